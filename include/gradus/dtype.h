@@ -1,0 +1,56 @@
+/* dtype.h - element types, and what two of them make when they meet. */
+#ifndef GRADUS_DTYPE_H
+#define GRADUS_DTYPE_H
+
+#include "gradus/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum gd_dtype {
+    GD_DTYPE_NONE = 0, /* "not said": an option of this type means the op's own choice */
+    GD_BOOL = 1,
+    GD_U8 = 2,
+    GD_I8 = 3,
+    GD_I32 = 4,
+    GD_I64 = 5,
+    GD_F16 = 6,
+    GD_BF16 = 7,
+    GD_F32 = 8,
+    GD_F64 = 9,
+    GD_DTYPE_COUNT
+} gd_dtype;
+
+/* Bytes of one element; 0 for GD_DTYPE_NONE. */
+GD_API size_t gd_dtype_size(gd_dtype dtype);
+
+/* "f32", "i64", ...; gd_dtype_from_name is its inverse (GD_DTYPE_NONE where there is no such). */
+GD_API const char *gd_dtype_name(gd_dtype dtype);
+GD_API gd_dtype gd_dtype_from_name(const char *name);
+
+GD_API bool gd_dtype_is_float(gd_dtype dtype); /* f16 bf16 f32 f64 */
+GD_API bool gd_dtype_is_int(gd_dtype dtype);   /* u8 i8 i32 i64, not bool */
+
+/* The type that holds both, as PyTorch has it. The whole table (symmetric):
+ *
+ *          bool  u8    i8    i32   i64   f16   bf16  f32   f64
+ *   bool   bool  u8    i8    i32   i64   f16   bf16  f32   f64
+ *   u8           u8    i32   i32   i64   f16   bf16  f32   f64
+ *   i8                 i8    i32   i64   f16   bf16  f32   f64
+ *   i32                      i32   i64   f16   bf16  f32   f64
+ *   i64                            i64   f16   bf16  f32   f64
+ *   f16                                  f16   f32   f32   f64
+ *   bf16                                       bf16  f32   f64
+ *   f32                                              f32   f64
+ *   f64                                                    f64
+ *
+ * (u8 with i8 gives i32 here and i16 in PyTorch, which has one.) In an op, a tensor of rank 0
+ * counts as a plain number: it changes the result only when its kind (bool, integer, float) is
+ * above that of the tensors with dimensions, so x(f16) * 2.0 stays f16. */
+GD_API gd_dtype gd_promote(gd_dtype a, gd_dtype b);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,152 @@
+/* extend.h - what the rules and kernels of an op see. For those who add ops.
+ *
+ * A program's own op is described by the same text as the library's own records:
+ *
+ *     gd_op_define("swish(x) -> y  elementwise float\n"
+ *                  "x times the sigmoid of beta x.\n"
+ *                  "  beta float = 1\n"
+ *                  "  y = x / (1 + exp(-beta*x))\n", NULL);
+ *     gd_tensor *y = gd_call("swish", gd_list(x), "beta=2");
+ *
+ * An elementwise op is its text alone: gradients of any order come from the expression. Other ops
+ * bring functions.
+ */
+#ifndef GRADUS_EXTEND_H
+#define GRADUS_EXTEND_H
+
+#include "gradus/op.h"
+#include "gradus/random.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- shapes ------------------------------------------------------------------------------------ */
+
+/* Shape, strides and type of a tensor to be. */
+typedef struct gd_meta {
+    gd_dtype dtype;
+    int rank;
+    int64_t dims[GD_MAX_RANK];
+    /* A view shares the storage of input `view_of` at `offset` (elements from the start of the
+     * storage) with `strides`; -1: storage of its own, row-major. */
+    int view_of;
+    int64_t offset;
+    int64_t strides[GD_MAX_RANK];
+    gd_device *device; /* NULL: that of the inputs, or the default device */
+} gd_meta;
+
+/* The question put to an infer rule: given the inputs' shapes, what comes out? It fills `out` and
+ * returns GD_OK, or says with gd_op_fail what does not fit. */
+typedef struct gd_infer {
+    const gd_op *op;
+    const void *attrs;          /* the op's options struct */
+    gd_tensor *const *in;       /* NULL: an optional input that is absent. Look at shapes only. */
+    int n_in;
+    gd_meta *out;               /* n_out entries, view_of = -1, dtype that of the first input */
+    int n_out;
+} gd_infer;
+
+/* For ops with a variable number of outputs: makes room for n of them, called before filling. */
+GD_API gd_status gd_infer_outputs(gd_infer *infer, int n);
+
+/* Notes a failure and returns `status`. The op's name, the shapes of all inputs and the place of
+ * the call are added: say only what does not fit, and what would. */
+GD_API gd_status gd_op_fail(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
+
+/* --- gradients --------------------------------------------------------------------------------- */
+
+/* The question put to a gradient rule: given the gradients gy of the outputs, what are those of
+ * the inputs? It answers with ordinary ops, so it works on values and on symbols, and can be
+ * differentiated again. For inputs with needs[i] it sets gx[i]; NULL means zero. */
+typedef struct gd_vjp {
+    const gd_op *op;
+    const void *attrs;
+    int n_in, n_out;
+    gd_tensor **x;  /* the inputs; those the record does not save have a shape but no data */
+    gd_tensor **y;  /* the outputs, likewise */
+    gd_tensor **gy; /* never NULL: zeros where nothing depends on that output */
+    const bool *needs;
+    gd_tensor **gx;
+} gd_vjp;
+
+/* An op said in public ops: fills y from x. */
+typedef struct gd_expand {
+    const gd_op *op;
+    const void *attrs;
+    int n_in, n_out;
+    gd_tensor **x;
+    gd_tensor **y;
+} gd_expand;
+
+/* --- kernels ----------------------------------------------------------------------------------- */
+
+/* A tensor as a kernel sees it: plain data. */
+typedef struct gd_view {
+    void *data; /* the first element (a device address); NULL: absent */
+    gd_dtype dtype;
+    int rank;
+    int64_t dims[GD_MAX_RANK];
+    int64_t strides[GD_MAX_RANK]; /* in elements */
+} gd_view;
+
+typedef struct gd_kernel gd_kernel;
+
+/* One kernel launch. Plain data: it can be copied, queued and kept in a plan. */
+typedef struct gd_kernel_call {
+    const gd_op *op;
+    const gd_kernel *kernel;
+    const void *attrs; /* the op's options struct; NULL where it has none */
+    const gd_view *in; /* read only */
+    gd_view *out;      /* the outputs, then the inputs that the op mutates; data NULL: not wanted */
+    int n_in, n_out;
+    gd_rng rng;      /* for random ops: the number this call has taken */
+    void *workspace; /* as many bytes as the kernel asked for, 64-byte aligned */
+    size_t workspace_bytes;
+    gd_device *device;
+    void **made; /* the library's own: what gd_kernel_output made */
+} gd_kernel_call;
+
+/* What a kernel entry may leave to the library: it then sees only the simple case. */
+enum {
+    GD_KERNEL_CONTIGUOUS = 1, /* inputs and outputs come row-major (copied if need be) */
+    GD_KERNEL_WIDE = 2,       /* the same, and f16 and bf16 come, and go, as f32 */
+    GD_KERNEL_DOUBLE = 4,     /* the same, and every float comes as f64, every integer as i64 */
+};
+
+/* One way to run an op on one kind of device. */
+struct gd_kernel {
+    const char *op, *variant, *device; /* "conv2d", "direct", "cpu" */
+    int rank;                          /* the matching entry of highest rank runs */
+    unsigned flags;
+    /* Whether it can serve this call (dtypes, layouts, attributes, instruction set). A pure
+     * function of the call's metadata, never of data; NULL: always. */
+    bool (*match)(const gd_kernel_call *call);
+    size_t (*workspace)(const gd_kernel_call *call); /* NULL: none */
+    gd_status (*run)(gd_kernel_call *call);
+};
+
+/* For a kernel of a dynamic op: makes output i with these dims; call->out[i] is then valid. */
+GD_API gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t *dims);
+
+/* --- adding an op ------------------------------------------------------------------------------ */
+
+typedef struct gd_op_rules {
+    gd_status (*infer)(gd_infer *infer);
+    void (*vjp)(gd_vjp *vjp);
+    void (*expand)(gd_expand *expand);
+    gd_status (*reference)(gd_kernel_call *call); /* a CPU kernel of rank 0 */
+    unsigned reference_flags;                     /* GD_KERNEL_... */
+} gd_op_rules;
+
+/* Adds an op. `record` is the text of an op block without the comment signs; it is copied. Refused
+ * when the name is taken or the record does not parse, with line and reason in the message. */
+GD_API gd_status gd_op_define(const char *record, const gd_op_rules *rules);
+
+/* Adds a kernel to an op that exists. The struct must stay valid. */
+GD_API gd_status gd_kernel_register(const gd_kernel *kernel);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,18 @@
+/* gradus.h - everything. */
+#ifndef GRADUS_H
+#define GRADUS_H
+
+#include "gradus/autograd.h"
+#include "gradus/device.h"
+#include "gradus/dtype.h"
+#include "gradus/extend.h"
+#include "gradus/op.h"
+#include "gradus/ops.h"
+#include "gradus/random.h"
+#include "gradus/scope.h"
+#include "gradus/status.h"
+#include "gradus/tensor.h"
+#include "gradus/testing.h"
+#include "gradus/threads.h"
+
+#endif

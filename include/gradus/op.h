@@ -1,0 +1,128 @@
+/* op.h - the op table, read and called at run time.
+ *
+ * Every op is one record. The typed calls of ops.h, the graph, importers and bindings all go
+ * through it; this header is for programs that do not know the op when they are compiled:
+ *
+ *     gd_tensor *y = gd_call("conv2d", gd_list(x, w, b), "stride=2 padding=1");
+ */
+#ifndef GRADUS_OP_H
+#define GRADUS_OP_H
+
+#include "gradus/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gd_op gd_op;
+
+/* --- reading the table ----------------------------------------------------------------------- */
+
+/* Ops in order of their names, those a program has added included. */
+GD_API int gd_op_count(void);
+GD_API const gd_op *gd_op_at(int index);
+GD_API const gd_op *gd_op_find(const char *name); /* NULL where there is none */
+
+enum {
+    GD_OP_ELEMENTWISE = 1 << 0, /* each element of the result from the same element of the inputs */
+    GD_OP_VIEW = 1 << 1,        /* the result may share the input's storage */
+    GD_OP_RANDOM = 1 << 2,      /* takes a number of the generator */
+    GD_OP_DYNAMIC = 1 << 3,     /* the size of the result depends on data */
+    GD_OP_INPLACE = 1 << 4,     /* writes its first input and returns it */
+    GD_OP_NO_GRAD = 1 << 5,     /* has no gradient: results never require one */
+    GD_OP_INTERNAL = 1 << 6,    /* a piece of another op; callable, but not part of the interface */
+    GD_OP_USER = 1 << 7,        /* added by the program */
+    GD_OP_FLOAT = 1 << 8,       /* integers are computed as f32 */
+    GD_OP_TRUTH = 1 << 9,       /* the result is bool */
+    GD_OP_INTEGRAL = 1 << 10,   /* takes integers and bools only */
+};
+
+/* An input or output. */
+typedef struct gd_op_param {
+    const char *name;
+    bool optional; /* may be NULL */
+    bool variadic; /* any number of tensors; the last one */
+    bool mutated;  /* written by the op */
+    bool option;   /* given by name in the typed call (.weight = w) */
+    bool hidden;   /* an output for the gradient's use alone; typed calls do not return it */
+} gd_op_param;
+
+typedef enum gd_attr_type {
+    GD_ATTR_INT,    /* int64_t */
+    GD_ATTR_FLOAT,  /* double */
+    GD_ATTR_BOOL,   /* bool */
+    GD_ATTR_INTS,   /* gd_int1, gd_int2, gd_int3: `count` numbers */
+    GD_ATTR_SHAPE,  /* gd_shape: up to 8 numbers */
+    GD_ATTR_WORD,   /* gd_word: one of `words` */
+    GD_ATTR_DTYPE,  /* gd_dtype */
+    GD_ATTR_STRING, /* const char *, kept by the library */
+} gd_attr_type;
+
+typedef struct gd_op_attr {
+    const char *name;
+    gd_attr_type type;
+    int count;                /* GD_ATTR_INTS: how many */
+    bool required;            /* has no default; a positional argument of the typed call */
+    const char *default_text; /* as gd_attrs_set_text takes it; NULL where required */
+    const char *words;        /* GD_ATTR_WORD: "mean sum none" */
+    const char *doc;
+    size_t offset; /* in the op's options struct */
+} gd_op_attr;
+
+GD_API const char *gd_op_name(const gd_op *op);
+GD_API const char *gd_op_doc(const gd_op *op);
+GD_API unsigned gd_op_flags(const gd_op *op);
+GD_API int gd_op_input_count(const gd_op *op);
+GD_API const gd_op_param *gd_op_input(const gd_op *op, int index);
+GD_API int gd_op_output_count(const gd_op *op);
+GD_API const gd_op_param *gd_op_output(const gd_op *op, int index);
+GD_API int gd_op_attr_count(const gd_op *op);
+GD_API const gd_op_attr *gd_op_attr_at(const gd_op *op, int index);
+/* What other systems call it, or "". */
+GD_API const char *gd_op_onnx_name(const gd_op *op);
+GD_API const char *gd_op_caffe_name(const gd_op *op);
+/* Whether gradients flow through it. */
+GD_API bool gd_op_differentiable(const gd_op *op);
+/* The kernels of an op on a kind of device, best first: "direct im2col reference". For logs. */
+GD_API const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size);
+
+/* --- words ------------------------------------------------------------------------------------- */
+
+/* The value of an option that is one of a few words (.reduction = GD_SUM). It is a hash of the
+ * text, so it means the same in every version of the library. */
+typedef uint32_t gd_word;
+GD_API gd_word gd_word_of(const char *text);
+
+/* --- calling by name --------------------------------------------------------------------------- */
+
+/* The options of one call, by name. Made with the record's defaults; belongs to the scope. */
+typedef struct gd_attrs gd_attrs;
+GD_API gd_attrs *gd_attrs_new(const gd_op *op);
+GD_API gd_status gd_attrs_set_int(gd_attrs *attrs, const char *name, int64_t value);
+GD_API gd_status gd_attrs_set_float(gd_attrs *attrs, const char *name, double value);
+GD_API gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values);
+/* From text, whatever the type: "2", "0.5", "true", "1,2", "same", "f32". */
+GD_API gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text);
+/* Several at once: "stride=2 padding=1,1 pad_mode=same". */
+GD_API gd_status gd_attrs_parse(gd_attrs *attrs, const char *text);
+GD_API void gd_attrs_release(gd_attrs *attrs); /* for a thread with no scope */
+
+/* Calls an op. Inputs stand in the record's order, absent ones as NULL; absent ones at the end may
+ * be left out. attrs NULL: all defaults. Returns the outputs that are not hidden; count 0 and the
+ * failure recorded when it fails. */
+GD_API gd_tensors gd_op_call(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs);
+
+/* The short form: by name, options as text (NULL: none), the first output. */
+#define gd_call(name, inputs, options) gd_call_at(GD_HERE, name, inputs, options)
+GD_API gd_tensor *gd_call_at(const char *site, const char *name, gd_tensors inputs,
+                             const char *options);
+
+/* Runs an op into tensors that exist already (the shapes and dtypes it would make), without
+ * recording a gradient. */
+GD_API gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs,
+                                gd_tensors outputs);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

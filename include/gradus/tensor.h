@@ -1,0 +1,139 @@
+/* tensor.h - the tensor: a handle to a value, to a node of a graph, or to a failure.
+ *
+ * A tensor is a dtype, a device, up to 8 dimensions and a view (offset and strides) into storage
+ * that several tensors may share. Handles are reference counted and belong to scopes (scope.h).
+ *
+ * Threads: handles may be shared between threads; reference counts are atomic. Two threads may
+ * read one tensor at once; writing needs the program's own lock.
+ */
+#ifndef GRADUS_TENSOR_H
+#define GRADUS_TENSOR_H
+
+#include "gradus/device.h"
+#include "gradus/dtype.h"
+#include "gradus/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { GD_MAX_RANK = 8 };
+
+typedef struct gd_tensor gd_tensor;
+
+/* --- lists of numbers ------------------------------------------------------------------------ */
+
+/* A list of up to 8 sizes or axes, written gd_dims(64, 1000). gd_dims() is the empty list, the
+ * shape of a single number. As an option of an op it may also be one plain number (.axis = 1). */
+typedef struct gd_shape {
+    int64_t at[GD_MAX_RANK];
+    int rank;
+    int form; /* how it was written: 1 by gd_dims; 0 by a brace list, which has lost its length */
+} gd_shape;
+
+/* Options of fixed length: .stride = 2 means 2, 2; .stride = {2, 1} is taken as written. */
+#ifdef __cplusplus
+} /* the three list types have constructors in C++ */
+#define GD_LIST_(n, ...)                                  \
+    struct gd_int##n {                                    \
+        int64_t at[n];                                    \
+        gd_int##n(int64_t each) { for (int i = 0; i < n; i++) at[i] = each; } \
+        __VA_ARGS__                                       \
+    }
+GD_LIST_(1, );
+GD_LIST_(2, gd_int2(int64_t a, int64_t b) : at{a, b} {});
+GD_LIST_(3, gd_int3(int64_t a, int64_t b, int64_t c) : at{a, b, c} {});
+#undef GD_LIST_
+template <typename... Sizes> inline gd_shape gd_dims(Sizes... sizes) {
+    static_assert(sizeof...(Sizes) <= GD_MAX_RANK, "a tensor has at most 8 dimensions");
+    return gd_shape{{static_cast<int64_t>(sizes)...}, static_cast<int>(sizeof...(Sizes)), 1};
+}
+extern "C" {
+#else
+typedef struct gd_int1 { int64_t at[1]; } gd_int1;
+typedef struct gd_int2 { int64_t at[2]; } gd_int2;
+typedef struct gd_int3 { int64_t at[3]; } gd_int3;
+#define gd_dims(...)                                                              \
+    (__extension__(gd_shape){{__VA_ARGS__},                                       \
+                             (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), 1})
+#endif
+
+/* In a list option: an element that was not given. */
+#define GD_UNSET INT64_MIN
+
+/* "To the end", for the stop of a slice. */
+#define GD_END INT64_MAX
+
+/* A shape from an array. */
+GD_API gd_shape gd_shape_of(int rank, const int64_t *sizes);
+
+/* --- lists of tensors ------------------------------------------------------------------------ */
+
+/* Several tensors: gd_cat(gd_list(a, b, c), .axis = 1). A list that an op returns belongs to the
+ * scope like a tensor does, array included. */
+typedef struct gd_tensors {
+    gd_tensor *const *at;
+    int64_t count;
+} gd_tensors;
+
+#ifndef __cplusplus
+#define gd_list(...)                                                               \
+    (__extension__(gd_tensors){(gd_tensor *const[]){__VA_ARGS__},                  \
+                               sizeof((gd_tensor *[]){__VA_ARGS__}) / sizeof(gd_tensor *)})
+#endif
+
+/* --- asking ---------------------------------------------------------------------------------- */
+
+/* All of these accept NULL and error tensors: they answer 0, GD_DTYPE_NONE or false. */
+GD_API gd_dtype gd_tensor_dtype(const gd_tensor *t);
+GD_API gd_device *gd_tensor_device(const gd_tensor *t);
+GD_API int gd_tensor_rank(const gd_tensor *t);
+GD_API gd_shape gd_tensor_shape(const gd_tensor *t);
+GD_API int64_t gd_tensor_dim(const gd_tensor *t, int axis);    /* axis may be negative */
+GD_API int64_t gd_tensor_stride(const gd_tensor *t, int axis); /* in elements */
+GD_API int64_t gd_tensor_numel(const gd_tensor *t);
+GD_API bool gd_tensor_is_contiguous(const gd_tensor *t);
+GD_API bool gd_tensor_is_error(const gd_tensor *t);
+GD_API bool gd_tensor_is_symbol(const gd_tensor *t);
+
+/* --- data in and out ------------------------------------------------------------------------- */
+
+/* A tensor of uninitialized memory on the thread's default device (device.h). */
+GD_API gd_tensor *gd_empty(gd_shape shape, gd_dtype dtype);
+
+/* Copies `data` (row-major) into a new tensor: gd_from_array(gd_dims(2, 3), GD_F32, values). */
+GD_API gd_tensor *gd_from_array(gd_shape shape, gd_dtype dtype, const void *data);
+
+/* A tensor of rank 0: gd_scalar(2) is f32; gd_scalar_of says another type. */
+GD_API gd_tensor *gd_scalar(double value);
+GD_API gd_tensor *gd_scalar_of(double value, gd_dtype dtype);
+GD_API gd_tensor *gd_scalar_int(int64_t value);
+
+/* Wraps host memory without a copy. strides are in elements, NULL for row-major. When the last
+ * handle is gone, deleter(data, user) is called (NULL: nothing is). */
+GD_API gd_tensor *gd_from_memory(gd_shape shape, const int64_t *strides, gd_dtype dtype, void *data,
+                                 void (*deleter)(void *data, void *user), void *user);
+
+/* Copies a tensor's elements to the host, row-major, waiting for its device. `bytes` must be
+ * numel * element size exactly. */
+GD_API gd_status gd_copy_to(const gd_tensor *t, void *data, size_t bytes);
+
+/* Copies host data (row-major, the tensor's dtype) into an existing tensor. */
+GD_API gd_status gd_copy_from(gd_tensor *t, const void *data, size_t bytes);
+
+/* The one element of a one-element tensor, waiting for its device. NaN and 0 on failure, which is
+ * recorded as that of an object call. */
+GD_API double gd_item(const gd_tensor *t);
+GD_API int64_t gd_item_int(const gd_tensor *t);
+
+/* The elements of a CPU tensor, NULL elsewhere (a symbol, an error, another device). The pointer
+ * is to the first element; look at the strides. */
+GD_API void *gd_data(const gd_tensor *t);
+
+/* A copy of `t` on `device`; t itself if it is there already. Gradients flow through. */
+GD_API gd_tensor *gd_to_device(gd_tensor *t, gd_device *device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

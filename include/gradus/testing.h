@@ -1,0 +1,24 @@
+/* testing.h - switches for tests of programs that must survive bad days. */
+#ifndef GRADUS_TESTING_H
+#define GRADUS_TESTING_H
+
+#include "gradus/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Lets n more allocations of the library succeed and makes the next fail (n = 0: the very next),
+ * and all after that if `lasting`. A negative n takes the fault away. Whole process. */
+GD_API void gd_fault_after(int64_t n, bool lasting);
+
+/* Whether a fault is set; caches stand aside then, so that every allocation is a real one. */
+GD_API bool gd_faults_armed(void);
+
+/* How many allocations the library has asked for. */
+GD_API int64_t gd_fault_allocations(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

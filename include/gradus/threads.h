@@ -1,0 +1,26 @@
+/* threads.h - how many threads the CPU kernels use.
+ *
+ * The results do not depend on it: every kernel splits its work by shapes alone.
+ * The pool is made at first use. Several host threads may call the library at once: one has the
+ * pool, the others compute on their own thread. In the child of a fork() the library stays usable;
+ * the pool is made anew there at first use.
+ */
+#ifndef GRADUS_THREADS_H
+#define GRADUS_THREADS_H
+
+#include "gradus/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Sets the number of threads, the caller included; n <= 0 means one for each core (the default;
+ * the environment variable GRADUS_NUM_THREADS sets another). At most 256. */
+GD_API gd_status gd_set_num_threads(int n);
+
+GD_API int gd_num_threads(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

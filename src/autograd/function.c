@@ -1,0 +1,151 @@
+/* function.c - functions of the user's own, with their own backward. */
+#include <string.h>
+
+#include "autograd/node.h"
+#include "core/alloc.h"
+
+enum { MAX_SAVED = 32 };
+
+/* What gd_save gathers while forward runs. */
+typedef struct {
+    gd_tensor *saved[MAX_SAVED];
+    int n_saved;
+    gd_status status;
+} forward_state;
+
+void gd_save(gd_context *context, gd_tensor *t) {
+    forward_state *state = context->state;
+    if (context->gy || !state) return; /* in backward: too late */
+    if (!t || t->kind != GD_VALUE || state->n_saved == MAX_SAVED)
+        state->status = gd_fail(GD_E_ARGUMENT, "gd_save: no tensor, or more than %d", MAX_SAVED);
+    else state->saved[state->n_saved++] = t;
+}
+
+gd_tensor *gd_saved(gd_context *context, int i) {
+    gd_node *node = context->state;
+    if (!context->gy || i < 0 || i >= node->n_saved)
+        return gd_tensor_fail(gd_fail(GD_E_INDEX, "gd_saved: there is no saved tensor %d", i));
+    const gd_slot *slot = &node->slots[node->n_in + node->n_out + i];
+    /* an output that was saved came from this very node */
+    gd_tensor *t = gd_slot_get(slot, slot->node == node ? node : NULL, node->function->name);
+    return t ? t : gd_tensor_fail(gd_this_thread.noted);
+}
+
+/* Makes the outputs results of a node that remembers the function. */
+static gd_status record(const gd_function *function, gd_tensors inputs, void *user, gd_tensor **y, int n_out,
+                        const forward_state *state) {
+    gd_node *node = gd_node_new(NULL, NULL, (int)inputs.count, n_out, state->n_saved);
+    if (!node) return GD_E_MEMORY;
+    node->function = function;
+    node->user = user;
+    for (int64_t i = 0; i < inputs.count; i++) gd_slot_set(&node->slots[i], inputs.at[i], false);
+    for (int i = 0; i < n_out; i++) {
+        gd_slot *slot = &node->slots[inputs.count + i];
+        gd_slot_set(slot, y[i], false);
+        slot->index = i;
+        slot->requires_grad = true;
+    }
+    for (int i = 0; i < state->n_saved; i++) {
+        gd_slot *slot = &node->slots[inputs.count + n_out + i];
+        gd_tensor *t = state->saved[i];
+        int output = -1;
+        for (int k = 0; k < n_out; k++)
+            if (t == y[k]) output = k;
+        gd_slot_set(slot, t, true);
+        if (output >= 0) { /* held by its own result: no counted link back */
+            slot->node = NULL;
+            slot->index = output;
+            slot->requires_grad = true;
+        }
+    }
+    for (int i = 0; i < n_out; i++)
+        if (gd_dtype_is_float((gd_dtype)y[i]->dtype)) gd_node_attach(node, y[i], i);
+    gd_node_release(node);
+    return GD_OK;
+}
+
+static gd_status forward(const gd_function *function, gd_tensors inputs, void *user, gd_tensor **y, int n_out) {
+    gd_thread *thread = &gd_this_thread;
+    bool grad = false;
+    for (int64_t i = 0; i < inputs.count; i++) {
+        const gd_tensor *x = inputs.at[i];
+        if (!x) continue;
+        if (x->kind == GD_FAILED) return thread->recorded != GD_OK ? thread->recorded : GD_E_STATE;
+        if (x->kind == GD_SYMBOL)
+            return gd_fail(GD_E_UNSUPPORTED, "%s: a function of the program's own cannot be part of a graph; "
+                           "define an op instead", function->name);
+        grad |= x->requires_grad;
+    }
+    grad = grad && thread->no_grad == 0;
+    forward_state state = {.n_saved = 0};
+    gd_context context = {.n_in = (int)inputs.count, .n_out = n_out, .x = inputs.at, .y = y, .user = user, .state = &state};
+    int before = gd_no_grad_begin();
+    function->forward(&context);
+    gd_grad_mode_end(&before);
+    GD_TRY(state.status);
+    for (int i = 0; i < n_out; i++) {
+        if (!y[i]) return gd_fail(GD_E_STATE, "%s: forward did not set output %d", function->name, i);
+        if (y[i]->kind == GD_FAILED) return thread->recorded != GD_OK ? thread->recorded : GD_E_STATE;
+        bool passed = y[i]->node != NULL || y[i]->requires_grad;
+        for (int64_t k = 0; k < inputs.count; k++) passed |= y[i] == inputs.at[k];
+        if (passed) { /* an input handed through: a handle of its own */
+            gd_tensor *alias = gd_tensor_alias(y[i]);
+            if (!alias) return GD_E_MEMORY;
+            for (int s = 0; s < state.n_saved; s++)
+                if (state.saved[s] == y[i] && y[i]->node == NULL && !y[i]->requires_grad) state.saved[s] = alias;
+            y[i] = alias;
+        }
+    }
+    return grad ? record(function, inputs, user, y, n_out, &state) : GD_OK;
+}
+
+gd_tensors gd_apply(const gd_function *function, gd_tensors inputs, void *user) {
+    int n_out = function && function->n_out > 0 ? function->n_out : 1;
+    gd_tensor **y = gd_list_new(n_out);
+    gd_status status = !function || !function->forward || !function->backward
+                           ? gd_fail(GD_E_ARGUMENT, "gd_apply: the function needs forward and backward")
+                       : !y ? GD_E_MEMORY : GD_OK;
+    if (status == GD_OK) {
+        gd_scope *scope = gd_scope_open();
+        status = forward(function, inputs, user, y, n_out);
+        for (int i = 0; i < n_out && status == GD_OK; i++) gd_scope_keep(&y[i]->object);
+        gd_scope_close(&scope);
+    }
+    if (status == GD_OK) return (gd_tensors){y, n_out};
+    gd_error_stick(status);
+    for (int i = 0; y && i < n_out; i++) y[i] = &gd_error_tensor;
+    return (gd_tensors){y, y ? n_out : 0};
+}
+
+/* --- moving between devices: a function whose backward moves back ------------------------------ */
+
+static gd_tensor *moved(gd_tensor *t, gd_device *device) {
+    size_t bytes = (size_t)gd_numel(t->rank, t->dims) * gd_dtype_size((gd_dtype)t->dtype);
+    gd_tensor *copy = gd_tensor_new(device, (gd_dtype)t->dtype, t->rank, t->dims);
+    void *host = gd_malloc(bytes);
+    gd_status status = copy && host ? gd_copy_to(t, host, bytes) : gd_fail(GD_E_MEMORY, "gd_to_device: no memory for %zu bytes", bytes);
+    if (status == GD_OK) status = gd_copy_from(copy, host, bytes);
+    gd_free(host);
+    return status == GD_OK ? copy : gd_tensor_fail(status);
+}
+
+static void move_forward(gd_context *c) { c->y[0] = moved(c->x[0], c->user); }
+static void move_backward(gd_context *c) { c->gx[0] = gd_to_device(c->gy[0], gd_tensor_device(c->x[0])); }
+static const gd_function move_function = {.name = "to_device", .forward = move_forward, .backward = move_backward};
+
+gd_tensor *gd_to_device(gd_tensor *t, gd_device *device) {
+    if (!t || !device) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_to_device: NULL"));
+    if (t->kind == GD_FAILED || t->device == device) {
+        if (t->kind == GD_FAILED || gd_scope_reserve(1) != GD_OK) return &gd_error_tensor;
+        gd_object_retain(&t->object); /* the caller gets a reference, as from any call */
+        gd_scope_adopt(&t->object);
+        return t;
+    }
+    gd_tensors y = gd_apply(&move_function, (gd_tensors){&t, 1}, device);
+    gd_tensor *result = y.count ? y.at[0] : &gd_error_tensor;
+    if (gd_this_thread.depth == 0 && y.count) { /* no scope: the list is ours to free */
+        gd_object_retain(&result->object);
+        gd_release_list(y);
+    }
+    return result;
+}

@@ -1,0 +1,138 @@
+/* grad.c - gd_backward, gd_grad, and the gradient rule of elementwise ops. */
+#include <string.h>
+
+#include "autograd/node.h"
+#include "autograd/walker.h"
+#include "core/alloc.h"
+#include "gradus/ops.h"
+
+/* Each input's gradient is one op derived from the expression. */
+void gd_elementwise_vjp(gd_vjp *v) {
+    for (int i = 0; i < v->n_in; i++) {
+        if (!v->needs[i]) continue;
+        const struct gd_derived *d = gd_op_derived(v->op, i);
+        if (!d) {
+            v->gx[i] = gd_tensor_fail(GD_E_MEMORY);
+            continue;
+        }
+        if (d->zero) continue;
+        if (d->passes >= 0) {
+            v->gx[i] = v->gy[d->passes];
+            continue;
+        }
+        gd_tensor *in[24];
+        for (int k = 0; k < d->n_sources; k++) {
+            int s = d->source[k];
+            in[k] = s < v->n_out              ? v->gy[s]
+                    : s < v->n_out + v->n_in  ? v->x[s - v->n_out]
+                                              : v->y[s - v->n_out - v->n_in];
+        }
+        v->gx[i] = gd_dispatch_one(d->op, NULL, in, d->n_sources, v->attrs);
+    }
+}
+
+/* The gradient to start from: the one given, or ones. */
+static gd_tensor *start_gradient(gd_tensor *y, gd_tensor *given, bool ones_fit, const char *what) {
+    char a[160], b[160];
+    if (!given) {
+        if (!ones_fit && gd_numel(y->rank, y->dims) != 1)
+            return gd_tensor_fail(gd_fail(GD_E_SHAPE, "%s: the result is %s; give the gradient to start from, or "
+                                          "reduce it to one element first", what, gd_describe(y, a, sizeof a)));
+        gd_device *before = gd_this_thread.device;
+        gd_this_thread.device = y->device;
+        gd_tensor *ones = gd_full(gd_shape_of(y->rank, y->dims), 1.0, .dtype = (gd_dtype)y->dtype);
+        gd_this_thread.device = before;
+        return ones;
+    }
+    if (given->kind == GD_FAILED) return given;
+    if (given->rank != y->rank || memcmp(given->dims, y->dims, sizeof(int64_t) * y->rank) != 0)
+        return gd_tensor_fail(gd_fail(GD_E_SHAPE, "%s: the gradient is %s, the result %s", what,
+                                      gd_describe(given, a, sizeof a), gd_describe(y, b, sizeof b)));
+    return given->dtype == y->dtype ? given : gd_cast(given, (gd_dtype)y->dtype);
+}
+
+static gd_status check_result(const gd_tensor *y, const char *what) {
+    char text[160];
+    if (!y || y->kind == GD_FAILED || y->kind == GD_META)
+        return gd_fail(GD_E_ARGUMENT, "%s: the result is %s", what, gd_describe(y, text, sizeof text));
+    if (!y->requires_grad && y->kind != GD_SYMBOL)
+        return gd_fail(GD_E_STATE, "%s: the result does not depend on a tensor that requires grad", what);
+    return GD_OK;
+}
+
+static gd_status backward(gd_tensor *result, const gd_backward_options *o) {
+    gd_thread *thread = &gd_this_thread;
+    if (thread->recorded != GD_OK) return thread->recorded; /* a failed chain changes nothing */
+    GD_TRY(check_result(result, "gd_backward"));
+    gd_scope *scope = gd_scope_open();
+    gd_tensor *gradient = start_gradient(result, o->gradient, false, "gd_backward");
+    gd_status status = gradient->kind == GD_FAILED ? thread->noted : GD_OK;
+    if (status == GD_OK)
+        status = gd_walk_back(&(gd_walk){.outputs = &result, .gradients = &gradient, .n_outputs = 1,
+                                         .retain_graph = o->retain_graph || o->create_graph,
+                                         .create_graph = o->create_graph});
+    gd_scope_close(&scope);
+    return status;
+}
+
+gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_options *options) {
+    static const gd_backward_options none;
+    gd_this_thread.unsticky++; /* failures inside are reported by the status alone */
+    gd_status status = backward(result, options ? options : &none);
+    gd_this_thread.unsticky--;
+    if (status != GD_OK && gd_this_thread.recorded == GD_OK && site) gd_error_suffix(" (%s)", site);
+    return status;
+}
+
+static gd_status grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o, gd_tensor **results) {
+    if (gd_this_thread.recorded != GD_OK) return gd_this_thread.recorded;
+    if (outputs.count < 1 || inputs.count < 1) return gd_fail(GD_E_ARGUMENT, "gd_grad: no outputs or no inputs");
+    if (o->gradients.count != 0 && o->gradients.count != outputs.count)
+        return gd_fail(GD_E_ARGUMENT, "gd_grad: %lld gradients for %lld outputs", (long long)o->gradients.count,
+                       (long long)outputs.count);
+    for (int64_t i = 0; i < outputs.count; i++) GD_TRY(check_result(outputs.at[i], "gd_grad"));
+    for (int64_t i = 0; i < inputs.count; i++) {
+        const gd_tensor *x = inputs.at[i];
+        if (!x || (!x->requires_grad && x->kind != GD_SYMBOL))
+            return gd_fail(GD_E_STATE, "gd_grad: input %lld does not require grad", (long long)i);
+    }
+    gd_tensor **gradients = gd_malloc((size_t)outputs.count * sizeof *gradients);
+    if (!gradients) return gd_fail(GD_E_MEMORY, "no memory for gradients");
+    gd_status status = GD_OK;
+    for (int64_t i = 0; i < outputs.count && status == GD_OK; i++) {
+        gradients[i] = start_gradient(outputs.at[i], o->gradients.count ? o->gradients.at[i] : NULL, true, "gd_grad");
+        if (gradients[i]->kind == GD_FAILED) status = gd_this_thread.recorded ? gd_this_thread.recorded : gd_this_thread.noted;
+    }
+    if (status == GD_OK)
+        status = gd_walk_back(&(gd_walk){.outputs = outputs.at, .gradients = gradients, .n_outputs = outputs.count,
+                                         .inputs = inputs.at, .n_inputs = inputs.count, .results = results,
+                                         .retain_graph = o->retain_graph || o->create_graph,
+                                         .create_graph = o->create_graph});
+    gd_free(gradients);
+    return status;
+}
+
+gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *options) {
+    static const gd_grad_options none;
+    if (!options) options = &none;
+    gd_tensor **results = gd_list_new(inputs.count);
+    gd_status status = results ? gd_scope_reserve((size_t)inputs.count) : GD_E_MEMORY;
+    gd_scope *scope = gd_scope_open();
+    if (status == GD_OK) status = grad(outputs, inputs, options, results);
+    gd_scope_close(&scope);
+    for (int64_t i = 0; i < inputs.count && results; i++) {
+        if (!results[i] && status == GD_OK && !options->allow_unused)
+            status = gd_fail(GD_E_STATE, "gd_grad: the outputs do not depend on input %lld (.allow_unused = true gives "
+                             "NULL instead)", (long long)i);
+        if (results[i]) gd_scope_adopt(&results[i]->object);
+    }
+    if (status == GD_OK) return (gd_tensors){results, inputs.count};
+    if (site && gd_this_thread.recorded == GD_OK) gd_error_suffix(" (%s)", site);
+    gd_error_stick(status);
+    for (int64_t i = 0; i < inputs.count && results; i++) {
+        if (results[i] && gd_this_thread.depth == 0) gd_release(results[i]);
+        results[i] = &gd_error_tensor;
+    }
+    /* the list is there, filled with error tensors, so that result.at[0] can be passed on */
+    return (gd_tensors){results, results ? inputs.count : 0};
+}

@@ -1,0 +1,71 @@
+/* node.h - how a tensor came to be: one struct for the tape and for graphs.
+ *
+ * A node remembers its op, its attributes, and a slot for each input and output. On the tape a slot
+ * holds the storage of what the gradient needs; in a graph slots hold no data at all, since the
+ * node can be run again.
+ */
+#ifndef GRADUS_AUTOGRAD_NODE_H
+#define GRADUS_AUTOGRAD_NODE_H
+
+#include "gradus/autograd.h"
+#include "ops/op.h"
+
+/* A tensor as a node remembers it. */
+typedef struct gd_slot {
+    gd_node *node; /* where it came from; NULL: a leaf or a constant. An output's own node: not held */
+    int32_t index;
+    uint32_t version;
+    gd_tensor *leaf;     /* a leaf that requires grad */
+    gd_storage *storage; /* the data, if saved */
+    gd_device *device;
+    int64_t offset;
+    uint8_t dtype, rank;
+    bool present;       /* false: an optional input that is absent */
+    bool requires_grad;
+    bool saved;
+    bool symbol;
+    int64_t dims[GD_MAX_RANK], strides[GD_MAX_RANK];
+} gd_slot;
+
+struct gd_hook {
+    gd_hook *next;
+    gd_hook_fn fn;
+    void *user;
+    int index; /* which output of its node */
+};
+
+struct gd_node {
+    _Atomic int32_t refs;
+    bool spent;   /* saved values were given up after a walk */
+    bool graph;   /* a node of a graph: its outputs are symbols */
+    uint64_t order; /* nodes made later have larger numbers */
+    const gd_op *op;
+    const char *site;
+    gd_rng rng;
+    int n_in, n_out, n_saved;
+    gd_slot *slots; /* inputs, outputs, then what a user's function saved */
+    void *attrs;
+    const gd_function *function; /* a user's function; op is then NULL */
+    void *user;
+    void (*user_free)(void *user);
+    gd_hook *hooks;
+    gd_node *next_dead;
+    size_t bytes;
+};
+
+/* A node with room for its slots and a copy of the attributes. NULL when there is no memory. */
+gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, int n_saved);
+void gd_node_retain(gd_node *node);
+void gd_node_release(gd_node *node);
+
+/* Fills a slot from a tensor; with `save` its data are kept too. */
+void gd_slot_set(gd_slot *slot, gd_tensor *t, bool save);
+/* The tensor again, in the current scope: with data and history if it was saved, else a META
+ * tensor (a symbol in a graph). `self` is the node if the slot is one of its outputs. NULL, with
+ * the failure noted, when the data were overwritten or there is no memory. */
+gd_tensor *gd_slot_get(const gd_slot *slot, gd_node *self, const char *what);
+
+/* Makes t the output `index` of node. */
+void gd_node_attach(gd_node *node, gd_tensor *t, int index);
+
+#endif

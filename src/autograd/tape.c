@@ -1,0 +1,145 @@
+/* tape.c - records ops as they run; leaves, hooks and the switch. */
+#include <string.h>
+
+#include "autograd/node.h"
+#include "core/alloc.h"
+#include "ops/call.h"
+
+/* Which input i of the op's declared ones this is: a variadic input covers the rest. */
+static bool saves_input(const gd_op *op, int i) {
+    int declared = i < op->n_inputs ? i : op->n_inputs - 1;
+    return op->saves_in >> declared & 1;
+}
+
+static bool saves_output(const gd_op *op, int i) {
+    int declared = i < op->n_outputs ? i : op->n_outputs - 1;
+    return op->saves_out >> declared & 1;
+}
+
+gd_node *gd_node_record(const gd_invocation *call) {
+    const gd_op *op = call->op->base ? call->op->base : call->op;
+    gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
+    if (!node) return NULL;
+    node->site = call->site;
+    node->rng = call->rng;
+    for (int i = 0; i < call->n_in; i++) {
+        gd_slot *slot = &node->slots[i];
+        gd_slot_set(slot, call->in[i], saves_input(op, i));
+        /* an in-place op has overwritten its first input already */
+        if (call->op->base && slot->storage && slot->storage == call->in[0]->storage) slot->version--;
+    }
+    return node;
+}
+
+static gd_status tape(gd_invocation *call) {
+    const gd_op *op = call->op->base ? call->op->base : call->op;
+    bool any = false; /* integer results have no gradient */
+    for (int i = 0; i < call->n_out; i++) any |= call->out[i] && gd_dtype_is_float((gd_dtype)call->out[i]->dtype);
+    if (!any) return GD_OK;
+    gd_node *node = gd_node_record(call);
+    if (!node) return GD_E_MEMORY;
+    for (int i = 0; i < call->n_out; i++) {
+        gd_tensor *y = call->out[i];
+        gd_slot *slot = &node->slots[call->n_in + i];
+        if (!y) continue;
+        gd_node *before = y->node; /* of an in-place op: held by the input slot */
+        y->node = NULL;
+        gd_slot_set(slot, y, saves_output(op, i));
+        y->node = before;
+        if (slot->leaf) { /* cannot be: outputs are no leaves */
+            gd_object_release(&slot->leaf->object);
+            slot->leaf = NULL;
+        }
+        slot->index = i;
+        slot->requires_grad = true;
+        const gd_op_param *param = &op->outputs[i < op->n_outputs ? i : op->n_outputs - 1];
+        if (gd_dtype_is_float((gd_dtype)y->dtype) && !param->hidden) gd_node_attach(node, y, i);
+        if (y->is_view && y->storage) atomic_store(&y->storage->taped_view, true);
+    }
+    gd_node_release(node); /* the outputs hold it */
+    return GD_OK;
+}
+
+static void __attribute__((constructor)) register_tape(void) { gd_record_hooks.tape = tape; }
+
+/* --- leaves ------------------------------------------------------------------------------------ */
+
+gd_status gd_set_requires_grad(gd_tensor *t, bool wanted) {
+    char text[160];
+    if (!t || t->kind == GD_FAILED) return gd_fail(GD_E_ARGUMENT, "gd_set_requires_grad: no tensor");
+    if (t->node && t->kind == GD_VALUE)
+        return gd_fail(GD_E_STATE, "gd_set_requires_grad: %s is the result of an op; only leaves can be set",
+                       gd_describe(t, text, sizeof text));
+    if (wanted && !gd_dtype_is_float((gd_dtype)t->dtype))
+        return gd_fail(GD_E_DTYPE, "gd_set_requires_grad: %s is not a float tensor", gd_describe(t, text, sizeof text));
+    t->requires_grad = wanted;
+    return GD_OK;
+}
+
+gd_tensor *gd_requires_grad(gd_tensor *t) {
+    if (t && t->kind == GD_FAILED) return t;
+    gd_status status = gd_set_requires_grad(t, true);
+    return status == GD_OK ? t : gd_tensor_fail(status);
+}
+
+bool gd_tensor_requires_grad(const gd_tensor *t) { return t && t->requires_grad; }
+bool gd_tensor_is_leaf(const gd_tensor *t) { return t && t->kind == GD_VALUE && !t->node; }
+gd_tensor *gd_tensor_grad(const gd_tensor *t) { return t ? t->grad : NULL; }
+
+gd_status gd_set_grad(gd_tensor *t, gd_tensor *grad) {
+    if (!t || t->kind != GD_VALUE || (grad && grad->kind != GD_VALUE))
+        return gd_fail(GD_E_ARGUMENT, "gd_set_grad: no tensor");
+    if (grad && (grad->rank != t->rank || memcmp(grad->dims, t->dims, sizeof(int64_t) * t->rank) != 0)) {
+        char a[160], b[160];
+        return gd_fail(GD_E_SHAPE, "gd_set_grad: %s is no gradient of %s", gd_describe(grad, a, sizeof a),
+                       gd_describe(t, b, sizeof b));
+    }
+    if (grad) gd_object_retain(&grad->object);
+    if (t->grad) gd_object_release(&t->grad->object);
+    t->grad = grad;
+    return GD_OK;
+}
+
+void gd_zero_grad(gd_tensor *t) {
+    if (t && t->kind == GD_VALUE) gd_set_grad(t, NULL);
+}
+
+gd_tensor *gd_detach(gd_tensor *t) {
+    if (!t) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_detach: the tensor is NULL"));
+    if (t->kind == GD_FAILED) return t;
+    gd_tensor *alias = gd_tensor_alias(t);
+    if (!alias) return gd_tensor_fail(GD_E_MEMORY);
+    if (t->kind == GD_SYMBOL) { /* the node stays; that no gradient flows is the graph's to know */
+        alias->node = t->node;
+        alias->node_index = t->node_index;
+        if (t->node) gd_node_retain(t->node);
+    }
+    return alias;
+}
+
+gd_status gd_tensor_hook(gd_tensor *t, gd_hook_fn fn, void *user) {
+    if (!t || !fn || !t->requires_grad)
+        return gd_fail(GD_E_ARGUMENT, "gd_tensor_hook: needs a tensor that requires grad, and a function");
+    gd_hook *hook = gd_malloc(sizeof *hook);
+    if (!hook) return gd_fail(GD_E_MEMORY, "no memory for a hook");
+    *hook = (gd_hook){.fn = fn, .user = user, .index = t->node_index};
+    gd_hook **list = t->node ? &t->node->hooks : &t->hooks;
+    while (*list) list = &(*list)->next; /* called in the order they were added */
+    *list = hook;
+    return GD_OK;
+}
+
+/* --- the switch -------------------------------------------------------------------------------- */
+
+int gd_no_grad_begin(void) {
+    int before = gd_this_thread.no_grad;
+    gd_this_thread.no_grad = 1;
+    return before;
+}
+int gd_enable_grad_begin(void) {
+    int before = gd_this_thread.no_grad;
+    gd_this_thread.no_grad = 0;
+    return before;
+}
+void gd_grad_mode_end(int *before) { gd_this_thread.no_grad = *before; }
+bool gd_grad_enabled(void) { return gd_this_thread.no_grad == 0; }

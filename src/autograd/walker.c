@@ -1,0 +1,385 @@
+/* walker.c - the backward walk, for the tape and for graphs.
+ *
+ * Nodes made later have larger numbers, so walking them from the largest down visits every node
+ * after all its users: gradients are complete when a node's turn comes, and they were added in one
+ * fixed order. No recursion: a chain of any length fits.
+ */
+#include "autograd/walker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/node.h"
+#include "core/alloc.h"
+#include "gradus/ops.h"
+#include "ops/call.h"
+
+/* A place where gradients gather: a node's outputs, or a leaf. */
+typedef struct {
+    const void *key; /* the node or the leaf tensor */
+    gd_node *node;   /* NULL: a leaf */
+    gd_tensor *leaf;
+    gd_tensor **grads; /* one for each output; 1 for a leaf */
+    int pending;       /* leaf: users that have not been walked yet */
+    bool needed;       /* a wanted input lies behind it */
+} place;
+
+typedef struct {
+    place *places;
+    int count, capacity;
+    int *table; /* open addressing: index + 1 of a place */
+    int table_size;
+    const gd_walk *walk;
+} walker;
+
+/* --- the map of places ------------------------------------------------------------------------- */
+
+static size_t hash_of(const void *key) { return (size_t)((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u; }
+
+static int find(const walker *w, const void *key) {
+    if (w->table_size == 0) return -1;
+    for (size_t at = hash_of(key);; at++) {
+        int i = w->table[at & (size_t)(w->table_size - 1)];
+        if (i == 0) return -1;
+        if (w->places[i - 1].key == key) return i - 1;
+    }
+}
+
+static void put(walker *w, int index) {
+    size_t at = hash_of(w->places[index].key);
+    while (w->table[at & (size_t)(w->table_size - 1)]) at++;
+    w->table[at & (size_t)(w->table_size - 1)] = index + 1;
+}
+
+static gd_status grow(walker *w) {
+    int capacity = w->capacity ? 2 * w->capacity : 64;
+    place *places = gd_realloc(w->places, (size_t)capacity * sizeof *places);
+    if (places) w->places = places;
+    int *table = gd_calloc((size_t)capacity * 2, sizeof *table);
+    if (!places || !table) {
+        gd_free(table);
+        return gd_fail(GD_E_MEMORY, "no memory to walk back over %d nodes", w->count);
+    }
+    gd_free(w->table);
+    w->table = table;
+    w->table_size = capacity * 2;
+    w->capacity = capacity;
+    for (int i = 0; i < w->count; i++) put(w, i);
+    return GD_OK;
+}
+
+static gd_status add_place(walker *w, gd_node *node, gd_tensor *leaf, int *index) {
+    if (w->count == w->capacity) GD_TRY(grow(w));
+    int n = node ? node->n_out : 1;
+    gd_tensor **grads = gd_calloc((size_t)n, sizeof *grads);
+    if (!grads) return gd_fail(GD_E_MEMORY, "no memory for gradients");
+    w->places[w->count] = (place){.key = node ? (const void *)node : leaf, .node = node, .leaf = leaf, .grads = grads};
+    *index = w->count++;
+    put(w, *index);
+    return GD_OK;
+}
+
+static void walker_free(walker *w) {
+    for (int i = 0; i < w->count; i++) {
+        int n = w->places[i].node ? w->places[i].node->n_out : 1;
+        for (int k = 0; k < n; k++)
+            if (w->places[i].grads[k]) gd_object_release(&w->places[i].grads[k]->object);
+        gd_free(w->places[i].grads);
+    }
+    gd_free(w->places);
+    gd_free(w->table);
+}
+
+/* --- first pass: what is there, and what is needed --------------------------------------------- */
+
+static bool is_target(const walker *w, const gd_node *node, int index, const gd_tensor *leaf) {
+    const gd_walk *walk = w->walk;
+    if (!walk->inputs) return leaf != NULL; /* backward: every leaf */
+    for (int64_t i = 0; i < walk->n_inputs; i++) {
+        const gd_tensor *t = walk->inputs[i];
+        if (leaf ? t == leaf : (node && t->node == node && t->node_index == index)) return true;
+    }
+    return false;
+}
+
+static gd_status collect(walker *w) {
+    int index;
+    for (int64_t i = 0; i < w->walk->n_outputs; i++) {
+        gd_tensor *y = w->walk->outputs[i];
+        if (!y->node) {
+            if (y->requires_grad && find(w, y) < 0) GD_TRY(add_place(w, NULL, y, &index));
+        } else if (find(w, y->node) < 0) GD_TRY(add_place(w, y->node, NULL, &index));
+    }
+    for (int at = 0; at < w->count; at++) { /* grows while we go */
+        gd_node *node = w->places[at].node;
+        for (int i = 0; node && i < node->n_in; i++) {
+            gd_slot *slot = &node->slots[i];
+            const void *key = slot->node ? (const void *)slot->node : slot->leaf;
+            if (!key) continue;
+            int k = find(w, key);
+            if (k < 0) GD_TRY(add_place(w, slot->node, slot->leaf, &k));
+            w->places[k].pending++;
+        }
+    }
+    return GD_OK;
+}
+
+static int later_first(const void *a, const void *b, void *context) {
+    const place *places = context;
+    const gd_node *x = places[*(const int *)a].node, *y = places[*(const int *)b].node;
+    uint64_t p = x ? x->order : 0, q = y ? y->order : 0;
+    return p > q ? -1 : p < q;
+}
+
+static void mark_needed(walker *w, const int *order) {
+    for (int i = w->count; i-- > 0;) { /* from the earliest */
+        place *p = &w->places[order[i]];
+        if (p->leaf) {
+            p->needed = is_target(w, NULL, 0, p->leaf);
+            continue;
+        }
+        for (int k = 0; k < p->node->n_out && !p->needed; k++) p->needed = is_target(w, p->node, k, NULL);
+        for (int k = 0; k < p->node->n_in && !p->needed; k++) {
+            gd_slot *slot = &p->node->slots[k];
+            const void *key = slot->node ? (const void *)slot->node : slot->leaf;
+            if (key) p->needed = w->places[find(w, key)].needed;
+        }
+    }
+}
+
+/* --- gradients gather -------------------------------------------------------------------------- */
+
+static gd_status recorded_failure(void) {
+    gd_thread *thread = &gd_this_thread;
+    return thread->recorded != GD_OK ? thread->recorded : thread->noted != GD_OK ? thread->noted : GD_E_STATE;
+}
+
+/* Adds g to what is there; takes a reference of its own. */
+static gd_status gather(gd_tensor **sum, gd_tensor *g) {
+    if (*sum) {
+        gd_tensor *total = gd_add(*sum, g);
+        if (total->kind == GD_FAILED) return recorded_failure();
+        gd_object_retain(&total->object);
+        gd_object_release(&(*sum)->object);
+        *sum = total;
+    } else {
+        gd_object_retain(&g->object);
+        *sum = g;
+    }
+    return GD_OK;
+}
+
+static gd_status call_hooks(gd_hook *hooks, int index, gd_tensor **grad) {
+    for (gd_hook *h = hooks; h; h = h->next) {
+        if (h->index != index) continue;
+        gd_tensor *other = h->fn(*grad, h->user);
+        if (!other) continue;
+        if (other->kind == GD_FAILED) return recorded_failure();
+        gd_object_retain(&other->object);
+        gd_object_release(&(*grad)->object);
+        *grad = other;
+    }
+    return GD_OK;
+}
+
+/* The gradient of a leaf is complete: add it to the leaf's own, or give it to the caller. */
+static gd_status finish_leaf(walker *w, place *p) {
+    gd_tensor *leaf = p->leaf;
+    if (!p->grads[0]) return GD_OK;
+    GD_TRY(call_hooks(leaf->hooks, 0, &p->grads[0]));
+    if (w->walk->inputs) return GD_OK; /* picked up at the end */
+    gd_tensor *g = p->grads[0];
+    if (w->walk->create_graph) {
+        gd_tensor *sum = leaf->grad ? gd_add(leaf->grad, g) : g;
+        return sum->kind == GD_FAILED ? recorded_failure() : gd_set_grad(leaf, sum);
+    }
+    if (leaf->grad) {
+        if (leaf->grad->requires_grad || leaf->grad->node) {
+            gd_tensor *sum = gd_add(leaf->grad, g);
+            return sum->kind == GD_FAILED ? recorded_failure() : gd_set_grad(leaf, sum);
+        }
+        return gd_add_(leaf->grad, g)->kind == GD_FAILED ? recorded_failure() : GD_OK;
+    }
+    /* a gradient of its own: what passed through unchanged may be someone else's as well */
+    bool alone = atomic_load(&g->object.refs) == 1 && atomic_load(&g->storage->refs) == 1 &&
+                 gd_is_row_major(g->rank, g->dims, g->strides) && !g->node && !g->requires_grad;
+    if (!alone) g = gd_clone(g);
+    return g->kind == GD_FAILED ? recorded_failure() : gd_set_grad(leaf, g);
+}
+
+/* --- one node ---------------------------------------------------------------------------------- */
+
+static gd_tensor *zeros_like_slot(const gd_slot *slot) {
+    gd_device *before = gd_this_thread.device;
+    gd_this_thread.device = slot->device;
+    gd_tensor *zeros = gd_full(gd_shape_of(slot->rank, slot->dims), 0.0, .dtype = (gd_dtype)slot->dtype);
+    gd_this_thread.device = before;
+    return zeros;
+}
+
+/* A rule may leave its answer in the broadcast shape or in a wider type. */
+static gd_tensor *fit(gd_tensor *g, const gd_slot *slot) {
+    if (g->rank != slot->rank || memcmp(g->dims, slot->dims, sizeof(int64_t) * slot->rank) != 0)
+        g = gd_sum_to(g, gd_shape_of(slot->rank, slot->dims));
+    if (g->kind != GD_FAILED && g->dtype != slot->dtype) g = gd_cast(g, (gd_dtype)slot->dtype);
+    return g;
+}
+
+typedef struct {
+    gd_tensor **x, **y, **gy, **gx;
+    bool *needs;
+} rule_args;
+
+static gd_status fill_args(walker *w, place *p, rule_args *a) {
+    gd_node *node = p->node;
+    const char *what = node->op ? node->op->name : node->function->name;
+    for (int i = 0; i < node->n_in; i++) {
+        gd_slot *slot = &node->slots[i];
+        const void *key = slot->node ? (const void *)slot->node : slot->leaf;
+        a->needs[i] = key && w->places[find(w, key)].needed;
+        if (!slot->present) continue;
+        a->x[i] = gd_slot_get(slot, NULL, what);
+        if (!a->x[i]) return recorded_failure();
+    }
+    for (int i = 0; i < node->n_out; i++) {
+        gd_slot *slot = &node->slots[node->n_in + i];
+        if (!slot->present) continue;
+        a->y[i] = gd_slot_get(slot, node, what);
+        if (!a->y[i]) return recorded_failure();
+        a->gy[i] = p->grads[i] ? p->grads[i] : gd_dtype_is_float((gd_dtype)slot->dtype) ? zeros_like_slot(slot) : NULL;
+        if (a->gy[i] && a->gy[i]->kind == GD_FAILED) return recorded_failure();
+    }
+    return GD_OK;
+}
+
+static gd_status run_rule(gd_node *node, rule_args *a) {
+    if (node->function) {
+        gd_context context = {node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx, node->user, node};
+        node->function->backward(&context);
+        return GD_OK;
+    }
+    gd_vjp vjp = {node->op, node->attrs, node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx};
+    if (node->op->vjp) node->op->vjp(&vjp);
+    else if (node->op->ir) gd_elementwise_vjp(&vjp);
+    else return gd_fail(GD_E_UNSUPPORTED, "%s has no gradient", node->op->name);
+    return GD_OK;
+}
+
+static gd_status walk_node(walker *w, place *p) {
+    gd_node *node = p->node;
+    bool any = false;
+    for (int i = 0; i < node->n_out; i++) {
+        if (!p->grads[i]) continue;
+        any = true;
+        GD_TRY(call_hooks(node->hooks, i, &p->grads[i]));
+    }
+    if (!any) return GD_OK; /* nothing flows here; its leaves still count down below */
+    if (node->spent)
+        return gd_fail(GD_E_STATE, "walked back through %s a second time; its saved values are gone "
+                       "(.retain_graph = true keeps them)", node->op ? node->op->name : node->function->name);
+    int n = node->n_in, m = node->n_out;
+    gd_tensor **block = gd_calloc((size_t)(2 * n + 2 * m) + 1, sizeof *block + sizeof(bool));
+    if (!block) return gd_fail(GD_E_MEMORY, "no memory for a gradient rule");
+    rule_args a = {block, block + n, block + n + m, block + n + 2 * m, (bool *)(block + 2 * n + 2 * m)};
+    gd_status status = fill_args(w, p, &a);
+    if (status == GD_OK) status = run_rule(node, &a);
+    for (int i = 0; i < n && status == GD_OK; i++) {
+        if (!a.needs[i] || !a.gx[i]) continue;
+        gd_slot *slot = &node->slots[i];
+        if (a.gx[i]->kind != GD_FAILED) a.gx[i] = fit(a.gx[i], slot);
+        if (a.gx[i]->kind == GD_FAILED) status = recorded_failure();
+        else if (slot->node) status = gather(&w->places[find(w, slot->node)].grads[slot->index], a.gx[i]);
+        else if (slot->leaf) status = gather(&w->places[find(w, slot->leaf)].grads[0], a.gx[i]);
+    }
+    gd_free(block);
+    return status;
+}
+
+static void spend(gd_node *node) {
+    if (node->graph) return;
+    node->spent = true;
+    for (int i = 0; i < node->n_in + node->n_out + node->n_saved; i++) {
+        gd_storage_release(node->slots[i].storage);
+        node->slots[i].storage = NULL;
+    }
+}
+
+/* --- the walk ---------------------------------------------------------------------------------- */
+
+static gd_status seed(walker *w) {
+    for (int64_t i = 0; i < w->walk->n_outputs; i++) {
+        gd_tensor *y = w->walk->outputs[i], *g = w->walk->gradients[i];
+        int k = find(w, y->node ? (const void *)y->node : y);
+        if (k >= 0) GD_TRY(gather(&w->places[k].grads[y->node ? y->node_index : 0], g));
+    }
+    return GD_OK;
+}
+
+static gd_status walk_all(walker *w, const int *order) {
+    GD_TRY(seed(w));
+    for (int i = 0; i < w->count; i++) {
+        place *p = &w->places[order[i]];
+        if (!p->node) { /* a leaf that is itself an output, used by no node */
+            if (p->pending == 0) GD_TRY(finish_leaf(w, p));
+            continue;
+        }
+        if (p->needed) {
+            gd_scope *scope = gd_scope_open();
+            gd_status status = walk_node(w, p);
+            gd_scope_close(&scope);
+            if (status != GD_OK) {
+                gd_error_suffix("; in the gradient of %s at %s", p->node->op ? p->node->op->name : p->node->function->name,
+                                p->node->site ? p->node->site : "(unknown place)");
+                return status;
+            }
+            if (!w->walk->retain_graph) spend(p->node);
+        }
+        for (int k = 0; k < p->node->n_in; k++) {
+            gd_tensor *leaf = p->node->slots[k].node ? NULL : p->node->slots[k].leaf;
+            if (!leaf) continue;
+            place *q = &w->places[find(w, leaf)];
+            if (--q->pending > 0 || !q->needed) continue;
+            gd_scope *scope = gd_scope_open();
+            gd_status status = finish_leaf(w, q);
+            gd_scope_close(&scope);
+            GD_TRY(status);
+        }
+        /* gradients of this node have been passed on; targets are picked up at the end */
+        for (int k = 0; k < p->node->n_out && !w->walk->inputs; k++) {
+            gd_release(p->grads[k]);
+            p->grads[k] = NULL;
+        }
+    }
+    return GD_OK;
+}
+
+static void pick_up(walker *w) {
+    for (int64_t i = 0; i < w->walk->n_inputs; i++) {
+        gd_tensor *x = w->walk->inputs[i];
+        int k = find(w, x->node ? (const void *)x->node : x);
+        gd_tensor *g = k < 0 ? NULL : w->places[k].grads[x->node ? x->node_index : 0];
+        w->walk->results[i] = gd_retain(g);
+    }
+}
+
+gd_status gd_walk_back(const gd_walk *walk) {
+    walker w = {.walk = walk};
+    int *order = NULL;
+    gd_status status = collect(&w);
+    if (status == GD_OK) {
+        order = gd_malloc((size_t)(w.count + 1) * sizeof *order);
+        if (!order) status = gd_fail(GD_E_MEMORY, "no memory to walk back");
+    }
+    if (status == GD_OK) {
+        for (int i = 0; i < w.count; i++) order[i] = i;
+        qsort_r(order, (size_t)w.count, sizeof *order, later_first, w.places);
+        mark_needed(&w, order);
+        int before = walk->create_graph ? gd_enable_grad_begin() : gd_no_grad_begin();
+        status = walk_all(&w, order);
+        gd_grad_mode_end(&before);
+    }
+    if (status == GD_OK && walk->inputs) pick_up(&w);
+    gd_free(order);
+    walker_free(&w);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* walker.h - the one backward walk. */
+#ifndef GRADUS_AUTOGRAD_WALKER_H
+#define GRADUS_AUTOGRAD_WALKER_H
+
+#include "gradus/autograd.h"
+#include "gradus/extend.h"
+
+typedef struct gd_walk {
+    gd_tensor *const *outputs;
+    gd_tensor *const *gradients; /* of the outputs, none NULL */
+    int64_t n_outputs;
+    gd_tensor *const *inputs; /* NULL: add to every leaf's own gradient instead */
+    int64_t n_inputs;
+    gd_tensor **results; /* for each input a reference to its gradient, or NULL */
+    bool retain_graph, create_graph;
+} gd_walk;
+
+gd_status gd_walk_back(const gd_walk *walk);
+
+/* The gradient rule of every elementwise op, from its IR. */
+void gd_elementwise_vjp(gd_vjp *vjp);
+
+#endif

@@ -1,0 +1,344 @@
+/* gemm.c - cutting matrix products into blocks and spreading them over the threads.
+ *
+ * The blocks are computed by gemm_template.h, compiled for each instruction set. Everything here
+ * is decided from shapes, strides and types alone: never from the number of threads.
+ */
+#include "backend/cpu/gemm_block.h"
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* --- working memory -------------------------------------------------------------------------- */
+
+enum { SCRATCH_KINDS = 2, SCRATCH_ALIGNMENT = 4096 };
+
+static _Thread_local struct {
+    void *memory[SCRATCH_KINDS];
+    size_t bytes[SCRATCH_KINDS];
+} scratch;
+
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+static pthread_key_t scratch_key; /* its destructor frees the scratch of a thread that ends */
+static bool scratch_key_made;
+
+void gd_gemm_free_scratch(void) {
+    for (int i = 0; i < SCRATCH_KINDS; i++) {
+        gd_free(scratch.memory[i]);
+        scratch.memory[i] = NULL;
+        scratch.bytes[i] = 0;
+    }
+}
+
+static void end_of_thread(void *unused) {
+    (void)unused;
+    gd_gemm_free_scratch();
+}
+
+static void make_scratch_key(void) {
+    scratch_key_made = pthread_key_create(&scratch_key, end_of_thread) == 0;
+}
+
+void *gd_gemm_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
+    if (scratch.bytes[kind] < bytes) {
+        pthread_once(&scratch_once, make_scratch_key);
+        if (!scratch_key_made || pthread_setspecific(scratch_key, &scratch) != 0) return NULL;
+        /* Half as much again, so that slowly growing products do not ask each time. */
+        size_t room = bytes + bytes / 2 + SCRATCH_ALIGNMENT;
+        gd_free(scratch.memory[kind]);
+        scratch.memory[kind] = gd_malloc(room);
+        scratch.bytes[kind] = scratch.memory[kind] ? room - SCRATCH_ALIGNMENT : 0;
+        if (!scratch.memory[kind]) return NULL;
+    }
+    uintptr_t address = (uintptr_t)scratch.memory[kind];
+    return (char *)scratch.memory[kind] + (-address & (SCRATCH_ALIGNMENT - 1));
+}
+
+/* --- which way round ------------------------------------------------------------------------- */
+
+/* The same product, as the transpose of C. */
+static gd_gemm transposed(const gd_gemm *g) {
+    gd_gemm t = *g;
+    t.m = g->n;
+    t.n = g->m;
+    t.a = (gd_gemm_in){g->b.data, g->b.dtype, g->b.col, g->b.row};
+    t.b = (gd_gemm_in){g->a.data, g->a.dtype, g->a.col, g->a.row};
+    t.c = (gd_gemm_out){g->c.data, g->c.dtype, g->c.col, g->c.row};
+    t.bias = (gd_gemm_in){g->bias.data, g->bias.dtype, g->bias.col, g->bias.row};
+    return t;
+}
+
+/* What it costs to bring the matrices into the order that tiles want, roughly, in copies of one
+ * element: rows of A and C, and columns of B, want to be read along their contiguous side. */
+static double cost_of_order(const gd_gemm *g) {
+    enum { COPY = 1, TURN = 6, TURN_C = 10 };
+    const double m = (double)g->m, n = (double)g->n, k = (double)g->k;
+    const bool a_in_place = g->a.col == 1 && (g->a.dtype == GD_F32 || g->a.dtype == GD_F64);
+    double cost = k * n * (g->b.col == 1 ? COPY : TURN);
+    if (!a_in_place) cost += k * m * (g->a.row == 1 ? COPY : TURN);
+    if (g->c.col != 1) cost += m * n * TURN_C;
+    return cost;
+}
+
+static bool is_better_transposed(const gd_gemm *g) {
+    /* One column, or a few: see gemm_thin.h. */
+    if (g->m == 1 || g->n == 1) return g->n == 1 && g->m > 1;
+    const bool along_k = g->a.col == 1 && g->b.row == 1;
+    const int64_t thin = gd_gemm_thin_rows(gd_cpu_isa());
+    if (along_k && (g->m <= thin || g->n <= thin)) return g->n < g->m;
+    if (g->a.col == 1 && g->b.col == 1 && g->c.col == 1) return false;
+    const gd_gemm t = transposed(g);
+    return cost_of_order(&t) < cost_of_order(g);
+}
+
+/* --- cutting --------------------------------------------------------------------------------- */
+
+/* Multiply-adds that are worth the attention of a second thread (a few microseconds of work), and
+ * those of a piece where a product is large enough to be cut into many. */
+static const double SMALL_WORK = 1 << 18, PIECE_WORK = 1 << 22;
+
+/* No product needs to be cut into more pieces than this for the threads' sake. */
+enum { ENOUGH_PIECES = 16 };
+
+/* Smaller pieces than these would spend their time on packing. */
+enum { PIECE_ROWS = 32, PIECE_COLUMN_BYTES = 128 };
+
+/* Where k may be cut too, because m and n are too small for enough pieces: so deep at least. */
+enum { PART_DEPTH = 1024 };
+
+typedef struct job {
+    gd_gemm g;              /* the first product */
+    gd_gemm_batch batch;    /* where the others are */
+    int64_t products;       /* of the batch */
+    int64_t group;          /* products in one piece; 1 when they are cut */
+    int64_t cuts_m, cuts_n; /* blocks of one product */
+    int64_t unit_n;         /* columns are cut at multiples of this */
+    int64_t parts;          /* of k; more than 1 only for a single product */
+    char *sums;             /* then: (parts, m, n) */
+    gd_status (*block)(const gd_gemm *g);
+    _Atomic gd_status status; /* of the pieces */
+} job;
+
+static gd_status (*block_function(const gd_gemm *g))(const gd_gemm *) {
+    return g->c.dtype == GD_F64 ? GD_ISA_CALL(gd_gemm_block_f64) : GD_ISA_CALL(gd_gemm_block_f32);
+}
+
+static int64_t element_size(const job *j) { return j->g.c.dtype == GD_F64 ? 8 : 4; }
+
+/* Halves the longer side until there are `wanted` blocks and none is too large. */
+static void cut_blocks(job *j, int64_t wanted) {
+    const int64_t m = j->g.m, n = j->g.n;
+    j->cuts_m = j->cuts_n = 1;
+    if (m <= GD_GEMM_THIN_ROWS_MAX) { /* reads B once: any cut of the columns will do */
+        j->cuts_n = min64(wanted, divide_up(n, j->unit_n));
+        if (m > 1) {
+            int64_t least = divide_up(n, GD_GEMM_BLOCK_N);
+            if (j->cuts_n < least) j->cuts_n = least;
+        }
+        return;
+    }
+    for (;;) {
+        const int64_t rows = m / j->cuts_m, columns = n / j->cuts_n;
+        const bool enough = j->cuts_m * j->cuts_n >= wanted;
+        const bool can_m = rows >= 2 * PIECE_ROWS, can_n = columns >= 4 * j->unit_n;
+        if (rows > GD_GEMM_BLOCK_M)
+            j->cuts_m *= 2;
+        else if (columns > GD_GEMM_BLOCK_N)
+            j->cuts_n *= 2;
+        else if (!enough && can_n && (columns >= rows || !can_m))
+            j->cuts_n *= 2;
+        else if (!enough && can_m)
+            j->cuts_m *= 2;
+        else
+            break;
+    }
+}
+
+static void cut_job(job *j) {
+    const double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
+    const double all = work * (double)j->products;
+    j->unit_n = 64 / element_size(j);
+    j->group = 1;
+    j->parts = 1;
+    double wanted = all <= SMALL_WORK ? 1 : 2 + all / PIECE_WORK;
+    if (wanted > ENOUGH_PIECES) wanted = ENOUGH_PIECES;
+    cut_blocks(j, divide_up((int64_t)wanted, j->products));
+    const int64_t blocks = j->cuts_m * j->cuts_n;
+    if (blocks == 1 && work < SMALL_WORK) {
+        double group = SMALL_WORK / (work > 1 ? work : 1);
+        j->group = group < (double)j->products ? (int64_t)group : j->products;
+    }
+    if (j->products == 1 && blocks < (int64_t)wanted && j->g.k >= 2 * PART_DEPTH)
+        j->parts = min64(divide_up((int64_t)wanted, blocks), j->g.k / PART_DEPTH);
+}
+
+/* --- pieces ---------------------------------------------------------------------------------- */
+
+/* Product number `index` of the batch. */
+static gd_gemm product_at(const job *j, int64_t index) {
+    gd_gemm g = j->g;
+    int64_t a = 0, b = 0, c = 0, bias = 0;
+    for (int d = j->batch.rank - 1; d >= 0; d--) {
+        const int64_t x = index % j->batch.size[d];
+        index /= j->batch.size[d];
+        a += x * j->batch.a_step[d];
+        b += x * j->batch.b_step[d];
+        c += x * j->batch.c_step[d];
+        bias += x * j->batch.bias_step[d];
+    }
+    g.a.data = gd_gemm_at(g.a.data, g.a.dtype, a);
+    g.b.data = gd_gemm_at(g.b.data, g.b.dtype, b);
+    g.c.data = (void *)gd_gemm_at(g.c.data, g.c.dtype, c);
+    if (g.bias.data) g.bias.data = gd_gemm_at(g.bias.data, g.bias.dtype, bias);
+    return g;
+}
+
+/* Leaves of `g` what part `part` of k sums up, into its place among the sums. */
+static gd_gemm part_of(const job *j, gd_gemm g, int64_t part) {
+    const int64_t begin = g.k * part / j->parts, end = g.k * (part + 1) / j->parts;
+    g.a = gd_gemm_in_from(g.a, 0, begin);
+    g.b = gd_gemm_in_from(g.b, begin, 0);
+    g.k = end - begin;
+    g.c.dtype = j->g.c.dtype == GD_F64 ? GD_F64 : GD_F32;
+    g.c.data = j->sums + part * g.m * g.n * element_size(j);
+    g.c.row = g.n;
+    g.c.col = 1;
+    g.bias.data = NULL;
+    g.accumulate = false;
+    g.act = GD_GEMM_IDENTITY;
+    return g;
+}
+
+/* Block `index` of a product: those that share rows of A follow each other. */
+static gd_gemm block_of(const job *j, gd_gemm g, int64_t index) {
+    const int64_t in = index % j->cuts_n, im = index / j->cuts_n;
+    const int64_t units = divide_up(g.n, j->unit_n);
+    const int64_t i = g.m * im / j->cuts_m, n_begin = units * in / j->cuts_n * j->unit_n;
+    const int64_t i_end = g.m * (im + 1) / j->cuts_m;
+    const int64_t n_end = min64(units * (in + 1) / j->cuts_n * j->unit_n, g.n);
+    g.a = gd_gemm_in_from(g.a, i, 0);
+    g.b = gd_gemm_in_from(g.b, 0, n_begin);
+    g.c = gd_gemm_out_from(g.c, i, n_begin);
+    g.bias = gd_gemm_in_from(g.bias, i, n_begin);
+    g.m = i_end - i;
+    g.n = n_end - n_begin;
+    return g;
+}
+
+static void run_piece(void *arg, int64_t i) {
+    job *j = arg;
+    const int64_t blocks = j->cuts_m * j->cuts_n;
+    const int64_t first = i / (blocks * j->parts) * j->group;
+    const int64_t end = min64(first + j->group, j->products);
+    for (int64_t product = first; product < end; product++) {
+        gd_gemm g = product_at(j, product);
+        if (j->parts > 1) g = part_of(j, g, i / blocks % j->parts);
+        if (blocks > 1) g = block_of(j, g, i % blocks);
+        gd_status status = j->block(&g);
+        if (status != GD_OK) atomic_store(&j->status, status);
+    }
+}
+
+static gd_status run_job(job *j) {
+    const bool f64 = j->g.c.dtype == GD_F64;
+    j->block = block_function(&j->g);
+    if (j->parts > 1) {
+        const int64_t bytes = j->parts * j->g.m * j->g.n * element_size(j);
+        j->sums = gd_gemm_scratch(GD_GEMM_SCRATCH_PARTS, (size_t)bytes);
+        if (!j->sums) return GD_E_MEMORY;
+    }
+    const int64_t groups = divide_up(j->products, j->group);
+    gd_parallel_for(groups * j->parts * j->cuts_m * j->cuts_n, run_piece, j);
+    gd_status status = atomic_load(&j->status);
+    if (status != GD_OK || j->parts == 1) return status;
+    const int64_t step = j->g.m * j->g.n;
+    if (f64)
+        GD_ISA_CALL(gd_gemm_sum_f64)(&j->g, (double *)(void *)j->sums, j->parts, step);
+    else
+        GD_ISA_CALL(gd_gemm_sum_f32)(&j->g, (float *)(void *)j->sums, j->parts, step);
+    return GD_OK;
+}
+
+/* --- the calls ------------------------------------------------------------------------------- */
+
+static bool is_narrow(gd_dtype t) { return t == GD_F32 || t == GD_F16 || t == GD_BF16; }
+
+static bool is_known_mix(const gd_gemm *g) {
+    if (g->bias.data && g->bias.dtype != g->c.dtype) return false;
+    if (g->c.dtype == GD_F64) return g->a.dtype == GD_F64 && g->b.dtype == GD_F64;
+    return is_narrow(g->a.dtype) && is_narrow(g->b.dtype) && is_narrow(g->c.dtype);
+}
+
+/* Products that share B and whose rows follow each other are one taller product. */
+static void merge_into_rows(gd_gemm *g, gd_gemm_batch *batch) {
+    while (batch->rank > 0) {
+        const int d = batch->rank - 1;
+        const int64_t a = batch->a_step[d], c = batch->c_step[d], bias = batch->bias_step[d];
+        if (batch->size[d] != 1) {
+            if (batch->b_step[d] != 0) return;
+            if (g->m == 1) {
+                g->a.row = a;
+                g->c.row = c;
+                g->bias.row = bias;
+            } else if (a != g->m * g->a.row || c != g->m * g->c.row ||
+                       (g->bias.data && bias != g->m * g->bias.row)) {
+                return;
+            }
+            g->m *= batch->size[d];
+        }
+        batch->rank--;
+    }
+}
+
+static gd_status no_such_types(const gd_gemm *g) {
+    return gd_fail(GD_E_DTYPE, "no matrix product of %s and %s to %s", gd_dtype_name(g->a.dtype),
+                   gd_dtype_name(g->b.dtype), gd_dtype_name(g->c.dtype));
+}
+
+static gd_status no_memory(const gd_gemm *g) {
+    return gd_fail(GD_E_MEMORY, "no memory to multiply (%lld, %lld) by (%lld, %lld) in",
+                   (long long)g->m, (long long)g->k, (long long)g->k, (long long)g->n);
+}
+
+gd_status gd_gemm_run_batch(const gd_gemm *g, const gd_gemm_batch *batch) {
+    if (!is_known_mix(g)) return no_such_types(g);
+    job j = {.g = *g, .batch = *batch, .products = 1};
+    merge_into_rows(&j.g, &j.batch);
+    for (int d = 0; d < j.batch.rank; d++) j.products *= j.batch.size[d];
+    if (j.products == 0 || j.g.m == 0 || j.g.n == 0) return GD_OK;
+    if (j.g.k == 0) { /* A and B may be anywhere */
+        static const double nothing = 0;
+        j.g.a = (gd_gemm_in){&nothing, j.g.a.dtype, 0, 0};
+        j.g.b = (gd_gemm_in){&nothing, j.g.b.dtype, 0, 0};
+        memset(j.batch.a_step, 0, sizeof j.batch.a_step);
+        memset(j.batch.b_step, 0, sizeof j.batch.b_step);
+    }
+    if (is_better_transposed(&j.g)) {
+        j.g = transposed(&j.g);
+        memcpy(j.batch.a_step, batch->b_step, sizeof j.batch.a_step);
+        memcpy(j.batch.b_step, batch->a_step, sizeof j.batch.b_step);
+    }
+    cut_job(&j);
+    return run_job(&j) == GD_OK ? GD_OK : no_memory(g);
+}
+
+gd_status gd_gemm_run(const gd_gemm *g) {
+    const double work = (double)g->m * (double)g->n * (double)g->k;
+    if (work == 0 || work > SMALL_WORK || !is_known_mix(g))
+        return gd_gemm_run_batch(g, &(gd_gemm_batch){.rank = 0});
+    /* A small product is one block: all that is left to do is to choose its orientation. */
+    gd_status (*block)(const gd_gemm *) = block_function(g);
+    gd_gemm other;
+    if (is_better_transposed(g)) {
+        other = transposed(g);
+        g = &other;
+    }
+    return block(g) == GD_OK ? GD_OK : no_memory(g);
+}

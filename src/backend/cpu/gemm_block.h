@@ -1,0 +1,53 @@
+/* gemm_block.h - what gemm.c, which cuts products into blocks, and gemm_f32.isa.c and
+ * gemm_f64.isa.c, which compute a block on one thread, know of each other.
+ */
+#ifndef GRADUS_CPU_GEMM_BLOCK_H
+#define GRADUS_CPU_GEMM_BLOCK_H
+
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/isa.h"
+
+/* The largest block. A block's working memory depends on it: at most a packed block of A and a
+ * block of C, and a panel of B. */
+enum { GD_GEMM_BLOCK_M = 384, GD_GEMM_BLOCK_N = 384 };
+
+/* A product of this many rows or fewer, k contiguous in A and in B, is computed without tiles
+ * (gemm_thin.h). It pays for more rows where there are more registers. */
+enum { GD_GEMM_THIN_ROWS_MAX = 4 };
+static inline int gd_gemm_thin_rows(gd_isa isa) {
+    return isa == GD_ISA_AVX512 ? GD_GEMM_THIN_ROWS_MAX : 2;
+}
+
+/* Computes one block on this thread. n may be larger than the limit when m is 1. */
+GD_ISA_DECLARE(gd_status, gd_gemm_block_f32, (const gd_gemm *g));
+GD_ISA_DECLARE(gd_status, gd_gemm_block_f64, (const gd_gemm *g));
+
+/* Writes C from `count` partial products, each a row-major (m, n) matrix of f32 or f64, adding
+ * them in order. Changes the first of them. `g` says all but A and B. */
+GD_ISA_DECLARE(void, gd_gemm_sum_f32, (const gd_gemm *g, float *parts, int64_t count, int64_t step));
+GD_ISA_DECLARE(void, gd_gemm_sum_f64,
+               (const gd_gemm *g, double *parts, int64_t count, int64_t step));
+
+/* Working memory of this thread, aligned to a page; NULL when there is none. It is valid until the
+ * thread asks for the same kind again. */
+typedef enum gd_gemm_scratch_kind { GD_GEMM_SCRATCH_BLOCK, GD_GEMM_SCRATCH_PARTS } gd_gemm_scratch_kind;
+void *gd_gemm_scratch(gd_gemm_scratch_kind kind, size_t bytes);
+
+/* The address of element `index` of an array of this type. */
+static inline const void *gd_gemm_at(const void *data, gd_dtype dtype, int64_t index) {
+    int64_t size = dtype == GD_F64 ? 8 : dtype == GD_F32 ? 4 : 2;
+    return (const char *)data + index * size;
+}
+
+/* The matrices that begin at element (i, j) of others. */
+static inline gd_gemm_in gd_gemm_in_from(gd_gemm_in x, int64_t i, int64_t j) {
+    if (x.data) x.data = gd_gemm_at(x.data, x.dtype, i * x.row + j * x.col);
+    return x;
+}
+
+static inline gd_gemm_out gd_gemm_out_from(gd_gemm_out x, int64_t i, int64_t j) {
+    x.data = (void *)gd_gemm_at(x.data, x.dtype, i * x.row + j * x.col);
+    return x;
+}
+
+#endif

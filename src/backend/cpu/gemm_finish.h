@@ -1,0 +1,41 @@
+/* gemm_finish.h - from a row-major block of finished sums to C: other strides or types than the
+ * tiles can write themselves, and a bias that they cannot add.
+ */
+
+/* Writes `n` elements of C, beginning at (i, j) and going along a row, or along a column. */
+static void finish_run(const gd_gemm *g, const real *sums, int64_t i, int64_t j, int64_t n,
+                       bool along_column) {
+    const gd_gemm_out c = gd_gemm_out_from(g->c, i, j);
+    const gd_gemm_in bias = gd_gemm_in_from(g->bias, i, j);
+    const int64_t c_step = along_column ? c.row : c.col;
+    const int64_t bias_step = along_column ? bias.row : bias.col;
+    for (int64_t at = 0; at < n; at += VL) {
+        void *to = (void *)gd_gemm_at(c.data, c.dtype, at * c_step);
+        vec x = load_first(sums + at, n - at);
+        if (g->accumulate) x += read_vec(to, c.dtype, c_step, n - at);
+        if (bias.data)
+            x += read_vec(gd_gemm_at(bias.data, bias.dtype, at * bias_step), bias.dtype, bias_step,
+                          n - at);
+        if (g->act == GD_GEMM_RELU) x = relu(x);
+        write_vec(to, c.dtype, c_step, x, n - at);
+    }
+}
+
+/* Writes all of C; `sums` is (m, n) with rows `step` apart. */
+static void finish(const gd_gemm *g, const real *sums, int64_t step) {
+    if (g->c.row != 1 || g->c.col == 1) {
+        for (int64_t i = 0; i < g->m; i++) finish_run(g, sums + i * step, i, 0, g->n, false);
+        return;
+    }
+    /* Columns of C are contiguous: turn the sums on a small stage, and write columns from there. */
+    enum { STAGE_M = 4 * VL, STAGE_N = 32 };
+    real stage[STAGE_N * STAGE_M];
+    for (int64_t i = 0; i < g->m; i += STAGE_M)
+        for (int64_t j = 0; j < g->n; j += STAGE_N) {
+            const int64_t rows = min64(g->m - i, STAGE_M), columns = min64(g->n - j, STAGE_N);
+            source s = {sums + i * step + j, REAL_DTYPE, step, 1};
+            pack_turned(stage, STAGE_M, s, rows, columns);
+            for (int64_t x = 0; x < columns; x++)
+                finish_run(g, stage + x * STAGE_M, i, j + x, rows, true);
+        }
+}

@@ -1,0 +1,52 @@
+/* isa.h - one source, several instruction sets.
+ *
+ * A file named *.isa.c is compiled three times, for the baseline (x86-64: SSE2), AVX2 with FMA and
+ * F16C, and AVX-512 (F, BW, DQ, VL); elsewhere once, as the baseline. Each time GD_ISA_FN(name)
+ * gives another symbol (name_base, name_avx2, name_avx512). isa.c asks the processor once, and the
+ * environment variable GRADUS_ISA (base, avx2, avx512) can hold it to a lesser set.
+ * All of them are compiled with -ffp-contract=off: a product and a sum are fused where the source
+ * says so and nowhere else.
+ */
+#ifndef GRADUS_CPU_ISA_H
+#define GRADUS_CPU_ISA_H
+
+typedef enum gd_isa { GD_ISA_BASE, GD_ISA_AVX2, GD_ISA_AVX512, GD_ISA_COUNT } gd_isa;
+
+/* The set in use: the best the processor has, or the one GRADUS_ISA asks for if that is less. */
+gd_isa gd_cpu_isa(void);
+
+/* For tests: holds kernels to `isa` (or less, where the processor has less); returns what holds. */
+gd_isa gd_cpu_set_isa(gd_isa isa);
+
+const char *gd_isa_name(gd_isa isa);
+
+/* Declares a function that every instruction set defines, and the table to call it through:
+ *     GD_ISA_DECLARE(void, gemm_f32, (const gd_gemm *g));
+ *     GD_ISA_CALL(gemm_f32)(g);                                                            */
+#if defined(__x86_64__)
+#define GD_ISA_DECLARE(type, name, args) \
+    type name##_base args;               \
+    type name##_avx2 args;               \
+    type name##_avx512 args
+#define GD_ISA_CALL(name)                                \
+    (gd_cpu_isa() == GD_ISA_AVX512  ? name##_avx512      \
+     : gd_cpu_isa() == GD_ISA_AVX2 ? name##_avx2         \
+                                   : name##_base)
+#else
+#define GD_ISA_DECLARE(type, name, args) type name##_base args
+#define GD_ISA_CALL(name) (name##_base)
+#endif
+
+/* Inside a *.isa.c file, which set is being compiled. */
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+#define GD_ISA_FN(name) name##_avx512
+#define GD_ISA_IS GD_ISA_AVX512
+#elif defined(__AVX2__) && defined(__FMA__)
+#define GD_ISA_FN(name) name##_avx2
+#define GD_ISA_IS GD_ISA_AVX2
+#else
+#define GD_ISA_FN(name) name##_base
+#define GD_ISA_IS GD_ISA_BASE
+#endif
+
+#endif

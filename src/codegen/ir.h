@@ -1,0 +1,106 @@
+/* ir.h - the scalar IR: what one element of an elementwise op computes.
+ *
+ * An expression such as "gy * (1 - y*y)" becomes a list of nodes in which operands stand before
+ * their users. Nodes are shared (the same operation on the same operands is one node), and the IR
+ * is closed under differentiation, so gradients of any order are expressions like any other.
+ * Everything that runs an elementwise op is made from it: the generated kernels, the tiled
+ * evaluator, the plain reference, and later fused kernels for every device.
+ *
+ * This file depends on the C library alone: the build's generator links it too.
+ */
+#ifndef GRADUS_CODEGEN_IR_H
+#define GRADUS_CODEGEN_IR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Node codes below GD_IR_PRIM are leaves; from there on they are indices into the primitives. */
+enum { GD_IR_CONST, GD_IR_VAR, GD_IR_PARAM, GD_IR_PRIM };
+
+typedef struct gd_ir_node {
+    int16_t code;
+    int16_t arg[3]; /* operands: earlier nodes. VAR and PARAM: arg[0] is its number */
+    double value;   /* CONST */
+} gd_ir_node;
+
+enum { GD_IR_MAX_NODES = 256, GD_IR_MAX_OUTPUTS = 4 };
+
+typedef struct gd_ir {
+    int count, n_vars, n_params, n_outputs;
+    int16_t output[GD_IR_MAX_OUTPUTS];
+    const gd_ir_node *nodes;
+} gd_ir;
+
+/* --- primitives -------------------------------------------------------------------------------- */
+
+enum { GD_PRIM_FLOAT = 1, GD_PRIM_INT = 2, GD_PRIM_BOTH = 3 };
+
+typedef struct gd_prim {
+    const char *name;
+    int arity;
+    unsigned types;            /* for which compute types it exists */
+    const char *derivative[3]; /* by each operand, see prims.c; NULL: zero */
+    double (*real)(double, double, double);        /* the plain reference */
+    int64_t (*whole)(int64_t, int64_t, int64_t);   /* NULL where types has no INT */
+} gd_prim;
+
+extern const gd_prim gd_prims[];
+extern const int gd_prim_count;
+
+/* Its index, or -1. */
+int gd_prim_find(const char *name, size_t length);
+
+/* --- building ---------------------------------------------------------------------------------- */
+
+/* An IR under construction. */
+typedef struct gd_ir_builder {
+    gd_ir_node nodes[GD_IR_MAX_NODES];
+    int count;
+    char error[200]; /* "" while all is well */
+} gd_ir_builder;
+
+int gd_ir_const(gd_ir_builder *b, double value);
+int gd_ir_var(gd_ir_builder *b, int number);
+int gd_ir_param(gd_ir_builder *b, int number);
+/* A primitive by name; simplifies what is plainly constant or neutral (x*1, x+0). */
+int gd_ir_apply(gd_ir_builder *b, const char *name, int x, int y, int z);
+
+/* A name in an expression, looked up by the parser: returns a node, or -1 if unknown. */
+typedef int (*gd_ir_lookup)(gd_ir_builder *b, void *context, const char *name, size_t length);
+
+/* Parses C-like syntax: + - * / unary - !, comparisons, && || ?:, calls, numbers, names. Returns
+ * the node, or -1 with b->error set. */
+int gd_ir_parse(gd_ir_builder *b, const char *text, gd_ir_lookup lookup, void *context);
+
+/* Copies `ir` into b with its variables and parameters replaced by nodes of b; returns the node of
+ * output number `output`. */
+int gd_ir_inline(gd_ir_builder *b, const gd_ir *ir, int output, const int *vars, const int *params);
+
+/* Reverse-mode derivative: given the adjoint node of `root`, returns the adjoint of variable
+ * `var`: a node, the constant 0 where root does not depend on it. */
+int gd_ir_derivative(gd_ir_builder *b, int root, int adjoint, int var);
+
+/* Only what the outputs need, renumbered, into `nodes` (room for GD_IR_MAX_NODES). */
+gd_ir gd_ir_finish(const gd_ir_builder *b, const int *outputs, int n_outputs, gd_ir_node *nodes);
+
+/* --- using ------------------------------------------------------------------------------------- */
+
+bool gd_ir_uses_var(const gd_ir *ir, int number);
+/* Which of GD_PRIM_FLOAT and GD_PRIM_INT the whole expression exists for. */
+unsigned gd_ir_types(const gd_ir *ir);
+/* Whether output is just variable `number` (a gradient that passes through), and the constant 0. */
+bool gd_ir_is_var(const gd_ir *ir, int number);
+bool gd_ir_is_zero(const gd_ir *ir);
+
+/* One element, plainly. `out` has n_outputs entries. Returns false where a primitive has no such
+ * form (whole numbers). */
+void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out);
+bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const double *params, int64_t *out);
+
+/* Prints the statements that compute one vector of elements, for compute type `type` ("f32", "f64",
+ * "i32", "i64"): variables are read as v0, v1, ..., parameters as p0, ...; output k is assigned
+ * to ok. Writes at most `size` bytes; returns the length it would need. */
+size_t gd_ir_print(const gd_ir *ir, const char *type, char *text, size_t size);
+
+#endif

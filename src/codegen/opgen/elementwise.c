@@ -1,0 +1,155 @@
+/* elementwise.c - writes the kernels of elementwise ops and their gradients, and of the single
+ * primitives, which the tiled evaluator strings together where no kernel was compiled.
+ *
+ * A kernel is found by the hash of its expression, so equal expressions share one. Kernels are
+ * spread over a fixed number of files by that hash: editing an op rebuilds one or two of them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/opgen/opgen.h"
+
+enum { SHARDS = 12, MAX_ENTRIES = 4000 };
+
+typedef struct {
+    uint64_t hash;
+    gd_ir ir;
+    gd_ir_node *nodes;
+    char label[120];
+} entry;
+
+static entry *entries[MAX_ENTRIES];
+static int n_entries;
+
+static void add(const gd_ir *ir, const gd_ir_node *nodes, const char *label) {
+    uint64_t hash = gd_ir_hash(ir);
+    for (int i = 0; i < n_entries; i++)
+        if (entries[i]->hash == hash) return;
+    entry *e = calloc(1, sizeof *e);
+    e->hash = hash;
+    e->nodes = malloc(sizeof *nodes * GD_IR_MAX_NODES);
+    memcpy(e->nodes, nodes, sizeof *nodes * GD_IR_MAX_NODES);
+    e->ir = *ir;
+    e->ir.nodes = e->nodes;
+    snprintf(e->label, sizeof e->label, "%s", label);
+    entries[n_entries++] = e;
+}
+
+static void add_op_entries(op *o) {
+    gd_record *r = &o->record;
+    gd_ir_node nodes[GD_IR_MAX_NODES];
+    gd_ir ir;
+    char label[120];
+    int used[4 * GD_RECORD_MAX];
+    memset(nodes, 0, sizeof nodes);
+    if (!gd_record_forward(r, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
+    add(&ir, nodes, r->name);
+    for (int i = 0; i < r->n_inputs; i++) {
+        if (!gd_record_gradient(r, i, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
+        if (ir.nodes[ir.output[0]].code < GD_IR_PRIM) continue; /* zero, or passes through */
+        gd_ir_compact(&ir, nodes, used);
+        snprintf(label, sizeof label, "gradient of %s by %s", r->name, r->inputs[i].name);
+        add(&ir, nodes, label);
+    }
+}
+
+static void add_prim_entry(int prim) {
+    gd_ir_builder b = {.count = 0};
+    gd_ir_node nodes[GD_IR_MAX_NODES];
+    int args[3] = {-1, -1, -1};
+    for (int i = 0; i < gd_prims[prim].arity; i++) args[i] = gd_ir_var(&b, i);
+    int node = gd_ir_apply(&b, gd_prims[prim].name, args[0], args[1], args[2]);
+    memset(nodes, 0, sizeof nodes);
+    gd_ir ir = gd_ir_finish(&b, &node, 1, nodes);
+    char label[120];
+    snprintf(label, sizeof label, "primitive %s", gd_prims[prim].name);
+    add(&ir, nodes, label);
+}
+
+static const struct { const char *type, *c; unsigned need; } types[4] = {
+    {"f32", "float", GD_PRIM_FLOAT}, {"f64", "double", GD_PRIM_FLOAT},
+    {"i32", "int32_t", GD_PRIM_INT}, {"i64", "int64_t", GD_PRIM_INT}};
+
+/* One pass over full vectors, then one partial vector. */
+static void print_kernel(FILE *out, const entry *e, int t) {
+    const char *type = types[t].type, *c = types[t].c;
+    char body[32768];
+    if (gd_ir_print(&e->ir, type, body, sizeof body) >= sizeof body) die(e->label, 0, "expression too long");
+    fprintf(out, "/* %s */\nstatic void k_%016llx_%s(int64_t n, const void *const *in, void *const *out, const double *params) {\n",
+            e->label, (unsigned long long)e->hash, type);
+    fputs("    (void)in; (void)params;\n", out);
+    for (int i = 0; i < e->ir.n_vars; i++)
+        if (gd_ir_uses_var(&e->ir, i)) fprintf(out, "    const %s *x%d = in[%d];\n", c, i, i);
+    for (int i = 0; i < e->ir.n_outputs; i++) fprintf(out, "    %s *y%d = out[%d];\n", c, i, i);
+    for (int i = 0; i < e->ir.n_params; i++)
+        fprintf(out, "    const v%s p%d = v_splat_%s((%s)params[%d]); (void)p%d;\n", type, i, type, c, i, i);
+    char upper[8] = {type[0] == 'f' ? 'F' : 'I', type[1], type[2], 0};
+    fprintf(out, "    int64_t i = 0;\n    for (; i + V%s_LANES <= n; i += V%s_LANES) {\n", upper, upper);
+    for (int i = 0; i < e->ir.n_vars; i++)
+        if (gd_ir_uses_var(&e->ir, i)) fprintf(out, "        v%s v%d = v_load_%s(x%d + i);\n", type, i, type, i);
+    fputs(body, out);
+    for (int i = 0; i < e->ir.n_outputs; i++) fprintf(out, "        v_store_%s(y%d + i, o%d);\n", type, i, i);
+    fputs("    }\n    if (i < n) {\n", out);
+    for (int i = 0; i < e->ir.n_vars; i++)
+        if (gd_ir_uses_var(&e->ir, i)) fprintf(out, "        v%s v%d = v_load_part_%s(x%d + i, (int)(n - i));\n", type, i, type, i);
+    fputs(body, out);
+    for (int i = 0; i < e->ir.n_outputs; i++) fprintf(out, "        v_store_part_%s(y%d + i, o%d, (int)(n - i));\n", type, i, i);
+    fputs("    }\n}\n\n", out);
+}
+
+static int by_hash(const void *a, const void *b) {
+    uint64_t x = (*(entry *const *)a)->hash, y = (*(entry *const *)b)->hash;
+    return x < y ? -1 : x > y;
+}
+
+static void print_shard(int shard) {
+    char name[40];
+    snprintf(name, sizeof name, "ew_%d.isa.c", shard);
+    FILE *out = begin(name);
+    fputs("/* Written by the build from the op records. */\n#include \"backend/cpu/elementwise.h\"\n#include \"backend/cpu/vmath_whole.h\"\n\n", out);
+    int count = 0;
+    for (int i = 0; i < n_entries; i++) {
+        if ((int)(entries[i]->hash % SHARDS) != shard) continue;
+        for (int t = 0; t < 4; t++)
+            if (gd_ir_types(&entries[i]->ir) & types[t].need) print_kernel(out, entries[i], t);
+    }
+    fprintf(out, "const gd_ew_kernel GD_ISA_FN(gd_ew_shard_%d)[] = {\n", shard);
+    for (int i = 0; i < n_entries; i++) {
+        entry *e = entries[i];
+        if ((int)(e->hash % SHARDS) != shard) continue;
+        fprintf(out, "    {0x%016llxu, {", (unsigned long long)e->hash);
+        for (int t = 0; t < 4; t++) {
+            if (gd_ir_types(&e->ir) & types[t].need)
+                fprintf(out, "%sk_%016llx_%s", t ? ", " : "", (unsigned long long)e->hash, types[t].type);
+            else fprintf(out, "%sNULL", t ? ", " : "");
+        }
+        fputs("}},\n", out);
+        count++;
+    }
+    if (!count) fputs("    {0, {NULL, NULL, NULL, NULL}},\n", out);
+    fputs("};\n", out);
+    fprintf(out, "const int GD_ISA_FN(gd_ew_shard_%d_count) = %d;\n", shard, count);
+    finish();
+}
+
+void write_elementwise(void) {
+    for (int i = 0; i < n_ops; i++)
+        if (ops[i]->record.flags & GD_OP_ELEMENTWISE) add_op_entries(ops[i]);
+    for (int i = 0; i < gd_prim_count; i++) add_prim_entry(i);
+    qsort(entries, (size_t)n_entries, sizeof *entries, by_hash);
+    for (int i = 0; i < SHARDS; i++) print_shard(i);
+    FILE *out = begin("ew_table.isa.c");
+    fputs("/* Written by the build from the op records. */\n#include \"backend/cpu/elementwise.h\"\n\n", out);
+    for (int i = 0; i < SHARDS; i++)
+        fprintf(out, "extern const gd_ew_kernel GD_ISA_FN(gd_ew_shard_%d)[];\nextern const int GD_ISA_FN(gd_ew_shard_%d_count);\n", i, i);
+    fputs("\n/* The kernel of an expression, or NULL: each shard is sorted by hash. */\n"
+          "const gd_ew_kernel *GD_ISA_FN(gd_ew_find)(uint64_t hash) {\n"
+          "    const gd_ew_kernel *shard = NULL;\n    int low = 0, high = 0;\n", out);
+    fprintf(out, "    switch (hash %% %d) {\n", SHARDS);
+    for (int i = 0; i < SHARDS; i++)
+        fprintf(out, "    case %d: shard = GD_ISA_FN(gd_ew_shard_%d), high = GD_ISA_FN(gd_ew_shard_%d_count); break;\n", i, i, i);
+    fputs("    }\n    while (low < high) {\n        int middle = (low + high) / 2;\n"
+          "        if (shard[middle].hash < hash) low = middle + 1;\n        else high = middle;\n    }\n"
+          "    return shard && shard[low].hash == hash ? &shard[low] : NULL;\n}\n", out);
+    finish();
+}

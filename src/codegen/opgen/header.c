@@ -1,0 +1,316 @@
+/* header.c - writes gradus/ops.h: what users read. */
+#include <ctype.h>
+#include <string.h>
+
+#include "codegen/opgen/opgen.h"
+
+const char *attr_c_type(const gd_op_attr *attr) {
+    static const char *const lists[] = {"", "gd_int1", "gd_int2", "gd_int3"};
+    switch (attr->type) {
+    case GD_ATTR_INT: return "int64_t";
+    case GD_ATTR_FLOAT: return "double";
+    case GD_ATTR_BOOL: return "bool";
+    case GD_ATTR_INTS: return lists[attr->count];
+    case GD_ATTR_SHAPE: return "gd_shape";
+    case GD_ATTR_WORD: return "gd_word";
+    case GD_ATTR_DTYPE: return "gd_dtype";
+    case GD_ATTR_STRING: return "const char *";
+    }
+    return "?";
+}
+
+static void print_upper(FILE *out, const char *text) {
+    for (; *text && *text != ' '; text++) fputc(toupper((unsigned char)*text), out);
+}
+
+static void print_number(FILE *out, const char *text, const char *none) {
+    if (strcmp(text, "none") == 0) fputs(none, out);
+    else if (strcmp(text, "inf") == 0) fputs("(double)INFINITY", out);
+    else if (strcmp(text, "-inf") == 0) fputs("-(double)INFINITY", out);
+    else fputs(text, out);
+}
+
+void print_default(FILE *out, const gd_op_attr *attr, default_form form) {
+    const char *text = attr->default_text;
+    if (!text) text = attr->type == GD_ATTR_BOOL ? "false" : attr->type == GD_ATTR_WORD ? "" : "0";
+    switch (attr->type) {
+    case GD_ATTR_INT: print_number(out, text, "GD_UNSET"); break;
+    case GD_ATTR_FLOAT: print_number(out, text, "(double)NAN"); break;
+    case GD_ATTR_BOOL: fputs(text, out); break;
+    case GD_ATTR_INTS:
+        if (form == IN_CPLUSPLUS) {
+            print_number(out, text, "GD_UNSET");
+            break;
+        }
+        fputs("{{", out);
+        print_number(out, text, "GD_UNSET");
+        for (int i = 1; i < attr->count; i++) {
+            fputs(", ", out);
+            print_number(out, form == FILLED ? text : "none", "GD_UNSET");
+        }
+        fputs("}}", out);
+        break;
+    case GD_ATTR_SHAPE:
+        fputs(form == IN_CPLUSPLUS ? "gd_shape{{" : "{{", out);
+        print_number(out, text, "GD_UNSET");
+        fputs(form == FILLED && strcmp(text, "none") != 0 ? "}, 1, 1}" : "}, 0, -1}", out);
+        break;
+    case GD_ATTR_WORD:
+        if (!*text) fputc('0', out);
+        else {
+            fputs("GD_", out);
+            print_upper(out, text);
+        }
+        break;
+    case GD_ATTR_DTYPE:
+        fputs(strcmp(text, "none") == 0 || strcmp(text, "0") == 0 ? "GD_DTYPE_NONE" : "GD_", out);
+        if (strcmp(text, "none") != 0 && strcmp(text, "0") != 0) print_upper(out, text);
+        break;
+    case GD_ATTR_STRING:
+        if (strcmp(text, "none") == 0 || strcmp(text, "0") == 0) fputs("NULL", out);
+        else fprintf(out, "\"%s\"", text);
+        break;
+    }
+}
+
+bool has_options(const op *o) {
+    for (int i = 0; i < o->record.n_attrs; i++)
+        if (!o->record.attrs[i].required) return true;
+    for (int i = 0; i < o->record.n_inputs; i++)
+        if (o->record.inputs[i].option) return true;
+    return false;
+}
+
+int visible_outputs(const op *o) {
+    int n = 0;
+    for (int i = 0; i < o->record.n_outputs; i++) n += !o->record.outputs[i].hidden;
+    return n;
+}
+
+bool variadic_output(const op *o) {
+    return o->record.n_outputs > 0 && o->record.outputs[o->record.n_outputs - 1].variadic;
+}
+
+void print_return_type(FILE *out, const op *o) {
+    if (variadic_output(o)) fputs("gd_tensors ", out);
+    else if (visible_outputs(o) == 1) fputs("gd_tensor *", out);
+    else fprintf(out, "gd_%s_outputs ", o->record.name);
+}
+
+void print_prototype(FILE *out, const op *o) {
+    const gd_record *r = &o->record;
+    print_return_type(out, o);
+    fprintf(out, "gd_%s_at(const char *site", r->name);
+    for (int i = 0; i < r->n_order; i++) {
+        int k = r->order[i];
+        if (k < 0) {
+            const char *type = attr_c_type(&r->attrs[~k]);
+            fprintf(out, ", %s%s%s", type, strchr(type, '*') ? "" : " ", r->attrs[~k].name);
+        } else if (r->inputs[k].variadic) fprintf(out, ", gd_tensors %s", r->inputs[k].name);
+        else fprintf(out, ", gd_tensor *%s", r->inputs[k].name);
+    }
+    if (has_options(o)) fprintf(out, ", const gd_%s_options *options", r->name);
+    fputc(')', out);
+}
+
+static void print_arguments(FILE *out, const gd_record *r, const char *before) {
+    for (int i = 0; i < r->n_order; i++) {
+        int k = r->order[i];
+        fprintf(out, "%s%s", i ? ", " : before, k < 0 ? r->attrs[~k].name : r->inputs[k].name);
+    }
+}
+
+/* A doc comment: the call as one would write it, what it does, its options. */
+static void print_comment(FILE *out, const op *o) {
+    const gd_record *r = &o->record;
+    fprintf(out, "/* gd_%s(", r->name);
+    for (int i = 0; i < r->n_order; i++) {
+        int k = r->order[i];
+        fprintf(out, "%s%s", i ? ", " : "", k < 0 ? r->attrs[~k].name : r->inputs[k].name);
+        if (k >= 0 && r->inputs[k].optional) fputs(" or NULL", out);
+        if (k >= 0 && r->inputs[k].variadic) fputs("...", out);
+    }
+    fputs(") -> ", out);
+    for (int i = 0, n = 0; i < r->n_outputs; i++)
+        if (!r->outputs[i].hidden) fprintf(out, "%s%s", n++ ? ", " : "", r->outputs[i].name);
+    fputs("\n * ", out);
+    for (const char *c = r->doc; *c; c++) {
+        fputc(*c, out);
+        if (*c == '\n') fputs(" * ", out);
+    }
+    if (has_options(o)) {
+        fputs("\n * Options:", out);
+        for (int i = 0; i < r->n_attrs; i++) {
+            const gd_op_attr *a = &r->attrs[i];
+            if (a->required) continue;
+            fprintf(out, "\n *   .%s = %s", a->name, a->default_text);
+            if (a->words) fprintf(out, " (one of: %s)", a->words);
+            if (*a->doc) fprintf(out, "   %s", a->doc);
+        }
+        for (int i = 0; i < r->n_inputs; i++)
+            if (r->inputs[i].option) fprintf(out, "\n *   .%s = NULL", r->inputs[i].name);
+    }
+    fputs(" */\n", out);
+}
+
+static void print_options(FILE *out, const op *o) {
+    const gd_record *r = &o->record;
+    bool tensors = false;
+    for (int i = 0; i < r->n_inputs; i++) tensors |= r->inputs[i].option;
+    if (r->n_attrs == 0 && !tensors) return;
+    fprintf(out, "typedef struct gd_%s_options {\n", r->name);
+    for (int i = 0; i < r->n_attrs; i++) {
+        const char *type = attr_c_type(&r->attrs[i]);
+        fprintf(out, "    %s%s%s GD_DEFAULT_(", type, strchr(type, '*') ? "" : " ", r->attrs[i].name);
+        print_default(out, &r->attrs[i], IN_CPLUSPLUS);
+        fprintf(out, ");%s\n", r->attrs[i].required ? " /* the call's own argument */" : "");
+    }
+    for (int i = 0; i < r->n_inputs; i++)
+        if (r->inputs[i].option) fprintf(out, "    gd_tensor *%s GD_DEFAULT_(NULL);\n", r->inputs[i].name);
+    fprintf(out, "} gd_%s_options;\n", r->name);
+    if (has_options(o)) fprintf(out, "GD_API gd_%s_options gd_%s_defaults(void);\n", r->name, r->name);
+}
+
+static void print_outputs(FILE *out, const op *o) {
+    const gd_record *r = &o->record;
+    if (variadic_output(o) || visible_outputs(o) == 1) return;
+    fprintf(out, "typedef struct gd_%s_outputs {\n    gd_tensor ", r->name);
+    for (int i = 0, n = 0; i < r->n_outputs; i++)
+        if (!r->outputs[i].hidden) fprintf(out, "%s*%s", n++ ? ", " : "", r->outputs[i].name);
+    fprintf(out, ";\n} gd_%s_outputs;\n", r->name);
+}
+
+static void print_macro(FILE *out, const op *o) {
+    const gd_record *r = &o->record;
+    fprintf(out, "#define gd_%s(", r->name);
+    print_arguments(out, r, "");
+    if (!has_options(o)) {
+        fprintf(out, ") gd_%s_at(GD_HERE", r->name);
+        print_arguments(out, r, ", ");
+        fputs(")\n\n", out);
+        return;
+    }
+    fprintf(out, "%s...) \\\n    GD_WITH_OPTIONS_(gd_%s_at(GD_HERE", r->n_order ? ", " : "", r->name);
+    print_arguments(out, r, ", ");
+    fprintf(out, ", GD_OPTIONS_(gd_%s_options, (", r->name);
+    int n = 0;
+    for (int i = 0; i < r->n_attrs; i++) {
+        if (r->attrs[i].required) continue;
+        fprintf(out, "%s.%s = ", n++ ? ", " : "", r->attrs[i].name);
+        print_default(out, &r->attrs[i], IN_MACRO);
+    }
+    for (int i = 0; i < r->n_inputs; i++)
+        if (r->inputs[i].option) fprintf(out, "%s.%s = NULL", n++ ? ", " : "", r->inputs[i].name);
+    fputs(") __VA_OPT__(,) __VA_ARGS__)))\n\n", out);
+}
+
+/* --- words ------------------------------------------------------------------------------------- */
+
+static uint32_t word_hash(const char *text, size_t length) { /* as gd_word_of: FNV-1a */
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < length; i++) h = (h ^ (unsigned char)text[i]) * 16777619u;
+    return h;
+}
+
+static void print_words(FILE *out) {
+    static const char *seen[1000];
+    static size_t lengths[1000];
+    int n = 0;
+    for (int k = 0; k < n_ops; k++)
+        for (int i = 0; i < ops[k]->record.n_attrs; i++)
+            for (const char *w = ops[k]->record.attrs[i].words; w && *w;) {
+                size_t length = strcspn(w, " ");
+                bool known = length == 0;
+                for (int j = 0; j < n; j++) {
+                    if (lengths[j] == length && memcmp(seen[j], w, length) == 0) known = true;
+                    else if (word_hash(seen[j], lengths[j]) == word_hash(w, length))
+                        die(ops[k]->source->path, ops[k]->line, "two words have the same hash");
+                }
+                if (!known) {
+                    seen[n] = w;
+                    lengths[n++] = length;
+                    fputs("#define GD_", out);
+                    for (size_t c = 0; c < length; c++) fputc(toupper((unsigned char)w[c]), out);
+                    fprintf(out, " ((gd_word)0x%08xu)\n", word_hash(w, length));
+                }
+                w += length;
+                while (*w == ' ') w++;
+            }
+    fputc('\n', out);
+}
+
+static const char preamble[] =
+    "/* ops.h - every op as a typed call. Written by the build from the op records; read it as the\n"
+    " * reference, change the records instead.\n"
+    " *\n"
+    " * Options come by name after the arguments, in any order, and the rest have their defaults:\n"
+    " *\n"
+    " *     gd_tensor *y = gd_conv2d(x, w, b, .stride = 2, .padding = {1, 0});\n"
+    " *\n"
+    " * A list option given as one number holds for all its places; a list of any length is written\n"
+    " * gd_dims(0, 2), or as one number. gd_NAME_defaults() gives the options struct for gd_NAME_at,\n"
+    " * which is what the macros call (and what bindings should).\n"
+    " */\n"
+    "#ifndef GRADUS_OPS_H\n#define GRADUS_OPS_H\n\n#include <math.h>\n\n"
+    "#include \"gradus/op.h\"\n#include \"gradus/tensor.h\"\n\n"
+    "#ifdef __cplusplus\n"
+    "#define GD_DEFAULT_(...) = __VA_ARGS__\n"
+    "template <typename T> inline const T *gd_address_(const T &t) { return &t; }\n"
+    "#define GD_OPTIONS_(type, defaults, ...) gd_address_(type{__VA_ARGS__})\n"
+    "#define GD_WITH_OPTIONS_(...) __VA_ARGS__\n"
+    "extern \"C\" {\n"
+    "#else\n"
+    "#define GD_DEFAULT_(...)\n"
+    "#define GD_UNPACK_(...) __VA_ARGS__\n"
+    "/* The defaults come first and the user's own fields after them; that a field is then given\n"
+    " * twice is the point, so the compiler's remark on it is turned off for this one expression. */\n"
+    "#define GD_OPTIONS_(type, defaults, ...) (&(type){GD_UNPACK_ defaults, __VA_ARGS__})\n"
+    "#if defined(__clang__)\n"
+    "#define GD_QUIET_ _Pragma(\"clang diagnostic push\") \\\n"
+    "    _Pragma(\"clang diagnostic ignored \\\"-Winitializer-overrides\\\"\") \\\n"
+    "    _Pragma(\"clang diagnostic ignored \\\"-Wmissing-braces\\\"\") \\\n"
+    "    _Pragma(\"clang diagnostic ignored \\\"-Wmissing-field-initializers\\\"\")\n"
+    "#define GD_LOUD_ _Pragma(\"clang diagnostic pop\")\n"
+    "#else\n"
+    "#define GD_QUIET_ _Pragma(\"GCC diagnostic push\") \\\n"
+    "    _Pragma(\"GCC diagnostic ignored \\\"-Woverride-init\\\"\") \\\n"
+    "    _Pragma(\"GCC diagnostic ignored \\\"-Wmissing-braces\\\"\") \\\n"
+    "    _Pragma(\"GCC diagnostic ignored \\\"-Wmissing-field-initializers\\\"\")\n"
+    "#define GD_LOUD_ _Pragma(\"GCC diagnostic pop\")\n"
+    "#endif\n"
+    "#define GD_WITH_OPTIONS_(...) __extension__({ GD_QUIET_ __VA_ARGS__; GD_LOUD_ })\n"
+    "#endif\n\n";
+
+void write_header(void) {
+    FILE *out = begin("gradus/ops.h");
+    fputs(preamble, out);
+    fputs("/* --- words that options take --- */\n\n", out);
+    print_words(out);
+    for (int s = 0; s < n_sources; s++) {
+        if (!sources[s].has_ops) continue;
+        fprintf(out, "/* ===== %s: %s ===== */\n\n", sources[s].stem, sources[s].title);
+        for (int i = 0; i < n_ops; i++) {
+            if (ops[i]->source != &sources[s]) continue;
+            print_comment(out, ops[i]);
+            print_options(out, ops[i]);
+            print_outputs(out, ops[i]);
+            fputs("GD_API ", out);
+            print_prototype(out, ops[i]);
+            fputs(";\n", out);
+            print_macro(out, ops[i]);
+            if (!ops[i]->record.inplace_too) continue;
+            op twin = *ops[i];
+            char name[80];
+            snprintf(name, sizeof name, "%s_", twin.record.name);
+            fprintf(out, "/* The same, written into its first argument, which is returned. */\n");
+            if (twin.record.n_attrs) fprintf(out, "typedef gd_%s_options gd_%s_options;\n", twin.record.name, name);
+            twin.record.name = name;
+            fputs("GD_API ", out);
+            print_prototype(out, &twin);
+            fputs(";\n", out);
+            print_macro(out, &twin);
+        }
+    }
+    fputs("#ifdef __cplusplus\n}\n#endif\n#endif\n", out);
+    finish();
+}

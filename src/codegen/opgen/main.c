@@ -1,0 +1,197 @@
+/* main.c - finds the blocks, and the functions that belong to them. */
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/opgen/opgen.h"
+
+op *ops[MAX_OPS];
+int n_ops;
+kernel kernels[MAX_KERNELS];
+int n_kernels;
+source sources[MAX_SOURCES];
+int n_sources;
+static const char *out_dir;
+
+void die(const char *file, int line, const char *format, ...) {
+    fprintf(stderr, "%s:%d: error: ", file, line);
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    exit(1);
+}
+
+/* --- files ------------------------------------------------------------------------------------- */
+
+static char *read_file(const char *path) {
+    FILE *f = fopen(path, "rb");
+    if (!f) return NULL;
+    size_t used = 0, size = 1 << 16, n;
+    char *text = malloc(size + 1);
+    while ((n = fread(text + used, 1, size - used, f)) > 0)
+        if ((used += n) == size) text = realloc(text, (size *= 2) + 1);
+    fclose(f);
+    text[used] = 0;
+    return text;
+}
+
+static char *out_text;
+static size_t out_size;
+static FILE *out_stream;
+static char out_path[1024];
+
+FILE *begin(const char *name) {
+    snprintf(out_path, sizeof out_path, "%s/%s", out_dir, name);
+    return out_stream = open_memstream(&out_text, &out_size);
+}
+
+void finish(void) {
+    fclose(out_stream);
+    char *old = read_file(out_path);
+    if (!old || strcmp(old, out_text) != 0) {
+        FILE *f = fopen(out_path, "wb");
+        if (!f || fwrite(out_text, 1, out_size, f) != out_size || fclose(f) != 0)
+            die(out_path, 0, "cannot write");
+    }
+    free(old);
+    free(out_text);
+}
+
+/* --- blocks ------------------------------------------------------------------------------------ */
+
+/* A definition starts at the beginning of a line with "static" and has the name before '('. */
+bool defines(const source *s, const char *op_name, const char *suffix) {
+    char name[160];
+    snprintf(name, sizeof name, "%s_%s(", op_name, suffix);
+    for (const char *at = s->text; (at = strstr(at, name)); at++) {
+        if (at > s->text && (isalnum((unsigned char)at[-1]) || at[-1] == '_')) continue;
+        const char *line = at;
+        while (line > s->text && line[-1] != '\n') line--;
+        if (strncmp(line, "static ", 7) == 0) return true;
+    }
+    return false;
+}
+
+/* The lines of a block without the comment's own signs. */
+static char *block_text(const char *start, const char *end) {
+    char *text = malloc((size_t)(end - start) + 1), *to = text;
+    bool line_start = false;
+    for (const char *c = start; c < end; c++) {
+        if (line_start) {
+            const char *star = c;
+            while (star < end && *star == ' ') star++;
+            if (star < end && *star == '*') c = star + 1;
+            if (c < end && *c == ' ') c++; /* one space after the star belongs to the frame */
+            line_start = false;
+            if (c >= end) break;
+        }
+        *to++ = *c;
+        line_start = *c == '\n';
+    }
+    *to = 0;
+    return text;
+}
+
+static int line_of(const source *s, const char *at) {
+    int line = 1;
+    for (const char *c = s->text; c < at; c++) line += *c == '\n';
+    return line;
+}
+
+static void add_op(source *s, const char *start, const char *end) {
+    op *o = calloc(1, sizeof *o);
+    o->source = s;
+    o->line = line_of(s, start);
+    if (!gd_record_parse(&o->record, block_text(start, end)))
+        die(s->path, o->line + o->record.error_line - 1, "%s", o->record.error);
+    for (int i = 0; i < n_ops; i++)
+        if (strcmp(ops[i]->record.name, o->record.name) == 0)
+            die(s->path, o->line, "op '%s' is defined in %s too", o->record.name, ops[i]->source->path);
+    s->has_ops = true;
+    ops[n_ops++] = o;
+}
+
+static unsigned kernel_flag(const char *word) {
+    return strcmp(word, "contiguous") == 0 ? GD_KERNEL_CONTIGUOUS
+           : strcmp(word, "wide") == 0     ? GD_KERNEL_WIDE
+           : strcmp(word, "double") == 0   ? GD_KERNEL_DOUBLE
+                                           : 0;
+}
+
+/* "kernel conv2d.direct  rank 10  wide": functions conv2d_direct_run, _match, _workspace; another
+ * function can be named: "run other". The device is that of the folder. */
+static void add_kernel(source *s, const char *start, const char *end) {
+    kernel *k = &kernels[n_kernels++];
+    *k = (kernel){.source = s, .rank = 1};
+    int line = line_of(s, start);
+    char *text = block_text(start, end);
+    char *newline = strchr(text, '\n');
+    if (newline) *newline = 0;
+    char *words[32];
+    int n = 0;
+    for (char *w = strtok(text, " "); w && n < 32; w = strtok(NULL, " ")) words[n++] = w;
+    char *dot = n ? strchr(words[0], '.') : NULL;
+    if (!dot) die(s->path, line, "a kernel block begins with op.variant");
+    *dot = 0;
+    snprintf(k->op, sizeof k->op, "%s", words[0]);
+    snprintf(k->variant, sizeof k->variant, "%s", dot + 1);
+    char base[140];
+    snprintf(base, sizeof base, "%s_%s", k->op, k->variant);
+    if (defines(s, base, "run")) snprintf(k->run, sizeof k->run, "%.58s_run", base);
+    if (defines(s, base, "match")) snprintf(k->match, sizeof k->match, "%.56s_match", base);
+    if (defines(s, base, "workspace")) snprintf(k->workspace, sizeof k->workspace, "%.52s_workspace", base);
+    for (int i = 1; i < n; i++) {
+        char *next = i + 1 < n ? words[i + 1] : NULL;
+        if (kernel_flag(words[i])) k->flags |= kernel_flag(words[i]);
+        else if (!next) die(s->path, line, "'%s' needs a value", words[i]);
+        else if (strcmp(words[i], "rank") == 0) k->rank = atoi(next), i++;
+        else if (strcmp(words[i], "run") == 0) snprintf(k->run, sizeof k->run, "%s", next), i++;
+        else if (strcmp(words[i], "match") == 0) snprintf(k->match, sizeof k->match, "%s", next), i++;
+        else if (strcmp(words[i], "workspace") == 0) snprintf(k->workspace, sizeof k->workspace, "%s", next), i++;
+        else die(s->path, line, "'%s' is not rank, run, match, workspace, contiguous, wide, double", words[i]);
+    }
+    if (!k->run[0]) die(s->path, line, "no function %s_run", base);
+    const char *folder = strstr(s->path, "backend/");
+    size_t length = folder ? strcspn(folder + 8, "/") : 0;
+    if (!folder || length >= sizeof k->device) die(s->path, line, "kernels belong in src/backend/DEVICE/");
+    memcpy(k->device, folder + 8, length);
+    s->has_kernels = true;
+    free(text);
+}
+
+static void scan(const char *path) {
+    source *s = &sources[n_sources++];
+    s->path = path;
+    s->text = read_file(path);
+    if (!s->text) die(path, 1, "cannot read");
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    snprintf(s->stem, sizeof s->stem, "%.*s", (int)strcspn(name, "."), name);
+    const char *dash = strstr(s->text, " - "), *end = strchr(s->text, '\n');
+    if (dash && end && dash < end) snprintf(s->title, sizeof s->title, "%.*s", (int)(end - dash - 3), dash + 3);
+    char *close = strstr(s->title, " */");
+    if (close) *close = 0;
+    for (const char *at = s->text; (at = strstr(at, "/*")); at++) {
+        bool is_op = strncmp(at, "/*op ", 5) == 0, is_kernel = strncmp(at, "/*kernel ", 9) == 0;
+        if (!is_op && !is_kernel) continue;
+        const char *stop = strstr(at, "*/");
+        if (!stop) die(path, line_of(s, at), "the block has no end");
+        if (is_op) add_op(s, at + 5, stop);
+        else add_kernel(s, at + 9, stop);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3) die("opgen", 0, "usage: opgen OUT-DIR SOURCE...");
+    out_dir = argv[1];
+    if (argc - 2 > MAX_SOURCES) die("opgen", 0, "too many sources");
+    for (int i = 2; i < argc; i++) scan(argv[i]);
+    write_header();
+    write_calls();
+    write_records();
+    write_elementwise();
+    write_page();
+    return 0;
+}

@@ -1,0 +1,83 @@
+/* opgen.h - the generator: reads op and kernel blocks from the sources, writes what follows.
+ *
+ *     opgen OUT-DIR SOURCE...
+ *
+ * A block is a comment that starts with "op" or "kernel" right after the opening sign. The rules of
+ * an op are the functions of the same file named after it: tanh_infer, tanh_vjp, tanh_expand,
+ * tanh_reference (a plain kernel that sees row-major f64 and i64) and tanh_raw (one that sees any
+ * strides and types). The generator writes:
+ *
+ *     gradus/ops.h      the typed calls, with their options and documentation
+ *     op_calls.c        their bodies
+ *     STEM.gen.h        the records of one source file, which it includes at its end
+ *     op_table.c        the list of all of these
+ *     ew_N.isa.c        kernels of the elementwise ops and their gradients; ew_table.isa.c
+ *     ops.md            the reference page
+ *
+ * A file is only written when its content changes, so that an edit rebuilds little.
+ */
+#ifndef GRADUS_OPGEN_H
+#define GRADUS_OPGEN_H
+
+#include <stdio.h>
+
+#include "codegen/record.h"
+#include "gradus/extend.h"
+
+typedef struct source {
+    const char *path;
+    char stem[64]; /* "elementwise" of src/ops/elementwise.c */
+    char *text;
+    char title[160]; /* its first comment line, for headings */
+    bool has_ops, has_kernels;
+} source;
+
+typedef struct op {
+    gd_record record;
+    source *source;
+    int line;
+} op;
+
+typedef struct kernel {
+    char op[64], variant[64], device[16], match[64], workspace[64], run[64];
+    int rank;
+    unsigned flags;
+    source *source;
+} kernel;
+
+enum { MAX_OPS = 2000, MAX_KERNELS = 2000, MAX_SOURCES = 200 };
+extern op *ops[MAX_OPS];
+extern int n_ops;
+extern kernel kernels[MAX_KERNELS];
+extern int n_kernels;
+extern source sources[MAX_SOURCES];
+extern int n_sources;
+
+/* Whether the source defines a function of that name. */
+bool defines(const source *s, const char *op_name, const char *suffix);
+
+/* Output is collected in memory and written at the end if it differs from the file. */
+FILE *begin(const char *name);
+void finish(void);
+
+void die(const char *file, int line, const char *format, ...) GD_PRINTF(3, 4);
+
+void write_header(void);
+void write_calls(void);
+void write_records(void);
+void write_elementwise(void);
+void write_page(void);
+
+/* Shared pieces. */
+const char *attr_c_type(const gd_op_attr *attr);
+/* The default as an initializer: in the call macro (where one number of a list leaves the others
+ * unset, so that a user's single number can be told from a list), in C++, or filled in. */
+typedef enum { IN_MACRO, IN_CPLUSPLUS, FILLED } default_form;
+void print_default(FILE *out, const gd_op_attr *attr, default_form form);
+bool has_options(const op *o);    /* something given by name */
+int visible_outputs(const op *o);
+bool variadic_output(const op *o);
+void print_return_type(FILE *out, const op *o);
+void print_prototype(FILE *out, const op *o);
+
+#endif

@@ -1,0 +1,66 @@
+/* page.c - writes ops.md, the reference page. */
+#include <string.h>
+
+#include "codegen/opgen/opgen.h"
+
+static void print_signature(FILE *out, const gd_record *r) {
+    fprintf(out, "gd_%s(", r->name);
+    for (int i = 0; i < r->n_order; i++) {
+        int k = r->order[i];
+        fprintf(out, "%s%s", i ? ", " : "", k < 0 ? r->attrs[~k].name : r->inputs[k].name);
+        if (k >= 0 && r->inputs[k].variadic) fputs("...", out);
+        if (k >= 0 && r->inputs[k].optional) fputs("?", out);
+    }
+    fputs(")", out);
+}
+
+static const char *type_text(const gd_op_attr *a) {
+    static const char *const names[] = {"int", "float", "bool", "ints", "list of ints", "word", "dtype", "string"};
+    return names[a->type];
+}
+
+void write_page(void) {
+    FILE *out = begin("ops.md");
+    fputs("# Ops\n\nWritten by the build from the op records (`make docs`); change those instead. Names and meanings are "
+          "PyTorch's unless said otherwise. `x?` may be NULL; `xs...` is a list, `gd_list(a, b)`.\n\n", out);
+    for (int s = 0; s < n_sources; s++) {
+        if (!sources[s].has_ops) continue;
+        fprintf(out, "## %s\n\n%s\n\n", sources[s].stem, sources[s].title);
+        for (int i = 0; i < n_ops; i++) {
+            const gd_record *r = &ops[i]->record;
+            if (ops[i]->source != &sources[s] || (r->flags & GD_OP_INTERNAL)) continue;
+            fputs("### `", out);
+            print_signature(out, r);
+            fputs("`\n\n", out);
+            if (visible_outputs(ops[i]) > 1) {
+                fputs("Returns ", out);
+                for (int k = 0, n = 0; k < r->n_outputs; k++)
+                    if (!r->outputs[k].hidden) fprintf(out, "%s`.%s`", n++ ? ", " : "", r->outputs[k].name);
+                fputs(". ", out);
+            }
+            for (const char *c = r->doc; *c; c++) fputc(*c == '\n' ? ' ' : *c, out);
+            fputs("\n", out);
+            if (r->inplace_too) fprintf(out, "In place: `gd_%s_`.\n", r->name);
+            if (r->flags & GD_OP_NO_GRAD) fputs("No gradient.\n", out);
+            if (*r->onnx || *r->caffe) {
+                fputs("\n", out);
+                if (*r->onnx) fprintf(out, "ONNX `%s`. ", r->onnx);
+                if (*r->caffe) fprintf(out, "Caffe `%s`.", r->caffe);
+                fputs("\n", out);
+            }
+            if (has_options(ops[i])) {
+                fputs("\n| option | type | default | |\n|---|---|---|---|\n", out);
+                for (int k = 0; k < r->n_attrs; k++) {
+                    const gd_op_attr *a = &r->attrs[k];
+                    if (a->required) continue;
+                    fprintf(out, "| `.%s` | %s | %s | %s%s%s |\n", a->name, type_text(a), a->default_text,
+                            a->words ? a->words : "", a->words && *a->doc ? ": " : "", a->doc);
+                }
+                for (int k = 0; k < r->n_inputs; k++)
+                    if (r->inputs[k].option) fprintf(out, "| `.%s` | tensor | none | |\n", r->inputs[k].name);
+            }
+            fputs("\n", out);
+        }
+    }
+    finish();
+}

@@ -1,0 +1,216 @@
+/* records.c - writes STEM.gen.h, the records of one source file as data, and op_table.c. */
+#include <string.h>
+
+#include "codegen/opgen/opgen.h"
+
+static void print_string(FILE *out, const char *text) {
+    fputc('"', out);
+    for (; text && *text; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', out);
+        if (*text == '\n') fputs("\\n", out);
+        else fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+static void print_params(FILE *out, const char *op_name, const char *which, const gd_op_param *p, int n) {
+    if (n == 0) return;
+    fprintf(out, "static const gd_op_param %s_%s_[] = {\n", op_name, which);
+    for (int i = 0; i < n; i++)
+        fprintf(out, "    {\"%s\", %d, %d, %d, %d, %d},\n", p[i].name, p[i].optional, p[i].variadic,
+                p[i].mutated, p[i].option, p[i].hidden);
+    fputs("};\n", out);
+}
+
+static void print_attrs(FILE *out, const gd_record *r) {
+    static const char *const types[] = {"GD_ATTR_INT",   "GD_ATTR_FLOAT", "GD_ATTR_BOOL",
+                                        "GD_ATTR_INTS",  "GD_ATTR_SHAPE", "GD_ATTR_WORD",
+                                        "GD_ATTR_DTYPE", "GD_ATTR_STRING"};
+    if (r->n_attrs == 0) return;
+    fprintf(out, "static const gd_op_attr %s_attrs_[] = {\n", r->name);
+    for (int i = 0; i < r->n_attrs; i++) {
+        const gd_op_attr *a = &r->attrs[i];
+        fprintf(out, "    {.name = \"%s\", .type = %s, .count = %d, .required = %d, .default_text = ",
+                a->name, types[a->type], a->count, a->required);
+        if (a->default_text) print_string(out, a->default_text);
+        else fputs("NULL", out);
+        fputs(", .words = ", out);
+        if (a->words) print_string(out, a->words);
+        else fputs("NULL", out);
+        fputs(", .doc = ", out);
+        print_string(out, a->doc);
+        fprintf(out, ", .offset = offsetof(gd_%s_options, %s)},\n", r->name, a->name);
+    }
+    fprintf(out, "};\nstatic const gd_%s_options %s_default_attrs_ = {", r->name, r->name);
+    for (int i = 0; i < r->n_attrs; i++) {
+        fprintf(out, "%s.%s = ", i ? ", " : "", r->attrs[i].name);
+        print_default(out, &r->attrs[i], FILLED);
+    }
+    fputs("};\n", out);
+}
+
+static void print_ir(FILE *out, const char *name, const gd_ir *ir) {
+    fprintf(out, "static const gd_ir_node %s_nodes_[] = {", name);
+    for (int i = 0; i < ir->count; i++) {
+        const gd_ir_node *n = &ir->nodes[i];
+        fprintf(out, "%s{%d, {%d, %d, %d}, ", i ? ", " : "", n->code, n->arg[0], n->arg[1], n->arg[2]);
+        if (n->value != n->value) fputs("NAN}", out);
+        else if (n->value - n->value != 0) fprintf(out, "%sINFINITY}", n->value < 0 ? "-" : "");
+        else fprintf(out, "%a}", n->value);
+    }
+    fprintf(out, "};\nstatic const gd_ir %s_ir_ = {%d, %d, %d, %d, {", name, ir->count, ir->n_vars,
+            ir->n_params, ir->n_outputs);
+    for (int i = 0; i < ir->n_outputs; i++) fprintf(out, "%s%d", i ? ", " : "", ir->output[i]);
+    fprintf(out, "}, %s_nodes_};\n", name);
+}
+
+static void print_expressions(FILE *out, op *o) {
+    gd_record *r = &o->record;
+    gd_ir_node nodes[GD_IR_MAX_NODES];
+    gd_ir ir;
+    char name[160];
+    if (!gd_record_forward(r, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
+    print_ir(out, r->name, &ir);
+    for (int i = 0; i < r->n_inputs; i++) {
+        if (!gd_record_gradient(r, i, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
+        snprintf(name, sizeof name, "%s_g%s", r->name, r->inputs[i].name);
+        print_ir(out, name, &ir);
+    }
+    fprintf(out, "static const gd_ir *const %s_gradients_[] = {", r->name);
+    for (int i = 0; i < r->n_inputs; i++)
+        fprintf(out, "%s&%s_g%s_ir_", i ? ", " : "", r->name, r->inputs[i].name);
+    fputs("};\n", out);
+}
+
+/* Which inputs and outputs an elementwise gradient reads. */
+static void elementwise_saves(op *o, uint32_t *in, uint32_t *out) {
+    gd_record *r = &o->record;
+    gd_ir_node nodes[GD_IR_MAX_NODES];
+    gd_ir ir;
+    *in = *out = 0;
+    for (int i = 0; i < r->n_inputs; i++) {
+        if (!gd_record_gradient(r, i, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
+        for (int k = 0; k < r->n_inputs; k++)
+            if (gd_ir_uses_var(&ir, r->n_outputs + k)) *in |= 1u << k;
+        for (int k = 0; k < r->n_outputs; k++)
+            if (gd_ir_uses_var(&ir, r->n_outputs + r->n_inputs + k)) *out |= 1u << k;
+    }
+}
+
+/* The record itself; `twin`: of the in-place form. */
+static void print_record(FILE *out, op *o, bool twin) {
+    gd_record *r = &o->record;
+    const source *s = o->source;
+    bool elementwise = r->flags & GD_OP_ELEMENTWISE;
+    uint32_t saves_in = r->saves_in, saves_out = r->saves_out;
+    if (elementwise) elementwise_saves(o, &saves_in, &saves_out);
+    int required = 0;
+    while (required < r->n_inputs && !r->inputs[required].optional && !r->inputs[required].variadic) required++;
+    if (twin) {
+        fprintf(out, "extern const gd_op gd_op_%s_;\nstatic gd_op_state %s__state_;\n", r->name, r->name);
+        fprintf(out, "static const gd_op_param %s__inputs_[] = {\n", r->name);
+        for (int i = 0; i < r->n_inputs; i++)
+            fprintf(out, "    {\"%s\", %d, 0, %d, %d, 0},\n", r->inputs[i].name, r->inputs[i].optional,
+                    i == 0, r->inputs[i].option);
+        fputs("};\n", out);
+    } else {
+        fprintf(out, "extern const gd_op gd_op_%s;\nstatic gd_op_state %s_state_;\n", r->name, r->name);
+    }
+    fprintf(out, "const gd_op gd_op_%s%s = {\n    .name = \"%s%s\",\n    .doc = ", r->name, twin ? "_" : "", r->name, twin ? "_" : "");
+    print_string(out, r->doc);
+    fprintf(out, ",\n    .onnx = \"%s\", .caffe = \"%s\",\n    .flags = 0x%x,\n", twin ? "" : r->onnx, twin ? "" : r->caffe,
+            r->flags | (twin ? GD_OP_INPLACE : 0));
+    if (r->n_inputs) fprintf(out, "    .inputs = %s%s_inputs_, .n_inputs = %d, .n_required = %d,\n", r->name, twin ? "_" : "", r->n_inputs, required);
+    if (r->n_outputs) fprintf(out, "    .outputs = %s_outputs_, .n_outputs = %d,\n", r->name, r->n_outputs);
+    if (r->n_attrs)
+        fprintf(out, "    .attrs = %s_attrs_, .n_attrs = %d, .attrs_size = sizeof(gd_%s_options), .defaults = &%s_default_attrs_,\n",
+                r->name, r->n_attrs, r->name, r->name);
+    fprintf(out, "    .saves_in = 0x%xu, .saves_out = 0x%xu,\n", saves_in, saves_out);
+    if (defines(s, r->name, "infer")) fprintf(out, "    .infer = %s_infer,\n", r->name);
+    else if (elementwise) fputs("    .infer = gd_infer_elementwise,\n", out);
+    if (defines(s, r->name, "vjp")) fprintf(out, "    .vjp = %s_vjp,\n", r->name);
+    if (defines(s, r->name, "expand")) fprintf(out, "    .expand = %s_expand,\n", r->name);
+    if (defines(s, r->name, "reference") || defines(s, r->name, "raw"))
+        fprintf(out, "    .reference = &%s_kernel_,\n", r->name);
+    if (elementwise) fprintf(out, "    .ir = &%s_ir_, .gradient_ir = %s_gradients_,\n", r->name, r->name);
+    if (twin) fprintf(out, "    .base = &gd_op_%s,\n", r->name);
+    fprintf(out, "    .state = &%s%s_state_,\n};\n\n", r->name, twin ? "_" : "");
+}
+
+static void print_op(FILE *out, op *o) {
+    gd_record *r = &o->record;
+    const source *s = o->source;
+    print_params(out, r->name, "inputs", r->inputs, r->n_inputs);
+    print_params(out, r->name, "outputs", r->outputs, r->n_outputs);
+    print_attrs(out, r);
+    if (r->flags & GD_OP_ELEMENTWISE) print_expressions(out, o);
+    bool plain = defines(s, r->name, "reference"), raw = defines(s, r->name, "raw");
+    if (plain || raw)
+        fprintf(out, "static const gd_kernel %s_kernel_ = {.op = \"%s\", .variant = \"reference\", .device = \"cpu\", "
+                     ".flags = %s, .run = %s_%s};\n", r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", r->name,
+                plain ? "reference" : "raw");
+    print_record(out, o, false);
+    if (r->inplace_too) print_record(out, o, true);
+}
+
+static void print_kernels(FILE *out, const source *s) {
+    fprintf(out, "extern const gd_kernel gd_kernels_%s[];\nconst gd_kernel gd_kernels_%s[] = {\n", s->stem, s->stem);
+    for (int i = 0; i < n_kernels; i++) {
+        const kernel *k = &kernels[i];
+        if (k->source != s) continue;
+        fprintf(out, "    {.op = \"%s\", .variant = \"%s\", .device = \"%s\", .rank = %d, .flags = %u, .run = %s",
+                k->op, k->variant, k->device, k->rank, k->flags, k->run);
+        if (k->match[0]) fprintf(out, ", .match = %s", k->match);
+        if (k->workspace[0]) fprintf(out, ", .workspace = %s", k->workspace);
+        fputs("},\n", out);
+    }
+    fprintf(out, "};\n");
+}
+
+void write_records(void) {
+    for (int k = 0; k < n_sources; k++) {
+        source *s = &sources[k];
+        if (!s->has_ops && !s->has_kernels) continue;
+        char name[80];
+        snprintf(name, sizeof name, "%s.gen.h", s->stem);
+        if (!strstr(s->text, name)) die(s->path, 1, "must end with #include \"%s\"", name);
+        FILE *out = begin(name);
+        fprintf(out, "/* Written by the build from the blocks in %s.c. */\n", s->stem);
+        for (int i = 0; i < n_ops; i++)
+            if (ops[i]->source == s) print_op(out, ops[i]);
+        if (s->has_ops) {
+            fprintf(out, "extern const gd_op *const gd_ops_%s[];\nconst gd_op *const gd_ops_%s[] = {\n", s->stem, s->stem);
+            for (int i = 0; i < n_ops; i++) {
+                if (ops[i]->source != s) continue;
+                fprintf(out, "    &gd_op_%s,\n", ops[i]->record.name);
+                if (ops[i]->record.inplace_too) fprintf(out, "    &gd_op_%s_,\n", ops[i]->record.name);
+            }
+            fprintf(out, "};\n");
+        }
+        if (s->has_kernels) print_kernels(out, s);
+        finish();
+    }
+    FILE *out = begin("op_table.c");
+    fputs("/* Written by the build from the op records. */\n#include \"ops/op.h\"\n\n", out);
+    for (int k = 0; k < n_sources; k++) {
+        if (sources[k].has_ops) fprintf(out, "extern const gd_op *const gd_ops_%s[];\n", sources[k].stem);
+        if (sources[k].has_kernels) fprintf(out, "extern const gd_kernel gd_kernels_%s[];\n", sources[k].stem);
+    }
+    fputs("\nconst gd_op_family gd_op_families[] = {\n", out);
+    int families = 0, kernel_families = 0;
+    for (int k = 0; k < n_sources; k++) {
+        int count = 0;
+        for (int i = 0; i < n_ops; i++)
+            if (ops[i]->source == &sources[k]) count += 1 + ops[i]->record.inplace_too;
+        if (count) fprintf(out, "    {gd_ops_%s, %d},\n", sources[k].stem, count), families++;
+    }
+    fprintf(out, "};\nconst int gd_op_family_count = %d;\n\nconst gd_kernel_family gd_kernel_families[] = {\n", families);
+    for (int k = 0; k < n_sources; k++) {
+        int count = 0;
+        for (int i = 0; i < n_kernels; i++) count += kernels[i].source == &sources[k];
+        if (count) fprintf(out, "    {gd_kernels_%s, %d},\n", sources[k].stem, count), kernel_families++;
+    }
+    if (!kernel_families) fputs("    {NULL, 0},\n", out);
+    fprintf(out, "};\nconst int gd_kernel_family_count = %d;\n", kernel_families);
+    finish();
+}

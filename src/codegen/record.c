@@ -1,0 +1,389 @@
+/* record.c - see record.h for the form of a record. */
+#include "codegen/record.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool fail(gd_record *r, const char *what, const char *detail) {
+    if (!r->error[0]) snprintf(r->error, sizeof r->error, "%s '%.60s'", what, detail);
+    return false;
+}
+
+static char *skip(char *s) {
+    while (*s == ' ' || *s == '\t') s++;
+    return s;
+}
+
+static char *trim(char *s) {
+    s = skip(s);
+    size_t n = strlen(s);
+    while (n > 0 && isspace((unsigned char)s[n - 1])) s[--n] = 0;
+    return s;
+}
+
+static size_t name_length(const char *s) {
+    size_t n = 0;
+    if (!isalpha((unsigned char)s[0]) && s[0] != '_') return 0;
+    while (isalnum((unsigned char)s[n]) || s[n] == '_') n++;
+    return n;
+}
+
+/* Cuts the next name off *s, or returns NULL. */
+static char *take_name(char **s, char *ended_by) {
+    char *start = skip(*s);
+    size_t n = name_length(start);
+    if (n == 0) return NULL;
+    *ended_by = start[n];
+    start[n] = 0;
+    *s = start + n;
+    return start;
+}
+
+/* --- types ------------------------------------------------------------------------------------- */
+
+/* Reads a type at *s; returns false when there is none. */
+static bool take_type(char **s, gd_op_attr *attr) {
+    static const struct { const char *text; gd_attr_type type; int count; } types[] = {
+        {"int[1]", GD_ATTR_INTS, 1}, {"int[2]", GD_ATTR_INTS, 2}, {"int[3]", GD_ATTR_INTS, 3},
+        {"int[]", GD_ATTR_SHAPE, 0}, {"int", GD_ATTR_INT, 0},     {"float", GD_ATTR_FLOAT, 0},
+        {"bool", GD_ATTR_BOOL, 0},   {"dtype", GD_ATTR_DTYPE, 0}, {"string", GD_ATTR_STRING, 0},
+    };
+    *s = skip(*s);
+    if (**s == '{') {
+        char *close = strchr(*s, '}');
+        if (!close) return false;
+        *close = 0;
+        for (char *c = *s; *c; c++)
+            if (*c == ',') *c = ' ';
+        attr->type = GD_ATTR_WORD;
+        attr->words = trim(*s + 1);
+        *s = close + 1;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        size_t n = strlen(types[i].text);
+        if (strncmp(*s, types[i].text, n) != 0 || name_length(*s + n) > 0) continue;
+        attr->type = types[i].type;
+        attr->count = types[i].count;
+        *s += n;
+        return true;
+    }
+    return false;
+}
+
+/* --- the first line ---------------------------------------------------------------------------- */
+
+static gd_op_attr *add_attr(gd_record *r) {
+    if (r->n_attrs == GD_RECORD_MAX) {
+        fail(r, "too many attributes", "");
+        return NULL;
+    }
+    gd_op_attr *attr = &r->attrs[r->n_attrs++];
+    *attr = (gd_op_attr){.doc = ""};
+    return attr;
+}
+
+/* The items of a parameter list: "x, w, b?" or "x, dims:int[]". `s` is the list alone. */
+static bool parse_params(gd_record *r, char *s, gd_op_param *params, int *count, bool inputs) {
+    s = skip(s);
+    while (*s) {
+        char end;
+        char *name = take_name(&s, &end);
+        if (!name) return fail(r, "expected a name at", s);
+        char *at = s;
+        bool first = true;
+        gd_op_param param = {.name = name};
+        for (;; at++, first = false) {
+            char c = first ? end : *at;
+            if (c == '?') param.optional = true;
+            else if (c == '*') param.variadic = true;
+            else if (c == '!') param.mutated = true;
+            else if (c == '~') param.hidden = true;
+            else break;
+        }
+        char c = first ? end : *at;
+        if (c == ':' && inputs) {
+            gd_op_attr *attr = add_attr(r);
+            at++;
+            if (!attr) return false;
+            if (!take_type(&at, attr)) return fail(r, "no such type", at);
+            attr->name = name;
+            attr->required = true;
+            attr->doc = "";
+            r->order[r->n_order++] = ~(r->n_attrs - 1);
+            c = *at;
+        } else {
+            if (*count == GD_RECORD_MAX) return fail(r, "too many parameters at", name);
+            if (inputs) r->order[r->n_order++] = *count;
+            params[(*count)++] = param;
+        }
+        while (c == ' ') c = *++at;
+        if (c == 0) break;
+        if (c != ',') return fail(r, "expected ',' after", name);
+        s = skip(at + 1);
+    }
+    return true;
+}
+
+static bool parse_flags(gd_record *r, char *s) {
+    static const struct { const char *text; unsigned flag; } flags[] = {
+        {"elementwise", GD_OP_ELEMENTWISE}, {"view", GD_OP_VIEW},       {"random", GD_OP_RANDOM},
+        {"dynamic", GD_OP_DYNAMIC},         {"nograd", GD_OP_NO_GRAD},  {"internal", GD_OP_INTERNAL},
+        {"float", GD_OP_FLOAT},             {"truth", GD_OP_TRUTH},     {"integral", GD_OP_INTEGRAL},
+        {"inplace", 0},
+    };
+    char end;
+    for (char *word; (word = take_name(&s, &end));) {
+        bool known = false;
+        for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+            if (strcmp(word, flags[i].text) == 0) {
+                r->flags |= flags[i].flag;
+                if (!flags[i].flag) r->inplace_too = true;
+                known = true;
+            }
+        if (!known) return fail(r, "no such flag", word);
+        if (end == 0) break;
+        s++;
+    }
+    return true;
+}
+
+static bool parse_head(gd_record *r, char *line) {
+    char *open = strchr(line, '('), *close = open ? strchr(open, ')') : NULL;
+    if (!open || !close) return fail(r, "expected name(inputs) -> outputs in", line);
+    *open = *close = 0;
+    r->name = trim(line);
+    if (name_length(r->name) != strlen(r->name) || !*r->name) return fail(r, "bad op name", r->name);
+    if (!parse_params(r, open + 1, r->inputs, &r->n_inputs, true)) return false;
+    char *arrow = strstr(close + 1, "->");
+    if (!arrow) return fail(r, "expected '->' in the head of", r->name);
+    char *outputs = skip(arrow + 2), *end = outputs;
+    /* outputs end at two spaces or at the end of the line */
+    while (*end && !(end[0] == ' ' && end[1] == ' ')) end++;
+    bool more = *end != 0;
+    *end = 0;
+    if (!parse_params(r, trim(outputs), r->outputs, &r->n_outputs, false)) return false;
+    return more ? parse_flags(r, end + 1) : true;
+}
+
+/* --- the other lines --------------------------------------------------------------------------- */
+
+static bool parse_saves(gd_record *r, char *s) {
+    char end;
+    r->saves_in = r->saves_out = 0;
+    for (char *name; (name = take_name(&s, &end));) {
+        bool known = strcmp(name, "nothing") == 0;
+        for (int i = 0; i < r->n_inputs; i++)
+            if (strcmp(name, r->inputs[i].name) == 0) r->saves_in |= 1u << i, known = true;
+        for (int i = 0; i < r->n_outputs; i++)
+            if (strcmp(name, r->outputs[i].name) == 0) r->saves_out |= 1u << i, known = true;
+        if (!known) return fail(r, "no such input or output", name);
+        if (end == 0) break;
+        while (*++s == ',' || *s == ' ') {}
+    }
+    return true;
+}
+
+static void take_names(gd_record *r, char *s) {
+    char end;
+    for (char *key; (key = take_name(&s, &end));) {
+        if (end == 0) return;
+        s++;
+        char *value = take_name(&s, &end);
+        if (strcmp(key, "onnx") == 0) r->onnx = value ? value : "";
+        if (strcmp(key, "caffe") == 0) r->caffe = value ? value : "";
+        if (!value || end == 0) return;
+        s++;
+    }
+}
+
+static bool parse_attr(gd_record *r, char *name, char *rest) {
+    gd_op_attr *attr = add_attr(r);
+    if (!attr) return false;
+    if (!take_type(&rest, attr)) return fail(r, "no such type", rest);
+    attr->name = name;
+    rest = skip(rest);
+    if (*rest != '=') return fail(r, "expected '= default' for", name);
+    char *value = skip(rest + 1), *end = value;
+    while (*end && !(end[0] == ' ' && end[1] == ' ')) end++;
+    if (*end) *end++ = 0;
+    attr->default_text = trim(value);
+    attr->doc = trim(end);
+    return true;
+}
+
+static bool parse_field(gd_record *r, char *line) {
+    char end, *s = line, *name = take_name(&s, &end);
+    if (!name) return fail(r, "expected a name at", line);
+    char *rest = end ? s + 1 : s;
+    if (end == ' ') rest = skip(rest);
+    if (strcmp(name, "saves") == 0) return parse_saves(r, rest);
+    if (strcmp(name, "onnx") == 0 || strcmp(name, "caffe") == 0) {
+        *s = end;
+        take_names(r, name);
+        return true;
+    }
+    if (*rest == '=' || end == '=') {
+        if (r->n_exprs == GD_RECORD_MAX) return fail(r, "too many expressions at", name);
+        char *text = end == '=' ? rest : rest + 1;
+        r->exprs[r->n_exprs++] = (gd_record_expr){name, trim(text)};
+        return true;
+    }
+    if (strncmp(rest, "tensor?", 7) == 0) {
+        if (r->n_inputs == GD_RECORD_MAX) return fail(r, "too many inputs at", name);
+        r->inputs[r->n_inputs++] = (gd_op_param){.name = name, .optional = true, .option = true};
+        return true;
+    }
+    return parse_attr(r, name, rest);
+}
+
+bool gd_record_parse(gd_record *r, char *text) {
+    *r = (gd_record){.text = text, .name = "", .doc = "", .onnx = "", .caffe = ""};
+    r->saves_in = ~0u;
+    char *doc_end = NULL;
+    for (char *line = text, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        r->error_line++;
+        size_t indent = strspn(line, " ");
+        char *body = trim(line);
+        if (!*body) continue;
+        if (!*r->name) {
+            if (!parse_head(r, body)) return false;
+        } else if (indent >= 2) {
+            if (!parse_field(r, body)) return false;
+        } else if (!*r->doc) {
+            r->doc = body;
+            doc_end = body + strlen(body);
+        } else { /* a further line of documentation: joined to the one before */
+            *doc_end = '\n';
+            memmove(doc_end + 1, body, strlen(body) + 1);
+            doc_end += 1 + strlen(doc_end + 1);
+        }
+    }
+    if (!*r->name) return fail(r, "the record is empty", "");
+    /* Options that are tensors come last among the inputs; a variadic input cannot have them. */
+    for (int i = 0; i + 1 < r->n_inputs; i++)
+        if (r->inputs[i].variadic) return fail(r, "only the last input can be variadic in", r->name);
+    if ((r->flags & GD_OP_ELEMENTWISE) && r->n_exprs == 0)
+        return fail(r, "an elementwise op needs an expression:", r->name);
+    return true;
+}
+
+/* --- expressions ------------------------------------------------------------------------------- */
+
+typedef struct {
+    const gd_record *r;
+    int first_input, first_output, first_grad; /* where their variables begin; -1: not allowed */
+    int output_node[GD_IR_MAX_OUTPUTS];        /* forward: an output may use an earlier one */
+} names;
+
+static int lookup(gd_ir_builder *b, void *context, const char *name, size_t length) {
+    const names *n = context;
+    const gd_record *r = n->r;
+#define IS(text) (strlen(text) == length && memcmp(text, name, length) == 0)
+    for (int i = 0; i < r->n_inputs; i++)
+        if (IS(r->inputs[i].name)) return gd_ir_var(b, n->first_input + i);
+    for (int i = 0; i < r->n_attrs; i++)
+        if (IS(r->attrs[i].name)) return gd_ir_param(b, i);
+    for (int i = 0; i < r->n_outputs; i++) {
+        if (IS(r->outputs[i].name))
+            return n->first_output >= 0 ? gd_ir_var(b, n->first_output + i) : n->output_node[i];
+        if (n->first_grad >= 0 && name[0] == 'g' && length > 1 &&
+            strlen(r->outputs[i].name) == length - 1 &&
+            memcmp(r->outputs[i].name, name + 1, length - 1) == 0)
+            return gd_ir_var(b, n->first_grad + i);
+    }
+#undef IS
+    return -1;
+}
+
+static const char *expression(const gd_record *r, const char *prefix, const char *name) {
+    for (int i = 0; i < r->n_exprs; i++) {
+        size_t n = strlen(prefix);
+        if (strncmp(r->exprs[i].name, prefix, n) == 0 && strcmp(r->exprs[i].name + n, name) == 0)
+            return r->exprs[i].text;
+    }
+    return NULL;
+}
+
+bool gd_record_forward(gd_record *r, gd_ir *ir, gd_ir_node *nodes) {
+    gd_ir_builder b = {.count = 0};
+    names n = {r, 0, -1, -1, {-1, -1, -1, -1}};
+    if (r->n_outputs > GD_IR_MAX_OUTPUTS) return fail(r, "too many outputs in", r->name);
+    for (int i = 0; i < r->n_outputs; i++) {
+        const char *text = expression(r, "", r->outputs[i].name);
+        if (!text) return fail(r, "no expression for output", r->outputs[i].name);
+        n.output_node[i] = gd_ir_parse(&b, text, lookup, &n);
+        if (n.output_node[i] < 0) return fail(r, "in the expression:", b.error);
+    }
+    *ir = gd_ir_finish(&b, n.output_node, r->n_outputs, nodes);
+    ir->n_vars = r->n_inputs;
+    return true;
+}
+
+/* The derived gradient of an expression: y is recomputed unless the rule says otherwise. */
+bool gd_ir_gradient(const gd_ir *forward, int n_inputs, int input, gd_ir *ir, gd_ir_node *nodes) {
+    gd_ir_builder b = {.count = 0};
+    int vars[2 * GD_RECORD_MAX], sum = -1;
+    for (int i = 0; i < n_inputs; i++) vars[i] = gd_ir_var(&b, forward->n_outputs + i);
+    for (int k = 0; k < forward->n_outputs; k++) {
+        int y = gd_ir_inline(&b, forward, k, vars, NULL);
+        int part = gd_ir_derivative(&b, y, gd_ir_var(&b, k), forward->n_outputs + input);
+        if (y < 0 || part < 0) return false;
+        sum = sum < 0 ? part : gd_ir_apply(&b, "add", sum, part, -1);
+    }
+    if (sum < 0) return false;
+    *ir = gd_ir_finish(&b, &sum, 1, nodes);
+    return true;
+}
+
+bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
+    const char *text = expression(r, "g", r->inputs[input].name);
+    if (!text) {
+        gd_ir_node forward_nodes[GD_IR_MAX_NODES];
+        gd_ir forward;
+        if (!gd_record_forward(r, &forward, forward_nodes)) return false;
+        if (!gd_ir_gradient(&forward, r->n_inputs, input, ir, nodes))
+            return fail(r, "cannot differentiate", r->name);
+        return true;
+    }
+    gd_ir_builder b = {.count = 0};
+    names n = {r, r->n_outputs, r->n_outputs + r->n_inputs, 0, {-1, -1, -1, -1}};
+    int node = gd_ir_parse(&b, text, lookup, &n);
+    if (node < 0) return fail(r, "in the gradient:", b.error);
+    *ir = gd_ir_finish(&b, &node, 1, nodes);
+    return true;
+}
+
+int gd_ir_compact(gd_ir *ir, gd_ir_node *nodes, int *used) {
+    int map[4 * GD_RECORD_MAX], count = 0;
+    for (int v = 0; v < 4 * GD_RECORD_MAX; v++)
+        if (gd_ir_uses_var(ir, v)) {
+            map[v] = count;
+            used[count++] = v;
+        }
+    for (int i = 0; i < ir->count; i++)
+        if (nodes[i].code == GD_IR_VAR) nodes[i].arg[0] = (int16_t)map[nodes[i].arg[0]];
+    ir->n_vars = count;
+    return count;
+}
+
+uint64_t gd_ir_hash(const gd_ir *ir) {
+    uint64_t h = 1469598103934665603u; /* FNV-1a over the fields, primitives by name */
+#define MIX(p, n) for (size_t mix_ = 0; mix_ < (n); mix_++) h = (h ^ ((const unsigned char *)(p))[mix_]) * 1099511628211u
+    for (int i = 0; i < ir->count; i++) {
+        const gd_ir_node *n = &ir->nodes[i];
+        const char *name = n->code == GD_IR_CONST   ? "#"
+                           : n->code == GD_IR_VAR   ? "$"
+                           : n->code == GD_IR_PARAM ? "%"
+                                                    : gd_prims[n->code - GD_IR_PRIM].name;
+        MIX(name, strlen(name));
+        MIX(n->arg, sizeof n->arg);
+        MIX(&n->value, sizeof n->value);
+    }
+    MIX(ir->output, sizeof ir->output[0] * (size_t)ir->n_outputs);
+#undef MIX
+    return h;
+}

@@ -1,0 +1,68 @@
+/* record.h - the text of an op record, parsed.
+ *
+ * The same parser serves the build's generator, which finds records in comment blocks, and
+ * gd_op_define, which gets them from the user's program. The form:
+ *
+ *     name(inputs and required attributes) -> outputs   flags
+ *     Documentation, one line or more.
+ *       attribute type = default     its documentation
+ *       y  = expression              (elementwise ops)
+ *       gx = expression              (optional: else derived from y)
+ *       saves x, y                   (what the gradient reads; default: all inputs)
+ *       onnx Name   caffe Name
+ *
+ * Inputs: `x`, `b?` optional, `xs*` any number, `x!` mutated (also `x!?`). Required attributes:
+ * `dims:int[]`. Outputs: `y`, `ys*`, `mask~` hidden. Types: int, float, bool, dtype, string,
+ * int[1..3], int[], {word, word}, tensor? (an optional input that is given by name).
+ * Lines of attributes and expressions are indented by two or more; documentation is not.
+ */
+#ifndef GRADUS_CODEGEN_RECORD_H
+#define GRADUS_CODEGEN_RECORD_H
+
+#include "codegen/ir.h"
+#include "gradus/op.h"
+
+enum { GD_RECORD_MAX = 24, GD_RECORD_WORDS = 16 };
+
+/* The name of an expression's left side, and its text. */
+typedef struct gd_record_expr { char *name, *text; } gd_record_expr;
+
+typedef struct gd_record {
+    char *text; /* all strings below point into it */
+    char *name, *doc, *onnx, *caffe;
+    unsigned flags;
+    bool inplace_too; /* has a twin that writes its first input */
+    gd_op_param inputs[GD_RECORD_MAX], outputs[GD_RECORD_MAX];
+    int n_inputs, n_outputs;
+    gd_op_attr attrs[GD_RECORD_MAX];
+    int n_attrs;
+    int order[2 * GD_RECORD_MAX]; /* positional arguments: input i as i, attribute k as ~k */
+    int n_order;
+    gd_record_expr exprs[GD_RECORD_MAX];
+    int n_exprs;
+    uint32_t saves_in, saves_out; /* bit i: input, output i */
+    char error[256];              /* "" when the record is right */
+    int error_line;
+} gd_record;
+
+/* Parses `text`, which is changed and must outlive the record. Returns false with error set. */
+bool gd_record_parse(gd_record *record, char *text);
+
+/* The IR of an elementwise record: variables are the inputs, parameters the attributes. */
+bool gd_record_forward(gd_record *record, gd_ir *ir, gd_ir_node *nodes);
+
+/* The IR of the gradient of input i. Variables: the gradients of the outputs, then the inputs,
+ * then the outputs. */
+bool gd_record_gradient(gd_record *record, int input, gd_ir *ir, gd_ir_node *nodes);
+
+/* The same gradient for an op that has only its IR (a derived op). */
+bool gd_ir_gradient(const gd_ir *forward, int n_inputs, int input, gd_ir *ir, gd_ir_node *nodes);
+
+/* Renumbers an IR's variables so that only those it uses are left; `used` gets their old numbers.
+ * Returns how many there are. */
+int gd_ir_compact(gd_ir *ir, gd_ir_node *nodes, int *used);
+
+/* A hash of an IR's content: equal expressions have equal kernels. */
+uint64_t gd_ir_hash(const gd_ir *ir);
+
+#endif

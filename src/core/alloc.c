@@ -1,0 +1,49 @@
+/* alloc.c - malloc with a fault switch for the tests. */
+#include "core/alloc.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "gradus/testing.h"
+
+/* Counts down with each allocation; the one that takes it to 0 fails, and all after it if the
+ * fault is to last. Negative: no fault is set. */
+static _Atomic int64_t fault_countdown = -1;
+static _Atomic int fault_lasts;
+static _Atomic int64_t allocation_count;
+
+void gd_fault_after(int64_t n, bool lasting) {
+    atomic_store(&fault_lasts, lasting);
+    atomic_store(&fault_countdown, n);
+}
+
+bool gd_faults_armed(void) { return atomic_load_explicit(&fault_countdown, memory_order_relaxed) >= 0; }
+
+int64_t gd_fault_allocations(void) { return atomic_load(&allocation_count); }
+
+static bool fails_now(void) {
+    atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&fault_countdown, memory_order_relaxed) < 0) return false;
+    int64_t left = atomic_fetch_sub(&fault_countdown, 1);
+    if (left > 0) return false;
+    if (left == 0 && atomic_load(&fault_lasts)) atomic_store(&fault_countdown, 0);
+    return left == 0;
+}
+
+void *gd_malloc(size_t bytes) { return fails_now() ? NULL : malloc(bytes ? bytes : 1); }
+
+void *gd_calloc(size_t count, size_t bytes) {
+    return fails_now() ? NULL : calloc(count ? count : 1, bytes ? bytes : 1);
+}
+
+void *gd_realloc(void *old, size_t bytes) {
+    return fails_now() ? NULL : realloc(old, bytes ? bytes : 1);
+}
+
+void *gd_aligned_alloc(size_t alignment, size_t bytes) {
+    void *p = NULL;
+    if (fails_now() || posix_memalign(&p, alignment, bytes ? bytes : 1) != 0) return NULL;
+    return p;
+}
+
+void gd_free(void *p) { free(p); }

@@ -1,0 +1,18 @@
+/* alloc.h - where the library's memory comes from.
+ *
+ * gd_malloc and friends serve small host structures. Every allocation of the library passes
+ * through here, so that a test can make the n-th one fail (gd_fault_after).
+ */
+#ifndef GRADUS_CORE_ALLOC_H
+#define GRADUS_CORE_ALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void *gd_malloc(size_t bytes);
+void *gd_calloc(size_t count, size_t bytes);
+void *gd_realloc(void *old, size_t bytes);
+void *gd_aligned_alloc(size_t alignment, size_t bytes);
+void gd_free(void *p); /* all of the above */
+
+#endif

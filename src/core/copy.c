@@ -1,0 +1,256 @@
+/* copy.c - copies and conversions between views.
+ *
+ * Conversions go element by element through one widening load and one narrowing store, written
+ * once as a macro over the pairs of types; equal types are moved as bytes. Long copies are cut
+ * into pieces for the thread pool.
+ */
+#include "core/copy.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/pool.h"
+#include "core/tensor.h"
+
+/* --- half precision ---------------------------------------------------------------------------- */
+
+float gd_f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, mantissa = h & 0x3ffu, exponent = h >> 10 & 0x1fu;
+    union { uint32_t u; float f; } bits;
+    if (exponent == 0x1fu) bits.u = sign | 0x7f800000u | mantissa << 13;
+    else if (exponent != 0) bits.u = sign | (exponent + 112u) << 23 | mantissa << 13;
+    else {
+        bits.f = (float)mantissa * 0x1p-24f; /* zero or denormal: exact in f32 */
+        bits.u |= sign;
+    }
+    return bits.f;
+}
+
+uint16_t gd_f32_to_f16(float f) {
+    union { float f; uint32_t u; } bits = {f};
+    uint32_t sign = bits.u >> 16 & 0x8000u, magnitude = bits.u & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu)); /* NaN */
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds to infinity */
+    if (magnitude < 0x38800000u) { /* denormal in f16: let the adder round */
+        union { float f; uint32_t u; } sum = {.u = magnitude};
+        sum.f += 0.5f; /* one unit in the last place of 0.5 is 2^-24 */
+        return (uint16_t)(sign | (sum.u - 0x3f000000u));
+    }
+    uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+    return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
+}
+
+/* --- one element ------------------------------------------------------------------------------- */
+
+/* Out of range is undefined in C and "indefinite, then truncated" on x86, which PyTorch shows. */
+static inline int64_t f64_to_i64(double x) {
+    if (x >= -0x1p63 && x < 0x1p63) return (int64_t)x;
+    return isnan(x) || x < 0 || x >= 0x1p63 ? INT64_MIN : 0;
+}
+
+double gd_load_f64(gd_dtype dtype, const void *p) {
+    switch (dtype) {
+    case GD_BOOL: return *(const uint8_t *)p != 0;
+    case GD_U8: return *(const uint8_t *)p;
+    case GD_I8: return *(const int8_t *)p;
+    case GD_I32: return *(const int32_t *)p;
+    case GD_I64: return (double)*(const int64_t *)p;
+    case GD_F16: return gd_f16_to_f32(*(const uint16_t *)p);
+    case GD_BF16: return gd_bf16_to_f32(*(const uint16_t *)p);
+    case GD_F32: return *(const float *)p;
+    case GD_F64: return *(const double *)p;
+    default: return 0;
+    }
+}
+
+int64_t gd_load_i64(gd_dtype dtype, const void *p) {
+    switch (dtype) {
+    case GD_BOOL: return *(const uint8_t *)p != 0;
+    case GD_U8: return *(const uint8_t *)p;
+    case GD_I8: return *(const int8_t *)p;
+    case GD_I32: return *(const int32_t *)p;
+    case GD_I64: return *(const int64_t *)p;
+    default: return f64_to_i64(gd_load_f64(dtype, p));
+    }
+}
+
+void gd_store_f64(gd_dtype dtype, void *p, double value) {
+    switch (dtype) {
+    case GD_BOOL: *(uint8_t *)p = value != 0; break;
+    case GD_F16: *(uint16_t *)p = gd_f32_to_f16((float)value); break;
+    case GD_BF16: *(uint16_t *)p = gd_f32_to_bf16((float)value); break;
+    case GD_F32: *(float *)p = (float)value; break;
+    case GD_F64: *(double *)p = value; break;
+    default: gd_store_i64(dtype, p, f64_to_i64(value)); break;
+    }
+}
+
+void gd_store_i64(gd_dtype dtype, void *p, int64_t value) {
+    switch (dtype) {
+    case GD_BOOL: *(uint8_t *)p = value != 0; break;
+    case GD_U8: *(uint8_t *)p = (uint8_t)value; break;
+    case GD_I8: *(int8_t *)p = (int8_t)value; break;
+    case GD_I32: *(int32_t *)p = (int32_t)value; break;
+    case GD_I64: *(int64_t *)p = value; break;
+    default: gd_store_f64(dtype, p, (double)value); break;
+    }
+}
+
+/* --- rows of elements -------------------------------------------------------------------------- */
+
+/* How each type is read, and into which type. */
+#define LOAD_BOOL(p) ((int32_t)(*(const uint8_t *)(p) != 0))
+#define LOAD_U8(p) ((int32_t) * (const uint8_t *)(p))
+#define LOAD_I8(p) ((int32_t) * (const int8_t *)(p))
+#define LOAD_I32(p) (*(const int32_t *)(p))
+#define LOAD_I64(p) (*(const int64_t *)(p))
+#define LOAD_F16(p) (gd_f16_to_f32(*(const uint16_t *)(p)))
+#define LOAD_BF16(p) (gd_bf16_to_f32(*(const uint16_t *)(p)))
+#define LOAD_F32(p) (*(const float *)(p))
+#define LOAD_F64(p) (*(const double *)(p))
+
+#define INT_OF(v) _Generic((v), float: f64_to_i64((double)(v)), double: f64_to_i64((double)(v)), default: (v))
+#define STORE_BOOL(p, v) (*(uint8_t *)(p) = (v) != 0)
+#define STORE_U8(p, v) (*(uint8_t *)(p) = (uint8_t)INT_OF(v))
+#define STORE_I8(p, v) (*(int8_t *)(p) = (int8_t)INT_OF(v))
+#define STORE_I32(p, v) (*(int32_t *)(p) = (int32_t)INT_OF(v))
+#define STORE_I64(p, v) (*(int64_t *)(p) = (int64_t)INT_OF(v))
+#define STORE_F16(p, v) (*(uint16_t *)(p) = gd_f32_to_f16((float)(v)))
+#define STORE_BF16(p, v) (*(uint16_t *)(p) = gd_f32_to_bf16((float)(v)))
+#define STORE_F32(p, v) (*(float *)(p) = (float)(v))
+#define STORE_F64(p, v) (*(double *)(p) = (double)(v))
+
+#define EACH_TYPE(X, ...) \
+    X(BOOL, __VA_ARGS__) X(U8, __VA_ARGS__) X(I8, __VA_ARGS__) X(I32, __VA_ARGS__) \
+    X(I64, __VA_ARGS__) X(F16, __VA_ARGS__) X(BF16, __VA_ARGS__) X(F32, __VA_ARGS__) \
+    X(F64, __VA_ARGS__)
+
+#define TO_CASE(TO, FROM)                                                   \
+    case GD_##TO:                                                           \
+        for (int64_t i = 0; i < n; i++) STORE_##TO(d + i * ds, LOAD_##FROM(s + i * ss)); \
+        break;
+/* The inner EACH_TYPE must not be the outer one: a macro does not expand inside itself. */
+#define EACH_TO(FROM) \
+    TO_CASE(BOOL, FROM) TO_CASE(U8, FROM) TO_CASE(I8, FROM) TO_CASE(I32, FROM) TO_CASE(I64, FROM) \
+    TO_CASE(F16, FROM) TO_CASE(BF16, FROM) TO_CASE(F32, FROM) TO_CASE(F64, FROM)
+#define FROM_CASE(FROM, unused) \
+    case GD_##FROM:             \
+        switch (to) {           \
+            EACH_TO(FROM)       \
+        default: break;         \
+        }                       \
+        break;
+
+/* Byte strides ds, ss. */
+static void convert_row(gd_dtype to, char *d, int64_t ds, gd_dtype from, const char *s, int64_t ss,
+                        int64_t n) {
+    switch (from) {
+        EACH_TYPE(FROM_CASE, )
+    default: break;
+    }
+}
+
+static void move_row(size_t size, char *d, int64_t ds, const char *s, int64_t ss, int64_t n) {
+    if (ds == (int64_t)size && ss == (int64_t)size) {
+        memcpy(d, s, size * (size_t)n);
+        return;
+    }
+    switch (size) {
+    case 1: for (int64_t i = 0; i < n; i++) d[i * ds] = s[i * ss]; break;
+    case 2: for (int64_t i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, 2); break;
+    case 4: for (int64_t i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, 4); break;
+    default: for (int64_t i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, 8); break;
+    }
+}
+
+void gd_convert(gd_dtype to, void *dst, gd_dtype from, const void *src, int64_t n) {
+    int64_t ds = (int64_t)gd_dtype_size(to), ss = (int64_t)gd_dtype_size(from);
+    if (to == from) memcpy(dst, src, (size_t)(n * ds));
+    else convert_row(to, dst, ds, from, src, ss, n);
+}
+
+void gd_convert_row(gd_dtype to, void *dst, int64_t dst_step, gd_dtype from, const void *src,
+                    int64_t src_step, int64_t n) {
+    if (to == from) move_row(gd_dtype_size(to), dst, dst_step, src, src_step, n);
+    else convert_row(to, dst, dst_step, from, src, src_step, n);
+}
+
+/* --- views ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    gd_dtype to, from;
+    char *d;
+    const char *s;
+    int rank; /* of the outer dims; the row is apart */
+    int64_t dims[GD_MAX_RANK], ds[GD_MAX_RANK], ss[GD_MAX_RANK]; /* byte strides */
+    int64_t row, row_ds, row_ss;
+    int64_t rows, rows_per_piece;
+} job;
+
+static void copy_piece(void *arg, int64_t piece) {
+    const job *j = arg;
+    int64_t first = piece * j->rows_per_piece, last = first + j->rows_per_piece;
+    if (last > j->rows) last = j->rows;
+    for (int64_t r = first; r < last; r++) {
+        char *d = j->d;
+        const char *s = j->s;
+        int64_t rest = r;
+        for (int k = j->rank; k-- > 0;) {
+            int64_t i = rest % j->dims[k];
+            rest /= j->dims[k];
+            d += i * j->ds[k];
+            s += i * j->ss[k];
+        }
+        if (j->to == j->from)
+            move_row(gd_dtype_size(j->to), d, j->row_ds, s, j->row_ss, j->row);
+        else convert_row(j->to, d, j->row_ds, j->from, s, j->row_ss, j->row);
+    }
+}
+
+void gd_copy_elements(const gd_view *dst, const gd_view *src) {
+    job j = {.to = dst->dtype, .from = src->dtype, .d = dst->data, .s = src->data, .row = 1};
+    j.row_ds = (int64_t)gd_dtype_size(j.to);
+    j.row_ss = (int64_t)gd_dtype_size(j.from);
+    int64_t d_size = j.row_ds, s_size = j.row_ss;
+    /* Merge neighbouring dims that step evenly in both views, dropping those of size 1. */
+    for (int k = 0; k < dst->rank; k++) {
+        int64_t n = dst->dims[k], ds = dst->strides[k] * d_size, ss = src->strides[k] * s_size;
+        if (n == 0) return;
+        if (n == 1) continue;
+        int last = j.rank - 1;
+        if (last >= 0 && j.ds[last] == ds * n && j.ss[last] == ss * n) {
+            j.dims[last] *= n;
+            j.ds[last] = ds;
+            j.ss[last] = ss;
+        } else {
+            j.dims[j.rank] = n;
+            j.ds[j.rank] = ds;
+            j.ss[j.rank++] = ss;
+        }
+    }
+    if (j.rank > 0) {
+        j.rank--;
+        j.row = j.dims[j.rank];
+        j.row_ds = j.ds[j.rank];
+        j.row_ss = j.ss[j.rank];
+    }
+    enum { PIECE = 32768 };
+    if (j.rank == 0 && j.row > 2 * PIECE) { /* one long row: cut it, so that threads can share */
+        int64_t whole = j.row / PIECE * PIECE, left = j.row - whole;
+        job tail = j;
+        tail.d += whole * j.row_ds;
+        tail.s += whole * j.row_ss;
+        tail.row = left;
+        tail.rows = tail.rows_per_piece = 1;
+        if (left) copy_piece(&tail, 0);
+        j.rank = 1;
+        j.dims[0] = whole / PIECE;
+        j.ds[0] = PIECE * j.row_ds;
+        j.ss[0] = PIECE * j.row_ss;
+        j.row = PIECE;
+    }
+    j.rows = gd_numel(j.rank, j.dims);
+    j.rows_per_piece = (PIECE + j.row - 1) / j.row;
+    gd_parallel_for((j.rows + j.rows_per_piece - 1) / j.rows_per_piece, copy_piece, &j);
+}

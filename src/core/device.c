@@ -1,0 +1,92 @@
+/* device.c - the list of devices, and memory counted for each. */
+#include "core/device.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/thread.h"
+
+enum { MAX_DEVICES = 64 };
+static gd_device *devices[MAX_DEVICES] = {&gd_cpu_device};
+static int device_count = 1;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+gd_status gd_device_register(gd_device *device) {
+    gd_status status = GD_OK;
+    pthread_mutex_lock(&lock);
+    if (device_count == MAX_DEVICES) status = GD_E_ARGUMENT;
+    else devices[device_count++] = device;
+    pthread_mutex_unlock(&lock);
+    return status == GD_OK ? GD_OK : gd_fail(status, "more than %d devices", MAX_DEVICES);
+}
+
+gd_device *gd_device_get(const char *name) {
+    gd_device *found = NULL;
+    char known[256] = "";
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < device_count; i++) {
+        const char *full = devices[i]->name;
+        size_t kind = strcspn(full, ":");
+        bool first = strcmp(full + kind, ":0") == 0; /* "cuda" means "cuda:0" */
+        if (name && (strcmp(name, full) == 0 ||
+                     (first && strlen(name) == kind && strncmp(name, full, kind) == 0)))
+            found = devices[i];
+        size_t used = strlen(known);
+        if (used + strlen(full) + 3 < sizeof known) {
+            if (used) strcat(known, ", ");
+            strcat(known, full);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (!found) gd_fail(GD_E_DEVICE, "no device '%s'; there is %s", name ? name : "", known);
+    return found;
+}
+
+const char *gd_device_name(const gd_device *device) { return device ? device->name : ""; }
+
+void gd_set_default_device(gd_device *device) { gd_this_thread.device = device; }
+
+gd_device *gd_default_device(void) {
+    gd_device *device = gd_this_thread.device;
+    return device ? device : gd_cpu();
+}
+
+gd_status gd_synchronize(gd_device *device) {
+    if (!device) device = gd_cpu();
+    return device->api->synchronize(device);
+}
+
+gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle) {
+    gd_status status = d->api->alloc(d, bytes, handle);
+    if (status != GD_OK)
+        return gd_fail(status, "no memory for %zu bytes on %s (%lld in use)", bytes, d->name,
+                       (long long)atomic_load(&d->live_bytes));
+    atomic_fetch_add_explicit(&d->allocations, 1, memory_order_relaxed);
+    int64_t live = atomic_fetch_add_explicit(&d->live_bytes, (int64_t)bytes, memory_order_relaxed) +
+                   (int64_t)bytes;
+    int64_t peak = atomic_load_explicit(&d->peak_bytes, memory_order_relaxed);
+    while (live > peak && !atomic_compare_exchange_weak(&d->peak_bytes, &peak, live)) {}
+    return GD_OK;
+}
+
+void gd_device_free(gd_device *d, void *handle, size_t bytes) {
+    atomic_fetch_sub_explicit(&d->live_bytes, (int64_t)bytes, memory_order_relaxed);
+    d->api->free(d, handle, bytes);
+}
+
+gd_memory gd_memory_stats(gd_device *device) {
+    gd_device *d = device ? device : gd_cpu();
+    return (gd_memory){atomic_load(&d->live_bytes), atomic_load(&d->peak_bytes),
+                       atomic_load(&d->cached_bytes), atomic_load(&d->allocations)};
+}
+
+void gd_memory_reset_peak(gd_device *device) {
+    gd_device *d = device ? device : gd_cpu();
+    atomic_store(&d->peak_bytes, atomic_load(&d->live_bytes));
+}
+
+void gd_memory_trim(gd_device *device) {
+    gd_device *d = device ? device : gd_cpu();
+    if (d->api->trim) d->api->trim(d);
+}

@@ -1,0 +1,61 @@
+/* device.h - the device vtable: all that the rest of the library knows of a device.
+ *
+ * Buffers are handles: only the device's own kernels and copies look behind them. Kernels run in
+ * the order they were queued; `free` is ordered with them, so that a buffer may be given up while
+ * a kernel that reads it is still waiting. Errors in the data (an index out of range) are noted by
+ * the kernel in the device's error word, and reported by the next synchronize or download.
+ */
+#ifndef GRADUS_CORE_DEVICE_H
+#define GRADUS_CORE_DEVICE_H
+
+#include "gradus/device.h"
+#include "gradus/random.h"
+#include "gradus/extend.h"
+#include "gradus/tensor.h"
+
+typedef struct gd_event gd_event;
+
+typedef struct gd_device_api {
+    const char *kind; /* "cpu", "cuda", ...: kernels are registered for a kind */
+    uint32_t dtypes;  /* bit 1 << dtype for each element type the device knows */
+    bool host_reads;  /* the host may read buffers directly (the CPU) */
+
+    gd_status (*alloc)(gd_device *d, size_t bytes, void **handle); /* 64-byte aligned */
+    void (*free)(gd_device *d, void *handle, size_t bytes);
+    gd_status (*upload)(gd_device *d, void *to, const void *from, size_t bytes);
+    gd_status (*download)(gd_device *d, void *to, const void *from, size_t bytes); /* waits */
+    gd_status (*copy)(gd_device *d, void *to, const void *from, size_t bytes);
+
+    /* Queues a kernel. The call struct is copied; what it points to is copied too. */
+    gd_status (*run)(gd_device *d, const gd_kernel_call *call);
+    /* Runs a kernel that allocates its own outputs (size depends on data) and waits for it. */
+    gd_status (*run_now)(gd_device *d, gd_kernel_call *call);
+
+    gd_status (*synchronize)(gd_device *d); /* waits, reports and clears the error word */
+    gd_status (*event_record)(gd_device *d, gd_event **event);
+    gd_status (*event_wait)(gd_device *d, gd_event *event); /* host waits; frees the event */
+    void (*trim)(gd_device *d);
+} gd_device_api;
+
+struct gd_device {
+    const gd_device_api *api;
+    char name[32];
+    _Atomic int64_t live_bytes, peak_bytes, cached_bytes, allocations;
+    void *state; /* the backend's own */
+};
+
+/* Makes a device known to gd_device_get. It must stay valid for the rest of the program. */
+gd_status gd_device_register(gd_device *device);
+
+extern gd_device gd_cpu_device;
+static inline gd_device *gd_cpu(void) { return &gd_cpu_device; }
+
+/* Runs a kernel on host memory now, giving it the simple case its flags ask for. For the CPU, and
+ * for devices that borrow its kernels. */
+gd_status gd_kernel_run_host(const gd_kernel_call *call);
+
+/* Memory of a device, counted; every buffer goes through these. */
+gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle);
+void gd_device_free(gd_device *d, void *handle, size_t bytes);
+
+#endif

@@ -1,0 +1,107 @@
+/* error.c - the thread's noted and recorded failures, and the log. */
+#include "core/error.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/thread.h"
+
+const char *gd_status_name(gd_status status) {
+    switch (status) {
+    case GD_OK: return "GD_OK";
+    case GD_E_ARGUMENT: return "GD_E_ARGUMENT";
+    case GD_E_SHAPE: return "GD_E_SHAPE";
+    case GD_E_DTYPE: return "GD_E_DTYPE";
+    case GD_E_DEVICE: return "GD_E_DEVICE";
+    case GD_E_INDEX: return "GD_E_INDEX";
+    case GD_E_OVERFLOW: return "GD_E_OVERFLOW";
+    case GD_E_MEMORY: return "GD_E_MEMORY";
+    case GD_E_UNSUPPORTED: return "GD_E_UNSUPPORTED";
+    case GD_E_STATE: return "GD_E_STATE";
+    case GD_E_IO: return "GD_E_IO";
+    case GD_E_FORMAT: return "GD_E_FORMAT";
+    }
+    return "unknown status";
+}
+
+gd_status gd_fail(gd_status status, const char *format, ...) {
+    gd_thread *thread = &gd_this_thread;
+    char text[GD_MESSAGE_MAX]; /* the arguments may point into the old message */
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(thread->noted_text, text, sizeof text);
+    thread->noted = status;
+    return status;
+}
+
+void gd_error_prefix(const char *format, ...) {
+    gd_thread *thread = &gd_this_thread;
+    char text[GD_MESSAGE_MAX];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n < 0 || n >= GD_MESSAGE_MAX) return;
+    size_t rest = strnlen(thread->noted_text, sizeof text - 1 - (size_t)n);
+    memcpy(text + n, thread->noted_text, rest);
+    text[(size_t)n + rest] = 0;
+    memcpy(thread->noted_text, text, sizeof text);
+}
+
+void gd_error_suffix(const char *format, ...) {
+    gd_thread *thread = &gd_this_thread;
+    size_t used = strlen(thread->noted_text);
+    char text[GD_MESSAGE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    snprintf(thread->noted_text + used, GD_MESSAGE_MAX - used, "%s", text);
+}
+
+void gd_error_stick(gd_status status) {
+    gd_thread *thread = &gd_this_thread;
+    if (thread->recorded != GD_OK || thread->unsticky > 0) return;
+    thread->recorded = status;
+    memcpy(thread->recorded_text, thread->noted_text, GD_MESSAGE_MAX);
+}
+
+bool gd_failed(void) { return gd_this_thread.recorded != GD_OK; }
+
+gd_status gd_error_status(void) { return gd_this_thread.recorded; }
+
+const char *gd_error_message(void) {
+    gd_thread *thread = &gd_this_thread;
+    return thread->recorded != GD_OK ? thread->recorded_text : thread->noted_text;
+}
+
+void gd_clear_error(void) {
+    gd_thread *thread = &gd_this_thread;
+    thread->recorded = thread->noted = GD_OK;
+    thread->recorded_text[0] = thread->noted_text[0] = 0;
+}
+
+/* --- log ------------------------------------------------------------------------------------- */
+
+static _Atomic(gd_log_fn) log_fn;
+static _Atomic(void *) log_user;
+
+void gd_set_log(gd_log_fn fn, void *user) {
+    atomic_store(&log_user, user);
+    atomic_store(&log_fn, fn);
+}
+
+void gd_notice(gd_log_level level, const char *format, ...) {
+    gd_log_fn fn = atomic_load(&log_fn);
+    if (!fn) return;
+    char text[GD_MESSAGE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fn(level, text, atomic_load(&log_user));
+}

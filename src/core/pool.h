@@ -1,0 +1,17 @@
+/* pool.h - the one thread pool.
+ *
+ * Work is cut into pieces by shapes alone, never by the number of threads, so that results have
+ * the same bits however many threads run. The pool only decides who runs a piece.
+ */
+#ifndef GRADUS_CORE_POOL_H
+#define GRADUS_CORE_POOL_H
+
+#include <stdint.h>
+
+/* Runs body(arg, i) once for every i in [0, n), on the calling thread and the pool's workers, and
+ * returns when all are done. Pieces are handed out in order. n == 1 (or one thread) runs inline.
+ * Called from inside a piece, or while another host thread has the pool, it runs inline: the
+ * result is the same. Never fails: where threads cannot be made, the caller does the work. */
+void gd_parallel_for(int64_t n, void (*body)(void *arg, int64_t i), void *arg);
+
+#endif

@@ -1,0 +1,30 @@
+/* random.c - the process's generator state: a seed and a call number. */
+#include "core/random.h"
+
+#include <pthread.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static gd_rng state = {.seed = 0, .call = 0};
+
+void gd_seed(uint64_t seed) { gd_rng_set_state((gd_rng){seed, 0}); }
+
+void gd_rng_set_state(gd_rng new_state) {
+    pthread_mutex_lock(&lock);
+    state = new_state;
+    pthread_mutex_unlock(&lock);
+}
+
+gd_rng gd_rng_state(void) {
+    pthread_mutex_lock(&lock);
+    gd_rng copy = state;
+    pthread_mutex_unlock(&lock);
+    return copy;
+}
+
+gd_rng gd_rng_take(void) {
+    pthread_mutex_lock(&lock);
+    gd_rng taken = state;
+    state.call++;
+    pthread_mutex_unlock(&lock);
+    return taken;
+}

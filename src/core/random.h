@@ -1,0 +1,35 @@
+/* random.h - Philox 4x32-10, and the process's state. */
+#ifndef GRADUS_CORE_RANDOM_H
+#define GRADUS_CORE_RANDOM_H
+
+#include "gradus/random.h"
+
+/* Takes the next call number. */
+gd_rng gd_rng_take(void);
+
+/* Four words for block `block` of call `rng.call`: element i of a call uses word i % 4 of block
+ * i / 4, on every device. */
+static inline void gd_philox(gd_rng rng, uint64_t block, uint32_t out[4]) {
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32);
+    uint32_t c2 = (uint32_t)rng.call, c3 = (uint32_t)(rng.call >> 32);
+    uint32_t k0 = (uint32_t)rng.seed, k1 = (uint32_t)(rng.seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c0 = n0;
+        c1 = (uint32_t)p1;
+        c2 = n2;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* [0, 1) with 24 bits. */
+static inline float gd_unit_f32(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
+
+#endif

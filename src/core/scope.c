@@ -1,0 +1,151 @@
+/* scope.c - objects, their counts, and the scopes that own them.
+ *
+ * The objects of all open scopes of a thread lie on one stack; a scope is the part of it from its
+ * start to the start of the next one. To keep an object, it is swapped to the start of its scope
+ * and the start moves past it: it then belongs to the scope outside.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/tensor.h"
+#include "core/thread.h"
+
+_Thread_local gd_thread gd_this_thread __attribute__((tls_model("initial-exec")));
+
+static _Atomic int64_t live_objects;
+static pthread_key_t thread_key;
+static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
+
+void gd_object_count(int change) {
+    atomic_fetch_add_explicit(&live_objects, change, memory_order_relaxed);
+}
+
+int64_t gd_live_objects(void) { return atomic_load(&live_objects); }
+
+void gd_object_retain(gd_object *object) {
+    if (atomic_load_explicit(&object->refs, memory_order_relaxed) != GD_IMMORTAL)
+        atomic_fetch_add_explicit(&object->refs, 1, memory_order_relaxed);
+}
+
+void gd_object_release(gd_object *object) {
+    if (!object || atomic_load_explicit(&object->refs, memory_order_relaxed) == GD_IMMORTAL) return;
+    if (atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
+        object->class->destroy(object);
+}
+
+/* --- the end of a thread ----------------------------------------------------------------------- */
+
+static void thread_end(void *arg) {
+    gd_thread *thread = arg;
+    gd_free(thread->objects);
+    if (thread->starts != thread->inline_starts) gd_free(thread->starts);
+    gd_tensor_free_cached(thread);
+    memset(thread, 0, sizeof *thread);
+}
+
+static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
+
+/* The main thread ends by exit(), which runs no key destructors. */
+static void __attribute__((destructor)) at_exit(void) {
+    if (gd_this_thread.alive) thread_end(&gd_this_thread);
+}
+
+void gd_thread_attach(gd_thread *thread) {
+    if (thread->alive) return;
+    pthread_once(&thread_key_once, make_key);
+    pthread_setspecific(thread_key, thread);
+    thread->alive = true;
+}
+
+/* --- scopes ------------------------------------------------------------------------------------ */
+
+gd_scope *gd_scope_open(void) {
+    gd_thread *thread = &gd_this_thread;
+    gd_thread_attach(thread);
+    if (!thread->starts) {
+        thread->starts = thread->inline_starts;
+        thread->start_capacity = GD_INLINE_SCOPES;
+    }
+    if (thread->depth == thread->start_capacity && thread->unrecorded == 0) {
+        size_t capacity = 2 * thread->start_capacity;
+        bool inline_now = thread->starts == thread->inline_starts;
+        size_t *starts =
+            gd_realloc(inline_now ? NULL : thread->starts, capacity * sizeof *starts);
+        if (starts) {
+            if (inline_now) memcpy(starts, thread->inline_starts, sizeof thread->inline_starts);
+            thread->starts = starts;
+            thread->start_capacity = capacity;
+        }
+    }
+    if (thread->unrecorded > 0 || thread->depth == thread->start_capacity)
+        thread->unrecorded++; /* its objects live as long as the scope around it */
+    else
+        thread->starts[thread->depth++] = thread->object_count;
+    return (gd_scope *)thread;
+}
+
+void gd_scope_close(gd_scope **scope) {
+    gd_thread *thread = (gd_thread *)*scope;
+    if (thread->unrecorded > 0) {
+        thread->unrecorded--;
+        return;
+    }
+    if (thread->depth == 0) return;
+    size_t start = thread->starts[--thread->depth];
+    while (thread->object_count > start)
+        gd_object_release(thread->objects[--thread->object_count]);
+}
+
+gd_status gd_scope_reserve(size_t objects) {
+    gd_thread *thread = &gd_this_thread;
+    if (thread->depth == 0) return GD_OK;
+    size_t need = thread->object_count + objects;
+    if (need <= thread->object_capacity) return GD_OK;
+    size_t capacity = thread->object_capacity ? 2 * thread->object_capacity : 64;
+    if (capacity < need) capacity = need;
+    gd_object **grown = gd_realloc(thread->objects, capacity * sizeof *grown);
+    if (!grown) return gd_fail(GD_E_MEMORY, "no memory for a scope of %zu objects", need);
+    thread->objects = grown;
+    thread->object_capacity = capacity;
+    return GD_OK;
+}
+
+void gd_scope_adopt(gd_object *object) {
+    gd_thread *thread = &gd_this_thread;
+    if (thread->depth > 0) thread->objects[thread->object_count++] = object;
+}
+
+void gd_scope_keep(gd_object *object) {
+    gd_thread *thread = &gd_this_thread;
+    if (thread->depth == 0 || thread->unrecorded > 0) return;
+    size_t *start = &thread->starts[thread->depth - 1];
+    /* from the end: what is kept was usually made last */
+    for (size_t i = thread->object_count; i-- > *start;) {
+        if (thread->objects[i] != object) continue;
+        if (thread->depth == 1) { /* no scope outside: the caller owns it */
+            memmove(&thread->objects[i], &thread->objects[i + 1],
+                    (--thread->object_count - i) * sizeof *thread->objects);
+            return;
+        }
+        thread->objects[i] = thread->objects[*start];
+        thread->objects[(*start)++] = object;
+        return;
+    }
+}
+
+/* --- public ------------------------------------------------------------------------------------ */
+
+gd_tensor *gd_keep(gd_tensor *t) {
+    if (t) gd_scope_keep(&t->object);
+    return t;
+}
+
+gd_tensor *gd_retain(gd_tensor *t) {
+    if (t) gd_object_retain(&t->object);
+    return t;
+}
+
+void gd_release(gd_tensor *t) {
+    if (t) gd_object_release(&t->object);
+}

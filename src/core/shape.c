@@ -1,0 +1,97 @@
+/* shape.c - sizes, strides and axes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/checked.h"
+#include "core/tensor.h"
+
+gd_shape gd_shape_of(int rank, const int64_t *sizes) {
+    gd_shape shape = {.rank = rank, .form = 1};
+    for (int i = 0; i < rank && i < GD_MAX_RANK; i++) shape.at[i] = sizes[i];
+    return shape;
+}
+
+int64_t gd_numel(int rank, const int64_t *dims) {
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= dims[i];
+    return n;
+}
+
+void gd_row_major(int rank, const int64_t *dims, int64_t *strides) {
+    int64_t step = 1;
+    for (int i = rank; i-- > 0;) {
+        strides[i] = step;
+        if (dims[i] > 1) step *= dims[i];
+    }
+}
+
+/* Strides of dims of size 1 do not matter, and an empty tensor is always row-major. */
+bool gd_is_row_major(int rank, const int64_t *dims, const int64_t *strides) {
+    int64_t step = 1;
+    bool fits = true;
+    for (int i = rank; i-- > 0;) {
+        if (dims[i] == 0) return true;
+        if (dims[i] == 1) continue;
+        if (strides[i] != step) fits = false;
+        step *= dims[i];
+    }
+    return fits;
+}
+
+gd_status gd_shape_bytes(gd_shape shape, gd_dtype dtype, size_t *bytes) {
+    char text[128];
+    if (shape.rank < 0 || shape.rank > GD_MAX_RANK)
+        return gd_fail(GD_E_SHAPE, "a tensor has 0 to %d dimensions, not %d", GD_MAX_RANK,
+                       shape.rank);
+    if (gd_dtype_size(dtype) == 0)
+        return gd_fail(GD_E_DTYPE, "there is no element type number %d", (int)dtype);
+    size_t total = gd_dtype_size(dtype);
+    bool empty = false, overflow = false;
+    for (int i = 0; i < shape.rank; i++) {
+        if (shape.at[i] < 0)
+            return gd_fail(GD_E_SHAPE, "dimension %d of %s is negative", i,
+                           gd_shape_text(shape.rank, shape.at, text, sizeof text));
+        if (shape.at[i] == 0) empty = true;
+        else if (!gd_mul_size(total, (size_t)shape.at[i], &total)) overflow = true;
+    }
+    if (overflow || total > INT64_MAX)
+        return gd_fail(GD_E_OVERFLOW, "a tensor of shape %s is too large to count its bytes",
+                       gd_shape_text(shape.rank, shape.at, text, sizeof text));
+    *bytes = empty ? 0 : total;
+    return GD_OK;
+}
+
+gd_status gd_axis(int64_t axis, int rank, int *result) {
+    int64_t n = rank > 0 ? rank : 1;
+    if (axis < -n || axis >= n)
+        return gd_fail(GD_E_INDEX, "axis %lld is out of range for %d dimension%s (%lld to %lld)",
+                       (long long)axis, rank, rank == 1 ? "" : "s", (long long)-n,
+                       (long long)(n - 1));
+    *result = (int)(axis < 0 ? axis + n : axis);
+    return GD_OK;
+}
+
+char *gd_shape_text(int rank, const int64_t *dims, char *buffer, size_t size) {
+    size_t used = (size_t)snprintf(buffer, size, "[");
+    for (int i = 0; i < rank && used < size; i++) {
+        const char *comma = i ? "," : "";
+        if (dims[i] == GD_UNKNOWN)
+            used += (size_t)snprintf(buffer + used, size - used, "%s?", comma);
+        else
+            used += (size_t)snprintf(buffer + used, size - used, "%s%lld", comma,
+                                     (long long)dims[i]);
+    }
+    if (used < size) snprintf(buffer + used, size - used, "]");
+    return buffer;
+}
+
+char *gd_describe(const gd_tensor *t, char *buffer, size_t size) {
+    if (!t) snprintf(buffer, size, "NULL");
+    else if (t->kind == GD_FAILED) snprintf(buffer, size, "error");
+    else {
+        char text[128];
+        snprintf(buffer, size, "%s%s", gd_dtype_name((gd_dtype)t->dtype),
+                 gd_shape_text(t->rank, t->dims, text, sizeof text));
+    }
+    return buffer;
+}

@@ -1,0 +1,329 @@
+/* tensor.c - handles: making, asking, data in and out. */
+#include "core/tensor.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "gradus/testing.h"
+
+enum { CACHED_HANDLES = 256 };
+
+void (*gd_node_release_hook)(gd_node *node);
+void (*gd_hooks_release_hook)(gd_hook *hooks);
+
+static void tensor_destroy(gd_object *object);
+static const gd_class tensor_class = {"tensor", tensor_destroy};
+
+gd_tensor gd_error_tensor = {
+    .object = {.refs = GD_IMMORTAL, .class = &tensor_class}, .kind = GD_FAILED, .device = &gd_cpu_device};
+
+gd_tensor *gd_tensor_fail(gd_status status) {
+    gd_error_stick(status);
+    return &gd_error_tensor;
+}
+
+static void tensor_destroy(gd_object *object) {
+    gd_tensor *t = (gd_tensor *)object;
+    gd_storage_release(t->storage);
+    if (t->grad) gd_object_release(&t->grad->object);
+    if (t->hooks) gd_hooks_release_hook(t->hooks);
+    if (t->node) gd_node_release_hook(t->node);
+    gd_object_count(-1);
+    gd_thread *thread = &gd_this_thread;
+#if !defined(__SANITIZE_ADDRESS__)
+    if (thread->alive && thread->free_tensor_count < CACHED_HANDLES) {
+        t->next_free = thread->free_tensors;
+        thread->free_tensors = t;
+        thread->free_tensor_count++;
+        return;
+    }
+#else
+    (void)thread;
+#endif
+    gd_free(t);
+}
+
+void gd_tensor_free_cached(gd_thread *thread) {
+    while (thread->free_tensors) {
+        gd_tensor *t = thread->free_tensors;
+        thread->free_tensors = t->next_free;
+        gd_free(t);
+    }
+    thread->free_tensor_count = 0;
+}
+
+/* A handle with no storage and no history, in the current scope. */
+gd_tensor *gd_tensor_bare(gd_tensor_kind kind, gd_device *device, gd_dtype dtype, int rank,
+                          const int64_t *dims) {
+    gd_thread *thread = &gd_this_thread;
+    gd_thread_attach(thread);
+    if (gd_scope_reserve(1) != GD_OK) return NULL;
+    gd_tensor *t = thread->free_tensors;
+    if (t && !gd_faults_armed()) {
+        thread->free_tensors = t->next_free;
+        thread->free_tensor_count--;
+    } else {
+        t = gd_malloc(sizeof *t);
+    }
+    if (!t) {
+        gd_fail(GD_E_MEMORY, "no memory for a tensor handle");
+        return NULL;
+    }
+    gd_object_init(&t->object, &tensor_class);
+    t->kind = (uint8_t)kind;
+    t->dtype = (uint8_t)dtype;
+    t->rank = (uint8_t)rank;
+    t->requires_grad = t->is_view = false;
+    t->device = device;
+    t->storage = NULL;
+    t->offset = 0;
+    for (int i = 0; i < rank; i++) t->dims[i] = dims[i];
+    gd_row_major(rank, dims, t->strides);
+    t->node = NULL;
+    t->node_index = 0;
+    t->grad = NULL;
+    t->hooks = NULL;
+    gd_object_count(1);
+    gd_scope_adopt(&t->object);
+    return t;
+}
+
+gd_tensor *gd_tensor_new(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims) {
+    size_t bytes = (size_t)gd_numel(rank, dims) * gd_dtype_size(dtype);
+    gd_storage *storage = gd_storage_new(device, bytes);
+    if (!storage) return NULL;
+    gd_tensor *t = gd_tensor_bare(GD_VALUE, device, dtype, rank, dims);
+    if (t) t->storage = storage;
+    else gd_storage_release(storage);
+    return t;
+}
+
+gd_tensor *gd_tensor_view(gd_tensor *base, int rank, const int64_t *dims, const int64_t *strides,
+                          int64_t offset) {
+    gd_tensor *t = gd_tensor_bare((gd_tensor_kind)base->kind, base->device, (gd_dtype)base->dtype, rank, dims);
+    if (!t) return NULL;
+    for (int i = 0; i < rank; i++) t->strides[i] = strides[i];
+    t->offset = offset;
+    t->is_view = true;
+    t->storage = base->storage;
+    if (t->storage) gd_storage_retain(t->storage);
+    return t;
+}
+
+gd_tensor *gd_tensor_alias(gd_tensor *t) {
+    return gd_tensor_view(t, t->rank, t->dims, t->strides, t->offset);
+}
+
+/* --- asking ------------------------------------------------------------------------------------ */
+
+static bool usable(const gd_tensor *t) { return t && t->kind != GD_FAILED; }
+
+gd_dtype gd_tensor_dtype(const gd_tensor *t) {
+    return usable(t) ? (gd_dtype)t->dtype : GD_DTYPE_NONE;
+}
+gd_device *gd_tensor_device(const gd_tensor *t) { return usable(t) ? t->device : NULL; }
+int gd_tensor_rank(const gd_tensor *t) { return usable(t) ? t->rank : 0; }
+gd_shape gd_tensor_shape(const gd_tensor *t) {
+    return usable(t) ? gd_shape_of(t->rank, t->dims) : gd_shape_of(0, NULL);
+}
+static int64_t at_axis(const gd_tensor *t, const int64_t *list, int axis) {
+    if (axis < 0) axis += t->rank;
+    return axis >= 0 && axis < t->rank ? list[axis] : 0;
+}
+int64_t gd_tensor_dim(const gd_tensor *t, int axis) {
+    return usable(t) ? at_axis(t, t->dims, axis) : 0;
+}
+int64_t gd_tensor_stride(const gd_tensor *t, int axis) {
+    return usable(t) ? at_axis(t, t->strides, axis) : 0;
+}
+int64_t gd_tensor_numel(const gd_tensor *t) { return usable(t) ? gd_numel(t->rank, t->dims) : 0; }
+bool gd_tensor_is_contiguous(const gd_tensor *t) {
+    return usable(t) && gd_is_row_major(t->rank, t->dims, t->strides);
+}
+bool gd_tensor_is_error(const gd_tensor *t) { return t && t->kind == GD_FAILED; }
+bool gd_tensor_is_symbol(const gd_tensor *t) { return t && t->kind == GD_SYMBOL; }
+
+/* --- data in ----------------------------------------------------------------------------------- */
+
+gd_tensor *gd_empty(gd_shape shape, gd_dtype dtype) {
+    size_t bytes;
+    gd_status status = gd_shape_bytes(shape, dtype, &bytes);
+    if (status != GD_OK) return gd_tensor_fail(status);
+    gd_tensor *t = gd_tensor_new(gd_default_device(), dtype, shape.rank, shape.at);
+    return t ? t : gd_tensor_fail(GD_E_MEMORY);
+}
+
+gd_tensor *gd_from_array(gd_shape shape, gd_dtype dtype, const void *data) {
+    gd_tensor *t = gd_empty(shape, dtype);
+    if (t->kind == GD_FAILED) return t;
+    size_t bytes = (size_t)gd_tensor_numel(t) * gd_dtype_size(dtype);
+    if (!data && bytes > 0)
+        return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_from_array: data is NULL"));
+    if (bytes == 0) return t;
+    gd_status status = t->device->api->upload(t->device, t->storage->data, data, bytes);
+    return status == GD_OK ? t : gd_tensor_fail(status);
+}
+
+gd_tensor *gd_scalar_of(double value, gd_dtype dtype) {
+    char bytes[8];
+    gd_store_f64(dtype, bytes, value);
+    return gd_from_array(gd_shape_of(0, NULL), dtype, bytes);
+}
+gd_tensor *gd_scalar(double value) { return gd_scalar_of(value, GD_F32); }
+gd_tensor *gd_scalar_int(int64_t value) {
+    return gd_from_array(gd_shape_of(0, NULL), GD_I64, &value);
+}
+
+gd_tensor *gd_from_memory(gd_shape shape, const int64_t *strides, gd_dtype dtype, void *data,
+                          void (*deleter)(void *, void *), void *user) {
+    size_t bytes;
+    gd_status status = gd_shape_bytes(shape, dtype, &bytes);
+    if (status == GD_OK && !data && bytes > 0)
+        status = gd_fail(GD_E_ARGUMENT, "gd_from_memory: data is NULL");
+    for (int i = 0; status == GD_OK && strides && i < shape.rank; i++)
+        if (strides[i] < 0 && shape.at[i] > 1)
+            status = gd_fail(GD_E_ARGUMENT, "gd_from_memory: stride %d is negative", i);
+    if (status != GD_OK) return gd_tensor_fail(status);
+    gd_tensor *t = gd_tensor_bare(GD_VALUE, gd_cpu(), dtype, shape.rank, shape.at);
+    if (!t) return gd_tensor_fail(GD_E_MEMORY);
+    t->storage = gd_storage_wrap(gd_cpu(), data, bytes, deleter ? deleter : gd_storage_keep_foreign, user);
+    if (!t->storage) return gd_tensor_fail(GD_E_MEMORY);
+    for (int i = 0; strides && i < shape.rank; i++) t->strides[i] = strides[i];
+    return t;
+}
+
+/* --- data out ---------------------------------------------------------------------------------- */
+
+static gd_status check_readable(const gd_tensor *t, const char *what) {
+    if (!t) return gd_fail(GD_E_ARGUMENT, "%s: the tensor is NULL", what);
+    switch ((gd_tensor_kind)t->kind) {
+    case GD_VALUE: return GD_OK;
+    case GD_FAILED:
+        if (gd_this_thread.recorded != GD_OK)
+            return gd_fail(gd_this_thread.recorded, "%s: %s", what, gd_this_thread.recorded_text);
+        return gd_fail(GD_E_STATE, "%s: the tensor is the result of a call that failed", what);
+    case GD_SYMBOL:
+        return gd_fail(GD_E_STATE, "%s: the tensor is a symbol of a graph and has no data; run the "
+                       "graph and read what it fetches", what);
+    case GD_META:
+        return gd_fail(GD_E_STATE, "%s: only the shape of this tensor was saved for the gradient "
+                       "(name it in the op's `saves` line)", what);
+    }
+    return GD_OK;
+}
+
+static size_t bytes_of(const gd_tensor *t) {
+    return (size_t)gd_numel(t->rank, t->dims) * gd_dtype_size((gd_dtype)t->dtype);
+}
+
+/* How many elements a view reaches over, first to last, both included. */
+static int64_t span_of(const gd_tensor *t) {
+    int64_t span = 1;
+    for (int i = 0; i < t->rank; i++) {
+        if (t->dims[i] == 0) return 0;
+        span += (t->dims[i] - 1) * t->strides[i];
+    }
+    return span;
+}
+
+/* Brings the stretch of storage under a strided device view to the host, and back. */
+typedef struct {
+    gd_view view; /* on the host, same strides */
+    char *handle; /* on the device */
+    size_t bytes;
+} host_image;
+
+static gd_status image_open(const gd_tensor *t, host_image *image) {
+    *image = (host_image){.view = gd_view_of(t)};
+    image->handle = image->view.data;
+    image->bytes = (size_t)span_of(t) * gd_dtype_size((gd_dtype)t->dtype);
+    image->view.data = gd_malloc(image->bytes);
+    if (!image->view.data) return gd_fail(GD_E_MEMORY, "no memory to copy %zu bytes", image->bytes);
+    gd_status status =
+        t->device->api->download(t->device, image->view.data, image->handle, image->bytes);
+    if (status != GD_OK) gd_free(image->view.data);
+    return status;
+}
+
+gd_status gd_copy_to(const gd_tensor *t, void *data, size_t bytes) {
+    GD_TRY(check_readable(t, "gd_copy_to"));
+    char text[160];
+    if (bytes != bytes_of(t))
+        return gd_fail(GD_E_SHAPE, "gd_copy_to: %s has %zu bytes, not %zu",
+                       gd_describe(t, text, sizeof text), bytes_of(t), bytes);
+    if (bytes == 0) return t->device->api->synchronize(t->device);
+    if (!data) return gd_fail(GD_E_ARGUMENT, "gd_copy_to: data is NULL");
+    gd_view from = gd_view_of(t), to = from;
+    to.data = data;
+    gd_row_major(to.rank, to.dims, to.strides);
+    if (t->device->api->host_reads) {
+        gd_copy_elements(&to, &from);
+        return GD_OK;
+    }
+    if (gd_is_row_major(t->rank, t->dims, t->strides))
+        return t->device->api->download(t->device, data, from.data, bytes);
+    host_image image;
+    GD_TRY(image_open(t, &image));
+    gd_copy_elements(&to, &image.view);
+    gd_free(image.view.data);
+    return GD_OK;
+}
+
+gd_status gd_copy_from(gd_tensor *t, const void *data, size_t bytes) {
+    GD_TRY(check_readable(t, "gd_copy_from"));
+    char text[160];
+    if (bytes != bytes_of(t))
+        return gd_fail(GD_E_SHAPE, "gd_copy_from: %s has %zu bytes, not %zu",
+                       gd_describe(t, text, sizeof text), bytes_of(t), bytes);
+    if (bytes == 0) return GD_OK;
+    if (!data) return gd_fail(GD_E_ARGUMENT, "gd_copy_from: data is NULL");
+    atomic_fetch_add(&t->storage->version, 1);
+    gd_view to = gd_view_of(t), from = to;
+    from.data = (void *)(uintptr_t)data;
+    gd_row_major(from.rank, from.dims, from.strides);
+    if (t->device->api->host_reads) {
+        gd_copy_elements(&to, &from);
+        return GD_OK;
+    }
+    if (gd_is_row_major(t->rank, t->dims, t->strides))
+        return t->device->api->upload(t->device, to.data, data, bytes);
+    host_image image;
+    GD_TRY(image_open(t, &image));
+    gd_copy_elements(&image.view, &from);
+    gd_status status = t->device->api->upload(t->device, image.handle, image.view.data, image.bytes);
+    gd_free(image.view.data);
+    return status;
+}
+
+/* Reads the one element into `bytes`. */
+static gd_status read_item(const gd_tensor *t, char bytes[8]) {
+    GD_TRY(check_readable(t, "gd_item"));
+    char text[160];
+    if (gd_numel(t->rank, t->dims) != 1)
+        return gd_fail(GD_E_SHAPE, "gd_item: %s has %lld elements, not 1",
+                       gd_describe(t, text, sizeof text), (long long)gd_numel(t->rank, t->dims));
+    return gd_copy_to(t, bytes, gd_dtype_size((gd_dtype)t->dtype));
+}
+
+double gd_item(const gd_tensor *t) {
+    char bytes[8];
+    gd_status status = read_item(t, bytes);
+    if (status == GD_OK) return gd_load_f64((gd_dtype)t->dtype, bytes);
+    gd_error_stick(status);
+    return NAN;
+}
+
+int64_t gd_item_int(const gd_tensor *t) {
+    char bytes[8];
+    gd_status status = read_item(t, bytes);
+    if (status == GD_OK) return gd_load_i64((gd_dtype)t->dtype, bytes);
+    gd_error_stick(status);
+    return 0;
+}
+
+void *gd_data(const gd_tensor *t) {
+    if (!t || t->kind != GD_VALUE || !t->device->api->host_reads) return NULL;
+    return gd_view_of(t).data;
+}

@@ -1,0 +1,86 @@
+/* tensor.h - the inside of a tensor handle. */
+#ifndef GRADUS_CORE_TENSOR_H
+#define GRADUS_CORE_TENSOR_H
+
+#include "core/object.h"
+#include "core/storage.h"
+#include "core/thread.h"
+
+typedef struct gd_node gd_node; /* autograd's: what made this tensor */
+typedef struct gd_hook gd_hook;
+
+typedef enum gd_tensor_kind {
+    GD_VALUE,  /* has storage */
+    GD_SYMBOL, /* an output of a graph node: a shape, no data */
+    GD_META,   /* a shape whose data was not kept (an unsaved input seen by a gradient rule) */
+    GD_FAILED, /* an error tensor */
+} gd_tensor_kind;
+
+struct gd_tensor {
+    gd_object object;
+    uint8_t kind;
+    uint8_t dtype;
+    uint8_t rank;
+    bool requires_grad; /* asked for by the user (a leaf) or inherited from the inputs */
+    bool is_view;       /* shares the storage of a tensor made by another call */
+    gd_device *device;
+    gd_storage *storage;
+    int64_t offset;               /* of the first element, in elements */
+    int64_t dims[GD_MAX_RANK];
+    int64_t strides[GD_MAX_RANK]; /* in elements */
+
+    gd_node *node; /* NULL for a leaf */
+    int32_t node_index;
+    gd_tensor *grad; /* of a leaf; accumulated by backward */
+    gd_hook *hooks;
+    gd_tensor *next_free;
+};
+
+/* The one tensor that every failed call returns. */
+extern gd_tensor gd_error_tensor;
+
+/* A handle in the current scope. NULL, with the failure noted, when there is no memory. */
+gd_tensor *gd_tensor_new(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims);
+gd_tensor *gd_tensor_view(gd_tensor *base, int rank, const int64_t *dims, const int64_t *strides,
+                          int64_t offset);
+/* A handle without storage (a symbol or a meta tensor). */
+gd_tensor *gd_tensor_bare(gd_tensor_kind kind, gd_device *device, gd_dtype dtype, int rank,
+                          const int64_t *dims);
+/* A view of `t`'s value that is cut off from its history. */
+gd_tensor *gd_tensor_alias(gd_tensor *t);
+
+void gd_tensor_free_cached(gd_thread *thread);
+
+/* Releases a node; set by autograd so that core need not know what a node is. */
+extern void (*gd_node_release_hook)(gd_node *node);
+extern void (*gd_hooks_release_hook)(gd_hook *hooks);
+
+/* Notes, sticks and returns the error tensor: `return gd_tensor_fail(status)`. */
+gd_tensor *gd_tensor_fail(gd_status status);
+
+static inline gd_view gd_view_of(const gd_tensor *t) {
+    gd_view v = {.dtype = (gd_dtype)t->dtype, .rank = t->rank};
+    if (t->storage)
+        v.data = (char *)t->storage->data + (size_t)t->offset * gd_dtype_size((gd_dtype)t->dtype);
+    for (int i = 0; i < t->rank; i++) v.dims[i] = t->dims[i], v.strides[i] = t->strides[i];
+    return v;
+}
+
+/* The size of a dimension of a symbol that is not known yet. */
+#define GD_UNKNOWN (-1)
+
+int64_t gd_numel(int rank, const int64_t *dims); /* of a valid shape */
+void gd_row_major(int rank, const int64_t *dims, int64_t *strides);
+bool gd_is_row_major(int rank, const int64_t *dims, const int64_t *strides);
+
+/* numel * element size, refusing negative sizes, too many dimensions and overflow. */
+gd_status gd_shape_bytes(gd_shape shape, gd_dtype dtype, size_t *bytes);
+
+/* Turns a possibly negative axis into 0 <= axis < rank; a rank of 0 counts as 1 (PyTorch). */
+gd_status gd_axis(int64_t axis, int rank, int *result);
+
+/* "f32[2,3]" into a buffer; returns it. */
+char *gd_describe(const gd_tensor *t, char *buffer, size_t size);
+char *gd_shape_text(int rank, const int64_t *dims, char *buffer, size_t size);
+
+#endif

@@ -1,0 +1,42 @@
+/* thread.h - what the library remembers for each thread, in one block.
+ *
+ * One block means one look-up of thread-local storage in a call, which a one-element add feels.
+ */
+#ifndef GRADUS_CORE_THREAD_H
+#define GRADUS_CORE_THREAD_H
+
+#include "core/error.h"
+#include "core/object.h"
+
+enum { GD_INLINE_SCOPES = 32 };
+
+typedef struct gd_thread {
+    /* errors: `noted` is the latest gd_fail, `recorded` the first that stuck */
+    gd_status noted, recorded;
+    char noted_text[GD_MESSAGE_MAX], recorded_text[GD_MESSAGE_MAX];
+
+    /* scopes: objects of all open scopes on one stack, and where each scope begins */
+    gd_object **objects;
+    size_t object_count, object_capacity;
+    size_t *starts, inline_starts[GD_INLINE_SCOPES];
+    size_t depth, start_capacity;
+    size_t unrecorded; /* scopes opened when there was no memory to note their start */
+
+    gd_device *device;  /* default device; NULL means the CPU */
+    int no_grad;        /* > 0: the tape does not record */
+    int unsticky;       /* > 0: inside a call that returns a status; object failures do not stick */
+    void *tracer;       /* the graph that ops are appended to; NULL: they run */
+    int in_profiler;
+
+    struct gd_tensor *free_tensors; /* handles for reuse */
+    int free_tensor_count;
+    bool alive; /* the destructor for this thread is set up */
+} gd_thread;
+
+/* initial-exec: a shared library's thread-local block at a fixed offset, one instruction away. */
+extern _Thread_local gd_thread gd_this_thread __attribute__((tls_model("initial-exec")));
+
+/* Arranges that the thread's stacks are freed when it ends. Cheap after the first time. */
+void gd_thread_attach(gd_thread *thread);
+
+#endif

@@ -1,0 +1,39 @@
+/* crc32.c - CRC-32 (polynomial 0xEDB88320, reflected), eight bytes a step.
+ *
+ * table[0][b] is the remainder of byte b; table[k][b] that of b followed by k zero bytes. The
+ * remainder of eight bytes is the sum of those of each byte with what follows it set to zero.
+ */
+#include "format/crc32.h"
+
+#include "format/bytes.h"
+
+#include <pthread.h>
+
+static uint32_t table[8][256];
+
+static void make_table(void) {
+    for (uint32_t b = 0; b < 256; b++) {
+        uint32_t r = b;
+        for (int bit = 0; bit < 8; bit++) r = r & 1 ? r >> 1 ^ 0xEDB88320u : r >> 1;
+        table[0][b] = r;
+    }
+    for (int k = 1; k < 8; k++)
+        for (int b = 0; b < 256; b++)
+            table[k][b] = table[k - 1][b] >> 8 ^ table[0][table[k - 1][b] & 0xFF];
+}
+
+uint32_t gd_crc32(uint32_t crc, const void *data, size_t bytes) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_table);
+
+    const uint8_t *p = data;
+    crc = ~crc;
+    for (; bytes >= 8; bytes -= 8, p += 8) {
+        uint32_t low = gd_get_u32(p) ^ crc, high = gd_get_u32(p + 4);
+        crc = table[7][low & 0xFF] ^ table[6][low >> 8 & 0xFF] ^ table[5][low >> 16 & 0xFF] ^
+              table[4][low >> 24] ^ table[3][high & 0xFF] ^ table[2][high >> 8 & 0xFF] ^
+              table[1][high >> 16 & 0xFF] ^ table[0][high >> 24];
+    }
+    for (; bytes > 0; bytes--, p++) crc = crc >> 8 ^ table[0][(crc ^ *p) & 0xFF];
+    return ~crc;
+}

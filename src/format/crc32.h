@@ -1,0 +1,11 @@
+/* crc32.h - the checksum of ZIP, gzip and PNG. */
+#ifndef GRADUS_FORMAT_CRC32_H
+#define GRADUS_FORMAT_CRC32_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The checksum of what `crc` stands for followed by these bytes; of nothing it is 0. */
+uint32_t gd_crc32(uint32_t crc, const void *data, size_t bytes);
+
+#endif

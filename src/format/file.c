@@ -1,0 +1,328 @@
+/* file.c - see file.h. */
+#define _GNU_SOURCE 1
+#include "format/file.h"
+
+#include "core/alloc.h"
+#include "core/checked.h"
+#include "core/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* strerror_r for an error message: `errno` and this buffer as the text. */
+#define SYSTEM_TEXT strerror_r(errno, (char[128]){0}, 128)
+
+enum {
+    BUFFER_BYTES = 1 << 16,
+    PIECE_BYTES = 1 << 30, /* the system reads and writes a little under 2 GiB at a time */
+};
+
+static gd_status no_memory(const char *path) {
+    return gd_fail(GD_E_MEMORY, "%s: no memory left to open it", path);
+}
+
+static char *copy_text(const char *text) {
+    size_t bytes = strlen(text) + 1;
+    char *copy = gd_malloc(bytes);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+/* --- reading -------------------------------------------------------------------------------- */
+
+struct gd_file_reader {
+    char *path;
+    uint64_t size;
+    int fd;              /* -1: in memory */
+    const uint8_t *data; /* in memory only */
+};
+
+static gd_status reader_new(gd_file_reader **out, const char *path) {
+    *out = NULL;
+    gd_file_reader *reader = gd_calloc(1, sizeof *reader);
+    char *copy = copy_text(path);
+    if (reader == NULL || copy == NULL) {
+        gd_free(reader);
+        gd_free(copy);
+        return no_memory(path);
+    }
+    reader->path = copy;
+    reader->fd = -1;
+    *out = reader;
+    return GD_OK;
+}
+
+gd_status gd_file_reader_open_memory(gd_file_reader **out, const char *name, const void *data,
+                                     size_t bytes) {
+    GD_TRY(reader_new(out, name));
+    (*out)->data = data;
+    (*out)->size = bytes;
+    return GD_OK;
+}
+
+gd_status gd_file_reader_open(gd_file_reader **out, const char *path) {
+    *out = NULL;
+    /* Not blocking, so that the name of a pipe fails below instead of waiting for a writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return gd_fail(GD_E_IO, "%s: cannot be opened: %s", path, SYSTEM_TEXT);
+    struct stat info;
+    gd_status status = GD_OK;
+    if (fstat(fd, &info) != 0)
+        status = gd_fail(GD_E_IO, "%s: cannot be asked for its size: %s", path, SYSTEM_TEXT);
+    else if (!S_ISREG(info.st_mode))
+        status = gd_fail(GD_E_IO, "%s: is not a regular file", path);
+    else
+        status = reader_new(out, path);
+    if (status != GD_OK) {
+        close(fd);
+        return status;
+    }
+    (*out)->fd = fd;
+    (*out)->size = (uint64_t)info.st_size;
+    return GD_OK;
+}
+
+void gd_file_reader_close(gd_file_reader *reader) {
+    if (reader == NULL) return;
+    if (reader->fd >= 0) close(reader->fd);
+    gd_free(reader->path);
+    gd_free(reader);
+}
+
+const char *gd_file_reader_path(const gd_file_reader *reader) { return reader->path; }
+
+uint64_t gd_file_reader_size(const gd_file_reader *reader) { return reader->size; }
+
+gd_status gd_file_reader_read_at(const gd_file_reader *reader, uint64_t offset, void *buffer,
+                                 size_t bytes) {
+    if (offset > reader->size || bytes > reader->size - offset)
+        return gd_fail(
+            GD_E_FORMAT, "%s: needs %zu bytes at %llu, but the file ends at %llu (truncated?)",
+            reader->path, bytes, (unsigned long long)offset, (unsigned long long)reader->size);
+    if (bytes == 0) return GD_OK;
+    if (reader->fd < 0) {
+        memcpy(buffer, reader->data + offset, bytes);
+        return GD_OK;
+    }
+    for (uint8_t *to = buffer; bytes > 0;) {
+        size_t piece = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+        ssize_t got = pread(reader->fd, to, piece, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return gd_fail(GD_E_IO, "%s: cannot be read at %llu: %s", reader->path,
+                           (unsigned long long)offset, SYSTEM_TEXT);
+        if (got == 0)
+            return gd_fail(GD_E_FORMAT, "%s: has become shorter while being read, at %llu",
+                           reader->path, (unsigned long long)offset);
+        to += got;
+        offset += (uint64_t)got;
+        bytes -= (size_t)got;
+    }
+    return GD_OK;
+}
+
+gd_status gd_file_read_all(const char *path, char **data, size_t *bytes) {
+    *data = NULL;
+    *bytes = 0;
+    gd_file_reader *reader;
+    GD_TRY(gd_file_reader_open(&reader, path));
+    size_t size = (size_t)reader->size, with_zero;
+    gd_status status = GD_OK;
+    char *text = NULL;
+    if (size != reader->size || !gd_add_size(size, 1, &with_zero) ||
+        (text = gd_malloc(with_zero)) == NULL)
+        status = gd_fail(GD_E_MEMORY, "%s: no memory left for its %llu bytes", path,
+                         (unsigned long long)reader->size);
+    else
+        status = gd_file_reader_read_at(reader, 0, text, size);
+    gd_file_reader_close(reader);
+    if (status != GD_OK) {
+        gd_free(text);
+        return status;
+    }
+    text[size] = '\0';
+    *data = text;
+    *bytes = size;
+    return GD_OK;
+}
+
+/* --- writing -------------------------------------------------------------------------------- */
+
+struct gd_file_writer {
+    char *path;       /* as the caller gave it, for messages */
+    char *target;     /* where it goes: `path` with symbolic links followed */
+    char *temporary;  /* beside `target` */
+    int fd;           /* of `temporary`, or -1 */
+    gd_status status; /* of the first failure */
+    uint64_t flushed; /* bytes in the file; those in `buffer` follow */
+    size_t buffered;
+    uint8_t buffer[BUFFER_BYTES];
+};
+
+static gd_status writer_fail(gd_file_writer *w, const char *what) {
+    w->status = gd_fail(GD_E_IO, "%s: %s: %s", w->path, what, SYSTEM_TEXT);
+    return w->status;
+}
+
+static void writer_free(gd_file_writer *w) {
+    if (w->fd >= 0) {
+        close(w->fd);
+        unlink(w->temporary);
+    }
+    gd_free(w->path);
+    gd_free(w->target);
+    gd_free(w->temporary);
+    gd_free(w);
+}
+
+/* The file behind a symbolic link, so that the link survives; else the path itself. */
+static gd_status find_target(gd_file_writer *w, struct stat *old, bool *replaces) {
+    *replaces = stat(w->path, old) == 0;
+    if (*replaces && !S_ISREG(old->st_mode))
+        return gd_fail(GD_E_IO, "%s: is there and is not a regular file", w->path);
+    char *real = *replaces ? realpath(w->path, NULL) : NULL;
+    w->target = copy_text(real ? real : w->path);
+    free(real);
+    return w->target ? GD_OK : no_memory(w->path);
+}
+
+/* Makes the temporary file, under a name that no other writer of this or another process has. */
+static gd_status make_temporary(gd_file_writer *w) {
+    static _Atomic unsigned counter;
+    size_t bytes = strlen(w->target) + 40;
+    w->temporary = gd_malloc(bytes);
+    if (w->temporary == NULL) return no_memory(w->path);
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        snprintf(w->temporary, bytes, "%s.tmp-%ld-%u", w->target, (long)getpid(),
+                 atomic_fetch_add(&counter, 1) + 1);
+        /* 0666 less the umask, as fopen would: mkstemp's 0600 would surprise. */
+        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (w->fd >= 0) return GD_OK;
+        if (errno != EEXIST) break;
+    }
+    return writer_fail(w, "cannot be created");
+}
+
+gd_status gd_file_writer_begin(gd_file_writer **out, const char *path) {
+    *out = NULL;
+    gd_file_writer *w = gd_malloc(sizeof *w);
+    if (w == NULL) return no_memory(path);
+    memset(w, 0, offsetof(gd_file_writer, buffer));
+    w->fd = -1;
+    w->path = copy_text(path);
+    struct stat old;
+    bool replaces = false;
+    gd_status status = w->path ? GD_OK : no_memory(path);
+    if (status == GD_OK) status = find_target(w, &old, &replaces);
+    if (status == GD_OK) status = make_temporary(w);
+    if (status != GD_OK) {
+        writer_free(w);
+        return status;
+    }
+    if (replaces) (void)!fchmod(w->fd, old.st_mode & 0777);
+    *out = w;
+    return GD_OK;
+}
+
+const char *gd_file_writer_path(const gd_file_writer *writer) { return writer->path; }
+
+uint64_t gd_file_writer_position(const gd_file_writer *writer) {
+    return writer->flushed + writer->buffered;
+}
+
+static gd_status write_fully(gd_file_writer *w, uint64_t offset, const uint8_t *data,
+                             size_t bytes) {
+    while (bytes > 0) {
+        size_t piece = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+        ssize_t put = pwrite(w->fd, data, piece, (off_t)offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return writer_fail(w, "cannot be written");
+        data += put;
+        offset += (uint64_t)put;
+        bytes -= (size_t)put;
+    }
+    return GD_OK;
+}
+
+static gd_status flush(gd_file_writer *w) {
+    GD_TRY(write_fully(w, w->flushed, w->buffer, w->buffered));
+    w->flushed += w->buffered;
+    w->buffered = 0;
+    return GD_OK;
+}
+
+/* A failure before is reported again: its message may have been replaced since. */
+static gd_status check_writer(const gd_file_writer *w) {
+    if (w->status == GD_OK) return GD_OK;
+    return gd_fail(w->status, "%s: an earlier write to it has failed", w->path);
+}
+
+gd_status gd_file_writer_write(gd_file_writer *w, const void *data, size_t bytes) {
+    GD_TRY(check_writer(w));
+    if (bytes == 0) return GD_OK;
+    if (bytes > BUFFER_BYTES - w->buffered) GD_TRY(flush(w));
+    if (bytes >= BUFFER_BYTES) { /* large pieces go past the buffer, which is empty now */
+        GD_TRY(write_fully(w, w->flushed, data, bytes));
+        w->flushed += bytes;
+        return GD_OK;
+    }
+    memcpy(w->buffer + w->buffered, data, bytes);
+    w->buffered += bytes;
+    return GD_OK;
+}
+
+gd_status gd_file_writer_write_at(gd_file_writer *w, uint64_t offset, const void *data,
+                                  size_t bytes) {
+    GD_TRY(check_writer(w));
+    uint64_t end;
+    if (!gd_add_u64(offset, bytes, &end) || end > gd_file_writer_position(w))
+        return gd_fail(GD_E_ARGUMENT, "%s: %zu bytes at %llu have not been written yet", w->path,
+                       bytes, (unsigned long long)offset);
+    GD_TRY(flush(w));
+    return write_fully(w, offset, data, bytes);
+}
+
+/* Makes the rename itself last. Not every file system can; the data is safe in any case. */
+static void sync_folder(const char *target) {
+    const char *slash = strrchr(target, '/');
+    char *folder = copy_text(slash ? target : ".");
+    if (folder == NULL) return;
+    if (slash) folder[slash == target ? 1 : slash - target] = '\0';
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    gd_free(folder);
+}
+
+static gd_status finish(gd_file_writer *w) {
+    GD_TRY(check_writer(w));
+    GD_TRY(flush(w));
+    if (fsync(w->fd) != 0) return writer_fail(w, "cannot be written to the disk");
+    int closed = close(w->fd);
+    w->fd = -1;
+    /* Some network file systems report a full disk only here. */
+    if (closed != 0 || rename(w->temporary, w->target) != 0) {
+        gd_status status = writer_fail(w, "cannot be put in place");
+        unlink(w->temporary);
+        return status;
+    }
+    sync_folder(w->target);
+    return GD_OK;
+}
+
+gd_status gd_file_writer_commit(gd_file_writer *w) {
+    gd_status status = finish(w);
+    writer_free(w);
+    return status;
+}
+
+void gd_file_writer_cancel(gd_file_writer *w) {
+    if (w != NULL) writer_free(w);
+}

@@ -1,0 +1,64 @@
+/* file.h - reading files at any place, and writing them whole or not at all.
+ *
+ * A reader knows the file's size, so that a format can compare what a header claims with what can
+ * be there before it allocates anything.
+ *
+ * A writer fills a temporary file beside the target ("model.gd.tmp-123-1") and moves it over the
+ * target at commit, after the bytes are on the disk. Whatever goes wrong before (a full disk, a
+ * cancel), the old file is as it was and the temporary one is removed; only a killed process can
+ * leave a temporary file behind.
+ *
+ * Messages name the file. GD_E_IO: the system refused; GD_E_FORMAT: a read beyond the end.
+ */
+#ifndef GRADUS_FORMAT_FILE_H
+#define GRADUS_FORMAT_FILE_H
+
+#include "gradus/status.h"
+
+/* --- reading -------------------------------------------------------------------------------- */
+
+typedef struct gd_file_reader gd_file_reader;
+
+gd_status gd_file_reader_open(gd_file_reader **out, const char *path);
+
+/* Reads from memory instead; `name` is what messages call it. The bytes are not copied and must
+ * outlive the reader. */
+gd_status gd_file_reader_open_memory(gd_file_reader **out, const char *name, const void *data,
+                                     size_t bytes);
+
+void gd_file_reader_close(gd_file_reader *reader); /* NULL is fine */
+
+const char *gd_file_reader_path(const gd_file_reader *reader);
+uint64_t gd_file_reader_size(const gd_file_reader *reader);
+
+/* Reads exactly `bytes` bytes from `offset` on. Keeps no position, so that several threads may
+ * read at once. */
+gd_status gd_file_reader_read_at(const gd_file_reader *reader, uint64_t offset, void *buffer,
+                                 size_t bytes);
+
+/* Reads a whole file into memory from gd_malloc, with a zero byte behind the *bytes bytes. */
+gd_status gd_file_read_all(const char *path, char **data, size_t *bytes);
+
+/* --- writing -------------------------------------------------------------------------------- */
+
+typedef struct gd_file_writer gd_file_writer;
+
+/* The target may be there already; then the new file keeps its permissions, and a symbolic link
+ * keeps pointing to it. */
+gd_status gd_file_writer_begin(gd_file_writer **out, const char *path);
+
+const char *gd_file_writer_path(const gd_file_writer *writer);
+uint64_t gd_file_writer_position(const gd_file_writer *writer); /* bytes written so far */
+
+/* Appends. After a failure every further write, and the commit, fails with the same status. */
+gd_status gd_file_writer_write(gd_file_writer *writer, const void *data, size_t bytes);
+
+/* Overwrites bytes written before (a size or checksum known only later). */
+gd_status gd_file_writer_write_at(gd_file_writer *writer, uint64_t offset, const void *data,
+                                  size_t bytes);
+
+/* Ends the writing, successfully or not; the writer is gone either way. */
+gd_status gd_file_writer_commit(gd_file_writer *writer);
+void gd_file_writer_cancel(gd_file_writer *writer); /* NULL is fine */
+
+#endif

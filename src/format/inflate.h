@@ -1,0 +1,24 @@
+/* inflate.h - reading deflated data (RFC 1951) piece by piece.
+ *
+ * The decoder fills the buffer it is given and no more, so what comes out is bounded by the
+ * caller, whatever the data say.
+ */
+#ifndef GRADUS_FORMAT_INFLATE_H
+#define GRADUS_FORMAT_INFLATE_H
+
+#include "gradus/status.h"
+
+/* Fetches up to `room` compressed bytes; *got == 0 means that there are no more. */
+typedef gd_status (*gd_inflate_fetch_fn)(void *source, uint8_t *buffer, size_t room, size_t *got);
+
+typedef struct gd_inflate gd_inflate;
+
+/* NULL when there is no memory. `name` is for messages and must outlive the decoder. */
+gd_inflate *gd_inflate_new(const char *name, gd_inflate_fetch_fn fetch, void *source);
+void gd_inflate_free(gd_inflate *z); /* NULL is fine */
+
+/* Decodes the next `bytes` bytes; *got is less at the end of the data only. GD_E_FORMAT: the data
+ * are damaged or cut off. */
+gd_status gd_inflate_read(gd_inflate *z, void *buffer, size_t bytes, size_t *got);
+
+#endif

@@ -1,0 +1,62 @@
+/* npy.h - the header of NumPy's .npy files (versions 1.0, 2.0 and 3.0), in and out.
+ *
+ * The data follow the header as they lie in memory, so that reading them is the caller's: read
+ * data_bytes bytes from data_offset on, gd_npy_swap() them where `swapped` says so, and mind
+ * `fortran`.
+ *
+ * NumPy has no bfloat16 of its own. Such arrays (ml_dtypes, JAX) are saved as '<V2', two bytes of
+ * unknown meaning, and that is how they are read and written here: V2 is taken for bfloat16.
+ * In Python: np.load(path).view(ml_dtypes.bfloat16).
+ */
+#ifndef GRADUS_FORMAT_NPY_H
+#define GRADUS_FORMAT_NPY_H
+
+#include "gradus/status.h"
+#include "format/file.h"
+
+typedef enum gd_npy_kind {
+    GD_NPY_FLOAT,  /* 'f' of 2, 4, 8 bytes */
+    GD_NPY_INT,    /* 'i' of 1, 2, 4, 8 */
+    GD_NPY_UINT,   /* 'u' of 1, 2, 4, 8 */
+    GD_NPY_BOOL,   /* 'b' of 1 */
+    GD_NPY_BFLOAT, /* 'V' of 2 */
+} gd_npy_kind;
+
+enum {
+    GD_NPY_MAX_RANK = 32,    /* NumPy's own limit for long; 64 since version 2 */
+    GD_NPY_MAX_HEADER = 1024 /* the longest that gd_npy_make_header() makes */
+};
+
+typedef struct gd_npy_header {
+    gd_npy_kind kind;
+    int itemsize;
+    bool swapped; /* the bytes of each item are in the other order than this machine's */
+    bool fortran; /* the first index runs fastest; else the last */
+    int rank;
+    int64_t dims[GD_NPY_MAX_RANK];
+    uint64_t data_offset; /* from the beginning of the file */
+    uint64_t data_bytes;  /* of all items; checked to be there */
+} gd_npy_header;
+
+/* Reads the next `bytes` bytes of whatever a .npy file comes from: a file, an entry of a .npz. */
+typedef gd_status (*gd_npy_read_fn)(void *source, void *buffer, size_t bytes);
+
+/* Reads the header and leaves the source at the first item. `name` is for messages; `total_bytes`
+ * is how long the source is, and bounds what a header may claim. GD_E_FORMAT: not such a file;
+ * GD_E_UNSUPPORTED: one with items (structures, strings, Python objects, complex numbers) or a
+ * rank that have no place here. */
+gd_status gd_npy_read_header(gd_npy_header *out, const char *name, uint64_t total_bytes,
+                             gd_npy_read_fn read, void *source);
+
+/* The same for a file that is nothing else. */
+gd_status gd_npy_read_file_header(gd_npy_header *out, const gd_file_reader *file);
+
+/* Makes the bytes that come before the items, padded so that the items are aligned to 64 bytes.
+ * Sets data_offset and data_bytes. GD_E_ARGUMENT: a kind, size, rank or dimension that cannot be;
+ * GD_E_OVERFLOW: too many bytes. */
+gd_status gd_npy_make_header(gd_npy_header *header, uint8_t out[GD_NPY_MAX_HEADER], size_t *bytes);
+
+/* Reverses the bytes of each item in place. */
+void gd_npy_swap(void *items, size_t count, int itemsize);
+
+#endif

@@ -1,0 +1,145 @@
+/* activation.c - activation functions: elementwise ops with PyTorch's names and defaults.
+ *
+ * Gradients are given where the derived one would overflow or cost more: sigmoid(x) is written
+ * 1/(1 + exp(-x)), whose own derivative at -100 would be inf/inf.
+ */
+#include "ops/call.h"
+#include "ops/infer.h"
+#include "gradus/ops.h"
+
+/*op relu(x) -> y  elementwise inplace
+ * max(x, 0); NaN stays NaN.
+ *   y  = x != x ? x : x > 0 ? x : 0
+ *   gx = y > 0 ? gy : 0
+ *   onnx Relu   caffe ReLU
+ */
+
+/*op relu6(x) -> y  elementwise inplace
+ * min(max(x, 0), 6).
+ *   y  = x != x ? x : x > 0 ? (x < 6 ? x : 6) : 0
+ *   gx = x > 0 && x < 6 ? gy : 0
+ */
+
+/*op leaky_relu(x) -> y  elementwise inplace
+ * x where positive, slope * x elsewhere.
+ *   slope float = 0.01
+ *   y  = x > 0 ? x : slope * x
+ *   gx = x > 0 ? gy : slope * gy
+ *   onnx LeakyRelu
+ */
+
+/*op threshold(x, threshold:float, value:float) -> y  elementwise
+ * x where above the threshold, the value elsewhere.
+ *   y  = x > threshold || x != x ? x : value
+ *   gx = x > threshold ? gy : 0
+ */
+
+/*op hardtanh(x) -> y  elementwise inplace
+ * x held between min and max.
+ *   min float = -1
+ *   max float = 1
+ *   y  = x != x ? x : x < min ? min : x > max ? max : x
+ *   gx = x > min && x < max ? gy : 0
+ */
+
+/*op elu(x) -> y  elementwise float inplace
+ * x where positive, alpha * (exp(x) - 1) elsewhere.
+ *   alpha float = 1
+ *   y  = x > 0 ? x : alpha * expm1(x)
+ *   gx = x > 0 ? gy : gy * alpha * exp(x)
+ *   onnx Elu   caffe ELU
+ */
+
+/*op selu(x) -> y  elementwise float inplace
+ * A scaled elu that keeps activations normalized.
+ *   y  = 1.0507009873554804934193349852946 * (x > 0 ? x : 1.6732632423543772848170429916717 * expm1(x))
+ *   gx = gy * 1.0507009873554804934193349852946 * (x > 0 ? 1 : 1.6732632423543772848170429916717 * exp(x))
+ *   onnx Selu
+ */
+
+/*op celu(x) -> y  elementwise float inplace
+ * x where positive, alpha * (exp(x / alpha) - 1) elsewhere.
+ *   alpha float = 1
+ *   y  = x > 0 ? x : alpha * expm1(x / alpha)
+ *   gx = x > 0 ? gy : gy * exp(x / alpha)
+ *   onnx Celu
+ */
+
+/*op sigmoid(x) -> y  elementwise float inplace
+ * 1 / (1 + exp(-x)).
+ *   y  = 1 / (1 + exp(-x))
+ *   gx = gy * y * (1 - y)
+ *   onnx Sigmoid   caffe Sigmoid
+ */
+
+/*op logsigmoid(x) -> y  elementwise float
+ * log(sigmoid(x)), without overflow.
+ *   y  = (x < 0 ? x : 0) - log1p(exp(-abs(x)))
+ *   gx = gy / (1 + exp(x))
+ */
+
+/*op silu(x) -> y  elementwise float inplace
+ * x * sigmoid(x), also called swish.
+ *   y  = x / (1 + exp(-x))
+ *   gx = gy * (1 / (1 + exp(-x))) * (1 + x * (1 - 1 / (1 + exp(-x))))
+ */
+
+/*op softplus(x) -> y  elementwise float
+ * log(1 + exp(beta * x)) / beta; the line x where beta * x is above the threshold.
+ *   beta float = 1
+ *   threshold float = 20
+ *   y  = x * beta > threshold ? x : ((x * beta > 0 ? x * beta : 0) + log1p(exp(-abs(x * beta)))) / beta
+ *   gx = x * beta > threshold ? gy : gy / (1 + exp(-x * beta))
+ *   onnx Softplus   caffe BNLL
+ */
+
+/*op mish(x) -> y  elementwise float inplace
+ * x * tanh(softplus(x)).
+ *   y  = x * tanh((x > 0 ? x : 0) + log1p(exp(-abs(x))))
+ *   gx = gy * (tanh((x > 0 ? x : 0) + log1p(exp(-abs(x)))) + x / (1 + exp(-x)) * (1 - tanh((x > 0 ? x : 0) + log1p(exp(-abs(x)))) * tanh((x > 0 ? x : 0) + log1p(exp(-abs(x))))))
+ *   onnx Mish
+ */
+
+/*op gelu(x) -> y  elementwise float
+ * x times the normal distribution function of x, by erf; see gelu_tanh for the approximation.
+ *   y  = 0.5 * x * (1 + erf(x * 0.70710678118654752440084436210485))
+ *   gx = gy * (0.5 * (1 + erf(x * 0.70710678118654752440084436210485)) + x * 0.39894228040143267793994605993438 * exp(-0.5*x*x))
+ *   onnx Gelu
+ */
+
+/*op gelu_tanh(x) -> y  elementwise float
+ * The tanh approximation of gelu.
+ *   y  = 0.5 * x * (1 + tanh(0.79788456080286535587989211986876 * (x + 0.044715*x*x*x)))
+ *   gx = gy * (0.5 * (1 + tanh(0.79788456080286535587989211986876 * (x + 0.044715*x*x*x))) + 0.5 * x * (1 - tanh(0.79788456080286535587989211986876 * (x + 0.044715*x*x*x)) * tanh(0.79788456080286535587989211986876 * (x + 0.044715*x*x*x))) * 0.79788456080286535587989211986876 * (1 + 0.134145*x*x))
+ */
+
+/*op softsign(x) -> y  elementwise float
+ * x / (1 + |x|).
+ *   y  = x / (1 + abs(x))
+ *   gx = gy / ((1 + abs(x)) * (1 + abs(x)))
+ *   onnx Softsign
+ */
+
+/*op hardsigmoid(x) -> y  elementwise float inplace
+ * x / 6 + 1/2, held between 0 and 1.
+ *   y  = x != x ? x : x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6
+ *   gx = x > -3 && x < 3 ? gy / 6 : 0
+ *   onnx HardSigmoid
+ */
+
+/*op hardswish(x) -> y  elementwise float inplace
+ * x * hardsigmoid(x).
+ *   y  = x != x ? x : x <= -3 ? 0 : x >= 3 ? x : x * (x + 3) / 6
+ *   gx = x <= -3 ? 0 : x >= 3 ? gy : gy * (2*x + 3) / 6
+ *   onnx HardSwish
+ */
+
+/*op prelu(x, slope) -> y  elementwise
+ * x where positive, slope * x elsewhere; the slope is a tensor that broadcasts against x.
+ *   y  = x > 0 ? x : slope * x
+ *   gx = x > 0 ? gy : slope * gy
+ *   gslope = x > 0 ? 0 : x * gy
+ *   onnx PRelu   caffe PReLU
+ */
+
+#include "activation.gen.h"

@@ -1,0 +1,401 @@
+/* call.c - attributes by name, calls by name. */
+#include "ops/call.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/random.h"
+#include "ops/intern.h"
+
+int gd_join_inputs(gd_tensor **in, int fixed, gd_tensors list) {
+    int64_t n = list.count < 0 || list.count > GD_MAX_VARIADIC ? GD_MAX_VARIADIC : list.count;
+    for (int64_t i = 0; i < n; i++) in[fixed + i] = list.at[i];
+    return fixed + (int)n;
+}
+
+gd_word gd_word_of(const char *text) {
+    uint32_t h = 2166136261u;
+    for (; text && *text; text++) h = (h ^ (unsigned char)*text) * 16777619u;
+    return h;
+}
+
+/* --- options as structs ------------------------------------------------------------------------ */
+
+void gd_attrs_normalize(const gd_op *op, void *attrs) {
+    for (int i = 0; i < op->n_attrs; i++) {
+        const gd_op_attr *a = &op->attrs[i];
+        void *field = (char *)attrs + a->offset;
+        if (a->type == GD_ATTR_INTS) {
+            int64_t *list = field;
+            for (int k = 1; k < a->count; k++)
+                if (list[k] == GD_UNSET) list[k] = list[0];
+        } else if (a->type == GD_ATTR_SHAPE) {
+            gd_shape *list = field;
+            if (list->form == -1 && list->at[0] != GD_UNSET) list->rank = list->form = 1;
+        }
+    }
+}
+
+static bool word_allowed(const char *words, gd_word value) {
+    while (*words) {
+        char word[64];
+        size_t n = strcspn(words, " ");
+        snprintf(word, sizeof word, "%.*s", (int)n, words);
+        if (gd_word_of(word) == value) return true;
+        words += n;
+        while (*words == ' ') words++;
+    }
+    return false;
+}
+
+gd_status gd_attrs_check(const gd_op *op, const void *attrs) {
+    for (int i = 0; attrs && i < op->n_attrs; i++) {
+        const gd_op_attr *a = &op->attrs[i];
+        const void *field = (const char *)attrs + a->offset;
+        if (a->type == GD_ATTR_WORD && !word_allowed(a->words, *(const gd_word *)field))
+            return gd_fail(GD_E_ARGUMENT, "%s must be one of: %s", a->name, a->words);
+        if (a->type == GD_ATTR_SHAPE) {
+            const gd_shape *list = field;
+            if (list->form == 0)
+                return gd_fail(GD_E_ARGUMENT, "%s: a list in braces does not say how long it is; "
+                               "write gd_dims(...)", a->name);
+            if (list->form == 1 && (list->rank < 0 || list->rank > GD_MAX_RANK))
+                return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; at most %d", a->name, list->rank, GD_MAX_RANK);
+        }
+    }
+    return GD_OK;
+}
+
+double gd_attr_number(const gd_op_attr *attr, const void *attrs) {
+    const void *field = (const char *)attrs + attr->offset;
+    switch (attr->type) {
+    case GD_ATTR_INT: return (double)*(const int64_t *)field;
+    case GD_ATTR_FLOAT: return *(const double *)field;
+    case GD_ATTR_BOOL: return *(const bool *)field;
+    case GD_ATTR_WORD: return *(const gd_word *)field;
+    case GD_ATTR_DTYPE: return *(const gd_dtype *)field;
+    default: return 0;
+    }
+}
+
+/* --- options by name --------------------------------------------------------------------------- */
+
+struct gd_attrs {
+    gd_object object;
+    const gd_op *op;
+    uint64_t given; /* bit i: attribute i was set */
+    _Alignas(16) char data[];
+};
+
+static void attrs_destroy(gd_object *object) { gd_free(object); }
+static const gd_class attrs_class = {"attrs", attrs_destroy};
+
+gd_attrs *gd_attrs_new(const gd_op *op) {
+    if (!op || gd_scope_reserve(1) != GD_OK) return NULL;
+    gd_attrs *attrs = gd_malloc(sizeof *attrs + op->attrs_size);
+    if (!attrs) {
+        gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for the options of %s", op->name));
+        return NULL;
+    }
+    gd_object_init(&attrs->object, &attrs_class);
+    attrs->op = op;
+    attrs->given = 0;
+    if (op->attrs_size) memcpy(attrs->data, op->defaults, op->attrs_size);
+    gd_scope_adopt(&attrs->object);
+    return attrs;
+}
+
+void gd_attrs_release(gd_attrs *attrs) {
+    if (attrs) gd_object_release(&attrs->object);
+}
+
+static gd_status find_attr(gd_attrs *attrs, const char *name, const gd_op_attr **attr, void **field) {
+    if (!attrs || !name) return gd_fail(GD_E_ARGUMENT, "gd_attrs: NULL");
+    for (int i = 0; i < attrs->op->n_attrs; i++)
+        if (strcmp(attrs->op->attrs[i].name, name) == 0) {
+            *attr = &attrs->op->attrs[i];
+            *field = attrs->data + (*attr)->offset;
+            if (i < 64) attrs->given |= 1ull << i;
+            return GD_OK;
+        }
+    char known[400] = "";
+    for (int i = 0; i < attrs->op->n_attrs && strlen(known) < 330; i++) {
+        if (i) strcat(known, ", ");
+        strncat(known, attrs->op->attrs[i].name, 60);
+    }
+    return gd_fail(GD_E_ARGUMENT, "%s has no option '%s'; it has %s", attrs->op->name, name,
+                   *known ? known : "none");
+}
+
+static const char *const type_names[] = {"a whole number", "a number", "true or false", "whole numbers",
+                                         "a list of whole numbers", "a word", "an element type", "a string"};
+
+static gd_status wrong_type(const gd_attrs *attrs, const gd_op_attr *a, const char *given) {
+    return gd_fail(GD_E_ARGUMENT, "%s: %s takes %s%s%s, not '%.80s'", attrs->op->name, a->name,
+                   type_names[a->type], a->words ? ": one of " : "", a->words ? a->words : "", given);
+}
+
+gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values) {
+    const gd_op_attr *a;
+    void *field;
+    GD_TRY(find_attr(attrs, name, &a, &field));
+    char text[64];
+    snprintf(text, sizeof text, "a list of %d numbers", count);
+    if (a->type == GD_ATTR_INTS && (count == 1 || count == a->count)) {
+        for (int i = 0; i < a->count; i++) ((int64_t *)field)[i] = values[count == 1 ? 0 : i];
+        return GD_OK;
+    }
+    if (a->type == GD_ATTR_SHAPE && count >= 0 && count <= GD_MAX_RANK) {
+        *(gd_shape *)field = gd_shape_of(count, values);
+        return GD_OK;
+    }
+    if (count == 1) return gd_attrs_set_int(attrs, name, values[0]);
+    return wrong_type(attrs, a, text);
+}
+
+gd_status gd_attrs_set_int(gd_attrs *attrs, const char *name, int64_t value) {
+    const gd_op_attr *a;
+    void *field;
+    GD_TRY(find_attr(attrs, name, &a, &field));
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    switch (a->type) {
+    case GD_ATTR_INT: *(int64_t *)field = value; return GD_OK;
+    case GD_ATTR_FLOAT: *(double *)field = (double)value; return GD_OK;
+    case GD_ATTR_BOOL:
+        if (value != 0 && value != 1) return wrong_type(attrs, a, text);
+        *(bool *)field = value != 0;
+        return GD_OK;
+    case GD_ATTR_INTS:
+    case GD_ATTR_SHAPE: return gd_attrs_set_ints(attrs, name, 1, &value);
+    default: return wrong_type(attrs, a, text);
+    }
+}
+
+gd_status gd_attrs_set_float(gd_attrs *attrs, const char *name, double value) {
+    const gd_op_attr *a;
+    void *field;
+    GD_TRY(find_attr(attrs, name, &a, &field));
+    if (a->type == GD_ATTR_FLOAT) {
+        *(double *)field = value;
+        return GD_OK;
+    }
+    if (value == trunc(value) && fabs(value) < 0x1p62) return gd_attrs_set_int(attrs, name, (int64_t)value);
+    char text[40];
+    snprintf(text, sizeof text, "%g", value);
+    return wrong_type(attrs, a, text);
+}
+
+/* Comma-separated whole numbers; -1 when it is something else. */
+static int parse_ints(const char *text, int64_t *values, int most) {
+    int n = 0;
+    while (*text == ' ' || *text == '[' || *text == '(') text++;
+    if (!*text || *text == ']' || *text == ')') return 0;
+    for (;;) {
+        char *end;
+        errno = 0;
+        long long v = strtoll(text, &end, 10);
+        if (end == text || errno || n == most) return -1;
+        values[n++] = v;
+        while (*end == ' ' || *end == ']' || *end == ')') end++;
+        if (!*end) return n;
+        if (*end != ',') return -1;
+        text = end + 1;
+    }
+}
+
+gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text) {
+    const gd_op_attr *a;
+    void *field;
+    GD_TRY(find_attr(attrs, name, &a, &field));
+    if (!text) return wrong_type(attrs, a, "NULL");
+    int64_t values[GD_MAX_RANK];
+    char *end;
+    bool none = strcmp(text, "none") == 0;
+    switch (a->type) {
+    case GD_ATTR_INT:
+        if (none) *(int64_t *)field = GD_UNSET;
+        else if (parse_ints(text, values, 1) != 1) return wrong_type(attrs, a, text);
+        else *(int64_t *)field = values[0];
+        return GD_OK;
+    case GD_ATTR_INTS:
+    case GD_ATTR_SHAPE: {
+        if (none && a->type == GD_ATTR_SHAPE) {
+            *(gd_shape *)field = (gd_shape){.at = {GD_UNSET}, .form = -1};
+            return GD_OK;
+        }
+        int n = parse_ints(text, values, GD_MAX_RANK);
+        if (n < 0) return wrong_type(attrs, a, text);
+        return gd_attrs_set_ints(attrs, name, n, values);
+    }
+    case GD_ATTR_FLOAT: {
+        double v = none ? NAN : strtod(text, &end);
+        if (!none && (end == text || *end)) return wrong_type(attrs, a, text);
+        *(double *)field = v;
+        return GD_OK;
+    }
+    case GD_ATTR_BOOL:
+        if (strcmp(text, "true") == 0 || strcmp(text, "1") == 0) *(bool *)field = true;
+        else if (strcmp(text, "false") == 0 || strcmp(text, "0") == 0) *(bool *)field = false;
+        else return wrong_type(attrs, a, text);
+        return GD_OK;
+    case GD_ATTR_WORD:
+        if (!word_allowed(a->words, gd_word_of(text))) return wrong_type(attrs, a, text);
+        *(gd_word *)field = gd_word_of(text);
+        return GD_OK;
+    case GD_ATTR_DTYPE:
+        if (!none && gd_dtype_from_name(text) == GD_DTYPE_NONE) return wrong_type(attrs, a, text);
+        *(gd_dtype *)field = gd_dtype_from_name(text);
+        return GD_OK;
+    case GD_ATTR_STRING: {
+        const char *kept = gd_intern(text);
+        if (!kept) return gd_fail(GD_E_MEMORY, "no memory for an option");
+        *(const char **)field = kept;
+        return GD_OK;
+    }
+    }
+    return GD_OK;
+}
+
+gd_status gd_attrs_parse(gd_attrs *attrs, const char *text) {
+    if (!attrs) return gd_fail(GD_E_ARGUMENT, "gd_attrs_parse: attrs is NULL");
+    for (const char *s = text ? text : ""; *s;) {
+        while (*s == ' ') s++;
+        if (!*s) break;
+        size_t name = strcspn(s, "= "), value;
+        char key[64], word[256];
+        if (s[name] != '=' || name >= sizeof key)
+            return gd_fail(GD_E_ARGUMENT, "%s: expected name=value at '%.40s'", attrs->op->name, s);
+        snprintf(key, sizeof key, "%.*s", (int)name, s);
+        s += name + 1;
+        if (*s == '\'') { /* quoted: may hold spaces */
+            value = strcspn(++s, "'");
+            snprintf(word, sizeof word, "%.*s", (int)value, s);
+            s += value + (s[value] == '\'');
+        } else {
+            value = strcspn(s, " ");
+            snprintf(word, sizeof word, "%.*s", (int)value, s);
+            s += value;
+        }
+        if (value >= sizeof word) return gd_fail(GD_E_ARGUMENT, "%s: the value of %s is too long", attrs->op->name, key);
+        GD_TRY(gd_attrs_set_text(attrs, key, word));
+    }
+    return GD_OK;
+}
+
+/* --- calling ----------------------------------------------------------------------------------- */
+
+static gd_status check_given(const gd_op *op, const gd_attrs *attrs) {
+    for (int i = 0; i < op->n_attrs && i < 64; i++)
+        if (op->attrs[i].required && !(attrs && (attrs->given >> i & 1)))
+            return gd_fail(GD_E_ARGUMENT, "%s needs the option '%s' (%s)", op->name, op->attrs[i].name,
+                           type_names[op->attrs[i].type]);
+    if (attrs && attrs->op != op)
+        return gd_fail(GD_E_ARGUMENT, "options of %s given to %s", attrs->op->name, op->name);
+    return GD_OK;
+}
+
+static gd_tensors call_with(const gd_op *op, const char *site, gd_tensors inputs, const void *data) {
+    if (op->n_outputs > 0 && op->outputs[op->n_outputs - 1].variadic)
+        return gd_dispatch_list(op, site, inputs.at, (int)inputs.count, data);
+    gd_tensor **out = gd_list_new(op->n_outputs);
+    if (!out) {
+        gd_error_stick(GD_E_MEMORY);
+        return (gd_tensors){NULL, 0};
+    }
+    if (gd_dispatch(op, site, inputs.at, (int)inputs.count, data, out, op->n_outputs) != GD_OK)
+        return (gd_tensors){NULL, 0};
+    int visible = 0;
+    for (int i = 0; i < op->n_outputs; i++)
+        if (!op->outputs[i].hidden) out[visible++] = out[i];
+    return (gd_tensors){out, visible};
+}
+
+static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs, const gd_attrs *attrs) {
+    gd_status status = op ? check_given(op, attrs) : gd_fail(GD_E_ARGUMENT, "gd_op_call: op is NULL");
+    if (status != GD_OK) {
+        gd_error_stick(status);
+        return (gd_tensors){NULL, 0};
+    }
+    if (!attrs || op->n_attrs == 0) return call_with(op, site, inputs, op->n_attrs ? op->defaults : NULL);
+    /* a copy, so that one gd_attrs can be set further and used again */
+    char few[512];
+    char *data = op->attrs_size <= sizeof few ? few : gd_malloc(op->attrs_size);
+    if (!data) {
+        gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for the options of %s", op->name));
+        return (gd_tensors){NULL, 0};
+    }
+    memcpy(data, attrs->data, op->attrs_size);
+    gd_attrs_normalize(op, data);
+    gd_tensors result = call_with(op, site, inputs, data);
+    if (data != few) gd_free(data);
+    return result;
+}
+
+gd_tensors gd_op_call(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs) {
+    return call_at(op, NULL, inputs, attrs);
+}
+
+gd_tensor *gd_call_at(const char *site, const char *name, gd_tensors inputs, const char *options) {
+    const gd_op *op = gd_op_find(name);
+    if (!op) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "there is no op '%s' (%s)", name ? name : "", site));
+    gd_scope *scope = gd_scope_open();
+    gd_attrs *attrs = gd_attrs_new(op);
+    gd_status status = attrs ? gd_attrs_parse(attrs, options) : GD_E_MEMORY;
+    gd_tensor *y = &gd_error_tensor;
+    if (status != GD_OK) {
+        if (site) gd_error_suffix(" (%s)", site);
+        gd_error_stick(status);
+    } else {
+        gd_tensors out = call_at(op, site, inputs, attrs);
+        if (out.count > 0) y = out.at[0];
+    }
+    if (y->kind != GD_FAILED) gd_scope_keep(&y->object);
+    gd_scope_close(&scope);
+    return y;
+}
+
+gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src) {
+    gd_view in = gd_view_of(src), out = gd_view_of(dst);
+    gd_kernel_call call = {.in = &in, .n_in = 1, .out = &out, .n_out = 1};
+    if (gd_numel(dst->rank, dst->dims) == 0) return GD_OK;
+    return gd_run_kernel(gd_op_find("clone"), &call, dst->device);
+}
+
+gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs, gd_tensors outputs) {
+    if (!op) return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: op is NULL");
+    GD_TRY(check_given(op, attrs));
+    enum { MOST = 16 };
+    gd_view views[2 * MOST];
+    gd_meta metas[MOST];
+    const void *data = attrs ? attrs->data : op->defaults;
+    if (inputs.count > MOST || outputs.count > MOST || op->n_outputs != outputs.count || op->flags & (GD_OP_DYNAMIC | GD_OP_INPLACE))
+        return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: %s cannot be run into given tensors", op->name);
+    for (int64_t i = 0; i < inputs.count + outputs.count; i++) {
+        const gd_tensor *t = i < inputs.count ? inputs.at[i] : outputs.at[i - inputs.count];
+        if (i >= inputs.count || t)
+            if (!t || t->kind != GD_VALUE) return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: tensor %d has no data", (int)i);
+        views[i] = t ? gd_view_of(t) : (gd_view){.data = NULL};
+    }
+    gd_infer infer = {op, data, inputs.at, (int)inputs.count, metas, op->n_outputs};
+    for (int i = 0; i < op->n_outputs; i++) metas[i] = (gd_meta){.view_of = -1, .dtype = inputs.count ? (gd_dtype)inputs.at[0]->dtype : GD_F32};
+    GD_TRY(op->infer(&infer));
+    for (int i = 0; i < op->n_outputs; i++) {
+        const gd_view *v = &views[inputs.count + i];
+        char a[160], b[160];
+        if (v->dtype != metas[i].dtype || v->rank != metas[i].rank || memcmp(v->dims, metas[i].dims, sizeof(int64_t) * (size_t)v->rank) != 0)
+            return gd_fail(GD_E_SHAPE, "gd_op_run_into: output %d of %s is %s%s, not %s", i, op->name,
+                           gd_dtype_name(metas[i].dtype), gd_shape_text(metas[i].rank, metas[i].dims, a, sizeof a),
+                           gd_describe(outputs.at[i], b, sizeof b));
+        atomic_fetch_add(&outputs.at[i]->storage->version, 1);
+    }
+    gd_kernel_call call = {.attrs = data, .in = views, .n_in = (int)inputs.count, .out = views + inputs.count, .n_out = op->n_outputs};
+    if (op->flags & GD_OP_RANDOM) call.rng = gd_rng_take();
+    return gd_run_kernel(op, &call, outputs.at[0]->device);
+}
+
+const void *gd_attrs_data(const gd_attrs *attrs) { return attrs->data; }

@@ -1,0 +1,210 @@
+/* derive.c - elementwise ops made at run time: gradients, and records of the user's own program. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codegen/record.h"
+#include "core/alloc.h"
+#include "ops/call.h"
+#include "ops/intern.h"
+#include "ops/op.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* --- gradients --------------------------------------------------------------------------------- */
+
+/* An op for a gradient expression. Its inputs are named by what they were: gy, x, y. */
+typedef struct {
+    gd_op op;
+    gd_op_state state;
+    gd_ir ir;
+    gd_ir_node nodes[GD_IR_MAX_NODES];
+    gd_op_param inputs[24], output;
+    char name[96];
+} derived_op;
+
+static const gd_op *make_op(const gd_op *parent, int input, const gd_ir *ir, const gd_ir_node *nodes, int n) {
+    derived_op *d = gd_calloc(1, sizeof *d);
+    if (!d) return NULL;
+    memcpy(d->nodes, nodes, sizeof d->nodes);
+    d->ir = *ir;
+    d->ir.nodes = d->nodes;
+    snprintf(d->name, sizeof d->name, "%.60s.g%.20s", parent->name, parent->inputs[input].name);
+    for (int i = 0; i < n; i++) d->inputs[i].name = "operand";
+    d->output.name = "g";
+    d->op = (gd_op){.name = d->name,
+                    .doc = "",
+                    .onnx = "",
+                    .caffe = "",
+                    .flags = GD_OP_ELEMENTWISE | GD_OP_INTERNAL,
+                    .inputs = d->inputs,
+                    .n_inputs = n,
+                    .n_required = n,
+                    .outputs = &d->output,
+                    .n_outputs = 1,
+                    .attrs = parent->attrs,
+                    .n_attrs = parent->n_attrs,
+                    .attrs_size = parent->attrs_size,
+                    .defaults = parent->defaults,
+                    .saves_in = ~0u,
+                    .infer = gd_infer_elementwise,
+                    .ir = &d->ir,
+                    .state = &d->state};
+    gd_keep_until_exit(d);
+    return &d->op;
+}
+
+static bool derive(const gd_op *op, int input, struct gd_derived *result) {
+    gd_ir_node nodes[GD_IR_MAX_NODES];
+    memset(nodes, 0, sizeof nodes);
+    gd_ir ir;
+    if (op->gradient_ir && op->gradient_ir[input]) {
+        ir = *op->gradient_ir[input];
+        memcpy(nodes, ir.nodes, sizeof *nodes * (size_t)ir.count);
+        ir.nodes = nodes;
+    } else if (!gd_ir_gradient(op->ir, op->n_inputs, input, &ir, nodes)) {
+        return false;
+    }
+    result->passes = -1;
+    result->zero = gd_ir_is_zero(&ir);
+    for (int k = 0; k < op->n_outputs; k++)
+        if (gd_ir_is_var(&ir, k)) result->passes = k;
+    if (!result->zero && result->passes < 0) {
+        int used[4 * GD_RECORD_MAX];
+        result->n_sources = gd_ir_compact(&ir, nodes, used);
+        for (int i = 0; i < result->n_sources; i++) result->source[i] = (int8_t)used[i];
+        result->op = make_op(op, input, &ir, nodes, result->n_sources);
+        if (!result->op) return false;
+    }
+    return true;
+}
+
+const struct gd_derived *gd_op_derived(const gd_op *op, int input) {
+    pthread_mutex_lock(&lock);
+    gd_op_state *state = op->state;
+    if (!state->derived) {
+        state->derived = gd_calloc((size_t)op->n_inputs, sizeof *state->derived);
+        if (state->derived) gd_keep_until_exit(state->derived);
+    }
+    struct gd_derived *d = state->derived ? &state->derived[input] : NULL;
+    if (d && !d->ready) d->ready = derive(op, input, d);
+    bool ready = d && d->ready;
+    pthread_mutex_unlock(&lock);
+    if (!ready) gd_fail(GD_E_MEMORY, "no memory for the gradient of %s", op->name);
+    return ready ? d : NULL;
+}
+
+/* --- records of the user's program ------------------------------------------------------------- */
+
+gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference);
+
+typedef struct {
+    gd_op op;
+    gd_op_state state;
+    gd_record record;
+    gd_kernel kernel;
+    gd_ir ir;
+    gd_ir_node nodes[GD_IR_MAX_NODES];
+    gd_ir gradients[GD_RECORD_MAX];
+    const gd_ir *gradient_list[GD_RECORD_MAX];
+    gd_ir_node gradient_nodes[GD_RECORD_MAX][GD_IR_MAX_NODES];
+    _Alignas(16) char defaults[GD_RECORD_MAX * sizeof(gd_shape)];
+} user_op;
+
+/* Fields in the order of the record, each at its natural alignment: a C struct. */
+static size_t lay_out(gd_op_attr *attrs, int n) {
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        size_t size = 8, align = 8;
+        switch (attrs[i].type) {
+        case GD_ATTR_BOOL: size = align = 1; break;
+        case GD_ATTR_WORD:
+        case GD_ATTR_DTYPE: size = align = 4; break;
+        case GD_ATTR_INTS: size = 8 * (size_t)attrs[i].count; break;
+        case GD_ATTR_SHAPE: size = sizeof(gd_shape); break;
+        default: break;
+        }
+        at = (at + align - 1) / align * align;
+        attrs[i].offset = at;
+        at += size;
+    }
+    return (at + 15) / 16 * 16;
+}
+
+static gd_status fill_defaults(user_op *u) {
+    gd_attrs *attrs = gd_attrs_new(&u->op);
+    if (!attrs) return GD_E_MEMORY;
+    gd_status status = GD_OK;
+    for (int i = 0; i < u->record.n_attrs && status == GD_OK; i++)
+        if (u->record.attrs[i].default_text)
+            status = gd_attrs_set_text(attrs, u->record.attrs[i].name, u->record.attrs[i].default_text);
+    if (status == GD_OK) memcpy(u->defaults, gd_attrs_data(attrs), u->op.attrs_size);
+    return status;
+}
+
+static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
+    gd_record *r = &u->record;
+    gd_op *op = &u->op;
+    bool elementwise = r->flags & GD_OP_ELEMENTWISE;
+    *op = (gd_op){.name = r->name, .doc = r->doc, .onnx = r->onnx, .caffe = r->caffe,
+                  .flags = r->flags | GD_OP_USER, .inputs = r->inputs, .n_inputs = r->n_inputs,
+                  .outputs = r->outputs, .n_outputs = r->n_outputs, .attrs = r->attrs,
+                  .n_attrs = r->n_attrs, .defaults = u->defaults, .saves_in = r->saves_in,
+                  .saves_out = r->saves_out, .state = &u->state};
+    while (op->n_required < r->n_inputs && !r->inputs[op->n_required].optional &&
+           !r->inputs[op->n_required].variadic) op->n_required++;
+    op->attrs_size = lay_out(r->attrs, r->n_attrs);
+    if (rules) {
+        op->infer = rules->infer;
+        op->vjp = rules->vjp;
+        op->expand = rules->expand;
+        if (rules->reference) {
+            u->kernel = (gd_kernel){.op = r->name, .variant = "reference", .device = "cpu",
+                                    .flags = rules->reference_flags, .run = rules->reference};
+            op->reference = &u->kernel;
+        }
+    }
+    if (elementwise) {
+        if (!gd_record_forward(r, &u->ir, u->nodes)) return gd_fail(GD_E_ARGUMENT, "%s", r->error);
+        op->saves_in = op->saves_out = 0;
+        for (int i = 0; i < r->n_inputs; i++) {
+            gd_ir *g = &u->gradients[i];
+            if (!gd_record_gradient(r, i, g, u->gradient_nodes[i])) return gd_fail(GD_E_ARGUMENT, "%s", r->error);
+            u->gradient_list[i] = g;
+            for (int k = 0; k < r->n_inputs; k++)
+                if (gd_ir_uses_var(g, r->n_outputs + k)) op->saves_in |= 1u << k;
+            for (int k = 0; k < r->n_outputs; k++)
+                if (gd_ir_uses_var(g, r->n_outputs + r->n_inputs + k)) op->saves_out |= 1u << k;
+        }
+        op->ir = &u->ir;
+        op->gradient_ir = u->gradient_list;
+        if (!op->infer) op->infer = gd_infer_elementwise;
+    }
+    if (!op->infer && !op->expand) return gd_fail(GD_E_ARGUMENT, "op '%s' has no infer rule and no body", r->name);
+    return fill_defaults(u);
+}
+
+gd_status gd_op_define(const char *record, const gd_op_rules *rules) {
+    if (!record) return gd_fail(GD_E_ARGUMENT, "gd_op_define: record is NULL");
+    user_op *u = gd_calloc(1, sizeof *u);
+    char *text = gd_malloc(strlen(record) + 1);
+    gd_status status = u && text ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for an op");
+    if (status == GD_OK) {
+        strcpy(text, record);
+        if (!gd_record_parse(&u->record, text))
+            status = gd_fail(GD_E_ARGUMENT, "line %d: %s", u->record.error_line, u->record.error);
+    }
+    gd_scope *scope = gd_scope_open();
+    if (status == GD_OK) status = build_user_op(u, rules);
+    gd_scope_close(&scope);
+    if (status == GD_OK) status = gd_op_insert(&u->op, u->op.reference);
+    if (status != GD_OK) {
+        gd_free(u);
+        gd_free(text);
+        gd_error_prefix("gd_op_define: ");
+        return status;
+    }
+    gd_keep_until_exit(text);
+    gd_keep_until_exit(u);
+    return GD_OK;
+}

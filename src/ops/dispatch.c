@@ -1,0 +1,465 @@
+/* dispatch.c - the way of one op call: check, infer, run (or append a node), remember.
+ *
+ * Everything that happens to every op happens here and nowhere else.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "core/random.h"
+#include "ops/call.h"
+#include "ops/op.h"
+#include "ops/profile.h"
+
+gd_recorder gd_record_hooks;
+
+enum { FEW = 8, MANY = 64 }; /* tensors that fit on the stack; more are allocated */
+
+/* --- failure ----------------------------------------------------------------------------------- */
+
+gd_status gd_op_fail(gd_status status, const char *format, ...) {
+    char text[GD_MESSAGE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return gd_fail(status, "%s", text);
+}
+
+/* "matmul(a f32[2,3], b f32[4,5]): what went wrong (train.c:42)" */
+static gd_status explain(const gd_invocation *call, gd_status status) {
+    char text[640];
+    size_t used = (size_t)snprintf(text, sizeof text, "%s(", call->op->name);
+    for (int i = 0; i < call->n_in && used < sizeof text - 1; i++) {
+        int last = call->op->n_inputs - 1;
+        const char *name = call->op->inputs[i < last ? i : last < 0 ? 0 : last].name;
+        char shape[160] = "absent";
+        if (call->in[i]) gd_describe(call->in[i], shape, sizeof shape);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "", name, shape);
+    }
+    gd_error_prefix("%.*s): ", (int)(sizeof text - 1), text);
+    if (call->site) gd_error_suffix(" (%s)", call->site);
+    return status;
+}
+
+static gd_status failed(gd_invocation *call, gd_status status) {
+    explain(call, status);
+    gd_error_stick(status);
+    for (int i = 0; i < call->n_out; i++) call->out[i] = &gd_error_tensor;
+    return status;
+}
+
+/* --- checks ------------------------------------------------------------------------------------ */
+
+static gd_status check_inputs(const gd_invocation *call) {
+    const gd_op *op = call->op;
+    bool variadic = op->n_inputs > 0 && op->inputs[op->n_inputs - 1].variadic;
+    int least = op->n_required;
+    if (call->n_in < least || (call->n_in > op->n_inputs && !variadic))
+        return gd_fail(GD_E_ARGUMENT, "takes %d to %d tensors, not %d", least, op->n_inputs, call->n_in);
+    if (variadic && call->n_in < op->n_inputs && !op->inputs[op->n_inputs - 1].optional)
+        return gd_fail(GD_E_ARGUMENT, "the list '%s' is empty", op->inputs[op->n_inputs - 1].name);
+    for (int i = 0; i < call->n_in; i++) {
+        const gd_op_param *param = &op->inputs[i < op->n_inputs ? i : op->n_inputs - 1];
+        const gd_tensor *t = call->in[i];
+        if (!t) {
+            if (!param->optional || param->variadic)
+                return gd_fail(GD_E_ARGUMENT, "'%s' is NULL", param->name);
+        } else if (t->kind == GD_META) {
+            return gd_fail(GD_E_STATE, "'%s' was not saved for the gradient; only its shape is known",
+                           param->name);
+        }
+    }
+    return GD_OK;
+}
+
+/* The device of the call. Numbers (rank 0 on the CPU) may meet tensors of any device. */
+static gd_status find_device(const gd_invocation *call, gd_device **device, bool *numbers) {
+    *device = NULL;
+    *numbers = false;
+    for (int i = 0; i < call->n_in; i++) {
+        const gd_tensor *t = call->in[i];
+        if (!t || t->device == *device) continue;
+        bool number = t->rank == 0 && t->device == gd_cpu() && t->kind == GD_VALUE;
+        if (number && *device) *numbers = true;
+        else if (!*device) *device = t->device;
+        else {
+            /* what came so far may have been numbers */
+            for (int k = 0; k < i; k++) {
+                const gd_tensor *u = call->in[k];
+                if (u && (u->rank != 0 || u->device != gd_cpu()))
+                    return gd_fail(GD_E_DEVICE, "tensors on %s and on %s; move one with gd_to_device",
+                                   u->device->name, t->device->name);
+            }
+            *numbers = true;
+            *device = t->device;
+        }
+    }
+    if (!*device) *device = gd_default_device();
+    return GD_OK;
+}
+
+bool gd_grad_wanted(const gd_op *op, gd_tensor *const *in, int n_in) {
+    if (gd_this_thread.no_grad > 0 || (op->flags & GD_OP_NO_GRAD)) return false;
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && in[i]->requires_grad) return true;
+    return false;
+}
+
+/* --- shapes ------------------------------------------------------------------------------------ */
+
+gd_status gd_infer_outputs(gd_infer *infer, int n) {
+    gd_meta *out = gd_malloc((size_t)(n > 0 ? n : 1) * sizeof *out);
+    if (!out) return gd_fail(GD_E_MEMORY, "no memory for %d outputs", n);
+    infer->out = out;
+    infer->n_out = n;
+    for (int i = 0; i < n; i++)
+        out[i] = (gd_meta){.view_of = -1, .dtype = infer->n_in > 0 && infer->in[0]
+                                                       ? (gd_dtype)infer->in[0]->dtype : GD_F32};
+    return GD_OK;
+}
+
+static gd_status check_metas(const gd_meta *metas, int n) {
+    for (int i = 0; i < n; i++) {
+        size_t bytes;
+        if (metas[i].view_of >= 0) continue;
+        if (metas[i].rank > 0 && metas[i].dims[0] == GD_UNKNOWN) continue;
+        gd_shape shape = {.rank = metas[i].rank, .form = 1};
+        memcpy(shape.at, metas[i].dims, sizeof shape.at);
+        GD_TRY(gd_shape_bytes(shape, metas[i].dtype, &bytes));
+    }
+    return GD_OK;
+}
+
+/* --- running ----------------------------------------------------------------------------------- */
+
+/* Runs the op's body, said in other ops, in a scope of its own. */
+static gd_status run_expand(gd_invocation *call) {
+    gd_thread *thread = &gd_this_thread;
+    gd_scope *scope = gd_scope_open();
+    gd_expand expand = {call->op, call->attrs, call->n_in, call->n_out, (gd_tensor **)(uintptr_t)call->in,
+                        call->out};
+    for (int i = 0; i < call->n_out; i++) call->out[i] = NULL;
+    gd_status status = gd_scope_reserve((size_t)call->n_out);
+    if (status == GD_OK) call->op->expand(&expand);
+    for (int i = 0; i < call->n_out; i++) {
+        gd_tensor *y = call->out[i];
+        if (!y) { /* a hidden output that the body does not make */
+            if (status == GD_OK && !call->op->outputs[i < call->op->n_outputs ? i : 0].hidden)
+                status = gd_fail(thread->recorded != GD_OK ? thread->recorded : GD_E_STATE, "its body failed");
+            continue;
+        }
+        if (y->kind == GD_FAILED) {
+            status = thread->recorded != GD_OK ? thread->recorded : thread->noted;
+            if (status == GD_OK) status = GD_E_STATE;
+            continue;
+        }
+        for (int k = 0; k < call->n_in; k++)
+            if (y == call->in[k]) { /* an input handed through: the caller gets a reference of it */
+                gd_object_retain(&y->object);
+                gd_scope_adopt(&y->object);
+                break;
+            }
+        gd_scope_keep(&y->object);
+    }
+    gd_scope_close(&scope);
+    if (status != GD_OK)
+        for (int i = 0; i < call->n_out; i++) call->out[i] = &gd_error_tensor;
+    return status;
+}
+
+gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t *dims) {
+    gd_view *view = &call->out[i];
+    size_t bytes;
+    GD_TRY(gd_shape_bytes(gd_shape_of(rank, dims), view->dtype, &bytes));
+    gd_storage *storage = gd_storage_new(call->device, bytes);
+    if (!storage) return GD_E_MEMORY;
+    gd_storage_release(call->made[i]);
+    call->made[i] = storage;
+    view->data = storage->data;
+    view->rank = rank;
+    for (int k = 0; k < rank; k++) view->dims[k] = dims[k];
+    gd_row_major(rank, view->dims, view->strides);
+    return GD_OK;
+}
+
+gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+    call->op = op;
+    call->device = device;
+    call->kernel = gd_kernel_select(op, call, device->api->kind);
+    if (!call->kernel) {
+        const gd_view *v = call->n_in > 0 ? &call->in[0] : call->n_out > 0 ? &call->out[0] : NULL;
+        return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", device->name,
+                       v ? gd_dtype_name(v->dtype) : "this call");
+    }
+    void *workspace = NULL;
+    size_t bytes = call->kernel->workspace ? call->kernel->workspace(call) : 0;
+    if (bytes) GD_TRY(gd_device_alloc(device, bytes, &workspace));
+    call->workspace = workspace;
+    call->workspace_bytes = bytes;
+    int64_t started = gd_profile_start();
+    gd_status status = (op->flags & GD_OP_DYNAMIC) ? device->api->run_now(device, call)
+                                                   : device->api->run(device, call);
+    if (started) gd_profile_end(call, started);
+    if (bytes) gd_device_free(device, workspace, bytes);
+    return status;
+}
+
+/* Makes the outputs and runs the kernel into them. */
+static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *device) {
+    const gd_op *op = call->op;
+    int n_mutated = 0;
+    for (int i = 0; i < op->n_inputs; i++) n_mutated += op->inputs[i].mutated;
+    int n_views = call->n_in + call->n_out + n_mutated;
+    gd_view few[3 * FEW], *views = few;
+    if (n_views > 3 * FEW && !(views = gd_malloc((size_t)n_views * sizeof *views)))
+        return gd_fail(GD_E_MEMORY, "no memory for %d tensors", n_views);
+    gd_kernel_call k = {.attrs = call->attrs, .in = views, .n_in = call->n_in,
+                        .out = views + call->n_in, .n_out = call->n_out + n_mutated, .rng = call->rng};
+    void *made[FEW] = {NULL}; /* storages of a dynamic op's outputs */
+    if (op->flags & GD_OP_DYNAMIC) k.made = made;
+    gd_status status = GD_OK;
+    bool needed = n_mutated > 0 || (op->flags & GD_OP_DYNAMIC);
+    for (int i = 0; i < call->n_in; i++)
+        views[i] = call->in[i] ? gd_view_of(call->in[i]) : (gd_view){.data = NULL};
+    for (int i = 0; i < call->n_out && status == GD_OK; i++) {
+        const gd_meta *m = &metas[i];
+        const gd_op_param *param = &op->outputs[i < op->n_outputs ? i : op->n_outputs - 1];
+        gd_view *view = &k.out[i];
+        if (param->hidden && !call->want_hidden) {
+            call->out[i] = NULL;
+            *view = (gd_view){.dtype = m->dtype, .rank = m->rank};
+            memcpy(view->dims, m->dims, sizeof view->dims);
+            gd_row_major(m->rank, m->dims, view->strides);
+            continue;
+        }
+        if (op->flags & GD_OP_DYNAMIC) { /* the kernel makes it, when it knows the size */
+            *view = (gd_view){.dtype = m->dtype};
+            continue;
+        }
+        gd_tensor *y = m->view_of >= 0
+                           ? gd_tensor_view(call->in[m->view_of], m->rank, m->dims, m->strides, m->offset)
+                           : gd_tensor_new(m->device ? m->device : device, m->dtype, m->rank, m->dims);
+        if (!y) status = GD_E_MEMORY;
+        else {
+            call->out[i] = y;
+            *view = gd_view_of(y);
+            if (m->view_of < 0 && gd_numel(m->rank, m->dims) > 0) needed = true;
+        }
+    }
+    for (int i = 0, n = call->n_out; i < op->n_inputs && i < call->n_in; i++)
+        if (op->inputs[i].mutated) {
+            k.out[n++] = views[i];
+            if (call->in[i]) atomic_fetch_add(&call->in[i]->storage->version, 1);
+        }
+    if (status == GD_OK && needed) status = gd_run_kernel(op, &k, device);
+    for (int i = 0; i < call->n_out && i < FEW && (op->flags & GD_OP_DYNAMIC); i++) {
+        gd_tensor *y = status != GD_OK ? NULL
+                       : gd_tensor_bare(GD_VALUE, device, k.out[i].dtype, k.out[i].rank, k.out[i].dims);
+        if (y) {
+            y->storage = made[i];
+            call->out[i] = y;
+        } else {
+            gd_storage_release(made[i]);
+            if (status == GD_OK) status = GD_E_MEMORY;
+        }
+    }
+    if (views != few) gd_free(views);
+    return status;
+}
+
+/* --- in place ---------------------------------------------------------------------------------- */
+
+static bool same_memory(const gd_tensor *a, const gd_tensor *b) {
+    return a->offset == b->offset && a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0 &&
+           memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0;
+}
+
+static gd_status check_inplace(const gd_invocation *call, const gd_meta *m, bool grad) {
+    gd_tensor *x = call->in[0];
+    char text[160];
+    if (x->rank != m->rank || memcmp(x->dims, m->dims, sizeof(int64_t) * x->rank) != 0)
+        return gd_fail(GD_E_SHAPE, "the result has shape %s and cannot be written into '%s'",
+                       gd_shape_text(m->rank, m->dims, text, sizeof text), call->op->inputs[0].name);
+    bool fits = m->dtype == x->dtype || gd_dtype_is_float((gd_dtype)x->dtype) ||
+                (!gd_dtype_is_float(m->dtype) && x->dtype != GD_BOOL);
+    if (!fits)
+        return gd_fail(GD_E_DTYPE, "the result is %s and cannot be written into '%s'",
+                       gd_dtype_name(m->dtype), call->op->inputs[0].name);
+    for (int i = 0; i < x->rank; i++)
+        if (x->strides[i] == 0 && x->dims[i] > 1)
+            return gd_fail(GD_E_ARGUMENT, "'%s' is expanded: several of its elements are one place in "
+                           "memory; copy it first", call->op->inputs[0].name);
+    if (!grad) return GD_OK;
+    if (x->requires_grad && !x->node)
+        return gd_fail(GD_E_STATE, "'%s' is a leaf that requires grad; write it under gd_no_grad",
+                       call->op->inputs[0].name);
+    if (x->is_view || x->storage->taped_view)
+        return gd_fail(GD_E_STATE, "'%s' shares its memory with another tensor, and the tape is on; "
+                       "use the op that makes a new tensor, or gd_no_grad", call->op->inputs[0].name);
+    return GD_OK;
+}
+
+/* The base op's kernel, writing into the first input. */
+static gd_status run_inplace(gd_invocation *call, gd_device *device) {
+    gd_tensor *x = call->in[0];
+    gd_view views[FEW + 1];
+    gd_status status = GD_OK;
+    gd_scope *scope = gd_scope_open(); /* for the copies */
+    for (int i = 0; i < call->n_in && status == GD_OK; i++) {
+        gd_tensor *t = call->in[i];
+        if (!t) {
+            views[i] = (gd_view){.data = NULL};
+            continue;
+        }
+        if (i > 0 && t->storage == x->storage && !same_memory(t, x)) { /* overlaps: read it first */
+            gd_tensor *copy = gd_tensor_new(t->device, (gd_dtype)t->dtype, t->rank, t->dims);
+            if (!copy) status = GD_E_MEMORY;
+            else {
+                status = gd_copy_tensor(copy, t);
+                t = copy;
+            }
+        }
+        views[i] = gd_view_of(t);
+    }
+    views[call->n_in] = gd_view_of(x);
+    gd_kernel_call k = {.attrs = call->attrs, .in = views, .n_in = call->n_in,
+                        .out = &views[call->n_in], .n_out = 1, .rng = call->rng};
+    if (status == GD_OK && gd_numel(x->rank, x->dims) > 0)
+        status = gd_run_kernel(call->op->base, &k, device);
+    if (status == GD_OK) atomic_fetch_add(&x->storage->version, 1);
+    gd_scope_close(&scope);
+    call->out[0] = x;
+    return status;
+}
+
+/* --- the way ----------------------------------------------------------------------------------- */
+
+static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *device) {
+    const gd_op *op = call->op, *base = op->base ? op->base : op;
+    GD_TRY(base->infer(infer));
+    GD_TRY(check_metas(infer->out, infer->n_out));
+    bool grad = gd_grad_wanted(op, call->in, call->n_in);
+    if (op->flags & GD_OP_RANDOM) call->rng = gd_rng_take();
+    bool symbolic = gd_this_thread.tracer != NULL;
+    for (int i = 0; i < call->n_in; i++) symbolic |= call->in[i] && call->in[i]->kind == GD_SYMBOL;
+    if (symbolic) {
+        if (!gd_record_hooks.trace) return gd_fail(GD_E_UNSUPPORTED, "there are no graphs in this build");
+        return gd_record_hooks.trace(call, infer->out);
+    }
+    call->want_hidden = grad;
+    if (op->base) {
+        GD_TRY(check_inplace(call, &infer->out[0], grad));
+        GD_TRY(run_inplace(call, device));
+    } else {
+        GD_TRY(run_op(call, infer->out, device));
+    }
+    return grad ? gd_record_hooks.tape(call) : GD_OK;
+}
+
+/* Rank-0 CPU tensors among tensors of another device are uploaded. */
+static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor **moved) {
+    for (int i = 0; i < call->n_in; i++) {
+        moved[i] = call->in[i];
+        if (moved[i] && moved[i]->device != device) {
+            moved[i] = gd_to_device(moved[i], device);
+            if (moved[i]->kind == GD_FAILED) return gd_this_thread.recorded ? gd_this_thread.recorded : GD_E_MEMORY;
+        }
+    }
+    call->in = moved;
+    return GD_OK;
+}
+
+static bool expands(const gd_invocation *call, gd_device *device) {
+    const gd_op *op = call->op;
+    if (!op->expand) return false;
+    if (!op->vjp && !op->ir) { /* its gradient is that of its body */
+        if (gd_this_thread.tracer || gd_grad_wanted(op, call->in, call->n_in)) return true;
+        for (int i = 0; i < call->n_in; i++)
+            if (call->in[i] && call->in[i]->kind == GD_SYMBOL) return true;
+    }
+    return !gd_kernel_exists(op, device->api->kind);
+}
+
+static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow);
+
+/* `grow`: the number of outputs is known only after infer; the list is made then. */
+static gd_status dispatch(gd_invocation *call, bool grow) {
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && call->in[i]->kind == GD_FAILED) {
+            for (int k = 0; k < call->n_out; k++) call->out[k] = &gd_error_tensor;
+            gd_status status = gd_this_thread.recorded;
+            return status != GD_OK ? status : GD_E_STATE;
+        }
+    gd_status status = check_inputs(call);
+    gd_device *device = NULL;
+    bool numbers;
+    if (status == GD_OK) status = gd_attrs_check(call->op, call->attrs);
+    if (status == GD_OK) status = find_device(call, &device, &numbers);
+    if (status != GD_OK) return failed(call, status);
+    if (!numbers || call->n_in > MANY) return dispatch_on(call, device, grow);
+    gd_tensor *moved[MANY], *const *given = call->in;
+    status = move_numbers(call, device, moved);
+    status = status == GD_OK ? dispatch_on(call, device, grow) : failed(call, status);
+    for (int i = 0; i < call->n_in && gd_this_thread.depth == 0; i++) /* no scope owns the copies */
+        if (moved[i] != given[i]) gd_release(moved[i]);
+    return status;
+}
+
+static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) {
+    gd_status status;
+    if (!grow && expands(call, device)) {
+        status = run_expand(call);
+        return status == GD_OK ? GD_OK : failed(call, status);
+    }
+    gd_meta few[FEW];
+    gd_infer infer = {call->op, call->attrs, call->in, call->n_in, few, call->n_out};
+    for (int i = 0; i < call->n_out; i++) {
+        few[i].view_of = -1;
+        few[i].dtype = call->n_in > 0 && call->in[0] ? (gd_dtype)call->in[0]->dtype : GD_F32;
+        few[i].rank = 0;
+        few[i].device = NULL;
+    }
+    if (grow) {
+        status = call->op->infer(&infer); /* once more below, cheap: a list has few tensors */
+        if (infer.out != few) gd_free(infer.out);
+        if (status == GD_OK) {
+            call->n_out = infer.n_out;
+            call->out = gd_list_new(infer.n_out);
+            if (!call->out) status = GD_E_MEMORY;
+        }
+        if (status != GD_OK) {
+            call->n_out = 0;
+            return failed(call, status);
+        }
+        infer.out = few;
+        infer.n_out = 0;
+    }
+    status = with_metas(call, &infer, device);
+    if (infer.out != few) gd_free(infer.out);
+    return status == GD_OK ? GD_OK : failed(call, status);
+}
+
+gd_status gd_dispatch(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
+                      const void *attrs, gd_tensor **out, int n_out) {
+    gd_invocation call = {.op = op, .site = site, .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = n_out};
+    return dispatch(&call, false);
+}
+
+gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
+                           const void *attrs) {
+    gd_tensor *out[FEW];
+    gd_invocation call = {.op = op, .site = site, .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = op->n_outputs};
+    dispatch(&call, false);
+    return out[0];
+}
+
+gd_tensors gd_dispatch_list(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
+                            const void *attrs) {
+    gd_invocation call = {.op = op, .site = site, .in = in, .n_in = n_in, .attrs = attrs};
+    dispatch(&call, true);
+    return (gd_tensors){call.out, call.out ? call.n_out : 0};
+}

@@ -1,0 +1,455 @@
+/* elementwise.c - each element of the result from the same element of the inputs.
+ *
+ * An elementwise op is its record alone: the expression, and, where the derived gradient would be
+ * slower or lose digits, the gradient. Inputs broadcast; dtypes promote. `float`: integers are
+ * computed as f32. `truth`: the result is bool. `integral`: integers and bools only.
+ */
+#include "ops/call.h"
+#include "ops/infer.h"
+#include "gradus/ops.h"
+
+/* --- copies ------------------------------------------------------------------------------------ */
+
+/*op clone(x) -> y  elementwise
+ * A copy with memory of its own.
+ *   y = x
+ *   onnx Identity
+ */
+
+/*op cast(x, dtype:dtype) -> y  elementwise
+ * The same numbers in another dtype. Floats become integers by dropping the fraction.
+ *   y = x
+ *   onnx Cast
+ */
+static gd_status cast_infer(gd_infer *i) {
+    const gd_cast_options *o = i->attrs;
+    GD_TRY(gd_infer_elementwise(i));
+    if (gd_dtype_size(o->dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
+    i->out[0].dtype = o->dtype;
+    return GD_OK;
+}
+
+/* --- arithmetic -------------------------------------------------------------------------------- */
+
+/*op add(a, b) -> y  elementwise inplace
+ * a + b.
+ *   y = a + b
+ *   onnx Add   caffe Eltwise
+ */
+
+/*op sub(a, b) -> y  elementwise inplace
+ * a - b.
+ *   y = a - b
+ *   onnx Sub
+ */
+
+/*op mul(a, b) -> y  elementwise inplace
+ * a times b, element by element.
+ *   y  = a * b
+ *   onnx Mul
+ */
+
+/*op div(a, b) -> y  elementwise float inplace
+ * a divided by b, as floats.
+ *   y  = a / b
+ *   ga = gy / b
+ *   gb = -gy * a / (b*b)
+ *   onnx Div
+ */
+
+/*op floor_divide(a, b) -> y  elementwise
+ * The floor of a / b. Integers divided by 0 give 0.
+ *   y = floor_divide(a, b)
+ */
+
+/*op remainder(a, b) -> y  elementwise
+ * The remainder with the sign of b, as Python's %. Integers modulo 0 give 0.
+ *   y = remainder(a, b)
+ *   onnx Mod
+ */
+
+/*op fmod(a, b) -> y  elementwise
+ * The remainder with the sign of a, as C's fmod. Integers modulo 0 give 0.
+ *   y = fmod(a, b)
+ */
+
+/*op pow(a, b) -> y  elementwise inplace
+ * a to the power b.
+ *   y  = pow(a, b)
+ *   ga = b == 0 ? 0 : gy * b * pow(a, b - 1)
+ *   gb = a == 0 && b >= 0 ? 0 : gy * y * log(a)
+ *   onnx Pow   caffe Power
+ */
+
+/*op atan2(a, b) -> y  elementwise float
+ * The angle of the point (b, a), from -pi to pi.
+ *   y = atan2(a, b)
+ */
+
+/*op maximum(a, b) -> y  elementwise
+ * The larger of the two; NaN if either is. At a tie each takes half of the gradient.
+ *   y = max(a, b)
+ *   onnx Max
+ */
+
+/*op minimum(a, b) -> y  elementwise
+ * The smaller of the two; NaN if either is. At a tie each takes half of the gradient.
+ *   y = min(a, b)
+ *   onnx Min
+ */
+
+/*op lerp(a, b, weight) -> y  elementwise
+ * a + weight * (b - a).
+ *   y  = weight < 0.5 ? a + weight*(b - a) : b - (b - a)*(1 - weight)
+ *   ga = gy * (1 - weight)
+ *   gb = gy * weight
+ *   gweight = gy * (b - a)
+ */
+
+/*op neg(x) -> y  elementwise inplace
+ * -x.
+ *   y = -x
+ *   onnx Neg
+ */
+
+/*op abs(x) -> y  elementwise inplace
+ * The absolute value.
+ *   y = abs(x)
+ *   onnx Abs   caffe AbsVal
+ */
+
+/*op sign(x) -> y  elementwise
+ * -1, 0 or 1; NaN stays NaN.
+ *   y = sign(x)
+ *   onnx Sign
+ */
+
+/*op square(x) -> y  elementwise inplace
+ * x squared.
+ *   y  = x * x
+ *   gx = 2 * gy * x
+ */
+
+/*op reciprocal(x) -> y  elementwise float inplace
+ * 1 / x.
+ *   y  = reciprocal(x)
+ *   gx = -gy * y * y
+ *   onnx Reciprocal
+ */
+
+/*op sqrt(x) -> y  elementwise float inplace
+ * The square root.
+ *   y  = sqrt(x)
+ *   gx = gy / (2 * y)
+ *   onnx Sqrt
+ */
+
+/*op rsqrt(x) -> y  elementwise float inplace
+ * 1 / sqrt(x).
+ *   y  = rsqrt(x)
+ *   gx = -0.5 * gy * y*y*y
+ */
+
+/* --- exponentials and logarithms --------------------------------------------------------------- */
+
+/*op exp(x) -> y  elementwise float inplace
+ * e to the power x.
+ *   y  = exp(x)
+ *   gx = gy * y
+ *   onnx Exp   caffe Exp
+ */
+
+/*op exp2(x) -> y  elementwise float
+ * 2 to the power x.
+ *   y  = exp2(x)
+ *   gx = gy * y * 0.693147180559945309417232121458
+ */
+
+/*op expm1(x) -> y  elementwise float
+ * exp(x) - 1, exact near 0.
+ *   y  = expm1(x)
+ *   gx = gy * (y + 1)
+ */
+
+/*op log(x) -> y  elementwise float inplace
+ * The natural logarithm.
+ *   y  = log(x)
+ *   gx = gy / x
+ *   onnx Log   caffe Log
+ */
+
+/*op log2(x) -> y  elementwise float
+ * The logarithm to base 2.
+ *   y  = log2(x)
+ *   gx = gy / (x * 0.693147180559945309417232121458)
+ */
+
+/*op log10(x) -> y  elementwise float
+ * The logarithm to base 10.
+ *   y  = log10(x)
+ *   gx = gy / (x * 2.30258509299404568401799145468)
+ */
+
+/*op log1p(x) -> y  elementwise float
+ * log(1 + x), exact near 0.
+ *   y  = log1p(x)
+ *   gx = gy / (x + 1)
+ */
+
+/* --- trigonometry ------------------------------------------------------------------------------ */
+
+/*op sin(x) -> y  elementwise float
+ * Sine.
+ *   y = sin(x)
+ *   onnx Sin
+ */
+
+/*op cos(x) -> y  elementwise float
+ * Cosine.
+ *   y = cos(x)
+ *   onnx Cos
+ */
+
+/*op tan(x) -> y  elementwise float
+ * Tangent.
+ *   y  = tan(x)
+ *   gx = gy * (1 + y*y)
+ *   onnx Tan
+ */
+
+/*op asin(x) -> y  elementwise float
+ * Inverse sine.
+ *   y = asin(x)
+ *   onnx Asin
+ */
+
+/*op acos(x) -> y  elementwise float
+ * Inverse cosine.
+ *   y = acos(x)
+ *   onnx Acos
+ */
+
+/*op atan(x) -> y  elementwise float
+ * Inverse tangent.
+ *   y = atan(x)
+ *   onnx Atan
+ */
+
+/*op sinh(x) -> y  elementwise float
+ * Hyperbolic sine.
+ *   y = sinh(x)
+ *   onnx Sinh
+ */
+
+/*op cosh(x) -> y  elementwise float
+ * Hyperbolic cosine.
+ *   y = cosh(x)
+ *   onnx Cosh
+ */
+
+/*op tanh(x) -> y  elementwise float inplace
+ * Hyperbolic tangent.
+ *   y  = tanh(x)
+ *   gx = gy * (1 - y*y)
+ *   onnx Tanh   caffe TanH
+ */
+
+/*op asinh(x) -> y  elementwise float
+ * Inverse hyperbolic sine.
+ *   y = asinh(x)
+ *   onnx Asinh
+ */
+
+/*op acosh(x) -> y  elementwise float
+ * Inverse hyperbolic cosine.
+ *   y = acosh(x)
+ *   onnx Acosh
+ */
+
+/*op atanh(x) -> y  elementwise float
+ * Inverse hyperbolic tangent.
+ *   y = atanh(x)
+ *   onnx Atanh
+ */
+
+/*op erf(x) -> y  elementwise float
+ * The error function.
+ *   y = erf(x)
+ *   onnx Erf
+ */
+
+/*op erfc(x) -> y  elementwise float
+ * 1 - erf(x), exact for large x.
+ *   y = erfc(x)
+ */
+
+/* --- rounding ---------------------------------------------------------------------------------- */
+
+/*op floor(x) -> y  elementwise
+ * The largest integer not above x.
+ *   y = floor(x)
+ *   onnx Floor
+ */
+
+/*op ceil(x) -> y  elementwise
+ * The smallest integer not below x.
+ *   y = ceil(x)
+ *   onnx Ceil
+ */
+
+/*op round(x) -> y  elementwise
+ * The nearest integer; halves go to the even one.
+ *   y = round(x)
+ *   onnx Round
+ */
+
+/*op trunc(x) -> y  elementwise
+ * x without its fraction.
+ *   y = trunc(x)
+ */
+
+/*op clamp(x) -> y  elementwise inplace
+ * x held between min and max; NaN stays NaN.
+ *   min float = -inf  smallest result
+ *   max float = inf   largest result
+ *   y  = x != x ? x : x < min ? min : x > max ? max : x
+ *   gx = x >= min && x <= max ? gy : 0
+ *   onnx Clip
+ */
+
+/* --- tests and comparisons --------------------------------------------------------------------- */
+
+/*op isnan(x) -> y  elementwise truth
+ * Whether it is NaN.
+ *   y = isnan(x)
+ *   onnx IsNaN
+ */
+
+/*op isinf(x) -> y  elementwise truth
+ * Whether it is infinite.
+ *   y = isinf(x)
+ *   onnx IsInf
+ */
+
+/*op isfinite(x) -> y  elementwise truth
+ * Whether it is neither infinite nor NaN.
+ *   y = isfinite(x)
+ */
+
+/*op eq(a, b) -> y  elementwise truth
+ * a == b.
+ *   y = a == b
+ *   onnx Equal
+ */
+
+/*op ne(a, b) -> y  elementwise truth
+ * a != b.
+ *   y = a != b
+ */
+
+/*op lt(a, b) -> y  elementwise truth
+ * a < b.
+ *   y = a < b
+ *   onnx Less
+ */
+
+/*op le(a, b) -> y  elementwise truth
+ * a <= b.
+ *   y = a <= b
+ *   onnx LessOrEqual
+ */
+
+/*op gt(a, b) -> y  elementwise truth
+ * a > b.
+ *   y = a > b
+ *   onnx Greater
+ */
+
+/*op ge(a, b) -> y  elementwise truth
+ * a >= b.
+ *   y = a >= b
+ *   onnx GreaterOrEqual
+ */
+
+/*op logical_not(x) -> y  elementwise truth
+ * Whether it is zero.
+ *   y = logical_not(x)
+ *   onnx Not
+ */
+
+/*op logical_and(a, b) -> y  elementwise truth
+ * Whether both are nonzero.
+ *   y = logical_and(a, b)
+ *   onnx And
+ */
+
+/*op logical_or(a, b) -> y  elementwise truth
+ * Whether one or both are nonzero.
+ *   y = logical_or(a, b)
+ *   onnx Or
+ */
+
+/*op logical_xor(a, b) -> y  elementwise truth
+ * Whether exactly one is nonzero.
+ *   y = logical_xor(a, b)
+ *   onnx Xor
+ */
+
+/*op where(condition, a, b) -> y  elementwise
+ * a where the condition is nonzero, b elsewhere.
+ *   y  = where(condition, a, b)
+ *   ga = where(condition, gy, 0)
+ *   gb = where(condition, 0, gy)
+ *   onnx Where
+ */
+static gd_status where_infer(gd_infer *i) {
+    gd_tensor *const branches[2] = {i->in[1], i->in[2]};
+    GD_TRY(gd_infer_elementwise(i));
+    i->out[0].dtype = gd_result_dtype(branches, 2);
+    return GD_OK;
+}
+
+/* --- bits -------------------------------------------------------------------------------------- */
+
+/*op bitwise_and(a, b) -> y  elementwise integral
+ * Bits set in both.
+ *   y = bit_and(a, b)
+ *   onnx BitwiseAnd
+ */
+
+/*op bitwise_or(a, b) -> y  elementwise integral
+ * Bits set in one or both.
+ *   y = bit_or(a, b)
+ *   onnx BitwiseOr
+ */
+
+/*op bitwise_xor(a, b) -> y  elementwise integral
+ * Bits set in exactly one.
+ *   y = bit_xor(a, b)
+ *   onnx BitwiseXor
+ */
+
+/*op invert_bits(x) -> y  elementwise integral internal
+ * All bits of an integer turned over.
+ *   y = bit_not(x)
+ */
+
+/*op bitwise_not(x) -> y  nograd
+ * All bits turned over; of a bool, its opposite.
+ *   onnx BitwiseNot
+ */
+static void bitwise_not_expand(gd_expand *e) {
+    e->y[0] = e->x[0]->dtype == GD_BOOL ? gd_logical_not(e->x[0]) : gd_invert_bits(e->x[0]);
+}
+
+/*op bitwise_left_shift(a, b) -> y  elementwise integral
+ * a shifted left by b bits; 0 where b is negative or too large.
+ *   y = shl(a, b)
+ */
+
+/*op bitwise_right_shift(a, b) -> y  elementwise integral
+ * a shifted right by b bits, filled with its sign.
+ *   y = shr(a, b)
+ */
+
+#include "elementwise.gen.h"

@@ -1,0 +1,122 @@
+/* infer.c - shape and dtype rules that many ops share. */
+#include <string.h>
+
+#include "ops/infer.h"
+
+/* As PyTorch: tensors with dimensions decide; a rank-0 tensor is a plain number and changes the
+ * result only by being of a higher kind (bool < integer < float). */
+gd_dtype gd_result_dtype(gd_tensor *const *in, int n_in) {
+    gd_dtype dimensioned = GD_DTYPE_NONE, number = GD_DTYPE_NONE;
+    for (int i = 0; i < n_in; i++) {
+        if (!in[i]) continue;
+        gd_dtype *slot = in[i]->rank > 0 ? &dimensioned : &number;
+        *slot = *slot ? gd_promote(*slot, (gd_dtype)in[i]->dtype) : (gd_dtype)in[i]->dtype;
+    }
+    if (!dimensioned || !number) return dimensioned ? dimensioned : number;
+    int a = gd_dtype_is_float(dimensioned) ? 2 : gd_dtype_is_int(dimensioned) ? 1 : 0;
+    int b = gd_dtype_is_float(number) ? 2 : gd_dtype_is_int(number) ? 1 : 0;
+    return b > a ? gd_promote(dimensioned, number) : dimensioned;
+}
+
+gd_status gd_broadcast_dims(gd_tensor *const *in, int n_in, int *rank, int64_t *dims) {
+    *rank = 0;
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && in[i]->rank > *rank) *rank = in[i]->rank;
+    for (int d = 0; d < *rank; d++) {
+        int64_t size = 1;
+        for (int i = 0; i < n_in; i++) {
+            int k = in[i] ? d - (*rank - in[i]->rank) : -1;
+            int64_t n = k < 0 ? 1 : in[i]->dims[k];
+            if (n == 1 || n == size) continue;
+            if (size != 1)
+                return gd_op_fail(GD_E_SHAPE, "dimension %d from the end is %lld here and %lld there; they must be "
+                                  "equal, or one of them 1", *rank - d, (long long)size, (long long)n);
+            size = n;
+        }
+        dims[d] = size;
+    }
+    return GD_OK;
+}
+
+gd_status gd_infer_elementwise(gd_infer *infer) {
+    const gd_op *op = infer->op->base ? infer->op->base : infer->op;
+    gd_meta *y = &infer->out[0];
+    if (infer->n_in == 1) { /* nothing to broadcast or promote */
+        const gd_tensor *x = infer->in[0];
+        y->rank = x->rank;
+        for (int i = 0; i < x->rank; i++) y->dims[i] = x->dims[i];
+        y->dtype = (gd_dtype)x->dtype;
+    } else {
+        y->dtype = gd_result_dtype(infer->in, infer->n_in);
+        GD_TRY(gd_broadcast_dims(infer->in, infer->n_in, &y->rank, y->dims));
+    }
+    bool is_float = gd_dtype_is_float(y->dtype);
+    if ((op->flags & GD_OP_INTEGRAL) && is_float)
+        return gd_op_fail(GD_E_DTYPE, "takes integers and bools, not %s", gd_dtype_name(y->dtype));
+    if (op->flags & GD_OP_TRUTH) y->dtype = GD_BOOL;
+    else if ((op->flags & GD_OP_FLOAT) && !is_float) y->dtype = GD_F32;
+    for (int i = 1; i < infer->n_out; i++) infer->out[i] = *y;
+    return GD_OK;
+}
+
+/* --- axes -------------------------------------------------------------------------------------- */
+
+bool gd_shape_is_set(const gd_shape *list) { return list->form == 1; }
+
+gd_status gd_axes_mask(const gd_shape *axes, int rank, uint32_t *mask) {
+    *mask = 0;
+    if (!gd_shape_is_set(axes)) {
+        *mask = (1u << rank) - 1u;
+        return GD_OK;
+    }
+    for (int i = 0; i < axes->rank; i++) {
+        int axis;
+        GD_TRY(gd_axis(axes->at[i], rank, &axis));
+        if (rank > 0 && (*mask >> axis & 1))
+            return gd_op_fail(GD_E_INDEX, "axis %lld is named twice", (long long)axes->at[i]);
+        if (rank > 0) *mask |= 1u << axis;
+    }
+    return GD_OK;
+}
+
+void gd_reduced_dims(const gd_tensor *x, uint32_t mask, bool keepdim, gd_meta *y) {
+    y->rank = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (!(mask >> i & 1)) y->dims[y->rank++] = x->dims[i];
+        else if (keepdim) y->dims[y->rank++] = 1;
+    }
+}
+
+void gd_meta_like(gd_meta *y, const gd_tensor *x) {
+    y->dtype = (gd_dtype)x->dtype;
+    y->rank = x->rank;
+    for (int i = 0; i < x->rank; i++) y->dims[i] = x->dims[i];
+}
+
+void gd_meta_view(gd_meta *y, const gd_tensor *x, int input) {
+    gd_meta_like(y, x);
+    y->view_of = input;
+    y->offset = x->offset;
+    for (int i = 0; i < x->rank; i++) y->strides[i] = x->strides[i];
+}
+
+gd_status gd_need_float(const gd_tensor *t, const char *name) {
+    if (gd_dtype_is_float((gd_dtype)t->dtype)) return GD_OK;
+    return gd_op_fail(GD_E_DTYPE, "'%s' must be a float tensor, not %s", name, gd_dtype_name((gd_dtype)t->dtype));
+}
+
+gd_status gd_need_int(const gd_tensor *t, const char *name) {
+    if (gd_dtype_is_int((gd_dtype)t->dtype)) return GD_OK;
+    return gd_op_fail(GD_E_DTYPE, "'%s' must be an integer tensor, not %s", name, gd_dtype_name((gd_dtype)t->dtype));
+}
+
+gd_status gd_need_rank(const gd_tensor *t, const char *name, int rank) {
+    if (t->rank == rank) return GD_OK;
+    return gd_op_fail(GD_E_SHAPE, "'%s' must have %d dimensions, not %d", name, rank, t->rank);
+}
+
+gd_status gd_need_same_dtype(const gd_tensor *a, const gd_tensor *b, const char *name_a, const char *name_b) {
+    if (a->dtype == b->dtype) return GD_OK;
+    return gd_op_fail(GD_E_DTYPE, "'%s' is %s and '%s' is %s; they must be the same", name_a,
+                      gd_dtype_name((gd_dtype)a->dtype), name_b, gd_dtype_name((gd_dtype)b->dtype));
+}

@@ -1,0 +1,127 @@
+/* op.h - an op record as the library holds it, and the dispatcher's inside.
+ *
+ * Records come from the generator (static data in the op's own file) or from gd_op_define. The
+ * part that changes at run time (kernels, derived ops) hangs off `state`.
+ */
+#ifndef GRADUS_OPS_OP_H
+#define GRADUS_OPS_OP_H
+
+#include "codegen/ir.h"
+#include "core/error.h"
+#include "core/tensor.h"
+#include "gradus/extend.h"
+
+typedef struct gd_op_state gd_op_state;
+
+struct gd_op {
+    const char *name, *doc, *onnx, *caffe;
+    unsigned flags;
+    const gd_op_param *inputs, *outputs;
+    int n_inputs, n_outputs;
+    int n_required; /* inputs that are not optional at the front */
+    const gd_op_attr *attrs;
+    int n_attrs;
+    size_t attrs_size;
+    const void *defaults; /* an options struct */
+    uint32_t saves_in, saves_out;
+    gd_status (*infer)(gd_infer *);
+    void (*vjp)(gd_vjp *);
+    void (*expand)(gd_expand *);
+    const gd_kernel *reference; /* rank 0, CPU; NULL: elementwise, view or expand only */
+    const gd_op *base;          /* of an in-place twin: the op it is the twin of */
+
+    /* elementwise ops */
+    const gd_ir *ir;
+    const gd_ir *const *gradient_ir; /* for each input; NULL entries are derived from `ir` */
+    gd_op_state *state;
+};
+
+/* What an op gains at run time. */
+enum { GD_DEVICE_KINDS = 8, GD_MAX_KERNELS = 16 };
+typedef struct gd_kernel_list {
+    const char *device;
+    const gd_kernel **entries; /* best first */
+    int count;
+} gd_kernel_list;
+
+struct gd_op_state {
+    gd_kernel_list kernels[GD_DEVICE_KINDS];
+    /* The gradient of each input as an op of its own (elementwise ops); made at first use. */
+    struct gd_derived {
+        const gd_op *op; /* NULL where the gradient is zero or passes through */
+        bool ready, zero;
+        int passes;        /* the output whose gradient passes through unchanged, or -1 */
+        int n_sources;
+        int8_t source[24]; /* inputs of `op`: number in gradients, inputs, outputs */
+    } *derived;
+    const void *compiled[4]; /* elementwise kernels of this IR by instruction set; the backend's own */
+};
+
+/* --- the table --------------------------------------------------------------------------------- */
+
+/* The generated list: one array of records for each source file. */
+typedef struct gd_op_family { const gd_op *const *ops; int count; } gd_op_family;
+extern const gd_op_family gd_op_families[];
+extern const int gd_op_family_count;
+typedef struct gd_kernel_family { const gd_kernel *kernels; int count; } gd_kernel_family;
+extern const gd_kernel_family gd_kernel_families[];
+extern const int gd_kernel_family_count;
+
+/* Reads the generated lists into the table; all public entries call it. */
+void gd_table_init(void);
+
+/* The kernel that runs this call, or NULL. */
+const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, const char *device);
+bool gd_kernel_exists(const gd_op *op, const char *device);
+
+/* The gradient of input i of an elementwise op. */
+const struct gd_derived *gd_op_derived(const gd_op *op, int input);
+
+/* --- the dispatcher ---------------------------------------------------------------------------- */
+
+/* One call on its way through the dispatcher. */
+typedef struct gd_invocation {
+    const gd_op *op;
+    const char *site;
+    gd_tensor *const *in;
+    int n_in;
+    const void *attrs;
+    gd_tensor **out; /* n_out entries, filled by the dispatcher */
+    int n_out;
+    gd_rng rng;
+    bool want_hidden; /* hidden outputs are needed: the tape will record */
+} gd_invocation;
+
+/* Runs or records one op. `out` has room for n_out tensors; ops with variadic outputs use
+ * gd_dispatch_list. On failure every output is the error tensor and the failure is recorded. */
+gd_status gd_dispatch(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
+                      const void *attrs, gd_tensor **out, int n_out);
+gd_tensors gd_dispatch_list(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
+                            const void *attrs);
+/* One visible output. */
+gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
+                           const void *attrs);
+
+/* The tape and the tracer register here, so that the dispatcher need not know them. */
+typedef struct gd_recorder {
+    /* After an op ran with a differentiable input: notes how its outputs came to be. */
+    gd_status (*tape)(gd_invocation *call);
+    /* Appends a node instead of running; outputs become symbols. `metas` has the shapes. */
+    gd_status (*trace)(gd_invocation *call, const gd_meta *metas);
+} gd_recorder;
+extern gd_recorder gd_record_hooks;
+
+bool gd_grad_wanted(const gd_op *op, gd_tensor *const *in, int n_in);
+
+/* The shape rule of elementwise ops: broadcasting and promotion. */
+gd_status gd_infer_elementwise(gd_infer *infer);
+gd_dtype gd_result_dtype(gd_tensor *const *in, int n_in);
+gd_status gd_broadcast_dims(gd_tensor *const *in, int n_in, int *rank, int64_t *dims);
+
+/* Runs a kernel call on a device: chooses the kernel, gets its workspace, queues it. */
+gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device);
+
+/* A scope-owned list of tensors. */
+gd_tensor **gd_list_new(int64_t count); /* NULL: no memory. Entries start as NULL */
+
+#endif

@@ -1,0 +1,236 @@
+/* table.c - the op table and the kernel table at run time. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "ops/intern.h"
+#include "ops/op.h"
+
+enum { MAX_OPS = 4096 };
+static const gd_op *table[MAX_OPS]; /* by name */
+static int table_count;
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool reference_only; /* GRADUS_KERNELS=reference */
+
+/* Kernels that serve every elementwise op; filled from entries whose op is "elementwise". */
+static gd_kernel_list elementwise_kernels[GD_DEVICE_KINDS];
+
+/* --- ops --------------------------------------------------------------------------------------- */
+
+static int position(const char *name) { /* where it is, or would go */
+    int low = 0, high = table_count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (strcmp(table[middle]->name, name) < 0) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static gd_status insert(const gd_op *op) {
+    int at = position(op->name);
+    if (at < table_count && strcmp(table[at]->name, op->name) == 0)
+        return gd_fail(GD_E_ARGUMENT, "there is an op '%s' already", op->name);
+    if (table_count == MAX_OPS) return gd_fail(GD_E_ARGUMENT, "more than %d ops", MAX_OPS);
+    memmove(&table[at + 1], &table[at], (size_t)(table_count - at) * sizeof *table);
+    table[at] = op;
+    table_count++;
+    return GD_OK;
+}
+
+/* --- kernels ----------------------------------------------------------------------------------- */
+
+static gd_kernel_list *list_for(gd_kernel_list *lists, const char *device, bool make) {
+    for (int i = 0; i < GD_DEVICE_KINDS; i++) {
+        if (!lists[i].device && make) lists[i].device = device;
+        if (lists[i].device && strcmp(lists[i].device, device) == 0) return &lists[i];
+    }
+    return NULL;
+}
+
+static gd_status add_kernel(const gd_kernel *kernel) {
+    gd_kernel_list *lists = elementwise_kernels;
+    if (strcmp(kernel->op, "elementwise") != 0) {
+        int at = position(kernel->op);
+        if (at == table_count || strcmp(table[at]->name, kernel->op) != 0)
+            return gd_fail(GD_E_ARGUMENT, "a kernel for '%s', which is no op", kernel->op);
+        lists = table[at]->state->kernels;
+    }
+    gd_kernel_list *list = list_for(lists, kernel->device, true);
+    if (!list) return gd_fail(GD_E_ARGUMENT, "more than %d kinds of device", GD_DEVICE_KINDS);
+    if (!list->entries) {
+        list->entries = gd_malloc(GD_MAX_KERNELS * sizeof *list->entries);
+        if (!list->entries) return gd_fail(GD_E_MEMORY, "no memory for a kernel entry");
+        gd_keep_until_exit(list->entries);
+    }
+    if (list->count == GD_MAX_KERNELS)
+        return gd_fail(GD_E_ARGUMENT, "more than %d kernels for '%s'", GD_MAX_KERNELS, kernel->op);
+    const gd_kernel **entries = list->entries;
+    int at = list->count++;
+    for (; at > 0 && entries[at - 1]->rank < kernel->rank; at--) entries[at] = entries[at - 1];
+    entries[at] = kernel;
+    return GD_OK;
+}
+
+static void read_generated(void) {
+    const char *which = getenv("GRADUS_KERNELS");
+    reference_only = which && strcmp(which, "reference") == 0;
+    for (int f = 0; f < gd_op_family_count; f++)
+        for (int i = 0; i < gd_op_families[f].count; i++) insert(gd_op_families[f].ops[i]);
+    for (int i = 0; i < table_count; i++)
+        if (table[i]->reference && !table[i]->base) add_kernel(table[i]->reference);
+    for (int f = 0; f < gd_kernel_family_count; f++)
+        for (int i = 0; i < gd_kernel_families[f].count; i++) add_kernel(&gd_kernel_families[f].kernels[i]);
+}
+
+void gd_table_init(void) { pthread_once(&once, read_generated); }
+
+gd_status gd_kernel_register(const gd_kernel *kernel) {
+    gd_table_init();
+    if (!kernel || !kernel->op || !kernel->device || !kernel->run)
+        return gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set");
+    pthread_rwlock_wrlock(&lock);
+    gd_status status = add_kernel(kernel);
+    pthread_rwlock_unlock(&lock);
+    return status;
+}
+
+/* Kernels are registered before they are used, so reading takes no lock. */
+static const gd_kernel *select_from(gd_kernel_list *lists, const gd_kernel_call *call, const char *device) {
+    gd_kernel_list *list = list_for(lists, device, false);
+    for (int i = 0; list && i < list->count; i++) {
+        const gd_kernel *k = list->entries[i];
+        if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) continue;
+        if (!k->match || k->match(call)) return k;
+    }
+    return NULL;
+}
+
+const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, const char *device) {
+    gd_table_init();
+    const gd_kernel *k = select_from(op->state->kernels, call, device);
+    if (!k && op->ir) k = select_from(elementwise_kernels, call, device);
+    return k;
+}
+
+bool gd_kernel_exists(const gd_op *op, const char *device) {
+    gd_table_init();
+    if (op->base) op = op->base;
+    return list_for(op->state->kernels, device, false) ||
+           (op->ir && list_for(elementwise_kernels, device, false)) || (op->flags & GD_OP_VIEW);
+}
+
+void gd_set_reference_kernels(bool on) {
+    gd_table_init();
+    reference_only = on;
+}
+
+/* --- reading ----------------------------------------------------------------------------------- */
+
+const gd_op *gd_op_find(const char *name) {
+    gd_table_init();
+    if (!name) return NULL;
+    pthread_rwlock_rdlock(&lock);
+    int at = position(name);
+    const gd_op *op = at < table_count && strcmp(table[at]->name, name) == 0 ? table[at] : NULL;
+    pthread_rwlock_unlock(&lock);
+    return op;
+}
+
+int gd_op_count(void) {
+    gd_table_init();
+    return table_count;
+}
+
+const gd_op *gd_op_at(int index) {
+    gd_table_init();
+    return index >= 0 && index < table_count ? table[index] : NULL;
+}
+
+const char *gd_op_name(const gd_op *op) { return op ? op->name : ""; }
+const char *gd_op_doc(const gd_op *op) { return op ? op->doc : ""; }
+unsigned gd_op_flags(const gd_op *op) { return op ? op->flags : 0; }
+int gd_op_input_count(const gd_op *op) { return op ? op->n_inputs : 0; }
+int gd_op_output_count(const gd_op *op) { return op ? op->n_outputs : 0; }
+int gd_op_attr_count(const gd_op *op) { return op ? op->n_attrs : 0; }
+const gd_op_param *gd_op_input(const gd_op *op, int i) {
+    return op && i >= 0 && i < op->n_inputs ? &op->inputs[i] : NULL;
+}
+const gd_op_param *gd_op_output(const gd_op *op, int i) {
+    return op && i >= 0 && i < op->n_outputs ? &op->outputs[i] : NULL;
+}
+const gd_op_attr *gd_op_attr_at(const gd_op *op, int i) {
+    return op && i >= 0 && i < op->n_attrs ? &op->attrs[i] : NULL;
+}
+const char *gd_op_onnx_name(const gd_op *op) { return op ? op->onnx : ""; }
+const char *gd_op_caffe_name(const gd_op *op) { return op ? op->caffe : ""; }
+bool gd_op_differentiable(const gd_op *op) {
+    return op && !(op->flags & (GD_OP_NO_GRAD | GD_OP_TRUTH | GD_OP_INTEGRAL)) && (op->vjp || op->ir || op->expand);
+}
+
+const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size) {
+    gd_table_init();
+    size_t used = 0;
+    if (size) *text = 0;
+    gd_kernel_list *lists[2] = {op ? list_for(op->state->kernels, device_kind, false) : NULL,
+                                op && op->ir ? list_for(elementwise_kernels, device_kind, false) : NULL};
+    for (int l = 0; l < 2; l++)
+        for (int i = 0; lists[l] && i < lists[l]->count && used < size; i++)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "", lists[l]->entries[i]->variant);
+    return text;
+}
+
+/* --- lists ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    gd_object object;
+    gd_tensor *at[];
+} list;
+
+static void list_destroy(gd_object *object) {
+    gd_object_count(-1);
+    gd_free(object);
+}
+static const gd_class list_class = {"list", list_destroy};
+
+gd_tensor **gd_list_new(int64_t count) {
+    if (gd_scope_reserve(1) != GD_OK) return NULL;
+    list *l = gd_calloc(1, sizeof *l + (size_t)(count > 0 ? count : 1) * sizeof l->at[0]);
+    if (!l) {
+        gd_fail(GD_E_MEMORY, "no memory for a list of %lld tensors", (long long)count);
+        return NULL;
+    }
+    gd_object_init(&l->object, &list_class);
+    gd_object_count(1);
+    gd_scope_adopt(&l->object);
+    return l->at;
+}
+
+static list *list_of(gd_tensors tensors) {
+    return (list *)(void *)((char *)(uintptr_t)tensors.at - offsetof(list, at));
+}
+
+gd_tensors gd_keep_list(gd_tensors tensors) {
+    for (int64_t i = 0; i < tensors.count; i++) gd_keep(tensors.at[i]);
+    if (tensors.at) gd_scope_keep(&list_of(tensors)->object);
+    return tensors;
+}
+
+void gd_release_list(gd_tensors tensors) {
+    for (int64_t i = 0; i < tensors.count; i++) gd_release(tensors.at[i]);
+    if (tensors.at) gd_object_release(&list_of(tensors)->object);
+}
+
+/* --- adding an op ------------------------------------------------------------------------------ */
+
+gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference) {
+    gd_table_init();
+    pthread_rwlock_wrlock(&lock);
+    gd_status status = insert(op);
+    if (status == GD_OK && reference) status = add_kernel(reference);
+    pthread_rwlock_unlock(&lock);
+    return status;
+}

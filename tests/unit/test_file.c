@@ -1,0 +1,223 @@
+/* test_file.c - what format/file.h promises: a file is replaced whole or not at all. */
+#define _GNU_SOURCE 1
+#include "core/alloc.h"
+#include "format/file.h"
+#include "gradus/testing.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int failures;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition);  \
+            failures++;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+static char folder[500], path[600];
+
+static bool holds(const char *file, const char *text) {
+    char *data;
+    size_t bytes;
+    if (gd_file_read_all(file, &data, &bytes) != GD_OK) return false;
+    bool same = bytes == strlen(text) && strcmp(data, text) == 0;
+    gd_free(data);
+    return same;
+}
+
+static gd_status put(const char *file, const char *text) {
+    gd_file_writer *w;
+    gd_status status = gd_file_writer_begin(&w, file);
+    if (status != GD_OK) return status;
+    status = gd_file_writer_write(w, text, strlen(text));
+    if (status == GD_OK) return gd_file_writer_commit(w);
+    gd_file_writer_cancel(w);
+    return status;
+}
+
+static int files_in_folder(void) {
+    DIR *d = opendir(folder);
+    int count = 0;
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) count += e->d_name[0] != '.';
+    if (d != NULL) closedir(d);
+    return count;
+}
+
+static void commit_replaces_and_cancel_does_not(void) {
+    CHECK(put(path, "old") == GD_OK && holds(path, "old"));
+    gd_file_writer *w;
+    CHECK(gd_file_writer_begin(&w, path) == GD_OK);
+    CHECK(gd_file_writer_write(w, "new", 3) == GD_OK);
+    CHECK(holds(path, "old"));
+    CHECK(files_in_folder() == 2);
+    gd_file_writer_cancel(w);
+    CHECK(holds(path, "old"));
+    CHECK(put(path, "new") == GD_OK && holds(path, "new"));
+    CHECK(put(path, "") == GD_OK && holds(path, ""));
+    gd_file_writer_cancel(NULL);
+    CHECK(files_in_folder() == 1);
+}
+
+static void large_and_small_writes_keep_their_order(void) {
+    enum { BIG = 200000 };
+    uint8_t *data = malloc(BIG), *expected = malloc(4 * BIG);
+    for (int i = 0; i < BIG; i++) data[i] = (uint8_t)(i * 7 + i / 256);
+    static const size_t sizes[] = {1, 65535, 65536, 65537, 0, 3, 100000, 2, 65536, 10};
+    size_t total = 0;
+    gd_file_writer *w;
+    CHECK(gd_file_writer_begin(&w, path) == GD_OK);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        CHECK(gd_file_writer_position(w) == total);
+        CHECK(gd_file_writer_write(w, data + i, sizes[i]) == GD_OK);
+        memcpy(expected + total, data + i, sizes[i]);
+        total += sizes[i];
+    }
+    CHECK(gd_file_writer_write_at(w, 70000, "patch", 5) == GD_OK);
+    memcpy(expected + 70000, "patch", 5);
+    CHECK(gd_file_writer_write_at(w, total - 3, "end", 3) == GD_OK);
+    memcpy(expected + total - 3, "end", 3);
+    CHECK(gd_file_writer_write_at(w, total - 2, "end", 3) == GD_E_ARGUMENT);
+    CHECK(gd_file_writer_write_at(w, UINT64_MAX, "end", 3) == GD_E_ARGUMENT);
+    CHECK(gd_file_writer_commit(w) == GD_OK);
+    char *back;
+    size_t bytes;
+    CHECK(gd_file_read_all(path, &back, &bytes) == GD_OK);
+    CHECK(bytes == total && memcmp(back, expected, total) == 0);
+    gd_free(back);
+    free(data);
+    free(expected);
+}
+
+/* A limit on the size of files stands for a full disk. */
+static void full_disk_leaves_the_old_file(void) {
+    CHECK(put(path, "precious") == GD_OK);
+    struct rlimit before, small;
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 100000;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    char *data = calloc(1, 300000);
+    gd_file_writer *w;
+    CHECK(gd_file_writer_begin(&w, path) == GD_OK);
+    CHECK(gd_file_writer_write(w, data, 300000) == GD_E_IO);
+    CHECK(strstr(gd_error_message(), path) != NULL);
+    CHECK(gd_file_writer_write(w, "x", 1) == GD_E_IO); /* and stays failed */
+    CHECK(gd_file_writer_commit(w) == GD_E_IO);
+    CHECK(gd_file_writer_begin(&w, path) == GD_OK); /* fails only when the buffer goes out */
+    for (int i = 0; i < 3; i++) CHECK(gd_file_writer_write(w, data, 40000) == GD_OK);
+    CHECK(gd_file_writer_commit(w) == GD_E_IO);
+    setrlimit(RLIMIT_FSIZE, &before);
+    free(data);
+    CHECK(holds(path, "precious"));
+    CHECK(files_in_folder() == 1);
+}
+
+static void permissions_and_links_stay(void) {
+    CHECK(put(path, "old") == GD_OK);
+    CHECK(chmod(path, 0640) == 0);
+    CHECK(put(path, "new") == GD_OK);
+    struct stat info;
+    CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0640);
+
+    char link[700];
+    snprintf(link, sizeof link, "%s/link", folder);
+    CHECK(symlink(path, link) == 0);
+    CHECK(put(link, "through the link") == GD_OK);
+    CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+    CHECK(holds(path, "through the link"));
+    unlink(link);
+}
+
+static void what_cannot_be_opened_is_named(void) {
+    gd_file_reader *r;
+    gd_file_writer *w;
+    char missing[700];
+    snprintf(missing, sizeof missing, "%s/no/such", folder);
+    CHECK(gd_file_reader_open(&r, missing) == GD_E_IO && r == NULL);
+    CHECK(strstr(gd_error_message(), missing) != NULL);
+    CHECK(gd_file_writer_begin(&w, missing) == GD_E_IO && w == NULL);
+    CHECK(strstr(gd_error_message(), missing) != NULL);
+    CHECK(gd_file_reader_open(&r, folder) == GD_E_IO);
+    CHECK(gd_file_writer_begin(&w, folder) == GD_E_IO);
+    CHECK(gd_file_writer_begin(&w, "/dev/null") == GD_E_IO); /* must not be replaced by a file */
+    CHECK(gd_file_reader_open(&r, "/dev/zero") == GD_E_IO);
+}
+
+static void reads_are_bounded(void) {
+    CHECK(put(path, "0123456789") == GD_OK);
+    gd_file_reader *r;
+    char buffer[20] = "";
+    for (int memory = 0; memory < 2; memory++) {
+        if (memory)
+            CHECK(gd_file_reader_open_memory(&r, "m", "0123456789", 10) == GD_OK);
+        else
+            CHECK(gd_file_reader_open(&r, path) == GD_OK);
+        CHECK(gd_file_reader_size(r) == 10);
+        CHECK(strcmp(gd_file_reader_path(r), memory ? "m" : path) == 0);
+        CHECK(gd_file_reader_read_at(r, 3, buffer, 4) == GD_OK && memcmp(buffer, "3456", 4) == 0);
+        CHECK(gd_file_reader_read_at(r, 10, buffer, 0) == GD_OK);
+        CHECK(gd_file_reader_read_at(r, 7, buffer, 4) == GD_E_FORMAT);
+        CHECK(gd_file_reader_read_at(r, 11, buffer, 0) == GD_E_FORMAT);
+        CHECK(gd_file_reader_read_at(r, UINT64_MAX, buffer, 1) == GD_E_FORMAT);
+        CHECK(gd_file_reader_read_at(r, 1, buffer, SIZE_MAX) == GD_E_FORMAT);
+        if (!memory) { /* somebody cuts it meanwhile */
+            CHECK(truncate(path, 5) == 0);
+            CHECK(gd_file_reader_read_at(r, 3, buffer, 4) == GD_E_FORMAT);
+        }
+        gd_file_reader_close(r);
+    }
+    gd_file_reader_close(NULL);
+}
+
+static void no_memory_is_a_status(void) {
+    CHECK(put(path, "old") == GD_OK);
+    for (int64_t n = 0;; n++) {
+        gd_fault_after(n, false);
+        gd_status status = put(path, "new");
+        bool done = gd_faults_armed();
+        gd_fault_after(-1, false);
+        /* without memory for the folder's name only its sync is left out */
+        CHECK(status == GD_E_MEMORY || holds(path, "new"));
+        if (status == GD_E_MEMORY) CHECK(holds(path, "old"));
+        if (done) break;
+    }
+    for (int64_t n = 0; n < 3; n++) {
+        char *data;
+        size_t bytes;
+        gd_fault_after(n, false);
+        CHECK(gd_file_read_all(path, &data, &bytes) == GD_E_MEMORY && data == NULL);
+        gd_fault_after(-1, false);
+    }
+    CHECK(files_in_folder() == 1);
+}
+
+int main(void) {
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/gradus-test-XXXXXX", base && *base ? base : "/tmp");
+    if (mkdtemp(folder) == NULL) {
+        perror(folder);
+        return 1;
+    }
+    snprintf(path, sizeof path, "%s/file", folder);
+    commit_replaces_and_cancel_does_not();
+    large_and_small_writes_keep_their_order();
+    full_disk_leaves_the_old_file();
+    permissions_and_links_stay();
+    what_cannot_be_opened_is_named();
+    reads_are_bounded();
+    no_memory_is_a_status();
+    unlink(path);
+    rmdir(folder);
+    if (failures) fprintf(stderr, "%d failures\n", failures);
+    return failures != 0;
+}

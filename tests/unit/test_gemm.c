@@ -1,0 +1,514 @@
+/* test_gemm.c - promises of backend/cpu/gemm.h: products of any shape, strides and types agree
+ * with a plain triple loop in double, on every instruction set of this processor; they touch
+ * nothing but C; and they have the same bits for any number of threads.
+ *
+ * With a number as argument: that many random cases (default 300).
+ */
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/isa.h"
+#include "gradus/threads.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures;
+
+static void fail(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
+    failures++;
+}
+
+static void *allocate(size_t bytes) {
+    void *p = malloc(bytes ? bytes : 1);
+    if (!p) {
+        printf("no memory for the test itself\n");
+        exit(2);
+    }
+    return p;
+}
+
+/* --- random numbers -------------------------------------------------------------------------- */
+
+static uint64_t random_state = 1;
+
+static uint64_t random_bits(void) { /* splitmix64 */
+    uint64_t z = random_state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+static int64_t random_int(int64_t low, int64_t high) {
+    return low + (int64_t)(random_bits() % (uint64_t)(high - low + 1));
+}
+
+static double random_value(void) { return (double)(random_bits() >> 11) * 0x1p-52 - 1; }
+
+/* --- elements of any type, by other means than the code under test ---------------------------- */
+
+static size_t size_of(gd_dtype t) { return t == GD_F64 ? 8 : t == GD_F32 ? 4 : 2; }
+
+static double epsilon_of(gd_dtype t) {
+    return t == GD_F64 ? DBL_EPSILON : t == GD_F32 ? FLT_EPSILON : t == GD_F16 ? 0x1p-10 : 0x1p-7;
+}
+
+static double read_at(const void *data, gd_dtype t, int64_t i) {
+    if (t == GD_F64) return ((const double *)data)[i];
+    if (t == GD_F32) return (double)((const float *)data)[i];
+    const unsigned h = ((const uint16_t *)data)[i];
+    const int fraction_bits = t == GD_F16 ? 10 : 7, bias = t == GD_F16 ? 15 : 127;
+    const int fraction = (int)(h & ((1u << fraction_bits) - 1));
+    const int exponent = (int)((h & 0x7fff) >> fraction_bits), top = t == GD_F16 ? 31 : 255;
+    double x;
+    if (exponent == top)
+        x = fraction ? (double)NAN : (double)INFINITY;
+    else if (exponent == 0)
+        x = ldexp(fraction, 1 - bias - fraction_bits);
+    else
+        x = ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
+    return h & 0x8000 ? -x : x;
+}
+
+/* Truncates: the tests choose their values, they need not be rounded well. */
+static void write_at(void *data, gd_dtype t, int64_t i, double x) {
+    if (t == GD_F64) {
+        ((double *)data)[i] = x;
+    } else if (t == GD_F32) {
+        ((float *)data)[i] = (float)x;
+    } else {
+        const int fraction_bits = t == GD_F16 ? 10 : 7, bias = t == GD_F16 ? 15 : 127;
+        const unsigned top = t == GD_F16 ? 31 : 255;
+        unsigned h = signbit(x) ? 0x8000 : 0;
+        if (isnan(x)) {
+            h |= (top << fraction_bits) | 1u << (fraction_bits - 1);
+        } else if (isinf(x)) {
+            h |= top << fraction_bits;
+        } else if (x != 0) {
+            int e;
+            double f = frexp(fabs(x), &e); /* f in [1/2, 1) */
+            int exponent = e - 1 + bias;
+            if (exponent > 0)
+                h |= (unsigned)exponent << fraction_bits |
+                     ((unsigned)ldexp(f, fraction_bits + 1) & ((1u << fraction_bits) - 1));
+            else
+                h |= (unsigned)ldexp(f, fraction_bits + exponent);
+        }
+        ((uint16_t *)data)[i] = (uint16_t)h;
+    }
+}
+
+/* --- matrices of any layout ------------------------------------------------------------------- */
+
+/* `count` matrices in one buffer, which has NaN wherever there is no element. */
+typedef struct matrix {
+    void *buffer;
+    size_t bytes;
+    int64_t first, row, col, step; /* in elements */
+    gd_dtype dtype;
+} matrix;
+
+enum layout { ROWS, COLUMNS, SPREAD, BACKWARDS, LAYOUTS, REPEAT_ROW, REPEAT_COLUMN };
+
+static void *address(const matrix *x) {
+    return (char *)x->buffer + (size_t)x->first * size_of(x->dtype);
+}
+
+static double element(const matrix *x, int64_t p, int64_t i, int64_t j) {
+    return read_at(x->buffer, x->dtype, x->first + p * x->step + i * x->row + j * x->col);
+}
+
+static void set_element(matrix *x, int64_t p, int64_t i, int64_t j, double value) {
+    write_at(x->buffer, x->dtype, x->first + p * x->step + i * x->row + j * x->col, value);
+}
+
+static matrix make_matrix(int64_t m, int64_t n, int64_t count, enum layout layout, gd_dtype dtype) {
+    const int64_t gap = random_int(0, 1) ? random_int(0, 5) : 0;
+    matrix x = {.dtype = dtype};
+    switch (layout) {
+    case ROWS: x.col = 1, x.row = n + gap; break;
+    case COLUMNS: x.row = 1, x.col = m + gap; break;
+    case SPREAD: x.col = 2, x.row = 2 * n + gap; break;
+    case BACKWARDS: x.col = -1, x.row = -(n + gap); break;
+    case REPEAT_ROW: x.col = 1; break;
+    default: x.row = 1; break; /* REPEAT_COLUMN */
+    }
+    const int64_t m1 = m > 0 ? m - 1 : 0, n1 = n > 0 ? n - 1 : 0;
+    const int64_t extent = m1 * llabs(x.row) + n1 * llabs(x.col) + 1;
+    x.step = extent + gap;
+    const int64_t total = x.step * count + 8;
+    x.first = layout == BACKWARDS ? extent - 1 + 4 : 4;
+    x.bytes = (size_t)total * size_of(dtype);
+    x.buffer = allocate(x.bytes);
+    for (int64_t i = 0; i < total; i++) write_at(x.buffer, dtype, i, (double)NAN);
+    for (int64_t p = 0; p < count; p++)
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) set_element(&x, p, i, j, random_value());
+    return x;
+}
+
+/* --- one case --------------------------------------------------------------------------------- */
+
+typedef struct test_case {
+    int64_t m, n, k, products;
+    matrix a, b, c, bias;
+    bool accumulate, scaled, biased;
+    double scale;
+    gd_gemm_act act;
+    bool share_a, share_b; /* one for all products */
+    const char *name;
+} test_case;
+
+static void describe(const test_case *t, const char *isa, const char *what) {
+    fail("%s: %s: %lld products of (%lld, %lld, %lld), types %d %d %d, strides a %lld %lld b %lld "
+         "%lld c %lld %lld bias %lld %lld%s%s%s%s%s",
+         t->name, isa, (long long)t->products, (long long)t->m, (long long)t->n, (long long)t->k,
+         (int)t->a.dtype, (int)t->b.dtype, (int)t->c.dtype, (long long)t->a.row,
+         (long long)t->a.col, (long long)t->b.row, (long long)t->b.col, (long long)t->c.row,
+         (long long)t->c.col, (long long)t->bias.row, (long long)t->bias.col,
+         t->accumulate ? " accumulate" : "", t->biased ? " bias" : "", t->scaled ? " scale" : "",
+         t->act == GD_GEMM_RELU ? " relu: " : ": ", what);
+}
+
+static gd_status run_case(const test_case *t) {
+    gd_gemm g = {
+        .m = t->m,
+        .n = t->n,
+        .k = t->k,
+        .a = {address(&t->a), t->a.dtype, t->a.row, t->a.col},
+        .b = {address(&t->b), t->b.dtype, t->b.row, t->b.col},
+        .c = {address(&t->c), t->c.dtype, t->c.row, t->c.col},
+        .accumulate = t->accumulate,
+        .scaled = t->scaled,
+        .scale = t->scale,
+        .act = t->act,
+    };
+    if (t->biased) g.bias = (gd_gemm_in){address(&t->bias), t->bias.dtype, t->bias.row, t->bias.col};
+    if (t->products == 1 && !t->share_a) return gd_gemm_run(&g);
+    /* The products as a batch of rank 2, if their number is even. */
+    const int64_t inner = t->products % 2 == 0 ? 2 : 1;
+    const int64_t a = t->share_a ? 0 : t->a.step, b = t->share_b ? 0 : t->b.step;
+    gd_gemm_batch batch = {
+        .rank = 2,
+        .size = {t->products / inner, inner},
+        .a_step = {a * inner, a},
+        .b_step = {b * inner, b},
+        .c_step = {t->c.step * inner, t->c.step},
+        .bias_step = {t->bias.step * inner, t->bias.step},
+    };
+    return gd_gemm_run_batch(&g, &batch);
+}
+
+/* What element (i, j) of product p should be, and how far off it may be. */
+static double expected(const test_case *t, const matrix *c, int64_t p, int64_t i, int64_t j,
+                       double *tolerance) {
+    double sum = 0, size = 0;
+    for (int64_t k = 0; k < t->k; k++) {
+        double term = element(&t->a, t->share_a ? 0 : p, i, k) *
+                      element(&t->b, t->share_b ? 0 : p, k, j);
+        sum += term;
+        size += fabs(term);
+    }
+    if (t->scaled) sum *= t->scale, size *= fabs(t->scale);
+    double old = t->accumulate ? element(c, p, i, j) : 0;
+    double bias = t->biased ? element(&t->bias, p, i, j) : 0;
+    double result = sum + old + bias;
+    if (t->act == GD_GEMM_RELU && result < 0) result = 0;
+    const double sum_epsilon = epsilon_of(t->c.dtype == GD_F64 ? GD_F64 : GD_F32);
+    *tolerance = sum_epsilon * (4 + sqrt((double)t->k)) * (size + fabs(old) + fabs(bias)) +
+                 0.51 * epsilon_of(t->c.dtype) * fabs(result) + 0x1p-24 * (t->c.dtype == GD_F16);
+    return result;
+}
+
+static void check_values(const test_case *t, const matrix *before, const double *want,
+                         const double *tolerance, const char *isa) {
+    /* What is no element of C must be as it was: the elements are marked as they are checked. */
+    matrix rest = t->c;
+    rest.buffer = allocate(t->c.bytes);
+    memcpy(rest.buffer, t->c.buffer, t->c.bytes);
+    int64_t at = 0;
+    for (int64_t p = 0; p < t->products; p++)
+        for (int64_t i = 0; i < t->m; i++)
+            for (int64_t j = 0; j < t->n; j++, at++) {
+                double got = element(&t->c, p, i, j), off = fabs(got - want[at]);
+                bool same = isnan(want[at]) ? isnan(got) : got == want[at] || off <= tolerance[at];
+                if (!same) {
+                    char what[128];
+                    snprintf(what, sizeof what, "product %lld (%lld, %lld) is %.9g, not %.9g",
+                             (long long)p, (long long)i, (long long)j, got, want[at]);
+                    describe(t, isa, what);
+                    free(rest.buffer);
+                    return;
+                }
+                set_element(&rest, p, i, j, element(before, p, i, j));
+            }
+    if (memcmp(rest.buffer, before->buffer, t->c.bytes) != 0)
+        describe(t, isa, "wrote beside C");
+    free(rest.buffer);
+}
+
+static void check_case(test_case *t) {
+    matrix before = t->c;
+    before.buffer = allocate(t->c.bytes);
+    memcpy(before.buffer, t->c.buffer, t->c.bytes);
+    const size_t count = (size_t)(t->products * t->m * t->n);
+    double *want = allocate(count * sizeof *want), *tolerance = allocate(count * sizeof *want);
+    size_t at = 0;
+    for (int64_t p = 0; p < t->products; p++)
+        for (int64_t i = 0; i < t->m; i++)
+            for (int64_t j = 0; j < t->n; j++, at++)
+                want[at] = expected(t, &before, p, i, j, &tolerance[at]);
+
+    void *bits = allocate(t->c.bytes);
+    for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
+        if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
+        static const int threads[] = {1, 2, 3, 4, 7};
+        for (size_t x = 0; x < sizeof threads / sizeof *threads; x++) {
+            gd_set_num_threads(threads[x]);
+            memcpy(t->c.buffer, before.buffer, t->c.bytes);
+            if (run_case(t) != GD_OK) {
+                describe(t, gd_isa_name((gd_isa)isa), "failed");
+            } else if (x == 0) {
+                check_values(t, &before, want, tolerance, gd_isa_name((gd_isa)isa));
+                memcpy(bits, t->c.buffer, t->c.bytes);
+            } else if (memcmp(bits, t->c.buffer, t->c.bytes) != 0) {
+                describe(t, gd_isa_name((gd_isa)isa), "other bits with another number of threads");
+            }
+        }
+    }
+    memcpy(t->c.buffer, before.buffer, t->c.bytes);
+    free(bits);
+    free(want);
+    free(tolerance);
+    free(before.buffer);
+}
+
+static void free_case(test_case *t) {
+    free(t->a.buffer);
+    free(t->b.buffer);
+    free(t->c.buffer);
+    free(t->bias.buffer);
+}
+
+/* Matrices for a case whose sizes and settings are said. */
+static void fill_case(test_case *t, enum layout a, enum layout b, enum layout c, gd_dtype ta,
+                      gd_dtype tb, gd_dtype tc) {
+    static const enum layout bias_layouts[] = {REPEAT_ROW, REPEAT_COLUMN, ROWS, COLUMNS};
+    t->a = make_matrix(t->m, t->k, t->share_a ? 1 : t->products, a, ta);
+    t->b = make_matrix(t->k, t->n, t->share_b ? 1 : t->products, b, tb);
+    t->c = make_matrix(t->m, t->n, t->products, c, tc);
+    if (t->biased)
+        t->bias = make_matrix(t->m, t->n, t->products, bias_layouts[random_int(0, 3)], tc);
+}
+
+/* --- the tests --------------------------------------------------------------------------------- */
+
+static int64_t random_size(void) {
+    switch (random_int(0, 5)) {
+    case 0: return random_int(1, 4);
+    case 1: return random_int(1, 20);
+    case 2: return 16 * random_int(1, 8);
+    default: return random_int(1, 140);
+    }
+}
+
+static void random_products_agree_with_a_triple_loop(int64_t cases) {
+    static const gd_dtype narrow[] = {GD_F32, GD_F32, GD_F32, GD_F16, GD_BF16};
+    for (int64_t i = 0; i < cases; i++) {
+        test_case t = {.name = "random", .products = 1};
+        t.m = random_size(), t.n = random_size(), t.k = random_size();
+        if (random_int(0, 3) == 0) t.products = random_int(1, 9);
+        if (random_int(0, 7) == 0) t.k = random_int(500, 2600);
+        t.share_a = t.products > 1 && random_int(0, 3) == 0;
+        t.share_b = t.products > 1 && random_int(0, 2) == 0;
+        t.accumulate = random_int(0, 1), t.biased = random_int(0, 1);
+        t.scaled = random_int(0, 3) == 0, t.scale = random_value();
+        t.act = random_int(0, 1) ? GD_GEMM_RELU : GD_GEMM_IDENTITY;
+        gd_dtype types[3] = {GD_F64, GD_F64, GD_F64};
+        if (random_int(0, 3) > 0) {
+            const bool plain = random_int(0, 1); /* all f32 */
+            for (int x = 0; x < 3; x++) types[x] = plain ? GD_F32 : narrow[random_int(0, 4)];
+        }
+        const int a = (int)random_int(0, LAYOUTS - 1), b = (int)random_int(0, LAYOUTS - 1);
+        const int c = (int)random_int(0, LAYOUTS - 1);
+        fill_case(&t, (enum layout)a, (enum layout)b, (enum layout)c, types[0], types[1], types[2]);
+        check_case(&t);
+        free_case(&t);
+    }
+}
+
+static void every_transposition_and_type_of_chosen_shapes(void) {
+    static const int64_t shapes[][3] = {
+        {1, 1, 1},     {1, 300, 70},  {300, 1, 70},  {1, 90, 5000}, {3, 200, 90},
+        {200, 4, 90},  {2, 3, 9000},  {64, 64, 64},  {65, 49, 33},  {57, 97, 513},
+        {129, 130, 7}, {400, 50, 20}, {50, 800, 20}, {8, 48, 1025}, {20, 30, 4100},
+    };
+    static const gd_dtype types[] = {GD_F32, GD_F64, GD_F16, GD_BF16};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int layouts = 0; layouts < 8; layouts++)
+            for (int type = 0; type < 4; type++) {
+                test_case t = {.name = "chosen", .products = 1};
+                t.m = shapes[s][0], t.n = shapes[s][1], t.k = shapes[s][2];
+                t.biased = layouts % 3 == 0, t.accumulate = layouts % 3 == 1;
+                if (type >= 2 && t.m * t.n * t.k > 200000) continue;
+                fill_case(&t, layouts & 1 ? COLUMNS : ROWS, layouts & 2 ? COLUMNS : ROWS,
+                          layouts & 4 ? COLUMNS : ROWS, types[type], types[type], types[type]);
+                check_case(&t);
+                free_case(&t);
+            }
+}
+
+static void large_products_are_cut_and_agree(void) {
+    static const int64_t shapes[][3] = {{700, 500, 60}, {130, 900, 300}, {1000, 33, 40}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int layouts = 0; layouts < 4; layouts++) {
+            test_case t = {.name = "large", .products = 1};
+            t.m = shapes[s][0], t.n = shapes[s][1], t.k = shapes[s][2];
+            fill_case(&t, layouts & 1 ? COLUMNS : ROWS, layouts & 2 ? COLUMNS : ROWS, ROWS, GD_F32,
+                      GD_F32, GD_F32);
+            check_case(&t);
+            free_case(&t);
+        }
+}
+
+static void many_small_products_are_grouped_and_agree(void) {
+    test_case t = {.name = "batch", .products = 500, .m = 9, .n = 17, .k = 11, .biased = true};
+    fill_case(&t, ROWS, COLUMNS, ROWS, GD_F32, GD_F32, GD_F32);
+    check_case(&t);
+    free_case(&t);
+    test_case row = {.name = "merge", .products = 30, .m = 1, .n = 70, .k = 40, .share_b = true};
+    fill_case(&row, ROWS, ROWS, ROWS, GD_F32, GD_F32, GD_F32);
+    check_case(&row);
+    free_case(&row);
+}
+
+static void empty_products_are_zero(void) {
+    for (int zero = 0; zero < 8; zero++)
+        for (int type = 0; type < 2; type++) {
+            test_case t = {.name = "empty", .products = 1, .biased = true};
+            t.m = zero & 1 ? 0 : 5, t.n = zero & 2 ? 0 : 40, t.k = zero & 4 ? 0 : 3;
+            const gd_dtype dtype = type ? GD_F64 : GD_BF16;
+            fill_case(&t, ROWS, COLUMNS, ROWS, dtype, dtype, dtype);
+            check_case(&t);
+            t.act = GD_GEMM_RELU, t.accumulate = true, t.biased = false;
+            check_case(&t);
+            free_case(&t);
+        }
+    float c[4] = {1, 2, 3, 4};
+    gd_gemm g = {.m = 2, .n = 2, .a.dtype = GD_F32, .b.dtype = GD_F32, .c = {c, GD_F32, 2, 1}};
+    if (gd_gemm_run(&g) != GD_OK || c[0] != 0 || c[1] != 0 || c[2] != 0 || c[3] != 0)
+        fail("empty: k == 0 with no A and B does not give zeros");
+    gd_gemm_batch none = {.rank = 1, .size = {0}};
+    c[0] = 1;
+    if (gd_gemm_run_batch(&g, &none) != GD_OK || c[0] != 1) fail("empty: a batch of none is not");
+}
+
+static void nan_and_infinity_go_through(void) {
+    static const int64_t shapes[][3] = {{40, 50, 30}, {1, 200, 30}, {3, 60, 40}, {70, 1, 50}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int layouts = 0; layouts < 4; layouts++)
+            for (int act = 0; act < 2; act++) {
+                test_case t = {.name = "nan", .products = 1, .act = (gd_gemm_act)act};
+                t.m = shapes[s][0], t.n = shapes[s][1], t.k = shapes[s][2];
+                fill_case(&t, layouts & 1 ? COLUMNS : ROWS, layouts & 2 ? COLUMNS : ROWS, ROWS,
+                          layouts == 3 ? GD_BF16 : GD_F32, GD_F32, layouts == 2 ? GD_F16 : GD_F32);
+                /* A row of zeros meets a column with NaN, another one with an infinity. */
+                for (int64_t k = 0; k < t.k; k++) set_element(&t.a, 0, 0, k, 0);
+                set_element(&t.b, 0, t.k / 2, 0, (double)NAN);
+                set_element(&t.b, 0, t.k - 1, t.n - 1, (double)INFINITY);
+                set_element(&t.a, 0, t.m - 1, 1, (double)-INFINITY);
+                check_case(&t);
+                free_case(&t);
+            }
+}
+
+/* All 65536 numbers of 16 bits, read and written: times one, they must come back. */
+static void halves_are_read_and_rounded_exactly(void) {
+    static uint16_t in[65536], out[65536];
+    static float wide[65536];
+    static const gd_dtype types[] = {GD_F16, GD_BF16};
+    for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
+        if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
+        for (int type = 0; type < 2; type++) {
+            const gd_dtype t = types[type];
+            const float one = 1;
+            for (int i = 0; i < 65536; i++) in[i] = (uint16_t)i;
+            gd_gemm g = {.m = 256, .n = 256, .k = 1};
+            g.a = (gd_gemm_in){&one, GD_F32, 0, 1}; /* (256, 1) ones: row i is row i of B ... */
+            g.b = (gd_gemm_in){in, t, 256, 1};
+            g.c = (gd_gemm_out){wide, GD_F32, 256, 1};
+            g.m = 1; /* ... one row at a time */
+            for (int i = 0; i < 256; i++) {
+                g.b.data = in + 256 * i;
+                g.c.data = wide + 256 * i;
+                gd_gemm_run(&g);
+            }
+            for (int i = 0; i < 65536; i++) {
+                double want = read_at(in, t, i), got = (double)wide[i];
+                if (isnan(want) ? !isnan(got) : got != want)
+                    fail("halves: %s: type %d: 0x%04x is read as %g, not %g",
+                         gd_isa_name((gd_isa)isa), (int)t, (unsigned)i, got, want);
+            }
+            /* Written: the numbers themselves, and points between a number and the next. */
+            const unsigned top = t == GD_F16 ? 0x7c00 : 0x7f80;
+            for (int point = 0; point < 4; point++) {
+                for (unsigned i = 0; i < 65536; i++) {
+                    const unsigned magnitude = i & 0x7fff;
+                    const double x = read_at(in, t, i);
+                    const double step = magnitude + 1 < top ? read_at(in, t, (int64_t)i + 1) - x : 0;
+                    wide[i] = (float)(x + step * point / 4);
+                }
+                g.b = (gd_gemm_in){wide, GD_F32, 256, 1};
+                g.c = (gd_gemm_out){out, t, 256, 1};
+                for (int i = 0; i < 256; i++) {
+                    g.b.data = wide + 256 * i;
+                    g.c.data = out + 256 * i;
+                    gd_gemm_run(&g);
+                }
+                for (unsigned i = 0; i < 65536; i++) {
+                    const unsigned magnitude = i & 0x7fff;
+                    unsigned want = i; /* half way goes to the even one */
+                    if (magnitude + 1 < top && (point == 3 || (point == 2 && (i & 1)))) want = i + 1;
+                    const bool nan = magnitude > top;
+                    const unsigned got = out[i], zero = got | 0x8000; /* 0 + -0 is 0 */
+                    bool good = nan ? (got & 0x7fff) > top : got == want || (want == 0x8000 && zero == want);
+                    if (!good)
+                        fail("halves: %s: type %d: %g is written as 0x%04x, not 0x%04x",
+                             gd_isa_name((gd_isa)isa), (int)t, (double)wide[i], got, want);
+                }
+            }
+        }
+    }
+}
+
+static void unknown_mixes_of_types_are_refused(void) {
+    double x = 1, y = 1, z = 5;
+    gd_gemm g = {.m = 1, .n = 1, .k = 1};
+    g.a = (gd_gemm_in){&x, GD_F64, 1, 1};
+    g.b = (gd_gemm_in){&y, GD_F32, 1, 1};
+    g.c = (gd_gemm_out){&z, GD_F64, 1, 1};
+    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) fail("f64 times f32 is not refused");
+    g.a.dtype = g.b.dtype = g.c.dtype = GD_I32;
+    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) fail("i32 is not refused");
+}
+
+int main(int argc, char **argv) {
+    empty_products_are_zero();
+    unknown_mixes_of_types_are_refused();
+    halves_are_read_and_rounded_exactly();
+    nan_and_infinity_go_through();
+    many_small_products_are_grouped_and_agree();
+    every_transposition_and_type_of_chosen_shapes();
+    large_products_are_cut_and_agree();
+    random_products_agree_with_a_triple_loop(argc > 1 ? atoll(argv[1]) : 300);
+    gd_gemm_free_scratch();
+    if (failures) printf("%d failures\n", failures);
+    return failures ? 1 : 0;
+}

@@ -1,0 +1,423 @@
+/* test_pool.c - what the thread pool promises: every piece once, whoever calls, from wherever.
+ *
+ * Without arguments runs everything but dlclose; `test_pool LIBRARY` also loads LIBRARY (a shared
+ * object that exports gd_parallel_for and gd_set_num_threads), uses it and unloads it.
+ */
+#define _GNU_SOURCE 1
+#include "core/pool.h"
+#include "gradus/threads.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define WITH_TSAN 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define WITH_TSAN 1
+#endif
+
+/* ThreadSanitizer cannot follow threads that the child of a threaded program makes, which is the
+ * very thing that most fork tests do: with it they are left out. */
+#ifdef WITH_TSAN
+enum { child_may_make_threads = 0 };
+#else
+enum { child_may_make_threads = 1 };
+#endif
+
+static _Atomic int failures;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition);  \
+            failures++;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+/* --- bodies --------------------------------------------------------------------------------- */
+
+enum { MANY = 1000 };
+
+/* How often each piece ran; plain ints, so that ThreadSanitizer sees a piece that runs twice at
+ * once, or a loop that returns before its pieces are done. */
+typedef struct tally {
+    int ran[MANY];
+} tally;
+
+static void count_piece(void *arg, int64_t i) { ((tally *)arg)->ran[i]++; }
+
+static bool all_ran(const tally *t, int64_t n, int times) {
+    for (int64_t i = 0; i < MANY; i++)
+        if (t->ran[i] != (i < n ? times : 0)) return false;
+    return true;
+}
+
+static bool loop_works(int64_t n) {
+    tally t = {0};
+    gd_parallel_for(n, count_piece, &t);
+    return all_ran(&t, n, 1);
+}
+
+/* Pieces that wait for each other: they end only if as many threads as pieces run them. */
+typedef struct meeting {
+    _Atomic int arrived;
+    int expected;
+    bool names_ok;
+    bool signals_blocked;
+    pthread_t caller;
+} meeting;
+
+static void meet(void *arg, int64_t i) {
+    meeting *m = arg;
+    (void)i;
+    atomic_fetch_add(&m->arrived, 1);
+    while (atomic_load(&m->arrived) < m->expected) sched_yield();
+}
+
+static void look_at_worker(void *arg, int64_t i) {
+    meeting *m = arg;
+    meet(arg, i);
+    if (pthread_equal(pthread_self(), m->caller)) return;
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    m->names_ok = strncmp(name, "gradus-", 7) == 0;
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    m->signals_blocked = sigismember(&mask, SIGINT) && sigismember(&mask, SIGUSR1) &&
+                         sigismember(&mask, SIGALRM) && !sigismember(&mask, SIGSEGV);
+}
+
+/* Threads of this process by the name that the pool gives. */
+static int count_workers(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    if (tasks == NULL) return -1;
+    int count = 0;
+    for (struct dirent *e; (e = readdir(tasks)) != NULL;) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+        FILE *f = fopen(path, "r");
+        if (f == NULL) continue;
+        if (fgets(name, sizeof name, f) && strncmp(name, "gradus-", 7) == 0) count++;
+        fclose(f);
+    }
+    closedir(tasks);
+    return count;
+}
+
+/* --- tests ---------------------------------------------------------------------------------- */
+
+static void environment_sets_the_number(void) {
+    /* main set GRADUS_NUM_THREADS before anybody asked. */
+    CHECK(gd_num_threads() == 3);
+    CHECK(count_workers() <= 0); /* nothing is made before the first loop */
+}
+
+static void every_piece_runs_once(void) {
+    gd_set_num_threads(4);
+    for (int64_t n = 0; n <= 40; n++) CHECK(loop_works(n));
+    CHECK(loop_works(MANY));
+    CHECK(loop_works(-5));
+    for (int i = 0; i < 2000; i++) CHECK(loop_works(2 + i % 7));
+}
+
+static void workers_take_part_named_and_without_signals(void) {
+    gd_set_num_threads(2);
+    meeting m = {.expected = 2, .caller = pthread_self()};
+    gd_parallel_for(2, look_at_worker, &m);
+    CHECK(m.names_ok);
+    CHECK(m.signals_blocked);
+}
+
+static void sleeping_workers_wake(void) {
+    gd_set_num_threads(4);
+    for (int i = 0; i < 20; i++) {
+        usleep(2000);
+        meeting m = {.expected = 4};
+        gd_parallel_for(4, meet, &m);
+        CHECK(m.arrived == 4);
+    }
+}
+
+static void note_order(void *arg, int64_t i) {
+    int64_t *next = arg;
+    if (*next == i) (*next)++;
+}
+
+static void one_thread_runs_in_order(void) {
+    gd_set_num_threads(1);
+    int64_t next = 0;
+    gd_parallel_for(100, note_order, &next);
+    CHECK(next == 100);
+}
+
+static void run_inner(void *arg, int64_t i) {
+    tally *inner = arg;
+    gd_parallel_for(50, count_piece, &inner[i]);
+}
+
+static void nested_loops_run(void) {
+    gd_set_num_threads(3);
+    tally *inner = calloc(20, sizeof *inner);
+    gd_parallel_for(20, run_inner, inner);
+    for (int i = 0; i < 20; i++) CHECK(all_ran(&inner[i], 50, 1));
+    free(inner);
+}
+
+static void settings_are_checked_and_kept(void) {
+    CHECK(gd_set_num_threads(257) == GD_E_ARGUMENT);
+    CHECK(gd_set_num_threads(5) == GD_OK);
+    CHECK(gd_num_threads() == 5);
+    CHECK(gd_set_num_threads(0) == GD_OK);
+    CHECK(gd_num_threads() >= 1);
+    CHECK(gd_set_num_threads(-1) == GD_OK);
+    CHECK(gd_num_threads() >= 1 && gd_num_threads() <= 256);
+}
+
+static void pool_grows_and_shrinks(void) {
+    static const int sizes[] = {1, 8, 2, 3, 1, 16, 4, 256, 2};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        CHECK(gd_set_num_threads(sizes[k]) == GD_OK);
+        CHECK(loop_works(100));
+        meeting m = {.expected = sizes[k]};
+        gd_parallel_for(sizes[k], meet, &m); /* ends only if all threads are there */
+        CHECK(m.arrived == sizes[k]);
+        CHECK(count_workers() == sizes[k] - 1 || count_workers() == -1);
+    }
+    gd_set_num_threads(1); /* takes effect at once when nobody has the pool */
+    CHECK(count_workers() <= 0);
+}
+
+static void *host_thread(void *arg) {
+    int id = (int)(intptr_t)arg;
+    for (int i = 0; i < 300; i++) {
+        CHECK(loop_works(1 + (i * 7 + id) % 60));
+        if (i % 50 == id) gd_set_num_threads(1 + (i + id) % 5);
+    }
+    return NULL;
+}
+
+static void several_host_threads_call_and_set_at_once(void) {
+    pthread_t threads[6];
+    for (int i = 0; i < 6; i++) {
+        int rc = pthread_create(&threads[i], NULL, host_thread, (void *)(intptr_t)i);
+        CHECK(rc == 0);
+    }
+    for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
+}
+
+static void refused_threads_mean_fewer_workers(void) {
+    /* Stacks that cannot be had: every pthread_create from here on fails. */
+    gd_set_num_threads(1);
+    pthread_attr_t normal, huge;
+    pthread_getattr_default_np(&normal);
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, (size_t)1 << 46);
+    CHECK(pthread_setattr_default_np(&huge) == 0);
+    gd_set_num_threads(4);
+    CHECK(loop_works(100));
+    CHECK(loop_works(100));
+    CHECK(count_workers() <= 0);
+    CHECK(pthread_setattr_default_np(&normal) == 0);
+    pthread_attr_destroy(&huge);
+    pthread_attr_destroy(&normal);
+    gd_set_num_threads(3);
+    meeting m = {.expected = 3};
+    gd_parallel_for(3, meet, &m);
+    CHECK(m.arrived == 3);
+}
+
+/* In the child: loops work, with workers of its own. */
+static int child_works(void) {
+    for (int i = 0; i < 20; i++)
+        if (!loop_works(64)) return 1;
+    meeting m = {.expected = 3};
+    gd_set_num_threads(3);
+    gd_parallel_for(3, meet, &m);
+    if (m.arrived != 3) return 2;
+    gd_set_num_threads(2);
+    return loop_works(MANY) ? 0 : 3;
+}
+
+static bool child_succeeded(pid_t pid) {
+    int status = -1;
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
+}
+
+static void child_of_fork_makes_its_own_workers(void) {
+    gd_set_num_threads(4);
+    CHECK(loop_works(100));
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (count_workers() > 0) _exit(10);
+        int failed = child_works();
+        /* and so does the child's child, leaving by exit() with its destructors */
+        pid_t grandchild = fork();
+        if (grandchild == 0) exit(child_works());
+        if (!child_succeeded(grandchild)) failed = 11;
+        exit(failed);
+    }
+    CHECK(child_succeeded(pid));
+    CHECK(loop_works(100)); /* the parent's pool is as before */
+}
+
+static _Atomic bool stop_looping;
+
+static void *loop_until_stopped(void *arg) {
+    (void)arg;
+    while (!stop_looping) CHECK(loop_works(50));
+    return NULL;
+}
+
+static void fork_during_another_threads_loop(void) {
+    gd_set_num_threads(4);
+    stop_looping = false;
+    pthread_t other;
+    CHECK(pthread_create(&other, NULL, loop_until_stopped, NULL) == 0);
+    for (int i = 0; i < 30; i++) {
+        pid_t pid = fork();
+        if (pid == 0) _exit(child_works());
+        CHECK(child_succeeded(pid));
+    }
+    stop_looping = true;
+    pthread_join(other, NULL);
+}
+
+typedef struct fork_in_piece {
+    pid_t parent;
+    _Atomic int good_children;
+} fork_in_piece;
+
+static void fork_here(void *arg, int64_t i) {
+    fork_in_piece *f = arg;
+    if (i % 8 != 0) return;
+    pid_t pid = fork();
+    if (pid == 0) _exit(loop_works(20) ? 0 : 1); /* inline, and must not wait for anybody */
+    if (child_succeeded(pid)) f->good_children++;
+}
+
+static void fork_from_within_a_piece(void) {
+    gd_set_num_threads(3);
+    fork_in_piece f = {.parent = getpid()};
+    gd_parallel_for(32, fork_here, &f);
+    CHECK(f.good_children == 4);
+    CHECK(loop_works(100));
+}
+
+/* The child returns from the piece that forked it: its caller's loop ends instead of waiting for
+ * workers that are not there. A child of a worker ends with its thread. */
+static void fork_and_return(void *arg, int64_t i) {
+    (void)arg;
+    if (i == 3) (void)!fork();
+}
+
+static void child_returns_from_a_piece(void) {
+    gd_set_num_threads(3);
+    fork_in_piece f = {.parent = getpid()};
+    gd_parallel_for(32, fork_and_return, &f);
+    if (getpid() != f.parent) _exit(child_works());
+    int status = -1;
+    CHECK(waitpid(-1, &status, 0) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void exit_here(void *arg, int64_t i) {
+    (void)arg;
+    if (i == 5) exit(7);
+    usleep(100);
+}
+
+static void loop_in_atexit(void) {
+    if (!loop_works(100)) _exit(1);
+}
+
+/* exit() at awkward moments neither hangs nor crashes. */
+static void exit_from_anywhere(void) {
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        gd_set_num_threads(3);
+        gd_parallel_for(10, exit_here, NULL);
+        _exit(1);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+
+    pid = fork();
+    if (pid == 0) { /* while another thread loops */
+        gd_set_num_threads(3);
+        pthread_t other;
+        stop_looping = false;
+        if (pthread_create(&other, NULL, loop_until_stopped, NULL) != 0) _exit(1);
+        pthread_detach(other);
+        usleep(1000);
+        atexit(loop_in_atexit);
+        exit(0);
+    }
+    CHECK(child_succeeded(pid));
+}
+
+static void program_may_loop_in(const char *library) {
+    for (int i = 0; i < 20; i++) {
+        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+        if (handle == NULL) fprintf(stderr, "%s\n", dlerror());
+        CHECK(handle != NULL);
+        if (handle == NULL) return;
+        void (*loop)(int64_t, void (*)(void *, int64_t), void *) =
+            (void (*)(int64_t, void (*)(void *, int64_t), void *))dlsym(handle, "gd_parallel_for");
+        gd_status (*set)(int) = (gd_status(*)(int))dlsym(handle, "gd_set_num_threads");
+        CHECK(loop != NULL && set != NULL);
+        if (loop != NULL && set != NULL) {
+            set(4);
+            tally t = {0};
+            loop(MANY, count_piece, &t);
+            CHECK(all_ran(&t, MANY, 1));
+        }
+        if (i % 2) usleep(1000); /* workers asleep, or still spinning */
+        dlclose(handle);
+        pid_t pid = fork(); /* the fork handler is gone with the library */
+        if (pid == 0) _exit(0);
+        CHECK(child_succeeded(pid));
+    }
+}
+
+int main(int argc, char **argv) {
+    setenv("GRADUS_NUM_THREADS", "3", 1);
+    environment_sets_the_number();
+    every_piece_runs_once();
+    workers_take_part_named_and_without_signals();
+    sleeping_workers_wake();
+    one_thread_runs_in_order();
+    nested_loops_run();
+    settings_are_checked_and_kept();
+    pool_grows_and_shrinks();
+    several_host_threads_call_and_set_at_once();
+    refused_threads_mean_fewer_workers();
+    fork_from_within_a_piece();
+    if (child_may_make_threads) {
+        child_of_fork_makes_its_own_workers();
+        fork_during_another_threads_loop();
+        child_returns_from_a_piece();
+        exit_from_anywhere();
+    }
+    if (argc > 1) {
+        gd_set_num_threads(1); /* so that only the library's workers count */
+        program_may_loop_in(argv[1]);
+        CHECK(count_workers() <= 0);
+    }
+    gd_set_num_threads(4); /* leave with workers running */
+    CHECK(loop_works(100));
+    if (failures) fprintf(stderr, "%d failures\n", (int)failures);
+    return failures != 0;
+}
