@@ -22,8 +22,8 @@ bool gd_faults_armed(void) { return atomic_load_explicit(&fault_countdown, memor
 int64_t gd_fault_allocations(void) { return atomic_load(&allocation_count); }
 
 static bool fails_now(void) {
-    atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
     if (atomic_load_explicit(&fault_countdown, memory_order_relaxed) < 0) return false;
+    atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
     int64_t left = atomic_fetch_sub(&fault_countdown, 1);
     if (left > 0) return false;
     if (left == 0 && atomic_load(&fault_lasts)) atomic_store(&fault_countdown, 0);

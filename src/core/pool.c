@@ -235,7 +235,7 @@ static void resize(int threads) {
     pool.made_for = threads;
     if (pool.workers < threads - 1)
         gd_notice(GD_LOG_WARNING, "the system refused a thread: computing on %d instead of %d",
-               pool.workers + 1, threads);
+                  pool.workers + 1, threads);
 }
 
 static bool try_lock(void) {
@@ -302,8 +302,9 @@ static int initial_threads(void) {
     long n = strtol(text, &end, 10);
     if (*end == '\0' && n >= 1 && n <= MAX_THREADS) return (int)n;
     if (*end != '\0' || n != 0)
-        gd_notice(GD_LOG_WARNING, "GRADUS_NUM_THREADS is \"%s\", not a number from 0 to %d: ignored",
-               text, MAX_THREADS);
+        gd_notice(GD_LOG_WARNING,
+                  "GRADUS_NUM_THREADS is \"%s\", not a number from 0 to %d: ignored", text,
+                  MAX_THREADS);
     return default_threads();
 }
 

@@ -51,6 +51,13 @@ gd_tensor *gd_tensor_alias(gd_tensor *t);
 
 void gd_tensor_free_cached(gd_thread *thread);
 
+/* gd_dtype_size without the call. */
+static inline size_t gd_dtype_bytes(unsigned dtype) {
+    static const uint8_t bytes[16] = {[GD_BOOL] = 1, [GD_U8] = 1,  [GD_I8] = 1,  [GD_I32] = 4, [GD_I64] = 8,
+                                      [GD_F16] = 2,  [GD_BF16] = 2, [GD_F32] = 4, [GD_F64] = 8};
+    return bytes[dtype & 15u];
+}
+
 /* Releases a node; set by autograd so that core need not know what a node is. */
 extern void (*gd_node_release_hook)(gd_node *node);
 extern void (*gd_hooks_release_hook)(gd_hook *hooks);
@@ -58,11 +65,17 @@ extern void (*gd_hooks_release_hook)(gd_hook *hooks);
 /* Notes, sticks and returns the error tensor: `return gd_tensor_fail(status)`. */
 gd_tensor *gd_tensor_fail(gd_status status);
 
+/* Dims and strides beyond the rank are left as they are: this is on the way of every call. */
+static inline void gd_view_set(gd_view *v, const gd_tensor *t) {
+    v->dtype = (gd_dtype)t->dtype;
+    v->rank = t->rank;
+    v->data = t->storage ? (char *)t->storage->data + (size_t)t->offset * gd_dtype_bytes(t->dtype) : NULL;
+    for (int i = 0; i < t->rank; i++) v->dims[i] = t->dims[i], v->strides[i] = t->strides[i];
+}
+
 static inline gd_view gd_view_of(const gd_tensor *t) {
-    gd_view v = {.dtype = (gd_dtype)t->dtype, .rank = t->rank};
-    if (t->storage)
-        v.data = (char *)t->storage->data + (size_t)t->offset * gd_dtype_size((gd_dtype)t->dtype);
-    for (int i = 0; i < t->rank; i++) v.dims[i] = t->dims[i], v.strides[i] = t->strides[i];
+    gd_view v;
+    gd_view_set(&v, t);
     return v;
 }
 

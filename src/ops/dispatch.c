@@ -124,7 +124,7 @@ gd_status gd_infer_outputs(gd_infer *infer, int n) {
 static gd_status check_metas(const gd_meta *metas, int n) {
     for (int i = 0; i < n; i++) {
         size_t bytes;
-        if (metas[i].view_of >= 0) continue;
+        if (metas[i].view_of >= 0 || metas[i].rank == 0) continue;
         if (metas[i].rank > 0 && metas[i].dims[0] == GD_UNKNOWN) continue;
         gd_shape shape = {.rank = metas[i].rank, .form = 1};
         memcpy(shape.at, metas[i].dims, sizeof shape.at);
@@ -222,8 +222,10 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
     if (op->flags & GD_OP_DYNAMIC) k.made = made;
     gd_status status = GD_OK;
     bool needed = n_mutated > 0 || (op->flags & GD_OP_DYNAMIC);
-    for (int i = 0; i < call->n_in; i++)
-        views[i] = call->in[i] ? gd_view_of(call->in[i]) : (gd_view){.data = NULL};
+    for (int i = 0; i < call->n_in; i++) {
+        if (call->in[i]) gd_view_set(&views[i], call->in[i]);
+        else views[i] = (gd_view){.data = NULL};
+    }
     for (int i = 0; i < call->n_out && status == GD_OK; i++) {
         const gd_meta *m = &metas[i];
         const gd_op_param *param = &op->outputs[i < op->n_outputs ? i : op->n_outputs - 1];
@@ -245,7 +247,7 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
         if (!y) status = GD_E_MEMORY;
         else {
             call->out[i] = y;
-            *view = gd_view_of(y);
+            gd_view_set(view, y);
             if (m->view_of < 0 && gd_numel(m->rank, m->dims) > 0) needed = true;
         }
     }

@@ -46,7 +46,8 @@ static gd_status insert(const gd_op *op) {
 static gd_kernel_list *list_for(gd_kernel_list *lists, const char *device, bool make) {
     for (int i = 0; i < GD_DEVICE_KINDS; i++) {
         if (!lists[i].device && make) lists[i].device = device;
-        if (lists[i].device && strcmp(lists[i].device, device) == 0) return &lists[i];
+        if (!lists[i].device) return NULL;
+        if (lists[i].device == device || strcmp(lists[i].device, device) == 0) return &lists[i];
     }
     return NULL;
 }

@@ -51,14 +51,12 @@ void *gd_gemm_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
         pthread_once(&scratch_once, make_scratch_key);
         if (!scratch_key_made || pthread_setspecific(scratch_key, &scratch) != 0) return NULL;
         /* Half as much again, so that slowly growing products do not ask each time. */
-        size_t room = bytes + bytes / 2 + SCRATCH_ALIGNMENT;
+        const size_t room = bytes + bytes / 2;
         gd_free(scratch.memory[kind]);
-        scratch.memory[kind] = gd_malloc(room);
-        scratch.bytes[kind] = scratch.memory[kind] ? room - SCRATCH_ALIGNMENT : 0;
-        if (!scratch.memory[kind]) return NULL;
+        scratch.memory[kind] = gd_aligned_alloc(SCRATCH_ALIGNMENT, room);
+        scratch.bytes[kind] = scratch.memory[kind] ? room : 0;
     }
-    uintptr_t address = (uintptr_t)scratch.memory[kind];
-    return (char *)scratch.memory[kind] + (-address & (SCRATCH_ALIGNMENT - 1));
+    return scratch.memory[kind];
 }
 
 /* --- which way round ------------------------------------------------------------------------- */
@@ -75,16 +73,30 @@ static gd_gemm transposed(const gd_gemm *g) {
     return t;
 }
 
-/* What it costs to bring the matrices into the order that tiles want, roughly, in copies of one
- * element: rows of A and C, and columns of B, want to be read along their contiguous side. */
+/* Roughly, in nanoseconds: what it takes to multiply and add once, and to bring one element into
+ * the order in which tiles want it (see gemm_template.h). Ratios are what counts. */
+static const double MULTIPLY_NS = 0.016;
+static const double READ_A_NS = 0.02, PACK_A_NS = 0.3;
+static const double COPY_B_NS = 0.1, TURN_B_NS = 0.25;
+static const double TURN_C_NS = 0.4;
+
+static double work_of(const gd_gemm *g) { return (double)g->m * (double)g->n * (double)g->k; }
+
+/* To read all of A once for a number of columns of B. */
+static double cost_of_a(const gd_gemm *g) {
+    const bool wide = g->a.dtype == GD_F32 || g->a.dtype == GD_F64;
+    const bool packed = !wide || (g->a.col != 1 && g->k > GD_GEMM_LONG_K);
+    return (double)g->m * (double)g->k * (packed ? PACK_A_NS : READ_A_NS);
+}
+
+/* To read all of B once for a number of rows of A. */
+static double cost_of_b(const gd_gemm *g) {
+    return (double)g->k * (double)g->n * (g->b.col == 1 ? COPY_B_NS : TURN_B_NS);
+}
+
 static double cost_of_order(const gd_gemm *g) {
-    enum { COPY = 1, TURN = 6, TURN_C = 10 };
-    const double m = (double)g->m, n = (double)g->n, k = (double)g->k;
-    const bool a_in_place = g->a.col == 1 && (g->a.dtype == GD_F32 || g->a.dtype == GD_F64);
-    double cost = k * n * (g->b.col == 1 ? COPY : TURN);
-    if (!a_in_place) cost += k * m * (g->a.row == 1 ? COPY : TURN);
-    if (g->c.col != 1) cost += m * n * TURN_C;
-    return cost;
+    const double cost_of_c = g->c.col == 1 ? 0 : (double)g->m * (double)g->n * TURN_C_NS;
+    return cost_of_a(g) + cost_of_b(g) + cost_of_c;
 }
 
 static bool is_better_transposed(const gd_gemm *g) {
@@ -100,18 +112,19 @@ static bool is_better_transposed(const gd_gemm *g) {
 
 /* --- cutting --------------------------------------------------------------------------------- */
 
-/* Multiply-adds that are worth the attention of a second thread (a few microseconds of work), and
- * those of a piece where a product is large enough to be cut into many. */
-static const double SMALL_WORK = 1 << 18, PIECE_WORK = 1 << 22;
+/* Multiply-adds that are not worth the attention of a second thread (a few microseconds). */
+static const double SMALL_WORK = 1 << 18;
 
-/* No product needs to be cut into more pieces than this for the threads' sake. */
-enum { ENOUGH_PIECES = 16 };
+/* How much it is worth to have more pieces. A piece is what one thread does alone: cutting a
+ * product in p pieces is taken to save IMBALANCE * (1 - 1 / p) of its time, at the price of packing
+ * parts of A and B more often. */
+static const double IMBALANCE = 0.25;
 
-/* Smaller pieces than these would spend their time on packing. */
-enum { PIECE_ROWS = 32, PIECE_COLUMN_BYTES = 128 };
+/* Pieces are not made smaller than this. */
+enum { PIECE_ROWS = 16, PIECE_COLUMN_UNITS = 2 };
 
-/* Where k may be cut too, because m and n are too small for enough pieces: so deep at least. */
-enum { PART_DEPTH = 1024 };
+/* Where that leaves fewer pieces than wanted, k is cut too: so deep at least. */
+enum { PART_DEPTH = 1024, WANTED_PIECES = 8 };
 
 typedef struct job {
     gd_gemm g;              /* the first product */
@@ -132,51 +145,46 @@ static gd_status (*block_function(const gd_gemm *g))(const gd_gemm *) {
 
 static int64_t element_size(const job *j) { return j->g.c.dtype == GD_F64 ? 8 : 4; }
 
-/* Halves the longer side until there are `wanted` blocks and none is too large. */
-static void cut_blocks(job *j, int64_t wanted) {
-    const int64_t m = j->g.m, n = j->g.n;
+/* What cutting a product of `count` into (cuts_m, cuts_n) blocks costs, one way or another. */
+static double cost_of_cuts(const gd_gemm *g, int64_t count, int64_t cuts_m, int64_t cuts_n) {
+    const double pieces = (double)(count * cuts_m * cuts_n);
+    return (double)cuts_n * cost_of_a(g) + (double)cuts_m * cost_of_b(g) +
+           IMBALANCE * work_of(g) * MULTIPLY_NS / pieces;
+}
+
+/* Halves rows and columns in the way that costs least. */
+static void cut_blocks(job *j) {
+    const gd_gemm *g = &j->g;
+    const int64_t units = divide_up(g->n, j->unit_n);
     j->cuts_m = j->cuts_n = 1;
-    if (m <= GD_GEMM_THIN_ROWS_MAX) { /* reads B once: any cut of the columns will do */
-        j->cuts_n = min64(wanted, divide_up(n, j->unit_n));
-        if (m > 1) {
-            int64_t least = divide_up(n, GD_GEMM_BLOCK_N);
-            if (j->cuts_n < least) j->cuts_n = least;
+    if (work_of(g) * (double)j->products <= SMALL_WORK) return;
+    double best = -1;
+    for (int64_t cuts_m = 1; cuts_m == 1 || g->m / cuts_m >= PIECE_ROWS; cuts_m *= 2) {
+        if (divide_up(g->m, cuts_m) > GD_GEMM_BLOCK_M) continue;
+        for (int64_t cuts_n = 1; cuts_n == 1 || units / cuts_n >= PIECE_COLUMN_UNITS; cuts_n *= 2) {
+            if (divide_up(units, cuts_n) * j->unit_n > GD_GEMM_BLOCK_N) continue;
+            const double cost = cost_of_cuts(g, j->products, cuts_m, cuts_n);
+            if (best >= 0 && cost >= best) continue;
+            best = cost;
+            j->cuts_m = cuts_m;
+            j->cuts_n = cuts_n;
         }
-        return;
-    }
-    for (;;) {
-        const int64_t rows = m / j->cuts_m, columns = n / j->cuts_n;
-        const bool enough = j->cuts_m * j->cuts_n >= wanted;
-        const bool can_m = rows >= 2 * PIECE_ROWS, can_n = columns >= 4 * j->unit_n;
-        if (rows > GD_GEMM_BLOCK_M)
-            j->cuts_m *= 2;
-        else if (columns > GD_GEMM_BLOCK_N)
-            j->cuts_n *= 2;
-        else if (!enough && can_n && (columns >= rows || !can_m))
-            j->cuts_n *= 2;
-        else if (!enough && can_m)
-            j->cuts_m *= 2;
-        else
-            break;
     }
 }
 
 static void cut_job(job *j) {
-    const double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
-    const double all = work * (double)j->products;
+    const double work = work_of(&j->g);
     j->unit_n = 64 / element_size(j);
     j->group = 1;
     j->parts = 1;
-    double wanted = all <= SMALL_WORK ? 1 : 2 + all / PIECE_WORK;
-    if (wanted > ENOUGH_PIECES) wanted = ENOUGH_PIECES;
-    cut_blocks(j, divide_up((int64_t)wanted, j->products));
+    cut_blocks(j);
     const int64_t blocks = j->cuts_m * j->cuts_n;
     if (blocks == 1 && work < SMALL_WORK) {
         double group = SMALL_WORK / (work > 1 ? work : 1);
         j->group = group < (double)j->products ? (int64_t)group : j->products;
     }
-    if (j->products == 1 && blocks < (int64_t)wanted && j->g.k >= 2 * PART_DEPTH)
-        j->parts = min64(divide_up((int64_t)wanted, blocks), j->g.k / PART_DEPTH);
+    if (j->products == 1 && blocks < WANTED_PIECES && j->g.k >= 2 * PART_DEPTH && work > SMALL_WORK)
+        j->parts = min64(divide_up(WANTED_PIECES, blocks), j->g.k / PART_DEPTH);
 }
 
 /* --- pieces ---------------------------------------------------------------------------------- */
@@ -330,7 +338,7 @@ gd_status gd_gemm_run_batch(const gd_gemm *g, const gd_gemm_batch *batch) {
 }
 
 gd_status gd_gemm_run(const gd_gemm *g) {
-    const double work = (double)g->m * (double)g->n * (double)g->k;
+    const double work = work_of(g);
     if (work == 0 || work > SMALL_WORK || !is_known_mix(g))
         return gd_gemm_run_batch(g, &(gd_gemm_batch){.rank = 0});
     /* A small product is one block: all that is left to do is to choose its orientation. */

@@ -7,9 +7,12 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/isa.h"
 
-/* The largest block. A block's working memory depends on it: at most a packed block of A and a
- * block of C, and a panel of B. */
-enum { GD_GEMM_BLOCK_M = 384, GD_GEMM_BLOCK_N = 384 };
+/* The largest block: so much of A and C is at hand in the second-level cache, or nearly. */
+enum { GD_GEMM_BLOCK_M = 512, GD_GEMM_BLOCK_N = 512 };
+
+/* Where rows are contiguous in A and k is longer than this, A is packed: reading it where it lies
+ * would touch more cache lines than the first level has. */
+enum { GD_GEMM_LONG_K = 512 };
 
 /* A product of this many rows or fewer, k contiguous in A and in B, is computed without tiles
  * (gemm_thin.h). It pays for more rows where there are more registers. */
@@ -18,7 +21,7 @@ static inline int gd_gemm_thin_rows(gd_isa isa) {
     return isa == GD_ISA_AVX512 ? GD_GEMM_THIN_ROWS_MAX : 2;
 }
 
-/* Computes one block on this thread. n may be larger than the limit when m is 1. */
+/* Computes one block on this thread. */
 GD_ISA_DECLARE(gd_status, gd_gemm_block_f32, (const gd_gemm *g));
 GD_ISA_DECLARE(gd_status, gd_gemm_block_f64, (const gd_gemm *g));
 

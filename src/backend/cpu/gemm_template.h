@@ -30,8 +30,9 @@ typedef struct plan {
 /* A panel of this many rows or more of A is worth packing B for. */
 enum { PACK_B_ROWS = 56 };
 
-/* Packing A pays from so many vectors in a row of C on. When k is contiguous in A it pays only
- * where rows lie a power of two apart, since then they fight for the same cache lines. */
+/* Packing A pays from so many vectors in a row of C on, and only where k is not contiguous in it:
+ * when k is long (see there), or when columns lie a power of two apart, since then they fight for
+ * the same cache lines. */
 enum { PACK_A_VECTORS = 4 };
 
 static bool is_power_of_two_apart(int64_t step) {
@@ -41,7 +42,7 @@ static bool is_power_of_two_apart(int64_t step) {
 static bool pays_to_pack_a(const gd_gemm *g, int64_t vectors) {
     if (g->a.dtype != REAL_DTYPE) return true;
     return g->a.col != 1 && vectors >= PACK_A_VECTORS &&
-           (g->k > 512 || is_power_of_two_apart(g->a.col));
+           (g->k > GD_GEMM_LONG_K || is_power_of_two_apart(g->a.col));
 }
 
 static plan make_plan(const gd_gemm *g) {

@@ -2,9 +2,10 @@
  * function of the table of operations, TYPE one of f32, f64, i32, i64.
  *
  * Promises. A lane's result depends on that lane's input alone: not on its neighbours, nor on
- * whether the vector was loaded whole or in part. Denormals are kept, in and out. Signed zeros,
- * infinities and NaN go the way of C's libm. Nothing is fused but through v_fma. Each instruction
- * set has its own last bits; within one they never change.
+ * whether the vector was loaded whole or in part (which NaN it is, where it is NaN, may vary).
+ * Denormals are kept, in and out. Signed zeros, infinities and NaN go the way of C's libm. Nothing
+ * is fused but through v_fma. Each instruction set has its own last bits; within one they never
+ * change.
  *
  * Truth values are 1 and 0 of the type itself; whatever is not zero (NaN too) counts as true.
  *
