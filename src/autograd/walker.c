@@ -273,6 +273,7 @@ static gd_status walk_node(walker *w, place *p) {
         any = true;
         GD_TRY(call_hooks(node->hooks, i, &p->grads[i]));
     }
+    if (node->n_in == 0) return GD_OK; /* a symbol that is fed */
     if (!any) return GD_OK; /* nothing flows here; its leaves still count down below */
     if (node->spent)
         return gd_fail(GD_E_STATE, "walked back through %s a second time; its saved values are gone "

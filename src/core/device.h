@@ -16,7 +16,7 @@
 typedef struct gd_event gd_event;
 
 typedef struct gd_device_api {
-    const char *kind; /* "cpu", "cuda", ...: kernels are registered for a kind */
+    const char *kind; /* whose kernels it runs: "cpu", "cuda", ... */
     uint32_t dtypes;  /* bit 1 << dtype for each element type the device knows */
     bool host_reads;  /* the host may read buffers directly (the CPU) */
 
@@ -25,6 +25,9 @@ typedef struct gd_device_api {
     gd_status (*upload)(gd_device *d, void *to, const void *from, size_t bytes);
     gd_status (*download)(gd_device *d, void *to, const void *from, size_t bytes); /* waits */
     gd_status (*copy)(gd_device *d, void *to, const void *from, size_t bytes);
+
+    /* The address a kernel of this device uses for a handle; NULL: the handle itself. */
+    void *(*kernel_address)(gd_device *d, void *handle);
 
     /* Queues a kernel. The call struct is copied; what it points to is copied too. */
     gd_status (*run)(gd_device *d, const gd_kernel_call *call);

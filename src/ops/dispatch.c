@@ -178,7 +178,8 @@ gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t 
     if (!storage) return GD_E_MEMORY;
     gd_storage_release(call->made[i]);
     call->made[i] = storage;
-    view->data = storage->data;
+    const gd_device_api *api = call->device->api;
+    view->data = api->kernel_address ? api->kernel_address(call->device, storage->data) : storage->data;
     view->rank = rank;
     for (int k = 0; k < rank; k++) view->dims[k] = dims[k];
     gd_row_major(rank, view->dims, view->strides);
@@ -345,14 +346,14 @@ static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *dev
     GD_TRY(base->infer(infer));
     GD_TRY(check_metas(infer->out, infer->n_out));
     bool grad = gd_grad_wanted(op, call->in, call->n_in);
-    if (op->flags & GD_OP_RANDOM) call->rng = gd_rng_take();
+    if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = gd_rng_take();
     bool symbolic = gd_this_thread.tracer != NULL;
     for (int i = 0; i < call->n_in; i++) symbolic |= call->in[i] && call->in[i]->kind == GD_SYMBOL;
     if (symbolic) {
         if (!gd_record_hooks.trace) return gd_fail(GD_E_UNSUPPORTED, "there are no graphs in this build");
         return gd_record_hooks.trace(call, infer->out);
     }
-    call->want_hidden = grad;
+    call->want_hidden |= grad;
     if (op->base) {
         GD_TRY(check_inplace(call, &infer->out[0], grad));
         GD_TRY(run_inplace(call, device));
@@ -449,6 +450,17 @@ gd_status gd_dispatch(const gd_op *op, const char *site, gd_tensor *const *in, i
                       const void *attrs, gd_tensor **out, int n_out) {
     gd_invocation call = {.op = op, .site = site, .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = n_out};
     return dispatch(&call, false);
+}
+
+gd_status gd_dispatch_again(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
+                            const void *attrs, gd_rng rng, gd_tensor **out, int n_out) {
+    gd_invocation call = {.op = op, .site = site, .in = in, .n_in = n_in, .attrs = attrs, .out = out,
+                          .n_out = n_out, .rng = rng, .rng_given = true, .want_hidden = true};
+    if (op->n_outputs == 0 || !op->outputs[op->n_outputs - 1].variadic) return dispatch(&call, false);
+    call.n_out = 0;
+    gd_status status = dispatch(&call, true);
+    for (int i = 0; i < n_out; i++) out[i] = i < call.n_out && call.out ? call.out[i] : &gd_error_tensor;
+    return status;
 }
 
 gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,

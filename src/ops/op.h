@@ -89,6 +89,7 @@ typedef struct gd_invocation {
     gd_tensor **out; /* n_out entries, filled by the dispatcher */
     int n_out;
     gd_rng rng;
+    bool rng_given;   /* a recorded call runs again: with the number it had */
     bool want_hidden; /* hidden outputs are needed: the tape will record */
 } gd_invocation;
 
@@ -98,6 +99,9 @@ gd_status gd_dispatch(const gd_op *op, const char *site, gd_tensor *const *in, i
                       const void *attrs, gd_tensor **out, int n_out);
 gd_tensors gd_dispatch_list(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                             const void *attrs);
+/* A recorded call once more, with the random number it took then. n_out counts all outputs. */
+gd_status gd_dispatch_again(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
+                            const void *attrs, gd_rng rng, gd_tensor **out, int n_out);
 /* One visible output. */
 gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                            const void *attrs);

@@ -50,6 +50,7 @@ V_FN vf32 v_exp_tail_f32(vf32 r) {
                               0.001383855357f};
     return V_POLY_F32(r, c);
 }
+V_FN vf32 v_expm1_core_f32(vf32 r) { return v_fma_f32(r * r, v_exp_tail_f32(r), r); }
 V_FN vf32 v_exp_core_f32(vf32 r) {
     vf32 one = v_splat_f32(1.0f);
     return v_fma_f32(v_fma_f32(v_exp_tail_f32(r), r, one), r, one);
@@ -81,8 +82,7 @@ V_FN vf32 v_expm1_f32(vf32 x) {
     vu32 n;
     vf32 r = v_exp_reduce_f32(y, &n);
     vf32 half = v_power2_f32(n - 1);
-    vf32 core = v_fma_f32(r * r, v_exp_tail_f32(r), r);
-    y = v_fma_f32(core, half, half - 0.5f);
+    y = v_fma_f32(v_expm1_core_f32(r), half, half - 0.5f);
     return v_select_f32(v_abs_f32(x) < 0x1p-25f, x, y + y);
 }
 
@@ -110,19 +110,12 @@ V_FN vf32 v_cosh_f32(vf32 x) {
 /* y >= 0 with the sign of x. */
 V_FN vf32 v_take_sign_f32(vf32 y, vf32 x) { return (vf32)((vi32)y | ((vi32)x & INT32_MIN)); }
 
-/* (2^r - 1)/r, to 2^-25 for |r| <= 1/2. */
-V_FN vf32 v_exp2m1_tail_f32(vf32 r) {
-    static const float c[] = {0.6931471825f,   0.2402264923f,   0.05550357327f,
-                              0.009618237615f, 0.001339073526f, 0.000154035064f};
-    return V_POLY_F32(r, c);
-}
-
-/* t/(t + 2) with t = e^2|x| - 1 = 2^n (2^r - 1) + (2^n - 1); from 9.02 on it is 1. */
+/* t/(t + 2) with t = e^2|x| - 1 = 2^n (e^r - 1) + (2^n - 1); from 9.02 on it is 1. */
 V_FN vf32 v_tanh_f32(vf32 x) {
+    vf32 a = v_pick_min_f32(v_splat_f32(9.02f), v_abs_f32(x));
     vu32 n;
-    vf32 h = 2.88539008f * v_pick_min_f32(v_splat_f32(9.02f), v_abs_f32(x));
-    vf32 r = h - v_nearest_f32(h, 1.0f, &n), power = v_power2_f32(n);
-    vf32 t = v_fma_f32(r * v_exp2m1_tail_f32(r), power, power - 1.0f);
+    vf32 r = v_exp_reduce_f32(a + a, &n), power = v_power2_f32(n);
+    vf32 t = v_fma_f32(v_expm1_core_f32(r), power, power - 1.0f);
     return v_take_sign_f32(t / (t + 2.0f), x);
 }
 
@@ -132,11 +125,14 @@ V_FN vf32 v_erf_f32(vf32 x) {
     static const float c[] = {1.627907035f,      0.9184476252f,     0.1482770674f,
                               -0.02763203407f,   -0.0002313956762f, 0.00240500529f,
                               -0.0009129867383f, 0.0001697193811f,  -1.335384315e-5f};
+    /* (2^r - 1)/r, to 2^-25 for |r| <= 1/2 */
+    static const float e[] = {0.6931471825f,   0.2402264923f,   0.05550357327f,
+                              0.009618237615f, 0.001339073526f, 0.000154035064f};
     vu32 n;
     vf32 a = v_pick_min_f32(v_splat_f32(3.93f), v_abs_f32(x));
     vf32 h = a * V_POLY_F32(a, c);
     vf32 r = v_nearest_f32(h, 1.0f, &n) - h, power = v_power2_f32(-n);
-    vf32 y = v_fma_f32(-(r * v_exp2m1_tail_f32(r)), power, 1.0f - power);
+    vf32 y = v_fma_f32(-(r * V_POLY_F32(r, e)), power, 1.0f - power);
     return v_take_sign_f32(y, x);
 }
 

@@ -1,0 +1,168 @@
+/* trace.c - see trace.h. */
+#include "graph/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/node.h"
+#include "core/alloc.h"
+
+/* --- building ---------------------------------------------------------------------------------- */
+
+static gd_status make_symbol(gd_node *node, int index, gd_device *device, const gd_meta *m, gd_tensor **out) {
+    gd_tensor *y = gd_tensor_bare(GD_SYMBOL, device, m->dtype, m->rank, m->dims);
+    if (!y) return GD_E_MEMORY;
+    gd_slot *slot = &node->slots[node->n_in + index];
+    gd_slot_set(slot, y, false);
+    slot->index = index;
+    gd_node_attach(node, y, index);
+    y->requires_grad = slot->requires_grad = gd_dtype_is_float(m->dtype);
+    *out = y;
+    return GD_OK;
+}
+
+static gd_status trace(gd_invocation *call, const gd_meta *metas) {
+    const gd_op *op = call->op->base ? call->op->base : call->op;
+    gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
+    if (!node) return GD_E_MEMORY;
+    node->graph = true;
+    node->site = call->site;
+    node->rng = call->rng;
+    gd_device *device = gd_default_device();
+    for (int i = 0; i < call->n_in; i++) {
+        gd_slot_set(&node->slots[i], call->in[i], true); /* a value is captured, not copied */
+        if (call->in[i]) device = call->in[i]->device;
+    }
+    gd_status status = GD_OK;
+    for (int i = 0; i < call->n_out && status == GD_OK; i++)
+        status = make_symbol(node, i, metas[i].device ? metas[i].device : device, &metas[i], &call->out[i]);
+    if (status == GD_OK && call->op->base) { /* in place: the handle now means the new value */
+        gd_tensor *x = call->in[0], *y = call->out[0];
+        if (x->kind != GD_SYMBOL)
+            status = gd_fail(GD_E_UNSUPPORTED, "'%s' is a value outside the graph and cannot be written in it",
+                             call->op->inputs[0].name);
+        else {
+            gd_node_attach(y->node, x, y->node_index);
+            if (gd_this_thread.depth == 0) gd_release(y);
+            call->out[0] = x;
+        }
+    }
+    gd_node_release(node);
+    return status;
+}
+
+static void __attribute__((constructor)) register_tracer(void) { gd_record_hooks.trace = trace; }
+
+gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device) {
+    size_t bytes;
+    gd_status status = gd_shape_bytes(shape, dtype, &bytes);
+    if (status != GD_OK) return gd_tensor_fail(status);
+    gd_node *node = gd_node_new(NULL, NULL, 0, 1, 0);
+    if (!node) return gd_tensor_fail(GD_E_MEMORY);
+    node->graph = true;
+    gd_meta m = {.dtype = dtype, .rank = shape.rank};
+    memcpy(m.dims, shape.at, sizeof m.dims);
+    gd_tensor *y;
+    status = make_symbol(node, 0, device ? device : gd_default_device(), &m, &y);
+    gd_node_release(node);
+    return status == GD_OK ? y : gd_tensor_fail(status);
+}
+
+static const char tracing;
+void gd_trace_begin(void) { gd_this_thread.tracer = (void *)(uintptr_t)&tracing; }
+void gd_trace_end(void) { gd_this_thread.tracer = NULL; }
+
+/* --- running ----------------------------------------------------------------------------------- */
+
+typedef struct {
+    gd_node *node;
+    gd_tensor **values; /* of its outputs; NULL before it has run */
+} entry;
+
+typedef struct {
+    entry *entries;
+    int count, capacity;
+} run;
+
+static entry *find(run *r, const gd_node *node) {
+    for (int i = 0; i < r->count; i++)
+        if (r->entries[i].node == node) return &r->entries[i];
+    return NULL;
+}
+
+static gd_status add(run *r, gd_node *node) {
+    if (find(r, node)) return GD_OK;
+    if (r->count == r->capacity) {
+        int capacity = r->capacity ? 2 * r->capacity : 32;
+        entry *grown = gd_realloc(r->entries, (size_t)capacity * sizeof *grown);
+        if (!grown) return gd_fail(GD_E_MEMORY, "no memory to run a graph");
+        r->entries = grown;
+        r->capacity = capacity;
+    }
+    gd_tensor **values = gd_list_new(node->n_out);
+    if (!values) return GD_E_MEMORY;
+    r->entries[r->count++] = (entry){node, values};
+    return GD_OK;
+}
+
+static int by_order(const void *a, const void *b) {
+    uint64_t x = ((const entry *)a)->node->order, y = ((const entry *)b)->node->order;
+    return x < y ? -1 : x > y;
+}
+
+static gd_status run_node(run *r, entry *e) {
+    gd_node *node = e->node;
+    if (e->values[0]) return GD_OK; /* fed */
+    if (!node->op) return gd_fail(GD_E_ARGUMENT, "a symbol that the fetches need was not fed");
+    gd_tensor **in = gd_calloc((size_t)node->n_in + 1, sizeof *in);
+    if (!in) return gd_fail(GD_E_MEMORY, "no memory to run a graph");
+    gd_status status = GD_OK;
+    for (int i = 0; i < node->n_in && status == GD_OK; i++) {
+        gd_slot *slot = &node->slots[i];
+        if (!slot->present) continue;
+        if (slot->symbol) in[i] = find(r, slot->node)->values[slot->index];
+        else if (!(in[i] = gd_slot_get(slot, NULL, node->op->name))) status = gd_this_thread.noted;
+    }
+    if (status == GD_OK)
+        status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, node->rng, e->values, node->n_out);
+    gd_free(in);
+    return status;
+}
+
+static gd_status evaluate(run *r, gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
+    for (int64_t i = 0; i < fetches.count; i++) {
+        if (!gd_tensor_is_symbol(fetches.at[i])) return gd_fail(GD_E_ARGUMENT, "fetch %lld is no symbol", (long long)i);
+        GD_TRY(add(r, fetches.at[i]->node));
+    }
+    for (int at = 0; at < r->count; at++) /* grows while we go */
+        for (int i = 0; i < r->entries[at].node->n_in; i++)
+            if (r->entries[at].node->slots[i].symbol) GD_TRY(add(r, r->entries[at].node->slots[i].node));
+    qsort(r->entries, (size_t)r->count, sizeof *r->entries, by_order);
+    for (int64_t i = 0; i < feeds.count; i++) {
+        entry *e = find(r, feeds.at[i]->node);
+        if (e) e->values[feeds.at[i]->node_index] = values.at[i];
+    }
+    for (int i = 0; i < r->count; i++) GD_TRY(run_node(r, &r->entries[i]));
+    return GD_OK;
+}
+
+gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
+    gd_tensor **results = gd_list_new(fetches.count);
+    if (!results) return (gd_tensors){NULL, 0};
+    gd_scope *scope = gd_scope_open();
+    run r = {.count = 0};
+    gd_status status = evaluate(&r, fetches, feeds, values);
+    if (status == GD_OK) status = gd_scope_reserve((size_t)fetches.count);
+    for (int64_t i = 0; i < fetches.count; i++) {
+        results[i] = &gd_error_tensor;
+        if (status != GD_OK) continue;
+        results[i] = find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index];
+        gd_object_retain(&results[i]->object);
+    }
+    gd_free(r.entries);
+    gd_scope_close(&scope);
+    if (status != GD_OK) gd_error_stick(status);
+    else
+        for (int64_t i = 0; i < fetches.count; i++) gd_scope_adopt(&results[i]->object);
+    return (gd_tensors){results, fetches.count};
+}

@@ -1,0 +1,22 @@
+/* trace.h - symbols, and a plain executor for them.
+ *
+ * An op with a symbol among its inputs, or any op while a trace is open, appends a node. The node
+ * is the tape's own struct, so one backward walk serves both. The executor here runs nodes one
+ * after the other as eager ops; plans replace it.
+ */
+#ifndef GRADUS_GRAPH_TRACE_H
+#define GRADUS_GRAPH_TRACE_H
+
+#include "gradus/tensor.h"
+
+/* A symbol to be fed: a shape and a dtype, no data. */
+gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device);
+
+/* From here on, every op of this thread appends a node, those without inputs too. */
+void gd_trace_begin(void);
+void gd_trace_end(void);
+
+/* The values of `fetches` when each symbol in `feeds` has the value beside it. */
+gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values);
+
+#endif
