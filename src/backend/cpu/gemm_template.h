@@ -27,8 +27,9 @@ typedef struct plan {
     real *a, *b, *sums; /* working memory */
 } plan;
 
-/* A panel of this many rows or more of A is worth packing B for. */
-enum { PACK_B_ROWS = 56 };
+/* B is worth packing for more than so many rows of A, unless it is so small as to stay in the
+ * first-level cache as it is. */
+enum { PACK_B_ROWS = 56, SMALL_B_BYTES = 20000 };
 
 /* Packing A pays from so many vectors in a row of C on, and only where k is not contiguous in it:
  * when k is long (see there), or when columns lie a power of two apart, since then they fight for
@@ -51,7 +52,8 @@ static plan make_plan(const gd_gemm *g) {
     p.height = tile_height[divide_up(p.vectors, p.panels)];
     p.pack_a = pays_to_pack_a(g, p.vectors);
     p.turn_b = g->b.dtype != REAL_DTYPE || g->b.col != 1;
-    p.pack_b = p.turn_b || g->m > PACK_B_ROWS ||
+    const bool small_b = g->k * g->b.row * (int64_t)sizeof(real) <= SMALL_B_BYTES;
+    p.pack_b = p.turn_b || (g->m > PACK_B_ROWS && !small_b) ||
                (is_power_of_two_apart(g->b.row) && g->m > p.height);
     bool bias_fits = !g->bias.data || g->bias.col == 0 || (g->bias.row == 0 && g->bias.col == 1);
     p.finish = g->c.dtype != REAL_DTYPE || g->c.col != 1 || !bias_fits;

@@ -92,14 +92,15 @@ V_DEFINE_BASICS(i64, vi64, int64_t, vi64)
 V_DEFINE_PART(f32, vf32, float, V_PS, uint16_t)
 V_DEFINE_PART(f64, vf64, double, V_PD, uint8_t)
 
-#define V_ALL     (-1) /* every lane */
-#define V_CURRENT 4    /* the rounding mode in force: to nearest, ties to even */
+#define V_ALL16   0xffff /* every lane of 16, of 8 */
+#define V_ALL8    0xff
+#define V_CURRENT 4 /* the rounding mode in force: to nearest, ties to even */
 
 V_FN vf32 v_fma_f32(vf32 a, vf32 b, vf32 c) {
-    return __builtin_ia32_vfmaddps512_mask(a, b, c, V_ALL, V_CURRENT);
+    return __builtin_ia32_vfmaddps512_mask(a, b, c, V_ALL16, V_CURRENT);
 }
 V_FN vf64 v_fma_f64(vf64 a, vf64 b, vf64 c) {
-    return __builtin_ia32_vfmaddpd512_mask(a, b, c, V_ALL, V_CURRENT);
+    return __builtin_ia32_vfmaddpd512_mask(a, b, c, V_ALL8, V_CURRENT);
 }
 
 #if defined(__clang__)
@@ -110,24 +111,24 @@ V_FN vf32 v_pick_max_f32(vf32 a, vf32 b) { return __builtin_ia32_maxps512(a, b, 
 V_FN vf64 v_pick_min_f64(vf64 a, vf64 b) { return __builtin_ia32_minpd512(a, b, V_CURRENT); }
 V_FN vf64 v_pick_max_f64(vf64 a, vf64 b) { return __builtin_ia32_maxpd512(a, b, V_CURRENT); }
 #else
-V_FN vf32 v_sqrt_f32(vf32 x) { return __builtin_ia32_sqrtps512_mask(x, x, V_ALL, V_CURRENT); }
-V_FN vf64 v_sqrt_f64(vf64 x) { return __builtin_ia32_sqrtpd512_mask(x, x, V_ALL, V_CURRENT); }
+V_FN vf32 v_sqrt_f32(vf32 x) { return __builtin_ia32_sqrtps512_mask(x, x, V_ALL16, V_CURRENT); }
+V_FN vf64 v_sqrt_f64(vf64 x) { return __builtin_ia32_sqrtpd512_mask(x, x, V_ALL8, V_CURRENT); }
 V_FN vf32 v_pick_min_f32(vf32 a, vf32 b) {
-    return __builtin_ia32_minps512_mask(a, b, a, V_ALL, V_CURRENT);
+    return __builtin_ia32_minps512_mask(a, b, a, V_ALL16, V_CURRENT);
 }
 V_FN vf32 v_pick_max_f32(vf32 a, vf32 b) {
-    return __builtin_ia32_maxps512_mask(a, b, a, V_ALL, V_CURRENT);
+    return __builtin_ia32_maxps512_mask(a, b, a, V_ALL16, V_CURRENT);
 }
 V_FN vf64 v_pick_min_f64(vf64 a, vf64 b) {
-    return __builtin_ia32_minpd512_mask(a, b, a, V_ALL, V_CURRENT);
+    return __builtin_ia32_minpd512_mask(a, b, a, V_ALL8, V_CURRENT);
 }
 V_FN vf64 v_pick_max_f64(vf64 a, vf64 b) {
-    return __builtin_ia32_maxpd512_mask(a, b, a, V_ALL, V_CURRENT);
+    return __builtin_ia32_maxpd512_mask(a, b, a, V_ALL8, V_CURRENT);
 }
 #endif
 
-#define V_ROUND_f32(x, mode) __builtin_ia32_rndscaleps_mask(x, mode, x, V_ALL, V_CURRENT)
-#define V_ROUND_f64(x, mode) __builtin_ia32_rndscalepd_mask(x, mode, x, V_ALL, V_CURRENT)
+#define V_ROUND_f32(x, mode) __builtin_ia32_rndscaleps_mask(x, mode, x, V_ALL16, V_CURRENT)
+#define V_ROUND_f64(x, mode) __builtin_ia32_rndscalepd_mask(x, mode, x, V_ALL8, V_CURRENT)
 
 V_FN int v_any_i32(vi32 m) { return (uint16_t)__builtin_ia32_cvtd2mask512(m) != 0; }
 V_FN int v_any_i64(vi64 m) { return v_any_i32((vi32)m); }
@@ -340,8 +341,8 @@ V_FN vf64 v_lo_f64_i32(vi32 x) { return __builtin_convertvector(V_LO(x), vf64); 
 V_FN vf64 v_hi_f64_i32(vi32 x) { return __builtin_convertvector(V_HI(x), vf64); }
 #else
 #if V_BYTES == 64
-#define V_WIDEN_f32(half) __builtin_ia32_cvtps2pd512_mask(half, (vf64){0}, V_ALL, V_CURRENT)
-#define V_WIDEN_i32(half) __builtin_ia32_cvtdq2pd512_mask(half, (vf64){0}, V_ALL)
+#define V_WIDEN_f32(half) __builtin_ia32_cvtps2pd512_mask(half, (vf64){0}, V_ALL8, V_CURRENT)
+#define V_WIDEN_i32(half) __builtin_ia32_cvtdq2pd512_mask(half, (vf64){0}, V_ALL8)
 #elif V_BYTES == 32
 #define V_WIDEN_f32(half) __builtin_ia32_cvtps2pd256(half)
 #define V_WIDEN_i32(half) __builtin_ia32_cvtdq2pd256(half)
@@ -374,10 +375,10 @@ V_FN vi32 v_join_i32(vf64 lo, vf64 hi) {
 #if V_BYTES == 64
 
 V_FN vf32 v_f32_from_f16(vu16_half h) {
-    return __builtin_ia32_vcvtph2ps512_mask((vi16_half)h, (vf32){0}, V_ALL, V_CURRENT);
+    return __builtin_ia32_vcvtph2ps512_mask((vi16_half)h, (vf32){0}, V_ALL16, V_CURRENT);
 }
 V_FN vu16_half v_f16_from_f32(vf32 x) {
-    return (vu16_half)__builtin_ia32_vcvtps2ph512_mask(x, 0, (vi16_half){0}, V_ALL);
+    return (vu16_half)__builtin_ia32_vcvtps2ph512_mask(x, 0, (vi16_half){0}, V_ALL16);
 }
 
 #elif V_BYTES == 32

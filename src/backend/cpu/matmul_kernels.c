@@ -1,0 +1,75 @@
+/* matmul_kernels.c - matmul and linear on the packed product. */
+#include <string.h>
+
+#include "backend/cpu/gemm.h"
+#include "core/tensor.h"
+#include "ops/op.h"
+
+static bool float_type(gd_dtype d) { return gd_dtype_is_float(d); }
+
+/* The product knows one float type at a time, or any mix of f32, f16 and bf16. */
+static bool types_fit(const gd_kernel_call *k) {
+    bool doubles = k->in[0].dtype == GD_F64;
+    for (int i = 0; i < k->n_in; i++)
+        if (k->in[i].rank > 0 && (!float_type(k->in[i].dtype) || (k->in[i].dtype == GD_F64) != doubles)) return false;
+    return float_type(k->out[0].dtype) && (k->out[0].dtype == GD_F64) == doubles;
+}
+
+/*kernel matmul.packed  rank 10
+ * Floats, any strides.
+ */
+static bool matmul_packed_match(const gd_kernel_call *k) {
+    return types_fit(k) && k->out[0].rank <= GD_GEMM_BATCH_RANK + 2;
+}
+static gd_status matmul_packed_run(gd_kernel_call *k) {
+    const gd_view *a = &k->in[0], *b = &k->in[1];
+    gd_view *y = &k->out[0];
+    int ra = a->rank, rb = b->rank;
+    /* (m, k) by (k, n); a vector steps along k alone */
+    int64_t m = ra > 1 ? a->dims[ra - 2] : 1, inner = a->dims[ra - 1], n = rb > 1 ? b->dims[rb - 1] : 1;
+    int y_cols = rb > 1, y_rows = ra > 1, batch_rank = y->rank - y_rows - y_cols;
+    gd_gemm g = {.m = m, .n = n, .k = inner,
+                 .a = {a->data, a->dtype, ra > 1 ? a->strides[ra - 2] : 0, a->strides[ra - 1]},
+                 .b = {b->data, b->dtype, rb > 1 ? b->strides[rb - 2] : b->strides[0], rb > 1 ? b->strides[rb - 1] : 0},
+                 .c = {y->data, y->dtype, y_rows ? y->strides[batch_rank] : 0, y_cols ? y->strides[y->rank - 1] : 0}};
+    if (!y_rows) g.c.row = 1;
+    if (!y_cols) g.c.col = 1;
+    gd_gemm_batch batch = {.rank = batch_rank};
+    bool single = true;
+    for (int d = 0; d < batch_rank; d++) {
+        int ka = d - (batch_rank - (ra > 2 ? ra - 2 : 0)), kb = d - (batch_rank - (rb > 2 ? rb - 2 : 0));
+        batch.size[d] = y->dims[d];
+        batch.a_step[d] = ka >= 0 && a->dims[ka] > 1 ? a->strides[ka] : 0;
+        batch.b_step[d] = kb >= 0 && b->dims[kb] > 1 ? b->strides[kb] : 0;
+        batch.c_step[d] = y->strides[d];
+        if (batch.size[d] != 1) single = false;
+    }
+    if (single) return gd_gemm_run(&g);
+    /* (batch, m, k) by one matrix is one product when a's rows step evenly through the batch */
+    if (batch_rank == 1 && batch.b_step[0] == 0 && y_rows && batch.a_step[0] == m * g.a.row && batch.c_step[0] == m * g.c.row) {
+        g.m = m * batch.size[0];
+        return gd_gemm_run(&g);
+    }
+    return gd_gemm_run_batch(&g, &batch);
+}
+
+/*kernel linear.packed  rank 10  contiguous
+ * Floats; the bias is added as results are stored.
+ */
+static bool linear_packed_match(const gd_kernel_call *k) {
+    for (int i = 1; i < k->n_in; i++)
+        if (k->in[i].data && k->in[i].dtype != k->in[0].dtype) return false;
+    return float_type(k->in[0].dtype);
+}
+static gd_status linear_packed_run(gd_kernel_call *k) {
+    const gd_view *x = &k->in[0], *w = &k->in[1], *b = k->n_in > 2 && k->in[2].data ? &k->in[2] : NULL;
+    int64_t in = w->dims[1], out = w->dims[0], rows = gd_numel(x->rank - 1, x->dims);
+    gd_gemm g = {.m = rows, .n = out, .k = in,
+                 .a = {x->data, x->dtype, in, 1},
+                 .b = {w->data, w->dtype, 1, in},
+                 .c = {k->out[0].data, k->out[0].dtype, out, 1}};
+    if (b) g.bias = (gd_gemm_in){b->data, b->dtype, 0, 1};
+    return gd_gemm_run(&g);
+}
+
+#include "matmul_kernels.gen.h"

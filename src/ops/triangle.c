@@ -1,0 +1,142 @@
+/* triangle.c - diagonals and triangles of matrices. */
+#include <string.h>
+
+#include "core/copy.h"
+#include "gradus/ops.h"
+#include "ops/infer.h"
+
+static gd_status triangle_infer(gd_infer *i) {
+    if (i->in[0]->rank < 2) return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions, not %d", i->in[0]->rank);
+    gd_meta_like(&i->out[0], i->in[0]);
+    return GD_OK;
+}
+
+/* Row by row: the columns [from, to) are copied, the others are zero. */
+static gd_status triangle_copy(gd_kernel_call *k, int64_t diagonal, bool lower) {
+    gd_view *y = &k->out[0];
+    const gd_view *x = &k->in[0];
+    int r = y->rank;
+    int64_t rows = y->dims[r - 2], cols = y->dims[r - 1], size = (int64_t)gd_dtype_size(y->dtype);
+    int64_t matrices = gd_numel(r - 2, y->dims);
+    for (int64_t e = 0; e < matrices; e++) {
+        int64_t at = 0, rest = e;
+        for (int d = r - 2; d-- > 0;) {
+            at += rest % x->dims[d] * x->strides[d];
+            rest /= x->dims[d];
+        }
+        for (int64_t i = 0; i < rows; i++) {
+            int64_t edge = i + diagonal + (lower ? 1 : 0); /* lower: columns below it; upper: from it on */
+            edge = edge < 0 ? 0 : edge > cols ? cols : edge;
+            int64_t from = lower ? 0 : edge, to = lower ? edge : cols;
+            char *row = (char *)y->data + (e * rows + i) * cols * size;
+            memset(row, 0, (size_t)(cols * size));
+            if (to > from)
+                gd_convert_row(y->dtype, row + from * size, size, x->dtype,
+                               (const char *)x->data + (at + i * x->strides[r - 2] + from * x->strides[r - 1]) * size,
+                               x->strides[r - 1] * size, to - from);
+        }
+    }
+    return GD_OK;
+}
+
+/*op tril(x) -> y
+ * The lower triangle of each matrix, zeros elsewhere.
+ *   diagonal int = 0  the highest diagonal that is kept; 0 is the main one, 1 the one above
+ *   saves nothing
+ *   onnx Trilu
+ */
+static gd_status tril_infer(gd_infer *i) { return triangle_infer(i); }
+static void tril_vjp(gd_vjp *v) { v->gx[0] = gd_tril(v->gy[0], .diagonal = ((const gd_tril_options *)v->attrs)->diagonal); }
+static gd_status tril_raw(gd_kernel_call *k) {
+    return triangle_copy(k, ((const gd_tril_options *)k->attrs)->diagonal, true);
+}
+
+/*op triu(x) -> y
+ * The upper triangle of each matrix, zeros elsewhere.
+ *   diagonal int = 0  the lowest diagonal that is kept
+ *   saves nothing
+ */
+static gd_status triu_infer(gd_infer *i) { return triangle_infer(i); }
+static void triu_vjp(gd_vjp *v) { v->gx[0] = gd_triu(v->gy[0], .diagonal = ((const gd_triu_options *)v->attrs)->diagonal); }
+static gd_status triu_raw(gd_kernel_call *k) {
+    return triangle_copy(k, ((const gd_triu_options *)k->attrs)->diagonal, false);
+}
+
+/*op diagonal(x) -> y  view
+ * The diagonal of two axes, as the last dimension of the result.
+ *   offset int = 0  which diagonal: above the main one if positive
+ *   axis1 int = 0
+ *   axis2 int = 1
+ *   saves nothing
+ */
+
+/* Where the diagonal begins and how long it is. */
+static gd_status diagonal_place(const gd_diagonal_options *o, int rank, const int64_t *dims, int *a, int *b, int64_t *length) {
+    if (rank < 2) return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions, not %d", rank);
+    GD_TRY(gd_axis(o->axis1, rank, a));
+    GD_TRY(gd_axis(o->axis2, rank, b));
+    if (*a == *b) return gd_op_fail(GD_E_ARGUMENT, "axis1 and axis2 are the same");
+    int64_t n = o->offset >= 0 ? dims[*a] : dims[*a] + o->offset, m = o->offset >= 0 ? dims[*b] - o->offset : dims[*b];
+    *length = n < m ? n : m;
+    if (*length < 0) *length = 0;
+    return GD_OK;
+}
+static gd_status diagonal_infer(gd_infer *i) {
+    const gd_diagonal_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_meta *y = &i->out[0];
+    int a, b;
+    int64_t length;
+    GD_TRY(diagonal_place(o, x->rank, x->dims, &a, &b, &length));
+    gd_meta_view(y, x, 0);
+    y->rank = 0;
+    for (int k = 0; k < x->rank; k++) {
+        if (k == a || k == b) continue;
+        y->dims[y->rank] = x->dims[k];
+        y->strides[y->rank++] = x->strides[k];
+    }
+    y->dims[y->rank] = length;
+    y->strides[y->rank++] = x->strides[a] + x->strides[b];
+    if (length > 0) y->offset += o->offset >= 0 ? o->offset * x->strides[b] : -o->offset * x->strides[a];
+    return GD_OK;
+}
+static void diagonal_vjp(gd_vjp *v) {
+    const gd_diagonal_options *o = v->attrs;
+    v->gx[0] = gd_diagonal_grad(v->gy[0], gd_tensor_shape(v->x[0]), .offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2);
+}
+
+/*op diagonal_grad(gy, dims:int[]) -> gx  internal
+ * Zeros of shape dims with gy on a diagonal: the gradient of diagonal.
+ *   offset int = 0
+ *   axis1 int = 0
+ *   axis2 int = 1
+ *   saves nothing
+ */
+static gd_status diagonal_grad_infer(gd_infer *i) {
+    const gd_diagonal_grad_options *o = i->attrs;
+    i->out[0].rank = o->dims.rank;
+    memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
+    return GD_OK;
+}
+static void diagonal_grad_vjp(gd_vjp *v) {
+    const gd_diagonal_grad_options *o = v->attrs;
+    v->gx[0] = gd_diagonal(v->gy[0], .offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2);
+}
+static gd_status diagonal_grad_raw(gd_kernel_call *k) {
+    const gd_diagonal_grad_options *o = k->attrs;
+    gd_diagonal_options place = {.offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2};
+    gd_view *y = &k->out[0], line = k->in[0];
+    int a, b;
+    int64_t length, size = (int64_t)gd_dtype_size(y->dtype);
+    GD_TRY(diagonal_place(&place, y->rank, y->dims, &a, &b, &length));
+    memset(y->data, 0, (size_t)(gd_numel(y->rank, y->dims) * size));
+    line.data = (char *)y->data + (o->offset >= 0 ? o->offset * y->strides[b] : -o->offset * y->strides[a]) * size;
+    int n = 0;
+    for (int d = 0; d < y->rank; d++)
+        if (d != a && d != b) line.strides[n++] = y->strides[d];
+    line.strides[n] = y->strides[a] + y->strides[b];
+    if (length > 0) gd_copy_elements(&line, &k->in[0]);
+    return GD_OK;
+}
+
+#include "triangle.gen.h"
