@@ -62,7 +62,7 @@ typedef struct gd_backward_options {
 /* Adds the gradient of `result` to every leaf that it depends on. */
 #ifndef __cplusplus
 #define gd_backward(result, ...) \
-    gd_backward_at(GD_HERE, result, &(gd_backward_options){.gradient = NULL __VA_OPT__(,) __VA_ARGS__})
+    gd_backward_at(GD_HERE, result, &(gd_backward_options){__VA_ARGS__})
 #endif
 GD_API gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_options *options);
 
@@ -75,9 +75,8 @@ typedef struct gd_grad_options {
 /* The gradients of the sum of `outputs` by each of `inputs` (leaves or not), in order. No leaf's
  * own gradient is touched. */
 #ifndef __cplusplus
-#define gd_grad(outputs, inputs, ...)                          \
-    gd_grad_at(GD_HERE, outputs, inputs,                       \
-               &(gd_grad_options){.allow_unused = false __VA_OPT__(,) __VA_ARGS__})
+#define gd_grad(outputs, inputs, ...) \
+    gd_grad_at(GD_HERE, outputs, inputs, &(gd_grad_options){__VA_ARGS__})
 #endif
 GD_API gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs,
                              const gd_grad_options *options);
@@ -143,10 +142,16 @@ typedef struct gd_gradcheck_options {
 /* Compares gradients with finite differences, in f64, at the inputs that require a gradient.
  * GD_OK, or a failure whose message names the input and element and both numbers. */
 #ifndef __cplusplus
+/* The defaults come first and the user's own fields after them, hence the pragma. */
 #define gd_gradcheck(fn, inputs, user, ...)                                                    \
-    gd_gradcheck_at(GD_HERE, fn, inputs, user,                                                 \
-                    &(gd_gradcheck_options){.step = 1e-6, .tolerance_relative = 1e-4,          \
-                                            .tolerance_absolute = 1e-6 __VA_OPT__(,) __VA_ARGS__})
+    __extension__({                                                                            \
+        _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"")   \
+        gd_gradcheck_at(GD_HERE, fn, inputs, user,                                             \
+                        &(gd_gradcheck_options){.step = 1e-6, .tolerance_relative = 1e-4,      \
+                                                .tolerance_absolute = 1e-6                     \
+                                                __VA_OPT__(,) __VA_ARGS__});                   \
+        _Pragma("GCC diagnostic pop")                                                          \
+    })
 #endif
 GD_API gd_status gd_gradcheck_at(const char *site, gd_fn fn, gd_tensors inputs, void *user,
                                  const gd_gradcheck_options *options);

@@ -21,7 +21,9 @@ typedef struct {
     gd_tensor *leaf;
     gd_tensor **grads; /* one for each output; 1 for a leaf */
     int pending;       /* leaf: users that have not been walked yet */
-    bool needed;       /* a wanted input lies behind it */
+    bool done;         /* leaf: its gradient has been handed over */
+    bool needed;       /* its gradient is wanted, or one behind it is */
+    bool behind;       /* node: one behind it is; else its rule need not run */
 } place;
 
 typedef struct {
@@ -138,12 +140,13 @@ static void mark_needed(walker *w, const int *order) {
             p->needed = is_target(w, NULL, 0, p->leaf);
             continue;
         }
-        for (int k = 0; k < p->node->n_out && !p->needed; k++) p->needed = is_target(w, p->node, k, NULL);
-        for (int k = 0; k < p->node->n_in && !p->needed; k++) {
+        for (int k = 0; k < p->node->n_in && !p->behind; k++) {
             gd_slot *slot = &p->node->slots[k];
             const void *key = slot->node ? (const void *)slot->node : slot->leaf;
-            if (key) p->needed = w->places[find(w, key)].needed;
+            if (key) p->behind = w->places[find(w, key)].needed;
         }
+        p->needed = p->behind;
+        for (int k = 0; k < p->node->n_out && !p->needed; k++) p->needed = is_target(w, p->node, k, NULL);
     }
 }
 
@@ -185,7 +188,8 @@ static gd_status call_hooks(gd_hook *hooks, int index, gd_tensor **grad) {
 /* The gradient of a leaf is complete: add it to the leaf's own, or give it to the caller. */
 static gd_status finish_leaf(walker *w, place *p) {
     gd_tensor *leaf = p->leaf;
-    if (!p->grads[0]) return GD_OK;
+    if (!p->grads[0] || p->done) return GD_OK;
+    p->done = true;
     GD_TRY(call_hooks(leaf->hooks, 0, &p->grads[0]));
     if (w->walk->inputs) return GD_OK; /* picked up at the end */
     gd_tensor *g = p->grads[0];
@@ -296,6 +300,13 @@ static gd_status walk_node(walker *w, place *p) {
     return status;
 }
 
+/* An input of gd_grad behind which nothing is asked for: the walk ends here. */
+static gd_status finish_target(place *p) {
+    for (int i = 0; i < p->node->n_out; i++)
+        if (p->grads[i]) GD_TRY(call_hooks(p->node->hooks, i, &p->grads[i]));
+    return GD_OK;
+}
+
 static void spend(gd_node *node) {
     if (node->graph) return;
     node->spent = true;
@@ -326,14 +337,14 @@ static gd_status walk_all(walker *w, const int *order) {
         }
         if (p->needed) {
             gd_scope *scope = gd_scope_open();
-            gd_status status = walk_node(w, p);
+            gd_status status = p->behind ? walk_node(w, p) : finish_target(p);
             gd_scope_close(&scope);
             if (status != GD_OK) {
                 gd_error_suffix("; in the gradient of %s at %s", p->node->op ? p->node->op->name : p->node->function->name,
                                 p->node->site ? p->node->site : "(unknown place)");
                 return status;
             }
-            if (!w->walk->retain_graph) spend(p->node);
+            if (!w->walk->retain_graph && p->behind) spend(p->node);
         }
         for (int k = 0; k < p->node->n_in; k++) {
             gd_tensor *leaf = p->node->slots[k].node ? NULL : p->node->slots[k].leaf;
