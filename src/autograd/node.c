@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "ops/intern.h"
 
 static _Atomic uint64_t next_order = 1;
 
@@ -32,6 +33,10 @@ gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, in
     if (attrs_size) {
         node->attrs = (char *)node->slots + slots;
         memcpy(node->attrs, attrs, attrs_size);
+        for (int i = 0; i < op->n_attrs; i++) { /* the caller's strings may go away */
+            const char **text = (const char **)((char *)node->attrs + op->attrs[i].offset);
+            if (op->attrs[i].type == GD_ATTR_STRING && *text) *text = gd_intern(*text);
+        }
     }
     return node;
 }

@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/pool.h"
+#include "gradus/testing.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -47,7 +48,7 @@ static void make_scratch_key(void) {
 }
 
 void *gd_gemm_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
-    if (scratch.bytes[kind] < bytes) {
+    if (scratch.bytes[kind] < bytes || gd_faults_armed()) {
         pthread_once(&scratch_once, make_scratch_key);
         if (!scratch_key_made || pthread_setspecific(scratch_key, &scratch) != 0) return NULL;
         /* Half as much again, so that slowly growing products do not ask each time. */

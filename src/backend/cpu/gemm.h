@@ -61,8 +61,8 @@ typedef struct gd_gemm_batch {
 
 gd_status gd_gemm_run_batch(const gd_gemm *g, const gd_gemm_batch *batch);
 
-/* Each thread that computes keeps its working memory (1 or 2 MB) for the next product, and frees
- * it when it ends. This frees that of the calling thread now. */
+/* Each thread that computes keeps its working memory (a few MB at most) for the next product, and
+ * frees it when it ends. This frees that of the calling thread now. */
 void gd_gemm_free_scratch(void);
 
 #endif

@@ -27,13 +27,17 @@ GD_ISA_DECLARE(gd_status, gd_gemm_block_f64, (const gd_gemm *g));
 
 /* Writes C from `count` partial products, each a row-major (m, n) matrix of f32 or f64, adding
  * them in order. Changes the first of them. `g` says all but A and B. */
-GD_ISA_DECLARE(void, gd_gemm_sum_f32, (const gd_gemm *g, float *parts, int64_t count, int64_t step));
+GD_ISA_DECLARE(void, gd_gemm_sum_f32,
+               (const gd_gemm *g, float *parts, int64_t count, int64_t step));
 GD_ISA_DECLARE(void, gd_gemm_sum_f64,
                (const gd_gemm *g, double *parts, int64_t count, int64_t step));
 
 /* Working memory of this thread, aligned to a page; NULL when there is none. It is valid until the
  * thread asks for the same kind again. */
-typedef enum gd_gemm_scratch_kind { GD_GEMM_SCRATCH_BLOCK, GD_GEMM_SCRATCH_PARTS } gd_gemm_scratch_kind;
+typedef enum gd_gemm_scratch_kind {
+    GD_GEMM_SCRATCH_BLOCK,
+    GD_GEMM_SCRATCH_PARTS
+} gd_gemm_scratch_kind;
 void *gd_gemm_scratch(gd_gemm_scratch_kind kind, size_t bytes);
 
 /* The address of element `index` of an array of this type. */

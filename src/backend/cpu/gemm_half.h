@@ -58,9 +58,7 @@ INLINE halves load_halves(const void *p) { return _mm256_loadu_si256(p); }
 INLINE void store_halves(void *p, halves h) { _mm256_storeu_si256(p, h); }
 INLINE vec vec_of_f16(halves h) { return _mm512_cvtph_ps(h); }
 INLINE halves f16_of_vec(vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
-INLINE vec vec_of_bf16(halves h) {
-    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
-}
+INLINE vec vec_of_bf16(halves h) { return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16); }
 INLINE halves bf16_of_vec(vec x) {
     __m512i bits = (__m512i)x, high = _mm512_srli_epi32(bits, 16);
     __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
@@ -78,9 +76,7 @@ INLINE halves load_halves(const void *p) { return _mm_loadu_si128(p); }
 INLINE void store_halves(void *p, halves h) { _mm_storeu_si128(p, h); }
 INLINE vec vec_of_f16(halves h) { return _mm256_cvtph_ps(h); }
 INLINE halves f16_of_vec(vec x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
-INLINE vec vec_of_bf16(halves h) {
-    return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16);
-}
+INLINE vec vec_of_bf16(halves h) { return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16); }
 INLINE halves bf16_of_vec(vec x) {
     __m256i bits = (__m256i)x, high = _mm256_srli_epi32(bits, 16);
     __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
@@ -104,11 +100,11 @@ INLINE halves load_halves(const void *p) {
 }
 INLINE void store_halves(void *p, halves h) { memcpy(p, &h, sizeof h); }
 
-#define EACH_HALF(result_type, result, from, expression)        \
-    INLINE result_type result(from) {                           \
-        result_type y;                                          \
-        for (int i = 0; i < VL; i++) expression;                \
-        return y;                                               \
+#define EACH_HALF(result_type, result, from, expression)                                           \
+    INLINE result_type result(from) {                                                              \
+        result_type y;                                                                             \
+        for (int i = 0; i < VL; i++) expression;                                                   \
+        return y;                                                                                  \
     }
 EACH_HALF(vec, vec_of_f16, halves h, y[i] = float_of_f16(h.at[i]))
 EACH_HALF(vec, vec_of_bf16, halves h, y[i] = float_of_bf16(h.at[i]))

@@ -7,37 +7,32 @@
 
 /* The widest tile, and the highest for each width: as many sums as fit into the registers beside
  * W vectors of B and one of A (32 registers with AVX-512, 16 with AVX2 and SSE). */
-#if defined(__AVX512F__)
-enum { TILE_W = 3, TILE_H = 14 };
-static const int tile_height[TILE_W + 1] = {0, 14, 14, 8};
-#define TILES(X) TILES_1_TO_8(X, 1) TILES_1_TO_8(X, 2) TILES_1_TO_8(X, 3) \
-    TILES_9_TO_14(X, 1) TILES_9_TO_14(X, 2)
-#elif defined(__AVX2__)
-enum { TILE_W = 2, TILE_H = 6 };
-static const int tile_height[TILE_W + 1] = {0, 6, 6};
-#define TILES(X) TILES_1_TO_6(X, 1) TILES_1_TO_6(X, 2)
-#else
-enum { TILE_W = 2, TILE_H = 6 };
-static const int tile_height[TILE_W + 1] = {0, 6, 6};
-#define TILES(X) TILES_1_TO_6(X, 1) TILES_1_TO_6(X, 2)
-#endif
 #define TILES_1_TO_6(X, w)  X(1, w) X(2, w) X(3, w) X(4, w) X(5, w) X(6, w)
 #define TILES_1_TO_8(X, w)  TILES_1_TO_6(X, w) X(7, w) X(8, w)
-#define TILES_9_TO_14(X, w) X(9, w) X(10, w) X(11, w) X(12, w) X(13, w) X(14, w)
+#define TILES_1_TO_14(X, w) TILES_1_TO_8(X, w) X(9, w) X(10, w) X(11, w) X(12, w) X(13, w) X(14, w)
+#if defined(__AVX512F__)
+enum { TILE_W = 4, TILE_H = 14 };
+static const int tile_height[TILE_W + 1] = {0, 14, 14, 8, 6};
+#define TILES(X) TILES_1_TO_14(X, 1) TILES_1_TO_14(X, 2) TILES_1_TO_8(X, 3) TILES_1_TO_6(X, 4)
+#else
+enum { TILE_W = 2, TILE_H = 8 };
+static const int tile_height[TILE_W + 1] = {0, 8, 6};
+#define TILES(X) TILES_1_TO_8(X, 1) TILES_1_TO_6(X, 2)
+#endif
 
 /* Columns of the widest tile, and the longest run of k that a tile sums before C is touched: such
  * a panel of B (TILE_N x TILE_K) stays in the second-level cache, H rows of A in the first. */
 enum { TILE_N = TILE_W * VL, TILE_K = 4096 / sizeof(real) };
 
 typedef struct tile {
-    int64_t n, k;   /* columns to store, n <= W * VL; depth */
-    const real *a;  /* (H, k) */
+    int64_t n, k;  /* columns to store, n <= W * VL; depth */
+    const real *a; /* (H, k) */
     int64_t a_row, a_col;
-    const real *b;  /* (k, n), columns side by side */
+    const real *b; /* (k, n), columns side by side */
     int64_t b_row;
-    real *b_packed; /* for the packing kernel: where B goes, with W * VL columns */
-    const real *ahead; /* asked for, from the second-level cache, while the tile is computed: ... */
-    int64_t ahead_row; /* ... a cache line here and, after every other k, so much further on */
+    real *b_packed;    /* for the packing kernel: where B goes, with W * VL columns */
+    const real *ahead; /* a cache line to be fetched into the second-level cache meanwhile ... */
+    int64_t ahead_row; /* ... and, after every other k, the next one, so much further on */
     real *c;           /* (H, n), columns side by side */
     int64_t c_row;
     bool accumulate;
@@ -48,10 +43,11 @@ typedef struct tile {
     int64_t bias_step;
 } tile;
 
-/* H rows of W vectors, by name: sums[i][v]. */
-#define EACH_SUM(i, v, ...)            \
-    UNROLL for (int i = 0; i < H; i++) \
-        UNROLL for (int v = 0; v < W; v++) __VA_ARGS__
+/* A statement for each of the H rows and W vectors of a tile. */
+#define EACH_SUM(i, v, ...)                                                                        \
+    UNROLL for (int i = 0; i < H; i++) {                                                           \
+        UNROLL for (int v = 0; v < W; v++) { __VA_ARGS__; }                                        \
+    }
 
 /* sums -> C, by way of the epilogue. */
 INLINE void tile_store(const int H, const int W, const tile *t, vec sums[TILE_H][TILE_W]) {
@@ -148,8 +144,8 @@ INLINE void tile_compute(const int H, const int W, const bool packing, const til
 
 /* tile_kernels[packing][W][H] */
 typedef void (*tile_kernel)(const tile *t);
-#define DEFINE_TILE(h, w)                                                              \
-    static void tile_##h##x##w(const tile *t) { tile_compute(h, w, false, t); }        \
+#define DEFINE_TILE(h, w)                                                                          \
+    static void tile_##h##x##w(const tile *t) { tile_compute(h, w, false, t); }                    \
     static void tile_##h##x##w##_packing(const tile *t) { tile_compute(h, w, true, t); }
 TILES(DEFINE_TILE)
 #define TILE_ENTRY(h, w)         [w][h] = tile_##h##x##w,

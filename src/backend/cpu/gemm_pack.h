@@ -117,7 +117,8 @@ static void turn_rows(real *packed, int64_t step, const real *data, int64_t row_
         vec turned[TURN];
         turn(row, k, turned);
         if (spill || room >= VL) {
-            UNROLL for (int d = 0; d < TURN; d++) store_at_least(packed + d * step, turned[d], room);
+            UNROLL for (int d = 0; d < TURN; d++)
+                store_at_least(packed + d * step, turned[d], room);
         } else {
             UNROLL for (int d = 0; d < TURN; d++) store_first(packed + d * step, turned[d], room);
         }
@@ -135,8 +136,7 @@ static void pack_turned(real *packed, int64_t step, source s, int64_t count, int
 }
 
 /* The same for f16 and bf16: widened onto a small stage first, and turned from there. */
-static void pack_turned_halves(real *packed, int64_t step, source s, int64_t count,
-                               int64_t depth) {
+static void pack_turned_halves(real *packed, int64_t step, source s, int64_t count, int64_t depth) {
     enum { STAGE_K = 64 };
     real stage[VL][STAGE_K];
     for (int64_t j = 0; j < count; j += VL) {
@@ -146,7 +146,8 @@ static void pack_turned_halves(real *packed, int64_t step, source s, int64_t cou
             for (int64_t r = 0; r < rows; r++) {
                 const void *from = gd_gemm_at(s.data, s.dtype, (j + r) * s.j_step + k);
                 for (int64_t d = 0; d < run; d += VL)
-                    store(&stage[r][d], read_vec(gd_gemm_at(from, s.dtype, d), s.dtype, 1, run - d));
+                    store(&stage[r][d],
+                          read_vec(gd_gemm_at(from, s.dtype, d), s.dtype, 1, run - d));
             }
             turn_rows(packed + k * step + j, step, stage[0], STAGE_K, rows, run, step - j, j == 0);
         }

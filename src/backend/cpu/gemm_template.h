@@ -21,9 +21,9 @@ typedef struct plan {
     int64_t panels;  /* of B; their widths differ by one vector at most */
     bool pack_a;
     bool pack_b;
-    bool turn_b;      /* the tiles cannot pack B themselves */
-    bool finish;      /* sums go to a block of their own */
-    int height;       /* the highest tile if A is packed: then all panels share the strips */
+    bool turn_b;        /* the tiles cannot pack B themselves */
+    bool finish;        /* sums go to a block of their own */
+    int height;         /* the highest tile if A is packed: then all panels share the strips */
     real *a, *b, *sums; /* working memory */
 } plan;
 
@@ -36,9 +36,7 @@ enum { PACK_B_ROWS = 56, SMALL_B_BYTES = 20000 };
  * the same cache lines. */
 enum { PACK_A_VECTORS = 4 };
 
-static bool is_power_of_two_apart(int64_t step) {
-    return step * (int64_t)sizeof(real) % 4096 == 0;
-}
+static bool is_power_of_two_apart(int64_t step) { return step * (int64_t)sizeof(real) % 4096 == 0; }
 
 static bool pays_to_pack_a(const gd_gemm *g, int64_t vectors) {
     if (g->a.dtype != REAL_DTYPE) return true;
@@ -122,6 +120,19 @@ static tile make_tile(const gd_gemm *g, const plan *p, int64_t run, int64_t j, i
     return t;
 }
 
+/* The last tiles of a panel fetch the next panel of B, which begins at (k, j), for the first tile
+ * there: it would wait for it otherwise, as rows of B lie on pages of their own. Each of the tiles
+ * fetches one vector of half the rows. `left` counts the tiles to come. */
+static void look_ahead(tile *t, const gd_gemm *g, const plan *p, int64_t k, int64_t j,
+                       int64_t width, int64_t left) {
+    t->ahead = t->b;
+    t->ahead_row = 0;
+    if (p->turn_b || !p->pack_b || left >= 2 * width || j >= g->n) return;
+    const int64_t row = k + left / width * (t->k / 2);
+    t->ahead = (const real *)g->b.data + row * g->b.row + j + left % width * VL;
+    t->ahead_row = g->b.row;
+}
+
 /* All strips of a panel that is `width` vectors wide and begins at column j. */
 static void compute_panel(const gd_gemm *g, const plan *p, int64_t run, int64_t j, int64_t width) {
     const int64_t k = cut(g->k, run, p->runs), depth = cut(g->k, run + 1, p->runs) - k;
@@ -139,8 +150,6 @@ static void compute_panel(const gd_gemm *g, const plan *p, int64_t run, int64_t 
         t.b_row = g->b.row;
         t.b_packed = p->b;
     }
-    /* The last tiles ask for the next panel of B: each for one vector of half the rows. */
-    const real *next = (const real *)g->b.data + k * g->b.row + j + n;
     const int height_limit = p->pack_a ? p->height : tile_height[width];
     const int64_t strips = divide_up(g->m, height_limit);
     for (int64_t s = 0, i = 0; s < strips; s++) {
@@ -154,13 +163,7 @@ static void compute_panel(const gd_gemm *g, const plan *p, int64_t run, int64_t 
             t.a_row = g->a.row;
             t.a_col = g->a.col;
         }
-        const int64_t left = strips - 1 - s;
-        t.ahead = t.b;
-        t.ahead_row = 0;
-        if (!p->turn_b && left < 2 * width) {
-            t.ahead = next + left / width * (depth / 2) * g->b.row + left % width * VL;
-            t.ahead_row = g->b.row;
-        }
+        look_ahead(&t, g, p, k, j + n, width, strips - 1 - s);
         tile_kernels[packing][width][height](&t);
         if (packing) {
             packing = false;
@@ -190,6 +193,7 @@ static gd_status compute_block(const gd_gemm *g) {
     return GD_OK;
 }
 
+/* Adds the parts of k up, and finishes C. */
 static void sum_parts(const gd_gemm *g, real *parts, int64_t count, int64_t step) {
     const int64_t n = g->m * g->n;
     for (int64_t part = 1; part < count; part++)

@@ -3,7 +3,8 @@
  */
 
 static bool is_thin(const gd_gemm *g) {
-    if (g->m > gd_gemm_thin_rows(GD_ISA_IS) || g->a.dtype != REAL_DTYPE || g->b.dtype != REAL_DTYPE) return false;
+    if (g->m > gd_gemm_thin_rows(GD_ISA_IS) || g->a.dtype != REAL_DTYPE || g->b.dtype != REAL_DTYPE)
+        return false;
     return (g->m == 1 && g->b.col == 1) || (g->a.col == 1 && g->b.row == 1);
 }
 
@@ -13,7 +14,8 @@ INLINE real scale_of(const gd_gemm *g) { return g->scaled ? (real)g->scale : 1; 
 
 enum { THIN_W = 8 };
 
-/* sums[v] gets (1, k) * (k, W vectors). The last vector has `last` columns. */
+/* totals gets the row times W vectors of columns from j on. The last vector has `last` columns. As
+ * in tiles, no more than TILE_K products are added to one sum. */
 INLINE void row_times_panel(const int W, const gd_gemm *g, int64_t j, int64_t last,
                             vec totals[THIN_W]) {
     UNROLL for (int v = 0; v < W; v++) totals[v] = (vec){0};
@@ -62,30 +64,33 @@ static void compute_row(const gd_gemm *g) {
 
 /* --- a few rows, k contiguous in A and B: sums along k ---------------------------------------- */
 
-/* sums[i * step + j] gets row i of A times column j + x of B, for H rows and C columns. */
+/* sums[i * step + x] gets row i of A times column j + x of B, for H rows and C columns. */
 INLINE void rows_times_columns(const int H, const int C, const gd_gemm *g, int64_t j, real *sums,
                                int64_t step) {
     /* Columns beyond the last are the last again. */
     const real *a[GD_GEMM_THIN_ROWS_MAX], *b[8];
     UNROLL for (int i = 0; i < H; i++) a[i] = (const real *)g->a.data + i * g->a.row;
-    UNROLL for (int x = 0; x < C; x++)
+    UNROLL for (int x = 0; x < C; x++) {
         b[x] = (const real *)g->b.data + min64(j + x, g->n - 1) * g->b.col;
+    }
     vec dots[GD_GEMM_THIN_ROWS_MAX][8];
-    UNROLL for (int i = 0; i < H; i++)
-        UNROLL for (int x = 0; x < C; x++) dots[i][x] = (vec){0};
+    UNROLL for (int i = 0; i < H; i++) { UNROLL for (int x = 0; x < C; x++) dots[i][x] = (vec){0}; }
     for (int64_t k = 0; k < g->k; k += VL) {
         const int64_t left = g->k - k;
         vec column[8];
-        UNROLL for (int x = 0; x < C; x++)
+        UNROLL for (int x = 0; x < C; x++) {
             column[x] = left >= VL ? load(b[x] + k) : load_first(b[x] + k, left);
+        }
         UNROLL for (int i = 0; i < H; i++) {
             vec row = left >= VL ? load(a[i] + k) : load_first(a[i] + k, left);
-            UNROLL for (int x = 0; x < C; x++)
+            UNROLL for (int x = 0; x < C; x++) {
                 dots[i][x] = multiply_add(row, column[x], dots[i][x]);
+            }
         }
     }
-    UNROLL for (int i = 0; i < H; i++)
+    UNROLL for (int i = 0; i < H; i++) {
         UNROLL for (int x = 0; x < C; x++) sums[i * step + x] = sum_of(dots[i][x]) * scale_of(g);
+    }
 }
 
 static void compute_dots(const gd_gemm *g) {
@@ -103,8 +108,7 @@ static void compute_dots(const gd_gemm *g) {
 #endif
             }
         }
-        for (int64_t i = 0; i < g->m; i++)
-            finish_run(g, stage + i * STAGE_N, i, j, n, false);
+        for (int64_t i = 0; i < g->m; i++) finish_run(g, stage + i * STAGE_N, i, j, n, false);
     }
 }
 

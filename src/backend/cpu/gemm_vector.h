@@ -46,7 +46,8 @@ typedef real vec __attribute__((vector_size(VEC_BYTES), may_alias));
 typedef REAL_INT ivec __attribute__((vector_size(VEC_BYTES), may_alias));
 
 /* The same at any address. */
-typedef real vec_unaligned __attribute__((vector_size(VEC_BYTES), may_alias, aligned(sizeof(real))));
+typedef real vec_unaligned
+    __attribute__((vector_size(VEC_BYTES), may_alias, aligned(sizeof(real))));
 
 INLINE vec load(const real *p) { return *(const vec_unaligned *)p; }
 INLINE void store(real *p, vec x) { *(vec_unaligned *)p = x; }
@@ -90,13 +91,7 @@ INLINE vec multiply_add(vec a, vec b, vec c) { return OP(_mm512_fmadd)(a, b, c);
 #elif defined(__AVX2__)
 
 /* VL times -1, then VL times 0: a mask of n begins VL - n elements into it. */
-static const REAL_INT mask_table[2 * VL] = {
-#if defined(GEMM_F64)
-    -1, -1, -1, -1,
-#else
-    -1, -1, -1, -1, -1, -1, -1, -1,
-#endif
-};
+static const REAL_INT mask_table[2 * VL] = {[0 ... VL - 1] = -1};
 INLINE __m256i first(int64_t n) {
     return _mm256_loadu_si256((const __m256i *)(mask_table + (n >= VL ? 0 : VL - n)));
 }

@@ -1,0 +1,121 @@
+/* main.c - runs the benchmarks, prints a table, writes results.json (one object a line).
+ *
+ *     bench [--out FILE] [NAME...]        NAME: run only benchmarks that begin with it
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "gradus/gradus.h"
+
+static FILE *results;
+
+double bench_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+enum { ROUNDS = 41 };
+
+static double median_of(double *values, double *spread) {
+    qsort(values, ROUNDS, sizeof *values, ascending);
+    if (spread) *spread = values[3 * ROUNDS / 4] - values[ROUNDS / 4];
+    return values[ROUNDS / 2];
+}
+
+/* How many calls make a round of about 5 ms. */
+static int64_t calls_for(void (*fn)(void *), void *arg) {
+    fn(arg);
+    for (int64_t n = 1;; n *= 2) {
+        double start = bench_now();
+        for (int64_t i = 0; i < n; i++) fn(arg);
+        double took = bench_now() - start;
+        if (took > 2e6) return 1 + (int64_t)((double)n * 5e6 / took);
+    }
+}
+
+static double round_of(void (*fn)(void *), void *arg, int64_t calls) {
+    double start = bench_now();
+    for (int64_t i = 0; i < calls; i++) fn(arg);
+    return (bench_now() - start) / (double)calls;
+}
+
+double bench_time(void (*fn)(void *), void *arg, double *spread) {
+    int64_t calls = calls_for(fn, arg);
+    double values[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) values[i] = round_of(fn, arg, calls);
+    return median_of(values, spread);
+}
+
+bench_pair bench_versus(void (*a)(void *), void (*b)(void *), void *arg) {
+    int64_t calls_a = calls_for(a, arg), calls_b = calls_for(b, arg);
+    double ta[ROUNDS], tb[ROUNDS], ratio[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        ta[i] = round_of(a, arg, calls_a);
+        tb[i] = round_of(b, arg, calls_b);
+        ratio[i] = tb[i] / ta[i];
+    }
+    bench_pair p;
+    p.ratio = median_of(ratio, &p.spread);
+    p.a = median_of(ta, NULL);
+    p.b = median_of(tb, NULL);
+    return p;
+}
+
+void bench_report(const char *name, double value, double spread, const char *unit, const char *note) {
+    printf("  %-28s %12.4g  (quartiles %8.2g apart)  %-8s %s\n", name, value, spread, unit, note);
+    fflush(stdout);
+    if (!results) return;
+    fprintf(results, "{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"spread\": %.3g}\n", name, value, unit, spread);
+    fflush(results);
+}
+
+static bool chosen(const char *name, char **wanted, int n) {
+    if (n == 0) return true;
+    for (int i = 0; i < n; i++)
+        if (strncmp(name, wanted[i], strlen(wanted[i])) == 0) return true;
+    return false;
+}
+
+static int run_apart(const bench_entry *entry) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        entry->run();
+        if (gd_failed()) {
+            printf("  %s failed: %s\n", entry->name, gd_error_message());
+            _exit(1);
+        }
+        _exit(0);
+    }
+    int status = 1;
+    if (child > 0) waitpid(child, &status, 0);
+    if (status != 0) printf("  %s did not finish\n", entry->name);
+    return status != 0;
+}
+
+int main(int argc, char **argv) {
+    const char *out = NULL;
+    int first = 1, failures = 0;
+    if (argc > 2 && strcmp(argv[1], "--out") == 0) out = argv[2], first = 3;
+    if (out && !(results = fopen(out, "w"))) {
+        perror(out);
+        return 1;
+    }
+    const bench_entry *const lists[] = {bench_eager, bench_memory, bench_math, bench_product};
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+        for (const bench_entry *e = lists[l]; e->name; e++)
+            if (chosen(e->name, argv + first, argc - first)) failures += run_apart(e);
+    if (results) fclose(results);
+    return failures != 0;
+}

@@ -1,0 +1,92 @@
+/* product.c - matrix products beside OpenBLAS, which is looked for at run time. */
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench.h"
+#include "backend/cpu/isa.h"
+#include "gradus/gradus.h"
+
+typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                         const float *b, int ldb, float beta, float *c, int ldc);
+typedef void (*threads_fn)(int n);
+
+typedef struct {
+    int64_t m, n, k;
+    bool ta, tb;
+    gd_tensor *a, *b, *c;
+    sgemm_fn sgemm;
+} product;
+
+static void ours(void *arg) {
+    product *p = arg;
+    gd_op_run_into(gd_op_find("matmul"), gd_list(p->a, p->b), NULL, gd_list(p->c));
+}
+
+static void theirs(void *arg) {
+    product *p = arg;
+    enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
+    p->sgemm(ROW_MAJOR, p->ta ? TRANSPOSED : PLAIN, p->tb ? TRANSPOSED : PLAIN, (int)p->m, (int)p->n, (int)p->k, 1,
+             gd_data(p->a), (int)(p->ta ? p->m : p->k), gd_data(p->b), (int)(p->tb ? p->k : p->n), 0, gd_data(p->c),
+             (int)p->n);
+}
+
+/* An OpenBLAS older than the processor does not know it and falls back to SSE kernels, several times
+ * slower than its own AVX2 or AVX-512 ones: that would be no rival. So it is told which kernels to
+ * use, the same instruction set as ours, unless the user has said so; what it took is printed. */
+static void *open_rival(void) {
+    gd_isa isa = gd_cpu_isa();
+    if (isa != GD_ISA_BASE) setenv("OPENBLAS_CORETYPE", isa == GD_ISA_AVX512 ? "SkylakeX" : "Haswell", 0);
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW);
+    char *(*core)(void) = library ? (char *(*)(void))dlsym(library, "openblas_get_corename") : NULL;
+    if (core) printf("  (OpenBLAS with its %s kernels, ours with %s)\n", core(), gd_isa_name(isa));
+    return library;
+}
+
+static void products(void) {
+    static const product shapes[] = {
+        {.m = 32, .n = 32, .k = 32},       {.m = 64, .n = 64, .k = 64},
+        {.m = 128, .n = 128, .k = 128},    {.m = 256, .n = 256, .k = 256},
+        {.m = 512, .n = 512, .k = 512},    {.m = 1024, .n = 1024, .k = 1024},
+        {.m = 128, .n = 512, .k = 784, .tb = true}, {.m = 512, .n = 784, .k = 128, .ta = true},
+        {.m = 64, .n = 100, .k = 1000, .tb = true}};
+    GD_SCOPE;
+    void *library = open_rival();
+    sgemm_fn sgemm = library ? (sgemm_fn)dlsym(library, "cblas_sgemm") : NULL;
+    threads_fn set_threads = library ? (threads_fn)dlsym(library, "openblas_set_num_threads") : NULL;
+    if (!sgemm || !set_threads) printf("  (no OpenBLAS here: install libopenblas0 for matmul_vs_openblas)\n");
+    double logs = 0;
+    int count = 0;
+    for (int threads = 1; threads <= 2; threads++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            GD_SCOPE;
+            product p = shapes[i];
+            p.sgemm = sgemm;
+            p.a = gd_full(p.ta ? gd_dims(p.k, p.m) : gd_dims(p.m, p.k), 0.5);
+            p.b = gd_full(p.tb ? gd_dims(p.n, p.k) : gd_dims(p.k, p.n), 0.25);
+            p.c = gd_full(gd_dims(p.m, p.n), 0);
+            if (p.ta) p.a = gd_permute(p.a, gd_dims(1, 0));
+            if (p.tb) p.b = gd_permute(p.b, gd_dims(1, 0));
+            gd_set_num_threads(threads);
+            char name[64];
+            double flops = 2.0 * (double)p.m * (double)p.n * (double)p.k;
+            snprintf(name, sizeof name, "matmul_%lldx%lldx%lld%s_%dt", (long long)p.m, (long long)p.n, (long long)p.k,
+                     p.ta ? "_tn" : p.tb ? "_nt" : "", threads);
+            if (!sgemm || !set_threads) {
+                double spread, ns = bench_time(ours, &p, &spread);
+                bench_report(name, flops / ns, 0, "GFLOP/s", "");
+                continue;
+            }
+            set_threads(threads);
+            bench_pair pair = bench_versus(ours, theirs, &p);
+            char note[64];
+            snprintf(note, sizeof note, "%.2f of OpenBLAS", pair.ratio);
+            bench_report(name, flops / pair.a, 0, "GFLOP/s", note);
+            logs += log(pair.ratio);
+            count++;
+        }
+    if (count) bench_report("matmul_vs_openblas", exp(logs / count), 0, "ratio", "geometric mean; target 1.1");
+}
+
+const bench_entry bench_product[] = {{"matmul", products}, {NULL, NULL}};

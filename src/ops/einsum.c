@@ -1,0 +1,239 @@
+/* einsum.c - sums of products by labelled dimensions.
+ *
+ * Operands are multiplied from the left, two at a time. For each pair the labels fall into four
+ * groups: in both and kept (batch), in both and summed (inner), in one alone (rows, columns); with
+ * the dimensions permuted and grouped that way, the pair is one batched matrix product.
+ */
+#include <ctype.h>
+#include <string.h>
+
+#include "gradus/ops.h"
+#include "ops/infer.h"
+
+/*op einsum(equation:string, xs*) -> y
+ * Einstein's summation: "ij,jk->ik" is a matrix product, "ii->i" a diagonal, "bij->bji" a
+ * transpose. Labels are letters; "..." stands for further dimensions, which broadcast. Without
+ * "->" the result has the labels that occur once, in alphabetical order.
+ *   onnx Einsum
+ */
+
+enum { LABELS = 64, MAX_OPERANDS = 16 };
+
+typedef struct {
+    int n;                              /* operands */
+    int rank[MAX_OPERANDS + 1];         /* the last one is the result */
+    int8_t label[MAX_OPERANDS + 1][GD_MAX_RANK];
+    int64_t size[LABELS]; /* -1: does not occur */
+    int count[LABELS];
+} equation;
+
+/* Labels: a-z are 0-25, A-Z 26-51, dimensions under "..." 52 and up, counted from the right. */
+static int label_of(char c) { return islower((unsigned char)c) ? c - 'a' : c - 'A' + 26; }
+enum { DOTS = 52 };
+
+/* One term up to ',' or '-' or the end; `rank` < 0: the result's, with `dots` hidden dimensions. */
+static gd_status parse_term(const char **s, int rank, int dots, int8_t *labels, int *count) {
+    int letters = 0, n = 0;
+    bool has_dots = false;
+    const char *p = *s;
+    for (; *p && *p != ',' && *p != '-'; p++) letters += isalpha((unsigned char)*p) != 0;
+    int hidden = rank < 0 ? dots : rank - letters;
+    for (p = *s; *p && *p != ',' && *p != '-'; p++) {
+        if (*p == ' ') continue;
+        if (strncmp(p, "...", 3) == 0 && !has_dots) {
+            for (int k = hidden; k-- > 0;)
+                if (n < GD_MAX_RANK && k < 8) labels[n++] = (int8_t)(DOTS + k);
+            has_dots = true;
+            p += 2;
+        } else if (!isalpha((unsigned char)*p)) {
+            return gd_op_fail(GD_E_ARGUMENT, "the equation has '%c'; labels are letters", *p);
+        } else if (n == GD_MAX_RANK) {
+            return gd_op_fail(GD_E_SHAPE, "more than %d labels in a term", GD_MAX_RANK);
+        } else {
+            labels[n++] = (int8_t)label_of(*p);
+        }
+    }
+    *s = p;
+    *count = n;
+    if (rank >= 0 && (has_dots ? hidden < 0 : hidden != 0))
+        return gd_op_fail(GD_E_SHAPE, "%d labels for a tensor of %d dimensions", letters, rank);
+    return GD_OK;
+}
+
+static gd_status parse_equation(const char *text, int n, gd_tensor *const *xs, equation *q) {
+    if (!text) return gd_op_fail(GD_E_ARGUMENT, "the equation is missing");
+    if (n > MAX_OPERANDS) return gd_op_fail(GD_E_ARGUMENT, "more than %d tensors", MAX_OPERANDS);
+    *q = (equation){.n = n};
+    for (int i = 0; i < LABELS; i++) q->size[i] = -1;
+    const char *s = text;
+    int dots = 0;
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && *s++ != ',') return gd_op_fail(GD_E_ARGUMENT, "'%s' has fewer terms than the %d tensors", text, n);
+        GD_TRY(parse_term(&s, xs[i]->rank, 0, q->label[i], &q->rank[i]));
+        for (int k = 0; k < q->rank[i]; k++) {
+            int label = q->label[i][k];
+            int64_t size = xs[i]->dims[k], *known = &q->size[label];
+            if (label >= DOTS && label - DOTS + 1 > dots) dots = label - DOTS + 1;
+            q->count[label]++;
+            if (*known == -1 || *known == 1) *known = size;
+            else if (size != *known && size != 1)
+                return gd_op_fail(GD_E_SHAPE, "in '%s' one label has sizes %lld and %lld", text, (long long)*known, (long long)size);
+        }
+    }
+    while (*s == ' ') s++;
+    if (*s == ',') return gd_op_fail(GD_E_ARGUMENT, "'%s' has more terms than the %d tensors", text, n);
+    if (*s == '-') {
+        if (s[1] != '>') return gd_op_fail(GD_E_ARGUMENT, "expected '->' in '%s'", text);
+        s += 2;
+        GD_TRY(parse_term(&s, -1, dots, q->label[n], &q->rank[n]));
+        if (*s) return gd_op_fail(GD_E_ARGUMENT, "did not expect '%s' after the result", s);
+        for (int k = 0; k < q->rank[n]; k++) {
+            if (q->size[q->label[n][k]] == -1) return gd_op_fail(GD_E_ARGUMENT, "a label of the result of '%s' is in no term", text);
+            for (int j = 0; j < k; j++)
+                if (q->label[n][j] == q->label[n][k]) return gd_op_fail(GD_E_ARGUMENT, "a label stands twice in the result of '%s'", text);
+        }
+        return GD_OK;
+    }
+    for (int k = dots; k-- > 0;) q->label[n][q->rank[n]++] = (int8_t)(DOTS + k);
+    static const char alphabetical[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    for (const char *c = alphabetical; *c; c++)
+        if (q->count[label_of(*c)] == 1) {
+            if (q->rank[n] == GD_MAX_RANK) return gd_op_fail(GD_E_SHAPE, "more than %d labels in the result", GD_MAX_RANK);
+            q->label[n][q->rank[n]++] = (int8_t)label_of(*c);
+        }
+    return GD_OK;
+}
+
+static gd_status einsum_infer(gd_infer *i) {
+    equation q;
+    GD_TRY(parse_equation(((const gd_einsum_options *)i->attrs)->equation, i->n_in, i->in, &q));
+    gd_meta *y = &i->out[0];
+    for (int k = 0; k < i->n_in; k++) y->dtype = gd_promote(y->dtype, (gd_dtype)i->in[k]->dtype);
+    y->rank = q.rank[q.n];
+    for (int k = 0; k < y->rank; k++) y->dims[k] = q.size[q.label[q.n][k]];
+    return GD_OK;
+}
+
+/* --- the body ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    gd_tensor *t;
+    int rank;
+    int8_t label[GD_MAX_RANK];
+} term;
+
+static int place(const term *t, int label) {
+    for (int k = 0; k < t->rank; k++)
+        if (t->label[k] == label) return k;
+    return -1;
+}
+
+static void drop_label(term *t, int k) {
+    memmove(&t->label[k], &t->label[k + 1], (size_t)(t->rank - k - 1));
+    t->rank--;
+}
+
+/* Labels that stand twice become a diagonal (the last dimension). */
+static void take_diagonals(term *t) {
+    for (int a = 0; a < t->rank; a++)
+        for (int b = a + 1; b < t->rank; b++)
+            if (t->label[a] == t->label[b]) {
+                int8_t label = t->label[a];
+                t->t = gd_diagonal(t->t, .axis1 = a, .axis2 = b);
+                drop_label(t, b);
+                drop_label(t, a);
+                t->label[t->rank++] = label;
+                a = -1;
+                break;
+            }
+}
+
+/* Sums away labels that are in neither `keep`. */
+static void sum_unused(term *t, const bool *keep) {
+    gd_shape axes = {.form = 1};
+    for (int k = 0; k < t->rank; k++)
+        if (!keep[t->label[k]]) axes.at[axes.rank++] = k;
+    if (!axes.rank) return;
+    t->t = gd_sum(t->t, .axis = axes, .dtype = (gd_dtype)t->t->dtype);
+    for (int k = t->rank; k-- > 0;)
+        if (!keep[t->label[k]]) drop_label(t, k);
+}
+
+static int64_t size_at(const term *t, int label) {
+    int k = place(t, label);
+    return k < 0 || t->t->kind == GD_FAILED ? 1 : t->t->dims[k];
+}
+
+/* t's dimensions in the order of `labels` (those it has), reshaped to (batch, rows, cols). */
+static gd_tensor *grouped(const term *t, const int *batch, int nb, const int *rows, int nr, const int *cols, int nc,
+                          const int64_t *batch_size) {
+    gd_shape axes = {.form = 1}, dims = {.form = 1};
+    const int *groups[3] = {batch, rows, cols}, counts[3] = {nb, nr, nc};
+    int64_t product[3] = {1, 1, 1};
+    for (int g = 0; g < 3; g++)
+        for (int k = 0; k < counts[g]; k++) {
+            axes.at[axes.rank++] = place(t, groups[g][k]);
+            int64_t size = size_at(t, groups[g][k]);
+            dims.at[dims.rank++] = g == 0 ? batch_size[k] : size; /* a batch of size 1 broadcasts */
+            product[g] *= g == 0 ? batch_size[k] : size;
+        }
+    gd_tensor *x = gd_permute(t->t, axes);
+    return gd_reshape(gd_expand(x, dims), gd_dims(product[0], product[1], product[2]));
+}
+
+/* The product of two terms, with labels not in `keep` summed. */
+static term multiply(term a, term b, const bool *keep) {
+    int batch[GD_MAX_RANK], inner[GD_MAX_RANK], left[GD_MAX_RANK], right[GD_MAX_RANK], nb = 0, ni = 0, nl = 0, nr = 0;
+    int64_t batch_size[GD_MAX_RANK];
+    gd_shape dims = {.form = 1};
+    term y = {.rank = 0};
+    for (int k = 0; k < a.rank; k++) {
+        int label = a.label[k];
+        if (place(&b, label) < 0) left[nl++] = label;
+        /* a broadcast size of 1 cannot be an inner dimension of a product: keep it, sum it after */
+        else if (!keep[label] && size_at(&a, label) == size_at(&b, label)) inner[ni++] = label;
+        else {
+            int64_t sa = size_at(&a, label), sb = size_at(&b, label);
+            batch_size[nb] = sa == 1 ? sb : sa;
+            batch[nb++] = label;
+        }
+    }
+    for (int k = 0; k < b.rank; k++)
+        if (place(&a, b.label[k]) < 0) right[nr++] = b.label[k];
+    for (int k = 0; k < nb; k++) y.label[y.rank++] = (int8_t)batch[k], dims.at[dims.rank++] = batch_size[k];
+    for (int k = 0; k < nl; k++) y.label[y.rank++] = (int8_t)left[k], dims.at[dims.rank++] = size_at(&a, left[k]);
+    for (int k = 0; k < nr && y.rank < GD_MAX_RANK; k++) y.label[y.rank++] = (int8_t)right[k], dims.at[dims.rank++] = size_at(&b, right[k]);
+    gd_tensor *ta = grouped(&a, batch, nb, left, nl, inner, ni, batch_size);
+    gd_tensor *tb = grouped(&b, batch, nb, inner, ni, right, nr, batch_size);
+    y.t = gd_reshape(gd_matmul(ta, tb), dims);
+    sum_unused(&y, keep);
+    return y;
+}
+
+static void einsum_expand(gd_expand *e) {
+    equation q;
+    if (parse_equation(((const gd_einsum_options *)e->attrs)->equation, e->n_in, e->x, &q) != GD_OK) {
+        e->y[0] = gd_tensor_fail(gd_this_thread.noted);
+        return;
+    }
+    term total = {.rank = 0};
+    for (int i = 0; i < q.n; i++) {
+        term t = {.t = e->x[i], .rank = q.rank[i]};
+        memcpy(t.label, q.label[i], sizeof t.label);
+        take_diagonals(&t);
+        bool keep[LABELS] = {false}; /* labels that are still needed: by the result or a later term */
+        for (int k = 0; k < q.rank[q.n]; k++) keep[q.label[q.n][k]] = true;
+        for (int later = i + 1; later < q.n; later++)
+            for (int k = 0; k < q.rank[later]; k++) keep[q.label[later][k]] = true;
+        bool mine[LABELS];
+        memcpy(mine, keep, sizeof mine);
+        for (int k = 0; k < total.rank; k++) mine[total.label[k]] = true;
+        sum_unused(&t, mine);
+        total = i == 0 ? t : multiply(total, t, keep);
+    }
+    gd_shape axes = {.form = 1};
+    for (int k = 0; k < q.rank[q.n]; k++) axes.at[axes.rank++] = place(&total, q.label[q.n][k]);
+    e->y[0] = gd_permute(total.t, axes);
+}
+
+#include "einsum.gen.h"
