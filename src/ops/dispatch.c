@@ -414,10 +414,6 @@ static gd_status dispatch(gd_invocation *call, bool grow) {
 
 static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) {
     gd_status status;
-    if (!grow && expands(call, device)) {
-        status = run_expand(call);
-        return status == GD_OK ? GD_OK : failed(call, status);
-    }
     gd_meta few[FEW];
     gd_infer infer = {call->op, call->attrs, call->in, call->n_in, few, call->n_out};
     for (int i = 0; i < call->n_out; i++) {
@@ -425,6 +421,11 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
         few[i].dtype = call->n_in > 0 && call->in[0] ? (gd_dtype)call->in[0]->dtype : GD_F32;
         few[i].rank = 0;
         few[i].device = NULL;
+    }
+    if (!grow && expands(call, device)) {
+        status = call->op->infer ? call->op->infer(&infer) : GD_OK; /* its errors speak of this op */
+        if (status == GD_OK) status = run_expand(call);
+        return status == GD_OK ? GD_OK : failed(call, status);
     }
     if (grow) {
         status = call->op->infer(&infer); /* once more below, cheap: a list has few tensors */
