@@ -16,7 +16,7 @@ A file is "GDGOLD01", the number of entries (u32), 0 (u32), then the entries. An
         u8 dtype (0: none), u8 rank, u8 sampled, u8 0, u32 dims[rank]
         all elements, row-major; or, of more than 96, the 48 at i = j*(n-1)/47 and
         f64 sum of the finite ones times their weights, f64 sum of their absolute values,
-        u32 how many are not finite
+        u32 how many are not finite; for integers u64 sum of x[i]*(2i+1), wrapping, and zeros
 Everything is little-endian.
 """
 import argparse, json, math, os, struct, subprocess, sys
@@ -69,6 +69,10 @@ def pack(t):
     if n <= WHOLE:
         return head + data.tobytes()
     at = [j * (n - 1) // (SAMPLES - 1) for j in range(SAMPLES)]
+    if not t.is_floating_point():
+        odd = 2 * np.arange(n, dtype=np.uint64) + 1
+        total = int((data.astype(np.int64).view(np.uint64) * odd).sum(dtype=np.uint64))
+        return head + data[at].tobytes() + struct.pack("<QdI", total, 0.0, 0)
     values = t.detach().contiguous().to(torch.float64).numpy().reshape(-1)
     finite = np.isfinite(values)
     some = np.where(finite, values, 0.0)
