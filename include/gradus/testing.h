@@ -15,6 +15,9 @@ GD_API void gd_fault_after(int64_t n, bool lasting);
 /* Whether a fault is set; caches stand aside then, so that every allocation is a real one. */
 GD_API bool gd_faults_armed(void);
 
+/* Runs every op by its plain reference kernel, as GRADUS_KERNELS=reference does. Whole process. */
+GD_API void gd_set_reference_kernels(bool on);
+
 /* How many allocations the library has asked for while a fault was set. */
 GD_API int64_t gd_fault_allocations(void);
 

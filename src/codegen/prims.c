@@ -29,7 +29,7 @@ REAL(mul, a *b)
 REAL(div, a / b)
 REAL(neg, -a)
 REAL(abs, fabs(a))
-REAL(sign, isnan(a) ? a : (double)((a > 0) - (a < 0)))
+REAL(sign, (double)((a > 0) - (a < 0))) /* of NaN: 0, as PyTorch */
 REAL(max, isnan(a) || isnan(b) ? NAN : fmax(a, b) == 0 && !signbit(b) ? b : fmax(a, b))
 REAL(min, isnan(a) || isnan(b) ? NAN : fmin(a, b) == 0 && signbit(b) ? b : fmin(a, b))
 REAL(fmod, fmod(a, b))

@@ -10,7 +10,7 @@
 /*op relu(x) -> y  elementwise inplace
  * max(x, 0); NaN stays NaN.
  *   y  = x != x ? x : x > 0 ? x : 0
- *   gx = y > 0 ? gy : 0
+ *   gx = y <= 0 ? 0 : gy
  *   onnx Relu   caffe ReLU
  */
 
@@ -31,7 +31,7 @@
 /*op threshold(x, threshold:float, value:float) -> y  elementwise
  * x where above the threshold, the value elsewhere.
  *   y  = x > threshold || x != x ? x : value
- *   gx = x > threshold ? gy : 0
+ *   gx = x <= threshold ? 0 : gy
  */
 
 /*op hardtanh(x) -> y  elementwise inplace
@@ -129,7 +129,7 @@
 
 /*op hardswish(x) -> y  elementwise float inplace
  * x * hardsigmoid(x).
- *   y  = x != x ? x : x <= -3 ? 0 : x >= 3 ? x : x * (x + 3) / 6
+ *   y  = x * (x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6)
  *   gx = x <= -3 ? 0 : x >= 3 ? gy : gy * (2*x + 3) / 6
  *   onnx HardSwish
  */

@@ -4,6 +4,7 @@
  * slower or lose digits, the gradient. Inputs broadcast; dtypes promote. `float`: integers are
  * computed as f32. `truth`: the result is bool. `integral`: integers and bools only.
  */
+#include "core/copy.h"
 #include "ops/call.h"
 #include "ops/infer.h"
 #include "gradus/ops.h"
@@ -26,6 +27,11 @@ static gd_status cast_infer(gd_infer *i) {
     GD_TRY(gd_infer_elementwise(i));
     if (gd_dtype_size(o->dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
     i->out[0].dtype = o->dtype;
+    return GD_OK;
+}
+/* Not by way of i64, in which 0.5 is as false as 0. */
+static gd_status cast_raw(gd_kernel_call *k) {
+    gd_copy_elements(&k->out[0], &k->in[0]);
     return GD_OK;
 }
 
@@ -88,13 +94,17 @@ static gd_status cast_infer(gd_infer *i) {
 
 /*op maximum(a, b) -> y  elementwise
  * The larger of the two; NaN if either is. At a tie each takes half of the gradient.
- *   y = max(a, b)
+ *   y  = max(a, b)
+ *   ga = a == b ? 0.5 * gy : a < b ? 0 : gy
+ *   gb = a == b ? 0.5 * gy : b < a ? 0 : gy
  *   onnx Max
  */
 
 /*op minimum(a, b) -> y  elementwise
  * The smaller of the two; NaN if either is. At a tie each takes half of the gradient.
- *   y = min(a, b)
+ *   y  = min(a, b)
+ *   ga = a == b ? 0.5 * gy : a > b ? 0 : gy
+ *   gb = a == b ? 0.5 * gy : b > a ? 0 : gy
  *   onnx Min
  */
 
@@ -119,7 +129,7 @@ static gd_status cast_infer(gd_infer *i) {
  */
 
 /*op sign(x) -> y  elementwise
- * -1, 0 or 1; NaN stays NaN.
+ * -1, 0 or 1; 0 for NaN.
  *   y = sign(x)
  *   onnx Sign
  */

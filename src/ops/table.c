@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "gradus/testing.h"
 #include "ops/intern.h"
 #include "ops/op.h"
 

@@ -1,0 +1,383 @@
+/* cases.c - reads tests/cases/. */
+#include "cases.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct reader {
+    test_cases *cases;
+    const char *file, *family, *only_op;
+    int line;
+    test_block *block; /* NULL: none begun, or one that is not wanted */
+    bool skipping;     /* inside a block that is not wanted */
+} reader;
+
+uint64_t text_hash(uint64_t seed, const char *text) {
+    uint64_t h = 14695981039346656037u ^ seed;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return h;
+}
+
+static bool bad(reader *r, const char *what, const char *where) {
+    fprintf(stderr, "%s:%d: %s: %s\n", r->file, r->line, what, where);
+    r->cases->errors++;
+    return false;
+}
+
+static char *copy_text(const char *from, size_t n) {
+    char *text = malloc(n + 1);
+    memcpy(text, from, n);
+    text[n] = 0;
+    return text;
+}
+
+/* --- inputs ------------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *name;
+    data_kind kind;
+} kind_names[] = {{"positive", KIND_POSITIVE}, {"above1", KIND_ABOVE1},   {"unit", KIND_UNIT}, {"prob", KIND_PROB},
+                  {"away", KIND_AWAY},         {"ties", KIND_TIES},       {"special", KIND_SPECIAL},
+                  {"index", KIND_INDEX},       {"mask", KIND_MASK},       {"distinct", KIND_DISTINCT}};
+
+/* ":index(5,neg)" after the colon. */
+static bool read_kind(reader *r, const char **at, case_item *item) {
+    size_t n = strcspn(*at, "(+ ");
+    for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++) {
+        if (strlen(kind_names[i].name) != n || strncmp(kind_names[i].name, *at, n) != 0) continue;
+        item->kind = kind_names[i].kind;
+        const char *s = *at + n;
+        if (item->kind == KIND_INDEX) {
+            char *end;
+            if (*s != '(') return bad(r, "index needs its range: index(n)", *at);
+            item->range = strtoll(s + 1, &end, 10);
+            if (strncmp(end, ",neg", 4) == 0) item->negative = true, end += 4;
+            if (*end != ')' || item->range < 1) return bad(r, "bad range", *at);
+            s = end + 1;
+            if (!item->dtype) item->dtype = GD_I64;
+        }
+        if (item->kind == KIND_MASK && !item->dtype) item->dtype = GD_BOOL;
+        *at = s;
+        return true;
+    }
+    return bad(r, "unknown kind of data", *at);
+}
+
+/* "i64(2,3):index(5)" */
+static bool read_item(reader *r, const char **at, case_item *item) {
+    const char *s = *at;
+    size_t n = strcspn(s, "( ");
+    *item = (case_item){.dims = {.form = 1}};
+    if (s[n] != '(') return bad(r, "expected a shape such as (2,3)", s);
+    if (n > 0) {
+        char name[16];
+        snprintf(name, sizeof name, "%.*s", (int)(n < 15 ? n : 15), s);
+        item->dtype = gd_dtype_from_name(name);
+        if (!item->dtype) return bad(r, "unknown dtype", s);
+    }
+    s += n + 1;
+    while (*s != ')') {
+        char *end;
+        if (item->dims.rank == GD_MAX_RANK) return bad(r, "more than 8 dimensions", *at);
+        int64_t size = strtoll(s, &end, 10);
+        if (end == s || size < 0 || (*end != ',' && *end != ')')) return bad(r, "bad shape", *at);
+        item->dims.at[item->dims.rank++] = size;
+        s = *end == ',' ? end + 1 : end;
+    }
+    s++;
+    if (*s == ':') {
+        s++;
+        if (!read_kind(r, &s, item)) return false;
+    }
+    *at = s;
+    return true;
+}
+
+/* "x=(2,3)", "b=none", "xs=(2,3)+(2,5)" */
+static bool read_input(reader *r, const char **at, case_input *in) {
+    size_t n = strcspn(*at, "= ");
+    if ((*at)[n] != '=' || n >= sizeof in->name) return bad(r, "expected name=(shape)", *at);
+    snprintf(in->name, sizeof in->name, "%.*s", (int)n, *at);
+    const char *s = *at + n + 1;
+    if (strncmp(s, "none", 4) == 0 && (!s[4] || s[4] == ' ')) {
+        in->none = true;
+        *at = s + 4;
+        return true;
+    }
+    for (;;) {
+        in->items = realloc(in->items, (size_t)(in->n_items + 1) * sizeof *in->items);
+        if (!read_item(r, &s, &in->items[in->n_items++])) return false;
+        if (*s != '+') break;
+        s++;
+    }
+    if (in->n_items > MAX_ITEMS) return bad(r, "too many tensors", *at);
+    if (*s && *s != ' ') return bad(r, "unexpected text", s);
+    *at = s;
+    return true;
+}
+
+/* Each input of the record is named, or optional; each name is an input of the record. */
+static bool check_names(reader *r, const test_case *c) {
+    const gd_op *op = c->block->op;
+    for (int i = 0; i < c->n_inputs; i++) {
+        bool known = false;
+        for (int k = 0; k < gd_op_input_count(op); k++) {
+            const gd_op_param *p = gd_op_input(op, k);
+            if (strcmp(p->name, c->inputs[i].name) != 0) continue;
+            known = true;
+            if (c->inputs[i].n_items > 1 && !p->variadic) return bad(r, "a list for an input that takes one tensor", p->name);
+            if (c->inputs[i].none && !p->optional && !p->variadic) return bad(r, "this input cannot be absent", p->name);
+        }
+        for (int k = 0; k < i; k++)
+            if (strcmp(c->inputs[k].name, c->inputs[i].name) == 0) return bad(r, "given twice", c->inputs[i].name);
+        if (!known) return bad(r, "the op has no such input", c->inputs[i].name);
+    }
+    for (int k = 0; k < gd_op_input_count(op); k++) {
+        const gd_op_param *p = gd_op_input(op, k);
+        bool given = p->optional || p->variadic;
+        for (int i = 0; i < c->n_inputs; i++) given |= strcmp(p->name, c->inputs[i].name) == 0;
+        if (!given) return bad(r, "missing input", p->name);
+    }
+    return true;
+}
+
+static bool check_options(reader *r, const test_case *c) {
+    GD_SCOPE;
+    gd_attrs *attrs = gd_attrs_new(c->block->op);
+    if (gd_attrs_parse(attrs, c->options) != GD_OK) return bad(r, gd_error_message(), c->options);
+    return true;
+}
+
+/* --- lines ------------------------------------------------------------------------------------- */
+
+static bool read_marks(reader *r, const char *s, test_case *c) {
+    while (*s) {
+        size_t n = strcspn(s, " ");
+        if (n == 6 && strncmp(s, "nograd", n) == 0) c->nograd = true;
+        else if (n == 8 && strncmp(s, "nosecond", n) == 0) c->nosecond = true;
+        else if (n == 7 && strncmp(s, "notorch", n) == 0) c->notorch = true;
+        else if (n > 0) return bad(r, "unknown mark (nograd, nosecond or notorch)", s);
+        s += n;
+        while (*s == ' ') s++;
+    }
+    return true;
+}
+
+/* `text` has single spaces and begins behind "case ". */
+static bool read_case(reader *r, const char *text) {
+    test_block *b = r->block;
+    b->cases = realloc(b->cases, (size_t)(b->n_cases + 1) * sizeof *b->cases);
+    test_case *c = &b->cases[b->n_cases++];
+    *c = (test_case){.block = b, .line = r->line};
+    const char *bar = strchr(text, '|'), *second = bar ? strchr(bar + 1, '|') : NULL;
+    size_t n = second ? (size_t)(second - text) : strlen(text);
+    while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '|')) n--;
+    c->text = copy_text(text, n); /* marks do not change data */
+    const char *from = bar ? bar + 1 : "";
+    size_t options = second ? (size_t)(second - from) : strlen(from);
+    c->options = copy_text(from, options);
+    for (const char *s = text; *s && *s != '|';) {
+        if (*s == ' ') {
+            s++;
+            continue;
+        }
+        if (c->n_inputs == MAX_INPUTS) return bad(r, "too many inputs", s);
+        if (!read_input(r, &s, &c->inputs[c->n_inputs++])) return false;
+    }
+    if (second && !read_marks(r, second + 1 + (second[1] == ' '), c)) return false;
+    if (!check_names(r, c) || !check_options(r, c)) return false;
+    for (int i = 0; i < c->n_inputs; i++)
+        for (int k = 0; k < c->inputs[i].n_items; k++) c->flexible |= c->inputs[i].items[k].dtype == GD_DTYPE_NONE;
+    return true;
+}
+
+static bool read_dtypes(reader *r, const char *s) {
+    const unsigned floats = 1u << GD_F16 | 1u << GD_BF16 | 1u << GD_F32 | 1u << GD_F64;
+    const unsigned ints = 1u << GD_U8 | 1u << GD_I8 | 1u << GD_I32 | 1u << GD_I64;
+    unsigned mask = 0;
+    while (*s) {
+        char word[16];
+        size_t n = strcspn(s, " ");
+        snprintf(word, sizeof word, "%.*s", (int)(n < 15 ? n : 15), s);
+        if (strcmp(word, "float") == 0) mask |= floats;
+        else if (strcmp(word, "all") == 0) mask |= floats | ints | 1u << GD_BOOL;
+        else if (strcmp(word, "number") == 0) mask |= floats | ints;
+        else if (strcmp(word, "int") == 0) mask |= ints;
+        else if (gd_dtype_from_name(word)) mask |= 1u << gd_dtype_from_name(word);
+        else return bad(r, "unknown dtype", s);
+        s += n;
+        while (*s == ' ') s++;
+    }
+    if (!mask) return bad(r, "which dtypes?", "dtypes");
+    r->block->dtypes = mask;
+    r->block->dtypes_given = true;
+    return true;
+}
+
+static bool begin_block(reader *r, const char *name) {
+    r->block = NULL;
+    r->skipping = r->only_op && strcmp(r->only_op, name) != 0;
+    if (r->skipping) return true;
+    const gd_op *op = gd_op_find(name);
+    if (!op) {
+        r->skipping = true;
+        return bad(r, "there is no such op", name);
+    }
+    test_cases *all = r->cases;
+    all->blocks = realloc(all->blocks, (size_t)(all->n_blocks + 1) * sizeof *all->blocks);
+    r->block = &all->blocks[all->n_blocks++];
+    *r->block = (test_block){.file = r->file, .family = r->family, .line = r->line, .op = op,
+                             .dtypes = 1u << GD_F16 | 1u << GD_BF16 | 1u << GD_F32 | 1u << GD_F64,
+                             .tolerance_f32 = 2e-5, .tolerance_f64 = 1e-10};
+    return true;
+}
+
+static bool is(const char *word, const char *key) { return strcmp(word, key) == 0; }
+
+static bool read_line(reader *r, char *line) {
+    /* single spaces, none at the ends */
+    char *to = line;
+    for (char *from = line; *from; from++) {
+        char ch = isspace((unsigned char)*from) ? ' ' : *from;
+        if (ch == ' ' && (to == line || to[-1] == ' ')) continue;
+        *to++ = ch;
+    }
+    while (to > line && to[-1] == ' ') to--;
+    *to = 0;
+    if (!*line || *line == '#') return true;
+    size_t n = strcspn(line, " ");
+    char *rest = line + n + (line[n] == ' ');
+    line[n] = 0; /* the first word alone */
+    if (is(line, "op")) return begin_block(r, rest);
+    if (r->skipping) return true;
+    test_block *b = r->block;
+    if (!b) return bad(r, "expected 'op NAME' first", line);
+    if (is(line, "case")) return read_case(r, rest);
+    if (is(line, "dtypes")) return read_dtypes(r, rest);
+    if (is(line, "torch")) return b->torch ? bad(r, "a second torch line", rest) : (b->torch = copy_text(rest, strlen(rest)), true);
+    if (is(line, "nograd")) return *rest ? (free(b->nograd), b->nograd = copy_text(rest, strlen(rest)), true) : bad(r, "give the reason", line);
+    if (is(line, "nosecond")) return *rest ? (free(b->nosecond), b->nosecond = copy_text(rest, strlen(rest)), true) : bad(r, "give the reason", line);
+    if (is(line, "tolerance")) {
+        char *end;
+        b->tolerance_f32 = strtod(rest, &end);
+        if (end == rest || !(b->tolerance_f32 > 0)) return bad(r, "expected a number", rest);
+        if (*end == ' ') {
+            char *second;
+            double f64 = strtod(end, &second);
+            if (second != end) b->tolerance_f64 = f64;
+        }
+        return true;
+    }
+    return bad(r, "expected op, torch, dtypes, tolerance, nograd, nosecond or case", line);
+}
+
+/* --- files ------------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static void read_file(test_cases *cases, const char *folder, const char *name, const char *only_op) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "r");
+    reader r = {.cases = cases, .file = copy_text(name, strlen(name)), .only_op = only_op};
+    r.family = copy_text(name, strlen(name) - 4);
+    if (!f) {
+        bad(&r, "cannot be read", path);
+        return;
+    }
+    char *line = NULL;
+    size_t size = 0;
+    while (getline(&line, &size, f) >= 0) {
+        r.line++;
+        if (!read_line(&r, line) && r.block && r.block->n_cases > 0 && r.block->cases[r.block->n_cases - 1].line == r.line)
+            r.block->n_cases--; /* the bad case is left out, the rest still runs */
+    }
+    free(line);
+    fclose(f);
+}
+
+test_cases cases_read(const char *folder, const char *family, const char *op) {
+    test_cases cases = {.n_blocks = 0};
+    char *names[256];
+    int n = 0;
+    DIR *dir = opendir(folder);
+    if (!dir) {
+        fprintf(stderr, "%s: cannot be read\n", folder);
+        cases.errors++;
+        return cases;
+    }
+    for (struct dirent *e; (e = readdir(dir)) && n < 256;) {
+        size_t length = strlen(e->d_name);
+        if (length < 5 || strcmp(e->d_name + length - 4, ".txt") != 0) continue;
+        if (family && (strlen(family) != length - 4 || strncmp(family, e->d_name, length - 4) != 0)) continue;
+        names[n++] = copy_text(e->d_name, length);
+    }
+    closedir(dir);
+    qsort(names, (size_t)n, sizeof *names, by_name);
+    for (int i = 0; i < n; i++) read_file(&cases, folder, names[i], op);
+    for (int i = 0; i < n; i++) free(names[i]);
+    /* the arrays have stopped moving: point back */
+    for (int b = 0; b < cases.n_blocks; b++)
+        for (int k = 0; k < cases.blocks[b].n_cases; k++) cases.blocks[b].cases[k].block = &cases.blocks[b];
+    return cases;
+}
+
+void cases_free(test_cases *cases) {
+    for (int b = 0; b < cases->n_blocks; b++) {
+        test_block *block = &cases->blocks[b];
+        for (int k = 0; k < block->n_cases; k++) {
+            for (int i = 0; i < block->cases[k].n_inputs; i++) free(block->cases[k].inputs[i].items);
+            free(block->cases[k].text);
+            free(block->cases[k].options);
+        }
+        free(block->cases);
+        free(block->torch);
+        free(block->nograd);
+        free(block->nosecond);
+    }
+    free(cases->blocks);
+}
+
+/* --- asking ------------------------------------------------------------------------------------ */
+
+static const case_input *find_input(const test_case *c, const char *name) {
+    for (int i = 0; i < c->n_inputs; i++)
+        if (strcmp(c->inputs[i].name, name) == 0) return &c->inputs[i];
+    return NULL;
+}
+
+int case_tensor_count(const test_case *c) {
+    int n = 0;
+    for (int k = 0; k < gd_op_input_count(c->block->op); k++) {
+        const gd_op_param *p = gd_op_input(c->block->op, k);
+        const case_input *in = find_input(c, p->name);
+        n += p->variadic ? (in ? in->n_items : 0) : 1;
+    }
+    return n;
+}
+
+const case_item *case_item_at(const test_case *c, int i, const char **name, int *item) {
+    for (int k = 0; k < gd_op_input_count(c->block->op); k++) {
+        const gd_op_param *p = gd_op_input(c->block->op, k);
+        const case_input *in = find_input(c, p->name);
+        int n = p->variadic ? (in ? in->n_items : 0) : 1;
+        if (i >= n) {
+            i -= n;
+            continue;
+        }
+        *name = p->name;
+        *item = i;
+        return in && !in->none ? &in->items[i] : NULL;
+    }
+    return NULL;
+}
+
+const char *case_name(const test_case *c) {
+    static char text[512];
+    snprintf(text, sizeof text, "%s:%d: %s: case %s", c->block->file, c->line, gd_op_name(c->block->op), c->text);
+    return text;
+}

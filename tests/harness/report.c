@@ -1,0 +1,66 @@
+/* report.c - see report.h. */
+#include "report.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_REASONS = 64, MAX_PRINTED = 60 };
+
+static const suite *running;
+static int passed, failed;
+static struct {
+    char text[160];
+    int count;
+} reasons[MAX_REASONS];
+static int n_reasons;
+
+void report_begin(const suite *s) {
+    running = s;
+    passed = failed = n_reasons = 0;
+}
+
+int report_end(void) {
+    for (int i = 0; i < n_reasons; i++) printf("  %d skipped: %s\n", reasons[i].count, reasons[i].text);
+    printf("%s: %d passed, %d failed\n", running->name, passed, failed);
+    fflush(stdout);
+    return failed;
+}
+
+void report_pass(void) { passed++; }
+
+void report_fail(const test_case *c, gd_dtype dtype, const char *format, ...) {
+    if (++failed == MAX_PRINTED) printf("(more failures are counted, not printed)\n");
+    if (failed >= MAX_PRINTED) return;
+    va_list args;
+    va_start(args, format);
+    printf("FAIL %s: ", running->name);
+    if (c) printf("%s", case_name(c));
+    if (c && dtype) printf(" [%s]", gd_dtype_name(dtype));
+    if (c) printf("\n     ");
+    vprintf(format, args);
+    printf("\n");
+    va_end(args);
+    fflush(stdout);
+}
+
+void report_skip(const char *reason) {
+    for (int i = 0; i < n_reasons; i++)
+        if (strcmp(reasons[i].text, reason) == 0) {
+            reasons[i].count++;
+            return;
+        }
+    if (n_reasons == MAX_REASONS) return;
+    snprintf(reasons[n_reasons].text, sizeof reasons[0].text, "%s", reason);
+    reasons[n_reasons++].count = 1;
+}
+
+bool test_full(void) {
+    const char *full = getenv("GRADUS_TEST_FULL");
+    return full && *full && strcmp(full, "0") != 0;
+}
+
+bool test_sampled(const test_case *c, int n) {
+    return only_op || test_full() || text_hash(text_hash(0, gd_op_name(c->block->op)), c->text) % (uint64_t)n == 0;
+}

@@ -1,0 +1,32 @@
+/* report.h - what a suite has seen: counts, failures with their place, skips by reason. */
+#ifndef GRADUS_TESTS_REPORT_H
+#define GRADUS_TESTS_REPORT_H
+
+#include "cases.h"
+
+/* A suite over the cases. */
+typedef struct suite {
+    const char *name, *promise;
+    void (*run)(const test_cases *cases);
+    bool whole; /* looks at the whole table: runs once, not for each family */
+} suite;
+
+void report_begin(const suite *s);
+/* Prints "golden: 812 passed, 0 failed" and the skips; returns the number of failures. */
+int report_end(void);
+
+void report_pass(void);
+/* Prints the case's place (NULL: none) and what happened. */
+void report_fail(const test_case *c, gd_dtype dtype, const char *format, ...) GD_PRINTF(3, 4);
+void report_skip(const char *reason);
+
+/* The environment variable GRADUS_TEST_FULL=1: nothing is left to sampling. */
+bool test_full(void);
+/* Whether a case is among the sample of one in n; always when everything runs. */
+bool test_sampled(const test_case *c, int n);
+
+extern const char *const golden_folder; /* where the golden files are */
+extern const char *only_op;             /* --op, or NULL */
+extern const char *only_family;         /* --family, or NULL */
+
+#endif

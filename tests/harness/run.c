@@ -1,0 +1,113 @@
+/* run.c - see run.h. */
+#include "run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compare.h"
+
+bool input_is_mutated(const gd_op *op, int i) {
+    int n = gd_op_input_count(op);
+    const gd_op_param *p = gd_op_input(op, i < n ? i : n - 1);
+    return p && (p->mutated || (i == 0 && gd_op_flags(op) & GD_OP_INPLACE));
+}
+
+int build_inputs(const run_setup *s, gd_tensor **in) {
+    int n = case_tensor_count(s->c);
+    for (int i = 0; i < n; i++) {
+        in[i] = case_tensor(s->c, i, s->dtype, s->layouts[i], s->like_expanded[i]);
+        if (in[i] && s->gradients && gd_dtype_is_float(gd_tensor_dtype(in[i])) && !input_is_mutated(s->c->block->op, i))
+            in[i] = gd_requires_grad(in[i]);
+    }
+    while (n > 0 && !in[n - 1]) n--; /* absent ones at the end may be left out */
+    return n;
+}
+
+gd_attrs *build_attrs(const test_case *c) {
+    gd_attrs *attrs = gd_attrs_new(c->block->op);
+    gd_attrs_parse(attrs, c->options);
+    return attrs;
+}
+
+bool case_has_gradient(const test_case *c, gd_dtype dtype, const char **why) {
+    *why = NULL;
+    bool any = false;
+    for (int i = 0; i < case_tensor_count(c); i++)
+        any |= gd_dtype_is_float(case_dtype(c, i, dtype)) && !input_is_mutated(c->block->op, i);
+    if (!gd_op_differentiable(c->block->op)) *why = "the op has no gradient";
+    else if (c->block->nograd) *why = c->block->nograd;
+    else if (c->nograd) *why = "marked nograd";
+    else if (!any) *why = "no float input";
+    return !*why;
+}
+
+/* Gradients of the sum of outputs times fixed weights, by every input that requires one. */
+static gd_status differentiate(gd_tensor *const *in, run_result *r) {
+    gd_tensor *outs[MAX_TENSORS], *weights[MAX_TENSORS], *by[MAX_TENSORS];
+    int n_outs = 0, n_by = 0;
+    for (int k = 0; k < r->n_out; k++)
+        if (gd_tensor_requires_grad(r->out[k])) {
+            outs[n_outs] = r->out[k];
+            weights[n_outs++] = loss_weights(r->out[k], k);
+        }
+    for (int i = 0; i < r->n_in; i++)
+        if (gd_tensor_requires_grad(in[i])) by[n_by++] = in[i];
+    if (n_outs == 0 || n_by == 0) return GD_OK;
+    gd_tensors g = gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}),
+                           .gradients = (gd_tensors){weights, n_outs}, .allow_unused = true);
+    if (gd_failed()) return gd_error_status();
+    for (int i = 0, k = 0; i < r->n_in; i++)
+        if (gd_tensor_requires_grad(in[i])) r->grad[i] = g.at[k++];
+    r->has_grad = true;
+    return GD_OK;
+}
+
+void run_case(const run_setup *s, run_result *r) {
+    const gd_op *op = s->c->block->op;
+    gd_tensor *in[MAX_TENSORS];
+    *r = (run_result){.status = GD_OK};
+    gd_clear_error();
+    gd_seed(7); /* random ops give the same numbers in every run of a case */
+    r->n_in = build_inputs(s, in);
+    gd_tensors y = gd_op_call(op, (gd_tensors){in, r->n_in}, build_attrs(s->c));
+    r->status = gd_error_status();
+    if (r->status != GD_OK) return;
+    for (int64_t k = 0; k < y.count && r->n_out < MAX_TENSORS; k++) r->out[r->n_out++] = y.at[k];
+    if (s->gradients) r->status = differentiate(in, r);
+    for (int i = 0; i < r->n_in && r->n_out < MAX_TENSORS; i++)
+        if (in[i] && input_is_mutated(op, i)) r->out[r->n_out++] = in[i];
+}
+
+double block_tolerance(const test_block *b, gd_dtype dtype) {
+    double f32 = b->tolerance_f32 / 2e-5;
+    switch (dtype) {
+    case GD_F64: return b->tolerance_f64;
+    case GD_F32: return b->tolerance_f32;
+    default: return usual_tolerance(dtype) * fmax(1, sqrt(f32)); /* halves: errors grow less */
+    }
+}
+
+bool results_agree(const run_result *a, const run_result *b, const test_block *block, char *why) {
+    char what[300];
+    if (a->n_out != b->n_out) {
+        snprintf(why, 512, "%d outputs, expected %d", a->n_out, b->n_out);
+        return false;
+    }
+    for (int k = 0; k < a->n_out; k++) {
+        double t = block ? block_tolerance(block, gd_tensor_dtype(b->out[k])) : 0;
+        if (!tensors_agree(a->out[k], b->out[k], t, what)) {
+            snprintf(why, 512, "output %d: %s", k, what);
+            return false;
+        }
+    }
+    for (int i = 0; i < a->n_in && a->has_grad && b->has_grad; i++) {
+        gd_dtype dtype = gd_tensor_dtype(b->grad[i] ? b->grad[i] : a->grad[i]);
+        double t = block ? block_tolerance(block, dtype) : 0;
+        if (!tensors_agree(a->grad[i], b->grad[i], t, what)) {
+            snprintf(why, 512, "gradient of input %d: %s", i, what);
+            return false;
+        }
+    }
+    return true;
+}

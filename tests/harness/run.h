@@ -1,0 +1,58 @@
+/* run.h - one case, run: inputs, the call by name, outputs and gradients. */
+#ifndef GRADUS_TESTS_RUN_H
+#define GRADUS_TESTS_RUN_H
+
+#include "data.h"
+
+enum { MAX_TENSORS = 64 };
+
+/* What to run. */
+typedef struct run_setup {
+    const test_case *c;
+    gd_dtype dtype;             /* of inputs that have none of their own */
+    bool gradients;             /* also gradients, of the weighted sum of the float outputs */
+    layout layouts[MAX_TENSORS]; /* of each input; all zero: row-major */
+    bool like_expanded[MAX_TENSORS];
+} run_setup;
+
+/* What came out; the tensors belong to the scope around. */
+typedef struct run_result {
+    gd_status status; /* of the call, or of the gradients */
+    gd_tensor *out[MAX_TENSORS]; /* the outputs, then copies of the inputs the op has written */
+    int n_out;
+    gd_tensor *grad[MAX_TENSORS]; /* of each input; NULL: zero or not asked for */
+    bool has_grad;                /* gradients were computed */
+    int n_in;
+} run_result;
+
+/* A way of running a case. New ways (as symbols through a graph, on another device) are entries of
+ * `modes`; the suite "modes" runs each case in each of them and compares with the first, eager.
+ * `run` gives results as CPU values in the scope around. */
+typedef struct run_mode {
+    const char *name;
+    double tolerance; /* 0: the same bits as eager; else a factor on the dtype's own */
+    bool (*available)(const test_case *c, const char **why); /* NULL: always */
+    void (*run)(const run_setup *setup, run_result *result);
+} run_mode;
+
+extern const run_mode *const modes[]; /* modes[0] is eager; ends with NULL */
+
+/* The eager mode. A failure is left in gd_error_message(), and cleared by the next run. */
+void run_case(const run_setup *setup, run_result *result);
+
+/* The pieces of it, for suites that do something else with them. */
+int build_inputs(const run_setup *setup, gd_tensor **in);
+gd_attrs *build_attrs(const test_case *c);
+bool input_is_mutated(const gd_op *op, int i);
+
+/* Whether gradients of this case can be asked for at all, and why not. */
+bool case_has_gradient(const test_case *c, gd_dtype dtype, const char **why);
+
+/* Compares two results: within the block's tolerance, or, with NULL, bit by bit. False, with the
+ * first difference in `why` (512 bytes). */
+bool results_agree(const run_result *actual, const run_result *expected, const test_block *b, char *why);
+
+/* The tolerance of a block for a dtype. */
+double block_tolerance(const test_block *b, gd_dtype dtype);
+
+#endif

@@ -1,0 +1,99 @@
+/* gradcheck.c - gradients of first and second order are those of finite differences. */
+#include <stdio.h>
+
+#include "suites.h"
+
+enum { LARGE = 1500 }; /* elements; larger cases are left to GRADUS_TEST_FULL */
+
+/* The op as a function with one float result: its only one, or a weighted sum of all. */
+static bool narrow; /* a result was less than f64: differences would see its rounding */
+
+static gd_tensor *call_op(gd_tensors inputs, void *user) {
+    const test_case *c = user;
+    gd_tensor *in[MAX_TENSORS], *sum = NULL;
+    for (int64_t i = 0; i < inputs.count; i++) {
+        in[i] = inputs.at[i];
+        if (in[i] && input_is_mutated(c->block->op, (int)i)) in[i] = gd_clone(in[i]);
+    }
+    gd_tensors y = gd_op_call(c->block->op, (gd_tensors){in, inputs.count}, build_attrs(c));
+    int n = 0;
+    for (int64_t k = 0; k < y.count; k++) n += gd_dtype_is_float(gd_tensor_dtype(y.at[k]));
+    for (int64_t k = 0; k < y.count; k++) {
+        if (!gd_dtype_is_float(gd_tensor_dtype(y.at[k]))) continue;
+        gd_tensor *part = n == 1 ? y.at[k] : gd_sum(gd_mul(y.at[k], loss_weights(y.at[k], (int)k)));
+        if (gd_tensor_dtype(part) != GD_F64) narrow = true;
+        if (gd_tensor_dtype(part) != GD_F64) part = gd_cast(part, GD_F64);
+        sum = sum ? gd_add(sum, part) : part;
+    }
+    return sum ? sum : gd_failed() ? gd_detach(NULL) : gd_full(gd_dims(), 0.0, .dtype = GD_F64);
+}
+
+static const char *unfit(const test_case *c) {
+    const char *why;
+    int64_t elements = 0;
+    bool any = false;
+    if (!case_has_gradient(c, GD_F64, &why)) return why;
+    if (c->flexible && !(c->block->dtypes >> GD_F64 & 1)) return "not for f64";
+    for (int i = 0; i < case_tensor_count(c); i++) {
+        const char *name;
+        int item;
+        const case_item *x = case_item_at(c, i, &name, &item);
+        if (!x) continue;
+        bool wanted = case_dtype(c, i, GD_F64) == GD_F64;
+        any |= wanted;
+        if (wanted && x->kind == KIND_SPECIAL) return "special values";
+        if (wanted && x->kind == KIND_TIES) return "ties";
+        int64_t n = 1;
+        for (int k = 0; k < x->dims.rank; k++) n *= x->dims.at[k];
+        elements += n;
+    }
+    if (!any) return "no f64 input";
+    if (elements > LARGE && !test_full() && !only_op) return "large (GRADUS_TEST_FULL=1 runs it)";
+    return NULL;
+}
+
+static void check(const test_case *c) {
+    GD_SCOPE;
+    gd_tensor *in[MAX_TENSORS];
+    run_setup s = {.c = c, .dtype = GD_F64};
+    gd_clear_error();
+    gd_seed(7);
+    int n = build_inputs(&s, in);
+    for (int i = 0; i < n; i++)
+        if (gd_tensor_dtype(in[i]) == GD_F64 && !input_is_mutated(c->block->op, i)) gd_requires_grad(in[i]);
+    narrow = false;
+    {   /* a result that cannot have a gradient (integers) has none to check */
+        GD_SCOPE;
+        gd_tensor *y = call_op((gd_tensors){in, n}, (void *)c);
+        if (gd_failed()) {
+            report_fail(c, GD_F64, "%s", gd_error_message());
+            return;
+        }
+        if (!gd_tensor_requires_grad(y)) {
+            report_skip("the result does not require grad");
+            return;
+        }
+        if (narrow) {
+            report_skip("the result is less than f64");
+            return;
+        }
+    }
+    const char *no_second = c->block->nosecond ? c->block->nosecond : c->nosecond ? "second order: marked nosecond" : NULL;
+    gd_status status = gd_gradcheck(call_op, ((gd_tensors){in, n}), (void *)c, .second_order = false);
+    if (status == GD_OK) report_pass();
+    else report_fail(c, GD_F64, "%s", gd_error_message());
+    if (no_second) report_skip(no_second);
+    if (no_second || status != GD_OK) return;
+    status = gd_gradcheck(call_op, ((gd_tensors){in, n}), (void *)c, .second_order = true);
+    if (status == GD_OK) report_pass();
+    else report_fail(c, GD_F64, "%s", gd_error_message());
+}
+
+void suite_gradcheck(const test_cases *cases) {
+    for (int b = 0; b < cases->n_blocks; b++)
+        for (int k = 0; k < cases->blocks[b].n_cases; k++) {
+            const char *why = unfit(&cases->blocks[b].cases[k]);
+            if (why) report_skip(why);
+            else check(&cases->blocks[b].cases[k]);
+        }
+}

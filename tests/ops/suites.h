@@ -1,0 +1,26 @@
+/* suites.h - the suites over tests/cases/, each a function in a file of its own. */
+#ifndef GRADUS_TESTS_SUITES_H
+#define GRADUS_TESTS_SUITES_H
+
+#include "compare.h"
+#include "golden.h"
+#include "report.h"
+#include "run.h"
+
+void suite_golden(const test_cases *cases);
+void suite_gradcheck(const test_cases *cases);
+void suite_reference(const test_cases *cases);
+void suite_strides(const test_cases *cases);
+void suite_threads(const test_cases *cases);
+void suite_isa(const test_cases *cases);
+void suite_modes(const test_cases *cases);
+void suite_inplace(const test_cases *cases);
+void suite_errors(const test_cases *cases);
+void suite_faults(const test_cases *cases);
+void suite_coverage(const test_cases *cases);
+
+/* Calls fn for each case and each dtype that its block asks for among `mask`. A case whose inputs
+ * all have dtypes of their own is called once, with GD_DTYPE_NONE. */
+void each_variant(const test_cases *cases, unsigned mask, void (*fn)(const test_case *c, gd_dtype dtype));
+
+#endif

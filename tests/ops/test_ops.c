@@ -1,0 +1,94 @@
+/* test_ops.c - every op, every case of tests/cases/, in every suite.
+ *
+ *     test_ops                                all suites, all cases
+ *     test_ops --op conv2d                    one op: the loop of edit, build, test
+ *     test_ops --family reduce --suite golden
+ *     test_ops --list                         the suites and what each promises
+ *     test_ops --dump --family reduce         the cases and their data, for tests/golden/make.py
+ *
+ * GRADUS_TEST_FULL=1 runs what is otherwise sampled.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "suites.h"
+
+const char *const golden_folder = GRADUS_GOLDEN_DIR;
+const char *only_op, *only_family;
+
+static const suite suites[] = {
+    {"golden", "results and gradients are PyTorch's", suite_golden, false},
+    {"gradcheck", "gradients of first and second order are those of finite differences", suite_gradcheck, false},
+    {"reference", "fast kernels give the reference kernels' results, in every dtype", suite_reference, false},
+    {"strides", "strided inputs give what contiguous ones do", suite_strides, false},
+    {NULL, NULL, NULL, false},
+};
+
+void each_variant(const test_cases *cases, unsigned mask, void (*fn)(const test_case *c, gd_dtype dtype)) {
+    for (int b = 0; b < cases->n_blocks; b++)
+        for (int k = 0; k < cases->blocks[b].n_cases; k++) {
+            const test_case *c = &cases->blocks[b].cases[k];
+            if (!c->flexible) fn(c, GD_DTYPE_NONE);
+            for (int d = GD_DTYPE_COUNT; d-- > 1 && c->flexible;)
+                if (c->block->dtypes & mask & 1u << d) fn(c, (gd_dtype)d);
+        }
+}
+
+static int run_suite(const suite *s, const test_cases *cases) {
+    struct timespec from, to;
+    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    report_begin(s);
+    s->run(cases);
+    gd_clear_error();
+    if (gd_live_objects() != objects || gd_memory_stats(NULL).live_bytes != bytes)
+        report_fail(NULL, GD_DTYPE_NONE, "the suite leaks: %lld objects, %lld bytes", (long long)(gd_live_objects() - objects),
+                    (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    int failed = report_end();
+    printf("  %.1f s\n", (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));
+    return failed;
+}
+
+int main(int argc, char **argv) {
+    const char *only_suite = NULL;
+    bool dump = false;
+    for (int i = 1; i < argc; i++) {
+        const char **value = strcmp(argv[i], "--op") == 0       ? &only_op
+                             : strcmp(argv[i], "--family") == 0 ? &only_family
+                             : strcmp(argv[i], "--suite") == 0  ? &only_suite
+                                                                : NULL;
+        if (value && i + 1 < argc) *value = argv[++i];
+        else if (strcmp(argv[i], "--dump") == 0) dump = true;
+        else if (strcmp(argv[i], "--list") == 0) {
+            for (const suite *s = suites; s->name; s++) printf("%-10s %s\n", s->name, s->promise);
+            return 0;
+        } else {
+            fprintf(stderr, "usage: %s [--op NAME] [--family NAME] [--suite NAME] [--list] [--dump]\n", argv[0]);
+            return 2;
+        }
+    }
+    test_cases cases = cases_read(GRADUS_CASES_DIR, only_family, only_op);
+    int failed = cases.errors;
+    if (dump) {
+        golden_dump(&cases);
+        cases_free(&cases);
+        return failed != 0;
+    }
+    if (only_op && cases.n_blocks == 0) {
+        fprintf(stderr, "no case of op '%s' in %s\n", only_op, GRADUS_CASES_DIR);
+        failed++;
+    }
+    bool known = !only_suite;
+    for (const suite *s = suites; s->name; s++) {
+        if (only_suite && strcmp(only_suite, s->name) != 0) continue;
+        known = true;
+        failed += run_suite(s, &cases);
+    }
+    if (!known) fprintf(stderr, "there is no suite '%s'\n", only_suite);
+    cases_free(&cases);
+    if (cases.errors) printf("%d bad lines in the case files\n", cases.errors);
+    return failed != 0 || !known;
+}
