@@ -1,8 +1,8 @@
 /* copy.c - copies and conversions between views.
  *
  * Conversions go element by element through one widening load and one narrowing store, written
- * once as a macro over the pairs of types; equal types are moved as bytes. Long copies are cut
- * into pieces for the thread pool.
+ * once as a macro over the pairs of types; equal types are moved as bytes, transposed ones in
+ * tiles. Long copies are cut into pieces for the thread pool.
  */
 #include "core/copy.h"
 
@@ -11,6 +11,7 @@
 
 #include "core/pool.h"
 #include "core/tensor.h"
+#include "core/transpose.h"
 
 /* --- half precision ---------------------------------------------------------------------------- */
 
@@ -178,79 +179,146 @@ void gd_convert_row(gd_dtype to, void *dst, int64_t dst_step, gd_dtype from, con
 
 /* --- views ------------------------------------------------------------------------------------- */
 
+enum { PIECE = 32768 }; /* elements of a piece of work for one thread */
+
+/* A copy of up to 8 dims, seen as planes of rows: the last dim is the row, the one before it steps
+ * from row to row, those before count the planes. */
 typedef struct {
     gd_dtype to, from;
+    size_t size; /* of an element where nothing is converted, else 0 */
     char *d;
     const char *s;
-    int rank; /* of the outer dims; the row is apart */
-    int64_t dims[GD_MAX_RANK], ds[GD_MAX_RANK], ss[GD_MAX_RANK]; /* byte strides */
-    int64_t row, row_ds, row_ss;
-    int64_t rows, rows_per_piece;
+    int rank; /* merged dims, at least 2 */
+    int64_t dims[GD_MAX_RANK + 2], ds[GD_MAX_RANK + 2], ss[GD_MAX_RANK + 2]; /* byte strides */
+    bool transposed; /* the target's fast dim is the row, the source's steps from row to row */
+    /* Planes are cut into blocks of row_step rows by col_step columns; or, where planes are small,
+     * a piece holds several. */
+    int64_t row_step, row_blocks, col_step, col_blocks, blocks, blocks_per_piece;
 } job;
+
+/* Every element of a row the same. */
+static void fill_row(size_t size, char *d, const char *s, int64_t n) {
+    char pattern[512];
+    bool zero = true;
+    for (size_t i = 0; i < size; i++) zero &= s[i] == 0;
+    if (zero || size == 1) {
+        memset(d, s[0], size * (size_t)n);
+        return;
+    }
+    size_t total = size * (size_t)n, filled = size;
+    memcpy(pattern, s, size);
+    for (; filled < sizeof pattern && filled < total; filled *= 2) memcpy(pattern + filled, pattern, filled);
+    for (size_t at = 0; at < total; at += filled)
+        memcpy(d + at, pattern, total - at < filled ? total - at : filled);
+}
+
+static void copy_block(const job *j, char *d, const char *s, int64_t rows, int64_t cols) {
+    int row = j->rank - 1, plane = j->rank - 2;
+    int64_t ds = j->ds[row], ss = j->ss[row], size = (int64_t)j->size;
+    if (j->transposed) {
+        gd_transpose_block(j->size, d, j->ds[plane], s, ss, cols, rows);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++, d += j->ds[plane], s += j->ss[plane]) {
+        if (!size) convert_row(j->to, d, ds, j->from, s, ss, cols);
+        else if (ss == 0 && ds == size) fill_row(j->size, d, s, cols);
+        else move_row(j->size, d, ds, s, ss, cols);
+    }
+}
 
 static void copy_piece(void *arg, int64_t piece) {
     const job *j = arg;
-    int64_t first = piece * j->rows_per_piece, last = first + j->rows_per_piece;
-    if (last > j->rows) last = j->rows;
-    for (int64_t r = first; r < last; r++) {
-        char *d = j->d;
-        const char *s = j->s;
-        int64_t rest = r;
-        for (int k = j->rank; k-- > 0;) {
+    int row = j->rank - 1, plane = j->rank - 2;
+    int64_t first = piece * j->blocks_per_piece, last = first + j->blocks_per_piece;
+    if (last > j->blocks) last = j->blocks;
+    for (int64_t b = first; b < last; b++) {
+        int64_t col = b % j->col_blocks * j->col_step, rest = b / j->col_blocks;
+        int64_t r = rest % j->row_blocks * j->row_step;
+        rest /= j->row_blocks;
+        char *d = j->d + col * j->ds[row] + r * j->ds[plane];
+        const char *s = j->s + col * j->ss[row] + r * j->ss[plane];
+        for (int k = plane; k-- > 0;) {
             int64_t i = rest % j->dims[k];
             rest /= j->dims[k];
             d += i * j->ds[k];
             s += i * j->ss[k];
         }
-        if (j->to == j->from)
-            move_row(gd_dtype_size(j->to), d, j->row_ds, s, j->row_ss, j->row);
-        else convert_row(j->to, d, j->row_ds, j->from, s, j->row_ss, j->row);
+        int64_t rows = j->dims[plane] - r, cols = j->dims[row] - col;
+        copy_block(j, d, s, rows < j->row_step ? rows : j->row_step, cols < j->col_step ? cols : j->col_step);
     }
 }
 
-void gd_copy_elements(const gd_view *dst, const gd_view *src) {
-    job j = {.to = dst->dtype, .from = src->dtype, .d = dst->data, .s = src->data, .row = 1};
-    j.row_ds = (int64_t)gd_dtype_size(j.to);
-    j.row_ss = (int64_t)gd_dtype_size(j.from);
-    int64_t d_size = j.row_ds, s_size = j.row_ss;
-    /* Merge neighbouring dims that step evenly in both views, dropping those of size 1. */
+static int64_t magnitude(int64_t step) { return step < 0 ? -step : step; }
+
+static void swap_dims(job *j, int a, int b) {
+    int64_t n = j->dims[a], ds = j->ds[a], ss = j->ss[a];
+    j->dims[a] = j->dims[b], j->ds[a] = j->ds[b], j->ss[a] = j->ss[b];
+    j->dims[b] = n, j->ds[b] = ds, j->ss[b] = ss;
+}
+
+/* The dims that matter, in the order in which the target lies in memory, neighbours that step
+ * evenly in both views made one. False: there is nothing to copy. */
+static bool merge_dims(job *j, const gd_view *dst, const gd_view *src) {
+    int64_t d_size = (int64_t)gd_dtype_size(j->to), s_size = (int64_t)gd_dtype_size(j->from);
+    int n = 0;
     for (int k = 0; k < dst->rank; k++) {
-        int64_t n = dst->dims[k], ds = dst->strides[k] * d_size, ss = src->strides[k] * s_size;
-        if (n == 0) return;
-        if (n == 1) continue;
-        int last = j.rank - 1;
-        if (last >= 0 && j.ds[last] == ds * n && j.ss[last] == ss * n) {
-            j.dims[last] *= n;
-            j.ds[last] = ds;
-            j.ss[last] = ss;
+        if (dst->dims[k] == 0) return false;
+        if (dst->dims[k] == 1) continue;
+        j->dims[n] = dst->dims[k];
+        j->ds[n] = dst->strides[k] * d_size;
+        j->ss[n] = src->strides[k] * s_size;
+        for (int i = n++; i > 0 && magnitude(j->ds[i - 1]) < magnitude(j->ds[i]); i--) swap_dims(j, i - 1, i);
+    }
+    for (int k = 0; k < n; k++) {
+        int last = j->rank - 1;
+        if (last >= 0 && j->ds[last] == j->ds[k] * j->dims[k] && j->ss[last] == j->ss[k] * j->dims[k]) {
+            j->dims[last] *= j->dims[k];
+            j->ds[last] = j->ds[k];
+            j->ss[last] = j->ss[k];
         } else {
-            j.dims[j.rank] = n;
-            j.ds[j.rank] = ds;
-            j.ss[j.rank++] = ss;
+            j->dims[j->rank] = j->dims[k];
+            j->ds[j->rank] = j->ds[k];
+            j->ss[j->rank++] = j->ss[k];
         }
     }
-    if (j.rank > 0) {
-        j.rank--;
-        j.row = j.dims[j.rank];
-        j.row_ds = j.ds[j.rank];
-        j.row_ss = j.ss[j.rank];
+    while (j->rank < 2) { /* a plane needs two */
+        for (int k = j->rank; k > 0; k--) swap_dims(j, k - 1, k);
+        j->dims[0] = 1;
+        j->ds[0] = d_size;
+        j->ss[0] = s_size;
+        j->rank++;
     }
-    enum { PIECE = 32768 };
-    if (j.rank == 0 && j.row > 2 * PIECE) { /* one long row: cut it, so that threads can share */
-        int64_t whole = j.row / PIECE * PIECE, left = j.row - whole;
-        job tail = j;
-        tail.d += whole * j.row_ds;
-        tail.s += whole * j.row_ss;
-        tail.row = left;
-        tail.rows = tail.rows_per_piece = 1;
-        if (left) copy_piece(&tail, 0);
-        j.rank = 1;
-        j.dims[0] = whole / PIECE;
-        j.ds[0] = PIECE * j.row_ds;
-        j.ss[0] = PIECE * j.row_ss;
-        j.row = PIECE;
-    }
-    j.rows = gd_numel(j.rank, j.dims);
-    j.rows_per_piece = (PIECE + j.row - 1) / j.row;
-    gd_parallel_for((j.rows + j.rows_per_piece - 1) / j.rows_per_piece, copy_piece, &j);
+    return true;
+}
+
+/* Which of the dims makes the rows. */
+static void choose_plane(job *j) {
+    int row = j->rank - 1, plane = j->rank - 2;
+    int64_t size = (int64_t)j->size;
+    if (!size) return;
+    if (j->ds[row] == size && j->ss[row] != size && j->ss[row] != 0 && j->dims[row] >= 4)
+        for (int k = 0; k < row; k++)
+            if (j->ss[k] == size && j->dims[k] >= 4) {
+                swap_dims(j, k, plane);
+                j->transposed = true;
+                return;
+            }
+    /* short rows cost a call each: the other way they are long */
+    if (j->dims[row] < 8 && j->dims[plane] > j->dims[row]) swap_dims(j, plane, row);
+}
+
+void gd_copy_elements(const gd_view *dst, const gd_view *src) {
+    job j = {.to = dst->dtype, .from = src->dtype, .d = dst->data, .s = src->data};
+    j.size = j.to == j.from ? gd_dtype_size(j.to) : 0;
+    if (!merge_dims(&j, dst, src)) return;
+    choose_plane(&j);
+    int64_t rows = j.dims[j.rank - 2], cols = j.dims[j.rank - 1];
+    j.col_step = cols < PIECE ? cols : PIECE;
+    if (j.transposed && cols > 256) j.col_step = 256; /* wide tiles: both sides have long runs */
+    j.row_step = PIECE / j.col_step < rows ? PIECE / j.col_step : rows;
+    j.row_blocks = (rows + j.row_step - 1) / j.row_step;
+    j.col_blocks = (cols + j.col_step - 1) / j.col_step;
+    j.blocks = j.row_blocks * j.col_blocks * gd_numel(j.rank - 2, j.dims);
+    j.blocks_per_piece = (PIECE + j.row_step * j.col_step - 1) / (j.row_step * j.col_step);
+    gd_parallel_for((j.blocks + j.blocks_per_piece - 1) / j.blocks_per_piece, copy_piece, &j);
 }
