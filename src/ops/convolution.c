@@ -1,0 +1,520 @@
+/* convolution.c - convolution and transposed convolution over one, two or three axes.
+ *
+ * convolution.h has the one bilinear form behind all of them. Its three directions are the internal
+ * ops conv_forward, conv_grad_input and conv_grad_weight; each one's gradients are the other two,
+ * so that gradients of any order are made of these.
+ */
+#include <string.h>
+
+#include "core/checked.h"
+#include "gradus/ops.h"
+#include "ops/convolution.h"
+#include "ops/infer.h"
+
+enum { AXES = GD_CONV_AXES };
+
+/* --- options ----------------------------------------------------------------------------------- */
+
+/* The options of any op in this file, by axis; those of absent axes do nothing. */
+typedef struct {
+    int64_t stride[AXES], padding[AXES], dilation[AXES], output_padding[AXES];
+    int64_t dims[AXES]; /* of an internal op: spatial sizes of its result */
+    int64_t groups;
+    gd_word pad_mode;
+} options;
+
+/* Reads an op's options struct by the names in its record. */
+static gd_status read_options(const gd_op *op, const void *attrs, int n, options *o) {
+    *o = (options){.stride = {1, 1, 1}, .dilation = {1, 1, 1}, .dims = {1, 1, 1}, .pad_mode = GD_EXPLICIT};
+    for (int i = 0; i < op->n_attrs; i++) {
+        const gd_op_attr *a = &op->attrs[i];
+        const void *field = (const char *)attrs + a->offset;
+        int64_t *to = NULL;
+        if (strcmp(a->name, "groups") == 0) o->groups = *(const int64_t *)field;
+        else if (strcmp(a->name, "pad_mode") == 0) o->pad_mode = *(const gd_word *)field;
+        else if (strcmp(a->name, "stride") == 0) to = o->stride;
+        else if (strcmp(a->name, "padding") == 0) to = o->padding;
+        else if (strcmp(a->name, "dilation") == 0) to = o->dilation;
+        else if (strcmp(a->name, "output_padding") == 0) to = o->output_padding;
+        else if (strcmp(a->name, "dims") == 0) to = o->dims;
+        if (!to) continue;
+        /* gd_int1, gd_int2, gd_int3 and gd_shape all begin with their numbers */
+        int count = a->type == GD_ATTR_SHAPE ? ((const gd_shape *)field)->rank : a->count;
+        if (count != n)
+            return gd_op_fail(GD_E_ARGUMENT, "%s has %d numbers for %d axes", a->name, count, n);
+        memcpy(to + AXES - n, field, (size_t)n * sizeof *to);
+    }
+    return GD_OK;
+}
+
+static gd_status check_options(const options *o, int n) {
+    for (int a = AXES - n; a < AXES; a++) {
+        if (o->stride[a] < 1)
+            return gd_op_fail(GD_E_ARGUMENT, "stride is %lld; it must be at least 1", (long long)o->stride[a]);
+        if (o->dilation[a] < 1)
+            return gd_op_fail(GD_E_ARGUMENT, "dilation is %lld; it must be at least 1", (long long)o->dilation[a]);
+        if (o->padding[a] < 0)
+            return gd_op_fail(GD_E_ARGUMENT, "padding is %lld; it must not be negative", (long long)o->padding[a]);
+        if (o->pad_mode != GD_EXPLICIT && o->padding[a] != 0)
+            return gd_op_fail(GD_E_ARGUMENT, "padding is given by number and by pad_mode");
+        if (o->pad_mode == GD_SAME && o->stride[a] != 1)
+            return gd_op_fail(GD_E_ARGUMENT, "pad_mode same needs stride 1, not %lld", (long long)o->stride[a]);
+    }
+    if (o->groups < 1) return gd_op_fail(GD_E_ARGUMENT, "groups is %lld; it must be at least 1", (long long)o->groups);
+    return GD_OK;
+}
+
+/* Zeros before the first element. Of an odd number, the end gets one more, as in PyTorch. */
+static int64_t zeros_before(const options *o, int axis, int64_t kernel) {
+    return o->pad_mode == GD_SAME ? o->dilation[axis] * (kernel - 1) / 2 : o->padding[axis];
+}
+
+gd_conv gd_conv_of(const gd_kernel_call *k, const gd_view *x, const gd_view *w, const gd_view *y) {
+    int n = w->rank - 2, channels = x->rank - n - 1;
+    gd_conv c = {.batch = channels == 1 ? x->dims[0] : 1, .ci = w->dims[1]};
+    options o;
+    read_options(k->op, k->attrs, n, &o);
+    c.groups = o.groups;
+    c.co = w->dims[0] / o.groups;
+    for (int a = 0; a < AXES; a++) {
+        int d = a - (AXES - n); /* of the op's axes; below 0 there is none */
+        c.in[a] = d < 0 ? 1 : x->dims[channels + 1 + d];
+        c.out[a] = d < 0 ? 1 : y->dims[channels + 1 + d];
+        c.kernel[a] = d < 0 ? 1 : w->dims[2 + d];
+        c.stride[a] = o.stride[a];
+        c.dilation[a] = o.dilation[a];
+        c.before[a] = zeros_before(&o, a, c.kernel[a]);
+    }
+    return c;
+}
+
+/* --- shapes ------------------------------------------------------------------------------------ */
+
+static gd_status need_image(const gd_tensor *x, const char *name, int n) {
+    if (x->dtype == GD_BOOL) return gd_op_fail(GD_E_DTYPE, "'%s' must be numbers, not bool", name);
+    if (x->rank == n + 1 || x->rank == n + 2) return GD_OK;
+    return gd_op_fail(GD_E_SHAPE, "'%s' must have %d dimensions (batch, channels and %d axes), or %d without the batch; "
+                      "it has %d", name, n + 2, n, n + 1, x->rank);
+}
+
+static gd_status need_weight(const gd_tensor *w, int n, int64_t groups) {
+    GD_TRY(gd_need_rank(w, "w", n + 2));
+    if (w->dims[0] % groups != 0)
+        return gd_op_fail(GD_E_SHAPE, "%lld groups do not divide dimension 0 of 'w', which is %lld",
+                          (long long)groups, (long long)w->dims[0]);
+    for (int d = 2; d < w->rank; d++)
+        if (w->dims[d] < 1) return gd_op_fail(GD_E_SHAPE, "a kernel of size 0: dimension %d of 'w'", d);
+    return GD_OK;
+}
+
+static gd_status need_channels(const gd_tensor *x, const char *name, int n, int64_t channels) {
+    int axis = x->rank - n - 1;
+    if (x->dims[axis] == channels) return GD_OK;
+    return gd_op_fail(GD_E_SHAPE, "'%s' has %lld channels (dimension %d); 'w' and groups ask for %lld", name,
+                      (long long)x->dims[axis], axis, (long long)channels);
+}
+
+static gd_status need_bias(const gd_tensor *b, const gd_tensor *x, int64_t channels) {
+    GD_TRY(gd_need_same_dtype(x, b, "x", "b"));
+    if (b->rank == 1 && b->dims[0] == channels) return GD_OK;
+    return gd_op_fail(GD_E_SHAPE, "'b' must have one dimension of size %lld, one number for each channel of the result",
+                      (long long)channels);
+}
+
+static gd_status too_large(void) { return gd_op_fail(GD_E_OVERFLOW, "sizes overflow"); }
+
+/* dilation * (kernel - 1) + 1: the stretch of x that a window spans. */
+static bool window_span(const options *o, int axis, int64_t kernel, int64_t *span) {
+    return gd_mul_i64(o->dilation[axis], kernel - 1, span) && gd_add_i64(*span, 1, span);
+}
+
+/* How many windows fit into `in` elements and their padding. */
+static gd_status output_size(const options *o, int axis, int64_t in, int64_t kernel, int64_t *out) {
+    int64_t span, padding;
+    if (!window_span(o, axis, kernel, &span)) return too_large();
+    if (o->pad_mode == GD_SAME) padding = span - 1;
+    else if (!gd_mul_i64(2, o->padding[axis], &padding)) return too_large();
+    if (!gd_add_i64(in, padding, &padding)) return too_large();
+    if (span > padding)
+        return gd_op_fail(GD_E_SHAPE, "a window of %lld elements (kernel %lld, dilation %lld) does not fit into %lld "
+                          "(%lld and the padding)", (long long)span, (long long)kernel,
+                          (long long)o->dilation[axis], (long long)padding, (long long)in);
+    *out = (padding - span) / o->stride[axis] + 1;
+    return GD_OK;
+}
+
+static gd_status infer_forward(gd_infer *i, int n) {
+    const gd_tensor *x = i->in[0], *w = i->in[1], *b = i->n_in > 2 ? i->in[2] : NULL;
+    gd_meta *y = &i->out[0];
+    options o;
+    int64_t channels;
+    GD_TRY(read_options(i->op, i->attrs, n, &o));
+    GD_TRY(check_options(&o, n));
+    GD_TRY(need_image(x, "x", n));
+    GD_TRY(gd_need_same_dtype(x, w, "x", "w"));
+    GD_TRY(need_weight(w, n, o.groups));
+    if (!gd_mul_i64(w->dims[1], o.groups, &channels)) return too_large();
+    GD_TRY(need_channels(x, "x", n, channels));
+    if (b) GD_TRY(need_bias(b, x, w->dims[0]));
+    gd_meta_like(y, x);
+    y->dims[x->rank - n - 1] = w->dims[0];
+    for (int d = 0; d < n; d++)
+        GD_TRY(output_size(&o, AXES - n + d, x->dims[x->rank - n + d], w->dims[2 + d], &y->dims[x->rank - n + d]));
+    return GD_OK;
+}
+
+static gd_status infer_transposed(gd_infer *i, int n) {
+    const gd_tensor *x = i->in[0], *w = i->in[1], *b = i->n_in > 2 ? i->in[2] : NULL;
+    gd_meta *y = &i->out[0];
+    options o;
+    int64_t channels;
+    GD_TRY(read_options(i->op, i->attrs, n, &o));
+    GD_TRY(check_options(&o, n));
+    GD_TRY(need_image(x, "x", n));
+    GD_TRY(gd_need_same_dtype(x, w, "x", "w"));
+    GD_TRY(need_weight(w, n, o.groups));
+    GD_TRY(need_channels(x, "x", n, w->dims[0]));
+    if (!gd_mul_i64(w->dims[1], o.groups, &channels)) return too_large();
+    if (b) GD_TRY(need_bias(b, x, channels));
+    gd_meta_like(y, x);
+    y->dims[x->rank - n - 1] = channels;
+    for (int d = 0; d < n; d++) {
+        int a = AXES - n + d;
+        int64_t in = x->dims[x->rank - n + d], extra = o.output_padding[a], span, cut, *out = &y->dims[x->rank - n + d];
+        if (extra < 0 || (extra >= o.stride[a] && extra >= o.dilation[a]))
+            return gd_op_fail(GD_E_ARGUMENT, "output_padding is %lld; it must be less than stride (%lld) or dilation (%lld)",
+                              (long long)extra, (long long)o.stride[a], (long long)o.dilation[a]);
+        if (in < 1) return gd_op_fail(GD_E_SHAPE, "'x' is empty along axis %d", x->rank - n + d);
+        if (!window_span(&o, a, w->dims[2 + d], &span) || !gd_mul_i64(2, o.padding[a], &cut) ||
+            !gd_mul_i64(in - 1, o.stride[a], out) || !gd_add_i64(*out, span, out) || !gd_add_i64(*out, extra, out))
+            return too_large();
+        *out -= cut;
+        if (*out < 1)
+            return gd_op_fail(GD_E_SHAPE, "the result would have size %lld: 'x' is too small for this padding",
+                              (long long)*out);
+    }
+    return GD_OK;
+}
+
+/* Whether places in x can be computed: no size times stride or dilation may overflow. */
+static gd_status check_reach(const gd_infer *i, const options *o, int n) {
+    int64_t largest = 1, reach, span;
+    for (int k = 0; k < 2; k++)
+        for (int d = 0; d < i->in[k]->rank; d++)
+            if (i->in[k]->dims[d] > largest) largest = i->in[k]->dims[d];
+    for (int a = AXES - n; a < AXES; a++)
+        if (o->dims[a] > largest) largest = o->dims[a];
+    for (int a = AXES - n; a < AXES; a++)
+        if (!gd_mul_i64(largest, o->stride[a], &reach) || !gd_mul_i64(largest, o->dilation[a], &span) ||
+            !gd_add_i64(reach, span, &reach) || !gd_add_i64(reach, o->padding[a], &reach))
+            return too_large();
+    return GD_OK;
+}
+
+/* Internal ops: dims gives the spatial sizes of the result. */
+static gd_status read_internal(gd_infer *i, options *o, int *n) {
+    const gd_shape *dims = i->attrs; /* the first attribute of them all */
+    *n = dims->rank;
+    if (*n < 1 || *n > AXES) return gd_op_fail(GD_E_ARGUMENT, "dims has %d numbers; one to three axes are known", *n);
+    GD_TRY(read_options(i->op, i->attrs, *n, o));
+    GD_TRY(check_options(o, *n));
+    for (int d = 0; d < *n; d++)
+        if (dims->at[d] < 0) return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld", (long long)dims->at[d]);
+    GD_TRY(need_image(i->in[0], i->op->inputs[0].name, *n));
+    GD_TRY(check_reach(i, o, *n));
+    return gd_need_same_dtype(i->in[0], i->in[1], i->op->inputs[0].name, i->op->inputs[1].name);
+}
+
+static void set_result(gd_meta *y, const gd_tensor *like, int n, int64_t channels, const options *o) {
+    gd_meta_like(y, like);
+    y->dims[like->rank - n - 1] = channels;
+    memcpy(y->dims + like->rank - n, o->dims + AXES - n, (size_t)n * sizeof *y->dims);
+}
+
+/* --- kernels ----------------------------------------------------------------------------------- */
+
+typedef enum { TO_OUTPUT, TO_INPUT, TO_WEIGHT } direction;
+
+/* Adds the products of the form to one of the three tensors, all row-major. Whole numbers wrap. */
+#define DEFINE_ADD_PRODUCTS(name, type)                                                                             \
+    static void name(const gd_conv *c, direction to, type *x, type *w, type *y) {                                   \
+        const int64_t in = gd_conv_places(c->in), out = gd_conv_places(c->out), taps = gd_conv_places(c->kernel);   \
+        for (int64_t n = 0; n < c->batch; n++)                                                                      \
+            for (int64_t o = 0; o < c->groups * c->co; o++)                                                         \
+                for (int64_t ci = 0; ci < c->ci; ci++)                                                              \
+                    for (int64_t t = 0; t < taps; t++)                                                              \
+                        for (int64_t p = 0; p < out; p++) {                                                         \
+                            const int64_t at = element_under(c, t, p);                                              \
+                            if (at < 0) continue;                                                                   \
+                            type *xe = x + (n * c->groups * c->ci + o / c->co * c->ci + ci) * in + at;              \
+                            type *we = w + (o * c->ci + ci) * taps + t;                                             \
+                            type *ye = y + (n * c->groups * c->co + o) * out + p;                                   \
+                            if (to == TO_OUTPUT) *ye += *xe * *we;                                                  \
+                            else if (to == TO_INPUT) *xe += *ye * *we;                                              \
+                            else *we += *xe * *ye;                                                                  \
+                        }                                                                                           \
+    }
+
+/* The element of a channel of x that lies under tap t of window p; -1 in the padding. */
+static int64_t element_under(const gd_conv *c, int64_t t, int64_t p) {
+    int64_t at = 0, step = 1;
+    for (int a = AXES - 1; a >= 0; a--) {
+        int64_t i = p % c->out[a] * c->stride[a] - c->before[a] + t % c->kernel[a] * c->dilation[a];
+        if (i < 0 || i >= c->in[a]) return -1;
+        at += i * step;
+        step *= c->in[a];
+        p /= c->out[a];
+        t /= c->kernel[a];
+    }
+    return at;
+}
+
+DEFINE_ADD_PRODUCTS(add_products_f64, double)
+DEFINE_ADD_PRODUCTS(add_products_i64, uint64_t)
+
+/* The result before the products are added: the bias of its channel, or zero. The elements are
+ * 8 bytes whatever their type. */
+static void begin_with(gd_view *y, const gd_view *bias, int64_t batch, int64_t channels, int64_t places) {
+    uint64_t *to = y->data;
+    for (int64_t i = 0; i < batch * channels; i++)
+        for (int64_t p = 0; p < places; p++)
+            to[i * places + p] = bias ? ((const uint64_t *)bias->data)[i % channels] : 0;
+}
+
+static gd_status run_reference(gd_kernel_call *k, direction to) {
+    gd_view *r = &k->out[0];
+    const gd_view *x = to == TO_INPUT ? r : &k->in[0], *w = to == TO_WEIGHT ? r : &k->in[1];
+    const gd_view *y = to == TO_OUTPUT ? r : to == TO_INPUT ? &k->in[0] : &k->in[1];
+    const gd_view *bias = k->n_in > 2 && k->in[2].data ? &k->in[2] : NULL;
+    const gd_conv c = gd_conv_of(k, x, w, y);
+    if (to == TO_OUTPUT) begin_with(r, bias, c.batch, c.groups * c.co, gd_conv_places(c.out));
+    else if (to == TO_INPUT) begin_with(r, bias, c.batch, c.groups * c.ci, gd_conv_places(c.in));
+    else begin_with(r, NULL, c.groups * c.co, c.ci, gd_conv_places(c.kernel));
+    if (r->dtype == GD_F64) add_products_f64(&c, to, x->data, w->data, y->data);
+    else add_products_i64(&c, to, x->data, w->data, y->data);
+    return GD_OK;
+}
+
+/* --- gradients --------------------------------------------------------------------------------- */
+
+static gd_shape list_of(const int64_t *numbers, int n) { return gd_shape_of(n, numbers + AXES - n); }
+
+static gd_shape spatial(const gd_tensor *t, int n) { return gd_shape_of(n, t->dims + t->rank - n); }
+
+/* The options of a call, with the padding in numbers: all that is left to know is its beginning. */
+static options plain_options(const gd_vjp *v, int n) {
+    options o;
+    read_options(v->op, v->attrs, n, &o);
+    for (int d = 0; o.pad_mode == GD_SAME && d < n; d++)
+        o.padding[AXES - n + d] = zeros_before(&o, AXES - n + d, v->x[1]->dims[2 + d]);
+    return o;
+}
+
+/* The three directions, with the sizes of `like` for the result. */
+static gd_tensor *to_output(gd_tensor *x, gd_tensor *w, const gd_tensor *like, const options *o, int n) {
+    return gd_conv_forward(x, w, spatial(like, n), list_of(o->stride, n), list_of(o->padding, n),
+                           list_of(o->dilation, n), o->groups);
+}
+static gd_tensor *to_input(gd_tensor *y, gd_tensor *w, const gd_tensor *like, const options *o, int n) {
+    return gd_conv_grad_input(y, w, spatial(like, n), list_of(o->stride, n), list_of(o->padding, n),
+                              list_of(o->dilation, n), o->groups);
+}
+static gd_tensor *to_weight(gd_tensor *x, gd_tensor *y, const gd_tensor *like, const options *o, int n) {
+    return gd_conv_grad_weight(x, y, spatial(like, n), list_of(o->stride, n), list_of(o->padding, n),
+                               list_of(o->dilation, n), o->groups);
+}
+
+/* The gradient of the bias: what each channel of gy adds up to. */
+static gd_tensor *sum_of_channels(gd_tensor *gy, int n) {
+    gd_shape axes = {.form = 1};
+    for (int d = 0; d < gy->rank; d++)
+        if (d != gy->rank - n - 1) axes.at[axes.rank++] = d;
+    return gd_sum(gy, .axis = axes);
+}
+
+static void forward_vjp(gd_vjp *v, int n) {
+    const options o = plain_options(v, n);
+    if (v->needs[0]) v->gx[0] = to_input(v->gy[0], v->x[1], v->x[0], &o, n);
+    if (v->needs[1]) v->gx[1] = to_weight(v->x[0], v->gy[0], v->x[1], &o, n);
+    if (v->n_in > 2 && v->needs[2]) v->gx[2] = sum_of_channels(v->gy[0], n);
+}
+
+static void transposed_vjp(gd_vjp *v, int n) {
+    const options o = plain_options(v, n);
+    if (v->needs[0]) v->gx[0] = to_output(v->gy[0], v->x[1], v->x[0], &o, n);
+    if (v->needs[1]) v->gx[1] = to_weight(v->gy[0], v->x[0], v->x[1], &o, n);
+    if (v->n_in > 2 && v->needs[2]) v->gx[2] = sum_of_channels(v->gy[0], n);
+}
+
+/* --- convolution ------------------------------------------------------------------------------- */
+
+/*op conv1d(x, w, b?) -> y
+ * 1-d convolution: x (N,C,L), w (O,C/groups,K), b (O) give y (N,O,M). x may come without N.
+ *   stride    int[1] = 1  step between windows
+ *   padding   int[1] = 0  zeros on each side
+ *   pad_mode  {explicit, same, valid} = explicit  same: zeros that keep the size, for stride 1; valid: none
+ *   dilation  int[1] = 1  step between the elements of a window
+ *   groups    int = 1     groups of channels that do not mix
+ *   saves x, w
+ *   onnx Conv
+ */
+static gd_status conv1d_infer(gd_infer *i) { return infer_forward(i, 1); }
+static void conv1d_vjp(gd_vjp *v) { forward_vjp(v, 1); }
+static gd_status conv1d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
+
+/*op conv2d(x, w, b?) -> y
+ * 2-d convolution: x (N,C,H,W), w (O,C/groups,KH,KW), b (O) give y (N,O,OH,OW). x may come without N.
+ *   stride    int[2] = 1  step between windows
+ *   padding   int[2] = 0  zeros on each side
+ *   pad_mode  {explicit, same, valid} = explicit  same: zeros that keep the size, for stride 1; valid: none
+ *   dilation  int[2] = 1  step between the elements of a window
+ *   groups    int = 1     groups of channels that do not mix
+ *   saves x, w
+ *   onnx Conv   caffe Convolution
+ */
+static gd_status conv2d_infer(gd_infer *i) { return infer_forward(i, 2); }
+static void conv2d_vjp(gd_vjp *v) { forward_vjp(v, 2); }
+static gd_status conv2d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
+
+/*op conv3d(x, w, b?) -> y
+ * 3-d convolution: x (N,C,D,H,W), w (O,C/groups,KD,KH,KW), b (O) give y (N,O,OD,OH,OW). x may come
+ * without N.
+ *   stride    int[3] = 1  step between windows
+ *   padding   int[3] = 0  zeros on each side
+ *   pad_mode  {explicit, same, valid} = explicit  same: zeros that keep the size, for stride 1; valid: none
+ *   dilation  int[3] = 1  step between the elements of a window
+ *   groups    int = 1     groups of channels that do not mix
+ *   saves x, w
+ *   onnx Conv
+ */
+static gd_status conv3d_infer(gd_infer *i) { return infer_forward(i, 3); }
+static void conv3d_vjp(gd_vjp *v) { forward_vjp(v, 3); }
+static gd_status conv3d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
+
+/* --- transposed convolution -------------------------------------------------------------------- */
+
+/*op conv_transpose1d(x, w, b?) -> y
+ * Transposed 1-d convolution, the gradient of conv1d as a layer: x (N,C,L), w (C,O/groups,K), b (O)
+ * give y (N,O,M) with M = (L-1) stride - 2 padding + dilation (K-1) + output_padding + 1.
+ *   stride          int[1] = 1  step between the windows of y
+ *   padding         int[1] = 0  what is cut off each side of y
+ *   output_padding  int[1] = 0  added to the size of y, at its end
+ *   dilation        int[1] = 1  step between the elements of a window
+ *   groups          int = 1     groups of channels that do not mix
+ *   saves x, w
+ *   onnx ConvTranspose
+ */
+static gd_status conv_transpose1d_infer(gd_infer *i) { return infer_transposed(i, 1); }
+static void conv_transpose1d_vjp(gd_vjp *v) { transposed_vjp(v, 1); }
+static gd_status conv_transpose1d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
+
+/*op conv_transpose2d(x, w, b?) -> y
+ * Transposed 2-d convolution, the gradient of conv2d as a layer: x (N,C,H,W), w (C,O/groups,KH,KW),
+ * b (O) give y (N,O,OH,OW) with OH = (H-1) stride - 2 padding + dilation (KH-1) + output_padding + 1.
+ *   stride          int[2] = 1  step between the windows of y
+ *   padding         int[2] = 0  what is cut off each side of y
+ *   output_padding  int[2] = 0  added to the size of y, at its end
+ *   dilation        int[2] = 1  step between the elements of a window
+ *   groups          int = 1     groups of channels that do not mix
+ *   saves x, w
+ *   onnx ConvTranspose   caffe Deconvolution
+ */
+static gd_status conv_transpose2d_infer(gd_infer *i) { return infer_transposed(i, 2); }
+static void conv_transpose2d_vjp(gd_vjp *v) { transposed_vjp(v, 2); }
+static gd_status conv_transpose2d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
+
+/*op conv_transpose3d(x, w, b?) -> y
+ * Transposed 3-d convolution, the gradient of conv3d as a layer: x (N,C,D,H,W),
+ * w (C,O/groups,KD,KH,KW), b (O) give y (N,O,OD,OH,OW).
+ *   stride          int[3] = 1  step between the windows of y
+ *   padding         int[3] = 0  what is cut off each side of y
+ *   output_padding  int[3] = 0  added to the size of y, at its end
+ *   dilation        int[3] = 1  step between the elements of a window
+ *   groups          int = 1     groups of channels that do not mix
+ *   saves x, w
+ *   onnx ConvTranspose
+ */
+static gd_status conv_transpose3d_infer(gd_infer *i) { return infer_transposed(i, 3); }
+static void conv_transpose3d_vjp(gd_vjp *v) { transposed_vjp(v, 3); }
+static gd_status conv_transpose3d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
+
+/* --- the three directions ---------------------------------------------------------------------- */
+
+/*op conv_forward(x, w, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> y  internal
+ * The convolution whose result has the spatial sizes dims: padding is that before x alone.
+ *   saves x, w
+ */
+static gd_status conv_forward_infer(gd_infer *i) {
+    options o;
+    int n;
+    int64_t channels;
+    GD_TRY(read_internal(i, &o, &n));
+    GD_TRY(need_weight(i->in[1], n, o.groups));
+    if (!gd_mul_i64(i->in[1]->dims[1], o.groups, &channels)) return too_large();
+    GD_TRY(need_channels(i->in[0], "x", n, channels));
+    set_result(&i->out[0], i->in[0], n, i->in[1]->dims[0], &o);
+    return GD_OK;
+}
+static void conv_forward_vjp(gd_vjp *v) {
+    int n = v->x[1]->rank - 2;
+    const options o = plain_options(v, n);
+    if (v->needs[0]) v->gx[0] = to_input(v->gy[0], v->x[1], v->x[0], &o, n);
+    if (v->needs[1]) v->gx[1] = to_weight(v->x[0], v->gy[0], v->x[1], &o, n);
+}
+static gd_status conv_forward_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
+
+/*op conv_grad_input(gy, w, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gx  internal
+ * The gradient of a convolution by its input, which has the spatial sizes dims.
+ *   saves gy, w
+ */
+static gd_status conv_grad_input_infer(gd_infer *i) {
+    options o;
+    int n;
+    int64_t channels;
+    GD_TRY(read_internal(i, &o, &n));
+    GD_TRY(need_weight(i->in[1], n, o.groups));
+    GD_TRY(need_channels(i->in[0], "gy", n, i->in[1]->dims[0]));
+    if (!gd_mul_i64(i->in[1]->dims[1], o.groups, &channels)) return too_large();
+    set_result(&i->out[0], i->in[0], n, channels, &o);
+    return GD_OK;
+}
+static void conv_grad_input_vjp(gd_vjp *v) {
+    int n = v->x[1]->rank - 2;
+    const options o = plain_options(v, n);
+    if (v->needs[0]) v->gx[0] = to_output(v->gy[0], v->x[1], v->x[0], &o, n);
+    if (v->needs[1]) v->gx[1] = to_weight(v->gy[0], v->x[0], v->x[1], &o, n);
+}
+static gd_status conv_grad_input_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
+
+/*op conv_grad_weight(x, gy, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gw  internal
+ * The gradient of a convolution by its weight, whose kernel has the sizes dims.
+ *   saves x, gy
+ */
+static gd_status conv_grad_weight_infer(gd_infer *i) {
+    const gd_tensor *x = i->in[0], *gy = i->in[1];
+    gd_meta *gw = &i->out[0];
+    options o;
+    int n;
+    GD_TRY(read_internal(i, &o, &n));
+    int channels = x->rank - n - 1;
+    if (gy->rank != x->rank || (channels == 1 && gy->dims[0] != x->dims[0]))
+        return gd_op_fail(GD_E_SHAPE, "'x' and 'gy' must be batches of the same size");
+    if (x->dims[channels] % o.groups != 0 || gy->dims[channels] % o.groups != 0)
+        return gd_op_fail(GD_E_SHAPE, "%lld groups do not divide the channels", (long long)o.groups);
+    gw->dtype = (gd_dtype)x->dtype;
+    gw->rank = n + 2;
+    gw->dims[0] = gy->dims[channels];
+    gw->dims[1] = x->dims[channels] / o.groups;
+    memcpy(gw->dims + 2, o.dims + AXES - n, (size_t)n * sizeof *gw->dims);
+    return GD_OK;
+}
+static void conv_grad_weight_vjp(gd_vjp *v) {
+    const gd_conv_grad_weight_options *a = v->attrs;
+    int n = a->dims.rank;
+    const options o = plain_options(v, n);
+    if (v->needs[0]) v->gx[0] = to_input(v->x[1], v->gy[0], v->x[0], &o, n);
+    if (v->needs[1]) v->gx[1] = to_output(v->x[0], v->gy[0], v->x[1], &o, n);
+}
+static gd_status conv_grad_weight_reference(gd_kernel_call *k) { return run_reference(k, TO_WEIGHT); }
+
+#include "convolution.gen.h"

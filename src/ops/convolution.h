@@ -1,0 +1,35 @@
+/* convolution.h - a convolution as its kernels see it.
+ *
+ * Every convolution has three spatial axes here (depth, height, width); where an op has fewer, the
+ * first ones have size 1. One form is behind all ops: for each image n, group g and output place p,
+ *
+ *     y[n, g co + o, p] = sum over c and taps k of  x[n, g ci + c, p stride - before + k dilation]
+ *                                                   w[g co + o, c, k]
+ *
+ * where x is 0 outside. Convolution makes y from x and w; its gradients make x from y and w (which
+ * is transposed convolution too), and w from x and y.
+ */
+#ifndef GRADUS_OPS_CONVOLUTION_H
+#define GRADUS_OPS_CONVOLUTION_H
+
+#include "gradus/extend.h"
+
+enum { GD_CONV_AXES = 3 };
+
+typedef struct gd_conv {
+    int64_t batch, groups;
+    int64_t ci, co; /* channels of x and of y in one group */
+    int64_t in[GD_CONV_AXES], out[GD_CONV_AXES], kernel[GD_CONV_AXES]; /* sizes of x, y and w */
+    int64_t stride[GD_CONV_AXES], dilation[GD_CONV_AXES];
+    int64_t before[GD_CONV_AXES]; /* zeros before the first element of x */
+} gd_conv;
+
+/* The form of a call of any op in convolution.c: sizes from its three tensors, the rest from its
+ * options. The call has passed the op's infer rule. */
+gd_conv gd_conv_of(const gd_kernel_call *k, const gd_view *x, const gd_view *w, const gd_view *y);
+
+static inline int64_t gd_conv_places(const int64_t size[GD_CONV_AXES]) {
+    return size[0] * size[1] * size[2];
+}
+
+#endif

@@ -1,0 +1,183 @@
+/* resize.c - images of another size: nearest neighbour and linear interpolation. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "gradus/ops.h"
+#include "ops/infer.h"
+#include "ops/resize.h"
+
+enum { AXES = GD_RESIZE_AXES };
+
+/*op resize(x) -> y
+ * x (N,C,L), (N,C,H,W) or (N,C,D,H,W) with other sizes of the axes after N and C, given as numbers
+ * or by a factor; PyTorch's interpolate. linear is linear, bilinear or trilinear.
+ *   size  int[] = none             of the result, one number for all axes or one each
+ *   scale float = none             or: how many times the size of x, rounded down
+ *   mode  {nearest, linear} = nearest
+ *   align_corners bool = false     linear: the first and last elements stay where they are
+ *   saves nothing
+ *   onnx Resize
+ */
+static gd_status resize_infer(gd_infer *i) {
+    const gd_resize_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_meta *y = &i->out[0];
+    const bool sized = gd_shape_is_set(&o->size), scaled = !isnan(o->scale);
+    const int n = x->rank - 2;
+    if (n < 1 || n > AXES) return gd_op_fail(GD_E_SHAPE, "'x' must have 3 to 5 dimensions (batch, channels, axes), not %d", x->rank);
+    if (sized == scaled) return gd_op_fail(GD_E_ARGUMENT, "either size or scale must be given");
+    if (sized && o->size.rank != 1 && o->size.rank != n)
+        return gd_op_fail(GD_E_ARGUMENT, "size has %d numbers for %d axes", o->size.rank, n);
+    if (scaled && !(o->scale > 0 && o->scale < 0x1p62)) return gd_op_fail(GD_E_ARGUMENT, "scale is %g; it must be positive", o->scale);
+    if (o->mode == GD_LINEAR) GD_TRY(gd_need_float(x, "x"));
+    else if (o->align_corners) return gd_op_fail(GD_E_ARGUMENT, "align_corners is for mode linear");
+    gd_meta_like(y, x);
+    for (int d = 0; d < n; d++) {
+        int64_t *size = &y->dims[2 + d];
+        if (x->dims[2 + d] < 1) return gd_op_fail(GD_E_SHAPE, "axis %d of 'x' is empty", 2 + d);
+        double want = (double)*size * o->scale;
+        if (scaled && want >= 0x1p62) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
+        *size = scaled ? (int64_t)want : o->size.at[o->size.rank == 1 ? 0 : d];
+        if (*size < 1) return gd_op_fail(GD_E_SHAPE, "the result would have size %lld", (long long)*size);
+    }
+    return GD_OK;
+}
+static void resize_vjp(gd_vjp *v) {
+    const gd_resize_options *o = v->attrs;
+    const gd_tensor *x = v->x[0];
+    v->gx[0] = gd_resize_grad(v->gy[0], gd_shape_of(x->rank - 2, x->dims + 2), o->mode == GD_LINEAR, o->align_corners,
+                              o->scale);
+}
+
+/*op resize_grad(gy, dims:int[], linear:bool, align_corners:bool, scale:float) -> gx  internal
+ * The gradient of resize by its input, which has the spatial sizes dims.
+ *   saves nothing
+ */
+static gd_status resize_grad_infer(gd_infer *i) {
+    const gd_resize_grad_options *o = i->attrs;
+    const gd_tensor *gy = i->in[0];
+    GD_TRY(gd_need_float(gy, "gy"));
+    if (o->dims.rank < 1 || o->dims.rank > AXES || gy->rank != o->dims.rank + 2)
+        return gd_op_fail(GD_E_SHAPE, "dims has %d numbers for %d dimensions", o->dims.rank, gy->rank);
+    if (!isnan(o->scale) && !(o->scale > 0)) return gd_op_fail(GD_E_ARGUMENT, "scale is %g; it must be positive", o->scale);
+    gd_meta_like(&i->out[0], gy);
+    for (int d = 0; d < o->dims.rank; d++) {
+        if (o->dims.at[d] < 1 || gy->dims[2 + d] < 1) return gd_op_fail(GD_E_SHAPE, "an axis is empty");
+        i->out[0].dims[2 + d] = o->dims.at[d];
+    }
+    return GD_OK;
+}
+static void resize_grad_vjp(gd_vjp *v) {
+    const gd_resize_grad_options *o = v->attrs;
+    const gd_tensor *gy = v->x[0];
+    const gd_word mode = o->linear ? GD_LINEAR : GD_NEAREST;
+    if (isnan(o->scale))
+        v->gx[0] = gd_resize(v->gy[0], .size = gd_shape_of(gy->rank - 2, gy->dims + 2), .mode = mode, .align_corners = o->align_corners);
+    else
+        v->gx[0] = gd_resize(v->gy[0], .scale = o->scale, .mode = mode, .align_corners = o->align_corners);
+}
+
+/* --- kernels ----------------------------------------------------------------------------------- */
+
+gd_resize_form gd_resize_form_of(const gd_kernel_call *k, const gd_view *x, const gd_view *y) {
+    gd_resize_form r = {.planes = x->dims[0] * x->dims[1]};
+    for (int a = 0; a < AXES; a++) {
+        int d = x->rank - AXES + a;
+        r.in[a] = d < 2 ? 1 : x->dims[d];
+        r.out[a] = d < 2 ? 1 : y->dims[d];
+    }
+    if (strcmp(k->op->name, "resize") == 0) {
+        const gd_resize_options *o = k->attrs;
+        r.linear = o->mode == GD_LINEAR;
+        r.align_corners = o->align_corners;
+        r.scale = o->scale;
+    } else {
+        const gd_resize_grad_options *o = k->attrs;
+        r.linear = o->linear;
+        r.align_corners = o->align_corners;
+        r.scale = o->scale;
+    }
+    return r;
+}
+
+/* The address of element `index` of the plane numbered (n, c), in row-major order of its axes. */
+static char *element(const gd_view *v, int64_t plane, int64_t index) {
+    int64_t at = plane / v->dims[1] * v->strides[0] + plane % v->dims[1] * v->strides[1];
+    for (int d = v->rank - 1; d >= 2; d--) {
+        at += index % v->dims[d] * v->strides[d];
+        index /= v->dims[d];
+    }
+    return (char *)v->data + at * (int64_t)gd_dtype_size(v->dtype);
+}
+
+/* The up to eight elements of x that make element `index` of y, and their weights; returns how
+ * many there are. */
+static int sources(const gd_resize_form *r, int64_t index, bool f64, int64_t at[8], double weight[8]) {
+    int n = 1;
+    int64_t step = 1;
+    at[0] = 0;
+    weight[0] = 1;
+    for (int a = AXES - 1; a >= 0; a--) {
+        const gd_resize_source s = gd_resize_source_of(r, a, index % r->out[a], f64);
+        const bool two = r->linear && s.part != 0;
+        for (int i = 0; i < n; i++) {
+            if (two) {
+                at[n + i] = at[i] + s.high * step;
+                weight[n + i] = weight[i] * s.part;
+                weight[i] *= 1 - s.part;
+            }
+            at[i] += s.low * step;
+        }
+        if (two) n *= 2;
+        index /= r->out[a];
+        step *= r->in[a];
+    }
+    return n;
+}
+
+static gd_status resize_raw(gd_kernel_call *k) {
+    const gd_view *x = &k->in[0], *y = &k->out[0];
+    const gd_resize_form r = gd_resize_form_of(k, x, y);
+    const bool f64 = x->dtype == GD_F64;
+    const int64_t out = r.out[0] * r.out[1] * r.out[2];
+    int64_t at[8];
+    double weight[8];
+    for (int64_t p = 0; p < r.planes; p++)
+        for (int64_t i = 0; i < out; i++) {
+            const int n = sources(&r, i, f64, at, weight);
+            char *to = element(y, p, i);
+            if (n == 1) { /* exactly, whatever the type */
+                memcpy(to, element(x, p, at[0]), gd_dtype_size(x->dtype));
+                continue;
+            }
+            double sum = 0;
+            for (int s = 0; s < n; s++) sum += weight[s] * gd_load_f64(x->dtype, element(x, p, at[s]));
+            gd_store_f64(y->dtype, to, sum);
+        }
+    return GD_OK;
+}
+
+static gd_status resize_grad_raw(gd_kernel_call *k) {
+    const gd_view *gy = &k->in[0], *gx = &k->out[0];
+    const gd_resize_form r = gd_resize_form_of(k, gx, gy);
+    const bool f64 = gy->dtype == GD_F64;
+    const int64_t in = r.in[0] * r.in[1] * r.in[2], out = r.out[0] * r.out[1] * r.out[2];
+    double *sums = gd_malloc((size_t)in * sizeof *sums); /* of one plane */
+    if (!sums) return gd_fail(GD_E_MEMORY, "no memory for a plane of %lld elements", (long long)in);
+    int64_t at[8];
+    double weight[8];
+    for (int64_t p = 0; p < r.planes; p++) {
+        memset(sums, 0, (size_t)in * sizeof *sums);
+        for (int64_t i = 0; i < out; i++) {
+            const int n = sources(&r, i, f64, at, weight);
+            const double g = gd_load_f64(gy->dtype, element(gy, p, i));
+            for (int s = 0; s < n; s++) sums[at[s]] += weight[s] * g;
+        }
+        for (int64_t i = 0; i < in; i++) gd_store_f64(gx->dtype, element(gx, p, i), sums[i]);
+    }
+    gd_free(sums);
+    return GD_OK;
+}
+
+#include "resize.gen.h"
