@@ -263,9 +263,13 @@ static gd_status run_rule(gd_node *node, rule_args *a) {
         return GD_OK;
     }
     gd_vjp vjp = {node->op, node->attrs, node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx};
+    gd_device *before = gd_this_thread.device; /* constants of a rule belong where its values are */
+    gd_this_thread.device = node->slots[node->n_in].device;
     if (node->op->vjp) node->op->vjp(&vjp);
     else if (node->op->ir) gd_elementwise_vjp(&vjp);
-    else return gd_fail(GD_E_UNSUPPORTED, "%s has no gradient", node->op->name);
+    gd_this_thread.device = before;
+    if (!node->op->vjp && !node->op->ir)
+        return gd_fail(GD_E_UNSUPPORTED, "%s has no gradient", node->op->name);
     return GD_OK;
 }
 

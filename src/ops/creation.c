@@ -1,9 +1,55 @@
 /* creation.c - tensors from nothing: constants and sequences. */
+#include <math.h>
 #include <string.h>
 
 #include "core/copy.h"
+#include "core/pool.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
+
+enum { PIECE = 32768, TILE = 1024 }; /* elements for one thread; and what it makes at a time */
+
+/* --- constants --------------------------------------------------------------------------------- */
+
+/* A row-major y filled piece by piece: each from a short stretch of the repeated element. */
+typedef struct {
+    char *data;
+    int64_t bytes;
+    char pattern[TILE];
+} fill_job;
+
+static void fill_piece(void *arg, int64_t piece) {
+    const fill_job *j = arg;
+    int64_t from = piece * PIECE, to = from + PIECE < j->bytes ? from + PIECE : j->bytes;
+    for (; from < to; from += TILE)
+        memcpy(j->data + from, j->pattern, (size_t)(to - from < TILE ? to - from : TILE));
+}
+
+static void fill(const gd_view *y, double value) {
+    fill_job j = {.data = y->data};
+    size_t size = gd_dtype_size(y->dtype);
+    gd_store_f64(y->dtype, j.pattern, value);
+    if (gd_is_row_major(y->rank, y->dims, y->strides)) {
+        for (size_t at = size; at < TILE; at += size) memcpy(j.pattern + at, j.pattern, size);
+        j.bytes = gd_numel(y->rank, y->dims) * (int64_t)size;
+        gd_parallel_for((j.bytes + PIECE - 1) / PIECE, fill_piece, &j);
+        return;
+    }
+    gd_view one = *y; /* the same element everywhere: a view with no steps */
+    one.data = j.pattern;
+    memset(one.strides, 0, sizeof one.strides);
+    gd_copy_elements(y, &one);
+}
+
+static gd_status given_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
+    size_t bytes;
+    if (gd_dtype_size(dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
+    GD_TRY(gd_shape_bytes(dims, dtype, &bytes));
+    y->dtype = dtype;
+    y->rank = dims.rank;
+    memcpy(y->dims, dims.at, sizeof y->dims);
+    return GD_OK;
+}
 
 /*op full(dims:int[], value:float) -> y  nograd
  * A tensor filled with one value, on the default device.
@@ -12,23 +58,188 @@
  */
 static gd_status full_infer(gd_infer *i) {
     const gd_full_options *o = i->attrs;
-    size_t bytes;
-    GD_TRY(gd_shape_bytes(o->dims, o->dtype, &bytes));
-    i->out[0].dtype = o->dtype;
-    i->out[0].rank = o->dims.rank;
-    memcpy(i->out[0].dims, o->dims.at, sizeof i->out[0].dims);
-    return GD_OK;
+    return given_shape(&i->out[0], o->dims, o->dtype);
 }
 static gd_status full_raw(gd_kernel_call *k) {
     const gd_full_options *o = k->attrs;
-    gd_view *y = &k->out[0];
-    char element[8];
-    gd_store_f64(y->dtype, element, o->value);
-    gd_view one = *y; /* the same element everywhere: a view with no steps */
-    one.data = element;
-    memset(one.strides, 0, sizeof one.strides);
-    gd_copy_elements(y, &one);
+    fill(&k->out[0], o->value);
     return GD_OK;
+}
+
+/*op zeros(dims:int[]) -> y  nograd
+ * A tensor of zeros, on the default device.
+ *   dtype dtype = f32
+ */
+static gd_status zeros_infer(gd_infer *i) {
+    const gd_zeros_options *o = i->attrs;
+    return given_shape(&i->out[0], o->dims, o->dtype);
+}
+static void zeros_expand(gd_expand *e) {
+    const gd_zeros_options *o = e->attrs;
+    e->y[0] = gd_full(o->dims, 0, .dtype = o->dtype);
+}
+
+/*op ones(dims:int[]) -> y  nograd
+ * A tensor of ones, on the default device.
+ *   dtype dtype = f32
+ */
+static gd_status ones_infer(gd_infer *i) {
+    const gd_ones_options *o = i->attrs;
+    return given_shape(&i->out[0], o->dims, o->dtype);
+}
+static void ones_expand(gd_expand *e) {
+    const gd_ones_options *o = e->attrs;
+    e->y[0] = gd_full(o->dims, 1, .dtype = o->dtype);
+}
+
+/*op full_like(x, value:float) -> y  nograd
+ * A tensor of x's shape and on its device, filled with one value.
+ *   dtype dtype = none  none: that of x
+ *   saves nothing
+ */
+static gd_status full_like_infer(gd_infer *i) {
+    const gd_full_like_options *o = i->attrs;
+    gd_meta_like(&i->out[0], i->in[0]);
+    if (o->dtype) i->out[0].dtype = o->dtype;
+    if (gd_dtype_size(i->out[0].dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
+    return GD_OK;
+}
+static gd_status full_like_raw(gd_kernel_call *k) {
+    const gd_full_like_options *o = k->attrs;
+    fill(&k->out[0], o->value);
+    return GD_OK;
+}
+
+/*op zeros_like(x) -> y  nograd
+ * Zeros of x's shape, on its device.
+ *   dtype dtype = none  none: that of x
+ *   saves nothing
+ */
+static void zeros_like_expand(gd_expand *e) {
+    const gd_zeros_like_options *o = e->attrs;
+    e->y[0] = gd_full_like(e->x[0], 0, .dtype = o->dtype);
+}
+
+/*op ones_like(x) -> y  nograd
+ * Ones of x's shape, on its device.
+ *   dtype dtype = none  none: that of x
+ *   saves nothing
+ */
+static void ones_like_expand(gd_expand *e) {
+    const gd_ones_like_options *o = e->attrs;
+    e->y[0] = gd_full_like(e->x[0], 1, .dtype = o->dtype);
+}
+
+/*op eye(n:int) -> y  nograd
+ * n rows with ones on the diagonal and zeros elsewhere.
+ *   m int = none       columns; none: n
+ *   dtype dtype = f32
+ */
+static gd_status eye_infer(gd_infer *i) {
+    const gd_eye_options *o = i->attrs;
+    int64_t m = o->m == GD_UNSET ? o->n : o->m;
+    if (o->n < 0 || m < 0)
+        return gd_op_fail(GD_E_ARGUMENT, "%lld rows and %lld columns; neither can be negative", (long long)o->n,
+                          (long long)m);
+    return given_shape(&i->out[0], gd_dims(o->n, m), o->dtype);
+}
+static gd_status eye_raw(gd_kernel_call *k) {
+    const gd_view *y = &k->out[0];
+    int64_t size = (int64_t)gd_dtype_size(y->dtype), step = (y->strides[0] + y->strides[1]) * size;
+    int64_t n = y->dims[0] < y->dims[1] ? y->dims[0] : y->dims[1];
+    fill(y, 0);
+    for (int64_t i = 0; i < n; i++) gd_store_f64(y->dtype, (char *)y->data + i * step, 1);
+    return GD_OK;
+}
+
+/* --- sequences --------------------------------------------------------------------------------- */
+
+/* Element i is start + i*step from the front or, past the middle of a linspace, end - (n-1-i)*step:
+ * both ends are exact. Whole numbers (an arange of integers) are counted as such. */
+typedef struct {
+    const gd_view *y;
+    double start, end, step;
+    int64_t first, stride;
+    int64_t n, middle;
+    bool whole;
+} sequence;
+
+static void sequence_piece(void *arg, int64_t piece) {
+    const sequence *s = arg;
+    union { double real[TILE]; int64_t whole[TILE]; } tile;
+    int64_t size = (int64_t)gd_dtype_size(s->y->dtype), step = s->y->strides[0] * size;
+    int64_t from = piece * TILE, count = s->n - from < TILE ? s->n - from : TILE;
+    for (int64_t k = 0; k < count; k++) {
+        int64_t i = from + k;
+        if (s->whole) tile.whole[k] = (int64_t)((uint64_t)s->first + (uint64_t)i * (uint64_t)s->stride);
+        else if (i < s->middle) tile.real[k] = s->start + s->step * (double)i;
+        else tile.real[k] = s->end - s->step * (double)(s->n - 1 - i);
+    }
+    gd_convert_row(s->y->dtype, (char *)s->y->data + from * step, step, s->whole ? GD_I64 : GD_F64, &tile, 8, count);
+}
+
+static gd_status sequence_run(sequence *s) {
+    s->n = s->y->dims[0];
+    gd_parallel_for((s->n + TILE - 1) / TILE, sequence_piece, s);
+    return GD_OK;
+}
+
+static gd_status sequence_dtype(gd_dtype dtype) {
+    if (gd_dtype_is_float(dtype) || gd_dtype_is_int(dtype)) return GD_OK;
+    return gd_op_fail(GD_E_DTYPE, "the dtype must be one of numbers, not %s", gd_dtype_name(dtype));
+}
+
+/* A number that an element of the dtype can stand for before its fraction is dropped. */
+static bool fits_i64(double v) { return v >= -0x1p63 && v < 0x1p63; }
+
+/*op arange(start:float, end:float) -> y  nograd
+ * start, start + step, ... up to but without end.
+ *   step float = 1
+ *   dtype dtype = f32  integers drop the fractions of start and step, as PyTorch
+ *   onnx Range
+ */
+static gd_status arange_infer(gd_infer *i) {
+    const gd_arange_options *o = i->attrs;
+    double start = o->start, end = o->end, step = o->step;
+    GD_TRY(sequence_dtype(o->dtype));
+    if (!isfinite(start) || !isfinite(end) || !isfinite(step))
+        return gd_op_fail(GD_E_ARGUMENT, "from %g to %g in steps of %g never ends; numbers must be finite", start, end, step);
+    if (gd_dtype_is_int(o->dtype) && (!fits_i64(start) || !fits_i64(end) || !fits_i64(step)))
+        return gd_op_fail(GD_E_OVERFLOW, "from %g to %g does not fit %s", start, end, gd_dtype_name(o->dtype));
+    if (o->dtype == GD_I64) start = trunc(start), end = trunc(end), step = trunc(step);
+    if (step == 0) return gd_op_fail(GD_E_ARGUMENT, "a step of %g%s leads nowhere", o->step, o->step ? ", of which an integer keeps 0," : "");
+    if ((step > 0) != (end >= start) && end != start)
+        return gd_op_fail(GD_E_ARGUMENT, "a step of %g does not lead from %g to %g", step, start, end);
+    double count = ceil((end - start) / step);
+    if (!(count < 0x1p62)) return gd_op_fail(GD_E_OVERFLOW, "%g elements are too many", count);
+    return given_shape(&i->out[0], gd_dims((int64_t)count), o->dtype);
+}
+static gd_status arange_raw(gd_kernel_call *k) {
+    const gd_arange_options *o = k->attrs;
+    sequence s = {.y = &k->out[0], .start = o->start, .step = o->step, .middle = INT64_MAX};
+    s.whole = gd_dtype_is_int(o->dtype);
+    if (s.whole) s.first = (int64_t)o->start, s.stride = (int64_t)o->step;
+    return sequence_run(&s);
+}
+
+/*op linspace(start:float, end:float, steps:int) -> y  nograd
+ * Evenly spaced numbers from start to end, both included.
+ *   dtype dtype = f32
+ */
+static gd_status linspace_infer(gd_infer *i) {
+    const gd_linspace_options *o = i->attrs;
+    GD_TRY(sequence_dtype(o->dtype));
+    if (o->steps < 0) return gd_op_fail(GD_E_ARGUMENT, "%lld steps; there cannot be less than none", (long long)o->steps);
+    if (gd_dtype_is_int(o->dtype) && (!fits_i64(o->start) || !fits_i64(o->end)))
+        return gd_op_fail(GD_E_OVERFLOW, "from %g to %g does not fit %s", o->start, o->end, gd_dtype_name(o->dtype));
+    return given_shape(&i->out[0], gd_dims(o->steps), o->dtype);
+}
+static gd_status linspace_raw(gd_kernel_call *k) {
+    const gd_linspace_options *o = k->attrs;
+    sequence s = {.y = &k->out[0], .start = o->start, .end = o->end, .middle = o->steps == 1 ? 1 : o->steps / 2};
+    if (gd_dtype_is_int(o->dtype)) s.start = trunc(s.start), s.end = trunc(s.end);
+    s.step = o->steps > 1 ? (s.end - s.start) / (double)(o->steps - 1) : 0;
+    return sequence_run(&s);
 }
 
 #include "creation.gen.h"

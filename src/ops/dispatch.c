@@ -135,15 +135,19 @@ static gd_status check_metas(const gd_meta *metas, int n) {
 
 /* --- running ----------------------------------------------------------------------------------- */
 
-/* Runs the op's body, said in other ops, in a scope of its own. */
-static gd_status run_expand(gd_invocation *call) {
+/* Runs the op's body, said in other ops, in a scope of its own. Tensors that the body makes from
+ * nothing (a range, a constant) belong on the call's device. */
+static gd_status run_expand(gd_invocation *call, gd_device *device) {
     gd_thread *thread = &gd_this_thread;
+    gd_device *before = thread->device;
     gd_scope *scope = gd_scope_open();
+    thread->device = device;
     gd_expand expand = {call->op, call->attrs, call->n_in, call->n_out, (gd_tensor **)(uintptr_t)call->in,
                         call->out};
     for (int i = 0; i < call->n_out; i++) call->out[i] = NULL;
     gd_status status = gd_scope_reserve((size_t)call->n_out);
     if (status == GD_OK) call->op->expand(&expand);
+    thread->device = before;
     for (int i = 0; i < call->n_out; i++) {
         gd_tensor *y = call->out[i];
         if (!y) { /* a hidden output that the body does not make */
@@ -423,8 +427,11 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
         few[i].device = NULL;
     }
     if (!grow && expands(call, device)) {
-        status = call->op->infer ? call->op->infer(&infer) : GD_OK; /* its errors speak of this op */
-        if (status == GD_OK) status = run_expand(call);
+        /* the rule, where there is one, tells the caller what does not fit; the body would name ops
+         * that the caller never wrote */
+        status = call->op->infer ? call->op->infer(&infer) : GD_OK;
+        if (infer.out != few) gd_free(infer.out);
+        if (status == GD_OK) status = run_expand(call, device);
         return status == GD_OK ? GD_OK : failed(call, status);
     }
     if (grow) {

@@ -1,0 +1,221 @@
+/* random_kernels.c - random ops on the CPU: pieces of many blocks, one thread each, with the bits of
+ * the reference kernels in src/ops/random.c.
+ */
+#include "backend/cpu/random.h"
+
+#include "core/copy.h"
+#include "core/pool.h"
+#include "gradus/ops.h"
+#include "ops/op.h"
+
+enum {
+    PIECE = 16384, /* elements of a piece of work for one thread */
+    TILE = 1024,   /* elements that are made at a time where they are converted afterwards */
+};
+
+static int64_t pieces(int64_t n) { return (n + PIECE - 1) / PIECE; }
+
+/* --- uniform and normal ------------------------------------------------------------------------ */
+
+typedef struct {
+    gd_rng rng;
+    char *y;
+    gd_dtype dtype;
+    int64_t n;
+    bool normal;
+    gd_uniform_params uniform;
+    double mean, std;
+} floats_job;
+
+/* Elements [from, from + n) as f32; from is a multiple of 4. */
+static void make_f32(const floats_job *j, int64_t from, int64_t n, float *out) {
+    uint64_t block = (uint64_t)from / 4;
+    if (j->normal) GD_ISA_CALL(gd_random_normal_f32)(j->rng, block, n, j->mean, j->std, out);
+    else GD_ISA_CALL(gd_random_uniform_f32)(j->rng, block, n, &j->uniform, out);
+}
+
+static void floats_piece(void *arg, int64_t piece) {
+    const floats_job *j = arg;
+    int64_t from = piece * PIECE, to = from + PIECE < j->n ? from + PIECE : j->n;
+    if (j->dtype == GD_F32) {
+        make_f32(j, from, to - from, (float *)j->y + from);
+    } else if (j->dtype == GD_F64) {
+        double *out = (double *)j->y + from;
+        if (j->normal) GD_ISA_CALL(gd_random_normal_f64)(j->rng, (uint64_t)from / 2, to - from, j->mean, j->std, out);
+        else GD_ISA_CALL(gd_random_uniform_f64)(j->rng, (uint64_t)from / 2, to - from, &j->uniform, out);
+    } else {
+        float tile[TILE];
+        for (; from < to; from += TILE) {
+            int64_t n = to - from < TILE ? to - from : TILE;
+            make_f32(j, from, n, tile);
+            gd_convert(j->dtype, j->y + from * 2, GD_F32, tile, n);
+        }
+    }
+}
+
+static gd_status run_uniform(gd_kernel_call *k, double low, double high) {
+    const gd_view *y = &k->out[0];
+    floats_job j = {.rng = k->rng, .y = y->data, .dtype = y->dtype, .n = gd_numel(y->rank, y->dims)};
+    j.uniform = gd_uniform_prepare(y->dtype, low, high);
+    gd_parallel_for(pieces(j.n), floats_piece, &j);
+    return GD_OK;
+}
+
+static gd_status run_normal(gd_kernel_call *k, double mean, double std) {
+    const gd_view *y = &k->out[0];
+    floats_job j = {.rng = k->rng, .y = y->data, .dtype = y->dtype, .n = gd_numel(y->rank, y->dims),
+                    .normal = true, .mean = mean, .std = std};
+    gd_parallel_for(pieces(j.n), floats_piece, &j);
+    return GD_OK;
+}
+
+/*kernel uniform.vector  rank 10  contiguous
+ */
+static gd_status uniform_vector_run(gd_kernel_call *k) {
+    const gd_uniform_options *o = k->attrs;
+    return run_uniform(k, o->low, o->high);
+}
+
+/*kernel rand_like.vector  rank 10  contiguous
+ */
+static gd_status rand_like_vector_run(gd_kernel_call *k) { return run_uniform(k, 0, 1); }
+
+/*kernel normal.vector  rank 10  contiguous
+ */
+static gd_status normal_vector_run(gd_kernel_call *k) {
+    const gd_normal_options *o = k->attrs;
+    return run_normal(k, o->mean, o->std);
+}
+
+/*kernel randn_like.vector  rank 10  contiguous
+ */
+static gd_status randn_like_vector_run(gd_kernel_call *k) { return run_normal(k, 0, 1); }
+
+/* --- yes or no --------------------------------------------------------------------------------- */
+
+typedef struct {
+    gd_rng rng;
+    const char *p;
+    char *y;
+    gd_dtype dtype;
+    int64_t n, bad; /* the first element that is no probability */
+} bernoulli_job;
+
+static void note_first(int64_t *first, int64_t i) {
+    int64_t seen = __atomic_load_n(first, __ATOMIC_RELAXED);
+    while (i < seen && !__atomic_compare_exchange_n(first, &seen, i, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+}
+
+static void bernoulli_piece(void *arg, int64_t piece) {
+    bernoulli_job *j = arg;
+    int64_t from = piece * PIECE, to = from + PIECE < j->n ? from + PIECE : j->n;
+    int64_t size = (int64_t)gd_dtype_size(j->dtype);
+    for (; from < to; from += TILE) {
+        uint32_t words[TILE];
+        double p[TILE];
+        int64_t n = to - from < TILE ? to - from : TILE;
+        GD_ISA_CALL(gd_random_words)(j->rng, (uint64_t)from / 4, n, words);
+        gd_convert(GD_F64, p, j->dtype, j->p + from * size, n);
+        for (int64_t i = 0; i < n; i++) {
+            if (!(p[i] >= 0 && p[i] <= 1)) note_first(&j->bad, from + i);
+            p[i] = gd_chance(p[i], words[i]);
+        }
+        gd_convert(j->dtype, j->y + from * size, GD_F64, p, n);
+    }
+}
+
+/*kernel bernoulli.vector  rank 10  contiguous
+ */
+static gd_status bernoulli_vector_run(gd_kernel_call *k) {
+    const gd_view *p = &k->in[0];
+    bernoulli_job j = {.rng = k->rng, .p = p->data, .y = k->out[0].data, .dtype = p->dtype,
+                       .n = gd_numel(p->rank, p->dims), .bad = INT64_MAX};
+    gd_parallel_for(pieces(j.n), bernoulli_piece, &j);
+    if (j.bad == INT64_MAX) return GD_OK;
+    return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability", (long long)j.bad,
+                      gd_load_f64(j.dtype, j.p + j.bad * (int64_t)gd_dtype_size(j.dtype)));
+}
+
+typedef struct {
+    gd_rng rng;
+    const char *x;
+    char *y;
+    uint8_t *mask; /* NULL: not wanted */
+    gd_dtype dtype;
+    int64_t n;
+    uint64_t limit;
+    double scale;
+} dropout_job;
+
+static void dropout_piece(void *arg, int64_t piece) {
+    const dropout_job *j = arg;
+    int64_t from = piece * PIECE, to = from + PIECE < j->n ? from + PIECE : j->n;
+    int64_t size = (int64_t)gd_dtype_size(j->dtype);
+    for (; from < to; from += TILE) {
+        uint8_t here[TILE], *mask = j->mask ? j->mask + from : here;
+        int64_t n = to - from < TILE ? to - from : TILE;
+        const char *x = j->x + from * size;
+        char *y = j->y + from * size;
+        GD_ISA_CALL(gd_random_mask)(j->rng, (uint64_t)from / 4, n, j->limit, mask);
+        if (j->dtype == GD_F32) {
+            GD_ISA_CALL(gd_dropout_f32)(n, (const float *)x, mask, (float)j->scale, (float *)y);
+        } else if (j->dtype == GD_F64) {
+            GD_ISA_CALL(gd_dropout_f64)(n, (const double *)x, mask, j->scale, (double *)y);
+        } else {
+            float in[TILE], out[TILE];
+            gd_convert(GD_F32, in, j->dtype, x, n);
+            GD_ISA_CALL(gd_dropout_f32)(n, in, mask, (float)j->scale, out);
+            gd_convert(j->dtype, y, GD_F32, out, n);
+        }
+    }
+}
+
+/*kernel dropout_train.vector  rank 10  contiguous
+ */
+static gd_status dropout_train_vector_run(gd_kernel_call *k) {
+    const gd_dropout_train_options *o = k->attrs;
+    const gd_view *x = &k->in[0];
+    dropout_job j = {.rng = k->rng, .x = x->data, .y = k->out[0].data, .mask = k->out[1].data, .dtype = x->dtype,
+                     .n = gd_numel(x->rank, x->dims), .limit = gd_chance_limit(1 - o->p),
+                     .scale = o->p < 1 ? 1 / (1 - o->p) : 0};
+    gd_parallel_for(pieces(j.n), dropout_piece, &j);
+    return GD_OK;
+}
+
+/* --- whole numbers ----------------------------------------------------------------------------- */
+
+typedef struct {
+    gd_rng rng;
+    char *y;
+    gd_dtype dtype;
+    int64_t n;
+    uint64_t low, range;
+} randint_job;
+
+static void randint_piece(void *arg, int64_t piece) {
+    const randint_job *j = arg;
+    int64_t from = piece * PIECE, to = from + PIECE < j->n ? from + PIECE : j->n;
+    for (; from < to; from += TILE) {
+        uint32_t words[2 * TILE];
+        int64_t whole[TILE], n = to - from < TILE ? to - from : TILE;
+        GD_ISA_CALL(gd_random_words)(j->rng, (uint64_t)from / 2, 2 * n, words);
+        for (int64_t i = 0; i < n; i++) {
+            uint64_t bits = (uint64_t)words[2 * i] << 32 | words[2 * i + 1];
+            whole[i] = (int64_t)(j->low + gd_below(bits, j->range));
+        }
+        gd_convert(j->dtype, j->y + from * (int64_t)gd_dtype_size(j->dtype), GD_I64, whole, n);
+    }
+}
+
+/*kernel randint.vector  rank 10  contiguous
+ */
+static gd_status randint_vector_run(gd_kernel_call *k) {
+    const gd_randint_options *o = k->attrs;
+    const gd_view *y = &k->out[0];
+    randint_job j = {.rng = k->rng, .y = y->data, .dtype = y->dtype, .n = gd_numel(y->rank, y->dims),
+                     .low = (uint64_t)o->low, .range = (uint64_t)o->high - (uint64_t)o->low};
+    gd_parallel_for(pieces(j.n), randint_piece, &j);
+    return GD_OK;
+}
+
+#include "random_kernels.gen.h"

@@ -1,0 +1,556 @@
+/* random.c - random numbers. Each call takes one number of the generator, whatever its size, and
+ * element i is a pure function of (seed, call, i): see random_dist.h for which.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "gradus/ops.h"
+#include "ops/infer.h"
+#include "ops/random_dist.h"
+
+/* --- what the ops share ------------------------------------------------------------------------ */
+
+static gd_status float_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
+    size_t bytes;
+    if (!gd_dtype_is_float(dtype))
+        return gd_op_fail(GD_E_DTYPE, "makes floats, not %s; see gd_randint", gd_dtype_name(dtype));
+    GD_TRY(gd_shape_bytes(dims, dtype, &bytes));
+    y->dtype = dtype;
+    y->rank = dims.rank;
+    memcpy(y->dims, dims.at, sizeof y->dims);
+    return GD_OK;
+}
+
+static gd_status like_shape(gd_infer *i, gd_dtype dtype) {
+    return float_shape(&i->out[0], gd_shape_of(i->in[0]->rank, i->in[0]->dims), dtype ? dtype : (gd_dtype)i->in[0]->dtype);
+}
+
+/* Where element i of a view, counted row-major, lies. */
+static char *element(const gd_view *v, int64_t i) {
+    int64_t at = 0;
+    for (int k = v->rank; k-- > 0;) {
+        at += i % v->dims[k] * v->strides[k];
+        i /= v->dims[k];
+    }
+    return (char *)v->data + at * (int64_t)gd_dtype_size(v->dtype);
+}
+
+static int64_t count_of(const gd_view *v) { return gd_numel(v->rank, v->dims); }
+
+/* --- uniform ----------------------------------------------------------------------------------- */
+
+/* The largest number of a 16-bit float type under the one with these bits. */
+static uint16_t half_below(uint16_t bits) {
+    if ((bits & 0x7fff) == 0) return 0x8001;
+    return (uint16_t)(bits & 0x8000 ? bits + 1 : bits - 1);
+}
+
+gd_uniform_params gd_uniform_prepare(gd_dtype dtype, double low, double high) {
+    gd_uniform_params p = {.shift = 8, .unit = 0x1p-24f};
+    double top; /* high and low as the type has them */
+    switch (dtype) {
+    case GD_F16:
+        p.shift = 21, p.unit = 0x1p-11f;
+        p.low = gd_f16_to_f32(gd_f32_to_f16((float)low));
+        top = gd_f16_to_f32(gd_f32_to_f16((float)high));
+        p.below = gd_f16_to_f32(half_below(gd_f32_to_f16((float)high)));
+        break;
+    case GD_BF16:
+        p.shift = 24, p.unit = 0x1p-8f;
+        p.low = gd_bf16_to_f32(gd_f32_to_bf16((float)low));
+        top = gd_bf16_to_f32(gd_f32_to_bf16((float)high));
+        p.below = gd_bf16_to_f32(half_below(gd_f32_to_bf16((float)high)));
+        break;
+    case GD_F32:
+        p.low = (float)low, top = (float)high;
+        p.below = nextafterf((float)high, -INFINITY);
+        break;
+    default:
+        p.low = low, top = high;
+        p.below = nextafter(high, -(double)INFINITY);
+        break;
+    }
+    p.range = top - p.low;
+    if (dtype != GD_F64) p.range = (float)p.range;
+    if (p.below < p.low) p.below = p.low; /* low == high */
+    return p;
+}
+
+/*op uniform(dims:int[]) -> y  nograd random
+ * Random numbers spread evenly over [low, high). An f32 has 24 random bits, an f64 53.
+ *   low float = 0
+ *   high float = 1
+ *   dtype dtype = f32
+ *   onnx RandomUniform
+ */
+static gd_status uniform_infer(gd_infer *i) {
+    const gd_uniform_options *o = i->attrs;
+    GD_TRY(float_shape(&i->out[0], o->dims, o->dtype));
+    if (!(o->low <= o->high)) return gd_op_fail(GD_E_ARGUMENT, "low is %g and high is %g; low must not be above", o->low, o->high);
+    gd_uniform_params p = gd_uniform_prepare(o->dtype, o->low, o->high);
+    if (!isfinite(o->low) || !isfinite(o->high) || !isfinite(p.low) || !isfinite(p.range))
+        return gd_op_fail(GD_E_ARGUMENT, "from %g to %g is more than %s can hold", o->low, o->high, gd_dtype_name(o->dtype));
+    return GD_OK;
+}
+
+static void fill_uniform(gd_rng rng, const gd_view *y, double low, double high) {
+    gd_uniform_params p = gd_uniform_prepare(y->dtype, low, high);
+    for (int64_t i = 0, n = count_of(y); i < n; i++) {
+        uint64_t bits = gd_long_at(rng, (uint64_t)i);
+        double v = y->dtype == GD_F64 ? gd_uniform_f64(&p, (uint32_t)(bits >> 32), (uint32_t)bits)
+                                      : gd_uniform_f32(&p, gd_word_at(rng, (uint64_t)i));
+        gd_store_f64(y->dtype, element(y, i), v);
+    }
+}
+static gd_status uniform_raw(gd_kernel_call *k) {
+    const gd_uniform_options *o = k->attrs;
+    fill_uniform(k->rng, &k->out[0], o->low, o->high);
+    return GD_OK;
+}
+
+/*op rand(dims:int[]) -> y  nograd random
+ * Random numbers spread evenly over [0, 1).
+ *   dtype dtype = f32
+ */
+static gd_status rand_infer(gd_infer *i) {
+    const gd_rand_options *o = i->attrs;
+    return float_shape(&i->out[0], o->dims, o->dtype);
+}
+static void rand_expand(gd_expand *e) {
+    const gd_rand_options *o = e->attrs;
+    e->y[0] = gd_uniform(o->dims, .dtype = o->dtype);
+}
+
+/*op rand_like(x) -> y  nograd random
+ * Random numbers spread evenly over [0, 1), in x's shape and on its device.
+ *   dtype dtype = none  none: that of x
+ *   saves nothing
+ *   onnx RandomUniformLike
+ */
+static gd_status rand_like_infer(gd_infer *i) {
+    const gd_rand_like_options *o = i->attrs;
+    return like_shape(i, o->dtype);
+}
+static gd_status rand_like_raw(gd_kernel_call *k) {
+    fill_uniform(k->rng, &k->out[0], 0, 1);
+    return GD_OK;
+}
+
+/* --- normal ------------------------------------------------------------------------------------ */
+
+/*op normal(dims:int[]) -> y  nograd random
+ * Random numbers of the normal distribution with this mean and standard deviation.
+ *   mean float = 0
+ *   std float = 1
+ *   dtype dtype = f32
+ *   onnx RandomNormal
+ */
+static gd_status normal_infer(gd_infer *i) {
+    const gd_normal_options *o = i->attrs;
+    if (!(o->std >= 0)) return gd_op_fail(GD_E_ARGUMENT, "std is %g; it must be 0 or more", o->std);
+    return float_shape(&i->out[0], o->dims, o->dtype);
+}
+
+static void fill_normal(gd_rng rng, const gd_view *y, double mean, double std) {
+    for (int64_t i = 0, n = count_of(y); i < n; i++) {
+        uint32_t w[4];
+        double v;
+        if (y->dtype == GD_F64) {
+            double pair[2];
+            gd_philox(rng, (uint64_t)i / 2, w);
+            gd_normals_f64(w, &pair[0], &pair[1]);
+            v = mean + std * pair[i % 2];
+        } else {
+            float pair[2];
+            gd_philox(rng, (uint64_t)i / 4, w);
+            gd_normals_f32(w[i % 4 & 2], w[(i % 4 & 2) + 1], &pair[0], &pair[1]);
+            v = (float)mean + (float)std * pair[i % 2];
+        }
+        gd_store_f64(y->dtype, element(y, i), v);
+    }
+}
+static gd_status normal_raw(gd_kernel_call *k) {
+    const gd_normal_options *o = k->attrs;
+    fill_normal(k->rng, &k->out[0], o->mean, o->std);
+    return GD_OK;
+}
+
+/*op randn(dims:int[]) -> y  nograd random
+ * Random numbers of the normal distribution with mean 0 and standard deviation 1.
+ *   dtype dtype = f32
+ */
+static gd_status randn_infer(gd_infer *i) {
+    const gd_randn_options *o = i->attrs;
+    return float_shape(&i->out[0], o->dims, o->dtype);
+}
+static void randn_expand(gd_expand *e) {
+    const gd_randn_options *o = e->attrs;
+    e->y[0] = gd_normal(o->dims, .dtype = o->dtype);
+}
+
+/*op randn_like(x) -> y  nograd random
+ * Random numbers of the normal distribution, in x's shape and on its device.
+ *   dtype dtype = none  none: that of x
+ *   saves nothing
+ *   onnx RandomNormalLike
+ */
+static gd_status randn_like_infer(gd_infer *i) {
+    const gd_randn_like_options *o = i->attrs;
+    return like_shape(i, o->dtype);
+}
+static gd_status randn_like_raw(gd_kernel_call *k) {
+    fill_normal(k->rng, &k->out[0], 0, 1);
+    return GD_OK;
+}
+
+/* --- yes or no --------------------------------------------------------------------------------- */
+
+/*op bernoulli(p) -> y  nograd random
+ * 1 with the probability that p says for that element, else 0.
+ *   saves nothing
+ *   onnx Bernoulli
+ */
+static gd_status bernoulli_infer(gd_infer *i) {
+    GD_TRY(gd_need_float(i->in[0], "p"));
+    gd_meta_like(&i->out[0], i->in[0]);
+    return GD_OK;
+}
+static gd_status bernoulli_raw(gd_kernel_call *k) {
+    const gd_view *p = &k->in[0], *y = &k->out[0];
+    for (int64_t i = 0, n = count_of(y); i < n; i++) {
+        double chance = gd_load_f64(p->dtype, element(p, i));
+        if (!(chance >= 0 && chance <= 1))
+            return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability", (long long)i, chance);
+        gd_store_f64(y->dtype, element(y, i), gd_chance(chance, gd_word_at(k->rng, (uint64_t)i)));
+    }
+    return GD_OK;
+}
+
+/*op masked_scale(x, mask) -> y  elementwise internal
+ * x * scale where the mask is set, x * 0 elsewhere: what dropout and its gradient do.
+ *   scale float = 1
+ *   y  = x * (mask != 0 ? scale : 0)
+ *   gx = gy * (mask != 0 ? scale : 0)
+ *   gmask = 0
+ */
+static gd_status masked_scale_infer(gd_infer *i) {
+    GD_TRY(gd_infer_elementwise(i));
+    i->out[0].dtype = (gd_dtype)i->in[0]->dtype;
+    return GD_OK;
+}
+
+static gd_status check_p(double p) {
+    if (p >= 0 && p <= 1) return GD_OK;
+    return gd_op_fail(GD_E_ARGUMENT, "p is %g; it must lie between 0 and 1", p);
+}
+
+/*op dropout(x) -> y  random
+ * Zeroes each element with probability p and divides the others by 1 - p, while training; else x
+ * itself, and no random number is taken.
+ *   p float = 0.5
+ *   training bool = true
+ *   onnx Dropout   caffe Dropout
+ */
+static gd_status dropout_infer(gd_infer *i) {
+    const gd_dropout_options *o = i->attrs;
+    GD_TRY(gd_need_float(i->in[0], "x"));
+    GD_TRY(check_p(o->p));
+    gd_meta_like(&i->out[0], i->in[0]);
+    return GD_OK;
+}
+static void dropout_expand(gd_expand *e) {
+    const gd_dropout_options *o = e->attrs;
+    e->y[0] = o->training ? gd_dropout_train(e->x[0], .p = o->p) : e->x[0];
+}
+
+/*op dropout_train(x) -> y, mask~  random internal
+ * Dropout while training; the mask says which elements stayed.
+ *   p float = 0.5
+ *   saves mask
+ *   onnx Dropout
+ */
+static double kept_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
+
+static gd_status dropout_train_infer(gd_infer *i) {
+    const gd_dropout_train_options *o = i->attrs;
+    GD_TRY(gd_need_float(i->in[0], "x"));
+    GD_TRY(check_p(o->p));
+    gd_meta_like(&i->out[0], i->in[0]);
+    gd_meta_like(&i->out[1], i->in[0]);
+    i->out[1].dtype = GD_BOOL;
+    return GD_OK;
+}
+static void dropout_train_vjp(gd_vjp *v) {
+    const gd_dropout_train_options *o = v->attrs;
+    v->gx[0] = gd_masked_scale(v->gy[0], v->y[1], .scale = kept_scale(o->p));
+}
+static gd_status dropout_train_raw(gd_kernel_call *k) {
+    const gd_dropout_train_options *o = k->attrs;
+    const gd_view *x = &k->in[0], *y = &k->out[0], *mask = &k->out[1];
+    double scale = kept_scale(o->p);
+    if (y->dtype != GD_F64) scale = (float)scale;
+    for (int64_t i = 0, n = count_of(y); i < n; i++) {
+        bool keep = gd_chance(1 - o->p, gd_word_at(k->rng, (uint64_t)i));
+        double v = gd_load_f64(x->dtype, element(x, i)), kept = v * (keep ? scale : 0);
+        gd_store_f64(y->dtype, element(y, i), y->dtype == GD_F64 ? kept : (float)kept);
+        if (mask->data) *(bool *)element(mask, i) = keep;
+    }
+    return GD_OK;
+}
+
+/* --- whole numbers ----------------------------------------------------------------------------- */
+
+/* The smallest and largest whole numbers that a dtype counts without gaps. */
+static void whole_limits(gd_dtype dtype, int64_t *least, int64_t *most) {
+    switch (dtype) {
+    case GD_BOOL: *least = 0, *most = 1; break;
+    case GD_U8: *least = 0, *most = UINT8_MAX; break;
+    case GD_I8: *least = INT8_MIN, *most = INT8_MAX; break;
+    case GD_I32: *least = INT32_MIN, *most = INT32_MAX; break;
+    case GD_BF16: *least = -256, *most = 256; break;
+    case GD_F16: *least = -2048, *most = 2048; break;
+    case GD_F32: *least = -(1 << 24), *most = 1 << 24; break;
+    case GD_F64: *least = -((int64_t)1 << 53), *most = (int64_t)1 << 53; break;
+    default: *least = INT64_MIN, *most = INT64_MAX; break;
+    }
+}
+
+/*op randint(dims:int[], low:int, high:int) -> y  nograd random
+ * Random whole numbers from low to high - 1, all equally likely.
+ *   dtype dtype = i64
+ */
+static gd_status randint_infer(gd_infer *i) {
+    const gd_randint_options *o = i->attrs;
+    size_t bytes;
+    int64_t least, most;
+    if (o->low >= o->high)
+        return gd_op_fail(GD_E_ARGUMENT, "there is no whole number from %lld up to and without %lld", (long long)o->low,
+                          (long long)o->high);
+    GD_TRY(gd_shape_bytes(o->dims, o->dtype, &bytes));
+    whole_limits(o->dtype, &least, &most);
+    if (o->low < least || o->high - 1 > most)
+        return gd_op_fail(GD_E_OVERFLOW, "%s counts from %lld to %lld only", gd_dtype_name(o->dtype), (long long)least,
+                          (long long)most);
+    i->out[0].dtype = o->dtype;
+    i->out[0].rank = o->dims.rank;
+    memcpy(i->out[0].dims, o->dims.at, sizeof i->out[0].dims);
+    return GD_OK;
+}
+static gd_status randint_raw(gd_kernel_call *k) {
+    const gd_randint_options *o = k->attrs;
+    const gd_view *y = &k->out[0];
+    uint64_t range = (uint64_t)o->high - (uint64_t)o->low;
+    for (int64_t i = 0, n = count_of(y); i < n; i++)
+        gd_store_i64(y->dtype, element(y, i), (int64_t)((uint64_t)o->low + gd_below(gd_long_at(k->rng, (uint64_t)i), range)));
+    return GD_OK;
+}
+
+/*op randperm(n:int) -> y  nograd random
+ * The numbers 0 to n - 1 in random order: each has 64 random bits, and they stand sorted by these.
+ *   dtype dtype = i64
+ */
+static gd_status randperm_infer(gd_infer *i) {
+    const gd_randperm_options *o = i->attrs;
+    size_t bytes;
+    int64_t least, most;
+    if (o->n < 0) return gd_op_fail(GD_E_ARGUMENT, "n is %lld; it must be 0 or more", (long long)o->n);
+    if (!gd_dtype_is_int(o->dtype)) return gd_op_fail(GD_E_DTYPE, "makes integers, not %s", gd_dtype_name(o->dtype));
+    GD_TRY(gd_shape_bytes(gd_dims(o->n), GD_I64, &bytes));
+    whole_limits(o->dtype, &least, &most);
+    if (o->n - 1 > most)
+        return gd_op_fail(GD_E_OVERFLOW, "%s counts to %lld only", gd_dtype_name(o->dtype), (long long)most);
+    i->out[0].dtype = o->dtype;
+    i->out[0].rank = 1;
+    i->out[0].dims[0] = o->n;
+    return GD_OK;
+}
+
+typedef struct {
+    uint64_t bits;
+    int64_t index;
+} ticket;
+
+/* By their bits; equal ones stay in order. The bits are spread evenly, so buckets by the upper
+ * ones hold few tickets each; what is left to do is done by insertion. */
+static gd_status draw_tickets(gd_rng rng, int64_t n, ticket *tickets) {
+    int shift = 63;
+    while (shift > 0 && (n >> (64 - shift)) > 2) shift--; /* two to four to a bucket */
+    size_t buckets = (size_t)1 << (64 - shift);
+    uint64_t *bits = gd_malloc((size_t)(n + 1) * sizeof *bits);
+    int64_t *starts = gd_calloc(buckets + 1, sizeof *starts);
+    if (!bits || !starts) {
+        gd_free(bits);
+        gd_free(starts);
+        return gd_fail(GD_E_MEMORY, "no memory to sort %lld numbers", (long long)n);
+    }
+    for (int64_t i = 0; i < n; i += 2) { /* the elements of a block: one more than n if that is odd */
+        uint32_t w[4];
+        gd_philox(rng, (uint64_t)i / 2, w);
+        bits[i] = (uint64_t)w[0] << 32 | w[1];
+        bits[i + 1] = (uint64_t)w[2] << 32 | w[3];
+    }
+    for (int64_t i = 0; i < n; i++) starts[(bits[i] >> shift) + 1]++;
+    for (size_t b = 1; b <= buckets; b++) starts[b] += starts[b - 1];
+    for (int64_t i = 0; i < n; i++) tickets[starts[bits[i] >> shift]++] = (ticket){bits[i], i};
+    for (int64_t i = 1; i < n; i++) {
+        ticket t = tickets[i];
+        int64_t at = i;
+        for (; at > 0 && tickets[at - 1].bits > t.bits; at--) tickets[at] = tickets[at - 1];
+        tickets[at] = t;
+    }
+    gd_free(bits);
+    gd_free(starts);
+    return GD_OK;
+}
+
+static gd_status randperm_raw(gd_kernel_call *k) {
+    const gd_view *y = &k->out[0];
+    int64_t n = y->dims[0];
+    ticket *tickets = gd_malloc((size_t)n * sizeof *tickets);
+    if (!tickets) return gd_fail(GD_E_MEMORY, "no memory to sort %lld numbers", (long long)n);
+    gd_status status = draw_tickets(k->rng, n, tickets);
+    for (int64_t i = 0; i < n && status == GD_OK; i++) gd_store_i64(y->dtype, element(y, i), tickets[i].index);
+    gd_free(tickets);
+    return status;
+}
+
+/* --- choosing ---------------------------------------------------------------------------------- */
+
+/*op multinomial(weights, n:int) -> y  nograd random
+ * n classes drawn with the probabilities that a row of weights is proportional to: weights (K) give
+ * (n), weights (R,K) give (R,n), as i64. Without replacement no class comes twice in a row.
+ *   replacement bool = false
+ *   saves nothing
+ *   onnx Multinomial
+ */
+static gd_status multinomial_infer(gd_infer *i) {
+    const gd_multinomial_options *o = i->attrs;
+    const gd_tensor *w = i->in[0];
+    gd_meta *y = &i->out[0];
+    GD_TRY(gd_need_float(w, "weights"));
+    if (w->rank != 1 && w->rank != 2)
+        return gd_op_fail(GD_E_SHAPE, "weights must have 1 or 2 dimensions, not %d", w->rank);
+    int64_t classes = w->dims[w->rank - 1];
+    if (o->n <= 0) return gd_op_fail(GD_E_ARGUMENT, "n is %lld; at least 1 must be drawn", (long long)o->n);
+    if (classes == 0) return gd_op_fail(GD_E_SHAPE, "there is no class to draw");
+    if (!o->replacement && o->n > classes)
+        return gd_op_fail(GD_E_ARGUMENT, "%lld of %lld classes cannot be drawn without replacement", (long long)o->n,
+                          (long long)classes);
+    gd_meta_like(y, w);
+    y->dims[y->rank - 1] = o->n;
+    y->dtype = GD_I64;
+    return GD_OK;
+}
+
+/* A row of weights as f64, checked, and how many are not 0. */
+static gd_status read_weights(const gd_view *w, int64_t row, double *weights, int64_t *positive) {
+    int last = w->rank - 1;
+    int64_t size = (int64_t)gd_dtype_size(w->dtype);
+    const char *at = (const char *)w->data + (last ? row * w->strides[0] * size : 0);
+    double total = 0;
+    *positive = 0;
+    for (int64_t c = 0; c < w->dims[last]; c++) {
+        double weight = gd_load_f64(w->dtype, at + c * w->strides[last] * size);
+        if (!(weight >= 0) || isinf(weight))
+            return gd_op_fail(GD_E_ARGUMENT, "weight %lld of row %lld is %g; weights must be 0 or more, and finite",
+                              (long long)c, (long long)row, weight);
+        *positive += weight > 0;
+        total += weights[c] = weight;
+    }
+    if (total > 0 && isfinite(total)) return GD_OK;
+    return gd_op_fail(GD_E_ARGUMENT, "the weights of row %lld add up to %g", (long long)row, total);
+}
+
+/* The first class whose running sum is above x; that is never one of weight 0. */
+static int64_t first_above(const double *sums, int64_t n, double x) {
+    int64_t low = 0, high = n - 1;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (sums[middle] > x) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+typedef struct {
+    double wait;
+    int64_t index;
+} arrival;
+
+static bool later(arrival a, arrival b) { return a.wait > b.wait || (a.wait == b.wait && a.index > b.index); }
+
+static void sink(arrival *heap, int64_t n, int64_t at) {
+    for (int64_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && later(heap[child + 1], heap[child])) child++;
+        if (!later(heap[child], heap[at])) return;
+        arrival swap = heap[at];
+        heap[at] = heap[child];
+        heap[child] = swap;
+    }
+}
+
+/* Without replacement: class c arrives after an exponential time with rate weight c; the first n
+ * to arrive are the draw, in that order. The heap has the latest of the earliest n on top. */
+static void first_arrivals(gd_rng rng, int64_t row, int64_t classes, const double *weights, arrival *heap, int64_t n) {
+    int64_t held = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        if (!(weights[c] > 0)) continue;
+        uint64_t bits = gd_long_at(rng, (uint64_t)(row * classes + c));
+        double u = gd_unit_f64((uint32_t)(bits >> 32), (uint32_t)bits) + 0x1p-54;
+        arrival a = {-gd_log_unit_f64(u) / weights[c], c};
+        if (held < n) {
+            heap[held++] = a;
+            for (int64_t i = held / 2; held == n && i-- > 0;) sink(heap, n, i);
+        } else if (later(heap[0], a)) {
+            heap[0] = a;
+            sink(heap, n, 0);
+        }
+    }
+    for (int64_t last = n - 1; last > 0; last--) {
+        arrival swap = heap[0];
+        heap[0] = heap[last];
+        heap[last] = swap;
+        sink(heap, last, 0);
+    }
+}
+
+static gd_status multinomial_row(const gd_kernel_call *k, int64_t row, double *weights, arrival *heap) {
+    const gd_multinomial_options *o = k->attrs;
+    const gd_view *w = &k->in[0], *y = &k->out[0];
+    int64_t classes = w->dims[w->rank - 1], positive;
+    GD_TRY(read_weights(w, row, weights, &positive));
+    if (!o->replacement && positive < o->n)
+        return gd_op_fail(GD_E_ARGUMENT, "row %lld has %lld classes with a weight above 0; %lld cannot be drawn without "
+                          "replacement", (long long)row, (long long)positive, (long long)o->n);
+    if (!o->replacement) first_arrivals(k->rng, row, classes, weights, heap, o->n);
+    for (int64_t c = 1; c < classes && o->replacement; c++) weights[c] += weights[c - 1]; /* running sums */
+    for (int64_t i = 0; i < o->n; i++) {
+        int64_t at = row * o->n + i, drawn;
+        if (o->replacement) {
+            uint64_t bits = gd_long_at(k->rng, (uint64_t)at);
+            double u = gd_unit_f64((uint32_t)(bits >> 32), (uint32_t)bits);
+            drawn = first_above(weights, classes, u * weights[classes - 1]);
+        } else drawn = heap[i].index;
+        gd_store_i64(y->dtype, element(y, at), drawn);
+    }
+    return GD_OK;
+}
+
+static gd_status multinomial_raw(gd_kernel_call *k) {
+    const gd_multinomial_options *o = k->attrs;
+    const gd_view *w = &k->in[0];
+    int64_t classes = w->dims[w->rank - 1], rows = w->rank == 2 ? w->dims[0] : 1;
+    double *weights = gd_malloc((size_t)classes * sizeof *weights);
+    arrival *heap = o->replacement ? NULL : gd_malloc((size_t)o->n * sizeof *heap);
+    gd_status status = GD_OK;
+    if (!weights || (!o->replacement && !heap))
+        status = gd_fail(GD_E_MEMORY, "no memory for %lld classes", (long long)classes);
+    for (int64_t row = 0; row < rows && status == GD_OK; row++) status = multinomial_row(k, row, weights, heap);
+    gd_free(weights);
+    gd_free(heap);
+    return status;
+}
+
+#include "random.gen.h"
