@@ -54,27 +54,37 @@ GD_API bool gd_grad_enabled(void);
 /* --- walking back ------------------------------------------------------------------------------ */
 
 typedef struct gd_backward_options {
-    gd_tensor *gradient; /* of the result; needed unless it has one element. Default: 1 */
-    bool retain_graph;   /* keep what was saved, to walk again. Implied by create_graph */
-    bool create_graph;   /* remember the walk itself, for gradients of gradients */
+    /* of the result; needed unless it has one element. Default: 1 */
+    gd_tensor *gradient GD_DEFAULT_(nullptr);
+    /* keep what was saved, to walk again. Implied by create_graph */
+    bool retain_graph GD_DEFAULT_(false);
+    /* remember the walk itself, for gradients of gradients */
+    bool create_graph GD_DEFAULT_(false);
 } gd_backward_options;
 
 /* Adds the gradient of `result` to every leaf that it depends on. */
-#ifndef __cplusplus
+#ifdef __cplusplus
+#define gd_backward(result, ...) \
+    gd_backward_at(GD_HERE, result, gd_address_(gd_backward_options{__VA_ARGS__}))
+#else
 #define gd_backward(result, ...) \
     gd_backward_at(GD_HERE, result, &(gd_backward_options){__VA_ARGS__})
 #endif
 GD_API gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_options *options);
 
 typedef struct gd_grad_options {
-    gd_tensors gradients; /* of the outputs, in order; NULL entries and count 0: ones */
-    bool retain_graph, create_graph;
-    bool allow_unused; /* an input that the outputs do not depend on gives NULL, not an error */
+    gd_tensors gradients GD_DEFAULT_({}); /* of the outputs, in order; NULL entries and count 0: ones */
+    bool retain_graph GD_DEFAULT_(false), create_graph GD_DEFAULT_(false);
+    /* an input that the outputs do not depend on gives NULL, not an error */
+    bool allow_unused GD_DEFAULT_(false);
 } gd_grad_options;
 
 /* The gradients of the sum of `outputs` by each of `inputs` (leaves or not), in order. No leaf's
  * own gradient is touched. */
-#ifndef __cplusplus
+#ifdef __cplusplus
+#define gd_grad(outputs, inputs, ...) \
+    gd_grad_at(GD_HERE, outputs, inputs, gd_address_(gd_grad_options{__VA_ARGS__}))
+#else
 #define gd_grad(outputs, inputs, ...) \
     gd_grad_at(GD_HERE, outputs, inputs, &(gd_grad_options){__VA_ARGS__})
 #endif

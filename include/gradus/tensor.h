@@ -48,8 +48,13 @@ template <typename... Sizes> inline gd_shape gd_dims(Sizes... sizes) {
     static_assert(sizeof...(Sizes) <= GD_MAX_RANK, "a tensor has at most 8 dimensions");
     return gd_shape{{static_cast<int64_t>(sizes)...}, static_cast<int>(sizeof...(Sizes)), 1};
 }
+/* Fields of an options struct have defaults in C++, where not all of them need be named. */
+#define GD_DEFAULT_(...) = __VA_ARGS__
+/* The address of options that live until the end of the call they are written in. */
+template <typename T> inline const T *gd_address_(const T &t) { return &t; }
 extern "C" {
 #else
+#define GD_DEFAULT_(...)
 typedef struct gd_int1 { int64_t at[1]; } gd_int1;
 typedef struct gd_int2 { int64_t at[2]; } gd_int2;
 typedef struct gd_int3 { int64_t at[3]; } gd_int3;
@@ -76,7 +81,17 @@ typedef struct gd_tensors {
     int64_t count;
 } gd_tensors;
 
-#ifndef __cplusplus
+#ifdef __cplusplus
+} /* in C++ a list written in a call lives, like any temporary, until the end of that call */
+template <int count> struct gd_list_of_ {
+    gd_tensor *at[count];
+    operator gd_tensors() const { return gd_tensors{at, count}; }
+};
+template <typename... Tensors> inline gd_list_of_<sizeof...(Tensors)> gd_list(Tensors... tensors) {
+    return gd_list_of_<sizeof...(Tensors)>{{tensors...}};
+}
+extern "C" {
+#else
 #define gd_list(...)                                                               \
     (__extension__(gd_tensors){(gd_tensor *const[]){__VA_ARGS__},                  \
                                sizeof((gd_tensor *[]){__VA_ARGS__}) / sizeof(gd_tensor *)})

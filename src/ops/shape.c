@@ -27,7 +27,7 @@ static bool reshape_strides(const gd_tensor *x, int rank, const int64_t *dims, i
         while (new_count < old_count && to < rank) new_count *= dims[to++];
         if (old_count != new_count) return false;
         /* x's dims first_old..from must step evenly among themselves */
-        int64_t step = 0;
+        int64_t step = 1; /* of dims of size 1; 0 is that of expanded ones */
         for (int k = from - 1, seen = 0; k >= first_old; k--) {
             if (x->dims[k] == 1) continue;
             if (!seen) step = x->strides[k], seen = 1;
@@ -38,8 +38,8 @@ static bool reshape_strides(const gd_tensor *x, int rank, const int64_t *dims, i
             }
         }
         for (int k = to - 1; k >= first_new; k--) {
-            strides[k] = step ? step : 1;
-            step = strides[k] * dims[k];
+            strides[k] = step;
+            step *= dims[k];
         }
     }
     return true;

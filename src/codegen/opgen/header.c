@@ -254,13 +254,15 @@ static const char preamble[] =
     "#ifndef GRADUS_OPS_H\n#define GRADUS_OPS_H\n\n#include <math.h>\n\n"
     "#include \"gradus/op.h\"\n#include \"gradus/tensor.h\"\n\n"
     "#ifdef __cplusplus\n"
-    "#define GD_DEFAULT_(...) = __VA_ARGS__\n"
-    "template <typename T> inline const T *gd_address_(const T &t) { return &t; }\n"
     "#define GD_OPTIONS_(type, defaults, ...) gd_address_(type{__VA_ARGS__})\n"
     "#define GD_WITH_OPTIONS_(...) __VA_ARGS__\n"
+    "/* Options have default values in C++; how they are passed is as in C all the same. */\n"
+    "#if defined(__clang__)\n"
+    "#pragma clang diagnostic push\n"
+    "#pragma clang diagnostic ignored \"-Wreturn-type-c-linkage\"\n"
+    "#endif\n"
     "extern \"C\" {\n"
     "#else\n"
-    "#define GD_DEFAULT_(...)\n"
     "#define GD_UNPACK_(...) __VA_ARGS__\n"
     "/* The defaults come first and the user's own fields after them; that a field is then given\n"
     " * twice is the point, so the compiler's remark on it is turned off for this one expression. */\n"
@@ -311,6 +313,6 @@ void write_header(void) {
             print_macro(out, &twin);
         }
     }
-    fputs("#ifdef __cplusplus\n}\n#endif\n#endif\n", out);
+    fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic pop\n#endif\n#endif\n#endif\n", out);
     finish();
 }

@@ -1,0 +1,83 @@
+# The commands of this repository; `make help` lists them. The building itself is CMake's.
+
+BUILD    ?= build
+JOBS     ?= $(shell nproc 2>/dev/null || echo 2)
+PREFIX   ?= /usr/local
+CMAKE_FLAGS ?=
+# A part of the tests: make test TESTS='unit|install'
+TESTS    ?=
+CTEST     = ctest --output-on-failure -j2 $(if $(TESTS),-R '$(TESTS)')
+
+.DEFAULT_GOAL := build
+.PHONY: help setup setup-test configure build demo test test-full test-asan test-tsan bench docs \
+        format install clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	    awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+setup: ## install missing build tools (apt-get); nothing to do when all are there
+	@tools/setup.sh build
+
+setup-test:
+	@tools/setup.sh test
+
+# configure(folder, flags) and compile(folder): the way of every build below
+configure_in = cmake -S . -B $(1) -G Ninja $(CMAKE_FLAGS) $(2)
+compile_in   = cmake --build $(1) -j $(JOBS)
+
+build: setup ## the library, the tests and the examples, in build/
+	@$(call configure_in,$(BUILD))
+	@$(call compile_in,$(BUILD))
+
+demo: setup ## train a small net and watch the loss fall
+	@$(call configure_in,$(BUILD))
+	@$(call compile_in,$(BUILD)) --target two_layer_autograd
+	@$(BUILD)/examples/two_layer_autograd
+
+test: setup-test ## build everything and run the tests
+	@$(call configure_in,$(BUILD))
+	@$(call compile_in,$(BUILD))
+	@tools/run_tests.sh $(BUILD) $(CTEST)
+
+test-full: setup-test ## the tests with every case, not a sample of them
+	@$(call configure_in,$(BUILD))
+	@$(call compile_in,$(BUILD))
+	@GRADUS_TEST_FULL=1 tools/run_tests.sh $(BUILD) $(CTEST)
+
+test-asan: setup-test ## the tests under AddressSanitizer (leaks too) and UBSan, in build-asan/
+	@$(call configure_in,$(BUILD)-asan,-DGRADUS_SANITIZE=address,undefined)
+	@$(call compile_in,$(BUILD)-asan)
+	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:$(ASAN_OPTIONS) \
+	    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	    tools/run_tests.sh $(BUILD)-asan $(CTEST)
+
+test-tsan: setup-test ## the tests under ThreadSanitizer, in build-tsan/
+	@$(call configure_in,$(BUILD)-tsan,-DGRADUS_SANITIZE=thread)
+	@$(call compile_in,$(BUILD)-tsan)
+	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
+	    tools/run_tests.sh $(BUILD)-tsan $(CTEST)
+
+bench: setup ## measure the speed of ops
+	@$(call configure_in,$(BUILD))
+	@$(call compile_in,$(BUILD)) --target bench
+	@$(BUILD)/bench/bench
+
+docs: setup ## write docs/ops.md, the reference of all ops, from their records
+	@$(call configure_in,$(BUILD))
+	@$(call compile_in,$(BUILD)) --target generate
+	@cp $(BUILD)/gen/ops.md docs/ops.md
+	@echo "docs/ops.md is up to date"
+
+format: ## run clang-format over the sources that differ from the last commit
+	@files=$$(git diff --name-only --diff-filter=d HEAD -- '*.c' '*.h'); \
+	    if [ -n "$$files" ]; then clang-format -i $$files && echo "formatted: $$files"; \
+	    else echo "nothing has changed"; fi
+
+install: setup ## install into PREFIX (default /usr/local)
+	@$(call configure_in,$(BUILD),-DCMAKE_INSTALL_PREFIX=$(PREFIX))
+	@$(call compile_in,$(BUILD))
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean: ## remove the build folders
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan

@@ -1,0 +1,38 @@
+# What `cmake --install` puts where: both libraries, the headers (the generated ops.h included),
+# gradus.pc for pkg-config, and a package for find_package(gradus).
+include(CMakePackageConfigHelpers)
+
+install(TARGETS gradus gradus_static EXPORT gradusTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/gradus DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES ${GEN}/gradus/ops.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradus)
+
+set(GRADUS_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/gradus)
+configure_package_config_file(cmake/gradusConfig.cmake.in ${CMAKE_BINARY_DIR}/gradusConfig.cmake
+  INSTALL_DESTINATION ${GRADUS_CMAKE_DIR})
+# Before 1.0 a minor version may break programs (CONTRIBUTING.md), so only the same one will do.
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/gradusConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/gradusConfig.cmake ${CMAKE_BINARY_DIR}/gradusConfigVersion.cmake
+  DESTINATION ${GRADUS_CMAKE_DIR})
+install(EXPORT gradusTargets NAMESPACE gradus:: DESTINATION ${GRADUS_CMAKE_DIR})
+
+# gradus.pc is written at install time, when the prefix is known: `cmake --install --prefix` may
+# choose another one than the configuration did.
+foreach(kind LIBDIR INCLUDEDIR)
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_${kind}}")
+    set(GRADUS_PC_${kind} "${CMAKE_INSTALL_${kind}}")
+  else()
+    set(GRADUS_PC_${kind} "\${prefix}/${CMAKE_INSTALL_${kind}}")
+  endif()
+endforeach()
+install(CODE "
+  set(PROJECT_DESCRIPTION \"${PROJECT_DESCRIPTION}\")
+  set(PROJECT_VERSION ${PROJECT_VERSION})
+  set(GRADUS_PC_LIBDIR [[${GRADUS_PC_LIBDIR}]])
+  set(GRADUS_PC_INCLUDEDIR [[${GRADUS_PC_INCLUDEDIR}]])
+  get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+  configure_file([[${CMAKE_SOURCE_DIR}/cmake/gradus.pc.in]] [[${CMAKE_BINARY_DIR}/gradus.pc]] @ONLY)
+")
+install(FILES ${CMAKE_BINARY_DIR}/gradus.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

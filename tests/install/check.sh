@@ -1,0 +1,115 @@
+#!/bin/sh
+# check.sh WHAT - one check of the installed library; see CMakeLists.txt for the environment.
+#
+#   SOURCE BUILD PREFIX   folders: of the repository, of its build, and to install into
+#   CC CXX FLAGS          compilers, and flags (sanitizers) that the library was built with
+#
+# 77 means: skipped, the tool is not here.
+set -eu
+what=$1
+work=$PREFIX-$what
+warnings="-Wall -Wextra -Wshadow -Werror"
+here=$SOURCE/tests/install
+
+say() { echo "$what: $*"; }
+fail() {
+    say "$*" >&2
+    exit 1
+}
+fresh_work() {
+    rm -rf "$work"
+    mkdir -p "$work"
+    cd "$work"
+}
+libdir() { dirname "$(find "$PREFIX" -name 'libgradus.so' | head -n 1)"; }
+pc() { PKG_CONFIG_PATH="$(libdir)/pkgconfig" pkg-config "$@" gradus; }
+run() { LD_LIBRARY_PATH="$(libdir)" "$@" || fail "$* did not pass"; }
+require() { command -v "$1" >/dev/null 2>&1 || { say "skipped: no $1 here"; exit 77; }; }
+
+# Puts the library into an empty prefix.
+install_prefix() {
+    rm -rf "$PREFIX"
+    DESTDIR='' cmake --install "$BUILD" --prefix "$PREFIX" >/dev/null
+    for file in gradus.h ops.h tensor.h; do
+        [ -f "$PREFIX/include/gradus/$file" ] || fail "include/gradus/$file is not installed"
+    done
+    for name in libgradus.so libgradus.a pkgconfig/gradus.pc cmake/gradus/gradusConfig.cmake; do
+        [ -f "$(libdir)/$name" ] || fail "$name is not installed"
+    done
+}
+
+# A program links to the library by its soname, so that a newer one that breaks it is not taken.
+soname() {
+    wanted=libgradus.so.$SOVERSION
+    [ -e "$(libdir)/$wanted" ] || fail "there is no $wanted"
+    readelf -d "$(libdir)/libgradus.so" | grep -q "SONAME.*\[$wanted\]" || fail "the soname is not $wanted"
+}
+
+# The shared library shows what the headers declare with GD_API, and nothing else.
+symbols() {
+    fresh_work
+    cat "$PREFIX"/include/gradus/*.h | tr '\n' ' ' | sed 's/GD_API/\n&/g' |
+        sed -n 's/^GD_API [^(;]*[ *]\(gd_[a-z0-9_]*\) *[(;].*/\1/p' | sort -u >declared
+    nm -D --defined-only "$(libdir)/libgradus.so" | awk '{ print $3 }' | sort -u >exported
+    # the sanitizers' own symbols are not ours
+    grep -Ev '^(__asan|__odr_asan|__ubsan|__tsan|__lsan|__sanitizer)' exported >ours || true
+    [ "$(wc -l <ours)" -gt 100 ] || fail "the list of symbols looks wrong"
+    if ! diff declared ours; then fail "< declared but not there; > there but not declared"; fi
+}
+
+pkgconfig() {
+    require pkg-config
+    fresh_work
+    # shellcheck disable=SC2046,SC2086 # flags are lists of words
+    $CC -std=gnu11 $warnings $FLAGS "$here/consumer.c" $(pc --cflags --libs) -o consumer
+    run ./consumer
+}
+
+static() {
+    require pkg-config
+    fresh_work
+    archive=$(libdir)/libgradus.a
+    # shellcheck disable=SC2046,SC2086
+    $CC -std=gnu11 $warnings $FLAGS "$here/consumer.c" $(pc --cflags) "$archive" \
+        $(pc --static --libs-only-l | sed 's/-lgradus//') -pthread -o consumer
+    ./consumer || fail "the program did not pass"
+}
+
+cmake_package() {
+    fresh_work
+    cmake -S "$here/package" -B . -DCMAKE_PREFIX_PATH="$PREFIX" -DCMAKE_C_COMPILER="$CC" \
+        -DCMAKE_C_FLAGS="$warnings $FLAGS" >log || { cat log; fail "configure failed"; }
+    cmake --build . >log 2>&1 || { cat log; fail "build failed"; }
+    ./consumer && ./consumer_static || fail "the program did not pass"
+}
+
+# As compilers other than the one that built the library see the headers.
+compiled_by() {
+    compiler=$1
+    standard=$2
+    source=$3
+    require "$compiler"
+    require pkg-config
+    fresh_work
+    # A sanitized library needs the runtime of the compiler that built it: only the headers are
+    # checked then.
+    # shellcheck disable=SC2046,SC2086
+    if [ -n "$FLAGS" ]; then
+        "$compiler" "$standard" $warnings -fsyntax-only "$here/$source" $(pc --cflags)
+    else
+        "$compiler" "$standard" $warnings "$here/$source" $(pc --cflags --libs) -o consumer
+        run ./consumer
+    fi
+}
+
+case $what in
+prefix) install_prefix ;;
+soname | symbols | pkgconfig | static) "$what" ;;
+cmake) cmake_package ;;
+c-gcc) compiled_by gcc -std=gnu11 consumer.c ;;
+c-clang) compiled_by clang -std=gnu11 consumer.c ;;
+c++17-*) compiled_by "${what#c++17-}" -std=c++17 consumer.cpp ;;
+c++20-*) compiled_by "${what#c++20-}" -std=c++20 consumer.cpp ;;
+*) fail "no such check" ;;
+esac
+say "ok"
