@@ -46,51 +46,49 @@ typedef void probe_fn(int64_t n, const void *a, const void *b, const void *c, vo
     }
 #define ENTRY(name, T, E, lanes) {#name "_" #T, name##_##T},
 
-#define FLOAT1(X, ...)                                                                             \
-    X(neg, __VA_ARGS__)                                                                            \
-    X(abs, __VA_ARGS__) X(sign, __VA_ARGS__) X(sqrt, __VA_ARGS__) X(rsqrt, __VA_ARGS__)            \
-        X(reciprocal, __VA_ARGS__) X(exp, __VA_ARGS__) X(exp2, __VA_ARGS__) X(expm1, __VA_ARGS__)  \
-            X(log, __VA_ARGS__) X(log2, __VA_ARGS__) X(log10, __VA_ARGS__) X(log1p, __VA_ARGS__)   \
-                X(sin, __VA_ARGS__) X(cos, __VA_ARGS__) X(tan, __VA_ARGS__) X(asin, __VA_ARGS__)   \
-                    X(acos, __VA_ARGS__) X(atan, __VA_ARGS__) X(sinh, __VA_ARGS__)                 \
-                        X(cosh, __VA_ARGS__) X(tanh, __VA_ARGS__) X(asinh, __VA_ARGS__)            \
-                            X(acosh, __VA_ARGS__) X(atanh, __VA_ARGS__) X(erf, __VA_ARGS__)        \
-                                X(erfc, __VA_ARGS__) X(floor, __VA_ARGS__) X(ceil, __VA_ARGS__)    \
-                                    X(round, __VA_ARGS__) X(trunc, __VA_ARGS__)                    \
-                                        X(lgamma, __VA_ARGS__) X(digamma, __VA_ARGS__)             \
-                                            X(isnan, __VA_ARGS__) X(isinf, __VA_ARGS__)            \
-                                                X(isfinite, __VA_ARGS__)                           \
-                                                    X(logical_not, __VA_ARGS__)
-#define FLOAT2(X, ...)                                                                             \
-    X(add, __VA_ARGS__)                                                                            \
-    X(sub, __VA_ARGS__) X(mul, __VA_ARGS__) X(div, __VA_ARGS__) X(pow, __VA_ARGS__)                \
-        X(atan2, __VA_ARGS__) X(fmod, __VA_ARGS__) X(remainder, __VA_ARGS__)                       \
-            X(floor_divide, __VA_ARGS__) X(max, __VA_ARGS__) X(min, __VA_ARGS__)                   \
-                X(copysign, __VA_ARGS__) LOGIC2(X, __VA_ARGS__)
-#define LOGIC2(X, ...)                                                                             \
-    X(eq, __VA_ARGS__)                                                                             \
-    X(ne, __VA_ARGS__) X(lt, __VA_ARGS__) X(le, __VA_ARGS__) X(gt, __VA_ARGS__) X(ge, __VA_ARGS__) \
-        X(logical_and, __VA_ARGS__) X(logical_or, __VA_ARGS__) X(logical_xor, __VA_ARGS__)
+/* clang-format off */
+#define FLOAT1(X, ...)                                                                        \
+    X(neg, __VA_ARGS__) X(abs, __VA_ARGS__) X(sign, __VA_ARGS__) X(sqrt, __VA_ARGS__)         \
+    X(rsqrt, __VA_ARGS__) X(reciprocal, __VA_ARGS__) X(exp, __VA_ARGS__)                      \
+    X(exp2, __VA_ARGS__) X(expm1, __VA_ARGS__) X(log, __VA_ARGS__) X(log2, __VA_ARGS__)       \
+    X(log10, __VA_ARGS__) X(log1p, __VA_ARGS__) X(sin, __VA_ARGS__) X(cos, __VA_ARGS__)       \
+    X(tan, __VA_ARGS__) X(asin, __VA_ARGS__) X(acos, __VA_ARGS__) X(atan, __VA_ARGS__)        \
+    X(sinh, __VA_ARGS__) X(cosh, __VA_ARGS__) X(tanh, __VA_ARGS__) X(asinh, __VA_ARGS__)      \
+    X(acosh, __VA_ARGS__) X(atanh, __VA_ARGS__) X(erf, __VA_ARGS__) X(erfc, __VA_ARGS__)      \
+    X(floor, __VA_ARGS__) X(ceil, __VA_ARGS__) X(round, __VA_ARGS__) X(trunc, __VA_ARGS__)    \
+    X(lgamma, __VA_ARGS__) X(digamma, __VA_ARGS__) X(isnan, __VA_ARGS__)                      \
+    X(isinf, __VA_ARGS__) X(isfinite, __VA_ARGS__) X(logical_not, __VA_ARGS__)
+#define LOGIC2(X, ...)                                                                        \
+    X(eq, __VA_ARGS__) X(ne, __VA_ARGS__) X(lt, __VA_ARGS__) X(le, __VA_ARGS__)               \
+    X(gt, __VA_ARGS__) X(ge, __VA_ARGS__) X(logical_and, __VA_ARGS__)                         \
+    X(logical_or, __VA_ARGS__) X(logical_xor, __VA_ARGS__)
+#define FLOAT2(X, ...)                                                                        \
+    X(add, __VA_ARGS__) X(sub, __VA_ARGS__) X(mul, __VA_ARGS__) X(div, __VA_ARGS__)           \
+    X(pow, __VA_ARGS__) X(atan2, __VA_ARGS__) X(fmod, __VA_ARGS__) X(remainder, __VA_ARGS__)  \
+    X(floor_divide, __VA_ARGS__) X(max, __VA_ARGS__) X(min, __VA_ARGS__)                      \
+    X(copysign, __VA_ARGS__) LOGIC2(X, __VA_ARGS__)
 #define FLOAT3(X, ...) X(fma, __VA_ARGS__) X(where, __VA_ARGS__)
-#define INT1(X, ...)                                                                               \
-    X(neg, __VA_ARGS__)                                                                            \
-    X(abs, __VA_ARGS__) X(sign, __VA_ARGS__) X(logical_not, __VA_ARGS__) X(bit_not, __VA_ARGS__)
-#define INT2(X, ...)                                                                               \
-    X(add, __VA_ARGS__)                                                                            \
-    X(sub, __VA_ARGS__) X(mul, __VA_ARGS__) X(div, __VA_ARGS__) X(floor_divide, __VA_ARGS__)       \
-        X(remainder, __VA_ARGS__) X(fmod, __VA_ARGS__) X(max, __VA_ARGS__) X(min, __VA_ARGS__)     \
-            X(bit_and, __VA_ARGS__) X(bit_or, __VA_ARGS__) X(bit_xor, __VA_ARGS__)                 \
-                X(shl, __VA_ARGS__) X(shr, __VA_ARGS__) X(pow, __VA_ARGS__) LOGIC2(X, __VA_ARGS__)
+#define INT1(X, ...)                                                                          \
+    X(neg, __VA_ARGS__) X(abs, __VA_ARGS__) X(sign, __VA_ARGS__) X(logical_not, __VA_ARGS__)  \
+    X(bit_not, __VA_ARGS__)
+#define INT2(X, ...)                                                                          \
+    X(add, __VA_ARGS__) X(sub, __VA_ARGS__) X(mul, __VA_ARGS__) X(div, __VA_ARGS__)           \
+    X(floor_divide, __VA_ARGS__) X(remainder, __VA_ARGS__) X(fmod, __VA_ARGS__)               \
+    X(max, __VA_ARGS__) X(min, __VA_ARGS__) X(bit_and, __VA_ARGS__) X(bit_or, __VA_ARGS__)    \
+    X(bit_xor, __VA_ARGS__) X(shl, __VA_ARGS__) X(shr, __VA_ARGS__) X(pow, __VA_ARGS__)       \
+    LOGIC2(X, __VA_ARGS__)
 #define INT3(X, ...) X(where, __VA_ARGS__)
 
-#define EVERY(X1, X2, X3)                                                                          \
-    FLOAT1(X1, f32, float, VF32_LANES)                                                             \
-    FLOAT2(X2, f32, float, VF32_LANES) FLOAT3(X3, f32, float, VF32_LANES)                          \
-        FLOAT1(X1, f64, double, VF64_LANES) FLOAT2(X2, f64, double, VF64_LANES)                    \
-            FLOAT3(X3, f64, double, VF64_LANES) INT1(X1, i32, int32_t, VI32_LANES)                 \
-                INT2(X2, i32, int32_t, VI32_LANES) INT3(X3, i32, int32_t, VI32_LANES)              \
-                    INT1(X1, i64, int64_t, VI64_LANES) INT2(X2, i64, int64_t, VI64_LANES)          \
-                        INT3(X3, i64, int64_t, VI64_LANES)
+#define EVERY(X1, X2, X3)                                                                     \
+    FLOAT1(X1, f32, float, VF32_LANES) FLOAT2(X2, f32, float, VF32_LANES)                     \
+    FLOAT3(X3, f32, float, VF32_LANES)                                                        \
+    FLOAT1(X1, f64, double, VF64_LANES) FLOAT2(X2, f64, double, VF64_LANES)                   \
+    FLOAT3(X3, f64, double, VF64_LANES)                                                       \
+    INT1(X1, i32, int32_t, VI32_LANES) INT2(X2, i32, int32_t, VI32_LANES)                     \
+    INT3(X3, i32, int32_t, VI32_LANES)                                                        \
+    INT1(X1, i64, int64_t, VI64_LANES) INT2(X2, i64, int64_t, VI64_LANES)                     \
+    INT3(X3, i64, int64_t, VI64_LANES)
+/* clang-format on */
 
 EVERY(DEFINE1, DEFINE2, DEFINE3)
 
