@@ -1,0 +1,194 @@
+/* attention_kernels.c - attention by blocks: memory grows with the length, not with its square.
+ *
+ * A block of rows of q meets the columns block by block; each block's scores are one small matrix
+ * product. The softmax is kept up to date as blocks come in: when a larger score turns up, what was
+ * summed so far is scaled down. Backward computes the blocks of weights again from the saved
+ * log-sum-exp.
+ */
+#include "backend/cpu/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/gemm.h"
+#include "core/pool.h"
+#include "core/tensor.h"
+#include "gradus/ops.h"
+#include "ops/attention.h"
+#include "ops/op.h"
+
+enum { ROWS = 32, COLUMNS = 128 };
+
+typedef struct {
+    gd_attention s;
+    const gd_view *q, *k, *v, *mask;
+    float *y, *lse;                          /* forward */
+    const float *saved_y, *saved_lse, *gy;   /* backward */
+    float *gq, *gk, *gv;
+    int64_t row_blocks;
+    gd_status status;
+} job;
+
+static gd_status product(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_col, const float *b,
+                         int64_t b_row, int64_t b_col, int64_t m, int64_t n, int64_t k, double scale, bool add) {
+    return gd_gemm_run(&(gd_gemm){.m = m, .n = n, .k = k, .a = {a, GD_F32, a_row, a_col}, .b = {b, GD_F32, b_row, b_col},
+                                  .c = {c, GD_F32, c_row, 1}, .accumulate = add, .scaled = scale != 1, .scale = scale});
+}
+
+/* Scores of rows [r, r + nr) and columns [c, c + nc) into the tile, masked. */
+static gd_status scores(const job *j, int64_t e, int64_t r, int64_t nr, int64_t c, int64_t nc, float *tile) {
+    const gd_attention *s = &j->s;
+    const float *q = (const float *)j->q->data + gd_attention_offset(s, j->q, e, false) + r * s->width;
+    const float *k = (const float *)j->k->data + gd_attention_offset(s, j->k, e, true) + c * s->width;
+    GD_TRY(product(tile, COLUMNS, q, s->width, 1, k, 1, s->width, nr, nc, s->width, s->scale, false));
+    if (j->mask) {
+        int64_t base = gd_attention_offset(s, j->mask, e, false);
+        for (int64_t i = 0; i < nr; i++)
+            for (int64_t t = 0; t < nc; t++) tile[i * COLUMNS + t] += (float)gd_attention_mask(j->mask, base, r + i, c + t);
+    }
+    for (int64_t i = 0; s->causal && i < nr; i++)
+        for (int64_t t = r + i + 1 > c ? r + i + 1 - c : 0; t < nc; t++) tile[i * COLUMNS + t] = -INFINITY;
+    return GD_OK;
+}
+
+static void fail(job *j, gd_status status) { __atomic_store_n(&j->status, status, __ATOMIC_RELAXED); }
+
+static void forward_block(void *arg, int64_t piece) {
+    job *j = arg;
+    const gd_attention *s = &j->s;
+    int64_t e = piece / j->row_blocks, r = piece % j->row_blocks * ROWS, F = s->value_width;
+    int64_t nr = s->rows - r < ROWS ? s->rows - r : ROWS;
+    _Alignas(64) float tile[ROWS * COLUMNS];
+    float most[ROWS], sum[ROWS];
+    float *y = j->y + (e * s->rows + r) * F;
+    const float *v = (const float *)j->v->data + gd_attention_offset(s, j->v, e, true);
+    memset(y, 0, sizeof *y * (size_t)(nr * F));
+    for (int i = 0; i < ROWS; i++) most[i] = -INFINITY, sum[i] = 0;
+    int64_t end = s->causal && r + nr < s->columns ? r + nr : s->columns;
+    for (int64_t c = 0; c < end; c += COLUMNS) {
+        int64_t nc = end - c < COLUMNS ? end - c : COLUMNS;
+        gd_status status = scores(j, e, r, nr, c, nc, tile);
+        if (status != GD_OK) return fail(j, status);
+        for (int64_t i = 0; i < nr; i++) {
+            float *row = tile + i * COLUMNS, larger = most[i];
+            for (int64_t t = 0; t < nc; t++)
+                if (row[t] > larger || isnan(row[t])) larger = row[t];
+            if (larger == -INFINITY) { /* all masked so far */
+                memset(row, 0, sizeof *row * (size_t)nc);
+                continue;
+            }
+            float shrink = most[i] == larger ? 1 : expf(most[i] - larger);
+            sum[i] = sum[i] * shrink + GD_ISA_CALL(gd_attention_exp)(row, nc, larger);
+            most[i] = larger;
+            for (int64_t t = 0; shrink != 1 && t < F; t++) y[i * F + t] *= shrink;
+        }
+        status = product(y, F, tile, COLUMNS, 1, v + c * F, F, 1, nr, F, nc, 1, true);
+        if (status != GD_OK) return fail(j, status);
+    }
+    for (int64_t i = 0; i < nr; i++) {
+        bool none = most[i] == -INFINITY;
+        float factor = none ? 0 : 1 / sum[i];
+        for (int64_t t = 0; t < F; t++) y[i * F + t] = none ? 0 : y[i * F + t] * factor;
+        if (j->lse) j->lse[e * s->rows + r + i] = none ? -INFINITY : most[i] + logf(sum[i]);
+    }
+}
+
+static gd_status begin(job *j, const gd_kernel_call *k, int mask, bool causal, bool grouped, double scale) {
+    *j = (job){.q = &k->in[0], .k = &k->in[1], .v = &k->in[2], .mask = k->n_in > mask && k->in[mask].data ? &k->in[mask] : NULL};
+    gd_attention_inputs in = {j->q, j->k, j->v, j->mask, causal, grouped, scale};
+    GD_TRY(gd_attention_shape(&in, &j->s));
+    j->row_blocks = (j->s.rows + ROWS - 1) / ROWS;
+    return GD_OK;
+}
+
+/*kernel scaled_dot_product_attention.blocks  rank 10  wide
+ * f32, and f16 and bf16 as f32.
+ */
+static bool scaled_dot_product_attention_blocks_match(const gd_kernel_call *k) { return k->in[0].dtype != GD_F64; }
+static gd_status scaled_dot_product_attention_blocks_run(gd_kernel_call *k) {
+    const gd_scaled_dot_product_attention_options *o = k->attrs;
+    job j;
+    GD_TRY(begin(&j, k, 3, o->causal, o->grouped, o->scale));
+    j.y = k->out[0].data;
+    j.lse = k->out[1].data;
+    gd_parallel_for(j.s.count * j.row_blocks, forward_block, &j);
+    return j.status;
+}
+
+/* --- backward ---------------------------------------------------------------------------------- */
+
+/* All rows of all heads of q that use one matrix of k and v: its gradients are this piece's alone. */
+static void backward_matrix(void *arg, int64_t piece) {
+    job *j = arg;
+    const gd_attention *s = &j->s;
+    int64_t E = s->width, F = s->value_width;
+    _Alignas(64) float p[ROWS * COLUMNS], gp[ROWS * COLUMNS];
+    for (int64_t e = piece * s->groups; e < (piece + 1) * s->groups; e++) {
+        int64_t at_q = gd_attention_offset(s, j->q, e, false), at_k = gd_attention_offset(s, j->k, e, true),
+                at_v = gd_attention_offset(s, j->v, e, true);
+        for (int64_t r = 0; r < s->rows; r += ROWS) {
+            int64_t nr = s->rows - r < ROWS ? s->rows - r : ROWS;
+            const float *gy = j->gy + (e * s->rows + r) * F, *y = j->saved_y + (e * s->rows + r) * F;
+            const float *q = (const float *)j->q->data + at_q + r * E;
+            float inner[ROWS];
+            for (int64_t i = 0; i < nr; i++) {
+                float sum = 0;
+                for (int64_t t = 0; t < F; t++) sum += gy[i * F + t] * y[i * F + t];
+                inner[i] = sum;
+            }
+            int64_t end = s->causal && r + nr < s->columns ? r + nr : s->columns;
+            for (int64_t c = 0; c < end; c += COLUMNS) {
+                int64_t nc = end - c < COLUMNS ? end - c : COLUMNS;
+                const float *k = (const float *)j->k->data + at_k + c * E, *v = (const float *)j->v->data + at_v + c * F;
+                gd_status status = scores(j, e, r, nr, c, nc, p);
+                if (status == GD_OK) status = product(gp, COLUMNS, gy, F, 1, v, 1, F, nr, nc, F, 1, false);
+                for (int64_t i = 0; i < nr; i++) {
+                    float lse = j->saved_lse[e * s->rows + r + i], *row = p + i * COLUMNS;
+                    if (lse == -INFINITY) memset(row, 0, sizeof *row * (size_t)nc);
+                    else GD_ISA_CALL(gd_attention_exp)(row, nc, lse);
+                }
+                /* gv += pT gy, then the tile of gp becomes the scores' gradient */
+                if (status == GD_OK) status = product(j->gv + at_v + c * F, F, p, 1, COLUMNS, gy, F, 1, nc, F, nr, 1, true);
+                for (int64_t i = 0; i < nr; i++)
+                    for (int64_t t = 0; t < nc; t++) {
+                        float *g = &gp[i * COLUMNS + t], w = p[i * COLUMNS + t];
+                        *g = w == 0 ? 0 : w * (*g - inner[i]);
+                    }
+                if (status == GD_OK) status = product(j->gq + at_q + r * E, E, gp, COLUMNS, 1, k, E, 1, nr, E, nc, s->scale, true);
+                if (status == GD_OK) status = product(j->gk + at_k + c * E, E, gp, 1, COLUMNS, q, E, 1, nc, E, nr, s->scale, true);
+                if (status != GD_OK) return fail(j, status);
+            }
+        }
+    }
+}
+
+/*kernel attention_grad.blocks  rank 10  wide
+ * f32, where nothing broadcasts: each matrix of k and v belongs to one piece of work.
+ */
+static bool attention_grad_blocks_match(const gd_kernel_call *k) {
+    const gd_view *q = &k->in[0], *key = &k->in[1], *v = &k->in[2], *gy = &k->in[5];
+    if (q->dtype == GD_F64 || q->rank != gy->rank || key->rank != q->rank || v->rank != q->rank) return false;
+    for (int d = 0; d < q->rank - 2; d++) {
+        bool heads = d == q->rank - 3;
+        if (q->dims[d] != gy->dims[d] || key->dims[d] != v->dims[d] || (!heads && key->dims[d] != q->dims[d])) return false;
+        if (heads && key->dims[d] != q->dims[d] && !((const gd_attention_grad_options *)k->attrs)->grouped) return false;
+    }
+    return true;
+}
+static gd_status attention_grad_blocks_run(gd_kernel_call *k) {
+    const gd_attention_grad_options *o = k->attrs;
+    job j;
+    GD_TRY(begin(&j, k, 6, o->causal, o->grouped, o->scale));
+    j.saved_y = k->in[3].data;
+    j.saved_lse = k->in[4].data;
+    j.gy = k->in[5].data;
+    j.gq = k->out[0].data;
+    j.gk = k->out[1].data;
+    j.gv = k->out[2].data;
+    for (int i = 0; i < 3; i++)
+        memset(k->out[i].data, 0, sizeof(float) * (size_t)gd_numel(k->out[i].rank, k->out[i].dims));
+    gd_parallel_for(j.s.count / (j.s.groups ? j.s.groups : 1), backward_matrix, &j);
+    return j.status;
+}
+
+#include "attention_kernels.gen.h"
