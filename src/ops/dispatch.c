@@ -34,7 +34,7 @@ static gd_status explain(const gd_invocation *call, gd_status status) {
     size_t used = (size_t)snprintf(text, sizeof text, "%s(", call->op->name);
     for (int i = 0; i < call->n_in && used < sizeof text - 1; i++) {
         int last = call->op->n_inputs - 1;
-        const char *name = call->op->inputs[i < last ? i : last < 0 ? 0 : last].name;
+        const char *name = last < 0 ? "extra" : call->op->inputs[i < last ? i : last].name;
         char shape[160] = "absent";
         if (call->in[i]) gd_describe(call->in[i], shape, sizeof shape);
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "", name, shape);
@@ -146,8 +146,10 @@ static gd_status run_expand(gd_invocation *call, gd_device *device) {
                         call->out};
     for (int i = 0; i < call->n_out; i++) call->out[i] = NULL;
     gd_status status = gd_scope_reserve((size_t)call->n_out);
+    thread->unsticky++; /* a failure inside is recorded as this op's own */
     if (status == GD_OK) call->op->expand(&expand);
     thread->device = before;
+    thread->unsticky--;
     for (int i = 0; i < call->n_out; i++) {
         gd_tensor *y = call->out[i];
         if (!y) { /* a hidden output that the body does not make */

@@ -23,6 +23,8 @@ typedef struct run_result {
     gd_tensor *grad[MAX_TENSORS]; /* of each input; NULL: zero or not asked for */
     bool has_grad;                /* gradients were computed */
     int n_in;
+    int64_t leaked;     /* objects left over, where the mode can tell */
+    char message[300];  /* of a failure in another thread; else gd_error_message() has it */
 } run_result;
 
 /* A way of running a case. New ways (as symbols through a graph, on another device) are entries of
@@ -30,7 +32,7 @@ typedef struct run_result {
  * `run` gives results as CPU values in the scope around. */
 typedef struct run_mode {
     const char *name;
-    double tolerance; /* 0: the same bits as eager; else a factor on the dtype's own */
+    bool same_bits; /* as eager; else within the block's tolerance */
     bool (*available)(const test_case *c, const char **why); /* NULL: always */
     void (*run)(const run_setup *setup, run_result *result);
 } run_mode;

@@ -23,6 +23,13 @@ static const suite suites[] = {
     {"gradcheck", "gradients of first and second order are those of finite differences", suite_gradcheck, false},
     {"reference", "fast kernels give the reference kernels' results, in every dtype", suite_reference, false},
     {"strides", "strided inputs give what contiguous ones do", suite_strides, false},
+    {"threads", "the same bits for any number of threads", suite_threads, false},
+    {"isa", "every instruction set gives the reference kernels' results", suite_isa, false},
+    {"modes", "every way of running gives the eager call's results", suite_modes, false},
+    {"inplace", "in-place twins write what their base op returns", suite_inplace, false},
+    {"errors", "wrong calls give a status and a message that names the op", suite_errors, false},
+    {"faults", "any allocation may fail: no crash, no leak, GD_E_MEMORY", suite_faults, false},
+    {"coverage", "every op has cases, every gradient is checked", suite_coverage, true},
     {NULL, NULL, NULL, false},
 };
 

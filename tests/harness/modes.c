@@ -1,0 +1,107 @@
+/* modes.c - the ways of running a case. To add one, write its run function and name it here. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run.h"
+
+/* --- eager -------------------------------------------------------------------------------------- */
+
+static const run_mode eager = {"eager", true, NULL, run_case};
+
+/* --- without a scope: the caller owns what calls return ------------------------------------------ */
+
+/* Into the scope that the caller opens afterwards. */
+typedef struct copies {
+    gd_shape shape;
+    gd_dtype dtype;
+    char *data;
+} copies;
+
+static void take(copies *c, gd_tensor *t) {
+    *c = (copies){.data = NULL};
+    if (!t) return;
+    c->shape = gd_tensor_shape(t);
+    c->dtype = gd_tensor_dtype(t);
+    size_t bytes = (size_t)gd_tensor_numel(t) * gd_dtype_size(c->dtype);
+    c->data = malloc(bytes + 1);
+    gd_copy_to(t, c->data, bytes);
+}
+
+static gd_tensor *give(copies *c) {
+    gd_tensor *t = c->data ? gd_from_array(c->shape, c->dtype, c->data) : NULL;
+    free(c->data);
+    return t;
+}
+
+/* Inputs, options, outputs and gradients are released one
+ * by one; what is left over is a leak that the suite reports. */
+typedef struct unscoped_run {
+    const run_setup *s;
+    run_result *r;
+    copies outs[MAX_TENSORS], grads[MAX_TENSORS];
+} unscoped_run;
+
+static void *on_own_thread(void *arg) {
+    unscoped_run *run = arg;
+    const run_setup *s = run->s;
+    run_result *r = run->r;
+    copies *outs = run->outs, *grads = run->grads;
+    int64_t objects = gd_live_objects();
+    gd_tensor *in[MAX_TENSORS], *weights[MAX_TENSORS], *used[MAX_TENSORS], *by[MAX_TENSORS];
+    int n_used = 0, n_by = 0;
+    *r = (run_result){.status = GD_OK};
+    gd_clear_error();
+    gd_seed(7);
+    r->n_in = build_inputs(s, in);
+    gd_attrs *attrs = build_attrs(s->c);
+    gd_tensors y = gd_op_call(s->c->block->op, (gd_tensors){in, r->n_in}, attrs);
+    r->status = gd_error_status();
+    for (int64_t k = 0; k < y.count; k++) {
+        take(&outs[r->n_out++], y.at[k]);
+        if (gd_tensor_requires_grad(y.at[k])) {
+            weights[n_used] = loss_weights(y.at[k], (int)k);
+            used[n_used++] = y.at[k];
+        }
+    }
+    for (int i = 0; i < r->n_in; i++) {
+        grads[i].data = NULL;
+        if (gd_tensor_requires_grad(in[i])) by[n_by++] = in[i];
+    }
+    if (n_used > 0 && n_by > 0 && s->gradients && r->status == GD_OK) {
+        gd_tensors g = gd_grad(((gd_tensors){used, n_used}), ((gd_tensors){by, n_by}),
+                               .gradients = (gd_tensors){weights, n_used}, .allow_unused = true);
+        r->status = gd_error_status();
+        for (int i = 0, k = 0; i < r->n_in; i++)
+            if (gd_tensor_requires_grad(in[i])) take(&grads[i], g.at[k++]);
+        r->has_grad = r->status == GD_OK;
+        gd_release_list(g);
+    }
+    for (int i = 0; i < r->n_in; i++)
+        if (in[i] && input_is_mutated(s->c->block->op, i)) take(&outs[r->n_out++], in[i]);
+    for (int k = 0; k < n_used; k++) gd_release(weights[k]);
+    gd_release_list(y);
+    gd_attrs_release(attrs);
+    for (int i = 0; i < r->n_in; i++) gd_release(in[i]);
+    snprintf(r->message, sizeof r->message, "%s", gd_error_message());
+    r->leaked = gd_live_objects() - objects;
+    return NULL;
+}
+
+/* A new thread has no scope. */
+static void run_unscoped(const run_setup *s, run_result *r) {
+    pthread_t thread;
+    unscoped_run *run = calloc(1, sizeof *run);
+    run->s = s;
+    run->r = r;
+    pthread_create(&thread, NULL, on_own_thread, run);
+    pthread_join(thread, NULL);
+    for (int k = 0; k < r->n_out; k++) r->out[k] = give(&run->outs[k]);
+    for (int i = 0; i < r->n_in; i++) r->grad[i] = give(&run->grads[i]);
+    free(run);
+}
+
+static const run_mode unscoped = {"without scopes", true, NULL, run_unscoped};
+
+const run_mode *const modes[] = {&eager, &unscoped, NULL};

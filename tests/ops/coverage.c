@@ -1,0 +1,44 @@
+/* coverage.c - an op of the table without cases is an op without tests. */
+#include <stdio.h>
+#include <string.h>
+
+#include "suites.h"
+
+/* What else may be in the table: pieces of other ops, twins (tested with their base op), and what a
+ * test program has added. */
+static bool exempt(const gd_op *op) { return gd_op_flags(op) & (GD_OP_INTERNAL | GD_OP_INPLACE | GD_OP_USER); }
+
+void suite_coverage(const test_cases *cases) {
+    int ops = 0, covered = 0, differentiable = 0, with_torch = 0, n_cases = 0;
+    if (only_op || only_family) {
+        report_skip("only some of the cases were read");
+        return;
+    }
+    for (int i = 0; i < gd_op_count(); i++) {
+        const gd_op *op = gd_op_at(i);
+        int here = 0, gradients = 0;
+        bool torch = false, excused = false;
+        const char *why;
+        if (exempt(op)) continue;
+        ops++;
+        for (int b = 0; b < cases->n_blocks; b++) {
+            const test_block *block = &cases->blocks[b];
+            if (block->op != op) continue;
+            torch |= block->torch != NULL;
+            excused |= block->nograd != NULL;
+            here += block->n_cases;
+            for (int k = 0; k < block->n_cases; k++) gradients += case_has_gradient(&block->cases[k], GD_F64, &why);
+        }
+        covered += here > 0;
+        with_torch += torch;
+        n_cases += here;
+        differentiable += gd_op_differentiable(op);
+        if (here == 0) report_fail(NULL, GD_DTYPE_NONE, "%s has no case in tests/cases/", gd_op_name(op));
+        else if (gd_op_differentiable(op) && gradients == 0 && !excused)
+            report_fail(NULL, GD_DTYPE_NONE, "%s has a gradient, and no case that checks it", gd_op_name(op));
+        else report_pass();
+        if (!*gd_op_doc(op)) report_fail(NULL, GD_DTYPE_NONE, "%s has no documentation", gd_op_name(op));
+    }
+    printf("  %d of %d ops have cases (%d in all); %d ops are compared with PyTorch, %d are differentiable\n", covered,
+           ops, n_cases, with_torch, differentiable);
+}

@@ -1,0 +1,140 @@
+/* faults.c - every allocation of a call fails once: no crash, no leak, and the status says so. */
+#include <stdio.h>
+#include <string.h>
+
+#include "gradus/testing.h"
+#include "suites.h"
+
+enum { MOST = 3000 }; /* allocations walked over for one op */
+
+/* One call and its gradients, with inputs that exist already. */
+static gd_status forward_and_back(const run_setup *s, gd_tensor *const *in, int n_in, const gd_attrs *attrs, run_result *r) {
+    gd_tensor *outs[MAX_TENSORS], *by[MAX_TENSORS];
+    int n_outs = 0, n_by = 0;
+    *r = (run_result){.n_in = n_in};
+    gd_tensors y = gd_op_call(s->c->block->op, (gd_tensors){in, n_in}, attrs);
+    if (gd_failed()) return gd_error_status();
+    for (int64_t k = 0; k < y.count && k < MAX_TENSORS; k++) {
+        r->out[r->n_out++] = y.at[k];
+        if (gd_tensor_requires_grad(y.at[k])) outs[n_outs++] = y.at[k];
+    }
+    for (int i = 0; i < n_in; i++)
+        if (gd_tensor_requires_grad(in[i])) by[n_by++] = in[i];
+    if (n_outs == 0 || n_by == 0) return GD_OK;
+    gd_tensors g = gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}), .allow_unused = true);
+    if (gd_failed()) return gd_error_status();
+    for (int i = 0, k = 0; i < n_in; i++)
+        if (gd_tensor_requires_grad(in[i])) r->grad[i] = g.at[k++];
+    r->has_grad = true;
+    return GD_OK;
+}
+
+/* Fails allocation n, and all after it if `lasting`. False when there was no such allocation. */
+static bool walk_one(const test_case *c, gd_dtype dtype, int64_t n, bool lasting) {
+    GD_SCOPE;
+    const char *no_grad;
+    char why[512] = "";
+    gd_tensor *in[MAX_TENSORS];
+    run_result broken, whole;
+    run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
+    gd_clear_error();
+    int n_in = build_inputs(&s, in);
+    gd_attrs *attrs = build_attrs(c);
+    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes, before = gd_fault_allocations();
+    bool fired;
+    {
+        GD_SCOPE;
+        gd_seed(7);
+        gd_fault_after(n, lasting);
+        gd_status status = forward_and_back(&s, in, n_in, attrs, &broken);
+        gd_fault_after(-1, false);
+        fired = gd_fault_allocations() - before > n;
+        if (status != GD_OK && status != GD_E_MEMORY)
+            report_fail(c, dtype, "allocation %lld fails: %s [%s]", (long long)n, gd_status_name(status), gd_error_message());
+        if (status != GD_OK && !fired)
+            report_fail(c, dtype, "fails without a fault: %s", gd_error_message());
+        gd_clear_error();
+        if (status == GD_OK && !input_is_mutated(c->block->op, 0)) { /* a fault that was survived must not have changed a number */
+            gd_seed(7);
+            forward_and_back(&s, in, n_in, attrs, &whole);
+            if (!results_agree(&broken, &whole, NULL, why)) report_fail(c, dtype, "allocation %lld fails unnoticed: %s", (long long)n, why);
+        }
+    }
+    if (gd_live_objects() != objects || gd_memory_stats(NULL).live_bytes != bytes)
+        report_fail(c, dtype, "allocation %lld fails%s: leaks %lld objects, %lld bytes", (long long)n, lasting ? " and all after" : "",
+                    (long long)(gd_live_objects() - objects), (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+    gd_clear_error();
+    return fired;
+}
+
+static void check(const test_case *c, gd_dtype dtype) {
+    int64_t n = 0;
+    while (n < MOST && walk_one(c, dtype, n, false)) n++;
+    for (int64_t k = 0; k < n; k += n > 40 ? n / 40 : 1) walk_one(c, dtype, k, true);
+    report_pass();
+}
+
+/* --- a training step --------------------------------------------------------------------------- */
+
+typedef struct net {
+    gd_tensor *x, *target, *w1, *b1, *w2, *b2;
+} net;
+
+static gd_status train_step(const net *m) {
+    GD_SCOPE;
+    gd_tensor *h = gd_tanh(gd_add(gd_call("matmul", gd_list(m->x, m->w1), NULL), m->b1));
+    gd_tensor *y = gd_add(gd_call("matmul", gd_list(h, m->w2), NULL), m->b2);
+    gd_tensor *loss = gd_sum(gd_square(gd_sub(y, m->target)));
+    gd_tensor *const params[] = {m->w1, m->b1, m->w2, m->b2};
+    gd_status status = gd_backward(loss);
+    if (status != GD_OK) return status;
+    GD_NO_GRAD;
+    for (int i = 0; i < 4; i++) gd_sub_(params[i], gd_mul(gd_tensor_grad(params[i]), gd_scalar(0.01)));
+    return gd_error_status();
+}
+
+static gd_tensor *filled(gd_shape dims, float scale) {
+    float data[64];
+    for (int i = 0; i < 64; i++) data[i] = scale * (float)loss_weight(0, i);
+    return gd_from_array(dims, GD_F32, data);
+}
+
+static void training_step(void) {
+    if (!gd_op_find("matmul")) {
+        report_skip("a training step: there is no matmul");
+        return;
+    }
+    bool fired = true;
+    for (int64_t n = 0; n < 20000 && fired; n += n < 200 ? 1 : 7) {
+        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes, before = gd_fault_allocations();
+        {
+            GD_SCOPE;
+            net m = {filled(gd_dims(8, 5), 1), filled(gd_dims(8, 2), 2), gd_requires_grad(filled(gd_dims(5, 7), 1)),
+                     gd_requires_grad(filled(gd_dims(7), 1)), gd_requires_grad(filled(gd_dims(7, 2), 1)), gd_requires_grad(filled(gd_dims(2), 1))};
+            gd_fault_after(n, false);
+            gd_status status = train_step(&m);
+            gd_fault_after(-1, false);
+            fired = gd_fault_allocations() - before > n;
+            if (status != (fired ? GD_E_MEMORY : GD_OK) && status != GD_OK)
+                report_fail(NULL, GD_DTYPE_NONE, "training step, allocation %lld fails: %s [%s]", (long long)n, gd_status_name(status), gd_error_message());
+            gd_clear_error();
+        }
+        if (gd_live_objects() != objects || gd_memory_stats(NULL).live_bytes != bytes)
+            report_fail(NULL, GD_DTYPE_NONE, "training step, allocation %lld fails: leaks %lld objects, %lld bytes", (long long)n,
+                        (long long)(gd_live_objects() - objects), (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+    }
+    report_pass();
+}
+
+void suite_faults(const test_cases *cases) {
+    const gd_op *last = NULL;
+    gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
+    for (int b = 0; b < cases->n_blocks; b++) {
+        const test_block *block = &cases->blocks[b];
+        if (block->n_cases == 0 || (block->op == last && !test_full())) continue;
+        last = block->op;
+        check(&block->cases[0], !block->cases[0].flexible ? GD_DTYPE_NONE : block->dtypes >> GD_F32 & 1 ? GD_F32 : GD_I64);
+    }
+    if (!only_op && (!only_family || strcmp(only_family, "elementwise") == 0)) training_step();
+    gd_set_num_threads(0);
+}

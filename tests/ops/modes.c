@@ -1,0 +1,30 @@
+/* modes.c - every way of running an op gives what the eager call does. */
+#include "suites.h"
+
+static const run_mode *mode;
+
+static void check(const test_case *c, gd_dtype dtype) {
+    GD_SCOPE;
+    const char *why_not = NULL, *no_grad;
+    char why[512] = "";
+    run_result eager, other;
+    run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
+    if (mode->available && !mode->available(c, &why_not)) {
+        report_skip(why_not);
+        return;
+    }
+    run_case(&s, &eager);
+    if (eager.status == GD_OK) mode->run(&s, &other);
+    if (eager.status != GD_OK) report_fail(c, dtype, "%s", gd_error_message());
+    else if (other.leaked) report_fail(c, dtype, "%s: leaks %lld objects", mode->name, (long long)other.leaked);
+    else if (other.status != GD_OK) report_fail(c, dtype, "%s: %s", mode->name, *other.message ? other.message : gd_error_message());
+    else if (results_agree(&other, &eager, mode->same_bits ? NULL : c->block, why)) report_pass();
+    else report_fail(c, dtype, "%s: %s", mode->name, why);
+}
+
+void suite_modes(const test_cases *cases) {
+    for (int m = 1; modes[m]; m++) {
+        mode = modes[m];
+        each_variant(cases, 1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64 | 1u << GD_BOOL, check);
+    }
+}

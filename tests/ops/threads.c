@@ -1,0 +1,168 @@
+/* threads.c - the same bits for any number of threads, and every instruction set as good as the
+ * reference. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/isa.h"
+#include "core/alloc.h"
+#include "ops/call.h"
+#include "suites.h"
+
+enum { LARGEST = 300000 }; /* elements of any tensor of an enlarged case */
+
+/* --- cases made larger, so that there is work to share ----------------------------------------- */
+
+/* A copy of the case in which every dim of that size is `factor` times as large. The text stays, so
+ * the data begin as before. */
+static test_case enlarged(const test_case *c, int64_t size, int64_t factor) {
+    test_case big = *c;
+    for (int i = 0; i < c->n_inputs; i++) {
+        case_input *in = &big.inputs[i];
+        in->items = malloc((size_t)(in->n_items + 1) * sizeof *in->items);
+        if (in->n_items) memcpy(in->items, c->inputs[i].items, (size_t)in->n_items * sizeof *in->items);
+        for (int k = 0; k < in->n_items; k++)
+            for (int d = 0; d < in->items[k].dims.rank; d++)
+                if (in->items[k].dims.at[d] == size) in->items[k].dims.at[d] *= factor;
+    }
+    return big;
+}
+
+static void enlarged_free(test_case *big) {
+    for (int i = 0; i < big->n_inputs; i++) free(big->inputs[i].items);
+}
+
+static int64_t elements(const test_case *c) {
+    int64_t total = 0;
+    for (int i = 0; i < c->n_inputs; i++)
+        for (int k = 0; k < c->inputs[i].n_items; k++) {
+            int64_t n = 1;
+            for (int d = 0; d < c->inputs[i].items[k].dims.rank; d++) n *= c->inputs[i].items[k].dims.at[d];
+            total += n;
+        }
+    return total;
+}
+
+/* How many elements the inputs have when broadcast together: a guess at the work. */
+static int64_t broadcast_elements(const test_case *c) {
+    int64_t box[GD_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1}, n = 1;
+    for (int i = 0; i < c->n_inputs; i++)
+        for (int k = 0; k < c->inputs[i].n_items; k++) {
+            const gd_shape *dims = &c->inputs[i].items[k].dims;
+            for (int d = 0; d < dims->rank; d++) {
+                int64_t *at = &box[GD_MAX_RANK - dims->rank + d];
+                if (dims->at[d] > *at) *at = dims->at[d];
+            }
+        }
+    for (int d = 0; d < GD_MAX_RANK && n < LARGEST; d++) n *= box[d];
+    return n;
+}
+
+/* Whether the shape rule accepts the case, and its results are not too large. */
+static bool affordable(const test_case *c, gd_dtype dtype) {
+    GD_SCOPE;
+    const gd_op *op = c->block->op;
+    if (elements(c) > LARGEST || broadcast_elements(c) > LARGEST) return false;
+    if (!op->infer) return true;
+    gd_meta metas[MAX_TENSORS] = {0};
+    gd_tensor *in[MAX_TENSORS];
+    run_setup s = {.c = c, .dtype = dtype};
+    int n = build_inputs(&s, in);
+    gd_infer infer = {op, gd_op_attr_count(op) ? gd_attrs_data(build_attrs(c)) : NULL, in, n, metas, gd_op_output_count(op)};
+    for (int k = 0; k < infer.n_out; k++) metas[k] = (gd_meta){.view_of = -1, .dtype = n && in[0] ? gd_tensor_dtype(in[0]) : GD_F32};
+    bool fine = op->infer(&infer) == GD_OK;
+    for (int k = 0; k < infer.n_out && fine; k++) {
+        int64_t elements_out = 1;
+        for (int d = 0; d < infer.out[k].rank; d++)
+            fine = fine && !__builtin_mul_overflow(elements_out, infer.out[k].dims[d], &elements_out);
+        fine = fine && elements_out <= LARGEST;
+    }
+    if (infer.out != metas) gd_free(infer.out);
+    return fine;
+}
+
+/* --- threads ----------------------------------------------------------------------------------- */
+
+static void same_bits(const test_case *c, gd_dtype dtype, const char *what, bool may_fail) {
+    static const int counts[] = {2, 3, 4, 7};
+    GD_SCOPE;
+    const char *no_grad;
+    char why[512] = "";
+    run_result one, many;
+    run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
+    gd_set_num_threads(1);
+    run_case(&s, &one);
+    if (one.status != GD_OK) { /* the larger sizes may not fit the options */
+        if (!may_fail) report_fail(c, dtype, "%s", gd_error_message());
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        GD_SCOPE;
+        gd_set_num_threads(counts[i]);
+        run_case(&s, &many);
+        if (many.status != GD_OK) report_fail(c, dtype, "%s%d threads: %s", what, counts[i], gd_error_message());
+        else if (results_agree(&many, &one, NULL, why)) continue;
+        else report_fail(c, dtype, "%s%d threads give other bits than 1: %s", what, counts[i], why);
+        return;
+    }
+    report_pass();
+}
+
+static void check_threads(const test_case *c, gd_dtype dtype) {
+    same_bits(c, dtype, "", false);
+    if (dtype == GD_F64 || dtype == GD_I64 || elements(c) == 0 || !test_sampled(c, 3)) return;
+    const char *name;
+    int item;
+    const case_item *first = case_item_at(c, 0, &name, &item);
+    if (!first || first->dims.rank == 0) return;
+    int64_t sizes[2] = {first->dims.at[0], first->dims.at[first->dims.rank - 1]};
+    for (int i = 0; i < (sizes[0] == sizes[1] ? 1 : 2); i++) {
+        if (sizes[i] <= 1) continue;
+        bool done = false;
+        for (int64_t factor = 40000 / elements(c); factor > 1 && !done; factor /= 8) {
+            test_case big = enlarged(c, sizes[i], factor);
+            if (affordable(&big, dtype)) {
+                char what[64];
+                snprintf(what, sizeof what, "size %lld made %lld: ", (long long)sizes[i], (long long)(sizes[i] * factor));
+                same_bits(&big, dtype, what, true);
+                done = true;
+            }
+            enlarged_free(&big);
+        }
+    }
+}
+
+void suite_threads(const test_cases *cases) {
+    each_variant(cases, 1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64, check_threads);
+    gd_set_num_threads(0);
+    gd_clear_error();
+}
+
+/* --- instruction sets -------------------------------------------------------------------------- */
+
+static void check_isa(const test_case *c, gd_dtype dtype) {
+    GD_SCOPE;
+    const char *no_grad;
+    char why[512] = "";
+    run_result slow, fast;
+    run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
+    gd_isa best = gd_cpu_isa();
+    gd_set_reference_kernels(true);
+    run_case(&s, &slow);
+    gd_set_reference_kernels(false);
+    if (slow.status != GD_OK) {
+        report_fail(c, dtype, "%s", gd_error_message());
+        return;
+    }
+    bool fine = true;
+    for (int isa = GD_ISA_BASE; isa <= (int)best && fine; isa++) {
+        gd_cpu_set_isa((gd_isa)isa);
+        run_case(&s, &fast);
+        fine = fast.status == GD_OK && results_agree(&fast, &slow, c->block, why);
+        if (!fine) report_fail(c, dtype, "%s: %s", gd_isa_name((gd_isa)isa), fast.status == GD_OK ? why : gd_error_message());
+    }
+    gd_cpu_set_isa(best);
+    if (fine) report_pass();
+}
+
+void suite_isa(const test_cases *cases) { each_variant(cases, ~(1u << GD_I8 | 1u << GD_BOOL), check_isa); }
