@@ -69,6 +69,9 @@ typedef struct gd_int3 { int64_t at[3]; } gd_int3;
 /* "To the end", for the stop of a slice. */
 #define GD_END INT64_MAX
 
+/* x[i][j]...: a position of the first axes, as a view (the op gd_subtensor of ops.h). */
+#define gd_at(x, ...) gd_subtensor(x, gd_dims(__VA_ARGS__))
+
 /* A shape from an array. */
 GD_API gd_shape gd_shape_of(int rank, const int64_t *sizes);
 

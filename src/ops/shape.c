@@ -14,35 +14,41 @@
  *   onnx Reshape   caffe Reshape
  */
 
-/* Strides that show x's memory in the new shape, if there are any. */
+/* Strides that show x's memory in the new shape, if there are any: x's dims that step evenly are
+ * one run, and each run must hold whole dims of the new shape. Both hold the same elements. */
 static bool reshape_strides(const gd_tensor *x, int rank, const int64_t *dims, int64_t *strides) {
-    int from = 0; /* dims of x used up so far */
-    for (int to = 0; to < rank;) {
-        int64_t old_count = 1, new_count = dims[to];
-        int first_old = from, first_new = to++;
-        while (from < x->rank && (old_count < new_count || x->dims[from] == 1)) {
-            if (old_count == new_count) break;
-            old_count *= x->dims[from++];
+    int64_t left = 1, step = 1; /* what is not yet covered of the current run, and its stride */
+    int from = x->rank;         /* dims of x from here on are used up */
+    for (int to = rank; to-- > 0;) {
+        if (dims[to] == 1) {
+            strides[to] = step;
+            continue;
         }
-        while (new_count < old_count && to < rank) new_count *= dims[to++];
-        if (old_count != new_count) return false;
-        /* x's dims first_old..from must step evenly among themselves */
-        int64_t step = 1; /* of dims of size 1; 0 is that of expanded ones */
-        for (int k = from - 1, seen = 0; k >= first_old; k--) {
-            if (x->dims[k] == 1) continue;
-            if (!seen) step = x->strides[k], seen = 1;
-            else {
-                int64_t expected = step;
-                for (int j = k + 1; j < from; j++) expected *= x->dims[j] > 0 ? x->dims[j] : 1;
-                if (x->strides[k] != expected) return false;
+        if (left == 1) { /* the next run, from the back */
+            while (from > 0 && x->dims[from - 1] == 1) from--;
+            left = x->dims[--from];
+            step = x->strides[from];
+            int64_t next = step * left;
+            for (; from > 0 && (x->dims[from - 1] == 1 || x->strides[from - 1] == next); from--) {
+                left *= x->dims[from - 1];
+                next *= x->dims[from - 1];
             }
         }
-        for (int k = to - 1; k >= first_new; k--) {
-            strides[k] = step;
-            step *= dims[k];
-        }
+        if (left % dims[to] != 0) return false;
+        strides[to] = step;
+        step *= dims[to];
+        left /= dims[to];
     }
     return true;
+}
+
+/* y has its shape, of as many elements as x: a view of x if there is one, else a copy. */
+static gd_status view_or_copy(gd_meta *y, const gd_tensor *x) {
+    if (gd_numel(x->rank, x->dims) > 0 && reshape_strides(x, y->rank, y->dims, y->strides)) {
+        y->view_of = 0;
+        y->offset = x->offset;
+    }
+    return GD_OK;
 }
 
 static gd_status reshape_infer(gd_infer *i) {
@@ -68,22 +74,108 @@ static gd_status reshape_infer(gd_infer *i) {
     if (gd_numel(y->rank, y->dims) != total)
         return gd_op_fail(GD_E_SHAPE, "%lld elements do not fit the shape %s", (long long)total,
                           gd_shape_text(y->rank, o->dims.at, text, sizeof text));
-    if (total == 0) return GD_OK;
-    if (reshape_strides(x, y->rank, y->dims, y->strides)) {
-        y->view_of = 0;
-        y->offset = x->offset;
-    }
-    return GD_OK;
+    return view_or_copy(y, x);
 }
 static void reshape_vjp(gd_vjp *v) { v->gx[0] = gd_reshape(v->gy[0], gd_tensor_shape(v->x[0])); }
-static gd_status reshape_raw(gd_kernel_call *k) {
-    gd_view y = k->out[0]; /* row-major: seen in x's shape */
+/* The same elements in the order of rows: y, which is row-major, is seen in x's shape. */
+static gd_status copy_elements(gd_kernel_call *k) {
+    gd_view y = k->out[0];
     y.rank = k->in[0].rank;
     memcpy(y.dims, k->in[0].dims, sizeof y.dims);
     gd_row_major(y.rank, y.dims, y.strides);
     gd_copy_elements(&y, &k->in[0]);
     return GD_OK;
 }
+static gd_status reshape_raw(gd_kernel_call *k) { return copy_elements(k); }
+
+/*op flatten(x) -> y  view
+ * The dimensions from start_axis to end_axis made one. A view where the strides allow it.
+ *   start_axis int = 0
+ *   end_axis int = -1
+ *   saves nothing
+ *   onnx Flatten   caffe Flatten
+ */
+static gd_status flatten_infer(gd_infer *i) {
+    const gd_flatten_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_meta *y = &i->out[0];
+    int start, end;
+    GD_TRY(gd_axis(o->start_axis, x->rank, &start));
+    GD_TRY(gd_axis(o->end_axis, x->rank, &end));
+    if (start > end)
+        return gd_op_fail(GD_E_ARGUMENT, "start_axis %d comes after end_axis %d", start, end);
+    y->rank = 0;
+    for (int k = 0; k < x->rank; k++)
+        if (k > start && k <= end) y->dims[y->rank - 1] *= x->dims[k];
+        else y->dims[y->rank++] = x->dims[k];
+    if (x->rank == 0) y->dims[y->rank++] = 1;
+    return view_or_copy(y, x);
+}
+static void flatten_vjp(gd_vjp *v) { v->gx[0] = gd_reshape(v->gy[0], gd_tensor_shape(v->x[0])); }
+static gd_status flatten_raw(gd_kernel_call *k) { return copy_elements(k); }
+
+/*op squeeze(x) -> y  view
+ * x without dimensions of size 1: all of them, or those among the given axes.
+ *   axis int[] = none  one axis or gd_dims(...); none: all
+ *   saves nothing
+ *   onnx Squeeze
+ */
+static gd_status squeeze_infer(gd_infer *i) {
+    const gd_squeeze_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_meta *y = &i->out[0];
+    uint32_t mask;
+    GD_TRY(gd_axes_mask(&o->axis, x->rank, &mask));
+    gd_meta_view(y, x, 0);
+    y->rank = 0;
+    for (int k = 0; k < x->rank; k++) {
+        if ((mask >> k & 1) && x->dims[k] == 1) continue;
+        y->dims[y->rank] = x->dims[k];
+        y->strides[y->rank++] = x->strides[k];
+    }
+    return GD_OK;
+}
+static void squeeze_vjp(gd_vjp *v) { v->gx[0] = gd_reshape(v->gy[0], gd_tensor_shape(v->x[0])); }
+
+/*op unsqueeze(x, axis:int) -> y  view
+ * x with a dimension of size 1 put in at axis (0 to rank; -1 is behind the last).
+ *   saves nothing
+ *   onnx Unsqueeze
+ */
+static gd_status unsqueeze_infer(gd_infer *i) {
+    const gd_unsqueeze_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_meta *y = &i->out[0];
+    int axis;
+    if (x->rank == GD_MAX_RANK)
+        return gd_op_fail(GD_E_SHAPE, "a tensor has at most %d dimensions", GD_MAX_RANK);
+    GD_TRY(gd_axis(o->axis, x->rank + 1, &axis));
+    gd_meta_view(y, x, 0);
+    y->rank = x->rank + 1;
+    for (int k = x->rank; k > axis; k--) {
+        y->dims[k] = x->dims[k - 1];
+        y->strides[k] = x->strides[k - 1];
+    }
+    y->strides[axis] = axis < x->rank ? x->dims[axis] * x->strides[axis] : 1;
+    y->dims[axis] = 1;
+    return GD_OK;
+}
+static void unsqueeze_vjp(gd_vjp *v) {
+    const gd_unsqueeze_options *o = v->attrs;
+    v->gx[0] = gd_squeeze(v->gy[0], .axis = gd_dims(o->axis));
+}
+
+/*op contiguous(x) -> y  view
+ * The same elements, row-major in memory: x itself where it lies so already, else a copy.
+ *   saves nothing
+ */
+static gd_status contiguous_infer(gd_infer *i) {
+    if (gd_is_row_major(i->in[0]->rank, i->in[0]->dims, i->in[0]->strides)) gd_meta_view(&i->out[0], i->in[0], 0);
+    else gd_meta_like(&i->out[0], i->in[0]);
+    return GD_OK;
+}
+static void contiguous_vjp(gd_vjp *v) { v->gx[0] = v->gy[0]; }
+static gd_status contiguous_raw(gd_kernel_call *k) { return copy_elements(k); }
 
 /* --- expand ------------------------------------------------------------------------------------ */
 
@@ -111,7 +203,8 @@ static gd_status expand_infer(gd_infer *i) {
         y->dims[k] = want;
         y->strides[k] = have == 1 && want != 1 ? 0 : k < extra ? 0 : x->strides[k - extra];
     }
-    return GD_OK;
+    size_t bytes; /* a view takes none, but its elements must be countable */
+    return gd_shape_bytes(gd_shape_of(y->rank, y->dims), y->dtype, &bytes);
 }
 static void expand_vjp(gd_vjp *v) { v->gx[0] = gd_sum_to(v->gy[0], gd_tensor_shape(v->x[0])); }
 
@@ -149,155 +242,193 @@ static void permute_vjp(gd_vjp *v) {
     v->gx[0] = gd_permute(v->gy[0], back);
 }
 
-/* --- split and cat ----------------------------------------------------------------------------- */
-
-/*op split(x, sizes:int[]) -> ys*  view
- * Cuts x along an axis into pieces: of the given sizes, which add up to the whole, or, for one
- * number, all of that size but the last.
- *   axis int = 0  where to cut
+/*op transpose(x, axis0:int, axis1:int) -> y  view
+ * x with two dimensions exchanged.
  *   saves nothing
- *   onnx Split   caffe Slice
  */
-static gd_status split_infer(gd_infer *i) {
-    const gd_split_options *o = i->attrs;
+static gd_status transpose_infer(gd_infer *i) {
+    const gd_transpose_options *o = i->attrs;
     const gd_tensor *x = i->in[0];
-    int axis;
-    GD_TRY(gd_axis(o->axis, x->rank, &axis));
-    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number cannot be split");
-    int64_t whole = x->dims[axis], n = o->sizes.rank, sum = 0;
-    bool even = n == 1;
-    if (even) {
-        if (o->sizes.at[0] <= 0) return gd_op_fail(GD_E_ARGUMENT, "pieces of size %lld", (long long)o->sizes.at[0]);
-        n = whole == 0 ? 1 : (whole + o->sizes.at[0] - 1) / o->sizes.at[0];
-    } else {
-        for (int k = 0; k < n; k++) {
-            if (o->sizes.at[k] < 0) return gd_op_fail(GD_E_ARGUMENT, "a piece of size %lld", (long long)o->sizes.at[k]);
-            if (__builtin_add_overflow(sum, o->sizes.at[k], &sum)) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
-        }
-        if (sum != whole || n == 0)
-            return gd_op_fail(GD_E_SHAPE, "the sizes add up to %lld, axis %d has %lld", (long long)sum, axis, (long long)whole);
-    }
-    if (n > 1 << 20) return gd_op_fail(GD_E_ARGUMENT, "%lld pieces are too many", (long long)n);
-    GD_TRY(gd_infer_outputs(i, (int)n));
-    int64_t at = 0;
-    for (int k = 0; k < n; k++) {
-        int64_t size = even ? o->sizes.at[0] : o->sizes.at[k];
-        if (even && size > whole - at) size = whole - at;
-        gd_meta_view(&i->out[k], x, 0);
-        i->out[k].dims[axis] = size;
-        i->out[k].offset = x->offset + at * x->strides[axis];
-        at += size;
-    }
-    return GD_OK;
-}
-static void split_vjp(gd_vjp *v) {
-    const gd_split_options *o = v->attrs;
-    v->gx[0] = gd_cat(((gd_tensors){v->gy, v->n_out}), .axis = o->axis);
-}
-
-/*op cat(xs*) -> y
- * Joins tensors along an axis; their other dimensions are equal. dtypes promote.
- *   axis int = 0  where to join
- *   saves nothing
- *   onnx Concat   caffe Concat
- */
-static bool cat_skips(const gd_tensor *t) { return t->rank == 1 && t->dims[0] == 0; }
-
-static gd_status cat_infer(gd_infer *i) {
-    const gd_cat_options *o = i->attrs;
     gd_meta *y = &i->out[0];
-    const gd_tensor *first = i->in[0];
-    int axis;
-    for (int k = 0; k < i->n_in && cat_skips(first); k++) first = i->in[k]; /* an old habit of PyTorch's */
-    GD_TRY(gd_axis(o->axis, first->rank, &axis));
-    if (first->rank == 0) return gd_op_fail(GD_E_SHAPE, "single numbers cannot be joined; use gd_stack");
-    gd_meta_like(y, first);
-    y->dims[axis] = 0;
-    for (int k = 0; k < i->n_in; k++) {
-        const gd_tensor *t = i->in[k];
-        y->dtype = gd_promote(y->dtype, (gd_dtype)t->dtype);
-        if (cat_skips(t) && first->rank != 1) continue;
-        if (t->rank != first->rank) return gd_op_fail(GD_E_SHAPE, "tensor %d has %d dimensions, others %d", k, t->rank, first->rank);
-        for (int d = 0; d < t->rank; d++)
-            if (d != axis && t->dims[d] != first->dims[d])
-                return gd_op_fail(GD_E_SHAPE, "tensor %d has size %lld in dimension %d, others %lld", k,
-                                  (long long)t->dims[d], d, (long long)first->dims[d]);
-        if (__builtin_add_overflow(y->dims[axis], t->dims[axis], &y->dims[axis])) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
-    }
+    int a, b;
+    GD_TRY(gd_axis(o->axis0, x->rank, &a));
+    GD_TRY(gd_axis(o->axis1, x->rank, &b));
+    gd_meta_view(y, x, 0);
+    if (x->rank == 0) return GD_OK;
+    y->dims[a] = x->dims[b];
+    y->dims[b] = x->dims[a];
+    y->strides[a] = x->strides[b];
+    y->strides[b] = x->strides[a];
     return GD_OK;
 }
-static void cat_vjp(gd_vjp *v) {
-    const gd_cat_options *o = v->attrs;
-    int64_t at = 0;
-    for (int i = 0; i < v->n_in; i++) {
-        if (cat_skips(v->x[i]) && v->y[0]->rank != 1) continue;
-        int64_t size = gd_tensor_dim(v->x[i], (int)o->axis);
-        if (v->needs[i]) v->gx[i] = gd_narrow(v->gy[0], o->axis, at, size);
-        at += size;
-    }
-}
-static gd_status cat_raw(gd_kernel_call *k) {
-    const gd_cat_options *o = k->attrs;
-    gd_view part = k->out[0];
-    int axis = (int)(o->axis < 0 ? o->axis + part.rank : o->axis);
-    for (int i = 0; i < k->n_in; i++) {
-        const gd_view *x = &k->in[i];
-        if (x->rank != part.rank) continue;
-        part.dims[axis] = x->dims[axis];
-        gd_copy_elements(&part, x);
-        part.data = (char *)part.data + x->dims[axis] * part.strides[axis] * (int64_t)gd_dtype_size(part.dtype);
-    }
-    return GD_OK;
+static void transpose_vjp(gd_vjp *v) {
+    const gd_transpose_options *o = v->attrs;
+    v->gx[0] = gd_transpose(v->gy[0], o->axis0, o->axis1);
 }
 
-/*op narrow(x, axis:int, start:int, length:int) -> y  view
- * A stretch of one axis, as a view.
+/*op movedim(x, source:int[], destination:int[]) -> y  view
+ * Moves dimension source[k] to place destination[k]; the others keep their order.
  *   saves nothing
  */
-static gd_status narrow_infer(gd_infer *i) {
-    const gd_narrow_options *o = i->attrs;
+static gd_status movedim_order(const gd_movedim_options *o, int rank, int *from) {
+    uint32_t sources, destinations;
+    if (o->source.rank != o->destination.rank)
+        return gd_op_fail(GD_E_ARGUMENT, "%d sources for %d destinations", o->source.rank, o->destination.rank);
+    GD_TRY(gd_axes_mask(&o->source, rank, &sources));
+    GD_TRY(gd_axes_mask(&o->destination, rank, &destinations));
+    for (int k = 0, next = 0; k < rank; k++) { /* those that were not named fill the gaps */
+        if (destinations >> k & 1) continue;
+        while (sources >> next & 1) next++;
+        from[k] = next++;
+    }
+    for (int k = 0; k < o->source.rank && rank > 0; k++) {
+        int s, d;
+        GD_TRY(gd_axis(o->source.at[k], rank, &s));
+        GD_TRY(gd_axis(o->destination.at[k], rank, &d));
+        from[d] = s;
+    }
+    return GD_OK;
+}
+static gd_status movedim_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0];
-    int axis;
-    GD_TRY(gd_axis(o->axis, x->rank, &axis));
-    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to narrow");
-    int64_t size = x->dims[axis], start = o->start < 0 ? o->start + size : o->start;
-    if (start < 0 || start > size || o->length < 0 || o->length > size - start)
-        return gd_op_fail(GD_E_INDEX, "start %lld and length %lld do not lie in axis %d of size %lld",
-                          (long long)o->start, (long long)o->length, axis, (long long)size);
-    gd_meta_view(&i->out[0], x, 0);
-    i->out[0].dims[axis] = o->length;
-    i->out[0].offset = x->offset + start * x->strides[axis];
+    gd_meta *y = &i->out[0];
+    int from[GD_MAX_RANK];
+    GD_TRY(movedim_order(i->attrs, x->rank, from));
+    gd_meta_view(y, x, 0);
+    for (int k = 0; k < x->rank; k++) {
+        y->dims[k] = x->dims[from[k]];
+        y->strides[k] = x->strides[from[k]];
+    }
     return GD_OK;
 }
-static void narrow_vjp(gd_vjp *v) {
-    const gd_narrow_options *o = v->attrs;
-    v->gx[0] = gd_narrow_grad(v->gy[0], gd_tensor_shape(v->x[0]), o->axis, o->start);
+static void movedim_vjp(gd_vjp *v) {
+    const gd_movedim_options *o = v->attrs;
+    v->gx[0] = gd_movedim(v->gy[0], o->destination, o->source);
 }
 
-/*op narrow_grad(gy, dims:int[], axis:int, start:int) -> gx  internal
- * Zeros of shape dims with gy at its place: the gradient of narrow.
+/* --- turning round ----------------------------------------------------------------------------- */
+
+/*op flip(x, axes:int[]) -> y
+ * The elements in the opposite order along each of the axes.
  *   saves nothing
  */
-static gd_status narrow_grad_infer(gd_infer *i) {
-    const gd_narrow_grad_options *o = i->attrs;
-    i->out[0].rank = o->dims.rank;
-    memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
+static gd_status flip_infer(gd_infer *i) {
+    const gd_flip_options *o = i->attrs;
+    uint32_t mask;
+    GD_TRY(gd_axes_mask(&o->axes, i->in[0]->rank, &mask));
+    gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }
-static void narrow_grad_vjp(gd_vjp *v) {
-    const gd_narrow_grad_options *o = v->attrs;
-    v->gx[0] = gd_narrow(v->gy[0], o->axis, o->start, gd_tensor_dim(v->x[0], (int)o->axis));
+static void flip_vjp(gd_vjp *v) {
+    const gd_flip_options *o = v->attrs;
+    v->gx[0] = gd_flip(v->gy[0], o->axes);
 }
-static gd_status narrow_grad_raw(gd_kernel_call *k) {
-    const gd_narrow_grad_options *o = k->attrs;
-    gd_view part = k->out[0];
-    int axis = (int)(o->axis < 0 ? o->axis + part.rank : o->axis);
-    int64_t start = o->start < 0 ? o->start + part.dims[axis] : o->start;
-    size_t size = gd_dtype_size(part.dtype);
-    memset(part.data, 0, (size_t)gd_numel(part.rank, part.dims) * size);
-    part.dims[axis] = k->in[0].dims[axis];
-    part.data = (char *)part.data + start * part.strides[axis] * (int64_t)size;
-    gd_copy_elements(&part, &k->in[0]);
+static gd_status flip_raw(gd_kernel_call *k) {
+    const gd_flip_options *o = k->attrs;
+    gd_view x = k->in[0]; /* seen from its last element, stepping back */
+    uint32_t mask;
+    GD_TRY(gd_axes_mask(&o->axes, x.rank, &mask));
+    for (int d = 0; d < x.rank; d++) {
+        if (!(mask >> d & 1)) continue;
+        x.data = (char *)x.data + (x.dims[d] - 1) * x.strides[d] * (int64_t)gd_dtype_size(x.dtype);
+        x.strides[d] = -x.strides[d];
+    }
+    gd_copy_elements(&k->out[0], &x);
+    return GD_OK;
+}
+
+/*op roll(x, shifts:int[]) -> y
+ * The elements moved on along axes; what leaves at the end comes back at the start.
+ *   axis int[] = none  an axis for each shift; none: all elements in a row, as if flattened
+ *   saves nothing
+ */
+static gd_status roll_infer(gd_infer *i) {
+    const gd_roll_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    bool axes = gd_shape_is_set(&o->axis);
+    int expected = axes ? o->axis.rank : 1, axis;
+    if (o->shifts.rank != expected)
+        return gd_op_fail(GD_E_ARGUMENT, "%d shifts for %d axes%s", o->shifts.rank, expected,
+                          axes ? "" : " (all elements in a row)");
+    for (int k = 0; axes && k < o->axis.rank; k++) {
+        if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to roll");
+        GD_TRY(gd_axis(o->axis.at[k], x->rank, &axis));
+    }
+    gd_meta_like(&i->out[0], x);
+    return GD_OK;
+}
+
+/* The shift as 0 <= shift < size. */
+static int64_t roll_shift(int64_t shift, int64_t size) {
+    if (size == 0) return 0;
+    shift %= size;
+    return shift < 0 ? shift + size : shift;
+}
+
+static void roll_vjp(gd_vjp *v) {
+    const gd_roll_options *o = v->attrs;
+    gd_shape back = o->shifts;
+    for (int k = 0; k < back.rank; k++) { /* by its size, as the opposite of the smallest number is none */
+        int64_t size = gd_shape_is_set(&o->axis) ? gd_tensor_dim(v->x[0], (int)o->axis.at[k])
+                                                 : gd_tensor_numel(v->x[0]);
+        back.at[k] = -roll_shift(back.at[k], size);
+    }
+    v->gx[0] = gd_shape_is_set(&o->axis) ? gd_roll(v->gy[0], back, .axis = o->axis) : gd_roll(v->gy[0], back);
+}
+
+/* Copies the parts that stay together: two for each rolled axis, from this one on. */
+static void roll_axes(gd_view y, gd_view x, const int64_t *shift, int axis) {
+    while (axis < x.rank && shift[axis] == 0) axis++;
+    if (axis == x.rank) {
+        gd_copy_elements(&y, &x);
+        return;
+    }
+    int64_t size = (int64_t)gd_dtype_size(x.dtype), n = x.dims[axis], s = shift[axis];
+    gd_view to = y, from = x;
+    to.dims[axis] = from.dims[axis] = n - s; /* the front moves back by s ... */
+    to.data = (char *)y.data + s * y.strides[axis] * size;
+    roll_axes(to, from, shift, axis + 1);
+    to.dims[axis] = from.dims[axis] = s; /* ... and the end comes to the front */
+    to.data = y.data;
+    from.data = (char *)x.data + (n - s) * x.strides[axis] * size;
+    roll_axes(to, from, shift, axis + 1);
+}
+
+/* Where the element with this number, counted in row-major order, lies. */
+static int64_t offset_of(int64_t number, const gd_view *v) {
+    int64_t at = 0;
+    for (int d = v->rank; d-- > 0;) {
+        at += number % v->dims[d] * v->strides[d];
+        number /= v->dims[d];
+    }
+    return at;
+}
+
+static gd_status roll_raw(gd_kernel_call *k) {
+    const gd_roll_options *o = k->attrs;
+    const gd_view *x = &k->in[0];
+    gd_view y = k->out[0];
+    if (gd_shape_is_set(&o->axis)) {
+        int64_t shift[GD_MAX_RANK] = {0};
+        for (int i = 0; i < o->axis.rank; i++) { /* an axis may be named twice */
+            int axis = (int)(o->axis.at[i] < 0 ? o->axis.at[i] + x->rank : o->axis.at[i]);
+            shift[axis] = roll_shift(shift[axis] + roll_shift(o->shifts.at[i], x->dims[axis]), x->dims[axis]);
+        }
+        roll_axes(y, *x, shift, 0);
+        return GD_OK;
+    }
+    int64_t n = gd_numel(x->rank, x->dims), shift = roll_shift(o->shifts.at[0], n);
+    int64_t size = (int64_t)gd_dtype_size(x->dtype);
+    if (gd_is_row_major(x->rank, x->dims, x->strides) && gd_is_row_major(y.rank, y.dims, y.strides)) {
+        gd_view line = {.data = x->data, .dtype = x->dtype, .rank = 1, .dims = {n}, .strides = {1}};
+        gd_view to = line;
+        to.data = y.data;
+        roll_axes(to, line, &shift, 0);
+        return GD_OK;
+    }
+    for (int64_t e = 0; e < n; e++)
+        memcpy((char *)y.data + offset_of((e + shift) % n, &y) * size,
+               (const char *)x->data + offset_of(e, x) * size, (size_t)size);
     return GD_OK;
 }
 

@@ -1,0 +1,263 @@
+/* join.c - taking tensors apart and putting them together: split, cat, stack, repeat. */
+#include <string.h>
+
+#include "core/copy.h"
+#include "gradus/ops.h"
+#include "ops/infer.h"
+
+/* --- split and cat ----------------------------------------------------------------------------- */
+
+/*op split(x, sizes:int[]) -> ys*  view
+ * Cuts x along an axis into pieces: of the given sizes, which add up to the whole, or, for one
+ * number, all of that size but the last.
+ *   axis int = 0  where to cut
+ *   saves nothing
+ *   onnx Split   caffe Slice
+ */
+/* n views of x, each `size` long in the axis but for the last, which has what is left; or of the
+ * sizes in the list. */
+static gd_status cut(gd_infer *i, int axis, int64_t n, int64_t size, const int64_t *sizes) {
+    const gd_tensor *x = i->in[0];
+    if (n > 1 << 20) return gd_op_fail(GD_E_ARGUMENT, "%lld pieces are too many", (long long)n);
+    GD_TRY(gd_infer_outputs(i, (int)n));
+    int64_t at = 0;
+    for (int k = 0; k < n; k++) {
+        if (sizes) size = sizes[k];
+        else if (size > x->dims[axis] - at) size = x->dims[axis] - at;
+        gd_meta_view(&i->out[k], x, 0);
+        i->out[k].dims[axis] = size;
+        i->out[k].offset = x->offset + at * x->strides[axis];
+        at += size;
+    }
+    return GD_OK;
+}
+
+static gd_status split_infer(gd_infer *i) {
+    const gd_split_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    int axis;
+    GD_TRY(gd_axis(o->axis, x->rank, &axis));
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number cannot be split");
+    int64_t whole = x->dims[axis], n = o->sizes.rank, sum = 0;
+    if (n == 1) {
+        int64_t size = o->sizes.at[0];
+        if (size < 0 || (size == 0 && whole > 0)) return gd_op_fail(GD_E_ARGUMENT, "pieces of size %lld", (long long)size);
+        return cut(i, axis, whole == 0 ? 1 : (whole - 1) / size + 1, size, NULL);
+    }
+    for (int k = 0; k < n; k++) {
+        if (o->sizes.at[k] < 0) return gd_op_fail(GD_E_ARGUMENT, "a piece of size %lld", (long long)o->sizes.at[k]);
+        if (__builtin_add_overflow(sum, o->sizes.at[k], &sum)) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
+    }
+    if (sum != whole || n == 0)
+        return gd_op_fail(GD_E_SHAPE, "the sizes add up to %lld, axis %d has %lld", (long long)sum, axis, (long long)whole);
+    return cut(i, axis, n, 0, o->sizes.at);
+}
+static void split_vjp(gd_vjp *v) {
+    const gd_split_options *o = v->attrs;
+    v->gx[0] = gd_cat(((gd_tensors){v->gy, v->n_out}), .axis = o->axis);
+}
+
+/*op chunk(x, chunks:int) -> ys*  view
+ * Cuts x along an axis into so many pieces of equal size; the last may be smaller, and there may be
+ * fewer where the size does not divide.
+ *   axis int = 0  where to cut
+ *   saves nothing
+ */
+static gd_status chunk_infer(gd_infer *i) {
+    const gd_chunk_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    int axis;
+    GD_TRY(gd_axis(o->axis, x->rank, &axis));
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number cannot be cut");
+    if (o->chunks < 1) return gd_op_fail(GD_E_ARGUMENT, "%lld pieces; at least 1", (long long)o->chunks);
+    int64_t whole = x->dims[axis];
+    if (whole == 0) return cut(i, axis, o->chunks, 0, NULL);
+    int64_t size = (whole - 1) / o->chunks + 1;
+    return cut(i, axis, (whole - 1) / size + 1, size, NULL);
+}
+static void chunk_vjp(gd_vjp *v) {
+    const gd_chunk_options *o = v->attrs;
+    v->gx[0] = gd_cat(((gd_tensors){v->gy, v->n_out}), .axis = o->axis);
+}
+
+/*op cat(xs*) -> y
+ * Joins tensors along an axis; their other dimensions are equal. dtypes promote.
+ *   axis int = 0  where to join
+ *   saves nothing
+ *   onnx Concat   caffe Concat
+ */
+static bool cat_skips(const gd_tensor *t) { return t->rank == 1 && t->dims[0] == 0; }
+
+static gd_status cat_infer(gd_infer *i) {
+    const gd_cat_options *o = i->attrs;
+    gd_meta *y = &i->out[0];
+    const gd_tensor *first = i->in[0];
+    int axis;
+    for (int k = 0; k < i->n_in && cat_skips(first); k++) first = i->in[k]; /* an old habit of PyTorch's */
+    GD_TRY(gd_axis(o->axis, first->rank, &axis));
+    if (first->rank == 0) return gd_op_fail(GD_E_SHAPE, "single numbers cannot be joined; use gd_stack");
+    gd_meta_like(y, first);
+    y->dims[axis] = 0;
+    for (int k = 0; k < i->n_in; k++) {
+        const gd_tensor *t = i->in[k];
+        y->dtype = gd_promote(y->dtype, (gd_dtype)t->dtype);
+        if (cat_skips(t) && first->rank != 1) continue;
+        if (t->rank != first->rank) return gd_op_fail(GD_E_SHAPE, "tensor %d has %d dimensions, others %d", k, t->rank, first->rank);
+        for (int d = 0; d < t->rank; d++)
+            if (d != axis && t->dims[d] != first->dims[d])
+                return gd_op_fail(GD_E_SHAPE, "tensor %d has size %lld in dimension %d, others %lld", k,
+                                  (long long)t->dims[d], d, (long long)first->dims[d]);
+        if (__builtin_add_overflow(y->dims[axis], t->dims[axis], &y->dims[axis])) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
+    }
+    return GD_OK;
+}
+static void cat_vjp(gd_vjp *v) {
+    const gd_cat_options *o = v->attrs;
+    int64_t at = 0;
+    for (int i = 0; i < v->n_in; i++) {
+        if (cat_skips(v->x[i]) && v->y[0]->rank != 1) continue;
+        int64_t size = gd_tensor_dim(v->x[i], (int)o->axis);
+        if (v->needs[i]) v->gx[i] = gd_narrow(v->gy[0], o->axis, at, size);
+        at += size;
+    }
+}
+static gd_status cat_raw(gd_kernel_call *k) {
+    const gd_cat_options *o = k->attrs;
+    gd_view part = k->out[0];
+    int axis = (int)(o->axis < 0 ? o->axis + part.rank : o->axis);
+    for (int i = 0; i < k->n_in; i++) {
+        const gd_view *x = &k->in[i];
+        if (x->rank != part.rank) continue;
+        part.dims[axis] = x->dims[axis];
+        gd_copy_elements(&part, x);
+        part.data = (char *)part.data + x->dims[axis] * part.strides[axis] * (int64_t)gd_dtype_size(part.dtype);
+    }
+    return GD_OK;
+}
+
+/*op stack(xs*) -> y
+ * Tensors of one shape side by side along a new dimension. dtypes promote.
+ *   axis int = 0  where the new dimension goes
+ *   saves nothing
+ */
+static gd_status stack_infer(gd_infer *i) {
+    const gd_stack_options *o = i->attrs;
+    const gd_tensor *first = i->in[0];
+    gd_meta *y = &i->out[0];
+    int axis;
+    if (first->rank == GD_MAX_RANK)
+        return gd_op_fail(GD_E_SHAPE, "a tensor has at most %d dimensions", GD_MAX_RANK);
+    GD_TRY(gd_axis(o->axis, first->rank + 1, &axis));
+    y->rank = first->rank + 1;
+    for (int d = 0; d < y->rank; d++) y->dims[d] = d < axis ? first->dims[d] : d == axis ? i->n_in : first->dims[d - 1];
+    for (int k = 0; k < i->n_in; k++) {
+        const gd_tensor *t = i->in[k];
+        char a[128], b[128];
+        y->dtype = gd_promote(y->dtype, (gd_dtype)t->dtype);
+        if (t->rank != first->rank || memcmp(t->dims, first->dims, sizeof(int64_t) * first->rank) != 0)
+            return gd_op_fail(GD_E_SHAPE, "tensor %d has the shape %s, the first %s", k,
+                              gd_shape_text(t->rank, t->dims, a, sizeof a),
+                              gd_shape_text(first->rank, first->dims, b, sizeof b));
+    }
+    return GD_OK;
+}
+static void stack_vjp(gd_vjp *v) {
+    const gd_stack_options *o = v->attrs;
+    for (int i = 0; i < v->n_in; i++)
+        if (v->needs[i]) v->gx[i] = gd_select(v->gy[0], o->axis, i);
+}
+static gd_status stack_raw(gd_kernel_call *k) {
+    const gd_stack_options *o = k->attrs;
+    const gd_view *y = &k->out[0];
+    int axis = (int)(o->axis < 0 ? o->axis + y->rank : o->axis);
+    gd_view part = *y; /* the place of one tensor: y without the new axis */
+    part.rank--;
+    for (int d = axis; d < part.rank; d++) {
+        part.dims[d] = y->dims[d + 1];
+        part.strides[d] = y->strides[d + 1];
+    }
+    for (int i = 0; i < k->n_in; i++) {
+        gd_copy_elements(&part, &k->in[i]);
+        part.data = (char *)part.data + y->strides[axis] * (int64_t)gd_dtype_size(y->dtype);
+    }
+    return GD_OK;
+}
+
+/* --- repeat ------------------------------------------------------------------------------------ */
+
+/*op repeat(x, repeats:int[]) -> y
+ * x side by side with itself: repeats[d] times along dimension d. There may be more repeats than
+ * dimensions; x then gets new ones in front.
+ *   saves nothing
+ *   onnx Tile
+ */
+static gd_status repeat_infer(gd_infer *i) {
+    const gd_repeat_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_meta *y = &i->out[0];
+    int extra = o->repeats.rank - x->rank;
+    if (extra < 0)
+        return gd_op_fail(GD_E_SHAPE, "%d repeats for %d dimensions; gd_tile takes fewer", o->repeats.rank, x->rank);
+    y->rank = o->repeats.rank;
+    for (int d = 0; d < y->rank; d++) {
+        int64_t n = o->repeats.at[d];
+        if (n < 0) return gd_op_fail(GD_E_ARGUMENT, "%lld repeats of dimension %d", (long long)n, d);
+        if (__builtin_mul_overflow(n, d < extra ? 1 : x->dims[d - extra], &y->dims[d]))
+            return gd_op_fail(GD_E_OVERFLOW, "%lld repeats of dimension %d are too many", (long long)n, d);
+    }
+    return GD_OK;
+}
+static void repeat_vjp(gd_vjp *v) {
+    const gd_repeat_options *o = v->attrs;
+    gd_shape dims = gd_tensor_shape(v->y[0]);
+    gd_tensor *g = v->gy[0];
+    int extra = o->repeats.rank - v->x[0]->rank;
+    for (int d = 0; d < dims.rank; d++) { /* one dimension at a time: (before, repeats, size, after) */
+        if (o->repeats.at[d] == 1) continue;
+        int64_t size = d < extra ? 1 : v->x[0]->dims[d - extra];
+        int64_t before = gd_numel(d, dims.at), after = gd_numel(dims.rank - d - 1, dims.at + d + 1);
+        dims.at[d] = size;
+        g = gd_reshape(g, gd_dims(before, o->repeats.at[d], size, after));
+        g = gd_reshape(gd_sum(g, .axis = 1), dims);
+    }
+    v->gx[0] = extra > 0 ? gd_reshape(g, gd_tensor_shape(v->x[0])) : g;
+}
+static gd_status repeat_raw(gd_kernel_call *k) {
+    const gd_repeat_options *o = k->attrs;
+    const gd_view *y = &k->out[0];
+    gd_view x = k->in[0], done = *y; /* done: the corner of y that is filled */
+    int extra = y->rank - x.rank;
+    if (gd_numel(y->rank, y->dims) == 0) return GD_OK;
+    for (int d = y->rank; d-- > 0;) { /* x with the new dimensions in front */
+        x.dims[d] = d < extra ? 1 : x.dims[d - extra];
+        x.strides[d] = d < extra ? 0 : x.strides[d - extra];
+        done.dims[d] = x.dims[d];
+    }
+    x.rank = y->rank;
+    gd_copy_elements(&done, &x);
+    for (int d = y->rank; d-- > 0;)
+        for (int64_t n = done.dims[d], whole = n * o->repeats.at[d]; n < whole; n = done.dims[d]) {
+            gd_view next = done; /* what is there already, as far as it fits */
+            next.data = (char *)done.data + n * done.strides[d] * (int64_t)gd_dtype_size(y->dtype);
+            next.dims[d] = whole - n < n ? whole - n : n;
+            gd_copy_elements(&next, &done);
+            done.dims[d] += next.dims[d];
+        }
+    return GD_OK;
+}
+
+/*op tile(x, repeats:int[]) -> y
+ * As repeat, but there may be fewer repeats than dimensions: they belong to the last ones.
+ *   caffe Tile
+ */
+static void tile_expand(gd_expand *e) {
+    const gd_tile_options *o = e->attrs;
+    gd_shape repeats = o->repeats;
+    int missing = e->x[0]->rank - repeats.rank;
+    for (int d = repeats.rank; d-- > 0 && missing > 0;) repeats.at[d + missing] = repeats.at[d];
+    for (int d = 0; d < missing; d++) repeats.at[d] = 1;
+    if (missing > 0) repeats.rank += missing;
+    e->y[0] = gd_repeat(e->x[0], repeats);
+}
+
+#include "join.gen.h"

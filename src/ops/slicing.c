@@ -1,0 +1,207 @@
+/* slicing.c - parts of a tensor by position: views, apart from slices with a negative step. */
+#include <string.h>
+
+#include "core/copy.h"
+#include "gradus/ops.h"
+#include "ops/infer.h"
+
+/*op narrow(x, axis:int, start:int, length:int) -> y  view
+ * A stretch of one axis, as a view. A negative start counts from the end.
+ *   saves nothing
+ */
+static gd_status narrow_infer(gd_infer *i) {
+    const gd_narrow_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    int axis;
+    GD_TRY(gd_axis(o->axis, x->rank, &axis));
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to narrow");
+    int64_t size = x->dims[axis], start = o->start < 0 ? o->start + size : o->start;
+    if (start < 0 || start > size || o->length < 0 || o->length > size - start)
+        return gd_op_fail(GD_E_INDEX, "start %lld and length %lld do not lie in axis %d of size %lld",
+                          (long long)o->start, (long long)o->length, axis, (long long)size);
+    gd_meta_view(&i->out[0], x, 0);
+    i->out[0].dims[axis] = o->length;
+    i->out[0].offset = x->offset + start * x->strides[axis];
+    return GD_OK;
+}
+static void narrow_vjp(gd_vjp *v) {
+    const gd_narrow_options *o = v->attrs;
+    int64_t start = o->start < 0 ? o->start + gd_tensor_dim(v->x[0], (int)o->axis) : o->start;
+    v->gx[0] = gd_slice_grad(v->gy[0], gd_tensor_shape(v->x[0]), o->axis, start, 1);
+}
+
+/*op select(x, axis:int, index:int) -> y  view
+ * One position of an axis; the result has one dimension less. A negative index counts from the
+ * end.
+ *   saves nothing
+ */
+static gd_status select_infer(gd_infer *i) {
+    const gd_select_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_meta *y = &i->out[0];
+    int axis;
+    GD_TRY(gd_axis(o->axis, x->rank, &axis));
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to select from");
+    int64_t size = x->dims[axis], index = o->index < 0 ? o->index + size : o->index;
+    if (index < 0 || index >= size)
+        return gd_op_fail(GD_E_INDEX, "index %lld is out of range for axis %d of size %lld (%lld to %lld)",
+                          (long long)o->index, axis, (long long)size, (long long)-size, (long long)size - 1);
+    gd_meta_view(y, x, 0);
+    y->rank--;
+    for (int k = axis; k < y->rank; k++) {
+        y->dims[k] = x->dims[k + 1];
+        y->strides[k] = x->strides[k + 1];
+    }
+    y->offset = x->offset + index * x->strides[axis];
+    return GD_OK;
+}
+static void select_vjp(gd_vjp *v) {
+    const gd_select_options *o = v->attrs;
+    int rank = v->x[0]->rank;
+    int64_t axis = o->axis < 0 ? o->axis + rank : o->axis, size = v->x[0]->dims[axis];
+    v->gx[0] = gd_slice_grad(gd_unsqueeze(v->gy[0], axis), gd_tensor_shape(v->x[0]), axis,
+                             o->index < 0 ? o->index + size : o->index, 1);
+}
+
+/*op subtensor(x, index:int[]) -> y  view
+ * The part of x at these positions of its first axes, as a view: gd_at(x, i, j) is x[i][j].
+ */
+static void subtensor_expand(gd_expand *e) {
+    const gd_subtensor_options *o = e->attrs;
+    e->y[0] = e->x[0];
+    for (int k = 0; k < o->index.rank; k++) e->y[0] = gd_select(e->y[0], 0, o->index.at[k]);
+}
+
+/* --- slices ------------------------------------------------------------------------------------ */
+
+/*op slice(x) -> y  view
+ * Every step-th position of an axis from start up to, but without, stop, as Python's
+ * x[start:stop:step]: negative positions count from the end, and what lies outside is clamped.
+ * A view where step is positive, a copy where it is negative.
+ *   axis int = 0
+ *   start int = none  none: the beginning, or the end for a negative step
+ *   stop int = none   none or GD_END: as far as it goes
+ *   step int = 1
+ *   saves nothing
+ *   onnx Slice
+ */
+
+/* The slice as positions start, start + step, ... (length of them) of an axis of this size. */
+static gd_status slice_range(const gd_slice_options *o, int64_t size, int64_t *start, int64_t *length) {
+    int64_t step = o->step;
+    if (step == 0) return gd_op_fail(GD_E_ARGUMENT, "the step is 0");
+    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1; /* where positions stop */
+    int64_t from = o->start, to = o->stop;
+    if (from == GD_UNSET) from = step > 0 ? low : high;
+    else {
+        if (from < 0) from += size;
+        from = from < low ? low : from > high ? high : from;
+    }
+    if (to == GD_UNSET || to == GD_END) to = step > 0 ? high : low;
+    else {
+        if (to < 0) to += size;
+        to = to < low ? low : to > high ? high : to;
+    }
+    uint64_t distance = step > 0 ? (to > from ? (uint64_t)(to - from) : 0) : from > to ? (uint64_t)(from - to) : 0;
+    uint64_t stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
+    *length = distance ? (int64_t)((distance - 1) / stride + 1) : 0;
+    *start = *length ? from : 0;
+    return GD_OK;
+}
+
+static gd_status slice_infer(gd_infer *i) {
+    const gd_slice_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_meta *y = &i->out[0];
+    int axis;
+    int64_t start, length;
+    GD_TRY(gd_axis(o->axis, x->rank, &axis));
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to slice");
+    GD_TRY(slice_range(o, x->dims[axis], &start, &length));
+    if (o->step < 0) gd_meta_like(y, x);
+    else {
+        gd_meta_view(y, x, 0);
+        y->offset = x->offset + start * x->strides[axis];
+        if (length > 1) y->strides[axis] = x->strides[axis] * o->step;
+    }
+    y->dims[axis] = length;
+    return GD_OK;
+}
+static void slice_vjp(gd_vjp *v) {
+    const gd_slice_options *o = v->attrs;
+    int64_t start, length;
+    if (slice_range(o, gd_tensor_dim(v->x[0], (int)o->axis), &start, &length) != GD_OK) return;
+    v->gx[0] = gd_slice_grad(v->gy[0], gd_tensor_shape(v->x[0]), o->axis, start, length > 1 ? o->step : 1);
+}
+
+/* The positions of the axis as a view of t. */
+static gd_view sliced(const gd_view *t, int axis, int64_t start, int64_t length, int64_t step) {
+    gd_view part = *t;
+    part.data = (char *)part.data + start * part.strides[axis] * (int64_t)gd_dtype_size(part.dtype);
+    part.dims[axis] = length;
+    if (length > 1) part.strides[axis] *= step;
+    return part;
+}
+static gd_status slice_raw(gd_kernel_call *k) {
+    const gd_slice_options *o = k->attrs;
+    const gd_view *x = &k->in[0];
+    int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
+    int64_t start, length;
+    GD_TRY(slice_range(o, x->dims[axis], &start, &length));
+    gd_view part = sliced(x, axis, start, length, o->step);
+    gd_copy_elements(&k->out[0], &part);
+    return GD_OK;
+}
+
+/*op slice_grad(gy, dims:int[], axis:int, start:int, step:int) -> gx  internal
+ * Zeros of shape dims with gy at the positions start, start + step, ... of the axis: the gradient
+ * of narrow, select and slice.
+ *   saves nothing
+ */
+static gd_status slice_grad_infer(gd_infer *i) {
+    const gd_slice_grad_options *o = i->attrs;
+    const gd_tensor *gy = i->in[0];
+    int axis;
+    GD_TRY(gd_need_rank(gy, "gy", o->dims.rank));
+    GD_TRY(gd_axis(o->axis, gy->rank, &axis));
+    for (int d = 0; d < gy->rank; d++)
+        if (d != axis && gy->dims[d] != o->dims.at[d])
+            return gd_op_fail(GD_E_SHAPE, "dimension %d is %lld, not %lld", d, (long long)gy->dims[d], (long long)o->dims.at[d]);
+    int64_t size = gy->rank ? o->dims.at[axis] : 0, length = gy->rank ? gy->dims[axis] : 0;
+    __int128 end = (__int128)o->start + (__int128)(length - 1) * o->step;
+    if (length > 0 && (o->start < 0 || o->start >= size || end < 0 || end >= size))
+        return gd_op_fail(GD_E_INDEX, "positions %lld, and every %lld-th from there, do not lie in a size of %lld",
+                          (long long)o->start, (long long)o->step, (long long)size);
+    i->out[0].rank = o->dims.rank;
+    memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
+    return GD_OK;
+}
+static void slice_grad_vjp(gd_vjp *v) {
+    const gd_slice_grad_options *o = v->attrs;
+    int64_t length = gd_tensor_dim(v->x[0], (int)o->axis), last = o->start + (length - 1) * o->step;
+    if (length == 0 || o->step == 1) v->gx[0] = gd_narrow(v->gy[0], o->axis, o->start, length);
+    else {
+        int64_t stop = o->step > 0 ? last + 1 : last > 0 ? last - 1 : GD_END;
+        v->gx[0] = gd_slice(v->gy[0], .axis = o->axis, .start = o->start, .stop = stop, .step = o->step);
+    }
+}
+static gd_status slice_grad_raw(gd_kernel_call *k) {
+    const gd_slice_grad_options *o = k->attrs;
+    const gd_view *gx = &k->out[0];
+    int axis = (int)(o->axis < 0 ? o->axis + gx->rank : o->axis);
+    if (gx->rank > 0 && k->in[0].dims[axis] == gx->dims[axis]) { /* all of it: nothing to clear */
+        gd_view all = sliced(gx, axis, o->start, gx->dims[axis], o->step);
+        gd_copy_elements(&all, &k->in[0]);
+        return GD_OK;
+    }
+    static const int64_t zero;
+    gd_view nothing = *gx;
+    nothing.data = (void *)(uintptr_t)&zero;
+    memset(nothing.strides, 0, sizeof nothing.strides);
+    gd_copy_elements(gx, &nothing);
+    gd_view part = sliced(gx, axis, o->start, k->in[0].dims[axis], o->step);
+    gd_copy_elements(&part, &k->in[0]);
+    return GD_OK;
+}
+
+#include "slicing.gen.h"
