@@ -26,7 +26,7 @@ typedef struct {
 V_FN vu64 lower_product(vu64 a, vu64 b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
 #elif V_BYTES == 64
 V_FN vu64 lower_product(vu64 a, vu64 b) {
-    return (vu64)__builtin_ia32_pmuludq512_mask((vi32)a, (vi32)b, (v_longs){0}, V_ALL);
+    return (vu64)__builtin_ia32_pmuludq512_mask((vi32)a, (vi32)b, (v_longs){0}, V_ALL8);
 }
 #elif V_BYTES == 32
 V_FN vu64 lower_product(vu64 a, vu64 b) { return (vu64)__builtin_ia32_pmuludq256((vi32)a, (vi32)b); }
