@@ -15,6 +15,7 @@
 #ifndef GRADUS_AUTOGRAD_H
 #define GRADUS_AUTOGRAD_H
 
+#include "gradus/options.h"
 #include "gradus/scope.h"
 #include "gradus/tensor.h"
 

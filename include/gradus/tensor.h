@@ -48,13 +48,8 @@ template <typename... Sizes> inline gd_shape gd_dims(Sizes... sizes) {
     static_assert(sizeof...(Sizes) <= GD_MAX_RANK, "a tensor has at most 8 dimensions");
     return gd_shape{{static_cast<int64_t>(sizes)...}, static_cast<int>(sizeof...(Sizes)), 1};
 }
-/* Fields of an options struct have defaults in C++, where not all of them need be named. */
-#define GD_DEFAULT_(...) = __VA_ARGS__
-/* The address of options that live until the end of the call they are written in. */
-template <typename T> inline const T *gd_address_(const T &t) { return &t; }
 extern "C" {
 #else
-#define GD_DEFAULT_(...)
 typedef struct gd_int1 { int64_t at[1]; } gd_int1;
 typedef struct gd_int2 { int64_t at[2]; } gd_int2;
 typedef struct gd_int3 { int64_t at[3]; } gd_int3;

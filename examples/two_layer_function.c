@@ -1,0 +1,58 @@
+/* two_layer_function.c - a two-layer net with a function of the program's own in it.
+ *
+ * The net of two_layer_autograd.c, with a relu written here: its forward, and its backward. Both
+ * are made of ordinary ops, so that the backward can be differentiated again.
+ */
+#include <gradus/gradus.h>
+
+#include "show.h"
+
+enum { N = 64, D_IN = 1000, H = 100, D_OUT = 10, STEPS = 500 };
+
+static void relu_forward(gd_context *c) {
+    gd_save(c, c->x[0]);
+    c->y[0] = gd_clamp(c->x[0], .min = 0);
+}
+
+static void relu_backward(gd_context *c) {
+    gd_tensor *x = gd_saved(c, 0);
+    c->gx[0] = gd_mul(c->gy[0], gd_gt(x, gd_scalar(0)));
+}
+
+static const gd_function relu = {.name = "relu", .forward = relu_forward, .backward = relu_backward};
+
+static gd_tensor *my_relu(gd_tensor *x) {
+    gd_tensors y = gd_apply(&relu, gd_list(x), NULL);
+    return y.count ? y.at[0] : NULL;
+}
+
+int main(void) {
+    GD_SCOPE; /* what is made from here on is freed at the end of this block */
+    gd_seed(0);
+    gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
+    gd_tensor *w1 = gd_requires_grad(gd_randn(gd_dims(D_IN, H)));
+    gd_tensor *w2 = gd_requires_grad(gd_randn(gd_dims(H, D_OUT)));
+    gd_tensor *lr = gd_scalar(1e-6);
+    double last = INFINITY;
+
+    for (int step = 1; step <= STEPS && !gd_failed(); step++) {
+        GD_SCOPE;
+        gd_tensor *prediction = gd_matmul(my_relu(gd_matmul(x, w1)), w2);
+        gd_tensor *loss = gd_sum(gd_square(gd_sub(prediction, y)));
+        gd_backward(loss);
+
+        GD_NO_GRAD;
+        gd_sub_(w1, gd_mul(lr, gd_tensor_grad(w1)));
+        gd_sub_(w2, gd_mul(lr, gd_tensor_grad(w2)));
+        gd_zero_grad(w1);
+        gd_zero_grad(w2);
+
+        last = gd_item(loss);
+        if (step == 1 || step % 50 == 0) show_loss(step, last);
+    }
+    if (gd_failed()) {
+        fprintf(stderr, "%s\n", gd_error_message());
+        return 1;
+    }
+    return last <= 1.2e-4 ? 0 : 1;
+}

@@ -1,0 +1,47 @@
+/* two_layer_tensors.c - a two-layer net on plain tensors: the gradients are worked out by hand.
+ *
+ * x (N, D_IN) -> x w1 (N, H) -> at least 0 -> times w2 -> prediction (N, D_OUT), with the sum of
+ * squared errors as the loss. two_layer_autograd.c leaves the gradients to the library.
+ */
+#include <gradus/gradus.h>
+
+#include "show.h"
+
+enum { N = 64, D_IN = 1000, H = 100, D_OUT = 10, STEPS = 500 };
+
+static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
+
+int main(void) {
+    GD_SCOPE; /* what is made from here on is freed at the end of this block */
+    gd_seed(0);
+    gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
+    gd_tensor *w1 = gd_randn(gd_dims(D_IN, H)), *w2 = gd_randn(gd_dims(H, D_OUT));
+    gd_tensor *lr = gd_scalar(1e-6), *two = gd_scalar(2), *zero = gd_scalar(0);
+    double loss = INFINITY;
+
+    for (int step = 1; step <= STEPS && !gd_failed(); step++) {
+        GD_SCOPE;
+        /* forward */
+        gd_tensor *h = gd_matmul(x, w1);
+        gd_tensor *h_relu = gd_clamp(h, .min = 0);
+        gd_tensor *error = gd_sub(gd_matmul(h_relu, w2), y);
+        loss = gd_item(gd_sum(gd_square(error)));
+        if (step == 1 || step % 50 == 0) show_loss(step, loss);
+
+        /* backward, from the loss to the weights */
+        gd_tensor *g_prediction = gd_mul(two, error);
+        gd_tensor *g_w2 = gd_matmul(transposed(h_relu), g_prediction);
+        gd_tensor *g_h_relu = gd_matmul(g_prediction, transposed(w2));
+        gd_tensor *g_h = gd_mul(g_h_relu, gd_gt(h, zero));
+        gd_tensor *g_w1 = gd_matmul(transposed(x), g_h);
+
+        /* one step downhill */
+        gd_sub_(w1, gd_mul(lr, g_w1));
+        gd_sub_(w2, gd_mul(lr, g_w2));
+    }
+    if (gd_failed()) {
+        fprintf(stderr, "%s\n", gd_error_message());
+        return 1;
+    }
+    return loss <= 1.2e-4 ? 0 : 1;
+}
