@@ -1,35 +1,46 @@
-/* reduce.c - sums and other reductions over axes. */
+/* reduce.c - sums, products, extremes and truth over axes. */
+#include "ops/reduce.h"
+
+#include <math.h>
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/copy.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/* --- walking over the axes of a reduction ------------------------------------------------------ */
+/* --- what reductions share --------------------------------------------------------------------- */
 
-/* For a row-major x and a mask of axes: calls body for each output element with the offsets of the
- * elements that make it up, one inner offset list shared by all. */
-typedef struct {
-    int64_t outer, inner;        /* how many output elements, how many elements make one */
-    int rank_out, rank_in;
-    int64_t out_dims[GD_MAX_RANK], out_strides[GD_MAX_RANK];
-    int64_t in_dims[GD_MAX_RANK], in_strides[GD_MAX_RANK];
-} reduction;
+int64_t gd_reduced_count(const gd_tensor *x, uint32_t mask) {
+    int64_t n = 1;
+    for (int k = 0; k < x->rank; k++)
+        if (mask >> k & 1) n *= x->dims[k];
+    return n;
+}
 
-static reduction plan_reduction(const gd_view *x, uint32_t mask) {
-    reduction r = {.outer = 1, .inner = 1};
-    for (int k = 0; k < x->rank; k++) {
-        if (mask >> k & 1) {
-            r.in_dims[r.rank_in] = x->dims[k];
-            r.in_strides[r.rank_in++] = x->strides[k];
-            r.inner *= x->dims[k];
-        } else {
-            r.out_dims[r.rank_out] = x->dims[k];
-            r.out_strides[r.rank_out++] = x->strides[k];
-            r.outer *= x->dims[k];
-        }
-    }
-    return r;
+gd_shape gd_mask_axes(uint32_t mask) {
+    gd_shape axes = {.form = 1};
+    for (int k = 0; k < GD_MAX_RANK; k++)
+        if (mask >> k & 1) axes.at[axes.rank++] = k;
+    return axes;
+}
+
+gd_tensor *gd_restore_dims(gd_tensor *y, const gd_tensor *x, uint32_t mask) {
+    gd_shape dims = gd_tensor_shape(x);
+    for (int k = 0; k < dims.rank; k++)
+        if (mask >> k & 1) dims.at[k] = 1;
+    return gd_reshape(y, dims);
+}
+
+gd_status gd_need_elements(const gd_tensor *x, uint32_t mask) {
+    int64_t results = 1;
+    for (int k = 0; k < x->rank; k++)
+        if (!(mask >> k & 1)) results *= x->dims[k];
+    if (results == 0) return GD_OK; /* nothing is asked for */
+    for (int k = 0; k < x->rank; k++)
+        if ((mask >> k & 1) && x->dims[k] == 0)
+            return gd_op_fail(GD_E_INDEX, "axis %d is empty, and there is no result without elements", k);
+    return GD_OK;
 }
 
 static int64_t offset_at(int64_t index, int rank, const int64_t *dims, const int64_t *strides) {
@@ -41,61 +52,110 @@ static int64_t offset_at(int64_t index, int rank, const int64_t *dims, const int
     return at;
 }
 
+gd_status gd_each_group(const gd_view *x, uint32_t mask, gd_group_fn body, void *context) {
+    int64_t dims[2][GD_MAX_RANK], strides[2][GD_MAX_RANK], counts[2] = {1, 1};
+    int ranks[2] = {0, 0}; /* 0: kept, 1: reduced */
+    for (int k = 0; k < x->rank; k++) {
+        int side = mask >> k & 1;
+        dims[side][ranks[side]] = x->dims[k];
+        strides[side][ranks[side]++] = x->strides[k];
+        counts[side] *= x->dims[k];
+    }
+    int64_t *elements = gd_malloc((size_t)(counts[1] > 0 ? counts[1] : 1) * sizeof *elements);
+    if (!elements) return gd_fail(GD_E_MEMORY, "no memory for %lld elements", (long long)counts[1]);
+    for (int64_t e = 0; e < counts[0]; e++) {
+        const char *base = (const char *)x->data + 8 * offset_at(e, ranks[0], dims[0], strides[0]);
+        for (int64_t n = 0; n < counts[1]; n++)
+            memcpy(&elements[n], base + 8 * offset_at(n, ranks[1], dims[1], strides[1]), 8);
+        body(context, elements, counts[1], e);
+    }
+    gd_free(elements);
+    return GD_OK;
+}
+
+/* Shape of the result, and the mask of the axes. */
+static gd_status infer_axes(gd_infer *i, const gd_shape *axis, bool keepdim, uint32_t *mask) {
+    GD_TRY(gd_axes_mask(axis, i->in[0]->rank, mask));
+    gd_reduced_dims(i->in[0], *mask, keepdim, &i->out[0]);
+    return GD_OK;
+}
+
+/* The axes of a call that infer has accepted. */
+static uint32_t axes_of(const gd_shape *axis, int rank) {
+    uint32_t mask = 0;
+    gd_axes_mask(axis, rank, &mask);
+    return mask;
+}
+
+/* Sums and products of integers are i64, unless a dtype was asked for. */
+static gd_dtype widened(const gd_tensor *x, gd_dtype asked) {
+    if (asked) return asked;
+    return gd_dtype_is_float((gd_dtype)x->dtype) ? (gd_dtype)x->dtype : GD_I64;
+}
+
+static gd_status known_dtype(gd_dtype dtype) {
+    if (dtype == GD_DTYPE_NONE || gd_dtype_size(dtype) > 0) return GD_OK;
+    return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
+}
+
+/* Plain sums, products and means. The elements become the result's type first: .dtype = GD_I64
+ * drops the fraction of each, not that of the sum. */
+typedef struct {
+    const gd_view *x, *y;
+    bool product, mean;
+    gd_dtype asked;
+} folding;
+
+static void fold(void *context, const void *elements, int64_t n, int64_t result) {
+    const folding *f = context;
+    double real = f->product ? 1 : 0;
+    uint64_t whole = f->product ? 1 : 0; /* wraps */
+    bool is_real = f->y->dtype == GD_F64;
+    for (int64_t i = 0; i < n; i++) {
+        const void *e = (const char *)elements + 8 * i;
+        double r = gd_load_f64(f->x->dtype, e);
+        uint64_t w = (uint64_t)gd_load_i64(f->x->dtype, e);
+        if (f->asked == GD_BOOL) r = w = r != 0;
+        real = f->product ? real * r : real + r;
+        whole = f->product ? whole * w : f->asked == GD_BOOL ? whole | w : whole + w;
+    }
+    if (f->mean) real /= (double)n;
+    void *to = (char *)f->y->data + 8 * result;
+    if (is_real) gd_store_f64(GD_F64, to, real);
+    else gd_store_i64(f->y->dtype, to, (int64_t)whole);
+}
+
+static gd_status fold_all(gd_kernel_call *k, const gd_shape *axis, gd_dtype asked, bool product, bool mean) {
+    folding f = {&k->in[0], &k->out[0], product, mean, asked};
+    return gd_each_group(&k->in[0], axes_of(axis, k->in[0].rank), fold, &f);
+}
+
 /* --- sum --------------------------------------------------------------------------------------- */
 
 /*op sum(x) -> y
  * The sum over axes, or over all elements. Integers and bools are summed as i64.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
- *   dtype dtype = none    compute and return this type
+ *   dtype dtype = none    convert to this type first, and return it
  *   saves nothing
- *   onnx ReduceSum
+ *   onnx ReduceSum   caffe Reduction
  */
 static gd_status sum_infer(gd_infer *i) {
     const gd_sum_options *o = i->attrs;
-    const gd_tensor *x = i->in[0];
     uint32_t mask;
-    GD_TRY(gd_axes_mask(&o->axis, x->rank, &mask));
-    gd_reduced_dims(x, mask, o->keepdim, &i->out[0]);
-    i->out[0].dtype = o->dtype ? o->dtype : gd_dtype_is_float((gd_dtype)x->dtype) ? (gd_dtype)x->dtype : GD_I64;
+    GD_TRY(known_dtype(o->dtype));
+    GD_TRY(infer_axes(i, &o->axis, o->keepdim, &mask));
+    i->out[0].dtype = widened(i->in[0], o->dtype);
     return GD_OK;
 }
-
-/* gy with the reduced dimensions back at size 1. */
-static gd_tensor *restore_dims(gd_tensor *gy, const gd_tensor *x, uint32_t mask) {
-    gd_shape dims = gd_tensor_shape(x);
-    for (int k = 0; k < dims.rank; k++)
-        if (mask >> k & 1) dims.at[k] = 1;
-    return gd_reshape(gy, dims);
-}
-
 static void sum_vjp(gd_vjp *v) {
     const gd_sum_options *o = v->attrs;
-    uint32_t mask;
-    gd_axes_mask(&o->axis, v->x[0]->rank, &mask);
-    v->gx[0] = gd_expand(restore_dims(v->gy[0], v->x[0], mask), gd_tensor_shape(v->x[0]));
+    uint32_t mask = axes_of(&o->axis, v->x[0]->rank);
+    v->gx[0] = gd_expand(gd_restore_dims(v->gy[0], v->x[0], mask), gd_tensor_shape(v->x[0]));
 }
-
 static gd_status sum_reference(gd_kernel_call *k) {
     const gd_sum_options *o = k->attrs;
-    const gd_view *x = &k->in[0];
-    uint32_t mask;
-    GD_TRY(gd_axes_mask(&o->axis, x->rank, &mask));
-    reduction r = plan_reduction(x, mask);
-    for (int64_t e = 0; e < r.outer; e++) {
-        int64_t base = offset_at(e, r.rank_out, r.out_dims, r.out_strides);
-        double real = 0;
-        uint64_t whole = 0; /* wraps */
-        for (int64_t n = 0; n < r.inner; n++) {
-            int64_t at = base + offset_at(n, r.rank_in, r.in_dims, r.in_strides);
-            if (x->dtype == GD_F64) real += ((const double *)x->data)[at];
-            else whole += (uint64_t)((const int64_t *)x->data)[at];
-        }
-        void *to = (char *)k->out[0].data + 8 * e;
-        if (x->dtype == GD_F64) gd_store_f64(k->out[0].dtype, to, real);
-        else gd_store_i64(k->out[0].dtype, to, (int64_t)whole);
-    }
-    return GD_OK;
+    return fold_all(k, &o->axis, o->dtype, false, false);
 }
 
 /*op sum_to(x, dims:int[]) -> y
@@ -107,10 +167,437 @@ static void sum_to_expand(gd_expand *e) {
     gd_tensor *x = e->x[0];
     int extra = x->rank - o->dims.rank;
     gd_shape axes = {.form = 1};
-    for (int k = 0; k < x->rank; k++)
+    bool fits = extra >= 0;
+    for (int k = 0; k < x->rank && fits; k++) {
         if (k < extra || (o->dims.at[k - extra] == 1 && x->dims[k] != 1)) axes.at[axes.rank++] = k;
+        else fits = o->dims.at[k - extra] == x->dims[k];
+    }
+    if (!fits) {
+        char text[128];
+        gd_op_fail(GD_E_SHAPE, "cannot be summed to %s: each dimension must be equal or 1",
+                   gd_shape_text(o->dims.rank, o->dims.at, text, sizeof text));
+        e->y[0] = &gd_error_tensor;
+        return;
+    }
     gd_tensor *y = axes.rank ? gd_sum(x, .axis = axes, .keepdim = true, .dtype = (gd_dtype)x->dtype) : x;
     e->y[0] = extra > 0 ? gd_reshape(y, o->dims) : y;
+}
+
+/* --- mean -------------------------------------------------------------------------------------- */
+
+/*op divide_by(x, by:float) -> y  elementwise internal
+ * x divided by a constant.
+ *   y = x / by
+ */
+
+/*op mean(x) -> y
+ * The mean over axes, or of all elements. Floats only; of integers say the .dtype to compute in.
+ *   axis int[] = none     one axis or gd_dims(...); none: all
+ *   keepdim bool = false  keep reduced dimensions with size 1
+ *   dtype dtype = none    convert to this type first, and return it
+ *   saves nothing
+ *   onnx ReduceMean
+ */
+static gd_status mean_infer(gd_infer *i) {
+    const gd_mean_options *o = i->attrs;
+    uint32_t mask;
+    GD_TRY(known_dtype(o->dtype));
+    GD_TRY(infer_axes(i, &o->axis, o->keepdim, &mask));
+    i->out[0].dtype = o->dtype ? o->dtype : (gd_dtype)i->in[0]->dtype;
+    if (!gd_dtype_is_float(i->out[0].dtype))
+        return gd_op_fail(GD_E_DTYPE, "the mean of %s is no %s; say .dtype = GD_F32 or another float",
+                          gd_dtype_name((gd_dtype)i->in[0]->dtype), gd_dtype_name(i->out[0].dtype));
+    return GD_OK;
+}
+static void mean_vjp(gd_vjp *v) {
+    const gd_mean_options *o = v->attrs;
+    uint32_t mask = axes_of(&o->axis, v->x[0]->rank);
+    int64_t n = gd_reduced_count(v->x[0], mask);
+    gd_tensor *each = gd_divide_by(gd_restore_dims(v->gy[0], v->x[0], mask), n > 0 ? (double)n : 1);
+    v->gx[0] = gd_expand(each, gd_tensor_shape(v->x[0]));
+}
+static gd_status mean_reference(gd_kernel_call *k) {
+    const gd_mean_options *o = k->attrs;
+    return fold_all(k, &o->axis, o->dtype, false, true);
+}
+
+/* --- prod -------------------------------------------------------------------------------------- */
+
+/*op prod(x) -> y
+ * The product over axes, or of all elements. Integers and bools are multiplied as i64.
+ *   axis int[] = none     one axis or gd_dims(...); none: all
+ *   keepdim bool = false  keep reduced dimensions with size 1
+ *   dtype dtype = none    convert to this type first, and return it
+ *   onnx ReduceProd
+ */
+static gd_status prod_infer(gd_infer *i) {
+    const gd_prod_options *o = i->attrs;
+    uint32_t mask;
+    GD_TRY(known_dtype(o->dtype));
+    GD_TRY(infer_axes(i, &o->axis, o->keepdim, &mask));
+    i->out[0].dtype = widened(i->in[0], o->dtype);
+    return GD_OK;
+}
+
+/* x with the reduced axes last and joined into one; *order is how they were permuted. */
+static gd_tensor *reduced_last(gd_tensor *x, uint32_t mask, gd_shape *order) {
+    gd_shape dims = {.form = 1};
+    *order = (gd_shape){.form = 1};
+    for (int side = 0; side < 2; side++)
+        for (int k = 0; k < x->rank; k++)
+            if ((int)(mask >> k & 1) == side) order->at[order->rank++] = k;
+    for (int k = 0; k < x->rank; k++)
+        if (!(mask >> k & 1)) dims.at[dims.rank++] = x->dims[k];
+    dims.at[dims.rank++] = gd_reduced_count(x, mask);
+    return gd_reshape(gd_permute(x, *order), dims);
+}
+
+static gd_tensor *reduced_back(gd_tensor *y, const gd_tensor *x, gd_shape order) {
+    gd_shape dims = order, back = order;
+    for (int k = 0; k < order.rank; k++) {
+        dims.at[k] = x->dims[order.at[k]];
+        back.at[order.at[k]] = k;
+    }
+    return gd_permute(gd_reshape(y, dims), back);
+}
+
+/* The product of all others is that of those before times that of those after: no division, so
+ * zeros among the elements are no exception. */
+static void prod_vjp(gd_vjp *v) {
+    const gd_prod_options *o = v->attrs;
+    gd_tensor *x = v->x[0], *gy = v->gy[0];
+    uint32_t mask = axes_of(&o->axis, x->rank);
+    if (x->dtype != gy->dtype) x = gd_cast(x, (gd_dtype)gy->dtype);
+    gy = gd_restore_dims(gy, x, mask);
+    if (gd_reduced_count(v->x[0], mask) == 1) {
+        v->gx[0] = gy;
+        return;
+    }
+    gd_shape order;
+    bool one = (mask & (mask - 1)) == 0;
+    gd_tensor *rows = one ? x : reduced_last(x, mask, &order);
+    int64_t axis = one ? __builtin_ctz(mask) : -1;
+    gd_tensor *others = gd_mul(gd_cumprod(rows, axis, .exclusive = true),
+                               gd_cumprod(rows, axis, .exclusive = true, .reverse = true));
+    v->gx[0] = gd_mul(gy, one ? others : reduced_back(others, x, order));
+}
+static gd_status prod_reference(gd_kernel_call *k) {
+    const gd_prod_options *o = k->attrs;
+    return fold_all(k, &o->axis, o->dtype, true, false);
+}
+
+/* --- max and min ------------------------------------------------------------------------------- */
+
+/*op extreme_grad(gy, x, y, count) -> g  elementwise internal
+ * The gradient of max and min: gy shared evenly by the elements equal to the result.
+ *   g = gy * (x == y) / count
+ */
+
+/*op max(x) -> y
+ * The largest element over axes, or of all. NaN if there is one. Elements that tie share the
+ * gradient evenly (PyTorch's amax); see max_with_index for PyTorch's max over one axis.
+ *   axis int[] = none     one axis or gd_dims(...); none: all
+ *   keepdim bool = false  keep reduced dimensions with size 1
+ *   saves x, y
+ *   onnx ReduceMax
+ */
+static gd_status max_infer(gd_infer *i) {
+    const gd_max_options *o = i->attrs;
+    uint32_t mask;
+    GD_TRY(infer_axes(i, &o->axis, o->keepdim, &mask));
+    return gd_need_elements(i->in[0], mask);
+}
+static void extreme_vjp(gd_vjp *v, const gd_shape *axis) {
+    gd_tensor *x = v->x[0];
+    uint32_t mask = axes_of(axis, x->rank);
+    gd_tensor *y = gd_restore_dims(v->y[0], x, mask);
+    gd_tensor *count = gd_sum(gd_eq(x, y), .axis = gd_mask_axes(mask), .keepdim = true);
+    v->gx[0] = gd_extreme_grad(gd_restore_dims(v->gy[0], x, mask), x, y, count);
+}
+static void max_vjp(gd_vjp *v) {
+    const gd_max_options *o = v->attrs;
+    extreme_vjp(v, &o->axis);
+}
+
+/* Plain extremes, with the place of the first. */
+typedef struct {
+    gd_dtype dtype;
+    bool largest;
+    const gd_view *value, *index; /* NULL: not wanted */
+} extreme;
+
+static void find_extreme(void *context, const void *elements, int64_t n, int64_t result) {
+    const extreme *e = context;
+    const double *real = elements;
+    const int64_t *whole = elements;
+    int64_t at = 0;
+    for (int64_t i = 1; i < n; i++) {
+        bool over;
+        if (e->dtype == GD_F64 && isnan(real[i])) over = !isnan(real[at]);
+        else if (e->dtype == GD_F64) over = e->largest ? real[i] > real[at] : real[i] < real[at];
+        else over = e->largest ? whole[i] > whole[at] : whole[i] < whole[at];
+        if (over) at = i;
+    }
+    if (e->value) memcpy((char *)e->value->data + 8 * result, &whole[at], 8);
+    if (e->index) ((int64_t *)e->index->data)[result] = at;
+}
+
+static gd_status extremes(gd_kernel_call *k, uint32_t mask, bool largest, const gd_view *value, const gd_view *index) {
+    extreme e = {k->in[0].dtype, largest, value, index};
+    return gd_each_group(&k->in[0], mask, find_extreme, &e);
+}
+
+static gd_status max_reference(gd_kernel_call *k) {
+    const gd_max_options *o = k->attrs;
+    return extremes(k, axes_of(&o->axis, k->in[0].rank), true, &k->out[0], NULL);
+}
+
+/*op min(x) -> y
+ * The smallest element over axes, or of all. NaN if there is one. Elements that tie share the
+ * gradient evenly (PyTorch's amin); see min_with_index for PyTorch's min over one axis.
+ *   axis int[] = none     one axis or gd_dims(...); none: all
+ *   keepdim bool = false  keep reduced dimensions with size 1
+ *   saves x, y
+ *   onnx ReduceMin
+ */
+static gd_status min_infer(gd_infer *i) {
+    const gd_min_options *o = i->attrs;
+    uint32_t mask;
+    GD_TRY(infer_axes(i, &o->axis, o->keepdim, &mask));
+    return gd_need_elements(i->in[0], mask);
+}
+static void min_vjp(gd_vjp *v) {
+    const gd_min_options *o = v->attrs;
+    extreme_vjp(v, &o->axis);
+}
+static gd_status min_reference(gd_kernel_call *k) {
+    const gd_min_options *o = k->attrs;
+    return extremes(k, axes_of(&o->axis, k->in[0].rank), false, &k->out[0], NULL);
+}
+
+/* --- places of extremes ------------------------------------------------------------------------ */
+
+/* One axis, or all of them where it is not given. */
+static gd_status axis_mask(int64_t axis, int rank, uint32_t *mask) {
+    int k;
+    if (axis == GD_UNSET) {
+        *mask = (1u << rank) - 1u;
+        return GD_OK;
+    }
+    GD_TRY(gd_axis(axis, rank, &k));
+    *mask = rank > 0 ? 1u << k : 0;
+    return GD_OK;
+}
+
+static gd_status place_infer(gd_infer *i, int64_t axis, bool keepdim) {
+    uint32_t mask;
+    GD_TRY(axis_mask(axis, i->in[0]->rank, &mask));
+    GD_TRY(gd_need_elements(i->in[0], mask));
+    for (int k = 0; k < i->n_out; k++) gd_reduced_dims(i->in[0], mask, keepdim, &i->out[k]);
+    i->out[i->n_out - 1].dtype = GD_I64;
+    return GD_OK;
+}
+
+static uint32_t one_axis(int64_t axis, int rank) {
+    uint32_t mask = 0;
+    axis_mask(axis, rank, &mask);
+    return mask;
+}
+
+/*op argmax(x) -> indices  nograd
+ * The index of the first largest element along an axis, or in all elements in a row. NaN is larger
+ * than any number.
+ *   axis int = none       none: over all elements
+ *   keepdim bool = false  keep the reduced dimension with size 1
+ *   onnx ArgMax   caffe ArgMax
+ */
+static gd_status argmax_infer(gd_infer *i) {
+    const gd_argmax_options *o = i->attrs;
+    return place_infer(i, o->axis, o->keepdim);
+}
+static gd_status argmax_reference(gd_kernel_call *k) {
+    const gd_argmax_options *o = k->attrs;
+    return extremes(k, one_axis(o->axis, k->in[0].rank), true, NULL, &k->out[0]);
+}
+
+/*op argmin(x) -> indices  nograd
+ * The index of the first smallest element along an axis, or in all elements in a row. NaN is
+ * smaller than any number.
+ *   axis int = none       none: over all elements
+ *   keepdim bool = false  keep the reduced dimension with size 1
+ *   onnx ArgMin
+ */
+static gd_status argmin_infer(gd_infer *i) {
+    const gd_argmin_options *o = i->attrs;
+    return place_infer(i, o->axis, o->keepdim);
+}
+static gd_status argmin_reference(gd_kernel_call *k) {
+    const gd_argmin_options *o = k->attrs;
+    return extremes(k, one_axis(o->axis, k->in[0].rank), false, NULL, &k->out[0]);
+}
+
+/*op max_with_index(x, axis:int) -> values, indices
+ * The largest element along an axis, and the index of the first of them, which alone receives the
+ * gradient.
+ *   keepdim bool = false  keep the reduced dimension with size 1
+ *   saves indices
+ */
+static gd_status max_with_index_infer(gd_infer *i) {
+    const gd_max_with_index_options *o = i->attrs;
+    return place_infer(i, o->axis, o->keepdim);
+}
+static void place_vjp(gd_vjp *v, int64_t axis) {
+    uint32_t mask = one_axis(axis, v->x[0]->rank);
+    if (mask == 0) { /* a single number */
+        v->gx[0] = v->gy[0];
+        return;
+    }
+    v->gx[0] = gd_place_at(gd_restore_dims(v->gy[0], v->x[0], mask), gd_restore_dims(v->y[1], v->x[0], mask),
+                           axis, gd_tensor_dim(v->x[0], (int)axis));
+}
+static void max_with_index_vjp(gd_vjp *v) {
+    const gd_max_with_index_options *o = v->attrs;
+    place_vjp(v, o->axis);
+}
+static gd_status max_with_index_reference(gd_kernel_call *k) {
+    const gd_max_with_index_options *o = k->attrs;
+    return extremes(k, one_axis(o->axis, k->in[0].rank), true, &k->out[0], &k->out[1]);
+}
+
+/*op min_with_index(x, axis:int) -> values, indices
+ * The smallest element along an axis, and the index of the first of them, which alone receives the
+ * gradient.
+ *   keepdim bool = false  keep the reduced dimension with size 1
+ *   saves indices
+ */
+static gd_status min_with_index_infer(gd_infer *i) {
+    const gd_min_with_index_options *o = i->attrs;
+    return place_infer(i, o->axis, o->keepdim);
+}
+static void min_with_index_vjp(gd_vjp *v) {
+    const gd_min_with_index_options *o = v->attrs;
+    place_vjp(v, o->axis);
+}
+static gd_status min_with_index_reference(gd_kernel_call *k) {
+    const gd_min_with_index_options *o = k->attrs;
+    return extremes(k, one_axis(o->axis, k->in[0].rank), false, &k->out[0], &k->out[1]);
+}
+
+/*op place_at(g, indices, axis:int, size:int) -> y  internal
+ * Zeros, of the given size along an axis where g has 1, with g at the indices: the gradient of
+ * taking one element along the axis.
+ *   saves indices
+ */
+static gd_status place_at_infer(gd_infer *i) {
+    const gd_place_at_options *o = i->attrs;
+    int axis;
+    GD_TRY(gd_axis(o->axis, i->in[0]->rank, &axis));
+    gd_meta_like(&i->out[0], i->in[0]);
+    i->out[0].dims[axis] = o->size;
+    return GD_OK;
+}
+static void place_at_vjp(gd_vjp *v) {
+    const gd_place_at_options *o = v->attrs;
+    v->gx[0] = gd_pick_at(v->gy[0], v->x[1], o->axis);
+}
+
+/* For each element of `few`, which has size 1 along the axis: its offset and that of the element of
+ * `many` at its index. */
+static gd_status move_at(const gd_view *few, const gd_view *indices, const gd_view *many, int64_t axis, bool place) {
+    int64_t n = gd_numel(few->rank, few->dims);
+    int k = (int)(axis < 0 ? axis + few->rank : axis);
+    size_t size = gd_dtype_size(few->dtype);
+    for (int64_t e = 0; e < n; e++) {
+        int64_t index = *((const int64_t *)indices->data + offset_at(e, few->rank, few->dims, indices->strides));
+        int64_t at = offset_at(e, few->rank, few->dims, many->strides);
+        if (index < 0 || index >= many->dims[k])
+            return gd_fail(GD_E_INDEX, "index %lld, axis %d has %lld", (long long)index, k, (long long)many->dims[k]);
+        at += index * many->strides[k];
+        char *one = (char *)few->data + offset_at(e, few->rank, few->dims, few->strides) * (int64_t)size;
+        char *other = (char *)many->data + at * (int64_t)size;
+        memcpy(place ? other : one, place ? one : other, size);
+    }
+    return GD_OK;
+}
+static gd_status place_at_raw(gd_kernel_call *k) {
+    const gd_place_at_options *o = k->attrs;
+    gd_view zero = k->out[0];
+    int64_t nothing = 0;
+    zero.data = &nothing;
+    memset(zero.strides, 0, sizeof zero.strides);
+    gd_copy_elements(&k->out[0], &zero);
+    return move_at(&k->in[0], &k->in[1], &k->out[0], o->axis, true);
+}
+
+/*op pick_at(x, indices, axis:int) -> y  internal
+ * The elements of x at the indices, one along the axis, which has size 1 in the result.
+ *   saves indices
+ */
+static gd_status pick_at_infer(gd_infer *i) {
+    const gd_pick_at_options *o = i->attrs;
+    int axis;
+    GD_TRY(gd_axis(o->axis, i->in[0]->rank, &axis));
+    gd_meta_like(&i->out[0], i->in[0]);
+    i->out[0].dims[axis] = 1;
+    return GD_OK;
+}
+static void pick_at_vjp(gd_vjp *v) {
+    const gd_pick_at_options *o = v->attrs;
+    v->gx[0] = gd_place_at(v->gy[0], v->x[1], o->axis, gd_tensor_dim(v->x[0], (int)o->axis));
+}
+static gd_status pick_at_raw(gd_kernel_call *k) {
+    const gd_pick_at_options *o = k->attrs;
+    return move_at(&k->out[0], &k->in[1], &k->in[0], o->axis, false);
+}
+
+/* --- truth ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    gd_dtype dtype;
+    bool all;
+    const gd_view *y;
+} truth;
+
+static void find_truth(void *context, const void *elements, int64_t n, int64_t result) {
+    const truth *t = context;
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++)
+        count += t->dtype == GD_F64 ? ((const double *)elements)[i] != 0 : ((const int64_t *)elements)[i] != 0;
+    ((int64_t *)t->y->data)[result] = t->all ? count == n : count > 0;
+}
+
+/*op any(x) -> y  nograd
+ * Whether any element over axes, or of all, is not zero (NaN is not). Of nothing: false.
+ *   axis int[] = none     one axis or gd_dims(...); none: all
+ *   keepdim bool = false  keep reduced dimensions with size 1
+ */
+static gd_status any_infer(gd_infer *i) {
+    const gd_any_options *o = i->attrs;
+    uint32_t mask;
+    i->out[0].dtype = GD_BOOL;
+    return infer_axes(i, &o->axis, o->keepdim, &mask);
+}
+static gd_status any_reference(gd_kernel_call *k) {
+    const gd_any_options *o = k->attrs;
+    truth t = {k->in[0].dtype, false, &k->out[0]};
+    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), find_truth, &t);
+}
+
+/*op all(x) -> y  nograd
+ * Whether all elements over axes, or all there are, are not zero. Of nothing: true.
+ *   axis int[] = none     one axis or gd_dims(...); none: all
+ *   keepdim bool = false  keep reduced dimensions with size 1
+ */
+static gd_status all_infer(gd_infer *i) {
+    const gd_all_options *o = i->attrs;
+    uint32_t mask;
+    i->out[0].dtype = GD_BOOL;
+    return infer_axes(i, &o->axis, o->keepdim, &mask);
+}
+static gd_status all_reference(gd_kernel_call *k) {
+    const gd_all_options *o = k->attrs;
+    truth t = {k->in[0].dtype, true, &k->out[0]};
+    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), find_truth, &t);
 }
 
 #include "reduce.gen.h"

@@ -1,0 +1,427 @@
+/* reduce_template.h - the leaves of reductions for one element type (see reduce.h).
+ *
+ * The including file defines TYPE (f32, f64 or i64), E its element, MASK the integer vector of as
+ * many lanes, LANES, and IS_FLOAT. FOLD_EACH lists what a reduction of one number needs: its
+ * identity, what is done to an element, and how two results become one.
+ */
+#include <stdbool.h>
+#include <string.h>
+
+#include "backend/cpu/reduce.h"
+#include "core/copy.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define NAMED_(name, type) v_##name##_##type
+#define NAMED(name, type) NAMED_(name, type)
+#define V(name) NAMED(name, TYPE) /* V(add) is v_add_f32 */
+#define VEC JOIN(v, TYPE)         /* vf32 */
+
+/* The numbers 0, 1, 2, ... of the lanes, and a vector turned by half, a quarter, ... of its lanes. */
+#if LANES == 16
+#define IOTA ((MASK){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+#define TURN_8(v) __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
+#define TURN_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3)
+#define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1)
+#define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0)
+#elif LANES == 8
+#define IOTA ((MASK){0, 1, 2, 3, 4, 5, 6, 7})
+#define TURN_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
+#define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 0, 1)
+#define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0)
+#elif LANES == 4
+#define IOTA ((MASK){0, 1, 2, 3})
+#define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1)
+#define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 0)
+#else
+#define IOTA ((MASK){0, 1})
+#define TURN_1(v) __builtin_shufflevector(v, v, 1, 0)
+#endif
+#ifndef TURN_8
+#define TURN_8(v) (v)
+#endif
+#ifndef TURN_4
+#define TURN_4(v) (v)
+#endif
+#ifndef TURN_2
+#define TURN_2(v) (v)
+#endif
+
+/* The lanes of one vector put together. */
+#define ACROSS(v, COMBINE)                           \
+    do {                                             \
+        if (LANES > 8) v = COMBINE(v, TURN_8(v));    \
+        if (LANES > 4) v = COMBINE(v, TURN_4(v));    \
+        if (LANES > 2) v = COMBINE(v, TURN_2(v));    \
+        v = COMBINE(v, TURN_1(v));                   \
+    } while (0)
+
+/* --- folds of one number ------------------------------------------------------------------------ */
+
+#define ITSELF(x) (x)
+#define TRUTH_OF(x) ((VEC)(((x) != 0) & (MASK)V(splat)(1)))
+#define SQUARE_OF(x) ((x) * (x))
+#define POWER_OF(x) V(pow)(V(abs)(x), extra)
+#define SQUARE_FROM(x) (((x) - extra) * ((x) - extra))
+#define EXP_FROM(x) V(exp)((x) - extra)
+
+#if IS_FLOAT
+#define LEAST (-__builtin_inf())
+#define LARGEST __builtin_inf()
+#define IS_NAN(x) ((x) != (x)) /* of an element or of lanes */
+#define NO_NAN(x) ((x) == (x))
+#else
+#define LEAST INT64_MIN
+#define LARGEST INT64_MAX
+#define IS_NAN(x) ((x) * 0 != 0)
+#define NO_NAN(x) ((x) * 0 == 0)
+#endif
+
+/* X(name, identity, of an element, of two results) */
+#define FOLD_ANY_TYPE(X)                    \
+    X(SUM, 0, ITSELF, V(add))               \
+    X(PROD, 1, ITSELF, V(mul))              \
+    X(MAX, LEAST, ITSELF, V(max))           \
+    X(MIN, LARGEST, ITSELF, V(min))         \
+    X(ANY, 0, TRUTH_OF, V(max))             \
+    X(ALL, 1, TRUTH_OF, V(min))
+#define FOLD_FLOAT(X)                       \
+    X(SUM_ABS, 0, V(abs), V(add))           \
+    X(SUM_SQUARE, 0, SQUARE_OF, V(add))     \
+    X(SUM_POWER, 0, POWER_OF, V(add))       \
+    X(COUNT, 0, TRUTH_OF, V(add))           \
+    X(MAX_ABS, 0, V(abs), V(max))           \
+    X(MIN_ABS, LARGEST, V(abs), V(min))
+/* pieces of the folds of two numbers; `extra` is what to subtract */
+#define FOLD_PIECES(X)                      \
+    X(SUM_SQUARE_FROM, 0, SQUARE_FROM, V(add)) \
+    X(SUM_EXP_FROM, 0, EXP_FROM, V(add))
+
+#if IS_FLOAT
+#define FOLD_EACH(X) FOLD_ANY_TYPE(X) FOLD_FLOAT(X)
+#else
+#define FOLD_EACH(X) FOLD_ANY_TYPE(X)
+#endif
+
+/* n elements in a row. Eight running results hide the latency of the additions, and make the sum a
+ * tree; a part of a vector at the end is filled up with the identity. */
+#define DEFINE_ROW(NAME, IDENTITY, MAP, COMBINE)                                            \
+    static E row_##NAME(const E *x, int64_t n, VEC extra) {                                 \
+        (void)extra;                                                                        \
+        VEC a[8];                                                                           \
+        int64_t i = 0;                                                                      \
+        for (int k = 0; k < 8; k++) a[k] = V(splat)((E)(IDENTITY));                         \
+        for (; i + 8 * LANES <= n; i += 8 * LANES)                                          \
+            for (int k = 0; k < 8; k++) {                                                   \
+                VEC v = V(load)(x + i + k * LANES);                                         \
+                a[k] = COMBINE(a[k], MAP(v));                                               \
+            }                                                                               \
+        for (int k = 0; i + LANES <= n; i += LANES, k++) {                                  \
+            VEC v = V(load)(x + i);                                                         \
+            a[k] = COMBINE(a[k], MAP(v));                                                   \
+        }                                                                                   \
+        if (i < n) {                                                                        \
+            int left = (int)(n - i);                                                        \
+            VEC v = V(load_part)(x + i, left);                                              \
+            v = MAP(v);                                                                     \
+            v = V(select)(IOTA < left, v, V(splat)((E)(IDENTITY)));                         \
+            a[7] = COMBINE(a[7], v);                                                        \
+        }                                                                                   \
+        for (int h = 4; h > 0; h /= 2)                                                      \
+            for (int k = 0; k < h; k++) a[k] = COMBINE(a[k], a[k + h]);                     \
+        ACROSS(a[0], COMBINE);                                                              \
+        return a[0][0];                                                                     \
+    }
+FOLD_EACH(DEFINE_ROW)
+
+/* Rows under each other, folded into y, four vectors of columns at a time. `extra` is the same for
+ * all columns. */
+#define COLUMNS_AT(C, WIDTH, MAP, COMBINE, LOAD, STORE)                                     \
+    do {                                                                                    \
+        VEC a[WIDTH];                                                                       \
+        for (int k = 0; k < WIDTH; k++) {                                                   \
+            VEC v = LOAD((const E *)rows[0] + C + k * LANES);                               \
+            a[k] = MAP(v);                                                                  \
+        }                                                                                   \
+        for (int r = 1; r < n_rows; r++)                                                    \
+            for (int k = 0; k < WIDTH; k++) {                                               \
+                VEC v = LOAD((const E *)rows[r] + C + k * LANES);                           \
+                a[k] = COMBINE(a[k], MAP(v));                                               \
+            }                                                                               \
+        for (int k = 0; k < WIDTH; k++) STORE(y + C + k * LANES, a[k]);                     \
+    } while (0)
+#define LOAD_LEFT(p) V(load_part)(p, (int)(cols - c))
+#define STORE_LEFT(p, v) V(store_part)(p, v, (int)(cols - c))
+#define DEFINE_COLUMNS(NAME, IDENTITY, MAP, COMBINE)                                        \
+    static void columns_##NAME(const void *const *rows, int n_rows, int64_t cols, VEC extra, E *y) { \
+        (void)extra;                                                                        \
+        int64_t c = 0;                                                                      \
+        for (; c + 4 * LANES <= cols; c += 4 * LANES)                                       \
+            COLUMNS_AT(c, 4, MAP, COMBINE, V(load), V(store));                              \
+        for (; c + LANES <= cols; c += LANES)                                               \
+            COLUMNS_AT(c, 1, MAP, COMBINE, V(load), V(store));                              \
+        if (c < cols) COLUMNS_AT(c, 1, MAP, COMBINE, LOAD_LEFT, STORE_LEFT);                \
+    }
+FOLD_EACH(DEFINE_COLUMNS)
+
+#define DEFINE_MERGE(NAME, IDENTITY, MAP, COMBINE)                                          \
+    static void merge_##NAME(int64_t cols, E *a, const E *b) {                              \
+        int64_t c = 0;                                                                      \
+        for (; c + LANES <= cols; c += LANES)                                               \
+            V(store)(a + c, COMBINE(V(load)(a + c), V(load)(b + c)));                       \
+        if (c < cols) STORE_LEFT(a + c, COMBINE(LOAD_LEFT(a + c), LOAD_LEFT(b + c)));       \
+    }
+FOLD_EACH(DEFINE_MERGE)
+
+/* --- the first largest or smallest element ------------------------------------------------------ */
+
+/* Whether b, which comes later, takes the place of a. */
+static inline bool overtakes(gd_fold fold, E a, E b) {
+    if (IS_NAN(b)) return NO_NAN(a);
+    return fold == GD_FOLD_ARGMAX ? b > a : b < a;
+}
+
+static int64_t first_place(const E *x, int64_t n, E value) {
+    int64_t i = 0;
+    if (IS_NAN(value)) {
+        while (i < n && NO_NAN(x[i])) i++;
+        return i;
+    }
+    VEC v = V(splat)(value);
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        MASK hit = (V(load)(x + i) == v) | (V(load)(x + i + LANES) == v) |
+                   (V(load)(x + i + 2 * LANES) == v) | (V(load)(x + i + 3 * LANES) == v);
+        if (NAMED(any, MASK_TYPE)(hit)) break;
+    }
+    while (i < n && x[i] != value) i++;
+    return i;
+}
+
+static void arg_row(gd_fold fold, const E *x, int64_t n, int64_t index, E *s0, int64_t *s1) {
+    VEC none = V(splat)(0);
+    *s0 = fold == GD_FOLD_ARGMAX ? row_MAX(x, n, none) : row_MIN(x, n, none);
+    *s1 = index + first_place(x, n, *s0);
+}
+
+/* One vector of columns (or the first `left` lanes of one). */
+static inline void arg_columns_at(gd_fold fold, const void *const *rows, int n_rows, int64_t c, int left,
+                                  int64_t index, E *s0, int64_t *s1) {
+    VEC best = V(load_part)((const E *)rows[0] + c, left);
+    MASK place = {0};
+    for (int r = 1; r < n_rows; r++) {
+        VEC v = V(load_part)((const E *)rows[r] + c, left);
+        MASK over = fold == GD_FOLD_ARGMAX ? v > best : v < best;
+        over |= IS_NAN(v) & NO_NAN(best);
+        best = V(select)(over, v, best);
+        place = (over & r) | (~over & place);
+    }
+    V(store_part)(s0 + c, best, left);
+    for (int k = 0; k < left; k++) s1[c + k] = index + place[k];
+}
+
+static void arg_columns(gd_fold fold, const void *const *rows, int n_rows, int64_t cols, int64_t index,
+                        E *s0, int64_t *s1) {
+    int64_t c = 0;
+    for (; c + LANES <= cols; c += LANES) arg_columns_at(fold, rows, n_rows, c, LANES, index, s0, s1);
+    if (c < cols) arg_columns_at(fold, rows, n_rows, c, (int)(cols - c), index, s0, s1);
+}
+
+static void arg_merge(gd_fold fold, int64_t cols, E *a0, int64_t *a1, const E *b0, const int64_t *b1) {
+    for (int64_t c = 0; c < cols; c++)
+        if (overtakes(fold, a0[c], b0[c])) {
+            a0[c] = b0[c];
+            a1[c] = b1[c];
+        }
+}
+
+/* --- mean and squared distances, sums of exponentials ------------------------------------------- */
+
+#if IS_FLOAT
+
+FOLD_PIECES(DEFINE_ROW)
+
+static void moments_row(const E *x, int64_t n, E *mean, E *squares) {
+    *mean = row_SUM(x, n, V(splat)(0)) / (E)n;
+    *squares = row_SUM_SQUARE_FROM(x, n, V(splat)(*mean));
+}
+
+static void moments_columns(const void *const *rows, int n_rows, int64_t cols, E *mean, E *squares) {
+    for (int64_t c = 0; c < cols; c += LANES) {
+        int left = cols - c < LANES ? (int)(cols - c) : LANES;
+        VEC sum = V(load_part)((const E *)rows[0] + c, left), total = V(splat)(0);
+        for (int r = 1; r < n_rows; r++) sum += V(load_part)((const E *)rows[r] + c, left);
+        sum /= V(splat)((E)n_rows);
+        for (int r = 0; r < n_rows; r++) {
+            VEC d = V(load_part)((const E *)rows[r] + c, left) - sum;
+            total += d * d;
+        }
+        V(store_part)(mean + c, sum, left);
+        V(store_part)(squares + c, total, left);
+    }
+}
+
+static void moments_merge(int64_t cols, int64_t na, E *a0, E *a1, int64_t nb, const E *b0, const E *b1) {
+    E share = (E)nb / (E)(na + nb), weight = (E)na * share;
+    for (int64_t c = 0; c < cols; c++) {
+        E d = b0[c] - a0[c];
+        a0[c] += d * share;
+        a1[c] += b1[c] + d * d * weight;
+    }
+}
+
+/* What exponentials are taken from: an infinite maximum would give inf - inf. */
+static inline VEC anchor(VEC m) { return V(select)(V(abs)(m) == V(splat)(LARGEST), V(splat)(0), m); }
+
+static void exp_row(const E *x, int64_t n, E *s0, E *s1) {
+    *s0 = row_MAX(x, n, V(splat)(0));
+    *s1 = row_SUM_EXP_FROM(x, n, anchor(V(splat)(*s0)));
+}
+
+static void exp_columns(const void *const *rows, int n_rows, int64_t cols, E *s0, E *s1) {
+    for (int64_t c = 0; c < cols; c += LANES) {
+        int left = cols - c < LANES ? (int)(cols - c) : LANES;
+        VEC m = V(load_part)((const E *)rows[0] + c, left), sum = V(splat)(0);
+        for (int r = 1; r < n_rows; r++) m = V(max)(m, V(load_part)((const E *)rows[r] + c, left));
+        VEC from = anchor(m);
+        for (int r = 0; r < n_rows; r++) sum += V(exp)(V(load_part)((const E *)rows[r] + c, left) - from);
+        V(store_part)(s0 + c, m, left);
+        V(store_part)(s1 + c, sum, left);
+    }
+}
+
+/* A side without elements above -inf has a sum of 0 and an anchor that means nothing. */
+static void exp_merge(int64_t cols, E *a0, E *a1, const E *b0, const E *b1) {
+    for (int64_t c = 0; c < cols; c += LANES) {
+        int left = cols - c < LANES ? (int)(cols - c) : LANES;
+        VEC ma = V(load_part)(a0 + c, left), mb = V(load_part)(b0 + c, left);
+        VEC sa = V(load_part)(a1 + c, left), sb = V(load_part)(b1 + c, left);
+        VEC m = V(max)(ma, mb), from = anchor(m), zero = V(splat)(0);
+        sa = V(select)(ma == V(splat)(LEAST), zero, sa * V(exp)(anchor(ma) - from));
+        sb = V(select)(mb == V(splat)(LEAST), zero, sb * V(exp)(anchor(mb) - from));
+        V(store_part)(a0 + c, m, left);
+        V(store_part)(a1 + c, sa + sb, left);
+    }
+}
+
+#endif
+
+/* --- the table ---------------------------------------------------------------------------------- */
+
+static void reduce_row(gd_fold fold, double p, const void *x, int64_t n, int64_t index, void *s0, void *s1) {
+    VEC extra = V(splat)((E)p);
+    switch (fold) {
+#define CASE_ROW(NAME, ...) \
+    case GD_FOLD_##NAME: *(E *)s0 = row_##NAME(x, n, extra); break;
+        FOLD_EACH(CASE_ROW)
+    case GD_FOLD_ARGMAX:
+    case GD_FOLD_ARGMIN: arg_row(fold, x, n, index, s0, s1); break;
+#if IS_FLOAT
+    case GD_FOLD_MOMENTS: moments_row(x, n, s0, s1); break;
+    case GD_FOLD_EXP: exp_row(x, n, s0, s1); break;
+#endif
+    default: break;
+    }
+}
+
+static void reduce_columns(gd_fold fold, double p, const void *const *rows, int n_rows, int64_t cols,
+                           int64_t index, void *s0, void *s1) {
+    VEC extra = V(splat)((E)p);
+    switch (fold) {
+#define CASE_COLUMNS(NAME, ...) \
+    case GD_FOLD_##NAME: columns_##NAME(rows, n_rows, cols, extra, s0); break;
+        FOLD_EACH(CASE_COLUMNS)
+    case GD_FOLD_ARGMAX:
+    case GD_FOLD_ARGMIN: arg_columns(fold, rows, n_rows, cols, index, s0, s1); break;
+#if IS_FLOAT
+    case GD_FOLD_MOMENTS: moments_columns(rows, n_rows, cols, s0, s1); break;
+    case GD_FOLD_EXP: exp_columns(rows, n_rows, cols, s0, s1); break;
+#endif
+    default: break;
+    }
+}
+
+static void reduce_merge(gd_fold fold, int64_t cols, int64_t count_a, void *a0, void *a1, int64_t count_b,
+                         const void *b0, const void *b1) {
+    (void)count_a, (void)count_b;
+    switch (fold) {
+#define CASE_MERGE(NAME, ...) \
+    case GD_FOLD_##NAME: merge_##NAME(cols, a0, b0); break;
+        FOLD_EACH(CASE_MERGE)
+    case GD_FOLD_ARGMAX:
+    case GD_FOLD_ARGMIN: arg_merge(fold, cols, a0, a1, b0, b1); break;
+#if IS_FLOAT
+    case GD_FOLD_MOMENTS: moments_merge(cols, count_a, a0, a1, count_b, b0, b1); break;
+    case GD_FOLD_EXP: exp_merge(cols, a0, a1, b0, b1); break;
+#endif
+    default: break;
+    }
+}
+
+static void reduce_finish(gd_finish finish, double p, int64_t n, int64_t cols, void *s0, void *s1) {
+    E *y = s0;
+    const E *second = s1;
+    (void)p, (void)n, (void)cols, (void)y, (void)second;
+    switch (finish) {
+#if IS_FLOAT
+    case GD_FINISH_MEAN:
+        for (int64_t c = 0; c < cols; c++) y[c] /= (E)n;
+        break;
+    case GD_FINISH_VARIANCE:
+    case GD_FINISH_DEVIATION: {
+        E freedom = (E)n - (E)p > 0 ? (E)((double)n - p) : 0;
+        for (int64_t c = 0; c < cols; c++) {
+            y[c] = second[c] / freedom;
+            if (finish == GD_FINISH_DEVIATION) y[c] = (E)__builtin_sqrt(y[c]);
+        }
+        break;
+    }
+    case GD_FINISH_LOG_EXP:
+        for (int64_t c = 0; c < cols; c += LANES) {
+            int left = cols - c < LANES ? (int)(cols - c) : LANES;
+            VEC m = V(load_part)(y + c, left), sum = V(load_part)(second + c, left);
+            V(store_part)(y + c, anchor(m) + V(log)(sum), left);
+        }
+        break;
+    case GD_FINISH_SQRT:
+        for (int64_t c = 0; c < cols; c++) y[c] = (E)__builtin_sqrt(y[c]);
+        break;
+    case GD_FINISH_ROOT:
+        for (int64_t c = 0; c < cols; c++) y[c] = (E)__builtin_pow(y[c], 1 / p);
+        break;
+#endif
+    default: break;
+    }
+}
+
+/* The common cases as loops over neighbours, which become vector code; the rest one by one. */
+static void reduce_load(void *to, gd_dtype from, const void *x, int64_t step, int64_t n) {
+    bool dense = step == (int64_t)gd_dtype_size(from);
+#if !IS_FLOAT
+#define LOAD_INTS(T)                                                   \
+    for (int64_t i = 0; i < n; i++) ((E *)to)[i] = ((const T *)x)[i];  \
+    return
+    if (dense && from == GD_I32) { LOAD_INTS(int32_t); }
+    if (dense && from == GD_I8) { LOAD_INTS(int8_t); }
+    if (dense && from == GD_U8) { LOAD_INTS(uint8_t); }
+    if (dense && from == GD_BOOL) {
+        for (int64_t i = 0; i < n; i++) ((E *)to)[i] = ((const uint8_t *)x)[i] != 0;
+        return;
+    }
+#elif LANES == VF32_LANES
+    if (dense && from == GD_F16) {
+        convert_f16_to_f32(n, x, to);
+        return;
+    }
+    if (dense && from == GD_BF16) {
+        convert_bf16_to_f32(n, x, to);
+        return;
+    }
+#endif
+    (void)dense;
+    gd_convert_row(OWN_DTYPE, to, sizeof(E), from, x, step, n);
+}
+
+#define TABLE_NAME_(type) GD_ISA_FN(gd_reducer_##type)
+#define TABLE_NAME(type) TABLE_NAME_(type)
+const gd_reducer TABLE_NAME(TYPE)[1] = {
+    {reduce_row, reduce_columns, reduce_merge, reduce_finish, reduce_load}};

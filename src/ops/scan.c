@@ -1,0 +1,206 @@
+/* scan.c - running sums and products along an axis.
+ *
+ * The gradient of a running product is a linear recurrence, y[k] = a[k] y[k-1] + b[k]. That
+ * recurrence is an op of its own whose gradient is the same recurrence run backwards: so zeros
+ * among the factors need no care, and gradients of any order take linear time.
+ */
+#include <string.h>
+
+#include "core/copy.h"
+#include "gradus/ops.h"
+#include "ops/infer.h"
+
+static gd_status scan_infer(gd_infer *i, int64_t axis, gd_dtype dtype) {
+    const gd_tensor *x = i->in[0];
+    int k;
+    GD_TRY(gd_axis(axis, x->rank, &k));
+    if (dtype != GD_DTYPE_NONE && gd_dtype_size(dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
+    gd_meta_like(&i->out[0], x);
+    if (dtype) i->out[0].dtype = dtype;
+    else if (!gd_dtype_is_float((gd_dtype)x->dtype)) i->out[0].dtype = GD_I64;
+    return GD_OK;
+}
+
+/* A row-major view as [outer][n][inner] around the axis. */
+typedef struct {
+    int64_t outer, n, inner;
+} lines;
+
+static lines lines_along(const gd_view *x, int64_t axis) {
+    lines l = {1, 1, 1};
+    int at = (int)(axis < 0 ? axis + x->rank : axis);
+    for (int k = 0; k < x->rank; k++) {
+        if (k < at) l.outer *= x->dims[k];
+        else if (k == at) l.n = x->dims[k];
+        else l.inner *= x->dims[k];
+    }
+    return l;
+}
+
+/* Plain scans: f64 or i64, as the result is. */
+static void plain_scan(const gd_kernel_call *k, int64_t axis, bool product, bool exclusive, bool reverse, gd_dtype asked) {
+    lines l = lines_along(&k->in[0], axis);
+    for (int64_t o = 0; o < l.outer; o++)
+        for (int64_t i = 0; i < l.inner; i++) {
+            double real = product;
+            uint64_t whole = product;
+            for (int64_t t = 0; t < l.n; t++) {
+                int64_t at = (o * l.n + (reverse ? l.n - 1 - t : t)) * l.inner + i;
+                const char *x = (const char *)k->in[0].data + 8 * at;
+                char *y = (char *)k->out[0].data + 8 * at;
+                double r = gd_load_f64(k->in[0].dtype, x);
+                uint64_t w = (uint64_t)gd_load_i64(k->in[0].dtype, x);
+                if (asked == GD_BOOL) r = w = r != 0;
+                double before = real;
+                uint64_t whole_before = whole;
+                real = product ? real * r : real + r;
+                whole = product ? whole * w : asked == GD_BOOL ? whole | w : whole + w;
+                if (k->out[0].dtype == GD_F64) gd_store_f64(GD_F64, y, exclusive ? before : real);
+                else gd_store_i64(k->out[0].dtype, y, (int64_t)(exclusive ? whole_before : whole));
+            }
+        }
+}
+
+/*op cumsum(x, axis:int) -> y
+ * The sum of the elements up to each one along an axis. Integers and bools are summed as i64.
+ *   exclusive bool = false  up to the one before
+ *   reverse bool = false    from the end
+ *   dtype dtype = none      convert to this type first, and return it
+ *   saves nothing
+ *   onnx CumSum
+ */
+static gd_status cumsum_infer(gd_infer *i) {
+    const gd_cumsum_options *o = i->attrs;
+    return scan_infer(i, o->axis, o->dtype);
+}
+static void cumsum_vjp(gd_vjp *v) {
+    const gd_cumsum_options *o = v->attrs;
+    v->gx[0] = gd_cumsum(v->gy[0], o->axis, .exclusive = o->exclusive, .reverse = !o->reverse);
+}
+static gd_status cumsum_reference(gd_kernel_call *k) {
+    const gd_cumsum_options *o = k->attrs;
+    plain_scan(k, o->axis, false, o->exclusive, o->reverse, o->dtype);
+    return GD_OK;
+}
+
+/*op cumprod(x, axis:int) -> y
+ * The product of the elements up to each one along an axis. Integers and bools are multiplied as i64.
+ *   exclusive bool = false  up to the one before
+ *   reverse bool = false    from the end
+ *   dtype dtype = none      convert to this type first, and return it
+ *   onnx CumProd
+ */
+static gd_status cumprod_infer(gd_infer *i) {
+    const gd_cumprod_options *o = i->attrs;
+    return scan_infer(i, o->axis, o->dtype);
+}
+
+/* With P[k] the product of what comes before k: gx[k] = P[k] R[k], where R gathers the gradients of
+ * later products, each times the factors between: R[k] = gy[k] + x[k+1] R[k+1]; of an exclusive
+ * product, which has x[k] from the next one on, R[k] = gy[k+1] + x[k+1] R[k+1]. */
+static void cumprod_vjp(gd_vjp *v) {
+    const gd_cumprod_options *o = v->attrs;
+    gd_tensor *x = v->x[0], *gy = v->gy[0];
+    if (x->dtype != gy->dtype) x = gd_cast(x, (gd_dtype)gy->dtype);
+    gd_tensor *before = gd_cumprod(x, o->axis, .exclusive = true, .reverse = o->reverse);
+    gd_tensor *after = gd_linear_scan(x, gy, o->axis, .reverse = !o->reverse, .neighbour = !o->exclusive);
+    if (o->exclusive) after = gd_shift(after, o->axis, o->reverse ? 1 : -1);
+    v->gx[0] = gd_mul(before, after);
+}
+static gd_status cumprod_reference(gd_kernel_call *k) {
+    const gd_cumprod_options *o = k->attrs;
+    plain_scan(k, o->axis, true, o->exclusive, o->reverse, o->dtype);
+    return GD_OK;
+}
+
+/* --- the linear recurrence --------------------------------------------------------------------- */
+
+/*op linear_scan(a, b, axis:int) -> y  internal
+ * y[k] = c[k] y[k-1] + b[k] along an axis, with y[-1] = 0; c is a, or a[k-1] for `neighbour`. In
+ * reverse, y[k] = c[k] y[k+1] + b[k], and the neighbour is a[k+1].
+ *   reverse bool = false    from the end
+ *   neighbour bool = false  take the coefficient of the element before
+ *   saves a, y
+ */
+static gd_status linear_scan_infer(gd_infer *i) {
+    const gd_linear_scan_options *o = i->attrs;
+    const gd_tensor *a = i->in[0], *b = i->in[1];
+    int k;
+    GD_TRY(gd_need_float(a, "a"));
+    GD_TRY(gd_need_same_dtype(a, b, "a", "b"));
+    GD_TRY(gd_axis(o->axis, a->rank, &k));
+    if (a->rank != b->rank || memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) != 0)
+        return gd_op_fail(GD_E_SHAPE, "'a' and 'b' must have the same shape");
+    gd_meta_like(&i->out[0], a);
+    return GD_OK;
+}
+
+/* The adjoint runs the other way with the same coefficients, seen from the other side. */
+static void linear_scan_vjp(gd_vjp *v) {
+    const gd_linear_scan_options *o = v->attrs;
+    gd_tensor *a = v->x[0], *y = v->y[0];
+    gd_tensor *gb = gd_linear_scan(a, v->gy[0], o->axis, .reverse = !o->reverse, .neighbour = !o->neighbour);
+    int64_t back = o->reverse ? -1 : 1;
+    v->gx[1] = gb;
+    if (v->needs[0])
+        v->gx[0] = o->neighbour ? gd_mul(gd_shift(gb, o->axis, -back), y) : gd_mul(gb, gd_shift(y, o->axis, back));
+}
+static gd_status linear_scan_reference(gd_kernel_call *k) {
+    const gd_linear_scan_options *o = k->attrs;
+    lines l = lines_along(&k->in[0], o->axis);
+    const double *a = k->in[0].data, *b = k->in[1].data;
+    double *y = k->out[0].data;
+    for (int64_t p = 0; p < l.outer; p++)
+        for (int64_t i = 0; i < l.inner; i++) {
+            double last = 0;
+            for (int64_t t = 0; t < l.n; t++) {
+                int64_t at = (p * l.n + (o->reverse ? l.n - 1 - t : t)) * l.inner + i;
+                int64_t from = !o->neighbour ? at : o->reverse ? at + l.inner : at - l.inner;
+                last = (t > 0 ? a[from] * last : 0) + b[at];
+                y[at] = last;
+            }
+        }
+    return GD_OK;
+}
+
+/*op shift(x, axis:int, by:int) -> y  internal
+ * x moved along an axis, y[k] = x[k - by]; zeros come in.
+ *   saves nothing
+ */
+static gd_status shift_infer(gd_infer *i) {
+    const gd_shift_options *o = i->attrs;
+    int k;
+    GD_TRY(gd_axis(o->axis, i->in[0]->rank, &k));
+    gd_meta_like(&i->out[0], i->in[0]);
+    return GD_OK;
+}
+static void shift_vjp(gd_vjp *v) {
+    const gd_shift_options *o = v->attrs;
+    v->gx[0] = gd_shift(v->gy[0], o->axis, -o->by);
+}
+static gd_status shift_raw(gd_kernel_call *k) {
+    const gd_shift_options *o = k->attrs;
+    gd_view x = k->in[0], y = k->out[0], zero = y;
+    int64_t nothing = 0;
+    if (y.rank == 0) { /* an axis of one element */
+        zero.data = &nothing;
+        gd_copy_elements(&y, o->by == 0 ? &x : &zero);
+        return GD_OK;
+    }
+    int axis = (int)(o->axis < 0 ? o->axis + y.rank : o->axis);
+    int64_t n = y.dims[axis], by = o->by > n ? n : o->by < -n ? -n : o->by, size = (int64_t)gd_dtype_size(y.dtype);
+    int64_t moved = by < 0 ? -by : by;
+    gd_view rest = y; /* where the zeros go */
+    rest.dims[axis] = zero.dims[axis] = moved;
+    if (by < 0) rest.data = (char *)rest.data + (n - moved) * y.strides[axis] * size;
+    zero.data = &nothing;
+    memset(zero.strides, 0, sizeof zero.strides);
+    gd_copy_elements(&rest, &zero);
+    x.dims[axis] = y.dims[axis] = n - moved;
+    if (by > 0) y.data = (char *)y.data + by * y.strides[axis] * size;
+    else x.data = (char *)x.data + moved * x.strides[axis] * size;
+    gd_copy_elements(&y, &x);
+    return GD_OK;
+}
+
+#include "scan.gen.h"

@@ -1,0 +1,216 @@
+/* statistics.c - variance, standard deviation, norms and log-sum-exp over axes. */
+#include <math.h>
+
+#include "gradus/ops.h"
+#include "ops/infer.h"
+#include "ops/reduce.h"
+
+static gd_status infer_floats(gd_infer *i, const gd_shape *axis, bool keepdim, uint32_t *mask) {
+    GD_TRY(gd_need_float(i->in[0], "x"));
+    GD_TRY(gd_axes_mask(axis, i->in[0]->rank, mask));
+    gd_reduced_dims(i->in[0], *mask, keepdim, &i->out[0]);
+    return GD_OK;
+}
+
+static uint32_t axes_of(const gd_shape *axis, int rank) {
+    uint32_t mask = 0;
+    gd_axes_mask(axis, rank, &mask);
+    return mask;
+}
+
+/* Plain kernels see f64. */
+typedef struct {
+    double *y;
+    double p;
+    bool root;
+} plain;
+
+/* --- variance ---------------------------------------------------------------------------------- */
+
+/*op var(x) -> y
+ * The variance over axes, or of all elements: squared distances from the mean, divided by their
+ * number less the correction (1: PyTorch's unbiased; 0: of the whole population).
+ *   axis int[] = none     one axis or gd_dims(...); none: all
+ *   correction float = 1  what is subtracted from the number of elements
+ *   keepdim bool = false  keep reduced dimensions with size 1
+ */
+static gd_status var_infer(gd_infer *i) {
+    const gd_var_options *o = i->attrs;
+    uint32_t mask;
+    return infer_floats(i, &o->axis, o->keepdim, &mask);
+}
+
+/*op var_grad(gy, x, mean, by:float) -> g  elementwise internal
+ * The gradient of var.
+ *   g = by * gy * (x - mean)
+ */
+static void var_vjp(gd_vjp *v) {
+    const gd_var_options *o = v->attrs;
+    gd_tensor *x = v->x[0];
+    uint32_t mask = axes_of(&o->axis, x->rank);
+    double by = 2 / ((double)gd_reduced_count(x, mask) - o->correction);
+    gd_tensor *mean = gd_mean(x, .axis = gd_mask_axes(mask), .keepdim = true);
+    v->gx[0] = gd_var_grad(gd_restore_dims(v->gy[0], x, mask), x, mean, by);
+}
+
+static void plain_variance(void *context, const void *elements, int64_t n, int64_t result) {
+    const plain *f = context;
+    const double *x = elements;
+    double mean = 0, squares = 0, freedom = (double)n - f->p;
+    for (int64_t i = 0; i < n; i++) mean += x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+    double y = squares / (freedom > 0 ? freedom : 0);
+    f->y[result] = f->root ? sqrt(y) : y;
+}
+static gd_status var_reference(gd_kernel_call *k) {
+    const gd_var_options *o = k->attrs;
+    plain f = {k->out[0].data, o->correction, false};
+    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), plain_variance, &f);
+}
+
+/*op std(x) -> y
+ * The standard deviation over axes, or of all elements: the root of the variance. Its gradient is 0
+ * where all elements are equal.
+ *   axis int[] = none     one axis or gd_dims(...); none: all
+ *   correction float = 1  what is subtracted from the number of elements
+ *   keepdim bool = false  keep reduced dimensions with size 1
+ *   saves x, y
+ */
+static gd_status std_infer(gd_infer *i) {
+    const gd_std_options *o = i->attrs;
+    uint32_t mask;
+    return infer_floats(i, &o->axis, o->keepdim, &mask);
+}
+
+/*op std_grad(gy, x, mean, y, by:float) -> g  elementwise internal
+ * The gradient of std.
+ *   g = y == 0 ? 0 : by * gy / y * (x - mean)
+ */
+static void std_vjp(gd_vjp *v) {
+    const gd_std_options *o = v->attrs;
+    gd_tensor *x = v->x[0];
+    uint32_t mask = axes_of(&o->axis, x->rank);
+    double by = 1 / ((double)gd_reduced_count(x, mask) - o->correction);
+    gd_tensor *mean = gd_mean(x, .axis = gd_mask_axes(mask), .keepdim = true);
+    v->gx[0] = gd_std_grad(gd_restore_dims(v->gy[0], x, mask), x, mean, gd_restore_dims(v->y[0], x, mask), by);
+}
+static gd_status std_reference(gd_kernel_call *k) {
+    const gd_std_options *o = k->attrs;
+    plain f = {k->out[0].data, o->correction, true};
+    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), plain_variance, &f);
+}
+
+/* --- log-sum-exp ------------------------------------------------------------------------------- */
+
+/*op logsumexp(x) -> y
+ * log of the sum of exp(x) over axes, or of all elements, without overflow.
+ *   axis int[] = none     one axis or gd_dims(...); none: all
+ *   keepdim bool = false  keep reduced dimensions with size 1
+ *   saves x, y
+ *   onnx ReduceLogSumExp
+ */
+static gd_status logsumexp_infer(gd_infer *i) {
+    const gd_logsumexp_options *o = i->attrs;
+    uint32_t mask;
+    return infer_floats(i, &o->axis, o->keepdim, &mask);
+}
+
+/*op logsumexp_grad(gy, x, y) -> g  elementwise internal
+ * The gradient of logsumexp: softmax, which is exp(x - y), times gy.
+ *   g = gy * exp(x - y)
+ */
+static void logsumexp_vjp(gd_vjp *v) {
+    const gd_logsumexp_options *o = v->attrs;
+    gd_tensor *x = v->x[0];
+    uint32_t mask = axes_of(&o->axis, x->rank);
+    v->gx[0] = gd_logsumexp_grad(gd_restore_dims(v->gy[0], x, mask), x, gd_restore_dims(v->y[0], x, mask));
+}
+
+static void plain_logsumexp(void *context, const void *elements, int64_t n, int64_t result) {
+    const plain *f = context;
+    const double *x = elements;
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) most = isnan(x[i]) || x[i] > most ? x[i] : most;
+    if (isinf(most)) most = 0;
+    for (int64_t i = 0; i < n; i++) sum += exp(x[i] - most);
+    f->y[result] = most + log(sum);
+}
+static gd_status logsumexp_reference(gd_kernel_call *k) {
+    const gd_logsumexp_options *o = k->attrs;
+    plain f = {.y = k->out[0].data};
+    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), plain_logsumexp, &f);
+}
+
+/* --- norms ------------------------------------------------------------------------------------- */
+
+/*op norm(x) -> y
+ * The p-norm of the elements over axes, or of all: (sum of |x|^p)^(1/p). p = inf is the largest
+ * absolute value, -inf the smallest, 0 the number of elements that are not 0. The gradient is 0
+ * where the norm is; absolute values that tie for inf and -inf share it evenly.
+ *   p float = 2
+ *   axis int[] = none     one axis or gd_dims(...); none: all
+ *   keepdim bool = false  keep reduced dimensions with size 1
+ *   saves x, y
+ *   onnx ReduceL2
+ */
+static gd_status norm_infer(gd_infer *i) {
+    const gd_norm_options *o = i->attrs;
+    uint32_t mask;
+    if (isnan(o->p)) return gd_op_fail(GD_E_ARGUMENT, "p is NaN");
+    GD_TRY(infer_floats(i, &o->axis, o->keepdim, &mask));
+    return isinf(o->p) || o->p < 0 ? gd_need_elements(i->in[0], mask) : GD_OK;
+}
+
+/*op norm1_grad(gy, x) -> g  elementwise internal
+ * The gradient of the 1-norm.
+ *   g = gy * sign(x)
+ */
+
+/*op norm2_grad(gy, x, y) -> g  elementwise internal
+ * The gradient of the 2-norm.
+ *   g = y == 0 ? 0 : gy * (x / y)
+ */
+
+/*op norm_grad(gy, x, y, p:float) -> g  elementwise internal
+ * The gradient of a p-norm; of quotients, so that powers neither overflow nor vanish.
+ *   g = x == 0 || y == 0 ? 0 : gy * sign(x) * pow(abs(x) / y, p - 1)
+ */
+
+/*op norm_inf_grad(gy, x, y, count) -> g  elementwise internal
+ * The gradient of the inf- and -inf-norm.
+ *   g = gy * sign(x) * (abs(x) == y) / count
+ */
+static void norm_vjp(gd_vjp *v) {
+    const gd_norm_options *o = v->attrs;
+    if (o->p == 0) return; /* a count */
+    gd_tensor *x = v->x[0];
+    uint32_t mask = axes_of(&o->axis, x->rank);
+    gd_tensor *gy = gd_restore_dims(v->gy[0], x, mask), *y = gd_restore_dims(v->y[0], x, mask);
+    if (o->p == 1) v->gx[0] = gd_norm1_grad(gy, x);
+    else if (o->p == 2) v->gx[0] = gd_norm2_grad(gy, x, y);
+    else if (isinf(o->p)) {
+        gd_tensor *count = gd_sum(gd_eq(gd_abs(x), y), .axis = gd_mask_axes(mask), .keepdim = true);
+        v->gx[0] = gd_norm_inf_grad(gy, x, y, count);
+    } else v->gx[0] = gd_norm_grad(gy, x, y, o->p);
+}
+
+static void plain_norm(void *context, const void *elements, int64_t n, int64_t result) {
+    const plain *f = context;
+    const double *x = elements;
+    double y = f->p == -INFINITY ? INFINITY : 0;
+    for (int64_t i = 0; i < n; i++) {
+        double a = fabs(x[i]);
+        if (f->p == INFINITY) y = isnan(a) || a > y ? a : y;
+        else if (f->p == -INFINITY) y = isnan(a) || a < y ? a : y;
+        else y += f->p == 0 ? a != 0 : pow(a, f->p);
+        if (isnan(y)) break;
+    }
+    f->y[result] = isinf(f->p) || f->p == 0 ? y : pow(y, 1 / f->p);
+}
+static gd_status norm_reference(gd_kernel_call *k) {
+    const gd_norm_options *o = k->attrs;
+    plain f = {.y = k->out[0].data, .p = o->p};
+    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), plain_norm, &f);
+}
+
+#include "statistics.gen.h"
