@@ -77,8 +77,7 @@ static gd_gemm transposed(const gd_gemm *g) {
 /* Roughly, in nanoseconds: what it takes to multiply and add once, and to bring one element into
  * the order in which tiles want it (see gemm_template.h). Ratios are what counts. */
 static const double MULTIPLY_NS = 0.016;
-static const double READ_A_NS = 0.02, PACK_A_NS = 0.3;
-static const double COPY_B_NS = 0.1, TURN_B_NS = 0.25;
+static const double READ_NS = 0.02, PACK_A_NS = 0.3, COPY_B_NS = 0.1, TURN_B_NS = 0.25;
 static const double TURN_C_NS = 0.4;
 
 static double work_of(const gd_gemm *g) { return (double)g->m * (double)g->n * (double)g->k; }
@@ -87,17 +86,18 @@ static double work_of(const gd_gemm *g) { return (double)g->m * (double)g->n * (
 static double cost_of_a(const gd_gemm *g) {
     const bool wide = g->a.dtype == GD_F32 || g->a.dtype == GD_F64;
     const bool packed = !wide || (g->a.col != 1 && g->k > GD_GEMM_LONG_K);
-    return (double)g->m * (double)g->k * (packed ? PACK_A_NS : READ_A_NS);
+    return (double)g->m * (double)g->k * (packed ? PACK_A_NS : READ_NS);
 }
 
-/* To read all of B once for a number of rows of A. */
-static double cost_of_b(const gd_gemm *g) {
-    return (double)g->k * (double)g->n * (g->b.col == 1 ? COPY_B_NS : TURN_B_NS);
+/* To read all of B once for so many rows of A. */
+static double cost_of_b(const gd_gemm *g, int64_t rows) {
+    const double straight = rows > GD_GEMM_PACK_B_ROWS ? COPY_B_NS : READ_NS;
+    return (double)g->k * (double)g->n * (g->b.col == 1 ? straight : TURN_B_NS);
 }
 
 static double cost_of_order(const gd_gemm *g) {
     const double cost_of_c = g->c.col == 1 ? 0 : (double)g->m * (double)g->n * TURN_C_NS;
-    return cost_of_a(g) + cost_of_b(g) + cost_of_c;
+    return cost_of_a(g) + cost_of_b(g, g->m) + cost_of_c;
 }
 
 static bool is_better_transposed(const gd_gemm *g) {
@@ -149,7 +149,7 @@ static int64_t element_size(const job *j) { return j->g.c.dtype == GD_F64 ? 8 : 
 /* What cutting a product of `count` into (cuts_m, cuts_n) blocks costs, one way or another. */
 static double cost_of_cuts(const gd_gemm *g, int64_t count, int64_t cuts_m, int64_t cuts_n) {
     const double pieces = (double)(count * cuts_m * cuts_n);
-    return (double)cuts_n * cost_of_a(g) + (double)cuts_m * cost_of_b(g) +
+    return (double)cuts_n * cost_of_a(g) + (double)cuts_m * cost_of_b(g, g->m / cuts_m) +
            IMBALANCE * work_of(g) * MULTIPLY_NS / pieces;
 }
 

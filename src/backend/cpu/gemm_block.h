@@ -14,6 +14,9 @@ enum { GD_GEMM_BLOCK_M = 512, GD_GEMM_BLOCK_N = 512 };
  * would touch more cache lines than the first level has. */
 enum { GD_GEMM_LONG_K = 512 };
 
+/* B is read where it lies, if columns are contiguous in it, for this many rows of A or fewer. */
+enum { GD_GEMM_PACK_B_ROWS = 56 };
+
 /* A product of this many rows or fewer, k contiguous in A and in B, is computed without tiles
  * (gemm_thin.h). It pays for more rows where there are more registers. */
 enum { GD_GEMM_THIN_ROWS_MAX = 4 };

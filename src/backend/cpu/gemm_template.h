@@ -27,9 +27,8 @@ typedef struct plan {
     real *a, *b, *sums; /* working memory */
 } plan;
 
-/* B is worth packing for more than so many rows of A, unless it is so small as to stay in the
- * first-level cache as it is. */
-enum { PACK_B_ROWS = 56, SMALL_B_BYTES = 20000 };
+/* B is not worth packing when it is so small as to stay in the first-level cache as it is. */
+enum { SMALL_B_BYTES = 20000 };
 
 /* Packing A pays from so many vectors in a row of C on, and only where k is not contiguous in it:
  * when k is long (see there), or when columns lie a power of two apart, since then they fight for
@@ -51,7 +50,7 @@ static plan make_plan(const gd_gemm *g) {
     p.pack_a = pays_to_pack_a(g, p.vectors);
     p.turn_b = g->b.dtype != REAL_DTYPE || g->b.col != 1;
     const bool small_b = g->k * g->b.row * (int64_t)sizeof(real) <= SMALL_B_BYTES;
-    p.pack_b = p.turn_b || (g->m > PACK_B_ROWS && !small_b) ||
+    p.pack_b = p.turn_b || (g->m > GD_GEMM_PACK_B_ROWS && !small_b) ||
                (is_power_of_two_apart(g->b.row) && g->m > p.height);
     bool bias_fits = !g->bias.data || g->bias.col == 0 || (g->bias.row == 0 && g->bias.col == 1);
     p.finish = g->c.dtype != REAL_DTYPE || g->c.col != 1 || !bias_fits;
