@@ -385,6 +385,7 @@ static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor 
 static bool expands(const gd_invocation *call, gd_device *device) {
     const gd_op *op = call->op;
     if (!op->expand) return false;
+    if (!op->infer) return true; /* its body is all there is */
     if (!op->vjp && !op->ir) { /* its gradient is that of its body */
         if (gd_this_thread.tracer || gd_grad_wanted(op, call->in, call->n_in)) return true;
         for (int i = 0; i < call->n_in; i++)
@@ -453,6 +454,11 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
     }
     status = with_metas(call, &infer, device);
     if (infer.out != few) gd_free(infer.out);
+    for (int i = 0; status == GD_OK && gd_this_thread.depth == 0 && i < call->n_out && i < call->op->n_outputs; i++)
+        if (call->op->outputs[i].hidden && call->out[i]) { /* no scope owns it, and no caller sees it */
+            gd_release(call->out[i]);
+            call->out[i] = NULL;
+        }
     return status == GD_OK ? GD_OK : failed(call, status);
 }
 

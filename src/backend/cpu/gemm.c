@@ -77,7 +77,8 @@ static gd_gemm transposed(const gd_gemm *g) {
 /* Roughly, in nanoseconds: what it takes to multiply and add once, and to bring one element into
  * the order in which tiles want it (see gemm_template.h). Ratios are what counts. */
 static const double MULTIPLY_NS = 0.016;
-static const double READ_NS = 0.02, PACK_A_NS = 0.3, COPY_B_NS = 0.1, TURN_B_NS = 0.25;
+static const double READ_A_NS = 0.02, PACK_A_NS = 0.3;
+static const double READ_B_NS = 0.06, COPY_B_NS = 0.1, TURN_B_NS = 0.25;
 static const double TURN_C_NS = 0.4;
 
 static double work_of(const gd_gemm *g) { return (double)g->m * (double)g->n * (double)g->k; }
@@ -86,12 +87,12 @@ static double work_of(const gd_gemm *g) { return (double)g->m * (double)g->n * (
 static double cost_of_a(const gd_gemm *g) {
     const bool wide = g->a.dtype == GD_F32 || g->a.dtype == GD_F64;
     const bool packed = !wide || (g->a.col != 1 && g->k > GD_GEMM_LONG_K);
-    return (double)g->m * (double)g->k * (packed ? PACK_A_NS : READ_NS);
+    return (double)g->m * (double)g->k * (packed ? PACK_A_NS : READ_A_NS);
 }
 
 /* To read all of B once for so many rows of A. */
 static double cost_of_b(const gd_gemm *g, int64_t rows) {
-    const double straight = rows > GD_GEMM_PACK_B_ROWS ? COPY_B_NS : READ_NS;
+    const double straight = rows > GD_GEMM_PACK_B_ROWS ? COPY_B_NS : READ_B_NS;
     return (double)g->k * (double)g->n * (g->b.col == 1 ? straight : TURN_B_NS);
 }
 
@@ -118,8 +119,8 @@ static const double SMALL_WORK = 1 << 18;
 
 /* How much it is worth to have more pieces. A piece is what one thread does alone: cutting a
  * product in p pieces is taken to save IMBALANCE * (1 - 1 / p) of its time, at the price of packing
- * parts of A and B more often. */
-static const double IMBALANCE = 0.25;
+ * parts of A and B more often, and of starting p pieces. */
+static const double IMBALANCE = 0.25, PIECE_NS = 1000;
 
 /* Pieces are not made smaller than this. */
 enum { PIECE_ROWS = 16, PIECE_COLUMN_UNITS = 2 };
@@ -150,7 +151,7 @@ static int64_t element_size(const job *j) { return j->g.c.dtype == GD_F64 ? 8 : 
 static double cost_of_cuts(const gd_gemm *g, int64_t count, int64_t cuts_m, int64_t cuts_n) {
     const double pieces = (double)(count * cuts_m * cuts_n);
     return (double)cuts_n * cost_of_a(g) + (double)cuts_m * cost_of_b(g, g->m / cuts_m) +
-           IMBALANCE * work_of(g) * MULTIPLY_NS / pieces;
+           IMBALANCE * work_of(g) * MULTIPLY_NS / pieces + PIECE_NS * (double)(cuts_m * cuts_n);
 }
 
 /* Halves rows and columns in the way that costs least. */
