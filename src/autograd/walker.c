@@ -256,7 +256,43 @@ static gd_status fill_args(walker *w, place *p, rule_args *a) {
     return GD_OK;
 }
 
-static gd_status run_rule(gd_node *node, rule_args *a) {
+/* The gradient of an op that has no rule but a body: the body runs once more, on the tape, and is
+ * walked back through. Inputs go in as views of their own, so that a tensor that is given twice has
+ * two gradients, and further gradients still find their way to the original. */
+static gd_status run_body(const gd_walk *walk, gd_node *node, rule_args *a) {
+    int n = node->n_in, m = node->n_out, n_by = 0, n_outs = 0;
+    gd_tensor **block = gd_calloc((size_t)(3 * n + 3 * m) + 1, sizeof *block);
+    if (!block) return gd_fail(GD_E_MEMORY, "no memory for a gradient");
+    gd_tensor **x = block, **by = x + n, **result = by + n, **y = result + n, **outs = y + m, **gy = outs + m;
+    int before = gd_enable_grad_begin();
+    for (int i = 0; i < n; i++) {
+        x[i] = a->x[i] && a->needs[i] ? gd_reshape(a->x[i], gd_tensor_shape(a->x[i])) : a->x[i];
+        if (a->needs[i]) by[n_by++] = x[i];
+    }
+    node->op->expand(&(gd_expand){node->op, node->attrs, n, m, x, y});
+    gd_grad_mode_end(&before);
+    gd_status status = gd_scope_reserve((size_t)n);
+    for (int i = 0; i < m && status == GD_OK; i++) {
+        if (!y[i]) continue;
+        if (y[i]->kind == GD_FAILED) status = recorded_failure();
+        else if (y[i]->requires_grad && a->gy[i]) {
+            outs[n_outs] = y[i];
+            gy[n_outs++] = a->gy[i];
+        }
+    }
+    if (status == GD_OK && n_outs > 0)
+        status = gd_walk_back(&(gd_walk){.outputs = outs, .gradients = gy, .n_outputs = n_outs, .inputs = by, .n_inputs = n_by,
+                                         .results = result, .retain_graph = walk->create_graph, .create_graph = walk->create_graph});
+    for (int i = 0, k = 0; i < n && status == GD_OK; i++) {
+        if (!a->needs[i]) continue;
+        a->gx[i] = result[k++];
+        if (a->gx[i]) gd_scope_adopt(&a->gx[i]->object);
+    }
+    gd_free(block);
+    return status;
+}
+
+static gd_status run_rule(const gd_walk *walk, gd_node *node, rule_args *a) {
     if (node->function) {
         gd_context context = {node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx, node->user, node};
         node->function->backward(&context);
@@ -265,12 +301,13 @@ static gd_status run_rule(gd_node *node, rule_args *a) {
     gd_vjp vjp = {node->op, node->attrs, node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx};
     gd_device *before = gd_this_thread.device; /* constants of a rule belong where its values are */
     gd_this_thread.device = node->slots[node->n_in].device;
+    gd_status status = GD_OK;
     if (node->op->vjp) node->op->vjp(&vjp);
     else if (node->op->ir) gd_elementwise_vjp(&vjp);
+    else if (node->op->expand) status = run_body(walk, node, a);
+    else status = gd_fail(GD_E_UNSUPPORTED, "%s has no gradient", node->op->name);
     gd_this_thread.device = before;
-    if (!node->op->vjp && !node->op->ir)
-        return gd_fail(GD_E_UNSUPPORTED, "%s has no gradient", node->op->name);
-    return GD_OK;
+    return status;
 }
 
 static gd_status walk_node(walker *w, place *p) {
@@ -291,7 +328,7 @@ static gd_status walk_node(walker *w, place *p) {
     if (!block) return gd_fail(GD_E_MEMORY, "no memory for a gradient rule");
     rule_args a = {block, block + n, block + n + m, block + n + 2 * m, (bool *)(block + 2 * n + 2 * m)};
     gd_status status = fill_args(w, p, &a);
-    if (status == GD_OK) status = run_rule(node, &a);
+    if (status == GD_OK) status = run_rule(w->walk, node, &a);
     for (int i = 0; i < n && status == GD_OK; i++) {
         if (!a.needs[i] || !a.gx[i]) continue;
         gd_slot *slot = &node->slots[i];

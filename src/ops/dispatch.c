@@ -382,16 +382,11 @@ static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor 
     return GD_OK;
 }
 
+/* An op that has no kernel runs as its body. (One that has both runs its kernel, so that results do not
+ * depend on whether a gradient is wanted; the walk back uses the body where it needs to.) */
 static bool expands(const gd_invocation *call, gd_device *device) {
     const gd_op *op = call->op;
-    if (!op->expand) return false;
-    if (!op->infer) return true; /* its body is all there is */
-    if (!op->vjp && !op->ir) { /* its gradient is that of its body */
-        if (gd_this_thread.tracer || gd_grad_wanted(op, call->in, call->n_in)) return true;
-        for (int i = 0; i < call->n_in; i++)
-            if (call->in[i] && call->in[i]->kind == GD_SYMBOL) return true;
-    }
-    return !gd_kernel_exists(op, device->api->kind);
+    return op->expand && (!op->infer || !gd_kernel_exists(op, device->api->kind));
 }
 
 static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run.h"
+#include "modes.h"
 
 /* --- eager -------------------------------------------------------------------------------------- */
 
@@ -104,4 +104,4 @@ static void run_unscoped(const run_setup *s, run_result *r) {
 
 static const run_mode unscoped = {"without scopes", true, NULL, run_unscoped};
 
-const run_mode *const modes[] = {&eager, &unscoped, NULL};
+const run_mode *const modes[] = {&eager, &unscoped, &graph_mode, &device_mode, NULL};

@@ -1,0 +1,9 @@
+/* modes.h - ways of running a case that have a file of their own. */
+#ifndef GRADUS_TESTS_MODES_H
+#define GRADUS_TESTS_MODES_H
+
+#include "run.h"
+
+extern const run_mode graph_mode, device_mode;
+
+#endif
