@@ -57,21 +57,25 @@ gd_status gd_synchronize(gd_device *device) {
     return device->api->synchronize(device);
 }
 
+void gd_device_count(gd_device *d, int64_t bytes) {
+    int64_t live = atomic_fetch_add_explicit(&d->live_bytes, bytes, memory_order_relaxed) + bytes;
+    if (bytes < 0) return;
+    atomic_fetch_add_explicit(&d->allocations, 1, memory_order_relaxed);
+    int64_t peak = atomic_load_explicit(&d->peak_bytes, memory_order_relaxed);
+    while (live > peak && !atomic_compare_exchange_weak(&d->peak_bytes, &peak, live)) {}
+}
+
 gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle) {
     gd_status status = d->api->alloc(d, bytes, handle);
     if (status != GD_OK)
         return gd_fail(status, "no memory for %zu bytes on %s (%lld in use)", bytes, d->name,
                        (long long)atomic_load(&d->live_bytes));
-    atomic_fetch_add_explicit(&d->allocations, 1, memory_order_relaxed);
-    int64_t live = atomic_fetch_add_explicit(&d->live_bytes, (int64_t)bytes, memory_order_relaxed) +
-                   (int64_t)bytes;
-    int64_t peak = atomic_load_explicit(&d->peak_bytes, memory_order_relaxed);
-    while (live > peak && !atomic_compare_exchange_weak(&d->peak_bytes, &peak, live)) {}
+    gd_device_count(d, (int64_t)bytes);
     return GD_OK;
 }
 
 void gd_device_free(gd_device *d, void *handle, size_t bytes) {
-    atomic_fetch_sub_explicit(&d->live_bytes, (int64_t)bytes, memory_order_relaxed);
+    gd_device_count(d, -(int64_t)bytes);
     d->api->free(d, handle, bytes);
 }
 

@@ -57,6 +57,9 @@ static inline gd_device *gd_cpu(void) { return &gd_cpu_device; }
  * for devices that borrow its kernels. */
 gd_status gd_kernel_run_host(const gd_kernel_call *call);
 
+/* Counts bytes taken (or, negative, given back) that do not come through gd_device_alloc. */
+void gd_device_count(gd_device *d, int64_t bytes);
+
 /* Memory of a device, counted; every buffer goes through these. */
 gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle);
 void gd_device_free(gd_device *d, void *handle, size_t bytes);

@@ -41,6 +41,7 @@ static void thread_end(void *arg) {
     gd_free(thread->objects);
     if (thread->starts != thread->inline_starts) gd_free(thread->starts);
     gd_tensor_free_cached(thread);
+    gd_storage_free_cached(thread);
     memset(thread, 0, sizeof *thread);
 }
 

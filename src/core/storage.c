@@ -3,6 +3,60 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/thread.h"
+#include "gradus/testing.h"
+
+/* Scalars and other tensors of a few elements on the CPU come and go by the million: their storage
+ * and buffer are one block, and each thread keeps some for reuse. */
+enum { SMALL_BYTES = 64, CACHED_SMALL = 128 };
+
+typedef struct gd_small_storage {
+    gd_storage storage;
+    struct gd_small_storage *next_free;
+    _Alignas(64) char data[SMALL_BYTES];
+} gd_small_storage;
+
+static gd_storage *small_new(size_t bytes) {
+    gd_thread *thread = &gd_this_thread;
+    gd_small_storage *s = gd_faults_armed() ? NULL : thread->free_small;
+    if (s) {
+        thread->free_small = s->next_free;
+        thread->free_small_count--;
+    } else if (!(s = gd_aligned_alloc(64, sizeof *s))) {
+        gd_fail(GD_E_MEMORY, "no memory for a storage");
+        return NULL;
+    }
+    s->storage = (gd_storage){.device = gd_cpu(), .data = s->data, .bytes = bytes, .small = true};
+    atomic_init(&s->storage.refs, 1);
+    gd_device_count(gd_cpu(), (int64_t)bytes);
+    return &s->storage;
+}
+
+static void small_free(gd_storage *storage) {
+    gd_small_storage *s = (gd_small_storage *)storage;
+    gd_thread *thread = &gd_this_thread;
+    gd_device_count(gd_cpu(), -(int64_t)storage->bytes);
+#if !defined(__SANITIZE_ADDRESS__)
+    if (thread->alive && thread->free_small_count < CACHED_SMALL) {
+        s->next_free = thread->free_small;
+        thread->free_small = s;
+        thread->free_small_count++;
+        return;
+    }
+#else
+    (void)thread;
+#endif
+    gd_free(s);
+}
+
+void gd_storage_free_cached(gd_thread *thread) {
+    while (thread->free_small) {
+        gd_small_storage *s = thread->free_small;
+        thread->free_small = s->next_free;
+        gd_free(s);
+    }
+    thread->free_small_count = 0;
+}
 
 gd_storage *gd_storage_wrap(gd_device *device, void *data, size_t bytes,
                             void (*deleter)(void *, void *), void *user) {
@@ -18,6 +72,7 @@ gd_storage *gd_storage_wrap(gd_device *device, void *data, size_t bytes,
 }
 
 gd_storage *gd_storage_new(gd_device *device, size_t bytes) {
+    if (bytes <= SMALL_BYTES && device == gd_cpu()) return small_new(bytes);
     gd_storage *s = gd_storage_wrap(device, NULL, bytes, NULL, NULL);
     if (s && gd_device_alloc(device, bytes, &s->data) != GD_OK) {
         gd_free(s);
@@ -33,6 +88,10 @@ static void keep_foreign(void *data, void *user) {
 
 void gd_storage_release(gd_storage *s) {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+    if (s->small) {
+        small_free(s);
+        return;
+    }
     if (s->deleter) s->deleter(s->data, s->user);
     else gd_device_free(s->device, s->data, s->bytes);
     gd_free(s);

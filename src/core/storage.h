@@ -6,6 +6,8 @@
 
 #include "core/device.h"
 
+struct gd_thread;
+
 typedef struct gd_storage {
     _Atomic int32_t refs;
     _Atomic uint32_t version; /* counts writes after creation; the tape compares */
@@ -15,12 +17,15 @@ typedef struct gd_storage {
     size_t bytes;
     void (*deleter)(void *data, void *user); /* foreign memory; NULL: the device's own */
     void *user;
+    bool small; /* part of a gd_small_storage */
 } gd_storage;
 
 /* Returns NULL, with the failure noted, when there is no memory. Uninitialized. */
 gd_storage *gd_storage_new(gd_device *device, size_t bytes);
 gd_storage *gd_storage_wrap(gd_device *device, void *data, size_t bytes,
                             void (*deleter)(void *, void *), void *user);
+
+void gd_storage_free_cached(struct gd_thread *thread);
 
 static inline void gd_storage_retain(gd_storage *s) {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);

@@ -30,6 +30,8 @@ typedef struct gd_thread {
 
     struct gd_tensor *free_tensors; /* handles for reuse */
     int free_tensor_count;
+    struct gd_small_storage *free_small; /* storages of a few elements for reuse, buffer included */
+    int free_small_count;
     bool alive; /* the destructor for this thread is set up */
 } gd_thread;
 
