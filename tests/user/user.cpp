@@ -1,0 +1,34 @@
+// user.cpp - the headers in C++: typed calls through options structs, scopes by hand or by macro.
+#include <cstdio>
+
+#include <gradus/gradus.h>
+
+int main() {
+    GD_SCOPE;
+    const float data[] = {1, 2, 3, 4, 5, 6};
+    gd_tensor *x = gd_from_array(gd_dims(2, 3), GD_F32, data);
+    gd_requires_grad(x);
+    gd_tensor *y = nullptr;
+    {
+        GD_SCOPE;
+        y = gd_keep(gd_mul(gd_add(x, x), gd_exp(gd_neg(x))));
+    }
+    gd_sum_options over_rows;
+    over_rows.axis = gd_dims(0);
+    gd_tensor *sums = gd_sum_at(GD_HERE, y, &over_rows);
+    if (gd_tensor_numel(sums) != 3) return 1;
+    if (gd_backward_at(GD_HERE, gd_sum_at(GD_HERE, sums, nullptr), nullptr) != GD_OK) return 1;
+    gd_tensor *image = gd_full(gd_dims(1, 1, 6, 6), 1.0);
+    gd_avg_pool2d_options pool;
+    pool.kernel = 2;
+    pool.stride = {2, 1};
+    if (gd_tensor_dim(gd_avg_pool2d_at(GD_HERE, image, &pool), 3) != 5) return 1;
+    gd_tensor *const list[] = {x, x};
+    if (gd_tensor_is_error(gd_call("cat", (gd_tensors{list, 2}), "axis=1"))) return 1;
+    if (gd_failed()) {
+        std::fprintf(stderr, "%s\n", gd_error_message());
+        return 1;
+    }
+    std::puts("1 passed, 0 failed");
+    return gd_tensor_grad(x) ? 0 : 1;
+}
