@@ -51,8 +51,10 @@ typedef enum gd_finish {
 /* Leaves of one element type. A state is a pair of arrays, s0 of the type, s1 of the type or, for
  * argmax and argmin, of int64_t; s1 is not touched by folds that have no second number. */
 typedef struct gd_reducer {
-    /* n > 0 elements in a row; `index` is that of the first. */
-    void (*row)(gd_fold fold, double p, const void *x, int64_t n, int64_t index, void *s0, void *s1);
+    /* For each of `count` states at x, x + step, ... (bytes): `runs` runs of n > 0 elements, `apart`
+     * bytes from one run to the next. `index` is that of the first element. */
+    void (*rows)(gd_fold fold, double p, const void *x, int64_t n, int64_t runs, int64_t apart,
+                 int64_t count, int64_t step, int64_t index, void *s0, void *s1);
     /* Rows of `cols` elements: state j is that of column j. */
     void (*columns)(gd_fold fold, double p, const void *const *rows, int n_rows, int64_t cols,
                     int64_t index, void *s0, void *s1);

@@ -19,12 +19,13 @@
 
 enum {
     LEAF = 2048,        /* elements of a leaf by rows */
-    SHORT_RUN = 256,    /* runs below this are gathered into whole leaves */
     LEAF_ROWS = 16,     /* rows of a leaf by columns */
     CHUNK_BYTES = 2048, /* of the columns worked on at once */
     FEW = 16,           /* reductions of so few elements go by columns, whichever way they lie */
     SEGMENT = 65536,    /* elements of a piece of work, roughly */
-    BATCH = 64,         /* results by rows that are finished together */
+    BATCH = 64,         /* results by rows that are worked on together */
+    NARROW = 64,        /* so few columns are widened: several rows are taken as one */
+    WIDE = 256,         /* columns that they become, at most */
     LEVELS = 20,        /* of merging in a segment */
     STATES_BYTES = 40960,
 };
@@ -57,7 +58,12 @@ typedef struct {
     int64_t groups;           /* results: groups times inner.dim */
     int64_t total;            /* elements of one result */
     bool by_columns, direct;  /* direct: elements can be used where they lie */
-    int64_t leaf, leaves_per_run; /* by rows: elements of a leaf; 0: gathered regardless of runs */
+    int64_t leaf;             /* elements of a run (by columns, rows) that a leaf has at most */
+    int64_t leaf_runs;        /* direct by rows: runs that a leaf has at most */
+    int64_t line;             /* the same: runs that lie evenly apart, so that a leaf can have them */
+    int64_t leaves_per_line;  /* the same: leaves of a line of runs, or of one run if line is 1 */
+    bool together;            /* the same: results lie closer than runs; a leaf has a chunk of them */
+    int64_t wide, wide_leaves; /* by columns: rows taken as one, in the first leaves */
     int64_t leaves, leaves_per_segment, segments;
     int64_t chunk, chunks;    /* results worked on at once, and how many such in a group */
     int64_t tasks, chunks_per_task;
@@ -103,22 +109,25 @@ static int64_t product(const axis *axes, int n) {
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Leaves along the run where it is long and lies well; else across runs. */
+/* A long run has several leaves, and a leaf several short runs, as far as they lie evenly. */
 static void plan_rows(job *j) {
     j->direct = j->run.x == j->size && j->x->dtype == j->r.type;
-    if (j->direct && (j->run.dim >= SHORT_RUN || j->n_reduced == 0)) {
-        int64_t pieces = divide_up(j->run.dim, LEAF);
-        j->leaves_per_run = pieces ? pieces : 1;
+    j->leaf = LEAF;
+    j->leaves = divide_up(j->total, LEAF);
+    if (j->direct && j->total > 0) {
+        int64_t runs = j->total / j->run.dim, pieces = divide_up(j->run.dim, LEAF);
+        j->line = pieces == 1 && j->n_reduced > 0 ? j->reduced[j->n_reduced - 1].dim : 1;
+        j->leaf_runs = j->line > 1 ? LEAF / j->run.dim : 1;
         j->leaf = pieces > 1 ? divide_up(divide_up(j->run.dim, pieces), 128) * 128 : j->run.dim;
-        j->leaves = j->total ? j->leaves_per_run * (j->total / j->run.dim) : 0;
-    } else {
-        j->leaf = LEAF;
-        j->leaves_per_run = 0;
-        j->leaves = divide_up(j->total, LEAF);
+        j->leaves_per_line = pieces > 1 ? pieces : divide_up(j->line, j->leaf_runs);
+        j->leaves = runs / j->line * j->leaves_per_line;
     }
-    j->leaves_per_segment = divide_up(SEGMENT, j->leaf > 0 ? j->leaf : 1);
+    int64_t elements = j->leaf * (j->leaf_runs > 1 ? j->leaf_runs : 1);
+    j->together = j->line > 1 && j->inner.dim > 1 && size_of(j->inner.x) < size_of(j->reduced[j->n_reduced - 1].x);
+    if (j->together) elements *= j->inner.dim < BATCH ? j->inner.dim : BATCH;
+    j->leaves_per_segment = divide_up(SEGMENT, elements > 0 ? elements : 1);
     j->segments = divide_up(j->leaves, j->leaves_per_segment);
-    j->chunk = j->segments > 1 ? 1 : BATCH;
+    j->chunk = j->segments > 1 && !j->together ? 1 : BATCH;
 }
 
 static void plan_columns(job *j) {
@@ -127,7 +136,14 @@ static void plan_columns(job *j) {
     j->leaves = divide_up(j->total, LEAF_ROWS);
     j->chunk = CHUNK_BYTES / j->size;
     if (j->chunk > j->inner.dim) j->chunk = j->inner.dim;
-    j->leaves_per_segment = divide_up(SEGMENT, LEAF_ROWS * (j->chunk > 0 ? j->chunk : 1));
+    j->wide = 1;
+    bool dense = j->direct && j->n_reduced == 0 && j->run.x == j->inner.dim * j->size;
+    if (dense && j->inner.dim > 0 && j->inner.dim <= NARROW && !j->r.in_order) {
+        while (2 * j->wide * j->inner.dim <= WIDE) j->wide *= 2;
+        j->wide_leaves = j->total / (LEAF_ROWS * j->wide);
+        j->leaves = j->wide_leaves + divide_up(j->total - j->wide_leaves * LEAF_ROWS * j->wide, LEAF_ROWS);
+    }
+    j->leaves_per_segment = divide_up(SEGMENT, LEAF_ROWS * j->wide * (j->chunk > 0 ? j->chunk : 1));
     j->segments = divide_up(j->leaves, j->leaves_per_segment);
 }
 
@@ -169,7 +185,7 @@ static void plan(job *j, const gd_view *x, const request *r) {
     else plan_rows(j);
     if (j->segments < 1) j->segments = 1; /* of nothing */
     j->chunks = divide_up(j->inner.dim, j->chunk > 0 ? j->chunk : 1);
-    int64_t work = j->chunk * (j->total > 0 ? j->total : 1);
+    int64_t work = (j->chunk < j->inner.dim ? j->chunk : j->inner.dim) * (j->total > 0 ? j->total : 1);
     j->chunks_per_task = j->segments > 1 ? 1 : work >= SEGMENT ? 1 : SEGMENT / (work > 0 ? work : 1);
     j->tasks = divide_up(j->groups * j->chunks, j->chunks_per_task) * j->segments;
 }
@@ -194,62 +210,95 @@ static int64_t offset_of(const axis *axes, int n, int64_t index) {
 /* Elements of a result in the leaves before this one. */
 static int64_t elements_before(const job *j, int64_t leaf) {
     int64_t count;
-    if (j->leaves_per_run && !j->by_columns) {
-        int64_t in_run = leaf % j->leaves_per_run * j->leaf;
-        count = leaf / j->leaves_per_run * j->run.dim + in_run;
+    if (j->direct && !j->by_columns) {
+        int64_t line = leaf / j->leaves_per_line, part = leaf % j->leaves_per_line;
+        count = line * j->line * j->run.dim + part * j->leaf * j->leaf_runs;
+    } else if (j->wide > 1) {
+        int64_t wide = leaf < j->wide_leaves ? leaf : j->wide_leaves;
+        count = (wide * j->wide + leaf - wide) * j->leaf;
     } else count = leaf * j->leaf;
     return count < j->total ? count : j->total;
 }
 
-/* A leaf by rows: its elements next to each other, where they lie or in the buffer. */
-static const void *fetch_row(const job *j, const char *base, int64_t leaf, void *buffer, int64_t *n) {
-    int64_t first = elements_before(j, leaf);
-    *n = elements_before(j, leaf + 1) - first;
-    if (j->leaves_per_run)
-        return base + offset_of(j->reduced, j->n_reduced, first / j->run.dim) + first % j->run.dim * j->run.x;
+/* A direct leaf by rows, of `cols` results. */
+static void run_rows(const job *j, const char *base, int64_t leaf, int64_t cols, void *s0, void *s1) {
+    int64_t line = leaf / j->leaves_per_line, part = leaf % j->leaves_per_line, runs = 1, apart = 0;
+    int64_t first = line * j->line * j->run.dim + part * j->leaf * j->leaf_runs, n = j->leaf;
+    if (j->line > 1) {
+        int64_t run = part * j->leaf_runs;
+        runs = j->line - run < j->leaf_runs ? j->line - run : j->leaf_runs;
+        apart = j->reduced[j->n_reduced - 1].x;
+        base += offset_of(j->reduced, j->n_reduced, line * j->line + run);
+    } else {
+        if (j->run.dim - part * j->leaf < n) n = j->run.dim - part * j->leaf;
+        base += offset_of(j->reduced, j->n_reduced, line) + part * j->leaf * j->size;
+    }
+    j->isa->rows(j->r.fold, j->r.p, base, n, runs, apart, cols, j->inner.x, first, s0, s1);
+}
+
+/* A leaf by rows whose elements are gathered first. */
+static void gather_rows(const job *j, const char *base, int64_t leaf, char *buffer, void *s0, void *s1) {
+    int64_t first = leaf * j->leaf, n = j->total - first < j->leaf ? j->total - first : j->leaf;
     char *to = buffer;
-    for (int64_t left = *n, at = first; left > 0;) {
+    for (int64_t left = n, at = first; left > 0;) {
         int64_t in_run = at % j->run.dim, count = j->run.dim - in_run;
         if (count > left) count = left;
         const char *from = base + offset_of(j->reduced, j->n_reduced, at / j->run.dim) + in_run * j->run.x;
-        if (j->direct) memcpy(to, from, (size_t)(count * j->size));
-        else j->isa->load(to, j->x->dtype, from, j->run.x, count);
+        j->isa->load(to, j->x->dtype, from, j->run.x, count);
         to += count * j->size;
         at += count;
         left -= count;
     }
-    return buffer;
+    j->isa->rows(j->r.fold, j->r.p, buffer, n, 1, 0, 1, 0, first, s0, s1);
 }
 
 /* The rows of a leaf by columns. */
 static int fetch_columns(const job *j, const char *base, int64_t leaf, int64_t cols, char *buffer,
                          const void **rows) {
-    int64_t first = leaf * LEAF_ROWS, end = first + LEAF_ROWS;
+    int64_t first = elements_before(j, leaf), end = first + LEAF_ROWS;
     if (end > j->total) end = j->total;
+    int64_t in_run = j->n_reduced ? first % j->run.dim : first, run = j->n_reduced ? first / j->run.dim : 0;
+    const char *row = base + in_run * j->run.x + offset_of(j->reduced, j->n_reduced, run);
     for (int64_t r = first; r < end; r++) {
-        const char *row = base + r % j->run.dim * j->run.x;
-        if (j->n_reduced) row += offset_of(j->reduced, j->n_reduced, r / j->run.dim);
+        rows[r - first] = row;
         if (!j->direct) {
             char *to = buffer + (r - first) * j->chunk * j->size;
             j->isa->load(to, j->x->dtype, row, j->inner.x, cols);
-            row = to;
+            rows[r - first] = to;
         }
-        rows[r - first] = row;
+        row += j->run.x;
+        if (++in_run == j->run.dim) {
+            in_run = 0;
+            row = base + offset_of(j->reduced, j->n_reduced, ++run);
+        }
     }
     return (int)(end - first);
 }
 
+/* A leaf of wide rows: as many states as they have columns, merged down to the columns there are. */
+static void run_wide(const job *j, const char *base, int64_t leaf, int64_t cols, char *buffer, void *s0, void *s1) {
+    const void *rows[LEAF_ROWS];
+    char *wide0 = buffer, *wide1 = buffer + 8 * WIDE;
+    int64_t count = LEAF_ROWS;
+    base += elements_before(j, leaf) * j->run.x;
+    for (int r = 0; r < LEAF_ROWS; r++) rows[r] = base + r * j->wide * j->run.x;
+    j->isa->columns(j->r.fold, j->r.p, rows, LEAF_ROWS, cols * j->wide, 0, wide0, wide1);
+    for (int64_t half = j->wide / 2; half > 0; half /= 2, count *= 2)
+        j->isa->merge(j->r.fold, cols * half, count, wide0, wide1, count, wide0 + cols * half * j->size,
+                      wide1 + cols * half * j->second);
+    memcpy(s0, wide0, (size_t)(cols * j->size));
+    if (j->r.two) memcpy(s1, wide1, (size_t)(cols * j->second));
+}
+
 static void run_leaf(const job *j, const char *base, int64_t leaf, int64_t cols, char *buffer, void *s0,
                      void *s1) {
-    if (j->by_columns) {
+    if (j->by_columns && leaf < j->wide_leaves) run_wide(j, base, leaf, cols, buffer, s0, s1);
+    else if (j->by_columns) {
         const void *rows[LEAF_ROWS];
         int n = fetch_columns(j, base, leaf, cols, buffer, rows);
-        j->isa->columns(j->r.fold, j->r.p, rows, n, cols, leaf * LEAF_ROWS, s0, s1);
-    } else {
-        int64_t n;
-        const void *x = fetch_row(j, base, leaf, buffer, &n);
-        j->isa->row(j->r.fold, j->r.p, x, n, elements_before(j, leaf), s0, s1);
-    }
+        j->isa->columns(j->r.fold, j->r.p, rows, n, cols, elements_before(j, leaf), s0, s1);
+    } else if (j->direct) run_rows(j, base, leaf, cols, s0, s1);
+    else gather_rows(j, base, leaf, buffer, s0, s1);
 }
 
 /* --- segments ----------------------------------------------------------------------------------- */
@@ -339,7 +388,8 @@ static void run_task(void *arg, int64_t task) {
             to0 = j->partial0 + at * j->size;
             to1 = j->partial1 + at * j->second;
         }
-        if (j->by_columns) run_segment(j, base, first, end, cols, buffer, states, to0, to1);
+        if (j->by_columns || j->together || (j->direct && j->leaves == 1))
+            run_segment(j, base, first, end, cols, buffer, states, to0, to1);
         else
             for (int64_t c = 0; c < cols; c++)
                 run_segment(j, base + c * j->inner.x, first, end, 1, buffer, states, to0 + c * j->size,

@@ -103,34 +103,52 @@
 #define FOLD_EACH(X) FOLD_ANY_TYPE(X)
 #endif
 
-/* n elements in a row. Eight running results hide the latency of the additions, and make the sum a
- * tree; a part of a vector at the end is filled up with the identity. */
+/* The runs of a leaf: `runs` of n elements, `apart` bytes from one to the next. */
+typedef struct {
+    const char *x;
+    int64_t n, runs, apart;
+} block;
+
+/* Eight running results hide the latency of the additions, and make the sum a tree; a part of a
+ * vector at the end of a run is filled up with the identity. */
 #define DEFINE_ROW(NAME, IDENTITY, MAP, COMBINE)                                            \
-    static E row_##NAME(const E *x, int64_t n, VEC extra) {                                 \
+    static inline E row_##NAME(block b, VEC extra) {                                        \
         (void)extra;                                                                        \
         VEC a[8];                                                                           \
-        int64_t i = 0;                                                                      \
         for (int k = 0; k < 8; k++) a[k] = V(splat)((E)(IDENTITY));                         \
-        for (; i + 8 * LANES <= n; i += 8 * LANES)                                          \
-            for (int k = 0; k < 8; k++) {                                                   \
-                VEC v = V(load)(x + i + k * LANES);                                         \
-                a[k] = COMBINE(a[k], MAP(v));                                               \
+        for (int64_t r = 0; r < b.runs; r++) {                                              \
+            const E *x = (const E *)(const void *)(b.x + r * b.apart);                      \
+            int64_t i = 0;                                                                  \
+            for (; i + 8 * LANES <= b.n; i += 8 * LANES)                                    \
+                for (int k = 0; k < 8; k++) {                                               \
+                    VEC v = V(load)(x + i + k * LANES);                                     \
+                    a[k] = COMBINE(a[k], MAP(v));                                           \
+                }                                                                           \
+            for (; i + 2 * LANES <= b.n; i += 2 * LANES)                                    \
+                for (int k = 0; k < 2; k++) {                                               \
+                    VEC v = V(load)(x + i + k * LANES);                                     \
+                    a[k] = COMBINE(a[k], MAP(v));                                           \
+                }                                                                           \
+            if (i + LANES <= b.n) {                                                         \
+                VEC v = V(load)(x + i);                                                     \
+                a[2] = COMBINE(a[2], MAP(v));                                               \
+                i += LANES;                                                                 \
             }                                                                               \
-        for (int k = 0; i + LANES <= n; i += LANES, k++) {                                  \
-            VEC v = V(load)(x + i);                                                         \
-            a[k] = COMBINE(a[k], MAP(v));                                                   \
-        }                                                                                   \
-        if (i < n) {                                                                        \
-            int left = (int)(n - i);                                                        \
-            VEC v = V(load_part)(x + i, left);                                              \
-            v = MAP(v);                                                                     \
-            v = V(select)(IOTA < left, v, V(splat)((E)(IDENTITY)));                         \
-            a[7] = COMBINE(a[7], v);                                                        \
+            if (i < b.n) {                                                                  \
+                int left = (int)(b.n - i);                                                  \
+                VEC v = V(load_part)(x + i, left);                                          \
+                v = MAP(v);                                                                 \
+                v = V(select)(IOTA < left, v, V(splat)((E)(IDENTITY)));                     \
+                a[3] = COMBINE(a[3], v);                                                    \
+            }                                                                               \
         }                                                                                   \
         for (int h = 4; h > 0; h /= 2)                                                      \
             for (int k = 0; k < h; k++) a[k] = COMBINE(a[k], a[k + h]);                     \
         ACROSS(a[0], COMBINE);                                                              \
         return a[0][0];                                                                     \
+    }                                                                                       \
+    static __attribute__((unused)) void rows_##NAME(block b, VEC extra, int64_t count, int64_t step, E *y) {        \
+        for (int64_t c = 0; c < count; c++, b.x += step) y[c] = row_##NAME(b, extra);       \
     }
 FOLD_EACH(DEFINE_ROW)
 
@@ -197,10 +215,17 @@ static int64_t first_place(const E *x, int64_t n, E value) {
     return i;
 }
 
-static void arg_row(gd_fold fold, const E *x, int64_t n, int64_t index, E *s0, int64_t *s1) {
+static void arg_rows(gd_fold fold, block b, int64_t count, int64_t step, int64_t index, E *s0, int64_t *s1) {
     VEC none = V(splat)(0);
-    *s0 = fold == GD_FOLD_ARGMAX ? row_MAX(x, n, none) : row_MIN(x, n, none);
-    *s1 = index + first_place(x, n, *s0);
+    for (int64_t c = 0; c < count; c++, b.x += step) {
+        s0[c] = fold == GD_FOLD_ARGMAX ? row_MAX(b, none) : row_MIN(b, none);
+        int64_t r = 0, at = b.n;
+        for (; r < b.runs; r++) {
+            at = first_place((const E *)(const void *)(b.x + r * b.apart), b.n, s0[c]);
+            if (at < b.n) break;
+        }
+        s1[c] = index + r * b.n + at;
+    }
 }
 
 /* One vector of columns (or the first `left` lanes of one). */
@@ -240,9 +265,11 @@ static void arg_merge(gd_fold fold, int64_t cols, E *a0, int64_t *a1, const E *b
 
 FOLD_PIECES(DEFINE_ROW)
 
-static void moments_row(const E *x, int64_t n, E *mean, E *squares) {
-    *mean = row_SUM(x, n, V(splat)(0)) / (E)n;
-    *squares = row_SUM_SQUARE_FROM(x, n, V(splat)(*mean));
+static void moments_rows(block b, int64_t count, int64_t step, E *mean, E *squares) {
+    for (int64_t c = 0; c < count; c++, b.x += step) {
+        mean[c] = row_SUM(b, V(splat)(0)) / (E)(b.n * b.runs);
+        squares[c] = row_SUM_SQUARE_FROM(b, V(splat)(mean[c]));
+    }
 }
 
 static void moments_columns(const void *const *rows, int n_rows, int64_t cols, E *mean, E *squares) {
@@ -272,9 +299,11 @@ static void moments_merge(int64_t cols, int64_t na, E *a0, E *a1, int64_t nb, co
 /* What exponentials are taken from: an infinite maximum would give inf - inf. */
 static inline VEC anchor(VEC m) { return V(select)(V(abs)(m) == V(splat)(LARGEST), V(splat)(0), m); }
 
-static void exp_row(const E *x, int64_t n, E *s0, E *s1) {
-    *s0 = row_MAX(x, n, V(splat)(0));
-    *s1 = row_SUM_EXP_FROM(x, n, anchor(V(splat)(*s0)));
+static void exp_rows(block b, int64_t count, int64_t step, E *s0, E *s1) {
+    for (int64_t c = 0; c < count; c++, b.x += step) {
+        s0[c] = row_MAX(b, V(splat)(0));
+        s1[c] = row_SUM_EXP_FROM(b, anchor(V(splat)(s0[c])));
+    }
 }
 
 static void exp_columns(const void *const *rows, int n_rows, int64_t cols, E *s0, E *s1) {
@@ -307,17 +336,19 @@ static void exp_merge(int64_t cols, E *a0, E *a1, const E *b0, const E *b1) {
 
 /* --- the table ---------------------------------------------------------------------------------- */
 
-static void reduce_row(gd_fold fold, double p, const void *x, int64_t n, int64_t index, void *s0, void *s1) {
+static void reduce_rows(gd_fold fold, double p, const void *x, int64_t n, int64_t runs, int64_t apart,
+                        int64_t count, int64_t step, int64_t index, void *s0, void *s1) {
     VEC extra = V(splat)((E)p);
+    block b = {x, n, runs, apart};
     switch (fold) {
-#define CASE_ROW(NAME, ...) \
-    case GD_FOLD_##NAME: *(E *)s0 = row_##NAME(x, n, extra); break;
-        FOLD_EACH(CASE_ROW)
+#define CASE_ROWS(NAME, ...) \
+    case GD_FOLD_##NAME: rows_##NAME(b, extra, count, step, s0); break;
+        FOLD_EACH(CASE_ROWS)
     case GD_FOLD_ARGMAX:
-    case GD_FOLD_ARGMIN: arg_row(fold, x, n, index, s0, s1); break;
+    case GD_FOLD_ARGMIN: arg_rows(fold, b, count, step, index, s0, s1); break;
 #if IS_FLOAT
-    case GD_FOLD_MOMENTS: moments_row(x, n, s0, s1); break;
-    case GD_FOLD_EXP: exp_row(x, n, s0, s1); break;
+    case GD_FOLD_MOMENTS: moments_rows(b, count, step, s0, s1); break;
+    case GD_FOLD_EXP: exp_rows(b, count, step, s0, s1); break;
 #endif
     default: break;
     }
@@ -424,4 +455,4 @@ static void reduce_load(void *to, gd_dtype from, const void *x, int64_t step, in
 #define TABLE_NAME_(type) GD_ISA_FN(gd_reducer_##type)
 #define TABLE_NAME(type) TABLE_NAME_(type)
 const gd_reducer TABLE_NAME(TYPE)[1] = {
-    {reduce_row, reduce_columns, reduce_merge, reduce_finish, reduce_load}};
+    {reduce_rows, reduce_columns, reduce_merge, reduce_finish, reduce_load}};
