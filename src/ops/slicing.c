@@ -63,7 +63,7 @@ static void select_vjp(gd_vjp *v) {
                              o->index < 0 ? o->index + size : o->index, 1);
 }
 
-/*op subtensor(x, index:int[]) -> y  view
+/*op subtensor(x, index:int[]) -> y
  * The part of x at these positions of its first axes, as a view: gd_at(x, i, j) is x[i][j].
  */
 static void subtensor_expand(gd_expand *e) {

@@ -1,0 +1,133 @@
+/* pad.c - borders around a tensor. */
+#include "ops/pad.h"
+
+#include <string.h>
+
+#include "core/copy.h"
+#include "ops/infer.h"
+
+/*op pad(x, padding:int[]) -> y
+ * x with places put on both sides of its last axes: padding is (left, right) of the last axis,
+ * then of the one before it, and so on. Negative numbers cut off instead. The new places hold
+ * `value`, or x mirrored at its edge (reflect: the edge itself is not repeated), its edge
+ * (replicate), or its other end (circular).
+ *   mode {constant, reflect, replicate, circular} = constant
+ *   value float = 0  what stands in the new places, for mode constant
+ *   saves nothing
+ *   onnx Pad
+ */
+
+static gd_status check_axis(const gd_pad_axis *a, gd_word mode, int axis, int64_t right) {
+    if (a->kept < 0)
+        return gd_op_fail(GD_E_SHAPE, "cutting %lld and %lld off axis %d of size %lld leaves less than nothing",
+                          (long long)-a->left, (long long)-right, axis, (long long)a->n);
+    if (mode == GD_CONSTANT || (a->left <= 0 && right <= 0)) return GD_OK;
+    int64_t most = mode == GD_REFLECT ? a->n - 1 : mode == GD_CIRCULAR ? a->kept : INT64_MAX;
+    if (a->n == 0 || a->kept == 0) return gd_op_fail(GD_E_SHAPE, "axis %d is empty: there is nothing to repeat", axis);
+    if (a->left > most || right > most)
+        return gd_op_fail(GD_E_SHAPE, "axis %d has size %lld and takes at most %lld on a side in this mode, not %lld",
+                          axis, (long long)a->n, (long long)most, (long long)(a->left > most ? a->left : right));
+    return GD_OK;
+}
+
+static gd_status pad_infer(gd_infer *i) {
+    const gd_pad_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_pad_axis axes[GD_MAX_RANK];
+    if (o->padding.rank % 2 != 0)
+        return gd_op_fail(GD_E_ARGUMENT, "padding has %d numbers; they come in pairs", o->padding.rank);
+    if (o->padding.rank > 2 * x->rank)
+        return gd_op_fail(GD_E_SHAPE, "padding has %d numbers; %d dimensions take %d at most", o->padding.rank,
+                          x->rank, 2 * x->rank);
+    for (int k = 0; k < o->padding.rank; k++) { /* so that sums cannot overflow */
+        int64_t n = o->padding.at[k];
+        if (n > INT64_MAX / 4 || n < -(INT64_MAX / 4)) return gd_op_fail(GD_E_OVERFLOW, "padding of %lld", (long long)n);
+    }
+    gd_pad_axes(x->rank, x->dims, &o->padding, axes);
+    i->out[0].rank = x->rank;
+    for (int d = 0; d < x->rank; d++) {
+        int64_t right = axes[d].out - axes[d].n - axes[d].left;
+        GD_TRY(check_axis(&axes[d], o->mode, d, right));
+        i->out[0].dims[d] = axes[d].out;
+    }
+    return GD_OK;
+}
+
+/* Opposite padding takes away what was put on and brings back zeros for what was cut. */
+static void pad_vjp(gd_vjp *v) {
+    const gd_pad_options *o = v->attrs;
+    gd_shape back = o->padding;
+    for (int k = 0; k < back.rank; k++) back.at[k] = -back.at[k];
+    v->gx[0] = o->mode == GD_CONSTANT ? gd_pad(v->gy[0], back)
+                                      : gd_pad_grad(v->gy[0], gd_tensor_shape(v->x[0]), o->padding, o->mode);
+}
+
+static gd_status pad_raw(gd_kernel_call *k) {
+    const gd_pad_options *o = k->attrs;
+    const gd_view *x = &k->in[0], *y = &k->out[0];
+    size_t size = gd_dtype_size(y->dtype);
+    int64_t total = gd_numel(y->rank, y->dims);
+    gd_pad_axis axes[GD_MAX_RANK];
+    char value[8];
+    gd_pad_axes(x->rank, x->dims, &o->padding, axes);
+    gd_store_f64(y->dtype, value, o->value);
+    for (int64_t e = 0; e < total; e++) {
+        int64_t to = 0, from = 0, rest = e;
+        bool inside = true;
+        for (int d = y->rank; d-- > 0;) {
+            int64_t i = rest % y->dims[d], j = gd_pad_source(&axes[d], o->mode, i);
+            rest /= y->dims[d];
+            to += i * y->strides[d];
+            from += j * x->strides[d];
+            inside &= j >= 0;
+        }
+        memcpy((char *)y->data + to * (int64_t)size, inside ? (const char *)x->data + from * (int64_t)size : value, size);
+    }
+    return GD_OK;
+}
+
+/*op pad_grad(gy, dims:int[], padding:int[], mode:{reflect, replicate, circular}) -> gx  internal
+ * The gradient of pad: each element of gy added where pad took it from, in a tensor of shape dims.
+ *   saves nothing
+ */
+static gd_status pad_grad_infer(gd_infer *i) {
+    const gd_pad_grad_options *o = i->attrs;
+    const gd_tensor *gy = i->in[0];
+    gd_pad_axis axes[GD_MAX_RANK];
+    GD_TRY(gd_need_float(gy, "gy"));
+    GD_TRY(gd_need_rank(gy, "gy", o->dims.rank));
+    if (o->padding.rank % 2 != 0 || o->padding.rank > 2 * gy->rank)
+        return gd_op_fail(GD_E_ARGUMENT, "padding has %d numbers", o->padding.rank);
+    gd_pad_axes(gy->rank, o->dims.at, &o->padding, axes);
+    for (int d = 0; d < gy->rank; d++) {
+        GD_TRY(check_axis(&axes[d], o->mode, d, axes[d].out - axes[d].n - axes[d].left));
+        if (axes[d].out != gy->dims[d])
+            return gd_op_fail(GD_E_SHAPE, "dimension %d is %lld, not %lld", d, (long long)gy->dims[d], (long long)axes[d].out);
+    }
+    i->out[0].rank = gy->rank;
+    memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
+    return GD_OK;
+}
+static void pad_grad_vjp(gd_vjp *v) {
+    const gd_pad_grad_options *o = v->attrs;
+    v->gx[0] = gd_pad(v->gy[0], o->padding, .mode = o->mode);
+}
+static gd_status pad_grad_reference(gd_kernel_call *k) {
+    const gd_pad_grad_options *o = k->attrs;
+    const gd_view *gy = &k->in[0], *gx = &k->out[0];
+    int64_t total = gd_numel(gy->rank, gy->dims);
+    gd_pad_axis axes[GD_MAX_RANK];
+    gd_pad_axes(gx->rank, gx->dims, &o->padding, axes);
+    memset(gx->data, 0, (size_t)gd_numel(gx->rank, gx->dims) * sizeof(double));
+    for (int64_t e = 0; e < total; e++) {
+        int64_t to = 0, rest = e;
+        for (int d = gy->rank; d-- > 0;) {
+            to += gd_pad_source(&axes[d], o->mode, rest % gy->dims[d]) * gx->strides[d];
+            rest /= gy->dims[d];
+        }
+        ((double *)gx->data)[to] += ((const double *)gy->data)[e];
+    }
+    return GD_OK;
+}
+
+#include "pad.gen.h"

@@ -1,0 +1,44 @@
+/* pad.h - which element of x stands at a place of the padded tensor: shared by all pad kernels. */
+#ifndef GRADUS_OPS_PAD_H
+#define GRADUS_OPS_PAD_H
+
+#include "gradus/ops.h"
+#include "ops/op.h"
+
+/* One axis of size n, with so many places put on its sides; negative ones cut. `kept` places of the
+ * axis, from `first` on, stand at `front` and after. */
+typedef struct gd_pad_axis {
+    int64_t n, out;
+    int64_t left;
+    int64_t front, first, kept;
+} gd_pad_axis;
+
+/* The axes of a tensor of these dims under a list in PyTorch's order: (left, right) of the last
+ * axis, then of the one before it, ... */
+static inline void gd_pad_axes(int rank, const int64_t *dims, const gd_shape *padding, gd_pad_axis *axes) {
+    for (int d = 0; d < rank; d++) {
+        int k = 2 * (rank - 1 - d);
+        int64_t left = k < padding->rank ? padding->at[k] : 0, right = k < padding->rank ? padding->at[k + 1] : 0;
+        gd_pad_axis *a = &axes[d];
+        a->n = dims[d];
+        a->left = left;
+        a->out = dims[d] + left + right;
+        a->front = left > 0 ? left : 0;
+        a->first = left < 0 ? -left : 0;
+        a->kept = dims[d] - a->first - (right < 0 ? -right : 0);
+    }
+}
+
+/* The place of x that place i of the result shows; -1: none, it shows the constant. */
+static inline int64_t gd_pad_source(const gd_pad_axis *a, gd_word mode, int64_t i) {
+    int64_t j = i - a->left;
+    if (mode == GD_REFLECT) return j < 0 ? -j : j >= a->n ? 2 * (a->n - 1) - j : j;
+    if (mode == GD_REPLICATE) return j < 0 ? 0 : j >= a->n ? a->n - 1 : j;
+    if (mode == GD_CIRCULAR) { /* round what is kept */
+        j = (i - a->front) % a->kept;
+        return a->first + (j < 0 ? j + a->kept : j);
+    }
+    return j >= 0 && j < a->n ? j : -1;
+}
+
+#endif
