@@ -1,0 +1,71 @@
+/* conv_kernels.c - which convolution runs on the CPU, and how it gets its operands.
+ *
+ * The choice depends on shapes and types alone. Convolution, transposed convolution and their
+ * gradients are three directions of one form (ops/convolution.h), so one set of functions serves
+ * them all.
+ */
+#include "backend/cpu/conv.h"
+#include "core/tensor.h"
+#include "ops/op.h"
+
+typedef enum { TO_OUTPUT, TO_INPUT, TO_WEIGHT } direction;
+
+static gd_conv_call call_of(const gd_kernel_call *k, direction to) {
+    const gd_view *r = &k->out[0];
+    const gd_view *x = to == TO_INPUT ? r : &k->in[0], *w = to == TO_WEIGHT ? r : &k->in[1];
+    const gd_view *y = to == TO_OUTPUT ? r : to == TO_INPUT ? &k->in[0] : &k->in[1];
+    return (gd_conv_call){.c = gd_conv_of(k, x, w, y), .dtype = r->dtype == GD_F64 ? GD_F64 : GD_F32,
+                          .x = x->data, .w = w->data, .y = y->data, .bias = k->n_in > 2 ? k->in[2].data : NULL,
+                          .workspace = k->workspace, .workspace_bytes = k->workspace_bytes};
+}
+
+static bool is_float(const gd_kernel_call *k) { return gd_dtype_is_float(k->out[0].dtype); }
+
+/* --- matrix products --------------------------------------------------------------------------- */
+
+/*kernel conv1d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
+ */
+/*kernel conv2d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
+ */
+/*kernel conv3d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
+ */
+/*kernel conv_forward.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
+ */
+static size_t gemm_output_bytes(const gd_kernel_call *k) {
+    const gd_conv_call call = call_of(k, TO_OUTPUT);
+    return gd_conv_gemm_output_bytes(&call.c, call.dtype);
+}
+static gd_status gemm_output(gd_kernel_call *k) {
+    const gd_conv_call call = call_of(k, TO_OUTPUT);
+    return gd_conv_gemm_output(&call);
+}
+
+/*kernel conv_transpose1d.gemm  rank 10  wide  run gemm_input  match is_float  workspace gemm_input_bytes
+ */
+/*kernel conv_transpose2d.gemm  rank 10  wide  run gemm_input  match is_float  workspace gemm_input_bytes
+ */
+/*kernel conv_transpose3d.gemm  rank 10  wide  run gemm_input  match is_float  workspace gemm_input_bytes
+ */
+/*kernel conv_grad_input.gemm  rank 10  wide  run gemm_input  match is_float  workspace gemm_input_bytes
+ */
+static size_t gemm_input_bytes(const gd_kernel_call *k) {
+    const gd_conv_call call = call_of(k, TO_INPUT);
+    return gd_conv_gemm_input_bytes(&call.c, call.dtype);
+}
+static gd_status gemm_input(gd_kernel_call *k) {
+    const gd_conv_call call = call_of(k, TO_INPUT);
+    return gd_conv_gemm_input(&call);
+}
+
+/*kernel conv_grad_weight.gemm  rank 10  wide  run gemm_weight  match is_float  workspace gemm_weight_bytes
+ */
+static size_t gemm_weight_bytes(const gd_kernel_call *k) {
+    const gd_conv_call call = call_of(k, TO_WEIGHT);
+    return gd_conv_gemm_weight_bytes(&call.c, call.dtype);
+}
+static gd_status gemm_weight(gd_kernel_call *k) {
+    const gd_conv_call call = call_of(k, TO_WEIGHT);
+    return gd_conv_gemm_weight(&call);
+}
+
+#include "conv_kernels.gen.h"
