@@ -10,6 +10,7 @@
 #include "gradus/op.h"
 #include "gradus/ops.h"
 #include "gradus/options.h"
+#include "gradus/print.h"
 #include "gradus/random.h"
 #include "gradus/scope.h"
 #include "gradus/status.h"
