@@ -11,6 +11,7 @@
 #include "gradus/ops.h"
 #include "gradus/options.h"
 #include "gradus/print.h"
+#include "gradus/profiler.h"
 #include "gradus/random.h"
 #include "gradus/scope.h"
 #include "gradus/status.h"
