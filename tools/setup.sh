@@ -75,13 +75,17 @@ else
         fi
         sudo=sudo
     fi
-    echo "setup: installing them with $sudo apt-get"
+    echo "setup: installing them with ${sudo:+sudo }apt-get"
     # an old list is no reason to fail: the install says whether the packages can be had
     $sudo apt-get update -q || echo "setup: apt-get update failed; trying with the lists that are here" >&2
     # shellcheck disable=SC2086 # a list of words
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
 fi
 
+if ! have cmake; then
+    echo "setup: cmake is still not there" >&2
+    exit 1
+fi
 version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
 major=${version% *}
 minor=${version#* }

@@ -209,7 +209,7 @@ gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device
     int64_t started = gd_profile_start();
     gd_status status = (op->flags & GD_OP_DYNAMIC) ? device->api->run_now(device, call)
                                                    : device->api->run(device, call);
-    if (started) gd_profile_end(call, started);
+    if (started) status = gd_profile_end(call, started, status);
     if (bytes) gd_device_free(device, workspace, bytes);
     return status;
 }

@@ -1,9 +1,408 @@
-/* profile.c - stand-by: no profile is taken yet. */
+/* profile.c - measures kernels and looks for NaN; see gradus/profiler.h. */
+#include "gradus/profiler.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "core/tensor.h"
+#include "format/file.h"
+#include "format/json.h"
+#include "ops/op.h"
 #include "ops/profile.h"
 
-int64_t gd_profile_start(void) { return 0; }
+_Atomic unsigned gd_watch;
 
-void gd_profile_end(const gd_kernel_call *call, int64_t started) {
-    (void)call;
-    (void)started;
+int64_t gd_profile_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec + 1;
+}
+
+/* --- what is measured ------------------------------------------------------------------------ */
+
+/* One kernel run, or a span of the program's own (op is NULL). */
+typedef struct event {
+    const char *name;
+    const gd_op *op;
+    const gd_kernel *kernel;
+    gd_device *device;
+    int64_t started, nanoseconds, bytes, live_bytes;
+    int thread;
+} event;
+
+/* All events of one kernel of one op on one device. */
+typedef struct row {
+    const gd_op *op;
+    const gd_kernel *kernel;
+    gd_device *device;
+    int64_t calls, nanoseconds, bytes, live_bytes;
+} row;
+
+enum { MAX_EVENTS = 1 << 20 };
+
+static struct {
+    pthread_mutex_t lock;
+    event *events;
+    int64_t n_events, event_capacity, dropped;
+    row *rows;
+    int64_t n_rows, row_capacity;
+    int64_t started, ended;
+    bool out_of_memory; /* some event found no room in the table: it would lie */
+} profile = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int thread_number(void) {
+    static _Atomic int threads;
+    static _Thread_local int number;
+    if (number == 0) number = atomic_fetch_add(&threads, 1) + 1;
+    return number;
+}
+
+static void *grow(void *list, int64_t count, int64_t *capacity, size_t size) {
+    if (count < *capacity) return list;
+    int64_t more = *capacity ? 2 * *capacity : 256;
+    void *grown = gd_realloc(list, (size_t)more * size);
+    if (grown) *capacity = more;
+    return grown;
+}
+
+static void add_to_row(const event *e) {
+    int64_t i = 0;
+    while (i < profile.n_rows && !(profile.rows[i].op == e->op && profile.rows[i].kernel == e->kernel &&
+                                   profile.rows[i].device == e->device))
+        i++;
+    if (i == profile.n_rows) {
+        row *rows = grow(profile.rows, profile.n_rows, &profile.row_capacity, sizeof *rows);
+        if (!rows) {
+            profile.out_of_memory = true;
+            return;
+        }
+        profile.rows = rows;
+        rows[profile.n_rows++] = (row){.op = e->op, .kernel = e->kernel, .device = e->device};
+    }
+    row *r = &profile.rows[i];
+    r->calls++;
+    r->nanoseconds += e->nanoseconds;
+    r->bytes += e->bytes;
+    if (e->live_bytes > r->live_bytes) r->live_bytes = e->live_bytes;
+}
+
+static void note(const event *e) {
+    pthread_mutex_lock(&profile.lock);
+    if (e->started >= profile.started) { /* else it began before this profile */
+        if (e->op) add_to_row(e);
+        event *events = profile.n_events == MAX_EVENTS ? NULL
+                        : grow(profile.events, profile.n_events, &profile.event_capacity, sizeof *events);
+        if (events) {
+            profile.events = events;
+            events[profile.n_events++] = *e;
+        } else {
+            profile.dropped++;
+        }
+    }
+    pthread_mutex_unlock(&profile.lock);
+}
+
+/* Bytes that a view shows; what is repeated by a stride of 0 counts once. */
+static int64_t view_bytes(const gd_view *v) {
+    if (!v->data) return 0;
+    int64_t count = 1;
+    for (int k = 0; k < v->rank; k++)
+        if (v->strides[k] != 0 || v->dims[k] == 0) count *= v->dims[k];
+    return count * (int64_t)gd_dtype_size(v->dtype);
+}
+
+static void measure(const gd_kernel_call *call, int64_t started) {
+    event e = {.name = call->op->name, .op = call->op, .kernel = call->kernel, .device = call->device,
+               .started = started, .thread = thread_number()};
+    gd_event *done = NULL;
+    if (call->device->api->event_record(call->device, &done) == GD_OK)
+        call->device->api->event_wait(call->device, done);
+    e.nanoseconds = gd_profile_now() - started;
+    for (int i = 0; i < call->n_in; i++) e.bytes += view_bytes(&call->in[i]);
+    for (int i = 0; i < call->n_out; i++) e.bytes += view_bytes(&call->out[i]);
+    e.live_bytes = atomic_load_explicit(&call->device->live_bytes, memory_order_relaxed);
+    note(&e);
+}
+
+/* --- anomalies ------------------------------------------------------------------------------- */
+
+/* The number of the first NaN of a view that the host can read, in row-major order, or -1. */
+static int64_t first_nan(const gd_view *v) {
+    if (!v->data || !gd_dtype_is_float(v->dtype)) return -1;
+    int64_t count = gd_numel(v->rank, v->dims);
+    size_t size = gd_dtype_size(v->dtype);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = 0, rest = i;
+        for (int k = v->rank; k-- > 0; rest /= v->dims[k]) at += rest % v->dims[k] * v->strides[k];
+        if (isnan(gd_load_f64(v->dtype, (const char *)v->data + at * (int64_t)size))) return i;
+    }
+    return -1;
+}
+
+/* The same for any device: what is row-major there is fetched, other views are passed over. */
+static int64_t first_nan_on(gd_device *device, const gd_view *v) {
+    if (device->api->host_reads) return first_nan(v);
+    size_t bytes = (size_t)view_bytes(v);
+    if (bytes == 0 || !gd_dtype_is_float(v->dtype) || !gd_is_row_major(v->rank, v->dims, v->strides))
+        return -1;
+    gd_view host = *v;
+    host.data = gd_malloc(bytes);
+    int64_t at = -1;
+    if (host.data && device->api->download(device, host.data, v->data, bytes) == GD_OK)
+        at = first_nan(&host);
+    gd_free(host.data);
+    return at;
+}
+
+static gd_status look_for_nan(const gd_kernel_call *call) {
+    for (int i = 0; i < call->n_out; i++) {
+        int64_t at = first_nan_on(call->device, &call->out[i]);
+        if (at < 0) continue;
+        const char *origin = "its inputs have none";
+        for (int k = 0; k < call->n_in; k++)
+            if (first_nan_on(call->device, &call->in[k]) >= 0) origin = "an input has one already";
+        return gd_fail(GD_E_STATE, "anomaly: %s's result has a NaN, first at element %" PRId64 "; %s",
+                       call->op->name, at, origin);
+    }
+    return GD_OK;
+}
+
+gd_status gd_profile_end(const gd_kernel_call *call, int64_t started, gd_status status) {
+    unsigned watch = atomic_load_explicit(&gd_watch, memory_order_relaxed);
+    if (watch & GD_WATCH_TIME) measure(call, started);
+    if ((watch & GD_WATCH_NAN) && status == GD_OK) status = look_for_nan(call);
+    return status;
+}
+
+void gd_set_anomaly_mode(bool on) {
+    if (on) atomic_fetch_or(&gd_watch, GD_WATCH_NAN);
+    else atomic_fetch_and(&gd_watch, ~(unsigned)GD_WATCH_NAN);
+}
+
+bool gd_anomaly_mode(void) { return atomic_load(&gd_watch) & GD_WATCH_NAN; }
+
+/* --- on and off ------------------------------------------------------------------------------ */
+
+static void forget(void) {
+    gd_free(profile.events);
+    gd_free(profile.rows);
+    profile.events = NULL;
+    profile.rows = NULL;
+    profile.n_events = profile.event_capacity = profile.dropped = 0;
+    profile.n_rows = profile.row_capacity = 0;
+    profile.started = profile.ended = 0;
+    profile.out_of_memory = false;
+}
+
+gd_status gd_profiler_start(void) {
+    pthread_mutex_lock(&profile.lock);
+    forget();
+    profile.started = gd_profile_now();
+    pthread_mutex_unlock(&profile.lock);
+    atomic_fetch_or(&gd_watch, GD_WATCH_TIME);
+    return GD_OK;
+}
+
+void gd_profiler_stop(void) {
+    unsigned before = atomic_fetch_and(&gd_watch, ~(unsigned)GD_WATCH_TIME);
+    pthread_mutex_lock(&profile.lock);
+    if (before & GD_WATCH_TIME) profile.ended = gd_profile_now();
+    pthread_mutex_unlock(&profile.lock);
+}
+
+bool gd_profiler_is_on(void) { return atomic_load(&gd_watch) & GD_WATCH_TIME; }
+
+void gd_profiler_clear(void) {
+    pthread_mutex_lock(&profile.lock);
+    bool on = atomic_load(&gd_watch) & GD_WATCH_TIME;
+    forget();
+    if (on) profile.started = gd_profile_now();
+    pthread_mutex_unlock(&profile.lock);
+}
+
+static void __attribute__((destructor)) at_exit(void) { forget(); }
+
+gd_profile_span gd_profile_span_begin(const char *name) {
+    bool on = atomic_load_explicit(&gd_watch, memory_order_relaxed) & GD_WATCH_TIME;
+    return (gd_profile_span){name, on ? gd_profile_now() : 0};
+}
+
+void gd_profile_span_end(gd_profile_span *span) {
+    if (!span->started || !gd_profiler_is_on()) return;
+    event e = {.name = span->name ? span->name : "", .started = span->started, .thread = thread_number(),
+               .nanoseconds = gd_profile_now() - span->started};
+    note(&e);
+}
+
+/* --- reports --------------------------------------------------------------------------------- */
+
+static int slower_first(const void *a, const void *b) {
+    const row *x = a, *y = b;
+    if (x->nanoseconds != y->nanoseconds) return x->nanoseconds > y->nanoseconds ? -1 : 1;
+    return strcmp(x->op->name, y->op->name);
+}
+
+/* A sorted copy of the rows, so that the lock is not held while something is written. */
+static gd_status sorted_rows(row **out, int64_t *count) {
+    pthread_mutex_lock(&profile.lock);
+    *count = profile.n_rows;
+    *out = gd_malloc((size_t)(*count + 1) * sizeof **out);
+    if (*out && *count) memcpy(*out, profile.rows, (size_t)*count * sizeof **out);
+    bool complete = !profile.out_of_memory;
+    pthread_mutex_unlock(&profile.lock);
+    if (!*out || !complete) {
+        gd_free(*out);
+        return gd_fail(GD_E_MEMORY, "no memory for the profile");
+    }
+    qsort(*out, (size_t)*count, sizeof **out, slower_first);
+    return GD_OK;
+}
+
+bool gd_profiler_row(int64_t i, gd_profile_row *result) {
+    row *rows;
+    int64_t count;
+    if (sorted_rows(&rows, &count) != GD_OK) return false;
+    bool there = i >= 0 && i < count && result;
+    if (there)
+        *result = (gd_profile_row){.op = rows[i].op->name, .kernel = rows[i].kernel->variant,
+                                   .device = rows[i].device->name, .calls = rows[i].calls,
+                                   .total_ms = (double)rows[i].nanoseconds / 1e6, .bytes = rows[i].bytes,
+                                   .live_bytes = rows[i].live_bytes};
+    gd_free(rows);
+    return there;
+}
+
+/* Nanoseconds between start and stop, or until now. */
+static int64_t measured_for(void) {
+    pthread_mutex_lock(&profile.lock);
+    int64_t end = profile.ended ? profile.ended : gd_profile_now();
+    int64_t duration = profile.started ? end - profile.started : 0;
+    pthread_mutex_unlock(&profile.lock);
+    return duration;
+}
+
+/* "1.5 GB" */
+static const char *bytes_text(int64_t bytes, char text[16]) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    double value = (double)bytes;
+    int unit = 0;
+    for (; value >= 999.5 && unit < 6; unit++) value /= 1000;
+    snprintf(text, 16, value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return text;
+}
+
+gd_status gd_profiler_table(FILE *stream) {
+    row *rows;
+    int64_t count, total = 0, calls = 0;
+    char moved[16], live[16];
+    if (!stream) return gd_fail(GD_E_ARGUMENT, "gd_profiler_table: the stream is NULL");
+    GD_TRY(sorted_rows(&rows, &count));
+    int op_width = 5, kernel_width = 6;
+    for (int64_t i = 0; i < count; i++) {
+        int op = (int)strlen(rows[i].op->name), kernel = (int)strlen(rows[i].kernel->variant);
+        if (op > op_width) op_width = op;
+        if (kernel > kernel_width) kernel_width = kernel;
+        total += rows[i].nanoseconds;
+        calls += rows[i].calls;
+    }
+    bool fine = fprintf(stream, "%-*s  %-*s  %-8s %8s %11s %11s %6s %8s %8s\n", op_width, "op",
+                        kernel_width, "kernel", "device", "calls", "total ms", "mean us", "%", "moved",
+                        "live") > 0;
+    for (int64_t i = 0; i < count && fine; i++) {
+        const row *r = &rows[i];
+        fine = fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f %11.2f %6.1f %8s %8s\n", op_width,
+                       r->op->name, kernel_width, r->kernel->variant, r->device->name, r->calls,
+                       (double)r->nanoseconds / 1e6, (double)r->nanoseconds / 1e3 / (double)r->calls,
+                       total ? 100.0 * (double)r->nanoseconds / (double)total : 0.0,
+                       bytes_text(r->bytes, moved), bytes_text(r->live_bytes, live)) > 0;
+    }
+    if (fine)
+        fine = fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f of %.3f ms\n", op_width, "total",
+                       kernel_width, "", "", calls, (double)total / 1e6, (double)measured_for() / 1e6) > 0;
+    gd_free(rows);
+    return fine ? GD_OK : gd_fail(GD_E_IO, "gd_profiler_table: the stream could not be written");
+}
+
+static void put_number(gd_json_writer *w, const char *key, int64_t value) {
+    gd_json_put_key(w, key);
+    gd_json_put_int(w, value);
+}
+static void put_text(gd_json_writer *w, const char *key, const char *value) {
+    gd_json_put_key(w, key);
+    gd_json_put_string(w, value);
+}
+static void put_place(gd_json_writer *w, const event *e, const char *kind, int64_t at) {
+    put_text(w, "ph", kind);
+    gd_json_put_key(w, "ts");
+    gd_json_put_double(w, (double)(at - profile.started) / 1e3); /* microseconds */
+    put_number(w, "pid", 1);
+    put_number(w, "tid", e->thread);
+}
+
+static void put_event(gd_json_writer *w, const event *e) {
+    gd_json_put_begin_object(w);
+    put_text(w, "name", e->name);
+    put_text(w, "cat", e->op ? "op" : "span");
+    put_place(w, e, "X", e->started);
+    gd_json_put_key(w, "dur");
+    gd_json_put_double(w, (double)e->nanoseconds / 1e3);
+    if (e->op) {
+        gd_json_put_key(w, "args");
+        gd_json_put_begin_object(w);
+        put_text(w, "kernel", e->kernel->variant);
+        put_text(w, "device", e->device->name);
+        put_number(w, "bytes", e->bytes);
+        put_number(w, "live_bytes", e->live_bytes);
+        gd_json_put_end_object(w);
+    }
+    gd_json_put_end_object(w);
+    if (!e->op) return;
+    gd_json_put_begin_object(w); /* a curve of the memory in use */
+    char name[64];
+    snprintf(name, sizeof name, "memory of %s", e->device->name);
+    put_text(w, "name", name);
+    put_place(w, e, "C", e->started + e->nanoseconds);
+    gd_json_put_key(w, "args");
+    gd_json_put_begin_object(w);
+    put_number(w, "live_bytes", e->live_bytes);
+    gd_json_put_end_object(w);
+    gd_json_put_end_object(w);
+}
+
+static gd_status trace_text(char **text, size_t *bytes) {
+    gd_json_writer w;
+    gd_json_writer_begin(&w, 0);
+    gd_json_put_begin_object(&w);
+    put_text(&w, "displayTimeUnit", "ms");
+    pthread_mutex_lock(&profile.lock);
+    put_number(&w, "droppedCalls", profile.dropped);
+    gd_json_put_key(&w, "traceEvents");
+    gd_json_put_begin_array(&w);
+    for (int64_t i = 0; i < profile.n_events; i++) put_event(&w, &profile.events[i]);
+    pthread_mutex_unlock(&profile.lock);
+    gd_json_put_end_array(&w);
+    gd_json_put_end_object(&w);
+    return gd_json_writer_end(&w, text, bytes);
+}
+
+gd_status gd_profiler_save_trace(const char *path) {
+    if (!path) return gd_fail(GD_E_ARGUMENT, "gd_profiler_save_trace: path is NULL");
+    char *text;
+    size_t bytes;
+    GD_TRY(trace_text(&text, &bytes));
+    gd_file_writer *file;
+    gd_status status = gd_file_writer_begin(&file, path);
+    if (status == GD_OK) {
+        status = gd_file_writer_write(file, text, bytes);
+        if (status == GD_OK) status = gd_file_writer_commit(file);
+        else gd_file_writer_cancel(file);
+    }
+    gd_free(text);
+    return status;
 }

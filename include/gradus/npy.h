@@ -1,0 +1,66 @@
+/* npy.h - tensors in NumPy's files: one array in a .npy, several with names in a .npz.
+ *
+ *     gd_save_npy("w.npy", w);                                      // np.load("w.npy")
+ *     gd_tensor *w = gd_load_npy("w.npy");                          // np.save("w.npy", w)
+ *     gd_save_npz("net.npz", gd_names("w", "b"), gd_list(w, b));    // np.load("net.npz")["w"]
+ *     gd_tensor *b = gd_load_npz("net.npz", "b");                   // np.savez("net.npz", w=w, b=b)
+ *
+ * Saving: every dtype, any strides, any device. The file is there whole or not at all: a failure
+ * leaves the old file as it was. Nothing is saved while a failure of this thread is recorded. NumPy
+ * has no bfloat16; such tensors become '<V2', as JAX writes them (np.load(path).view("bfloat16")
+ * with ml_dtypes).
+ *
+ * Loading puts the tensor on the thread's default device. Files in Fortran order or of the other
+ * byte order are turned around; compressed .npz files are read; np.load's pickled objects are
+ * refused, as are strings, structures and complex numbers. Types that there are none of here are
+ * widened to one that holds all their values: int16 and uint16 become i32, uint32 becomes i64;
+ * uint64 becomes i64 too, and a value beyond 2^63 - 1 in it is an error.
+ */
+#ifndef GRADUS_NPY_H
+#define GRADUS_NPY_H
+
+#include "gradus/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- one array ------------------------------------------------------------------------------- */
+
+GD_API gd_status gd_save_npy(const char *path, const gd_tensor *t);
+GD_API gd_tensor *gd_load_npy(const char *path);
+
+/* --- several, with names --------------------------------------------------------------------- */
+
+/* A list of names, as many as there are tensors in the list beside it. */
+#ifndef __cplusplus
+#define gd_names(...) ((const char *const[]){__VA_ARGS__})
+#endif
+
+/* names has tensors.count entries; each may be used once. */
+GD_API gd_status gd_save_npz(const char *path, const char *const *names, gd_tensors tensors);
+
+/* The array of that name. To load several, open the file once: */
+GD_API gd_tensor *gd_load_npz(const char *path, const char *name);
+
+/* An open .npz file. It belongs to the scope like a tensor does; several threads may load from it
+ * at once. gd_npz_open returns NULL, and records the failure, when the file cannot be opened; the
+ * calls below accept that NULL. */
+typedef struct gd_npz gd_npz;
+GD_API gd_npz *gd_npz_open(const char *path);
+GD_API void gd_npz_release(gd_npz *npz); /* for a thread with no scope */
+
+/* How many arrays it has, and the name of each in the file's order; NULL for an i beyond. */
+GD_API int64_t gd_npz_count(const gd_npz *npz);
+GD_API const char *gd_npz_name(const gd_npz *npz, int64_t i);
+GD_API bool gd_npz_has(const gd_npz *npz, const char *name);
+
+GD_API gd_tensor *gd_npz_load(const gd_npz *npz, const char *name);
+
+/* All of them, in the order of gd_npz_name. count 0, and the failure recorded, when one fails. */
+GD_API gd_tensors gd_npz_load_all(const gd_npz *npz);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,72 @@
+# extract.awk - takes the C out of a Markdown page: one file for each ```c block.
+#
+#     awk -v out=FOLDER -f extract.awk README.md
+#
+# A block with a main() is a program. Any other block becomes the inside of one: a scope is opened
+# before it, and after it the program fails if the library has recorded a failure. What a reader
+# need not see can stand before a block in a comment of the page:
+#
+#     <!-- given
+#     gd_tensor *x = gd_scalar(3);
+#     -->
+#
+# A ``` block that follows the line <!-- prints --> is what the program before it must print, and
+# after <!-- prints, and fails --> it must also end with a recorded failure. Messages of the library
+# name the lines of a block as those of "example.c".
+
+function flush_program(    file) {
+    if (body == "") return
+    file = sprintf("%s/%02d.c", out, ++count)
+    print "/* line " first " of " FILENAME " */" > file
+    if (body ~ /int main\(/) {
+        printf "%s#line 1 \"example.c\"\n%s", given, body > file
+    } else {
+        print "#include <gradus/gradus.h>" > file
+        print "#include <stdio.h>" > file
+        print "#include <stdlib.h>" > file
+        print "#include <string.h>" > file
+        print "#pragma GCC diagnostic ignored \"-Wunused-variable\"" > file
+        print "int main(void) {\n    GD_SCOPE;" > file
+        printf "%s#line 1 \"example.c\"\n%s", given, body > file
+        print "    if (gd_failed()) fprintf(stderr, \"%s\\n\", gd_error_message());" > file
+        print "    return gd_failed();\n}" > file
+    }
+    close(file)
+    body = given = ""
+}
+
+/^<!-- given *$/ { in_given = 1; next }
+in_given && /^-->/ { in_given = 0; next }
+in_given { given = given $0 "\n"; next }
+
+/^<!-- prints, and fails -->/ {
+    expect = 1
+    failing = sprintf("%s/%02d.fails", out, count)
+    printf "" > failing
+    close(failing)
+    next
+}
+/^<!-- prints -->/ { expect = 1; next }
+/^```/ && !fence {
+    fence = 1
+    is_c = $0 ~ /^```c *$/
+    first = NR + 1
+    if (expect) {
+        expect_file = sprintf("%s/%02d.expect", out, count)
+        printf "" > expect_file
+    }
+    next
+}
+/^```/ && fence {
+    fence = 0
+    if (is_c) flush_program()
+    if (expect) { close(expect_file); expect = 0 }
+    next
+}
+fence && is_c { body = body $0 "\n" }
+fence && expect { print > expect_file }
+
+END {
+    if (fence || in_given) { print "a block is not closed" > "/dev/stderr"; exit 1 }
+    print count + 0
+}

@@ -1,0 +1,168 @@
+/* test_profiler.c - what gradus/profiler.h promises. */
+#include <gradus/gradus.h>
+
+#include <math.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "format/json.h"
+#include "test.h"
+
+static void work(void) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_full(gd_dims(100, 100), 0.5));
+    gd_tensor *y = gd_tanh(gd_tanh(x));
+    gd_backward(gd_sum(y));
+}
+
+/* The row of an op, summed over its kernels. */
+static bool find_row(const char *op, gd_profile_row *sum) {
+    gd_profile_row row;
+    bool found = false;
+    *sum = (gd_profile_row){.op = op};
+    for (int64_t i = 0; gd_profiler_row(i, &row); i++) {
+        if (strcmp(row.op, op) != 0) continue;
+        found = true;
+        sum->calls += row.calls;
+        sum->total_ms += row.total_ms;
+        sum->bytes += row.bytes;
+        sum->live_bytes += row.live_bytes;
+    }
+    return found;
+}
+
+TEST(nothing_is_measured_while_it_is_off) {
+    gd_profiler_clear();
+    work();
+    CHECK(!gd_profiler_is_on());
+    CHECK(!gd_profiler_row(0, &(gd_profile_row){.op = NULL}));
+}
+
+TEST(calls_bytes_and_memory_are_counted) {
+    gd_profile_row row, last = {.total_ms = (double)INFINITY};
+    CHECK(gd_profiler_start() == GD_OK && gd_profiler_is_on());
+    work();
+    gd_profiler_stop();
+    work(); /* not counted */
+    CHECK(find_row("tanh", &row));
+    CHECK(row.calls == 2);
+    CHECK(row.bytes == 2 * 2 * 40000); /* 10000 floats in and out, twice */
+    CHECK(row.live_bytes >= 2 * 40000);
+    CHECK(row.total_ms > 0);
+    CHECK(find_row("sum", &row) && row.calls == 1);
+    for (int64_t i = 0; gd_profiler_row(i, &row); i++) {
+        CHECK(row.total_ms <= last.total_ms); /* slowest first */
+        CHECK(row.kernel && *row.kernel && strcmp(row.device, "cpu") == 0);
+        last = row;
+    }
+    gd_profiler_start();
+    CHECK(!gd_profiler_row(0, &row)); /* a new start forgets */
+    gd_profiler_stop();
+}
+
+TEST(the_table_has_a_line_for_each_op) {
+    gd_profiler_start();
+    work();
+    gd_profiler_stop();
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    CHECK(gd_profiler_table(f) == GD_OK);
+    fclose(f);
+    CHECK(strncmp(text, "op ", 3) == 0 && strstr(text, "mean us"));
+    CHECK(strstr(text, "\ntanh ") && strstr(text, "\nsum ") && strstr(text, "\ntotal "));
+    free(text);
+    CHECK(gd_profiler_table(NULL) == GD_E_ARGUMENT);
+}
+
+TEST(the_trace_is_json_with_spans_calls_and_memory) {
+    gd_profiler_start();
+    {
+        GD_PROFILE("a \"span\"");
+        GD_PROFILE("inside");
+        work();
+    }
+    gd_profiler_stop();
+    char path[] = "/tmp/gradus-trace-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    if (fd >= 0) close(fd);
+    CHECK(gd_profiler_save_trace(path) == GD_OK);
+    gd_json_doc *doc = NULL;
+    CHECK(gd_json_load(&doc, path) == GD_OK);
+    const gd_json *events = doc ? gd_json_get(gd_json_root(doc), "traceEvents") : NULL;
+    int spans = 0, tanhs = 0, counters = 0;
+    double begin = 0, end = 0;
+    for (size_t i = 0; gd_json_at(events, i); i++) {
+        const gd_json *e = gd_json_at(events, i), *name = gd_json_get(e, "name");
+        const char *kind = gd_json_get(e, "ph")->text;
+        counters += strcmp(kind, "C") == 0;
+        tanhs += strcmp(name->text, "tanh") == 0;
+        if (strcmp(name->text, "a \"span\"") == 0) {
+            spans++;
+            begin = gd_json_get(e, "ts")->number;
+            end = begin + gd_json_get(e, "dur")->number;
+        }
+    }
+    CHECK(spans == 1 && tanhs == 2 && counters > 3);
+    for (size_t i = 0; gd_json_at(events, i); i++) { /* all calls lie within the span */
+        double at = gd_json_get(gd_json_at(events, i), "ts")->number;
+        CHECK(at >= begin && at <= end);
+    }
+    gd_json_free(doc);
+    unlink(path);
+    CHECK(gd_profiler_save_trace("/no/such/folder/trace.json") == GD_E_IO);
+    CHECK(!gd_failed());
+}
+
+static void *work_often(void *unused) {
+    for (int i = 0; i < 50; i++) work();
+    return unused;
+}
+
+TEST(several_threads_are_measured_at_once) {
+    pthread_t threads[4];
+    gd_profile_row row;
+    gd_profiler_start();
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, work_often, NULL) == 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    gd_profiler_stop();
+    CHECK(find_row("tanh", &row) && row.calls == 400);
+    gd_profiler_clear();
+    CHECK(!gd_profiler_row(0, &row));
+}
+
+TEST(anomaly_mode_names_the_op_behind_a_nan) {
+    GD_SCOPE;
+    gd_set_anomaly_mode(true);
+    CHECK(gd_anomaly_mode());
+    gd_tensor *x = gd_full(gd_dims(2, 3), -1);
+    gd_tensor *fine = gd_abs(x);
+    CHECK(!gd_failed());
+    gd_tensor *y = gd_add(gd_log(x), fine);
+    CHECK(gd_tensor_is_error(y));
+    CHECK(strncmp(gd_error_message(), "log(x f32[2,3]): anomaly:", 25) == 0);
+    CHECK(strstr(gd_error_message(), "element 0") && strstr(gd_error_message(), "its inputs have none"));
+    CHECK(strstr(gd_error_message(), "test_profiler.c:"));
+    gd_clear_error();
+    const float values[] = {1, NAN};
+    gd_neg(gd_from_array(gd_dims(2), GD_F32, values));
+    CHECK(strstr(gd_error_message(), "element 1; an input has one already"));
+    gd_clear_error();
+    gd_set_anomaly_mode(false);
+    gd_log(x);
+    CHECK(!gd_failed());
+}
+
+TEST(anomaly_mode_sees_backward) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_full(gd_dims(2), 0));
+    gd_tensor *y = gd_sum(gd_mul(gd_sqrt(x), x)); /* its gradient is 0 * inf */
+    gd_set_anomaly_mode(true);
+    CHECK(gd_backward(y) != GD_OK);
+    CHECK(strstr(gd_error_message(), "anomaly"));
+    gd_set_anomaly_mode(false);
+    gd_clear_error();
+}
+
+TEST_MAIN
