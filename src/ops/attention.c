@@ -99,9 +99,9 @@ double gd_attention_mask(const gd_view *mask, int64_t base, int64_t row, int64_t
     }
 }
 
-static gd_status scaled_dot_product_attention_infer(gd_infer *i) {
-    const gd_scaled_dot_product_attention_options *o = i->attrs;
-    gd_tensor *mask = i->n_in > 3 ? i->in[3] : NULL;
+/* Types and shapes of q, k, v and the mask of a call. */
+static gd_status attention_shape_of(const gd_infer *i, const gd_tensor *mask, bool causal, bool grouped, double scale,
+                                    gd_attention *s) {
     gd_view views[4];
     for (int k = 0; k < 3; k++) {
         GD_TRY(gd_need_float(i->in[k], i->op->inputs[k].name));
@@ -112,9 +112,14 @@ static gd_status scaled_dot_product_attention_infer(gd_infer *i) {
         if (mask->dtype != GD_BOOL) GD_TRY(gd_need_same_dtype(i->in[0], mask, "q", "mask"));
         gd_view_set(&views[3], mask);
     }
+    gd_attention_inputs in = {&views[0], &views[1], &views[2], mask ? &views[3] : NULL, causal, grouped, scale};
+    return gd_attention_shape(&in, s);
+}
+
+static gd_status scaled_dot_product_attention_infer(gd_infer *i) {
+    const gd_scaled_dot_product_attention_options *o = i->attrs;
     gd_attention s;
-    gd_attention_inputs in = {&views[0], &views[1], &views[2], mask ? &views[3] : NULL, o->causal, o->grouped, o->scale};
-    GD_TRY(gd_attention_shape(&in, &s));
+    GD_TRY(attention_shape_of(i, i->n_in > 3 ? i->in[3] : NULL, o->causal, o->grouped, o->scale, &s));
     gd_meta *y = &i->out[0], *lse = &i->out[1];
     y->dtype = (gd_dtype)i->in[0]->dtype;
     y->rank = s.rank + 2;
@@ -277,6 +282,23 @@ static void scaled_dot_product_attention_vjp(gd_vjp *v) {
  *   grouped bool = false
  */
 static gd_status attention_grad_infer(gd_infer *i) {
+    const gd_attention_grad_options *o = i->attrs;
+    gd_tensor *mask = i->n_in > 6 ? i->in[6] : NULL, *y = i->in[3], *lse = i->in[4], *gy = i->in[5];
+    gd_attention s;
+    GD_TRY(attention_shape_of(i, mask, o->causal, o->grouped, o->scale, &s));
+    int64_t want[GD_MAX_RANK];
+    char text[128];
+    memcpy(want, s.batch, sizeof want);
+    want[s.rank] = s.rows;
+    want[s.rank + 1] = s.value_width;
+    for (int k = 3; k < 6; k++) {
+        int rank = s.rank + (k == 4 ? 1 : 2);
+        if (i->in[k]->rank != rank || memcmp(i->in[k]->dims, want, sizeof *want * (size_t)rank) != 0)
+            return gd_op_fail(GD_E_SHAPE, "'%s' must have shape %s", i->op->inputs[k].name, gd_shape_text(rank, want, text, sizeof text));
+    }
+    GD_TRY(gd_need_same_dtype(i->in[0], y, "q", "y"));
+    GD_TRY(gd_need_same_dtype(i->in[0], gy, "q", "gy"));
+    if (lse->dtype != (y->dtype == GD_F64 ? GD_F64 : GD_F32)) return gd_op_fail(GD_E_DTYPE, "'lse' must be f32, or f64 where 'q' is");
     for (int k = 0; k < 3; k++) gd_meta_like(&i->out[k], i->in[k]);
     return GD_OK;
 }

@@ -114,6 +114,19 @@ static void diagonal_vjp(gd_vjp *v) {
  */
 static gd_status diagonal_grad_infer(gd_infer *i) {
     const gd_diagonal_grad_options *o = i->attrs;
+    const gd_tensor *gy = i->in[0];
+    gd_diagonal_options place = {.offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2};
+    int a, b, n = 0;
+    int64_t length, want[GD_MAX_RANK];
+    size_t bytes;
+    char text[128];
+    GD_TRY(gd_shape_bytes(o->dims, (gd_dtype)gy->dtype, &bytes));
+    GD_TRY(diagonal_place(&place, o->dims.rank, o->dims.at, &a, &b, &length));
+    for (int d = 0; d < o->dims.rank; d++)
+        if (d != a && d != b) want[n++] = o->dims.at[d];
+    want[n++] = length;
+    if (gy->rank != n || memcmp(gy->dims, want, sizeof *want * (size_t)n) != 0)
+        return gd_op_fail(GD_E_SHAPE, "'gy' must have shape %s", gd_shape_text(n, want, text, sizeof text));
     i->out[0].rank = o->dims.rank;
     memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
     return GD_OK;

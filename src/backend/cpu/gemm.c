@@ -81,7 +81,10 @@ static const double READ_A_NS = 0.02, PACK_A_NS = 0.3;
 static const double READ_B_NS = 0.06, COPY_B_NS = 0.1, TURN_B_NS = 0.25;
 static const double TURN_C_NS = 0.4;
 
-static double work_of(const gd_gemm *g) { return (double)g->m * (double)g->n * (double)g->k; }
+/* Multiply-adds; at least one for each element of C, which must be written. */
+static double work_of(const gd_gemm *g) {
+    return (double)g->m * (double)g->n * (double)(g->k > 1 ? g->k : 1);
+}
 
 /* To read all of A once for a number of columns of B. */
 static double cost_of_a(const gd_gemm *g) {
@@ -147,7 +150,8 @@ static gd_status (*block_function(const gd_gemm *g))(const gd_gemm *) {
 
 static int64_t element_size(const job *j) { return j->g.c.dtype == GD_F64 ? 8 : 4; }
 
-/* What cutting a product of `count` into (cuts_m, cuts_n) blocks costs, one way or another. */
+/* What cutting a product, one of `count`, into (cuts_m, cuts_n) blocks costs in one way or another
+ * beyond the multiplications. */
 static double cost_of_cuts(const gd_gemm *g, int64_t count, int64_t cuts_m, int64_t cuts_n) {
     const double pieces = (double)(count * cuts_m * cuts_n);
     return (double)cuts_n * cost_of_a(g) + (double)cuts_m * cost_of_b(g, g->m / cuts_m) +
@@ -174,6 +178,7 @@ static void cut_blocks(job *j) {
     }
 }
 
+/* Decides what a piece is: a block of a product, a part of k of such a block, or a few products. */
 static void cut_job(job *j) {
     const double work = work_of(&j->g);
     j->unit_n = 64 / element_size(j);
@@ -182,7 +187,7 @@ static void cut_job(job *j) {
     cut_blocks(j);
     const int64_t blocks = j->cuts_m * j->cuts_n;
     if (blocks == 1 && work < SMALL_WORK) {
-        double group = SMALL_WORK / (work > 1 ? work : 1);
+        const double group = SMALL_WORK / work;
         j->group = group < (double)j->products ? (int64_t)group : j->products;
     }
     if (j->products == 1 && blocks < WANTED_PIECES && j->g.k >= 2 * PART_DEPTH && work > SMALL_WORK)
@@ -332,16 +337,16 @@ gd_status gd_gemm_run_batch(const gd_gemm *g, const gd_gemm_batch *batch) {
     }
     if (is_better_transposed(&j.g)) {
         j.g = transposed(&j.g);
-        memcpy(j.batch.a_step, batch->b_step, sizeof j.batch.a_step);
-        memcpy(j.batch.b_step, batch->a_step, sizeof j.batch.b_step);
+        const gd_gemm_batch old = j.batch;
+        memcpy(j.batch.a_step, old.b_step, sizeof old.b_step);
+        memcpy(j.batch.b_step, old.a_step, sizeof old.a_step);
     }
     cut_job(&j);
     return run_job(&j) == GD_OK ? GD_OK : no_memory(g);
 }
 
 gd_status gd_gemm_run(const gd_gemm *g) {
-    const double work = work_of(g);
-    if (work == 0 || work > SMALL_WORK || !is_known_mix(g))
+    if (work_of(g) > SMALL_WORK || g->m == 0 || g->n == 0 || g->k == 0 || !is_known_mix(g))
         return gd_gemm_run_batch(g, &(gd_gemm_batch){.rank = 0});
     /* A small product is one block: all that is left to do is to choose its orientation. */
     gd_status (*block)(const gd_gemm *) = block_function(g);

@@ -108,6 +108,9 @@ INLINE void tile_step(const int H, const int W, const bool packing, vec sums[TIL
     }
 }
 
+/* How many rows of B ahead of their use the packing kernel asks for them. */
+enum { PACK_AHEAD = 16 };
+
 /* Computes a tile. H, W and `packing` are constants wherever this is inlined. The packing kernel
  * is the first to see a panel of B: it leaves a packed copy for the tiles below, and is the one
  * that can read a panel narrower than W vectors. */

@@ -29,9 +29,6 @@ INLINE source panel_of(gd_gemm_in b, int64_t k, int64_t j) {
  * and overwritten by the next group, but for the last one. */
 enum { PACK_SLACK = VL };
 
-/* How far ahead of its use a row of B, or a column of A, is asked for. */
-enum { PACK_AHEAD = 16 };
-
 /* Where j is contiguous: copies. */
 static void pack_copied(real *packed, int64_t step, source s, int64_t count, int64_t depth) {
     const real *from = s.data;
@@ -56,7 +53,7 @@ static void pack_any(real *packed, int64_t step, source s, int64_t count, int64_
                            s.j_step, count - j));
 }
 
-/* Vectors `TURN` deep are turned at a time: 16 bytes of each of VL rows become TURN vectors. */
+/* Vectors TURN deep are turned at a time: 16 bytes of each of VL rows become TURN vectors. */
 enum { TURN = 16 / sizeof(real) };
 
 #if defined(__AVX512F__)

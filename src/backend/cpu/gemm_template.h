@@ -30,17 +30,17 @@ typedef struct plan {
 /* B is not worth packing when it is so small as to stay in the first-level cache as it is. */
 enum { SMALL_B_BYTES = 20000 };
 
-/* Packing A pays from so many vectors in a row of C on, and only where k is not contiguous in it:
- * when k is long (see there), or when columns lie a power of two apart, since then they fight for
- * the same cache lines. */
-enum { PACK_A_VECTORS = 4 };
+/* Rows or columns that lie a multiple of 4096 bytes apart fight for the same few cache lines. */
+static bool collides(int64_t step) { return step * (int64_t)sizeof(real) % 4096 == 0; }
 
-static bool is_power_of_two_apart(int64_t step) { return step * (int64_t)sizeof(real) % 4096 == 0; }
+/* Packing A pays from so many vectors in a row of C on, and only where k is not contiguous in it:
+ * when k is long (see there), or when its columns collide. */
+enum { PACK_A_VECTORS = 4 };
 
 static bool pays_to_pack_a(const gd_gemm *g, int64_t vectors) {
     if (g->a.dtype != REAL_DTYPE) return true;
     return g->a.col != 1 && vectors >= PACK_A_VECTORS &&
-           (g->k > GD_GEMM_LONG_K || is_power_of_two_apart(g->a.col));
+           (g->k > GD_GEMM_LONG_K || collides(g->a.col));
 }
 
 static plan make_plan(const gd_gemm *g) {
@@ -51,7 +51,7 @@ static plan make_plan(const gd_gemm *g) {
     p.turn_b = g->b.dtype != REAL_DTYPE || g->b.col != 1;
     const bool small_b = g->k * g->b.row * (int64_t)sizeof(real) <= SMALL_B_BYTES;
     p.pack_b = p.turn_b || (g->m > GD_GEMM_PACK_B_ROWS && !small_b) ||
-               (is_power_of_two_apart(g->b.row) && g->m > p.height);
+               (collides(g->b.row) && g->m > p.height);
     bool bias_fits = !g->bias.data || g->bias.col == 0 || (g->bias.row == 0 && g->bias.col == 1);
     p.finish = g->c.dtype != REAL_DTYPE || g->c.col != 1 || !bias_fits;
     return p;
