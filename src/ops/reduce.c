@@ -488,10 +488,20 @@ static gd_status min_with_index_reference(gd_kernel_call *k) {
  * taking one element along the axis.
  *   saves indices
  */
+
+/* The indices must be i64 and of the shape that has size 1 along the axis. */
+static gd_status check_indices(const gd_tensor *indices, const gd_tensor *x, int axis) {
+    if (indices->dtype != GD_I64) return gd_op_fail(GD_E_DTYPE, "'indices' must be i64");
+    bool fits = indices->rank == x->rank && x->rank > 0;
+    for (int k = 0; fits && k < x->rank; k++) fits = indices->dims[k] == (k == axis ? 1 : x->dims[k]);
+    return fits ? GD_OK : gd_op_fail(GD_E_SHAPE, "'indices' must have the shape of one element along axis %d", axis);
+}
 static gd_status place_at_infer(gd_infer *i) {
     const gd_place_at_options *o = i->attrs;
     int axis;
     GD_TRY(gd_axis(o->axis, i->in[0]->rank, &axis));
+    GD_TRY(check_indices(i->in[1], i->in[0], axis));
+    if (i->in[0]->dims[axis] != 1) return gd_op_fail(GD_E_SHAPE, "'g' must have size 1 along axis %d", axis);
     gd_meta_like(&i->out[0], i->in[0]);
     i->out[0].dims[axis] = o->size;
     return GD_OK;
@@ -537,6 +547,7 @@ static gd_status pick_at_infer(gd_infer *i) {
     const gd_pick_at_options *o = i->attrs;
     int axis;
     GD_TRY(gd_axis(o->axis, i->in[0]->rank, &axis));
+    GD_TRY(check_indices(i->in[1], i->in[0], axis));
     gd_meta_like(&i->out[0], i->in[0]);
     i->out[0].dims[axis] = 1;
     return GD_OK;
