@@ -307,8 +307,10 @@ static gd_tensors call_with(const gd_op *op, const char *site, gd_tensors inputs
         gd_error_stick(GD_E_MEMORY);
         return (gd_tensors){NULL, 0};
     }
-    if (gd_dispatch(op, site, inputs.at, (int)inputs.count, data, out, op->n_outputs) != GD_OK)
+    if (gd_dispatch(op, site, inputs.at, (int)inputs.count, data, out, op->n_outputs) != GD_OK) {
+        if (gd_this_thread.depth == 0) gd_release_list((gd_tensors){out, 0}); /* no scope has it */
         return (gd_tensors){NULL, 0};
+    }
     int visible = 0;
     for (int i = 0; i < op->n_outputs; i++)
         if (!op->outputs[i].hidden) out[visible++] = out[i];

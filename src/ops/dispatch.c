@@ -369,6 +369,19 @@ static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *dev
     return grad ? gd_record_hooks.tape(call) : GD_OK;
 }
 
+/* For a thread that has no scope: one of our own frees what the caller does not get to see. */
+static gd_status without_scope(gd_invocation *call, gd_infer *infer, gd_device *device) {
+    gd_scope *scope = gd_scope_open();
+    gd_status status = with_metas(call, infer, device);
+    for (int i = 0; i < call->n_out && status == GD_OK; i++) {
+        const gd_op *op = call->op;
+        if (op->outputs[i < op->n_outputs ? i : op->n_outputs - 1].hidden) call->out[i] = NULL;
+        else if (call->out[i]) gd_scope_keep(&call->out[i]->object);
+    }
+    gd_scope_close(&scope);
+    return status;
+}
+
 /* Rank-0 CPU tensors among tensors of another device are uploaded. */
 static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor **moved) {
     for (int i = 0; i < call->n_in; i++) {
@@ -447,7 +460,7 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
         infer.out = few;
         infer.n_out = 0;
     }
-    status = with_metas(call, &infer, device);
+    status = gd_this_thread.depth > 0 ? with_metas(call, &infer, device) : without_scope(call, &infer, device);
     if (infer.out != few) gd_free(infer.out);
     for (int i = 0; status == GD_OK && gd_this_thread.depth == 0 && i < call->n_out && i < call->op->n_outputs; i++)
         if (call->op->outputs[i].hidden && call->out[i]) { /* no scope owns it, and no caller sees it */

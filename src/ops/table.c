@@ -122,7 +122,7 @@ bool gd_kernel_exists(const gd_op *op, const char *device) {
     gd_table_init();
     if (op->base) op = op->base;
     return list_for(op->state->kernels, device, false) ||
-           (op->ir && list_for(elementwise_kernels, device, false)) || (op->flags & GD_OP_VIEW);
+           (op->ir && list_for(elementwise_kernels, device, false)) || ((op->flags & GD_OP_VIEW) && op->infer);
 }
 
 void gd_set_reference_kernels(bool on) {

@@ -31,7 +31,7 @@ double scale_of(const double *numbers, int64_t n) {
     double largest = 0;
     for (int64_t i = 0; i < n; i++)
         if (isfinite(numbers[i])) largest = fmax(largest, fabs(numbers[i]));
-    return fmin(largest, 1.0);
+    return fmax(fmin(largest, 1.0), 0.01);
 }
 
 static char *elements(const gd_tensor *t) {

@@ -6,7 +6,7 @@
 
 /* True when both have one dtype and shape and every element agrees: NaN with NaN, infinities of
  * one sign, integers exactly, floats within tolerance * (|expected| + the largest finite |expected|,
- * at most 1). A tolerance of 0 asks for the same bits, but for the sign and payload of NaN. `why`
+ * at most 1 and at least 0.01). A tolerance of 0 asks for the same bits, but for the sign and payload of NaN. `why`
  * (at least 256 bytes) says what differs first. NULL stands for zeros. */
 bool tensors_agree(const gd_tensor *actual, const gd_tensor *expected, double tolerance, char *why);
 

@@ -37,7 +37,8 @@ static double float_at(uint64_t seed, const case_item *item, int64_t i, int64_t 
         return -2.0 + 0.5 * (double)(word_at(seed, (uint64_t)i) & 7) + 0.1 + 0.3 * u;
     case KIND_TIES: return -1.0 + 0.5 * (double)(word_at(seed, (uint64_t)i) % 5);
     case KIND_SPECIAL: return special_floats[i % N_SPECIAL_FLOATS];
-    case KIND_DISTINCT: return -2.0 + 4.0 * ((double)order[i] + 0.5) / (double)n;
+    case KIND_DISTINCT: /* nor are two of one size */
+        return -2.0 + 4.0 * ((double)order[i] + 0.3) / (double)n;
     case KIND_INDEX:
     case KIND_MASK:
     case KIND_PLAIN: break;
@@ -129,11 +130,13 @@ const char *layout_name(layout kind) {
     return names[kind];
 }
 
-/* The dim that LAYOUT_EXPANDED repeats: the last one that can be; -1: none. */
+/* The dim that LAYOUT_EXPANDED repeats: the smallest one that can be, so that what is left still has
+ * many values (the spread of a constant is only rounding); -1: none. */
 static int expanded_axis(const gd_shape *dims) {
+    int axis = -1;
     for (int k = dims->rank; k-- > 0;)
-        if (dims->at[k] > 1) return k;
-    return -1;
+        if (dims->at[k] > 1 && (axis < 0 || dims->at[k] < dims->at[axis])) axis = k;
+    return axis;
 }
 
 static int64_t numel(const gd_shape *dims) {

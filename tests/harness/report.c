@@ -1,6 +1,7 @@
 /* report.c - see report.h. */
 #include "report.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,32 @@ int report_end(void) {
     printf("%s: %d passed, %d failed\n", running->name, passed, failed);
     fflush(stdout);
     return failed;
+}
+
+static const test_case *current;
+static gd_dtype current_dtype;
+
+void report_at(const test_case *c, gd_dtype dtype) {
+    current = c;
+    current_dtype = dtype;
+}
+
+/* Not what a handler may do by the letter; the program is lost anyway, and the place is worth it. */
+static void crashed(int signal_number) {
+    printf("CRASH %s (signal %d): %s [%s]\n", running ? running->name : "", signal_number,
+           current ? case_name(current) : "outside of a case", gd_dtype_name(current_dtype));
+    fflush(stdout);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+void report_crashes(void) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) signal(signals[i], crashed);
+#else
+    (void)crashed;
+#endif
 }
 
 void report_pass(void) { passed++; }

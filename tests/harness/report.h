@@ -20,6 +20,11 @@ void report_pass(void);
 void report_fail(const test_case *c, gd_dtype dtype, const char *format, ...) GD_PRINTF(3, 4);
 void report_skip(const char *reason);
 
+/* Notes where the suite is, so that a crash can be placed; NULL: nowhere. */
+void report_at(const test_case *c, gd_dtype dtype);
+/* Makes a crash print the case it happened in. */
+void report_crashes(void);
+
 /* The environment variable GRADUS_TEST_FULL=1: nothing is left to sampling. */
 bool test_full(void);
 /* Whether a case is among the sample of one in n; always when everything runs. */

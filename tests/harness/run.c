@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compare.h"
+#include "report.h"
 
 bool input_is_mutated(const gd_op *op, int i) {
     int n = gd_op_input_count(op);
@@ -67,6 +68,7 @@ void run_case(const run_setup *s, run_result *r) {
     const gd_op *op = s->c->block->op;
     gd_tensor *in[MAX_TENSORS];
     *r = (run_result){.status = GD_OK};
+    report_at(s->c, s->dtype);
     gd_clear_error();
     gd_seed(7); /* random ops give the same numbers in every run of a case */
     r->n_in = build_inputs(s, in);

@@ -166,6 +166,7 @@ static void wrong_options(const gd_op *op, const test_case *c) {
 
 static void check_op(const gd_op *op, const test_case *c) {
     int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
+    report_at(c, GD_DTYPE_NONE);
     wrong_inputs(op, c);
     wrong_options(op, c);
     gd_clear_error();

@@ -69,6 +69,7 @@ static bool walk_one(const test_case *c, gd_dtype dtype, int64_t n, bool lasting
 
 static void check(const test_case *c, gd_dtype dtype) {
     int64_t n = 0;
+    report_at(c, dtype);
     while (n < MOST && walk_one(c, dtype, n, false)) n++;
     for (int64_t k = 0; k < n; k += n > 40 ? n / 40 : 1) walk_one(c, dtype, k, true);
     report_pass();

@@ -58,6 +58,7 @@ static void check(const test_case *c) {
     run_setup s = {.c = c, .dtype = GD_F64};
     gd_clear_error();
     gd_seed(7);
+    report_at(c, GD_F64);
     int n = build_inputs(&s, in);
     for (int i = 0; i < n; i++)
         if (gd_tensor_dtype(in[i]) == GD_F64 && !input_is_mutated(c->block->op, i)) gd_requires_grad(in[i]);

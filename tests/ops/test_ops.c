@@ -77,6 +77,7 @@ int main(int argc, char **argv) {
             return 2;
         }
     }
+    report_crashes();
     test_cases cases = cases_read(GRADUS_CASES_DIR, only_family, only_op);
     int failed = cases.errors;
     if (dump) {

@@ -83,8 +83,9 @@ static bool affordable(const test_case *c, gd_dtype dtype) {
 
 /* --- threads ----------------------------------------------------------------------------------- */
 
-static void same_bits(const test_case *c, gd_dtype dtype, const char *what, bool may_fail) {
-    static const int counts[] = {2, 3, 4, 7};
+static void same_bits(const test_case *c, gd_dtype dtype, const char *what, bool large) {
+    static const int few[] = {3, 0}, many_counts[] = {2, 3, 4, 7, 0};
+    const int *counts = large || test_full() ? many_counts : few;
     GD_SCOPE;
     const char *no_grad;
     char why[512] = "";
@@ -93,10 +94,10 @@ static void same_bits(const test_case *c, gd_dtype dtype, const char *what, bool
     gd_set_num_threads(1);
     run_case(&s, &one);
     if (one.status != GD_OK) { /* the larger sizes may not fit the options */
-        if (!may_fail) report_fail(c, dtype, "%s", gd_error_message());
+        if (!large) report_fail(c, dtype, "%s", gd_error_message());
         return;
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; counts[i]; i++) {
         GD_SCOPE;
         gd_set_num_threads(counts[i]);
         run_case(&s, &many);
@@ -110,7 +111,7 @@ static void same_bits(const test_case *c, gd_dtype dtype, const char *what, bool
 
 static void check_threads(const test_case *c, gd_dtype dtype) {
     same_bits(c, dtype, "", false);
-    if (dtype == GD_F64 || dtype == GD_I64 || elements(c) == 0 || !test_sampled(c, 3)) return;
+    if (dtype == GD_F64 || dtype == GD_I64 || elements(c) == 0 || !test_sampled(c, 5)) return;
     const char *name;
     int item;
     const case_item *first = case_item_at(c, 0, &name, &item);
