@@ -1,60 +1,14 @@
-/* reduce_template.h - the leaves of reductions for one element type (see reduce.h).
+/* reduce_template.h - the leaves of reductions for one element type (see reduce.h and simd_typed.h).
  *
- * The including file defines TYPE (f32, f64 or i64), E its element, MASK the integer vector of as
- * many lanes, LANES, and IS_FLOAT. FOLD_EACH lists what a reduction of one number needs: its
- * identity, what is done to an element, and how two results become one.
+ * FOLD_EACH lists what a reduction of one number needs: its identity, what is done to an element,
+ * and how two results become one.
  */
 #include <stdbool.h>
 #include <string.h>
 
 #include "backend/cpu/reduce.h"
+#include "backend/cpu/simd_typed.h"
 #include "core/copy.h"
-
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define NAMED_(name, type) v_##name##_##type
-#define NAMED(name, type) NAMED_(name, type)
-#define V(name) NAMED(name, TYPE) /* V(add) is v_add_f32 */
-#define VEC JOIN(v, TYPE)         /* vf32 */
-
-/* The numbers 0, 1, 2, ... of the lanes, and a vector turned by half, a quarter, ... of its lanes. */
-#if LANES == 16
-#define IOTA ((MASK){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
-#define TURN_8(v) __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
-#define TURN_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3)
-#define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1)
-#define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0)
-#elif LANES == 8
-#define IOTA ((MASK){0, 1, 2, 3, 4, 5, 6, 7})
-#define TURN_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
-#define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 0, 1)
-#define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0)
-#elif LANES == 4
-#define IOTA ((MASK){0, 1, 2, 3})
-#define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1)
-#define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 0)
-#else
-#define IOTA ((MASK){0, 1})
-#define TURN_1(v) __builtin_shufflevector(v, v, 1, 0)
-#endif
-#ifndef TURN_8
-#define TURN_8(v) (v)
-#endif
-#ifndef TURN_4
-#define TURN_4(v) (v)
-#endif
-#ifndef TURN_2
-#define TURN_2(v) (v)
-#endif
-
-/* The lanes of one vector put together. */
-#define ACROSS(v, COMBINE)                           \
-    do {                                             \
-        if (LANES > 8) v = COMBINE(v, TURN_8(v));    \
-        if (LANES > 4) v = COMBINE(v, TURN_4(v));    \
-        if (LANES > 2) v = COMBINE(v, TURN_2(v));    \
-        v = COMBINE(v, TURN_1(v));                   \
-    } while (0)
 
 /* --- folds of one number ------------------------------------------------------------------------ */
 
@@ -66,13 +20,9 @@
 #define EXP_FROM(x) V(exp)((x) - extra)
 
 #if IS_FLOAT
-#define LEAST (-__builtin_inf())
-#define LARGEST __builtin_inf()
 #define IS_NAN(x) ((x) != (x)) /* of an element or of lanes */
 #define NO_NAN(x) ((x) == (x))
 #else
-#define LEAST INT64_MIN
-#define LARGEST INT64_MAX
 #define IS_NAN(x) ((x) * 0 != 0)
 #define NO_NAN(x) ((x) * 0 == 0)
 #endif
@@ -438,7 +388,7 @@ static void reduce_load(void *to, gd_dtype from, const void *x, int64_t step, in
         for (int64_t i = 0; i < n; i++) ((E *)to)[i] = ((const uint8_t *)x)[i] != 0;
         return;
     }
-#elif LANES == VF32_LANES
+#elif defined(FOR_F32)
     if (dense && from == GD_F16) {
         convert_f16_to_f32(n, x, to);
         return;
@@ -452,7 +402,5 @@ static void reduce_load(void *to, gd_dtype from, const void *x, int64_t step, in
     gd_convert_row(OWN_DTYPE, to, sizeof(E), from, x, step, n);
 }
 
-#define TABLE_NAME_(type) GD_ISA_FN(gd_reducer_##type)
-#define TABLE_NAME(type) TABLE_NAME_(type)
-const gd_reducer TABLE_NAME(TYPE)[1] = {
+const gd_reducer TYPED(gd_reducer)[1] = {
     {reduce_rows, reduce_columns, reduce_merge, reduce_finish, reduce_load}};

@@ -1,0 +1,3 @@
+/* softmax_f32.isa.c - softmax and its gradient in f32. */
+#define FOR_F32
+#include "backend/cpu/softmax_template.h"
