@@ -28,28 +28,16 @@ static bool plain_index(const gd_view *index) { return index->dtype == GD_I64 ||
 
 static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
-/* Indices [first, first + n) times the step of their axis; false: one is not in [0, size). */
 typedef struct {
     const void *data;
     bool narrow; /* i32 */
     int64_t size, step;
 } index_list;
 
+/* Indices [first, first + n) times the step of their axis; false: one is not in [0, size). */
 static bool load_places(const index_list *l, int64_t first, int64_t n, int64_t *places) {
-    bool inside = true;
-    if (l->narrow)
-        for (int64_t i = 0; i < n; i++) {
-            int64_t at = ((const int32_t *)l->data)[first + i];
-            inside &= (uint64_t)at < (uint64_t)l->size;
-            places[i] = at * l->step;
-        }
-    else
-        for (int64_t i = 0; i < n; i++) {
-            int64_t at = ((const int64_t *)l->data)[first + i];
-            inside &= (uint64_t)at < (uint64_t)l->size;
-            places[i] = (int64_t)((uint64_t)at * (uint64_t)l->step);
-        }
-    return inside;
+    if (l->narrow) return GD_ISA_CALL(gd_places_i32)((const int32_t *)l->data + first, n, l->size, l->step, places);
+    return GD_ISA_CALL(gd_places_i64)((const int64_t *)l->data + first, n, l->size, l->step, places);
 }
 
 static gd_status out_of_range(const gd_view *index, int64_t size, int axis) {
@@ -78,17 +66,6 @@ typedef struct {
     bool bad;
 } gather_job;
 
-static void take_row(size_t size, char *y, const char *x, int64_t step, const int64_t *places, int64_t n) {
-#define TAKE(T) for (int64_t i = 0; i < n; i++) ((T *)y)[i] = ((const T *)x)[i * step + places[i]]
-    switch (size) {
-    case 1: TAKE(uint8_t); break;
-    case 2: TAKE(uint16_t); break;
-    case 4: TAKE(uint32_t); break;
-    default: TAKE(uint64_t); break;
-    }
-#undef TAKE
-}
-
 static void gather_piece(void *arg, int64_t piece) {
     gather_job *j = arg;
     int64_t places[BLOCK], from = piece * j->blocks_per_piece, to = from + j->blocks_per_piece;
@@ -105,7 +82,7 @@ static void gather_piece(void *arg, int64_t piece) {
             return;
         }
         int64_t size = (int64_t)j->size;
-        take_row(j->size, j->y + first * size, j->x + base * size, j->step, places, n);
+        GD_ISA_CALL(gd_take_row)(j->size, j->y + first * size, j->x + base * size, j->step, places, n);
     }
 }
 
@@ -299,13 +276,14 @@ static gd_status scatter_mul_direct_run(gd_kernel_call *k) {
 
 /* --- whole slices ------------------------------------------------------------------------------ */
 
-/* y (outer, count, inner) takes slices of x (outer, size, inner); inner is a run of bytes in both. */
+/* y (outer, count, inner) takes slices of x (outer, size, inner); inner is a run in both. */
 typedef struct {
-    index_list index;
+    const int64_t *places; /* of the slices in x, in elements */
     const char *x;
     char *y;
-    int rank; /* of outer */
-    int64_t dims[GD_MAX_RANK], x_steps[GD_MAX_RANK]; /* bytes */
+    int64_t size; /* of an element */
+    int rank;     /* of outer */
+    int64_t dims[GD_MAX_RANK], x_steps[GD_MAX_RANK];
     int64_t count, inner;
     int64_t part, parts; /* long runs are cut, so that threads can share them */
     int64_t units, units_per_piece;
@@ -313,52 +291,51 @@ typedef struct {
 
 static void select_piece(void *arg, int64_t piece) {
     const select_job *j = arg;
-    int64_t from = piece * j->units_per_piece, to = from + j->units_per_piece;
+    int64_t size = j->size, from = piece * j->units_per_piece, to = from + j->units_per_piece;
     if (to > j->units) to = j->units;
     for (int64_t u = from; u < to;) {
-        /* as many slices as there are in one outer place, in this piece, and in a block */
-        int64_t places[BLOCK], slice = u / j->parts, first = slice % j->count, rest = slice / j->count, n = 1;
-        const char *x = j->x;
+        /* as many slices as there are in one outer place and in this piece */
+        int64_t slice = u / j->parts, first = slice % j->count, rest = slice / j->count, base = 0, n = 1;
         for (int d = j->rank; d-- > 0;) {
-            x += rest % j->dims[d] * j->x_steps[d];
+            base += rest % j->dims[d] * j->x_steps[d];
             rest /= j->dims[d];
         }
-        char *y = j->y + slice * j->inner;
-        if (j->parts == 1) {
-            n = to - u < j->count - first ? to - u : j->count - first;
-            if (n > BLOCK) n = BLOCK;
-        }
-        load_places(&j->index, first, n, places); /* checked before */
-        int64_t at = u % j->parts * j->part, bytes = j->inner - at < j->part ? j->inner - at : j->part;
-        if (bytes == 4) for (int64_t i = 0; i < n; i++) memcpy(y + i * 4, x + places[i], 4);
-        else if (bytes == 8) for (int64_t i = 0; i < n; i++) memcpy(y + i * 8, x + places[i], 8);
-        else for (int64_t i = 0; i < n; i++) memcpy(y + i * j->inner + at, x + places[i] + at, (size_t)bytes);
+        if (j->parts == 1) n = to - u < j->count - first ? to - u : j->count - first;
+        const int64_t *places = j->places + first;
+        const char *x = j->x + base * size;
+        char *y = j->y + slice * j->inner * size;
         u += n;
+        if (j->inner == 1) {
+            GD_ISA_CALL(gd_take_row)((size_t)size, y, x, 0, places, n);
+            continue;
+        }
+        int64_t at = (u - n) % j->parts * j->part, length = j->inner - at < j->part ? j->inner - at : j->part;
+        for (int64_t i = 0; i < n; i++)
+            memcpy(y + (i * j->inner + at) * size, x + (places[i] + at) * size, (size_t)(length * size));
     }
 }
 
-static bool checked(const gd_view *index, int64_t size) {
-    int64_t places[BLOCK], n = gd_numel(index->rank, index->dims);
-    index_list l = {index->data, index->dtype == GD_I32, size, 1};
-    for (int64_t i = 0; i < n; i += BLOCK)
-        if (!load_places(&l, i, n - i < BLOCK ? n - i : BLOCK, places)) return false;
-    return true;
-}
-
-static void select_slices(const gd_view *x, const gd_view *index, const gd_view *y, int axis) {
-    int64_t size = (int64_t)gd_dtype_size(x->dtype);
-    select_job j = {.index = {index->data, index->dtype == GD_I32, x->dims[axis], x->strides[axis] * size},
-                    .x = x->data, .y = y->data, .rank = axis, .count = gd_numel(index->rank, index->dims)};
+static void select_slices(const gd_view *x, const int64_t *places, int64_t count, const gd_view *y, int axis) {
+    select_job j = {.places = places, .x = x->data, .y = y->data, .size = (int64_t)gd_dtype_size(x->dtype),
+                    .rank = axis, .count = count};
     for (int d = 0; d < axis; d++) {
         j.dims[d] = x->dims[d];
-        j.x_steps[d] = x->strides[d] * size;
+        j.x_steps[d] = x->strides[d];
     }
-    j.inner = size * gd_numel(x->rank - axis - 1, x->dims + axis + 1);
-    j.part = j.inner < 4 * PIECE ? j.inner : 4 * PIECE;
-    j.parts = j.part ? (j.inner + j.part - 1) / j.part : 1;
+    j.inner = gd_numel(x->rank - axis - 1, x->dims + axis + 1);
+    j.part = j.inner < PIECE ? j.inner : PIECE;
+    j.parts = (j.inner + j.part - 1) / j.part;
     j.units = gd_numel(axis, j.dims) * j.count * j.parts;
-    gd_parallel_for(pieces_of(j.units, j.part / size, &j.units_per_piece), select_piece, &j);
+    gd_parallel_for(pieces_of(j.units, j.part, &j.units_per_piece), select_piece, &j);
 }
+
+/* The places of a whole list; false: an index is out of range. */
+static bool all_places(const gd_view *index, int64_t size, int64_t step, int64_t *places) {
+    return load_places(&(index_list){index->data, index->dtype == GD_I32, size, step}, 0,
+                       gd_numel(index->rank, index->dims), places);
+}
+
+static size_t places_bytes(const gd_view *index) { return (size_t)gd_numel(index->rank, index->dims) * sizeof(int64_t); }
 
 /* The dims behind the axis are one run in memory. */
 static bool run_behind(const gd_view *x, int axis) {
@@ -373,11 +350,12 @@ static bool index_select_runs_match(const gd_kernel_call *k) {
     return x->rank > 0 && plain_index(&k->in[1]) && row_major(&k->in[1]) && row_major(&k->out[0]) &&
            run_behind(x, axis_of(((const gd_index_select_options *)k->attrs)->axis, x->rank));
 }
+static size_t index_select_runs_workspace(const gd_kernel_call *k) { return places_bytes(&k->in[1]); }
 static gd_status index_select_runs_run(gd_kernel_call *k) {
-    const gd_view *x = &k->in[0];
+    const gd_view *x = &k->in[0], *index = &k->in[1];
     int axis = axis_of(((const gd_index_select_options *)k->attrs)->axis, x->rank);
-    if (!checked(&k->in[1], x->dims[axis])) return out_of_range(&k->in[1], x->dims[axis], axis);
-    select_slices(x, &k->in[1], &k->out[0], axis);
+    if (!all_places(index, x->dims[axis], x->strides[axis], k->workspace)) return out_of_range(index, x->dims[axis], axis);
+    select_slices(x, k->workspace, gd_numel(index->rank, index->dims), &k->out[0], axis);
     return GD_OK;
 }
 
@@ -387,9 +365,12 @@ static gd_status index_select_runs_run(gd_kernel_call *k) {
 static bool embedding_runs_match(const gd_kernel_call *k) {
     return plain_index(&k->in[0]) && row_major(&k->in[0]) && row_major(&k->out[0]) && run_behind(&k->in[1], 0);
 }
+static size_t embedding_runs_workspace(const gd_kernel_call *k) { return places_bytes(&k->in[0]); }
 static gd_status embedding_runs_run(gd_kernel_call *k) {
-    if (!checked(&k->in[0], k->in[1].dims[0])) return gd_check_indices(&k->in[0], k->in[1].dims[0], "a table");
-    select_slices(&k->in[1], &k->in[0], &k->out[0], 0);
+    const gd_view *index = &k->in[0], *table = &k->in[1];
+    if (!all_places(index, table->dims[0], table->strides[0], k->workspace))
+        return gd_check_indices(index, table->dims[0], "a table");
+    select_slices(table, k->workspace, gd_numel(index->rank, index->dims), &k->out[0], 0);
     return GD_OK;
 }
 
@@ -398,7 +379,7 @@ static gd_status embedding_runs_run(gd_kernel_call *k) {
 /* y (outer, size, inner) += alpha * src (outer, count, inner) at the indices. A unit is up to STRIP
  * places of inner, for all indices in their order. */
 typedef struct {
-    index_list index;
+    const int64_t *places; /* of the slices in y, in elements */
     gd_dtype dtype;
     double alpha;
     const char *src;
@@ -438,41 +419,38 @@ static void add_slice(gd_dtype dtype, char *y, const char *src, int64_t n, doubl
 
 static void sum_piece(void *arg, int64_t piece) {
     const sum_job *j = arg;
-    int64_t places[BLOCK], from = piece * j->units_per_piece, to = from + j->units_per_piece;
+    int64_t from = piece * j->units_per_piece, to = from + j->units_per_piece;
     int64_t width = (int64_t)gd_dtype_size(j->dtype);
     if (to > j->units) to = j->units;
     for (int64_t u = from; u < to; u++) {
         int64_t outer = u / j->blocks, at = u % j->blocks * STRIP, n = j->inner - at < STRIP ? j->inner - at : STRIP;
         char *y = j->y + (outer * j->size * j->inner + at) * width;
         const char *src = j->src + (outer * j->count * j->inner + at) * width;
-        for (int64_t first = 0; first < j->count; first += BLOCK) {
-            int64_t m = j->count - first < BLOCK ? j->count - first : BLOCK;
-            load_places(&j->index, first, m, places); /* checked before */
-            for (int64_t i = 0; i < m; i++)
-                add_slice(j->dtype, y + places[i] * width, src + (first + i) * j->inner * width, n, j->alpha);
-        }
+        for (int64_t i = 0; i < j->count; i++)
+            add_slice(j->dtype, y + j->places[i] * width, src + i * j->inner * width, n, j->alpha);
     }
 }
 
 /*kernel index_add.direct  rank 20  match direct_sum
  * x with any strides.
  */
+static size_t index_add_direct_workspace(const gd_kernel_call *k) { return places_bytes(&k->in[1]); }
 static gd_status index_add_direct_run(gd_kernel_call *k) {
     const gd_index_add_options *o = k->attrs;
     gd_view index = gd_at_least_1d(k->in[1]), src = gd_at_least_1d(k->in[2]), y = gd_at_least_1d(k->out[0]);
     int axis = axis_of(o->axis, y.rank);
-    if (!checked(&index, y.dims[axis])) return out_of_range(&index, y.dims[axis], axis);
+    sum_job j = {.places = k->workspace, .dtype = y.dtype, .alpha = o->alpha, .src = src.data, .y = y.data,
+                 .size = y.dims[axis], .count = src.dims[axis],
+                 .inner = gd_numel(y.rank - axis - 1, y.dims + axis + 1)};
+    if (!all_places(&index, j.size, j.inner, k->workspace)) return out_of_range(&k->in[1], j.size, axis);
     gd_copy_elements(&k->out[0], &k->in[0]);
-    sum_job j = {.dtype = y.dtype, .alpha = o->alpha, .src = src.data, .y = y.data, .size = y.dims[axis],
-                 .count = src.dims[axis], .inner = gd_numel(y.rank - axis - 1, y.dims + axis + 1)};
-    j.index = (index_list){index.data, index.dtype == GD_I32, j.size, j.inner};
     j.blocks = (j.inner + STRIP - 1) / STRIP;
     j.units = gd_numel(axis, y.dims) * j.blocks;
     int64_t columns = j.inner < STRIP ? j.inner : STRIP;
     gd_parallel_for(pieces_of(j.units, j.count * columns, &j.units_per_piece), sum_piece, &j);
     return GD_OK;
 }
-/*kernel index_add.staged  rank 10  wide  match plain_scatter  run index_add_direct_run
+/*kernel index_add.staged  rank 10  wide  match plain_scatter  run index_add_direct_run  workspace index_add_direct_workspace
  */
 
 #include "indexing_kernels.gen.h"

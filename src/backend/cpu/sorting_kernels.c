@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "backend/cpu/indexing_rows.h"
 #include "core/alloc.h"
 #include "core/pool.h"
 #include "gradus/ops.h"
@@ -15,12 +16,14 @@
 
 /* key << 32 | position */
 #define ITEM uint64_t
+#define KEY_TYPE uint32_t
 #define KEY(item) ((uint32_t)((item) >> 32))
 #define LESS(a, b) ((a) < (b))
 #define NAME(name) name##_short
 #include "backend/cpu/sorting_line.h"
 #undef ITEM
 #undef KEY
+#undef KEY_TYPE
 #undef LESS
 #undef NAME
 
@@ -28,12 +31,14 @@ typedef struct {
     uint64_t key, position;
 } long_item;
 #define ITEM long_item
+#define KEY_TYPE uint64_t
 #define KEY(item) ((item).key)
 #define LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).position < (b).position))
 #define NAME(name) name##_long
 #include "backend/cpu/sorting_line.h"
 #undef ITEM
 #undef KEY
+#undef KEY_TYPE
 #undef LESS
 #undef NAME
 
@@ -45,17 +50,13 @@ static uint32_t key_of_half(uint16_t bits, uint16_t infinity) {
     return (uint16_t)(bits & 0x8000 ? ~bits : bits | 0x8000);
 }
 
-static uint32_t key_of_f32(uint32_t bits) {
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return UINT32_MAX;
-    if (bits == 0x80000000u) bits = 0;
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
 static uint64_t key_of_f64(uint64_t bits) {
     if ((bits & INT64_MAX) > 0x7ff0000000000000u) return UINT64_MAX;
     if (bits == 1ull << 63) bits = 0;
     return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
+
+enum { CHUNK = 256 }; /* elements whose keys are made together */
 
 /* --- lines ------------------------------------------------------------------------------------- */
 
@@ -74,14 +75,13 @@ typedef struct {
     int64_t room; /* items that fit each */
 } scratch;
 
-/* Reads elements [first, first + n) of a line as items. */
-static void load_short(const job *j, const char *line, int64_t first, int64_t n, uint64_t *items) {
+/* The keys of elements [first, first + n) of a line, n <= CHUNK. */
+static void load_short(const job *j, const char *line, int64_t first, int64_t n, uint32_t *keys) {
     int64_t step = j->x.strides[j->axis];
 #define LOAD(T, key, mask)                                                     \
     for (int64_t i = 0; i < n; i++) {                                          \
         T v = ((const T *)line)[(first + i) * step];                           \
-        uint32_t k = (uint32_t)(key) ^ (j->turned ? (mask) : 0u);              \
-        items[i] = (uint64_t)k << 32 | (uint64_t)(first + i);                  \
+        keys[i] = (uint32_t)(key) ^ (j->turned ? (mask) : 0u);                 \
     }                                                                          \
     break
     switch (j->x.dtype) {
@@ -91,55 +91,68 @@ static void load_short(const job *j, const char *line, int64_t first, int64_t n,
     case GD_F16: LOAD(uint16_t, key_of_half(v, 0x7c00), 0xffffu);
     case GD_BF16: LOAD(uint16_t, key_of_half(v, 0x7f80), 0xffffu);
     case GD_I32: LOAD(uint32_t, v ^ 0x80000000u, UINT32_MAX);
-    default: LOAD(uint32_t, key_of_f32(v), UINT32_MAX);
+    default: { /* f32 */
+        float floats[CHUNK];
+        const float *x = (const float *)line + first * step;
+        for (int64_t i = 0; step != 1 && i < n; i++) floats[i] = x[i * step];
+        GD_ISA_CALL(gd_sort_keys_f32)(step == 1 ? x : floats, n, j->turned ? UINT32_MAX : 0, keys);
+    }
     }
 #undef LOAD
 }
 
-static void load_long(const job *j, const char *line, int64_t first, int64_t n, long_item *items) {
+static void load_long(const job *j, const char *line, int64_t first, int64_t n, uint64_t *keys) {
     int64_t step = j->x.strides[j->axis];
     uint64_t mask = j->turned ? UINT64_MAX : 0;
     for (int64_t i = 0; i < n; i++) {
         uint64_t v = ((const uint64_t *)line)[(first + i) * step];
-        items[i].key = (j->x.dtype == GD_I64 ? v ^ 1ull << 63 : key_of_f64(v)) ^ mask;
-        items[i].position = (uint64_t)(first + i);
+        keys[i] = (j->x.dtype == GD_I64 ? v ^ 1ull << 63 : key_of_f64(v)) ^ mask;
     }
 }
 
 static int key_bytes(gd_dtype dtype) { return (int)gd_dtype_size(dtype); }
 
-/* The first j->count items of the line, in order. */
-static const void *order_line(const job *j, const char *line, scratch *s) {
-    enum { CHUNK = 256 };
+/* The first j->count items of the line, in order. Items go to s->items while there is room; when it
+ * is full, all but the smallest j->count go, and only what is below them gets in after that. */
+static const void *order_short(const job *j, const char *line, scratch *s) {
     int bytes = key_bytes(j->x.dtype);
-    bool is_long = bytes == 8;
-    if (s->room >= j->n) { /* all of them */
-        if (is_long) {
-            load_long(j, line, 0, j->n, s->items);
-            return sort_long(s->items, s->spare, j->n, bytes);
-        }
-        load_short(j, line, 0, j->n, s->items);
-        return sort_short(s->items, s->spare, j->n, bytes);
-    }
     int64_t count = 0;
+    uint32_t keys[CHUNK], limit = UINT32_MAX;
+    uint64_t *items = s->items;
     bool limited = false;
-    union { uint64_t s[CHUNK]; long_item l[CHUNK]; } chunk;
-    uint64_t short_limit = 0;
-    long_item long_limit = {0, 0};
     for (int64_t first = 0; first < j->n; first += CHUNK) {
         int64_t n = j->n - first < CHUNK ? j->n - first : CHUNK;
-        if (is_long) {
-            load_long(j, line, first, n, chunk.l);
-            for (int64_t i = 0; i < n; i++)
-                offer_long(s->items, s->spare, &count, j->count, s->room, bytes, chunk.l[i], &long_limit, &limited);
-        } else {
-            load_short(j, line, first, n, chunk.s);
-            for (int64_t i = 0; i < n; i++)
-                offer_short(s->items, s->spare, &count, j->count, s->room, bytes, chunk.s[i], &short_limit, &limited);
+        load_short(j, line, first, n, keys);
+        if (limited && !GD_ISA_CALL(gd_any_below)(keys, n, limit)) continue;
+        for (int64_t i = 0; i < n; i++) {
+            if (limited && keys[i] >= limit) continue;
+            items[count++] = (uint64_t)keys[i] << 32 | (uint64_t)(first + i);
+            if (count < s->room || s->room == j->n) continue;
+            limit = keep_smallest_short(items, s->spare, &count, j->count, bytes);
+            limited = true;
         }
     }
-    return is_long ? (const void *)sort_long(s->items, s->spare, count, bytes)
-                   : (const void *)sort_short(s->items, s->spare, count, bytes);
+    return sort_short(items, s->spare, count, bytes);
+}
+
+static const void *order_long(const job *j, const char *line, scratch *s) {
+    int bytes = key_bytes(j->x.dtype);
+    int64_t count = 0;
+    uint64_t keys[CHUNK], limit = UINT64_MAX;
+    long_item *items = s->items;
+    bool limited = false;
+    for (int64_t first = 0; first < j->n; first += CHUNK) {
+        int64_t n = j->n - first < CHUNK ? j->n - first : CHUNK;
+        load_long(j, line, first, n, keys);
+        for (int64_t i = 0; i < n; i++) {
+            if (limited && keys[i] >= limit) continue;
+            items[count++] = (long_item){keys[i], (uint64_t)(first + i)};
+            if (count < s->room || s->room == j->n) continue;
+            limit = keep_smallest_long(items, s->spare, &count, j->count, bytes);
+            limited = true;
+        }
+    }
+    return sort_long(items, s->spare, count, bytes);
 }
 
 static void write_line(const job *j, const char *line, const void *items, char *values, int64_t *indices) {
@@ -163,7 +176,7 @@ static void write_line(const job *j, const char *line, const void *items, char *
 
 /* Few wanted of many: a line is sifted. Else it is sorted. */
 static int64_t room_needed(const job *j) {
-    int64_t sift = 2 * j->count > 128 ? 2 * j->count : 128;
+    int64_t sift = 2 * j->count > 32 ? 2 * j->count : 32;
     return j->count < j->n / 8 && sift < j->n ? sift : j->n;
 }
 
@@ -193,7 +206,7 @@ static void sort_piece(void *arg, int64_t piece) {
             to_index += i * j->indices.strides[d];
         }
         const char *line = (const char *)j->x.data + from * size;
-        write_line(j, line, order_line(j, line, &s), (char *)j->values.data + to * size,
+        write_line(j, line, size == 8 ? order_long(j, line, &s) : order_short(j, line, &s), (char *)j->values.data + to * size,
                    (int64_t *)j->indices.data + to_index);
     }
     if (s.items != few) gd_free(s.items);

@@ -2,7 +2,7 @@
  *
  * The includer defines
  *   ITEM          the type of an item, which holds a key and its position
- *   KEY(item)     its key, an unsigned number
+ *   KEY(item)     its key, an unsigned number of type KEY_TYPE
  *   LESS(a, b)    by key, then by position: no two items are equal
  *   NAME(name)    the name of a function for this kind
  */
@@ -44,18 +44,11 @@ static ITEM *NAME(sort)(ITEM *items, ITEM *spare, int64_t n, int key_bytes) {
     return items;
 }
 
-/* Adds one item to the k smallest so far. `kept` has room for 2k and `*count` of them; when it is
- * full it is sorted and the larger half dropped, and from then on only what is below the k-th gets
- * in. Items are offered in the order of their positions: what is added stands behind all equal keys
- * that are there. */
-static void NAME(offer)(ITEM *kept, ITEM *spare, int64_t *count, int64_t k, int64_t room, int key_bytes, ITEM item,
-                        ITEM *limit, bool *limited) {
-    if (*limited && !LESS(item, *limit)) return;
-    kept[(*count)++] = item;
-    if (*count < room) return;
+/* Keeps the k smallest of `*count` items, sorted; what is offered later stands behind all equal keys
+ * that are there. Returns the largest key that was kept. */
+static KEY_TYPE NAME(keep_smallest)(ITEM *kept, ITEM *spare, int64_t *count, int64_t k, int key_bytes) {
     ITEM *sorted = NAME(sort)(kept, spare, *count, key_bytes);
     if (sorted != kept) memcpy(kept, sorted, (size_t)k * sizeof *kept);
     *count = k;
-    *limit = kept[k - 1];
-    *limited = true;
+    return KEY(kept[k - 1]);
 }
