@@ -1,0 +1,219 @@
+/* masking.c - elements picked and placed by masks: tensors of bool. */
+#include <string.h>
+
+#include "core/copy.h"
+#include "gradus/ops.h"
+#include "ops/indexing.h"
+#include "ops/infer.h"
+
+static gd_status need_mask(const gd_tensor *mask) {
+    if (mask->dtype == GD_BOOL) return GD_OK;
+    return gd_op_fail(GD_E_DTYPE, "'mask' must be bool, not %s", gd_dtype_name((gd_dtype)mask->dtype));
+}
+
+/* Walks over the elements of a shape in row-major order; offsets in tensors that broadcast to it. */
+typedef struct {
+    int rank;
+    int64_t dims[GD_MAX_RANK], index[GD_MAX_RANK];
+} walk;
+
+static walk walk_over(int rank, const int64_t *dims) {
+    walk w = {.rank = rank};
+    memcpy(w.dims, dims, sizeof(int64_t) * (size_t)rank);
+    return w;
+}
+
+static int64_t walk_offset(const walk *w, const gd_view *v) {
+    int64_t at = 0;
+    for (int d = 0; d < v->rank; d++)
+        if (v->dims[d] != 1) at += w->index[w->rank - v->rank + d] * v->strides[d];
+    return at;
+}
+
+static void walk_on(walk *w) {
+    for (int d = w->rank; d-- > 0;) {
+        if (++w->index[d] < w->dims[d]) return;
+        w->index[d] = 0;
+    }
+}
+
+static void broadcast(const gd_view *a, const gd_view *b, int *rank, int64_t *dims) {
+    *rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int d = 0; d < *rank; d++) {
+        int i = d - (*rank - a->rank), j = d - (*rank - b->rank);
+        dims[d] = i >= 0 && a->dims[i] != 1 ? a->dims[i] : j >= 0 ? b->dims[j] : 1;
+    }
+}
+
+static bool is_set(const gd_view *mask, int64_t at) { return ((const uint8_t *)mask->data)[at] != 0; }
+
+/* --- masked_fill ------------------------------------------------------------------------------- */
+
+/*op masked_fill(x, mask, value:float) -> y  elementwise inplace
+ * value where the mask is true, x elsewhere.
+ *   y  = mask ? value : x
+ *   gx = mask ? 0 : gy
+ *   gmask = 0
+ */
+static gd_status masked_fill_infer(gd_infer *i) {
+    const gd_masked_fill_options *o = i->attrs;
+    gd_dtype dtype = (gd_dtype)i->in[0]->dtype;
+    GD_TRY(need_mask(i->in[1]));
+    GD_TRY(gd_infer_elementwise(i));
+    double low = dtype == GD_U8 ? -255 : dtype == GD_I8 ? -128 : dtype == GD_I32 ? -0x1p31 : -0x1p63;
+    double high = dtype == GD_U8 ? 255 : dtype == GD_I8 ? 127 : dtype == GD_I32 ? 0x1p31 - 1 : 0x1p63 - 1024;
+    if (gd_dtype_is_int(dtype) && !(o->value >= low && o->value <= high))
+        return gd_op_fail(GD_E_ARGUMENT, "the value %g does not fit %s", o->value, gd_dtype_name(dtype));
+    return GD_OK;
+}
+
+/* --- masked_select ----------------------------------------------------------------------------- */
+
+/*op masked_select(x, mask) -> y  dynamic
+ * The elements of x where the mask is true, in row-major order, as one dimension. x and mask
+ * broadcast.
+ *   saves mask
+ */
+static gd_status masked_select_infer(gd_infer *i) {
+    int rank;
+    int64_t dims[GD_MAX_RANK];
+    GD_TRY(need_mask(i->in[1]));
+    GD_TRY(gd_broadcast_dims(i->in, 2, &rank, dims));
+    i->out[0].rank = 1;
+    i->out[0].dims[0] = GD_UNKNOWN;
+    return GD_OK;
+}
+static void masked_select_vjp(gd_vjp *v) {
+    gd_shape dims = {.form = 1};
+    if (!v->needs[0] || gd_broadcast_dims(v->x, 2, &dims.rank, dims.at) != GD_OK) return;
+    v->gx[0] = gd_masked_scatter(gd_zeros_on(v->gy[0], (gd_dtype)v->gy[0]->dtype, dims), v->x[1], v->gy[0]);
+}
+static gd_status masked_select_raw(gd_kernel_call *k) {
+    const gd_view *x = &k->in[0], *mask = &k->in[1];
+    int rank;
+    int64_t dims[GD_MAX_RANK], n = 0, size = (int64_t)gd_dtype_size(x->dtype);
+    broadcast(x, mask, &rank, dims);
+    walk w = walk_over(rank, dims);
+    for (int64_t e = gd_numel(rank, dims); e-- > 0; walk_on(&w)) n += is_set(mask, walk_offset(&w, mask));
+    GD_TRY(gd_kernel_output(k, 0, 1, &n));
+    char *y = k->out[0].data;
+    w = walk_over(rank, dims);
+    for (int64_t e = gd_numel(rank, dims); e-- > 0; walk_on(&w)) {
+        if (!is_set(mask, walk_offset(&w, mask))) continue;
+        memcpy(y, (const char *)x->data + walk_offset(&w, x) * size, (size_t)size);
+        y += size;
+    }
+    return GD_OK;
+}
+
+/* --- masked_scatter ---------------------------------------------------------------------------- */
+
+/*op masked_scatter(x, mask, src) -> y
+ * x with the elements of src, in row-major order, put where the mask is true. x and mask
+ * broadcast; src has at least as many elements as the mask has true ones.
+ *   saves mask
+ */
+static gd_status masked_scatter_infer(gd_infer *i) {
+    gd_meta *y = &i->out[0];
+    GD_TRY(need_mask(i->in[1]));
+    GD_TRY(gd_need_same_dtype(i->in[0], i->in[2], "x", "src"));
+    return gd_broadcast_dims(i->in, 2, &y->rank, y->dims);
+}
+static void masked_scatter_vjp(gd_vjp *v) {
+    if (v->needs[0]) v->gx[0] = gd_masked_fill(v->gy[0], v->x[1], 0);
+    if (v->needs[2]) v->gx[2] = gd_masked_scatter_grad(v->gy[0], v->x[1], gd_tensor_shape(v->x[2]));
+}
+static gd_status masked_scatter_raw(gd_kernel_call *k) {
+    const gd_view *x = &k->in[0], *mask = &k->in[1], *src = &k->in[2], *y = &k->out[0];
+    int64_t size = (int64_t)gd_dtype_size(y->dtype), total = gd_numel(y->rank, y->dims);
+    int64_t given = gd_numel(src->rank, src->dims), taken = 0;
+    walk w = walk_over(y->rank, y->dims), s = walk_over(src->rank, src->dims);
+    gd_view wide = *y; /* x as it broadcasts */
+    wide.data = x->data;
+    for (int d = 0; d < y->rank; d++) {
+        int i = d - (y->rank - x->rank);
+        wide.strides[d] = i < 0 || x->dims[i] == 1 ? 0 : x->strides[i];
+    }
+    gd_copy_elements(y, &wide);
+    for (int64_t e = 0; e < total; e++, walk_on(&w)) {
+        if (!is_set(mask, walk_offset(&w, mask))) continue;
+        if (taken++ < given) {
+            memcpy((char *)y->data + walk_offset(&w, y) * size, (const char *)src->data + walk_offset(&s, src) * size,
+                   (size_t)size);
+            walk_on(&s);
+        }
+    }
+    if (taken > given)
+        return gd_op_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld", (long long)taken, (long long)given);
+    return GD_OK;
+}
+
+/*op masked_scatter_grad(gy, mask, dims:int[]) -> gsrc  internal
+ * The elements of gy where the mask is true, in row-major order, in a tensor of shape dims with
+ * zeros after them: the gradient of masked_scatter by src.
+ *   saves mask
+ */
+static gd_status masked_scatter_grad_infer(gd_infer *i) {
+    const gd_masked_scatter_grad_options *o = i->attrs;
+    int rank;
+    int64_t dims[GD_MAX_RANK];
+    GD_TRY(need_mask(i->in[1]));
+    GD_TRY(gd_broadcast_dims(i->in, 2, &rank, dims));
+    i->out[0].rank = o->dims.rank;
+    memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
+    return GD_OK;
+}
+static void masked_scatter_grad_vjp(gd_vjp *v) {
+    gd_tensor *zeros = gd_zeros_on(v->gy[0], (gd_dtype)v->gy[0]->dtype, gd_tensor_shape(v->x[0]));
+    v->gx[0] = gd_masked_scatter(zeros, v->x[1], v->gy[0]);
+}
+static gd_status masked_scatter_grad_raw(gd_kernel_call *k) {
+    const gd_view *gy = &k->in[0], *mask = &k->in[1], *gsrc = &k->out[0];
+    int64_t size = (int64_t)gd_dtype_size(gsrc->dtype), total = gd_numel(gy->rank, gy->dims);
+    int64_t room = gd_numel(gsrc->rank, gsrc->dims), at = 0;
+    walk w = walk_over(gy->rank, gy->dims), s = walk_over(gsrc->rank, gsrc->dims);
+    for (int64_t e = 0; e < total && at < room; e++, walk_on(&w)) {
+        if (!is_set(mask, walk_offset(&w, mask))) continue;
+        memcpy((char *)gsrc->data + walk_offset(&s, gsrc) * size, (const char *)gy->data + walk_offset(&w, gy) * size,
+               (size_t)size);
+        walk_on(&s);
+        at++;
+    }
+    for (; at < room; at++, walk_on(&s)) memset((char *)gsrc->data + walk_offset(&s, gsrc) * size, 0, (size_t)size);
+    return GD_OK;
+}
+
+/* --- nonzero ----------------------------------------------------------------------------------- */
+
+/*op nonzero(x) -> y  dynamic nograd
+ * The positions of the elements that are not zero, in row-major order: y (count, rank of x), i64.
+ *   onnx NonZero
+ */
+static gd_status nonzero_infer(gd_infer *i) {
+    i->out[0].dtype = GD_I64;
+    i->out[0].rank = 2;
+    i->out[0].dims[0] = GD_UNKNOWN;
+    i->out[0].dims[1] = i->in[0]->rank;
+    return GD_OK;
+}
+static bool is_nonzero(const gd_view *x, int64_t at) {
+    const char *p = (const char *)x->data + at * (int64_t)gd_dtype_size(x->dtype);
+    return gd_dtype_is_float(x->dtype) ? gd_load_f64(x->dtype, p) != 0 : gd_load_i64(x->dtype, p) != 0;
+}
+static gd_status nonzero_raw(gd_kernel_call *k) {
+    const gd_view *x = &k->in[0];
+    int64_t total = gd_numel(x->rank, x->dims), n = 0;
+    walk w = walk_over(x->rank, x->dims);
+    for (int64_t e = 0; e < total; e++, walk_on(&w)) n += is_nonzero(x, walk_offset(&w, x));
+    GD_TRY(gd_kernel_output(k, 0, 2, (int64_t[]){n, x->rank}));
+    int64_t *y = k->out[0].data;
+    w = walk_over(x->rank, x->dims);
+    for (int64_t e = 0; e < total; e++, walk_on(&w)) {
+        if (!is_nonzero(x, walk_offset(&w, x))) continue;
+        memcpy(y, w.index, sizeof(int64_t) * (size_t)x->rank);
+        y += x->rank;
+    }
+    return GD_OK;
+}
+
+#include "masking.gen.h"
