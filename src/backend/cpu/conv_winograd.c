@@ -191,27 +191,38 @@ static gd_status run_convolution(const gd_conv_call *call, bool turned) {
 
 /* --- the gradient of w ------------------------------------------------------------------------- */
 
-enum { CHUNK_TILES = 384 }; /* transformed together, and summed at once */
+/* Chunks of tiles of x and y are transformed, and their products added to sums for each plane.
+ * With few channels the chunks are divided into parts, each with sums of its own, which are added
+ * up in order at the end; else all threads share the work on one chunk after the other. */
+enum {
+    CHUNK_TILES = 128,    /* about */
+    WEIGHT_PARTS = 8,     /* at most, ... */
+    SUMS_NUMBERS = 5 << 18 /* ... with so many sums in all */
+};
 
 typedef struct {
     gd_wino g;
     const gd_conv_call *call;
-    float *kernels, *x_tiles, *y_tiles;
+    float *sums, *x_tiles, *y_tiles;
+    int64_t numbers;      /* in the sums of one part */
     int64_t rows, chunks; /* rows of tiles, and how many chunks they are cut into */
-    int64_t row, row_end; /* of this chunk */
+    int64_t parts;
+    int64_t chunk; /* the one that all threads work on */
     int64_t x_pieces, y_pieces;
-    size_t kernel_bytes, x_bytes, y_bytes, scratch_bytes;
+    size_t sums_bytes, x_bytes, y_bytes, scratch_bytes;
 } weight_plan;
 
 static weight_plan plan_weight(const gd_conv *c) {
     weight_plan p = {.g = form_of(c, false)};
     gd_wino *g = &p.g;
     p.rows = g->batch * g->tiles_h;
-    const int64_t rows = CHUNK_TILES > g->tiles_w ? CHUNK_TILES / g->tiles_w : 1;
-    p.chunks = gd_divide_up(p.rows, rows);
+    p.chunks = gd_divide_up(p.rows, CHUNK_TILES > g->tiles_w ? CHUNK_TILES / g->tiles_w : 1);
     const int64_t chunk_rows = gd_divide_up(p.rows, p.chunks);
     set_planes(g, chunk_rows * g->tiles_w);
-    p.kernel_bytes = bytes_of(planes_of(g) * g->co * g->ci);
+    p.numbers = planes_of(g) * g->co * g->ci;
+    p.parts = gd_least(gd_least(WEIGHT_PARTS, SUMS_NUMBERS / p.numbers), p.chunks);
+    if (p.parts < 1) p.parts = 1;
+    p.sums_bytes = bytes_of(p.parts * p.numbers);
     p.x_bytes = bytes_of(planes_of(g) * g->x_plane);
     p.y_bytes = bytes_of(planes_of(g) * g->y_plane);
     p.scratch_bytes = bytes_of(gd_wino_scratch(g, chunk_rows));
@@ -220,49 +231,88 @@ static weight_plan plan_weight(const gd_conv *c) {
     return p;
 }
 
-/* Transforms one channel vector of x or of y. */
-static gd_status transform_piece(void *arg, int64_t i, char *memory) {
-    const weight_plan *p = arg;
-    float *scratch = (float *)(void *)memory;
-    if (i < p->x_pieces)
-        GD_ISA_CALL(gd_wino_input)(&p->g, p->call->x, p->row, p->row_end, i, i + 1, p->x_tiles, scratch);
-    else
-        GD_ISA_CALL(gd_wino_gradient)(&p->g, p->call->y, p->row, p->row_end, i - p->x_pieces, i - p->x_pieces + 1, p->y_tiles, scratch);
-    return GD_OK;
+static size_t weight_shared_bytes(const weight_plan *p) {
+    return p->sums_bytes + (p->parts == 1 ? p->x_bytes + p->y_bytes : 0);
+}
+static size_t weight_slot_bytes(const weight_plan *p) {
+    return p->scratch_bytes + (p->parts == 1 ? 0 : p->x_bytes + p->y_bytes);
 }
 
-static gd_status sum_piece(void *arg, int64_t i, char *memory) {
-    const weight_plan *p = arg;
+static int64_t first_row(const weight_plan *p, int64_t chunk) { return gd_cut(p->rows, chunk, p->chunks); }
+
+/* Adds the products of a chunk in one plane to the sums, or begins with them. */
+static gd_status add_products(const weight_plan *p, int64_t chunk, int64_t plane, bool begin, const float *x_tiles,
+                              const float *y_tiles, float *sums) {
     const gd_wino *g = &p->g;
-    (void)memory;
-    const gd_gemm product = {.m = g->co, .n = g->ci, .k = (p->row_end - p->row) * g->tiles_w,
-                             .a = {p->y_tiles + i * g->y_plane, GD_F32, 1, g->y_row},
-                             .b = {p->x_tiles + i * g->x_plane, GD_F32, g->x_row, 1},
-                             .c = {p->kernels + i * g->co * g->ci, GD_F32, g->ci, 1},
-                             .accumulate = p->row > 0};
+    const gd_gemm product = {.m = g->co, .n = g->ci, .k = (first_row(p, chunk + 1) - first_row(p, chunk)) * g->tiles_w,
+                             .a = {y_tiles + plane * g->y_plane, GD_F32, 1, g->y_row},
+                             .b = {x_tiles + plane * g->x_plane, GD_F32, g->x_row, 1},
+                             .c = {sums + plane * g->co * g->ci, GD_F32, g->ci, 1},
+                             .accumulate = !begin};
     return gd_gemm_run(&product);
 }
 
-static void weight_piece(void *arg, int64_t i) {
+/* One part: all on one thread. */
+static gd_status part_piece(void *arg, int64_t i, char *memory) {
     const weight_plan *p = arg;
-    GD_ISA_CALL(gd_wino_weight)(&p->g, p->kernels, i, i + 1, p->call->w);
+    const gd_wino *g = &p->g;
+    float *x_tiles = (float *)(void *)memory, *y_tiles = (float *)(void *)(memory + p->x_bytes);
+    float *scratch = (float *)(void *)(memory + p->x_bytes + p->y_bytes);
+    const int64_t begin = gd_cut(p->chunks, i, p->parts), end = gd_cut(p->chunks, i + 1, p->parts);
+    for (int64_t chunk = begin; chunk < end; chunk++) {
+        const int64_t row = first_row(p, chunk), row_end = first_row(p, chunk + 1);
+        GD_ISA_CALL(gd_wino_input)(g, p->call->x, row, row_end, 0, p->x_pieces, x_tiles, scratch);
+        GD_ISA_CALL(gd_wino_gradient)(g, p->call->y, row, row_end, 0, p->y_pieces, y_tiles, scratch);
+        for (int64_t plane = 0; plane < planes_of(g); plane++)
+            GD_TRY(add_products(p, chunk, plane, chunk == begin, x_tiles, y_tiles, p->sums + i * p->numbers));
+    }
+    return GD_OK;
+}
+
+/* Of the chunk that all threads work on: one channel vector of x or of y, one plane. */
+static gd_status transform_piece(void *arg, int64_t i, char *memory) {
+    const weight_plan *p = arg;
+    const int64_t row = first_row(p, p->chunk), row_end = first_row(p, p->chunk + 1), y = i - p->x_pieces;
+    float *scratch = (float *)(void *)memory;
+    if (y < 0) GD_ISA_CALL(gd_wino_input)(&p->g, p->call->x, row, row_end, i, i + 1, p->x_tiles, scratch);
+    else GD_ISA_CALL(gd_wino_gradient)(&p->g, p->call->y, row, row_end, y, y + 1, p->y_tiles, scratch);
+    return GD_OK;
+}
+static gd_status plane_piece(void *arg, int64_t i, char *memory) {
+    const weight_plan *p = arg;
+    (void)memory;
+    return add_products(p, p->chunk, i, p->chunk == 0, p->x_tiles, p->y_tiles, p->sums);
+}
+
+/* The gradient of one output channel's kernels from the sums. */
+static void finish_channel(void *arg, int64_t o) {
+    const weight_plan *p = arg;
+    const gd_wino *g = &p->g;
+    for (int64_t part = 1; part < p->parts; part++)
+        for (int64_t plane = 0; plane < planes_of(g); plane++) {
+            float *sums = p->sums + (plane * g->co + o) * g->ci;
+            for (int64_t c = 0; c < g->ci; c++) sums[c] += sums[part * p->numbers + c];
+        }
+    GD_ISA_CALL(gd_wino_weight)(g, p->sums, o, o + 1, p->call->w);
 }
 
 static gd_status run_weight(const gd_conv_call *call) {
     weight_plan p = plan_weight(&call->c);
     char *memory = call->workspace;
     p.call = call;
-    p.kernels = (float *)(void *)memory;
-    p.x_tiles = (float *)(void *)(memory + p.kernel_bytes);
-    p.y_tiles = (float *)(void *)(memory + p.kernel_bytes + p.x_bytes);
-    const size_t shared = p.kernel_bytes + p.x_bytes + p.y_bytes;
-    for (int64_t i = 0; i < p.chunks; i++) {
-        p.row = gd_cut(p.rows, i, p.chunks);
-        p.row_end = gd_cut(p.rows, i + 1, p.chunks);
-        GD_TRY(gd_conv_run_pieces(call, shared, p.scratch_bytes, p.x_pieces + p.y_pieces, transform_piece, &p));
-        GD_TRY(gd_conv_run_pieces(call, shared, 0, planes_of(&p.g), sum_piece, &p));
+    p.sums = (float *)(void *)memory;
+    const size_t shared = weight_shared_bytes(&p), slot = weight_slot_bytes(&p);
+    if (p.parts > 1) {
+        GD_TRY(gd_conv_run_pieces(call, shared, slot, p.parts, part_piece, &p));
+    } else {
+        p.x_tiles = (float *)(void *)(memory + p.sums_bytes);
+        p.y_tiles = (float *)(void *)(memory + p.sums_bytes + p.x_bytes);
+        for (p.chunk = 0; p.chunk < p.chunks; p.chunk++) {
+            GD_TRY(gd_conv_run_pieces(call, shared, slot, p.x_pieces + p.y_pieces, transform_piece, &p));
+            GD_TRY(gd_conv_run_pieces(call, shared, 0, planes_of(&p.g), plane_piece, &p));
+        }
     }
-    gd_parallel_for(p.g.co, weight_piece, &p);
+    gd_parallel_for(p.g.co, finish_channel, &p);
     return GD_OK;
 }
 
@@ -271,7 +321,7 @@ static gd_status run_weight(const gd_conv_call *call) {
 size_t gd_conv_winograd_bytes(const gd_conv *c, gd_conv_direction to) {
     if (to == GD_CONV_TO_WEIGHT) {
         const weight_plan p = plan_weight(c);
-        return gd_conv_slots_bytes(p.kernel_bytes + p.x_bytes + p.y_bytes, p.scratch_bytes, p.x_pieces + p.y_pieces);
+        return gd_conv_slots_bytes(weight_shared_bytes(&p), weight_slot_bytes(&p), p.parts > 1 ? p.parts : p.x_pieces + p.y_pieces);
     }
     const gd_conv form = to == GD_CONV_TO_INPUT ? gd_conv_turned(c) : *c;
     const plan p = plan_of(&form, to == GD_CONV_TO_INPUT);
