@@ -9,6 +9,8 @@
 
 #include "ops/convolution.h"
 
+typedef enum { GD_CONV_TO_OUTPUT, GD_CONV_TO_INPUT, GD_CONV_TO_WEIGHT } gd_conv_direction;
+
 /* One call. The result is the tensor that is made; bias is added to the result's channels. */
 typedef struct gd_conv_call {
     gd_conv c;
@@ -27,6 +29,13 @@ size_t gd_conv_gemm_weight_bytes(const gd_conv *c, gd_dtype dtype);
 gd_status gd_conv_gemm_output(const gd_conv_call *call);
 gd_status gd_conv_gemm_input(const gd_conv_call *call);
 gd_status gd_conv_gemm_weight(const gd_conv_call *call);
+
+/* --- with fewer multiplications: conv_winograd.c -------------------------------------------------- */
+
+/* Whether it can do the convolution (3x3, stride 1, no dilation, one group) and should be faster. */
+bool gd_conv_winograd_pays(const gd_conv *c, gd_conv_direction to);
+size_t gd_conv_winograd_bytes(const gd_conv *c, gd_conv_direction to);
+gd_status gd_conv_winograd(const gd_conv_call *call, gd_conv_direction to);
 
 /* --- slots: workspace for as many pieces as are computed at once -------------------------------- */
 

@@ -8,12 +8,10 @@
 #include "core/tensor.h"
 #include "ops/op.h"
 
-typedef enum { TO_OUTPUT, TO_INPUT, TO_WEIGHT } direction;
-
-static gd_conv_call call_of(const gd_kernel_call *k, direction to) {
+static gd_conv_call call_of(const gd_kernel_call *k, gd_conv_direction to) {
     const gd_view *r = &k->out[0];
-    const gd_view *x = to == TO_INPUT ? r : &k->in[0], *w = to == TO_WEIGHT ? r : &k->in[1];
-    const gd_view *y = to == TO_OUTPUT ? r : to == TO_INPUT ? &k->in[0] : &k->in[1];
+    const gd_view *x = to == GD_CONV_TO_INPUT ? r : &k->in[0], *w = to == GD_CONV_TO_WEIGHT ? r : &k->in[1];
+    const gd_view *y = to == GD_CONV_TO_OUTPUT ? r : to == GD_CONV_TO_INPUT ? &k->in[0] : &k->in[1];
     return (gd_conv_call){.c = gd_conv_of(k, x, w, y), .dtype = r->dtype == GD_F64 ? GD_F64 : GD_F32,
                           .x = x->data, .w = w->data, .y = y->data, .bias = k->n_in > 2 ? k->in[2].data : NULL,
                           .workspace = k->workspace, .workspace_bytes = k->workspace_bytes};
@@ -32,11 +30,11 @@ static bool is_float(const gd_kernel_call *k) { return gd_dtype_is_float(k->out[
 /*kernel conv_forward.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
  */
 static size_t gemm_output_bytes(const gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, TO_OUTPUT);
+    const gd_conv_call call = call_of(k, GD_CONV_TO_OUTPUT);
     return gd_conv_gemm_output_bytes(&call.c, call.dtype);
 }
 static gd_status gemm_output(gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, TO_OUTPUT);
+    const gd_conv_call call = call_of(k, GD_CONV_TO_OUTPUT);
     return gd_conv_gemm_output(&call);
 }
 
@@ -49,23 +47,62 @@ static gd_status gemm_output(gd_kernel_call *k) {
 /*kernel conv_grad_input.gemm  rank 10  wide  run gemm_input  match is_float  workspace gemm_input_bytes
  */
 static size_t gemm_input_bytes(const gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, TO_INPUT);
+    const gd_conv_call call = call_of(k, GD_CONV_TO_INPUT);
     return gd_conv_gemm_input_bytes(&call.c, call.dtype);
 }
 static gd_status gemm_input(gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, TO_INPUT);
+    const gd_conv_call call = call_of(k, GD_CONV_TO_INPUT);
     return gd_conv_gemm_input(&call);
 }
 
 /*kernel conv_grad_weight.gemm  rank 10  wide  run gemm_weight  match is_float  workspace gemm_weight_bytes
  */
 static size_t gemm_weight_bytes(const gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, TO_WEIGHT);
+    const gd_conv_call call = call_of(k, GD_CONV_TO_WEIGHT);
     return gd_conv_gemm_weight_bytes(&call.c, call.dtype);
 }
 static gd_status gemm_weight(gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, TO_WEIGHT);
+    const gd_conv_call call = call_of(k, GD_CONV_TO_WEIGHT);
     return gd_conv_gemm_weight(&call);
 }
+
+/* --- Winograd's algorithm ---------------------------------------------------------------------- */
+
+static bool winograd_pays(const gd_kernel_call *k, gd_conv_direction to) {
+    const gd_dtype dtype = k->out[0].dtype;
+    if (!gd_dtype_is_float(dtype) || dtype == GD_F64) return false;
+    const gd_conv_call call = call_of(k, to);
+    return gd_conv_winograd_pays(&call.c, to);
+}
+static size_t winograd_bytes(const gd_kernel_call *k, gd_conv_direction to) {
+    const gd_conv_call call = call_of(k, to);
+    return gd_conv_winograd_bytes(&call.c, to);
+}
+static gd_status run_winograd(const gd_kernel_call *k, gd_conv_direction to) {
+    const gd_conv_call call = call_of(k, to);
+    return gd_conv_winograd(&call, to);
+}
+
+/*kernel conv2d.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes
+ */
+/*kernel conv_forward.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes
+ */
+static bool wino_output_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_OUTPUT); }
+static size_t wino_output_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_OUTPUT); }
+static gd_status wino_output(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_OUTPUT); }
+
+/*kernel conv_transpose2d.winograd  rank 20  wide  run wino_input  match wino_input_pays  workspace wino_input_bytes
+ */
+/*kernel conv_grad_input.winograd  rank 20  wide  run wino_input  match wino_input_pays  workspace wino_input_bytes
+ */
+static bool wino_input_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_INPUT); }
+static size_t wino_input_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_INPUT); }
+static gd_status wino_input(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_INPUT); }
+
+/*kernel conv_grad_weight.winograd  rank 20  wide  run wino_weight  match wino_weight_pays  workspace wino_weight_bytes
+ */
+static bool wino_weight_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_WEIGHT); }
+static size_t wino_weight_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_WEIGHT); }
+static gd_status wino_weight(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_WEIGHT); }
 
 #include "conv_kernels.gen.h"
