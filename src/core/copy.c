@@ -94,7 +94,9 @@ void gd_store_i64(gd_dtype dtype, void *p, int64_t value) {
     case GD_I8: *(int8_t *)p = (int8_t)value; break;
     case GD_I32: *(int32_t *)p = (int32_t)value; break;
     case GD_I64: *(int64_t *)p = value; break;
-    default: gd_store_f64(dtype, p, (double)value); break;
+    default: /* not for an unknown type, which would come straight back here */
+        if (gd_dtype_is_float(dtype)) gd_store_f64(dtype, p, (double)value);
+        break;
     }
 }
 
