@@ -549,4 +549,40 @@ CLEAN_TEST(a_checkpoint_reports_what_goes_wrong) {
     CHECK(!gd_tensor_requires_grad(gd_checkpoint(smooth, gd_list(x), w)));
 }
 
+/* --- failing memory ---------------------------------------------------------------------------- */
+
+static gd_status every_transform(gd_tensor *a, gd_tensor *b, gd_tensor *w) {
+    GD_SCOPE;
+    gd_jvp(wave, gd_list(a, b), gd_list(a, b), NULL);
+    gd_jacobian(wave, gd_list(a, b), 1, NULL);
+    gd_hvp(wave_sum, gd_list(a, b), gd_list(a, b), NULL);
+    gd_tensor *y = gd_checkpoint(smooth, gd_list(gd_square(a)), w);
+    if (gd_failed()) return gd_error_status();
+    gd_status status = gd_backward(gd_sum(y));
+    if (status == GD_OK) status = gd_gradcheck(wave, gd_list(a, b), NULL, .second_order = true);
+    return status;
+}
+
+CLEAN_TEST(any_allocation_of_a_transform_may_fail) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(2, 0.1, 0.2), *b = leaf(2, 0.3, 0.2), *w = leaf(2, 0.2, 0.1);
+    CHECK(every_transform(a, b, w) == GD_OK);
+    bool fired = true;
+    for (int64_t n = 0; n < 20000 && fired; n += n < 500 ? 1 : 13) {
+        gd_zero_grad(a);
+        gd_zero_grad(w);
+        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes, before = gd_fault_allocations();
+        gd_fault_after(n, false);
+        gd_status status = every_transform(a, b, w);
+        gd_fault_after(-1, false);
+        fired = gd_fault_allocations() - before > n;
+        CHECK_SAYING(status == (fired ? GD_E_MEMORY : GD_OK), "allocation %lld: %s: %s", (long long)n, gd_status_name(status), gd_error_message());
+        gd_clear_error();
+        gd_zero_grad(a);
+        gd_zero_grad(w);
+        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes, "allocation %lld leaks", (long long)n);
+    }
+    CHECK(!fired && near(at(a, 0), 0.1));
+}
+
 TEST_MAIN
