@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/record.h"
 #include "core/alloc.h"
 #include "core/random.h"
 #include "ops/intern.h"
@@ -299,7 +300,17 @@ static gd_status check_given(const gd_op *op, const gd_attrs *attrs) {
     return GD_OK;
 }
 
+/* Optional inputs that were left out at the end are NULL to the op's rules. */
+static gd_tensors pad_inputs(const gd_op *op, gd_tensors inputs, gd_tensor *padded[GD_RECORD_MAX]) {
+    bool variadic = op->n_inputs > 0 && op->inputs[op->n_inputs - 1].variadic;
+    if (variadic || inputs.count < op->n_required || inputs.count >= op->n_inputs) return inputs;
+    for (int i = 0; i < op->n_inputs; i++) padded[i] = i < inputs.count ? inputs.at[i] : NULL;
+    return (gd_tensors){padded, op->n_inputs};
+}
+
 static gd_tensors call_with(const gd_op *op, const char *site, gd_tensors inputs, const void *data) {
+    gd_tensor *padded[GD_RECORD_MAX];
+    inputs = pad_inputs(op, inputs, padded);
     if (op->n_outputs > 0 && op->outputs[op->n_outputs - 1].variadic)
         return gd_dispatch_list(op, site, inputs.at, (int)inputs.count, data);
     gd_tensor **out = gd_list_new(op->n_outputs);
@@ -371,6 +382,8 @@ gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src) {
 gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs, gd_tensors outputs) {
     if (!op) return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: op is NULL");
     GD_TRY(check_given(op, attrs));
+    gd_tensor *padded[GD_RECORD_MAX];
+    inputs = pad_inputs(op, inputs, padded);
     enum { MOST = 16 };
     gd_view views[2 * MOST];
     gd_meta metas[MOST];

@@ -10,10 +10,11 @@
 #ifndef GRADUS_CPU_REDUCE_H
 #define GRADUS_CPU_REDUCE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "backend/cpu/isa.h"
-#include "gradus/dtype.h"
+#include "gradus/extend.h"
 
 typedef enum gd_fold {
     GD_FOLD_SUM,
@@ -66,6 +67,22 @@ typedef struct gd_reducer {
     /* n elements at `step` bytes into a row of this type. */
     void (*load)(void *to, gd_dtype from, const void *x, int64_t step, int64_t n);
 } gd_reducer;
+
+/* A reduction as it is asked for. */
+typedef struct gd_reduction {
+    gd_fold fold;
+    gd_finish finish;
+    double p;
+    gd_dtype type;   /* computed in: f32, f64 or i64 */
+    uint32_t mask;   /* the axes to reduce */
+    bool in_order;   /* argmax, argmin: the index counts, and axes keep their order */
+    bool two;        /* the state has two numbers */
+    gd_view *y, *y1; /* results, and the second numbers of the states; either may be NULL */
+} gd_reduction;
+
+/* Bytes of memory that gd_reduce needs. */
+size_t gd_reduce_bytes(const gd_view *x, const gd_reduction *r);
+void gd_reduce(const gd_view *x, const gd_reduction *r, void *workspace);
 
 /* Arrays of one, so that GD_ISA_CALL(gd_reducer_f32) is an address. */
 GD_ISA_DECLARE(extern const gd_reducer, gd_reducer_f32, [1]);

@@ -1,0 +1,577 @@
+/* normalization.c - batch, layer, group, instance and RMS normalization, and local response.
+ *
+ * Tensors are seen as [n][c][s]: c channels of s elements each (layer norm: s = 1, and the
+ * normalized dims are the channels). Batch norm has one mean for each channel, over n and s; the
+ * others have one for each n and group of neighbouring channels, over their channels and s.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "core/thread.h"
+#include "gradus/ops.h"
+#include "ops/infer.h"
+
+/* --- what the norms share ---------------------------------------------------------------------- */
+
+/* Statistics and parameters of halves are f32. */
+static gd_dtype wide_dtype(const gd_tensor *x) { return x->dtype == GD_F64 ? GD_F64 : GD_F32; }
+
+static void meta_list(gd_meta *y, gd_dtype dtype, int64_t n) {
+    y->dtype = dtype;
+    y->rank = 1;
+    y->dims[0] = n;
+}
+
+/* An optional parameter of one number for each of c channels, in x's dtype or the wide one. */
+static gd_status check_parameter(const gd_tensor *t, const char *name, const gd_tensor *x, int rank, const int64_t *dims) {
+    char a[128], b[128];
+    if (!t) return GD_OK;
+    if (t->dtype != x->dtype && t->dtype != wide_dtype(x))
+        return gd_op_fail(GD_E_DTYPE, "'%s' is %s and 'x' %s; it must be the same%s", name, gd_dtype_name((gd_dtype)t->dtype),
+                          gd_dtype_name((gd_dtype)x->dtype), wide_dtype(x) != x->dtype ? ", or f32" : "");
+    if (t->rank != rank || memcmp(t->dims, dims, sizeof(int64_t) * (size_t)rank) != 0)
+        return gd_op_fail(GD_E_SHAPE, "'%s' must have shape %s, not %s", name, gd_shape_text(rank, dims, a, sizeof a),
+                          gd_shape_text(t->rank, t->dims, b, sizeof b));
+    return GD_OK;
+}
+
+/* [n][c][s] of a tensor whose channels are axis 1. */
+static gd_shape channels_of(const gd_tensor *x) {
+    gd_shape dims = gd_dims(x->dims[0], x->dims[1], 1);
+    for (int k = 2; k < x->rank; k++) dims.at[2] *= x->dims[k];
+    return dims;
+}
+
+/* Plain kernels, in f64. One place for all norms: which mean an element belongs to. */
+typedef struct {
+    int64_t n, c, s, groups; /* groups 0: batch norm */
+    bool centered;           /* the mean is taken away; not in RMS norm */
+} plain;
+
+static int64_t plain_count(const plain *p) { return p->groups ? p->n * p->groups : p->c; }
+static double plain_share(const plain *p) {
+    return p->groups ? (double)(p->c / p->groups * p->s) : (double)(p->n * p->s);
+}
+static int64_t plain_channel(const plain *p, int64_t e) { return e / p->s % p->c; }
+static int64_t plain_group(const plain *p, int64_t e) {
+    int64_t channel = plain_channel(p, e);
+    return p->groups ? e / (p->c * p->s) * p->groups + channel / (p->c / p->groups) : channel;
+}
+
+static void plain_statistics(const plain *p, const double *x, double eps, double *mean, double *variance, double *rstd) {
+    int64_t total = p->n * p->c * p->s, count = plain_count(p);
+    double share = plain_share(p);
+    memset(mean, 0, sizeof(double) * (size_t)count);
+    memset(variance, 0, sizeof(double) * (size_t)count);
+    for (int64_t e = 0; e < total && p->centered; e++) mean[plain_group(p, e)] += x[e] / share;
+    for (int64_t e = 0; e < total; e++) {
+        double d = x[e] - mean[plain_group(p, e)];
+        variance[plain_group(p, e)] += d * d / share;
+    }
+    for (int64_t g = 0; g < count; g++) rstd[g] = 1 / sqrt(variance[g] + eps);
+}
+
+static void plain_apply(const plain *p, const double *x, const double *weight, const double *bias, const double *mean,
+                        const double *rstd, double *y) {
+    int64_t total = p->n * p->c * p->s;
+    for (int64_t e = 0; e < total; e++) {
+        int64_t g = plain_group(p, e), c = plain_channel(p, e);
+        y[e] = (x[e] - mean[g]) * rstd[g] * (weight ? weight[c] : 1) + (bias ? bias[c] : 0);
+    }
+}
+
+static gd_status plain_forward(const plain *p, gd_kernel_call *k, const double *weight, const double *bias, double eps,
+                               gd_view *mean_out, gd_view *rstd_out) {
+    int64_t count = plain_count(p);
+    double *mean = gd_malloc((size_t)(3 * count + 1) * sizeof *mean), *variance = mean + count, *rstd = variance + count;
+    if (!mean) return gd_fail(GD_E_MEMORY, "no memory for %lld means", (long long)count);
+    plain_statistics(p, k->in[0].data, eps, mean, variance, rstd);
+    plain_apply(p, k->in[0].data, weight, bias, mean, rstd, k->out[0].data);
+    if (mean_out && mean_out->data) memcpy(mean_out->data, mean, sizeof *mean * (size_t)count);
+    if (rstd_out && rstd_out->data) memcpy(rstd_out->data, rstd, sizeof *mean * (size_t)count);
+    gd_free(mean);
+    return GD_OK;
+}
+
+/* gx, gweight and gbias; `fixed`: mean and rstd do not depend on x. */
+static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double *mean, const double *rstd, bool fixed) {
+    const double *gy = k->in[0].data, *x = k->in[1].data, *weight = k->in[2].data;
+    double *gx = k->out[0].data, *gweight = k->out[1].data, *gbias = k->out[2].data;
+    int64_t total = p->n * p->c * p->s, count = plain_count(p);
+    double *sum = gd_calloc((size_t)(2 * count + 1), sizeof *sum), *dot = sum + count, share = plain_share(p);
+    if (!sum) return gd_fail(GD_E_MEMORY, "no memory for %lld sums", (long long)count);
+    memset(gweight, 0, sizeof *gweight * (size_t)p->c);
+    memset(gbias, 0, sizeof *gbias * (size_t)p->c);
+    for (int64_t e = 0; e < total; e++) {
+        int64_t g = plain_group(p, e), c = plain_channel(p, e);
+        double hat = (x[e] - (mean ? mean[g] : 0)) * rstd[g], w = weight ? weight[c] : 1;
+        sum[g] += gy[e] * w / share;
+        dot[g] += gy[e] * w * hat / share;
+        gweight[c] += gy[e] * hat;
+        gbias[c] += gy[e];
+    }
+    for (int64_t e = 0; e < total; e++) {
+        int64_t g = plain_group(p, e);
+        double hat = (x[e] - (mean ? mean[g] : 0)) * rstd[g], w = weight ? weight[plain_channel(p, e)] : 1;
+        gx[e] = rstd[g] * (gy[e] * w - (fixed ? 0 : (p->centered ? sum[g] : 0) + hat * dot[g]));
+    }
+    gd_free(sum);
+    return GD_OK;
+}
+
+/*op rsqrt_plus(x, eps:float) -> y  elementwise internal
+ * 1 / sqrt(x + eps).
+ *   y = rsqrt(x + eps)
+ */
+
+/* Halves are computed as f32 in the bodies. */
+static gd_tensor *widened(gd_tensor *t, gd_dtype dtype) { return t && t->dtype != dtype ? gd_cast(t, dtype) : t; }
+
+/* A list of channels as [1][c][1], or NULL. */
+static gd_tensor *as_channels(gd_tensor *t) { return t ? gd_reshape(t, gd_dims(1, -1, 1)) : NULL; }
+
+static gd_tensor *mean_over(gd_tensor *x, gd_shape axes) { return gd_mean(x, .axis = axes, .keepdim = true); }
+
+/* --- batch norm -------------------------------------------------------------------------------- */
+
+/*op batch_norm(x, weight?, bias?, running_mean!?, running_var!?) -> y, mean~, rstd~
+ * Each channel of x (N,C,...) moved and scaled to mean 0 and variance 1, then times its weight plus
+ * its bias. In training by the mean and variance of the batch, and the running ones follow them:
+ * running = (1 - momentum) running + momentum new (with the unbiased variance). Else by the running
+ * ones.
+ *   training bool = false
+ *   momentum float = 0.1
+ *   eps float = 1e-5       added to the variance
+ *   saves x, weight, mean, rstd
+ *   onnx BatchNormalization   caffe BatchNorm
+ */
+static gd_status batch_norm_infer(gd_infer *i) {
+    const gd_batch_norm_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    GD_TRY(gd_need_float(x, "x"));
+    if (x->rank < 2) return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions (N,C,...), not %d", x->rank);
+    const char *names[] = {"x", "weight", "bias", "running_mean", "running_var"};
+    for (int k = 1; k < 5; k++) GD_TRY(check_parameter(i->in[k], names[k], x, 1, &x->dims[1]));
+    if (!i->in[3] != !i->in[4])
+        return gd_op_fail(GD_E_ARGUMENT, "'running_mean' and 'running_var' must both be given, or neither");
+    if (!o->training && !i->in[3])
+        return gd_op_fail(GD_E_ARGUMENT, "without training, 'running_mean' and 'running_var' are needed");
+    gd_shape dims = channels_of(x);
+    if (o->training && dims.at[0] * dims.at[2] == 1)
+        return gd_op_fail(GD_E_SHAPE, "training needs more than one value for each channel");
+    gd_meta_like(&i->out[0], x);
+    meta_list(&i->out[1], wide_dtype(x), x->dims[1]);
+    meta_list(&i->out[2], wide_dtype(x), x->dims[1]);
+    return GD_OK;
+}
+static void batch_norm_vjp(gd_vjp *v) {
+    const gd_batch_norm_options *o = v->attrs;
+    gd_batch_norm_grad_outputs g = gd_batch_norm_grad(v->gy[0], v->x[0], v->x[1], v->y[1], v->y[2], o->training, o->eps);
+    v->gx[0] = g.gx;
+    if (v->needs[1]) v->gx[1] = g.gweight;
+    if (v->needs[2]) v->gx[2] = g.gbias;
+}
+
+/* running = (1 - momentum) running + momentum new, outside the tape. */
+static void follow(gd_tensor *running, gd_tensor *latest, double momentum) {
+    gd_this_thread.no_grad++;
+    gd_tensor *keep = gd_full(gd_dims(), 1 - momentum, .dtype = (gd_dtype)latest->dtype);
+    gd_tensor *share = gd_full(gd_dims(), momentum, .dtype = (gd_dtype)latest->dtype);
+    gd_add_(gd_mul_(running, keep), gd_mul(gd_reshape(latest, gd_tensor_shape(running)), share));
+    gd_this_thread.no_grad--;
+}
+
+static void batch_norm_expand(gd_expand *e) {
+    const gd_batch_norm_options *o = e->attrs;
+    gd_dtype dtype = wide_dtype(e->x[0]);
+    gd_shape dims = channels_of(e->x[0]), axes = gd_dims(0, 2);
+    gd_tensor *x = gd_reshape(widened(e->x[0], dtype), dims), *mean, *var;
+    int64_t n = dims.at[0] * dims.at[2];
+    if (o->training && n > 0) {
+        mean = mean_over(x, axes);
+        var = gd_var(x, .axis = axes, .correction = 0, .keepdim = true);
+        if (e->x[3]) {
+            follow(e->x[3], mean, o->momentum);
+            follow(e->x[4], gd_var(x, .axis = axes, .keepdim = true), o->momentum);
+        }
+    } else if (o->training) {
+        e->y[0] = gd_clone(e->x[0]);
+        return;
+    } else {
+        mean = as_channels(widened(e->x[3], dtype));
+        var = as_channels(widened(e->x[4], dtype));
+    }
+    gd_tensor *y = gd_mul(gd_sub(x, mean), gd_rsqrt_plus(var, o->eps));
+    if (e->x[1]) y = gd_mul(y, as_channels(widened(e->x[1], dtype)));
+    if (e->x[2]) y = gd_add(y, as_channels(widened(e->x[2], dtype)));
+    e->y[0] = gd_reshape(widened(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
+}
+
+static plain plain_channels(const gd_view *x, int64_t groups) {
+    plain p = {x->dims[0], x->dims[1], 1, groups, true};
+    for (int k = 2; k < x->rank; k++) p.s *= x->dims[k];
+    return p;
+}
+
+static gd_status batch_norm_reference(gd_kernel_call *k) {
+    const gd_batch_norm_options *o = k->attrs;
+    plain p = plain_channels(&k->in[0], 0);
+    const double *x = k->in[0].data;
+    double *running_mean = k->out[3].data, *running_var = k->out[4].data, n = (double)(p.n * p.s);
+    double *mean = gd_malloc((size_t)(3 * p.c + 1) * sizeof *mean), *variance = mean + p.c, *rstd = variance + p.c;
+    if (!mean) return gd_fail(GD_E_MEMORY, "no memory for %lld means", (long long)p.c);
+    if (o->training) plain_statistics(&p, x, o->eps, mean, variance, rstd);
+    for (int64_t c = 0; c < p.c; c++) {
+        if (!o->training) {
+            mean[c] = running_mean[c];
+            rstd[c] = 1 / sqrt(running_var[c] + o->eps);
+        } else if (running_mean && n > 0) {
+            running_mean[c] += o->momentum * (mean[c] - running_mean[c]);
+            running_var[c] += o->momentum * (variance[c] * n / (n - 1) - running_var[c]);
+        }
+    }
+    plain_apply(&p, x, k->in[1].data, k->in[2].data, mean, rstd, k->out[0].data);
+    if (k->out[1].data) memcpy(k->out[1].data, mean, sizeof *mean * (size_t)p.c);
+    if (k->out[2].data) memcpy(k->out[2].data, rstd, sizeof *mean * (size_t)p.c);
+    gd_free(mean);
+    return GD_OK;
+}
+
+/*op batch_norm_grad(gy, x, weight?, mean, rstd, training:bool, eps:float) -> gx, gweight, gbias  internal
+ * The gradient of batch_norm.
+ */
+static gd_status batch_norm_grad_infer(gd_infer *i) {
+    const gd_tensor *x = i->in[1];
+    gd_meta_like(&i->out[0], x);
+    meta_list(&i->out[1], wide_dtype(x), x->dims[1]);
+    meta_list(&i->out[2], wide_dtype(x), x->dims[1]);
+    return GD_OK;
+}
+static void batch_norm_grad_expand(gd_expand *e) {
+    const gd_batch_norm_grad_options *o = e->attrs;
+    gd_dtype dtype = wide_dtype(e->x[1]);
+    gd_shape dims = channels_of(e->x[1]), axes = gd_dims(0, 2);
+    gd_tensor *gy = gd_reshape(widened(e->x[0], dtype), dims), *x = gd_reshape(widened(e->x[1], dtype), dims);
+    gd_tensor *rstd = as_channels(e->x[4]), *from;
+    if (o->training) { /* in terms of x, so that gradients see what mean and rstd are made of */
+        from = gd_sub(x, mean_over(x, axes));
+        rstd = gd_rsqrt_plus(mean_over(gd_square(from), axes), o->eps);
+    } else from = gd_sub(x, as_channels(e->x[3]));
+    gd_tensor *hat = gd_mul(from, rstd), *sum = gd_sum(gy, .axis = axes), *dot = gd_sum(gd_mul(gy, hat), .axis = axes);
+    gd_tensor *g = gy;
+    if (o->training) g = gd_sub(gd_sub(gy, mean_over(gy, axes)), gd_mul(hat, mean_over(gd_mul(gy, hat), axes)));
+    g = gd_mul(g, rstd);
+    if (e->x[2]) g = gd_mul(g, as_channels(widened(e->x[2], dtype)));
+    e->y[0] = gd_reshape(widened(g, (gd_dtype)e->x[1]->dtype), gd_tensor_shape(e->x[1]));
+    e->y[1] = dot;
+    e->y[2] = sum;
+}
+static gd_status batch_norm_grad_reference(gd_kernel_call *k) {
+    const gd_batch_norm_grad_options *o = k->attrs;
+    plain p = plain_channels(&k->in[1], 0);
+    return plain_backward(&p, k, k->in[3].data, k->in[4].data, !o->training);
+}
+
+/* --- layer norm -------------------------------------------------------------------------------- */
+
+/* How many of the last dims are normalized. */
+static gd_status normalized_rank(const gd_infer *i, const gd_shape *given, int n_parameters, int *rank) {
+    const gd_tensor *x = i->in[0];
+    char a[128], b[128];
+    gd_shape dims = *given;
+    for (int k = 1; k <= n_parameters && !gd_shape_is_set(&dims); k++)
+        if (i->in[k]) dims = gd_tensor_shape(i->in[k]);
+    if (!gd_shape_is_set(&dims)) dims = gd_dims(x->rank > 0 ? x->dims[x->rank - 1] : 1);
+    if (dims.rank < 1 || dims.rank > x->rank || memcmp(dims.at, x->dims + x->rank - dims.rank, sizeof(int64_t) * (size_t)dims.rank) != 0)
+        return gd_op_fail(GD_E_SHAPE, "%s are to be normalized, and are not the last dimensions of %s",
+                          gd_shape_text(dims.rank, dims.at, a, sizeof a), gd_shape_text(x->rank, x->dims, b, sizeof b));
+    *rank = dims.rank;
+    for (int k = 1; k <= n_parameters; k++)
+        GD_TRY(check_parameter(i->in[k], k == 1 ? "weight" : "bias", x, dims.rank, dims.at));
+    return GD_OK;
+}
+
+static int64_t leading_count(const gd_tensor *x, int rank) { return gd_numel(x->rank - rank, x->dims); }
+
+/* As [rows][normalized][1]. */
+static gd_tensor *as_rows(gd_tensor *t, int64_t rows, int64_t n) { return gd_reshape(t, gd_dims(rows, n, 1)); }
+
+/*op layer_norm(x, weight?, bias?) -> y, mean~, rstd~
+ * The last dimensions of x moved and scaled to mean 0 and variance 1, then times weight plus bias,
+ * which have the shape of those dimensions.
+ *   normalized_dims int[] = none  sizes of the last dimensions; none: weight's, or the last one
+ *   eps float = 1e-5              added to the variance
+ *   saves x, weight, mean, rstd
+ *   onnx LayerNormalization
+ */
+static gd_status layer_norm_infer(gd_infer *i) {
+    const gd_layer_norm_options *o = i->attrs;
+    int rank;
+    GD_TRY(gd_need_float(i->in[0], "x"));
+    GD_TRY(normalized_rank(i, &o->normalized_dims, 2, &rank));
+    gd_meta_like(&i->out[0], i->in[0]);
+    meta_list(&i->out[1], wide_dtype(i->in[0]), leading_count(i->in[0], rank));
+    meta_list(&i->out[2], wide_dtype(i->in[0]), leading_count(i->in[0], rank));
+    return GD_OK;
+}
+
+/* The gradient of layer and RMS norm; there is an rstd for each row. */
+static void rows_vjp(gd_vjp *v, gd_tensor *mean, gd_tensor *rstd, double eps, int n_parameters) {
+    gd_tensor *x = v->x[0], *weight = v->x[1];
+    int64_t rows = gd_tensor_numel(rstd), n = 1;
+    if (rows > 0) n = gd_tensor_numel(x) / rows;
+    for (int k = 1; k <= n_parameters; k++)
+        if (v->x[k]) n = gd_tensor_numel(v->x[k]);
+    gd_row_norm_grad_outputs g = gd_row_norm_grad(as_rows(v->gy[0], rows, n), as_rows(x, rows, n),
+                                                  weight ? gd_reshape(weight, gd_dims(n)) : NULL, mean, rstd, 1, eps);
+    v->gx[0] = gd_reshape(g.gx, gd_tensor_shape(x));
+    for (int k = 1; k <= n_parameters; k++)
+        if (v->needs[k]) v->gx[k] = gd_reshape(k == 1 ? g.gweight : g.gbias, gd_tensor_shape(v->x[k]));
+}
+static void layer_norm_vjp(gd_vjp *v) {
+    const gd_layer_norm_options *o = v->attrs;
+    rows_vjp(v, v->y[1], v->y[2], o->eps, 2);
+}
+
+/* The axes that a parameter covers, or that are named, or the last one. */
+static gd_shape normalized_axes(const gd_tensor *x, const gd_shape *given, const gd_tensor *weight, const gd_tensor *bias) {
+    int rank = gd_shape_is_set(given) ? given->rank : weight ? weight->rank : bias ? bias->rank : 1;
+    gd_shape axes = {.rank = rank, .form = 1};
+    for (int k = 0; k < rank; k++) axes.at[k] = x->rank - rank + k;
+    return axes;
+}
+static void layer_norm_expand(gd_expand *e) {
+    const gd_layer_norm_options *o = e->attrs;
+    gd_dtype dtype = wide_dtype(e->x[0]);
+    gd_tensor *x = widened(e->x[0], dtype);
+    gd_shape axes = normalized_axes(x, &o->normalized_dims, e->x[1], e->x[2]);
+    gd_tensor *var = gd_var(x, .axis = axes, .correction = 0, .keepdim = true);
+    gd_tensor *y = gd_mul(gd_sub(x, mean_over(x, axes)), gd_rsqrt_plus(var, o->eps));
+    if (e->x[1]) y = gd_mul(y, widened(e->x[1], dtype));
+    if (e->x[2]) y = gd_add(y, widened(e->x[2], dtype));
+    e->y[0] = widened(y, (gd_dtype)e->x[0]->dtype);
+}
+
+/* Rows as many as there are statistics. */
+static plain plain_rows(const gd_view *x, int64_t rows, bool centered) {
+    return (plain){rows, rows > 0 ? gd_numel(x->rank, x->dims) / rows : 1, 1, 1, centered};
+}
+static gd_status layer_norm_reference(gd_kernel_call *k) {
+    const gd_layer_norm_options *o = k->attrs;
+    plain p = plain_rows(&k->in[0], k->out[1].dims[0], true);
+    return plain_forward(&p, k, k->in[1].data, k->in[2].data, o->eps, &k->out[1], &k->out[2]);
+}
+
+/*op row_norm_grad(gy, x, weight?, mean?, rstd, groups:int, eps:float) -> gx, gweight, gbias  internal
+ * The gradient of layer, group and (without mean) RMS norm: x [n][c][s], in groups of channels.
+ */
+static gd_status row_norm_grad_infer(gd_infer *i) {
+    const gd_tensor *x = i->in[1];
+    GD_TRY(gd_need_rank(x, "x", 3));
+    gd_meta_like(&i->out[0], x);
+    meta_list(&i->out[1], wide_dtype(x), x->dims[1]);
+    meta_list(&i->out[2], wide_dtype(x), x->dims[1]);
+    return GD_OK;
+}
+static void row_norm_grad_expand(gd_expand *e) {
+    const gd_row_norm_grad_options *o = e->attrs;
+    gd_dtype dtype = wide_dtype(e->x[1]);
+    gd_tensor *gy = widened(e->x[0], dtype), *x = widened(e->x[1], dtype), *g = gy;
+    int64_t n = x->dims[0], c = x->dims[1], s = x->dims[2];
+    gd_shape rows = gd_dims(n, o->groups, c / o->groups * s), axes = gd_dims(0, 2), last = gd_dims(2);
+    gd_tensor *from = gd_reshape(x, rows);
+    if (e->x[3]) from = gd_sub(from, mean_over(from, last));
+    gd_tensor *rstd = gd_rsqrt_plus(mean_over(gd_square(from), last), o->eps), *hat = gd_mul(from, rstd);
+    if (e->x[2]) g = gd_mul(g, as_channels(widened(e->x[2], dtype)));
+    g = gd_reshape(g, rows);
+    gd_tensor *pull = gd_mul(hat, mean_over(gd_mul(g, hat), last));
+    if (e->x[3]) g = gd_sub(g, mean_over(g, last));
+    g = gd_mul(gd_sub(g, pull), rstd);
+    e->y[0] = gd_reshape(widened(g, (gd_dtype)e->x[1]->dtype), gd_tensor_shape(e->x[1]));
+    e->y[1] = gd_sum(gd_mul(gy, gd_reshape(hat, gd_tensor_shape(x))), .axis = axes);
+    e->y[2] = gd_sum(gy, .axis = axes);
+}
+static gd_status row_norm_grad_reference(gd_kernel_call *k) {
+    const gd_row_norm_grad_options *o = k->attrs;
+    plain p = plain_channels(&k->in[1], o->groups);
+    p.centered = k->in[3].data != NULL;
+    return plain_backward(&p, k, k->in[3].data, k->in[4].data, false);
+}
+
+/* --- RMS norm ---------------------------------------------------------------------------------- */
+
+/*op rms_norm(x, weight?) -> y, rstd~
+ * The last dimensions of x divided by the root of the mean of their squares, then times weight,
+ * which has the shape of those dimensions.
+ *   normalized_dims int[] = none  sizes of the last dimensions; none: weight's, or the last one
+ *   eps float = none              added to the mean; none: the distance from 1 to the next f32 (f64)
+ *   saves x, weight, rstd
+ *   onnx RMSNormalization
+ */
+static double rms_eps(double eps, gd_dtype dtype) { return !isnan(eps) ? eps : dtype == GD_F64 ? 0x1p-52 : 0x1p-23; }
+
+static gd_status rms_norm_infer(gd_infer *i) {
+    const gd_rms_norm_options *o = i->attrs;
+    int rank;
+    GD_TRY(gd_need_float(i->in[0], "x"));
+    GD_TRY(normalized_rank(i, &o->normalized_dims, 1, &rank));
+    gd_meta_like(&i->out[0], i->in[0]);
+    meta_list(&i->out[1], wide_dtype(i->in[0]), leading_count(i->in[0], rank));
+    return GD_OK;
+}
+static void rms_norm_vjp(gd_vjp *v) {
+    const gd_rms_norm_options *o = v->attrs;
+    rows_vjp(v, NULL, v->y[1], rms_eps(o->eps, (gd_dtype)v->x[0]->dtype), 1);
+}
+static void rms_norm_expand(gd_expand *e) {
+    const gd_rms_norm_options *o = e->attrs;
+    gd_dtype dtype = wide_dtype(e->x[0]);
+    gd_tensor *x = widened(e->x[0], dtype);
+    gd_shape axes = normalized_axes(x, &o->normalized_dims, e->x[1], NULL);
+    gd_tensor *y = gd_mul(x, gd_rsqrt_plus(mean_over(gd_square(x), axes), rms_eps(o->eps, dtype)));
+    if (e->x[1]) y = gd_mul(y, widened(e->x[1], dtype));
+    e->y[0] = widened(y, (gd_dtype)e->x[0]->dtype);
+}
+
+static gd_status rms_norm_reference(gd_kernel_call *k) {
+    const gd_rms_norm_options *o = k->attrs;
+    plain p = plain_rows(&k->in[0], k->out[1].dims[0], false);
+    return plain_forward(&p, k, k->in[1].data, NULL, rms_eps(o->eps, k->in[0].dtype), NULL, &k->out[1]);
+}
+
+/* --- group and instance norm ------------------------------------------------------------------- */
+
+/*op group_norm(x, groups:int, weight?, bias?) -> y, mean~, rstd~
+ * x (N,C,...) with each group of C/groups channels moved and scaled to mean 0 and variance 1, then
+ * each channel times its weight plus its bias.
+ *   eps float = 1e-5  added to the variance
+ *   saves x, weight, mean, rstd
+ *   onnx GroupNormalization
+ */
+static gd_status group_norm_infer(gd_infer *i) {
+    const gd_group_norm_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    GD_TRY(gd_need_float(x, "x"));
+    if (x->rank < 2) return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions (N,C,...), not %d", x->rank);
+    if (o->groups < 1 || x->dims[1] % o->groups != 0)
+        return gd_op_fail(GD_E_ARGUMENT, "%lld channels cannot be divided into %lld groups", (long long)x->dims[1],
+                          (long long)o->groups);
+    GD_TRY(check_parameter(i->in[1], "weight", x, 1, &x->dims[1]));
+    GD_TRY(check_parameter(i->in[2], "bias", x, 1, &x->dims[1]));
+    gd_meta_like(&i->out[0], x);
+    meta_list(&i->out[1], wide_dtype(x), x->dims[0] * o->groups);
+    meta_list(&i->out[2], wide_dtype(x), x->dims[0] * o->groups);
+    return GD_OK;
+}
+static void group_norm_vjp(gd_vjp *v) {
+    const gd_group_norm_options *o = v->attrs;
+    gd_shape dims = channels_of(v->x[0]);
+    gd_row_norm_grad_outputs g = gd_row_norm_grad(gd_reshape(v->gy[0], dims), gd_reshape(v->x[0], dims), v->x[1],
+                                                  v->y[1], v->y[2], o->groups, o->eps);
+    v->gx[0] = gd_reshape(g.gx, gd_tensor_shape(v->x[0]));
+    if (v->needs[1]) v->gx[1] = g.gweight;
+    if (v->needs[2]) v->gx[2] = g.gbias;
+}
+static void group_norm_expand(gd_expand *e) {
+    const gd_group_norm_options *o = e->attrs;
+    gd_dtype dtype = wide_dtype(e->x[0]);
+    gd_shape dims = channels_of(e->x[0]), last = gd_dims(2);
+    int64_t share = o->groups > 0 ? dims.at[1] / o->groups * dims.at[2] : 0;
+    gd_tensor *x = gd_reshape(widened(e->x[0], dtype), gd_dims(dims.at[0], o->groups, share));
+    gd_tensor *var = gd_var(x, .axis = last, .correction = 0, .keepdim = true);
+    gd_tensor *y = gd_reshape(gd_mul(gd_sub(x, mean_over(x, last)), gd_rsqrt_plus(var, o->eps)), dims);
+    if (e->x[1]) y = gd_mul(y, as_channels(widened(e->x[1], dtype)));
+    if (e->x[2]) y = gd_add(y, as_channels(widened(e->x[2], dtype)));
+    e->y[0] = gd_reshape(widened(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
+}
+static gd_status group_norm_reference(gd_kernel_call *k) {
+    const gd_group_norm_options *o = k->attrs;
+    plain p = plain_channels(&k->in[0], o->groups);
+    return plain_forward(&p, k, k->in[1].data, k->in[2].data, o->eps, &k->out[1], &k->out[2]);
+}
+
+/*op instance_norm(x, weight?, bias?) -> y
+ * group_norm with every channel a group of its own.
+ *   eps float = 1e-5  added to the variance
+ *   onnx InstanceNormalization
+ */
+static void instance_norm_expand(gd_expand *e) {
+    const gd_instance_norm_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    int64_t channels = x->rank > 1 && x->dims[1] > 0 ? x->dims[1] : 1;
+    e->y[0] = gd_group_norm(x, channels, e->x[1], e->x[2], .eps = o->eps);
+}
+
+/* --- local response ---------------------------------------------------------------------------- */
+
+/*op response_norm(x, sum, scale:float, beta:float, k:float) -> y  elementwise internal
+ * x / (k + scale * sum)^beta.
+ *   y = x / pow(k + scale * sum, beta)
+ */
+
+/*op local_response_norm(x, size:int) -> y
+ * Each element of x (N,C,...) divided by (k + alpha m)^beta, m the mean of the squares of its
+ * neighbours: `size` channels around it, or (within) a window of that size around it in its channel.
+ * What lies outside counts as 0.
+ *   alpha float = 1e-4
+ *   beta float = 0.75
+ *   k float = 1
+ *   region {across, within} = across  over channels, or over the other dimensions
+ *   onnx LRN   caffe LRN
+ */
+static void local_response_norm_expand(gd_expand *e) {
+    const gd_local_response_norm_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    if (!gd_dtype_is_float((gd_dtype)x->dtype) || x->rank < (o->region == GD_WITHIN ? 3 : 2) || o->size < 1) {
+        if (o->size < 1) gd_op_fail(GD_E_ARGUMENT, "size is %lld, and must be at least 1", (long long)o->size);
+        else if (gd_need_float(x, "x") == GD_OK) gd_op_fail(GD_E_SHAPE, "'x' must be (N,C,...)");
+        e->y[0] = &gd_error_tensor;
+        return;
+    }
+    gd_tensor *sum = gd_square(x);
+    double count = (double)o->size;
+    if (o->region == GD_ACROSS) sum = gd_window_sum(sum, 1, o->size, o->size / 2);
+    else {
+        count = 1;
+        for (int k = 2; k < x->rank; k++) {
+            sum = gd_window_sum(sum, k, o->size, o->size / 2);
+            count *= (double)o->size;
+        }
+    }
+    e->y[0] = gd_response_norm(x, sum, o->alpha / count, o->beta, o->k);
+}
+
+/*op window_sum(x, axis:int, size:int, before:int) -> y  internal
+ * The sum of `size` neighbours along an axis, from `before` ahead of each element; zeros outside.
+ *   saves nothing
+ */
+static gd_status window_sum_infer(gd_infer *i) {
+    const gd_window_sum_options *o = i->attrs;
+    int k;
+    GD_TRY(gd_axis(o->axis, i->in[0]->rank, &k));
+    gd_meta_like(&i->out[0], i->in[0]);
+    return GD_OK;
+}
+static void window_sum_vjp(gd_vjp *v) {
+    const gd_window_sum_options *o = v->attrs;
+    v->gx[0] = gd_window_sum(v->gy[0], o->axis, o->size, o->size - 1 - o->before);
+}
+static gd_status window_sum_reference(gd_kernel_call *k) {
+    const gd_window_sum_options *o = k->attrs;
+    const gd_view *x = &k->in[0];
+    int64_t n = 1, inner = 1, total = gd_numel(x->rank, x->dims);
+    int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
+    for (int d = axis; d < x->rank; d++) (d == axis ? (n = x->dims[d]) : (inner *= x->dims[d]));
+    for (int64_t e = 0; e < total; e++) {
+        int64_t at = e / inner % n, first = at - o->before, end = first + o->size;
+        double sum = 0;
+        for (int64_t t = first < 0 ? 0 : first; t < end && t < n; t++)
+            sum += gd_load_f64(x->dtype, (const char *)x->data + 8 * (e + (t - at) * inner));
+        gd_store_f64(k->out[0].dtype, (char *)k->out[0].data + 8 * e, sum);
+    }
+    return GD_OK;
+}
+
+#include "normalization.gen.h"
