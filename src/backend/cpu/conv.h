@@ -26,6 +26,7 @@ typedef struct gd_conv_call {
 size_t gd_conv_gemm_output_bytes(const gd_conv *c, gd_dtype dtype);
 size_t gd_conv_gemm_input_bytes(const gd_conv *c, gd_dtype dtype);
 size_t gd_conv_gemm_weight_bytes(const gd_conv *c, gd_dtype dtype);
+bool gd_conv_gemm_input_fits(const gd_conv *c); /* false for strides that are not of this world */
 gd_status gd_conv_gemm_output(const gd_conv_call *call);
 gd_status gd_conv_gemm_input(const gd_conv_call *call);
 gd_status gd_conv_gemm_weight(const gd_conv_call *call);
@@ -47,12 +48,8 @@ size_t gd_conv_slots_bytes(size_t shared, size_t slot, int64_t pieces);
 gd_status gd_conv_run_pieces(const gd_conv_call *call, size_t shared, size_t slot, int64_t pieces,
                              gd_status (*body)(void *arg, int64_t piece, char *memory), void *arg);
 
-/* --- the same convolution, another way ---------------------------------------------------------- */
-
-/* For stride 1, making x from y is making y from x with a turned kernel. */
+/* For stride 1, making x from y is making y from x with a turned kernel: the form of that. */
 gd_conv gd_conv_turned(const gd_conv *c);
-/* The kernel for it: (groups, co, ci, taps) becomes (groups, ci, co, taps), last tap first. */
-void gd_conv_turn_weight(const gd_conv *c, gd_dtype dtype, const void *w, void *turned);
 
 static inline bool gd_conv_has_stride_1(const gd_conv *c) {
     return c->stride[0] == 1 && c->stride[1] == 1 && c->stride[2] == 1;

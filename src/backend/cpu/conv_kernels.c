@@ -38,14 +38,18 @@ static gd_status gemm_output(gd_kernel_call *k) {
     return gd_conv_gemm_output(&call);
 }
 
-/*kernel conv_transpose1d.gemm  rank 10  wide  run gemm_input  match is_float  workspace gemm_input_bytes
+/*kernel conv_transpose1d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes
  */
-/*kernel conv_transpose2d.gemm  rank 10  wide  run gemm_input  match is_float  workspace gemm_input_bytes
+/*kernel conv_transpose2d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes
  */
-/*kernel conv_transpose3d.gemm  rank 10  wide  run gemm_input  match is_float  workspace gemm_input_bytes
+/*kernel conv_transpose3d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes
  */
-/*kernel conv_grad_input.gemm  rank 10  wide  run gemm_input  match is_float  workspace gemm_input_bytes
+/*kernel conv_grad_input.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes
  */
+static bool gemm_input_fits(const gd_kernel_call *k) {
+    const gd_conv_call call = call_of(k, GD_CONV_TO_INPUT);
+    return is_float(k) && gd_conv_gemm_input_fits(&call.c);
+}
 static size_t gemm_input_bytes(const gd_kernel_call *k) {
     const gd_conv_call call = call_of(k, GD_CONV_TO_INPUT);
     return gd_conv_gemm_input_bytes(&call.c, call.dtype);

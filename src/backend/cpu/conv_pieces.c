@@ -59,31 +59,3 @@ gd_conv gd_conv_turned(const gd_conv *c) {
     }
     return t;
 }
-
-typedef struct {
-    const gd_conv *c;
-    gd_dtype dtype;
-    const void *w;
-    void *turned;
-} turning;
-
-/* One input channel of one group. */
-static void turn_channel(void *arg, int64_t i) {
-    const turning *t = arg;
-    const gd_conv *c = t->c;
-    const int64_t taps = gd_conv_places(c->kernel), group = i / c->ci, channel = i % c->ci;
-    for (int64_t o = 0; o < c->co; o++) {
-        const int64_t from = ((group * c->co + o) * c->ci + channel) * taps, to = (i * c->co + o) * taps;
-        if (t->dtype == GD_F64) {
-            for (int64_t k = 0; k < taps; k++)
-                ((double *)t->turned)[to + k] = ((const double *)t->w)[from + taps - 1 - k];
-        } else {
-            for (int64_t k = 0; k < taps; k++)
-                ((float *)t->turned)[to + k] = ((const float *)t->w)[from + taps - 1 - k];
-        }
-    }
-}
-
-void gd_conv_turn_weight(const gd_conv *c, gd_dtype dtype, const void *w, void *turned) {
-    gd_parallel_for(c->groups * c->ci, turn_channel, &(turning){c, dtype, w, turned});
-}

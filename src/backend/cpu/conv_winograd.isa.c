@@ -7,7 +7,11 @@
 
 enum { VL = VF32_LANES, A_MAX = 6, M_MAX = 4 };
 
-#define UNROLL   _Pragma("GCC unroll 16")
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 #define SPLAT(x) v_splat_f32((float)(x))
 
 int GD_ISA_FN(gd_wino_vector)(void) { return VL; }

@@ -26,6 +26,12 @@ typedef struct gd_gemm_out {
     int64_t row, col;
 } gd_gemm_out;
 
+/* Makes a panel of B where B is not in memory as a matrix (the patches of a convolution): element
+ * (k + i, j + e) goes to panel[i * step + e], for i < depth and e < n; up to panel[i * step + step]
+ * anything may be written. The panel has the type that sums are kept in. */
+typedef void (*gd_gemm_fill)(const void *filler, int64_t k, int64_t depth, int64_t j, int64_t n,
+                             void *panel, int64_t step);
+
 typedef enum gd_gemm_act { GD_GEMM_IDENTITY, GD_GEMM_RELU } gd_gemm_act;
 
 /* One product. What is left out of the initializer is left out of the product.
@@ -42,6 +48,8 @@ typedef struct gd_gemm {
     bool scaled;     /* multiplies A * B by `scale` */
     double scale;
     gd_gemm_act act; /* applied last: the RELU of x is x < 0 ? 0 : x */
+    gd_gemm_fill fill_b; /* in place of b, for the blocks of gemm_block.h; NULL for none */
+    const void *filler;
 } gd_gemm;
 
 /* k == 0 makes A * B zero; m == 0 or n == 0 does nothing. GD_E_MEMORY when there is no memory to

@@ -48,7 +48,7 @@ static plan make_plan(const gd_gemm *g) {
     p.panels = divide_up(p.vectors, TILE_W);
     p.height = tile_height[divide_up(p.vectors, p.panels)];
     p.pack_a = pays_to_pack_a(g, p.vectors);
-    p.turn_b = g->b.dtype != REAL_DTYPE || g->b.col != 1;
+    p.turn_b = g->fill_b || g->b.dtype != REAL_DTYPE || g->b.col != 1;
     const bool small_b = g->k * g->b.row * (int64_t)sizeof(real) <= SMALL_B_BYTES;
     p.pack_b = p.turn_b || (g->m > GD_GEMM_PACK_B_ROWS && !small_b) ||
                (collides(g->b.row) && g->m > p.height);
@@ -140,7 +140,10 @@ static void compute_panel(const gd_gemm *g, const plan *p, int64_t run, int64_t 
     t.k = depth;
     bool packing = false; /* by the first tile */
     if (p->turn_b) {
-        pack(p->b, width * VL, panel_of(g->b, k, j), n, depth);
+        if (g->fill_b)
+            g->fill_b(g->filler, k, depth, j, n, p->b, width * VL);
+        else
+            pack(p->b, width * VL, panel_of(g->b, k, j), n, depth);
         t.b = p->b;
         t.b_row = width * VL;
     } else {

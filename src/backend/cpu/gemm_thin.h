@@ -3,6 +3,7 @@
  */
 
 static bool is_thin(const gd_gemm *g) {
+    if (g->fill_b) return false;
     if (g->m > gd_gemm_thin_rows(GD_ISA_IS) || g->a.dtype != REAL_DTYPE || g->b.dtype != REAL_DTYPE)
         return false;
     return (g->m == 1 && g->b.col == 1) || (g->a.col == 1 && g->b.row == 1);

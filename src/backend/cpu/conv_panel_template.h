@@ -1,0 +1,223 @@
+/* conv_panel_template.h - conv_panel.h for `real` (f32 or f64) and the instruction set being
+ * compiled. NAME(x) and FN(x) spell names of functions of this type; vec, LANES, lane_mask,
+ * MASK(low, high), LOAD_LANES(p, mask), STORE(p, v), EVEN(a, b), ZIP_LOW(a, b), ZIP_HIGH(a, b) are
+ * its vectors, where a lane mask stands for lanes [low, high).
+ */
+
+/* Lanes of a vector of columns whose windows lie in one row of y. */
+typedef struct {
+    int64_t offset;     /* in x, of the element of lane 0 under the first tap; may lie outside */
+    int64_t depth, row; /* of that element */
+    int64_t place;      /* and along the width */
+    int64_t low, high;  /* lanes */
+} NAME(segment);
+
+/* What is left of a segment for one tap: the lanes that are not in the padding. */
+typedef struct {
+    int64_t offset;
+    int64_t low, high;
+    lane_mask mask[2]; /* the second one for every second element of two vectors */
+} NAME(piece);
+
+/* Describes the columns [column, column + LANES), up to `end`; returns the number of segments. */
+static int NAME(describe)(const gd_conv *c, int64_t column, int64_t end, NAME(segment) *segments) {
+    const int64_t plane = c->in[0] * c->in[1] * c->in[2];
+    int64_t width = column % c->out[2], height = column / c->out[2] % c->out[1];
+    int64_t depth = column / (c->out[2] * c->out[1]) % c->out[0];
+    int64_t image = column / (c->out[2] * c->out[1] * c->out[0]);
+    int count = 0;
+    if (end > column + LANES) end = column + LANES;
+    for (int64_t j = column; j < end;) {
+        NAME(segment) *s = &segments[count++];
+        const int64_t length = c->out[2] - width < end - j ? c->out[2] - width : end - j;
+        s->depth = depth * c->stride[0] - c->before[0];
+        s->row = height * c->stride[1] - c->before[1];
+        s->low = j - column;
+        s->high = s->low + length;
+        s->place = (width - s->low) * c->stride[2] - c->before[2];
+        s->offset = image * c->groups * c->ci * plane + (s->depth * c->in[1] + s->row) * c->in[2] + s->place;
+        j += length;
+        width = 0;
+        if (++height == c->out[1]) height = 0, depth++;
+        if (depth == c->out[0]) depth = 0, image++;
+    }
+    return count;
+}
+
+/* The pieces of the segments under a tap; returns how many are not empty. */
+V_FN int NAME(under_tap)(const gd_conv *c, const NAME(segment) *segments, int count, int64_t tap, NAME(piece) *pieces) {
+    const int64_t stride = c->stride[2], at = tap % c->kernel[2] * c->dilation[2];
+    const int64_t down = tap / c->kernel[2] % c->kernel[1] * c->dilation[1];
+    const int64_t deep = tap / (c->kernel[2] * c->kernel[1]) * c->dilation[0];
+    int left = 0;
+    for (int i = 0; i < count; i++) {
+        const NAME(segment) *s = &segments[i];
+        const int64_t d = s->depth + deep, h = s->row + down, w = s->place + at;
+        if (d < 0 || d >= c->in[0] || h < 0 || h >= c->in[1]) continue;
+        /* lane l reads element w + l * stride of its row */
+        int64_t low = w < 0 ? -w : 0, high = w < c->in[2] ? c->in[2] - w : 0;
+        if (stride != 1) {
+            low = (low + stride - 1) / stride;
+            high = (high + stride - 1) / stride;
+        }
+        if (low < s->low) low = s->low;
+        if (high > s->high) high = s->high;
+        if (low >= high) continue;
+        NAME(piece) *p = &pieces[left++];
+        p->offset = s->offset + (deep * c->in[1] + down) * c->in[2] + at;
+        p->low = low;
+        p->high = high;
+        if (stride == 1) {
+            p->mask[0] = MASK(low, high);
+        } else if (stride == 2) { /* elements 2 low to 2 high - 2 of two vectors */
+            const int64_t first = 2 * low, last = 2 * high - 1;
+            p->mask[0] = MASK(first < LANES ? first : LANES, last < LANES ? last : LANES);
+            p->mask[1] = MASK(first > LANES ? first - LANES : 0, last > LANES ? last - LANES : 0);
+        }
+    }
+    return left;
+}
+
+/* The lanes of a piece, zeros elsewhere. */
+V_FN vec NAME(read_piece)(const int stride_class, int64_t stride, const real *x, const NAME(piece) *p) {
+    const real *from = x + p->offset;
+    if (stride_class == 1) return LOAD_LANES(from, p->mask[0]);
+    if (stride_class == 2) return EVEN(LOAD_LANES(from, p->mask[0]), LOAD_LANES(from + LANES, p->mask[1]));
+    real lanes[LANES] = {0};
+    for (int64_t l = p->low; l < p->high; l++) lanes[l] = from[l * stride];
+    vec v;
+    __builtin_memcpy(&v, lanes, sizeof v);
+    return v;
+}
+
+V_FN vec NAME(join)(vec a, vec b) { return (vec)((lanes_bits)a | (lanes_bits)b); } /* one of them is 0 */
+
+/* Rows channel * taps + tap of one vector of columns, for channels [channel, channel_end). */
+V_FN void NAME(fill_channels)(const int stride_class, const gd_conv *c, const real *x, const NAME(piece) *pieces, int count,
+                              int64_t channel, int64_t channel_end, real *to, int64_t to_step) {
+    const int64_t plane = c->in[0] * c->in[1] * c->in[2], stride = c->stride[2];
+    const real *from = x + channel * plane;
+    for (int64_t i = channel; i < channel_end; i++, from += plane, to += to_step) {
+        vec v = (vec){0};
+        if (count == 1) {
+            v = NAME(read_piece)(stride_class, stride, from, &pieces[0]);
+        } else if (count == 2) {
+            v = NAME(join)(NAME(read_piece)(stride_class, stride, from, &pieces[0]),
+                           NAME(read_piece)(stride_class, stride, from, &pieces[1]));
+        } else {
+            for (int s = 0; s < count; s++) v = NAME(join)(v, NAME(read_piece)(stride_class, stride, from, &pieces[s]));
+        }
+        STORE(to, v);
+    }
+}
+
+V_FN void NAME(fill_panel)(const int stride_class, const gd_conv_columns *m, int64_t k, int64_t depth, int64_t j, int64_t n,
+                           real *panel, int64_t step) {
+    const gd_conv *c = m->c;
+    const int64_t taps = gd_conv_places(c->kernel), row = m->row + k, row_end = row + depth;
+    for (int64_t v = 0; v < n; v += LANES) {
+        NAME(segment) segments[LANES];
+        NAME(piece) pieces[LANES];
+        const int count = NAME(describe)(c, m->column + j + v, m->column + j + n, segments);
+        for (int64_t tap = 0; tap < taps; tap++) {
+            const int64_t channel = row > tap ? (row - tap + taps - 1) / taps : 0;
+            const int64_t channel_end = row_end > tap ? (row_end - tap + taps - 1) / taps : 0;
+            if (channel >= channel_end) continue;
+            const int left = NAME(under_tap)(c, segments, count, tap, pieces);
+            NAME(fill_channels)(stride_class, c, m->x, pieces, left, channel, channel_end,
+                                panel + (channel * taps + tap - row) * step + v, taps * step);
+        }
+    }
+}
+
+void FN(gd_conv_fill)(const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel, int64_t step) {
+    const gd_conv_columns *m = self;
+    switch (m->c->stride[2]) {
+    case 1: NAME(fill_panel)(1, m, k, depth, j, n, panel, step); break;
+    case 2: NAME(fill_panel)(2, m, k, depth, j, n, panel, step); break;
+    default: NAME(fill_panel)(3, m, k, depth, j, n, panel, step); break;
+    }
+}
+
+/* --- turned ------------------------------------------------------------------------------------ */
+
+/* Rows become columns: zipping the halves of a list of vectors as often as 2 divides its length. */
+V_FN void NAME(turn_square)(vec v[LANES]) {
+    UNROLL for (int step = 1; step < LANES; step *= 2) {
+        vec z[LANES];
+        UNROLL for (int i = 0; i < LANES / 2; i++) {
+            z[2 * i] = ZIP_LOW(v[i], v[i + LANES / 2]);
+            z[2 * i + 1] = ZIP_HIGH(v[i], v[i + LANES / 2]);
+        }
+        UNROLL for (int i = 0; i < LANES; i++) v[i] = z[i];
+    }
+}
+
+/* A panel has no more rows than this, so no more taps appear in it. */
+enum { NAME(PANEL_ROWS) = 48 };
+
+/* Up to LANES columns of the rows [row, row_end), a square at a time. `pieces` has those of the
+ * first row's tap, the next one's, and so on. */
+V_FN void NAME(fill_squares)(const int stride_class, const gd_conv_columns *m, int64_t row, int64_t row_end,
+                             const NAME(piece) pieces[][LANES], const int *count, int64_t columns, real *panel, int64_t step) {
+    const gd_conv *c = m->c;
+    const int64_t taps = gd_conv_places(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
+    const real *x = (const real *)m->x + row / taps * plane;
+    int64_t tap = row % taps, slot = 0;
+    for (; row < row_end; row += LANES, panel += LANES) {
+        vec v[LANES];
+        for (int64_t i = 0; i < LANES; i++) {
+            v[i] = (vec){0};
+            if (row + i >= row_end) continue;
+            for (int s = 0; s < count[slot]; s++)
+                v[i] = NAME(join)(v[i], NAME(read_piece)(stride_class, c->stride[2], x, &pieces[slot][s]));
+            if (++slot == taps) slot = 0;
+            if (++tap == taps) tap = 0, x += plane;
+        }
+        NAME(turn_square)(v);
+        if (columns == LANES) {
+            UNROLL for (int i = 0; i < LANES; i++) STORE(panel + i * step, v[i]);
+        } else {
+            for (int64_t i = 0; i < columns; i++) STORE(panel + i * step, v[i]);
+        }
+    }
+}
+
+V_FN void NAME(fill_turned)(const int stride_class, const gd_conv_columns *m, int64_t k, int64_t depth, int64_t j, int64_t n,
+                            real *panel, int64_t step) {
+    const gd_conv *c = m->c;
+    const int64_t taps = gd_conv_places(c->kernel), row = m->row + j;
+    const int64_t used = taps < n ? taps : n; /* taps that appear in these rows */
+    for (int64_t i = 0; i < depth; i += LANES) {
+        NAME(segment) segments[LANES];
+        NAME(piece) pieces[NAME(PANEL_ROWS)][LANES];
+        int left[NAME(PANEL_ROWS)];
+        const int count = NAME(describe)(c, m->column + k + i, m->column + k + depth, segments);
+        for (int64_t t = 0; t < used; t++) left[t] = NAME(under_tap)(c, segments, count, (row + t) % taps, pieces[t]);
+        NAME(fill_squares)(stride_class, m, row, row + n, pieces, left, depth - i < LANES ? depth - i : LANES,
+                           panel + i * step, step);
+    }
+}
+
+void FN(gd_conv_fill_turned)(const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel, int64_t step) {
+    const gd_conv_columns *m = self;
+    switch (m->c->stride[2]) {
+    case 1: NAME(fill_turned)(1, m, k, depth, j, n, panel, step); break;
+    case 2: NAME(fill_turned)(2, m, k, depth, j, n, panel, step); break;
+    default: NAME(fill_turned)(3, m, k, depth, j, n, panel, step); break;
+    }
+}
+
+#undef real
+#undef vec
+#undef LANES
+#undef lanes_bits
+#undef lane_mask
+#undef NAME
+#undef FN
+#undef MASK
+#undef LOAD_LANES
+#undef STORE
+#undef EVEN
+#undef ZIP_LOW
+#undef ZIP_HIGH
