@@ -495,10 +495,15 @@ static void sink(arrival *heap, int64_t n, int64_t at) {
  * to arrive are the draw, in that order. The heap has the latest of the earliest n on top. */
 static void first_arrivals(gd_rng rng, int64_t row, int64_t classes, const double *weights, arrival *heap, int64_t n) {
     int64_t held = 0;
+    uint64_t block = UINT64_MAX;
+    uint32_t w[4];
     for (int64_t c = 0; c < classes; c++) {
         if (!(weights[c] > 0)) continue;
-        uint64_t bits = gd_long_at(rng, (uint64_t)(row * classes + c));
-        double u = gd_unit_f64((uint32_t)(bits >> 32), (uint32_t)bits) + 0x1p-54;
+        uint64_t at = (uint64_t)(row * classes + c);
+        if (at / 2 != block) gd_philox(rng, block = at / 2, w); /* a block serves two classes */
+        double u = gd_unit_f64(w[at % 2 * 2], w[at % 2 * 2 + 1]) + 0x1p-54;
+        /* -log u is never below 1 - u, which spares most logarithms (a little less: both are rounded) */
+        if (held == n && (1 - u) * 0.999999 > heap[0].wait * weights[c]) continue;
         arrival a = {-gd_log_unit_f64(u) / weights[c], c};
         if (held < n) {
             heap[held++] = a;

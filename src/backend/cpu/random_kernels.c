@@ -182,6 +182,36 @@ static gd_status dropout_train_vector_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
+typedef struct {
+    const float *x;
+    const uint8_t *mask;
+    float *y, scale;
+    int64_t n;
+} masked_job;
+
+static void masked_piece(void *arg, int64_t piece) {
+    const masked_job *j = arg;
+    int64_t from = piece * PIECE, n = j->n - from < PIECE ? j->n - from : PIECE;
+    GD_ISA_CALL(gd_dropout_f32)(n, j->x + from, j->mask + from, j->scale, j->y + from);
+}
+
+/*kernel masked_scale.vector  rank 20  wide
+ * The gradient of dropout as it usually comes: f32 (or halves) and a mask of the same shape.
+ */
+static bool masked_scale_vector_match(const gd_kernel_call *k) {
+    const gd_view *x = &k->in[0], *mask = &k->in[1];
+    bool same = x->rank == mask->rank && gd_dtype_is_float(x->dtype) && x->dtype != GD_F64 && mask->dtype == GD_BOOL;
+    for (int d = 0; d < x->rank && same; d++) same = x->dims[d] == mask->dims[d];
+    return same && k->out[0].dtype == x->dtype;
+}
+static gd_status masked_scale_vector_run(gd_kernel_call *k) {
+    const gd_masked_scale_options *o = k->attrs;
+    masked_job j = {.x = k->in[0].data, .mask = k->in[1].data, .y = k->out[0].data, .scale = (float)o->scale,
+                    .n = gd_numel(k->in[0].rank, k->in[0].dims)};
+    gd_parallel_for(pieces(j.n), masked_piece, &j);
+    return GD_OK;
+}
+
 /* --- whole numbers ----------------------------------------------------------------------------- */
 
 typedef struct {

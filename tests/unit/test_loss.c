@@ -1,0 +1,201 @@
+/* test_loss.c - losses over classes beyond what tables of cases can say: which target is wrong, what
+ * all-ignored targets give, that bodies and kernels agree, and numbers far out.
+ */
+#include <math.h>
+
+#include "gradus/gradus.h"
+#include "gradus/testing.h"
+#include "ops/call.h"
+#include "test.h"
+
+static gd_tensor *indices(int64_t n, const int64_t *values) { return gd_from_array(gd_dims(n), GD_I64, values); }
+
+static bool close_to(double a, double b, double tolerance) {
+    return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= tolerance * fmax(1, fabs(b));
+}
+
+static bool same_values(gd_tensor *a, gd_tensor *b, double tolerance) {
+    gd_tensor *x = gd_cast(a, GD_F64), *y = gd_cast(b, GD_F64);
+    int64_t n = gd_tensor_numel(x);
+    if (gd_tensor_numel(y) != n || gd_tensor_rank(x) != gd_tensor_rank(y)) return false;
+    double *p = malloc((size_t)(2 * n + 1) * sizeof *p);
+    size_t bytes = (size_t)n * sizeof *p;
+    bool same = p && gd_copy_to(x, p, bytes) == GD_OK && gd_copy_to(y, p + n, bytes) == GD_OK;
+    for (int64_t i = 0; i < n && same; i++) same = close_to(p[i], p[n + i], tolerance);
+    free(p);
+    return same;
+}
+
+/* --- wrong targets ------------------------------------------------------------------------------ */
+
+TEST(a_class_that_does_not_exist_is_named_with_its_place) {
+    static const gd_dtype dtypes[] = {GD_F32, GD_F64, GD_F16};
+    for (int d = 0; d < 3; d++)
+        for (int high = 0; high < 2; high++) {
+            GD_SCOPE;
+            enum { N = 5000, C = 10 };
+            gd_tensor *x = gd_randn(gd_dims(N, C), .dtype = dtypes[d]), *target = gd_randint(gd_dims(N), 0, C);
+            int64_t *t = gd_data(target);
+            t[4321] = 99, t[1234] = high ? C : -1; /* the first one is named, whichever thread finds it */
+            char expected[80];
+            snprintf(expected, sizeof expected, "target 1234 is class %d, and there are classes 0 to 9", high ? C : -1);
+            gd_tensor *y[2] = {gd_cross_entropy(x, target), NULL};
+            CHECK(gd_tensor_is_error(y[0]) && gd_error_status() == GD_E_INDEX);
+            CHECK_SAYING(strstr(gd_error_message(), expected), "%s", gd_error_message());
+            gd_clear_error();
+            y[1] = gd_nll_loss(x, target);
+            CHECK(gd_tensor_is_error(y[1]) && gd_error_status() == GD_E_INDEX);
+            CHECK_SAYING(strstr(gd_error_message(), expected), "%s", gd_error_message());
+            gd_clear_error();
+        }
+}
+
+TEST(shapes_that_do_not_fit_are_refused) {
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(4, 3)), *whole = gd_zeros(gd_dims(4), .dtype = GD_I64);
+#define REFUSED(status, expression)                                                                   \
+    do {                                                                                              \
+        CHECK(gd_tensor_is_error(expression));                                                        \
+        CHECK_SAYING(gd_error_status() == status, "%s: %s", gd_status_name(gd_error_status()), gd_error_message()); \
+        CHECK_SAYING(strstr(gd_error_message(), "test_loss.c"), "%s", gd_error_message());            \
+        gd_clear_error();                                                                             \
+    } while (0)
+    REFUSED(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(3), .dtype = GD_I64)));
+    REFUSED(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(4, 1), .dtype = GD_I64)));
+    REFUSED(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(4, 4))));
+    REFUSED(GD_E_DTYPE, gd_cross_entropy(x, gd_zeros(gd_dims(4), .dtype = GD_BOOL)));
+    REFUSED(GD_E_DTYPE, gd_cross_entropy(gd_zeros(gd_dims(4, 3), .dtype = GD_I32), whole));
+    REFUSED(GD_E_SHAPE, gd_cross_entropy(gd_scalar(1), gd_scalar_int(0)));
+    REFUSED(GD_E_SHAPE, gd_cross_entropy(x, whole, .weight = gd_ones(gd_dims(4))));
+    REFUSED(GD_E_DTYPE, gd_cross_entropy(x, whole, .weight = gd_ones(gd_dims(3), .dtype = GD_F64)));
+    REFUSED(GD_E_ARGUMENT, gd_cross_entropy(x, whole, .label_smoothing = 1.5));
+    REFUSED(GD_E_DTYPE, gd_nll_loss(x, gd_zeros(gd_dims(4))));
+    REFUSED(GD_E_SHAPE, gd_mse_loss(x, gd_zeros(gd_dims(4))));
+    REFUSED(GD_E_DTYPE, gd_mse_loss(whole, whole));
+    REFUSED(GD_E_SHAPE, gd_bce_loss(x, gd_zeros(gd_dims(3))));
+    REFUSED(GD_E_SHAPE, gd_bce_with_logits(x, gd_zeros(gd_dims(3))));
+    REFUSED(GD_E_ARGUMENT, gd_huber_loss(x, x, .delta = 0));
+    REFUSED(GD_E_ARGUMENT, gd_smooth_l1_loss(x, x, .beta = -1));
+    REFUSED(GD_E_SHAPE, gd_kl_div(gd_scalar(1), gd_scalar(1), .reduction = GD_BATCHMEAN));
+    REFUSED(GD_E_SHAPE, gd_cosine_embedding_loss(x, x, gd_scalar(1)));
+}
+
+/* --- ignored targets ---------------------------------------------------------------------------- */
+
+TEST(targets_that_are_all_ignored_give_nan_as_a_mean_and_0_as_a_sum) {
+    static const int64_t ignored[3] = {-100, -100, -100};
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(3, 4))), *target = indices(3, ignored);
+    CHECK(isnan(gd_item(gd_cross_entropy(x, target))));
+    CHECK(isnan(gd_item(gd_nll_loss(x, target))));
+    CHECK(gd_item(gd_cross_entropy(x, target, .reduction = GD_SUM)) == 0);
+    CHECK(gd_item(gd_nll_loss(x, target, .reduction = GD_SUM)) == 0);
+    CHECK(gd_backward(gd_cross_entropy(x, target, .reduction = GD_SUM)) == GD_OK);
+    const float *g = gd_data(gd_tensor_grad(x));
+    for (int i = 0; i < 12; i++) CHECK(g[i] == 0);
+}
+
+TEST(logits_of_an_ignored_target_do_not_matter) {
+    static const int64_t values[3] = {1, -100, 0};
+    for (int inner = 1; inner <= 2; inner++) {
+        GD_SCOPE;
+        float data[3][4] = {{1, 2, 3, 4}, {NAN, INFINITY, -INFINITY, NAN}, {4, 3, 2, 1}};
+        gd_tensor *x = gd_from_array(gd_dims(3, 4), GD_F32, data), *target = indices(3, values);
+        if (inner == 2) { /* as columns: (1,4,3) */
+            x = gd_clone(gd_reshape(gd_permute(x, gd_dims(1, 0)), gd_dims(1, 4, 3)));
+            target = gd_reshape(target, gd_dims(1, 3));
+        }
+        gd_requires_grad(x);
+        gd_tensor *y = gd_cross_entropy(x, target);
+        double first = log(exp(-1) + 1 + exp(1) + exp(2)), second = log(1 + exp(-1) + exp(-2) + exp(-3));
+        CHECK_SAYING(close_to(gd_item(y), (first + second) / 2, 1e-6), "%g", gd_item(y));
+        CHECK(gd_backward(y) == GD_OK);
+        const float *g = gd_data(gd_tensor_grad(x));
+        for (int i = 0; i < 12; i++) CHECK(isfinite(g[i]));
+        for (int c = 0; c < 4; c++) CHECK(g[inner == 2 ? 3 * c + 1 : 4 + c] == 0);
+    }
+}
+
+/* --- numbers ------------------------------------------------------------------------------------ */
+
+TEST(large_logits_keep_their_digits) {
+    static const int64_t values[2] = {0, 1};
+    GD_SCOPE;
+    float data[2][3] = {{1000, 998, 990}, {-2000, -2003, -2001}};
+    gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(2, 3), GD_F32, data));
+    gd_tensor *y = gd_cross_entropy(x, indices(2, values), .reduction = GD_NONE);
+    const float *v = gd_data(y);
+    CHECK(close_to(v[0], log1p(exp(-2) + exp(-10)), 1e-6));
+    CHECK(close_to(v[1], 3 + log(1 + exp(-3) + exp(-1)), 1e-6));
+    CHECK(gd_backward(gd_sum(y)) == GD_OK);
+    const float *g = gd_data(gd_tensor_grad(x));
+    double sum = 1 + exp(-2) + exp(-10);
+    CHECK(close_to(g[0], 1 / sum - 1, 1e-6) && close_to(g[1], exp(-2) / sum, 1e-6));
+}
+
+TEST(bce_with_logits_is_finite_far_out_in_both_orders) {
+    GD_SCOPE;
+    float data[4] = {-500, -90, 90, 500}, targets[4] = {0, 1, 0, 1};
+    gd_tensor *target = gd_from_array(gd_dims(4), GD_F32, targets);
+    for (int weighted = 0; weighted < 2; weighted++) {
+        gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(4), GD_F32, data));
+        gd_tensor *y = gd_bce_with_logits(x, target, .reduction = GD_SUM, .pos_weight = weighted ? gd_full(gd_dims(1), 2) : NULL);
+        CHECK(close_to(gd_item(y), weighted ? 270 : 180, 1e-6));
+        gd_tensors g = gd_grad(gd_list(y), gd_list(x), .create_graph = true);
+        gd_tensors h = gd_grad(gd_list(gd_sum(g.at[0])), gd_list(x));
+        const float *first = gd_data(g.at[0]), *second = gd_data(h.at[0]);
+        for (int i = 0; i < 4; i++) CHECK(isfinite(first[i]) && isfinite(second[i]));
+        CHECK(first[1] == (weighted ? -2 : -1) && first[2] == 1);
+    }
+}
+
+/* --- kernels and bodies ------------------------------------------------------------------------- */
+
+/* The op's body, said in other ops, against its kernel. */
+static void check_body(const char *name, gd_tensors inputs, const char *options, double tolerance) {
+    const gd_op *op = gd_op_find(name);
+    gd_tensor *from_kernel = gd_call(name, inputs, options), *y[4] = {NULL};
+    gd_attrs *attrs = gd_attrs_new(op);
+    CHECK(gd_attrs_parse(attrs, options) == GD_OK);
+    gd_expand body = {op, gd_attrs_data(attrs), (int)inputs.count, op->n_outputs, (gd_tensor **)inputs.at, y};
+    op->expand(&body);
+    CHECK_SAYING(!gd_failed() && same_values(y[0], from_kernel, tolerance), "%s %s: %s", name, options, gd_error_message());
+    gd_clear_error();
+}
+
+TEST(bodies_give_what_kernels_give) {
+    static const char *const options[] = {"", "reduction=sum", "reduction=none", "ignore_index=1", "ignore_index=1 reduction=none"};
+    static const gd_shape shapes[] = {{{5}, 1, 1}, {{7, 5}, 2, 1}, {{3, 5, 4}, 3, 1}, {{2, 5, 3, 4}, 4, 1}};
+    for (int s = 0; s < 4; s++)
+        for (int weighted = 0; weighted < 2; weighted++)
+            for (int o = 0; o < 5; o++) {
+                GD_SCOPE;
+                gd_seed(7);
+                gd_shape places = {.form = 1};
+                for (int k = 0; k < shapes[s].rank; k++)
+                    if (k != (shapes[s].rank > 1)) places.at[places.rank++] = shapes[s].at[k];
+                gd_tensor *x = gd_randn(shapes[s], .dtype = GD_F64), *target = gd_randint(places, 0, 5);
+                gd_tensor *weight = weighted ? gd_uniform(gd_dims(5), .low = 0.5, .high = 2, .dtype = GD_F64) : NULL;
+                gd_tensors in = gd_list(x, target, weight);
+                char smooth[80];
+                snprintf(smooth, sizeof smooth, "%s label_smoothing=0.3", options[o]);
+                check_body("nll_loss", in, options[o], 1e-12);
+                check_body("index_cross_entropy", in, options[o], 1e-12);
+                check_body("index_cross_entropy", in, smooth, 1e-12);
+            }
+}
+
+TEST(no_memory_is_a_status) {
+    for (int n = 0; n < 40; n++) {
+        GD_SCOPE;
+        gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(40, 7))), *target = gd_randint(gd_dims(40), 0, 7);
+        gd_fault_after(n, true);
+        gd_tensor *y = gd_cross_entropy(x, target, .label_smoothing = 0.1);
+        gd_status status = gd_tensor_is_error(y) ? gd_error_status() : gd_backward(y);
+        gd_fault_after(-1, false);
+        CHECK(status == GD_OK || status == GD_E_MEMORY);
+        gd_clear_error();
+    }
+}
+
+TEST_MAIN
