@@ -69,10 +69,8 @@ docs: setup ## write docs/ops.md, the reference of all ops, from their records
 	@cp $(BUILD)/gen/ops.md docs/ops.md
 	@echo "docs/ops.md is up to date"
 
-format: ## run clang-format over the sources that differ from the last commit
-	@files=$$(git diff --name-only --diff-filter=d HEAD -- '*.c' '*.h'); \
-	    if [ -n "$$files" ]; then clang-format -i $$files && echo "formatted: $$files"; \
-	    else echo "nothing has changed"; fi
+format: ## run clang-format over the lines that differ from the last commit
+	@git clang-format --force --extensions c,h HEAD
 
 install: setup ## install into PREFIX (default /usr/local)
 	@$(call configure_in,$(BUILD),-DCMAKE_INSTALL_PREFIX=$(PREFIX))
