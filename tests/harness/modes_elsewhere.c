@@ -15,6 +15,7 @@ static bool writes_inputs(const gd_op *op) {
 static int gradients_of(const run_setup *s, gd_tensors y, gd_tensor *const *in, int n_in, gd_tensor **grad) {
     gd_tensor *outs[MAX_TENSORS], *weights[MAX_TENSORS], *by[MAX_TENSORS];
     int n_outs = 0, n_by = 0, where[MAX_TENSORS];
+    if (!s->gradients) return 0;
     for (int64_t k = 0; k < y.count; k++)
         if (gd_tensor_requires_grad(y.at[k])) {
             outs[n_outs] = y.at[k];
@@ -25,7 +26,7 @@ static int gradients_of(const run_setup *s, gd_tensors y, gd_tensor *const *in, 
             where[n_by] = i;
             by[n_by++] = in[i];
         }
-    if (!s->gradients || n_outs == 0 || n_by == 0) return 0;
+    if (n_outs == 0 || n_by == 0) return 0;
     gd_tensors g = gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}),
                            .gradients = (gd_tensors){weights, n_outs}, .allow_unused = true);
     for (int k = 0; k < n_by && k < g.count; k++) grad[where[k]] = g.at[k];
