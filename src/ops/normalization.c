@@ -239,11 +239,37 @@ static gd_status batch_norm_reference(gd_kernel_call *k) {
     return GD_OK;
 }
 
+/* What a gradient op gets must fit x: gy its shape, the statistics `count` numbers,
+ * the weight one number a channel. Inputs: gy, x, weight?, mean?, rstd. */
+static gd_status check_norm_grad(const gd_infer *i, int64_t channels, int64_t count) {
+    const gd_tensor *gy = i->in[0], *x = i->in[1];
+    GD_TRY(gd_need_float(x, "x"));
+    GD_TRY(gd_need_same_dtype(x, gy, "x", "gy"));
+    if (gy->rank != x->rank || memcmp(gy->dims, x->dims, sizeof(int64_t) * x->rank) != 0)
+        return gd_op_fail(GD_E_SHAPE, "'gy' must have the shape of 'x'");
+    if (i->in[2]) {
+        GD_TRY(gd_need_float(i->in[2], "weight"));
+        if (gd_numel(i->in[2]->rank, i->in[2]->dims) != channels)
+            return gd_op_fail(GD_E_SHAPE, "'weight' must have %lld elements", (long long)channels);
+    }
+    for (int k = 3; k < 5; k++) {
+        const gd_tensor *t = k < i->n_in ? i->in[k] : NULL;
+        if (!t && k == 3) continue;
+        bool fits = t && (t->dtype == wide_dtype(x) || t->dtype == x->dtype) && gd_numel(t->rank, t->dims) == count;
+        if (!fits)
+            return gd_op_fail(GD_E_SHAPE, "'%s' must have %lld elements of type %s", i->op->inputs[k].name, (long long)count,
+                              gd_dtype_name(wide_dtype(x)));
+    }
+    return GD_OK;
+}
+
 /*op batch_norm_grad(gy, x, weight?, mean, rstd, training:bool, eps:float) -> gx, gweight, gbias  internal
  * The gradient of batch_norm.
  */
 static gd_status batch_norm_grad_infer(gd_infer *i) {
     const gd_tensor *x = i->in[1];
+    if (x->rank < 2) return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions, not %d", x->rank);
+    GD_TRY(check_norm_grad(i, x->dims[1], x->dims[1]));
     gd_meta_like(&i->out[0], x);
     meta_list(&i->out[1], wide_dtype(x), x->dims[1]);
     meta_list(&i->out[2], wide_dtype(x), x->dims[1]);
@@ -369,7 +395,11 @@ static gd_status layer_norm_reference(gd_kernel_call *k) {
  */
 static gd_status row_norm_grad_infer(gd_infer *i) {
     const gd_tensor *x = i->in[1];
+    int64_t groups = ((const gd_row_norm_grad_options *)i->attrs)->groups;
     GD_TRY(gd_need_rank(x, "x", 3));
+    if (groups < 1 || x->dims[1] % groups != 0)
+        return gd_op_fail(GD_E_ARGUMENT, "%lld groups for %lld channels", (long long)groups, (long long)x->dims[1]);
+    GD_TRY(check_norm_grad(i, x->dims[1], x->dims[0] * groups));
     gd_meta_like(&i->out[0], x);
     meta_list(&i->out[1], wide_dtype(x), x->dims[1]);
     meta_list(&i->out[2], wide_dtype(x), x->dims[1]);
