@@ -45,10 +45,12 @@ test-full: setup-test ## the tests with every case, not a sample of them
 	@$(call compile_in,$(BUILD))
 	@GRADUS_TEST_FULL=1 tools/run_tests.sh $(BUILD) $(CTEST)
 
+# Not detect_stack_use_after_return: gcc's copies of stack frames are not aligned for AVX-512 vectors,
+# so that a right program faults.
 test-asan: setup-test ## the tests under AddressSanitizer (leaks too) and UBSan, in build-asan/
 	@$(call configure_in,$(BUILD)-asan,-DGRADUS_SANITIZE=address,undefined)
 	@$(call compile_in,$(BUILD)-asan)
-	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:$(ASAN_OPTIONS) \
+	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0:$(ASAN_OPTIONS) \
 	    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    tools/run_tests.sh $(BUILD)-asan $(CTEST)
 
