@@ -148,8 +148,8 @@ void write_elementwise(void) {
     fprintf(out, "    switch (hash %% %d) {\n", SHARDS);
     for (int i = 0; i < SHARDS; i++)
         fprintf(out, "    case %d: shard = GD_ISA_FN(gd_ew_shard_%d), high = GD_ISA_FN(gd_ew_shard_%d_count); break;\n", i, i, i);
-    fputs("    }\n    while (low < high) {\n        int middle = (low + high) / 2;\n"
+    fputs("    }\n    int count = high;\n    while (low < high) {\n        int middle = (low + high) / 2;\n"
           "        if (shard[middle].hash < hash) low = middle + 1;\n        else high = middle;\n    }\n"
-          "    return shard && shard[low].hash == hash ? &shard[low] : NULL;\n}\n", out);
+          "    return shard && low < count && shard[low].hash == hash ? &shard[low] : NULL;\n}\n", out);
     finish();
 }
