@@ -50,7 +50,7 @@ test-full: setup-test ## the tests with every case, not a sample of them
 test-asan: setup-test ## the tests under AddressSanitizer (leaks too) and UBSan, in build-asan/
 	@$(call configure_in,$(BUILD)-asan,-DGRADUS_SANITIZE=address,undefined)
 	@$(call compile_in,$(BUILD)-asan)
-	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0:$(ASAN_OPTIONS) \
+	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0:allocator_may_return_null=1:$(ASAN_OPTIONS) \
 	    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    tools/run_tests.sh $(BUILD)-asan $(CTEST)
 
