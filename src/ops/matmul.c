@@ -7,6 +7,7 @@
 
 /* The last two dimensions exchanged. */
 static gd_tensor *swap_last(gd_tensor *t) {
+    if (t->rank < 2) return t; /* the result of a call that failed */
     gd_shape axes = {.rank = t->rank, .form = 1};
     for (int i = 0; i < t->rank; i++) axes.at[i] = i;
     axes.at[t->rank - 1] = t->rank - 2;
@@ -16,6 +17,7 @@ static gd_tensor *swap_last(gd_tensor *t) {
 
 /* (..., m, n) as (rows, n). */
 static gd_tensor *as_matrix(gd_tensor *t) {
+    if (t->rank == 0) return t; /* the result of a call that failed */
     int64_t last = t->dims[t->rank - 1], rows = 1;
     if (t->rank == 2) return t;
     for (int i = 0; i < t->rank - 1; i++) rows *= t->dims[i];
