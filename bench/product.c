@@ -16,12 +16,13 @@ typedef struct {
     int64_t m, n, k;
     bool ta, tb;
     gd_tensor *a, *b, *c;
+    const gd_op *matmul;
     sgemm_fn sgemm;
 } product;
 
 static void ours(void *arg) {
     product *p = arg;
-    gd_op_run_into(gd_op_find("matmul"), gd_list(p->a, p->b), NULL, gd_list(p->c));
+    gd_op_run_into(p->matmul, gd_list(p->a, p->b), NULL, gd_list(p->c));
 }
 
 static void theirs(void *arg) {
@@ -63,6 +64,7 @@ static void products(void) {
             GD_SCOPE;
             product p = shapes[i];
             p.sgemm = sgemm;
+            p.matmul = gd_op_find("matmul");
             p.a = gd_full(p.ta ? gd_dims(p.k, p.m) : gd_dims(p.m, p.k), 0.5);
             p.b = gd_full(p.tb ? gd_dims(p.n, p.k) : gd_dims(p.k, p.n), 0.25);
             p.c = gd_full(gd_dims(p.m, p.n), 0);

@@ -394,10 +394,11 @@ gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *att
         const gd_tensor *t = i < inputs.count ? inputs.at[i] : outputs.at[i - inputs.count];
         if (i >= inputs.count || t)
             if (!t || t->kind != GD_VALUE) return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: tensor %d has no data", (int)i);
-        views[i] = t ? gd_view_of(t) : (gd_view){.data = NULL};
+        if (t) gd_view_set(&views[i], t);
+        else views[i] = (gd_view){.data = NULL};
     }
     gd_infer infer = {op, data, inputs.at, (int)inputs.count, metas, op->n_outputs};
-    for (int i = 0; i < op->n_outputs; i++) metas[i] = (gd_meta){.view_of = -1, .dtype = inputs.count ? (gd_dtype)inputs.at[0]->dtype : GD_F32};
+    for (int i = 0; i < op->n_outputs; i++) gd_meta_clear(&metas[i], inputs.at, (int)inputs.count);
     GD_TRY(op->infer(&infer));
     for (int i = 0; i < op->n_outputs; i++) {
         const gd_view *v = &views[inputs.count + i];
@@ -408,7 +409,8 @@ gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *att
                            gd_describe(outputs.at[i], b, sizeof b));
         atomic_fetch_add(&outputs.at[i]->storage->version, 1);
     }
-    gd_kernel_call call = {.attrs = data, .in = views, .n_in = (int)inputs.count, .out = views + inputs.count, .n_out = op->n_outputs};
+    gd_kernel_call call;
+    gd_kernel_call_set(&call, data, views, (int)inputs.count, views + inputs.count, op->n_outputs);
     if (op->flags & GD_OP_RANDOM) call.rng = gd_rng_take();
     return gd_run_kernel(op, &call, outputs.at[0]->device);
 }

@@ -116,8 +116,7 @@ gd_status gd_infer_outputs(gd_infer *infer, int n) {
     infer->out = out;
     infer->n_out = n;
     for (int i = 0; i < n; i++)
-        out[i] = (gd_meta){.view_of = -1, .dtype = infer->n_in > 0 && infer->in[0]
-                                                       ? (gd_dtype)infer->in[0]->dtype : GD_F32};
+        gd_meta_clear(&out[i], infer->in, infer->n_in);
     return GD_OK;
 }
 
@@ -126,9 +125,7 @@ static gd_status check_metas(const gd_meta *metas, int n) {
         size_t bytes;
         if (metas[i].view_of >= 0 || metas[i].rank == 0) continue;
         if (metas[i].rank > 0 && metas[i].dims[0] == GD_UNKNOWN) continue;
-        gd_shape shape = {.rank = metas[i].rank, .form = 1};
-        memcpy(shape.at, metas[i].dims, sizeof shape.at);
-        GD_TRY(gd_shape_bytes(shape, metas[i].dtype, &bytes));
+        GD_TRY(gd_dims_bytes(metas[i].rank, metas[i].dims, metas[i].dtype, &bytes));
     }
     return GD_OK;
 }
@@ -179,7 +176,7 @@ static gd_status run_expand(gd_invocation *call, gd_device *device) {
 gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t *dims) {
     gd_view *view = &call->out[i];
     size_t bytes;
-    GD_TRY(gd_shape_bytes(gd_shape_of(rank, dims), view->dtype, &bytes));
+    GD_TRY(gd_dims_bytes(rank, dims, view->dtype, &bytes));
     gd_storage *storage = gd_storage_new(call->device, bytes);
     if (!storage) return GD_E_MEMORY;
     gd_storage_release(call->made[i]);
@@ -223,9 +220,10 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
     gd_view few[3 * FEW], *views = few;
     if (n_views > 3 * FEW && !(views = gd_malloc((size_t)n_views * sizeof *views)))
         return gd_fail(GD_E_MEMORY, "no memory for %d tensors", n_views);
-    gd_kernel_call k = {.attrs = call->attrs, .in = views, .n_in = call->n_in,
-                        .out = views + call->n_in, .n_out = call->n_out + n_mutated, .rng = call->rng};
     void *made[FEW] = {NULL}; /* storages of a dynamic op's outputs */
+    gd_kernel_call k;
+    gd_kernel_call_set(&k, call->attrs, views, call->n_in, views + call->n_in, call->n_out + n_mutated);
+    k.rng = call->rng;
     if (op->flags & GD_OP_DYNAMIC) k.made = made;
     gd_status status = GD_OK;
     bool needed = n_mutated > 0 || (op->flags & GD_OP_DYNAMIC);
@@ -332,11 +330,12 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
                 t = copy;
             }
         }
-        views[i] = gd_view_of(t);
+        gd_view_set(&views[i], t);
     }
-    views[call->n_in] = gd_view_of(x);
-    gd_kernel_call k = {.attrs = call->attrs, .in = views, .n_in = call->n_in,
-                        .out = &views[call->n_in], .n_out = 1, .rng = call->rng};
+    gd_view_set(&views[call->n_in], x);
+    gd_kernel_call k;
+    gd_kernel_call_set(&k, call->attrs, views, call->n_in, &views[call->n_in], 1);
+    k.rng = call->rng;
     if (status == GD_OK && gd_numel(x->rank, x->dims) > 0)
         status = gd_run_kernel(call->op->base, &k, device);
     if (status == GD_OK) atomic_fetch_add(&x->storage->version, 1);
@@ -432,10 +431,7 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
     gd_meta few[FEW];
     gd_infer infer = {call->op, call->attrs, call->in, call->n_in, few, call->n_out};
     for (int i = 0; i < call->n_out; i++) {
-        few[i].view_of = -1;
-        few[i].dtype = call->n_in > 0 && call->in[0] ? (gd_dtype)call->in[0]->dtype : GD_F32;
-        few[i].rank = 0;
-        few[i].device = NULL;
+        gd_meta_clear(&few[i], call->in, call->n_in);
     }
     if (!grow && expands(call, device)) {
         /* the rule, where there is one, tells the caller what does not fit; the body would name ops
