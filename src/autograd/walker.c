@@ -140,7 +140,10 @@ static void mark_needed(walker *w, const int *order) {
             p->needed = is_target(w, NULL, 0, p->leaf);
             continue;
         }
-        for (int k = 0; k < p->node->n_in && !p->behind; k++) {
+        /* a graph also has nodes of ops that let no gradient through */
+        const gd_op *op = p->node->op;
+        const int n_in = op && (op->flags & GD_OP_NO_GRAD) ? 0 : p->node->n_in;
+        for (int k = 0; k < n_in && !p->behind; k++) {
             gd_slot *slot = &p->node->slots[k];
             const void *key = slot->node ? (const void *)slot->node : slot->leaf;
             if (key) p->behind = w->places[find(w, key)].needed;
@@ -413,6 +416,19 @@ static void pick_up(walker *w) {
         gd_tensor *g = k < 0 ? NULL : w->places[k].grads[x->node ? x->node_index : 0];
         w->walk->results[i] = gd_retain(g);
     }
+}
+
+gd_status gd_walk_waits(const gd_walk *walk, bool *waits) {
+    walker w = {.walk = walk};
+    gd_status status = collect(&w);
+    *waits = false;
+    for (int i = 0; i < w.count && !*waits; i++) {
+        const gd_node *node = w.places[i].node;
+        for (int k = 0; node && k < node->n_in + node->n_out; k++)
+            for (int d = 0; d < node->slots[k].rank; d++) *waits |= node->slots[k].dims[d] == GD_UNKNOWN;
+    }
+    walker_free(&w);
+    return status;
 }
 
 gd_status gd_walk_back(const gd_walk *walk) {

@@ -131,7 +131,7 @@ static bool parse_flags(gd_record *r, char *s) {
         {"elementwise", GD_OP_ELEMENTWISE}, {"view", GD_OP_VIEW},       {"random", GD_OP_RANDOM},
         {"dynamic", GD_OP_DYNAMIC},         {"nograd", GD_OP_NO_GRAD},  {"internal", GD_OP_INTERNAL},
         {"float", GD_OP_FLOAT},             {"truth", GD_OP_TRUTH},     {"integral", GD_OP_INTEGRAL},
-        {"inplace", 0},
+        {"whole", GD_OP_WHOLE},             {"inplace", 0},
     };
     char end;
     for (char *word; (word = take_name(&s, &end));) {

@@ -6,6 +6,7 @@
 
 #include "autograd/node.h"
 #include "core/alloc.h"
+#include "gradus/autograd.h"
 
 /* --- building ---------------------------------------------------------------------------------- */
 
@@ -129,6 +130,17 @@ static gd_status run_node(run *r, entry *e) {
     return status;
 }
 
+/* A deferred gradient finds its way back over the tape: then everything is put on it. */
+static bool needs_tape(const run *r) {
+    for (int i = 0; i < r->count; i++)
+        if (r->entries[i].node->op && (r->entries[i].node->op->flags & GD_OP_WHOLE)) return true;
+    return false;
+}
+
+static gd_tensor *on_tape(gd_tensor *value) {
+    return gd_dtype_is_float((gd_dtype)value->dtype) ? gd_requires_grad(gd_detach(value)) : value;
+}
+
 static gd_status evaluate(run *r, gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
     for (int64_t i = 0; i < fetches.count; i++) {
         if (!gd_tensor_is_symbol(fetches.at[i])) return gd_fail(GD_E_ARGUMENT, "fetch %lld is no symbol", (long long)i);
@@ -138,12 +150,16 @@ static gd_status evaluate(run *r, gd_tensors fetches, gd_tensors feeds, gd_tenso
         for (int i = 0; i < r->entries[at].node->n_in; i++)
             if (r->entries[at].node->slots[i].symbol) GD_TRY(add(r, r->entries[at].node->slots[i].node));
     qsort(r->entries, (size_t)r->count, sizeof *r->entries, by_order);
+    const bool tape = needs_tape(r);
     for (int64_t i = 0; i < feeds.count; i++) {
         entry *e = find(r, feeds.at[i]->node);
-        if (e) e->values[feeds.at[i]->node_index] = values.at[i];
+        if (e) e->values[feeds.at[i]->node_index] = tape ? on_tape(values.at[i]) : values.at[i];
     }
-    for (int i = 0; i < r->count; i++) GD_TRY(run_node(r, &r->entries[i]));
-    return GD_OK;
+    int before = tape ? gd_enable_grad_begin() : gd_no_grad_begin();
+    gd_status status = GD_OK;
+    for (int i = 0; i < r->count && status == GD_OK; i++) status = run_node(r, &r->entries[i]);
+    gd_grad_mode_end(&before);
+    return status;
 }
 
 gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
@@ -156,7 +172,7 @@ gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) 
     for (int64_t i = 0; i < fetches.count; i++) {
         results[i] = &gd_error_tensor;
         if (status != GD_OK) continue;
-        results[i] = find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index];
+        results[i] = gd_detach(find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
         gd_object_retain(&results[i]->object);
     }
     gd_free(r.entries);

@@ -346,15 +346,20 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
 
 /* --- the way ----------------------------------------------------------------------------------- */
 
+static bool is_symbolic(const gd_invocation *call) {
+    if (gd_this_thread.tracer) return true;
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && call->in[i]->kind == GD_SYMBOL) return true;
+    return false;
+}
+
 static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *device) {
     const gd_op *op = call->op, *base = op->base ? op->base : op;
     GD_TRY(base->infer(infer));
     GD_TRY(check_metas(infer->out, infer->n_out));
     bool grad = gd_grad_wanted(op, call->in, call->n_in);
     if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = gd_rng_take();
-    bool symbolic = gd_this_thread.tracer != NULL;
-    for (int i = 0; i < call->n_in; i++) symbolic |= call->in[i] && call->in[i]->kind == GD_SYMBOL;
-    if (symbolic) {
+    if (is_symbolic(call)) {
         if (!gd_record_hooks.trace) return gd_fail(GD_E_UNSUPPORTED, "there are no graphs in this build");
         return gd_record_hooks.trace(call, infer->out);
     }
@@ -398,6 +403,7 @@ static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor 
  * depend on whether a gradient is wanted; the walk back uses the body where it needs to.) */
 static bool expands(const gd_invocation *call, gd_device *device) {
     const gd_op *op = call->op;
+    if ((op->flags & GD_OP_WHOLE) && is_symbolic(call)) return false;
     return op->expand && (!op->infer || !gd_kernel_exists(op, device->api->kind));
 }
 
@@ -433,7 +439,8 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
     for (int i = 0; i < call->n_out; i++) {
         gd_meta_clear(&few[i], call->in, call->n_in);
     }
-    if (!grow && expands(call, device)) {
+    const bool as_body = expands(call, device);
+    if (!grow && as_body) {
         /* the rule, where there is one, tells the caller what does not fit; the body would name ops
          * that the caller never wrote */
         status = call->op->infer ? call->op->infer(&infer) : GD_OK;
@@ -452,6 +459,14 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
         if (status != GD_OK) {
             call->n_out = 0;
             return failed(call, status);
+        }
+        if (as_body) {
+            status = run_expand(call, device);
+            if (status == GD_OK) return GD_OK;
+            failed(call, status);
+            if (gd_this_thread.depth == 0) gd_release_list((gd_tensors){call->out, 0}); /* no scope has it */
+            call->out = NULL;
+            return status;
         }
         infer.out = few;
         infer.n_out = 0;

@@ -11,28 +11,6 @@ static bool writes_inputs(const gd_op *op) {
     return false;
 }
 
-/* Gradients of the weighted sum of the float outputs, by every input that can have one. */
-static int gradients_of(const run_setup *s, gd_tensors y, gd_tensor *const *in, int n_in, gd_tensor **grad) {
-    gd_tensor *outs[MAX_TENSORS], *weights[MAX_TENSORS], *by[MAX_TENSORS];
-    int n_outs = 0, n_by = 0, where[MAX_TENSORS];
-    if (!s->gradients) return 0;
-    for (int64_t k = 0; k < y.count; k++)
-        if (gd_tensor_requires_grad(y.at[k])) {
-            outs[n_outs] = y.at[k];
-            weights[n_outs++] = loss_weights(y.at[k], (int)k);
-        }
-    for (int i = 0; i < n_in; i++)
-        if (in[i] && gd_tensor_requires_grad(in[i])) {
-            where[n_by] = i;
-            by[n_by++] = in[i];
-        }
-    if (n_outs == 0 || n_by == 0) return 0;
-    gd_tensors g = gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}),
-                           .gradients = (gd_tensors){weights, n_outs}, .allow_unused = true);
-    for (int k = 0; k < n_by && k < g.count; k++) grad[where[k]] = g.at[k];
-    return n_by;
-}
-
 /* --- as symbols --------------------------------------------------------------------------------- */
 
 static bool graph_available(const test_case *c, const char **why) {
@@ -43,7 +21,7 @@ static bool graph_available(const test_case *c, const char **why) {
 static void run_graph(const run_setup *s, run_result *r) {
     const gd_op *op = s->c->block->op;
     gd_tensor *in[MAX_TENSORS], *symbol[MAX_TENSORS] = {NULL}, *feeds[MAX_TENSORS], *values[MAX_TENSORS];
-    gd_tensor *fetches[2 * MAX_TENSORS];
+    gd_tensor *fetches[3 * MAX_TENSORS];
     int n_feeds = 0, n_fetches = 0;
     run_setup setup = *s;
     *r = (run_result){.status = GD_OK};
@@ -64,20 +42,22 @@ static void run_graph(const run_setup *s, run_result *r) {
     if (r->status != GD_OK) return;
     for (int64_t k = 0; k < y.count; k++) fetches[n_fetches++] = y.at[k];
     r->n_out = n_fetches;
-    r->has_grad = gradients_of(&setup, y, symbol, r->n_in, r->grad) > 0;
-    for (int i = 0; i < r->n_in; i++)
-        if (gd_tensor_is_symbol(r->grad[i])) fetches[n_fetches++] = r->grad[i]; /* else a constant */
-    r->status = gd_error_status();
+    if (setup.gradients) r->status = differentiate(symbol, y.at, (int)y.count, s->second, r);
     if (r->status != GD_OK) return;
+    gd_tensor **grads[] = {r->grad, r->grad2};
+    for (int order = 0; order < 2; order++)
+        for (int i = 0; i < r->n_in; i++)
+            if (gd_tensor_is_symbol(grads[order][i])) fetches[n_fetches++] = grads[order][i]; /* else a constant */
     gd_tensors got = gd_evaluate((gd_tensors){fetches, n_fetches}, (gd_tensors){feeds, n_feeds}, (gd_tensors){values, n_feeds});
     r->status = gd_error_status();
     int at = 0;
     for (int k = 0; k < r->n_out; k++) r->out[k] = got.at[at++];
-    for (int i = 0; i < r->n_in; i++)
-        if (gd_tensor_is_symbol(r->grad[i])) r->grad[i] = got.at[at++];
+    for (int order = 0; order < 2; order++)
+        for (int i = 0; i < r->n_in; i++)
+            if (gd_tensor_is_symbol(grads[order][i])) grads[order][i] = got.at[at++];
 }
 
-const run_mode graph_mode = {"as symbols", true, graph_available, run_graph};
+const run_mode graph_mode = {"as symbols", true, graph_available, run_graph, false};
 
 /* --- on the test device ------------------------------------------------------------------------- */
 
@@ -98,11 +78,12 @@ static void run_device(const run_setup *s, run_result *r) {
     }
     gd_set_default_device(device);
     gd_tensors y = gd_op_call(op, (gd_tensors){there, r->n_in}, build_attrs(s->c));
-    if (!gd_failed()) r->has_grad = gradients_of(s, y, there, r->n_in, r->grad) > 0;
+    if (!gd_failed() && s->gradients) differentiate(there, y.at, (int)y.count, s->second, r);
     gd_set_default_device(NULL);
     for (int64_t k = 0; k < y.count; k++) r->out[r->n_out++] = to_host(gd_detach(y.at[k]));
     for (int i = 0; i < r->n_in; i++) {
         r->grad[i] = to_host(r->grad[i]);
+        r->grad2[i] = to_host(r->grad2[i]);
         if (there[i] && input_is_mutated(op, i)) r->out[r->n_out++] = to_host(there[i]);
     }
     gd_status late = gd_synchronize(device);
@@ -110,4 +91,4 @@ static void run_device(const run_setup *s, run_result *r) {
     if (r->status == GD_OK) r->status = late;
 }
 
-const run_mode device_mode = {"on the test device", true, NULL, run_device};
+const run_mode device_mode = {"on the test device", true, NULL, run_device, false};

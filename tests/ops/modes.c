@@ -9,6 +9,7 @@ static void check(const test_case *c, gd_dtype dtype) {
     char why[512] = "";
     run_result eager, other;
     run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
+    s.second = s.gradients && !mode->first_only && (dtype == GD_F32 || dtype == GD_F64) && !c->block->nosecond && !c->nosecond;
     if (mode->available && !mode->available(c, &why_not)) {
         report_skip(why_not);
         return;
