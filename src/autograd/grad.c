@@ -96,7 +96,7 @@ static gd_status defer(const gd_walk *walk) {
     memcpy(all, walk->outputs, (size_t)walk->n_outputs * sizeof *all);
     memcpy(all + walk->n_outputs, walk->gradients, (size_t)walk->n_outputs * sizeof *all);
     memcpy(all + 2 * walk->n_outputs, walk->inputs, (size_t)walk->n_inputs * sizeof *all);
-    gd_tensors g = gd_gradients(((gd_tensors){all, n}), .outputs = walk->n_outputs);
+    gd_tensors g = gd_deferred_gradients(((gd_tensors){all, n}), .outputs = walk->n_outputs);
     gd_free(all);
     if (g.count != walk->n_inputs) return gd_this_thread.recorded ? gd_this_thread.recorded : gd_this_thread.noted;
     for (int64_t i = 0; i < g.count; i++) walk->results[i] = gd_retain(g.at[i]);

@@ -1,6 +1,8 @@
 /* trace.c - see trace.h. */
 #include "graph/trace.h"
 
+#include "graph/graph.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +24,22 @@ static gd_status make_symbol(gd_node *node, int index, gd_device *device, const 
     return GD_OK;
 }
 
+/* What an op writes must be able to keep it: a variable, or a tensor outside the graph. */
+static gd_status check_written(const gd_invocation *call) {
+    const gd_op *op = call->op;
+    if (op->base) return GD_OK; /* in place: the symbol's handle will mean the new value */
+    for (int i = 0; i < op->n_inputs && i < call->n_in; i++) {
+        const gd_tensor *t = call->in[i];
+        if (!op->inputs[i].mutated || !t || t->kind != GD_SYMBOL) continue;
+        if (!t->node->origin || t->node->origin->kind != GD_FROM_VARIABLE)
+            return gd_fail(GD_E_ARGUMENT, "'%s' is written and must be a variable", op->inputs[i].name);
+    }
+    return GD_OK;
+}
+
 static gd_status trace(gd_invocation *call, const gd_meta *metas) {
     const gd_op *op = call->op->base ? call->op->base : call->op;
+    GD_TRY(check_written(call));
     gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
     if (!node) return GD_E_MEMORY;
     node->graph = true;
@@ -48,6 +64,7 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
             call->out[0] = x;
         }
     }
+    if (status == GD_OK) status = gd_graph_add(gd_graph_of(call->in, call->n_in), node, GD_FROM_OP, NULL);
     gd_node_release(node);
     return status;
 }
@@ -69,8 +86,7 @@ gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device) {
     return status == GD_OK ? y : gd_tensor_fail(status);
 }
 
-static const char tracing;
-void gd_trace_begin(void) { gd_this_thread.tracer = (void *)(uintptr_t)&tracing; }
+void gd_trace_begin(void) { gd_this_thread.tracer = &gd_no_graph; }
 void gd_trace_end(void) { gd_this_thread.tracer = NULL; }
 
 /* --- running ----------------------------------------------------------------------------------- */

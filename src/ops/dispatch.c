@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "ops/call.h"
 #include "ops/op.h"
+#include "ops/probe.h"
 #include "ops/profile.h"
 
 gd_recorder gd_record_hooks;
@@ -124,7 +125,9 @@ static gd_status check_metas(const gd_meta *metas, int n) {
     for (int i = 0; i < n; i++) {
         size_t bytes;
         if (metas[i].view_of >= 0 || metas[i].rank == 0) continue;
-        if (metas[i].rank > 0 && metas[i].dims[0] == GD_UNKNOWN) continue;
+        bool unknown = false;
+        for (int d = 0; d < metas[i].rank; d++) unknown |= metas[i].dims[d] == GD_UNKNOWN;
+        if (unknown) continue;
         GD_TRY(gd_dims_bytes(metas[i].rank, metas[i].dims, metas[i].dtype, &bytes));
     }
     return GD_OK;
@@ -346,6 +349,8 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
 
 /* --- the way ----------------------------------------------------------------------------------- */
 
+char gd_no_graph;
+
 static bool is_symbolic(const gd_invocation *call) {
     if (gd_this_thread.tracer) return true;
     for (int i = 0; i < call->n_in; i++)
@@ -353,12 +358,22 @@ static bool is_symbolic(const gd_invocation *call) {
     return false;
 }
 
+/* The number of a random call: the next one, or, in the body of a call that is replayed, the one
+ * that call was given when it was noted. */
+static gd_rng next_noise(void) {
+    gd_rng *given = gd_this_thread.noise;
+    if (!given) return gd_rng_take();
+    gd_rng rng = *given;
+    given->call++;
+    return rng;
+}
+
 static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *device) {
     const gd_op *op = call->op, *base = op->base ? op->base : op;
-    GD_TRY(base->infer(infer));
+    GD_TRY(gd_infer_any(base, infer));
     GD_TRY(check_metas(infer->out, infer->n_out));
     bool grad = gd_grad_wanted(op, call->in, call->n_in);
-    if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = gd_rng_take();
+    if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = next_noise();
     if (is_symbolic(call)) {
         if (!gd_record_hooks.trace) return gd_fail(GD_E_UNSUPPORTED, "there are no graphs in this build");
         return gd_record_hooks.trace(call, infer->out);
@@ -403,7 +418,8 @@ static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor 
  * depend on whether a gradient is wanted; the walk back uses the body where it needs to.) */
 static bool expands(const gd_invocation *call, gd_device *device) {
     const gd_op *op = call->op;
-    if ((op->flags & GD_OP_WHOLE) && is_symbolic(call)) return false;
+    /* bodies and gradients compute with sizes: they wait until these are known */
+    if (is_symbolic(call) && ((op->flags & GD_OP_WHOLE) || gd_has_unknown(call->in, call->n_in))) return false;
     return op->expand && (!op->infer || !gd_kernel_exists(op, device->api->kind));
 }
 
@@ -443,13 +459,13 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
     if (!grow && as_body) {
         /* the rule, where there is one, tells the caller what does not fit; the body would name ops
          * that the caller never wrote */
-        status = call->op->infer ? call->op->infer(&infer) : GD_OK;
+        status = call->op->infer ? gd_infer_any(call->op, &infer) : GD_OK;
         if (infer.out != few) gd_free(infer.out);
         if (status == GD_OK) status = run_expand(call, device);
         return status == GD_OK ? GD_OK : failed(call, status);
     }
     if (grow) {
-        status = call->op->infer(&infer); /* once more below, cheap: a list has few tensors */
+        status = gd_infer_any(call->op, &infer); /* once more below, cheap: a list has few tensors */
         if (infer.out != few) gd_free(infer.out);
         if (status == GD_OK) {
             call->n_out = infer.n_out;

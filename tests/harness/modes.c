@@ -104,4 +104,4 @@ static void run_unscoped(const run_setup *s, run_result *r) {
 
 static const run_mode unscoped = {"without scopes", true, NULL, run_unscoped, true};
 
-const run_mode *const modes[] = {&eager, &unscoped, &graph_mode, &device_mode, NULL};
+const run_mode *const modes[] = {&eager, &unscoped, &graph_mode, &plan_mode, &optimized_mode, &unknown_mode, &device_mode, NULL};

@@ -44,14 +44,14 @@ bool case_has_gradient(const test_case *c, gd_dtype dtype, const char **why) {
 }
 
 /* Gradients by the inputs of what `y` weighs; false where nothing depends on anything. */
-static bool gradients_of(gd_tensor *const *in, int n_in, gd_tensor *const *y, int n_y, int salt, bool again,
-                         gd_tensor **grad) {
+static bool gradients_of(gd_tensor *const *in, int n_in, gd_tensor *const *y, gd_tensor *const *shapes, int n_y, int salt,
+                         bool again, gd_tensor **grad) {
     gd_tensor *outs[MAX_TENSORS], *weights[MAX_TENSORS], *by[MAX_TENSORS];
     int n_outs = 0, n_by = 0, place[MAX_TENSORS];
     for (int k = 0; k < n_y; k++)
         if (y[k] && gd_tensor_requires_grad(y[k])) {
             outs[n_outs] = y[k];
-            weights[n_outs++] = loss_weights(y[k], salt + k);
+            weights[n_outs++] = loss_weights(shapes[k], salt + k);
         }
     for (int i = 0; i < n_in; i++)
         if (in[i] && gd_tensor_requires_grad(in[i])) {
@@ -65,11 +65,11 @@ static bool gradients_of(gd_tensor *const *in, int n_in, gd_tensor *const *y, in
     return !gd_failed();
 }
 
-gd_status differentiate(gd_tensor *const *in, gd_tensor *const *y, int n_y, bool second, run_result *r) {
+gd_status differentiate(const run_setup *s, gd_tensor *const *in, gd_tensor *const *y, int n_y, run_result *r) {
     enum { SALT = 5 }; /* weights of the second order that are not those of the first */
-    r->has_grad = gradients_of(in, r->n_in, y, n_y, 0, second, r->grad);
-    if (second && r->has_grad)
-        r->has_second = gradients_of(in, r->n_in, r->grad, r->n_in, SALT, false, r->grad2);
+    r->has_grad = gradients_of(in, r->n_in, y, s->shapes ? s->shapes : y, n_y, 0, s->second, r->grad);
+    if (s->second && r->has_grad)
+        r->has_second = gradients_of(in, r->n_in, r->grad, r->grad, r->n_in, SALT, false, r->grad2);
     return gd_error_status();
 }
 
@@ -85,7 +85,7 @@ void run_case(const run_setup *s, run_result *r) {
     r->status = gd_error_status();
     if (r->status != GD_OK) return;
     for (int64_t k = 0; k < y.count && r->n_out < MAX_TENSORS; k++) r->out[r->n_out++] = y.at[k];
-    if (s->gradients) r->status = differentiate(in, r->out, r->n_out, s->second, r);
+    if (s->gradients) r->status = differentiate(s, in, r->out, r->n_out, r);
     for (int i = 0; i < r->n_in && r->n_out < MAX_TENSORS; i++)
         if (in[i] && input_is_mutated(op, i)) r->out[r->n_out++] = in[i];
 }

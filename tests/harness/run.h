@@ -12,6 +12,7 @@ typedef struct run_setup {
     gd_dtype dtype;             /* of inputs that have none of their own */
     bool gradients;             /* also gradients, of the weighted sum of the float outputs */
     bool second;                /* and those of the weighted sum of these gradients */
+    gd_tensor *const *shapes;   /* tensors of the outputs' shapes, where symbols do not know them */
     layout layouts[MAX_TENSORS]; /* of each input; all zero: row-major */
     bool like_expanded[MAX_TENSORS];
 } run_setup;
@@ -51,8 +52,8 @@ gd_attrs *build_attrs(const test_case *c);
 bool input_is_mutated(const gd_op *op, int i);
 
 /* Gradients of the sum of outputs times fixed weights, by every input that requires one, into
- * r->grad; and with `second` those of these, into r->grad2. In values and symbols alike. */
-gd_status differentiate(gd_tensor *const *in, gd_tensor *const *y, int n_y, bool second, run_result *r);
+ * r->grad; and with s->second those of these, into r->grad2. In values and symbols alike. */
+gd_status differentiate(const run_setup *s, gd_tensor *const *in, gd_tensor *const *y, int n_y, run_result *r);
 
 /* Whether gradients of this case can be asked for at all, and why not. */
 bool case_has_gradient(const test_case *c, gd_dtype dtype, const char **why);

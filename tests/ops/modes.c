@@ -15,6 +15,7 @@ static void check(const test_case *c, gd_dtype dtype) {
         return;
     }
     run_case(&s, &eager);
+    s.shapes = eager.out;
     if (eager.status == GD_OK) mode->run(&s, &other);
     if (eager.status != GD_OK) report_fail(c, dtype, "%s", gd_error_message());
     else if (other.leaked) report_fail(c, dtype, "%s: leaks %lld objects", mode->name, (long long)other.leaked);
