@@ -36,8 +36,12 @@ typedef struct {
 
 static int64_t gates_of(gd_word cell) { return cell == GD_LSTM ? 4 : cell == GD_GRU ? 3 : 1; }
 
-/* Parts of H numbers that are saved of each step, and that gradients of gates have. */
-static int64_t saved_parts(gd_word cell) { return cell == GD_LSTM || cell == GD_GRU ? 4 : 0; }
+/* Parts of H numbers that are saved of each step, and that gradients of gates have. Of halves, the
+ * slope of tanh is nothing near 1: then y is saved as f32. */
+static int64_t saved_parts(gd_word cell, const gd_tensor *x) {
+    bool half = x->dtype == GD_F16 || x->dtype == GD_BF16;
+    return cell == GD_LSTM || cell == GD_GRU ? 4 : cell == GD_TANH && half ? 1 : 0;
+}
 static int64_t gradient_parts(gd_word cell) { return cell == GD_GRU ? 4 : gates_of(cell); }
 
 /* Saved numbers of halves are f32. */
@@ -92,7 +96,7 @@ static gd_status recurrent_infer(gd_infer *i) {
     meta3(&i->out[0], dtype, l.steps, l.batch, l.hidden);
     meta3(&i->out[1], dtype, 1, l.batch, l.hidden);
     meta3(&i->out[2], dtype, lstm, l.batch, l.hidden);
-    meta3(&i->out[3], wide, l.steps, l.batch, saved_parts(o->cell) * l.hidden);
+    meta3(&i->out[3], wide, l.steps, l.batch, saved_parts(o->cell, l.in[X]) * l.hidden);
     meta3(&i->out[4], wide, l.steps, l.batch, lstm ? l.hidden : 0);
     return GD_OK;
 }
@@ -265,7 +269,7 @@ static gd_status recurrent_grad_infer(gd_infer *i) {
     GD_TRY(need(i->in[GC], "gc", x, 3, lstm, l.batch, l.hidden));
     GD_TRY(need(i->in[Y], "y", x, 3, l.steps, l.batch, l.hidden));
     for (int k = SAVED; k <= CELLS; k++) {
-        int64_t features = k == SAVED ? saved_parts(o->cell) * l.hidden : lstm ? l.hidden : 0;
+        int64_t features = k == SAVED ? saved_parts(o->cell, x) * l.hidden : lstm ? l.hidden : 0;
         if (i->in[k]->dtype != wide || i->in[k]->rank != 3 || i->in[k]->dims[0] != l.steps || i->in[k]->dims[1] != l.batch ||
             i->in[k]->dims[2] != features)
             return gd_op_fail(GD_E_SHAPE, "'%s' is not what recurrent saves", i->op->inputs[k].name);

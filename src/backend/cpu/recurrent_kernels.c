@@ -39,6 +39,7 @@ typedef struct {
     char *sums;                            /* (T, N, step_size): sums of gates, then gates */
     char *cells;                           /* (T, N, H), NULL: not wanted */
     bool keep;                             /* gates are wanted */
+    char *wide_y;                          /* y, where it is wanted in f32 and itself is not */
     int64_t step_size;
     char *s;                               /* gru: (N, 3H) the state's part of the gates */
     const char *s_bias;                    /* gru: (3H), NULL: none */
@@ -125,6 +126,7 @@ static void forward_piece(void *arg, int64_t piece) {
         else if (j->cell == GD_GRU) j->isa->gru(H, gates, at(j, j->s, n * 3 * H), h, y, j->keep);
         else if (j->cell == GD_RELU) j->isa->relu(H, y, h);
         else j->isa->tanh(H, y, h);
+        if (j->wide_y) memcpy(at(j, j->wide_y, row * H), y, (size_t)(H * j->size));
     }
 }
 
@@ -199,6 +201,7 @@ static gd_status recurrent_sequence_run(gd_kernel_call *k) {
     char *work = k->workspace;
     const void *b_ih = input(k, 6), *b_hh = input(k, 7);
     j.keep = keep && gated;
+    j.wide_y = keep && !gated && k->out[3].dims[2] > 0 ? k->out[3].data : NULL;
     j.y = k->out[0].data;
     j.h = k->out[1].data;
     j.c = k->out[2].data;
@@ -276,6 +279,7 @@ static gd_status recurrent_grad_sequence_run(gd_kernel_call *k) {
     j.lengths = k->in[6].data;
     j.saved_y = k->in[11].data;
     j.saved = k->in[12].data;
+    if (j.cell == GD_TANH && k->in[12].dims[2] > 0) j.saved_y = j.saved;
     j.saved_c = k->in[13].data;
     j.none = k->workspace;
     j.gradients = k->out[0].data;
