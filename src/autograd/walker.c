@@ -250,6 +250,7 @@ static gd_status fill_args(walker *w, place *p, rule_args *a) {
         if (!slot->present) continue;
         a->y[i] = gd_slot_get(slot, node, what);
         if (!a->y[i]) return recorded_failure();
+        if (node->op && node->op->outputs[i < node->op->n_outputs ? i : node->op->n_outputs - 1].hidden) continue; /* has none */
         a->gy[i] = p->grads[i] ? p->grads[i] : gd_dtype_is_float((gd_dtype)slot->dtype) ? zeros_like_slot(slot) : NULL;
         if (a->gy[i] && a->gy[i]->kind == GD_FAILED) return recorded_failure();
     }
