@@ -24,6 +24,9 @@ typedef struct gd_recurrent_isa {
     void (*lstm_back)(int64_t n, const void *gy, const void *saved, const void *c, const void *c_before, void *dh,
                       void *dc, void *gates);
     void (*gru_back)(int64_t n, const void *gy, const void *saved, const void *h_before, void *dh, void *gates);
+
+    /* y (columns, rows) is x (rows, columns) transposed. */
+    void (*turn)(int64_t rows, int64_t columns, const void *x, void *y);
 } gd_recurrent_isa;
 
 GD_ISA_DECLARE(extern const gd_recurrent_isa, gd_recurrent_f32, [1]);

@@ -13,7 +13,6 @@
 #include "backend/cpu/gemm_block.h"
 #include "core/pool.h"
 #include "core/tensor.h"
-#include "core/transpose.h"
 #include "gradus/ops.h"
 #include "ops/op.h"
 
@@ -88,8 +87,7 @@ static bool packs(const job *j) { return j->batch > gd_gemm_thin_rows(gd_cpu_isa
 static void pack_panel(void *arg, int64_t panel) {
     const job *j = arg;
     int64_t width = panel_width(j), first = panel * width, n = j->gates - first < width ? j->gates - first : width;
-    gd_transpose_block((size_t)j->size, at(j, j->packed, first * j->hidden), n * j->size, at(j, j->w_hh, first * j->hidden),
-                       j->hidden * j->size, n, j->hidden);
+    j->isa->turn(n, j->hidden, at(j, j->w_hh, first * j->hidden), at(j, j->packed, first * j->hidden));
 }
 
 /* c (N, G*H), rows c_row apart, = h w_hh^T + bias, or is added to. */

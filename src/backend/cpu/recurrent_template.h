@@ -1,6 +1,7 @@
 /* recurrent_template.h - the gates of recurrent layers for one element type (see recurrent.h). */
 #include "backend/cpu/recurrent.h"
 #include "backend/cpu/simd_typed.h"
+#include "core/transpose.h"
 
 /* DO(LOAD, STORE) for each vector at i < n; the last may be a part. */
 #define LOAD_ALL(p) V(load)(p)
@@ -135,6 +136,11 @@ static void row_gru_back(int64_t n, const void *pgy, const void *ps, const void 
     EACH_VECTOR(n, BACK_GRU);
 }
 
+static void turn(int64_t rows, int64_t columns, const void *x, void *y) {
+    gd_transpose_block(sizeof(E), y, rows * (int64_t)sizeof(E), x, columns * (int64_t)sizeof(E), rows, columns);
+}
+
 const gd_recurrent_isa TYPED(gd_recurrent)[1] = {{
     row_tanh, row_relu, row_lstm, row_gru, row_tanh_back, row_relu_back, row_lstm_back, row_gru_back,
+    turn,
 }};
