@@ -247,9 +247,7 @@ static gd_tensor *weights_of(gd_tensor *q, gd_tensor *k, gd_tensor *mask, bool c
     }
     if (mask) scores = mask->dtype == GD_BOOL ? gd_where(mask, scores, never) : gd_add(scores, mask);
     gd_tensor *some = gd_gt(gd_sum(gd_gt(scores, never), .axis = -1, .keepdim = true), gd_scalar_int(0));
-    scores = gd_where(some, scores, zero);
-    gd_tensor *p = gd_exp(gd_sub(scores, gd_logsumexp(scores, .axis = -1, .keepdim = true)));
-    return gd_where(some, p, zero);
+    return gd_where(some, gd_softmax(gd_where(some, scores, zero), .axis = -1), zero);
 }
 
 static void scaled_dot_product_attention_expand(gd_expand *e) {
