@@ -90,11 +90,11 @@ static gd_status infer_layers(gd_infer *i, layout *l) {
 
 /* x, or zeros from the end of each sequence on: what stands there counts nowhere, not even if it is
  * no number. */
-static gd_tensor *only_real(gd_tensor *x, gd_tensor *lengths) {
+static gd_tensor *only_real(gd_tensor *x, gd_tensor *lengths, gd_dtype dtype) {
     int64_t steps = gd_tensor_dim(x, 0), batch = gd_tensor_dim(x, 1);
     gd_tensor *at = gd_reshape(gd_arange(0, (double)steps, .dtype = GD_I64), gd_dims(steps, 1, 1));
     gd_tensor *real = gd_lt(at, gd_reshape(lengths, gd_dims(1, batch, 1)));
-    return gd_where(real, x, gd_scalar_of(0, gd_tensor_dtype(x)));
+    return gd_where(real, x, gd_scalar_of(0, dtype));
 }
 
 /* Each direction of each layer is one op (recurrent_layer.c). */
@@ -104,7 +104,7 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
     if (l->batch_first) x = gd_permute(x, gd_dims(1, 0, 2));
     if (lengths) {
         if (lengths->dtype != GD_I64) lengths = gd_cast(lengths, GD_I64);
-        x = only_real(x, lengths);
+        x = only_real(x, lengths, (gd_dtype)e->x[0]->dtype);
     }
     int64_t count = l->layers * l->directions;
     gd_tensor **final[2] = {gd_list_new(count), gd_list_new(count)};
