@@ -88,10 +88,9 @@ static gd_status infer_layers(gd_infer *i, layout *l) {
 
 /* --- layers over time -------------------------------------------------------------------------- */
 
-/* x, or zeros from the end of each sequence on: what stands there counts nowhere, not even if it is
- * no number. */
-static gd_tensor *only_real(gd_tensor *x, gd_tensor *lengths, gd_dtype dtype) {
-    int64_t steps = gd_tensor_dim(x, 0), batch = gd_tensor_dim(x, 1);
+/* x (T, N, I), and zeros from the end of each sequence on: what stands there counts nowhere, not even
+ * if it is no number. */
+static gd_tensor *only_real(gd_tensor *x, gd_tensor *lengths, int64_t steps, int64_t batch, gd_dtype dtype) {
     gd_tensor *at = gd_reshape(gd_arange(0, (double)steps, .dtype = GD_I64), gd_dims(steps, 1, 1));
     gd_tensor *real = gd_lt(at, gd_reshape(lengths, gd_dims(1, batch, 1)));
     return gd_where(real, x, gd_scalar_of(0, dtype));
@@ -104,7 +103,8 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
     if (l->batch_first) x = gd_permute(x, gd_dims(1, 0, 2));
     if (lengths) {
         if (lengths->dtype != GD_I64) lengths = gd_cast(lengths, GD_I64);
-        x = only_real(x, lengths, (gd_dtype)e->x[0]->dtype);
+        const gd_tensor *given = e->x[0];
+        x = only_real(x, lengths, given->dims[l->batch_first], given->dims[!l->batch_first], (gd_dtype)given->dtype);
     }
     int64_t count = l->layers * l->directions;
     gd_tensor **final[2] = {gd_list_new(count), gd_list_new(count)};
