@@ -1,9 +1,9 @@
 /* recurrent.c - recurrent layers over time, and their cells.
  *
- * x is (T, N, I): time, batch, features; (N, T, I) with batch_first. Weights come as one list, layer
- * by layer and, when bidirectional, forward before backward: w_ih (G*H, I), w_hh (G*H, H) and, with
- * biases, b_ih (G*H), b_hh (G*H), where G is 1 for rnn, 3 for gru (reset, update, new) and 4 for
- * lstm (input, forget, cell, output). These are PyTorch's weights in PyTorch's order.
+ * x is (T, N, I): time, batch, features; (N, T, I) with batch_first. Weights come as one list,
+ * layer by layer and, when bidirectional, forward before backward: w_ih (G*H, I), w_hh (G*H, H)
+ * and, with biases, b_ih (G*H), b_hh (G*H), where G is 1 for rnn, 3 for gru (reset, update, new)
+ * and 4 for lstm (input, forget, cell, output). These are PyTorch's weights in PyTorch's order.
  *
  * `lengths` (N), integers, says how much of each sequence is real: beyond it the state stands still
  * and y is zero, as with PyTorch's packed sequences, in any order of lengths.
@@ -24,28 +24,33 @@ typedef struct {
     int states;       /* 1 (h) or 2 (h and c) */
 } layout;
 
-/* --- shapes ------------------------------------------------------------------------------------ */
+/* --- shapes --------------------------------------------------------------------------------- */
 
 static gd_status need_dims(const gd_tensor *t, const char *name, int rank, const int64_t *dims) {
     char text[128];
     if (t->rank == rank && memcmp(t->dims, dims, sizeof(int64_t) * (size_t)rank) == 0) return GD_OK;
-    return gd_op_fail(GD_E_SHAPE, "%s must have shape %s", name, gd_shape_text(rank, dims, text, sizeof text));
+    return gd_op_fail(GD_E_SHAPE, "%s must have shape %s", name,
+                      gd_shape_text(rank, dims, text, sizeof text));
 }
 
 static gd_status check_weights(const gd_infer *i, const layout *l, int64_t features) {
     int each = l->biases ? 4 : 2, at = l->first_weight;
     int64_t want, wide;
     if (!gd_mul_i64(l->layers, l->directions * each, &want) || i->n_in - at != want)
-        return gd_op_fail(GD_E_ARGUMENT, "%d weights for each of %lld layers in %lld directions, not %d in all", each,
-                          (long long)l->layers, (long long)l->directions, i->n_in - at);
-    if (!gd_mul_i64(l->gates, l->hidden, &wide)) return gd_op_fail(GD_E_SHAPE, "weight 1 (w_hh) is too wide");
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "%d weights for each of %lld layers in %lld directions, not %d in all",
+                          each, (long long)l->layers, (long long)l->directions, i->n_in - at);
+    if (!gd_mul_i64(l->gates, l->hidden, &wide))
+        return gd_op_fail(GD_E_SHAPE, "weight 1 (w_hh) is too wide");
     for (int64_t layer = 0; layer < l->layers; layer++)
         for (int64_t d = 0; d < l->directions; d++, at += each) {
-            int64_t rows = l->gates * l->hidden, in = layer == 0 ? features : l->hidden * l->directions;
+            int64_t rows = l->gates * l->hidden,
+                    in = layer == 0 ? features : l->hidden * l->directions;
             char name[48];
             const int64_t shapes[4][2] = {{rows, in}, {rows, l->hidden}, {rows, 0}, {rows, 0}};
             for (int k = 0; k < each; k++) {
-                snprintf(name, sizeof name, "weight %d (layer %lld)", at + k - l->first_weight, (long long)layer);
+                snprintf(name, sizeof name, "weight %d (layer %lld)", at + k - l->first_weight,
+                         (long long)layer);
                 GD_TRY(need_dims(i->in[at + k], name, k < 2 ? 2 : 1, shapes[k]));
                 GD_TRY(gd_need_same_dtype(i->in[0], i->in[at + k], "x", name));
             }
@@ -59,13 +64,17 @@ static gd_status infer_layers(gd_infer *i, layout *l) {
     GD_TRY(gd_need_float(x, "x"));
     GD_TRY(gd_need_rank(x, "x", 3));
     if (l->layers < 1) return gd_op_fail(GD_E_ARGUMENT, "%lld layers", (long long)l->layers);
-    if (!(l->dropout >= 0 && l->dropout <= 1)) return gd_op_fail(GD_E_ARGUMENT, "dropout must lie between 0 and 1");
-    if (i->n_in <= l->first_weight + 1) return gd_op_fail(GD_E_ARGUMENT, "the list 'weights' is too short");
+    if (!(l->dropout >= 0 && l->dropout <= 1))
+        return gd_op_fail(GD_E_ARGUMENT, "dropout must lie between 0 and 1");
+    if (i->n_in <= l->first_weight + 1)
+        return gd_op_fail(GD_E_ARGUMENT, "the list 'weights' is too short");
     const gd_tensor *w_hh = i->in[l->first_weight + 1];
-    if (!w_hh || w_hh->rank != 2) return gd_op_fail(GD_E_SHAPE, "weight 1 (w_hh) must have 2 dimensions");
+    if (!w_hh || w_hh->rank != 2)
+        return gd_op_fail(GD_E_SHAPE, "weight 1 (w_hh) must have 2 dimensions");
     l->hidden = w_hh->dims[1];
     GD_TRY(check_weights(i, l, x->dims[2]));
-    int64_t batch = x->dims[l->batch_first ? 0 : 1], state[3] = {l->layers * l->directions, batch, l->hidden};
+    int64_t batch = x->dims[l->batch_first ? 0 : 1],
+            state[3] = {l->layers * l->directions, batch, l->hidden};
     for (int s = 0; s < l->states; s++)
         if (i->in[1 + s]) {
             GD_TRY(need_dims(i->in[1 + s], s ? "'c0'" : "'h0'", 3, state));
@@ -86,11 +95,12 @@ static gd_status infer_layers(gd_infer *i, layout *l) {
     return GD_OK;
 }
 
-/* --- layers over time -------------------------------------------------------------------------- */
+/* --- layers over time ----------------------------------------------------------------------- */
 
-/* x (T, N, I), and zeros from the end of each sequence on: what stands there counts nowhere, not even
- * if it is no number. */
-static gd_tensor *only_real(gd_tensor *x, gd_tensor *lengths, int64_t steps, int64_t batch, gd_dtype dtype) {
+/* x (T, N, I), and zeros from the end of each sequence on: what stands there counts nowhere, not
+ * even if it is no number. */
+static gd_tensor *only_real(gd_tensor *x, gd_tensor *lengths, int64_t steps, int64_t batch,
+                            gd_dtype dtype) {
     gd_tensor *at = gd_reshape(gd_arange(0, (double)steps, .dtype = GD_I64), gd_dims(steps, 1, 1));
     gd_tensor *real = gd_lt(at, gd_reshape(lengths, gd_dims(1, batch, 1)));
     return gd_where(real, x, gd_scalar_of(0, dtype));
@@ -99,12 +109,14 @@ static gd_tensor *only_real(gd_tensor *x, gd_tensor *lengths, int64_t steps, int
 /* Each direction of each layer is one op (recurrent_layer.c). */
 static void run_layers(gd_expand *e, layout *l, gd_word cell) {
     int each = l->biases ? 4 : 2;
-    gd_tensor *lengths = e->x[l->first_weight - 1], *x = e->x[0], *const *w = e->x + l->first_weight;
+    gd_tensor *lengths = e->x[l->first_weight - 1],
+              *x = e->x[0], *const *w = e->x + l->first_weight;
     if (l->batch_first) x = gd_permute(x, gd_dims(1, 0, 2));
     if (lengths) {
         if (lengths->dtype != GD_I64) lengths = gd_cast(lengths, GD_I64);
         const gd_tensor *given = e->x[0];
-        x = only_real(x, lengths, given->dims[l->batch_first], given->dims[!l->batch_first], (gd_dtype)given->dtype);
+        x = only_real(x, lengths, given->dims[l->batch_first], given->dims[!l->batch_first],
+                      (gd_dtype)given->dtype);
     }
     int64_t count = l->layers * l->directions;
     gd_tensor **final[2] = {gd_list_new(count), gd_list_new(count)};
@@ -118,14 +130,16 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
             gd_tensor *state[2] = {NULL, NULL};
             for (int s = 0; s < l->states; s++)
                 if (e->x[1 + s]) state[s] = gd_narrow(e->x[1 + s], 0, at, 1);
-            gd_recurrent_outputs r = gd_recurrent(x, state[0], state[1], lengths, w[0], w[1], l->biases ? w[2] : NULL,
-                                                  l->biases ? w[3] : NULL, .cell = cell, .reverse = d == 1);
+            gd_recurrent_outputs r =
+                gd_recurrent(x, state[0], state[1], lengths, w[0], w[1], l->biases ? w[2] : NULL,
+                             l->biases ? w[3] : NULL, .cell = cell, .reverse = d == 1);
             ys[d] = r.y;
             final[0][at] = r.h;
             final[1][at] = r.c;
         }
         x = l->directions == 2 ? gd_cat(gd_list(ys[0], ys[1]), .axis = 2) : ys[0];
-        if (l->dropout > 0 && l->training && layer + 1 < l->layers) x = gd_dropout(x, .p = l->dropout);
+        if (l->dropout > 0 && l->training && layer + 1 < l->layers)
+            x = gd_dropout(x, .p = l->dropout);
     }
     e->y[0] = l->batch_first ? gd_permute(x, gd_dims(1, 0, 2)) : x;
     for (int s = 0; s < l->states; s++)
@@ -133,9 +147,11 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
 }
 
 #define LAYOUT(o, n_gates, n_states)                                                               \
-    {.layers = (o)->layers, .directions = (o)->bidirectional ? 2 : 1, .gates = (n_gates),          \
-     .batch_first = (o)->batch_first, .biases = (o)->biases, .training = (o)->training,            \
-     .dropout = (o)->dropout, .first_weight = 2 + (n_states), .states = (n_states)}
+    {                                                                                              \
+        .layers = (o)->layers, .directions = (o)->bidirectional ? 2 : 1, .gates = (n_gates),       \
+        .batch_first = (o)->batch_first, .biases = (o)->biases, .training = (o)->training,         \
+        .dropout = (o)->dropout, .first_weight = 2 + (n_states), .states = (n_states)              \
+    }
 
 /*op rnn(x, h0?, lengths?, weights*) -> y, h
  * A plain recurrent layer: h = tanh(w_ih x + b_ih + w_hh h + b_hh), over all steps.
@@ -196,7 +212,7 @@ static void gru_expand(gd_expand *e) {
     run_layers(e, &l, GD_GRU);
 }
 
-/* --- cells ------------------------------------------------------------------------------------- */
+/* --- cells ---------------------------------------------------------------------------------- */
 
 /* x (N, I), states (N, H), w_ih (G*H, I), w_hh (G*H, H), biases (G*H). */
 static gd_status infer_cell(gd_infer *i, int gates, int states) {
@@ -206,7 +222,8 @@ static gd_status infer_cell(gd_infer *i, int gates, int states) {
     GD_TRY(gd_need_rank(w_hh, "w_hh", 2));
     int64_t hidden = w_hh->dims[1], rows;
     if (!gd_mul_i64(gates, hidden, &rows)) return gd_op_fail(GD_E_SHAPE, "'w_hh' is too wide");
-    const int64_t state[2] = {x->dims[0], hidden}, ih[2] = {rows, x->dims[1]}, hh[2] = {rows, hidden};
+    const int64_t state[2] = {x->dims[0], hidden}, ih[2] = {rows, x->dims[1]},
+                  hh[2] = {rows, hidden};
     for (int s = 0; s < states; s++) GD_TRY(need_dims(i->in[1 + s], s ? "'c'" : "'h'", 2, state));
     GD_TRY(need_dims(w_ih, "'w_ih'", 2, ih));
     GD_TRY(need_dims(w_hh, "'w_hh'", 2, hh));
@@ -229,9 +246,10 @@ static void run_cell(gd_expand *e, int states, gd_word cell) {
     gd_tensor *x = e->x[0], *h = e->x[1], *c = states > 1 ? e->x[2] : NULL;
     int64_t batch = gd_tensor_dim(x, 0), hidden = gd_tensor_dim(h, 1);
     gd_shape state = gd_dims(1, batch, hidden), flat = gd_dims(batch, hidden);
-    gd_recurrent_outputs r = gd_recurrent(gd_reshape(x, gd_dims(1, batch, gd_tensor_dim(x, 1))), gd_reshape(h, state),
-                                          c ? gd_reshape(c, state) : NULL, NULL, e->x[1 + states], e->x[2 + states],
-                                          input(e, 3 + states), input(e, 4 + states), .cell = cell);
+    gd_recurrent_outputs r =
+        gd_recurrent(gd_reshape(x, gd_dims(1, batch, gd_tensor_dim(x, 1))), gd_reshape(h, state),
+                     c ? gd_reshape(c, state) : NULL, NULL, e->x[1 + states], e->x[2 + states],
+                     input(e, 3 + states), input(e, 4 + states), .cell = cell);
     e->y[0] = gd_reshape(r.h, flat);
     if (c) e->y[1] = gd_reshape(r.c, flat);
 }
@@ -241,7 +259,9 @@ static void run_cell(gd_expand *e, int states, gd_word cell) {
  *   activation {tanh, relu} = tanh
  */
 static gd_status rnn_cell_infer(gd_infer *i) { return infer_cell(i, 1, 1); }
-static void rnn_cell_expand(gd_expand *e) { run_cell(e, 1, ((const gd_rnn_cell_options *)e->attrs)->activation); }
+static void rnn_cell_expand(gd_expand *e) {
+    run_cell(e, 1, ((const gd_rnn_cell_options *)e->attrs)->activation);
+}
 
 /*op lstm_cell(x, h, c, w_ih, w_hh, b_ih?, b_hh?) -> h_next, c_next
  * One step of lstm: x (N, I), h and c (N, H) give the next h and c.

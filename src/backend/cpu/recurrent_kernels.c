@@ -1,8 +1,9 @@
 /* recurrent_kernels.c - a recurrent layer over a whole sequence, and back through time.
  *
- * The input's part of the gates is one product for all steps. Then each step is a product with w_hh,
- * which is laid out for that once, and one pass over the gates. Back, it is one pass and one product
- * a step; the gradients of the weights are products over all steps, made by the op's gradient rule.
+ * The input's part of the gates is one product for all steps. Then each step is a product with
+ * w_hh, which is laid out for that once, and one pass over the gates. Back, it is one pass and one
+ * product a step; the gradients of the weights are products over all steps, made by the op's
+ * gradient rule.
  *
  * The state runs along in the outputs h and c: a sequence that has ended stands still there.
  */
@@ -26,30 +27,32 @@ typedef struct {
     gd_word cell;
     bool reverse;
     gd_dtype dtype;
-    int64_t size;                          /* of an element, in bytes */
-    int64_t steps, batch, inputs, hidden;  /* T, N, I, H */
-    int64_t gates;                         /* numbers of a step: G*H */
-    const int64_t *lengths;                /* NULL: all whole */
+    int64_t size;                         /* of an element, in bytes */
+    int64_t steps, batch, inputs, hidden; /* T, N, I, H */
+    int64_t gates;                        /* numbers of a step: G*H */
+    const int64_t *lengths;               /* NULL: all whole */
     const char *w_hh;
     char *y, *h, *c;
-    int64_t rows_per_piece, pieces, t;     /* of the step that is being computed */
+    int64_t rows_per_piece, pieces, t; /* of the step that is being computed */
 
     /* forward */
-    char *sums;                            /* (T, N, step_size): sums of gates, then gates */
-    char *cells;                           /* (T, N, H), NULL: not wanted */
-    bool keep;                             /* gates are wanted */
-    char *wide_y;                          /* y, where it is wanted in f32 and itself is not */
+    char *sums;   /* (T, N, step_size): sums of gates, then gates */
+    char *cells;  /* (T, N, H), NULL: not wanted */
+    bool keep;    /* gates are wanted */
+    char *wide_y; /* y, where it is wanted in f32 and itself is not */
     int64_t step_size;
-    char *s;                               /* gru: (N, 3H) the state's part of the gates */
-    const char *s_bias;                    /* gru: (3H), NULL: none */
-    char *packed;                          /* w_hh in panels; NULL: as it is */
+    char *s;            /* gru: (N, 3H) the state's part of the gates */
+    const char *s_bias; /* gru: (3H), NULL: none */
+    char *packed;       /* w_hh in panels; NULL: as it is */
 
     /* back */
     const char *gy, *saved, *saved_y, *saved_c, *h0, *c0, *none;
     char *gradients; /* (T, N, step_size) */
 } job;
 
-static char *at(const job *j, const void *p, int64_t index) { return (char *)(uintptr_t)p + index * j->size; }
+static char *at(const job *j, const void *p, int64_t index) {
+    return (char *)(uintptr_t)p + index * j->size;
+}
 
 static void shape(job *j, gd_word cell, bool reverse, const gd_view *x, const gd_view *w_hh) {
     *j = (job){.cell = cell, .reverse = reverse, .dtype = x->dtype == GD_F64 ? GD_F64 : GD_F32};
@@ -72,35 +75,49 @@ static int64_t nth_step(const job *j, int64_t k) { return j->reverse ? j->steps 
 /* A state to begin with: a copy of `from`, or zeros. */
 static void start(const job *j, char *to, const char *from) {
     size_t bytes = (size_t)(j->batch * j->hidden * j->size);
-    if (from) memcpy(to, from, bytes);
-    else memset(to, 0, bytes);
+    if (from)
+        memcpy(to, from, bytes);
+    else
+        memset(to, 0, bytes);
 }
 
-/* --- forward ----------------------------------------------------------------------------------- */
+/* --- forward -------------------------------------------------------------------------------- */
 
 /* Columns of a panel of w_hh, transposed: as many as stay together in the product's inner loop. */
 static int64_t panel_width(const job *j) { return PANEL_BYTES / j->size; }
 
 /* Products of a few rows read w_hh as it is; for one step, turning it would not pay either. */
-static bool packs(const job *j) { return j->batch > gd_gemm_thin_rows(gd_cpu_isa()) && j->steps > 1; }
+static bool packs(const job *j) {
+    return j->batch > gd_gemm_thin_rows(gd_cpu_isa()) && j->steps > 1;
+}
 
 static void pack_panel(void *arg, int64_t panel) {
     const job *j = arg;
-    int64_t width = panel_width(j), first = panel * width, n = j->gates - first < width ? j->gates - first : width;
-    j->isa->turn(n, j->hidden, at(j, j->w_hh, first * j->hidden), at(j, j->packed, first * j->hidden));
+    int64_t width = panel_width(j), first = panel * width,
+            n = j->gates - first < width ? j->gates - first : width;
+    j->isa->turn(n, j->hidden, at(j, j->w_hh, first * j->hidden),
+                 at(j, j->packed, first * j->hidden));
 }
 
 /* c (N, G*H), rows c_row apart, = h w_hh^T + bias, or is added to. */
 static gd_status state_product(const job *j, char *c, int64_t c_row, bool add, const char *bias) {
-    gd_gemm g = {.m = j->batch, .n = j->gates, .k = j->hidden, .a = {j->h, j->dtype, j->hidden, 1},
-                 .b = {j->w_hh, j->dtype, 1, j->hidden}, .c = {c, j->dtype, c_row, 1}, .accumulate = add};
+    gd_gemm g = {.m = j->batch,
+                 .n = j->gates,
+                 .k = j->hidden,
+                 .a = {j->h, j->dtype, j->hidden, 1},
+                 .b = {j->w_hh, j->dtype, 1, j->hidden},
+                 .c = {c, j->dtype, c_row, 1},
+                 .accumulate = add};
     if (bias) g.bias = (gd_gemm_in){bias, j->dtype, 0, 1};
     if (!j->packed) return gd_gemm_run(&g);
     int64_t width = panel_width(j), whole = j->gates / width, done = whole * width;
     g.n = width;
     g.b = (gd_gemm_in){j->packed, j->dtype, width, 1};
-    GD_TRY(gd_gemm_run_batch(&g, &(gd_gemm_batch){.rank = 1, .size = {whole}, .b_step = {width * j->hidden},
-                                                  .c_step = {width}, .bias_step = {width}}));
+    GD_TRY(gd_gemm_run_batch(&g, &(gd_gemm_batch){.rank = 1,
+                                                  .size = {whole},
+                                                  .b_step = {width * j->hidden},
+                                                  .c_step = {width},
+                                                  .bias_step = {width}}));
     if (done == j->gates) return GD_OK;
     g.n = j->gates - done;
     g.b = (gd_gemm_in){at(j, j->packed, done * j->hidden), j->dtype, g.n, 1};
@@ -114,16 +131,21 @@ static void forward_piece(void *arg, int64_t piece) {
     int64_t end = (piece + 1) * j->rows_per_piece, H = j->hidden;
     for (int64_t n = piece * j->rows_per_piece; n < end && n < j->batch; n++) {
         int64_t row = j->t * j->batch + n;
-        char *y = at(j, j->y, row * H), *h = at(j, j->h, n * H), *gates = at(j, j->sums, row * j->step_size);
+        char *y = at(j, j->y, row * H), *h = at(j, j->h, n * H),
+             *gates = at(j, j->sums, row * j->step_size);
         char *cell = j->cells ? at(j, j->cells, row * H) : NULL;
         if (!is_real(j, n)) {
             memset(y, 0, (size_t)(H * j->size));
             if (j->keep) memset(gates, 0, (size_t)(j->step_size * j->size));
             if (cell) memset(cell, 0, (size_t)(H * j->size));
-        } else if (j->cell == GD_LSTM) j->isa->lstm(H, gates, at(j, j->c, n * H), h, y, cell);
-        else if (j->cell == GD_GRU) j->isa->gru(H, gates, at(j, j->s, n * 3 * H), h, y, j->keep);
-        else if (j->cell == GD_RELU) j->isa->relu(H, y, h);
-        else j->isa->tanh(H, y, h);
+        } else if (j->cell == GD_LSTM)
+            j->isa->lstm(H, gates, at(j, j->c, n * H), h, y, cell);
+        else if (j->cell == GD_GRU)
+            j->isa->gru(H, gates, at(j, j->s, n * 3 * H), h, y, j->keep);
+        else if (j->cell == GD_RELU)
+            j->isa->relu(H, y, h);
+        else
+            j->isa->tanh(H, y, h);
         if (j->wide_y) memcpy(at(j, j->wide_y, row * H), y, (size_t)(H * j->size));
     }
 }
@@ -142,7 +164,9 @@ static size_t take(size_t *total, int64_t elements, int64_t size) {
 static places forward_places(const job *j, bool keep) {
     places p = {0};
     bool gru = j->cell == GD_GRU;
-    p.sums = take(&p.total, !keep && (gru || j->cell == GD_LSTM) ? j->steps * j->batch * j->gates : 0, j->size);
+    p.sums =
+        take(&p.total, !keep && (gru || j->cell == GD_LSTM) ? j->steps * j->batch * j->gates : 0,
+             j->size);
     p.s = take(&p.total, gru ? j->batch * j->gates : 0, j->size);
     p.bias = take(&p.total, 2 * j->gates, j->size);
     p.packed = take(&p.total, packs(j) ? j->gates * j->hidden : 0, j->size);
@@ -154,13 +178,16 @@ static double number(const job *j, const void *p, int64_t i) {
     return j->size == 8 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 static void set_number(const job *j, void *p, int64_t i, double value) {
-    if (j->size == 8) ((double *)p)[i] = value;
-    else ((float *)p)[i] = (float)value;
+    if (j->size == 8)
+        ((double *)p)[i] = value;
+    else
+        ((float *)p)[i] = (float)value;
 }
 
-/* Both biases are added at once where the gates are; but for the new gate of a gru, that of the state
- * goes with the state's part, which `reset` weighs. */
-static void add_biases(const job *j, const void *b_ih, const void *b_hh, char *x_bias, char *s_bias) {
+/* Both biases are added at once where the gates are; but for the new gate of a gru, that of the
+ * state goes with the state's part, which `reset` weighs. */
+static void add_biases(const job *j, const void *b_ih, const void *b_hh, char *x_bias,
+                       char *s_bias) {
     for (int64_t i = 0; i < j->gates; i++) {
         bool apart = j->cell == GD_GRU && i >= 2 * j->hidden;
         set_number(j, x_bias, i, number(j, b_ih, i) + (apart ? 0 : number(j, b_hh, i)));
@@ -168,12 +195,18 @@ static void add_biases(const job *j, const void *b_ih, const void *b_hh, char *x
     }
 }
 
-static const void *input(const gd_kernel_call *k, int i) { return i < k->n_in ? k->in[i].data : NULL; }
+static const void *input(const gd_kernel_call *k, int i) {
+    return i < k->n_in ? k->in[i].data : NULL;
+}
 
 /* sums = x w_ih^T + biases, for all steps. */
 static gd_status input_product(const job *j, const gd_kernel_call *k, const char *bias) {
-    gd_gemm g = {.m = j->steps * j->batch, .n = j->gates, .k = j->inputs, .a = {k->in[0].data, j->dtype, j->inputs, 1},
-                 .b = {k->in[4].data, j->dtype, 1, j->inputs}, .c = {j->sums, j->dtype, j->step_size, 1}};
+    gd_gemm g = {.m = j->steps * j->batch,
+                 .n = j->gates,
+                 .k = j->inputs,
+                 .a = {k->in[0].data, j->dtype, j->inputs, 1},
+                 .b = {k->in[4].data, j->dtype, 1, j->inputs},
+                 .c = {j->sums, j->dtype, j->step_size, 1}};
     if (bias) g.bias = (gd_gemm_in){bias, j->dtype, 0, 1};
     return gd_gemm_run(&g);
 }
@@ -219,14 +252,17 @@ static gd_status recurrent_sequence_run(gd_kernel_call *k) {
     }
     for (int64_t i = 0; i < j.steps; i++) {
         j.t = nth_step(&j, i);
-        if (j.cell == GD_GRU) GD_TRY(state_product(&j, j.s, j.gates, false, b_hh ? s_bias : NULL));
-        else GD_TRY(state_product(&j, at(&j, j.sums, j.t * j.batch * j.step_size), j.step_size, true, NULL));
+        if (j.cell == GD_GRU)
+            GD_TRY(state_product(&j, j.s, j.gates, false, b_hh ? s_bias : NULL));
+        else
+            GD_TRY(state_product(&j, at(&j, j.sums, j.t * j.batch * j.step_size), j.step_size, true,
+                                 NULL));
         gd_parallel_for(j.pieces, forward_piece, &j);
     }
     return GD_OK;
 }
 
-/* --- back -------------------------------------------------------------------------------------- */
+/* --- back ----------------------------------------------------------------------------------- */
 
 /* The row of a state before step t of sequence n: that of the step before, or the first. */
 static const char *row_before(const job *j, const char *states, const char *first, int64_t n) {
@@ -241,24 +277,33 @@ static void back_piece(void *arg, int64_t piece) {
     int64_t end = (piece + 1) * j->rows_per_piece, H = j->hidden;
     for (int64_t n = piece * j->rows_per_piece; n < end && n < j->batch; n++) {
         int64_t row = j->t * j->batch + n;
-        const char *gy = at(j, j->gy, row * H), *y = at(j, j->saved_y, row * H), *saved = at(j, j->saved, row * 4 * H);
+        const char *gy = at(j, j->gy, row * H), *y = at(j, j->saved_y, row * H),
+                   *saved = at(j, j->saved, row * 4 * H);
         char *gates = at(j, j->gradients, row * j->step_size), *dh = at(j, j->h, n * H);
-        if (!is_real(j, n)) memset(gates, 0, (size_t)(j->step_size * j->size));
+        if (!is_real(j, n))
+            memset(gates, 0, (size_t)(j->step_size * j->size));
         else if (j->cell == GD_LSTM)
-            j->isa->lstm_back(H, gy, saved, at(j, j->saved_c, row * H), row_before(j, j->saved_c, j->c0, n), dh,
-                              at(j, j->c, n * H), gates);
-        else if (j->cell == GD_GRU) j->isa->gru_back(H, gy, saved, row_before(j, j->saved_y, j->h0, n), dh, gates);
-        else if (j->cell == GD_RELU) j->isa->relu_back(H, gy, y, dh, gates);
-        else j->isa->tanh_back(H, gy, y, dh, gates);
+            j->isa->lstm_back(H, gy, saved, at(j, j->saved_c, row * H),
+                              row_before(j, j->saved_c, j->c0, n), dh, at(j, j->c, n * H), gates);
+        else if (j->cell == GD_GRU)
+            j->isa->gru_back(H, gy, saved, row_before(j, j->saved_y, j->h0, n), dh, gates);
+        else if (j->cell == GD_RELU)
+            j->isa->relu_back(H, gy, y, dh, gates);
+        else
+            j->isa->tanh_back(H, gy, y, dh, gates);
     }
 }
 
 /* dh += the gates' gradients, from part `from` on, times rows of w_hh from `row` on. */
 static gd_status back_product(const job *j, int64_t from, int64_t row, int64_t depth) {
     const char *gates = at(j, j->gradients, j->t * j->batch * j->step_size + from);
-    return gd_gemm_run(&(gd_gemm){.m = j->batch, .n = j->hidden, .k = depth, .a = {gates, j->dtype, j->step_size, 1},
+    return gd_gemm_run(&(gd_gemm){.m = j->batch,
+                                  .n = j->hidden,
+                                  .k = depth,
+                                  .a = {gates, j->dtype, j->step_size, 1},
                                   .b = {at(j, j->w_hh, row * j->hidden), j->dtype, j->hidden, 1},
-                                  .c = {j->h, j->dtype, j->hidden, 1}, .accumulate = true});
+                                  .c = {j->h, j->dtype, j->hidden, 1},
+                                  .accumulate = true});
 }
 
 /*kernel recurrent_grad.sequence  rank 10  wide
