@@ -39,11 +39,10 @@ typedef struct {
     char *sums;   /* (T, N, step_size): sums of gates, then gates */
     char *cells;  /* (T, N, H), NULL: not wanted */
     bool keep;    /* gates are wanted */
-    char *wide_y; /* y, where it is wanted in f32 and itself is not */
+    char *wide_y; /* of halves: y in f32, for the gradient of tanh; NULL: not wanted */
     int64_t step_size;
-    char *s;            /* gru: (N, 3H) the state's part of the gates */
-    const char *s_bias; /* gru: (3H), NULL: none */
-    char *packed;       /* w_hh in panels; NULL: as it is */
+    char *s;      /* gru: (N, 3H) the state's part of the gates */
+    char *packed; /* w_hh in panels; NULL: as it is */
 
     /* back */
     const char *gy, *saved, *saved_y, *saved_c, *h0, *c0, *none;
