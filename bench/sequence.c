@@ -76,11 +76,14 @@ static void attention(void) {
     for (int causal = 0; causal < 2; causal++) {
         GD_SCOPE;
         gd_shape dims = gd_dims(1, HEADS, LENGTH, WIDTH);
-        layer l = {.op = "scaled_dot_product_attention", .options = causal ? "causal=true" : "", .n_in = 3};
+        layer l = {.op = "scaled_dot_product_attention",
+                   .options = causal ? "causal=true" : "",
+                   .n_in = 3};
         for (int i = 0; i < 3; i++) l.in[i] = gd_requires_grad(gd_randn(dims));
         l.gy = gd_randn(dims);
         measure(&l, names[causal], "8 heads, 512 places, width 64");
     }
 }
 
-const bench_entry bench_sequence[] = {{"recurrent", recurrent}, {"attention", attention}, {NULL, NULL}};
+const bench_entry bench_sequence[] = {
+    {"recurrent", recurrent}, {"attention", attention}, {NULL, NULL}};

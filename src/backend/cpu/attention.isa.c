@@ -19,7 +19,8 @@ void GD_ISA_FN(gd_attention_add)(float *row, int64_t n, const float *mask) {
 }
 
 void GD_ISA_FN(gd_attention_hide)(float *row, int64_t n, const uint8_t *mask) {
-    for (int64_t j = 0; j < n; j++) row[j] += mask[j] ? 0.0f : -__builtin_inff(); /* vectorized as it is */
+    for (int64_t j = 0; j < n; j++)
+        row[j] += mask[j] ? 0.0f : -__builtin_inff(); /* vectorized as it is */
 }
 
 float GD_ISA_FN(gd_attention_most)(const float *row, int64_t n, float most) {
@@ -35,8 +36,9 @@ float GD_ISA_FN(gd_attention_most)(const float *row, int64_t n, float most) {
     return most;
 }
 
-/* exp(x), but 0 where that is less than the smallest normal number: beside the largest weight, which
- * is 1, it counts for nothing, and processors take very long over it. Masked scores are -inf. */
+/* exp(x), but 0 where that is less than the smallest normal number: beside the largest weight,
+ * which is 1, it counts for nothing, and processors take very long over it. Masked scores are -inf.
+ */
 V_FN vf32 weight_of(vf32 x) {
     const vf32 least = v_splat_f32(-87.0f);
     return v_select_f32(x < least, v_splat_f32(0), v_exp_f32(v_pick_max_f32(least, x)));

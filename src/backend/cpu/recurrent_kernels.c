@@ -1,7 +1,8 @@
 /* recurrent_kernels.c - a recurrent layer over a whole sequence, and back through time.
  *
- * The input's part of the gates is one product for all steps. Then each step is a product with
- * w_hh, which is laid out for that once, and one pass over the gates. Back, it is one pass and one
+ * The input's part of the gates is one product for many steps: few enough for the gates to be in
+ * the second-level cache still when their step comes. Each step is a product with w_hh and one pass
+ * over the gates. Weights are laid out for these products once. Back, it is one pass and one
  * product a step; the gradients of the weights are products over all steps, made by the op's
  * gradient rule.
  *
@@ -19,8 +20,17 @@
 
 enum {
     PIECE = 2048,      /* elements of the state in a piece of work for one thread, roughly */
-    PANEL_BYTES = 256, /* of a row of a panel of w_hh */
+    PANEL_BYTES = 256, /* of a row of a panel of weights */
+    CHUNK = 1 << 18,   /* gates of one product of the input, roughly; */
+    CHUNK_ROWS = 64,   /* rows of it, at least */
 };
+
+/* w (G*H, columns). Packed: its transpose, in panels of a few columns of that. */
+typedef struct {
+    const char *data;
+    char *packed; /* NULL: as it is */
+    int64_t columns;
+} weights;
 
 typedef struct {
     const gd_recurrent_isa *isa;
@@ -31,18 +41,18 @@ typedef struct {
     int64_t steps, batch, inputs, hidden; /* T, N, I, H */
     int64_t gates;                        /* numbers of a step: G*H */
     const int64_t *lengths;               /* NULL: all whole */
-    const char *w_hh;
+    weights w_ih, w_hh;
     char *y, *h, *c;
     int64_t rows_per_piece, pieces, t; /* of the step that is being computed */
 
     /* forward */
-    char *sums;   /* (T, N, step_size): sums of gates, then gates */
-    char *cells;  /* (T, N, H), NULL: not wanted */
-    bool keep;    /* gates are wanted */
-    char *wide_y; /* of halves: y in f32, for the gradient of tanh; NULL: not wanted */
+    int64_t chunk; /* steps of one product of the input */
+    char *sums;    /* (N, step_size) of this step: sums of gates, then gates */
+    char *cells;   /* (T, N, H), NULL: not wanted */
+    bool keep;     /* gates are wanted */
+    char *wide_y;  /* of halves: y in f32, for the gradient of tanh; NULL: not wanted */
     int64_t step_size;
-    char *s;      /* gru: (N, 3H) the state's part of the gates */
-    char *packed; /* w_hh in panels; NULL: as it is */
+    char *s; /* gru: (N, 3H) the state's part of the gates */
 
     /* back */
     const char *gy, *saved, *saved_y, *saved_c, *h0, *c0, *none;
@@ -62,7 +72,7 @@ static void shape(job *j, gd_word cell, bool reverse, const gd_view *x, const gd
     j->inputs = x->dims[2];
     j->hidden = w_hh->dims[1];
     j->gates = w_hh->dims[0];
-    j->w_hh = w_hh->data;
+    j->w_hh = (weights){w_hh->data, NULL, j->hidden};
     j->rows_per_piece = j->hidden < PIECE ? PIECE / (j->hidden > 0 ? j->hidden : 1) : 1;
     j->pieces = (j->batch + j->rows_per_piece - 1) / j->rows_per_piece;
 }
@@ -82,44 +92,55 @@ static void start(const job *j, char *to, const char *from) {
 
 /* --- forward -------------------------------------------------------------------------------- */
 
-/* Columns of a panel of w_hh, transposed: as many as stay together in the product's inner loop. */
+/* Rows of a panel of weights: columns of the product that its inner loop computes together. */
 static int64_t panel_width(const job *j) { return PANEL_BYTES / j->size; }
 
-/* Products of a few rows read w_hh as it is; for one step, turning it would not pay either. */
-static bool packs(const job *j) {
-    return j->batch > gd_gemm_thin_rows(gd_cpu_isa()) && j->steps > 1;
+/* Products of a few rows read weights as they are; for one product, turning does not pay either. */
+static bool packs(int64_t rows, int64_t products) {
+    return rows > gd_gemm_thin_rows(gd_cpu_isa()) && products > 1;
 }
+
+typedef struct {
+    const job *j;
+    const weights *w;
+} packing;
 
 static void pack_panel(void *arg, int64_t panel) {
-    const job *j = arg;
-    int64_t width = panel_width(j), first = panel * width,
-            n = j->gates - first < width ? j->gates - first : width;
-    j->isa->turn(n, j->hidden, at(j, j->w_hh, first * j->hidden),
-                 at(j, j->packed, first * j->hidden));
+    const packing *p = arg;
+    const job *j = p->j;
+    int64_t width = panel_width(j), first = panel * width, from = first * p->w->columns;
+    int64_t n = j->gates - first < width ? j->gates - first : width;
+    j->isa->turn(n, p->w->columns, at(j, p->w->data, from), at(j, p->w->packed, from));
 }
 
-/* c (N, G*H), rows c_row apart, = h w_hh^T + bias, or is added to. */
-static gd_status state_product(const job *j, char *c, int64_t c_row, bool add, const char *bias) {
-    gd_gemm g = {.m = j->batch,
+static void pack(const job *j, weights *w, char *to) {
+    w->packed = to;
+    gd_parallel_for((j->gates + panel_width(j) - 1) / panel_width(j), pack_panel, &(packing){j, w});
+}
+
+/* c (rows, G*H), rows c_row apart, = a (rows, columns of w) w^T + bias, or is added to. */
+static gd_status product(const job *j, const weights *w, const char *a, int64_t rows, char *c,
+                         int64_t c_row, bool add, const char *bias) {
+    gd_gemm g = {.m = rows,
                  .n = j->gates,
-                 .k = j->hidden,
-                 .a = {j->h, j->dtype, j->hidden, 1},
-                 .b = {j->w_hh, j->dtype, 1, j->hidden},
+                 .k = w->columns,
+                 .a = {a, j->dtype, w->columns, 1},
+                 .b = {w->data, j->dtype, 1, w->columns},
                  .c = {c, j->dtype, c_row, 1},
                  .accumulate = add};
     if (bias) g.bias = (gd_gemm_in){bias, j->dtype, 0, 1};
-    if (!j->packed) return gd_gemm_run(&g);
+    if (!w->packed) return gd_gemm_run(&g);
     int64_t width = panel_width(j), whole = j->gates / width, done = whole * width;
     g.n = width;
-    g.b = (gd_gemm_in){j->packed, j->dtype, width, 1};
+    g.b = (gd_gemm_in){w->packed, j->dtype, width, 1};
     GD_TRY(gd_gemm_run_batch(&g, &(gd_gemm_batch){.rank = 1,
                                                   .size = {whole},
-                                                  .b_step = {width * j->hidden},
+                                                  .b_step = {width * w->columns},
                                                   .c_step = {width},
                                                   .bias_step = {width}}));
     if (done == j->gates) return GD_OK;
     g.n = j->gates - done;
-    g.b = (gd_gemm_in){at(j, j->packed, done * j->hidden), j->dtype, g.n, 1};
+    g.b = (gd_gemm_in){at(j, w->packed, done * w->columns), j->dtype, g.n, 1};
     g.c.data = at(j, c, done);
     if (bias) g.bias.data = at(j, bias, done);
     return gd_gemm_run(&g);
@@ -131,7 +152,7 @@ static void forward_piece(void *arg, int64_t piece) {
     for (int64_t n = piece * j->rows_per_piece; n < end && n < j->batch; n++) {
         int64_t row = j->t * j->batch + n;
         char *y = at(j, j->y, row * H), *h = at(j, j->h, n * H),
-             *gates = at(j, j->sums, row * j->step_size);
+             *gates = at(j, j->sums, n * j->step_size);
         char *cell = j->cells ? at(j, j->cells, row * H) : NULL;
         if (!is_real(j, n)) {
             memset(y, 0, (size_t)(H * j->size));
@@ -151,7 +172,7 @@ static void forward_piece(void *arg, int64_t piece) {
 
 /* What a call works in, in bytes from the workspace's start; each part begins a cache line. */
 typedef struct {
-    size_t sums, s, bias, packed, total;
+    size_t sums, s, bias, w_ih, w_hh, total;
 } places;
 
 static size_t take(size_t *total, int64_t elements, int64_t size) {
@@ -160,15 +181,19 @@ static size_t take(size_t *total, int64_t elements, int64_t size) {
     return from;
 }
 
+static bool is_gated(const job *j) { return j->cell == GD_LSTM || j->cell == GD_GRU; }
+
+static bool packs_input(const job *j) { return packs(j->chunk * j->batch, j->steps / j->chunk); }
+static bool packs_state(const job *j) { return packs(j->batch, j->steps); }
+
 static places forward_places(const job *j, bool keep) {
     places p = {0};
-    bool gru = j->cell == GD_GRU;
-    p.sums =
-        take(&p.total, !keep && (gru || j->cell == GD_LSTM) ? j->steps * j->batch * j->gates : 0,
-             j->size);
-    p.s = take(&p.total, gru ? j->batch * j->gates : 0, j->size);
+    bool own_sums = !keep && is_gated(j);
+    p.sums = take(&p.total, own_sums ? j->chunk * j->batch * j->gates : 0, j->size);
+    p.s = take(&p.total, j->cell == GD_GRU ? j->batch * j->gates : 0, j->size);
     p.bias = take(&p.total, 2 * j->gates, j->size);
-    p.packed = take(&p.total, packs(j) ? j->gates * j->hidden : 0, j->size);
+    p.w_ih = take(&p.total, packs_input(j) ? j->gates * j->inputs : 0, j->size);
+    p.w_hh = take(&p.total, packs_state(j) ? j->gates * j->hidden : 0, j->size);
     return p;
 }
 
@@ -198,21 +223,33 @@ static const void *input(const gd_kernel_call *k, int i) {
     return i < k->n_in ? k->in[i].data : NULL;
 }
 
-/* sums = x w_ih^T + biases, for all steps. */
-static gd_status input_product(const job *j, const gd_kernel_call *k, const char *bias) {
-    gd_gemm g = {.m = j->steps * j->batch,
-                 .n = j->gates,
-                 .k = j->inputs,
-                 .a = {k->in[0].data, j->dtype, j->inputs, 1},
-                 .b = {k->in[4].data, j->dtype, 1, j->inputs},
-                 .c = {j->sums, j->dtype, j->step_size, 1}};
-    if (bias) g.bias = (gd_gemm_in){bias, j->dtype, 0, 1};
-    return gd_gemm_run(&g);
-}
-
 static void shape_forward(job *j, const gd_kernel_call *k) {
     const gd_recurrent_options *o = k->attrs;
     shape(j, o->cell, o->reverse, &k->in[0], &k->in[5]);
+    j->w_ih = (weights){k->in[4].data, NULL, j->inputs};
+    int64_t rows = CHUNK / (j->gates > 0 ? j->gates : 1);
+    if (rows < CHUNK_ROWS) rows = CHUNK_ROWS;
+    j->chunk = rows / (j->batch > 0 ? j->batch : 1);
+    if (j->chunk > j->steps) j->chunk = j->steps;
+    if (j->chunk < 1) j->chunk = 1;
+}
+
+/* `count` steps, after so many that are done. `first` is the earliest in time, and `sums` has room
+ * for the gates of all. */
+static gd_status run_chunk(job *j, const char *x, int64_t done, int64_t count, int64_t first,
+                           char *sums, const char *x_bias, const char *s_bias) {
+    GD_TRY(product(j, &j->w_ih, at(j, x, first * j->batch * j->inputs), count * j->batch, sums,
+                   j->step_size, false, x_bias));
+    for (int64_t i = done; i < done + count; i++) {
+        j->t = nth_step(j, i);
+        j->sums = at(j, sums, (j->t - first) * j->batch * j->step_size);
+        if (j->cell == GD_GRU)
+            GD_TRY(product(j, &j->w_hh, j->h, j->batch, j->s, j->gates, false, s_bias));
+        else
+            GD_TRY(product(j, &j->w_hh, j->h, j->batch, j->sums, j->step_size, true, NULL));
+        gd_parallel_for(j->pieces, forward_piece, j);
+    }
+    return GD_OK;
 }
 
 /*kernel recurrent.sequence  rank 10  wide
@@ -226,37 +263,32 @@ static size_t recurrent_sequence_workspace(const gd_kernel_call *k) {
 static gd_status recurrent_sequence_run(gd_kernel_call *k) {
     job j;
     shape_forward(&j, k);
-    bool keep = k->out[3].data != NULL, gated = j.cell == GD_LSTM || j.cell == GD_GRU;
+    bool keep = k->out[3].data != NULL;
     places p = forward_places(&j, keep);
-    char *work = k->workspace;
+    char *work = k->workspace, *x_bias = work + p.bias, *s_bias = at(&j, x_bias, j.gates);
     const void *b_ih = input(k, 6), *b_hh = input(k, 7);
-    j.keep = keep && gated;
-    j.wide_y = keep && !gated && k->out[3].dims[2] > 0 ? k->out[3].data : NULL;
+    j.keep = keep && is_gated(&j);
+    j.wide_y = keep && !is_gated(&j) && k->out[3].dims[2] > 0 ? k->out[3].data : NULL;
     j.y = k->out[0].data;
     j.h = k->out[1].data;
     j.c = k->out[2].data;
     j.cells = j.cell == GD_LSTM ? k->out[4].data : NULL;
-    j.sums = !gated ? j.y : keep ? k->out[3].data : work + p.sums;
     j.step_size = j.keep && j.cell == GD_GRU ? 4 * j.hidden : j.gates;
     j.s = work + p.s;
     j.lengths = input(k, 3);
-    char *x_bias = work + p.bias, *s_bias = at(&j, x_bias, j.gates);
     if (b_ih || b_hh) add_biases(&j, b_ih, b_hh, x_bias, s_bias);
-    GD_TRY(input_product(&j, k, b_ih || b_hh ? x_bias : NULL));
     start(&j, j.h, input(k, 1));
     if (j.cell == GD_LSTM) start(&j, j.c, input(k, 2));
-    if (packs(&j)) {
-        j.packed = work + p.packed;
-        gd_parallel_for((j.gates + panel_width(&j) - 1) / panel_width(&j), pack_panel, &j);
-    }
-    for (int64_t i = 0; i < j.steps; i++) {
-        j.t = nth_step(&j, i);
-        if (j.cell == GD_GRU)
-            GD_TRY(state_product(&j, j.s, j.gates, false, b_hh ? s_bias : NULL));
-        else
-            GD_TRY(state_product(&j, at(&j, j.sums, j.t * j.batch * j.step_size), j.step_size, true,
-                                 NULL));
-        gd_parallel_for(j.pieces, forward_piece, &j);
+    if (packs_input(&j)) pack(&j, &j.w_ih, work + p.w_ih);
+    if (packs_state(&j)) pack(&j, &j.w_hh, work + p.w_hh);
+    char *kept = j.keep ? k->out[3].data : j.y; /* an rnn's sums become y where they are */
+    for (int64_t done = 0, count; done < j.steps; done += count) {
+        count = j.steps - done < j.chunk ? j.steps - done : j.chunk;
+        int64_t first = j.reverse ? j.steps - done - count : done;
+        char *sums =
+            j.keep || !is_gated(&j) ? at(&j, kept, first * j.batch * j.step_size) : work + p.sums;
+        GD_TRY(run_chunk(&j, k->in[0].data, done, count, first, sums, b_ih || b_hh ? x_bias : NULL,
+                         b_hh ? s_bias : NULL));
     }
     return GD_OK;
 }
@@ -296,13 +328,14 @@ static void back_piece(void *arg, int64_t piece) {
 /* dh += the gates' gradients, from part `from` on, times rows of w_hh from `row` on. */
 static gd_status back_product(const job *j, int64_t from, int64_t row, int64_t depth) {
     const char *gates = at(j, j->gradients, j->t * j->batch * j->step_size + from);
-    return gd_gemm_run(&(gd_gemm){.m = j->batch,
-                                  .n = j->hidden,
-                                  .k = depth,
-                                  .a = {gates, j->dtype, j->step_size, 1},
-                                  .b = {at(j, j->w_hh, row * j->hidden), j->dtype, j->hidden, 1},
-                                  .c = {j->h, j->dtype, j->hidden, 1},
-                                  .accumulate = true});
+    return gd_gemm_run(
+        &(gd_gemm){.m = j->batch,
+                   .n = j->hidden,
+                   .k = depth,
+                   .a = {gates, j->dtype, j->step_size, 1},
+                   .b = {at(j, j->w_hh.data, row * j->hidden), j->dtype, j->hidden, 1},
+                   .c = {j->h, j->dtype, j->hidden, 1},
+                   .accumulate = true});
 }
 
 /*kernel recurrent_grad.sequence  rank 10  wide
