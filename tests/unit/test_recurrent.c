@@ -5,6 +5,8 @@
 
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
+#include "ops/call.h"
+#include "ops/op.h"
 #include "test.h"
 
 enum { MOST = 24 };
@@ -110,58 +112,110 @@ static layer large(int op, const char *options) {
                    .dtype = GD_F32};
 }
 
+/* Steps in several chunks, the last one smaller. */
+static layer many(int op, const char *options) {
+    layer l = large(op, options);
+    l.batch = op == 0 ? 4000 : 1000, l.inputs = 10, l.hidden = 24;
+    return l;
+}
+
 TEST(any_number_of_threads_gives_the_same_bits) {
-    for (int op = 0; op < 3; op++) {
+    for (int op = 0; op < 6; op++) {
         GD_SCOPE;
-        layer one = large(op, "bidirectional=true"), many = one;
+        layer one = op < 3 ? large(op, "bidirectional=true") : many(op - 3, "bidirectional=true");
+        layer more = one;
         gd_set_num_threads(1);
         make_inputs(&one);
         call_and_back(&one);
         for (int threads = 2; threads <= 5; threads++) {
             gd_set_num_threads(threads);
-            make_inputs(&many);
-            call_and_back(&many);
+            make_inputs(&more);
+            call_and_back(&more);
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-            for (int k = 0; k < one.n_out; k++) CHECK(same_bits(one.out[k], many.out[k]));
+            for (int k = 0; k < one.n_out; k++) CHECK(same_bits(one.out[k], more.out[k]));
             for (int i = 0; i < one.n_in; i++)
                 if (one.grad[i])
-                    CHECK_SAYING(same_bits(one.grad[i], many.grad[i]), "%s: gradient %d", ops[op],
+                    CHECK_SAYING(same_bits(one.grad[i], more.grad[i]), "%s: gradient %d", one.op,
                                  i);
         }
         gd_set_num_threads(0);
     }
 }
 
+static void check_against_body(layer fast) {
+    GD_SCOPE;
+    layer slow = fast;
+    make_inputs(&fast);
+    make_inputs(&slow);
+    call_and_back(&fast);
+    gd_set_reference_kernels(true);
+    call_and_back(&slow);
+    gd_set_reference_kernels(false);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    for (int k = 0; k < fast.n_out; k++)
+        CHECK_SAYING(largest_difference(fast.out[k], slow.out[k]) < 1e-12, "%s %s: output %d",
+                     fast.op, fast.options, k);
+    for (int i = 0; i < fast.n_in; i++)
+        if (fast.grad[i])
+            CHECK_SAYING(largest_difference(fast.grad[i], slow.grad[i]) < 1e-11,
+                         "%s %s: gradient %d", fast.op, fast.options, i);
+}
+
 TEST(kernels_give_what_bodies_give) {
-    static const int64_t batches[] = {1, 3, 6, 70};
+    static const int64_t batches[] = {1, 3, 6, 60};
     static const char *const options[] = {"", "bidirectional=true", "layers=2"};
-    for (int op = 0; op < 3; op++)
+    for (int op = 0; op < 3; op++) {
         for (int b = 0; b < 4; b++)
             for (int o = 0; o < 3; o++) {
-                GD_SCOPE;
-                layer fast = large(op, options[o]);
-                fast.steps = 3, fast.inputs = 10;
-                fast.batch = batches[b];
-                fast.hidden = 21 + 20 * b;
-                fast.lengths = (b + o) % 2;
-                fast.states = o > 0;
-                fast.dtype = GD_F64;
-                layer slow = fast;
-                make_inputs(&fast);
-                make_inputs(&slow);
-                call_and_back(&fast);
-                gd_set_reference_kernels(true);
-                call_and_back(&slow);
-                gd_set_reference_kernels(false);
-                CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-                for (int k = 0; k < fast.n_out; k++)
-                    CHECK_SAYING(largest_difference(fast.out[k], slow.out[k]) < 1e-12,
-                                 "%s %s: output %d", ops[op], options[o], k);
-                for (int i = 0; i < fast.n_in; i++)
-                    if (fast.grad[i])
-                        CHECK_SAYING(largest_difference(fast.grad[i], slow.grad[i]) < 1e-11,
-                                     "%s %s: gradient %d", ops[op], options[o], i);
+                layer l = large(op, options[o]);
+                l.steps = 3, l.inputs = 10;
+                l.batch = batches[b];
+                l.hidden = 21 + 12 * b;
+                l.lengths = (b + o) % 2;
+                l.states = o > 0;
+                l.dtype = GD_F64;
+                check_against_body(l);
             }
+    }
+}
+
+/* Results and gradients of the sum of their squares, of one direction. */
+static void square_back(gd_tensor *const *y, gd_tensors by, gd_tensors *gradients) {
+    gd_tensor *loss = gd_add(gd_sum(gd_square(y[0])), gd_sum(gd_square(y[1])));
+    *gradients = gd_grad(gd_list(loss), by);
+}
+
+TEST(sequences_in_chunks_give_what_bodies_give) {
+    static const char *const cells[] = {"tanh", "lstm", "gru"};
+    const gd_op *op = gd_op_find("recurrent");
+    for (int cell = 0; cell < 3; cell++)
+        for (int reverse = 0; reverse < 2; reverse++) {
+            GD_SCOPE;
+            char options[64];
+            snprintf(options, sizeof options, "cell=%s reverse=%d", cells[cell], reverse);
+            layer l = many(cell, "");
+            l.dtype = GD_F64;
+            make_inputs(&l);
+            int n = 0;
+            gd_tensor *in[8] = {l.in[n++], l.in[n++]}, *y[5] = {NULL}, *w[4];
+            if (cell == 1) in[2] = l.in[n++];
+            for (int i = 3; i < 8; i++) in[i] = l.in[n++];
+            for (int i = 0; i < 4; i++) w[i] = gd_requires_grad(in[4 + i]);
+            gd_attrs *attrs = gd_attrs_new(op);
+            CHECK(gd_attrs_parse(attrs, options) == GD_OK);
+            gd_tensors fast = gd_op_call(op, (gd_tensors){in, 8}, attrs), g[2];
+            gd_expand body = {op, gd_attrs_data(attrs), 8, 5, in, y};
+            op->expand(&body);
+            square_back(fast.at, (gd_tensors){w, 4}, &g[0]);
+            square_back(y, (gd_tensors){w, 4}, &g[1]);
+            CHECK_SAYING(!gd_failed(), "%s: %s", options, gd_error_message());
+            for (int k = 0; k < (cell == 1 ? 3 : 2); k++)
+                CHECK_SAYING(largest_difference(fast.at[k], y[k]) < 1e-12, "%s: output %d", options,
+                             k);
+            for (int i = 0; i < 4 && i < g[0].count; i++) /* sums of thousands */
+                CHECK_SAYING(largest_difference(g[0].at[i], g[1].at[i]) < 1e-9, "%s: gradient %d",
+                             options, i);
+        }
 }
 
 TEST(what_stands_behind_the_end_of_a_sequence_counts_nowhere) {
@@ -193,10 +247,11 @@ TEST(what_stands_behind_the_end_of_a_sequence_counts_nowhere) {
 }
 
 TEST(a_gradient_that_is_wanted_changes_no_bit) {
-    for (int op = 0; op < 3; op++)
+    for (int op = 0; op < 6; op++)
         for (int half = 0; half < 2; half++) {
             GD_SCOPE;
-            layer plain = large(op, "bidirectional=true");
+            layer plain =
+                op < 3 ? large(op, "bidirectional=true") : many(op - 3, "bidirectional=true");
             if (half) plain.dtype = GD_F16;
             layer taped = plain;
             make_inputs(&plain);
