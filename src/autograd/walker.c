@@ -253,6 +253,7 @@ static gd_status fill_args(walker *w, place *p, rule_args *a) {
         if (!slot->present) continue;
         a->y[i] = gd_slot_get(slot, node, what);
         if (!a->y[i]) return recorded_failure();
+        if (node->op && node->op->outputs[i < node->op->n_outputs ? i : node->op->n_outputs - 1].hidden) continue; /* has none */
         a->gy[i] = p->grads[i] ? p->grads[i] : gd_dtype_is_float((gd_dtype)slot->dtype) ? zeros_like_slot(slot) : NULL;
         if (a->gy[i] && a->gy[i]->kind == GD_FAILED) return recorded_failure();
     }
@@ -267,14 +268,16 @@ static gd_status run_body(const gd_walk *walk, gd_node *node, rule_args *a) {
     gd_tensor **block = gd_calloc((size_t)(3 * n + 3 * m) + 1, sizeof *block);
     if (!block) return gd_fail(GD_E_MEMORY, "no memory for a gradient");
     gd_tensor **x = block, **by = x + n, **result = by + n, **y = result + n, **outs = y + m, **gy = outs + m;
+    gd_status status = GD_OK;
     int before = gd_enable_grad_begin();
     for (int i = 0; i < n; i++) {
         x[i] = a->x[i] && a->needs[i] ? gd_reshape(a->x[i], gd_tensor_shape(a->x[i])) : a->x[i];
         if (a->needs[i]) by[n_by++] = x[i];
+        if (x[i] && x[i]->kind == GD_FAILED) status = recorded_failure(); /* bodies look at shapes */
     }
-    node->op->expand(&(gd_expand){node->op, node->attrs, n, m, x, y});
+    if (status == GD_OK) node->op->expand(&(gd_expand){node->op, node->attrs, n, m, x, y});
     gd_grad_mode_end(&before);
-    gd_status status = gd_scope_reserve((size_t)n);
+    if (status == GD_OK) status = gd_scope_reserve((size_t)n);
     for (int i = 0; i < m && status == GD_OK; i++) {
         if (!y[i]) continue;
         if (y[i]->kind == GD_FAILED) status = recorded_failure();
