@@ -277,12 +277,8 @@ static gd_status place_commits(gd_plan *plan, lives *l) {
             l->same[root] = c->root;
             continue;
         }
-        gd_pvalue whole = p->values[c->value]; /* the variable: the same dims, row-major */
-        whole.root = c->root;
-        whole.offset = 0;
-        gd_row_major(whole.rank, whole.dims, whole.strides);
         int to, from;
-        GD_TRY(add_view(plan, view_of(&whole), (gd_binding){c->root, 0}, &to));
+        GD_TRY(add_value_view(plan, c->to, &to));
         GD_TRY(add_value_view(plan, c->value, &from));
         GD_TRY(add_copy(plan, to, from));
         plan->n_commit_copies++;

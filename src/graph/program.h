@@ -45,9 +45,10 @@ typedef struct gd_pstep {
     bool removed;
 } gd_pstep;
 
-/* At the end of a run, variable (or outside root) `root` gets what `value` holds. */
+/* At the end of a run, `to`, a value in `root` (a variable's or an outside one), gets what `value`
+ * holds. */
 typedef struct gd_commit {
-    int root, value;
+    int root, to, value;
     const char *site;
 } gd_commit;
 
