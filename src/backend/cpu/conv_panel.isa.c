@@ -1,6 +1,7 @@
 /* conv_panel.isa.c - panels of a convolution's columns, with vectors. */
 #include "backend/cpu/conv_panel.h"
 
+#include "backend/cpu/gemm_block.h"
 #include "backend/cpu/simd.h"
 
 #if defined(__AVX2__)

@@ -153,8 +153,9 @@ V_FN void NAME(turn_square)(vec v[LANES]) {
     }
 }
 
-/* A panel has no more rows than this, so no more taps appear in it. */
-enum { NAME(PANEL_ROWS) = 48 };
+/* B is columns^T here: its panels have no more rows of `columns` than this, so no more taps appear
+ * in one. */
+enum { NAME(PANEL_ROWS) = GD_GEMM_PANEL_MAX };
 
 /* Up to LANES columns of the rows [row, row_end), a square at a time. `pieces` has those of the
  * first row's tap, the next one's, and so on. */
