@@ -392,7 +392,8 @@ static gd_status infer_adaptive(gd_infer *i, int n) {
         if (size < -1) return gd_op_fail(GD_E_ARGUMENT, "size is %lld; it must not be negative, but for -1", (long long)size);
         if (*out < 1) return gd_op_fail(GD_E_SHAPE, "axis %d of 'x' is empty", x->rank - n + d);
         if (size >= 0) {
-            if (!gd_mul_i64(size + 1, *out, &unused)) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
+            if (!gd_add_i64(size, 1, &unused) || !gd_mul_i64(unused, *out, &unused))
+                return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
             *out = size;
         }
     }
