@@ -225,6 +225,11 @@ static size_t wino_bytes(const gd_conv *c, gd_conv_direction to, gd_dtype dtype)
     (void)dtype;
     return gd_conv_winograd_bytes(c, to);
 }
+static size_t direct_bytes(const gd_conv *c, gd_conv_direction to, gd_dtype dtype) {
+    (void)dtype;
+    return gd_conv_direct_bytes(c, to);
+}
+static const algorithm by_direct = {"direct", direct_bytes, gd_conv_direct, 0};
 static const algorithm by_products = {"products", gemm_bytes, run_gemm, 0};
 static const algorithm by_winograd = {"Winograd", wino_bytes, gd_conv_winograd, 3e-5};
 
@@ -358,6 +363,19 @@ TEST(convolution_by_products_is_exact_for_many_taps) {
                           .dilation = {1, 1, 1},
                           .before = {1, 1, 1}};
     check_all(&cube, GD_F32);
+}
+
+TEST(direct_convolution_is_exact_for_random_shapes) {
+    begin_random();
+    for (int i = 0; i < draws(150, 3000) && test_failures < 10; i++) {
+        gd_conv c = draw_form();
+        c.groups = random_int(2, 5);
+        if (one_in(2)) c.ci = c.co = 1;
+        if (one_in(4)) c.kernel[2] = random_int(7, 20), c.out[2] = random_int(1, 40);
+        for (int to = GD_CONV_TO_OUTPUT; to <= GD_CONV_TO_WEIGHT; to++)
+            if (gd_conv_direct_pays(&c, (gd_conv_direction)to) && work_of(&c) < 3e6)
+                check_form(&by_direct, &c, (gd_conv_direction)to, GD_F32);
+    }
 }
 
 static gd_conv draw_3x3(void) {
