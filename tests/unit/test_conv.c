@@ -409,4 +409,118 @@ TEST(convolution_by_winograd_agrees_for_random_shapes) {
     }
 }
 
+/* --- whole calls -------------------------------------------------------------------------------
+ */
+
+/* A tensor of small whole numbers, which f16 and bf16 have too, in one of several layouts. */
+static gd_tensor *draw_tensor(gd_shape dims, gd_dtype dtype) {
+    gd_shape order = {.rank = dims.rank, .form = 1}, back = order, made = order;
+    const int layout = (int)random_int(0, 3);
+    for (int d = 0; d < dims.rank;
+         d++) { /* as it is, channels last, all axes turned, every second one */
+        order.at[d] = layout == 1   ? (d == 0               ? 0
+                                       : d == dims.rank - 1 ? 1
+                                                            : d + 1)
+                      : layout == 2 ? dims.rank - 1 - d
+                                    : d;
+        back.at[order.at[d]] = d;
+        made.at[d] = dims.at[order.at[d]];
+    }
+    if (layout == 3) made.at[dims.rank - 1] = 2 * dims.at[dims.rank - 1];
+    int64_t n = 1;
+    for (int d = 0; d < made.rank; d++) n *= made.at[d];
+    double *numbers = draw_numbers(n);
+    for (int64_t i = 0; i < n; i++) numbers[i] = (double)random_int(-2, 2);
+    gd_tensor *t = gd_cast(gd_from_array(made, GD_F64, numbers), dtype);
+    free(numbers);
+    if (layout == 3) return gd_slice(t, .axis = dims.rank - 1, .step = 2);
+    return gd_permute(t, back);
+}
+
+typedef struct {
+    gd_tensor *y, *gx, *gw, *gb;
+} results;
+
+static results call_with_gradients(const char *op, gd_tensor *x, gd_tensor *w, gd_tensor *b,
+                                   const char *options) {
+    gd_tensor *in[] = {gd_requires_grad(gd_detach(x)), gd_requires_grad(gd_detach(w)),
+                       gd_requires_grad(gd_detach(b))};
+    results r = {.y = gd_call(op, gd_list(in[0], in[1], in[2]), options)};
+    /* a loss whose gradient differs from place to place, in whole numbers */
+    gd_tensor *scale = gd_sub(
+        gd_remainder(gd_arange(0, (double)gd_tensor_numel(r.y)), gd_scalar(5)), gd_scalar(2));
+    gd_tensors g = gd_grad(gd_list(gd_sum(gd_mul(r.y, gd_reshape(gd_cast(scale, gd_tensor_dtype(x)),
+                                                                 gd_tensor_shape(r.y))))),
+                           ((gd_tensors){in, 3}));
+    if (g.count == 3) r.gx = g.at[0], r.gw = g.at[1], r.gb = g.at[2];
+    return r;
+}
+
+/* The same, but for the last digits of Winograd's sums and of rounding to f16 and bf16. */
+static bool agree(gd_tensor *a, gd_tensor *b) {
+    const gd_dtype dtype = gd_tensor_dtype(a);
+    const double tolerance = dtype == GD_F16 ? 2e-3 : dtype == GD_BF16 ? 1.6e-2 : 1e-4;
+    gd_tensor *off = gd_abs(gd_sub(gd_cast(a, GD_F64), gd_cast(b, GD_F64)));
+    gd_tensor *room =
+        gd_mul(gd_add(gd_abs(gd_cast(b, GD_F64)), gd_scalar(1)), gd_scalar(tolerance));
+    return gd_item(gd_all(gd_le(off, room))) == 1;
+}
+
+static void check_call(void) {
+    GD_SCOPE;
+    static const gd_dtype dtypes[] = {GD_F32, GD_F32, GD_F64, GD_F16, GD_BF16};
+    const gd_dtype dtype = dtypes[random_int(0, 4)];
+    const int axes = (int)random_int(1, 3);
+    const bool transposed = one_in(2);
+    const int64_t groups = one_in(2) ? 1 : random_int(1, 4), ci = random_int(1, 6),
+                  co = random_int(1, 6);
+    gd_shape x = {{random_int(1, 3), groups * ci}, 2, 1},
+             w = {{groups * (transposed ? ci : co), transposed ? co : ci}, 2, 1};
+    char op[32], options[200] = "", stride[32] = "", padding[32] = "", dilation[32] = "",
+                 extra[32] = "";
+    for (int d = 0; d < axes; d++) {
+        const int64_t k = random_int(1, 4), s = random_int(1, 3), step = random_int(1, 3),
+                      p = random_int(0, k);
+        const int64_t more = transposed && one_in(2) ? random_int(0, (s > step ? s : step) - 1) : 0;
+        x.at[x.rank++] = (k - 1) * step + 1 + random_int(0, axes == 3 ? 3 : 12);
+        w.at[w.rank++] = k;
+        const char *comma = d ? "," : "";
+        sprintf(stride + strlen(stride), "%s%d", comma, (int)s);
+        sprintf(padding + strlen(padding), "%s%d", comma, (int)(transposed ? p / 2 : p));
+        sprintf(dilation + strlen(dilation), "%s%d", comma, (int)step);
+        sprintf(extra + strlen(extra), "%s%d", comma, (int)more);
+    }
+    sprintf(op, transposed ? "conv_transpose%dd" : "conv%dd", axes);
+    snprintf(options, sizeof options, "stride=%s padding=%s dilation=%s groups=%d%s%s", stride,
+             padding, dilation, (int)groups, transposed ? " output_padding=" : "",
+             transposed ? extra : "");
+    gd_tensor *tx = draw_tensor(x, dtype), *tw = draw_tensor(w, dtype),
+              *tb = draw_tensor(gd_dims(groups * co), dtype);
+    gd_set_reference_kernels(true);
+    const results want = call_with_gradients(op, tx, tw, tb, options);
+    gd_set_reference_kernels(false);
+    for (int isa = 0; isa < GD_ISA_COUNT && !gd_failed(); isa++) {
+        if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
+        gd_set_num_threads((int)random_int(1, 3));
+        const results got = call_with_gradients(op, tx, tw, tb, options);
+        if (gd_failed()) break;
+        const char *wrong = !agree(got.y, want.y)     ? "y"
+                            : !agree(got.gx, want.gx) ? "gradient of x"
+                            : !agree(got.gw, want.gw) ? "gradient of w"
+                            : !agree(got.gb, want.gb) ? "gradient of b"
+                                                      : NULL;
+        CHECK_SAYING(!wrong, "%s: %s %s, %s, %s", wrong, op, options, gd_dtype_name(dtype),
+                     gd_isa_name((gd_isa)isa));
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    gd_clear_error();
+    gd_cpu_set_isa(GD_ISA_AVX512);
+    gd_set_num_threads(0);
+}
+
+TEST(calls_of_any_layout_and_dtype_agree_with_the_reference_kernels) {
+    begin_random();
+    for (int i = 0; i < draws(60, 2000) && test_failures < 10; i++) check_call();
+}
+
 TEST_MAIN
