@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "gradus/gradus.h"
+#include "train.h"
 
 static FILE *results;
 
@@ -119,6 +120,7 @@ static int run_apart(const bench_entry *entry) {
 }
 
 int main(int argc, char **argv) {
+    if (argc == 5 && strcmp(argv[1], "--steps") == 0) return train_serve(argv[2], argv[3], atoi(argv[4]));
     char out[4096];
     int first = 1, failures = 0;
     const char *slash = strrchr(argv[0], '/');

@@ -3,6 +3,7 @@
 
 #include "bench.h"
 #include "gradus/gradus.h"
+#include "train.h"
 
 /* --- the cost of a run -------------------------------------------------------------------------- */
 
@@ -43,91 +44,27 @@ static void run_cost(void) {
 
 /* --- training steps ----------------------------------------------------------------------------- */
 
-typedef struct net {
-    int layers;
-    int64_t batch, size[5]; /* inputs, ..., outputs */
-    bool classes;           /* cross entropy of class numbers; else the mean of squares */
-    gd_tensor *x, *y;       /* data */
-    gd_tensor *w[4], *b[4]; /* parameters, of both forms */
-} net;
-
-static gd_tensor *forward(const net *n, gd_tensor *x) {
-    for (int i = 0; i < n->layers; i++) {
-        x = gd_linear(x, n->w[i], n->b[i]);
-        if (i < n->layers - 1) x = gd_relu(x);
-    }
-    return x;
-}
-
-static gd_tensor *loss_of(const net *n, gd_tensor *x, gd_tensor *y) {
-    return n->classes ? gd_cross_entropy(forward(n, x), y) : gd_mse_loss(forward(n, x), y);
-}
-
-static gd_optimizer *optimizer;
-
-static void eager_step(void *arg) {
-    net *n = arg;
-    GD_SCOPE;
-    gd_optimizer_zero_grad(optimizer);
-    gd_backward(loss_of(n, n->x, n->y));
-    gd_optimizer_step(optimizer);
-}
-
-/* Parameters as tensors, or as variables of the graph that is being built. */
-static gd_tensors make_parameters(net *n, gd_tensor **all, bool variables) {
-    int count = 0;
-    for (int i = 0; i < n->layers; i++) {
-        gd_tensor *w = gd_mul(gd_randn(gd_dims(n->size[i + 1], n->size[i])), gd_scalar(0.05));
-        gd_tensor *b = gd_zeros(gd_dims(n->size[i + 1]));
-        all[count++] = n->w[i] = variables ? gd_variable(w) : gd_requires_grad(w);
-        all[count++] = n->b[i] = variables ? gd_variable(b) : gd_requires_grad(b);
-    }
-    return (gd_tensors){all, count};
-}
-
-static void measure(const char *name, net *n, int threads) {
-    GD_SCOPE;
-    gd_set_num_threads(threads);
-    n->x = gd_randn(gd_dims(n->batch, n->size[0]));
-    n->y = n->classes ? gd_randint(gd_dims(n->batch), 0, n->size[n->layers]) : gd_randn(gd_dims(n->batch, n->size[n->layers]));
-    gd_tensor *all[8], *given[4];
-    char row[64];
-    double spread;
-    optimizer = gd_optim_sgd(make_parameters(n, all, false), .lr = 1e-3);
-    double eager = bench_time(eager_step, n, &spread);
-    snprintf(row, sizeof row, "%s_eager_ms%s", name, threads > 1 ? "_2t" : "");
-    bench_report(row, eager / 1e6, spread / 1e6, "ms", "a training step with eager ops");
-    for (int level = 0; level <= 2; level += 2) {
+static void measure(const char *net, int threads) {
+    static const char *const modes[] = {"eager", "plan", "fused"};
+    double eager = 0;
+    for (int m = 0; m < 3; m++) {
         GD_SCOPE;
-        gd_graph *graph = gd_graph_new();
-        gd_tensor *x, *y, *loss, *train;
-        {
-            GD_GRAPH(graph);
-            x = gd_placeholder(gd_dims(n->batch, n->size[0]));
-            y = gd_placeholder(gd_tensor_shape(n->y), .dtype = gd_tensor_dtype(n->y));
-            gd_optimizer *o = gd_optim_sgd(make_parameters(n, all, true), .lr = 1e-3);
-            loss = loss_of(n, x, y);
-            train = gd_minimize(o, loss);
-        }
-        session = gd_session_new(graph, .level = level);
-        given[0] = x, given[1] = n->x, given[2] = y, given[3] = n->y;
-        gd_tensor *wanted[2] = {loss, train};
-        feeds = (gd_tensors){given, 4};
-        fetches = (gd_tensors){wanted, 2};
-        double ns = bench_time(run_session, NULL, &spread);
-        char note[64];
-        snprintf(note, sizeof note, "%.2f times the eager step", eager / ns);
-        snprintf(row, sizeof row, "%s_%s_ms%s", name, level ? "fused" : "plan", threads > 1 ? "_2t" : "");
+        gd_set_num_threads(threads);
+        train *t = train_new(net, modes[m]);
+        if (!t) return;
+        char row[64], note[64] = "a training step with eager ops";
+        double spread, ns = bench_time(train_step, t, &spread);
+        if (m == 0) eager = ns;
+        else snprintf(note, sizeof note, "%.2f times as fast as the eager step", eager / ns);
+        snprintf(row, sizeof row, "%s_%s_ms%s", net, modes[m], threads > 1 ? "_2t" : "");
         bench_report(row, ns / 1e6, spread / 1e6, "ms", note);
     }
 }
 
 static void training(void) {
     for (int threads = 1; threads <= 2; threads++) {
-        net two_layer = {.layers = 2, .batch = 64, .size = {1000, 100, 10}};
-        net mlp = {.layers = 3, .batch = 128, .size = {784, 512, 512, 10}, .classes = true};
-        measure("two_layer", &two_layer, threads);
-        measure("mlp", &mlp, threads);
+        measure("two_layer", threads);
+        measure("mlp", threads);
     }
 }
 
