@@ -422,7 +422,8 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
             done = changes >= 0 && shared >= 0;
         }
     }
-    return done && gd_pass_prune(p) >= 0 ? GD_OK : gd_this_thread.noted;
+    done = done && gd_pass_prune(p) >= 0 && (level < 2 || gd_pass_epilogue(p) >= 0);
+    return done ? GD_OK : gd_this_thread.noted;
 }
 
 gd_status gd_plan_make(gd_program *program, gd_device *device, int level, gd_plan **made) {
