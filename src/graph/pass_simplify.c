@@ -72,9 +72,11 @@ static bool is_number(const gd_program *p, int value, double number) {
     const gd_pvalue *v = &p->values[value];
     const gd_root *root = &p->roots[v->root];
     if (root->kind != GD_ROOT_OUTSIDE || !root->constant || !root->storage->device->api->host_reads) return false;
-    for (int i = 0; i < v->rank; i++)
-        if (v->dims[i] > 1 && v->strides[i] != 0) return false; /* one element, seen once or many times */
-    return gd_load_f64((gd_dtype)v->dtype, (const char *)root->storage->data + (size_t)v->offset * gd_dtype_bytes(v->dtype)) == number;
+    /* the whole root, which is at most as large as folding allows: any view of it is then the same */
+    const size_t size = gd_dtype_bytes(v->dtype);
+    for (size_t at = 0; at + size <= root->bytes; at += size)
+        if (gd_load_f64((gd_dtype)v->dtype, (const char *)root->storage->data + at) != number) return false;
+    return root->bytes > 0;
 }
 
 /* op(x, neutral) is x. */
