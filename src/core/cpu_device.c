@@ -53,7 +53,7 @@ static gd_status cpu_alloc(gd_device *d, size_t bytes, void **handle) {
 static void cpu_free(gd_device *d, void *handle, size_t bytes) {
     size_t rounded;
     int class = size_class(bytes, &rounded);
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef GD_SANITIZED
     (void)class; /* no reuse: the sanitizer shall see every use after free */
     (void)d;
     gd_free(handle);

@@ -32,7 +32,7 @@ static void tensor_destroy(gd_object *object) {
     if (t->node) gd_node_release_hook(t->node);
     gd_object_count(-1);
     gd_thread *thread = &gd_this_thread;
-#if !defined(__SANITIZE_ADDRESS__)
+#ifndef GD_SANITIZED
     if (thread->alive && thread->free_tensor_count < CACHED_HANDLES) {
         t->next_free = thread->free_tensors;
         thread->free_tensors = t;

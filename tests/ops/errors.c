@@ -176,7 +176,7 @@ static void check_op(const gd_op *op, const test_case *c) {
 }
 
 void suite_errors(const test_cases *cases) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef GD_SANITIZED
     /* a size that is merely large shall fail, not fill the machine */
     struct rlimit before, less;
     getrlimit(RLIMIT_AS, &before);
@@ -195,7 +195,7 @@ void suite_errors(const test_cases *cases) {
         if (only_family && !c) continue;
         check_op(op, c);
     }
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef GD_SANITIZED
     setrlimit(RLIMIT_AS, &before);
 #endif
 }
