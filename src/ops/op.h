@@ -46,6 +46,8 @@ typedef struct gd_kernel_list {
 
 struct gd_op_state {
     gd_kernel_list kernels[GD_DEVICE_KINDS];
+    const gd_kernel *
+        first[GD_MAX_KERNELS]; /* entries of kernels[0]: the CPU's need no memory, which may fail */
     /* The gradient of each input as an op of its own (elementwise ops); made at first use. */
     struct gd_derived {
         const gd_op *op; /* NULL where the gradient is zero or passes through */
