@@ -53,10 +53,20 @@ static bool word_allowed(const char *words, gd_word value) {
     return false;
 }
 
+/* Strides, paddings, kernel sizes: products of two of them and a few sums must not overflow. */
+static gd_status check_ints(const gd_op_attr *a, const int64_t *list) {
+    for (int k = 0; k < a->count; k++)
+        if (list[k] != GD_UNSET && (list[k] > INT32_MAX || list[k] < -INT32_MAX))
+            return gd_fail(GD_E_ARGUMENT, "%s is %lld; it must lie between -%d and %d", a->name,
+                           (long long)list[k], INT32_MAX, INT32_MAX);
+    return GD_OK;
+}
+
 gd_status gd_attrs_check(const gd_op *op, const void *attrs) {
     for (int i = 0; attrs && i < op->n_attrs; i++) {
         const gd_op_attr *a = &op->attrs[i];
         const void *field = (const char *)attrs + a->offset;
+        if (a->type == GD_ATTR_INTS) GD_TRY(check_ints(a, field));
         if (a->type == GD_ATTR_WORD && !word_allowed(a->words, *(const gd_word *)field))
             return gd_fail(GD_E_ARGUMENT, "%s must be one of: %s", a->name, a->words);
         if (a->type == GD_ATTR_SHAPE) {
