@@ -82,7 +82,7 @@ static gd_status check_beside(const gd_tensor *v, const gd_tensor *x, int64_t i,
 
 /* Puts beside each float input its tangent: zeros where it is NULL. */
 static gd_status fit_beside(const prepared *p, gd_tensors given, const char *what, const char *name, gd_tensor **fitted) {
-    if (given.count != p->all.count)
+    if (given.count != p->all.count || !given.at)
         return gd_fail(GD_E_ARGUMENT, "%s: %lld %ss for %lld inputs", what, (long long)given.count, name,
                        (long long)p->all.count);
     for (int64_t k = 0; k < p->floats.count; k++) {

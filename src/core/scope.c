@@ -87,7 +87,9 @@ gd_scope *gd_scope_open(void) {
 }
 
 void gd_scope_close(gd_scope **scope) {
-    gd_thread *thread = (gd_thread *)*scope;
+    gd_thread *thread = scope ? (gd_thread *)*scope : NULL;
+    if (thread != &gd_this_thread) return; /* closed already, or opened by another thread */
+    *scope = NULL;
     if (thread->unrecorded > 0) {
         thread->unrecorded--;
         return;

@@ -6,8 +6,9 @@
 #include "core/tensor.h"
 
 gd_shape gd_shape_of(int rank, const int64_t *sizes) {
-    gd_shape shape = {.rank = rank, .form = 1};
-    for (int i = 0; i < rank && i < GD_MAX_RANK; i++) shape.at[i] = sizes[i];
+    gd_shape shape = {.rank = rank > 0 && !sizes ? -1 : rank,
+                      .form = 1}; /* -1: refused by whoever gets it */
+    for (int i = 0; i < shape.rank && i < GD_MAX_RANK; i++) shape.at[i] = sizes[i];
     return shape;
 }
 
@@ -40,6 +41,9 @@ bool gd_is_row_major(int rank, const int64_t *dims, const int64_t *strides) {
 
 gd_status gd_shape_bytes(gd_shape shape, gd_dtype dtype, size_t *bytes) {
     char text[128];
+    if (shape.form == 0 && shape.rank == 0 && shape.at[0] != 0)
+        return gd_fail(GD_E_ARGUMENT,
+                       "a list in braces does not say how long it is; write gd_dims(...)");
     if (shape.rank < 0 || shape.rank > GD_MAX_RANK)
         return gd_fail(GD_E_SHAPE, "a tensor has 0 to %d dimensions, not %d", GD_MAX_RANK,
                        shape.rank);

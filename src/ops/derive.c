@@ -142,7 +142,14 @@ static gd_status fill_defaults(user_op *u) {
 static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
     gd_record *r = &u->record;
     gd_op *op = &u->op;
-    bool elementwise = r->flags & GD_OP_ELEMENTWISE;
+    bool elementwise = r->flags & GD_OP_ELEMENTWISE,
+         list = r->n_outputs > 0 && r->outputs[r->n_outputs - 1].variadic;
+    if ((r->n_outputs > GD_MAX_OUTPUTS && !list) || (elementwise && r->n_inputs > GD_MAX_OUTPUTS))
+        return gd_fail(GD_E_ARGUMENT,
+                       "op '%s' has %d inputs and %d outputs; at most %d outputs, and inputs of an "
+                       "elementwise "
+                       "op, can be",
+                       r->name, r->n_inputs, r->n_outputs, GD_MAX_OUTPUTS);
     *op = (gd_op){.name = r->name, .doc = r->doc, .onnx = r->onnx, .caffe = r->caffe,
                   .flags = r->flags | GD_OP_USER, .inputs = r->inputs, .n_inputs = r->n_inputs,
                   .outputs = r->outputs, .n_outputs = r->n_outputs, .attrs = r->attrs,

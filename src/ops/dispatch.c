@@ -53,17 +53,20 @@ static gd_status failed(gd_invocation *call, gd_status status) {
 
 /* --- checks ------------------------------------------------------------------------------------ */
 
-static gd_status check_inputs(const gd_invocation *call) {
-    const gd_op *op = call->op;
+gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in) {
     bool variadic = op->n_inputs > 0 && op->inputs[op->n_inputs - 1].variadic;
     int least = op->n_required;
-    if (call->n_in < least || (call->n_in > op->n_inputs && !variadic))
-        return gd_fail(GD_E_ARGUMENT, "takes %d to %d tensors, not %d", least, op->n_inputs, call->n_in);
-    if (variadic && call->n_in < op->n_inputs && !op->inputs[op->n_inputs - 1].optional)
+    if (n_in == GD_BAD_LIST)
+        return gd_fail(GD_E_ARGUMENT,
+                       "the list of tensors is NULL, of negative length or longer than %d",
+                       GD_MAX_VARIADIC);
+    if (n_in < least || (n_in > op->n_inputs && !variadic))
+        return gd_fail(GD_E_ARGUMENT, "takes %d to %d tensors, not %d", least, op->n_inputs, n_in);
+    if (variadic && n_in < op->n_inputs && !op->inputs[op->n_inputs - 1].optional)
         return gd_fail(GD_E_ARGUMENT, "the list '%s' is empty", op->inputs[op->n_inputs - 1].name);
-    for (int i = 0; i < call->n_in; i++) {
+    for (int i = 0; i < n_in; i++) {
         const gd_op_param *param = &op->inputs[i < op->n_inputs ? i : op->n_inputs - 1];
-        const gd_tensor *t = call->in[i];
+        const gd_tensor *t = in[i];
         if (!t) {
             if (!param->optional || param->variadic)
                 return gd_fail(GD_E_ARGUMENT, "'%s' is NULL", param->name);
@@ -388,12 +391,11 @@ static gd_status without_scope(gd_invocation *call, gd_infer *infer, gd_device *
 
 /* Rank-0 CPU tensors among tensors of another device are uploaded. */
 static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor **moved) {
+    for (int i = 0; i < call->n_in; i++) moved[i] = call->in[i];
     for (int i = 0; i < call->n_in; i++) {
-        moved[i] = call->in[i];
-        if (moved[i] && moved[i]->device != device) {
-            moved[i] = gd_to_device(moved[i], device);
-            if (moved[i]->kind == GD_FAILED) return gd_failure();
-        }
+        if (!moved[i] || moved[i]->device == device) continue;
+        moved[i] = gd_to_device(moved[i], device);
+        if (moved[i]->kind == GD_FAILED) return gd_failure();
     }
     call->in = moved;
     return GD_OK;
@@ -411,6 +413,7 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow);
 /* `grow`: the number of outputs is known only after infer; the list is made then. */
 static gd_status dispatch(gd_invocation *call, bool grow) {
     gd_thread *thread = &gd_this_thread;
+    if (call->n_in < 0 || (call->n_in > 0 && !call->in)) call->n_in = GD_BAD_LIST;
     bool run = thread->attempts == 0 ||
                thread->recorded == GD_OK; /* a rule that has failed goes no further */
     for (int i = 0; i < call->n_in && run; i++)
@@ -419,18 +422,21 @@ static gd_status dispatch(gd_invocation *call, bool grow) {
         for (int k = 0; k < call->n_out; k++) call->out[k] = &gd_error_tensor;
         return thread->recorded != GD_OK ? thread->recorded : GD_E_STATE;
     }
-    gd_status status = check_inputs(call);
+    gd_status status = gd_check_inputs(call->op, call->in, call->n_in);
     gd_device *device = NULL;
     bool numbers;
     if (status == GD_OK) status = gd_attrs_check(call->op, call->attrs);
     if (status == GD_OK) status = find_device(call, &device, &numbers);
     if (status != GD_OK) return failed(call, status);
-    if (!numbers || call->n_in > MANY) return dispatch_on(call, device, grow);
-    gd_tensor *moved[MANY], *const *given = call->in;
+    if (!numbers) return dispatch_on(call, device, grow);
+    gd_tensor *few[MANY], *const *given = call->in;
+    gd_tensor **moved = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *moved);
+    if (!moved) return failed(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
     status = move_numbers(call, device, moved);
     status = status == GD_OK ? dispatch_on(call, device, grow) : failed(call, status);
     for (int i = 0; i < call->n_in && gd_this_thread.depth == 0; i++) /* no scope owns the copies */
         if (moved[i] != given[i]) gd_release(moved[i]);
+    if (moved != few) gd_free(moved);
     return status;
 }
 

@@ -234,7 +234,7 @@ gd_profile_span gd_profile_span_begin(const char *name) {
 }
 
 void gd_profile_span_end(gd_profile_span *span) {
-    if (!span->started || !gd_profiler_is_on()) return;
+    if (!span || !span->started || !gd_profiler_is_on()) return;
     event e = {.name = span->name ? span->name : "", .started = span->started, .thread = thread_number(),
                .nanoseconds = gd_profile_now() - span->started};
     note(&e);
