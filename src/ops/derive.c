@@ -5,11 +5,13 @@
 
 #include "codegen/record.h"
 #include "core/alloc.h"
+#include "core/fork.h"
 #include "ops/call.h"
 #include "ops/intern.h"
 #include "ops/op.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(lock)
 
 /* --- gradients --------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/fork.h"
 
 typedef struct interned {
     struct interned *next;
@@ -20,6 +21,7 @@ typedef struct kept {
 static interned *strings;
 static kept *blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_INNER_MUTEX_AT_FORK(lock) /* derive.c and table.c allocate under their own */
 
 const char *gd_intern(const char *text) {
     pthread_mutex_lock(&lock);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/fork.h"
 #include "gradus/testing.h"
 #include "ops/intern.h"
 #include "ops/op.h"
@@ -13,6 +14,7 @@ enum { MAX_OPS = 4096 };
 static const gd_op *table[MAX_OPS]; /* by name */
 static int table_count;
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+GD_RWLOCK_AT_FORK(lock)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool reference_only; /* GRADUS_KERNELS=reference */
 
