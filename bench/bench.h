@@ -16,15 +16,18 @@ double bench_now(void);
  * the quartiles. Calls are grouped so that a round is long enough to time. */
 double bench_time(void (*fn)(void *arg), void *arg, double *spread);
 
-/* Two rivals in turn, so that both see the same machine: medians of each, and of the ratio b / a. */
+/* Two rivals in turn, so that both see the same machine: medians of each, and of the ratio b / a.
+ * Where both have threads of their own, `rest_ns` lets those of one fall asleep before the other
+ * begins; 0 for none. */
 typedef struct bench_pair { double a, b, ratio, spread; } bench_pair;
-bench_pair bench_versus(void (*a)(void *arg), void (*b)(void *arg), void *arg);
+bench_pair bench_versus(void (*a)(void *arg), void (*b)(void *arg), void *arg, double rest_ns);
+void bench_rest(double ns);
 
 /* Reports a value. Names are stable: other programs read them. */
 void bench_report(const char *name, double value, double spread, const char *unit, const char *note);
 
 /* All benchmarks; a file of them defines one such list. */
 typedef struct bench_entry { const char *name; void (*run)(void); } bench_entry;
-extern const bench_entry bench_eager[], bench_memory[], bench_math[], bench_product[];
+extern const bench_entry bench_eager[], bench_memory[], bench_math[], bench_product[], bench_network[], bench_sequence[];
 
 #endif

@@ -92,9 +92,9 @@ static void memory_bound(void) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, copy_second_half, &second) != 0) return;
     /* bytes a second: add moves 3 arrays, a copy 2, a sum reads 1 */
-    bench_pair p = bench_versus(add_large, copy_in_two, &v);
+    bench_pair p = bench_versus(add_large, copy_in_two, &v, 0);
     bench_report("add_vs_copy", p.ratio * 3 / 2, p.spread * 3 / 2, "ratio", "64 MiB arrays, 2 threads; target 0.8");
-    p = bench_versus(sum_large, copy_in_two, &v);
+    p = bench_versus(sum_large, copy_in_two, &v, 0);
     bench_report("sum_vs_copy", p.ratio / 2, p.spread / 2, "ratio", "64 MiB, 2 threads; target 0.8");
     second.stop = true;
     pthread_barrier_wait(&start_line);

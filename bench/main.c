@@ -1,6 +1,8 @@
 /* main.c - runs the benchmarks, prints a table, writes results.json (one object a line).
  *
  *     bench [--out FILE] [NAME...]        NAME: run only benchmarks that begin with it
+ *
+ * FILE is results.json beside the program unless it is given.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,11 @@ static int64_t calls_for(void (*fn)(void *), void *arg) {
     }
 }
 
+void bench_rest(double ns) {
+    struct timespec t = {(time_t)(ns / 1e9), (long)ns % 1000000000};
+    nanosleep(&t, NULL);
+}
+
 static double round_of(void (*fn)(void *), void *arg, int64_t calls) {
     double start = bench_now();
     for (int64_t i = 0; i < calls; i++) fn(arg);
@@ -57,11 +64,19 @@ double bench_time(void (*fn)(void *), void *arg, double *spread) {
     return median_of(values, spread);
 }
 
-bench_pair bench_versus(void (*a)(void *), void (*b)(void *), void *arg) {
+bench_pair bench_versus(void (*a)(void *), void (*b)(void *), void *arg, double rest_ns) {
     int64_t calls_a = calls_for(a, arg), calls_b = calls_for(b, arg);
     double ta[ROUNDS], tb[ROUNDS], ratio[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
+        if (rest_ns > 0) {
+            bench_rest(rest_ns);
+            a(arg); /* wakes the threads up */
+        }
         ta[i] = round_of(a, arg, calls_a);
+        if (rest_ns > 0) {
+            bench_rest(rest_ns);
+            b(arg);
+        }
         tb[i] = round_of(b, arg, calls_b);
         ratio[i] = tb[i] / ta[i];
     }
@@ -75,7 +90,6 @@ bench_pair bench_versus(void (*a)(void *), void (*b)(void *), void *arg) {
 void bench_report(const char *name, double value, double spread, const char *unit, const char *note) {
     printf("  %-28s %12.4g  (quartiles %8.2g apart)  %-8s %s\n", name, value, spread, unit, note);
     fflush(stdout);
-    if (!results) return;
     fprintf(results, "{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"spread\": %.3g}\n", name, value, unit, spread);
     fflush(results);
 }
@@ -105,17 +119,26 @@ static int run_apart(const bench_entry *entry) {
 }
 
 int main(int argc, char **argv) {
-    const char *out = NULL;
+    char out[4096];
     int first = 1, failures = 0;
-    if (argc > 2 && strcmp(argv[1], "--out") == 0) out = argv[2], first = 3;
-    if (out && !(results = fopen(out, "w"))) {
+    const char *slash = strrchr(argv[0], '/');
+    snprintf(out, sizeof out, "%.*sresults.json", slash ? (int)(slash + 1 - argv[0]) : 0, argv[0]);
+    if (argc > 2 && strcmp(argv[1], "--out") == 0) {
+        snprintf(out, sizeof out, "%s", argv[2]);
+        first = 3;
+    }
+    if (!(results = fopen(out, "w"))) {
         perror(out);
         return 1;
     }
-    const bench_entry *const lists[] = {bench_eager, bench_memory, bench_math, bench_product};
+    const bench_entry *const lists[] = {bench_eager, bench_memory, bench_math, bench_product, bench_network, bench_sequence};
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (const bench_entry *e = lists[l]; e->name; e++)
             if (chosen(e->name, argv + first, argc - first)) failures += run_apart(e);
-    if (results) fclose(results);
+    if (fclose(results) != 0) {
+        perror(out);
+        return 1;
+    }
+    printf("  written to %s\n", out);
     return failures != 0;
 }

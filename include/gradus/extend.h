@@ -66,7 +66,7 @@ typedef struct gd_vjp {
     int n_in, n_out;
     gd_tensor **x;  /* the inputs; those the record does not save have a shape but no data */
     gd_tensor **y;  /* the outputs, likewise */
-    gd_tensor **gy; /* never NULL: zeros where nothing depends on that output */
+    gd_tensor **gy; /* zeros where nothing depends on that output; NULL for a hidden one */
     const bool *needs;
     gd_tensor **gx;
 } gd_vjp;

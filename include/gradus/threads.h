@@ -3,7 +3,8 @@
  * The results do not depend on it: every kernel splits its work by shapes alone.
  * The pool is made at first use. Several host threads may call the library at once: one has the
  * pool, the others compute on their own thread. In the child of a fork() the library stays usable;
- * the pool is made anew there at first use.
+ * the pool is made anew there at first use. Workers keep off the processor on which the caller
+ * runs, as far as their affinity mask leaves another; the caller's own mask is never touched.
  */
 #ifndef GRADUS_THREADS_H
 #define GRADUS_THREADS_H

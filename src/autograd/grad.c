@@ -38,6 +38,7 @@ static gd_tensor *start_gradient(gd_tensor *y, gd_tensor *given, bool ones_fit, 
         if (!ones_fit && gd_numel(y->rank, y->dims) != 1)
             return gd_tensor_fail(gd_fail(GD_E_SHAPE, "%s: the result is %s; give the gradient to start from, or "
                                           "reduce it to one element first", what, gd_describe(y, a, sizeof a)));
+        if (y->kind == GD_SYMBOL) return gd_ones_like(y);
         gd_device *before = gd_this_thread.device;
         gd_this_thread.device = y->device;
         gd_tensor *ones = gd_full(gd_shape_of(y->rank, y->dims), 1.0, .dtype = (gd_dtype)y->dtype);
@@ -45,7 +46,10 @@ static gd_tensor *start_gradient(gd_tensor *y, gd_tensor *given, bool ones_fit, 
         return ones;
     }
     if (given->kind == GD_FAILED) return given;
-    if (given->rank != y->rank || memcmp(given->dims, y->dims, sizeof(int64_t) * y->rank) != 0)
+    bool fits = given->rank == y->rank;
+    for (int i = 0; i < y->rank && fits; i++)
+        fits = given->dims[i] == y->dims[i] || given->dims[i] == GD_UNKNOWN || y->dims[i] == GD_UNKNOWN;
+    if (!fits)
         return gd_tensor_fail(gd_fail(GD_E_SHAPE, "%s: the gradient is %s, the result %s", what,
                                       gd_describe(given, a, sizeof a), gd_describe(y, b, sizeof b)));
     return given->dtype == y->dtype ? given : gd_cast(given, (gd_dtype)y->dtype);
@@ -84,6 +88,27 @@ gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_
     return status;
 }
 
+/* The walk as a node of the graph, which waits until the sizes are known. */
+static gd_status defer(const gd_walk *walk) {
+    const int64_t n = 2 * walk->n_outputs + walk->n_inputs;
+    gd_tensor **all = gd_malloc((size_t)n * sizeof *all);
+    if (!all) return gd_fail(GD_E_MEMORY, "no memory for gradients");
+    memcpy(all, walk->outputs, (size_t)walk->n_outputs * sizeof *all);
+    memcpy(all + walk->n_outputs, walk->gradients, (size_t)walk->n_outputs * sizeof *all);
+    memcpy(all + 2 * walk->n_outputs, walk->inputs, (size_t)walk->n_inputs * sizeof *all);
+    gd_tensors g = gd_deferred_gradients(((gd_tensors){all, n}), .outputs = walk->n_outputs);
+    gd_free(all);
+    if (g.count != walk->n_inputs) return gd_this_thread.recorded ? gd_this_thread.recorded : gd_this_thread.noted;
+    for (int64_t i = 0; i < g.count; i++) walk->results[i] = gd_retain(g.at[i]);
+    return GD_OK;
+}
+
+static gd_status walk_or_defer(const gd_walk *walk) {
+    bool waits = false;
+    if (walk->outputs[0]->kind == GD_SYMBOL) GD_TRY(gd_walk_waits(walk, &waits));
+    return waits ? defer(walk) : gd_walk_back(walk);
+}
+
 static gd_status grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o, gd_tensor **results) {
     if (outputs.count < 1 || !outputs.at || inputs.count < 1)
         return gd_fail(GD_E_ARGUMENT, "gd_grad: no outputs or no inputs");
@@ -104,10 +129,10 @@ static gd_status grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_optio
         if (gradients[i]->kind == GD_FAILED) status = gd_failure();
     }
     if (status == GD_OK)
-        status = gd_walk_back(&(gd_walk){.outputs = outputs.at, .gradients = gradients, .n_outputs = outputs.count,
-                                         .inputs = inputs.at, .n_inputs = inputs.count, .results = results,
-                                         .retain_graph = o->retain_graph || o->create_graph,
-                                         .create_graph = o->create_graph});
+        status = walk_or_defer(&(gd_walk){.outputs = outputs.at, .gradients = gradients, .n_outputs = outputs.count,
+                                          .inputs = inputs.at, .n_inputs = inputs.count, .results = results,
+                                          .retain_graph = o->retain_graph || o->create_graph,
+                                          .create_graph = o->create_graph});
     gd_free(gradients);
     return status;
 }

@@ -9,6 +9,7 @@
 #include "ops/intern.h"
 
 static _Atomic uint64_t next_order = 1;
+void (*gd_origin_free_hook)(struct gd_origin *origin);
 
 gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, int n_saved) {
     size_t slots = (size_t)(n_in + n_out + n_saved) * sizeof(gd_slot);
@@ -68,6 +69,7 @@ static void node_free(gd_node *node) {
         gd_free(hook);
     }
     if (node->user_free) node->user_free(node->user);
+    if (node->origin) gd_origin_free_hook(node->origin);
     gd_free(node);
 }
 

@@ -51,7 +51,11 @@ struct gd_node {
     gd_hook *hooks;
     gd_node *next_dead;
     size_t bytes;
+    struct gd_origin *origin; /* of a graph's node: where it stands (graph/graph.h) */
 };
+
+/* Frees an origin; set by graphs, so that the tape need not know them. */
+extern void (*gd_origin_free_hook)(struct gd_origin *origin);
 
 /* A node with room for its slots and a copy of the attributes. NULL when there is no memory. */
 gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, int n_saved);

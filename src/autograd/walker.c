@@ -140,7 +140,10 @@ static void mark_needed(walker *w, const int *order) {
             p->needed = is_target(w, NULL, 0, p->leaf);
             continue;
         }
-        for (int k = 0; k < p->node->n_in && !p->behind; k++) {
+        /* a graph also has nodes of ops that let no gradient through */
+        const gd_op *op = p->node->op;
+        const int n_in = op && (op->flags & GD_OP_NO_GRAD) ? 0 : p->node->n_in;
+        for (int k = 0; k < n_in && !p->behind; k++) {
             gd_slot *slot = &p->node->slots[k];
             const void *key = slot->node ? (const void *)slot->node : slot->leaf;
             if (key) p->behind = w->places[find(w, key)].needed;
@@ -245,6 +248,7 @@ static gd_status fill_args(walker *w, place *p, rule_args *a) {
         if (!slot->present) continue;
         a->y[i] = gd_slot_get(slot, node, what);
         if (!a->y[i]) return gd_failure();
+        if (node->op && node->op->outputs[i < node->op->n_outputs ? i : node->op->n_outputs - 1].hidden) continue; /* has none */
         a->gy[i] = p->grads[i] ? p->grads[i] : gd_dtype_is_float((gd_dtype)slot->dtype) ? zeros_like_slot(slot) : NULL;
         if (a->gy[i] && a->gy[i]->kind == GD_FAILED) return gd_failure();
     }
@@ -259,14 +263,15 @@ static gd_status run_body(const gd_walk *walk, gd_node *node, rule_args *a) {
     gd_tensor **block = gd_calloc((size_t)(3 * n + 3 * m) + 1, sizeof *block);
     if (!block) return gd_fail(GD_E_MEMORY, "no memory for a gradient");
     gd_tensor **x = block, **by = x + n, **result = by + n, **y = result + n, **outs = y + m, **gy = outs + m;
+    gd_status status = GD_OK;
     int before = gd_enable_grad_begin();
     for (int i = 0; i < n; i++) {
         x[i] = a->x[i] && a->needs[i] ? gd_reshape(a->x[i], gd_tensor_shape(a->x[i])) : a->x[i];
         if (a->needs[i]) by[n_by++] = x[i];
+        if (x[i] && x[i]->kind == GD_FAILED) status = gd_failure(); /* bodies look at shapes */
     }
-    node->op->expand(&(gd_expand){node->op, node->attrs, n, m, x, y});
+    if (status == GD_OK) node->op->expand(&(gd_expand){node->op, node->attrs, n, m, x, y});
     gd_grad_mode_end(&before);
-    gd_status status = GD_OK;
     for (int i = 0; i < m && status == GD_OK; i++) {
         if (!y[i]) continue;
         if (y[i]->kind == GD_FAILED)
@@ -415,6 +420,19 @@ static void pick_up(walker *w) {
         gd_tensor *g = k < 0 ? NULL : w->places[k].grads[x->node ? x->node_index : 0];
         w->walk->results[i] = gd_retain(g);
     }
+}
+
+gd_status gd_walk_waits(const gd_walk *walk, bool *waits) {
+    walker w = {.walk = walk};
+    gd_status status = collect(&w);
+    *waits = false;
+    for (int i = 0; i < w.count && !*waits; i++) {
+        const gd_node *node = w.places[i].node;
+        for (int k = 0; node && k < node->n_in + node->n_out; k++)
+            for (int d = 0; d < node->slots[k].rank; d++) *waits |= node->slots[k].dims[d] == GD_UNKNOWN;
+    }
+    walker_free(&w);
+    return status;
 }
 
 gd_status gd_walk_back(const gd_walk *walk) {

@@ -122,7 +122,11 @@ static int rule_lookup(gd_ir_builder *b, void *context, const char *name, size_t
     return -1;
 }
 
+/* x + y, where -1 is nothing yet. */
+static int plus(gd_ir_builder *b, int x, int y) { return x < 0 ? y : gd_ir_apply(b, "add", x, y, -1); }
+
 int gd_ir_derivative(gd_ir_builder *b, int root, int adjoint, int var) {
+    static const char *const choice = "where";
     int adjoints[GD_IR_MAX_NODES];
     for (int i = 0; i <= root; i++) adjoints[i] = -1;
     if (root < 0 || adjoint < 0) return -1;
@@ -131,9 +135,19 @@ int gd_ir_derivative(gd_ir_builder *b, int root, int adjoint, int var) {
     for (int i = root; i >= 0; i--) {
         if (adjoints[i] < 0) continue;
         gd_ir_node n = b->nodes[i]; /* a copy: the array grows below */
-        if (n.code == GD_IR_VAR && n.arg[0] == var) found = adjoints[i];
+        if (n.code == GD_IR_VAR && n.arg[0] == var) found = plus(b, found, adjoints[i]);
         if (n.code < GD_IR_PRIM) continue;
         const gd_prim *p = &gd_prims[n.code - GD_IR_PRIM];
+        if (strcmp(p->name, choice) == 0) {
+            /* The choice is made between whole derivatives: a branch that is not taken may well be
+             * infinite there, and times an adjoint of 0 that would be NaN. */
+            int yes = gd_ir_derivative(b, n.arg[1], adjoints[i], var);
+            int no = gd_ir_derivative(b, n.arg[2], adjoints[i], var);
+            int part = yes < 0 || no < 0 ? -1 : gd_ir_apply(b, choice, n.arg[0], yes, no);
+            if (part < 0) return -1;
+            found = plus(b, found, part);
+            continue;
+        }
         rule_names names = {{n.arg[0], n.arg[1], n.arg[2]}, i, adjoints[i]};
         for (int k = 0; k < p->arity; k++) {
             const char *rule = p->derivative[k];
@@ -142,7 +156,7 @@ int gd_ir_derivative(gd_ir_builder *b, int root, int adjoint, int var) {
             if (part < 0) return -1;
             if (*rule != '=') part = gd_ir_apply(b, "mul", adjoints[i], part, -1);
             int *sum = &adjoints[n.arg[k]];
-            *sum = *sum < 0 ? part : gd_ir_apply(b, "add", *sum, part, -1);
+            *sum = plus(b, *sum, part);
             if (*sum < 0) return -1;
         }
     }

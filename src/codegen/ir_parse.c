@@ -92,6 +92,7 @@ static int unary(parser *p) {
     if (accept(p, "(")) return call(p, name, length);
     if (length == 3 && memcmp(name, "inf", 3) == 0) return gd_ir_const(p->b, INFINITY);
     if (length == 3 && memcmp(name, "nan", 3) == 0) return gd_ir_const(p->b, NAN);
+    if (length == 2 && memcmp(name, "pi", 2) == 0) return gd_ir_const(p->b, 3.14159265358979323846);
     int node = p->lookup(p->b, p->context, name, length);
     if (node < 0) {
         p->at = name;

@@ -223,7 +223,7 @@ const gd_prim gd_prims[] = {
     B2(logical_and, NULL, NULL),
     B2(logical_or, NULL, NULL),
     B2(logical_xor, NULL, NULL),
-    {"where", 3, GD_PRIM_BOTH, {NULL, "=where(a, g, 0)", "=where(a, 0, g)"}, real_where, whole_where},
+    {"where", 3, GD_PRIM_BOTH, {NULL, NULL, NULL}, real_where, whole_where}, /* see gd_ir_derivative */
     I2(bit_and),
     I2(bit_or),
     I2(bit_xor),

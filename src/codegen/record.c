@@ -131,7 +131,7 @@ static bool parse_flags(gd_record *r, char *s) {
         {"elementwise", GD_OP_ELEMENTWISE}, {"view", GD_OP_VIEW},       {"random", GD_OP_RANDOM},
         {"dynamic", GD_OP_DYNAMIC},         {"nograd", GD_OP_NO_GRAD},  {"internal", GD_OP_INTERNAL},
         {"float", GD_OP_FLOAT},             {"truth", GD_OP_TRUTH},     {"integral", GD_OP_INTEGRAL},
-        {"inplace", 0},
+        {"whole", GD_OP_WHOLE},             {"inplace", 0},
     };
     char end;
     for (char *word; (word = take_name(&s, &end));) {
@@ -238,6 +238,32 @@ static bool parse_field(gd_record *r, char *line) {
     return parse_attr(r, name, rest);
 }
 
+/* Whether `name` is a word of `text`. */
+static bool mentions(const char *text, const char *name) {
+    size_t n = strlen(name);
+    for (const char *s = text; (s = strstr(s, name)) != NULL; s += n) {
+        bool starts = s == text || !(isalnum((unsigned char)s[-1]) || s[-1] == '_');
+        if (starts && !isalnum((unsigned char)s[n]) && s[n] != '_') return true;
+    }
+    return false;
+}
+
+/* Every expression says an output, a gradient, or something that one below it uses. */
+static bool check_exprs(gd_record *r) {
+    for (int i = 0; i < r->n_exprs; i++) {
+        const char *name = r->exprs[i].name;
+        bool used = false;
+        for (int k = 0; k < r->n_outputs; k++) used |= strcmp(name, r->outputs[k].name) == 0;
+        for (int k = 0; k < r->n_inputs; k++) {
+            used |= name[0] == 'g' && strcmp(name + 1, r->inputs[k].name) == 0;
+            used |= r->inputs[k].mutated && strcmp(name, r->inputs[k].name) == 0;
+        }
+        for (int k = i + 1; k < r->n_exprs; k++) used |= mentions(r->exprs[k].text, name);
+        if (!used) return fail(r, "neither an output, nor a gradient, nor used below it:", name);
+    }
+    return true;
+}
+
 bool gd_record_parse(gd_record *r, char *text) {
     *r = (gd_record){.text = text, .name = "", .doc = "", .onnx = "", .caffe = ""};
     r->saves_in = ~0u;
@@ -268,7 +294,7 @@ bool gd_record_parse(gd_record *r, char *text) {
         if (r->inputs[i].variadic) return fail(r, "only the last input can be variadic in", r->name);
     if ((r->flags & GD_OP_ELEMENTWISE) && r->n_exprs == 0)
         return fail(r, "an elementwise op needs an expression:", r->name);
-    return true;
+    return check_exprs(r);
 }
 
 /* --- expressions ------------------------------------------------------------------------------- */
@@ -277,10 +303,13 @@ typedef struct {
     const gd_record *r;
     int first_input, first_output, first_grad; /* where their variables begin; -1: not allowed */
     int output_node[GD_IR_MAX_OUTPUTS];        /* forward: an output may use an earlier one */
+    int visible;                               /* as many expressions may be used by their names */
 } names;
 
+/* A name of the record in an expression. A left side that is neither an output nor a gradient
+ * stands for its expression in those below it. */
 static int lookup(gd_ir_builder *b, void *context, const char *name, size_t length) {
-    const names *n = context;
+    names *n = context;
     const gd_record *r = n->r;
 #define IS(text) (strlen(text) == length && memcmp(text, name, length) == 0)
     for (int i = 0; i < r->n_inputs; i++)
@@ -295,6 +324,12 @@ static int lookup(gd_ir_builder *b, void *context, const char *name, size_t leng
             memcmp(r->outputs[i].name, name + 1, length - 1) == 0)
             return gd_ir_var(b, n->first_grad + i);
     }
+    for (int i = n->visible - 1; i >= 0; i--)
+        if (IS(r->exprs[i].name)) {
+            names above = *n;
+            above.visible = i;
+            return gd_ir_parse(b, r->exprs[i].text, lookup, &above);
+        }
 #undef IS
     return -1;
 }
@@ -308,17 +343,34 @@ static const char *expression(const gd_record *r, const char *prefix, const char
     return NULL;
 }
 
+/* What an elementwise op computes: its outputs, but for those that are a written input under its own
+ * name, then the inputs that it writes. */
+static int results(const gd_record *r, const char **list) {
+    int n = 0;
+    for (int i = 0; i < r->n_outputs; i++) {
+        bool written = false;
+        for (int k = 0; k < r->n_inputs; k++)
+            written |= r->inputs[k].mutated && strcmp(r->inputs[k].name, r->outputs[i].name) == 0;
+        if (!written) list[n++] = r->outputs[i].name;
+    }
+    for (int k = 0; k < r->n_inputs; k++)
+        if (r->inputs[k].mutated) list[n++] = r->inputs[k].name;
+    return n;
+}
+
 bool gd_record_forward(gd_record *r, gd_ir *ir, gd_ir_node *nodes) {
     gd_ir_builder b = {.count = 0};
-    names n = {r, 0, -1, -1, {-1, -1, -1, -1}};
-    if (r->n_outputs > GD_IR_MAX_OUTPUTS) return fail(r, "too many outputs in", r->name);
-    for (int i = 0; i < r->n_outputs; i++) {
-        const char *text = expression(r, "", r->outputs[i].name);
-        if (!text) return fail(r, "no expression for output", r->outputs[i].name);
+    names n = {r, 0, -1, -1, {-1, -1, -1, -1}, r->n_exprs};
+    const char *list[2 * GD_RECORD_MAX];
+    const int count = results(r, list);
+    if (count > GD_IR_MAX_OUTPUTS) return fail(r, "too many outputs in", r->name);
+    for (int i = 0; i < count; i++) {
+        const char *text = expression(r, "", list[i]);
+        if (!text) return fail(r, "no expression for output", list[i]);
         n.output_node[i] = gd_ir_parse(&b, text, lookup, &n);
         if (n.output_node[i] < 0) return fail(r, "in the expression:", b.error);
     }
-    *ir = gd_ir_finish(&b, n.output_node, r->n_outputs, nodes);
+    *ir = gd_ir_finish(&b, n.output_node, count, nodes);
     ir->n_vars = r->n_inputs;
     return true;
 }
@@ -340,7 +392,7 @@ bool gd_ir_gradient(const gd_ir *forward, int n_inputs, int input, gd_ir *ir, gd
 }
 
 bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
-    const char *text = expression(r, "g", r->inputs[input].name);
+    const char *text = r->flags & GD_OP_NO_GRAD ? "0" : expression(r, "g", r->inputs[input].name);
     if (!text) {
         gd_ir_node forward_nodes[GD_IR_MAX_NODES];
         gd_ir forward;
@@ -350,7 +402,7 @@ bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
         return true;
     }
     gd_ir_builder b = {.count = 0};
-    names n = {r, r->n_outputs, r->n_outputs + r->n_inputs, 0, {-1, -1, -1, -1}};
+    names n = {r, r->n_outputs, r->n_outputs + r->n_inputs, 0, {-1, -1, -1, -1}, r->n_exprs};
     int node = gd_ir_parse(&b, text, lookup, &n);
     if (node < 0) return fail(r, "in the gradient:", b.error);
     *ir = gd_ir_finish(&b, &node, 1, nodes);

@@ -10,6 +10,10 @@
  * Workers wait by spinning briefly, because the next loop of a network often comes within
  * microseconds, and then sleep, because a spinning thread steals the core from whoever has work.
  *
+ * A worker that wakes up on the processor of the caller, or of an earlier worker, steps aside: it
+ * would take turns with it while another processor idles. Schedulers do that to threads that sleep
+ * often, as these do, and virtual machines' more than others.
+ *
  * All state is static and atomic, and the child of a fork() resets it: nothing to unlock there,
  * whatever the parent's other threads were doing.
  */
@@ -38,9 +42,14 @@ enum {
     /* How long a waiting thread spins before it sleeps. Waking a sleeper takes 15 to 50 us
      * (measured), so a worker that spins as long before it sleeps loses at most as much as it can
      * win. The caller waits for a running piece only; when that is long, the worker has probably
-     * lost its core to another process, and gets the caller's as soon as the caller sleeps. */
+     * lost its core to another thread, and may have the caller's: the caller yields it. Only when
+     * that lasts does it sleep, since a thread that is woken is often moved to its waker's core. */
     WORKER_SPIN_NS = 50000,
     CALLER_SPIN_NS = 10000,
+    CALLER_YIELD_NS = 2000000,
+
+    /* How often a worker may ask to be moved. */
+    ASIDE_NS = 5000000,
 
     /* At exit, how long to wait for another thread's loop before leaving the workers be. */
     EXIT_WAIT_MS = 1000,
@@ -63,6 +72,8 @@ static struct {
 
     _Alignas(CACHE_LINE) _Atomic int sleepers; /* workers in, or on their way into, the futex */
     _Atomic int keep;                          /* workers with an index from here on shall end */
+
+    _Atomic int processor[MAX_THREADS]; /* where the caller, and behind it the workers, were last */
 
     /* Below, what only the owner of the lock touches. */
     _Alignas(CACHE_LINE) _Atomic bool locked;
@@ -117,6 +128,13 @@ static bool spin_while(_Atomic uint32_t *word, uint32_t value, int64_t limit_ns)
     }
 }
 
+/* The same, leaving the core to others meanwhile. */
+static bool yield_while(_Atomic uint32_t *word, uint32_t value, int64_t limit_ns) {
+    for (const int64_t deadline = now_ns() + limit_ns; now_ns() < deadline; sched_yield())
+        if (atomic_load_explicit(word, memory_order_acquire) != value) return false;
+    return true;
+}
+
 /* A worker's wait for a call other than `seen`. The sleeper counts itself before the kernel looks
  * at `calls`, the caller changes `calls` before it looks at the count: one of them notices. */
 static uint32_t wait_for_call(uint32_t seen) {
@@ -126,6 +144,47 @@ static uint32_t wait_for_call(uint32_t seen) {
         atomic_fetch_sub(&pool.sleepers, 1);
     }
     return atomic_load(&pool.calls);
+}
+
+/* --- processors ------------------------------------------------------------------------------ */
+
+static void note_processor(int slot) {
+    atomic_store_explicit(&pool.processor[slot], sched_getcpu(), memory_order_relaxed);
+}
+
+static int processor_of(int slot) {
+    return atomic_load_explicit(&pool.processor[slot], memory_order_relaxed);
+}
+
+/* Where a worker may run. */
+typedef struct place {
+    int slot;          /* its number among the threads: 0 is the caller */
+    cpu_set_t allowed; /* what it was born with */
+    int64_t moved;     /* when it last stepped aside */
+} place;
+
+/* Keeps this thread off the processors that the threads before it were on, unless that leaves none.
+ * Left free to, the scheduler would wake it on the caller's again the next time. */
+static void step_aside(const place *p) {
+    cpu_set_t free = p->allowed;
+    for (int i = 0; i < p->slot; i++)
+        if (processor_of(i) >= 0 && processor_of(i) < CPU_SETSIZE) CPU_CLR((size_t)processor_of(i), &free);
+    if (CPU_COUNT(&free) == 0) free = p->allowed;
+    sched_setaffinity(0, sizeof free, &free);
+}
+
+/* What a worker does when it has been called. */
+static void find_place(place *p) {
+    const int here = sched_getcpu();
+    for (int i = 0; i < p->slot; i++)
+        if (processor_of(i) == here) {
+            const int64_t now = now_ns();
+            if (now - p->moved < ASIDE_NS) break;
+            step_aside(p);
+            p->moved = now;
+            break;
+        }
+    note_processor(p->slot);
 }
 
 /* --- pieces --------------------------------------------------------------------------------- */
@@ -160,7 +219,8 @@ static void leave_gate(void) {
 static void close_gate(void) {
     uint32_t gate = atomic_fetch_and(&pool.gate, ~GATE_OPEN) & ~GATE_OPEN;
     while (gate != 0) {
-        if (!spin_while(&pool.gate, gate, CALLER_SPIN_NS)) {
+        if (!spin_while(&pool.gate, gate, CALLER_SPIN_NS) ||
+            !yield_while(&pool.gate, gate, CALLER_YIELD_NS)) {
             gate = atomic_load_explicit(&pool.gate, memory_order_acquire);
             continue;
         }
@@ -184,9 +244,12 @@ static void *worker_main(void *index_as_pointer) {
     pthread_setname_np(pthread_self(), name);
 
     in_loop = true;
+    place here = {.slot = index + 1};
+    const bool movable = sched_getaffinity(0, sizeof here.allowed, &here.allowed) == 0;
     uint32_t seen = atomic_load(&pool.calls);
     for (;;) {
         if (index >= atomic_load(&pool.keep)) return NULL;
+        if (movable) find_place(&here);
         if (enter_gate()) {
             run_pieces(pool.n, pool.body, pool.arg);
             /* A piece that forked and came back here in the child: this is no worker of the
@@ -248,6 +311,7 @@ static void unlock(void) { atomic_store_explicit(&pool.locked, false, memory_ord
 /* --- the loop ------------------------------------------------------------------------------- */
 
 static void publish(int64_t n, void (*body)(void *, int64_t), void *arg) {
+    note_processor(0);
     pool.n = n;
     pool.body = body;
     pool.arg = arg;

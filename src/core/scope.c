@@ -29,8 +29,11 @@ void gd_object_retain(gd_object *object) {
 }
 
 void gd_object_release(gd_object *object) {
-    if (!object || atomic_load_explicit(&object->refs, memory_order_relaxed) == GD_IMMORTAL) return;
-    if (atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
+    if (!object) return;
+    int refs = (int)atomic_load_explicit(&object->refs, memory_order_acquire);
+    if (refs == GD_IMMORTAL) return;
+    /* whoever holds the only reference need not fear that another thread takes one meanwhile */
+    if (refs == 1 || atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
         object->class->destroy(object);
 }
 

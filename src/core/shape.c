@@ -39,30 +39,33 @@ bool gd_is_row_major(int rank, const int64_t *dims, const int64_t *strides) {
     return fits;
 }
 
-gd_status gd_shape_bytes(gd_shape shape, gd_dtype dtype, size_t *bytes) {
+gd_status gd_dims_bytes(int rank, const int64_t *dims, gd_dtype dtype, size_t *bytes) {
     char text[128];
-    if (shape.form == 0 && shape.rank == 0 && shape.at[0] != 0)
-        return gd_fail(GD_E_ARGUMENT,
-                       "a list in braces does not say how long it is; write gd_dims(...)");
-    if (shape.rank < 0 || shape.rank > GD_MAX_RANK)
+    if (rank < 0 || rank > GD_MAX_RANK)
         return gd_fail(GD_E_SHAPE, "a tensor has 0 to %d dimensions, not %d", GD_MAX_RANK,
-                       shape.rank);
+                       rank);
     if (gd_dtype_size(dtype) == 0)
         return gd_fail(GD_E_DTYPE, "there is no element type number %d", (int)dtype);
     size_t total = gd_dtype_size(dtype);
     bool empty = false, overflow = false;
-    for (int i = 0; i < shape.rank; i++) {
-        if (shape.at[i] < 0)
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] < 0)
             return gd_fail(GD_E_SHAPE, "dimension %d of %s is negative", i,
-                           gd_shape_text(shape.rank, shape.at, text, sizeof text));
-        if (shape.at[i] == 0) empty = true;
-        else if (!gd_mul_size(total, (size_t)shape.at[i], &total)) overflow = true;
+                           gd_shape_text(rank, dims, text, sizeof text));
+        if (dims[i] == 0) empty = true;
+        else if (!gd_mul_size(total, (size_t)dims[i], &total)) overflow = true;
     }
     if (overflow || total > INT64_MAX)
         return gd_fail(GD_E_OVERFLOW, "a tensor of shape %s is too large to count its bytes",
-                       gd_shape_text(shape.rank, shape.at, text, sizeof text));
+                       gd_shape_text(rank, dims, text, sizeof text));
     *bytes = empty ? 0 : total;
     return GD_OK;
+}
+
+gd_status gd_shape_bytes(gd_shape shape, gd_dtype dtype, size_t *bytes) {
+    if (shape.form == 0 && shape.rank == 0 && shape.at[0] != 0)
+        return gd_fail(GD_E_ARGUMENT, "a list in braces does not say how long it is; write gd_dims(...)");
+    return gd_dims_bytes(shape.rank, shape.at, dtype, bytes);
 }
 
 gd_status gd_axis(int64_t axis, int rank, int *result) {

@@ -87,7 +87,10 @@ static void keep_foreign(void *data, void *user) {
 }
 
 void gd_storage_release(gd_storage *s) {
-    if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+    if (!s) return;
+    if (atomic_load_explicit(&s->refs, memory_order_acquire) != 1 && /* see gd_object_release */
+        atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+        return;
     if (s->small) {
         small_free(s);
         return;

@@ -88,6 +88,7 @@ bool gd_is_row_major(int rank, const int64_t *dims, const int64_t *strides);
 
 /* numel * element size, refusing negative sizes, too many dimensions and overflow. */
 gd_status gd_shape_bytes(gd_shape shape, gd_dtype dtype, size_t *bytes);
+gd_status gd_dims_bytes(int rank, const int64_t *dims, gd_dtype dtype, size_t *bytes);
 
 /* Turns a possibly negative axis into 0 <= axis < rank; a rank of 0 counts as 1 (PyTorch). */
 gd_status gd_axis(int64_t axis, int rank, int *result);

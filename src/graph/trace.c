@@ -1,11 +1,14 @@
 /* trace.c - see trace.h. */
 #include "graph/trace.h"
 
+#include "graph/graph.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "autograd/node.h"
 #include "core/alloc.h"
+#include "gradus/autograd.h"
 
 /* --- building ---------------------------------------------------------------------------------- */
 
@@ -21,8 +24,22 @@ static gd_status make_symbol(gd_node *node, int index, gd_device *device, const 
     return GD_OK;
 }
 
+/* What an op writes must be able to keep it: a variable, or a tensor outside the graph. */
+static gd_status check_written(const gd_invocation *call) {
+    const gd_op *op = call->op;
+    if (op->base) return GD_OK; /* in place: the symbol's handle will mean the new value */
+    for (int i = 0; i < op->n_inputs && i < call->n_in; i++) {
+        const gd_tensor *t = call->in[i];
+        if (!op->inputs[i].mutated || !t || t->kind != GD_SYMBOL) continue;
+        if (!t->node->origin || t->node->origin->kind != GD_FROM_VARIABLE)
+            return gd_fail(GD_E_ARGUMENT, "'%s' is written and must be a variable", op->inputs[i].name);
+    }
+    return GD_OK;
+}
+
 static gd_status trace(gd_invocation *call, const gd_meta *metas) {
     const gd_op *op = call->op->base ? call->op->base : call->op;
+    GD_TRY(check_written(call));
     gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
     if (!node) return GD_E_MEMORY;
     node->graph = true;
@@ -47,6 +64,7 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
             call->out[0] = x;
         }
     }
+    if (status == GD_OK) status = gd_graph_add(gd_graph_of(call->in, call->n_in), node, GD_FROM_OP, NULL);
     gd_node_release(node);
     return status;
 }
@@ -68,8 +86,7 @@ gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device) {
     return status == GD_OK ? y : gd_tensor_fail(status);
 }
 
-static const char tracing;
-void gd_trace_begin(void) { gd_this_thread.tracer = (void *)(uintptr_t)&tracing; }
+void gd_trace_begin(void) { gd_this_thread.tracer = &gd_no_graph; }
 void gd_trace_end(void) { gd_this_thread.tracer = NULL; }
 
 /* --- running ----------------------------------------------------------------------------------- */
@@ -129,6 +146,17 @@ static gd_status run_node(run *r, entry *e) {
     return status;
 }
 
+/* A deferred gradient finds its way back over the tape: then everything is put on it. */
+static bool needs_tape(const run *r) {
+    for (int i = 0; i < r->count; i++)
+        if (r->entries[i].node->op && (r->entries[i].node->op->flags & GD_OP_WHOLE)) return true;
+    return false;
+}
+
+static gd_tensor *on_tape(gd_tensor *value) {
+    return gd_dtype_is_float((gd_dtype)value->dtype) ? gd_requires_grad(gd_detach(value)) : value;
+}
+
 static gd_status evaluate(run *r, gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
     for (int64_t i = 0; i < fetches.count; i++) {
         if (!gd_tensor_is_symbol(fetches.at[i])) return gd_fail(GD_E_ARGUMENT, "fetch %lld is no symbol", (long long)i);
@@ -138,12 +166,16 @@ static gd_status evaluate(run *r, gd_tensors fetches, gd_tensors feeds, gd_tenso
         for (int i = 0; i < r->entries[at].node->n_in; i++)
             if (r->entries[at].node->slots[i].symbol) GD_TRY(add(r, r->entries[at].node->slots[i].node));
     qsort(r->entries, (size_t)r->count, sizeof *r->entries, by_order);
+    const bool tape = needs_tape(r);
     for (int64_t i = 0; i < feeds.count; i++) {
         entry *e = find(r, feeds.at[i]->node);
-        if (e) e->values[feeds.at[i]->node_index] = values.at[i];
+        if (e) e->values[feeds.at[i]->node_index] = tape ? on_tape(values.at[i]) : values.at[i];
     }
-    for (int i = 0; i < r->count; i++) GD_TRY(run_node(r, &r->entries[i]));
-    return GD_OK;
+    int before = tape ? gd_enable_grad_begin() : gd_no_grad_begin();
+    gd_status status = GD_OK;
+    for (int i = 0; i < r->count && status == GD_OK; i++) status = run_node(r, &r->entries[i]);
+    gd_grad_mode_end(&before);
+    return status;
 }
 
 gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
@@ -155,8 +187,11 @@ gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) 
     gd_scope *scope = gd_scope_open();
     run r = {.count = 0};
     gd_status status = evaluate(&r, fetches, feeds, values);
-    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
-        results[i] = gd_retain(find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
+    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) {
+        gd_tensor *y = gd_detach(find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
+        if (y->kind == GD_FAILED) status = gd_failure();
+        else results[i] = gd_retain(y);
+    }
     gd_free(r.entries);
     gd_scope_close(&scope);
     for (int64_t i = 0; i < fetches.count; i++) {

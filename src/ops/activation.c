@@ -81,36 +81,43 @@
 /*op silu(x) -> y  elementwise float inplace
  * x * sigmoid(x), also called swish.
  *   y  = x / (1 + exp(-x))
- *   gx = gy * (1 / (1 + exp(-x))) * (1 + x * (1 - 1 / (1 + exp(-x))))
+ *   s  = 1 / (1 + exp(-x))
+ *   gx = gy * s * (1 + x * (1 - s))
  */
 
 /*op softplus(x) -> y  elementwise float
  * log(1 + exp(beta * x)) / beta; the line x where beta * x is above the threshold.
  *   beta float = 1
  *   threshold float = 20
- *   y  = x * beta > threshold ? x : ((x * beta > 0 ? x * beta : 0) + log1p(exp(-abs(x * beta)))) / beta
- *   gx = x * beta > threshold ? gy : gy / (1 + exp(-x * beta))
+ *   z  = x * beta
+ *   y  = z > threshold ? x : ((z > 0 ? z : 0) + log1p(exp(-abs(z)))) / beta
+ *   gx = z > threshold ? gy : gy / (1 + exp(-z))
  *   onnx Softplus   caffe BNLL
  */
 
 /*op mish(x) -> y  elementwise float inplace
  * x * tanh(softplus(x)).
- *   y  = x * tanh((x > 0 ? x : 0) + log1p(exp(-abs(x))))
- *   gx = gy * (tanh((x > 0 ? x : 0) + log1p(exp(-abs(x)))) + x / (1 + exp(-x)) * (1 - tanh((x > 0 ? x : 0) + log1p(exp(-abs(x)))) * tanh((x > 0 ? x : 0) + log1p(exp(-abs(x))))))
+ *   t  = tanh((x > 0 ? x : 0) + log1p(exp(-abs(x))))
+ *   y  = x * t
+ *   gx = gy * (t + x / (1 + exp(-x)) * (1 - t * t))
  *   onnx Mish
  */
 
 /*op gelu(x) -> y  elementwise float
  * x times the normal distribution function of x, by erf; see gelu_tanh for the approximation.
- *   y  = 0.5 * x * (1 + erf(x * 0.70710678118654752440084436210485))
- *   gx = gy * (0.5 * (1 + erf(x * 0.70710678118654752440084436210485)) + x * 0.39894228040143267793994605993438 * exp(-0.5*x*x))
+ *   cdf = 0.5 * (1 + erf(x * 0.70710678118654752440084436210485))
+ *   pdf = 0.39894228040143267793994605993438 * exp(-0.5*x*x)
+ *   y  = x * cdf
+ *   gx = gy * (cdf + x * pdf)
  *   onnx Gelu
  */
 
 /*op gelu_tanh(x) -> y  elementwise float
  * The tanh approximation of gelu.
- *   y  = 0.5 * x * (1 + tanh(0.79788456080286535587989211986876 * (x + 0.044715*x*x*x)))
- *   gx = gy * (0.5 * (1 + tanh(0.79788456080286535587989211986876 * (x + 0.044715*x*x*x))) + 0.5 * x * (1 - tanh(0.79788456080286535587989211986876 * (x + 0.044715*x*x*x)) * tanh(0.79788456080286535587989211986876 * (x + 0.044715*x*x*x))) * 0.79788456080286535587989211986876 * (1 + 0.134145*x*x))
+ *   c  = 0.79788456080286535587989211986876
+ *   t  = tanh(c * (x + 0.044715*x*x*x))
+ *   y  = 0.5 * x * (1 + t)
+ *   gx = gy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 0.134145*x*x))
  */
 
 /*op softsign(x) -> y  elementwise float

@@ -247,9 +247,7 @@ static gd_tensor *weights_of(gd_tensor *q, gd_tensor *k, gd_tensor *mask, bool c
     }
     if (mask) scores = mask->dtype == GD_BOOL ? gd_where(mask, scores, never) : gd_add(scores, mask);
     gd_tensor *some = gd_gt(gd_sum(gd_gt(scores, never), .axis = -1, .keepdim = true), gd_scalar_int(0));
-    scores = gd_where(some, scores, zero);
-    gd_tensor *p = gd_exp(gd_sub(scores, gd_logsumexp(scores, .axis = -1, .keepdim = true)));
-    return gd_where(some, p, zero);
+    return gd_where(some, gd_softmax(gd_where(some, scores, zero), .axis = -1), zero);
 }
 
 static void scaled_dot_product_attention_expand(gd_expand *e) {
@@ -258,12 +256,23 @@ static void scaled_dot_product_attention_expand(gd_expand *e) {
     e->y[0] = gd_matmul(p, spread_heads(e->x[2], e->x[0], o->grouped));
 }
 
+/* q, k or v with all leading dimensions of y, so that each matrix has a gradient of its own; those of
+ * a matrix that was used several times are summed afterwards. */
+static gd_tensor *whole_batch(gd_tensor *t, const gd_tensor *y, bool shared_heads) {
+    gd_shape own = gd_tensor_shape(t), whole = gd_tensor_shape(y);
+    for (int back = 1; back <= 2 + shared_heads && back <= y->rank; back++)
+        whole.at[y->rank - back] = back <= t->rank ? t->dims[t->rank - back] : 1;
+    bool same = own.rank == whole.rank && memcmp(own.at, whole.at, sizeof *own.at * (size_t)own.rank) == 0;
+    return same ? t : gd_expand(t, whole);
+}
+
 static void scaled_dot_product_attention_vjp(gd_vjp *v) {
     const gd_scaled_dot_product_attention_options *o = v->attrs;
     gd_tensor *mask = v->n_in > 3 ? v->x[3] : NULL;
-    gd_attention_grad_outputs g =
-        gd_attention_grad(v->x[0], v->x[1], v->x[2], v->y[0], v->y[1], v->gy[0], .mask = mask, .causal = o->causal,
-                          .scale = o->scale, .grouped = o->grouped);
+    gd_tensor *q = whole_batch(v->x[0], v->y[0], false), *keys = whole_batch(v->x[1], v->y[0], o->grouped),
+              *values = whole_batch(v->x[2], v->y[0], o->grouped);
+    gd_attention_grad_outputs g = gd_attention_grad(q, keys, values, v->y[0], v->y[1], v->gy[0], .mask = mask,
+                                                    .causal = o->causal, .scale = o->scale, .grouped = o->grouped);
     v->gx[0] = g.gq;
     v->gx[1] = g.gk;
     v->gx[2] = g.gv;

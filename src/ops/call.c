@@ -436,10 +436,7 @@ gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *att
     const void *data = attrs ? attrs->data : op->defaults;
     GD_TRY(check_into(op, inputs, data, outputs, MOST));
     gd_infer infer = {op, data, inputs.at, (int)inputs.count, metas, op->n_outputs};
-    for (int i = 0; i < op->n_outputs; i++)
-        metas[i] = (gd_meta){.view_of = -1,
-                             .dtype = inputs.count && inputs.at[0] ? (gd_dtype)inputs.at[0]->dtype
-                                                                   : GD_F32};
+    for (int i = 0; i < op->n_outputs; i++) gd_meta_clear(&metas[i], inputs.at, (int)inputs.count);
     GD_TRY(op->infer(&infer));
     for (int64_t i = 0; i < inputs.count; i++)
         views[i] = inputs.at[i] ? gd_view_of(inputs.at[i]) : (gd_view){.data = NULL};
@@ -454,7 +451,8 @@ gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *att
                            gd_describe(outputs.at[i], b, sizeof b));
     }
     for (int i = 0; i < op->n_outputs; i++) atomic_fetch_add(&outputs.at[i]->storage->version, 1);
-    gd_kernel_call call = {.attrs = data, .in = views, .n_in = (int)inputs.count, .out = views + inputs.count, .n_out = op->n_outputs};
+    gd_kernel_call call;
+    gd_kernel_call_set(&call, data, views, (int)inputs.count, views + inputs.count, op->n_outputs);
     if (op->flags & GD_OP_RANDOM) call.rng = gd_rng_take();
     return gd_run_kernel(op, &call, outputs.at[0]->device);
 }

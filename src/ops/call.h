@@ -21,6 +21,33 @@ const void *gd_attrs_data(const gd_attrs *attrs);
 /* An attribute as a number, for expressions. */
 double gd_attr_number(const gd_op_attr *attr, const void *attrs);
 
+/* Field by field, not by an initializer: the compiler clears structs of this size with a string
+ * instruction that takes longer to start than a small op takes to run. */
+static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, const gd_view *in, int n_in,
+                                      gd_view *out, int n_out) {
+    k->op = NULL;
+    k->kernel = NULL;
+    k->attrs = attrs;
+    k->in = in;
+    k->out = out;
+    k->n_in = n_in;
+    k->n_out = n_out;
+    k->rng.seed = k->rng.call = 0;
+    k->workspace = NULL;
+    k->workspace_bytes = 0;
+    k->device = NULL;
+    k->made = NULL;
+}
+
+/* What an output is before its op's rule has spoken: a number of the first input's type. */
+static inline void gd_meta_clear(gd_meta *m, gd_tensor *const *in, int n_in) {
+    m->dtype = n_in > 0 && in[0] ? (gd_dtype)in[0]->dtype : GD_F32;
+    m->rank = 0;
+    m->view_of = -1;
+    m->offset = 0;
+    m->device = NULL;
+}
+
 /* Copies src into dst (same dims, any strides and dtypes) on its device. */
 gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src);
 

@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "ops/call.h"
 #include "ops/op.h"
+#include "ops/probe.h"
 #include "ops/profile.h"
 
 gd_recorder gd_record_hooks;
@@ -119,8 +120,7 @@ gd_status gd_infer_outputs(gd_infer *infer, int n) {
     infer->out = out;
     infer->n_out = n;
     for (int i = 0; i < n; i++)
-        out[i] = (gd_meta){.view_of = -1, .dtype = infer->n_in > 0 && infer->in[0]
-                                                       ? (gd_dtype)infer->in[0]->dtype : GD_F32};
+        gd_meta_clear(&out[i], infer->in, infer->n_in);
     return GD_OK;
 }
 
@@ -128,10 +128,10 @@ static gd_status check_metas(const gd_meta *metas, int n) {
     for (int i = 0; i < n; i++) {
         size_t bytes;
         if (metas[i].view_of >= 0 || metas[i].rank == 0) continue;
-        if (metas[i].rank > 0 && metas[i].dims[0] == GD_UNKNOWN) continue;
-        gd_shape shape = {.rank = metas[i].rank, .form = 1};
-        memcpy(shape.at, metas[i].dims, sizeof shape.at);
-        GD_TRY(gd_shape_bytes(shape, metas[i].dtype, &bytes));
+        bool unknown = false;
+        for (int d = 0; d < metas[i].rank; d++) unknown |= metas[i].dims[d] == GD_UNKNOWN;
+        if (unknown) continue;
+        GD_TRY(gd_dims_bytes(metas[i].rank, metas[i].dims, metas[i].dtype, &bytes));
     }
     return GD_OK;
 }
@@ -186,7 +186,7 @@ static gd_status run_expand(gd_invocation *call, gd_device *device) {
 gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t *dims) {
     gd_view *view = &call->out[i];
     size_t bytes;
-    GD_TRY(gd_shape_bytes(gd_shape_of(rank, dims), view->dtype, &bytes));
+    GD_TRY(gd_dims_bytes(rank, dims, view->dtype, &bytes));
     gd_storage *storage = gd_storage_new(call->device, bytes);
     if (!storage) return GD_E_MEMORY;
     gd_storage_release(call->made[i]);
@@ -230,9 +230,10 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
     gd_view few[3 * FEW], *views = few;
     if (n_views > 3 * FEW && !(views = gd_malloc((size_t)n_views * sizeof *views)))
         return gd_fail(GD_E_MEMORY, "no memory for %d tensors", n_views);
-    gd_kernel_call k = {.attrs = call->attrs, .in = views, .n_in = call->n_in,
-                        .out = views + call->n_in, .n_out = call->n_out + n_mutated, .rng = call->rng};
     void *made[FEW] = {NULL}; /* storages of a dynamic op's outputs */
+    gd_kernel_call k;
+    gd_kernel_call_set(&k, call->attrs, views, call->n_in, views + call->n_in, call->n_out + n_mutated);
+    k.rng = call->rng;
     if (op->flags & GD_OP_DYNAMIC) k.made = made;
     gd_status status = GD_OK;
     bool needed = n_mutated > 0 || (op->flags & GD_OP_DYNAMIC);
@@ -339,11 +340,12 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
                 t = copy;
             }
         }
-        views[i] = gd_view_of(t);
+        gd_view_set(&views[i], t);
     }
-    views[call->n_in] = gd_view_of(x);
-    gd_kernel_call k = {.attrs = call->attrs, .in = views, .n_in = call->n_in,
-                        .out = &views[call->n_in], .n_out = 1, .rng = call->rng};
+    gd_view_set(&views[call->n_in], x);
+    gd_kernel_call k;
+    gd_kernel_call_set(&k, call->attrs, views, call->n_in, &views[call->n_in], 1);
+    k.rng = call->rng;
     if (status == GD_OK && gd_numel(x->rank, x->dims) > 0)
         status = gd_run_kernel(call->op->base, &k, device);
     if (status == GD_OK) atomic_fetch_add(&x->storage->version, 1);
@@ -354,15 +356,32 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
 
 /* --- the way ----------------------------------------------------------------------------------- */
 
+char gd_no_graph;
+
+static bool is_symbolic(const gd_invocation *call) {
+    if (gd_this_thread.tracer) return true;
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && call->in[i]->kind == GD_SYMBOL) return true;
+    return false;
+}
+
+/* The number of a random call: the next one, or, in the body of a call that is replayed, the one
+ * that call was given when it was noted. */
+static gd_rng next_noise(void) {
+    gd_rng *given = gd_this_thread.noise;
+    if (!given) return gd_rng_take();
+    gd_rng rng = *given;
+    given->call++;
+    return rng;
+}
+
 static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *device) {
     const gd_op *op = call->op, *base = op->base ? op->base : op;
-    GD_TRY(base->infer(infer));
+    GD_TRY(gd_infer_any(base, infer));
     GD_TRY(check_metas(infer->out, infer->n_out));
     bool grad = gd_grad_wanted(op, call->in, call->n_in);
-    if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = gd_rng_take();
-    bool symbolic = gd_this_thread.tracer != NULL;
-    for (int i = 0; i < call->n_in; i++) symbolic |= call->in[i] && call->in[i]->kind == GD_SYMBOL;
-    if (symbolic) {
+    if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = next_noise();
+    if (is_symbolic(call)) {
         if (!gd_record_hooks.trace) return gd_fail(GD_E_UNSUPPORTED, "there are no graphs in this build");
         return gd_record_hooks.trace(call, infer->out);
     }
@@ -405,6 +424,8 @@ static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor 
  * depend on whether a gradient is wanted; the walk back uses the body where it needs to.) */
 static bool expands(const gd_invocation *call, gd_device *device) {
     const gd_op *op = call->op;
+    /* bodies and gradients compute with sizes: they wait until these are known */
+    if (is_symbolic(call) && ((op->flags & GD_OP_WHOLE) || gd_has_unknown(call->in, call->n_in))) return false;
     return op->expand && (!op->infer || !gd_kernel_exists(op, device->api->kind));
 }
 
@@ -445,21 +466,19 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
     gd_meta few[FEW];
     gd_infer infer = {call->op, call->attrs, call->in, call->n_in, few, call->n_out};
     for (int i = 0; i < call->n_out; i++) {
-        few[i].view_of = -1;
-        few[i].dtype = call->n_in > 0 && call->in[0] ? (gd_dtype)call->in[0]->dtype : GD_F32;
-        few[i].rank = 0;
-        few[i].device = NULL;
+        gd_meta_clear(&few[i], call->in, call->n_in);
     }
-    if (!grow && expands(call, device)) {
+    const bool as_body = expands(call, device);
+    if (!grow && as_body) {
         /* the rule, where there is one, tells the caller what does not fit; the body would name ops
          * that the caller never wrote */
-        status = call->op->infer ? call->op->infer(&infer) : GD_OK;
+        status = call->op->infer ? gd_infer_any(call->op, &infer) : GD_OK;
         if (infer.out != few) gd_free(infer.out);
         if (status == GD_OK) status = run_expand(call, device);
         return status == GD_OK ? GD_OK : failed(call, status);
     }
     if (grow) {
-        status = call->op->infer(&infer); /* once more below, cheap: a list has few tensors */
+        status = gd_infer_any(call->op, &infer); /* once more below, cheap: a list has few tensors */
         if (infer.out != few) gd_free(infer.out);
         if (status == GD_OK) {
             call->n_out = infer.n_out;
@@ -469,6 +488,14 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
         if (status != GD_OK) {
             call->n_out = 0;
             return failed(call, status);
+        }
+        if (as_body) {
+            status = run_expand(call, device);
+            if (status == GD_OK) return GD_OK;
+            failed(call, status);
+            if (gd_this_thread.depth == 0) gd_release_list((gd_tensors){call->out, 0}); /* no scope has it */
+            call->out = NULL;
+            return status;
         }
         infer.out = few;
         infer.n_out = 0;

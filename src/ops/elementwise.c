@@ -214,6 +214,16 @@ static gd_status cast_raw(gd_kernel_call *k) {
  *   onnx Sin
  */
 
+/*op sinc(x) -> y  elementwise float
+ * sin(pi x) / (pi x), and 1 at 0. The sine of large x is exact: whole turns are taken off first.
+ *   t    = pi * x
+ *   turn = pi * (x - 2 * round(x / 2))
+ *   y    = x == 0 ? 1 : sin(turn) / t
+ *   far  = (cos(turn) - sin(turn) / t) / x
+ *   near = -pi * t * (1/3 - t*t * (1/30 - t*t * (1/840 - t*t * (1/45360 - t*t / 3991680))))
+ *   gx   = gy * (abs(t) < 0.3 ? near : far)
+ */
+
 /*op cos(x) -> y  elementwise float
  * Cosine.
  *   y = cos(x)

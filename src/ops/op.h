@@ -125,6 +125,9 @@ typedef struct gd_recorder {
 } gd_recorder;
 extern gd_recorder gd_record_hooks;
 
+/* As the thread's tracer: ops are noted, but in no graph. */
+extern char gd_no_graph;
+
 bool gd_grad_wanted(const gd_op *op, gd_tensor *const *in, int n_in);
 
 /* The shape rule of elementwise ops: broadcasting and promotion. */

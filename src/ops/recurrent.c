@@ -1,9 +1,9 @@
 /* recurrent.c - recurrent layers over time, and their cells.
  *
- * x is (T, N, I): time, batch, features; (N, T, I) with batch_first. Weights come as one list, layer
- * by layer and, when bidirectional, forward before backward: w_ih (G*H, I), w_hh (G*H, H) and, with
- * biases, b_ih (G*H), b_hh (G*H), where G is 1 for rnn, 3 for gru (reset, update, new) and 4 for
- * lstm (input, forget, cell, output). These are PyTorch's weights in PyTorch's order.
+ * x is (T, N, I): time, batch, features; (N, T, I) with batch_first. Weights come as one list,
+ * layer by layer and, when bidirectional, forward before backward: w_ih (G*H, I), w_hh (G*H, H)
+ * and, with biases, b_ih (G*H), b_hh (G*H), where G is 1 for rnn, 3 for gru (reset, update, new)
+ * and 4 for lstm (input, forget, cell, output). These are PyTorch's weights in PyTorch's order.
  *
  * `lengths` (N), integers, says how much of each sequence is real: beyond it the state stands still
  * and y is zero, as with PyTorch's packed sequences, in any order of lengths.
@@ -11,40 +11,46 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/checked.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
 /* What the three layers have in common. */
 typedef struct {
     int64_t layers, directions, gates, hidden;
-    bool batch_first, biases, bidirectional, training;
+    bool batch_first, biases, training;
     double dropout;
-    gd_word activation;
     int first_weight; /* number of inputs before the weights */
     int states;       /* 1 (h) or 2 (h and c) */
 } layout;
 
-/* --- shapes ------------------------------------------------------------------------------------ */
+/* --- shapes --------------------------------------------------------------------------------- */
 
 static gd_status need_dims(const gd_tensor *t, const char *name, int rank, const int64_t *dims) {
     char text[128];
     if (t->rank == rank && memcmp(t->dims, dims, sizeof(int64_t) * (size_t)rank) == 0) return GD_OK;
-    return gd_op_fail(GD_E_SHAPE, "%s must have shape %s", name, gd_shape_text(rank, dims, text, sizeof text));
+    return gd_op_fail(GD_E_SHAPE, "%s must have shape %s", name,
+                      gd_shape_text(rank, dims, text, sizeof text));
 }
 
 static gd_status check_weights(const gd_infer *i, const layout *l, int64_t features) {
     int each = l->biases ? 4 : 2, at = l->first_weight;
-    int64_t want = l->layers * l->directions * each;
-    if (i->n_in - at != want)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld weights for %lld layers in %lld directions, not %d", (long long)want,
-                          (long long)l->layers, (long long)l->directions, i->n_in - at);
+    int64_t want, wide;
+    if (!gd_mul_i64(l->layers, l->directions * each, &want) || i->n_in - at != want)
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "%d weights for each of %lld layers in %lld directions, not %d in all",
+                          each, (long long)l->layers, (long long)l->directions, i->n_in - at);
+    if (!gd_mul_i64(l->gates, l->hidden, &wide))
+        return gd_op_fail(GD_E_SHAPE, "weight 1 (w_hh) is too wide");
     for (int64_t layer = 0; layer < l->layers; layer++)
         for (int64_t d = 0; d < l->directions; d++, at += each) {
-            int64_t rows = l->gates * l->hidden, in = layer == 0 ? features : l->hidden * l->directions;
+            int64_t rows = l->gates * l->hidden,
+                    in = layer == 0 ? features : l->hidden * l->directions;
             char name[48];
             const int64_t shapes[4][2] = {{rows, in}, {rows, l->hidden}, {rows, 0}, {rows, 0}};
             for (int k = 0; k < each; k++) {
-                snprintf(name, sizeof name, "weight %d (layer %lld)", at + k - l->first_weight, (long long)layer);
+                snprintf(name, sizeof name, "weight %d (layer %lld)", at + k - l->first_weight,
+                         (long long)layer);
                 GD_TRY(need_dims(i->in[at + k], name, k < 2 ? 2 : 1, shapes[k]));
                 GD_TRY(gd_need_same_dtype(i->in[0], i->in[at + k], "x", name));
             }
@@ -58,13 +64,17 @@ static gd_status infer_layers(gd_infer *i, layout *l) {
     GD_TRY(gd_need_float(x, "x"));
     GD_TRY(gd_need_rank(x, "x", 3));
     if (l->layers < 1) return gd_op_fail(GD_E_ARGUMENT, "%lld layers", (long long)l->layers);
-    if (!(l->dropout >= 0 && l->dropout <= 1)) return gd_op_fail(GD_E_ARGUMENT, "dropout must lie between 0 and 1");
-    if (i->n_in <= l->first_weight + 1) return gd_op_fail(GD_E_ARGUMENT, "the list 'weights' is too short");
+    if (!(l->dropout >= 0 && l->dropout <= 1))
+        return gd_op_fail(GD_E_ARGUMENT, "dropout must lie between 0 and 1");
+    if (i->n_in <= l->first_weight + 1)
+        return gd_op_fail(GD_E_ARGUMENT, "the list 'weights' is too short");
     const gd_tensor *w_hh = i->in[l->first_weight + 1];
-    if (!w_hh || w_hh->rank != 2) return gd_op_fail(GD_E_SHAPE, "weight 1 (w_hh) must have 2 dimensions");
+    if (!w_hh || w_hh->rank != 2)
+        return gd_op_fail(GD_E_SHAPE, "weight 1 (w_hh) must have 2 dimensions");
     l->hidden = w_hh->dims[1];
     GD_TRY(check_weights(i, l, x->dims[2]));
-    int64_t batch = x->dims[l->batch_first ? 0 : 1], state[3] = {l->layers * l->directions, batch, l->hidden};
+    int64_t batch = x->dims[l->batch_first ? 0 : 1],
+            state[3] = {l->layers * l->directions, batch, l->hidden};
     for (int s = 0; s < l->states; s++)
         if (i->in[1 + s]) {
             GD_TRY(need_dims(i->in[1 + s], s ? "'c0'" : "'h0'", 3, state));
@@ -85,89 +95,30 @@ static gd_status infer_layers(gd_infer *i, layout *l) {
     return GD_OK;
 }
 
-/* --- one step ---------------------------------------------------------------------------------- */
+/* --- layers over time ----------------------------------------------------------------------- */
 
-/* gx (N, G*H) is the input's part of the gates; h, c (N, H) the state, which is replaced. */
-typedef void (*step_fn)(const layout *l, gd_tensor *gx, gd_tensor **h, gd_tensor **c, gd_tensor *w_hh, gd_tensor *b_hh);
-
-static gd_tensors gates_of(gd_tensor *t, int n) {
-    return gd_split(t, gd_dims(gd_tensor_dim(t, -1) / n), .axis = -1);
+/* x (T, N, I), and zeros from the end of each sequence on: what stands there counts nowhere, not
+ * even if it is no number. */
+static gd_tensor *only_real(gd_tensor *x, gd_tensor *lengths, int64_t steps, int64_t batch,
+                            gd_dtype dtype) {
+    gd_tensor *at = gd_reshape(gd_arange(0, (double)steps, .dtype = GD_I64), gd_dims(steps, 1, 1));
+    gd_tensor *real = gd_lt(at, gd_reshape(lengths, gd_dims(1, batch, 1)));
+    return gd_where(real, x, gd_scalar_of(0, dtype));
 }
 
-static gd_tensor *gate(gd_tensors list, int k) { return k < list.count ? list.at[k] : &gd_error_tensor; }
-
-static void rnn_step(const layout *l, gd_tensor *gx, gd_tensor **h, gd_tensor **c, gd_tensor *w_hh, gd_tensor *b_hh) {
-    (void)c;
-    gd_tensor *sum = gd_add(gx, gd_linear(*h, w_hh, b_hh));
-    *h = l->activation == GD_RELU ? gd_relu(sum) : gd_tanh(sum);
-}
-
-static void lstm_step(const layout *l, gd_tensor *gx, gd_tensor **h, gd_tensor **c, gd_tensor *w_hh, gd_tensor *b_hh) {
-    (void)l;
-    gd_tensors g = gates_of(gd_add(gx, gd_linear(*h, w_hh, b_hh)), 4);
-    gd_tensor *in = gd_mul(gd_sigmoid(gate(g, 0)), gd_tanh(gate(g, 2)));
-    *c = gd_add(gd_mul(gd_sigmoid(gate(g, 1)), *c), in);
-    *h = gd_mul(gd_sigmoid(gate(g, 3)), gd_tanh(*c));
-}
-
-static void gru_step(const layout *l, gd_tensor *gx, gd_tensor **h, gd_tensor **c, gd_tensor *w_hh, gd_tensor *b_hh) {
-    (void)l, (void)c;
-    gd_tensors x = gates_of(gx, 3), s = gates_of(gd_linear(*h, w_hh, b_hh), 3);
-    gd_tensor *reset = gd_sigmoid(gd_add(gate(x, 0), gate(s, 0))), *update = gd_sigmoid(gd_add(gate(x, 1), gate(s, 1)));
-    gd_tensor *fresh = gd_tanh(gd_add(gate(x, 2), gd_mul(reset, gate(s, 2))));
-    *h = gd_add(fresh, gd_mul(update, gd_sub(*h, fresh)));
-}
-
-/* --- layers over time -------------------------------------------------------------------------- */
-
-static gd_tensor *step_of(gd_tensor *t, int64_t index) { /* (T, N, F) -> (N, F) */
-    return gd_reshape(gd_narrow(t, 0, index, 1), gd_dims(gd_tensor_dim(t, 1), gd_tensor_dim(t, 2)));
-}
-
-static gd_tensor *join(gd_tensor **parts, int64_t n) { /* n of (N, F) -> (n, N, F) */
-    for (int64_t t = 0; t < n; t++)
-        parts[t] = gd_reshape(parts[t], gd_dims(1, gd_tensor_dim(parts[t], 0), gd_tensor_dim(parts[t], 1)));
-    return gd_cat(((gd_tensors){parts, n}), .axis = 0);
-}
-
-static gd_tensor *filled(const gd_tensor *like, gd_shape dims) {
-    gd_device *before = gd_this_thread.device;
-    gd_this_thread.device = like->device;
-    gd_tensor *zeros = gd_full(dims, 0, .dtype = (gd_dtype)like->dtype);
-    gd_this_thread.device = before;
-    return zeros;
-}
-
-/* One direction of one layer: x (T, N, F) to (T, N, H); the state is replaced by the final one. */
-static gd_tensor *run_direction(const layout *l, step_fn step, gd_tensor *x, gd_tensor **h, gd_tensor **c,
-                                gd_tensor *const *w, gd_tensor *lengths, bool backward) {
-    int64_t steps = gd_tensor_dim(x, 0), batch = gd_tensor_dim(x, 1);
-    if (steps == 0 || gd_tensor_is_error(x)) return filled(x, gd_dims(steps, batch, l->hidden));
-    gd_tensor *gx = gd_linear(x, w[0], l->biases ? w[2] : NULL); /* all steps at once */
-    gd_tensor **ys = gd_list_new(steps);
-    if (!ys) return gd_tensor_fail(GD_E_MEMORY);
-    gd_tensor *zero = lengths ? filled(x, gd_dims()) : NULL;
-    for (int64_t k = 0; k < steps; k++) {
-        int64_t t = backward ? steps - 1 - k : k;
-        gd_tensor *h_before = *h, *c_before = c ? *c : NULL;
-        step(l, step_of(gx, t), h, c, w[1], l->biases ? w[3] : NULL);
-        ys[t] = *h;
-        if (lengths) { /* past its end a sequence's state stands still */
-            gd_tensor *real = gd_reshape(gd_gt(lengths, gd_scalar_int(t)), gd_dims(batch, 1));
-            ys[t] = gd_where(real, *h, zero);
-            *h = gd_where(real, *h, h_before);
-            if (c) *c = gd_where(real, *c, c_before);
-        }
-    }
-    return join(ys, steps);
-}
-
-static void run_layers(gd_expand *e, layout *l, step_fn step) {
+/* Each direction of each layer is one op (recurrent_layer.c). */
+static void run_layers(gd_expand *e, layout *l, gd_word cell) {
     int each = l->biases ? 4 : 2;
-    gd_tensor *lengths = e->x[l->first_weight - 1], *x = e->x[0], *const *w = e->x + l->first_weight;
-    l->hidden = gd_tensor_dim(w[1], 1);
+    gd_tensor *lengths = e->x[l->first_weight - 1],
+              *x = e->x[0], *const *w = e->x + l->first_weight;
     if (l->batch_first) x = gd_permute(x, gd_dims(1, 0, 2));
-    int64_t batch = gd_tensor_dim(x, 1), count = l->layers * l->directions;
+    if (lengths) {
+        if (lengths->dtype != GD_I64) lengths = gd_cast(lengths, GD_I64);
+        const gd_tensor *given = e->x[0];
+        x = only_real(x, lengths, given->dims[l->batch_first], given->dims[!l->batch_first],
+                      (gd_dtype)given->dtype);
+    }
+    int64_t count = l->layers * l->directions;
     gd_tensor **final[2] = {gd_list_new(count), gd_list_new(count)};
     if (!final[0] || !final[1]) {
         for (int k = 0; k < e->n_out; k++) e->y[k] = gd_tensor_fail(GD_E_MEMORY);
@@ -176,23 +127,31 @@ static void run_layers(gd_expand *e, layout *l, step_fn step) {
     for (int64_t layer = 0, at = 0; layer < l->layers; layer++) {
         gd_tensor *ys[2];
         for (int64_t d = 0; d < l->directions; d++, at++, w += each) {
-            gd_tensor *state[2];
+            gd_tensor *state[2] = {NULL, NULL};
             for (int s = 0; s < l->states; s++)
-                state[s] = e->x[1 + s] ? step_of(e->x[1 + s], at) : filled(x, gd_dims(batch, l->hidden));
-            ys[d] = run_direction(l, step, x, &state[0], l->states > 1 ? &state[1] : NULL, w, lengths, d == 1);
-            for (int s = 0; s < l->states; s++) final[s][at] = state[s];
+                if (e->x[1 + s]) state[s] = gd_narrow(e->x[1 + s], 0, at, 1);
+            gd_recurrent_outputs r =
+                gd_recurrent(x, state[0], state[1], lengths, w[0], w[1], l->biases ? w[2] : NULL,
+                             l->biases ? w[3] : NULL, .cell = cell, .reverse = d == 1);
+            ys[d] = r.y;
+            final[0][at] = r.h;
+            final[1][at] = r.c;
         }
         x = l->directions == 2 ? gd_cat(gd_list(ys[0], ys[1]), .axis = 2) : ys[0];
-        if (l->dropout > 0 && l->training && layer + 1 < l->layers) x = gd_dropout(x, .p = l->dropout);
+        if (l->dropout > 0 && l->training && layer + 1 < l->layers)
+            x = gd_dropout(x, .p = l->dropout);
     }
     e->y[0] = l->batch_first ? gd_permute(x, gd_dims(1, 0, 2)) : x;
-    for (int s = 0; s < l->states; s++) e->y[1 + s] = join(final[s], count);
+    for (int s = 0; s < l->states; s++)
+        e->y[1 + s] = count == 1 ? final[s][0] : gd_cat(((gd_tensors){final[s], count}), .axis = 0);
 }
 
 #define LAYOUT(o, n_gates, n_states)                                                               \
-    {.layers = (o)->layers, .directions = (o)->bidirectional ? 2 : 1, .gates = (n_gates),          \
-     .batch_first = (o)->batch_first, .biases = (o)->biases, .training = (o)->training,            \
-     .dropout = (o)->dropout, .first_weight = 2 + (n_states), .states = (n_states)}
+    {                                                                                              \
+        .layers = (o)->layers, .directions = (o)->bidirectional ? 2 : 1, .gates = (n_gates),       \
+        .batch_first = (o)->batch_first, .biases = (o)->biases, .training = (o)->training,         \
+        .dropout = (o)->dropout, .first_weight = 2 + (n_states), .states = (n_states)              \
+    }
 
 /*op rnn(x, h0?, lengths?, weights*) -> y, h
  * A plain recurrent layer: h = tanh(w_ih x + b_ih + w_hh h + b_hh), over all steps.
@@ -212,8 +171,7 @@ static gd_status rnn_infer(gd_infer *i) {
 static void rnn_expand(gd_expand *e) {
     const gd_rnn_options *o = e->attrs;
     layout l = LAYOUT(o, 1, 1);
-    l.activation = o->activation;
-    run_layers(e, &l, rnn_step);
+    run_layers(e, &l, o->activation);
 }
 
 /*op lstm(x, h0?, c0?, lengths?, weights*) -> y, h, c
@@ -232,7 +190,7 @@ static gd_status lstm_infer(gd_infer *i) {
 }
 static void lstm_expand(gd_expand *e) {
     layout l = LAYOUT((const gd_lstm_options *)e->attrs, 4, 2);
-    run_layers(e, &l, lstm_step);
+    run_layers(e, &l, GD_LSTM);
 }
 
 /*op gru(x, h0?, lengths?, weights*) -> y, h
@@ -251,10 +209,10 @@ static gd_status gru_infer(gd_infer *i) {
 }
 static void gru_expand(gd_expand *e) {
     layout l = LAYOUT((const gd_gru_options *)e->attrs, 3, 1);
-    run_layers(e, &l, gru_step);
+    run_layers(e, &l, GD_GRU);
 }
 
-/* --- cells ------------------------------------------------------------------------------------- */
+/* --- cells ---------------------------------------------------------------------------------- */
 
 /* x (N, I), states (N, H), w_ih (G*H, I), w_hh (G*H, H), biases (G*H). */
 static gd_status infer_cell(gd_infer *i, int gates, int states) {
@@ -262,8 +220,10 @@ static gd_status infer_cell(gd_infer *i, int gates, int states) {
     GD_TRY(gd_need_float(x, "x"));
     GD_TRY(gd_need_rank(x, "x", 2));
     GD_TRY(gd_need_rank(w_hh, "w_hh", 2));
-    int64_t hidden = w_hh->dims[1], rows = gates * hidden;
-    const int64_t state[2] = {x->dims[0], hidden}, ih[2] = {rows, x->dims[1]}, hh[2] = {rows, hidden};
+    int64_t hidden = w_hh->dims[1], rows;
+    if (!gd_mul_i64(gates, hidden, &rows)) return gd_op_fail(GD_E_SHAPE, "'w_hh' is too wide");
+    const int64_t state[2] = {x->dims[0], hidden}, ih[2] = {rows, x->dims[1]},
+                  hh[2] = {rows, hidden};
     for (int s = 0; s < states; s++) GD_TRY(need_dims(i->in[1 + s], s ? "'c'" : "'h'", 2, state));
     GD_TRY(need_dims(w_ih, "'w_ih'", 2, ih));
     GD_TRY(need_dims(w_hh, "'w_hh'", 2, hh));
@@ -281,12 +241,17 @@ static gd_status infer_cell(gd_infer *i, int gates, int states) {
 
 static gd_tensor *input(const gd_expand *e, int k) { return k < e->n_in ? e->x[k] : NULL; }
 
-static void run_cell(gd_expand *e, const layout *l, step_fn step) {
-    int s = l->states;
-    gd_tensor *h = e->x[1], *c = s > 1 ? e->x[2] : NULL;
-    step(l, gd_linear(e->x[0], e->x[1 + s], input(e, 3 + s)), &h, &c, e->x[2 + s], input(e, 4 + s));
-    e->y[0] = h;
-    if (s > 1) e->y[1] = c;
+/* A cell is a sequence of one step. */
+static void run_cell(gd_expand *e, int states, gd_word cell) {
+    gd_tensor *x = e->x[0], *h = e->x[1], *c = states > 1 ? e->x[2] : NULL;
+    int64_t batch = gd_tensor_dim(x, 0), hidden = gd_tensor_dim(h, 1);
+    gd_shape state = gd_dims(1, batch, hidden), flat = gd_dims(batch, hidden);
+    gd_recurrent_outputs r =
+        gd_recurrent(gd_reshape(x, gd_dims(1, batch, gd_tensor_dim(x, 1))), gd_reshape(h, state),
+                     c ? gd_reshape(c, state) : NULL, NULL, e->x[1 + states], e->x[2 + states],
+                     input(e, 3 + states), input(e, 4 + states), .cell = cell);
+    e->y[0] = gd_reshape(r.h, flat);
+    if (c) e->y[1] = gd_reshape(r.c, flat);
 }
 
 /*op rnn_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y
@@ -295,26 +260,19 @@ static void run_cell(gd_expand *e, const layout *l, step_fn step) {
  */
 static gd_status rnn_cell_infer(gd_infer *i) { return infer_cell(i, 1, 1); }
 static void rnn_cell_expand(gd_expand *e) {
-    layout l = {.states = 1, .activation = ((const gd_rnn_cell_options *)e->attrs)->activation};
-    run_cell(e, &l, rnn_step);
+    run_cell(e, 1, ((const gd_rnn_cell_options *)e->attrs)->activation);
 }
 
 /*op lstm_cell(x, h, c, w_ih, w_hh, b_ih?, b_hh?) -> h_next, c_next
  * One step of lstm: x (N, I), h and c (N, H) give the next h and c.
  */
 static gd_status lstm_cell_infer(gd_infer *i) { return infer_cell(i, 4, 2); }
-static void lstm_cell_expand(gd_expand *e) {
-    layout l = {.states = 2};
-    run_cell(e, &l, lstm_step);
-}
+static void lstm_cell_expand(gd_expand *e) { run_cell(e, 2, GD_LSTM); }
 
 /*op gru_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y
  * One step of gru: x (N, I) and h (N, H) give the next h.
  */
 static gd_status gru_cell_infer(gd_infer *i) { return infer_cell(i, 3, 1); }
-static void gru_cell_expand(gd_expand *e) {
-    layout l = {.states = 1};
-    run_cell(e, &l, gru_step);
-}
+static void gru_cell_expand(gd_expand *e) { run_cell(e, 1, GD_GRU); }
 
 #include "recurrent.gen.h"

@@ -136,9 +136,11 @@ const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, c
 bool gd_kernel_exists(const gd_op *op, const char *device) {
     gd_table_init();
     if (op->base) op = op->base;
-    return list_for(op->state->kernels, device) ||
-           (op->ir && list_for(elementwise_kernels, device)) ||
-           ((op->flags & GD_OP_VIEW) && op->infer);
+    gd_kernel_list *own = list_for(op->state->kernels, device);
+    /* the body of an op that has no plain kernel is its reference */
+    if (own && reference_only && op->expand && own->entries[own->count - 1]->rank > 0) own = NULL;
+    return own ||
+           (op->ir && list_for(elementwise_kernels, device)) || ((op->flags & GD_OP_VIEW) && op->infer);
 }
 
 void gd_set_reference_kernels(bool on) {

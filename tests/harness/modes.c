@@ -8,7 +8,7 @@
 
 /* --- eager -------------------------------------------------------------------------------------- */
 
-static const run_mode eager = {"eager", true, NULL, run_case};
+static const run_mode eager = {"eager", true, NULL, run_case, false};
 
 /* --- without a scope: the caller owns what calls return ------------------------------------------ */
 
@@ -102,6 +102,6 @@ static void run_unscoped(const run_setup *s, run_result *r) {
     free(run);
 }
 
-static const run_mode unscoped = {"without scopes", true, NULL, run_unscoped};
+static const run_mode unscoped = {"without scopes", true, NULL, run_unscoped, true};
 
-const run_mode *const modes[] = {&eager, &unscoped, &graph_mode, &device_mode, NULL};
+const run_mode *const modes[] = {&eager, &unscoped, &graph_mode, &plan_mode, &optimized_mode, &unknown_mode, &device_mode, NULL};

@@ -4,6 +4,6 @@
 
 #include "run.h"
 
-extern const run_mode graph_mode, device_mode;
+extern const run_mode graph_mode, plan_mode, optimized_mode, unknown_mode, device_mode;
 
 #endif

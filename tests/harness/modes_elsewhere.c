@@ -2,8 +2,11 @@
 #include <string.h>
 
 #include "backend/test/device.h"
+#include "graph/graph.h"
 #include "graph/trace.h"
+#include "gradus/session.h"
 #include "modes.h"
+#include "report.h"
 
 static bool writes_inputs(const gd_op *op) {
     for (int i = 0; i < gd_op_input_count(op); i++)
@@ -11,75 +14,155 @@ static bool writes_inputs(const gd_op *op) {
     return false;
 }
 
-/* Gradients of the weighted sum of the float outputs, by every input that can have one. */
-static int gradients_of(const run_setup *s, gd_tensors y, gd_tensor *const *in, int n_in, gd_tensor **grad) {
-    gd_tensor *outs[MAX_TENSORS], *weights[MAX_TENSORS], *by[MAX_TENSORS];
-    int n_outs = 0, n_by = 0, where[MAX_TENSORS];
-    if (!s->gradients) return 0;
-    for (int64_t k = 0; k < y.count; k++)
-        if (gd_tensor_requires_grad(y.at[k])) {
-            outs[n_outs] = y.at[k];
-            weights[n_outs++] = loss_weights(y.at[k], (int)k);
-        }
-    for (int i = 0; i < n_in; i++)
-        if (in[i] && gd_tensor_requires_grad(in[i])) {
-            where[n_by] = i;
-            by[n_by++] = in[i];
-        }
-    if (n_outs == 0 || n_by == 0) return 0;
-    gd_tensors g = gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}),
-                           .gradients = (gd_tensors){weights, n_outs}, .allow_unused = true);
-    for (int k = 0; k < n_by && k < g.count; k++) grad[where[k]] = g.at[k];
-    return n_by;
-}
-
-/* --- as symbols --------------------------------------------------------------------------------- */
+/* --- as symbols ---------------------------------------------------------------------------------
+ */
 
 static bool graph_available(const test_case *c, const char **why) {
     if (writes_inputs(c->block->op)) *why = "a graph does not write into the values it is fed";
     return *why == NULL;
 }
 
-static void run_graph(const run_setup *s, run_result *r) {
+/* Builds the case out of symbols: outputs and gradients to fetch, inputs to feed. */
+typedef struct symbolic {
+    gd_tensor *feeds[MAX_TENSORS], *values[MAX_TENSORS], *fetches[3 * MAX_TENSORS];
+    gd_tensor *written[MAX_TENSORS]; /* variables that the op writes */
+    int n_feeds, n_fetches, n_written;
+} symbolic;
+
+static void build(const run_setup *s, gd_tensor *(*make)(gd_tensor *like, int number),
+                  run_result *r, symbolic *g) {
     const gd_op *op = s->c->block->op;
-    gd_tensor *in[MAX_TENSORS], *symbol[MAX_TENSORS] = {NULL}, *feeds[MAX_TENSORS], *values[MAX_TENSORS];
-    gd_tensor *fetches[2 * MAX_TENSORS];
-    int n_feeds = 0, n_fetches = 0;
+    gd_tensor *in[MAX_TENSORS], *symbol[MAX_TENSORS] = {NULL};
     run_setup setup = *s;
-    *r = (run_result){.status = GD_OK};
-    gd_clear_error();
-    gd_seed(7);
     if (gd_op_flags(op) & GD_OP_DYNAMIC) setup.gradients = false; /* no shape to weigh by yet */
+    g->n_feeds = g->n_fetches = g->n_written = 0;
+    void *tracing = gd_tracing_off();
+    gd_seed(7);
     r->n_in = build_inputs(s, in);
-    for (int i = 0; i < r->n_in; i++) {
-        if (!in[i]) continue;
-        symbol[i] = gd_symbol(gd_tensor_shape(in[i]), gd_tensor_dtype(in[i]), NULL);
-        feeds[n_feeds] = symbol[i];
-        values[n_feeds++] = gd_detach(in[i]);
-    }
-    if (n_feeds == 0) gd_trace_begin();
+    for (int i = 0; i < r->n_in; i++)
+        if (in[i] && !input_is_mutated(op, i)) g->values[g->n_feeds++] = gd_detach(in[i]);
+    gd_tracing_on(tracing);
+    for (int i = 0, k = 0; i < r->n_in; i++)
+        if (in[i] && input_is_mutated(op, i)) symbol[i] = g->written[g->n_written++] = gd_variable(in[i]);
+        else if (in[i]) symbol[i] = g->feeds[k++] = make(in[i], i);
     gd_tensors y = gd_op_call(op, (gd_tensors){symbol, r->n_in}, build_attrs(s->c));
-    if (n_feeds == 0) gd_trace_end();
     r->status = gd_error_status();
     if (r->status != GD_OK) return;
-    for (int64_t k = 0; k < y.count; k++) fetches[n_fetches++] = y.at[k];
-    r->n_out = n_fetches;
-    r->has_grad = gradients_of(&setup, y, symbol, r->n_in, r->grad) > 0;
-    for (int i = 0; i < r->n_in; i++)
-        if (gd_tensor_is_symbol(r->grad[i])) fetches[n_fetches++] = r->grad[i]; /* else a constant */
-    r->status = gd_error_status();
+    for (int64_t k = 0; k < y.count; k++) g->fetches[g->n_fetches++] = y.at[k];
+    r->n_out = g->n_fetches;
+    if (setup.gradients) {
+        tracing = gd_tracing_off(); /* the weights are values */
+        r->status = differentiate(s, symbol, y.at, (int)y.count, r);
+        gd_tracing_on(tracing);
+    }
     if (r->status != GD_OK) return;
-    gd_tensors got = gd_evaluate((gd_tensors){fetches, n_fetches}, (gd_tensors){feeds, n_feeds}, (gd_tensors){values, n_feeds});
-    r->status = gd_error_status();
-    int at = 0;
-    for (int k = 0; k < r->n_out; k++) r->out[k] = got.at[at++];
-    for (int i = 0; i < r->n_in; i++)
-        if (gd_tensor_is_symbol(r->grad[i])) r->grad[i] = got.at[at++];
+    gd_tensor **grads[] = {r->grad, r->grad2};
+    for (int order = 0; order < 2; order++)
+        for (int i = 0; i < r->n_in; i++)
+            if (gd_tensor_is_symbol(grads[order][i]))
+                g->fetches[g->n_fetches++] = grads[order][i]; /* else a constant */
 }
 
-const run_mode graph_mode = {"as symbols", true, graph_available, run_graph};
+static void take_results(gd_tensors got, run_result *r) {
+    int at = 0;
+    gd_tensor **grads[] = {r->grad, r->grad2};
+    for (int k = 0; k < r->n_out; k++) r->out[k] = got.at[at++];
+    for (int order = 0; order < 2; order++)
+        for (int i = 0; i < r->n_in; i++)
+            if (gd_tensor_is_symbol(grads[order][i])) grads[order][i] = got.at[at++];
+}
 
-/* --- on the test device ------------------------------------------------------------------------- */
+static gd_tensor *symbol_like(gd_tensor *t, int number) {
+    (void)number;
+    return gd_symbol(gd_tensor_shape(t), gd_tensor_dtype(t), NULL);
+}
+static gd_tensor *placeholder_like(gd_tensor *t, int number) {
+    (void)number;
+    return gd_placeholder(gd_tensor_shape(t), .dtype = gd_tensor_dtype(t));
+}
+/* The first input has no known size, as a batch of images of any kind. */
+static gd_tensor *unknown_like(gd_tensor *t, int number) {
+    if (number > 0) return placeholder_like(t, number);
+    gd_shape shape = gd_tensor_shape(t);
+    for (int d = 0; d < shape.rank; d++) shape.at[d] = GD_ANY;
+    return gd_placeholder(shape, .dtype = gd_tensor_dtype(t));
+}
+
+static void run_graph(const run_setup *s, run_result *r) {
+    symbolic g;
+    *r = (run_result){.status = GD_OK};
+    gd_clear_error();
+    if (case_tensor_count(s->c) == 0) gd_trace_begin();
+    build(s, symbol_like, r, &g);
+    if (case_tensor_count(s->c) == 0) gd_trace_end();
+    if (r->status != GD_OK) return;
+    gd_tensors got =
+        gd_evaluate((gd_tensors){g.fetches, g.n_fetches}, (gd_tensors){g.feeds, g.n_feeds},
+                    (gd_tensors){g.values, g.n_feeds});
+    r->status = gd_error_status();
+    take_results(got, r);
+}
+
+const run_mode graph_mode = {"as symbols", true, graph_available, run_graph, false};
+
+/* --- as a plan ----------------------------------------------------------------------------------
+ */
+
+static void run_session(const run_setup *s, run_result *r, int level,
+                        gd_tensor *(*make)(gd_tensor *like, int number)) {
+    symbolic g;
+    *r = (run_result){.status = GD_OK};
+    gd_clear_error();
+    gd_graph *graph = gd_graph_new();
+    gd_session *session = gd_session_new(graph, .level = level);
+    {
+        GD_GRAPH(graph);
+        build(s, make, r, &g);
+    }
+    if (r->status != GD_OK) return;
+    gd_tensor *feeds[2 * MAX_TENSORS];
+    for (int i = 0; i < g.n_feeds; i++) feeds[2 * i] = g.feeds[i], feeds[2 * i + 1] = g.values[i];
+    gd_tensors got = gd_session_run(session, ((gd_tensors){feeds, 2 * g.n_feeds}),
+                                    ((gd_tensors){g.fetches, g.n_fetches}));
+    r->status = gd_error_status();
+    take_results(got, r);
+    for (int i = 0; i < g.n_written; i++) r->out[r->n_out++] = gd_session_get(session, g.written[i]);
+}
+
+static bool plan_available(const test_case *c, const char **why) {
+    if (gd_op_flags(c->block->op) & GD_OP_INPLACE) *why = "in place, a symbol's handle means the new value";
+    return *why == NULL;
+}
+
+static void run_planned(const run_setup *s, run_result *r) {
+    run_session(s, r, 0, placeholder_like);
+}
+static void run_optimized(const run_setup *s, run_result *r) {
+    run_session(s, r, 2, placeholder_like);
+}
+
+const run_mode plan_mode = {"as a plan", true, plan_available, run_planned, false};
+const run_mode optimized_mode = {"as a plan of level 2", false, plan_available, run_optimized,
+                                 false};
+
+/* --- with sizes unknown -------------------------------------------------------------------------
+ */
+
+/* Where the op's shape rule cannot do without a size, saying so is right. */
+static void run_unknown(const run_setup *s, run_result *r) {
+    run_session(s, r, 0, unknown_like);
+    if (r->status == GD_E_SHAPE && strstr(gd_error_message(), "not known yet")) {
+        gd_clear_error();
+        run_session(s, r, 0, placeholder_like);
+        report_skip("a shape depends on a size that is not known");
+    }
+}
+
+const run_mode unknown_mode = {"as a plan of unknown sizes", true, plan_available, run_unknown,
+                               true};
+
+/* --- on the test device -------------------------------------------------------------------------
+ */
 
 static gd_tensor *to_host(gd_tensor *t) { return t ? gd_to_device(t, gd_device_get("cpu")) : NULL; }
 
@@ -98,11 +181,12 @@ static void run_device(const run_setup *s, run_result *r) {
     }
     gd_set_default_device(device);
     gd_tensors y = gd_op_call(op, (gd_tensors){there, r->n_in}, build_attrs(s->c));
-    if (!gd_failed()) r->has_grad = gradients_of(s, y, there, r->n_in, r->grad) > 0;
+    if (!gd_failed() && s->gradients) differentiate(s, there, y.at, (int)y.count, r);
     gd_set_default_device(NULL);
     for (int64_t k = 0; k < y.count; k++) r->out[r->n_out++] = to_host(gd_detach(y.at[k]));
     for (int i = 0; i < r->n_in; i++) {
         r->grad[i] = to_host(r->grad[i]);
+        r->grad2[i] = to_host(r->grad2[i]);
         if (there[i] && input_is_mutated(op, i)) r->out[r->n_out++] = to_host(there[i]);
     }
     gd_status late = gd_synchronize(device);
@@ -110,4 +194,4 @@ static void run_device(const run_setup *s, run_result *r) {
     if (r->status == GD_OK) r->status = late;
 }
 
-const run_mode device_mode = {"on the test device", true, NULL, run_device};
+const run_mode device_mode = {"on the test device", true, NULL, run_device, false};

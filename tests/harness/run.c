@@ -43,25 +43,34 @@ bool case_has_gradient(const test_case *c, gd_dtype dtype, const char **why) {
     return !*why;
 }
 
-/* Gradients of the sum of outputs times fixed weights, by every input that requires one. */
-static gd_status differentiate(gd_tensor *const *in, run_result *r) {
+/* Gradients by the inputs of what `y` weighs; false where nothing depends on anything. */
+static bool gradients_of(gd_tensor *const *in, int n_in, gd_tensor *const *y, gd_tensor *const *shapes, int n_y, int salt,
+                         bool again, gd_tensor **grad) {
     gd_tensor *outs[MAX_TENSORS], *weights[MAX_TENSORS], *by[MAX_TENSORS];
-    int n_outs = 0, n_by = 0;
-    for (int k = 0; k < r->n_out; k++)
-        if (gd_tensor_requires_grad(r->out[k])) {
-            outs[n_outs] = r->out[k];
-            weights[n_outs++] = loss_weights(r->out[k], k);
+    int n_outs = 0, n_by = 0, place[MAX_TENSORS];
+    for (int k = 0; k < n_y; k++)
+        if (y[k] && gd_tensor_requires_grad(y[k])) {
+            outs[n_outs] = y[k];
+            weights[n_outs++] = loss_weights(shapes[k], salt + k);
         }
-    for (int i = 0; i < r->n_in; i++)
-        if (gd_tensor_requires_grad(in[i])) by[n_by++] = in[i];
-    if (n_outs == 0 || n_by == 0) return GD_OK;
-    gd_tensors g = gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}),
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && gd_tensor_requires_grad(in[i])) {
+            place[n_by] = i;
+            by[n_by++] = in[i];
+        }
+    if (n_outs == 0 || n_by == 0) return false;
+    gd_tensors g = gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}), .create_graph = again,
                            .gradients = (gd_tensors){weights, n_outs}, .allow_unused = true);
-    if (gd_failed()) return gd_error_status();
-    for (int i = 0, k = 0; i < r->n_in; i++)
-        if (gd_tensor_requires_grad(in[i])) r->grad[i] = g.at[k++];
-    r->has_grad = true;
-    return GD_OK;
+    for (int k = 0; k < n_by && k < g.count; k++) grad[place[k]] = g.at[k];
+    return !gd_failed();
+}
+
+gd_status differentiate(const run_setup *s, gd_tensor *const *in, gd_tensor *const *y, int n_y, run_result *r) {
+    enum { SALT = 5 }; /* weights of the second order that are not those of the first */
+    r->has_grad = gradients_of(in, r->n_in, y, s->shapes ? s->shapes : y, n_y, 0, s->second, r->grad);
+    if (s->second && r->has_grad)
+        r->has_second = gradients_of(in, r->n_in, r->grad, r->grad, r->n_in, SALT, false, r->grad2);
+    return gd_error_status();
 }
 
 void run_case(const run_setup *s, run_result *r) {
@@ -76,7 +85,7 @@ void run_case(const run_setup *s, run_result *r) {
     r->status = gd_error_status();
     if (r->status != GD_OK) return;
     for (int64_t k = 0; k < y.count && r->n_out < MAX_TENSORS; k++) r->out[r->n_out++] = y.at[k];
-    if (s->gradients) r->status = differentiate(in, r);
+    if (s->gradients) r->status = differentiate(s, in, r->out, r->n_out, r);
     for (int i = 0; i < r->n_in && r->n_out < MAX_TENSORS; i++)
         if (in[i] && input_is_mutated(op, i)) r->out[r->n_out++] = in[i];
 }
@@ -88,6 +97,19 @@ double block_tolerance(const test_block *b, gd_dtype dtype) {
     case GD_F32: return b->tolerance_f32;
     default: return usual_tolerance(dtype) * fmax(1, sqrt(f32)); /* halves: errors grow less */
     }
+}
+
+static bool gradients_agree(gd_tensor *const *a, gd_tensor *const *b, int n, const test_block *block, char *why) {
+    char what[300];
+    for (int i = 0; i < n; i++) {
+        if (!a[i] && !b[i]) continue;
+        double t = block ? block_tolerance(block, gd_tensor_dtype(b[i] ? b[i] : a[i])) : 0;
+        if (!tensors_agree(a[i], b[i], t, what)) {
+            snprintf(why, 512, "gradient of input %d: %s", i, what);
+            return false;
+        }
+    }
+    return true;
 }
 
 bool results_agree(const run_result *a, const run_result *b, const test_block *block, char *why) {
@@ -103,13 +125,10 @@ bool results_agree(const run_result *a, const run_result *b, const test_block *b
             return false;
         }
     }
-    for (int i = 0; i < a->n_in && a->has_grad && b->has_grad; i++) {
-        gd_dtype dtype = gd_tensor_dtype(b->grad[i] ? b->grad[i] : a->grad[i]);
-        double t = block ? block_tolerance(block, dtype) : 0;
-        if (!tensors_agree(a->grad[i], b->grad[i], t, what)) {
-            snprintf(why, 512, "gradient of input %d: %s", i, what);
-            return false;
-        }
-    }
-    return true;
+    if (a->has_grad && b->has_grad && !gradients_agree(a->grad, b->grad, a->n_in, block, why)) return false;
+    if (!a->has_second && !b->has_second) return true;
+    if (gradients_agree(a->grad2, b->grad2, a->n_in, block, why)) return true;
+    snprintf(what, sizeof what, "%.*s", (int)sizeof what - 1, why);
+    snprintf(why, 512, "second order: %s", what);
+    return false;
 }

@@ -11,6 +11,8 @@ typedef struct run_setup {
     const test_case *c;
     gd_dtype dtype;             /* of inputs that have none of their own */
     bool gradients;             /* also gradients, of the weighted sum of the float outputs */
+    bool second;                /* and those of the weighted sum of these gradients */
+    gd_tensor *const *shapes;   /* tensors of the outputs' shapes, where symbols do not know them */
     layout layouts[MAX_TENSORS]; /* of each input; all zero: row-major */
     bool like_expanded[MAX_TENSORS];
 } run_setup;
@@ -21,7 +23,8 @@ typedef struct run_result {
     gd_tensor *out[MAX_TENSORS]; /* the outputs, then copies of the inputs the op has written */
     int n_out;
     gd_tensor *grad[MAX_TENSORS]; /* of each input; NULL: zero or not asked for */
-    bool has_grad;                /* gradients were computed */
+    gd_tensor *grad2[MAX_TENSORS]; /* second order, the same way */
+    bool has_grad, has_second;     /* gradients were computed */
     int n_in;
     int64_t leaked;     /* objects left over, where the mode can tell */
     char message[300];  /* of a failure in another thread; else gd_error_message() has it */
@@ -35,6 +38,7 @@ typedef struct run_mode {
     bool same_bits; /* as eager; else within the block's tolerance */
     bool (*available)(const test_case *c, const char **why); /* NULL: always */
     void (*run)(const run_setup *setup, run_result *result);
+    bool first_only; /* does no gradients of second order */
 } run_mode;
 
 extern const run_mode *const modes[]; /* modes[0] is eager; ends with NULL */
@@ -46,6 +50,10 @@ void run_case(const run_setup *setup, run_result *result);
 int build_inputs(const run_setup *setup, gd_tensor **in);
 gd_attrs *build_attrs(const test_case *c);
 bool input_is_mutated(const gd_op *op, int i);
+
+/* Gradients of the sum of outputs times fixed weights, by every input that requires one, into
+ * r->grad; and with s->second those of these, into r->grad2. In values and symbols alike. */
+gd_status differentiate(const run_setup *s, gd_tensor *const *in, gd_tensor *const *y, int n_y, run_result *r);
 
 /* Whether gradients of this case can be asked for at all, and why not. */
 bool case_has_gradient(const test_case *c, gd_dtype dtype, const char **why);

@@ -134,7 +134,8 @@ void suite_faults(const test_cases *cases) {
         const test_block *block = &cases->blocks[b];
         if (block->n_cases == 0 || (block->op == last && !test_full())) continue;
         last = block->op;
-        check(&block->cases[0], !block->cases[0].flexible ? GD_DTYPE_NONE : block->dtypes >> GD_F32 & 1 ? GD_F32 : GD_I64);
+        for (int k = 0; k < (test_full() ? block->n_cases : 1); k++)
+            check(&block->cases[k], !block->cases[k].flexible ? GD_DTYPE_NONE : block->dtypes >> GD_F32 & 1 ? GD_F32 : GD_I64);
     }
     if (!only_op && (!only_family || strcmp(only_family, "elementwise") == 0)) training_step();
     gd_set_num_threads(0);

@@ -9,11 +9,13 @@ static void check(const test_case *c, gd_dtype dtype) {
     char why[512] = "";
     run_result eager, other;
     run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
+    s.second = s.gradients && !mode->first_only && (dtype == GD_F32 || dtype == GD_F64) && !c->block->nosecond && !c->nosecond;
     if (mode->available && !mode->available(c, &why_not)) {
         report_skip(why_not);
         return;
     }
     run_case(&s, &eager);
+    s.shapes = eager.out;
     if (eager.status == GD_OK) mode->run(&s, &other);
     if (eager.status != GD_OK) report_fail(c, dtype, "%s", gd_error_message());
     else if (other.leaked) report_fail(c, dtype, "%s: leaks %lld objects", mode->name, (long long)other.leaked);

@@ -17,7 +17,7 @@
 #include "ops/attention.h"
 #include "ops/op.h"
 
-enum { ROWS = 32, COLUMNS = 128 };
+enum { ROWS = 64, COLUMNS = 256 };
 
 typedef struct {
     gd_attention s;
@@ -35,17 +35,26 @@ static gd_status product(float *c, int64_t c_row, const float *a, int64_t a_row,
                                   .c = {c, GD_F32, c_row, 1}, .accumulate = add, .scaled = scale != 1, .scale = scale});
 }
 
+/* Adds the mask of row r, columns [c, c + n), to their scores. `base` is where the mask of this matrix begins. */
+static void mask_row(const job *j, int64_t base, int64_t r, int64_t c, int64_t n, float *row) {
+    const gd_view *m = j->mask;
+    if (m->rank == 0 || m->dims[m->rank - 1] == 1) { /* one for all columns */
+        float value = (float)gd_attention_mask(m, base, r, 0);
+        for (int64_t t = 0; t < n; t++) row[t] += value;
+        return;
+    }
+    if (m->rank > 1 && m->dims[m->rank - 2] > 1) base += r * m->strides[m->rank - 2];
+    if (m->dtype == GD_F32) GD_ISA_CALL(gd_attention_add)(row, n, (const float *)m->data + base + c);
+    else GD_ISA_CALL(gd_attention_hide)(row, n, (const uint8_t *)m->data + base + c);
+}
+
 /* Scores of rows [r, r + nr) and columns [c, c + nc) into the tile, masked. */
 static gd_status scores(const job *j, int64_t e, int64_t r, int64_t nr, int64_t c, int64_t nc, float *tile) {
     const gd_attention *s = &j->s;
     const float *q = (const float *)j->q->data + gd_attention_offset(s, j->q, e, false) + r * s->width;
     const float *k = (const float *)j->k->data + gd_attention_offset(s, j->k, e, true) + c * s->width;
     GD_TRY(product(tile, COLUMNS, q, s->width, 1, k, 1, s->width, nr, nc, s->width, s->scale, false));
-    if (j->mask) {
-        int64_t base = gd_attention_offset(s, j->mask, e, false);
-        for (int64_t i = 0; i < nr; i++)
-            for (int64_t t = 0; t < nc; t++) tile[i * COLUMNS + t] += (float)gd_attention_mask(j->mask, base, r + i, c + t);
-    }
+    for (int64_t i = 0; j->mask && i < nr; i++) mask_row(j, gd_attention_offset(s, j->mask, e, false), r + i, c, nc, tile + i * COLUMNS);
     for (int64_t i = 0; s->causal && i < nr; i++)
         for (int64_t t = r + i + 1 > c ? r + i + 1 - c : 0; t < nc; t++) tile[i * COLUMNS + t] = -INFINITY;
     return GD_OK;
@@ -70,9 +79,7 @@ static void forward_block(void *arg, int64_t piece) {
         gd_status status = scores(j, e, r, nr, c, nc, tile);
         if (status != GD_OK) return fail(j, status);
         for (int64_t i = 0; i < nr; i++) {
-            float *row = tile + i * COLUMNS, larger = most[i];
-            for (int64_t t = 0; t < nc; t++)
-                if (row[t] > larger || isnan(row[t])) larger = row[t];
+            float *row = tile + i * COLUMNS, larger = GD_ISA_CALL(gd_attention_most)(row, nc, most[i]);
             if (larger == -INFINITY) { /* all masked so far */
                 memset(row, 0, sizeof *row * (size_t)nc);
                 continue;
@@ -80,15 +87,15 @@ static void forward_block(void *arg, int64_t piece) {
             float shrink = most[i] == larger ? 1 : expf(most[i] - larger);
             sum[i] = sum[i] * shrink + GD_ISA_CALL(gd_attention_exp)(row, nc, larger);
             most[i] = larger;
-            for (int64_t t = 0; shrink != 1 && t < F; t++) y[i * F + t] *= shrink;
+            if (shrink != 1) GD_ISA_CALL(gd_attention_scale)(y + i * F, F, shrink);
         }
         status = product(y, F, tile, COLUMNS, 1, v + c * F, F, 1, nr, F, nc, 1, true);
         if (status != GD_OK) return fail(j, status);
     }
     for (int64_t i = 0; i < nr; i++) {
         bool none = most[i] == -INFINITY;
-        float factor = none ? 0 : 1 / sum[i];
-        for (int64_t t = 0; t < F; t++) y[i * F + t] = none ? 0 : y[i * F + t] * factor;
+        if (none) memset(y + i * F, 0, sizeof *y * (size_t)F);
+        else GD_ISA_CALL(gd_attention_scale)(y + i * F, F, 1 / sum[i]);
         if (j->lse) j->lse[e * s->rows + r + i] = none ? -INFINITY : most[i] + logf(sum[i]);
     }
 }
@@ -131,11 +138,7 @@ static void backward_matrix(void *arg, int64_t piece) {
             const float *gy = j->gy + (e * s->rows + r) * F, *y = j->saved_y + (e * s->rows + r) * F;
             const float *q = (const float *)j->q->data + at_q + r * E;
             float inner[ROWS];
-            for (int64_t i = 0; i < nr; i++) {
-                float sum = 0;
-                for (int64_t t = 0; t < F; t++) sum += gy[i * F + t] * y[i * F + t];
-                inner[i] = sum;
-            }
+            for (int64_t i = 0; i < nr; i++) inner[i] = GD_ISA_CALL(gd_attention_dot)(gy + i * F, y + i * F, F);
             int64_t end = s->causal && r + nr < s->columns ? r + nr : s->columns;
             for (int64_t c = 0; c < end; c += COLUMNS) {
                 int64_t nc = end - c < COLUMNS ? end - c : COLUMNS;
@@ -149,11 +152,7 @@ static void backward_matrix(void *arg, int64_t piece) {
                 }
                 /* gv += pT gy, then the tile of gp becomes the scores' gradient */
                 if (status == GD_OK) status = product(j->gv + at_v + c * F, F, p, 1, COLUMNS, gy, F, 1, nc, F, nr, 1, true);
-                for (int64_t i = 0; i < nr; i++)
-                    for (int64_t t = 0; t < nc; t++) {
-                        float *g = &gp[i * COLUMNS + t], w = p[i * COLUMNS + t];
-                        *g = w == 0 ? 0 : w * (*g - inner[i]);
-                    }
+                for (int64_t i = 0; i < nr; i++) GD_ISA_CALL(gd_attention_slopes)(gp + i * COLUMNS, p + i * COLUMNS, nc, inner[i]);
                 if (status == GD_OK) status = product(j->gq + at_q + r * E, E, gp, COLUMNS, 1, k, E, 1, nr, E, nc, s->scale, true);
                 if (status == GD_OK) status = product(j->gk + at_k + c * E, E, gp, 1, COLUMNS, q, E, 1, nc, E, nr, s->scale, true);
                 if (status != GD_OK) return fail(j, status);

@@ -247,11 +247,21 @@ static void run_direct_piece(void *arg, int64_t piece) {
 
 /* --- the kernel -------------------------------------------------------------------------------- */
 
+/* Outputs that are a written input under its own name come first, and are nothing to compute. */
+static void skip_views(gd_kernel_call *call) {
+    const int views = call->n_out - call->op->ir->n_outputs;
+    if (views <= 0) return;
+    call->out += views;
+    call->n_out -= views;
+}
+
 /*kernel elementwise.compiled  rank 10
  * Every elementwise op, by its generated kernel or the evaluator.
  */
 static gd_status elementwise_compiled_run(gd_kernel_call *call) {
     job j;
+    skip_views(call);
+    if (gd_numel(call->out[0].rank, call->out[0].dims) == 0) return GD_OK; /* an empty tensor is written */
     j.n_in = call->n_in;
     j.n_out = call->n_out;
     j.status = GD_OK;
@@ -301,6 +311,7 @@ static gd_status elementwise_compiled_run(gd_kernel_call *call) {
  */
 static gd_status elementwise_reference_run(gd_kernel_call *call) {
     const gd_op *op = call->op;
+    skip_views(call);
     double params[GD_RECORD_MAX] = {0};
     for (int i = 0; i < op->n_attrs && call->attrs; i++) params[i] = gd_attr_number(&op->attrs[i], call->attrs);
     const gd_view *shape = &call->out[0];

@@ -50,8 +50,9 @@ static plan make_plan(const gd_gemm *g) {
     p.pack_a = pays_to_pack_a(g, p.vectors);
     p.turn_b = g->fill_b || g->b.dtype != REAL_DTYPE || g->b.col != 1;
     const bool small_b = g->k * g->b.row * (int64_t)sizeof(real) <= SMALL_B_BYTES;
-    p.pack_b = p.turn_b || (g->m > GD_GEMM_PACK_B_ROWS && !small_b) ||
-               (collides(g->b.row) && g->m > p.height);
+    const bool a_panel = g->b.row <= TILE_N; /* B lies as packing would leave it */
+    p.pack_b = p.turn_b || (!a_panel && ((g->m > GD_GEMM_PACK_B_ROWS && !small_b) ||
+                                         (collides(g->b.row) && g->m > p.height)));
     bool bias_fits = !g->bias.data || g->bias.col == 0 || (g->bias.row == 0 && g->bias.col == 1);
     p.finish = g->c.dtype != REAL_DTYPE || g->c.col != 1 || !bias_fits;
     return p;

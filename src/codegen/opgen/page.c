@@ -19,12 +19,18 @@ static const char *type_text(const gd_op_attr *a) {
     return names[a->type];
 }
 
+static bool has_public_ops(const source *s) {
+    for (int i = 0; i < n_ops; i++)
+        if (ops[i]->source == s && !(ops[i]->record.flags & GD_OP_INTERNAL)) return true;
+    return false;
+}
+
 void write_page(void) {
     FILE *out = begin("ops.md");
     fputs("# Ops\n\nWritten by the build from the op records (`make docs`); change those instead. Names and meanings are "
           "PyTorch's unless said otherwise. `x?` may be NULL; `xs...` is a list, `gd_list(a, b)`.\n\n", out);
     for (int s = 0; s < n_sources; s++) {
-        if (!sources[s].has_ops) continue;
+        if (!has_public_ops(&sources[s])) continue;
         fprintf(out, "## %s\n\n%s\n\n", sources[s].stem, sources[s].title);
         for (int i = 0; i < n_ops; i++) {
             const gd_record *r = &ops[i]->record;

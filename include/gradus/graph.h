@@ -1,0 +1,123 @@
+/* graph.h - graphs: ops that are noted now and run later, many times.
+ *
+ *     gd_graph *graph = gd_graph_new();
+ *     GD_GRAPH(graph);                              // ops from here on are noted, not run
+ *     gd_tensor *x = gd_placeholder(gd_dims(GD_ANY, 1000), .name = "x");
+ *     gd_tensor *y = gd_placeholder(gd_dims(GD_ANY, 10), .name = "y");
+ *     gd_tensor *w = gd_variable(gd_randn(gd_dims(1000, 10)), .name = "w");
+ *     gd_tensor *loss = gd_mse_loss(gd_matmul(x, w), y);
+ *     gd_tensor *gradient = gd_gradients(gd_list(loss), gd_list(w)).at[0];
+ *     gd_tensor *train = gd_assign(w, gd_sub(w, gd_mul(gradient, gd_scalar(1e-3))));
+ *
+ *     gd_session *session = gd_session_new(graph);  // session.h
+ *     gd_tensors r = gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train));
+ *
+ * What the block makes are symbols: tensors with a shape and a dtype but no data. Every op takes
+ * them, and an op with a symbol among its inputs is noted also outside the block. Shapes are checked
+ * while the graph is built. A value that is used in a graph (a tensor with data) is not copied: the
+ * graph reads it when it runs, as it is then.
+ *
+ * A run computes everything from the values that the variables had before it; what it assigns is
+ * there in the next run. It does only what its fetches need.
+ *
+ * Threads: a graph is built by one thread at a time; sessions may run it in others.
+ */
+#ifndef GRADUS_GRAPH_H
+#define GRADUS_GRAPH_H
+
+#include "gradus/autograd.h"
+#include "gradus/options.h"
+#include "gradus/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gd_graph gd_graph;
+
+/* An empty graph, in the current scope. NULL when there is no memory. */
+GD_API gd_graph *gd_graph_new(void);
+GD_API gd_graph *gd_graph_retain(gd_graph *graph);
+GD_API void gd_graph_release(gd_graph *graph);
+
+/* From here to the end of the block, ops are added to the graph: GD_GRAPH(graph); */
+#define GD_GRAPH(graph) GD_BLOCK_(gd_graph_end, gd_graph_begin(graph))
+typedef struct gd_block { void *before; } gd_block;
+#define GD_BLOCK_(end, begin)                                                                    \
+    __attribute__((cleanup(end), unused)) gd_block GD_SCOPE_NAME_(__COUNTER__) = begin
+GD_API gd_block gd_graph_begin(gd_graph *graph);
+GD_API void gd_graph_end(gd_block *block);
+
+/* --- where values come from -------------------------------------------------------------------- */
+
+/* A size that is known only when the graph runs. */
+#define GD_ANY (-1)
+
+typedef struct gd_placeholder_options {
+    const char *name GD_DEFAULT_(nullptr);
+    gd_dtype dtype GD_DEFAULT_(GD_F32);
+} gd_placeholder_options;
+
+/* A value that is fed in each run. Its dims may be GD_ANY. */
+#define gd_placeholder(dims, ...)                                                                \
+    GD_WITH_OPTIONS_(gd_placeholder_at(GD_HERE, dims, GD_OPTIONS_(gd_placeholder_options,        \
+                                       (.name = NULL, .dtype = GD_F32) __VA_OPT__(,) __VA_ARGS__)))
+GD_API gd_tensor *gd_placeholder_at(const char *site, gd_shape dims, const gd_placeholder_options *options);
+
+typedef struct gd_variable_options {
+    const char *name GD_DEFAULT_(nullptr);
+    bool trainable GD_DEFAULT_(true); /* among gd_graph_variables, which gd_minimize takes */
+} gd_variable_options;
+
+/* A value that lives in the session between runs. `initial` says what it starts as: a symbol, which
+ * each session computes once, or a tensor, which is copied. */
+#define gd_variable(initial, ...)                                                                \
+    GD_WITH_OPTIONS_(gd_variable_at(GD_HERE, initial, GD_OPTIONS_(gd_variable_options,           \
+                                    (.name = NULL, .trainable = true) __VA_OPT__(,) __VA_ARGS__)))
+GD_API gd_tensor *gd_variable_at(const char *site, gd_tensor *initial, const gd_variable_options *options);
+
+/* The trainable variables, in the order they were made. */
+GD_API gd_tensors gd_graph_variables(gd_graph *graph);
+
+/* A placeholder, a variable or another named symbol; NULL if there is none of that name. */
+GD_API gd_tensor *gd_graph_find(gd_graph *graph, const char *name);
+
+/* --- what is done with them --------------------------------------------------------------------
+ *
+ * gd_assign(variable, value) and gd_group(list) are ops (ops.h): the first gives the new value, the
+ * second is there when all of its list is. */
+
+/* The gradients of the sum of `outputs` by each of `inputs`: new nodes of the graph. Where the
+ * outputs do not depend on an input, it is an error. */
+#define gd_gradients(outputs, inputs) gd_grad(outputs, inputs)
+
+/* From here to the end of the block, nodes run only after `symbols` have, and whoever fetches the
+ * ones fetches the others as well: GD_AFTER(gd_list(update)); */
+#define GD_AFTER(symbols) GD_BLOCK_(gd_after_end, gd_after_begin(symbols))
+GD_API gd_block gd_after_begin(gd_tensors symbols);
+GD_API void gd_after_end(gd_block *block);
+
+/* From here to the end of the block, names of nodes begin with "name/": GD_NAME_SCOPE("encoder"); */
+#define GD_NAME_SCOPE(name) GD_BLOCK_(gd_name_scope_end, gd_name_scope_begin(name))
+GD_API gd_block gd_name_scope_begin(const char *name);
+GD_API void gd_name_scope_end(gd_block *block);
+
+/* The device of nodes that have no inputs is the default one when they are made: GD_DEVICE(d); */
+#define GD_DEVICE(device) GD_BLOCK_(gd_device_end, gd_device_begin(device))
+GD_API gd_block gd_device_begin(gd_device *device);
+GD_API void gd_device_end(gd_block *block);
+
+/* Names a symbol, and returns it. */
+GD_API gd_tensor *gd_named(gd_tensor *symbol, const char *name);
+
+/* --- looking at it ----------------------------------------------------------------------------- */
+
+/* The graph as text, one node a line, and as Graphviz DOT (`dot -Tsvg`). NULL when there is no
+ * memory; free() the result. */
+GD_API char *gd_graph_text(gd_graph *graph);
+GD_API char *gd_graph_dot(gd_graph *graph);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

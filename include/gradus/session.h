@@ -1,0 +1,75 @@
+/* session.h - running graphs.
+ *
+ * A session holds the values of a graph's variables, on one device, between runs. The first run
+ * with new shapes or other fetches makes a plan: what has to be computed, in which order, by which
+ * kernels, where in memory. Later runs only carry it out, and allocate nothing.
+ *
+ * Threads: several may run one session. Runs that assign no variable go side by side; the others
+ * wait their turn.
+ */
+#ifndef GRADUS_SESSION_H
+#define GRADUS_SESSION_H
+
+#include "gradus/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gd_session gd_session;
+
+typedef struct gd_session_options {
+    gd_device *device GD_DEFAULT_(nullptr); /* where it computes; NULL: the default device */
+    /* 0: the same bits as eager ops (what is computed twice is shared, nothing else is changed).
+     * 1: also what changes no bit on paper: constants are folded, x * 1 is x.
+     * 2: also what may change the last bits: chains of elementwise ops become one kernel. */
+    int level GD_DEFAULT_(2);
+    int plans GD_DEFAULT_(32); /* how many plans are kept; the one not used for longest goes first */
+} gd_session_options;
+
+/* A session in the current scope; it keeps the graph. NULL, with the failure recorded, when there
+ * is no memory. */
+#define gd_session_new(graph, ...)                                                               \
+    GD_WITH_OPTIONS_(gd_session_new_at(graph, GD_OPTIONS_(gd_session_options,                    \
+                                       (.device = NULL, .level = 2, .plans = 32) __VA_OPT__(,) __VA_ARGS__)))
+GD_API gd_session *gd_session_new_at(gd_graph *graph, const gd_session_options *options);
+GD_API gd_session *gd_session_retain(gd_session *session);
+GD_API void gd_session_release(gd_session *session);
+
+/* Symbols and their values in turn: gd_feed(x, images, y, labels). gd_feed() is nothing. */
+#define gd_feed(...) gd_list(__VA_ARGS__)
+#define gd_nothing ((gd_tensors){NULL, 0})
+
+typedef struct gd_run_options {
+    gd_tensors into GD_DEFAULT_({}); /* tensors to write the fetches to, instead of new ones */
+} gd_run_options;
+
+/* Runs what `fetches` need and returns their values. They are the session's own buffers, in the
+ * current scope: once nobody holds them any more, the next run uses them again. On failure no
+ * variable has changed, and the list is filled with error tensors. */
+#define gd_session_run(session, feeds, fetches, ...)                                             \
+    GD_WITH_OPTIONS_(gd_session_run_at(GD_HERE, session, feeds, fetches, GD_OPTIONS_(gd_run_options, \
+                                       (.into = {NULL, 0}) __VA_OPT__(,) __VA_ARGS__)))
+GD_API gd_tensors gd_session_run_at(const char *site, gd_session *session, gd_tensors feeds, gd_tensors fetches,
+                                    const gd_run_options *options);
+
+/* Makes the plan of such a run now, and says what memory it needs. */
+typedef struct gd_plan_memory {
+    int64_t peak_bytes;     /* at most so much is in use during a run, without what follows */
+    int64_t variable_bytes; /* of the session's variables */
+    int64_t fetch_bytes;    /* of the buffers of fetches */
+    bool at_least;          /* sizes that depend on data are not in it */
+} gd_plan_memory;
+GD_API gd_status gd_session_plan(gd_session *session, gd_tensors feeds, gd_tensors fetches, gd_plan_memory *memory);
+
+/* The plan as text, one step a line: what is left of the graph after all changes. free() it. */
+GD_API char *gd_session_plan_text(gd_session *session, gd_tensors feeds, gd_tensors fetches);
+
+/* The value of a variable: a copy, in the current scope; and another value for it. */
+GD_API gd_tensor *gd_session_get(gd_session *session, gd_tensor *variable);
+GD_API gd_status gd_session_set(gd_session *session, gd_tensor *variable, gd_tensor *value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

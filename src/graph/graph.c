@@ -1,0 +1,303 @@
+/* graph.c - graphs, and the blocks in which they are built. */
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+_Thread_local gd_building gd_this_building;
+
+/* --- the object -------------------------------------------------------------------------------- */
+
+static void graph_destroy(gd_object *object) {
+    gd_graph *graph = (gd_graph *)object;
+    for (int i = 0; i < graph->count; i++) graph->nodes[i]->origin->graph = NULL;
+    for (int i = graph->count; i-- > 0;) gd_node_release(graph->nodes[i]);
+    gd_free(graph->nodes);
+    gd_free(graph->variables);
+    gd_free(graph);
+    gd_object_count(-1);
+}
+static const gd_class graph_class = {"graph", graph_destroy};
+
+gd_graph *gd_graph_new(void) {
+    gd_graph *graph = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *graph) : NULL;
+    if (!graph) {
+        gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for a graph"));
+        return NULL;
+    }
+    gd_object_init(&graph->object, &graph_class);
+    gd_object_count(1);
+    gd_scope_adopt(&graph->object);
+    return graph;
+}
+
+gd_graph *gd_graph_retain(gd_graph *graph) {
+    if (graph) gd_object_retain(&graph->object);
+    return graph;
+}
+
+void gd_graph_release(gd_graph *graph) {
+    if (graph) gd_object_release(&graph->object);
+}
+
+void gd_origin_free(gd_origin *origin) {
+    if (origin->initial) gd_object_release(&origin->initial->object);
+    for (int i = 0; i < origin->n_after; i++) gd_node_release(origin->after[i]);
+    gd_free(origin->after);
+    gd_free(origin->name);
+    gd_free(origin);
+}
+
+static void __attribute__((constructor)) set_hook(void) { gd_origin_free_hook = gd_origin_free; }
+
+/* --- blocks ------------------------------------------------------------------------------------ */
+
+gd_block gd_graph_begin(gd_graph *graph) {
+    gd_thread *thread = &gd_this_thread;
+    gd_block block = {thread->tracer};
+    if (graph) thread->tracer = graph;
+    return block;
+}
+
+void gd_graph_end(gd_block *block) { gd_this_thread.tracer = block->before; }
+
+void *gd_tracing_off(void) {
+    void *before = gd_this_thread.tracer;
+    gd_this_thread.tracer = NULL;
+    return before;
+}
+
+void gd_tracing_on(void *before) { gd_this_thread.tracer = before; }
+
+/* The list as it was, so that the end of the block can put it back. */
+typedef struct after_list {
+    gd_node **after;
+    int n_after;
+} after_list;
+
+gd_block gd_after_begin(gd_tensors symbols) {
+    gd_building *b = &gd_this_building;
+    after_list *before = gd_malloc(sizeof *before);
+    gd_node **all = gd_malloc((size_t)(b->n_after + symbols.count + 1) * sizeof *all);
+    if (!before || !all) {
+        gd_free(before);
+        gd_free(all);
+        gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for GD_AFTER"));
+        return (gd_block){NULL};
+    }
+    *before = (after_list){b->after, b->n_after};
+    int n = 0;
+    for (int i = 0; i < b->n_after; i++) all[n++] = b->after[i];
+    for (int64_t i = 0; i < symbols.count; i++) {
+        const gd_tensor *t = symbols.at[i];
+        if (t && t->kind == GD_SYMBOL) all[n++] = t->node;
+        else if (!t || t->kind != GD_FAILED)
+            gd_error_stick(gd_fail(GD_E_ARGUMENT, "GD_AFTER: item %lld is no symbol", (long long)i));
+    }
+    for (int i = before->n_after; i < n; i++) gd_node_retain(all[i]);
+    b->after = all;
+    b->n_after = n;
+    return (gd_block){before};
+}
+
+void gd_after_end(gd_block *block) {
+    gd_building *b = &gd_this_building;
+    after_list *before = block->before;
+    if (!before) return;
+    for (int i = before->n_after; i < b->n_after; i++) gd_node_release(b->after[i]);
+    gd_free(b->after);
+    b->after = before->after;
+    b->n_after = before->n_after;
+    gd_free(before);
+}
+
+gd_block gd_name_scope_begin(const char *name) {
+    gd_building *b = &gd_this_building;
+    gd_block block = {b->prefix};
+    const char *outer = b->prefix ? b->prefix : "";
+    size_t size = strlen(outer) + strlen(name ? name : "") + 2;
+    char *prefix = gd_malloc(size);
+    if (prefix) snprintf(prefix, size, "%s%s/", outer, name ? name : "");
+    else gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for a name scope"));
+    b->prefix = prefix ? prefix : b->prefix;
+    return block;
+}
+
+void gd_name_scope_end(gd_block *block) {
+    gd_building *b = &gd_this_building;
+    if (b->prefix != block->before) gd_free(b->prefix);
+    b->prefix = block->before;
+}
+
+gd_block gd_device_begin(gd_device *device) {
+    gd_block block = {gd_this_thread.device};
+    if (device) gd_this_thread.device = device;
+    return block;
+}
+
+void gd_device_end(gd_block *block) { gd_this_thread.device = block->before; }
+
+/* --- nodes ------------------------------------------------------------------------------------- */
+
+gd_graph *gd_graph_of(gd_tensor *const *in, int n_in) {
+    if (gd_this_thread.tracer == &gd_no_graph) return NULL;
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && in[i]->kind == GD_SYMBOL && in[i]->node && in[i]->node->origin) return in[i]->node->origin->graph;
+    return gd_graph_building();
+}
+
+static char *copy_text(const char *prefix, const char *text, int number) {
+    size_t size = strlen(prefix) + strlen(text) + 16;
+    char *copy = gd_malloc(size);
+    if (copy && number >= 0) snprintf(copy, size, "%s%s_%d", prefix, text, number);
+    else if (copy) snprintf(copy, size, "%s%s", prefix, text);
+    return copy;
+}
+
+static bool grow(gd_node ***list, int count, int *capacity) {
+    if (count < *capacity) return true;
+    int larger = *capacity ? 2 * *capacity : 64;
+    gd_node **grown = gd_realloc(*list, (size_t)larger * sizeof *grown);
+    if (!grown) return false;
+    *list = grown;
+    *capacity = larger;
+    return true;
+}
+
+gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, const char *name) {
+    const gd_building *b = &gd_this_building;
+    const char *prefix = b->prefix ? b->prefix : "";
+    if (!graph) return GD_OK;
+    gd_origin *o = gd_calloc(1, sizeof *o);
+    gd_node **after = b->n_after ? gd_malloc((size_t)b->n_after * sizeof *after) : NULL;
+    char *text = name ? copy_text(prefix, name, -1) : copy_text(prefix, node->op ? node->op->name : "symbol", graph->count);
+    bool room = grow(&graph->nodes, graph->count, &graph->capacity) &&
+                grow(&graph->variables, graph->n_variables, &graph->variable_capacity);
+    if (!o || !text || !room || (b->n_after && !after)) {
+        gd_free(o);
+        gd_free(text);
+        gd_free(after);
+        return gd_fail(GD_E_MEMORY, "no memory for a node of the graph");
+    }
+    *o = (gd_origin){.graph = graph, .kind = kind, .number = graph->count, .name = text, .noise = -1, .variable = -1,
+                     .after = after, .n_after = b->n_after};
+    for (int i = 0; i < o->n_after; i++) {
+        after[i] = b->after[i];
+        gd_node_retain(after[i]);
+    }
+    if (node->op && (node->op->flags & GD_OP_RANDOM)) o->noise = graph->n_noise++;
+    if (kind == GD_FROM_VARIABLE) {
+        o->variable = graph->n_variables;
+        graph->variables[graph->n_variables++] = node;
+    }
+    node->origin = o;
+    gd_node_retain(node);
+    graph->nodes[graph->count++] = node;
+    return GD_OK;
+}
+
+/* --- sources ----------------------------------------------------------------------------------- */
+
+static gd_tensor *fail_at(const char *site, gd_status status) {
+    if (site) gd_error_suffix(" (%s)", site);
+    return gd_tensor_fail(status);
+}
+
+/* A node that no op makes, and its symbol. */
+static gd_status add_source(gd_origin_kind kind, const char *site, const char *name, gd_dtype dtype, int rank,
+                            const int64_t *dims, gd_tensor **symbol) {
+    gd_graph *graph = gd_graph_building();
+    const char *what = kind == GD_FROM_VARIABLE ? "gd_variable" : "gd_placeholder";
+    if (!graph) return gd_fail(GD_E_STATE, "%s: no graph is being built; write GD_GRAPH(graph); first", what);
+    if (name && gd_graph_find(graph, name))
+        return gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"", what, name);
+    gd_node *node = gd_node_new(NULL, NULL, 0, 1, 0);
+    if (!node) return GD_E_MEMORY;
+    node->graph = true;
+    node->site = site;
+    gd_status status = gd_graph_add(graph, node, kind, name);
+    gd_tensor *y = status == GD_OK ? gd_tensor_bare(GD_SYMBOL, gd_default_device(), dtype, rank, dims) : NULL;
+    if (status == GD_OK && !y) status = GD_E_MEMORY;
+    if (status == GD_OK) {
+        gd_slot_set(&node->slots[0], y, false);
+        gd_node_attach(node, y, 0);
+        y->requires_grad = node->slots[0].requires_grad = gd_dtype_is_float(dtype);
+        *symbol = y;
+    }
+    gd_node_release(node);
+    return status;
+}
+
+static gd_status check_placeholder(gd_shape dims, gd_dtype dtype) {
+    if (dims.rank < 0 || dims.rank > GD_MAX_RANK)
+        return gd_fail(GD_E_SHAPE, "gd_placeholder: a tensor has 0 to %d dimensions, not %d", GD_MAX_RANK, dims.rank);
+    for (int i = 0; i < dims.rank; i++)
+        if (dims.at[i] < 0 && dims.at[i] != GD_ANY)
+            return gd_fail(GD_E_SHAPE, "gd_placeholder: dimension %d is %lld; a size, or GD_ANY", i, (long long)dims.at[i]);
+    if (gd_dtype_size(dtype) == 0) return gd_fail(GD_E_DTYPE, "gd_placeholder: there is no element type number %d", (int)dtype);
+    return GD_OK;
+}
+
+gd_tensor *gd_placeholder_at(const char *site, gd_shape dims, const gd_placeholder_options *o) {
+    gd_tensor *y = NULL;
+    gd_status status = check_placeholder(dims, o->dtype);
+    if (status == GD_OK) status = add_source(GD_FROM_PLACEHOLDER, site, o->name, o->dtype, dims.rank, dims.at, &y);
+    return status == GD_OK ? y : fail_at(site, status);
+}
+
+gd_tensor *gd_variable_at(const char *site, gd_tensor *initial, const gd_variable_options *o) {
+    gd_tensor *y = NULL;
+    if (!initial) return fail_at(site, gd_fail(GD_E_ARGUMENT, "gd_variable: its initial value is NULL"));
+    if (initial->kind == GD_FAILED) return initial;
+    for (int i = 0; i < initial->rank; i++)
+        if (initial->dims[i] == GD_UNKNOWN)
+            return fail_at(site, gd_fail(GD_E_SHAPE, "gd_variable: dimension %d of its initial value is not known", i));
+    gd_status status = add_source(GD_FROM_VARIABLE, site, o->name, (gd_dtype)initial->dtype, initial->rank, initial->dims, &y);
+    if (status != GD_OK) return fail_at(site, status);
+    y->node->origin->trainable = o->trainable && gd_dtype_is_float((gd_dtype)initial->dtype);
+    y->node->origin->initial = gd_retain(initial);
+    return y;
+}
+
+/* --- asking ------------------------------------------------------------------------------------ */
+
+static gd_tensor *symbol_of(gd_node *node, int index) {
+    return gd_slot_get(&node->slots[node->n_in + index], node, "a graph");
+}
+
+gd_tensors gd_graph_variables(gd_graph *graph) {
+    int n = 0;
+    for (int i = 0; graph && i < graph->n_variables; i++) n += graph->variables[i]->origin->trainable;
+    gd_tensor **list = gd_list_new(n);
+    if (!list) return (gd_tensors){NULL, 0};
+    n = 0;
+    for (int i = 0; graph && i < graph->n_variables; i++)
+        if (graph->variables[i]->origin->trainable) {
+            gd_tensor *t = symbol_of(graph->variables[i], 0);
+            list[n++] = t ? t : gd_tensor_fail(GD_E_MEMORY);
+        }
+    return (gd_tensors){list, n};
+}
+
+gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
+    for (int i = 0; graph && name && i < graph->count; i++)
+        if (strcmp(graph->nodes[i]->origin->name, name) == 0) {
+            gd_tensor *t = symbol_of(graph->nodes[i], 0);
+            return t ? t : gd_tensor_fail(GD_E_MEMORY);
+        }
+    return NULL;
+}
+
+gd_tensor *gd_named(gd_tensor *symbol, const char *name) {
+    if (!symbol || symbol->kind == GD_FAILED) return symbol;
+    if (symbol->kind != GD_SYMBOL || !symbol->node->origin || !name)
+        return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_named: %s", name ? "not a symbol of a graph" : "the name is NULL"));
+    gd_origin *o = symbol->node->origin;
+    char *text = copy_text(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
+    if (!text) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a name"));
+    gd_free(o->name);
+    o->name = text;
+    return symbol;
+}

@@ -1,0 +1,66 @@
+/* graph.h - the inside of a graph: nodes in the order they were made.
+ *
+ * A node is the tape's own struct (autograd/node.h), so that one backward walk serves both; what a
+ * graph adds to it is its origin. A graph holds its nodes; a symbol holds its node too, so that it
+ * stays valid when the graph is gone, though nothing can be added to it then.
+ */
+#ifndef GRADUS_GRAPH_GRAPH_H
+#define GRADUS_GRAPH_GRAPH_H
+
+#include "autograd/node.h"
+#include "gradus/graph.h"
+
+typedef enum gd_origin_kind { GD_FROM_OP, GD_FROM_PLACEHOLDER, GD_FROM_VARIABLE } gd_origin_kind;
+
+/* Where a node of a graph stands in it. */
+typedef struct gd_origin {
+    gd_graph *graph; /* NULL once it is gone */
+    gd_origin_kind kind;
+    int number;       /* in the graph */
+    char *name;
+    int noise;        /* a random op: its number among them, from 0 */
+    int variable;     /* a variable: its number among them */
+    bool trainable;
+    gd_tensor *initial; /* a variable's */
+    gd_node **after;    /* nodes that must have run before it */
+    int n_after;
+} gd_origin;
+
+struct gd_graph {
+    gd_object object;
+    gd_node **nodes;
+    int count, capacity;
+    gd_node **variables; /* those of `nodes` that are variables */
+    int n_variables, variable_capacity;
+    int n_noise;
+    uint64_t noise_base; /* the call number that the first random node would have had as an eager op */
+};
+
+/* What the thread's open blocks say about nodes to come. */
+typedef struct gd_building {
+    char *prefix;      /* "encoder/layer1/"; NULL: none */
+    gd_node **after;
+    int n_after;
+} gd_building;
+extern _Thread_local gd_building gd_this_building;
+
+/* The graph that is being built, or NULL. */
+static inline gd_graph *gd_graph_building(void) {
+    void *tracer = gd_this_thread.tracer;
+    return tracer == &gd_no_graph ? NULL : tracer;
+}
+
+/* Adds a node that was just made. `graph` NULL: a node of no graph. */
+gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, const char *name);
+
+/* The graph that an op with these inputs belongs to. */
+gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);
+
+/* Frees an origin; for gd_node_release. */
+void gd_origin_free(gd_origin *origin);
+
+/* Tracing off, for code that computes while a graph is being built. */
+void *gd_tracing_off(void);
+void gd_tracing_on(void *before);
+
+#endif

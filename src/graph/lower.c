@@ -1,0 +1,528 @@
+/* lower.c - from the nodes that the fetches need to a program.
+ *
+ * First the nodes are gathered. If some size is not known in the graph, they are noted once more
+ * (replayed) with the sizes of the feeds, in no graph; gradients that were deferred are worked out
+ * then. Last, each node becomes a step: its shape rule says which outputs are views.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "graph/program.h"
+#include "graph/trace.h"
+#include "gradus/ops.h"
+#include "ops/call.h"
+
+/* --- gathering --------------------------------------------------------------------------------- */
+
+typedef struct entry {
+    gd_node *node;
+    int feed;            /* which feed gives its value; -1: none */
+    int *values;         /* of its outputs in the program */
+    gd_tensor **symbols; /* of its outputs in the replay */
+} entry;
+
+typedef struct lowering {
+    gd_program *p;
+    gd_tensors feeds, fed; /* the symbols, and the values they get */
+    entry *entries;        /* in the order of the nodes */
+    int count, capacity;
+} lowering;
+
+static int feed_of(const lowering *l, const gd_node *node) {
+    for (int64_t i = 0; i < l->feeds.count; i++)
+        if (l->feeds.at[i]->node == node) return (int)i;
+    return -1;
+}
+
+/* Marks nodes as seen by their order, in a small hash set of positions. */
+typedef struct node_set {
+    gd_node **slots;
+    size_t size, count;
+} node_set;
+
+static bool set_add(node_set *s, gd_node *node, bool *added) {
+    if (s->count * 2 >= s->size) {
+        size_t size = s->size ? 2 * s->size : 256;
+        gd_node **slots = gd_calloc(size, sizeof *slots);
+        if (!slots) return false;
+        for (size_t i = 0; i < s->size; i++) {
+            if (!s->slots[i]) continue;
+            size_t at = s->slots[i]->order * 0x9E3779B97F4A7C15u % size;
+            while (slots[at]) at = (at + 1) % size;
+            slots[at] = s->slots[i];
+        }
+        gd_free(s->slots);
+        s->slots = slots;
+        s->size = size;
+    }
+    size_t at = node->order * 0x9E3779B97F4A7C15u % s->size;
+    while (s->slots[at] && s->slots[at] != node) at = (at + 1) % s->size;
+    *added = s->slots[at] == NULL;
+    s->slots[at] = node;
+    s->count += *added;
+    return true;
+}
+
+static gd_status gather_node(lowering *l, node_set *seen, gd_node *node) {
+    bool added;
+    if (!set_add(seen, node, &added)) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!added) return GD_OK;
+    if (l->count == l->capacity) {
+        int capacity = l->capacity ? 2 * l->capacity : 64;
+        entry *grown = gd_realloc(l->entries, (size_t)capacity * sizeof *grown);
+        if (!grown) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        l->entries = grown;
+        l->capacity = capacity;
+    }
+    l->entries[l->count++] = (entry){.node = node, .feed = feed_of(l, node)};
+    return GD_OK;
+}
+
+static int by_order(const void *a, const void *b) {
+    uint64_t x = ((const entry *)a)->node->order, y = ((const entry *)b)->node->order;
+    return x < y ? -1 : x > y;
+}
+
+/* All nodes that the roots need, feeds being where the search ends. */
+static gd_status gather(lowering *l, gd_node *const *roots, int64_t n_roots) {
+    node_set seen = {NULL, 0, 0};
+    gd_status status = GD_OK;
+    for (int64_t i = 0; i < n_roots && status == GD_OK; i++) status = gather_node(l, &seen, roots[i]);
+    for (int at = 0; at < l->count && status == GD_OK; at++) { /* grows while we go */
+        const gd_node *node = l->entries[at].node;
+        if (l->entries[at].feed >= 0) continue;
+        for (int i = 0; i < node->n_in && status == GD_OK; i++)
+            if (node->slots[i].symbol) status = gather_node(l, &seen, node->slots[i].node);
+        for (int i = 0; node->origin && i < node->origin->n_after && status == GD_OK; i++)
+            status = gather_node(l, &seen, node->origin->after[i]);
+    }
+    gd_free(seen.slots);
+    if (l->count) qsort(l->entries, (size_t)l->count, sizeof *l->entries, by_order);
+    return status;
+}
+
+static entry *find(lowering *l, const gd_node *node) {
+    int low = 0, high = l->count - 1;
+    while (low <= high) {
+        int middle = (low + high) / 2;
+        if (l->entries[middle].node == node) return &l->entries[middle];
+        if (l->entries[middle].node->order < node->order) low = middle + 1;
+        else high = middle - 1;
+    }
+    return NULL;
+}
+
+static bool is_variable(const gd_node *node) { return node->origin && node->origin->kind == GD_FROM_VARIABLE; }
+
+static const char *name_of(const gd_node *node) {
+    return node->origin ? node->origin->name : node->op ? node->op->name : "a symbol";
+}
+
+/* --- replaying --------------------------------------------------------------------------------- */
+
+static bool has_unknown(const lowering *l) {
+    for (int i = 0; i < l->count; i++) {
+        const gd_node *node = l->entries[i].node;
+        if (node->op && (node->op->flags & GD_OP_WHOLE)) return true;
+        for (int k = node->n_in; k < node->n_in + node->n_out; k++)
+            for (int d = 0; d < node->slots[k].rank; d++)
+                if (node->slots[k].dims[d] == GD_UNKNOWN) return true;
+    }
+    return false;
+}
+
+static bool is_dynamic(const lowering *l) {
+    for (int i = 0; i < l->count; i++)
+        if (l->entries[i].feed < 0 && l->entries[i].node->op && (l->entries[i].node->op->flags & GD_OP_DYNAMIC)) return true;
+    return false;
+}
+
+/* A captured value, whatever has been written to it since. */
+static gd_tensor *captured(const gd_slot *slot) {
+    if (slot->leaf) return slot->leaf;
+    gd_tensor *t = gd_tensor_bare(GD_VALUE, slot->device, (gd_dtype)slot->dtype, slot->rank, slot->dims);
+    if (!t) return NULL;
+    for (int i = 0; i < slot->rank; i++) t->strides[i] = slot->strides[i];
+    t->offset = slot->offset;
+    t->storage = slot->storage;
+    gd_storage_retain(t->storage);
+    return t;
+}
+
+static gd_status replay_node(lowering *l, entry *e) {
+    gd_node *node = e->node;
+    e->symbols = gd_program_alloc(l->p, (size_t)node->n_out * sizeof *e->symbols + 1);
+    if (!e->symbols) return GD_E_MEMORY;
+    if (e->feed >= 0) {
+        const gd_tensor *value = l->fed.at[e->feed];
+        e->symbols[l->feeds.at[e->feed]->node_index] =
+            gd_symbol(gd_shape_of(value->rank, value->dims), (gd_dtype)value->dtype, value->device);
+        return GD_OK;
+    }
+    if (!node->op) {
+        if (!is_variable(node)) return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed", name_of(node));
+        e->symbols[0] = gd_slot_get(&node->slots[0], node, "a graph");
+        return e->symbols[0] ? GD_OK : GD_E_MEMORY;
+    }
+    gd_tensor **in = gd_program_alloc(l->p, (size_t)(node->n_in + 1) * sizeof *in);
+    if (!in) return GD_E_MEMORY;
+    for (int i = 0; i < node->n_in; i++) {
+        const gd_slot *slot = &node->slots[i];
+        if (!slot->present) continue;
+        in[i] = slot->symbol ? find(l, slot->node)->symbols[slot->index] : captured(slot);
+        if (!in[i]) return GD_E_MEMORY;
+    }
+    if (node->op->flags & GD_OP_WHOLE) {
+        gd_expand expand = {node->op, node->attrs, node->n_in, node->n_out, in, e->symbols};
+        node->op->expand(&expand);
+        for (int k = 0; k < node->n_out; k++)
+            if (!e->symbols[k] || e->symbols[k]->kind == GD_FAILED) return gd_failure();
+        return GD_OK;
+    }
+    gd_rng noise = node->rng;
+    if (node->op->flags & GD_OP_RANDOM) gd_this_thread.noise = &noise; /* for its body */
+    gd_status status =
+        gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, node->rng, e->symbols, node->n_out);
+    gd_this_thread.noise = NULL;
+    return status;
+}
+
+/* Notes all nodes once more with known sizes; gathers what the same fetches need there. */
+static gd_status replay(lowering *l, gd_tensors fetches, lowering *after) {
+    void *before = gd_this_thread.tracer;
+    gd_this_thread.tracer = &gd_no_graph;
+    int grad = gd_enable_grad_begin();
+    gd_status status = GD_OK;
+    for (int i = 0; i < l->count && status == GD_OK; i++) status = replay_node(l, &l->entries[i]);
+    /* a gradient may turn out to be a value: the same for all inputs of these shapes */
+    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) {
+        gd_tensor **t = &find(l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
+        if ((*t)->kind == GD_VALUE) *t = gd_clone(*t);
+        if ((*t)->kind != GD_SYMBOL) status = gd_failure();
+    }
+    gd_grad_mode_end(&grad);
+    gd_this_thread.tracer = before;
+    if (status != GD_OK) return status;
+
+    /* what the fetches, and whatever had to run before something, have become */
+    int64_t n = 0, most = fetches.count + l->count;
+    gd_node **roots = gd_program_alloc(l->p, (size_t)(most + 1) * sizeof *roots);
+    gd_tensor **symbols = gd_program_alloc(l->p, (size_t)(fetches.count + l->feeds.count + 1) * sizeof *symbols);
+    if (!roots || !symbols) return GD_E_MEMORY;
+    for (int64_t i = 0; i < fetches.count; i++) {
+        symbols[i] = find(l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
+        roots[n++] = symbols[i]->node;
+    }
+    for (int i = 0; i < l->count; i++) {
+        const gd_origin *o = l->entries[i].node->origin;
+        for (int k = 0; o && k < o->n_after && n < most; k++) {
+            gd_tensor *t = find(l, o->after[k])->symbols[0];
+            if (t && t->kind == GD_SYMBOL) roots[n++] = t->node;
+        }
+    }
+    gd_tensor **feeds = symbols + fetches.count;
+    int n_feeds = 0;
+    gd_tensor **fed = gd_program_alloc(l->p, (size_t)(l->feeds.count + 1) * sizeof *fed);
+    if (!fed) return GD_E_MEMORY;
+    for (int64_t i = 0; i < l->feeds.count; i++) {
+        entry *e = find(l, l->feeds.at[i]->node);
+        /* the number of a feed is its place in the caller's list: those that are not needed keep theirs */
+        feeds[n_feeds] = e ? e->symbols[l->feeds.at[i]->node_index] : l->feeds.at[i];
+        fed[n_feeds++] = l->fed.at[i];
+    }
+    *after = (lowering){.p = l->p, .feeds = {feeds, n_feeds}, .fed = {fed, n_feeds}};
+    GD_TRY(gather(after, roots, n));
+    for (int64_t i = 0; i < fetches.count; i++) l->p->fetches[i] = -1;
+    /* the new fetches, for lower_all */
+    l->p->fetches = gd_program_alloc(l->p, (size_t)(fetches.count + 1) * sizeof(int));
+    return l->p->fetches ? GD_OK : GD_E_MEMORY;
+}
+
+/* --- steps ------------------------------------------------------------------------------------- */
+
+static int temporary(gd_program *p, gd_dtype dtype, int rank, const int64_t *dims) {
+    gd_pvalue v = {.dtype = (uint8_t)dtype, .rank = (uint8_t)rank};
+    size_t bytes;
+    if (gd_dims_bytes(rank, dims, dtype, &bytes) != GD_OK) return -1;
+    v.root = gd_program_root(p, (gd_root){.kind = GD_ROOT_TEMPORARY, .bytes = bytes});
+    if (v.root < 0) return -1;
+    for (int i = 0; i < rank; i++) v.dims[i] = dims[i];
+    gd_row_major(rank, dims, v.strides);
+    return gd_program_value(p, v);
+}
+
+/* A value that fills a root which is not of this run. */
+static int source(gd_program *p, gd_root root, const gd_tensor *like) {
+    gd_pvalue v = {.dtype = like->dtype, .rank = like->rank, .offset = root.kind == GD_ROOT_OUTSIDE ? like->offset : 0};
+    for (int i = 0; i < like->rank; i++) v.dims[i] = like->dims[i];
+    if (root.kind == GD_ROOT_OUTSIDE)
+        for (int i = 0; i < like->rank; i++) v.strides[i] = like->strides[i];
+    else gd_row_major(like->rank, like->dims, v.strides);
+    v.root = gd_program_root(p, root);
+    return v.root < 0 ? -1 : gd_program_value(p, v);
+}
+
+static int outside(gd_program *p, const gd_slot *slot) {
+    gd_tensor like = {.dtype = slot->dtype, .rank = slot->rank, .offset = slot->offset};
+    for (int i = 0; i < slot->rank; i++) like.dims[i] = slot->dims[i], like.strides[i] = slot->strides[i];
+    gd_storage *storage = slot->storage ? slot->storage : slot->leaf ? slot->leaf->storage : NULL;
+    if (!storage) {
+        gd_fail(GD_E_STATE, "a tensor outside the graph has no data");
+        return -1;
+    }
+    for (int i = 0; i < p->n_values; i++) { /* the same view of the same storage is one value */
+        const gd_pvalue *v = &p->values[i];
+        const gd_root *root = &p->roots[v->root];
+        if (root->kind == GD_ROOT_OUTSIDE && root->storage == storage && v->offset == like.offset && v->dtype == like.dtype &&
+            v->rank == like.rank && memcmp(v->dims, like.dims, sizeof(int64_t) * v->rank) == 0 &&
+            memcmp(v->strides, like.strides, sizeof(int64_t) * v->rank) == 0)
+            return i;
+    }
+    gd_storage_retain(storage);
+    int value = source(p, (gd_root){.kind = GD_ROOT_OUTSIDE, .number = p->n_roots, .storage = storage, .bytes = storage->bytes}, &like);
+    if (value < 0) gd_storage_release(storage);
+    return value;
+}
+
+/* The value as a rule sees it: a shape and a view, no data. */
+static void describe(const gd_program *p, int value, gd_device *device, gd_tensor *t) {
+    const gd_pvalue *v = &p->values[value];
+    memset(t, 0, sizeof *t);
+    t->kind = GD_META;
+    t->dtype = v->dtype;
+    t->rank = v->rank;
+    t->offset = v->offset;
+    t->device = device;
+    for (int i = 0; i < v->rank; i++) t->dims[i] = v->dims[i], t->strides[i] = v->strides[i];
+}
+
+static gd_status run_rule(lowering *l, const gd_node *node, const int *in, gd_infer *infer, gd_meta *metas) {
+    gd_tensor *described = gd_malloc((size_t)(node->n_in + 1) * (sizeof *described + sizeof(gd_tensor *)));
+    if (!described) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_tensor **at = (gd_tensor **)(described + node->n_in + 1);
+    for (int i = 0; i < node->n_in; i++) {
+        at[i] = NULL;
+        if (in[i] < 0) continue;
+        describe(l->p, in[i], node->slots[i].device, &described[i]);
+        at[i] = &described[i];
+    }
+    *infer = (gd_infer){node->op, node->attrs, at, node->n_in, metas, node->n_out};
+    for (int i = 0; i < node->n_out; i++) gd_meta_clear(&metas[i], at, node->n_in);
+    gd_status status = node->op->infer(infer);
+    gd_free(described);
+    return status;
+}
+
+static int n_mutated(const gd_op *op) {
+    int n = 0;
+    for (int i = 0; i < op->n_inputs; i++) n += op->inputs[i].mutated;
+    return n;
+}
+
+/* A copy of a value, to be written to. */
+static int copy_of(gd_program *p, int value, const gd_node *node) {
+    const gd_pvalue v = p->values[value];
+    int copy = temporary(p, (gd_dtype)v.dtype, v.rank, v.dims);
+    gd_pstep *s = copy < 0 ? NULL : gd_program_step(p);
+    int *ids = s ? gd_program_alloc(p, 2 * sizeof *ids) : NULL;
+    if (!ids) return -1;
+    ids[0] = value;
+    ids[1] = copy;
+    *s = (gd_pstep){.op = gd_op_find("clone"), .node = node, .n_in = 1, .n_out = 1, .in = ids, .out = ids + 1};
+    return copy;
+}
+
+/* gd_assign: no step; the variable gets the value at the end, and the result is the value. */
+static gd_status lower_assign(lowering *l, entry *e, const int *in) {
+    gd_program *p = l->p;
+    const gd_pvalue x = p->values[in[0]];
+    gd_pvalue v = p->values[in[1]];
+    const int lead = x.rank - v.rank;
+    gd_pvalue wide = v; /* broadcast: steps of 0 */
+    wide.rank = x.rank;
+    for (int d = 0; d < x.rank; d++) {
+        const bool repeats = d < lead || v.dims[d - lead] != x.dims[d];
+        wide.dims[d] = x.dims[d];
+        wide.strides[d] = repeats ? 0 : v.strides[d - lead];
+    }
+    int value = gd_program_value(p, wide);
+    if (value < 0) return GD_E_MEMORY;
+    if (v.dtype != x.dtype) {
+        gd_pstep *s = gd_program_step(p);
+        int *ids = gd_program_alloc(p, 2 * sizeof *ids);
+        gd_cast_options *o = gd_program_alloc(p, sizeof *o);
+        int cast = temporary(p, (gd_dtype)x.dtype, x.rank, x.dims);
+        if (!s || !ids || !o || cast < 0) return GD_E_MEMORY;
+        o->dtype = (gd_dtype)x.dtype;
+        ids[0] = value;
+        ids[1] = cast;
+        *s = (gd_pstep){.op = gd_op_find("cast"), .attrs = o, .node = e->node, .n_in = 1, .n_out = 1, .in = ids, .out = ids + 1};
+        value = cast;
+    }
+    e->values[0] = value;
+    return gd_program_commit(p, (gd_commit){x.root, in[0], value, e->node->site});
+}
+
+static gd_status lower_outputs(lowering *l, entry *e, int *in, int *out, const gd_infer *infer) {
+    gd_program *p = l->p;
+    const gd_node *node = e->node;
+    for (int k = 0; k < node->n_out; k++) {
+        const gd_meta *m = &infer->out[k];
+        if (m->view_of >= 0) {
+            gd_pvalue v = {.root = p->values[in[m->view_of]].root, .dtype = (uint8_t)m->dtype, .rank = (uint8_t)m->rank, .offset = m->offset};
+            for (int d = 0; d < m->rank; d++) v.dims[d] = m->dims[d], v.strides[d] = m->strides[d];
+            out[k] = gd_program_value(p, v);
+        } else {
+            out[k] = temporary(p, m->dtype, m->rank, m->dims);
+        }
+        if (out[k] < 0) return gd_this_thread.noted;
+        e->values[k] = out[k];
+    }
+    return GD_OK;
+}
+
+static bool all_views(const gd_infer *infer, int n) {
+    for (int k = 0; k < n; k++)
+        if (infer->out[k].view_of < 0) return false;
+    return n > 0;
+}
+
+static gd_status hold(gd_program *p, gd_node *node) {
+    if (p->n_held == p->held_room) {
+        int larger = p->held_room ? 2 * p->held_room : 64;
+        gd_node **grown = gd_realloc(p->held, (size_t)larger * sizeof *grown);
+        if (!grown) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        p->held = grown;
+        p->held_room = larger;
+    }
+    gd_node_retain(node);
+    p->held[p->n_held++] = node;
+    return GD_OK;
+}
+
+/* An input that the op writes is a copy of it, which becomes the variable's value at the end. */
+static gd_status write_to_copy(gd_program *p, const gd_node *node, int *in, int *out) {
+    *out = -1;
+    if (*in < 0) return GD_OK; /* absent */
+    const int target = *in, copy = copy_of(p, *in, node);
+    if (copy < 0) return GD_E_MEMORY;
+    *in = *out = copy;
+    return gd_program_commit(p, (gd_commit){p->values[target].root, target, copy, node->site});
+}
+
+static gd_status lower_op(lowering *l, entry *e) {
+    gd_program *p = l->p;
+    gd_node *node = e->node;
+    const gd_op *op = node->op;
+    const int mutated = n_mutated(op);
+    int *in = gd_program_alloc(p, (size_t)(node->n_in + node->n_out + mutated + 1) * sizeof *in), *out = in + node->n_in;
+    gd_meta *metas = gd_malloc((size_t)(node->n_out + 1) * sizeof *metas);
+    if (!in || !metas) {
+        gd_free(metas);
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    }
+    gd_status status = hold(p, node);
+    for (int i = 0; i < node->n_in && status == GD_OK; i++) {
+        const gd_slot *slot = &node->slots[i];
+        in[i] = !slot->present ? -1 : slot->symbol ? find(l, slot->node)->values[slot->index] : outside(p, slot);
+        if (slot->present && in[i] < 0) status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
+    }
+    if (status == GD_OK && strcmp(op->name, "assign") == 0) {
+        gd_free(metas);
+        return lower_assign(l, e, in);
+    }
+    gd_infer infer = {.out = metas};
+    int n_out = node->n_out;
+    for (int i = 0; i < op->n_inputs && i < node->n_in && status == GD_OK; i++)
+        if (op->inputs[i].mutated) status = write_to_copy(p, node, &in[i], &out[n_out++]);
+    if (status == GD_OK) status = run_rule(l, node, in, &infer, metas);
+    if (status == GD_OK) status = lower_outputs(l, e, in, out, &infer); /* may look into what is written */
+    gd_pstep *s = status == GD_OK ? gd_program_step(p) : NULL;
+    if (s)
+        *s = (gd_pstep){.op = op, .attrs = node->attrs, .node = node, .n_in = node->n_in, .n_out = n_out, .in = in, .out = out,
+                        .view = mutated == 0 && all_views(&infer, node->n_out)};
+    else if (status == GD_OK) status = GD_E_MEMORY;
+    if (infer.out != metas) gd_free(infer.out);
+    gd_free(metas);
+    return status;
+}
+
+static gd_status lower_node(lowering *l, entry *e) {
+    gd_node *node = e->node;
+    e->values = gd_program_alloc(l->p, (size_t)(node->n_out + 1) * sizeof *e->values);
+    if (!e->values) return GD_E_MEMORY;
+    if (e->feed >= 0) {
+        const gd_tensor *value = l->fed.at[e->feed];
+        size_t bytes;
+        GD_TRY(gd_dims_bytes(value->rank, value->dims, (gd_dtype)value->dtype, &bytes));
+        int v = source(l->p, (gd_root){.kind = GD_ROOT_FEED, .number = e->feed, .bytes = bytes}, value);
+        e->values[l->feeds.at[e->feed]->node_index] = v;
+        return v < 0 ? GD_E_MEMORY : GD_OK;
+    }
+    if (node->op) return lower_op(l, e);
+    if (!is_variable(node)) return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed", name_of(node));
+    gd_tensor like = {.dtype = node->slots[0].dtype, .rank = node->slots[0].rank};
+    memcpy(like.dims, node->slots[0].dims, sizeof(int64_t) * like.rank);
+    size_t bytes;
+    GD_TRY(gd_dims_bytes(like.rank, like.dims, (gd_dtype)like.dtype, &bytes));
+    e->values[0] = source(l->p, (gd_root){.kind = GD_ROOT_VARIABLE, .number = node->origin->variable, .bytes = bytes}, &like);
+    return e->values[0] < 0 ? GD_E_MEMORY : GD_OK;
+}
+
+static gd_status check_commits(const gd_program *p) {
+    for (int i = 0; i < p->n_commits; i++)
+        for (int k = 0; k < i; k++)
+            if (p->commits[i].root == p->commits[k].root)
+                return gd_fail(GD_E_STATE, "a variable is assigned twice in one run, at %s and at %s",
+                               p->commits[k].site ? p->commits[k].site : "(unknown place)",
+                               p->commits[i].site ? p->commits[i].site : "(unknown place)");
+    return GD_OK;
+}
+
+static gd_status lower_all(lowering *l, gd_tensors fetches) {
+    gd_program *p = l->p;
+    for (int i = 0; i < l->count; i++) {
+        gd_status status = lower_node(l, &l->entries[i]);
+        if (status == GD_OK) continue;
+        const gd_node *node = l->entries[i].node;
+        gd_error_prefix("%s: ", name_of(node));
+        if (node->site) gd_error_suffix(" (%s)", node->site);
+        return status;
+    }
+    for (int64_t i = 0; i < fetches.count; i++) p->fetches[i] = find(l, fetches.at[i]->node)->values[fetches.at[i]->node_index];
+    p->n_fetches = (int)fetches.count;
+    return check_commits(p);
+}
+
+gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program) {
+    gd_program *p = gd_calloc(1, sizeof *p);
+    if (!p) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    lowering l = {.p = p, .feeds = feeds, .fed = values}, again = {.p = p};
+    gd_scope *scope = gd_scope_open();
+    gd_node **roots = gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof *roots);
+    p->fetches = gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof(int));
+    gd_status status = roots && p->fetches ? GD_OK : GD_E_MEMORY;
+    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) roots[i] = fetches.at[i]->node;
+    if (status == GD_OK) status = gather(&l, roots, fetches.count);
+    if (status == GD_OK && is_dynamic(&l)) p->dynamic = true;
+    else if (status == GD_OK && has_unknown(&l)) {
+        status = replay(&l, fetches, &again);
+        gd_tensor **symbols = status == GD_OK ? gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof *symbols) : NULL;
+        if (status == GD_OK && !symbols) status = GD_E_MEMORY;
+        for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
+            symbols[i] = find(&l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
+        if (status == GD_OK) status = lower_all(&again, (gd_tensors){symbols, fetches.count});
+    } else if (status == GD_OK) {
+        status = lower_all(&l, fetches);
+    }
+    gd_free(l.entries);
+    gd_free(again.entries);
+    gd_scope_close(&scope);
+    if (status != GD_OK) {
+        gd_program_free(p);
+        p = NULL;
+    }
+    *program = p;
+    return status;
+}

@@ -1,0 +1,35 @@
+/* plan.h - a program placed in memory, with its kernels chosen: ready to run.
+ *
+ * A plan does not change once it is made. Each run borrows an instance of it: a slab, and the kernel
+ * calls with the addresses in it filled in.
+ */
+#ifndef GRADUS_GRAPH_PLAN_H
+#define GRADUS_GRAPH_PLAN_H
+
+#include "graph/program.h"
+
+typedef struct gd_plan gd_plan;
+typedef struct gd_instance gd_instance;
+
+/* Takes the program over, also when it fails. */
+gd_status gd_plan_make(gd_program *program, gd_device *device, int level, gd_plan **plan);
+void gd_plan_free(gd_plan *plan); /* and its instances */
+
+const gd_program *gd_plan_program(const gd_plan *plan);
+size_t gd_plan_slab(const gd_plan *plan);        /* bytes of an instance */
+size_t gd_plan_live(const gd_plan *plan);        /* the most that is alive at one time */
+size_t gd_plan_fetch_bytes(const gd_plan *plan); /* of the buffers of fetches */
+bool gd_plan_writes(const gd_plan *plan);        /* a run assigns something */
+
+/* An instance that no other run uses, from the plan's own or a new one. */
+gd_status gd_plan_borrow(gd_plan *plan, gd_instance **instance);
+void gd_plan_return(gd_plan *plan, gd_instance *instance);
+
+/* Runs it. `feeds` are the fed tensors in their order, `variables` those of the session; `run` is
+ * the number of this run, for random ops. Fetches are left in the instance's results. */
+gd_status gd_plan_run(gd_plan *plan, gd_instance *instance, gd_tensors feeds, gd_tensor *const *variables, uint64_t run);
+
+/* Hands a result out: a reference for the caller. NULL, noted, when there is no memory. */
+gd_tensor *gd_plan_result(gd_plan *plan, gd_instance *instance, int fetch);
+
+#endif

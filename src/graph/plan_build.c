@@ -1,0 +1,439 @@
+/* plan_build.c - from a program to a plan: kernels, copies around them, and memory. */
+#include "graph/plan_build.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "graph/memory.h"
+#include "ops/call.h"
+
+/* --- arrays ------------------------------------------------------------------------------------ */
+
+static gd_status room(void **array, int count, int *capacity, size_t size) {
+    if (count < *capacity) return GD_OK;
+    int larger = *capacity ? 2 * *capacity : 64;
+    void *grown = gd_realloc(*array, (size_t)larger * size);
+    if (!grown) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    *array = grown;
+    *capacity = larger;
+    return GD_OK;
+}
+
+static gd_status add_view(gd_plan *plan, gd_view view, gd_binding binding, int *number) {
+    int views_room = plan->views_room;
+    GD_TRY(room((void **)&plan->views, plan->n_views, &views_room, sizeof *plan->views));
+    GD_TRY(room((void **)&plan->bindings, plan->n_views, &plan->views_room, sizeof *plan->bindings));
+    plan->views[plan->n_views] = view;
+    plan->bindings[plan->n_views] = binding;
+    *number = plan->n_views++;
+    return GD_OK;
+}
+
+static gd_status add_copy(gd_plan *plan, int to, int from) {
+    GD_TRY(room((void **)&plan->copies, plan->n_copies, &plan->copies_room, sizeof *plan->copies));
+    plan->copies[plan->n_copies++] = (gd_pcopy){to, from};
+    return GD_OK;
+}
+
+/* Kernels are chosen before addresses are known: what is there has this one meanwhile. */
+static char somewhere;
+
+static gd_view view_of(const gd_pvalue *v) {
+    gd_view view = {.data = &somewhere, .dtype = (gd_dtype)v->dtype, .rank = v->rank};
+    for (int i = 0; i < v->rank; i++) view.dims[i] = v->dims[i], view.strides[i] = v->strides[i];
+    return view;
+}
+
+static gd_status add_value_view(gd_plan *plan, int value, int *number) {
+    if (value == -1) return add_view(plan, (gd_view){.data = NULL}, (gd_binding){-1, 0}, number);
+    if (value < -1) {
+        gd_view view = view_of(&plan->program->values[GD_UNWANTED(value)]);
+        view.data = NULL;
+        return add_view(plan, view, (gd_binding){-1, 0}, number);
+    }
+    const gd_pvalue *v = &plan->program->values[value];
+    return add_view(plan, view_of(v), (gd_binding){v->root, (size_t)v->offset * gd_dtype_bytes(v->dtype)}, number);
+}
+
+/* --- calls ------------------------------------------------------------------------------------- */
+
+static gd_dtype staged_dtype(gd_dtype dtype, unsigned flags) {
+    if (flags & GD_KERNEL_DOUBLE) return gd_dtype_is_float(dtype) ? GD_F64 : GD_I64;
+    if ((flags & GD_KERNEL_WIDE) && (dtype == GD_F16 || dtype == GD_BF16)) return GD_F32;
+    return dtype;
+}
+
+/* A buffer for one step alone. */
+static gd_status add_scratch(gd_plan *plan, gd_view view, size_t bytes, int *number) {
+    int root = gd_program_root(plan->program, (gd_root){.kind = GD_ROOT_TEMPORARY, .bytes = bytes});
+    if (root < 0) return GD_E_MEMORY;
+    return add_view(plan, view, (gd_binding){root, 0}, number);
+}
+
+/* Gives the kernel the simple case that its flags ask for (see gd_kernel_run_host): operands that are
+ * not simple are copied to a buffer before, results from one after. */
+static gd_status stage(gd_plan *plan, gd_pcall *c) {
+    const unsigned flags = c->kernel->flags;
+    c->first_copy = plan->n_copies;
+    if (!flags || !plan->device->api->host_reads) return GD_OK;
+    const int n = c->n_in + c->n_out;
+    int *original = gd_malloc((size_t)(n + 1) * sizeof *original);
+    if (!original) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_status status = GD_OK;
+    for (int i = 0; i < n && status == GD_OK; i++) {
+        const gd_view v = plan->views[c->first + i];
+        const gd_dtype dtype = staged_dtype(v.dtype, flags);
+        original[i] = -1;
+        if (!v.data || (dtype == v.dtype && gd_is_row_major(v.rank, v.dims, v.strides))) continue;
+        gd_view simple = v;
+        int buffer;
+        simple.dtype = dtype;
+        gd_row_major(v.rank, v.dims, simple.strides);
+        /* the operand as it is becomes a view of its own; the call's place gets the buffer */
+        status = add_view(plan, v, plan->bindings[c->first + i], &original[i]);
+        if (status == GD_OK)
+            status = add_scratch(plan, simple, (size_t)gd_numel(v.rank, v.dims) * gd_dtype_size(dtype), &buffer);
+        if (status != GD_OK) break;
+        plan->views[c->first + i] = simple;
+        plan->bindings[c->first + i] = plan->bindings[buffer];
+        /* outputs are filled as well: an op that mutates them reads them first */
+        status = add_copy(plan, c->first + i, original[i]);
+        c->n_before++;
+    }
+    for (int i = c->n_in; i < n && status == GD_OK; i++) {
+        if (original[i] < 0) continue;
+        status = add_copy(plan, original[i], c->first + i);
+        c->n_after++;
+    }
+    gd_free(original);
+    return status;
+}
+
+static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
+    gd_pcall c = {.step = step, .first = plan->n_views, .n_in = step->n_in, .n_out = step->n_out, .workspace = -1};
+    bool needed = false;
+    int view;
+    for (int i = 0; i < step->n_in; i++) GD_TRY(add_value_view(plan, step->in[i], &view));
+    for (int i = 0; i < step->n_out; i++) {
+        GD_TRY(add_value_view(plan, step->out[i], &view));
+        const gd_view *v = &plan->views[view];
+        if (v->data && gd_numel(v->rank, v->dims) > 0) needed = true;
+    }
+    if (!needed) { /* nothing but empty tensors */
+        plan->n_views = c.first;
+        return GD_OK;
+    }
+    gd_kernel_call call;
+    gd_kernel_call_set(&call, step->attrs, plan->views + c.first, c.n_in, plan->views + c.first + c.n_in, c.n_out);
+    call.op = step->op;
+    call.device = plan->device;
+    call.kernel = c.kernel = gd_kernel_select(step->op, &call, plan->device->api->kind);
+    if (!c.kernel) return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", plan->device->name, step->op->name);
+    GD_TRY(stage(plan, &c));
+    call.in = plan->views + c.first;
+    call.out = plan->views + c.first + c.n_in;
+    c.workspace_bytes = c.kernel->workspace ? c.kernel->workspace(&call) : 0;
+    if (c.workspace_bytes) {
+        const gd_view bytes = {.data = &somewhere, .dtype = GD_U8, .rank = 1, .dims = {(int64_t)c.workspace_bytes}, .strides = {1}};
+        GD_TRY(add_scratch(plan, bytes, c.workspace_bytes, &c.workspace));
+    }
+    GD_TRY(room((void **)&plan->calls, plan->n_calls, &plan->calls_room, sizeof *plan->calls));
+    plan->calls[plan->n_calls++] = c;
+    return GD_OK;
+}
+
+/* --- lifetimes --------------------------------------------------------------------------------- */
+
+typedef struct lives {
+    int *begin, *end; /* of each root: the calls in which it is used first and last; -1: never */
+    int *same;        /* the root whose memory it has; itself */
+} lives;
+
+static void use(lives *l, int root, int call) {
+    if (root < 0) return;
+    if (l->begin[root] < 0) l->begin[root] = call;
+    l->end[root] = call;
+}
+
+static void note_lives(const gd_plan *plan, lives *l) {
+    for (int i = 0; i < plan->n_calls; i++) {
+        const gd_pcall *c = &plan->calls[i];
+        for (int v = c->first; v < c->first + c->n_in + c->n_out; v++) use(l, plan->bindings[v].root, i);
+        for (int k = c->first_copy; k < c->first_copy + c->n_before + c->n_after; k++) {
+            use(l, plan->bindings[plan->copies[k].to].root, i);
+            use(l, plan->bindings[plan->copies[k].from].root, i);
+        }
+        if (c->workspace >= 0) use(l, plan->bindings[c->workspace].root, i);
+    }
+    for (int i = 0; i < plan->program->n_commits; i++) {
+        const int root = plan->program->values[plan->program->commits[i].value].root;
+        use(l, root, plan->n_calls);
+    }
+}
+
+/* The view covers all of its root, in order. */
+static bool fills(const gd_plan *plan, int view) {
+    const gd_view *v = &plan->views[view];
+    const gd_binding *b = &plan->bindings[view];
+    return b->root >= 0 && b->offset == 0 && gd_is_row_major(v->rank, v->dims, v->strides) &&
+           (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype) == plan->program->roots[b->root].bytes;
+}
+
+static bool same_layout(const gd_view *a, const gd_view *b) {
+    if (a->rank != b->rank || gd_dtype_size(a->dtype) != gd_dtype_size(b->dtype)) return false;
+    return memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->rank) == 0;
+}
+
+/* Whether all of the call's operands in this root are the whole of it, in order: then each element
+ * is read before its place is written. */
+static bool reads_straight(const gd_plan *plan, const gd_pcall *c, int root, const gd_view *like) {
+    for (int v = c->first; v < c->first + c->n_in; v++)
+        if (plan->bindings[v].root == root && (!fills(plan, v) || !same_layout(&plan->views[v], like))) return false;
+    return true;
+}
+
+/* An elementwise result may take the place of an operand that nobody reads afterwards. */
+static void share_in_place(const gd_plan *plan, lives *l) {
+    const gd_program *p = plan->program;
+    for (int i = 0; i < plan->n_calls; i++) {
+        const gd_pcall *c = &plan->calls[i];
+        if (!c->step->op->ir || c->n_before || c->n_after) continue;
+        for (int o = c->first + c->n_in; o < c->first + c->n_in + c->n_out; o++) {
+            const int out = plan->bindings[o].root;
+            if (out < 0 || p->roots[out].kind != GD_ROOT_TEMPORARY || p->roots[out].fetched || l->begin[out] != i ||
+                l->same[out] != out || !fills(plan, o))
+                continue;
+            for (int v = c->first; v < c->first + c->n_in; v++) {
+                int in = plan->bindings[v].root;
+                if (in < 0 || in == out || p->roots[in].kind != GD_ROOT_TEMPORARY || p->roots[in].fetched || l->end[in] != i ||
+                    l->begin[in] == i || !reads_straight(plan, c, in, &plan->views[o]))
+                    continue;
+                in = l->same[in];
+                if (p->roots[in].kind != GD_ROOT_TEMPORARY || l->end[in] > i) continue;
+                l->same[out] = in;
+                l->end[in] = l->end[out];
+                break;
+            }
+        }
+    }
+}
+
+/* --- assigns that need no copy ----------------------------------------------------------------- */
+
+/* Steps that may find something wrong with the data: an index out of range. */
+static bool may_fail(const gd_plan *plan, const gd_pcall *c) {
+    if (c->step->op->ir) return false;
+    for (int v = c->first; v < c->first + c->n_in; v++) {
+        const gd_dtype dtype = plan->views[v].dtype;
+        if (plan->views[v].data && !gd_dtype_is_float(dtype) && dtype != GD_BOOL) return true;
+    }
+    return false;
+}
+
+/* The new value of a variable may be computed right into it if nobody reads the old one later, and
+ * nothing that can fail comes after it. */
+static bool can_write_through(const gd_plan *plan, const lives *l, const gd_commit *c) {
+    const gd_program *p = plan->program;
+    const gd_pvalue *v = &p->values[c->value];
+    const gd_root *root = &p->roots[v->root];
+    if (root->kind != GD_ROOT_TEMPORARY || root->fetched || p->roots[c->root].kind != GD_ROOT_VARIABLE ||
+        root->bytes != p->roots[c->root].bytes || v->offset != 0 || !gd_is_row_major(v->rank, v->dims, v->strides))
+        return false;
+    const int made = l->begin[v->root];
+    if (made < 0 || made >= plan->n_calls) return false;
+    bool copied = strcmp(plan->calls[made].step->op->name, "clone") == 0; /* a copy of it, written later */
+    int written = made;
+    if (copied)
+        for (written = made + 1; written < plan->n_calls; written++) {
+            const gd_pcall *k = &plan->calls[written];
+            bool writes = false;
+            for (int o = k->first + k->n_in; o < k->first + k->n_in + k->n_out; o++) writes |= plan->bindings[o].root == v->root;
+            if (writes) break;
+        }
+    for (int i = 0; i < plan->n_calls; i++) {
+        const gd_pcall *k = &plan->calls[i];
+        if (i > written && may_fail(plan, k)) return false;
+        for (int x = k->first; x < k->first + k->n_in; x++) {
+            if (plan->bindings[x].root != c->root) continue;
+            if (i > written) return false;
+            if (i < written) continue;
+            const gd_view *old = &plan->views[x]; /* read and written by one call: each element its own */
+            gd_view fresh = view_of(v);
+            if (!k->step->op->ir || k->n_before || k->n_after || plan->bindings[x].offset != 0 ||
+                !gd_is_row_major(old->rank, old->dims, old->strides) || !same_layout(old, &fresh) || old->dtype != fresh.dtype)
+                return false;
+        }
+    }
+    return true;
+}
+
+static gd_status place_commits(gd_plan *plan, lives *l) {
+    gd_program *p = plan->program;
+    plan->first_commit_copy = plan->n_copies;
+    for (int i = 0; i < p->n_commits; i++) {
+        const gd_commit *c = &p->commits[i];
+        const int root = p->values[c->value].root;
+        if (l->same[root] == root && can_write_through(plan, l, c)) {
+            l->same[root] = c->root;
+            continue;
+        }
+        int to, from;
+        GD_TRY(add_value_view(plan, c->to, &to));
+        GD_TRY(add_value_view(plan, c->value, &from));
+        GD_TRY(add_copy(plan, to, from));
+        plan->n_commit_copies++;
+    }
+    return GD_OK;
+}
+
+/* --- memory ------------------------------------------------------------------------------------ */
+
+static int final_root(const lives *l, int root) {
+    while (root >= 0 && l->same[root] != root) root = l->same[root];
+    return root;
+}
+
+static gd_status place_roots(gd_plan *plan, lives *l) {
+    const gd_program *p = plan->program;
+    gd_span *spans = gd_malloc((size_t)(p->n_roots + 1) * sizeof *spans);
+    int *span_of = gd_malloc((size_t)(p->n_roots + 1) * sizeof *span_of), n = 0;
+    plan->places = gd_calloc((size_t)p->n_roots + 1, sizeof *plan->places);
+    if (!spans || !span_of || !plan->places) {
+        gd_free(spans);
+        gd_free(span_of);
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    }
+    for (int r = 0; r < p->n_roots; r++) {
+        span_of[r] = -1;
+        if (p->roots[r].kind != GD_ROOT_TEMPORARY || p->roots[r].fetched || l->same[r] != r || l->begin[r] < 0) continue;
+        span_of[r] = n;
+        spans[n++] = (gd_span){.bytes = p->roots[r].bytes, .begin = l->begin[r], .end = l->end[r]};
+    }
+    gd_status status = gd_place_spans(spans, n, &plan->slab, &plan->live);
+    for (int r = 0; r < p->n_roots && status == GD_OK; r++)
+        if (span_of[r] >= 0) plan->places[r] = (gd_place){true, spans[span_of[r]].offset};
+    gd_free(spans);
+    gd_free(span_of);
+    return status;
+}
+
+/* Which views look into which root. */
+static gd_status index_views(gd_plan *plan, const lives *l) {
+    const int n = plan->program->n_roots;
+    plan->first_view = gd_calloc((size_t)n + 2, sizeof *plan->first_view);
+    plan->views_of = gd_malloc((size_t)(plan->n_views + 1) * sizeof *plan->views_of);
+    if (!plan->first_view || !plan->views_of) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    for (int v = 0; v < plan->n_views; v++) {
+        plan->bindings[v].root = final_root(l, plan->bindings[v].root);
+        if (plan->bindings[v].root >= 0) plan->first_view[plan->bindings[v].root + 1]++;
+    }
+    for (int r = 0; r < n; r++) plan->first_view[r + 1] += plan->first_view[r];
+    int *at = gd_malloc((size_t)(n + 1) * sizeof *at);
+    if (!at) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    memcpy(at, plan->first_view, (size_t)n * sizeof *at);
+    for (int v = 0; v < plan->n_views; v++)
+        if (plan->bindings[v].root >= 0) plan->views_of[at[plan->bindings[v].root]++] = v;
+    gd_free(at);
+    return GD_OK;
+}
+
+/* A copy of a variable into itself is left when it is written through. */
+static void drop_idle_copies(gd_plan *plan) {
+    int kept = 0;
+    for (int i = 0; i < plan->n_calls; i++) {
+        const gd_pcall c = plan->calls[i];
+        const gd_binding *from = &plan->bindings[c.first], *to = &plan->bindings[c.first + c.n_in];
+        bool idle = strcmp(c.step->op->name, "clone") == 0 && from->root == to->root && from->offset == to->offset;
+        if (!idle) plan->calls[kept++] = c;
+    }
+    plan->n_calls = kept;
+}
+
+static gd_status place_all(gd_plan *plan) {
+    const int n = plan->program->n_roots;
+    lives l = {gd_malloc((size_t)(n + 1) * sizeof(int)), gd_malloc((size_t)(n + 1) * sizeof(int)),
+               gd_malloc((size_t)(n + 1) * sizeof(int))};
+    gd_status status = l.begin && l.end && l.same ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    for (int r = 0; r < n && status == GD_OK; r++) {
+        l.begin[r] = l.end[r] = -1;
+        l.same[r] = r;
+    }
+    if (status == GD_OK) {
+        note_lives(plan, &l);
+        status = place_commits(plan, &l);
+    }
+    if (status == GD_OK) {
+        share_in_place(plan, &l);
+        status = place_roots(plan, &l);
+    }
+    if (status == GD_OK) status = index_views(plan, &l);
+    if (status == GD_OK) drop_idle_copies(plan);
+    gd_free(l.begin);
+    gd_free(l.end);
+    gd_free(l.same);
+    return status;
+}
+
+/* --- fetches ----------------------------------------------------------------------------------- */
+
+/* A fetch of what is not of this run (a feed, a variable) is a copy, made before anything else. */
+static gd_status copy_fetches(gd_program *p) {
+    for (int i = 0; i < p->n_fetches; i++) {
+        const gd_pvalue v = p->values[p->fetches[i]];
+        if (p->roots[v.root].kind == GD_ROOT_TEMPORARY) {
+            p->roots[v.root].fetched = true;
+            continue;
+        }
+        size_t bytes;
+        GD_TRY(gd_dims_bytes(v.rank, v.dims, (gd_dtype)v.dtype, &bytes));
+        gd_pvalue copy = v;
+        copy.root = gd_program_root(p, (gd_root){.kind = GD_ROOT_TEMPORARY, .bytes = bytes, .fetched = true});
+        copy.offset = 0;
+        gd_row_major(v.rank, v.dims, copy.strides);
+        int *ids = gd_program_alloc(p, 2 * sizeof *ids);
+        if (copy.root < 0 || !ids || !gd_program_step(p)) return GD_E_MEMORY;
+        ids[0] = p->fetches[i];
+        ids[1] = gd_program_value(p, copy);
+        if (ids[1] < 0) return GD_E_MEMORY;
+        memmove(p->steps + 1, p->steps, (size_t)(p->n_steps - 1) * sizeof *p->steps);
+        p->steps[0] = (gd_pstep){.op = gd_op_find("clone"), .n_in = 1, .n_out = 1, .in = ids, .out = ids + 1};
+        p->fetches[i] = ids[1];
+    }
+    return GD_OK;
+}
+
+static gd_status list_buffers(gd_plan *plan) {
+    const gd_program *p = plan->program;
+    plan->buffers = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->buffers);
+    if (!plan->buffers) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    for (int r = 0; r < p->n_roots; r++)
+        if (p->roots[r].fetched) plan->buffers[plan->n_buffers++] = r;
+    return GD_OK;
+}
+
+gd_status gd_plan_make(gd_program *program, gd_device *device, int level, gd_plan **made) {
+    gd_plan *plan = gd_calloc(1, sizeof *plan);
+    *made = NULL;
+    if (!plan) {
+        gd_program_free(program);
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    }
+    plan->program = program;
+    plan->device = device;
+    pthread_mutex_init(&plan->lock, NULL);
+    gd_status status = gd_pass_share(program) < 0 || (level > 0 && gd_pass_simplify(program) < 0) || gd_pass_prune(program) < 0
+                           ? gd_this_thread.noted
+                           : copy_fetches(program);
+    for (int i = 0; i < program->n_steps && status == GD_OK; i++) {
+        if (program->steps[i].removed || program->steps[i].view) continue;
+        status = add_call(plan, &program->steps[i]);
+    }
+    if (status == GD_OK) status = place_all(plan);
+    if (status == GD_OK) status = list_buffers(plan);
+    if (status != GD_OK) {
+        gd_plan_free(plan);
+        return status;
+    }
+    *made = plan;
+    return GD_OK;
+}

@@ -1,0 +1,132 @@
+/* program.c - the arrays of a program, and its text. */
+#include "graph/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "graph/print.h"
+
+/* --- memory ------------------------------------------------------------------------------------ */
+
+struct gd_block_list {
+    struct gd_block_list *next;
+};
+
+void *gd_program_alloc(gd_program *program, size_t bytes) {
+    struct gd_block_list *block = gd_calloc(1, sizeof *block + (bytes + 15) / 16 * 16 + 16);
+    if (!block) {
+        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return NULL;
+    }
+    block->next = program->memory;
+    program->memory = block;
+    return (char *)block + 16;
+}
+
+void gd_program_free(gd_program *program) {
+    if (!program) return;
+    for (int i = 0; i < program->n_roots; i++) gd_storage_release(program->roots[i].storage);
+    for (int i = 0; i < program->n_held; i++) gd_node_release(program->held[i]);
+    gd_free(program->roots);
+    gd_free(program->values);
+    gd_free(program->steps);
+    gd_free(program->commits);
+    gd_free(program->held);
+    while (program->memory) {
+        struct gd_block_list *block = program->memory;
+        program->memory = block->next;
+        gd_free(block);
+    }
+    gd_free(program);
+}
+
+/* Room for one more in an array that doubles. */
+static bool room(void **array, int count, int *capacity, size_t size) {
+    if (count < *capacity) return true;
+    int larger = *capacity ? 2 * *capacity : 32;
+    void *grown = gd_realloc(*array, (size_t)larger * size);
+    if (!grown) {
+        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return false;
+    }
+    *array = grown;
+    *capacity = larger;
+    return true;
+}
+
+int gd_program_root(gd_program *p, gd_root root) {
+    if (!room((void **)&p->roots, p->n_roots, &p->roots_room, sizeof *p->roots)) return -1;
+    p->roots[p->n_roots] = root;
+    return p->n_roots++;
+}
+
+int gd_program_value(gd_program *p, gd_pvalue value) {
+    if (!room((void **)&p->values, p->n_values, &p->values_room, sizeof *p->values)) return -1;
+    p->values[p->n_values] = value;
+    return p->n_values++;
+}
+
+gd_pstep *gd_program_step(gd_program *p) {
+    if (!room((void **)&p->steps, p->n_steps, &p->steps_room, sizeof *p->steps)) return NULL;
+    memset(&p->steps[p->n_steps], 0, sizeof *p->steps);
+    return &p->steps[p->n_steps++];
+}
+
+gd_status gd_program_commit(gd_program *p, gd_commit commit) {
+    if (!room((void **)&p->commits, p->n_commits, &p->commits_room, sizeof *p->commits)) return GD_E_MEMORY;
+    p->commits[p->n_commits++] = commit;
+    return GD_OK;
+}
+
+/* --- text -------------------------------------------------------------------------------------- */
+
+static const char *const root_names[] = {"", "feed ", "variable ", "outside "};
+
+static void print_value(FILE *out, const gd_program *p, int v) {
+    char shape[128];
+    const gd_pvalue *value = &p->values[v];
+    const gd_root *root = &p->roots[value->root];
+    fprintf(out, "%%%d", v);
+    if (root->kind != GD_ROOT_TEMPORARY) fprintf(out, " (%s%d)", root_names[root->kind], root->number);
+    fprintf(out, " %s%s", gd_dtype_name((gd_dtype)value->dtype), gd_shape_text(value->rank, value->dims, shape, sizeof shape));
+}
+
+char *gd_program_text(const gd_program *p) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out) return NULL;
+    for (int i = 0; i < p->n_steps; i++) {
+        const gd_pstep *s = &p->steps[i];
+        if (s->removed) continue;
+        for (int k = 0, first = 1; k < s->n_out; k++) {
+            if (s->out[k] < 0) continue;
+            if (!first) fputs(", ", out);
+            print_value(out, p, s->out[k]);
+            first = 0;
+        }
+        fprintf(out, " = %s(", s->op->name);
+        for (int k = 0; k < s->n_in; k++) {
+            if (k) fputs(", ", out);
+            if (s->in[k] < 0) fputs("-", out);
+            else if (p->roots[p->values[s->in[k]].root].kind == GD_ROOT_TEMPORARY) fprintf(out, "%%%d", s->in[k]);
+            else print_value(out, p, s->in[k]);
+        }
+        fputs(")", out);
+        gd_print_options(out, s->op, s->attrs);
+        fputs("\n", out);
+    }
+    for (int i = 0; i < p->n_commits; i++)
+        fprintf(out, "%s%d <- %%%d\n", root_names[p->roots[p->commits[i].root].kind], p->roots[p->commits[i].root].number,
+                p->commits[i].value);
+    fputs("fetch", out);
+    for (int i = 0; i < p->n_fetches; i++) fprintf(out, " %%%d", p->fetches[i]);
+    fputs(p->dynamic ? " (sizes depend on data: evaluated node by node)\n" : "\n", out);
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

@@ -1,0 +1,90 @@
+/* program.h - what a run has to do: plain arrays of values and steps.
+ *
+ * A program is made from the part of a graph that the fetches need, with all sizes known. Passes
+ * change it; the plan places it in memory and carries it out. A value is a view into a root: memory
+ * of its own, or that of a feed, of a variable, or of a tensor outside the graph.
+ */
+#ifndef GRADUS_GRAPH_PROGRAM_H
+#define GRADUS_GRAPH_PROGRAM_H
+
+#include "graph/graph.h"
+
+typedef enum gd_root_kind {
+    GD_ROOT_TEMPORARY, /* of this run */
+    GD_ROOT_FEED,      /* `number` of the feeds */
+    GD_ROOT_VARIABLE,  /* `number` of the graph's variables, as it was before the run */
+    GD_ROOT_OUTSIDE,   /* a tensor's storage */
+} gd_root_kind;
+
+/* Memory that values look into. */
+typedef struct gd_root {
+    gd_root_kind kind;
+    int number;
+    gd_storage *storage; /* OUTSIDE: held */
+    size_t bytes;
+    bool fetched;        /* must outlive the run */
+} gd_root;
+
+typedef struct gd_pvalue {
+    int root;
+    uint8_t dtype, rank;
+    int64_t offset; /* of its first element in the root, in elements of its dtype */
+    int64_t dims[GD_MAX_RANK], strides[GD_MAX_RANK];
+} gd_pvalue;
+
+#define GD_UNWANTED(value) (-2 - (value)) /* and back */
+
+typedef struct gd_pstep {
+    const gd_op *op;
+    const void *attrs;
+    const gd_node *node; /* what it came from: name, place and random number; held by the program */
+    int n_in, n_out;     /* n_out: outputs of the op, then the inputs that it writes */
+    int *in, *out;       /* values; -1: absent. An output that nobody wants is GD_UNWANTED(value): it
+                          * has a shape, and no memory */
+    bool view;           /* nothing to compute: its outputs look into an input */
+    bool removed;
+} gd_pstep;
+
+/* At the end of a run, `to`, a value in `root` (a variable's or an outside one), gets what `value`
+ * holds. */
+typedef struct gd_commit {
+    int root, to, value;
+    const char *site;
+} gd_commit;
+
+typedef struct gd_program {
+    gd_root *roots;
+    gd_pvalue *values;
+    gd_pstep *steps;
+    gd_commit *commits;
+    int n_roots, n_values, n_steps, n_commits;
+    int roots_room, values_room, steps_room, commits_room;
+    int *fetches; /* values */
+    int n_fetches;
+    gd_node **held; /* nodes whose attrs steps use */
+    int n_held, held_room;
+    bool dynamic; /* a size in it depends on data: it has no steps, and is evaluated node by node */
+    struct gd_block_list *memory;
+} gd_program;
+
+/* Makes the program of a run that is fed tensors of the given shapes. `feeds` are the symbols,
+ * `values` what they get. */
+gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program);
+void gd_program_free(gd_program *program);
+
+/* Memory that lives as long as the program; NULL, noted, when there is none. */
+void *gd_program_alloc(gd_program *program, size_t bytes);
+int gd_program_root(gd_program *program, gd_root root);       /* its number, or -1 */
+int gd_program_value(gd_program *program, gd_pvalue value);   /* its number, or -1 */
+gd_pstep *gd_program_step(gd_program *program);               /* one more; NULL: no memory */
+gd_status gd_program_commit(gd_program *program, gd_commit commit);
+
+/* As text, one step a line. free() it. */
+char *gd_program_text(const gd_program *program);
+
+/* --- passes: each returns how many changes it made, or -1 with the failure noted ------------------ */
+int gd_pass_prune(gd_program *program);    /* steps whose results nobody reads */
+int gd_pass_share(gd_program *program);    /* steps that compute what another has computed */
+int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
+
+#endif

@@ -1,0 +1,508 @@
+/* session.c - variables, plans, and runs. */
+#include "gradus/session.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "graph/plan.h"
+#include "graph/trace.h"
+#include "gradus/ops.h"
+#include "ops/call.h"
+
+/* A plan and what it is for. */
+typedef struct cached {
+    gd_plan *plan;
+    gd_program *dynamic; /* instead: a run whose sizes depend on data */
+    gd_node **fetched, **fed; /* held */
+    int *fetch_index;
+    int n_fetches, n_feeds;
+    gd_meta *shapes; /* of the feeds */
+    uint64_t used;   /* when it was used last */
+    int users;       /* runs that have it now */
+} cached;
+
+struct gd_session {
+    gd_object object;
+    gd_graph *graph;
+    gd_device *device;
+    int level, most_plans;
+    pthread_mutex_t lock;    /* of what follows, up to `runs` */
+    cached **plans;
+    int n_plans;
+    uint64_t clock;
+    gd_tensor **variables; /* NULL: not initialized yet */
+    int n_variables;
+    _Atomic uint64_t runs;
+    pthread_rwlock_t turn; /* runs that assign wait for all others */
+};
+
+/* --- plans ------------------------------------------------------------------------------------- */
+
+static void cached_free(cached *c) {
+    if (!c) return;
+    gd_plan_free(c->plan);
+    gd_program_free(c->dynamic);
+    for (int i = 0; i < c->n_fetches && c->fetched; i++) gd_node_release(c->fetched[i]);
+    for (int i = 0; i < c->n_feeds && c->fed; i++) gd_node_release(c->fed[i]);
+    gd_free(c->fetched);
+    gd_free(c->fed);
+    gd_free(c->fetch_index);
+    gd_free(c->shapes);
+    gd_free(c);
+}
+
+static bool is_for(const cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
+    if (c->n_fetches != fetches.count || c->n_feeds != symbols.count) return false;
+    for (int i = 0; i < c->n_fetches; i++)
+        if (c->fetched[i] != fetches.at[i]->node || c->fetch_index[i] != fetches.at[i]->node_index) return false;
+    for (int i = 0; i < c->n_feeds; i++) {
+        const gd_tensor *v = values.at[i];
+        const gd_meta *m = &c->shapes[i];
+        if (c->fed[i] != symbols.at[i]->node || m->dtype != (gd_dtype)v->dtype || m->rank != v->rank ||
+            memcmp(m->dims, v->dims, sizeof(int64_t) * v->rank) != 0)
+            return false;
+    }
+    return true;
+}
+
+static cached *remember(gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
+    cached *c = gd_calloc(1, sizeof *c);
+    if (!c) return NULL;
+    c->fetched = gd_calloc((size_t)fetches.count + 1, sizeof *c->fetched);
+    c->fed = gd_calloc((size_t)symbols.count + 1, sizeof *c->fed);
+    c->fetch_index = gd_calloc((size_t)fetches.count + 1, sizeof *c->fetch_index);
+    c->shapes = gd_calloc((size_t)symbols.count + 1, sizeof *c->shapes);
+    if (!c->fetched || !c->fed || !c->fetch_index || !c->shapes) {
+        cached_free(c);
+        return NULL;
+    }
+    for (int64_t i = 0; i < fetches.count; i++) {
+        gd_node_retain(c->fetched[i] = fetches.at[i]->node);
+        c->fetch_index[i] = fetches.at[i]->node_index;
+        c->n_fetches++;
+    }
+    for (int64_t i = 0; i < symbols.count; i++) {
+        gd_node_retain(c->fed[i] = symbols.at[i]->node);
+        c->shapes[i] = (gd_meta){.dtype = (gd_dtype)values.at[i]->dtype, .rank = values.at[i]->rank};
+        memcpy(c->shapes[i].dims, values.at[i]->dims, sizeof(int64_t) * values.at[i]->rank);
+        c->n_feeds++;
+    }
+    return c;
+}
+
+static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
+    gd_program *program;
+    GD_TRY(gd_program_make(fetches, symbols, values, &program));
+    if (program->dynamic) {
+        c->dynamic = program;
+        return GD_OK;
+    }
+    return gd_plan_make(program, s->device, s->level, &c->plan);
+}
+
+/* Makes room for one more plan. The session is locked. */
+static gd_status make_room(gd_session *s) {
+    if (s->n_plans < s->most_plans) return GD_OK;
+    int oldest = -1;
+    for (int i = 0; i < s->n_plans; i++)
+        if (s->plans[i]->users == 0 && (oldest < 0 || s->plans[i]->used < s->plans[oldest]->used)) oldest = i;
+    if (oldest < 0) return gd_fail(GD_E_STATE, "all %d plans of the session are running; allow more with .plans", s->most_plans);
+    cached_free(s->plans[oldest]);
+    s->plans[oldest] = s->plans[--s->n_plans];
+    return GD_OK;
+}
+
+/* The plan of such a run, from the cache or new; `users` counts this run. */
+static gd_status find_plan(gd_session *s, gd_tensors symbols, gd_tensors values, gd_tensors fetches, cached **found) {
+    gd_status status = GD_OK;
+    pthread_mutex_lock(&s->lock);
+    cached *c = NULL;
+    for (int i = 0; i < s->n_plans && !c; i++)
+        if (is_for(s->plans[i], symbols, values, fetches)) c = s->plans[i];
+    if (!c) {
+        c = remember(symbols, values, fetches);
+        status = c ? compile(s, c, symbols, values, fetches) : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        if (status == GD_OK) status = make_room(s);
+        if (status == GD_OK) s->plans[s->n_plans++] = c;
+        else {
+            cached_free(c);
+            c = NULL;
+        }
+    }
+    if (c) {
+        c->used = ++s->clock;
+        c->users++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    *found = c;
+    return status;
+}
+
+static void leave_plan(gd_session *s, cached *c) {
+    pthread_mutex_lock(&s->lock);
+    c->users--;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* --- the object -------------------------------------------------------------------------------- */
+
+static void session_destroy(gd_object *object) {
+    gd_session *s = (gd_session *)object;
+    for (int i = 0; i < s->n_plans; i++) cached_free(s->plans[i]);
+    for (int i = 0; i < s->n_variables; i++)
+        if (s->variables[i]) gd_object_release(&s->variables[i]->object);
+    gd_free(s->plans);
+    gd_free(s->variables);
+    gd_graph_release(s->graph);
+    pthread_mutex_destroy(&s->lock);
+    pthread_rwlock_destroy(&s->turn);
+    gd_free(s);
+    gd_object_count(-1);
+}
+static const gd_class session_class = {"session", session_destroy};
+
+static gd_session *no_session(gd_status status) {
+    gd_error_stick(status);
+    return NULL;
+}
+
+gd_session *gd_session_new_at(gd_graph *graph, const gd_session_options *o) {
+    if (!graph) return no_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: the graph is NULL"));
+    if (o->plans < 1 || o->level < 0 || o->level > 2)
+        return no_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: %d plans at level %d; at least 1, and 0 to 2", o->plans, o->level));
+    gd_session *s = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *s) : NULL;
+    cached **plans = s ? gd_calloc((size_t)o->plans, sizeof *plans) : NULL;
+    if (!plans) {
+        gd_free(s);
+        return no_session(gd_fail(GD_E_MEMORY, "no memory for a session"));
+    }
+    gd_object_init(&s->object, &session_class);
+    s->graph = gd_graph_retain(graph);
+    s->device = o->device ? o->device : gd_default_device();
+    s->level = o->level;
+    s->most_plans = o->plans;
+    s->plans = plans;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_rwlock_init(&s->turn, NULL);
+    gd_object_count(1);
+    gd_scope_adopt(&s->object);
+    return s;
+}
+
+gd_session *gd_session_retain(gd_session *s) {
+    if (s) gd_object_retain(&s->object);
+    return s;
+}
+
+void gd_session_release(gd_session *s) {
+    if (s) gd_object_release(&s->object);
+}
+
+/* --- variables --------------------------------------------------------------------------------- */
+
+/* A row-major copy on the session's device that no scope owns. */
+static gd_status own_copy(gd_session *s, gd_tensor *value, gd_tensor **copy) {
+    gd_scope *scope = gd_scope_open();
+    gd_status status = GD_OK;
+    gd_tensor *here = value->device == s->device ? value : gd_to_device(value, s->device);
+    gd_tensor *own = gd_detach(gd_clone(here));
+    if (own->kind == GD_FAILED) status = gd_failure();
+    else *copy = gd_retain(own);
+    gd_scope_close(&scope);
+    return status;
+}
+
+static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results);
+
+/* Variables that the graph has gained since, or that no run has needed yet, get their first values.
+ * No run is going on. */
+static gd_status initialize(gd_session *s) {
+    gd_graph *g = s->graph;
+    if (s->n_variables < g->n_variables) {
+        gd_tensor **grown = gd_realloc(s->variables, (size_t)g->n_variables * sizeof *grown);
+        if (!grown) return gd_fail(GD_E_MEMORY, "no memory for variables");
+        for (int i = s->n_variables; i < g->n_variables; i++) grown[i] = NULL;
+        s->variables = grown;
+        s->n_variables = g->n_variables;
+    }
+    for (int i = 0; i < s->n_variables; i++) {
+        if (s->variables[i]) continue;
+        gd_tensor *initial = g->variables[i]->origin->initial, *value = initial;
+        gd_scope *scope = gd_scope_open();
+        gd_status status = GD_OK;
+        if (initial->kind == GD_SYMBOL) {
+            cached *c = NULL;
+            status = find_plan(s, gd_nothing, gd_nothing, gd_list(initial), &c);
+            if (status == GD_OK) {
+                status = run_plan(s, c, gd_nothing, gd_nothing, gd_list(initial), &value);
+                leave_plan(s, c);
+            }
+        }
+        if (status == GD_OK) status = own_copy(s, value, &s->variables[i]);
+        gd_scope_close(&scope);
+        if (status != GD_OK) {
+            gd_error_prefix("the initial value of '%s': ", g->variables[i]->origin->name);
+            return status;
+        }
+    }
+    return GD_OK;
+}
+
+static bool all_initialized(const gd_session *s) {
+    if (s->n_variables < s->graph->n_variables) return false;
+    for (int i = 0; i < s->n_variables; i++)
+        if (!s->variables[i]) return false;
+    return true;
+}
+
+/* --- checks ------------------------------------------------------------------------------------ */
+
+static const char *symbol_name(const gd_tensor *t) { return t->node->origin ? t->node->origin->name : "a symbol"; }
+
+static gd_status check_feed(const gd_session *s, const gd_tensor *symbol, const gd_tensor *value, int64_t i) {
+    char want[160], got[160];
+    if (!symbol || symbol->kind != GD_SYMBOL)
+        return gd_fail(GD_E_ARGUMENT, "feed %lld: what is fed is no symbol of a graph", (long long)i);
+    if (!value || value->kind != GD_VALUE)
+        return gd_fail(GD_E_ARGUMENT, "feed '%s': the value is %s", symbol_name(symbol),
+                       !value ? "NULL" : value->kind == GD_SYMBOL ? "a symbol" : "an error");
+    if (symbol->node->origin && symbol->node->origin->graph != s->graph)
+        return gd_fail(GD_E_ARGUMENT, "feed '%s': a symbol of another graph", symbol_name(symbol));
+    bool fits = symbol->dtype == value->dtype && symbol->rank == value->rank;
+    for (int d = 0; fits && d < symbol->rank; d++) fits = symbol->dims[d] == GD_UNKNOWN || symbol->dims[d] == value->dims[d];
+    if (!fits)
+        return gd_fail(symbol->dtype != value->dtype ? GD_E_DTYPE : GD_E_SHAPE, "feed '%s' takes %s, not %s", symbol_name(symbol),
+                       gd_describe(symbol, want, sizeof want), gd_describe(value, got, sizeof got));
+    return GD_OK;
+}
+
+static gd_status check_run(const gd_session *s, gd_tensors feeds, gd_tensors fetches) {
+    if (!s) return gd_fail(GD_E_ARGUMENT, "the session is NULL");
+    if (feeds.count % 2) return gd_fail(GD_E_ARGUMENT, "feeds are symbols and their values in turn; there are %lld", (long long)feeds.count);
+    for (int64_t i = 0; i < feeds.count; i += 2) GD_TRY(check_feed(s, feeds.at[i], feeds.at[i + 1], i / 2));
+    for (int64_t i = 0; i < fetches.count; i++) {
+        const gd_tensor *t = fetches.at[i];
+        if (!t || t->kind != GD_SYMBOL)
+            return gd_fail(GD_E_ARGUMENT, "fetch %lld is %s, not a symbol", (long long)i,
+                           !t ? "NULL" : t->kind == GD_FAILED ? "an error" : "a value");
+        if (t->node->origin && t->node->origin->graph != s->graph)
+            return gd_fail(GD_E_ARGUMENT, "fetch %lld, '%s', is a symbol of another graph", (long long)i, symbol_name(t));
+    }
+    return GD_OK;
+}
+
+/* --- runs -------------------------------------------------------------------------------------- */
+
+enum { FEW_FEEDS = 16 };
+
+/* What is fed, as plans want it: row-major, on the session's device. */
+static gd_status bring(const gd_session *s, gd_tensor *value, gd_tensor **brought) {
+    gd_tensor *t = value->device == s->device ? value : gd_to_device(value, s->device);
+    if (t->kind != GD_FAILED && !gd_is_row_major(t->rank, t->dims, t->strides)) t = gd_contiguous(t);
+    *brought = t;
+    return t->kind != GD_FAILED ? GD_OK : gd_failure();
+}
+
+/* A run whose sizes depend on data: every node as an eager op. Assigns are done at the end. */
+static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
+    const int n = s->n_variables;
+    gd_tensor **all = gd_malloc((size_t)(2 * (symbols.count + n) + 1) * sizeof *all), **given = all + symbols.count + n;
+    if (!all) return gd_fail(GD_E_MEMORY, "no memory for a run");
+    for (int64_t i = 0; i < symbols.count; i++) all[i] = symbols.at[i], given[i] = values.at[i];
+    gd_status status = GD_OK;
+    for (int i = 0; i < n && status == GD_OK; i++) {
+        gd_node *node = s->graph->variables[i];
+        all[symbols.count + i] = gd_slot_get(&node->slots[0], node, "a graph");
+        given[symbols.count + i] = gd_clone(s->variables[i]);
+        if (!all[symbols.count + i] || given[symbols.count + i]->kind == GD_FAILED) status = GD_E_MEMORY;
+    }
+    gd_tensors got = {NULL, 0};
+    if (status == GD_OK) {
+        got = gd_evaluate(fetches, (gd_tensors){all, symbols.count + n}, (gd_tensors){given, symbols.count + n});
+        status = gd_this_thread.recorded;
+    }
+    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) results[i] = got.at[i];
+    for (int i = 0; i < n && status == GD_OK; i++) status = gd_copy_tensor(s->variables[i], given[symbols.count + i]);
+    gd_free(all);
+    return status;
+}
+
+static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
+    if (c->dynamic) return run_dynamic(s, symbols, values, fetches, results);
+    gd_instance *instance;
+    GD_TRY(gd_plan_borrow(c->plan, &instance));
+    const uint64_t run = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
+    gd_status status = gd_scope_reserve((size_t)fetches.count + 1);
+    if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, run);
+    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
+        if (!(results[i] = gd_plan_result(c->plan, instance, (int)i))) status = GD_E_MEMORY;
+    gd_plan_return(c->plan, instance);
+    return status;
+}
+
+static gd_status copy_into(gd_tensors into, gd_tensor *const *results, int64_t n) {
+    char a[160], b[160];
+    for (int64_t i = 0; i < n && i < into.count; i++) {
+        gd_tensor *to = into.at[i];
+        if (!to) continue;
+        if (to->kind != GD_VALUE || to->rank != results[i]->rank || memcmp(to->dims, results[i]->dims, sizeof(int64_t) * to->rank) != 0)
+            return gd_fail(GD_E_SHAPE, "fetch %lld is %s and cannot be written into %s", (long long)i,
+                           gd_describe(results[i], a, sizeof a), gd_describe(to, b, sizeof b));
+        GD_TRY(gd_copy_tensor(to, results[i]));
+        atomic_fetch_add(&to->storage->version, 1);
+    }
+    return GD_OK;
+}
+
+static gd_status take_turn(gd_session *s, const cached *c) {
+    const bool writes = c->dynamic || gd_plan_writes(c->plan);
+    if (writes) pthread_rwlock_wrlock(&s->turn);
+    else pthread_rwlock_rdlock(&s->turn);
+    return GD_OK;
+}
+
+static gd_status run(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_tensors into, gd_tensor **results) {
+    gd_tensor *few[2 * FEW_FEEDS], **symbols = few;
+    const int64_t n = feeds.count / 2;
+    if (n > FEW_FEEDS && !(symbols = gd_malloc((size_t)(2 * n) * sizeof *symbols))) return gd_fail(GD_E_MEMORY, "no memory for a run");
+    gd_tensor **values = symbols + n;
+    gd_status status = GD_OK;
+    for (int64_t i = 0; i < n && status == GD_OK; i++) {
+        symbols[i] = feeds.at[2 * i];
+        status = bring(s, feeds.at[2 * i + 1], &values[i]);
+    }
+    const gd_tensors fed = {symbols, n}, with = {values, n};
+    cached *c = NULL;
+    if (status == GD_OK && !all_initialized(s)) {
+        pthread_rwlock_wrlock(&s->turn);
+        status = initialize(s);
+        pthread_rwlock_unlock(&s->turn);
+    }
+    if (status == GD_OK) status = find_plan(s, fed, with, fetches, &c);
+    if (status == GD_OK) {
+        take_turn(s, c);
+        status = run_plan(s, c, fed, with, fetches, results);
+        pthread_rwlock_unlock(&s->turn);
+        leave_plan(s, c);
+    }
+    if (status == GD_OK && into.count) status = copy_into(into, results, fetches.count);
+    if (symbols != few) gd_free(symbols);
+    return status;
+}
+
+gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches, const gd_run_options *o) {
+    gd_thread *thread = &gd_this_thread;
+    gd_tensor **results = gd_list_new(fetches.count);
+    gd_status status = !results ? GD_E_MEMORY : thread->recorded;
+    const bool earlier = results && status != GD_OK; /* a failed chain changes nothing */
+    if (status == GD_OK) status = check_run(s, feeds, fetches);
+    if (status == GD_OK) {
+        void *tracing = gd_tracing_off();
+        int grad = gd_no_grad_begin();
+        gd_attempt attempt;
+        gd_attempt_begin(&attempt);
+        status = run(s, feeds, fetches, o->into, results);
+        status = gd_attempt_end(&attempt, status);
+        gd_grad_mode_end(&grad);
+        gd_tracing_on(tracing);
+    }
+    if (status == GD_OK) return (gd_tensors){results, fetches.count};
+    if (!earlier) {
+        gd_error_prefix("gd_session_run: ");
+        if (site) gd_error_suffix(" (%s)", site);
+        gd_error_stick(status);
+    }
+    for (int64_t i = 0; results && i < fetches.count; i++) results[i] = &gd_error_tensor;
+    return (gd_tensors){results, results ? fetches.count : 0};
+}
+
+/* --- asking ------------------------------------------------------------------------------------ */
+
+/* Finds or makes the plan of a run, and hands it to `look`. */
+static gd_status with_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches, void (*look)(const cached *c, void *arg), void *arg) {
+    GD_TRY(check_run(s, feeds, fetches));
+    void *tracing = gd_tracing_off();
+    const int64_t n = feeds.count / 2;
+    gd_tensor **symbols = gd_malloc((size_t)(2 * n + 1) * sizeof *symbols), **values = symbols + n;
+    gd_status status = symbols ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    for (int64_t i = 0; i < n && symbols; i++) symbols[i] = feeds.at[2 * i], values[i] = feeds.at[2 * i + 1];
+    cached *c = NULL;
+    if (status == GD_OK) status = find_plan(s, (gd_tensors){symbols, n}, (gd_tensors){values, n}, fetches, &c);
+    if (status == GD_OK) {
+        look(c, arg);
+        leave_plan(s, c);
+    }
+    gd_free(symbols);
+    gd_tracing_on(tracing);
+    return status;
+}
+
+static void look_at_memory(const cached *c, void *arg) {
+    gd_plan_memory *m = arg;
+    *m = (gd_plan_memory){.at_least = c->dynamic != NULL};
+    if (!c->plan) return;
+    m->peak_bytes = (int64_t)gd_plan_slab(c->plan);
+    m->fetch_bytes = (int64_t)gd_plan_fetch_bytes(c->plan);
+}
+
+gd_status gd_session_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_plan_memory *memory) {
+    GD_TRY(with_plan(s, feeds, fetches, look_at_memory, memory));
+    for (int i = 0; i < s->graph->n_variables; i++) {
+        const gd_slot *slot = &s->graph->variables[i]->slots[0];
+        memory->variable_bytes += gd_numel(slot->rank, slot->dims) * (int64_t)gd_dtype_size((gd_dtype)slot->dtype);
+    }
+    return GD_OK;
+}
+
+static void look_at_text(const cached *c, void *arg) {
+    *(char **)arg = gd_program_text(c->plan ? gd_plan_program(c->plan) : c->dynamic);
+}
+
+char *gd_session_plan_text(gd_session *s, gd_tensors feeds, gd_tensors fetches) {
+    char *text = NULL;
+    gd_status status = with_plan(s, feeds, fetches, look_at_text, &text);
+    if (status != GD_OK) gd_error_stick(status);
+    return text;
+}
+
+static gd_status check_variable(gd_session *s, const gd_tensor *v, const char *what) {
+    if (!s || !v || v->kind != GD_SYMBOL || !v->node->origin || v->node->origin->kind != GD_FROM_VARIABLE ||
+        v->node->origin->graph != s->graph)
+        return gd_fail(GD_E_ARGUMENT, "%s: not a variable of the session's graph", what);
+    return GD_OK;
+}
+
+gd_tensor *gd_session_get(gd_session *s, gd_tensor *variable) {
+    gd_status status = check_variable(s, variable, "gd_session_get");
+    if (status != GD_OK) return gd_tensor_fail(status);
+    void *tracing = gd_tracing_off();
+    gd_tensor *copy = &gd_error_tensor;
+    pthread_rwlock_wrlock(&s->turn);
+    status = initialize(s);
+    if (status == GD_OK) copy = gd_clone(s->variables[variable->node->origin->variable]);
+    pthread_rwlock_unlock(&s->turn);
+    gd_tracing_on(tracing);
+    return status == GD_OK ? copy : gd_tensor_fail(status);
+}
+
+gd_status gd_session_set(gd_session *s, gd_tensor *variable, gd_tensor *value) {
+    char a[160], b[160];
+    GD_TRY(check_variable(s, variable, "gd_session_set"));
+    if (!value || value->kind != GD_VALUE || value->rank != variable->rank ||
+        memcmp(value->dims, variable->dims, sizeof(int64_t) * value->rank) != 0)
+        return gd_fail(GD_E_SHAPE, "gd_session_set: '%s' is %s, not %s", symbol_name(variable), gd_describe(variable, a, sizeof a),
+                       gd_describe(value, b, sizeof b));
+    void *tracing = gd_tracing_off();
+    pthread_rwlock_wrlock(&s->turn);
+    gd_status status = initialize(s);
+    gd_scope *scope = gd_scope_open();
+    gd_tensor *here = value;
+    if (status == GD_OK) status = bring(s, value, &here);
+    if (status == GD_OK) status = gd_copy_tensor(s->variables[variable->node->origin->variable], here);
+    gd_scope_close(&scope);
+    pthread_rwlock_unlock(&s->turn);
+    gd_tracing_on(tracing);
+    return status;
+}

@@ -1,0 +1,54 @@
+/* assign.c - writing variables, and waiting for several things at once. */
+#include <string.h>
+
+#include "core/copy.h"
+#include "gradus/ops.h"
+#include "ops/infer.h"
+
+/*op assign(x!, value) -> y
+ * Writes value into x, broadcast and cast to it, and gives the new value. In a graph x is a variable:
+ * it has the new value from the next run on, and y is what it will be.
+ *   saves nothing
+ */
+static gd_status assign_infer(gd_infer *i) {
+    const gd_tensor *x = i->in[0], *value = i->in[1];
+    char a[160], b[160];
+    bool fits = value->rank <= x->rank;
+    for (int d = 0; d < value->rank && fits; d++) {
+        const int64_t size = x->dims[x->rank - value->rank + d];
+        fits = value->dims[d] == size || value->dims[d] == 1;
+    }
+    if (!fits)
+        return gd_op_fail(GD_E_SHAPE, "%s cannot be written into %s", gd_describe(value, b, sizeof b), gd_describe(x, a, sizeof a));
+    gd_meta_like(&i->out[0], x);
+    return GD_OK;
+}
+static void assign_vjp(gd_vjp *v) { v->gx[1] = v->gy[0]; }
+static gd_status assign_raw(gd_kernel_call *k) {
+    gd_view value = k->in[1], *x = &k->out[1];
+    const int lead = x->rank - value.rank;
+    for (int d = x->rank; d-- > 0;) {
+        const bool repeats = d < lead || value.dims[d - lead] != x->dims[d];
+        value.strides[d] = repeats ? 0 : k->in[1].strides[d - lead];
+        value.dims[d] = x->dims[d];
+    }
+    value.rank = x->rank;
+    if (k->out[0].data) gd_copy_elements(&k->out[0], &value);
+    gd_copy_elements(x, &value);
+    return GD_OK;
+}
+
+/*op group(tensors*) -> done  nograd
+ * True, once everything in the list is there. Fetching it runs them all.
+ */
+static gd_status group_infer(gd_infer *i) {
+    i->out[0].dtype = GD_BOOL;
+    i->out[0].rank = 0;
+    return GD_OK;
+}
+static gd_status group_raw(gd_kernel_call *k) {
+    *(uint8_t *)k->out[0].data = 1;
+    return GD_OK;
+}
+
+#include "assign.gen.h"

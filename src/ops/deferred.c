@@ -1,0 +1,32 @@
+/* deferred.c - gradients as an op: for graphs whose sizes are known only when they run. */
+#include "core/alloc.h"
+#include "gradus/autograd.h"
+#include "gradus/ops.h"
+#include "ops/infer.h"
+
+/*op deferred_gradients(tensors*) -> gx*  internal whole
+ * Gradients of the first `outputs` tensors, starting from as many that follow, by the rest. gd_grad
+ * makes such a node of a graph when a shape behind it is not known yet: gradient rules are run with
+ * values, or with symbols whose shapes are known, and never see an unknown size.
+ *   outputs int = 1
+ */
+static gd_status deferred_gradients_infer(gd_infer *i) {
+    const gd_deferred_gradients_options *o = i->attrs;
+    const int64_t inputs = i->n_in - 2 * o->outputs;
+    if (o->outputs < 1 || o->outputs > i->n_in || inputs < 1)
+        return gd_op_fail(GD_E_ARGUMENT, "%d tensors are not %lld outputs, as many gradients, and inputs", i->n_in,
+                          (long long)o->outputs);
+    GD_TRY(gd_infer_outputs(i, (int)inputs));
+    for (int64_t k = 0; k < inputs; k++) gd_meta_like(&i->out[k], i->in[2 * o->outputs + k]);
+    return GD_OK;
+}
+static void deferred_gradients_expand(gd_expand *e) {
+    const gd_deferred_gradients_options *o = e->attrs;
+    const int64_t n = o->outputs;
+    gd_tensors x = {e->x + 2 * n, e->n_in - 2 * n};
+    gd_tensors g = gd_grad(((gd_tensors){e->x, n}), x, .gradients = (gd_tensors){e->x + n, n}, .create_graph = true,
+                           .allow_unused = true);
+    for (int64_t k = 0; k < g.count && k < e->n_out; k++) e->y[k] = g.at[k] ? g.at[k] : gd_zeros_like(x.at[k]);
+}
+
+#include "deferred.gen.h"

@@ -1,0 +1,357 @@
+/* test_graph.c - graphs and sessions: building, feeding, fetching, assigning, failing. */
+#include <math.h>
+#include <pthread.h>
+
+#include "gradus/gradus.h"
+#include "test.h"
+
+static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
+
+/* Every test leaves nothing behind. */
+#define CLEAN_TEST(id)                                                                     \
+    static void id##_body(void);                                                           \
+    TEST(id) {                                                                             \
+        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;     \
+        id##_body();                                                                       \
+        gd_clear_error();                                                                  \
+        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes, "leaks %lld objects, %lld bytes", \
+                     (long long)(gd_live_objects() - objects), (long long)(gd_memory_stats(NULL).live_bytes - bytes)); \
+    }                                                                                      \
+    static void id##_body(void)
+
+static gd_tensor *numbers(gd_shape dims, double first, double step) {
+    return gd_add(gd_mul(gd_reshape(gd_arange(0, (double)gd_tensor_numel(gd_full(dims, 0))), dims), gd_scalar(step)), gd_scalar(first));
+}
+
+static bool same_bits(gd_tensor *a, gd_tensor *b) {
+    a = gd_contiguous(a);
+    b = gd_contiguous(b);
+    size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
+    return !gd_failed() && gd_tensor_numel(a) == gd_tensor_numel(b) && gd_tensor_dtype(a) == gd_tensor_dtype(b) &&
+           memcmp(gd_data(a), gd_data(b), bytes) == 0;
+}
+
+/* --- a net that learns -------------------------------------------------------------------------- */
+
+typedef struct net {
+    gd_graph *graph;
+    gd_tensor *x, *y, *w1, *w2, *loss, *new_w1, *new_w2, *train;
+} net;
+
+static net make_net(bool any_batch) {
+    net n = {.graph = gd_graph_new()};
+    GD_GRAPH(n.graph);
+    const int64_t batch = any_batch ? GD_ANY : 8;
+    n.x = gd_placeholder(gd_dims(batch, 20), .name = "x");
+    n.y = gd_placeholder(gd_dims(batch, 5), .name = "y");
+    n.w1 = gd_variable(gd_randn(gd_dims(20, 10)), .name = "w1");
+    n.w2 = gd_variable(gd_randn(gd_dims(10, 5)), .name = "w2");
+    n.loss = gd_mean(gd_square(gd_sub(gd_matmul(gd_relu(gd_matmul(n.x, n.w1)), n.w2), n.y)));
+    gd_tensors g = gd_gradients(gd_list(n.loss), gd_list(n.w1, n.w2));
+    n.new_w1 = gd_assign(n.w1, gd_sub(n.w1, gd_mul(g.at[0], gd_scalar_of(0.01, GD_F32))));
+    n.new_w2 = gd_assign(n.w2, gd_sub(n.w2, gd_mul(g.at[1], gd_scalar_of(0.01, GD_F32))));
+    n.train = gd_group(gd_list(n.new_w1, n.new_w2));
+    return n;
+}
+
+CLEAN_TEST(a_net_learns_and_fetching_the_loss_alone_changes_nothing) {
+    GD_SCOPE;
+    gd_seed(1);
+    net n = make_net(false);
+    gd_session *s = gd_session_new(n.graph);
+    gd_tensor *x = numbers(gd_dims(8, 20), -1, 0.0125), *y = numbers(gd_dims(8, 5), 0, 0.1);
+    gd_tensor *before = gd_session_get(s, n.w1);
+    double first = gd_item(gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss)).at[0]);
+    double again = gd_item(gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss)).at[0]);
+    CHECK(first == again && same_bits(before, gd_session_get(s, n.w1)));
+    double loss = first;
+    for (int i = 0; i < 50; i++) {
+        GD_SCOPE;
+        loss = gd_item(gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss, n.train)).at[0]);
+    }
+    CHECK_SAYING(loss < 0.2 * first && !gd_failed(), "%g to %g: %s", first, loss, gd_error_message());
+    CHECK(!same_bits(before, gd_session_get(s, n.w1)));
+}
+
+/* The same net with eager ops has the same bits after some steps, at level 0. */
+CLEAN_TEST(a_session_trains_to_the_bits_of_eager_ops) {
+    GD_SCOPE;
+    for (int any = 0; any < 2; any++) {
+        gd_seed(1);
+        net n = make_net(any);
+        gd_session *s = gd_session_new(n.graph, .level = 0);
+        gd_tensor *x = numbers(gd_dims(8, 20), -1, 0.0125), *y = numbers(gd_dims(8, 5), 0, 0.1);
+        gd_tensor *w1 = gd_requires_grad(gd_session_get(s, n.w1)), *w2 = gd_requires_grad(gd_session_get(s, n.w2));
+        for (int i = 0; i < 5; i++) {
+            GD_SCOPE;
+            gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.train));
+            gd_tensor *loss = gd_mean(gd_square(gd_sub(gd_matmul(gd_relu(gd_matmul(x, w1)), w2), y)));
+            gd_tensors g = gd_grad(gd_list(loss), gd_list(w1, w2));
+            GD_NO_GRAD;
+            gd_sub_(w1, gd_mul(g.at[0], gd_scalar_of(0.01, GD_F32)));
+            gd_sub_(w2, gd_mul(g.at[1], gd_scalar_of(0.01, GD_F32)));
+        }
+        CHECK_SAYING(same_bits(gd_detach(w1), gd_session_get(s, n.w1)) && same_bits(gd_detach(w2), gd_session_get(s, n.w2)),
+                     "%s batch: %s", any ? "any" : "known", gd_error_message());
+    }
+}
+
+CLEAN_TEST(one_graph_takes_batches_of_any_size) {
+    GD_SCOPE;
+    net n = make_net(true);
+    gd_session *s = gd_session_new(n.graph);
+    for (int64_t batch = 1; batch < 6; batch++) {
+        gd_tensor *x = numbers(gd_dims(batch, 20), 0, 0.01), *y = numbers(gd_dims(batch, 5), 1, 0.1);
+        double loss = gd_item(gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss, n.train)).at[0]);
+        CHECK_SAYING(isfinite(loss) && !gd_failed(), "batch %d: %s", (int)batch, gd_error_message());
+    }
+}
+
+/* --- values ------------------------------------------------------------------------------------- */
+
+CLEAN_TEST(results_that_are_held_are_not_overwritten) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(3));
+        y = gd_mul(x, gd_scalar(2));
+    }
+    gd_session *s = gd_session_new(graph);
+    gd_tensor *first = gd_session_run(s, gd_feed(x, gd_full(gd_dims(3), 1)), gd_list(y)).at[0];
+    gd_tensor *second = gd_session_run(s, gd_feed(x, gd_full(gd_dims(3), 5)), gd_list(y)).at[0];
+    CHECK(((float *)gd_data(first))[0] == 2 && ((float *)gd_data(second))[2] == 10);
+    gd_tensor *mine = gd_full(gd_dims(3), 0);
+    gd_session_run(s, gd_feed(x, gd_full(gd_dims(3), 7)), gd_list(y), .into = gd_list(mine));
+    CHECK(((float *)gd_data(mine))[1] == 14 && !gd_failed());
+}
+
+CLEAN_TEST(fetches_may_be_feeds_variables_views_and_the_same_twice) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    gd_tensor *x = gd_placeholder(gd_dims(2, 3)), *v = gd_variable(gd_full(gd_dims(2), 4));
+    gd_tensor *t = gd_permute(x, gd_dims(1, 0)), *update = gd_assign(v, gd_add(v, gd_full(gd_dims(2), 1)));
+    gd_session *s = gd_session_new(graph);
+    float data[6] = {1, 2, 3, 4, 5, 6};
+    gd_tensor *value = gd_from_array(gd_dims(2, 3), GD_F32, data);
+    gd_tensors r = gd_session_run(s, gd_feed(x, value), gd_list(x, v, t, update, v, t));
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    CHECK(gd_tensor_shape(r.at[2]).at[0] == 3);
+    r = gd_session_run(s, gd_feed(x, value), gd_list(v));
+    CHECK(gd_item(gd_session_run(s, gd_nothing, gd_list(gd_sum(v))).at[0]) == 10);
+}
+
+CLEAN_TEST(values_outside_a_graph_are_read_when_it_runs) {
+    GD_SCOPE;
+    gd_tensor *scale = gd_full(gd_dims(1), 3);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(2));
+        y = gd_mul(x, scale);
+    }
+    gd_session *s = gd_session_new(graph);
+    gd_tensor *ones = gd_full(gd_dims(2), 1);
+    CHECK(((float *)gd_data(gd_session_run(s, gd_feed(x, ones), gd_list(y)).at[0]))[0] == 3);
+    gd_add_(scale, gd_scalar(1));
+    CHECK(((float *)gd_data(gd_session_run(s, gd_feed(x, ones), gd_list(y)).at[0]))[1] == 4);
+}
+
+CLEAN_TEST(noise_is_new_in_each_run_and_the_same_in_each_session) {
+    GD_SCOPE;
+    gd_seed(5);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *noise;
+    {
+        GD_GRAPH(graph);
+        noise = gd_randn(gd_dims(4));
+    }
+    gd_session *a = gd_session_new(graph), *b = gd_session_new(graph);
+    gd_tensor *a1 = gd_session_run(a, gd_nothing, gd_list(noise)).at[0], *a2 = gd_session_run(a, gd_nothing, gd_list(noise)).at[0];
+    gd_tensor *b1 = gd_session_run(b, gd_nothing, gd_list(noise)).at[0];
+    CHECK(same_bits(a1, b1) && !same_bits(a1, a2));
+    gd_seed(5);
+    CHECK(same_bits(a1, gd_randn(gd_dims(4)))); /* and the first run is what an eager call would give */
+}
+
+CLEAN_TEST(what_must_run_before_is_run_too) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *v, *y;
+    {
+        GD_GRAPH(graph);
+        v = gd_variable(gd_full(gd_dims(1), 0), .name = "count");
+        gd_tensor *more = gd_assign(v, gd_add(v, gd_full(gd_dims(1), 1)));
+        GD_AFTER(gd_list(more));
+        y = gd_full(gd_dims(2), 7);
+    }
+    gd_session *s = gd_session_new(graph);
+    for (int i = 0; i < 3; i++) gd_session_run(s, gd_nothing, gd_list(y));
+    CHECK_SAYING(gd_item(gd_session_get(s, v)) == 3, "%g %s", gd_item(gd_session_get(s, v)), gd_error_message());
+}
+
+CLEAN_TEST(sizes_that_depend_on_data_work_and_have_gradients) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *sum, *g;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(5));
+        sum = gd_sum(gd_square(gd_masked_select(x, gd_gt(x, gd_scalar(0)))));
+        g = gd_gradients(gd_list(sum), gd_list(x)).at[0];
+    }
+    gd_session *s = gd_session_new(graph);
+    float data[5] = {1, -2, 3, -4, 5};
+    gd_tensors r = gd_session_run(s, gd_feed(x, gd_from_array(gd_dims(5), GD_F32, data)), gd_list(sum, g));
+    CHECK_SAYING(gd_item(r.at[0]) == 35 && !gd_failed(), "%s", gd_error_message());
+    CHECK(((float *)gd_data(r.at[1]))[2] == 6 && ((float *)gd_data(r.at[1]))[3] == 0);
+}
+
+/* --- failures ----------------------------------------------------------------------------------- */
+
+CLEAN_TEST(shapes_are_checked_while_the_graph_is_built) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    gd_tensor *x = gd_placeholder(gd_dims(GD_ANY, 7)), *w = gd_variable(gd_randn(gd_dims(8, 3)));
+    gd_matmul(x, w);
+    CHECK(gd_error_status() == GD_E_SHAPE && says("[?,7]") && says("test_graph.c"));
+}
+
+CLEAN_TEST(feeds_are_checked_before_anything_runs) {
+    GD_SCOPE;
+    net n = make_net(false);
+    gd_session *s = gd_session_new(n.graph);
+    gd_tensor *x = gd_full(gd_dims(8, 20), 1), *y = gd_full(gd_dims(8, 5), 1);
+    gd_session_run(s, gd_feed(n.x, x), gd_list(n.loss));
+    CHECK(gd_error_status() == GD_E_ARGUMENT && says("'y' is needed and was not fed"));
+    gd_clear_error();
+    gd_session_run(s, gd_feed(n.x, gd_full(gd_dims(8, 21), 1), n.y, y), gd_list(n.loss));
+    CHECK(gd_error_status() == GD_E_SHAPE && says("feed 'x' takes f32[8,20], not f32[8,21]"));
+    gd_clear_error();
+    gd_session_run(s, gd_feed(n.x, gd_full(gd_dims(8, 20), 1, .dtype = GD_F64), n.y, y), gd_list(n.loss));
+    CHECK(gd_error_status() == GD_E_DTYPE);
+    gd_clear_error();
+    gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(x));
+    CHECK(gd_error_status() == GD_E_ARGUMENT && says("fetch 0 is a value"));
+    gd_clear_error();
+    net other = make_net(false);
+    gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(other.loss));
+    CHECK(gd_error_status() == GD_E_ARGUMENT && says("another graph"));
+}
+
+CLEAN_TEST(a_failed_run_changes_no_variable) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *i, *v, *update, *picked;
+    {
+        GD_GRAPH(graph);
+        i = gd_placeholder(gd_dims(2), .dtype = GD_I64);
+        v = gd_variable(gd_full(gd_dims(3), 1));
+        update = gd_assign(v, gd_add(v, gd_full(gd_dims(3), 1)));
+        picked = gd_index_select(update, 0, i); /* fails if an index is out of range */
+    }
+    gd_session *s = gd_session_new(graph);
+    int64_t good[2] = {0, 2}, bad[2] = {0, 3};
+    gd_session_run(s, gd_feed(i, gd_from_array(gd_dims(2), GD_I64, good)), gd_list(update, picked));
+    CHECK_SAYING(!gd_failed() && gd_item(gd_sum(gd_session_get(s, v))) == 6, "%s", gd_error_message());
+    gd_session_run(s, gd_feed(i, gd_from_array(gd_dims(2), GD_I64, bad)), gd_list(update, picked));
+    CHECK(gd_error_status() == GD_E_INDEX && says("index_select"));
+    gd_clear_error();
+    CHECK(gd_item(gd_sum(gd_session_get(s, v))) == 6);
+}
+
+CLEAN_TEST(a_variable_is_assigned_once_in_a_run) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *v, *one, *two;
+    {
+        GD_GRAPH(graph);
+        v = gd_variable(gd_full(gd_dims(3), 1));
+        one = gd_assign(v, gd_full(gd_dims(3), 2));
+        two = gd_assign(v, gd_full(gd_dims(3), 3));
+    }
+    gd_session *s = gd_session_new(graph);
+    gd_session_run(s, gd_nothing, gd_list(one, two));
+    CHECK(gd_error_status() == GD_E_STATE && says("assigned twice"));
+    gd_clear_error();
+    gd_session_run(s, gd_nothing, gd_list(two));
+    CHECK(gd_item(gd_sum(gd_session_get(s, v))) == 9 && !gd_failed());
+}
+
+/* --- plans -------------------------------------------------------------------------------------- */
+
+CLEAN_TEST(the_plan_can_be_read_and_says_what_it_needs) {
+    GD_SCOPE;
+    net n = make_net(false);
+    gd_session *s = gd_session_new(n.graph);
+    gd_tensor *x = gd_full(gd_dims(8, 20), 1), *y = gd_full(gd_dims(8, 5), 1);
+    gd_plan_memory m;
+    CHECK(gd_session_plan(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss, n.train), &m) == GD_OK);
+    CHECK(m.peak_bytes > 0 && m.peak_bytes < 8192 && m.variable_bytes == (200 + 50) * 4 && !m.at_least);
+    char *text = gd_session_plan_text(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss, n.train));
+    CHECK(text && strstr(text, "matmul(") && strstr(text, "variable 0 <- "));
+    free(text);
+    text = gd_graph_text(n.graph);
+    CHECK(text && strstr(text, "w1 = variable -> f32[20,10]") && strstr(text, "relu_"));
+    free(text);
+    text = gd_graph_dot(n.graph);
+    CHECK(text && strncmp(text, "digraph", 7) == 0);
+    free(text);
+}
+
+CLEAN_TEST(old_plans_make_room_for_new_ones) {
+    GD_SCOPE;
+    net n = make_net(true);
+    gd_session *s = gd_session_new(n.graph, .plans = 2);
+    for (int round = 0; round < 2; round++)
+        for (int64_t batch = 1; batch < 5; batch++) {
+            GD_SCOPE;
+            gd_tensor *x = gd_full(gd_dims(batch, 20), 1), *y = gd_full(gd_dims(batch, 5), 1);
+            gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss));
+        }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+/* --- threads ------------------------------------------------------------------------------------ */
+
+typedef struct worker {
+    gd_session *session;
+    net *n;
+    bool trains;
+    int failures;
+} worker;
+
+static void *work(void *arg) {
+    worker *w = arg;
+    GD_SCOPE;
+    for (int i = 0; i < 50; i++) {
+        GD_SCOPE;
+        gd_tensor *x = gd_full(gd_dims(8, 20), 0.1), *y = gd_full(gd_dims(8, 5), 1);
+        gd_tensors r = gd_session_run(w->session, gd_feed(w->n->x, x, w->n->y, y),
+                                      gd_list(w->n->loss, w->trains ? w->n->train : w->n->loss));
+        if (gd_failed() || !isfinite(gd_item(r.at[0]))) w->failures++;
+    }
+    return NULL;
+}
+
+CLEAN_TEST(several_threads_run_one_session) {
+    GD_SCOPE;
+    net n = make_net(false);
+    gd_session *s = gd_session_new(n.graph);
+    pthread_t threads[4];
+    worker workers[4];
+    for (int i = 0; i < 4; i++) {
+        workers[i] = (worker){s, &n, i == 0, 0};
+        pthread_create(&threads[i], NULL, work, &workers[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(workers[i].failures == 0);
+    }
+}
+
+TEST_MAIN

@@ -1,0 +1,188 @@
+/* test_seven.c - seven ops of very different kinds, end to end.
+ *
+ * What the table must carry without effort: an elementwise op (tanh), one with a window (conv2d), a
+ * list of outputs that are views (split), noise (dropout), a recurrence with a list of inputs (lstm),
+ * an output whose size depends on data (masked_select), and one that writes its input (add_). Each is
+ * called as C calls it, by name, as symbols, and on a device whose memory the host cannot read; the
+ * value and its gradients of first and second order have the same bits everywhere.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/test/device.h"
+#include "gradus/gradus.h"
+#include "graph/trace.h"
+#include "test.h"
+
+enum { MOST = 8 };
+
+typedef struct op_row {
+    const char *name;
+    int n_in, n_mask;              /* inputs; those from n_mask on are bool */
+    gd_shape dims[MOST];           /* of the inputs */
+    gd_tensor *(*typed)(gd_tensor **x);
+    gd_tensor *(*by_name)(gd_tensor **x);
+} op_row;
+
+/* --- the ops ------------------------------------------------------------------------------------ */
+
+static gd_tensor *tanh_typed(gd_tensor **x) { return gd_tanh(x[0]); }
+static gd_tensor *tanh_named(gd_tensor **x) { return gd_call("tanh", gd_list(x[0]), ""); }
+
+static gd_tensor *conv2d_typed(gd_tensor **x) {
+    return gd_conv2d(x[0], x[1], x[2], .stride = 2, .padding = {1, 0});
+}
+static gd_tensor *conv2d_named(gd_tensor **x) {
+    return gd_call("conv2d", gd_list(x[0], x[1], x[2]), "stride=2 padding=1,0");
+}
+
+/* All outputs are used, each in its own way. */
+static gd_tensor *weigh(gd_tensors parts) {
+    gd_tensor *y = parts.at[0];
+    for (int64_t i = 1; i < parts.count; i++) y = gd_add(gd_sin(y), gd_sum(gd_exp(parts.at[i]), .axis = 0, .keepdim = true));
+    return y;
+}
+static gd_tensor *split_typed(gd_tensor **x) { return weigh(gd_split(x[0], gd_dims(2))); }
+static gd_tensor *split_named(gd_tensor **x) {
+    gd_attrs *attrs = gd_attrs_new(gd_op_find("split"));
+    gd_attrs_set_int(attrs, "sizes", 2);
+    return weigh(gd_op_call(gd_op_find("split"), gd_list(x[0]), attrs));
+}
+
+static gd_tensor *dropout_typed(gd_tensor **x) { return gd_dropout(gd_exp(x[0]), .p = 0.4); }
+static gd_tensor *dropout_named(gd_tensor **x) { return gd_call("dropout", gd_list(gd_exp(x[0])), "p=0.4"); }
+
+static gd_tensor *both_states(gd_tensor *y, gd_tensor *h, gd_tensor *c) {
+    return gd_add(gd_sum(gd_square(y), .axis = 0), gd_mul(h, c));
+}
+static gd_tensor *lstm_typed(gd_tensor **x) {
+    gd_lstm_outputs o = gd_lstm(x[0], NULL, NULL, NULL, gd_list(x[1], x[2], x[3], x[4]));
+    return both_states(o.y, o.h, o.c);
+}
+static gd_tensor *lstm_named(gd_tensor **x) {
+    gd_tensors o = gd_op_call(gd_op_find("lstm"), gd_list(x[0], NULL, NULL, NULL, x[1], x[2], x[3], x[4]), NULL);
+    return o.count == 3 ? both_states(o.at[0], o.at[1], o.at[2]) : NULL;
+}
+
+static gd_tensor *masked_select_typed(gd_tensor **x) { return gd_masked_select(gd_exp(x[0]), x[1]); }
+static gd_tensor *masked_select_named(gd_tensor **x) { return gd_call("masked_select", gd_list(gd_exp(x[0]), x[1]), ""); }
+
+static gd_tensor *add_typed(gd_tensor **x) {
+    gd_tensor *y = gd_sin(x[0]);
+    gd_add_(y, gd_square(x[1]));
+    return gd_mul(y, x[0]);
+}
+static gd_tensor *add_named(gd_tensor **x) {
+    gd_tensor *y = gd_call("sin", gd_list(x[0]), "");
+    gd_call("add_", gd_list(y, gd_square(x[1])), "");
+    return gd_mul(y, x[0]);
+}
+
+static const op_row rows[] = {
+    {"tanh", 1, 1, {{{3, 4}, 2, 1}}, tanh_typed, tanh_named},
+    {"conv2d", 3, 3, {{{2, 3, 7, 6}, 4, 1}, {{4, 3, 3, 2}, 4, 1}, {{4}, 1, 1}}, conv2d_typed, conv2d_named},
+    {"split", 1, 1, {{{5, 3}, 2, 1}}, split_typed, split_named},
+    {"dropout", 1, 1, {{{6, 7}, 2, 1}}, dropout_typed, dropout_named},
+    {"lstm", 5, 5, {{{4, 2, 3}, 3, 1}, {{20, 3}, 2, 1}, {{20, 5}, 2, 1}, {{20}, 1, 1}, {{20}, 1, 1}}, lstm_typed, lstm_named},
+    {"masked_select", 2, 1, {{{4, 5}, 2, 1}, {{4, 5}, 2, 1}}, masked_select_typed, masked_select_named},
+    {"add_", 2, 2, {{{3, 4}, 2, 1}, {{4}, 1, 1}}, add_typed, add_named},
+};
+
+/* --- value, gradient, gradient of the gradient ---------------------------------------------------- */
+
+enum { RESULTS = 1 + 2 * MOST };
+
+/* The sum of squares (so that even a linear op has a second order), and its gradients by all inputs;
+ * the second order is of the sum of squares of the first. Returns how many tensors it put in `out`. */
+static int derive(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_tensor **x, gd_tensor **out) {
+    int n = 0;
+    gd_tensor *loss = gd_sum(gd_square(call(x)));
+    gd_tensors by = {x, row->n_mask};
+    gd_tensors first = gd_grad(gd_list(loss), by, .create_graph = true);
+    if (gd_failed()) return 0;
+    gd_tensor *size = gd_sum(gd_square(first.at[0]));
+    for (int i = 1; i < row->n_mask; i++) size = gd_add(size, gd_sum(gd_square(first.at[i])));
+    gd_tensors second = gd_grad(gd_list(size), by);
+    if (gd_failed()) return 0;
+    out[n++] = loss;
+    for (int i = 0; i < row->n_mask; i++) out[n++] = first.at[i];
+    for (int i = 0; i < row->n_mask; i++) out[n++] = second.at[i];
+    return n;
+}
+
+static void make_inputs(const op_row *row, gd_tensor **x) {
+    gd_seed(3);
+    for (int i = 0; i < row->n_in; i++) {
+        x[i] = i < row->n_mask ? gd_mul(gd_randn(row->dims[i], .dtype = GD_F64), gd_scalar(0.3))
+                               : gd_gt(gd_randn(row->dims[i]), gd_scalar(0));
+    }
+    gd_seed(11); /* the same noise in every mode */
+}
+
+static int eager(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_tensor **out) {
+    gd_tensor *x[MOST];
+    make_inputs(row, x);
+    for (int i = 0; i < row->n_mask; i++) gd_requires_grad(x[i]);
+    return derive(row, call, x, out);
+}
+
+static int as_symbols(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_tensor **out) {
+    gd_tensor *x[MOST], *symbols[MOST], *fetches[RESULTS];
+    make_inputs(row, x);
+    for (int i = 0; i < row->n_in; i++) symbols[i] = gd_symbol(row->dims[i], gd_tensor_dtype(x[i]), NULL);
+    int n = derive(row, call, symbols, fetches);
+    gd_tensors got = gd_evaluate((gd_tensors){fetches, n}, (gd_tensors){symbols, row->n_in}, (gd_tensors){x, row->n_in});
+    for (int i = 0; i < n && i < got.count; i++) out[i] = got.at[i];
+    return n;
+}
+
+static int on_device(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_tensor **out) {
+    gd_tensor *x[MOST];
+    make_inputs(row, x);
+    gd_device *device = gd_test_device();
+    for (int i = 0; i < row->n_in; i++) x[i] = gd_to_device(x[i], device);
+    for (int i = 0; i < row->n_mask; i++) gd_requires_grad(x[i]);
+    gd_set_default_device(device);
+    int n = derive(row, call, x, out);
+    gd_set_default_device(NULL);
+    for (int i = 0; i < n; i++) out[i] = gd_to_device(gd_detach(out[i]), gd_device_get("cpu"));
+    return gd_synchronize(device) == GD_OK ? n : 0;
+}
+
+/* --- the comparison ------------------------------------------------------------------------------- */
+
+static void compare(const op_row *row, const char *mode, gd_tensor **expected, int n, gd_tensor **got, int n_got) {
+    CHECK_SAYING(!gd_failed() && n_got == n, "%s %s: %s", row->name, mode, gd_error_message());
+    for (int i = 0; i < n && n_got == n && !gd_failed(); i++) {
+        size_t bytes = (size_t)gd_tensor_numel(expected[i]) * sizeof(double);
+        CHECK_SAYING(gd_tensor_numel(got[i]) == gd_tensor_numel(expected[i]) && gd_tensor_dtype(got[i]) == GD_F64 &&
+                         memcmp(gd_data(gd_contiguous(got[i])), gd_data(gd_contiguous(expected[i])), bytes) == 0,
+                     "%s %s: result %d differs", row->name, mode, i);
+    }
+    gd_clear_error();
+}
+
+/* A second order of zeros would prove nothing. */
+static bool has_second_order(const op_row *row, gd_tensor **out) {
+    return gd_item(gd_sum(gd_abs(out[1 + row->n_mask]))) > 1e-6;
+}
+
+static void check_row(const op_row *row) {
+    GD_SCOPE;
+    gd_tensor *expected[RESULTS], *got[RESULTS];
+    int n = eager(row, row->typed, expected);
+    CHECK_SAYING(n == 1 + 2 * row->n_mask && has_second_order(row, expected), "%s: %s", row->name, gd_error_message());
+    compare(row, "by name", expected, n, got, eager(row, row->by_name, got));
+    compare(row, "as symbols", expected, n, got, as_symbols(row, row->typed, got));
+    compare(row, "as symbols, by name", expected, n, got, as_symbols(row, row->by_name, got));
+    compare(row, "on the test device", expected, n, got, on_device(row, row->typed, got));
+}
+
+TEST(seven_ops_are_the_same_in_every_mode_to_second_order) {
+    int64_t objects = gd_live_objects();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_row(&rows[i]);
+    gd_test_device_stop();
+    CHECK(gd_live_objects() == objects);
+}
+
+TEST_MAIN
