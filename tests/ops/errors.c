@@ -67,7 +67,7 @@ static void complain(const attempt *a, const char *what, const char *problem) {
 }
 
 /* The gradient of a call that was accepted. In-place ops have overwritten what it would need. */
-static void differentiate(const attempt *a, const char *what) {
+static void differentiate_call(const attempt *a, const char *what) {
     gd_tensor *in[MAX_TENSORS], *by[MAX_TENSORS], *loss = NULL;
     int n_by = 0;
     if (!gd_op_differentiable(a->op) || a->n_in > MAX_TENSORS) return;
@@ -98,7 +98,7 @@ static void call(const attempt *a, const char *what, bool must_fail) {
     else if (status != GD_OK && y.count != 0) complain(a, what, "failed and yet returned tensors");
     else if (status != GD_OK && !strstr(gd_error_message(), gd_op_name(a->op))) complain(a, what, "the message does not name the op");
     else report_pass();
-    if (status == GD_OK && !must_fail) differentiate(a, what);
+    if (status == GD_OK && !must_fail) differentiate_call(a, what);
     gd_clear_error();
 }
 
