@@ -45,6 +45,11 @@ static void thread_end(void *arg) {
     if (thread->starts != thread->inline_starts) gd_free(thread->starts);
     gd_tensor_free_cached(thread);
     gd_storage_free_cached(thread);
+    while (thread->free_lists) {
+        void *list = thread->free_lists;
+        thread->free_lists = *(void **)list;
+        gd_free(list);
+    }
     memset(thread, 0, sizeof *thread);
 }
 

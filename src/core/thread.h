@@ -33,6 +33,8 @@ typedef struct gd_thread {
     int free_tensor_count;
     struct gd_small_storage *free_small; /* storages of a few elements for reuse, buffer included */
     int free_small_count;
+    void *free_lists; /* short lists of tensors for reuse; the first word of each links to the next */
+    int free_list_count;
     bool alive; /* the destructor for this thread is set up */
 } gd_thread;
 

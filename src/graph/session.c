@@ -444,6 +444,7 @@ static void look_at_memory(const cached *c, void *arg) {
     *m = (gd_plan_memory){.at_least = c->dynamic != NULL};
     if (!c->plan) return;
     m->peak_bytes = (int64_t)gd_plan_slab(c->plan);
+    m->live_bytes = (int64_t)gd_plan_live(c->plan);
     m->fetch_bytes = (int64_t)gd_plan_fetch_bytes(c->plan);
 }
 

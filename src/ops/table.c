@@ -213,26 +213,48 @@ const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, 
 
 /* --- lists ------------------------------------------------------------------------------------- */
 
+/* Short ones come and go with every run of a session: each thread keeps some for reuse. */
+enum { SHORT_LIST = 8, CACHED_LISTS = 32 };
+
 typedef struct {
     gd_object object;
+    bool is_short; /* has room for SHORT_LIST tensors */
     gd_tensor *at[];
 } list;
 
 static void list_destroy(gd_object *object) {
     gd_object_count(-1);
+#ifndef GD_SANITIZED
+    gd_thread *thread = &gd_this_thread;
+    if (((list *)object)->is_short && thread->alive && thread->free_list_count < CACHED_LISTS) {
+        *(void **)object = thread->free_lists;
+        thread->free_lists = object;
+        thread->free_list_count++;
+        return;
+    }
+#endif
     gd_free(object);
 }
 static const gd_class list_class = {"list", list_destroy};
 
 gd_tensor **gd_list_new(int64_t count) {
     if (gd_scope_reserve(1) != GD_OK) return NULL;
-    bool fits = count < INT32_MAX; /* more would not fit an int of a kernel call either */
-    list *l =
-        fits ? gd_calloc(1, sizeof *l + (size_t)(count > 0 ? count : 1) * sizeof l->at[0]) : NULL;
+    gd_thread *thread = &gd_this_thread;
+    const bool is_short = count <= SHORT_LIST;
+    const size_t bytes = sizeof(list) + (size_t)(is_short ? SHORT_LIST : count) * sizeof(gd_tensor *);
+    list *l = is_short && !gd_faults_armed() ? thread->free_lists : NULL;
+    if (l) {
+        thread->free_lists = *(void **)l;
+        thread->free_list_count--;
+        memset(l, 0, bytes);
+    } else {
+        l = count < INT32_MAX ? gd_calloc(1, bytes) : NULL; /* more fit no int of a kernel call either */
+    }
     if (!l) {
         gd_fail(GD_E_MEMORY, "no memory for a list of %lld tensors", (long long)count);
         return NULL;
     }
+    l->is_short = is_short;
     gd_object_init(&l->object, &list_class);
     gd_object_count(1);
     gd_scope_adopt(&l->object);
