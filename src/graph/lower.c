@@ -177,10 +177,7 @@ static gd_status replay_node(lowering *l, entry *e) {
         gd_expand expand = {node->op, node->attrs, node->n_in, node->n_out, in, e->symbols};
         node->op->expand(&expand);
         for (int k = 0; k < node->n_out; k++)
-            if (!e->symbols[k] || e->symbols[k]->kind == GD_FAILED) {
-                gd_thread *t = &gd_this_thread;
-                return t->recorded != GD_OK ? t->recorded : t->noted != GD_OK ? t->noted : GD_E_STATE;
-            }
+            if (!e->symbols[k] || e->symbols[k]->kind == GD_FAILED) return gd_failure();
         return GD_OK;
     }
     gd_rng noise = node->rng;
@@ -202,7 +199,7 @@ static gd_status replay(lowering *l, gd_tensors fetches, lowering *after) {
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) {
         gd_tensor **t = &find(l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
         if ((*t)->kind == GD_VALUE) *t = gd_clone(*t);
-        if ((*t)->kind != GD_SYMBOL) status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
+        if ((*t)->kind != GD_SYMBOL) status = gd_failure();
     }
     gd_grad_mode_end(&grad);
     gd_this_thread.tracer = before;

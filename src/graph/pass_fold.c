@@ -91,10 +91,13 @@ int gd_pass_fold(gd_program *p, gd_device *device) {
     gd_device *before = thread->device;
     int grad = gd_no_grad_begin();
     thread->device = device;
-    thread->unsticky++; /* what cannot be computed now is left for the run, which will say why */
-    for (int i = 0; i < p->n_steps; i++)
-        if (is_constant(p, &p->steps[i], constant)) changes += compute(p, &p->steps[i], device, constant) == GD_OK;
-    thread->unsticky--;
+    for (int i = 0; i < p->n_steps; i++) {
+        if (!is_constant(p, &p->steps[i], constant)) continue;
+        gd_attempt attempt; /* what cannot be computed now is left for the run, which will say why */
+        gd_attempt_begin(&attempt);
+        gd_status status = compute(p, &p->steps[i], device, constant);
+        changes += gd_attempt_end(&attempt, status) == GD_OK;
+    }
     thread->device = before;
     gd_grad_mode_end(&grad);
     gd_tracing_on(tracing);
