@@ -261,6 +261,16 @@ gd_tensor **gd_list_new(int64_t count) {
     return l->at;
 }
 
+gd_tensors gd_list_copy(gd_tensors given) {
+    gd_tensor **copy = gd_list_new(given.count);
+    if (!copy) {
+        gd_error_stick(GD_E_MEMORY);
+        return (gd_tensors){NULL, 0};
+    }
+    for (int64_t i = 0; i < given.count; i++) copy[i] = given.at[i];
+    return (gd_tensors){copy, given.count};
+}
+
 static list *list_of(gd_tensors tensors) {
     return (list *)(void *)((char *)(uintptr_t)tensors.at - offsetof(list, at));
 }
