@@ -1,4 +1,4 @@
-/* ir.c - building, differentiating, evaluating and printing the scalar IR. */
+/* ir.c - building, differentiating and evaluating the scalar IR. */
 #include "codegen/ir.h"
 
 #include <math.h>
@@ -247,41 +247,4 @@ bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const double *params
     }
     for (int i = 0; i < ir->n_outputs; i++) out[i] = v[ir->output[i]];
     return true;
-}
-
-/* --- printing ---------------------------------------------------------------------------------- */
-
-static void operand(const gd_ir *ir, int node, const char *type, char *text, size_t size) {
-    const gd_ir_node *n = &ir->nodes[node];
-    const char *suffix = strcmp(type, "f32") == 0 ? "f" : "";
-    if (n->code == GD_IR_VAR) snprintf(text, size, "v%d", n->arg[0]);
-    else if (n->code == GD_IR_PARAM) snprintf(text, size, "p%d", n->arg[0]);
-    else if (n->code != GD_IR_CONST) snprintf(text, size, "t%d", node);
-    else if (type[0] == 'i') snprintf(text, size, "v_splat_%s(%lld)", type, (long long)n->value);
-    else if (isnan(n->value)) snprintf(text, size, "v_splat_%s((%s)NAN)", type, *suffix ? "float" : "double");
-    else if (isinf(n->value))
-        snprintf(text, size, "v_splat_%s(%s(%s)INFINITY)", type, n->value < 0 ? "-" : "",
-                 *suffix ? "float" : "double");
-    else snprintf(text, size, "v_splat_%s(%a%s)", type, n->value, suffix);
-}
-
-size_t gd_ir_print(const gd_ir *ir, const char *type, char *text, size_t size) {
-    size_t used = 0;
-    char a[3][64];
-#define EMIT(...) used += (size_t)snprintf(used < size ? text + used : NULL, used < size ? size - used : 0, __VA_ARGS__)
-    for (int i = 0; i < ir->count; i++) {
-        const gd_ir_node *n = &ir->nodes[i];
-        if (n->code < GD_IR_PRIM) continue;
-        const gd_prim *p = &gd_prims[n->code - GD_IR_PRIM];
-        for (int k = 0; k < p->arity; k++) operand(ir, n->arg[k], type, a[k], sizeof a[k]);
-        EMIT("        v%s t%d = v_%s_%s(%s", type, i, p->name, type, a[0]);
-        for (int k = 1; k < p->arity; k++) EMIT(", %s", a[k]);
-        EMIT(");\n");
-    }
-    for (int i = 0; i < ir->n_outputs; i++) {
-        operand(ir, ir->output[i], type, a[0], sizeof a[0]);
-        EMIT("        v%s o%d = %s;\n", type, i, a[0]);
-    }
-#undef EMIT
-    return used;
 }

@@ -98,9 +98,4 @@ bool gd_ir_is_zero(const gd_ir *ir);
 void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out);
 bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const double *params, int64_t *out);
 
-/* Prints the statements that compute one vector of elements, for compute type `type` ("f32", "f64",
- * "i32", "i64"): variables are read as v0, v1, ..., parameters as p0, ...; output k is assigned
- * to ok. Writes at most `size` bytes; returns the length it would need. */
-size_t gd_ir_print(const gd_ir *ir, const char *type, char *text, size_t size);
-
 #endif
