@@ -425,7 +425,10 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, gd_pla
     plan->program = program;
     plan->device = device;
     pthread_mutex_init(&plan->lock, NULL);
-    gd_status status = gd_pass_share(program) < 0 || (level > 0 && gd_pass_simplify(program) < 0) || gd_pass_prune(program) < 0
+    /* fused kernels: the CPU's, so far */
+    const bool fuse = level > 1 && strcmp(device->api->kind, "cpu") == 0 && !gd_reference_only();
+    gd_status status = gd_pass_share(program) < 0 || (level > 0 && gd_pass_simplify(program) < 0) || gd_pass_prune(program) < 0 ||
+                               (fuse && gd_pass_fuse(program) < 0)
                            ? gd_this_thread.noted
                            : copy_fetches(program);
     for (int i = 0; i < program->n_steps && status == GD_OK; i++) {

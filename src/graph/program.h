@@ -85,5 +85,6 @@ char *gd_program_text(const gd_program *program);
 int gd_pass_prune(gd_program *program);    /* steps whose results nobody reads */
 int gd_pass_share(gd_program *program);    /* steps that compute what another has computed */
 int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
+int gd_pass_fuse(gd_program *program);     /* elementwise steps, and a reduction behind them, as one */
 
 #endif
