@@ -21,6 +21,9 @@ typedef struct gd_ew_program {
 int gd_ew_type(gd_dtype compute);
 gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p);
 
+/* What kernels that are compiled while the program runs are compiled for. */
+const struct gd_jit_target *gd_ew_target(gd_isa isa);
+
 /* Compiles the op's expression if it has no kernel yet and `elements` are worth it. */
 void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements);
 

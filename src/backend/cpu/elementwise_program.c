@@ -44,7 +44,7 @@ extern const char gd_kernel_headers[];
 extern const size_t gd_kernel_headers_bytes;
 
 /* The flags are those of the build's own kernels: see CMakeLists.txt. */
-static const gd_jit_target *target_of(gd_isa isa) {
+const gd_jit_target *gd_ew_target(gd_isa isa) {
     static const char *const base[] = {NULL}, *const avx2[] = {"-mavx2", "-mfma", "-mf16c", NULL},
                              *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c", NULL};
     static gd_jit_target targets[GD_ISA_COUNT] = {{"base", &gd_dialect_c, base, gd_kernel_headers, 0},
@@ -60,7 +60,7 @@ void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements) {
     if (elements < WORTH_COMPILING && !(on && strcmp(on, "always") == 0)) return;
     const gd_ew_kernel *now = compiled(op, ir);
     if (now->fn[type]) return;
-    gd_jit_fn fn = gd_jit_kernel(ir, types[type], target_of(gd_cpu_isa()));
+    gd_jit_fn fn = gd_jit_kernel(ir, types[type], gd_ew_target(gd_cpu_isa()));
     gd_ew_kernel *kernel = fn ? gd_calloc(1, sizeof *kernel) : NULL;
     if (!kernel) return;
     *kernel = *now;
