@@ -213,6 +213,30 @@ bool gd_ir_is_zero(const gd_ir *ir) {
     return n->code == GD_IR_CONST && n->value == 0;
 }
 
+int gd_ir_slots(const gd_ir *ir, int16_t *slot) {
+    int last[GD_IR_MAX_NODES], unused[GD_IR_MAX_NODES], n_unused = 0, count = 0;
+    bool is_output[GD_IR_MAX_NODES] = {false};
+    for (int i = 0; i < ir->count; i++) {
+        last[i] = i;
+        for (int k = 0; ir->nodes[i].code >= GD_IR_PRIM && k < 3; k++)
+            if (ir->nodes[i].arg[k] >= 0) last[ir->nodes[i].arg[k]] = i;
+    }
+    for (int k = 0; k < ir->n_outputs; k++) is_output[ir->output[k]] = true;
+    for (int i = 0; i < ir->count; i++) {
+        const gd_ir_node *n = &ir->nodes[i];
+        slot[i] = -1;
+        if (n->code == GD_IR_VAR && !(is_output[i] && ir->n_outputs > 1)) continue;
+        for (int k = 0; n->code >= GD_IR_PRIM && k < 3; k++) {
+            const int from = n->arg[k];
+            if (from < 0 || last[from] != i || is_output[from] || ir->nodes[from].code < GD_IR_PRIM) continue;
+            if ((k > 0 && from == n->arg[0]) || (k > 1 && from == n->arg[1])) continue; /* the same operand twice */
+            unused[n_unused++] = slot[from];
+        }
+        slot[i] = (int16_t)(n_unused && n->code >= GD_IR_PRIM ? unused[--n_unused] : count++);
+    }
+    return count;
+}
+
 /* --- evaluating -------------------------------------------------------------------------------- */
 
 void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out) {

@@ -93,6 +93,12 @@ unsigned gd_ir_types(const gd_ir *ir);
 bool gd_ir_is_var(const gd_ir *ir, int number);
 bool gd_ir_is_zero(const gd_ir *ir);
 
+/* Where an evaluator that runs node after node keeps their values: the place of each node, of which
+ * those whose last reader has run are used again; returns how many places there are. -1: a variable,
+ * read where it lies. (One that is among several results has a place: another result may be written
+ * over it.) */
+int gd_ir_slots(const gd_ir *ir, int16_t *slot);
+
 /* One element, plainly. `out` has n_outputs entries. Returns false where a primitive has no such
  * form (whole numbers). */
 void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out);

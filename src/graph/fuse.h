@@ -5,7 +5,8 @@
 #include "graph/program.h"
 #include "ops/fused.h"
 
-enum { GD_FUSED_MEMBERS = 64 };
+/* Limits of one kernel; with them the evaluator's tiles fit on the stack. */
+enum { GD_FUSED_MEMBERS = 64, GD_FUSED_NODES = 96 };
 
 typedef enum gd_fuse_kind {
     GD_FUSE_NOT,       /* stays as it is */
@@ -37,9 +38,12 @@ typedef struct gd_fuse {
 gd_status gd_fuse_begin(gd_fuse *f, gd_program *p);
 void gd_fuse_end(gd_fuse *f);
 
-/* Puts steps into groups; returns how many groups have more than one. */
+/* Puts steps into groups; returns how many are to become a fused step. */
 int gd_fuse_group(gd_fuse *f);
+/* Whether the step gives its number to a group that is to become a fused step. */
+bool gd_fuse_is_group(const gd_fuse *f, int step);
 
+bool gd_fuse_same_dims(const gd_pvalue *a, const gd_pvalue *b);
 /* A constant that a value is filled with: a step that writes one number everywhere. */
 bool gd_fuse_constant(const gd_fuse *f, int value, double *number);
 /* A value of one element that is read once for all. */

@@ -272,7 +272,7 @@ int gd_pass_fuse(gd_program *p) {
     fusing *g = groups ? gd_malloc(sizeof *g) : NULL;
     if (groups && !g) status = gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int i = 0; groups && i < p->n_steps && status == GD_OK; i++)
-        if (f.steps[i].group == i && f.steps[i].next >= 0) status = fuse_group(&f, i, g);
+        if (gd_fuse_is_group(&f, i)) status = fuse_group(&f, i, g);
     if (groups && status == GD_OK) status = reorder(&f);
     gd_free(g);
     gd_fuse_end(&f);

@@ -34,6 +34,7 @@ static gd_fusion *make(const gd_fusion *model) {
     *f = *model;
     memcpy(f->nodes, model->ir.nodes, sizeof f->nodes[0] * (size_t)model->ir.count);
     f->ir.nodes = f->nodes;
+    f->n_slots = gd_ir_slots(&f->ir, f->slot);
     const int n_in = f->n_tensors + f->n_scalars;
     for (int i = 0; i < n_in; i++) f->inputs[i] = (gd_op_param){.name = "operand"};
     for (int i = 0; i < f->ir.n_outputs; i++) f->outputs[i] = (gd_op_param){.name = "y"};

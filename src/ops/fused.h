@@ -24,6 +24,8 @@ struct gd_fusion {
     gd_op op;
     gd_op_state state;
     gd_ir_node nodes[GD_IR_MAX_NODES];
+    int16_t slot[GD_IR_MAX_NODES]; /* of gd_ir_slots */
+    int n_slots;
     gd_op_param inputs[GD_FUSED_TENSORS + GD_FUSED_PARAMS], outputs[GD_IR_MAX_OUTPUTS];
     char name[GD_FUSED_NAME];
     struct gd_fusion *next;

@@ -453,6 +453,24 @@ TEST(reductions_have_the_same_bits_on_any_number_of_threads) {
     gd_set_num_threads(2);
 }
 
+/* --- a program's own ops ---------------------------------------------------------------------------- */
+
+static results own_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    return (results){{gd_softmax(gd_call("bent", gd_list(x[0]), "by=0.5"), .axis = 0)}, 1};
+}
+
+TEST(an_op_without_a_kernel_gets_one_by_itself) {
+    GD_SCOPE;
+    CHECK(gd_op_define("bent(x) -> y  elementwise float\nBent.\n  by float = 1\n  y = x / (1 + exp(-by*x)) + abs(x)\n", NULL) == GD_OK);
+    gd_tensor *x = gd_randn(gd_dims(13, 3));
+    planned p = plan(own_body, NULL, &x, 1, 2);
+    char *text = text_of(&p);
+    CHECK_SAYING(strstr(text, "fused{bent}"), "%s", text);
+    free(text);
+    check_all_ways("bent", own_body, NULL, &x, 1, 0);
+}
+
 /* --- the rest -------------------------------------------------------------------------------------- */
 
 TEST(the_profiler_lists_the_ops_of_a_kernel) {

@@ -13,9 +13,10 @@ typedef struct gd_ew_program {
     int type;       /* GD_EW_... */
     double params[GD_FUSED_PARAMS];
     /* the evaluator's */
-    int n_slots;                     /* tiles that it needs */
-    int16_t slot[GD_IR_MAX_NODES];   /* the tile of each node; -1: a variable is read where it lies */
-    gd_ew_fn step[GD_IR_MAX_NODES];  /* the primitive at each node */
+    int n_slots;         /* tiles that it needs */
+    const int16_t *slot; /* the tile of each node; -1: a variable is read where it lies */
+    int16_t own_slot[GD_IR_MAX_NODES];
+    gd_ew_fn step[GD_IR_MAX_NODES]; /* the primitive at each node */
 } gd_ew_program;
 
 int gd_ew_type(gd_dtype compute);
@@ -24,11 +25,14 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, g
 /* What kernels that are compiled while the program runs are compiled for. */
 const struct gd_jit_target *gd_ew_target(gd_isa isa);
 
+/* Whether the build compiled a kernel of the op's expression. */
+bool gd_ew_is_compiled(const gd_op *op);
+
 /* Compiles the op's expression if it has no kernel yet and `elements` are worth it. */
 void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements);
 
-/* Tiles of constants, filled once; then n <= tile elements at a time. */
-void gd_ew_constants(const gd_ew_program *p, int64_t tile, char *tiles);
+/* Tiles of constants, filled once, as far as they are needed; then n <= tile elements at a time. */
+void gd_ew_constants(const gd_ew_program *p, int64_t tile, int64_t n, char *tiles);
 void gd_ew_evaluate(const gd_ew_program *p, int64_t tile, int64_t n, const void *const *in, void *const *out, char *tiles);
 
 /* --- jobs: a call, with its operands lined up ------------------------------------------------------ */
@@ -49,6 +53,7 @@ typedef struct gd_ew_job {
     int rank; /* merged dims; the last one is the row */
     int64_t dims[GD_MAX_RANK];
     int64_t rows, row, tile, tiles_per_row, tiles, tiles_per_piece;
+    bool bare; /* a compiled kernel and nothing to convert: tiles need no buffers */
     gd_status status;
 } gd_ew_job;
 

@@ -133,14 +133,15 @@ static void find_row(const job *j, int64_t row, char **base) {
 
 static void run_piece(void *arg, int64_t piece) {
     job *j = arg;
-    size_t bytes = tiles_bytes(j);
+    size_t bytes = j->bare ? 0 : tiles_bytes(j);
     _Alignas(64) char few[BUFFER];
     char *buffers = few;
     if (bytes > sizeof few && !(buffers = gd_malloc(bytes))) {
         __atomic_store_n(&j->status, GD_E_MEMORY, __ATOMIC_RELAXED);
         return;
     }
-    gd_ew_constants(&j->program, j->tile, buffers + (size_t)(j->n_in + j->n_out) * (size_t)j->tile * type_size[j->program.type]);
+    gd_ew_constants(&j->program, j->tile, j->row < j->tile ? j->row : j->tile,
+                    buffers + (size_t)(j->n_in + j->n_out) * (size_t)j->tile * type_size[j->program.type]);
     int64_t from = piece * j->tiles_per_piece, to = from + j->tiles_per_piece;
     if (to > j->tiles) to = j->tiles;
     for (int64_t t = from; t < to; t++) {
@@ -165,12 +166,13 @@ static void run_direct_piece(void *arg, int64_t piece) {
 }
 
 static gd_status run_job(job *j) {
-    bool all_direct = j->rank == 1 && j->program.whole;
-    for (int i = 0; i < j->n_in + j->n_out; i++) all_direct &= j->operands[i].direct;
-    if (all_direct) {
+    j->bare = j->program.whole != NULL;
+    for (int i = 0; i < j->n_in + j->n_out; i++) j->bare &= j->operands[i].direct;
+    if (j->bare && j->rank == 1) {
         gd_parallel_for((j->row + PIECE - 1) / PIECE, run_direct_piece, j);
         return GD_OK;
     }
+    if (j->bare) j->tile = PIECE; /* whole rows */
     j->rows = gd_numel(j->rank - 1, j->dims);
     j->tiles_per_row = (j->row + j->tile - 1) / j->tile;
     j->tiles = j->rows * j->tiles_per_row;
@@ -191,7 +193,8 @@ void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
     bool direct = j->program.whole;
     for (int i = 0; i < last; i++) direct &= j->operands[i].direct;
     const int64_t most = direct ? n : j->tile;
-    gd_ew_constants(&j->program, j->tile, buffers + (size_t)(j->n_in + j->n_out) * (size_t)j->tile * (size_t)size);
+    gd_ew_constants(&j->program, j->tile, j->row < j->tile ? j->row : j->tile,
+                    buffers + (size_t)(j->n_in + j->n_out) * (size_t)j->tile * (size_t)size);
     for (int64_t done = 0; done < n;) {
         char *base[GD_EW_OPERANDS];
         const int64_t row = (first + done) / j->row, at = (first + done) % j->row;

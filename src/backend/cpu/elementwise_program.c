@@ -13,7 +13,7 @@
 #include "ops/intern.h"
 
 enum {
-    WORTH_COMPILING = 4096, /* elements: fewer are not worth the time that a compiler takes */
+    WORTH_COMPILING = 1024, /* elements: fewer are not worth the time that a compiler takes */
     MAX_PRIMS = 128,
 };
 
@@ -39,6 +39,8 @@ static const gd_ew_kernel *compiled(const gd_op *op, const gd_ir *ir) {
     if (!__atomic_compare_exchange_n(place, &before, (const void *)kernel, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) kernel = before;
     return kernel;
 }
+
+bool gd_ew_is_compiled(const gd_op *op) { return find(gd_ir_hash(op->ir)) != NULL; }
 
 extern const char gd_kernel_headers[];
 extern const size_t gd_kernel_headers_bytes;
@@ -93,39 +95,12 @@ static gd_ew_fn primitive(int prim, int type) {
     return fn;
 }
 
-/* Gives each node a tile; those whose last reader has run are used again. A variable that is one of
- * several results is copied first: another result may be written over it. */
-static void assign_slots(gd_ew_program *p) {
-    const gd_ir *ir = p->ir;
-    int last[GD_IR_MAX_NODES], free_slots[GD_IR_MAX_NODES], n_free = 0;
-    bool is_output[GD_IR_MAX_NODES] = {false};
-    for (int i = 0; i < ir->count; i++) {
-        last[i] = i;
-        for (int k = 0; ir->nodes[i].code >= GD_IR_PRIM && k < 3; k++)
-            if (ir->nodes[i].arg[k] >= 0) last[ir->nodes[i].arg[k]] = i;
-    }
-    for (int k = 0; k < ir->n_outputs; k++) is_output[ir->output[k]] = true;
-    p->n_slots = 0;
-    for (int i = 0; i < ir->count; i++) {
-        const gd_ir_node *n = &ir->nodes[i];
-        p->slot[i] = -1;
-        if (n->code == GD_IR_VAR && !(is_output[i] && ir->n_outputs > 1)) continue;
-        for (int k = 0; n->code >= GD_IR_PRIM && k < 3; k++) {
-            const int from = n->arg[k];
-            if (from < 0 || last[from] != i || is_output[from] || ir->nodes[from].code < GD_IR_PRIM) continue;
-            if (k > 0 && from == n->arg[0]) continue; /* the same operand twice */
-            if (k > 1 && from == n->arg[1]) continue;
-            free_slots[n_free++] = p->slot[from];
-        }
-        p->slot[i] = (int16_t)(n_free && n->code >= GD_IR_PRIM ? free_slots[--n_free] : p->n_slots++);
-    }
-}
-
 gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
     const gd_op *op = call->op;
     p->ir = ir;
     p->type = type;
     p->n_slots = 0;
+    p->slot = p->own_slot;
     if (op->fusion) gd_fused_params(call, p->params);
     else
         for (int i = 0; i < op->n_attrs && call->attrs; i++) p->params[i] = gd_attr_number(&op->attrs[i], call->attrs);
@@ -139,7 +114,10 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, g
             return gd_fail(GD_E_DTYPE, "%s is not defined for %s", gd_prims[code - GD_IR_PRIM].name,
                            type >= GD_EW_I32 ? "integers" : "floats");
     }
-    assign_slots(p);
+    if (op->fusion) { /* worked out when it was made */
+        p->n_slots = op->fusion->n_slots;
+        p->slot = op->fusion->slot;
+    } else p->n_slots = gd_ir_slots(ir, p->own_slot);
     return GD_OK;
 }
 
@@ -152,13 +130,13 @@ static void fill(void *tile, int type, double value, int64_t n) {
     }
 }
 
-void gd_ew_constants(const gd_ew_program *p, int64_t tile, char *tiles) {
+void gd_ew_constants(const gd_ew_program *p, int64_t tile, int64_t n, char *tiles) {
     if (p->whole) return;
     for (int i = 0; i < p->ir->count; i++) {
-        const gd_ir_node *n = &p->ir->nodes[i];
-        if (n->code != GD_IR_CONST && n->code != GD_IR_PARAM) continue;
-        const double value = n->code == GD_IR_CONST ? n->value : p->params[n->arg[0]];
-        fill(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value, tile);
+        const gd_ir_node *node = &p->ir->nodes[i];
+        if (node->code != GD_IR_CONST && node->code != GD_IR_PARAM) continue;
+        const double value = node->code == GD_IR_CONST ? node->value : p->params[node->arg[0]];
+        fill(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value, n);
     }
 }
 
