@@ -1,4 +1,5 @@
-/* fuse.c - what fusing is worth: chains of elementwise ops as one kernel, against one kernel each. */
+/* fuse.c - what fusing is worth: chains of elementwise ops as one kernel, against one kernel each.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,16 +47,19 @@ static void heavy(void) {
     c.fused = gd_session_new(graph);
     c.plain = gd_session_new(graph, .level = 0);
     bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
-    bench_report("chain_fused_speedup", p.ratio, p.spread, "times", "gelu(x*2+1)*x over 2^20 floats: unfused / fused");
+    bench_report("chain_fused_speedup", p.ratio, p.spread, "times",
+                 "gelu(x*2+1)*x over 2^20 floats: unfused / fused");
     p = bench_versus(run_gelu, run_fused, &c, 0);
-    bench_report("chain_fused_vs_gelu", p.ratio, p.spread, "times", "the same, fused / a single gelu: target at most 1.2");
+    bench_report("chain_fused_vs_gelu", p.ratio, p.spread, "times",
+                 "the same, fused / a single gelu: target at most 1.2");
 }
 
 enum { MANY = 1 << 24, PIECE = 1 << 16 };
 
 static void copy_piece(void *arg, int64_t piece) {
     chain *c = arg;
-    memcpy(c->copy + piece * PIECE, (const float *)gd_data(c->value) + piece * PIECE, PIECE * sizeof(float));
+    memcpy(c->copy + piece * PIECE, (const float *)gd_data(c->value) + piece * PIECE,
+           PIECE * sizeof(float));
 }
 
 static void run_copy(void *arg) { gd_parallel_for(MANY / PIECE, copy_piece, arg); }
@@ -69,12 +73,14 @@ static void cheap(void) {
         GD_GRAPH(graph);
         c.x = gd_placeholder(gd_dims(MANY));
         c.y = c.x;
-        for (int i = 0; i < 4; i++) c.y = gd_add(gd_mul(c.y, gd_scalar(1.01 + i)), gd_scalar(0.5 - i));
+        for (int i = 0; i < 4; i++)
+            c.y = gd_add(gd_mul(c.y, gd_scalar(1.01 + i)), gd_scalar(0.5 - i));
     }
     c.fused = gd_session_new(graph);
     c.plain = gd_session_new(graph, .level = 0);
     bench_pair p = bench_versus(run_copy, run_fused, &c, 0);
-    bench_report("cheap_chain_vs_copy", p.ratio, p.spread, "times", "8 sums and products over 2^24 floats / a copy: target at most 1.3");
+    bench_report("cheap_chain_vs_copy", p.ratio, p.spread, "times",
+                 "8 sums and products over 2^24 floats / a copy: target at most 1.3");
     p = bench_versus(run_fused, run_plain, &c, 0);
     bench_report("cheap_chain_speedup", p.ratio, p.spread, "times", "the same: unfused / fused");
     free(c.copy);
@@ -95,7 +101,9 @@ static void reduction(void) {
     c.fused = gd_session_new(graph);
     c.plain = gd_session_new(graph, .level = 0);
     bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
-    bench_report("mean_square_speedup", p.ratio, p.spread, "times", "mean(square(a-b)) over 2^22 floats: unfused / fused");
+    bench_report("mean_square_speedup", p.ratio, p.spread, "times",
+                 "mean(square(a-b)) over 2^22 floats: unfused / fused");
 }
 
-const bench_entry bench_fuse[] = {{"chain_fused", heavy}, {"cheap_chain", cheap}, {"mean_square", reduction}, {NULL, NULL}};
+const bench_entry bench_fuse[] = {
+    {"chain_fused", heavy}, {"cheap_chain", cheap}, {"mean_square", reduction}, {NULL, NULL}};

@@ -20,11 +20,13 @@
 extern char **environ;
 
 /* As the library's own kernels are compiled, so that the bits are the same. */
-static const char *const common_flags[] = {"-std=gnu11",       "-O2", "-shared", "-fPIC", "-w", "-ffp-contract=off",
-                                           "-fno-math-errno", "-fno-trapping-math"};
+static const char *const common_flags[] = {
+    "-std=gnu11",        "-O2", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fno-math-errno",
+    "-fno-trapping-math"};
 enum { N_COMMON = sizeof common_flags / sizeof common_flags[0], MAX_FLAGS = 16 };
 
-/* --- the compiler ------------------------------------------------------------------------------ */
+/* --- the compiler ------------------------------------------------------------------------------
+ */
 
 static bool is_program(const char *path, struct stat *s) {
     return stat(path, s) == 0 && S_ISREG(s->st_mode) && access(path, X_OK) == 0;
@@ -34,18 +36,22 @@ static bool is_program(const char *path, struct stat *s) {
 static bool find_compiler(char *path, size_t size, struct stat *s) {
     const char *name = secure_getenv("GRADUS_CC"), *list = secure_getenv("PATH");
     if (!name || !*name) name = "cc";
-    if (strchr(name, '/')) return (size_t)snprintf(path, size, "%s", name) < size && is_program(path, s);
+    if (strchr(name, '/'))
+        return (size_t)snprintf(path, size, "%s", name) < size && is_program(path, s);
     if (!list) list = "/usr/bin:/bin";
     for (const char *at = list; at;) {
         const char *end = strchr(at, ':');
         const int length = (int)(end ? end - at : (long)strlen(at));
-        if (length > 0 && (size_t)snprintf(path, size, "%.*s/%s", length, at, name) < size && is_program(path, s)) return true;
+        if (length > 0 && (size_t)snprintf(path, size, "%.*s/%s", length, at, name) < size &&
+            is_program(path, s))
+            return true;
         at = end ? end + 1 : NULL;
     }
     return false;
 }
 
-/* Runs it and waits. Its messages go nowhere: what it cannot compile is known by what is missing. */
+/* Runs it and waits. Its messages go nowhere: what it cannot compile is known by what is missing.
+ */
 static bool run_compiler(char *const *argv) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -63,19 +69,22 @@ static bool run_compiler(char *const *argv) {
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     int failed = 0;
     for (int fd = 0; fd < 3; fd++)
-        failed |= posix_spawn_file_actions_addopen(&files, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
+        failed |=
+            posix_spawn_file_actions_addopen(&files, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
     if (!failed) failed = posix_spawn(&child, argv[0], &files, &attributes, argv, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     if (failed) return false;
     int status = 0;
     pid_t got;
-    while ((got = waitpid(child, &status, 0)) < 0 && errno == EINTR) {}
+    while ((got = waitpid(child, &status, 0)) < 0 && errno == EINTR) {
+    }
     /* a program that ignores SIGCHLD has no status to read: the file will tell */
     return got < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* --- one kernel -------------------------------------------------------------------------------- */
+/* --- one kernel --------------------------------------------------------------------------------
+ */
 
 typedef struct making {
     const gd_jit_target *target;
@@ -99,10 +108,13 @@ static void find_key(making *m, const struct stat *compiler) {
     gd_jit_hash_add(&h, m->target->prelude, m->target->prelude_bytes);
     gd_jit_hash_add(&h, m->kernel, m->kernel_bytes);
     gd_jit_hash_add(&h, m->target->name, strlen(m->target->name) + 1);
-    for (int i = 0; i < N_COMMON; i++) gd_jit_hash_add(&h, common_flags[i], strlen(common_flags[i]) + 1);
-    for (int i = 0; m->target->flags[i]; i++) gd_jit_hash_add(&h, m->target->flags[i], strlen(m->target->flags[i]) + 1);
+    for (int i = 0; i < N_COMMON; i++)
+        gd_jit_hash_add(&h, common_flags[i], strlen(common_flags[i]) + 1);
+    for (int i = 0; m->target->flags[i]; i++)
+        gd_jit_hash_add(&h, m->target->flags[i], strlen(m->target->flags[i]) + 1);
     gd_jit_hash_add(&h, m->compiler, strlen(m->compiler) + 1);
-    const int64_t identity[4] = {compiler->st_size, compiler->st_mtim.tv_sec, compiler->st_mtim.tv_nsec, (int64_t)compiler->st_ino};
+    const int64_t identity[4] = {compiler->st_size, compiler->st_mtim.tv_sec,
+                                 compiler->st_mtim.tv_nsec, (int64_t)compiler->st_ino};
     gd_jit_hash_add(&h, identity, sizeof identity);
     gd_jit_hash_text(&h, m->key);
     snprintf(m->file, sizeof m->file, "%s/%s.so", m->directory, m->key);
@@ -116,8 +128,10 @@ static gd_jit_fn load(const making *m) {
     const char *key = dlsym(library, "gd_jit_key");
     void *found = key && strcmp(key, m->key) == 0 ? dlsym(library, "gd_jit_kernel") : NULL;
     gd_jit_fn fn = NULL;
-    if (found) memcpy(&fn, &found, sizeof fn); /* a data pointer that is one to a function */
-    else dlclose(library);
+    if (found)
+        memcpy(&fn, &found, sizeof fn); /* a data pointer that is one to a function */
+    else
+        dlclose(library);
     return fn;
 }
 
@@ -135,8 +149,8 @@ static bool write_all(int fd, const char *text, size_t bytes) {
 static bool write_source(const making *m, int fd) {
     char line[128];
     const int length = snprintf(line, sizeof line, "\nconst char gd_jit_key[] = \"%s\";\n", m->key);
-    return write_all(fd, m->target->prelude, m->target->prelude_bytes) && write_all(fd, line, (size_t)length) &&
-           write_all(fd, m->kernel, m->kernel_bytes);
+    return write_all(fd, m->target->prelude, m->target->prelude_bytes) &&
+           write_all(fd, line, (size_t)length) && write_all(fd, m->kernel, m->kernel_bytes);
 }
 
 static bool compile_file(making *m, char *source, char *object) {
@@ -144,7 +158,8 @@ static bool compile_file(making *m, char *source, char *object) {
     int n = 0;
     argv[n++] = m->compiler;
     for (int i = 0; i < N_COMMON; i++) argv[n++] = (char *)(uintptr_t)common_flags[i];
-    for (int i = 0; m->target->flags[i] && i < MAX_FLAGS; i++) argv[n++] = (char *)(uintptr_t)m->target->flags[i];
+    for (int i = 0; m->target->flags[i] && i < MAX_FLAGS; i++)
+        argv[n++] = (char *)(uintptr_t)m->target->flags[i];
     argv[n++] = "-o";
     argv[n++] = object;
     argv[n++] = source;
@@ -168,7 +183,8 @@ static bool build(making *m) {
     return done;
 }
 
-static gd_jit_fn make(const gd_ir *ir, const char *type, const gd_jit_target *target, bool *compiled, const char **why) {
+static gd_jit_fn make(const gd_ir *ir, const char *type, const gd_jit_target *target,
+                      bool *compiled, const char **why) {
     const char *on = secure_getenv("GRADUS_JIT");
     making *m = NULL;
     gd_jit_fn fn = NULL;
@@ -197,7 +213,8 @@ out:
     return fn;
 }
 
-/* --- all kernels of the process ---------------------------------------------------------------- */
+/* --- all kernels of the process ----------------------------------------------------------------
+ */
 
 typedef struct entry {
     struct entry *next;
@@ -217,7 +234,8 @@ gd_jit_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *
     const uint64_t hash = gd_ir_hash(ir);
     pthread_mutex_lock(&lock);
     entry *e = entries;
-    while (e && !(e->hash == hash && e->target == target && strcmp(e->type, type) == 0)) e = e->next;
+    while (e && !(e->hash == hash && e->target == target && strcmp(e->type, type) == 0))
+        e = e->next;
     if (e) {
         while (!e->ready) pthread_cond_wait(&made, &lock);
         gd_jit_fn fn = e->fn;
@@ -235,7 +253,9 @@ gd_jit_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *
     bool compiled = false;
     const char *why = "";
     gd_jit_fn fn = make(ir, type, target, &compiled, &why);
-    if (!fn) gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s", ir->count, why);
+    if (!fn)
+        gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s", ir->count,
+                  why);
     pthread_mutex_lock(&lock);
     e->fn = fn;
     e->ready = true;

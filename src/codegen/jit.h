@@ -7,9 +7,9 @@
  *
  *   GRADUS_JIT    0: never compile, nor load what was compiled
  *   GRADUS_CC     the compiler, a path or a name in PATH; default cc
- *   GRADUS_CACHE  where files are kept; default $XDG_CACHE_HOME/gradus, then ~/.cache/gradus. It must
- *                 be the user's own and closed to others (mode 0700), else it is not used: whoever
- *                 can write there can run code here.
+ *   GRADUS_CACHE  where files are kept; default $XDG_CACHE_HOME/gradus, then ~/.cache/gradus. It
+ * must be the user's own and closed to others (mode 0700), else it is not used: whoever can write
+ * there can run code here.
  *
  * Threads: all of it may be called from any thread. An expression is compiled once in a process,
  * and others who want it wait. Processes may share a cache; files appear in it whole.
@@ -24,10 +24,10 @@
 
 /* What kernels are compiled for. */
 typedef struct gd_jit_target {
-    const char *name;             /* "avx2" */
+    const char *name; /* "avx2" */
     const gd_dialect *dialect;
-    const char *const *flags;     /* of the compiler, for this instruction set; NULL at the end */
-    const char *prelude;          /* what the kernel's text needs before it */
+    const char *const *flags; /* of the compiler, for this instruction set; NULL at the end */
+    const char *prelude;      /* what the kernel's text needs before it */
     size_t prelude_bytes;
 } gd_jit_target;
 
@@ -46,7 +46,8 @@ gd_jit_counts gd_jit_count(void);
 /* For tests: what was asked for before counts as never asked for. Kernels in use stay valid. */
 void gd_jit_forget(void);
 
-/* --- the cache (jit_cache.c) --------------------------------------------------------------------- */
+/* --- the cache (jit_cache.c) ---------------------------------------------------------------------
+ */
 
 enum { GD_JIT_PATH = 1024, GD_JIT_KEY = 33 };
 

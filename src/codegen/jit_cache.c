@@ -10,9 +10,12 @@
 #include "codegen/jit.h"
 #include "core/alloc.h"
 
-/* --- hashes ------------------------------------------------------------------------------------ */
+/* --- hashes ------------------------------------------------------------------------------------
+ */
 
-void gd_jit_hash_start(gd_jit_hash *h) { *h = (gd_jit_hash){1469598103934665603u, 0x6C62272E07BB0142u}; }
+void gd_jit_hash_start(gd_jit_hash *h) {
+    *h = (gd_jit_hash){1469598103934665603u, 0x6C62272E07BB0142u};
+}
 
 /* FNV-1a twice, from different starts and the second over bytes turned over. */
 void gd_jit_hash_add(gd_jit_hash *h, const void *bytes, size_t count) {
@@ -24,10 +27,12 @@ void gd_jit_hash_add(gd_jit_hash *h, const void *bytes, size_t count) {
 }
 
 void gd_jit_hash_text(const gd_jit_hash *h, char text[GD_JIT_KEY]) {
-    snprintf(text, GD_JIT_KEY, "%016llx%016llx", (unsigned long long)h->a, (unsigned long long)h->b);
+    snprintf(text, GD_JIT_KEY, "%016llx%016llx", (unsigned long long)h->a,
+             (unsigned long long)h->b);
 }
 
-/* --- the directory ----------------------------------------------------------------------------- */
+/* --- the directory -----------------------------------------------------------------------------
+ */
 
 /* Makes it and what is above it, closed to others. */
 static bool make_directories(char *path) {
@@ -41,11 +46,15 @@ static bool make_directories(char *path) {
 }
 
 static bool choose(char *path, size_t size) {
-    const char *given = secure_getenv("GRADUS_CACHE"), *base = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+    const char *given = secure_getenv("GRADUS_CACHE"), *base = secure_getenv("XDG_CACHE_HOME"),
+               *home = secure_getenv("HOME");
     int length = -1;
-    if (given && *given) length = snprintf(path, size, "%s", given);
-    else if (base && *base == '/') length = snprintf(path, size, "%s/gradus", base);
-    else if (home && *home == '/') length = snprintf(path, size, "%s/.cache/gradus", home);
+    if (given && *given)
+        length = snprintf(path, size, "%s", given);
+    else if (base && *base == '/')
+        length = snprintf(path, size, "%s/gradus", base);
+    else if (home && *home == '/')
+        length = snprintf(path, size, "%s/.cache/gradus", home);
     return length > 0 && (size_t)length < size;
 }
 
@@ -57,7 +66,9 @@ bool gd_jit_directory(char *path, size_t size, const char **why) {
     *why = "the directory cannot be made";
     if (!make_directories(chosen)) return false;
     *why = "it is not a directory of the user's own with mode 0700";
-    if (lstat(chosen, &s) != 0 || !S_ISDIR(s.st_mode) || s.st_uid != geteuid() || (s.st_mode & 077) != 0) return false;
+    if (lstat(chosen, &s) != 0 || !S_ISDIR(s.st_mode) || s.st_uid != geteuid() ||
+        (s.st_mode & 077) != 0)
+        return false;
     *why = "its path is too long";
     char *real = realpath(chosen, NULL);
     const bool fits = real && strlen(real) + 64 < size; /* room for a file's name */
@@ -66,7 +77,8 @@ bool gd_jit_directory(char *path, size_t size, const char **why) {
     return fits;
 }
 
-/* --- files ------------------------------------------------------------------------------------- */
+/* --- files -------------------------------------------------------------------------------------
+ */
 
 typedef struct seal {
     char magic[16];
@@ -82,7 +94,8 @@ static char *read_all(const char *path, size_t *bytes) {
     char *text = NULL;
     *bytes = 0;
     if (fd < 0) return NULL;
-    if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0 && s.st_size < (1 << 28) && (text = gd_malloc((size_t)s.st_size))) {
+    if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0 && s.st_size < (1 << 28) &&
+        (text = gd_malloc((size_t)s.st_size))) {
         while (*bytes < (size_t)s.st_size) {
             const ssize_t got = read(fd, text + *bytes, (size_t)s.st_size - *bytes);
             if (got < 0 && errno == EINTR) continue;

@@ -19,7 +19,8 @@ typedef struct gd_dialect {
     const char *primitive; /* the function: "v_%s_%s", primitive and type */
     const char *constant;  /* a number: "v_splat_%s(%s)", type and the number as written in C */
     /* A whole kernel around the statements: its head, the loop, loads and stores. */
-    void (*kernel)(FILE *out, const struct gd_dialect *dialect, const gd_ir *ir, const char *type, const char *name);
+    void (*kernel)(FILE *out, const struct gd_dialect *dialect, const gd_ir *ir, const char *type,
+                   const char *name);
 } gd_dialect;
 
 /* C with the vectors of backend/cpu/vmath.h; the kernel is a gd_ew_fn. */
@@ -30,6 +31,7 @@ extern const gd_dialect gd_dialect_c;
 void gd_print_statements(FILE *out, const gd_dialect *dialect, const gd_ir *ir, const char *type);
 
 /* A function `name`, from its return type to its closing brace. */
-void gd_print_kernel(FILE *out, const gd_dialect *dialect, const gd_ir *ir, const char *type, const char *name);
+void gd_print_kernel(FILE *out, const gd_dialect *dialect, const gd_ir *ir, const char *type,
+                     const char *name);
 
 #endif

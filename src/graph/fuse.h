@@ -17,9 +17,9 @@ typedef enum gd_fuse_kind {
 /* What the pass knows of a step. */
 typedef struct gd_fuse_step {
     gd_fuse_kind kind;
-    gd_dtype type;    /* EACH: computed in; NONE: a truth of truths, in any type */
-    int group;        /* its number; of one that stands alone, its own */
-    int next;         /* member of the group; -1: the last */
+    gd_dtype type; /* EACH: computed in; NONE: a truth of truths, in any type */
+    int group;     /* its number; of one that stands alone, its own */
+    int next;      /* member of the group; -1: the last */
     int first_user, n_users, first_need, n_needs; /* in `users` and `needs` */
 } gd_fuse_step;
 

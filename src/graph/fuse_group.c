@@ -1,13 +1,13 @@
 /* fuse_group.c - which steps are fused.
  *
  * Two steps go together if one reads the other's result as it is, both run over the same shape and
- * compute in the same type, and nothing that lies between them in the order of the program is outside:
- * a group is one step afterwards, and must not wait for itself. Values between members of a group are
- * never in memory, unless somebody outside reads them.
+ * compute in the same type, and nothing that lies between them in the order of the program is
+ * outside: a group is one step afterwards, and must not wait for itself. Values between members of
+ * a group are never in memory, unless somebody outside reads them.
  *
  * Halves are computed as f32, as they are step by step, but rounded to a half only where they leave
- * the group. Truths are 1 and 0 of the type computed in. Smaller integers, which wrap around when they
- * are stored, are not passed on inside a group.
+ * the group. Truths are 1 and 0 of the type computed in. Smaller integers, which wrap around when
+ * they are stored, are not passed on inside a group.
  */
 #include <string.h>
 
@@ -16,11 +16,15 @@
 
 static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
 
-/* --- whether two groups can be one ------------------------------------------------------------- */
+/* --- whether two groups can be one -------------------------------------------------------------
+ */
 
-static bool in_either(const gd_fuse *f, int step, int a, int b) { return f->steps[step].group == a || f->steps[step].group == b; }
+static bool in_either(const gd_fuse *f, int step, int a, int b) {
+    return f->steps[step].group == a || f->steps[step].group == b;
+}
 
-/* Marks and stacks the groups that come right after group `g`; true if one outside comes back to a or b. */
+/* Marks and stacks the groups that come right after group `g`; true if one outside comes back to a
+ * or b. */
 static bool spread(gd_fuse *f, int g, bool inside, int a, int b, int *depth) {
     for (int m = g; m >= 0; m = f->steps[m].next)
         for (int u = 0; u < f->steps[m].n_users; u++) {
@@ -79,12 +83,15 @@ static bool add_operand(const gd_fuse *f, needs_of *n, int value, gd_dtype type,
         if (n->distinct[i] == value) return true;
     if (n->n_distinct == GD_FUSED_TENSORS + GD_FUSED_PARAMS) return false;
     n->distinct[n->n_distinct++] = value;
-    if (gd_fuse_constant(f, value, &number) || gd_fuse_is_scalar(f, value, type, count)) n->params++;
-    else n->tensors++;
+    if (gd_fuse_constant(f, value, &number) || gd_fuse_is_scalar(f, value, type, count))
+        n->params++;
+    else
+        n->tensors++;
     return true;
 }
 
-static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int64_t count, needs_of *n) {
+static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int64_t count,
+                      needs_of *n) {
     for (int m = g; m >= 0; m = f->steps[m].next) {
         const gd_pstep *s = &f->p->steps[m];
         n->members++;
@@ -93,7 +100,9 @@ static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int6
             continue;
         }
         n->params += s->op->ir->n_params;
-        for (int i = 0; i < s->op->ir->count; i++) n->nodes += s->op->ir->nodes[i].code == GD_IR_CONST || s->op->ir->nodes[i].code >= GD_IR_PRIM;
+        for (int i = 0; i < s->op->ir->count; i++)
+            n->nodes +=
+                s->op->ir->nodes[i].code == GD_IR_CONST || s->op->ir->nodes[i].code >= GD_IR_PRIM;
         for (int k = 0; k < s->n_out; k++) n->outputs += is_read_outside(f, s->out[k], a, b);
         for (int k = 0; k < s->n_in; k++) {
             const int maker = f->made_by[s->in[k]];
@@ -106,12 +115,15 @@ static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int6
 
 static bool fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count) {
     needs_of n = {0};
-    if (!add_needs(f, a, a, b, type, count, &n) || !add_needs(f, b, a, b, type, count, &n)) return false;
-    return n.members <= GD_FUSED_MEMBERS && n.nodes + n.tensors + n.params <= GD_FUSED_NODES && n.outputs <= GD_IR_MAX_OUTPUTS &&
-           n.tensors <= GD_FUSED_TENSORS && n.params <= GD_FUSED_PARAMS;
+    if (!add_needs(f, a, a, b, type, count, &n) || !add_needs(f, b, a, b, type, count, &n))
+        return false;
+    return n.members <= GD_FUSED_MEMBERS && n.nodes + n.tensors + n.params <= GD_FUSED_NODES &&
+           n.outputs <= GD_IR_MAX_OUTPUTS && n.tensors <= GD_FUSED_TENSORS &&
+           n.params <= GD_FUSED_PARAMS;
 }
 
-/* --- groups ------------------------------------------------------------------------------------ */
+/* --- groups ------------------------------------------------------------------------------------
+ */
 
 static gd_dtype type_of(const gd_fuse *f, int g) {
     for (int m = g; m >= 0; m = f->steps[m].next)
@@ -124,7 +136,8 @@ static bool passes(const gd_fuse *f, int value, gd_dtype type) {
     const gd_pstep *maker = &f->p->steps[f->made_by[value]];
     const gd_dtype dtype = (gd_dtype)f->p->values[value].dtype;
     if (dtype == GD_BOOL) return maker->op->flags & GD_OP_TRUTH;
-    if (dtype == GD_F16 || dtype == GD_BF16) return type == GD_F32 && !strcmp(maker->op->name, "cast") == 0;
+    if (dtype == GD_F16 || dtype == GD_BF16)
+        return type == GD_F32 && !strcmp(maker->op->name, "cast") == 0;
     return dtype == type;
 }
 
@@ -135,7 +148,8 @@ static bool all_pass(const gd_fuse *f, int g, int a, int b, gd_dtype type) {
         for (int k = 0; k < s->n_in; k++) {
             const int writer = f->writer[f->p->values[s->in[k]].root];
             if (writer < 0 || !in_either(f, writer, a, b)) continue;
-            if (f->made_by[s->in[k]] != writer || !passes(f, s->in[k], type ? type : GD_I32)) return false;
+            if (f->made_by[s->in[k]] != writer || !passes(f, s->in[k], type ? type : GD_I32))
+                return false;
         }
     }
     return true;
@@ -178,13 +192,16 @@ static void try_to_reduce(gd_fuse *f, int step) {
     if (maker < 0 || f->steps[maker].kind != GD_FUSE_EACH) return;
     const int a = f->steps[maker].group;
     const gd_dtype type = type_of(f, a);
-    if ((type != GD_F32 && type != GD_F64) || has_reduction(f, a) || !passes(f, value, type)) return;
+    if ((type != GD_F32 && type != GD_F64) || has_reduction(f, a) || !passes(f, value, type))
+        return;
     if (is_read_outside(f, value, a, step)) return;
-    if (!fits(f, a, step, type, elements(&f->p->values[value])) || waits_for_itself(f, a, step)) return;
+    if (!fits(f, a, step, type, elements(&f->p->values[value])) || waits_for_itself(f, a, step))
+        return;
     unite(f, a, step);
 }
 
-/* --- members in the wrong group ----------------------------------------------------------------- */
+/* --- members in the wrong group -----------------------------------------------------------------
+ */
 
 /* The one other group that reads all of a step's result; -1: there are none, or several. */
 static int only_reader(const gd_fuse *f, int step) {
@@ -193,7 +210,9 @@ static int only_reader(const gd_fuse *f, int step) {
     if (f->kept[f->p->values[f->p->steps[step].out[0]].root]) return -1;
     for (int u = 0; u < s->n_users; u++) {
         const int to = f->users[s->first_user + u], group = f->steps[to].group;
-        if (f->steps[to].kind != GD_FUSE_EACH || group == s->group || (reader >= 0 && group != reader)) return -1;
+        if (f->steps[to].kind != GD_FUSE_EACH || group == s->group ||
+            (reader >= 0 && group != reader))
+            return -1;
         reader = group;
     }
     return reader;
@@ -214,7 +233,9 @@ static bool is_cheaper_there(const gd_fuse *f, int step, int group) {
     double number;
     for (int k = 0; k < s->n_in; k++) {
         const int value = s->in[k], maker = f->made_by[value];
-        if (gd_fuse_constant(f, value, &number) || gd_fuse_is_scalar(f, value, f->steps[step].type, count)) continue;
+        if (gd_fuse_constant(f, value, &number) ||
+            gd_fuse_is_scalar(f, value, f->steps[step].type, count))
+            continue;
         bool repeated = is_read_by(f, value, group);
         for (int b = 0; b < k; b++) repeated |= s->in[b] == value;
         more += !repeated;
@@ -257,11 +278,14 @@ static void try_to_move(gd_fuse *f, int step) {
     const gd_dtype type = type_of(f, to);
     if (!gd_fuse_same_dims(x, y) || !type || type != f->steps[step].type) return;
     detach(f, step);
-    if (all_pass(f, to, to, step, type) && fits(f, to, step, type, count)) unite(f, to, step);
-    else unite(f, f->steps[mate].group, step);
+    if (all_pass(f, to, to, step, type) && fits(f, to, step, type, count))
+        unite(f, to, step);
+    else
+        unite(f, f->steps[mate].group, step);
 }
 
-/* One step alone is worth a kernel where it has none: derivatives of derivatives, a program's own ops. */
+/* One step alone is worth a kernel where it has none: derivatives of derivatives, a program's own
+ * ops. */
 bool gd_fuse_is_group(const gd_fuse *f, int step) {
     const gd_fuse_step *s = &f->steps[step];
     if (s->group != step) return false;

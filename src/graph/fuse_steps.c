@@ -1,5 +1,5 @@
-/* fuse_steps.c - what the fusion pass knows of steps: which can be fused, in what type they compute, and
- * what depends on what.
+/* fuse_steps.c - what the fusion pass knows of steps: which can be fused, in what type they
+ * compute, and what depends on what.
  */
 #include <string.h>
 
@@ -9,7 +9,8 @@
 #include "gradus/ops.h"
 #include "ops/call.h"
 
-/* --- what steps are ---------------------------------------------------------------------------- */
+/* --- what steps are ----------------------------------------------------------------------------
+ */
 
 static bool is_named(const gd_pstep *s, const char *name) { return strcmp(s->op->name, name) == 0; }
 
@@ -50,12 +51,15 @@ static bool is_member(const gd_program *p, const gd_pstep *s, const bool *again,
     const gd_op *op = s->op;
     gd_dtype dtypes[GD_FUSED_TENSORS];
     bool truths = op->flags & GD_OP_TRUTH;
-    if (s->view || s->removed || !op->ir || op->fusion || (op->flags & GD_OP_RANDOM) || s->n_in > GD_FUSED_TENSORS ||
-        s->n_out != op->n_outputs || s->n_out > GD_IR_MAX_OUTPUTS || s->out[0] < 0 || op->ir->count > GD_FUSED_NODES)
+    if (s->view || s->removed || !op->ir || op->fusion || (op->flags & GD_OP_RANDOM) ||
+        s->n_in > GD_FUSED_TENSORS || s->n_out != op->n_outputs || s->n_out > GD_IR_MAX_OUTPUTS ||
+        s->out[0] < 0 || op->ir->count > GD_FUSED_NODES)
         return false;
     const gd_pvalue *y = &p->values[s->out[0]];
     for (int k = 0; k < s->n_in; k++) {
-        if (s->in[k] < 0 || op->inputs[k < op->n_inputs ? k : 0].mutated || again[p->values[s->in[k]].root]) return false;
+        if (s->in[k] < 0 || op->inputs[k < op->n_inputs ? k : 0].mutated ||
+            again[p->values[s->in[k]].root])
+            return false;
         dtypes[k] = (gd_dtype)p->values[s->in[k]].dtype;
         truths &= dtypes[k] == GD_BOOL;
     }
@@ -65,21 +69,26 @@ static bool is_member(const gd_program *p, const gd_pstep *s, const bool *again,
     for (int k = 0; k < s->n_out; k++) {
         if (s->out[k] < 0) return false;
         const gd_pvalue *v = &p->values[s->out[k]];
-        if (again[v->root] || p->roots[v->root].kind != GD_ROOT_TEMPORARY || !gd_fuse_same_dims(v, y) || v->offset != 0 ||
-            !gd_is_row_major(v->rank, v->dims, v->strides) || !writes_exactly(op, *type, (gd_dtype)v->dtype))
+        if (again[v->root] || p->roots[v->root].kind != GD_ROOT_TEMPORARY ||
+            !gd_fuse_same_dims(v, y) || v->offset != 0 ||
+            !gd_is_row_major(v->rank, v->dims, v->strides) ||
+            !writes_exactly(op, *type, (gd_dtype)v->dtype))
             return false;
     }
     if (elements(y) == 0 || !exists_for(op, *type)) return false;
-    if (truths && s->n_in > 0 && exists_for(op, GD_F32) && exists_for(op, GD_I32)) *type = GD_DTYPE_NONE;
+    if (truths && s->n_in > 0 && exists_for(op, GD_F32) && exists_for(op, GD_I32))
+        *type = GD_DTYPE_NONE;
     return true;
 }
 
 static bool is_reduction(const gd_program *p, const gd_pstep *s, const bool *again) {
-    if (s->view || s->removed || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 || s->out[0] < 0) return false;
-    if (!is_named(s, "sum") && !is_named(s, "mean") && !is_named(s, "max") && !is_named(s, "min")) return false;
+    if (s->view || s->removed || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 || s->out[0] < 0)
+        return false;
+    if (!is_named(s, "sum") && !is_named(s, "mean") && !is_named(s, "max") && !is_named(s, "min"))
+        return false;
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
-    return x->dtype == y->dtype && gd_dtype_is_float((gd_dtype)x->dtype) && elements(x) > 1 && elements(y) > 0 && !again[x->root] &&
-           !again[y->root];
+    return x->dtype == y->dtype && gd_dtype_is_float((gd_dtype)x->dtype) && elements(x) > 1 &&
+           elements(y) > 0 && !again[x->root] && !again[y->root];
 }
 
 /* The step that made what a value looks at; NULL: no step of this run. */
@@ -108,7 +117,9 @@ static bool constant_at(const gd_fuse *f, int value, int depth, double *number);
 /* The one number of an elementwise step whose operands are constants. */
 static bool constant_step(const gd_fuse *f, const gd_pstep *s, int depth, double *number) {
     double vars[GD_FUSED_TENSORS], params[GD_FUSED_PARAMS];
-    if (f->steps[s - f->p->steps].kind != GD_FUSE_EACH || s->n_out != 1 || s->op->n_attrs > GD_FUSED_PARAMS || s->n_in == 0) return false;
+    if (f->steps[s - f->p->steps].kind != GD_FUSE_EACH || s->n_out != 1 ||
+        s->op->n_attrs > GD_FUSED_PARAMS || s->n_in == 0)
+        return false;
     for (int k = 0; k < s->n_in; k++)
         if (!constant_at(f, s->in[k], depth - 1, &vars[k])) return false;
     for (int k = 0; k < s->op->n_attrs; k++) params[k] = gd_attr_number(&s->op->attrs[k], s->attrs);
@@ -120,13 +131,17 @@ static bool constant_at(const gd_fuse *f, int value, int depth, double *number) 
     const gd_pstep *s = depth > 0 ? maker_behind_views(f, value) : NULL;
     const gd_dtype dtype = (gd_dtype)f->p->values[value].dtype;
     if (!s || !gd_dtype_is_float(dtype)) return false;
-    if (is_named(s, "full")) *number = ((const gd_full_options *)s->attrs)->value;
-    else if (!constant_step(f, s, depth, number)) return false;
+    if (is_named(s, "full"))
+        *number = ((const gd_full_options *)s->attrs)->value;
+    else if (!constant_step(f, s, depth, number))
+        return false;
     *number = stored(dtype, *number);
     return true;
 }
 
-bool gd_fuse_constant(const gd_fuse *f, int value, double *number) { return constant_at(f, value, 8, number); }
+bool gd_fuse_constant(const gd_fuse *f, int value, double *number) {
+    return constant_at(f, value, 8, number);
+}
 
 bool gd_fuse_is_scalar(const gd_fuse *f, int value, gd_dtype type, int64_t count) {
     const gd_pvalue *v = &f->p->values[value];
@@ -136,7 +151,8 @@ bool gd_fuse_is_scalar(const gd_fuse *f, int value, gd_dtype type, int64_t count
     return true;
 }
 
-/* --- what depends on what ---------------------------------------------------------------------- */
+/* --- what depends on what ----------------------------------------------------------------------
+ */
 
 typedef struct edges {
     int *from, *to;
@@ -175,10 +191,12 @@ static gd_status find_edges(gd_fuse *f, edges *e) {
         for (int k = 0; k < s->n_out && !s->view && status == GD_OK; k++) {
             if (s->out[k] < 0) continue;
             const int root = p->values[s->out[k]].root;
-            for (int b = 0; writer[root] >= 0 && b < i && status == GD_OK; b++) { /* written again: rare */
+            for (int b = 0; writer[root] >= 0 && b < i && status == GD_OK;
+                 b++) { /* written again: rare */
                 const gd_pstep *before = &p->steps[b];
                 for (int x = 0; x < before->n_in && !before->removed; x++)
-                    if (before->in[x] >= 0 && p->values[before->in[x]].root == root) status = add_edge(e, b, i);
+                    if (before->in[x] >= 0 && p->values[before->in[x]].root == root)
+                        status = add_edge(e, b, i);
             }
             if (status == GD_OK) status = add_edge(e, writer[root], i);
             writer[root] = i;
@@ -194,10 +212,12 @@ static void find_other_names(gd_fuse *f) {
     const gd_program *p = f->p;
     for (int v = 0; v < p->n_values; v++) {
         const gd_pvalue *x = &p->values[v];
-        const gd_pstep *s = f->made_by[v] < 0 && f->writer[x->root] >= 0 ? &p->steps[f->writer[x->root]] : NULL;
+        const gd_pstep *s =
+            f->made_by[v] < 0 && f->writer[x->root] >= 0 ? &p->steps[f->writer[x->root]] : NULL;
         for (int k = 0; s && k < s->n_out; k++) {
             const gd_pvalue *y = s->out[k] < 0 ? NULL : &p->values[s->out[k]];
-            if (y && y->root == x->root && y->dtype == x->dtype && y->offset == x->offset && gd_fuse_same_dims(x, y) &&
+            if (y && y->root == x->root && y->dtype == x->dtype && y->offset == x->offset &&
+                gd_fuse_same_dims(x, y) &&
                 memcmp(x->strides, y->strides, sizeof(int64_t) * x->rank) == 0)
                 f->made_by[v] = f->writer[x->root];
         }
@@ -251,8 +271,10 @@ static gd_status classify(gd_fuse *f) {
         gd_fuse_step *s = &f->steps[i];
         s->group = i;
         s->next = -1;
-        if (is_member(p, &p->steps[i], again, &s->type)) s->kind = GD_FUSE_EACH;
-        else if (is_reduction(p, &p->steps[i], again)) s->kind = GD_FUSE_REDUCTION;
+        if (is_member(p, &p->steps[i], again, &s->type))
+            s->kind = GD_FUSE_EACH;
+        else if (is_reduction(p, &p->steps[i], again))
+            s->kind = GD_FUSE_REDUCTION;
     }
     gd_free(again);
     return GD_OK;
@@ -287,7 +309,8 @@ gd_status gd_fuse_begin(gd_fuse *f, gd_program *p) {
     f->writer = gd_malloc(((size_t)p->n_roots + 1) * sizeof *f->writer);
     f->seen = gd_calloc(n, sizeof *f->seen);
     f->stack = gd_malloc(n * sizeof *f->stack);
-    if (!f->steps || !f->made_by || !f->writer || !f->kept || !f->seen || !f->stack) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!f->steps || !f->made_by || !f->writer || !f->kept || !f->seen || !f->stack)
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int v = 0; v < p->n_values; v++) f->made_by[v] = -1;
     for (int r = 0; r < p->n_roots; r++) f->writer[r] = -1;
     for (int i = 0; i < p->n_fetches; i++) f->kept[p->values[p->fetches[i]].root] = true;

@@ -32,8 +32,10 @@ static void list_members(fusing *g, int group) {
     const gd_fuse *f = g->f;
     g->reduction = -1;
     for (int m = group; m >= 0; m = f->steps[m].next) {
-        if (f->steps[m].kind == GD_FUSE_REDUCTION) g->reduction = m;
-        else g->members[g->n_members++] = m;
+        if (f->steps[m].kind == GD_FUSE_REDUCTION)
+            g->reduction = m;
+        else
+            g->members[g->n_members++] = m;
         if (f->steps[m].type) g->model.type = f->steps[m].type;
     }
     if (!g->model.type) g->model.type = GD_I32; /* truths alone */
@@ -43,7 +45,8 @@ static void list_members(fusing *g, int group) {
     memcpy(g->options.dims, shape->dims, sizeof(int64_t) * shape->rank);
 }
 
-/* --- operands ---------------------------------------------------------------------------------- */
+/* --- operands ----------------------------------------------------------------------------------
+ */
 
 static int place_of(int *list, int *count, int value) {
     for (int i = 0; i < *count; i++)
@@ -96,7 +99,8 @@ static void list_operands(fusing *g) {
     }
 }
 
-/* --- the expression ---------------------------------------------------------------------------- */
+/* --- the expression ----------------------------------------------------------------------------
+ */
 
 /* The node of a value that a member reads. `made` are the nodes of the members' outputs. */
 static int node_of(fusing *g, int value, int made[][GD_IR_MAX_OUTPUTS]) {
@@ -124,8 +128,11 @@ static gd_status compose(fusing *g) {
         for (int k = 0; k < s->n_in; k++) vars[k] = node_of(g, s->in[k], made);
         for (int k = 0; k < s->op->n_attrs && k < GD_FUSED_PARAMS; k++)
             if (uses_param(s->op->ir, k))
-                params[k] = gd_ir_param(&g->b, g->model.n_scalars + constant(g, gd_attr_number(&s->op->attrs[k], s->attrs)));
-        for (int k = 0; k < s->n_out; k++) made[i][k] = gd_ir_inline(&g->b, s->op->ir, k, vars, params);
+                params[k] =
+                    gd_ir_param(&g->b, g->model.n_scalars +
+                                           constant(g, gd_attr_number(&s->op->attrs[k], s->attrs)));
+        for (int k = 0; k < s->n_out; k++)
+            made[i][k] = gd_ir_inline(&g->b, s->op->ir, k, vars, params);
     }
     for (int i = 0; i < g->n_members; i++) {
         const gd_pstep *s = &p->steps[g->members[i]];
@@ -162,18 +169,24 @@ static void name_it(fusing *g) {
     snprintf(name + used, size - used, "}");
 }
 
-/* --- the reduction ----------------------------------------------------------------------------- */
+/* --- the reduction -----------------------------------------------------------------------------
+ */
 
 static gd_status axes_of(const gd_pstep *s, int rank, uint32_t *axes) {
     const gd_shape *list;
-    if (strcmp(s->op->name, "sum") == 0) list = &((const gd_sum_options *)s->attrs)->axis;
-    else if (strcmp(s->op->name, "mean") == 0) list = &((const gd_mean_options *)s->attrs)->axis;
-    else if (strcmp(s->op->name, "max") == 0) list = &((const gd_max_options *)s->attrs)->axis;
-    else list = &((const gd_min_options *)s->attrs)->axis;
+    if (strcmp(s->op->name, "sum") == 0)
+        list = &((const gd_sum_options *)s->attrs)->axis;
+    else if (strcmp(s->op->name, "mean") == 0)
+        list = &((const gd_mean_options *)s->attrs)->axis;
+    else if (strcmp(s->op->name, "max") == 0)
+        list = &((const gd_max_options *)s->attrs)->axis;
+    else
+        list = &((const gd_min_options *)s->attrs)->axis;
     return gd_axes_mask(list, rank, axes);
 }
 
-/* --- the step ---------------------------------------------------------------------------------- */
+/* --- the step ----------------------------------------------------------------------------------
+ */
 
 /* Writes the group's step in the place of its last member. */
 static gd_status write_step(fusing *g) {
@@ -217,7 +230,8 @@ static gd_status fuse_group(gd_fuse *f, int group, fusing *g) {
     return write_step(g);
 }
 
-/* --- the order --------------------------------------------------------------------------------- */
+/* --- the order ---------------------------------------------------------------------------------
+ */
 
 typedef struct ordering {
     const gd_fuse *f;
@@ -251,7 +265,8 @@ static gd_status reorder(const gd_fuse *f) {
     const size_t n = (size_t)p->n_steps + 1;
     ordering o = {.f = f, .order = gd_malloc(n * sizeof(int)), .done = gd_calloc(n, sizeof(bool))};
     gd_pstep *steps = gd_malloc(n * sizeof *steps);
-    gd_status status = o.order && o.done && steps ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_status status =
+        o.order && o.done && steps ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
     if (status == GD_OK) {
         for (int i = 0; i < p->n_steps; i++)
             if (is_last(f, i)) put(&o, f->steps[i].group);

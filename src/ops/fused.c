@@ -17,15 +17,17 @@ static bool same_nodes(const gd_ir *a, const gd_ir *b) {
     if (memcmp(a->output, b->output, sizeof a->output[0] * (size_t)a->n_outputs) != 0) return false;
     for (int i = 0; i < a->count; i++) {
         const gd_ir_node *x = &a->nodes[i], *y = &b->nodes[i];
-        if (x->code != y->code || memcmp(x->arg, y->arg, sizeof x->arg) != 0 || memcmp(&x->value, &y->value, sizeof x->value) != 0)
+        if (x->code != y->code || memcmp(x->arg, y->arg, sizeof x->arg) != 0 ||
+            memcmp(&x->value, &y->value, sizeof x->value) != 0)
             return false;
     }
     return true;
 }
 
 static bool same(const gd_fusion *a, const gd_fusion *b) {
-    return a->type == b->type && a->n_tensors == b->n_tensors && a->n_scalars == b->n_scalars && a->n_constants == b->n_constants &&
-           a->reduction == b->reduction && strcmp(a->name, b->name) == 0 && same_nodes(&a->ir, &b->ir);
+    return a->type == b->type && a->n_tensors == b->n_tensors && a->n_scalars == b->n_scalars &&
+           a->n_constants == b->n_constants && a->reduction == b->reduction &&
+           strcmp(a->name, b->name) == 0 && same_nodes(&a->ir, &b->ir);
 }
 
 static gd_fusion *make(const gd_fusion *model) {
@@ -80,14 +82,16 @@ void gd_fused_params(const gd_kernel_call *call, double *params) {
     memcpy(params + f->n_scalars, o->constants, sizeof *params * (size_t)f->n_constants);
 }
 
-/* --- dtypes ------------------------------------------------------------------------------------ */
+/* --- dtypes ------------------------------------------------------------------------------------
+ */
 
 gd_dtype gd_elementwise_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_dtype out) {
     gd_dtype dtype = GD_DTYPE_NONE;
     for (int i = 0; i < n_in; i++)
         if (in[i]) dtype = dtype ? gd_promote(dtype, in[i]) : in[i];
     if (!dtype) return out;
-    const bool to_float = (op->flags & GD_OP_FLOAT) || (gd_dtype_is_float(out) && !(op->flags & GD_OP_TRUTH));
+    const bool to_float =
+        (op->flags & GD_OP_FLOAT) || (gd_dtype_is_float(out) && !(op->flags & GD_OP_TRUTH));
     if (to_float && !gd_dtype_is_float(dtype)) return gd_dtype_is_float(out) ? out : GD_F32;
     return dtype;
 }

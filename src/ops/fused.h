@@ -5,9 +5,9 @@
  * "fused{mul, add, gelu, mul}". Equal ones are one op, kept until the program ends, like the ops
  * that derivatives make; what differs from plan to plan is in the options.
  *
- * Inputs: first `n_tensors` that are read element by element (broadcast where need be; the variables
- * of the expression), then `n_scalars` of one element, which are its parameters. The options'
- * constants are the parameters after them.
+ * Inputs: first `n_tensors` that are read element by element (broadcast where need be; the
+ * variables of the expression), then `n_scalars` of one element, which are its parameters. The
+ * options' constants are the parameters after them.
  */
 #ifndef GRADUS_OPS_FUSED_H
 #define GRADUS_OPS_FUSED_H
@@ -39,7 +39,8 @@ typedef struct gd_fused_options {
     double constants[GD_FUSED_PARAMS];
 } gd_fused_options;
 
-/* The op like `model`, of which ir, type, the counts, reduction and name are set. NULL: no memory. */
+/* The op like `model`, of which ir, type, the counts, reduction and name are set. NULL: no memory.
+ */
 const gd_op *gd_op_fused(const gd_fusion *model);
 
 /* The parameters of a call. `params` has room for GD_FUSED_PARAMS. */

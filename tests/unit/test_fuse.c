@@ -1,4 +1,5 @@
-/* test_fuse.c - chains of elementwise ops as one kernel: what is fused, and that it computes the same. */
+/* test_fuse.c - chains of elementwise ops as one kernel: what is fused, and that it computes the
+ * same. */
 #include <math.h>
 #include <unistd.h>
 
@@ -8,7 +9,8 @@
 #include "graph/program.h"
 #include "test.h"
 
-/* --- running one body in several ways ----------------------------------------------------------- */
+/* --- running one body in several ways -----------------------------------------------------------
+ */
 
 enum { MOST = 24 };
 
@@ -42,11 +44,13 @@ static planned plan(body_fn body, const void *arg, gd_tensor *const *x, int n, i
 }
 
 static gd_tensors run(planned *p) {
-    return gd_session_run(p->session, ((gd_tensors){p->feeds, p->n_feeds}), ((gd_tensors){p->fetches.at, p->fetches.count}));
+    return gd_session_run(p->session, ((gd_tensors){p->feeds, p->n_feeds}),
+                          ((gd_tensors){p->fetches.at, p->fetches.count}));
 }
 
 static char *text_of(planned *p) {
-    return gd_session_plan_text(p->session, ((gd_tensors){p->feeds, p->n_feeds}), ((gd_tensors){p->fetches.at, p->fetches.count}));
+    return gd_session_plan_text(p->session, ((gd_tensors){p->feeds, p->n_feeds}),
+                                ((gd_tensors){p->fetches.at, p->fetches.count}));
 }
 
 static int count(const char *text, const char *part) {
@@ -59,11 +63,15 @@ static int count(const char *text, const char *part) {
 static bool same_numbers(gd_tensor *a, gd_tensor *b, double tolerance) {
     a = gd_contiguous(a);
     b = gd_contiguous(b);
-    if (gd_failed() || gd_tensor_numel(a) != gd_tensor_numel(b) || gd_tensor_dtype(a) != gd_tensor_dtype(b)) return false;
+    if (gd_failed() || gd_tensor_numel(a) != gd_tensor_numel(b) ||
+        gd_tensor_dtype(a) != gd_tensor_dtype(b))
+        return false;
     const size_t size = gd_dtype_size(gd_tensor_dtype(a));
     gd_tensor *p = gd_cast(a, GD_F64), *q = gd_cast(b, GD_F64);
     for (int64_t i = 0; i < gd_tensor_numel(a); i++) {
-        if (memcmp((const char *)gd_data(a) + (size_t)i * size, (const char *)gd_data(b) + (size_t)i * size, size) == 0) continue;
+        if (memcmp((const char *)gd_data(a) + (size_t)i * size,
+                   (const char *)gd_data(b) + (size_t)i * size, size) == 0)
+            continue;
         const double u = ((const double *)gd_data(p))[i], v = ((const double *)gd_data(q))[i];
         if (isnan(u) && isnan(v)) continue;
         if (!(fabs(u - v) <= tolerance * (1 + fabs(v)))) return false;
@@ -82,17 +90,21 @@ static void use_compiler(void) {
 }
 
 /* Eager, then the plan by the evaluator and compiled: the same numbers each time. */
-static void check_all_ways(const char *what, body_fn body, const void *arg, gd_tensor *const *x, int n, double tolerance) {
+static void check_all_ways(const char *what, body_fn body, const void *arg, gd_tensor *const *x,
+                           int n, double tolerance) {
     GD_SCOPE;
     results eager = body(x, arg);
     for (int compiled = 0; compiled < 2; compiled++) {
-        if (compiled) use_compiler();
-        else use_evaluator();
+        if (compiled)
+            use_compiler();
+        else
+            use_evaluator();
         planned p = plan(body, arg, x, n, 2);
         gd_tensors got = run(&p);
         CHECK_SAYING(!gd_failed(), "%s: %s", what, gd_error_message());
         for (int i = 0; i < eager.count && !gd_failed(); i++)
-            CHECK_SAYING(same_numbers(got.at[i], eager.at[i], tolerance), "%s, result %d, %s", what, i, compiled ? "compiled" : "evaluator");
+            CHECK_SAYING(same_numbers(got.at[i], eager.at[i], tolerance), "%s, result %d, %s", what,
+                         i, compiled ? "compiled" : "evaluator");
         gd_clear_error();
     }
     use_evaluator();
@@ -100,7 +112,8 @@ static void check_all_ways(const char *what, body_fn body, const void *arg, gd_t
 
 static gd_tensor *noise(gd_shape dims, gd_dtype dtype) { return gd_cast(gd_randn(dims), dtype); }
 
-/* --- what is fused ------------------------------------------------------------------------------- */
+/* --- what is fused -------------------------------------------------------------------------------
+ */
 
 static results chain_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
@@ -113,7 +126,9 @@ TEST(a_chain_becomes_one_step) {
     planned plain = plan(chain_body, NULL, &x, 1, 0), fused = plan(chain_body, NULL, &x, 1, 2);
     char *before = text_of(&plain), *after = text_of(&fused);
     CHECK_SAYING(count(before, " = ") == 4 && count(before, "fused") == 0, "%s", before);
-    CHECK_SAYING(count(after, " = ") == 1 && strstr(after, "fused{mul, add, gelu, mul}(%0 (feed 0) f32[5,7]"), "%s", after);
+    CHECK_SAYING(count(after, " = ") == 1 &&
+                     strstr(after, "fused{mul, add, gelu, mul}(%0 (feed 0) f32[5,7]"),
+                 "%s", after);
     free(before);
     free(after);
     check_all_ways("chain", chain_body, NULL, &x, 1, 0);
@@ -131,7 +146,8 @@ TEST(a_value_that_others_read_is_stored) {
     gd_tensor *x = gd_randn(gd_dims(5, 7));
     planned fused = plan(branches_body, NULL, &x, 1, 2);
     char *after = text_of(&fused);
-    CHECK_SAYING(count(after, "fused{exp, tanh, add}") == 1 && count(after, "tanh(") == 0, "%s", after);
+    CHECK_SAYING(count(after, "fused{exp, tanh, add}") == 1 && count(after, "tanh(") == 0, "%s",
+                 after);
     free(after);
     check_all_ways("branches", branches_body, NULL, &x, 1, 0);
 }
@@ -181,21 +197,25 @@ TEST(what_is_too_much_for_one_kernel_becomes_several) {
     for (int i = 0; i < 22; i++) x[i] = gd_randn(gd_dims(3, 11));
     planned fused = plan(long_body, NULL, x, 5, 2);
     char *after = text_of(&fused);
-    CHECK_SAYING(count(after, "fused{") >= 3 && count(after, " = ") < 10 && strstr(after, "more}"), "%s", after);
+    CHECK_SAYING(count(after, "fused{") >= 3 && count(after, " = ") < 10 && strstr(after, "more}"),
+                 "%s", after);
     free(after);
     check_all_ways("a long chain", long_body, NULL, x, 5, 0);
     check_all_ways("many results", many_results_body, NULL, x, 5, 0);
     check_all_ways("many operands", many_operands_body, NULL, x, 22, 0);
 }
 
-/* --- shapes, scalars, types ---------------------------------------------------------------------- */
+/* --- shapes, scalars, types ----------------------------------------------------------------------
+ */
 
 static results broadcast_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *a = gd_add(gd_mul(x[0], x[1]), x[2]); /* (7,33), (33), (7,1) */
     gd_tensor *b = gd_where(gd_gt(a, x[3]), gd_exp(gd_neg(a)), gd_permute(x[4], gd_dims(1, 0)));
     gd_tensor *small = gd_mul(gd_tanh(x[1]), x[3]); /* a group of another shape, read by this one */
-    return (results){{gd_sub(gd_mul(b, small), gd_full(gd_dims(7, 33), 0.25)), gd_logical_and(gd_gt(a, x[3]), gd_lt(b, a))}, 2};
+    return (results){{gd_sub(gd_mul(b, small), gd_full(gd_dims(7, 33), 0.25)),
+                      gd_logical_and(gd_gt(a, x[3]), gd_lt(b, a))},
+                     2};
 }
 
 TEST(operands_broadcast_and_scalars_are_read_once) {
@@ -203,8 +223,9 @@ TEST(operands_broadcast_and_scalars_are_read_once) {
     for (int half = 0; half < 2; half++)
         for (int wide = 0; wide < 2; wide++) {
             const gd_dtype dtype = half ? GD_BF16 : wide ? GD_F64 : GD_F32;
-            gd_tensor *x[5] = {noise(gd_dims(7, 33), dtype), noise(gd_dims(33), dtype), noise(gd_dims(7, 1), dtype),
-                               noise(gd_dims(), dtype), noise(gd_dims(33, 7), dtype)};
+            gd_tensor *x[5] = {noise(gd_dims(7, 33), dtype), noise(gd_dims(33), dtype),
+                               noise(gd_dims(7, 1), dtype), noise(gd_dims(), dtype),
+                               noise(gd_dims(33, 7), dtype)};
             if (!half) check_all_ways("broadcast", broadcast_body, NULL, x, 5, 0);
         }
 }
@@ -218,7 +239,8 @@ static results half_body(gd_tensor *const *x, const void *arg) {
 
 TEST(halves_are_computed_as_f32) {
     GD_SCOPE;
-    gd_tensor *x[3] = {noise(gd_dims(9, 5), GD_BF16), noise(gd_dims(9, 5), GD_BF16), gd_randn(gd_dims(9, 5))};
+    gd_tensor *x[3] = {noise(gd_dims(9, 5), GD_BF16), noise(gd_dims(9, 5), GD_BF16),
+                       gd_randn(gd_dims(9, 5))};
     check_all_ways("bf16", half_body, NULL, x, 3, 0.01);
     GD_SCOPE;
     planned p = plan(half_body, NULL, x, 3, 2);
@@ -237,19 +259,24 @@ TEST(integers_wrap_as_they_did) {
     static const gd_dtype dtypes[] = {GD_I64, GD_I32, GD_I8, GD_U8};
     for (int i = 0; i < 4; i++) {
         gd_tensor *x[3];
-        for (int k = 0; k < 3; k++) x[k] = gd_cast(gd_mul(gd_randn(k == 2 ? gd_dims() : gd_dims(40)), gd_scalar(40)), dtypes[i]);
+        for (int k = 0; k < 3; k++)
+            x[k] = gd_cast(gd_mul(gd_randn(k == 2 ? gd_dims() : gd_dims(40)), gd_scalar(40)),
+                           dtypes[i]);
         check_all_ways(gd_dtype_name(dtypes[i]), whole_body, NULL, x, 3, 0);
     }
     /* numbers that f64 does not have */
-    gd_tensor *large[3] = {gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){INT64_MAX, 9007199254740993})),
-                           gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){1, 3})), gd_from_array(gd_dims(), GD_I64, ((int64_t[]){9007199254740993}))};
+    gd_tensor *large[3] = {
+        gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){INT64_MAX, 9007199254740993})),
+        gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){1, 3})),
+        gd_from_array(gd_dims(), GD_I64, ((int64_t[]){9007199254740993}))};
     check_all_ways("large", whole_body, NULL, large, 3, 0);
 }
 
 /* 0 times what is not finite is NaN also where the 0 is known. */
 static results zero_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
-    return (results){{gd_add(gd_mul(gd_log(x[0]), gd_full(gd_dims(4), 0)), gd_full(gd_dims(), -0.0))}, 1};
+    return (results){
+        {gd_add(gd_mul(gd_log(x[0]), gd_full(gd_dims(4), 0)), gd_full(gd_dims(), -0.0))}, 1};
 }
 
 TEST(constants_are_numbers_like_others) {
@@ -258,13 +285,15 @@ TEST(constants_are_numbers_like_others) {
     check_all_ways("zeros", zero_body, NULL, &x, 1, 0);
 }
 
-/* --- every op, in chains made by chance ---------------------------------------------------------- */
+/* --- every op, in chains made by chance ----------------------------------------------------------
+ */
 
 static bool takes_part(const gd_op *op) {
     const unsigned no = GD_OP_INPLACE | GD_OP_RANDOM | GD_OP_INTEGRAL | GD_OP_USER;
     if (!(gd_op_flags(op) & GD_OP_ELEMENTWISE) || (gd_op_flags(op) & no)) return false;
     for (int i = 0; i < gd_op_attr_count(op); i++)
-        if (gd_op_attr_at(op, i)->required && gd_op_attr_at(op, i)->type != GD_ATTR_FLOAT) return false;
+        if (gd_op_attr_at(op, i)->required && gd_op_attr_at(op, i)->type != GD_ATTR_FLOAT)
+            return false;
     for (int i = 0; i < gd_op_input_count(op); i++)
         if (gd_op_input(op, i)->mutated || gd_op_input(op, i)->variadic) return false;
     return gd_op_input_count(op) > 0;
@@ -297,14 +326,18 @@ static results random_body(gd_tensor *const *x, const void *arg) {
         if (!op) break;
         gd_tensor *in[8];
         const int n_in = gd_op_input_count(op), chosen = (int)(next_of(&state) % (uint32_t)n_in);
-        for (int k = 0; k < n_in; k++) in[k] = pool[k == chosen ? n - 1 : (int)(next_of(&state) % (uint32_t)n)];
+        for (int k = 0; k < n_in; k++)
+            in[k] = pool[k == chosen ? n - 1 : (int)(next_of(&state) % (uint32_t)n)];
         for (int k = 0; k < n_in; k++) { /* what the op takes */
-            if (strcmp(gd_op_input(op, k)->name, "mask") == 0) in[k] = gd_gt(in[k], x[3]);
-            else if (gd_op_flags(op) & GD_OP_INTERNAL) in[k] = gd_cast(in[k], gd_tensor_dtype(x[0]));
+            if (strcmp(gd_op_input(op, k)->name, "mask") == 0)
+                in[k] = gd_gt(in[k], x[3]);
+            else if (gd_op_flags(op) & GD_OP_INTERNAL)
+                in[k] = gd_cast(in[k], gd_tensor_dtype(x[0]));
         }
         gd_attrs *attrs = gd_attrs_new(op);
         for (int k = 0; k < gd_op_attr_count(op); k++)
-            if (gd_op_attr_at(op, k)->required) gd_attrs_set_float(attrs, gd_op_attr_at(op, k)->name, 1.5);
+            if (gd_op_attr_at(op, k)->required)
+                gd_attrs_set_float(attrs, gd_op_attr_at(op, k)->name, 1.5);
         gd_tensors y = gd_op_call(op, ((gd_tensors){in, n_in}), attrs);
         if (y.count == 0) break;
         pool[n++] = y.at[0];
@@ -319,11 +352,13 @@ TEST(every_op_in_chains_made_by_chance) {
     gd_seed(7);
     for (int wide = 0; wide < 2; wide++) {
         const gd_dtype dtype = wide ? GD_F64 : GD_F32;
-        gd_tensor *x[4] = {noise(gd_dims(5, 23), dtype), noise(gd_dims(23), dtype), noise(gd_dims(5, 23), dtype), noise(gd_dims(), dtype)};
+        gd_tensor *x[4] = {noise(gd_dims(5, 23), dtype), noise(gd_dims(23), dtype),
+                           noise(gd_dims(5, 23), dtype), noise(gd_dims(), dtype)};
         for (int first = 0; first < ops; first += 6) {
             char what[80];
             chance c = {(uint32_t)(first * 7919 + wide), first, 6};
-            snprintf(what, sizeof what, "chain from %s, %s", gd_op_name(eligible(first)), gd_dtype_name(dtype));
+            snprintf(what, sizeof what, "chain from %s, %s", gd_op_name(eligible(first)),
+                     gd_dtype_name(dtype));
             check_all_ways(what, random_body, &c, x, 4, 0);
         }
     }
@@ -337,16 +372,19 @@ TEST(all_instruction_sets) {
     const gd_isa before = gd_cpu_isa();
     gd_tensor *x = gd_randn(gd_dims(5, 7));
     for (int isa = 0; isa < GD_ISA_COUNT; isa++)
-        if (gd_cpu_set_isa((gd_isa)isa) == (gd_isa)isa) check_all_ways(gd_isa_name((gd_isa)isa), chain_body, NULL, &x, 1, 0);
+        if (gd_cpu_set_isa((gd_isa)isa) == (gd_isa)isa)
+            check_all_ways(gd_isa_name((gd_isa)isa), chain_body, NULL, &x, 1, 0);
     gd_cpu_set_isa(before);
 }
 
-/* --- gradients, and nets that learn --------------------------------------------------------------- */
+/* --- gradients, and nets that learn
+ * --------------------------------------------------------------- */
 
 static results gradient_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *w = x[0]->requires_grad ? x[0] : gd_requires_grad(gd_clone(x[0]));
-    gd_tensor *y = gd_mul(gd_sigmoid(gd_add(gd_mul(w, x[1]), gd_sin(w))), gd_exp(gd_neg(gd_square(w))));
+    gd_tensor *y =
+        gd_mul(gd_sigmoid(gd_add(gd_mul(w, x[1]), gd_sin(w))), gd_exp(gd_neg(gd_square(w))));
     gd_tensor *g = gd_grad(gd_list(gd_sum(y)), gd_list(w), .create_graph = true).at[0];
     gd_tensor *h = gd_grad(gd_list(gd_sum(gd_mul(g, g))), gd_list(w)).at[0];
     return (results){{y, g, h}, 3};
@@ -374,7 +412,8 @@ static net make_net(void) {
     n.loss = gd_mean(gd_square(gd_sub(y, gd_scalar(0.3))));
     gd_tensors g = gd_gradients(gd_list(n.loss), gd_list(n.w, n.b));
     gd_tensor *m = gd_assign(n.m, gd_add(gd_mul(n.m, gd_scalar(0.9)), g.at[0]));
-    n.train = gd_group(gd_list(m, gd_assign(n.w, gd_sub(n.w, gd_mul(m, gd_scalar(0.1)))), gd_assign(n.b, gd_sub(n.b, gd_mul(g.at[1], gd_scalar(0.1))))));
+    n.train = gd_group(gd_list(m, gd_assign(n.w, gd_sub(n.w, gd_mul(m, gd_scalar(0.1)))),
+                               gd_assign(n.b, gd_sub(n.b, gd_mul(g.at[1], gd_scalar(0.1))))));
     return n;
 }
 
@@ -389,13 +428,17 @@ TEST(variables_are_updated_in_place) {
         w[level / 2] = gd_session_get(s, n.w);
         b[level / 2] = gd_session_get(s, n.b);
         char *text = gd_session_plan_text(s, gd_feed(n.x, x), gd_list(n.train, n.loss));
-        if (level) CHECK_SAYING(strstr(text, "fused{mul, add, mul, sub}") && strstr(text, ", mean}"), "%s", text);
+        if (level)
+            CHECK_SAYING(strstr(text, "fused{mul, add, mul, sub}") && strstr(text, ", mean}"), "%s",
+                         text);
         free(text);
     }
-    CHECK_SAYING(!gd_failed() && same_numbers(w[0], w[1], 1e-4) && same_numbers(b[0], b[1], 1e-4), "%s", gd_error_message());
+    CHECK_SAYING(!gd_failed() && same_numbers(w[0], w[1], 1e-4) && same_numbers(b[0], b[1], 1e-4),
+                 "%s", gd_error_message());
 }
 
-/* --- reductions ----------------------------------------------------------------------------------- */
+/* --- reductions
+ * ----------------------------------------------------------------------------------- */
 
 typedef struct reduced {
     const char *op, *options;
@@ -405,14 +448,19 @@ static results reduce_body(gd_tensor *const *x, const void *arg) {
     const reduced *r = arg;
     gd_tensor *d = gd_sub(x[0], x[1]);
     gd_tensor *y = gd_call(r->op, gd_list(gd_mul(gd_square(d), x[2])), r->options);
-    return (results){{y, gd_exp(d)}, 2}; /* d is read by two, and exp(d) stored beside the reduction */
+    return (results){{y, gd_exp(d)},
+                     2}; /* d is read by two, and exp(d) stored beside the reduction */
 }
 
 TEST(a_reduction_takes_in_what_is_made_for_it) {
     GD_SCOPE;
     static const char *const ops[] = {"sum", "mean", "max", "min"};
-    static const char *const axes[] = {"", "axis=0", "axis=1", "axis=2", "axis=0,1", "axis=1,2 keepdim=true", "axis=0,2", "axis=-1 keepdim=true"};
-    static const int64_t shapes[][3] = {{3, 5, 7}, {1, 1, 4099}, {70, 3, 2}, {2, 300, 40}, {40, 30, 10}, {3000, 1, 5}, {1, 9, 1}};
+    static const char *const axes[] = {"",         "axis=0",
+                                       "axis=1",   "axis=2",
+                                       "axis=0,1", "axis=1,2 keepdim=true",
+                                       "axis=0,2", "axis=-1 keepdim=true"};
+    static const int64_t shapes[][3] = {{3, 5, 7},    {1, 1, 4099}, {70, 3, 2}, {2, 300, 40},
+                                        {40, 30, 10}, {3000, 1, 5}, {1, 9, 1}};
     for (int s = 0; s < 7; s++)
         for (int k = 0; k < 8; k++)
             for (int o = 0; o < 4; o++) {
@@ -420,10 +468,12 @@ TEST(a_reduction_takes_in_what_is_made_for_it) {
                 if (s > 1 && o != k % 4) continue;
                 const int64_t *d = shapes[s];
                 const gd_dtype dtype = k % 3 == 2 ? GD_F64 : GD_F32;
-                gd_tensor *x[3] = {noise(gd_dims(d[0], d[1], d[2]), dtype), noise(gd_dims(d[2]), dtype), noise(gd_dims(d[1], 1), dtype)};
+                gd_tensor *x[3] = {noise(gd_dims(d[0], d[1], d[2]), dtype),
+                                   noise(gd_dims(d[2]), dtype), noise(gd_dims(d[1], 1), dtype)};
                 reduced r = {ops[o], axes[k]};
                 char what[80];
-                snprintf(what, sizeof what, "%s %s of [%d,%d,%d]", r.op, r.options, (int)d[0], (int)d[1], (int)d[2]);
+                snprintf(what, sizeof what, "%s %s of [%d,%d,%d]", r.op, r.options, (int)d[0],
+                         (int)d[1], (int)d[2]);
                 check_all_ways(what, reduce_body, &r, x, 3, 1e-5);
                 planned p = plan(reduce_body, &r, x, 3, 2);
                 char *text = text_of(&p), name[64];
@@ -453,7 +503,8 @@ TEST(reductions_have_the_same_bits_on_any_number_of_threads) {
     gd_set_num_threads(2);
 }
 
-/* --- a program's own ops ---------------------------------------------------------------------------- */
+/* --- a program's own ops
+ * ---------------------------------------------------------------------------- */
 
 static results own_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
@@ -462,7 +513,9 @@ static results own_body(gd_tensor *const *x, const void *arg) {
 
 TEST(an_op_without_a_kernel_gets_one_by_itself) {
     GD_SCOPE;
-    CHECK(gd_op_define("bent(x) -> y  elementwise float\nBent.\n  by float = 1\n  y = x / (1 + exp(-by*x)) + abs(x)\n", NULL) == GD_OK);
+    CHECK(gd_op_define("bent(x) -> y  elementwise float\nBent.\n  by float = 1\n  y = x / (1 + "
+                       "exp(-by*x)) + abs(x)\n",
+                       NULL) == GD_OK);
     gd_tensor *x = gd_randn(gd_dims(13, 3));
     planned p = plan(own_body, NULL, &x, 1, 2);
     char *text = text_of(&p);
@@ -471,7 +524,8 @@ TEST(an_op_without_a_kernel_gets_one_by_itself) {
     check_all_ways("bent", own_body, NULL, &x, 1, 0);
 }
 
-/* --- the rest -------------------------------------------------------------------------------------- */
+/* --- the rest
+ * -------------------------------------------------------------------------------------- */
 
 TEST(the_profiler_lists_the_ops_of_a_kernel) {
     GD_SCOPE;
@@ -483,7 +537,8 @@ TEST(the_profiler_lists_the_ops_of_a_kernel) {
     gd_profiler_stop();
     gd_profile_row row;
     bool found = false;
-    for (int64_t i = 0; gd_profiler_row(i, &row); i++) found |= strcmp(row.op, "fused{mul, add, gelu, mul}") == 0;
+    for (int64_t i = 0; gd_profiler_row(i, &row); i++)
+        found |= strcmp(row.op, "fused{mul, add, gelu, mul}") == 0;
     CHECK(found);
     gd_profiler_clear();
 }
@@ -499,8 +554,10 @@ TEST(a_kernel_is_made_once_for_all_sizes) {
         CHECK(same_numbers(run(&p).at[0], half_body((gd_tensor *[]){x, x, x}, NULL).at[0], 0));
     }
     gd_jit_counts after = gd_jit_count();
-    CHECK_SAYING(after.compiled + after.loaded + after.failed - before.compiled - before.loaded - before.failed <= 2, "%d",
-                 (int)(after.compiled + after.loaded - before.compiled - before.loaded));
+    CHECK_SAYING(after.compiled + after.loaded + after.failed - before.compiled - before.loaded -
+                         before.failed <=
+                     2,
+                 "%d", (int)(after.compiled + after.loaded - before.compiled - before.loaded));
     use_evaluator();
 }
 

@@ -15,7 +15,8 @@
 #include "gradus/gradus.h"
 #include "test.h"
 
-/* --- expressions ---------------------------------------------------------------------------------- */
+/* --- expressions
+ * ---------------------------------------------------------------------------------- */
 
 typedef struct expression {
     gd_ir ir;
@@ -53,7 +54,8 @@ static bool works(gd_ew_fn fn) {
 }
 #define PRODUCT "a*b + a"
 
-/* --- processes and directories --------------------------------------------------------------------- */
+/* --- processes and directories
+ * --------------------------------------------------------------------- */
 
 /* The bits that a child returns. */
 enum { WORKS = 1, COMPILED = 2, LOADED = 4, FAILED = 8 };
@@ -61,7 +63,8 @@ enum { WORKS = 1, COMPILED = 2, LOADED = 4, FAILED = 8 };
 static int make_product(void) {
     gd_ew_fn fn = kernel_of(PRODUCT);
     gd_jit_counts c = gd_jit_count();
-    return (works(fn) ? WORKS : 0) | (c.compiled ? COMPILED : 0) | (c.loaded ? LOADED : 0) | (c.failed ? FAILED : 0);
+    return (works(fn) ? WORKS : 0) | (c.compiled ? COMPILED : 0) | (c.loaded ? LOADED : 0) |
+           (c.failed ? FAILED : 0);
 }
 
 static pid_t start(int (*body)(void)) {
@@ -96,7 +99,8 @@ static int files(const char *directory, const char *end, char *last, size_t size
     int n = 0;
     for (struct dirent *e; d && (e = readdir(d));) {
         const size_t length = strlen(e->d_name), tail = strlen(end);
-        if (e->d_name[0] == '.' || length < tail || strcmp(e->d_name + length - tail, end) != 0) continue;
+        if (e->d_name[0] == '.' || length < tail || strcmp(e->d_name + length - tail, end) != 0)
+            continue;
         n++;
         if (last) snprintf(last, size, "%s/%s", directory, e->d_name);
     }
@@ -113,7 +117,8 @@ static void remove_tree(const char *path) {
     finish(child);
 }
 
-/* --- what must work --------------------------------------------------------------------------------- */
+/* --- what must work
+ * --------------------------------------------------------------------------------- */
 
 TEST(a_kernel_is_compiled_once_and_then_found) {
     fresh_cache("new/deeper");
@@ -153,7 +158,8 @@ TEST(names_are_never_read_by_a_shell) {
     fresh_cache("it's \"a\" dir; touch $(touch proof) `touch proof` & -o x");
     snprintf(proof, sizeof proof, "%s/proof", base);
     CHECK(chdir(base) == 0);
-    CHECK(in_child(make_product) == (WORKS | COMPILED) && in_child(make_product) == (WORKS | LOADED));
+    CHECK(in_child(make_product) == (WORKS | COMPILED) &&
+          in_child(make_product) == (WORKS | LOADED));
     CHECK(access(proof, F_OK) != 0);
     CHECK(chdir("/") == 0);
     remove_tree(base);
@@ -189,7 +195,8 @@ TEST(processes_may_fill_the_cache_at_once) {
     remove_tree(base);
 }
 
-/* --- files that are not what they should be --------------------------------------------------------- */
+/* --- files that are not what they should be
+ * --------------------------------------------------------- */
 
 static void write_file(const char *path, const char *text, size_t bytes) {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0700);
@@ -236,7 +243,8 @@ static int make_other(void) { return kernel_of("a - b") ? WORKS : 0; }
 TEST(the_kernel_of_another_expression_is_not_taken) {
     char mine[512], other[512], kept[600];
     fresh_cache("c");
-    CHECK(in_child(make_product) == (WORKS | COMPILED) && files(cache, ".so", mine, sizeof mine) == 1);
+    CHECK(in_child(make_product) == (WORKS | COMPILED) &&
+          files(cache, ".so", mine, sizeof mine) == 1);
     snprintf(kept, sizeof kept, "%s/kept", base);
     CHECK(rename(mine, kept) == 0);
     CHECK(in_child(make_other) == WORKS && files(cache, ".so", other, sizeof other) == 1);
@@ -245,7 +253,8 @@ TEST(the_kernel_of_another_expression_is_not_taken) {
     remove_tree(base);
 }
 
-/* --- where it must not work --------------------------------------------------------------------------- */
+/* --- where it must not work
+ * --------------------------------------------------------------------------- */
 
 TEST(a_directory_that_others_can_use_is_left_alone) {
     static const mode_t modes[] = {0755, 0770, 0701, 0777};
@@ -276,11 +285,13 @@ TEST(a_directory_of_another_user_is_left_alone) {
 }
 
 TEST(without_a_compiler_there_is_no_kernel_and_no_rest) {
-    static const char *const compilers[] = {"/no/such/compiler", "no-such-compiler", "/bin/false", "/bin/true", "/etc/passwd", "/tmp"};
+    static const char *const compilers[] = {"/no/such/compiler", "no-such-compiler", "/bin/false",
+                                            "/bin/true",         "/etc/passwd",      "/tmp"};
     for (int i = 0; i < 6; i++) {
         fresh_cache("c");
         setenv("GRADUS_CC", compilers[i], 1);
-        CHECK_SAYING(in_child(make_product) == FAILED && files(cache, "", NULL, 0) == 0, "%s", compilers[i]);
+        CHECK_SAYING(in_child(make_product) == FAILED && files(cache, "", NULL, 0) == 0, "%s",
+                     compilers[i]);
         remove_tree(base);
     }
     fresh_cache("c");
@@ -289,7 +300,8 @@ TEST(without_a_compiler_there_is_no_kernel_and_no_rest) {
     remove_tree(base);
 }
 
-/* --- in a plan ------------------------------------------------------------------------------------------ */
+/* --- in a plan
+ * ------------------------------------------------------------------------------------------ */
 
 static int debug_messages;
 static void count_messages(gd_log_level level, const char *message, void *context) {
@@ -311,7 +323,8 @@ static int run_a_plan(void) {
     gd_tensor *got = gd_session_run(s, gd_feed(x, value), gd_list(y)).at[0];
     const bool right = !gd_failed() && ((const float *)gd_data(got))[9999] == -0.25f;
     gd_jit_counts c = gd_jit_count();
-    return (right ? WORKS : 0) | (c.compiled ? COMPILED : 0) | (c.failed && debug_messages == 1 ? FAILED : 0);
+    return (right ? WORKS : 0) | (c.compiled ? COMPILED : 0) |
+           (c.failed && debug_messages == 1 ? FAILED : 0);
 }
 
 TEST(a_plan_runs_with_a_compiler_and_without) {

@@ -5,7 +5,8 @@
 #include "backend/cpu/elementwise.h"
 #include "ops/fused.h"
 
-/* --- programs: how an expression is run, by its own kernel or primitive by primitive -------------- */
+/* --- programs: how an expression is run, by its own kernel or primitive by primitive
+ * -------------- */
 
 typedef struct gd_ew_program {
     const gd_ir *ir;
@@ -33,9 +34,11 @@ void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements);
 
 /* Tiles of constants, filled once, as far as they are needed; then n <= tile elements at a time. */
 void gd_ew_constants(const gd_ew_program *p, int64_t tile, int64_t n, char *tiles);
-void gd_ew_evaluate(const gd_ew_program *p, int64_t tile, int64_t n, const void *const *in, void *const *out, char *tiles);
+void gd_ew_evaluate(const gd_ew_program *p, int64_t tile, int64_t n, const void *const *in,
+                    void *const *out, char *tiles);
 
-/* --- jobs: a call, with its operands lined up ------------------------------------------------------ */
+/* --- jobs: a call, with its operands lined up
+ * ------------------------------------------------------ */
 
 enum { GD_EW_OPERANDS = 24 };
 
@@ -60,8 +63,8 @@ typedef struct gd_ew_job {
 /* Lines up operands for the shape of `shape`; program, n_in and n_out are set. */
 void gd_ew_line_up(gd_ew_job *j, const gd_view *in, const gd_view *out, const gd_view *shape);
 
-/* Elements [first, first + n) of the shape, row-major: outputs but the last are stored, those of the
- * last are put at `to`. Some stack, no other memory. */
+/* Elements [first, first + n) of the shape, row-major: outputs but the last are stored, those of
+ * the last are put at `to`. Some stack, no other memory. */
 void gd_ew_some(const gd_ew_job *j, int64_t first, int64_t n, void *to);
 
 #endif

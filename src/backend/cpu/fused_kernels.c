@@ -1,5 +1,5 @@
-/* fused_kernels.c - an elementwise expression whose last result is reduced: its elements are made leaf
- * by leaf, as the reduction takes them in, and never lie in memory.
+/* fused_kernels.c - an elementwise expression whose last result is reduced: its elements are made
+ * leaf by leaf, as the reduction takes them in, and never lie in memory.
  */
 #include <string.h>
 
@@ -16,12 +16,19 @@ static gd_view made_view(const gd_kernel_call *k) {
     return v;
 }
 
-static void make_some(const void *context, int64_t first, int64_t n, void *to) { gd_ew_some(context, first, n, to); }
+static void make_some(const void *context, int64_t first, int64_t n, void *to) {
+    gd_ew_some(context, first, n, to);
+}
 
 static gd_reduction request(const gd_kernel_call *k, const gd_ew_job *job) {
     const gd_fusion *f = k->op->fusion;
     const gd_fused_options *o = k->attrs;
-    gd_reduction r = {.fold = GD_FOLD_SUM, .mask = o->axes, .type = f->type, .y = &k->out[k->n_out - 1], .source = make_some, .context = job};
+    gd_reduction r = {.fold = GD_FOLD_SUM,
+                      .mask = o->axes,
+                      .type = f->type,
+                      .y = &k->out[k->n_out - 1],
+                      .source = make_some,
+                      .context = job};
     if (strcmp(f->reduction->name, "max") == 0) r.fold = GD_FOLD_MAX;
     if (strcmp(f->reduction->name, "min") == 0) r.fold = GD_FOLD_MIN;
     if (strcmp(f->reduction->name, "mean") == 0) r.finish = GD_FINISH_MEAN;
