@@ -137,7 +137,7 @@ static bool passes(const gd_fuse *f, int value, gd_dtype type) {
     const gd_dtype dtype = (gd_dtype)f->p->values[value].dtype;
     if (dtype == GD_BOOL) return maker->op->flags & GD_OP_TRUTH;
     if (dtype == GD_F16 || dtype == GD_BF16)
-        return type == GD_F32 && !strcmp(maker->op->name, "cast") == 0;
+        return type == GD_F32 && strcmp(maker->op->name, "cast") != 0;
     return dtype == type;
 }
 
