@@ -186,7 +186,7 @@ static bool has_reduction(const gd_fuse *f, int g) {
     return false;
 }
 
-/* A reduction takes the result of a group that nobody else reads. */
+/* A reduction takes in what a group makes, while it is made; where others read it, it is stored too. */
 static void try_to_reduce(gd_fuse *f, int step) {
     const int value = f->p->steps[step].in[0], maker = f->made_by[value];
     if (maker < 0 || f->steps[maker].kind != GD_FUSE_EACH) return;
@@ -194,7 +194,6 @@ static void try_to_reduce(gd_fuse *f, int step) {
     const gd_dtype type = type_of(f, a);
     if ((type != GD_F32 && type != GD_F64) || has_reduction(f, a) || !passes(f, value, type))
         return;
-    if (is_read_outside(f, value, a, step)) return;
     if (!fits(f, a, step, type, elements(&f->p->values[value])) || waits_for_itself(f, a, step))
         return;
     unite(f, a, step);

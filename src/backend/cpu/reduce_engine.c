@@ -273,6 +273,11 @@ static int fetch_columns(const job *j, const char *base, int64_t leaf, int64_t c
     if (end > j->total) end = j->total;
     int64_t in_run = j->n_reduced ? first % j->run.dim : first, run = j->n_reduced ? first / j->run.dim : 0;
     const char *row = base + in_run * j->run.x + offset_of(j->reduced, j->n_reduced, run);
+    if (j->r.source && j->n_reduced == 0 && cols == j->inner.dim && j->run.x == cols * j->size) { /* all rows at once */
+        produce(j, row, (end - first) * cols, buffer);
+        for (int64_t r = first; r < end; r++) rows[r - first] = buffer + (r - first) * cols * j->size;
+        return (int)(end - first);
+    }
     for (int64_t r = first; r < end; r++) {
         rows[r - first] = row;
         if (j->r.source) rows[r - first] = produce(j, row, cols, buffer + (r - first) * j->chunk * j->size);
