@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "ops/intern.h"
+#include "ops/subgraph.h"
 
 static _Atomic uint64_t next_order = 1;
 void (*gd_origin_free_hook)(struct gd_origin *origin);
@@ -34,9 +35,11 @@ gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, in
     if (attrs_size) {
         node->attrs = (char *)node->slots + slots;
         memcpy(node->attrs, attrs, attrs_size);
-        for (int i = 0; i < op->n_attrs; i++) { /* the caller's strings may go away */
-            const char **text = (const char **)((char *)node->attrs + op->attrs[i].offset);
+        for (int i = 0; i < op->n_attrs; i++) { /* the caller's strings and graphs may go away */
+            void *field = (char *)node->attrs + op->attrs[i].offset;
+            const char **text = field;
             if (op->attrs[i].type == GD_ATTR_STRING && *text) *text = gd_intern(*text);
+            else if (op->attrs[i].type == GD_ATTR_GRAPH) gd_subgraph_retain(*(gd_subgraph **)field);
         }
     }
     return node;
@@ -54,6 +57,12 @@ static void slot_clear(gd_slot *slot, bool output) {
     if (node && !output) gd_node_release(node);
 }
 
+static void release_graphs(gd_node *node) {
+    for (int i = 0; i < node->op->n_attrs && node->attrs; i++)
+        if (node->op->attrs[i].type == GD_ATTR_GRAPH)
+            gd_subgraph_release(*(gd_subgraph **)((char *)node->attrs + node->op->attrs[i].offset));
+}
+
 static void node_free(gd_node *node) {
     for (int i = 0; i < node->n_in + node->n_out + node->n_saved; i++)
         slot_clear(&node->slots[i], i >= node->n_in && i < node->n_in + node->n_out);
@@ -63,6 +72,7 @@ static void node_free(gd_node *node) {
         gd_free(hook);
     }
     if (node->user_free) node->user_free(node->user);
+    if (node->op && (node->op->flags & GD_OP_WHOLE)) release_graphs(node);
     if (node->origin) gd_origin_free_hook(node->origin);
     gd_free(node);
 }
@@ -124,6 +134,29 @@ void gd_slot_set(gd_slot *slot, gd_tensor *t, bool save) {
         gd_storage_retain(t->storage);
         slot->version = atomic_load_explicit(&t->storage->version, memory_order_relaxed);
     }
+}
+
+void gd_slot_replace(gd_slot *slot, gd_tensor *t) {
+    slot_clear(slot, false);
+    memset(slot, 0, offsetof(gd_slot, dims));
+    gd_slot_set(slot, t, true);
+}
+
+gd_tensor *gd_slot_as_it_is(const gd_slot *slot) {
+    if (slot->leaf) return slot->leaf;
+    gd_tensor *t = gd_tensor_bare(GD_VALUE, slot->device, (gd_dtype)slot->dtype, slot->rank, slot->dims);
+    if (!t) return NULL;
+    for (int i = 0; i < slot->rank; i++) t->strides[i] = slot->strides[i];
+    t->offset = slot->offset;
+    t->storage = slot->storage;
+    gd_storage_retain(t->storage);
+    if (slot->node) { /* a result on the tape */
+        t->requires_grad = slot->requires_grad;
+        t->node = slot->node;
+        t->node_index = slot->index;
+        gd_node_retain(t->node);
+    }
+    return t;
 }
 
 gd_tensor *gd_slot_get(const gd_slot *slot, gd_node *self, const char *what) {
