@@ -7,16 +7,6 @@
 #include "graph/control_run.h"
 #include "gradus/ops.h"
 
-enum { ERRORS = 16 };
-
-/* Results that are lists: all errors. */
-static gd_tensors failed_list(int64_t count) {
-    gd_tensor **list = gd_list_new(count < ERRORS ? ERRORS : count);
-    for (int64_t i = 0; list && i < (count < ERRORS ? ERRORS : count); i++)
-        list[i] = &gd_error_tensor;
-    return (gd_tensors){list, list ? count : 0};
-}
-
 /* Notes where and sticks; an error inside of a function has been recorded with its own place. */
 static void fail_call(const char *name, const char *site, gd_status status) {
     if (gd_this_thread.recorded != GD_OK) return;
@@ -150,7 +140,7 @@ gd_tensors gd_cond_at(const char *site, gd_tensor *predicate, gd_body yes, gd_bo
     if (status == GD_OK) status = hand_over(&out, 0, out.count, &list);
     if (status != GD_OK) fail_call("gd_cond", site, status);
     gd_let_go(&out);
-    return status == GD_OK ? list : failed_list(inputs.count);
+    return status == GD_OK ? list : gd_list_of_errors(inputs.count);
 }
 
 /* --- while -------------------------------------------------------------------------------------
@@ -210,7 +200,7 @@ gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body body, g
     if (status == GD_OK) status = hand_over(&out, 0, out.count, &list);
     if (status != GD_OK) fail_call("gd_while_loop", site, status);
     gd_let_go(&out);
-    return status == GD_OK ? list : failed_list(state.count);
+    return status == GD_OK ? list : gd_list_of_errors(state.count);
 }
 
 /* --- scan --------------------------------------------------------------------------------------
@@ -295,7 +285,7 @@ gd_scanned gd_scan_at(const char *site, gd_body body, gd_tensors state, gd_tenso
     if (status == GD_OK) status = hand_over(&out, n, out.count - n, &result.ys);
     if (status != GD_OK) fail_call("gd_scan", site, status);
     gd_let_go(&out);
-    return status == GD_OK ? result : (gd_scanned){failed_list(state.count), failed_list(1)};
+    return status == GD_OK ? result : (gd_scanned){gd_list_of_errors(state.count), gd_list_of_errors(1)};
 }
 
 typedef struct fold {

@@ -209,8 +209,9 @@ static gd_status own_copy(gd_session *s, gd_tensor *value, gd_tensor **copy) {
     gd_status status = GD_OK;
     gd_tensor *here = value->device == s->device ? value : gd_to_device(value, s->device);
     gd_tensor *own = here->kind == GD_FAILED ? here : gd_clone(here);
+    if (own->kind != GD_FAILED) own = gd_detach(own);
     if (own->kind == GD_FAILED) status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_MEMORY;
-    else *copy = gd_retain(gd_detach(own));
+    else *copy = gd_retain(own);
     gd_scope_close(&scope);
     return status;
 }
