@@ -19,6 +19,8 @@
 #ifndef GRADUS_CONTROL_H
 #define GRADUS_CONTROL_H
 
+#include <stdint.h>
+
 #include "gradus/autograd.h"
 #include "gradus/options.h"
 #include "gradus/tensor.h"
