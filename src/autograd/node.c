@@ -12,6 +12,18 @@
 static _Atomic uint64_t next_order = 1;
 void (*gd_origin_free_hook)(struct gd_origin *origin);
 
+static void retain_graphs(gd_node *node) {
+    for (int i = 0; i < node->op->n_attrs && node->attrs; i++)
+        if (node->op->attrs[i].type == GD_ATTR_GRAPH)
+            gd_subgraph_retain(*(gd_subgraph **)((char *)node->attrs + node->op->attrs[i].offset));
+}
+
+static void release_graphs(gd_node *node) {
+    for (int i = 0; i < node->op->n_attrs && node->attrs; i++)
+        if (node->op->attrs[i].type == GD_ATTR_GRAPH)
+            gd_subgraph_release(*(gd_subgraph **)((char *)node->attrs + node->op->attrs[i].offset));
+}
+
 gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, int n_saved) {
     size_t slots = (size_t)(n_in + n_out + n_saved) * sizeof(gd_slot);
     size_t attrs_size = op && attrs ? op->attrs_size : 0;
@@ -35,12 +47,17 @@ gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, in
     if (attrs_size) {
         node->attrs = (char *)node->slots + slots;
         memcpy(node->attrs, attrs, attrs_size);
-        for (int i = 0; i < op->n_attrs; i++) { /* the caller's strings and graphs may go away */
-            void *field = (char *)node->attrs + op->attrs[i].offset;
-            const char **text = field;
-            if (op->attrs[i].type == GD_ATTR_STRING && *text) *text = gd_intern(*text);
-            else if (op->attrs[i].type == GD_ATTR_GRAPH) gd_subgraph_retain(*(gd_subgraph **)field);
+        for (int i = 0; i < op->n_attrs; i++) { /* the caller's strings may go away */
+            const char **text = (const char **)((char *)node->attrs + op->attrs[i].offset);
+            if (op->attrs[i].type != GD_ATTR_STRING || !*text) continue;
+            *text = gd_intern(*text);
+            if (!*text) {
+                gd_free(node);
+                gd_fail(GD_E_MEMORY, "no memory to record %s", op->name);
+                return NULL;
+            }
         }
+        if (op->flags & GD_OP_WHOLE) retain_graphs(node);
     }
     return node;
 }
@@ -55,12 +72,6 @@ static void slot_clear(gd_slot *slot, bool output) {
     slot->leaf = NULL;
     slot->node = NULL;
     if (node && !output) gd_node_release(node);
-}
-
-static void release_graphs(gd_node *node) {
-    for (int i = 0; i < node->op->n_attrs && node->attrs; i++)
-        if (node->op->attrs[i].type == GD_ATTR_GRAPH)
-            gd_subgraph_release(*(gd_subgraph **)((char *)node->attrs + node->op->attrs[i].offset));
 }
 
 static void node_free(gd_node *node) {

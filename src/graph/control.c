@@ -32,7 +32,7 @@ static gd_status check_inputs(gd_tensors list, const char *what) {
         return gd_fail(GD_E_ARGUMENT, "a list of %lld %s", (long long)list.count, what);
     for (int64_t i = 0; i < list.count; i++) {
         if (!list.at[i]) return gd_fail(GD_E_ARGUMENT, "%s %lld is NULL", what, (long long)i);
-        if (list.at[i]->kind == GD_FAILED) return gd_last_failure();
+        if (list.at[i]->kind == GD_FAILED) return gd_failure();
     }
     return GD_OK;
 }
@@ -57,7 +57,7 @@ static gd_status add_node(const gd_op *op, const char *site, gd_tensors first, g
         memcpy(in + first.count + second.count, c->captured, (size_t)c->count * sizeof *in);
     gd_scope *scope = gd_scope_open();
     gd_tensors y = gd_dispatch_list(op, site, in, (int)n, attrs);
-    gd_status status = y.at ? gd_hold(out, y.at, y.count) : gd_last_failure();
+    gd_status status = y.at ? gd_hold(out, y.at, y.count) : gd_failure();
     gd_scope_close(&scope);
     gd_free(in);
     return status;

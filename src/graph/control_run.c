@@ -39,7 +39,7 @@ static gd_status call_program(const gd_callee *c, gd_tensor *const *in, int n_in
         if (!y.at[i])
             status = gd_fail(GD_E_ARGUMENT, "result %lld of the function is NULL", (long long)i);
         else if (y.at[i]->kind == GD_FAILED)
-            status = gd_last_failure();
+            status = gd_failure();
     if (status == GD_OK) status = gd_hold(out, y.at, y.count);
     gd_scope_close(&scope);
     return status;
@@ -128,10 +128,10 @@ static gd_status read_truth(gd_tensor *t, const char *what, bool *truth) {
             GD_E_STATE,
             "the %s is a symbol and has no value yet; build the graph inside of GD_GRAPH", what);
     GD_TRY(gd_check_truth(&m, what));
-    gd_this_thread.unsticky++;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
     *truth = gd_item(t) != 0; /* NaN is true, as in C */
-    gd_this_thread.unsticky--;
-    return GD_OK;
+    return gd_attempt_end(&attempt, GD_OK);
 }
 
 /* --- the loops ---------------------------------------------------------------------------------
@@ -188,12 +188,12 @@ static gd_status cut(gd_tensor *x, int64_t steps, gd_tensor **pieces, int stride
     gd_tensors parts = {NULL, 0};
     if (at_once) {
         parts = gd_split(x, gd_dims(1));
-        if (parts.count != steps) return gd_last_failure();
+        if (parts.count != steps) return gd_failure();
     }
     const gd_shape shape = gd_shape_of(x->rank - 1, x->dims + 1);
     for (int64_t t = 0; t < steps; t++) {
         gd_tensor *piece = at_once ? gd_reshape(parts.at[t], shape) : gd_select(x, 0, t);
-        if (piece->kind == GD_FAILED) return gd_last_failure();
+        if (piece->kind == GD_FAILED) return gd_failure();
         pieces[t * stride] = piece;
     }
     return GD_OK;
@@ -215,7 +215,7 @@ static gd_status empty_results(const gd_callee *body, const gd_held *state, gd_t
         const int skip = i < state->count ? 0 : 1;
         in[i] =
             gd_symbol(gd_shape_of(t->rank - skip, t->dims + skip), (gd_dtype)t->dtype, t->device);
-        if (in[i]->kind == GD_FAILED) status = gd_last_failure();
+        if (in[i]->kind == GD_FAILED) status = gd_failure();
     }
     if (status == GD_OK) status = call(body, in, n_in, &shapes, r);
     thread->tracer = tracer;
@@ -233,7 +233,7 @@ static gd_status empty_results(const gd_callee *body, const gd_held *state, gd_t
                     : gd_tensor_fail(gd_fail(GD_E_SHAPE, "result %d has too many dimensions", k));
         }
         if (y->kind == GD_FAILED)
-            status = gd_last_failure();
+            status = gd_failure();
         else
             out->at[out->count++] = gd_retain(y);
     }
@@ -251,7 +251,7 @@ static gd_status put_together(const gd_held *state, gd_tensor *const *ys, int64_
         gd_tensor *y = gd_stack(((gd_tensors){ys + k * steps, steps}));
         if (y->kind == GD_FAILED) {
             gd_let_go(out);
-            return gd_last_failure();
+            return gd_failure();
         }
         out->at[out->count++] = gd_retain(y);
     }
@@ -366,9 +366,12 @@ gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **
     if ((node->op->flags & GD_OP_DYNAMIC) && gd_this_thread.tracer) /* only shapes are asked for */
         return gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, node->rng, out,
                                  node->n_out);
+    gd_attempt attempt; /* a failure inside is this node's: the place is added before it is recorded */
+    gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_status status = run_node(node, in, &results, r);
     gd_scope_close(&scope);
+    status = gd_attempt_end(&attempt, status);
     if (status == GD_OK && results.count != node->n_out)
         status = gd_fail(GD_E_STATE, "%d results, not %d", results.count, node->n_out);
     if (status == GD_OK) status = gd_scope_reserve((size_t)results.count);

@@ -129,10 +129,10 @@ static bool is_foreign(const run *r, const gd_storage *storage) {
 static gd_status run_assign(run *r, entry *e, gd_tensor *const *in) {
     gd_tensor *y = gd_expand(in[1], gd_shape_of(in[0]->rank, in[0]->dims));
     if (y->kind != GD_FAILED && y->dtype != in[0]->dtype) y = gd_cast(y, (gd_dtype)in[0]->dtype);
-    if (y->kind == GD_FAILED) return gd_last_failure();
+    if (y->kind == GD_FAILED) return gd_failure();
     e->values[0] = y;
     if (is_foreign(r, y->storage)) y = gd_clone(gd_detach(y)); /* two variables may change places */
-    return y->kind == GD_FAILED ? gd_last_failure() : add_commit(r, in[0], y, e->node->site);
+    return y->kind == GD_FAILED ? gd_failure() : add_commit(r, in[0], y, e->node->site);
 }
 
 /* An input that the op writes is a copy of it, which becomes the variable's value at the end. */
@@ -140,7 +140,7 @@ static gd_status copy_written(run *r, const gd_node *node, gd_tensor **in) {
     for (int i = 0; i < node->op->n_inputs && i < node->n_in; i++) {
         if (!node->op->inputs[i].mutated || !in[i]) continue;
         gd_tensor *to = in[i], *copy = gd_clone(gd_detach(to));
-        if (copy->kind == GD_FAILED) return gd_last_failure();
+        if (copy->kind == GD_FAILED) return gd_failure();
         GD_TRY(add_commit(r, to, copy, node->site));
         in[i] = copy;
     }
@@ -188,7 +188,7 @@ static gd_status run_node(run *r, entry *e) {
         const gd_slot *slot = &node->slots[i];
         if (!slot->present) continue;
         in[i] = slot->symbol ? find(r, slot->node)->values[slot->index] : gd_slot_as_it_is(slot);
-        if (!in[i]) status = gd_last_failure();
+        if (!in[i]) status = gd_failure();
     }
     if (status == GD_OK) status = run_with(r, e, in);
     gd_free(in);
@@ -204,7 +204,7 @@ static gd_status evaluate(run *r, gd_tensors fetches) {
         for (int k = 0; k < e->node->n_out && e->fed; k++) {
             if (!e->values[k]) continue;
             e->values[k] = gd_on_tape(e->values[k]);
-            if (e->values[k]->kind == GD_FAILED) return gd_last_failure();
+            if (e->values[k]->kind == GD_FAILED) return gd_failure();
         }
     }
     int before = r->running.tape ? gd_enable_grad_begin() : gd_no_grad_begin();
@@ -218,7 +218,7 @@ static gd_status take_results(const run *r, gd_tensors fetches, gd_tensor **resu
     for (int64_t i = 0; i < fetches.count; i++) {
         gd_tensor *y = gd_detach(find(r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
         if (y->kind != GD_FAILED && is_foreign(r, y->storage)) y = gd_clone(y);
-        if (y->kind == GD_FAILED) return gd_last_failure();
+        if (y->kind == GD_FAILED) return gd_failure();
         results[i] = gd_retain(y);
     }
     return GD_OK;
@@ -227,7 +227,10 @@ static gd_status take_results(const run *r, gd_tensors fetches, gd_tensor **resu
 gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
                            uint64_t number) {
     gd_tensor **results = gd_list_new(fetches.count);
-    if (!results) return (gd_tensors){NULL, 0};
+    if (!results) {
+        gd_error_stick(GD_E_MEMORY);
+        return (gd_tensors){NULL, 0};
+    }
     gd_status status = gd_scope_reserve((size_t)fetches.count);
     gd_scope *scope = gd_scope_open();
     run r = {.feeds = feeds, .fed = values, .running = {.run = number}};

@@ -181,7 +181,7 @@ static gd_status replay(lowering *l, gd_tensors fetches, lowering *after) {
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) {
         gd_tensor **t = &find(l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
         if ((*t)->kind == GD_VALUE) *t = gd_clone(*t);
-        if ((*t)->kind != GD_SYMBOL) status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
+        if ((*t)->kind != GD_SYMBOL) status = gd_failure();
     }
     gd_grad_mode_end(&grad);
     gd_this_thread.tracer = before;

@@ -7,11 +7,6 @@
 #include "core/alloc.h"
 #include "gradus/ops.h"
 
-gd_status gd_last_failure(void) {
-    const gd_thread *t = &gd_this_thread;
-    return t->recorded != GD_OK ? t->recorded : t->noted != GD_OK ? t->noted : GD_E_STATE;
-}
-
 gd_meta gd_meta_of(const gd_tensor *t) {
     gd_meta m = {.dtype = (gd_dtype)t->dtype, .rank = t->rank, .view_of = -1, .device = t->device};
     for (int d = 0; d < t->rank; d++) m.dims[d] = t->dims[d];
@@ -52,10 +47,10 @@ static gd_status add_input(gd_subgraph *sub, const gd_meta *meta, gd_tensor **sy
 
 static gd_status take_output(gd_subgraph *sub, gd_tensor *y, int k) {
     if (!y) return gd_fail(GD_E_ARGUMENT, "result %d is NULL", k);
-    if (y->kind == GD_FAILED) return gd_last_failure();
+    if (y->kind == GD_FAILED) return gd_failure();
     if (y->kind != GD_SYMBOL || !is_inside(sub, y->node))
         y = gd_clone(y); /* of the world outside */
-    if (y->kind == GD_FAILED) return gd_last_failure();
+    if (y->kind == GD_FAILED) return gd_failure();
     sub->out[k] = y->node;
     sub->out_index[k] = y->node_index;
     sub->metas[k] = gd_meta_of(y);
@@ -266,7 +261,7 @@ static gd_status run_whole(const gd_node *node, gd_tensor *const *in, gd_tensor 
                         out};
     node->op->expand(&expand);
     for (int k = 0; k < node->n_out; k++)
-        if (!out[k] || out[k]->kind == GD_FAILED) return gd_last_failure();
+        if (!out[k] || out[k]->kind == GD_FAILED) return gd_failure();
     return GD_OK;
 }
 
@@ -288,7 +283,7 @@ gd_status gd_node_run(gd_node *node, gd_tensor *const *in, gd_tensor **out, cons
     for (int k = 0; k < node->n_out && status == GD_OK && r->tape; k++) {
         if (!out[k] || out[k]->requires_grad || out[k]->kind != GD_VALUE) continue;
         out[k] = gd_on_tape(out[k]);
-        if (out[k]->kind == GD_FAILED) status = gd_last_failure();
+        if (out[k]->kind == GD_FAILED) status = gd_failure();
     }
     return status;
 }
@@ -303,7 +298,7 @@ static gd_status run_inside(const gd_subgraph *sub, gd_node *node, gd_tensor **v
         in[i] = !slot->present ? NULL
                 : slot->symbol ? values[sub->first_value[slot->node->origin->number] + slot->index]
                                : gd_slot_as_it_is(slot);
-        if (slot->present && !in[i]) status = gd_last_failure();
+        if (slot->present && !in[i]) status = gd_failure();
     }
     if (status == GD_OK)
         status = gd_node_run(node, in, values + sub->first_value[node->origin->number], r);

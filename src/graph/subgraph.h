@@ -55,7 +55,4 @@ gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **
 /* The value as a leaf of the tape. */
 gd_tensor *gd_on_tape(gd_tensor *value);
 
-/* The failure that made a call return an error tensor. */
-gd_status gd_last_failure(void);
-
 #endif

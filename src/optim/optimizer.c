@@ -197,29 +197,24 @@ static gd_status make_state(gd_optimizer *o) {
     gd_release(lr);
     gd_release(t);
     gd_free(slots);
-    return gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_MEMORY;
+    return gd_failure();
 }
 
 /* --- a step ------------------------------------------------------------------------------------ */
-
-static gd_status failure(void) {
-    const gd_thread *thread = &gd_this_thread;
-    return thread->recorded != GD_OK ? thread->recorded : thread->noted != GD_OK ? thread->noted : GD_E_STATE;
-}
 
 /* One step with these gradients (NULL: none). In a graph `done` gets what has to be fetched. */
 static gd_status step(gd_optimizer *o, gd_tensor *const *gradients, gd_tensor **done, int *n_done) {
     stepping s = {.optimizer = o, .lr = o->lr};
     if (o->method->counts) {
         gd_tensor *t = gd_assign(o->t, gd_add(o->t, gd_scalar(1)));
-        if (t->kind == GD_FAILED) return failure();
+        if (t->kind == GD_FAILED) return gd_failure();
         done[(*n_done)++] = t;
         o->method->begin(&s, t);
     }
     for (int i = 0; i < o->count; i++) {
         if (!gradients[i]) continue;
         gd_tensor *p = o->method->update(&s, o->parameters[i], gradients[i], o->slots + i * o->method->slots);
-        if (p->kind == GD_FAILED) return failure();
+        if (p->kind == GD_FAILED) return gd_failure();
         done[(*n_done)++] = p;
     }
     return GD_OK;
@@ -231,17 +226,17 @@ gd_status gd_optimizer_step(gd_optimizer *o) {
     if (o->in_graph) return gd_fail(GD_E_STATE, "gd_optimizer_step: its parameters are variables of a graph; use gd_minimize");
     gd_tensor **lists = gd_calloc((size_t)(2 * o->count + 1), sizeof *lists), **done = lists + o->count;
     if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a step");
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin(), n_done = 0;
-    gd_this_thread.unsticky++;
     for (int i = 0; i < o->count; i++) lists[i] = o->parameters[i]->grad;
     gd_status status = make_state(o);
     if (status == GD_OK) status = step(o, lists, done, &n_done);
-    gd_this_thread.unsticky--;
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     gd_free(lists);
-    return status;
+    return gd_attempt_end(&attempt, status);
 }
 
 void gd_optimizer_zero_grad(gd_optimizer *o) {
@@ -252,9 +247,8 @@ void gd_optimizer_zero_grad(gd_optimizer *o) {
 gd_tensor *gd_optimizer_lr(gd_optimizer *o) {
     if (!o || make_state(o) != GD_OK) return gd_tensor_fail(o ? gd_this_thread.noted : gd_fail(GD_E_ARGUMENT, "gd_optimizer_lr: NULL"));
     gd_retain(o->lr);
-    if (gd_scope_reserve(1) != GD_OK) return gd_tensor_fail(GD_E_MEMORY);
-    gd_scope_adopt(&o->lr->object);
-    return o->lr;
+    gd_status status = gd_scope_take(&o->lr->object);
+    return status == GD_OK ? o->lr : gd_tensor_fail(status);
 }
 
 gd_status gd_optimizer_set_lr(gd_optimizer *o, double lr) {

@@ -253,7 +253,7 @@ static void check_op(const gd_op *op, const test_case *c) {
 }
 
 void suite_errors(const test_cases *cases) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef GD_SANITIZED
     /* a size that is merely large shall fail, not fill the machine */
     struct rlimit before, less;
     getrlimit(RLIMIT_AS, &before);
@@ -275,7 +275,7 @@ void suite_errors(const test_cases *cases) {
         /* with a family given, only its ops; those without cases go with no family */
         for (guess = 0; !found && !only_family && guess < GUESSES; guess++) check_op(op, NULL);
     }
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef GD_SANITIZED
     setrlimit(RLIMIT_AS, &before);
 #endif
 }
