@@ -2,6 +2,7 @@
 #ifndef EXAMPLES_SHOW_H
 #define EXAMPLES_SHOW_H
 
+#include <gradus/gradus.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -12,6 +13,13 @@ static inline void show_loss(int step, double loss) {
     for (int i = 0; i < length; i++) putchar('#');
     putchar('\n');
     fflush(stdout);
+}
+
+/* Says how it ended; what main returns. */
+static inline int show_end(bool right) {
+    if (gd_failed()) fprintf(stderr, "%s\n", gd_error_message());
+    else printf(right ? "As it should be.\n" : "That is not what it should be.\n");
+    return right && !gd_failed() ? 0 : 1;
 }
 
 #endif

@@ -3,6 +3,7 @@
 #define GRADUS_H
 
 #include "gradus/autograd.h"
+#include "gradus/control.h"
 #include "gradus/device.h"
 #include "gradus/dtype.h"
 #include "gradus/extend.h"

@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 typedef struct gd_op gd_op;
+typedef struct gd_subgraph gd_subgraph; /* a function of tensors, as a graph; control.h makes them */
 
 /* --- reading the table ----------------------------------------------------------------------- */
 
@@ -57,6 +58,7 @@ typedef enum gd_attr_type {
     GD_ATTR_WORD,   /* gd_word: one of `words` */
     GD_ATTR_DTYPE,  /* gd_dtype */
     GD_ATTR_STRING, /* const char *, kept by the library */
+    GD_ATTR_GRAPH,  /* gd_subgraph *, kept by the node: a branch, the body of a loop */
 } gd_attr_type;
 
 typedef struct gd_op_attr {

@@ -7,9 +7,22 @@
 
 #include "core/alloc.h"
 #include "ops/intern.h"
+#include "ops/subgraph.h"
 
 static _Atomic uint64_t next_order = 1;
 void (*gd_origin_free_hook)(struct gd_origin *origin);
+
+static void retain_graphs(gd_node *node) {
+    for (int i = 0; i < node->op->n_attrs && node->attrs; i++)
+        if (node->op->attrs[i].type == GD_ATTR_GRAPH)
+            gd_subgraph_retain(*(gd_subgraph **)((char *)node->attrs + node->op->attrs[i].offset));
+}
+
+static void release_graphs(gd_node *node) {
+    for (int i = 0; i < node->op->n_attrs && node->attrs; i++)
+        if (node->op->attrs[i].type == GD_ATTR_GRAPH)
+            gd_subgraph_release(*(gd_subgraph **)((char *)node->attrs + node->op->attrs[i].offset));
+}
 
 gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, int n_saved) {
     size_t slots = (size_t)(n_in + n_out + n_saved) * sizeof(gd_slot);
@@ -44,6 +57,7 @@ gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, in
                 return NULL;
             }
         }
+        if (op->flags & GD_OP_WHOLE) retain_graphs(node);
     }
     return node;
 }
@@ -69,6 +83,7 @@ static void node_free(gd_node *node) {
         gd_free(hook);
     }
     if (node->user_free) node->user_free(node->user);
+    if (node->op && (node->op->flags & GD_OP_WHOLE)) release_graphs(node);
     if (node->origin) gd_origin_free_hook(node->origin);
     gd_free(node);
 }
@@ -130,6 +145,29 @@ void gd_slot_set(gd_slot *slot, gd_tensor *t, bool save) {
         gd_storage_retain(t->storage);
         slot->version = atomic_load_explicit(&t->storage->version, memory_order_relaxed);
     }
+}
+
+void gd_slot_replace(gd_slot *slot, gd_tensor *t) {
+    slot_clear(slot, false);
+    memset(slot, 0, offsetof(gd_slot, dims));
+    gd_slot_set(slot, t, true);
+}
+
+gd_tensor *gd_slot_as_it_is(const gd_slot *slot) {
+    if (slot->leaf) return slot->leaf;
+    gd_tensor *t = gd_tensor_bare(GD_VALUE, slot->device, (gd_dtype)slot->dtype, slot->rank, slot->dims);
+    if (!t) return NULL;
+    for (int i = 0; i < slot->rank; i++) t->strides[i] = slot->strides[i];
+    t->offset = slot->offset;
+    t->storage = slot->storage;
+    gd_storage_retain(t->storage);
+    if (slot->node) { /* a result on the tape */
+        t->requires_grad = slot->requires_grad;
+        t->node = slot->node;
+        t->node_index = slot->index;
+        gd_node_retain(t->node);
+    }
+    return t;
 }
 
 gd_tensor *gd_slot_get(const gd_slot *slot, gd_node *self, const char *what) {

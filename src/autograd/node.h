@@ -69,6 +69,12 @@ void gd_slot_set(gd_slot *slot, gd_tensor *t, bool save);
  * the failure noted, when the data were overwritten or there is no memory. */
 gd_tensor *gd_slot_get(const gd_slot *slot, gd_node *self, const char *what);
 
+/* Puts another tensor into an input's slot. */
+void gd_slot_replace(gd_slot *slot, gd_tensor *t);
+/* A value that a graph's node captured, whatever has been written to it since. NULL, noted, when there
+ * is no memory. */
+gd_tensor *gd_slot_as_it_is(const gd_slot *slot);
+
 /* Makes t the output `index` of node. */
 void gd_node_attach(gd_node *node, gd_tensor *t, int index);
 

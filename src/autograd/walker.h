@@ -17,7 +17,7 @@ typedef struct gd_walk {
 
 gd_status gd_walk_back(const gd_walk *walk);
 
-/* Whether a size behind the outputs of a graph is known only when it runs. */
+/* Whether a size behind the outputs of a graph, or the way through it, is known only when it runs. */
 gd_status gd_walk_waits(const gd_walk *walk, bool *waits);
 
 /* The gradient rule of every elementwise op, from its IR. */

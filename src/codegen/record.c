@@ -48,6 +48,7 @@ static bool take_type(char **s, gd_op_attr *attr) {
         {"int[1]", GD_ATTR_INTS, 1}, {"int[2]", GD_ATTR_INTS, 2}, {"int[3]", GD_ATTR_INTS, 3},
         {"int[]", GD_ATTR_SHAPE, 0}, {"int", GD_ATTR_INT, 0},     {"float", GD_ATTR_FLOAT, 0},
         {"bool", GD_ATTR_BOOL, 0},   {"dtype", GD_ATTR_DTYPE, 0}, {"string", GD_ATTR_STRING, 0},
+        {"graph", GD_ATTR_GRAPH, 0},
     };
     *s = skip(*s);
     if (**s == '{') {

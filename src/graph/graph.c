@@ -147,10 +147,12 @@ void gd_device_end(gd_block *block) { gd_this_thread.device = block->before; }
 /* --- nodes ------------------------------------------------------------------------------------- */
 
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in) {
+    gd_graph *building = gd_graph_building();
     if (gd_this_thread.tracer == &gd_no_graph) return NULL;
+    if (building && building->body) return building; /* what it takes from outside is captured */
     for (int i = 0; i < n_in; i++)
         if (in[i] && in[i]->kind == GD_SYMBOL && in[i]->node && in[i]->node->origin) return in[i]->node->origin->graph;
-    return gd_graph_building();
+    return building;
 }
 
 static char *copy_text(const char *prefix, const char *text, int number) {
@@ -247,29 +249,38 @@ static gd_tensor *fail_at(const char *site, gd_status status) {
     return gd_tensor_fail(status);
 }
 
-/* A node that no op makes, and its symbol. */
-static gd_status add_source(gd_origin_kind kind, const char *site, const char *name, gd_dtype dtype, int rank,
-                            const int64_t *dims, gd_tensor **symbol) {
-    gd_graph *graph = gd_graph_building();
-    const char *what = kind == GD_FROM_VARIABLE ? "gd_variable" : "gd_placeholder";
-    if (!graph) return gd_fail(GD_E_STATE, "%s: no graph is being built; write GD_GRAPH(graph); first", what);
-    if (name && gd_graph_find(graph, name))
-        return gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"", what, name);
+gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site, const char *name, const gd_meta *meta,
+                          gd_tensor **symbol) {
     gd_node *node = gd_node_new(NULL, NULL, 0, 1, 0);
     if (!node) return GD_E_MEMORY;
     node->graph = true;
     node->site = site;
     gd_status status = gd_graph_add(graph, node, kind, name);
-    gd_tensor *y = status == GD_OK ? gd_tensor_bare(GD_SYMBOL, gd_default_device(), dtype, rank, dims) : NULL;
+    gd_device *device = meta->device ? meta->device : gd_default_device();
+    gd_tensor *y = status == GD_OK ? gd_tensor_bare(GD_SYMBOL, device, meta->dtype, meta->rank, meta->dims) : NULL;
     if (status == GD_OK && !y) status = GD_E_MEMORY;
     if (status == GD_OK) {
         gd_slot_set(&node->slots[0], y, false);
         gd_node_attach(node, y, 0);
-        y->requires_grad = node->slots[0].requires_grad = gd_dtype_is_float(dtype);
+        y->requires_grad = node->slots[0].requires_grad = gd_dtype_is_float(meta->dtype);
         *symbol = y;
     }
     gd_node_release(node);
     return status;
+}
+
+static gd_status add_source(gd_origin_kind kind, const char *site, const char *name, gd_dtype dtype, int rank,
+                            const int64_t *dims, gd_tensor **symbol) {
+    gd_graph *graph = gd_graph_building();
+    const char *what = kind == GD_FROM_VARIABLE ? "gd_variable" : "gd_placeholder";
+    if (!graph) return gd_fail(GD_E_STATE, "%s: no graph is being built; write GD_GRAPH(graph); first", what);
+    if (graph->body)
+        return gd_fail(GD_E_STATE, "%s: a branch or the body of a loop cannot make one; make it before, and use it there", what);
+    if (name && gd_graph_find(graph, name))
+        return gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"", what, name);
+    gd_meta meta = {.dtype = dtype, .rank = rank};
+    memcpy(meta.dims, dims, sizeof(int64_t) * (size_t)rank);
+    return gd_graph_source(graph, kind, site, name, &meta, symbol);
 }
 
 static gd_status check_placeholder(gd_shape dims, gd_dtype dtype) {

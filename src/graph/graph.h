@@ -33,8 +33,12 @@ typedef struct gd_written {
     bool opaque;                /* `symbol` stands for the node, and is not the new value */
 } gd_written;
 
+/* The graph of a branch or of a loop's body: open while its function is being traced, then sealed. */
+typedef enum gd_body_state { GD_NO_BODY, GD_BODY_OPEN, GD_BODY_SEALED } gd_body_state;
+
 struct gd_graph {
     gd_object object;
+    gd_body_state body;
     bool traces_writes; /* of a jit: tensors outside may be written in place */
     gd_written *written;
     int n_written, written_room;
@@ -62,6 +66,10 @@ static inline gd_graph *gd_graph_building(void) {
 
 /* Adds a node that was just made. `graph` NULL: a node of no graph. */
 gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, const char *name);
+
+/* Adds a node that no op makes; its symbol, in the current scope. */
+gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site, const char *name, const gd_meta *meta,
+                          gd_tensor **symbol);
 
 /* The graph that an op with these inputs belongs to. */
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);

@@ -2,13 +2,14 @@
  *
  * First the nodes are gathered. If some size is not known in the graph, they are noted once more
  * (replayed) with the sizes of the feeds, in no graph; gradients that were deferred are worked out
- * then. Last, each node becomes a step: its shape rule says which outputs are views.
+ * then, and scans are unrolled. Last, each node becomes a step: its shape rule says which outputs are views.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "graph/program.h"
+#include "graph/subgraph.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
 #include "ops/call.h"
@@ -27,7 +28,11 @@ typedef struct lowering {
     gd_tensors feeds, fed; /* the symbols, and the values they get */
     entry *entries;        /* in the order of the nodes */
     int count, capacity;
+    int64_t left;          /* how many nodes loops may still be unrolled to */
 } lowering;
+
+/* Longer ones are run step by step. */
+enum { MOST_UNROLLED = 10000 };
 
 static int feed_of(const lowering *l, const gd_node *node) {
     for (int64_t i = 0; i < l->feeds.count; i++)
@@ -134,20 +139,8 @@ static bool has_unknown(const lowering *l) {
 
 static bool is_dynamic(const lowering *l) {
     for (int i = 0; i < l->count; i++)
-        if (l->entries[i].feed < 0 && l->entries[i].node->op && (l->entries[i].node->op->flags & GD_OP_DYNAMIC)) return true;
+        if (l->entries[i].feed < 0 && gd_node_is_dynamic(l->entries[i].node)) return true;
     return false;
-}
-
-/* A captured value, whatever has been written to it since. */
-static gd_tensor *captured(const gd_slot *slot) {
-    if (slot->leaf) return slot->leaf;
-    gd_tensor *t = gd_tensor_bare(GD_VALUE, slot->device, (gd_dtype)slot->dtype, slot->rank, slot->dims);
-    if (!t) return NULL;
-    for (int i = 0; i < slot->rank; i++) t->strides[i] = slot->strides[i];
-    t->offset = slot->offset;
-    t->storage = slot->storage;
-    gd_storage_retain(t->storage);
-    return t;
 }
 
 static gd_status replay_node(lowering *l, entry *e) {
@@ -170,22 +163,11 @@ static gd_status replay_node(lowering *l, entry *e) {
     for (int i = 0; i < node->n_in; i++) {
         const gd_slot *slot = &node->slots[i];
         if (!slot->present) continue;
-        in[i] = slot->symbol ? find(l, slot->node)->symbols[slot->index] : captured(slot);
+        in[i] = slot->symbol ? find(l, slot->node)->symbols[slot->index] : gd_slot_as_it_is(slot);
         if (!in[i]) return GD_E_MEMORY;
     }
-    if (node->op->flags & GD_OP_WHOLE) {
-        gd_expand expand = {node->op, node->attrs, node->n_in, node->n_out, in, e->symbols};
-        node->op->expand(&expand);
-        for (int k = 0; k < node->n_out; k++)
-            if (!e->symbols[k] || e->symbols[k]->kind == GD_FAILED) return gd_failure();
-        return GD_OK;
-    }
-    gd_rng noise = node->rng;
-    if (node->op->flags & GD_OP_RANDOM) gd_this_thread.noise = &noise; /* for its body */
-    gd_status status =
-        gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, node->rng, e->symbols, node->n_out);
-    gd_this_thread.noise = NULL;
-    return status;
+    const bool loop = gd_node_subgraph(node, 0) != NULL;
+    return gd_node_run(node, in, e->symbols, &(gd_running){.left = loop ? &l->left : NULL});
 }
 
 /* Notes all nodes once more with known sizes; gathers what the same fetches need there. */
@@ -498,7 +480,7 @@ static gd_status lower_all(lowering *l, gd_tensors fetches) {
 gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program) {
     gd_program *p = gd_calloc(1, sizeof *p);
     if (!p) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-    lowering l = {.p = p, .feeds = feeds, .fed = values}, again = {.p = p};
+    lowering l = {.p = p, .feeds = feeds, .fed = values, .left = MOST_UNROLLED}, again = {.p = p};
     gd_scope *scope = gd_scope_open();
     gd_node **roots = gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof *roots);
     p->fetches = gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof(int));
@@ -508,11 +490,13 @@ gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors value
     if (status == GD_OK && is_dynamic(&l)) p->dynamic = true;
     else if (status == GD_OK && has_unknown(&l)) {
         status = replay(&l, fetches, &again);
+        p->dynamic = l.left < 0;
+        if (p->dynamic) status = GD_OK;
         gd_tensor **symbols = status == GD_OK ? gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof *symbols) : NULL;
         if (status == GD_OK && !symbols) status = GD_E_MEMORY;
-        for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
+        for (int64_t i = 0; i < fetches.count && status == GD_OK && !p->dynamic; i++)
             symbols[i] = find(&l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
-        if (status == GD_OK) status = lower_all(&again, (gd_tensors){symbols, fetches.count});
+        if (status == GD_OK && !p->dynamic) status = lower_all(&again, (gd_tensors){symbols, fetches.count});
     } else if (status == GD_OK) {
         status = lower_all(&l, fetches);
     }

@@ -25,6 +25,7 @@ static bool same_option(const gd_op_attr *a, const char *x, const char *y) {
         const char *s = *(const char *const *)x, *t = *(const char *const *)y;
         return s == t || (s && t && strcmp(s, t) == 0);
     }
+    case GD_ATTR_GRAPH: return *(gd_subgraph *const *)x == *(gd_subgraph *const *)y;
     }
     return false;
 }

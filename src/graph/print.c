@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
+#include "ops/subgraph.h"
 
 void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
     for (int i = 0; i < op->n_attrs && attrs; i++) {
@@ -69,9 +70,25 @@ static void print_input(FILE *out, const gd_slot *slot) {
     else fputs(slot->node->origin->name, out);
 }
 
-static void print_node(FILE *out, const gd_node *node) {
+static void print_nodes(FILE *out, const gd_graph *graph, int indent);
+
+/* A branch or the body of a loop: what it takes, its nodes, what it gives. */
+static void print_subgraph(FILE *out, const char *name, const gd_subgraph *sub, int indent) {
+    fprintf(out, "%*s%s(", indent, "", name);
+    for (int i = 0; i < sub->n_in; i++) fprintf(out, "%s%s", i ? ", " : "", sub->in[i]->origin->name);
+    fputs("):\n", out);
+    print_nodes(out, sub->graph, indent + 2);
+    fprintf(out, "%*sgives", indent + 2, "");
+    for (int k = 0; k < sub->n_out; k++) {
+        fprintf(out, "%s %s", k ? "," : "", sub->out[k]->origin->name);
+        if (sub->out_index[k]) fprintf(out, ":%d", sub->out_index[k]);
+    }
+    fputs("\n", out);
+}
+
+static void print_node(FILE *out, const gd_node *node, int indent) {
     char text[192];
-    fprintf(out, "%s = %s", node->origin->name, kind_of(node));
+    fprintf(out, "%*s%s = %s", indent, "", node->origin->name, kind_of(node));
     if (node->op) {
         fputs("(", out);
         for (int i = 0; i < node->n_in; i++) {
@@ -85,7 +102,18 @@ static void print_node(FILE *out, const gd_node *node) {
     for (int i = 0; i < node->origin->n_after; i++)
         if (node->origin->after[i]->origin) fprintf(out, "%s %s", i ? "," : "  after", node->origin->after[i]->origin->name);
     fputs("\n", out);
+    for (int i = 0; node->op && i < node->op->n_attrs && node->attrs; i++) {
+        const gd_op_attr *a = &node->op->attrs[i];
+        const gd_subgraph *const *sub = (const gd_subgraph *const *)((const char *)node->attrs + a->offset);
+        if (a->type == GD_ATTR_GRAPH && *sub) print_subgraph(out, a->name, *sub, indent + 2);
+    }
 }
+
+static void print_nodes(FILE *out, const gd_graph *graph, int indent) {
+    for (int i = 0; i < graph->count; i++) print_node(out, graph->nodes[i], indent);
+}
+
+static void print_top(FILE *out, const gd_node *node) { print_node(out, node, 0); }
 
 /* Names come from the program: quotes and backslashes in them must not end the string. */
 static void print_quoted(FILE *out, const char *text) {
@@ -129,7 +157,7 @@ static char *print_all(gd_graph *graph, const char *head, void (*print)(FILE *, 
     return NULL;
 }
 
-char *gd_graph_text(gd_graph *graph) { return print_all(graph, "", print_node, ""); }
+char *gd_graph_text(gd_graph *graph) { return print_all(graph, "", print_top, ""); }
 
 char *gd_graph_dot(gd_graph *graph) {
     return print_all(graph, "digraph graph_ {\n  rankdir=BT;\n  node [fontname=\"sans-serif\"];\n", print_dot_node, "}\n");

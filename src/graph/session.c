@@ -8,6 +8,7 @@
 #include "core/copy.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
+#include "graph/subgraph.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
 #include "ops/call.h"
@@ -306,26 +307,30 @@ static gd_status bring(const gd_session *s, gd_tensor *value, gd_tensor **brough
     return t->kind != GD_FAILED ? GD_OK : gd_failure();
 }
 
-/* A run whose sizes depend on data: every node as an eager op. Assigns are done at the end. */
+/* A run that depends on data, in its sizes or its way: every node as an eager op. Assigns are done at
+ * the end. */
 static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
-    const int n = s->n_variables;
-    gd_tensor **all = gd_malloc((size_t)(2 * (symbols.count + n) + 1) * sizeof *all), **given = all + symbols.count + n;
+    const int64_t most = symbols.count + s->n_variables;
+    gd_tensor **all = gd_malloc((size_t)(2 * most + 1) * sizeof *all), **given = all + most;
     if (!all) return gd_fail(GD_E_MEMORY, "no memory for a run");
-    for (int64_t i = 0; i < symbols.count; i++) all[i] = symbols.at[i], given[i] = values.at[i];
+    int64_t n = 0;
+    for (; n < symbols.count; n++) all[n] = symbols.at[n], given[n] = values.at[n];
     gd_status status = GD_OK;
-    for (int i = 0; i < n && status == GD_OK; i++) {
+    for (int i = 0; i < s->n_variables && status == GD_OK; i++) {
         gd_node *node = s->graph->variables[i];
-        all[symbols.count + i] = gd_slot_get(&node->slots[0], node, "a graph");
-        given[symbols.count + i] = gd_clone(s->variables[i]);
-        if (!all[symbols.count + i] || given[symbols.count + i]->kind == GD_FAILED) status = GD_E_MEMORY;
+        if (!s->variables[i]) continue; /* this run is for another one's first value */
+        all[n] = gd_slot_get(&node->slots[0], node, "a graph");
+        given[n] = s->variables[i];
+        if (!all[n++]) status = GD_E_MEMORY;
     }
     gd_tensors got = {NULL, 0};
     if (status == GD_OK) {
-        got = gd_evaluate(fetches, (gd_tensors){all, symbols.count + n}, (gd_tensors){given, symbols.count + n});
-        status = gd_this_thread.recorded;
+        const uint64_t run = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
+        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, run);
+        for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
+            if (!got.at || got.at[i]->kind == GD_FAILED) status = gd_failure();
     }
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) results[i] = got.at[i];
-    for (int i = 0; i < n && status == GD_OK; i++) status = gd_copy_tensor(s->variables[i], given[symbols.count + i]);
     gd_free(all);
     return status;
 }

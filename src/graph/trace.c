@@ -24,13 +24,25 @@ static gd_status make_symbol(gd_node *node, int index, gd_device *device, const 
     return GD_OK;
 }
 
+static gd_graph *graph_of(const gd_tensor *t) {
+    return t && t->kind == GD_SYMBOL && t->node && t->node->origin ? t->node->origin->graph : NULL;
+}
+
 /* What an op writes must be able to keep it: a variable, or a tensor outside the graph. */
-static gd_status check_written(const gd_invocation *call) {
+static gd_status check_written(const gd_invocation *call, const gd_graph *graph) {
     const gd_op *op = call->op;
+    const bool in_body = graph && graph->body;
+    if (op->base && in_body && graph_of(call->in[0]) != graph)
+        return gd_fail(GD_E_STATE, "'%s' is from outside of the branch or the body of the loop and cannot be written in it",
+                       op->inputs[0].name);
     if (op->base) return GD_OK; /* in place: the symbol's handle will mean the new value */
     for (int i = 0; i < op->n_inputs && i < call->n_in; i++) {
         const gd_tensor *t = call->in[i];
-        if (!op->inputs[i].mutated || !t || t->kind != GD_SYMBOL) continue;
+        if (!op->inputs[i].mutated || !t) continue;
+        if (in_body)
+            return gd_fail(GD_E_STATE, "'%s' would be written in a branch or in the body of a loop; let the body give the new "
+                           "value back, and assign it outside", op->inputs[i].name);
+        if (t->kind != GD_SYMBOL) continue;
         if (!t->node->origin || t->node->origin->kind != GD_FROM_VARIABLE)
             return gd_fail(GD_E_ARGUMENT, "'%s' is written and must be a variable", op->inputs[i].name);
     }
@@ -55,7 +67,13 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
     const gd_op *op = call->op->base ? call->op->base : call->op;
     gd_graph *writing = gd_graph_building();
     if (writing && !writing->traces_writes) writing = NULL;
-    GD_TRY(check_written(call));
+    gd_graph *graph = gd_graph_of(call->in, call->n_in);
+    for (int i = 0; i < call->n_in; i++) {
+        const gd_graph *of = graph_of(call->in[i]);
+        if (of && of->body == GD_BODY_SEALED)
+            return gd_fail(GD_E_STATE, "input %d belongs to the body of a loop or to a branch, and is used outside of it", i);
+    }
+    GD_TRY(check_written(call, graph));
     gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
     if (!node) return GD_E_MEMORY;
     node->graph = true;
@@ -82,7 +100,7 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
         }
     }
     if (status == GD_OK && writing) status = note_writes(writing, call);
-    if (status == GD_OK) status = gd_graph_add(gd_graph_of(call->in, call->n_in), node, GD_FROM_OP, NULL);
+    if (status == GD_OK) status = gd_graph_add(graph, node, GD_FROM_OP, NULL);
     gd_node_release(node);
     return status;
 }
@@ -106,119 +124,3 @@ gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device) {
 
 void gd_trace_begin(void) { gd_this_thread.tracer = &gd_no_graph; }
 void gd_trace_end(void) { gd_this_thread.tracer = NULL; }
-
-/* --- running ----------------------------------------------------------------------------------- */
-
-typedef struct {
-    gd_node *node;
-    gd_tensor **values; /* of its outputs; NULL before it has run */
-} entry;
-
-typedef struct {
-    entry *entries;
-    int count, capacity;
-} run;
-
-static entry *find(run *r, const gd_node *node) {
-    for (int i = 0; i < r->count; i++)
-        if (r->entries[i].node == node) return &r->entries[i];
-    return NULL;
-}
-
-static gd_status add(run *r, gd_node *node) {
-    if (find(r, node)) return GD_OK;
-    if (r->count == r->capacity) {
-        int capacity = r->capacity ? 2 * r->capacity : 32;
-        entry *grown = gd_realloc(r->entries, (size_t)capacity * sizeof *grown);
-        if (!grown) return gd_fail(GD_E_MEMORY, "no memory to run a graph");
-        r->entries = grown;
-        r->capacity = capacity;
-    }
-    gd_tensor **values = gd_list_new(node->n_out);
-    if (!values) return GD_E_MEMORY;
-    r->entries[r->count++] = (entry){node, values};
-    return GD_OK;
-}
-
-static int by_order(const void *a, const void *b) {
-    uint64_t x = ((const entry *)a)->node->order, y = ((const entry *)b)->node->order;
-    return x < y ? -1 : x > y;
-}
-
-static gd_status run_node(run *r, entry *e) {
-    gd_node *node = e->node;
-    if (e->values[0]) return GD_OK; /* fed */
-    if (!node->op) return gd_fail(GD_E_ARGUMENT, "a symbol that the fetches need was not fed");
-    gd_tensor **in = gd_calloc((size_t)node->n_in + 1, sizeof *in);
-    if (!in) return gd_fail(GD_E_MEMORY, "no memory to run a graph");
-    gd_status status = GD_OK;
-    for (int i = 0; i < node->n_in && status == GD_OK; i++) {
-        gd_slot *slot = &node->slots[i];
-        if (!slot->present) continue;
-        if (slot->symbol) in[i] = find(r, slot->node)->values[slot->index];
-        else if (!(in[i] = gd_slot_get(slot, NULL, node->op->name))) status = gd_this_thread.noted;
-    }
-    if (status == GD_OK)
-        status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, node->rng, e->values, node->n_out);
-    gd_free(in);
-    return status;
-}
-
-/* A deferred gradient finds its way back over the tape: then everything is put on it. */
-static bool needs_tape(const run *r) {
-    for (int i = 0; i < r->count; i++)
-        if (r->entries[i].node->op && (r->entries[i].node->op->flags & GD_OP_WHOLE)) return true;
-    return false;
-}
-
-static gd_tensor *on_tape(gd_tensor *value) {
-    return gd_dtype_is_float((gd_dtype)value->dtype) ? gd_requires_grad(gd_detach(value)) : value;
-}
-
-static gd_status evaluate(run *r, gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
-    for (int64_t i = 0; i < fetches.count; i++) {
-        if (!gd_tensor_is_symbol(fetches.at[i])) return gd_fail(GD_E_ARGUMENT, "fetch %lld is no symbol", (long long)i);
-        GD_TRY(add(r, fetches.at[i]->node));
-    }
-    for (int at = 0; at < r->count; at++) /* grows while we go */
-        for (int i = 0; i < r->entries[at].node->n_in; i++)
-            if (r->entries[at].node->slots[i].symbol) GD_TRY(add(r, r->entries[at].node->slots[i].node));
-    qsort(r->entries, (size_t)r->count, sizeof *r->entries, by_order);
-    const bool tape = needs_tape(r);
-    for (int64_t i = 0; i < feeds.count; i++) {
-        entry *e = find(r, feeds.at[i]->node);
-        if (e) e->values[feeds.at[i]->node_index] = tape ? on_tape(values.at[i]) : values.at[i];
-    }
-    int before = tape ? gd_enable_grad_begin() : gd_no_grad_begin();
-    gd_status status = GD_OK;
-    for (int i = 0; i < r->count && status == GD_OK; i++) status = run_node(r, &r->entries[i]);
-    gd_grad_mode_end(&before);
-    return status;
-}
-
-gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
-    gd_tensor **results = gd_list_new(fetches.count);
-    if (!results) {
-        gd_error_stick(GD_E_MEMORY);
-        return (gd_tensors){NULL, 0};
-    }
-    gd_scope *scope = gd_scope_open();
-    run r = {.count = 0};
-    gd_status status = evaluate(&r, fetches, feeds, values);
-    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) {
-        gd_tensor *y = gd_detach(find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
-        if (y->kind == GD_FAILED) status = gd_failure();
-        else results[i] = gd_retain(y);
-    }
-    gd_free(r.entries);
-    gd_scope_close(&scope);
-    for (int64_t i = 0; i < fetches.count; i++) {
-        if (results[i] && gd_scope_take(&results[i]->object) != GD_OK) {
-            results[i] = NULL;
-            if (status == GD_OK) status = GD_E_MEMORY;
-        }
-        if (!results[i]) results[i] = &gd_error_tensor;
-    }
-    if (status != GD_OK) gd_error_stick(status);
-    return (gd_tensors){results, fetches.count};
-}

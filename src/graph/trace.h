@@ -1,8 +1,8 @@
 /* trace.h - symbols, and a plain executor for them.
  *
  * An op with a symbol among its inputs, or any op while a trace is open, appends a node. The node
- * is the tape's own struct, so one backward walk serves both. The executor here runs nodes one
- * after the other as eager ops; plans replace it.
+ * is the tape's own struct, so one backward walk serves both. The executor (evaluate.c) runs nodes one
+ * after the other as eager ops; plans replace it where they can.
  */
 #ifndef GRADUS_GRAPH_TRACE_H
 #define GRADUS_GRAPH_TRACE_H
@@ -16,7 +16,9 @@ gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device);
 void gd_trace_begin(void);
 void gd_trace_end(void);
 
-/* The values of `fetches` when each symbol in `feeds` has the value beside it. */
-gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values);
+/* The values of `fetches` when each symbol in `feeds` has the value beside it; fed tensors that are
+ * assigned are written at the end. `run` is the number of the run, for random ops. */
+gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, uint64_t run);
+gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values); /* run 0 */
 
 #endif

@@ -147,7 +147,7 @@ static gd_status find_attr(gd_attrs *attrs, const char *name, const gd_op_attr *
 }
 
 static const char *const type_names[] = {"a whole number", "a number", "true or false", "whole numbers",
-                                         "a list of whole numbers", "a word", "an element type", "a string"};
+                                         "a list of whole numbers", "a word", "an element type", "a string", "a graph"};
 
 static gd_status wrong_type(const gd_attrs *attrs, const gd_op_attr *a, const char *given) {
     return gd_fail(GD_E_ARGUMENT, "%s: %s takes %s%s%s, not '%.80s'", attrs->op->name, a->name,
@@ -273,6 +273,10 @@ gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text)
         *(const char **)field = kept;
         return GD_OK;
     }
+    case GD_ATTR_GRAPH: /* no text says a graph */
+        if (!none) return wrong_type(attrs, a, text);
+        *(gd_subgraph **)field = NULL;
+        return GD_OK;
     }
     return GD_OK;
 }

@@ -143,5 +143,9 @@ gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device
 
 /* A scope-owned list of tensors. */
 gd_tensor **gd_list_new(int64_t count); /* NULL: no memory. Entries start as NULL */
+/* A list of error tensors, for a call that failed. It is there also when there is no memory (then
+ * with the first few), so that result.at[0] can be passed on. */
+enum { GD_FEW_ERRORS = 16 };
+gd_tensors gd_list_of_errors(int64_t count);
 
 #endif

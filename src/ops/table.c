@@ -283,6 +283,24 @@ gd_tensors gd_list_copy(gd_tensors given) {
     return (gd_tensors){copy, given.count};
 }
 
+/* Nobody frees it. */
+static struct {
+    gd_object object;
+    bool is_short;
+    gd_tensor *at[GD_FEW_ERRORS];
+} errors = {.object = {.class = &list_class, .refs = GD_IMMORTAL}};
+
+gd_tensors gd_list_of_errors(int64_t count) {
+    gd_tensor **at = count > GD_FEW_ERRORS ? gd_list_new(count) : NULL;
+    for (int64_t i = 0; at && i < count; i++) at[i] = &gd_error_tensor;
+    if (at) return (gd_tensors){at, count};
+    return (gd_tensors){errors.at, count < GD_FEW_ERRORS ? count : GD_FEW_ERRORS};
+}
+
+static void __attribute__((constructor)) fill_errors(void) {
+    for (int i = 0; i < GD_FEW_ERRORS; i++) errors.at[i] = &gd_error_tensor;
+}
+
 static list *list_of(gd_tensors tensors) {
     return (list *)(void *)((char *)(uintptr_t)tensors.at - offsetof(list, at));
 }

@@ -77,6 +77,7 @@ static void put_option(const gd_op_attr *a, const char *data) {
         else printf("null");
         break;
     }
+    case GD_ATTR_GRAPH: printf("null"); break;
     }
 }
 

@@ -15,6 +15,7 @@ const char *attr_c_type(const gd_op_attr *attr) {
     case GD_ATTR_WORD: return "gd_word";
     case GD_ATTR_DTYPE: return "gd_dtype";
     case GD_ATTR_STRING: return "const char *";
+    case GD_ATTR_GRAPH: return "gd_subgraph *";
     }
     return "?";
 }
@@ -70,6 +71,7 @@ void print_default(FILE *out, const gd_op_attr *attr, default_form form) {
         if (strcmp(text, "none") == 0 || strcmp(text, "0") == 0) fputs("NULL", out);
         else fprintf(out, "\"%s\"", text);
         break;
+    case GD_ATTR_GRAPH: fputs("NULL", out); break;
     }
 }
 

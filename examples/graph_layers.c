@@ -1,0 +1,45 @@
+/* graph_layers.c - a two-layer net of dense layers, which make their own variables.
+ *
+ * A layer is a function that adds its weights and its ops to the graph that is being built. The
+ * weights start as Glorot and Bengio ("Xavier") propose: uniform, as wide as keeps the size of what
+ * goes forward and back; the biases start as zeros. The optimizer finds the variables by itself.
+ */
+#include <gradus/gradus.h>
+
+#include "show.h"
+
+enum { N = 64, D = 1000, H = 100, STEPS = 50 };
+
+/* x (N, from) -> x w + b (N, to) */
+static gd_tensor *dense(gd_tensor *x, int64_t from, int64_t to, const char *name) {
+    GD_NAME_SCOPE(name);
+    const double widest = sqrt(6.0 / (double)(from + to));
+    gd_tensor *w = gd_variable(gd_uniform(gd_dims(from, to), .low = -widest, .high = widest), .name = "w");
+    gd_tensor *b = gd_variable(gd_zeros(gd_dims(to)), .name = "b");
+    return gd_add(gd_matmul(x, w), b);
+}
+
+int main(void) {
+    GD_SCOPE;
+    gd_seed(0);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *loss, *train;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(N, D), .name = "x");
+        y = gd_placeholder(gd_dims(N, D), .name = "y");
+        gd_tensor *h = gd_relu(dense(x, D, H, "hidden"));
+        loss = gd_mse_loss(dense(h, H, D, "output"), y);
+        train = gd_minimize(gd_optim_sgd(gd_graph_variables(graph), .lr = 1.0), loss);
+    }
+    gd_session *session = gd_session_new(graph);
+    gd_tensor *xs = gd_randn(gd_dims(N, D)), *ys = gd_randn(gd_dims(N, D));
+    double first = 0, last = INFINITY;
+    for (int step = 1; step <= STEPS && !gd_failed(); step++) {
+        GD_SCOPE;
+        last = gd_item(gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train)).at[0]);
+        if (step == 1) first = last;
+        if (step == 1 || step % 5 == 0) show_loss(step, last);
+    }
+    return show_end(first > 1.12 && first < 1.22 && last > 0.85 && last < 0.91);
+}

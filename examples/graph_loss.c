@@ -1,0 +1,33 @@
+/* graph_loss.c - the net of graph_variables.c with a loss and an optimizer of the library. */
+#include <gradus/gradus.h>
+
+#include "show.h"
+
+enum { N = 64, D = 1000, H = 100, STEPS = 50 };
+
+int main(void) {
+    GD_SCOPE;
+    gd_seed(0);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *loss, *train;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(N, D), .name = "x");
+        y = gd_placeholder(gd_dims(N, D), .name = "y");
+        gd_tensor *w1 = gd_variable(gd_randn(gd_dims(D, H)), .name = "w1");
+        gd_tensor *w2 = gd_variable(gd_randn(gd_dims(H, D)), .name = "w2");
+        gd_tensor *h = gd_clamp(gd_matmul(x, w1), .min = 0);
+        loss = gd_mse_loss(gd_matmul(h, w2), y); /* the mean over all elements */
+        train = gd_minimize(gd_optim_sgd(gd_graph_variables(graph), .lr = 1e-3), loss);
+    }
+    gd_session *session = gd_session_new(graph);
+    gd_tensor *xs = gd_randn(gd_dims(N, D)), *ys = gd_randn(gd_dims(N, D));
+    double first = 0, last = INFINITY;
+    for (int step = 1; step <= STEPS && !gd_failed(); step++) {
+        GD_SCOPE;
+        last = gd_item(gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train)).at[0]);
+        if (step == 1) first = last;
+        if (step == 1 || step % 5 == 0) show_loss(step, last);
+    }
+    return show_end(first > 4.5e4 && first < 5.2e4 && last < 3.8e3);
+}

@@ -1,0 +1,50 @@
+/* graph_variables.c - a two-layer net as a graph; the weights are variables, and the graph updates them.
+ *
+ * Variables live in the session between runs. gd_assign is a node like any other: a run does it only
+ * if it is fetched, here by way of gd_group. Who fetches the loss alone leaves the weights as they are.
+ */
+#include <gradus/gradus.h>
+
+#include "show.h"
+
+enum { N = 64, D = 1000, H = 100, STEPS = 50 };
+
+static bool same(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))) == 0; }
+
+int main(void) {
+    GD_SCOPE;
+    gd_seed(0);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *w1, *w2, *loss, *updates;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(N, D), .name = "x");
+        y = gd_placeholder(gd_dims(N, D), .name = "y");
+        w1 = gd_variable(gd_randn(gd_dims(D, H)), .name = "w1"); /* drawn once, when the session starts */
+        w2 = gd_variable(gd_randn(gd_dims(H, D)), .name = "w2");
+        gd_tensor *h = gd_clamp(gd_matmul(x, w1), .min = 0);
+        gd_tensor *error = gd_sub(gd_matmul(h, w2), y);
+        loss = gd_mean(gd_sum(gd_square(error), .axis = 1));
+        gd_tensors g = gd_gradients(gd_list(loss), gd_list(w1, w2));
+        gd_tensor *lr = gd_scalar(1e-5);
+        updates = gd_group(gd_list(gd_assign(w1, gd_sub(w1, gd_mul(lr, g.at[0]))),
+                                   gd_assign(w2, gd_sub(w2, gd_mul(lr, g.at[1])))));
+    }
+    gd_session *session = gd_session_new(graph);
+    gd_tensor *xs = gd_randn(gd_dims(N, D)), *ys = gd_randn(gd_dims(N, D));
+    double first = 0, last = INFINITY;
+
+    gd_tensor *before = gd_session_get(session, w1);
+    for (int i = 0; i < 3; i++) gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss));
+    const bool untouched = same(before, gd_session_get(session, w1));
+    printf("The loss alone leaves the weights %s.\n", untouched ? "as they are" : "changed");
+
+    for (int step = 1; step <= STEPS && !gd_failed(); step++) {
+        GD_SCOPE;
+        last = gd_item(gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, updates)).at[0]);
+        if (step == 1) first = last;
+        if (step == 1 || step % 5 == 0) show_loss(step, last);
+    }
+    const bool changed = !same(before, gd_session_get(session, w1));
+    return show_end(untouched && changed && first > 4.5e7 && first < 5.2e7 && last < 1.2e3);
+}

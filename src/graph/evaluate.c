@@ -1,0 +1,257 @@
+/* evaluate.c - nodes one after the other, as eager ops: for runs that no plan can be made of, and
+ * for tests. Variables keep their values until the end, when all assigns are done. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "graph/subgraph.h"
+#include "graph/trace.h"
+#include "gradus/ops.h"
+#include "ops/call.h"
+
+typedef struct {
+    gd_node *node;
+    gd_tensor **values; /* of its outputs; NULL before it has run */
+    bool fed;
+} entry;
+
+/* At the end `to` gets what `value` holds. */
+typedef struct {
+    gd_tensor *to, *value;
+    const char *site;
+} commit;
+
+typedef struct {
+    entry *entries;
+    int count, capacity;
+    commit *commits;
+    int n_commits, commit_capacity;
+    gd_tensors feeds, fed;
+    gd_running running;
+} run;
+
+static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to run a graph"); }
+
+/* --- what is needed ----------------------------------------------------------------------------
+ */
+
+static gd_status add(run *r, gd_node *node) {
+    for (int i = 0; i < r->count; i++)
+        if (r->entries[i].node == node) return GD_OK;
+    if (r->count == r->capacity) {
+        int capacity = r->capacity ? 2 * r->capacity : 32;
+        entry *grown = gd_realloc(r->entries, (size_t)capacity * sizeof *grown);
+        if (!grown) return no_memory();
+        r->entries = grown;
+        r->capacity = capacity;
+    }
+    gd_tensor **values = gd_list_new(node->n_out);
+    if (!values) return GD_E_MEMORY;
+    entry *e = &r->entries[r->count++];
+    *e = (entry){.node = node, .values = values};
+    for (int64_t i = 0; i < r->feeds.count; i++) {
+        if (r->feeds.at[i]->node != node) continue;
+        values[r->feeds.at[i]->node_index] = r->fed.at[i];
+        e->fed = true;
+    }
+    return GD_OK;
+}
+
+static int by_order(const void *a, const void *b) {
+    uint64_t x = ((const entry *)a)->node->order, y = ((const entry *)b)->node->order;
+    return x < y ? -1 : x > y;
+}
+
+/* Once they are in order. */
+static entry *find(const run *r, const gd_node *node) {
+    int low = 0, high = r->count - 1;
+    while (low <= high) {
+        int middle = (low + high) / 2;
+        if (r->entries[middle].node == node) return &r->entries[middle];
+        if (r->entries[middle].node->order < node->order)
+            low = middle + 1;
+        else
+            high = middle - 1;
+    }
+    return NULL;
+}
+
+static gd_status gather(run *r, gd_tensors fetches) {
+    for (int64_t i = 0; i < fetches.count; i++) {
+        if (!gd_tensor_is_symbol(fetches.at[i]))
+            return gd_fail(GD_E_ARGUMENT, "fetch %lld is no symbol", (long long)i);
+        GD_TRY(add(r, fetches.at[i]->node));
+    }
+    for (int at = 0; at < r->count; at++) { /* grows while we go */
+        const gd_node *node = r->entries[at].node;
+        if (r->entries[at].fed) continue;
+        for (int i = 0; i < node->n_in; i++)
+            if (node->slots[i].symbol) GD_TRY(add(r, node->slots[i].node));
+        for (int i = 0; node->origin && i < node->origin->n_after; i++)
+            GD_TRY(add(r, node->origin->after[i]));
+    }
+    if (r->count) qsort(r->entries, (size_t)r->count, sizeof *r->entries, by_order);
+    return GD_OK;
+}
+
+/* --- assigns -----------------------------------------------------------------------------------
+ */
+
+static gd_status add_commit(run *r, gd_tensor *to, gd_tensor *value, const char *site) {
+    for (int i = 0; i < r->n_commits; i++)
+        if (r->commits[i].to->storage == to->storage)
+            return gd_fail(GD_E_STATE, "a variable is assigned twice in one run, at %s and at %s",
+                           r->commits[i].site ? r->commits[i].site : "(unknown place)",
+                           site ? site : "(unknown place)");
+    if (r->n_commits == r->commit_capacity) {
+        int capacity = r->commit_capacity ? 2 * r->commit_capacity : 8;
+        commit *grown = gd_realloc(r->commits, (size_t)capacity * sizeof *grown);
+        if (!grown) return no_memory();
+        r->commits = grown;
+        r->commit_capacity = capacity;
+    }
+    r->commits[r->n_commits++] = (commit){to, value, site};
+    return GD_OK;
+}
+
+/* Whether it is memory of a feed, a variable or a value outside: what looks into it is copied
+ * before it is given away. */
+static bool is_foreign(const run *r, const gd_storage *storage) {
+    for (int64_t i = 0; i < r->fed.count; i++)
+        if (r->fed.at[i]->storage == storage) return true;
+    for (int i = 0; i < r->count; i++)
+        for (int k = 0; k < r->entries[i].node->n_in; k++)
+            if (r->entries[i].node->slots[k].storage == storage) return true;
+    return false;
+}
+
+/* gd_assign: the result is the new value; the variable gets it at the end. */
+static gd_status run_assign(run *r, entry *e, gd_tensor *const *in) {
+    gd_tensor *y = gd_expand(in[1], gd_shape_of(in[0]->rank, in[0]->dims));
+    if (y->kind != GD_FAILED && y->dtype != in[0]->dtype) y = gd_cast(y, (gd_dtype)in[0]->dtype);
+    if (y->kind == GD_FAILED) return gd_failure();
+    e->values[0] = y;
+    if (is_foreign(r, y->storage)) y = gd_clone(gd_detach(y)); /* two variables may change places */
+    return y->kind == GD_FAILED ? gd_failure() : add_commit(r, in[0], y, e->node->site);
+}
+
+/* An input that the op writes is a copy of it, which becomes the variable's value at the end. */
+static gd_status copy_written(run *r, const gd_node *node, gd_tensor **in) {
+    for (int i = 0; i < node->op->n_inputs && i < node->n_in; i++) {
+        if (!node->op->inputs[i].mutated || !in[i]) continue;
+        gd_tensor *to = in[i], *copy = gd_clone(gd_detach(to));
+        if (copy->kind == GD_FAILED) return gd_failure();
+        GD_TRY(add_commit(r, to, copy, node->site));
+        in[i] = copy;
+    }
+    return GD_OK;
+}
+
+static gd_status do_commits(const run *r) {
+    for (int i = 0; i < r->n_commits; i++) {
+        GD_TRY(gd_copy_tensor(r->commits[i].to, r->commits[i].value));
+        atomic_fetch_add(&r->commits[i].to->storage->version, 1);
+    }
+    return GD_OK;
+}
+
+/* --- running -----------------------------------------------------------------------------------
+ */
+
+static bool writes(const gd_op *op) {
+    for (int i = 0; i < op->n_inputs; i++)
+        if (op->inputs[i].mutated) return true;
+    return false;
+}
+
+static gd_status run_with(run *r, entry *e, gd_tensor **in) {
+    gd_node *node = e->node;
+    if (strcmp(node->op->name, "assign") == 0) return run_assign(r, e, in);
+    if (!writes(node->op)) return gd_node_run(node, in, e->values, &r->running);
+    GD_TRY(copy_written(r, node, in));
+    int before = gd_no_grad_begin();
+    gd_status status = gd_node_run(node, in, e->values, &r->running);
+    gd_grad_mode_end(&before);
+    return status;
+}
+
+static gd_status run_node(run *r, entry *e) {
+    gd_node *node = e->node;
+    if (e->fed) return GD_OK;
+    if (!node->op)
+        return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed",
+                       node->origin ? node->origin->name : "a symbol");
+    gd_tensor **in = gd_calloc((size_t)node->n_in + 1, sizeof *in);
+    if (!in) return no_memory();
+    gd_status status = GD_OK;
+    for (int i = 0; i < node->n_in && status == GD_OK; i++) {
+        const gd_slot *slot = &node->slots[i];
+        if (!slot->present) continue;
+        in[i] = slot->symbol ? find(r, slot->node)->values[slot->index] : gd_slot_as_it_is(slot);
+        if (!in[i]) status = gd_failure();
+    }
+    if (status == GD_OK) status = run_with(r, e, in);
+    gd_free(in);
+    return status;
+}
+
+static gd_status evaluate(run *r, gd_tensors fetches) {
+    GD_TRY(gather(r, fetches));
+    for (int i = 0; i < r->count && !r->running.tape; i++)
+        r->running.tape = gd_node_wants_tape(r->entries[i].node);
+    for (int i = 0; i < r->count && r->running.tape; i++) {
+        entry *e = &r->entries[i];
+        for (int k = 0; k < e->node->n_out && e->fed; k++) {
+            if (!e->values[k]) continue;
+            e->values[k] = gd_on_tape(e->values[k]);
+            if (e->values[k]->kind == GD_FAILED) return gd_failure();
+        }
+    }
+    int before = r->running.tape ? gd_enable_grad_begin() : gd_no_grad_begin();
+    gd_status status = GD_OK;
+    for (int i = 0; i < r->count && status == GD_OK; i++) status = run_node(r, &r->entries[i]);
+    gd_grad_mode_end(&before);
+    return status;
+}
+
+static gd_status take_results(const run *r, gd_tensors fetches, gd_tensor **results) {
+    for (int64_t i = 0; i < fetches.count; i++) {
+        gd_tensor *y = gd_detach(find(r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
+        if (y->kind != GD_FAILED && is_foreign(r, y->storage)) y = gd_clone(y);
+        if (y->kind == GD_FAILED) return gd_failure();
+        results[i] = gd_retain(y);
+    }
+    return GD_OK;
+}
+
+gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                           uint64_t number) {
+    gd_tensor **results = gd_list_new(fetches.count);
+    if (!results) {
+        gd_error_stick(GD_E_MEMORY);
+        return (gd_tensors){NULL, 0};
+    }
+    gd_status status = gd_scope_reserve((size_t)fetches.count);
+    gd_scope *scope = gd_scope_open();
+    run r = {.feeds = feeds, .fed = values, .running = {.run = number}};
+    if (status == GD_OK) status = evaluate(&r, fetches);
+    if (status == GD_OK) status = take_results(&r, fetches, results);
+    if (status == GD_OK) status = do_commits(&r);
+    gd_free(r.entries);
+    gd_free(r.commits);
+    gd_scope_close(&scope);
+    for (int64_t i = 0; i < fetches.count; i++) {
+        if (status == GD_OK) {
+            gd_scope_adopt(&results[i]->object);
+            continue;
+        }
+        gd_release(results[i]);
+        results[i] = &gd_error_tensor;
+    }
+    if (status != GD_OK) gd_error_stick(status);
+    return (gd_tensors){results, fetches.count};
+}
+
+gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
+    return gd_evaluate_run(fetches, feeds, values, 0);
+}

@@ -1,0 +1,765 @@
+/* test_control.c - cond, while_loop, scan and foldl: with values, in graphs, and their gradients.
+ */
+#include <math.h>
+
+#include "gradus/gradus.h"
+#include "test.h"
+
+static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
+
+/* Every test leaves nothing behind. */
+#define CLEAN_TEST(id)                                                                             \
+    static void id##_body(void);                                                                   \
+    TEST(id) {                                                                                     \
+        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;             \
+        id##_body();                                                                               \
+        gd_clear_error();                                                                          \
+        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,    \
+                     "leaks %lld objects, %lld bytes", (long long)(gd_live_objects() - objects),   \
+                     (long long)(gd_memory_stats(NULL).live_bytes - bytes));                       \
+    }                                                                                              \
+    static void id##_body(void)
+
+static bool same_bits(gd_tensor *a, gd_tensor *b) {
+    a = gd_contiguous(a);
+    b = gd_contiguous(b);
+    if (gd_failed()) return false;
+    size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
+    return gd_tensor_rank(a) == gd_tensor_rank(b) && gd_tensor_numel(a) == gd_tensor_numel(b) &&
+           gd_tensor_dtype(a) == gd_tensor_dtype(b) &&
+           (bytes == 0 || memcmp(gd_data(a), gd_data(b), bytes) == 0);
+}
+
+static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
+
+static gd_tensor *noise(gd_shape dims, gd_dtype dtype) { return gd_cast(gd_randn(dims), dtype); }
+
+/* --- models: functions of tensors, written once -------------------------------------------------
+ */
+
+/* y_t = (y_{t-1} + x_t) * w; w comes from outside. */
+static gd_tensor *fold_step(gd_tensors in, void *w) {
+    return gd_mul(gd_add(in.at[0], in.at[1]), w);
+}
+static gd_tensor *folded(gd_tensors in, void *user) {
+    (void)user;
+    return gd_foldl(fold_step, in.at[0], gd_list(in.at[1]), in.at[2]);
+}
+static gd_tensor *folded_by_hand(gd_tensors in, void *user) {
+    gd_tensor *y = in.at[0];
+    for (int64_t t = 0; t < gd_tensor_dim(in.at[1], 0); t++)
+        y = gd_mul(gd_add(y, gd_select(in.at[1], 0, t)), in.at[2]);
+    (void)user;
+    return y;
+}
+
+/* Two states, two sequences, two results, from the end. */
+static gd_tensors two_step(gd_tensors in, void *w) {
+    gd_tensor *a = in.at[0], *b = in.at[1], *x = in.at[2], *z = in.at[3];
+    gd_tensor *next = gd_tanh(gd_add(gd_mul(a, x), gd_mul(b, w)));
+    return gd_results(next, gd_add(b, gd_sum(z)), gd_mul(next, z), gd_sin(b));
+}
+static gd_tensor *two_joined(gd_scanned s) {
+    return gd_add(
+        gd_add(gd_sum(gd_mul(s.state.at[0], s.state.at[1])), gd_sum(gd_square(s.ys.at[0]))),
+        gd_sum(s.ys.at[1]));
+}
+static gd_tensor *two_scanned(gd_tensors in, void *user) {
+    return two_joined(gd_scan(two_step, gd_list(in.at[0], in.at[0]), gd_list(in.at[1], in.at[1]),
+                              in.at[2], .reverse = user != NULL));
+}
+
+/* One way or the other, by the data. */
+static gd_tensors with_sine(gd_tensors in, void *w) {
+    return gd_results(gd_mul(gd_sin(in.at[0]), w), in.at[0]);
+}
+static gd_tensors with_square(gd_tensors in, void *w) {
+    return gd_results(gd_square(gd_add(in.at[0], w)), gd_exp(w));
+}
+static gd_tensor *branched(gd_tensors in, void *user) {
+    gd_tensor *positive = gd_gt(gd_sum(in.at[1]), gd_scalar_of(0, gd_tensor_dtype(in.at[1])));
+    if (user) positive = gd_logical_not(positive);
+    gd_tensors r = gd_cond(positive, with_sine, with_square, gd_list(in.at[0]), in.at[2]);
+    return gd_mul(gd_add(r.at[0], gd_mul(r.at[1], in.at[0])), gd_sum(in.at[1]));
+}
+
+/* Doubles and more until it is large. */
+static gd_tensors is_small(gd_tensors in, void *w) {
+    (void)w;
+    return gd_results(
+        gd_lt(gd_sum(gd_square(in.at[0])), gd_scalar_of(1000, gd_tensor_dtype(in.at[0]))));
+}
+static gd_tensors grow(gd_tensors in, void *w) {
+    return gd_results(
+        gd_mul(in.at[0], gd_add(gd_square(w), gd_scalar_of(1.5, gd_tensor_dtype(in.at[0])))));
+}
+static gd_tensor *grown(gd_tensors in, void *user) {
+    (void)user;
+    return gd_while_loop(is_small, grow, gd_list(gd_mul(in.at[0], gd_sin(gd_sum(in.at[1])))),
+                         in.at[2])
+        .at[0];
+}
+
+/* A scan in a branch in a loop, all of which use w and x from outside. */
+typedef struct outside {
+    gd_tensor *x, *w;
+} outside;
+static gd_tensors inner_fold(gd_tensors in, void *user) {
+    outside *o = user;
+    return gd_results(gd_foldl(fold_step, in.at[0], gd_list(o->x), o->w),
+                      gd_add(in.at[1], gd_ones_like(in.at[1])));
+}
+static gd_tensors inner_sine(gd_tensors in, void *user) {
+    outside *o = user;
+    return gd_results(gd_mul(gd_sin(in.at[0]), o->w), gd_add(in.at[1], gd_ones_like(in.at[1])));
+}
+static gd_tensors below_five(gd_tensors in, void *user) {
+    (void)user;
+    return gd_results(gd_lt(in.at[1], gd_scalar_of(5, GD_I64)));
+}
+static gd_tensors nested_body(gd_tensors in, void *user) {
+    gd_tensor *even =
+        gd_eq(gd_remainder(in.at[1], gd_scalar_of(2, GD_I64)), gd_scalar_of(0, GD_I64));
+    return gd_cond(even, inner_fold, inner_sine, in, user);
+}
+static gd_tensor *nested(gd_tensors in, void *user) {
+    (void)user;
+    outside o = {in.at[1], in.at[2]};
+    return gd_while_loop(below_five, nested_body,
+                         gd_list(in.at[0], gd_zeros(gd_dims(), .dtype = GD_I64)), &o)
+        .at[0];
+}
+static gd_tensor *nested_by_hand(gd_tensors in, void *user) {
+    gd_tensor *y = in.at[0];
+    for (int i = 0; i < 5; i++)
+        y = i % 2 == 0 ? folded_by_hand(gd_list(y, in.at[1], in.at[2]), user)
+                       : gd_mul(gd_sin(y), in.at[2]);
+    return y;
+}
+
+/* A scan in a scan. */
+static gd_tensors outer_step(gd_tensors in, void *user) {
+    outside *o = user;
+    gd_tensor *y = gd_foldl(fold_step, gd_mul(in.at[0], in.at[1]), gd_list(o->x), o->w);
+    return gd_results(gd_tanh(y), y);
+}
+static gd_tensor *scan_in_scan(gd_tensors in, void *user) {
+    (void)user;
+    outside o = {in.at[1], in.at[2]};
+    gd_scanned s = gd_scan(outer_step, gd_list(in.at[0]), gd_list(in.at[1]), &o);
+    return gd_add(s.state.at[0], gd_sum(s.ys.at[0], .axis = 0));
+}
+
+typedef struct model {
+    const char *name;
+    gd_fn fn;
+    void *user;
+    gd_fn by_hand; /* the same without control.h, or NULL */
+} model;
+
+static int some;
+static const model models[] = {
+    {"foldl", folded, NULL, folded_by_hand},         {"scan", two_scanned, NULL, NULL},
+    {"scan from the end", two_scanned, &some, NULL}, {"cond", branched, NULL, NULL},
+    {"cond, the other", branched, &some, NULL},      {"while", grown, NULL, NULL},
+    {"nested", nested, NULL, nested_by_hand},        {"scan in scan", scan_in_scan, NULL, NULL},
+};
+enum { MODELS = sizeof models / sizeof *models, INPUTS = 3 };
+
+/* y0 (4), x (3, 4), w (4). */
+static void make_inputs(gd_dtype dtype, gd_tensor **in) {
+    gd_seed(5);
+    in[0] = noise(gd_dims(4), dtype);
+    in[1] = noise(gd_dims(3, 4), dtype);
+    in[2] = gd_add(noise(gd_dims(4), dtype), gd_scalar_of(0.5, dtype));
+}
+
+/* A value, its gradients, and gradients of those. */
+enum { RESULTS = 1 + 2 * INPUTS };
+static void with_gradients(const model *m, gd_fn fn, gd_tensors in, gd_tensor **results) {
+    results[0] = fn(in, m->user);
+    gd_tensors g = gd_grad(gd_list(gd_sum(gd_square(results[0]))), in, .create_graph = true);
+    gd_tensor *sum = gd_sum(gd_square(g.at[0]));
+    for (int i = 1; i < INPUTS; i++) sum = gd_add(sum, gd_sum(gd_square(g.at[i])));
+    gd_tensors gg = gd_grad(gd_list(sum), in);
+    for (int i = 0; i < INPUTS; i++) results[1 + i] = g.at[i], results[1 + INPUTS + i] = gg.at[i];
+}
+
+static void eager_results(const model *m, gd_fn fn, gd_tensor *const *values, gd_tensor **results) {
+    gd_tensor *in[INPUTS];
+    for (int i = 0; i < INPUTS; i++) in[i] = gd_requires_grad(gd_detach(values[i]));
+    with_gradients(m, fn, (gd_tensors){in, INPUTS}, results);
+}
+
+static void graph_results(const model *m, gd_tensor *const *values, bool any, int level,
+                          gd_tensor **results) {
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *in[INPUTS], *symbols[RESULTS], *feeds[2 * INPUTS];
+    {
+        GD_GRAPH(graph);
+        for (int i = 0; i < INPUTS; i++) {
+            gd_shape dims = gd_tensor_shape(values[i]);
+            if (any && i == 1) dims.at[0] = GD_ANY;
+            feeds[2 * i] = in[i] = gd_placeholder(dims, .dtype = gd_tensor_dtype(values[i]));
+            feeds[2 * i + 1] = values[i];
+        }
+        with_gradients(m, m->fn, (gd_tensors){in, INPUTS}, symbols);
+    }
+    gd_session *s = gd_session_new(graph, .level = level);
+    gd_tensors r =
+        gd_session_run(s, ((gd_tensors){feeds, 2 * INPUTS}), ((gd_tensors){symbols, RESULTS}));
+    for (int i = 0; i < RESULTS && i < r.count; i++) results[i] = gd_clone(r.at[i]);
+    gd_tensors again =
+        gd_session_run(s, ((gd_tensors){feeds, 2 * INPUTS}), ((gd_tensors){symbols, RESULTS}));
+    for (int i = 0; i < RESULTS; i++) CHECK(same_bits(again.at[i], results[i]));
+}
+
+/* --- the promises --------------------------------------------------------------------------------
+ */
+
+CLEAN_TEST(a_graph_gives_the_bits_of_eager_code_values_and_gradients_of_two_orders) {
+    for (int k = 0; k < MODELS; k++)
+        for (int any = 0; any < 2; any++) {
+            GD_SCOPE;
+            gd_tensor *in[INPUTS], *eager[RESULTS], *graph[RESULTS];
+            make_inputs(GD_F32, in);
+            eager_results(&models[k], models[k].fn, in, eager);
+            graph_results(&models[k], in, any, 0, graph);
+            for (int i = 0; i < RESULTS; i++)
+                CHECK_SAYING(!gd_failed() && same_bits(eager[i], graph[i]),
+                             "%s, %s sizes, result %d: %s", models[k].name,
+                             any ? "unknown" : "known", i, gd_error_message());
+            gd_clear_error();
+        }
+}
+
+CLEAN_TEST(gradients_agree_with_finite_differences_and_with_code_by_hand) {
+    for (int k = 0; k < MODELS; k++) {
+        GD_SCOPE;
+        gd_tensor *in[INPUTS], *leaves[INPUTS], *got[RESULTS], *by_hand[RESULTS];
+        make_inputs(GD_F64, in);
+        for (int i = 0; i < INPUTS; i++) leaves[i] = gd_requires_grad(gd_detach(in[i]));
+        gd_status status =
+            gd_gradcheck(models[k].fn, ((gd_tensors){leaves, INPUTS}), models[k].user,
+                         .second_order = true, .tolerance_relative = 1e-3);
+        CHECK_SAYING(status == GD_OK, "%s: %s", models[k].name, gd_error_message());
+        if (!models[k].by_hand) continue;
+        graph_results(&models[k], in, false, 2, got);
+        eager_results(&models[k], models[k].by_hand, in, by_hand);
+        for (int i = 0; i < RESULTS; i++)
+            CHECK_SAYING(distance(got[i], by_hand[i]) <=
+                             1e-9 * (1 + gd_item(gd_max(gd_abs(by_hand[i])))),
+                         "%s: result %d", models[k].name, i);
+    }
+}
+
+/* --- lstm
+ * ----------------------------------------------------------------------------------------- */
+
+typedef struct lstm_weights {
+    gd_tensor *w_ih, *w_hh, *b_ih, *b_hh;
+} lstm_weights;
+
+/* h, c and x (N, I) give the next h and c, and h once more as the step's result. */
+static gd_tensors lstm_step(gd_tensors in, void *user) {
+    lstm_weights *w = user;
+    gd_tensor *h = in.at[0], *c = in.at[1], *x = in.at[2];
+    gd_tensor *all = gd_add(gd_add(gd_matmul(x, gd_permute(w->w_ih, gd_dims(1, 0))), w->b_ih),
+                            gd_add(gd_matmul(h, gd_permute(w->w_hh, gd_dims(1, 0))), w->b_hh));
+    gd_tensors gate = gd_chunk(all, 4, .axis = 1);
+    gd_tensor *next_c = gd_add(gd_mul(gd_sigmoid(gate.at[1]), c),
+                               gd_mul(gd_sigmoid(gate.at[0]), gd_tanh(gate.at[2])));
+    gd_tensor *next_h = gd_mul(gd_sigmoid(gate.at[3]), gd_tanh(next_c));
+    return gd_results(next_h, next_c, next_h);
+}
+
+enum { LSTM_RESULTS = 3 + 5 };
+static void lstm_results(bool scan, gd_tensor *x, gd_tensor *h0, gd_tensor *c0, lstm_weights *w,
+                         gd_tensor **results) {
+    if (scan) {
+        gd_scanned s = gd_scan(lstm_step, gd_list(h0, c0), gd_list(x), w);
+        results[0] = s.ys.at[0], results[1] = s.state.at[0], results[2] = s.state.at[1];
+    } else {
+        gd_tensor *h = gd_unsqueeze(h0, 0), *c = gd_unsqueeze(c0, 0);
+        gd_lstm_outputs o = gd_lstm(x, h, c, NULL, gd_list(w->w_ih, w->w_hh, w->b_ih, w->b_hh));
+        results[0] = o.y, results[1] = gd_squeeze(o.h, .axis = 0),
+        results[2] = gd_squeeze(o.c, .axis = 0);
+    }
+    gd_tensor *loss = gd_add(gd_sum(gd_square(results[0])), gd_sum(gd_mul(results[1], results[2])));
+    gd_tensors g = gd_grad(gd_list(loss), gd_list(x, w->w_ih, w->w_hh, w->b_ih, w->b_hh));
+    for (int i = 0; i < 5; i++) results[3 + i] = g.at[i];
+}
+
+CLEAN_TEST(an_lstm_by_scan_equals_the_lstm_op) {
+    enum { T = 7, N = 3, I = 5, H = 4 };
+    GD_SCOPE;
+    gd_seed(3);
+    gd_tensor *x = gd_requires_grad(noise(gd_dims(T, N, I), GD_F64)),
+              *h0 = noise(gd_dims(N, H), GD_F64), *c0 = noise(gd_dims(N, H), GD_F64);
+    lstm_weights w = {gd_requires_grad(noise(gd_dims(4 * H, I), GD_F64)),
+                      gd_requires_grad(noise(gd_dims(4 * H, H), GD_F64)),
+                      gd_requires_grad(noise(gd_dims(4 * H), GD_F64)),
+                      gd_requires_grad(noise(gd_dims(4 * H), GD_F64))};
+    gd_tensor *op[LSTM_RESULTS], *scan[LSTM_RESULTS], *symbols[LSTM_RESULTS];
+    lstm_results(false, x, h0, c0, &w, op);
+    lstm_results(true, x, h0, c0, &w, scan);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *px;
+    {
+        GD_GRAPH(graph);
+        px = gd_placeholder(gd_dims(GD_ANY, N, I), .dtype = GD_F64);
+        lstm_weights v = {gd_variable(gd_detach(w.w_ih)), gd_variable(gd_detach(w.w_hh)),
+                          gd_variable(gd_detach(w.b_ih)), gd_variable(gd_detach(w.b_hh))};
+        lstm_results(true, px, h0, c0, &v, symbols);
+    }
+    gd_tensors r = gd_session_run(gd_session_new(graph), gd_feed(px, gd_detach(x)),
+                                  ((gd_tensors){symbols, LSTM_RESULTS}));
+    for (int i = 0; i < LSTM_RESULTS; i++) {
+        CHECK_SAYING(!gd_failed() && distance(op[i], scan[i]) < 1e-12, "eager result %d: %s", i,
+                     gd_error_message());
+        CHECK_SAYING(!gd_failed() && distance(op[i], r.at[i]) < 1e-12, "graph result %d: %s", i,
+                     gd_error_message());
+    }
+}
+
+/* --- none, and many
+ * ------------------------------------------------------------------------------- */
+
+CLEAN_TEST(loops_of_no_steps_give_what_they_were_given) {
+    GD_SCOPE;
+    for (int graphs = 0; graphs < 2; graphs++) {
+        gd_graph *graph = gd_graph_new();
+        gd_tensor *x = gd_zeros(gd_dims(0, 4)), *w = gd_full(gd_dims(4), 2),
+                  *y0 = gd_full(gd_dims(4), 3);
+        gd_tensor *large = gd_full(gd_dims(4), 1000), *r[5], *px = NULL;
+        {
+            gd_block block = graphs ? gd_graph_begin(graph) : (gd_block){NULL};
+            if (graphs) px = gd_placeholder(gd_dims(GD_ANY, 4));
+            gd_scanned s =
+                gd_scan(two_step, gd_list(y0, y0), gd_list(graphs ? px : x, graphs ? px : x), w);
+            r[0] = gd_foldl(fold_step, y0, gd_list(graphs ? px : x), w);
+            r[1] = s.state.at[0], r[2] = s.ys.at[0], r[3] = s.ys.at[1];
+            r[4] = gd_while_loop(is_small, grow, gd_list(large), w).at[0];
+            if (graphs) gd_graph_end(&block);
+        }
+        if (graphs) {
+            gd_tensors got = gd_session_run(gd_session_new(graph), gd_feed(px, x),
+                                            gd_list(r[0], r[1], r[2], r[3], r[4]));
+            for (int i = 0; i < 5 && i < got.count; i++) r[i] = got.at[i];
+        }
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        CHECK(same_bits(r[0], y0) && same_bits(r[1], y0) && same_bits(r[4], large));
+        CHECK(gd_tensor_rank(r[2]) == 2 && gd_tensor_dim(r[2], 0) == 0 &&
+              gd_tensor_dim(r[2], 1) == 4 && gd_tensor_dim(r[3], 1) == 4);
+    }
+}
+
+CLEAN_TEST(a_long_scan_is_run_step_by_step_and_has_the_same_bits) {
+    GD_SCOPE;
+    const int64_t steps = 6000;
+    gd_seed(2);
+    gd_tensor *x = gd_randn(gd_dims(steps, 2)), *w = gd_full(gd_dims(2), 0.99),
+              *y0 = gd_zeros(gd_dims(2));
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *px, *pw, *y, *g;
+    {
+        GD_GRAPH(graph);
+        px = gd_placeholder(gd_dims(GD_ANY, 2));
+        pw = gd_placeholder(gd_dims(2));
+        y = gd_foldl(fold_step, y0, gd_list(px), pw);
+        g = gd_gradients(gd_list(gd_sum(y)), gd_list(pw)).at[0];
+    }
+    gd_session *s = gd_session_new(graph, .level = 0);
+    gd_plan_memory memory;
+    CHECK(gd_session_plan(s, gd_feed(px, x, pw, w), gd_list(y, g), &memory) == GD_OK &&
+          memory.at_least);
+    gd_tensor *few = gd_randn(gd_dims(20, 2));
+    CHECK(gd_session_plan(s, gd_feed(px, few, pw, w), gd_list(y, g), &memory) == GD_OK &&
+          !memory.at_least);
+    gd_tensors r = gd_session_run(s, gd_feed(px, x, pw, w), gd_list(y, g));
+    gd_tensor *leaf = gd_requires_grad(gd_detach(w)),
+              *eager = gd_foldl(fold_step, y0, gd_list(x), leaf);
+    CHECK_SAYING(same_bits(r.at[0], eager) &&
+                     same_bits(r.at[1], gd_grad(gd_list(gd_sum(eager)), gd_list(leaf)).at[0]),
+                 "%s", gd_error_message());
+}
+
+CLEAN_TEST(a_loop_ends_after_max_steps) {
+    GD_SCOPE;
+    gd_tensor *one = gd_ones(gd_dims(1)), *w = gd_full(gd_dims(1), sqrt(0.5)); /* doubles */
+    CHECK(gd_item(gd_while_loop(is_small, grow, gd_list(one), w, .max_steps = 3).at[0]) == 8);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *y;
+    {
+        GD_GRAPH(graph);
+        y = gd_while_loop(is_small, grow, gd_list(one), w, .max_steps = 3).at[0];
+    }
+    CHECK(gd_item(gd_session_run(gd_session_new(graph), gd_nothing, gd_list(y)).at[0]) == 8);
+}
+
+/* --- a run
+ * ---------------------------------------------------------------------------------------- */
+
+static gd_tensors divide(gd_tensors in, void *user) {
+    (void)user;
+    return gd_results(gd_gather(in.at[0], 0, gd_full(gd_dims(1), 7, .dtype = GD_I64)));
+}
+static gd_tensors leave(gd_tensors in, void *user) {
+    (void)user;
+    return gd_results(gd_narrow(in.at[0], 0, 0, 1));
+}
+
+CLEAN_TEST(only_the_branch_that_is_taken_runs) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *p, *y;
+    {
+        GD_GRAPH(graph);
+        p = gd_placeholder(gd_dims(), .dtype = GD_BOOL);
+        y = gd_cond(p, divide, leave, gd_list(gd_ones(gd_dims(2))), NULL).at[0];
+    }
+    gd_session *s = gd_session_new(graph);
+    CHECK(gd_item(gd_session_run(s, gd_feed(p, gd_scalar_of(0, GD_BOOL)), gd_list(y)).at[0]) == 1 &&
+          !gd_failed());
+    gd_session_run(s, gd_feed(p, gd_scalar_of(1, GD_BOOL)), gd_list(y)); /* an index out of range */
+    CHECK_SAYING(gd_error_status() == GD_E_INDEX && says("gather") && says("test_control.c:") &&
+                     says("cond_graph"),
+                 "%s", gd_error_message());
+}
+
+static gd_tensors add_weight(gd_tensors in, void *w) { return gd_results(gd_add(in.at[0], w)); }
+
+/* Reads see the value from before the run, inside of bodies too, and whatever is assigned first. */
+CLEAN_TEST(variables_train_through_a_loop_and_keep_their_values_during_a_run) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *w, *update, *y, *loss, *train, *swap_a, *swap_b;
+    {
+        GD_GRAPH(graph);
+        w = gd_variable(gd_full(gd_dims(2), 1));
+        gd_tensor *a = gd_variable(gd_full(gd_dims(1), 5), .name = "a", .trainable = false),
+                  *b = gd_variable(gd_full(gd_dims(1), 6), .name = "b", .trainable = false);
+        update = gd_assign(w, gd_full(gd_dims(2), 40));
+        y = gd_while_loop(is_small, add_weight, gd_list(gd_zeros(gd_dims(2))), w, .max_steps = 3)
+                .at[0];
+        loss = gd_sum(gd_square(gd_sub(y, gd_full(gd_dims(2), 6))));
+        train = gd_minimize(gd_optim_sgd(gd_graph_variables(graph), .lr = 0.01), loss);
+        swap_a = gd_assign(a, b);
+        swap_b = gd_assign(b, a);
+    }
+    gd_session *s = gd_session_new(graph);
+    gd_tensors r = gd_session_run(s, gd_nothing, gd_list(update, y));
+    CHECK_SAYING(!gd_failed() && gd_item(gd_select(r.at[0], 0, 0)) == 40 &&
+                     gd_item(gd_select(r.at[1], 0, 0)) == 3,
+                 "%s", gd_error_message());
+    CHECK(gd_item(gd_select(gd_session_get(s, w), 0, 1)) == 40);
+    gd_session_set(s, w, gd_ones(gd_dims(2)));
+    double first = gd_item(gd_session_run(s, gd_nothing, gd_list(loss)).at[0]), last = first;
+    CHECK(first == 18 && gd_item(gd_select(gd_session_get(s, w), 0, 1)) == 1);
+    for (int i = 0; i < 40; i++)
+        last = gd_item(gd_session_run(s, gd_nothing, gd_list(loss, train)).at[0]);
+    CHECK_SAYING(last < 1e-4 * first && !gd_failed(), "%g to %g: %s", first, last,
+                 gd_error_message());
+    gd_session_run(s, gd_nothing, gd_list(swap_a, swap_b, y));
+    CHECK(gd_item(gd_session_get(s, gd_graph_find(graph, "a"))) == 6 &&
+          gd_item(gd_session_get(s, gd_graph_find(graph, "b"))) == 5);
+}
+
+static gd_tensors add_noise(gd_tensors in, void *user) {
+    gd_tensor *n = gd_randn(gd_dims(8));
+    (void)user;
+    return gd_results(gd_add(in.at[0], n), gd_mul(n, gd_ones(gd_dims(8))));
+}
+static gd_tensors count_down(gd_tensors in, void *user) {
+    gd_tensor *y = add_noise(in, user).at[0];
+    return gd_results(y, gd_sub(in.at[1], gd_ones_like(in.at[1])));
+}
+static gd_tensors is_left(gd_tensors in, void *user) {
+    (void)user;
+    return gd_results(gd_gt(in.at[1], gd_zeros_like(in.at[1])));
+}
+
+CLEAN_TEST(noise_is_new_in_each_step_and_each_run_and_follows_from_the_seed) {
+    GD_SCOPE;
+    gd_tensor *ys[2][2], *ends[2][2];
+    for (int k = 0; k < 2; k++) {
+        gd_seed(11);
+        gd_graph *graph = gd_graph_new();
+        gd_tensor *y, *end;
+        {
+            GD_GRAPH(graph);
+            y = gd_scan(add_noise, gd_list(gd_zeros(gd_dims(8))), gd_list(gd_zeros(gd_dims(5, 1))),
+                        NULL)
+                    .ys.at[0];
+            end = gd_while_loop(is_left, count_down,
+                                gd_list(gd_zeros(gd_dims(8)), gd_full(gd_dims(), 3)), NULL)
+                      .at[0];
+        }
+        gd_session *s = gd_session_new(graph);
+        for (int run = 0; run < 2; run++) {
+            ys[k][run] = gd_session_run(s, gd_nothing, gd_list(y)).at[0];
+            ends[k][run] = gd_session_run(s, gd_nothing, gd_list(end)).at[0];
+        }
+        for (int t = 1; t < 5; t++)
+            CHECK(!same_bits(gd_select(ys[k][0], 0, 0), gd_select(ys[k][0], 0, t)));
+        CHECK(!same_bits(ys[k][0], ys[k][1]) && !same_bits(ends[k][0], ends[k][1]));
+    }
+    for (int run = 0; run < 2; run++)
+        CHECK(same_bits(ys[0][run], ys[1][run]) && same_bits(ends[0][run], ends[1][run]));
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+CLEAN_TEST(gradients_reach_values_that_a_body_captures) {
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3)), *x = gd_ones(gd_dims(4, 2));
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *g;
+    {
+        GD_GRAPH(graph);
+        gd_tensor *y = gd_foldl(fold_step, gd_zeros(gd_dims(2)), gd_list(x), w);
+        g = gd_gradients(gd_list(gd_sum(y)), gd_list(w)).at[0];
+    }
+    gd_session *s = gd_session_new(graph);
+    CHECK(gd_item(gd_select(gd_session_run(s, gd_nothing, gd_list(g)).at[0], 0, 0)) ==
+          1 + 6 + 27 + 108);
+    {
+        GD_NO_GRAD;
+        gd_sub_(w, gd_ones(gd_dims(2))); /* read when it runs, as it is then */
+    }
+    CHECK_SAYING(gd_item(gd_select(gd_session_run(s, gd_nothing, gd_list(g)).at[0], 0, 0)) ==
+                     1 + 4 + 12 + 32,
+                 "%s", gd_error_message());
+}
+
+static gd_tensors inner_gradient(gd_tensors in, void *w) {
+    gd_tensor *loss = gd_sum(gd_mul(gd_square(gd_square(in.at[0])), w));
+    return gd_results(gd_sub(
+        in.at[0], gd_mul(gd_grad(gd_list(loss), gd_list(in.at[0]), .create_graph = true).at[0],
+                         gd_scalar_of(0.01, GD_F64))));
+}
+static gd_tensor *learned_to_learn(gd_tensors in, void *user) {
+    (void)user;
+    gd_tensor *x = gd_mul(in.at[0], gd_ones_like(in.at[0]));
+    gd_tensor *y = gd_scan(inner_gradient, gd_list(x),
+                           gd_list(gd_zeros(gd_dims(4, 1), .dtype = GD_F64)), in.at[1])
+                       .state.at[0];
+    return gd_sum(gd_square(y));
+}
+
+CLEAN_TEST(a_body_may_take_gradients_itself) {
+    GD_SCOPE;
+    gd_seed(4);
+    gd_tensor *x = gd_requires_grad(noise(gd_dims(3), GD_F64)),
+              *w = gd_requires_grad(noise(gd_dims(3), GD_F64));
+    gd_tensor *eager = gd_grad(gd_list(learned_to_learn(gd_list(x, w), NULL)), gd_list(w)).at[0];
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *px, *pw, *y, *g;
+    {
+        GD_GRAPH(graph);
+        px = gd_placeholder(gd_dims(GD_ANY), .dtype = GD_F64);
+        pw = gd_placeholder(gd_dims(3), .dtype = GD_F64);
+        y = learned_to_learn(gd_list(px, pw), NULL);
+        g = gd_gradients(gd_list(y), gd_list(pw)).at[0];
+    }
+    gd_session *s = gd_session_new(graph, .level = 0);
+    gd_tensor *at = gd_detach(x), *here = gd_detach(w),
+              *step = gd_full(gd_dims(3), 1e-6, .dtype = GD_F64);
+    gd_tensor *got = gd_session_run(s, gd_feed(px, at, pw, here), gd_list(g)).at[0];
+    double up =
+        gd_item(gd_session_run(s, gd_feed(px, at, pw, gd_add(here, step)), gd_list(y)).at[0]);
+    double down =
+        gd_item(gd_session_run(s, gd_feed(px, at, pw, gd_sub(here, step)), gd_list(y)).at[0]);
+    CHECK_SAYING(!gd_failed() && distance(got, eager) < 1e-12, "%s", gd_error_message());
+    CHECK(fabs((up - down) / 2e-6 - gd_item(gd_sum(got))) < 1e-6);
+}
+
+CLEAN_TEST(the_text_of_a_graph_shows_branches_and_bodies) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        gd_tensor *x = gd_placeholder(gd_dims(GD_ANY, 2), .name = "x"),
+                  *w = gd_variable(gd_ones(gd_dims(2)), .name = "w");
+        gd_named(gd_foldl(fold_step, gd_zeros(gd_dims(2)), gd_list(x), w), "y");
+    }
+    char *text = gd_graph_text(graph), *dot = gd_graph_dot(graph);
+    const char *wanted = "y = scan_graph(full_3, x, w) state=1 xs=1 -> f32[2]\n"
+                         "  body(in_0, in_1, in_2):\n"
+                         "    in_0 = placeholder -> f32[2]\n"
+                         "    in_1 = placeholder -> f32[2]\n"
+                         "    add_2 = add(in_0, in_1) -> f32[2]\n"
+                         "    mul_3 = mul(add_2, in_2) -> f32[2]\n"
+                         "    in_2 = placeholder -> f32[2]\n"
+                         "    gives mul_3\n";
+    CHECK_SAYING(text && strstr(text, wanted), "%s", text);
+    CHECK(dot && strstr(dot, "scan_graph"));
+    free(text);
+    free(dot);
+}
+
+/* --- what is refused
+ * ------------------------------------------------------------------------------ */
+
+static gd_tensors longer(gd_tensors in, void *u) {
+    (void)u;
+    return gd_results(gd_cat(gd_list(in.at[0], in.at[0])));
+}
+static gd_tensors wider(gd_tensors in, void *u) {
+    (void)u;
+    return gd_results(gd_cast(in.at[0], GD_F64));
+}
+static gd_tensors same(gd_tensors in, void *u) {
+    (void)u;
+    return gd_results(in.at[0]);
+}
+static gd_tensors both(gd_tensors in, void *u) {
+    (void)u;
+    return gd_results(in.at[0], in.at[0]);
+}
+static gd_tensors bad_product(gd_tensors in, void *u) {
+    (void)u;
+    return gd_results(gd_matmul(in.at[0], gd_ones(gd_dims(3, 3))));
+}
+static gd_tensors true_once(gd_tensors in, void *u) {
+    (void)u;
+    return gd_results(gd_gt(gd_sum(in.at[0]), gd_scalar(-1)));
+}
+static gd_tensors whole_state(gd_tensors in, void *u) {
+    (void)u;
+    return gd_results(gd_gt(in.at[0], gd_scalar(0)));
+}
+static gd_tensors assigns(gd_tensors in, void *v) {
+    gd_assign(v, in.at[0]);
+    return gd_results(in.at[0]);
+}
+static gd_tensors makes(gd_tensors in, void *u) {
+    (void)u;
+    return gd_results(gd_add(gd_variable(gd_ones(gd_dims(2))), in.at[0]));
+}
+static gd_tensors leaks(gd_tensors in, void *u) {
+    *(gd_tensor **)u = gd_sin(in.at[0]);
+    return gd_results(in.at[0]);
+}
+static gd_tensors writes(gd_tensors in, void *u) {
+    gd_add_(u, in.at[0]);
+    return gd_results(in.at[0]);
+}
+
+#define REFUSED(call, code, ...)                                                                   \
+    do {                                                                                           \
+        call;                                                                                      \
+        const char *parts[] = {"test_control.c:", __VA_ARGS__};                                    \
+        for (size_t i_ = 0; i_ < sizeof parts / sizeof *parts; i_++)                               \
+            CHECK_SAYING(gd_error_status() == code && says(parts[i_]), "wanted '%s': %s",          \
+                         parts[i_], gd_error_message());                                           \
+        gd_clear_error();                                                                          \
+    } while (0)
+
+CLEAN_TEST(what_does_not_fit_is_refused_with_its_place) {
+    GD_SCOPE;
+    for (int graphs = 0; graphs < 2; graphs++) {
+        gd_graph *graph = gd_graph_new();
+        gd_block block = graphs ? gd_graph_begin(graph) : (gd_block){NULL};
+        gd_tensor *x = gd_ones(gd_dims(2)), *xs = gd_ones(gd_dims(3, 2));
+        REFUSED(gd_while_loop(true_once, longer, gd_list(x), NULL), GD_E_SHAPE, "gd_while_loop",
+                "state 0 is f32[2]", "f32[4]");
+        REFUSED(gd_while_loop(true_once, wider, gd_list(x), NULL), GD_E_DTYPE, "state 0 is f32[2]",
+                "f64[2]");
+        REFUSED(gd_while_loop(true_once, both, gd_list(x), NULL), GD_E_ARGUMENT,
+                "2 tensors for a state of 1");
+        REFUSED(gd_while_loop(whole_state, same, gd_list(x), NULL), GD_E_SHAPE,
+                "condition must be one element");
+        REFUSED(gd_scan(longer, gd_list(x), gd_list(xs), NULL), GD_E_SHAPE, "gd_scan", "state 0");
+        REFUSED(gd_scan(same, gd_list(x), gd_list(xs, gd_ones(gd_dims(4))), NULL), GD_E_SHAPE,
+                "4 positions");
+        REFUSED(gd_scan(same, gd_list(x), gd_list(gd_ones(gd_dims())), NULL), GD_E_SHAPE,
+                "single number");
+        REFUSED(gd_cond(xs, same, same, gd_list(x), NULL), GD_E_SHAPE,
+                "predicate must be one element");
+        REFUSED(gd_cond(gd_ones(gd_dims()), bad_product, bad_product, gd_list(x), NULL), GD_E_SHAPE,
+                "matmul");
+        REFUSED(gd_scan(bad_product, gd_list(x), gd_list(xs), NULL), GD_E_SHAPE, "matmul");
+        REFUSED(gd_cond(gd_ones(gd_dims()), NULL, same, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
+        REFUSED(gd_cond(gd_ones(gd_dims()), same, same, gd_list((gd_tensor *)NULL), NULL),
+                GD_E_ARGUMENT, "NULL");
+        if (graphs) {
+            gd_tensor *v = gd_variable(gd_zeros(gd_dims(2))), *leaked = NULL,
+                      *p = gd_ones(gd_dims());
+            REFUSED(gd_cond(p, same, longer, gd_list(x), NULL), GD_E_SHAPE, "gd_cond",
+                    "result 0 is f32[2] from `yes` and f32[4] from `no`");
+            REFUSED(gd_cond(p, same, wider, gd_list(x), NULL), GD_E_DTYPE, "f64[2] from `no`");
+            REFUSED(gd_cond(p, same, both, gd_list(x), NULL), GD_E_ARGUMENT,
+                    "`yes` gives 1 tensors, `no` 2");
+            REFUSED(gd_cond(p, same, assigns, gd_list(x), v), GD_E_STATE, "assign", "outside");
+            REFUSED(gd_cond(p, same, makes, gd_list(x), NULL), GD_E_STATE, "gd_variable", "before");
+            REFUSED(gd_cond(p, same, writes, gd_list(x), v), GD_E_STATE, "add_", "outside");
+            gd_cond(p, leaks, same, gd_list(x), &leaked);
+            REFUSED(gd_sin(leaked), GD_E_STATE, "sin", "used outside");
+            gd_graph_end(&block);
+        }
+    }
+}
+
+/* An error tensor goes through as through any op. */
+CLEAN_TEST(errors_pass_through) {
+    GD_SCOPE;
+    gd_tensor *wrong = gd_matmul(gd_ones(gd_dims(2, 3)), gd_ones(gd_dims(2, 3)));
+    gd_tensor *y = gd_foldl(fold_step, wrong, gd_list(gd_ones(gd_dims(3, 2))), gd_ones(gd_dims(2)));
+    gd_tensor *z = gd_cond(wrong, same, same, gd_list(y), NULL).at[0];
+    CHECK(gd_tensor_is_error(y) && gd_tensor_is_error(z) && says("matmul"));
+}
+
+/* --- bad days
+ * -------------------------------------------------------------------------------------- */
+
+static gd_tensor *nth(gd_tensors list, int i) { return i < list.count ? list.at[i] : gd_sum(NULL); }
+
+/* Builds and runs a model; a number that follows from all results. */
+static double one_of_everything(const model *m) {
+    GD_SCOPE;
+    gd_tensor *in[INPUTS], *leaf;
+    make_inputs(GD_F32, in);
+    leaf = gd_requires_grad(gd_detach(in[2]));
+    gd_tensor *eager = m->fn(gd_list(in[0], in[1], leaf), m->user);
+    gd_tensor *gradient = nth(gd_grad(gd_list(gd_sum(eager)), gd_list(leaf)), 0);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *g, *w;
+    if (!graph) return 0;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(GD_ANY, 4));
+        w = gd_variable(in[2]);
+        y = m->fn(gd_list(in[0], x, w), m->user);
+        g = nth(gd_gradients(gd_list(gd_sum(y)), gd_list(w)), 0);
+    }
+    gd_session *s = gd_session_new(graph);
+    gd_tensors r = s ? gd_session_run(s, gd_feed(x, in[1]), gd_list(y, g)) : gd_nothing;
+    return gd_item(gd_add(gd_add(gd_sum(eager), gd_sum(gradient)),
+                          gd_add(gd_sum(nth(r, 0)), gd_sum(nth(r, 1)))));
+}
+
+CLEAN_TEST(a_failed_allocation_anywhere_is_a_status_and_no_crash) {
+    for (int k = 0; k < MODELS; k++) {
+        gd_fault_after(INT64_MAX / 2, false);
+        const int64_t before = gd_fault_allocations();
+        const double right = one_of_everything(&models[k]);
+        const int64_t all = gd_fault_allocations() - before;
+        gd_fault_after(-1, false);
+        CHECK_SAYING(!gd_failed() && all > 100, "%s: %lld allocations: %s", models[k].name,
+                     (long long)all, gd_error_message());
+        const int64_t stride = getenv("GRADUS_TEST_FULL") ? 1 : all / 97 + 1;
+        for (int64_t n = k % stride; n < all; n += stride) {
+            int64_t objects = gd_live_objects();
+            gd_fault_after(n, false);
+            const double got = one_of_everything(&models[k]);
+            gd_fault_after(-1, false);
+            CHECK_SAYING(gd_failed() || got == right, "%s: allocation %lld of %lld fails unnoticed",
+                         models[k].name, (long long)n, (long long)all);
+            CHECK_SAYING(gd_live_objects() == objects, "%s: allocation %lld leaks", models[k].name,
+                         (long long)n);
+            gd_clear_error();
+        }
+    }
+}
+
+TEST_MAIN
