@@ -121,13 +121,13 @@ static void find_key(making *m, const struct stat *compiler) {
 }
 
 /* The function in a file of the cache; NULL where the file is missing, broken or another's. */
-static gd_jit_fn load(const making *m) {
+static gd_compiled_fn load(const making *m) {
     if (!gd_jit_is_sealed(m->file)) return NULL;
     void *library = dlopen(m->file, RTLD_NOW | RTLD_LOCAL);
     if (!library) return NULL;
     const char *key = dlsym(library, "gd_jit_key");
     void *found = key && strcmp(key, m->key) == 0 ? dlsym(library, "gd_jit_kernel") : NULL;
-    gd_jit_fn fn = NULL;
+    gd_compiled_fn fn = NULL;
     if (found)
         memcpy(&fn, &found, sizeof fn); /* a data pointer that is one to a function */
     else
@@ -183,11 +183,11 @@ static bool build(making *m) {
     return done;
 }
 
-static gd_jit_fn make(const gd_ir *ir, const char *type, const gd_jit_target *target,
+static gd_compiled_fn make(const gd_ir *ir, const char *type, const gd_jit_target *target,
                       bool *compiled, const char **why) {
     const char *on = secure_getenv("GRADUS_JIT");
     making *m = NULL;
-    gd_jit_fn fn = NULL;
+    gd_compiled_fn fn = NULL;
     struct stat compiler;
     *why = "GRADUS_JIT is 0";
     if (on && strcmp(on, "0") == 0) return NULL;
@@ -221,7 +221,7 @@ typedef struct entry {
     uint64_t hash; /* of the expression */
     char type[4];
     const gd_jit_target *target;
-    gd_jit_fn fn;
+    gd_compiled_fn fn;
     bool ready;
 } entry;
 
@@ -230,7 +230,7 @@ static pthread_cond_t made = PTHREAD_COND_INITIALIZER;
 static entry *entries, *forgotten;
 static gd_jit_counts counts;
 
-gd_jit_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *target) {
+gd_compiled_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *target) {
     const uint64_t hash = gd_ir_hash(ir);
     pthread_mutex_lock(&lock);
     entry *e = entries;
@@ -238,7 +238,7 @@ gd_jit_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *
         e = e->next;
     if (e) {
         while (!e->ready) pthread_cond_wait(&made, &lock);
-        gd_jit_fn fn = e->fn;
+        gd_compiled_fn fn = e->fn;
         pthread_mutex_unlock(&lock);
         return fn;
     }
@@ -252,7 +252,7 @@ gd_jit_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *
     if (!e) return NULL;
     bool compiled = false;
     const char *why = "";
-    gd_jit_fn fn = make(ir, type, target, &compiled, &why);
+    gd_compiled_fn fn = make(ir, type, target, &compiled, &why);
     if (!fn)
         gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s", ir->count,
                   why);

@@ -31,11 +31,11 @@ typedef struct gd_jit_target {
     size_t prelude_bytes;
 } gd_jit_target;
 
-typedef void (*gd_jit_fn)(void);
+typedef void (*gd_compiled_fn)(void);
 
 /* The kernel of an expression computed in `type`, a function of the dialect's own signature; NULL
  * where it cannot be compiled. */
-gd_jit_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *target);
+gd_compiled_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *target);
 
 /* How often a kernel was compiled, taken from the cache, and not to be had, in this process. */
 typedef struct gd_jit_counts {

@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
@@ -207,9 +208,9 @@ static gd_status own_copy(gd_session *s, gd_tensor *value, gd_tensor **copy) {
     gd_scope *scope = gd_scope_open();
     gd_status status = GD_OK;
     gd_tensor *here = value->device == s->device ? value : gd_to_device(value, s->device);
-    gd_tensor *own = here->kind == GD_FAILED ? here : gd_clone(here);
-    if (own->kind == GD_FAILED) status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_MEMORY;
-    else *copy = gd_retain(gd_detach(own));
+    gd_tensor *own = gd_detach(gd_clone(here));
+    if (own->kind == GD_FAILED) status = gd_failure();
+    else *copy = gd_retain(own);
     gd_scope_close(&scope);
     return status;
 }
@@ -302,7 +303,7 @@ static gd_status bring(const gd_session *s, gd_tensor *value, gd_tensor **brough
     gd_tensor *t = value->device == s->device ? value : gd_to_device(value, s->device);
     if (t->kind != GD_FAILED && !gd_is_row_major(t->rank, t->dims, t->strides)) t = gd_contiguous(t);
     *brought = t;
-    return t->kind != GD_FAILED ? GD_OK : gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_MEMORY;
+    return t->kind != GD_FAILED ? GD_OK : gd_failure();
 }
 
 /* A run whose sizes depend on data: every node as an eager op. Assigns are done at the end. */
@@ -329,11 +330,23 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
     return status;
 }
 
+/* The number of a run decides about its noise: the next one, unless an earlier run is repeated. */
+static _Thread_local int64_t repeated_run = -1, latest_run;
+
+int64_t gd_session_repeat(int64_t run) {
+    const int64_t before = repeated_run;
+    repeated_run = run;
+    return before;
+}
+
+int64_t gd_session_latest(void) { return latest_run; }
+
 static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
     if (c->dynamic) return run_dynamic(s, symbols, values, fetches, results);
     gd_instance *instance;
     GD_TRY(gd_plan_borrow(c->plan, &instance));
-    const uint64_t run = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
+    const uint64_t run = repeated_run >= 0 ? (uint64_t)repeated_run : atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
+    latest_run = (int64_t)run;
     gd_status status = gd_scope_reserve((size_t)fetches.count + 1);
     if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, run);
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
@@ -401,9 +414,10 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
     if (status == GD_OK) {
         void *tracing = gd_tracing_off();
         int grad = gd_no_grad_begin();
-        thread->unsticky++;
+        gd_attempt attempt;
+        gd_attempt_begin(&attempt);
         status = run(s, feeds, fetches, o->into, results);
-        thread->unsticky--;
+        status = gd_attempt_end(&attempt, status);
         gd_grad_mode_end(&grad);
         gd_tracing_on(tracing);
     }
@@ -443,6 +457,7 @@ static void look_at_memory(const cached *c, void *arg) {
     *m = (gd_plan_memory){.at_least = c->dynamic != NULL};
     if (!c->plan) return;
     m->peak_bytes = (int64_t)gd_plan_slab(c->plan);
+    m->live_bytes = (int64_t)gd_plan_live(c->plan);
     m->fetch_bytes = (int64_t)gd_plan_fetch_bytes(c->plan);
 }
 

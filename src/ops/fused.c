@@ -31,7 +31,7 @@ static bool same(const gd_fusion *a, const gd_fusion *b) {
 }
 
 static gd_fusion *make(const gd_fusion *model) {
-    gd_fusion *f = gd_calloc(1, sizeof *f);
+    gd_fusion *f = gd_calloc_until_exit(sizeof *f);
     if (!f) return NULL;
     *f = *model;
     memcpy(f->nodes, model->ir.nodes, sizeof f->nodes[0] * (size_t)model->ir.count);
@@ -55,7 +55,6 @@ static gd_fusion *make(const gd_fusion *model) {
                     .fusion = f,
                     .ir = f->reduction ? NULL : &f->ir,
                     .state = &f->state};
-    gd_keep_until_exit(f);
     return f;
 }
 

@@ -47,6 +47,7 @@ typedef struct gd_ew_operand {
     gd_dtype dtype;
     int64_t step[GD_MAX_RANK]; /* bytes, for the merged dims */
     bool direct;               /* its rows can be given to the kernel as they are */
+    bool single;               /* one element for all: its tile is filled once for a piece */
 } gd_ew_operand;
 
 typedef struct gd_ew_job {

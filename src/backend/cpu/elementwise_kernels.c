@@ -71,6 +71,8 @@ void gd_ew_line_up(job *j, const gd_view *in, const gd_view *out, const gd_view 
     for (int i = 0; i < j->n_in + j->n_out; i++) {
         operand *o = &j->operands[i];
         o->direct = o->dtype == type_dtype[type] && (o->step[j->rank - 1] == (int64_t)type_size[type]);
+        o->single = i < j->n_in;
+        for (int d = 0; d < j->rank; d++) o->single &= o->step[d] == 0;
     }
     j->tile = TILE;
     while (j->tile > LEAST_TILE && tiles_bytes(j) > TILES_BYTES) j->tile /= 2;
@@ -106,6 +108,7 @@ static void run_tile(const job *j, char *const *base, int64_t first, int64_t n, 
         char *at = base[i] + first * o->step[last], *buffer = buffers + (size_t)i * tile;
         if (i >= j->n_in) out[i - j->n_in] = o->direct ? at : buffer;
         else if (o->direct) in[i] = at;
+        else if (o->single) in[i] = buffer;
         else load_tile(o, at, o->step[last], type, buffer, n), in[i] = buffer;
     }
     if (j->program.whole) j->program.whole(n, in, out, j->program.params);
@@ -116,6 +119,15 @@ static void run_tile(const job *j, char *const *base, int64_t first, int64_t n, 
             gd_convert_row(o->dtype, base[i] + first * o->step[last], o->step[last], type_dtype[type],
                            out[i - j->n_in], (int64_t)type_size[type], n);
     }
+}
+
+/* Fills what is the same for all tiles: the expression's constants, and operands of one element. */
+static void fill_tiles(const job *j, char *buffers) {
+    const size_t tile = (size_t)j->tile * type_size[j->program.type];
+    const int64_t n = j->row < j->tile ? j->row : j->tile;
+    for (int i = 0; i < j->n_in; i++)
+        if (j->operands[i].single) load_tile(&j->operands[i], j->operands[i].data, 0, j->program.type, buffers + (size_t)i * tile, n);
+    gd_ew_constants(&j->program, j->tile, n, buffers + (size_t)(j->n_in + j->n_out) * tile);
 }
 
 /* Where each operand's row of this number begins. */
@@ -140,8 +152,7 @@ static void run_piece(void *arg, int64_t piece) {
         __atomic_store_n(&j->status, GD_E_MEMORY, __ATOMIC_RELAXED);
         return;
     }
-    gd_ew_constants(&j->program, j->tile, j->row < j->tile ? j->row : j->tile,
-                    buffers + (size_t)(j->n_in + j->n_out) * (size_t)j->tile * type_size[j->program.type]);
+    if (!j->bare) fill_tiles(j, buffers);
     int64_t from = piece * j->tiles_per_piece, to = from + j->tiles_per_piece;
     if (to > j->tiles) to = j->tiles;
     for (int64_t t = from; t < to; t++) {
@@ -193,8 +204,7 @@ void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
     bool direct = j->program.whole;
     for (int i = 0; i < last; i++) direct &= j->operands[i].direct;
     const int64_t most = direct ? n : j->tile;
-    gd_ew_constants(&j->program, j->tile, j->row < j->tile ? j->row : j->tile,
-                    buffers + (size_t)(j->n_in + j->n_out) * (size_t)j->tile * (size_t)size);
+    if (!direct) fill_tiles(j, buffers);
     for (int64_t done = 0; done < n;) {
         char *base[GD_EW_OPERANDS];
         const int64_t row = (first + done) / j->row, at = (first + done) % j->row;
@@ -209,6 +219,14 @@ void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
 
 /* --- the kernel -------------------------------------------------------------------------------- */
 
+/* Outputs that are a written input under its own name come first, and are nothing to compute. */
+static void skip_views(gd_kernel_call *call) {
+    const int views = call->n_out - call->op->ir->n_outputs;
+    if (views <= 0) return;
+    call->out += views;
+    call->n_out -= views;
+}
+
 /* The type to compute in: halves as f32, small integers as i32 (results wrap when stored). */
 static int compute_type(const gd_kernel_call *call) {
     if (call->op->fusion) return gd_ew_type(call->op->fusion->type);
@@ -222,6 +240,8 @@ static int compute_type(const gd_kernel_call *call) {
  */
 static gd_status elementwise_compiled_run(gd_kernel_call *call) {
     job j;
+    skip_views(call);
+    if (gd_numel(call->out[0].rank, call->out[0].dims) == 0) return GD_OK; /* an empty tensor is written */
     j.n_in = call->op->fusion ? call->op->fusion->n_tensors : call->n_in;
     j.n_out = call->n_out;
     if (j.n_in + j.n_out > GD_EW_OPERANDS) return gd_fail(GD_E_UNSUPPORTED, "more than %d tensors", GD_EW_OPERANDS);
@@ -248,6 +268,7 @@ static size_t elementwise_compiled_workspace(const gd_kernel_call *call) {
  */
 static gd_status elementwise_reference_run(gd_kernel_call *call) {
     const gd_op *op = call->op;
+    skip_views(call);
     double params[GD_RECORD_MAX] = {0};
     for (int i = 0; i < op->n_attrs && call->attrs; i++) params[i] = gd_attr_number(&op->attrs[i], call->attrs);
     const gd_view *shape = &call->out[0];

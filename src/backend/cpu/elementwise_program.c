@@ -71,12 +71,11 @@ void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements) {
     if (elements < WORTH_COMPILING && !(on && strcmp(on, "always") == 0)) return;
     const gd_ew_kernel *now = compiled(op, ir);
     if (now->fn[type]) return;
-    gd_jit_fn fn = gd_jit_kernel(ir, types[type], gd_ew_target(gd_cpu_isa()));
-    gd_ew_kernel *kernel = fn ? gd_calloc(1, sizeof *kernel) : NULL;
+    gd_compiled_fn fn = gd_jit_kernel(ir, types[type], gd_ew_target(gd_cpu_isa()));
+    gd_ew_kernel *kernel = fn ? gd_calloc_until_exit(sizeof *kernel) : NULL;
     if (!kernel) return;
     *kernel = *now;
     kernel->fn[type] = (gd_ew_fn)(void *)fn;
-    gd_keep_until_exit(kernel);
     __atomic_store_n(&op->state->compiled[gd_cpu_isa()], (const void *)kernel, __ATOMIC_RELEASE);
 }
 
