@@ -95,7 +95,8 @@ static cached *remember(gd_tensors symbols, gd_tensors values, gd_tensors fetche
 
 static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
     gd_program *program;
-    GD_TRY(gd_program_make(fetches, symbols, values, &program));
+    const bool loops = s->level > 0 && s->device->api->host_reads; /* at level 0 no bit changes */
+    GD_TRY((loops ? gd_program_make_loops : gd_program_make)(fetches, symbols, values, &program));
     if (program->dynamic) {
         c->dynamic = program;
         return GD_OK;

@@ -2,6 +2,7 @@
  */
 #include <math.h>
 
+#include "graph/subgraph.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
@@ -150,6 +151,17 @@ static gd_tensor *scan_in_scan(gd_tensors in, void *user) {
     return gd_add(s.state.at[0], gd_sum(s.ys.at[0], .axis = 0));
 }
 
+/* What is captured depends on what else is captured. */
+static gd_tensor *entangled(gd_tensors in, void *user) {
+    gd_tensor *v = gd_sin(gd_mul(in.at[2], in.at[0]));
+    outside o = {gd_mul(in.at[1], v), gd_tanh(gd_add(v, in.at[2]))};
+    gd_scanned s = gd_scan(outer_step, gd_list(v), gd_list(in.at[1]), &o);
+    gd_tensor *positive =
+        gd_gt(gd_sum(in.at[1]), gd_scalar_of(user ? 1e9 : -1e9, gd_tensor_dtype(in.at[1])));
+    gd_tensors r = gd_cond(positive, with_sine, with_square, gd_list(s.state.at[0]), o.w);
+    return gd_mul(gd_add(r.at[0], r.at[1]), v);
+}
+
 typedef struct model {
     const char *name;
     gd_fn fn;
@@ -159,10 +171,16 @@ typedef struct model {
 
 static int some;
 static const model models[] = {
-    {"foldl", folded, NULL, folded_by_hand},         {"scan", two_scanned, NULL, NULL},
-    {"scan from the end", two_scanned, &some, NULL}, {"cond", branched, NULL, NULL},
-    {"cond, the other", branched, &some, NULL},      {"while", grown, NULL, NULL},
-    {"nested", nested, NULL, nested_by_hand},        {"scan in scan", scan_in_scan, NULL, NULL},
+    {"foldl", folded, NULL, folded_by_hand},
+    {"scan", two_scanned, NULL, NULL},
+    {"scan from the end", two_scanned, &some, NULL},
+    {"cond", branched, NULL, NULL},
+    {"cond, the other", branched, &some, NULL},
+    {"while", grown, NULL, NULL},
+    {"nested", nested, NULL, nested_by_hand},
+    {"scan in scan", scan_in_scan, NULL, NULL},
+    {"entangled", entangled, NULL, NULL},
+    {"entangled, the other", entangled, &some, NULL},
 };
 enum { MODELS = sizeof models / sizeof *models, INPUTS = 3 };
 
@@ -253,6 +271,57 @@ CLEAN_TEST(gradients_agree_with_finite_differences_and_with_code_by_hand) {
     }
 }
 
+/* Branches and scans as steps of a plan; a loop of unknown length under gradients cannot be one. */
+CLEAN_TEST(loops_as_steps_of_a_plan_agree_with_eager_code) {
+    const int64_t before = gd_short_scan;
+    gd_short_scan = 0;
+    for (int k = 0; k < MODELS; k++)
+        for (int any = 0; any < 2; any++)
+            for (int level = 1; level < 3; level++) {
+                GD_SCOPE;
+                gd_tensor *in[INPUTS], *eager[RESULTS], *graph[RESULTS];
+                make_inputs(GD_F64, in);
+                eager_results(&models[k], models[k].fn, in, eager);
+                graph_results(&models[k], in, any, level, graph);
+                for (int i = 0; i < RESULTS; i++)
+                    CHECK_SAYING(!gd_failed() &&
+                                     distance(eager[i], graph[i]) <=
+                                         1e-10 * (1 + gd_item(gd_max(gd_abs(eager[i])))),
+                                 "%s, %s sizes, level %d, result %d: %s", models[k].name,
+                                 any ? "unknown" : "known", level, i, gd_error_message());
+                gd_clear_error();
+            }
+    gd_short_scan = before;
+}
+
+CLEAN_TEST(what_can_be_planned_is) {
+    const int64_t before = gd_short_scan;
+    for (int k = 0; k < MODELS; k++)
+        for (int steps = 0; steps < 2; steps++)
+            for (int gradient = 0; gradient < 2; gradient++) {
+                GD_SCOPE;
+                gd_short_scan = steps ? 0 : before;
+                gd_tensor *in[INPUTS], *x, *y, *g;
+                make_inputs(GD_F32, in);
+                gd_graph *graph = gd_graph_new();
+                {
+                    GD_GRAPH(graph);
+                    x = gd_placeholder(gd_dims(GD_ANY, 4));
+                    y = models[k].fn(gd_list(in[0], x, in[2]), models[k].user);
+                    g = gd_gradients(gd_list(gd_sum(y)), gd_list(x)).at[0];
+                }
+                gd_session *s = gd_session_new(graph);
+                gd_plan_memory memory = {.at_least = true};
+                const bool loops =
+                    strstr(models[k].name, "while") || strstr(models[k].name, "nested");
+                CHECK(gd_session_plan(s, gd_feed(x, in[1]), gd_list(gradient ? g : y), &memory) ==
+                      GD_OK);
+                CHECK_SAYING(memory.at_least == (loops && gradient), "%s, gradient %d",
+                             models[k].name, gradient);
+            }
+    gd_short_scan = before;
+}
+
 /* --- lstm
  * ----------------------------------------------------------------------------------------- */
 
@@ -314,6 +383,14 @@ CLEAN_TEST(an_lstm_by_scan_equals_the_lstm_op) {
     }
     gd_tensors r = gd_session_run(gd_session_new(graph), gd_feed(px, gd_detach(x)),
                                   ((gd_tensors){symbols, LSTM_RESULTS}));
+    const int64_t before = gd_short_scan;
+    gd_short_scan = 0; /* as a step of the plan */
+    gd_tensors q = gd_session_run(gd_session_new(graph), gd_feed(px, gd_detach(x)),
+                                  ((gd_tensors){symbols, LSTM_RESULTS}));
+    gd_short_scan = before;
+    for (int i = 0; i < LSTM_RESULTS; i++)
+        CHECK_SAYING(!gd_failed() && distance(op[i], q.at[i]) < 1e-12, "a step, result %d: %s", i,
+                     gd_error_message());
     for (int i = 0; i < LSTM_RESULTS; i++) {
         CHECK_SAYING(!gd_failed() && distance(op[i], scan[i]) < 1e-12, "eager result %d: %s", i,
                      gd_error_message());
@@ -465,6 +542,37 @@ CLEAN_TEST(variables_train_through_a_loop_and_keep_their_values_during_a_run) {
           gd_item(gd_session_get(s, gd_graph_find(graph, "b"))) == 5);
 }
 
+/* Assigns of one run see what was there before it, with and without a loop in it. */
+CLEAN_TEST(variables_may_change_places) {
+    GD_SCOPE;
+    for (int loop = 0; loop < 2; loop++)
+        for (int level = 0; level < 3; level++) {
+            gd_graph *graph = gd_graph_new();
+            gd_tensor *a, *b, *m, *all;
+            {
+                GD_GRAPH(graph);
+                const float numbers[4] = {1, 2, 3, 4};
+                a = gd_variable(gd_full(gd_dims(2), 5));
+                b = gd_variable(gd_full(gd_dims(2), 6));
+                m = gd_variable(gd_from_array(gd_dims(2, 2), GD_F32, numbers));
+                gd_tensor *y = loop
+                                   ? gd_while_loop(is_small, add_weight,
+                                                   gd_list(gd_zeros(gd_dims(2))), a, .max_steps = 3)
+                                         .at[0]
+                                   : gd_sum(a);
+                all = gd_group(gd_list(gd_assign(a, b), gd_assign(b, a),
+                                       gd_assign(m, gd_permute(m, gd_dims(1, 0))), y));
+            }
+            gd_session *s = gd_session_new(graph, .level = level);
+            gd_session_run(s, gd_nothing, gd_list(all));
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            CHECK(gd_item(gd_select(gd_session_get(s, a), 0, 1)) == 6 &&
+                  gd_item(gd_select(gd_session_get(s, b), 0, 1)) == 5);
+            const float *turned = gd_data(gd_session_get(s, m));
+            CHECK(turned[0] == 1 && turned[1] == 3 && turned[2] == 2 && turned[3] == 4);
+        }
+}
+
 static gd_tensors add_noise(gd_tensors in, void *user) {
     gd_tensor *n = gd_randn(gd_dims(8));
     (void)user;
@@ -507,6 +615,37 @@ CLEAN_TEST(noise_is_new_in_each_step_and_each_run_and_follows_from_the_seed) {
     for (int run = 0; run < 2; run++)
         CHECK(same_bits(ys[0][run], ys[1][run]) && same_bits(ends[0][run], ends[1][run]));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+/* Unrolled, as a step of a plan, or node by node: the numbers are the same. */
+CLEAN_TEST(noise_is_the_same_whichever_way_a_loop_is_run) {
+    GD_SCOPE;
+    gd_tensor *ys[3], *ends[3];
+    const int64_t before = gd_short_scan;
+    for (int way = 0; way < 3; way++) {
+        gd_seed(11);
+        gd_graph *graph = gd_graph_new();
+        gd_tensor *y, *end, *sizes;
+        {
+            GD_GRAPH(graph);
+            y = gd_scan(add_noise, gd_list(gd_zeros(gd_dims(8))), gd_list(gd_zeros(gd_dims(5, 1))),
+                        NULL)
+                    .ys.at[0];
+            end = gd_while_loop(is_left, count_down,
+                                gd_list(gd_zeros(gd_dims(8)), gd_full(gd_dims(), 3)), NULL)
+                      .at[0];
+            sizes = gd_nonzero(gd_zeros(gd_dims(3)));
+        }
+        gd_short_scan = way == 1 ? 0 : before;
+        gd_session *s = gd_session_new(graph);
+        gd_tensors r = way == 2 ? gd_session_run(s, gd_nothing, gd_list(y, end, sizes))
+                                : gd_session_run(s, gd_nothing, gd_list(y, end));
+        ys[way] = r.at[0], ends[way] = r.at[1];
+    }
+    gd_short_scan = before;
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    for (int way = 1; way < 3; way++)
+        CHECK(same_bits(ys[0], ys[way]) && same_bits(ends[0], ends[way]));
 }
 
 CLEAN_TEST(gradients_reach_values_that_a_body_captures) {
@@ -738,7 +877,7 @@ static double one_of_everything(const model *m) {
                           gd_add(gd_sum(nth(r, 0)), gd_sum(nth(r, 1)))));
 }
 
-CLEAN_TEST(a_failed_allocation_anywhere_is_a_status_and_no_crash) {
+static void fail_everywhere(void) {
     for (int k = 0; k < MODELS; k++) {
         gd_fault_after(INT64_MAX / 2, false);
         const int64_t before = gd_fault_allocations();
@@ -760,6 +899,15 @@ CLEAN_TEST(a_failed_allocation_anywhere_is_a_status_and_no_crash) {
             gd_clear_error();
         }
     }
+}
+
+CLEAN_TEST(a_failed_allocation_anywhere_is_a_status_and_no_crash) { fail_everywhere(); }
+
+CLEAN_TEST(a_failed_allocation_is_none_in_loops_as_steps_either) {
+    const int64_t before = gd_short_scan;
+    gd_short_scan = 0;
+    fail_everywhere();
+    gd_short_scan = before;
 }
 
 TEST_MAIN
