@@ -119,7 +119,12 @@ size_t gd_plan_slab(const gd_plan *plan) {
         bytes += gd_plan_slab(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
     return bytes;
 }
-size_t gd_plan_live(const gd_plan *plan) { return plan->live; }
+size_t gd_plan_live(const gd_plan *plan) {
+    size_t bytes = plan->live;
+    for (int i = 0; i < plan->program->n_inner; i++)
+        bytes += gd_plan_live(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
+    return bytes;
+}
 bool gd_plan_writes(const gd_plan *plan) { return plan->program->n_commits > 0; }
 
 size_t gd_plan_fetch_bytes(const gd_plan *plan) {
