@@ -144,8 +144,7 @@ static gd_status run_scan(gd_kernel_call *k, const prepared *p) {
             feed(&body, j, &k->in[j],
                  (char *)k->in[j].data + (size_t)t * (bytes_of(&k->in[j]) / (size_t)steps));
         status = call(&body, rng);
-        /* results that are the state before this step are taken while it still is there */
-        for (int j = k->n_out; j-- > 0 && status == GD_OK;) {
+        for (int j = 0; j < k->n_out && status == GD_OK; j++) {
             const size_t at = j < n ? 0 : (size_t)t * (bytes_of(&k->out[j]) / (size_t)steps);
             fetch(&body, j, &k->out[j], (char *)k->out[j].data + at);
         }
