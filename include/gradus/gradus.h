@@ -8,6 +8,7 @@
 #include "gradus/dtype.h"
 #include "gradus/extend.h"
 #include "gradus/graph.h"
+#include "gradus/jit.h"
 #include "gradus/npy.h"
 #include "gradus/op.h"
 #include "gradus/ops.h"

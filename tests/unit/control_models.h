@@ -29,7 +29,7 @@ static gd_tensor *folded_by_hand(gd_tensors in, void *user) {
 static gd_tensors two_step(gd_tensors in, void *w) {
     gd_tensor *a = in.at[0], *b = in.at[1], *x = in.at[2], *z = in.at[3];
     gd_tensor *next = gd_tanh(gd_add(gd_mul(a, x), gd_mul(b, w)));
-    return gd_results(next, gd_add(b, gd_sum(z)), gd_mul(next, z), gd_sin(b));
+    return gd_listed(next, gd_add(b, gd_sum(z)), gd_mul(next, z), gd_sin(b));
 }
 static gd_tensor *two_joined(gd_scanned s) {
     return gd_add(
@@ -43,10 +43,10 @@ static gd_tensor *two_scanned(gd_tensors in, void *user) {
 
 /* One way or the other, by the data. */
 static gd_tensors with_sine(gd_tensors in, void *w) {
-    return gd_results(gd_mul(gd_sin(in.at[0]), w), in.at[0]);
+    return gd_listed(gd_mul(gd_sin(in.at[0]), w), in.at[0]);
 }
 static gd_tensors with_square(gd_tensors in, void *w) {
-    return gd_results(gd_square(gd_add(in.at[0], w)), gd_exp(w));
+    return gd_listed(gd_square(gd_add(in.at[0], w)), gd_exp(w));
 }
 static gd_tensor *branched(gd_tensors in, void *user) {
     gd_tensor *positive = gd_gt(gd_sum(in.at[1]), gd_scalar_of(0, gd_tensor_dtype(in.at[1])));
@@ -58,11 +58,11 @@ static gd_tensor *branched(gd_tensors in, void *user) {
 /* Doubles and more until it is large. */
 static gd_tensors is_small(gd_tensors in, void *w) {
     (void)w;
-    return gd_results(
+    return gd_listed(
         gd_lt(gd_sum(gd_square(in.at[0])), gd_scalar_of(1000, gd_tensor_dtype(in.at[0]))));
 }
 static gd_tensors grow(gd_tensors in, void *w) {
-    return gd_results(
+    return gd_listed(
         gd_mul(in.at[0], gd_add(gd_square(w), gd_scalar_of(1.5, gd_tensor_dtype(in.at[0])))));
 }
 static gd_tensor *grown(gd_tensors in, void *user) {
@@ -78,16 +78,16 @@ typedef struct outside {
 } outside;
 static gd_tensors inner_fold(gd_tensors in, void *user) {
     outside *o = user;
-    return gd_results(gd_foldl(fold_step, in.at[0], gd_list(o->x), o->w),
+    return gd_listed(gd_foldl(fold_step, in.at[0], gd_list(o->x), o->w),
                       gd_add(in.at[1], gd_ones_like(in.at[1])));
 }
 static gd_tensors inner_sine(gd_tensors in, void *user) {
     outside *o = user;
-    return gd_results(gd_mul(gd_sin(in.at[0]), o->w), gd_add(in.at[1], gd_ones_like(in.at[1])));
+    return gd_listed(gd_mul(gd_sin(in.at[0]), o->w), gd_add(in.at[1], gd_ones_like(in.at[1])));
 }
 static gd_tensors below_five(gd_tensors in, void *user) {
     (void)user;
-    return gd_results(gd_lt(in.at[1], gd_scalar_of(5, GD_I64)));
+    return gd_listed(gd_lt(in.at[1], gd_scalar_of(5, GD_I64)));
 }
 static gd_tensors nested_body(gd_tensors in, void *user) {
     gd_tensor *even =
@@ -113,7 +113,7 @@ static gd_tensor *nested_by_hand(gd_tensors in, void *user) {
 static gd_tensors outer_step(gd_tensors in, void *user) {
     outside *o = user;
     gd_tensor *y = gd_foldl(fold_step, gd_mul(in.at[0], in.at[1]), gd_list(o->x), o->w);
-    return gd_results(gd_tanh(y), y);
+    return gd_listed(gd_tanh(y), y);
 }
 static gd_tensor *scan_in_scan(gd_tensors in, void *user) {
     (void)user;

@@ -181,7 +181,7 @@ static gd_tensors lstm_step(gd_tensors in, void *user) {
     gd_tensor *next_c = gd_add(gd_mul(gd_sigmoid(gate.at[1]), c),
                                gd_mul(gd_sigmoid(gate.at[0]), gd_tanh(gate.at[2])));
     gd_tensor *next_h = gd_mul(gd_sigmoid(gate.at[3]), gd_tanh(next_c));
-    return gd_results(next_h, next_c, next_h);
+    return gd_listed(next_h, next_c, next_h);
 }
 
 enum { LSTM_RESULTS = 3 + 5 };
@@ -321,11 +321,11 @@ CLEAN_TEST(a_loop_ends_after_max_steps) {
 
 static gd_tensors divide(gd_tensors in, void *user) {
     (void)user;
-    return gd_results(gd_gather(in.at[0], 0, gd_full(gd_dims(1), 7, .dtype = GD_I64)));
+    return gd_listed(gd_gather(in.at[0], 0, gd_full(gd_dims(1), 7, .dtype = GD_I64)));
 }
 static gd_tensors leave(gd_tensors in, void *user) {
     (void)user;
-    return gd_results(gd_narrow(in.at[0], 0, 0, 1));
+    return gd_listed(gd_narrow(in.at[0], 0, 0, 1));
 }
 
 CLEAN_TEST(only_the_branch_that_is_taken_runs) {
@@ -346,7 +346,7 @@ CLEAN_TEST(only_the_branch_that_is_taken_runs) {
                  "%s", gd_error_message());
 }
 
-static gd_tensors add_weight(gd_tensors in, void *w) { return gd_results(gd_add(in.at[0], w)); }
+static gd_tensors add_weight(gd_tensors in, void *w) { return gd_listed(gd_add(in.at[0], w)); }
 
 /* Reads see the value from before the run, inside of bodies too, and whatever is assigned first. */
 CLEAN_TEST(variables_train_through_a_loop_and_keep_their_values_during_a_run) {
@@ -418,15 +418,15 @@ CLEAN_TEST(variables_may_change_places) {
 static gd_tensors add_noise(gd_tensors in, void *user) {
     gd_tensor *n = gd_randn(gd_dims(8));
     (void)user;
-    return gd_results(gd_add(in.at[0], n), gd_mul(n, gd_ones(gd_dims(8))));
+    return gd_listed(gd_add(in.at[0], n), gd_mul(n, gd_ones(gd_dims(8))));
 }
 static gd_tensors count_down(gd_tensors in, void *user) {
     gd_tensor *y = add_noise(in, user).at[0];
-    return gd_results(y, gd_sub(in.at[1], gd_ones_like(in.at[1])));
+    return gd_listed(y, gd_sub(in.at[1], gd_ones_like(in.at[1])));
 }
 static gd_tensors is_left(gd_tensors in, void *user) {
     (void)user;
-    return gd_results(gd_gt(in.at[1], gd_zeros_like(in.at[1])));
+    return gd_listed(gd_gt(in.at[1], gd_zeros_like(in.at[1])));
 }
 
 CLEAN_TEST(noise_is_new_in_each_step_and_each_run_and_follows_from_the_seed) {
@@ -514,7 +514,7 @@ CLEAN_TEST(gradients_reach_values_that_a_body_captures) {
 
 static gd_tensors inner_gradient(gd_tensors in, void *w) {
     gd_tensor *loss = gd_sum(gd_mul(gd_square(gd_square(in.at[0])), w));
-    return gd_results(gd_sub(
+    return gd_listed(gd_sub(
         in.at[0], gd_mul(gd_grad(gd_list(loss), gd_list(in.at[0]), .create_graph = true).at[0],
                          gd_scalar_of(0.01, GD_F64))));
 }
@@ -583,47 +583,47 @@ CLEAN_TEST(the_text_of_a_graph_shows_branches_and_bodies) {
 
 static gd_tensors longer(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_cat(gd_list(in.at[0], in.at[0])));
+    return gd_listed(gd_cat(gd_list(in.at[0], in.at[0])));
 }
 static gd_tensors wider(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_cast(in.at[0], GD_F64));
+    return gd_listed(gd_cast(in.at[0], GD_F64));
 }
 static gd_tensors same(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(in.at[0]);
+    return gd_listed(in.at[0]);
 }
 static gd_tensors both(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(in.at[0], in.at[0]);
+    return gd_listed(in.at[0], in.at[0]);
 }
 static gd_tensors bad_product(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_matmul(in.at[0], gd_ones(gd_dims(3, 3))));
+    return gd_listed(gd_matmul(in.at[0], gd_ones(gd_dims(3, 3))));
 }
 static gd_tensors true_once(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_gt(gd_sum(in.at[0]), gd_scalar(-1)));
+    return gd_listed(gd_gt(gd_sum(in.at[0]), gd_scalar(-1)));
 }
 static gd_tensors whole_state(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_gt(in.at[0], gd_scalar(0)));
+    return gd_listed(gd_gt(in.at[0], gd_scalar(0)));
 }
 static gd_tensors assigns(gd_tensors in, void *v) {
     gd_assign(v, in.at[0]);
-    return gd_results(in.at[0]);
+    return gd_listed(in.at[0]);
 }
 static gd_tensors makes(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_add(gd_variable(gd_ones(gd_dims(2))), in.at[0]));
+    return gd_listed(gd_add(gd_variable(gd_ones(gd_dims(2))), in.at[0]));
 }
 static gd_tensors leaks(gd_tensors in, void *u) {
     *(gd_tensor **)u = gd_sin(in.at[0]);
-    return gd_results(in.at[0]);
+    return gd_listed(in.at[0]);
 }
 static gd_tensors writes(gd_tensors in, void *u) {
     gd_add_(u, in.at[0]);
-    return gd_results(in.at[0]);
+    return gd_listed(in.at[0]);
 }
 
 #define REFUSED(call, code, ...)                                                                   \

@@ -91,13 +91,13 @@ static net image_net(void) {
 /* A long scan with noise in it, and a branch: steps of the plan at level 1 and up. */
 static gd_tensors loop_step(gd_tensors in, void *w) {
     gd_tensor *h = gd_tanh(gd_add(gd_matmul(in.at[0], w), in.at[1]));
-    return gd_results(h, gd_dropout(h, .p = 0.1));
+    return gd_listed(h, gd_dropout(h, .p = 0.1));
 }
 static gd_tensors loop_half(gd_tensors in, void *w) {
     (void)w;
-    return gd_results(gd_mul(in.at[0], gd_scalar(0.5)));
+    return gd_listed(gd_mul(in.at[0], gd_scalar(0.5)));
 }
-static gd_tensors loop_other(gd_tensors in, void *w) { return gd_results(gd_matmul(in.at[0], w)); }
+static gd_tensors loop_other(gd_tensors in, void *w) { return gd_listed(gd_matmul(in.at[0], w)); }
 static net loop_net(void) {
     net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(300, 4, 8)), .ys = gd_randn(gd_dims(4, 8))};
     GD_GRAPH(n.graph);
