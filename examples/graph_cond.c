@@ -14,8 +14,8 @@ enum { N = 3, D = 4, H = 5 };
 typedef struct weights {
     gd_tensor *w1, *w2;
 } weights;
-static gd_tensors first_way(gd_tensors in, void *user) { return gd_results(gd_matmul(in.at[0], ((weights *)user)->w1)); }
-static gd_tensors second_way(gd_tensors in, void *user) { return gd_results(gd_matmul(in.at[0], ((weights *)user)->w2)); }
+static gd_tensors first_way(gd_tensors in, void *user) { return gd_listed(gd_matmul(in.at[0], ((weights *)user)->w1)); }
+static gd_tensors second_way(gd_tensors in, void *user) { return gd_listed(gd_matmul(in.at[0], ((weights *)user)->w2)); }
 
 static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
 

@@ -29,13 +29,9 @@
 extern "C" {
 #endif
 
-/* A function of tensors. It ends with `return gd_results(a, b);`. What it makes is freed after each
- * call of it; one with a scope of its own says gd_keep_list(gd_results(a, b)). */
+/* A function of tensors. It ends with `return gd_listed(a, b);`. What it makes is freed after each
+ * call of it; one with a scope of its own says gd_keep_list(gd_listed(a, b)). */
 typedef gd_tensors (*gd_body)(gd_tensors inputs, void *user);
-
-/* Several tensors as a list that belongs to the scope, like one that an op returns. */
-#define gd_results(...) gd_results_of(gd_list(__VA_ARGS__))
-GD_API gd_tensors gd_results_of(gd_tensors list);
 
 /* What `yes` gives for the inputs where the predicate, one element, is true (not 0), else what `no`
  * gives. Only that one runs. Both give as many tensors, of the same shapes and dtypes. */

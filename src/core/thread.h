@@ -27,6 +27,7 @@ typedef struct gd_thread {
     int attempts;       /* > 0: inside a gd_attempt (error.h); ops do not run after a failure */
     struct gd_rng *noise; /* the number that the next random op takes; NULL: the next of all */
     void *tracer;       /* the graph that ops are appended to; NULL: they run */
+    int settled;        /* > 0: all sizes are known, and gradients through loops are not put off */
     int in_profiler;
 
     struct gd_tensor *free_tensors; /* handles for reuse */

@@ -295,7 +295,7 @@ typedef struct fold {
 
 static gd_tensors fold_step(gd_tensors in, void *user) {
     const fold *f = user;
-    return gd_results(f->step(in, f->user));
+    return gd_listed(f->step(in, f->user));
 }
 
 gd_tensor *gd_foldl_at(const char *site, gd_fn step, gd_tensor *initial, gd_tensors xs,
@@ -310,14 +310,4 @@ gd_tensor *gd_foldl_at(const char *site, gd_fn step, gd_tensor *initial, gd_tens
     if (status == GD_OK) gd_scope_adopt(&y->object);
     gd_let_go(&out);
     return y;
-}
-
-gd_tensors gd_results_of(gd_tensors list) {
-    gd_tensor **copy = gd_list_new(list.count);
-    if (!copy) {
-        gd_error_stick(GD_E_MEMORY);
-        return (gd_tensors){NULL, 0};
-    }
-    for (int64_t i = 0; i < list.count; i++) copy[i] = list.at[i];
-    return (gd_tensors){copy, list.count};
 }

@@ -67,11 +67,8 @@ static gd_status call(const gd_callee *c, gd_tensor *const *in, int n_in, gd_hel
 
 /* In each step random ops give other numbers: a hash of the steps of all loops around. */
 static gd_running in_step(const gd_running *r, int64_t step) {
-    uint64_t h = r->steps + 0x9E3779B97F4A7C15u * (uint64_t)(step + 1);
-    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
-    h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
     gd_running inner = *r;
-    inner.steps = h ^ (h >> 31);
+    inner.steps = gd_step_hash(r->steps, step);
     return inner;
 }
 
@@ -360,12 +357,21 @@ static gd_status run_node(const gd_node *node, gd_tensor *const *in, gd_held *ou
     return status;
 }
 
+int64_t gd_short_scan = 1000;
+
+/* Whether a node that is noted once more stays one node. Short scans are unrolled: then their steps
+ * can be changed and placed with all others, and nothing is computed twice for the gradient. */
+static bool stays(const gd_node *node, gd_tensor *const *in, const gd_running *r) {
+    if (node->op->flags & GD_OP_DYNAMIC) return true; /* no value says which way, or how often */
+    const gd_scan_graph_options *o = node->attrs;
+    const int64_t steps = in[o->state]->dims[0];
+    return r->keep && steps > 0 && steps * o->body->n_needed > gd_short_scan;
+}
+
 gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
                          const gd_running *r) {
     gd_held results = {NULL, 0};
-    if ((node->op->flags & GD_OP_DYNAMIC) && gd_this_thread.tracer) /* only shapes are asked for */
-        return gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, node->rng, out,
-                                 node->n_out);
+    if (gd_this_thread.tracer && stays(node, in, r)) return gd_control_note(node, in, out, r);
     gd_attempt attempt; /* a failure inside is this node's: the place is added before it is recorded */
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();

@@ -198,7 +198,7 @@ static gd_status run_node(run *r, entry *e) {
 static gd_status evaluate(run *r, gd_tensors fetches) {
     GD_TRY(gather(r, fetches));
     for (int i = 0; i < r->count && !r->running.tape; i++)
-        r->running.tape = gd_node_wants_tape(r->entries[i].node);
+        r->running.tape = gd_node_traits(r->entries[i].node) & GD_HAS_GRADIENTS;
     for (int i = 0; i < r->count && r->running.tape; i++) {
         entry *e = &r->entries[i];
         for (int k = 0; k < e->node->n_out && e->fed; k++) {

@@ -29,10 +29,11 @@ typedef struct lowering {
     entry *entries;        /* in the order of the nodes */
     int count, capacity;
     int64_t left;          /* how many nodes loops may still be unrolled to */
+    gd_running running;
 } lowering;
 
 /* Longer ones are run step by step. */
-enum { MOST_UNROLLED = 10000 };
+enum { MOST_UNROLLED = 3000 };
 
 static int feed_of(const lowering *l, const gd_node *node) {
     for (int64_t i = 0; i < l->feeds.count; i++)
@@ -137,10 +138,17 @@ static bool has_unknown(const lowering *l) {
     return false;
 }
 
-static bool is_dynamic(const lowering *l) {
+static unsigned traits_of(const lowering *l) {
+    unsigned traits = 0;
     for (int i = 0; i < l->count; i++)
-        if (l->entries[i].feed < 0 && gd_node_is_dynamic(l->entries[i].node)) return true;
-    return false;
+        if (l->entries[i].feed < 0) traits |= gd_node_traits(l->entries[i].node);
+    return traits;
+}
+
+/* Whether no plan can be made: there is a way that only values tell, and no step goes it. */
+static bool is_dynamic(unsigned traits, bool loops) {
+    if (!loops || (traits & GD_HAS_SIZES)) return traits & GD_NEEDS_VALUES;
+    return (traits & GD_HAS_WHILE) && (traits & GD_HAS_GRADIENTS); /* which would need every step's values */
 }
 
 static gd_status replay_node(lowering *l, entry *e) {
@@ -166,17 +174,19 @@ static gd_status replay_node(lowering *l, entry *e) {
         in[i] = slot->symbol ? find(l, slot->node)->symbols[slot->index] : gd_slot_as_it_is(slot);
         if (!in[i]) return GD_E_MEMORY;
     }
-    const bool loop = gd_node_subgraph(node, 0) != NULL;
-    return gd_node_run(node, in, e->symbols, &(gd_running){.left = loop ? &l->left : NULL});
+    l->running.left = gd_node_subgraph(node, 0) ? &l->left : NULL;
+    return gd_node_run(node, in, e->symbols, &l->running);
 }
 
 /* Notes all nodes once more with known sizes; gathers what the same fetches need there. */
 static gd_status replay(lowering *l, gd_tensors fetches, lowering *after) {
     void *before = gd_this_thread.tracer;
     gd_this_thread.tracer = &gd_no_graph;
+    gd_this_thread.settled++;
     int grad = gd_enable_grad_begin();
     gd_status status = GD_OK;
-    for (int i = 0; i < l->count && status == GD_OK; i++) status = replay_node(l, &l->entries[i]);
+    for (int i = 0; i < 2 * l->count && status == GD_OK; i++) /* feeds first: those of a subgraph were made last */
+        if ((l->entries[i % l->count].feed >= 0) == (i < l->count)) status = replay_node(l, &l->entries[i % l->count]);
     /* a gradient may turn out to be a value: the same for all inputs of these shapes */
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) {
         gd_tensor **t = &find(l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
@@ -184,6 +194,7 @@ static gd_status replay(lowering *l, gd_tensors fetches, lowering *after) {
         if ((*t)->kind != GD_SYMBOL) status = gd_failure();
     }
     gd_grad_mode_end(&grad);
+    gd_this_thread.settled--;
     gd_this_thread.tracer = before;
     if (status != GD_OK) return status;
 
@@ -464,10 +475,12 @@ static gd_status check_commits(const gd_program *p) {
 
 static gd_status lower_all(lowering *l, gd_tensors fetches) {
     gd_program *p = l->p;
-    for (int i = 0; i < l->count; i++) {
-        gd_status status = lower_node(l, &l->entries[i]);
+    for (int i = 0; i < 2 * l->count; i++) { /* feeds first: those of a subgraph were made last */
+        entry *e = &l->entries[i % l->count];
+        if ((e->feed >= 0) != (i < l->count)) continue;
+        gd_status status = lower_node(l, e);
         if (status == GD_OK) continue;
-        const gd_node *node = l->entries[i].node;
+        const gd_node *node = e->node;
         gd_error_prefix("%s: ", name_of(node));
         if (node->site) gd_error_suffix(" (%s)", node->site);
         return status;
@@ -477,7 +490,17 @@ static gd_status lower_all(lowering *l, gd_tensors fetches) {
     return check_commits(p);
 }
 
-gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program) {
+/* What cannot be planned is run node by node, which then also says what is wrong with it. */
+static gd_status or_dynamic(lowering *l, unsigned traits, gd_status status) {
+    const unsigned control = GD_HAS_BRANCH | GD_HAS_WHILE | GD_HAS_SCAN;
+    if (status == GD_OK || status == GD_E_MEMORY || (l->left >= 0 && !(traits & control))) return status;
+    l->p->dynamic = true;
+    gd_this_thread.noted = GD_OK;
+    gd_this_thread.noted_text[0] = 0;
+    return GD_OK;
+}
+
+static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors values, bool loops, gd_program **program) {
     gd_program *p = gd_calloc(1, sizeof *p);
     if (!p) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     lowering l = {.p = p, .feeds = feeds, .fed = values, .left = MOST_UNROLLED}, again = {.p = p};
@@ -487,11 +510,14 @@ gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors value
     gd_status status = roots && p->fetches ? GD_OK : GD_E_MEMORY;
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) roots[i] = fetches.at[i]->node;
     if (status == GD_OK) status = gather(&l, roots, fetches.count);
-    if (status == GD_OK && is_dynamic(&l)) p->dynamic = true;
+    const unsigned traits = traits_of(&l);
+    l.running = (gd_running){.keep = loops, .stacked = loops && (traits & GD_HAS_GRADIENTS)};
+    if (status == GD_OK && is_dynamic(traits, loops)) p->dynamic = true;
     else if (status == GD_OK && has_unknown(&l)) {
-        status = replay(&l, fetches, &again);
-        p->dynamic = l.left < 0;
-        if (p->dynamic) status = GD_OK;
+        gd_attempt attempt;
+        gd_attempt_begin(&attempt);
+        status = gd_attempt_end(&attempt, replay(&l, fetches, &again));
+        status = or_dynamic(&l, traits, status);
         gd_tensor **symbols = status == GD_OK ? gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof *symbols) : NULL;
         if (status == GD_OK && !symbols) status = GD_E_MEMORY;
         for (int64_t i = 0; i < fetches.count && status == GD_OK && !p->dynamic; i++)
@@ -509,4 +535,12 @@ gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors value
     }
     *program = p;
     return status;
+}
+
+gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program) {
+    return make_program(fetches, feeds, values, false, program);
+}
+
+gd_status gd_program_make_loops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program) {
+    return make_program(fetches, feeds, values, true, program);
 }

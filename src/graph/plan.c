@@ -113,8 +113,18 @@ void gd_plan_free(gd_plan *plan) {
 /* --- asking ------------------------------------------------------------------------------------ */
 
 const gd_program *gd_plan_program(const gd_plan *plan) { return plan->program; }
-size_t gd_plan_slab(const gd_plan *plan) { return plan->slab; }
-size_t gd_plan_live(const gd_plan *plan) { return plan->live; }
+size_t gd_plan_slab(const gd_plan *plan) {
+    size_t bytes = plan->slab;
+    for (int i = 0; i < plan->program->n_inner; i++) /* an instance of each function of its loops */
+        bytes += gd_plan_slab(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
+    return bytes;
+}
+size_t gd_plan_live(const gd_plan *plan) {
+    size_t bytes = plan->live;
+    for (int i = 0; i < plan->program->n_inner; i++)
+        bytes += gd_plan_live(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
+    return bytes;
+}
 bool gd_plan_writes(const gd_plan *plan) { return plan->program->n_commits > 0; }
 
 size_t gd_plan_fetch_bytes(const gd_plan *plan) {
@@ -174,6 +184,11 @@ static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_
 }
 
 gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run) {
+    return gd_plan_run_step(plan, in, feeds, variables, run, 0);
+}
+
+gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,
+                           uint64_t steps) {
     gd_program *p = plan->program;
     GD_TRY(renew_buffers(plan, in));
     for (int r = 0; r < p->n_roots; r++) {
@@ -186,9 +201,10 @@ gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tenso
     }
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
-        if (c->step->op->flags & GD_OP_RANDOM) {
-            in->calls[i].rng = c->step->node->rng;
+        if (c->step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) { /* WHOLE: the numbers are for its functions */
+            in->calls[i].rng = c->step->op->flags & GD_OP_RANDOM ? c->step->node->rng : (gd_rng){0};
             in->calls[i].rng.call += run << 32;
+            in->calls[i].rng.seed ^= steps;
         }
         GD_TRY(run_call(plan, in, c, &in->calls[i]));
     }
@@ -198,6 +214,14 @@ gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tenso
         GD_TRY(copy_view(plan, &in->views[c->to], &in->views[c->from]));
     }
     return GD_OK;
+}
+
+gd_view gd_plan_result_view(const gd_plan *plan, const gd_instance *in, int fetch) {
+    const gd_pvalue *v = &plan->program->values[plan->program->fetches[fetch]];
+    gd_view view = {.dtype = (gd_dtype)v->dtype, .rank = v->rank};
+    for (int i = 0; i < v->rank; i++) view.dims[i] = v->dims[i], view.strides[i] = v->strides[i];
+    view.data = (char *)in->base[v->root] + (size_t)v->offset * gd_dtype_bytes(v->dtype);
+    return view;
 }
 
 gd_tensor *gd_plan_result(gd_plan *plan, gd_instance *in, int fetch) {

@@ -29,6 +29,11 @@ void gd_plan_return(gd_plan *plan, gd_instance *instance);
  * the number of this run, for random ops. Fetches are left in the instance's results. */
 gd_status gd_plan_run(gd_plan *plan, gd_instance *instance, gd_tensors feeds, gd_tensor *const *variables, uint64_t run);
 
+/* The same as a step of another plan: `steps` says in which steps of the loops around (gd_step_hash). */
+gd_status gd_plan_run_step(gd_plan *plan, gd_instance *instance, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,
+                           uint64_t steps);
+gd_view gd_plan_result_view(const gd_plan *plan, const gd_instance *instance, int fetch); /* until the next run */
+
 /* Hands a result out: a reference for the caller. NULL, noted, when there is no memory. */
 gd_tensor *gd_plan_result(gd_plan *plan, gd_instance *instance, int fetch);
 

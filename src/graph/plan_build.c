@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "graph/control_step.h"
 #include "graph/memory.h"
 #include "ops/call.h"
 
@@ -224,6 +225,7 @@ static void share_in_place(const gd_plan *plan, lives *l) {
 /* Steps that may find something wrong with the data: an index out of range. */
 static bool may_fail(const gd_plan *plan, const gd_pcall *c) {
     if (c->step->op->ir) return false;
+    if (c->step->op->flags & GD_OP_WHOLE) return true; /* whatever its functions do */
     for (int v = c->first; v < c->first + c->n_in; v++) {
         const gd_dtype dtype = plan->views[v].dtype;
         if (plan->views[v].data && !gd_dtype_is_float(dtype) && dtype != GD_BOOL) return true;
@@ -242,7 +244,8 @@ static bool can_write_through(const gd_plan *plan, const lives *l, const gd_comm
         return false;
     const int made = l->begin[v->root];
     if (made < 0 || made >= plan->n_calls) return false;
-    bool copied = strcmp(plan->calls[made].step->op->name, "clone") == 0; /* a copy of it, written later */
+    const gd_pcall *maker = &plan->calls[made]; /* a copy of the variable itself, written later? */
+    const bool copied = strcmp(maker->step->op->name, "clone") == 0 && plan->bindings[maker->first].root == c->root;
     int written = made;
     if (copied)
         for (written = made + 1; written < plan->n_calls; written++) {
@@ -251,6 +254,7 @@ static bool can_write_through(const gd_plan *plan, const lives *l, const gd_comm
             for (int o = k->first + k->n_in; o < k->first + k->n_in + k->n_out; o++) writes |= plan->bindings[o].root == v->root;
             if (writes) break;
         }
+    if (written == plan->n_calls) return false; /* it is not: it has been turned, or so */
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *k = &plan->calls[i];
         if (i > written && may_fail(plan, k)) return false;
@@ -377,28 +381,40 @@ static gd_status place_all(gd_plan *plan) {
 
 /* --- fetches ----------------------------------------------------------------------------------- */
 
-/* A fetch of what is not of this run (a feed, a variable) is a copy, made before anything else. */
+/* A copy of a value that is not of this run, made before anything else. -1: no memory. */
+static int copy_first(gd_program *p, int value, bool fetched) {
+    const gd_pvalue v = p->values[value];
+    size_t bytes;
+    if (gd_dims_bytes(v.rank, v.dims, (gd_dtype)v.dtype, &bytes) != GD_OK) return -1;
+    gd_pvalue copy = v;
+    copy.root = gd_program_root(p, (gd_root){.kind = GD_ROOT_TEMPORARY, .bytes = bytes, .fetched = fetched});
+    copy.offset = 0;
+    gd_row_major(v.rank, v.dims, copy.strides);
+    int *ids = gd_program_alloc(p, 2 * sizeof *ids);
+    if (copy.root < 0 || !ids || !gd_program_step(p)) return -1;
+    ids[0] = value;
+    ids[1] = gd_program_value(p, copy);
+    if (ids[1] < 0) return -1;
+    memmove(p->steps + 1, p->steps, (size_t)(p->n_steps - 1) * sizeof *p->steps);
+    p->steps[0] = (gd_pstep){.op = gd_op_find("clone"), .n_in = 1, .n_out = 1, .in = ids, .out = ids + 1};
+    return ids[1];
+}
+
 static gd_status copy_fetches(gd_program *p) {
     for (int i = 0; i < p->n_fetches; i++) {
-        const gd_pvalue v = p->values[p->fetches[i]];
-        if (p->roots[v.root].kind == GD_ROOT_TEMPORARY) {
-            p->roots[v.root].fetched = true;
-            continue;
-        }
-        size_t bytes;
-        GD_TRY(gd_dims_bytes(v.rank, v.dims, (gd_dtype)v.dtype, &bytes));
-        gd_pvalue copy = v;
-        copy.root = gd_program_root(p, (gd_root){.kind = GD_ROOT_TEMPORARY, .bytes = bytes, .fetched = true});
-        copy.offset = 0;
-        gd_row_major(v.rank, v.dims, copy.strides);
-        int *ids = gd_program_alloc(p, 2 * sizeof *ids);
-        if (copy.root < 0 || !ids || !gd_program_step(p)) return GD_E_MEMORY;
-        ids[0] = p->fetches[i];
-        ids[1] = gd_program_value(p, copy);
-        if (ids[1] < 0) return GD_E_MEMORY;
-        memmove(p->steps + 1, p->steps, (size_t)(p->n_steps - 1) * sizeof *p->steps);
-        p->steps[0] = (gd_pstep){.op = gd_op_find("clone"), .n_in = 1, .n_out = 1, .in = ids, .out = ids + 1};
-        p->fetches[i] = ids[1];
+        gd_root *root = &p->roots[p->values[p->fetches[i]].root];
+        if (root->kind == GD_ROOT_TEMPORARY) root->fetched = true;
+        else if ((p->fetches[i] = copy_first(p, p->fetches[i], true)) < 0) return gd_failure();
+    }
+    return GD_OK;
+}
+
+/* What a variable was before the run is assigned to another: it may be assigned itself before. */
+static gd_status copy_assigned(gd_program *p) {
+    for (int i = 0; i < p->n_commits; i++) {
+        const gd_root_kind kind = p->roots[p->values[p->commits[i].value].root].kind;
+        if (kind != GD_ROOT_VARIABLE && kind != GD_ROOT_OUTSIDE) continue;
+        if ((p->commits[i].value = copy_first(p, p->commits[i].value, false)) < 0) return gd_failure();
     }
     return GD_OK;
 }
@@ -442,6 +458,8 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, gd_pla
     pthread_mutex_init(&plan->lock, NULL);
     gd_status status = run_passes(program, device, level);
     if (status == GD_OK) status = copy_fetches(program);
+    if (status == GD_OK) status = copy_assigned(program);
+    if (status == GD_OK) status = gd_control_prepare(program, device, level);
     for (int i = 0; i < program->n_steps && status == GD_OK; i++) {
         if (program->steps[i].removed || program->steps[i].view) continue;
         status = add_call(plan, &program->steps[i]);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "graph/plan.h"
 #include "graph/print.h"
 
 /* --- memory ------------------------------------------------------------------------------------ */
@@ -33,6 +34,8 @@ void gd_program_free(gd_program *program) {
     gd_free(program->values);
     gd_free(program->steps);
     gd_free(program->commits);
+    for (int i = 0; i < program->n_inner; i++) gd_plan_free(program->inner[i]);
+    gd_free(program->inner);
     gd_free(program->held);
     while (program->memory) {
         struct gd_block_list *block = program->memory;

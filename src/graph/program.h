@@ -65,12 +65,17 @@ typedef struct gd_program {
     gd_node **held; /* nodes whose attrs steps use */
     int n_held, held_room;
     bool dynamic; /* a size in it depends on data: it has no steps, and is evaluated node by node */
+    struct gd_plan **inner; /* of the functions of its branches and loops */
+    int n_inner, inner_room;
     struct gd_block_list *memory;
 } gd_program;
 
 /* Makes the program of a run that is fed tensors of the given shapes. `feeds` are the symbols,
  * `values` what they get. */
 gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program);
+/* The same, but branches and long loops may become steps, which adds up some gradients in another
+ * order. */
+gd_status gd_program_make_loops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program);
 void gd_program_free(gd_program *program);
 
 /* Memory that lives as long as the program; NULL, noted, when there is none. */

@@ -94,14 +94,21 @@ static cached *remember(gd_tensors symbols, gd_tensors values, gd_tensors fetche
     return c;
 }
 
-static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
+static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, bool loops) {
     gd_program *program;
-    GD_TRY(gd_program_make(fetches, symbols, values, &program));
+    GD_TRY((loops ? gd_program_make_loops : gd_program_make)(fetches, symbols, values, &program));
     if (program->dynamic) {
         c->dynamic = program;
         return GD_OK;
     }
     return gd_plan_make(program, s->device, s->level, &c->plan);
+}
+
+static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
+    const bool loops = s->level > 0 && s->device->api->host_reads; /* at level 0 no bit changes */
+    gd_status status = compile_with(s, c, symbols, values, fetches, loops);
+    /* a function that no plan can be made of, deep inside of loops */
+    return loops && status == GD_E_UNSUPPORTED ? compile_with(s, c, symbols, values, fetches, false) : status;
 }
 
 /* Makes room for one more plan. The session is locked. */

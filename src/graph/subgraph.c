@@ -190,21 +190,14 @@ gd_subgraph *gd_node_subgraph(const gd_node *node, int index) {
     return NULL;
 }
 
-bool gd_node_is_dynamic(const gd_node *node) {
-    if (!node->op) return false;
-    if (node->op->flags & GD_OP_DYNAMIC) return true;
-    if (!(node->op->flags & GD_OP_WHOLE)) return false;
-    const gd_subgraph *sub = gd_node_subgraph(node, 0);
-    return sub && sub->dynamic;
-}
-
-bool gd_node_wants_tape(const gd_node *node) {
-    if (!node->op || !(node->op->flags & GD_OP_WHOLE)) return false;
-    const gd_subgraph *sub = gd_node_subgraph(node, 0);
-    if (!sub) return true; /* a deferred gradient */
-    for (int i = 0; sub; sub = gd_node_subgraph(node, ++i))
-        if (sub->gradients) return true;
-    return false;
+unsigned gd_node_traits(const gd_node *node) {
+    const gd_op *op = node->op;
+    if (!op) return 0;
+    const gd_subgraph *sub = op->flags & GD_OP_WHOLE ? gd_node_subgraph(node, 0) : NULL;
+    if (!sub) return op->flags & GD_OP_WHOLE ? GD_HAS_GRADIENTS : op->flags & GD_OP_DYNAMIC ? GD_HAS_SIZES : 0;
+    unsigned traits = strcmp(op->name, "cond_graph") == 0 ? GD_HAS_BRANCH : strcmp(op->name, "while_graph") == 0 ? GD_HAS_WHILE : GD_HAS_SCAN;
+    for (int i = 0; sub; sub = gd_node_subgraph(node, ++i)) traits |= sub->traits;
+    return traits;
 }
 
 /* Numbers the results of all nodes that the outputs need. Nodes come after those they use. */
@@ -225,8 +218,8 @@ static gd_status number_values(gd_subgraph *sub) {
         if (sub->first_value[n] < 0) continue;
         sub->first_value[n] = sub->n_values;
         sub->n_values += g->nodes[n]->n_out;
-        sub->dynamic |= gd_node_is_dynamic(g->nodes[n]);
-        sub->gradients |= gd_node_wants_tape(g->nodes[n]);
+        sub->n_needed += g->nodes[n]->op != NULL;
+        sub->traits |= gd_node_traits(g->nodes[n]);
     }
     return GD_OK;
 }

@@ -28,9 +28,9 @@ gd_meta gd_meta_of(const gd_tensor *t);
 /* The subgraphs among a node's options, in order; NULL behind the last. */
 gd_subgraph *gd_node_subgraph(const gd_node *node, int index);
 
-/* Whether the node needs values to run, or a tape. */
-bool gd_node_is_dynamic(const gd_node *node);
-bool gd_node_wants_tape(const gd_node *node);
+/* GD_HAS_... of a node, that of its subgraphs included. */
+unsigned gd_node_traits(const gd_node *node);
+enum { GD_NEEDS_VALUES = GD_HAS_BRANCH | GD_HAS_WHILE | GD_HAS_SIZES }; /* no plan without steps for loops */
 
 /* --- running ----------------------------------------------------------------------------------- */
 
@@ -40,7 +40,17 @@ typedef struct gd_running {
     uint64_t steps; /* a number for the steps of all loops around; 0: none */
     bool tape;      /* everything is put on the tape, for deferred gradients */
     int64_t *left;  /* how many nodes may still be noted; NULL: any number */
+    bool keep;      /* when nodes are noted once more: branches and long scans stay nodes */
+    bool stacked;   /* and scans give the states before each step as well: a gradient wants them */
 } gd_running;
+
+/* A number for step `step` of a loop in the steps `steps` of those around it. */
+static inline uint64_t gd_step_hash(uint64_t steps, int64_t step) {
+    uint64_t h = steps + 0x9E3779B97F4A7C15u * (uint64_t)(step + 1);
+    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
+    h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
+    return h ^ (h >> 31);
+}
 
 /* Runs a node: with values it computes, with symbols (and a tracer) it is noted once more. `out` are
  * in the current scope. */
@@ -51,6 +61,12 @@ gd_status gd_subgraph_run(const gd_subgraph *sub, gd_tensor *const *in, gd_tenso
 
 /* Runs a node of control.c (ops). */
 gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *running);
+
+/* Scans of at most so many nodes in all steps together are unrolled in plans. Tests set it. */
+extern int64_t gd_short_scan;
+
+/* Notes such a node once more, its functions with the shapes of these inputs. */
+gd_status gd_control_note(const gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *running);
 
 /* The value as a leaf of the tape. */
 gd_tensor *gd_on_tape(gd_tensor *value);

@@ -4,6 +4,8 @@
 #include "ops/infer.h"
 #include "ops/subgraph.h"
 
+gd_control_rules gd_control_hooks;
+
 /* The function that the option names, for a call with so many inputs. */
 static gd_status need_graph(const gd_subgraph *sub, const char *name, const char *call, int n_in) {
     if (!sub)
@@ -41,6 +43,8 @@ static gd_status cond_graph_infer(gd_infer *i) {
     return GD_OK;
 }
 
+static void cond_graph_vjp(gd_vjp *v) { gd_control_hooks.cond(v); }
+
 /*op while_graph(tensors*) -> state*  internal whole dynamic
  * The first `state` tensors, replaced by what `body` gives for them and the rest as long as
  * `condition` of the same is true.
@@ -69,6 +73,7 @@ static gd_status while_graph_infer(gd_infer *i) {
  *   state   int = 0
  *   xs      int = 0
  *   reverse bool = false  from the last position to the first
+ *   stacked bool = false  its last results are the states before each step
  *   onnx Scan
  */
 static gd_status scan_graph_infer(gd_infer *i) {
@@ -91,5 +96,7 @@ static gd_status scan_graph_infer(gd_infer *i) {
     }
     return GD_OK;
 }
+
+static void scan_graph_vjp(gd_vjp *v) { gd_control_hooks.scan(v); }
 
 #include "control.gen.h"

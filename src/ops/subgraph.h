@@ -23,9 +23,25 @@ struct gd_subgraph {
     int n_out;
     int *first_value; /* of each node, among the results of all; -1: nobody needs it */
     int n_values;
-    bool dynamic;   /* needs values to run: a branch, a loop of unknown length, sizes by data */
-    bool gradients; /* a deferred gradient is in it, which is found over the tape */
+    int n_needed;    /* nodes that run */
+    unsigned traits; /* of all nodes that run: GD_HAS_... */
 };
+
+/* What there is in a graph that plans have to know of. */
+enum {
+    GD_HAS_BRANCH = 1,    /* cond */
+    GD_HAS_WHILE = 2,     /* a loop of unknown length */
+    GD_HAS_SIZES = 4,     /* sizes that depend on data */
+    GD_HAS_GRADIENTS = 8, /* a deferred gradient */
+    GD_HAS_SCAN = 16,
+};
+
+/* The gradient rules of branches and loops are src/graph's: they make graphs. */
+typedef struct gd_control_rules {
+    void (*cond)(gd_vjp *v);
+    void (*scan)(gd_vjp *v);
+} gd_control_rules;
+extern gd_control_rules gd_control_hooks;
 
 static inline void gd_subgraph_retain(gd_subgraph *sub) {
     if (sub) atomic_fetch_add_explicit(&sub->refs, 1, memory_order_relaxed);

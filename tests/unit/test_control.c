@@ -2,8 +2,10 @@
  */
 #include <math.h>
 
+#include "graph/subgraph.h"
 #include "gradus/gradus.h"
 #include "test.h"
+#include "unit/control_models.h"
 
 static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
 
@@ -31,148 +33,6 @@ static bool same_bits(gd_tensor *a, gd_tensor *b) {
 }
 
 static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
-
-static gd_tensor *noise(gd_shape dims, gd_dtype dtype) { return gd_cast(gd_randn(dims), dtype); }
-
-/* --- models: functions of tensors, written once -------------------------------------------------
- */
-
-/* y_t = (y_{t-1} + x_t) * w; w comes from outside. */
-static gd_tensor *fold_step(gd_tensors in, void *w) {
-    return gd_mul(gd_add(in.at[0], in.at[1]), w);
-}
-static gd_tensor *folded(gd_tensors in, void *user) {
-    (void)user;
-    return gd_foldl(fold_step, in.at[0], gd_list(in.at[1]), in.at[2]);
-}
-static gd_tensor *folded_by_hand(gd_tensors in, void *user) {
-    gd_tensor *y = in.at[0];
-    for (int64_t t = 0; t < gd_tensor_dim(in.at[1], 0); t++)
-        y = gd_mul(gd_add(y, gd_select(in.at[1], 0, t)), in.at[2]);
-    (void)user;
-    return y;
-}
-
-/* Two states, two sequences, two results, from the end. */
-static gd_tensors two_step(gd_tensors in, void *w) {
-    gd_tensor *a = in.at[0], *b = in.at[1], *x = in.at[2], *z = in.at[3];
-    gd_tensor *next = gd_tanh(gd_add(gd_mul(a, x), gd_mul(b, w)));
-    return gd_results(next, gd_add(b, gd_sum(z)), gd_mul(next, z), gd_sin(b));
-}
-static gd_tensor *two_joined(gd_scanned s) {
-    return gd_add(
-        gd_add(gd_sum(gd_mul(s.state.at[0], s.state.at[1])), gd_sum(gd_square(s.ys.at[0]))),
-        gd_sum(s.ys.at[1]));
-}
-static gd_tensor *two_scanned(gd_tensors in, void *user) {
-    return two_joined(gd_scan(two_step, gd_list(in.at[0], in.at[0]), gd_list(in.at[1], in.at[1]),
-                              in.at[2], .reverse = user != NULL));
-}
-
-/* One way or the other, by the data. */
-static gd_tensors with_sine(gd_tensors in, void *w) {
-    return gd_results(gd_mul(gd_sin(in.at[0]), w), in.at[0]);
-}
-static gd_tensors with_square(gd_tensors in, void *w) {
-    return gd_results(gd_square(gd_add(in.at[0], w)), gd_exp(w));
-}
-static gd_tensor *branched(gd_tensors in, void *user) {
-    gd_tensor *positive = gd_gt(gd_sum(in.at[1]), gd_scalar_of(0, gd_tensor_dtype(in.at[1])));
-    if (user) positive = gd_logical_not(positive);
-    gd_tensors r = gd_cond(positive, with_sine, with_square, gd_list(in.at[0]), in.at[2]);
-    return gd_mul(gd_add(r.at[0], gd_mul(r.at[1], in.at[0])), gd_sum(in.at[1]));
-}
-
-/* Doubles and more until it is large. */
-static gd_tensors is_small(gd_tensors in, void *w) {
-    (void)w;
-    return gd_results(
-        gd_lt(gd_sum(gd_square(in.at[0])), gd_scalar_of(1000, gd_tensor_dtype(in.at[0]))));
-}
-static gd_tensors grow(gd_tensors in, void *w) {
-    return gd_results(
-        gd_mul(in.at[0], gd_add(gd_square(w), gd_scalar_of(1.5, gd_tensor_dtype(in.at[0])))));
-}
-static gd_tensor *grown(gd_tensors in, void *user) {
-    (void)user;
-    return gd_while_loop(is_small, grow, gd_list(gd_mul(in.at[0], gd_sin(gd_sum(in.at[1])))),
-                         in.at[2])
-        .at[0];
-}
-
-/* A scan in a branch in a loop, all of which use w and x from outside. */
-typedef struct outside {
-    gd_tensor *x, *w;
-} outside;
-static gd_tensors inner_fold(gd_tensors in, void *user) {
-    outside *o = user;
-    return gd_results(gd_foldl(fold_step, in.at[0], gd_list(o->x), o->w),
-                      gd_add(in.at[1], gd_ones_like(in.at[1])));
-}
-static gd_tensors inner_sine(gd_tensors in, void *user) {
-    outside *o = user;
-    return gd_results(gd_mul(gd_sin(in.at[0]), o->w), gd_add(in.at[1], gd_ones_like(in.at[1])));
-}
-static gd_tensors below_five(gd_tensors in, void *user) {
-    (void)user;
-    return gd_results(gd_lt(in.at[1], gd_scalar_of(5, GD_I64)));
-}
-static gd_tensors nested_body(gd_tensors in, void *user) {
-    gd_tensor *even =
-        gd_eq(gd_remainder(in.at[1], gd_scalar_of(2, GD_I64)), gd_scalar_of(0, GD_I64));
-    return gd_cond(even, inner_fold, inner_sine, in, user);
-}
-static gd_tensor *nested(gd_tensors in, void *user) {
-    (void)user;
-    outside o = {in.at[1], in.at[2]};
-    return gd_while_loop(below_five, nested_body,
-                         gd_list(in.at[0], gd_zeros(gd_dims(), .dtype = GD_I64)), &o)
-        .at[0];
-}
-static gd_tensor *nested_by_hand(gd_tensors in, void *user) {
-    gd_tensor *y = in.at[0];
-    for (int i = 0; i < 5; i++)
-        y = i % 2 == 0 ? folded_by_hand(gd_list(y, in.at[1], in.at[2]), user)
-                       : gd_mul(gd_sin(y), in.at[2]);
-    return y;
-}
-
-/* A scan in a scan. */
-static gd_tensors outer_step(gd_tensors in, void *user) {
-    outside *o = user;
-    gd_tensor *y = gd_foldl(fold_step, gd_mul(in.at[0], in.at[1]), gd_list(o->x), o->w);
-    return gd_results(gd_tanh(y), y);
-}
-static gd_tensor *scan_in_scan(gd_tensors in, void *user) {
-    (void)user;
-    outside o = {in.at[1], in.at[2]};
-    gd_scanned s = gd_scan(outer_step, gd_list(in.at[0]), gd_list(in.at[1]), &o);
-    return gd_add(s.state.at[0], gd_sum(s.ys.at[0], .axis = 0));
-}
-
-typedef struct model {
-    const char *name;
-    gd_fn fn;
-    void *user;
-    gd_fn by_hand; /* the same without control.h, or NULL */
-} model;
-
-static int some;
-static const model models[] = {
-    {"foldl", folded, NULL, folded_by_hand},         {"scan", two_scanned, NULL, NULL},
-    {"scan from the end", two_scanned, &some, NULL}, {"cond", branched, NULL, NULL},
-    {"cond, the other", branched, &some, NULL},      {"while", grown, NULL, NULL},
-    {"nested", nested, NULL, nested_by_hand},        {"scan in scan", scan_in_scan, NULL, NULL},
-};
-enum { MODELS = sizeof models / sizeof *models, INPUTS = 3 };
-
-/* y0 (4), x (3, 4), w (4). */
-static void make_inputs(gd_dtype dtype, gd_tensor **in) {
-    gd_seed(5);
-    in[0] = noise(gd_dims(4), dtype);
-    in[1] = noise(gd_dims(3, 4), dtype);
-    in[2] = gd_add(noise(gd_dims(4), dtype), gd_scalar_of(0.5, dtype));
-}
 
 /* A value, its gradients, and gradients of those. */
 enum { RESULTS = 1 + 2 * INPUTS };
@@ -253,6 +113,57 @@ CLEAN_TEST(gradients_agree_with_finite_differences_and_with_code_by_hand) {
     }
 }
 
+/* Branches and scans as steps of a plan; a loop of unknown length under gradients cannot be one. */
+CLEAN_TEST(loops_as_steps_of_a_plan_agree_with_eager_code) {
+    const int64_t before = gd_short_scan;
+    gd_short_scan = 0;
+    for (int k = 0; k < MODELS; k++)
+        for (int any = 0; any < 2; any++)
+            for (int level = 1; level < 3; level++) {
+                GD_SCOPE;
+                gd_tensor *in[INPUTS], *eager[RESULTS], *graph[RESULTS];
+                make_inputs(GD_F64, in);
+                eager_results(&models[k], models[k].fn, in, eager);
+                graph_results(&models[k], in, any, level, graph);
+                for (int i = 0; i < RESULTS; i++)
+                    CHECK_SAYING(!gd_failed() &&
+                                     distance(eager[i], graph[i]) <=
+                                         1e-10 * (1 + gd_item(gd_max(gd_abs(eager[i])))),
+                                 "%s, %s sizes, level %d, result %d: %s", models[k].name,
+                                 any ? "unknown" : "known", level, i, gd_error_message());
+                gd_clear_error();
+            }
+    gd_short_scan = before;
+}
+
+CLEAN_TEST(what_can_be_planned_is) {
+    const int64_t before = gd_short_scan;
+    for (int k = 0; k < MODELS; k++)
+        for (int steps = 0; steps < 2; steps++)
+            for (int gradient = 0; gradient < 2; gradient++) {
+                GD_SCOPE;
+                gd_short_scan = steps ? 0 : before;
+                gd_tensor *in[INPUTS], *x, *y, *g;
+                make_inputs(GD_F32, in);
+                gd_graph *graph = gd_graph_new();
+                {
+                    GD_GRAPH(graph);
+                    x = gd_placeholder(gd_dims(GD_ANY, 4));
+                    y = models[k].fn(gd_list(in[0], x, in[2]), models[k].user);
+                    g = gd_gradients(gd_list(gd_sum(y)), gd_list(x)).at[0];
+                }
+                gd_session *s = gd_session_new(graph);
+                gd_plan_memory memory = {.at_least = true};
+                const bool loops =
+                    strstr(models[k].name, "while") || strstr(models[k].name, "nested");
+                CHECK(gd_session_plan(s, gd_feed(x, in[1]), gd_list(gradient ? g : y), &memory) ==
+                      GD_OK);
+                CHECK_SAYING(memory.at_least == (loops && gradient), "%s, gradient %d",
+                             models[k].name, gradient);
+            }
+    gd_short_scan = before;
+}
+
 /* --- lstm
  * ----------------------------------------------------------------------------------------- */
 
@@ -270,7 +181,7 @@ static gd_tensors lstm_step(gd_tensors in, void *user) {
     gd_tensor *next_c = gd_add(gd_mul(gd_sigmoid(gate.at[1]), c),
                                gd_mul(gd_sigmoid(gate.at[0]), gd_tanh(gate.at[2])));
     gd_tensor *next_h = gd_mul(gd_sigmoid(gate.at[3]), gd_tanh(next_c));
-    return gd_results(next_h, next_c, next_h);
+    return gd_listed(next_h, next_c, next_h);
 }
 
 enum { LSTM_RESULTS = 3 + 5 };
@@ -314,6 +225,14 @@ CLEAN_TEST(an_lstm_by_scan_equals_the_lstm_op) {
     }
     gd_tensors r = gd_session_run(gd_session_new(graph), gd_feed(px, gd_detach(x)),
                                   ((gd_tensors){symbols, LSTM_RESULTS}));
+    const int64_t before = gd_short_scan;
+    gd_short_scan = 0; /* as a step of the plan */
+    gd_tensors q = gd_session_run(gd_session_new(graph), gd_feed(px, gd_detach(x)),
+                                  ((gd_tensors){symbols, LSTM_RESULTS}));
+    gd_short_scan = before;
+    for (int i = 0; i < LSTM_RESULTS; i++)
+        CHECK_SAYING(!gd_failed() && distance(op[i], q.at[i]) < 1e-12, "a step, result %d: %s", i,
+                     gd_error_message());
     for (int i = 0; i < LSTM_RESULTS; i++) {
         CHECK_SAYING(!gd_failed() && distance(op[i], scan[i]) < 1e-12, "eager result %d: %s", i,
                      gd_error_message());
@@ -402,11 +321,11 @@ CLEAN_TEST(a_loop_ends_after_max_steps) {
 
 static gd_tensors divide(gd_tensors in, void *user) {
     (void)user;
-    return gd_results(gd_gather(in.at[0], 0, gd_full(gd_dims(1), 7, .dtype = GD_I64)));
+    return gd_listed(gd_gather(in.at[0], 0, gd_full(gd_dims(1), 7, .dtype = GD_I64)));
 }
 static gd_tensors leave(gd_tensors in, void *user) {
     (void)user;
-    return gd_results(gd_narrow(in.at[0], 0, 0, 1));
+    return gd_listed(gd_narrow(in.at[0], 0, 0, 1));
 }
 
 CLEAN_TEST(only_the_branch_that_is_taken_runs) {
@@ -427,7 +346,7 @@ CLEAN_TEST(only_the_branch_that_is_taken_runs) {
                  "%s", gd_error_message());
 }
 
-static gd_tensors add_weight(gd_tensors in, void *w) { return gd_results(gd_add(in.at[0], w)); }
+static gd_tensors add_weight(gd_tensors in, void *w) { return gd_listed(gd_add(in.at[0], w)); }
 
 /* Reads see the value from before the run, inside of bodies too, and whatever is assigned first. */
 CLEAN_TEST(variables_train_through_a_loop_and_keep_their_values_during_a_run) {
@@ -465,18 +384,49 @@ CLEAN_TEST(variables_train_through_a_loop_and_keep_their_values_during_a_run) {
           gd_item(gd_session_get(s, gd_graph_find(graph, "b"))) == 5);
 }
 
+/* Assigns of one run see what was there before it, with and without a loop in it. */
+CLEAN_TEST(variables_may_change_places) {
+    GD_SCOPE;
+    for (int loop = 0; loop < 2; loop++)
+        for (int level = 0; level < 3; level++) {
+            gd_graph *graph = gd_graph_new();
+            gd_tensor *a, *b, *m, *all;
+            {
+                GD_GRAPH(graph);
+                const float numbers[4] = {1, 2, 3, 4};
+                a = gd_variable(gd_full(gd_dims(2), 5));
+                b = gd_variable(gd_full(gd_dims(2), 6));
+                m = gd_variable(gd_from_array(gd_dims(2, 2), GD_F32, numbers));
+                gd_tensor *y = loop
+                                   ? gd_while_loop(is_small, add_weight,
+                                                   gd_list(gd_zeros(gd_dims(2))), a, .max_steps = 3)
+                                         .at[0]
+                                   : gd_sum(a);
+                all = gd_group(gd_list(gd_assign(a, b), gd_assign(b, a),
+                                       gd_assign(m, gd_permute(m, gd_dims(1, 0))), y));
+            }
+            gd_session *s = gd_session_new(graph, .level = level);
+            gd_session_run(s, gd_nothing, gd_list(all));
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            CHECK(gd_item(gd_select(gd_session_get(s, a), 0, 1)) == 6 &&
+                  gd_item(gd_select(gd_session_get(s, b), 0, 1)) == 5);
+            const float *turned = gd_data(gd_session_get(s, m));
+            CHECK(turned[0] == 1 && turned[1] == 3 && turned[2] == 2 && turned[3] == 4);
+        }
+}
+
 static gd_tensors add_noise(gd_tensors in, void *user) {
     gd_tensor *n = gd_randn(gd_dims(8));
     (void)user;
-    return gd_results(gd_add(in.at[0], n), gd_mul(n, gd_ones(gd_dims(8))));
+    return gd_listed(gd_add(in.at[0], n), gd_mul(n, gd_ones(gd_dims(8))));
 }
 static gd_tensors count_down(gd_tensors in, void *user) {
     gd_tensor *y = add_noise(in, user).at[0];
-    return gd_results(y, gd_sub(in.at[1], gd_ones_like(in.at[1])));
+    return gd_listed(y, gd_sub(in.at[1], gd_ones_like(in.at[1])));
 }
 static gd_tensors is_left(gd_tensors in, void *user) {
     (void)user;
-    return gd_results(gd_gt(in.at[1], gd_zeros_like(in.at[1])));
+    return gd_listed(gd_gt(in.at[1], gd_zeros_like(in.at[1])));
 }
 
 CLEAN_TEST(noise_is_new_in_each_step_and_each_run_and_follows_from_the_seed) {
@@ -509,6 +459,37 @@ CLEAN_TEST(noise_is_new_in_each_step_and_each_run_and_follows_from_the_seed) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
+/* Unrolled, as a step of a plan, or node by node: the numbers are the same. */
+CLEAN_TEST(noise_is_the_same_whichever_way_a_loop_is_run) {
+    GD_SCOPE;
+    gd_tensor *ys[3], *ends[3];
+    const int64_t before = gd_short_scan;
+    for (int way = 0; way < 3; way++) {
+        gd_seed(11);
+        gd_graph *graph = gd_graph_new();
+        gd_tensor *y, *end, *sizes;
+        {
+            GD_GRAPH(graph);
+            y = gd_scan(add_noise, gd_list(gd_zeros(gd_dims(8))), gd_list(gd_zeros(gd_dims(5, 1))),
+                        NULL)
+                    .ys.at[0];
+            end = gd_while_loop(is_left, count_down,
+                                gd_list(gd_zeros(gd_dims(8)), gd_full(gd_dims(), 3)), NULL)
+                      .at[0];
+            sizes = gd_nonzero(gd_zeros(gd_dims(3)));
+        }
+        gd_short_scan = way == 1 ? 0 : before;
+        gd_session *s = gd_session_new(graph);
+        gd_tensors r = way == 2 ? gd_session_run(s, gd_nothing, gd_list(y, end, sizes))
+                                : gd_session_run(s, gd_nothing, gd_list(y, end));
+        ys[way] = r.at[0], ends[way] = r.at[1];
+    }
+    gd_short_scan = before;
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    for (int way = 1; way < 3; way++)
+        CHECK(same_bits(ys[0], ys[way]) && same_bits(ends[0], ends[way]));
+}
+
 CLEAN_TEST(gradients_reach_values_that_a_body_captures) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3)), *x = gd_ones(gd_dims(4, 2));
@@ -533,7 +514,7 @@ CLEAN_TEST(gradients_reach_values_that_a_body_captures) {
 
 static gd_tensors inner_gradient(gd_tensors in, void *w) {
     gd_tensor *loss = gd_sum(gd_mul(gd_square(gd_square(in.at[0])), w));
-    return gd_results(gd_sub(
+    return gd_listed(gd_sub(
         in.at[0], gd_mul(gd_grad(gd_list(loss), gd_list(in.at[0]), .create_graph = true).at[0],
                          gd_scalar_of(0.01, GD_F64))));
 }
@@ -602,47 +583,47 @@ CLEAN_TEST(the_text_of_a_graph_shows_branches_and_bodies) {
 
 static gd_tensors longer(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_cat(gd_list(in.at[0], in.at[0])));
+    return gd_listed(gd_cat(gd_list(in.at[0], in.at[0])));
 }
 static gd_tensors wider(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_cast(in.at[0], GD_F64));
+    return gd_listed(gd_cast(in.at[0], GD_F64));
 }
 static gd_tensors same(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(in.at[0]);
+    return gd_listed(in.at[0]);
 }
 static gd_tensors both(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(in.at[0], in.at[0]);
+    return gd_listed(in.at[0], in.at[0]);
 }
 static gd_tensors bad_product(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_matmul(in.at[0], gd_ones(gd_dims(3, 3))));
+    return gd_listed(gd_matmul(in.at[0], gd_ones(gd_dims(3, 3))));
 }
 static gd_tensors true_once(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_gt(gd_sum(in.at[0]), gd_scalar(-1)));
+    return gd_listed(gd_gt(gd_sum(in.at[0]), gd_scalar(-1)));
 }
 static gd_tensors whole_state(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_gt(in.at[0], gd_scalar(0)));
+    return gd_listed(gd_gt(in.at[0], gd_scalar(0)));
 }
 static gd_tensors assigns(gd_tensors in, void *v) {
     gd_assign(v, in.at[0]);
-    return gd_results(in.at[0]);
+    return gd_listed(in.at[0]);
 }
 static gd_tensors makes(gd_tensors in, void *u) {
     (void)u;
-    return gd_results(gd_add(gd_variable(gd_ones(gd_dims(2))), in.at[0]));
+    return gd_listed(gd_add(gd_variable(gd_ones(gd_dims(2))), in.at[0]));
 }
 static gd_tensors leaks(gd_tensors in, void *u) {
     *(gd_tensor **)u = gd_sin(in.at[0]);
-    return gd_results(in.at[0]);
+    return gd_listed(in.at[0]);
 }
 static gd_tensors writes(gd_tensors in, void *u) {
     gd_add_(u, in.at[0]);
-    return gd_results(in.at[0]);
+    return gd_listed(in.at[0]);
 }
 
 #define REFUSED(call, code, ...)                                                                   \
@@ -738,7 +719,7 @@ static double one_of_everything(const model *m) {
                           gd_add(gd_sum(nth(r, 0)), gd_sum(nth(r, 1)))));
 }
 
-CLEAN_TEST(a_failed_allocation_anywhere_is_a_status_and_no_crash) {
+static void fail_everywhere(void) {
     for (int k = 0; k < MODELS; k++) {
         gd_fault_after(INT64_MAX / 2, false);
         const int64_t before = gd_fault_allocations();
@@ -760,6 +741,15 @@ CLEAN_TEST(a_failed_allocation_anywhere_is_a_status_and_no_crash) {
             gd_clear_error();
         }
     }
+}
+
+CLEAN_TEST(a_failed_allocation_anywhere_is_a_status_and_no_crash) { fail_everywhere(); }
+
+CLEAN_TEST(a_failed_allocation_is_none_in_loops_as_steps_either) {
+    const int64_t before = gd_short_scan;
+    gd_short_scan = 0;
+    fail_everywhere();
+    gd_short_scan = before;
 }
 
 TEST_MAIN

@@ -88,6 +88,29 @@ static net image_net(void) {
     return n;
 }
 
+/* A long scan with noise in it, and a branch: steps of the plan at level 1 and up. */
+static gd_tensors loop_step(gd_tensors in, void *w) {
+    gd_tensor *h = gd_tanh(gd_add(gd_matmul(in.at[0], w), in.at[1]));
+    return gd_listed(h, gd_dropout(h, .p = 0.1));
+}
+static gd_tensors loop_half(gd_tensors in, void *w) {
+    (void)w;
+    return gd_listed(gd_mul(in.at[0], gd_scalar(0.5)));
+}
+static gd_tensors loop_other(gd_tensors in, void *w) { return gd_listed(gd_matmul(in.at[0], w)); }
+static net loop_net(void) {
+    net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(300, 4, 8)), .ys = gd_randn(gd_dims(4, 8))};
+    GD_GRAPH(n.graph);
+    n.x = gd_placeholder(gd_dims(GD_ANY, 4, 8));
+    n.y = gd_placeholder(gd_dims(4, 8));
+    gd_tensor *w = weights(8, 8), *v = weights(8, 8);
+    gd_scanned s = gd_scan(loop_step, gd_list(gd_zeros(gd_dims(4, 8))), gd_list(n.x), w);
+    gd_tensor *mean = gd_mean(s.ys.at[0], .axis = 0);
+    n.loss = gd_mse_loss(gd_cond(gd_gt(gd_sum(n.x), gd_scalar(-1e9)), loop_other, loop_half, gd_list(mean), v).at[0], n.y);
+    n.train = gd_minimize(gd_optim_sgd(gd_graph_variables(n.graph), .lr = 0.1), n.loss);
+    return n;
+}
+
 /* --- tests -------------------------------------------------------------------------------------- */
 
 /* A worker thread gets its working memory (GEMM_SCRATCHES blocks at most) when it first has something
@@ -128,6 +151,7 @@ TEST(later_runs_allocate_nothing) {
             check_net("dense, momentum", dense_net(false), level, threads);
             check_net("dense, adam", dense_net(true), level, threads);
             check_net("images", image_net(), level, threads);
+            if (level > 0) check_net("loops", loop_net(), level, threads);
         }
 }
 
