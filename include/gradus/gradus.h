@@ -8,6 +8,7 @@
 #include "gradus/extend.h"
 #include "gradus/graph.h"
 #include "gradus/npy.h"
+#include "gradus/onnx.h"
 #include "gradus/op.h"
 #include "gradus/ops.h"
 #include "gradus/options.h"

@@ -14,6 +14,7 @@ void suite_strides(const test_cases *cases);
 void suite_threads(const test_cases *cases);
 void suite_isa(const test_cases *cases);
 void suite_modes(const test_cases *cases);
+void suite_onnx(const test_cases *cases);
 void suite_inplace(const test_cases *cases);
 void suite_errors(const test_cases *cases);
 void suite_faults(const test_cases *cases);
