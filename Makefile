@@ -57,7 +57,7 @@ test-asan: setup-test ## the tests under AddressSanitizer (leaks too) and UBSan,
 test-tsan: setup-test ## the tests under ThreadSanitizer, in build-tsan/
 	@$(call configure_in,$(BUILD)-tsan,-DGRADUS_SANITIZE=thread)
 	@$(call compile_in,$(BUILD)-tsan)
-	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
+	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1 \
 	    tools/run_tests.sh $(BUILD)-tsan $(CTEST)
 
 bench: setup ## measure the speed of ops

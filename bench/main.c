@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "gradus/gradus.h"
+#include "train.h"
 
 static FILE *results;
 
@@ -119,6 +120,7 @@ static int run_apart(const bench_entry *entry) {
 }
 
 int main(int argc, char **argv) {
+    if (argc == 5 && strcmp(argv[1], "--steps") == 0) return train_serve(argv[2], argv[3], atoi(argv[4]));
     char out[4096];
     int first = 1, failures = 0;
     const char *slash = strrchr(argv[0], '/');
@@ -131,7 +133,7 @@ int main(int argc, char **argv) {
         perror(out);
         return 1;
     }
-    const bench_entry *const lists[] = {bench_eager, bench_memory, bench_math, bench_product, bench_network, bench_sequence};
+    const bench_entry *const lists[] = {bench_eager, bench_memory, bench_math, bench_product, bench_network, bench_sequence, bench_plan};
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (const bench_entry *e = lists[l]; e->name; e++)
             if (chosen(e->name, argv + first, argc - first)) failures += run_apart(e);

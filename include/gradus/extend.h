@@ -58,7 +58,8 @@ GD_API gd_status gd_op_fail(gd_status status, const char *format, ...) GD_PRINTF
 
 /* The question put to a gradient rule: given the gradients gy of the outputs, what are those of
  * the inputs? It answers with ordinary ops, so it works on values and on symbols, and can be
- * differentiated again. For inputs with needs[i] it sets gx[i]; NULL means zero. */
+ * differentiated again. For inputs with needs[i] it sets gx[i]; NULL means zero. A call that fails
+ * inside fails the walk; the ops called after it return error tensors. */
 typedef struct gd_vjp {
     const gd_op *op;
     const void *attrs;

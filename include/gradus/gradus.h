@@ -11,6 +11,7 @@
 #include "gradus/onnx.h"
 #include "gradus/op.h"
 #include "gradus/ops.h"
+#include "gradus/optim.h"
 #include "gradus/options.h"
 #include "gradus/print.h"
 #include "gradus/profiler.h"

@@ -55,7 +55,8 @@ GD_API gd_tensors gd_session_run_at(const char *site, gd_session *session, gd_te
 
 /* Makes the plan of such a run now, and says what memory it needs. */
 typedef struct gd_plan_memory {
-    int64_t peak_bytes;     /* at most so much is in use during a run, without what follows */
+    int64_t peak_bytes;     /* a run uses one block of this size, and what follows */
+    int64_t live_bytes;     /* of it, the most that is needed at one time: no plan could use less */
     int64_t variable_bytes; /* of the session's variables */
     int64_t fetch_bytes;    /* of the buffers of fetches */
     bool at_least;          /* sizes that depend on data are not in it */

@@ -122,8 +122,9 @@ GD_API gd_tensor *gd_scalar(double value);
 GD_API gd_tensor *gd_scalar_of(double value, gd_dtype dtype);
 GD_API gd_tensor *gd_scalar_int(int64_t value);
 
-/* Wraps host memory without a copy. strides are in elements, NULL for row-major. When the last
- * handle is gone, deleter(data, user) is called (NULL: nothing is). */
+/* Wraps host memory without a copy. strides are in elements, NULL for row-major; the address must
+ * be a multiple of the element's size. When the last handle is gone, deleter(data, user) is called
+ * (NULL: nothing is); when the call fails, it is not, and the memory stays the caller's. */
 GD_API gd_tensor *gd_from_memory(gd_shape shape, const int64_t *strides, gd_dtype dtype, void *data,
                                  void (*deleter)(void *data, void *user), void *user);
 

@@ -19,11 +19,6 @@ typedef struct {
     gd_rng rng; /* as it was before the first run */
 } stretch;
 
-static gd_status failure(void) {
-    gd_thread *thread = &gd_this_thread;
-    return thread->recorded != GD_OK ? thread->recorded : thread->noted != GD_OK ? thread->noted : GD_E_STATE;
-}
-
 /* --- the leaves that the function has from elsewhere ------------------------------------------- */
 
 typedef struct {
@@ -112,9 +107,9 @@ static void search_free(search *s) {
 
 static gd_status add_to_leaf(gd_tensor *leaf, gd_tensor *g, bool graph) {
     if (!g) return GD_OK;
-    if (g->kind == GD_FAILED) return failure();
+    if (g->kind == GD_FAILED) return gd_failure();
     gd_tensor *sum = leaf->grad ? gd_add(leaf->grad, g) : graph ? g : gd_clone(g);
-    return sum->kind == GD_FAILED ? failure() : gd_set_grad(leaf, sum);
+    return sum->kind == GD_FAILED ? gd_failure() : gd_set_grad(leaf, sum);
 }
 
 /* Gradients of y by the needed inputs and, when leaves are to be added to, by those. */
@@ -131,7 +126,7 @@ static gd_status walk_stretch(gd_context *c, gd_tensor *y, gd_tensor **x, int n,
         gd_tensors g = gd_grad(gd_list(y), ((gd_tensors){by, count}), .gradients = gd_list(c->gy[0]),
                                .create_graph = graph, .retain_graph = true, .allow_unused = true);
         int64_t at = 0;
-        if (g.count != count) status = failure();
+        if (g.count != count) status = gd_failure();
         for (int i = 0; i < n && status == GD_OK; i++)
             if (c->needs[i]) c->gx[i] = g.at[at++];
         for (size_t i = 0; i < s.n_leaves && status == GD_OK; i++)
@@ -153,7 +148,7 @@ static gd_status run_again(gd_context *c) {
     for (int i = 0; i < n; i++) {
         if (!c->x[i]) continue;
         x[i] = gd_saved(c, i);
-        if (x[i]->kind == GD_FAILED) return failure();
+        if (x[i]->kind == GD_FAILED) return gd_failure();
     }
     gd_rng now = gd_rng_state();
     gd_rng_set_state(s->rng);
@@ -161,7 +156,8 @@ static gd_status run_again(gd_context *c) {
     gd_tensor *y = s->fn((gd_tensors){x, n}, s->user);
     gd_grad_mode_end(&before);
     gd_rng_set_state(now);
-    if (!y || y->kind == GD_FAILED) return y ? failure() : gd_fail(GD_E_STATE, "gd_checkpoint: the function returned NULL");
+    if (!y || y->kind == GD_FAILED)
+        return y ? gd_failure() : gd_fail(GD_E_STATE, "gd_checkpoint: the function returned NULL");
     if (y->rank != c->gy[0]->rank || memcmp(y->dims, c->gy[0]->dims, sizeof(int64_t) * y->rank) != 0)
         return gd_fail(GD_E_STATE, "gd_checkpoint: the function's result had another shape the second time");
     if (!y->requires_grad) return GD_OK; /* nothing to give a gradient to */
@@ -219,12 +215,12 @@ static gd_status record(const stretch *s, gd_tensors inputs, gd_tensor *y) {
 
 static gd_status checkpoint(const stretch *s, gd_tensors inputs, gd_tensor **result) {
     for (int64_t i = 0; i < inputs.count; i++)
-        if (inputs.at[i] && inputs.at[i]->kind == GD_FAILED) return failure();
+        if (inputs.at[i] && inputs.at[i]->kind == GD_FAILED) return gd_failure();
     int before = gd_no_grad_begin();
     gd_tensor *y = s->fn(inputs, s->user);
     gd_grad_mode_end(&before);
     if (!y) return gd_fail(GD_E_ARGUMENT, "gd_checkpoint: the function returned NULL");
-    if (y->kind == GD_FAILED) return failure();
+    if (y->kind == GD_FAILED) return gd_failure();
     if (!made_here(y) || y->node || y->requires_grad) { /* handed through: a handle of its own */
         y = gd_tensor_alias(y);
         if (!y) return GD_E_MEMORY;

@@ -102,9 +102,13 @@ static gd_status forward(const gd_function *function, gd_tensors inputs, void *u
 gd_tensors gd_apply(const gd_function *function, gd_tensors inputs, void *user) {
     int n_out = function && function->n_out > 0 ? function->n_out : 1;
     gd_tensor **y = gd_list_new(n_out);
-    gd_status status = !function || !function->forward || !function->backward
-                           ? gd_fail(GD_E_ARGUMENT, "gd_apply: the function needs forward and backward")
-                       : !y ? GD_E_MEMORY : GD_OK;
+    gd_status status =
+        !y ? GD_E_MEMORY
+        : !function || !function->forward || !function->backward
+            ? gd_fail(GD_E_ARGUMENT, "gd_apply: the function needs forward and backward")
+        : inputs.count < 0 || inputs.count > INT16_MAX || (inputs.count > 0 && !inputs.at)
+            ? gd_fail(GD_E_ARGUMENT, "gd_apply: the list of inputs is NULL, or too long")
+            : GD_OK;
     if (status == GD_OK) {
         gd_scope *scope = gd_scope_open();
         status = forward(function, inputs, user, y, n_out);
@@ -136,10 +140,10 @@ static const gd_function move_function = {.name = "to_device", .forward = move_f
 gd_tensor *gd_to_device(gd_tensor *t, gd_device *device) {
     if (!t || !device) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_to_device: NULL"));
     if (t->kind == GD_FAILED || t->device == device) {
-        if (t->kind == GD_FAILED || gd_scope_reserve(1) != GD_OK) return &gd_error_tensor;
+        if (t->kind == GD_FAILED) return t;
         gd_object_retain(&t->object); /* the caller gets a reference, as from any call */
-        gd_scope_adopt(&t->object);
-        return t;
+        gd_status status = gd_scope_take(&t->object);
+        return status == GD_OK ? t : gd_tensor_fail(status);
     }
     gd_tensors y = gd_apply(&move_function, (gd_tensors){&t, 1}, device);
     gd_tensor *result = y.count ? y.at[0] : &gd_error_tensor;

@@ -19,11 +19,6 @@ typedef struct {
     bool graph; /* results shall be differentiable themselves */
 } prepared;
 
-static gd_status failure(void) {
-    gd_thread *thread = &gd_this_thread;
-    return thread->recorded != GD_OK ? thread->recorded : thread->noted != GD_OK ? thread->noted : GD_E_STATE;
-}
-
 static gd_status prepare(gd_tensors inputs, const char *what, prepared *p) {
     *p = (prepared){.graph = false};
     if (inputs.count < 1 || !inputs.at) return gd_fail(GD_E_ARGUMENT, "%s: there are no inputs", what);
@@ -33,11 +28,11 @@ static gd_status prepare(gd_tensors inputs, const char *what, prepared *p) {
     int64_t n = 0;
     for (int64_t i = 0; i < inputs.count; i++) {
         gd_tensor *x = inputs.at[i];
-        if (x && x->kind == GD_FAILED) return failure();
+        if (x && x->kind == GD_FAILED) return gd_failure();
         if (x && gd_dtype_is_float((gd_dtype)x->dtype)) {
             if (x->requires_grad) p->graph = true;
             else if (x->kind == GD_VALUE) x = gd_requires_grad(gd_detach(x));
-            if (x->kind == GD_FAILED) return failure();
+            if (x->kind == GD_FAILED) return gd_failure();
             p->float_at[n] = i;
             floats[n++] = x;
         }
@@ -60,7 +55,7 @@ static gd_tensor *call_taped(gd_fn fn, gd_tensors inputs, void *user) {
 
 static gd_status check_fn_result(const gd_tensor *y, const char *what) {
     if (!y) return gd_fail(GD_E_ARGUMENT, "%s: the function returned NULL", what);
-    if (y->kind == GD_FAILED) return failure();
+    if (y->kind == GD_FAILED) return gd_failure();
     if (!gd_dtype_is_float((gd_dtype)y->dtype))
         return gd_fail(GD_E_DTYPE, "%s: the function's result is %s, not a float tensor", what,
                        gd_dtype_name((gd_dtype)y->dtype));
@@ -78,7 +73,7 @@ static gd_tensor *zeros_like(const gd_tensor *t) {
 /* A tensor that goes with input number i: its tangent or its vector. */
 static gd_status check_beside(const gd_tensor *v, const gd_tensor *x, int64_t i, const char *what, const char *name) {
     char a[160], b[160];
-    if (v->kind == GD_FAILED) return failure();
+    if (v->kind == GD_FAILED) return gd_failure();
     if (v->rank != x->rank || memcmp(v->dims, x->dims, sizeof(int64_t) * x->rank) != 0)
         return gd_fail(GD_E_SHAPE, "%s: %s %lld is %s, its input %s", what, name, (long long)i,
                        gd_describe(v, a, sizeof a), gd_describe(x, b, sizeof b));
@@ -87,7 +82,7 @@ static gd_status check_beside(const gd_tensor *v, const gd_tensor *x, int64_t i,
 
 /* Puts beside each float input its tangent: zeros where it is NULL. */
 static gd_status fit_beside(const prepared *p, gd_tensors given, const char *what, const char *name, gd_tensor **fitted) {
-    if (given.count != p->all.count)
+    if (given.count != p->all.count || !given.at)
         return gd_fail(GD_E_ARGUMENT, "%s: %lld %ss for %lld inputs", what, (long long)given.count, name,
                        (long long)p->all.count);
     for (int64_t k = 0; k < p->floats.count; k++) {
@@ -97,7 +92,7 @@ static gd_status fit_beside(const prepared *p, gd_tensors given, const char *wha
         if (v) GD_TRY(check_beside(v, x, i, what, name));
         else v = zeros_like(x);
         if (v->kind == GD_VALUE && v->dtype != x->dtype) v = gd_cast(v, (gd_dtype)x->dtype);
-        if (v->kind == GD_FAILED) return failure();
+        if (v->kind == GD_FAILED) return gd_failure();
         fitted[k] = v;
     }
     return GD_OK;
@@ -105,7 +100,7 @@ static gd_status fit_beside(const prepared *p, gd_tensors given, const char *wha
 
 /* Ends a transform: hands the result to the scope outside, or records the failure. */
 static gd_tensor *finish(gd_scope *scope, prepared *p, gd_status status, gd_tensor *y) {
-    if (status == GD_OK && (!y || y->kind == GD_FAILED)) status = failure();
+    if (status == GD_OK && (!y || y->kind == GD_FAILED)) status = gd_failure();
     if (status == GD_OK) gd_keep(y);
     gd_scope_close(&scope);
     gd_free(p->float_at);
@@ -133,7 +128,7 @@ static gd_status jvp(gd_fn fn, const prepared *p, gd_tensors tangents, void *use
     if (!y->requires_grad && y->kind == GD_VALUE) return GD_OK;
     if (u->kind == GD_VALUE) u = gd_requires_grad(u);
     gd_tensors g = gd_grad(gd_list(y), p->floats, .gradients = gd_list(u), .create_graph = true, .allow_unused = true);
-    if (g.count == 0 || gd_tensor_is_error(g.at[0])) return failure();
+    if (g.count == 0 || gd_tensor_is_error(g.at[0])) return gd_failure();
     int64_t n = 0;
     for (int64_t k = 0; k < g.count; k++)
         if (g.at[k] && (g.at[k]->requires_grad || g.at[k]->kind == GD_SYMBOL)) {
@@ -146,7 +141,7 @@ static gd_status jvp(gd_fn fn, const prepared *p, gd_tensors tangents, void *use
     for (int64_t k = 0; k < n; k++) graph |= v_used[k]->requires_grad && gd_grad_enabled();
     gd_tensors jv = gd_grad(((gd_tensors){g_used, n}), gd_list(u), .gradients = (gd_tensors){v_used, n},
                             .create_graph = graph, .retain_graph = true, .allow_unused = true);
-    if (jv.count == 0) return failure();
+    if (jv.count == 0) return gd_failure();
     if (jv.at[0]) *result = own(jv.at[0], graph);
     return GD_OK;
 }
@@ -215,7 +210,7 @@ static gd_status jacobian(gd_fn fn, const prepared *p, gd_tensor *x, void *user,
     gd_status status = host && list ? GD_OK : gd_fail(GD_E_MEMORY, "gd_jacobian: no memory for %lld rows", (long long)rows);
     for (int64_t i = 0; i < rows && status == GD_OK; i++) {
         list[i] = jacobian_row(y, x, i, host, p->graph);
-        if (list[i]->kind == GD_FAILED) status = failure();
+        if (list[i]->kind == GD_FAILED) status = gd_failure();
     }
     if (status == GD_OK) *result = gd_reshape(join(list, rows), shape);
     gd_free(host);
@@ -253,7 +248,7 @@ static gd_status hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user
     int64_t n = 0;
     if (y->requires_grad || y->kind == GD_SYMBOL) {
         g = gd_grad(gd_list(y), p->floats, .create_graph = true, .allow_unused = true);
-        if (g.count == 0 || gd_tensor_is_error(g.at[0])) return failure();
+        if (g.count == 0 || gd_tensor_is_error(g.at[0])) return gd_failure();
     }
     for (int64_t k = 0; k < g.count; k++)
         if (g.at[k] && (g.at[k]->requires_grad || g.at[k]->kind == GD_SYMBOL)) {
@@ -263,11 +258,11 @@ static gd_status hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user
     if (n > 0) {
         hv = gd_grad(((gd_tensors){g_used, n}), p->floats, .gradients = (gd_tensors){v_used, n},
                      .create_graph = p->graph, .retain_graph = true, .allow_unused = true);
-        if (hv.count == 0 || gd_tensor_is_error(hv.at[0])) return failure();
+        if (hv.count == 0 || gd_tensor_is_error(hv.at[0])) return gd_failure();
     }
     for (int64_t k = 0; k < p->floats.count; k++) {
         gd_tensor *r = hv.count && hv.at[k] ? own(hv.at[k], p->graph) : zeros_like(p->floats.at[k]);
-        if (r->kind == GD_FAILED) return failure();
+        if (r->kind == GD_FAILED) return gd_failure();
         results[p->float_at[k]] = r;
     }
     return GD_OK;
@@ -275,8 +270,9 @@ static gd_status hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user
 
 gd_tensors gd_hvp(gd_fn fn, gd_tensors inputs, gd_tensors vectors, void *user) {
     gd_tensor **results = gd_list_new(inputs.count);
-    gd_status status = !results ? GD_E_MEMORY : !fn ? gd_fail(GD_E_ARGUMENT, "gd_hvp: the function is NULL") : GD_OK;
-    if (status == GD_OK) status = gd_scope_reserve((size_t)inputs.count);
+    gd_status status = !results ? GD_E_MEMORY
+                       : !fn    ? gd_fail(GD_E_ARGUMENT, "gd_hvp: the function is NULL")
+                                : GD_OK;
     gd_scope *scope = gd_scope_open();
     prepared p = {.float_at = NULL};
     if (status == GD_OK) status = prepare(inputs, "gd_hvp", &p);

@@ -65,12 +65,10 @@ static gd_status check_result(const gd_tensor *y, const char *what) {
 }
 
 static gd_status backward(gd_tensor *result, const gd_backward_options *o) {
-    gd_thread *thread = &gd_this_thread;
-    if (thread->recorded != GD_OK) return thread->recorded; /* a failed chain changes nothing */
     GD_TRY(check_result(result, "gd_backward"));
     gd_scope *scope = gd_scope_open();
     gd_tensor *gradient = start_gradient(result, o->gradient, false, "gd_backward");
-    gd_status status = gradient->kind == GD_FAILED ? thread->noted : GD_OK;
+    gd_status status = gradient->kind == GD_FAILED ? gd_failure() : GD_OK;
     if (status == GD_OK)
         status = gd_walk_back(&(gd_walk){.outputs = &result, .gradients = &gradient, .n_outputs = 1,
                                          .retain_graph = o->retain_graph || o->create_graph,
@@ -81,10 +79,12 @@ static gd_status backward(gd_tensor *result, const gd_backward_options *o) {
 
 gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_options *options) {
     static const gd_backward_options none;
-    gd_this_thread.unsticky++; /* failures inside are reported by the status alone */
+    if (gd_failed()) return gd_error_status(); /* a failed chain changes nothing */
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
     gd_status status = backward(result, options ? options : &none);
-    gd_this_thread.unsticky--;
-    if (status != GD_OK && gd_this_thread.recorded == GD_OK && site) gd_error_suffix(" (%s)", site);
+    status = gd_attempt_end(&attempt, status);
+    if (status != GD_OK && site) gd_error_suffix(" (%s)", site);
     return status;
 }
 
@@ -110,8 +110,8 @@ static gd_status walk_or_defer(const gd_walk *walk) {
 }
 
 static gd_status grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o, gd_tensor **results) {
-    if (gd_this_thread.recorded != GD_OK) return gd_this_thread.recorded;
-    if (outputs.count < 1 || inputs.count < 1) return gd_fail(GD_E_ARGUMENT, "gd_grad: no outputs or no inputs");
+    if (outputs.count < 1 || !outputs.at || inputs.count < 1)
+        return gd_fail(GD_E_ARGUMENT, "gd_grad: no outputs or no inputs");
     if (o->gradients.count != 0 && o->gradients.count != outputs.count)
         return gd_fail(GD_E_ARGUMENT, "gd_grad: %lld gradients for %lld outputs", (long long)o->gradients.count,
                        (long long)outputs.count);
@@ -126,7 +126,7 @@ static gd_status grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_optio
     gd_status status = GD_OK;
     for (int64_t i = 0; i < outputs.count && status == GD_OK; i++) {
         gradients[i] = start_gradient(outputs.at[i], o->gradients.count ? o->gradients.at[i] : NULL, true, "gd_grad");
-        if (gradients[i]->kind == GD_FAILED) status = gd_this_thread.recorded ? gd_this_thread.recorded : gd_this_thread.noted;
+        if (gradients[i]->kind == GD_FAILED) status = gd_failure();
     }
     if (status == GD_OK)
         status = walk_or_defer(&(gd_walk){.outputs = outputs.at, .gradients = gradients, .n_outputs = outputs.count,
@@ -137,22 +137,40 @@ static gd_status grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_optio
     return status;
 }
 
+/* grad() in a scope and an attempt of its own. */
+static gd_status attempt_grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o,
+                              gd_tensor **results) {
+    if (gd_failed()) return gd_error_status();
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    gd_status status = grad(outputs, inputs, o, results);
+    gd_scope_close(&scope);
+    return gd_attempt_end(&attempt, status);
+}
+
 gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *options) {
     static const gd_grad_options none;
     if (!options) options = &none;
+    if (inputs.count < 0 || !inputs.at) inputs.count = 0;
     gd_tensor **results = gd_list_new(inputs.count);
-    gd_status status = results ? gd_scope_reserve((size_t)inputs.count) : GD_E_MEMORY;
-    gd_scope *scope = gd_scope_open();
-    if (status == GD_OK) status = grad(outputs, inputs, options, results);
-    gd_scope_close(&scope);
+    gd_status status = results ? attempt_grad(outputs, inputs, options, results) : GD_E_MEMORY;
     for (int64_t i = 0; i < inputs.count && results; i++) {
-        if (!results[i] && status == GD_OK && !options->allow_unused)
-            status = gd_fail(GD_E_STATE, "gd_grad: the outputs do not depend on input %lld (.allow_unused = true gives "
-                             "NULL instead)", (long long)i);
-        if (results[i]) gd_scope_adopt(&results[i]->object);
+        if (!results[i]) {
+            if (status == GD_OK && !options->allow_unused)
+                status = gd_fail(
+                    GD_E_STATE,
+                    "gd_grad: the outputs do not depend on input %lld (.allow_unused = true gives "
+                    "NULL instead)",
+                    (long long)i);
+            continue;
+        }
+        gd_status taken = gd_scope_take(&results[i]->object);
+        if (taken != GD_OK) results[i] = NULL;
+        if (status == GD_OK) status = taken;
     }
     if (status == GD_OK) return (gd_tensors){results, inputs.count};
-    if (site && gd_this_thread.recorded == GD_OK) gd_error_suffix(" (%s)", site);
+    if (site && !gd_failed()) gd_error_suffix(" (%s)", site);
     gd_error_stick(status);
     for (int64_t i = 0; i < inputs.count && results; i++) {
         if (results[i] && gd_this_thread.depth == 0) gd_release(results[i]);

@@ -26,11 +26,6 @@ typedef struct {
     double *y; /* the latest result */
 } check;
 
-static gd_status failure(void) {
-    gd_thread *thread = &gd_this_thread;
-    return thread->recorded != GD_OK ? thread->recorded : thread->noted != GD_OK ? thread->noted : GD_E_STATE;
-}
-
 /* Numbers in +-(0.5, 1.5): none so small that an error would hide behind it. */
 static double weight(uint64_t stream, int64_t i) {
     uint32_t word[4];
@@ -58,7 +53,7 @@ static gd_status evaluate(check *c, gd_tensor **result) {
     gd_rng_set_state(c->rng);
     gd_tensor *y = c->fn(c->inputs, c->user);
     if (!y) return gd_fail(GD_E_ARGUMENT, "gd_gradcheck: the function returned NULL");
-    if (y->kind == GD_FAILED) return failure();
+    if (y->kind == GD_FAILED) return gd_failure();
     if (y->dtype != GD_F64)
         return gd_fail(GD_E_DTYPE, "gd_gradcheck: the function's result is %s; the check needs f64", gd_describe(y, text, sizeof text));
     *result = y;
@@ -138,13 +133,13 @@ static gd_status copy_inputs(gd_tensors inputs, gd_tensor **copies, gd_tensor **
     for (int64_t i = 0; i < inputs.count; i++) {
         gd_tensor *x = inputs.at[i];
         copies[i] = x;
-        if (x && x->kind == GD_FAILED) return failure();
+        if (x && x->kind == GD_FAILED) return gd_failure();
         if (!x || !x->requires_grad) continue;
         if (x->dtype != GD_F64 || x->kind != GD_VALUE)
             return gd_fail(GD_E_DTYPE, "gd_gradcheck: input %lld is %s; those that require grad must be f64 values",
                            (long long)i, gd_describe(x, text, sizeof text));
         copies[i] = gd_requires_grad(gd_clone(gd_detach(x)));
-        if (copies[i]->kind == GD_FAILED) return failure();
+        if (copies[i]->kind == GD_FAILED) return gd_failure();
         checked[(*n_checked)++] = copies[i];
     }
     if (*n_checked == 0) return gd_fail(GD_E_STATE, "gd_gradcheck: no input requires grad");
@@ -160,9 +155,9 @@ static gd_status first_order(check *c, gd_tensors checked) {
     gd_tensors g = {NULL, 0};
     if (y->requires_grad) {
         gd_tensor *w = weights_like(y, 0);
-        if (w->kind == GD_FAILED) return failure();
+        if (w->kind == GD_FAILED) return gd_failure();
         g = gd_grad(gd_list(y), checked, .gradients = gd_list(w), .allow_unused = true);
-        if (g.count != checked.count || gd_tensor_is_error(g.at[0])) return failure();
+        if (g.count != checked.count || gd_tensor_is_error(g.at[0])) return gd_failure();
     } else if (!c->options->twice) { /* a gradient may well be constant */
         return gd_fail(GD_E_STATE, "gd_gradcheck: the result does not depend on an input that requires grad");
     }
@@ -212,7 +207,7 @@ static gd_status second_order(gd_fn fn, gd_tensors copies, void *user, const gd_
     if (!with_v) return GD_E_MEMORY;
     for (int64_t i = 0; i < copies.count; i++) with_v[i] = copies.at[i];
     with_v[copies.count] = gd_requires_grad(weights_like(y, 1));
-    if (with_v[copies.count]->kind == GD_FAILED) return failure();
+    if (with_v[copies.count]->kind == GD_FAILED) return gd_failure();
     gd_gradcheck_options again = *options;
     again.second_order = false;
     again.twice = true;
@@ -243,15 +238,15 @@ static gd_status gradcheck(gd_fn fn, gd_tensors inputs, void *user, const gd_gra
 gd_status gd_gradcheck_at(const char *site, gd_fn fn, gd_tensors inputs, void *user,
                           const gd_gradcheck_options *options) {
     static const gd_gradcheck_options usual = {.step = 1e-6, .tolerance_relative = 1e-4, .tolerance_absolute = 1e-6};
-    gd_thread *thread = &gd_this_thread;
-    if (thread->recorded != GD_OK) return thread->recorded;
-    thread->unsticky++; /* failures inside are reported by the status alone */
+    if (gd_failed()) return gd_error_status();
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_rng before = gd_rng_state();
     gd_status status = gradcheck(fn, inputs, user, options ? options : &usual);
     gd_rng_set_state(before);
     gd_scope_close(&scope);
-    thread->unsticky--;
+    status = gd_attempt_end(&attempt, status);
     if (status != GD_OK && site) gd_error_suffix(" (%s)", site);
     return status;
 }

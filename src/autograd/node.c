@@ -36,7 +36,13 @@ gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, in
         memcpy(node->attrs, attrs, attrs_size);
         for (int i = 0; i < op->n_attrs; i++) { /* the caller's strings may go away */
             const char **text = (const char **)((char *)node->attrs + op->attrs[i].offset);
-            if (op->attrs[i].type == GD_ATTR_STRING && *text) *text = gd_intern(*text);
+            if (op->attrs[i].type != GD_ATTR_STRING || !*text) continue;
+            *text = gd_intern(*text);
+            if (!*text) {
+                gd_free(node);
+                gd_fail(GD_E_MEMORY, "no memory to record %s", op->name);
+                return NULL;
+            }
         }
     }
     return node;

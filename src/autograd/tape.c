@@ -94,6 +94,14 @@ gd_status gd_set_grad(gd_tensor *t, gd_tensor *grad) {
         return gd_fail(GD_E_SHAPE, "gd_set_grad: %s is no gradient of %s", gd_describe(grad, a, sizeof a),
                        gd_describe(t, b, sizeof b));
     }
+    if (grad && !gd_dtype_is_float((gd_dtype)grad->dtype))
+        return gd_fail(GD_E_DTYPE, "gd_set_grad: a gradient cannot be %s",
+                       gd_dtype_name((gd_dtype)grad->dtype));
+    if (grad && grad->device != t->device)
+        return gd_fail(GD_E_DEVICE, "gd_set_grad: a gradient on %s for a tensor on %s",
+                       grad->device->name, t->device->name);
+    if (grad == t)
+        return gd_fail(GD_E_ARGUMENT, "gd_set_grad: a tensor cannot be its own gradient");
     if (grad) gd_object_retain(&grad->object);
     if (t->grad) gd_object_release(&t->grad->object);
     t->grad = grad;
@@ -141,5 +149,7 @@ int gd_enable_grad_begin(void) {
     gd_this_thread.no_grad = 0;
     return before;
 }
-void gd_grad_mode_end(int *before) { gd_this_thread.no_grad = *before; }
+void gd_grad_mode_end(int *before) {
+    if (before) gd_this_thread.no_grad = *before;
+}
 bool gd_grad_enabled(void) { return gd_this_thread.no_grad == 0; }

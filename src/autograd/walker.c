@@ -155,16 +155,11 @@ static void mark_needed(walker *w, const int *order) {
 
 /* --- gradients gather -------------------------------------------------------------------------- */
 
-static gd_status recorded_failure(void) {
-    gd_thread *thread = &gd_this_thread;
-    return thread->recorded != GD_OK ? thread->recorded : thread->noted != GD_OK ? thread->noted : GD_E_STATE;
-}
-
 /* Adds g to what is there; takes a reference of its own. */
 static gd_status gather(gd_tensor **sum, gd_tensor *g) {
     if (*sum) {
         gd_tensor *total = gd_add(*sum, g);
-        if (total->kind == GD_FAILED) return recorded_failure();
+        if (total->kind == GD_FAILED) return gd_failure();
         gd_object_retain(&total->object);
         gd_object_release(&(*sum)->object);
         *sum = total;
@@ -180,7 +175,7 @@ static gd_status call_hooks(gd_hook *hooks, int index, gd_tensor **grad) {
         if (h->index != index) continue;
         gd_tensor *other = h->fn(*grad, h->user);
         if (!other) continue;
-        if (other->kind == GD_FAILED) return recorded_failure();
+        if (other->kind == GD_FAILED) return gd_failure();
         gd_object_retain(&other->object);
         gd_object_release(&(*grad)->object);
         *grad = other;
@@ -198,20 +193,20 @@ static gd_status finish_leaf(walker *w, place *p) {
     gd_tensor *g = p->grads[0];
     if (w->walk->create_graph) {
         gd_tensor *sum = leaf->grad ? gd_add(leaf->grad, g) : g;
-        return sum->kind == GD_FAILED ? recorded_failure() : gd_set_grad(leaf, sum);
+        return sum->kind == GD_FAILED ? gd_failure() : gd_set_grad(leaf, sum);
     }
     if (leaf->grad) {
         if (leaf->grad->requires_grad || leaf->grad->node) {
             gd_tensor *sum = gd_add(leaf->grad, g);
-            return sum->kind == GD_FAILED ? recorded_failure() : gd_set_grad(leaf, sum);
+            return sum->kind == GD_FAILED ? gd_failure() : gd_set_grad(leaf, sum);
         }
-        return gd_add_(leaf->grad, g)->kind == GD_FAILED ? recorded_failure() : GD_OK;
+        return gd_add_(leaf->grad, g)->kind == GD_FAILED ? gd_failure() : GD_OK;
     }
     /* a gradient of its own: what passed through unchanged may be someone else's as well */
     bool alone = atomic_load(&g->object.refs) == 1 && atomic_load(&g->storage->refs) == 1 &&
                  gd_is_row_major(g->rank, g->dims, g->strides) && !g->node && !g->requires_grad;
     if (!alone) g = gd_clone(g);
-    return g->kind == GD_FAILED ? recorded_failure() : gd_set_grad(leaf, g);
+    return g->kind == GD_FAILED ? gd_failure() : gd_set_grad(leaf, g);
 }
 
 /* --- one node ---------------------------------------------------------------------------------- */
@@ -246,16 +241,16 @@ static gd_status fill_args(walker *w, place *p, rule_args *a) {
         a->needs[i] = key && w->places[find(w, key)].needed;
         if (!slot->present) continue;
         a->x[i] = gd_slot_get(slot, NULL, what);
-        if (!a->x[i]) return recorded_failure();
+        if (!a->x[i]) return gd_failure();
     }
     for (int i = 0; i < node->n_out; i++) {
         gd_slot *slot = &node->slots[node->n_in + i];
         if (!slot->present) continue;
         a->y[i] = gd_slot_get(slot, node, what);
-        if (!a->y[i]) return recorded_failure();
+        if (!a->y[i]) return gd_failure();
         if (node->op && node->op->outputs[i < node->op->n_outputs ? i : node->op->n_outputs - 1].hidden) continue; /* has none */
         a->gy[i] = p->grads[i] ? p->grads[i] : gd_dtype_is_float((gd_dtype)slot->dtype) ? zeros_like_slot(slot) : NULL;
-        if (a->gy[i] && a->gy[i]->kind == GD_FAILED) return recorded_failure();
+        if (a->gy[i] && a->gy[i]->kind == GD_FAILED) return gd_failure();
     }
     return GD_OK;
 }
@@ -273,14 +268,14 @@ static gd_status run_body(const gd_walk *walk, gd_node *node, rule_args *a) {
     for (int i = 0; i < n; i++) {
         x[i] = a->x[i] && a->needs[i] ? gd_reshape(a->x[i], gd_tensor_shape(a->x[i])) : a->x[i];
         if (a->needs[i]) by[n_by++] = x[i];
-        if (x[i] && x[i]->kind == GD_FAILED) status = recorded_failure(); /* bodies look at shapes */
+        if (x[i] && x[i]->kind == GD_FAILED) status = gd_failure(); /* bodies look at shapes */
     }
     if (status == GD_OK) node->op->expand(&(gd_expand){node->op, node->attrs, n, m, x, y});
     gd_grad_mode_end(&before);
-    if (status == GD_OK) status = gd_scope_reserve((size_t)n);
     for (int i = 0; i < m && status == GD_OK; i++) {
         if (!y[i]) continue;
-        if (y[i]->kind == GD_FAILED) status = recorded_failure();
+        if (y[i]->kind == GD_FAILED)
+            status = gd_failure();
         else if (y[i]->requires_grad && a->gy[i]) {
             outs[n_outs] = y[i];
             gy[n_outs++] = a->gy[i];
@@ -289,31 +284,36 @@ static gd_status run_body(const gd_walk *walk, gd_node *node, rule_args *a) {
     if (status == GD_OK && n_outs > 0)
         status = gd_walk_back(&(gd_walk){.outputs = outs, .gradients = gy, .n_outputs = n_outs, .inputs = by, .n_inputs = n_by,
                                          .results = result, .retain_graph = walk->create_graph, .create_graph = walk->create_graph});
-    for (int i = 0, k = 0; i < n && status == GD_OK; i++) {
-        if (!a->needs[i]) continue;
-        a->gx[i] = result[k++];
-        if (a->gx[i]) gd_scope_adopt(&a->gx[i]->object);
+    for (int i = 0, k = 0; i < n; i++) {
+        gd_tensor *g = a->needs[i] ? result[k++] : NULL;
+        if (!g) continue;
+        gd_status taken = gd_scope_take(&g->object);
+        a->gx[i] = taken == GD_OK ? g : NULL;
+        if (status == GD_OK) status = taken;
     }
     gd_free(block);
     return status;
 }
 
 static gd_status run_rule(const gd_walk *walk, gd_node *node, rule_args *a) {
+    gd_attempt attempt;
+    gd_attempt_begin(
+        &attempt); /* a call that fails fails the rule, whatever the rule makes of it */
+    gd_status status = GD_OK;
     if (node->function) {
         gd_context context = {node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx, node->user, node};
         node->function->backward(&context);
-        return GD_OK;
+        return gd_attempt_end(&attempt, status);
     }
     gd_vjp vjp = {node->op, node->attrs, node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx};
     gd_device *before = gd_this_thread.device; /* constants of a rule belong where its values are */
     gd_this_thread.device = node->slots[node->n_in].device;
-    gd_status status = GD_OK;
     if (node->op->vjp) node->op->vjp(&vjp);
     else if (node->op->ir) gd_elementwise_vjp(&vjp);
     else if (node->op->expand) status = run_body(walk, node, a);
     else status = gd_fail(GD_E_UNSUPPORTED, "%s has no gradient", node->op->name);
     gd_this_thread.device = before;
-    return status;
+    return gd_attempt_end(&attempt, status);
 }
 
 static gd_status walk_node(walker *w, place *p) {
@@ -339,7 +339,8 @@ static gd_status walk_node(walker *w, place *p) {
         if (!a.needs[i] || !a.gx[i]) continue;
         gd_slot *slot = &node->slots[i];
         if (a.gx[i]->kind != GD_FAILED) a.gx[i] = fit(a.gx[i], slot);
-        if (a.gx[i]->kind == GD_FAILED) status = recorded_failure();
+        if (a.gx[i]->kind == GD_FAILED)
+            status = gd_failure();
         else if (slot->node) status = gather(&w->places[find(w, slot->node)].grads[slot->index], a.gx[i]);
         else if (slot->leaf) status = gather(&w->places[find(w, slot->leaf)].grads[0], a.gx[i]);
     }

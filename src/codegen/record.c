@@ -254,7 +254,10 @@ static bool check_exprs(gd_record *r) {
         const char *name = r->exprs[i].name;
         bool used = false;
         for (int k = 0; k < r->n_outputs; k++) used |= strcmp(name, r->outputs[k].name) == 0;
-        for (int k = 0; k < r->n_inputs; k++) used |= name[0] == 'g' && strcmp(name + 1, r->inputs[k].name) == 0;
+        for (int k = 0; k < r->n_inputs; k++) {
+            used |= name[0] == 'g' && strcmp(name + 1, r->inputs[k].name) == 0;
+            used |= r->inputs[k].mutated && strcmp(name, r->inputs[k].name) == 0;
+        }
         for (int k = i + 1; k < r->n_exprs; k++) used |= mentions(r->exprs[k].text, name);
         if (!used) return fail(r, "neither an output, nor a gradient, nor used below it:", name);
     }
@@ -340,17 +343,34 @@ static const char *expression(const gd_record *r, const char *prefix, const char
     return NULL;
 }
 
+/* What an elementwise op computes: its outputs, but for those that are a written input under its own
+ * name, then the inputs that it writes. */
+static int results(const gd_record *r, const char **list) {
+    int n = 0;
+    for (int i = 0; i < r->n_outputs; i++) {
+        bool written = false;
+        for (int k = 0; k < r->n_inputs; k++)
+            written |= r->inputs[k].mutated && strcmp(r->inputs[k].name, r->outputs[i].name) == 0;
+        if (!written) list[n++] = r->outputs[i].name;
+    }
+    for (int k = 0; k < r->n_inputs; k++)
+        if (r->inputs[k].mutated) list[n++] = r->inputs[k].name;
+    return n;
+}
+
 bool gd_record_forward(gd_record *r, gd_ir *ir, gd_ir_node *nodes) {
     gd_ir_builder b = {.count = 0};
     names n = {r, 0, -1, -1, {-1, -1, -1, -1}, r->n_exprs};
-    if (r->n_outputs > GD_IR_MAX_OUTPUTS) return fail(r, "too many outputs in", r->name);
-    for (int i = 0; i < r->n_outputs; i++) {
-        const char *text = expression(r, "", r->outputs[i].name);
-        if (!text) return fail(r, "no expression for output", r->outputs[i].name);
+    const char *list[2 * GD_RECORD_MAX];
+    const int count = results(r, list);
+    if (count > GD_IR_MAX_OUTPUTS) return fail(r, "too many outputs in", r->name);
+    for (int i = 0; i < count; i++) {
+        const char *text = expression(r, "", list[i]);
+        if (!text) return fail(r, "no expression for output", list[i]);
         n.output_node[i] = gd_ir_parse(&b, text, lookup, &n);
         if (n.output_node[i] < 0) return fail(r, "in the expression:", b.error);
     }
-    *ir = gd_ir_finish(&b, n.output_node, r->n_outputs, nodes);
+    *ir = gd_ir_finish(&b, n.output_node, count, nodes);
     ir->n_vars = r->n_inputs;
     return true;
 }
@@ -372,7 +392,7 @@ bool gd_ir_gradient(const gd_ir *forward, int n_inputs, int input, gd_ir *ir, gd
 }
 
 bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
-    const char *text = expression(r, "g", r->inputs[input].name);
+    const char *text = r->flags & GD_OP_NO_GRAD ? "0" : expression(r, "g", r->inputs[input].name);
     if (!text) {
         gd_ir_node forward_nodes[GD_IR_MAX_NODES];
         gd_ir forward;

@@ -10,6 +10,7 @@
 #include "core/copy.h"
 #include "core/device.h"
 #include "core/error.h"
+#include "core/fork.h"
 #include "core/tensor.h"
 #include "gradus/testing.h"
 
@@ -19,6 +20,7 @@ typedef struct free_buffer { struct free_buffer *next; } free_buffer;
 
 static free_buffer *free_lists[CLASSES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(lock)
 
 /* Class of a size, and the bytes all buffers of that class have: 64, 80, 96, 112, 128, 160, ... */
 static int size_class(size_t bytes, size_t *rounded) {
@@ -53,7 +55,7 @@ static gd_status cpu_alloc(gd_device *d, size_t bytes, void **handle) {
 static void cpu_free(gd_device *d, void *handle, size_t bytes) {
     size_t rounded;
     int class = size_class(bytes, &rounded);
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef GD_SANITIZED
     (void)class; /* no reuse: the sanitizer shall see every use after free */
     (void)d;
     gd_free(handle);
@@ -80,13 +82,6 @@ static void cpu_trim(gd_device *d) {
 }
 
 static void __attribute__((destructor)) at_exit(void) { cpu_trim(&gd_cpu_device); }
-
-/* A child of fork() must not inherit the lock in the hands of a thread it does not have. */
-static void before_fork(void) { pthread_mutex_lock(&lock); }
-static void after_fork(void) { pthread_mutex_unlock(&lock); }
-static void __attribute__((constructor)) at_load(void) {
-    pthread_atfork(before_fork, after_fork, after_fork);
-}
 
 static gd_status cpu_copy(gd_device *d, void *to, const void *from, size_t bytes) {
     (void)d;

@@ -65,9 +65,38 @@ void gd_error_suffix(const char *format, ...) {
 
 void gd_error_stick(gd_status status) {
     gd_thread *thread = &gd_this_thread;
-    if (thread->recorded != GD_OK || thread->unsticky > 0) return;
+    if (thread->recorded != GD_OK) return;
     thread->recorded = status;
     memcpy(thread->recorded_text, thread->noted_text, GD_MESSAGE_MAX);
+}
+
+gd_status gd_failure(void) {
+    gd_thread *thread = &gd_this_thread;
+    if (thread->recorded != GD_OK) {
+        thread->noted = thread->recorded;
+        memcpy(thread->noted_text, thread->recorded_text, GD_MESSAGE_MAX);
+    }
+    return thread->noted != GD_OK ? thread->noted
+                                  : gd_fail(GD_E_STATE, "the result of a call that failed earlier");
+}
+
+void gd_attempt_begin(gd_attempt *attempt) {
+    gd_thread *thread = &gd_this_thread;
+    attempt->before = thread->recorded;
+    if (thread->recorded != GD_OK)
+        memcpy(attempt->before_text, thread->recorded_text, GD_MESSAGE_MAX);
+    thread->recorded = GD_OK;
+    thread->attempts++;
+}
+
+gd_status gd_attempt_end(gd_attempt *attempt, gd_status status) {
+    gd_thread *thread = &gd_this_thread;
+    if (status == GD_OK && thread->recorded != GD_OK) status = gd_failure();
+    thread->recorded = attempt->before;
+    if (attempt->before != GD_OK)
+        memcpy(thread->recorded_text, attempt->before_text, GD_MESSAGE_MAX);
+    thread->attempts--;
+    return status;
 }
 
 bool gd_failed(void) { return gd_this_thread.recorded != GD_OK; }

@@ -28,6 +28,28 @@ void gd_error_suffix(const char *format, ...) GD_PRINTF(1, 2);
 /* Makes the noted failure the recorded one of this thread, unless one is recorded already. */
 void gd_error_stick(gd_status status);
 
+/* The failure behind an error tensor that a call has just returned: the recorded one, which becomes
+ * the noted one again, or else the noted one. Never GD_OK. */
+gd_status gd_failure(void);
+
+/* A stretch of calls whose failures are one status: the rule of an op, a walk back. Inside, the
+ * first failure of a call that returns an object is recorded as it is everywhere, and from then on
+ * ops do not run: they return error tensors. What was recorded before is put aside. At the end
+ * nothing of it has stuck, and a failure that the stretch did not notice itself (`status` is GD_OK)
+ * is its own.
+ *
+ *     gd_attempt attempt;
+ *     gd_attempt_begin(&attempt);
+ *     gd_status status = ...;
+ *     status = gd_attempt_end(&attempt, status);
+ */
+typedef struct gd_attempt {
+    gd_status before;
+    char before_text[GD_MESSAGE_MAX]; /* written when something was recorded before */
+} gd_attempt;
+void gd_attempt_begin(gd_attempt *attempt);
+gd_status gd_attempt_end(gd_attempt *attempt, gd_status status);
+
 void gd_notice(gd_log_level level, const char *format, ...) GD_PRINTF(2, 3);
 
 #endif

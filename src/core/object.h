@@ -33,6 +33,10 @@ void gd_object_release(gd_object *object); /* NULL is fine */
 gd_status gd_scope_reserve(size_t objects);
 void gd_scope_adopt(gd_object *object);
 
+/* Hands a reference over to the innermost scope, if one is open; drops it when there is no memory.
+ */
+gd_status gd_scope_take(gd_object *object);
+
 /* Moves an object one scope out; see gd_keep. */
 void gd_scope_keep(gd_object *object);
 

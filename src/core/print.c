@@ -428,6 +428,7 @@ gd_status gd_fprint_with(FILE *stream, const gd_tensor *t, const gd_print_option
 size_t gd_to_text_with(const gd_tensor *t, char *buffer, size_t size,
                        const gd_print_options *options) {
     text out = {.at = NULL};
+    if (!buffer) size = 0;
     put_tensor(&out, t, options ? options : &defaults);
     size_t fits = out.length < size ? out.length : size > 0 ? size - 1 : 0;
     if (size > 0) {

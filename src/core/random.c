@@ -1,9 +1,10 @@
 /* random.c - the process's generator state: a seed and a call number. */
 #include "core/random.h"
 
-#include <pthread.h>
+#include "core/fork.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(lock)
 static gd_rng state = {.seed = 0, .call = 0};
 
 void gd_seed(uint64_t seed) { gd_rng_set_state((gd_rng){seed, 0}); }

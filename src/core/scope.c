@@ -11,7 +11,7 @@
 #include "core/tensor.h"
 #include "core/thread.h"
 
-_Thread_local gd_thread gd_this_thread __attribute__((tls_model("initial-exec")));
+GD_THREAD_LOCAL gd_thread gd_this_thread;
 
 static _Atomic int64_t live_objects;
 static pthread_key_t thread_key;
@@ -45,6 +45,11 @@ static void thread_end(void *arg) {
     if (thread->starts != thread->inline_starts) gd_free(thread->starts);
     gd_tensor_free_cached(thread);
     gd_storage_free_cached(thread);
+    while (thread->free_lists) {
+        void *list = thread->free_lists;
+        thread->free_lists = *(void **)list;
+        gd_free(list);
+    }
     memset(thread, 0, sizeof *thread);
 }
 
@@ -90,7 +95,9 @@ gd_scope *gd_scope_open(void) {
 }
 
 void gd_scope_close(gd_scope **scope) {
-    gd_thread *thread = (gd_thread *)*scope;
+    gd_thread *thread = scope ? (gd_thread *)*scope : NULL;
+    if (thread != &gd_this_thread) return; /* closed already, or opened by another thread */
+    *scope = NULL;
     if (thread->unrecorded > 0) {
         thread->unrecorded--;
         return;
@@ -118,6 +125,15 @@ gd_status gd_scope_reserve(size_t objects) {
 void gd_scope_adopt(gd_object *object) {
     gd_thread *thread = &gd_this_thread;
     if (thread->depth > 0) thread->objects[thread->object_count++] = object;
+}
+
+gd_status gd_scope_take(gd_object *object) {
+    gd_status status = gd_scope_reserve(1);
+    if (status == GD_OK)
+        gd_scope_adopt(object);
+    else
+        gd_object_release(object);
+    return status;
 }
 
 void gd_scope_keep(gd_object *object) {

@@ -6,34 +6,37 @@
 #include "core/tensor.h"
 
 gd_shape gd_shape_of(int rank, const int64_t *sizes) {
-    gd_shape shape = {.rank = rank, .form = 1};
-    for (int i = 0; i < rank && i < GD_MAX_RANK; i++) shape.at[i] = sizes[i];
+    gd_shape shape = {.rank = rank > 0 && !sizes ? -1 : rank,
+                      .form = 1}; /* -1: refused by whoever gets it */
+    for (int i = 0; i < shape.rank && i < GD_MAX_RANK; i++) shape.at[i] = sizes[i];
     return shape;
 }
 
+/* Products wrap: sizes of values are checked when they are made, but shapes that are only tried out
+ * (ops/probe.c) may be too large for any value. */
 int64_t gd_numel(int rank, const int64_t *dims) {
-    int64_t n = 1;
-    for (int i = 0; i < rank; i++) n *= dims[i];
-    return n;
+    uint64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= (uint64_t)dims[i];
+    return (int64_t)n;
 }
 
 void gd_row_major(int rank, const int64_t *dims, int64_t *strides) {
-    int64_t step = 1;
+    uint64_t step = 1;
     for (int i = rank; i-- > 0;) {
-        strides[i] = step;
-        if (dims[i] > 1) step *= dims[i];
+        strides[i] = (int64_t)step;
+        if (dims[i] > 1) step *= (uint64_t)dims[i];
     }
 }
 
 /* Strides of dims of size 1 do not matter, and an empty tensor is always row-major. */
 bool gd_is_row_major(int rank, const int64_t *dims, const int64_t *strides) {
-    int64_t step = 1;
+    uint64_t step = 1;
     bool fits = true;
     for (int i = rank; i-- > 0;) {
         if (dims[i] == 0) return true;
         if (dims[i] == 1) continue;
-        if (strides[i] != step) fits = false;
-        step *= dims[i];
+        if ((uint64_t)strides[i] != step) fits = false;
+        step *= (uint64_t)dims[i];
     }
     return fits;
 }
@@ -62,6 +65,8 @@ gd_status gd_dims_bytes(int rank, const int64_t *dims, gd_dtype dtype, size_t *b
 }
 
 gd_status gd_shape_bytes(gd_shape shape, gd_dtype dtype, size_t *bytes) {
+    if (shape.form == 0 && shape.rank == 0 && shape.at[0] != 0)
+        return gd_fail(GD_E_ARGUMENT, "a list in braces does not say how long it is; write gd_dims(...)");
     return gd_dims_bytes(shape.rank, shape.at, dtype, bytes);
 }
 

@@ -36,7 +36,7 @@ static void small_free(gd_storage *storage) {
     gd_small_storage *s = (gd_small_storage *)storage;
     gd_thread *thread = &gd_this_thread;
     gd_device_count(gd_cpu(), -(int64_t)storage->bytes);
-#if !defined(__SANITIZE_ADDRESS__)
+#ifndef GD_SANITIZED
     if (thread->alive && thread->free_small_count < CACHED_SMALL) {
         s->next_free = thread->free_small;
         thread->free_small = s;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/checked.h"
 #include "core/copy.h"
 #include "gradus/testing.h"
 
@@ -32,7 +33,7 @@ static void tensor_destroy(gd_object *object) {
     if (t->node) gd_node_release_hook(t->node);
     gd_object_count(-1);
     gd_thread *thread = &gd_this_thread;
-#if !defined(__SANITIZE_ADDRESS__)
+#ifndef GD_SANITIZED
     if (thread->alive && thread->free_tensor_count < CACHED_HANDLES) {
         t->next_free = thread->free_tensors;
         thread->free_tensors = t;
@@ -155,15 +156,22 @@ gd_tensor *gd_empty(gd_shape shape, gd_dtype dtype) {
     return t ? t : gd_tensor_fail(GD_E_MEMORY);
 }
 
+/* A tensor that is made but not returned: the scope frees it, where there is one. */
+static gd_tensor *give_up(gd_tensor *t, gd_status status) {
+    if (gd_this_thread.depth == 0) gd_release(t);
+    return gd_tensor_fail(status);
+}
+
 gd_tensor *gd_from_array(gd_shape shape, gd_dtype dtype, const void *data) {
+    size_t bytes;
+    gd_status status = gd_shape_bytes(shape, dtype, &bytes);
+    if (status == GD_OK && !data && bytes > 0)
+        status = gd_fail(GD_E_ARGUMENT, "gd_from_array: data is NULL");
+    if (status != GD_OK) return gd_tensor_fail(status);
     gd_tensor *t = gd_empty(shape, dtype);
-    if (t->kind == GD_FAILED) return t;
-    size_t bytes = (size_t)gd_tensor_numel(t) * gd_dtype_size(dtype);
-    if (!data && bytes > 0)
-        return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_from_array: data is NULL"));
-    if (bytes == 0) return t;
-    gd_status status = t->device->api->upload(t->device, t->storage->data, data, bytes);
-    return status == GD_OK ? t : gd_tensor_fail(status);
+    if (t->kind == GD_FAILED || bytes == 0) return t;
+    status = t->device->api->upload(t->device, t->storage->data, data, bytes);
+    return status == GD_OK ? t : give_up(t, status);
 }
 
 gd_tensor *gd_scalar_of(double value, gd_dtype dtype) {
@@ -176,20 +184,40 @@ gd_tensor *gd_scalar_int(int64_t value) {
     return gd_from_array(gd_shape_of(0, NULL), GD_I64, &value);
 }
 
+/* Strides of foreign memory: none goes back, and the last element is within reach. */
+static gd_status check_strides(gd_shape shape, const int64_t *strides, gd_dtype dtype,
+                               size_t *bytes) {
+    int64_t last = 0, reach;
+    for (int i = 0; i < shape.rank; i++) {
+        if (shape.at[i] == 1) continue;
+        if (strides[i] < 0)
+            return gd_fail(GD_E_ARGUMENT, "gd_from_memory: stride %d is negative", i);
+        if (!gd_mul_i64(shape.at[i] - 1, strides[i], &reach) || !gd_add_i64(last, reach, &last) ||
+            last >= INT64_MAX / 8)
+            return gd_fail(GD_E_OVERFLOW, "gd_from_memory: stride %d is too large", i);
+    }
+    *bytes = (size_t)(last + 1) * gd_dtype_size(dtype);
+    return GD_OK;
+}
+
 gd_tensor *gd_from_memory(gd_shape shape, const int64_t *strides, gd_dtype dtype, void *data,
                           void (*deleter)(void *, void *), void *user) {
     size_t bytes;
     gd_status status = gd_shape_bytes(shape, dtype, &bytes);
     if (status == GD_OK && !data && bytes > 0)
         status = gd_fail(GD_E_ARGUMENT, "gd_from_memory: data is NULL");
-    for (int i = 0; status == GD_OK && strides && i < shape.rank; i++)
-        if (strides[i] < 0 && shape.at[i] > 1)
-            status = gd_fail(GD_E_ARGUMENT, "gd_from_memory: stride %d is negative", i);
+    if (status == GD_OK && (uintptr_t)data % gd_dtype_size(dtype) != 0)
+        status =
+            gd_fail(GD_E_ARGUMENT,
+                    "gd_from_memory: the address of the data is no multiple of %zu, as %s needs",
+                    gd_dtype_size(dtype), gd_dtype_name(dtype));
+    if (status == GD_OK && bytes > 0 && strides)
+        status = check_strides(shape, strides, dtype, &bytes);
     if (status != GD_OK) return gd_tensor_fail(status);
     gd_tensor *t = gd_tensor_bare(GD_VALUE, gd_cpu(), dtype, shape.rank, shape.at);
     if (!t) return gd_tensor_fail(GD_E_MEMORY);
     t->storage = gd_storage_wrap(gd_cpu(), data, bytes, deleter ? deleter : gd_storage_keep_foreign, user);
-    if (!t->storage) return gd_tensor_fail(GD_E_MEMORY);
+    if (!t->storage) return give_up(t, GD_E_MEMORY);
     for (int i = 0; strides && i < shape.rank; i++) t->strides[i] = strides[i];
     return t;
 }

@@ -24,7 +24,7 @@ typedef struct gd_thread {
 
     gd_device *device;  /* default device; NULL means the CPU */
     int no_grad;        /* > 0: the tape does not record */
-    int unsticky;       /* > 0: inside a call that returns a status; object failures do not stick */
+    int attempts;       /* > 0: inside a gd_attempt (error.h); ops do not run after a failure */
     struct gd_rng *noise; /* the number that the next random op takes; NULL: the next of all */
     void *tracer;       /* the graph that ops are appended to; NULL: they run */
     int in_profiler;
@@ -33,11 +33,20 @@ typedef struct gd_thread {
     int free_tensor_count;
     struct gd_small_storage *free_small; /* storages of a few elements for reuse, buffer included */
     int free_small_count;
+    void *free_lists; /* short lists of tensors for reuse; the first word of each links to the next */
+    int free_list_count;
     bool alive; /* the destructor for this thread is set up */
 } gd_thread;
 
-/* initial-exec: a shared library's thread-local block at a fixed offset, one instruction away. */
-extern _Thread_local gd_thread gd_this_thread __attribute__((tls_model("initial-exec")));
+/* initial-exec: a shared library's thread-local block at a fixed offset, one instruction away. Not
+ * under the sanitizers: gcc's check for null looks at the flags of the addition of that offset,
+ * which the linker turns into an instruction that sets none. */
+#ifdef GD_SANITIZED
+#define GD_THREAD_LOCAL _Thread_local
+#else
+#define GD_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) _Thread_local
+#endif
+extern GD_THREAD_LOCAL gd_thread gd_this_thread;
 
 /* Arranges that the thread's stacks are freed when it ends. Cheap after the first time. */
 void gd_thread_attach(gd_thread *thread);

@@ -177,10 +177,7 @@ static gd_status replay_node(lowering *l, entry *e) {
         gd_expand expand = {node->op, node->attrs, node->n_in, node->n_out, in, e->symbols};
         node->op->expand(&expand);
         for (int k = 0; k < node->n_out; k++)
-            if (!e->symbols[k] || e->symbols[k]->kind == GD_FAILED) {
-                gd_thread *t = &gd_this_thread;
-                return t->recorded != GD_OK ? t->recorded : t->noted != GD_OK ? t->noted : GD_E_STATE;
-            }
+            if (!e->symbols[k] || e->symbols[k]->kind == GD_FAILED) return gd_failure();
         return GD_OK;
     }
     gd_rng noise = node->rng;
@@ -202,7 +199,7 @@ static gd_status replay(lowering *l, gd_tensors fetches, lowering *after) {
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) {
         gd_tensor **t = &find(l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
         if ((*t)->kind == GD_VALUE) *t = gd_clone(*t);
-        if ((*t)->kind != GD_SYMBOL) status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
+        if ((*t)->kind != GD_SYMBOL) status = gd_failure();
     }
     gd_grad_mode_end(&grad);
     gd_this_thread.tracer = before;
@@ -364,7 +361,7 @@ static gd_status lower_assign(lowering *l, entry *e, const int *in) {
         value = cast;
     }
     e->values[0] = value;
-    return gd_program_commit(p, (gd_commit){x.root, value, e->node->site});
+    return gd_program_commit(p, (gd_commit){x.root, in[0], value, e->node->site});
 }
 
 static gd_status lower_outputs(lowering *l, entry *e, int *in, int *out, const gd_infer *infer) {
@@ -404,6 +401,16 @@ static gd_status hold(gd_program *p, gd_node *node) {
     return GD_OK;
 }
 
+/* An input that the op writes is a copy of it, which becomes the variable's value at the end. */
+static gd_status write_to_copy(gd_program *p, const gd_node *node, int *in, int *out) {
+    *out = -1;
+    if (*in < 0) return GD_OK; /* absent */
+    const int target = *in, copy = copy_of(p, *in, node);
+    if (copy < 0) return GD_E_MEMORY;
+    *in = *out = copy;
+    return gd_program_commit(p, (gd_commit){p->values[target].root, target, copy, node->site});
+}
+
 static gd_status lower_op(lowering *l, entry *e) {
     gd_program *p = l->p;
     gd_node *node = e->node;
@@ -426,19 +433,11 @@ static gd_status lower_op(lowering *l, entry *e) {
         return lower_assign(l, e, in);
     }
     gd_infer infer = {.out = metas};
-    if (status == GD_OK) status = run_rule(l, node, in, &infer, metas);
-    if (status == GD_OK) status = lower_outputs(l, e, in, out, &infer);
     int n_out = node->n_out;
-    for (int i = 0; i < op->n_inputs && i < node->n_in && status == GD_OK; i++) {
-        if (!op->inputs[i].mutated || in[i] < 0) continue;
-        const int target = p->values[in[i]].root;
-        const int copy = copy_of(p, in[i], node);
-        if (copy < 0) status = GD_E_MEMORY;
-        else {
-            in[i] = out[n_out++] = copy;
-            status = gd_program_commit(p, (gd_commit){target, copy, node->site});
-        }
-    }
+    for (int i = 0; i < op->n_inputs && i < node->n_in && status == GD_OK; i++)
+        if (op->inputs[i].mutated) status = write_to_copy(p, node, &in[i], &out[n_out++]);
+    if (status == GD_OK) status = run_rule(l, node, in, &infer, metas);
+    if (status == GD_OK) status = lower_outputs(l, e, in, out, &infer); /* may look into what is written */
     gd_pstep *s = status == GD_OK ? gd_program_step(p) : NULL;
     if (s)
         *s = (gd_pstep){.op = op, .attrs = node->attrs, .node = node, .n_in = node->n_in, .n_out = n_out, .in = in, .out = out,

@@ -277,12 +277,8 @@ static gd_status place_commits(gd_plan *plan, lives *l) {
             l->same[root] = c->root;
             continue;
         }
-        gd_pvalue whole = p->values[c->value]; /* the variable: the same dims, row-major */
-        whole.root = c->root;
-        whole.offset = 0;
-        gd_row_major(whole.rank, whole.dims, whole.strides);
         int to, from;
-        GD_TRY(add_view(plan, view_of(&whole), (gd_binding){c->root, 0}, &to));
+        GD_TRY(add_value_view(plan, c->to, &to));
         GD_TRY(add_value_view(plan, c->value, &from));
         GD_TRY(add_copy(plan, to, from));
         plan->n_commit_copies++;
@@ -415,6 +411,21 @@ static gd_status list_buffers(gd_plan *plan) {
     return GD_OK;
 }
 
+/* See session.h for what the levels promise. */
+static gd_status run_passes(gd_program *p, gd_device *device, int level) {
+    bool done = gd_pass_prune(p) >= 0 && gd_pass_share(p) >= 0;
+    if (level >= 1) {
+        done = done && gd_pass_fold(p, device) >= 0;
+        for (int changes = 1; done && changes > 0;) { /* one change may make another possible */
+            changes = gd_pass_simplify(p);
+            const int shared = changes > 0 ? gd_pass_share(p) : 0;
+            done = changes >= 0 && shared >= 0;
+        }
+    }
+    done = done && gd_pass_prune(p) >= 0 && (level < 2 || gd_pass_epilogue(p) >= 0);
+    return done ? GD_OK : gd_this_thread.noted;
+}
+
 gd_status gd_plan_make(gd_program *program, gd_device *device, int level, gd_plan **made) {
     gd_plan *plan = gd_calloc(1, sizeof *plan);
     *made = NULL;
@@ -425,9 +436,8 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, gd_pla
     plan->program = program;
     plan->device = device;
     pthread_mutex_init(&plan->lock, NULL);
-    gd_status status = gd_pass_share(program) < 0 || (level > 0 && gd_pass_simplify(program) < 0) || gd_pass_prune(program) < 0
-                           ? gd_this_thread.noted
-                           : copy_fetches(program);
+    gd_status status = run_passes(program, device, level);
+    if (status == GD_OK) status = copy_fetches(program);
     for (int i = 0; i < program->n_steps && status == GD_OK; i++) {
         if (program->steps[i].removed || program->steps[i].view) continue;
         status = add_call(plan, &program->steps[i]);

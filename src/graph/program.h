@@ -23,6 +23,7 @@ typedef struct gd_root {
     gd_storage *storage; /* OUTSIDE: held */
     size_t bytes;
     bool fetched;        /* must outlive the run */
+    bool constant;       /* OUTSIDE: folded, and never written */
 } gd_root;
 
 typedef struct gd_pvalue {
@@ -45,9 +46,10 @@ typedef struct gd_pstep {
     bool removed;
 } gd_pstep;
 
-/* At the end of a run, variable (or outside root) `root` gets what `value` holds. */
+/* At the end of a run, `to`, a value in `root` (a variable's or an outside one), gets what `value`
+ * holds. */
 typedef struct gd_commit {
-    int root, value;
+    int root, to, value;
     const char *site;
 } gd_commit;
 
@@ -84,6 +86,8 @@ char *gd_program_text(const gd_program *program);
 /* --- passes: each returns how many changes it made, or -1 with the failure noted ------------------ */
 int gd_pass_prune(gd_program *program);    /* steps whose results nobody reads */
 int gd_pass_share(gd_program *program);    /* steps that compute what another has computed */
+int gd_pass_fold(gd_program *program, gd_device *device); /* what is the same in every run */
+int gd_pass_epilogue(gd_program *program); /* relu and steps of descent as products are stored */
 int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
 
 #endif

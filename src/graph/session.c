@@ -207,9 +207,9 @@ static gd_status own_copy(gd_session *s, gd_tensor *value, gd_tensor **copy) {
     gd_scope *scope = gd_scope_open();
     gd_status status = GD_OK;
     gd_tensor *here = value->device == s->device ? value : gd_to_device(value, s->device);
-    gd_tensor *own = here->kind == GD_FAILED ? here : gd_clone(here);
-    if (own->kind == GD_FAILED) status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_MEMORY;
-    else *copy = gd_retain(gd_detach(own));
+    gd_tensor *own = gd_detach(gd_clone(here));
+    if (own->kind == GD_FAILED) status = gd_failure();
+    else *copy = gd_retain(own);
     gd_scope_close(&scope);
     return status;
 }
@@ -302,7 +302,7 @@ static gd_status bring(const gd_session *s, gd_tensor *value, gd_tensor **brough
     gd_tensor *t = value->device == s->device ? value : gd_to_device(value, s->device);
     if (t->kind != GD_FAILED && !gd_is_row_major(t->rank, t->dims, t->strides)) t = gd_contiguous(t);
     *brought = t;
-    return t->kind != GD_FAILED ? GD_OK : gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_MEMORY;
+    return t->kind != GD_FAILED ? GD_OK : gd_failure();
 }
 
 /* A run whose sizes depend on data: every node as an eager op. Assigns are done at the end. */
@@ -401,9 +401,10 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
     if (status == GD_OK) {
         void *tracing = gd_tracing_off();
         int grad = gd_no_grad_begin();
-        thread->unsticky++;
+        gd_attempt attempt;
+        gd_attempt_begin(&attempt);
         status = run(s, feeds, fetches, o->into, results);
-        thread->unsticky--;
+        status = gd_attempt_end(&attempt, status);
         gd_grad_mode_end(&grad);
         gd_tracing_on(tracing);
     }
@@ -443,6 +444,7 @@ static void look_at_memory(const cached *c, void *arg) {
     *m = (gd_plan_memory){.at_least = c->dynamic != NULL};
     if (!c->plan) return;
     m->peak_bytes = (int64_t)gd_plan_slab(c->plan);
+    m->live_bytes = (int64_t)gd_plan_live(c->plan);
     m->fetch_bytes = (int64_t)gd_plan_fetch_bytes(c->plan);
 }
 

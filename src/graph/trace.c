@@ -180,21 +180,27 @@ static gd_status evaluate(run *r, gd_tensors fetches, gd_tensors feeds, gd_tenso
 
 gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
     gd_tensor **results = gd_list_new(fetches.count);
-    if (!results) return (gd_tensors){NULL, 0};
+    if (!results) {
+        gd_error_stick(GD_E_MEMORY);
+        return (gd_tensors){NULL, 0};
+    }
     gd_scope *scope = gd_scope_open();
     run r = {.count = 0};
     gd_status status = evaluate(&r, fetches, feeds, values);
-    if (status == GD_OK) status = gd_scope_reserve((size_t)fetches.count);
-    for (int64_t i = 0; i < fetches.count; i++) {
-        results[i] = &gd_error_tensor;
-        if (status != GD_OK) continue;
-        results[i] = gd_detach(find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
-        gd_object_retain(&results[i]->object);
+    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) {
+        gd_tensor *y = gd_detach(find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
+        if (y->kind == GD_FAILED) status = gd_failure();
+        else results[i] = gd_retain(y);
     }
     gd_free(r.entries);
     gd_scope_close(&scope);
+    for (int64_t i = 0; i < fetches.count; i++) {
+        if (results[i] && gd_scope_take(&results[i]->object) != GD_OK) {
+            results[i] = NULL;
+            if (status == GD_OK) status = GD_E_MEMORY;
+        }
+        if (!results[i]) results[i] = &gd_error_tensor;
+    }
     if (status != GD_OK) gd_error_stick(status);
-    else
-        for (int64_t i = 0; i < fetches.count; i++) gd_scope_adopt(&results[i]->object);
     return (gd_tensors){results, fetches.count};
 }

@@ -232,7 +232,9 @@ static gd_status save_entry(gd_zip_writer *zip, const char *name, const gd_tenso
 
 gd_status gd_save_npz(const char *path, const char *const *names, gd_tensors tensors) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_save_npz: path is NULL");
-    if (tensors.count > 0 && !names) return gd_fail(GD_E_ARGUMENT, "%s: names is NULL", path);
+    if (tensors.count < 0 || (tensors.count > 0 && (!names || !tensors.at)))
+        return gd_fail(GD_E_ARGUMENT,
+                       "%s: the names or the tensors are NULL, or their number is negative", path);
     GD_TRY(gd_this_thread.recorded);
     for (int64_t i = 0; i < tensors.count; i++) {
         if (!names[i] || !*names[i])

@@ -13,9 +13,10 @@
 #include "ops/intern.h"
 
 int gd_join_inputs(gd_tensor **in, int fixed, gd_tensors list) {
-    int64_t n = list.count < 0 || list.count > GD_MAX_VARIADIC ? GD_MAX_VARIADIC : list.count;
-    for (int64_t i = 0; i < n; i++) in[fixed + i] = list.at[i];
-    return fixed + (int)n;
+    if (list.count < 0 || list.count > GD_MAX_VARIADIC || (list.count > 0 && !list.at))
+        return GD_BAD_LIST;
+    for (int64_t i = 0; i < list.count; i++) in[fixed + i] = list.at[i];
+    return fixed + (int)list.count;
 }
 
 gd_word gd_word_of(const char *text) {
@@ -53,10 +54,20 @@ static bool word_allowed(const char *words, gd_word value) {
     return false;
 }
 
+/* Strides, paddings, kernel sizes: products of two of them and a few sums must not overflow. */
+static gd_status check_ints(const gd_op_attr *a, const int64_t *list) {
+    for (int k = 0; k < a->count; k++)
+        if (list[k] != GD_UNSET && (list[k] > INT32_MAX || list[k] < -INT32_MAX))
+            return gd_fail(GD_E_ARGUMENT, "%s is %lld; it must lie between -%d and %d", a->name,
+                           (long long)list[k], INT32_MAX, INT32_MAX);
+    return GD_OK;
+}
+
 gd_status gd_attrs_check(const gd_op *op, const void *attrs) {
     for (int i = 0; attrs && i < op->n_attrs; i++) {
         const gd_op_attr *a = &op->attrs[i];
         const void *field = (const char *)attrs + a->offset;
+        if (a->type == GD_ATTR_INTS) GD_TRY(check_ints(a, field));
         if (a->type == GD_ATTR_WORD && !word_allowed(a->words, *(const gd_word *)field))
             return gd_fail(GD_E_ARGUMENT, "%s must be one of: %s", a->name, a->words);
         if (a->type == GD_ATTR_SHAPE) {
@@ -96,10 +107,13 @@ static void attrs_destroy(gd_object *object) { gd_free(object); }
 static const gd_class attrs_class = {"attrs", attrs_destroy};
 
 gd_attrs *gd_attrs_new(const gd_op *op) {
-    if (!op || gd_scope_reserve(1) != GD_OK) return NULL;
-    gd_attrs *attrs = gd_malloc(sizeof *attrs + op->attrs_size);
-    if (!attrs) {
-        gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for the options of %s", op->name));
+    gd_attrs *attrs = NULL;
+    gd_status status =
+        op ? gd_scope_reserve(1) : gd_fail(GD_E_ARGUMENT, "gd_attrs_new: op is NULL");
+    if (status == GD_OK && !(attrs = gd_malloc(sizeof *attrs + op->attrs_size)))
+        status = gd_fail(GD_E_MEMORY, "no memory for the options of %s", op->name);
+    if (status != GD_OK) {
+        gd_error_stick(status);
         return NULL;
     }
     gd_object_init(&attrs->object, &attrs_class);
@@ -146,6 +160,7 @@ gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count, const 
     GD_TRY(find_attr(attrs, name, &a, &field));
     char text[64];
     snprintf(text, sizeof text, "a list of %d numbers", count);
+    if (count > 0 && !values) return wrong_type(attrs, a, "NULL");
     if (a->type == GD_ATTR_INTS && (count == 1 || count == a->count)) {
         for (int i = 0; i < a->count; i++) ((int64_t *)field)[i] = values[count == 1 ? 0 : i];
         return GD_OK;
@@ -303,6 +318,8 @@ static gd_status check_given(const gd_op *op, const gd_attrs *attrs) {
 /* Optional inputs that were left out at the end are NULL to the op's rules. */
 static gd_tensors pad_inputs(const gd_op *op, gd_tensors inputs, gd_tensor *padded[GD_RECORD_MAX]) {
     bool variadic = op->n_inputs > 0 && op->inputs[op->n_inputs - 1].variadic;
+    if (inputs.count < 0 || inputs.count > INT32_MAX || (inputs.count > 0 && !inputs.at))
+        return (gd_tensors){NULL, GD_BAD_LIST};
     if (variadic || inputs.count < op->n_required || inputs.count >= op->n_inputs) return inputs;
     for (int i = 0; i < op->n_inputs; i++) padded[i] = i < inputs.count ? inputs.at[i] : NULL;
     return (gd_tensors){padded, op->n_inputs};
@@ -379,36 +396,61 @@ gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src) {
     return gd_run_kernel(gd_op_find("clone"), &call, dst->device);
 }
 
+/* Whether an op can be run into tensors that exist, and these are such tensors. */
+static gd_status check_into(const gd_op *op, gd_tensors inputs, const void *attrs,
+                            gd_tensors outputs, int most) {
+    bool plain = op->infer && op->n_outputs > 0 && !op->outputs[op->n_outputs - 1].variadic &&
+                 !op->base && !(op->flags & (GD_OP_DYNAMIC | GD_OP_INPLACE));
+    for (int i = 0; i < op->n_inputs; i++) plain &= !op->inputs[i].mutated;
+    if (!plain || inputs.count > most || outputs.count != op->n_outputs || !outputs.at)
+        return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: %s cannot be run into %lld given tensors",
+                       op->name, (long long)outputs.count);
+    GD_TRY(gd_attrs_check(op, attrs));
+    GD_TRY(gd_check_inputs(op, inputs.at, (int)inputs.count));
+    for (int64_t i = 0; i < outputs.count; i++) {
+        const gd_tensor *y = outputs.at[i];
+        if (!y || y->kind != GD_VALUE)
+            return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: output %d has no data", (int)i);
+        if (!gd_is_row_major(y->rank, y->dims, y->strides))
+            return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: output %d is not contiguous", (int)i);
+    }
+    for (int64_t i = 0; i < inputs.count + outputs.count; i++) {
+        const gd_tensor *t = i < inputs.count ? inputs.at[i] : outputs.at[i - inputs.count];
+        if (t && t->kind != GD_VALUE)
+            return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: input %d has no data", (int)i);
+        if (t && t->device != outputs.at[0]->device)
+            return gd_fail(GD_E_DEVICE, "gd_op_run_into: tensors on %s and on %s", t->device->name,
+                           outputs.at[0]->device->name);
+    }
+    return GD_OK;
+}
+
 gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs, gd_tensors outputs) {
     if (!op) return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: op is NULL");
     GD_TRY(check_given(op, attrs));
     gd_tensor *padded[GD_RECORD_MAX];
     inputs = pad_inputs(op, inputs, padded);
     enum { MOST = 16 };
-    gd_view views[2 * MOST];
-    gd_meta metas[MOST];
+    gd_view views[MOST + GD_MAX_OUTPUTS];
+    gd_meta metas[GD_MAX_OUTPUTS];
     const void *data = attrs ? attrs->data : op->defaults;
-    if (inputs.count > MOST || outputs.count > MOST || op->n_outputs != outputs.count || op->flags & (GD_OP_DYNAMIC | GD_OP_INPLACE))
-        return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: %s cannot be run into given tensors", op->name);
-    for (int64_t i = 0; i < inputs.count + outputs.count; i++) {
-        const gd_tensor *t = i < inputs.count ? inputs.at[i] : outputs.at[i - inputs.count];
-        if (i >= inputs.count || t)
-            if (!t || t->kind != GD_VALUE) return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: tensor %d has no data", (int)i);
-        if (t) gd_view_set(&views[i], t);
-        else views[i] = (gd_view){.data = NULL};
-    }
+    GD_TRY(check_into(op, inputs, data, outputs, MOST));
     gd_infer infer = {op, data, inputs.at, (int)inputs.count, metas, op->n_outputs};
     for (int i = 0; i < op->n_outputs; i++) gd_meta_clear(&metas[i], inputs.at, (int)inputs.count);
     GD_TRY(op->infer(&infer));
+    for (int64_t i = 0; i < inputs.count; i++)
+        views[i] = inputs.at[i] ? gd_view_of(inputs.at[i]) : (gd_view){.data = NULL};
     for (int i = 0; i < op->n_outputs; i++) {
-        const gd_view *v = &views[inputs.count + i];
+        gd_view *v = &views[inputs.count + i];
         char a[160], b[160];
+        *v = gd_view_of(outputs.at[i]);
         if (v->dtype != metas[i].dtype || v->rank != metas[i].rank || memcmp(v->dims, metas[i].dims, sizeof(int64_t) * (size_t)v->rank) != 0)
-            return gd_fail(GD_E_SHAPE, "gd_op_run_into: output %d of %s is %s%s, not %s", i, op->name,
-                           gd_dtype_name(metas[i].dtype), gd_shape_text(metas[i].rank, metas[i].dims, a, sizeof a),
+            return gd_fail(GD_E_SHAPE, "gd_op_run_into: output %d of %s is %s%s, not %s", i,
+                           op->name, gd_dtype_name(metas[i].dtype),
+                           gd_shape_text(metas[i].rank, metas[i].dims, a, sizeof a),
                            gd_describe(outputs.at[i], b, sizeof b));
-        atomic_fetch_add(&outputs.at[i]->storage->version, 1);
     }
+    for (int i = 0; i < op->n_outputs; i++) atomic_fetch_add(&outputs.at[i]->storage->version, 1);
     gd_kernel_call call;
     gd_kernel_call_set(&call, data, views, (int)inputs.count, views + inputs.count, op->n_outputs);
     if (op->flags & GD_OP_RANDOM) call.rng = gd_rng_take();

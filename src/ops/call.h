@@ -6,7 +6,7 @@
 
 enum { GD_MAX_VARIADIC = 256 };
 
-/* Puts a list behind `fixed` inputs; lists that are too long count as too many inputs. */
+/* Puts a list behind `fixed` inputs and returns how many there are then, or GD_BAD_LIST. */
 int gd_join_inputs(gd_tensor **in, int fixed, gd_tensors list);
 
 /* List options written as one number: fills in the rest. */

@@ -84,6 +84,8 @@ gd_conv gd_conv_of(const gd_kernel_call *k, const gd_view *x, const gd_view *w, 
         c.stride[a] = o.stride[a];
         c.dilation[a] = o.dilation[a];
         c.before[a] = zeros_before(&o, a, c.kernel[a]);
+        if (c.out[a] == 1) c.stride[a] = 1; /* of one window, and of one tap, the step says nothing: */
+        if (c.kernel[a] == 1) c.dilation[a] = 1; /* let it not look like a special case */
     }
     return c;
 }
@@ -128,6 +130,18 @@ static bool window_span(const options *o, int axis, int64_t kernel, int64_t *spa
     return gd_mul_i64(o->dilation[axis], kernel - 1, span) && gd_add_i64(*span, 1, span);
 }
 
+/* Whether kernels can count places in x: those under the last of `windows` windows of `kernel` taps,
+ * with much room for what vectors look at beside them. */
+static gd_status check_reach(const options *o, int axis, int64_t windows, int64_t kernel) {
+    const int64_t limit = INT64_C(1) << 50;
+    int64_t begin = 0, span = 0;
+    if ((windows > 1 && !gd_mul_i64(windows - 1, o->stride[axis], &begin)) ||
+        (kernel > 1 && !gd_mul_i64(kernel - 1, o->dilation[axis], &span)) || begin > limit || span > limit ||
+        o->padding[axis] > limit)
+        return too_large();
+    return GD_OK;
+}
+
 /* How many windows fit into `in` elements and their padding. */
 static gd_status output_size(const options *o, int axis, int64_t in, int64_t kernel, int64_t *out) {
     int64_t span, padding;
@@ -140,7 +154,7 @@ static gd_status output_size(const options *o, int axis, int64_t in, int64_t ker
                           "(%lld and the padding)", (long long)span, (long long)kernel,
                           (long long)o->dilation[axis], (long long)padding, (long long)in);
     *out = (padding - span) / o->stride[axis] + 1;
-    return GD_OK;
+    return check_reach(o, axis, *out, kernel);
 }
 
 static gd_status infer_forward(gd_infer *i, int n) {
@@ -189,25 +203,11 @@ static gd_status infer_transposed(gd_infer *i, int n) {
             !gd_mul_i64(in - 1, o.stride[a], out) || !gd_add_i64(*out, span, out) || !gd_add_i64(*out, extra, out))
             return too_large();
         *out -= cut;
+        GD_TRY(check_reach(&o, a, in, w->dims[2 + d]));
         if (*out < 1)
             return gd_op_fail(GD_E_SHAPE, "the result would have size %lld: 'x' is too small for this padding",
                               (long long)*out);
     }
-    return GD_OK;
-}
-
-/* Whether places in x can be computed: no size times stride or dilation may overflow. */
-static gd_status check_reach(const gd_infer *i, const options *o, int n) {
-    int64_t largest = 1, reach, span;
-    for (int k = 0; k < 2; k++)
-        for (int d = 0; d < i->in[k]->rank; d++)
-            if (i->in[k]->dims[d] > largest) largest = i->in[k]->dims[d];
-    for (int a = AXES - n; a < AXES; a++)
-        if (o->dims[a] > largest) largest = o->dims[a];
-    for (int a = AXES - n; a < AXES; a++)
-        if (!gd_mul_i64(largest, o->stride[a], &reach) || !gd_mul_i64(largest, o->dilation[a], &span) ||
-            !gd_add_i64(reach, span, &reach) || !gd_add_i64(reach, o->padding[a], &reach))
-            return too_large();
     return GD_OK;
 }
 
@@ -221,7 +221,6 @@ static gd_status read_internal(gd_infer *i, options *o, int *n) {
     for (int d = 0; d < *n; d++)
         if (dims->at[d] < 0) return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld", (long long)dims->at[d]);
     GD_TRY(need_image(i->in[0], i->op->inputs[0].name, *n));
-    GD_TRY(check_reach(i, o, *n));
     return gd_need_same_dtype(i->in[0], i->in[1], i->op->inputs[0].name, i->op->inputs[1].name);
 }
 
@@ -452,6 +451,7 @@ static gd_status conv_forward_infer(gd_infer *i) {
     GD_TRY(need_weight(i->in[1], n, o.groups));
     if (!gd_mul_i64(i->in[1]->dims[1], o.groups, &channels)) return too_large();
     GD_TRY(need_channels(i->in[0], "x", n, channels));
+    for (int d = 0; d < n; d++) GD_TRY(check_reach(&o, AXES - n + d, o.dims[AXES - n + d], i->in[1]->dims[2 + d]));
     set_result(&i->out[0], i->in[0], n, i->in[1]->dims[0], &o);
     return GD_OK;
 }
@@ -475,7 +475,9 @@ static gd_status conv_grad_input_infer(gd_infer *i) {
     GD_TRY(need_weight(i->in[1], n, o.groups));
     GD_TRY(need_channels(i->in[0], "gy", n, i->in[1]->dims[0]));
     if (!gd_mul_i64(i->in[1]->dims[1], o.groups, &channels)) return too_large();
-    set_result(&i->out[0], i->in[0], n, channels, &o);
+    const gd_tensor *gy = i->in[0];
+    for (int d = 0; d < n; d++) GD_TRY(check_reach(&o, AXES - n + d, gy->dims[gy->rank - n + d], i->in[1]->dims[2 + d]));
+    set_result(&i->out[0], gy, n, channels, &o);
     return GD_OK;
 }
 static void conv_grad_input_vjp(gd_vjp *v) {
@@ -501,6 +503,10 @@ static gd_status conv_grad_weight_infer(gd_infer *i) {
         return gd_op_fail(GD_E_SHAPE, "'x' and 'gy' must be batches of the same size");
     if (x->dims[channels] % o.groups != 0 || gy->dims[channels] % o.groups != 0)
         return gd_op_fail(GD_E_SHAPE, "%lld groups do not divide the channels", (long long)o.groups);
+    for (int d = 0; d < n; d++) {
+        if (o.dims[AXES - n + d] < 1) return gd_op_fail(GD_E_ARGUMENT, "a kernel of size 0: number %d of dims", d);
+        GD_TRY(check_reach(&o, AXES - n + d, gy->dims[gy->rank - n + d], o.dims[AXES - n + d]));
+    }
     gw->dtype = (gd_dtype)x->dtype;
     gw->rank = n + 2;
     gw->dims[0] = gy->dims[channels];

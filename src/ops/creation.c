@@ -26,12 +26,15 @@ static void fill_piece(void *arg, int64_t piece) {
 }
 
 static void fill(const gd_view *y, double value) {
-    fill_job j = {.data = y->data};
-    size_t size = gd_dtype_size(y->dtype);
+    fill_job j;
+    const size_t size = gd_dtype_size(y->dtype);
+    j.data = y->data;
     gd_store_f64(y->dtype, j.pattern, value);
     if (gd_is_row_major(y->rank, y->dims, y->strides)) {
-        for (size_t at = size; at < TILE; at += size) memcpy(j.pattern + at, j.pattern, size);
         j.bytes = gd_numel(y->rank, y->dims) * (int64_t)size;
+        const size_t needed = j.bytes < TILE ? (size_t)j.bytes : TILE;
+        for (size_t have = size; have < needed; have *= 2) /* TILE is a power of two, as is the size */
+            memcpy(j.pattern + have, j.pattern, have);
         gd_parallel_for((j.bytes + PIECE - 1) / PIECE, fill_piece, &j);
         return;
     }

@@ -12,8 +12,8 @@
  */
 static gd_status deferred_gradients_infer(gd_infer *i) {
     const gd_deferred_gradients_options *o = i->attrs;
-    const int64_t inputs = i->n_in - 2 * o->outputs;
-    if (o->outputs < 1 || o->outputs > i->n_in || inputs < 1)
+    const int64_t inputs = o->outputs < 1 || o->outputs > i->n_in ? 0 : i->n_in - 2 * o->outputs;
+    if (inputs < 1)
         return gd_op_fail(GD_E_ARGUMENT, "%d tensors are not %lld outputs, as many gradients, and inputs", i->n_in,
                           (long long)o->outputs);
     GD_TRY(gd_infer_outputs(i, (int)inputs));

@@ -5,11 +5,13 @@
 
 #include "codegen/record.h"
 #include "core/alloc.h"
+#include "core/fork.h"
 #include "ops/call.h"
 #include "ops/intern.h"
 #include "ops/op.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(lock)
 
 /* --- gradients --------------------------------------------------------------------------------- */
 
@@ -24,7 +26,7 @@ typedef struct {
 } derived_op;
 
 static const gd_op *make_op(const gd_op *parent, int input, const gd_ir *ir, const gd_ir_node *nodes, int n) {
-    derived_op *d = gd_calloc(1, sizeof *d);
+    derived_op *d = gd_calloc_until_exit(sizeof *d);
     if (!d) return NULL;
     memcpy(d->nodes, nodes, sizeof d->nodes);
     d->ir = *ir;
@@ -50,7 +52,6 @@ static const gd_op *make_op(const gd_op *parent, int input, const gd_ir *ir, con
                     .infer = gd_infer_elementwise,
                     .ir = &d->ir,
                     .state = &d->state};
-    gd_keep_until_exit(d);
     return &d->op;
 }
 
@@ -82,10 +83,8 @@ static bool derive(const gd_op *op, int input, struct gd_derived *result) {
 const struct gd_derived *gd_op_derived(const gd_op *op, int input) {
     pthread_mutex_lock(&lock);
     gd_op_state *state = op->state;
-    if (!state->derived) {
-        state->derived = gd_calloc((size_t)op->n_inputs, sizeof *state->derived);
-        if (state->derived) gd_keep_until_exit(state->derived);
-    }
+    if (!state->derived)
+        state->derived = gd_calloc_until_exit((size_t)op->n_inputs * sizeof *state->derived);
     struct gd_derived *d = state->derived ? &state->derived[input] : NULL;
     if (d && !d->ready) d->ready = derive(op, input, d);
     bool ready = d && d->ready;
@@ -145,7 +144,14 @@ static gd_status fill_defaults(user_op *u) {
 static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
     gd_record *r = &u->record;
     gd_op *op = &u->op;
-    bool elementwise = r->flags & GD_OP_ELEMENTWISE;
+    bool elementwise = r->flags & GD_OP_ELEMENTWISE,
+         list = r->n_outputs > 0 && r->outputs[r->n_outputs - 1].variadic;
+    if ((r->n_outputs > GD_MAX_OUTPUTS && !list) || (elementwise && r->n_inputs > GD_MAX_OUTPUTS))
+        return gd_fail(GD_E_ARGUMENT,
+                       "op '%s' has %d inputs and %d outputs; at most %d outputs, and inputs of an "
+                       "elementwise "
+                       "op, can be",
+                       r->name, r->n_inputs, r->n_outputs, GD_MAX_OUTPUTS);
     *op = (gd_op){.name = r->name, .doc = r->doc, .onnx = r->onnx, .caffe = r->caffe,
                   .flags = r->flags | GD_OP_USER, .inputs = r->inputs, .n_inputs = r->n_inputs,
                   .outputs = r->outputs, .n_outputs = r->n_outputs, .attrs = r->attrs,
@@ -186,25 +192,26 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
 
 gd_status gd_op_define(const char *record, const gd_op_rules *rules) {
     if (!record) return gd_fail(GD_E_ARGUMENT, "gd_op_define: record is NULL");
-    user_op *u = gd_calloc(1, sizeof *u);
-    char *text = gd_malloc(strlen(record) + 1);
+    user_op *u = gd_calloc_until_exit(sizeof *u);
+    char *text = gd_calloc_until_exit(strlen(record) + 1);
     gd_status status = u && text ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for an op");
     if (status == GD_OK) {
         strcpy(text, record);
         if (!gd_record_parse(&u->record, text))
             status = gd_fail(GD_E_ARGUMENT, "line %d: %s", u->record.error_line, u->record.error);
     }
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     if (status == GD_OK) status = build_user_op(u, rules);
     gd_scope_close(&scope);
+    status = gd_attempt_end(&attempt, status);
     if (status == GD_OK) status = gd_op_insert(&u->op, u->op.reference);
     if (status != GD_OK) {
-        gd_free(u);
-        gd_free(text);
+        gd_free_early(u);
+        gd_free_early(text);
         gd_error_prefix("gd_op_define: ");
         return status;
     }
-    gd_keep_until_exit(text);
-    gd_keep_until_exit(u);
     return GD_OK;
 }

@@ -54,17 +54,20 @@ static gd_status failed(gd_invocation *call, gd_status status) {
 
 /* --- checks ------------------------------------------------------------------------------------ */
 
-static gd_status check_inputs(const gd_invocation *call) {
-    const gd_op *op = call->op;
+gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in) {
     bool variadic = op->n_inputs > 0 && op->inputs[op->n_inputs - 1].variadic;
     int least = op->n_required;
-    if (call->n_in < least || (call->n_in > op->n_inputs && !variadic))
-        return gd_fail(GD_E_ARGUMENT, "takes %d to %d tensors, not %d", least, op->n_inputs, call->n_in);
-    if (variadic && call->n_in < op->n_inputs && !op->inputs[op->n_inputs - 1].optional)
+    if (n_in == GD_BAD_LIST)
+        return gd_fail(GD_E_ARGUMENT,
+                       "the list of tensors is NULL, of negative length or longer than %d",
+                       GD_MAX_VARIADIC);
+    if (n_in < least || (n_in > op->n_inputs && !variadic))
+        return gd_fail(GD_E_ARGUMENT, "takes %d to %d tensors, not %d", least, op->n_inputs, n_in);
+    if (variadic && n_in < op->n_inputs && !op->inputs[op->n_inputs - 1].optional)
         return gd_fail(GD_E_ARGUMENT, "the list '%s' is empty", op->inputs[op->n_inputs - 1].name);
-    for (int i = 0; i < call->n_in; i++) {
+    for (int i = 0; i < n_in; i++) {
         const gd_op_param *param = &op->inputs[i < op->n_inputs ? i : op->n_inputs - 1];
-        const gd_tensor *t = call->in[i];
+        const gd_tensor *t = in[i];
         if (!t) {
             if (!param->optional || param->variadic)
                 return gd_fail(GD_E_ARGUMENT, "'%s' is NULL", param->name);
@@ -135,45 +138,49 @@ static gd_status check_metas(const gd_meta *metas, int n) {
 
 /* --- running ----------------------------------------------------------------------------------- */
 
+/* Takes what the body has made out of its scope, if all of it is there. */
+static gd_status keep_outputs(gd_invocation *call) {
+    const gd_op *op = call->op;
+    for (int i = 0; i < call->n_out; i++) {
+        const gd_tensor *y = call->out[i];
+        if (y && y->kind == GD_FAILED) return gd_failure();
+        bool hidden = op->outputs[i < op->n_outputs ? i : op->n_outputs - 1]
+                          .hidden; /* the body need not make it */
+        if (!y && !hidden)
+            return gd_failed() ? gd_failure()
+                               : gd_fail(GD_E_STATE, "its body made no result %d", i);
+    }
+    if (gd_failed()) return gd_failure();
+    for (int i = 0; i < call->n_out;
+         i++) /* an input handed through: the caller gets a reference of it */
+        for (int k = 0; k < call->n_in && call->out[i]; k++)
+            if (call->out[i] == call->in[k]) {
+                gd_object_retain(&call->out[i]->object);
+                GD_TRY(gd_scope_take(&call->out[i]->object));
+                break;
+            }
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i]) gd_scope_keep(&call->out[i]->object);
+    return GD_OK;
+}
+
 /* Runs the op's body, said in other ops, in a scope of its own. Tensors that the body makes from
- * nothing (a range, a constant) belong on the call's device. */
+ * nothing (a range, a constant) belong on the call's device. A failure inside is the op's own. */
 static gd_status run_expand(gd_invocation *call, gd_device *device) {
     gd_thread *thread = &gd_this_thread;
     gd_device *before = thread->device;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     thread->device = device;
     gd_expand expand = {call->op, call->attrs, call->n_in, call->n_out, (gd_tensor **)(uintptr_t)call->in,
                         call->out};
     for (int i = 0; i < call->n_out; i++) call->out[i] = NULL;
-    gd_status status = gd_scope_reserve((size_t)call->n_out);
-    thread->unsticky++; /* a failure inside is recorded as this op's own */
-    if (status == GD_OK) call->op->expand(&expand);
+    call->op->expand(&expand);
     thread->device = before;
-    thread->unsticky--;
-    for (int i = 0; i < call->n_out; i++) {
-        gd_tensor *y = call->out[i];
-        if (!y) { /* a hidden output that the body does not make */
-            if (status == GD_OK && !call->op->outputs[i < call->op->n_outputs ? i : 0].hidden)
-                status = gd_fail(thread->recorded != GD_OK ? thread->recorded : GD_E_STATE, "its body failed");
-            continue;
-        }
-        if (y->kind == GD_FAILED) {
-            status = thread->recorded != GD_OK ? thread->recorded : thread->noted;
-            if (status == GD_OK) status = GD_E_STATE;
-            continue;
-        }
-        for (int k = 0; k < call->n_in; k++)
-            if (y == call->in[k]) { /* an input handed through: the caller gets a reference of it */
-                gd_object_retain(&y->object);
-                gd_scope_adopt(&y->object);
-                break;
-            }
-        gd_scope_keep(&y->object);
-    }
+    gd_status status = keep_outputs(call);
     gd_scope_close(&scope);
-    if (status != GD_OK)
-        for (int i = 0; i < call->n_out; i++) call->out[i] = &gd_error_tensor;
-    return status;
+    return gd_attempt_end(&attempt, status);
 }
 
 gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t *dims) {
@@ -403,12 +410,11 @@ static gd_status without_scope(gd_invocation *call, gd_infer *infer, gd_device *
 
 /* Rank-0 CPU tensors among tensors of another device are uploaded. */
 static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor **moved) {
+    for (int i = 0; i < call->n_in; i++) moved[i] = call->in[i];
     for (int i = 0; i < call->n_in; i++) {
-        moved[i] = call->in[i];
-        if (moved[i] && moved[i]->device != device) {
-            moved[i] = gd_to_device(moved[i], device);
-            if (moved[i]->kind == GD_FAILED) return gd_this_thread.recorded ? gd_this_thread.recorded : GD_E_MEMORY;
-        }
+        if (!moved[i] || moved[i]->device == device) continue;
+        moved[i] = gd_to_device(moved[i], device);
+        if (moved[i]->kind == GD_FAILED) return gd_failure();
     }
     call->in = moved;
     return GD_OK;
@@ -427,24 +433,31 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow);
 
 /* `grow`: the number of outputs is known only after infer; the list is made then. */
 static gd_status dispatch(gd_invocation *call, bool grow) {
-    for (int i = 0; i < call->n_in; i++)
-        if (call->in[i] && call->in[i]->kind == GD_FAILED) {
-            for (int k = 0; k < call->n_out; k++) call->out[k] = &gd_error_tensor;
-            gd_status status = gd_this_thread.recorded;
-            return status != GD_OK ? status : GD_E_STATE;
-        }
-    gd_status status = check_inputs(call);
+    gd_thread *thread = &gd_this_thread;
+    if (call->n_in < 0 || (call->n_in > 0 && !call->in)) call->n_in = GD_BAD_LIST;
+    bool run = thread->attempts == 0 ||
+               thread->recorded == GD_OK; /* a rule that has failed goes no further */
+    for (int i = 0; i < call->n_in && run; i++)
+        run = !call->in[i] || call->in[i]->kind != GD_FAILED;
+    if (!run) {
+        for (int k = 0; k < call->n_out; k++) call->out[k] = &gd_error_tensor;
+        return thread->recorded != GD_OK ? thread->recorded : GD_E_STATE;
+    }
+    gd_status status = gd_check_inputs(call->op, call->in, call->n_in);
     gd_device *device = NULL;
     bool numbers;
     if (status == GD_OK) status = gd_attrs_check(call->op, call->attrs);
     if (status == GD_OK) status = find_device(call, &device, &numbers);
     if (status != GD_OK) return failed(call, status);
-    if (!numbers || call->n_in > MANY) return dispatch_on(call, device, grow);
-    gd_tensor *moved[MANY], *const *given = call->in;
+    if (!numbers) return dispatch_on(call, device, grow);
+    gd_tensor *few[MANY], *const *given = call->in;
+    gd_tensor **moved = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *moved);
+    if (!moved) return failed(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
     status = move_numbers(call, device, moved);
     status = status == GD_OK ? dispatch_on(call, device, grow) : failed(call, status);
     for (int i = 0; i < call->n_in && gd_this_thread.depth == 0; i++) /* no scope owns the copies */
         if (moved[i] != given[i]) gd_release(moved[i]);
+    if (moved != few) gd_free(moved);
     return status;
 }
 

@@ -172,7 +172,9 @@ static gd_status scatter_plain(gd_kernel_call *k, int64_t given_axis, int how) {
 /* g, which has the shape of index, as a gradient of src: zeros where index does not reach. */
 static gd_tensor *reach(gd_tensor *g, const gd_tensor *src) {
     if (gd_tensor_numel(g) == 0 && gd_tensor_numel(src) > 0) return zeros_like(src);
-    if (g->kind == GD_FAILED || g->rank != src->rank) return gd_reshape(g, gd_tensor_shape(src)); /* 0 and 1 */
+    if (g->kind == GD_FAILED) return g;
+    if (g->rank < src->rank) g = gd_reshape(g, gd_dims(1)); /* a single number is a list of one */
+    else if (g->rank > src->rank) return gd_reshape(g, gd_tensor_shape(src));
     gd_shape dims = gd_tensor_shape(g);
     for (int d = 0; d < src->rank; d++) {
         if (dims.at[d] == src->dims[d]) continue;

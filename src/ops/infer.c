@@ -38,8 +38,32 @@ gd_status gd_broadcast_dims(gd_tensor *const *in, int n_in, int *rank, int64_t *
     return GD_OK;
 }
 
+/* An op that writes inputs: they must have the shape of the whole, and an output of the same name as
+ * one is that input itself. */
+static gd_status infer_written(gd_infer *infer) {
+    const gd_op *op = infer->op;
+    int rank;
+    int64_t dims[GD_MAX_RANK];
+    char a[160], b[160];
+    GD_TRY(gd_broadcast_dims(infer->in, infer->n_in, &rank, dims));
+    for (int i = 0; i < op->n_inputs; i++) {
+        if (!op->inputs[i].mutated) continue;
+        const gd_tensor *x = infer->in[i];
+        if (x->rank != rank || memcmp(x->dims, dims, sizeof(int64_t) * (size_t)rank) != 0)
+            return gd_op_fail(GD_E_SHAPE, "'%s' is written and must have the shape of the result, %s, not %s", op->inputs[i].name,
+                              gd_shape_text(rank, dims, a, sizeof a), gd_shape_text(x->rank, x->dims, b, sizeof b));
+        if (!gd_dtype_is_float((gd_dtype)x->dtype))
+            return gd_op_fail(GD_E_DTYPE, "'%s' must be float, not %s", op->inputs[i].name, gd_dtype_name((gd_dtype)x->dtype));
+        for (int k = 0; k < infer->n_out; k++)
+            if (strcmp(op->outputs[k].name, op->inputs[i].name) == 0) gd_meta_view(&infer->out[k], x, i);
+    }
+    return GD_OK;
+}
+
 gd_status gd_infer_elementwise(gd_infer *infer) {
     const gd_op *op = infer->op->base ? infer->op->base : infer->op;
+    for (int i = 0; i < op->n_inputs && !infer->op->base; i++)
+        if (op->inputs[i].mutated) return infer_written(infer);
     gd_meta *y = &infer->out[0];
     if (infer->n_in == 1) { /* nothing to broadcast or promote */
         const gd_tensor *x = infer->in[0];

@@ -2,10 +2,13 @@
 #ifndef GRADUS_OPS_INTERN_H
 #define GRADUS_OPS_INTERN_H
 
+#include <stddef.h>
+
 /* The one copy of `text`; NULL when there is no memory. */
 const char *gd_intern(const char *text);
 
-/* Frees `block` when the library is unloaded. */
-void gd_keep_until_exit(void *block);
+/* Zeroed memory that is freed when the library is unloaded, or by gd_free_early. */
+void *gd_calloc_until_exit(size_t bytes);
+void gd_free_early(void *block); /* NULL is fine */
 
 #endif

@@ -211,6 +211,7 @@ static void repeat_vjp(gd_vjp *v) {
     const gd_repeat_options *o = v->attrs;
     gd_shape dims = gd_tensor_shape(v->y[0]);
     gd_tensor *g = v->gy[0];
+    if (gd_tensor_numel(v->x[0]) == 0) return; /* repeats may be any number then */
     int extra = o->repeats.rank - v->x[0]->rank;
     for (int d = 0; d < dims.rank; d++) { /* one dimension at a time: (before, repeats, size, after) */
         if (o->repeats.at[d] == 1) continue;

@@ -159,6 +159,10 @@ static gd_status masked_scatter_grad_infer(gd_infer *i) {
     int64_t dims[GD_MAX_RANK];
     GD_TRY(need_mask(i->in[1]));
     GD_TRY(gd_broadcast_dims(i->in, 2, &rank, dims));
+    if (rank != i->in[0]->rank || memcmp(dims, i->in[0]->dims, (size_t)rank * sizeof *dims) != 0)
+        return gd_op_fail(GD_E_SHAPE, "'mask' must broadcast to the shape of 'gy'");
+    for (int d = 0; d < o->dims.rank; d++)
+        if (o->dims.at[d] < 0) return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld", (long long)o->dims.at[d]);
     i->out[0].rank = o->dims.rank;
     memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
     return GD_OK;

@@ -185,6 +185,36 @@ static void linear_expand(gd_expand *e) {
     e->y[0] = e->n_in > 2 && e->x[2] ? gd_add(y, e->x[2]) : y;
 }
 
+/*op linear_relu(x, w, b?) -> y  internal
+ * linear, and what is below 0 is 0: plans make it of the two.
+ */
+static gd_status linear_relu_infer(gd_infer *i) { return linear_infer(i); }
+static void linear_relu_expand(gd_expand *e) {
+    e->y[0] = gd_relu(gd_linear(e->x[0], e->x[1], e->n_in > 2 ? e->x[2] : NULL));
+}
+
+/*op matmul_step(p!, a, b, lr) -> p  nograd internal
+ * p minus lr times the product of two matrices: a step of gradient descent without the gradient ever
+ * being in memory. Plans make it of matmul and sgd_step.
+ */
+static gd_status matmul_step_infer(gd_infer *i) {
+    const gd_tensor *p = i->in[0], *a = i->in[1], *b = i->in[2], *lr = i->in[3];
+    char text[160];
+    GD_TRY(gd_need_rank(a, "a", 2));
+    GD_TRY(gd_need_rank(b, "b", 2));
+    GD_TRY(gd_need_rank(lr, "lr", 0));
+    GD_TRY(gd_need_float(p, "p"));
+    GD_TRY(gd_need_float(lr, "lr"));
+    GD_TRY(gd_need_same_dtype(p, a, "p", "a"));
+    GD_TRY(gd_need_same_dtype(p, b, "p", "b"));
+    if (a->dims[1] != b->dims[0] || p->rank != 2 || p->dims[0] != a->dims[0] || p->dims[1] != b->dims[1])
+        return gd_op_fail(GD_E_SHAPE, "'a' times 'b' must be possible and have the shape of 'p', %s",
+                          gd_shape_text(p->rank, p->dims, text, sizeof text));
+    gd_meta_view(&i->out[0], p, 0);
+    return GD_OK;
+}
+static void matmul_step_expand(gd_expand *e) { e->y[0] = gd_sgd_step(e->x[0], gd_matmul(e->x[1], e->x[2]), e->x[3]); }
+
 /* --- dot and outer ----------------------------------------------------------------------------- */
 
 /*op dot(a, b) -> y

@@ -581,6 +581,11 @@ static gd_status window_sum_infer(gd_infer *i) {
     const gd_window_sum_options *o = i->attrs;
     int k;
     GD_TRY(gd_axis(o->axis, i->in[0]->rank, &k));
+    if (o->size < 0 || o->size > INT32_MAX || o->before < -INT32_MAX || o->before > INT32_MAX)
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "a window of %lld elements from %lld ahead; the size must not be "
+                          "negative, and both at most %d",
+                          (long long)o->size, (long long)o->before, INT32_MAX);
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }

@@ -36,6 +36,11 @@ struct gd_op {
     gd_op_state *state;
 };
 
+enum {
+    GD_MAX_OUTPUTS = 8, /* of an op that does not return a list */
+    GD_BAD_LIST = -1, /* as a number of inputs: the caller's list was NULL, too long or negative */
+};
+
 /* What an op gains at run time. */
 enum { GD_DEVICE_KINDS = 8, GD_MAX_KERNELS = 16 };
 typedef struct gd_kernel_list {
@@ -46,6 +51,8 @@ typedef struct gd_kernel_list {
 
 struct gd_op_state {
     gd_kernel_list kernels[GD_DEVICE_KINDS];
+    const gd_kernel *
+        first[GD_MAX_KERNELS]; /* entries of kernels[0]: the CPU's need no memory, which may fail */
     /* The gradient of each input as an op of its own (elementwise ops); made at first use. */
     struct gd_derived {
         const gd_op *op; /* NULL where the gradient is zero or passes through */
@@ -105,6 +112,9 @@ gd_status gd_dispatch_again(const gd_op *op, const char *site, gd_tensor *const 
 /* One visible output. */
 gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                            const void *attrs);
+
+/* The right number of tensors, none missing, none without data. */
+gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in);
 
 /* The tape and the tracer register here, so that the dispatcher need not know them. */
 typedef struct gd_recorder {

@@ -76,6 +76,7 @@ static gd_status check_options(const options *o, int n) {
 /* How many windows there are along an axis. */
 static gd_status output_size(const options *o, int a, int64_t in, int64_t *out) {
     int64_t span = (o->kernel[a] - 1) * o->dilation[a] + 1, room;
+    if (in < 1) return gd_op_fail(GD_E_SHAPE, "there is nothing to pool: an axis is empty");
     if (!gd_add_i64(in, 2 * o->padding[a], &room) || room > INT64_MAX / 2) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
     room -= span;
     if (o->ceil_mode) room += o->stride[a] - 1;
@@ -391,7 +392,8 @@ static gd_status infer_adaptive(gd_infer *i, int n) {
         if (size < -1) return gd_op_fail(GD_E_ARGUMENT, "size is %lld; it must not be negative, but for -1", (long long)size);
         if (*out < 1) return gd_op_fail(GD_E_SHAPE, "axis %d of 'x' is empty", x->rank - n + d);
         if (size >= 0) {
-            if (!gd_mul_i64(size + 1, *out, &unused)) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
+            if (!gd_add_i64(size, 1, &unused) || !gd_mul_i64(unused, *out, &unused))
+                return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
             *out = size;
         }
     }
@@ -493,7 +495,8 @@ static gd_status read_dims(const gd_shape *dims, int *n) {
     *n = dims->rank;
     if (*n < 1 || *n > AXES) return gd_op_fail(GD_E_ARGUMENT, "dims has %d numbers; one to three axes are known", *n);
     for (int d = 0; d < *n; d++)
-        if (dims->at[d] < 0) return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld", (long long)dims->at[d]);
+        if (dims->at[d] < 1)
+            return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld; it must be at least 1", (long long)dims->at[d]);
     return GD_OK;
 }
 
@@ -633,6 +636,8 @@ static gd_status pool_gather_infer(gd_infer *i) {
     const gd_pool_gather_options *a = i->attrs;
     if (a->axes < 1 || a->axes > AXES) return gd_op_fail(GD_E_ARGUMENT, "axes is %lld; one to three are known", (long long)a->axes);
     GD_TRY(need_places(i->in[0], i->in[1], (int)a->axes));
+    for (int d = i->in[0]->rank - (int)a->axes; d < i->in[0]->rank; d++)
+        if (i->in[0]->dims[d] < 1) return gd_op_fail(GD_E_SHAPE, "axis %d of 'x' is empty", d);
     gd_meta_like(&i->out[0], i->in[1]);
     i->out[0].dtype = (gd_dtype)i->in[0]->dtype;
     return GD_OK;

@@ -24,6 +24,8 @@ static gd_status infer_by_body(gd_infer *i) {
     void *tracer = thread->tracer;
     gd_tensor **x = gd_calloc((size_t)(i->n_in + i->n_out) + 1, sizeof *x), **y = x + i->n_in;
     if (!x) return gd_fail(GD_E_MEMORY, "no memory to work out shapes");
+    gd_attempt attempt; /* shapes that do not fit are an answer, not a failure of the caller's */
+    gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_status status = GD_OK;
     thread->tracer = &gd_no_graph;
@@ -35,7 +37,10 @@ static gd_status infer_by_body(gd_infer *i) {
     if (status == GD_OK) i->op->expand(&expand);
     for (int k = 0; k < i->n_out && status == GD_OK; k++) {
         if (!y[k]) continue; /* hidden */
-        if (y[k]->kind == GD_FAILED) status = thread->recorded != GD_OK ? thread->recorded : thread->noted;
+        if (y[k]->kind == GD_FAILED) {
+            status = gd_failure();
+            break;
+        }
         i->out[k].dtype = (gd_dtype)y[k]->dtype;
         i->out[k].rank = y[k]->rank;
         memcpy(i->out[k].dims, y[k]->dims, sizeof(int64_t) * y[k]->rank);
@@ -43,7 +48,7 @@ static gd_status infer_by_body(gd_infer *i) {
     thread->tracer = tracer;
     gd_scope_close(&scope);
     gd_free(x);
-    return status;
+    return gd_attempt_end(&attempt, status);
 }
 
 static gd_status rule(const gd_op *op, gd_infer *infer) { return op->infer ? op->infer(infer) : infer_by_body(infer); }
@@ -234,12 +239,7 @@ gd_status gd_infer_any(const gd_op *op, gd_infer *infer) {
     add_options(&p);
     p.room = gd_malloc((size_t)(infer->n_out > 0 ? infer->n_out : 1) * sizeof *p.room);
     if (!p.room && status == GD_OK) status = gd_fail(GD_E_MEMORY, "no memory to work out shapes");
-    gd_thread *thread = &gd_this_thread;
-    if (status == GD_OK) {
-        thread->unsticky++;
-        status = search(&p);
-        thread->unsticky--;
-    }
+    if (status == GD_OK) status = search(&p);
     if (p.found && status != GD_OK && p.answer.out != infer->out) gd_free(p.answer.out);
     gd_free(p.room);
     gd_free(p.copies);

@@ -10,6 +10,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/fork.h"
 #include "core/tensor.h"
 #include "format/file.h"
 #include "format/json.h"
@@ -46,15 +47,16 @@ typedef struct row {
 
 enum { MAX_EVENTS = 1 << 20 };
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(lock)
 static struct {
-    pthread_mutex_t lock;
     event *events;
     int64_t n_events, event_capacity, dropped;
     row *rows;
     int64_t n_rows, row_capacity;
     int64_t started, ended;
     bool out_of_memory; /* some event found no room in the table: it would lie */
-} profile = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} profile;
 
 static int thread_number(void) {
     static _Atomic int threads;
@@ -93,7 +95,7 @@ static void add_to_row(const event *e) {
 }
 
 static void note(const event *e) {
-    pthread_mutex_lock(&profile.lock);
+    pthread_mutex_lock(&lock);
     if (e->started >= profile.started) { /* else it began before this profile */
         if (e->op) add_to_row(e);
         event *events = profile.n_events == MAX_EVENTS ? NULL
@@ -105,7 +107,7 @@ static void note(const event *e) {
             profile.dropped++;
         }
     }
-    pthread_mutex_unlock(&profile.lock);
+    pthread_mutex_unlock(&lock);
 }
 
 /* Bytes that a view shows; what is repeated by a stride of 0 counts once. */
@@ -201,29 +203,29 @@ static void forget(void) {
 }
 
 gd_status gd_profiler_start(void) {
-    pthread_mutex_lock(&profile.lock);
+    pthread_mutex_lock(&lock);
     forget();
     profile.started = gd_profile_now();
-    pthread_mutex_unlock(&profile.lock);
+    pthread_mutex_unlock(&lock);
     atomic_fetch_or(&gd_watch, GD_WATCH_TIME);
     return GD_OK;
 }
 
 void gd_profiler_stop(void) {
     unsigned before = atomic_fetch_and(&gd_watch, ~(unsigned)GD_WATCH_TIME);
-    pthread_mutex_lock(&profile.lock);
+    pthread_mutex_lock(&lock);
     if (before & GD_WATCH_TIME) profile.ended = gd_profile_now();
-    pthread_mutex_unlock(&profile.lock);
+    pthread_mutex_unlock(&lock);
 }
 
 bool gd_profiler_is_on(void) { return atomic_load(&gd_watch) & GD_WATCH_TIME; }
 
 void gd_profiler_clear(void) {
-    pthread_mutex_lock(&profile.lock);
+    pthread_mutex_lock(&lock);
     bool on = atomic_load(&gd_watch) & GD_WATCH_TIME;
     forget();
     if (on) profile.started = gd_profile_now();
-    pthread_mutex_unlock(&profile.lock);
+    pthread_mutex_unlock(&lock);
 }
 
 static void __attribute__((destructor)) at_exit(void) { forget(); }
@@ -234,7 +236,7 @@ gd_profile_span gd_profile_span_begin(const char *name) {
 }
 
 void gd_profile_span_end(gd_profile_span *span) {
-    if (!span->started || !gd_profiler_is_on()) return;
+    if (!span || !span->started || !gd_profiler_is_on()) return;
     event e = {.name = span->name ? span->name : "", .started = span->started, .thread = thread_number(),
                .nanoseconds = gd_profile_now() - span->started};
     note(&e);
@@ -250,12 +252,12 @@ static int slower_first(const void *a, const void *b) {
 
 /* A sorted copy of the rows, so that the lock is not held while something is written. */
 static gd_status sorted_rows(row **out, int64_t *count) {
-    pthread_mutex_lock(&profile.lock);
+    pthread_mutex_lock(&lock);
     *count = profile.n_rows;
     *out = gd_malloc((size_t)(*count + 1) * sizeof **out);
     if (*out && *count) memcpy(*out, profile.rows, (size_t)*count * sizeof **out);
     bool complete = !profile.out_of_memory;
-    pthread_mutex_unlock(&profile.lock);
+    pthread_mutex_unlock(&lock);
     if (!*out || !complete) {
         gd_free(*out);
         return gd_fail(GD_E_MEMORY, "no memory for the profile");
@@ -280,10 +282,10 @@ bool gd_profiler_row(int64_t i, gd_profile_row *result) {
 
 /* Nanoseconds between start and stop, or until now. */
 static int64_t measured_for(void) {
-    pthread_mutex_lock(&profile.lock);
+    pthread_mutex_lock(&lock);
     int64_t end = profile.ended ? profile.ended : gd_profile_now();
     int64_t duration = profile.started ? end - profile.started : 0;
-    pthread_mutex_unlock(&profile.lock);
+    pthread_mutex_unlock(&lock);
     return duration;
 }
 
@@ -380,12 +382,12 @@ static gd_status trace_text(char **text, size_t *bytes) {
     gd_json_writer_begin(&w, 0);
     gd_json_put_begin_object(&w);
     put_text(&w, "displayTimeUnit", "ms");
-    pthread_mutex_lock(&profile.lock);
+    pthread_mutex_lock(&lock);
     put_number(&w, "droppedCalls", profile.dropped);
     gd_json_put_key(&w, "traceEvents");
     gd_json_put_begin_array(&w);
     for (int64_t i = 0; i < profile.n_events; i++) put_event(&w, &profile.events[i]);
-    pthread_mutex_unlock(&profile.lock);
+    pthread_mutex_unlock(&lock);
     gd_json_put_end_array(&w);
     gd_json_put_end_object(&w);
     return gd_json_writer_end(&w, text, bytes);

@@ -444,6 +444,7 @@ static gd_status argmin_reference(gd_kernel_call *k) {
  */
 static gd_status max_with_index_infer(gd_infer *i) {
     const gd_max_with_index_options *o = i->attrs;
+    if (o->axis == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "axis is not given");
     return place_infer(i, o->axis, o->keepdim);
 }
 static void place_vjp(gd_vjp *v, int64_t axis) {
@@ -472,6 +473,7 @@ static gd_status max_with_index_reference(gd_kernel_call *k) {
  */
 static gd_status min_with_index_infer(gd_infer *i) {
     const gd_min_with_index_options *o = i->attrs;
+    if (o->axis == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "axis is not given");
     return place_infer(i, o->axis, o->keepdim);
 }
 static void min_with_index_vjp(gd_vjp *v) {

@@ -60,10 +60,14 @@ static gd_status resize_grad_infer(gd_infer *i) {
     GD_TRY(gd_need_float(gy, "gy"));
     if (o->dims.rank < 1 || o->dims.rank > AXES || gy->rank != o->dims.rank + 2)
         return gd_op_fail(GD_E_SHAPE, "dims has %d numbers for %d dimensions", o->dims.rank, gy->rank);
-    if (!isnan(o->scale) && !(o->scale > 0)) return gd_op_fail(GD_E_ARGUMENT, "scale is %g; it must be positive", o->scale);
+    if (o->align_corners && !o->linear) return gd_op_fail(GD_E_ARGUMENT, "align_corners is for linear resizing");
     gd_meta_like(&i->out[0], gy);
     for (int d = 0; d < o->dims.rank; d++) {
         if (o->dims.at[d] < 1 || gy->dims[2 + d] < 1) return gd_op_fail(GD_E_SHAPE, "an axis is empty");
+        const double size = (double)o->dims.at[d] * o->scale; /* of the result, rounded down */
+        if (!isnan(o->scale) && !(size >= (double)gy->dims[2 + d] && size < (double)gy->dims[2 + d] + 1))
+            return gd_op_fail(GD_E_SHAPE, "axis %d of 'gy' is %lld long, not %g times %lld", 2 + d, (long long)gy->dims[2 + d],
+                              o->scale, (long long)o->dims.at[d]);
         i->out[0].dims[2 + d] = o->dims.at[d];
     }
     return GD_OK;

@@ -30,8 +30,7 @@ typedef struct gd_resize_source {
  * same elements are picked where a place falls on the border between two; fmaf for the same reason. */
 static inline gd_resize_source gd_resize_source_of(const gd_resize_form *r, int axis, int64_t o, bool f64) {
     const int64_t in = r->in[axis], out = r->out[axis];
-    if (in == out) return (gd_resize_source){o, o, 0};
-    if (!r->linear && out == 2 * in) return (gd_resize_source){o / 2, o / 2, 0}; /* whatever the scale */
+    if (r->linear && in == out) return (gd_resize_source){o, o, 0}; /* whatever the scale */
     double at;
     if (f64) {
         double ratio = !isnan(r->scale) ? 1 / r->scale : (double)in / (double)out;

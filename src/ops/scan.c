@@ -171,6 +171,7 @@ static gd_status shift_infer(gd_infer *i) {
     const gd_shift_options *o = i->attrs;
     int k;
     GD_TRY(gd_axis(o->axis, i->in[0]->rank, &k));
+    if (o->by == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "by is not given");
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }

@@ -167,6 +167,7 @@ static gd_status slice_grad_infer(gd_infer *i) {
     for (int d = 0; d < gy->rank; d++)
         if (d != axis && gy->dims[d] != o->dims.at[d])
             return gd_op_fail(GD_E_SHAPE, "dimension %d is %lld, not %lld", d, (long long)gy->dims[d], (long long)o->dims.at[d]);
+    if (o->step == 0) return gd_op_fail(GD_E_ARGUMENT, "the step is 0");
     int64_t size = gy->rank ? o->dims.at[axis] : 0, length = gy->rank ? gy->dims[axis] : 0;
     __int128 end = (__int128)o->start + (__int128)(length - 1) * o->step;
     if (length > 0 && (o->start < 0 || o->start >= size || end < 0 || end >= size))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/fork.h"
 #include "gradus/testing.h"
 #include "ops/intern.h"
 #include "ops/op.h"
@@ -13,11 +14,13 @@ enum { MAX_OPS = 4096 };
 static const gd_op *table[MAX_OPS]; /* by name */
 static int table_count;
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+GD_RWLOCK_AT_FORK(lock)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool reference_only; /* GRADUS_KERNELS=reference */
 
 /* Kernels that serve every elementwise op; filled from entries whose op is "elementwise". */
 static gd_kernel_list elementwise_kernels[GD_DEVICE_KINDS];
+static const gd_kernel *elementwise_first[GD_MAX_KERNELS];
 
 /* --- ops --------------------------------------------------------------------------------------- */
 
@@ -42,32 +45,44 @@ static gd_status insert(const gd_op *op) {
     return GD_OK;
 }
 
+static void remove_op(const gd_op *op) {
+    int at = position(op->name);
+    memmove(&table[at], &table[at + 1], (size_t)(--table_count - at) * sizeof *table);
+}
+
 /* --- kernels ----------------------------------------------------------------------------------- */
 
-static gd_kernel_list *list_for(gd_kernel_list *lists, const char *device, bool make) {
-    for (int i = 0; i < GD_DEVICE_KINDS; i++) {
-        if (!lists[i].device && make) lists[i].device = device;
-        if (!lists[i].device) return NULL;
+static gd_kernel_list *list_for(gd_kernel_list *lists, const char *device) {
+    for (int i = 0; i < GD_DEVICE_KINDS && lists[i].device; i++)
         if (lists[i].device == device || strcmp(lists[i].device, device) == 0) return &lists[i];
-    }
     return NULL;
+}
+
+static gd_status make_list(gd_kernel_list *lists, const gd_kernel **first, const char *device,
+                           gd_kernel_list **made) {
+    int i = 0;
+    while (i < GD_DEVICE_KINDS && lists[i].device) i++;
+    if (i == GD_DEVICE_KINDS)
+        return gd_fail(GD_E_ARGUMENT, "more than %d kinds of device", GD_DEVICE_KINDS);
+    lists[i].entries = i == 0 ? first : gd_calloc_until_exit(GD_MAX_KERNELS * sizeof *first);
+    if (!lists[i].entries) return gd_fail(GD_E_MEMORY, "no memory for a kernel entry");
+    lists[i].device = device;
+    *made = &lists[i];
+    return GD_OK;
 }
 
 static gd_status add_kernel(const gd_kernel *kernel) {
     gd_kernel_list *lists = elementwise_kernels;
+    const gd_kernel **first = elementwise_first;
     if (strcmp(kernel->op, "elementwise") != 0) {
         int at = position(kernel->op);
         if (at == table_count || strcmp(table[at]->name, kernel->op) != 0)
             return gd_fail(GD_E_ARGUMENT, "a kernel for '%s', which is no op", kernel->op);
         lists = table[at]->state->kernels;
+        first = table[at]->state->first;
     }
-    gd_kernel_list *list = list_for(lists, kernel->device, true);
-    if (!list) return gd_fail(GD_E_ARGUMENT, "more than %d kinds of device", GD_DEVICE_KINDS);
-    if (!list->entries) {
-        list->entries = gd_malloc(GD_MAX_KERNELS * sizeof *list->entries);
-        if (!list->entries) return gd_fail(GD_E_MEMORY, "no memory for a kernel entry");
-        gd_keep_until_exit(list->entries);
-    }
+    gd_kernel_list *list = list_for(lists, kernel->device);
+    if (!list) GD_TRY(make_list(lists, first, kernel->device, &list));
     if (list->count == GD_MAX_KERNELS)
         return gd_fail(GD_E_ARGUMENT, "more than %d kernels for '%s'", GD_MAX_KERNELS, kernel->op);
     const gd_kernel **entries = list->entries;
@@ -102,7 +117,7 @@ gd_status gd_kernel_register(const gd_kernel *kernel) {
 
 /* Kernels are registered before they are used, so reading takes no lock. */
 static const gd_kernel *select_from(gd_kernel_list *lists, const gd_kernel_call *call, const char *device) {
-    gd_kernel_list *list = list_for(lists, device, false);
+    gd_kernel_list *list = list_for(lists, device);
     for (int i = 0; list && i < list->count; i++) {
         const gd_kernel *k = list->entries[i];
         if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) continue;
@@ -121,11 +136,11 @@ const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, c
 bool gd_kernel_exists(const gd_op *op, const char *device) {
     gd_table_init();
     if (op->base) op = op->base;
-    gd_kernel_list *own = list_for(op->state->kernels, device, false);
+    gd_kernel_list *own = list_for(op->state->kernels, device);
     /* the body of an op that has no plain kernel is its reference */
     if (own && reference_only && op->expand && own->entries[own->count - 1]->rank > 0) own = NULL;
     return own ||
-           (op->ir && list_for(elementwise_kernels, device, false)) || ((op->flags & GD_OP_VIEW) && op->infer);
+           (op->ir && list_for(elementwise_kernels, device)) || ((op->flags & GD_OP_VIEW) && op->infer);
 }
 
 void gd_set_reference_kernels(bool on) {
@@ -147,12 +162,18 @@ const gd_op *gd_op_find(const char *name) {
 
 int gd_op_count(void) {
     gd_table_init();
-    return table_count;
+    pthread_rwlock_rdlock(&lock);
+    int count = table_count;
+    pthread_rwlock_unlock(&lock);
+    return count;
 }
 
 const gd_op *gd_op_at(int index) {
     gd_table_init();
-    return index >= 0 && index < table_count ? table[index] : NULL;
+    pthread_rwlock_rdlock(&lock);
+    const gd_op *op = index >= 0 && index < table_count ? table[index] : NULL;
+    pthread_rwlock_unlock(&lock);
+    return op;
 }
 
 const char *gd_op_name(const gd_op *op) { return op ? op->name : ""; }
@@ -179,9 +200,11 @@ bool gd_op_differentiable(const gd_op *op) {
 const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size) {
     gd_table_init();
     size_t used = 0;
+    if (!text) size = 0;
     if (size) *text = 0;
-    gd_kernel_list *lists[2] = {op ? list_for(op->state->kernels, device_kind, false) : NULL,
-                                op && op->ir ? list_for(elementwise_kernels, device_kind, false) : NULL};
+    if (!device_kind) device_kind = "";
+    gd_kernel_list *lists[2] = {op ? list_for(op->state->kernels, device_kind) : NULL,
+                                op && op->ir ? list_for(elementwise_kernels, device_kind) : NULL};
     for (int l = 0; l < 2; l++)
         for (int i = 0; lists[l] && i < lists[l]->count && used < size; i++)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "", lists[l]->entries[i]->variant);
@@ -190,24 +213,48 @@ const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, 
 
 /* --- lists ------------------------------------------------------------------------------------- */
 
+/* Short ones come and go with every run of a session: each thread keeps some for reuse. */
+enum { SHORT_LIST = 8, CACHED_LISTS = 32 };
+
 typedef struct {
     gd_object object;
+    bool is_short; /* has room for SHORT_LIST tensors */
     gd_tensor *at[];
 } list;
 
 static void list_destroy(gd_object *object) {
     gd_object_count(-1);
+#ifndef GD_SANITIZED
+    gd_thread *thread = &gd_this_thread;
+    if (((list *)object)->is_short && thread->alive && thread->free_list_count < CACHED_LISTS) {
+        *(void **)object = thread->free_lists;
+        thread->free_lists = object;
+        thread->free_list_count++;
+        return;
+    }
+#endif
     gd_free(object);
 }
 static const gd_class list_class = {"list", list_destroy};
 
 gd_tensor **gd_list_new(int64_t count) {
     if (gd_scope_reserve(1) != GD_OK) return NULL;
-    list *l = gd_calloc(1, sizeof *l + (size_t)(count > 0 ? count : 1) * sizeof l->at[0]);
+    gd_thread *thread = &gd_this_thread;
+    const bool is_short = count <= SHORT_LIST;
+    const size_t bytes = sizeof(list) + (size_t)(is_short ? SHORT_LIST : count) * sizeof(gd_tensor *);
+    list *l = is_short && !gd_faults_armed() ? thread->free_lists : NULL;
+    if (l) {
+        thread->free_lists = *(void **)l;
+        thread->free_list_count--;
+        memset(l, 0, bytes);
+    } else {
+        l = count < INT32_MAX ? gd_calloc(1, bytes) : NULL; /* more fit no int of a kernel call either */
+    }
     if (!l) {
         gd_fail(GD_E_MEMORY, "no memory for a list of %lld tensors", (long long)count);
         return NULL;
     }
+    l->is_short = is_short;
     gd_object_init(&l->object, &list_class);
     gd_object_count(1);
     gd_scope_adopt(&l->object);
@@ -235,7 +282,10 @@ gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference) {
     gd_table_init();
     pthread_rwlock_wrlock(&lock);
     gd_status status = insert(op);
-    if (status == GD_OK && reference) status = add_kernel(reference);
+    if (status == GD_OK && reference) {
+        status = add_kernel(reference);
+        if (status != GD_OK) remove_op(op);
+    }
     pthread_rwlock_unlock(&lock);
     return status;
 }

@@ -18,6 +18,9 @@ static gd_status triangle_copy(gd_kernel_call *k, int64_t diagonal, bool lower) 
     int r = y->rank;
     int64_t rows = y->dims[r - 2], cols = y->dims[r - 1], size = (int64_t)gd_dtype_size(y->dtype);
     int64_t matrices = gd_numel(r - 2, y->dims);
+    diagonal = diagonal < -rows  ? -rows
+               : diagonal > cols ? cols
+                                 : diagonal; /* outside the matrix: all or nothing */
     for (int64_t e = 0; e < matrices; e++) {
         int64_t at = 0, rest = e;
         for (int d = r - 2; d-- > 0;) {
@@ -143,12 +146,13 @@ static gd_status diagonal_grad_raw(gd_kernel_call *k) {
     int64_t length, size = (int64_t)gd_dtype_size(y->dtype);
     GD_TRY(diagonal_place(&place, y->rank, y->dims, &a, &b, &length));
     memset(y->data, 0, (size_t)(gd_numel(y->rank, y->dims) * size));
+    if (length == 0) return GD_OK; /* the offset may be any number */
     line.data = (char *)y->data + (o->offset >= 0 ? o->offset * y->strides[b] : -o->offset * y->strides[a]) * size;
     int n = 0;
     for (int d = 0; d < y->rank; d++)
         if (d != a && d != b) line.strides[n++] = y->strides[d];
     line.strides[n] = y->strides[a] + y->strides[b];
-    if (length > 0) gd_copy_elements(&line, &k->in[0]);
+    gd_copy_elements(&line, &k->in[0]);
     return GD_OK;
 }
 

@@ -21,6 +21,9 @@ Everything is little-endian.
 """
 import argparse, json, math, os, struct, subprocess, sys
 
+# bf16 by plain vectors: some virtual machines announce AMX and then refuse its instructions
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+
 import numpy as np
 import torch
 import torch.nn.functional as F

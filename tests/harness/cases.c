@@ -35,6 +35,12 @@ static char *copy_text(const char *from, size_t n) {
     return text;
 }
 
+/* A copy that many blocks may point to; it lives as long as the cases do. */
+static const char *own_text(test_cases *cases, const char *from, size_t n) {
+    cases->texts = realloc(cases->texts, (size_t)(cases->n_texts + 1) * sizeof *cases->texts);
+    return cases->texts[cases->n_texts++] = copy_text(from, n);
+}
+
 /* --- inputs ------------------------------------------------------------------------------------ */
 
 static const struct {
@@ -283,8 +289,10 @@ static void read_file(test_cases *cases, const char *folder, const char *name, c
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "r");
-    reader r = {.cases = cases, .file = copy_text(name, strlen(name)), .only_op = only_op};
-    r.family = copy_text(name, strlen(name) - 4);
+    reader r = {.cases = cases,
+                .file = own_text(cases, name, strlen(name)),
+                .family = own_text(cases, name, strlen(name) - 4),
+                .only_op = only_op};
     if (!f) {
         bad(&r, "cannot be read", path);
         return;
@@ -340,6 +348,8 @@ void cases_free(test_cases *cases) {
         free(block->nosecond);
     }
     free(cases->blocks);
+    for (int i = 0; i < cases->n_texts; i++) free(cases->texts[i]);
+    free(cases->texts);
 }
 
 /* --- asking ------------------------------------------------------------------------------------ */

@@ -58,6 +58,8 @@ struct test_block {
 typedef struct test_cases {
     test_block *blocks;
     int n_blocks;
+    char **texts; /* names that blocks point to */
+    int n_texts;
     int errors; /* bad lines; each was printed with file and line */
 } test_cases;
 

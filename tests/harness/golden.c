@@ -122,6 +122,19 @@ golden_answer golden_look(const golden *g, uint64_t key) {
 
 /* --- comparing --------------------------------------------------------------------------------- */
 
+/* Element i, by way of a place that is aligned: in the file it may lie anywhere. */
+static double stored_number(const stored *s, int64_t i) {
+    double place;
+    memcpy(&place, s->data + (size_t)i * gd_dtype_size(s->dtype), gd_dtype_size(s->dtype));
+    return gd_load_f64(s->dtype, &place);
+}
+
+static int64_t stored_whole(const stored *s, int64_t i) {
+    int64_t place;
+    memcpy(&place, s->data + (size_t)i * gd_dtype_size(s->dtype), gd_dtype_size(s->dtype));
+    return gd_load_i64(s->dtype, &place);
+}
+
 static bool check_head(const gd_tensor *t, const stored *s, char *why) {
     bool same = gd_tensor_dtype(t) == s->dtype && gd_tensor_rank(t) == s->rank;
     for (int k = 0; same && k < s->rank; k++) same = gd_tensor_dim(t, k) == s->dims[k];
@@ -137,8 +150,7 @@ static bool check_head(const gd_tensor *t, const stored *s, char *why) {
 static bool check_samples(const stored *s, const double *x, double tolerance, char *why) {
     double sum = 0, sizes = 0, samples[SAMPLES];
     uint32_t not_finite = 0;
-    size_t size = gd_dtype_size(s->dtype);
-    for (int j = 0; j < SAMPLES; j++) samples[j] = gd_load_f64(s->dtype, s->data + (size_t)j * size);
+    for (int j = 0; j < SAMPLES; j++) samples[j] = stored_number(s, j);
     double scale = scale_of(samples, SAMPLES);
     for (int j = 0; j < SAMPLES; j++) {
         int64_t i = j * (s->n - 1) / (SAMPLES - 1);
@@ -170,7 +182,7 @@ static bool check_wholes(const gd_tensor *t, const stored *s, char *why) {
     for (int64_t i = 0; i < s->n; i++) sum += (uint64_t)gd_load_i64(s->dtype, data + (size_t)i * size) * (uint64_t)(2 * i + 1);
     for (int64_t j = 0; j < (s->sampled ? SAMPLES : s->n) && same; j++) {
         int64_t i = s->sampled ? j * (s->n - 1) / (SAMPLES - 1) : j;
-        long long x = gd_load_i64(s->dtype, data + (size_t)i * size), y = gd_load_i64(s->dtype, s->data + (size_t)j * size);
+        long long x = gd_load_i64(s->dtype, data + (size_t)i * size), y = stored_whole(s, j);
         same = x == y;
         if (!same) snprintf(why, 256, "element %lld is %lld, PyTorch's is %lld", (long long)i, x, y);
     }
@@ -193,9 +205,8 @@ static bool check_tensor(const gd_tensor *t, const stored *s, double tolerance, 
     else if (s->sampled) same = check_samples(s, x, tolerance, why);
     else {
         int64_t n = s->dtype ? s->n : gd_tensor_numel(t);
-        size_t size = gd_dtype_size(s->dtype);
         double *y = calloc((size_t)n + 1, sizeof *y);
-        for (int64_t i = 0; s->dtype && i < n; i++) y[i] = gd_load_f64(s->dtype, s->data + (size_t)i * size);
+        for (int64_t i = 0; s->dtype && i < n; i++) y[i] = stored_number(s, i);
         double scale = scale_of(y, n);
         for (int64_t i = 0; i < n && same; i++) {
             same = numbers_agree(x[i], y[i], tolerance, scale);

@@ -25,7 +25,8 @@ static bool graph_available(const test_case *c, const char **why) {
 /* Builds the case out of symbols: outputs and gradients to fetch, inputs to feed. */
 typedef struct symbolic {
     gd_tensor *feeds[MAX_TENSORS], *values[MAX_TENSORS], *fetches[3 * MAX_TENSORS];
-    int n_feeds, n_fetches;
+    gd_tensor *written[MAX_TENSORS]; /* variables that the op writes */
+    int n_feeds, n_fetches, n_written;
 } symbolic;
 
 static void build(const run_setup *s, gd_tensor *(*make)(gd_tensor *like, int number),
@@ -34,15 +35,16 @@ static void build(const run_setup *s, gd_tensor *(*make)(gd_tensor *like, int nu
     gd_tensor *in[MAX_TENSORS], *symbol[MAX_TENSORS] = {NULL};
     run_setup setup = *s;
     if (gd_op_flags(op) & GD_OP_DYNAMIC) setup.gradients = false; /* no shape to weigh by yet */
-    g->n_feeds = g->n_fetches = 0;
+    g->n_feeds = g->n_fetches = g->n_written = 0;
     void *tracing = gd_tracing_off();
     gd_seed(7);
     r->n_in = build_inputs(s, in);
     for (int i = 0; i < r->n_in; i++)
-        if (in[i]) g->values[g->n_feeds++] = gd_detach(in[i]);
+        if (in[i] && !input_is_mutated(op, i)) g->values[g->n_feeds++] = gd_detach(in[i]);
     gd_tracing_on(tracing);
     for (int i = 0, k = 0; i < r->n_in; i++)
-        if (in[i]) symbol[i] = g->feeds[k++] = make(in[i], i);
+        if (in[i] && input_is_mutated(op, i)) symbol[i] = g->written[g->n_written++] = gd_variable(in[i]);
+        else if (in[i]) symbol[i] = g->feeds[k++] = make(in[i], i);
     gd_tensors y = gd_op_call(op, (gd_tensors){symbol, r->n_in}, build_attrs(s->c));
     r->status = gd_error_status();
     if (r->status != GD_OK) return;
@@ -124,6 +126,12 @@ static void run_session(const run_setup *s, run_result *r, int level,
                                     ((gd_tensors){g.fetches, g.n_fetches}));
     r->status = gd_error_status();
     take_results(got, r);
+    for (int i = 0; i < g.n_written; i++) r->out[r->n_out++] = gd_session_get(session, g.written[i]);
+}
+
+static bool plan_available(const test_case *c, const char **why) {
+    if (gd_op_flags(c->block->op) & GD_OP_INPLACE) *why = "in place, a symbol's handle means the new value";
+    return *why == NULL;
 }
 
 static void run_planned(const run_setup *s, run_result *r) {
@@ -133,8 +141,8 @@ static void run_optimized(const run_setup *s, run_result *r) {
     run_session(s, r, 2, placeholder_like);
 }
 
-const run_mode plan_mode = {"as a plan", true, graph_available, run_planned, false};
-const run_mode optimized_mode = {"as a plan of level 2", false, graph_available, run_optimized,
+const run_mode plan_mode = {"as a plan", true, plan_available, run_planned, false};
+const run_mode optimized_mode = {"as a plan of level 2", false, plan_available, run_optimized,
                                  false};
 
 /* --- with sizes unknown -------------------------------------------------------------------------
@@ -150,7 +158,7 @@ static void run_unknown(const run_setup *s, run_result *r) {
     }
 }
 
-const run_mode unknown_mode = {"as a plan of unknown sizes", true, graph_available, run_unknown,
+const run_mode unknown_mode = {"as a plan of unknown sizes", true, plan_available, run_unknown,
                                true};
 
 /* --- on the test device -------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 /* errors.c - a wrong call never crashes: it gives a status and a message that names the op, and
- * leaks nothing. Each op is called with the inputs of its first case, one thing made wrong at a time.
+ * leaks nothing. Each op of the table, internal ones too, is called with the inputs of the first case
+ * of each of its blocks, one thing made wrong at a time. What is accepted must have a gradient, too.
+ *
+ * GRADUS_TEST_FULL=1 begins with every case.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +14,35 @@
 /* The call that is being made wrong. */
 typedef struct attempt {
     const gd_op *op;
-    const test_case *c; /* NULL: the op has none; inputs are then small floats */
+    const test_case *c; /* NULL: the op has none; inputs and options are then guessed */
     gd_tensor *in[MAX_TENSORS];
     int n_in;
     gd_attrs *attrs;
 } attempt;
+
+/* --- guesses: what an op without cases might take ---------------------------------------------- */
+
+static const gd_shape guesses[] = {{{2, 3}, 2, 1}, {{6}, 1, 1}, {{2, 3, 4}, 3, 1}, {{2, 3, 4, 5}, 4, 1}};
+enum { GUESSES = sizeof guesses / sizeof *guesses };
+static int guess; /* the one that is tried */
+
+static void guess_inputs(attempt *a) {
+    for (int i = 0; i < gd_op_input_count(a->op); i++) a->in[a->n_in++] = gd_full(guesses[guess], 1.0, .dtype = GD_F32);
+}
+
+/* Something for each option that has no default. */
+static void guess_options(attempt *a) {
+    char text[64];
+    for (int k = 0; k < gd_op_attr_count(a->op); k++) {
+        const gd_op_attr *at = gd_op_attr_at(a->op, k);
+        if (!at->required) continue;
+        snprintf(text, sizeof text, "%s", at->type == GD_ATTR_BOOL ? "true" : at->type == GD_ATTR_DTYPE ? "f32" : "1");
+        if (at->type == GD_ATTR_WORD) snprintf(text, sizeof text, "%.*s", (int)strcspn(at->words, " "), at->words);
+        if (at->type == GD_ATTR_SHAPE)
+            for (int d = 1; d < guesses[guess].rank; d++) strcat(text, ",1");
+        gd_attrs_set_text(a->attrs, at->name, text);
+    }
+}
 
 static void start(attempt *a, const gd_op *op, const test_case *c) {
     *a = (attempt){.op = op, .c = c};
@@ -25,17 +52,42 @@ static void start(attempt *a, const gd_op *op, const test_case *c) {
         run_setup s = {.c = c, .dtype = c->block->dtypes >> GD_F32 & 1 ? GD_F32 : GD_I64};
         a->n_in = build_inputs(&s, a->in);
     } else {
-        float data[6] = {1, 2, 3, 4, 5, 6};
-        for (int i = 0; i < gd_op_input_count(op); i++) a->in[a->n_in++] = gd_from_array(gd_dims(2, 3), GD_F32, data);
+        guess_inputs(a);
     }
     a->attrs = gd_attrs_new(op);
     if (c) gd_attrs_parse(a->attrs, c->options);
+    else guess_options(a);
+    gd_clear_error();
 }
 
 static void complain(const attempt *a, const char *what, const char *problem) {
     char text[700];
     snprintf(text, sizeof text, "%s: %s: %s [%s]", gd_op_name(a->op), what, problem, gd_error_message());
     report_fail(a->c, GD_DTYPE_NONE, "%s", text);
+}
+
+/* The gradient of a call that was accepted. In-place ops have overwritten what it would need. */
+static void differentiate_call(const attempt *a, const char *what) {
+    gd_tensor *in[MAX_TENSORS], *by[MAX_TENSORS], *loss = NULL;
+    int n_by = 0;
+    if (!gd_op_differentiable(a->op) || a->n_in > MAX_TENSORS) return;
+    for (int i = 0; i < a->n_in; i++) {
+        if (input_is_mutated(a->op, i)) return;
+        in[i] = a->in[i];
+        if (in[i] && gd_dtype_is_float(gd_tensor_dtype(in[i]))) in[i] = by[n_by++] = gd_requires_grad(gd_detach(in[i]));
+    }
+    if (n_by == 0) return;
+    gd_tensors y = gd_op_call(a->op, (gd_tensors){in, a->n_in}, a->attrs);
+    for (int k = 0; k < y.count; k++) /* a view may be larger than the world */
+        if (gd_tensor_numel(y.at[k]) > 1 << 20) return;
+    for (int k = 0; k < y.count; k++)
+        if (gd_tensor_requires_grad(y.at[k])) loss = loss ? gd_add(loss, gd_sum(y.at[k])) : gd_sum(y.at[k]);
+    if (!loss) return;
+    gd_grad(gd_list(loss), ((gd_tensors){by, n_by}), .allow_unused = true);
+    /* an index, or a mask, may not fit what is empty and was never looked at */
+    const gd_status status = gd_error_status();
+    const bool by_data = status == GD_E_INDEX || strcmp(gd_op_name(a->op), "masked_scatter_grad") == 0;
+    if (status != GD_OK && status != GD_E_MEMORY && !by_data) complain(a, what, "was accepted, and has no gradient");
 }
 
 /* Calls. Where `must_fail`, success is a failure of the test. */
@@ -46,10 +98,30 @@ static void call(const attempt *a, const char *what, bool must_fail) {
     else if (status != GD_OK && y.count != 0) complain(a, what, "failed and yet returned tensors");
     else if (status != GD_OK && !strstr(gd_error_message(), gd_op_name(a->op))) complain(a, what, "the message does not name the op");
     else report_pass();
+    if (status == GD_OK && !must_fail) differentiate_call(a, what);
     gd_clear_error();
 }
 
 /* --- inputs ------------------------------------------------------------------------------------ */
+
+/* Shapes that nearly fit, made at each axis. */
+static const char *const other_shapes[] = {"a larger", "a smaller", "an empty", "no", "one before"};
+enum { OTHER_SHAPES = sizeof other_shapes / sizeof *other_shapes };
+
+static gd_tensor *nearby(const gd_tensor *right, int number) {
+    const int how = number % OTHER_SHAPES, axis = number / OTHER_SHAPES;
+    gd_shape s = {.form = 1};
+    for (int d = 0; d < gd_tensor_rank(right); d++) {
+        int64_t size = gd_tensor_dim(right, d);
+        if (d == axis && how == 0) size++;
+        if (d == axis && how == 1 && size > 0) size--;
+        if (d == axis && how == 2) size = 0;
+        if (d == axis && how == 3) continue;
+        if (d == axis && how == 4 && s.rank < GD_MAX_RANK) s.at[s.rank++] = 1;
+        if (s.rank < GD_MAX_RANK) s.at[s.rank++] = size;
+    }
+    return gd_full(s, 1.0, .dtype = gd_tensor_dtype(right));
+}
 
 static void wrong_inputs(const gd_op *op, const test_case *c) {
     char what[160];
@@ -94,6 +166,11 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
         for (int d = 1; d < GD_DTYPE_COUNT; d++) {
             a.in[i] = gd_cast(right, (gd_dtype)d);
             snprintf(what, sizeof what, "input %d as %s", i, gd_dtype_name((gd_dtype)d));
+            call(&a, what, false);
+        }
+        for (int k = 0; k < OTHER_SHAPES * gd_tensor_rank(right); k++) {
+            a.in[i] = nearby(right, k);
+            snprintf(what, sizeof what, "input %d with %s axis %d", i, other_shapes[k % OTHER_SHAPES], k / OTHER_SHAPES);
             call(&a, what, false);
         }
         a.in[i] = gd_reshape(right, gd_dims(-3)); /* an error tensor passes through */
@@ -176,7 +253,7 @@ static void check_op(const gd_op *op, const test_case *c) {
 }
 
 void suite_errors(const test_cases *cases) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef GD_SANITIZED
     /* a size that is merely large shall fail, not fill the machine */
     struct rlimit before, less;
     getrlimit(RLIMIT_AS, &before);
@@ -184,18 +261,21 @@ void suite_errors(const test_cases *cases) {
     less.rlim_cur = (rlim_t)6 << 30;
     setrlimit(RLIMIT_AS, &less);
 #endif
+    const bool full = getenv("GRADUS_TEST_FULL") != NULL;
     for (int i = 0; i < gd_op_count(); i++) {
-        const gd_op *op = gd_op_at(i), *base = op;
-        const test_case *c = NULL;
+        const gd_op *op = gd_op_at(i);
+        bool found = false;
         if (only_op && strcmp(only_op, gd_op_name(op)) != 0) continue;
         if (gd_op_flags(op) & GD_OP_USER) continue;
-        for (int b = 0; b < cases->n_blocks && !c; b++)
-            if (cases->blocks[b].op == base && cases->blocks[b].n_cases > 0) c = &cases->blocks[b].cases[0];
+        for (int b = 0; b < cases->n_blocks; b++) {
+            const test_block *block = &cases->blocks[b];
+            if (block->op != op) continue;
+            for (int k = 0; k < block->n_cases && (k == 0 || full); k++, found = true) check_op(op, &block->cases[k]);
+        }
         /* with a family given, only its ops; those without cases go with no family */
-        if (only_family && !c) continue;
-        check_op(op, c);
+        for (guess = 0; !found && !only_family && guess < GUESSES; guess++) check_op(op, NULL);
     }
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef GD_SANITIZED
     setrlimit(RLIMIT_AS, &before);
 #endif
 }

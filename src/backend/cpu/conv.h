@@ -38,6 +38,13 @@ bool gd_conv_winograd_pays(const gd_conv *c, gd_conv_direction to);
 size_t gd_conv_winograd_bytes(const gd_conv *c, gd_conv_direction to);
 gd_status gd_conv_winograd(const gd_conv_call *call, gd_conv_direction to);
 
+/* --- directly, for groups of few channels: conv_direct.c ------------------------------------------ */
+
+/* Whether it can do the convolution (two axes, several groups of few channels) and should be faster. */
+bool gd_conv_direct_pays(const gd_conv *c, gd_conv_direction to);
+size_t gd_conv_direct_bytes(const gd_conv *c, gd_conv_direction to);
+gd_status gd_conv_direct(const gd_conv_call *call, gd_conv_direction to);
+
 /* --- slots: workspace for as many pieces as are computed at once -------------------------------- */
 
 /* Bytes for `shared` memory and slots of `slot` bytes, when there are so many pieces. */

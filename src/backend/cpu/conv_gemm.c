@@ -17,7 +17,6 @@
 
 enum {
     AXES = GD_CONV_AXES,
-    PANEL = 48,          /* columns: a multiple of every panel that the product works on */
     TILE_COLUMNS = 192,  /* of a piece, where there are enough ... */
     TILE_FEWEST = 48,    /* ... and where there are not */
     TILE_ROWS = 512,     /* output channels of a piece, ... */
@@ -140,7 +139,7 @@ static bool is_pointwise(const gd_conv *c) {
 
 /* A kernel of one tap is one product for each image and group, where an image has enough places to
  * fill whole panels. */
-enum { WIDE_IMAGE = 4 * PANEL };
+enum { WIDE_IMAGE = 192 };
 static bool is_plain_product(const gd_conv *c) {
     return is_pointwise(c) && (gd_conv_places(c->out) >= WIDE_IMAGE || c->batch == 1);
 }
@@ -471,6 +470,7 @@ gd_status gd_conv_gemm_weight(const gd_conv_call *call) {
     weight_plan p = plan_weight(&call->c, call->dtype);
     p.call = call;
     const int64_t numbers = call->c.groups * call->c.co * p.rows;
+    if (numbers == 0) return GD_OK;
     if (p.columns == 0) {
         memset(call->w, 0, (size_t)numbers * size_of(call->dtype));
         return GD_OK;

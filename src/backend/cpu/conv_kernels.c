@@ -109,4 +109,47 @@ static bool wino_weight_pays(const gd_kernel_call *k) { return winograd_pays(k, 
 static size_t wino_weight_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_WEIGHT); }
 static gd_status wino_weight(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_WEIGHT); }
 
+/* --- groups of few channels -------------------------------------------------------------------- */
+
+static bool direct_pays(const gd_kernel_call *k, gd_conv_direction to) {
+    const gd_dtype dtype = k->out[0].dtype;
+    if (!gd_dtype_is_float(dtype) || dtype == GD_F64) return false;
+    const gd_conv_call call = call_of(k, to);
+    return gd_conv_direct_pays(&call.c, to);
+}
+static size_t direct_bytes(const gd_kernel_call *k, gd_conv_direction to) {
+    const gd_conv_call call = call_of(k, to);
+    return gd_conv_direct_bytes(&call.c, to);
+}
+static gd_status run_direct(const gd_kernel_call *k, gd_conv_direction to) {
+    const gd_conv_call call = call_of(k, to);
+    return gd_conv_direct(&call, to);
+}
+
+/*kernel conv1d.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
+ */
+/*kernel conv2d.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
+ */
+/*kernel conv_forward.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
+ */
+static bool direct_output_pays(const gd_kernel_call *k) { return direct_pays(k, GD_CONV_TO_OUTPUT); }
+static size_t direct_output_bytes(const gd_kernel_call *k) { return direct_bytes(k, GD_CONV_TO_OUTPUT); }
+static gd_status direct_output(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_OUTPUT); }
+
+/*kernel conv_transpose1d.direct  rank 30  wide  run direct_input  match direct_input_pays  workspace direct_input_bytes
+ */
+/*kernel conv_transpose2d.direct  rank 30  wide  run direct_input  match direct_input_pays  workspace direct_input_bytes
+ */
+/*kernel conv_grad_input.direct  rank 30  wide  run direct_input  match direct_input_pays  workspace direct_input_bytes
+ */
+static bool direct_input_pays(const gd_kernel_call *k) { return direct_pays(k, GD_CONV_TO_INPUT); }
+static size_t direct_input_bytes(const gd_kernel_call *k) { return direct_bytes(k, GD_CONV_TO_INPUT); }
+static gd_status direct_input(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_INPUT); }
+
+/*kernel conv_grad_weight.direct  rank 30  wide  run direct_weight  match direct_weight_pays  workspace direct_weight_bytes
+ */
+static bool direct_weight_pays(const gd_kernel_call *k) { return direct_pays(k, GD_CONV_TO_WEIGHT); }
+static size_t direct_weight_bytes(const gd_kernel_call *k) { return direct_bytes(k, GD_CONV_TO_WEIGHT); }
+static gd_status direct_weight(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_WEIGHT); }
+
 #include "conv_kernels.gen.h"

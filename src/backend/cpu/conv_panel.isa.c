@@ -1,6 +1,7 @@
 /* conv_panel.isa.c - panels of a convolution's columns, with vectors. */
 #include "backend/cpu/conv_panel.h"
 
+#include "backend/cpu/gemm_block.h"
 #include "backend/cpu/simd.h"
 
 #if defined(__AVX2__)
@@ -88,6 +89,7 @@ V_FN vf64 LOAD_F64(const double *p, mask_f64 m) {
 #define FN(x)            GD_ISA_FN(x##_f32)
 #define MASK             MASK_F32
 #define LOAD_LANES       LOAD_F32
+#define LOAD(p)          v_load_f32(p)
 #define STORE(p, v)      v_store_f32(p, v)
 #define EVEN             EVEN_F32
 #define ZIP_LOW          LOW_F32
@@ -103,6 +105,7 @@ V_FN vf64 LOAD_F64(const double *p, mask_f64 m) {
 #define FN(x)            GD_ISA_FN(x##_f64)
 #define MASK             MASK_F64
 #define LOAD_LANES       LOAD_F64
+#define LOAD(p)          v_load_f64(p)
 #define STORE(p, v)      v_store_f64(p, v)
 #define EVEN             EVEN_F64
 #define ZIP_LOW          LOW_F64

@@ -1,6 +1,6 @@
 /* conv_panel_template.h - conv_panel.h for `real` (f32 or f64) and the instruction set being
  * compiled. NAME(x) and FN(x) spell names of functions of this type; vec, LANES, lane_mask,
- * MASK(low, high), LOAD_LANES(p, mask), STORE(p, v), EVEN(a, b), ZIP_LOW(a, b), ZIP_HIGH(a, b) are
+ * MASK(low, high), LOAD(p), LOAD_LANES(p, mask), STORE(p, v), EVEN(a, b), ZIP_LOW(a, b), ZIP_HIGH(a, b) are
  * its vectors, where a lane mask stands for lanes [low, high).
  */
 
@@ -42,6 +42,32 @@ static int NAME(describe)(const gd_conv *c, int64_t column, int64_t end, NAME(se
         if (depth == c->out[0]) depth = 0, image++;
     }
     return count;
+}
+
+/* Whether the vector lies in one row of y, and all that its taps read (two whole vectors for stride
+ * 2) in rows of x: then there is nothing to mask. */
+V_FN bool NAME(is_inside)(const int stride_class, const gd_conv *c, const NAME(segment) *s, int count) {
+    const int64_t reach = stride_class < 3 ? stride_class * LANES : (LANES - 1) * c->stride[2] + 1;
+    return count == 1 && s->high == LANES && s->depth >= 0 && s->row >= 0 && s->place >= 0 &&
+           s->depth + (c->kernel[0] - 1) * c->dilation[0] < c->in[0] &&
+           s->row + (c->kernel[1] - 1) * c->dilation[1] < c->in[1] &&
+           s->place + (c->kernel[2] - 1) * c->dilation[2] + reach <= c->in[2];
+}
+
+/* How far the element under a tap lies from the one under the first tap. */
+V_FN int64_t NAME(tap_offset)(const gd_conv *c, int64_t tap) {
+    const int64_t at = tap % c->kernel[2] * c->dilation[2], down = tap / c->kernel[2] % c->kernel[1] * c->dilation[1];
+    const int64_t deep = tap / (c->kernel[2] * c->kernel[1]) * c->dilation[0];
+    return (deep * c->in[1] + down) * c->in[2] + at;
+}
+
+/* A whole vector, from x on. */
+V_FN vec NAME(read_inside)(const int stride_class, int64_t stride, const real *x) {
+    if (stride_class == 1) return LOAD(x);
+    if (stride_class == 2) return EVEN(LOAD(x), LOAD(x + LANES));
+    vec v;
+    for (int l = 0; l < LANES; l++) v[l] = x[l * stride];
+    return v;
 }
 
 /* The pieces of the segments under a tap; returns how many are not empty. */
@@ -111,6 +137,24 @@ V_FN void NAME(fill_channels)(const int stride_class, const gd_conv *c, const re
     }
 }
 
+/* Rows [row, row + depth) of a vector of columns that is inside; x is its first element under the
+ * first tap of the first channel. */
+V_FN void NAME(fill_inside)(const int stride_class, const gd_conv *c, const real *x, int64_t row, int64_t depth, real *to,
+                            int64_t step) {
+    const int64_t taps = gd_conv_places(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
+    const real *channel = x + row / taps * plane;
+    int64_t w = row % taps % c->kernel[2], h = row % taps / c->kernel[2] % c->kernel[1];
+    int64_t d = row % taps / (c->kernel[2] * c->kernel[1]);
+    while (depth > 0) { /* along a row of taps */
+        const real *from = channel + (d * c->dilation[0] * c->in[1] + h * c->dilation[1]) * c->in[2];
+        for (; w < c->kernel[2] && depth > 0; w++, depth--, to += step)
+            STORE(to, NAME(read_inside)(stride_class, c->stride[2], from + w * c->dilation[2]));
+        w = 0;
+        if (++h == c->kernel[1]) h = 0, d++;
+        if (d == c->kernel[0]) d = 0, channel += plane;
+    }
+}
+
 V_FN void NAME(fill_panel)(const int stride_class, const gd_conv_columns *m, int64_t k, int64_t depth, int64_t j, int64_t n,
                            real *panel, int64_t step) {
     const gd_conv *c = m->c;
@@ -119,6 +163,10 @@ V_FN void NAME(fill_panel)(const int stride_class, const gd_conv_columns *m, int
         NAME(segment) segments[LANES];
         NAME(piece) pieces[LANES];
         const int count = NAME(describe)(c, m->column + j + v, m->column + j + n, segments);
+        if (NAME(is_inside)(stride_class, c, segments, count)) {
+            NAME(fill_inside)(stride_class, c, (const real *)m->x + segments[0].offset, row, depth, panel + v, step);
+            continue;
+        }
         for (int64_t tap = 0; tap < taps; tap++) {
             const int64_t channel = row > tap ? (row - tap + taps - 1) / taps : 0;
             const int64_t channel_end = row_end > tap ? (row_end - tap + taps - 1) / taps : 0;
@@ -153,8 +201,9 @@ V_FN void NAME(turn_square)(vec v[LANES]) {
     }
 }
 
-/* A panel has no more rows than this, so no more taps appear in it. */
-enum { NAME(PANEL_ROWS) = 48 };
+/* B is columns^T here: its panels have no more rows of `columns` than this, so no more taps appear
+ * in one. */
+enum { NAME(PANEL_ROWS) = GD_GEMM_PANEL_MAX };
 
 /* Up to LANES columns of the rows [row, row_end), a square at a time. `pieces` has those of the
  * first row's tap, the next one's, and so on. */
@@ -183,16 +232,44 @@ V_FN void NAME(fill_squares)(const int stride_class, const gd_conv_columns *m, i
     }
 }
 
+/* The same for LANES columns that are inside: x is their first element under the first tap of the
+ * first channel, `offset` has that of each tap from there, in the order of the rows. */
+V_FN void NAME(fill_squares_inside)(const int stride_class, const gd_conv *c, const real *x, int64_t row, int64_t row_end,
+                                    const int64_t *offset, real *panel, int64_t step) {
+    const int64_t taps = gd_conv_places(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
+    int64_t tap = row % taps, slot = 0;
+    x += row / taps * plane;
+    for (; row < row_end; row += LANES, panel += LANES) {
+        vec v[LANES];
+        for (int64_t i = 0; i < LANES; i++) {
+            v[i] = (vec){0};
+            if (row + i >= row_end) continue;
+            v[i] = NAME(read_inside)(stride_class, c->stride[2], x + offset[slot]);
+            if (++slot == taps) slot = 0;
+            if (++tap == taps) tap = 0, x += plane;
+        }
+        NAME(turn_square)(v);
+        UNROLL for (int i = 0; i < LANES; i++) STORE(panel + i * step, v[i]);
+    }
+}
+
 V_FN void NAME(fill_turned)(const int stride_class, const gd_conv_columns *m, int64_t k, int64_t depth, int64_t j, int64_t n,
                             real *panel, int64_t step) {
     const gd_conv *c = m->c;
     const int64_t taps = gd_conv_places(c->kernel), row = m->row + j;
     const int64_t used = taps < n ? taps : n; /* taps that appear in these rows */
+    int64_t offset[NAME(PANEL_ROWS)];
+    for (int64_t t = 0; t < used; t++) offset[t] = NAME(tap_offset)(c, (row + t) % taps);
     for (int64_t i = 0; i < depth; i += LANES) {
         NAME(segment) segments[LANES];
         NAME(piece) pieces[NAME(PANEL_ROWS)][LANES];
         int left[NAME(PANEL_ROWS)];
         const int count = NAME(describe)(c, m->column + k + i, m->column + k + depth, segments);
+        if (NAME(is_inside)(stride_class, c, segments, count)) {
+            NAME(fill_squares_inside)(stride_class, c, (const real *)m->x + segments[0].offset, row, row + n, offset,
+                                      panel + i * step, step);
+            continue;
+        }
         for (int64_t t = 0; t < used; t++) left[t] = NAME(under_tap)(c, segments, count, (row + t) % taps, pieces[t]);
         NAME(fill_squares)(stride_class, m, row, row + n, pieces, left, depth - i < LANES ? depth - i : LANES,
                            panel + i * step, step);
@@ -217,6 +294,7 @@ void FN(gd_conv_fill_turned)(const void *self, int64_t k, int64_t depth, int64_t
 #undef FN
 #undef MASK
 #undef LOAD_LANES
+#undef LOAD
 #undef STORE
 #undef EVEN
 #undef ZIP_LOW

@@ -43,9 +43,10 @@ typedef struct gd_wino {
  * vectors: groups of so many. */
 GD_ISA_DECLARE(int, gd_wino_vector, (void));
 
-/* Numbers of scratch that the two transforms below need for one row of tiles, and more. */
+/* Numbers of scratch that the three transforms below need for so many rows of tiles. With much
+ * padding, y is wider than x. */
 static inline int64_t gd_wino_scratch(const gd_wino *w, int64_t rows) {
-    const int64_t pixels_in = (rows * w->m + 2) * w->in_w, pixels_out = w->m * w->out_w;
+    const int64_t pixels_in = (rows * w->m + 2) * w->in_w, pixels_out = rows * w->m * w->out_w;
     const int64_t columns = (w->tiles_w * w->m + 2) * w->a;
     const int64_t pixels = pixels_in > pixels_out ? pixels_in : pixels_out;
     return (pixels + columns + 2 * GD_WINO_LANES) * GD_WINO_LANES;

@@ -133,6 +133,7 @@ typedef struct {
     gd_dtype dtype;
     int64_t step[GD_MAX_RANK]; /* bytes, for the merged dims */
     bool direct;               /* its rows can be given to the kernel as they are */
+    bool single;               /* one element for all: its tile is filled once for a piece */
 } operand;
 
 typedef struct {
@@ -194,6 +195,7 @@ static void run_tile(const job *j, char *const *base, int64_t first, int64_t n, 
         char *at = base[i] + first * o->step[last], *buffer = buffers + (size_t)i * tile;
         if (i >= j->n_in) out[i - j->n_in] = o->direct ? at : buffer;
         else if (o->direct) in[i] = at;
+        else if (o->single) in[i] = buffer;
         else load_tile(o, at, o->step[last], type, buffer, n), in[i] = buffer;
     }
     if (j->program.whole) j->program.whole(n, in, out, j->program.params);
@@ -218,6 +220,10 @@ static void run_piece(void *arg, int64_t piece) {
     int n = j->n_in + j->n_out, last = j->rank - 1;
     int64_t from = piece * j->tiles_per_piece, to = from + j->tiles_per_piece;
     if (to > j->tiles) to = j->tiles;
+    const size_t tile = TILE * type_size[j->program.type];
+    for (int i = 0; i < j->n_in; i++)
+        if (j->operands[i].single)
+            load_tile(&j->operands[i], j->operands[i].data, 0, j->program.type, buffers + (size_t)i * tile, j->row < TILE ? j->row : TILE);
     for (int64_t t = from; t < to; t++) {
         char *base[MAX_OPERANDS];
         int64_t row = t / j->tiles_per_row, first = t % j->tiles_per_row * TILE;
@@ -247,11 +253,21 @@ static void run_direct_piece(void *arg, int64_t piece) {
 
 /* --- the kernel -------------------------------------------------------------------------------- */
 
+/* Outputs that are a written input under its own name come first, and are nothing to compute. */
+static void skip_views(gd_kernel_call *call) {
+    const int views = call->n_out - call->op->ir->n_outputs;
+    if (views <= 0) return;
+    call->out += views;
+    call->n_out -= views;
+}
+
 /*kernel elementwise.compiled  rank 10
  * Every elementwise op, by its generated kernel or the evaluator.
  */
 static gd_status elementwise_compiled_run(gd_kernel_call *call) {
     job j;
+    skip_views(call);
+    if (gd_numel(call->out[0].rank, call->out[0].dims) == 0) return GD_OK; /* an empty tensor is written */
     j.n_in = call->n_in;
     j.n_out = call->n_out;
     j.status = GD_OK;
@@ -281,6 +297,8 @@ static gd_status elementwise_compiled_run(gd_kernel_call *call) {
     for (int i = 0; i < j.n_in + j.n_out; i++) {
         operand *o = &j.operands[i];
         o->direct = o->dtype == type_dtype[type] && (o->step[j.rank - 1] == (int64_t)type_size[type]);
+        o->single = i < j.n_in;
+        for (int d = 0; d < j.rank; d++) o->single &= o->step[d] == 0;
         all_direct &= o->direct;
     }
     if (all_direct) {
@@ -301,6 +319,7 @@ static gd_status elementwise_compiled_run(gd_kernel_call *call) {
  */
 static gd_status elementwise_reference_run(gd_kernel_call *call) {
     const gd_op *op = call->op;
+    skip_views(call);
     double params[GD_RECORD_MAX] = {0};
     for (int i = 0; i < op->n_attrs && call->attrs; i++) params[i] = gd_attr_number(&op->attrs[i], call->attrs);
     const gd_view *shape = &call->out[0];

@@ -17,6 +17,10 @@ enum { GD_GEMM_LONG_K = 512 };
 /* B is read where it lies, if columns are contiguous in it, for this many rows of A or fewer. */
 enum { GD_GEMM_PACK_B_ROWS = 56 };
 
+/* Panels of B have no more columns than this on any instruction set: what a fill function (gemm.h)
+ * can rely on. */
+enum { GD_GEMM_PANEL_MAX = 64 };
+
 /* A product of this many rows or fewer, k contiguous in A and in B, is computed without tiles
  * (gemm_thin.h). It pays for more rows where there are more registers. */
 enum { GD_GEMM_THIN_ROWS_MAX = 4 };

@@ -23,6 +23,7 @@ static const int tile_height[TILE_W + 1] = {0, 8, 6};
 /* Columns of the widest tile, and the longest run of k that a tile sums before C is touched: such
  * a panel of B (TILE_N x TILE_K) stays in the second-level cache, H rows of A in the first. */
 enum { TILE_N = TILE_W * VL, TILE_K = 4096 / sizeof(real) };
+_Static_assert((int)TILE_N <= (int)GD_GEMM_PANEL_MAX, "panels are wider than fill functions expect");
 
 typedef struct tile {
     int64_t n, k;  /* columns to store, n <= W * VL; depth */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend/cpu/gemm.h"
+#include "core/copy.h"
 #include "core/tensor.h"
 #include "ops/op.h"
 
@@ -61,7 +62,7 @@ static bool linear_packed_match(const gd_kernel_call *k) {
         if (k->in[i].data && k->in[i].dtype != k->in[0].dtype) return false;
     return float_type(k->in[0].dtype);
 }
-static gd_status linear_packed_run(gd_kernel_call *k) {
+static gd_status run_linear(gd_kernel_call *k, gd_gemm_act act) {
     const gd_view *x = &k->in[0], *w = &k->in[1], *b = k->n_in > 2 && k->in[2].data ? &k->in[2] : NULL;
     int64_t in = w->dims[1], out = w->dims[0], rows = gd_numel(x->rank - 1, x->dims);
     gd_gemm g = {.m = rows, .n = out, .k = in,
@@ -69,6 +70,31 @@ static gd_status linear_packed_run(gd_kernel_call *k) {
                  .b = {w->data, w->dtype, 1, in},
                  .c = {k->out[0].data, k->out[0].dtype, out, 1}};
     if (b) g.bias = (gd_gemm_in){b->data, b->dtype, 0, 1};
+    g.act = act;
+    return gd_gemm_run(&g);
+}
+static gd_status linear_packed_run(gd_kernel_call *k) { return run_linear(k, GD_GEMM_IDENTITY); }
+
+/*kernel linear_relu.packed  rank 10  contiguous
+ * The same, with relu as results are stored.
+ */
+static bool linear_relu_packed_match(const gd_kernel_call *k) { return linear_packed_match(k); }
+static gd_status linear_relu_packed_run(gd_kernel_call *k) { return run_linear(k, GD_GEMM_RELU); }
+
+/*kernel matmul_step.packed  rank 10
+ * Floats, any strides; the product is added to the parameter as it is stored.
+ */
+static bool matmul_step_packed_match(const gd_kernel_call *k) {
+    const gd_dtype dtype = k->in[0].dtype;
+    return dtype == GD_F32 || dtype == GD_F64;
+}
+static gd_status matmul_step_packed_run(gd_kernel_call *k) {
+    const gd_view *a = &k->in[1], *b = &k->in[2], *p = &k->out[1];
+    const gd_gemm g = {.m = p->dims[0], .n = p->dims[1], .k = a->dims[1],
+                       .a = {a->data, a->dtype, a->strides[0], a->strides[1]},
+                       .b = {b->data, b->dtype, b->strides[0], b->strides[1]},
+                       .c = {p->data, p->dtype, p->strides[0], p->strides[1]},
+                       .accumulate = true, .scaled = true, .scale = -gd_load_f64(k->in[3].dtype, k->in[3].data)};
     return gd_gemm_run(&g);
 }
 

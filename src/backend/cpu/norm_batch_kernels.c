@@ -149,7 +149,7 @@ static void dots_piece(void *arg, int64_t piece) {
     int64_t first = piece * j->per_piece, end = first + j->per_piece, unit = j->rows ? j->c * j->s : j->s;
     if (end > units(j)) end = units(j);
     char *sums = j->sums + piece * unit * j->size, *dots = j->dots + piece * unit * j->size;
-    if (j->rows) {
+    if (j->rows && unit > 0) {
         memset(sums, 0, (size_t)(unit * j->size));
         memset(dots, 0, (size_t)(unit * j->size));
     }

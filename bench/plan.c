@@ -1,0 +1,71 @@
+/* plan.c - graphs: what a run costs, and training steps as eager ops and as plans. */
+#include <stdio.h>
+
+#include "bench.h"
+#include "gradus/gradus.h"
+#include "train.h"
+
+/* --- the cost of a run -------------------------------------------------------------------------- */
+
+static gd_session *session;
+static gd_tensors feeds, fetches;
+
+static void run_session(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_session_run(session, feeds, fetches);
+}
+
+enum { NODES = 100 };
+
+static void run_cost(void) {
+    GD_SCOPE;
+    gd_set_num_threads(1);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *constant, *chain;
+    {
+        GD_GRAPH(graph);
+        constant = gd_full(gd_dims(1), 3);
+        chain = gd_variable(gd_full(gd_dims(1), 1));
+        for (int i = 0; i < NODES; i++) chain = i % 2 ? gd_add(chain, chain) : gd_sin(chain);
+    }
+    feeds = gd_nothing;
+    gd_tensor *one[1];
+    fetches = (gd_tensors){one, 1};
+    double spread, empty;
+    session = gd_session_new(graph, .level = 0);
+    one[0] = constant;
+    empty = bench_time(run_session, NULL, &spread);
+    bench_report("run_empty_ns", empty, spread, "ns", "a run that fetches one constant; target 1000");
+    one[0] = chain;
+    double ns = bench_time(run_session, NULL, &spread);
+    bench_report("run_node_ns", (ns - empty) / NODES, spread / NODES, "ns", "a node of one element, unfused; target 100");
+}
+
+/* --- training steps ----------------------------------------------------------------------------- */
+
+static void measure(const char *net, int threads) {
+    static const char *const modes[] = {"eager", "plan", "fused"};
+    double eager = 0;
+    for (int m = 0; m < 3; m++) {
+        GD_SCOPE;
+        gd_set_num_threads(threads);
+        train *t = train_new(net, modes[m]);
+        if (!t) return;
+        char row[64], note[64] = "a training step with eager ops";
+        double spread, ns = bench_time(train_step, t, &spread);
+        if (m == 0) eager = ns;
+        else snprintf(note, sizeof note, "%.2f times as fast as the eager step", eager / ns);
+        snprintf(row, sizeof row, "%s_%s_ms%s", net, modes[m], threads > 1 ? "_2t" : "");
+        bench_report(row, ns / 1e6, spread / 1e6, "ms", note);
+    }
+}
+
+static void training(void) {
+    for (int threads = 1; threads <= 2; threads++) {
+        measure("two_layer", threads);
+        measure("mlp", threads);
+    }
+}
+
+const bench_entry bench_plan[] = {{"run", run_cost}, {"train", training}, {NULL, NULL}};

@@ -1,0 +1,119 @@
+/* train.c - see train.h. */
+#include "train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "gradus/gradus.h"
+
+enum { MOST_LAYERS = 4 };
+
+typedef struct shape {
+    const char *name;
+    int layers;
+    int64_t batch, size[MOST_LAYERS + 1]; /* inputs, ..., outputs */
+    bool classes;                         /* cross entropy of class numbers; else the mean of squares */
+} shape;
+
+static const shape shapes[] = {
+    {.name = "two_layer", .layers = 2, .batch = 64, .size = {1000, 100, 10}},
+    {.name = "mlp", .layers = 3, .batch = 128, .size = {784, 512, 512, 10}, .classes = true},
+};
+
+struct train {
+    const shape *shape;
+    gd_tensor *x, *y;                                  /* data */
+    gd_tensor *w[MOST_LAYERS], *b[MOST_LAYERS];        /* parameters, of both forms */
+    gd_tensor *parameters[2 * MOST_LAYERS];
+    gd_optimizer *optimizer;
+    gd_session *session; /* NULL: eager */
+    gd_tensor *feeds[4], *fetches[2];
+};
+
+static gd_tensor *loss_of(const train *t, gd_tensor *x, gd_tensor *y) {
+    for (int i = 0; i < t->shape->layers; i++) {
+        x = gd_linear(x, t->w[i], t->b[i]);
+        if (i < t->shape->layers - 1) x = gd_relu(x);
+    }
+    return t->shape->classes ? gd_cross_entropy(x, y) : gd_mse_loss(x, y);
+}
+
+/* Parameters as tensors, or as variables of the graph that is being built. */
+static void make_parameters(train *t, bool variables) {
+    const int64_t *size = t->shape->size;
+    int count = 0;
+    for (int i = 0; i < t->shape->layers; i++) {
+        gd_tensor *w = gd_mul(gd_randn(gd_dims(size[i + 1], size[i])), gd_scalar(0.05));
+        gd_tensor *b = gd_zeros(gd_dims(size[i + 1]));
+        t->parameters[count++] = t->w[i] = variables ? gd_variable(w) : gd_requires_grad(w);
+        t->parameters[count++] = t->b[i] = variables ? gd_variable(b) : gd_requires_grad(b);
+    }
+    t->optimizer = gd_optim_sgd(((gd_tensors){t->parameters, count}), .lr = 1e-3);
+}
+
+static void make_session(train *t, int level) {
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        gd_tensor *x = gd_placeholder(gd_tensor_shape(t->x));
+        gd_tensor *y = gd_placeholder(gd_tensor_shape(t->y), .dtype = gd_tensor_dtype(t->y));
+        make_parameters(t, true);
+        t->fetches[0] = loss_of(t, x, y);
+        t->fetches[1] = gd_minimize(t->optimizer, t->fetches[0]);
+        t->feeds[0] = x, t->feeds[1] = t->x, t->feeds[2] = y, t->feeds[3] = t->y;
+    }
+    t->session = gd_session_new(graph, .level = level);
+}
+
+train *train_new(const char *net, const char *mode) {
+    static train trains[16]; /* a benchmark makes a few */
+    static int made;
+    const shape *s = NULL;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (strcmp(shapes[i].name, net) == 0) s = &shapes[i];
+    if (!s || made == 16) return NULL;
+    train *t = &trains[made++];
+    const int64_t outputs = s->size[s->layers];
+    *t = (train){.shape = s, .x = gd_randn(gd_dims(s->batch, s->size[0]))};
+    t->y = s->classes ? gd_randint(gd_dims(s->batch), 0, outputs) : gd_randn(gd_dims(s->batch, outputs));
+    if (strcmp(mode, "eager") == 0) make_parameters(t, false);
+    else make_session(t, strcmp(mode, "plan") == 0 ? 0 : 2);
+    return gd_failed() ? NULL : t;
+}
+
+void train_step(void *arg) {
+    train *t = arg;
+    GD_SCOPE;
+    if (t->session) {
+        gd_session_run(t->session, ((gd_tensors){t->feeds, 4}), ((gd_tensors){t->fetches, 2}));
+        return;
+    }
+    gd_optimizer_zero_grad(t->optimizer);
+    gd_backward(loss_of(t, t->x, t->y));
+    gd_optimizer_step(t->optimizer);
+}
+
+int train_serve(const char *net, const char *mode, int threads) {
+    GD_SCOPE;
+    gd_set_num_threads(threads);
+    train *t = train_new(net, mode);
+    if (!t) {
+        fprintf(stderr, "%s\n", gd_failed() ? gd_error_message() : "no such net");
+        return 1;
+    }
+    char line[16];
+    double each = 1e6;
+    for (int i = 0; i < 20; i++) train_step(t);
+    while (fgets(line, sizeof line, stdin)) {
+        const int steps = 1 + (int)(50e6 / each);
+        train_step(t); /* wakes the threads up */
+        const double start = bench_now();
+        for (int i = 0; i < steps; i++) train_step(t);
+        each = (bench_now() - start) / steps;
+        printf("%.1f\n", each);
+        fflush(stdout);
+    }
+    return gd_failed();
+}

@@ -1,0 +1,21 @@
+/* train.h - the training steps that are measured: two nets, as eager ops and as plans. */
+#ifndef GRADUS_BENCH_TRAIN_H
+#define GRADUS_BENCH_TRAIN_H
+
+#include <stdbool.h>
+
+typedef struct train train;
+
+/* "two_layer" (1000-100-10, batch 64, mean of squares) or "mlp" (784-512-512-10, batch 128, cross
+ * entropy), both with SGD; "eager", "plan" (level 0) or "fused" (level 2). Belongs to the scope
+ * around. NULL if there is no such one. */
+train *train_new(const char *net, const char *mode);
+
+/* One step, for bench_time. */
+void train_step(void *train);
+
+/* `bench --steps NET MODE THREADS`: for each line of input, so many steps as take about 50 ms; prints
+ * the nanoseconds of one. */
+int train_serve(const char *net, const char *mode, int threads);
+
+#endif

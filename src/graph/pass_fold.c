@@ -1,0 +1,106 @@
+/* pass_fold.c - what is the same in every run is computed once, when the plan is made.
+ *
+ * A step is folded if all it reads is constant: nothing, or results of folded steps. Tensors outside
+ * the graph are not constant: the program may write to them between runs.
+ */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/tensor.h"
+#include "graph/program.h"
+#include "gradus/autograd.h"
+#include "gradus/ops.h"
+
+/* Larger constants are made anew in each run: that costs little, and holding them costs memory. */
+enum { LARGEST = 1 << 20 };
+
+/* It reads the shape of its input, not the data. */
+static bool reads_shape_only(const gd_op *op) { return strcmp(op->name, "full_like") == 0; }
+
+static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *constant) {
+    if (s->removed || s->view || (s->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE | GD_OP_DYNAMIC))) return false;
+    for (int i = 0; i < s->op->n_inputs; i++)
+        if (s->op->inputs[i].mutated) return false;
+    for (int i = 0; i < s->n_in && !reads_shape_only(s->op); i++)
+        if (s->in[i] >= 0 && !constant[p->values[s->in[i]].root]) return false;
+    size_t bytes = 0;
+    for (int k = 0; k < s->n_out; k++) {
+        if (s->out[k] < 0) return false;
+        bytes += p->roots[p->values[s->out[k]].root].bytes;
+    }
+    return bytes <= LARGEST && s->n_out > 0;
+}
+
+/* The value as a tensor. One whose data do not matter gets some. */
+static gd_tensor *tensor_of(const gd_program *p, int value, gd_device *device) {
+    const gd_pvalue *v = &p->values[value];
+    const gd_root *root = &p->roots[v->root];
+    if (root->kind != GD_ROOT_OUTSIDE) { /* full_like: only the shape counts, and views cost nothing */
+        int64_t ones[GD_MAX_RANK];
+        for (int i = 0; i < v->rank; i++) ones[i] = 1;
+        gd_tensor *one = gd_full(gd_shape_of(v->rank, ones), 0, .dtype = (gd_dtype)v->dtype);
+        return one->kind == GD_FAILED ? NULL : gd_expand(one, gd_shape_of(v->rank, v->dims));
+    }
+    gd_tensor *t = gd_tensor_bare(GD_VALUE, device, (gd_dtype)v->dtype, v->rank, v->dims);
+    if (!t) return NULL;
+    for (int i = 0; i < v->rank; i++) t->strides[i] = v->strides[i];
+    t->offset = v->offset;
+    t->storage = root->storage;
+    gd_storage_retain(t->storage);
+    return t;
+}
+
+static gd_status compute(gd_program *p, gd_pstep *s, gd_device *device, bool *constant) {
+    gd_tensor **in = gd_calloc((size_t)(s->n_in + s->n_out) + 1, sizeof *in), **out = in + s->n_in;
+    if (!in) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_scope *scope = gd_scope_open();
+    gd_status status = GD_OK;
+    for (int i = 0; i < s->n_in && status == GD_OK; i++)
+        if (s->in[i] >= 0 && !(in[i] = tensor_of(p, s->in[i], device))) status = GD_E_MEMORY;
+    if (status == GD_OK)
+        status = gd_dispatch_again(s->op, s->node ? s->node->site : NULL, in, s->n_in, s->attrs, (gd_rng){0, 0}, out, s->n_out);
+    for (int k = 0; k < s->n_out && status == GD_OK; k++) {
+        gd_tensor *y = out[k] ? gd_contiguous(out[k]) : NULL;
+        if (!y || y->kind != GD_VALUE || y->offset != 0) {
+            status = GD_E_UNSUPPORTED;
+            break;
+        }
+        gd_root *root = &p->roots[p->values[s->out[k]].root];
+        root->kind = GD_ROOT_OUTSIDE;
+        root->constant = true;
+        root->number = p->values[s->out[k]].root;
+        root->storage = y->storage;
+        gd_storage_retain(y->storage);
+        constant[p->values[s->out[k]].root] = true;
+    }
+    gd_scope_close(&scope);
+    gd_free(in);
+    if (status == GD_OK) s->removed = true;
+    return status;
+}
+
+int gd_pass_fold(gd_program *p, gd_device *device) {
+    bool *constant = gd_calloc((size_t)p->n_roots + 1, sizeof *constant);
+    int changes = 0;
+    if (!constant) {
+        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return -1;
+    }
+    gd_thread *thread = &gd_this_thread;
+    void *tracing = gd_tracing_off();
+    gd_device *before = thread->device;
+    int grad = gd_no_grad_begin();
+    thread->device = device;
+    for (int i = 0; i < p->n_steps; i++) {
+        if (!is_constant(p, &p->steps[i], constant)) continue;
+        gd_attempt attempt; /* what cannot be computed now is left for the run, which will say why */
+        gd_attempt_begin(&attempt);
+        gd_status status = compute(p, &p->steps[i], device, constant);
+        changes += gd_attempt_end(&attempt, status) == GD_OK;
+    }
+    thread->device = before;
+    gd_grad_mode_end(&grad);
+    gd_tracing_on(tracing);
+    gd_free(constant);
+    return changes;
+}

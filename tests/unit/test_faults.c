@@ -1,0 +1,188 @@
+/* test_faults.c - a step of training in which any one allocation fails.
+ *
+ * The walk lets the n-th allocation of a step fail, for n = 0, 1, 2, ... until the step is through.
+ * Promised each time: the status is GD_E_MEMORY (or the step did not need that memory), no parameter
+ * is half written, nothing leaks, and the next step is the one that would have been.
+ */
+#include "gradus/gradus.h"
+
+#include "test.h"
+
+enum { MOST_STATE = 12, MOST_BYTES = 4096 };
+
+/* What a model keeps between steps: parameters first, then running statistics. */
+typedef struct {
+    const char *name;
+    void (*make)(gd_tensor **state, gd_tensor **x, gd_tensor **target);
+    gd_tensor *(*loss)(gd_tensor *const *state, gd_tensor *x, gd_tensor *target);
+    int n_parameters, n_state;
+} model;
+
+typedef struct {
+    char bytes[MOST_STATE][MOST_BYTES];
+} snapshot;
+
+static gd_tensor *weights(gd_shape dims) { return gd_requires_grad(gd_uniform(dims, .low = -0.5, .high = 0.5)); }
+
+static size_t bytes_of(const gd_tensor *t) { return (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t)); }
+
+static void save(const model *m, gd_tensor *const *state, snapshot *s) {
+    for (int i = 0; i < m->n_state; i++) {
+        CHECK(bytes_of(state[i]) <= MOST_BYTES);
+        CHECK(gd_copy_to(state[i], s->bytes[i], bytes_of(state[i])) == GD_OK);
+    }
+}
+
+static void restore(const model *m, gd_tensor *const *state, const snapshot *s) {
+    for (int i = 0; i < m->n_state; i++) CHECK(gd_copy_from(state[i], s->bytes[i], bytes_of(state[i])) == GD_OK);
+}
+
+static bool is_same(const gd_tensor *t, const char *bytes) {
+    char now[MOST_BYTES];
+    return gd_copy_to(t, now, bytes_of(t)) == GD_OK && memcmp(now, bytes, bytes_of(t)) == 0;
+}
+
+/* `walked` tells the caller whether backward was through. */
+static gd_status train_step(const model *m, gd_tensor *const *state, gd_tensor *x, gd_tensor *target, bool *walked) {
+    GD_SCOPE;
+    *walked = false;
+    gd_status status = gd_backward(m->loss(state, x, target));
+    if (status != GD_OK) return status;
+    *walked = true;
+    GD_NO_GRAD;
+    for (int i = 0; i < m->n_parameters; i++) gd_sub_(state[i], gd_mul(gd_tensor_grad(state[i]), gd_scalar(0.1)));
+    return gd_error_status();
+}
+
+static void forget_gradients(const model *m, gd_tensor *const *state) {
+    for (int i = 0; i < m->n_parameters; i++) gd_zero_grad(state[i]);
+    gd_clear_error();
+}
+
+/* One step in which allocation n fails, and all after it if `lasting`; then one without a fault.
+ * False: the step asked for less. */
+static bool walk_one(const model *m, gd_tensor *const *state, gd_tensor *x, gd_tensor *target, const snapshot *before,
+                     const snapshot *after, int64_t n, bool lasting) {
+    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes, asked = gd_fault_allocations();
+    bool walked;
+    gd_seed(3);
+    gd_fault_after(n, lasting);
+    gd_status status = train_step(m, state, x, target, &walked);
+    gd_fault_after(-1, false);
+    bool fired = gd_fault_allocations() - asked > n;
+    CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "%s, allocation %lld: %s: %s", m->name, (long long)n,
+                 gd_status_name(status), gd_error_message());
+    for (int i = 0; i < m->n_state; i++) {
+        bool as_before = is_same(state[i], before->bytes[i]), as_after = is_same(state[i], after->bytes[i]);
+        CHECK_SAYING(as_before || as_after, "%s, allocation %lld: state %d is neither old nor new", m->name, (long long)n, i);
+        if (status == GD_OK) CHECK_SAYING(as_after, "%s, allocation %lld: state %d was not updated", m->name, (long long)n, i);
+        if (!walked && i < m->n_parameters)
+            CHECK_SAYING(as_before, "%s, allocation %lld: parameter %d changed without a gradient", m->name, (long long)n, i);
+    }
+    forget_gradients(m, state);
+    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
+                 "%s, allocation %lld: leaks %lld objects, %lld bytes", m->name, (long long)n,
+                 (long long)(gd_live_objects() - objects), (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+    restore(m, state, before);
+    gd_seed(3);
+    status = train_step(m, state, x, target, &walked);
+    CHECK_SAYING(status == GD_OK, "%s, the step after: %s", m->name, gd_error_message());
+    for (int i = 0; i < m->n_state; i++)
+        CHECK_SAYING(is_same(state[i], after->bytes[i]), "%s, allocation %lld: the next step differs in state %d", m->name,
+                     (long long)n, i);
+    forget_gradients(m, state);
+    restore(m, state, before);
+    return fired;
+}
+
+static void walk(const model *m) {
+    GD_SCOPE;
+    gd_tensor *state[MOST_STATE], *x, *target;
+    static snapshot before, after;
+    bool walked;
+    gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
+    gd_seed(5);
+    m->make(state, &x, &target);
+    save(m, state, &before);
+    gd_seed(3);
+    CHECK_SAYING(train_step(m, state, x, target, &walked) == GD_OK, "%s: %s", m->name, gd_error_message());
+    save(m, state, &after);
+    for (int i = 0; i < m->n_state; i++) CHECK(memcmp(before.bytes[i], after.bytes[i], bytes_of(state[i])) != 0);
+    forget_gradients(m, state);
+    restore(m, state, &before);
+    int64_t n = 0;
+    while (n < 20000 && test_failures < 20 && walk_one(m, state, x, target, &before, &after, n, false)) n++;
+    CHECK_SAYING(n > 20 && n < 20000, "%s has %lld allocations", m->name, (long long)n);
+    for (int64_t k = 0; k < n && test_failures < 20; k += n / 30 + 1) walk_one(m, state, x, target, &before, &after, k, true);
+    gd_set_num_threads(0);
+}
+
+/* --- two layers -------------------------------------------------------------------------------- */
+
+static void make_layers(gd_tensor **state, gd_tensor **x, gd_tensor **target) {
+    static const int64_t classes[] = {0, 2, 1, 0, 2, 2};
+    *x = gd_normal(gd_dims(6, 5));
+    *target = gd_from_array(gd_dims(6), GD_I64, classes);
+    state[0] = weights(gd_dims(8, 5));
+    state[1] = weights(gd_dims(8));
+    state[2] = weights(gd_dims(3, 8));
+    state[3] = weights(gd_dims(3));
+}
+
+static gd_tensor *layers_loss(gd_tensor *const *s, gd_tensor *x, gd_tensor *target) {
+    return gd_cross_entropy(gd_linear(gd_relu(gd_linear(x, s[0], s[1])), s[2], s[3]), target);
+}
+
+TEST(two_layers_survive_any_failed_allocation) {
+    walk(&(model){"two layers", make_layers, layers_loss, 4, 4});
+}
+
+/* --- images ------------------------------------------------------------------------------------ */
+
+static void make_images(gd_tensor **state, gd_tensor **x, gd_tensor **target) {
+    static const int64_t classes[] = {1, 0, 2};
+    *x = gd_normal(gd_dims(3, 2, 6, 6));
+    *target = gd_from_array(gd_dims(3), GD_I64, classes);
+    state[0] = weights(gd_dims(4, 2, 3, 3));
+    state[1] = weights(gd_dims(4)); /* of the norm, which makes a bias before it useless */
+    state[2] = weights(gd_dims(4));
+    state[3] = weights(gd_dims(3, 36));
+    state[4] = weights(gd_dims(3));
+    state[5] = gd_zeros(gd_dims(4)); /* running mean and variance */
+    state[6] = gd_ones(gd_dims(4));
+}
+
+static gd_tensor *images_loss(gd_tensor *const *s, gd_tensor *x, gd_tensor *target) {
+    gd_tensor *h = gd_conv2d(x, s[0], NULL, .padding = 1);
+    h = gd_relu(gd_batch_norm(h, s[1], s[2], s[5], s[6], .training = true));
+    h = gd_dropout(gd_max_pool2d(h, .kernel = 2), .p = 0.3, .training = true);
+    return gd_cross_entropy(gd_linear(gd_flatten(h, .start_axis = 1), s[3], s[4]), target, .label_smoothing = 0.1);
+}
+
+TEST(convolution_norm_and_dropout_survive_any_failed_allocation) {
+    walk(&(model){"images", make_images, images_loss, 5, 7});
+}
+
+/* --- sequences --------------------------------------------------------------------------------- */
+
+static void make_sequences(gd_tensor **state, gd_tensor **x, gd_tensor **target) {
+    *x = gd_normal(gd_dims(4, 2, 3)); /* steps, batch, features */
+    *target = gd_normal(gd_dims(4, 2, 5));
+    state[0] = weights(gd_dims(20, 3));
+    state[1] = weights(gd_dims(20, 5));
+    state[2] = weights(gd_dims(20));
+    state[3] = weights(gd_dims(20));
+    state[4] = weights(gd_dims(5));
+    state[5] = weights(gd_dims(5));
+}
+
+static gd_tensor *sequences_loss(gd_tensor *const *s, gd_tensor *x, gd_tensor *target) {
+    gd_tensor *y = gd_lstm(x, NULL, NULL, NULL, gd_list(s[0], s[1], s[2], s[3])).y;
+    return gd_mse_loss(gd_layer_norm(y, s[4], s[5]), target);
+}
+
+TEST(a_recurrent_net_survives_any_failed_allocation) {
+    walk(&(model){"sequences", make_sequences, sequences_loss, 6, 6});
+}
+
+TEST_MAIN

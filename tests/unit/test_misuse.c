@@ -1,0 +1,384 @@
+/* test_misuse.c - what a program may get wrong: NULL, counts that make no sense, sizes that
+ * overflow, scopes closed twice. Each is a status and a message, never a crash, and leaks nothing.
+ */
+#include <math.h>
+#include <pthread.h>
+
+#include "gradus/gradus.h"
+
+#include "test.h"
+
+static const gd_tensors no_list = {NULL, 0}, null_list = {NULL, 2}, negative_list = {NULL, -3};
+
+/* The call has failed with this status, and its message has `part` in it. */
+#define CHECK_FAILED(call, status, part)                                                                        \
+    do {                                                                                                        \
+        gd_clear_error();                                                                                       \
+        gd_tensor *failed_ = (call);                                                                            \
+        CHECK_SAYING(gd_tensor_is_error(failed_) && gd_error_status() == (status), "%s: %s",                    \
+                     gd_status_name(gd_error_status()), gd_error_message());                                    \
+        CHECK_SAYING(strstr(gd_error_message(), part) != NULL, "%s", gd_error_message());                       \
+        gd_clear_error();                                                                                       \
+    } while (0)
+
+#define CHECK_STATUS(call, status)                                                                              \
+    do {                                                                                                        \
+        gd_status got_ = (call);                                                                                \
+        CHECK_SAYING(got_ == (status), "%s: %s", gd_status_name(got_), gd_error_message());                     \
+        CHECK(!gd_failed());                                                                                    \
+    } while (0)
+
+static gd_tensor *some(void) { return gd_from_array(gd_dims(3), GD_F32, (const float[]){1, 2, 3}); }
+
+/* --- tensors ----------------------------------------------------------------------------------- */
+
+TEST(null_tensors_are_answered) {
+    CHECK(gd_tensor_rank(NULL) == 0 && gd_tensor_numel(NULL) == 0 && gd_tensor_dtype(NULL) == GD_DTYPE_NONE);
+    CHECK(gd_tensor_device(NULL) == NULL && gd_tensor_dim(NULL, 0) == 0 && gd_tensor_stride(NULL, -1) == 0);
+    CHECK(!gd_tensor_is_contiguous(NULL) && !gd_tensor_is_error(NULL) && !gd_tensor_is_symbol(NULL));
+    CHECK(!gd_tensor_requires_grad(NULL) && !gd_tensor_is_leaf(NULL) && gd_tensor_grad(NULL) == NULL);
+    CHECK(gd_data(NULL) == NULL && gd_keep(NULL) == NULL && gd_retain(NULL) == NULL);
+    CHECK(gd_tensor_shape(NULL).rank == 0);
+    gd_release(NULL);
+    gd_zero_grad(NULL);
+    gd_keep_list(no_list);
+    gd_release_list(no_list);
+    CHECK(isnan(gd_item(NULL)) && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK(gd_item_int(NULL) == 0 && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK_STATUS(gd_copy_to(NULL, NULL, 0), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_copy_from(NULL, NULL, 0), GD_E_ARGUMENT);
+}
+
+TEST(shapes_that_are_none_are_refused) {
+    GD_SCOPE;
+    CHECK_FAILED(gd_empty(gd_shape_of(-1, NULL), GD_F32), GD_E_SHAPE, "dimensions");
+    CHECK_FAILED(gd_empty(gd_shape_of(9, (const int64_t[9]){0}), GD_F32), GD_E_SHAPE, "dimensions");
+    CHECK_FAILED(gd_empty(gd_shape_of(3, NULL), GD_F32), GD_E_SHAPE, "dimensions");
+    CHECK_FAILED(gd_empty((gd_shape){{2, 3}, 0, 0}, GD_F32), GD_E_ARGUMENT, "gd_dims");
+    CHECK_FAILED(gd_empty(gd_dims(2, -3), GD_F32), GD_E_SHAPE, "negative");
+    CHECK_FAILED(gd_empty(gd_dims(INT64_MAX, 2), GD_F32), GD_E_OVERFLOW, "too large");
+    CHECK_FAILED(gd_empty(gd_dims(INT64_MAX / 4 + 1), GD_F32), GD_E_OVERFLOW, "too large");
+    CHECK_FAILED(gd_empty(gd_dims(0, INT64_MAX, INT64_MAX), GD_F32), GD_E_OVERFLOW, "too large");
+    CHECK_FAILED(gd_empty(gd_dims(2), GD_DTYPE_NONE), GD_E_DTYPE, "element type");
+    CHECK_FAILED(gd_empty(gd_dims(2), (gd_dtype)77), GD_E_DTYPE, "element type");
+    CHECK_FAILED(gd_scalar_of(1, (gd_dtype)77), GD_E_DTYPE, "element type");
+    CHECK_FAILED(gd_from_array(gd_dims(2), GD_F32, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_full(gd_shape_of(3, NULL), 0), GD_E_ARGUMENT, "dims");
+    CHECK_FAILED(gd_reshape(some(), gd_dims(INT64_MAX, INT64_MAX, 3)), GD_E_OVERFLOW, "reshape");
+    CHECK_FAILED(gd_reshape(some(), gd_dims(-1, -1)), GD_E_SHAPE, "reshape");
+}
+
+TEST(foreign_memory_must_be_within_reach) {
+    GD_SCOPE;
+    _Alignas(16) char data[64] = {0};
+    CHECK_FAILED(gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, NULL, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_from_memory(gd_dims(2), NULL, GD_F32, data + 1, NULL, NULL), GD_E_ARGUMENT, "multiple of 4");
+    CHECK_FAILED(gd_from_memory(gd_dims(2), (const int64_t[]){-1}, GD_F32, data, NULL, NULL), GD_E_ARGUMENT, "negative");
+    CHECK_FAILED(gd_from_memory(gd_dims(3), (const int64_t[]){INT64_MAX}, GD_F32, data, NULL, NULL), GD_E_OVERFLOW, "stride 0");
+    CHECK_FAILED(gd_from_memory(gd_dims(2, 2), (const int64_t[]){INT64_MAX / 16, INT64_MAX / 8}, GD_F32, data, NULL, NULL),
+                 GD_E_OVERFLOW, "stride 1");
+    CHECK(!gd_tensor_is_error(gd_from_memory(gd_dims(1, 4), (const int64_t[]){-7, 2}, GD_F32, data, NULL, NULL)));
+    CHECK(!gd_tensor_is_error(gd_from_memory(gd_dims(0, 4), (const int64_t[]){INT64_MAX, 1}, GD_F32, data, NULL, NULL)));
+}
+
+TEST(without_a_scope_a_failed_call_leaks_nothing) {
+    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
+    CHECK_FAILED(gd_from_array(gd_dims(2), GD_F32, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, NULL, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_add(NULL, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_cat(null_list), GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_full(gd_dims(-2), 1), GD_E_SHAPE, "negative");
+    gd_tensor *x = some(), *y = gd_empty(gd_dims(4), GD_F32);
+    CHECK_FAILED(gd_mse_loss(x, y), GD_E_SHAPE, "mse_loss");
+    CHECK_FAILED(gd_layer_norm(x, y, NULL), GD_E_SHAPE, "layer_norm");
+    CHECK(gd_split(x, gd_dims(1, 1)).count == 0 && gd_error_status() == GD_E_SHAPE);
+    gd_clear_error();
+    gd_release(x);
+    gd_release(y);
+    CHECK(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes);
+}
+
+TEST(reading_with_the_wrong_size_is_refused) {
+    GD_SCOPE;
+    float data[4];
+    CHECK_STATUS(gd_copy_to(some(), data, sizeof data), GD_E_SHAPE);
+    CHECK_STATUS(gd_copy_to(some(), NULL, 12), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_copy_from(some(), data, SIZE_MAX), GD_E_SHAPE);
+    CHECK_STATUS(gd_copy_from(some(), NULL, 12), GD_E_ARGUMENT);
+    CHECK(isnan(gd_item(some())) && gd_error_status() == GD_E_SHAPE);
+    gd_clear_error();
+}
+
+/* --- scopes ------------------------------------------------------------------------------------ */
+
+static void *close_other(void *scope) {
+    gd_scope_close(scope);
+    return NULL;
+}
+
+TEST(a_scope_is_closed_once_and_by_its_own_thread) {
+    int64_t objects = gd_live_objects();
+    GD_SCOPE;
+    gd_tensor *outside = some();
+    gd_scope *inner = gd_scope_open(), *same = inner;
+    some();
+    pthread_t thread;
+    pthread_create(&thread, NULL, close_other, &same);
+    pthread_join(thread, NULL);
+    CHECK(gd_live_objects() == objects + 2);
+    gd_scope_close(&inner);
+    gd_scope_close(&inner);
+    CHECK(gd_live_objects() == objects + 1 && gd_item(gd_sum(outside)) == 6);
+    gd_scope_close(NULL);
+    inner = NULL;
+    gd_scope_close(&inner);
+    CHECK(gd_item(gd_sum(outside)) == 6);
+}
+
+TEST(keeping_what_is_kept_already_changes_nothing) {
+    GD_SCOPE;
+    gd_tensor *y;
+    {
+        GD_SCOPE;
+        y = gd_keep(gd_keep(some()));
+        gd_keep(&*y);
+    }
+    CHECK(gd_item(gd_sum(y)) == 6);
+}
+
+/* --- calls ------------------------------------------------------------------------------------- */
+
+TEST(null_and_impossible_lists_are_refused) {
+    GD_SCOPE;
+    gd_tensor *x = some();
+    CHECK_FAILED(gd_cat(no_list), GD_E_ARGUMENT, "cat");
+    CHECK_FAILED(gd_cat(null_list), GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_cat(negative_list), GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_cat(gd_list(x, NULL)), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_einsum("i,i", null_list), GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_einsum(NULL, gd_list(x)), GD_E_ARGUMENT, "equation");
+    CHECK_FAILED(gd_lstm(x, NULL, NULL, NULL, null_list).y, GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_lstm(x, NULL, NULL, NULL, negative_list).y, GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_lstm(x, NULL, NULL, NULL, ((gd_tensors){&x, 100000})).y, GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_call("add", null_list, NULL), GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_call("add", negative_list, NULL), GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_call("add", no_list, NULL), GD_E_ARGUMENT, "takes 2");
+    CHECK_FAILED(gd_call("add", gd_list(x, x, x), NULL), GD_E_ARGUMENT, "takes 2");
+    CHECK_FAILED(gd_call("batch_norm", ((gd_tensors){NULL, 1}), NULL), GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_call(NULL, gd_list(x), NULL), GD_E_ARGUMENT, "no op");
+    CHECK_FAILED(gd_call("add", gd_list(x, x), "alpha"), GD_E_ARGUMENT, "add");
+    CHECK(gd_op_call(NULL, gd_list(x), NULL).count == 0 && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+}
+
+TEST(options_that_are_not_there_are_refused) {
+    GD_SCOPE;
+    const gd_op *sum = gd_op_find("sum");
+    gd_attrs *attrs = gd_attrs_new(sum);
+    CHECK(gd_attrs_new(NULL) == NULL && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK_STATUS(gd_attrs_set_int(NULL, "axis", 1), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_attrs_set_int(attrs, NULL, 1), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_attrs_set_ints(attrs, "axis", 2, NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_attrs_set_ints(attrs, "axis", -2, NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_attrs_set_ints(attrs, "axis", 100, (const int64_t[]){1}), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_attrs_set_text(attrs, "axis", NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_attrs_set_text(attrs, "axis", "1,2,3,4,5,6,7,8,9"), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_attrs_set_text(attrs, "axis", "99999999999999999999"), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_attrs_parse(attrs, NULL), GD_OK);
+    CHECK_STATUS(gd_attrs_parse(NULL, "axis=1"), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_attrs_parse(attrs, "axis=1 =2"), GD_E_ARGUMENT);
+    gd_attrs_release(NULL);
+    CHECK(gd_op_call(gd_op_find("mean"), gd_list(some()), attrs).count == 0); /* options of another op */
+    CHECK(gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK_FAILED(gd_conv2d(gd_zeros(gd_dims(1, 1, 4, 4)), gd_zeros(gd_dims(1, 1, 1, 1)), NULL, .stride = INT64_MAX),
+                 GD_E_ARGUMENT, "stride");
+    CHECK_FAILED(gd_conv2d(gd_zeros(gd_dims(1, 1, 4, 4)), gd_zeros(gd_dims(1, 1, 1, 1)), NULL, .dilation = -INT64_MAX),
+                 GD_E_ARGUMENT, "dilation");
+}
+
+TEST(the_table_is_read_with_care) {
+    char text[8] = "full";
+    CHECK(gd_op_at(-1) == NULL && gd_op_at(gd_op_count()) == NULL && gd_op_find(NULL) == NULL);
+    CHECK(strcmp(gd_op_name(NULL), "") == 0 && gd_op_input(NULL, 0) == NULL && gd_op_attr_at(gd_op_at(0), -1) == NULL);
+    CHECK(!gd_op_differentiable(NULL) && gd_op_flags(NULL) == 0);
+    CHECK(strcmp(gd_op_kernels(NULL, "cpu", text, sizeof text), "") == 0);
+    CHECK(strcmp(gd_op_kernels(gd_op_at(0), NULL, text, sizeof text), "") == 0);
+    gd_op_kernels(gd_op_find("conv2d"), "cpu", text, 2);
+    CHECK(strlen(text) <= 1);
+    CHECK(gd_op_kernels(gd_op_find("conv2d"), "cpu", NULL, 0) == NULL);
+}
+
+TEST(running_into_tensors_that_do_not_fit_is_refused) {
+    GD_SCOPE;
+    const gd_op *add = gd_op_find("add");
+    gd_tensor *x = some(), *y = gd_zeros(gd_dims(3)), *matrix = gd_zeros(gd_dims(3, 2));
+    CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(y)), GD_OK);
+    CHECK(gd_item(gd_sum(y)) == 12);
+    CHECK_STATUS(gd_op_run_into(NULL, gd_list(x, x), NULL, gd_list(y)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(add, null_list, NULL, gd_list(y)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(add, negative_list, NULL, gd_list(y)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(add, gd_list(x), NULL, gd_list(y)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(add, gd_list(x, NULL), NULL, gd_list(y)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, no_list), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, ((gd_tensors){NULL, 1})), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(y, y)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(NULL)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(matrix)), GD_E_SHAPE);
+    CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(gd_select(matrix, 1, 0))), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(gd_op_find("add_"), gd_list(x, x), NULL, gd_list(y)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(gd_op_find("split"), gd_list(x), NULL, gd_list(y)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(gd_op_find("nonzero"), gd_list(x), NULL, gd_list(y)), GD_E_ARGUMENT);
+    gd_tensor *four = gd_zeros(gd_dims(2, 3));
+    CHECK_STATUS(gd_op_run_into(gd_op_find("batch_norm"), gd_list(four, NULL, NULL, y, y), NULL, gd_list(four, y, y)),
+                 GD_E_ARGUMENT); /* it writes its inputs */
+}
+
+TEST(an_op_with_too_many_outputs_is_refused) {
+    CHECK_STATUS(gd_op_define(NULL, NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_define("", NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_define("nine(x) -> a, b, c, d, e, f, g, h, i\nNine.\n",
+                              &(gd_op_rules){.expand = (void (*)(gd_expand *))abort}), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_define("nine(a, b, c, d, e, f, g, h, i) -> y  elementwise\nNine.\n  y = a+b+c+d+e+f+g+h+i\n", NULL),
+                 GD_E_ARGUMENT);
+    CHECK_STATUS(gd_kernel_register(NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_kernel_register(&(gd_kernel){.op = "add"}), GD_E_ARGUMENT);
+    CHECK(gd_op_find("nine") == NULL);
+}
+
+/* --- gradients --------------------------------------------------------------------------------- */
+
+static gd_tensor *squares(gd_tensors x, void *user) {
+    (void)user;
+    return gd_sum(gd_square(x.at[0]));
+}
+static gd_tensor *nothing(gd_tensors x, void *user) {
+    (void)x;
+    (void)user;
+    return NULL;
+}
+static void set_nothing(gd_context *c) { (void)c; }
+
+TEST(gradients_of_nothing_are_refused) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(some()), *y = gd_sum(gd_square(x));
+    CHECK_STATUS(gd_backward(NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_backward(some()), GD_E_STATE);
+    CHECK_STATUS(gd_backward(gd_square(x)), GD_E_SHAPE);
+    CHECK_STATUS(gd_backward(y, .gradient = some()), GD_E_SHAPE);
+    CHECK(gd_tensor_grad(x) == NULL);
+    CHECK(gd_grad(no_list, gd_list(x)).count == 1 && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK(gd_grad(gd_list(y), null_list).count == 0 && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK(gd_grad(gd_list(y), negative_list).count == 0 && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK_FAILED(gd_grad(null_list, gd_list(x)).at[0], GD_E_ARGUMENT, "gd_grad");
+    CHECK_FAILED(gd_grad(gd_list(NULL), gd_list(x)).at[0], GD_E_ARGUMENT, "gd_grad");
+    CHECK_FAILED(gd_grad(gd_list(y), gd_list(NULL)).at[0], GD_E_STATE, "input 0");
+    CHECK_FAILED(gd_grad(gd_list(y), gd_list(x), .gradients = null_list).at[0], GD_E_ARGUMENT, "gradients");
+    CHECK_STATUS(gd_set_requires_grad(NULL, true), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_set_requires_grad(gd_scalar_int(1), true), GD_E_DTYPE);
+    CHECK_STATUS(gd_tensor_hook(NULL, NULL, NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_tensor_hook(x, NULL, NULL), GD_E_ARGUMENT);
+    CHECK_FAILED(gd_detach(NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_requires_grad(NULL), GD_E_ARGUMENT, "no tensor");
+    CHECK_STATUS(gd_backward(y), GD_OK); /* all that did no harm */
+    CHECK(gd_item(gd_sum(gd_tensor_grad(x))) == 12);
+}
+
+TEST(a_gradient_must_fit_its_tensor) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(some());
+    CHECK_STATUS(gd_set_grad(NULL, x), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_set_grad(x, gd_zeros(gd_dims(4))), GD_E_SHAPE);
+    CHECK_STATUS(gd_set_grad(x, gd_zeros(gd_dims(3), .dtype = GD_I64)), GD_E_DTYPE);
+    CHECK_STATUS(gd_set_grad(x, x), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_set_grad(x, gd_zeros(gd_dims(3))), GD_OK);
+    CHECK_STATUS(gd_set_grad(x, gd_tensor_grad(x)), GD_OK);
+    CHECK_STATUS(gd_set_grad(x, NULL), GD_OK);
+}
+
+TEST(transforms_refuse_what_is_no_function) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(some());
+    gd_function function = {"nothing", 1, set_nothing, set_nothing};
+    CHECK_FAILED(gd_checkpoint(NULL, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_checkpoint(squares, null_list, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_checkpoint(squares, negative_list, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_checkpoint(nothing, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_jvp(NULL, gd_list(x), gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_jvp(squares, null_list, null_list, NULL), GD_E_ARGUMENT, "inputs");
+    CHECK_FAILED(gd_jvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL), GD_E_ARGUMENT, "tangent");
+    CHECK_FAILED(gd_jvp(nothing, gd_list(x), gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_jacobian(NULL, gd_list(x), 0, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_jacobian(squares, gd_list(x), 1, NULL), GD_E_INDEX, "input 1");
+    CHECK_FAILED(gd_jacobian(squares, gd_list(x), -1, NULL), GD_E_INDEX, "input -1");
+    CHECK(gd_hvp(NULL, gd_list(x), gd_list(x), NULL).count == 1 && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK_FAILED(gd_hvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL).at[0], GD_E_ARGUMENT, "vector");
+    gd_hvp(squares, negative_list, negative_list, NULL);
+    CHECK(gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK_STATUS(gd_gradcheck(NULL, gd_list(x), NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_gradcheck(squares, null_list, NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_gradcheck(squares, negative_list, NULL), GD_E_ARGUMENT);
+    CHECK(gd_tensor_is_error(gd_apply(NULL, gd_list(x), NULL).at[0]) && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK_FAILED(gd_apply(&function, null_list, NULL).at[0], GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_apply(&function, negative_list, NULL).at[0], GD_E_ARGUMENT, "list");
+    CHECK_FAILED(gd_apply(&function, gd_list(x), NULL).at[0], GD_E_STATE, "output 0");
+    gd_grad_mode_end(NULL);
+}
+
+/* --- the rest ---------------------------------------------------------------------------------- */
+
+TEST(devices_threads_and_streams_that_are_none) {
+    GD_SCOPE;
+    gd_tensor *x = some();
+    CHECK(gd_device_get(NULL) == NULL && gd_device_get("") == NULL && gd_device_get("cpu:7") == NULL);
+    CHECK(strcmp(gd_device_name(NULL), "") == 0);
+    CHECK_FAILED(gd_to_device(NULL, gd_device_get("cpu")), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_to_device(x, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK(gd_synchronize(NULL) == GD_OK);
+    gd_memory_trim(NULL);
+    gd_memory_reset_peak(NULL);
+    gd_set_default_device(NULL);
+    CHECK(gd_default_device() == gd_device_get("cpu"));
+    CHECK_STATUS(gd_set_num_threads(1000000), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_set_num_threads(-5), GD_OK);
+    CHECK_STATUS(gd_fprint_with(NULL, x, NULL), GD_E_ARGUMENT);
+    CHECK(gd_to_text(x, NULL, 100) > 0 && gd_to_text(NULL, NULL, 0) > 0);
+    CHECK_STATUS(gd_profiler_table(NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_profiler_save_trace(NULL), GD_E_ARGUMENT);
+    CHECK(!gd_profiler_row(-1, NULL) && !gd_profiler_row(INT64_MAX, NULL));
+    gd_profile_span_end(NULL);
+    gd_set_log(NULL, NULL);
+}
+
+TEST(files_of_no_name) {
+    GD_SCOPE;
+    gd_tensor *x = some();
+    CHECK_STATUS(gd_save_npy(NULL, x), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_save_npy("misuse.npy", NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_save_npz(NULL, gd_names("x"), gd_list(x)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_save_npz("misuse.npz", NULL, gd_list(x)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_save_npz("misuse.npz", gd_names("x", "x"), null_list), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_save_npz("misuse.npz", gd_names("x"), negative_list), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_save_npz("misuse.npz", gd_names("x", NULL), gd_list(x, x)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_save_npz("misuse.npz", gd_names("x"), gd_list(NULL)), GD_E_ARGUMENT);
+    CHECK_FAILED(gd_load_npy(NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_load_npz(NULL, "x"), GD_E_ARGUMENT, "NULL");
+    CHECK(gd_npz_open(NULL) == NULL && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK(gd_npz_count(NULL) == 0 && gd_npz_name(NULL, 0) == NULL && !gd_npz_has(NULL, "x"));
+    CHECK(gd_tensor_is_error(gd_npz_load(NULL, "x")) && gd_npz_load_all(NULL).count == 0);
+    gd_npz_release(NULL);
+    gd_clear_error();
+    CHECK(fopen("misuse.npz", "r") == NULL && fopen("misuse.npy", "r") == NULL);
+}
+
+TEST_MAIN

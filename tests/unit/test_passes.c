@@ -1,0 +1,133 @@
+/* test_passes.c - what each pass does to a program, seen in its text. */
+#include "gradus/gradus.h"
+#include "graph/program.h"
+#include "test.h"
+
+/* The program of one fetch, before any pass. */
+static gd_program *program_of(gd_tensor *x, gd_tensor *value, gd_tensor *fetch) {
+    gd_program *p = NULL;
+    gd_status status = gd_program_make(gd_list(fetch), gd_list(x), gd_list(value), &p);
+    CHECK_SAYING(status == GD_OK, "%s", gd_error_message());
+    return p;
+}
+
+static void check_text(const gd_program *p, const char *expected) {
+    char *text = gd_program_text(p);
+    CHECK_SAYING(text && strcmp(text, expected) == 0, "the program is\n%snot\n%s", text ? text : "(none)\n", expected);
+    free(text);
+}
+
+/* x is a placeholder of [2,3], built in a graph of its own. */
+#define IN_GRAPH(name)                                          \
+    GD_SCOPE;                                                   \
+    gd_graph *name = gd_graph_new();                            \
+    gd_tensor *x, *y, *value = gd_full(gd_dims(2, 3), 1);       \
+    gd_block block = gd_graph_begin(name);                      \
+    x = gd_placeholder(gd_dims(2, 3))
+#define FETCH(fetched)                                          \
+    gd_graph_end(&block);                                       \
+    gd_program *p = program_of(x, value, fetched)
+
+TEST(prune_takes_out_what_nobody_reads) {
+    IN_GRAPH(g);
+    y = gd_sin(x);
+    gd_tensors parts = gd_split(gd_exp(x), gd_dims(1)); /* two views; one is used */
+    y = gd_sum(parts.at[1]);
+    FETCH(y);
+    check_text(p, "%1 f32[2,3] = exp(%0 (feed 0) f32[2,3])\n"
+                  "%2 f32[1,3], %3 f32[1,3] = split(%1) sizes=[1]\n"
+                  "%4 f32[] = sum(%3)\n"
+                  "fetch %4\n");
+    CHECK(gd_pass_prune(p) == 0); /* sin was never in it: only what the fetch needs is lowered */
+    p->steps[2].removed = true;   /* as if the sum had been folded into something else */
+    p->fetches[0] = 0;
+    CHECK(gd_pass_prune(p) == 2);
+    check_text(p, "fetch %0\n");
+    gd_program_free(p);
+}
+
+TEST(share_computes_the_same_thing_once) {
+    IN_GRAPH(g);
+    y = gd_add(gd_sin(gd_mul(x, x)), gd_sin(gd_mul(x, x)));
+    FETCH(y);
+    CHECK(gd_pass_share(p) == 2);
+    check_text(p, "%1 f32[2,3] = mul(%0 (feed 0) f32[2,3], %0 (feed 0) f32[2,3])\n"
+                  "%2 f32[2,3] = sin(%1)\n"
+                  "%5 f32[2,3] = add(%2, %2)\n"
+                  "fetch %5\n");
+    gd_program_free(p);
+}
+
+TEST(share_leaves_noise_and_different_options_alone) {
+    IN_GRAPH(g);
+    y = gd_add(gd_add(gd_dropout(x), gd_dropout(x)), gd_add(gd_leaky_relu(x, .slope = 0.1), gd_leaky_relu(x, .slope = 0.2)));
+    FETCH(y);
+    CHECK(gd_pass_share(p) == 0);
+    gd_program_free(p);
+}
+
+TEST(fold_computes_what_is_the_same_in_every_run) {
+    IN_GRAPH(g);
+    y = gd_mul(x, gd_sqrt(gd_add(gd_full(gd_dims(3), 7), gd_ones(gd_dims(3)))));
+    FETCH(y);
+    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 4);
+    check_text(p, "%5 f32[2,3] = mul(%0 (feed 0) f32[2,3], %4 (outside 4) f32[3])\n"
+                  "fetch %5\n");
+    CHECK(((float *)p->roots[4].storage->data)[0] > 2.82f && ((float *)p->roots[4].storage->data)[2] < 2.83f);
+    gd_program_free(p);
+}
+
+TEST(simplify_drops_neutral_steps) {
+    IN_GRAPH(g);
+    y = gd_div(gd_sub(gd_add(gd_mul(gd_ones(gd_dims(3)), x), gd_zeros(gd_dims(2, 3))), gd_zeros(gd_dims(3))), gd_ones(gd_dims(1)));
+    y = gd_sin(y);
+    FETCH(y);
+    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 4 && gd_pass_simplify(p) == 4);
+    CHECK(gd_pass_prune(p) >= 0);
+    check_text(p, "%9 f32[2,3] = sin(%0 (feed 0) f32[2,3])\n"
+                  "fetch %9\n");
+    gd_program_free(p);
+}
+
+TEST(simplify_keeps_a_neutral_step_that_broadcasts) {
+    IN_GRAPH(g);
+    y = gd_mul(gd_sum(x, .axis = 1, .keepdim = true), gd_ones(gd_dims(2, 3)));
+    FETCH(y);
+    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 1 && gd_pass_simplify(p) == 0);
+    gd_program_free(p);
+}
+
+TEST(simplify_unites_views_and_undoes_what_undoes_itself) {
+    IN_GRAPH(g);
+    gd_tensor *there_and_back = gd_permute(gd_permute(x, gd_dims(1, 0)), gd_dims(1, 0));
+    gd_tensor *reshaped = gd_reshape(gd_reshape(there_and_back, gd_dims(6)), gd_dims(2, 3));
+    y = gd_exp(gd_neg(gd_neg(gd_relu(gd_relu(gd_clone(reshaped))))));
+    FETCH(y);
+    while (gd_pass_simplify(p) > 0) {}
+    CHECK(gd_pass_prune(p) >= 0);
+    check_text(p, "%6 f32[2,3] = relu(%0 (feed 0) f32[2,3])\n"
+                  "%10 f32[2,3] = exp(%6)\n"
+                  "fetch %10\n");
+    gd_program_free(p);
+}
+
+TEST(epilogue_folds_relu_and_steps_of_descent) {
+    GD_SCOPE;
+    gd_graph *g = gd_graph_new();
+    gd_tensor *x, *w, *loss, *train;
+    {
+        GD_GRAPH(g);
+        x = gd_placeholder(gd_dims(2, 3));
+        w = gd_variable(gd_randn(gd_dims(4, 3)));
+        loss = gd_sum(gd_square(gd_relu(gd_linear(x, w, NULL))));
+        train = gd_minimize(gd_optim_sgd(gd_list(w)), loss);
+    }
+    gd_program *p = program_of(x, gd_full(gd_dims(2, 3), 1), train);
+    CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p) == 2);
+    char *text = gd_program_text(p);
+    CHECK_SAYING(text && strstr(text, "linear_relu(") && strstr(text, "matmul_step(") && !strstr(text, "sgd_step"), "%s", text);
+    free(text);
+    gd_program_free(p);
+}
+
+TEST_MAIN

@@ -1,0 +1,165 @@
+/* test_threads.c - several threads of a program in the library at once, and fork() while they are. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gradus/gradus.h"
+
+#include "test.h"
+
+enum { THREADS = 4 };
+
+/* A net that all threads read: a layer, a norm with statistics of its own, a random mask. */
+typedef struct {
+    gd_tensor *x, *w, *target;
+} shared;
+
+static shared make_shared(void) {
+    return (shared){gd_normal(gd_dims(16, 24)), gd_normal(gd_dims(8, 24)), gd_zeros(gd_dims(16), .dtype = GD_I64)};
+}
+
+/* One step of training on weights of the thread's own, starting from the shared ones. */
+static bool step(const shared *s, float *loss) {
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_clone(s->w));
+    gd_tensor *h = gd_layer_norm(gd_gelu(gd_linear(s->x, w, NULL)), NULL, NULL);
+    gd_tensor *y = gd_cross_entropy(gd_add(h, gd_tanh(gd_einsum("nc,nc->nc", gd_list(h, h)))), s->target);
+    if (gd_backward(y) != GD_OK) return false;
+    GD_NO_GRAD;
+    gd_tensor *noise = gd_dropout(gd_normal(gd_dims(8, 24)), .training = true); /* takes the generator's lock */
+    gd_sub_(w, gd_mul(gd_tensor_grad(w), gd_scalar(0.1)));
+    gd_tensor *kept = gd_call("sum", gd_list(gd_mul(noise, w)), "axis=1 keepdim=true");
+    *loss = (float)gd_item(y);
+    return !gd_failed() && gd_tensor_numel(kept) == 8;
+}
+
+typedef struct {
+    const shared *s;
+    float loss;
+    int steps;
+    _Atomic bool *stop; /* NULL: after `steps` */
+    bool failed;
+} job;
+
+static void *train(void *arg) {
+    job *j = arg;
+    for (int i = 0; (j->stop ? !atomic_load(j->stop) : i < j->steps) && !j->failed; i++) {
+        float loss;
+        if (!step(j->s, &loss)) j->failed = true;
+        if (i > 0 && loss != j->loss) j->failed = true; /* the same bits, whoever has the pool */
+        j->loss = loss;
+    }
+    return NULL;
+}
+
+TEST(threads_that_train_at_once_get_the_same_bits) {
+    GD_SCOPE;
+    shared s = make_shared();
+    pthread_t threads[THREADS];
+    job jobs[THREADS];
+    int64_t objects = gd_live_objects();
+    for (int i = 0; i < THREADS; i++) {
+        jobs[i] = (job){.s = &s, .steps = 20};
+        pthread_create(&threads[i], NULL, train, &jobs[i]);
+    }
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) CHECK(!jobs[i].failed && jobs[i].loss == jobs[0].loss);
+    CHECK(gd_live_objects() == objects);
+}
+
+/* What may be called from any thread at any time. */
+static void *meddle(void *arg) {
+    job *j = arg;
+    for (int i = 0; i < j->steps; i++) {
+        char record[128], text[256];
+        gd_memory_trim(NULL);
+        gd_memory_reset_peak(NULL);
+        if (gd_memory_stats(NULL).live_bytes < 0) j->failed = true;
+        gd_set_num_threads(1 + i % 3);
+        gd_rng_set_state(gd_rng_state());
+        gd_set_log(NULL, NULL);
+        if (!gd_op_find("conv2d") || !gd_op_at(gd_op_count() - 1)) j->failed = true;
+        gd_op_kernels(gd_op_find("matmul"), "cpu", text, sizeof text);
+        snprintf(record, sizeof record, "meddled%d(x) -> y  elementwise float\nTwice x.\n  y = 2*x\n", i);
+        if (gd_op_define(record, NULL) != GD_OK) j->failed = true;
+        if (i % 4 == 0) gd_profiler_start();
+        if (i % 4 == 2) gd_profiler_stop();
+    }
+    gd_profiler_stop();
+    gd_profiler_clear();
+    return NULL;
+}
+
+TEST(settings_may_change_while_other_threads_compute) {
+    GD_SCOPE;
+    shared s = make_shared();
+    pthread_t threads[THREADS + 1];
+    job jobs[THREADS + 1];
+    for (int i = 0; i <= THREADS; i++) {
+        jobs[i] = (job){.s = &s, .steps = 12};
+        pthread_create(&threads[i], NULL, i < THREADS ? train : meddle, &jobs[i]);
+    }
+    for (int i = 0; i <= THREADS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i <= THREADS; i++) CHECK(!jobs[i].failed);
+    for (int i = 0; i < THREADS; i++) CHECK(jobs[i].loss == jobs[0].loss);
+    gd_set_num_threads(0);
+}
+
+/* A handle that one thread makes and another releases; views, gradients and the tape with it. */
+static void *hand_over(void *arg) {
+    gd_tensor *_Atomic *slot = arg;
+    for (int i = 0; i < 200; i++) {
+        gd_tensor *x = gd_requires_grad(gd_full(gd_dims(40), i)), *y = gd_square(x), *z = gd_sum(y);
+        gd_release(y);
+        gd_release(x); /* the tape has its own reference */
+        gd_release(atomic_exchange(slot, z));
+    }
+    return NULL;
+}
+
+TEST(a_result_may_be_released_by_another_thread) {
+    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
+    gd_tensor *_Atomic slot = NULL;
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, hand_over, &slot);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    gd_release(atomic_load(&slot));
+    CHECK(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes);
+}
+
+TEST(a_child_of_fork_computes_whatever_other_threads_were_doing) {
+#ifdef GD_SANITIZED /* AddressSanitizer's allocator has locks that a fork does not wait for; ThreadSanitizer
+                       cannot follow threads that the child of a threaded program makes */
+    SKIP("the sanitizers' own threads and locks do not survive a fork");
+#else
+    GD_SCOPE;
+    shared s = make_shared();
+    pthread_t threads[2];
+    job jobs[2];
+    _Atomic bool stop = false;
+    float expected;
+    CHECK(step(&s, &expected));
+    for (int i = 0; i < 2; i++) {
+        jobs[i] = (job){.s = &s, .stop = &stop};
+        pthread_create(&threads[i], NULL, train, &jobs[i]);
+    }
+    for (int i = 0; i < 60; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            float loss = 0;
+            bool fine = step(&s, &loss) && loss == expected;
+            gd_seed(1);
+            fine = fine && gd_op_find("tanh") && gd_op_define("child(x) -> y  elementwise\nx.\n  y = x\n", NULL) == GD_OK;
+            _exit(fine ? 0 : 1);
+        }
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    CHECK(!jobs[0].failed && !jobs[1].failed);
+#endif
+}
+
+TEST_MAIN
