@@ -36,8 +36,6 @@ enum { MOST_KNOWN = 1 << 16 }; /* elements of a constant that is worked out */
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to load a graph"); }
 
-static gd_status noted(void) { return gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE; }
-
 const char *gd_onnx_folder(const gd_onnx_loader *l) { return l->folder; }
 
 /* --- values --------------------------------------------------------------------------------------- */
@@ -79,7 +77,7 @@ static gd_status tensor_of(value *v, gd_tensor **out) {
         gd_this_building.prefix = NULL;
         gd_tensor *made = gd_variable(v->constant, .name = v->name, .trainable = v->trainable);
         gd_this_building.prefix = prefix;
-        if (made->kind != GD_SYMBOL) return noted();
+        if (made->kind != GD_SYMBOL) return gd_failure();
         v->tensor = made;
     }
     *out = v->tensor;
@@ -100,7 +98,7 @@ static gd_status evaluate(gd_onnx_loader *l, value *v) {
     gd_tensors got = gd_evaluate(gd_list(v->tensor), (gd_tensors){symbols, n}, (gd_tensors){given, n});
     gd_tracing_on(tracing);
     gd_free(symbols);
-    if (got.count != 1 || got.at[0]->kind != GD_VALUE) return noted();
+    if (got.count != 1 || got.at[0]->kind != GD_VALUE) return gd_failure();
     v->constant = got.at[0];
     return GD_OK;
 }
@@ -205,7 +203,7 @@ gd_status gd_onnx_set_output(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_
     const char *name = gd_pb_string_at(node, "output", i);
     value *v;
     if (!*name) return GD_OK;
-    if (!t || t->kind == GD_FAILED) return noted();
+    if (!t || t->kind == GD_FAILED) return gd_failure();
     GD_TRY(add_value(l, name, &v));
     if (t->kind == GD_VALUE && !is_output(l, name)) {
         v->tensor = v->constant = t;
@@ -213,7 +211,7 @@ gd_status gd_onnx_set_output(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_
     }
     /* one that must be found gets a node of its own */
     if (is_shared(l, t) && is_output(l, name)) t = gd_clone(t);
-    if (t->kind != GD_SYMBOL) return noted();
+    if (t->kind != GD_SYMBOL) return gd_failure();
     v->tensor = t;
     const bool few = !gd_has_unknown(&t, 1) && gd_numel(t->rank, t->dims) <= MOST_KNOWN;
     v->known = few && reads_constants(l, node) && t->node->op && !(t->node->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC));
@@ -252,7 +250,7 @@ static gd_status load_input(gd_onnx_loader *l, const gd_pb *info) {
     GD_TRY(read_shape(info, &dtype, &dims));
     GD_TRY(add_value(l, name, &v));
     v->tensor = gd_placeholder(dims, .name = name, .dtype = dtype);
-    return v->tensor->kind == GD_SYMBOL ? GD_OK : noted();
+    return v->tensor->kind == GD_SYMBOL ? GD_OK : gd_failure();
 }
 
 /* Old files list initializers among the inputs as well. */
@@ -370,7 +368,7 @@ static gd_status load_standard(gd_onnx_loader *l, const gd_pb *node) {
         GD_TRY(gd_onnx_load_row(l, node, &row, &fits));
         if (fits) return GD_OK;
     }
-    if (known) return noted(); /* why the last one did not fit */
+    if (known) return gd_failure(); /* why the last one did not fit */
     return gd_fail(GD_E_UNSUPPORTED, "this operator is not known here");
 }
 
@@ -436,24 +434,23 @@ static void loader_free(gd_onnx_loader *l) {
 
 /* A graph from a message, owned by the caller. `folder` NULL: there are no files beside it. */
 gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, gd_graph **out) {
-    gd_thread *thread = &gd_this_thread;
     gd_onnx_loader l = {.model = model, .graph = gd_pb_message(model, "graph"), .folder = folder, .trainable = trainable};
     gd_scope *scope = gd_scope_open();
     const gd_building building = gd_this_building; /* blocks that are open here are not the file's */
     gd_this_building = (gd_building){NULL, NULL, 0};
     void *tracing = gd_tracing_off();
     gd_block device = gd_device_begin(gd_device_get("cpu"));
-    thread->unsticky++;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
     l.made = gd_graph_new();
     gd_status status = l.made ? GD_OK : GD_E_MEMORY;
     if (status == GD_OK) {
-        thread->noted = GD_OK;
         gd_block block = gd_graph_begin(l.made);
         status = load_graph(&l);
         gd_graph_end(&block);
     }
+    status = gd_attempt_end(&attempt, status);
     if (status == GD_OK) *out = gd_graph_retain(l.made);
-    thread->unsticky--;
     gd_device_end(&device);
     gd_tracing_on(tracing);
     gd_this_building = building;

@@ -12,8 +12,6 @@
 #include "io/onnx.h"
 #include "ops/call.h"
 
-static gd_status noted(void) { return gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE; }
-
 /* --- attributes ----------------------------------------------------------------------------------- */
 
 const gd_pb *gd_onnx_attribute_of(const gd_pb *node, const char *name) {
@@ -94,6 +92,8 @@ static gd_status set_numbers(gd_attrs *attrs, const gd_op_attr *option, const ch
 static gd_status set_option(gd_attrs *attrs, const gd_onnx_attribute *row, const gd_op_attr *option, const gd_pb *a) {
     char text[256], own[GD_ONNX_WORD];
     double number = 0;
+    if (attribute_text(a, text, sizeof text) && strcmp(text, "none") == 0 && option->type != GD_ATTR_WORD)
+        return gd_attrs_set_text(attrs, option->name, text);
     switch (option->type) {
     case GD_ATTR_FLOAT:
         GD_TRY(attribute_number(a, row->onnx, &number));
@@ -274,6 +274,13 @@ static gd_status read_attributes(loading *x) {
     return GD_OK;
 }
 
+/* ONNX's sums have the type of what they add; ours of small integers are i64 unless told. */
+static gd_status keep_dtype(loading *x) {
+    const gd_op_attr *option = gd_onnx_option(x->op, "dtype");
+    if (!option || !x->row->cast || x->row->cast[0] != 'y' || !x->in[0] || gd_dtype_is_float((gd_dtype)x->in[0]->dtype)) return GD_OK;
+    return gd_attrs_set_text(x->attrs, option->name, gd_dtype_name((gd_dtype)x->in[0]->dtype));
+}
+
 gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs) {
     for (int i = 0; i < gd_onnx_row_count; i++) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
@@ -286,7 +293,7 @@ gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs
 
 static gd_status call(loading *x) {
     gd_tensors out = gd_op_call(x->op, (gd_tensors){x->in, x->n_in}, x->attrs);
-    if (out.count < 1) return noted();
+    if (out.count < 1) return gd_failure();
     if (gd_pb_count(x->node, "output") > (size_t)out.count)
         return gd_fail(GD_E_UNSUPPORTED, "it has %zu outputs; %lld are possible here", gd_pb_count(x->node, "output"), (long long)out.count);
     for (size_t k = 0; k < gd_pb_count(x->node, "output"); k++) GD_TRY(gd_onnx_set_output(x->l, x->node, k, out.at[k]));
@@ -304,6 +311,7 @@ gd_status gd_onnx_load_row(gd_onnx_loader *l, const gd_pb *node, const gd_onnx_r
         status = read_inputs(x, fits);
         if (status == GD_OK && *fits) status = apply_conditions(x, fits);
         if (status == GD_OK && *fits) status = read_attributes(x);
+        if (status == GD_OK && *fits) status = keep_dtype(x);
         if (status == GD_OK && *fits) status = call(x);
     }
     gd_free(x);
@@ -339,7 +347,7 @@ gd_status gd_onnx_load_own(gd_onnx_loader *l, const gd_pb *node) {
     gd_tensors list = {NULL, 0};
     if (variadic) { /* all others with the hidden outputs, which another node may read */
         list = gd_op_call(op, (gd_tensors){in, (int64_t)n_in}, attrs);
-        if (list.count < 1) return noted();
+        if (list.count < 1) return gd_failure();
     } else {
         if (n_out > (size_t)op->n_outputs) return gd_fail(GD_E_FORMAT, "it has %zu outputs; %s has %d", n_out, op->name, op->n_outputs);
         GD_TRY(gd_dispatch(op, NULL, in, n_in < (size_t)op->n_inputs ? op->n_inputs : (int)n_in, op->n_attrs ? gd_attrs_data(attrs) : NULL, out,

@@ -193,7 +193,7 @@ gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
     if (count >= 0 && count != pieces) return gd_fail(GD_E_FORMAT, "it has %lld outputs and %d sizes", (long long)pieces, count);
     if (count > 1 && count <= GD_MAX_RANK) { /* ours, whether the size is known or not */
         gd_tensors y = gd_split(x, gd_shape_of(count, sizes), .axis = axis);
-        if (y.count != pieces) return gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_SHAPE;
+        if (y.count != pieces) return gd_failure();
         for (int64_t k = 0; k < pieces; k++) GD_TRY(gd_onnx_set_output(l, node, (size_t)k, y.at[k]));
         return GD_OK;
     }

@@ -185,7 +185,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     BODY("argmax", argmax_body),
     ROW("argmin", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", NULL, NULL, argmin_has_axis),
     BODY("argmin", argmin_body),
-    ROW("cumsum", NULL, "x axis=axis", "exclusive=exclusive reverse=reverse", NULL, "y", NULL),
+    ROW("cumsum", NULL, "x axis=axis", "exclusive=exclusive reverse=reverse", NULL, "y", gives_numbers),
     ROW("softmax", NULL, NULL, "axis=axis", NULL, NULL, NULL),
     ROW("log_softmax", NULL, NULL, "axis=axis", NULL, NULL, NULL),
     ROW("topk", NULL, "x k:k", "axis=axis largest=largest sorted=sorted", NULL, NULL, NULL),
@@ -216,7 +216,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("triu", "Trilu", "x k=diagonal", "upper!1~1", NULL, NULL, NULL),
 
     /* indices */
-    ROW("embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int", NULL, NULL),
+    ROW("embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", NULL, NULL),
     ROW("index_select", NULL, "x index", "axis=axis~0", "index:rank=1 index:int", NULL, NULL),
     {"select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL, NULL, gd_onnx_load_gather},
     ROW("gather", NULL, "x index", "axis=axis~0", NULL, NULL, NULL),

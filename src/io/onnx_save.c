@@ -89,7 +89,7 @@ static gd_status add_initializer(gd_onnx_saver *s, const char *name, gd_dtype dt
 gd_status gd_onnx_add_tensor(gd_onnx_saver *s, const char *name, gd_tensor *t) {
     gd_tensor *here = gd_to_device(t, gd_device_get("cpu"));
     if (here->kind == GD_VALUE && !gd_is_row_major(here->rank, here->dims, here->strides)) here = gd_contiguous(here);
-    if (here->kind != GD_VALUE) return gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
+    if (here->kind != GD_VALUE) return gd_failure();
     const size_t bytes = (size_t)gd_numel(here->rank, here->dims) * gd_dtype_bytes(here->dtype);
     return add_initializer(s, name, (gd_dtype)here->dtype, here->rank, here->dims, gd_data(here), bytes);
 }
@@ -209,7 +209,7 @@ static gd_status save_variable(gd_onnx_saver *s, gd_node *node) {
     const char *name = s->names[node->origin->number][0];
     gd_tensor *symbol = gd_slot_get(&node->slots[0], node, "a graph");
     gd_tensor *value = symbol ? gd_session_get(s->session, symbol) : NULL;
-    if (!value || value->kind != GD_VALUE) return gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_MEMORY;
+    if (!value || value->kind != GD_VALUE) return gd_failure();
     GD_TRY(note_variable(s, node->origin, name));
     return gd_onnx_add_tensor(s, name, value);
 }
@@ -224,7 +224,7 @@ static gd_status save_op(gd_onnx_saver *s, const gd_node *node, const char **in)
         if (!slot->present) continue;
         in[i] = slot->symbol ? s->names[slot->node->origin->number][slot->index]
                              : gd_onnx_captured_name(s, slot, node->origin->name);
-        if (!in[i]) return gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
+        if (!in[i]) return gd_failure();
     }
     const gd_onnx_call call = {node->op, node->attrs, node->slots, node->slots + node->n_in, node->n_in, node->n_out,
                                in, s->names[number], s->used[number], s->names[number][0]};
@@ -474,9 +474,10 @@ gd_status gd_onnx_save_at(const char *path, gd_session *session, gd_tensors inpu
     gd_block device = gd_device_begin(gd_device_get("cpu"));
     void *tracing = gd_tracing_off();
     int grad = gd_no_grad_begin();
-    thread->unsticky++;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
     gd_status status = save(path, session, graph, inputs, outputs, o->external_above);
-    thread->unsticky--;
+    status = gd_attempt_end(&attempt, status);
     gd_grad_mode_end(&grad);
     gd_tracing_on(tracing);
     gd_device_end(&device);

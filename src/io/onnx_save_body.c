@@ -73,9 +73,10 @@ static gd_status note_body(const gd_onnx_call *c, void (*expand)(gd_expand *), i
     }
     gd_expand e = {c->op, c->attrs, c->n_in, c->n_out, b->x, b->y};
     if (*ok) {
-        const gd_status noted = gd_this_thread.noted;
+        gd_attempt attempt; /* a body that fails is none */
+        gd_attempt_begin(&attempt);
         expand(&e);
-        gd_this_thread.noted = noted;
+        *ok = gd_attempt_end(&attempt, GD_OK) == GD_OK;
     }
     for (int k = 0; k < c->n_out && *ok; k++) {
         if (b->y[k] && b->y[k]->kind != GD_SYMBOL && b->y[k]->kind != GD_VALUE) *ok = false;
@@ -225,7 +226,7 @@ static gd_status save_body_node(gd_onnx_saver *s, const gd_onnx_call *c, const b
         in[i] = NULL;
         if (!slot->present) continue;
         in[i] = slot->symbol ? b->names[find_node(b, slot->node)][slot->index] : gd_onnx_captured_name(s, slot, c->label);
-        if (!in[i]) return gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
+        if (!in[i]) return gd_failure();
     }
     const gd_onnx_call call = {node->op, node->attrs, node->slots, node->slots + node->n_in, node->n_in, node->n_out,
                                in, b->names[at], b->used[at], b->names[at][0]};

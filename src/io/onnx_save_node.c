@@ -203,7 +203,7 @@ static gd_status fill_input(gd_onnx_saver *s, const gd_onnx_call *c, double valu
     *name = gd_onnx_unique_name(s, c->label, value ? "/ones" : "/zeros");
     if (!*name) return GD_E_MEMORY;
     gd_tensor *t = gd_empty(dims, (gd_dtype)x->dtype);
-    if (gd_tensor_is_error(t)) return gd_this_thread.noted;
+    if (gd_tensor_is_error(t)) return gd_failure();
     const int64_t n = gd_numel(t->rank, t->dims);
     char *data = gd_data(t);
     for (int64_t i = 0; i < n && data; i++) gd_store_f64((gd_dtype)t->dtype, data + (size_t)i * gd_dtype_bytes(t->dtype), value);
@@ -218,7 +218,8 @@ static gd_status number_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_
         const double value = *(const double *)field;
         char bytes[8];
         const gd_dtype dtype = (gd_dtype)c->out[0].dtype;
-        if (!isfinite(value)) return GD_OK;
+        const double usual = *(const double *)((const char *)c->op->defaults + a->offset);
+        if (isnan(value) || (isinf(value) && value == usual)) return GD_OK; /* no limit */
         gd_store_f64(dtype, bytes, value);
         *name = gd_onnx_add_constant(s, c->label, dtype, 0, NULL, bytes);
     } else {
@@ -365,7 +366,10 @@ static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *at
     switch (option->type) {
     case GD_ATTR_FLOAT: {
         const double value = *(const double *)field;
-        if (isnan(value)) break;
+        if (isnan(value)) {
+            if (option->required) gd_onnx_put_string(node, option->name, "none");
+            break;
+        }
         if (gd_float_shortest((float)value) == value) gd_onnx_put_float(node, option->name, value);
         else put_double(node, option->name, value);
         break;
@@ -381,6 +385,7 @@ static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *at
     default:
         count = gd_onnx_numbers(option, attrs, numbers);
         if (count >= 0) gd_onnx_put_ints(node, option->name, count, numbers);
+        else if (option->required) gd_onnx_put_string(node, option->name, "none");
     }
 }
 

@@ -172,7 +172,7 @@ gd_status gd_onnx_read_tensor(const gd_pb *t, const char *folder, gd_tensor **ou
     }
     GD_TRY(check_size(t, folder, dtype, bytes));
     gd_tensor *value = gd_empty(gd_shape_of(rank, dims ? dims->ints : NULL), dtype);
-    if (value->kind != GD_VALUE) return gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_MEMORY;
+    if (value->kind != GD_VALUE) return gd_failure();
     *out = value;
     const int64_t count = gd_numel(rank, value->dims);
     return bytes ? read_data(t, folder, dtype, gd_data(value), count, bytes) : GD_OK;
