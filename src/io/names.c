@@ -24,7 +24,8 @@ static bool grow(gd_names *names) {
     struct gd_name *slots = gd_calloc(size, sizeof *slots);
     if (slots == NULL) return false;
     for (size_t i = 0; i < names->size; i++)
-        if (names->slots[i].name != NULL) slots[place_of(slots, size, names->slots[i].name)] = names->slots[i];
+        if (names->slots[i].name != NULL)
+            slots[place_of(slots, size, names->slots[i].name)] = names->slots[i];
     gd_free(names->slots);
     names->slots = slots;
     names->size = size;

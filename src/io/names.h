@@ -10,11 +10,11 @@ typedef struct gd_names {
     struct gd_name {
         const char *name;
         void *value;
-    } *slots;
+    } * slots;
     size_t size, count;
 } gd_names;
 
-void *gd_names_find(const gd_names *names, const char *name); /* NULL: not there */
+void *gd_names_find(const gd_names *names, const char *name);      /* NULL: not there */
 bool gd_names_add(gd_names *names, const char *name, void *value); /* false: no memory */
 void gd_names_free(gd_names *names);
 

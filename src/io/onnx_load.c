@@ -14,7 +14,7 @@
 /* A value of the file. */
 typedef struct value {
     const char *name;
-    gd_tensor *tensor;   /* as ops take it: a symbol, or a constant; NULL: a variable not made yet */
+    gd_tensor *tensor; /* as ops take it: a symbol, or a constant; NULL: a variable not made yet */
     gd_tensor *constant; /* its data, where they are known now */
     bool known;          /* they follow from constants alone, and are few */
     bool variable, trainable;
@@ -28,8 +28,8 @@ struct gd_onnx_loader {
     size_t count, room;
     gd_names by_name;
     gd_names later; /* outputs of nodes that come later: their nodes */
-    int first_new;     /* nodes from this one on belong to what is being loaded */
-    bool trainable;    /* initializers of other programs' files */
+    int first_new;  /* nodes from this one on belong to what is being loaded */
+    bool trainable; /* initializers of other programs' files */
 };
 
 enum { MOST_KNOWN = 1 << 16 }; /* elements of a constant that is worked out */
@@ -38,11 +38,13 @@ static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to loa
 
 const char *gd_onnx_folder(const gd_onnx_loader *l) { return l->folder; }
 
-/* --- values --------------------------------------------------------------------------------------- */
+/* --- values
+ * --------------------------------------------------------------------------------------- */
 
 static gd_status add_value(gd_onnx_loader *l, const char *name, value **out) {
     if (!*name) return gd_fail(GD_E_FORMAT, "a value has no name");
-    if (gd_names_find(&l->by_name, name)) return gd_fail(GD_E_FORMAT, "there are two values named '%.200s'", name);
+    if (gd_names_find(&l->by_name, name))
+        return gd_fail(GD_E_FORMAT, "there are two values named '%.200s'", name);
     if (l->count == l->room) {
         const size_t room = l->room ? 2 * l->room : 64;
         value **grown = gd_realloc(l->values, room * sizeof *grown);
@@ -65,8 +67,12 @@ static gd_status find_value(gd_onnx_loader *l, const char *name, value **out) {
     *out = gd_names_find(&l->by_name, name);
     if (*out) return GD_OK;
     const gd_pb *maker = gd_names_find(&l->later, name);
-    if (!maker) return gd_fail(GD_E_FORMAT, "its input '%.200s' is made by no node and is no input of the graph", name);
-    return gd_fail(GD_E_FORMAT, "its input '%.200s' is made by '%.200s', which comes later: the graph has a cycle, or is not in order",
+    if (!maker)
+        return gd_fail(GD_E_FORMAT,
+                       "its input '%.200s' is made by no node and is no input of the graph", name);
+    return gd_fail(GD_E_FORMAT,
+                   "its input '%.200s' is made by '%.200s', which comes later: the graph has a "
+                   "cycle, or is not in order",
                    name, gd_pb_string(maker, "name"));
 }
 
@@ -86,7 +92,8 @@ static gd_status tensor_of(value *v, gd_tensor **out) {
 
 /* Works out a value that follows from constants. */
 static gd_status evaluate(gd_onnx_loader *l, value *v) {
-    gd_tensor **symbols = gd_calloc(2 * l->count + 1, sizeof *symbols), **given = symbols + l->count;
+    gd_tensor **symbols = gd_calloc(2 * l->count + 1, sizeof *symbols),
+              **given = symbols + l->count;
     if (!symbols) return no_memory();
     int64_t n = 0;
     for (size_t i = 0; i < l->count; i++)
@@ -95,7 +102,8 @@ static gd_status evaluate(gd_onnx_loader *l, value *v) {
             given[n++] = l->values[i]->constant;
         }
     void *tracing = gd_tracing_off();
-    gd_tensors got = gd_evaluate(gd_list(v->tensor), (gd_tensors){symbols, n}, (gd_tensors){given, n});
+    gd_tensors got =
+        gd_evaluate(gd_list(v->tensor), (gd_tensors){symbols, n}, (gd_tensors){given, n});
     gd_tracing_on(tracing);
     gd_free(symbols);
     if (got.count != 1 || got.at[0]->kind != GD_VALUE) return gd_failure();
@@ -103,7 +111,8 @@ static gd_status evaluate(gd_onnx_loader *l, value *v) {
     return GD_OK;
 }
 
-/* --- what loading a node asks and says ------------------------------------------------------------ */
+/* --- what loading a node asks and says
+ * ------------------------------------------------------------ */
 
 size_t gd_onnx_input_count(const gd_pb *node) { return gd_pb_count(node, "input"); }
 
@@ -124,17 +133,23 @@ static gd_status constant_of(gd_onnx_loader *l, const char *name, gd_tensor **ou
     GD_TRY(find_value(l, name, &v));
     if (!v->constant && v->known) GD_TRY(evaluate(l, v));
     if (!v->constant)
-        return gd_fail(GD_E_UNSUPPORTED, "its input '%.200s' is known only when the graph runs; here it must be a constant", name);
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "its input '%.200s' is known only when the graph runs; here it must be a constant",
+            name);
     *out = v->constant;
     return GD_OK;
 }
 
-gd_status gd_onnx_set_number(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_attrs *attrs, const char *option) {
+gd_status gd_onnx_set_number(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_attrs *attrs,
+                             const char *option) {
     gd_tensor *t;
     GD_TRY(constant_of(l, gd_pb_string_at(node, "input", i), &t));
-    if (gd_numel(t->rank, t->dims) != 1) return gd_fail(GD_E_FORMAT, "its input %zu must be one number", i);
+    if (gd_numel(t->rank, t->dims) != 1)
+        return gd_fail(GD_E_FORMAT, "its input %zu must be one number", i);
     const double number = gd_item(t);
-    return gd_attrs_set_float(attrs, option, t->dtype == GD_F32 ? gd_float_shortest((float)number) : number);
+    return gd_attrs_set_float(attrs, option,
+                              t->dtype == GD_F32 ? gd_float_shortest((float)number) : number);
 }
 
 static gd_status numbers_of(gd_onnx_loader *l, const char *name, int *count, int64_t *numbers) {
@@ -143,7 +158,8 @@ static gd_status numbers_of(gd_onnx_loader *l, const char *name, int *count, int
     const int64_t n = gd_numel(t->rank, t->dims);
     if (gd_dtype_is_float((gd_dtype)t->dtype) || t->rank > 1)
         return gd_fail(GD_E_FORMAT, "its input '%.200s' must be a list of whole numbers", name);
-    if (n > GD_ONNX_MOST_NUMBERS) return gd_fail(GD_E_UNSUPPORTED, "its input '%.200s' has %lld numbers", name, (long long)n);
+    if (n > GD_ONNX_MOST_NUMBERS)
+        return gd_fail(GD_E_UNSUPPORTED, "its input '%.200s' has %lld numbers", name, (long long)n);
     if (n == 0) {
         *count = 0;
         return GD_OK;
@@ -156,7 +172,8 @@ static gd_status numbers_of(gd_onnx_loader *l, const char *name, int *count, int
     return GD_OK;
 }
 
-gd_status gd_onnx_get_numbers(gd_onnx_loader *l, const gd_pb *node, size_t i, const char *attribute, int *count, int64_t *numbers) {
+gd_status gd_onnx_get_numbers(gd_onnx_loader *l, const gd_pb *node, size_t i, const char *attribute,
+                              int *count, int64_t *numbers) {
     const char *name = gd_pb_string_at(node, "input", i);
     *count = -1;
     if (*name) return numbers_of(l, name, count, numbers);
@@ -164,7 +181,8 @@ gd_status gd_onnx_get_numbers(gd_onnx_loader *l, const gd_pb *node, size_t i, co
     const gd_pb_list *list = gd_pb_get(a, "ints");
     if (!a) return GD_OK;
     if (!list && gd_pb_count(a, "i")) list = gd_pb_get(a, "i");
-    *count = list ? (int)(list->count < GD_ONNX_MOST_NUMBERS ? list->count : GD_ONNX_MOST_NUMBERS) : 0;
+    *count =
+        list ? (int)(list->count < GD_ONNX_MOST_NUMBERS ? list->count : GD_ONNX_MOST_NUMBERS) : 0;
     if (*count) memcpy(numbers, list->ints, (size_t)*count * sizeof *numbers);
     return GD_OK;
 }
@@ -179,12 +197,15 @@ static bool reads_constants(gd_onnx_loader *l, const gd_pb *node) {
     return true;
 }
 
-/* A symbol that the node did not make, or not as the first result of an op: its name is another's. */
+/* A symbol that the node did not make, or not as the first result of an op: its name is another's.
+ */
 static bool is_shared(const gd_onnx_loader *l, const gd_tensor *t) {
-    return t->kind == GD_VALUE || t->node_index > 0 || t->node->origin->kind != GD_FROM_OP || t->node->origin->number < l->first_new;
+    return t->kind == GD_VALUE || t->node_index > 0 || t->node->origin->kind != GD_FROM_OP ||
+           t->node->origin->number < l->first_new;
 }
 
-/* Names of the file are whole: what is put before the names of other nodes is not put before them. */
+/* Names of the file are whole: what is put before the names of other nodes is not put before them.
+ */
 static gd_tensor *with_name(gd_tensor *t, const char *name) {
     char *prefix = gd_this_building.prefix;
     gd_this_building.prefix = NULL;
@@ -195,7 +216,8 @@ static gd_tensor *with_name(gd_tensor *t, const char *name) {
 
 static bool is_output(const gd_onnx_loader *l, const char *name) {
     for (size_t i = 0; i < gd_pb_count(l->graph, "output"); i++)
-        if (strcmp(gd_pb_string(gd_pb_message_at(l->graph, "output", i), "name"), name) == 0) return true;
+        if (strcmp(gd_pb_string(gd_pb_message_at(l->graph, "output", i), "name"), name) == 0)
+            return true;
     return false;
 }
 
@@ -214,30 +236,38 @@ gd_status gd_onnx_set_output(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_
     if (t->kind != GD_SYMBOL) return gd_failure();
     v->tensor = t;
     const bool few = !gd_has_unknown(&t, 1) && gd_numel(t->rank, t->dims) <= MOST_KNOWN;
-    v->known = few && reads_constants(l, node) && t->node->op && !(t->node->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC));
+    v->known = few && reads_constants(l, node) && t->node->op &&
+               !(t->node->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC));
     if (!is_shared(l, t)) with_name(t, name);
     return GD_OK;
 }
 
-/* --- inputs, initializers, outputs ------------------------------------------------------------------ */
+/* --- inputs, initializers, outputs
+ * ------------------------------------------------------------------ */
 
 static gd_status read_shape(const gd_pb *info, gd_dtype *dtype, gd_shape *dims) {
-    const gd_pb *type = gd_pb_message(gd_pb_message(info, "type"), "tensor_type"), *shape = gd_pb_message(type, "shape");
+    const gd_pb *type = gd_pb_message(gd_pb_message(info, "type"), "tensor_type"),
+                *shape = gd_pb_message(type, "shape");
     const size_t rank = gd_pb_count(shape, "dim");
     if (!type) return gd_fail(GD_E_UNSUPPORTED, "it is not a tensor");
     *dtype = gd_onnx_dtype(gd_pb_int(type, "elem_type", 0));
     if (*dtype == GD_DTYPE_NONE)
-        return gd_fail(GD_E_UNSUPPORTED, "its elements are %s, which no dtype here holds", gd_onnx_type_name(gd_pb_int(type, "elem_type", 0)));
+        return gd_fail(GD_E_UNSUPPORTED, "its elements are %s, which no dtype here holds",
+                       gd_onnx_type_name(gd_pb_int(type, "elem_type", 0)));
     if (!shape) return gd_fail(GD_E_UNSUPPORTED, "its rank is not known");
-    if (rank > GD_MAX_RANK) return gd_fail(GD_E_UNSUPPORTED, "it has %zu dimensions; at most %d are possible here", rank, GD_MAX_RANK);
+    if (rank > GD_MAX_RANK)
+        return gd_fail(GD_E_UNSUPPORTED, "it has %zu dimensions; at most %d are possible here",
+                       rank, GD_MAX_RANK);
     *dims = (gd_shape){.rank = (int)rank, .form = 1};
     int64_t all = 1;
     for (size_t i = 0; i < rank; i++) {
         const gd_pb *dim = gd_pb_message_at(shape, "dim", i);
         const int64_t size = gd_pb_int(dim, "dim_value", GD_ANY);
-        if (size < 0 && size != GD_ANY) return gd_fail(GD_E_FORMAT, "its dimension %zu is %lld", i, (long long)size);
+        if (size < 0 && size != GD_ANY)
+            return gd_fail(GD_E_FORMAT, "its dimension %zu is %lld", i, (long long)size);
         dims->at[i] = size;
-        if (size > 0 && __builtin_mul_overflow(all, size, &all)) return gd_fail(GD_E_OVERFLOW, "it has more than 2^63 elements");
+        if (size > 0 && __builtin_mul_overflow(all, size, &all))
+            return gd_fail(GD_E_OVERFLOW, "it has more than 2^63 elements");
     }
     return GD_OK;
 }
@@ -263,7 +293,8 @@ static bool is_initializer(const gd_onnx_loader *l, const char *name) {
 static const char *own_variables(const gd_onnx_loader *l) {
     for (size_t i = 0; i < gd_pb_count(l->model, "metadata_props"); i++) {
         const gd_pb *pair = gd_pb_message_at(l->model, "metadata_props", i);
-        if (strcmp(gd_pb_string(pair, "key"), "gradus.variables") == 0) return gd_pb_string(pair, "value");
+        if (strcmp(gd_pb_string(pair, "key"), "gradus.variables") == 0)
+            return gd_pb_string(pair, "value");
     }
     return NULL;
 }
@@ -288,7 +319,8 @@ static void mark_own_variables(gd_onnx_loader *l, const char *lines) {
 
 static gd_status load_initializers(gd_onnx_loader *l) {
     const char *own = own_variables(l);
-    if (gd_pb_count(l->graph, "sparse_initializer")) return gd_fail(GD_E_UNSUPPORTED, "it has sparse initializers");
+    if (gd_pb_count(l->graph, "sparse_initializer"))
+        return gd_fail(GD_E_UNSUPPORTED, "it has sparse initializers");
     for (size_t i = 0; i < gd_pb_count(l->graph, "initializer"); i++) {
         const gd_pb *tensor = gd_pb_message_at(l->graph, "initializer", i);
         value *v;
@@ -326,13 +358,15 @@ static gd_status check_output(gd_onnx_loader *l, const gd_pb *info) {
     char text[160], wanted[160];
     if (!v) return gd_fail(GD_E_FORMAT, "no node makes it");
     GD_TRY(tensor_of(v, &t));
-    if (!gd_pb_message(gd_pb_message(gd_pb_message(info, "type"), "tensor_type"), "shape")) return GD_OK;
+    if (!gd_pb_message(gd_pb_message(gd_pb_message(info, "type"), "tensor_type"), "shape"))
+        return GD_OK;
     GD_TRY(read_shape(info, &dtype, &dims));
     bool fits = (gd_dtype)t->dtype == dtype && t->rank == dims.rank;
     for (int i = 0; fits && i < dims.rank; i++)
         fits = dims.at[i] == GD_ANY || t->dims[i] == GD_UNKNOWN || t->dims[i] == dims.at[i];
     if (fits) return GD_OK;
-    return gd_fail(GD_E_SHAPE, "it is %s, and the file says %s%s", gd_describe(t, text, sizeof text), gd_dtype_name(dtype),
+    return gd_fail(GD_E_SHAPE, "it is %s, and the file says %s%s",
+                   gd_describe(t, text, sizeof text), gd_dtype_name(dtype),
                    gd_shape_text(dims.rank, dims.at, wanted, sizeof wanted));
 }
 
@@ -347,7 +381,8 @@ static gd_status check_outputs(gd_onnx_loader *l) {
     return GD_OK;
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------- */
+/* --- nodes
+ * ---------------------------------------------------------------------------------------- */
 
 /* Every row, and every record that is one by itself, whose ONNX name this is. */
 static gd_status load_standard(gd_onnx_loader *l, const gd_pb *node) {
@@ -375,7 +410,9 @@ static gd_status load_standard(gd_onnx_loader *l, const gd_pb *node) {
 static gd_status load_node(gd_onnx_loader *l, const gd_pb *node) {
     const char *domain = gd_pb_string(node, "domain");
     if (strcmp(domain, "gradus") == 0) return gd_onnx_load_own(l, node);
-    if (*domain && strcmp(domain, "ai.onnx") != 0) return gd_fail(GD_E_UNSUPPORTED, "operators of the domain '%.60s' are not known here", domain);
+    if (*domain && strcmp(domain, "ai.onnx") != 0)
+        return gd_fail(GD_E_UNSUPPORTED, "operators of the domain '%.60s' are not known here",
+                       domain);
     return load_standard(l, node);
 }
 
@@ -384,7 +421,8 @@ static gd_status load_nodes(gd_onnx_loader *l) {
     for (size_t i = 0; i < count; i++) {
         const gd_pb *node = gd_pb_message_at(l->graph, "node", i);
         for (size_t k = 0; k < gd_pb_count(node, "output"); k++)
-            if (*gd_pb_string_at(node, "output", k) && !gd_names_add(&l->later, gd_pb_string_at(node, "output", k), (void *)node))
+            if (*gd_pb_string_at(node, "output", k) &&
+                !gd_names_add(&l->later, gd_pb_string_at(node, "output", k), (void *)node))
                 return no_memory();
     }
     for (size_t i = 0; i < count; i++) {
@@ -395,7 +433,8 @@ static gd_status load_nodes(gd_onnx_loader *l) {
         const gd_status status = load_node(l, node);
         gd_name_scope_end(&scope);
         if (status == GD_OK) continue;
-        gd_error_prefix("node %zu '%.200s' (%.60s): ", i, gd_pb_string(node, "name"), gd_pb_string(node, "op_type"));
+        gd_error_prefix("node %zu '%.200s' (%.60s): ", i, gd_pb_string(node, "name"),
+                        gd_pb_string(node, "op_type"));
         return status;
     }
     return GD_OK;
@@ -411,11 +450,13 @@ static gd_status check_versions(const gd_onnx_loader *l) {
     if (!l->graph) return gd_fail(GD_E_FORMAT, "it is no ONNX file: it has no graph");
     if (version == -1 && gd_pb_count(l->graph, "node") == 0) return GD_OK;
     if (version < GD_ONNX_OLDEST)
-        return gd_fail(GD_E_UNSUPPORTED, "its opset is %lld; those from %d on can be read", (long long)version, GD_ONNX_OLDEST);
+        return gd_fail(GD_E_UNSUPPORTED, "its opset is %lld; those from %d on can be read",
+                       (long long)version, GD_ONNX_OLDEST);
     return GD_OK;
 }
 
-/* --- the call ------------------------------------------------------------------------------------- */
+/* --- the call
+ * ------------------------------------------------------------------------------------- */
 
 static gd_status load_graph(gd_onnx_loader *l) {
     GD_TRY(check_versions(l));
@@ -434,9 +475,13 @@ static void loader_free(gd_onnx_loader *l) {
 
 /* A graph from a message, owned by the caller. `folder` NULL: there are no files beside it. */
 gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, gd_graph **out) {
-    gd_onnx_loader l = {.model = model, .graph = gd_pb_message(model, "graph"), .folder = folder, .trainable = trainable};
+    gd_onnx_loader l = {.model = model,
+                        .graph = gd_pb_message(model, "graph"),
+                        .folder = folder,
+                        .trainable = trainable};
     gd_scope *scope = gd_scope_open();
-    const gd_building building = gd_this_building; /* blocks that are open here are not the file's */
+    const gd_building building =
+        gd_this_building; /* blocks that are open here are not the file's */
     gd_this_building = (gd_building){NULL, NULL, 0};
     void *tracing = gd_tracing_off();
     gd_block device = gd_device_begin(gd_device_get("cpu"));
@@ -475,7 +520,8 @@ static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
     GD_TRY(gd_scope_reserve(1));
     GD_TRY(gd_pb_load(&doc, &gd_onnx_model_schema, path));
     char *folder = folder_of(path);
-    const gd_status status = folder ? gd_onnx_load_model(gd_pb_root(doc), folder, trainable, out) : no_memory();
+    const gd_status status =
+        folder ? gd_onnx_load_model(gd_pb_root(doc), folder, trainable, out) : no_memory();
     gd_free(folder);
     gd_pb_free(doc);
     if (status != GD_OK) gd_error_prefix("%s: ", path);

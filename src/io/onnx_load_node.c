@@ -12,7 +12,8 @@
 #include "io/onnx.h"
 #include "ops/call.h"
 
-/* --- attributes ----------------------------------------------------------------------------------- */
+/* --- attributes
+ * ----------------------------------------------------------------------------------- */
 
 const gd_pb *gd_onnx_attribute_of(const gd_pb *node, const char *name) {
     for (size_t i = 0; i < gd_pb_count(node, "attribute"); i++) {
@@ -26,14 +27,16 @@ static gd_status wrong_attribute(const char *name, const char *wanted) {
     return gd_fail(GD_E_FORMAT, "its attribute '%.60s' must be %s", name, wanted);
 }
 
-gd_status gd_onnx_int_attribute(const gd_pb *node, const char *name, int64_t otherwise, int64_t *value) {
+gd_status gd_onnx_int_attribute(const gd_pb *node, const char *name, int64_t otherwise,
+                                int64_t *value) {
     const gd_pb *a = gd_onnx_attribute_of(node, name);
     *value = a ? gd_pb_int(a, "i", 0) : otherwise;
     const bool empty = a && !gd_pb_count(a, "i") && gd_pb_int(a, "type", 2) != 2;
     return empty ? wrong_attribute(name, "a whole number") : GD_OK;
 }
 
-gd_status gd_onnx_float_attribute(const gd_pb *node, const char *name, double otherwise, double *value) {
+gd_status gd_onnx_float_attribute(const gd_pb *node, const char *name, double otherwise,
+                                  double *value) {
     const gd_pb *a = gd_onnx_attribute_of(node, name);
     *value = a ? gd_float_shortest((float)gd_pb_float(a, "f", 0)) : otherwise;
     const bool empty = a && !gd_pb_count(a, "f") && gd_pb_int(a, "type", 1) != 1;
@@ -53,10 +56,14 @@ static bool attribute_text(const gd_pb *a, char *text, size_t size) {
 /* A number from a float, or from a tensor of rank 0 that holds a double. */
 static gd_status attribute_number(const gd_pb *a, const char *name, double *value) {
     const gd_pb *t = gd_pb_message(a, "t");
-    if (t && gd_pb_count(t, "double_data") == 1) *value = gd_pb_float(t, "double_data", 0);
-    else if (gd_pb_count(a, "i")) *value = (double)gd_pb_int(a, "i", 0);
-    else if (gd_pb_count(a, "f") || gd_pb_int(a, "type", 0) == 1) *value = gd_float_shortest((float)gd_pb_float(a, "f", 0));
-    else return wrong_attribute(name, "a number");
+    if (t && gd_pb_count(t, "double_data") == 1)
+        *value = gd_pb_float(t, "double_data", 0);
+    else if (gd_pb_count(a, "i"))
+        *value = (double)gd_pb_int(a, "i", 0);
+    else if (gd_pb_count(a, "f") || gd_pb_int(a, "type", 0) == 1)
+        *value = gd_float_shortest((float)gd_pb_float(a, "f", 0));
+    else
+        return wrong_attribute(name, "a number");
     return GD_OK;
 }
 
@@ -77,22 +84,31 @@ static const char *own_word(const char *words, const char *word, char *own) {
 static gd_status halve(const char *name, int *count, const int64_t *numbers) {
     const int half = *count / 2;
     if (*count % 2 || memcmp(numbers, numbers + half, sizeof *numbers * (size_t)half) != 0)
-        return gd_fail(GD_E_UNSUPPORTED, "its attribute '%s' must be the same at the beginning and the end of each axis", name);
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "its attribute '%s' must be the same at the beginning and the end of each axis", name);
     *count = half;
     return GD_OK;
 }
 
-static gd_status set_numbers(gd_attrs *attrs, const gd_op_attr *option, const char *name, int count, const int64_t *numbers) {
-    if (option->type == GD_ATTR_INT && count == 1) return gd_attrs_set_int(attrs, option->name, numbers[0]);
-    if (option->type == GD_ATTR_INTS && count == option->count) return gd_attrs_set_ints(attrs, option->name, count, numbers);
-    if (option->type == GD_ATTR_SHAPE && count <= GD_MAX_RANK) return gd_attrs_set_ints(attrs, option->name, count, numbers);
-    return gd_fail(GD_E_FORMAT, "'%s' has %d numbers, which %s does not take", name, count, option->name);
+static gd_status set_numbers(gd_attrs *attrs, const gd_op_attr *option, const char *name, int count,
+                             const int64_t *numbers) {
+    if (option->type == GD_ATTR_INT && count == 1)
+        return gd_attrs_set_int(attrs, option->name, numbers[0]);
+    if (option->type == GD_ATTR_INTS && count == option->count)
+        return gd_attrs_set_ints(attrs, option->name, count, numbers);
+    if (option->type == GD_ATTR_SHAPE && count <= GD_MAX_RANK)
+        return gd_attrs_set_ints(attrs, option->name, count, numbers);
+    return gd_fail(GD_E_FORMAT, "'%s' has %d numbers, which %s does not take", name, count,
+                   option->name);
 }
 
-static gd_status set_option(gd_attrs *attrs, const gd_onnx_attribute *row, const gd_op_attr *option, const gd_pb *a) {
+static gd_status set_option(gd_attrs *attrs, const gd_onnx_attribute *row, const gd_op_attr *option,
+                            const gd_pb *a) {
     char text[256], own[GD_ONNX_WORD];
     double number = 0;
-    if (attribute_text(a, text, sizeof text) && strcmp(text, "none") == 0 && option->type != GD_ATTR_WORD)
+    if (attribute_text(a, text, sizeof text) && strcmp(text, "none") == 0 &&
+        option->type != GD_ATTR_WORD)
         return gd_attrs_set_text(attrs, option->name, text);
     switch (option->type) {
     case GD_ATTR_FLOAT:
@@ -100,10 +116,12 @@ static gd_status set_option(gd_attrs *attrs, const gd_onnx_attribute *row, const
         return gd_attrs_set_float(attrs, option->name, number);
     case GD_ATTR_BOOL: return gd_attrs_set_int(attrs, option->name, gd_pb_int(a, "i", 0) != 0);
     case GD_ATTR_DTYPE: {
-        if (attribute_text(a, text, sizeof text)) return gd_attrs_set_text(attrs, option->name, text);
+        if (attribute_text(a, text, sizeof text))
+            return gd_attrs_set_text(attrs, option->name, text);
         const gd_dtype dtype = gd_onnx_dtype(gd_pb_int(a, "i", 0));
         if (dtype == GD_DTYPE_NONE)
-            return gd_fail(GD_E_UNSUPPORTED, "its attribute '%s' says %s, which no dtype here holds", row->onnx,
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "its attribute '%s' says %s, which no dtype here holds", row->onnx,
                            gd_onnx_type_name(gd_pb_int(a, "i", 0)));
         return gd_attrs_set_text(attrs, option->name, gd_dtype_name(dtype));
     }
@@ -117,7 +135,8 @@ static gd_status set_option(gd_attrs *attrs, const gd_onnx_attribute *row, const
         const gd_pb_list *list = gd_pb_get(a, "ints");
         if (!list) list = gd_pb_get(a, "i");
         int64_t numbers[GD_ONNX_MOST_NUMBERS], zero = 0;
-        if (list && list->count > GD_ONNX_MOST_NUMBERS) return wrong_attribute(row->onnx, "a shorter list");
+        if (list && list->count > GD_ONNX_MOST_NUMBERS)
+            return wrong_attribute(row->onnx, "a shorter list");
         int count = list ? (int)list->count : gd_pb_int(a, "type", 0) == 2 ? 1 : 0;
         memcpy(numbers, list ? list->ints : &zero, sizeof *numbers * (size_t)count);
         if (row->twice) GD_TRY(halve(row->onnx, &count, numbers));
@@ -140,7 +159,8 @@ static bool is_fixed(const gd_pb *a, const gd_onnx_attribute *row) {
     return fabs(have - wanted) <= 1e-6;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------ */
+/* --- rows
+ * ------------------------------------------------------------------------------------------ */
 
 typedef struct loading {
     gd_onnx_loader *l;
@@ -164,9 +184,12 @@ static bool all_named(const loading *x, bool *fits) {
         bool named = false;
         gd_onnx_attribute a;
         gd_onnx_input input;
-        for (const char *text = x->row->attributes; !named && gd_onnx_next_attribute(&text, &a);) named = strcmp(a.onnx, name) == 0;
-        for (const char *text = x->row->inputs; !named && gd_onnx_next_input(&text, &input);) named = strcmp(input.onnx, name) == 0;
-        if (!x->row->attributes && !x->row->when) named = named || gd_onnx_option(x->op, name) != NULL;
+        for (const char *text = x->row->attributes; !named && gd_onnx_next_attribute(&text, &a);)
+            named = strcmp(a.onnx, name) == 0;
+        for (const char *text = x->row->inputs; !named && gd_onnx_next_input(&text, &input);)
+            named = strcmp(input.onnx, name) == 0;
+        if (!x->row->attributes && !x->row->when)
+            named = named || gd_onnx_option(x->op, name) != NULL;
         if (!named) return refuse(fits, "its attribute", name);
     }
     return true;
@@ -175,7 +198,8 @@ static bool all_named(const loading *x, bool *fits) {
 static bool fixed_fit(const loading *x, bool *fits) {
     gd_onnx_attribute a;
     for (const char *text = x->row->attributes; gd_onnx_next_attribute(&text, &a);)
-        if (a.fixed[0] && !is_fixed(gd_onnx_attribute_of(x->node, a.onnx), &a)) return refuse(fits, "the value of its attribute", a.onnx);
+        if (a.fixed[0] && !is_fixed(gd_onnx_attribute_of(x->node, a.onnx), &a))
+            return refuse(fits, "the value of its attribute", a.onnx);
     return true;
 }
 
@@ -191,7 +215,9 @@ static gd_status one_input(loading *x, const gd_onnx_input *input, size_t i) {
     const gd_op_attr *option = gd_onnx_option(x->op, input->ours);
     if (!option) return gd_fail(GD_E_STATE, "%s has no option '%s'", x->op->name, input->ours);
     if (option->type == GD_ATTR_FLOAT)
-        return *gd_pb_string_at(x->node, "input", i) ? gd_onnx_set_number(x->l, x->node, i, x->attrs, input->ours) : GD_OK;
+        return *gd_pb_string_at(x->node, "input", i)
+                   ? gd_onnx_set_number(x->l, x->node, i, x->attrs, input->ours)
+                   : GD_OK;
     int64_t numbers[GD_ONNX_MOST_NUMBERS];
     int count;
     GD_TRY(gd_onnx_get_numbers(x->l, x->node, i, input->onnx, &count, numbers));
@@ -204,7 +230,8 @@ static gd_status read_inputs(loading *x, bool *fits) {
     if (x->row->inputs) {
         gd_onnx_input input;
         size_t i = 0;
-        for (const char *text = x->row->inputs; gd_onnx_next_input(&text, &input); i++) GD_TRY(one_input(x, &input, i));
+        for (const char *text = x->row->inputs; gd_onnx_next_input(&text, &input); i++)
+            GD_TRY(one_input(x, &input, i));
         for (; i < given; i++)
             if (*gd_pb_string_at(x->node, "input", i)) {
                 refuse(fits, "its input", gd_pb_string_at(x->node, "input", i));
@@ -218,12 +245,14 @@ static gd_status read_inputs(loading *x, bool *fits) {
             return GD_OK;
         }
         gd_status status = GD_OK;
-        for (size_t i = 0; i < given && status == GD_OK; i++) x->in[i] = gd_onnx_get_input(x->l, x->node, i, &status);
+        for (size_t i = 0; i < given && status == GD_OK; i++)
+            x->in[i] = gd_onnx_get_input(x->l, x->node, i, &status);
         GD_TRY(status);
         x->n_in = variadic ? (int)given : x->op->n_inputs;
     }
     for (int i = 0; i < x->op->n_inputs && i < x->n_in; i++)
-        if (!x->in[i] && !params[i].optional && !params[i].variadic) return gd_fail(GD_E_FORMAT, "its input for '%s' is missing", params[i].name);
+        if (!x->in[i] && !params[i].optional && !params[i].variadic)
+            return gd_fail(GD_E_FORMAT, "its input for '%s' is missing", params[i].name);
     return GD_OK;
 }
 
@@ -248,7 +277,8 @@ static gd_status apply_conditions(loading *x, bool *fits) {
         char shape[160];
         if (i >= 0 && i < x->n_in && x->in[i] && input_fits(x->in[i], &when)) continue;
         gd_fail(GD_E_UNSUPPORTED, "with %s for '%s' it is not what this library can do",
-                i >= 0 && x->in[i] ? gd_describe(x->in[i], shape, sizeof shape) : "nothing", when.name);
+                i >= 0 && x->in[i] ? gd_describe(x->in[i], shape, sizeof shape) : "nothing",
+                when.name);
         *fits = false;
         return GD_OK;
     }
@@ -261,8 +291,10 @@ static gd_status read_attributes(loading *x) {
         const gd_op_attr *option = a.ours[0] ? gd_onnx_option(x->op, a.ours) : NULL;
         const gd_pb *given = gd_onnx_attribute_of(x->node, a.onnx);
         if (!option) continue;
-        if (given) GD_TRY(set_option(x->attrs, &a, option, given));
-        else if (a.otherwise[0]) GD_TRY(gd_attrs_set_text(x->attrs, option->name, a.otherwise));
+        if (given)
+            GD_TRY(set_option(x->attrs, &a, option, given));
+        else if (a.otherwise[0])
+            GD_TRY(gd_attrs_set_text(x->attrs, option->name, a.otherwise));
     }
     if (x->row->attributes || x->row->inputs || x->row->when) return GD_OK;
     for (int i = 0; i < x->op->n_attrs; i++) { /* a record by itself */
@@ -277,7 +309,9 @@ static gd_status read_attributes(loading *x) {
 /* ONNX's sums have the type of what they add; ours of small integers are i64 unless told. */
 static gd_status keep_dtype(loading *x) {
     const gd_op_attr *option = gd_onnx_option(x->op, "dtype");
-    if (!option || !x->row->cast || x->row->cast[0] != 'y' || !x->in[0] || gd_dtype_is_float((gd_dtype)x->in[0]->dtype)) return GD_OK;
+    if (!option || !x->row->cast || x->row->cast[0] != 'y' || !x->in[0] ||
+        gd_dtype_is_float((gd_dtype)x->in[0]->dtype))
+        return GD_OK;
     return gd_attrs_set_text(x->attrs, option->name, gd_dtype_name((gd_dtype)x->in[0]->dtype));
 }
 
@@ -295,12 +329,15 @@ static gd_status call(loading *x) {
     gd_tensors out = gd_op_call(x->op, (gd_tensors){x->in, x->n_in}, x->attrs);
     if (out.count < 1) return gd_failure();
     if (gd_pb_count(x->node, "output") > (size_t)out.count)
-        return gd_fail(GD_E_UNSUPPORTED, "it has %zu outputs; %lld are possible here", gd_pb_count(x->node, "output"), (long long)out.count);
-    for (size_t k = 0; k < gd_pb_count(x->node, "output"); k++) GD_TRY(gd_onnx_set_output(x->l, x->node, k, out.at[k]));
+        return gd_fail(GD_E_UNSUPPORTED, "it has %zu outputs; %lld are possible here",
+                       gd_pb_count(x->node, "output"), (long long)out.count);
+    for (size_t k = 0; k < gd_pb_count(x->node, "output"); k++)
+        GD_TRY(gd_onnx_set_output(x->l, x->node, k, out.at[k]));
     return GD_OK;
 }
 
-gd_status gd_onnx_load_row(gd_onnx_loader *l, const gd_pb *node, const gd_onnx_row *row, bool *fits) {
+gd_status gd_onnx_load_row(gd_onnx_loader *l, const gd_pb *node, const gd_onnx_row *row,
+                           bool *fits) {
     loading *x = gd_calloc(1, sizeof *x);
     if (!x) return gd_fail(GD_E_MEMORY, "no memory to load a graph");
     *x = (loading){.l = l, .node = node, .row = row, .op = gd_op_find(row->op)};
@@ -318,21 +355,26 @@ gd_status gd_onnx_load_row(gd_onnx_loader *l, const gd_pb *node, const gd_onnx_r
     return status;
 }
 
-/* --- nodes of our own domain ----------------------------------------------------------------------- */
+/* --- nodes of our own domain
+ * ----------------------------------------------------------------------- */
 
 gd_status gd_onnx_load_own(gd_onnx_loader *l, const gd_pb *node) {
     const char *name = gd_pb_string(node, "op_type");
     const gd_op *op = gd_op_find(name);
     const size_t n_in = gd_onnx_input_count(node), n_out = gd_pb_count(node, "output");
-    if (!op || op->base) return gd_fail(GD_E_UNSUPPORTED, "there is no op '%.60s' in this library", name);
-    if (n_in > GD_MAX_VARIADIC || n_out > GD_MAX_VARIADIC) return gd_fail(GD_E_FORMAT, "it has too many inputs or outputs");
+    if (!op || op->base)
+        return gd_fail(GD_E_UNSUPPORTED, "there is no op '%.60s' in this library", name);
+    if (n_in > GD_MAX_VARIADIC || n_out > GD_MAX_VARIADIC)
+        return gd_fail(GD_E_FORMAT, "it has too many inputs or outputs");
     gd_attrs *attrs = gd_attrs_new(op);
     if (!attrs) return GD_E_MEMORY;
     for (size_t i = 0; i < gd_pb_count(node, "attribute"); i++) {
         const gd_pb *a = gd_pb_message_at(node, "attribute", i);
         gd_onnx_attribute row = {.twice = false};
         const gd_op_attr *option = gd_onnx_option(op, gd_pb_string(a, "name"));
-        if (!option) return gd_fail(GD_E_UNSUPPORTED, "%s has no option '%.60s'", op->name, gd_pb_string(a, "name"));
+        if (!option)
+            return gd_fail(GD_E_UNSUPPORTED, "%s has no option '%.60s'", op->name,
+                           gd_pb_string(a, "name"));
         snprintf(row.onnx, sizeof row.onnx, "%s", option->name);
         GD_TRY(set_option(attrs, &row, option, a));
     }
@@ -341,7 +383,8 @@ gd_status gd_onnx_load_own(gd_onnx_loader *l, const gd_pb *node) {
             return gd_fail(GD_E_FORMAT, "it needs the attribute '%s'", op->attrs[i].name);
     gd_tensor *in[GD_MAX_VARIADIC] = {NULL}, *out[GD_MAX_VARIADIC] = {NULL};
     gd_status status = GD_OK;
-    for (size_t i = 0; i < n_in && status == GD_OK; i++) in[i] = gd_onnx_get_input(l, node, i, &status);
+    for (size_t i = 0; i < n_in && status == GD_OK; i++)
+        in[i] = gd_onnx_get_input(l, node, i, &status);
     GD_TRY(status);
     const bool variadic = op->n_outputs > 0 && op->outputs[op->n_outputs - 1].variadic;
     gd_tensors list = {NULL, 0};
@@ -349,12 +392,16 @@ gd_status gd_onnx_load_own(gd_onnx_loader *l, const gd_pb *node) {
         list = gd_op_call(op, (gd_tensors){in, (int64_t)n_in}, attrs);
         if (list.count < 1) return gd_failure();
     } else {
-        if (n_out > (size_t)op->n_outputs) return gd_fail(GD_E_FORMAT, "it has %zu outputs; %s has %d", n_out, op->name, op->n_outputs);
-        GD_TRY(gd_dispatch(op, NULL, in, n_in < (size_t)op->n_inputs ? op->n_inputs : (int)n_in, op->n_attrs ? gd_attrs_data(attrs) : NULL, out,
-                           op->n_outputs));
+        if (n_out > (size_t)op->n_outputs)
+            return gd_fail(GD_E_FORMAT, "it has %zu outputs; %s has %d", n_out, op->name,
+                           op->n_outputs);
+        GD_TRY(gd_dispatch(op, NULL, in, n_in < (size_t)op->n_inputs ? op->n_inputs : (int)n_in,
+                           op->n_attrs ? gd_attrs_data(attrs) : NULL, out, op->n_outputs));
     }
     for (size_t k = 0; k < n_out; k++) {
-        if (variadic && k >= (size_t)list.count) return gd_fail(GD_E_FORMAT, "it has %zu outputs; %lld are there", n_out, (long long)list.count);
+        if (variadic && k >= (size_t)list.count)
+            return gd_fail(GD_E_FORMAT, "it has %zu outputs; %lld are there", n_out,
+                           (long long)list.count);
         gd_tensor *t = variadic ? list.at[k] : out[k];
         if (t) GD_TRY(gd_onnx_set_output(l, node, k, t));
     }

@@ -1,4 +1,5 @@
-/* onnx_load_special.c - nodes of ONNX files that are more than one call, or need sizes to be understood. */
+/* onnx_load_special.c - nodes of ONNX files that are more than one call, or need sizes to be
+ * understood. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,27 +7,30 @@
 #include "io/onnx.h"
 
 /* The input of number `i`, which must be there. */
-#define NEED(t, i)                                                                                       \
-    gd_tensor *t;                                                                                        \
-    do {                                                                                                 \
-        gd_status need_status_;                                                                          \
-        t = gd_onnx_get_input(l, node, i, &need_status_);                                                \
-        if (need_status_ != GD_OK) return need_status_;                                                  \
-        if (!t) return gd_fail(GD_E_FORMAT, "its input %d is missing", (int)(i));                        \
+#define NEED(t, i)                                                                                 \
+    gd_tensor *t;                                                                                  \
+    do {                                                                                           \
+        gd_status need_status_;                                                                    \
+        t = gd_onnx_get_input(l, node, i, &need_status_);                                          \
+        if (need_status_ != GD_OK) return need_status_;                                            \
+        if (!t) return gd_fail(GD_E_FORMAT, "its input %d is missing", (int)(i));                  \
     } while (0)
 
 static gd_status fix_axis(int64_t *axis, int rank) {
     if (*axis < -rank || *axis >= rank)
-        return gd_fail(GD_E_INDEX, "its axis is %lld, and its input has %d dimensions", (long long)*axis, rank);
+        return gd_fail(GD_E_INDEX, "its axis is %lld, and its input has %d dimensions",
+                       (long long)*axis, rank);
     if (*axis < 0) *axis += rank;
     return GD_OK;
 }
 
 static gd_status too_long(const char *what, int count) {
-    return gd_fail(GD_E_UNSUPPORTED, "%s has %d numbers; at most %d are possible here", what, count, GD_MAX_RANK);
+    return gd_fail(GD_E_UNSUPPORTED, "%s has %d numbers; at most %d are possible here", what, count,
+                   GD_MAX_RANK);
 }
 
-/* --- constants ------------------------------------------------------------------------------------ */
+/* --- constants
+ * ------------------------------------------------------------------------------------ */
 
 gd_status gd_onnx_load_constant(gd_onnx_loader *l, const gd_pb *node) {
     const gd_pb *value = gd_onnx_attribute_of(node, "value"), *a;
@@ -41,10 +45,12 @@ gd_status gd_onnx_load_constant(gd_onnx_loader *l, const gd_pb *node) {
         t = gd_from_array(gd_dims(), GD_F32, &number);
     } else if ((a = gd_onnx_attribute_of(node, "value_ints")) != NULL) {
         const gd_pb_list *list = gd_pb_get(a, "ints");
-        t = gd_from_array(gd_dims(list ? (int64_t)list->count : 0), GD_I64, list ? list->ints : NULL);
+        t = gd_from_array(gd_dims(list ? (int64_t)list->count : 0), GD_I64,
+                          list ? list->ints : NULL);
     } else if ((a = gd_onnx_attribute_of(node, "value_floats")) != NULL) {
         const gd_pb_list *list = gd_pb_get(a, "floats");
-        t = gd_from_array(gd_dims(list ? (int64_t)list->count : 0), GD_F32, list ? list->floats : NULL);
+        t = gd_from_array(gd_dims(list ? (int64_t)list->count : 0), GD_F32,
+                          list ? list->floats : NULL);
     } else {
         return gd_fail(GD_E_UNSUPPORTED, "it has no value that is a tensor or numbers");
     }
@@ -60,11 +66,15 @@ gd_status gd_onnx_load_constant_of_shape(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(gd_onnx_get_numbers(l, node, 0, "", &rank, dims));
     if (rank < 0 || rank > GD_MAX_RANK) return too_long("its shape", rank);
     for (int i = 0; i < rank; i++)
-        if (dims[i] < 0) return gd_fail(GD_E_FORMAT, "its shape has a negative size, %lld", (long long)dims[i]);
-    if (value) GD_TRY(gd_onnx_read_tensor(value, gd_onnx_folder(l), &one));
-    else one = gd_from_array(gd_dims(1), GD_F32, &zero);
+        if (dims[i] < 0)
+            return gd_fail(GD_E_FORMAT, "its shape has a negative size, %lld", (long long)dims[i]);
+    if (value)
+        GD_TRY(gd_onnx_read_tensor(value, gd_onnx_folder(l), &one));
+    else
+        one = gd_from_array(gd_dims(1), GD_F32, &zero);
     if (gd_tensor_numel(one) != 1) return gd_fail(GD_E_FORMAT, "its value must have one element");
-    return gd_onnx_set_output(l, node, 0, gd_expand(gd_reshape(one, gd_dims()), gd_shape_of(rank, dims)));
+    return gd_onnx_set_output(l, node, 0,
+                              gd_expand(gd_reshape(one, gd_dims()), gd_shape_of(rank, dims)));
 }
 
 gd_status gd_onnx_load_shape(gd_onnx_loader *l, const gd_pb *node) {
@@ -76,25 +86,60 @@ gd_status gd_onnx_load_shape(gd_onnx_loader *l, const gd_pb *node) {
     if (end < 0) end += x->rank;
     for (int64_t i = start < 0 ? 0 : start; i < end && i < x->rank; i++) {
         if (x->dims[i] == GD_UNKNOWN)
-            return gd_fail(GD_E_UNSUPPORTED, "dimension %lld of its input is known only when the graph runs", (long long)i);
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "dimension %lld of its input is known only when the graph runs",
+                           (long long)i);
         dims[n++] = x->dims[i];
     }
     return gd_onnx_set_output(l, node, 0, gd_from_array(gd_dims(n), GD_I64, dims));
 }
 
-/* --- shapes --------------------------------------------------------------------------------------- */
+/* --- shapes
+ * --------------------------------------------------------------------------------------- */
+
+/* A size that is not known is kept (dims[kept] is -1 for it) and another is to follow from the
+ * rest: it does from the sizes that are known, since the one that is not stands on both sides. */
+static gd_status settle_reshape(const gd_tensor *x, int rank, int64_t *dims, int kept) {
+    int64_t have = 1, made = 1;
+    int open = -1, unknown = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (x->dims[i] == GD_UNKNOWN)
+            unknown++;
+        else if (__builtin_mul_overflow(have, x->dims[i], &have))
+            return gd_fail(GD_E_OVERFLOW, "its size overflows");
+    }
+    for (int i = 0; i < rank; i++) {
+        if (i == kept) continue;
+        if (dims[i] == -1)
+            open = i;
+        else if (__builtin_mul_overflow(made, dims[i], &made))
+            return gd_fail(GD_E_OVERFLOW, "its size overflows");
+    }
+    if (open < 0) return GD_OK;
+    if (unknown != 1 || made <= 0 || have % made)
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "its dimension %d follows from sizes that are known only when the graph runs", open);
+    dims[open] = have / made;
+    return GD_OK;
+}
 
 gd_status gd_onnx_load_reshape(gd_onnx_loader *l, const gd_pb *node) {
     int64_t dims[GD_ONNX_MOST_NUMBERS];
-    int rank;
+    int rank, kept = -1;
     NEED(x, 0);
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "shape", &rank, dims));
     if (rank < 0 || rank > GD_MAX_RANK) return too_long("its shape", rank);
     for (int i = 0; i < rank; i++) { /* 0: as that of x */
         if (dims[i] != 0) continue;
-        if (i >= x->rank) return gd_fail(GD_E_SHAPE, "dimension %d is to be that of its input, which has %d dimensions", i, x->rank);
-        dims[i] = x->dims[i]; /* -1 where it is not known: it follows from the others */
+        if (i >= x->rank)
+            return gd_fail(GD_E_SHAPE,
+                           "dimension %d is to be that of its input, which has %d dimensions", i,
+                           x->rank);
+        dims[i] = x->dims[i];
+        if (dims[i] == GD_UNKNOWN) kept = i; /* -1: follows from the others */
     }
+    if (kept >= 0) GD_TRY(settle_reshape(x, rank, dims, kept));
     return gd_onnx_set_output(l, node, 0, gd_reshape(x, gd_shape_of(rank, dims)));
 }
 
@@ -105,14 +150,20 @@ gd_status gd_onnx_load_flatten(gd_onnx_loader *l, const gd_pb *node) {
     NEED(x, 0);
     GD_TRY(gd_onnx_int_attribute(node, "axis", 1, &axis));
     if (axis < 0) axis += x->rank;
-    if (axis < 0 || axis > x->rank) return gd_fail(GD_E_INDEX, "its axis is %lld, and its input has %d dimensions", (long long)axis, x->rank);
+    if (axis < 0 || axis > x->rank)
+        return gd_fail(GD_E_INDEX, "its axis is %lld, and its input has %d dimensions",
+                       (long long)axis, x->rank);
     for (int i = 0; i < x->rank; i++) {
         int64_t *side = i < axis ? &rows : &columns;
-        if (x->dims[i] == GD_UNKNOWN) *(i < axis ? &rows_known : &columns_known) = false;
-        else if (__builtin_mul_overflow(*side, x->dims[i], side)) return gd_fail(GD_E_OVERFLOW, "its size overflows");
+        if (x->dims[i] == GD_UNKNOWN)
+            *(i < axis ? &rows_known : &columns_known) = false;
+        else if (__builtin_mul_overflow(*side, x->dims[i], side))
+            return gd_fail(GD_E_OVERFLOW, "its size overflows");
     }
-    if (!rows_known && !columns_known) return gd_fail(GD_E_UNSUPPORTED, "sizes on both sides of the axis are not known");
-    return gd_onnx_set_output(l, node, 0, gd_reshape(x, gd_dims(rows_known ? rows : -1, columns_known ? columns : -1)));
+    if (!rows_known && !columns_known)
+        return gd_fail(GD_E_UNSUPPORTED, "sizes on both sides of the axis are not known");
+    return gd_onnx_set_output(
+        l, node, 0, gd_reshape(x, gd_dims(rows_known ? rows : -1, columns_known ? columns : -1)));
 }
 
 static int ascending(const void *a, const void *b) {
@@ -154,13 +205,15 @@ gd_status gd_onnx_load_transpose(gd_onnx_loader *l, const gd_pb *node) {
     NEED(x, 0);
     gd_shape axes = {.rank = x->rank, .form = 1};
     if (perm && perm->count != (size_t)x->rank)
-        return gd_fail(GD_E_SHAPE, "its perm has %zu axes, and its input %d dimensions", perm->count, x->rank);
+        return gd_fail(GD_E_SHAPE, "its perm has %zu axes, and its input %d dimensions",
+                       perm->count, x->rank);
     for (int i = 0; i < x->rank; i++) axes.at[i] = perm ? perm->ints[i] : x->rank - 1 - i;
     return gd_onnx_set_output(l, node, 0, gd_permute(x, axes));
 }
 
 gd_status gd_onnx_load_slice(gd_onnx_loader *l, const gd_pb *node) {
-    int64_t starts[GD_ONNX_MOST_NUMBERS], ends[GD_ONNX_MOST_NUMBERS], axes[GD_ONNX_MOST_NUMBERS], steps[GD_ONNX_MOST_NUMBERS];
+    int64_t starts[GD_ONNX_MOST_NUMBERS], ends[GD_ONNX_MOST_NUMBERS], axes[GD_ONNX_MOST_NUMBERS],
+        steps[GD_ONNX_MOST_NUMBERS];
     int n, n_ends, n_axes, n_steps;
     NEED(x, 0);
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "starts", &n, starts));
@@ -168,14 +221,18 @@ gd_status gd_onnx_load_slice(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(gd_onnx_get_numbers(l, node, 3, "axes", &n_axes, axes));
     GD_TRY(gd_onnx_get_numbers(l, node, 4, "steps", &n_steps, steps));
     if (n < 0 || n != n_ends || (n_axes >= 0 && n_axes != n) || (n_steps >= 0 && n_steps != n))
-        return gd_fail(GD_E_FORMAT, "its starts, ends, axes and steps are %d, %d, %d and %d", n, n_ends, n_axes, n_steps);
+        return gd_fail(GD_E_FORMAT, "its starts, ends, axes and steps are %d, %d, %d and %d", n,
+                       n_ends, n_axes, n_steps);
     gd_tensor *y = x;
     for (int i = 0; i < n; i++) {
         const int64_t step = n_steps < 0 ? 1 : steps[i];
         if (step == 0) return gd_fail(GD_E_FORMAT, "its step is 0");
         /* beyond the end, where a slice that runs back begins: ours has no such start */
-        const int64_t start = step < 0 && starts[i] > INT64_MAX - GD_MAX_RANK ? GD_UNSET : starts[i] == GD_UNSET ? GD_UNSET + 1 : starts[i];
-        y = gd_slice(y, .axis = n_axes < 0 ? i : axes[i], .start = start, .stop = ends[i], .step = step);
+        const int64_t start = step < 0 && starts[i] > INT64_MAX - GD_MAX_RANK ? GD_UNSET
+                              : starts[i] == GD_UNSET                         ? GD_UNSET + 1
+                                                                              : starts[i];
+        y = gd_slice(y, .axis = n_axes < 0 ? i : axes[i], .start = start, .stop = ends[i],
+                     .step = step);
     }
     return gd_onnx_set_output(l, node, 0, y);
 }
@@ -189,25 +246,32 @@ gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(fix_axis(&axis, x->rank));
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "split", &count, sizes));
     gd_tensor *parts[GD_ONNX_MOST_NUMBERS];
-    if (pieces < 1 || pieces > GD_ONNX_MOST_NUMBERS) return gd_fail(GD_E_UNSUPPORTED, "it has %lld outputs", (long long)pieces);
-    if (count >= 0 && count != pieces) return gd_fail(GD_E_FORMAT, "it has %lld outputs and %d sizes", (long long)pieces, count);
+    if (pieces < 1 || pieces > GD_ONNX_MOST_NUMBERS)
+        return gd_fail(GD_E_UNSUPPORTED, "it has %lld outputs", (long long)pieces);
+    if (count >= 0 && count != pieces)
+        return gd_fail(GD_E_FORMAT, "it has %lld outputs and %d sizes", (long long)pieces, count);
     if (count > 1 && count <= GD_MAX_RANK) { /* ours, whether the size is known or not */
         gd_tensors y = gd_split(x, gd_shape_of(count, sizes), .axis = axis);
         if (y.count != pieces) return gd_failure();
-        for (int64_t k = 0; k < pieces; k++) GD_TRY(gd_onnx_set_output(l, node, (size_t)k, y.at[k]));
+        for (int64_t k = 0; k < pieces; k++)
+            GD_TRY(gd_onnx_set_output(l, node, (size_t)k, y.at[k]));
         return GD_OK;
     }
     const int64_t whole = x->dims[axis];
-    if (whole == GD_UNKNOWN) return gd_fail(GD_E_UNSUPPORTED, "the size that it splits is not known");
+    if (whole == GD_UNKNOWN)
+        return gd_fail(GD_E_UNSUPPORTED, "the size that it splits is not known");
     const int64_t each = (whole + pieces - 1) / pieces;
     int64_t at = 0;
     for (int64_t k = 0; k < pieces; k++) {
         int64_t size = count >= 0 ? sizes[k] : each < whole - at ? each : whole - at;
-        if (size < 0 || size > whole - at) return gd_fail(GD_E_SHAPE, "its pieces do not fit the size %lld", (long long)whole);
+        if (size < 0 || size > whole - at)
+            return gd_fail(GD_E_SHAPE, "its pieces do not fit the size %lld", (long long)whole);
         parts[k] = gd_narrow(x, axis, at, size);
         at += size;
     }
-    if (at != whole) return gd_fail(GD_E_SHAPE, "its pieces add up to %lld, and the size is %lld", (long long)at, (long long)whole);
+    if (at != whole)
+        return gd_fail(GD_E_SHAPE, "its pieces add up to %lld, and the size is %lld", (long long)at,
+                       (long long)whole);
     for (int64_t k = 0; k < pieces; k++) GD_TRY(gd_onnx_set_output(l, node, (size_t)k, parts[k]));
     return GD_OK;
 }
@@ -220,7 +284,8 @@ gd_status gd_onnx_load_pad(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(gd_onnx_get_numbers(l, node, 3, "", &n_axes, axes));
     if (n_axes < 0)
         for (n_axes = 0; n_axes < x->rank; n_axes++) axes[n_axes] = n_axes;
-    if (count != 2 * n_axes || n_axes > x->rank) return gd_fail(GD_E_FORMAT, "it has %d pads for %d axes", count, n_axes);
+    if (count != 2 * n_axes || n_axes > x->rank)
+        return gd_fail(GD_E_FORMAT, "it has %d pads for %d axes", count, n_axes);
     int first = x->rank; /* the first axis with a border */
     for (int i = 0; i < n_axes; i++) {
         GD_TRY(fix_axis(&axes[i], x->rank));
@@ -229,7 +294,8 @@ gd_status gd_onnx_load_pad(gd_onnx_loader *l, const gd_pb *node) {
         sides[2 * back + 1] = pads[n_axes + i];
         if ((pads[i] || pads[n_axes + i]) && axes[i] < first) first = (int)axes[i];
     }
-    if (2 * (x->rank - first) > GD_MAX_RANK) return gd_fail(GD_E_UNSUPPORTED, "more than %d axes get a border", GD_MAX_RANK / 2);
+    if (2 * (x->rank - first) > GD_MAX_RANK)
+        return gd_fail(GD_E_UNSUPPORTED, "more than %d axes get a border", GD_MAX_RANK / 2);
     gd_attrs *attrs = gd_attrs_new(gd_op_find("pad"));
     if (!attrs) return GD_E_MEMORY;
     if (*gd_pb_string_at(node, "input", 2)) GD_TRY(gd_onnx_set_number(l, node, 2, attrs, "value"));
@@ -240,9 +306,12 @@ gd_status gd_onnx_load_pad(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y.count ? y.at[0] : &gd_error_tensor);
 }
 
-/* --- layers --------------------------------------------------------------------------------------- */
+/* --- layers
+ * --------------------------------------------------------------------------------------- */
 
-static gd_tensor *scaled(gd_tensor *x, double by) { return by == 1 ? x : gd_mul(x, gd_scalar_of(by, (gd_dtype)x->dtype)); }
+static gd_tensor *scaled(gd_tensor *x, double by) {
+    return by == 1 ? x : gd_mul(x, gd_scalar_of(by, (gd_dtype)x->dtype));
+}
 
 /* alpha a b + beta c, a and b perhaps transposed. */
 gd_status gd_onnx_load_gemm(gd_onnx_loader *l, const gd_pb *node) {
@@ -257,8 +326,11 @@ gd_status gd_onnx_load_gemm(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(gd_onnx_float_attribute(node, "beta", 1, &beta));
     GD_TRY(gd_onnx_int_attribute(node, "transA", 0, &trans_a));
     GD_TRY(gd_onnx_int_attribute(node, "transB", 0, &trans_b));
-    if (a->rank != 2 || b->rank != 2) return gd_fail(GD_E_SHAPE, "its inputs have %d and %d dimensions, and must have 2", a->rank, b->rank);
-    gd_tensor *y = gd_matmul(trans_a ? gd_transpose(a, 0, 1) : a, trans_b ? gd_transpose(b, 0, 1) : b);
+    if (a->rank != 2 || b->rank != 2)
+        return gd_fail(GD_E_SHAPE, "its inputs have %d and %d dimensions, and must have 2", a->rank,
+                       b->rank);
+    gd_tensor *y =
+        gd_matmul(trans_a ? gd_transpose(a, 0, 1) : a, trans_b ? gd_transpose(b, 0, 1) : b);
     y = scaled(y, alpha);
     if (c) y = gd_add(y, scaled(c, beta));
     return gd_onnx_set_output(l, node, 0, y);
@@ -278,12 +350,10 @@ gd_status gd_onnx_load_layer_norm(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(fix_axis(&axis, x->rank));
     if (gd_pb_count(node, "output") > 1 && *gd_pb_string_at(node, "output", 1))
         return gd_fail(GD_E_UNSUPPORTED, "its outputs behind the first are not known here");
-    gd_shape dims = {.rank = x->rank - (int)axis, .form = 1};
-    for (int i = 0; i < dims.rank; i++) dims.at[i] = x->dims[axis + i];
-    for (int i = 0; i < dims.rank; i++)
-        if (dims.at[i] == GD_UNKNOWN || weight->rank != dims.rank || weight->dims[i] != dims.at[i])
-            return gd_fail(GD_E_SHAPE, "its scale does not have the shape of the axes from %lld on", (long long)axis);
-    return gd_onnx_set_output(l, node, 0, gd_layer_norm(x, weight, bias, .normalized_dims = dims, .eps = eps));
+    if (weight->rank != x->rank - axis)
+        return gd_fail(GD_E_SHAPE, "its scale has %d dimensions; there are %lld axes from %lld on",
+                       weight->rank, (long long)(x->rank - axis), (long long)axis);
+    return gd_onnx_set_output(l, node, 0, gd_layer_norm(x, weight, bias, .eps = eps));
 }
 
 /* One position, or indices of any shape. */
@@ -299,5 +369,7 @@ gd_status gd_onnx_load_gather(gd_onnx_loader *l, const gd_pb *node) {
         if (count != 1) return gd_fail(GD_E_FORMAT, "its index must be one number");
         return gd_onnx_set_output(l, node, 0, gd_select(x, axis, index[0]));
     }
-    return gd_fail(GD_E_UNSUPPORTED, "indices of %d dimensions for an input of %d are not possible here", at->rank, x->rank);
+    return gd_fail(GD_E_UNSUPPORTED,
+                   "indices of %d dimensions for an input of %d are not possible here", at->rank,
+                   x->rank);
 }

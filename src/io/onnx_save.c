@@ -20,9 +20,9 @@ struct gd_onnx_saver {
     gd_graph *graph;
     gd_pb_doc *doc;
     gd_pb *file_graph;
-    gd_names taken;     /* names of values */
-    gd_names constants; /* small tensors by their contents: their names */
-    gd_names captured;  /* tensors outside the graph, by where they lie: their names */
+    gd_names taken;      /* names of values */
+    gd_names constants;  /* small tensors by their contents: their names */
+    gd_names captured;   /* tensors outside the graph, by where they lie: their names */
     const char ***names; /* of each node's outputs; NULL: not needed */
     uint64_t *used;      /* which of them are read */
     bool *wanted;        /* nodes that must be computed */
@@ -35,7 +35,8 @@ struct gd_onnx_saver {
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to save a graph"); }
 
-/* --- names ---------------------------------------------------------------------------------------- */
+/* --- names
+ * ---------------------------------------------------------------------------------------- */
 
 static char *copy_text(const char *text) {
     const size_t bytes = strlen(text) + 1;
@@ -56,9 +57,11 @@ const char *gd_onnx_unique_name(gd_onnx_saver *s, const char *name, const char *
     return NULL;
 }
 
-/* --- pieces of the file --------------------------------------------------------------------------- */
+/* --- pieces of the file
+ * --------------------------------------------------------------------------- */
 
-gd_pb *gd_onnx_add_node(gd_onnx_saver *s, const char *op_type, const char *domain, const char *label) {
+gd_pb *gd_onnx_add_node(gd_onnx_saver *s, const char *op_type, const char *domain,
+                        const char *label) {
     gd_pb *node = gd_pb_put_message(s->file_graph, "node");
     gd_pb_put_string(node, "name", label);
     gd_pb_put_string(node, "op_type", op_type);
@@ -69,8 +72,8 @@ gd_pb *gd_onnx_add_node(gd_onnx_saver *s, const char *op_type, const char *domai
     return node;
 }
 
-static gd_status add_initializer(gd_onnx_saver *s, const char *name, gd_dtype dtype, int rank, const int64_t *dims,
-                                 const void *data, size_t bytes) {
+static gd_status add_initializer(gd_onnx_saver *s, const char *name, gd_dtype dtype, int rank,
+                                 const int64_t *dims, const void *data, size_t bytes) {
     if (s->n_initializers == s->initializer_room) {
         const size_t room = s->initializer_room ? 2 * s->initializer_room : 64;
         initializer *grown = gd_realloc(s->initializers, room * sizeof *grown);
@@ -88,14 +91,17 @@ static gd_status add_initializer(gd_onnx_saver *s, const char *name, gd_dtype dt
 
 gd_status gd_onnx_add_tensor(gd_onnx_saver *s, const char *name, gd_tensor *t) {
     gd_tensor *here = gd_to_device(t, gd_device_get("cpu"));
-    if (here->kind == GD_VALUE && !gd_is_row_major(here->rank, here->dims, here->strides)) here = gd_contiguous(here);
+    if (here->kind == GD_VALUE && !gd_is_row_major(here->rank, here->dims, here->strides))
+        here = gd_contiguous(here);
     if (here->kind != GD_VALUE) return gd_failure();
     const size_t bytes = (size_t)gd_numel(here->rank, here->dims) * gd_dtype_bytes(here->dtype);
-    return add_initializer(s, name, (gd_dtype)here->dtype, here->rank, here->dims, gd_data(here), bytes);
+    return add_initializer(s, name, (gd_dtype)here->dtype, here->rank, here->dims, gd_data(here),
+                           bytes);
 }
 
 /* The contents as text, the key under which equal constants are found. */
-static char *constant_key(gd_dtype dtype, int rank, const int64_t *dims, const uint8_t *data, size_t bytes) {
+static char *constant_key(gd_dtype dtype, int rank, const int64_t *dims, const uint8_t *data,
+                          size_t bytes) {
     char *key = gd_malloc(2 * bytes + 64), *at = key;
     if (!key) return NULL;
     at += sprintf(at, "%d:%d:%lld:", (int)dtype, rank, rank ? (long long)dims[0] : 0);
@@ -103,8 +109,8 @@ static char *constant_key(gd_dtype dtype, int rank, const int64_t *dims, const u
     return key;
 }
 
-const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype dtype, int rank, const int64_t *dims,
-                                 const void *data) {
+const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype dtype, int rank,
+                                 const int64_t *dims, const void *data) {
     const size_t bytes = (size_t)gd_numel(rank, dims) * gd_dtype_bytes(dtype);
     char *key = constant_key(dtype, rank, dims, data, bytes);
     const char *known = key ? gd_names_find(&s->constants, key) : NULL;
@@ -115,7 +121,8 @@ const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype d
     }
     const char *name = gd_onnx_unique_name(s, label, "/constant");
     gd_tensor *t = name ? gd_from_array(gd_shape_of(rank, dims), dtype, data) : NULL;
-    if (!t || t->kind != GD_VALUE || gd_onnx_add_tensor(s, name, t) != GD_OK || !gd_names_add(&s->constants, key, (void *)name)) {
+    if (!t || t->kind != GD_VALUE || gd_onnx_add_tensor(s, name, t) != GD_OK ||
+        !gd_names_add(&s->constants, key, (void *)name)) {
         gd_free(key);
         no_memory();
         return NULL;
@@ -123,7 +130,8 @@ const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype d
     return name;
 }
 
-/* --- what the file needs of the graph ------------------------------------------------------------- */
+/* --- what the file needs of the graph
+ * ------------------------------------------------------------- */
 
 static gd_origin *origin_in(const gd_onnx_saver *s, const gd_node *node) {
     return node && node->origin && node->origin->graph == s->graph ? node->origin : NULL;
@@ -133,7 +141,9 @@ static gd_origin *origin_in(const gd_onnx_saver *s, const gd_node *node) {
 static gd_status want(gd_onnx_saver *s, const gd_node *node, int index, const char *reader) {
     const gd_origin *o = origin_in(s, node);
     if (!o) return gd_fail(GD_E_ARGUMENT, "'%s' reads a symbol that is not of this graph", reader);
-    if (!s->names[o->number] && !(s->names[o->number] = gd_calloc((size_t)node->n_out + 1, sizeof **s->names))) return no_memory();
+    if (!s->names[o->number] &&
+        !(s->names[o->number] = gd_calloc((size_t)node->n_out + 1, sizeof **s->names)))
+        return no_memory();
     s->used[o->number] |= (uint64_t)1 << (index & 63);
     if (!s->names[o->number][index]) s->wanted[o->number] = true;
     return GD_OK;
@@ -144,9 +154,12 @@ static gd_status want_all(gd_onnx_saver *s) {
         const gd_node *node = s->graph->nodes[i];
         if (!s->wanted[i]) continue;
         if (node->origin->n_after > 0)
-            return gd_fail(GD_E_UNSUPPORTED, "'%s' runs after other nodes (GD_AFTER), which a file cannot say", node->origin->name);
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "'%s' runs after other nodes (GD_AFTER), which a file cannot say",
+                           node->origin->name);
         for (int k = 0; k < node->n_in; k++)
-            if (node->slots[k].symbol) GD_TRY(want(s, node->slots[k].node, node->slots[k].index, node->origin->name));
+            if (node->slots[k].symbol)
+                GD_TRY(want(s, node->slots[k].node, node->slots[k].index, node->origin->name));
     }
     return GD_OK;
 }
@@ -163,11 +176,14 @@ static gd_status name_outputs(gd_onnx_saver *s, const gd_node *node) {
     return GD_OK;
 }
 
-/* --- tensors -------------------------------------------------------------------------------------- */
+/* --- tensors
+ * -------------------------------------------------------------------------------------- */
 
 gd_tensor *gd_onnx_captured(const gd_slot *slot) {
     gd_storage *storage = slot->storage ? slot->storage : slot->leaf ? slot->leaf->storage : NULL;
-    gd_tensor *t = storage ? gd_tensor_bare(GD_VALUE, slot->device, (gd_dtype)slot->dtype, slot->rank, slot->dims) : NULL;
+    gd_tensor *t = storage ? gd_tensor_bare(GD_VALUE, slot->device, (gd_dtype)slot->dtype,
+                                            slot->rank, slot->dims)
+                           : NULL;
     if (!storage) gd_fail(GD_E_STATE, "a tensor outside the graph has no data");
     if (!t) return NULL;
     for (int i = 0; i < slot->rank; i++) t->strides[i] = slot->strides[i];
@@ -182,8 +198,9 @@ const char *gd_onnx_captured_name(gd_onnx_saver *s, const gd_slot *slot, const c
     char text[256], shape[128], strides[128];
     gd_tensor *t = gd_onnx_captured(slot);
     if (!t) return NULL;
-    snprintf(text, sizeof text, "%p:%lld:%d%s%s", (void *)t->storage, (long long)t->offset, t->dtype,
-             gd_shape_text(t->rank, t->dims, shape, sizeof shape), gd_shape_text(t->rank, t->strides, strides, sizeof strides));
+    snprintf(text, sizeof text, "%p:%lld:%d%s%s", (void *)t->storage, (long long)t->offset,
+             t->dtype, gd_shape_text(t->rank, t->dims, shape, sizeof shape),
+             gd_shape_text(t->rank, t->strides, strides, sizeof strides));
     const char *known = gd_names_find(&s->captured, text);
     if (known) return known;
     const char *name = gd_onnx_unique_name(s, reader, "/value");
@@ -201,7 +218,8 @@ static gd_status note_variable(gd_onnx_saver *s, const gd_origin *o, const char 
     char *grown = gd_realloc(s->variables, s->variables_length + more + 1);
     if (!grown) return no_memory();
     s->variables = grown;
-    s->variables_length += (size_t)snprintf(grown + s->variables_length, more + 1, "%s %s\n", o->trainable ? "train" : "keep", name);
+    s->variables_length += (size_t)snprintf(grown + s->variables_length, more + 1, "%s %s\n",
+                                            o->trainable ? "train" : "keep", name);
     return GD_OK;
 }
 
@@ -214,7 +232,8 @@ static gd_status save_variable(gd_onnx_saver *s, gd_node *node) {
     return gd_onnx_add_tensor(s, name, value);
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------- */
+/* --- nodes
+ * ---------------------------------------------------------------------------------------- */
 
 static gd_status save_op(gd_onnx_saver *s, const gd_node *node, const char **in) {
     const int number = node->origin->number;
@@ -226,8 +245,9 @@ static gd_status save_op(gd_onnx_saver *s, const gd_node *node, const char **in)
                              : gd_onnx_captured_name(s, slot, node->origin->name);
         if (!in[i]) return gd_failure();
     }
-    const gd_onnx_call call = {node->op, node->attrs, node->slots, node->slots + node->n_in, node->n_in, node->n_out,
-                               in, s->names[number], s->used[number], s->names[number][0]};
+    const gd_onnx_call call = {
+        node->op,    node->attrs, node->slots,      node->slots + node->n_in, node->n_in,
+        node->n_out, in,          s->names[number], s->used[number],          s->names[number][0]};
     return gd_onnx_save_call(s, &call, 0);
 }
 
@@ -235,8 +255,11 @@ static gd_status save_node(gd_onnx_saver *s, gd_node *node) {
     const gd_origin *o = node->origin;
     GD_TRY(name_outputs(s, node));
     if (o->kind == GD_FROM_VARIABLE) return save_variable(s, node);
-    if (o->kind == GD_FROM_PLACEHOLDER) return gd_fail(GD_E_ARGUMENT, "'%s' is needed and is not among the inputs", o->name);
-    if (!node->op) return gd_fail(GD_E_UNSUPPORTED, "'%s' is a function of the program, which a file cannot say", o->name);
+    if (o->kind == GD_FROM_PLACEHOLDER)
+        return gd_fail(GD_E_ARGUMENT, "'%s' is needed and is not among the inputs", o->name);
+    if (!node->op)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "'%s' is a function of the program, which a file cannot say", o->name);
     const char **in = gd_calloc((size_t)node->n_in + 1, sizeof *in);
     if (!in) return no_memory();
     gd_status status = save_op(s, node, in);
@@ -245,9 +268,11 @@ static gd_status save_node(gd_onnx_saver *s, gd_node *node) {
     return status;
 }
 
-/* --- inputs and outputs --------------------------------------------------------------------------- */
+/* --- inputs and outputs
+ * --------------------------------------------------------------------------- */
 
-static void put_value_info(gd_onnx_saver *s, const char *list, const char *name, const gd_tensor *t) {
+static void put_value_info(gd_onnx_saver *s, const char *list, const char *name,
+                           const gd_tensor *t) {
     gd_pb *info = gd_pb_put_message(s->file_graph, list);
     gd_pb_put_string(info, "name", name);
     gd_pb *type = gd_pb_put_message(gd_pb_put_message(info, "type"), "tensor_type");
@@ -256,15 +281,20 @@ static void put_value_info(gd_onnx_saver *s, const char *list, const char *name,
     for (int i = 0; i < t->rank; i++) {
         gd_pb *dim = gd_pb_put_message(shape, "dim");
         char param[300];
-        snprintf(param, sizeof param, "%.200s_%d", name, i); /* two sizes that are not known may differ */
-        if (t->dims[i] == GD_UNKNOWN) gd_pb_put_string(dim, "dim_param", param);
-        else gd_pb_put_int(dim, "dim_value", t->dims[i]);
+        snprintf(param, sizeof param, "%.200s_%d", name,
+                 i); /* two sizes that are not known may differ */
+        if (t->dims[i] == GD_UNKNOWN)
+            gd_pb_put_string(dim, "dim_param", param);
+        else
+            gd_pb_put_int(dim, "dim_value", t->dims[i]);
     }
 }
 
-static gd_status check_symbol(const gd_onnx_saver *s, const gd_tensor *t, const char *what, int64_t i) {
+static gd_status check_symbol(const gd_onnx_saver *s, const gd_tensor *t, const char *what,
+                              int64_t i) {
     if (!t || t->kind != GD_SYMBOL || !origin_in(s, t->node))
-        return gd_fail(GD_E_ARGUMENT, "%s %lld is no symbol of the session's graph", what, (long long)i);
+        return gd_fail(GD_E_ARGUMENT, "%s %lld is no symbol of the session's graph", what,
+                       (long long)i);
     return GD_OK;
 }
 
@@ -274,9 +304,11 @@ static gd_status add_inputs(gd_onnx_saver *s, gd_tensors inputs) {
         GD_TRY(check_symbol(s, t, "input", i));
         const gd_origin *o = t->node->origin;
         const char **names = s->names[o->number];
-        if (!names) names = s->names[o->number] = gd_calloc((size_t)t->node->n_out + 1, sizeof *names);
+        if (!names)
+            names = s->names[o->number] = gd_calloc((size_t)t->node->n_out + 1, sizeof *names);
         if (!names) return no_memory();
-        if (names[t->node_index]) return gd_fail(GD_E_ARGUMENT, "'%s' is twice among the inputs", o->name);
+        if (names[t->node_index])
+            return gd_fail(GD_E_ARGUMENT, "'%s' is twice among the inputs", o->name);
         const char *name = gd_onnx_unique_name(s, o->name, "");
         if (!name) return GD_E_MEMORY;
         names[t->node_index] = name;
@@ -285,8 +317,8 @@ static gd_status add_inputs(gd_onnx_saver *s, gd_tensors inputs) {
     return GD_OK;
 }
 
-/* An output is a value that a node makes, under a name of its own: what is something else goes through
- * an Identity. */
+/* An output is a value that a node makes, under a name of its own: what is something else goes
+ * through an Identity. */
 static gd_status add_outputs(gd_onnx_saver *s, gd_tensors outputs) {
     gd_names said = {0};
     gd_status status = GD_OK;
@@ -336,7 +368,8 @@ static gd_status fill(gd_onnx_saver *s, gd_tensors inputs, gd_tensors outputs) {
     GD_TRY(want_all(s));
     /* names that the user has given come first, so that they stay as they are */
     for (int64_t i = 0; i < outputs.count; i++)
-        if (s->wanted[outputs.at[i]->node->origin->number]) GD_TRY(name_outputs(s, outputs.at[i]->node));
+        if (s->wanted[outputs.at[i]->node->origin->number])
+            GD_TRY(name_outputs(s, outputs.at[i]->node));
     for (int i = 0; i < s->graph->count; i++)
         if (s->wanted[i]) GD_TRY(name_outputs(s, s->graph->nodes[i]));
     for (int i = 0; i < s->graph->count; i++)
@@ -346,7 +379,8 @@ static gd_status fill(gd_onnx_saver *s, gd_tensors inputs, gd_tensors outputs) {
     return GD_OK;
 }
 
-/* --- files ---------------------------------------------------------------------------------------- */
+/* --- files
+ * ---------------------------------------------------------------------------------------- */
 
 enum { SMALL = 1024, PAGE = 4096, LINE = 64 };
 
@@ -373,7 +407,9 @@ static gd_status write_external(gd_file_writer *data, const char *location, cons
     return GD_OK;
 }
 
-static gd_status write_file(void *to, const void *data, size_t bytes) { return gd_file_writer_write(to, data, bytes); }
+static gd_status write_file(void *to, const void *data, size_t bytes) {
+    return gd_file_writer_write(to, data, bytes);
+}
 
 /* Above how many bytes tensors go into the other file. */
 static size_t threshold(const gd_onnx_saver *s, int64_t above) {
@@ -383,8 +419,8 @@ static size_t threshold(const gd_onnx_saver *s, int64_t above) {
     return inside > (size_t)1 << 30 && above > SMALL ? SMALL : (size_t)above;
 }
 
-static gd_status write_all(gd_onnx_saver *s, const char *path, const char *data_path, int64_t above, gd_file_writer **model,
-                           gd_file_writer **data) {
+static gd_status write_all(gd_onnx_saver *s, const char *path, const char *data_path, int64_t above,
+                           gd_file_writer **model, gd_file_writer **data) {
     const size_t most = threshold(s, above);
     const char *slash = strrchr(data_path, '/');
     for (size_t i = 0; i < s->n_initializers; i++) {
@@ -422,7 +458,8 @@ static gd_status write_files(gd_onnx_saver *s, const char *path, int64_t above) 
     return status;
 }
 
-/* --- the call ------------------------------------------------------------------------------------- */
+/* --- the call
+ * ------------------------------------------------------------------------------------- */
 
 static void free_keys(gd_names *names) {
     for (size_t i = 0; i < names->size; i++) gd_free((void *)names->slots[i].name);
@@ -442,7 +479,8 @@ static void saver_free(gd_onnx_saver *s) {
     gd_pb_free(s->doc);
 }
 
-static gd_status save(const char *path, gd_session *session, gd_graph *graph, gd_tensors inputs, gd_tensors outputs, int64_t above) {
+static gd_status save(const char *path, gd_session *session, gd_graph *graph, gd_tensors inputs,
+                      gd_tensors outputs, int64_t above) {
     gd_onnx_saver s = {.session = session, .graph = graph};
     const size_t count = (size_t)graph->count + 1;
     s.doc = gd_pb_new(&gd_onnx_model_schema);
@@ -460,15 +498,22 @@ static gd_status save(const char *path, gd_session *session, gd_graph *graph, gd
     return status;
 }
 
-gd_status gd_onnx_save_at(const char *path, gd_session *session, gd_tensors inputs, gd_tensors outputs,
-                          const gd_onnx_save_options *o) {
+gd_status gd_onnx_save_at(const char *path, gd_session *session, gd_tensors inputs,
+                          gd_tensors outputs, const gd_onnx_save_options *o) {
     gd_thread *thread = &gd_this_thread;
     if (thread->recorded != GD_OK) return thread->recorded; /* half a program's results are none */
     if (!path || !session || outputs.count < 1)
-        return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: %s", !path ? "path is NULL" : !session ? "the session is NULL" : "there are no outputs");
-    if (o->external_above < 0) return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: external_above is %lld", (long long)o->external_above);
+        return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: %s",
+                       !path      ? "path is NULL"
+                       : !session ? "the session is NULL"
+                                  : "there are no outputs");
+    if (o->external_above < 0)
+        return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: external_above is %lld",
+                       (long long)o->external_above);
     const gd_tensor *first = outputs.at[0];
-    gd_graph *graph = first && first->kind == GD_SYMBOL && first->node->origin ? first->node->origin->graph : NULL;
+    gd_graph *graph = first && first->kind == GD_SYMBOL && first->node->origin
+                          ? first->node->origin->graph
+                          : NULL;
     if (!graph) return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: output 0 is no symbol of a graph");
     gd_scope *scope = gd_scope_open(); /* tensors live until they are written */
     gd_block device = gd_device_begin(gd_device_get("cpu"));

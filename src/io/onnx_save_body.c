@@ -13,7 +13,8 @@
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to save a graph"); }
 
-/* --- bodies: noted with symbols in place of the inputs --------------------------------------------- */
+/* --- bodies: noted with symbols in place of the inputs
+ * --------------------------------------------- */
 
 typedef struct body {
     gd_tensor **x, **y; /* y NULL: hidden, and the body does not give it */
@@ -56,7 +57,8 @@ static int by_order(const void *a, const void *b) {
 }
 
 /* Notes the body with `size` for each size that is not known. *ok: it could be. */
-static gd_status note_body(const gd_onnx_call *c, void (*expand)(gd_expand *), int64_t size, body *b, bool *ok) {
+static gd_status note_body(const gd_onnx_call *c, void (*expand)(gd_expand *), int64_t size,
+                           body *b, bool *ok) {
     b->x = gd_calloc((size_t)(c->n_in + c->n_out) + 1, sizeof *b->x);
     if (!b->x) return no_memory();
     b->y = b->x + c->n_in;
@@ -67,8 +69,10 @@ static gd_status note_body(const gd_onnx_call *c, void (*expand)(gd_expand *), i
     for (int i = 0; i < c->n_in && *ok; i++) {
         if (!c->in[i].present) continue;
         int64_t dims[GD_MAX_RANK];
-        for (int d = 0; d < c->in[i].rank; d++) dims[d] = c->in[i].dims[d] == GD_UNKNOWN ? size : c->in[i].dims[d];
-        b->x[i] = gd_symbol(gd_shape_of(c->in[i].rank, dims), (gd_dtype)c->in[i].dtype, c->in[i].device);
+        for (int d = 0; d < c->in[i].rank; d++)
+            dims[d] = c->in[i].dims[d] == GD_UNKNOWN ? size : c->in[i].dims[d];
+        b->x[i] =
+            gd_symbol(gd_shape_of(c->in[i].rank, dims), (gd_dtype)c->in[i].dtype, c->in[i].device);
         *ok = b->x[i]->kind == GD_SYMBOL;
     }
     gd_expand e = {c->op, c->attrs, c->n_in, c->n_out, b->x, b->y};
@@ -95,7 +99,8 @@ static gd_status note_body(const gd_onnx_call *c, void (*expand)(gd_expand *), i
 static bool same_options(const gd_node *a, const gd_node *b) {
     for (int i = 0; i < a->op->n_attrs; i++) {
         const gd_op_attr *option = &a->op->attrs[i];
-        const char *p = (const char *)a->attrs + option->offset, *q = (const char *)b->attrs + option->offset;
+        const char *p = (const char *)a->attrs + option->offset,
+                   *q = (const char *)b->attrs + option->offset;
         int64_t x[GD_MAX_RANK], y[GD_MAX_RANK];
         switch (option->type) {
         case GD_ATTR_FLOAT:
@@ -114,7 +119,8 @@ static bool same_options(const gd_node *a, const gd_node *b) {
             if (*(const char *const *)p != *(const char *const *)q) return false;
             break;
         default: {
-            const int n = gd_onnx_numbers(option, a->attrs, x), m = gd_onnx_numbers(option, b->attrs, y);
+            const int n = gd_onnx_numbers(option, a->attrs, x),
+                      m = gd_onnx_numbers(option, b->attrs, y);
             if (n != m || (n > 0 && memcmp(x, y, sizeof *x * (size_t)n) != 0)) return false;
         }
         }
@@ -124,13 +130,16 @@ static bool same_options(const gd_node *a, const gd_node *b) {
 
 /* The same data in both; a number may have been worked out from a size. */
 static bool same_value(const gd_slot *a, const gd_slot *b) {
-    if (a->rank != b->rank || a->dtype != b->dtype || memcmp(a->dims, b->dims, sizeof *a->dims * a->rank) != 0) return false;
+    if (a->rank != b->rank || a->dtype != b->dtype ||
+        memcmp(a->dims, b->dims, sizeof *a->dims * a->rank) != 0)
+        return false;
     gd_tensor *x = gd_onnx_captured(a), *y = gd_onnx_captured(b);
     if (!x || !y || !gd_data(x) || !gd_data(y)) return false;
     x = gd_contiguous(x);
     y = gd_contiguous(y);
     const size_t bytes = (size_t)gd_numel(x->rank, x->dims) * gd_dtype_bytes(x->dtype);
-    return x->kind == GD_VALUE && y->kind == GD_VALUE && (bytes == 0 || memcmp(gd_data(x), gd_data(y), bytes) == 0);
+    return x->kind == GD_VALUE && y->kind == GD_VALUE &&
+           (bytes == 0 || memcmp(gd_data(x), gd_data(y), bytes) == 0);
 }
 
 static bool same_nodes(const body *a, const body *b, int i) {
@@ -150,15 +159,16 @@ static bool same_nodes(const body *a, const body *b, int i) {
     return true;
 }
 
-/* A body may compute with sizes. If some are not known, it is noted twice, with different ones: where
- * both are the same nodes with the same options, it does not depend on them. Sizes that differ between
- * the two are marked as not known. */
+/* A body may compute with sizes. If some are not known, it is noted twice, with different ones:
+ * where both are the same nodes with the same options, it does not depend on them. Sizes that
+ * differ between the two are marked as not known. */
 static bool same_bodies(body *a, const body *b, int n_out) {
     if (a->count != b->count) return false;
     for (int k = 0; k < n_out; k++) {
         const gd_tensor *p = a->y[k], *q = b->y[k];
         if (!p != !q || (p && (p->kind != q->kind || p->kind != GD_SYMBOL))) return false;
-        if (p && (p->node_index != q->node_index || find_node(a, p->node) != find_node(b, q->node))) return false;
+        if (p && (p->node_index != q->node_index || find_node(a, p->node) != find_node(b, q->node)))
+            return false;
     }
     for (int i = 0; i < a->count; i++)
         if (!same_nodes(a, b, i)) return false;
@@ -209,27 +219,33 @@ static gd_status name_values(gd_onnx_saver *s, const gd_onnx_call *c, body *b) {
     for (int i = 0; i < b->count; i++) {
         const gd_node *node = b->nodes[i];
         for (int k = 0; k < node->n_in; k++)
-            if (node->slots[k].symbol) b->used[find_node(b, node->slots[k].node)] |= (uint64_t)1 << (node->slots[k].index & 63);
+            if (node->slots[k].symbol)
+                b->used[find_node(b, node->slots[k].node)] |= (uint64_t)1
+                                                              << (node->slots[k].index & 63);
         for (int k = 0; k < node->n_out; k++) {
             char suffix[80];
             snprintf(suffix, sizeof suffix, "/%.60s", node->op ? node->op->name : "input");
-            if (!b->names[i][k] && !(b->names[i][k] = gd_onnx_unique_name(s, c->label, suffix))) return GD_E_MEMORY;
+            if (!b->names[i][k] && !(b->names[i][k] = gd_onnx_unique_name(s, c->label, suffix)))
+                return GD_E_MEMORY;
         }
     }
     return GD_OK;
 }
 
-static gd_status save_body_node(gd_onnx_saver *s, const gd_onnx_call *c, const body *b, int at, const char **in, int depth) {
+static gd_status save_body_node(gd_onnx_saver *s, const gd_onnx_call *c, const body *b, int at,
+                                const char **in, int depth) {
     const gd_node *node = b->nodes[at];
     for (int i = 0; i < node->n_in; i++) {
         const gd_slot *slot = &node->slots[i];
         in[i] = NULL;
         if (!slot->present) continue;
-        in[i] = slot->symbol ? b->names[find_node(b, slot->node)][slot->index] : gd_onnx_captured_name(s, slot, c->label);
+        in[i] = slot->symbol ? b->names[find_node(b, slot->node)][slot->index]
+                             : gd_onnx_captured_name(s, slot, c->label);
         if (!in[i]) return gd_failure();
     }
-    const gd_onnx_call call = {node->op, node->attrs, node->slots, node->slots + node->n_in, node->n_in, node->n_out,
-                               in, b->names[at], b->used[at], b->names[at][0]};
+    const gd_onnx_call call = {node->op,    node->attrs,    node->slots, node->slots + node->n_in,
+                               node->n_in,  node->n_out,    in,          b->names[at],
+                               b->used[at], b->names[at][0]};
     return gd_onnx_save_call(s, &call, depth + 1);
 }
 
@@ -258,12 +274,14 @@ static gd_status save_body(gd_onnx_saver *s, const gd_onnx_call *c, body *b, int
 /* A body that is the op itself once more would never end. */
 static bool is_itself(const gd_onnx_call *c, const body *b) {
     for (int i = 0; i < b->count; i++)
-        if (b->nodes[i]->op == c->op && b->count == c->n_in + 1 && same_options(b->nodes[i], &(gd_node){.op = c->op, .attrs = (void *)c->attrs}))
+        if (b->nodes[i]->op == c->op && b->count == c->n_in + 1 &&
+            same_options(b->nodes[i], &(gd_node){.op = c->op, .attrs = (void *)c->attrs}))
             return true;
     return false;
 }
 
-gd_status gd_onnx_expand(gd_onnx_saver *s, const gd_onnx_call *c, void (*expand)(gd_expand *), int depth, bool *done) {
+gd_status gd_onnx_expand(gd_onnx_saver *s, const gd_onnx_call *c, void (*expand)(gd_expand *),
+                         int depth, bool *done) {
     body first = {0}, second = {0};
     bool ok = false;
     gd_status status = note_body(c, expand, 840, &first, &ok);
@@ -280,7 +298,8 @@ gd_status gd_onnx_expand(gd_onnx_saver *s, const gd_onnx_call *c, void (*expand)
     return status;
 }
 
-/* --- expressions ------------------------------------------------------------------------------------ */
+/* --- expressions
+ * ------------------------------------------------------------------------------------ */
 
 /* Primitives that ONNX does not have, in others. */
 static const struct {
@@ -312,18 +331,22 @@ static bool takes(const gd_op *op, gd_dtype dtype) {
         gd_onnx_condition when;
         if (!row->op || strcmp(row->op, op->name) != 0) continue;
         for (const char *text = row->when; gd_onnx_next_condition(&text, &when);)
-            if (when.kind == GD_ONNX_IS_INT ? !gd_dtype_is_int(dtype) : when.kind == GD_ONNX_IS_FLOAT && !gd_dtype_is_float(dtype))
+            if (when.kind == GD_ONNX_IS_INT
+                    ? !gd_dtype_is_int(dtype)
+                    : when.kind == GD_ONNX_IS_FLOAT && !gd_dtype_is_float(dtype))
                 return false;
     }
     return true;
 }
 
-/* The ONNX operator that is this primitive: that of the op whose expression is the primitive alone. */
+/* The ONNX operator that is this primitive: that of the op whose expression is the primitive alone.
+ */
 static const char *operator_of(int prim, gd_dtype dtype) {
     for (int i = 0; i < gd_op_count(); i++) {
         const gd_op *op = gd_op_at(i);
         const gd_ir *ir = op->ir;
-        if (!ir || !op->onnx || !*op->onnx || op->n_attrs || op->base || ir->n_outputs != 1) continue;
+        if (!ir || !op->onnx || !*op->onnx || op->n_attrs || op->base || ir->n_outputs != 1)
+            continue;
         const gd_ir_node *root = &ir->nodes[ir->output[0]];
         const int arity = gd_prims[prim].arity;
         bool plain = root->code == GD_IR_PRIM + prim && op->n_inputs == arity;
@@ -348,7 +371,8 @@ typedef struct expression {
     gd_dtype dtype; /* of all that is no bool */
 } expression;
 
-static const char *emit(const expression *x, const char *op_type, int n, const char *const *in, const char *result) {
+static const char *emit(const expression *x, const char *op_type, int n, const char *const *in,
+                        const char *result) {
     if (!result) result = gd_onnx_unique_name(x->s, x->c->label, "/term");
     if (!result) return NULL;
     gd_pb *node = gd_onnx_add_node(x->s, op_type, "", result);
@@ -384,18 +408,22 @@ typedef struct way {
     const char *final; /* the name of the result; NULL: a new one */
 } way;
 
-static bool starts(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+static bool starts(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
 
 /* Whether a primitive takes and gives bools in ONNX: takes (bit 0), gives (bit 1). */
 static unsigned truth_of(const char *prim) {
-    static const char *const compare[] = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite"};
+    static const char *const compare[] = {"eq", "ne",    "lt",    "le",      "gt",
+                                          "ge", "isnan", "isinf", "isfinite"};
     if (starts(prim, "logical_")) return 3;
     for (size_t i = 0; i < sizeof compare / sizeof *compare; i++)
         if (strcmp(prim, compare[i]) == 0) return 2;
     return 0;
 }
 
-static bool evaluate(const expression *x, const gd_ir *ir, const term *vars, const double *params, term *result, way how);
+static bool evaluate(const expression *x, const gd_ir *ir, const term *vars, const double *params,
+                     term *result, way how);
 
 static bool evaluate_prim(const expression *x, int prim, const term *in, term *out, way how) {
     const gd_prim *p = &gd_prims[prim];
@@ -427,7 +455,8 @@ static bool evaluate_prim(const expression *x, int prim, const term *in, term *o
     return (out->name = emit(x, op_type, p->arity, names, how.final)) != NULL;
 }
 
-static bool evaluate(const expression *x, const gd_ir *ir, const term *vars, const double *params, term *result, way how) {
+static bool evaluate(const expression *x, const gd_ir *ir, const term *vars, const double *params,
+                     term *result, way how) {
     term *terms = gd_calloc((size_t)ir->count + 1, sizeof *terms);
     bool ok = terms != NULL;
     for (int i = 0; i < ir->count && ok; i++) {
@@ -440,7 +469,8 @@ static bool evaluate(const expression *x, const gd_ir *ir, const term *vars, con
             ok = terms[i].name != NULL;
         } else {
             term in[3] = {{NULL, false}, {NULL, false}, {NULL, false}};
-            for (int k = 0; k < gd_prims[node->code - GD_IR_PRIM].arity; k++) in[k] = terms[node->arg[k]];
+            for (int k = 0; k < gd_prims[node->code - GD_IR_PRIM].arity; k++)
+                in[k] = terms[node->arg[k]];
             ok = evaluate_prim(x, node->code - GD_IR_PRIM, in, &terms[i],
                                (way){how.dry, how.depth, i == ir->output[0] ? how.final : NULL});
         }
@@ -470,18 +500,23 @@ gd_status gd_onnx_save_expression(gd_onnx_saver *s, const gd_onnx_call *c, bool 
     const expression x = {s, c, compute_dtype(c)};
     term vars[MOST_TERMS] = {{NULL, false}}, result;
     double params[MOST_TERMS] = {0};
-    if (ir->n_outputs != 1 || c->n_out != 1 || c->n_in > MOST_TERMS || c->op->n_attrs > MOST_TERMS) return GD_OK;
+    if (x.dtype == GD_BOOL || ir->n_outputs != 1 || c->n_out != 1 || c->n_in > MOST_TERMS ||
+        c->op->n_attrs > MOST_TERMS)
+        return GD_OK;
     for (int i = 0; i < c->n_in; i++)
         if (!c->in[i].present || c->op->inputs[i].mutated) return GD_OK;
     for (int i = 0; i < c->op->n_attrs; i++) params[i] = gd_attr_number(&c->op->attrs[i], c->attrs);
     for (int i = 0; i < c->n_in; i++) vars[i] = (term){c->in_names[i], c->in[i].dtype == GD_BOOL};
-    if (!evaluate(&x, ir, vars, params, &result, (way){.dry = true})) return GD_OK; /* it has no ONNX form */
+    if (!evaluate(&x, ir, vars, params, &result, (way){.dry = true}))
+        return GD_OK; /* it has no ONNX form */
     for (int i = 0; i < c->n_in; i++)
-        if (!vars[i].truth && (gd_dtype)c->in[i].dtype != x.dtype && !(vars[i].name = cast(&x, vars[i].name, x.dtype, NULL)))
+        if (!vars[i].truth && (gd_dtype)c->in[i].dtype != x.dtype &&
+            !(vars[i].name = cast(&x, vars[i].name, x.dtype, NULL)))
             return GD_E_MEMORY;
     const gd_dtype out = (gd_dtype)c->out[0].dtype;
     const bool fits = result.truth ? out == GD_BOOL : out == x.dtype;
-    if (!evaluate(&x, ir, vars, params, &result, (way){.final = fits ? c->out_names[0] : NULL})) return no_memory();
+    if (!evaluate(&x, ir, vars, params, &result, (way){.final = fits ? c->out_names[0] : NULL}))
+        return no_memory();
     *done = true;
     if (!fits) return cast(&x, result.name, out, c->out_names[0]) ? GD_OK : GD_E_MEMORY;
     return result.name == c->out_names[0] ? GD_OK : identity(s, result.name, c->out_names[0]);

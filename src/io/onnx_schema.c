@@ -1,10 +1,11 @@
 /* onnx_schema.c - the messages of an ONNX file, as far as they are read and written here.
  *
- * Numbers and names are those of onnx.proto (IR version 10). What is left out is skipped when a file
- * is read: quantization, devices, functions, training.
+ * Numbers and names are those of onnx.proto (IR version 10). What is left out is skipped when a
+ * file is read: quantization, devices, functions, training.
  */
 #include "io/onnx.h"
 
+/* clang-format off */
 #define ONE(number, name, type)            {number, name, type, 0, NULL, NULL}
 #define MANY(number, name, type)           {number, name, type, GD_PB_REPEATED, NULL, NULL}
 #define PACKED(number, name, type)         {number, name, type, GD_PB_PACKED, NULL, NULL}
@@ -105,12 +106,17 @@ static const gd_pb_field model_fields[] = {
 };
 const gd_pb_schema gd_onnx_model_schema = GD_PB_SCHEMA("ModelProto", model_fields);
 
+/* clang-format on */
+
 /* --- element types ---------------------------------------------------------------------------- */
 
-static const int numbers[GD_DTYPE_COUNT] = {[GD_F32] = 1, [GD_U8] = 2,  [GD_I8] = 3,   [GD_I32] = 6,  [GD_I64] = 7,
-                                            [GD_BOOL] = 9, [GD_F16] = 10, [GD_F64] = 11, [GD_BF16] = 16};
+static const int numbers[GD_DTYPE_COUNT] = {
+    [GD_F32] = 1,  [GD_U8] = 2,   [GD_I8] = 3,   [GD_I32] = 6,  [GD_I64] = 7,
+    [GD_BOOL] = 9, [GD_F16] = 10, [GD_F64] = 11, [GD_BF16] = 16};
 
-int gd_onnx_type_of(gd_dtype dtype) { return (unsigned)dtype < GD_DTYPE_COUNT ? numbers[dtype] : 0; }
+int gd_onnx_type_of(gd_dtype dtype) {
+    return (unsigned)dtype < GD_DTYPE_COUNT ? numbers[dtype] : 0;
+}
 
 gd_dtype gd_onnx_dtype(int64_t number) {
     for (int dtype = 1; dtype < GD_DTYPE_COUNT; dtype++)
@@ -119,8 +125,11 @@ gd_dtype gd_onnx_dtype(int64_t number) {
 }
 
 const char *gd_onnx_type_name(int64_t number) {
-    static const char *const names[] = {"undefined", "FLOAT",   "UINT8",  "INT8",   "UINT16", "INT16",  "INT32",     "INT64",
-                                        "STRING",    "BOOL",    "FLOAT16", "DOUBLE", "UINT32", "UINT64", "COMPLEX64", "COMPLEX128",
-                                        "BFLOAT16"};
-    return number >= 0 && number < (int64_t)(sizeof names / sizeof *names) ? names[number] : "an element type that is not known here";
+    static const char *const names[] = {"undefined",  "FLOAT",   "UINT8",  "INT8",   "UINT16",
+                                        "INT16",      "INT32",   "INT64",  "STRING", "BOOL",
+                                        "FLOAT16",    "DOUBLE",  "UINT32", "UINT64", "COMPLEX64",
+                                        "COMPLEX128", "BFLOAT16"};
+    return number >= 0 && number < (int64_t)(sizeof names / sizeof *names)
+               ? names[number]
+               : "an element type that is not known here";
 }

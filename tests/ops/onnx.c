@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/alloc.h"
+#include "io/onnx.h"
 #include "suites.h"
 
 static bool unknown_sizes;
@@ -58,10 +60,11 @@ static net build(const run_setup *s) {
 
 static void file_path(const test_case *c, gd_dtype dtype, char *path, size_t size) {
     const char *folder = getenv("GRADUS_ONNX_DIR"), *temporary = getenv("TMPDIR");
-    if (!folder) snprintf(path, size, "%s/gradus-onnx-%ld", temporary ? temporary : "/tmp", (long)getpid());
+    if (!folder)
+        snprintf(path, size, "%s/gradus-onnx-%ld", temporary ? temporary : "/tmp", (long)getpid());
     else
-        snprintf(path, size, "%s/%s_%s_%d_%s%s", folder, c->block->family, gd_op_name(c->block->op), c->line,
-                 dtype ? gd_dtype_name(dtype) : "own", unknown_sizes ? "_any" : "");
+        snprintf(path, size, "%s/%s_%s_%d_%s%s", folder, c->block->family, gd_op_name(c->block->op),
+                 c->line, dtype ? gd_dtype_name(dtype) : "own", unknown_sizes ? "_any" : "");
 }
 
 /* What ONNX Runtime is to be compared with. */
@@ -97,7 +100,8 @@ static gd_tensors run(gd_graph *graph, const net *n) {
         snprintf(name, sizeof name, "out%d", k);
         fetches[k] = gd_graph_find(graph, name);
     }
-    return gd_session_run(session, ((gd_tensors){feeds, 2 * n->n}), ((gd_tensors){fetches, n->n_out}));
+    return gd_session_run(session, ((gd_tensors){feeds, 2 * n->n}),
+                          ((gd_tensors){fetches, n->n_out}));
 }
 
 static void check(const test_case *c, gd_dtype dtype) {
@@ -108,26 +112,33 @@ static void check(const test_case *c, gd_dtype dtype) {
     gd_clear_error();
     net n = build(&s);
     gd_session *session = gd_session_new(n.graph, .level = 0);
-    gd_tensors expected = gd_session_run(session, ((gd_tensors){n.feeds, 2 * n.n}), ((gd_tensors){n.outputs, n.n_out}));
+    gd_tensors expected = gd_session_run(session, ((gd_tensors){n.feeds, 2 * n.n}),
+                                         ((gd_tensors){n.outputs, n.n_out}));
     if (gd_failed() && unknown_sizes) {
         report_skip("a shape depends on a size that is not known");
         return;
     }
+    session =
+        gd_session_new(n.graph, .level = 0); /* another one: the run may have written variables */
     file_path(c, dtype, path, sizeof path);
     snprintf(file, sizeof file, "%s.onnx", path);
-    gd_status status = gd_onnx_save(file, session, ((gd_tensors){n.inputs, n.n}), ((gd_tensors){n.outputs, n.n_out}));
+    gd_status status = gd_onnx_save(file, session, ((gd_tensors){n.inputs, n.n}),
+                                    ((gd_tensors){n.outputs, n.n_out}));
     gd_graph *loaded = status == GD_OK ? gd_onnx_load(file) : NULL;
     gd_tensors got = loaded ? run(loaded, &n) : (gd_tensors){NULL, 0};
-    if (getenv("GRADUS_ONNX_DIR") && status == GD_OK) leave_numbers(path, &n, expected);
-    else unlink(file);
+    if (getenv("GRADUS_ONNX_DIR") && status == GD_OK)
+        leave_numbers(path, &n, expected);
+    else
+        unlink(file);
     if (status != GD_OK || gd_failed()) {
         report_fail(c, dtype, "%s", gd_error_message());
         return;
     }
     const unsigned flags = gd_op_flags(c->block->op);
-    /* random ones give other numbers each time; the body of a gradient op may work out what the op is
-     * given, and the cases give it anything */
-    if ((flags & GD_OP_RANDOM) || strstr(c->options ? c->options : "", "dropout=0.5") || ((flags & GD_OP_INTERNAL) && strstr(gd_op_name(c->block->op), "_grad"))) {
+    /* random ones give other numbers each time; the body of a gradient op may work out what the op
+     * is given, and the cases give it anything */
+    if ((flags & GD_OP_RANDOM) || strstr(c->options ? c->options : "", "dropout=0.5") ||
+        ((flags & GD_OP_INTERNAL) && strstr(gd_op_name(c->block->op), "_grad"))) {
         report_pass();
         return;
     }
@@ -135,13 +146,59 @@ static void check(const test_case *c, gd_dtype dtype) {
     for (int k = 0; k < n.n_out; k++) a.out[k] = got.at[k], b.out[k] = expected.at[k];
     /* where ONNX has the operator, the loaded graph is the saved one: the same bits */
     const bool direct = *gd_op_onnx_name(c->block->op) && !unknown_sizes;
-    if (results_agree(&a, &b, direct ? NULL : c->block, why) || results_agree(&a, &b, c->block, why)) report_pass();
-    else report_fail(c, dtype, "%s", why);
+    if (results_agree(&a, &b, direct ? NULL : c->block, why) ||
+        results_agree(&a, &b, c->block, why))
+        report_pass();
+    else
+        report_fail(c, dtype, "%s", why);
+}
+
+/* --- the page of the documentation
+ * ------------------------------------------------------------------ */
+
+/* A line for each op and each ONNX operator it can be: "| `add` | `Add` |". */
+static char *table(void) {
+    char *text = NULL, last[128] = "";
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    for (int i = 0; i < gd_op_count(); i++) {
+        const gd_op *op = gd_op_at(i);
+        gd_onnx_row own;
+        if ((gd_op_flags(op) & GD_OP_INTERNAL) || op->base) continue;
+        if (gd_onnx_own_row(op, &own)) fprintf(out, "| `%s` | `%s` |\n", op->name, op->onnx);
+        for (int k = 0; k < gd_onnx_row_count; k++) {
+            const gd_onnx_row *row = &gd_onnx_rows[k];
+            char line[128];
+            if (!row->op || row->body || strcmp(row->op, op->name) != 0) continue;
+            snprintf(line, sizeof line, "| `%s` | `%s` |\n", op->name, gd_onnx_row_name(row));
+            if (strcmp(line, last) != 0)
+                fputs(line, out); /* two rows may differ in their options alone */
+            memcpy(last, line, sizeof last);
+        }
+    }
+    fclose(out);
+    return text;
+}
+
+void check_onnx_page(void) {
+    char *page = NULL, *wanted = table();
+    size_t bytes = 0;
+    const gd_status status =
+        gd_file_read_all(GRADUS_CASES_DIR "/../../docs/onnx.md", &page, &bytes);
+    if (status == GD_OK && strstr(page, wanted))
+        report_pass();
+    else
+        report_fail(NULL, GD_DTYPE_NONE, "docs/onnx.md does not have this table:\n%s", wanted);
+    gd_free(page);
+    free(wanted);
 }
 
 void suite_onnx(const test_cases *cases) {
     for (int unknown = 0; unknown < 2; unknown++) {
         unknown_sizes = unknown;
-        each_variant(cases, unknown ? 1u << GD_F32 : 1u << GD_F32 | 1u << GD_F64 | 1u << GD_I64 | 1u << GD_BOOL, check);
+        each_variant(cases,
+                     unknown ? 1u << GD_F32
+                             : 1u << GD_F32 | 1u << GD_F64 | 1u << GD_I64 | 1u << GD_BOOL,
+                     check);
     }
 }
