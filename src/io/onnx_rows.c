@@ -263,7 +263,11 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("hardsigmoid", NULL, NULL, "alpha!0.16666667~0.2 beta!0.5~0.5", NULL, NULL, NULL),
     ROW("gelu", NULL, NULL, "approximate!none~none", NULL, NULL, NULL),
     ROW("gelu_tanh", "Gelu", NULL, "approximate!tanh~none", NULL, NULL, NULL),
-    ROW("isinf", NULL, NULL, "detect_negative!1~1 detect_positive!1~1", NULL, NULL, NULL),
+    ROW("isinf", NULL, NULL, "detect_negative!1~1 detect_positive!1~1", "x:float", NULL, NULL),
+    ROW("floor", NULL, NULL, NULL, "x:float", NULL, NULL),
+    ROW("ceil", NULL, NULL, NULL, "x:float", NULL, NULL),
+    ROW("round", NULL, NULL, NULL, "x:float", NULL, NULL),
+    ROW("isnan", NULL, NULL, NULL, "x:float", NULL, NULL),
     ROW("contiguous", "Identity", NULL, NULL, NULL, NULL, NULL),
 
     /* products */
@@ -288,7 +292,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("cumsum", NULL, "x axis=axis", "exclusive=exclusive reverse=reverse", NULL, "y", gives_numbers),
     ROW("softmax", NULL, NULL, "axis=axis", "x:rank>0", NULL, NULL),
     ROW("log_softmax", NULL, NULL, "axis=axis", "x:rank>0", NULL, NULL),
-    ROW("topk", NULL, "x k:k", "axis=axis largest=largest sorted=sorted", "x:rank>0", NULL, NULL),
+    ROW("topk", NULL, "x k:k", "axis=axis largest=largest sorted=sorted", "x:rank>0", NULL, gives_numbers),
 
     /* shapes */
     ROW("reshape", NULL, "x shape:dims", "allowzero!1~0", NULL, NULL, NULL),
@@ -300,7 +304,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     BODY("squeeze", squeeze_body),
     {"unsqueeze", NULL, "x axes:axis", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_unsqueeze},
     {"expand", NULL, "x shape:dims/keep", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_expand},
-    {"permute", NULL, NULL, "perm=axes", NULL, NULL, NULL, NULL, gd_onnx_load_transpose},
+    {"permute", NULL, NULL, "perm=axes/places", NULL, NULL, NULL, NULL, gd_onnx_load_transpose},
     BODY("transpose", transpose_body),
     BODY("movedim", movedim_body),
     {"slice", NULL, "x starts:start/first ends:stop/last axes:axis steps:step", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_slice},
@@ -315,13 +319,13 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("triu", "Trilu", "x k=diagonal", "upper!1~1", NULL, NULL, NULL),
 
     /* indices */
-    ROW("embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", NULL, NULL),
-    ROW("index_select", NULL, "x index", "axis=axis~0", "index:rank=1 index:int", NULL, NULL),
+    ROW("embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", "i-", NULL),
+    ROW("index_select", NULL, "x index", "axis=axis~0", "x:rank>0 index:rank=1 index:int", "-i", NULL),
     {"select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL, NULL, gd_onnx_load_gather},
-    ROW("gather", NULL, "x index", "axis=axis~0", "x:rank>0", NULL, NULL),
-    ROW("scatter", NULL, "x index src", "axis=axis~0 reduction!none~none", NULL, NULL, same_sizes),
-    ROW("scatter_add", "ScatterElements", "x index src", "axis=axis~0 reduction!add~none", NULL, NULL, same_sizes),
-    ROW("scatter_mul", "ScatterElements", "x index src", "axis=axis~0 reduction!mul~none", NULL, NULL, same_sizes),
+    ROW("gather", NULL, "x index", "axis=axis~0", "x:rank>0", "-i", NULL),
+    ROW("scatter", NULL, "x index src", "axis=axis~0 reduction!none~none", NULL, "-i-", same_sizes),
+    ROW("scatter_add", "ScatterElements", "x index src", "axis=axis~0 reduction!add~none", NULL, "-i-", same_sizes),
+    ROW("scatter_mul", "ScatterElements", "x index src", "axis=axis~0 reduction!mul~none", NULL, "-i-", same_sizes),
 
     /* layers */
     CONV("conv1d", "3"),
@@ -346,9 +350,9 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("dropout", NULL, "x ratio=p", "seed?", "training=false", NULL, NULL),
 
     /* losses */
-    ROW("cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", NULL, NULL),
-    ROW("index_cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", NULL, NULL),
-    ROW("nll_loss", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "x:rank>1", NULL, NULL),
+    ROW("cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", "-i-", NULL),
+    ROW("index_cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", "-i-", NULL),
+    ROW("nll_loss", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "x:rank>1", "-i-", NULL),
 
     /* files of others */
     LOAD("Constant", gd_onnx_load_constant),

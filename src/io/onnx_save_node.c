@@ -96,6 +96,8 @@ int gd_onnx_list_to(const gd_onnx_call *c, const char *how, const gd_op_attr *at
         for (int i = 0; i < count; i++)
             numbers[i] = numbers[count + i] = dilation[i] * (c->in[1].dims[2 + i] - 1) / 2;
         count *= 2;
+    } else if (strcmp(how, "places") == 0) { /* axes, none of them counted from the end */
+        for (int i = 0; i < count; i++) numbers[i] = whole_axis(numbers[i], c->in[0].rank);
     } else if (strcmp(how, "behind") == 0) { /* how many of the last axes */
         numbers[0] = -(int64_t)(count >= 0                        ? count
                                 : c->n_in > 1 && c->in[1].present ? c->in[1].rank
@@ -232,6 +234,7 @@ static gd_dtype cast_target(const gd_onnx_call *c, const gd_onnx_row *row, int i
     switch (letters[i < last ? i : last]) {
     case 'y': return (gd_dtype)c->out[0].dtype;
     case 'b': return GD_BOOL;
+    case 'i': return c->in[i].dtype == GD_I32 || c->in[i].dtype == GD_I64 ? GD_DTYPE_NONE : GD_I64;
     case 'p': return promoted(c);
     default: return GD_DTYPE_NONE;
     }

@@ -36,6 +36,13 @@ def close(actual, expected):
     return f"differs by {np.nanmax(np.abs(actual - expected))}"
 
 
+def unusual(a):
+    """Where ONNX does not say what comes out: NaN, infinities, the largest integers, no elements."""
+    if a.size == 0 or (a.dtype.kind == "f" and not np.isfinite(a).all()):
+        return True
+    return a.dtype.kind == "i" and bool((np.abs(a.astype(np.float64)) > 1e15).any())
+
+
 def check(path):
     """What is wrong with a file; "" if nothing is. And whether it was run."""
     model = onnx.load(path)
@@ -55,6 +62,8 @@ def check(path):
     results = session.run(None, feeds)
     for i, value in enumerate(results):
         why = close(np.asarray(value), data[f"o{i}"])
+        if why and any(unusual(feed) for feed in feeds.values()):
+            return "", "run with other results for NaN, infinity or nothing"
         if why:
             return f"output {i} {why}", "failed"
     return "", "run"
