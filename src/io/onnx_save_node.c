@@ -513,6 +513,7 @@ gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) 
     }
     if (gd_onnx_own_row(c->op, &own) && row_fits(c, &own)) return save_by_row(s, c, &own);
     if (c->op->ir) GD_TRY(gd_onnx_save_expression(s, c, &done));
-    if (!done && body && depth < MOST_BODIES && !writes(c)) /* a body's writes are to no variable */ GD_TRY(gd_onnx_expand(s, c, body, depth, &done));
+    if (!done && body && depth < MOST_BODIES && !writes(c)) /* a body's writes are to no variable */
+        GD_TRY(gd_onnx_expand(s, c, body, depth, &done));
     return done ? GD_OK : save_own(s, c);
 }

@@ -111,7 +111,8 @@ static bool is_one_node(const char *file) {
     if (gd_pb_load(&doc, &gd_onnx_model_schema, file) != GD_OK) return false;
     const gd_pb *graph = gd_pb_message(gd_pb_root(doc), "graph");
     for (size_t i = 0; i < gd_pb_count(graph, "node"); i++)
-        count += strcmp(gd_pb_string(gd_pb_message_at(graph, "node", i), "op_type"), "Identity") != 0;
+        count +=
+            strcmp(gd_pb_string(gd_pb_message_at(graph, "node", i), "op_type"), "Identity") != 0;
     gd_pb_free(doc);
     return count == 1;
 }

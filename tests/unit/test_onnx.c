@@ -229,6 +229,34 @@ CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
                  gd_error_message());
 }
 
+CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *mean;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(6, 3), .name = "x");
+        mean = gd_variable(gd_full(gd_dims(3), 1), .name = "mean", .trainable = false);
+        gd_tensor *var = gd_variable(gd_full(gd_dims(3), 2), .name = "var", .trainable = false);
+        y = gd_named(gd_batch_norm(x, NULL, NULL, mean, var, .training = true), "y");
+    }
+    gd_session *session = gd_session_new(graph, .level = 0);
+    const char *path = in_folder("statistics.onnx");
+    CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK, "%s",
+                 gd_error_message());
+    gd_graph *loaded = gd_onnx_load(path);
+    CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
+    gd_session *other = gd_session_new(loaded, .level = 0);
+    gd_tensor *value = numbers(gd_dims(6, 3), -3, 0.5), *before = gd_session_get(session, mean);
+    gd_session_run(session, gd_feed(x, value), gd_list(y));
+    gd_session_run(other, gd_feed(gd_graph_find(loaded, "x"), value),
+                   gd_list(gd_graph_find(loaded, "y")));
+    gd_tensor *mine = gd_session_get(session, mean);
+    CHECK(!same_bits(mine, before));
+    CHECK_SAYING(same_bits(mine, gd_session_get(other, gd_graph_find(loaded, "mean"))), "%s",
+                 gd_error_message());
+}
+
 CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     GD_SCOPE;
     net n = two_layers();
@@ -395,26 +423,25 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
 /* What other programs write. */
 CLEAN_TEST(files_of_others_are_read) {
     GD_SCOPE;
-    gd_graph *g = gd_onnx_load(
-        write_model(
-            HEAD
-            "graph { " INPUT("x", "dim { dim_param: 'N' } dim { dim_value: 2 } dim { dim_value: 3 "
-                                  "}") "initializer { name: 'shape' data_type: 7 dims: 2 "
-                                       "int64_data: [0, -1] } "
-                                       "initializer { name: 'w' data_type: 1 dims: 6 dims: 2 "
-                                       "float_data: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] } "
-                                       "node { op_type: 'Constant' output: 'c' attribute { name: "
-                                       "'value_float' type: FLOAT f: 0.5 } } "
-                                       "node { op_type: 'Reshape' input: 'x' input: 'shape' "
-                                       "output: 'flat' } "
-                                       "node { op_type: 'Gemm' input: 'flat' input: 'w' input: 'c' "
-                                       "output: 'g' attribute { name: 'alpha' type: FLOAT f: 2 } } "
-                                       "node { op_type: 'ReduceSum' input: 'g' output: 's' "
-                                       "attribute { name: 'axes' type: INTS ints: [1] } "
-                                       "attribute { name: 'keepdims' type: INT i: 0 } } "
-                                       "node { op_type: 'Clip' input: 's' input: '' input: 'c' "
-                                       "output: 'y' } " OUTPUT("y") OUTPUT("s") "}"),
-        .trainable = true);
+    gd_graph *g =
+        gd_onnx_load(write_model(HEAD "graph { " INPUT(
+                         "x", "dim { dim_param: 'N' } dim { dim_value: 2 } dim { dim_value: 3 "
+                              "}") "initializer { name: 'shape' data_type: 7 dims: 2 "
+                                   "int64_data: [0, -1] } "
+                                   "initializer { name: 'w' data_type: 1 dims: 6 dims: 2 "
+                                   "float_data: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] } "
+                                   "node { op_type: 'Constant' output: 'c' attribute { name: "
+                                   "'value_float' type: FLOAT f: 0.5 } } "
+                                   "node { op_type: 'Reshape' input: 'x' input: 'shape' "
+                                   "output: 'flat' } "
+                                   "node { op_type: 'Gemm' input: 'flat' input: 'w' input: 'c' "
+                                   "output: 'g' attribute { name: 'alpha' type: FLOAT f: 2 } } "
+                                   "node { op_type: 'ReduceSum' input: 'g' output: 's' "
+                                   "attribute { name: 'axes' type: INTS ints: [1] } "
+                                   "attribute { name: 'keepdims' type: INT i: 0 } } "
+                                   "node { op_type: 'Clip' input: 's' input: '' input: 'c' "
+                                   "output: 'y' } " OUTPUT("y") OUTPUT("s") "}"),
+                     .trainable = true);
     CHECK_SAYING(g != NULL, "%s", gd_error_message());
     gd_tensor *value = gd_full(gd_dims(2, 2, 3), 1);
     gd_tensor *s = run_one(g, "x", value, "s"), *y = run_one(g, "x", value, "y");
