@@ -43,7 +43,7 @@ typedef struct gd_onnx_load_options {
 } gd_onnx_load_options;
 
 /* Reads a file into a new graph, in the current scope. Inputs and outputs are found by their names
- * (gd_graph_find); so is every result between them.
+ * (gd_graph_find), and so are the first results of the nodes between them.
  *
  * In a file that was saved here, variables are variables again, trainable if they were. In others, the
  * initializers that are floats become variables, trainable if .trainable says so.

@@ -78,8 +78,11 @@ static gd_status note_body(const gd_onnx_call *c, void (*expand)(gd_expand *), i
     gd_expand e = {c->op, c->attrs, c->n_in, c->n_out, b->x, b->y};
     if (*ok) {
         gd_attempt attempt; /* a body that fails is none */
+        gd_rng noise = {0}; /* random ops in it take no number of the program's */
         gd_attempt_begin(&attempt);
+        gd_this_thread.noise = &noise;
         expand(&e);
+        gd_this_thread.noise = NULL;
         *ok = gd_attempt_end(&attempt, GD_OK) == GD_OK;
     }
     for (int k = 0; k < c->n_out && *ok; k++) {

@@ -257,6 +257,25 @@ CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
                  gd_error_message());
 }
 
+CLEAN_TEST(saving_takes_no_random_number) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(GD_ANY, 3), .name = "x"); /* its body waits for the size */
+        y = gd_dropout(x);
+    }
+    gd_session *session = gd_session_new(graph);
+    gd_seed(5);
+    gd_tensor *expected = gd_randn(gd_dims(4));
+    gd_seed(5);
+    CHECK_SAYING(gd_onnx_save(in_folder("noise.onnx"), session, gd_list(x), gd_list(y)) == GD_OK,
+                 "%s", gd_error_message());
+    CHECK(same_bits(gd_randn(gd_dims(4)), expected));
+    CHECK(gd_onnx_load(in_folder("noise.onnx")) != NULL);
+}
+
 CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     GD_SCOPE;
     net n = two_layers();
