@@ -239,7 +239,7 @@ static void refused_threads_mean_fewer_workers(void) {
     gd_set_num_threads(4);
     CHECK(loop_works(100));
     CHECK(loop_works(100));
-    CHECK(count_workers() <= 0);
+    CHECK(workers_come_to(0));
     CHECK(pthread_setattr_default_np(&normal) == 0);
     pthread_attr_destroy(&huge);
     pthread_attr_destroy(&normal);
