@@ -10,6 +10,7 @@
 #include "gradus/graph.h"
 #include "gradus/jit.h"
 #include "gradus/npy.h"
+#include "gradus/onnx.h"
 #include "gradus/op.h"
 #include "gradus/ops.h"
 #include "gradus/optim.h"

@@ -29,6 +29,26 @@ int gd_double_print(char text[GD_DOUBLE_TEXT], double value) {
     return length;
 }
 
+double gd_float_shortest(float value) {
+    locale_t c = c_locale();
+    locale_t before = c ? uselocale(c) : (locale_t)0;
+    double shortest = (double)value;
+    for (int digits = isfinite(value) ? 1 : FLT_DECIMAL_DIG + 1; digits <= FLT_DECIMAL_DIG;
+         digits++) {
+        char text[GD_DOUBLE_TEXT];
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        const double rounded = strtod(text, NULL);
+        if ((float)rounded != value) continue;
+        shortest = rounded;
+        break;
+    }
+    if (c) {
+        uselocale(before);
+        freelocale(c);
+    }
+    return shortest;
+}
+
 double gd_double_parse(const char *text, char **end) {
     locale_t c = c_locale();
     if (!c) return strtod(text, end);

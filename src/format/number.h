@@ -9,6 +9,10 @@ enum { GD_DOUBLE_TEXT = 32 };
  * the decimal point may be a comma.) */
 int gd_double_print(char text[GD_DOUBLE_TEXT], double value);
 
+/* The double with the fewest decimal digits among those that round to this float: 0.1 for 0.1f,
+ * where (double)0.1f is 0.10000000149011612. */
+double gd_float_shortest(float value);
+
 /* strtod() with a decimal point. */
 double gd_double_parse(const char *text, char **end);
 

@@ -26,15 +26,15 @@ typedef struct gd_origin {
     int n_after;
 } gd_origin;
 
-/* The graph of a branch or of a loop's body: open while its function is being traced, then sealed. */
-typedef enum gd_body_state { GD_NO_BODY, GD_BODY_OPEN, GD_BODY_SEALED } gd_body_state;
-
 /* A tensor outside that was written while the graph was traced: what it means from then on. */
 typedef struct gd_written {
     gd_tensor *tensor, *symbol; /* both held */
     bool by_node;               /* the node that made `symbol` writes it; else an assign is needed */
     bool opaque;                /* `symbol` stands for the node, and is not the new value */
 } gd_written;
+
+/* The graph of a branch or of a loop's body: open while its function is being traced, then sealed. */
+typedef enum gd_body_state { GD_NO_BODY, GD_BODY_OPEN, GD_BODY_SEALED } gd_body_state;
 
 struct gd_graph {
     gd_object object;

@@ -59,12 +59,12 @@ static gd_status compute(gd_program *p, gd_pstep *s, gd_device *device, bool *co
         if (s->in[i] >= 0 && !(in[i] = tensor_of(p, s->in[i], device))) status = GD_E_MEMORY;
     if (status == GD_OK)
         status = gd_dispatch_again(s->op, s->node ? s->node->site : NULL, in, s->n_in, s->attrs, (gd_rng){0, 0}, out, s->n_out);
+    for (int k = 0; k < s->n_out && status == GD_OK; k++) { /* all of them, or none */
+        out[k] = out[k] ? gd_contiguous(out[k]) : NULL;
+        if (!out[k] || out[k]->kind != GD_VALUE || out[k]->offset != 0) status = GD_E_UNSUPPORTED;
+    }
     for (int k = 0; k < s->n_out && status == GD_OK; k++) {
-        gd_tensor *y = out[k] ? gd_contiguous(out[k]) : NULL;
-        if (!y || y->kind != GD_VALUE || y->offset != 0) {
-            status = GD_E_UNSUPPORTED;
-            break;
-        }
+        gd_tensor *y = out[k];
         gd_root *root = &p->roots[p->values[s->out[k]].root];
         root->kind = GD_ROOT_OUTSIDE;
         root->constant = true;

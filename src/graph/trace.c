@@ -65,14 +65,14 @@ static gd_status note_writes(gd_graph *graph, const gd_invocation *call) {
 
 static gd_status trace(gd_invocation *call, const gd_meta *metas) {
     const gd_op *op = call->op->base ? call->op->base : call->op;
+    gd_graph *writing = gd_graph_building();
+    if (writing && !writing->traces_writes) writing = NULL;
     gd_graph *graph = gd_graph_of(call->in, call->n_in);
     for (int i = 0; i < call->n_in; i++) {
         const gd_graph *of = graph_of(call->in[i]);
         if (of && of->body == GD_BODY_SEALED)
             return gd_fail(GD_E_STATE, "input %d belongs to the body of a loop or to a branch, and is used outside of it", i);
     }
-    gd_graph *writing = gd_graph_building();
-    if (writing && !writing->traces_writes) writing = NULL;
     GD_TRY(check_written(call, graph));
     gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
     if (!node) return GD_E_MEMORY;

@@ -273,9 +273,20 @@ gd_tensor **gd_list_new(int64_t count) {
     return l->at;
 }
 
+gd_tensors gd_list_copy(gd_tensors given) {
+    gd_tensor **copy = gd_list_new(given.count);
+    if (!copy) {
+        gd_error_stick(GD_E_MEMORY);
+        return (gd_tensors){NULL, 0};
+    }
+    for (int64_t i = 0; i < given.count; i++) copy[i] = given.at[i];
+    return (gd_tensors){copy, given.count};
+}
+
 /* Nobody frees it. */
 static struct {
     gd_object object;
+    bool is_short;
     gd_tensor *at[GD_FEW_ERRORS];
 } errors = {.object = {.class = &list_class, .refs = GD_IMMORTAL}};
 
@@ -288,16 +299,6 @@ gd_tensors gd_list_of_errors(int64_t count) {
 
 static void __attribute__((constructor)) fill_errors(void) {
     for (int i = 0; i < GD_FEW_ERRORS; i++) errors.at[i] = &gd_error_tensor;
-}
-
-gd_tensors gd_list_copy(gd_tensors given) {
-    gd_tensor **copy = gd_list_new(given.count);
-    if (!copy) {
-        gd_error_stick(GD_E_MEMORY);
-        return (gd_tensors){NULL, 0};
-    }
-    for (int64_t i = 0; i < given.count; i++) copy[i] = given.at[i];
-    return (gd_tensors){copy, given.count};
 }
 
 static list *list_of(gd_tensors tensors) {

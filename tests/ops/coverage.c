@@ -39,6 +39,7 @@ void suite_coverage(const test_cases *cases) {
         else report_pass();
         if (!*gd_op_doc(op)) report_fail(NULL, GD_DTYPE_NONE, "%s has no documentation", gd_op_name(op));
     }
+    check_onnx_page();
     printf("  %d of %d ops have cases (%d in all); %d ops are compared with PyTorch, %d are differentiable\n", covered,
            ops, n_cases, with_torch, differentiable);
 }

@@ -14,10 +14,14 @@ void suite_strides(const test_cases *cases);
 void suite_threads(const test_cases *cases);
 void suite_isa(const test_cases *cases);
 void suite_modes(const test_cases *cases);
+void suite_onnx(const test_cases *cases);
 void suite_inplace(const test_cases *cases);
 void suite_errors(const test_cases *cases);
 void suite_faults(const test_cases *cases);
 void suite_coverage(const test_cases *cases);
+
+/* Whether docs/onnx.md lists what can be saved; a part of suite_coverage. */
+void check_onnx_page(void);
 
 /* Calls fn for each case and each dtype that its block asks for among `mask`. A case whose inputs
  * all have dtypes of their own is called once, with GD_DTYPE_NONE. */

@@ -26,6 +26,7 @@ static const suite suites[] = {
     {"threads", "the same bits for any number of threads", suite_threads, false},
     {"isa", "every instruction set gives the reference kernels' results", suite_isa, false},
     {"modes", "every way of running gives the eager call's results", suite_modes, false},
+    {"onnx", "saved in an ONNX file and loaded again, an op gives the same results", suite_onnx, false},
     {"inplace", "in-place twins write what their base op returns", suite_inplace, false},
     {"errors", "wrong calls give a status and a message that names the op", suite_errors, false},
     {"faults", "any allocation may fail: no crash, no leak, GD_E_MEMORY", suite_faults, false},

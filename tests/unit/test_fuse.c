@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/isa.h"
+#include "backend/test/device.h"
 #include "codegen/jit.h"
 #include "gradus/gradus.h"
 #include "graph/program.h"
@@ -547,6 +548,33 @@ TEST(the_profiler_lists_the_ops_of_a_kernel) {
     gd_profiler_clear();
 }
 
+/* On a device whose memory the host does not see: scalars are read where the kernel runs. */
+TEST(fused_steps_run_on_other_devices) {
+    GD_SCOPE;
+    gd_device *device = gd_test_device();
+    gd_tensor *x = gd_randn(gd_dims(40, 7)), *bias = gd_randn(gd_dims(7));
+    reduced r = {"mean", "axis=0"};
+    results eager = reduce_body((gd_tensor *[]){x, bias, bias}, &r);
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *symbols[3];
+    results y;
+    {
+        GD_GRAPH(graph);
+        GD_DEVICE(device);
+        for (int i = 0; i < 3; i++) symbols[i] = gd_placeholder(i ? gd_dims(7) : gd_dims(40, 7));
+        y = reduce_body(symbols, &r);
+    }
+    gd_session *s = gd_session_new(graph, .device = device);
+    gd_tensor *there = gd_to_device(bias, device);
+    gd_tensors got = gd_session_run(
+        s, gd_feed(symbols[0], gd_to_device(x, device), symbols[1], there, symbols[2], there),
+        ((gd_tensors){y.at, y.count}));
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    for (int i = 0; i < 2 && !gd_failed(); i++)
+        CHECK(same_numbers(gd_to_device(got.at[i], gd_device_get("cpu")), eager.at[i], 1e-6));
+    gd_clear_error();
+}
+
 /* Other sizes use the same op and the same kernel. */
 TEST(a_kernel_is_made_once_for_all_sizes) {
     GD_SCOPE;
@@ -573,6 +601,7 @@ int main(int argc, char **argv) {
     }
     use_evaluator();
     int failed = test_run_all(argc, argv);
+    gd_test_device_stop();
     if (strcmp(getenv("GRADUS_CACHE"), directory) == 0) {
         snprintf(command, sizeof command, "rm -rf %s", directory);
         if (system(command) != 0) failed = 1;

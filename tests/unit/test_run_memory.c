@@ -113,8 +113,10 @@ static net loop_net(void) {
 
 /* --- tests -------------------------------------------------------------------------------------- */
 
-/* A worker that first takes part in a later run gets its working memory then; so on one thread the
- * count begins with the second run, on several after some. */
+/* A worker thread gets its working memory (GEMM_SCRATCHES blocks at most) when it first has something
+ * to do, which may be in a later run if the machine is busy. So what is strict is the count on one
+ * thread, from the second run on; with a worker it may allocate so many blocks, once. */
+enum { GEMM_SCRATCHES = 2 };
 static void check_net(const char *name, net n, int level, int threads) {
     gd_set_num_threads(threads);
     gd_session *s = gd_session_new(n.graph, .level = level);
@@ -134,7 +136,7 @@ static void check_net(const char *name, net n, int level, int threads) {
     }
     counting = 0;
     CHECK_SAYING(last < first, "%s does not learn: %g to %g", name, first, last);
-    CHECK_SAYING(!can_count || allocations == 0, "%s, level %d, %d threads: %ld allocations in 20 runs", name, level, threads,
+    CHECK_SAYING(!can_count || allocations <= GEMM_SCRATCHES * (threads - 1), "%s, level %d, %d threads: %ld allocations in 20 runs", name, level, threads,
                  (long)allocations);
     gd_plan_memory m;
     CHECK(gd_session_plan(s, gd_feed(n.x, n.xs, n.y, n.ys), gd_list(n.loss, n.train), &m) == GD_OK);

@@ -1,0 +1,52 @@
+/* save_graph.c - trains a two-layer net as a graph and saves it as an ONNX file.
+ *
+ *     save_graph net.onnx
+ *
+ * run_graph.c runs the file; so does any other program that reads ONNX.
+ */
+#include <gradus/gradus.h>
+
+#include "show.h"
+
+enum { N = 64, D_IN = 1000, H = 100, D_OUT = 10, STEPS = 500 };
+
+int main(int argc, char **argv) {
+    const char *path = argc > 1 ? argv[1] : "net.onnx";
+    GD_SCOPE;
+    gd_seed(0);
+    gd_tensor *xs = gd_randn(gd_dims(N, D_IN)), *ys = gd_randn(gd_dims(N, D_OUT));
+
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *prediction, *loss, *train;
+    {
+        GD_GRAPH(graph); /* ops in this block are noted, not run */
+        x = gd_placeholder(gd_dims(GD_ANY, D_IN), .name = "x");
+        y = gd_placeholder(gd_dims(GD_ANY, D_OUT), .name = "y");
+        gd_tensor *w1 = gd_variable(gd_randn(gd_dims(D_IN, H)), .name = "w1");
+        gd_tensor *w2 = gd_variable(gd_randn(gd_dims(H, D_OUT)), .name = "w2");
+        prediction = gd_named(gd_matmul(gd_relu(gd_matmul(x, w1)), w2), "prediction");
+        loss = gd_sum(gd_square(gd_sub(prediction, y)));
+        gd_tensors g = gd_gradients(gd_list(loss), gd_list(w1, w2));
+        gd_tensor *lr = gd_scalar(1e-6);
+        train = gd_group(gd_list(gd_assign(w1, gd_sub(w1, gd_mul(lr, g.at[0]))),
+                                 gd_assign(w2, gd_sub(w2, gd_mul(lr, g.at[1])))));
+    }
+
+    gd_session *session = gd_session_new(graph);
+    double last = INFINITY;
+    for (int step = 1; step <= STEPS && !gd_failed(); step++) {
+        GD_SCOPE;
+        last = gd_item(gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train)).at[0]);
+        if (step == 1 || step % 100 == 0) show_loss(step, last);
+    }
+
+    /* what the prediction needs, from x on: the training is not part of it */
+    if (gd_failed() || gd_onnx_save(path, session, gd_list(x), gd_list(prediction)) != GD_OK) {
+        fprintf(stderr, "%s\n", gd_error_message());
+        return 1;
+    }
+    gd_save_npy("net_x.npy", xs); /* for run_graph, to compare */
+    gd_save_npy("net_y.npy", ys);
+    printf("Saved as %s.\n", path);
+    return last <= 1e-3 ? 0 : 1;
+}

@@ -1,0 +1,60 @@
+/* onnx.h - graphs in and out of ONNX files.
+ *
+ *     gd_onnx_save("net.onnx", session, gd_list(x), gd_list(y));      // weights as the session has them
+ *
+ *     gd_graph *graph = gd_onnx_load("net.onnx");                     // another program
+ *     gd_session *session = gd_session_new(graph);
+ *     gd_tensor *x = gd_graph_find(graph, "x"), *y = gd_graph_find(graph, "y");
+ *     gd_tensors r = gd_session_run(session, gd_feed(x, image), gd_list(y));
+ *
+ * Files have the operators of ai.onnx, opset 21, where there is one for what an op does; what is mapped
+ * is listed in docs/onnx.md. An elementwise op without one is said by its expression, another by its
+ * body. What is left (random numbers, assigning a variable) becomes a node of the domain "gradus" with
+ * the op's own name and options: such a file is read here, and not by others. Read are files of opset
+ * 13 and later.
+ */
+#ifndef GRADUS_ONNX_H
+#define GRADUS_ONNX_H
+
+#include "gradus/session.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gd_onnx_save_options {
+    /* Tensors of more than so many bytes go into PATH.data, beside the file; 0: all. (If the file would
+     * get larger than 1 GiB, all but the small ones do.) */
+    int64_t external_above GD_DEFAULT_(1 << 26);
+} gd_onnx_save_options;
+
+/* Saves what `outputs` need of a session's graph. `inputs` become the file's inputs: placeholders, or
+ * other symbols where the saved part shall begin; sizes that are not known have a name in it.
+ * Variables are saved with their present values, and so are tensors outside the graph. Names are those
+ * of the symbols. A file that was there before is replaced, whole or not at all. */
+#define gd_onnx_save(path, session, inputs, outputs, ...)                                        \
+    GD_WITH_OPTIONS_(gd_onnx_save_at(path, session, inputs, outputs, GD_OPTIONS_(gd_onnx_save_options, \
+                                     (.external_above = 1 << 26) __VA_OPT__(,) __VA_ARGS__)))
+GD_API gd_status gd_onnx_save_at(const char *path, gd_session *session, gd_tensors inputs, gd_tensors outputs,
+                                 const gd_onnx_save_options *options);
+
+typedef struct gd_onnx_load_options {
+    bool trainable GD_DEFAULT_(false);
+} gd_onnx_load_options;
+
+/* Reads a file into a new graph, in the current scope. Inputs and outputs are found by their names
+ * (gd_graph_find), and so are the first results of the nodes between them.
+ *
+ * In a file that was saved here, variables are variables again, trainable if they were. In others, the
+ * initializers that are floats become variables, trainable if .trainable says so.
+ *
+ * NULL, with the failure recorded, when the file is damaged, has something that is not known here, or
+ * asks for data outside its own folder: the message names the node and its operator. */
+#define gd_onnx_load(path, ...)                                                                  \
+    GD_WITH_OPTIONS_(gd_onnx_load_at(path, GD_OPTIONS_(gd_onnx_load_options, (.trainable = false) __VA_OPT__(,) __VA_ARGS__)))
+GD_API gd_graph *gd_onnx_load_at(const char *path, const gd_onnx_load_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,355 @@
+/* protobuf.c - trees of messages: their memory, asking, and filling. See protobuf.h. */
+#include "format/protobuf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/checked.h"
+#include "core/error.h"
+#include "format/file.h"
+#include "format/protobuf_tree.h"
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+typedef struct gd_pb_block {
+    struct gd_pb_block *next;
+    _Alignas(16) char data[];
+} gd_pb_block;
+
+enum { BLOCK_BYTES = 1 << 14 };
+
+static void *new_block(gd_pb_doc *doc, size_t bytes) {
+    size_t whole;
+    gd_pb_block *block = gd_add_size(sizeof *block, bytes, &whole) ? gd_malloc(whole) : NULL;
+    if (block == NULL) return NULL;
+    block->next = doc->blocks;
+    doc->blocks = block;
+    return block->data;
+}
+
+void *gd_pb_alloc(gd_pb_doc *doc, size_t bytes) {
+    size_t rounded;
+    if (!gd_add_size(bytes, 15, &rounded)) return NULL;
+    rounded &= ~(size_t)15;
+    if (rounded > BLOCK_BYTES / 4)
+        return new_block(doc, rounded); /* the rest of the last one stays */
+    if (rounded > doc->free_bytes) {
+        char *data = new_block(doc, BLOCK_BYTES);
+        if (data == NULL) return NULL;
+        doc->free_at = data;
+        doc->free_bytes = BLOCK_BYTES;
+    }
+    void *result = doc->free_at;
+    doc->free_at += rounded;
+    doc->free_bytes -= rounded;
+    return result;
+}
+
+gd_pb_doc *gd_pb_new(const gd_pb_schema *schema) {
+    gd_pb_doc *doc = gd_calloc(1, sizeof *doc);
+    if (doc == NULL) {
+        gd_fail(GD_E_MEMORY, "no memory for a %s", schema->name);
+        return NULL;
+    }
+    doc->root = (gd_pb){.schema = schema, .doc = doc};
+    doc->spare = (gd_pb){.schema = schema, .doc = doc};
+    return doc;
+}
+
+void gd_pb_free(gd_pb_doc *doc) {
+    if (doc == NULL) return;
+    for (gd_pb_block *block = doc->blocks, *next; block != NULL; block = next) {
+        next = block->next;
+        gd_free(block);
+    }
+    gd_free(doc->data);
+    gd_free(doc);
+}
+
+gd_pb *gd_pb_root(gd_pb_doc *doc) { return &doc->root; }
+
+/* --- values ----------------------------------------------------------------------------------- */
+
+size_t gd_pb_item_size(gd_pb_type type) {
+    switch (type) {
+    case GD_PB_FLOAT: return sizeof(float);
+    case GD_PB_DOUBLE: return sizeof(double);
+    case GD_PB_STRING:
+    case GD_PB_BYTES: return sizeof(gd_pb_bytes);
+    case GD_PB_MESSAGE: return sizeof(gd_pb *);
+    default: return sizeof(int64_t);
+    }
+}
+
+const gd_pb_field *gd_pb_field_named(const gd_pb_schema *schema, const char *name, size_t length) {
+    for (int i = 0; i < schema->count; i++)
+        if (strncmp(schema->fields[i].name, name, length) == 0 &&
+            schema->fields[i].name[length] == '\0')
+            return &schema->fields[i];
+    return NULL;
+}
+
+const gd_pb_field *gd_pb_field_numbered(const gd_pb_schema *schema, uint32_t number) {
+    for (int i = 0; i < schema->count; i++)
+        if (schema->fields[i].number == number) return &schema->fields[i];
+    return NULL;
+}
+
+/* An array of twice the size, with the old one's contents. The old one stays in the document: all
+ * of them together are no larger than the last. */
+static bool grow(gd_pb_doc *doc, void **items, size_t *capacity, size_t need, size_t item) {
+    size_t larger = *capacity, bytes;
+    while (larger < need)
+        if (larger == 0)
+            larger = need < 2 ? 1 : need;
+        else if (!gd_mul_size(larger, 2, &larger))
+            return false;
+    if (larger == *capacity) return true;
+    void *grown = gd_mul_size(larger, item, &bytes) ? gd_pb_alloc(doc, bytes) : NULL;
+    if (grown == NULL) return false;
+    if (*capacity > 0) memcpy(grown, *items, *capacity * item);
+    *items = grown;
+    *capacity = larger;
+    return true;
+}
+
+gd_pb_list *gd_pb_list_for(gd_pb *m, const gd_pb_field *field) {
+    for (int i = m->count; i-- > 0;)
+        if (m->lists[i].field == field) return &m->lists[i];
+    size_t capacity = (size_t)m->capacity;
+    void *lists = m->lists;
+    if (!grow(m->doc, &lists, &capacity, (size_t)m->count + 1, sizeof *m->lists)) return NULL;
+    m->lists = lists;
+    m->capacity = (int)capacity;
+    m->lists[m->count] = (gd_pb_list){.field = field};
+    return &m->lists[m->count++];
+}
+
+void *gd_pb_room(gd_pb_doc *doc, gd_pb_list *list, size_t more) {
+    const size_t item = gd_pb_item_size(list->field->type);
+    const bool repeated = list->field->flags & GD_PB_REPEATED;
+    size_t first = repeated ? list->count : 0, need;
+    if (!gd_add_size(first, repeated ? more : 1, &need)) return NULL;
+    if (!grow(doc, &list->items, &list->capacity, need, item)) return NULL;
+    list->count = need;
+    return (char *)list->items + first * item;
+}
+
+gd_pb *gd_pb_child(gd_pb *m, gd_pb_list *list) {
+    if (!(list->field->flags & GD_PB_REPEATED) && list->count > 0) return list->messages[0];
+    gd_pb *child = gd_pb_alloc(m->doc, sizeof *child);
+    gd_pb **place = child ? gd_pb_room(m->doc, list, 1) : NULL;
+    if (place == NULL) return NULL;
+    *child = (gd_pb){.schema = list->field->message, .doc = m->doc};
+    return *place = child;
+}
+
+const char *gd_pb_path_text(const gd_pb_path *path, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < path->depth; i++) {
+        if (path->depth > 12 && i == 6) { /* deep nesting: both ends say enough */
+            i = path->depth - 6;
+            if (used < size) used += (size_t)snprintf(text + used, size - used, "...");
+        }
+        const gd_pb_field *field = path->at[i].field;
+        if (used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "." : "", field->name);
+        if ((field->flags & GD_PB_REPEATED) && used < size)
+            used += (size_t)snprintf(text + used, size - used, "[%zu]", path->at[i].index);
+    }
+    if (used > 0 && used < size) snprintf(text + used, size - used, ": ");
+    return text;
+}
+
+/* --- asking ----------------------------------------------------------------------------------- */
+
+const gd_pb_list *gd_pb_get(const gd_pb *m, const char *field) {
+    for (int i = 0; m != NULL && i < m->count; i++)
+        if (strcmp(m->lists[i].field->name, field) == 0)
+            return m->lists[i].count > 0 ? &m->lists[i] : NULL;
+    return NULL;
+}
+
+size_t gd_pb_count(const gd_pb *m, const char *field) {
+    const gd_pb_list *list = gd_pb_get(m, field);
+    return list ? list->count : 0;
+}
+
+int64_t gd_pb_int(const gd_pb *m, const char *field, int64_t otherwise) {
+    const gd_pb_list *list = gd_pb_get(m, field);
+    return list && list->field->type <= GD_PB_ENUM ? list->ints[0] : otherwise;
+}
+
+double gd_pb_float(const gd_pb *m, const char *field, double otherwise) {
+    const gd_pb_list *list = gd_pb_get(m, field);
+    if (list && list->field->type == GD_PB_FLOAT) return (double)list->floats[0];
+    return list && list->field->type == GD_PB_DOUBLE ? list->doubles[0] : otherwise;
+}
+
+const char *gd_pb_string_at(const gd_pb *m, const char *field, size_t i) {
+    const gd_pb_list *list = gd_pb_get(m, field);
+    return list && list->field->type == GD_PB_STRING && i < list->count ? list->bytes[i].data : "";
+}
+
+const char *gd_pb_string(const gd_pb *m, const char *field) { return gd_pb_string_at(m, field, 0); }
+
+const gd_pb *gd_pb_message_at(const gd_pb *m, const char *field, size_t i) {
+    const gd_pb_list *list = gd_pb_get(m, field);
+    return list && list->field->type == GD_PB_MESSAGE && i < list->count ? list->messages[i] : NULL;
+}
+
+const gd_pb *gd_pb_message(const gd_pb *m, const char *field) {
+    return gd_pb_message_at(m, field, 0);
+}
+
+/* --- filling ---------------------------------------------------------------------------------- */
+
+static void fail(gd_pb_doc *doc, gd_status status, const char *format, ...) {
+    if (doc->status != GD_OK) return;
+    doc->status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(doc->failure, sizeof doc->failure, format, args);
+    va_end(args);
+}
+
+/* The place for one more value of a field whose type lies between `first` and `last`; or NULL. */
+static void *place_for(gd_pb *m, const char *name, gd_pb_type first, gd_pb_type last,
+                       const gd_pb_field **field) {
+    if (m->doc->status != GD_OK) return NULL;
+    *field = gd_pb_field_named(m->schema, name, strlen(name));
+    if (*field == NULL || (*field)->type < first || (*field)->type > last) {
+        fail(m->doc, GD_E_ARGUMENT, "%s has no field '%s' that such a value can be put into",
+             m->schema->name, name);
+        return NULL;
+    }
+    gd_pb_list *list = gd_pb_list_for(m, *field);
+    void *place = list ? gd_pb_room(m->doc, list, 1) : NULL;
+    if (place == NULL) fail(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
+    return place;
+}
+
+void gd_pb_put_int(gd_pb *m, const char *name, int64_t value) {
+    const gd_pb_field *field;
+    int64_t *place = place_for(m, name, GD_PB_INT32, GD_PB_ENUM, &field);
+    if (place != NULL) *place = value;
+}
+
+void gd_pb_put_float(gd_pb *m, const char *name, double value) {
+    const gd_pb_field *field;
+    void *place = place_for(m, name, GD_PB_FLOAT, GD_PB_DOUBLE, &field);
+    if (place == NULL) return;
+    if (field->type == GD_PB_FLOAT)
+        *(float *)place = (float)value;
+    else
+        *(double *)place = value;
+}
+
+void gd_pb_put_bytes(gd_pb *m, const char *name, const void *data, size_t bytes) {
+    const gd_pb_field *field;
+    gd_pb_bytes *place = place_for(m, name, GD_PB_STRING, GD_PB_BYTES, &field);
+    if (place != NULL) *place = (gd_pb_bytes){data, bytes};
+}
+
+void gd_pb_put_string(gd_pb *m, const char *name, const char *text) {
+    const size_t length = strlen(text);
+    char *copy = gd_pb_alloc(m->doc, length + 1);
+    if (copy == NULL) {
+        fail(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
+        return;
+    }
+    memcpy(copy, text, length + 1);
+    gd_pb_put_bytes(m, name, copy, length);
+}
+
+gd_pb *gd_pb_put_message(gd_pb *m, const char *name) {
+    gd_pb_doc *doc = m->doc;
+    const gd_pb_field *field = gd_pb_field_named(m->schema, name, strlen(name));
+    if (doc->status == GD_OK && (field == NULL || field->type != GD_PB_MESSAGE))
+        fail(doc, GD_E_ARGUMENT, "%s has no message '%s'", m->schema->name, name);
+    gd_pb_list *list = doc->status == GD_OK ? gd_pb_list_for(m, field) : NULL;
+    gd_pb *child = list ? gd_pb_child(m, list) : NULL;
+    if (child == NULL) fail(doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
+    return child ? child : &doc->spare;
+}
+
+/* --- files and memory ------------------------------------------------------------------------- */
+
+typedef gd_status (*read_fn)(gd_pb_doc **, const gd_pb_schema *, const char *, const char *,
+                             size_t);
+
+static gd_status read_wire(gd_pb_doc **out, const gd_pb_schema *schema, const char *name,
+                           const char *data, size_t bytes) {
+    return gd_pb_read(out, schema, name, data, bytes);
+}
+
+static gd_status load(gd_pb_doc **out, const gd_pb_schema *schema, const char *path, read_fn read) {
+    char *data;
+    size_t bytes;
+    *out = NULL;
+    GD_TRY(gd_file_read_all(path, &data, &bytes));
+    gd_status status = read(out, schema, path, data, bytes);
+    if (status == GD_OK)
+        (*out)->data = data;
+    else
+        gd_free(data);
+    return status;
+}
+
+gd_status gd_pb_load(gd_pb_doc **out, const gd_pb_schema *schema, const char *path) {
+    return load(out, schema, path, read_wire);
+}
+
+gd_status gd_pb_load_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *path) {
+    return load(out, schema, path, gd_pb_read_text);
+}
+
+typedef struct buffer {
+    char *data;
+    size_t length, capacity;
+} buffer;
+
+static gd_status append(void *to, const void *data, size_t bytes) {
+    buffer *b = to;
+    size_t need;
+    if (!gd_add_size(b->length, bytes, &need) || !gd_add_size(need, 1, &need))
+        return gd_fail(GD_E_OVERFLOW, "a message is too large");
+    if (need > b->capacity) {
+        size_t larger = need < b->capacity * 2 ? b->capacity * 2 : need + 256;
+        char *grown = gd_realloc(b->data, larger);
+        if (grown == NULL)
+            return gd_fail(GD_E_MEMORY, "no memory for %zu bytes of a message", need);
+        b->data = grown;
+        b->capacity = larger;
+    }
+    if (bytes > 0) memcpy(b->data + b->length, data, bytes);
+    b->length += bytes;
+    b->data[b->length] = '\0';
+    return GD_OK;
+}
+
+static gd_status print(gd_pb_doc *doc, gd_status (*write)(gd_pb_doc *, gd_pb_sink, void *),
+                       char **data, size_t *bytes) {
+    buffer b = {0};
+    *data = NULL;
+    gd_status status = append(&b, "", 0);
+    if (status == GD_OK) status = write(doc, append, &b);
+    if (status != GD_OK) {
+        gd_free(b.data);
+        return status;
+    }
+    *data = b.data;
+    *bytes = b.length;
+    return GD_OK;
+}
+
+gd_status gd_pb_print(gd_pb_doc *doc, char **data, size_t *bytes) {
+    return print(doc, gd_pb_write, data, bytes);
+}
+
+gd_status gd_pb_print_text(gd_pb_doc *doc, char **text, size_t *bytes) {
+    return print(doc, gd_pb_write_text, text, bytes);
+}

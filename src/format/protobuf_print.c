@@ -1,0 +1,123 @@
+/* protobuf_print.c - the text format of protocol buffers, out: two spaces a level, a field a line.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "format/number.h"
+#include "format/protobuf_tree.h"
+#include "format/utf8.h"
+
+typedef struct printer {
+    gd_pb_sink sink;
+    void *to;
+} printer;
+
+static gd_status put(printer *p, const char *text) { return p->sink(p->to, text, strlen(text)); }
+
+static gd_status indent(printer *p, int depth) {
+    for (int i = 0; i < depth; i++) GD_TRY(put(p, "  "));
+    return GD_OK;
+}
+
+static void print_real(char text[GD_DOUBLE_TEXT], const gd_pb_list *list, size_t i) {
+    const double value =
+        list->field->type == GD_PB_FLOAT ? (double)list->floats[i] : list->doubles[i];
+    if (isnan(value))
+        snprintf(text, GD_DOUBLE_TEXT, "nan");
+    else if (isinf(value))
+        snprintf(text, GD_DOUBLE_TEXT, value < 0 ? "-inf" : "inf");
+    else if (list->field->type == GD_PB_FLOAT)
+        gd_double_print(text, gd_float_shortest(list->floats[i]));
+    else
+        gd_double_print(text, value);
+}
+
+static void print_whole(char *text, size_t size, const gd_pb_list *list, size_t i) {
+    const int64_t value = list->ints[i];
+    if (list->field->type == GD_PB_BOOL)
+        snprintf(text, size, value ? "true" : "false");
+    else if (list->field->type == GD_PB_UINT64)
+        snprintf(text, size, "%llu", (unsigned long long)value);
+    else
+        snprintf(text, size, "%lld", (long long)value);
+}
+
+/* Bytes that are no UTF-8, and control characters, as three octal digits. */
+static gd_status put_quoted(printer *p, const gd_pb_bytes *bytes) {
+    const char *end = bytes->data + bytes->length;
+    GD_TRY(put(p, "\""));
+    for (const char *s = bytes->data; s < end;) {
+        char text[8];
+        const size_t length = gd_utf8_length(s, end);
+        if (length > 1) {
+            GD_TRY(p->sink(p->to, s, length));
+            s += length;
+            continue;
+        }
+        const char c = *s++;
+        if (c == '\n')
+            snprintf(text, sizeof text, "\\n");
+        else if (c == '"' || c == '\\')
+            snprintf(text, sizeof text, "\\%c", c);
+        else if (length == 1 && c >= ' ' && c != 0x7F)
+            snprintf(text, sizeof text, "%c", c);
+        else
+            snprintf(text, sizeof text, "\\%03o", (unsigned)(unsigned char)c);
+        GD_TRY(put(p, text));
+    }
+    return put(p, "\"");
+}
+
+static const char *enum_name(const gd_pb_field *field, int64_t value) {
+    for (const gd_pb_enum *e = field->values; e != NULL && e->name != NULL; e++)
+        if (e->number == value) return e->name;
+    return NULL;
+}
+
+static gd_status print_message(printer *p, const gd_pb *m, int depth);
+
+static gd_status print_value(printer *p, const gd_pb_list *list, size_t i, int depth) {
+    const gd_pb_field *field = list->field;
+    char text[64];
+    GD_TRY(indent(p, depth));
+    GD_TRY(put(p, field->name));
+    if (field->type == GD_PB_MESSAGE) {
+        GD_TRY(put(p, " {\n"));
+        GD_TRY(print_message(p, list->messages[i], depth + 1));
+        GD_TRY(indent(p, depth));
+        return put(p, "}\n");
+    }
+    GD_TRY(put(p, ": "));
+    if (field->type == GD_PB_STRING || field->type == GD_PB_BYTES) {
+        GD_TRY(put_quoted(p, &list->bytes[i]));
+    } else {
+        const char *name = field->type == GD_PB_ENUM ? enum_name(field, list->ints[i]) : NULL;
+        if (field->type == GD_PB_FLOAT || field->type == GD_PB_DOUBLE)
+            print_real(text, list, i);
+        else
+            print_whole(text, sizeof text, list, i);
+        GD_TRY(put(p, name ? name : text));
+    }
+    return put(p, "\n");
+}
+
+static gd_status print_message(printer *p, const gd_pb *m, int depth) {
+    if (depth > GD_PB_MAX_DEPTH)
+        return gd_fail(GD_E_OVERFLOW, "a %s is deeper than %d levels", m->schema->name,
+                       GD_PB_MAX_DEPTH);
+    for (int f = 0; f < m->schema->count; f++)
+        for (int k = 0; k < m->count; k++)
+            if (m->lists[k].field == &m->schema->fields[f])
+                for (size_t i = 0; i < m->lists[k].count; i++)
+                    GD_TRY(print_value(p, &m->lists[k], i, depth));
+    return GD_OK;
+}
+
+gd_status gd_pb_write_text(gd_pb_doc *doc, gd_pb_sink sink, void *to) {
+    if (doc->status != GD_OK) return gd_fail(doc->status, "%s", doc->failure);
+    printer p = {sink, to};
+    return print_message(&p, &doc->root, 0);
+}

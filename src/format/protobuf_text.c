@@ -1,0 +1,418 @@
+/* protobuf_text.c - the text format of protocol buffers (prototxt), in.
+ *
+ *     name: "net"                       # a field, and a comment
+ *     layer { name: 'a' 'b' dim: [1, 2] }   # a message; strings in a row are one
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "format/number.h"
+#include "format/protobuf_tree.h"
+#include "format/utf8.h"
+
+typedef struct parser {
+    const char *name;
+    const char *at, *end;
+    const char *line_start;
+    int line;
+    gd_pb_doc *doc;
+    gd_pb_path path;
+} parser;
+
+/* --- places ----------------------------------------------------------------------------------- */
+
+static int column_of(const parser *p, const char *place) {
+    ptrdiff_t column = place - p->line_start + 1;
+    return column < INT32_MAX ? (int)column : INT32_MAX;
+}
+
+static gd_status wrong(const parser *p, const char *place, const char *what) {
+    char path[300];
+    return gd_fail(GD_E_FORMAT, "%s:%d:%d: %s%s", p->name, p->line, column_of(p, place),
+                   gd_pb_path_text(&p->path, path, sizeof path), what);
+}
+
+static gd_status expected(const parser *p, const char *what) {
+    char found[24] = "the end", text[200];
+    if (p->at < p->end) {
+        unsigned char c = (unsigned char)*p->at;
+        snprintf(found, sizeof found, c > ' ' && c < 0x7F ? "'%c'" : "byte 0x%02X", c);
+    }
+    snprintf(text, sizeof text, "expected %s, found %s", what, found);
+    return wrong(p, p->at, text);
+}
+
+static gd_status no_memory(const parser *p) {
+    return gd_fail(GD_E_MEMORY, "%s:%d: no memory left for the message", p->name, p->line);
+}
+
+static void skip_space(parser *p) {
+    for (; p->at < p->end; p->at++) {
+        if (*p->at == '#')
+            while (p->at < p->end && *p->at != '\n') p->at++;
+        if (p->at == p->end) return;
+        if (*p->at == '\n') {
+            p->line++;
+            p->line_start = p->at + 1;
+        } else if (*p->at != ' ' && *p->at != '\t' && *p->at != '\r' && *p->at != '\v' &&
+                   *p->at != '\f') {
+            return;
+        }
+    }
+}
+
+static bool next_is(const parser *p, char c) { return p->at < p->end && *p->at == c; }
+
+static bool take(parser *p, char c) {
+    if (!next_is(p, c)) return false;
+    p->at++;
+    skip_space(p);
+    return true;
+}
+
+static bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* A word or a number: letters, digits and what stands in numbers. Its length; 0: something else. */
+static size_t token_length(const parser *p) {
+    const char *s = p->at;
+    if (s < p->end && *s == '-') s++;
+    const char *first = s;
+    while (s < p->end && (is_letter(*s) || is_digit(*s) || *s == '.' ||
+                          ((*s == '+' || *s == '-') && s > first &&
+                           (s[-1] == 'e' || s[-1] == 'E') && !is_letter(*first))))
+        s++;
+    return s > first ? (size_t)(s - p->at) : 0;
+}
+
+/* The token as a string of its own; what is longer than a number can be is refused. */
+enum { TOKEN_MAX = 400 };
+static gd_status copy_token(const parser *p, char token[TOKEN_MAX], size_t length,
+                            const char *what) {
+    if (length == 0) return expected(p, what);
+    if (length >= TOKEN_MAX) return wrong(p, p->at, "a number or word is too long");
+    memcpy(token, p->at, length);
+    token[length] = '\0';
+    return GD_OK;
+}
+
+/* --- strings ---------------------------------------------------------------------------------- */
+
+static int digit_of(char c, int base) {
+    int digit = is_digit(c)            ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : 99;
+    return digit < base ? digit : -1;
+}
+
+static char *put_utf8(char *to, uint32_t code) {
+    if (code < 0x80) {
+        *to++ = (char)code;
+        return to;
+    }
+    const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    static const uint8_t lead[] = {0, 0xC0, 0xE0, 0xF0};
+    *to++ = (char)(lead[more] | code >> (6 * more));
+    for (int i = more; i-- > 0;) *to++ = (char)(0x80 | (code >> (6 * i) & 0x3F));
+    return to;
+}
+
+/* A number of `least` to `most` digits. */
+static gd_status read_digits(parser *p, int base, int least, int most, uint32_t *value) {
+    int n = 0;
+    *value = 0;
+    for (; n < most && p->at < p->end && digit_of(*p->at, base) >= 0; n++, p->at++)
+        *value = *value * (uint32_t)base + (uint32_t)digit_of(*p->at, base);
+    return n < least ? expected(p, "a digit of an escape") : GD_OK;
+}
+
+/* What follows a backslash. Never longer than it was written. */
+static gd_status read_escape(parser *p, char **to) {
+    static const char names[] = "abfnrtv\\'\"?", values[] = "\a\b\f\n\r\t\v\\'\"?";
+    if (p->at == p->end) return expected(p, "an escape after the backslash");
+    const char c = *p->at;
+    const char *name = c ? strchr(names, c) : NULL;
+    uint32_t code;
+    if (name != NULL) {
+        *(*to)++ = values[name - names];
+        p->at++;
+        return GD_OK;
+    }
+    if (digit_of(c, 8) >= 0) {
+        GD_TRY(read_digits(p, 8, 1, 3, &code));
+        *(*to)++ = (char)code;
+        return GD_OK;
+    }
+    if (c != 'x' && c != 'X' && c != 'u' && c != 'U')
+        return expected(p, "an escape after the backslash");
+    p->at++;
+    if (c == 'x' || c == 'X') {
+        GD_TRY(read_digits(p, 16, 1, 2, &code));
+        *(*to)++ = (char)code;
+        return GD_OK;
+    }
+    const int digits = c == 'u' ? 4 : 8;
+    GD_TRY(read_digits(p, 16, digits, digits, &code));
+    if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
+        return wrong(p, p->at, "there is no such character");
+    *to = put_utf8(*to, code);
+    return GD_OK;
+}
+
+static gd_status read_quoted(parser *p, char **to) {
+    const char quote = *p->at++;
+    while (!next_is(p, quote)) {
+        if (p->at == p->end || *p->at == '\n') return expected(p, "a closing quote");
+        if (*p->at == '\\') {
+            p->at++;
+            GD_TRY(read_escape(p, to));
+        } else {
+            *(*to)++ = *p->at++;
+        }
+    }
+    p->at++;
+    skip_space(p);
+    return GD_OK;
+}
+
+/* How many bytes the strings in a row take at most: as many as their text has. */
+static size_t quoted_room(const parser *p) {
+    const char *s = p->at;
+    while (s < p->end && (*s == '"' || *s == '\'')) {
+        const char quote = *s++;
+        while (s < p->end && *s != quote) s += *s == '\\' && p->end - s > 1 ? 2 : 1;
+        if (s < p->end) s++;
+        parser next = {.at = s, .end = p->end};
+        skip_space(&next);
+        s = next.at;
+    }
+    return (size_t)(s - p->at);
+}
+
+static gd_status read_string(parser *p, gd_pb_list *list) {
+    const char *place = p->at;
+    if (!next_is(p, '"') && !next_is(p, '\'')) return expected(p, "a string in quotes");
+    char *start = gd_pb_alloc(p->doc, quoted_room(p) + 1), *to = start;
+    if (start == NULL) return no_memory(p);
+    while (next_is(p, '"') || next_is(p, '\'')) GD_TRY(read_quoted(p, &to));
+    *to = '\0';
+    for (const char *s = start; list->field->type == GD_PB_STRING && s < to;) {
+        const size_t step = *s == '\0' ? 0 : gd_utf8_length(s, to);
+        if (step == 0) return wrong(p, place, "a string is not UTF-8, or holds a zero byte");
+        s += step;
+    }
+    gd_pb_bytes *value = gd_pb_room(p->doc, list, 1);
+    if (value == NULL) return no_memory(p);
+    *value = (gd_pb_bytes){start, (size_t)(to - start)};
+    return GD_OK;
+}
+
+/* --- numbers ---------------------------------------------------------------------------------- */
+
+static bool is_word(const char *token, const char *a, const char *b) {
+    return strcmp(token, a) == 0 || strcmp(token, b) == 0;
+}
+
+/* Decimal, 0x... or 0...; false when it is something else, or does not fit the type. */
+static bool whole_number(gd_pb_type type, const char *token, int64_t *value) {
+    const bool negative = *token == '-';
+    const char *digits = token + negative;
+    if (!is_digit(*digits)) return false;
+    char *end;
+    errno = 0;
+    const unsigned long long size = strtoull(digits, &end, 0);
+    if (*end != '\0' || errno != 0) return false;
+    const unsigned long long most = type == GD_PB_UINT64   ? UINT64_MAX
+                                    : type == GD_PB_UINT32 ? UINT32_MAX
+                                    : type == GD_PB_INT64 ? (unsigned long long)INT64_MAX + negative
+                                    : type == GD_PB_BOOL  ? 1
+                                                         : (unsigned long long)INT32_MAX + negative;
+    if (size > most) return false;
+    if (negative && size > 0 &&
+        (type == GD_PB_UINT32 || type == GD_PB_UINT64 || type == GD_PB_BOOL))
+        return false;
+    *value = (int64_t)(negative ? 0 - (uint64_t)size : (uint64_t)size);
+    return true;
+}
+
+static bool real_number(const char *token, double *value) {
+    const char *digits = token + (*token == '-');
+    if (is_word(digits, "inf", "infinity"))
+        *value = *token == '-' ? -INFINITY : INFINITY;
+    else if (strcmp(digits, "nan") == 0)
+        *value = NAN;
+    else {
+        char *end;
+        if (!is_digit(*digits) && !(*digits == '.' && is_digit(digits[1]))) return false;
+        if (*digits == '0' && (digits[1] == 'x' || digits[1] == 'X')) return false;
+        *value = gd_double_parse(token, &end);
+        if (*end == 'f' || *end == 'F') end++;
+        return *end == '\0';
+    }
+    return true;
+}
+
+static bool enum_number(const gd_pb_field *field, const char *token, int64_t *value) {
+    for (const gd_pb_enum *e = field->values; e != NULL && e->name != NULL; e++)
+        if (strcmp(e->name, token) == 0) {
+            *value = e->number;
+            return true;
+        }
+    return whole_number(GD_PB_ENUM, token, value);
+}
+
+static bool bool_number(const char *token, int64_t *value) {
+    if (is_word(token, "true", "True") || strcmp(token, "t") == 0)
+        *value = 1;
+    else if (is_word(token, "false", "False") || strcmp(token, "f") == 0)
+        *value = 0;
+    else
+        return whole_number(GD_PB_BOOL, token, value);
+    return true;
+}
+
+static gd_status read_number(parser *p, gd_pb_list *list) {
+    static const char *const wanted[] = {
+        [GD_PB_INT32] = "a whole number of 32 bits",
+        [GD_PB_INT64] = "a whole number of 64 bits",
+        [GD_PB_UINT32] = "a whole number, not negative, of 32 bits",
+        [GD_PB_UINT64] = "a whole number, not negative, of 64 bits",
+        [GD_PB_BOOL] = "true or false",
+        [GD_PB_ENUM] = "a name that this field knows, or a number",
+        [GD_PB_FLOAT] = "a number",
+        [GD_PB_DOUBLE] = "a number",
+    };
+    const gd_pb_type type = list->field->type;
+    const size_t length = token_length(p);
+    char token[TOKEN_MAX];
+    GD_TRY(copy_token(p, token, length, wanted[type]));
+    int64_t whole = 0;
+    double real = 0;
+    const bool ok = type == GD_PB_ENUM    ? enum_number(list->field, token, &whole)
+                    : type == GD_PB_BOOL  ? bool_number(token, &whole)
+                    : type >= GD_PB_FLOAT ? real_number(token, &real)
+                                          : whole_number(type, token, &whole);
+    if (!ok) {
+        char text[200];
+        snprintf(text, sizeof text, "expected %s, found '%.60s'", wanted[type], token);
+        return wrong(p, p->at, text);
+    }
+    void *to = gd_pb_room(p->doc, list, 1);
+    if (to == NULL) return no_memory(p);
+    if (type == GD_PB_FLOAT)
+        *(float *)to = (float)real;
+    else if (type == GD_PB_DOUBLE)
+        *(double *)to = real;
+    else
+        *(int64_t *)to = whole;
+    p->at += length;
+    skip_space(p);
+    return GD_OK;
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+static gd_status read_fields(parser *p, gd_pb *message, char close);
+
+static gd_status read_child(parser *p, gd_pb *message, gd_pb_list *list) {
+    const char close = next_is(p, '<') ? '>' : '}';
+    if (p->path.depth >= GD_PB_MAX_DEPTH)
+        return wrong(p, p->at, "nested more than 100 levels deep");
+    gd_pb *child = gd_pb_child(message, list);
+    if (child == NULL) return no_memory(p);
+    child->line = p->line;
+    child->column = column_of(p, p->at);
+    if (!take(p, '{') && !take(p, '<')) return expected(p, "'{'");
+    return read_fields(p, child, close);
+}
+
+static gd_status read_value(parser *p, gd_pb *message, gd_pb_list *list) {
+    p->path.at[p->path.depth - 1].index = list->count;
+    switch (list->field->type) {
+    case GD_PB_MESSAGE: return read_child(p, message, list);
+    case GD_PB_STRING:
+    case GD_PB_BYTES: return read_string(p, list);
+    default: return read_number(p, list);
+    }
+}
+
+static gd_status read_list(parser *p, gd_pb *message, const gd_pb_field *field) {
+    if (!(field->flags & GD_PB_REPEATED)) return wrong(p, p->at, "takes one value, not a list");
+    gd_pb_list *list = gd_pb_list_for(message, field);
+    if (list == NULL) return no_memory(p);
+    take(p, '[');
+    while (!next_is(p, ']')) {
+        GD_TRY(read_value(p, message, list));
+        if (next_is(p, ']')) break;
+        if (!take(p, ',')) return expected(p, "',' or ']'");
+        if (next_is(p, ']')) return expected(p, "a value");
+    }
+    take(p, ']');
+    return GD_OK;
+}
+
+static gd_status unknown_field(const parser *p, const gd_pb *message, const char *name) {
+    char text[200];
+    snprintf(text, sizeof text, "a %s has no field '%.80s'", message->schema->name, name);
+    return wrong(p, p->at, text);
+}
+
+static gd_status read_field(parser *p, gd_pb *message) {
+    char name[TOKEN_MAX];
+    size_t length = 0;
+    while (p->at + length < p->end && (is_letter(p->at[length]) || is_digit(p->at[length])))
+        length++;
+    if (length == 0 || is_digit(*p->at)) return expected(p, "the name of a field");
+    GD_TRY(copy_token(p, name, length, "the name of a field"));
+    const gd_pb_field *field = gd_pb_field_named(message->schema, name, length);
+    if (field == NULL) return unknown_field(p, message, name);
+    p->path.at[p->path.depth].field = field;
+    p->path.at[p->path.depth++].index = 0;
+    const gd_pb_list *had = gd_pb_get(message, field->name);
+    if (had != NULL && !(field->flags & GD_PB_REPEATED)) return wrong(p, p->at, "is given twice");
+    p->at += length;
+    skip_space(p);
+    if (!take(p, ':') && field->type != GD_PB_MESSAGE) return expected(p, "':'");
+    if (next_is(p, '[')) {
+        GD_TRY(read_list(p, message, field));
+    } else {
+        gd_pb_list *list = gd_pb_list_for(message, field);
+        if (list == NULL) return no_memory(p);
+        GD_TRY(read_value(p, message, list));
+    }
+    p->path.depth--;
+    if (!take(p, ',')) take(p, ';');
+    return GD_OK;
+}
+
+/* Up to the closing bracket, or, at the outside (close 0), to the end. */
+static gd_status read_fields(parser *p, gd_pb *message, char close) {
+    while (p->at < p->end && *p->at != close) GD_TRY(read_field(p, message));
+    if (close == '\0') return GD_OK;
+    return take(p, close) ? GD_OK : expected(p, close == '}' ? "'}'" : "'>'");
+}
+
+gd_status gd_pb_read_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *name,
+                          const char *text, size_t bytes) {
+    *out = NULL;
+    parser p = {.name = name, .at = text, .end = text + bytes, .line_start = text, .line = 1};
+    p.doc = gd_pb_new(schema);
+    if (p.doc == NULL) return GD_E_MEMORY;
+    p.doc->root.line = p.doc->root.column = 1;
+    skip_space(&p);
+    gd_status status = read_fields(&p, &p.doc->root, '\0');
+    if (status == GD_OK && p.at < p.end) status = expected(&p, "the name of a field");
+    if (status != GD_OK) {
+        gd_pb_free(p.doc);
+        return status;
+    }
+    *out = p.doc;
+    return GD_OK;
+}

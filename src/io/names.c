@@ -1,0 +1,46 @@
+/* names.c - see names.h: open addressing, at most half full. */
+#include "io/names.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+static size_t place_of(const struct gd_name *slots, size_t size, const char *name) {
+    uint64_t hash = 14695981039346656037u;
+    for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    size_t at = (size_t)(hash ^ hash >> 32) & (size - 1);
+    while (slots[at].name != NULL && strcmp(slots[at].name, name) != 0) at = (at + 1) & (size - 1);
+    return at;
+}
+
+void *gd_names_find(const gd_names *names, const char *name) {
+    if (names->size == 0) return NULL;
+    return names->slots[place_of(names->slots, names->size, name)].value;
+}
+
+static bool grow(gd_names *names) {
+    const size_t size = names->size ? 2 * names->size : 64;
+    struct gd_name *slots = gd_calloc(size, sizeof *slots);
+    if (slots == NULL) return false;
+    for (size_t i = 0; i < names->size; i++)
+        if (names->slots[i].name != NULL)
+            slots[place_of(slots, size, names->slots[i].name)] = names->slots[i];
+    gd_free(names->slots);
+    names->slots = slots;
+    names->size = size;
+    return true;
+}
+
+bool gd_names_add(gd_names *names, const char *name, void *value) {
+    if (2 * (names->count + 1) > names->size && !grow(names)) return false;
+    struct gd_name *slot = &names->slots[place_of(names->slots, names->size, name)];
+    names->count += slot->name == NULL;
+    *slot = (struct gd_name){name, value};
+    return true;
+}
+
+void gd_names_free(gd_names *names) {
+    gd_free(names->slots);
+    *names = (gd_names){0};
+}

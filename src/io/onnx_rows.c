@@ -1,0 +1,498 @@
+/* onnx_rows.c - the table: which op is which ONNX operator. The form of a row is in onnx.h. */
+#include "io/onnx.h"
+
+#include <string.h>
+
+#include "gradus/ops.h"
+#include "ops/infer.h"
+
+/* --- ops that are said in others
+ * ------------------------------------------------------------------ */
+
+static int whole_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
+
+static void transpose_body(gd_expand *e) {
+    const gd_transpose_options *o = e->attrs;
+    gd_shape axes = {.rank = e->x[0]->rank, .form = 1};
+    for (int i = 0; i < axes.rank; i++) axes.at[i] = i;
+    if (axes.rank > 0) {
+        const int a = whole_axis(o->axis0, axes.rank), b = whole_axis(o->axis1, axes.rank);
+        axes.at[a] = b;
+        axes.at[b] = a;
+    }
+    e->y[0] = gd_permute(e->x[0], axes);
+}
+
+static void movedim_body(gd_expand *e) {
+    const gd_movedim_options *o = e->attrs;
+    const int rank = e->x[0]->rank;
+    gd_shape axes = {.rank = rank, .form = 1};
+    bool taken[GD_MAX_RANK] = {false}, filled[GD_MAX_RANK] = {false};
+    for (int k = 0; k < o->source.rank; k++) {
+        const int from = whole_axis(o->source.at[k], rank),
+                  to = whole_axis(o->destination.at[k], rank);
+        axes.at[to] = from;
+        taken[from] = filled[to] = true;
+    }
+    for (int to = 0, from = 0; to < rank; to++) {
+        if (filled[to]) continue;
+        while (taken[from]) from++;
+        axes.at[to] = from++;
+    }
+    e->y[0] = gd_permute(e->x[0], axes);
+}
+
+static void narrow_body(gd_expand *e) {
+    const gd_narrow_options *o = e->attrs;
+    const int64_t stop = o->start < 0 && o->start + o->length == 0 ? GD_END : o->start + o->length;
+    e->y[0] = gd_slice(e->x[0], .axis = o->axis, .start = o->start, .stop = stop);
+}
+
+static void stack_body(gd_expand *e) {
+    const gd_stack_options *o = e->attrs;
+    gd_tensor *parts[GD_MAX_RANK * 16];
+    const int most = (int)(sizeof parts / sizeof *parts);
+    for (int i = 0; i < e->n_in && i < most; i++) parts[i] = gd_unsqueeze(e->x[i], o->axis);
+    if (e->n_in <= most) e->y[0] = gd_cat(((gd_tensors){parts, e->n_in}), .axis = o->axis);
+}
+
+static void flip_body(gd_expand *e) {
+    const gd_flip_options *o = e->attrs;
+    e->y[0] = gd_clone(e->x[0]);
+    for (int k = 0; k < o->axes.rank; k++)
+        e->y[0] = gd_slice(e->y[0], .axis = o->axes.at[k], .step = -1);
+}
+
+static void flatten_body(gd_expand *e) {
+    const gd_flatten_options *o = e->attrs;
+    const gd_tensor *x = e->x[0];
+    const int rank = x->rank ? x->rank : 1, first = whole_axis(o->start_axis, rank),
+              last = whole_axis(o->end_axis, rank);
+    gd_shape dims = {.form = 1};
+    for (int i = 0; i < first; i++) dims.at[dims.rank++] = x->dims[i];
+    dims.at[dims.rank++] = -1;
+    for (int i = last + 1; i < x->rank; i++) dims.at[dims.rank++] = x->dims[i];
+    e->y[0] = gd_reshape(e->x[0], dims);
+}
+
+/* Only those axes that are there and have size 1: ONNX takes no others. */
+static void squeeze_body(gd_expand *e) {
+    const gd_squeeze_options *o = e->attrs;
+    const gd_tensor *x = e->x[0];
+    gd_shape axes = {.form = 1};
+    uint32_t mask;
+    if (gd_axes_mask(&o->axis, x->rank, &mask) != GD_OK) return;
+    for (int i = 0; i < x->rank; i++)
+        if ((mask >> i & 1) && x->dims[i] == 1) axes.at[axes.rank++] = i;
+    e->y[0] = axes.rank ? gd_squeeze(e->x[0], .axis = axes) : e->x[0];
+}
+
+static void argmax_body(gd_expand *e) {
+    const gd_argmax_options *o = e->attrs;
+    if (o->axis == GD_UNSET && !o->keepdim)
+        e->y[0] = gd_argmax(gd_reshape(e->x[0], gd_dims(-1)), .axis = 0);
+}
+
+static void argmin_body(gd_expand *e) {
+    const gd_argmin_options *o = e->attrs;
+    if (o->axis == GD_UNSET && !o->keepdim)
+        e->y[0] = gd_argmin(gd_reshape(e->x[0], gd_dims(-1)), .axis = 0);
+}
+
+/* --- what a row cannot say
+ * ------------------------------------------------------------------------ */
+
+static bool all_size_one(const gd_onnx_call *c) {
+    const gd_squeeze_options *o = c->attrs;
+    for (int k = 0; k < o->axis.rank && gd_shape_is_set(&o->axis); k++) {
+        const int axis = whole_axis(o->axis.at[k], c->in[0].rank);
+        if (axis < 0 || axis >= c->in[0].rank || c->in[0].dims[axis] != 1) return false;
+    }
+    return gd_shape_is_set(&o->axis);
+}
+
+static bool pieces_are_known(const gd_onnx_call *c) {
+    const gd_split_options *o = c->attrs;
+    for (int k = 0; k < c->n_out; k++)
+        if (c->out[k].dims[whole_axis(o->axis, c->out[k].rank)] == GD_UNKNOWN) return false;
+    return c->n_out > 0;
+}
+
+static bool repeats_each_axis(const gd_onnx_call *c) {
+    return ((const gd_repeat_options *)c->attrs)->repeats.rank == c->in[0].rank;
+}
+
+static bool argmax_has_axis(const gd_onnx_call *c) {
+    return ((const gd_argmax_options *)c->attrs)->axis != GD_UNSET;
+}
+static bool argmin_has_axis(const gd_onnx_call *c) {
+    return ((const gd_argmin_options *)c->attrs)->axis != GD_UNSET;
+}
+
+/* ONNX adds no bools, and a number has no axes. */
+static bool gives_numbers(const gd_onnx_call *c) {
+    return c->out[0].dtype != GD_BOOL && c->in[0].rank > 0;
+}
+
+static bool same_sizes(const gd_onnx_call *c) { /* of the indices and what is put there */
+    const gd_slot *index = &c->in[1], *src = &c->in[2];
+    for (int i = 0; i < index->rank && index->rank == src->rank; i++)
+        if (index->dims[i] != src->dims[i]) return false;
+    return index->rank == src->rank && c->in[0].rank > 0;
+}
+
+/* Windows that are not full: ours leaves out one that would begin in the padding, and ONNX does
+ * not. */
+static bool rounds_alike(const gd_onnx_call *c) {
+    const gd_op_attr *ceil_mode = gd_onnx_option(c->op, "ceil_mode"),
+                     *dilation = gd_onnx_option(c->op, "dilation");
+    int64_t kernel[3], stride[3], padding[3], step[3] = {1, 1, 1};
+    if (!*((const bool *)((const char *)c->attrs + ceil_mode->offset))) return true;
+    const int n = gd_onnx_numbers(gd_onnx_option(c->op, "kernel"), c->attrs, kernel);
+    if (gd_onnx_numbers(gd_onnx_option(c->op, "stride"), c->attrs, stride) < 0)
+        memcpy(stride, kernel, sizeof stride);
+    gd_onnx_numbers(gd_onnx_option(c->op, "padding"), c->attrs, padding);
+    if (dilation) gd_onnx_numbers(dilation, c->attrs, step);
+    for (int i = 0; i < n; i++) {
+        const int64_t size = c->in[0].dims[2 + i], made = c->out[0].dims[2 + i];
+        if (size == GD_UNKNOWN || made == GD_UNKNOWN || stride[i] < 1) return false;
+        const int64_t room = size + 2 * padding[i] - step[i] * (kernel[i] - 1) - 1;
+        if (room < 0 || (room + stride[i] - 1) / stride[i] + 1 != made) return false;
+    }
+    return n > 0;
+}
+
+/* Zeros that keep the size, as many on both sides. */
+static bool pads_evenly(const gd_onnx_call *c) {
+    int64_t dilation[3];
+    const int n = gd_onnx_numbers(gd_onnx_option(c->op, "dilation"), c->attrs, dilation);
+    for (int i = 0; i < n; i++)
+        if (c->in[1].dims[2 + i] == GD_UNKNOWN || dilation[i] * (c->in[1].dims[2 + i] - 1) % 2)
+            return false;
+    return n > 0;
+}
+
+/* --- the table
+ * ------------------------------------------------------------------------------------ */
+
+/* a row is a line */
+/* clang-format off */
+#define REDUCE(op)                                                                                 \
+    {                                                                                              \
+        op, NULL, "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", NULL, "y",         \
+            gives_numbers, NULL, NULL                                                              \
+    }
+
+#define CONV_ATTRIBUTES "strides=stride dilations=dilation group=groups kernel_shape? "
+#define CONV(op, rank)                                                                             \
+    {op,                                                                                           \
+     NULL,                                                                                         \
+     NULL,                                                                                         \
+     CONV_ATTRIBUTES "pads=padding*2 auto_pad!NOTSET~NOTSET",                                      \
+     "pad_mode=explicit x:rank=" rank,                                                             \
+     NULL,                                                                                         \
+     NULL,                                                                                         \
+     NULL,                                                                                         \
+     NULL},                                                                                        \
+        {op,                                                                                       \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         CONV_ATTRIBUTES "auto_pad!VALID~NOTSET",                                                  \
+         "pad_mode=valid x:rank=" rank,                                                            \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         NULL},                                                                                    \
+        {op,                                                                                       \
+         NULL,                                                                                     \
+         NULL,                                                                                     \
+         CONV_ATTRIBUTES "pads=padding/same auto_pad!NOTSET~NOTSET",                               \
+         "pad_mode=same x:rank=" rank,                                                             \
+         NULL,                                                                                     \
+         pads_evenly,                                                                              \
+         NULL,                                                                                     \
+         NULL},                                                                                    \
+    {                                                                                              \
+        op, NULL, NULL, CONV_ATTRIBUTES "auto_pad!SAME_UPPER~NOTSET",                              \
+            "pad_mode=same x:rank=" rank, NULL, NULL, NULL, NULL                                   \
+    }
+#define CONV_TRANSPOSE(op, rank)                                                                   \
+    {                                                                                              \
+        op, NULL, NULL,                                                                            \
+            CONV_ATTRIBUTES "pads=padding*2 output_padding=output_padding auto_pad!NOTSET~NOTSET", \
+            "x:rank=" rank, NULL, NULL, NULL, NULL                                                 \
+    }
+
+#define POOL_ATTRIBUTES                                                                            \
+    "kernel_shape=kernel strides=stride|kernel~1 pads=padding*2 ceil_mode=ceil_mode "              \
+    "auto_pad!NOTSET~NOTSET "
+#define MAX_POOL(op, rank)                                                                         \
+    {                                                                                              \
+        op, NULL, NULL, POOL_ATTRIBUTES "dilations=dilation storage_order!0~0", "x:rank=" rank,    \
+            NULL, rounds_alike, NULL, NULL                                                         \
+    }
+#define AVG_POOL(op, rank)                                                                         \
+    {                                                                                              \
+        op, NULL, NULL, POOL_ATTRIBUTES "dilations!1~1 count_include_pad=count_include_pad~false", \
+            "divisor_override=none x:rank=" rank, NULL, rounds_alike, NULL, NULL                   \
+    }
+
+#define ROW(op, name, inputs, attributes, when, cast, fits)                                        \
+    { op, name, inputs, attributes, when, cast, fits, NULL, NULL }
+#define BODY(op, body)                                                                             \
+    { op, NULL, NULL, NULL, NULL, NULL, NULL, body, NULL }
+#define LOAD(name, load)                                                                           \
+    { NULL, name, NULL, NULL, NULL, NULL, NULL, NULL, load }
+
+const gd_onnx_row gd_onnx_rows[] = {
+    /* elementwise */
+    ROW("cast", NULL, NULL, "to=dtype saturate!1~1", NULL, "-", NULL),
+    ROW("clamp", NULL, "x min=min max=max", NULL, NULL, NULL, NULL),
+    ROW("where", NULL, NULL, NULL, NULL, "by", NULL),
+    ROW("logical_not", NULL, NULL, NULL, NULL, "b", NULL),
+    ROW("logical_and", NULL, NULL, NULL, NULL, "b", NULL),
+    ROW("logical_or", NULL, NULL, NULL, NULL, "b", NULL),
+    ROW("logical_xor", NULL, NULL, NULL, NULL, "b", NULL),
+    ROW("bitwise_not", NULL, NULL, NULL, "x:int", NULL, NULL),
+    ROW("div", NULL, NULL, NULL, "a:float b:float", NULL, NULL),
+    ROW("remainder", NULL, NULL, "fmod!0~0", "a:int b:int", NULL, NULL),
+    ROW("fmod", "Mod", NULL, "fmod!1~0", NULL, NULL, NULL),
+    ROW("leaky_relu", NULL, NULL, "alpha=slope", NULL, NULL, NULL),
+    ROW("selu", NULL, NULL, "alpha!1.6732632~1.6732632 gamma!1.050701~1.050701", NULL, NULL, NULL),
+    ROW("softplus", NULL, NULL, NULL, "beta=1 threshold=20", NULL, NULL),
+    ROW("hardsigmoid", NULL, NULL, "alpha!0.16666667~0.2 beta!0.5~0.5", NULL, NULL, NULL),
+    ROW("gelu", NULL, NULL, "approximate!none~none", NULL, NULL, NULL),
+    ROW("gelu_tanh", "Gelu", NULL, "approximate!tanh~none", NULL, NULL, NULL),
+    ROW("isinf", NULL, NULL, "detect_negative!1~1 detect_positive!1~1", "x:float", NULL, NULL),
+    ROW("floor", NULL, NULL, NULL, "x:float", NULL, NULL),
+    ROW("ceil", NULL, NULL, NULL, "x:float", NULL, NULL),
+    ROW("round", NULL, NULL, NULL, "x:float", NULL, NULL),
+    ROW("isnan", NULL, NULL, NULL, "x:float", NULL, NULL),
+    ROW("contiguous", "Identity", NULL, NULL, NULL, NULL, NULL),
+
+    /* products */
+    ROW("matmul", NULL, NULL, NULL, NULL, "y", NULL),
+    ROW("linear", NULL, NULL, "alpha!1~1 beta!1~1 transA!0~0 transB!1~0", "x:rank=2", NULL, NULL),
+    LOAD("Gemm", gd_onnx_load_gemm),
+    ROW("einsum", NULL, NULL, "equation=equation", NULL, "y", NULL),
+
+    /* reductions */
+    REDUCE("sum"),
+    REDUCE("mean"),
+    REDUCE("prod"),
+    REDUCE("max"),
+    REDUCE("min"),
+    REDUCE("logsumexp"),
+    ROW("norm", NULL, "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", "p=2 x:rank>0", NULL, NULL),
+    ROW("norm", "ReduceL1", "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", "p=1 x:rank>0", NULL, NULL),
+    ROW("argmax", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", "x:rank>0", NULL, argmax_has_axis),
+    BODY("argmax", argmax_body),
+    ROW("argmin", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", "x:rank>0", NULL, argmin_has_axis),
+    BODY("argmin", argmin_body),
+    ROW("cumsum", NULL, "x axis=axis", "exclusive=exclusive reverse=reverse", NULL, "y", gives_numbers),
+    ROW("softmax", NULL, NULL, "axis=axis", "x:rank>0", NULL, NULL),
+    ROW("log_softmax", NULL, NULL, "axis=axis", "x:rank>0", NULL, NULL),
+    ROW("topk", NULL, "x k:k", "axis=axis largest=largest sorted=sorted", "x:rank>0", NULL, gives_numbers),
+
+    /* shapes */
+    ROW("reshape", NULL, "x shape:dims", "allowzero!1~0", NULL, NULL, NULL),
+    LOAD("Reshape", gd_onnx_load_reshape),
+    ROW("flatten", NULL, NULL, "axis!1~1", "start_axis=1 end_axis=-1 x:rank>1", NULL, NULL),
+    BODY("flatten", flatten_body),
+    LOAD("Flatten", gd_onnx_load_flatten),
+    ROW("squeeze", NULL, "x axes:axis", NULL, NULL, NULL, all_size_one),
+    BODY("squeeze", squeeze_body),
+    {"unsqueeze", NULL, "x axes:axis", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_unsqueeze},
+    {"expand", NULL, "x shape:dims/keep", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_expand},
+    {"permute", NULL, NULL, "perm=axes/places", NULL, NULL, NULL, NULL, gd_onnx_load_transpose},
+    BODY("transpose", transpose_body),
+    BODY("movedim", movedim_body),
+    {"slice", NULL, "x starts:start/first ends:stop/last axes:axis steps:step", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_slice},
+    BODY("narrow", narrow_body),
+    BODY("flip", flip_body),
+    ROW("cat", NULL, NULL, "axis=axis", NULL, "y", NULL),
+    BODY("stack", stack_body),
+    {"split", NULL, "x split:sizes/pieces", "axis=axis", NULL, NULL, pieces_are_known, NULL, gd_onnx_load_split},
+    ROW("repeat", NULL, "x repeats:repeats", NULL, NULL, NULL, repeats_each_axis),
+    {"pad", NULL, "x pads:padding/sides constant_value=value", "mode=mode,replicate:edge,circular:wrap", NULL, NULL, NULL, NULL, gd_onnx_load_pad},
+    ROW("tril", NULL, "x k=diagonal", "upper!0~1", NULL, NULL, NULL),
+    ROW("triu", "Trilu", "x k=diagonal", "upper!1~1", NULL, NULL, NULL),
+
+    /* indices */
+    ROW("embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", "i-", NULL),
+    ROW("index_select", NULL, "x index", "axis=axis~0", "x:rank>0 index:rank=1 index:int", "-i", NULL),
+    {"select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL, NULL, gd_onnx_load_gather},
+    ROW("gather", NULL, "x index", "axis=axis~0", "x:rank>0", "-i", NULL),
+    ROW("scatter", NULL, "x index src", "axis=axis~0 reduction!none~none", NULL, "-i-", same_sizes),
+    ROW("scatter_add", "ScatterElements", "x index src", "axis=axis~0 reduction!add~none", NULL, "-i-", same_sizes),
+    ROW("scatter_mul", "ScatterElements", "x index src", "axis=axis~0 reduction!mul~none", NULL, "-i-", same_sizes),
+
+    /* layers */
+    CONV("conv1d", "3"),
+    CONV("conv2d", "4"),
+    CONV("conv3d", "5"),
+    CONV_TRANSPOSE("conv_transpose1d", "3"),
+    CONV_TRANSPOSE("conv_transpose2d", "4"),
+    CONV_TRANSPOSE("conv_transpose3d", "5"),
+    MAX_POOL("max_pool1d", "3"),
+    MAX_POOL("max_pool2d", "4"),
+    MAX_POOL("max_pool3d", "5"),
+    AVG_POOL("avg_pool1d", "3"),
+    AVG_POOL("avg_pool2d", "4"),
+    AVG_POOL("avg_pool3d", "5"),
+    ROW("global_avg_pool", NULL, NULL, NULL, NULL, NULL, NULL),
+    ROW("global_max_pool", NULL, NULL, NULL, NULL, NULL, NULL),
+    ROW("batch_norm", NULL, "x weight|1 bias|0 running_mean running_var", "epsilon=eps momentum? spatial? training_mode!0~0", "training=false", NULL, NULL),
+    {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!1~1", NULL, NULL, NULL, NULL, gd_onnx_load_layer_norm},
+    ROW("group_norm", NULL, "x weight|1 bias|0", "num_groups=groups epsilon=eps stash_type!1~1", NULL, NULL, NULL),
+    ROW("instance_norm", NULL, "x weight|1 bias|0", "epsilon=eps", NULL, NULL, NULL),
+    ROW("local_response_norm", NULL, NULL, "size=size alpha=alpha beta=beta bias=k", "region=across", NULL, NULL),
+    ROW("dropout", NULL, "x ratio=p", "seed?", "training=false", NULL, NULL),
+
+    /* losses */
+    ROW("cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", "-i-", NULL),
+    ROW("index_cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", "-i-", NULL),
+    ROW("nll_loss", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "x:rank>1", "-i-", NULL),
+
+    /* files of others */
+    LOAD("Constant", gd_onnx_load_constant),
+    LOAD("ConstantOfShape", gd_onnx_load_constant_of_shape),
+    LOAD("Shape", gd_onnx_load_shape),
+};
+/* clang-format on */
+const int gd_onnx_row_count = sizeof gd_onnx_rows / sizeof *gd_onnx_rows;
+
+const char *gd_onnx_row_name(const gd_onnx_row *row) {
+    const gd_op *op = row->name ? NULL : gd_op_find(row->op);
+    return row->name ? row->name : op ? op->onnx : "";
+}
+
+bool gd_onnx_own_row(const gd_op *op, gd_onnx_row *row) {
+    if (!(op->flags & GD_OP_ELEMENTWISE) || !op->onnx || !*op->onnx || op->base) return false;
+    for (int i = 0; i < gd_onnx_row_count; i++)
+        if (gd_onnx_rows[i].op && strcmp(gd_onnx_rows[i].op, op->name) == 0) return false;
+    *row = (gd_onnx_row){.op = op->name};
+    return true;
+}
+
+/* --- reading rows
+ * --------------------------------------------------------------------------------- */
+
+/* The next word, without the separators that end it; false at the end. */
+static bool next_word(const char **text, char *word, size_t size) {
+    const char *s = *text ? *text : "";
+    while (*s == ' ') s++;
+    const size_t length = strcspn(s, " ");
+    *text = s + length;
+    if (length == 0 || length >= size) return false;
+    memcpy(word, s, length);
+    word[length] = '\0';
+    return true;
+}
+
+/* Cuts the part behind `mark` off, into `part`. */
+static bool cut(char *word, char mark, char *part, size_t size) {
+    char *at = strchr(word, mark);
+    part[0] = '\0';
+    if (!at) return false;
+    *at = '\0';
+    const size_t length = strlen(at + 1);
+    if (length < size) memcpy(part, at + 1, length + 1);
+    return true;
+}
+
+bool gd_onnx_next_input(const char **text, gd_onnx_input *i) {
+    char word[3 * GD_ONNX_WORD], part[3 * GD_ONNX_WORD];
+    if (!next_word(text, word, sizeof word)) return false;
+    *i = (gd_onnx_input){.kind = GD_ONNX_TENSOR};
+    cut(word, '/', i->how, sizeof i->how);
+    if (cut(word, '|', part, sizeof part)) {
+        i->filled = true;
+        i->fill = part[0] - '0';
+    }
+    if (cut(word, ':', part, sizeof part))
+        i->kind = GD_ONNX_LIST;
+    else if (cut(word, '=', part, sizeof part))
+        i->kind = GD_ONNX_NUMBER;
+    if (i->kind != GD_ONNX_TENSOR) memcpy(i->onnx, word, sizeof i->onnx);
+    memcpy(i->ours, i->kind == GD_ONNX_TENSOR ? word : part, sizeof i->ours);
+    return true;
+}
+
+bool gd_onnx_next_attribute(const char **text, gd_onnx_attribute *a) {
+    char word[4 * GD_ONNX_WORD], part[4 * GD_ONNX_WORD];
+    if (!next_word(text, word, sizeof word)) return false;
+    *a = (gd_onnx_attribute){.twice = false};
+    char *comma = strchr(word, ',');
+    if (comma) {
+        memcpy(a->words, comma, strlen(comma) + 1);
+        *comma = '\0';
+    }
+    cut(word, '~', a->otherwise, sizeof a->otherwise);
+    cut(word, '|', a->instead, sizeof a->instead);
+    cut(word, '/', a->how, sizeof a->how);
+    a->twice = cut(word, '*', part, sizeof part);
+    if (!cut(word, '!', a->fixed, sizeof a->fixed) && !cut(word, '=', a->ours, sizeof a->ours))
+        cut(word, '?', part, sizeof part);
+    memcpy(a->onnx, word, sizeof a->onnx);
+    return true;
+}
+
+bool gd_onnx_next_condition(const char **text, gd_onnx_condition *c) {
+    char word[3 * GD_ONNX_WORD], part[3 * GD_ONNX_WORD];
+    if (!next_word(text, word, sizeof word)) return false;
+    *c = (gd_onnx_condition){.kind = GD_ONNX_OPTION};
+    if (!cut(word, ':', part, sizeof part))
+        cut(word, '=', c->value, sizeof c->value);
+    else if (strcmp(part, "int") == 0)
+        c->kind = GD_ONNX_IS_INT;
+    else if (strcmp(part, "float") == 0)
+        c->kind = GD_ONNX_IS_FLOAT;
+    else if (cut(part, '>', c->value, sizeof c->value))
+        c->kind = GD_ONNX_RANK_ABOVE;
+    else if (cut(part, '=', c->value, sizeof c->value))
+        c->kind = GD_ONNX_RANK_IS;
+    memcpy(c->name, word, sizeof c->name);
+    return true;
+}
+
+/* --- records
+ * -------------------------------------------------------------------------------------- */
+
+const gd_op_attr *gd_onnx_option(const gd_op *op, const char *name) {
+    for (int i = 0; i < op->n_attrs; i++)
+        if (strcmp(op->attrs[i].name, name) == 0) return &op->attrs[i];
+    return NULL;
+}
+
+int gd_onnx_input_index(const gd_op *op, const char *name) {
+    for (int i = 0; i < op->n_inputs; i++)
+        if (strcmp(op->inputs[i].name, name) == 0) return i;
+    return -1;
+}
+
+const char *gd_onnx_word(const gd_op_attr *attr, gd_word value, char word[GD_ONNX_WORD]) {
+    const char *words = attr->words;
+    while (next_word(&words, word, GD_ONNX_WORD))
+        if (gd_word_of(word) == value) return word;
+    word[0] = '\0';
+    return word;
+}
+
+int gd_onnx_numbers(const gd_op_attr *attr, const void *attrs, int64_t *numbers) {
+    const char *field = (const char *)attrs + attr->offset;
+    int count = 1;
+    if (attr->type == GD_ATTR_SHAPE) {
+        const gd_shape *list = (const gd_shape *)field;
+        if (!gd_shape_is_set(list)) return -1;
+        count = list->rank;
+        memcpy(numbers, list->at, (size_t)count * sizeof *numbers);
+        return count;
+    }
+    if (attr->type == GD_ATTR_INTS)
+        count = attr->count;
+    else if (attr->type != GD_ATTR_INT)
+        return -1;
+    memcpy(numbers, field, (size_t)count * sizeof *numbers);
+    return numbers[0] == GD_UNSET ? -1 : count;
+}

@@ -1,0 +1,22 @@
+/* fuzz_onnx.c - any bytes as an ONNX file: refused with a message, or a graph that can be printed.
+ */
+#include <stdlib.h>
+
+#include "gradus/gradus.h"
+#include "io/onnx.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    GD_SCOPE;
+    gd_pb_doc *doc;
+    gd_graph *graph = NULL;
+    if (gd_pb_read(&doc, &gd_onnx_model_schema, "fuzz", data, size) != GD_OK) return 0;
+    const gd_status status = gd_onnx_load_model(gd_pb_root(doc), NULL, false, &graph);
+    gd_pb_free(doc);
+    if ((status == GD_OK) != (graph != NULL)) abort();
+    if (status != GD_OK && gd_error_message()[0] == '\0') abort();
+    if (gd_failed()) abort(); /* a status sticks nowhere */
+    if (graph) free(gd_graph_text(graph));
+    gd_graph_release(graph);
+    return 0;
+}

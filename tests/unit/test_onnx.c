@@ -1,0 +1,554 @@
+/* test_onnx.c - graphs saved as ONNX files and loaded again; files that are damaged or lie. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../fuzz/damage.h"
+#include "../fuzz/fuzz_onnx.c"
+#include "core/alloc.h"
+#include "test.h"
+
+static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
+
+/* Every test leaves nothing behind. */
+#define CLEAN_TEST(id)                                                                             \
+    static void id##_body(void);                                                                   \
+    TEST(id) {                                                                                     \
+        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;             \
+        id##_body();                                                                               \
+        gd_clear_error();                                                                          \
+        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,    \
+                     "leaks %lld objects, %lld bytes", (long long)(gd_live_objects() - objects),   \
+                     (long long)(gd_memory_stats(NULL).live_bytes - bytes));                       \
+    }                                                                                              \
+    static void id##_body(void)
+
+/* --- files
+ * ---------------------------------------------------------------------------------------- */
+
+static char folder[300];
+
+static const char *in_folder(const char *name) {
+    static char paths[4][400];
+    static int next;
+    if (!folder[0]) {
+        snprintf(folder, sizeof folder, "%s/gradus-onnx-XXXXXX",
+                 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+        if (!mkdtemp(folder)) abort();
+    }
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static void write_bytes(const char *path, const void *data, size_t bytes) {
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0) abort();
+}
+
+/* A file from its text form. */
+static const char *write_model(const char *text) {
+    gd_pb_doc *doc;
+    char *data;
+    size_t bytes;
+    const char *path = in_folder("text.onnx");
+    CHECK_SAYING(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", text, strlen(text)) == GD_OK,
+                 "%s", gd_error_message());
+    if (!doc) abort();
+    CHECK(gd_pb_print(doc, &data, &bytes) == GD_OK);
+    write_bytes(path, data, bytes);
+    gd_free(data);
+    gd_pb_free(doc);
+    return path;
+}
+
+static gd_tensor *numbers(gd_shape dims, double first, double step) {
+    return gd_add(gd_mul(gd_reshape(gd_arange(0, (double)gd_tensor_numel(gd_full(dims, 0))), dims),
+                         gd_scalar(step)),
+                  gd_scalar(first));
+}
+
+static bool same_bits(gd_tensor *a, gd_tensor *b) {
+    if (gd_failed()) return false;
+    a = gd_contiguous(a);
+    b = gd_contiguous(b);
+    const size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
+    return !gd_failed() && gd_tensor_numel(a) == gd_tensor_numel(b) &&
+           gd_tensor_dtype(a) == gd_tensor_dtype(b) && memcmp(gd_data(a), gd_data(b), bytes) == 0;
+}
+
+static gd_tensor *run_one(gd_graph *graph, const char *input, gd_tensor *value,
+                          const char *output) {
+    gd_session *session = gd_session_new(graph, .level = 0);
+    gd_tensors r = gd_session_run(session, gd_feed(gd_graph_find(graph, input), value),
+                                  gd_list(gd_graph_find(graph, output)));
+    return r.count ? r.at[0] : NULL;
+}
+
+/* --- nets
+ * ----------------------------------------------------------------------------------------- */
+
+typedef struct net {
+    gd_graph *graph;
+    gd_session *session;
+    gd_tensor *x, *y;
+} net;
+
+static net two_layers(void) {
+    net n = {.graph = gd_graph_new()};
+    gd_seed(3);
+    GD_GRAPH(n.graph);
+    n.x = gd_placeholder(gd_dims(GD_ANY, 20), .name = "x");
+    gd_tensor *w1 = gd_variable(gd_randn(gd_dims(20, 10)), .name = "w1");
+    gd_tensor *w2 = gd_variable(gd_randn(gd_dims(5, 10)), .name = "w2"),
+              *b2 = gd_variable(gd_randn(gd_dims(5)), .name = "b2", .trainable = false);
+    n.y = gd_named(gd_linear(gd_relu(gd_matmul(n.x, w1)), w2, b2), "y");
+    n.session = gd_session_new(n.graph, .level = 0);
+    return n;
+}
+
+CLEAN_TEST(a_net_that_was_saved_is_loaded_with_its_names_and_weights_and_gives_the_same_bits) {
+    GD_SCOPE;
+    net n = two_layers();
+    gd_tensor *value = numbers(gd_dims(7, 20), -1, 0.01);
+    gd_tensor *w1 = gd_graph_find(n.graph, "w1");
+    gd_session_set(n.session, w1,
+                   numbers(gd_dims(20, 10), 0.5, -0.003)); /* not what it was made with */
+    gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
+    const char *path = in_folder("net.onnx");
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y)) == GD_OK, "%s",
+                 gd_error_message());
+    gd_graph *loaded = gd_onnx_load(path);
+    CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
+    CHECK(same_bits(run_one(loaded, "x", value, "y"), expected));
+    CHECK(gd_tensor_shape(gd_graph_find(loaded, "x")).at[0] == GD_ANY &&
+          gd_graph_find(loaded, "b2") != NULL);
+    CHECK(gd_graph_variables(loaded).count == 2); /* w1 and w2 were trainable */
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+CLEAN_TEST(a_convolutional_net_goes_through_a_file) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *classes;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(GD_ANY, 3, 12, 12), .name = "image");
+        gd_tensor *h = gd_conv2d(x, gd_variable(gd_randn(gd_dims(8, 3, 3, 3))),
+                                 gd_variable(gd_randn(gd_dims(8))), .padding = 1);
+        gd_tensor *mean = gd_variable(gd_randn(gd_dims(8)), .trainable = false),
+                  *var = gd_variable(gd_rand(gd_dims(8)), .trainable = false);
+        h = gd_leaky_relu(gd_batch_norm(h, NULL, gd_variable(gd_randn(gd_dims(8))), mean, var),
+                          .slope = 0.2);
+        h = gd_max_pool2d(h, .kernel = 2);
+        h = gd_avg_pool2d(gd_conv2d(h, gd_variable(gd_randn(gd_dims(6, 4, 3, 3))), NULL,
+                                    .groups = 2, .stride = {1, 2}),
+                          .kernel = 2, .stride = 1);
+        h = gd_dropout(gd_flatten(gd_gelu(h), .start_axis = 1), .training = false);
+        h = gd_layer_norm(h, NULL, NULL, .normalized_dims = gd_dims(18));
+        y = gd_named(gd_log_softmax(gd_linear(h, gd_variable(gd_randn(gd_dims(10, 18))), NULL)),
+                     "scores");
+        classes = gd_named(gd_argmax(y, .axis = 1), "classes");
+    }
+    gd_session *session = gd_session_new(graph, .level = 0);
+    gd_tensor *value = numbers(gd_dims(2, 3, 12, 12), -2, 0.004);
+    gd_tensors expected = gd_session_run(session, gd_feed(x, value), gd_list(y, classes));
+    const char *path = in_folder("conv.onnx");
+    CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y, classes)) == GD_OK, "%s",
+                 gd_error_message());
+    gd_graph *loaded = gd_onnx_load(path);
+    CHECK_SAYING(same_bits(run_one(loaded, "image", value, "scores"), expected.at[0]), "%s",
+                 gd_error_message());
+    CHECK(same_bits(run_one(loaded, "image", value, "classes"), expected.at[1]));
+    char *text = gd_graph_text(loaded); /* the ops themselves, not their pieces */
+    CHECK_SAYING(strstr(text, "= batch_norm(") && strstr(text, "= layer_norm(") &&
+                     strstr(text, "= conv2d(") && strstr(text, "= linear("),
+                 "%s", text);
+    free(text);
+}
+
+CLEAN_TEST(outputs_may_be_inputs_variables_the_same_twice_and_later_results_of_a_node) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *v;
+    gd_tensors parts;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(4, 6), .name = "x");
+        v = gd_variable(gd_full(gd_dims(2), 4), .name = "v");
+        parts = gd_split(x, gd_dims(2, 4), .axis = 1);
+        gd_named(parts.at[0], "part");
+    }
+    gd_session *session = gd_session_new(graph);
+    const char *path = in_folder("outputs.onnx");
+    CHECK_SAYING(gd_onnx_save(path, session, gd_list(x),
+                              gd_list(x, v, parts.at[0], parts.at[0], parts.at[1])) == GD_OK,
+                 "%s", gd_error_message());
+    gd_graph *loaded = gd_onnx_load(path);
+    CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
+    gd_tensor *value = numbers(gd_dims(4, 6), 0, 1);
+    CHECK(same_bits(run_one(loaded, "x", value, "x/output"), value));
+    CHECK(same_bits(run_one(loaded, "x", value, "part"), gd_narrow(value, 1, 0, 2)));
+    CHECK(same_bits(run_one(loaded, "x", value, "part/output"), gd_narrow(value, 1, 0, 2)));
+    CHECK_SAYING(same_bits(run_one(loaded, "x", value, "part:1"), gd_narrow(value, 1, 2, 4)), "%s",
+                 gd_error_message());
+    CHECK(gd_item(gd_sum(run_one(loaded, "x", value, "v/output"))) == 8);
+}
+
+/* A graph that assigns: nodes of our own domain. */
+CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *loss, *train;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(8, 4), .name = "x");
+        y = gd_placeholder(gd_dims(8, 2), .name = "y");
+        gd_tensor *w = gd_variable(gd_full(gd_dims(4, 2), 0.1), .name = "w");
+        loss = gd_named(gd_mse_loss(gd_matmul(x, w), y), "loss");
+        gd_tensor *g = gd_gradients(gd_list(loss), gd_list(w)).at[0];
+        train = gd_named(gd_assign(w, gd_sub(w, gd_mul(g, gd_scalar(0.01)))), "train");
+    }
+    gd_session *session = gd_session_new(graph, .level = 0);
+    const char *path = in_folder("train.onnx");
+    CHECK_SAYING(gd_onnx_save(path, session, gd_list(x, y), gd_list(loss, train)) == GD_OK, "%s",
+                 gd_error_message());
+    gd_graph *loaded = gd_onnx_load(path);
+    CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
+    gd_session *other = gd_session_new(loaded, .level = 0);
+    gd_tensor *xs = numbers(gd_dims(8, 4), -1, 0.1), *ys = numbers(gd_dims(8, 2), 0, 0.1);
+    double mine = 0, theirs = 0;
+    for (int i = 0; i < 3 && loaded; i++) {
+        gd_tensor *f = gd_graph_find(loaded, "x"), *g = gd_graph_find(loaded, "y");
+        mine = gd_item(gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train)).at[0]);
+        theirs = gd_item(
+            gd_session_run(other, gd_feed(f, xs, g, ys),
+                           gd_list(gd_graph_find(loaded, "loss"), gd_graph_find(loaded, "train")))
+                .at[0]);
+    }
+    CHECK_SAYING(mine == theirs && mine > 0 && !gd_failed(), "%g and %g: %s", mine, theirs,
+                 gd_error_message());
+}
+
+CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *mean;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(6, 3), .name = "x");
+        mean = gd_variable(gd_full(gd_dims(3), 1), .name = "mean", .trainable = false);
+        gd_tensor *var = gd_variable(gd_full(gd_dims(3), 2), .name = "var", .trainable = false);
+        y = gd_named(gd_batch_norm(x, NULL, NULL, mean, var, .training = true), "y");
+    }
+    gd_session *session = gd_session_new(graph, .level = 0);
+    const char *path = in_folder("statistics.onnx");
+    CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK, "%s",
+                 gd_error_message());
+    gd_graph *loaded = gd_onnx_load(path);
+    CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
+    gd_session *other = gd_session_new(loaded, .level = 0);
+    gd_tensor *value = numbers(gd_dims(6, 3), -3, 0.5), *before = gd_session_get(session, mean);
+    gd_session_run(session, gd_feed(x, value), gd_list(y));
+    gd_session_run(other, gd_feed(gd_graph_find(loaded, "x"), value),
+                   gd_list(gd_graph_find(loaded, "y")));
+    gd_tensor *mine = gd_session_get(session, mean);
+    CHECK(!same_bits(mine, before));
+    CHECK_SAYING(same_bits(mine, gd_session_get(other, gd_graph_find(loaded, "mean"))), "%s",
+                 gd_error_message());
+}
+
+CLEAN_TEST(saving_takes_no_random_number) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(GD_ANY, 3), .name = "x"); /* its body waits for the size */
+        y = gd_dropout(x);
+    }
+    gd_session *session = gd_session_new(graph);
+    gd_seed(5);
+    gd_tensor *expected = gd_randn(gd_dims(4));
+    gd_seed(5);
+    CHECK_SAYING(gd_onnx_save(in_folder("noise.onnx"), session, gd_list(x), gd_list(y)) == GD_OK,
+                 "%s", gd_error_message());
+    CHECK(same_bits(gd_randn(gd_dims(4)), expected));
+    CHECK(gd_onnx_load(in_folder("noise.onnx")) != NULL);
+}
+
+CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
+    GD_SCOPE;
+    net n = two_layers();
+    gd_tensor *value = gd_full(gd_dims(2), 0);
+    const char *path = in_folder("never.onnx");
+    CHECK(gd_onnx_save(path, n.session, gd_nothing, gd_list(n.y)) == GD_E_ARGUMENT &&
+          says("'x' is needed and is not among the inputs"));
+    CHECK(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(value)) == GD_E_ARGUMENT &&
+          says("output 0"));
+    CHECK(gd_onnx_save(path, n.session, gd_list(n.x, n.x), gd_list(n.y)) == GD_E_ARGUMENT &&
+          says("twice"));
+    CHECK(gd_onnx_save(NULL, n.session, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT &&
+          gd_onnx_save(path, NULL, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT);
+    CHECK(gd_onnx_save(in_folder("no/folder.onnx"), n.session, gd_list(n.x), gd_list(n.y)) ==
+          GD_E_IO);
+    gd_tensor *after;
+    {
+        GD_GRAPH(n.graph);
+        GD_AFTER(gd_list(n.y));
+        after = gd_relu(n.x);
+    }
+    CHECK(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(after)) == GD_E_UNSUPPORTED &&
+          says("GD_AFTER"));
+    CHECK(access(path, F_OK) != 0 && !gd_failed());
+}
+
+/* --- data beside the file
+ * ------------------------------------------------------------------------- */
+
+CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
+    GD_SCOPE;
+    net n = two_layers();
+    gd_tensor *value = numbers(gd_dims(3, 20), -1, 0.01);
+    gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
+    const char *path = in_folder("external.onnx"), *data = in_folder("external.onnx.data");
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y), .external_above = 100) ==
+                     GD_OK,
+                 "%s", gd_error_message());
+    struct stat info;
+    CHECK(stat(data, &info) == 0 && info.st_size >= 800 + 200); /* w1 and w2, not b2 */
+    gd_graph *loaded = gd_onnx_load(path);
+    CHECK_SAYING(same_bits(run_one(loaded, "x", value, "y"), expected), "%s", gd_error_message());
+    if (truncate(data, 500) != 0) abort();
+    CHECK(gd_onnx_load(path) == NULL && gd_error_status() == GD_E_FORMAT && says("tensor 'w1'") &&
+          says("external.onnx.data"));
+    gd_clear_error();
+    unlink(data);
+    CHECK(gd_onnx_load(path) == NULL && gd_error_status() == GD_E_IO && says("external.onnx.data"));
+    gd_clear_error();
+    if (symlink("/etc/passwd", data) != 0) abort();
+    CHECK_SAYING(gd_onnx_load(path) == NULL && gd_error_status() == GD_E_FORMAT &&
+                     says("leads out of the folder"),
+                 "%s", gd_error_message());
+}
+
+#define HEAD "ir_version: 10 opset_import { version: 21 } "
+#define INPUT(name, dims)                                                                          \
+    "input { name: '" name "' type { tensor_type { elem_type: 1 shape { " dims " } } } } "
+#define OUTPUT(name) "output { name: '" name "' type { tensor_type { elem_type: 1 } } } "
+
+static void refuses(const char *text, gd_status status, const char *message) {
+    GD_SCOPE;
+    const char *path = write_model(text);
+    CHECK(gd_onnx_load(path) == NULL);
+    CHECK_SAYING(gd_error_status() == status && says(message) && says("text.onnx"), "%s: %s",
+                 gd_status_name(gd_error_status()), gd_error_message());
+    gd_clear_error();
+}
+
+CLEAN_TEST(data_outside_the_folder_are_refused) {
+    static const char *const places[] = {"../secret", "/etc/passwd", "a/../../b", "..", "a/..",
+                                         "",          "C:\\\\x"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char text[800];
+        snprintf(text, sizeof text,
+                 HEAD
+                 "graph { initializer { name: 'w' dims: 2 data_type: 1 data_location: EXTERNAL "
+                 "external_data { key: 'location' value: '%s' } } node { op_type: 'Relu' input: "
+                 "'w' output: 'y' } " OUTPUT("y") "}",
+                 places[i]);
+        refuses(text, GD_E_FORMAT, "is not in the folder of the file");
+    }
+    refuses(HEAD "graph { initializer { name: 'w' dims: 2 data_type: 1 data_location: EXTERNAL "
+                 "external_data { key: 'location' value: 'x' } "
+                 "external_data { key: 'offset' value: '99999999999999999999' } } }",
+            GD_E_FORMAT, "the offset of its data");
+}
+
+/* --- files that are wrong
+ * ------------------------------------------------------------------------- */
+
+CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
+    refuses("ir_version: 10", GD_E_FORMAT, "no graph");
+    refuses("opset_import { version: 9 } graph { node { op_type: 'Relu' } }", GD_E_UNSUPPORTED,
+            "its opset is 9");
+    refuses(HEAD "graph { " INPUT(
+                "x", "dim { dim_value: 3 }") "node { name: 'n' op_type: 'Frobnicate' input: 'x' "
+                                             "output: 'y' } " OUTPUT("y") "}",
+            GD_E_UNSUPPORTED, "node 0 'n' (Frobnicate): this operator is not known");
+    refuses(
+        HEAD "graph { " INPUT(
+            "x",
+            "") "node { name: 'n' op_type: 'Relu' domain: 'com.example' input: 'x' output: 'y' } }",
+        GD_E_UNSUPPORTED, "the domain 'com.example'");
+    refuses(
+        HEAD "graph { " INPUT(
+            "x",
+            "") "node { name: 'n' op_type: 'nothing' domain: 'gradus' input: 'x' output: 'y' } }",
+        GD_E_UNSUPPORTED, "there is no op 'nothing'");
+    refuses(
+        HEAD
+        "graph { " INPUT("x", "dim { dim_value: 3 }") "node { name: 'a' op_type: 'Add' input: 'x' "
+                                                      "input: 'z' output: 'y' } "
+                                                      "node { name: 'b' op_type: 'Relu' input: 'y' "
+                                                      "output: 'z' } " OUTPUT("z") "}",
+        GD_E_FORMAT,
+        "node 0 'a' (Add): its input 'z' is made by 'b', which comes later: the graph has a cycle");
+    refuses(HEAD
+            "graph { " INPUT("x", "") "node { name: 'a' op_type: 'Relu' input: 'q' output: 'y' } }",
+            GD_E_FORMAT, "its input 'q' is made by no node");
+    refuses(HEAD "graph { " INPUT("x", "dim { dim_value: 3 }")
+                INPUT("z", "dim { dim_value: 4 }") "node { name: 'a' op_type: 'Add' input: 'x' "
+                                                   "input: 'z' output: 'y' } " OUTPUT("y") "}",
+            GD_E_SHAPE, "node 0 'a' (Add): add(a f32[3], b f32[4])");
+    refuses(HEAD "graph { " INPUT("x", "") INPUT("x", "") "}", GD_E_FORMAT, "two values named 'x'");
+    refuses(HEAD "graph { " INPUT("x", "") "node { op_type: 'Relu' input: 'x' output: 'x' } }",
+            GD_E_FORMAT, "two values named 'x'");
+    refuses(HEAD "graph { " INPUT(
+                "x", "dim { dim_value: 4611686018427387904 } dim { dim_value: 4 }") "}",
+            GD_E_OVERFLOW, "input 'x'");
+    refuses(HEAD "graph { " INPUT("x", "dim { dim_value: -5 }") "}", GD_E_FORMAT,
+            "its dimension 0 is -5");
+    refuses(HEAD "graph { initializer { name: 'w' data_type: 1 dims: 4611686018427387904 dims: 4 "
+                 "raw_data: '' } }",
+            GD_E_OVERFLOW, "tensor 'w'");
+    refuses(HEAD "graph { initializer { name: 'w' data_type: 1 dims: 3 raw_data: 'abcd' } }",
+            GD_E_FORMAT, "tensor 'w': has 4 bytes of data, and should have 12");
+    refuses(HEAD "graph { initializer { name: 'w' data_type: 8 dims: 1 string_data: 'a' } }",
+            GD_E_UNSUPPORTED, "STRING");
+    refuses(HEAD "graph { " INPUT("x", "") OUTPUT("y") "}", GD_E_FORMAT,
+            "output 'y': no node makes it");
+    refuses(HEAD "graph { " INPUT(
+                "x", "dim { dim_value: 3 }") "node { op_type: 'Relu' input: 'x' output: 'y' } "
+                                             "output { name: 'y' type { tensor_type { elem_type: 7 "
+                                             "shape { dim { dim_value: 4 } } } } } }",
+            GD_E_SHAPE, "it is f32[3], and the file says i64[4]");
+    refuses(
+        HEAD "graph { " INPUT("x", "dim { dim_value: 6 }") INPUT(
+            "s", "") "node { name: 'r' op_type: 'Reshape' input: 'x' input: 's' output: 'y' } }",
+        GD_E_UNSUPPORTED, "'s' is known only when the graph runs");
+    refuses(HEAD "graph { " INPUT(
+                "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' input: 'x' output: "
+                                             "'y' attribute { name: 'odd' i: 1 type: INT } } }",
+            GD_E_UNSUPPORTED, "its attribute 'odd'");
+    refuses(HEAD "graph { " INPUT(
+                "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' output: 'y' } }",
+            GD_E_FORMAT, "its input for 'x' is missing");
+    GD_SCOPE;
+    CHECK(gd_onnx_load(in_folder("not there")) == NULL && gd_error_status() == GD_E_IO);
+    gd_clear_error();
+    CHECK(gd_onnx_load(NULL) == NULL && gd_error_status() == GD_E_ARGUMENT);
+}
+
+/* What other programs write. */
+CLEAN_TEST(files_of_others_are_read) {
+    GD_SCOPE;
+    gd_graph *g =
+        gd_onnx_load(write_model(HEAD "graph { " INPUT(
+                         "x", "dim { dim_param: 'N' } dim { dim_value: 2 } dim { dim_value: 3 "
+                              "}") "initializer { name: 'shape' data_type: 7 dims: 2 "
+                                   "int64_data: [0, -1] } "
+                                   "initializer { name: 'w' data_type: 1 dims: 6 dims: 2 "
+                                   "float_data: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] } "
+                                   "node { op_type: 'Constant' output: 'c' attribute { name: "
+                                   "'value_float' type: FLOAT f: 0.5 } } "
+                                   "node { op_type: 'Reshape' input: 'x' input: 'shape' "
+                                   "output: 'flat' } "
+                                   "node { op_type: 'Gemm' input: 'flat' input: 'w' input: 'c' "
+                                   "output: 'g' attribute { name: 'alpha' type: FLOAT f: 2 } } "
+                                   "node { op_type: 'ReduceSum' input: 'g' output: 's' "
+                                   "attribute { name: 'axes' type: INTS ints: [1] } "
+                                   "attribute { name: 'keepdims' type: INT i: 0 } } "
+                                   "node { op_type: 'Clip' input: 's' input: '' input: 'c' "
+                                   "output: 'y' } " OUTPUT("y") OUTPUT("s") "}"),
+                     .trainable = true);
+    CHECK_SAYING(g != NULL, "%s", gd_error_message());
+    gd_tensor *value = gd_full(gd_dims(2, 2, 3), 1);
+    gd_tensor *s = run_one(g, "x", value, "s"), *y = run_one(g, "x", value, "y");
+    CHECK_SAYING(!gd_failed() && ((float *)gd_data(s))[1] == 2 * 78 + 1 &&
+                     ((float *)gd_data(y))[0] == 0.5f,
+                 "%s", gd_error_message());
+    CHECK(gd_graph_variables(g).count == 1); /* w; the shape is a constant, and c is a node */
+}
+
+/* --- damage
+ * ---------------------------------------------------------------------------------------- */
+
+static char *read_net(size_t *bytes) {
+    GD_SCOPE;
+    net n = two_layers();
+    gd_tensor *more;
+    {
+        GD_GRAPH(n.graph);
+        gd_tensor *t = gd_transpose(gd_slice(n.y, .axis = 1, .step = 2), 0, 1);
+        more = gd_softmax(
+            gd_cat(gd_list(gd_expand(gd_sum(t, .axis = 1, .keepdim = true), gd_dims(-1, 4)),
+                           gd_full(gd_dims(3, 1), 2)),
+                   .axis = 1));
+    }
+    const char *path = in_folder("whole.onnx");
+    char *data = NULL;
+    if (gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y, more)) != GD_OK) abort();
+    if (gd_file_read_all(path, &data, bytes) != GD_OK) abort();
+    return data;
+}
+
+CLEAN_TEST(a_file_that_is_cut_anywhere_is_refused_or_a_smaller_graph) {
+    size_t bytes;
+    char *whole = read_net(&bytes);
+    for (size_t n = 0; n < bytes; n++) {
+        char *part = malloc(n + 1);
+        memcpy(part, whole, n);
+        LLVMFuzzerTestOneInput((const uint8_t *)part, n);
+        free(part);
+    }
+    gd_free(whole);
+}
+
+CLEAN_TEST(damaged_files_never_crash) {
+    size_t bytes;
+    char *whole = read_net(&bytes);
+    for (int round = 0; round < 20000; round++) {
+        size_t size;
+        uint8_t *data = damaged_copy(whole, bytes, &size);
+        LLVMFuzzerTestOneInput(data, size);
+        free(data);
+    }
+    gd_free(whole);
+}
+
+CLEAN_TEST(any_allocation_may_fail) {
+    net n;
+    GD_SCOPE;
+    n = two_layers();
+    gd_session_run(n.session, gd_feed(n.x, gd_full(gd_dims(1, 20), 1)),
+                   gd_list(n.y)); /* variables are there */
+    const char *path = in_folder("faults.onnx");
+    bool saved = false, loaded = false;
+    for (int i = 0; i < 5000 && !saved; i++) {
+        gd_fault_after(i, true);
+        const gd_status status = gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y));
+        gd_fault_after(-1, false);
+        saved = status == GD_OK;
+        CHECK_SAYING(saved || status == GD_E_MEMORY, "allocation %d: %s", i, gd_error_message());
+        gd_clear_error();
+    }
+    for (int i = 0; i < 5000 && !loaded; i++) {
+        GD_SCOPE;
+        gd_fault_after(i, true);
+        gd_graph *g = gd_onnx_load(path);
+        gd_fault_after(-1, false);
+        loaded = g != NULL;
+        CHECK_SAYING(loaded || gd_error_status() == GD_E_MEMORY, "allocation %d: %s", i,
+                     gd_error_message());
+        gd_clear_error();
+    }
+    CHECK(saved && loaded);
+}
+
+int main(int argc, char **argv) {
+    const int status = test_run_all(argc, argv);
+    char command[400];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (folder[0] && system(command) != 0) return 1;
+    return status;
+}
