@@ -214,8 +214,9 @@ static bool is_same(const gd_tensor *a, const gd_tensor *b) {
 }
 
 gd_tensor *gd_graph_latest(const gd_graph *graph, gd_tensor *tensor) {
-    for (int i = 0; graph && tensor && tensor->kind == GD_VALUE && i < graph->n_written; i++)
-        if (is_same(graph->written[i].tensor, tensor) && !graph->written[i].opaque) return graph->written[i].symbol;
+    for (; graph && tensor && tensor->kind == GD_VALUE; graph = graph->outer)
+        for (int i = 0; graph->traces_writes && i < graph->n_written; i++)
+            if (is_same(graph->written[i].tensor, tensor) && !graph->written[i].opaque) return graph->written[i].symbol;
     return tensor;
 }
 

@@ -39,6 +39,7 @@ typedef enum gd_body_state { GD_NO_BODY, GD_BODY_OPEN, GD_BODY_SEALED } gd_body_
 struct gd_graph {
     gd_object object;
     gd_body_state body;
+    const struct gd_graph *outer; /* of a body that is open: the graph around it, which is being built, too */
     bool traces_writes; /* of a jit: tensors outside may be written in place */
     gd_written *written;
     int n_written, written_room;

@@ -96,12 +96,14 @@ gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int
         const gd_building outside = gd_this_building;
         gd_this_building = (gd_building){.prefix = NULL};
         sub->graph->body = GD_BODY_OPEN;
+        sub->graph->outer = gd_graph_building();
         gd_block block = gd_graph_begin(sub->graph);
         int grad = gd_enable_grad_begin();
         status = trace_body(sub, body, user, inputs, n_inputs);
         gd_grad_mode_end(&grad);
         gd_graph_end(&block);
         sub->graph->body = GD_BODY_SEALED;
+        sub->graph->outer = NULL;
         gd_this_building = outside;
     }
     gd_scope_close(&scope);

@@ -81,7 +81,7 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
     node->rng = call->rng;
     gd_device *device = gd_default_device();
     for (int i = 0; i < call->n_in; i++) {
-        gd_slot_set(&node->slots[i], gd_graph_latest(writing, call->in[i]), true); /* a value is captured, not copied */
+        gd_slot_set(&node->slots[i], gd_graph_latest(gd_graph_building(), call->in[i]), true); /* a value is captured, not copied */
         if (call->in[i]) device = call->in[i]->device;
     }
     gd_status status = GD_OK;

@@ -512,6 +512,33 @@ CLEAN_TEST(gradients_reach_values_that_a_body_captures) {
                  "%s", gd_error_message());
 }
 
+/* Writes a tensor outside, then uses it in a loop and in a branch. */
+typedef struct jitted {
+    gd_tensor *w, *count;
+} jitted;
+static gd_tensors loops_in_a_jit(gd_tensors in, void *user) {
+    jitted *j = user;
+    gd_add_(j->count, gd_ones(gd_dims(2)));
+    gd_tensor *y = gd_foldl(fold_step, j->count, gd_list(in.at[0]), j->w);
+    gd_tensor *large = gd_gt(gd_sum(y), gd_scalar(1e6));
+    gd_tensors r = gd_cond(large, with_sine, with_square, gd_list(y), j->count);
+    return gd_listed(gd_while_loop(is_small, grow, gd_list(gd_add(r.at[0], r.at[1])), j->w).at[0]);
+}
+
+CLEAN_TEST(a_jit_may_have_loops) {
+    GD_SCOPE;
+    jitted eager = {gd_full(gd_dims(2), 1.25), gd_zeros(gd_dims(2))},
+           planned = {eager.w, gd_zeros(gd_dims(2))};
+    gd_jit *fast = gd_jit_new(loops_in_a_jit, &planned, .level = 1);
+    for (int i = 0; i < 3; i++) {
+        gd_tensor *x = gd_randn(gd_dims(3 + i, 2));
+        gd_tensor *want = loops_in_a_jit(gd_list(x), &eager).at[0],
+                  *got = gd_jit_call(fast, gd_list(x)).at[0];
+        CHECK_SAYING(!gd_failed() && same_bits(want, got) && same_bits(eager.count, planned.count),
+                     "call %d: %s", i, gd_error_message());
+    }
+}
+
 static gd_tensors inner_gradient(gd_tensors in, void *w) {
     gd_tensor *loss = gd_sum(gd_mul(gd_square(gd_square(in.at[0])), w));
     return gd_listed(gd_sub(
