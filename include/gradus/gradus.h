@@ -7,6 +7,7 @@
 #include "gradus/dtype.h"
 #include "gradus/extend.h"
 #include "gradus/graph.h"
+#include "gradus/jit.h"
 #include "gradus/npy.h"
 #include "gradus/onnx.h"
 #include "gradus/op.h"

@@ -41,6 +41,11 @@ GD_API void gd_scope_close(gd_scope **scope);
 GD_API gd_tensor *gd_keep(gd_tensor *t);
 GD_API gd_tensors gd_keep_list(gd_tensors list);
 
+/* A list like gd_list(a, b, c), but with an array that belongs to the scope, so that a function may
+ * return it: return gd_listed(y); */
+#define gd_listed(...) gd_list_copy(gd_list(__VA_ARGS__))
+GD_API gd_tensors gd_list_copy(gd_tensors list);
+
 GD_API gd_tensor *gd_retain(gd_tensor *t);
 GD_API void gd_release(gd_tensor *t);          /* NULL is fine */
 GD_API void gd_release_list(gd_tensors list);  /* for a thread with no scope */

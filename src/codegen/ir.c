@@ -1,4 +1,4 @@
-/* ir.c - building, differentiating, evaluating and printing the scalar IR. */
+/* ir.c - building, differentiating and evaluating the scalar IR. */
 #include "codegen/ir.h"
 
 #include <math.h>
@@ -213,6 +213,30 @@ bool gd_ir_is_zero(const gd_ir *ir) {
     return n->code == GD_IR_CONST && n->value == 0;
 }
 
+int gd_ir_slots(const gd_ir *ir, int16_t *slot) {
+    int last[GD_IR_MAX_NODES], unused[GD_IR_MAX_NODES], n_unused = 0, count = 0;
+    bool is_output[GD_IR_MAX_NODES] = {false};
+    for (int i = 0; i < ir->count; i++) {
+        last[i] = i;
+        for (int k = 0; ir->nodes[i].code >= GD_IR_PRIM && k < 3; k++)
+            if (ir->nodes[i].arg[k] >= 0) last[ir->nodes[i].arg[k]] = i;
+    }
+    for (int k = 0; k < ir->n_outputs; k++) is_output[ir->output[k]] = true;
+    for (int i = 0; i < ir->count; i++) {
+        const gd_ir_node *n = &ir->nodes[i];
+        slot[i] = -1;
+        if (n->code == GD_IR_VAR && !(is_output[i] && ir->n_outputs > 1)) continue;
+        for (int k = 0; n->code >= GD_IR_PRIM && k < 3; k++) {
+            const int from = n->arg[k];
+            if (from < 0 || last[from] != i || is_output[from] || ir->nodes[from].code < GD_IR_PRIM) continue;
+            if ((k > 0 && from == n->arg[0]) || (k > 1 && from == n->arg[1])) continue; /* the same operand twice */
+            unused[n_unused++] = slot[from];
+        }
+        slot[i] = (int16_t)(n_unused && n->code >= GD_IR_PRIM ? unused[--n_unused] : count++);
+    }
+    return count;
+}
+
 /* --- evaluating -------------------------------------------------------------------------------- */
 
 void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out) {
@@ -247,41 +271,4 @@ bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const double *params
     }
     for (int i = 0; i < ir->n_outputs; i++) out[i] = v[ir->output[i]];
     return true;
-}
-
-/* --- printing ---------------------------------------------------------------------------------- */
-
-static void operand(const gd_ir *ir, int node, const char *type, char *text, size_t size) {
-    const gd_ir_node *n = &ir->nodes[node];
-    const char *suffix = strcmp(type, "f32") == 0 ? "f" : "";
-    if (n->code == GD_IR_VAR) snprintf(text, size, "v%d", n->arg[0]);
-    else if (n->code == GD_IR_PARAM) snprintf(text, size, "p%d", n->arg[0]);
-    else if (n->code != GD_IR_CONST) snprintf(text, size, "t%d", node);
-    else if (type[0] == 'i') snprintf(text, size, "v_splat_%s(%lld)", type, (long long)n->value);
-    else if (isnan(n->value)) snprintf(text, size, "v_splat_%s((%s)NAN)", type, *suffix ? "float" : "double");
-    else if (isinf(n->value))
-        snprintf(text, size, "v_splat_%s(%s(%s)INFINITY)", type, n->value < 0 ? "-" : "",
-                 *suffix ? "float" : "double");
-    else snprintf(text, size, "v_splat_%s(%a%s)", type, n->value, suffix);
-}
-
-size_t gd_ir_print(const gd_ir *ir, const char *type, char *text, size_t size) {
-    size_t used = 0;
-    char a[3][64];
-#define EMIT(...) used += (size_t)snprintf(used < size ? text + used : NULL, used < size ? size - used : 0, __VA_ARGS__)
-    for (int i = 0; i < ir->count; i++) {
-        const gd_ir_node *n = &ir->nodes[i];
-        if (n->code < GD_IR_PRIM) continue;
-        const gd_prim *p = &gd_prims[n->code - GD_IR_PRIM];
-        for (int k = 0; k < p->arity; k++) operand(ir, n->arg[k], type, a[k], sizeof a[k]);
-        EMIT("        v%s t%d = v_%s_%s(%s", type, i, p->name, type, a[0]);
-        for (int k = 1; k < p->arity; k++) EMIT(", %s", a[k]);
-        EMIT(");\n");
-    }
-    for (int i = 0; i < ir->n_outputs; i++) {
-        operand(ir, ir->output[i], type, a[0], sizeof a[0]);
-        EMIT("        v%s o%d = %s;\n", type, i, a[0]);
-    }
-#undef EMIT
-    return used;
 }

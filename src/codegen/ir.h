@@ -93,14 +93,15 @@ unsigned gd_ir_types(const gd_ir *ir);
 bool gd_ir_is_var(const gd_ir *ir, int number);
 bool gd_ir_is_zero(const gd_ir *ir);
 
+/* Where an evaluator that runs node after node keeps their values: the place of each node, of which
+ * those whose last reader has run are used again; returns how many places there are. -1: a variable,
+ * read where it lies. (One that is among several results has a place: another result may be written
+ * over it.) */
+int gd_ir_slots(const gd_ir *ir, int16_t *slot);
+
 /* One element, plainly. `out` has n_outputs entries. Returns false where a primitive has no such
  * form (whole numbers). */
 void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out);
 bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const double *params, int64_t *out);
-
-/* Prints the statements that compute one vector of elements, for compute type `type` ("f32", "f64",
- * "i32", "i64"): variables are read as v0, v1, ..., parameters as p0, ...; output k is assigned
- * to ok. Writes at most `size` bytes; returns the length it would need. */
-size_t gd_ir_print(const gd_ir *ir, const char *type, char *text, size_t size);
 
 #endif

@@ -14,6 +14,11 @@ static void graph_destroy(gd_object *object) {
     gd_graph *graph = (gd_graph *)object;
     for (int i = 0; i < graph->count; i++) graph->nodes[i]->origin->graph = NULL;
     for (int i = graph->count; i-- > 0;) gd_node_release(graph->nodes[i]);
+    for (int i = 0; i < graph->n_written; i++) {
+        gd_release(graph->written[i].tensor);
+        gd_release(graph->written[i].symbol);
+    }
+    gd_free(graph->written);
     gd_free(graph->nodes);
     gd_free(graph->variables);
     gd_free(graph);
@@ -195,6 +200,43 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
     node->origin = o;
     gd_node_retain(node);
     graph->nodes[graph->count++] = node;
+    return GD_OK;
+}
+
+/* --- tensors outside that are written ---------------------------------------------------------- */
+
+static bool is_same(const gd_tensor *a, const gd_tensor *b) {
+    return a == b || (a->storage && a->storage == b->storage && a->offset == b->offset && a->rank == b->rank && a->dtype == b->dtype &&
+                      memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0 &&
+                      memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0);
+}
+
+gd_tensor *gd_graph_latest(const gd_graph *graph, gd_tensor *tensor) {
+    for (int i = 0; graph && tensor && tensor->kind == GD_VALUE && i < graph->n_written; i++)
+        if (is_same(graph->written[i].tensor, tensor) && !graph->written[i].opaque) return graph->written[i].symbol;
+    return tensor;
+}
+
+gd_status gd_graph_note_write(gd_graph *graph, gd_written written) {
+    for (int i = 0; i < graph->n_written; i++)
+        if (is_same(graph->written[i].tensor, written.tensor)) {
+            gd_written *w = &graph->written[i];
+            gd_retain(written.symbol);
+            gd_release(w->symbol);
+            written.tensor = w->tensor;
+            *w = written;
+            return GD_OK;
+        }
+    if (graph->n_written == graph->written_room) {
+        int larger = graph->written_room ? 2 * graph->written_room : 8;
+        gd_written *grown = gd_realloc(graph->written, (size_t)larger * sizeof *grown);
+        if (!grown) return gd_fail(GD_E_MEMORY, "no memory for a graph");
+        graph->written = grown;
+        graph->written_room = larger;
+    }
+    gd_retain(written.tensor);
+    gd_retain(written.symbol);
+    graph->written[graph->n_written++] = written;
     return GD_OK;
 }
 

@@ -26,8 +26,18 @@ typedef struct gd_origin {
     int n_after;
 } gd_origin;
 
+/* A tensor outside that was written while the graph was traced: what it means from then on. */
+typedef struct gd_written {
+    gd_tensor *tensor, *symbol; /* both held */
+    bool by_node;               /* the node that made `symbol` writes it; else an assign is needed */
+    bool opaque;                /* `symbol` stands for the node, and is not the new value */
+} gd_written;
+
 struct gd_graph {
     gd_object object;
+    bool traces_writes; /* of a jit: tensors outside may be written in place */
+    gd_written *written;
+    int n_written, written_room;
     gd_node **nodes;
     int count, capacity;
     gd_node **variables; /* those of `nodes` that are variables */
@@ -55,6 +65,15 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
 
 /* The graph that an op with these inputs belongs to. */
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);
+
+/* In a jit's graph: notes that `tensor` is `symbol` from now on; and what a tensor is now. */
+gd_status gd_graph_note_write(gd_graph *graph, gd_written written);
+gd_tensor *gd_graph_latest(const gd_graph *graph, gd_tensor *tensor);
+
+/* Lets this thread's next runs have the noise of run `run`; -1: noise of their own. Returns what was
+ * set before. And the number of this thread's latest run. */
+int64_t gd_session_repeat(int64_t run);
+int64_t gd_session_latest(void);
 
 /* Frees an origin; for gd_node_release. */
 void gd_origin_free(gd_origin *origin);

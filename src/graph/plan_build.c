@@ -197,8 +197,9 @@ static void share_in_place(const gd_plan *plan, lives *l) {
     const gd_program *p = plan->program;
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
-        if (!c->step->op->ir || c->n_before || c->n_after) continue;
-        for (int o = c->first + c->n_in; o < c->first + c->n_in + c->n_out; o++) {
+        const bool reduces = c->step->op->fusion && !c->step->op->ir; /* the last result is of another shape */
+        if ((!c->step->op->ir && !reduces) || c->n_before || c->n_after) continue;
+        for (int o = c->first + c->n_in; o < c->first + c->n_in + c->n_out - reduces; o++) {
             const int out = plan->bindings[o].root;
             if (out < 0 || p->roots[out].kind != GD_ROOT_TEMPORARY || p->roots[out].fetched || l->begin[out] != i ||
                 l->same[out] != out || !fills(plan, o))
@@ -423,6 +424,9 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
         }
     }
     done = done && gd_pass_prune(p) >= 0 && (level < 2 || gd_pass_epilogue(p) >= 0);
+    /* fused kernels: the CPU's, so far */
+    const bool fuse = level >= 2 && strcmp(device->api->kind, "cpu") == 0 && !gd_reference_only();
+    done = done && (!fuse || gd_pass_fuse(p) >= 0);
     return done ? GD_OK : gd_this_thread.noted;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
@@ -329,11 +330,23 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
     return status;
 }
 
+/* The number of a run decides about its noise: the next one, unless an earlier run is repeated. */
+static _Thread_local int64_t repeated_run = -1, latest_run;
+
+int64_t gd_session_repeat(int64_t run) {
+    const int64_t before = repeated_run;
+    repeated_run = run;
+    return before;
+}
+
+int64_t gd_session_latest(void) { return latest_run; }
+
 static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
     if (c->dynamic) return run_dynamic(s, symbols, values, fetches, results);
     gd_instance *instance;
     GD_TRY(gd_plan_borrow(c->plan, &instance));
-    const uint64_t run = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
+    const uint64_t run = repeated_run >= 0 ? (uint64_t)repeated_run : atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
+    latest_run = (int64_t)run;
     gd_status status = gd_scope_reserve((size_t)fetches.count + 1);
     if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, run);
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)

@@ -37,8 +37,24 @@ static gd_status check_written(const gd_invocation *call) {
     return GD_OK;
 }
 
+/* In a jit's graph: what the op has written to tensors outside. */
+static gd_status note_writes(gd_graph *graph, const gd_invocation *call) {
+    const gd_op *op = call->op;
+    for (int i = 0; i < op->n_inputs && i < call->n_in && !op->base; i++) {
+        gd_tensor *x = call->in[i];
+        if (!op->inputs[i].mutated || !x || x->kind != GD_VALUE || call->n_out == 0) continue;
+        gd_written w = {.tensor = x, .symbol = call->out[0], .by_node = true, .opaque = true};
+        for (int k = 0; k < op->n_outputs && k < call->n_out; k++)
+            if (strcmp(op->outputs[k].name, op->inputs[i].name) == 0) w.symbol = call->out[k], w.opaque = false;
+        GD_TRY(gd_graph_note_write(graph, w));
+    }
+    return GD_OK;
+}
+
 static gd_status trace(gd_invocation *call, const gd_meta *metas) {
     const gd_op *op = call->op->base ? call->op->base : call->op;
+    gd_graph *writing = gd_graph_building();
+    if (writing && !writing->traces_writes) writing = NULL;
     GD_TRY(check_written(call));
     gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
     if (!node) return GD_E_MEMORY;
@@ -47,7 +63,7 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
     node->rng = call->rng;
     gd_device *device = gd_default_device();
     for (int i = 0; i < call->n_in; i++) {
-        gd_slot_set(&node->slots[i], call->in[i], true); /* a value is captured, not copied */
+        gd_slot_set(&node->slots[i], gd_graph_latest(writing, call->in[i]), true); /* a value is captured, not copied */
         if (call->in[i]) device = call->in[i]->device;
     }
     gd_status status = GD_OK;
@@ -55,7 +71,8 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
         status = make_symbol(node, i, metas[i].device ? metas[i].device : device, &metas[i], &call->out[i]);
     if (status == GD_OK && call->op->base) { /* in place: the handle now means the new value */
         gd_tensor *x = call->in[0], *y = call->out[0];
-        if (x->kind != GD_SYMBOL)
+        if (x->kind == GD_VALUE && writing) status = gd_graph_note_write(writing, (gd_written){.tensor = x, .symbol = y});
+        else if (x->kind != GD_SYMBOL)
             status = gd_fail(GD_E_UNSUPPORTED, "'%s' is a value outside the graph and cannot be written in it",
                              call->op->inputs[0].name);
         else {
@@ -64,6 +81,7 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
             call->out[0] = x;
         }
     }
+    if (status == GD_OK && writing) status = note_writes(writing, call);
     if (status == GD_OK) status = gd_graph_add(gd_graph_of(call->in, call->n_in), node, GD_FROM_OP, NULL);
     gd_node_release(node);
     return status;

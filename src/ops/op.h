@@ -33,6 +33,7 @@ struct gd_op {
     /* elementwise ops */
     const gd_ir *ir;
     const gd_ir *const *gradient_ir; /* for each input; NULL entries are derived from `ir` */
+    const struct gd_fusion *fusion;  /* made from several ops for a plan (fused.h); NULL: not so */
     gd_op_state *state;
 };
 
@@ -80,6 +81,8 @@ void gd_table_init(void);
 /* The kernel that runs this call, or NULL. */
 const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, const char *device);
 bool gd_kernel_exists(const gd_op *op, const char *device);
+/* Whether plain kernels were asked for (GRADUS_KERNELS=reference). */
+bool gd_reference_only(void);
 
 /* The gradient of input i of an elementwise op. */
 const struct gd_derived *gd_op_derived(const gd_op *op, int input);

@@ -21,6 +21,9 @@ static bool reference_only; /* GRADUS_KERNELS=reference */
 /* Kernels that serve every elementwise op; filled from entries whose op is "elementwise". */
 static gd_kernel_list elementwise_kernels[GD_DEVICE_KINDS];
 static const gd_kernel *elementwise_first[GD_MAX_KERNELS];
+/* And those that serve every fused op which ends in a reduction: "fused_reduction". */
+static gd_kernel_list reduction_kernels[GD_DEVICE_KINDS];
+static const gd_kernel *reduction_first[GD_MAX_KERNELS];
 
 /* --- ops --------------------------------------------------------------------------------------- */
 
@@ -74,7 +77,10 @@ static gd_status make_list(gd_kernel_list *lists, const gd_kernel **first, const
 static gd_status add_kernel(const gd_kernel *kernel) {
     gd_kernel_list *lists = elementwise_kernels;
     const gd_kernel **first = elementwise_first;
-    if (strcmp(kernel->op, "elementwise") != 0) {
+    if (strcmp(kernel->op, "fused_reduction") == 0) {
+        lists = reduction_kernels;
+        first = reduction_first;
+    } else if (strcmp(kernel->op, "elementwise") != 0) {
         int at = position(kernel->op);
         if (at == table_count || strcmp(table[at]->name, kernel->op) != 0)
             return gd_fail(GD_E_ARGUMENT, "a kernel for '%s', which is no op", kernel->op);
@@ -130,6 +136,7 @@ const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, c
     gd_table_init();
     const gd_kernel *k = select_from(op->state->kernels, call, device);
     if (!k && op->ir) k = select_from(elementwise_kernels, call, device);
+    if (!k && op->fusion) k = select_from(reduction_kernels, call, device);
     return k;
 }
 
@@ -141,6 +148,11 @@ bool gd_kernel_exists(const gd_op *op, const char *device) {
     if (own && reference_only && op->expand && own->entries[own->count - 1]->rank > 0) own = NULL;
     return own ||
            (op->ir && list_for(elementwise_kernels, device)) || ((op->flags & GD_OP_VIEW) && op->infer);
+}
+
+bool gd_reference_only(void) {
+    gd_table_init();
+    return reference_only;
 }
 
 void gd_set_reference_kernels(bool on) {
@@ -259,6 +271,16 @@ gd_tensor **gd_list_new(int64_t count) {
     gd_object_count(1);
     gd_scope_adopt(&l->object);
     return l->at;
+}
+
+gd_tensors gd_list_copy(gd_tensors given) {
+    gd_tensor **copy = gd_list_new(given.count);
+    if (!copy) {
+        gd_error_stick(GD_E_MEMORY);
+        return (gd_tensors){NULL, 0};
+    }
+    for (int64_t i = 0; i < given.count; i++) copy[i] = given.at[i];
+    return (gd_tensors){copy, given.count};
 }
 
 static list *list_of(gd_tensors tensors) {

@@ -78,6 +78,10 @@ typedef struct gd_reduction {
     bool in_order;   /* argmax, argmin: the index counts, and axes keep their order */
     bool two;        /* the state has two numbers */
     gd_view *y, *y1; /* results, and the second numbers of the states; either may be NULL */
+    /* Elements that are made while they are reduced, each once: puts [first, first + n) at `to`. x is
+     * then a shape of dtype `type`, row-major, with data that is not looked at. NULL: x is there. */
+    void (*source)(const void *context, int64_t first, int64_t n, void *to);
+    const void *context;
 } gd_reduction;
 
 /* Bytes of memory that gd_reduce needs. */

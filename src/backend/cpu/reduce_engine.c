@@ -27,6 +27,8 @@ enum {
     WIDE = 256,         /* columns that they become, at most */
     LEVELS = 20,        /* of merging in a segment */
     STATES_BYTES = 40960,
+    WIDE_BYTES = 2 * 8 * WIDE, /* of the states of wide rows */
+    BUFFER = LEAF_ROWS * CHUNK_BYTES,
 };
 
 typedef struct {
@@ -167,7 +169,7 @@ static void plan(job *j, const gd_view *x, const gd_reduction *r) {
     if (j->inner.dim > 0) j->groups /= j->inner.dim;
     int64_t run = size_of(j->run.x), inner = size_of(j->inner.x);
     j->by_columns = j->inner.dim > 1 && inner > 0 && (run == 0 || inner < run || j->run.dim == 1);
-    if (j->total <= FEW && j->inner.dim >= 2 * FEW) j->by_columns = true;
+    if (j->total <= FEW && j->inner.dim >= 2 * FEW && !r->source) j->by_columns = true;
     if (j->by_columns) plan_columns(j);
     else plan_rows(j);
     if (j->segments < 1) j->segments = 1; /* of nothing */
@@ -207,8 +209,32 @@ static int64_t elements_before(const job *j, int64_t leaf) {
     return count < j->total ? count : j->total;
 }
 
+/* --- leaves whose elements are made (gd_reduction.source) ---------------------------------------- */
+
+/* n elements of x from here on, next to each other. */
+static const char *produce(const job *j, const char *at, int64_t n, char *to) {
+    j->r.source(j->r.context, (at - (const char *)j->x->data) / j->size, n, to);
+    return to;
+}
+
+/* As isa->rows takes them, so many results at a time as the buffer holds. */
+static void produce_rows(const job *j, const char *x, int64_t n, int64_t runs, int64_t apart, int64_t cols, int64_t first,
+                         char *buffer, char *s0, char *s1) {
+    const int64_t bytes = n * runs * j->size;
+    const bool together = apart == n * j->size || runs == 1; /* the runs of a result lie behind each other */
+    int64_t batch = together && j->inner.x == bytes ? BUFFER / bytes : 1;
+    for (int64_t c = 0; c < cols; c += batch) {
+        if (batch > cols - c) batch = cols - c;
+        const char *from = x + c * j->inner.x;
+        if (together) produce(j, from, batch * n * runs, buffer);
+        else
+            for (int64_t r = 0; r < runs; r++) produce(j, from + r * apart, n, buffer + r * n * j->size);
+        j->isa->rows(j->r.fold, j->r.p, buffer, n, runs, n * j->size, batch, bytes, first, s0 + c * j->size, s1 + c * j->second);
+    }
+}
+
 /* A direct leaf by rows, of `cols` results. */
-static void run_rows(const job *j, const char *base, int64_t leaf, int64_t cols, void *s0, void *s1) {
+static void run_rows(const job *j, const char *base, int64_t leaf, int64_t cols, char *buffer, void *s0, void *s1) {
     int64_t line = leaf / j->leaves_per_line, part = leaf % j->leaves_per_line, runs = 1, apart = 0;
     int64_t first = line * j->line * j->run.dim + part * j->leaf * j->leaf_runs, n = j->leaf;
     if (j->line > 1) {
@@ -220,7 +246,8 @@ static void run_rows(const job *j, const char *base, int64_t leaf, int64_t cols,
         if (j->run.dim - part * j->leaf < n) n = j->run.dim - part * j->leaf;
         base += offset_of(j->reduced, j->n_reduced, line) + part * j->leaf * j->size;
     }
-    j->isa->rows(j->r.fold, j->r.p, base, n, runs, apart, cols, j->inner.x, first, s0, s1);
+    if (j->r.source) produce_rows(j, base, n, runs, apart, cols, first, buffer, s0, s1);
+    else j->isa->rows(j->r.fold, j->r.p, base, n, runs, apart, cols, j->inner.x, first, s0, s1);
 }
 
 /* A leaf by rows whose elements are gathered first. */
@@ -246,9 +273,15 @@ static int fetch_columns(const job *j, const char *base, int64_t leaf, int64_t c
     if (end > j->total) end = j->total;
     int64_t in_run = j->n_reduced ? first % j->run.dim : first, run = j->n_reduced ? first / j->run.dim : 0;
     const char *row = base + in_run * j->run.x + offset_of(j->reduced, j->n_reduced, run);
+    if (j->r.source && j->n_reduced == 0 && cols == j->inner.dim && j->run.x == cols * j->size) { /* all rows at once */
+        produce(j, row, (end - first) * cols, buffer);
+        for (int64_t r = first; r < end; r++) rows[r - first] = buffer + (r - first) * cols * j->size;
+        return (int)(end - first);
+    }
     for (int64_t r = first; r < end; r++) {
         rows[r - first] = row;
-        if (!j->direct) {
+        if (j->r.source) rows[r - first] = produce(j, row, cols, buffer + (r - first) * j->chunk * j->size);
+        else if (!j->direct) {
             char *to = buffer + (r - first) * j->chunk * j->size;
             j->isa->load(to, j->x->dtype, row, j->inner.x, cols);
             rows[r - first] = to;
@@ -268,6 +301,7 @@ static void run_wide(const job *j, const char *base, int64_t leaf, int64_t cols,
     char *wide0 = buffer, *wide1 = buffer + 8 * WIDE;
     int64_t count = LEAF_ROWS;
     base += elements_before(j, leaf) * j->run.x;
+    if (j->r.source) base = produce(j, base, LEAF_ROWS * j->wide * cols, buffer + WIDE_BYTES);
     for (int r = 0; r < LEAF_ROWS; r++) rows[r] = base + r * j->wide * j->run.x;
     j->isa->columns(j->r.fold, j->r.p, rows, LEAF_ROWS, cols * j->wide, 0, wide0, wide1);
     for (int64_t half = j->wide / 2; half > 0; half /= 2, count *= 2)
@@ -284,7 +318,7 @@ static void run_leaf(const job *j, const char *base, int64_t leaf, int64_t cols,
         const void *rows[LEAF_ROWS];
         int n = fetch_columns(j, base, leaf, cols, buffer, rows);
         j->isa->columns(j->r.fold, j->r.p, rows, n, cols, elements_before(j, leaf), s0, s1);
-    } else if (j->direct) run_rows(j, base, leaf, cols, s0, s1);
+    } else if (j->direct) run_rows(j, base, leaf, cols, buffer, s0, s1);
     else gather_rows(j, base, leaf, buffer, s0, s1);
 }
 
@@ -360,7 +394,7 @@ static void store(const job *j, int64_t group, int64_t col, int64_t cols, char *
 
 static void run_task(void *arg, int64_t task) {
     const job *j = arg;
-    _Alignas(64) char buffer[LEAF_ROWS * CHUNK_BYTES], states[STATES_BYTES];
+    _Alignas(64) char buffer[WIDE_BYTES + BUFFER], states[STATES_BYTES];
     _Alignas(64) char s0[CHUNK_BYTES], s1[CHUNK_BYTES / 4 * 8];
     int64_t segment = task % j->segments, from = task / j->segments * j->chunks_per_task;
     int64_t to = from + j->chunks_per_task, first = segment * j->leaves_per_segment;

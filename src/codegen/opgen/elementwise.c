@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
+#include "codegen/print.h"
 
 enum { SHARDS = 12, MAX_ENTRIES = 4000 };
 
@@ -66,35 +67,15 @@ static void add_prim_entry(int prim) {
     add(&ir, nodes, label);
 }
 
-static const struct { const char *type, *c; unsigned need; } types[4] = {
-    {"f32", "float", GD_PRIM_FLOAT}, {"f64", "double", GD_PRIM_FLOAT},
-    {"i32", "int32_t", GD_PRIM_INT}, {"i64", "int64_t", GD_PRIM_INT}};
+static const struct { const char *type; unsigned need; } types[4] = {
+    {"f32", GD_PRIM_FLOAT}, {"f64", GD_PRIM_FLOAT}, {"i32", GD_PRIM_INT}, {"i64", GD_PRIM_INT}};
 
-/* One pass over full vectors, then one partial vector. */
 static void print_kernel(FILE *out, const entry *e, int t) {
-    const char *type = types[t].type, *c = types[t].c;
-    char body[32768];
-    if (gd_ir_print(&e->ir, type, body, sizeof body) >= sizeof body) die(e->label, 0, "expression too long");
-    fprintf(out, "/* %s */\nstatic void k_%016llx_%s(int64_t n, const void *const *in, void *const *out, const double *params) {\n",
-            e->label, (unsigned long long)e->hash, type);
-    fputs("    (void)in; (void)params;\n", out);
-    for (int i = 0; i < e->ir.n_vars; i++)
-        if (gd_ir_uses_var(&e->ir, i)) fprintf(out, "    const %s *x%d = in[%d];\n", c, i, i);
-    for (int i = 0; i < e->ir.n_outputs; i++) fprintf(out, "    %s *y%d = out[%d];\n", c, i, i);
-    for (int i = 0; i < e->ir.n_params; i++)
-        fprintf(out, "    const v%s p%d = v_splat_%s((%s)params[%d]); (void)p%d;\n", type, i, type, c, i, i);
-    char upper[8] = {type[0] == 'f' ? 'F' : 'I', type[1], type[2], 0};
-    fprintf(out, "    int64_t i = 0;\n    for (; i + V%s_LANES <= n; i += V%s_LANES) {\n", upper, upper);
-    for (int i = 0; i < e->ir.n_vars; i++)
-        if (gd_ir_uses_var(&e->ir, i)) fprintf(out, "        v%s v%d = v_load_%s(x%d + i);\n", type, i, type, i);
-    fputs(body, out);
-    for (int i = 0; i < e->ir.n_outputs; i++) fprintf(out, "        v_store_%s(y%d + i, o%d);\n", type, i, i);
-    fputs("    }\n    if (i < n) {\n", out);
-    for (int i = 0; i < e->ir.n_vars; i++)
-        if (gd_ir_uses_var(&e->ir, i)) fprintf(out, "        v%s v%d = v_load_part_%s(x%d + i, (int)(n - i));\n", type, i, type, i);
-    fputs(body, out);
-    for (int i = 0; i < e->ir.n_outputs; i++) fprintf(out, "        v_store_part_%s(y%d + i, o%d, (int)(n - i));\n", type, i, i);
-    fputs("    }\n}\n\n", out);
+    char name[40];
+    snprintf(name, sizeof name, "k_%016llx_%s", (unsigned long long)e->hash, types[t].type);
+    fprintf(out, "/* %s */\nstatic ", e->label);
+    gd_print_kernel(out, &gd_dialect_c, &e->ir, types[t].type, name);
+    fputs("\n", out);
 }
 
 static int by_hash(const void *a, const void *b) {

@@ -1,0 +1,109 @@
+/* fuse.c - what fusing is worth: chains of elementwise ops as one kernel, against one kernel each.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "core/pool.h"
+#include "gradus/gradus.h"
+
+/* A graph of one input and one result, as plans of both kinds. */
+typedef struct {
+    gd_tensor *x, *y, *gelu; /* symbols */
+    gd_tensor *value;
+    gd_session *fused, *plain;
+    float *copy;
+} chain;
+
+static void run_fused(void *arg) {
+    GD_SCOPE;
+    chain *c = arg;
+    gd_session_run(c->fused, gd_feed(c->x, c->value), gd_list(c->y));
+}
+
+static void run_plain(void *arg) {
+    GD_SCOPE;
+    chain *c = arg;
+    gd_session_run(c->plain, gd_feed(c->x, c->value), gd_list(c->y));
+}
+
+static void run_gelu(void *arg) {
+    GD_SCOPE;
+    chain *c = arg;
+    gd_session_run(c->plain, gd_feed(c->x, c->value), gd_list(c->gelu));
+}
+
+static void heavy(void) {
+    GD_SCOPE;
+    enum { COUNT = 1 << 20 };
+    chain c = {.value = gd_randn(gd_dims(COUNT))};
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        c.x = gd_placeholder(gd_dims(COUNT));
+        c.gelu = gd_gelu(c.x);
+        c.y = gd_mul(gd_gelu(gd_add(gd_mul(c.x, gd_scalar(2)), gd_scalar(1))), c.x);
+    }
+    c.fused = gd_session_new(graph);
+    c.plain = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    bench_report("chain_fused_speedup", p.ratio, p.spread, "times",
+                 "gelu(x*2+1)*x over 2^20 floats: unfused / fused");
+    p = bench_versus(run_gelu, run_fused, &c, 0);
+    bench_report("chain_fused_vs_gelu", p.ratio, p.spread, "times",
+                 "the same, fused / a single gelu: target at most 1.2");
+}
+
+enum { MANY = 1 << 24, PIECE = 1 << 16 };
+
+static void copy_piece(void *arg, int64_t piece) {
+    chain *c = arg;
+    memcpy(c->copy + piece * PIECE, (const float *)gd_data(c->value) + piece * PIECE,
+           PIECE * sizeof(float));
+}
+
+static void run_copy(void *arg) { gd_parallel_for(MANY / PIECE, copy_piece, arg); }
+
+static void cheap(void) {
+    GD_SCOPE;
+    chain c = {.value = gd_randn(gd_dims(MANY)), .copy = malloc(MANY * sizeof(float))};
+    if (!c.copy) return;
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        c.x = gd_placeholder(gd_dims(MANY));
+        c.y = c.x;
+        for (int i = 0; i < 4; i++)
+            c.y = gd_add(gd_mul(c.y, gd_scalar(1.01 + i)), gd_scalar(0.5 - i));
+    }
+    c.fused = gd_session_new(graph);
+    c.plain = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_copy, run_fused, &c, 0);
+    bench_report("cheap_chain_vs_copy", p.ratio, p.spread, "times",
+                 "8 sums and products over 2^24 floats / a copy: target at most 1.3");
+    p = bench_versus(run_fused, run_plain, &c, 0);
+    bench_report("cheap_chain_speedup", p.ratio, p.spread, "times", "the same: unfused / fused");
+    free(c.copy);
+}
+
+/* mean(square(a - b)): the terms are never in memory. */
+static void reduction(void) {
+    GD_SCOPE;
+    enum { COUNT = 1 << 22 };
+    chain c = {.value = gd_randn(gd_dims(COUNT))};
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *other = gd_randn(gd_dims(COUNT));
+    {
+        GD_GRAPH(graph);
+        c.x = gd_placeholder(gd_dims(COUNT));
+        c.y = gd_mean(gd_square(gd_sub(c.x, other)));
+    }
+    c.fused = gd_session_new(graph);
+    c.plain = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    bench_report("mean_square_speedup", p.ratio, p.spread, "times",
+                 "mean(square(a-b)) over 2^22 floats: unfused / fused");
+}
+
+const bench_entry bench_fuse[] = {
+    {"chain_fused", heavy}, {"cheap_chain", cheap}, {"mean_square", reduction}, {NULL, NULL}};

@@ -1,0 +1,59 @@
+/* jit.h - an eager function as a plan.
+ *
+ *     static gd_tensors predict(gd_tensors in, void *user) {
+ *         net *n = user;
+ *         return gd_listed(gd_relu(gd_linear(in.at[0], n->w, n->b)));
+ *     }
+ *     gd_jit *fast = gd_jit_new(predict, &n);
+ *     gd_tensor *y = gd_jit_call(fast, gd_list(x)).at[0];
+ *
+ * The first call with inputs of new shapes calls the function once with symbols in place of its
+ * inputs, and makes a plan of what it does; later calls only run the plan. So the function must do
+ * the same thing each time: what it decides in C (an if, a loop) is decided when it is traced. Asking
+ * a symbol for its data is an error that names the line.
+ *
+ * Tensors that the function uses without their being inputs (parameters) are read as they are when
+ * the plan runs. What it writes in place (gd_sub_, the statistics of gd_batch_norm) is written at the
+ * end of each run. Random ops draw new numbers in each call.
+ *
+ * Gradients: where an input or a tensor that the function uses requires one, the whole call is one
+ * node of the tape. Walking back runs a plan of its own, which computes what it needs once more. (Second
+ * order is not possible through it.)
+ */
+#ifndef GRADUS_JIT_H
+#define GRADUS_JIT_H
+
+#include "gradus/session.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Its results must belong to the scope in which it is called: leave no GD_SCOPE of its own open around
+ * them, or hand them out with gd_keep. */
+typedef gd_tensors (*gd_jit_fn)(gd_tensors inputs, void *user);
+
+typedef struct gd_jit gd_jit;
+
+typedef struct gd_jit_options {
+    int level GD_DEFAULT_(2); /* as of sessions */
+} gd_jit_options;
+
+/* A function to be called as a plan, in the current scope. `user` must stay valid. */
+#define gd_jit_new(fn, user, ...)                                                               \
+    GD_WITH_OPTIONS_(gd_jit_new_at(fn, user, GD_OPTIONS_(gd_jit_options, (.level = 2) __VA_OPT__(,) __VA_ARGS__)))
+GD_API gd_jit *gd_jit_new_at(gd_jit_fn fn, void *user, const gd_jit_options *options);
+GD_API gd_jit *gd_jit_retain(gd_jit *jit);
+GD_API void gd_jit_release(gd_jit *jit);
+
+/* Calls it. */
+#define gd_jit_call(jit, inputs) gd_jit_call_at(GD_HERE, jit, inputs)
+GD_API gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs);
+
+/* How many times the function has been traced so far. */
+GD_API int gd_jit_traces(const gd_jit *jit);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

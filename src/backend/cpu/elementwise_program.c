@@ -1,0 +1,189 @@
+/* elementwise_program.c - the kernel of an expression: one that the build compiled, one compiled
+ * while the program runs, or the evaluator, which runs the primitives one after the other on tiles
+ * that stay in the first-level cache. All give the same bits.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/elementwise_job.h"
+#include "codegen/jit.h"
+#include "codegen/record.h"
+#include "core/alloc.h"
+#include "ops/call.h"
+#include "ops/intern.h"
+
+enum {
+    WORTH_COMPILING = 1024, /* elements: fewer are not worth the time that a compiler takes */
+    MAX_PRIMS = 128,
+};
+
+static const size_t type_size[GD_EW_TYPES] = {4, 8, 4, 8};
+
+int gd_ew_type(gd_dtype compute) {
+    return compute == GD_F32   ? GD_EW_F32
+           : compute == GD_F64 ? GD_EW_F64
+           : compute == GD_I64 ? GD_EW_I64
+                               : GD_EW_I32;
+}
+
+/* --- compiled kernels --------------------------------------------------------------------------
+ */
+
+static const gd_ew_kernel *find(uint64_t hash) { return GD_ISA_CALL(gd_ew_find)(hash); }
+
+/* The kernels of an op, looked up once for each instruction set. */
+static const gd_ew_kernel *compiled(const gd_op *op, const gd_ir *ir) {
+    static const gd_ew_kernel none = {0, {NULL, NULL, NULL, NULL}};
+    const void **place = &op->state->compiled[gd_cpu_isa()];
+    const gd_ew_kernel *kernel = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+    if (kernel) return kernel;
+    kernel = find(gd_ir_hash(ir));
+    if (!kernel) kernel = &none;
+    const void *before = NULL; /* never over one that was compiled meanwhile */
+    if (!__atomic_compare_exchange_n(place, &before, (const void *)kernel, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        kernel = before;
+    return kernel;
+}
+
+bool gd_ew_is_compiled(const gd_op *op) { return find(gd_ir_hash(op->ir)) != NULL; }
+
+extern const char gd_kernel_headers[];
+extern const size_t gd_kernel_headers_bytes;
+
+/* The flags are those of the build's own kernels: see CMakeLists.txt. */
+const gd_jit_target *gd_ew_target(gd_isa isa) {
+    static const char *const base[] = {NULL}, *const avx2[] = {"-mavx2", "-mfma", "-mf16c", NULL},
+                             *const avx512[] = {"-mavx512f",  "-mavx512bw", "-mavx512vl",
+                                                "-mavx512dq", "-mfma",      "-mf16c",
+                                                NULL};
+    static gd_jit_target targets[GD_ISA_COUNT] = {
+        {"base", &gd_dialect_c, base, gd_kernel_headers, 0},
+        {"avx2", &gd_dialect_c, avx2, gd_kernel_headers, 0},
+        {"avx512", &gd_dialect_c, avx512, gd_kernel_headers, 0}};
+    __atomic_store_n(&targets[isa].prelude_bytes, gd_kernel_headers_bytes, __ATOMIC_RELAXED);
+    return &targets[isa];
+}
+
+void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements) {
+    static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
+    const char *on = getenv("GRADUS_JIT");
+    if (elements < WORTH_COMPILING && !(on && strcmp(on, "always") == 0)) return;
+    const gd_ew_kernel *now = compiled(op, ir);
+    if (now->fn[type]) return;
+    gd_compiled_fn fn = gd_jit_kernel(ir, types[type], gd_ew_target(gd_cpu_isa()));
+    gd_ew_kernel *kernel = fn ? gd_calloc_until_exit(sizeof *kernel) : NULL;
+    if (!kernel) return;
+    *kernel = *now;
+    kernel->fn[type] = (gd_ew_fn)(void *)fn;
+    __atomic_store_n(&op->state->compiled[gd_cpu_isa()], (const void *)kernel, __ATOMIC_RELEASE);
+}
+
+/* --- the evaluator -----------------------------------------------------------------------------
+ */
+
+static gd_ew_fn look_up_primitive(int prim, int type) {
+    gd_ir_node nodes[4];
+    memset(nodes, 0, sizeof nodes);
+    int arity = gd_prims[prim].arity;
+    for (int i = 0; i < arity; i++)
+        nodes[i] = (gd_ir_node){.code = GD_IR_VAR, .arg = {(int16_t)i, 0, 0}};
+    nodes[arity] = (gd_ir_node){.code = (int16_t)(GD_IR_PRIM + prim), .arg = {-1, -1, -1}};
+    for (int i = 0; i < arity; i++) nodes[arity].arg[i] = (int16_t)i;
+    gd_ir ir = {.count = arity + 1,
+                .n_vars = arity,
+                .n_outputs = 1,
+                .output = {(int16_t)arity},
+                .nodes = nodes};
+    const gd_ew_kernel *k = find(gd_ir_hash(&ir));
+    return k ? k->fn[type] : NULL;
+}
+
+static gd_ew_fn primitive(int prim, int type) {
+    static gd_ew_fn known[GD_ISA_COUNT][MAX_PRIMS][GD_EW_TYPES];
+    if (prim >= MAX_PRIMS) return look_up_primitive(prim, type);
+    gd_ew_fn *place = &known[gd_cpu_isa()][prim][type],
+             fn = __atomic_load_n(place, __ATOMIC_RELAXED);
+    if (fn) return fn;
+    fn = look_up_primitive(prim, type);
+    __atomic_store_n(place, fn, __ATOMIC_RELAXED);
+    return fn;
+}
+
+gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
+    const gd_op *op = call->op;
+    p->ir = ir;
+    p->type = type;
+    p->n_slots = 0;
+    p->slot = p->own_slot;
+    if (op->fusion)
+        gd_fused_params(call, p->params);
+    else
+        for (int i = 0; i < op->n_attrs && call->attrs; i++)
+            p->params[i] = gd_attr_number(&op->attrs[i], call->attrs);
+    p->whole = compiled(op, ir)->fn[type];
+    if (p->whole) return GD_OK;
+    for (int i = 0; i < ir->count; i++) {
+        int code = ir->nodes[i].code;
+        if (code < GD_IR_PRIM) continue;
+        p->step[i] = primitive(code - GD_IR_PRIM, type);
+        if (!p->step[i])
+            return gd_fail(GD_E_DTYPE, "%s is not defined for %s", gd_prims[code - GD_IR_PRIM].name,
+                           type >= GD_EW_I32 ? "integers" : "floats");
+    }
+    if (op->fusion) { /* worked out when it was made */
+        p->n_slots = op->fusion->n_slots;
+        p->slot = op->fusion->slot;
+    } else
+        p->n_slots = gd_ir_slots(ir, p->own_slot);
+    return GD_OK;
+}
+
+static void fill(void *tile, int type, double value, int64_t n) {
+    switch (type) {
+    case GD_EW_F32:
+        for (int64_t i = 0; i < n; i++) ((float *)tile)[i] = (float)value;
+        break;
+    case GD_EW_F64:
+        for (int64_t i = 0; i < n; i++) ((double *)tile)[i] = value;
+        break;
+    case GD_EW_I32:
+        for (int64_t i = 0; i < n; i++) ((int32_t *)tile)[i] = (int32_t)value;
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) ((int64_t *)tile)[i] = (int64_t)value;
+        break;
+    }
+}
+
+void gd_ew_constants(const gd_ew_program *p, int64_t tile, int64_t n, char *tiles) {
+    if (p->whole) return;
+    for (int i = 0; i < p->ir->count; i++) {
+        const gd_ir_node *node = &p->ir->nodes[i];
+        if (node->code != GD_IR_CONST && node->code != GD_IR_PARAM) continue;
+        const double value = node->code == GD_IR_CONST ? node->value : p->params[node->arg[0]];
+        fill(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value, n);
+    }
+}
+
+void gd_ew_evaluate(const gd_ew_program *p, int64_t tile, int64_t n, const void *const *in,
+                    void *const *out, char *tiles) {
+    const gd_ir *ir = p->ir;
+    const size_t stride = (size_t)tile * type_size[p->type], bytes = (size_t)n * type_size[p->type];
+    const void *value[GD_IR_MAX_NODES];
+    for (int i = 0; i < ir->count; i++) {
+        const gd_ir_node *node = &ir->nodes[i];
+        void *mine = p->slot[i] < 0 ? NULL : tiles + (size_t)p->slot[i] * stride;
+        value[i] = mine;
+        if (node->code == GD_IR_VAR) {
+            value[i] = in[node->arg[0]];
+            if (mine) value[i] = memcpy(mine, value[i], bytes);
+        } else if (node->code >= GD_IR_PRIM) {
+            const void *args[3] = {NULL, NULL, NULL};
+            for (int k = 0; k < 3; k++)
+                if (node->arg[k] >= 0) args[k] = value[node->arg[k]];
+            p->step[i](n, args, &mine, NULL);
+        }
+    }
+    for (int k = 0; k < ir->n_outputs; k++) memmove(out[k], value[ir->output[k]], bytes);
+}

@@ -1,0 +1,70 @@
+/* jit.h - kernels that are compiled while the program runs, and kept on disk.
+ *
+ * The printer (print.h) writes a kernel, the system's C compiler makes a shared object of it, and
+ * the file stays in a cache, under a name that follows from its whole source, the flags and the
+ * compiler. Where any of that cannot be had there is no kernel, and the caller goes another way;
+ * nothing here fails louder than a debug message.
+ *
+ *   GRADUS_JIT    0: never compile, nor load what was compiled
+ *   GRADUS_CC     the compiler, a path or a name in PATH; default cc
+ *   GRADUS_CACHE  where files are kept; default $XDG_CACHE_HOME/gradus, then ~/.cache/gradus. It
+ * must be the user's own and closed to others (mode 0700), else it is not used: whoever can write
+ * there can run code here.
+ *
+ * Threads: all of it may be called from any thread. An expression is compiled once in a process,
+ * and others who want it wait. Processes may share a cache; files appear in it whole.
+ */
+#ifndef GRADUS_CODEGEN_JIT_H
+#define GRADUS_CODEGEN_JIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codegen/print.h"
+
+/* What kernels are compiled for. */
+typedef struct gd_jit_target {
+    const char *name; /* "avx2" */
+    const gd_dialect *dialect;
+    const char *const *flags; /* of the compiler, for this instruction set; NULL at the end */
+    const char *prelude;      /* what the kernel's text needs before it */
+    size_t prelude_bytes;
+} gd_jit_target;
+
+typedef void (*gd_compiled_fn)(void);
+
+/* The kernel of an expression computed in `type`, a function of the dialect's own signature; NULL
+ * where it cannot be compiled. */
+gd_compiled_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *target);
+
+/* How often a kernel was compiled, taken from the cache, and not to be had, in this process. */
+typedef struct gd_jit_counts {
+    int64_t compiled, loaded, failed;
+} gd_jit_counts;
+gd_jit_counts gd_jit_count(void);
+
+/* For tests: what was asked for before counts as never asked for. Kernels in use stay valid. */
+void gd_jit_forget(void);
+
+/* --- the cache (jit_cache.c) ---------------------------------------------------------------------
+ */
+
+enum { GD_JIT_PATH = 1024, GD_JIT_KEY = 33 };
+
+/* The directory, made if need be, with all links resolved. False with the reason in `why`. */
+bool gd_jit_directory(char *path, size_t size, const char **why);
+
+/* Puts a mark behind the bytes of a finished file, and checks it: a file that was cut short, or is
+ * no file of ours, must not reach the dynamic loader. */
+bool gd_jit_seal(const char *path);
+bool gd_jit_is_sealed(const char *path);
+
+/* 128 bits of hash as 32 digits. */
+typedef struct gd_jit_hash {
+    uint64_t a, b;
+} gd_jit_hash;
+void gd_jit_hash_start(gd_jit_hash *hash);
+void gd_jit_hash_add(gd_jit_hash *hash, const void *bytes, size_t count);
+void gd_jit_hash_text(const gd_jit_hash *hash, char text[GD_JIT_KEY]);
+
+#endif

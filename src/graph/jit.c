@@ -1,0 +1,412 @@
+/* jit.c - eager functions as plans: see gradus/jit.h.
+ *
+ * For each signature (dtypes and shapes of the inputs) the function is traced into a graph of its
+ * own, with a session that runs it. The gradient of a call is one more run of that session, which
+ * computes the forward part again with the same noise.
+ */
+#include "gradus/jit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "graph/graph.h"
+#include "gradus/autograd.h"
+#include "gradus/ops.h"
+
+/* One traced form of the function. All tensors are held. */
+typedef struct traced {
+    _Atomic int32_t refs; /* the jit's, and one for each call on the tape */
+    struct traced *next;
+    gd_graph *graph;
+    gd_session *session;
+    int n_in, n_out, n_leaves;
+    gd_tensor **in, **out; /* symbols */
+    gd_tensor **leaves;    /* tensors outside that want a gradient */
+    gd_tensor *effects;    /* to be fetched for what the function writes; NULL: nothing */
+    gd_tensor **gy, **gx;  /* symbols for gradients, made when they are first asked for */
+    gd_function function;
+} traced;
+
+struct gd_jit {
+    gd_object object;
+    gd_jit_fn fn;
+    void *user;
+    int level, traces;
+    traced *first;
+};
+
+/* --- objects ----------------------------------------------------------------------------------- */
+
+static void release_all(gd_tensor **list, int count) {
+    for (int i = 0; list && i < count; i++) gd_release(list[i]);
+    gd_free(list);
+}
+
+static void traced_release(void *arg) {
+    traced *t = arg;
+    if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
+    release_all(t->in, t->n_in);
+    release_all(t->out, t->n_out);
+    release_all(t->gy, t->n_out);
+    release_all(t->gx, t->n_in + t->n_leaves);
+    release_all(t->leaves, t->n_leaves);
+    gd_release(t->effects);
+    gd_session_release(t->session);
+    gd_graph_release(t->graph);
+    gd_free(t);
+}
+
+static void jit_destroy(gd_object *object) {
+    gd_jit *jit = (gd_jit *)object;
+    while (jit->first) {
+        traced *t = jit->first;
+        jit->first = t->next;
+        traced_release(t);
+    }
+    gd_free(jit);
+    gd_object_count(-1);
+}
+static const gd_class jit_class = {"jit", jit_destroy};
+
+gd_jit *gd_jit_new_at(gd_jit_fn fn, void *user, const gd_jit_options *o) {
+    gd_jit *jit = fn && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *jit) : NULL;
+    if (!jit) {
+        gd_error_stick(fn ? gd_fail(GD_E_MEMORY, "no memory for a jit") : gd_fail(GD_E_ARGUMENT, "gd_jit_new: the function is NULL"));
+        return NULL;
+    }
+    gd_object_init(&jit->object, &jit_class);
+    gd_object_count(1);
+    gd_scope_adopt(&jit->object);
+    jit->fn = fn;
+    jit->user = user;
+    jit->level = o->level;
+    return jit;
+}
+
+gd_jit *gd_jit_retain(gd_jit *jit) {
+    if (jit) gd_object_retain(&jit->object);
+    return jit;
+}
+
+void gd_jit_release(gd_jit *jit) {
+    if (jit) gd_object_release(&jit->object);
+}
+
+int gd_jit_traces(const gd_jit *jit) { return jit ? jit->traces : 0; }
+
+/* --- tracing ----------------------------------------------------------------------------------- */
+
+static gd_status failure(void) {
+    const gd_thread *thread = &gd_this_thread;
+    return thread->recorded != GD_OK ? thread->recorded : thread->noted != GD_OK ? thread->noted : GD_E_STATE;
+}
+
+/* Leaves outside the graph that want a gradient, each once. */
+static gd_status find_leaves(traced *t) {
+    int room = 0;
+    for (int i = 0; i < t->graph->count; i++) room += t->graph->nodes[i]->n_in;
+    t->leaves = gd_calloc((size_t)room + 1, sizeof *t->leaves);
+    if (!t->leaves) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    for (int i = 0; i < t->graph->count; i++)
+        for (int k = 0; k < t->graph->nodes[i]->n_in; k++) {
+            gd_tensor *leaf = t->graph->nodes[i]->slots[k].leaf;
+            bool known = !leaf || leaf->kind != GD_VALUE;
+            for (int l = 0; l < t->n_leaves && !known; l++) known = t->leaves[l] == leaf;
+            if (!known) t->leaves[t->n_leaves++] = gd_retain(leaf);
+        }
+    return GD_OK;
+}
+
+/* What the function has written becomes assigns, and all of them one symbol. */
+static gd_status gather_effects(traced *t) {
+    gd_graph *g = t->graph;
+    if (g->n_written == 0) return GD_OK;
+    gd_tensor **done = gd_calloc((size_t)g->n_written + 1, sizeof *done);
+    if (!done) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    g->traces_writes = false; /* from here on a tensor outside is itself again */
+    for (int i = 0; i < g->n_written; i++)
+        done[i] = g->written[i].by_node ? g->written[i].symbol : gd_assign(g->written[i].tensor, g->written[i].symbol);
+    gd_tensor *all = gd_group(((gd_tensors){done, g->n_written}));
+    gd_free(done);
+    if (all->kind == GD_FAILED) return failure();
+    t->effects = gd_retain(all);
+    return GD_OK;
+}
+
+static void backward(gd_context *context);
+static void forward(gd_context *context);
+
+static gd_status trace_function(gd_jit *jit, traced *t, gd_tensors inputs) {
+    GD_GRAPH(t->graph);
+    int grad = gd_enable_grad_begin();
+    gd_status status = GD_OK;
+    for (int64_t i = 0; i < inputs.count && status == GD_OK; i++) {
+        const gd_tensor *x = inputs.at[i];
+        char name[16];
+        snprintf(name, sizeof name, "input%d", (int)i);
+        gd_tensor *symbol = gd_placeholder(gd_shape_of(x->rank, x->dims), .dtype = (gd_dtype)x->dtype, .name = name);
+        if (symbol->kind == GD_FAILED) status = failure();
+        else t->in[t->n_in++] = gd_retain(symbol);
+    }
+    gd_tensors y = {NULL, 0};
+    if (status == GD_OK) {
+        y = jit->fn((gd_tensors){t->in, t->n_in}, jit->user);
+        if (gd_failed()) status = failure();
+        else if (y.count < 1) status = gd_fail(GD_E_STATE, "the function returned nothing");
+    }
+    if (status == GD_OK && !(t->out = gd_calloc((size_t)y.count, sizeof *t->out))) status = gd_fail(GD_E_MEMORY, "no memory for a jit");
+    for (int64_t k = 0; k < y.count && status == GD_OK; k++) {
+        gd_tensor *symbol = gd_graph_latest(t->graph, y.at[k]);
+        if (symbol && symbol->kind == GD_VALUE) symbol = gd_clone(symbol); /* not made by the function: noted as a copy */
+        if (!symbol || symbol->kind != GD_SYMBOL) status = failure();
+        else t->out[t->n_out++] = gd_retain(symbol);
+    }
+    if (status == GD_OK) status = gather_effects(t);
+    gd_grad_mode_end(&grad);
+    return status;
+}
+
+static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
+    traced *t = gd_calloc(1, sizeof *t);
+    *made = NULL;
+    if (!t) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    atomic_init(&t->refs, 1);
+    t->in = gd_calloc((size_t)inputs.count + 1, sizeof *t->in);
+    gd_scope *scope = gd_scope_open();
+    gd_device *device = inputs.count > 0 ? inputs.at[0]->device : gd_default_device();
+    t->graph = t->in ? gd_graph_retain(gd_graph_new()) : NULL;
+    t->session = t->graph ? gd_session_retain(gd_session_new(t->graph, .device = device, .level = jit->level)) : NULL;
+    gd_status status = t->session ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
+    if (status == GD_OK) {
+        t->graph->traces_writes = true;
+        status = trace_function(jit, t, inputs);
+        t->graph->traces_writes = false;
+    }
+    if (status == GD_OK) status = find_leaves(t);
+    gd_scope_close(&scope);
+    if (status != GD_OK) {
+        traced_release(t);
+        return status;
+    }
+    t->function = (gd_function){.name = "jit", .n_out = t->n_out, .forward = forward, .backward = backward};
+    jit->traces++;
+    *made = t;
+    return GD_OK;
+}
+
+static bool is_for(const traced *t, gd_tensors inputs) {
+    if (t->n_in != inputs.count) return false;
+    for (int i = 0; i < t->n_in; i++) {
+        const gd_tensor *a = t->in[i], *b = inputs.at[i];
+        if (a->dtype != b->dtype || a->rank != b->rank || memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) != 0) return false;
+    }
+    return true;
+}
+
+/* --- running ----------------------------------------------------------------------------------- */
+
+/* Feeds symbols their values, then runs; `results` gets the fetches. */
+static gd_status run(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches, gd_tensor **results) {
+    gd_tensor **feeds = gd_calloc((size_t)(2 * (t->n_in + t->n_out)) + 1, sizeof *feeds);
+    if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    int n = 0;
+    for (int i = 0; i < t->n_in; i++) feeds[n++] = t->in[i], feeds[n++] = x[i];
+    for (int k = 0; gy && k < t->n_out; k++) feeds[n++] = t->gy[k], feeds[n++] = gy[k];
+    gd_tensors r = gd_session_run(t->session, ((gd_tensors){feeds, n}), fetches);
+    gd_free(feeds);
+    if (gd_failed() || r.count != fetches.count) return failure();
+    for (int64_t i = 0; i < r.count; i++) results[i] = r.at[i];
+    return GD_OK;
+}
+
+static gd_status run_forward(traced *t, gd_tensor *const *x, gd_tensor **y) {
+    const int n = t->n_out + (t->effects != NULL);
+    gd_tensor **lists = gd_calloc(2 * (size_t)n + 1, sizeof *lists), **results = lists + n;
+    if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    for (int k = 0; k < t->n_out; k++) lists[k] = t->out[k];
+    if (t->effects) lists[t->n_out] = t->effects;
+    gd_status status = run(t, x, NULL, (gd_tensors){lists, n}, results);
+    for (int k = 0; k < t->n_out && status == GD_OK; k++) y[k] = results[k];
+    gd_free(lists);
+    return status;
+}
+
+/* What a call on the tape must remember: the number of its run, and how often each leaf had been
+ * written then. */
+static gd_tensor *remember(const traced *t) {
+    int64_t *data = gd_malloc((size_t)(1 + t->n_leaves) * sizeof *data);
+    if (!data) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a jit"));
+    data[0] = gd_session_latest();
+    for (int i = 0; i < t->n_leaves; i++) data[1 + i] = atomic_load(&t->leaves[i]->storage->version);
+    gd_tensor *memory = gd_from_array(gd_dims(1 + t->n_leaves), GD_I64, data);
+    gd_free(data);
+    return memory;
+}
+
+static void forward(gd_context *c) {
+    traced *t = c->user;
+    if (run_forward(t, c->x, c->y) != GD_OK) {
+        for (int k = 0; k < c->n_out; k++) c->y[k] = &gd_error_tensor;
+        return;
+    }
+    gd_save(c, remember(t));
+    for (int i = 0; i < t->n_in; i++) gd_save(c, c->x[i]);
+}
+
+/* --- gradients --------------------------------------------------------------------------------- */
+
+/* Adds the gradients to the graph. */
+static gd_status make_gradients(traced *t) {
+    if (t->gx) return GD_OK;
+    const int n_by = t->n_in + t->n_leaves;
+    gd_tensor **gy = gd_calloc((size_t)t->n_out + 1, sizeof *gy), **gx = gd_calloc((size_t)n_by + 1, sizeof *gx);
+    gd_tensor **by = gd_calloc((size_t)n_by + 1, sizeof *by);
+    gd_scope *scope = gd_scope_open();
+    gd_block block = gd_graph_begin(t->graph);
+    gd_status status = gy && gx && by ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
+    for (int k = 0; k < t->n_out && status == GD_OK; k++) {
+        const gd_tensor *y = t->out[k];
+        gd_tensor *symbol = gd_placeholder(gd_shape_of(y->rank, y->dims), .dtype = (gd_dtype)y->dtype);
+        if (symbol->kind == GD_FAILED) status = failure();
+        else gy[k] = gd_retain(symbol);
+    }
+    int n_floats = 0;
+    for (int i = 0; i < n_by && status == GD_OK; i++) {
+        gd_tensor *x = i < t->n_in ? t->in[i] : t->leaves[i - t->n_in];
+        if (gd_dtype_is_float((gd_dtype)x->dtype)) by[n_floats++] = x;
+    }
+    if (status == GD_OK) {
+        gd_tensors g = gd_grad(((gd_tensors){t->out, t->n_out}), ((gd_tensors){by, n_floats}), .gradients = (gd_tensors){gy, t->n_out},
+                               .allow_unused = true);
+        if (gd_failed()) status = failure();
+        for (int i = 0, k = 0; i < n_by && status == GD_OK; i++) {
+            gd_tensor *x = i < t->n_in ? t->in[i] : t->leaves[i - t->n_in];
+            if (gd_dtype_is_float((gd_dtype)x->dtype)) gx[i] = gd_retain(g.at[k++]);
+        }
+    }
+    gd_graph_end(&block);
+    gd_scope_close(&scope);
+    gd_free(by);
+    if (status == GD_OK) {
+        t->gy = gy;
+        t->gx = gx;
+        return GD_OK;
+    }
+    release_all(gy, t->n_out);
+    release_all(gx, n_by);
+    return status;
+}
+
+static gd_status check_leaves(const traced *t, const int64_t *versions) {
+    char shape[128];
+    for (int i = 0; i < t->n_leaves; i++) {
+        const gd_tensor *leaf = t->leaves[i];
+        if ((int64_t)atomic_load(&leaf->storage->version) != versions[i])
+            return gd_fail(GD_E_STATE, "a tensor of shape %s that the function uses was overwritten since the call",
+                           gd_shape_text(leaf->rank, leaf->dims, shape, sizeof shape));
+    }
+    return GD_OK;
+}
+
+static gd_status run_backward(traced *t, gd_context *c) {
+    GD_TRY(make_gradients(t));
+    const int n_by = t->n_in + t->n_leaves;
+    gd_tensor *memory = gd_saved(c, 0);
+    if (memory->kind == GD_FAILED) return failure();
+    const int64_t *remembered = gd_data(memory);
+    GD_TRY(check_leaves(t, remembered + 1));
+    gd_tensor **lists = gd_calloc((size_t)(t->n_in + 2 * n_by) + 1, sizeof *lists), **wanted = lists + t->n_in, **results = wanted + n_by;
+    if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    gd_status status = GD_OK;
+    int n = 0;
+    for (int i = 0; i < t->n_in && status == GD_OK; i++)
+        if ((lists[i] = gd_saved(c, 1 + i))->kind == GD_FAILED) status = failure();
+    for (int i = 0; i < n_by; i++)
+        if (c->needs[i] && t->gx[i] && t->gx[i]->kind == GD_SYMBOL) wanted[n++] = t->gx[i];
+    if (status == GD_OK && n > 0) {
+        const int64_t before = gd_session_repeat(remembered[0]);
+        status = run(t, lists, c->gy, (gd_tensors){wanted, n}, results);
+        gd_session_repeat(before);
+    }
+    for (int i = 0, k = 0; i < n_by && status == GD_OK; i++) {
+        if (!c->needs[i] || !t->gx[i]) continue;
+        c->gx[i] = t->gx[i]->kind == GD_SYMBOL ? results[k++] : t->gx[i];
+    }
+    gd_free(lists);
+    return status;
+}
+
+static void backward(gd_context *c) {
+    gd_status status = run_backward(c->user, c);
+    if (status == GD_OK) return;
+    gd_error_stick(status);
+    for (int i = 0; i < c->n_in; i++)
+        if (c->needs[i]) c->gx[i] = &gd_error_tensor;
+}
+
+/* --- the call ---------------------------------------------------------------------------------- */
+
+static gd_status check_inputs(const gd_jit *jit, gd_tensors inputs) {
+    if (!jit) return gd_fail(GD_E_ARGUMENT, "the jit is NULL");
+    for (int64_t i = 0; i < inputs.count; i++) {
+        const gd_tensor *x = inputs.at[i];
+        if (!x) return gd_fail(GD_E_ARGUMENT, "input %lld is NULL", (long long)i);
+        if (x->kind == GD_FAILED) return failure();
+        if (x->kind != GD_VALUE) return gd_fail(GD_E_ARGUMENT, "input %lld is a symbol; call the function itself in a graph", (long long)i);
+    }
+    return GD_OK;
+}
+
+static bool wants_gradient(const traced *t, gd_tensors inputs) {
+    if (gd_this_thread.no_grad > 0) return false;
+    bool any = t->n_leaves > 0;
+    for (int64_t i = 0; i < inputs.count; i++) any |= inputs.at[i]->requires_grad;
+    return any;
+}
+
+/* As one node of the tape: inputs and leaves are what it depends on. */
+static gd_status call_on_tape(traced *t, gd_tensors inputs, gd_tensors *results) {
+    gd_tensor **all = gd_malloc((size_t)(t->n_in + t->n_leaves + 1) * sizeof *all);
+    if (!all) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    for (int i = 0; i < t->n_in; i++) all[i] = inputs.at[i];
+    for (int i = 0; i < t->n_leaves; i++) all[t->n_in + i] = t->leaves[i];
+    *results = gd_apply(&t->function, (gd_tensors){all, t->n_in + t->n_leaves}, t);
+    gd_free(all);
+    if (gd_failed()) return failure();
+    gd_node *node = results->at[0]->node;
+    if (node && node->function == &t->function) { /* the traced form lives as long as the node */
+        atomic_fetch_add(&t->refs, 1);
+        node->user_free = traced_release;
+    }
+    return GD_OK;
+}
+
+static gd_status call(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
+    GD_TRY(check_inputs(jit, inputs));
+    traced *t = jit->first;
+    while (t && !is_for(t, inputs)) t = t->next;
+    if (!t) {
+        GD_TRY(make_traced(jit, inputs, &t));
+        t->next = jit->first;
+        jit->first = t;
+    }
+    if (wants_gradient(t, inputs)) return call_on_tape(t, inputs, results);
+    gd_tensor **y = gd_list_new(t->n_out);
+    if (!y) return GD_E_MEMORY;
+    *results = (gd_tensors){y, t->n_out};
+    return run_forward(t, inputs.at, y);
+}
+
+gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs) {
+    gd_tensors results = {NULL, 0};
+    if (gd_this_thread.recorded != GD_OK) return results;
+    gd_status status = call(jit, inputs, &results);
+    if (status == GD_OK) return results;
+    if (gd_this_thread.recorded == GD_OK) {
+        gd_error_prefix("gd_jit_call: ");
+        if (site) gd_error_suffix(" (%s)", site);
+        gd_error_stick(status);
+    }
+    return (gd_tensors){NULL, 0};
+}

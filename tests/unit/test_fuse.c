@@ -1,0 +1,581 @@
+/* test_fuse.c - chains of elementwise ops as one kernel: what is fused, and that it computes the
+ * same. */
+#include <math.h>
+#include <unistd.h>
+
+#include "backend/cpu/isa.h"
+#include "codegen/jit.h"
+#include "gradus/gradus.h"
+#include "graph/program.h"
+#include "test.h"
+
+/* --- running one body in several ways -----------------------------------------------------------
+ */
+
+enum { MOST = 24 };
+
+/* Builds results from inputs: on values it computes, on symbols it makes a graph. */
+typedef struct results {
+    gd_tensor *at[MOST];
+    int count;
+} results;
+typedef results (*body_fn)(gd_tensor *const *x, const void *arg);
+
+typedef struct planned {
+    gd_session *session;
+    gd_tensor *feeds[2 * MOST];
+    int n_feeds;
+    results fetches;
+} planned;
+
+static planned plan(body_fn body, const void *arg, gd_tensor *const *x, int n, int level) {
+    planned p = {.n_feeds = 2 * n};
+    gd_tensor *symbols[MOST];
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    for (int i = 0; i < n; i++) {
+        symbols[i] = gd_placeholder(gd_tensor_shape(x[i]), .dtype = gd_tensor_dtype(x[i]));
+        p.feeds[2 * i] = symbols[i];
+        p.feeds[2 * i + 1] = x[i];
+    }
+    p.fetches = body(symbols, arg);
+    p.session = gd_session_new(graph, .level = level);
+    return p;
+}
+
+static gd_tensors run(planned *p) {
+    return gd_session_run(p->session, ((gd_tensors){p->feeds, p->n_feeds}),
+                          ((gd_tensors){p->fetches.at, p->fetches.count}));
+}
+
+static char *text_of(planned *p) {
+    return gd_session_plan_text(p->session, ((gd_tensors){p->feeds, p->n_feeds}),
+                                ((gd_tensors){p->fetches.at, p->fetches.count}));
+}
+
+static int count(const char *text, const char *part) {
+    int n = 0;
+    for (; (text = strstr(text, part)); text++) n++;
+    return n;
+}
+
+/* The same bits, or both NaN: which one it is may differ. */
+static bool same_numbers(gd_tensor *a, gd_tensor *b, double tolerance) {
+    a = gd_contiguous(a);
+    b = gd_contiguous(b);
+    if (gd_failed() || gd_tensor_numel(a) != gd_tensor_numel(b) ||
+        gd_tensor_dtype(a) != gd_tensor_dtype(b))
+        return false;
+    const size_t size = gd_dtype_size(gd_tensor_dtype(a));
+    gd_tensor *p = gd_cast(a, GD_F64), *q = gd_cast(b, GD_F64);
+    for (int64_t i = 0; i < gd_tensor_numel(a); i++) {
+        if (memcmp((const char *)gd_data(a) + (size_t)i * size,
+                   (const char *)gd_data(b) + (size_t)i * size, size) == 0)
+            continue;
+        const double u = ((const double *)gd_data(p))[i], v = ((const double *)gd_data(q))[i];
+        if (isnan(u) && isnan(v)) continue;
+        if (!(fabs(u - v) <= tolerance * (1 + fabs(v)))) return false;
+    }
+    return true;
+}
+
+/* How plans run: by the evaluator, or by what the compiler makes. */
+static void use_evaluator(void) {
+    setenv("GRADUS_JIT", "0", 1);
+    gd_jit_forget();
+}
+static void use_compiler(void) {
+    setenv("GRADUS_JIT", "always", 1);
+    gd_jit_forget();
+}
+
+/* Eager, then the plan by the evaluator and compiled: the same numbers each time. */
+static void check_all_ways(const char *what, body_fn body, const void *arg, gd_tensor *const *x,
+                           int n, double tolerance) {
+    GD_SCOPE;
+    results eager = body(x, arg);
+    for (int compiled = 0; compiled < 2; compiled++) {
+        if (compiled)
+            use_compiler();
+        else
+            use_evaluator();
+        planned p = plan(body, arg, x, n, 2);
+        gd_tensors got = run(&p);
+        CHECK_SAYING(!gd_failed(), "%s: %s", what, gd_error_message());
+        for (int i = 0; i < eager.count && !gd_failed(); i++)
+            CHECK_SAYING(same_numbers(got.at[i], eager.at[i], tolerance), "%s, result %d, %s", what,
+                         i, compiled ? "compiled" : "evaluator");
+        gd_clear_error();
+    }
+    use_evaluator();
+}
+
+static gd_tensor *noise(gd_shape dims, gd_dtype dtype) { return gd_cast(gd_randn(dims), dtype); }
+
+/* --- what is fused -------------------------------------------------------------------------------
+ */
+
+static results chain_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    return (results){{gd_mul(gd_gelu(gd_add(gd_mul(x[0], gd_scalar(2)), gd_scalar(1))), x[0])}, 1};
+}
+
+TEST(a_chain_becomes_one_step) {
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(5, 7));
+    planned plain = plan(chain_body, NULL, &x, 1, 0), fused = plan(chain_body, NULL, &x, 1, 2);
+    char *before = text_of(&plain), *after = text_of(&fused);
+    CHECK_SAYING(count(before, " = ") == 4 && count(before, "fused") == 0, "%s", before);
+    CHECK_SAYING(count(after, " = ") == 1 &&
+                     strstr(after, "fused{mul, add, gelu, mul}(%0 (feed 0) f32[5,7]"),
+                 "%s", after);
+    free(before);
+    free(after);
+    check_all_ways("chain", chain_body, NULL, &x, 1, 0);
+}
+
+/* A value that is fetched, or read by somebody else, is a result too. */
+static results branches_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *e = gd_exp(x[0]), *t = gd_tanh(e);
+    return (results){{gd_add(t, e), t, gd_sum(gd_cumsum(e, 0)), gd_reshape(t, gd_dims(35))}, 4};
+}
+
+TEST(a_value_that_others_read_is_stored) {
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(5, 7));
+    planned fused = plan(branches_body, NULL, &x, 1, 2);
+    char *after = text_of(&fused);
+    CHECK_SAYING(count(after, "fused{exp, tanh, add}") == 1 && count(after, "tanh(") == 0, "%s",
+                 after);
+    free(after);
+    check_all_ways("branches", branches_body, NULL, &x, 1, 0);
+}
+
+/* exp(x) and the sum at the end have a softmax between them: they cannot be one step. */
+static results detour_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *e = gd_neg(gd_exp(x[0]));
+    gd_tensor *around = gd_softmax(e, .axis = -1);
+    gd_tensor *other = gd_square(gd_sqrt(gd_abs(x[1])));
+    return (results){{gd_mul(gd_add(gd_add(e, around), other), gd_tanh(e)), gd_add(other, e)}, 2};
+}
+
+TEST(a_group_does_not_wait_for_itself) {
+    GD_SCOPE;
+    gd_tensor *x[2] = {gd_randn(gd_dims(6, 9)), gd_randn(gd_dims(6, 9))};
+    planned fused = plan(detour_body, NULL, x, 2, 2);
+    char *after = text_of(&fused);
+    CHECK_SAYING(count(after, "softmax(") == 1 && count(after, "fused{") == 2, "%s", after);
+    free(after);
+    check_all_ways("detour", detour_body, NULL, x, 2, 0);
+}
+
+/* More steps, results and operands than one kernel takes. */
+static results long_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *y = x[0];
+    for (int i = 0; i < 300; i++) y = i % 3 ? gd_add(y, x[i % 5]) : gd_tanh(y);
+    return (results){{y}, 1};
+}
+static results many_results_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    results r = {.count = 12};
+    for (int i = 0; i < 12; i++) r.at[i] = gd_mul(i ? r.at[i - 1] : x[0], gd_sin(x[i % 5]));
+    return r;
+}
+static results many_operands_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *y = x[0];
+    for (int i = 1; i < 22; i++) y = gd_add(y, gd_square(x[i]));
+    return (results){{y}, 1};
+}
+
+TEST(what_is_too_much_for_one_kernel_becomes_several) {
+    GD_SCOPE;
+    gd_tensor *x[22];
+    for (int i = 0; i < 22; i++) x[i] = gd_randn(gd_dims(3, 11));
+    planned fused = plan(long_body, NULL, x, 5, 2);
+    char *after = text_of(&fused);
+    CHECK_SAYING(count(after, "fused{") >= 3 && count(after, " = ") < 10 && strstr(after, "more}"),
+                 "%s", after);
+    free(after);
+    check_all_ways("a long chain", long_body, NULL, x, 5, 0);
+    check_all_ways("many results", many_results_body, NULL, x, 5, 0);
+    check_all_ways("many operands", many_operands_body, NULL, x, 22, 0);
+}
+
+/* --- shapes, scalars, types ----------------------------------------------------------------------
+ */
+
+static results broadcast_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *a = gd_add(gd_mul(x[0], x[1]), x[2]); /* (7,33), (33), (7,1) */
+    gd_tensor *b = gd_where(gd_gt(a, x[3]), gd_exp(gd_neg(a)), gd_permute(x[4], gd_dims(1, 0)));
+    gd_tensor *small = gd_mul(gd_tanh(x[1]), x[3]); /* a group of another shape, read by this one */
+    return (results){{gd_sub(gd_mul(b, small), gd_full(gd_dims(7, 33), 0.25)),
+                      gd_logical_and(gd_gt(a, x[3]), gd_lt(b, a))},
+                     2};
+}
+
+TEST(operands_broadcast_and_scalars_are_read_once) {
+    GD_SCOPE;
+    for (int wide = 0; wide < 2; wide++) {
+        const gd_dtype dtype = wide ? GD_F64 : GD_F32;
+        gd_tensor *x[5] = {noise(gd_dims(7, 33), dtype), noise(gd_dims(33), dtype),
+                           noise(gd_dims(7, 1), dtype), noise(gd_dims(), dtype),
+                           noise(gd_dims(33, 7), dtype)};
+        planned p = plan(broadcast_body, NULL, x, 5, 2);
+        char *text = text_of(&p);
+        CHECK_SAYING(strstr(text, "gt, ") && !strstr(text, " gt(") && !strstr(text, "where("), "%s",
+                     text);
+        free(text);
+        check_all_ways("broadcast", broadcast_body, NULL, x, 5, 0);
+    }
+}
+
+/* Halves are rounded where they leave the kernel, not at every step. */
+static results half_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *y = gd_tanh(gd_add(gd_mul(x[0], x[0]), x[1]));
+    return (results){{y, gd_cast(gd_cast(gd_mul(x[2], gd_scalar(3)), GD_BF16), GD_F32)}, 2};
+}
+
+TEST(halves_are_computed_as_f32) {
+    GD_SCOPE;
+    gd_tensor *x[3] = {noise(gd_dims(9, 5), GD_BF16), noise(gd_dims(9, 5), GD_BF16),
+                       gd_randn(gd_dims(9, 5))};
+    check_all_ways("bf16", half_body, NULL, x, 3, 0.01);
+    GD_SCOPE;
+    planned p = plan(half_body, NULL, x, 3, 2);
+    /* a rounding that was asked for is done */
+    CHECK(same_numbers(run(&p).at[1], half_body(x, NULL).at[1], 0));
+}
+
+static results whole_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *y = gd_bitwise_xor(gd_add(gd_mul(x[0], x[1]), x[0]), x[1]);
+    return (results){{gd_maximum(gd_neg(y), x[2]), gd_eq(y, x[0]), gd_sub(x[2], y)}, 3};
+}
+
+TEST(integers_wrap_as_they_did) {
+    GD_SCOPE;
+    static const gd_dtype dtypes[] = {GD_I64, GD_I32, GD_I8, GD_U8};
+    for (int i = 0; i < 4; i++) {
+        gd_tensor *x[3];
+        for (int k = 0; k < 3; k++)
+            x[k] = gd_cast(gd_mul(gd_randn(k == 2 ? gd_dims() : gd_dims(40)), gd_scalar(40)),
+                           dtypes[i]);
+        check_all_ways(gd_dtype_name(dtypes[i]), whole_body, NULL, x, 3, 0);
+    }
+    /* numbers that f64 does not have */
+    gd_tensor *large[3] = {
+        gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){INT64_MAX, 9007199254740993})),
+        gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){1, 3})),
+        gd_from_array(gd_dims(), GD_I64, ((int64_t[]){9007199254740993}))};
+    check_all_ways("large", whole_body, NULL, large, 3, 0);
+}
+
+/* 0 times what is not finite is NaN also where the 0 is known. */
+static results zero_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    return (results){
+        {gd_add(gd_mul(gd_log(x[0]), gd_full(gd_dims(4), 0)), gd_full(gd_dims(), -0.0))}, 1};
+}
+
+TEST(constants_are_numbers_like_others) {
+    GD_SCOPE;
+    gd_tensor *x = gd_from_array(gd_dims(4), GD_F32, ((float[]){0, -1, 1, INFINITY}));
+    check_all_ways("zeros", zero_body, NULL, &x, 1, 0);
+}
+
+/* --- every op, in chains made by chance ----------------------------------------------------------
+ */
+
+static bool takes_part(const gd_op *op) {
+    const unsigned no = GD_OP_INPLACE | GD_OP_RANDOM | GD_OP_INTEGRAL | GD_OP_USER;
+    if (!(gd_op_flags(op) & GD_OP_ELEMENTWISE) || (gd_op_flags(op) & no)) return false;
+    for (int i = 0; i < gd_op_attr_count(op); i++)
+        if (gd_op_attr_at(op, i)->required && gd_op_attr_at(op, i)->type != GD_ATTR_FLOAT)
+            return false;
+    for (int i = 0; i < gd_op_input_count(op); i++)
+        if (gd_op_input(op, i)->mutated || gd_op_input(op, i)->variadic) return false;
+    return gd_op_input_count(op) > 0;
+}
+
+static uint32_t next_of(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+typedef struct chance {
+    uint32_t seed;
+    int first, length; /* ops of the table that must be in it: from the first eligible one on */
+} chance;
+
+static const gd_op *eligible(int number) {
+    for (int i = 0; i < gd_op_count(); i++)
+        if (takes_part(gd_op_at(i)) && number-- == 0) return gd_op_at(i);
+    return NULL;
+}
+
+/* Each op reads the result before it, and others that there are. */
+static results random_body(gd_tensor *const *x, const void *arg) {
+    const chance *c = arg;
+    uint32_t state = c->seed;
+    gd_tensor *pool[MOST] = {x[0], x[1], x[2], x[3]};
+    int n = 4;
+    for (int i = 0; i < c->length; i++) {
+        const gd_op *op = eligible(c->first + i);
+        if (!op) break;
+        gd_tensor *in[8];
+        const int n_in = gd_op_input_count(op), chosen = (int)(next_of(&state) % (uint32_t)n_in);
+        for (int k = 0; k < n_in; k++)
+            in[k] = pool[k == chosen ? n - 1 : (int)(next_of(&state) % (uint32_t)n)];
+        for (int k = 0; k < n_in; k++) { /* what the op takes */
+            if (strcmp(gd_op_input(op, k)->name, "mask") == 0)
+                in[k] = gd_gt(in[k], x[3]);
+            else if (gd_op_flags(op) & GD_OP_INTERNAL)
+                in[k] = gd_cast(in[k], gd_tensor_dtype(x[0]));
+        }
+        gd_attrs *attrs = gd_attrs_new(op);
+        for (int k = 0; k < gd_op_attr_count(op); k++)
+            if (gd_op_attr_at(op, k)->required)
+                gd_attrs_set_float(attrs, gd_op_attr_at(op, k)->name, 1.5);
+        gd_tensors y = gd_op_call(op, ((gd_tensors){in, n_in}), attrs);
+        if (y.count == 0) break;
+        pool[n++] = y.at[0];
+    }
+    return (results){{pool[n - 1]}, 1};
+}
+
+TEST(every_op_in_chains_made_by_chance) {
+    GD_SCOPE;
+    int ops = 0;
+    while (eligible(ops)) ops++;
+    gd_seed(7);
+    for (int wide = 0; wide < 2; wide++) {
+        const gd_dtype dtype = wide ? GD_F64 : GD_F32;
+        gd_tensor *x[4] = {noise(gd_dims(5, 23), dtype), noise(gd_dims(23), dtype),
+                           noise(gd_dims(5, 23), dtype), noise(gd_dims(), dtype)};
+        for (int first = 0; first < ops; first += 6) {
+            char what[80];
+            chance c = {(uint32_t)(first * 7919 + wide), first, 6};
+            snprintf(what, sizeof what, "chain from %s, %s", gd_op_name(eligible(first)),
+                     gd_dtype_name(dtype));
+            check_all_ways(what, random_body, &c, x, 4, 0);
+        }
+    }
+    CHECK_SAYING(ops > 80, "%d ops", ops);
+    CHECK(gd_jit_count().compiled + gd_jit_count().loaded > 20);
+}
+
+/* Each instruction set by its own evaluator and its own compiled kernels. */
+TEST(all_instruction_sets) {
+    GD_SCOPE;
+    const gd_isa before = gd_cpu_isa();
+    gd_tensor *x = gd_randn(gd_dims(5, 7));
+    for (int isa = 0; isa < GD_ISA_COUNT; isa++)
+        if (gd_cpu_set_isa((gd_isa)isa) == (gd_isa)isa)
+            check_all_ways(gd_isa_name((gd_isa)isa), chain_body, NULL, &x, 1, 0);
+    gd_cpu_set_isa(before);
+}
+
+/* --- gradients, and nets that learn
+ * --------------------------------------------------------------- */
+
+static results gradient_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *w = x[0]->requires_grad ? x[0] : gd_requires_grad(gd_clone(x[0]));
+    gd_tensor *y =
+        gd_mul(gd_sigmoid(gd_add(gd_mul(w, x[1]), gd_sin(w))), gd_exp(gd_neg(gd_square(w))));
+    gd_tensor *g = gd_grad(gd_list(gd_sum(y)), gd_list(w), .create_graph = true).at[0];
+    gd_tensor *h = gd_grad(gd_list(gd_sum(gd_mul(g, g))), gd_list(w)).at[0];
+    return (results){{y, g, h}, 3};
+}
+
+TEST(gradients_and_their_gradients_are_fused_too) {
+    GD_SCOPE;
+    gd_tensor *x[2] = {gd_randn(gd_dims(6, 5)), gd_randn(gd_dims(5))};
+    check_all_ways("gradients", gradient_body, NULL, x, 2, 1e-5);
+}
+
+typedef struct net {
+    gd_graph *graph;
+    gd_tensor *x, *w, *b, *m, *loss, *train;
+} net;
+
+static net make_net(void) {
+    net n = {.graph = gd_graph_new()};
+    GD_GRAPH(n.graph);
+    n.x = gd_placeholder(gd_dims(16, 30));
+    n.w = gd_variable(gd_mul(gd_randn(gd_dims(30, 12)), gd_scalar(0.2)));
+    n.b = gd_variable(gd_zeros(gd_dims(12)));
+    n.m = gd_variable(gd_zeros(gd_dims(30, 12)));
+    gd_tensor *y = gd_tanh(gd_add(gd_matmul(n.x, n.w), n.b));
+    n.loss = gd_mean(gd_square(gd_sub(y, gd_scalar(0.3))));
+    gd_tensors g = gd_gradients(gd_list(n.loss), gd_list(n.w, n.b));
+    gd_tensor *m = gd_assign(n.m, gd_add(gd_mul(n.m, gd_scalar(0.9)), g.at[0]));
+    n.train = gd_group(gd_list(m, gd_assign(n.w, gd_sub(n.w, gd_mul(m, gd_scalar(0.1)))),
+                               gd_assign(n.b, gd_sub(n.b, gd_mul(g.at[1], gd_scalar(0.1))))));
+    return n;
+}
+
+TEST(variables_are_updated_in_place) {
+    GD_SCOPE;
+    gd_tensor *w[2], *b[2], *x = gd_randn(gd_dims(16, 30));
+    for (int level = 0; level < 3; level += 2) {
+        gd_seed(3);
+        net n = make_net();
+        gd_session *s = gd_session_new(n.graph, .level = level);
+        for (int i = 0; i < 20; i++) gd_session_run(s, gd_feed(n.x, x), gd_list(n.train, n.loss));
+        w[level / 2] = gd_session_get(s, n.w);
+        b[level / 2] = gd_session_get(s, n.b);
+        char *text = gd_session_plan_text(s, gd_feed(n.x, x), gd_list(n.train, n.loss));
+        if (level)
+            CHECK_SAYING(strstr(text, "fused{mul, add, mul, sub}") && strstr(text, ", mean}"), "%s",
+                         text);
+        free(text);
+    }
+    CHECK_SAYING(!gd_failed() && same_numbers(w[0], w[1], 1e-4) && same_numbers(b[0], b[1], 1e-4),
+                 "%s", gd_error_message());
+}
+
+/* --- reductions
+ * ----------------------------------------------------------------------------------- */
+
+typedef struct reduced {
+    const char *op, *options;
+} reduced;
+
+static results reduce_body(gd_tensor *const *x, const void *arg) {
+    const reduced *r = arg;
+    gd_tensor *d = gd_sub(x[0], x[1]);
+    gd_tensor *y = gd_call(r->op, gd_list(gd_mul(gd_square(d), x[2])), r->options);
+    return (results){{y, gd_exp(d)},
+                     2}; /* d is read by two, and exp(d) stored beside the reduction */
+}
+
+TEST(a_reduction_takes_in_what_is_made_for_it) {
+    GD_SCOPE;
+    static const char *const ops[] = {"sum", "mean", "max", "min"};
+    static const char *const axes[] = {"",         "axis=0",
+                                       "axis=1",   "axis=2",
+                                       "axis=0,1", "axis=1,2 keepdim=true",
+                                       "axis=0,2", "axis=-1 keepdim=true"};
+    static const int64_t shapes[][3] = {{3, 5, 7},    {1, 1, 4099}, {70, 3, 2}, {2, 300, 40},
+                                        {40, 30, 10}, {3000, 1, 5}, {1, 9, 1}};
+    for (int s = 0; s < 7; s++)
+        for (int k = 0; k < 8; k++)
+            for (int o = 0; o < 4; o++) {
+                GD_SCOPE;
+                if (s > 1 && o != k % 4) continue;
+                const int64_t *d = shapes[s];
+                const gd_dtype dtype = k % 3 == 2 ? GD_F64 : GD_F32;
+                gd_tensor *x[3] = {noise(gd_dims(d[0], d[1], d[2]), dtype),
+                                   noise(gd_dims(d[2]), dtype), noise(gd_dims(d[1], 1), dtype)};
+                reduced r = {ops[o], axes[k]};
+                char what[80];
+                snprintf(what, sizeof what, "%s %s of [%d,%d,%d]", r.op, r.options, (int)d[0],
+                         (int)d[1], (int)d[2]);
+                check_all_ways(what, reduce_body, &r, x, 3, 1e-5);
+                planned p = plan(reduce_body, &r, x, 3, 2);
+                char *text = text_of(&p), name[64];
+                snprintf(name, sizeof name, "mul, exp, %s}", r.op);
+                CHECK_SAYING(strstr(text, name), "%s: %s", what, text);
+                free(text);
+            }
+}
+
+static results bias_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    return (results){{gd_sum(gd_mul(gd_tanh(x[0]), x[1]), .axis = gd_dims(0))}, 1};
+}
+
+TEST(reductions_have_the_same_bits_on_any_number_of_threads) {
+    GD_SCOPE;
+    gd_tensor *x[2] = {gd_randn(gd_dims(900, 130)), gd_randn(gd_dims(900, 130))};
+    check_all_ways("bias", bias_body, NULL, x, 2, 1e-5);
+    gd_tensor *first = NULL;
+    for (int threads = 1; threads < 5; threads++) {
+        gd_set_num_threads(threads);
+        planned p = plan(bias_body, NULL, x, 2, 2);
+        gd_tensor *y = gd_clone(run(&p).at[0]);
+        if (!first) first = y;
+        CHECK(same_numbers(first, y, 0));
+    }
+    gd_set_num_threads(2);
+}
+
+/* --- a program's own ops
+ * ---------------------------------------------------------------------------- */
+
+static results own_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    return (results){{gd_softmax(gd_call("bent", gd_list(x[0]), "by=0.5"), .axis = 0)}, 1};
+}
+
+TEST(an_op_without_a_kernel_gets_one_by_itself) {
+    GD_SCOPE;
+    CHECK(gd_op_define("bent(x) -> y  elementwise float\nBent.\n  by float = 1\n  y = x / (1 + "
+                       "exp(-by*x)) + abs(x)\n",
+                       NULL) == GD_OK);
+    gd_tensor *x = gd_randn(gd_dims(13, 3));
+    planned p = plan(own_body, NULL, &x, 1, 2);
+    char *text = text_of(&p);
+    CHECK_SAYING(strstr(text, "fused{bent}"), "%s", text);
+    free(text);
+    check_all_ways("bent", own_body, NULL, &x, 1, 0);
+}
+
+/* --- the rest
+ * -------------------------------------------------------------------------------------- */
+
+TEST(the_profiler_lists_the_ops_of_a_kernel) {
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(5, 7));
+    planned p = plan(chain_body, NULL, &x, 1, 2);
+    gd_profiler_clear();
+    gd_profiler_start();
+    run(&p);
+    gd_profiler_stop();
+    gd_profile_row row;
+    bool found = false;
+    for (int64_t i = 0; gd_profiler_row(i, &row); i++)
+        found |= strcmp(row.op, "fused{mul, add, gelu, mul}") == 0;
+    CHECK(found);
+    gd_profiler_clear();
+}
+
+/* Other sizes use the same op and the same kernel. */
+TEST(a_kernel_is_made_once_for_all_sizes) {
+    GD_SCOPE;
+    use_compiler();
+    gd_jit_counts before = gd_jit_count();
+    for (int n = 1; n < 20; n++) {
+        gd_tensor *x = gd_randn(gd_dims(n, 3));
+        planned p = plan(half_body, NULL, (gd_tensor *[]){x, x, x}, 3, 2);
+        CHECK(same_numbers(run(&p).at[0], half_body((gd_tensor *[]){x, x, x}, NULL).at[0], 0));
+    }
+    gd_jit_counts after = gd_jit_count();
+    CHECK_SAYING(after.compiled + after.loaded + after.failed - before.compiled - before.loaded -
+                         before.failed <=
+                     2,
+                 "%d", (int)(after.compiled + after.loaded - before.compiled - before.loaded));
+    use_evaluator();
+}
+
+int main(int argc, char **argv) {
+    char directory[] = "/tmp/gradus-fuse-XXXXXX", command[64];
+    if (!getenv("GRADUS_CACHE")) {
+        if (!mkdtemp(directory)) return 1;
+        setenv("GRADUS_CACHE", directory, 1);
+    }
+    use_evaluator();
+    int failed = test_run_all(argc, argv);
+    if (strcmp(getenv("GRADUS_CACHE"), directory) == 0) {
+        snprintf(command, sizeof command, "rm -rf %s", directory);
+        if (system(command) != 0) failed = 1;
+    }
+    return failed;
+}
