@@ -23,15 +23,12 @@
 #ifndef GRADUS_JIT_H
 #define GRADUS_JIT_H
 
+#include "gradus/control.h"
 #include "gradus/session.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Its results must belong to the scope in which it is called: leave no GD_SCOPE of its own open around
- * them, or hand them out with gd_keep. */
-typedef gd_tensors (*gd_jit_fn)(gd_tensors inputs, void *user);
 
 typedef struct gd_jit gd_jit;
 
@@ -39,10 +36,11 @@ typedef struct gd_jit_options {
     int level GD_DEFAULT_(2); /* as of sessions */
 } gd_jit_options;
 
-/* A function to be called as a plan, in the current scope. `user` must stay valid. */
+/* A function (see gd_body in control.h) to be called as a plan, in the current scope. `user` must stay
+ * valid. */
 #define gd_jit_new(fn, user, ...)                                                               \
     GD_WITH_OPTIONS_(gd_jit_new_at(fn, user, GD_OPTIONS_(gd_jit_options, (.level = 2) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_jit *gd_jit_new_at(gd_jit_fn fn, void *user, const gd_jit_options *options);
+GD_API gd_jit *gd_jit_new_at(gd_body fn, void *user, const gd_jit_options *options);
 GD_API gd_jit *gd_jit_retain(gd_jit *jit);
 GD_API void gd_jit_release(gd_jit *jit);
 

@@ -30,7 +30,7 @@ typedef struct traced {
 
 struct gd_jit {
     gd_object object;
-    gd_jit_fn fn;
+    gd_body fn;
     void *user;
     int level, traces;
     traced *first;
@@ -69,7 +69,7 @@ static void jit_destroy(gd_object *object) {
 }
 static const gd_class jit_class = {"jit", jit_destroy};
 
-gd_jit *gd_jit_new_at(gd_jit_fn fn, void *user, const gd_jit_options *o) {
+gd_jit *gd_jit_new_at(gd_body fn, void *user, const gd_jit_options *o) {
     gd_jit *jit = fn && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *jit) : NULL;
     if (!jit) {
         gd_error_stick(fn ? gd_fail(GD_E_MEMORY, "no memory for a jit") : gd_fail(GD_E_ARGUMENT, "gd_jit_new: the function is NULL"));

@@ -2,9 +2,8 @@
 #include <math.h>
 
 #include "gradus/gradus.h"
-#include "test.h"
+#include "clean_test.h"
 
-static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
 static double at(const gd_tensor *t, int i) {
     if (!t || !gd_data(t)) return NAN;
     return gd_tensor_dtype(t) == GD_F64 ? ((double *)gd_data(t))[i] : ((float *)gd_data(t))[i];
@@ -16,18 +15,6 @@ static gd_tensor *leaf(int n, double first, double step) {
     for (int i = 0; i < n; i++) data[i] = first + step * i;
     return gd_requires_grad(gd_from_array(gd_dims(n), GD_F64, data));
 }
-
-/* Every test leaves nothing behind. */
-#define CLEAN_TEST(id)                                                                     \
-    static void id##_body(void);                                                           \
-    TEST(id) {                                                                             \
-        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;     \
-        id##_body();                                                                       \
-        gd_clear_error();                                                                  \
-        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes, "leaks %lld objects", \
-                     (long long)(gd_live_objects() - objects));                            \
-    }                                                                                      \
-    static void id##_body(void)
 
 /* --- walking back ------------------------------------------------------------------------------ */
 

@@ -4,23 +4,8 @@
 
 #include "graph/subgraph.h"
 #include "gradus/gradus.h"
-#include "test.h"
+#include "clean_test.h"
 #include "unit/control_models.h"
-
-static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
-
-/* Every test leaves nothing behind. */
-#define CLEAN_TEST(id)                                                                             \
-    static void id##_body(void);                                                                   \
-    TEST(id) {                                                                                     \
-        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;             \
-        id##_body();                                                                               \
-        gd_clear_error();                                                                          \
-        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,    \
-                     "leaks %lld objects, %lld bytes", (long long)(gd_live_objects() - objects),   \
-                     (long long)(gd_memory_stats(NULL).live_bytes - bytes));                       \
-    }                                                                                              \
-    static void id##_body(void)
 
 static bool same_bits(gd_tensor *a, gd_tensor *b) {
     a = gd_contiguous(a);

@@ -5,22 +5,7 @@
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
 #include "core/alloc.h"
-#include "test.h"
-
-static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
-
-/* Every test leaves nothing behind. */
-#define CLEAN_TEST(id)                                                                             \
-    static void id##_body(void);                                                                   \
-    TEST(id) {                                                                                     \
-        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;             \
-        id##_body();                                                                               \
-        gd_clear_error();                                                                          \
-        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,    \
-                     "leaks %lld objects, %lld bytes", (long long)(gd_live_objects() - objects),   \
-                     (long long)(gd_memory_stats(NULL).live_bytes - bytes));                       \
-    }                                                                                              \
-    static void id##_body(void)
+#include "clean_test.h"
 
 /* --- files
  * ---------------------------------------------------------------------------------------- */
