@@ -630,7 +630,7 @@ static gd_tensors makes(gd_tensors in, void *u) {
     return gd_listed(gd_add(gd_variable(gd_ones(gd_dims(2))), in.at[0]));
 }
 static gd_tensors leaks(gd_tensors in, void *u) {
-    *(gd_tensor **)u = gd_sin(in.at[0]);
+    *(gd_tensor **)u = gd_retain(gd_sin(in.at[0])); /* beyond the body's own scope */
     return gd_listed(in.at[0]);
 }
 static gd_tensors writes(gd_tensors in, void *u) {
@@ -688,6 +688,7 @@ CLEAN_TEST(what_does_not_fit_is_refused_with_its_place) {
             REFUSED(gd_cond(p, same, writes, gd_list(x), v), GD_E_STATE, "add_", "outside");
             gd_cond(p, leaks, same, gd_list(x), &leaked);
             REFUSED(gd_sin(leaked), GD_E_STATE, "sin", "used outside");
+            gd_release(leaked);
             gd_graph_end(&block);
         }
     }
