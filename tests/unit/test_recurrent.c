@@ -196,8 +196,8 @@ TEST(sequences_in_chunks_give_what_bodies_give) {
             layer l = many(cell, "");
             l.dtype = GD_F64;
             make_inputs(&l);
-            int n = 0;
-            gd_tensor *in[8] = {l.in[n++], l.in[n++]}, *y[5] = {NULL}, *w[4];
+            int n = 2;
+            gd_tensor *in[8] = {l.in[0], l.in[1]}, *y[5] = {NULL}, *w[4];
             if (cell == 1) in[2] = l.in[n++];
             for (int i = 3; i < 8; i++) in[i] = l.in[n++];
             for (int i = 0; i < 4; i++) w[i] = gd_requires_grad(in[4 + i]);
