@@ -137,20 +137,20 @@ gd_device gd_cpu_device = {.api = &cpu_api, .name = "cpu"};
 
 /* --- kernels that want the simple case --------------------------------------------------------- */
 
-static gd_dtype staged_dtype(gd_dtype dtype, unsigned flags) {
+gd_dtype gd_staged_dtype(gd_dtype dtype, unsigned flags) {
     if (flags & GD_KERNEL_DOUBLE) return gd_dtype_is_float(dtype) ? GD_F64 : GD_I64;
     if ((flags & GD_KERNEL_WIDE) && (dtype == GD_F16 || dtype == GD_BF16)) return GD_F32;
     return dtype;
 }
 
 static bool is_simple(const gd_view *v, unsigned flags) {
-    return !v->data || (staged_dtype(v->dtype, flags) == v->dtype &&
+    return !v->data || (gd_staged_dtype(v->dtype, flags) == v->dtype &&
                         gd_is_row_major(v->rank, v->dims, v->strides));
 }
 
 /* A row-major view of the staged type in fresh memory. */
 static gd_status stage(gd_view *v, unsigned flags, size_t *bytes) {
-    v->dtype = staged_dtype(v->dtype, flags);
+    v->dtype = gd_staged_dtype(v->dtype, flags);
     gd_row_major(v->rank, v->dims, v->strides);
     *bytes = (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype);
     if (*bytes == 0) *bytes = 1; /* 0 says "not staged"; an empty tensor has a buffer too */

@@ -57,6 +57,9 @@ static inline gd_device *gd_cpu(void) { return &gd_cpu_device; }
  * for devices that borrow its kernels. */
 gd_status gd_kernel_run_host(const gd_kernel_call *call);
 
+/* The dtype in which a kernel with these flags wants an operand. */
+gd_dtype gd_staged_dtype(gd_dtype dtype, unsigned flags);
+
 /* Counts bytes taken (or, negative, given back) that do not come through gd_device_alloc. */
 void gd_device_count(gd_device *d, int64_t bytes);
 

@@ -69,23 +69,13 @@ static bool is_plain(const gd_program *p, const gd_pstep *s, const bool *again) 
     return true;
 }
 
-static void replace_value(gd_program *p, int from, int to) {
-    for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; k < p->steps[i].n_in; k++)
-            if (p->steps[i].in[k] == from) p->steps[i].in[k] = to;
-    for (int i = 0; i < p->n_fetches; i++)
-        if (p->fetches[i] == from) p->fetches[i] = to;
-    for (int i = 0; i < p->n_commits; i++)
-        if (p->commits[i].value == from) p->commits[i].value = to;
-}
-
 static void unite(gd_program *p, gd_pstep *gone, const gd_pstep *kept) {
     for (int k = 0; k < gone->n_out; k++) {
         if (gone->out[k] < 0) continue;
         const int from = p->values[gone->out[k]].root, to = p->values[kept->out[k]].root;
         for (int v = 0; v < p->n_values && !gone->view; v++) /* views of the result */
             if (p->values[v].root == from) p->values[v].root = to;
-        replace_value(p, gone->out[k], kept->out[k]);
+        gd_program_replace(p, gone->out[k], kept->out[k]);
     }
     gone->removed = true;
 }

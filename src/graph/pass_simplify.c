@@ -10,16 +10,6 @@
 #include "core/copy.h"
 #include "graph/program.h"
 
-static void replace(gd_program *p, int from, int to) {
-    for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; k < p->steps[i].n_in; k++)
-            if (p->steps[i].in[k] == from) p->steps[i].in[k] = to;
-    for (int i = 0; i < p->n_fetches; i++)
-        if (p->fetches[i] == from) p->fetches[i] = to;
-    for (int i = 0; i < p->n_commits; i++)
-        if (p->commits[i].value == from) p->commits[i].value = to;
-}
-
 /* Everything that looks into the result of step s, which only has a copy of `to`, looks into `to`. */
 static bool forward(gd_program *p, gd_pstep *s, int to) {
     const gd_pvalue from = p->values[s->out[0]], target = p->values[to];
@@ -29,7 +19,7 @@ static bool forward(gd_program *p, gd_pstep *s, int to) {
             return false;
     for (int v = 0; v < p->n_values; v++)
         if (p->values[v].root == from.root && v != s->out[0]) p->values[v].root = target.root;
-    replace(p, s->out[0], to);
+    gd_program_replace(p, s->out[0], to);
     s->removed = true;
     return true;
 }
@@ -52,7 +42,7 @@ static int unite_views(gd_program *p) {
             const int mine = s->out[k];
             for (int v = 0; v < mine; v++)
                 if (same_view(&p->values[v], &p->values[mine])) {
-                    replace(p, mine, v);
+                    gd_program_replace(p, mine, v);
                     united++;
                     break;
                 }

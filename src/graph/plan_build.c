@@ -58,12 +58,6 @@ static gd_status add_value_view(gd_plan *plan, int value, int *number) {
 
 /* --- calls ------------------------------------------------------------------------------------- */
 
-static gd_dtype staged_dtype(gd_dtype dtype, unsigned flags) {
-    if (flags & GD_KERNEL_DOUBLE) return gd_dtype_is_float(dtype) ? GD_F64 : GD_I64;
-    if ((flags & GD_KERNEL_WIDE) && (dtype == GD_F16 || dtype == GD_BF16)) return GD_F32;
-    return dtype;
-}
-
 /* A buffer for one step alone. */
 static gd_status add_scratch(gd_plan *plan, gd_view view, size_t bytes, int *number) {
     int root = gd_program_root(plan->program, (gd_root){.kind = GD_ROOT_TEMPORARY, .bytes = bytes});
@@ -83,7 +77,7 @@ static gd_status stage(gd_plan *plan, gd_pcall *c) {
     gd_status status = GD_OK;
     for (int i = 0; i < n && status == GD_OK; i++) {
         const gd_view v = plan->views[c->first + i];
-        const gd_dtype dtype = staged_dtype(v.dtype, flags);
+        const gd_dtype dtype = gd_staged_dtype(v.dtype, flags);
         original[i] = -1;
         if (!v.data || (dtype == v.dtype && gd_is_row_major(v.rank, v.dims, v.strides))) continue;
         gd_view simple = v;

@@ -83,6 +83,16 @@ gd_status gd_program_commit(gd_program *p, gd_commit commit) {
     return GD_OK;
 }
 
+void gd_program_replace(gd_program *p, int from, int to) {
+    for (int i = 0; i < p->n_steps; i++)
+        for (int k = 0; k < p->steps[i].n_in; k++)
+            if (p->steps[i].in[k] == from) p->steps[i].in[k] = to;
+    for (int i = 0; i < p->n_fetches; i++)
+        if (p->fetches[i] == from) p->fetches[i] = to;
+    for (int i = 0; i < p->n_commits; i++)
+        if (p->commits[i].value == from) p->commits[i].value = to;
+}
+
 /* --- text -------------------------------------------------------------------------------------- */
 
 static const char *const root_names[] = {"", "feed ", "variable ", "outside "};

@@ -84,6 +84,8 @@ int gd_program_root(gd_program *program, gd_root root);       /* its number, or 
 int gd_program_value(gd_program *program, gd_pvalue value);   /* its number, or -1 */
 gd_pstep *gd_program_step(gd_program *program);               /* one more; NULL: no memory */
 gd_status gd_program_commit(gd_program *program, gd_commit commit);
+/* Steps, fetches and commits that read value `from` read `to`. */
+void gd_program_replace(gd_program *program, int from, int to);
 
 /* As text, one step a line. free() it. */
 char *gd_program_text(const gd_program *program);
