@@ -97,11 +97,6 @@ int gd_jit_traces(const gd_jit *jit) { return jit ? jit->traces : 0; }
 
 /* --- tracing ----------------------------------------------------------------------------------- */
 
-static gd_status failure(void) {
-    const gd_thread *thread = &gd_this_thread;
-    return thread->recorded != GD_OK ? thread->recorded : thread->noted != GD_OK ? thread->noted : GD_E_STATE;
-}
-
 /* Leaves outside the graph that want a gradient, each once. */
 static gd_status find_leaves(traced *t) {
     int room = 0;
@@ -129,7 +124,7 @@ static gd_status gather_effects(traced *t) {
         done[i] = g->written[i].by_node ? g->written[i].symbol : gd_assign(g->written[i].tensor, g->written[i].symbol);
     gd_tensor *all = gd_group(((gd_tensors){done, g->n_written}));
     gd_free(done);
-    if (all->kind == GD_FAILED) return failure();
+    if (all->kind == GD_FAILED) return gd_failure();
     t->effects = gd_retain(all);
     return GD_OK;
 }
@@ -146,20 +141,20 @@ static gd_status trace_function(gd_jit *jit, traced *t, gd_tensors inputs) {
         char name[16];
         snprintf(name, sizeof name, "input%d", (int)i);
         gd_tensor *symbol = gd_placeholder(gd_shape_of(x->rank, x->dims), .dtype = (gd_dtype)x->dtype, .name = name);
-        if (symbol->kind == GD_FAILED) status = failure();
+        if (symbol->kind == GD_FAILED) status = gd_failure();
         else t->in[t->n_in++] = gd_retain(symbol);
     }
     gd_tensors y = {NULL, 0};
     if (status == GD_OK) {
         y = jit->fn((gd_tensors){t->in, t->n_in}, jit->user);
-        if (gd_failed()) status = failure();
+        if (gd_failed()) status = gd_failure();
         else if (y.count < 1) status = gd_fail(GD_E_STATE, "the function returned nothing");
     }
     if (status == GD_OK && !(t->out = gd_calloc((size_t)y.count, sizeof *t->out))) status = gd_fail(GD_E_MEMORY, "no memory for a jit");
     for (int64_t k = 0; k < y.count && status == GD_OK; k++) {
         gd_tensor *symbol = gd_graph_latest(t->graph, y.at[k]);
         if (symbol && symbol->kind == GD_VALUE) symbol = gd_clone(symbol); /* not made by the function: noted as a copy */
-        if (!symbol || symbol->kind != GD_SYMBOL) status = failure();
+        if (!symbol || symbol->kind != GD_SYMBOL) status = gd_failure();
         else t->out[t->n_out++] = gd_retain(symbol);
     }
     if (status == GD_OK) status = gather_effects(t);
@@ -215,7 +210,7 @@ static gd_status run(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_te
     for (int k = 0; gy && k < t->n_out; k++) feeds[n++] = t->gy[k], feeds[n++] = gy[k];
     gd_tensors r = gd_session_run(t->session, ((gd_tensors){feeds, n}), fetches);
     gd_free(feeds);
-    if (gd_failed() || r.count != fetches.count) return failure();
+    if (gd_failed() || r.count != fetches.count) return gd_failure();
     for (int64_t i = 0; i < r.count; i++) results[i] = r.at[i];
     return GD_OK;
 }
@@ -268,7 +263,7 @@ static gd_status make_gradients(traced *t) {
     for (int k = 0; k < t->n_out && status == GD_OK; k++) {
         const gd_tensor *y = t->out[k];
         gd_tensor *symbol = gd_placeholder(gd_shape_of(y->rank, y->dims), .dtype = (gd_dtype)y->dtype);
-        if (symbol->kind == GD_FAILED) status = failure();
+        if (symbol->kind == GD_FAILED) status = gd_failure();
         else gy[k] = gd_retain(symbol);
     }
     int n_floats = 0;
@@ -279,7 +274,7 @@ static gd_status make_gradients(traced *t) {
     if (status == GD_OK) {
         gd_tensors g = gd_grad(((gd_tensors){t->out, t->n_out}), ((gd_tensors){by, n_floats}), .gradients = (gd_tensors){gy, t->n_out},
                                .allow_unused = true);
-        if (gd_failed()) status = failure();
+        if (gd_failed()) status = gd_failure();
         for (int i = 0, k = 0; i < n_by && status == GD_OK; i++) {
             gd_tensor *x = i < t->n_in ? t->in[i] : t->leaves[i - t->n_in];
             if (gd_dtype_is_float((gd_dtype)x->dtype)) gx[i] = gd_retain(g.at[k++]);
@@ -313,7 +308,7 @@ static gd_status run_backward(traced *t, gd_context *c) {
     GD_TRY(make_gradients(t));
     const int n_by = t->n_in + t->n_leaves;
     gd_tensor *memory = gd_saved(c, 0);
-    if (memory->kind == GD_FAILED) return failure();
+    if (memory->kind == GD_FAILED) return gd_failure();
     const int64_t *remembered = gd_data(memory);
     GD_TRY(check_leaves(t, remembered + 1));
     gd_tensor **lists = gd_calloc((size_t)(t->n_in + 2 * n_by) + 1, sizeof *lists), **wanted = lists + t->n_in, **results = wanted + n_by;
@@ -321,7 +316,7 @@ static gd_status run_backward(traced *t, gd_context *c) {
     gd_status status = GD_OK;
     int n = 0;
     for (int i = 0; i < t->n_in && status == GD_OK; i++)
-        if ((lists[i] = gd_saved(c, 1 + i))->kind == GD_FAILED) status = failure();
+        if ((lists[i] = gd_saved(c, 1 + i))->kind == GD_FAILED) status = gd_failure();
     for (int i = 0; i < n_by; i++)
         if (c->needs[i] && t->gx[i] && t->gx[i]->kind == GD_SYMBOL) wanted[n++] = t->gx[i];
     if (status == GD_OK && n > 0) {
@@ -352,7 +347,7 @@ static gd_status check_inputs(const gd_jit *jit, gd_tensors inputs) {
     for (int64_t i = 0; i < inputs.count; i++) {
         const gd_tensor *x = inputs.at[i];
         if (!x) return gd_fail(GD_E_ARGUMENT, "input %lld is NULL", (long long)i);
-        if (x->kind == GD_FAILED) return failure();
+        if (x->kind == GD_FAILED) return gd_failure();
         if (x->kind != GD_VALUE) return gd_fail(GD_E_ARGUMENT, "input %lld is a symbol; call the function itself in a graph", (long long)i);
     }
     return GD_OK;
@@ -373,7 +368,7 @@ static gd_status call_on_tape(traced *t, gd_tensors inputs, gd_tensors *results)
     for (int i = 0; i < t->n_leaves; i++) all[t->n_in + i] = t->leaves[i];
     *results = gd_apply(&t->function, (gd_tensors){all, t->n_in + t->n_leaves}, t);
     gd_free(all);
-    if (gd_failed()) return failure();
+    if (gd_failed()) return gd_failure();
     gd_node *node = results->at[0]->node;
     if (node && node->function == &t->function) { /* the traced form lives as long as the node */
         atomic_fetch_add(&t->refs, 1);
