@@ -28,7 +28,8 @@ GD_API gd_device *gd_default_device(void);
 /* Waits until all that was queued on the device is done. */
 GD_API gd_status gd_synchronize(gd_device *device);
 
-/* Bytes in use by tensors now, the most there ever were, and bytes held for reuse. NULL: "cpu". */
+/* Bytes in use by tensors now, the most there ever were, and bytes held for reuse. NULL: "cpu".
+ * (Of tensors of up to 64 bytes, the most counts those of the thread that made the latest.) */
 typedef struct gd_memory {
     int64_t live_bytes, peak_bytes, cached_bytes;
     int64_t allocations; /* how many buffers were ever asked for */

@@ -59,37 +59,61 @@ gd_status gd_synchronize(gd_device *device) {
     return device->api->synchronize(device);
 }
 
-void gd_device_count(gd_device *d, int64_t bytes) {
+/* Without the small tensors of other threads: asking each of them would take longer than an op. */
+static void raise_peak(gd_device *d, int64_t live) {
+    int64_t peak = atomic_load_explicit(&d->peak_bytes, memory_order_relaxed);
+    while (live > peak && !atomic_compare_exchange_weak(&d->peak_bytes, &peak, live)) {}
+}
+
+static void count(gd_device *d, int64_t bytes) {
     int64_t live = atomic_fetch_add_explicit(&d->live_bytes, bytes, memory_order_relaxed) + bytes;
     if (bytes < 0) return;
     atomic_fetch_add_explicit(&d->allocations, 1, memory_order_relaxed);
-    int64_t peak = atomic_load_explicit(&d->peak_bytes, memory_order_relaxed);
-    while (live > peak && !atomic_compare_exchange_weak(&d->peak_bytes, &peak, live)) {}
+    if (d == gd_cpu()) live += atomic_load_explicit(&gd_this_thread.counts.small_bytes, memory_order_relaxed);
+    raise_peak(d, live);
+}
+
+void gd_device_take_small(size_t bytes) {
+    int64_t own = gd_small_count(1, (int64_t)bytes);
+    raise_peak(gd_cpu(), atomic_load_explicit(&gd_cpu()->live_bytes, memory_order_relaxed) + own);
+}
+
+void gd_device_give_small(size_t bytes) { gd_small_count(0, -(int64_t)bytes); }
+
+int64_t gd_device_live(gd_device *d) {
+    int64_t live = atomic_load(&d->live_bytes);
+    if (d != gd_cpu()) return live;
+    gd_counts sum;
+    gd_counts_sum(&sum);
+    return live + sum.small_bytes;
 }
 
 gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle) {
     gd_status status = d->api->alloc(d, bytes, handle);
     if (status != GD_OK)
         return gd_fail(status, "no memory for %zu bytes on %s (%lld in use)", bytes, d->name,
-                       (long long)atomic_load(&d->live_bytes));
-    gd_device_count(d, (int64_t)bytes);
+                       (long long)gd_device_live(d));
+    count(d, (int64_t)bytes);
     return GD_OK;
 }
 
 void gd_device_free(gd_device *d, void *handle, size_t bytes) {
-    gd_device_count(d, -(int64_t)bytes);
+    count(d, -(int64_t)bytes);
     d->api->free(d, handle, bytes);
 }
 
 gd_memory gd_memory_stats(gd_device *device) {
     gd_device *d = device ? device : gd_cpu();
-    return (gd_memory){atomic_load(&d->live_bytes), atomic_load(&d->peak_bytes),
-                       atomic_load(&d->cached_bytes), atomic_load(&d->allocations)};
+    gd_counts sum = {0, 0, 0};
+    if (d == gd_cpu()) gd_counts_sum(&sum);
+    int64_t live = atomic_load(&d->live_bytes) + sum.small_bytes, peak = atomic_load(&d->peak_bytes);
+    return (gd_memory){live, live > peak ? live : peak, atomic_load(&d->cached_bytes),
+                       atomic_load(&d->allocations) + sum.small_taken};
 }
 
 void gd_memory_reset_peak(gd_device *device) {
     gd_device *d = device ? device : gd_cpu();
-    atomic_store(&d->peak_bytes, atomic_load(&d->live_bytes));
+    atomic_store(&d->peak_bytes, gd_device_live(d));
 }
 
 void gd_memory_trim(gd_device *device) {

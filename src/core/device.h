@@ -60,8 +60,12 @@ gd_status gd_kernel_run_host(const gd_kernel_call *call);
 /* The dtype in which a kernel with these flags wants an operand. */
 gd_dtype gd_staged_dtype(gd_dtype dtype, unsigned flags);
 
-/* Counts bytes taken (or, negative, given back) that do not come through gd_device_alloc. */
-void gd_device_count(gd_device *d, int64_t bytes);
+/* Counts a small storage on the CPU, which does not come through gd_device_alloc. */
+void gd_device_take_small(size_t bytes);
+void gd_device_give_small(size_t bytes);
+
+/* Bytes in use now. */
+int64_t gd_device_live(gd_device *d);
 
 /* Memory of a device, counted; every buffer goes through these. */
 gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle);

@@ -4,24 +4,11 @@
  * start to the start of the next one. To keep an object, it is swapped to the start of its scope
  * and the start moves past it: it then belongs to the scope outside.
  */
-#include <pthread.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/tensor.h"
 #include "core/thread.h"
-
-GD_THREAD_LOCAL gd_thread gd_this_thread;
-
-static _Atomic int64_t live_objects;
-static pthread_key_t thread_key;
-static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
-
-void gd_object_count(int change) {
-    atomic_fetch_add_explicit(&live_objects, change, memory_order_relaxed);
-}
-
-int64_t gd_live_objects(void) { return atomic_load(&live_objects); }
 
 void gd_object_retain(gd_object *object) {
     if (atomic_load_explicit(&object->refs, memory_order_relaxed) != GD_IMMORTAL)
@@ -35,36 +22,6 @@ void gd_object_release(gd_object *object) {
     /* whoever holds the only reference need not fear that another thread takes one meanwhile */
     if (refs == 1 || atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
         object->class->destroy(object);
-}
-
-/* --- the end of a thread ----------------------------------------------------------------------- */
-
-static void thread_end(void *arg) {
-    gd_thread *thread = arg;
-    gd_free(thread->objects);
-    if (thread->starts != thread->inline_starts) gd_free(thread->starts);
-    gd_tensor_free_cached(thread);
-    gd_storage_free_cached(thread);
-    while (thread->free_lists) {
-        void *list = thread->free_lists;
-        thread->free_lists = *(void **)list;
-        gd_free(list);
-    }
-    memset(thread, 0, sizeof *thread);
-}
-
-static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
-
-/* The main thread ends by exit(), which runs no key destructors. */
-static void __attribute__((destructor)) at_exit(void) {
-    if (gd_this_thread.alive) thread_end(&gd_this_thread);
-}
-
-void gd_thread_attach(gd_thread *thread) {
-    if (thread->alive) return;
-    pthread_once(&thread_key_once, make_key);
-    pthread_setspecific(thread_key, thread);
-    thread->alive = true;
 }
 
 /* --- scopes ------------------------------------------------------------------------------------ */

@@ -28,14 +28,14 @@ static gd_storage *small_new(size_t bytes) {
     }
     s->storage = (gd_storage){.device = gd_cpu(), .data = s->data, .bytes = bytes, .small = true};
     atomic_init(&s->storage.refs, 1);
-    gd_device_count(gd_cpu(), (int64_t)bytes);
+    gd_device_take_small(bytes);
     return &s->storage;
 }
 
 static void small_free(gd_storage *storage) {
     gd_small_storage *s = (gd_small_storage *)storage;
     gd_thread *thread = &gd_this_thread;
-    gd_device_count(gd_cpu(), -(int64_t)storage->bytes);
+    gd_device_give_small(storage->bytes);
 #ifndef GD_SANITIZED
     if (thread->alive && thread->free_small_count < CACHED_SMALL) {
         s->next_free = thread->free_small;

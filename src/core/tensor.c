@@ -92,7 +92,7 @@ gd_tensor *gd_tensor_bare(gd_tensor_kind kind, gd_device *device, gd_dtype dtype
 }
 
 gd_tensor *gd_tensor_new(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims) {
-    size_t bytes = (size_t)gd_numel(rank, dims) * gd_dtype_size(dtype);
+    size_t bytes = (size_t)gd_numel(rank, dims) * gd_dtype_bytes(dtype);
     gd_storage *storage = gd_storage_new(device, bytes);
     if (!storage) return NULL;
     gd_tensor *t = gd_tensor_bare(GD_VALUE, device, dtype, rank, dims);

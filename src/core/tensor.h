@@ -58,6 +58,9 @@ static inline size_t gd_dtype_bytes(unsigned dtype) {
     return bytes[dtype & 15u];
 }
 
+/* gd_dtype_is_float without the call. */
+static inline bool gd_is_float(unsigned dtype) { return dtype >= GD_F16 && dtype <= GD_F64; }
+
 /* Releases a node; set by autograd so that core need not know what a node is. */
 extern void (*gd_node_release_hook)(gd_node *node);
 extern void (*gd_hooks_release_hook)(gd_hook *hooks);

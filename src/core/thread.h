@@ -10,6 +10,14 @@
 
 enum { GD_INLINE_SCOPES = 32 };
 
+/* What a thread has made and not freed; less than nothing where it frees what others made. Each
+ * thread writes its own without a lock, which would take as long as the rest of a small op, and
+ * readers add them up. */
+typedef struct gd_counts {
+    _Atomic int64_t objects;
+    _Atomic int64_t small_bytes, small_taken; /* of storages of a few elements (storage.c) */
+} gd_counts;
+
 typedef struct gd_thread {
     /* errors: `noted` is the latest gd_fail, `recorded` the first that stuck */
     gd_status noted, recorded;
@@ -36,7 +44,9 @@ typedef struct gd_thread {
     int free_small_count;
     void *free_lists; /* short lists of tensors for reuse; the first word of each links to the next */
     int free_list_count;
-    bool alive; /* the destructor for this thread is set up */
+    gd_counts counts;
+    struct gd_thread *next; /* of all threads that are alive */
+    bool alive;             /* the destructor for this thread is set up */
 } gd_thread;
 
 /* initial-exec: a shared library's thread-local block at a fixed offset, one instruction away. Not
@@ -50,6 +60,20 @@ typedef struct gd_thread {
 extern GD_THREAD_LOCAL gd_thread gd_this_thread;
 
 /* Arranges that the thread's stacks are freed when it ends. Cheap after the first time. */
-void gd_thread_attach(gd_thread *thread);
+void gd_thread_attach_now(gd_thread *thread);
+static inline void gd_thread_attach(gd_thread *thread) {
+    if (!thread->alive) gd_thread_attach_now(thread);
+}
+
+/* Adds to a count that only this thread writes. */
+static inline void gd_count(_Atomic int64_t *count, int64_t change) {
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + change, memory_order_relaxed);
+}
+
+/* Counts small storages taken, and bytes taken or, negative, given back; returns this thread's. */
+int64_t gd_small_count(int taken, int64_t bytes);
+
+/* The counts of all threads together. */
+void gd_counts_sum(gd_counts *sum);
 
 #endif

@@ -159,6 +159,7 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
                   .saves_out = r->saves_out, .state = &u->state};
     while (op->n_required < r->n_inputs && !r->inputs[op->n_required].optional &&
            !r->inputs[op->n_required].variadic) op->n_required++;
+    for (int i = 0; i < r->n_inputs; i++) op->n_mutated += r->inputs[i].mutated;
     op->attrs_size = lay_out(r->attrs, r->n_attrs);
     if (rules) {
         op->infer = rules->infer;

@@ -224,9 +224,7 @@ gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device
 /* Makes the outputs and runs the kernel into them. */
 static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *device) {
     const gd_op *op = call->op;
-    int n_mutated = 0;
-    for (int i = 0; i < op->n_inputs; i++) n_mutated += op->inputs[i].mutated;
-    int n_views = call->n_in + call->n_out + n_mutated;
+    int n_mutated = op->n_mutated, n_views = call->n_in + call->n_out + n_mutated;
     gd_view few[3 * FEW], *views = few;
     if (n_views > 3 * FEW && !(views = gd_malloc((size_t)n_views * sizeof *views)))
         return gd_fail(GD_E_MEMORY, "no memory for %d tensors", n_views);
@@ -266,7 +264,7 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
             if (m->view_of < 0 && gd_numel(m->rank, m->dims) > 0) needed = true;
         }
     }
-    for (int i = 0, n = call->n_out; i < op->n_inputs && i < call->n_in; i++)
+    for (int i = 0, n = call->n_out; n_mutated > 0 && i < op->n_inputs && i < call->n_in; i++)
         if (op->inputs[i].mutated) {
             k.out[n++] = views[i];
             if (call->in[i]) atomic_fetch_add(&call->in[i]->storage->version, 1);

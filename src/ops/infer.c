@@ -60,12 +60,22 @@ static gd_status infer_written(gd_infer *infer) {
     return GD_OK;
 }
 
+static bool all_alike(gd_tensor *const *in, int n_in) {
+    const gd_tensor *x = in[0];
+    for (int i = 1; i < n_in; i++) {
+        const gd_tensor *t = in[i];
+        if (!t || t->dtype != x->dtype || t->rank != x->rank) return false;
+        for (int d = 0; d < x->rank; d++)
+            if (t->dims[d] != x->dims[d]) return false;
+    }
+    return n_in > 0 && x;
+}
+
 gd_status gd_infer_elementwise(gd_infer *infer) {
     const gd_op *op = infer->op->base ? infer->op->base : infer->op;
-    for (int i = 0; i < op->n_inputs && !infer->op->base; i++)
-        if (op->inputs[i].mutated) return infer_written(infer);
+    if (op->n_mutated > 0 && !infer->op->base) return infer_written(infer);
     gd_meta *y = &infer->out[0];
-    if (infer->n_in == 1) { /* nothing to broadcast or promote */
+    if (all_alike(infer->in, infer->n_in)) { /* nothing to broadcast or promote */
         const gd_tensor *x = infer->in[0];
         y->rank = x->rank;
         for (int i = 0; i < x->rank; i++) y->dims[i] = x->dims[i];
@@ -74,7 +84,7 @@ gd_status gd_infer_elementwise(gd_infer *infer) {
         y->dtype = gd_result_dtype(infer->in, infer->n_in);
         GD_TRY(gd_broadcast_dims(infer->in, infer->n_in, &y->rank, y->dims));
     }
-    bool is_float = gd_dtype_is_float(y->dtype);
+    bool is_float = gd_is_float(y->dtype);
     if ((op->flags & GD_OP_INTEGRAL) && is_float)
         return gd_op_fail(GD_E_DTYPE, "takes integers and bools, not %s", gd_dtype_name(y->dtype));
     if (op->flags & GD_OP_TRUTH) y->dtype = GD_BOOL;

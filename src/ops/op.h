@@ -19,6 +19,7 @@ struct gd_op {
     const gd_op_param *inputs, *outputs;
     int n_inputs, n_outputs;
     int n_required; /* inputs that are not optional at the front */
+    int n_mutated;  /* inputs that are written */
     const gd_op_attr *attrs;
     int n_attrs;
     size_t attrs_size;

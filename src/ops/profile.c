@@ -128,7 +128,7 @@ static void measure(const gd_kernel_call *call, int64_t started) {
     e.nanoseconds = gd_profile_now() - started;
     for (int i = 0; i < call->n_in; i++) e.bytes += view_bytes(&call->in[i]);
     for (int i = 0; i < call->n_out; i++) e.bytes += view_bytes(&call->out[i]);
-    e.live_bytes = atomic_load_explicit(&call->device->live_bytes, memory_order_relaxed);
+    e.live_bytes = gd_device_live(call->device);
     note(&e);
 }
 

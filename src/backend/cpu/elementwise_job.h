@@ -21,6 +21,8 @@ typedef struct gd_ew_program {
 } gd_ew_program;
 
 int gd_ew_type(gd_dtype compute);
+/* The op's own kernel for a type, or NULL. */
+gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type);
 gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p);
 
 /* What kernels that are compiled while the program runs are compiled for. */

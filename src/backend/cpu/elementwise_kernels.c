@@ -227,6 +227,40 @@ static void skip_views(gd_kernel_call *call) {
     call->n_out -= views;
 }
 
+/* The number of elements, if all operands are row-major, of one shape and of one type that is computed
+ * in: the kernel can walk straight through them. Else 0. */
+static int64_t straight(const gd_kernel_call *call) {
+    const gd_view *y = &call->out[0];
+    if (call->op->fusion || type_dtype[gd_ew_type(y->dtype)] != y->dtype) return 0;
+    int64_t count = 1;
+    for (int d = y->rank; d-- > 0; count *= y->dims[d])
+        if (y->strides[d] != count) return 0;
+    for (int i = 1 - call->n_out; i < call->n_in; i++) {
+        const gd_view *v = i < 0 ? &call->out[-i] : &call->in[i];
+        if (v->dtype != y->dtype || v->rank != y->rank) return 0;
+        for (int d = 0; d < y->rank; d++)
+            if (v->dims[d] != y->dims[d] || v->strides[d] != y->strides[d]) return 0;
+    }
+    return count;
+}
+
+/* A call of that kind with few elements is over sooner than a job would be set up. */
+static bool run_straight(const gd_kernel_call *call) {
+    const int64_t count = straight(call);
+    if (count == 0 || count > PIECE) return false;
+    const gd_op *op = call->op;
+    const gd_ew_fn whole = gd_ew_whole(op, op->ir, gd_ew_type(call->out[0].dtype));
+    if (!whole) return false;
+    double params[GD_RECORD_MAX];
+    const void *in[GD_EW_OPERANDS];
+    void *out[GD_EW_OPERANDS];
+    for (int i = 0; i < op->n_attrs && call->attrs; i++) params[i] = gd_attr_number(&op->attrs[i], call->attrs);
+    for (int i = 0; i < call->n_in; i++) in[i] = call->in[i].data;
+    for (int i = 0; i < call->n_out; i++) out[i] = call->out[i].data;
+    whole(count, in, out, params);
+    return true;
+}
+
 /* The type to compute in: halves as f32, small integers as i32 (results wrap when stored). */
 static int compute_type(const gd_kernel_call *call) {
     if (call->op->fusion) return gd_ew_type(call->op->fusion->type);
@@ -239,8 +273,9 @@ static int compute_type(const gd_kernel_call *call) {
  * Every elementwise op, by its generated kernel or the evaluator.
  */
 static gd_status elementwise_compiled_run(gd_kernel_call *call) {
-    job j;
     skip_views(call);
+    if (call->n_in + call->n_out <= GD_EW_OPERANDS && run_straight(call)) return GD_OK;
+    job j;
     if (gd_numel(call->out[0].rank, call->out[0].dims) == 0) return GD_OK; /* an empty tensor is written */
     j.n_in = call->op->fusion ? call->op->fusion->n_tensors : call->n_in;
     j.n_out = call->n_out;

@@ -46,6 +46,8 @@ static const gd_ew_kernel *compiled(const gd_op *op, const gd_ir *ir) {
     return kernel;
 }
 
+gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type) { return compiled(op, ir)->fn[type]; }
+
 bool gd_ew_is_compiled(const gd_op *op) { return find(gd_ir_hash(op->ir)) != NULL; }
 
 extern const char gd_kernel_headers[];

@@ -104,7 +104,8 @@ static void print_record(FILE *out, op *o, bool twin) {
     bool elementwise = r->flags & GD_OP_ELEMENTWISE;
     uint32_t saves_in = r->saves_in, saves_out = r->saves_out;
     if (elementwise) elementwise_saves(o, &saves_in, &saves_out);
-    int required = 0;
+    int required = 0, mutated = twin;
+    for (int i = 0; i < r->n_inputs && !twin; i++) mutated += r->inputs[i].mutated;
     while (required < r->n_inputs && !r->inputs[required].optional && !r->inputs[required].variadic) required++;
     if (twin) {
         fprintf(out, "extern const gd_op gd_op_%s_;\nstatic gd_op_state %s__state_;\n", r->name, r->name);
@@ -120,7 +121,8 @@ static void print_record(FILE *out, op *o, bool twin) {
     print_string(out, r->doc);
     fprintf(out, ",\n    .onnx = \"%s\", .caffe = \"%s\",\n    .flags = 0x%x,\n", twin ? "" : r->onnx, twin ? "" : r->caffe,
             r->flags | (twin ? GD_OP_INPLACE : 0));
-    if (r->n_inputs) fprintf(out, "    .inputs = %s%s_inputs_, .n_inputs = %d, .n_required = %d,\n", r->name, twin ? "_" : "", r->n_inputs, required);
+    if (r->n_inputs) fprintf(out, "    .inputs = %s%s_inputs_, .n_inputs = %d, .n_required = %d, .n_mutated = %d,\n", r->name,
+                             twin ? "_" : "", r->n_inputs, required, mutated);
     if (r->n_outputs) fprintf(out, "    .outputs = %s_outputs_, .n_outputs = %d,\n", r->name, r->n_outputs);
     if (r->n_attrs)
         fprintf(out, "    .attrs = %s_attrs_, .n_attrs = %d, .attrs_size = sizeof(gd_%s_options), .defaults = &%s_default_attrs_,\n",
