@@ -94,7 +94,10 @@ static _Thread_local gd_node *dead;
 static _Thread_local bool freeing;
 
 void gd_node_release(gd_node *node) {
-    if (!node || atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) != 1) return;
+    if (!node) return;
+    if (atomic_load_explicit(&node->refs, memory_order_acquire) != 1 && /* see gd_object_release */
+        atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) != 1)
+        return;
     node->next_dead = dead;
     dead = node;
     if (freeing) return;
@@ -206,8 +209,12 @@ gd_tensor *gd_slot_get(const gd_slot *slot, gd_node *self, const char *what) {
 }
 
 void gd_node_attach(gd_node *node, gd_tensor *t, int index) {
-    gd_node *old = t->node;
     gd_node_retain(node);
+    gd_node_give(node, t, index);
+}
+
+void gd_node_give(gd_node *node, gd_tensor *t, int index) {
+    gd_node *old = t->node;
     t->node = node;
     t->node_index = index;
     t->requires_grad = true;

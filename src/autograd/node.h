@@ -77,5 +77,7 @@ gd_tensor *gd_slot_as_it_is(const gd_slot *slot);
 
 /* Makes t the output `index` of node. */
 void gd_node_attach(gd_node *node, gd_tensor *t, int index);
+/* The same, and hands the caller's reference over to it. */
+void gd_node_give(gd_node *node, gd_tensor *t, int index);
 
 #endif

@@ -38,6 +38,7 @@ static gd_status tape(gd_invocation *call) {
     if (!any) return GD_OK;
     gd_node *node = gd_node_record(call);
     if (!node) return GD_E_MEMORY;
+    gd_tensor *held = NULL; /* an output that holds the node */
     for (int i = 0; i < call->n_out; i++) {
         gd_tensor *y = call->out[i];
         gd_slot *slot = &node->slots[call->n_in + i];
@@ -53,10 +54,13 @@ static gd_status tape(gd_invocation *call) {
         slot->index = i;
         slot->requires_grad = true;
         const gd_op_param *param = &op->outputs[i < op->n_outputs ? i : op->n_outputs - 1];
-        if (gd_dtype_is_float((gd_dtype)y->dtype) && !param->hidden) gd_node_attach(node, y, i);
+        if (gd_dtype_is_float((gd_dtype)y->dtype) && !param->hidden) {
+            if (held) gd_node_attach(node, y, i);
+            else gd_node_give(node, held = y, i);
+        }
         if (y->is_view && y->storage) atomic_store(&y->storage->taped_view, true);
     }
-    gd_node_release(node); /* the outputs hold it */
+    if (!held) gd_node_release(node);
     return GD_OK;
 }
 
