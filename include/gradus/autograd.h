@@ -147,6 +147,7 @@ GD_API gd_tensors gd_hvp(gd_fn fn, gd_tensors inputs, gd_tensors vectors, void *
 typedef struct gd_gradcheck_options {
     double step, tolerance_relative, tolerance_absolute;
     bool second_order; /* check the gradient's own gradient too */
+    int64_t elements;  /* of each input at most so many are moved, spread over it; 0: all of them */
     bool twice;        /* the library's own: inside the second-order check */
 } gd_gradcheck_options;
 
