@@ -107,8 +107,8 @@ int train_serve(const char *net, const char *mode, int threads) {
     double each = 1e6;
     for (int i = 0; i < 20; i++) train_step(t);
     while (fgets(line, sizeof line, stdin)) {
-        const int steps = 1 + (int)(50e6 / each);
-        train_step(t); /* wakes the threads up */
+        const int steps = 1 + (int)(100e6 / each);
+        for (int i = 0; i < steps; i++) train_step(t); /* the processor and the threads wake up */
         const double start = bench_now();
         for (int i = 0; i < steps; i++) train_step(t);
         each = (bench_now() - start) / steps;

@@ -1,11 +1,15 @@
 /* pool.c - the one thread pool: who runs which piece of a parallel loop.
  *
  * One call at a time has the pool, by a try-lock: whoever does not get it does its own work. The
- * caller publishes the loop, opens a gate and takes pieces from a shared counter like everybody
- * else. A worker counts itself in at the gate before it looks at the loop, and out when no piece
- * is left. When the caller finds no piece either, it shuts the gate and waits for those inside.
+ * caller publishes the loop, opens a gate and takes pieces like everybody else. A worker counts
+ * itself in at the gate before it looks at the loop, and out when no piece is left. When the caller
+ * finds no piece either, it shuts the gate and waits for those inside.
  * So a worker that is slow to wake (its core belongs to another process) is not waited for: it
  * finds the gate shut, and the caller has done its share.
+ *
+ * Each thread has a share of the pieces, the same in every loop of as many: one that trains the same
+ * weights step after step finds them in its core's own cache. Whoever has done its share takes from
+ * the end of another's.
  *
  * Workers wait by spinning briefly, because the next loop of a network often comes within
  * microseconds, and then sleep, because a spinning thread steals the core from whoever has work.
@@ -64,11 +68,12 @@ static struct {
      * workers spin and sleep on; the loop itself may be read inside the gate only. */
     _Alignas(CACHE_LINE) _Atomic uint32_t calls;
     _Atomic uint32_t gate;
-    int64_t n;
+    int threads_now; /* who have a share of it */
     void (*body)(void *arg, int64_t i);
     void *arg;
 
-    _Alignas(CACHE_LINE) _Atomic int64_t next; /* the first piece that nobody has taken */
+    /* What is left of each thread's share: its first piece, and above in the word its end. */
+    struct { _Alignas(CACHE_LINE) _Atomic uint64_t left; } share[MAX_THREADS];
 
     _Alignas(CACHE_LINE) _Atomic int sleepers; /* workers in, or on their way into, the futex */
     _Atomic int keep;                          /* workers with an index from here on shall end */
@@ -193,11 +198,26 @@ static void run_inline(int64_t n, void (*body)(void *, int64_t), void *arg) {
     for (int64_t i = 0; i < n; i++) body(arg, i);
 }
 
-static void run_pieces(int64_t n, void (*body)(void *, int64_t), void *arg) {
+static uint64_t pieces_between(int64_t begin, int64_t end) { return (uint64_t)end << 32 | (uint64_t)begin; }
+
+/* Takes the first piece of a share, or its last; -1 when it is empty. */
+static int64_t take_piece(_Atomic uint64_t *share, bool first) {
+    uint64_t left = atomic_load_explicit(share, memory_order_relaxed);
     for (;;) {
-        int64_t i = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed);
-        if (i >= n) return;
-        body(arg, i);
+        const int64_t begin = (int64_t)(left & UINT32_MAX), end = (int64_t)(left >> 32);
+        if (begin >= end) return -1;
+        const uint64_t rest = first ? pieces_between(begin + 1, end) : pieces_between(begin, end - 1);
+        if (atomic_compare_exchange_weak_explicit(share, &left, rest, memory_order_relaxed, memory_order_relaxed))
+            return first ? begin : end - 1;
+    }
+}
+
+/* The thread's own share, then what the others have left. */
+static void run_pieces(int slot, void (*body)(void *, int64_t), void *arg) {
+    const int threads = pool.threads_now;
+    for (int k = 0; k < threads; k++) {
+        _Atomic uint64_t *share = &pool.share[(slot + k) % threads].left;
+        for (int64_t i; (i = take_piece(share, k == 0)) >= 0;) body(arg, i);
     }
 }
 
@@ -251,7 +271,7 @@ static void *worker_main(void *index_as_pointer) {
         if (index >= atomic_load(&pool.keep)) return NULL;
         if (movable) find_place(&here);
         if (enter_gate()) {
-            run_pieces(pool.n, pool.body, pool.arg);
+            run_pieces(index + 1, pool.body, pool.arg);
             /* A piece that forked and came back here in the child: this is no worker of the
              * child's pool, and must not count itself out of it. */
             if (atomic_load_explicit(&forks, memory_order_relaxed) != process) return NULL;
@@ -310,12 +330,16 @@ static void unlock(void) { atomic_store_explicit(&pool.locked, false, memory_ord
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
+/* A share is two numbers of 32 bits. */
+static const int64_t MOST_PIECES = INT32_MAX;
+
 static void publish(int64_t n, void (*body)(void *, int64_t), void *arg) {
     note_processor(0);
-    pool.n = n;
     pool.body = body;
     pool.arg = arg;
-    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
+    const int threads = pool.threads_now = pool.workers + 1;
+    for (int t = 0; t < threads; t++)
+        atomic_store_explicit(&pool.share[t].left, pieces_between(n * t / threads, n * (t + 1) / threads), memory_order_relaxed);
     atomic_store_explicit(&pool.gate, GATE_OPEN, memory_order_release);
     atomic_fetch_add(&pool.calls, 1);
 
@@ -331,7 +355,7 @@ void gd_parallel_for(int64_t n, void (*body)(void *arg, int64_t i), void *arg) {
         body(arg, 0);
         return;
     }
-    int threads = n > 1 && !in_loop ? gd_num_threads() : 1;
+    int threads = n > 1 && n <= MOST_PIECES && !in_loop ? gd_num_threads() : 1;
     if (threads == 1 || !try_lock()) {
         run_inline(n, body, arg);
         return;
@@ -342,7 +366,7 @@ void gd_parallel_for(int64_t n, void (*body)(void *arg, int64_t i), void *arg) {
         run_inline(n, body, arg);
     } else {
         publish(n, body, arg);
-        run_pieces(n, body, arg);
+        run_pieces(0, body, arg);
         close_gate();
     }
     in_loop = false;

@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 /* Runs body(arg, i) once for every i in [0, n), on the calling thread and the pool's workers, and
- * returns when all are done. Pieces are handed out in order. n == 1 (or one thread) runs inline.
+ * returns when all are done. Each thread has a run of pieces of its own, the same in every loop of
+ * as many, and helps the others when it is done. n == 1 (or one thread) runs inline, in order.
  * Called from inside a piece, or while another host thread has the pool, it runs inline: the
  * result is the same. Never fails: where threads cannot be made, the caller does the work. */
 void gd_parallel_for(int64_t n, void (*body)(void *arg, int64_t i), void *arg);
