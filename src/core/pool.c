@@ -7,9 +7,9 @@
  * So a worker that is slow to wake (its core belongs to another process) is not waited for: it
  * finds the gate shut, and the caller has done its share.
  *
- * Each thread has a share of the pieces, the same in every loop of as many: one that trains the same
- * weights step after step finds them in its core's own cache. Whoever has done its share takes from
- * the end of another's.
+ * Each thread has a share of the pieces, the same in every loop of as many: one that trains the
+ * same weights step after step finds them in its core's own cache. Whoever has done its share takes
+ * from the end of another's.
  *
  * Workers wait by spinning briefly, because the next loop of a network often comes within
  * microseconds, and then sleep, because a spinning thread steals the core from whoever has work.
@@ -73,7 +73,9 @@ static struct {
     void *arg;
 
     /* What is left of each thread's share: its first piece, and above in the word its end. */
-    struct { _Alignas(CACHE_LINE) _Atomic uint64_t left; } share[MAX_THREADS];
+    struct {
+        _Alignas(CACHE_LINE) _Atomic uint64_t left;
+    } share[MAX_THREADS];
 
     _Alignas(CACHE_LINE) _Atomic int sleepers; /* workers in, or on their way into, the futex */
     _Atomic int keep;                          /* workers with an index from here on shall end */
@@ -173,7 +175,8 @@ typedef struct place {
 static void step_aside(const place *p) {
     cpu_set_t free = p->allowed;
     for (int i = 0; i < p->slot; i++)
-        if (processor_of(i) >= 0 && processor_of(i) < CPU_SETSIZE) CPU_CLR((size_t)processor_of(i), &free);
+        if (processor_of(i) >= 0 && processor_of(i) < CPU_SETSIZE)
+            CPU_CLR((size_t)processor_of(i), &free);
     if (CPU_COUNT(&free) == 0) free = p->allowed;
     sched_setaffinity(0, sizeof free, &free);
 }
@@ -198,7 +201,9 @@ static void run_inline(int64_t n, void (*body)(void *, int64_t), void *arg) {
     for (int64_t i = 0; i < n; i++) body(arg, i);
 }
 
-static uint64_t pieces_between(int64_t begin, int64_t end) { return (uint64_t)end << 32 | (uint64_t)begin; }
+static uint64_t pieces_between(int64_t begin, int64_t end) {
+    return (uint64_t)end << 32 | (uint64_t)begin;
+}
 
 /* Takes the first piece of a share, or its last; -1 when it is empty. */
 static int64_t take_piece(_Atomic uint64_t *share, bool first) {
@@ -206,8 +211,10 @@ static int64_t take_piece(_Atomic uint64_t *share, bool first) {
     for (;;) {
         const int64_t begin = (int64_t)(left & UINT32_MAX), end = (int64_t)(left >> 32);
         if (begin >= end) return -1;
-        const uint64_t rest = first ? pieces_between(begin + 1, end) : pieces_between(begin, end - 1);
-        if (atomic_compare_exchange_weak_explicit(share, &left, rest, memory_order_relaxed, memory_order_relaxed))
+        const uint64_t rest =
+            first ? pieces_between(begin + 1, end) : pieces_between(begin, end - 1);
+        if (atomic_compare_exchange_weak_explicit(share, &left, rest, memory_order_relaxed,
+                                                  memory_order_relaxed))
             return first ? begin : end - 1;
     }
 }
@@ -339,7 +346,9 @@ static void publish(int64_t n, void (*body)(void *, int64_t), void *arg) {
     pool.arg = arg;
     const int threads = pool.threads_now = pool.workers + 1;
     for (int t = 0; t < threads; t++)
-        atomic_store_explicit(&pool.share[t].left, pieces_between(n * t / threads, n * (t + 1) / threads), memory_order_relaxed);
+        atomic_store_explicit(&pool.share[t].left,
+                              pieces_between(n * t / threads, n * (t + 1) / threads),
+                              memory_order_relaxed);
     atomic_store_explicit(&pool.gate, GATE_OPEN, memory_order_release);
     atomic_fetch_add(&pool.calls, 1);
 

@@ -18,7 +18,8 @@ static gd_thread *threads;
 static gd_counts others;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* --- counts ------------------------------------------------------------------------------------ */
+/* --- counts ------------------------------------------------------------------------------------
+ */
 
 static void add_shared(_Atomic int64_t *count, int64_t change) {
     atomic_fetch_add_explicit(count, change, memory_order_relaxed);
@@ -32,8 +33,10 @@ static void add_all(gd_counts *to, const gd_counts *from) {
 
 void gd_object_count(int change) {
     gd_thread *thread = &gd_this_thread;
-    if (thread->alive) gd_count(&thread->counts.objects, change);
-    else add_shared(&others.objects, change);
+    if (thread->alive)
+        gd_count(&thread->counts.objects, change);
+    else
+        add_shared(&others.objects, change);
 }
 
 int64_t gd_small_count(int taken, int64_t bytes) {
@@ -59,7 +62,8 @@ int64_t gd_live_objects(void) {
     return sum.objects;
 }
 
-/* --- the beginning and the end ----------------------------------------------------------------- */
+/* --- the beginning and the end -----------------------------------------------------------------
+ */
 
 static void thread_end(void *arg) {
     gd_thread *thread = arg;
@@ -98,7 +102,8 @@ void gd_thread_attach_now(gd_thread *thread) {
     thread->alive = true;
 }
 
-/* --- fork -------------------------------------------------------------------------------------- */
+/* --- fork --------------------------------------------------------------------------------------
+ */
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void in_parent(void) { pthread_mutex_unlock(&lock); }
@@ -107,8 +112,10 @@ static void in_parent(void) { pthread_mutex_unlock(&lock); }
 static void in_child(void) {
     gd_thread *self = NULL;
     for (gd_thread *t = threads; t; t = t->next) {
-        if (t == &gd_this_thread) self = t;
-        else add_all(&others, &t->counts);
+        if (t == &gd_this_thread)
+            self = t;
+        else
+            add_all(&others, &t->counts);
     }
     if (self) self->next = NULL;
     threads = self;
@@ -116,4 +123,6 @@ static void in_child(void) {
 }
 
 /* Early, so that the lock is taken last: see fork.h. */
-__attribute__((constructor(200))) static void at_fork(void) { pthread_atfork(before_fork, in_parent, in_child); }
+__attribute__((constructor(200))) static void at_fork(void) {
+    pthread_atfork(before_fork, in_parent, in_child);
+}

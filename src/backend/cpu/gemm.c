@@ -81,6 +81,15 @@ static const double READ_A_NS = 0.02, PACK_A_NS = 0.3;
 static const double READ_B_NS = 0.06, COPY_B_NS = 0.1, TURN_B_NS = 0.25;
 static const double TURN_C_NS = 0.4;
 
+/* From this size on A does not stay in a core's own cache: another core that reads it, too, or the
+ * same once more, must fetch it again, which takes so long for an element. */
+static const double LARGE_A_BYTES = 768 * 1024, FETCH_A_NS = 0.12;
+
+/* What each element of a large C costs that is cut into columns only. It is often the weights of a
+ * layer that are being trained, and is read by rows next time: then each core has had its own rows.
+ */
+static const double MOVE_C_NS = 0.05;
+
 /* Multiply-adds; at least one for each element of C, which must be written. */
 static double work_of(const gd_gemm *g) {
     return (double)g->m * (double)g->n * (double)(g->k > 1 ? g->k : 1);
@@ -150,11 +159,19 @@ static gd_status (*block_function(const gd_gemm *g))(const gd_gemm *) {
 
 static int64_t element_size(const job *j) { return j->g.c.dtype == GD_F64 ? 8 : 4; }
 
+static double cost_of_fetching_a(const gd_gemm *g) {
+    const double elements = (double)g->m * (double)g->k;
+    return elements * (double)gd_dtype_size(g->a.dtype) > LARGE_A_BYTES ? elements * FETCH_A_NS : 0;
+}
+
 /* What cutting a product, one of `count`, into (cuts_m, cuts_n) blocks costs in one way or another
  * beyond the multiplications. */
 static double cost_of_cuts(const gd_gemm *g, int64_t count, int64_t cuts_m, int64_t cuts_n) {
     const double pieces = (double)(count * cuts_m * cuts_n);
-    return (double)cuts_n * cost_of_a(g) + (double)cuts_m * cost_of_b(g, g->m / cuts_m) +
+    const double move_c =
+        cuts_m == 1 && g->accumulate ? (double)g->m * (double)g->n * MOVE_C_NS : 0;
+    return move_c + (double)(cuts_n - 1) * cost_of_fetching_a(g) + (double)cuts_n * cost_of_a(g) +
+           (double)cuts_m * cost_of_b(g, g->m / cuts_m) +
            IMBALANCE * work_of(g) * MULTIPLY_NS / pieces + PIECE_NS * (double)(cuts_m * cuts_n);
 }
 
