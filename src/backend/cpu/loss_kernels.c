@@ -1,9 +1,9 @@
-/* loss_kernels.c - losses over classes in f32: cross-entropy in one pass over the logits, and what is
- * picked by class numbers, threaded.
+/* loss_kernels.c - losses over classes in f32: cross-entropy in one pass over the logits, and what
+ * is picked by class numbers, threaded.
  *
- * Work is cut into items: a row of logits, or some of the positions (columns) of one case. Each piece
- * adds up its items' losses in f64, in order, and the pieces' sums are added in order: the bits do
- * not depend on the number of threads.
+ * Work is cut into items: a row of logits, or some of the positions (columns) of one case. Each
+ * piece adds up its items' losses in f64, in order, and the pieces' sums are added in order: the
+ * bits do not depend on the number of threads.
  */
 #include "backend/cpu/loss.h"
 
@@ -14,8 +14,10 @@
 #include "ops/loss_class.h"
 
 enum {
-    PIECE = 32768, /* logits of a piece of work for one thread */
-    COLUMNS = 256, /* most positions of an item */
+    PIECE = 32768,    /* logits of a piece of work for one thread */
+    COLUMNS = 256,    /* most positions of an item */
+    FEW_CLASSES = 48, /* rows of no more are looked at together, */
+    ROWS = 64,        /* so many of them */
 };
 
 /* How the positions of x are cut. */
@@ -45,9 +47,11 @@ typedef struct {
     gd_view target;
     int64_t ignore, bad; /* bad: the first position with no such class */
     gd_word reduction;
-    double smoothing, all; /* the sum of all weights */
+    double smoothing, all;    /* the sum of all weights */
     float *y, *shift, *scale; /* any may be NULL: not wanted */
-    struct { double loss, weight; } *sums; /* of each piece */
+    struct {
+        double loss, weight;
+    } * sums; /* of each piece */
     const float *gy;
     double share; /* what a mean's gradient is multiplied with: 1 / sum of weights */
     float *gx;
@@ -61,25 +65,31 @@ typedef struct {
 static item item_at(const cut *c, int64_t i) {
     int64_t outer = i / c->items_per_outer, column = i % c->items_per_outer * c->width;
     int64_t left = c->s.inner - column;
-    return (item){outer * c->s.inner + column, left < c->width ? left : c->width, outer * c->s.classes * c->s.inner + column};
+    return (item){outer * c->s.inner + column, left < c->width ? left : c->width,
+                  outer * c->s.classes * c->s.inner + column};
 }
 
 static void note_first(int64_t *first, int64_t i) {
     int64_t seen = __atomic_load_n(first, __ATOMIC_RELAXED);
-    while (i < seen && !__atomic_compare_exchange_n(first, &seen, i, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    while (i < seen && !__atomic_compare_exchange_n(first, &seen, i, true, __ATOMIC_RELAXED,
+                                                    __ATOMIC_RELAXED)) {
+    }
 }
 
 /* The class of a position; -1: ignored, or there is none such, which is noted. */
 static int64_t class_of(job *j, int64_t position) {
     size_t size = gd_dtype_size(j->target.dtype);
-    int64_t class = gd_load_i64(j->target.dtype, (const char *)j->target.data + (size_t)position * size);
+    int64_t class =
+        gd_load_i64(j->target.dtype, (const char *)j->target.data + (size_t)position * size);
     if (class == j->ignore) return -1;
     if (class >= 0 && class < j->cut.s.classes) return class;
     note_first(&j->bad, position);
     return -1;
 }
 
-static bool is_f32(const gd_kernel_call *k, int i) { return i >= k->n_in || !k->in[i].data || k->in[i].dtype == GD_F32; }
+static bool is_f32(const gd_kernel_call *k, int i) {
+    return i >= k->n_in || !k->in[i].data || k->in[i].dtype == GD_F32;
+}
 
 /* f32, or a half that comes as f32; and some class. */
 static bool takes(const gd_view *x) {
@@ -87,9 +97,15 @@ static bool takes(const gd_view *x) {
 }
 
 /* The part of the job that is the same forward and backward. */
-static job prepare(const gd_view *x, const gd_view *target, gd_view weight, gd_word reduction, int64_t ignore) {
-    job j = {.cut = cut_positions(x), .weight = weight.data, .target = *target, .ignore = ignore, .bad = INT64_MAX,
-             .reduction = reduction, .share = 1};
+static job prepare(const gd_view *x, const gd_view *target, gd_view weight, gd_word reduction,
+                   int64_t ignore) {
+    job j = {.cut = cut_positions(x),
+             .weight = weight.data,
+             .target = *target,
+             .ignore = ignore,
+             .bad = INT64_MAX,
+             .reduction = reduction,
+             .share = 1};
     j.all = (double)j.cut.s.classes;
     if (j.weight) {
         j.all = 0;
@@ -99,10 +115,12 @@ static job prepare(const gd_view *x, const gd_view *target, gd_view weight, gd_w
 }
 
 static gd_status outcome(const job *j) {
-    return j->bad == INT64_MAX ? GD_OK : gd_bad_class(&j->target, j->bad, j->cut.s.classes, j->ignore);
+    return j->bad == INT64_MAX ? GD_OK
+                               : gd_bad_class(&j->target, j->bad, j->cut.s.classes, j->ignore);
 }
 
-/* Adds up the pieces and writes the loss (unless each position has its own) and the sum of weights. */
+/* Adds up the pieces and writes the loss (unless each position has its own) and the sum of weights.
+ */
 static gd_status finish(const job *j, double *total_out) {
     double loss = 0, total = 0;
     GD_TRY(outcome(j));
@@ -112,23 +130,48 @@ static gd_status finish(const job *j, double *total_out) {
     return GD_OK;
 }
 
-static size_t sums_bytes(const gd_view *x) { return (size_t)cut_positions(x).pieces * 2 * sizeof(double); }
+static size_t sums_bytes(const gd_view *x) {
+    return (size_t)cut_positions(x).pieces * 2 * sizeof(double);
+}
 
-/* --- cross-entropy ----------------------------------------------------------------------------- */
+/* --- cross-entropy -----------------------------------------------------------------------------
+ */
+
+/* The statistics of an item. Rows of few classes have been put together to one: their logits are
+ * turned, so that a vector holds one class of many rows. */
+static void find_stats(const job *j, item at, gd_logit_stats s) {
+    const gd_class_shape *shape = &j->cut.s;
+    const float *x = j->x + at.at;
+    if (shape->inner > 1) {
+        GD_ISA_CALL(gd_logits_columns_f32)(shape->classes, shape->inner, at.n, x, j->weight, s);
+    } else if (at.n == 1) {
+        GD_ISA_CALL(gd_logits_row_f32)(shape->classes, x, j->weight, s);
+    } else {
+        float turned[FEW_CLASSES * ROWS];
+        for (int64_t i = 0; i < at.n; i++)
+            for (int64_t c = 0; c < shape->classes; c++)
+                turned[c * ROWS + i] = x[i * shape->classes + c];
+        GD_ISA_CALL(gd_logits_columns_f32)(shape->classes, ROWS, at.n, turned, j->weight, s);
+    }
+}
 
 static void cross_entropy_item(job *j, int64_t piece, item at) {
     float stats[4][COLUMNS];
     gd_logit_stats s = {stats[0], stats[1], stats[2], j->smoothing > 0 ? stats[3] : NULL};
     const gd_class_shape *shape = &j->cut.s;
-    if (shape->inner == 1) GD_ISA_CALL(gd_logits_row_f32)(shape->classes, j->x + at.at, j->weight, s);
-    else GD_ISA_CALL(gd_logits_columns_f32)(shape->classes, shape->inner, at.n, j->x + at.at, j->weight, s);
+    const int64_t step = shape->inner > 1 ? 1 : shape->classes; /* from one position to the next */
+    find_stats(j, at, s);
     for (int64_t i = 0; i < at.n; i++) {
         int64_t class = class_of(j, at.first + i);
         double loss = 0;
         if (class >= 0) {
-            double weight = j->weight ? j->weight[class] : 1, logsum = s.logsum[i], shift = s.shift[i];
-            loss = (1 - j->smoothing) * weight * (logsum - ((double)j->x[at.at + class * shape->inner + i] - shift));
-            if (s.even) loss += j->smoothing / (double)shape->classes * (j->all * (logsum + shift) - s.even[i]);
+            double weight = j->weight ? j->weight[class] : 1, logsum = s.logsum[i],
+                   shift = s.shift[i];
+            loss = (1 - j->smoothing) * weight *
+                   (logsum - ((double)j->x[at.at + class * shape->inner + i * step] - shift));
+            if (s.even)
+                loss +=
+                    j->smoothing / (double)shape->classes * (j->all * (logsum + shift) - s.even[i]);
             j->sums[piece].weight += weight;
         }
         j->sums[piece].loss += loss;
@@ -141,15 +184,23 @@ static void cross_entropy_item(job *j, int64_t piece, item at) {
 static void cross_entropy_piece(void *arg, int64_t piece) {
     job *j = arg;
     int64_t first = piece * j->cut.items_per_piece, last = first + j->cut.items_per_piece;
+    const bool few = j->cut.s.inner == 1 && j->cut.s.classes <= FEW_CLASSES;
+    if (last > j->cut.items) last = j->cut.items;
     j->sums[piece].loss = j->sums[piece].weight = 0;
-    for (int64_t i = first; i < last && i < j->cut.items; i++) cross_entropy_item(j, piece, item_at(&j->cut, i));
+    for (int64_t i = first; i < last; i += few ? ROWS : 1) {
+        item at = item_at(&j->cut, i);
+        if (few) at.n = last - i < ROWS ? last - i : ROWS;
+        cross_entropy_item(j, piece, at);
+    }
 }
 
 /*kernel index_cross_entropy.fused  rank 10  wide
  * f32 and halves.
  */
 static bool index_cross_entropy_fused_match(const gd_kernel_call *k) { return takes(&k->in[0]); }
-static size_t index_cross_entropy_fused_workspace(const gd_kernel_call *k) { return sums_bytes(&k->in[0]); }
+static size_t index_cross_entropy_fused_workspace(const gd_kernel_call *k) {
+    return sums_bytes(&k->in[0]);
+}
 static gd_status index_cross_entropy_fused_run(gd_kernel_call *k) {
     const gd_index_cross_entropy_options *o = k->attrs;
     job j = prepare(&k->in[0], &k->in[1], gd_optional_view(k, 2), o->reduction, o->ignore_index);
@@ -168,7 +219,8 @@ static void cross_entropy_grad_item(job *j, item at) {
     int64_t class[COLUMNS];
     const gd_class_shape *s = &j->cut.s;
     double each = j->smoothing / (double)s->classes;
-    for (int64_t i = 0; i < at.n; i++) { /* softmax, all classes, the one named: what each is multiplied with */
+    for (int64_t i = 0; i < at.n;
+         i++) { /* softmax, all classes, the one named: what each is multiplied with */
         double g = j->share * j->gy[j->reduction == GD_NONE ? at.first + i : 0];
         class[i] = class_of(j, at.first + i);
         double own = (1 - j->smoothing) * (j->weight && class[i] >= 0 ? j->weight[class[i]] : 1);
@@ -179,24 +231,33 @@ static void cross_entropy_grad_item(job *j, item at) {
     }
     const float *x = j->x + at.at;
     float *gx = j->gx + at.at;
-    if (s->inner == 1) GD_ISA_CALL(gd_logits_row_grad_f32)(s->classes, x, j->weight, j->shift[at.first], mass[0], even[0], gx);
-    else GD_ISA_CALL(gd_logits_columns_grad_f32)(s->classes, s->inner, at.n, x, j->weight, j->shift + at.first, mass, even, gx);
+    if (s->inner == 1)
+        GD_ISA_CALL(gd_logits_row_grad_f32)
+        (s->classes, x, j->weight, j->shift[at.first], mass[0], even[0], gx);
+    else
+        GD_ISA_CALL(gd_logits_columns_grad_f32)
+        (s->classes, s->inner, at.n, x, j->weight, j->shift + at.first, mass, even, gx);
     for (int64_t i = 0; i < at.n; i++) {
-        if (class[i] >= 0) gx[class[i] * s->inner + i] -= named[i];
-        else for (int64_t c = 0; c < s->classes; c++) gx[c * s->inner + i] = 0; /* not 0 * NaN */
+        if (class[i] >= 0)
+            gx[class[i] * s -> inner + i] -= named[i];
+        else
+            for (int64_t c = 0; c < s->classes; c++) gx[c * s->inner + i] = 0; /* not 0 * NaN */
     }
 }
 
 static void cross_entropy_grad_piece(void *arg, int64_t piece) {
     job *j = arg;
     int64_t first = piece * j->cut.items_per_piece, last = first + j->cut.items_per_piece;
-    for (int64_t i = first; i < last && i < j->cut.items; i++) cross_entropy_grad_item(j, item_at(&j->cut, i));
+    for (int64_t i = first; i < last && i < j->cut.items; i++)
+        cross_entropy_grad_item(j, item_at(&j->cut, i));
 }
 
 /*kernel index_cross_entropy_grad.fused  rank 10  wide
  * f32 and halves.
  */
-static bool index_cross_entropy_grad_fused_match(const gd_kernel_call *k) { return takes(&k->in[1]); }
+static bool index_cross_entropy_grad_fused_match(const gd_kernel_call *k) {
+    return takes(&k->in[1]);
+}
 static gd_status index_cross_entropy_grad_fused_run(gd_kernel_call *k) {
     const gd_index_cross_entropy_grad_options *o = k->attrs;
     job j = prepare(&k->in[1], &k->in[2], gd_optional_view(k, 6), o->reduction, o->ignore_index);
@@ -211,7 +272,8 @@ static gd_status index_cross_entropy_grad_fused_run(gd_kernel_call *k) {
     return outcome(&j);
 }
 
-/* --- negative log likelihood ------------------------------------------------------------------- */
+/* --- negative log likelihood -------------------------------------------------------------------
+ */
 
 static void nll_piece(void *arg, int64_t piece) {
     job *j = arg;
@@ -235,7 +297,9 @@ static void nll_piece(void *arg, int64_t piece) {
 /*kernel nll_loss.threaded  rank 10  contiguous
  * f32. (Halves go the plain way: to convert all logits would cost more than it saves.)
  */
-static bool nll_loss_threaded_match(const gd_kernel_call *k) { return k->in[0].dtype == GD_F32 && is_f32(k, 2) && takes(&k->in[0]); }
+static bool nll_loss_threaded_match(const gd_kernel_call *k) {
+    return k->in[0].dtype == GD_F32 && is_f32(k, 2) && takes(&k->in[0]);
+}
 static size_t nll_loss_threaded_workspace(const gd_kernel_call *k) { return sums_bytes(&k->in[0]); }
 static gd_status nll_loss_threaded_run(gd_kernel_call *k) {
     const gd_nll_loss_options *o = k->attrs;
@@ -254,8 +318,11 @@ static void nll_grad_piece(void *arg, int64_t piece) {
     for (int64_t k = first; k < last && k < j->cut.items; k++) {
         item at = item_at(&j->cut, k);
         float *gx = j->gx + at.at;
-        if (s->inner == 1) memset(gx, 0, (size_t)s->classes * sizeof *gx);
-        else for (int64_t c = 0; c < s->classes; c++) memset(gx + c * s->inner, 0, (size_t)at.n * sizeof *gx);
+        if (s->inner == 1)
+            memset(gx, 0, (size_t)s->classes * sizeof *gx);
+        else
+            for (int64_t c = 0; c < s->classes; c++)
+                memset(gx + c * s->inner, 0, (size_t)at.n * sizeof *gx);
         for (int64_t i = 0; i < at.n; i++) {
             int64_t class = class_of(j, at.first + i);
             if (class < 0) continue;
