@@ -1,7 +1,8 @@
 /* pass_epilogue.c - what is done to each element of a product is done as the product is stored.
  *
- * linear and relu become linear_relu; a product that is only used to take a step of gradient descent
- * becomes part of that step, and is never in memory as a whole.
+ * linear and relu become linear_relu; a product whose result goes back through relu is masked; one
+ * that is only used to take a step of gradient descent becomes part of that step, and is never in
+ * memory as a whole.
  */
 #include <string.h>
 
@@ -44,6 +45,29 @@ static bool fold_relu(gd_program *p, int at, const int *readers) {
     return true;
 }
 
+/* matmul of matrices -> the gradient of relu, and nobody else reads the product. */
+static bool fold_mask(gd_program *p, int at, const int *readers) {
+    gd_pstep *mask = &p->steps[at];
+    if (!is(mask, "relu.gx") || readers[p->values[mask->in[0]].root] != 1) return false;
+    const int from = maker_of(p, mask->in[0], at);
+    if (from < 0 || !is(&p->steps[from], "matmul")) return false;
+    const gd_pstep *product = &p->steps[from];
+    const gd_pvalue *a = &p->values[product->in[0]], *b = &p->values[product->in[1]], *y = &p->values[mask->in[1]];
+    const bool fits = a->rank == 2 && b->rank == 2 && y->rank == 2 && a->dtype == b->dtype && a->dtype == y->dtype &&
+                      (y->dtype == GD_F32 || y->dtype == GD_F64);
+    int *in = fits ? gd_program_alloc(p, 3 * sizeof *in) : NULL;
+    if (!in) return false;
+    in[0] = product->in[0];
+    in[1] = product->in[1];
+    in[2] = mask->in[1];
+    mask->op = gd_op_find("matmul_relu_grad");
+    mask->attrs = NULL;
+    mask->in = in;
+    mask->n_in = 3;
+    p->steps[from].removed = true;
+    return true;
+}
+
 /* matmul of matrices -> sgd_step without weight decay, and nobody else reads the product. The inputs
  * of the product must still be as they were when the step is taken. */
 static bool fold_step(gd_program *p, int at, const int *readers) {
@@ -77,7 +101,7 @@ int gd_pass_epilogue(gd_program *p) {
         gd_fail(GD_E_MEMORY, "no memory to plan a run");
         return -1;
     }
-    for (int i = 0; i < p->n_steps; i++) changes += fold_relu(p, i, readers) || fold_step(p, i, readers);
+    for (int i = 0; i < p->n_steps; i++) changes += fold_relu(p, i, readers) || fold_mask(p, i, readers) || fold_step(p, i, readers);
     gd_free(readers);
     return changes;
 }

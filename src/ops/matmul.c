@@ -193,6 +193,29 @@ static void linear_relu_expand(gd_expand *e) {
     e->y[0] = gd_relu(gd_linear(e->x[0], e->x[1], e->n_in > 2 ? e->x[2] : NULL));
 }
 
+/*op matmul_relu_grad(a, b, y) -> g  nograd internal
+ * The product of two matrices where y is above 0, and 0 elsewhere: the gradient of a layer whose
+ * result y = relu(...) goes into a product. Plans make it of matmul and the gradient of relu.
+ */
+static gd_status matmul_relu_grad_infer(gd_infer *i) {
+    const gd_tensor *a = i->in[0], *b = i->in[1], *y = i->in[2];
+    char text[160];
+    GD_TRY(gd_need_rank(a, "a", 2));
+    GD_TRY(gd_need_rank(b, "b", 2));
+    GD_TRY(gd_need_float(y, "y"));
+    GD_TRY(gd_need_same_dtype(y, a, "y", "a"));
+    GD_TRY(gd_need_same_dtype(y, b, "y", "b"));
+    if (a->dims[1] != b->dims[0] || y->rank != 2 || y->dims[0] != a->dims[0] || y->dims[1] != b->dims[1])
+        return gd_op_fail(GD_E_SHAPE, "'a' times 'b' must be possible and have the shape of 'y', %s",
+                          gd_shape_text(y->rank, y->dims, text, sizeof text));
+    gd_meta_like(&i->out[0], y);
+    return GD_OK;
+}
+static void matmul_relu_grad_expand(gd_expand *e) {
+    gd_tensor *product = gd_matmul(e->x[0], e->x[1]);
+    e->y[0] = gd_where(gd_le(e->x[2], gd_scalar(0)), gd_scalar(0), product);
+}
+
 /*op matmul_step(p!, a, b, lr) -> p  nograd internal
  * p minus lr times the product of two matrices: a step of gradient descent without the gradient ever
  * being in memory. Plans make it of matmul and sgd_step.

@@ -160,8 +160,8 @@ static matrix make_matrix(int64_t m, int64_t n, int64_t count, enum layout layou
 
 typedef struct test_case {
     int64_t m, n, k, products;
-    matrix a, b, c, bias;
-    bool accumulate, scaled, biased;
+    matrix a, b, c, bias, mask;
+    bool accumulate, scaled, biased, masked;
     double scale;
     gd_gemm_act act;
     bool share_a, share_b; /* one for all products */
@@ -170,13 +170,13 @@ typedef struct test_case {
 
 static void describe(const test_case *t, const char *isa, const char *what) {
     fail("%s: %s: %lld products of (%lld, %lld, %lld), types %d %d %d, strides a %lld %lld b %lld "
-         "%lld c %lld %lld bias %lld %lld%s%s%s%s%s",
+         "%lld c %lld %lld bias %lld %lld%s%s%s%s%s%s",
          t->name, isa, (long long)t->products, (long long)t->m, (long long)t->n, (long long)t->k,
          (int)t->a.dtype, (int)t->b.dtype, (int)t->c.dtype, (long long)t->a.row,
          (long long)t->a.col, (long long)t->b.row, (long long)t->b.col, (long long)t->c.row,
          (long long)t->c.col, (long long)t->bias.row, (long long)t->bias.col,
          t->accumulate ? " accumulate" : "", t->biased ? " bias" : "", t->scaled ? " scale" : "",
-         t->act == GD_GEMM_RELU ? " relu: " : ": ", what);
+         t->masked ? " mask" : "", t->act == GD_GEMM_RELU ? " relu: " : ": ", what);
 }
 
 static gd_status run_case(const test_case *t) {
@@ -192,6 +192,8 @@ static gd_status run_case(const test_case *t) {
         .scale = t->scale,
         .act = t->act,
     };
+    if (t->masked)
+        g.mask = (gd_gemm_in){address(&t->mask), t->mask.dtype, t->mask.row, t->mask.col};
     if (t->biased)
         g.bias = (gd_gemm_in){address(&t->bias), t->bias.dtype, t->bias.row, t->bias.col};
     if (t->products == 1 && !t->share_a) return gd_gemm_run(&g);
@@ -224,6 +226,7 @@ static double expected(const test_case *t, const matrix *c, int64_t p, int64_t i
     double bias = t->biased ? element(&t->bias, p, i, j) : 0;
     double result = sum + old + bias;
     if (t->act == GD_GEMM_RELU && result < 0) result = 0;
+    if (t->masked && element(&t->mask, p, i, j) <= 0) result = 0;
     const double sum_epsilon = epsilon_of(t->c.dtype == GD_F64 ? GD_F64 : GD_F32);
     /* Errors of random terms grow with the root of their number, those of equal terms with it. */
     const bool equal = t->a.col == 0 && t->b.row == 0;
@@ -300,6 +303,7 @@ static void free_case(test_case *t) {
     free(t->b.buffer);
     free(t->c.buffer);
     free(t->bias.buffer);
+    free(t->mask.buffer);
 }
 
 /* Matrices for a case whose sizes and settings are said. */
@@ -309,6 +313,7 @@ static void fill_case(test_case *t, enum layout a, enum layout b, enum layout c,
     t->a = make_matrix(t->m, t->k, t->share_a ? 1 : t->products, a, ta);
     t->b = make_matrix(t->k, t->n, t->share_b ? 1 : t->products, b, tb);
     t->c = make_matrix(t->m, t->n, t->products, c, tc);
+    if (t->masked) t->mask = make_matrix(t->m, t->n, 1, bias_layouts[random_int(0, 3)], tc);
     if (t->biased)
         t->bias = make_matrix(t->m, t->n, t->products, bias_layouts[random_int(0, 3)], tc);
 }
@@ -336,6 +341,7 @@ static void random_products_agree_with_a_triple_loop(int64_t cases) {
         t.accumulate = random_int(0, 1), t.biased = random_int(0, 1);
         t.scaled = random_int(0, 3) == 0, t.scale = random_value();
         t.act = random_int(0, 1) ? GD_GEMM_RELU : GD_GEMM_IDENTITY;
+        t.masked = t.products == 1 && random_int(0, 2) == 0;
         gd_dtype types[3] = {GD_F64, GD_F64, GD_F64};
         if (random_int(0, 3) > 0) {
             const bool plain = random_int(0, 1); /* all f32 */

@@ -1,4 +1,6 @@
 /* test_passes.c - what each pass does to a program, seen in its text. */
+#include <math.h>
+
 #include "gradus/gradus.h"
 #include "graph/program.h"
 #include "test.h"
@@ -128,6 +130,36 @@ TEST(epilogue_folds_relu_and_steps_of_descent) {
     CHECK_SAYING(text && strstr(text, "linear_relu(") && strstr(text, "matmul_step(") && !strstr(text, "sgd_step"), "%s", text);
     free(text);
     gd_program_free(p);
+}
+
+TEST(epilogue_masks_what_goes_back_through_relu) {
+    GD_SCOPE;
+    gd_graph *g = gd_graph_new();
+    gd_tensor *x, *w, *v, *y, *gw;
+    {
+        GD_GRAPH(g);
+        x = gd_placeholder(gd_dims(2, 3));
+        w = gd_variable(gd_randn(gd_dims(4, 3)));
+        v = gd_variable(gd_randn(gd_dims(5, 4)));
+        y = gd_linear(gd_relu(gd_linear(x, w, NULL)), v, NULL);
+        gw = gd_gradients(gd_list(y), gd_list(w)).at[0];
+    }
+    gd_program *p = program_of(x, gd_full(gd_dims(2, 3), 1), gw);
+    CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p) == 2);
+    char *text = gd_program_text(p);
+    CHECK_SAYING(text && strstr(text, "matmul_relu_grad(") && !strstr(text, "relu.gx"), "%s", text);
+    free(text);
+    gd_program_free(p);
+    /* the same numbers, and NaN goes through as it does in relu's own gradient */
+    gd_session *plain = gd_session_new(g, .level = 0), *fast = gd_session_new(g, .level = 2);
+    gd_tensor *data = gd_from_array(gd_dims(2, 3), GD_F32, (float[]){1, -2, 3, NAN, 0, 1});
+    gd_session_set(fast, w, gd_session_get(plain, w));
+    gd_session_set(fast, v, gd_session_get(plain, v));
+    gd_tensor *a = gd_session_run(plain, gd_feed(x, data), gd_list(gw)).at[0];
+    gd_tensor *b = gd_session_run(fast, gd_feed(x, data), gd_list(gw)).at[0];
+    float one[12], other[12];
+    CHECK(gd_copy_to(a, one, sizeof one) == GD_OK && gd_copy_to(b, other, sizeof other) == GD_OK);
+    for (int i = 0; i < 12; i++) CHECK(fabsf(one[i] - other[i]) < 1e-4f || (isnan(one[i]) && isnan(other[i])));
 }
 
 TEST_MAIN

@@ -71,6 +71,7 @@ static gd_gemm transposed(const gd_gemm *g) {
     t.b = (gd_gemm_in){g->a.data, g->a.dtype, g->a.col, g->a.row};
     t.c = (gd_gemm_out){g->c.data, g->c.dtype, g->c.col, g->c.row};
     t.bias = (gd_gemm_in){g->bias.data, g->bias.dtype, g->bias.col, g->bias.row};
+    t.mask = (gd_gemm_in){g->mask.data, g->mask.dtype, g->mask.col, g->mask.row};
     return t;
 }
 
@@ -242,7 +243,7 @@ static gd_gemm part_of(const job *j, gd_gemm g, int64_t part) {
     g.c.data = j->sums + part * g.m * g.n * element_size(j);
     g.c.row = g.n;
     g.c.col = 1;
-    g.bias.data = NULL;
+    g.bias.data = g.mask.data = NULL;
     g.accumulate = false;
     g.act = GD_GEMM_IDENTITY;
     return g;
@@ -259,6 +260,7 @@ static gd_gemm block_of(const job *j, gd_gemm g, int64_t index) {
     g.b = gd_gemm_in_from(g.b, 0, n_begin);
     g.c = gd_gemm_out_from(g.c, i, n_begin);
     g.bias = gd_gemm_in_from(g.bias, i, n_begin);
+    g.mask = gd_gemm_in_from(g.mask, i, n_begin);
     g.m = i_end - i;
     g.n = n_end - n_begin;
     return g;
@@ -304,6 +306,7 @@ static bool is_narrow(gd_dtype t) { return t == GD_F32 || t == GD_F16 || t == GD
 
 static bool is_known_mix(const gd_gemm *g) {
     if (g->bias.data && g->bias.dtype != g->c.dtype) return false;
+    if (g->mask.data && g->mask.dtype != g->c.dtype) return false;
     if (g->c.dtype == GD_F64) return g->a.dtype == GD_F64 && g->b.dtype == GD_F64;
     return is_narrow(g->a.dtype) && is_narrow(g->b.dtype) && is_narrow(g->c.dtype);
 }

@@ -1,4 +1,4 @@
-/* gemm.h - matrix products on the CPU: C = act(A * B * scale + C + bias).
+/* gemm.h - matrix products on the CPU: C = act(A * B * scale + C + bias), masked.
  *
  * Plain C: strides and pointers, no tensors. Any of the matrices may have any strides, so that all
  * transpositions and views are the same call. The work is cut into pieces by shapes alone and
@@ -48,6 +48,8 @@ typedef struct gd_gemm {
     bool scaled;     /* multiplies A * B by `scale` */
     double scale;
     gd_gemm_act act; /* applied last: the RELU of x is x < 0 ? 0 : x */
+    gd_gemm_in mask; /* (m, n), of the type of C, data NULL for none: where it is <= 0, C becomes 0.
+                      * Not in batches. */
     gd_gemm_fill fill_b; /* in place of b, for the blocks of gemm_block.h; NULL for none */
     const void *filler;
 } gd_gemm;

@@ -9,6 +9,8 @@ static void finish_run(const gd_gemm *g, const real *sums, int64_t i, int64_t j,
     const gd_gemm_in bias = gd_gemm_in_from(g->bias, i, j);
     const int64_t c_step = along_column ? c.row : c.col;
     const int64_t bias_step = along_column ? bias.row : bias.col;
+    const gd_gemm_in m = gd_gemm_in_from(g->mask, i, j);
+    const int64_t m_step = along_column ? m.row : m.col;
     for (int64_t at = 0; at < n; at += VL) {
         void *to = (void *)gd_gemm_at(c.data, c.dtype, at * c_step);
         vec x = load_first(sums + at, n - at);
@@ -17,6 +19,9 @@ static void finish_run(const gd_gemm *g, const real *sums, int64_t i, int64_t j,
             x += read_vec(gd_gemm_at(bias.data, bias.dtype, at * bias_step), bias.dtype, bias_step,
                           n - at);
         if (g->act == GD_GEMM_RELU) x = relu(x);
+        if (m.data)
+            x = masked(x, read_vec(gd_gemm_at(m.data, m.dtype, at * m_step), m.dtype, m_step,
+                                   n - at));
         write_vec(to, c.dtype, c_step, x, n - at);
     }
 }

@@ -42,6 +42,8 @@ typedef struct tile {
     const real *bias_col; /* one value a column, or NULL */
     const real *bias_row; /* one value a row, `bias_step` apart, or NULL */
     int64_t bias_step;
+    const real *mask; /* (H, n), columns side by side, or NULL */
+    int64_t mask_row;
 } tile;
 
 /* A statement for each of the H rows and W vectors of a tile. */
@@ -79,6 +81,12 @@ INLINE void tile_store(const int H, const int W, const tile *t, vec sums[TILE_H]
     }
     if (t->relu) {
         EACH_SUM(i, v, sums[i][v] = relu(sums[i][v]));
+    }
+    if (t->mask) {
+        EACH_SUM(i, v, {
+            const real *m = t->mask + i * t->mask_row + v * VL;
+            sums[i][v] = masked(sums[i][v], v < W - 1 ? load(m) : load_first(m, last));
+        })
     }
     if (last == VL) {
         EACH_SUM(i, v, store(t->c + i * t->c_row + v * VL, sums[i][v]));

@@ -54,7 +54,8 @@ static plan make_plan(const gd_gemm *g) {
     p.pack_b = p.turn_b || (!a_panel && ((g->m > GD_GEMM_PACK_B_ROWS && !small_b) ||
                                          (collides(g->b.row) && g->m > p.height)));
     bool bias_fits = !g->bias.data || g->bias.col == 0 || (g->bias.row == 0 && g->bias.col == 1);
-    p.finish = g->c.dtype != REAL_DTYPE || g->c.col != 1 || !bias_fits;
+    const bool mask_fits = !g->mask.data || g->mask.col == 1;
+    p.finish = g->c.dtype != REAL_DTYPE || g->c.col != 1 || !bias_fits || !mask_fits;
     return p;
 }
 
@@ -110,6 +111,10 @@ static tile make_tile(const gd_gemm *g, const plan *p, int64_t run, int64_t j, i
     t.accumulate = g->accumulate || run > 0;
     if (run < p->runs - 1) return t;
     t.relu = g->act == GD_GEMM_RELU;
+    if (g->mask.data) {
+        t.mask = (const real *)g->mask.data + j;
+        t.mask_row = g->mask.row;
+    }
     const real *bias = g->bias.data;
     if (bias && g->bias.col == 1 && g->bias.row == 0) {
         t.bias_col = bias + j;
@@ -175,6 +180,7 @@ static void compute_panel(const gd_gemm *g, const plan *p, int64_t run, int64_t 
         }
         t.c += height * t.c_row;
         if (t.bias_row) t.bias_row += height * t.bias_step;
+        if (t.mask) t.mask += height * t.mask_row;
         i = end;
     }
 }

@@ -72,6 +72,8 @@ INLINE void store_at_least(real *p, vec x, int64_t n) {
 INLINE vec multiply_add(vec a, vec b, vec c);
 
 /* x < 0 ? 0 : x, which keeps NaN. */
+/* x, and 0 where the mask is <= 0. */
+INLINE vec masked(vec x, vec mask) { return (vec)((ivec)x & ~(ivec)(mask <= (vec){0})); }
 INLINE vec relu(vec x) { return (vec)((ivec)x & ~(ivec)(x < (vec){0})); }
 
 #if defined(__AVX512F__)

@@ -81,6 +81,23 @@ static gd_status linear_packed_run(gd_kernel_call *k) { return run_linear(k, GD_
 static bool linear_relu_packed_match(const gd_kernel_call *k) { return linear_packed_match(k); }
 static gd_status linear_relu_packed_run(gd_kernel_call *k) { return run_linear(k, GD_GEMM_RELU); }
 
+/*kernel matmul_relu_grad.packed  rank 10
+ * Floats, any strides; the mask is looked at as results are stored.
+ */
+static bool matmul_relu_grad_packed_match(const gd_kernel_call *k) {
+    const gd_dtype dtype = k->in[0].dtype;
+    return dtype == GD_F32 || dtype == GD_F64;
+}
+static gd_status matmul_relu_grad_packed_run(gd_kernel_call *k) {
+    const gd_view *a = &k->in[0], *b = &k->in[1], *y = &k->in[2], *g = &k->out[0];
+    const gd_gemm product = {.m = g->dims[0], .n = g->dims[1], .k = a->dims[1],
+                             .a = {a->data, a->dtype, a->strides[0], a->strides[1]},
+                             .b = {b->data, b->dtype, b->strides[0], b->strides[1]},
+                             .c = {g->data, g->dtype, g->strides[0], g->strides[1]},
+                             .mask = {y->data, y->dtype, y->strides[0], y->strides[1]}};
+    return gd_gemm_run(&product);
+}
+
 /*kernel matmul_step.packed  rank 10
  * Floats, any strides; the product is added to the parameter as it is stored.
  */
