@@ -14,20 +14,13 @@
 
 #include <pthread.h>
 
-#define GD_AT_FORK_(lock, take, give, renew, ...)                                \
-    static void lock##_before_fork(void) { take(&lock); }                        \
-    static void lock##_in_parent(void) { give(&lock); }                          \
-    static void lock##_in_child(void) { renew; }                                 \
-    __attribute__((constructor __VA_ARGS__)) static void lock##_at_fork(void) {  \
-        pthread_atfork(lock##_before_fork, lock##_in_parent, lock##_in_child);   \
+#define GD_AT_FORK_(lock, ...)                                                      \
+    static void lock##_before_fork(void) { pthread_mutex_lock(&lock); }             \
+    static void lock##_after_fork(void) { pthread_mutex_unlock(&lock); }            \
+    __attribute__((constructor __VA_ARGS__)) static void lock##_at_fork(void) {     \
+        pthread_atfork(lock##_before_fork, lock##_after_fork, lock##_after_fork);   \
     }
 
-#define GD_MUTEX_AT_FORK(lock) \
-    GD_AT_FORK_(lock, pthread_mutex_lock, pthread_mutex_unlock, pthread_mutex_unlock(&lock))
-#define GD_INNER_MUTEX_AT_FORK(lock) \
-    GD_AT_FORK_(lock, pthread_mutex_lock, pthread_mutex_unlock, pthread_mutex_unlock(&lock), (200))
-/* A lock for writing knows its thread by a number that the child does not have: a new one. */
-#define GD_RWLOCK_AT_FORK(lock) \
-    GD_AT_FORK_(lock, pthread_rwlock_wrlock, pthread_rwlock_unlock, pthread_rwlock_init(&lock, NULL))
-
+#define GD_MUTEX_AT_FORK(lock)       GD_AT_FORK_(lock)
+#define GD_INNER_MUTEX_AT_FORK(lock) GD_AT_FORK_(lock, (200))
 #endif

@@ -13,8 +13,8 @@
 enum { MAX_OPS = 4096 };
 static const gd_op *table[MAX_OPS]; /* by name */
 static int table_count;
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-GD_RWLOCK_AT_FORK(lock)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(lock)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool reference_only; /* GRADUS_KERNELS=reference */
 
@@ -115,9 +115,9 @@ gd_status gd_kernel_register(const gd_kernel *kernel) {
     gd_table_init();
     if (!kernel || !kernel->op || !kernel->device || !kernel->run)
         return gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set");
-    pthread_rwlock_wrlock(&lock);
+    pthread_mutex_lock(&lock);
     gd_status status = add_kernel(kernel);
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     return status;
 }
 
@@ -165,26 +165,26 @@ void gd_set_reference_kernels(bool on) {
 const gd_op *gd_op_find(const char *name) {
     gd_table_init();
     if (!name) return NULL;
-    pthread_rwlock_rdlock(&lock);
+    pthread_mutex_lock(&lock);
     int at = position(name);
     const gd_op *op = at < table_count && strcmp(table[at]->name, name) == 0 ? table[at] : NULL;
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     return op;
 }
 
 int gd_op_count(void) {
     gd_table_init();
-    pthread_rwlock_rdlock(&lock);
+    pthread_mutex_lock(&lock);
     int count = table_count;
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     return count;
 }
 
 const gd_op *gd_op_at(int index) {
     gd_table_init();
-    pthread_rwlock_rdlock(&lock);
+    pthread_mutex_lock(&lock);
     const gd_op *op = index >= 0 && index < table_count ? table[index] : NULL;
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     return op;
 }
 
@@ -320,12 +320,12 @@ void gd_release_list(gd_tensors tensors) {
 
 gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference) {
     gd_table_init();
-    pthread_rwlock_wrlock(&lock);
+    pthread_mutex_lock(&lock);
     gd_status status = insert(op);
     if (status == GD_OK && reference) {
         status = add_kernel(reference);
         if (status != GD_OK) remove_op(op);
     }
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     return status;
 }
