@@ -54,18 +54,18 @@ extern const char gd_kernel_headers[];
 extern const size_t gd_kernel_headers_bytes;
 
 /* The flags are those of the build's own kernels: see CMakeLists.txt. */
-const gd_jit_target *gd_ew_target(gd_isa isa) {
-    static const char *const base[] = {NULL}, *const avx2[] = {"-mavx2", "-mfma", "-mf16c", NULL},
-                             *const avx512[] = {"-mavx512f",  "-mavx512bw", "-mavx512vl",
-                                                "-mavx512dq", "-mfma",      "-mf16c",
-                                                NULL};
-    static gd_jit_target targets[GD_ISA_COUNT] = {
-        {"base", &gd_dialect_c, base, gd_kernel_headers, 0},
-        {"avx2", &gd_dialect_c, avx2, gd_kernel_headers, 0},
-        {"avx512", &gd_dialect_c, avx512, gd_kernel_headers, 0}};
-    __atomic_store_n(&targets[isa].prelude_bytes, gd_kernel_headers_bytes, __ATOMIC_RELAXED);
-    return &targets[isa];
+static const char *const base[] = {NULL}, *const avx2[] = {"-mavx2", "-mfma", "-mf16c", NULL},
+                         *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq",
+                                            "-mfma",     "-mf16c",     NULL};
+static gd_jit_target targets[GD_ISA_COUNT] = {{"base", &gd_dialect_c, base, gd_kernel_headers, 0},
+                                              {"avx2", &gd_dialect_c, avx2, gd_kernel_headers, 0},
+                                              {"avx512", &gd_dialect_c, avx512, gd_kernel_headers, 0}};
+
+static void __attribute__((constructor)) set_sizes(void) {
+    for (int i = 0; i < GD_ISA_COUNT; i++) targets[i].prelude_bytes = gd_kernel_headers_bytes;
 }
+
+const gd_jit_target *gd_ew_target(gd_isa isa) { return &targets[isa]; }
 
 void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements) {
     static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
