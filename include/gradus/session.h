@@ -27,13 +27,19 @@ typedef struct gd_session_options {
      *    each op. */
     int level GD_DEFAULT_(2);
     int plans GD_DEFAULT_(32); /* how many plans are kept; the one not used for longest goes first */
+    /* Bytes that the block of one run (peak_bytes of gd_plan_memory) may have; 0: any number. Variables,
+     * what is fed and the buffers of fetches are not in it. Where a run would need more, some values
+     * are not kept but computed once more when they are needed: results are the same, to the bit, and
+     * the run takes longer. Where even that needs more, the run fails before it begins, and says how
+     * much it would take. Runs whose sizes depend on data have no plan, and no limit. */
+    int64_t memory_limit GD_DEFAULT_(0);
 } gd_session_options;
 
 /* A session in the current scope; it keeps the graph. NULL, with the failure recorded, when there
  * is no memory. */
 #define gd_session_new(graph, ...)                                                               \
     GD_WITH_OPTIONS_(gd_session_new_at(graph, GD_OPTIONS_(gd_session_options,                    \
-                                       (.device = NULL, .level = 2, .plans = 32) __VA_OPT__(,) __VA_ARGS__)))
+                                       (.device = NULL, .level = 2, .plans = 32, .memory_limit = 0) __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_session *gd_session_new_at(gd_graph *graph, const gd_session_options *options);
 GD_API gd_session *gd_session_retain(gd_session *session);
 GD_API void gd_session_release(gd_session *session);
@@ -61,6 +67,7 @@ typedef struct gd_plan_memory {
     int64_t live_bytes;     /* of it, the most that is needed at one time: no plan could use less */
     int64_t variable_bytes; /* of the session's variables */
     int64_t fetch_bytes;    /* of the buffers of fetches */
+    int recomputed_steps;   /* steps that run twice, to stay within the memory limit */
     bool at_least;          /* sizes that depend on data are not in it */
 } gd_plan_memory;
 GD_API gd_status gd_session_plan(gd_session *session, gd_tensors feeds, gd_tensors fetches, gd_plan_memory *memory);

@@ -211,7 +211,7 @@ static gd_status plan_of(const gd_subgraph *sub, gd_device *device, int level, g
         gd_program_free(program);
         return gd_fail(GD_E_UNSUPPORTED, "a function of a loop cannot be planned");
     }
-    return gd_plan_make(program, device, level, plan);
+    return gd_plan_make(program, device, level, 0, plan);
 }
 
 static gd_status keep(gd_program *p, gd_plan *plan) {

@@ -354,7 +354,7 @@ static gd_status lower_assign(lowering *l, entry *e, const int *in) {
         value = cast;
     }
     e->values[0] = value;
-    return gd_program_commit(p, (gd_commit){x.root, in[0], value, e->node->site});
+    return gd_program_commit(p, (gd_commit){.root = x.root, .to = in[0], .value = value, .site = e->node->site});
 }
 
 static gd_status lower_outputs(lowering *l, entry *e, int *in, int *out, const gd_infer *infer) {
@@ -401,7 +401,7 @@ static gd_status write_to_copy(gd_program *p, const gd_node *node, int *in, int 
     const int target = *in, copy = copy_of(p, *in, node);
     if (copy < 0) return GD_E_MEMORY;
     *in = *out = copy;
-    return gd_program_commit(p, (gd_commit){p->values[target].root, target, copy, node->site});
+    return gd_program_commit(p, (gd_commit){.root = p->values[target].root, .to = target, .value = copy, .site = node->site});
 }
 
 static gd_status lower_op(lowering *l, entry *e) {

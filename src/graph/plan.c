@@ -125,6 +125,7 @@ size_t gd_plan_live(const gd_plan *plan) {
         bytes += gd_plan_live(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
     return bytes;
 }
+int gd_plan_recomputed(const gd_plan *plan) { return plan->recomputed; }
 bool gd_plan_writes(const gd_plan *plan) { return plan->program->n_commits > 0; }
 
 size_t gd_plan_fetch_bytes(const gd_plan *plan) {

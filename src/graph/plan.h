@@ -11,14 +11,16 @@
 typedef struct gd_plan gd_plan;
 typedef struct gd_instance gd_instance;
 
-/* Takes the program over, also when it fails. */
-gd_status gd_plan_make(gd_program *program, gd_device *device, int level, gd_plan **plan);
+/* Takes the program over, also when it fails. Where more than `limit` bytes (0: any number) would be
+ * needed at one time, values are computed twice. */
+gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t limit, gd_plan **plan);
 void gd_plan_free(gd_plan *plan); /* and its instances */
 
 const gd_program *gd_plan_program(const gd_plan *plan);
 size_t gd_plan_slab(const gd_plan *plan);        /* bytes of an instance */
 size_t gd_plan_live(const gd_plan *plan);        /* the most that is alive at one time */
 size_t gd_plan_fetch_bytes(const gd_plan *plan); /* of the buffers of fetches */
+int gd_plan_recomputed(const gd_plan *plan);     /* steps that are there a second time */
 bool gd_plan_writes(const gd_plan *plan);        /* a run assigns something */
 
 /* An instance that no other run uses, from the plan's own or a new one. */

@@ -216,15 +216,10 @@ static void share_in_place(const gd_plan *plan, lives *l) {
 
 /* --- assigns that need no copy ----------------------------------------------------------------- */
 
-/* Steps that may find something wrong with the data: an index out of range. */
+/* The plain kernels of some ops get memory for themselves, the fast ones do not. */
 static bool may_fail(const gd_plan *plan, const gd_pcall *c) {
-    if (c->step->op->ir) return false;
-    if (c->step->op->flags & GD_OP_WHOLE) return true; /* whatever its functions do */
-    for (int v = c->first; v < c->first + c->n_in; v++) {
-        const gd_dtype dtype = plan->views[v].dtype;
-        if (plan->views[v].data && !gd_dtype_is_float(dtype) && dtype != GD_BOOL) return true;
-    }
-    return false;
+    const gd_op *op = c->step->op;
+    return gd_step_may_fail(plan->program, c->step) || (c->kernel == op->reference && (c->kernel->flags & GD_KERNEL_DOUBLE));
 }
 
 /* The new value of a variable may be computed right into it if nobody reads the old one later, and
@@ -270,9 +265,10 @@ static gd_status place_commits(gd_plan *plan, lives *l) {
     gd_program *p = plan->program;
     plan->first_commit_copy = plan->n_copies;
     for (int i = 0; i < p->n_commits; i++) {
-        const gd_commit *c = &p->commits[i];
+        gd_commit *c = &p->commits[i];
         const int root = p->values[c->value].root;
-        if (l->same[root] == root && can_write_through(plan, l, c)) {
+        c->through = l->same[root] == root && can_write_through(plan, l, c);
+        if (c->through) {
             l->same[root] = c->root;
             continue;
         }
@@ -440,7 +436,102 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
     return done ? GD_OK : gd_this_thread.noted;
 }
 
-gd_status gd_plan_make(gd_program *program, gd_device *device, int level, gd_plan **made) {
+/* Chooses kernels for the steps as they are, and places everything. */
+static gd_status build(gd_plan *plan) {
+    const gd_program *p = plan->program;
+    gd_status status = GD_OK;
+    for (int i = 0; i < p->n_steps && status == GD_OK; i++) {
+        if (p->steps[i].removed || p->steps[i].view) continue;
+        status = add_call(plan, &p->steps[i]);
+    }
+    return status == GD_OK ? place_all(plan) : status;
+}
+
+/* --- a limit ----------------------------------------------------------------------------------- */
+
+/* A program before calls were made of it, and what these need. */
+typedef struct state {
+    gd_pstep *steps;
+    int n_steps, steps_room, n_roots, n_values;
+    size_t *scratch; /* of each step: bytes of the kernel's own */
+    bool *elsewhere; /* of each root: it is written right into a variable */
+} state;
+
+static void unbuild(gd_plan *plan, const state *before) {
+    gd_program *p = plan->program;
+    gd_free(plan->places);
+    gd_free(plan->first_view);
+    gd_free(plan->views_of);
+    plan->places = NULL;
+    plan->first_view = plan->views_of = NULL;
+    plan->n_views = plan->n_calls = plan->n_copies = plan->n_commit_copies = 0;
+    if (p->steps != before->steps) gd_free(p->steps);
+    p->steps = before->steps;
+    p->n_steps = before->n_steps;
+    p->steps_room = before->steps_room;
+    p->n_roots = before->n_roots;
+    p->n_values = before->n_values;
+}
+
+static gd_status note_needs(const gd_plan *plan, state *s) {
+    const gd_program *p = plan->program;
+    s->scratch = gd_calloc((size_t)s->n_steps + 1, sizeof *s->scratch);
+    s->elsewhere = gd_calloc((size_t)s->n_roots + 1, sizeof *s->elsewhere);
+    if (!s->scratch || !s->elsewhere) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    for (int i = 0; i < plan->n_calls; i++) {
+        const gd_pcall *c = &plan->calls[i];
+        size_t *bytes = &s->scratch[c->step - p->steps];
+        for (int v = c->first; v < c->first + c->n_in + c->n_out; v++)
+            if (plan->bindings[v].root >= s->n_roots) *bytes += p->roots[plan->bindings[v].root].bytes;
+        *bytes += c->workspace_bytes;
+    }
+    for (int i = 0; i < p->n_commits; i++)
+        if (p->commits[i].through) s->elsewhere[p->values[p->commits[i].value].root] = true;
+    return GD_OK;
+}
+
+/* One try: values are computed twice until no more than `target` bytes are alive. */
+static gd_status rebuild(gd_plan *plan, const state *before, size_t target) {
+    const gd_remat how = {.target = target, .scratch = before->scratch, .elsewhere = before->elsewhere};
+    unbuild(plan, before);
+    plan->recomputed = gd_pass_remat(plan->program, &how);
+    return plan->recomputed < 0 ? gd_this_thread.noted : build(plan);
+}
+
+/* Where the block is larger than the limit, values are computed twice. What is alive in a program is
+ * not quite what its block needs, so that it may take a second try. */
+static gd_status fit(gd_plan *plan, state *before, size_t limit) {
+    enum { TRIES = 6 };
+    const size_t whole = gd_plan_slab(plan), inner = whole - plan->slab;
+    if (limit == 0 || whole <= limit) return GD_OK;
+    GD_TRY(note_needs(plan, before));
+    size_t least = whole, target = limit > inner ? limit - inner : 0;
+    for (int i = 0; i < TRIES && target > 0; i++) {
+        GD_TRY(rebuild(plan, before, target));
+        const size_t reached = gd_plan_slab(plan);
+        if (reached <= limit) return GD_OK;
+        if (reached < least) least = reached;
+        const size_t over = reached - limit;
+        target = target > over ? target - over : 0;
+    }
+    return gd_fail(GD_E_MEMORY,
+                   "a run needs a block of %zu bytes, and of %zu where values are computed twice, but the memory limit is %zu; "
+                   "smaller batches need less, or allow as much with .memory_limit",
+                   whole, least, limit);
+}
+
+static gd_status build_within(gd_plan *plan, size_t limit) {
+    gd_program *p = plan->program;
+    state before = {.steps = p->steps, .n_steps = p->n_steps, .steps_room = p->steps_room, .n_roots = p->n_roots, .n_values = p->n_values};
+    gd_status status = build(plan);
+    if (status == GD_OK) status = fit(plan, &before, limit);
+    if (p->steps != before.steps) gd_free(before.steps);
+    gd_free(before.scratch);
+    gd_free(before.elsewhere);
+    return status;
+}
+
+gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t limit, gd_plan **made) {
     gd_plan *plan = gd_calloc(1, sizeof *plan);
     *made = NULL;
     if (!plan) {
@@ -453,12 +544,9 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, gd_pla
     gd_status status = run_passes(program, device, level);
     if (status == GD_OK) status = copy_fetches(program);
     if (status == GD_OK) status = copy_assigned(program);
+    if (status == GD_OK && gd_pass_early(program) < 0) status = gd_this_thread.noted;
     if (status == GD_OK) status = gd_control_prepare(program, device, level);
-    for (int i = 0; i < program->n_steps && status == GD_OK; i++) {
-        if (program->steps[i].removed || program->steps[i].view) continue;
-        status = add_call(plan, &program->steps[i]);
-    }
-    if (status == GD_OK) status = place_all(plan);
+    if (status == GD_OK) status = build_within(plan, limit);
     if (status == GD_OK) status = list_buffers(plan);
     if (status != GD_OK) {
         gd_plan_free(plan);

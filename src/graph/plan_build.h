@@ -47,6 +47,7 @@ struct gd_plan {
     int *buffers;                 /* roots that are fetched */
     int n_buffers;
     size_t slab, live;
+    int recomputed; /* steps that are there a second time */
     pthread_mutex_t lock; /* of `idle` */
     gd_instance *idle;
 };

@@ -51,6 +51,7 @@ typedef struct gd_pstep {
 typedef struct gd_commit {
     int root, to, value;
     const char *site;
+    bool through; /* the plan computes it right into the variable */
 } gd_commit;
 
 typedef struct gd_program {
@@ -87,6 +88,10 @@ gd_status gd_program_commit(gd_program *program, gd_commit commit);
 /* Steps, fetches and commits that read value `from` read `to`. */
 void gd_program_replace(gd_program *program, int from, int to);
 
+/* Whether a step may find something wrong with the data (an index out of range), or need memory that
+ * it has not been given: only before such steps a variable must not be written. */
+bool gd_step_may_fail(const gd_program *program, const gd_pstep *step);
+
 /* As text, one step a line. free() it. */
 char *gd_program_text(const gd_program *program);
 
@@ -97,5 +102,15 @@ int gd_pass_fold(gd_program *program, gd_device *device); /* what is the same in
 int gd_pass_epilogue(gd_program *program); /* relu and steps of descent as products are stored */
 int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
 int gd_pass_fuse(gd_program *program);     /* elementwise steps, and a reduction behind them, as one */
+int gd_pass_early(gd_program *program);    /* variables are updated as soon as they can be */
+
+/* Steps come a second time, so that what they compute need not be kept. Returns how many do; if any,
+ * `steps` is a new array, and the old one is the caller's to free. */
+typedef struct gd_remat {
+    size_t target;         /* bytes that may be alive at one time */
+    const size_t *scratch; /* of each step: bytes that it needs besides its operands; NULL: none */
+    const bool *elsewhere; /* of each root: it is not in the slab; NULL: none is */
+} gd_remat;
+int gd_pass_remat(gd_program *program, const gd_remat *given);
 
 #endif

@@ -30,6 +30,7 @@ struct gd_session {
     gd_graph *graph;
     gd_device *device;
     int level, most_plans;
+    size_t memory_limit; /* 0: none */
     pthread_mutex_t lock;    /* of what follows, up to `runs` */
     cached **plans;
     int n_plans;
@@ -101,7 +102,7 @@ static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols
         c->dynamic = program;
         return GD_OK;
     }
-    return gd_plan_make(program, s->device, s->level, &c->plan);
+    return gd_plan_make(program, s->device, s->level, s->memory_limit, &c->plan);
 }
 
 static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
@@ -181,6 +182,9 @@ gd_session *gd_session_new_at(gd_graph *graph, const gd_session_options *o) {
     if (!graph) return no_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: the graph is NULL"));
     if (o->plans < 1 || o->level < 0 || o->level > 2)
         return no_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: %d plans at level %d; at least 1, and 0 to 2", o->plans, o->level));
+    if (o->memory_limit < 0)
+        return no_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: a memory limit of %lld bytes; at least 1, or 0 for none",
+                                  (long long)o->memory_limit));
     gd_session *s = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *s) : NULL;
     cached **plans = s ? gd_calloc((size_t)o->plans, sizeof *plans) : NULL;
     if (!plans) {
@@ -192,6 +196,7 @@ gd_session *gd_session_new_at(gd_graph *graph, const gd_session_options *o) {
     s->device = o->device ? o->device : gd_default_device();
     s->level = o->level;
     s->most_plans = o->plans;
+    s->memory_limit = (size_t)o->memory_limit;
     s->plans = plans;
     pthread_mutex_init(&s->lock, NULL);
     pthread_rwlock_init(&s->turn, NULL);
@@ -471,6 +476,7 @@ static void look_at_memory(const cached *c, void *arg) {
     m->peak_bytes = (int64_t)gd_plan_slab(c->plan);
     m->live_bytes = (int64_t)gd_plan_live(c->plan);
     m->fetch_bytes = (int64_t)gd_plan_fetch_bytes(c->plan);
+    m->recomputed_steps = gd_plan_recomputed(c->plan);
 }
 
 gd_status gd_session_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_plan_memory *memory) {

@@ -1,0 +1,333 @@
+/* test_remat.c - a limit on the memory of a run: values are computed twice, and results stay the
+ * same to the bit. */
+#include "gradus/gradus.h"
+#include "graph/program.h"
+#include "test.h"
+
+/* --- the pass, seen in the text -----------------------------------------------------------------
+ */
+
+static gd_program *program_of(gd_tensors feeds, gd_tensors values, gd_tensors fetches) {
+    gd_program *p = NULL;
+    gd_status status = gd_program_make(fetches, feeds, values, &p);
+    CHECK_SAYING(status == GD_OK && gd_pass_prune(p) >= 0, "%s", gd_error_message());
+    return p;
+}
+
+static void check_text(const gd_program *p, const char *expected) {
+    char *text = gd_program_text(p);
+    CHECK_SAYING(text && strcmp(text, expected) == 0, "the program is\n%snot\n%s",
+                 text ? text : "(none)\n", expected);
+    free(text);
+}
+
+/* As the plan does: the pass replaces the array of steps. */
+static int remat(gd_program *p, size_t target) {
+    gd_pstep *before = p->steps;
+    const gd_remat how = {.target = target};
+    const int again = gd_pass_remat(p, &how);
+    if (p->steps != before) free(before);
+    return again;
+}
+
+/* x is [16,16]: 1024 bytes. */
+#define IN_GRAPH(name)                                                                             \
+    GD_SCOPE;                                                                                      \
+    gd_graph *name = gd_graph_new();                                                               \
+    gd_tensor *x, *y, *value = gd_full(gd_dims(16, 16), 1);                                        \
+    gd_block block = gd_graph_begin(name);                                                         \
+    x = gd_placeholder(gd_dims(16, 16))
+#define FETCH(...)                                                                                 \
+    gd_graph_end(&block);                                                                          \
+    gd_program *p = program_of(gd_list(x), gd_list(value), gd_list(__VA_ARGS__))
+
+TEST(remat_computes_a_value_again_instead_of_keeping_it) {
+    IN_GRAPH(g);
+    gd_tensor *a = gd_exp(x), *b = gd_matmul(x, x);
+    b = gd_matmul(b, gd_matmul(b, b));
+    y = gd_matmul(b, a);
+    FETCH(y);
+    check_text(p, "%1 f32[16,16] = exp(%0 (feed 0) f32[16,16])\n"
+                  "%2 f32[16,16] = matmul(%0 (feed 0) f32[16,16], %0 (feed 0) f32[16,16])\n"
+                  "%3 f32[16,16] = matmul(%2, %2)\n"
+                  "%4 f32[16,16] = matmul(%2, %3)\n"
+                  "%5 f32[16,16] = matmul(%4, %1)\n"
+                  "fetch %5\n");
+    p->roots[p->values[p->fetches[0]].root].fetched = true;
+    CHECK(remat(p, 4096) == 0); /* a, b, b b and b (b b) are there at one time */
+    CHECK(remat(p, 3072) == 1);
+    check_text(p, "%1 f32[16,16] = exp(%0 (feed 0) f32[16,16])\n"
+                  "%2 f32[16,16] = matmul(%0 (feed 0) f32[16,16], %0 (feed 0) f32[16,16])\n"
+                  "%3 f32[16,16] = matmul(%2, %2)\n"
+                  "%4 f32[16,16] = matmul(%2, %3)\n"
+                  "%6 f32[16,16] = exp(%0 (feed 0) f32[16,16])\n"
+                  "%5 f32[16,16] = matmul(%4, %6)\n"
+                  "fetch %5\n");
+    gd_program_free(p);
+}
+
+TEST(remat_takes_cheap_steps_before_products) {
+    IN_GRAPH(g);
+    gd_tensor *a = gd_exp(x), *c = gd_matmul(x, x), *b = gd_matmul(x, gd_exp(gd_neg(x)));
+    b = gd_matmul(b, gd_matmul(b, b));
+    y = gd_matmul(gd_matmul(b, c), a);
+    FETCH(y);
+    p->roots[p->values[p->fetches[0]].root].fetched = true;
+    CHECK(remat(p, 4096) == 1);
+    char *text = gd_program_text(p);
+    int exps = 0;
+    for (const char *t = text; (t = strstr(t, "= exp(%0")); t++) exps++;
+    CHECK_SAYING(exps == 2, "%s", text);
+    free(text);
+    gd_program_free(p);
+}
+
+/* Views of what is computed again are made again, and noise is the same noise. */
+TEST(remat_repeats_views_and_noise) {
+    IN_GRAPH(g);
+    gd_tensor *a = gd_permute(gd_dropout(x, .p = 0.5), gd_dims(1, 0)), *b = gd_matmul(x, a);
+    b = gd_matmul(b, gd_matmul(b, b));
+    y = gd_matmul(b, a);
+    FETCH(y);
+    p->roots[p->values[p->fetches[0]].root].fetched = true;
+    CHECK(remat(p, 3072) == 1);
+    const gd_node *noise[2] = {NULL, NULL};
+    for (int i = 0, n = 0; i < p->n_steps; i++)
+        if (strcmp(p->steps[i].op->name, "dropout_train") == 0 && n < 2)
+            noise[n++] = p->steps[i].node;
+    char *text = gd_program_text(p);
+    CHECK_SAYING(noise[0] && noise[0] == noise[1], "%s", text);
+    int views = 0;
+    for (const char *t = text; (t = strstr(t, "= permute(")); t++) views++;
+    CHECK_SAYING(views == 2, "%s", text);
+    free(text);
+    gd_program_free(p);
+}
+
+/* --- deep nets ----------------------------------------------------------------------------------
+ */
+
+enum { LAYERS = 32, WIDTH = 32, BATCH = 256, IMAGE_LAYERS = 12 };
+
+typedef struct net {
+    gd_graph *graph;
+    gd_tensor *x, *y, *loss, *train, *xs, *ys;
+    gd_tensor *statistics[2 * IMAGE_LAYERS]; /* variables that are not trained */
+    int n_statistics;
+} net;
+
+static gd_tensor *weights(gd_shape dims, double scale) {
+    return gd_variable(gd_mul(gd_randn(dims), gd_scalar(scale)));
+}
+
+static void finish(net *n, gd_tensor *out, bool adam) {
+    n->loss = gd_mse_loss(out, n->y);
+    gd_tensors all = gd_graph_variables(n->graph);
+    n->train =
+        gd_minimize(adam ? gd_optim_adam(all, .lr = 0.01) : gd_optim_sgd(all, .lr = 0.01), n->loss);
+}
+
+static net dense_net(bool adam) {
+    net n = {.graph = gd_graph_new(),
+             .xs = gd_randn(gd_dims(BATCH, WIDTH)),
+             .ys = gd_randn(gd_dims(BATCH, WIDTH))};
+    GD_GRAPH(n.graph);
+    n.x = gd_placeholder(gd_dims(GD_ANY, WIDTH));
+    n.y = gd_placeholder(gd_dims(GD_ANY, WIDTH));
+    gd_tensor *h = n.x;
+    for (int i = 0; i < LAYERS; i++) {
+        gd_tensor *w = weights(gd_dims(WIDTH, WIDTH), 0.2),
+                  *b = gd_variable(gd_zeros(gd_dims(WIDTH)));
+        h = gd_tanh(gd_linear(h, w, b));
+        if (i % 8 == 3) h = gd_dropout(h, .p = 0.1);
+    }
+    finish(&n, h, adam);
+    return n;
+}
+
+/* Blocks of convolution, norm with running statistics, relu, and the way around them. */
+static net image_net(bool adam) {
+    net n = {.graph = gd_graph_new(),
+             .xs = gd_randn(gd_dims(4, 8, 12, 12)),
+             .ys = gd_randn(gd_dims(4, 8, 12, 12))};
+    GD_GRAPH(n.graph);
+    n.x = gd_placeholder(gd_dims(4, 8, 12, 12));
+    n.y = gd_placeholder(gd_dims(4, 8, 12, 12));
+    gd_tensor *h = n.x;
+    for (int i = 0; i < IMAGE_LAYERS; i++) {
+        gd_tensor *mean = gd_variable(gd_zeros(gd_dims(8)), .trainable = false),
+                  *var = gd_variable(gd_ones(gd_dims(8)), .trainable = false);
+        gd_tensor *t = gd_conv2d(h, weights(gd_dims(8, 8, 3, 3), 0.1), NULL, .padding = 1);
+        t = gd_batch_norm(t, gd_variable(gd_ones(gd_dims(8))), gd_variable(gd_zeros(gd_dims(8))),
+                          mean, var, .training = true);
+        h = gd_add(h, gd_relu(t));
+        n.statistics[n.n_statistics++] = mean;
+        n.statistics[n.n_statistics++] = var;
+    }
+    finish(&n, h, adam);
+    return n;
+}
+
+/* All variables after some steps, and what the plan needs. */
+static gd_plan_memory train(net n, int level, int64_t limit, int steps, char **state,
+                            size_t *bytes) {
+    gd_plan_memory m = {0};
+    gd_seed(7);
+    gd_session *s = gd_session_new(n.graph, .level = level, .memory_limit = limit);
+    for (int i = 0; i < steps; i++) {
+        GD_SCOPE;
+        gd_session_run(s, gd_feed(n.x, n.xs, n.y, n.ys), gd_list(n.loss, n.train));
+    }
+    CHECK_SAYING(!gd_failed(), "limit %lld: %s", (long long)limit, gd_error_message());
+    CHECK(gd_session_plan(s, gd_feed(n.x, n.xs, n.y, n.ys), gd_list(n.loss, n.train), &m) == GD_OK);
+    *bytes = 0;
+    *state = NULL;
+    gd_tensors all = gd_graph_variables(n.graph);
+    for (int64_t i = 0; i < all.count + n.n_statistics; i++) {
+        gd_tensor *v = i < all.count ? all.at[i] : n.statistics[i - all.count];
+        const size_t more = (size_t)gd_tensor_numel(v) * 4;
+        *state = realloc(*state, *bytes + more);
+        CHECK(gd_copy_to(gd_session_get(s, v), *state + *bytes, more) == GD_OK);
+        *bytes += more;
+    }
+    return m;
+}
+
+static void check_limits(const char *name, net (*make)(bool), bool adam, const int *percents) {
+    for (int level = 0; level <= 2; level++) {
+        GD_SCOPE;
+        gd_seed(1);
+        net n = make(adam);
+        char *expected, *got;
+        size_t bytes, got_bytes;
+        const gd_plan_memory whole = train(n, level, 0, 5, &expected, &bytes);
+        CHECK(whole.recomputed_steps == 0);
+        for (const int *percent = percents; *percent; percent++) {
+            const int64_t limit = whole.peak_bytes * *percent / 100;
+            const gd_plan_memory m = train(n, level, limit, 5, &got, &got_bytes);
+            CHECK_SAYING(m.peak_bytes <= limit && m.recomputed_steps > 0,
+                         "%s, level %d: %lld bytes of %lld at %d %%, %d steps twice", name, level,
+                         (long long)m.peak_bytes, (long long)whole.peak_bytes, *percent,
+                         m.recomputed_steps);
+            CHECK_SAYING(got_bytes == bytes && memcmp(got, expected, bytes) == 0,
+                         "%s, level %d: other bits at %d %%", name, level, *percent);
+            free(got);
+        }
+        free(expected);
+    }
+}
+
+TEST(a_deep_net_trains_in_less_memory_with_the_same_bits) {
+    check_limits("32 layers, sgd", dense_net, false, (const int[]){90, 60, 40, 35, 0});
+    check_limits("32 layers, adam", dense_net, true, (const int[]){40, 0});
+}
+
+TEST(a_convolution_net_trains_in_less_memory_with_the_same_bits) {
+    check_limits("12 blocks", image_net, true, (const int[]){80, 60, 50, 0});
+}
+
+/* Two and a half times the square root of the layers is what segments of that length need. */
+TEST(the_least_is_about_the_square_root_of_the_layers) {
+    GD_SCOPE;
+    net n = dense_net(false);
+    const gd_tensors feed = gd_feed(n.x, n.xs, n.y, n.ys), fetch = gd_list(n.loss, n.train);
+    gd_plan_memory m;
+    gd_session *s = gd_session_new(n.graph, .memory_limit = 15 * BATCH * WIDTH * 4);
+    CHECK_SAYING(gd_session_plan(s, feed, fetch, &m) == GD_OK &&
+                     m.peak_bytes <= 15 * BATCH * WIDTH * 4,
+                 "%s", gd_error_message());
+    CHECK(m.recomputed_steps > 0 && m.recomputed_steps < 4 * LAYERS);
+}
+
+TEST(a_limit_that_cannot_be_met_fails_before_anything_runs) {
+    GD_SCOPE;
+    net n = dense_net(false);
+    const gd_tensors feed = gd_feed(n.x, n.xs, n.y, n.ys);
+    gd_session *s = gd_session_new(n.graph, .memory_limit = 20000);
+    gd_tensor *w = gd_graph_variables(n.graph).at[0];
+    float before[WIDTH * WIDTH], after[WIDTH * WIDTH];
+    CHECK(gd_copy_to(gd_session_get(s, w), before, sizeof before) == GD_OK);
+    gd_session_run(s, feed, gd_list(n.loss, n.train));
+    CHECK(gd_error_status() == GD_E_MEMORY);
+    const char *said = gd_error_message();
+    CHECK_SAYING(strstr(said, "20000") && strstr(said, "memory limit") &&
+                     strstr(said, "smaller batches"),
+                 "%s", said);
+    gd_clear_error();
+    CHECK(gd_copy_to(gd_session_get(s, w), after, sizeof after) == GD_OK &&
+          memcmp(before, after, sizeof before) == 0);
+    gd_plan_memory m;
+    CHECK(gd_session_plan(s, feed, gd_list(n.loss, n.train), &m) == GD_E_MEMORY);
+    gd_tensor *few = gd_randn(gd_dims(2, WIDTH)); /* a smaller batch is fine */
+    gd_session_run(s, gd_feed(n.x, few, n.y, few), gd_list(n.loss, n.train));
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    CHECK(gd_session_new(n.graph, .memory_limit = -1) == NULL &&
+          gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
+}
+
+/* --- updates ------------------------------------------------------------------------------------
+ */
+
+/* Where the first step with this op stands among all. */
+static int place_of(const gd_program *p, const char *op, int from) {
+    for (int i = from; i < p->n_steps; i++)
+        if (!p->steps[i].removed && strcmp(p->steps[i].op->name, op) == 0) return i;
+    return -1;
+}
+
+TEST(variables_are_updated_as_soon_as_their_gradient_is_there) {
+    IN_GRAPH(g);
+    gd_tensor *w1 = gd_variable(gd_ones(gd_dims(16, 16))),
+              *w2 = gd_variable(gd_ones(gd_dims(16, 16)));
+    y = gd_minimize(gd_optim_sgd(gd_list(w1, w2)),
+                    gd_sum(gd_matmul(gd_tanh(gd_matmul(x, w1)), w2)));
+    FETCH(y);
+    CHECK(gd_pass_early(p) > 0);
+    const int first = place_of(p, "sgd_step", 0), gradient = place_of(p, "tanh.gx", 0),
+              second = place_of(p, "sgd_step", first + 1);
+    char *text = gd_program_text(p);
+    CHECK_SAYING(first >= 0 && first < gradient && gradient < second, "%s", text);
+    free(text);
+    gd_program_free(p);
+}
+
+/* Gradients of an embedding come last, and may find an index that is out of range: then all
+ * variables must be as they were. */
+TEST(no_variable_is_updated_before_a_step_that_may_fail) {
+    GD_SCOPE;
+    gd_graph *g = gd_graph_new();
+    gd_tensor *i, *j, *table, *w, *loss, *step;
+    {
+        GD_GRAPH(g);
+        i = gd_placeholder(gd_dims(4), .dtype = GD_I64);
+        j = gd_placeholder(gd_dims(4), .dtype = GD_I64);
+        table = gd_variable(gd_ones(gd_dims(10, 16)));
+        w = gd_variable(gd_ones(gd_dims(16, 16)));
+        gd_tensor *product = gd_matmul(gd_embedding(i, table), w);
+        loss = gd_sum(gd_square(product));
+        gd_tensor *trained = gd_minimize(gd_optim_adam(gd_list(table, w)), loss);
+        GD_AFTER(gd_list(trained));
+        step = gd_sum(gd_embedding(j, table)); /* noted last */
+    }
+    const int64_t good[] = {1, 2, 3, 4}, bad[] = {1, 2, 3, 77};
+    for (int level = 0; level <= 2; level++) {
+        gd_session *s = gd_session_new(g, .level = level);
+        gd_session_run(s,
+                       gd_feed(i, gd_from_array(gd_dims(4), GD_I64, good), j,
+                               gd_from_array(gd_dims(4), GD_I64, bad)),
+                       gd_list(loss, step));
+        CHECK(gd_error_status() == GD_E_INDEX);
+        gd_clear_error();
+        gd_tensor *now = gd_session_get(s, w);
+        for (int k = 0; k < 256; k++) CHECK(((const float *)gd_data(now))[k] == 1);
+        gd_session_run(s,
+                       gd_feed(i, gd_from_array(gd_dims(4), GD_I64, good), j,
+                               gd_from_array(gd_dims(4), GD_I64, good)),
+                       gd_list(loss, step));
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        CHECK(((const float *)gd_data(gd_session_get(s, w)))[0] < 1);
+    }
+}
+
+TEST_MAIN
