@@ -63,7 +63,9 @@ typedef struct gd_backward_options {
     bool create_graph GD_DEFAULT_(false);
 } gd_backward_options;
 
-/* Adds the gradient of `result` to every leaf that it depends on. */
+/* Adds the gradient of `result` to every leaf that it depends on. A walk that fails on its way (no
+ * memory) has added it to those leaves whose gradient was complete by then, and not to the others:
+ * before the next try, gd_zero_grad them all. */
 #ifdef __cplusplus
 #define gd_backward(result, ...) \
     gd_backward_at(GD_HERE, result, gd_address_(gd_backward_options{__VA_ARGS__}))

@@ -14,7 +14,8 @@
  *
  * Tensors that the function uses without their being inputs (parameters) are read as they are when
  * the plan runs. What it writes in place (gd_sub_, the statistics of gd_batch_norm) is written at the
- * end of each run. Random ops draw new numbers in each call.
+ * end of each run. Random ops draw new numbers in each call. (A call that finds no memory to note itself
+ * on the tape has run by then: what it writes is written.)
  *
  * Gradients: where an input or a tensor that the function uses requires one, the whole call is one
  * node of the tape. Walking back runs a plan of its own, which computes what it needs once more. (Second

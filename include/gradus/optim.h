@@ -59,7 +59,9 @@ GD_API gd_optimizer *gd_optimizer_retain(gd_optimizer *optimizer);
 GD_API void gd_optimizer_release(gd_optimizer *optimizer);
 
 /* Changes each parameter by its gradient (gd_tensor_grad); one that has none stays as it is. Does
- * nothing, and returns it, while a failure is recorded. */
+ * nothing, and returns it, while a failure is recorded. On the CPU a step that fails has changed
+ * nothing, and the next one is the one that it would have been; on a device whose work is queued,
+ * parameters before the one that failed may have been changed. */
 GD_API gd_status gd_optimizer_step(gd_optimizer *optimizer);
 
 /* Forgets the gradients of all parameters. */

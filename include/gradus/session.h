@@ -31,7 +31,8 @@ typedef struct gd_session_options {
      * what is fed and the buffers of fetches are not in it. Where a run would need more, some values
      * are not kept but computed once more when they are needed: results are the same, to the bit, and
      * the run takes longer. Where even that needs more, the run fails before it begins, and says how
-     * much it would take. Runs whose sizes depend on data have no plan, and no limit. */
+     * much it would take. The first values of variables are computed without a limit, and so are runs
+     * whose sizes depend on data: they have no plan. */
     int64_t memory_limit GD_DEFAULT_(0);
 } gd_session_options;
 

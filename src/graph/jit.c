@@ -241,7 +241,9 @@ static gd_tensor *remember(const traced *t) {
 
 static void forward(gd_context *c) {
     traced *t = c->user;
-    if (run_forward(t, c->x, c->y) != GD_OK) {
+    const gd_status status = run_forward(t, c->x, c->y);
+    if (status != GD_OK) {
+        gd_error_stick(status);
         for (int k = 0; k < c->n_out; k++) c->y[k] = &gd_error_tensor;
         return;
     }

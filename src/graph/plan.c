@@ -137,7 +137,7 @@ size_t gd_plan_fetch_bytes(const gd_plan *plan) {
 /* --- a run ------------------------------------------------------------------------------------- */
 
 /* Buffers of fetches that the caller of an earlier run still holds are left to him. */
-static gd_status renew_buffers(gd_plan *plan, gd_instance *in) {
+gd_status gd_plan_prepare(gd_plan *plan, gd_instance *in) {
     for (int i = 0; i < plan->n_buffers; i++) {
         gd_storage *s = in->fetched[i];
         if (!s || atomic_load(&s->refs) > 1) {
@@ -184,14 +184,9 @@ static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_
     return GD_OK;
 }
 
-gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run) {
-    return gd_plan_run_step(plan, in, feeds, variables, run, 0);
-}
-
-gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,
+static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,
                            uint64_t steps) {
     gd_program *p = plan->program;
-    GD_TRY(renew_buffers(plan, in));
     for (int r = 0; r < p->n_roots; r++) {
         if (p->roots[r].kind == GD_ROOT_FEED) {
             const gd_tensor *t = feeds.at[p->roots[r].number];
@@ -215,6 +210,16 @@ gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_
         GD_TRY(copy_view(plan, &in->views[c->to], &in->views[c->from]));
     }
     return GD_OK;
+}
+
+gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run) {
+    return run_calls(plan, in, feeds, variables, run, 0);
+}
+
+gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,
+                           uint64_t steps) {
+    GD_TRY(gd_plan_prepare(plan, in));
+    return run_calls(plan, in, feeds, variables, run, steps);
 }
 
 gd_view gd_plan_result_view(const gd_plan *plan, const gd_instance *in, int fetch) {

@@ -27,11 +27,15 @@ bool gd_plan_writes(const gd_plan *plan);        /* a run assigns something */
 gd_status gd_plan_borrow(gd_plan *plan, gd_instance **instance);
 void gd_plan_return(gd_plan *plan, gd_instance *instance);
 
-/* Runs it. `feeds` are the fed tensors in their order, `variables` those of the session; `run` is
- * the number of this run, for random ops. Fetches are left in the instance's results. */
+/* Gives the instance buffers for what is fetched. From here on gd_plan_result hands them out, so that
+ * nothing is left to go wrong behind a run. */
+gd_status gd_plan_prepare(gd_plan *plan, gd_instance *instance);
+
+/* Runs it, once prepared. `feeds` are the fed tensors in their order, `variables` those of the session;
+ * `run` is the number of this run, for random ops. */
 gd_status gd_plan_run(gd_plan *plan, gd_instance *instance, gd_tensors feeds, gd_tensor *const *variables, uint64_t run);
 
-/* The same as a step of another plan: `steps` says in which steps of the loops around (gd_step_hash). */
+/* Both as a step of another plan: `steps` says in which steps of the loops around (gd_step_hash). */
 gd_status gd_plan_run_step(gd_plan *plan, gd_instance *instance, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,
                            uint64_t steps);
 gd_view gd_plan_result_view(const gd_plan *plan, const gd_instance *instance, int fetch); /* until the next run */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "backend/cpu/gemm.h"
 #include "core/alloc.h"
 #include "graph/control_step.h"
 #include "graph/memory.h"
@@ -216,7 +217,8 @@ static void share_in_place(const gd_plan *plan, lives *l) {
 
 /* --- assigns that need no copy ----------------------------------------------------------------- */
 
-/* The plain kernels of some ops get memory for themselves, the fast ones do not. */
+/* The plain kernels of some ops get memory for themselves. The fast ones do not, but for products, for
+ * which there is a reserve. */
 static bool may_fail(const gd_plan *plan, const gd_pcall *c) {
     const gd_op *op = c->step->op;
     return gd_step_may_fail(plan->program, c->step) || (c->kernel == op->reference && (c->kernel->flags & GD_KERNEL_DOUBLE));
@@ -546,6 +548,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     if (status == GD_OK) status = copy_assigned(program);
     if (status == GD_OK && gd_pass_early(program) < 0) status = gd_this_thread.noted;
     if (status == GD_OK) status = gd_control_prepare(program, device, level);
+    if (status == GD_OK && program->n_commits > 0 && device->api->host_reads) status = gd_gemm_reserve(); /* see may_fail */
     if (status == GD_OK) status = build_within(plan, limit);
     if (status == GD_OK) status = list_buffers(plan);
     if (status != GD_OK) {

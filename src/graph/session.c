@@ -95,21 +95,22 @@ static cached *remember(gd_tensors symbols, gd_tensors values, gd_tensors fetche
     return c;
 }
 
-static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, bool loops) {
+static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, size_t limit,
+                              bool loops) {
     gd_program *program;
     GD_TRY((loops ? gd_program_make_loops : gd_program_make)(fetches, symbols, values, &program));
     if (program->dynamic) {
         c->dynamic = program;
         return GD_OK;
     }
-    return gd_plan_make(program, s->device, s->level, s->memory_limit, &c->plan);
+    return gd_plan_make(program, s->device, s->level, limit, &c->plan);
 }
 
-static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
+static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, size_t limit) {
     const bool loops = s->level > 0 && s->device->api->host_reads; /* at level 0 no bit changes */
-    gd_status status = compile_with(s, c, symbols, values, fetches, loops);
+    gd_status status = compile_with(s, c, symbols, values, fetches, limit, loops);
     /* a function that no plan can be made of, deep inside of loops */
-    return loops && status == GD_E_UNSUPPORTED ? compile_with(s, c, symbols, values, fetches, false) : status;
+    return loops && status == GD_E_UNSUPPORTED ? compile_with(s, c, symbols, values, fetches, limit, false) : status;
 }
 
 /* Makes room for one more plan. The session is locked. */
@@ -133,7 +134,7 @@ static gd_status find_plan(gd_session *s, gd_tensors symbols, gd_tensors values,
         if (is_for(s->plans[i], symbols, values, fetches)) c = s->plans[i];
     if (!c) {
         c = remember(symbols, values, fetches);
-        status = c ? compile(s, c, symbols, values, fetches) : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        status = c ? compile(s, c, symbols, values, fetches, s->memory_limit) : gd_fail(GD_E_MEMORY, "no memory to plan a run");
         if (status == GD_OK) status = make_room(s);
         if (status == GD_OK) s->plans[s->n_plans++] = c;
         else {
@@ -241,18 +242,19 @@ static gd_status initialize(gd_session *s) {
         s->variables = grown;
         s->n_variables = g->n_variables;
     }
+    bool computed = false;
     for (int i = 0; i < s->n_variables; i++) {
         if (s->variables[i]) continue;
         gd_tensor *initial = g->variables[i]->origin->initial, *value = initial;
         gd_scope *scope = gd_scope_open();
         gd_status status = GD_OK;
-        if (initial->kind == GD_SYMBOL) {
-            cached *c = NULL;
-            status = find_plan(s, gd_nothing, gd_nothing, gd_list(initial), &c);
-            if (status == GD_OK) {
-                status = run_plan(s, c, gd_nothing, gd_nothing, gd_list(initial), &value);
-                leave_plan(s, c);
-            }
+        if (initial->kind == GD_SYMBOL) { /* by a plan that runs once */
+            cached c = {NULL};
+            status = compile(s, &c, gd_nothing, gd_nothing, gd_list(initial), 0);
+            if (status == GD_OK) status = run_plan(s, &c, gd_nothing, gd_nothing, gd_list(initial), &value);
+            gd_plan_free(c.plan);
+            gd_program_free(c.dynamic);
+            computed = true;
         }
         if (status == GD_OK) status = own_copy(s, value, &s->variables[i]);
         gd_scope_close(&scope);
@@ -261,6 +263,7 @@ static gd_status initialize(gd_session *s) {
             return status;
         }
     }
+    if (computed) gd_memory_trim(s->device); /* what those plans needed is of no use to the next */
     return GD_OK;
 }
 
@@ -319,6 +322,23 @@ static gd_status bring(const gd_session *s, gd_tensor *value, gd_tensor **brough
     return t->kind != GD_FAILED ? GD_OK : gd_failure();
 }
 
+/* The number of a run decides about its noise: the next one, unless an earlier run is repeated. */
+static _Thread_local int64_t repeated_run = -1, latest_run;
+
+int64_t gd_session_repeat(int64_t run) {
+    const int64_t before = repeated_run;
+    repeated_run = run;
+    return before;
+}
+
+int64_t gd_session_latest(void) { return latest_run; }
+
+/* A run that fails has not been: the next one has its number. */
+static void give_number_back(gd_session *s, uint64_t run) {
+    uint64_t latest = run + 1;
+    if (repeated_run < 0) atomic_compare_exchange_strong(&s->runs, &latest, run);
+}
+
 /* A run that depends on data, in its sizes or its way: every node as an eager op. Assigns are done at
  * the end. */
 static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
@@ -341,22 +361,12 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
         got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, run);
         for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
             if (!got.at || got.at[i]->kind == GD_FAILED) status = gd_failure();
+        if (status != GD_OK) give_number_back(s, run);
     }
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) results[i] = got.at[i];
     gd_free(all);
     return status;
 }
-
-/* The number of a run decides about its noise: the next one, unless an earlier run is repeated. */
-static _Thread_local int64_t repeated_run = -1, latest_run;
-
-int64_t gd_session_repeat(int64_t run) {
-    const int64_t before = repeated_run;
-    repeated_run = run;
-    return before;
-}
-
-int64_t gd_session_latest(void) { return latest_run; }
 
 static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
     if (c->dynamic) return run_dynamic(s, symbols, values, fetches, results);
@@ -364,12 +374,26 @@ static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tenso
     GD_TRY(gd_plan_borrow(c->plan, &instance));
     const uint64_t run = repeated_run >= 0 ? (uint64_t)repeated_run : atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
     latest_run = (int64_t)run;
-    gd_status status = gd_scope_reserve((size_t)fetches.count + 1);
-    if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, run);
-    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
+    gd_status status = gd_plan_prepare(c->plan, instance);
+    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) /* first: a run that fails changes nothing */
         if (!(results[i] = gd_plan_result(c->plan, instance, (int)i))) status = GD_E_MEMORY;
+    if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, run);
     gd_plan_return(c->plan, instance);
+    if (status != GD_OK) give_number_back(s, run);
     return status;
+}
+
+/* Whether the fetches fit into what the caller has for them. */
+static gd_status check_into(gd_tensors into, const gd_program *p) {
+    char a[128], b[160];
+    for (int64_t i = 0; i < p->n_fetches && i < into.count; i++) {
+        const gd_tensor *to = into.at[i];
+        const gd_pvalue *from = &p->values[p->fetches[i]];
+        if (!to || (to->kind == GD_VALUE && to->rank == from->rank && memcmp(to->dims, from->dims, sizeof(int64_t) * from->rank) == 0)) continue;
+        return gd_fail(GD_E_SHAPE, "fetch %lld is %s%s and cannot be written into %s", (long long)i, gd_dtype_name((gd_dtype)from->dtype),
+                       gd_shape_text(from->rank, from->dims, a, sizeof a), gd_describe(to, b, sizeof b));
+    }
+    return GD_OK;
 }
 
 static gd_status copy_into(gd_tensors into, gd_tensor *const *results, int64_t n) {
@@ -412,9 +436,12 @@ static gd_status run(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_ten
     }
     if (status == GD_OK) status = find_plan(s, fed, with, fetches, &c);
     if (status == GD_OK) {
-        take_turn(s, c);
-        status = run_plan(s, c, fed, with, fetches, results);
-        pthread_rwlock_unlock(&s->turn);
+        if (c->plan) status = check_into(into, gd_plan_program(c->plan));
+        if (status == GD_OK) {
+            take_turn(s, c);
+            status = run_plan(s, c, fed, with, fetches, results);
+            pthread_rwlock_unlock(&s->turn);
+        }
         leave_plan(s, c);
     }
     if (status == GD_OK && into.count) status = copy_into(into, results, fetches.count);

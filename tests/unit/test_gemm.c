@@ -542,6 +542,34 @@ static void no_memory_is_a_status(void) {
     }
 }
 
+/* Once there is a reserve, products have the same bits without memory as with it. */
+static void a_reserve_is_enough(void) {
+    static const int64_t shapes[][3] = {{90, 90, 90}, {300, 400, 300}, {5, 40, 9000}, {700, 600, 3000}};
+    static const gd_dtype types[] = {GD_F32, GD_F64, GD_BF16};
+    if (gd_gemm_reserve() != GD_OK) printf("no reserve\n"), failures++;
+    for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
+        if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+            for (size_t d = 0; d < sizeof types / sizeof *types; d++) {
+                test_case t = {.name = "reserve", .products = 1};
+                t.m = shapes[s][0], t.n = shapes[s][1], t.k = shapes[s][2];
+                fill_case(&t, ROWS, COLUMNS, COLUMNS, types[d], types[d], types[d]);
+                gd_set_num_threads(3);
+                gd_status status = run_case(&t);
+                void *with = allocate(t.c.bytes);
+                memcpy(with, t.c.buffer, t.c.bytes);
+                gd_gemm_free_scratch();
+                gd_fault_after(0, true);
+                if (status == GD_OK) status = run_case(&t);
+                gd_fault_after(-1, false);
+                if (status != GD_OK) describe(&t, gd_isa_name((gd_isa)isa), "fails in spite of the reserve");
+                if (memcmp(with, t.c.buffer, t.c.bytes) != 0) describe(&t, gd_isa_name((gd_isa)isa), "has other bits in the reserve");
+                free(with);
+                free_case(&t);
+            }
+    }
+}
+
 int main(int argc, char **argv) {
     empty_products_are_zero();
     unknown_mixes_of_types_are_refused();
@@ -551,6 +579,7 @@ int main(int argc, char **argv) {
     many_small_products_are_grouped_and_agree();
     every_transposition_and_type_of_chosen_shapes();
     large_products_are_cut_and_agree();
+    a_reserve_is_enough();
     random_products_agree_with_a_triple_loop(argc > 1 ? atoll(argv[1]) : 300);
     gd_gemm_free_scratch();
     if (failures) printf("%d failures\n", failures);

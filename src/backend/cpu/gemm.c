@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/fork.h"
 #include "core/pool.h"
 #include "gradus/testing.h"
 
@@ -47,7 +48,39 @@ static void make_scratch_key(void) {
     scratch_key_made = pthread_key_create(&scratch_key, end_of_thread) == 0;
 }
 
-void *gd_gemm_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
+/* What blocks and parts work in when there is no memory left: one of each, for whoever comes first.
+ * RESERVED_BLOCK is more than any block asks for: A and C of a block, and a panel of B. */
+enum { RESERVED_BLOCK = 6 << 20, RESERVED_PART = GD_GEMM_BLOCK_M * GD_GEMM_BLOCK_N * sizeof(double) };
+static _Atomic(char *) reserve; /* a block, then two parts */
+static pthread_mutex_t reserve_making = PTHREAD_MUTEX_INITIALIZER, reserve_block = PTHREAD_MUTEX_INITIALIZER,
+                       reserve_parts = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(reserve_making)
+GD_MUTEX_AT_FORK(reserve_parts)
+GD_INNER_MUTEX_AT_FORK(reserve_block)
+
+gd_status gd_gemm_reserve(void) {
+    if (atomic_load(&reserve)) return GD_OK;
+    pthread_mutex_lock(&reserve_making);
+    if (!atomic_load(&reserve))
+        atomic_store(&reserve, gd_aligned_alloc(SCRATCH_ALIGNMENT, RESERVED_BLOCK + 2 * RESERVED_PART));
+    pthread_mutex_unlock(&reserve_making);
+    return atomic_load(&reserve) ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to keep in reserve for products");
+}
+
+static void __attribute__((destructor)) free_reserve(void) { gd_free(atomic_exchange(&reserve, NULL)); }
+
+static void *reserved_block(size_t bytes) {
+    char *memory = atomic_load(&reserve);
+    if (!memory || bytes > RESERVED_BLOCK) return NULL;
+    pthread_mutex_lock(&reserve_block);
+    return memory;
+}
+
+void gd_gemm_scratch_done(void *memory) {
+    if (memory && memory == atomic_load_explicit(&reserve, memory_order_relaxed)) pthread_mutex_unlock(&reserve_block);
+}
+
+static void *own_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
     if (scratch.bytes[kind] < bytes || gd_faults_armed()) {
         pthread_once(&scratch_once, make_scratch_key);
         if (!scratch_key_made || pthread_setspecific(scratch_key, &scratch) != 0) return NULL;
@@ -58,6 +91,11 @@ void *gd_gemm_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
         scratch.bytes[kind] = scratch.memory[kind] ? room : 0;
     }
     return scratch.memory[kind];
+}
+
+void *gd_gemm_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
+    void *memory = own_scratch(kind, bytes);
+    return memory || kind != GD_GEMM_SCRATCH_BLOCK ? memory : reserved_block(bytes);
 }
 
 /* --- which way round ------------------------------------------------------------------------- */
@@ -280,23 +318,55 @@ static void run_piece(void *arg, int64_t i) {
     }
 }
 
+/* Adds up `count` parts, and writes C. */
+static void sum_parts(const gd_gemm *g, char *parts, int64_t count) {
+    if (g->c.dtype == GD_F64)
+        GD_ISA_CALL(gd_gemm_sum_f64)(g, (double *)(void *)parts, count, g->m * g->n);
+    else
+        GD_ISA_CALL(gd_gemm_sum_f32)(g, (float *)(void *)parts, count, g->m * g->n);
+}
+
+static void add_part(const job *j, char *sum, const char *part, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (j->g.c.dtype == GD_F64) ((double *)(void *)sum)[i] += ((const double *)(const void *)part)[i];
+        else ((float *)(void *)sum)[i] += ((const float *)(const void *)part)[i];
+}
+
+/* A product in parts of k where there is no memory for all of them: one block after the other, and of
+ * each one part after the other, which adds up in the same order. */
+static gd_status run_in_reserve(job *j) {
+    char *memory = atomic_load(&reserve);
+    gd_status status = memory ? GD_OK : GD_E_MEMORY;
+    if (!memory) return status;
+    char *sum = memory + RESERVED_BLOCK, *next = sum + RESERVED_PART;
+    pthread_mutex_lock(&reserve_parts);
+    for (int64_t i = 0; i < j->cuts_m * j->cuts_n && status == GD_OK; i++) {
+        const gd_gemm c = block_of(j, j->g, i);
+        for (int64_t part = 0; part < j->parts && status == GD_OK; part++) {
+            gd_gemm g = block_of(j, part_of(j, j->g, part), i);
+            g.c.data = part == 0 ? sum : next;
+            g.c.row = g.n;
+            status = j->block(&g);
+            if (part > 0) add_part(j, sum, next, c.m * c.n);
+        }
+        if (status == GD_OK) sum_parts(&c, sum, 1);
+    }
+    pthread_mutex_unlock(&reserve_parts);
+    return status;
+}
+
 static gd_status run_job(job *j) {
-    const bool f64 = j->g.c.dtype == GD_F64;
     j->block = block_function(&j->g);
     if (j->parts > 1) {
         const int64_t bytes = j->parts * j->g.m * j->g.n * element_size(j);
         j->sums = gd_gemm_scratch(GD_GEMM_SCRATCH_PARTS, (size_t)bytes);
-        if (!j->sums) return GD_E_MEMORY;
+        if (!j->sums) return run_in_reserve(j);
     }
     const int64_t groups = divide_up(j->products, j->group);
     gd_parallel_for(groups * j->parts * j->cuts_m * j->cuts_n, run_piece, j);
     gd_status status = atomic_load(&j->status);
     if (status != GD_OK || j->parts == 1) return status;
-    const int64_t step = j->g.m * j->g.n;
-    if (f64)
-        GD_ISA_CALL(gd_gemm_sum_f64)(&j->g, (double *)(void *)j->sums, j->parts, step);
-    else
-        GD_ISA_CALL(gd_gemm_sum_f32)(&j->g, (float *)(void *)j->sums, j->parts, step);
+    sum_parts(&j->g, j->sums, j->parts);
     return GD_OK;
 }
 

@@ -75,4 +75,8 @@ gd_status gd_gemm_run_batch(const gd_gemm *g, const gd_gemm_batch *batch);
  * frees it when it ends. This frees that of the calling thread now. */
 void gd_gemm_free_scratch(void);
 
+/* Has so much memory kept in reserve that from here on no product fails for want of it: without memory
+ * products wait for each other. For those who must not fail half way. */
+gd_status gd_gemm_reserve(void);
+
 #endif

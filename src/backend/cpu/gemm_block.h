@@ -40,12 +40,14 @@ GD_ISA_DECLARE(void, gd_gemm_sum_f64,
                (const gd_gemm *g, double *parts, int64_t count, int64_t step));
 
 /* Working memory of this thread, aligned to a page; NULL when there is none. It is valid until the
- * thread asks for the same kind again. */
+ * thread asks for the same kind again; a block's is handed back with gd_gemm_scratch_done, because it
+ * may be what is kept in reserve for all. */
 typedef enum gd_gemm_scratch_kind {
     GD_GEMM_SCRATCH_BLOCK,
     GD_GEMM_SCRATCH_PARTS
 } gd_gemm_scratch_kind;
 void *gd_gemm_scratch(gd_gemm_scratch_kind kind, size_t bytes);
+void gd_gemm_scratch_done(void *memory);
 
 /* The address of element `index` of an array of this type. */
 static inline const void *gd_gemm_at(const void *data, gd_dtype dtype, int64_t index) {

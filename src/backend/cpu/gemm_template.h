@@ -199,6 +199,7 @@ static gd_status compute_block(const gd_gemm *g) {
         }
     }
     if (p.finish) finish(g, p.sums, g->n);
+    gd_gemm_scratch_done(p.b);
     return GD_OK;
 }
 

@@ -1,0 +1,343 @@
+/* test_graph_faults.c - plans, optimizers, traced functions and loops in which any one allocation
+ * fails.
+ *
+ * A trial brings some work to where it begins, lets the n-th allocation of it fail, and does it
+ * once more without a fault; the walk has n = 0, 1, 2, ... until the work is through. Promised each
+ * time: the status is GD_E_MEMORY (or the work did not need that memory), what it changes is as it
+ * was, nothing leaks, and the work after it gives what it would have given.
+ */
+#include "gradus/gradus.h"
+
+#include "test.h"
+
+enum { MOST_BYTES = 1 << 16, MOST_ALLOCATIONS = 30000 };
+
+/* What is there during one trial. */
+typedef struct trial {
+    gd_session *session;
+    gd_optimizer *optimizer;
+    gd_jit *jit;
+    gd_tensor *x, *w[3];
+    int level;
+} trial;
+
+typedef struct work {
+    const char *name;
+    void (*begin)(trial *t);                         /* without faults */
+    gd_status (*act)(trial *t, double *result);      /* the part that is walked over */
+    void (*look)(trial *t, char *to, size_t *bytes); /* at what it changes */
+    bool all_or_nothing;                             /* a failed act has changed nothing */
+} work;
+
+typedef struct snapshot {
+    size_t bytes;
+    char at[MOST_BYTES];
+    double result;
+} snapshot;
+
+static void add(gd_tensor *t, char *to, size_t *bytes) {
+    const size_t more = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+    CHECK(*bytes + more <= MOST_BYTES && gd_copy_to(t, to + *bytes, more) == GD_OK);
+    *bytes += more;
+}
+
+static void take(const work *w, trial *t, snapshot *s) {
+    GD_SCOPE;
+    s->bytes = 0;
+    w->look(t, s->at, &s->bytes);
+    CHECK_SAYING(!gd_failed(), "%s: %s", w->name, gd_error_message());
+}
+
+static bool same(const snapshot *a, const snapshot *b) {
+    return a->bytes == b->bytes && memcmp(a->at, b->at, a->bytes) == 0;
+}
+
+static gd_status act(const work *w, trial *t, double *result) {
+    GD_SCOPE;
+    gd_status status = w->act(t, result);
+    return status != GD_OK ? status : gd_error_status();
+}
+
+/* Twice, so that what cannot be looked at (the state of an optimizer) shows in the second result.
+ */
+static void act_twice(const work *w, trial *t, snapshot *s) {
+    double first = 0, second = 0;
+    gd_status status = act(w, t, &first);
+    CHECK_SAYING(status == GD_OK, "%s: %s", w->name, gd_error_message());
+    status = act(w, t, &second);
+    CHECK_SAYING(status == GD_OK, "%s: %s", w->name, gd_error_message());
+    s->result = first + 3 * second;
+    take(w, t, s);
+}
+
+/* In C, so that it needs no memory. */
+static double sum(const gd_tensor *t) {
+    double s = 0;
+    for (int64_t i = 0; i < gd_tensor_numel(t); i++)
+        s += (double)((const float *)gd_data((gd_tensor *)t))[i] * (double)(i + 1);
+    return s;
+}
+
+static snapshot before, now;
+
+/* False: the work asks for less than n allocations. */
+static bool walk_one(const work *w, int level, const snapshot *after, int64_t n, bool lasting) {
+    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
+                  asked = gd_fault_allocations();
+    bool fired;
+    {
+        GD_SCOPE;
+        trial t = {.level = level};
+        double result;
+        gd_seed(3);
+        w->begin(&t);
+        CHECK_SAYING(!gd_failed(), "%s: %s", w->name, gd_error_message());
+        take(w, &t, &before);
+        gd_fault_after(n, lasting);
+        gd_status status = act(w, &t, &result);
+        gd_fault_after(-1, false);
+        fired = gd_fault_allocations() - asked > n;
+        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY),
+                     "%s, level %d, allocation %lld: %s: %s", w->name, level, (long long)n,
+                     gd_status_name(status), gd_error_message());
+        gd_clear_error();
+        if (status != GD_OK) {
+            if (w->all_or_nothing) {
+                take(w, &t, &now);
+                CHECK_SAYING(same(&now, &before),
+                             "%s, level %d, allocation %lld: what failed has changed something",
+                             w->name, level, (long long)n);
+                act_twice(w, &t, &now);
+                CHECK_SAYING(
+                    same(&now, after) && now.result == after->result,
+                    "%s, level %d: what comes after allocation %lld is not the same: %g, %g",
+                    w->name, level, (long long)n, now.result, after->result);
+            }
+        }
+        gd_clear_error();
+    }
+    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
+                 "%s, level %d, allocation %lld: leaks %lld objects, %lld bytes", w->name, level,
+                 (long long)n, (long long)(gd_live_objects() - objects),
+                 (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+    return fired;
+}
+
+static void walk(const work *w, int level) {
+    static snapshot after;
+    gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
+    {
+        GD_SCOPE;
+        trial t = {.level = level};
+        gd_seed(3);
+        w->begin(&t);
+        act_twice(w, &t, &after);
+    }
+    int64_t n = 0;
+    const int failures = test_failures;
+    while (n < MOST_ALLOCATIONS && test_failures < failures + 5 &&
+           walk_one(w, level, &after, n, false))
+        n++;
+    CHECK_SAYING(n > 5 && n < MOST_ALLOCATIONS, "%s has %lld allocations", w->name, (long long)n);
+    for (int64_t k = 0; k < n && test_failures < failures + 5; k += n / 30 + 1)
+        walk_one(w, level, &after, k, true);
+    gd_set_num_threads(0);
+}
+
+/* --- sessions -----------------------------------------------------------------------------------
+ */
+
+/* Of the graph that is walked over; it lives outside of the trials. */
+static struct {
+    gd_graph *graph;
+    gd_tensor *x, *y, *loss, *train;
+} g;
+
+static gd_status run_rows(trial *t, int64_t rows, double *result) {
+    gd_tensor *xs = gd_full(gd_dims(rows, 6), 0.3), *ys = gd_full(gd_dims(rows, 4), 0.7);
+    if (gd_failed()) return gd_error_status();
+    gd_tensors r = gd_session_run(t->session, gd_feed(g.x, xs, g.y, ys), gd_list(g.loss, g.train));
+    if (gd_failed()) return gd_error_status();
+    *result = gd_item(r.at[0]);
+    return GD_OK;
+}
+
+static void look_at_session(trial *t, char *to, size_t *bytes) {
+    gd_tensors all = gd_graph_variables(g.graph);
+    for (int64_t i = 0; i < all.count; i++) add(gd_session_get(t->session, all.at[i]), to, bytes);
+}
+
+static void new_session(trial *t) { t->session = gd_session_new(g.graph, .level = t->level); }
+static void used_session(trial *t) {
+    double result;
+    new_session(t);
+    CHECK(run_rows(t, 5, &result) == GD_OK);
+}
+
+/* A session of its own each time: what a failed one leaves behind shows as a leak. */
+static gd_status new_session_and_run(trial *t, double *result) {
+    gd_session *s = gd_session_new(g.graph, .level = t->level);
+    trial own = {.session = s};
+    return s ? run_rows(&own, 3, result) : gd_error_status();
+}
+static gd_status run(trial *t, double *result) { return run_rows(t, 3, result); }
+
+static void make_net(void) {
+    g.graph = gd_graph_new();
+    GD_GRAPH(g.graph);
+    g.x = gd_placeholder(gd_dims(GD_ANY, 6));
+    g.y = gd_placeholder(gd_dims(GD_ANY, 4));
+    gd_tensor *w1 = gd_variable(gd_mul(gd_randn(gd_dims(6, 8)), gd_scalar(0.5))),
+              *b1 = gd_variable(gd_zeros(gd_dims(8)));
+    gd_tensor *w2 = gd_variable(gd_mul(gd_randn(gd_dims(8, 4)), gd_scalar(0.5)));
+    gd_tensor *h = gd_dropout(gd_gelu(gd_add(gd_matmul(g.x, w1), b1)), .p = 0.3);
+    g.loss = gd_mse_loss(gd_matmul(h, w2), g.y);
+    g.train = gd_minimize(gd_optim_adam(gd_graph_variables(g.graph), .lr = 0.1), g.loss);
+}
+
+TEST(a_training_step_in_a_session_survives_any_failed_allocation) {
+    GD_SCOPE;
+    gd_seed(1);
+    make_net();
+    for (int level = 0; level <= 2; level += 2) {
+        walk(&(work){"first run", new_session, run, look_at_session, true}, level);
+        walk(&(work){"new session", new_session, new_session_and_run, look_at_session, true},
+             level);
+        walk(&(work){"another signature", used_session, run, look_at_session, true}, level);
+    }
+}
+
+/* --- branches and loops -------------------------------------------------------------------------
+ */
+
+static gd_tensors scan_step(gd_tensors in, void *w) {
+    gd_tensor *h = gd_tanh(gd_add(gd_matmul(in.at[0], w), in.at[1]));
+    return gd_listed(h, gd_mul(h, h));
+}
+static gd_tensors half(gd_tensors in, void *w) {
+    (void)w;
+    return gd_listed(gd_mul(in.at[0], gd_scalar(0.5)));
+}
+static gd_tensors times_w(gd_tensors in, void *w) { return gd_listed(gd_matmul(in.at[0], w)); }
+static gd_tensors small(gd_tensors in, void *w) {
+    (void)w;
+    return gd_listed(gd_lt(gd_sum(in.at[0]), gd_scalar(100)));
+}
+static gd_tensors twice(gd_tensors in, void *w) {
+    (void)w;
+    return gd_listed(gd_add(gd_mul(in.at[0], gd_scalar(2)), gd_scalar(0.1)));
+}
+
+static void make_loops(bool with_while) {
+    g.graph = gd_graph_new();
+    GD_GRAPH(g.graph);
+    g.x = gd_placeholder(gd_dims(GD_ANY, 6));
+    g.y = gd_placeholder(gd_dims(GD_ANY, 4));
+    gd_tensor *w = gd_variable(gd_mul(gd_randn(gd_dims(6, 6)), gd_scalar(0.5))),
+              *v = gd_variable(gd_mul(gd_randn(gd_dims(6, 6)), gd_scalar(0.5)));
+    gd_tensor *start = gd_zeros(gd_dims(1, 6));
+    gd_scanned s = gd_scan(scan_step, gd_list(start), gd_list(gd_unsqueeze(g.x, 1)), w);
+    gd_tensor *mean = gd_mean(s.ys.at[0], .axis = 0);
+    gd_tensor *h =
+        gd_cond(gd_gt(gd_sum(g.x), gd_scalar(-1e9)), times_w, half, gd_list(mean), v).at[0];
+    g.loss = gd_add(gd_mean(gd_square(h)), gd_mean(gd_square(g.y)));
+    g.train = gd_minimize(gd_optim_sgd(gd_graph_variables(g.graph), .lr = 0.1), g.loss);
+    if (with_while)
+        g.loss = gd_sum(
+            gd_while_loop(small, twice, gd_list(gd_mean(gd_square(g.x), .axis = 0)), NULL).at[0]);
+}
+
+TEST(branches_and_loops_survive_any_failed_allocation) {
+    for (int with_while = 0; with_while < 2; with_while++)
+        for (int level = 0; level <= 2; level++) {
+            GD_SCOPE;
+            gd_seed(1);
+            make_loops(with_while);
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            walk(&(work){with_while ? "loops, with while" : "loops", new_session, run,
+                         look_at_session, true},
+                 level);
+        }
+}
+
+/* --- optimizers ---------------------------------------------------------------------------------
+ */
+
+static void new_optimizer(trial *t) {
+    t->w[0] = gd_requires_grad(gd_full(gd_dims(6, 8), 0.2));
+    t->w[1] = gd_requires_grad(gd_full(gd_dims(8), 0.1));
+    t->w[2] = gd_requires_grad(gd_full(gd_dims(8, 4), 0.3));
+    t->optimizer = gd_optim_adam(gd_list(t->w[0], t->w[1], t->w[2]), .lr = 0.1);
+    t->x = gd_full(gd_dims(3, 6), 0.4);
+    GD_SCOPE;
+    CHECK(gd_backward(gd_sum(gd_square(
+              gd_matmul(gd_tanh(gd_add(gd_matmul(t->x, t->w[0]), t->w[1])), t->w[2])))) == GD_OK);
+}
+static gd_status step(trial *t, double *result) {
+    gd_status status = gd_optimizer_step(t->optimizer);
+    if (status == GD_OK) *result = sum(t->w[0]);
+    return status;
+}
+static void look_at_parameters(trial *t, char *to, size_t *bytes) {
+    for (int i = 0; i < 3; i++) add(t->w[i], to, bytes);
+}
+
+TEST(a_step_of_an_optimizer_survives_any_failed_allocation) {
+    walk(&(work){"adam", new_optimizer, step, look_at_parameters, true}, 0);
+}
+
+/* --- traced functions ---------------------------------------------------------------------------
+ */
+
+static trial *jitted; /* the function reads its tensors from here */
+static gd_tensor *net(gd_tensor *x) {
+    return gd_matmul(gd_tanh(gd_add(gd_matmul(x, jitted->w[0]), jitted->w[1])), jitted->w[2]);
+}
+static gd_tensors layers(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(net(in.at[0]));
+}
+static void new_jit(trial *t) {
+    t->w[0] = gd_requires_grad(gd_full(gd_dims(6, 8), 0.2));
+    t->w[1] = gd_requires_grad(gd_full(gd_dims(8), 0.1));
+    t->w[2] = gd_requires_grad(gd_full(gd_dims(8, 4), 0.3));
+    t->x = gd_requires_grad(gd_full(gd_dims(3, 6), 0.4));
+    t->jit = gd_jit_new(layers, NULL, .level = t->level);
+    jitted = t;
+}
+static void used_jit(trial *t) {
+    new_jit(t);
+    GD_SCOPE;
+    CHECK(gd_jit_call(t->jit, gd_list(t->x)).count == 1);
+}
+static gd_status call(trial *t, double *result) {
+    gd_tensors y = gd_jit_call(t->jit, gd_list(t->x));
+    if (gd_failed()) return gd_error_status();
+    *result = sum(y.at[0]);
+    return GD_OK;
+}
+
+static gd_status walk_back(trial *t, double *result) {
+    gd_tensors y = gd_jit_call(t->jit, gd_list(t->x));
+    if (gd_failed()) return gd_error_status();
+    gd_tensors gradients =
+        gd_grad(gd_list(gd_sum(gd_square(y.at[0]))), gd_list(t->x, t->w[0], t->w[2]));
+    if (gd_failed()) return gd_error_status();
+    *result = sum(gradients.at[0]) + sum(gradients.at[1]) + sum(gradients.at[2]);
+    return gd_error_status();
+}
+static void look_at_nothing(trial *t, char *to, size_t *bytes) {
+    (void)t;
+    (void)to;
+    *bytes = 0;
+}
+
+TEST(traced_functions_survive_any_failed_allocation) {
+    for (int level = 0; level <= 2; level += 2) {
+        walk(&(work){"first call", new_jit, call, look_at_nothing, true}, level);
+        walk(&(work){"second call", used_jit, call, look_at_nothing, true}, level);
+        walk(&(work){"gradients", new_jit, walk_back, look_at_nothing, true}, level);
+    }
+}
+
+TEST_MAIN
