@@ -62,12 +62,17 @@ typedef struct gd_run_options {
 GD_API gd_tensors gd_session_run_at(const char *site, gd_session *session, gd_tensors feeds, gd_tensors fetches,
                                     const gd_run_options *options);
 
-/* Makes the plan of such a run now, and says what memory it needs. */
+/* Makes the plan of such a run now, and says what memory it needs. The device counts (gd_memory_stats)
+ * what the first four say, to the byte, once all branches of a plan have been gone; the last is taken
+ * from the system, and is the same memory for all plans. What a process holds grows by their sum, and
+ * by what describes the plan itself: some kilobytes a step. */
 typedef struct gd_plan_memory {
-    int64_t peak_bytes;     /* a run uses one block of this size, and what follows */
-    int64_t live_bytes;     /* of it, the most that is needed at one time: no plan could use less */
+    int64_t peak_bytes;     /* of the block that a run computes in; runs side by side have one each */
     int64_t variable_bytes; /* of the session's variables */
     int64_t fetch_bytes;    /* of the buffers of fetches */
+    int64_t constant_bytes; /* of values that were computed when the plan was made */
+    int64_t scratch_bytes;  /* at most so many: what the threads keep to compute products in */
+    int64_t live_bytes;     /* of peak_bytes, the most that is needed at one time: no block could be smaller */
     int recomputed_steps;   /* steps that run twice, to stay within the memory limit */
     bool at_least;          /* sizes that depend on data are not in it */
 } gd_plan_memory;

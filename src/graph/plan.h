@@ -20,6 +20,8 @@ const gd_program *gd_plan_program(const gd_plan *plan);
 size_t gd_plan_slab(const gd_plan *plan);        /* bytes of an instance */
 size_t gd_plan_live(const gd_plan *plan);        /* the most that is alive at one time */
 size_t gd_plan_fetch_bytes(const gd_plan *plan); /* of the buffers of fetches */
+size_t gd_plan_constant_bytes(const gd_plan *plan); /* of what was computed when it was made */
+size_t gd_plan_scratch(const gd_plan *plan);     /* at most: what threads keep to compute in */
 int gd_plan_recomputed(const gd_plan *plan);     /* steps that are there a second time */
 bool gd_plan_writes(const gd_plan *plan);        /* a run assigns something */
 

@@ -420,6 +420,25 @@ static gd_status list_buffers(gd_plan *plan) {
     return GD_OK;
 }
 
+/* What has been folded further is not needed any more. */
+static gd_status drop_constants(gd_program *p) {
+    bool *read = gd_calloc((size_t)p->n_roots + 1, sizeof *read);
+    if (!read) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    for (int i = 0; i < p->n_steps; i++)
+        for (int k = 0; k < p->steps[i].n_in && !p->steps[i].removed; k++)
+            if (p->steps[i].in[k] >= 0) read[p->values[p->steps[i].in[k]].root] = true;
+    for (int i = 0; i < p->n_fetches; i++) read[p->values[p->fetches[i]].root] = true;
+    for (int i = 0; i < p->n_commits; i++) read[p->values[p->commits[i].value].root] = true;
+    for (int r = 0; r < p->n_roots; r++) {
+        gd_root *root = &p->roots[r];
+        if (!root->constant || read[r]) continue;
+        gd_storage_release(root->storage);
+        *root = (gd_root){.kind = GD_ROOT_TEMPORARY, .bytes = root->bytes};
+    }
+    gd_free(read);
+    return GD_OK;
+}
+
 /* See session.h for what the levels promise. */
 static gd_status run_passes(gd_program *p, gd_device *device, int level) {
     bool done = gd_pass_prune(p) >= 0 && gd_pass_share(p) >= 0;
@@ -544,6 +563,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     plan->device = device;
     pthread_mutex_init(&plan->lock, NULL);
     gd_status status = run_passes(program, device, level);
+    if (status == GD_OK) status = drop_constants(program);
     if (status == GD_OK) status = copy_fetches(program);
     if (status == GD_OK) status = copy_assigned(program);
     if (status == GD_OK && gd_pass_early(program) < 0) status = gd_this_thread.noted;

@@ -503,6 +503,8 @@ static void look_at_memory(const cached *c, void *arg) {
     m->peak_bytes = (int64_t)gd_plan_slab(c->plan);
     m->live_bytes = (int64_t)gd_plan_live(c->plan);
     m->fetch_bytes = (int64_t)gd_plan_fetch_bytes(c->plan);
+    m->constant_bytes = (int64_t)gd_plan_constant_bytes(c->plan);
+    m->scratch_bytes = (int64_t)gd_plan_scratch(c->plan);
     m->recomputed_steps = gd_plan_recomputed(c->plan);
 }
 

@@ -250,6 +250,20 @@ static void cut_job(job *j) {
         j->parts = min64(divide_up(WANTED_PIECES, blocks), j->g.k / PART_DEPTH);
 }
 
+size_t gd_gemm_most_scratch(int64_t m, int64_t n, int64_t k, gd_dtype dtype, size_t *parts) {
+    enum { HIGHEST = 16, DEEPEST = 4096 /* bytes */, PAGE = 4096 };
+    const int64_t size = dtype == GD_F64 ? 8 : 4;
+    const bool cut = (double)m * (double)n * (double)k > SMALL_WORK;
+    const int64_t rows = cut ? min64(m, GD_GEMM_BLOCK_M) : m, columns = cut ? min64(n, GD_GEMM_BLOCK_N) : n;
+    const int64_t depth = min64(k, DEEPEST / size) + 1, high = (rows > columns ? rows : columns) + HIGHEST;
+    const int64_t block = (high * depth + (high / 6 + 1) * 64 + GD_GEMM_PANEL_MAX * depth + rows * columns) * size + 2 * PAGE;
+    const int64_t blocks = divide_up(m, GD_GEMM_BLOCK_M) * divide_up(n, GD_GEMM_BLOCK_N);
+    const bool in_parts = cut && blocks < WANTED_PIECES && k >= 2 * PART_DEPTH;
+    *parts = in_parts ? (size_t)(min64(divide_up(WANTED_PIECES, blocks), k / PART_DEPTH) * m * n * size) : 0;
+    *parts += *parts / 2; /* see own_scratch */
+    return (size_t)(block + block / 2);
+}
+
 /* --- pieces ---------------------------------------------------------------------------------- */
 
 /* Product number `index` of the batch. */
