@@ -18,8 +18,10 @@
  * on the tape has run by then: what it writes is written.)
  *
  * Gradients: where an input or a tensor that the function uses requires one, the whole call is one
- * node of the tape. Walking back runs a plan of its own, which computes what it needs once more. (Second
- * order is not possible through it.)
+ * node of the tape. Walking back runs a plan of its own, which computes what it needs once more. With
+ * create_graph, for gradients of gradients, the same nodes run one after the other as eager ops instead,
+ * which the tape remembers: right, but no faster than without a jit. Functions with a gd_while_loop have
+ * no such gradients; the failure says so.
  */
 #ifndef GRADUS_JIT_H
 #define GRADUS_JIT_H

@@ -28,6 +28,7 @@ typedef struct {
     int n_commits, commit_capacity;
     gd_tensors feeds, fed;
     gd_running running;
+    bool on_tape; /* results keep their history */
 } run;
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to run a graph"); }
@@ -169,6 +170,7 @@ static gd_status run_with(run *r, entry *e, gd_tensor **in) {
     if (strcmp(node->op->name, "assign") == 0) return run_assign(r, e, in);
     if (!writes(node->op)) return gd_node_run(node, in, e->values, &r->running);
     GD_TRY(copy_written(r, node, in));
+    if (r->on_tape) return gd_node_run(node, in, e->values, &r->running);
     int before = gd_no_grad_begin();
     gd_status status = gd_node_run(node, in, e->values, &r->running);
     gd_grad_mode_end(&before);
@@ -199,7 +201,7 @@ static gd_status evaluate(run *r, gd_tensors fetches) {
     GD_TRY(gather(r, fetches));
     for (int i = 0; i < r->count && !r->running.tape; i++)
         r->running.tape = gd_node_traits(r->entries[i].node) & GD_HAS_GRADIENTS;
-    for (int i = 0; i < r->count && r->running.tape; i++) {
+    for (int i = 0; i < r->count && r->running.tape && !r->on_tape; i++) {
         entry *e = &r->entries[i];
         for (int k = 0; k < e->node->n_out && e->fed; k++) {
             if (!e->values[k]) continue;
@@ -207,7 +209,9 @@ static gd_status evaluate(run *r, gd_tensors fetches) {
             if (e->values[k]->kind == GD_FAILED) return gd_failure();
         }
     }
-    int before = r->running.tape ? gd_enable_grad_begin() : gd_no_grad_begin();
+    if (r->on_tape && r->running.tape)
+        return gd_fail(GD_E_UNSUPPORTED, "gradients through a loop of unknown length have no gradient in a graph");
+    int before = r->running.tape || r->on_tape ? gd_enable_grad_begin() : gd_no_grad_begin();
     gd_status status = GD_OK;
     for (int i = 0; i < r->count && status == GD_OK; i++) status = run_node(r, &r->entries[i]);
     gd_grad_mode_end(&before);
@@ -250,6 +254,16 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     }
     if (status != GD_OK) gd_error_stick(status);
     return (gd_tensors){results, fetches.count};
+}
+
+gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, uint64_t number, gd_tensor **results) {
+    run r = {.feeds = feeds, .fed = values, .running = {.run = number}, .on_tape = true};
+    gd_status status = evaluate(&r, fetches);
+    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
+        results[i] = find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index];
+    gd_free(r.entries);
+    gd_free(r.commits);
+    return status;
 }
 
 gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {

@@ -11,6 +11,7 @@
 
 #include "core/alloc.h"
 #include "graph/graph.h"
+#include "graph/trace.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 
@@ -24,7 +25,9 @@ typedef struct traced {
     gd_tensor **in, **out; /* symbols */
     gd_tensor **leaves;    /* tensors outside that want a gradient */
     gd_tensor *effects;    /* to be fetched for what the function writes; NULL: nothing */
-    gd_tensor **gy, **gx;  /* symbols for gradients, made when they are first asked for */
+    gd_tensor **gy;        /* symbols for the gradients of the results */
+    gd_tensor **gx[2];     /* and of the inputs and leaves, made when they are first asked for; [1]: such as
+                            * have gradients themselves */
     gd_function function;
 } traced;
 
@@ -49,7 +52,7 @@ static void traced_release(void *arg) {
     release_all(t->in, t->n_in);
     release_all(t->out, t->n_out);
     release_all(t->gy, t->n_out);
-    release_all(t->gx, t->n_in + t->n_leaves);
+    for (int again = 0; again < 2; again++) release_all(t->gx[again], t->n_in + t->n_leaves);
     release_all(t->leaves, t->n_leaves);
     gd_release(t->effects);
     gd_session_release(t->session);
@@ -253,45 +256,47 @@ static void forward(gd_context *c) {
 
 /* --- gradients --------------------------------------------------------------------------------- */
 
-/* Adds the gradients to the graph. */
-static gd_status make_gradients(traced *t) {
-    if (t->gx) return GD_OK;
-    const int n_by = t->n_in + t->n_leaves;
-    gd_tensor **gy = gd_calloc((size_t)t->n_out + 1, sizeof *gy), **gx = gd_calloc((size_t)n_by + 1, sizeof *gx);
-    gd_tensor **by = gd_calloc((size_t)n_by + 1, sizeof *by);
-    gd_scope *scope = gd_scope_open();
-    gd_block block = gd_graph_begin(t->graph);
-    gd_status status = gy && gx && by ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
+static gd_tensor *wanted_by(const traced *t, int i) { return i < t->n_in ? t->in[i] : t->leaves[i - t->n_in]; }
+
+/* Adds placeholders for the gradients of the results to the graph, which is being built. */
+static gd_status make_feeds(traced *t) {
+    if (t->gy) return GD_OK;
+    gd_tensor **gy = gd_calloc((size_t)t->n_out + 1, sizeof *gy);
+    gd_status status = gy ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
     for (int k = 0; k < t->n_out && status == GD_OK; k++) {
         const gd_tensor *y = t->out[k];
         gd_tensor *symbol = gd_placeholder(gd_shape_of(y->rank, y->dims), .dtype = (gd_dtype)y->dtype);
         if (symbol->kind == GD_FAILED) status = gd_failure();
         else gy[k] = gd_retain(symbol);
     }
+    if (status == GD_OK) t->gy = gy;
+    else release_all(gy, t->n_out);
+    return status;
+}
+
+/* Adds the gradients to the graph; `again`: in ops that have gradients. */
+static gd_status make_gradients(traced *t, bool again) {
+    if (t->gx[again]) return GD_OK;
+    const int n_by = t->n_in + t->n_leaves;
+    gd_tensor **gx = gd_calloc((size_t)n_by + 1, sizeof *gx), **by = gd_calloc((size_t)n_by + 1, sizeof *by);
+    gd_scope *scope = gd_scope_open();
+    gd_block block = gd_graph_begin(t->graph);
+    gd_status status = gx && by ? make_feeds(t) : gd_fail(GD_E_MEMORY, "no memory for a jit");
     int n_floats = 0;
-    for (int i = 0; i < n_by && status == GD_OK; i++) {
-        gd_tensor *x = i < t->n_in ? t->in[i] : t->leaves[i - t->n_in];
-        if (gd_dtype_is_float((gd_dtype)x->dtype)) by[n_floats++] = x;
-    }
+    for (int i = 0; i < n_by && status == GD_OK; i++)
+        if (gd_dtype_is_float((gd_dtype)wanted_by(t, i)->dtype)) by[n_floats++] = wanted_by(t, i);
     if (status == GD_OK) {
-        gd_tensors g = gd_grad(((gd_tensors){t->out, t->n_out}), ((gd_tensors){by, n_floats}), .gradients = (gd_tensors){gy, t->n_out},
-                               .allow_unused = true);
+        gd_tensors g = gd_grad(((gd_tensors){t->out, t->n_out}), ((gd_tensors){by, n_floats}), .gradients = (gd_tensors){t->gy, t->n_out},
+                               .allow_unused = true, .create_graph = again);
         if (gd_failed()) status = gd_failure();
-        for (int i = 0, k = 0; i < n_by && status == GD_OK; i++) {
-            gd_tensor *x = i < t->n_in ? t->in[i] : t->leaves[i - t->n_in];
-            if (gd_dtype_is_float((gd_dtype)x->dtype)) gx[i] = gd_retain(g.at[k++]);
-        }
+        for (int i = 0, k = 0; i < n_by && status == GD_OK; i++)
+            if (gd_dtype_is_float((gd_dtype)wanted_by(t, i)->dtype)) gx[i] = gd_retain(g.at[k++]);
     }
     gd_graph_end(&block);
     gd_scope_close(&scope);
     gd_free(by);
-    if (status == GD_OK) {
-        t->gy = gy;
-        t->gx = gx;
-        return GD_OK;
-    }
-    release_all(gy, t->n_out);
-    release_all(gx, n_by);
+    if (status == GD_OK) t->gx[again] = gx;
+    else release_all(gx, n_by);
     return status;
 }
 
@@ -306,8 +311,23 @@ static gd_status check_leaves(const traced *t, const int64_t *versions) {
     return GD_OK;
 }
 
+/* For gradients of gradients: the nodes of the graph one after the other, as eager ops on the tape. */
+static gd_status run_on_tape(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors wanted, int64_t number, gd_tensor **results) {
+    const int n = t->n_in + t->n_out;
+    gd_tensor **feeds = gd_malloc((2 * (size_t)n + 1) * sizeof *feeds), **values = feeds + n;
+    if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    for (int i = 0; i < t->n_in; i++) feeds[i] = t->in[i], values[i] = x[i];
+    for (int k = 0; k < t->n_out; k++) feeds[t->n_in + k] = t->gy[k], values[t->n_in + k] = gy[k];
+    gd_status status = gd_evaluate_on_tape(wanted, (gd_tensors){feeds, n}, (gd_tensors){values, n}, (uint64_t)number, results);
+    gd_free(feeds);
+    if (status == GD_E_UNSUPPORTED) gd_error_suffix("; for gradients of gradients, call the function itself instead of its gd_jit");
+    return status;
+}
+
 static gd_status run_backward(traced *t, gd_context *c) {
-    GD_TRY(make_gradients(t));
+    const bool again = gd_grad_enabled(); /* create_graph */
+    GD_TRY(make_gradients(t, again));
+    gd_tensor **const gx = t->gx[again];
     const int n_by = t->n_in + t->n_leaves;
     gd_tensor *memory = gd_saved(c, 0);
     if (memory->kind == GD_FAILED) return gd_failure();
@@ -320,15 +340,17 @@ static gd_status run_backward(traced *t, gd_context *c) {
     for (int i = 0; i < t->n_in && status == GD_OK; i++)
         if ((lists[i] = gd_saved(c, 1 + i))->kind == GD_FAILED) status = gd_failure();
     for (int i = 0; i < n_by; i++)
-        if (c->needs[i] && t->gx[i] && t->gx[i]->kind == GD_SYMBOL) wanted[n++] = t->gx[i];
-    if (status == GD_OK && n > 0) {
+        if (c->needs[i] && gx[i] && gx[i]->kind == GD_SYMBOL) wanted[n++] = gx[i];
+    if (status == GD_OK && n > 0 && again) {
+        status = run_on_tape(t, lists, c->gy, (gd_tensors){wanted, n}, remembered[0], results);
+    } else if (status == GD_OK && n > 0) {
         const int64_t before = gd_session_repeat(remembered[0]);
         status = run(t, lists, c->gy, (gd_tensors){wanted, n}, results);
         gd_session_repeat(before);
     }
     for (int i = 0, k = 0; i < n_by && status == GD_OK; i++) {
-        if (!c->needs[i] || !t->gx[i]) continue;
-        c->gx[i] = t->gx[i]->kind == GD_SYMBOL ? results[k++] : t->gx[i];
+        if (!c->needs[i] || !gx[i]) continue;
+        c->gx[i] = gx[i]->kind == GD_SYMBOL ? results[k++] : gx[i];
     }
     gd_free(lists);
     return status;

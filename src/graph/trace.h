@@ -21,4 +21,8 @@ void gd_trace_end(void);
 gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, uint64_t run);
 gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values); /* run 0 */
 
+/* The same, but the tape remembers how the results came to be, and nothing is assigned. They are in the
+ * current scope. */
+gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, uint64_t run, gd_tensor **results);
+
 #endif

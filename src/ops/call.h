@@ -48,19 +48,19 @@ static inline void gd_meta_clear(gd_meta *m, gd_tensor *const *in, int n_in) {
     m->device = NULL;
 }
 
-/* From gd_hold_begin on, ops of this thread make their results, but their kernels wait for
- * gd_hold_end: which runs them in order, or, if something has failed, none of them. So several
+/* From gd_postpone_begin on, ops of this thread make their results, but their kernels wait for
+ * gd_postpone_end: which runs them in order, or, if something has failed, none of them. So several
  * tensors are written or none is, where the kernels themselves do not fail. Nothing may look at
  * data in between, and tensors that are written must live. */
-typedef struct gd_held_call gd_held_call;
-typedef struct gd_held {
-    struct gd_held *before;
-    gd_held_call *first, **end;
-} gd_held;
-void gd_hold_begin(gd_held *held);
-gd_status gd_hold_end(gd_held *held, gd_status status);
+typedef struct gd_postponed_call gd_postponed_call;
+typedef struct gd_postponed {
+    struct gd_postponed *before;
+    gd_postponed_call *first, **end;
+} gd_postponed;
+void gd_postpone_begin(gd_postponed *list);
+gd_status gd_postpone_end(gd_postponed *list, gd_status status);
 /* One more of them. */
-gd_status gd_hold_call(const gd_op *op, const gd_kernel_call *call, gd_device *device);
+gd_status gd_postpone_call(const gd_op *op, const gd_kernel_call *call, gd_device *device);
 
 /* Copies src into dst (same dims, any strides and dtypes) on its device. */
 gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src);

@@ -200,7 +200,7 @@ gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t 
 }
 
 gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
-    if (gd_this_thread.held) return gd_hold_call(op, call, device);
+    if (gd_this_thread.postponed) return gd_postpone_call(op, call, device);
     call->op = op;
     call->device = device;
     call->kernel = gd_kernel_select(op, call, device->api->kind);

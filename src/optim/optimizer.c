@@ -232,10 +232,10 @@ gd_status gd_optimizer_step(gd_optimizer *o) {
     int grad = gd_no_grad_begin(), n_done = 0;
     for (int i = 0; i < o->count; i++) lists[i] = o->parameters[i]->grad;
     gd_status status = make_state(o);
-    gd_held held; /* all parameters are changed, or none */
-    gd_hold_begin(&held);
+    gd_postponed updates; /* all parameters are changed, or none */
+    gd_postpone_begin(&updates);
     if (status == GD_OK) status = step(o, lists, done, &n_done);
-    status = gd_hold_end(&held, status);
+    status = gd_postpone_end(&updates, status);
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     gd_free(lists);

@@ -170,4 +170,104 @@ CLEAN_TEST(looking_at_the_data_of_a_symbol_is_an_error) {
     CHECK_SAYING(gd_failed(), "it was allowed");
 }
 
+/* --- gradients of gradients --------------------------------------------------------------------- */
+
+static bool near(gd_tensor *a, gd_tensor *b) {
+    for (int k = 0; k < gd_tensor_numel(a); k++)
+        if (fabs(at(a, k) - at(b, k)) > 1e-4 * (1 + fabs(at(a, k)))) return false;
+    return gd_tensor_numel(a) == gd_tensor_numel(b);
+}
+
+typedef struct deep {
+    gd_tensor *w, *kernel, *mean, *var;
+} deep;
+
+static gd_tensor *square_layer(gd_tensor *x, const deep *d) { return gd_tanh(gd_matmul(x, d->w)); }
+static gd_tensors square_layers(gd_tensors in, void *user) { return gd_listed(square_layer(in.at[0], user)); }
+
+/* Convolution, norm with running statistics, attention, recurrence: ops whose gradients are ops of their own. */
+static gd_tensors many_ops(gd_tensors in, void *user) {
+    const deep *d = user;
+    gd_tensor *x = gd_reshape(square_layer(in.at[0], d), gd_dims(1, 1, 6, 6));
+    x = gd_conv2d(x, d->kernel, NULL, .padding = 1);
+    x = gd_reshape(gd_softplus(gd_batch_norm(x, NULL, NULL, d->mean, d->var, .training = true)), gd_dims(1, 2, 6, 6));
+    gd_tensor *sums = gd_sum(x, .axis = 3);
+    return gd_listed(gd_scaled_dot_product_attention(x, x, x), sums);
+}
+
+/* The gradient of a function of the gradient, by x and by the parameters. */
+static gd_tensors second_order(gd_tensors y, gd_tensor *x, const deep *d) {
+    gd_tensor *loss = gd_sum(gd_square(y.at[0]));
+    for (int64_t k = 1; k < y.count; k++) loss = gd_add(loss, gd_sum(gd_mul(y.at[k], gd_square(y.at[k]))));
+    gd_tensors g = gd_grad(gd_list(loss), gd_list(x, d->w), .create_graph = true);
+    return gd_grad(gd_list(gd_add(gd_sum(gd_square(g.at[0])), gd_sum(gd_exp(g.at[1])))), gd_list(x, d->w));
+}
+
+static deep make_deep(void) {
+    gd_seed(5);
+    return (deep){gd_requires_grad(gd_mul(gd_randn(gd_dims(6, 6)), gd_scalar(0.3))), gd_mul(gd_randn(gd_dims(2, 1, 3, 3)), gd_scalar(0.3)),
+                  gd_zeros(gd_dims(2)), gd_ones(gd_dims(2))};
+}
+
+CLEAN_TEST(gradients_of_gradients_go_through_it) {
+    for (int level = 0; level <= 2; level += 2) {
+        GD_SCOPE;
+        deep d = make_deep();
+        d.w = gd_requires_grad(gd_detach(d.w));
+        gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(6, 6)));
+        gd_jit *layer_jit = gd_jit_new(square_layers, &d, .level = level), *many_jit = gd_jit_new(many_ops, &d, .level = level);
+        /* twice the same weights, and an input that depends on them */
+        gd_tensors eager = second_order(gd_list(square_layer(square_layer(x, &d), &d)), x, &d);
+        gd_tensors traced = second_order(gd_jit_call(layer_jit, gd_jit_call(layer_jit, gd_list(x))), x, &d);
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        if (gd_failed()) return;
+        CHECK(near(eager.at[0], traced.at[0]) && near(eager.at[1], traced.at[1]));
+        eager = second_order(many_ops(gd_list(x), &d), x, &d);
+        traced = second_order(gd_jit_call(many_jit, gd_list(x)), x, &d);
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        if (gd_failed()) return;
+        CHECK(near(eager.at[0], traced.at[0]) && near(eager.at[1], traced.at[1]));
+        CHECK(gd_jit_traces(many_jit) == 1);
+    }
+}
+
+static gd_tensors noisy_layer(gd_tensors in, void *user) { return gd_listed(gd_dropout(square_layer(in.at[0], user), .p = 0.5)); }
+
+CLEAN_TEST(with_the_tape_on_it_repeats_its_noise) {
+    GD_SCOPE;
+    deep d = make_deep();
+    d.w = gd_requires_grad(gd_detach(d.w));
+    gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(6, 6)));
+    gd_jit *jit = gd_jit_new(noisy_layer, &d);
+    for (int i = 0; i < 3; i++) {
+        gd_tensor *loss = gd_sum(gd_square(gd_jit_call(jit, gd_list(x)).at[0]));
+        gd_tensors first = gd_grad(gd_list(loss), gd_list(x, d.w), .retain_graph = true);
+        gd_tensors again = gd_grad(gd_list(loss), gd_list(x, d.w), .create_graph = true);
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        CHECK(near(first.at[0], again.at[0]) && near(first.at[1], again.at[1]));
+    }
+}
+
+static gd_tensors is_small(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_lt(gd_sum(gd_abs(in.at[0])), gd_scalar(100)));
+}
+static gd_tensors doubled(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_mul(in.at[0], gd_scalar(2)));
+}
+static gd_tensors doubles(gd_tensors in, void *user) { return gd_while_loop(is_small, doubled, in, user); }
+
+CLEAN_TEST(gradients_of_gradients_of_loops_are_refused) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_full(gd_dims(3), 0.5));
+    gd_jit *jit = gd_jit_new(doubles, NULL);
+    gd_tensor *loss = gd_sum(gd_square(gd_jit_call(jit, gd_list(x)).at[0]));
+    gd_tensors g = gd_grad(gd_list(loss), gd_list(x), .retain_graph = true);
+    CHECK_SAYING(!gd_failed() && at(g.at[0], 0) > 1, "%s", gd_error_message());
+    gd_grad(gd_list(loss), gd_list(x), .create_graph = true);
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && strstr(gd_error_message(), "call the function itself"), "%s", gd_error_message());
+    gd_clear_error();
+}
+
 TEST_MAIN
