@@ -353,6 +353,7 @@ static gd_status run_in_reserve(job *j) {
     gd_status status = memory ? GD_OK : GD_E_MEMORY;
     if (!memory) return status;
     char *sum = memory + RESERVED_BLOCK, *next = sum + RESERVED_PART;
+    j->sums = sum;
     pthread_mutex_lock(&reserve_parts);
     for (int64_t i = 0; i < j->cuts_m * j->cuts_n && status == GD_OK; i++) {
         const gd_gemm c = block_of(j, j->g, i);
