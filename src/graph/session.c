@@ -249,7 +249,7 @@ static gd_status initialize(gd_session *s) {
         gd_scope *scope = gd_scope_open();
         gd_status status = GD_OK;
         if (initial->kind == GD_SYMBOL) { /* by a plan that runs once */
-            cached c = {NULL};
+            cached c = {.plan = NULL};
             status = compile(s, &c, gd_nothing, gd_nothing, gd_list(initial), 0);
             if (status == GD_OK) status = run_plan(s, &c, gd_nothing, gd_nothing, gd_list(initial), &value);
             gd_plan_free(c.plan);
