@@ -28,6 +28,7 @@ const char *gd_onnx_type_name(int64_t number);
 
 typedef struct gd_onnx_call gd_onnx_call;
 typedef struct gd_onnx_loader gd_onnx_loader;
+typedef struct gd_onnx_saver gd_onnx_saver;
 
 /* A row is text, words with a space between them.
  *
@@ -63,6 +64,8 @@ typedef struct gd_onnx_row {
     /* Instead of the row: the op said in others when saving, the node said in ops when loading. */
     void (*body)(gd_expand *expand);
     gd_status (*load)(gd_onnx_loader *loader, const gd_pb *node);
+    /* The same for what takes nodes that no op is: *done false where it cannot. */
+    gd_status (*save)(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 } gd_onnx_row;
 
 extern const gd_onnx_row gd_onnx_rows[];
@@ -125,8 +128,6 @@ int gd_onnx_numbers(const gd_op_attr *attr, const void *attrs, int64_t *numbers)
 /* --- saving --------------------------------------------------------------------------------------
  */
 
-typedef struct gd_onnx_saver gd_onnx_saver;
-
 /* A call of an op, to be saved. */
 struct gd_onnx_call {
     const gd_op *op;
@@ -169,6 +170,7 @@ void gd_onnx_put_int(gd_pb *node, const char *name, int64_t value);
 void gd_onnx_put_float(gd_pb *node, const char *name, double value);
 void gd_onnx_put_ints(gd_pb *node, const char *name, int count, const int64_t *values);
 void gd_onnx_put_string(gd_pb *node, const char *name, const char *value);
+gd_pb *gd_onnx_put_graph(gd_pb *node, const char *name); /* an empty one */
 
 /* --- tensors -------------------------------------------------------------------------------------
  */

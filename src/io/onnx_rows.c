@@ -1,5 +1,6 @@
 /* onnx_rows.c - the table: which op is which ONNX operator. The form of a row is in onnx.h. */
-#include "io/onnx.h"
+#include "io/onnx_load.h"
+#include "io/onnx_save.h"
 
 #include <string.h>
 
@@ -180,7 +181,7 @@ static bool pads_evenly(const gd_onnx_call *c) {
 #define REDUCE(op)                                                                                 \
     {                                                                                              \
         op, NULL, "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", NULL, "y",         \
-            gives_numbers, NULL, NULL                                                              \
+            gives_numbers, NULL, NULL, NULL                                                        \
     }
 
 #define CONV_ATTRIBUTES "strides=stride dilations=dilation group=groups kernel_shape? "
@@ -193,12 +194,14 @@ static bool pads_evenly(const gd_onnx_call *c) {
      NULL,                                                                                         \
      NULL,                                                                                         \
      NULL,                                                                                         \
+     NULL,                                                                                         \
      NULL},                                                                                        \
         {op,                                                                                       \
          NULL,                                                                                     \
          NULL,                                                                                     \
          CONV_ATTRIBUTES "auto_pad!VALID~NOTSET",                                                  \
          "pad_mode=valid x:rank=" rank,                                                            \
+         NULL,                                                                                     \
          NULL,                                                                                     \
          NULL,                                                                                     \
          NULL,                                                                                     \
@@ -211,16 +214,17 @@ static bool pads_evenly(const gd_onnx_call *c) {
          NULL,                                                                                     \
          pads_evenly,                                                                              \
          NULL,                                                                                     \
+         NULL,                                                                                     \
          NULL},                                                                                    \
     {                                                                                              \
         op, NULL, NULL, CONV_ATTRIBUTES "auto_pad!SAME_UPPER~NOTSET",                              \
-            "pad_mode=same x:rank=" rank, NULL, NULL, NULL, NULL                                   \
+            "pad_mode=same x:rank=" rank, NULL, NULL, NULL, NULL, NULL                             \
     }
 #define CONV_TRANSPOSE(op, rank)                                                                   \
     {                                                                                              \
         op, NULL, NULL,                                                                            \
             CONV_ATTRIBUTES "pads=padding*2 output_padding=output_padding auto_pad!NOTSET~NOTSET", \
-            "x:rank=" rank, NULL, NULL, NULL, NULL                                                 \
+            "x:rank=" rank, NULL, NULL, NULL, NULL, NULL                                           \
     }
 
 #define POOL_ATTRIBUTES                                                                            \
@@ -229,20 +233,22 @@ static bool pads_evenly(const gd_onnx_call *c) {
 #define MAX_POOL(op, rank)                                                                         \
     {                                                                                              \
         op, NULL, NULL, POOL_ATTRIBUTES "dilations=dilation storage_order!0~0", "x:rank=" rank,    \
-            NULL, rounds_alike, NULL, NULL                                                         \
+            NULL, rounds_alike, NULL, NULL, NULL                                                   \
     }
 #define AVG_POOL(op, rank)                                                                         \
     {                                                                                              \
         op, NULL, NULL, POOL_ATTRIBUTES "dilations!1~1 count_include_pad=count_include_pad~false", \
-            "divisor_override=none x:rank=" rank, NULL, rounds_alike, NULL, NULL                   \
+            "divisor_override=none x:rank=" rank, NULL, rounds_alike, NULL, NULL, NULL             \
     }
 
 #define ROW(op, name, inputs, attributes, when, cast, fits)                                        \
-    { op, name, inputs, attributes, when, cast, fits, NULL, NULL }
+    { op, name, inputs, attributes, when, cast, fits, NULL, NULL, NULL }
 #define BODY(op, body)                                                                             \
-    { op, NULL, NULL, NULL, NULL, NULL, NULL, body, NULL }
+    { op, NULL, NULL, NULL, NULL, NULL, NULL, body, NULL, NULL }
+#define SAVE(op, name, save)                                                                       \
+    { op, name, NULL, NULL, NULL, NULL, NULL, NULL, NULL, save }
 #define LOAD(name, load)                                                                           \
-    { NULL, name, NULL, NULL, NULL, NULL, NULL, NULL, load }
+    { NULL, name, NULL, NULL, NULL, NULL, NULL, NULL, load, NULL }
 
 const gd_onnx_row gd_onnx_rows[] = {
     /* elementwise */
@@ -302,26 +308,26 @@ const gd_onnx_row gd_onnx_rows[] = {
     LOAD("Flatten", gd_onnx_load_flatten),
     ROW("squeeze", NULL, "x axes:axis", NULL, NULL, NULL, all_size_one),
     BODY("squeeze", squeeze_body),
-    {"unsqueeze", NULL, "x axes:axis", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_unsqueeze},
-    {"expand", NULL, "x shape:dims/keep", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_expand},
-    {"permute", NULL, NULL, "perm=axes/places", NULL, NULL, NULL, NULL, gd_onnx_load_transpose},
+    {"unsqueeze", NULL, "x axes:axis", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_unsqueeze, NULL},
+    {"expand", NULL, "x shape:dims/keep", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_expand, NULL},
+    {"permute", NULL, NULL, "perm=axes/places", NULL, NULL, NULL, NULL, gd_onnx_load_transpose, NULL},
     BODY("transpose", transpose_body),
     BODY("movedim", movedim_body),
-    {"slice", NULL, "x starts:start/first ends:stop/last axes:axis steps:step", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_slice},
+    {"slice", NULL, "x starts:start/first ends:stop/last axes:axis steps:step", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_slice, NULL},
     BODY("narrow", narrow_body),
     BODY("flip", flip_body),
     ROW("cat", NULL, NULL, "axis=axis", NULL, "y", NULL),
     BODY("stack", stack_body),
-    {"split", NULL, "x split:sizes/pieces", "axis=axis", NULL, NULL, pieces_are_known, NULL, gd_onnx_load_split},
+    {"split", NULL, "x split:sizes/pieces", "axis=axis", NULL, NULL, pieces_are_known, NULL, gd_onnx_load_split, NULL},
     ROW("repeat", NULL, "x repeats:repeats", NULL, NULL, NULL, repeats_each_axis),
-    {"pad", NULL, "x pads:padding/sides constant_value=value", "mode=mode,replicate:edge,circular:wrap", NULL, NULL, NULL, NULL, gd_onnx_load_pad},
+    {"pad", NULL, "x pads:padding/sides constant_value=value", "mode=mode,replicate:edge,circular:wrap", NULL, NULL, NULL, NULL, gd_onnx_load_pad, NULL},
     ROW("tril", NULL, "x k=diagonal", "upper!0~1", NULL, NULL, NULL),
     ROW("triu", "Trilu", "x k=diagonal", "upper!1~1", NULL, NULL, NULL),
 
     /* indices */
     ROW("embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", "i-", NULL),
     ROW("index_select", NULL, "x index", "axis=axis~0", "x:rank>0 index:rank=1 index:int", "-i", NULL),
-    {"select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL, NULL, gd_onnx_load_gather},
+    {"select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL, NULL, gd_onnx_load_gather, NULL},
     ROW("gather", NULL, "x index", "axis=axis~0", "x:rank>0", "-i", NULL),
     ROW("scatter", NULL, "x index src", "axis=axis~0 reduction!none~none", NULL, "-i-", same_sizes),
     ROW("scatter_add", "ScatterElements", "x index src", "axis=axis~0 reduction!add~none", NULL, "-i-", same_sizes),
@@ -343,7 +349,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("global_avg_pool", NULL, NULL, NULL, NULL, NULL, NULL),
     ROW("global_max_pool", NULL, NULL, NULL, NULL, NULL, NULL),
     ROW("batch_norm", NULL, "x weight|1 bias|0 running_mean running_var", "epsilon=eps momentum? spatial? training_mode!0~0", "training=false", NULL, NULL),
-    {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!1~1", NULL, NULL, NULL, NULL, gd_onnx_load_layer_norm},
+    {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!1~1", NULL, NULL, NULL, NULL, gd_onnx_load_layer_norm, NULL},
     ROW("group_norm", NULL, "x weight|1 bias|0", "num_groups=groups epsilon=eps stash_type!1~1", NULL, NULL, NULL),
     ROW("instance_norm", NULL, "x weight|1 bias|0", "epsilon=eps", NULL, NULL, NULL),
     ROW("local_response_norm", NULL, NULL, "size=size alpha=alpha beta=beta bias=k", "region=across", NULL, NULL),
@@ -354,10 +360,18 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("index_cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", "-i-", NULL),
     ROW("nll_loss", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "x:rank>1", "-i-", NULL),
 
+    /* constants */
+    SAVE("full_like", "Expand", gd_onnx_save_full_like),
+
     /* files of others */
     LOAD("Constant", gd_onnx_load_constant),
     LOAD("ConstantOfShape", gd_onnx_load_constant_of_shape),
     LOAD("Shape", gd_onnx_load_shape),
+
+    /* branches and loops, which onnx_save_control.c saves */
+    LOAD("If", gd_onnx_load_if),
+    LOAD("Loop", gd_onnx_load_loop),
+    LOAD("Scan", gd_onnx_load_scan),
 };
 /* clang-format on */
 const int gd_onnx_row_count = sizeof gd_onnx_rows / sizeof *gd_onnx_rows;

@@ -7,13 +7,13 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "format/number.h"
-#include "io/onnx.h"
+#include "io/onnx_save.h"
 #include "ops/call.h"
 
 /* --- attributes
  * ----------------------------------------------------------------------------------- */
 
-enum { FLOAT = 1, INT = 2, STRING = 3, TENSOR = 4, INTS = 7 };
+enum { FLOAT = 1, INT = 2, STRING = 3, TENSOR = 4, GRAPH = 5, INTS = 7 };
 
 static gd_pb *put_attribute(gd_pb *node, const char *name, int type) {
     gd_pb *a = gd_pb_put_message(node, "attribute");
@@ -37,6 +37,10 @@ void gd_onnx_put_ints(gd_pb *node, const char *name, int count, const int64_t *v
 
 void gd_onnx_put_string(gd_pb *node, const char *name, const char *value) {
     gd_pb_put_string(put_attribute(node, name, STRING), "s", value);
+}
+
+gd_pb *gd_onnx_put_graph(gd_pb *node, const char *name) {
+    return gd_pb_put_message(put_attribute(node, name, GRAPH), "g");
 }
 
 /* A number that no float has exactly: a tensor of rank 0. */
@@ -468,6 +472,11 @@ static gd_status save_own(gd_onnx_saver *s, const gd_onnx_call *c) {
         return gd_fail(GD_E_UNSUPPORTED,
                        "%s: %s has no ONNX form and no name that another program knows", c->label,
                        c->op->name);
+    if (!s->own_ops)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "'%s' is %s, which ONNX has no operator for; with .own_ops = true it becomes "
+                       "a node of the domain \"gradus\", which this library alone reads",
+                       c->label, c->op->name);
     gd_pb *node = gd_onnx_add_node(s, c->op->name, "gradus", c->label);
     for (int i = 0; i < c->n_in; i++)
         gd_pb_put_string(node, "input", c->in_names[i] ? c->in_names[i] : "");
@@ -504,16 +513,21 @@ gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) 
     void (*body)(gd_expand *) = c->op->expand;
     gd_onnx_row own;
     bool done = false;
+    if (gd_onnx_is_control(c->op)) return gd_onnx_save_control(s, c);
     if (is_constant(c)) return save_constant(s, c);
     for (int i = 0; i < gd_onnx_row_count; i++) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
         if (!row->op || strcmp(row->op, c->op->name) != 0) continue;
-        if (row_fits(c, row)) return save_by_row(s, c, row);
         if (row->body) body = row->body;
+        if (row->body || !row_fits(c, row)) continue;
+        if (!row->save) return save_by_row(s, c, row);
+        GD_TRY(row->save(s, c, &done));
+        if (done) return GD_OK;
     }
     if (gd_onnx_own_row(c->op, &own) && row_fits(c, &own)) return save_by_row(s, c, &own);
     if (c->op->ir) GD_TRY(gd_onnx_save_expression(s, c, &done));
-    if (!done && body && depth < MOST_BODIES && !writes(c)) /* a body's writes are to no variable */
+    /* a body's writes are to no variable, and a gradient's body has no way from x to y */
+    if (!done && body && depth < MOST_BODIES && !writes(c) && !(c->op->flags & GD_OP_WHOLE))
         GD_TRY(gd_onnx_expand(s, c, body, depth, &done));
     return done ? GD_OK : save_own(s, c);
 }

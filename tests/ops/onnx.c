@@ -136,7 +136,7 @@ static void check(const test_case *c, gd_dtype dtype) {
     file_path(c, dtype, path, sizeof path);
     snprintf(file, sizeof file, "%s.onnx", path);
     gd_status status = gd_onnx_save(file, session, ((gd_tensors){n.inputs, n.n}),
-                                    ((gd_tensors){n.outputs, n.n_out}));
+                                    ((gd_tensors){n.outputs, n.n_out}), .own_ops = true);
     const bool direct = status == GD_OK && is_one_node(file);
     gd_graph *loaded = status == GD_OK ? gd_onnx_load(file) : NULL;
     gd_tensors got = loaded ? run(loaded, &n) : (gd_tensors){NULL, 0};
