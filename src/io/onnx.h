@@ -207,9 +207,13 @@ const char *gd_onnx_folder(const gd_onnx_loader *loader);
 /* A graph from a ModelProto, owned by the caller. `folder` NULL: there are no files beside it. */
 gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, gd_graph **out);
 
-/* By a row. *fits false: it is not for this node, for the reason that is noted. */
+/* By a row. *fits false: it is not for this node, for the reason that is noted. `padded` stands for the
+ * first input, and the borders that the node asks for are in it; NULL: it is as the file says. */
 gd_status gd_onnx_load_row(gd_onnx_loader *loader, const gd_pb *node, const gd_onnx_row *row,
-                           bool *fits);
+                           gd_tensor *padded, bool *fits);
+/* The first input of a Conv or of a pool with a border of its own, where our ops have no option for it:
+ * one that is not the same on both sides, or that keeps sizes. NULL: they have. */
+gd_status gd_onnx_pad_windows(gd_onnx_loader *loader, const gd_pb *node, gd_tensor **padded);
 /* The options that an op's first row reads from a node's attributes. */
 gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs);
 /* A node of the domain "gradus". */
@@ -230,5 +234,8 @@ gd_status gd_onnx_load_pad(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_gemm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_layer_norm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_gather(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_div(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_range(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_tile(gd_onnx_loader *loader, const gd_pb *node);
 
 #endif

@@ -155,11 +155,13 @@ static gd_status check_outputs(gd_onnx_loader *l) {
 static gd_status load_standard(gd_onnx_loader *l, const gd_pb *node) {
     const char *type = gd_pb_string(node, "op_type");
     bool known = false, fits = false;
+    gd_tensor *padded;
+    GD_TRY(gd_onnx_pad_windows(l, node, &padded));
     for (int i = 0; i < gd_onnx_row_count; i++) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
         if (row->body || row->save || strcmp(gd_onnx_row_name(row), type) != 0) continue;
         known = true;
-        GD_TRY(row->load ? row->load(l, node) : gd_onnx_load_row(l, node, row, &fits));
+        GD_TRY(row->load ? row->load(l, node) : gd_onnx_load_row(l, node, row, padded, &fits));
         if (row->load || fits) return GD_OK;
     }
     for (int i = 0; i < gd_op_count(); i++) {
@@ -167,7 +169,7 @@ static gd_status load_standard(gd_onnx_loader *l, const gd_pb *node) {
         const gd_op *op = gd_op_at(i);
         if (!op->onnx || strcmp(op->onnx, type) != 0 || !gd_onnx_own_row(op, &row)) continue;
         known = true;
-        GD_TRY(gd_onnx_load_row(l, node, &row, &fits));
+        GD_TRY(gd_onnx_load_row(l, node, &row, NULL, &fits));
         if (fits) return GD_OK;
     }
     if (known) return gd_failure(); /* why the last one did not fit */
@@ -354,6 +356,7 @@ gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, g
     frame_free(&frame);
     for (size_t i = 0; i < l.count; i++) gd_free(l.values[i]);
     gd_free(l.values);
+    gd_free(l.sizes);
     gd_scope_close(&scope);
     return status;
 }

@@ -77,24 +77,32 @@ gd_status gd_onnx_tensor_of(gd_onnx_value *v, gd_tensor **out) {
     return GD_OK;
 }
 
-/* Works out a value that follows from constants. */
-static gd_status evaluate(gd_onnx_loader *l, gd_onnx_value *v) {
-    gd_tensor **symbols = gd_calloc(2 * l->count + 1, sizeof *symbols),
-              **given = symbols + l->count;
+static gd_tensor *sizes_with(const gd_tensor *x, int64_t size) {
+    int64_t dims[GD_MAX_RANK];
+    for (int i = 0; i < x->rank; i++) dims[i] = x->dims[i] == GD_UNKNOWN ? size : x->dims[i];
+    return gd_from_array(gd_dims(x->rank), GD_I64, dims);
+}
+
+gd_status gd_onnx_evaluate(gd_onnx_loader *l, gd_tensor *symbol, int64_t size, gd_tensor **out) {
+    const size_t most = l->count + l->n_sizes;
+    gd_tensor **symbols = gd_calloc(2 * most + 1, sizeof *symbols), **given = symbols + most;
     if (!symbols) return no_memory();
     int64_t n = 0;
+    void *tracing = gd_tracing_off();
     for (size_t i = 0; i < l->count; i++)
         if (l->values[i]->variable && l->values[i]->tensor) {
             symbols[n] = l->values[i]->tensor;
             given[n++] = l->values[i]->constant;
         }
-    void *tracing = gd_tracing_off();
-    gd_tensors got =
-        gd_evaluate(gd_list(v->tensor), (gd_tensors){symbols, n}, (gd_tensors){given, n});
+    for (size_t i = 0; i < l->n_sizes; i++) {
+        symbols[n] = l->sizes[i].symbol;
+        given[n++] = sizes_with(l->sizes[i].of, size);
+    }
+    gd_tensors got = gd_evaluate(gd_list(symbol), (gd_tensors){symbols, n}, (gd_tensors){given, n});
     gd_tracing_on(tracing);
     gd_free(symbols);
     if (got.count != 1 || got.at[0]->kind != GD_VALUE) return gd_failure();
-    v->constant = got.at[0];
+    *out = got.at[0];
     return GD_OK;
 }
 
@@ -117,7 +125,7 @@ gd_tensor *gd_onnx_get_input(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_
 gd_status gd_onnx_known(gd_onnx_loader *l, const char *name, gd_tensor **out) {
     gd_onnx_value *v;
     GD_TRY(gd_onnx_find_value(l, name, &v));
-    if (!v->constant && v->known) GD_TRY(evaluate(l, v));
+    if (!v->constant && v->known) GD_TRY(gd_onnx_evaluate(l, v->tensor, 1, &v->constant));
     *out = v->constant;
     return GD_OK;
 }
@@ -177,16 +185,19 @@ gd_status gd_onnx_get_numbers(gd_onnx_loader *l, const gd_pb *node, size_t i, co
     return GD_OK;
 }
 
-/* Whether all that a node reads is known now. What the graphs in it read is not looked at. */
-static bool reads_constants(gd_onnx_loader *l, const gd_pb *node) {
+/* Whether all that a node reads is known now, or will be when sizes are. What the graphs in it read
+ * is not looked at. */
+static void follows_from(gd_onnx_loader *l, const gd_pb *node, bool *constants, bool *sizes) {
+    *constants = *sizes = true;
     for (size_t i = 0; i < gd_pb_count(node, "attribute"); i++)
-        if (gd_pb_message(gd_pb_message_at(node, "attribute", i), "g")) return false;
+        if (gd_pb_message(gd_pb_message_at(node, "attribute", i), "g")) *constants = *sizes = false;
     for (size_t i = 0; i < gd_pb_count(node, "input"); i++) {
         const char *name = gd_pb_string_at(node, "input", i);
         const gd_onnx_value *v = *name ? gd_onnx_look_up(l, name) : NULL;
-        if (*name && (!v || (!v->known && !v->constant))) return false;
+        const bool known = !*name || (v && (v->known || v->constant));
+        *constants = *constants && known;
+        *sizes = *sizes && (known || (v && v->sized));
     }
-    return true;
 }
 
 /* A symbol that the node did not make, or not as the first result of an op: its name is another's.
@@ -230,8 +241,18 @@ gd_status gd_onnx_set_output(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_
     if (t->kind != GD_SYMBOL) return gd_failure();
     v->tensor = t;
     const bool few = !gd_has_unknown(&t, 1) && gd_numel(t->rank, t->dims) <= MOST_KNOWN;
-    v->known = few && reads_constants(l, node) && t->node->op &&
-               !(t->node->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC));
+    const bool always = t->node->op && !(t->node->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC));
+    follows_from(l, node, &v->known, &v->sized);
+    v->known = v->known && few && always;
+    v->sized = v->sized && !v->known && few && always;
     if (!is_shared(l, t)) with_name(t, name);
+    return GD_OK;
+}
+
+gd_status gd_onnx_set_sized(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_tensor *t) {
+    const char *name = gd_pb_string_at(node, "output", i);
+    GD_TRY(gd_onnx_set_output(l, node, i, t));
+    gd_onnx_value *v = *name ? gd_onnx_look_up(l, name) : NULL;
+    if (v) v->sized = true;
     return GD_OK;
 }

@@ -100,6 +100,24 @@ static void argmin_body(gd_expand *e) {
         e->y[0] = gd_argmin(gd_reshape(e->x[0], gd_dims(-1)), .axis = 0);
 }
 
+/* Whether a remainder r that has the sign of a is not 0 and lies on the other side of it than b. */
+static gd_tensor *on_other_side(gd_tensor *r, gd_tensor *b) {
+    gd_tensor *zero = gd_scalar_of(0, (gd_dtype)r->dtype);
+    return gd_logical_and(gd_ne(r, zero), gd_ne(gd_lt(r, zero), gd_lt(b, zero)));
+}
+
+static void remainder_body(gd_expand *e) {
+    gd_tensor *b = e->x[1], *r = gd_fmod(e->x[0], b);
+    e->y[0] = gd_where(on_other_side(r, b), gd_add(r, b), r);
+}
+
+/* Not the floor of a / b, which may have been rounded up to a whole number. */
+static void floor_divide_body(gd_expand *e) {
+    gd_tensor *a = e->x[0], *b = e->x[1], *r = gd_fmod(a, b), *q = gd_div(gd_sub(a, r), b);
+    q = gd_where(on_other_side(r, b), gd_sub(q, gd_scalar_of(1, (gd_dtype)q->dtype)), q);
+    e->y[0] = gd_where(gd_eq(b, gd_scalar_of(0, (gd_dtype)b->dtype)), gd_div(a, b), gd_round(q));
+}
+
 /* --- what a row cannot say
  * ------------------------------------------------------------------------ */
 
@@ -163,14 +181,11 @@ static bool rounds_alike(const gd_onnx_call *c) {
     return n > 0;
 }
 
-/* Zeros that keep the size, as many on both sides. */
-static bool pads_evenly(const gd_onnx_call *c) {
-    int64_t dilation[3];
-    const int n = gd_onnx_numbers(gd_onnx_option(c->op, "dilation"), c->attrs, dilation);
-    for (int i = 0; i < n; i++)
-        if (c->in[1].dims[2 + i] == GD_UNKNOWN || dilation[i] * (c->in[1].dims[2 + i] - 1) % 2)
-            return false;
-    return n > 0;
+/* Zeros that keep the size can be counted: not everybody has SAME_UPPER with dilation. */
+static bool kernel_is_known(const gd_onnx_call *c) {
+    for (int i = 2; i < c->in[1].rank; i++)
+        if (c->in[1].dims[i] == GD_UNKNOWN) return false;
+    return true;
 }
 
 /* --- the table
@@ -212,7 +227,7 @@ static bool pads_evenly(const gd_onnx_call *c) {
          CONV_ATTRIBUTES "pads=padding/same auto_pad!NOTSET~NOTSET",                               \
          "pad_mode=same x:rank=" rank,                                                             \
          NULL,                                                                                     \
-         pads_evenly,                                                                              \
+         kernel_is_known,                                                                          \
          NULL,                                                                                     \
          NULL,                                                                                     \
          NULL},                                                                                    \
@@ -262,7 +277,11 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("bitwise_not", NULL, NULL, NULL, "x:int", NULL, NULL),
     ROW("div", NULL, NULL, NULL, "a:float b:float", NULL, NULL),
     ROW("remainder", NULL, NULL, "fmod!0~0", "a:int b:int", NULL, NULL),
+    BODY("remainder", remainder_body),
     ROW("fmod", "Mod", NULL, "fmod!1~0", NULL, NULL, NULL),
+    {"floor_divide", "Div", NULL, NULL, "a:int b:int", NULL, NULL, NULL, NULL, gd_onnx_save_floor_divide},
+    BODY("floor_divide", floor_divide_body),
+    LOAD("Div", gd_onnx_load_div),
     ROW("leaky_relu", NULL, NULL, "alpha=slope", NULL, NULL, NULL),
     ROW("selu", NULL, NULL, "alpha!1.6732632~1.6732632 gamma!1.050701~1.050701", NULL, NULL, NULL),
     ROW("softplus", NULL, NULL, NULL, "beta=1 threshold=20", NULL, NULL),
@@ -301,8 +320,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("topk", NULL, "x k:k", "axis=axis largest=largest sorted=sorted", "x:rank>0", NULL, gives_numbers),
 
     /* shapes */
-    ROW("reshape", NULL, "x shape:dims", "allowzero!1~0", NULL, NULL, NULL),
-    LOAD("Reshape", gd_onnx_load_reshape),
+    {"reshape", NULL, "x shape:dims", "allowzero!1~0", NULL, NULL, NULL, NULL, gd_onnx_load_reshape, NULL},
     ROW("flatten", NULL, NULL, "axis!1~1", "start_axis=1 end_axis=-1 x:rank>1", NULL, NULL),
     BODY("flatten", flatten_body),
     LOAD("Flatten", gd_onnx_load_flatten),
@@ -319,7 +337,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("cat", NULL, NULL, "axis=axis", NULL, "y", NULL),
     BODY("stack", stack_body),
     {"split", NULL, "x split:sizes/pieces", "axis=axis", NULL, NULL, pieces_are_known, NULL, gd_onnx_load_split, NULL},
-    ROW("repeat", NULL, "x repeats:repeats", NULL, NULL, NULL, repeats_each_axis),
+    {"repeat", NULL, "x repeats:repeats", NULL, NULL, NULL, repeats_each_axis, NULL, gd_onnx_load_tile, NULL},
     {"pad", NULL, "x pads:padding/sides constant_value=value", "mode=mode,replicate:edge,circular:wrap", NULL, NULL, NULL, NULL, gd_onnx_load_pad, NULL},
     ROW("tril", NULL, "x k=diagonal", "upper!0~1", NULL, NULL, NULL),
     ROW("triu", "Trilu", "x k=diagonal", "upper!1~1", NULL, NULL, NULL),
@@ -362,11 +380,14 @@ const gd_onnx_row gd_onnx_rows[] = {
 
     /* constants */
     SAVE("full_like", "Expand", gd_onnx_save_full_like),
+    SAVE("sizes_of", "Shape", gd_onnx_save_sizes_of),
+    SAVE("late", "Reshape", gd_onnx_save_late),
 
     /* files of others */
     LOAD("Constant", gd_onnx_load_constant),
     LOAD("ConstantOfShape", gd_onnx_load_constant_of_shape),
     LOAD("Shape", gd_onnx_load_shape),
+    LOAD("Range", gd_onnx_load_range),
 
     /* branches and loops, which onnx_save_control.c saves */
     LOAD("If", gd_onnx_load_if),

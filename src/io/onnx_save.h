@@ -64,5 +64,8 @@ gd_status gd_onnx_save_control(gd_onnx_saver *saver, const gd_onnx_call *call);
 
 /* Ops that become several nodes (onnx_save_special.c). */
 gd_status gd_onnx_save_full_like(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_floor_divide(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_sizes_of(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_late(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 
 #endif

@@ -94,11 +94,15 @@ int gd_onnx_list_to(const gd_onnx_call *c, const char *how, const gd_op_attr *at
             numbers[k] = c->out[k].dims[whole_axis(axis, c->out[k].rank)];
     } else if (strcmp(how, "sides") == 0) {
         count = sides_of(c->in[0].rank, count, numbers);
-    } else if (strcmp(how, "same") == 0) { /* half of what the window is wider, on each side */
+    } else if (strcmp(how, "same") ==
+               0) { /* half of what the window is wider; what is odd is behind */
         int64_t dilation[GD_MAX_RANK];
         count = gd_onnx_numbers(gd_onnx_option(c->op, "dilation"), c->attrs, dilation);
-        for (int i = 0; i < count; i++)
-            numbers[i] = numbers[count + i] = dilation[i] * (c->in[1].dims[2 + i] - 1) / 2;
+        for (int i = 0; i < count; i++) {
+            const int64_t wide = dilation[i] * (c->in[1].dims[2 + i] - 1);
+            numbers[i] = wide / 2;
+            numbers[count + i] = wide - wide / 2;
+        }
         count *= 2;
     } else if (strcmp(how, "places") == 0) { /* axes, none of them counted from the end */
         for (int i = 0; i < count; i++) numbers[i] = whole_axis(numbers[i], c->in[0].rank);
@@ -473,10 +477,11 @@ static gd_status save_own(gd_onnx_saver *s, const gd_onnx_call *c) {
                        "%s: %s has no ONNX form and no name that another program knows", c->label,
                        c->op->name);
     if (!s->own_ops)
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "'%s' is %s, which ONNX has no operator for; with .own_ops = true it becomes "
-                       "a node of the domain \"gradus\", which this library alone reads",
-                       c->label, c->op->name);
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "'%s' is %s, which ONNX has no operator for; with .own_ops = true it becomes "
+            "a node of the domain \"gradus\", which this library alone reads",
+            c->label, c->op->name);
     gd_pb *node = gd_onnx_add_node(s, c->op->name, "gradus", c->label);
     for (int i = 0; i < c->n_in; i++)
         gd_pb_put_string(node, "input", c->in_names[i] ? c->in_names[i] : "");
