@@ -170,6 +170,7 @@ void gd_onnx_put_int(gd_pb *node, const char *name, int64_t value);
 void gd_onnx_put_float(gd_pb *node, const char *name, double value);
 void gd_onnx_put_ints(gd_pb *node, const char *name, int count, const int64_t *values);
 void gd_onnx_put_string(gd_pb *node, const char *name, const char *value);
+void gd_onnx_put_strings(gd_pb *node, const char *name, int count, const char *const *values);
 gd_pb *gd_onnx_put_graph(gd_pb *node, const char *name); /* an empty one */
 
 /* --- tensors -------------------------------------------------------------------------------------
@@ -235,6 +236,12 @@ gd_status gd_onnx_load_gemm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_layer_norm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_gather(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_div(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_lstm(gd_onnx_loader *loader, const gd_pb *node); /* onnx_recurrent.c */
+gd_status gd_onnx_load_gru(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_rnn(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_one_hot(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_resize(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_topk(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_range(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_tile(gd_onnx_loader *loader, const gd_pb *node);
 

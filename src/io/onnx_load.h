@@ -54,19 +54,20 @@ gd_status gd_onnx_find_value(gd_onnx_loader *loader, const char *name, gd_onnx_v
 /* The data of a value if they are known now: *out is NULL where they are not. */
 gd_status gd_onnx_known(gd_onnx_loader *loader, const char *name, gd_tensor **out);
 
-/* The value of a symbol that follows from constants, and from sizes: `size` stands for each that is not
- * known. */
-gd_status gd_onnx_evaluate(gd_onnx_loader *loader, gd_tensor *symbol, int64_t size, gd_tensor **out);
+/* The value of a symbol that follows from constants, and from sizes: `size` stands for each that is
+ * not known. */
+gd_status gd_onnx_evaluate(gd_onnx_loader *loader, gd_tensor *symbol, int64_t size,
+                           gd_tensor **out);
 /* The sizes of x as a symbol, some of which are not known. */
 gd_status gd_onnx_sizes_of(gd_onnx_loader *loader, gd_tensor *x, gd_tensor **sizes);
 /* Result i of a node: sizes, or some of them. */
 gd_status gd_onnx_set_sized(gd_onnx_loader *loader, const gd_pb *node, size_t i, gd_tensor *tensor);
-/* Input i as a list of numbers for gd_onnx_late: a value, or a symbol that follows from sizes; NULL where it
- * is absent. It must not depend on data. */
+/* Input i as a list of numbers for gd_onnx_late: a value, or a symbol that follows from sizes; NULL
+ * where it is absent. It must not depend on data. */
 gd_status gd_onnx_get_list(gd_onnx_loader *loader, const gd_pb *node, size_t i, gd_tensor **list);
 /* A call with such lists, as a node that waits for the sizes of a run. */
-gd_status gd_onnx_late(gd_onnx_loader *loader, gd_late_options options, gd_tensor *x, gd_tensor *const *lists,
-                       int n_lists, gd_tensor **y);
+gd_status gd_onnx_late(gd_onnx_loader *loader, gd_late_options options, gd_tensor *x,
+                       gd_tensor *const *lists, int n_lists, gd_tensor **y);
 
 /* Makes the variables that the nodes of an inner graph read: inside it is too late. */
 gd_status gd_onnx_make_variables(gd_onnx_loader *loader, const gd_pb *graph);

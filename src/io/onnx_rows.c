@@ -7,116 +7,7 @@
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/* --- ops that are said in others
- * ------------------------------------------------------------------ */
-
 static int whole_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
-
-static void transpose_body(gd_expand *e) {
-    const gd_transpose_options *o = e->attrs;
-    gd_shape axes = {.rank = e->x[0]->rank, .form = 1};
-    for (int i = 0; i < axes.rank; i++) axes.at[i] = i;
-    if (axes.rank > 0) {
-        const int a = whole_axis(o->axis0, axes.rank), b = whole_axis(o->axis1, axes.rank);
-        axes.at[a] = b;
-        axes.at[b] = a;
-    }
-    e->y[0] = gd_permute(e->x[0], axes);
-}
-
-static void movedim_body(gd_expand *e) {
-    const gd_movedim_options *o = e->attrs;
-    const int rank = e->x[0]->rank;
-    gd_shape axes = {.rank = rank, .form = 1};
-    bool taken[GD_MAX_RANK] = {false}, filled[GD_MAX_RANK] = {false};
-    for (int k = 0; k < o->source.rank; k++) {
-        const int from = whole_axis(o->source.at[k], rank),
-                  to = whole_axis(o->destination.at[k], rank);
-        axes.at[to] = from;
-        taken[from] = filled[to] = true;
-    }
-    for (int to = 0, from = 0; to < rank; to++) {
-        if (filled[to]) continue;
-        while (taken[from]) from++;
-        axes.at[to] = from++;
-    }
-    e->y[0] = gd_permute(e->x[0], axes);
-}
-
-static void narrow_body(gd_expand *e) {
-    const gd_narrow_options *o = e->attrs;
-    const int64_t stop = o->start < 0 && o->start + o->length == 0 ? GD_END : o->start + o->length;
-    e->y[0] = gd_slice(e->x[0], .axis = o->axis, .start = o->start, .stop = stop);
-}
-
-static void stack_body(gd_expand *e) {
-    const gd_stack_options *o = e->attrs;
-    gd_tensor *parts[GD_MAX_RANK * 16];
-    const int most = (int)(sizeof parts / sizeof *parts);
-    for (int i = 0; i < e->n_in && i < most; i++) parts[i] = gd_unsqueeze(e->x[i], o->axis);
-    if (e->n_in <= most) e->y[0] = gd_cat(((gd_tensors){parts, e->n_in}), .axis = o->axis);
-}
-
-static void flip_body(gd_expand *e) {
-    const gd_flip_options *o = e->attrs;
-    e->y[0] = gd_clone(e->x[0]);
-    for (int k = 0; k < o->axes.rank; k++)
-        e->y[0] = gd_slice(e->y[0], .axis = o->axes.at[k], .step = -1);
-}
-
-static void flatten_body(gd_expand *e) {
-    const gd_flatten_options *o = e->attrs;
-    const gd_tensor *x = e->x[0];
-    const int rank = x->rank ? x->rank : 1, first = whole_axis(o->start_axis, rank),
-              last = whole_axis(o->end_axis, rank);
-    gd_shape dims = {.form = 1};
-    for (int i = 0; i < first; i++) dims.at[dims.rank++] = x->dims[i];
-    dims.at[dims.rank++] = -1;
-    for (int i = last + 1; i < x->rank; i++) dims.at[dims.rank++] = x->dims[i];
-    e->y[0] = gd_reshape(e->x[0], dims);
-}
-
-/* Only those axes that are there and have size 1: ONNX takes no others. */
-static void squeeze_body(gd_expand *e) {
-    const gd_squeeze_options *o = e->attrs;
-    const gd_tensor *x = e->x[0];
-    gd_shape axes = {.form = 1};
-    uint32_t mask;
-    if (gd_axes_mask(&o->axis, x->rank, &mask) != GD_OK) return;
-    for (int i = 0; i < x->rank; i++)
-        if ((mask >> i & 1) && x->dims[i] == 1) axes.at[axes.rank++] = i;
-    e->y[0] = axes.rank ? gd_squeeze(e->x[0], .axis = axes) : e->x[0];
-}
-
-static void argmax_body(gd_expand *e) {
-    const gd_argmax_options *o = e->attrs;
-    if (o->axis == GD_UNSET && !o->keepdim)
-        e->y[0] = gd_argmax(gd_reshape(e->x[0], gd_dims(-1)), .axis = 0);
-}
-
-static void argmin_body(gd_expand *e) {
-    const gd_argmin_options *o = e->attrs;
-    if (o->axis == GD_UNSET && !o->keepdim)
-        e->y[0] = gd_argmin(gd_reshape(e->x[0], gd_dims(-1)), .axis = 0);
-}
-
-/* Whether a remainder r that has the sign of a is not 0 and lies on the other side of it than b. */
-static gd_tensor *on_other_side(gd_tensor *r, gd_tensor *b) {
-    gd_tensor *zero = gd_scalar_of(0, (gd_dtype)r->dtype);
-    return gd_logical_and(gd_ne(r, zero), gd_ne(gd_lt(r, zero), gd_lt(b, zero)));
-}
-
-static void remainder_body(gd_expand *e) {
-    gd_tensor *b = e->x[1], *r = gd_fmod(e->x[0], b);
-    e->y[0] = gd_where(on_other_side(r, b), gd_add(r, b), r);
-}
-
-/* Not the floor of a / b, which may have been rounded up to a whole number. */
-static void floor_divide_body(gd_expand *e) {
-    gd_tensor *a = e->x[0], *b = e->x[1], *r = gd_fmod(a, b), *q = gd_div(gd_sub(a, r), b);
-    q = gd_where(on_other_side(r, b), gd_sub(q, gd_scalar_of(1, (gd_dtype)q->dtype)), q);
-    e->y[0] = gd_where(gd_eq(b, gd_scalar_of(0, (gd_dtype)b->dtype)), gd_div(a, b), gd_round(q));
-}
 
 /* --- what a row cannot say
  * ------------------------------------------------------------------------ */
@@ -277,10 +168,10 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("bitwise_not", NULL, NULL, NULL, "x:int", NULL, NULL),
     ROW("div", NULL, NULL, NULL, "a:float b:float", NULL, NULL),
     ROW("remainder", NULL, NULL, "fmod!0~0", "a:int b:int", NULL, NULL),
-    BODY("remainder", remainder_body),
+    BODY("remainder", gd_onnx_remainder_body),
     ROW("fmod", "Mod", NULL, "fmod!1~0", NULL, NULL, NULL),
     {"floor_divide", "Div", NULL, NULL, "a:int b:int", NULL, NULL, NULL, NULL, gd_onnx_save_floor_divide},
-    BODY("floor_divide", floor_divide_body),
+    BODY("floor_divide", gd_onnx_floor_divide_body),
     LOAD("Div", gd_onnx_load_div),
     ROW("leaky_relu", NULL, NULL, "alpha=slope", NULL, NULL, NULL),
     ROW("selu", NULL, NULL, "alpha!1.6732632~1.6732632 gamma!1.050701~1.050701", NULL, NULL, NULL),
@@ -311,31 +202,33 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("norm", NULL, "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", "p=2 x:rank>0", NULL, NULL),
     ROW("norm", "ReduceL1", "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", "p=1 x:rank>0", NULL, NULL),
     ROW("argmax", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", "x:rank>0", NULL, argmax_has_axis),
-    BODY("argmax", argmax_body),
+    BODY("argmax", gd_onnx_argmax_body),
     ROW("argmin", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", "x:rank>0", NULL, argmin_has_axis),
-    BODY("argmin", argmin_body),
+    BODY("argmin", gd_onnx_argmin_body),
     ROW("cumsum", NULL, "x axis=axis", "exclusive=exclusive reverse=reverse", NULL, "y", gives_numbers),
     ROW("softmax", NULL, NULL, "axis=axis", "x:rank>0", NULL, NULL),
     ROW("log_softmax", NULL, NULL, "axis=axis", "x:rank>0", NULL, NULL),
-    ROW("topk", NULL, "x k:k", "axis=axis largest=largest sorted=sorted", "x:rank>0", NULL, gives_numbers),
+    {"topk", NULL, "x k:k", "axis=axis largest=largest", "x:rank>0", NULL, gives_numbers, NULL, gd_onnx_load_topk, NULL},
+
+    SAVE("sort", "TopK", gd_onnx_save_sort),
 
     /* shapes */
     {"reshape", NULL, "x shape:dims", "allowzero!1~0", NULL, NULL, NULL, NULL, gd_onnx_load_reshape, NULL},
     ROW("flatten", NULL, NULL, "axis!1~1", "start_axis=1 end_axis=-1 x:rank>1", NULL, NULL),
-    BODY("flatten", flatten_body),
+    BODY("flatten", gd_onnx_flatten_body),
     LOAD("Flatten", gd_onnx_load_flatten),
     ROW("squeeze", NULL, "x axes:axis", NULL, NULL, NULL, all_size_one),
-    BODY("squeeze", squeeze_body),
+    BODY("squeeze", gd_onnx_squeeze_body),
     {"unsqueeze", NULL, "x axes:axis", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_unsqueeze, NULL},
     {"expand", NULL, "x shape:dims/keep", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_expand, NULL},
     {"permute", NULL, NULL, "perm=axes/places", NULL, NULL, NULL, NULL, gd_onnx_load_transpose, NULL},
-    BODY("transpose", transpose_body),
-    BODY("movedim", movedim_body),
+    BODY("transpose", gd_onnx_transpose_body),
+    BODY("movedim", gd_onnx_movedim_body),
     {"slice", NULL, "x starts:start/first ends:stop/last axes:axis steps:step", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_slice, NULL},
-    BODY("narrow", narrow_body),
-    BODY("flip", flip_body),
+    BODY("narrow", gd_onnx_narrow_body),
+    BODY("flip", gd_onnx_flip_body),
     ROW("cat", NULL, NULL, "axis=axis", NULL, "y", NULL),
-    BODY("stack", stack_body),
+    BODY("stack", gd_onnx_stack_body),
     {"split", NULL, "x split:sizes/pieces", "axis=axis", NULL, NULL, pieces_are_known, NULL, gd_onnx_load_split, NULL},
     {"repeat", NULL, "x repeats:repeats", NULL, NULL, NULL, repeats_each_axis, NULL, gd_onnx_load_tile, NULL},
     {"pad", NULL, "x pads:padding/sides constant_value=value", "mode=mode,replicate:edge,circular:wrap", NULL, NULL, NULL, NULL, gd_onnx_load_pad, NULL},
@@ -343,6 +236,8 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("triu", "Trilu", "x k=diagonal", "upper!1~1", NULL, NULL, NULL),
 
     /* indices */
+    SAVE("one_hot", "OneHot", gd_onnx_save_one_hot),
+    LOAD("OneHot", gd_onnx_load_one_hot),
     ROW("embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", "i-", NULL),
     ROW("index_select", NULL, "x index", "axis=axis~0", "x:rank>0 index:rank=1 index:int", "-i", NULL),
     {"select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL, NULL, gd_onnx_load_gather, NULL},
@@ -364,6 +259,18 @@ const gd_onnx_row gd_onnx_rows[] = {
     AVG_POOL("avg_pool1d", "3"),
     AVG_POOL("avg_pool2d", "4"),
     AVG_POOL("avg_pool3d", "5"),
+    SAVE("adaptive_avg_pool1d", "GlobalAveragePool", gd_onnx_save_adaptive),
+    BODY("adaptive_avg_pool1d", gd_onnx_adaptive_body),
+    SAVE("adaptive_avg_pool2d", "GlobalAveragePool", gd_onnx_save_adaptive),
+    BODY("adaptive_avg_pool2d", gd_onnx_adaptive_body),
+    SAVE("adaptive_avg_pool3d", "GlobalAveragePool", gd_onnx_save_adaptive),
+    BODY("adaptive_avg_pool3d", gd_onnx_adaptive_body),
+    SAVE("adaptive_max_pool1d", "GlobalMaxPool", gd_onnx_save_adaptive),
+    BODY("adaptive_max_pool1d", gd_onnx_adaptive_body),
+    SAVE("adaptive_max_pool2d", "GlobalMaxPool", gd_onnx_save_adaptive),
+    BODY("adaptive_max_pool2d", gd_onnx_adaptive_body),
+    SAVE("adaptive_max_pool3d", "GlobalMaxPool", gd_onnx_save_adaptive),
+    BODY("adaptive_max_pool3d", gd_onnx_adaptive_body),
     ROW("global_avg_pool", NULL, NULL, NULL, NULL, NULL, NULL),
     ROW("global_max_pool", NULL, NULL, NULL, NULL, NULL, NULL),
     ROW("batch_norm", NULL, "x weight|1 bias|0 running_mean running_var", "epsilon=eps momentum? spatial? training_mode!0~0", "training=false", NULL, NULL),
@@ -372,6 +279,13 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("instance_norm", NULL, "x weight|1 bias|0", "epsilon=eps", NULL, NULL, NULL),
     ROW("local_response_norm", NULL, NULL, "size=size alpha=alpha beta=beta bias=k", "region=across", NULL, NULL),
     ROW("dropout", NULL, "x ratio=p", "seed?", "training=false", NULL, NULL),
+
+    SAVE("resize", "Resize", gd_onnx_save_resize),
+    LOAD("Resize", gd_onnx_load_resize),
+    SAVE("recurrent", "LSTM", gd_onnx_save_recurrent), /* GRU, RNN */
+    LOAD("LSTM", gd_onnx_load_lstm),
+    LOAD("GRU", gd_onnx_load_gru),
+    LOAD("RNN", gd_onnx_load_rnn),
 
     /* losses */
     ROW("cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", "-i-", NULL),

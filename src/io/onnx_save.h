@@ -65,7 +65,26 @@ gd_status gd_onnx_save_control(gd_onnx_saver *saver, const gd_onnx_call *call);
 /* Ops that become several nodes (onnx_save_special.c). */
 gd_status gd_onnx_save_full_like(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_floor_divide(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_sort(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_one_hot(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_adaptive(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_resize(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_recurrent(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_sizes_of(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_late(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+
+/* Ops said in others (onnx_bodies.c). */
+void gd_onnx_transpose_body(gd_expand *expand);
+void gd_onnx_movedim_body(gd_expand *expand);
+void gd_onnx_narrow_body(gd_expand *expand);
+void gd_onnx_stack_body(gd_expand *expand);
+void gd_onnx_flip_body(gd_expand *expand);
+void gd_onnx_flatten_body(gd_expand *expand);
+void gd_onnx_squeeze_body(gd_expand *expand);
+void gd_onnx_argmax_body(gd_expand *expand);
+void gd_onnx_argmin_body(gd_expand *expand);
+void gd_onnx_remainder_body(gd_expand *expand);
+void gd_onnx_floor_divide_body(gd_expand *expand);
+void gd_onnx_adaptive_body(gd_expand *expand);
 
 #endif

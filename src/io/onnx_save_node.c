@@ -13,7 +13,7 @@
 /* --- attributes
  * ----------------------------------------------------------------------------------- */
 
-enum { FLOAT = 1, INT = 2, STRING = 3, TENSOR = 4, GRAPH = 5, INTS = 7 };
+enum { FLOAT = 1, INT = 2, STRING = 3, TENSOR = 4, GRAPH = 5, INTS = 7, STRINGS = 8 };
 
 static gd_pb *put_attribute(gd_pb *node, const char *name, int type) {
     gd_pb *a = gd_pb_put_message(node, "attribute");
@@ -37,6 +37,11 @@ void gd_onnx_put_ints(gd_pb *node, const char *name, int count, const int64_t *v
 
 void gd_onnx_put_string(gd_pb *node, const char *name, const char *value) {
     gd_pb_put_string(put_attribute(node, name, STRING), "s", value);
+}
+
+void gd_onnx_put_strings(gd_pb *node, const char *name, int count, const char *const *values) {
+    gd_pb *a = put_attribute(node, name, STRINGS);
+    for (int i = 0; i < count; i++) gd_pb_put_string(a, "strings", values[i]);
 }
 
 gd_pb *gd_onnx_put_graph(gd_pb *node, const char *name) {

@@ -1,7 +1,9 @@
 /* onnx_save_special.c - ops that ONNX says in nodes which no op of ours is. */
+#include <math.h>
 #include <string.h>
 
 #include "core/copy.h"
+#include "format/number.h"
 #include "gradus/ops.h"
 #include "io/onnx_save.h"
 #include "ops/late.h"
@@ -84,6 +86,110 @@ gd_status gd_onnx_save_full_like(gd_onnx_saver *s, const gd_onnx_call *c, bool *
         put_node(s, c, "Shape", INPUTS(c->in_names[0]), NULL, &shape);
     if (!number || !shape) return GD_E_MEMORY;
     put_node(s, c, "Expand", INPUTS(number, shape), c->out_names[0], &shape);
+    *done = true;
+    return GD_OK;
+}
+
+/* --- indices ------------------------------------------------------------------------------------
+ */
+
+/* The largest n of n. */
+gd_status gd_onnx_save_sort(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
+    const gd_sort_options *o = c->attrs;
+    const gd_slot *x = &c->in[0];
+    const int64_t axis = o->axis < 0 ? o->axis + x->rank : o->axis;
+    const char *count, *unused;
+    if (x->rank == 0 || x->dtype == GD_BOOL || x->dtype == GD_BF16) return GD_OK;
+    if (x->dims[axis] == GD_UNKNOWN) {
+        gd_pb *shape = put_node(s, c, "Shape", INPUTS(c->in_names[0]), NULL, &count);
+        gd_onnx_put_int(shape, "start", axis);
+        gd_onnx_put_int(shape, "end", axis + 1);
+    } else {
+        count = put_list(s, c, 1, &x->dims[axis]);
+    }
+    if (!count) return GD_E_MEMORY;
+    gd_pb *node = put_node(s, c, "TopK", INPUTS(c->in_names[0], count), c->out_names[0], &unused);
+    gd_pb_put_string(node, "output", c->out_names[1]);
+    gd_onnx_put_int(node, "axis", axis);
+    gd_onnx_put_int(node, "largest", o->descending);
+    gd_onnx_put_int(node, "sorted", 1);
+    *done = true;
+    return GD_OK;
+}
+
+gd_status gd_onnx_save_one_hot(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
+    const gd_one_hot_options *o = c->attrs;
+    char bytes[16];
+    const size_t size = gd_dtype_bytes(o->dtype);
+    gd_store_f64(o->dtype, bytes, 0);
+    gd_store_f64(o->dtype, bytes + size, 1);
+    const char *x = cast_to(s, c, c->in_names[0], (gd_dtype)c->in[0].dtype, GD_I64),
+               *classes = gd_onnx_add_constant(s, c->label, GD_I64, 0, NULL, &o->classes),
+               *values = gd_onnx_add_constant(s, c->label, o->dtype, 1, &(int64_t){2}, bytes),
+               *unused;
+    if (!x || !classes || !values) return GD_E_MEMORY;
+    put_node(s, c, "OneHot", INPUTS(x, classes, values), c->out_names[0], &unused);
+    *done = true;
+    return GD_OK;
+}
+
+/* One window over all there is. */
+gd_status gd_onnx_save_adaptive(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
+    int64_t size[GD_MAX_RANK];
+    const int n = gd_onnx_numbers(gd_onnx_option(c->op, "size"), c->attrs, size);
+    if (n < 1 || c->in[0].rank != n + 2 || c->in[0].dtype == GD_BF16) return GD_OK;
+    for (int i = 0; i < n; i++)
+        if (size[i] != 1) return GD_OK;
+    gd_onnx_put_simple(s, strstr(c->op->name, "max") ? "GlobalMaxPool" : "GlobalAveragePool",
+                       c->in_names[0], c->out_names[0]);
+    *done = true;
+    return GD_OK;
+}
+
+/* --- images -------------------------------------------------------------------------------------
+ */
+
+/* By its sizes; by its factor where that was given, for it says where the elements lie. */
+gd_status gd_onnx_save_resize(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
+    const gd_resize_options *o = c->attrs;
+    const gd_slot *x = &c->in[0];
+    const bool linear = o->mode == GD_LINEAR, scaled = !isnan(o->scale);
+    int64_t dims[GD_MAX_RANK];
+    float scales[GD_MAX_RANK];
+    const char *numbers;
+    if (x->dtype == GD_BF16 || (linear && scaled && o->align_corners)) return GD_OK;
+    if (scaled && x->dtype == GD_F64 && gd_float_shortest((float)o->scale) != o->scale)
+        return GD_OK;
+    for (int i = 0; i < x->rank; i++) {
+        dims[i] = c->out[0].dims[i];
+        scales[i] = i < 2 ? 1 : (float)o->scale;
+        if (!scaled && dims[i] == GD_UNKNOWN && i >= 2) return GD_OK;
+        /* ONNX's factors are floats: they must round to the same size */
+        if (scaled && x->dims[i] != GD_UNKNOWN &&
+            (int64_t)floor((double)x->dims[i] * (double)scales[i]) != dims[i])
+            return GD_OK;
+    }
+    const int64_t count = scaled ? x->rank : x->rank - 2, first = scaled ? 0 : 2;
+    numbers = scaled ? gd_onnx_add_constant(s, c->label, GD_F32, 1, &count, scales)
+                     : gd_onnx_add_constant(s, c->label, GD_I64, 1, &count, dims + first);
+    if (!numbers) return GD_E_MEMORY;
+    gd_pb *node = gd_onnx_add_node(s, "Resize", "", c->label);
+    gd_pb_put_string(node, "input", c->in_names[0]);
+    gd_pb_put_string(node, "input", "");
+    if (!scaled) gd_pb_put_string(node, "input", "");
+    gd_pb_put_string(node, "input", numbers);
+    gd_pb_put_string(node, "output", c->out_names[0]);
+    gd_onnx_put_string(node, "mode", linear ? "linear" : "nearest");
+    gd_onnx_put_string(node, "coordinate_transformation_mode",
+                       !linear            ? "asymmetric"
+                       : o->align_corners ? "align_corners"
+                                          : "half_pixel");
+    if (!linear) gd_onnx_put_string(node, "nearest_mode", "floor");
+    if (!scaled) { /* the batch and the channels keep their sizes, whatever they are */
+        int64_t axes[GD_MAX_RANK];
+        for (int i = 2; i < x->rank; i++) axes[i - 2] = i;
+        gd_onnx_put_ints(node, "axes", x->rank - 2, axes);
+    }
     *done = true;
     return GD_OK;
 }
