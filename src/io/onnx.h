@@ -49,15 +49,17 @@ typedef struct gd_onnx_saver gd_onnx_saver;
  *     kernel_shape?  follows from the inputs
  * when, what must hold:
  *     training=false the option has this value
- *     x:rank=4 x:rank>1 x:int x:float   what input x is
+ *     x:rank=4 x:rank>1 x:int x:float x:f64   what input x is
+ *     x:as=index     its rank is that of input index
  */
 typedef struct gd_onnx_row {
     const char *op;
     const char *name; /* ONNX's; NULL: the record says it */
     const char *inputs, *attributes, *when;
     /* What each input is cast to first when saving, the last letter for all that follow: y the
-     * output's dtype, b bool, i an integer for indices, p what the inputs' dtypes promote to, - as
-     * it is. NULL: - (y or p for elementwise ops) */
+     * output's dtype, b bool, i an integer for indices, p what the inputs' dtypes promote to, w f32
+     * where it is bf16 (then the result is cast back), - as it is. NULL: - (y or p for elementwise
+     * ops) */
     const char *cast;
     /* Whether this row can save the call, beyond `when`; NULL: yes. */
     bool (*fits)(const gd_onnx_call *call);
@@ -106,7 +108,9 @@ typedef struct gd_onnx_condition {
         GD_ONNX_RANK_IS,
         GD_ONNX_RANK_ABOVE,
         GD_ONNX_IS_INT,
-        GD_ONNX_IS_FLOAT
+        GD_ONNX_IS_FLOAT,
+        GD_ONNX_IS_DTYPE, /* `value` */
+        GD_ONNX_SAME_RANK /* as input `value` */
     } kind;
 } gd_onnx_condition;
 
@@ -208,12 +212,13 @@ const char *gd_onnx_folder(const gd_onnx_loader *loader);
 /* A graph from a ModelProto, owned by the caller. `folder` NULL: there are no files beside it. */
 gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, gd_graph **out);
 
-/* By a row. *fits false: it is not for this node, for the reason that is noted. `padded` stands for the
- * first input, and the borders that the node asks for are in it; NULL: it is as the file says. */
+/* By a row. *fits false: it is not for this node, for the reason that is noted. `padded` stands for
+ * the first input, and the borders that the node asks for are in it; NULL: it is as the file says.
+ */
 gd_status gd_onnx_load_row(gd_onnx_loader *loader, const gd_pb *node, const gd_onnx_row *row,
                            gd_tensor *padded, bool *fits);
-/* The first input of a Conv or of a pool with a border of its own, where our ops have no option for it:
- * one that is not the same on both sides, or that keeps sizes. NULL: they have. */
+/* The first input of a Conv or of a pool with a border of its own, where our ops have no option for
+ * it: one that is not the same on both sides, or that keeps sizes. NULL: they have. */
 gd_status gd_onnx_pad_windows(gd_onnx_loader *loader, const gd_pb *node, gd_tensor **padded);
 /* The options that an op's first row reads from a node's attributes. */
 gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs);

@@ -4,6 +4,7 @@
 
 #include "gradus/ops.h"
 #include "io/onnx_save.h"
+#include "ops/call.h"
 #include "ops/infer.h"
 
 static int whole_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
@@ -140,4 +141,16 @@ void gd_onnx_floor_divide_body(gd_expand *e) {
     gd_tensor *a = e->x[0], *b = e->x[1], *r = gd_fmod(a, b), *q = gd_div(gd_sub(a, r), b);
     q = gd_where(on_other_side(r, b), gd_sub(q, gd_scalar_of(1, (gd_dtype)q->dtype)), q);
     e->y[0] = gd_where(gd_eq(b, gd_scalar_of(0, (gd_dtype)b->dtype)), gd_div(a, b), gd_round(q));
+}
+
+/* Lists without elements, of another rank, count for nothing. */
+void gd_onnx_cat_body(gd_expand *e) {
+    const gd_cat_options *o = e->attrs;
+    gd_tensor *parts[GD_MAX_VARIADIC];
+    int n = 0, rank = 1;
+    for (int i = 0; i < e->n_in; i++)
+        if (e->x[i]->rank > rank) rank = e->x[i]->rank;
+    for (int i = 0; i < e->n_in && n < GD_MAX_VARIADIC; i++)
+        if (e->x[i]->rank == rank) parts[n++] = e->x[i];
+    e->y[0] = gd_cat(((gd_tensors){parts, n}), .axis = o->axis);
 }

@@ -264,11 +264,15 @@ static gd_status read_inputs(loading *x, bool *fits) {
     return GD_OK;
 }
 
-static bool input_fits(const gd_tensor *t, const gd_onnx_condition *when) {
+static bool input_fits(const loading *x, const gd_tensor *t, const gd_onnx_condition *when) {
+    const int other =
+        when->kind == GD_ONNX_SAME_RANK ? gd_onnx_input_index(x->op, when->value) : -1;
     switch (when->kind) {
     case GD_ONNX_RANK_IS: return t->rank == atoi(when->value);
     case GD_ONNX_RANK_ABOVE: return t->rank > atoi(when->value);
     case GD_ONNX_IS_INT: return gd_dtype_is_int((gd_dtype)t->dtype);
+    case GD_ONNX_IS_DTYPE: return strcmp(gd_dtype_name((gd_dtype)t->dtype), when->value) == 0;
+    case GD_ONNX_SAME_RANK: return other >= 0 && x->in[other] && x->in[other]->rank == t->rank;
     default: return gd_dtype_is_float((gd_dtype)t->dtype);
     }
 }
@@ -283,7 +287,7 @@ static gd_status apply_conditions(loading *x, bool *fits) {
         }
         const int i = gd_onnx_input_index(x->op, when.name);
         char shape[160];
-        if (i >= 0 && i < x->n_in && x->in[i] && input_fits(x->in[i], &when)) continue;
+        if (i >= 0 && i < x->n_in && x->in[i] && input_fits(x, x->in[i], &when)) continue;
         gd_fail(GD_E_UNSUPPORTED, "with %s for '%s' it is not what this library can do",
                 i >= 0 && x->in[i] ? gd_describe(x->in[i], shape, sizeof shape) : "nothing",
                 when.name);

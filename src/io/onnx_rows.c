@@ -44,6 +44,12 @@ static bool gives_numbers(const gd_onnx_call *c) {
     return c->out[0].dtype != GD_BOOL && c->in[0].rank > 0;
 }
 
+static bool ranks_are_equal(const gd_onnx_call *c) {
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i].rank != c->out[0].rank) return false;
+    return true;
+}
+
 static bool same_sizes(const gd_onnx_call *c) { /* of the indices and what is put there */
     const gd_slot *index = &c->in[1], *src = &c->in[2];
     for (int i = 0; i < index->rank && index->rank == src->rank; i++)
@@ -97,7 +103,7 @@ static bool kernel_is_known(const gd_onnx_call *c) {
      NULL,                                                                                         \
      CONV_ATTRIBUTES "pads=padding*2 auto_pad!NOTSET~NOTSET",                                      \
      "pad_mode=explicit x:rank=" rank,                                                             \
-     NULL,                                                                                         \
+     "w",                                                                                          \
      NULL,                                                                                         \
      NULL,                                                                                         \
      NULL,                                                                                         \
@@ -107,7 +113,7 @@ static bool kernel_is_known(const gd_onnx_call *c) {
          NULL,                                                                                     \
          CONV_ATTRIBUTES "auto_pad!VALID~NOTSET",                                                  \
          "pad_mode=valid x:rank=" rank,                                                            \
-         NULL,                                                                                     \
+         "w",                                                                                      \
          NULL,                                                                                     \
          NULL,                                                                                     \
          NULL,                                                                                     \
@@ -117,20 +123,20 @@ static bool kernel_is_known(const gd_onnx_call *c) {
          NULL,                                                                                     \
          CONV_ATTRIBUTES "pads=padding/same auto_pad!NOTSET~NOTSET",                               \
          "pad_mode=same x:rank=" rank,                                                             \
-         NULL,                                                                                     \
+         "w",                                                                                      \
          kernel_is_known,                                                                          \
          NULL,                                                                                     \
          NULL,                                                                                     \
          NULL},                                                                                    \
     {                                                                                              \
         op, NULL, NULL, CONV_ATTRIBUTES "auto_pad!SAME_UPPER~NOTSET",                              \
-            "pad_mode=same x:rank=" rank, NULL, NULL, NULL, NULL, NULL                             \
+            "pad_mode=same x:rank=" rank, "w", NULL, NULL, NULL, NULL                              \
     }
 #define CONV_TRANSPOSE(op, rank)                                                                   \
     {                                                                                              \
         op, NULL, NULL,                                                                            \
             CONV_ATTRIBUTES "pads=padding*2 output_padding=output_padding auto_pad!NOTSET~NOTSET", \
-            "x:rank=" rank, NULL, NULL, NULL, NULL, NULL                                           \
+            "x:rank=" rank, "w", NULL, NULL, NULL, NULL                                            \
     }
 
 #define POOL_ATTRIBUTES                                                                            \
@@ -139,12 +145,12 @@ static bool kernel_is_known(const gd_onnx_call *c) {
 #define MAX_POOL(op, rank)                                                                         \
     {                                                                                              \
         op, NULL, NULL, POOL_ATTRIBUTES "dilations=dilation storage_order!0~0", "x:rank=" rank,    \
-            NULL, rounds_alike, NULL, NULL, NULL                                                   \
+            "w", rounds_alike, NULL, NULL, NULL                                                    \
     }
 #define AVG_POOL(op, rank)                                                                         \
     {                                                                                              \
         op, NULL, NULL, POOL_ATTRIBUTES "dilations!1~1 count_include_pad=count_include_pad~false", \
-            "divisor_override=none x:rank=" rank, NULL, rounds_alike, NULL, NULL, NULL             \
+            "divisor_override=none x:rank=" rank, "w", rounds_alike, NULL, NULL, NULL              \
     }
 
 #define ROW(op, name, inputs, attributes, when, cast, fits)                                        \
@@ -174,6 +180,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     BODY("floor_divide", gd_onnx_floor_divide_body),
     LOAD("Div", gd_onnx_load_div),
     ROW("leaky_relu", NULL, NULL, "alpha=slope", NULL, NULL, NULL),
+    ROW("celu", NULL, NULL, "alpha=alpha", "x:f32", NULL, NULL),
     ROW("selu", NULL, NULL, "alpha!1.6732632~1.6732632 gamma!1.050701~1.050701", NULL, NULL, NULL),
     ROW("softplus", NULL, NULL, NULL, "beta=1 threshold=20", NULL, NULL),
     ROW("hardsigmoid", NULL, NULL, "alpha!0.16666667~0.2 beta!0.5~0.5", NULL, NULL, NULL),
@@ -227,7 +234,8 @@ const gd_onnx_row gd_onnx_rows[] = {
     {"slice", NULL, "x starts:start/first ends:stop/last axes:axis steps:step", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_slice, NULL},
     BODY("narrow", gd_onnx_narrow_body),
     BODY("flip", gd_onnx_flip_body),
-    ROW("cat", NULL, NULL, "axis=axis", NULL, "y", NULL),
+    ROW("cat", NULL, NULL, "axis=axis", NULL, "y", ranks_are_equal),
+    BODY("cat", gd_onnx_cat_body),
     BODY("stack", gd_onnx_stack_body),
     {"split", NULL, "x split:sizes/pieces", "axis=axis", NULL, NULL, pieces_are_known, NULL, gd_onnx_load_split, NULL},
     {"repeat", NULL, "x repeats:repeats", NULL, NULL, NULL, repeats_each_axis, NULL, gd_onnx_load_tile, NULL},
@@ -241,7 +249,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", "i-", NULL),
     ROW("index_select", NULL, "x index", "axis=axis~0", "x:rank>0 index:rank=1 index:int", "-i", NULL),
     {"select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL, NULL, gd_onnx_load_gather, NULL},
-    ROW("gather", NULL, "x index", "axis=axis~0", "x:rank>0", "-i", NULL),
+    ROW("gather", NULL, "x index", "axis=axis~0", "x:rank>0 x:as=index", "-i", NULL),
     ROW("scatter", NULL, "x index src", "axis=axis~0 reduction!none~none", NULL, "-i-", same_sizes),
     ROW("scatter_add", "ScatterElements", "x index src", "axis=axis~0 reduction!add~none", NULL, "-i-", same_sizes),
     ROW("scatter_mul", "ScatterElements", "x index src", "axis=axis~0 reduction!mul~none", NULL, "-i-", same_sizes),
@@ -271,10 +279,12 @@ const gd_onnx_row gd_onnx_rows[] = {
     BODY("adaptive_max_pool2d", gd_onnx_adaptive_body),
     SAVE("adaptive_max_pool3d", "GlobalMaxPool", gd_onnx_save_adaptive),
     BODY("adaptive_max_pool3d", gd_onnx_adaptive_body),
-    ROW("global_avg_pool", NULL, NULL, NULL, NULL, NULL, NULL),
-    ROW("global_max_pool", NULL, NULL, NULL, NULL, NULL, NULL),
+    ROW("global_avg_pool", NULL, NULL, NULL, NULL, "w", NULL),
+    ROW("global_max_pool", NULL, NULL, NULL, NULL, "w", NULL),
     ROW("batch_norm", NULL, "x weight|1 bias|0 running_mean running_var", "epsilon=eps momentum? spatial? training_mode!0~0", "training=false", NULL, NULL),
+    {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!11~1", "x:f64", NULL, NULL, NULL, gd_onnx_load_layer_norm, NULL},
     {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!1~1", NULL, NULL, NULL, NULL, gd_onnx_load_layer_norm, NULL},
+    ROW("group_norm", NULL, "x weight|1 bias|0", "num_groups=groups epsilon=eps stash_type!11~1", "x:f64", NULL, NULL),
     ROW("group_norm", NULL, "x weight|1 bias|0", "num_groups=groups epsilon=eps stash_type!1~1", NULL, NULL, NULL),
     ROW("instance_norm", NULL, "x weight|1 bias|0", "epsilon=eps", NULL, NULL, NULL),
     ROW("local_response_norm", NULL, NULL, "size=size alpha=alpha beta=beta bias=k", "region=across", NULL, NULL),
@@ -397,10 +407,16 @@ bool gd_onnx_next_condition(const char **text, gd_onnx_condition *c) {
         c->kind = GD_ONNX_IS_INT;
     else if (strcmp(part, "float") == 0)
         c->kind = GD_ONNX_IS_FLOAT;
+    else if (cut(part, '=', c->value, sizeof c->value) && strcmp(part, "as") == 0)
+        c->kind = GD_ONNX_SAME_RANK;
+    else if (c->value[0])
+        c->kind = GD_ONNX_RANK_IS;
     else if (cut(part, '>', c->value, sizeof c->value))
         c->kind = GD_ONNX_RANK_ABOVE;
-    else if (cut(part, '=', c->value, sizeof c->value))
-        c->kind = GD_ONNX_RANK_IS;
+    else {
+        c->kind = GD_ONNX_IS_DTYPE;
+        memcpy(c->value, part, sizeof c->value);
+    }
     memcpy(c->name, word, sizeof c->name);
     return true;
 }

@@ -74,6 +74,7 @@ gd_status gd_onnx_save_sizes_of(gd_onnx_saver *saver, const gd_onnx_call *call, 
 gd_status gd_onnx_save_late(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 
 /* Ops said in others (onnx_bodies.c). */
+void gd_onnx_cat_body(gd_expand *expand);
 void gd_onnx_transpose_body(gd_expand *expand);
 void gd_onnx_movedim_body(gd_expand *expand);
 void gd_onnx_narrow_body(gd_expand *expand);

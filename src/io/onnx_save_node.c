@@ -162,6 +162,11 @@ static bool condition_holds(const gd_onnx_call *c, const gd_onnx_condition *when
     case GD_ONNX_RANK_IS: return x->rank == atoi(when->value);
     case GD_ONNX_RANK_ABOVE: return x->rank > atoi(when->value);
     case GD_ONNX_IS_INT: return gd_dtype_is_int((gd_dtype)x->dtype);
+    case GD_ONNX_IS_DTYPE: return strcmp(gd_dtype_name((gd_dtype)x->dtype), when->value) == 0;
+    case GD_ONNX_SAME_RANK: {
+        const int other = gd_onnx_input_index(c->op, when->value);
+        return other >= 0 && other < c->n_in && c->in[other].rank == x->rank;
+    }
     default: return gd_dtype_is_float((gd_dtype)x->dtype);
     }
 }
@@ -249,6 +254,7 @@ static gd_dtype cast_target(const gd_onnx_call *c, const gd_onnx_row *row, int i
     case 'b': return GD_BOOL;
     case 'i': return c->in[i].dtype == GD_I32 || c->in[i].dtype == GD_I64 ? GD_DTYPE_NONE : GD_I64;
     case 'p': return promoted(c);
+    case 'w': return c->in[i].dtype == GD_BF16 ? GD_F32 : GD_DTYPE_NONE;
     default: return GD_DTYPE_NONE;
     }
 }
@@ -315,7 +321,7 @@ static gd_status one_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onn
     return *name ? GD_OK : GD_E_MEMORY;
 }
 
-enum { MOST_INPUTS = GD_MAX_VARIADIC + 16 };
+enum { MOST_INPUTS = GD_MAX_VARIADIC + 16, MOST_WIDE = 4 };
 
 /* All of ONNX's inputs; those that are absent at the end are left out. */
 static gd_status all_inputs(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row,
@@ -407,9 +413,35 @@ static void put_outputs(gd_pb *node, const gd_onnx_call *c) {
     }
 }
 
+static gd_status save_by_row(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row);
+
+/* The same in f32, and its first result cast back. */
+static gd_status save_wide(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row) {
+    gd_slot out[MOST_WIDE];
+    const char *names[MOST_WIDE];
+    gd_onnx_call wide = *c;
+    if (c->n_out > MOST_WIDE)
+        return gd_fail(GD_E_UNSUPPORTED, "%s has %d results", c->label, c->n_out);
+    memcpy(out, c->out, (size_t)c->n_out * sizeof *out);
+    memcpy(names, c->out_names, (size_t)c->n_out * sizeof *names);
+    out[0].dtype = GD_F32;
+    names[0] = gd_onnx_unique_name(s, c->label, "/wide");
+    if (!names[0]) return GD_E_MEMORY;
+    wide.out = out;
+    wide.out_names = names;
+    wide.label = names[0];
+    GD_TRY(save_by_row(s, &wide, row));
+    gd_pb *node = gd_onnx_add_node(s, "Cast", "", c->out_names[0]);
+    gd_pb_put_string(node, "input", names[0]);
+    gd_pb_put_string(node, "output", c->out_names[0]);
+    gd_onnx_put_int(node, "to", gd_onnx_type_of(GD_BF16));
+    return GD_OK;
+}
+
 static gd_status save_by_row(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row) {
     const char *inputs[MOST_INPUTS];
     int count = 0;
+    if (row->cast && row->cast[0] == 'w' && c->out[0].dtype == GD_BF16) return save_wide(s, c, row);
     GD_TRY(all_inputs(s, c, row, inputs, &count));
     gd_pb *node = gd_onnx_add_node(s, row->name ? row->name : c->op->onnx, "", c->label);
     for (int i = 0; i < count; i++) gd_pb_put_string(node, "input", inputs[i] ? inputs[i] : "");

@@ -121,6 +121,7 @@ gd_status gd_onnx_save_one_hot(gd_onnx_saver *s, const gd_onnx_call *c, bool *do
     const gd_one_hot_options *o = c->attrs;
     char bytes[16];
     const size_t size = gd_dtype_bytes(o->dtype);
+    if (c->in[0].rank == 0) return GD_OK; /* ONNX wants axes */
     gd_store_f64(o->dtype, bytes, 0);
     gd_store_f64(o->dtype, bytes + size, 1);
     const char *x = cast_to(s, c, c->in_names[0], (gd_dtype)c->in[0].dtype, GD_I64),

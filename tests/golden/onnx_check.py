@@ -47,7 +47,8 @@ def close(actual, expected):
     tolerance = {np.dtype(np.float16): 4e-3, np.dtype(np.float32): 2e-4}.get(expected.dtype, 1e-6)
     if np.allclose(actual, expected, rtol=tolerance, atol=tolerance * max(scale, 1e-2), equal_nan=True):
         return ""
-    return f"is off by {np.max(np.abs(actual - expected)):.2g}"
+    with np.errstate(invalid="ignore"):
+        return f"is off by {np.max(np.abs(actual - expected)):.2g}"
 
 
 def unusual(a):
