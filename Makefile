@@ -9,7 +9,7 @@ TESTS    ?=
 CTEST     = ctest --output-on-failure -j2 $(if $(TESTS),-R '$(TESTS)')
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test configure build demo test test-full test-asan test-tsan bench docs \
+.PHONY: help setup setup-test configure build demo test test-full test-asan test-tsan fuzz bench docs \
         format install clean
 
 help: ## this list
@@ -60,6 +60,13 @@ test-tsan: setup-test ## the tests under ThreadSanitizer, in build-tsan/
 	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1 \
 	    tools/run_tests.sh $(BUILD)-tsan $(CTEST)
 
+# How long each target runs: make fuzz SECONDS_EACH=600
+SECONDS_EACH ?= 60
+fuzz: setup ## run the fuzz targets of tests/fuzz with clang's libFuzzer, a minute each, in build-fuzz/
+	@$(call configure_in,$(BUILD)-fuzz,-DGRADUS_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++)
+	@$(call compile_in,$(BUILD)-fuzz) --target fuzz_targets test_onnx_control
+	@tools/fuzz.sh $(BUILD)-fuzz $(SECONDS_EACH)
+
 bench: setup ## measure the speed of ops
 	@$(call configure_in,$(BUILD))
 	@$(call compile_in,$(BUILD)) --target bench
@@ -80,4 +87,4 @@ install: setup ## install into PREFIX (default /usr/local)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean: ## remove the build folders
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz

@@ -9,9 +9,9 @@
  *
  * Files have the operators of ai.onnx, opset 21, where there is one for what an op does; what is mapped
  * is listed in docs/onnx.md. An elementwise op without one is said by its expression, another by its
- * body. What is left (random numbers, assigning a variable) becomes a node of the domain "gradus" with
- * the op's own name and options: such a file is read here, and not by others. Read are files of opset
- * 13 and later.
+ * body; gd_cond is an If, gd_while_loop a Loop, gd_scan and gd_foldl a Scan. What is left (assigning a
+ * variable, sorting) is refused, unless .own_ops allows nodes of the domain "gradus": such a file is
+ * read here, and not by others. Read are files of opset 13 and later.
  */
 #ifndef GRADUS_ONNX_H
 #define GRADUS_ONNX_H
@@ -26,15 +26,22 @@ typedef struct gd_onnx_save_options {
     /* Tensors of more than so many bytes go into PATH.data, beside the file; 0: all. (If the file would
      * get larger than 1 GiB, all but the small ones do.) */
     int64_t external_above GD_DEFAULT_(1 << 26);
+    /* An op that ONNX has no way to say (assigning a variable, sorting by a rule of its own) becomes
+     * a node of the domain "gradus", which this library reads and no other; else it is refused. */
+    bool own_ops GD_DEFAULT_(false);
 } gd_onnx_save_options;
 
 /* Saves what `outputs` need of a session's graph. `inputs` become the file's inputs: placeholders, or
  * other symbols where the saved part shall begin; sizes that are not known have a name in it.
  * Variables are saved with their present values, and so are tensors outside the graph. Names are those
- * of the symbols. A file that was there before is replaced, whole or not at all. */
+ * of the symbols. A file that was there before is replaced, whole or not at all.
+ *
+ * GD_AFTER: a file cannot say that one node brings another. Nodes that only had to run before are left
+ * out if nothing remains of them; if they write a variable, or are functions of the program, what
+ * runs after them is refused with both names. */
 #define gd_onnx_save(path, session, inputs, outputs, ...)                                        \
     GD_WITH_OPTIONS_(gd_onnx_save_at(path, session, inputs, outputs, GD_OPTIONS_(gd_onnx_save_options, \
-                                     (.external_above = 1 << 26) __VA_OPT__(,) __VA_ARGS__)))
+                                     (.external_above = 1 << 26, .own_ops = false) __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_status gd_onnx_save_at(const char *path, gd_session *session, gd_tensors inputs, gd_tensors outputs,
                                  const gd_onnx_save_options *options);
 

@@ -8,6 +8,7 @@
 #include "graph/trace.h"
 #include "gradus/ops.h"
 #include "ops/call.h"
+#include "ops/late.h"
 
 typedef struct {
     gd_node *node;
@@ -269,3 +270,31 @@ gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors v
 gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
     return gd_evaluate_run(fetches, feeds, values, 0);
 }
+
+/* --- numbers that follow from sizes (ops/late.h) -------------------------------------------------
+ */
+
+static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
+    const int64_t count = gd_numel(t->rank, t->dims);
+    if (gd_dtype_is_float((gd_dtype)t->dtype) || t->rank > 1 || count > GD_LATE_NUMBERS)
+        return gd_fail(GD_E_UNSUPPORTED, "%lld numbers of dtype %s in %d dimensions are no list of whole numbers",
+                       (long long)count, gd_dtype_name((gd_dtype)t->dtype), t->rank);
+    n->count = (int)count;
+    return count ? gd_copy_to(gd_cast(t, GD_I64), n->at, (size_t)count * sizeof *n->at) : GD_OK;
+}
+
+static gd_status late_numbers(gd_tensor *t, gd_numbers *n) {
+    gd_scope *scope = gd_scope_open();
+    void *tracing = gd_tracing_off();
+    gd_tensor *value = t;
+    if (t->kind == GD_SYMBOL) {
+        gd_tensors got = gd_evaluate(gd_list(t), (gd_tensors){NULL, 0}, (gd_tensors){NULL, 0});
+        value = got.count == 1 ? got.at[0] : NULL;
+    }
+    const gd_status status = value && value->kind == GD_VALUE ? read_numbers(value, n) : gd_failure();
+    gd_tracing_on(tracing);
+    gd_scope_close(&scope);
+    return status;
+}
+
+static void __attribute__((constructor)) set_hook(void) { gd_late_numbers = late_numbers; }

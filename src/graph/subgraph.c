@@ -196,7 +196,8 @@ unsigned gd_node_traits(const gd_node *node) {
     const gd_op *op = node->op;
     if (!op) return 0;
     const gd_subgraph *sub = op->flags & GD_OP_WHOLE ? gd_node_subgraph(node, 0) : NULL;
-    if (!sub) return op->flags & GD_OP_WHOLE ? GD_HAS_GRADIENTS : op->flags & GD_OP_DYNAMIC ? GD_HAS_SIZES : 0;
+    if (!sub && (op->flags & GD_OP_WHOLE)) return strcmp(op->name, "deferred_gradients") == 0 ? GD_HAS_GRADIENTS : 0;
+    if (!sub) return op->flags & GD_OP_DYNAMIC ? GD_HAS_SIZES : 0;
     unsigned traits = strcmp(op->name, "cond_graph") == 0 ? GD_HAS_BRANCH : strcmp(op->name, "while_graph") == 0 ? GD_HAS_WHILE : GD_HAS_SCAN;
     for (int i = 0; sub; sub = gd_node_subgraph(node, ++i)) traits |= sub->traits;
     return traits;

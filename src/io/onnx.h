@@ -28,6 +28,7 @@ const char *gd_onnx_type_name(int64_t number);
 
 typedef struct gd_onnx_call gd_onnx_call;
 typedef struct gd_onnx_loader gd_onnx_loader;
+typedef struct gd_onnx_saver gd_onnx_saver;
 
 /* A row is text, words with a space between them.
  *
@@ -48,21 +49,25 @@ typedef struct gd_onnx_loader gd_onnx_loader;
  *     kernel_shape?  follows from the inputs
  * when, what must hold:
  *     training=false the option has this value
- *     x:rank=4 x:rank>1 x:int x:float   what input x is
+ *     x:rank=4 x:rank>1 x:int x:float x:f64   what input x is
+ *     x:as=index     its rank is that of input index
  */
 typedef struct gd_onnx_row {
     const char *op;
     const char *name; /* ONNX's; NULL: the record says it */
     const char *inputs, *attributes, *when;
     /* What each input is cast to first when saving, the last letter for all that follow: y the
-     * output's dtype, b bool, i an integer for indices, p what the inputs' dtypes promote to, - as
-     * it is. NULL: - (y or p for elementwise ops) */
+     * output's dtype, b bool, i an integer for indices, p what the inputs' dtypes promote to, w f32
+     * where it is bf16 (then the result is cast back), - as it is. NULL: - (y or p for elementwise
+     * ops) */
     const char *cast;
     /* Whether this row can save the call, beyond `when`; NULL: yes. */
     bool (*fits)(const gd_onnx_call *call);
     /* Instead of the row: the op said in others when saving, the node said in ops when loading. */
     void (*body)(gd_expand *expand);
     gd_status (*load)(gd_onnx_loader *loader, const gd_pb *node);
+    /* The same for what takes nodes that no op is: *done false where it cannot. */
+    gd_status (*save)(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 } gd_onnx_row;
 
 extern const gd_onnx_row gd_onnx_rows[];
@@ -103,7 +108,9 @@ typedef struct gd_onnx_condition {
         GD_ONNX_RANK_IS,
         GD_ONNX_RANK_ABOVE,
         GD_ONNX_IS_INT,
-        GD_ONNX_IS_FLOAT
+        GD_ONNX_IS_FLOAT,
+        GD_ONNX_IS_DTYPE, /* `value` */
+        GD_ONNX_SAME_RANK /* as input `value` */
     } kind;
 } gd_onnx_condition;
 
@@ -124,8 +131,6 @@ int gd_onnx_numbers(const gd_op_attr *attr, const void *attrs, int64_t *numbers)
 
 /* --- saving --------------------------------------------------------------------------------------
  */
-
-typedef struct gd_onnx_saver gd_onnx_saver;
 
 /* A call of an op, to be saved. */
 struct gd_onnx_call {
@@ -169,6 +174,8 @@ void gd_onnx_put_int(gd_pb *node, const char *name, int64_t value);
 void gd_onnx_put_float(gd_pb *node, const char *name, double value);
 void gd_onnx_put_ints(gd_pb *node, const char *name, int count, const int64_t *values);
 void gd_onnx_put_string(gd_pb *node, const char *name, const char *value);
+void gd_onnx_put_strings(gd_pb *node, const char *name, int count, const char *const *values);
+gd_pb *gd_onnx_put_graph(gd_pb *node, const char *name); /* an empty one */
 
 /* --- tensors -------------------------------------------------------------------------------------
  */
@@ -205,9 +212,14 @@ const char *gd_onnx_folder(const gd_onnx_loader *loader);
 /* A graph from a ModelProto, owned by the caller. `folder` NULL: there are no files beside it. */
 gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, gd_graph **out);
 
-/* By a row. *fits false: it is not for this node, for the reason that is noted. */
+/* By a row. *fits false: it is not for this node, for the reason that is noted. `padded` stands for
+ * the first input, and the borders that the node asks for are in it; NULL: it is as the file says.
+ */
 gd_status gd_onnx_load_row(gd_onnx_loader *loader, const gd_pb *node, const gd_onnx_row *row,
-                           bool *fits);
+                           gd_tensor *padded, bool *fits);
+/* The first input of a Conv or of a pool with a border of its own, where our ops have no option for
+ * it: one that is not the same on both sides, or that keeps sizes. NULL: they have. */
+gd_status gd_onnx_pad_windows(gd_onnx_loader *loader, const gd_pb *node, gd_tensor **padded);
 /* The options that an op's first row reads from a node's attributes. */
 gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs);
 /* A node of the domain "gradus". */
@@ -228,5 +240,14 @@ gd_status gd_onnx_load_pad(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_gemm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_layer_norm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_gather(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_div(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_lstm(gd_onnx_loader *loader, const gd_pb *node); /* onnx_recurrent.c */
+gd_status gd_onnx_load_gru(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_rnn(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_one_hot(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_resize(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_topk(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_range(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_tile(gd_onnx_loader *loader, const gd_pb *node);
 
 #endif

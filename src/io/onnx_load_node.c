@@ -170,7 +170,12 @@ typedef struct loading {
     gd_attrs *attrs;
     gd_tensor *in[GD_MAX_VARIADIC + 16];
     int n_in;
+    gd_tensor *padded; /* instead of the first input, and its borders are done; NULL: no */
 } loading;
+
+static bool is_border(const char *attribute) {
+    return strcmp(attribute, "pads") == 0 || strcmp(attribute, "auto_pad") == 0;
+}
 
 static bool refuse(bool *fits, const char *why, const char *what) {
     gd_fail(GD_E_UNSUPPORTED, "%s '%s' is not what this library can do", why, what);
@@ -198,7 +203,9 @@ static bool all_named(const loading *x, bool *fits) {
 static bool fixed_fit(const loading *x, bool *fits) {
     gd_onnx_attribute a;
     for (const char *text = x->row->attributes; gd_onnx_next_attribute(&text, &a);)
-        if (a.fixed[0] && !is_fixed(gd_onnx_attribute_of(x->node, a.onnx), &a))
+        if (a.fixed[0] &&
+            !is_fixed(x->padded && is_border(a.onnx) ? NULL : gd_onnx_attribute_of(x->node, a.onnx),
+                      &a))
             return refuse(fits, "the value of its attribute", a.onnx);
     return true;
 }
@@ -250,17 +257,22 @@ static gd_status read_inputs(loading *x, bool *fits) {
         GD_TRY(status);
         x->n_in = variadic ? (int)given : x->op->n_inputs;
     }
+    if (x->padded) x->in[0] = x->padded;
     for (int i = 0; i < x->op->n_inputs && i < x->n_in; i++)
         if (!x->in[i] && !params[i].optional && !params[i].variadic)
             return gd_fail(GD_E_FORMAT, "its input for '%s' is missing", params[i].name);
     return GD_OK;
 }
 
-static bool input_fits(const gd_tensor *t, const gd_onnx_condition *when) {
+static bool input_fits(const loading *x, const gd_tensor *t, const gd_onnx_condition *when) {
+    const int other =
+        when->kind == GD_ONNX_SAME_RANK ? gd_onnx_input_index(x->op, when->value) : -1;
     switch (when->kind) {
     case GD_ONNX_RANK_IS: return t->rank == atoi(when->value);
     case GD_ONNX_RANK_ABOVE: return t->rank > atoi(when->value);
     case GD_ONNX_IS_INT: return gd_dtype_is_int((gd_dtype)t->dtype);
+    case GD_ONNX_IS_DTYPE: return strcmp(gd_dtype_name((gd_dtype)t->dtype), when->value) == 0;
+    case GD_ONNX_SAME_RANK: return other >= 0 && x->in[other] && x->in[other]->rank == t->rank;
     default: return gd_dtype_is_float((gd_dtype)t->dtype);
     }
 }
@@ -275,7 +287,7 @@ static gd_status apply_conditions(loading *x, bool *fits) {
         }
         const int i = gd_onnx_input_index(x->op, when.name);
         char shape[160];
-        if (i >= 0 && i < x->n_in && x->in[i] && input_fits(x->in[i], &when)) continue;
+        if (i >= 0 && i < x->n_in && x->in[i] && input_fits(x, x->in[i], &when)) continue;
         gd_fail(GD_E_UNSUPPORTED, "with %s for '%s' it is not what this library can do",
                 i >= 0 && x->in[i] ? gd_describe(x->in[i], shape, sizeof shape) : "nothing",
                 when.name);
@@ -290,7 +302,7 @@ static gd_status read_attributes(loading *x) {
     for (const char *text = x->row->attributes; gd_onnx_next_attribute(&text, &a);) {
         const gd_op_attr *option = a.ours[0] ? gd_onnx_option(x->op, a.ours) : NULL;
         const gd_pb *given = gd_onnx_attribute_of(x->node, a.onnx);
-        if (!option) continue;
+        if (!option || (x->padded && is_border(a.onnx))) continue;
         if (given)
             GD_TRY(set_option(x->attrs, &a, option, given));
         else if (a.otherwise[0])
@@ -337,10 +349,10 @@ static gd_status call(loading *x) {
 }
 
 gd_status gd_onnx_load_row(gd_onnx_loader *l, const gd_pb *node, const gd_onnx_row *row,
-                           bool *fits) {
+                           gd_tensor *padded, bool *fits) {
     loading *x = gd_calloc(1, sizeof *x);
     if (!x) return gd_fail(GD_E_MEMORY, "no memory to load a graph");
-    *x = (loading){.l = l, .node = node, .row = row, .op = gd_op_find(row->op)};
+    *x = (loading){.l = l, .node = node, .row = row, .op = gd_op_find(row->op), .padded = padded};
     x->attrs = gd_attrs_new(x->op);
     *fits = true;
     gd_status status = x->attrs ? GD_OK : GD_E_MEMORY;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "gradus/ops.h"
-#include "io/onnx.h"
+#include "io/onnx_load.h"
 
 /* The input of number `i`, which must be there. */
 #define NEED(t, i)                                                                                 \
@@ -27,6 +27,17 @@ static gd_status fix_axis(int64_t *axis, int rank) {
 static gd_status too_long(const char *what, int count) {
     return gd_fail(GD_E_UNSUPPORTED, "%s has %d numbers; at most %d are possible here", what, count,
                    GD_MAX_RANK);
+}
+
+/* Whether a list is a symbol: its numbers come late. */
+static bool is_late(const gd_tensor *list) { return list && list->kind == GD_SYMBOL; }
+
+static gd_status set_late(gd_onnx_loader *l, const gd_pb *node, gd_late_options o, gd_tensor *x,
+                          gd_tensor *const *lists, int n_lists) {
+    gd_tensor *y;
+    if (x) o.dtype = (gd_dtype)x->dtype;
+    GD_TRY(gd_onnx_late(l, o, x, lists, n_lists, &y));
+    return gd_onnx_set_output(l, node, 0, y);
 }
 
 /* --- constants
@@ -62,84 +73,97 @@ gd_status gd_onnx_load_constant_of_shape(gd_onnx_loader *l, const gd_pb *node) {
     int rank;
     const gd_pb *value = gd_pb_message(gd_onnx_attribute_of(node, "value"), "t");
     const float zero = 0;
-    gd_tensor *one = NULL;
-    GD_TRY(gd_onnx_get_numbers(l, node, 0, "", &rank, dims));
-    if (rank < 0 || rank > GD_MAX_RANK) return too_long("its shape", rank);
-    for (int i = 0; i < rank; i++)
-        if (dims[i] < 0)
-            return gd_fail(GD_E_FORMAT, "its shape has a negative size, %lld", (long long)dims[i]);
+    gd_tensor *one = NULL, *list;
     if (value)
         GD_TRY(gd_onnx_read_tensor(value, gd_onnx_folder(l), &one));
     else
         one = gd_from_array(gd_dims(1), GD_F32, &zero);
     if (gd_tensor_numel(one) != 1) return gd_fail(GD_E_FORMAT, "its value must have one element");
+    GD_TRY(gd_onnx_get_list(l, node, 0, &list));
+    if (is_late(list))
+        return set_late(l, node, (gd_late_options){.kind = GD_LATE_EXPAND},
+                        gd_reshape(one, gd_dims()), &list, 1);
+    GD_TRY(gd_onnx_get_numbers(l, node, 0, "", &rank, dims));
+    if (rank < 0 || rank > GD_MAX_RANK) return too_long("its shape", rank);
+    for (int i = 0; i < rank; i++)
+        if (dims[i] < 0)
+            return gd_fail(GD_E_FORMAT, "its shape has a negative size, %lld", (long long)dims[i]);
     return gd_onnx_set_output(l, node, 0,
                               gd_expand(gd_reshape(one, gd_dims()), gd_shape_of(rank, dims)));
 }
 
 gd_status gd_onnx_load_shape(gd_onnx_loader *l, const gd_pb *node) {
     int64_t start, end, dims[GD_MAX_RANK], n = 0;
+    bool known = true;
     NEED(x, 0);
     GD_TRY(gd_onnx_int_attribute(node, "start", 0, &start));
     GD_TRY(gd_onnx_int_attribute(node, "end", x->rank, &end));
     if (start < 0) start += x->rank;
     if (end < 0) end += x->rank;
-    for (int64_t i = start < 0 ? 0 : start; i < end && i < x->rank; i++) {
-        if (x->dims[i] == GD_UNKNOWN)
-            return gd_fail(GD_E_UNSUPPORTED,
-                           "dimension %lld of its input is known only when the graph runs",
-                           (long long)i);
+    if (start < 0) start = 0;
+    for (int64_t i = start; i < end && i < x->rank; i++) {
+        known = known && x->dims[i] != GD_UNKNOWN;
         dims[n++] = x->dims[i];
     }
-    return gd_onnx_set_output(l, node, 0, gd_from_array(gd_dims(n), GD_I64, dims));
+    if (known) return gd_onnx_set_output(l, node, 0, gd_from_array(gd_dims(n), GD_I64, dims));
+    gd_tensor *sizes;
+    GD_TRY(gd_onnx_sizes_of(l, x, &sizes));
+    GD_TRY(gd_onnx_set_sized(l, node, 0, n == x->rank ? sizes : gd_narrow(sizes, 0, start, n)));
+    return GD_OK;
 }
 
 /* --- shapes
  * --------------------------------------------------------------------------------------- */
 
 /* A size that is not known is kept (dims[kept] is -1 for it) and another is to follow from the
- * rest: it does from the sizes that are known, since the one that is not stands on both sides. */
-static gd_status settle_reshape(const gd_tensor *x, int rank, int64_t *dims, int kept) {
+ * rest: it does from the sizes that are known, if the one that is not stands on both sides. */
+static bool settle_reshape(const gd_tensor *x, int rank, int64_t *dims, int kept) {
     int64_t have = 1, made = 1;
     int open = -1, unknown = 0;
     for (int i = 0; i < x->rank; i++) {
         if (x->dims[i] == GD_UNKNOWN)
             unknown++;
         else if (__builtin_mul_overflow(have, x->dims[i], &have))
-            return gd_fail(GD_E_OVERFLOW, "its size overflows");
+            return false;
     }
     for (int i = 0; i < rank; i++) {
         if (i == kept) continue;
         if (dims[i] == -1)
             open = i;
         else if (__builtin_mul_overflow(made, dims[i], &made))
-            return gd_fail(GD_E_OVERFLOW, "its size overflows");
+            return false;
     }
-    if (open < 0) return GD_OK;
-    if (unknown != 1 || made <= 0 || have % made)
-        return gd_fail(
-            GD_E_UNSUPPORTED,
-            "its dimension %d follows from sizes that are known only when the graph runs", open);
+    if (open < 0) return true;
+    if (unknown != 1 || made <= 0 || have % made) return false;
     dims[open] = have / made;
-    return GD_OK;
+    return true;
 }
 
 gd_status gd_onnx_load_reshape(gd_onnx_loader *l, const gd_pb *node) {
-    int64_t dims[GD_ONNX_MOST_NUMBERS];
-    int rank, kept = -1;
+    int64_t dims[GD_ONNX_MOST_NUMBERS], zero;
+    int rank, kept = -1, open = 0;
+    gd_tensor *list;
     NEED(x, 0);
+    GD_TRY(gd_onnx_int_attribute(node, "allowzero", 0, &zero));
+    GD_TRY(gd_onnx_get_list(l, node, 1, &list));
+    const gd_late_options late = {.kind = GD_LATE_RESHAPE, .zero = zero != 0};
+    if (is_late(list)) return set_late(l, node, late, x, &list, 1);
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "shape", &rank, dims));
     if (rank < 0 || rank > GD_MAX_RANK) return too_long("its shape", rank);
     for (int i = 0; i < rank; i++) { /* 0: as that of x */
-        if (dims[i] != 0) continue;
-        if (i >= x->rank)
-            return gd_fail(GD_E_SHAPE,
-                           "dimension %d is to be that of its input, which has %d dimensions", i,
-                           x->rank);
-        dims[i] = x->dims[i];
-        if (dims[i] == GD_UNKNOWN) kept = i; /* -1: follows from the others */
+        if (dims[i] == 0 && !zero) {
+            if (i >= x->rank)
+                return gd_fail(GD_E_SHAPE,
+                               "dimension %d is to be that of its input, which has %d dimensions",
+                               i, x->rank);
+            dims[i] = x->dims[i];
+            if (dims[i] == GD_UNKNOWN) kept = i; /* -1: follows from the others */
+        }
+        open += dims[i] == -1;
     }
-    if (kept >= 0) GD_TRY(settle_reshape(x, rank, dims, kept));
+    if (kept >= 0 && open > 1 && !settle_reshape(x, rank, dims, kept))
+        return list ? set_late(l, node, late, x, &list, 1)
+                    : gd_fail(GD_E_UNSUPPORTED, "two of its sizes are not known");
     return gd_onnx_set_output(l, node, 0, gd_reshape(x, gd_shape_of(rank, dims)));
 }
 
@@ -188,7 +212,11 @@ gd_status gd_onnx_load_unsqueeze(gd_onnx_loader *l, const gd_pb *node) {
 gd_status gd_onnx_load_expand(gd_onnx_loader *l, const gd_pb *node) {
     int64_t dims[GD_ONNX_MOST_NUMBERS];
     int count;
+    gd_tensor *list;
     NEED(x, 0);
+    GD_TRY(gd_onnx_get_list(l, node, 1, &list));
+    if (is_late(list))
+        return set_late(l, node, (gd_late_options){.kind = GD_LATE_EXPAND}, x, &list, 1);
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "shape", &count, dims));
     if (count < 0 || count > GD_MAX_RANK) return too_long("its shape", count);
     gd_shape to = {.rank = count > x->rank ? count : x->rank, .form = 1};
@@ -211,30 +239,67 @@ gd_status gd_onnx_load_transpose(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_permute(x, axes));
 }
 
+/* 0, 1, 2, ... or 1, 1, 1, ...: the axes and the steps that are not given. */
+static gd_tensor *usual(int count, bool ones) {
+    int64_t numbers[GD_ONNX_MOST_NUMBERS];
+    for (int i = 0; i < count; i++) numbers[i] = ones ? 1 : i;
+    return gd_from_array(gd_dims(count), GD_I64, numbers);
+}
+
 gd_status gd_onnx_load_slice(gd_onnx_loader *l, const gd_pb *node) {
-    int64_t starts[GD_ONNX_MOST_NUMBERS], ends[GD_ONNX_MOST_NUMBERS], axes[GD_ONNX_MOST_NUMBERS],
-        steps[GD_ONNX_MOST_NUMBERS];
-    int n, n_ends, n_axes, n_steps;
+    gd_tensor *lists[4] = {NULL};
+    gd_numbers numbers[4];
+    bool late = false;
     NEED(x, 0);
-    GD_TRY(gd_onnx_get_numbers(l, node, 1, "starts", &n, starts));
-    GD_TRY(gd_onnx_get_numbers(l, node, 2, "ends", &n_ends, ends));
-    GD_TRY(gd_onnx_get_numbers(l, node, 3, "axes", &n_axes, axes));
-    GD_TRY(gd_onnx_get_numbers(l, node, 4, "steps", &n_steps, steps));
-    if (n < 0 || n != n_ends || (n_axes >= 0 && n_axes != n) || (n_steps >= 0 && n_steps != n))
-        return gd_fail(GD_E_FORMAT, "its starts, ends, axes and steps are %d, %d, %d and %d", n,
-                       n_ends, n_axes, n_steps);
-    gd_tensor *y = x;
-    for (int i = 0; i < n; i++) {
-        const int64_t step = n_steps < 0 ? 1 : steps[i];
-        if (step == 0) return gd_fail(GD_E_FORMAT, "its step is 0");
-        /* beyond the end, where a slice that runs back begins: ours has no such start */
-        const int64_t start = step < 0 && starts[i] > INT64_MAX - GD_MAX_RANK ? GD_UNSET
-                              : starts[i] == GD_UNSET                         ? GD_UNSET + 1
-                                                                              : starts[i];
-        y = gd_slice(y, .axis = n_axes < 0 ? i : axes[i], .start = start, .stop = ends[i],
-                     .step = step);
+    for (size_t k = 0; k < 4; k++) {
+        GD_TRY(gd_onnx_get_list(l, node, k + 1, &lists[k]));
+        late = late || is_late(lists[k]);
     }
-    return gd_onnx_set_output(l, node, 0, y);
+    if (!lists[0] || !lists[1]) return gd_fail(GD_E_FORMAT, "its starts or ends are missing");
+    const int64_t count = gd_numel(lists[0]->rank, lists[0]->dims);
+    if (count > GD_ONNX_MOST_NUMBERS) return too_long("the list of its starts", (int)count);
+    if (!lists[2]) lists[2] = usual((int)count, false);
+    if (!lists[3]) lists[3] = usual((int)count, true);
+    const gd_late_options o = {.kind = GD_LATE_SLICE};
+    if (late) return set_late(l, node, o, x, lists, 4);
+    for (int k = 0; k < 4; k++) GD_TRY(gd_late_numbers(lists[k], &numbers[k]));
+    return gd_onnx_set_output(l, node, 0, gd_late_now(&o, x, numbers, 4));
+}
+
+/* Whole numbers, or others that are known now. */
+gd_status gd_onnx_load_range(gd_onnx_loader *l, const gd_pb *node) {
+    gd_tensor *lists[3];
+    double numbers[3];
+    bool late = false;
+    for (size_t k = 0; k < 3; k++) {
+        GD_TRY(gd_onnx_get_list(l, node, k, &lists[k]));
+        if (!lists[k]) return gd_fail(GD_E_FORMAT, "its input %zu is missing", k);
+        if (gd_numel(lists[k]->rank, lists[k]->dims) != 1)
+            return gd_fail(GD_E_FORMAT, "its input %zu must be one number", k);
+        late = late || is_late(lists[k]);
+    }
+    const gd_dtype dtype = (gd_dtype)lists[0]->dtype;
+    if (late) {
+        gd_tensor *y;
+        GD_TRY(gd_onnx_late(l, (gd_late_options){.kind = GD_LATE_RANGE, .dtype = dtype}, NULL,
+                            lists, 3, &y));
+        return gd_onnx_set_output(l, node, 0, y);
+    }
+    for (int k = 0; k < 3; k++) numbers[k] = gd_item(lists[k]);
+    return gd_onnx_set_output(
+        l, node, 0, gd_arange(numbers[0], numbers[1], .step = numbers[2], .dtype = dtype));
+}
+
+gd_status gd_onnx_load_tile(gd_onnx_loader *l, const gd_pb *node) {
+    gd_tensor *list;
+    gd_numbers numbers;
+    NEED(x, 0);
+    GD_TRY(gd_onnx_get_list(l, node, 1, &list));
+    if (!list) return gd_fail(GD_E_FORMAT, "its repeats are missing");
+    const gd_late_options o = {.kind = GD_LATE_REPEAT};
+    if (is_late(list)) return set_late(l, node, o, x, &list, 1);
+    GD_TRY(gd_late_numbers(list, &numbers));
+    return gd_onnx_set_output(l, node, 0, gd_late_now(&o, x, &numbers, 1));
 }
 
 gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
@@ -306,6 +371,13 @@ gd_status gd_onnx_load_pad(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y.count ? y.at[0] : &gd_error_tensor);
 }
 
+/* Of whole numbers, towards 0. (That of others is a row.) */
+gd_status gd_onnx_load_div(gd_onnx_loader *l, const gd_pb *node) {
+    NEED(a, 0);
+    NEED(b, 1);
+    return gd_onnx_set_output(l, node, 0, gd_floor_divide(gd_sub(a, gd_fmod(a, b)), b));
+}
+
 /* --- layers
  * --------------------------------------------------------------------------------------- */
 
@@ -365,6 +437,11 @@ gd_status gd_onnx_load_gather(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(gd_onnx_int_attribute(node, "axis", 0, &axis));
     GD_TRY(fix_axis(&axis, x->rank));
     if (at->rank == 0) {
+        gd_tensor *list;
+        GD_TRY(gd_onnx_get_list(l, node, 1, &list));
+        if (is_late(list))
+            return set_late(l, node, (gd_late_options){.kind = GD_LATE_SELECT, .axis = axis}, x,
+                            &list, 1);
         GD_TRY(gd_onnx_get_numbers(l, node, 1, "", &count, index));
         if (count != 1) return gd_fail(GD_E_FORMAT, "its index must be one number");
         return gd_onnx_set_output(l, node, 0, gd_select(x, axis, index[0]));

@@ -1,103 +1,13 @@
 /* onnx_rows.c - the table: which op is which ONNX operator. The form of a row is in onnx.h. */
-#include "io/onnx.h"
+#include "io/onnx_load.h"
+#include "io/onnx_save.h"
 
 #include <string.h>
 
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/* --- ops that are said in others
- * ------------------------------------------------------------------ */
-
 static int whole_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
-
-static void transpose_body(gd_expand *e) {
-    const gd_transpose_options *o = e->attrs;
-    gd_shape axes = {.rank = e->x[0]->rank, .form = 1};
-    for (int i = 0; i < axes.rank; i++) axes.at[i] = i;
-    if (axes.rank > 0) {
-        const int a = whole_axis(o->axis0, axes.rank), b = whole_axis(o->axis1, axes.rank);
-        axes.at[a] = b;
-        axes.at[b] = a;
-    }
-    e->y[0] = gd_permute(e->x[0], axes);
-}
-
-static void movedim_body(gd_expand *e) {
-    const gd_movedim_options *o = e->attrs;
-    const int rank = e->x[0]->rank;
-    gd_shape axes = {.rank = rank, .form = 1};
-    bool taken[GD_MAX_RANK] = {false}, filled[GD_MAX_RANK] = {false};
-    for (int k = 0; k < o->source.rank; k++) {
-        const int from = whole_axis(o->source.at[k], rank),
-                  to = whole_axis(o->destination.at[k], rank);
-        axes.at[to] = from;
-        taken[from] = filled[to] = true;
-    }
-    for (int to = 0, from = 0; to < rank; to++) {
-        if (filled[to]) continue;
-        while (taken[from]) from++;
-        axes.at[to] = from++;
-    }
-    e->y[0] = gd_permute(e->x[0], axes);
-}
-
-static void narrow_body(gd_expand *e) {
-    const gd_narrow_options *o = e->attrs;
-    const int64_t stop = o->start < 0 && o->start + o->length == 0 ? GD_END : o->start + o->length;
-    e->y[0] = gd_slice(e->x[0], .axis = o->axis, .start = o->start, .stop = stop);
-}
-
-static void stack_body(gd_expand *e) {
-    const gd_stack_options *o = e->attrs;
-    gd_tensor *parts[GD_MAX_RANK * 16];
-    const int most = (int)(sizeof parts / sizeof *parts);
-    for (int i = 0; i < e->n_in && i < most; i++) parts[i] = gd_unsqueeze(e->x[i], o->axis);
-    if (e->n_in <= most) e->y[0] = gd_cat(((gd_tensors){parts, e->n_in}), .axis = o->axis);
-}
-
-static void flip_body(gd_expand *e) {
-    const gd_flip_options *o = e->attrs;
-    e->y[0] = gd_clone(e->x[0]);
-    for (int k = 0; k < o->axes.rank; k++)
-        e->y[0] = gd_slice(e->y[0], .axis = o->axes.at[k], .step = -1);
-}
-
-static void flatten_body(gd_expand *e) {
-    const gd_flatten_options *o = e->attrs;
-    const gd_tensor *x = e->x[0];
-    const int rank = x->rank ? x->rank : 1, first = whole_axis(o->start_axis, rank),
-              last = whole_axis(o->end_axis, rank);
-    gd_shape dims = {.form = 1};
-    for (int i = 0; i < first; i++) dims.at[dims.rank++] = x->dims[i];
-    dims.at[dims.rank++] = -1;
-    for (int i = last + 1; i < x->rank; i++) dims.at[dims.rank++] = x->dims[i];
-    e->y[0] = gd_reshape(e->x[0], dims);
-}
-
-/* Only those axes that are there and have size 1: ONNX takes no others. */
-static void squeeze_body(gd_expand *e) {
-    const gd_squeeze_options *o = e->attrs;
-    const gd_tensor *x = e->x[0];
-    gd_shape axes = {.form = 1};
-    uint32_t mask;
-    if (gd_axes_mask(&o->axis, x->rank, &mask) != GD_OK) return;
-    for (int i = 0; i < x->rank; i++)
-        if ((mask >> i & 1) && x->dims[i] == 1) axes.at[axes.rank++] = i;
-    e->y[0] = axes.rank ? gd_squeeze(e->x[0], .axis = axes) : e->x[0];
-}
-
-static void argmax_body(gd_expand *e) {
-    const gd_argmax_options *o = e->attrs;
-    if (o->axis == GD_UNSET && !o->keepdim)
-        e->y[0] = gd_argmax(gd_reshape(e->x[0], gd_dims(-1)), .axis = 0);
-}
-
-static void argmin_body(gd_expand *e) {
-    const gd_argmin_options *o = e->attrs;
-    if (o->axis == GD_UNSET && !o->keepdim)
-        e->y[0] = gd_argmin(gd_reshape(e->x[0], gd_dims(-1)), .axis = 0);
-}
 
 /* --- what a row cannot say
  * ------------------------------------------------------------------------ */
@@ -134,6 +44,12 @@ static bool gives_numbers(const gd_onnx_call *c) {
     return c->out[0].dtype != GD_BOOL && c->in[0].rank > 0;
 }
 
+static bool ranks_are_equal(const gd_onnx_call *c) {
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i].rank != c->out[0].rank) return false;
+    return true;
+}
+
 static bool same_sizes(const gd_onnx_call *c) { /* of the indices and what is put there */
     const gd_slot *index = &c->in[1], *src = &c->in[2];
     for (int i = 0; i < index->rank && index->rank == src->rank; i++)
@@ -162,14 +78,11 @@ static bool rounds_alike(const gd_onnx_call *c) {
     return n > 0;
 }
 
-/* Zeros that keep the size, as many on both sides. */
-static bool pads_evenly(const gd_onnx_call *c) {
-    int64_t dilation[3];
-    const int n = gd_onnx_numbers(gd_onnx_option(c->op, "dilation"), c->attrs, dilation);
-    for (int i = 0; i < n; i++)
-        if (c->in[1].dims[2 + i] == GD_UNKNOWN || dilation[i] * (c->in[1].dims[2 + i] - 1) % 2)
-            return false;
-    return n > 0;
+/* Zeros that keep the size can be counted: not everybody has SAME_UPPER with dilation. */
+static bool kernel_is_known(const gd_onnx_call *c) {
+    for (int i = 2; i < c->in[1].rank; i++)
+        if (c->in[1].dims[i] == GD_UNKNOWN) return false;
+    return true;
 }
 
 /* --- the table
@@ -180,7 +93,7 @@ static bool pads_evenly(const gd_onnx_call *c) {
 #define REDUCE(op)                                                                                 \
     {                                                                                              \
         op, NULL, "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", NULL, "y",         \
-            gives_numbers, NULL, NULL                                                              \
+            gives_numbers, NULL, NULL, NULL                                                        \
     }
 
 #define CONV_ATTRIBUTES "strides=stride dilations=dilation group=groups kernel_shape? "
@@ -190,6 +103,7 @@ static bool pads_evenly(const gd_onnx_call *c) {
      NULL,                                                                                         \
      CONV_ATTRIBUTES "pads=padding*2 auto_pad!NOTSET~NOTSET",                                      \
      "pad_mode=explicit x:rank=" rank,                                                             \
+     "w",                                                                                          \
      NULL,                                                                                         \
      NULL,                                                                                         \
      NULL,                                                                                         \
@@ -199,6 +113,7 @@ static bool pads_evenly(const gd_onnx_call *c) {
          NULL,                                                                                     \
          CONV_ATTRIBUTES "auto_pad!VALID~NOTSET",                                                  \
          "pad_mode=valid x:rank=" rank,                                                            \
+         "w",                                                                                      \
          NULL,                                                                                     \
          NULL,                                                                                     \
          NULL,                                                                                     \
@@ -208,19 +123,20 @@ static bool pads_evenly(const gd_onnx_call *c) {
          NULL,                                                                                     \
          CONV_ATTRIBUTES "pads=padding/same auto_pad!NOTSET~NOTSET",                               \
          "pad_mode=same x:rank=" rank,                                                             \
+         "w",                                                                                      \
+         kernel_is_known,                                                                          \
          NULL,                                                                                     \
-         pads_evenly,                                                                              \
          NULL,                                                                                     \
          NULL},                                                                                    \
     {                                                                                              \
         op, NULL, NULL, CONV_ATTRIBUTES "auto_pad!SAME_UPPER~NOTSET",                              \
-            "pad_mode=same x:rank=" rank, NULL, NULL, NULL, NULL                                   \
+            "pad_mode=same x:rank=" rank, "w", NULL, NULL, NULL, NULL                              \
     }
 #define CONV_TRANSPOSE(op, rank)                                                                   \
     {                                                                                              \
         op, NULL, NULL,                                                                            \
             CONV_ATTRIBUTES "pads=padding*2 output_padding=output_padding auto_pad!NOTSET~NOTSET", \
-            "x:rank=" rank, NULL, NULL, NULL, NULL                                                 \
+            "x:rank=" rank, "w", NULL, NULL, NULL, NULL                                            \
     }
 
 #define POOL_ATTRIBUTES                                                                            \
@@ -229,20 +145,22 @@ static bool pads_evenly(const gd_onnx_call *c) {
 #define MAX_POOL(op, rank)                                                                         \
     {                                                                                              \
         op, NULL, NULL, POOL_ATTRIBUTES "dilations=dilation storage_order!0~0", "x:rank=" rank,    \
-            NULL, rounds_alike, NULL, NULL                                                         \
+            "w", rounds_alike, NULL, NULL, NULL                                                    \
     }
 #define AVG_POOL(op, rank)                                                                         \
     {                                                                                              \
         op, NULL, NULL, POOL_ATTRIBUTES "dilations!1~1 count_include_pad=count_include_pad~false", \
-            "divisor_override=none x:rank=" rank, NULL, rounds_alike, NULL, NULL                   \
+            "divisor_override=none x:rank=" rank, "w", rounds_alike, NULL, NULL, NULL              \
     }
 
 #define ROW(op, name, inputs, attributes, when, cast, fits)                                        \
-    { op, name, inputs, attributes, when, cast, fits, NULL, NULL }
+    { op, name, inputs, attributes, when, cast, fits, NULL, NULL, NULL }
 #define BODY(op, body)                                                                             \
-    { op, NULL, NULL, NULL, NULL, NULL, NULL, body, NULL }
+    { op, NULL, NULL, NULL, NULL, NULL, NULL, body, NULL, NULL }
+#define SAVE(op, name, save)                                                                       \
+    { op, name, NULL, NULL, NULL, NULL, NULL, NULL, NULL, save }
 #define LOAD(name, load)                                                                           \
-    { NULL, name, NULL, NULL, NULL, NULL, NULL, NULL, load }
+    { NULL, name, NULL, NULL, NULL, NULL, NULL, NULL, load, NULL }
 
 const gd_onnx_row gd_onnx_rows[] = {
     /* elementwise */
@@ -256,8 +174,13 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("bitwise_not", NULL, NULL, NULL, "x:int", NULL, NULL),
     ROW("div", NULL, NULL, NULL, "a:float b:float", NULL, NULL),
     ROW("remainder", NULL, NULL, "fmod!0~0", "a:int b:int", NULL, NULL),
+    BODY("remainder", gd_onnx_remainder_body),
     ROW("fmod", "Mod", NULL, "fmod!1~0", NULL, NULL, NULL),
+    {"floor_divide", "Div", NULL, NULL, "a:int b:int", NULL, NULL, NULL, NULL, gd_onnx_save_floor_divide},
+    BODY("floor_divide", gd_onnx_floor_divide_body),
+    LOAD("Div", gd_onnx_load_div),
     ROW("leaky_relu", NULL, NULL, "alpha=slope", NULL, NULL, NULL),
+    ROW("celu", NULL, NULL, "alpha=alpha", "x:f32", NULL, NULL),
     ROW("selu", NULL, NULL, "alpha!1.6732632~1.6732632 gamma!1.050701~1.050701", NULL, NULL, NULL),
     ROW("softplus", NULL, NULL, NULL, "beta=1 threshold=20", NULL, NULL),
     ROW("hardsigmoid", NULL, NULL, "alpha!0.16666667~0.2 beta!0.5~0.5", NULL, NULL, NULL),
@@ -286,43 +209,47 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("norm", NULL, "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", "p=2 x:rank>0", NULL, NULL),
     ROW("norm", "ReduceL1", "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", "p=1 x:rank>0", NULL, NULL),
     ROW("argmax", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", "x:rank>0", NULL, argmax_has_axis),
-    BODY("argmax", argmax_body),
+    BODY("argmax", gd_onnx_argmax_body),
     ROW("argmin", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", "x:rank>0", NULL, argmin_has_axis),
-    BODY("argmin", argmin_body),
+    BODY("argmin", gd_onnx_argmin_body),
     ROW("cumsum", NULL, "x axis=axis", "exclusive=exclusive reverse=reverse", NULL, "y", gives_numbers),
     ROW("softmax", NULL, NULL, "axis=axis", "x:rank>0", NULL, NULL),
     ROW("log_softmax", NULL, NULL, "axis=axis", "x:rank>0", NULL, NULL),
-    ROW("topk", NULL, "x k:k", "axis=axis largest=largest sorted=sorted", "x:rank>0", NULL, gives_numbers),
+    {"topk", NULL, "x k:k", "axis=axis largest=largest", "x:rank>0", NULL, gives_numbers, NULL, gd_onnx_load_topk, NULL},
+
+    SAVE("sort", "TopK", gd_onnx_save_sort),
 
     /* shapes */
-    ROW("reshape", NULL, "x shape:dims", "allowzero!1~0", NULL, NULL, NULL),
-    LOAD("Reshape", gd_onnx_load_reshape),
+    {"reshape", NULL, "x shape:dims", "allowzero!1~0", NULL, NULL, NULL, NULL, gd_onnx_load_reshape, NULL},
     ROW("flatten", NULL, NULL, "axis!1~1", "start_axis=1 end_axis=-1 x:rank>1", NULL, NULL),
-    BODY("flatten", flatten_body),
+    BODY("flatten", gd_onnx_flatten_body),
     LOAD("Flatten", gd_onnx_load_flatten),
     ROW("squeeze", NULL, "x axes:axis", NULL, NULL, NULL, all_size_one),
-    BODY("squeeze", squeeze_body),
-    {"unsqueeze", NULL, "x axes:axis", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_unsqueeze},
-    {"expand", NULL, "x shape:dims/keep", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_expand},
-    {"permute", NULL, NULL, "perm=axes/places", NULL, NULL, NULL, NULL, gd_onnx_load_transpose},
-    BODY("transpose", transpose_body),
-    BODY("movedim", movedim_body),
-    {"slice", NULL, "x starts:start/first ends:stop/last axes:axis steps:step", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_slice},
-    BODY("narrow", narrow_body),
-    BODY("flip", flip_body),
-    ROW("cat", NULL, NULL, "axis=axis", NULL, "y", NULL),
-    BODY("stack", stack_body),
-    {"split", NULL, "x split:sizes/pieces", "axis=axis", NULL, NULL, pieces_are_known, NULL, gd_onnx_load_split},
-    ROW("repeat", NULL, "x repeats:repeats", NULL, NULL, NULL, repeats_each_axis),
-    {"pad", NULL, "x pads:padding/sides constant_value=value", "mode=mode,replicate:edge,circular:wrap", NULL, NULL, NULL, NULL, gd_onnx_load_pad},
+    BODY("squeeze", gd_onnx_squeeze_body),
+    {"unsqueeze", NULL, "x axes:axis", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_unsqueeze, NULL},
+    {"expand", NULL, "x shape:dims/keep", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_expand, NULL},
+    {"permute", NULL, NULL, "perm=axes/places", NULL, NULL, NULL, NULL, gd_onnx_load_transpose, NULL},
+    BODY("transpose", gd_onnx_transpose_body),
+    BODY("movedim", gd_onnx_movedim_body),
+    {"slice", NULL, "x starts:start/first ends:stop/last axes:axis steps:step", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_slice, NULL},
+    BODY("narrow", gd_onnx_narrow_body),
+    BODY("flip", gd_onnx_flip_body),
+    ROW("cat", NULL, NULL, "axis=axis", NULL, "y", ranks_are_equal),
+    BODY("cat", gd_onnx_cat_body),
+    BODY("stack", gd_onnx_stack_body),
+    {"split", NULL, "x split:sizes/pieces", "axis=axis", NULL, NULL, pieces_are_known, NULL, gd_onnx_load_split, NULL},
+    {"repeat", NULL, "x repeats:repeats", NULL, NULL, NULL, repeats_each_axis, NULL, gd_onnx_load_tile, NULL},
+    {"pad", NULL, "x pads:padding/sides constant_value=value", "mode=mode,replicate:edge,circular:wrap", NULL, NULL, NULL, NULL, gd_onnx_load_pad, NULL},
     ROW("tril", NULL, "x k=diagonal", "upper!0~1", NULL, NULL, NULL),
     ROW("triu", "Trilu", "x k=diagonal", "upper!1~1", NULL, NULL, NULL),
 
     /* indices */
+    SAVE("one_hot", "OneHot", gd_onnx_save_one_hot),
+    LOAD("OneHot", gd_onnx_load_one_hot),
     ROW("embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", "i-", NULL),
     ROW("index_select", NULL, "x index", "axis=axis~0", "x:rank>0 index:rank=1 index:int", "-i", NULL),
-    {"select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL, NULL, gd_onnx_load_gather},
-    ROW("gather", NULL, "x index", "axis=axis~0", "x:rank>0", "-i", NULL),
+    {"select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL, NULL, gd_onnx_load_gather, NULL},
+    ROW("gather", NULL, "x index", "axis=axis~0", "x:rank>0 x:as=index", "-i", NULL),
     ROW("scatter", NULL, "x index src", "axis=axis~0 reduction!none~none", NULL, "-i-", same_sizes),
     ROW("scatter_add", "ScatterElements", "x index src", "axis=axis~0 reduction!add~none", NULL, "-i-", same_sizes),
     ROW("scatter_mul", "ScatterElements", "x index src", "axis=axis~0 reduction!mul~none", NULL, "-i-", same_sizes),
@@ -340,24 +267,56 @@ const gd_onnx_row gd_onnx_rows[] = {
     AVG_POOL("avg_pool1d", "3"),
     AVG_POOL("avg_pool2d", "4"),
     AVG_POOL("avg_pool3d", "5"),
-    ROW("global_avg_pool", NULL, NULL, NULL, NULL, NULL, NULL),
-    ROW("global_max_pool", NULL, NULL, NULL, NULL, NULL, NULL),
+    SAVE("adaptive_avg_pool1d", "GlobalAveragePool", gd_onnx_save_adaptive),
+    BODY("adaptive_avg_pool1d", gd_onnx_adaptive_body),
+    SAVE("adaptive_avg_pool2d", "GlobalAveragePool", gd_onnx_save_adaptive),
+    BODY("adaptive_avg_pool2d", gd_onnx_adaptive_body),
+    SAVE("adaptive_avg_pool3d", "GlobalAveragePool", gd_onnx_save_adaptive),
+    BODY("adaptive_avg_pool3d", gd_onnx_adaptive_body),
+    SAVE("adaptive_max_pool1d", "GlobalMaxPool", gd_onnx_save_adaptive),
+    BODY("adaptive_max_pool1d", gd_onnx_adaptive_body),
+    SAVE("adaptive_max_pool2d", "GlobalMaxPool", gd_onnx_save_adaptive),
+    BODY("adaptive_max_pool2d", gd_onnx_adaptive_body),
+    SAVE("adaptive_max_pool3d", "GlobalMaxPool", gd_onnx_save_adaptive),
+    BODY("adaptive_max_pool3d", gd_onnx_adaptive_body),
+    ROW("global_avg_pool", NULL, NULL, NULL, NULL, "w", NULL),
+    ROW("global_max_pool", NULL, NULL, NULL, NULL, "w", NULL),
     ROW("batch_norm", NULL, "x weight|1 bias|0 running_mean running_var", "epsilon=eps momentum? spatial? training_mode!0~0", "training=false", NULL, NULL),
-    {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!1~1", NULL, NULL, NULL, NULL, gd_onnx_load_layer_norm},
+    {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!11~1", "x:f64", NULL, NULL, NULL, gd_onnx_load_layer_norm, NULL},
+    {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!1~1", NULL, NULL, NULL, NULL, gd_onnx_load_layer_norm, NULL},
+    ROW("group_norm", NULL, "x weight|1 bias|0", "num_groups=groups epsilon=eps stash_type!11~1", "x:f64", NULL, NULL),
     ROW("group_norm", NULL, "x weight|1 bias|0", "num_groups=groups epsilon=eps stash_type!1~1", NULL, NULL, NULL),
     ROW("instance_norm", NULL, "x weight|1 bias|0", "epsilon=eps", NULL, NULL, NULL),
     ROW("local_response_norm", NULL, NULL, "size=size alpha=alpha beta=beta bias=k", "region=across", NULL, NULL),
     ROW("dropout", NULL, "x ratio=p", "seed?", "training=false", NULL, NULL),
+
+    SAVE("resize", "Resize", gd_onnx_save_resize),
+    LOAD("Resize", gd_onnx_load_resize),
+    SAVE("recurrent", "LSTM", gd_onnx_save_recurrent), /* GRU, RNN */
+    LOAD("LSTM", gd_onnx_load_lstm),
+    LOAD("GRU", gd_onnx_load_gru),
+    LOAD("RNN", gd_onnx_load_rnn),
 
     /* losses */
     ROW("cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", "-i-", NULL),
     ROW("index_cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", "-i-", NULL),
     ROW("nll_loss", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "x:rank>1", "-i-", NULL),
 
+    /* constants */
+    SAVE("full_like", "Expand", gd_onnx_save_full_like),
+    SAVE("sizes_of", "Shape", gd_onnx_save_sizes_of),
+    SAVE("late", "Reshape", gd_onnx_save_late),
+
     /* files of others */
     LOAD("Constant", gd_onnx_load_constant),
     LOAD("ConstantOfShape", gd_onnx_load_constant_of_shape),
     LOAD("Shape", gd_onnx_load_shape),
+    LOAD("Range", gd_onnx_load_range),
+
+    /* branches and loops, which onnx_save_control.c saves */
+    LOAD("If", gd_onnx_load_if),
+    LOAD("Loop", gd_onnx_load_loop),
+    LOAD("Scan", gd_onnx_load_scan),
 };
 /* clang-format on */
 const int gd_onnx_row_count = sizeof gd_onnx_rows / sizeof *gd_onnx_rows;
@@ -448,10 +407,16 @@ bool gd_onnx_next_condition(const char **text, gd_onnx_condition *c) {
         c->kind = GD_ONNX_IS_INT;
     else if (strcmp(part, "float") == 0)
         c->kind = GD_ONNX_IS_FLOAT;
+    else if (cut(part, '=', c->value, sizeof c->value) && strcmp(part, "as") == 0)
+        c->kind = GD_ONNX_SAME_RANK;
+    else if (c->value[0])
+        c->kind = GD_ONNX_RANK_IS;
     else if (cut(part, '>', c->value, sizeof c->value))
         c->kind = GD_ONNX_RANK_ABOVE;
-    else if (cut(part, '=', c->value, sizeof c->value))
-        c->kind = GD_ONNX_RANK_IS;
+    else {
+        c->kind = GD_ONNX_IS_DTYPE;
+        memcpy(c->value, part, sizeof c->value);
+    }
     memcpy(c->name, word, sizeof c->name);
     return true;
 }

@@ -8,7 +8,7 @@
 #include "core/copy.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
-#include "io/onnx.h"
+#include "io/onnx_save.h"
 #include "ops/call.h"
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to save a graph"); }
@@ -194,9 +194,7 @@ static bool has_unknown(const gd_onnx_call *c) {
 }
 
 static gd_status identity(gd_onnx_saver *s, const char *from, const char *to) {
-    gd_pb *node = gd_onnx_add_node(s, "Identity", "", to);
-    gd_pb_put_string(node, "input", from);
-    gd_pb_put_string(node, "output", to);
+    gd_onnx_put_simple(s, "Identity", from, to);
     return GD_OK;
 }
 

@@ -7,13 +7,13 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "format/number.h"
-#include "io/onnx.h"
+#include "io/onnx_save.h"
 #include "ops/call.h"
 
 /* --- attributes
  * ----------------------------------------------------------------------------------- */
 
-enum { FLOAT = 1, INT = 2, STRING = 3, TENSOR = 4, INTS = 7 };
+enum { FLOAT = 1, INT = 2, STRING = 3, TENSOR = 4, GRAPH = 5, INTS = 7, STRINGS = 8 };
 
 static gd_pb *put_attribute(gd_pb *node, const char *name, int type) {
     gd_pb *a = gd_pb_put_message(node, "attribute");
@@ -37,6 +37,15 @@ void gd_onnx_put_ints(gd_pb *node, const char *name, int count, const int64_t *v
 
 void gd_onnx_put_string(gd_pb *node, const char *name, const char *value) {
     gd_pb_put_string(put_attribute(node, name, STRING), "s", value);
+}
+
+void gd_onnx_put_strings(gd_pb *node, const char *name, int count, const char *const *values) {
+    gd_pb *a = put_attribute(node, name, STRINGS);
+    for (int i = 0; i < count; i++) gd_pb_put_string(a, "strings", values[i]);
+}
+
+gd_pb *gd_onnx_put_graph(gd_pb *node, const char *name) {
+    return gd_pb_put_message(put_attribute(node, name, GRAPH), "g");
 }
 
 /* A number that no float has exactly: a tensor of rank 0. */
@@ -90,11 +99,15 @@ int gd_onnx_list_to(const gd_onnx_call *c, const char *how, const gd_op_attr *at
             numbers[k] = c->out[k].dims[whole_axis(axis, c->out[k].rank)];
     } else if (strcmp(how, "sides") == 0) {
         count = sides_of(c->in[0].rank, count, numbers);
-    } else if (strcmp(how, "same") == 0) { /* half of what the window is wider, on each side */
+    } else if (strcmp(how, "same") ==
+               0) { /* half of what the window is wider; what is odd is behind */
         int64_t dilation[GD_MAX_RANK];
         count = gd_onnx_numbers(gd_onnx_option(c->op, "dilation"), c->attrs, dilation);
-        for (int i = 0; i < count; i++)
-            numbers[i] = numbers[count + i] = dilation[i] * (c->in[1].dims[2 + i] - 1) / 2;
+        for (int i = 0; i < count; i++) {
+            const int64_t wide = dilation[i] * (c->in[1].dims[2 + i] - 1);
+            numbers[i] = wide / 2;
+            numbers[count + i] = wide - wide / 2;
+        }
         count *= 2;
     } else if (strcmp(how, "places") == 0) { /* axes, none of them counted from the end */
         for (int i = 0; i < count; i++) numbers[i] = whole_axis(numbers[i], c->in[0].rank);
@@ -149,6 +162,11 @@ static bool condition_holds(const gd_onnx_call *c, const gd_onnx_condition *when
     case GD_ONNX_RANK_IS: return x->rank == atoi(when->value);
     case GD_ONNX_RANK_ABOVE: return x->rank > atoi(when->value);
     case GD_ONNX_IS_INT: return gd_dtype_is_int((gd_dtype)x->dtype);
+    case GD_ONNX_IS_DTYPE: return strcmp(gd_dtype_name((gd_dtype)x->dtype), when->value) == 0;
+    case GD_ONNX_SAME_RANK: {
+        const int other = gd_onnx_input_index(c->op, when->value);
+        return other >= 0 && other < c->n_in && c->in[other].rank == x->rank;
+    }
     default: return gd_dtype_is_float((gd_dtype)x->dtype);
     }
 }
@@ -236,6 +254,7 @@ static gd_dtype cast_target(const gd_onnx_call *c, const gd_onnx_row *row, int i
     case 'b': return GD_BOOL;
     case 'i': return c->in[i].dtype == GD_I32 || c->in[i].dtype == GD_I64 ? GD_DTYPE_NONE : GD_I64;
     case 'p': return promoted(c);
+    case 'w': return c->in[i].dtype == GD_BF16 ? GD_F32 : GD_DTYPE_NONE;
     default: return GD_DTYPE_NONE;
     }
 }
@@ -302,7 +321,7 @@ static gd_status one_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onn
     return *name ? GD_OK : GD_E_MEMORY;
 }
 
-enum { MOST_INPUTS = GD_MAX_VARIADIC + 16 };
+enum { MOST_INPUTS = GD_MAX_VARIADIC + 16, MOST_WIDE = 4 };
 
 /* All of ONNX's inputs; those that are absent at the end are left out. */
 static gd_status all_inputs(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row,
@@ -394,9 +413,35 @@ static void put_outputs(gd_pb *node, const gd_onnx_call *c) {
     }
 }
 
+static gd_status save_by_row(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row);
+
+/* The same in f32, and its first result cast back. */
+static gd_status save_wide(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row) {
+    gd_slot out[MOST_WIDE];
+    const char *names[MOST_WIDE];
+    gd_onnx_call wide = *c;
+    if (c->n_out > MOST_WIDE)
+        return gd_fail(GD_E_UNSUPPORTED, "%s has %d results", c->label, c->n_out);
+    memcpy(out, c->out, (size_t)c->n_out * sizeof *out);
+    memcpy(names, c->out_names, (size_t)c->n_out * sizeof *names);
+    out[0].dtype = GD_F32;
+    names[0] = gd_onnx_unique_name(s, c->label, "/wide");
+    if (!names[0]) return GD_E_MEMORY;
+    wide.out = out;
+    wide.out_names = names;
+    wide.label = names[0];
+    GD_TRY(save_by_row(s, &wide, row));
+    gd_pb *node = gd_onnx_add_node(s, "Cast", "", c->out_names[0]);
+    gd_pb_put_string(node, "input", names[0]);
+    gd_pb_put_string(node, "output", c->out_names[0]);
+    gd_onnx_put_int(node, "to", gd_onnx_type_of(GD_BF16));
+    return GD_OK;
+}
+
 static gd_status save_by_row(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row) {
     const char *inputs[MOST_INPUTS];
     int count = 0;
+    if (row->cast && row->cast[0] == 'w' && c->out[0].dtype == GD_BF16) return save_wide(s, c, row);
     GD_TRY(all_inputs(s, c, row, inputs, &count));
     gd_pb *node = gd_onnx_add_node(s, row->name ? row->name : c->op->onnx, "", c->label);
     for (int i = 0; i < count; i++) gd_pb_put_string(node, "input", inputs[i] ? inputs[i] : "");
@@ -468,6 +513,12 @@ static gd_status save_own(gd_onnx_saver *s, const gd_onnx_call *c) {
         return gd_fail(GD_E_UNSUPPORTED,
                        "%s: %s has no ONNX form and no name that another program knows", c->label,
                        c->op->name);
+    if (!s->own_ops)
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "'%s' is %s, which ONNX has no operator for; with .own_ops = true it becomes "
+            "a node of the domain \"gradus\", which this library alone reads",
+            c->label, c->op->name);
     gd_pb *node = gd_onnx_add_node(s, c->op->name, "gradus", c->label);
     for (int i = 0; i < c->n_in; i++)
         gd_pb_put_string(node, "input", c->in_names[i] ? c->in_names[i] : "");
@@ -504,16 +555,21 @@ gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) 
     void (*body)(gd_expand *) = c->op->expand;
     gd_onnx_row own;
     bool done = false;
+    if (gd_onnx_is_control(c->op)) return gd_onnx_save_control(s, c);
     if (is_constant(c)) return save_constant(s, c);
     for (int i = 0; i < gd_onnx_row_count; i++) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
         if (!row->op || strcmp(row->op, c->op->name) != 0) continue;
-        if (row_fits(c, row)) return save_by_row(s, c, row);
         if (row->body) body = row->body;
+        if (row->body || !row_fits(c, row)) continue;
+        if (!row->save) return save_by_row(s, c, row);
+        GD_TRY(row->save(s, c, &done));
+        if (done) return GD_OK;
     }
     if (gd_onnx_own_row(c->op, &own) && row_fits(c, &own)) return save_by_row(s, c, &own);
     if (c->op->ir) GD_TRY(gd_onnx_save_expression(s, c, &done));
-    if (!done && body && depth < MOST_BODIES && !writes(c)) /* a body's writes are to no variable */
+    /* a body's writes are to no variable, and a gradient's body has no way from x to y */
+    if (!done && body && depth < MOST_BODIES && !writes(c) && !(c->op->flags & GD_OP_WHOLE))
         GD_TRY(gd_onnx_expand(s, c, body, depth, &done));
     return done ? GD_OK : save_own(s, c);
 }

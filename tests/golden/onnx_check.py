@@ -1,39 +1,54 @@
-"""onnx_check.py FOLDER - files that were saved here, in the eyes of others.
+"""onnx_check.py FOLDER [PART] - files that were saved here, in the eyes of others.
 
     mkdir /tmp/files
     GRADUS_ONNX_DIR=/tmp/files build/tests/test_ops --suite onnx
+    GRADUS_ONNX_DIR=/tmp/files build/tests/test_onnx_control
+    GRADUS_ONNX_DIR=/tmp/files build/examples/graph_cond_onnx
     python tests/golden/onnx_check.py /tmp/files
 
-Needs a Python with onnx, onnxruntime and numpy; the tests do not need it. Each .onnx goes through
-onnx.checker, shapes and types included, and through ONNX Runtime; the results are compared with those in
-the .npz beside it. Files with nodes of the domain "gradus" are only parsed: others cannot run them.
+Needs a Python with onnx, onnxruntime and numpy; the tests do not need it. Each .onnx whose name has PART
+in it goes through onnx.checker, shapes and types included, and through ONNX Runtime; the results are
+compared with those in the .npz beside it. Files with nodes of the domain "gradus" are only parsed: others
+cannot run them. What fails is listed by its reason. Each file has a process of its own, for ONNX Runtime
+may end it.
 """
 
 import collections
 import glob
 import os
+import pickle
+import re
 import sys
 
 import numpy as np
 import onnx
 import onnxruntime
 
-# what ONNX Runtime has no kernel for, or does in another way
-NOT_IMPLEMENTED = ("NOT_IMPLEMENTED", "NotImplemented", "Could not find an implementation")
+# what ONNX Runtime has no kernel for
+NOT_IMPLEMENTED = (
+    "NOT_IMPLEMENTED",
+    "NotImplemented",
+    "Could not find an implementation",
+    "operator only supports",
+    "No corresponding Numpy type",
+    "does not support",
+    "not supported for AutoPadType",
+)
 
 
 def close(actual, expected):
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
-        return f"{actual.dtype}{actual.shape}, expected {expected.dtype}{expected.shape}"
+        return f"gives {actual.dtype}{actual.shape}, expected {expected.dtype}{expected.shape}"
     if actual.size == 0 or np.array_equal(actual, expected, equal_nan=expected.dtype.kind == "f"):
         return ""
     if expected.dtype.kind != "f":
-        return "differs"
+        return "gives other numbers"
     scale = np.max(np.abs(expected[np.isfinite(expected)]), initial=0)
-    tolerance = 2e-4 if expected.dtype == np.float32 else 1e-6
+    tolerance = {np.dtype(np.float16): 4e-3, np.dtype(np.float32): 2e-4}.get(expected.dtype, 1e-6)
     if np.allclose(actual, expected, rtol=tolerance, atol=tolerance * max(scale, 1e-2), equal_nan=True):
         return ""
-    return f"differs by {np.nanmax(np.abs(actual - expected))}"
+    with np.errstate(invalid="ignore"):
+        return f"is off by {np.max(np.abs(actual - expected)):.2g}"
 
 
 def unusual(a):
@@ -43,49 +58,88 @@ def unusual(a):
     return a.dtype.kind == "i" and bool((np.abs(a.astype(np.float64)) > 1e15).any())
 
 
-def check(path):
-    """What is wrong with a file; "" if nothing is. And whether it was run."""
+def nodes_of(graph):
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from nodes_of(attribute.g)
+
+
+def run(path):
+    """How the file fared, and why."""
     model = onnx.load(path)
-    if any(node.domain == "gradus" for node in model.graph.node):
-        return "", "own"
+    if any(node.domain == "gradus" for node in nodes_of(model.graph)):
+        return "own", ""
+    if any(value.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16
+           for value in list(model.graph.input) + list(model.graph.output)):
+        return "not implemented", "bfloat16"
     onnx.checker.check_model(model, full_check=True)
     data = np.load(path[:-5] + ".npz")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    try:
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except Exception as e:  # noqa: BLE001
-        if any(text in str(e) for text in NOT_IMPLEMENTED):
-            return "", "not implemented"
-        return str(e), "failed"
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     feeds = {value.name: data[f"i{i}"] for i, value in enumerate(session.get_inputs())}
-    results = session.run(None, feeds)
+    try:
+        results = session.run(None, feeds)
+    except Exception as e:  # noqa: BLE001
+        if any(unusual(feed) for feed in feeds.values()):
+            return "refused NaN, infinity or nothing", str(e)
+        raise
     for i, value in enumerate(results):
         why = close(np.asarray(value), data[f"o{i}"])
         if why and any(unusual(feed) for feed in feeds.values()):
-            return "", "run with other results for NaN, infinity or nothing"
+            return "other results for NaN, infinity or nothing", why
         if why:
-            return f"output {i} {why}", "failed"
-    return "", "run"
+            return "failed", f"output {i} {why}"
+    return "run", ""
+
+
+def check(path):
+    """The same in a process of its own."""
+    there, here = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(there)
+        try:
+            answer = run(path)
+        except Exception as e:  # noqa: BLE001
+            text = f"{type(e).__name__}: {e}"
+            answer = ("not implemented" if any(n in text for n in NOT_IMPLEMENTED) else "failed", text)
+        with os.fdopen(here, "wb") as out:
+            pickle.dump(answer, out)
+        os._exit(0)
+    os.close(here)
+    with os.fdopen(there, "rb") as into:
+        answer = into.read()
+    os.waitpid(child, 0)
+    return pickle.loads(answer) if answer else ("failed", "ONNX Runtime ended the process")
+
+
+def reason(why):
+    """What several failures have in common: numbers, names and places are left out."""
+    why = why.splitlines()[0]
+    why = re.sub(r".*Status Message: ", "", why)
+    why = re.sub(r"/\S*/|'[^']*'|\([^()]*node name[^()]*\)|[-0-9.e]*\d[-0-9.e]*", "_", why)
+    return why[:160]
 
 
 def main():
     counts = collections.Counter()
-    bad = collections.Counter()
-    for path in sorted(glob.glob(os.path.join(sys.argv[1], "*.onnx"))):
+    failed = collections.defaultdict(list)
+    part = sys.argv[2] if len(sys.argv) > 2 else ""
+    for path in sorted(glob.glob(os.path.join(sys.argv[1], f"*{part}*.onnx"))):
         if not os.path.exists(path[:-5] + ".npz"):
             continue
-        try:
-            why, how = check(path)
-        except Exception as e:  # noqa: BLE001
-            why, how = f"{type(e).__name__}: {e}", "failed"
-        if why:
-            print(f"{os.path.basename(path)}: {why.splitlines()[0][:300]}")
-            bad[os.path.basename(path)] += 1
-            how = "failed"
+        how, why = check(path)
         counts[how] += 1
-    print(", ".join(f"{n} {how}" for how, n in counts.items()))
-    return 1 if counts["failed"] else 0
+        if how == "failed":
+            failed[reason(why)].append(os.path.basename(path)[:-5])
+    for why, names in sorted(failed.items(), key=lambda item: -len(item[1])):
+        print(f"{len(names)} x {why}\n    {' '.join(names[:8])}{' ...' if len(names) > 8 else ''}")
+    print(", ".join(f"{n} {how}" for how, n in counts.most_common()))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,73 +1,9 @@
 /* test_onnx.c - graphs saved as ONNX files and loaded again; files that are damaged or lie. */
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
-#include "core/alloc.h"
-#include "clean_test.h"
-
-/* --- files
- * ---------------------------------------------------------------------------------------- */
-
-static char folder[300];
-
-static const char *in_folder(const char *name) {
-    static char paths[4][400];
-    static int next;
-    if (!folder[0]) {
-        snprintf(folder, sizeof folder, "%s/gradus-onnx-XXXXXX",
-                 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-        if (!mkdtemp(folder)) abort();
-    }
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static void write_bytes(const char *path, const void *data, size_t bytes) {
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0) abort();
-}
-
-/* A file from its text form. */
-static const char *write_model(const char *text) {
-    gd_pb_doc *doc;
-    char *data;
-    size_t bytes;
-    const char *path = in_folder("text.onnx");
-    CHECK_SAYING(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", text, strlen(text)) == GD_OK,
-                 "%s", gd_error_message());
-    if (!doc) abort();
-    CHECK(gd_pb_print(doc, &data, &bytes) == GD_OK);
-    write_bytes(path, data, bytes);
-    gd_free(data);
-    gd_pb_free(doc);
-    return path;
-}
-
-static gd_tensor *numbers(gd_shape dims, double first, double step) {
-    return gd_add(gd_mul(gd_reshape(gd_arange(0, (double)gd_tensor_numel(gd_full(dims, 0))), dims),
-                         gd_scalar(step)),
-                  gd_scalar(first));
-}
-
-static bool same_bits(gd_tensor *a, gd_tensor *b) {
-    if (gd_failed()) return false;
-    a = gd_contiguous(a);
-    b = gd_contiguous(b);
-    const size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
-    return !gd_failed() && gd_tensor_numel(a) == gd_tensor_numel(b) &&
-           gd_tensor_dtype(a) == gd_tensor_dtype(b) && memcmp(gd_data(a), gd_data(b), bytes) == 0;
-}
-
-static gd_tensor *run_one(gd_graph *graph, const char *input, gd_tensor *value,
-                          const char *output) {
-    gd_session *session = gd_session_new(graph, .level = 0);
-    gd_tensors r = gd_session_run(session, gd_feed(gd_graph_find(graph, input), value),
-                                  gd_list(gd_graph_find(graph, output)));
-    return r.count ? r.at[0] : NULL;
-}
+#include "onnx_files.h"
 
 /* --- nets
  * ----------------------------------------------------------------------------------------- */
@@ -195,8 +131,9 @@ CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
     }
     gd_session *session = gd_session_new(graph, .level = 0);
     const char *path = in_folder("train.onnx");
-    CHECK_SAYING(gd_onnx_save(path, session, gd_list(x, y), gd_list(loss, train)) == GD_OK, "%s",
-                 gd_error_message());
+    CHECK_SAYING(
+        gd_onnx_save(path, session, gd_list(x, y), gd_list(loss, train), .own_ops = true) == GD_OK,
+        "%s", gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
     gd_session *other = gd_session_new(loaded, .level = 0);
@@ -227,8 +164,8 @@ CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
     }
     gd_session *session = gd_session_new(graph, .level = 0);
     const char *path = in_folder("statistics.onnx");
-    CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK, "%s",
-                 gd_error_message());
+    CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y), .own_ops = true) == GD_OK,
+                 "%s", gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
     gd_session *other = gd_session_new(loaded, .level = 0);
@@ -255,7 +192,8 @@ CLEAN_TEST(saving_takes_no_random_number) {
     gd_seed(5);
     gd_tensor *expected = gd_randn(gd_dims(4));
     gd_seed(5);
-    CHECK_SAYING(gd_onnx_save(in_folder("noise.onnx"), session, gd_list(x), gd_list(y)) == GD_OK,
+    CHECK_SAYING(gd_onnx_save(in_folder("noise.onnx"), session, gd_list(x), gd_list(y),
+                              .own_ops = true) == GD_OK,
                  "%s", gd_error_message());
     CHECK(same_bits(gd_randn(gd_dims(4)), expected));
     CHECK(gd_onnx_load(in_folder("noise.onnx")) != NULL);
@@ -276,15 +214,52 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
           gd_onnx_save(path, NULL, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT);
     CHECK(gd_onnx_save(in_folder("no/folder.onnx"), n.session, gd_list(n.x), gd_list(n.y)) ==
           GD_E_IO);
-    gd_tensor *after;
+    gd_tensor *sorted;
     {
         GD_GRAPH(n.graph);
-        GD_AFTER(gd_list(n.y));
-        after = gd_relu(n.x);
+        sorted = gd_named(gd_randperm(5), "shuffled");
     }
-    CHECK(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(after)) == GD_E_UNSUPPORTED &&
-          says("GD_AFTER"));
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_nothing, gd_list(sorted)) == GD_E_UNSUPPORTED &&
+                     says("'shuffled' is randperm, which ONNX has no operator for"),
+                 "%s", gd_error_message());
     CHECK(access(path, F_OK) != 0 && !gd_failed());
+}
+
+/* What GD_AFTER puts before a node matters if something of it remains. */
+CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) {
+    GD_SCOPE;
+    net n = two_layers();
+    gd_tensor *v, *harmless, *counted, *far, *value = numbers(gd_dims(2, 20), -1, 0.1);
+    const char *path = in_folder("after.onnx");
+    {
+        GD_GRAPH(n.graph);
+        v = gd_variable(gd_full(gd_dims(), 0), .name = "count");
+        gd_tensor *count = gd_named(gd_assign(v, gd_add(v, gd_full(gd_dims(), 1))), "add_one");
+        {
+            GD_AFTER(gd_list(n.y));
+            harmless = gd_named(gd_relu(n.x), "harmless");
+        }
+        {
+            GD_AFTER(gd_list(count));
+            counted = gd_named(gd_relu(n.x), "counted");
+        }
+        {
+            GD_AFTER(gd_list(gd_neg(counted)));
+            far = gd_named(gd_exp(n.x), "far");
+        }
+    }
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(harmless)) == GD_OK, "%s",
+                 gd_error_message());
+    gd_graph *loaded = gd_onnx_load(path);
+    CHECK_SAYING(loaded && same_bits(run_one(loaded, "x", value, "harmless"), gd_relu(value)), "%s",
+                 gd_error_message());
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(counted)) ==
+                         GD_E_UNSUPPORTED &&
+                     says("'counted' runs after 'add_one' (GD_AFTER), which writes a variable"),
+                 "%s", gd_error_message());
+    CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(far)) == GD_E_UNSUPPORTED &&
+                     says("'far' runs after 'add_one' (GD_AFTER)"),
+                 "%s", gd_error_message());
 }
 
 /* --- data beside the file
@@ -314,20 +289,6 @@ CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     CHECK_SAYING(gd_onnx_load(path) == NULL && gd_error_status() == GD_E_FORMAT &&
                      says("leads out of the folder"),
                  "%s", gd_error_message());
-}
-
-#define HEAD "ir_version: 10 opset_import { version: 21 } "
-#define INPUT(name, dims)                                                                          \
-    "input { name: '" name "' type { tensor_type { elem_type: 1 shape { " dims " } } } } "
-#define OUTPUT(name) "output { name: '" name "' type { tensor_type { elem_type: 1 } } } "
-
-static void refuses(const char *text, gd_status status, const char *message) {
-    GD_SCOPE;
-    const char *path = write_model(text);
-    CHECK(gd_onnx_load(path) == NULL);
-    CHECK_SAYING(gd_error_status() == status && says(message) && says("text.onnx"), "%s: %s",
-                 gd_status_name(gd_error_status()), gd_error_message());
-    gd_clear_error();
 }
 
 CLEAN_TEST(data_outside_the_folder_are_refused) {
@@ -530,10 +491,4 @@ CLEAN_TEST(any_allocation_may_fail) {
     CHECK(saved && loaded);
 }
 
-int main(int argc, char **argv) {
-    const int status = test_run_all(argc, argv);
-    char command[400];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (folder[0] && system(command) != 0) return 1;
-    return status;
-}
+ONNX_TEST_MAIN

@@ -1,0 +1,85 @@
+/* onnx_load.h - an ONNX file that is being read: shared by onnx_load*.c. */
+#ifndef GRADUS_IO_ONNX_LOAD_H
+#define GRADUS_IO_ONNX_LOAD_H
+
+#include "io/names.h"
+#include "io/onnx.h"
+#include "ops/late.h"
+
+/* A value of the file. */
+typedef struct gd_onnx_value {
+    const char *name;
+    gd_tensor *tensor; /* as ops take it: a symbol, or a constant; NULL: a variable not made yet */
+    gd_tensor *constant; /* its data, where they are known now */
+    bool known;          /* they follow from constants alone, and are few */
+    bool sized;          /* they follow from constants and from sizes that only a run tells */
+    bool variable, trainable;
+} gd_onnx_value;
+
+/* A graph of the file that is being read: that of the file, or one of an If, Loop or Scan, whose
+ * nodes see the values of the graphs around it as well. */
+typedef struct gd_onnx_frame {
+    const gd_pb *graph;
+    gd_names by_name;
+    gd_names later; /* outputs of nodes that come later: their nodes */
+    struct gd_onnx_frame *outer;
+} gd_onnx_frame;
+
+enum { GD_ONNX_MOST_NESTED = 16 }; /* graphs in graphs */
+
+struct gd_onnx_loader {
+    const gd_pb *model;
+    gd_onnx_frame *frame;
+    int depth;  /* of frames */
+    int trials; /* bodies that are being looked at before they are read in earnest */
+    char *folder;
+    gd_onnx_value **values; /* of all frames */
+    size_t count, room;
+    struct gd_onnx_sizes {
+        gd_tensor *symbol, *of;
+    } * sizes; /* symbols that are the sizes of tensors */
+    size_t n_sizes, sizes_room;
+    int first_new;  /* nodes from this one on belong to what is being loaded */
+    bool trainable; /* initializers of other programs' files */
+};
+
+/* A new value of the innermost graph. */
+gd_status gd_onnx_add_value(gd_onnx_loader *loader, const char *name, gd_onnx_value **value);
+/* What a name means where we are; NULL: nothing yet. */
+gd_onnx_value *gd_onnx_look_up(const gd_onnx_loader *loader, const char *name);
+/* The tensor that ops take. A variable is made when the first op reads it. */
+gd_status gd_onnx_tensor_of(gd_onnx_value *value, gd_tensor **tensor);
+/* The value of this name; a failure says why there is none. */
+gd_status gd_onnx_find_value(gd_onnx_loader *loader, const char *name, gd_onnx_value **value);
+/* The data of a value if they are known now: *out is NULL where they are not. */
+gd_status gd_onnx_known(gd_onnx_loader *loader, const char *name, gd_tensor **out);
+
+/* The value of a symbol that follows from constants, and from sizes: `size` stands for each that is
+ * not known. */
+gd_status gd_onnx_evaluate(gd_onnx_loader *loader, gd_tensor *symbol, int64_t size,
+                           gd_tensor **out);
+/* The sizes of x as a symbol, some of which are not known. */
+gd_status gd_onnx_sizes_of(gd_onnx_loader *loader, gd_tensor *x, gd_tensor **sizes);
+/* Result i of a node: sizes, or some of them. */
+gd_status gd_onnx_set_sized(gd_onnx_loader *loader, const gd_pb *node, size_t i, gd_tensor *tensor);
+/* Input i as a list of numbers for gd_onnx_late: a value, or a symbol that follows from sizes; NULL
+ * where it is absent. It must not depend on data. */
+gd_status gd_onnx_get_list(gd_onnx_loader *loader, const gd_pb *node, size_t i, gd_tensor **list);
+/* A call with such lists, as a node that waits for the sizes of a run. */
+gd_status gd_onnx_late(gd_onnx_loader *loader, gd_late_options options, gd_tensor *x,
+                       gd_tensor *const *lists, int n_lists, gd_tensor **y);
+
+/* Makes the variables that the nodes of an inner graph read: inside it is too late. */
+gd_status gd_onnx_make_variables(gd_onnx_loader *loader, const gd_pb *graph);
+
+/* Reads an inner graph for these inputs, into the graph that is being built. `outputs` are as many
+ * as it has: gd_pb_count(graph, "output"). */
+gd_status gd_onnx_load_inner(gd_onnx_loader *loader, const gd_pb *graph, gd_tensor *const *inputs,
+                             size_t n_inputs, gd_onnx_value **outputs);
+
+/* If, Loop and Scan (onnx_load_control.c). */
+gd_status gd_onnx_load_if(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_loop(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_scan(gd_onnx_loader *loader, const gd_pb *node);
+
+#endif

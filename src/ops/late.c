@@ -1,0 +1,122 @@
+/* late.c - see late.h. */
+#include "ops/late.h"
+
+#include <string.h>
+
+#include "ops/infer.h"
+
+gd_status (*gd_late_numbers)(gd_tensor *tensor, gd_numbers *numbers);
+
+/*op sizes_of(x) -> y  internal whole nograd
+ * The sizes of x, i64: a value as soon as they are known.
+ *   onnx Shape
+ */
+static gd_status sizes_of_infer(gd_infer *i) {
+    i->out[0].dtype = GD_I64;
+    i->out[0].rank = 1;
+    i->out[0].dims[0] = i->in[0]->rank;
+    return GD_OK;
+}
+static void sizes_of_expand(gd_expand *e) {
+    const gd_tensor *x = e->x[0];
+    e->y[0] = gd_from_array(gd_dims(x->rank), GD_I64, x->dims);
+}
+
+/*op late(tensors*) -> y  internal whole
+ * A call whose lists of numbers are the tensors behind the first.
+ *   kind  int = 0       gd_late_kind
+ *   axis  int = 0       of select
+ *   zero  bool = false  of reshape: a 0 is a size
+ *   dims  int[] = none  the sizes of the result, -1 where they are not known
+ *   dtype dtype = f32
+ */
+static gd_status late_infer(gd_infer *i) {
+    const gd_late_options *o = i->attrs;
+    i->out[0].dtype = o->dtype;
+    i->out[0].rank = o->dims.rank;
+    for (int d = 0; d < o->dims.rank; d++) i->out[0].dims[d] = o->dims.at[d] < 0 ? GD_UNKNOWN : o->dims.at[d];
+    return GD_OK;
+}
+static void late_expand(gd_expand *e) {
+    const gd_late_options *o = e->attrs;
+    const int own = o->kind == GD_LATE_RANGE ? 0 : 1, n = e->n_in - own;
+    gd_numbers lists[GD_LATE_LISTS];
+    gd_status status = n >= 1 && n <= GD_LATE_LISTS ? GD_OK : gd_fail(GD_E_ARGUMENT, "%d lists of numbers", n);
+    for (int k = 0; k < n && status == GD_OK; k++) status = gd_late_numbers(e->x[own + k], &lists[k]);
+    e->y[0] = status == GD_OK ? gd_late_now(o, own ? e->x[0] : NULL, lists, n) : gd_tensor_fail(status);
+}
+
+/* --- the calls -------------------------------------------------------------------------------- */
+
+static gd_tensor *too_many(const gd_numbers *list) {
+    return gd_tensor_fail(
+        gd_fail(GD_E_UNSUPPORTED, "a list of %d numbers; at most %d are possible here", list->count, GD_MAX_RANK));
+}
+
+static gd_tensor *reshape_now(gd_tensor *x, const gd_numbers *list, bool zero) {
+    gd_shape dims = {.rank = list->count, .form = 1};
+    if (list->count > GD_MAX_RANK) return too_many(list);
+    for (int i = 0; i < list->count; i++) {
+        dims.at[i] = list->at[i];
+        if (dims.at[i] != 0 || zero) continue;
+        if (i >= x->rank)
+            return gd_tensor_fail(gd_fail(
+                GD_E_SHAPE, "dimension %d is to be that of its input, which has %d dimensions", i, x->rank));
+        dims.at[i] = x->dims[i];
+    }
+    return gd_reshape(x, dims);
+}
+
+static gd_tensor *expand_now(gd_tensor *x, const gd_numbers *list) {
+    gd_shape to = {.rank = list->count > x->rank ? list->count : x->rank, .form = 1};
+    if (to.rank > GD_MAX_RANK) return too_many(list);
+    for (int i = 0; i < to.rank; i++) {
+        const int from = i - (to.rank - list->count), old = i - (to.rank - x->rank);
+        const int64_t size = from >= 0 ? list->at[from] : 1;
+        to.at[i] = size == 1 && old >= 0 ? -1 : size;
+    }
+    return gd_expand(x, to);
+}
+
+static gd_tensor *slice_now(gd_tensor *x, const gd_numbers *lists, int n_lists) {
+    const gd_numbers *starts = &lists[0], *ends = &lists[1], *axes = &lists[2], *steps = &lists[3];
+    if (n_lists != 4 || ends->count != starts->count || axes->count != starts->count ||
+        steps->count != starts->count)
+        return gd_tensor_fail(
+            gd_fail(GD_E_FORMAT, "its starts, ends, axes and steps are not equally many"));
+    for (int i = 0; i < starts->count; i++) {
+        const int64_t step = steps->at[i];
+        if (step == 0) return gd_tensor_fail(gd_fail(GD_E_FORMAT, "its step is 0"));
+        /* beyond the end, where a slice that runs back begins: ours has no such start */
+        const int64_t start = step < 0 && starts->at[i] > INT64_MAX - GD_MAX_RANK ? GD_UNSET
+                              : starts->at[i] == GD_UNSET                         ? GD_UNSET + 1
+                                                                                  : starts->at[i];
+        x = gd_slice(x, .axis = axes->at[i], .start = start, .stop = ends->at[i], .step = step);
+    }
+    return x;
+}
+
+static gd_tensor *range_now(const gd_numbers *lists, int n_lists, gd_dtype dtype) {
+    if (n_lists != 3 || lists[0].count != 1 || lists[1].count != 1 || lists[2].count != 1 ||
+        lists[2].at[0] == 0)
+        return gd_tensor_fail(
+            gd_fail(GD_E_FORMAT, "it needs a start, an end, and a step that is not 0"));
+    return gd_arange((double)lists[0].at[0], (double)lists[1].at[0], .step = (double)lists[2].at[0],
+                     .dtype = dtype);
+}
+
+gd_tensor *gd_late_now(const gd_late_options *o, gd_tensor *x, const gd_numbers *lists, int n_lists) {
+    switch (o->kind) {
+    case GD_LATE_RANGE: return range_now(lists, n_lists, o->dtype);
+    case GD_LATE_EXPAND: return expand_now(x, &lists[0]);
+    case GD_LATE_SLICE: return slice_now(x, lists, n_lists);
+    case GD_LATE_REPEAT:
+        return lists[0].count > GD_MAX_RANK ? too_many(&lists[0])
+                                            : gd_repeat(x, gd_shape_of(lists[0].count, lists[0].at));
+    case GD_LATE_SELECT:
+        return lists[0].count == 1 ? gd_select(x, o->axis, lists[0].at[0]) : too_many(&lists[0]);
+    default: return reshape_now(x, &lists[0], o->zero);
+    }
+}
+
+#include "late.gen.h"

@@ -1,0 +1,98 @@
+/* through_onnx.c - an example whose graph goes through an ONNX file in its first runs: what is
+ * loaded again must give what the example's own graph gives.
+ *
+ * Compiled once for each example, with EXAMPLE and NAME set. The first fetch, a loss or a
+ * prediction, must be saved in ONNX's own operators; further ones (gradients, updates) may be
+ * refused. GRADUS_ONNX_DIR=FOLDER leaves the files there, for tests/golden/onnx_check.py.
+ */
+#include <gradus/gradus.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int compared, failures;
+enum { MOST_RUNS = 4, MOST = 16 };
+
+static double distance_of(gd_tensor *a, gd_tensor *b) {
+    const double off = gd_item(gd_max(gd_abs(gd_sub(a, b)))), size = gd_item(gd_max(gd_abs(b)));
+    return off / (size > 1 ? size : 1);
+}
+
+static void leave(const char *path, const char **names, gd_tensor **values, int n, gd_tensor *y) {
+    char npz[600];
+    snprintf(npz, sizeof npz, "%.*s.npz", (int)strlen(path) - 5, path);
+    names[n] = "o0";
+    values[n] = y;
+    gd_save_npz(npz, names, ((gd_tensors){values, n + 1}));
+}
+
+/* The same run by a graph from a file. */
+static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetch,
+                          gd_tensor *wanted, bool must) {
+    static char text[MOST][8];
+    static int number;
+    GD_SCOPE;
+    const char *folder = getenv("GRADUS_ONNX_DIR"), *names[MOST];
+    gd_tensor *inputs[MOST], *values[MOST], *again[2 * MOST];
+    const int n = (int)feeds.count / 2;
+    char path[500];
+    snprintf(path, sizeof path, "%s/example_%s_%d.onnx", folder ? folder : ".", NAME, number++);
+    for (int i = 0; i < n; i++) {
+        snprintf(text[i], sizeof text[i], "i%d", i);
+        names[i] = text[i];
+        inputs[i] = gd_named(feeds.at[2 * i], text[i]); /* so that it is found in the file */
+        values[i] = feeds.at[2 * i + 1];
+    }
+    if (gd_onnx_save(path, session, ((gd_tensors){inputs, n}), gd_list(gd_named(fetch, "fetch"))) !=
+        GD_OK) {
+        if (must) fprintf(stderr, "%s\n", gd_error_message());
+        failures += must;
+        return;
+    }
+    gd_graph *graph = gd_onnx_load(path);
+    for (int i = 0; graph && i < n; i++) {
+        again[2 * i] = gd_graph_find(graph, text[i]);
+        again[2 * i + 1] = values[i];
+    }
+    gd_session *other = gd_session_new(graph);
+    gd_tensors r =
+        gd_session_run(other, ((gd_tensors){again, 2 * n}), gd_list(gd_graph_find(graph, "fetch")));
+    const double off = distance_of(r.at[0], wanted);
+    if (!(off <= 1e-5) || gd_failed()) {
+        fprintf(stderr, "%s: off by %g: %s\n", path, off, gd_error_message());
+        failures++;
+    }
+    if (folder)
+        leave(path, names, values, n, wanted);
+    else
+        unlink(path);
+    compared++;
+}
+
+static gd_tensors run_both(gd_session *session, gd_tensors feeds, gd_tensors fetches) {
+    static int runs;
+    gd_tensor *outputs[MOST];
+    for (int64_t k = 0; k < fetches.count; k++) outputs[k] = fetches.at[k];
+    if (runs++ >= MOST_RUNS) return gd_session_run(session, feeds, fetches);
+    for (int64_t k = 0; k < fetches.count;
+         k++) { /* alone: an update must not run before the file is written */
+        if (strncmp(gd_dtype_name(gd_tensor_dtype(outputs[k])), "bool", 4) == 0) continue;
+        gd_tensors r = gd_session_run(session, feeds, gd_list(outputs[k]));
+        run_from_file(session, feeds, outputs[k], r.at[0], k == 0);
+    }
+    return gd_session_run(session, feeds, fetches);
+}
+
+#undef gd_session_run
+#define gd_session_run(session, feeds, fetches) run_both(session, feeds, fetches)
+#define main                                    example_main
+#include EXAMPLE
+#undef main
+
+int main(void) {
+    const int status = example_main();
+    printf("%d runs by graphs from files, %d of them wrong.\n", compared, failures);
+    return status || failures || !compared;
+}

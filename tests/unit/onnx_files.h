@@ -1,0 +1,98 @@
+/* onnx_files.h - what tests of ONNX files have in common: a folder, files from their text form,
+ * runs. */
+#ifndef ONNX_FILES_H
+#define ONNX_FILES_H
+
+#include <unistd.h>
+
+#include "clean_test.h"
+#include "core/alloc.h"
+#include "gradus/gradus.h"
+#include "io/onnx.h"
+
+static char folder[300];
+
+static inline const char *in_folder(const char *name) {
+    static char paths[4][400];
+    static int next;
+    if (!folder[0]) {
+        snprintf(folder, sizeof folder, "%s/gradus-onnx-XXXXXX",
+                 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+        if (!mkdtemp(folder)) abort();
+    }
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static inline void write_bytes(const char *path, const void *data, size_t bytes) {
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0) abort();
+}
+
+/* A file from its text form. */
+static inline const char *write_model(const char *text) {
+    gd_pb_doc *doc;
+    char *data;
+    size_t bytes;
+    const char *path = in_folder("text.onnx");
+    CHECK_SAYING(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", text, strlen(text)) == GD_OK,
+                 "%s", gd_error_message());
+    if (!doc) abort();
+    CHECK(gd_pb_print(doc, &data, &bytes) == GD_OK);
+    write_bytes(path, data, bytes);
+    gd_free(data);
+    gd_pb_free(doc);
+    return path;
+}
+
+static inline gd_tensor *numbers(gd_shape dims, double first, double step) {
+    return gd_add(gd_mul(gd_reshape(gd_arange(0, (double)gd_tensor_numel(gd_full(dims, 0))), dims),
+                         gd_scalar(step)),
+                  gd_scalar(first));
+}
+
+static inline bool same_bits(gd_tensor *a, gd_tensor *b) {
+    if (gd_failed()) return false;
+    a = gd_contiguous(a);
+    b = gd_contiguous(b);
+    const size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
+    return !gd_failed() && gd_tensor_numel(a) == gd_tensor_numel(b) &&
+           gd_tensor_dtype(a) == gd_tensor_dtype(b) && memcmp(gd_data(a), gd_data(b), bytes) == 0;
+}
+
+static inline gd_tensor *run_one(gd_graph *graph, const char *input, gd_tensor *value,
+                                 const char *output) {
+    gd_session *session = gd_session_new(graph, .level = 0);
+    gd_tensors r = gd_session_run(session, gd_feed(gd_graph_find(graph, input), value),
+                                  gd_list(gd_graph_find(graph, output)));
+    return r.count ? r.at[0] : NULL;
+}
+
+/* --- files from text ----------------------------------------------------------------------------
+ */
+
+#define HEAD "ir_version: 10 opset_import { version: 21 } "
+#define INPUT(name, dims)                                                                          \
+    "input { name: '" name "' type { tensor_type { elem_type: 1 shape { " dims " } } } } "
+#define OUTPUT(name) "output { name: '" name "' type { tensor_type { elem_type: 1 } } } "
+
+static inline void refuses(const char *text, gd_status status, const char *message) {
+    GD_SCOPE;
+    const char *path = write_model(text);
+    CHECK(gd_onnx_load(path) == NULL);
+    CHECK_SAYING(gd_error_status() == status && says(message) && says("text.onnx"), "%s: %s",
+                 gd_status_name(gd_error_status()), gd_error_message());
+    gd_clear_error();
+}
+
+/* main, and the folder removed. */
+#define ONNX_TEST_MAIN                                                                             \
+    int main(int argc, char **argv) {                                                              \
+        const int status = test_run_all(argc, argv);                                               \
+        char command[400];                                                                         \
+        snprintf(command, sizeof command, "rm -rf '%s'", folder);                                  \
+        return folder[0] && system(command) != 0 ? 1 : status;                                     \
+    }
+
+#endif

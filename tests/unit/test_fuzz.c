@@ -1,0 +1,75 @@
+/* test_fuzz.c - the short form of the fuzz targets that no other test runs: files cut at each byte,
+ * and some thousand damaged copies, always the same ones. (fuzz_onnx and fuzz_protobuf:
+ * test_onnx.c, test_onnx_control.c, test_protobuf.c.) `make fuzz` runs them all for longer, with
+ * clang's libFuzzer. */
+#include <unistd.h>
+
+#include "../fuzz/damage.h"
+#include "clean_test.h"
+#include "core/alloc.h"
+#include "gradus/gradus.h"
+
+#define LLVMFuzzerTestOneInput fuzz_json
+#include "../fuzz/fuzz_json.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_npy
+#include "../fuzz/fuzz_npy.c"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_zip
+#include "../fuzz/fuzz_zip.c"
+#undef LLVMFuzzerTestOneInput
+
+typedef int (*target)(const uint8_t *data, size_t size);
+
+/* Copies in memory of exactly their size, so that a read beyond it shows. */
+static void run_damaged(target run, const char *whole, size_t bytes, int rounds) {
+    for (size_t n = 0; n <= bytes; n++) {
+        uint8_t *part = malloc(n ? n : 1);
+        memcpy(part, whole, n);
+        run(part, n);
+        free(part);
+    }
+    for (int i = 0; i < rounds; i++) {
+        size_t size;
+        uint8_t *data = damaged_copy(whole, bytes, &size);
+        run(data, size);
+        free(data);
+    }
+}
+
+static char *file_of(const char *suffix, size_t *bytes) {
+    GD_SCOPE;
+    char path[300], *data = NULL;
+    snprintf(path, sizeof path, "%s/gradus-fuzz-%ld%s",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid(), suffix);
+    gd_tensor *a = gd_full(gd_dims(2, 3), 0.5), *b = gd_full(gd_dims(4), 7, .dtype = GD_I32);
+    const char *names[] = {"first", "second"};
+    gd_status status = strcmp(suffix, ".npy") == 0 ? gd_save_npy(path, a)
+                                                   : gd_save_npz(path, names, gd_list(a, b));
+    if (status != GD_OK || gd_file_read_all(path, &data, bytes) != GD_OK) abort();
+    unlink(path);
+    return data;
+}
+
+CLEAN_TEST(damaged_json_is_refused_or_read_whole) {
+    static const char text[] =
+        "{\"a\": [1, -2.5e3, true, null, {\"b\": \"\\u00e4\\ud83d\\ude00 x\"}], "
+        "\"\": [[], {}], \"long\": 12345678901234567890}";
+    run_damaged(fuzz_json, text, sizeof text - 1, 20000);
+}
+
+CLEAN_TEST(a_damaged_npy_file_is_refused_or_read_whole) {
+    size_t bytes;
+    char *whole = file_of(".npy", &bytes);
+    run_damaged(fuzz_npy, whole, bytes, 20000);
+    gd_free(whole);
+}
+
+CLEAN_TEST(a_damaged_zip_archive_is_refused_or_read_whole) {
+    size_t bytes;
+    char *whole = file_of(".npz", &bytes);
+    run_damaged(fuzz_zip, whole, bytes, 5000);
+    gd_free(whole);
+}
+
+TEST_MAIN

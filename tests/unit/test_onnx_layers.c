@@ -1,0 +1,208 @@
+/* test_onnx_layers.c - operators of ONNX that say things in another way than our ops: recurrent
+ * layers with their gates in another order, OneHot, Resize, TopK. */
+#include "onnx_files.h"
+
+#define SIZE(n)           "dim { dim_value: " #n " } "
+#define ANY               "dim { dim_param: 'n' } "
+#define INT(name, number) "attribute { name: '" name "' type: INT i: " #number " } "
+#define WORD(name, text)  "attribute { name: '" name "' type: STRING s: '" text "' } "
+#define LIST(name, count, numbers)                                                                 \
+    "initializer { name: '" name "' data_type: 7 dims: " #count " int64_data: [" numbers "] } "
+
+/* --- recurrent layers ----------------------------------------------------------------------------
+ */
+
+enum { T = 3, N = 2, I = 2, H = 2 };
+
+/* Weights of ONNX as text and as tensors: W (D, G*H, I), R (D, G*H, H), B (D, 2*G*H). */
+static void put_weight(FILE *out, const char *name, gd_tensor *t) {
+    const gd_shape s = gd_tensor_shape(t);
+    fprintf(out, "initializer { name: '%s' data_type: 1 ", name);
+    for (int i = 0; i < s.rank; i++) fprintf(out, "dims: %d ", (int)s.at[i]);
+    fputs("float_data: [", out);
+    for (int64_t i = 0; i < gd_tensor_numel(t); i++)
+        fprintf(out, "%s%.9g", i ? ", " : "", (double)((float *)gd_data(t))[i]);
+    fputs("] } ", out);
+}
+
+/* The gates of rows `at` and following, in the order that ours want. */
+static gd_tensor *gates(gd_tensor *t, int at, int n, const int *order) {
+    gd_tensor *parts[4];
+    for (int i = 0; i < n; i++) parts[i] = gd_narrow(t, 0, at + order[i] * H, H);
+    return gd_cat(((gd_tensors){parts, n}), .axis = 0);
+}
+
+static void recurrent(const char *op_type, int n, const int *order, int directions,
+                      const char *direction, const char *attributes, bool lengths,
+                      bool batch_first) {
+    GD_SCOPE;
+    char *text = NULL;
+    size_t size;
+    gd_seed(4);
+    gd_tensor *w = gd_randn(gd_dims(directions, n * H, I)),
+              *r = gd_randn(gd_dims(directions, n * H, H)),
+              *b = gd_randn(gd_dims(directions, 2 * n * H)),
+              *h0 = gd_randn(gd_dims(directions, N, H)), *c0 = gd_randn(gd_dims(directions, N, H)),
+              *x = gd_randn(gd_dims(T, N, I));
+    FILE *out = open_memstream(&text, &size);
+    fputs(HEAD "graph { " INPUT("x", ANY ANY SIZE(2)), out);
+    put_weight(out, "W", w);
+    put_weight(out, "R", r);
+    put_weight(out, "B", b);
+    put_weight(out, "h0", batch_first ? gd_contiguous(gd_permute(h0, gd_dims(1, 0, 2))) : h0);
+    put_weight(out, "c0", batch_first ? gd_contiguous(gd_permute(c0, gd_dims(1, 0, 2))) : c0);
+    fputs("initializer { name: 'lengths' data_type: 6 dims: 2 int32_data: [3, 1] } ", out);
+    fprintf(
+        out,
+        "node { name: 'l' op_type: '%s' input: 'x' input: 'W' input: 'R' input: 'B' input: '%s' "
+        "input: "
+        "'h0' %s output: 'y' output: 'h' %s " WORD("direction", "%s")
+            INT("hidden_size", 2) "attribute { name: 'layout' type: INT i: %d } %s } " OUTPUT("y")
+                OUTPUT("h") "%s}",
+        op_type, lengths ? "lengths" : "", n == 4 ? "input: 'c0'" : "", n == 4 ? "output: 'c'" : "",
+        direction, batch_first, attributes, n == 4 ? OUTPUT("c") : "");
+    fclose(out);
+    gd_graph *g = gd_onnx_load(write_model(text));
+    free(text);
+    CHECK_SAYING(g != NULL, "%s", gd_error_message());
+    if (!g) return;
+    gd_tensor *fed = batch_first ? gd_contiguous(gd_permute(x, gd_dims(1, 0, 2))) : x;
+    gd_tensor *y = run_one(g, "x", fed, "y"), *h = run_one(g, "x", fed, "h");
+    if (batch_first) y = gd_permute(y, gd_dims(1, 2, 0, 3)), h = gd_permute(h, gd_dims(1, 0, 2));
+
+    gd_tensor *weights[8];
+    for (int d = 0; d < directions; d++) {
+        gd_tensor *both = gd_select(b, 0, d);
+        weights[4 * d] = gates(gd_select(w, 0, d), 0, n, order);
+        weights[4 * d + 1] = gates(gd_select(r, 0, d), 0, n, order);
+        weights[4 * d + 2] = gates(both, 0, n, order);
+        weights[4 * d + 3] = gates(both, n * H, n, order);
+    }
+    const gd_tensors list = {weights, 4 * directions};
+    const int64_t numbers_of[] = {3, 1};
+    gd_tensor *limits = lengths ? gd_from_array(gd_dims(2), GD_I64, numbers_of) : NULL, *wanted,
+              *last;
+    const bool two = directions == 2;
+    if (n == 4) {
+        gd_lstm_outputs o = gd_lstm(x, h0, c0, limits, list, .bidirectional = two);
+        wanted = o.y, last = o.h;
+        gd_tensor *c = run_one(g, "x", fed, "c");
+        CHECK(same_bits(batch_first ? gd_permute(c, gd_dims(1, 0, 2)) : c, o.c));
+    } else if (n == 3) {
+        gd_gru_outputs o = gd_gru(x, h0, limits, list, .bidirectional = two);
+        wanted = o.y, last = o.h;
+    } else {
+        gd_rnn_outputs o = gd_rnn(x, h0, limits, list, .bidirectional = two,
+                                  .activation = strstr(attributes, "Relu") ? GD_RELU : GD_TANH);
+        wanted = o.y, last = o.h;
+    }
+    wanted = gd_permute(gd_reshape(wanted, gd_dims(T, N, directions, H)), gd_dims(0, 2, 1, 3));
+    CHECK_SAYING(same_bits(y, wanted) && same_bits(h, last), "%s %s: %s", op_type, direction,
+                 gd_error_message());
+}
+
+CLEAN_TEST(recurrent_layers_of_others_have_their_gates_in_another_order) {
+    static const int lstm[] = {0, 2, 3, 1}, gru[] = {1, 0, 2}, one[] = {0};
+    for (int lengths = 0; lengths < 2; lengths++)
+        for (int first = 0; first < 2; first++) {
+            recurrent("LSTM", 4, lstm, 1, "forward", "", lengths, first);
+            recurrent("LSTM", 4, lstm, 2, "bidirectional", "", lengths, first);
+            recurrent("GRU", 3, gru, 2, "bidirectional", INT("linear_before_reset", 1), lengths,
+                      first);
+            recurrent("RNN", 1, one, 1, "forward", "", lengths, first);
+            recurrent(
+                "RNN", 1, one, 2, "bidirectional",
+                "attribute { name: 'activations' type: STRINGS strings: 'Relu' strings: 'Relu' } ",
+                lengths, first);
+        }
+}
+
+#define LAYER(type, inputs, attributes)                                                            \
+    HEAD "graph { " INPUT("x", SIZE(3) SIZE(2) SIZE(2)) INPUT("w", SIZE(1) SIZE(8) SIZE(2))        \
+        INPUT("u", SIZE(1) SIZE(6) SIZE(2)) "node { name: 'l' op_type: '" type                     \
+                                            "' input: 'x' " inputs " output: 'y' " attributes      \
+                                            "} }"
+
+CLEAN_TEST(recurrent_layers_that_ours_are_not_are_refused) {
+    refuses(LAYER("LSTM", "input: 'w' input: 'w'", "attribute { name: 'clip' type: FLOAT f: 1 } "),
+            GD_E_UNSUPPORTED, "'l' (LSTM): its attribute 'clip'");
+    refuses(LAYER("LSTM",
+                  "input: 'w' input: 'w' input: '' input: '' input: '' input: '' input: 'x'", ""),
+            GD_E_UNSUPPORTED, "peephole");
+    refuses(LAYER("LSTM", "input: 'w' input: 'x'", ""), GD_E_SHAPE, "'l' (LSTM): its R is");
+    refuses(LAYER("LSTM", "input: 'w'", ""), GD_E_FORMAT, "its input 2 is missing");
+    refuses(LAYER("LSTM", "input: 'w' input: 'w'", WORD("direction", "up")), GD_E_UNSUPPORTED,
+            "'direction'");
+    refuses(LAYER("GRU", "input: 'u' input: 'u'", ""), GD_E_UNSUPPORTED, "linear_before_reset 1");
+    refuses(LAYER("RNN", "input: 'w' input: 'w'",
+                  "attribute { name: 'activations' type: STRINGS strings: 'Affine' }"),
+            GD_E_UNSUPPORTED, "'activations'");
+}
+
+/* --- others --------------------------------------------------------------------------------------
+ */
+
+CLEAN_TEST(one_hot_counts_from_the_end_and_has_any_axis) {
+    GD_SCOPE;
+    gd_graph *g = gd_onnx_load(write_model(HEAD "graph { " INPUT("x", SIZE(2)) LIST(
+        "depth", 1, "3") "initializer { name: 'v' data_type: 1 dims: 2 "
+                         "float_data: [5, 7] } node { op_type: 'Cast' input: 'x' output: 'i' " INT(
+                             "to", 7) "} "
+                                      "node { op_type: 'OneHot' input: 'i' input: 'depth' input: "
+                                      "'v' output: 'y' " INT("axis", 0) "} " OUTPUT("y") "}"));
+    const float at[] = {2, -3}, wanted[] = {5, 7, 5, 5, 7, 5};
+    gd_tensor *y = g ? run_one(g, "x", gd_from_array(gd_dims(2), GD_F32, at), "y") : NULL;
+    CHECK_SAYING(y && same_bits(y, gd_from_array(gd_dims(3, 2), GD_F32, wanted)), "%s",
+                 gd_error_message());
+}
+
+CLEAN_TEST(resizing_goes_by_sizes_or_factors_of_named_axes) {
+    GD_SCOPE;
+    gd_tensor *x = numbers(gd_dims(1, 1, 2, 3), 0, 1);
+#define RESIZE(numbers, inputs, attributes)                                                        \
+    HEAD "graph { " INPUT("x", ANY SIZE(1) SIZE(2) SIZE(3)) numbers                                \
+        "node { name: 'r' op_type: 'Resize' input: 'x' " inputs " output: 'y' " attributes         \
+        "} " OUTPUT("y") "}"
+#define ASYMMETRIC                                                                                 \
+    WORD("coordinate_transformation_mode", "asymmetric") WORD("nearest_mode", "floor")
+    gd_graph *g = gd_onnx_load(write_model(
+        RESIZE(LIST("s", 2, "6, 4"), "input: '' input: '' input: 's'",
+               "attribute { name: 'axes' type: INTS ints: [3, 2] } " WORD("mode", "linear"))));
+    CHECK_SAYING(g && same_bits(run_one(g, "x", x, "y"),
+                                gd_resize(x, .size = gd_dims(4, 6), .mode = GD_LINEAR)),
+                 "%s", gd_error_message());
+    g = gd_onnx_load(write_model(
+        RESIZE("initializer { name: 's' data_type: 1 dims: 4 float_data: [1, 1, 2, 2] } ",
+               "input: '' input: 's'", ASYMMETRIC)));
+    CHECK_SAYING(g && same_bits(run_one(g, "x", x, "y"), gd_resize(x, .scale = 2)), "%s",
+                 gd_error_message());
+    refuses(
+        RESIZE(LIST("s", 4, "1, 1, 4, 6"), "input: '' input: '' input: 's'", WORD("mode", "cubic")),
+        GD_E_UNSUPPORTED, "'r' (Resize): possible are mode nearest");
+    refuses(RESIZE(LIST("s", 4, "1, 2, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
+            GD_E_UNSUPPORTED, "the batch and the channels cannot be resized");
+    refuses(RESIZE(LIST("s", 3, "1, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
+            GD_E_FORMAT, "3 numbers for 4 axes");
+}
+
+CLEAN_TEST(a_sort_is_a_topk_of_all_and_comes_back_for_any_size) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(GD_ANY, 2), .name = "x");
+        y = gd_named(gd_sort(x, .axis = 0, .descending = true).values, "y");
+    }
+    const char *path = in_folder("sort.onnx");
+    gd_session *session = gd_session_new(graph);
+    CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK, "%s",
+                 gd_error_message());
+    gd_graph *g = gd_onnx_load(path);
+    gd_tensor *value = numbers(gd_dims(5, 2), 0, 1);
+    CHECK_SAYING(
+        g && same_bits(run_one(g, "x", value, "y"), gd_contiguous(gd_flip(value, gd_dims(0)))),
+        "%s", gd_error_message());
+}
+
+ONNX_TEST_MAIN

@@ -1,0 +1,29 @@
+#!/bin/sh
+# fuzz.sh BUILD SECONDS - runs each fuzz target of a build with GRADUS_FUZZ for so long, on one core.
+#
+# What it finds interesting stays in BUILD/corpus/TARGET and is where the next run goes on. The first one
+# starts from the files that test_onnx_control writes: graphs with branches and loops. An input that
+# crashes is left in BUILD as TARGET-crash-...
+set -eu
+build=$1
+seconds=$2
+failed=0
+mkdir -p "$build/corpus/fuzz_onnx" "$build/corpus/fuzz_zip"
+if [ -z "$(ls "$build/corpus/fuzz_onnx")" ]; then
+    GRADUS_ONNX_DIR=$build/corpus/fuzz_onnx "$build/tests/test_onnx_control" go_through_a_file >/dev/null
+    mv "$build"/corpus/fuzz_onnx/*.npz "$build/corpus/fuzz_zip/"
+fi
+for target in "$build"/tests/fuzz_*; do
+    [ -x "$target" ] && [ -f "$target" ] || continue
+    name=$(basename "$target")
+    mkdir -p "$build/corpus/$name"
+    echo "$name, $seconds seconds"
+    if ! ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1 \
+        "$target" -max_total_time="$seconds" -timeout=25 -rss_limit_mb=4096 -print_final_stats=1 -verbosity=0 \
+        -artifact_prefix="$build/$name-" "$build/corpus/$name" 2>"$build/$name.log"; then
+        failed=1
+        tail -40 "$build/$name.log"
+    fi
+    grep -E 'number_of_executed_units|new_units_added' "$build/$name.log" || true
+done
+exit $failed
