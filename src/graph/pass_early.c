@@ -106,6 +106,8 @@ static bool is_update(const early *e, int at) {
         for (int u = e->first[fresh]; u < e->first[fresh + 1];
              u++) /* a copy that is written later */
             if (e->touching[u] > at && writes(p, &p->steps[e->touching[u]], fresh)) return false;
+        for (int u = e->first[old]; u < e->first[old + 1]; u++) /* the old value is needed longer */
+            if (e->touching[u] > at) return false;
     }
     return any;
 }
