@@ -88,16 +88,18 @@ static bool run_compiler(char *const *argv) {
 
 typedef struct making {
     const gd_jit_target *target;
-    const char *type;
     char *kernel; /* the text that follows the prelude; free() */
     size_t kernel_bytes;
     char compiler[GD_JIT_PATH], directory[GD_JIT_PATH], file[GD_JIT_PATH + 64], key[GD_JIT_KEY];
 } making;
 
-static bool print_source(making *m, const gd_ir *ir) {
+static bool print_source(making *m, const gd_jit_source *s) {
     FILE *out = open_memstream(&m->kernel, &m->kernel_bytes);
     if (!out) return false;
-    gd_print_kernel(out, m->target->dialect, ir, m->type, "gd_jit_kernel");
+    if (s->rows)
+        gd_print_rows(out, s->rows, s->type, "gd_jit_kernel");
+    else
+        gd_print_kernel(out, m->target->dialect, s->ir, s->type, "gd_jit_kernel");
     return fclose(out) == 0;
 }
 
@@ -183,8 +185,8 @@ static bool build(making *m) {
     return done;
 }
 
-static gd_compiled_fn make(const gd_ir *ir, const char *type, const gd_jit_target *target,
-                      bool *compiled, const char **why) {
+static gd_compiled_fn make(const gd_jit_source *source, const gd_jit_target *target, bool *compiled,
+                           const char **why) {
     const char *on = secure_getenv("GRADUS_JIT");
     making *m = NULL;
     gd_compiled_fn fn = NULL;
@@ -194,12 +196,11 @@ static gd_compiled_fn make(const gd_ir *ir, const char *type, const gd_jit_targe
     *why = "there is no memory";
     if (!(m = gd_calloc(1, sizeof *m))) return NULL;
     m->target = target;
-    m->type = type;
     if (!gd_jit_directory(m->directory, sizeof m->directory, why)) goto out;
     *why = "there is no compiler";
     if (!find_compiler(m->compiler, sizeof m->compiler, &compiler)) goto out;
     *why = "there is no memory";
-    if (!print_source(m, ir)) goto out;
+    if (!print_source(m, source)) goto out;
     find_key(m, &compiler);
     if ((fn = load(m))) goto out;
     *why = "the compiler failed";
@@ -230,8 +231,9 @@ static pthread_cond_t made = PTHREAD_COND_INITIALIZER;
 static entry *entries, *forgotten;
 static gd_jit_counts counts;
 
-gd_compiled_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *target) {
-    const uint64_t hash = gd_ir_hash(ir);
+gd_compiled_fn gd_jit_kernel(const gd_jit_source *source, const gd_jit_target *target) {
+    const uint64_t hash = source->rows ? gd_rows_hash(source->rows) : gd_ir_hash(source->ir);
+    const char *type = source->type;
     pthread_mutex_lock(&lock);
     entry *e = entries;
     while (e && !(e->hash == hash && e->target == target && strcmp(e->type, type) == 0))
@@ -252,10 +254,10 @@ gd_compiled_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_tar
     if (!e) return NULL;
     bool compiled = false;
     const char *why = "";
-    gd_compiled_fn fn = make(ir, type, target, &compiled, &why);
+    gd_compiled_fn fn = make(source, target, &compiled, &why);
     if (!fn)
-        gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s", ir->count,
-                  why);
+        gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s",
+                  source->rows ? source->rows->n_nodes : source->ir->count, why);
     pthread_mutex_lock(&lock);
     e->fn = fn;
     e->ready = true;

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codegen/print.h"
+#include "codegen/rows.h"
 
 /* What kernels are compiled for. */
 typedef struct gd_jit_target {
@@ -33,9 +33,16 @@ typedef struct gd_jit_target {
 
 typedef void (*gd_compiled_fn)(void);
 
-/* The kernel of an expression computed in `type`, a function of the dialect's own signature; NULL
- * where it cannot be compiled. */
-gd_compiled_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *target);
+/* What is compiled: an expression, or passes over rows, computed in `type`. */
+typedef struct gd_jit_source {
+    const gd_ir *ir;     /* or NULL */
+    const gd_rows *rows; /* or NULL */
+    const char *type;
+} gd_jit_source;
+
+/* The kernel of a source, a function of the dialect's own signature; NULL where it cannot be
+ * compiled. */
+gd_compiled_fn gd_jit_kernel(const gd_jit_source *source, const gd_jit_target *target);
 
 /* How often a kernel was compiled, taken from the cache, and not to be had, in this process. */
 typedef struct gd_jit_counts {

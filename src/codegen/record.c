@@ -361,7 +361,8 @@ static int results(const gd_record *r, const char **list) {
 
 bool gd_record_forward(gd_record *r, gd_ir *ir, gd_ir_node *nodes) {
     gd_ir_builder b = {.count = 0};
-    names n = {r, 0, -1, -1, {-1, -1, -1, -1}, r->n_exprs};
+    names n = {.r = r, .first_output = -1, .first_grad = -1, .visible = r->n_exprs};
+    for (int i = 0; i < GD_IR_MAX_OUTPUTS; i++) n.output_node[i] = -1;
     const char *list[2 * GD_RECORD_MAX];
     const int count = results(r, list);
     if (count > GD_IR_MAX_OUTPUTS) return fail(r, "too many outputs in", r->name);
@@ -403,7 +404,10 @@ bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
         return true;
     }
     gd_ir_builder b = {.count = 0};
-    names n = {r, r->n_outputs, r->n_outputs + r->n_inputs, 0, {-1, -1, -1, -1}, r->n_exprs};
+    names n = {.r = r,
+               .first_input = r->n_outputs,
+               .first_output = r->n_outputs + r->n_inputs,
+               .visible = r->n_exprs};
     int node = gd_ir_parse(&b, text, lookup, &n);
     if (node < 0) return fail(r, "in the gradient:", b.error);
     *ir = gd_ir_finish(&b, &node, 1, nodes);

@@ -7,6 +7,7 @@
 #include "graph/control_step.h"
 #include "graph/memory.h"
 #include "ops/call.h"
+#include "ops/fused.h"
 
 /* --- arrays ------------------------------------------------------------------------------------ */
 
@@ -192,8 +193,9 @@ static void share_in_place(const gd_plan *plan, lives *l) {
     const gd_program *p = plan->program;
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
-        const bool reduces = c->step->op->fusion && !c->step->op->ir; /* the last result is of another shape */
-        if ((!c->step->op->ir && !reduces) || c->n_before || c->n_after) continue;
+        const gd_fusion *fusion = c->step->op->fusion;
+        const bool reduces = fusion && fusion->reduction; /* the last result is of another shape */
+        if ((!c->step->op->ir && !fusion) || c->n_before || c->n_after) continue;
         for (int o = c->first + c->n_in; o < c->first + c->n_in + c->n_out - reduces; o++) {
             const int out = plan->bindings[o].root;
             if (out < 0 || p->roots[out].kind != GD_ROOT_TEMPORARY || p->roots[out].fetched || l->begin[out] != i ||

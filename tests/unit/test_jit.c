@@ -39,7 +39,8 @@ static void parse(expression *e, const char *text) {
 static gd_ew_fn kernel_of(const char *text) {
     expression e;
     parse(&e, text);
-    return (gd_ew_fn)(void *)gd_jit_kernel(&e.ir, "f32", gd_ew_target(gd_cpu_isa()));
+    return (gd_ew_fn)(void *)gd_jit_kernel(&(gd_jit_source){.ir = &e.ir, .type = "f32"},
+                                           gd_ew_target(gd_cpu_isa()));
 }
 
 /* Whether it is there and computes a*b + a, over a length that is no multiple of a vector. */

@@ -127,7 +127,7 @@ static void fill_tiles(const job *j, char *buffers) {
     const int64_t n = j->row < j->tile ? j->row : j->tile;
     for (int i = 0; i < j->n_in; i++)
         if (j->operands[i].single) load_tile(&j->operands[i], j->operands[i].data, 0, j->program.type, buffers + (size_t)i * tile, n);
-    gd_ew_constants(&j->program, j->tile, n, buffers + (size_t)(j->n_in + j->n_out) * tile);
+    gd_ew_constants(&j->program, j->program.params, j->tile, n, buffers + (size_t)(j->n_in + j->n_out) * tile);
 }
 
 /* Where each operand's row of this number begins. */

@@ -67,13 +67,22 @@ static void __attribute__((constructor)) set_sizes(void) {
 
 const gd_jit_target *gd_ew_target(gd_isa isa) { return &targets[isa]; }
 
+static bool evaluator_only;
+void gd_ew_set_compiled(bool on) { __atomic_store_n(&evaluator_only, !on, __ATOMIC_RELAXED); }
+bool gd_ew_uses_compiled(void) { return !__atomic_load_n(&evaluator_only, __ATOMIC_RELAXED); }
+
+bool gd_ew_is_worth_compiling(int64_t elements) {
+    const char *on = getenv("GRADUS_JIT");
+    return elements >= WORTH_COMPILING || (on && strcmp(on, "always") == 0);
+}
+
 void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements) {
     static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
-    const char *on = getenv("GRADUS_JIT");
-    if (elements < WORTH_COMPILING && !(on && strcmp(on, "always") == 0)) return;
+    if (!gd_ew_is_worth_compiling(elements)) return;
     const gd_ew_kernel *now = compiled(op, ir);
     if (now->fn[type]) return;
-    gd_compiled_fn fn = gd_jit_kernel(ir, types[type], gd_ew_target(gd_cpu_isa()));
+    gd_compiled_fn fn =
+        gd_jit_kernel(&(gd_jit_source){.ir = ir, .type = types[type]}, gd_ew_target(gd_cpu_isa()));
     gd_ew_kernel *kernel = fn ? gd_calloc_until_exit(sizeof *kernel) : NULL;
     if (!kernel) return;
     *kernel = *now;
@@ -112,19 +121,7 @@ static gd_ew_fn primitive(int prim, int type) {
     return fn;
 }
 
-gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
-    const gd_op *op = call->op;
-    p->ir = ir;
-    p->type = type;
-    p->n_slots = 0;
-    p->slot = p->own_slot;
-    if (op->fusion)
-        gd_fused_params(call, p->params);
-    else
-        for (int i = 0; i < op->n_attrs && call->attrs; i++)
-            p->params[i] = gd_attr_number(&op->attrs[i], call->attrs);
-    p->whole = compiled(op, ir)->fn[type];
-    if (p->whole) return GD_OK;
+static gd_status find_steps(const gd_ir *ir, int type, gd_ew_program *p) {
     for (int i = 0; i < ir->count; i++) {
         int code = ir->nodes[i].code;
         if (code < GD_IR_PRIM) continue;
@@ -133,6 +130,34 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, g
             return gd_fail(GD_E_DTYPE, "%s is not defined for %s", gd_prims[code - GD_IR_PRIM].name,
                            type >= GD_EW_I32 ? "integers" : "floats");
     }
+    return GD_OK;
+}
+
+static void begin(gd_ew_program *p, const gd_ir *ir, int type) {
+    p->ir = ir;
+    p->whole = NULL;
+    p->type = type;
+    p->n_slots = 0;
+    p->slot = p->own_slot;
+}
+
+gd_status gd_ew_prepare_ir(const gd_ir *ir, int type, gd_ew_program *p) {
+    begin(p, ir, type);
+    p->n_slots = gd_ir_slots(ir, p->own_slot);
+    return find_steps(ir, type, p);
+}
+
+gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
+    const gd_op *op = call->op;
+    begin(p, ir, type);
+    if (op->fusion)
+        gd_fused_params(call, p->params);
+    else
+        for (int i = 0; i < op->n_attrs && call->attrs; i++)
+            p->params[i] = gd_attr_number(&op->attrs[i], call->attrs);
+    if (!op->fusion || gd_ew_uses_compiled()) p->whole = compiled(op, ir)->fn[type];
+    if (p->whole) return GD_OK;
+    GD_TRY(find_steps(ir, type, p));
     if (op->fusion) { /* worked out when it was made */
         p->n_slots = op->fusion->n_slots;
         p->slot = op->fusion->slot;
@@ -158,12 +183,13 @@ static void fill(void *tile, int type, double value, int64_t n) {
     }
 }
 
-void gd_ew_constants(const gd_ew_program *p, int64_t tile, int64_t n, char *tiles) {
+void gd_ew_constants(const gd_ew_program *p, const double *params, int64_t tile, int64_t n,
+                     char *tiles) {
     if (p->whole) return;
     for (int i = 0; i < p->ir->count; i++) {
         const gd_ir_node *node = &p->ir->nodes[i];
         if (node->code != GD_IR_CONST && node->code != GD_IR_PARAM) continue;
-        const double value = node->code == GD_IR_CONST ? node->value : p->params[node->arg[0]];
+        const double value = node->code == GD_IR_CONST ? node->value : params[node->arg[0]];
         fill(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value, n);
     }
 }
