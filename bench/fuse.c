@@ -157,6 +157,54 @@ static void softmax_chain(void) {
     by_rows(true, 32768, 10, "softmax_short", "softmax by hand, 32768 rows of 10");
 }
 
-const bench_entry bench_fuse[] = {{"chain_fused", heavy},           {"cheap_chain", cheap},
-                                  {"mean_square", reduction},       {"rms_chain", rms_chain},
-                                  {"softmax_chain", softmax_chain}, {NULL, NULL}};
+/* --- the order of elements
+ * -------------------------------------------------------------------------
+ */
+
+/* One elementwise step over a transposed operand, read by a product: level 0 reads against the
+ * grain. */
+static void transposed(void) {
+    GD_SCOPE;
+    enum { ROWS = 2048, COLUMNS = 1024 };
+    chain c = {.value = gd_randn(gd_dims(ROWS, COLUMNS))};
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *w = gd_randn(gd_dims(ROWS, 8));
+    {
+        GD_GRAPH(graph);
+        c.x = gd_placeholder(gd_dims(ROWS, COLUMNS));
+        c.y = gd_matmul(gd_sigmoid(gd_transpose(c.x, 0, 1)), w);
+    }
+    c.fused = gd_session_new(graph);
+    c.plain = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    bench_report("transposed_sigmoid_speedup", p.ratio, p.spread, "times",
+                 "sigmoid(x^T) w, x (2048,1024): as it stands / in the order of x");
+}
+
+/* The result of a product by heads, put together: (8,16,256,64) to (8,256,1024). */
+static void heads(void) {
+    GD_SCOPE;
+    chain c = {.value = gd_randn(gd_dims(8, 16, 256, 64))};
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *w = gd_randn(gd_dims(64, 64));
+    {
+        GD_GRAPH(graph);
+        c.x = gd_placeholder(gd_dims(8, 16, 256, 64));
+        gd_tensor *y = gd_permute(gd_matmul(c.x, w), gd_dims(0, 2, 1, 3));
+        c.y = gd_sum(gd_reshape(y, gd_dims(8, 256, 1024)), .axis = 1);
+    }
+    c.fused = gd_session_new(graph);
+    c.plain = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    bench_report("heads_together_speedup", p.ratio, p.spread, "times",
+                 "a product by heads, put together and summed: copied / written in place");
+}
+
+const bench_entry bench_fuse[] = {{"chain_fused", heavy},
+                                  {"cheap_chain", cheap},
+                                  {"mean_square", reduction},
+                                  {"rms_chain", rms_chain},
+                                  {"softmax_chain", softmax_chain},
+                                  {"transposed", transposed},
+                                  {"heads", heads},
+                                  {NULL, NULL}};

@@ -96,6 +96,7 @@ int gd_pass_share(gd_program *program);    /* steps that compute what another ha
 int gd_pass_fold(gd_program *program, gd_device *device); /* what is the same in every run */
 int gd_pass_epilogue(gd_program *program); /* relu and steps of descent as products are stored */
 int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
+int gd_pass_layout(gd_program *program, gd_device *device); /* in which order elements lie in memory */
 int gd_pass_fuse(gd_program *program);     /* elementwise steps, and a reduction behind them, as one */
 
 #endif

@@ -53,7 +53,7 @@ static char *text_of(planned *p) {
                                 ((gd_tensors){p->fetches.at, p->fetches.count}));
 }
 
-static int count(const char *text, const char *part) {
+static __attribute__((unused)) int count(const char *text, const char *part) {
     int n = 0;
     for (; (text = strstr(text, part)); text++) n++;
     return n;
