@@ -49,6 +49,7 @@ typedef struct layout {
     int *writes; /* of each root: how many steps write it */
     bool *fixed; /* of each root: fetched or committed, so it stays as it is */
     int *chain;  /* of each step: the first step of its chain of elementwise steps; -1: none */
+    int *maker;  /* of each root: the step of a chain that writes it; -1: none */
     permuted *permuted;
     int n_permuted, changes;
 } layout;
@@ -234,38 +235,32 @@ static bool can_sink(const layout *l, const gd_pstep *s) {
 }
 
 /* The chain that a step's operand is made in; -1: in none. */
-static int chain_of_operand(const layout *l, const gd_pstep *s, int k, const int *maker) {
-    const gd_program *p = l->p;
-    const int from = maker[p->values[s->in[k]].root];
-    return from >= 0 && same_dims(&p->values[s->in[k]], &p->values[s->out[0]]) &&
-                   is_row_major(&p->values[s->in[k]])
-               ? l->chain[from]
-               : -1;
+static int chain_of_operand(const layout *l, const gd_pstep *s, int k) {
+    const gd_pvalue *v = &l->p->values[s->in[k]];
+    const int from = l->maker[v->root];
+    return from >= 0 && same_dims(v, &l->p->values[s->out[0]]) && is_row_major(v) ? l->chain[from]
+                                                                                  : -1;
 }
 
 /* Elementwise steps of one shape that read each other's results: they go one way together, so that
  * they can be one kernel later. */
-static gd_status find_chains(layout *l) {
+static void find_chains(layout *l) {
     const gd_program *p = l->p;
-    int *maker = gd_malloc(((size_t)p->n_roots + 1) * sizeof *maker);
-    if (!maker) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-    for (int r = 0; r < p->n_roots; r++) maker[r] = -1;
+    for (int r = 0; r < p->n_roots; r++) l->maker[r] = -1;
     for (int i = 0; i < p->n_steps; i++) {
         const gd_pstep *s = &p->steps[i];
         l->chain[i] = -1;
         if (!can_sink(l, s)) continue;
         l->chain[i] = i;
         for (int k = 0; k < s->n_in; k++) {
-            const int other = chain_of_operand(l, s, k, maker), mine = l->chain[i];
+            const int other = chain_of_operand(l, s, k), mine = l->chain[i];
             if (other < 0 || other == mine) continue;
             const int first = other < mine ? other : mine;
-            for (int b = 0; b <= i; b++)
+            for (int b = first; b <= i; b++)
                 if (l->chain[b] == other || l->chain[b] == mine) l->chain[b] = first;
         }
-        for (int k = 0; k < s->n_out; k++) maker[p->values[s->out[k]].root] = i;
+        for (int k = 0; k < s->n_out; k++) l->maker[p->values[s->out[k]].root] = i;
     }
-    gd_free(maker);
-    return GD_OK;
 }
 
 /* A value that says in which order to run: it has all elements, in places of their own, and its
@@ -279,35 +274,45 @@ static bool has_order(const gd_pvalue *v, int *order) {
     return false;
 }
 
-enum { ORDERS = 8 };
+enum { ORDERS = 8, OPERANDS = 64 };
+
+/* What a chain reads, and in which orders that lies. */
+typedef struct ballot {
+    int orders[ORDERS][GD_MAX_RANK], n_orders;
+    size_t votes[ORDERS]; /* bytes of an element */
+    int counted[OPERANDS], n_counted;
+} ballot;
+
+static void count_vote(const layout *l, ballot *b, int value) {
+    const gd_pvalue *v = &l->p->values[value];
+    int mine[GD_MAX_RANK], at = 0;
+    for (int i = 0; i < b->n_counted; i++)
+        if (b->counted[i] == value) return;
+    if (!has_order(v, mine) || b->n_counted == OPERANDS) return;
+    b->counted[b->n_counted++] = value;
+    while (at < b->n_orders && memcmp(b->orders[at], mine, sizeof(int) * v->rank) != 0) at++;
+    if (at == ORDERS) return;
+    if (at == b->n_orders) memcpy(b->orders[b->n_orders++], mine, sizeof mine);
+    b->votes[at] += gd_dtype_bytes(v->dtype);
+}
 
 /* The order in which most of what a chain reads lies; false: as it is. */
 static bool best_order(const layout *l, int chain, int *order) {
     const gd_program *p = l->p;
     const gd_pvalue *y = &p->values[p->steps[chain].out[0]];
-    int orders[ORDERS][GD_MAX_RANK], n = 0, best = 0;
-    size_t votes[ORDERS] = {0};
-    for (int v = 0; v < p->n_values; v++) {
-        int mine[GD_MAX_RANK], at = 0;
-        bool read = false;
-        if (!same_dims(&p->values[v], y) || !has_order(&p->values[v], mine)) continue;
-        for (int i = chain; i < p->n_steps && !read; i++)
-            for (int k = 0; l->chain[i] == chain && k < p->steps[i].n_in; k++)
-                read |= p->steps[i].in[k] == v;
-        for (int i = chain; i < p->n_steps && read; i++) /* made in the chain itself? */
-            for (int k = 0; l->chain[i] == chain && k < p->steps[i].n_out; k++)
-                read &= p->steps[i].out[k] != v;
-        if (!read) continue;
-        while (at < n && memcmp(orders[at], mine, sizeof(int) * y->rank) != 0) at++;
-        if (at == ORDERS) continue;
-        if (at == n) memcpy(orders[n++], mine, sizeof mine);
-        votes[at] += gd_dtype_bytes(p->values[v].dtype);
-    }
-    for (int i = 1; i < n; i++)
-        if (votes[i] > votes[best] || (votes[i] == votes[best] && is_identity(orders[i], y->rank)))
+    ballot b = {.n_orders = 0};
+    int best = 0;
+    for (int i = chain; i < p->n_steps; i++)
+        for (int k = 0; l->chain[i] == chain && k < p->steps[i].n_in; k++)
+            if (same_dims(&p->values[p->steps[i].in[k]], y) &&
+                chain_of_operand(l, &p->steps[i], k) != chain)
+                count_vote(l, &b, p->steps[i].in[k]);
+    for (int i = 1; i < b.n_orders; i++)
+        if (b.votes[i] > b.votes[best] ||
+            (b.votes[i] == b.votes[best] && is_identity(b.orders[i], y->rank)))
             best = i;
-    if (n == 0 || is_identity(orders[best], y->rank)) return false;
-    memcpy(order, orders[best], sizeof(int) * y->rank);
+    if (b.n_orders == 0 || is_identity(b.orders[best], y->rank)) return false;
+    memcpy(order, b.orders[best], sizeof(int) * y->rank);
     return true;
 }
 
@@ -489,8 +494,9 @@ static gd_status begin(layout *l) {
     l->writes = gd_calloc((size_t)p->n_roots + 1, sizeof *l->writes);
     l->fixed = gd_calloc((size_t)p->n_roots + 1, sizeof *l->fixed);
     l->chain = gd_malloc(((size_t)p->n_steps + 1) * sizeof *l->chain);
+    l->maker = gd_malloc(((size_t)p->n_roots + 1) * sizeof *l->maker);
     l->permuted = gd_malloc(((size_t)operands + 1) * sizeof *l->permuted);
-    if (!l->writes || !l->fixed || !l->chain || !l->permuted)
+    if (!l->writes || !l->fixed || !l->chain || !l->maker || !l->permuted)
         return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed && !p->steps[i].view; k++)
@@ -505,7 +511,7 @@ int gd_pass_layout(gd_program *p, gd_device *device) {
     gd_status status = begin(&l);
     for (int i = 0; i < p->n_steps && status == GD_OK; i++)
         l.changes += write_as_copied(&l, i) || drop_copy(&l, i);
-    if (status == GD_OK) status = find_chains(&l);
+    if (status == GD_OK) find_chains(&l);
     const int n_steps = p->n_steps;
     for (int i = 0; i < n_steps && status == GD_OK; i++)
         if (l.chain[i] == i) status = sink_chain(&l, i);
@@ -515,6 +521,7 @@ int gd_pass_layout(gd_program *p, gd_device *device) {
     gd_free(l.writes);
     gd_free(l.fixed);
     gd_free(l.chain);
+    gd_free(l.maker);
     gd_free(l.permuted);
     if (status != GD_OK) return -1;
     return l.changes && gd_pass_prune(p) < 0 ? -1 : l.changes;
