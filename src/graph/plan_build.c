@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/grow.h"
 #include "graph/control_step.h"
 #include "graph/memory.h"
 #include "ops/call.h"
@@ -11,20 +11,12 @@
 
 /* --- arrays ------------------------------------------------------------------------------------ */
 
-static gd_status room(void **array, int count, int *capacity, size_t size) {
-    if (count < *capacity) return GD_OK;
-    int larger = *capacity ? 2 * *capacity : 64;
-    void *grown = gd_realloc(*array, (size_t)larger * size);
-    if (!grown) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-    *array = grown;
-    *capacity = larger;
-    return GD_OK;
-}
+static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to plan a run"); }
 
 static gd_status add_view(gd_plan *plan, gd_view view, gd_binding binding, int *number) {
     int views_room = plan->views_room;
-    GD_TRY(room((void **)&plan->views, plan->n_views, &views_room, sizeof *plan->views));
-    GD_TRY(room((void **)&plan->bindings, plan->n_views, &plan->views_room, sizeof *plan->bindings));
+    if (!gd_grow(plan->views, plan->n_views, views_room)) return no_memory();
+    if (!gd_grow(plan->bindings, plan->n_views, plan->views_room)) return no_memory();
     plan->views[plan->n_views] = view;
     plan->bindings[plan->n_views] = binding;
     *number = plan->n_views++;
@@ -32,7 +24,7 @@ static gd_status add_view(gd_plan *plan, gd_view view, gd_binding binding, int *
 }
 
 static gd_status add_copy(gd_plan *plan, int to, int from) {
-    GD_TRY(room((void **)&plan->copies, plan->n_copies, &plan->copies_room, sizeof *plan->copies));
+    if (!gd_grow(plan->copies, plan->n_copies, plan->copies_room)) return no_memory();
     plan->copies[plan->n_copies++] = (gd_pcopy){to, from};
     return GD_OK;
 }
@@ -133,7 +125,7 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
         const gd_view bytes = {.data = &somewhere, .dtype = GD_U8, .rank = 1, .dims = {(int64_t)c.workspace_bytes}, .strides = {1}};
         GD_TRY(add_scratch(plan, bytes, c.workspace_bytes, &c.workspace));
     }
-    GD_TRY(room((void **)&plan->calls, plan->n_calls, &plan->calls_room, sizeof *plan->calls));
+    if (!gd_grow(plan->calls, plan->n_calls, plan->calls_room)) return no_memory();
     plan->calls[plan->n_calls++] = c;
     return GD_OK;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/grow.h"
 #include "graph/plan.h"
 #include "graph/print.h"
 
@@ -45,40 +45,28 @@ void gd_program_free(gd_program *program) {
     gd_free(program);
 }
 
-/* Room for one more in an array that doubles. */
-static bool room(void **array, int count, int *capacity, size_t size) {
-    if (count < *capacity) return true;
-    int larger = *capacity ? 2 * *capacity : 32;
-    void *grown = gd_realloc(*array, (size_t)larger * size);
-    if (!grown) {
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
-        return false;
-    }
-    *array = grown;
-    *capacity = larger;
-    return true;
-}
+static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to plan a run"); }
 
 int gd_program_root(gd_program *p, gd_root root) {
-    if (!room((void **)&p->roots, p->n_roots, &p->roots_room, sizeof *p->roots)) return -1;
+    if (!gd_grow(p->roots, p->n_roots, p->roots_room)) return no_memory(), -1;
     p->roots[p->n_roots] = root;
     return p->n_roots++;
 }
 
 int gd_program_value(gd_program *p, gd_pvalue value) {
-    if (!room((void **)&p->values, p->n_values, &p->values_room, sizeof *p->values)) return -1;
+    if (!gd_grow(p->values, p->n_values, p->values_room)) return no_memory(), -1;
     p->values[p->n_values] = value;
     return p->n_values++;
 }
 
 gd_pstep *gd_program_step(gd_program *p) {
-    if (!room((void **)&p->steps, p->n_steps, &p->steps_room, sizeof *p->steps)) return NULL;
+    if (!gd_grow(p->steps, p->n_steps, p->steps_room)) return no_memory(), NULL;
     memset(&p->steps[p->n_steps], 0, sizeof *p->steps);
     return &p->steps[p->n_steps++];
 }
 
 gd_status gd_program_commit(gd_program *p, gd_commit commit) {
-    if (!room((void **)&p->commits, p->n_commits, &p->commits_room, sizeof *p->commits)) return GD_E_MEMORY;
+    if (!gd_grow(p->commits, p->n_commits, p->commits_room)) return no_memory();
     p->commits[p->n_commits++] = commit;
     return GD_OK;
 }
