@@ -261,16 +261,11 @@ static gd_status index_edges(gd_fuse *f, const edges *e) {
 
 /* Roots that are written more than once, or in part. */
 static bool *written_again(const gd_program *p) {
-    bool *again = gd_calloc((size_t)p->n_roots + 1, 2), *once = again + p->n_roots + 1;
-    for (int i = 0; again && i < p->n_steps; i++) {
-        const gd_pstep *s = &p->steps[i];
-        for (int k = 0; k < s->n_out && !s->view && !s->removed; k++) {
-            if (s->out[k] < 0) continue;
-            const int root = p->values[s->out[k]].root;
-            if (once[root] || p->roots[root].kind != GD_ROOT_TEMPORARY) again[root] = true;
-            once[root] = true;
-        }
-    }
+    int *writes = gd_program_writes(p);
+    bool *again = writes ? gd_calloc((size_t)p->n_roots + 1, sizeof *again) : NULL;
+    for (int r = 0; again && r < p->n_roots; r++)
+        again[r] = writes[r] > 1 || (writes[r] && p->roots[r].kind != GD_ROOT_TEMPORARY);
+    gd_free(writes);
     return again;
 }
 

@@ -491,16 +491,13 @@ static gd_status begin(layout *l) {
     const gd_program *p = l->p;
     int operands = 0;
     for (int i = 0; i < p->n_steps; i++) operands += p->steps[i].n_in + p->steps[i].n_out;
-    l->writes = gd_calloc((size_t)p->n_roots + 1, sizeof *l->writes);
+    l->writes = gd_program_writes(p);
     l->fixed = gd_calloc((size_t)p->n_roots + 1, sizeof *l->fixed);
     l->chain = gd_malloc(((size_t)p->n_steps + 1) * sizeof *l->chain);
     l->maker = gd_malloc(((size_t)p->n_roots + 1) * sizeof *l->maker);
     l->permuted = gd_malloc(((size_t)operands + 1) * sizeof *l->permuted);
     if (!l->writes || !l->fixed || !l->chain || !l->maker || !l->permuted)
         return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-    for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed && !p->steps[i].view; k++)
-            if (p->steps[i].out[k] >= 0) l->writes[p->values[p->steps[i].out[k]].root]++;
     for (int i = 0; i < p->n_fetches; i++) l->fixed[p->values[p->fetches[i]].root] = true;
     for (int i = 0; i < p->n_commits; i++) l->fixed[p->values[p->commits[i].value].root] = true;
     return GD_OK;

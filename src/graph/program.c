@@ -81,6 +81,71 @@ void gd_program_replace(gd_program *p, int from, int to) {
         if (p->commits[i].value == from) p->commits[i].value = to;
 }
 
+/* --- who reads and writes ------------------------------------------------------------------------ */
+
+static int *one_for_each_root(const gd_program *p) {
+    int *counts = gd_calloc((size_t)p->n_roots + 1, sizeof *counts);
+    if (!counts) no_memory();
+    return counts;
+}
+
+int *gd_program_readers(const gd_program *p) {
+    int *readers = one_for_each_root(p);
+    if (!readers) return NULL;
+    for (int i = 0; i < p->n_steps; i++)
+        for (int k = 0; k < p->steps[i].n_in && !p->steps[i].removed; k++)
+            if (p->steps[i].in[k] >= 0) readers[p->values[p->steps[i].in[k]].root]++;
+    for (int i = 0; i < p->n_fetches; i++) readers[p->values[p->fetches[i]].root]++;
+    for (int i = 0; i < p->n_commits; i++) readers[p->values[p->commits[i].value].root]++;
+    return readers;
+}
+
+int *gd_program_writes(const gd_program *p) {
+    int *writes = one_for_each_root(p);
+    for (int i = 0; writes && i < p->n_steps; i++)
+        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].view && !p->steps[i].removed; k++)
+            if (p->steps[i].out[k] >= 0) writes[p->values[p->steps[i].out[k]].root]++;
+    return writes;
+}
+
+int gd_program_maker(const gd_program *p, int value, int before) {
+    for (int i = before; i-- > 0;)
+        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
+            if (p->steps[i].out[k] == value) return i;
+    return -1;
+}
+
+static bool same_option(const gd_op_attr *a, const char *x, const char *y) {
+    switch (a->type) {
+    case GD_ATTR_INT: return memcmp(x, y, sizeof(int64_t)) == 0;
+    case GD_ATTR_FLOAT: return memcmp(x, y, sizeof(double)) == 0;
+    case GD_ATTR_BOOL: return *(const bool *)x == *(const bool *)y;
+    case GD_ATTR_INTS: return memcmp(x, y, (size_t)a->count * sizeof(int64_t)) == 0;
+    case GD_ATTR_SHAPE: {
+        const gd_shape *s = (const gd_shape *)x, *t = (const gd_shape *)y;
+        return s->rank == t->rank && s->form == t->form && memcmp(s->at, t->at, sizeof(int64_t) * (size_t)(s->rank > 0 ? s->rank : 0)) == 0;
+    }
+    case GD_ATTR_WORD: return *(const gd_word *)x == *(const gd_word *)y;
+    case GD_ATTR_DTYPE: return *(const gd_dtype *)x == *(const gd_dtype *)y;
+    case GD_ATTR_STRING: {
+        const char *s = *(const char *const *)x, *t = *(const char *const *)y;
+        return s == t || (s && t && strcmp(s, t) == 0);
+    }
+    case GD_ATTR_GRAPH: return *(gd_subgraph *const *)x == *(gd_subgraph *const *)y;
+    }
+    return false;
+}
+
+bool gd_same_options(const gd_pstep *a, const gd_pstep *b) {
+    if (a->attrs == b->attrs) return true;
+    if (!a->attrs || !b->attrs) return false;
+    for (int i = 0; i < a->op->n_attrs; i++) {
+        const gd_op_attr *attr = &a->op->attrs[i];
+        if (!same_option(attr, (const char *)a->attrs + attr->offset, (const char *)b->attrs + attr->offset)) return false;
+    }
+    return true;
+}
+
 /* --- text -------------------------------------------------------------------------------------- */
 
 static const char *const root_names[] = {"", "feed ", "variable ", "outside "};

@@ -87,6 +87,15 @@ gd_status gd_program_commit(gd_program *program, gd_commit commit);
 /* Steps, fetches and commits that read value `from` read `to`. */
 void gd_program_replace(gd_program *program, int from, int to);
 
+/* How many steps, fetches and commits look into each root, and how many steps write it. gd_free them;
+ * NULL, noted, when there is no memory. */
+int *gd_program_readers(const gd_program *program);
+int *gd_program_writes(const gd_program *program);
+/* The step before step `before` that has the value as a result; -1: none. */
+int gd_program_maker(const gd_program *program, int value, int before);
+/* Whether the options of two steps of one op are equal. */
+bool gd_same_options(const gd_pstep *a, const gd_pstep *b);
+
 /* As text, one step a line. free() it. */
 char *gd_program_text(const gd_program *program);
 
