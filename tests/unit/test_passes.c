@@ -113,6 +113,42 @@ TEST(simplify_unites_views_and_undoes_what_undoes_itself) {
     gd_program_free(p);
 }
 
+/* A program's own ops are simplified as their records say. */
+TEST(simplify_knows_what_a_program_says_of_its_ops) {
+    CHECK(gd_op_define("pass_blend(a, b) -> y  elementwise\nOf a and b.\n  y = max(a, b) - min(b, 3)\n  neutral b 3\n", NULL) == GD_OK);
+    CHECK(gd_op_define("pass_hold(x) -> y  elementwise idempotent\nAt most `most`.\n  most float = 1\n  y = min(x, most)\n", NULL) == GD_OK);
+    CHECK(gd_op_define("pass_turn(x) -> y  elementwise involution\n1 - x.\n  y = 1 - x\n", NULL) == GD_OK);
+    IN_GRAPH(g);
+    y = gd_call("pass_blend", gd_list(x, gd_full(gd_dims(3), 3)), NULL);                       /* x */
+    y = gd_call("pass_blend", gd_list(gd_full(gd_dims(3), 3), y), NULL);                       /* stays */
+    y = gd_call("pass_hold", gd_list(gd_call("pass_hold", gd_list(y), "most=2")), "most=2");   /* once */
+    y = gd_call("pass_hold", gd_list(y), "most=3");                                            /* other options: stays */
+    y = gd_call("pass_turn", gd_list(gd_call("pass_turn", gd_list(y), NULL)), NULL);           /* nothing */
+    y = gd_exp(y);
+    FETCH(y);
+    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 2);
+    while (gd_pass_simplify(p) > 0) {}
+    CHECK(gd_pass_prune(p) >= 0);
+    char *text = gd_program_text(p);
+    int steps = 0;
+    for (const char *at = text; (at = strstr(at, " = ")); at++) steps++;
+    CHECK_SAYING(steps == 4 && strstr(text, "pass_hold(%4) most=2") && strstr(text, "most=3") && !strstr(text, "pass_turn"), "%s", text);
+    free(text);
+    gd_program_free(p);
+}
+
+TEST(records_say_what_they_can_keep) {
+    CHECK(gd_op_define("pass_bad(a, b, c) -> y  elementwise\nx.\n  y = a + b + c\n  neutral a 0\n", NULL) == GD_E_ARGUMENT);
+    CHECK_SAYING(strstr(gd_error_message(), "two inputs"), "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  neutral c 0\n", NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  neutral a none\n", NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise idempotent\nx.\n  y = a + b\n", NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
+}
+
 TEST(epilogue_folds_relu_and_steps_of_descent) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
