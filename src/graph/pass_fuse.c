@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu/elementwise_job.h"
 #include "core/alloc.h"
 #include "graph/fuse.h"
 #include "ops/call.h"
@@ -287,6 +288,25 @@ static gd_status reorder(const gd_fuse *f) {
     return status;
 }
 
+/* All kernels of the program at once: the compiler is started once. */
+static gd_status compile_all(const gd_program *p, int groups) {
+    const gd_op **ops = gd_malloc(((size_t)groups + 1) * sizeof *ops);
+    int64_t *elements = gd_malloc(((size_t)groups + 1) * sizeof *elements);
+    int n = 0;
+    for (int i = 0; i < p->n_steps && n < groups && ops && elements; i++) {
+        const gd_pstep *s = &p->steps[i];
+        if (s->removed || !s->op->fusion) continue;
+        const gd_fused_options *o = s->attrs;
+        ops[n] = s->op;
+        elements[n++] = gd_numel(o->rank, o->dims);
+    }
+    const bool room = ops && elements;
+    if (room) gd_fused_warm(ops, elements, n);
+    gd_free(ops);
+    gd_free(elements);
+    return room ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+}
+
 int gd_pass_fuse(gd_program *p) {
     gd_fuse f;
     gd_status status = gd_fuse_begin(&f, p);
@@ -296,6 +316,7 @@ int gd_pass_fuse(gd_program *p) {
     for (int i = 0; groups && i < p->n_steps && status == GD_OK; i++)
         if (gd_fuse_is_group(&f, i)) status = fuse_group(&f, i, g);
     if (groups && status == GD_OK) status = reorder(&f);
+    if (groups && status == GD_OK) status = compile_all(p, groups);
     gd_free(g);
     gd_fuse_end(&f);
     if (status != GD_OK) return -1;

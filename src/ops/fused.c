@@ -7,9 +7,11 @@
 #include "codegen/record.h"
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/fork.h"
 #include "ops/intern.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(lock)
 static gd_fusion *fusions;
 
 static bool same_nodes(const gd_ir *a, const gd_ir *b) {

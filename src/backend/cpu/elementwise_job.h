@@ -39,8 +39,11 @@ bool gd_ew_uses_compiled(void);
 
 bool gd_ew_is_worth_compiling(int64_t elements);
 
-/* Compiles the op's expression if it has no kernel yet and `elements` are worth it. */
-void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements);
+/* Compiles what fused ops compute, as far as they have no kernel yet and their elements are worth
+ * it: all of them by one run of the compiler. */
+void gd_fused_warm(const gd_op *const *ops, const int64_t *elements, int n);
+/* The kernel of a fused op that goes by rows, in its type; NULL: none was compiled. */
+void *gd_fused_rows_kernel(const gd_op *op);
 
 /* Tiles of constants, filled once, as far as they are needed; then n <= tile elements at a time. */
 void gd_ew_constants(const gd_ew_program *p, const double *params, int64_t tile, int64_t n,

@@ -46,7 +46,9 @@ static const gd_ew_kernel *compiled(const gd_op *op, const gd_ir *ir) {
     return kernel;
 }
 
-gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type) { return compiled(op, ir)->fn[type]; }
+gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type) {
+    return compiled(op, ir)->fn[type];
+}
 
 bool gd_ew_is_compiled(const gd_op *op) { return find(gd_ir_hash(op->ir)) != NULL; }
 
@@ -57,9 +59,10 @@ extern const size_t gd_kernel_headers_bytes;
 static const char *const base[] = {NULL}, *const avx2[] = {"-mavx2", "-mfma", "-mf16c", NULL},
                          *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq",
                                             "-mfma",     "-mf16c",     NULL};
-static gd_jit_target targets[GD_ISA_COUNT] = {{"base", &gd_dialect_c, base, gd_kernel_headers, 0},
-                                              {"avx2", &gd_dialect_c, avx2, gd_kernel_headers, 0},
-                                              {"avx512", &gd_dialect_c, avx512, gd_kernel_headers, 0}};
+static gd_jit_target targets[GD_ISA_COUNT] = {
+    {"base", &gd_dialect_c, base, gd_kernel_headers, 0},
+    {"avx2", &gd_dialect_c, avx2, gd_kernel_headers, 0},
+    {"avx512", &gd_dialect_c, avx512, gd_kernel_headers, 0}};
 
 static void __attribute__((constructor)) set_sizes(void) {
     for (int i = 0; i < GD_ISA_COUNT; i++) targets[i].prelude_bytes = gd_kernel_headers_bytes;
@@ -76,18 +79,50 @@ bool gd_ew_is_worth_compiling(int64_t elements) {
     return elements >= WORTH_COMPILING || (on && strcmp(on, "always") == 0);
 }
 
-void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements) {
-    static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
-    if (!gd_ew_is_worth_compiling(elements)) return;
-    const gd_ew_kernel *now = compiled(op, ir);
-    if (now->fn[type]) return;
-    gd_compiled_fn fn =
-        gd_jit_kernel(&(gd_jit_source){.ir = ir, .type = types[type]}, gd_ew_target(gd_cpu_isa()));
-    gd_ew_kernel *kernel = fn ? gd_calloc_until_exit(sizeof *kernel) : NULL;
+/* The kernels that an op has so far, if somebody has looked. */
+static const gd_ew_kernel *known(const gd_op *op) {
+    return __atomic_load_n(&op->state->compiled[gd_cpu_isa()], __ATOMIC_ACQUIRE);
+}
+
+static bool needs_kernel(const gd_op *op, int64_t elements) {
+    const gd_fusion *f = op->fusion;
+    if (!f || !gd_ew_is_worth_compiling(elements)) return false;
+    const gd_ew_kernel *now = f->rows ? known(op) : compiled(op, &f->ir);
+    return !now || !now->fn[gd_ew_type(f->type)];
+}
+
+static void add_kernel(const gd_op *op, gd_compiled_fn fn) {
+    const gd_ew_kernel *now = known(op);
+    gd_ew_kernel *kernel = gd_calloc_until_exit(sizeof *kernel);
     if (!kernel) return;
-    *kernel = *now;
-    kernel->fn[type] = (gd_ew_fn)(void *)fn;
+    if (now) *kernel = *now;
+    kernel->fn[gd_ew_type(op->fusion->type)] = (gd_ew_fn)(void *)fn;
     __atomic_store_n(&op->state->compiled[gd_cpu_isa()], (const void *)kernel, __ATOMIC_RELEASE);
+}
+
+void gd_fused_warm(const gd_op *const *ops, const int64_t *elements, int n) {
+    static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
+    gd_jit_source *sources = gd_calloc((size_t)n + 1, sizeof *sources);
+    gd_compiled_fn *fns = gd_calloc((size_t)n + 1, sizeof *fns);
+    int *which = gd_calloc((size_t)n + 1, sizeof *which), count = 0;
+    for (int i = 0; i < n && sources && fns && which; i++) {
+        const gd_fusion *f = ops[i]->fusion;
+        if (!needs_kernel(ops[i], elements[i])) continue;
+        which[count] = i;
+        sources[count++] = (gd_jit_source){
+            .ir = f->rows ? NULL : &f->ir, .rows = f->rows, .type = types[gd_ew_type(f->type)]};
+    }
+    if (count) gd_jit_kernels(sources, count, gd_ew_target(gd_cpu_isa()), fns);
+    for (int i = 0; i < count; i++)
+        if (fns[i]) add_kernel(ops[which[i]], fns[i]);
+    gd_free(sources);
+    gd_free(fns);
+    gd_free(which);
+}
+
+void *gd_fused_rows_kernel(const gd_op *op) {
+    const gd_ew_kernel *now = known(op);
+    return now ? (void *)now->fn[gd_ew_type(op->fusion->type)] : NULL;
 }
 
 /* --- the evaluator -----------------------------------------------------------------------------

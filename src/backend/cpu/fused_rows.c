@@ -9,11 +9,8 @@
 
 #include "backend/cpu/elementwise_job.h"
 #include "backend/cpu/rows.h"
-#include "codegen/jit.h"
-#include "core/alloc.h"
 #include "core/copy.h"
 #include "core/pool.h"
-#include "ops/intern.h"
 
 enum {
     OPERANDS = GD_FUSED_TENSORS + GD_ROW_COLUMNS + GD_ROW_RESULTS,
@@ -57,29 +54,6 @@ typedef struct job {
     char *workspace;
     size_t task_bytes;
 } job;
-
-/* --- compiled kernels --------------------------------------------------------------------------
- */
-
-typedef struct holder {
-    gd_row_fn fn;
-} holder;
-
-static gd_row_fn compiled(const gd_op *op) {
-    const holder *h = __atomic_load_n(&op->state->compiled[gd_cpu_isa()], __ATOMIC_ACQUIRE);
-    return h ? h->fn : NULL;
-}
-
-static void rows_warm(const gd_op *op, int64_t elements) {
-    if (compiled(op) || !gd_ew_is_worth_compiling(elements)) return;
-    const gd_jit_source source = {.rows = op->fusion->rows,
-                                  .type = op->fusion->type == GD_F64 ? "f64" : "f32"};
-    gd_compiled_fn fn = gd_jit_kernel(&source, gd_ew_target(gd_cpu_isa()));
-    holder *h = fn ? gd_calloc_until_exit(sizeof *h) : NULL;
-    if (!h) return;
-    h->fn = (gd_row_fn)(void *)fn;
-    __atomic_store_n(&op->state->compiled[gd_cpu_isa()], (const void *)h, __ATOMIC_RELEASE);
-}
 
 /* --- operands ----------------------------------------------------------------------------------
  */
@@ -388,7 +362,7 @@ static bool fused_reduction_rows_match(const gd_kernel_call *k) {
 static size_t fused_reduction_rows_workspace(const gd_kernel_call *k) {
     job j;
     set_job(&j, k);
-    rows_warm(k->op, j.n_rows * j.n);
+    gd_fused_warm(&k->op, &(int64_t){j.n_rows * j.n}, 1);
     return (size_t)j.tasks * j.task_bytes + 64;
 }
 
@@ -397,7 +371,7 @@ static gd_status fused_reduction_rows_run(gd_kernel_call *k) {
     pass_programs programs[GD_ROW_PASSES];
     set_job(&j, k);
     gd_fused_params(k, j.params);
-    j.fn = gd_ew_uses_compiled() ? compiled(k->op) : NULL;
+    j.fn = gd_ew_uses_compiled() ? (gd_row_fn)gd_fused_rows_kernel(k->op) : NULL;
     j.programs = programs;
     j.workspace = (char *)(((uintptr_t)k->workspace + 63) / 64 * 64);
     if (!j.fn) GD_TRY(prepare_evaluator(&j));
