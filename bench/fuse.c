@@ -1,5 +1,6 @@
 /* fuse.c - what fusing is worth: chains of elementwise ops as one kernel, against one kernel each.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 /* A graph of one input and one result, as plans of both kinds. */
 typedef struct {
-    gd_tensor *x, *y, *gelu; /* symbols */
+    gd_tensor *x, *y, *other; /* symbols; other: what y is compared with */
     gd_tensor *value;
     gd_session *fused, *plain;
     float *copy;
@@ -30,7 +31,7 @@ static void run_plain(void *arg) {
 static void run_gelu(void *arg) {
     GD_SCOPE;
     chain *c = arg;
-    gd_session_run(c->plain, gd_feed(c->x, c->value), gd_list(c->gelu));
+    gd_session_run(c->plain, gd_feed(c->x, c->value), gd_list(c->other));
 }
 
 static void heavy(void) {
@@ -41,7 +42,7 @@ static void heavy(void) {
     {
         GD_GRAPH(graph);
         c.x = gd_placeholder(gd_dims(COUNT));
-        c.gelu = gd_gelu(c.x);
+        c.other = gd_gelu(c.x);
         c.y = gd_mul(gd_gelu(gd_add(gd_mul(c.x, gd_scalar(2)), gd_scalar(1))), c.x);
     }
     c.fused = gd_session_new(graph);
@@ -105,5 +106,105 @@ static void reduction(void) {
                  "mean(square(a-b)) over 2^22 floats: unfused / fused");
 }
 
-const bench_entry bench_fuse[] = {
-    {"chain_fused", heavy}, {"cheap_chain", cheap}, {"mean_square", reduction}, {NULL, NULL}};
+/* --- reductions of rows
+ * ---------------------------------------------------------------------------
+ */
+
+static gd_tensor *rms(gd_tensor *x, gd_tensor *scale) {
+    gd_tensor *mean = gd_mean(gd_square(x), .axis = -1, .keepdim = true);
+    return gd_mul(gd_mul(x, gd_rsqrt(gd_add(mean, gd_scalar(1e-6)))), scale);
+}
+
+static gd_tensor *softmax_by_hand(gd_tensor *x) {
+    gd_tensor *e = gd_exp(gd_sub(x, gd_max(x, .axis = -1, .keepdim = true)));
+    return gd_div(e, gd_sum(e, .axis = -1, .keepdim = true));
+}
+
+static void run_other(void *arg) { /* the op that does the same */
+    GD_SCOPE;
+    chain *c = arg;
+    gd_session_run(c->fused, gd_feed(c->x, c->value), gd_list(c->other));
+}
+
+static void by_rows(bool softmax, int64_t rows, int64_t n, const char *name, const char *note) {
+    GD_SCOPE;
+    chain c = {.value = gd_randn(gd_dims(rows, n))};
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *scale = gd_randn(gd_dims(n));
+    char row[80], text[160];
+    {
+        GD_GRAPH(graph);
+        c.x = gd_placeholder(gd_dims(rows, n));
+        c.y = softmax ? softmax_by_hand(c.x) : rms(c.x, scale);
+        c.other = softmax ? gd_softmax(c.x, .axis = -1) : gd_rms_norm(c.x, scale);
+    }
+    c.fused = gd_session_new(graph);
+    c.plain = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    snprintf(row, sizeof row, "%s_speedup", name);
+    snprintf(text, sizeof text, "%s: unfused / fused", note);
+    bench_report(row, p.ratio, p.spread, "times", text);
+    p = bench_versus(run_other, run_fused, &c, 0);
+    snprintf(row, sizeof row, "%s_vs_op", name);
+    bench_report(row, p.ratio, p.spread, "times", "the same, fused / the op that does it");
+}
+
+static void rms_chain(void) {
+    by_rows(false, 2048, 1024, "rms_chain", "rms norm by hand, 2048 rows of 1024");
+}
+static void softmax_chain(void) {
+    by_rows(true, 2048, 1024, "softmax_chain", "softmax by hand, 2048 rows of 1024");
+    by_rows(true, 32768, 10, "softmax_short", "softmax by hand, 32768 rows of 10");
+}
+
+/* --- the order of elements
+ * -------------------------------------------------------------------------
+ */
+
+/* One elementwise step over a transposed operand, read by a product: level 0 reads against the
+ * grain. */
+static void transposed(void) {
+    GD_SCOPE;
+    enum { ROWS = 2048, COLUMNS = 1024 };
+    chain c = {.value = gd_randn(gd_dims(ROWS, COLUMNS))};
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *w = gd_randn(gd_dims(ROWS, 8));
+    {
+        GD_GRAPH(graph);
+        c.x = gd_placeholder(gd_dims(ROWS, COLUMNS));
+        c.y = gd_matmul(gd_sigmoid(gd_transpose(c.x, 0, 1)), w);
+    }
+    c.fused = gd_session_new(graph);
+    c.plain = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    bench_report("transposed_sigmoid_speedup", p.ratio, p.spread, "times",
+                 "sigmoid(x^T) w, x (2048,1024): as it stands / in the order of x");
+}
+
+/* The result of a product by heads, put together: (8,16,256,64) to (8,256,1024). */
+static void heads(void) {
+    GD_SCOPE;
+    chain c = {.value = gd_randn(gd_dims(8, 16, 256, 64))};
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *w = gd_randn(gd_dims(64, 64));
+    {
+        GD_GRAPH(graph);
+        c.x = gd_placeholder(gd_dims(8, 16, 256, 64));
+        gd_tensor *y = gd_permute(gd_matmul(c.x, w), gd_dims(0, 2, 1, 3));
+        c.y = gd_sum(gd_reshape(y, gd_dims(8, 256, 1024)), .axis = 1);
+    }
+    c.fused = gd_session_new(graph);
+    c.plain = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    bench_report("heads_together_speedup", p.ratio, p.spread, "times",
+                 "a product by heads, put together and summed: copied / written in place");
+}
+
+const bench_entry bench_fuse[] = {{"chain_fused", heavy},
+                                  {"cheap_chain", cheap},
+                                  {"mean_square", reduction},
+                                  {"rms_chain", rms_chain},
+                                  {"softmax_chain", softmax_chain},
+                                  {"transposed", transposed},
+                                  {"heads", heads},
+                                  {NULL, NULL}};

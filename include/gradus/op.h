@@ -37,6 +37,9 @@ enum {
     GD_OP_TRUTH = 1 << 9,       /* the result is bool */
     GD_OP_INTEGRAL = 1 << 10,   /* takes integers and bools only */
     GD_OP_WHOLE = 1 << 11,      /* one node in a graph, whose body is run when its values are known */
+    GD_OP_IDEMPOTENT = 1 << 12, /* of one input: done again, with the same options, it changes nothing */
+    GD_OP_INVOLUTION = 1 << 13, /* of one input: done again it undoes itself */
+    GD_OP_SHAPE_ONLY = 1 << 14, /* reads the shapes of its inputs, and no data */
 };
 
 /* An input or output. */
@@ -47,6 +50,8 @@ typedef struct gd_op_param {
     bool mutated;  /* written by the op */
     bool option;   /* given by name in the typed call (.weight = w) */
     bool hidden;   /* an output for the gradient's use alone; typed calls do not return it */
+    bool has_neutral; /* an input of two: where it is `neutral` everywhere, the result is the other one */
+    double neutral;
 } gd_op_param;
 
 typedef enum gd_attr_type {

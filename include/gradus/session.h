@@ -22,9 +22,9 @@ typedef struct gd_session_options {
     gd_device *device GD_DEFAULT_(nullptr); /* where it computes; NULL: the default device */
     /* 0: the same bits as eager ops (what is computed twice is shared, nothing else is changed).
      * 1: also what changes no bit on paper: constants are folded, x * 1 is x.
-     * 2: also what may change the last bits: chains of elementwise ops, and a sum, mean, max or min
-     *    behind them, become one kernel. f16 and bf16 are rounded where such a kernel ends, not at
-     *    each op. */
+     * 2: also what may change the last bits: chains of elementwise ops, with a sum, mean, max or min
+     *    behind them, or with such reductions of rows (the last axes) among them, become one kernel.
+     *    f16 and bf16 are rounded where such a kernel ends, not at each op. */
     int level GD_DEFAULT_(2);
     int plans GD_DEFAULT_(32); /* how many plans are kept; the one not used for longest goes first */
     /* Bytes that the block of one run (peak_bytes of gd_plan_memory) may have; 0: any number. Variables,

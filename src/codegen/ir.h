@@ -24,7 +24,7 @@ typedef struct gd_ir_node {
     double value;   /* CONST */
 } gd_ir_node;
 
-enum { GD_IR_MAX_NODES = 256, GD_IR_MAX_OUTPUTS = 4 };
+enum { GD_IR_MAX_NODES = 256, GD_IR_MAX_OUTPUTS = 16 };
 
 typedef struct gd_ir {
     int count, n_vars, n_params, n_outputs;

@@ -1,217 +1,32 @@
-/* jit.c - from an expression to a function: print, compile, load. */
+/* jit.c - from expressions to functions: print, compile, load.
+ *
+ * Kernels that are asked for together are compiled together: reading the headers is most of what
+ * the compiler does. Each has a file of its own name in the cache nevertheless, a link to the one
+ * that it was compiled into, so that it is found whatever it is asked for with.
+ */
 #include "codegen/jit.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "codegen/record.h"
 #include "core/alloc.h"
 #include "core/error.h"
 
-extern char **environ;
-
 /* As the library's own kernels are compiled, so that the bits are the same. */
 static const char *const common_flags[] = {
     "-std=gnu11",        "-O2", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math"};
-enum { N_COMMON = sizeof common_flags / sizeof common_flags[0], MAX_FLAGS = 16 };
-
-/* --- the compiler ------------------------------------------------------------------------------
- */
-
-static bool is_program(const char *path, struct stat *s) {
-    return stat(path, s) == 0 && S_ISREG(s->st_mode) && access(path, X_OK) == 0;
-}
-
-/* Its path, looked for as the shell would. */
-static bool find_compiler(char *path, size_t size, struct stat *s) {
-    const char *name = secure_getenv("GRADUS_CC"), *list = secure_getenv("PATH");
-    if (!name || !*name) name = "cc";
-    if (strchr(name, '/'))
-        return (size_t)snprintf(path, size, "%s", name) < size && is_program(path, s);
-    if (!list) list = "/usr/bin:/bin";
-    for (const char *at = list; at;) {
-        const char *end = strchr(at, ':');
-        const int length = (int)(end ? end - at : (long)strlen(at));
-        if (length > 0 && (size_t)snprintf(path, size, "%.*s/%s", length, at, name) < size &&
-            is_program(path, s))
-            return true;
-        at = end ? end + 1 : NULL;
-    }
-    return false;
-}
-
-/* Runs it and waits. Its messages go nowhere: what it cannot compile is known by what is missing.
- */
-static bool run_compiler(char *const *argv) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    sigset_t none, usual;
-    pid_t child = -1;
-    if (posix_spawn_file_actions_init(&files) != 0) return false;
-    if (posix_spawnattr_init(&attributes) != 0) {
-        posix_spawn_file_actions_destroy(&files);
-        return false;
-    }
-    sigemptyset(&none);
-    sigfillset(&usual);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &usual);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int failed = 0;
-    for (int fd = 0; fd < 3; fd++)
-        failed |=
-            posix_spawn_file_actions_addopen(&files, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
-    if (!failed) failed = posix_spawn(&child, argv[0], &files, &attributes, argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    if (failed) return false;
-    int status = 0;
-    pid_t got;
-    while ((got = waitpid(child, &status, 0)) < 0 && errno == EINTR) {
-    }
-    /* a program that ignores SIGCHLD has no status to read: the file will tell */
-    return got < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-/* --- one kernel --------------------------------------------------------------------------------
- */
-
-typedef struct making {
-    const gd_jit_target *target;
-    const char *type;
-    char *kernel; /* the text that follows the prelude; free() */
-    size_t kernel_bytes;
-    char compiler[GD_JIT_PATH], directory[GD_JIT_PATH], file[GD_JIT_PATH + 64], key[GD_JIT_KEY];
-} making;
-
-static bool print_source(making *m, const gd_ir *ir) {
-    FILE *out = open_memstream(&m->kernel, &m->kernel_bytes);
-    if (!out) return false;
-    gd_print_kernel(out, m->target->dialect, ir, m->type, "gd_jit_kernel");
-    return fclose(out) == 0;
-}
-
-/* All that the compiled file depends on. */
-static void find_key(making *m, const struct stat *compiler) {
-    gd_jit_hash h;
-    gd_jit_hash_start(&h);
-    gd_jit_hash_add(&h, m->target->prelude, m->target->prelude_bytes);
-    gd_jit_hash_add(&h, m->kernel, m->kernel_bytes);
-    gd_jit_hash_add(&h, m->target->name, strlen(m->target->name) + 1);
-    for (int i = 0; i < N_COMMON; i++)
-        gd_jit_hash_add(&h, common_flags[i], strlen(common_flags[i]) + 1);
-    for (int i = 0; m->target->flags[i]; i++)
-        gd_jit_hash_add(&h, m->target->flags[i], strlen(m->target->flags[i]) + 1);
-    gd_jit_hash_add(&h, m->compiler, strlen(m->compiler) + 1);
-    const int64_t identity[4] = {compiler->st_size, compiler->st_mtim.tv_sec,
-                                 compiler->st_mtim.tv_nsec, (int64_t)compiler->st_ino};
-    gd_jit_hash_add(&h, identity, sizeof identity);
-    gd_jit_hash_text(&h, m->key);
-    snprintf(m->file, sizeof m->file, "%s/%s.so", m->directory, m->key);
-}
-
-/* The function in a file of the cache; NULL where the file is missing, broken or another's. */
-static gd_compiled_fn load(const making *m) {
-    if (!gd_jit_is_sealed(m->file)) return NULL;
-    void *library = dlopen(m->file, RTLD_NOW | RTLD_LOCAL);
-    if (!library) return NULL;
-    const char *key = dlsym(library, "gd_jit_key");
-    void *found = key && strcmp(key, m->key) == 0 ? dlsym(library, "gd_jit_kernel") : NULL;
-    gd_compiled_fn fn = NULL;
-    if (found)
-        memcpy(&fn, &found, sizeof fn); /* a data pointer that is one to a function */
-    else
-        dlclose(library);
-    return fn;
-}
-
-static bool write_all(int fd, const char *text, size_t bytes) {
-    while (bytes) {
-        const ssize_t put = write(fd, text, bytes);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return false;
-        text += put;
-        bytes -= (size_t)put;
-    }
-    return true;
-}
-
-static bool write_source(const making *m, int fd) {
-    char line[128];
-    const int length = snprintf(line, sizeof line, "\nconst char gd_jit_key[] = \"%s\";\n", m->key);
-    return write_all(fd, m->target->prelude, m->target->prelude_bytes) &&
-           write_all(fd, line, (size_t)length) && write_all(fd, m->kernel, m->kernel_bytes);
-}
-
-static bool compile_file(making *m, char *source, char *object) {
-    char *argv[N_COMMON + MAX_FLAGS + 8];
-    int n = 0;
-    argv[n++] = m->compiler;
-    for (int i = 0; i < N_COMMON; i++) argv[n++] = (char *)(uintptr_t)common_flags[i];
-    for (int i = 0; m->target->flags[i] && i < MAX_FLAGS; i++)
-        argv[n++] = (char *)(uintptr_t)m->target->flags[i];
-    argv[n++] = "-o";
-    argv[n++] = object;
-    argv[n++] = source;
-    argv[n++] = "-lm";
-    argv[n] = NULL;
-    return run_compiler(argv) && gd_jit_seal(object);
-}
-
-/* Compiles into a file of its own, which then takes its name: nobody sees half of it. */
-static bool build(making *m) {
-    char source[GD_JIT_PATH + 64], object[GD_JIT_PATH + 64];
-    snprintf(source, sizeof source, "%s/new-XXXXXX.c", m->directory);
-    const int fd = mkostemps(source, 2, O_CLOEXEC);
-    if (fd < 0) return false;
-    const bool written = write_source(m, fd);
-    bool done = close(fd) == 0 && written;
-    snprintf(object, sizeof object, "%.*s.so", (int)strlen(source) - 2, source);
-    done = done && compile_file(m, source, object) && rename(object, m->file) == 0;
-    unlink(source);
-    if (!done) unlink(object);
-    return done;
-}
-
-static gd_compiled_fn make(const gd_ir *ir, const char *type, const gd_jit_target *target,
-                      bool *compiled, const char **why) {
-    const char *on = secure_getenv("GRADUS_JIT");
-    making *m = NULL;
-    gd_compiled_fn fn = NULL;
-    struct stat compiler;
-    *why = "GRADUS_JIT is 0";
-    if (on && strcmp(on, "0") == 0) return NULL;
-    *why = "there is no memory";
-    if (!(m = gd_calloc(1, sizeof *m))) return NULL;
-    m->target = target;
-    m->type = type;
-    if (!gd_jit_directory(m->directory, sizeof m->directory, why)) goto out;
-    *why = "there is no compiler";
-    if (!find_compiler(m->compiler, sizeof m->compiler, &compiler)) goto out;
-    *why = "there is no memory";
-    if (!print_source(m, ir)) goto out;
-    find_key(m, &compiler);
-    if ((fn = load(m))) goto out;
-    *why = "the compiler failed";
-    if (!build(m)) goto out;
-    *why = "the compiled file cannot be loaded";
-    fn = load(m);
-    *compiled = fn != NULL;
-out:
-    free(m->kernel);
-    gd_free(m);
-    return fn;
-}
+enum {
+    N_COMMON = sizeof common_flags / sizeof common_flags[0],
+    MAX_FLAGS = 16,
+    TOGETHER = 32, /* kernels in one run of the compiler */
+};
 
 /* --- all kernels of the process ----------------------------------------------------------------
  */
@@ -225,43 +40,305 @@ typedef struct entry {
     bool ready;
 } entry;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* of all that follows */
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; /* held around the dynamic loader */
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER;
 static entry *entries, *forgotten;
 static gd_jit_counts counts;
 
-gd_compiled_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *target) {
-    const uint64_t hash = gd_ir_hash(ir);
+/* A fork() waits for the loader, but not for the compiler. What another thread was compiling is not
+ * being made in the child, which asks for it anew. */
+static void before_fork(void) {
+    pthread_mutex_lock(&loading);
     pthread_mutex_lock(&lock);
+}
+static void in_parent(void) {
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&loading);
+}
+static void in_child(void) {
+    for (entry **at = &entries; *at;) {
+        entry *e = *at;
+        if (e->ready) {
+            at = &e->next;
+            continue;
+        }
+        *at = e->next;
+        e->next = forgotten;
+        forgotten = e;
+    }
+    pthread_cond_init(&made, NULL);
+    in_parent();
+}
+__attribute__((constructor)) static void at_fork(void) {
+    pthread_atfork(before_fork, in_parent, in_child);
+}
+
+/* --- one kernel --------------------------------------------------------------------------------
+ */
+
+typedef struct kernel {
+    const gd_jit_source *source;
+    entry *entry;
+    char *text; /* what follows the prelude; free() */
+    size_t bytes;
+    char key[GD_JIT_KEY];
+    gd_compiled_fn fn;
+    bool compiled;
+} kernel;
+
+/* Where kernels are made. */
+typedef struct workshop {
+    const gd_jit_target *target;
+    struct stat identity; /* of the compiler */
+    char compiler[GD_JIT_PATH], directory[GD_JIT_PATH];
+} workshop;
+
+static void file_of(const workshop *w, const kernel *k, char file[GD_JIT_PATH + 64]) {
+    snprintf(file, GD_JIT_PATH + 64, "%s/%s.so", w->directory, k->key);
+}
+
+static bool print_text(const workshop *w, kernel *k) {
+    const gd_jit_source *s = k->source;
+    FILE *out = open_memstream(&k->text, &k->bytes);
+    if (!out) return false;
+    if (s->rows)
+        gd_print_rows(out, s->rows, s->type, "GD_JIT_KERNEL");
+    else
+        gd_print_kernel(out, w->target->dialect, s->ir, s->type, "GD_JIT_KERNEL");
+    return fclose(out) == 0;
+}
+
+/* All that the compiled function depends on. */
+static void find_key(const workshop *w, kernel *k) {
+    gd_jit_hash h;
+    gd_jit_hash_start(&h);
+    gd_jit_hash_add(&h, w->target->prelude, w->target->prelude_bytes);
+    gd_jit_hash_add(&h, k->text, k->bytes);
+    gd_jit_hash_add(&h, w->target->name, strlen(w->target->name) + 1);
+    for (int i = 0; i < N_COMMON; i++)
+        gd_jit_hash_add(&h, common_flags[i], strlen(common_flags[i]) + 1);
+    for (int i = 0; w->target->flags[i]; i++)
+        gd_jit_hash_add(&h, w->target->flags[i], strlen(w->target->flags[i]) + 1);
+    gd_jit_hash_add(&h, w->compiler, strlen(w->compiler) + 1);
+    const int64_t identity[4] = {w->identity.st_size, w->identity.st_mtim.tv_sec,
+                                 w->identity.st_mtim.tv_nsec, (int64_t)w->identity.st_ino};
+    gd_jit_hash_add(&h, identity, sizeof identity);
+    gd_jit_hash_text(&h, k->key);
+}
+
+/* The function in a file of the cache; NULL where the file is missing, broken or another's: its
+ * name has the key in it. */
+static gd_compiled_fn load(const workshop *w, const kernel *k) {
+    char file[GD_JIT_PATH + 64], name[GD_JIT_KEY + 16];
+    file_of(w, k, file);
+    if (!gd_jit_is_sealed(file)) return NULL;
+    snprintf(name, sizeof name, "gd_jit_%s", k->key);
+    pthread_mutex_lock(&loading);
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    void *found = library ? dlsym(library, name) : NULL;
+    if (library && !found) dlclose(library);
+    pthread_mutex_unlock(&loading);
+    gd_compiled_fn fn = NULL;
+    if (found) {
+        memcpy(&fn, &found, sizeof fn); /* a data pointer that is one to a function */
+        gd_jit_touch(file);
+    }
+    return fn;
+}
+
+/* --- compiling several --------------------------------------------------------------------------
+ */
+
+static bool write_all(int fd, const char *text, size_t bytes) {
+    while (bytes) {
+        const ssize_t put = write(fd, text, bytes);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return false;
+        text += put;
+        bytes -= (size_t)put;
+    }
+    return true;
+}
+
+static bool write_source(const workshop *w, kernel *const *list, int n, int fd) {
+    char line[128];
+    bool done = write_all(fd, w->target->prelude, w->target->prelude_bytes);
+    for (int i = 0; i < n && done; i++) {
+        const int length =
+            snprintf(line, sizeof line, "\n#undef GD_JIT_KERNEL\n#define GD_JIT_KERNEL gd_jit_%s\n",
+                     list[i]->key);
+        done = write_all(fd, line, (size_t)length) && write_all(fd, list[i]->text, list[i]->bytes);
+    }
+    return done;
+}
+
+static gd_jit_run compile_file(workshop *w, char *source, char *object) {
+    char *argv[N_COMMON + MAX_FLAGS + 8];
+    int n = 0;
+    argv[n++] = w->compiler;
+    for (int i = 0; i < N_COMMON; i++) argv[n++] = (char *)(uintptr_t)common_flags[i];
+    for (int i = 0; w->target->flags[i] && i < MAX_FLAGS; i++)
+        argv[n++] = (char *)(uintptr_t)w->target->flags[i];
+    argv[n++] = "-o";
+    argv[n++] = object;
+    argv[n++] = source;
+    argv[n++] = "-lm";
+    argv[n] = NULL;
+    const gd_jit_run run = gd_jit_run_compiler(argv);
+    return run == GD_JIT_RAN && !gd_jit_seal(object) ? GD_JIT_FAILED : run;
+}
+
+/* Compiles into a file of its own, which then takes the names of the kernels: nobody sees half of
+ * it.
+ */
+static gd_jit_run build(workshop *w, kernel *const *list, int n) {
+    char source[GD_JIT_PATH + 64], object[GD_JIT_PATH + 64], file[GD_JIT_PATH + 64];
+    snprintf(source, sizeof source, "%s/new-XXXXXX.c", w->directory);
+    const int fd = mkostemps(source, 2, O_CLOEXEC);
+    if (fd < 0) return GD_JIT_FAILED;
+    const bool written = write_source(w, list, n, fd);
+    gd_jit_run run = close(fd) == 0 && written ? GD_JIT_RAN : GD_JIT_FAILED;
+    snprintf(object, sizeof object, "%.*s.so", (int)strlen(source) - 2, source);
+    if (run == GD_JIT_RAN) run = compile_file(w, source, object);
+    for (int i = 0; i < n && run == GD_JIT_RAN; i++) {
+        file_of(w, list[i], file);
+        if (!gd_jit_name(object, file)) run = GD_JIT_FAILED;
+    }
+    unlink(source);
+    unlink(object);
+    pthread_mutex_lock(&lock);
+    counts.runs++;
+    pthread_mutex_unlock(&lock);
+    return run;
+}
+
+static void load_compiled(const workshop *w, kernel *const *list, int n) {
+    for (int i = 0; i < n; i++) {
+        list[i]->fn = load(w, list[i]);
+        list[i]->compiled = list[i]->fn != NULL;
+    }
+}
+
+/* Those that were not in the cache. One that the compiler does not like must not spoil the others;
+ * but a compiler that hangs is not asked again. */
+static void build_missing(workshop *w, kernel *list, int n, const char **why) {
+    kernel *missing[TOGETHER];
+    bool any = false;
+    for (int first = 0; first < n;) {
+        int count = 0;
+        for (; first < n && count < TOGETHER; first++)
+            if (!list[first].fn) missing[count++] = &list[first];
+        if (count == 0) break;
+        gd_jit_run run = build(w, missing, count);
+        *why = run == GD_JIT_HUNG ? "the compiler took too long" : "the compiler failed";
+        if (run == GD_JIT_HUNG) break;
+        for (int i = 0; i < count && run == GD_JIT_FAILED && count > 1; i++) {
+            const gd_jit_run alone = build(w, &missing[i], 1);
+            if (alone == GD_JIT_HUNG) return;
+        }
+        load_compiled(w, missing, count);
+        any = true;
+    }
+    if (any) gd_jit_trim(w->directory);
+}
+
+static void make(kernel *list, int n, const gd_jit_target *target, const char **why) {
+    const char *on = secure_getenv("GRADUS_JIT");
+    *why = "GRADUS_JIT is 0";
+    if (on && strcmp(on, "0") == 0) return;
+    *why = "there is no memory";
+    workshop *w = gd_calloc(1, sizeof *w);
+    if (!w) return;
+    w->target = target;
+    bool there = gd_jit_directory(w->directory, sizeof w->directory, why);
+    if (there) {
+        *why = "there is no compiler";
+        there = gd_jit_find_compiler(w->compiler, sizeof w->compiler, &w->identity);
+    }
+    for (int i = 0; i < n && there; i++) {
+        *why = "there is no memory";
+        there = print_text(w, &list[i]);
+        if (!there) break;
+        find_key(w, &list[i]);
+        list[i].fn = load(w, &list[i]);
+    }
+    if (there) build_missing(w, list, n, why);
+    for (int i = 0; i < n; i++) free(list[i].text);
+    gd_free(w);
+}
+
+/* --- asking ------------------------------------------------------------------------------------
+ */
+
+static entry *find(uint64_t hash, const char *type, const gd_jit_target *target) {
     entry *e = entries;
     while (e && !(e->hash == hash && e->target == target && strcmp(e->type, type) == 0))
         e = e->next;
-    if (e) {
-        while (!e->ready) pthread_cond_wait(&made, &lock);
-        gd_compiled_fn fn = e->fn;
-        pthread_mutex_unlock(&lock);
-        return fn;
-    }
-    e = gd_calloc(1, sizeof *e);
-    if (e) {
-        *e = (entry){.next = entries, .hash = hash, .target = target};
-        snprintf(e->type, sizeof e->type, "%s", type);
-        entries = e;
-    }
-    pthread_mutex_unlock(&lock);
-    if (!e) return NULL;
-    bool compiled = false;
-    const char *why = "";
-    gd_compiled_fn fn = make(ir, type, target, &compiled, &why);
-    if (!fn)
-        gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s", ir->count,
-                  why);
+    return e;
+}
+
+/* The entry of a source; a new one is the caller's to make. NULL: no memory. */
+static entry *entry_of(const gd_jit_source *s, const gd_jit_target *target, bool *is_new) {
+    const uint64_t hash = s->rows ? gd_rows_hash(s->rows) : gd_ir_hash(s->ir);
+    entry *e = find(hash, s->type, target);
+    *is_new = !e;
+    if (e || !(e = gd_calloc(1, sizeof *e))) return e;
+    *e = (entry){.next = entries, .hash = hash, .target = target};
+    snprintf(e->type, sizeof e->type, "%s", s->type);
+    return entries = e;
+}
+
+static void finish(kernel *list, int n) {
     pthread_mutex_lock(&lock);
-    e->fn = fn;
-    e->ready = true;
-    *(compiled ? &counts.compiled : fn ? &counts.loaded : &counts.failed) += 1;
+    for (int i = 0; i < n; i++) {
+        const kernel *k = &list[i];
+        k->entry->fn = k->fn;
+        k->entry->ready = true;
+        *(k->compiled ? &counts.compiled : k->fn ? &counts.loaded : &counts.failed) += 1;
+    }
     pthread_cond_broadcast(&made);
     pthread_mutex_unlock(&lock);
+}
+
+void gd_jit_kernels(const gd_jit_source *sources, int n, const gd_jit_target *target,
+                    gd_compiled_fn *fns) {
+    kernel *mine = gd_calloc((size_t)n + 1, sizeof *mine);
+    entry **all = gd_calloc((size_t)n + 1, sizeof *all);
+    int count = 0;
+    for (int i = 0; i < n; i++) fns[i] = NULL;
+    if (mine && all) {
+        pthread_mutex_lock(&lock);
+        for (int i = 0; i < n; i++) {
+            bool is_new;
+            all[i] = entry_of(&sources[i], target, &is_new);
+            if (all[i] && is_new) mine[count++] = (kernel){.source = &sources[i], .entry = all[i]};
+        }
+        pthread_mutex_unlock(&lock);
+        const char *why = "";
+        if (count) make(mine, count, target, &why);
+        for (int i = 0; i < count; i++)
+            if (!mine[i].fn)
+                gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s",
+                          mine[i].source->rows ? mine[i].source->rows->n_nodes
+                                               : mine[i].source->ir->count,
+                          why);
+        finish(mine, count);
+        pthread_mutex_lock(
+            &lock); /* all of one's own are made before one waits for those of others */
+        for (int i = 0; i < n; i++) {
+            while (all[i] && !all[i]->ready) pthread_cond_wait(&made, &lock);
+            if (all[i]) fns[i] = all[i]->fn;
+        }
+        pthread_mutex_unlock(&lock);
+    }
+    gd_free(mine);
+    gd_free(all);
+}
+
+gd_compiled_fn gd_jit_kernel(const gd_jit_source *source, const gd_jit_target *target) {
+    gd_compiled_fn fn;
+    gd_jit_kernels(source, 1, target, &fn);
     return fn;
 }
 

@@ -5,22 +5,27 @@
  * compiler. Where any of that cannot be had there is no kernel, and the caller goes another way;
  * nothing here fails louder than a debug message.
  *
- *   GRADUS_JIT    0: never compile, nor load what was compiled
- *   GRADUS_CC     the compiler, a path or a name in PATH; default cc
- *   GRADUS_CACHE  where files are kept; default $XDG_CACHE_HOME/gradus, then ~/.cache/gradus. It
- * must be the user's own and closed to others (mode 0700), else it is not used: whoever can write
- * there can run code here.
+ *   GRADUS_JIT         0: never compile, nor load what was compiled
+ *   GRADUS_CC          the compiler, a path or a name in PATH; default cc
+ *   GRADUS_CC_TIMEOUT  seconds that it may take, before it is ended and does not count; default 60
+ *   GRADUS_CACHE       where files are kept; default $XDG_CACHE_HOME/gradus, then ~/.cache/gradus.
+ * It must be the user's own and closed to others (mode 0700), else it is not used: whoever can
+ * write there can run code here GRADUS_CACHE_MB    megabytes that are kept there; default 256.
+ * Those not used for longest go first
  *
  * Threads: all of it may be called from any thread. An expression is compiled once in a process,
- * and others who want it wait. Processes may share a cache; files appear in it whole.
+ * and others who want it wait. Processes may share a cache; files appear in it whole, and one that
+ * is gone is made again. A fork() does not wait for a compiler that runs in another thread: the
+ * child starts its own when it wants the same kernel.
  */
 #ifndef GRADUS_CODEGEN_JIT_H
 #define GRADUS_CODEGEN_JIT_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
-#include "codegen/print.h"
+#include "codegen/rows.h"
 
 /* What kernels are compiled for. */
 typedef struct gd_jit_target {
@@ -33,18 +38,40 @@ typedef struct gd_jit_target {
 
 typedef void (*gd_compiled_fn)(void);
 
-/* The kernel of an expression computed in `type`, a function of the dialect's own signature; NULL
- * where it cannot be compiled. */
-gd_compiled_fn gd_jit_kernel(const gd_ir *ir, const char *type, const gd_jit_target *target);
+/* What is compiled: an expression, or passes over rows, computed in `type`. */
+typedef struct gd_jit_source {
+    const gd_ir *ir;     /* or NULL */
+    const gd_rows *rows; /* or NULL */
+    const char *type;
+} gd_jit_source;
 
-/* How often a kernel was compiled, taken from the cache, and not to be had, in this process. */
+/* The kernel of a source, a function of the dialect's own signature; NULL where it cannot be
+ * compiled. */
+gd_compiled_fn gd_jit_kernel(const gd_jit_source *source, const gd_jit_target *target);
+
+/* Several, by one run of the compiler for those that are not in the cache. */
+void gd_jit_kernels(const gd_jit_source *sources, int n, const gd_jit_target *target,
+                    gd_compiled_fn *fns);
+
+/* How often a kernel was compiled, taken from the cache, and not to be had, in this process; and
+ * how often the compiler ran. */
 typedef struct gd_jit_counts {
-    int64_t compiled, loaded, failed;
+    int64_t compiled, loaded, failed, runs;
 } gd_jit_counts;
 gd_jit_counts gd_jit_count(void);
 
 /* For tests: what was asked for before counts as never asked for. Kernels in use stay valid. */
 void gd_jit_forget(void);
+
+/* --- the compiler (jit_compiler.c) ---------------------------------------------------------------
+ */
+
+/* Its path, looked for as the shell would. */
+bool gd_jit_find_compiler(char *path, size_t size, struct stat *identity);
+
+typedef enum gd_jit_run { GD_JIT_RAN, GD_JIT_FAILED, GD_JIT_HUNG } gd_jit_run;
+/* Runs it and waits, though not for ever. */
+gd_jit_run gd_jit_run_compiler(char *const *argv);
 
 /* --- the cache (jit_cache.c) ---------------------------------------------------------------------
  */
@@ -58,6 +85,13 @@ bool gd_jit_directory(char *path, size_t size, const char **why);
  * no file of ours, must not reach the dynamic loader. */
 bool gd_jit_seal(const char *path);
 bool gd_jit_is_sealed(const char *path);
+
+/* Gives a finished file one more name, in the place of what has it now. */
+bool gd_jit_name(const char *path, const char *name);
+
+/* Notes that a file was used; removes those not used for longest, as far as there are too many. */
+void gd_jit_touch(const char *path);
+void gd_jit_trim(const char *directory);
 
 /* 128 bits of hash as 32 digits. */
 typedef struct gd_jit_hash {

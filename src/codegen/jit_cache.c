@@ -1,14 +1,16 @@
 /* jit_cache.c - where compiled kernels are kept, and how a whole file is told from a broken one. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "codegen/jit.h"
-#include "core/alloc.h"
+#include "core/grow.h"
 
 /* --- hashes ------------------------------------------------------------------------------------
  */
@@ -145,4 +147,115 @@ bool gd_jit_is_sealed(const char *path) {
     }
     gd_free(text);
     return right;
+}
+
+/* --- names -------------------------------------------------------------------------------------
+ */
+
+static bool copy_file(const char *from, const char *to) {
+    size_t bytes;
+    char *text = read_all(from, &bytes);
+    const int fd = text ? open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700) : -1;
+    bool done = fd >= 0 && write(fd, text, bytes) == (ssize_t)bytes;
+    if (fd >= 0) done = close(fd) == 0 && done;
+    gd_free(text);
+    return done;
+}
+
+/* By way of a name of this process and file: rename() puts it in its place at once. */
+bool gd_jit_name(const char *path, const char *name) {
+    char fresh[GD_JIT_PATH + 96];
+    snprintf(fresh, sizeof fresh, "%s-%d", path, (int)getpid());
+    unlink(fresh);
+    const bool done =
+        (link(path, fresh) == 0 || copy_file(path, fresh)) && rename(fresh, name) == 0;
+    if (!done) unlink(fresh);
+    return done;
+}
+
+/* --- how much is kept --------------------------------------------------------------------------
+ */
+
+enum {
+    MEGABYTES = 256,
+    MOST_FILES = 8192,
+    ABANDONED = 3600, /* seconds after which a file that is being made belongs to nobody */
+};
+
+typedef struct kept {
+    char name[GD_JIT_KEY + 8];
+    struct timespec used;
+    double bytes; /* its share of those of all its names */
+} kept;
+
+static int by_use(const void *a, const void *b) {
+    const struct timespec *x = &((const kept *)a)->used, *y = &((const kept *)b)->used;
+    if (x->tv_sec != y->tv_sec) return x->tv_sec < y->tv_sec ? -1 : 1;
+    return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
+}
+
+/* A kernel's name: 32 digits and ".so". */
+static bool is_kernel(const char *name) {
+    const size_t digits = strspn(name, "0123456789abcdef");
+    return digits == GD_JIT_KEY - 1 && strcmp(name + digits, ".so") == 0;
+}
+
+static double most_bytes(void) {
+    const char *text = secure_getenv("GRADUS_CACHE_MB");
+    char *end;
+    const double megabytes = text ? strtod(text, &end) : 0;
+    return (text && end != text && megabytes >= 0 ? megabytes : MEGABYTES) * 1e6;
+}
+
+void gd_jit_touch(const char *path) {
+    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+    utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
+}
+
+/* The kernels in a directory, and what was left behind there, which goes. NULL: no memory. */
+static kept *list_kernels(DIR *d, int *count, double *bytes) {
+    kept *list = NULL;
+    int room = 0;
+    const time_t now = time(NULL);
+    *count = 0;
+    *bytes = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        struct stat s;
+        const bool unfinished = strncmp(e->d_name, "new-", 4) == 0;
+        if ((!unfinished && !is_kernel(e->d_name)) ||
+            fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode))
+            continue;
+        if (unfinished) {
+            if (now - s.st_mtim.tv_sec > ABANDONED) unlinkat(dirfd(d), e->d_name, 0);
+            continue;
+        }
+        if (!gd_grow(list, *count, room)) break;
+        kept *k = &list[(*count)++];
+        snprintf(k->name, sizeof k->name, "%.*s", GD_JIT_KEY + 4, e->d_name);
+        k->used = s.st_atim;
+        k->bytes = (double)s.st_size / (double)(s.st_nlink ? s.st_nlink : 1);
+        *bytes += k->bytes;
+    }
+    return list;
+}
+
+/* Down to three quarters of what is allowed, so that it need not be done each time. Other processes
+ * may do the same at once: they remove the same files. Whoever has one open keeps it. */
+void gd_jit_trim(const char *directory) {
+    const double most = most_bytes();
+    double bytes;
+    int count;
+    DIR *d = opendir(directory);
+    if (!d) return;
+    kept *list = list_kernels(d, &count, &bytes);
+    if (list && (bytes > most || count > MOST_FILES)) {
+        qsort(list, (size_t)count, sizeof *list, by_use);
+        for (int i = 0, left = count; i < count; i++, left--) {
+            if (bytes <= 0.75 * most && left <= MOST_FILES * 3 / 4) break;
+            unlinkat(dirfd(d), list[i].name, 0);
+            bytes -= list[i].bytes;
+        }
+    }
+    gd_free(list);
+    closedir(d);
 }

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool fail(gd_record *r, const char *what, const char *detail) {
@@ -132,7 +133,9 @@ static bool parse_flags(gd_record *r, char *s) {
         {"elementwise", GD_OP_ELEMENTWISE}, {"view", GD_OP_VIEW},       {"random", GD_OP_RANDOM},
         {"dynamic", GD_OP_DYNAMIC},         {"nograd", GD_OP_NO_GRAD},  {"internal", GD_OP_INTERNAL},
         {"float", GD_OP_FLOAT},             {"truth", GD_OP_TRUTH},     {"integral", GD_OP_INTEGRAL},
-        {"whole", GD_OP_WHOLE},             {"inplace", 0},
+        {"whole", GD_OP_WHOLE},             {"idempotent", GD_OP_IDEMPOTENT},
+        {"involution", GD_OP_INVOLUTION},   {"shapeonly", GD_OP_SHAPE_ONLY},
+        {"inplace", 0},
     };
     char end;
     for (char *word; (word = take_name(&s, &end));) {
@@ -186,6 +189,27 @@ static bool parse_saves(gd_record *r, char *s) {
     return true;
 }
 
+/* "a 1, b 1": an input, and the number that leaves the other one as it is. */
+static bool parse_neutral(gd_record *r, char *s) {
+    char end;
+    if (r->n_inputs != 2) return fail(r, "neutral numbers are for ops of two inputs, not for", r->name);
+    for (char *name; (name = take_name(&s, &end));) {
+        gd_op_param *input = NULL;
+        for (int i = 0; i < r->n_inputs; i++)
+            if (strcmp(name, r->inputs[i].name) == 0) input = &r->inputs[i];
+        if (!input) return fail(r, "no such input", name);
+        char *number = end ? s + 1 : s, *after;
+        input->neutral = strtod(number, &after);
+        if (after == number) return fail(r, "expected a number after", name);
+        input->has_neutral = true;
+        s = skip(after);
+        if (*s == 0) return true;
+        if (*s != ',') return fail(r, "expected ',' before", s);
+        s = skip(s + 1);
+    }
+    return fail(r, "expected an input and a number at", s);
+}
+
 static void take_names(gd_record *r, char *s) {
     char end;
     for (char *key; (key = take_name(&s, &end));) {
@@ -220,6 +244,7 @@ static bool parse_field(gd_record *r, char *line) {
     char *rest = end ? s + 1 : s;
     if (end == ' ') rest = skip(rest);
     if (strcmp(name, "saves") == 0) return parse_saves(r, rest);
+    if (strcmp(name, "neutral") == 0) return parse_neutral(r, rest);
     if (strcmp(name, "onnx") == 0 || strcmp(name, "caffe") == 0) {
         *s = end;
         take_names(r, name);
@@ -293,6 +318,8 @@ bool gd_record_parse(gd_record *r, char *text) {
     /* Options that are tensors come last among the inputs; a variadic input cannot have them. */
     for (int i = 0; i + 1 < r->n_inputs; i++)
         if (r->inputs[i].variadic) return fail(r, "only the last input can be variadic in", r->name);
+    if ((r->flags & (GD_OP_IDEMPOTENT | GD_OP_INVOLUTION)) && (r->n_inputs != 1 || r->n_outputs != 1))
+        return fail(r, "only ops of one input and one output are idempotent or involutions:", r->name);
     if ((r->flags & GD_OP_ELEMENTWISE) && r->n_exprs == 0)
         return fail(r, "an elementwise op needs an expression:", r->name);
     return check_exprs(r);
@@ -361,7 +388,8 @@ static int results(const gd_record *r, const char **list) {
 
 bool gd_record_forward(gd_record *r, gd_ir *ir, gd_ir_node *nodes) {
     gd_ir_builder b = {.count = 0};
-    names n = {r, 0, -1, -1, {-1, -1, -1, -1}, r->n_exprs};
+    names n = {.r = r, .first_output = -1, .first_grad = -1, .visible = r->n_exprs};
+    for (int i = 0; i < GD_IR_MAX_OUTPUTS; i++) n.output_node[i] = -1;
     const char *list[2 * GD_RECORD_MAX];
     const int count = results(r, list);
     if (count > GD_IR_MAX_OUTPUTS) return fail(r, "too many outputs in", r->name);
@@ -403,7 +431,10 @@ bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
         return true;
     }
     gd_ir_builder b = {.count = 0};
-    names n = {r, r->n_outputs, r->n_outputs + r->n_inputs, 0, {-1, -1, -1, -1}, r->n_exprs};
+    names n = {.r = r,
+               .first_input = r->n_outputs,
+               .first_output = r->n_outputs + r->n_inputs,
+               .visible = r->n_exprs};
     int node = gd_ir_parse(&b, text, lookup, &n);
     if (node < 0) return fail(r, "in the gradient:", b.error);
     *ir = gd_ir_finish(&b, &node, 1, nodes);

@@ -9,11 +9,16 @@
  *       y  = expression              (elementwise ops)
  *       gx = expression              (optional: else derived from y)
  *       saves x, y                   (what the gradient reads; default: all inputs)
+ *       neutral a 1, b 1             (of two inputs: where one is this number everywhere, the result is
+ *                                    the other)
  *       onnx Name   caffe Name
  *
  * Inputs: `x`, `b?` optional, `xs*` any number, `x!` mutated (also `x!?`). Required attributes:
  * `dims:int[]`. Outputs: `y`, `ys*`, `mask~` hidden. Types: int, float, bool, dtype, string,
  * int[1..3], int[], {word, word}, tensor? (an optional input that is given by name).
+ * Flags: elementwise, view, random, dynamic, nograd, internal, float, truth, integral, whole, inplace (a
+ * twin that writes its first input), idempotent (done again it changes nothing), involution (done again
+ * it undoes itself), shapeonly (reads shapes, and no data).
  * Lines of attributes and expressions are indented by two or more; documentation is not.
  */
 #ifndef GRADUS_CODEGEN_RECORD_H

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/grow.h"
 #include "core/copy.h"
 #include "graph/subgraph.h"
 #include "gradus/ops.h"
@@ -215,15 +215,9 @@ static gd_status plan_of(const gd_subgraph *sub, gd_device *device, int level, g
 }
 
 static gd_status keep(gd_program *p, gd_plan *plan) {
-    if (p->n_inner == p->inner_room) {
-        const int larger = p->inner_room ? 2 * p->inner_room : 8;
-        gd_plan **grown = gd_realloc(p->inner, (size_t)larger * sizeof *grown);
-        if (!grown) {
-            gd_plan_free(plan);
-            return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-        }
-        p->inner = grown;
-        p->inner_room = larger;
+    if (!gd_grow(p->inner, p->n_inner, p->inner_room)) {
+        gd_plan_free(plan);
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     }
     p->inner[p->n_inner++] = plan;
     return GD_OK;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/grow.h"
 #include "graph/subgraph.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
@@ -40,13 +40,7 @@ static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to run
 static gd_status add(run *r, gd_node *node) {
     for (int i = 0; i < r->count; i++)
         if (r->entries[i].node == node) return GD_OK;
-    if (r->count == r->capacity) {
-        int capacity = r->capacity ? 2 * r->capacity : 32;
-        entry *grown = gd_realloc(r->entries, (size_t)capacity * sizeof *grown);
-        if (!grown) return no_memory();
-        r->entries = grown;
-        r->capacity = capacity;
-    }
+    if (!gd_grow(r->entries, r->count, r->capacity)) return no_memory();
     gd_tensor **values = gd_list_new(node->n_out);
     if (!values) return GD_E_MEMORY;
     entry *e = &r->entries[r->count++];
@@ -105,13 +99,7 @@ static gd_status add_commit(run *r, gd_tensor *to, gd_tensor *value, const char 
             return gd_fail(GD_E_STATE, "a variable is assigned twice in one run, at %s and at %s",
                            r->commits[i].site ? r->commits[i].site : "(unknown place)",
                            site ? site : "(unknown place)");
-    if (r->n_commits == r->commit_capacity) {
-        int capacity = r->commit_capacity ? 2 * r->commit_capacity : 8;
-        commit *grown = gd_realloc(r->commits, (size_t)capacity * sizeof *grown);
-        if (!grown) return no_memory();
-        r->commits = grown;
-        r->commit_capacity = capacity;
-    }
+    if (!gd_grow(r->commits, r->n_commits, r->commit_capacity)) return no_memory();
     r->commits[r->n_commits++] = (commit){to, value, site};
     return GD_OK;
 }

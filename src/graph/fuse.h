@@ -6,12 +6,12 @@
 #include "ops/fused.h"
 
 /* Limits of one kernel; with them the evaluator's tiles fit on the stack. */
-enum { GD_FUSED_MEMBERS = 64, GD_FUSED_NODES = 96 };
+enum { GD_FUSED_MEMBERS = 64, GD_FUSED_NODES = 96, GD_FUSED_OUTPUTS = 4 };
 
 typedef enum gd_fuse_kind {
     GD_FUSE_NOT,       /* stays as it is */
     GD_FUSE_EACH,      /* elementwise */
-    GD_FUSE_REDUCTION, /* takes in the last result of a group */
+    GD_FUSE_REDUCTION, /* takes in the last result of a group, or rows of one that goes by rows */
 } gd_fuse_kind;
 
 /* What the pass knows of a step. */
@@ -20,6 +20,7 @@ typedef struct gd_fuse_step {
     gd_dtype type; /* EACH: computed in; NONE: a truth of truths, in any type */
     int group;     /* its number; of one that stands alone, its own */
     int next;      /* member of the group; -1: the last */
+    int row_axes;  /* REDUCTION in a group that goes by rows: so many last axes are a row; else 0 */
     int first_user, n_users, first_need, n_needs; /* in `users` and `needs` */
 } gd_fuse_step;
 
@@ -33,6 +34,7 @@ typedef struct gd_fuse {
     bool *kept;         /* of each root: fetched, or committed */
     int *seen, stamp;   /* marks of a search */
     int *stack;
+    gd_fuse_step *saved; /* steps before something that may be taken back */
 } gd_fuse;
 
 gd_status gd_fuse_begin(gd_fuse *f, gd_program *p);
@@ -43,6 +45,9 @@ int gd_fuse_group(gd_fuse *f);
 /* Whether the step gives its number to a group that is to become a fused step. */
 bool gd_fuse_is_group(const gd_fuse *f, int step);
 
+/* The axes that a reduction reduces, a bit for each. */
+gd_status gd_fuse_axes(const gd_program *p, const gd_pstep *s, uint32_t *axes);
+
 bool gd_fuse_same_dims(const gd_pvalue *a, const gd_pvalue *b);
 /* A constant that a value is filled with: a step that writes one number everywhere. */
 bool gd_fuse_constant(const gd_fuse *f, int value, double *number);
@@ -50,5 +55,68 @@ bool gd_fuse_constant(const gd_fuse *f, int value, double *number);
 bool gd_fuse_is_scalar(const gd_fuse *f, int value, gd_dtype type, int64_t elements);
 /* Whether anything outside the step's group reads a value. */
 bool gd_fuse_is_wanted(const gd_fuse *f, int value);
+
+/* --- groups (fuse_group.c)
+ * ------------------------------------------------------------------------ */
+
+/* The type that a group computes in; NONE: truths alone. */
+gd_dtype gd_fuse_type(const gd_fuse *f, int group);
+/* Whether the value of a member can go to another one without being stored in its dtype. */
+bool gd_fuse_passes(const gd_fuse *f, int value, gd_dtype type);
+/* Whether there is room for both in one kernel that runs over `count` elements. */
+bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count);
+/* Whether something outside both depends on one and is needed by one. */
+bool gd_fuse_waits(gd_fuse *f, int a, int b);
+void gd_fuse_unite(gd_fuse *f, int a, int b);
+
+/* --- groups that go by rows (fuse_rows.c)
+ * ----------------------------------------------------------
+ *
+ * Their elementwise members run over all elements of a shape, or have one number for each row: the
+ * row's reductions, and what is computed from those. */
+
+typedef struct gd_row_shape {
+    const gd_pvalue *shape; /* of all elements; its last `axes` axes are a row */
+    int axes;
+    int64_t rows, n; /* how many rows, and elements of one */
+} gd_row_shape;
+
+/* Makes such groups. */
+void gd_fuse_rows(gd_fuse *f);
+/* Whether a group goes by rows. */
+bool gd_fuse_row_shape(const gd_fuse *f, int group, gd_row_shape *shape);
+/* Whether row r of the shape, read through this value, is number r of what it looks into. */
+bool gd_fuse_is_row_value(const gd_pvalue *v, const gd_row_shape *shape);
+/* Whether it has a number for each row, next to each other. */
+bool gd_fuse_is_column(const gd_pvalue *v, const gd_row_shape *shape);
+
+/* --- a group on its way to a step (pass_fuse.c)
+ * ----------------------------------------------------- */
+
+typedef struct gd_fusing {
+    gd_fuse *f;
+    int members[GD_FUSED_MEMBERS], n_members; /* in the order of the program */
+    int reduction;                            /* a step, or -1 */
+    bool by_rows;                             /* then reductions are among the members */
+    gd_row_shape row_shape;
+    int tensors[GD_FUSED_TENSORS], scalars[GD_FUSED_PARAMS], columns[GD_ROW_COLUMNS], n_columns;
+    int outputs[GD_FUSED_OUTPUTS], n_outputs;      /* values */
+    int made[GD_FUSED_MEMBERS][GD_IR_MAX_OUTPUTS]; /* the nodes of the members' outputs */
+    gd_fused_options options;
+    gd_fusion model;
+    gd_rows rows;
+    gd_ir_builder b;
+    gd_ir_node nodes[GD_IR_MAX_NODES];
+} gd_fusing;
+
+/* Constants of the same bits are one parameter; params are numbered behind the scalars. */
+int gd_fusing_constant(gd_fusing *g, double number);
+/* The node of a value that member i reads. */
+int gd_fusing_node(gd_fusing *g, int i, int value);
+/* The nodes of an elementwise member's outputs, in g->made. */
+void gd_fusing_member(gd_fusing *g, int i);
+
+/* The passes of a group that goes by rows (fuse_rows_step.c). False: it is too long. */
+bool gd_fusing_rows(gd_fusing *g);
 
 #endif

@@ -41,8 +41,7 @@ static bool spread(gd_fuse *f, int g, bool inside, int a, int b, int *depth) {
     return false;
 }
 
-/* Whether something outside both depends on one and is needed by one. */
-static bool waits_for_itself(gd_fuse *f, int a, int b) {
+bool gd_fuse_waits(gd_fuse *f, int a, int b) {
     int depth = 0;
     f->stamp++;
     spread(f, a, true, a, b, &depth);
@@ -60,7 +59,7 @@ static bool is_read_outside(const gd_fuse *f, int value, int a, int b) {
         const int to = f->users[maker->first_user + u];
         if (in_either(f, to, a, b)) continue;
         const gd_pstep *s = &f->p->steps[to];
-        for (int k = 0; k < s->n_in; k++)
+        for (int k = 0; k < s->n_in && !s->view; k++) /* who reads a view is a user, too */
             if (s->in[k] >= 0 && f->p->values[s->in[k]].root == root) return true;
     }
     return false;
@@ -73,7 +72,7 @@ bool gd_fuse_is_wanted(const gd_fuse *f, int value) {
 
 /* What a group needs room for. */
 typedef struct needs_of {
-    int nodes, members, outputs, tensors, params;
+    int nodes, members, outputs, tensors, params, reductions, columns;
     int distinct[GD_FUSED_TENSORS + GD_FUSED_PARAMS], n_distinct;
 } needs_of;
 
@@ -95,44 +94,52 @@ static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int6
     for (int m = g; m >= 0; m = f->steps[m].next) {
         const gd_pstep *s = &f->p->steps[m];
         n->members++;
-        if (f->steps[m].kind == GD_FUSE_REDUCTION) {
+        if (f->steps[m].kind == GD_FUSE_REDUCTION && !f->steps[m].row_axes) {
             n->outputs++;
             continue;
         }
-        n->params += s->op->ir->n_params;
-        for (int i = 0; i < s->op->ir->count; i++)
-            n->nodes +=
-                s->op->ir->nodes[i].code == GD_IR_CONST || s->op->ir->nodes[i].code >= GD_IR_PRIM;
+        if (f->steps[m].kind == GD_FUSE_REDUCTION) { /* a mean has the count as a parameter */
+            n->reductions++;
+            n->params++;
+            n->nodes++;
+        } else {
+            n->params += s->op->ir->n_params;
+            for (int i = 0; i < s->op->ir->count; i++)
+                n->nodes += s->op->ir->nodes[i].code == GD_IR_CONST ||
+                            s->op->ir->nodes[i].code >= GD_IR_PRIM;
+        }
         for (int k = 0; k < s->n_out; k++) n->outputs += is_read_outside(f, s->out[k], a, b);
+        const bool of_rows = elements(&f->p->values[s->out[0]]) != count;
         for (int k = 0; k < s->n_in; k++) {
-            const int maker = f->made_by[s->in[k]];
-            if (maker >= 0 && in_either(f, maker, a, b)) continue;
+            const int writer = f->writer[f->p->values[s->in[k]].root];
+            if (writer >= 0 && in_either(f, writer, a, b)) continue;
+            n->columns += of_rows && f->steps[m].kind == GD_FUSE_EACH;
             if (!add_operand(f, n, s->in[k], type, count)) return false;
         }
     }
     return true;
 }
 
-static bool fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count) {
+bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count) {
     needs_of n = {0};
-    if (!add_needs(f, a, a, b, type, count, &n) || !add_needs(f, b, a, b, type, count, &n))
-        return false;
+    if (!add_needs(f, a, a, b, type, count, &n)) return false;
+    if (a != b && !add_needs(f, b, a, b, type, count, &n)) return false;
     return n.members <= GD_FUSED_MEMBERS && n.nodes + n.tensors + n.params <= GD_FUSED_NODES &&
-           n.outputs <= GD_IR_MAX_OUTPUTS && n.tensors <= GD_FUSED_TENSORS &&
-           n.params <= GD_FUSED_PARAMS;
+           n.outputs <= GD_FUSED_OUTPUTS && n.tensors <= GD_FUSED_TENSORS &&
+           n.params <= GD_FUSED_PARAMS && n.reductions <= GD_ROW_REDUCTIONS &&
+           n.columns <= GD_ROW_COLUMNS;
 }
 
 /* --- groups ------------------------------------------------------------------------------------
  */
 
-static gd_dtype type_of(const gd_fuse *f, int g) {
+gd_dtype gd_fuse_type(const gd_fuse *f, int g) {
     for (int m = g; m >= 0; m = f->steps[m].next)
         if (f->steps[m].kind == GD_FUSE_EACH && f->steps[m].type) return f->steps[m].type;
     return GD_DTYPE_NONE;
 }
 
-/* Whether a value can go from one member to another without being stored in its dtype. */
-static bool passes(const gd_fuse *f, int value, gd_dtype type) {
+bool gd_fuse_passes(const gd_fuse *f, int value, gd_dtype type) {
     const gd_pstep *maker = &f->p->steps[f->made_by[value]];
     const gd_dtype dtype = (gd_dtype)f->p->values[value].dtype;
     if (dtype == GD_BOOL) return maker->op->flags & GD_OP_TRUTH;
@@ -148,14 +155,15 @@ static bool all_pass(const gd_fuse *f, int g, int a, int b, gd_dtype type) {
         for (int k = 0; k < s->n_in; k++) {
             const int writer = f->writer[f->p->values[s->in[k]].root];
             if (writer < 0 || !in_either(f, writer, a, b)) continue;
-            if (f->made_by[s->in[k]] != writer || !passes(f, s->in[k], type ? type : GD_I32))
+            if (f->made_by[s->in[k]] != writer ||
+                !gd_fuse_passes(f, s->in[k], type ? type : GD_I32))
                 return false;
         }
     }
     return true;
 }
 
-static void unite(gd_fuse *f, int a, int b) {
+void gd_fuse_unite(gd_fuse *f, int a, int b) {
     int last = a;
     for (int m = b; m >= 0; m = f->steps[m].next) f->steps[m].group = a;
     while (f->steps[last].next >= 0) last = f->steps[last].next;
@@ -173,11 +181,11 @@ static void try_to_join(gd_fuse *f, int producer, int consumer) {
     const gd_pvalue *x, *y;
     const int64_t count = shape_of(f, producer, &x);
     shape_of(f, consumer, &y);
-    const gd_dtype s = type_of(f, a), t = type_of(f, b), type = s ? s : t;
+    const gd_dtype s = gd_fuse_type(f, a), t = gd_fuse_type(f, b), type = s ? s : t;
     if (!gd_fuse_same_dims(x, y) || (s && t && s != t)) return;
     if (!all_pass(f, a, a, b, type) || !all_pass(f, b, a, b, type)) return;
-    if (!fits(f, a, b, type, count) || waits_for_itself(f, a, b)) return;
-    unite(f, a, b);
+    if (!gd_fuse_fits(f, a, b, type, count) || gd_fuse_waits(f, a, b)) return;
+    gd_fuse_unite(f, a, b);
 }
 
 static bool has_reduction(const gd_fuse *f, int g) {
@@ -186,17 +194,20 @@ static bool has_reduction(const gd_fuse *f, int g) {
     return false;
 }
 
-/* A reduction takes in what a group makes, while it is made; where others read it, it is stored too. */
+/* A reduction takes in what a group makes, while it is made; where others read it, it is stored
+ * too. */
 static void try_to_reduce(gd_fuse *f, int step) {
     const int value = f->p->steps[step].in[0], maker = f->made_by[value];
     if (maker < 0 || f->steps[maker].kind != GD_FUSE_EACH) return;
     const int a = f->steps[maker].group;
-    const gd_dtype type = type_of(f, a);
-    if ((type != GD_F32 && type != GD_F64) || has_reduction(f, a) || !passes(f, value, type))
+    const gd_dtype type = gd_fuse_type(f, a);
+    if ((type != GD_F32 && type != GD_F64) || has_reduction(f, a) ||
+        !gd_fuse_passes(f, value, type))
         return;
-    if (!fits(f, a, step, type, elements(&f->p->values[value])) || waits_for_itself(f, a, step))
+    if (!gd_fuse_fits(f, a, step, type, elements(&f->p->values[value])) ||
+        gd_fuse_waits(f, a, step))
         return;
-    unite(f, a, step);
+    gd_fuse_unite(f, a, step);
 }
 
 /* --- members in the wrong group -----------------------------------------------------------------
@@ -274,13 +285,13 @@ static void try_to_move(gd_fuse *f, int step) {
     const gd_pvalue *x, *y;
     const int64_t count = shape_of(f, step, &x);
     shape_of(f, to, &y);
-    const gd_dtype type = type_of(f, to);
+    const gd_dtype type = gd_fuse_type(f, to);
     if (!gd_fuse_same_dims(x, y) || !type || type != f->steps[step].type) return;
     detach(f, step);
-    if (all_pass(f, to, to, step, type) && fits(f, to, step, type, count))
-        unite(f, to, step);
+    if (all_pass(f, to, to, step, type) && gd_fuse_fits(f, to, step, type, count))
+        gd_fuse_unite(f, to, step);
     else
-        unite(f, f->steps[mate].group, step);
+        gd_fuse_unite(f, f->steps[mate].group, step);
 }
 
 /* One step alone is worth a kernel where it has none: derivatives of derivatives, a program's own
@@ -303,8 +314,10 @@ int gd_fuse_group(gd_fuse *f) {
     }
     for (int i = p->n_steps; i-- > 0;)
         if (f->steps[i].kind == GD_FUSE_EACH) try_to_move(f, i);
+    gd_fuse_rows(f);
     for (int i = 0; i < p->n_steps; i++)
-        if (f->steps[i].kind == GD_FUSE_REDUCTION) try_to_reduce(f, i);
+        if (f->steps[i].kind == GD_FUSE_REDUCTION && f->steps[i].group == i && f->steps[i].next < 0)
+            try_to_reduce(f, i);
     for (int i = 0; i < p->n_steps; i++) groups += gd_fuse_is_group(f, i);
     return groups;
 }

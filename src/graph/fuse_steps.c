@@ -8,6 +8,7 @@
 #include "graph/fuse.h"
 #include "gradus/ops.h"
 #include "ops/call.h"
+#include "ops/infer.h"
 
 /* --- what steps are ----------------------------------------------------------------------------
  */
@@ -89,6 +90,14 @@ static bool is_reduction(const gd_program *p, const gd_pstep *s, const bool *aga
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
     return x->dtype == y->dtype && gd_dtype_is_float((gd_dtype)x->dtype) && elements(x) > 1 &&
            elements(y) > 0 && !again[x->root] && !again[y->root];
+}
+
+gd_status gd_fuse_axes(const gd_program *p, const gd_pstep *s, uint32_t *axes) {
+    for (int i = 0; i < s->op->n_attrs; i++)
+        if (strcmp(s->op->attrs[i].name, "axis") == 0 && s->op->attrs[i].type == GD_ATTR_SHAPE)
+            return gd_axes_mask((const gd_shape *)((const char *)s->attrs + s->op->attrs[i].offset),
+                                p->values[s->in[0]].rank, axes);
+    return gd_fail(GD_E_STATE, "%s has no axes", s->op->name);
 }
 
 /* The step that made what a value looks at; NULL: no step of this run. */
@@ -185,7 +194,9 @@ static gd_status find_edges(gd_fuse *f, edges *e) {
         if (s->removed) continue;
         for (int k = 0; k < s->n_in && status == GD_OK; k++) {
             if (s->in[k] < 0) continue;
-            status = add_edge(e, f->made_by[s->in[k]], i);
+            /* a view is nothing to wait for: what it looks into is */
+            const int maker = f->made_by[s->in[k]];
+            if (maker >= 0 && (s->view || !p->steps[maker].view)) status = add_edge(e, maker, i);
             if (status == GD_OK) status = add_edge(e, writer[p->values[s->in[k]].root], i);
         }
         for (int k = 0; k < s->n_out && !s->view && status == GD_OK; k++) {
@@ -250,16 +261,11 @@ static gd_status index_edges(gd_fuse *f, const edges *e) {
 
 /* Roots that are written more than once, or in part. */
 static bool *written_again(const gd_program *p) {
-    bool *again = gd_calloc((size_t)p->n_roots + 1, 2), *once = again + p->n_roots + 1;
-    for (int i = 0; again && i < p->n_steps; i++) {
-        const gd_pstep *s = &p->steps[i];
-        for (int k = 0; k < s->n_out && !s->view && !s->removed; k++) {
-            if (s->out[k] < 0) continue;
-            const int root = p->values[s->out[k]].root;
-            if (once[root] || p->roots[root].kind != GD_ROOT_TEMPORARY) again[root] = true;
-            once[root] = true;
-        }
-    }
+    int *writes = gd_program_writes(p);
+    bool *again = writes ? gd_calloc((size_t)p->n_roots + 1, sizeof *again) : NULL;
+    for (int r = 0; again && r < p->n_roots; r++)
+        again[r] = writes[r] > 1 || (writes[r] && p->roots[r].kind != GD_ROOT_TEMPORARY);
+    gd_free(writes);
     return again;
 }
 
@@ -309,7 +315,8 @@ gd_status gd_fuse_begin(gd_fuse *f, gd_program *p) {
     f->writer = gd_malloc(((size_t)p->n_roots + 1) * sizeof *f->writer);
     f->seen = gd_calloc(n, sizeof *f->seen);
     f->stack = gd_malloc(n * sizeof *f->stack);
-    if (!f->steps || !f->made_by || !f->writer || !f->kept || !f->seen || !f->stack)
+    f->saved = gd_malloc(n * sizeof *f->saved);
+    if (!f->steps || !f->saved || !f->made_by || !f->writer || !f->kept || !f->seen || !f->stack)
         return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int v = 0; v < p->n_values; v++) f->made_by[v] = -1;
     for (int r = 0; r < p->n_roots; r++) f->writer[r] = -1;
@@ -333,4 +340,5 @@ void gd_fuse_end(gd_fuse *f) {
     gd_free(f->kept);
     gd_free(f->seen);
     gd_free(f->stack);
+    gd_free(f->saved);
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/grow.h"
 
 _Thread_local gd_building gd_this_building;
 
@@ -163,16 +163,6 @@ static char *copy_text(const char *prefix, const char *text, int number) {
     return copy;
 }
 
-static bool grow(gd_node ***list, int count, int *capacity) {
-    if (count < *capacity) return true;
-    int larger = *capacity ? 2 * *capacity : 64;
-    gd_node **grown = gd_realloc(*list, (size_t)larger * sizeof *grown);
-    if (!grown) return false;
-    *list = grown;
-    *capacity = larger;
-    return true;
-}
-
 gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, const char *name) {
     const gd_building *b = &gd_this_building;
     const char *prefix = b->prefix ? b->prefix : "";
@@ -180,8 +170,8 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
     gd_origin *o = gd_calloc(1, sizeof *o);
     gd_node **after = b->n_after ? gd_malloc((size_t)b->n_after * sizeof *after) : NULL;
     char *text = name ? copy_text(prefix, name, -1) : copy_text(prefix, node->op ? node->op->name : "symbol", graph->count);
-    bool room = grow(&graph->nodes, graph->count, &graph->capacity) &&
-                grow(&graph->variables, graph->n_variables, &graph->variable_capacity);
+    bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
+                gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
     if (!o || !text || !room || (b->n_after && !after)) {
         gd_free(o);
         gd_free(text);
@@ -230,13 +220,8 @@ gd_status gd_graph_note_write(gd_graph *graph, gd_written written) {
             *w = written;
             return GD_OK;
         }
-    if (graph->n_written == graph->written_room) {
-        int larger = graph->written_room ? 2 * graph->written_room : 8;
-        gd_written *grown = gd_realloc(graph->written, (size_t)larger * sizeof *grown);
-        if (!grown) return gd_fail(GD_E_MEMORY, "no memory for a graph");
-        graph->written = grown;
-        graph->written_room = larger;
-    }
+    if (!gd_grow(graph->written, graph->n_written, graph->written_room))
+        return gd_fail(GD_E_MEMORY, "no memory for a graph");
     gd_retain(written.tensor);
     gd_retain(written.symbol);
     graph->written[graph->n_written++] = written;

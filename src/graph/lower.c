@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/grow.h"
 #include "graph/program.h"
 #include "graph/subgraph.h"
 #include "graph/trace.h"
@@ -74,13 +74,7 @@ static gd_status gather_node(lowering *l, node_set *seen, gd_node *node) {
     bool added;
     if (!set_add(seen, node, &added)) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     if (!added) return GD_OK;
-    if (l->count == l->capacity) {
-        int capacity = l->capacity ? 2 * l->capacity : 64;
-        entry *grown = gd_realloc(l->entries, (size_t)capacity * sizeof *grown);
-        if (!grown) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-        l->entries = grown;
-        l->capacity = capacity;
-    }
+    if (!gd_grow(l->entries, l->count, l->capacity)) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     l->entries[l->count++] = (entry){.node = node, .feed = feed_of(l, node)};
     return GD_OK;
 }
@@ -382,13 +376,7 @@ static bool all_views(const gd_infer *infer, int n) {
 }
 
 static gd_status hold(gd_program *p, gd_node *node) {
-    if (p->n_held == p->held_room) {
-        int larger = p->held_room ? 2 * p->held_room : 64;
-        gd_node **grown = gd_realloc(p->held, (size_t)larger * sizeof *grown);
-        if (!grown) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-        p->held = grown;
-        p->held_room = larger;
-    }
+    if (!gd_grow(p->held, p->n_held, p->held_room)) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     gd_node_retain(node);
     p->held[p->n_held++] = node;
     return GD_OK;

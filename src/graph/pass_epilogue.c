@@ -12,30 +12,11 @@
 
 static bool is(const gd_pstep *s, const char *name) { return !s->removed && strcmp(s->op->name, name) == 0; }
 
-/* How many steps, fetches and commits look into each root. */
-static int *count_readers(const gd_program *p) {
-    int *readers = gd_calloc((size_t)p->n_roots + 1, sizeof *readers);
-    if (!readers) return NULL;
-    for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; k < p->steps[i].n_in && !p->steps[i].removed; k++)
-            if (p->steps[i].in[k] >= 0) readers[p->values[p->steps[i].in[k]].root]++;
-    for (int i = 0; i < p->n_fetches; i++) readers[p->values[p->fetches[i]].root]++;
-    for (int i = 0; i < p->n_commits; i++) readers[p->values[p->commits[i].value].root]++;
-    return readers;
-}
-
-static int maker_of(const gd_program *p, int value, int before) {
-    for (int i = before; i-- > 0;)
-        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
-            if (p->steps[i].out[k] == value) return i;
-    return -1;
-}
-
 /* linear -> relu, and nobody else reads what is between. */
 static bool fold_relu(gd_program *p, int at, const int *readers) {
     gd_pstep *relu = &p->steps[at];
     if (!is(relu, "relu") || readers[p->values[relu->in[0]].root] != 1) return false;
-    const int from = maker_of(p, relu->in[0], at);
+    const int from = gd_program_maker(p, relu->in[0], at);
     if (from < 0 || !is(&p->steps[from], "linear")) return false;
     gd_pstep *linear = &p->steps[from];
     linear->op = gd_op_find("linear_relu");
@@ -49,7 +30,7 @@ static bool fold_relu(gd_program *p, int at, const int *readers) {
 static bool fold_mask(gd_program *p, int at, const int *readers) {
     gd_pstep *mask = &p->steps[at];
     if (!is(mask, "relu.gx") || readers[p->values[mask->in[0]].root] != 1) return false;
-    const int from = maker_of(p, mask->in[0], at);
+    const int from = gd_program_maker(p, mask->in[0], at);
     if (from < 0 || !is(&p->steps[from], "matmul")) return false;
     const gd_pstep *product = &p->steps[from];
     const gd_pvalue *a = &p->values[product->in[0]], *b = &p->values[product->in[1]], *y = &p->values[mask->in[1]];
@@ -74,7 +55,7 @@ static bool fold_step(gd_program *p, int at, const int *readers) {
     gd_pstep *step = &p->steps[at];
     if (!is(step, "sgd_step") || readers[p->values[step->in[1]].root] != 1) return false;
     if (step->attrs && ((const gd_sgd_step_options *)step->attrs)->weight_decay != 0) return false;
-    const int from = maker_of(p, step->in[1], at);
+    const int from = gd_program_maker(p, step->in[1], at);
     if (from < 0 || !is(&p->steps[from], "matmul")) return false;
     gd_pstep *product = &p->steps[from];
     const gd_pvalue *a = &p->values[product->in[0]], *b = &p->values[product->in[1]], *w = &p->values[step->in[0]],
@@ -96,11 +77,8 @@ static bool fold_step(gd_program *p, int at, const int *readers) {
 }
 
 int gd_pass_epilogue(gd_program *p) {
-    int *readers = count_readers(p), changes = 0;
-    if (!readers) {
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
-        return -1;
-    }
+    int *readers = gd_program_readers(p), changes = 0;
+    if (!readers) return -1;
     for (int i = 0; i < p->n_steps; i++) changes += fold_relu(p, i, readers) || fold_mask(p, i, readers) || fold_step(p, i, readers);
     gd_free(readers);
     return changes;

@@ -14,14 +14,11 @@
 /* Larger constants are made anew in each run: that costs little, and holding them costs memory. */
 enum { LARGEST = 1 << 20 };
 
-/* It reads the shape of its input, not the data. */
-static bool reads_shape_only(const gd_op *op) { return strcmp(op->name, "full_like") == 0; }
-
 static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *constant) {
     if (s->removed || s->view || (s->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE | GD_OP_DYNAMIC))) return false;
     for (int i = 0; i < s->op->n_inputs; i++)
         if (s->op->inputs[i].mutated) return false;
-    for (int i = 0; i < s->n_in && !reads_shape_only(s->op); i++)
+    for (int i = 0; i < s->n_in && !(s->op->flags & GD_OP_SHAPE_ONLY); i++)
         if (s->in[i] >= 0 && !constant[p->values[s->in[i]].root]) return false;
     size_t bytes = 0;
     for (int k = 0; k < s->n_out; k++) {
@@ -35,7 +32,7 @@ static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *cons
 static gd_tensor *tensor_of(const gd_program *p, int value, gd_device *device) {
     const gd_pvalue *v = &p->values[value];
     const gd_root *root = &p->roots[v->root];
-    if (root->kind != GD_ROOT_OUTSIDE) { /* full_like: only the shape counts, and views cost nothing */
+    if (root->kind != GD_ROOT_OUTSIDE) { /* only the shape counts, and views cost nothing */
         int64_t ones[GD_MAX_RANK];
         for (int i = 0; i < v->rank; i++) ones[i] = 1;
         gd_tensor *one = gd_full(gd_shape_of(v->rank, ones), 0, .dtype = (gd_dtype)v->dtype);

@@ -7,32 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cpu/elementwise_job.h"
 #include "core/alloc.h"
 #include "graph/fuse.h"
 #include "ops/call.h"
 #include "ops/infer.h"
 #include "gradus/ops.h"
 
-/* A group on its way to a step. */
-typedef struct fusing {
-    gd_fuse *f;
-    int members[GD_FUSED_MEMBERS], n_members; /* in the order of the program */
-    int reduction;                            /* a step, or -1 */
-    int tensors[GD_FUSED_TENSORS], scalars[GD_FUSED_PARAMS];
-    int outputs[GD_IR_MAX_OUTPUTS], n_outputs; /* values */
-    gd_fused_options options;
-    gd_fusion model;
-    gd_ir_builder b;
-    gd_ir_node nodes[GD_IR_MAX_NODES];
-} fusing;
-
 static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-static void list_members(fusing *g, int group) {
+static void list_members(gd_fusing *g, int group) {
     const gd_fuse *f = g->f;
     g->reduction = -1;
+    g->by_rows = gd_fuse_row_shape(f, group, &g->row_shape);
     for (int m = group; m >= 0; m = f->steps[m].next) {
-        if (f->steps[m].kind == GD_FUSE_REDUCTION)
+        if (f->steps[m].kind == GD_FUSE_REDUCTION && !g->by_rows)
             g->reduction = m;
         else
             g->members[g->n_members++] = m;
@@ -40,7 +29,8 @@ static void list_members(fusing *g, int group) {
     }
     if (!g->model.type) g->model.type = GD_I32; /* truths alone */
     qsort(g->members, (size_t)g->n_members, sizeof g->members[0], ascending);
-    const gd_pvalue *shape = &f->p->values[f->p->steps[g->members[0]].out[0]];
+    const gd_pvalue *shape =
+        g->by_rows ? g->row_shape.shape : &f->p->values[f->p->steps[g->members[0]].out[0]];
     g->options.rank = shape->rank;
     memcpy(g->options.dims, shape->dims, sizeof(int64_t) * shape->rank);
 }
@@ -55,8 +45,7 @@ static int place_of(int *list, int *count, int value) {
     return (*count)++;
 }
 
-/* Constants of the same bits are one parameter; params are numbered behind the scalars. */
-static int constant(fusing *g, double number) {
+int gd_fusing_constant(gd_fusing *g, double number) {
     for (int i = 0; i < g->model.n_constants; i++)
         if (memcmp(&g->options.constants[i], &number, sizeof number) == 0) return i;
     g->options.constants[g->model.n_constants] = number;
@@ -64,20 +53,34 @@ static int constant(fusing *g, double number) {
 }
 
 /* What the expression reads: where it stands among tensors, scalars or constants. */
-typedef enum { INSIDE, TENSOR, SCALAR, CONSTANT } source_kind;
+typedef enum { INSIDE, TENSOR, SCALAR, CONSTANT, COLUMN } source_kind;
 
-static source_kind look_at(fusing *g, int value, int *number) {
+/* A number for each row. A member that has one itself reads no other tensors. */
+static bool is_column(gd_fusing *g, int member, int value) {
+    const gd_pvalue *v = &g->f->p->values[value],
+                    *y = &g->f->p->values[g->f->p->steps[member].out[0]];
+    if (!g->by_rows || !gd_fuse_is_column(v, &g->row_shape)) return false;
+    if (g->f->steps[member].kind == GD_FUSE_EACH && !gd_fuse_same_dims(y, g->row_shape.shape))
+        return true;
+    return gd_fuse_is_row_value(v, &g->row_shape) && g->n_columns < GD_ROW_COLUMNS;
+}
+
+static source_kind look_at(gd_fusing *g, int member, int value, int *number) {
     const gd_fuse *f = g->f;
     double filled;
-    const int maker = f->made_by[value];
-    if (maker >= 0 && f->steps[maker].group == f->steps[g->members[0]].group) return INSIDE;
+    const int writer = f->writer[f->p->values[value].root];
+    if (writer >= 0 && f->steps[writer].group == f->steps[member].group) return INSIDE;
     if (gd_fuse_constant(f, value, &filled)) {
-        *number = constant(g, filled);
+        *number = gd_fusing_constant(g, filled);
         return CONSTANT;
     }
     if (gd_fuse_is_scalar(f, value, g->model.type, gd_numel(g->options.rank, g->options.dims))) {
         *number = place_of(g->scalars, &g->model.n_scalars, value);
         return SCALAR;
+    }
+    if (is_column(g, member, value)) {
+        *number = place_of(g->columns, &g->n_columns, value);
+        return COLUMN;
     }
     *number = place_of(g->tensors, &g->model.n_tensors, value);
     return TENSOR;
@@ -89,61 +92,68 @@ static bool uses_param(const gd_ir *ir, int number) {
     return false;
 }
 
-static void list_operands(fusing *g) {
+static void list_operands(gd_fusing *g) {
     int number;
     for (int i = 0; i < g->n_members; i++) {
         const gd_pstep *s = &g->f->p->steps[g->members[i]];
-        for (int k = 0; k < s->n_in; k++) look_at(g, s->in[k], &number);
-        for (int k = 0; k < s->op->n_attrs; k++)
-            if (uses_param(s->op->ir, k)) constant(g, gd_attr_number(&s->op->attrs[k], s->attrs));
+        for (int k = 0; k < s->n_in; k++) look_at(g, g->members[i], s->in[k], &number);
+        if (g->f->steps[g->members[i]].kind == GD_FUSE_REDUCTION) /* for a mean */
+            gd_fusing_constant(g, (double)g->row_shape.n);
+        for (int k = 0; s->op->ir && k < s->op->n_attrs; k++)
+            if (uses_param(s->op->ir, k))
+                gd_fusing_constant(g, gd_attr_number(&s->op->attrs[k], s->attrs));
     }
 }
 
 /* --- the expression ----------------------------------------------------------------------------
  */
 
-/* The node of a value that a member reads. `made` are the nodes of the members' outputs. */
-static int node_of(fusing *g, int value, int made[][GD_IR_MAX_OUTPUTS]) {
+int gd_fusing_node(gd_fusing *g, int i, int value) {
+    const int params = g->model.n_scalars + g->model.n_constants;
     int number = 0;
-    switch (look_at(g, value, &number)) {
+    switch (look_at(g, g->members[i < 0 ? 0 : i], value, &number)) {
     case TENSOR: return gd_ir_var(&g->b, number);
     case SCALAR: return gd_ir_param(&g->b, number);
     case CONSTANT: return gd_ir_param(&g->b, g->model.n_scalars + number);
+    case COLUMN: return gd_ir_param(&g->b, params + number);
     case INSIDE: break;
     }
-    for (int i = 0; i < g->n_members; i++) {
-        const gd_pstep *s = &g->f->p->steps[g->members[i]];
+    for (int m = 0; m < g->n_members; m++) {
+        const gd_pstep *s = &g->f->p->steps[g->members[m]];
         for (int k = 0; k < s->n_out; k++)
-            if (g->f->p->values[s->out[k]].root == g->f->p->values[value].root) return made[i][k];
+            if (g->f->p->values[s->out[k]].root == g->f->p->values[value].root)
+                return g->made[m][k];
     }
     return -1;
 }
 
-static gd_status compose(fusing *g) {
-    int made[GD_FUSED_MEMBERS][GD_IR_MAX_OUTPUTS], results[GD_IR_MAX_OUTPUTS];
+void gd_fusing_member(gd_fusing *g, int i) {
+    const gd_pstep *s = &g->f->p->steps[g->members[i]];
+    int vars[GD_FUSED_TENSORS], params[GD_FUSED_PARAMS] = {0};
+    for (int k = 0; k < s->n_in; k++) vars[k] = gd_fusing_node(g, i, s->in[k]);
+    for (int k = 0; k < s->op->n_attrs && k < GD_FUSED_PARAMS; k++)
+        if (uses_param(s->op->ir, k))
+            params[k] = gd_ir_param(
+                &g->b, g->model.n_scalars +
+                           gd_fusing_constant(g, gd_attr_number(&s->op->attrs[k], s->attrs)));
+    for (int k = 0; k < s->n_out; k++)
+        g->made[i][k] = gd_ir_inline(&g->b, s->op->ir, k, vars, params);
+}
+
+static gd_status compose(gd_fusing *g) {
+    int results[GD_FUSED_OUTPUTS];
     const gd_program *p = g->f->p;
-    for (int i = 0; i < g->n_members; i++) {
-        const gd_pstep *s = &p->steps[g->members[i]];
-        int vars[GD_FUSED_TENSORS], params[GD_FUSED_PARAMS] = {0};
-        for (int k = 0; k < s->n_in; k++) vars[k] = node_of(g, s->in[k], made);
-        for (int k = 0; k < s->op->n_attrs && k < GD_FUSED_PARAMS; k++)
-            if (uses_param(s->op->ir, k))
-                params[k] =
-                    gd_ir_param(&g->b, g->model.n_scalars +
-                                           constant(g, gd_attr_number(&s->op->attrs[k], s->attrs)));
-        for (int k = 0; k < s->n_out; k++)
-            made[i][k] = gd_ir_inline(&g->b, s->op->ir, k, vars, params);
-    }
+    for (int i = 0; i < g->n_members; i++) gd_fusing_member(g, i);
     for (int i = 0; i < g->n_members; i++) {
         const gd_pstep *s = &p->steps[g->members[i]];
         for (int k = 0; k < s->n_out; k++) {
             if (!gd_fuse_is_wanted(g->f, s->out[k])) continue;
-            results[g->n_outputs] = made[i][k];
+            results[g->n_outputs] = g->made[i][k];
             g->outputs[g->n_outputs++] = s->out[k];
         }
     }
     if (g->reduction >= 0) {
-        results[g->n_outputs] = node_of(g, p->steps[g->reduction].in[0], made);
+        results[g->n_outputs] = gd_fusing_node(g, -1, p->steps[g->reduction].in[0]);
         g->outputs[g->n_outputs++] = p->steps[g->reduction].out[0];
     }
     if (g->b.error[0]) return gd_fail(GD_E_STATE, "in a fused step: %s", g->b.error);
@@ -153,7 +163,7 @@ static gd_status compose(fusing *g) {
 }
 
 /* "fused{sub, square, mean}", as far as there is room. */
-static void name_it(fusing *g) {
+static void name_it(gd_fusing *g) {
     char *name = g->model.name;
     const size_t size = sizeof g->model.name, reserve = 24;
     size_t used = (size_t)snprintf(name, size, "fused{");
@@ -169,29 +179,13 @@ static void name_it(fusing *g) {
     snprintf(name + used, size - used, "}");
 }
 
-/* --- the reduction -----------------------------------------------------------------------------
- */
-
-static gd_status axes_of(const gd_pstep *s, int rank, uint32_t *axes) {
-    const gd_shape *list;
-    if (strcmp(s->op->name, "sum") == 0)
-        list = &((const gd_sum_options *)s->attrs)->axis;
-    else if (strcmp(s->op->name, "mean") == 0)
-        list = &((const gd_mean_options *)s->attrs)->axis;
-    else if (strcmp(s->op->name, "max") == 0)
-        list = &((const gd_max_options *)s->attrs)->axis;
-    else
-        list = &((const gd_min_options *)s->attrs)->axis;
-    return gd_axes_mask(list, rank, axes);
-}
-
 /* --- the step ----------------------------------------------------------------------------------
  */
 
 /* Writes the group's step in the place of its last member. */
-static gd_status write_step(fusing *g) {
+static gd_status write_step(gd_fusing *g) {
     gd_program *p = g->f->p;
-    const int n_in = g->model.n_tensors + g->model.n_scalars;
+    const int n_in = g->model.n_tensors + g->model.n_scalars + g->n_columns;
     const gd_op *op = gd_op_fused(&g->model);
     int *ids = gd_program_alloc(p, (size_t)(n_in + g->n_outputs + 1) * sizeof *ids);
     gd_fused_options *options = gd_program_alloc(p, sizeof *options);
@@ -199,6 +193,7 @@ static gd_status write_step(fusing *g) {
     *options = g->options;
     memcpy(ids, g->tensors, (size_t)g->model.n_tensors * sizeof *ids);
     memcpy(ids + g->model.n_tensors, g->scalars, (size_t)g->model.n_scalars * sizeof *ids);
+    memcpy(ids + n_in - g->n_columns, g->columns, (size_t)g->n_columns * sizeof *ids);
     memcpy(ids + n_in, g->outputs, (size_t)g->n_outputs * sizeof *ids);
     int last = g->members[g->n_members - 1];
     for (int i = 0; i < g->n_members; i++) p->steps[g->members[i]].removed = true;
@@ -216,15 +211,28 @@ static gd_status write_step(fusing *g) {
     return GD_OK;
 }
 
-static gd_status fuse_group(gd_fuse *f, int group, fusing *g) {
+/* A group that is none after all. */
+static void leave_alone(gd_fuse *f, int group) {
+    for (int m = group, next; m >= 0; m = next) {
+        next = f->steps[m].next;
+        f->steps[m].group = m;
+        f->steps[m].next = -1;
+    }
+}
+
+static gd_status fuse_group(gd_fuse *f, int group, gd_fusing *g) {
     memset(g, 0, sizeof *g);
     g->f = f;
     list_members(g, group);
     list_operands(g);
-    GD_TRY(compose(g));
+    if (g->by_rows && !gd_fusing_rows(g)) {
+        leave_alone(f, group);
+        return GD_OK;
+    }
+    if (!g->by_rows) GD_TRY(compose(g));
     if (g->reduction >= 0) {
         g->model.reduction = f->p->steps[g->reduction].op;
-        GD_TRY(axes_of(&f->p->steps[g->reduction], g->options.rank, &g->options.axes));
+        GD_TRY(gd_fuse_axes(f->p, &f->p->steps[g->reduction], &g->options.axes));
     }
     name_it(g);
     return write_step(g);
@@ -280,15 +288,35 @@ static gd_status reorder(const gd_fuse *f) {
     return status;
 }
 
+/* All kernels of the program at once: the compiler is started once. */
+static gd_status compile_all(const gd_program *p, int groups) {
+    const gd_op **ops = gd_malloc(((size_t)groups + 1) * sizeof *ops);
+    int64_t *elements = gd_malloc(((size_t)groups + 1) * sizeof *elements);
+    int n = 0;
+    for (int i = 0; i < p->n_steps && n < groups && ops && elements; i++) {
+        const gd_pstep *s = &p->steps[i];
+        if (s->removed || !s->op->fusion) continue;
+        const gd_fused_options *o = s->attrs;
+        ops[n] = s->op;
+        elements[n++] = gd_numel(o->rank, o->dims);
+    }
+    const bool room = ops && elements;
+    if (room) gd_fused_warm(ops, elements, n);
+    gd_free(ops);
+    gd_free(elements);
+    return room ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+}
+
 int gd_pass_fuse(gd_program *p) {
     gd_fuse f;
     gd_status status = gd_fuse_begin(&f, p);
     const int groups = status == GD_OK ? gd_fuse_group(&f) : 0;
-    fusing *g = groups ? gd_malloc(sizeof *g) : NULL;
+    gd_fusing *g = groups ? gd_malloc(sizeof *g) : NULL;
     if (groups && !g) status = gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int i = 0; groups && i < p->n_steps && status == GD_OK; i++)
         if (gd_fuse_is_group(&f, i)) status = fuse_group(&f, i, g);
     if (groups && status == GD_OK) status = reorder(&f);
+    if (groups && status == GD_OK) status = compile_all(p, groups);
     gd_free(g);
     gd_fuse_end(&f);
     if (status != GD_OK) return -1;

@@ -1,8 +1,9 @@
 /* pass_simplify.c - steps that change nothing.
  *
  * Views of the same memory that look the same are one value: that is what a transpose of a transpose
- * and a reshape of a reshape come to. Beyond that, rules for x * 1, x + 0 and their like, for ops that
- * do nothing the second time, and for those that undo themselves.
+ * and a reshape of a reshape come to. Beyond that, what the records of ops say: x * 1, x + 0 and their
+ * like (`neutral`), ops that do nothing the second time (`idempotent`), and those that undo themselves
+ * (`involution`).
  */
 #include <string.h>
 
@@ -69,46 +70,27 @@ static bool is_number(const gd_program *p, int value, double number) {
     return root->bytes > 0;
 }
 
-/* op(x, neutral) is x. */
-static const struct {
-    const char *op;
-    double neutral;
-    bool either; /* also op(neutral, x) */
-} neutral_rules[] = {{"mul", 1, true}, {"add", 0, true}, {"sub", 0, false}, {"div", 1, false}, {"pow", 1, false}};
-
-/* op(op(x)) is op(x). */
-static const char *const idempotent[] = {"relu", "relu6", "abs", "floor", "ceil", "round", "trunc", "sign"};
-/* op(op(x)) is x. */
-static const char *const involutions[] = {"neg", "logical_not", "bitwise_not"};
-
-static bool is_one_of(const char *name, const char *const *list, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(name, list[i]) == 0) return true;
-    return false;
-}
-#define IS_ONE_OF(name, list) is_one_of(name, list, sizeof list / sizeof *list)
-
-static const gd_pstep *maker(const gd_program *p, int value) {
-    for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
-            if (p->steps[i].out[k] == value) return &p->steps[i];
-    return NULL;
+/* op(x, neutral) is x, and op(neutral, x). */
+static int other_operand(const gd_program *p, const gd_pstep *s) {
+    if (s->n_in != 2 || s->op->n_inputs != 2 || s->in[1] < 0) return -1;
+    for (int k = 2; k-- > 0;)
+        if (s->op->inputs[k].has_neutral && is_number(p, s->in[k], s->op->inputs[k].neutral)) return s->in[1 - k];
+    return -1;
 }
 
-/* The value that the step's result equals, or -1. */
-static int same_as(const gd_program *p, const gd_pstep *s) {
-    const char *name = s->op->name;
+/* The value that the result of step `at` equals, as far as its op's record says; or -1. */
+static int same_as(const gd_program *p, int at) {
+    const gd_pstep *s = &p->steps[at];
     if (s->n_out != 1 || s->out[0] < 0 || s->n_in < 1 || s->in[0] < 0) return -1;
-    for (size_t r = 0; r < sizeof neutral_rules / sizeof *neutral_rules; r++) {
-        if (strcmp(name, neutral_rules[r].op) != 0 || s->n_in != 2) continue;
-        if (is_number(p, s->in[1], neutral_rules[r].neutral)) return s->in[0];
-        if (neutral_rules[r].either && is_number(p, s->in[0], neutral_rules[r].neutral)) return s->in[1];
-    }
-    if (strcmp(name, "clone") == 0 || strcmp(name, "cast") == 0) return s->in[0];
-    const gd_pstep *before = maker(p, s->in[0]);
-    if (!before || before->op != s->op || before->view || s->n_in != 1) return -1;
-    if (IS_ONE_OF(name, idempotent)) return s->in[0];
-    return IS_ONE_OF(name, involutions) ? before->in[0] : -1;
+    const int other = other_operand(p, s);
+    if (other >= 0) return other;
+    if (s->n_in != 1) return -1;
+    if (s->op->ir && gd_ir_is_var(s->op->ir, 0)) return s->in[0]; /* a copy */
+    if (!(s->op->flags & (GD_OP_IDEMPOTENT | GD_OP_INVOLUTION))) return -1;
+    const int maker = gd_program_maker(p, s->in[0], at);
+    const gd_pstep *before = maker < 0 ? NULL : &p->steps[maker];
+    if (!before || before->op != s->op || before->view || before->n_in != 1 || !gd_same_options(before, s)) return -1;
+    return s->op->flags & GD_OP_IDEMPOTENT ? s->in[0] : before->in[0];
 }
 
 /* Roots that are written after they were made, by ops that write their inputs: their copies stay. */
@@ -132,7 +114,7 @@ int gd_pass_simplify(gd_program *p) {
     for (int i = 0; i < p->n_steps; i++) {
         gd_pstep *s = &p->steps[i];
         if (s->removed || s->view) continue;
-        const int to = same_as(p, s);
+        const int to = same_as(p, i);
         if (to < 0 || !same_shape(&p->values[to], &p->values[s->out[0]])) continue;
         if (written[p->values[s->out[0]].root] || written[p->values[to].root]) continue;
         changes += forward(p, s, to);

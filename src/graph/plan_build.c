@@ -5,26 +5,20 @@
 
 #include "backend/cpu/gemm.h"
 #include "core/alloc.h"
+#include "core/grow.h"
 #include "graph/control_step.h"
 #include "graph/memory.h"
 #include "ops/call.h"
+#include "ops/fused.h"
 
 /* --- arrays ------------------------------------------------------------------------------------ */
 
-static gd_status room(void **array, int count, int *capacity, size_t size) {
-    if (count < *capacity) return GD_OK;
-    int larger = *capacity ? 2 * *capacity : 64;
-    void *grown = gd_realloc(*array, (size_t)larger * size);
-    if (!grown) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-    *array = grown;
-    *capacity = larger;
-    return GD_OK;
-}
+static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to plan a run"); }
 
 static gd_status add_view(gd_plan *plan, gd_view view, gd_binding binding, int *number) {
     int views_room = plan->views_room;
-    GD_TRY(room((void **)&plan->views, plan->n_views, &views_room, sizeof *plan->views));
-    GD_TRY(room((void **)&plan->bindings, plan->n_views, &plan->views_room, sizeof *plan->bindings));
+    if (!gd_grow(plan->views, plan->n_views, views_room)) return no_memory();
+    if (!gd_grow(plan->bindings, plan->n_views, plan->views_room)) return no_memory();
     plan->views[plan->n_views] = view;
     plan->bindings[plan->n_views] = binding;
     *number = plan->n_views++;
@@ -32,7 +26,7 @@ static gd_status add_view(gd_plan *plan, gd_view view, gd_binding binding, int *
 }
 
 static gd_status add_copy(gd_plan *plan, int to, int from) {
-    GD_TRY(room((void **)&plan->copies, plan->n_copies, &plan->copies_room, sizeof *plan->copies));
+    if (!gd_grow(plan->copies, plan->n_copies, plan->copies_room)) return no_memory();
     plan->copies[plan->n_copies++] = (gd_pcopy){to, from};
     return GD_OK;
 }
@@ -133,7 +127,7 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
         const gd_view bytes = {.data = &somewhere, .dtype = GD_U8, .rank = 1, .dims = {(int64_t)c.workspace_bytes}, .strides = {1}};
         GD_TRY(add_scratch(plan, bytes, c.workspace_bytes, &c.workspace));
     }
-    GD_TRY(room((void **)&plan->calls, plan->n_calls, &plan->calls_room, sizeof *plan->calls));
+    if (!gd_grow(plan->calls, plan->n_calls, plan->calls_room)) return no_memory();
     plan->calls[plan->n_calls++] = c;
     return GD_OK;
 }
@@ -193,8 +187,9 @@ static void share_in_place(const gd_plan *plan, lives *l) {
     const gd_program *p = plan->program;
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
-        const bool reduces = c->step->op->fusion && !c->step->op->ir; /* the last result is of another shape */
-        if ((!c->step->op->ir && !reduces) || c->n_before || c->n_after) continue;
+        const gd_fusion *fusion = c->step->op->fusion;
+        const bool reduces = fusion && fusion->reduction; /* the last result is of another shape */
+        if ((!c->step->op->ir && !fusion) || c->n_before || c->n_after) continue;
         for (int o = c->first + c->n_in; o < c->first + c->n_in + c->n_out - reduces; o++) {
             const int out = plan->bindings[o].root;
             if (out < 0 || p->roots[out].kind != GD_ROOT_TEMPORARY || p->roots[out].fetched || l->begin[out] != i ||
@@ -450,7 +445,8 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
             done = changes >= 0 && shared >= 0;
         }
     }
-    done = done && gd_pass_prune(p) >= 0 && (level < 2 || gd_pass_epilogue(p) >= 0);
+    done = done && gd_pass_prune(p) >= 0;
+    if (level >= 2) done = done && gd_pass_layout(p, device) >= 0 && gd_pass_epilogue(p) >= 0;
     /* fused kernels: the CPU's, so far */
     const bool fuse = level >= 2 && strcmp(device->api->kind, "cpu") == 0 && !gd_reference_only();
     done = done && (!fuse || gd_pass_fuse(p) >= 0);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/grow.h"
 #include "graph/plan.h"
 #include "graph/print.h"
 
@@ -45,40 +45,28 @@ void gd_program_free(gd_program *program) {
     gd_free(program);
 }
 
-/* Room for one more in an array that doubles. */
-static bool room(void **array, int count, int *capacity, size_t size) {
-    if (count < *capacity) return true;
-    int larger = *capacity ? 2 * *capacity : 32;
-    void *grown = gd_realloc(*array, (size_t)larger * size);
-    if (!grown) {
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
-        return false;
-    }
-    *array = grown;
-    *capacity = larger;
-    return true;
-}
+static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to plan a run"); }
 
 int gd_program_root(gd_program *p, gd_root root) {
-    if (!room((void **)&p->roots, p->n_roots, &p->roots_room, sizeof *p->roots)) return -1;
+    if (!gd_grow(p->roots, p->n_roots, p->roots_room)) return no_memory(), -1;
     p->roots[p->n_roots] = root;
     return p->n_roots++;
 }
 
 int gd_program_value(gd_program *p, gd_pvalue value) {
-    if (!room((void **)&p->values, p->n_values, &p->values_room, sizeof *p->values)) return -1;
+    if (!gd_grow(p->values, p->n_values, p->values_room)) return no_memory(), -1;
     p->values[p->n_values] = value;
     return p->n_values++;
 }
 
 gd_pstep *gd_program_step(gd_program *p) {
-    if (!room((void **)&p->steps, p->n_steps, &p->steps_room, sizeof *p->steps)) return NULL;
+    if (!gd_grow(p->steps, p->n_steps, p->steps_room)) return no_memory(), NULL;
     memset(&p->steps[p->n_steps], 0, sizeof *p->steps);
     return &p->steps[p->n_steps++];
 }
 
 gd_status gd_program_commit(gd_program *p, gd_commit commit) {
-    if (!room((void **)&p->commits, p->n_commits, &p->commits_room, sizeof *p->commits)) return GD_E_MEMORY;
+    if (!gd_grow(p->commits, p->n_commits, p->commits_room)) return no_memory();
     p->commits[p->n_commits++] = commit;
     return GD_OK;
 }
@@ -106,6 +94,71 @@ bool gd_step_may_fail(const gd_program *p, const gd_pstep *s) {
     for (int k = 0; k < s->n_out; k++) /* positions: of what was sorted, in memory of the kernel's own */
         if (is_integer(p, s->out[k])) return true;
     return false;
+}
+
+/* --- who reads and writes ------------------------------------------------------------------------ */
+
+static int *one_for_each_root(const gd_program *p) {
+    int *counts = gd_calloc((size_t)p->n_roots + 1, sizeof *counts);
+    if (!counts) no_memory();
+    return counts;
+}
+
+int *gd_program_readers(const gd_program *p) {
+    int *readers = one_for_each_root(p);
+    if (!readers) return NULL;
+    for (int i = 0; i < p->n_steps; i++)
+        for (int k = 0; k < p->steps[i].n_in && !p->steps[i].removed; k++)
+            if (p->steps[i].in[k] >= 0) readers[p->values[p->steps[i].in[k]].root]++;
+    for (int i = 0; i < p->n_fetches; i++) readers[p->values[p->fetches[i]].root]++;
+    for (int i = 0; i < p->n_commits; i++) readers[p->values[p->commits[i].value].root]++;
+    return readers;
+}
+
+int *gd_program_writes(const gd_program *p) {
+    int *writes = one_for_each_root(p);
+    for (int i = 0; writes && i < p->n_steps; i++)
+        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].view && !p->steps[i].removed; k++)
+            if (p->steps[i].out[k] >= 0) writes[p->values[p->steps[i].out[k]].root]++;
+    return writes;
+}
+
+int gd_program_maker(const gd_program *p, int value, int before) {
+    for (int i = before; i-- > 0;)
+        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
+            if (p->steps[i].out[k] == value) return i;
+    return -1;
+}
+
+static bool same_option(const gd_op_attr *a, const char *x, const char *y) {
+    switch (a->type) {
+    case GD_ATTR_INT: return memcmp(x, y, sizeof(int64_t)) == 0;
+    case GD_ATTR_FLOAT: return memcmp(x, y, sizeof(double)) == 0;
+    case GD_ATTR_BOOL: return *(const bool *)x == *(const bool *)y;
+    case GD_ATTR_INTS: return memcmp(x, y, (size_t)a->count * sizeof(int64_t)) == 0;
+    case GD_ATTR_SHAPE: {
+        const gd_shape *s = (const gd_shape *)x, *t = (const gd_shape *)y;
+        return s->rank == t->rank && s->form == t->form && memcmp(s->at, t->at, sizeof(int64_t) * (size_t)(s->rank > 0 ? s->rank : 0)) == 0;
+    }
+    case GD_ATTR_WORD: return *(const gd_word *)x == *(const gd_word *)y;
+    case GD_ATTR_DTYPE: return *(const gd_dtype *)x == *(const gd_dtype *)y;
+    case GD_ATTR_STRING: {
+        const char *s = *(const char *const *)x, *t = *(const char *const *)y;
+        return s == t || (s && t && strcmp(s, t) == 0);
+    }
+    case GD_ATTR_GRAPH: return *(gd_subgraph *const *)x == *(gd_subgraph *const *)y;
+    }
+    return false;
+}
+
+bool gd_same_options(const gd_pstep *a, const gd_pstep *b) {
+    if (a->attrs == b->attrs) return true;
+    if (!a->attrs || !b->attrs) return false;
+    for (int i = 0; i < a->op->n_attrs; i++) {
+        const gd_op_attr *attr = &a->op->attrs[i];
+        if (!same_option(attr, (const char *)a->attrs + attr->offset, (const char *)b->attrs + attr->offset)) return false;
+    }
+    return true;
 }
 
 /* --- text -------------------------------------------------------------------------------------- */

@@ -91,6 +91,14 @@ void gd_program_replace(gd_program *program, int from, int to);
 /* Whether a step may find something wrong with the data (an index out of range), or need memory that
  * it has not been given: only before such steps a variable must not be written. */
 bool gd_step_may_fail(const gd_program *program, const gd_pstep *step);
+/* How many steps, fetches and commits look into each root, and how many steps write it. gd_free them;
+ * NULL, noted, when there is no memory. */
+int *gd_program_readers(const gd_program *program);
+int *gd_program_writes(const gd_program *program);
+/* The step before step `before` that has the value as a result; -1: none. */
+int gd_program_maker(const gd_program *program, int value, int before);
+/* Whether the options of two steps of one op are equal. */
+bool gd_same_options(const gd_pstep *a, const gd_pstep *b);
 
 /* As text, one step a line. free() it. */
 char *gd_program_text(const gd_program *program);
@@ -101,6 +109,7 @@ int gd_pass_share(gd_program *program);    /* steps that compute what another ha
 int gd_pass_fold(gd_program *program, gd_device *device); /* what is the same in every run */
 int gd_pass_epilogue(gd_program *program); /* relu and steps of descent as products are stored */
 int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
+int gd_pass_layout(gd_program *program, gd_device *device); /* in which order elements lie in memory */
 int gd_pass_fuse(gd_program *program);     /* elementwise steps, and a reduction behind them, as one */
 int gd_pass_early(gd_program *program);    /* variables are updated as soon as they can be */
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
+#include "core/grow.h"
 #include "gradus/ops.h"
 
 gd_meta gd_meta_of(const gd_tensor *t) {
@@ -133,13 +133,7 @@ static bool is_same(const gd_tensor *t, const gd_slot *slot) {
 static gd_status capture(gd_capturing *c, const gd_slot *slot, int *index) {
     for (*index = 0; *index < c->count; ++*index)
         if (is_same(c->captured[*index], slot)) return GD_OK;
-    if (c->count == c->capacity) {
-        int capacity = c->capacity ? 2 * c->capacity : 16;
-        gd_tensor **grown = gd_realloc(c->captured, (size_t)capacity * sizeof *grown);
-        if (!grown) return no_memory();
-        c->captured = grown;
-        c->capacity = capacity;
-    }
+    if (!gd_grow(c->captured, c->count, c->capacity)) return no_memory();
     gd_tensor *t = slot->symbol ? gd_slot_get(slot, NULL, "a graph") : gd_slot_as_it_is(slot);
     if (!t) return GD_E_MEMORY;
     c->captured[c->count++] = gd_retain(t);

@@ -7,14 +7,14 @@
 #include "ops/infer.h"
 #include "gradus/ops.h"
 
-/*op relu(x) -> y  elementwise inplace
+/*op relu(x) -> y  elementwise idempotent inplace
  * max(x, 0); NaN stays NaN.
  *   y  = x != x ? x : x > 0 ? x : 0
  *   gx = y <= 0 ? 0 : gy
  *   onnx Relu   caffe ReLU
  */
 
-/*op relu6(x) -> y  elementwise inplace
+/*op relu6(x) -> y  elementwise idempotent inplace
  * min(max(x, 0), 6).
  *   y  = x != x ? x : x > 0 ? (x < 6 ? x : 6) : 0
  *   gx = x > 0 && x < 6 ? gy : 0

@@ -95,7 +95,7 @@ static void ones_expand(gd_expand *e) {
     e->y[0] = gd_full(o->dims, 1, .dtype = o->dtype);
 }
 
-/*op full_like(x, value:float) -> y  nograd
+/*op full_like(x, value:float) -> y  nograd shapeonly
  * A tensor of x's shape and on its device, filled with one value.
  *   dtype dtype = none  none: that of x
  *   saves nothing

@@ -40,18 +40,21 @@ static gd_status cast_raw(gd_kernel_call *k) {
 /*op add(a, b) -> y  elementwise inplace
  * a + b.
  *   y = a + b
+ *   neutral a 0, b 0
  *   onnx Add   caffe Eltwise
  */
 
 /*op sub(a, b) -> y  elementwise inplace
  * a - b.
  *   y = a - b
+ *   neutral b 0
  *   onnx Sub
  */
 
 /*op mul(a, b) -> y  elementwise inplace
  * a times b, element by element.
  *   y  = a * b
+ *   neutral a 1, b 1
  *   onnx Mul
  */
 
@@ -60,6 +63,7 @@ static gd_status cast_raw(gd_kernel_call *k) {
  *   y  = a / b
  *   ga = gy / b
  *   gb = -gy * a / (b*b)
+ *   neutral b 1
  *   onnx Div
  */
 
@@ -84,6 +88,7 @@ static gd_status cast_raw(gd_kernel_call *k) {
  *   y  = pow(a, b)
  *   ga = b == 0 ? 0 : gy * b * pow(a, b - 1)
  *   gb = a == 0 && b >= 0 ? 0 : gy * y * log(a)
+ *   neutral b 1
  *   onnx Pow   caffe Power
  */
 
@@ -116,19 +121,19 @@ static gd_status cast_raw(gd_kernel_call *k) {
  *   gweight = gy * (b - a)
  */
 
-/*op neg(x) -> y  elementwise inplace
+/*op neg(x) -> y  elementwise involution inplace
  * -x.
  *   y = -x
  *   onnx Neg
  */
 
-/*op abs(x) -> y  elementwise inplace
+/*op abs(x) -> y  elementwise idempotent inplace
  * The absolute value.
  *   y = abs(x)
  *   onnx Abs   caffe AbsVal
  */
 
-/*op sign(x) -> y  elementwise
+/*op sign(x) -> y  elementwise idempotent
  * -1, 0 or 1; 0 for NaN.
  *   y = sign(x)
  *   onnx Sign
@@ -305,25 +310,25 @@ static gd_status cast_raw(gd_kernel_call *k) {
 
 /* --- rounding ---------------------------------------------------------------------------------- */
 
-/*op floor(x) -> y  elementwise
+/*op floor(x) -> y  elementwise idempotent
  * The largest integer not above x.
  *   y = floor(x)
  *   onnx Floor
  */
 
-/*op ceil(x) -> y  elementwise
+/*op ceil(x) -> y  elementwise idempotent
  * The smallest integer not below x.
  *   y = ceil(x)
  *   onnx Ceil
  */
 
-/*op round(x) -> y  elementwise
+/*op round(x) -> y  elementwise idempotent
  * The nearest integer; halves go to the even one.
  *   y = round(x)
  *   onnx Round
  */
 
-/*op trunc(x) -> y  elementwise
+/*op trunc(x) -> y  elementwise idempotent
  * x without its fraction.
  *   y = trunc(x)
  */
@@ -391,7 +396,7 @@ static gd_status cast_raw(gd_kernel_call *k) {
  *   onnx GreaterOrEqual
  */
 
-/*op logical_not(x) -> y  elementwise truth
+/*op logical_not(x) -> y  elementwise truth involution
  * Whether it is zero.
  *   y = logical_not(x)
  *   onnx Not
@@ -454,7 +459,7 @@ static gd_status where_infer(gd_infer *i) {
  *   y = bit_not(x)
  */
 
-/*op bitwise_not(x) -> y  nograd
+/*op bitwise_not(x) -> y  nograd involution
  * All bits turned over; of a bool, its opposite.
  *   onnx BitwiseNot
  */

@@ -7,9 +7,11 @@
 #include "codegen/record.h"
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/fork.h"
 #include "ops/intern.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(lock)
 static gd_fusion *fusions;
 
 static bool same_nodes(const gd_ir *a, const gd_ir *b) {
@@ -24,36 +26,49 @@ static bool same_nodes(const gd_ir *a, const gd_ir *b) {
     return true;
 }
 
+static bool same_rows(const gd_rows *a, const gd_rows *b) {
+    return a && b ? gd_rows_same(a, b) : a == b;
+}
+
 static bool same(const gd_fusion *a, const gd_fusion *b) {
     return a->type == b->type && a->n_tensors == b->n_tensors && a->n_scalars == b->n_scalars &&
            a->n_constants == b->n_constants && a->reduction == b->reduction &&
-           strcmp(a->name, b->name) == 0 && same_nodes(&a->ir, &b->ir);
+           strcmp(a->name, b->name) == 0 && same_rows(a->rows, b->rows) &&
+           same_nodes(&a->ir, &b->ir);
 }
 
 static gd_fusion *make(const gd_fusion *model) {
     gd_fusion *f = gd_calloc_until_exit(sizeof *f);
     if (!f) return NULL;
     *f = *model;
+    if (model->rows) {
+        gd_rows *rows = gd_calloc_until_exit(sizeof *rows);
+        if (!rows) return NULL;
+        gd_rows_copy(rows, model->rows);
+        f->rows = rows;
+    }
     memcpy(f->nodes, model->ir.nodes, sizeof f->nodes[0] * (size_t)model->ir.count);
     f->ir.nodes = f->nodes;
     f->n_slots = gd_ir_slots(&f->ir, f->slot);
-    const int n_in = f->n_tensors + f->n_scalars;
+    const int n_in = f->n_tensors + f->n_scalars + (f->rows ? f->rows->n_columns : 0);
+    const int n_out = f->rows ? f->rows->n_results : f->ir.n_outputs;
+    const bool each = !f->reduction && !f->rows;
     for (int i = 0; i < n_in; i++) f->inputs[i] = (gd_op_param){.name = "operand"};
-    for (int i = 0; i < f->ir.n_outputs; i++) f->outputs[i] = (gd_op_param){.name = "y"};
+    for (int i = 0; i < n_out; i++) f->outputs[i] = (gd_op_param){.name = "y"};
     memset(&f->state, 0, sizeof f->state);
     f->op = (gd_op){.name = f->name,
                     .doc = "",
                     .onnx = "",
                     .caffe = "",
-                    .flags = GD_OP_INTERNAL | (f->reduction ? 0 : GD_OP_ELEMENTWISE),
+                    .flags = GD_OP_INTERNAL | (each ? GD_OP_ELEMENTWISE : 0),
                     .inputs = f->inputs,
                     .n_inputs = n_in,
                     .n_required = n_in,
                     .outputs = f->outputs,
-                    .n_outputs = f->ir.n_outputs,
+                    .n_outputs = n_out,
                     .attrs_size = sizeof(gd_fused_options),
                     .fusion = f,
-                    .ir = f->reduction ? NULL : &f->ir,
+                    .ir = each ? &f->ir : NULL,
                     .state = &f->state};
     return f;
 }

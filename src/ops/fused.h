@@ -8,10 +8,14 @@
  * Inputs: first `n_tensors` that are read element by element (broadcast where need be; the
  * variables of the expression), then `n_scalars` of one element, which are its parameters. The
  * options' constants are the parameters after them.
+ *
+ * Or it is made of passes over rows (`rows`), with reductions of the row between them; then there
+ * are also columns, behind the scalars: one number for each row, next to each other.
  */
 #ifndef GRADUS_OPS_FUSED_H
 #define GRADUS_OPS_FUSED_H
 
+#include "codegen/rows.h"
 #include "ops/op.h"
 
 enum { GD_FUSED_TENSORS = 16, GD_FUSED_PARAMS = 32, GD_FUSED_NAME = 256 };
@@ -21,12 +25,14 @@ struct gd_fusion {
     gd_dtype type; /* computed in: f32, f64, i32 or i64 */
     int n_tensors, n_scalars, n_constants;
     const gd_op *reduction; /* sum, mean, max or min of the last result; NULL: none */
+    const gd_rows *rows;    /* NULL: no passes over rows; else there is no `ir` */
     gd_op op;
     gd_op_state state;
     gd_ir_node nodes[GD_IR_MAX_NODES];
     int16_t slot[GD_IR_MAX_NODES]; /* of gd_ir_slots */
     int n_slots;
-    gd_op_param inputs[GD_FUSED_TENSORS + GD_FUSED_PARAMS], outputs[GD_IR_MAX_OUTPUTS];
+    gd_op_param inputs[GD_FUSED_TENSORS + GD_FUSED_PARAMS + GD_ROW_COLUMNS],
+        outputs[GD_IR_MAX_OUTPUTS];
     char name[GD_FUSED_NAME];
     struct gd_fusion *next;
 };
@@ -35,11 +41,12 @@ typedef struct gd_fusion gd_fusion;
 typedef struct gd_fused_options {
     int rank; /* the shape that is iterated over */
     int64_t dims[GD_MAX_RANK];
-    uint32_t axes; /* that are reduced, a bit for each */
+    uint32_t axes; /* that are reduced, or make up a row; a bit for each */
     double constants[GD_FUSED_PARAMS];
 } gd_fused_options;
 
-/* The op like `model`, of which ir, type, the counts, reduction and name are set. NULL: no memory.
+/* The op like `model`, of which ir or rows, type, the counts, reduction and name are set. NULL: no
+ * memory.
  */
 const gd_op *gd_op_fused(const gd_fusion *model);
 

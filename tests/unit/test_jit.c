@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <time.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,7 +40,8 @@ static void parse(expression *e, const char *text) {
 static gd_ew_fn kernel_of(const char *text) {
     expression e;
     parse(&e, text);
-    return (gd_ew_fn)(void *)gd_jit_kernel(&e.ir, "f32", gd_ew_target(gd_cpu_isa()));
+    return (gd_ew_fn)(void *)gd_jit_kernel(&(gd_jit_source){.ir = &e.ir, .type = "f32"},
+                                           gd_ew_target(gd_cpu_isa()));
 }
 
 /* Whether it is there and computes a*b + a, over a length that is no multiple of a vector. */
@@ -336,6 +338,193 @@ TEST(a_plan_runs_with_a_compiler_and_without) {
     setenv("GRADUS_JIT", "0", 1);
     CHECK(in_child(run_a_plan) == (WORKS | FAILED));
     unsetenv("GRADUS_JIT");
+    remove_tree(base);
+}
+
+/* --- several at once
+ * ------------------------------------------------------------------------------------- */
+
+/* A plan of three kernels, the first of which another plan has too. */
+static int run_kernels(int count, bool *right) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y[3], *value = gd_full(gd_dims(100, 100), 0.5);
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(100, 100));
+        y[0] = gd_add(gd_mul(x, x), gd_neg(x));
+        y[1] = gd_cumsum(gd_sub(gd_square(gd_add(gd_cumsum(y[0], 0), gd_scalar(1))), x), 0);
+        y[2] = gd_div(x, gd_add(gd_sum(gd_abs(x), .axis = -1, .keepdim = true), gd_scalar(50)));
+    }
+    gd_session *s = gd_session_new(graph);
+    gd_tensors got = gd_session_run(s, gd_feed(x, value), ((gd_tensors){y, count}));
+    *right = !gd_failed() && ((const float *)gd_data(got.at[0]))[9999] == -0.25f;
+    if (count > 2) *right = *right && ((const float *)gd_data(got.at[2]))[9999] == 0.005f;
+    return (int)gd_jit_count().runs;
+}
+
+/* What a child returns: compiled, loaded and runs as digits; 0 where the numbers are wrong. */
+static int digits(int count) {
+    bool right;
+    const int runs = run_kernels(count, &right);
+    const gd_jit_counts c = gd_jit_count();
+    return right ? (int)(c.compiled * 25 + c.loaded * 5) + runs + 1 : 0;
+}
+static int one_kernel(void) { return digits(1); }
+static int three_kernels(void) { return digits(3); }
+static int three_in_reference(void) { /* by the evaluator, whatever the compiler does */
+    bool right;
+    run_kernels(3, &right);
+    return right && gd_jit_count().compiled == 0 ? WORKS : 0;
+}
+#define DIGITS(compiled, loaded, runs) ((compiled)*25 + (loaded)*5 + (runs) + 1)
+
+TEST(the_kernels_of_a_plan_are_compiled_together_and_found_alone) {
+    fresh_cache("c");
+    CHECK(in_child(three_kernels) == DIGITS(3, 0, 1));
+    CHECK(files(cache, ".so", NULL, 0) == 3 && files(cache, "", NULL, 0) == 3);
+    CHECK(in_child(three_kernels) == DIGITS(0, 3, 0));
+    CHECK(in_child(one_kernel) == DIGITS(0, 1, 0));
+    remove_tree(base);
+    fresh_cache("c");
+    CHECK(in_child(one_kernel) == DIGITS(1, 0, 1));
+    CHECK(in_child(three_kernels) == DIGITS(2, 1, 1));
+    remove_tree(base);
+}
+
+/* A program in place of the compiler. */
+static void use_script(const char *text) {
+    char path[300], body[2000];
+    snprintf(path, sizeof path, "%s/compiler", base);
+    const int length = snprintf(body, sizeof body, "#!/bin/sh\n%s\n", text);
+    write_file(path, body, (size_t)length);
+    CHECK(chmod(path, 0700) == 0);
+    setenv("GRADUS_CC", path, 1);
+}
+
+TEST(a_kernel_that_cannot_be_compiled_does_not_spoil_the_others) {
+    fresh_cache("c");
+    /* refuses sources with a square in them, so also the three together */
+    use_script("for a in \"$@\"; do case $a in *.c) sed '1,/#define GD_JIT_KERNEL/d' $a | grep -q "
+               "'v_mul_f32(t' && exit 1;; esac; "
+               "done; exec cc \"$@\"");
+    const int got = in_child(three_kernels);
+    CHECK_SAYING(got == DIGITS(2, 0, 4), "%d", got);
+    remove_tree(base);
+}
+
+TEST(a_compiler_that_crashes_or_hangs_is_done_without) {
+    char pid[300];
+    fresh_cache("c");
+    use_script("kill -SEGV $$");
+    CHECK(in_child(three_in_reference) == WORKS && files(cache, "", NULL, 0) == 0);
+    remove_tree(base);
+    fresh_cache("c");
+    snprintf(pid, sizeof pid, "%s/pid", base);
+    char script[400];
+    snprintf(script, sizeof script, "sleep 1000 & echo $! > %s; wait", pid);
+    use_script(script);
+    setenv("GRADUS_CC_TIMEOUT", "0.3", 1);
+    CHECK(in_child(three_in_reference) == WORKS && files(cache, "", NULL, 0) == 0);
+    FILE *f = fopen(pid, "r"); /* what the compiler had started is gone, too */
+    int number = 0;
+    CHECK(f && fscanf(f, "%d", &number) == 1 && number > 1);
+    if (f) fclose(f);
+    char state = 0, line[400];
+    for (int i = 0; i < 1000; i++) { /* gone, or a zombie that nobody has looked after yet */
+        snprintf(line, sizeof line, "/proc/%d/stat", number);
+        f = fopen(line, "r");
+        state = 0;
+        if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1) state = 0;
+        if (f) fclose(f);
+        if (state == 0 || state == 'Z') break;
+        usleep(10000);
+    }
+    CHECK(state == 0 || state == 'Z');
+    unsetenv("GRADUS_CC_TIMEOUT");
+    remove_tree(base);
+}
+
+/* --- a fork while a kernel is compiled
+ * --------------------------------------------------------------------- */
+
+static int compile_in_grandchild(void) {
+    unsetenv("GRADUS_CC");
+    return works(kernel_of(PRODUCT)) && kernel_of("a - b*c") ? WORKS : 0;
+}
+
+static int fork_while_compiling(void) {
+    char mark[300];
+    bool right = false;
+    pthread_t thread;
+    snprintf(mark, sizeof mark, "%s/started", base);
+    pthread_create(&thread, NULL, make_in_thread, &right);
+    while (access(mark, F_OK) != 0) usleep(1000);
+    const int got = in_child(compile_in_grandchild); /* would wait for ever for what nobody makes */
+    char go[300];
+    snprintf(go, sizeof go, "%s/go", base);
+    write_file(go, "", 0);
+    pthread_join(thread, NULL);
+    return got == WORKS && right ? WORKS : got;
+}
+
+TEST(a_child_does_not_wait_for_what_its_parent_compiles) {
+    char script[900];
+    fresh_cache("c");
+    snprintf(script, sizeof script,
+             "touch %s/started; while [ ! -e %s/go ]; do sleep 0.05; done; exec cc \"$@\"", base,
+             base);
+    use_script(script);
+    CHECK(in_child(fork_while_compiling) == WORKS);
+    remove_tree(base);
+}
+
+/* --- how much is kept
+ * -------------------------------------------------------------------------------------- */
+
+static double bytes_of(const char *directory) {
+    DIR *d = opendir(directory);
+    double bytes = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat s;
+        if (e->d_name[0] != '.' && fstatat(dirfd(d), e->d_name, &s, 0) == 0)
+            bytes += (double)s.st_size;
+    }
+    if (d) closedir(d);
+    return bytes;
+}
+
+static int many_kernels(void) {
+    for (int i = 0; i < 12; i++) {
+        char text[40];
+        snprintf(text, sizeof text, "a*%d + b", i + 2 + (int)(getpid() % 1000) * 100);
+        if (!kernel_of(text) || !works(kernel_of(PRODUCT))) return 0;
+        gd_jit_forget();
+    }
+    return WORKS;
+}
+
+TEST(the_cache_stays_small_and_keeps_what_is_used) {
+    char old[300];
+    fresh_cache("c");
+    CHECK(in_child(make_product) == (WORKS | COMPILED));
+    const double one = bytes_of(cache);
+    char limit[32];
+    snprintf(limit, sizeof limit, "%g", 5.5 * one / 1e6);
+    setenv("GRADUS_CACHE_MB", limit, 1);
+    snprintf(old, sizeof old, "%s/new-abcdef.c",
+             cache); /* of a process that was killed yesterday */
+    write_file(old, "x", 1);
+    const struct timespec yesterday[2] = {{.tv_sec = time(NULL) - 86400},
+                                          {.tv_sec = time(NULL) - 86400}};
+    CHECK(utimensat(AT_FDCWD, old, yesterday, 0) == 0);
+    pid_t children[3];
+    for (int i = 0; i < 3; i++) children[i] = start(many_kernels);
+    for (int i = 0; i < 3; i++) CHECK(finish(children[i]) == WORKS);
+    CHECK_SAYING(bytes_of(cache) <= 5.6 * one, "%g of %g", bytes_of(cache), one);
+    CHECK(files(cache, ".so", NULL, 0) >= 3 && files(cache, ".c", NULL, 0) == 0);
+    CHECK(in_child(make_product) == (WORKS | LOADED)); /* it was used all the time */
+    unsetenv("GRADUS_CACHE_MB");
     remove_tree(base);
 }
 

@@ -113,6 +113,42 @@ TEST(simplify_unites_views_and_undoes_what_undoes_itself) {
     gd_program_free(p);
 }
 
+/* A program's own ops are simplified as their records say. */
+TEST(simplify_knows_what_a_program_says_of_its_ops) {
+    CHECK(gd_op_define("pass_blend(a, b) -> y  elementwise\nOf a and b.\n  y = max(a, b) - min(b, 3)\n  neutral b 3\n", NULL) == GD_OK);
+    CHECK(gd_op_define("pass_hold(x) -> y  elementwise idempotent\nAt most `most`.\n  most float = 1\n  y = min(x, most)\n", NULL) == GD_OK);
+    CHECK(gd_op_define("pass_turn(x) -> y  elementwise involution\n1 - x.\n  y = 1 - x\n", NULL) == GD_OK);
+    IN_GRAPH(g);
+    y = gd_call("pass_blend", gd_list(x, gd_full(gd_dims(3), 3)), NULL);                       /* x */
+    y = gd_call("pass_blend", gd_list(gd_full(gd_dims(3), 3), y), NULL);                       /* stays */
+    y = gd_call("pass_hold", gd_list(gd_call("pass_hold", gd_list(y), "most=2")), "most=2");   /* once */
+    y = gd_call("pass_hold", gd_list(y), "most=3");                                            /* other options: stays */
+    y = gd_call("pass_turn", gd_list(gd_call("pass_turn", gd_list(y), NULL)), NULL);           /* nothing */
+    y = gd_exp(y);
+    FETCH(y);
+    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 2);
+    while (gd_pass_simplify(p) > 0) {}
+    CHECK(gd_pass_prune(p) >= 0);
+    char *text = gd_program_text(p);
+    int steps = 0;
+    for (const char *at = text; (at = strstr(at, " = ")); at++) steps++;
+    CHECK_SAYING(steps == 4 && strstr(text, "pass_hold(%4) most=2") && strstr(text, "most=3") && !strstr(text, "pass_turn"), "%s", text);
+    free(text);
+    gd_program_free(p);
+}
+
+TEST(records_say_what_they_can_keep) {
+    CHECK(gd_op_define("pass_bad(a, b, c) -> y  elementwise\nx.\n  y = a + b + c\n  neutral a 0\n", NULL) == GD_E_ARGUMENT);
+    CHECK_SAYING(strstr(gd_error_message(), "two inputs"), "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  neutral c 0\n", NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  neutral a none\n", NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise idempotent\nx.\n  y = a + b\n", NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
+}
+
 TEST(epilogue_folds_relu_and_steps_of_descent) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
@@ -160,6 +196,84 @@ TEST(epilogue_masks_what_goes_back_through_relu) {
     float one[12], other[12];
     CHECK(gd_copy_to(a, one, sizeof one) == GD_OK && gd_copy_to(b, other, sizeof other) == GD_OK);
     for (int i = 0; i < 12; i++) CHECK(fabsf(one[i] - other[i]) < 1e-4f || (isnan(one[i]) && isnan(other[i])));
+}
+
+/* --- layout ------------------------------------------------------------------------------------- */
+
+TEST(layout_sinks_permutes_through_elementwise_steps_until_they_cancel) {
+    IN_GRAPH(g);
+    gd_tensor *t = gd_permute(x, gd_dims(1, 0));
+    y = gd_mul(gd_tanh(gd_add(t, gd_full(gd_dims(2), 3))), t);
+    y = gd_sum(gd_permute(y, gd_dims(1, 0)), .axis = 1);
+    FETCH(y);
+    check_text(p, "%1 (feed 0) f32[3,2] = permute(%0 (feed 0) f32[2,3]) axes=[1,0]\n"
+                  "%2 f32[2] = full() dims=[2] value=3 dtype=f32\n"
+                  "%3 f32[3,2] = add(%1 (feed 0) f32[3,2], %2)\n"
+                  "%4 f32[3,2] = tanh(%3)\n"
+                  "%5 f32[3,2] = mul(%4, %1 (feed 0) f32[3,2])\n"
+                  "%6 f32[2,3] = permute(%5) axes=[1,0]\n"
+                  "%7 f32[2] = sum(%6) axis=[1]\n"
+                  "fetch %7\n");
+    CHECK(gd_pass_layout(p, gd_device_get("cpu")) == 3);
+    check_text(p, "%2 f32[2] = full() dims=[2] value=3 dtype=f32\n"
+                  "%8 f32[2,1] = permute(%2) axes=[1,0]\n"
+                  "%9 f32[2,3] = add(%0 (feed 0) f32[2,3], %8)\n"
+                  "%10 f32[2,3] = tanh(%9)\n"
+                  "%11 f32[2,3] = mul(%10, %0 (feed 0) f32[2,3])\n"
+                  "%7 f32[2] = sum(%11) axis=[1]\n"
+                  "fetch %7\n");
+    gd_program_free(p);
+}
+
+TEST(layout_leaves_products_their_transposed_operands) {
+    IN_GRAPH(g);
+    gd_tensor *t = gd_contiguous(gd_permute(x, gd_dims(1, 0)));
+    y = gd_matmul(gd_relu(t), gd_clone(gd_transpose(t, 0, 1)));
+    FETCH(y);
+    CHECK(gd_pass_layout(p, gd_device_get("cpu")) >= 1);
+    while (gd_pass_simplify(p) > 0) gd_pass_layout(p, gd_device_get("cpu"));
+    CHECK(gd_pass_prune(p) >= 0);
+    char *text = gd_program_text(p);
+    CHECK_SAYING(!strstr(text, "contiguous") && !strstr(text, "clone") && strstr(text, "f32[2,3] = relu(%0 (feed 0) f32[2,3])"),
+                 "%s", text);
+    free(text);
+    gd_program_free(p);
+}
+
+/* Heads of attention: (2, 3, 4) by head, put together to (3, 2*4). */
+TEST(layout_lets_a_product_write_what_would_be_copied) {
+    GD_SCOPE;
+    gd_graph *g = gd_graph_new();
+    gd_tensor *x, *y;
+    {
+        GD_GRAPH(g);
+        x = gd_placeholder(gd_dims(2, 3, 4));
+        y = gd_matmul(x, gd_transpose(x, 1, 2));
+        y = gd_sin(gd_reshape(gd_permute(gd_matmul(y, x), gd_dims(1, 0, 2)), gd_dims(3, 8)));
+    }
+    gd_program *p = program_of(x, gd_full(gd_dims(2, 3, 4), 1), y);
+    CHECK(gd_pass_layout(p, gd_device_get("cpu")) == 1);
+    int made = -1, copied = -1;
+    for (int i = 0; i < p->n_steps; i++) {
+        if (strcmp(gd_op_name(p->steps[i].op), "matmul") == 0) made = p->steps[i].out[0];
+        if (strcmp(gd_op_name(p->steps[i].op), "reshape") == 0 && p->steps[i].view) copied = p->steps[i].out[0];
+    }
+    CHECK(made >= 0 && copied >= 0 && p->values[made].root == p->values[copied].root);
+    CHECK(p->values[made].strides[0] == 4 && p->values[made].strides[1] == 8 && p->values[made].strides[2] == 1);
+    gd_program_free(p);
+}
+
+/* A fetch is row-major as it was; linear would have to copy; a sum with what lies the other way would
+ * be two kernels. */
+TEST(layout_makes_nobody_copy) {
+    for (int i = 0; i < 3; i++) {
+        IN_GRAPH(g);
+        gd_tensor *t = gd_exp(gd_permute(x, gd_dims(1, 0)));
+        y = i == 0 ? t : i == 1 ? gd_linear(t, gd_ones(gd_dims(4, 2)), NULL) : gd_cumsum(gd_add(t, gd_ones(gd_dims(3, 2))), 0);
+        FETCH(y);
+        CHECK_SAYING(gd_pass_layout(p, gd_device_get("cpu")) == 0, "%d", i);
+        gd_program_free(p);
+    }
 }
 
 TEST_MAIN

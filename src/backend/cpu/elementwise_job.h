@@ -24,6 +24,8 @@ int gd_ew_type(gd_dtype compute);
 /* The op's own kernel for a type, or NULL. */
 gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type);
 gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p);
+/* The same for the evaluator alone, and without parameters. */
+gd_status gd_ew_prepare_ir(const gd_ir *ir, int type, gd_ew_program *p);
 
 /* What kernels that are compiled while the program runs are compiled for. */
 const struct gd_jit_target *gd_ew_target(gd_isa isa);
@@ -31,11 +33,21 @@ const struct gd_jit_target *gd_ew_target(gd_isa isa);
 /* Whether the build compiled a kernel of the op's expression. */
 bool gd_ew_is_compiled(const gd_op *op);
 
-/* Compiles the op's expression if it has no kernel yet and `elements` are worth it. */
-void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements);
+/* For tests: whether fused ops use kernels that were compiled for them; or the evaluator alone. */
+void gd_ew_set_compiled(bool on);
+bool gd_ew_uses_compiled(void);
+
+bool gd_ew_is_worth_compiling(int64_t elements);
+
+/* Compiles what fused ops compute, as far as they have no kernel yet and their elements are worth
+ * it: all of them by one run of the compiler. */
+void gd_fused_warm(const gd_op *const *ops, const int64_t *elements, int n);
+/* The kernel of a fused op that goes by rows, in its type; NULL: none was compiled. */
+void *gd_fused_rows_kernel(const gd_op *op);
 
 /* Tiles of constants, filled once, as far as they are needed; then n <= tile elements at a time. */
-void gd_ew_constants(const gd_ew_program *p, int64_t tile, int64_t n, char *tiles);
+void gd_ew_constants(const gd_ew_program *p, const double *params, int64_t tile, int64_t n,
+                     char *tiles);
 void gd_ew_evaluate(const gd_ew_program *p, int64_t tile, int64_t n, const void *const *in,
                     void *const *out, char *tiles);
 

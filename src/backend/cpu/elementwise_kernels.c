@@ -127,7 +127,7 @@ static void fill_tiles(const job *j, char *buffers) {
     const int64_t n = j->row < j->tile ? j->row : j->tile;
     for (int i = 0; i < j->n_in; i++)
         if (j->operands[i].single) load_tile(&j->operands[i], j->operands[i].data, 0, j->program.type, buffers + (size_t)i * tile, n);
-    gd_ew_constants(&j->program, j->tile, n, buffers + (size_t)(j->n_in + j->n_out) * tile);
+    gd_ew_constants(&j->program, j->program.params, j->tile, n, buffers + (size_t)(j->n_in + j->n_out) * tile);
 }
 
 /* Where each operand's row of this number begins. */
@@ -291,10 +291,9 @@ static gd_status elementwise_compiled_run(gd_kernel_call *call) {
     return run_job(&j);
 }
 
-/* No bytes; a fused op, which is made while a plan is, is compiled here. */
+/* No bytes; a fused op that was not compiled with the others of its plan is compiled here. */
 static size_t elementwise_compiled_workspace(const gd_kernel_call *call) {
-    if (call->op->fusion)
-        gd_ew_warm(call->op, call->op->ir, compute_type(call), gd_numel(call->out[0].rank, call->out[0].dims));
+    if (call->op->fusion) gd_fused_warm(&call->op, &(int64_t){gd_numel(call->out[0].rank, call->out[0].dims)}, 1);
     return 0;
 }
 

@@ -46,7 +46,9 @@ static const gd_ew_kernel *compiled(const gd_op *op, const gd_ir *ir) {
     return kernel;
 }
 
-gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type) { return compiled(op, ir)->fn[type]; }
+gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type) {
+    return compiled(op, ir)->fn[type];
+}
 
 bool gd_ew_is_compiled(const gd_op *op) { return find(gd_ir_hash(op->ir)) != NULL; }
 
@@ -57,9 +59,10 @@ extern const size_t gd_kernel_headers_bytes;
 static const char *const base[] = {NULL}, *const avx2[] = {"-mavx2", "-mfma", "-mf16c", NULL},
                          *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq",
                                             "-mfma",     "-mf16c",     NULL};
-static gd_jit_target targets[GD_ISA_COUNT] = {{"base", &gd_dialect_c, base, gd_kernel_headers, 0},
-                                              {"avx2", &gd_dialect_c, avx2, gd_kernel_headers, 0},
-                                              {"avx512", &gd_dialect_c, avx512, gd_kernel_headers, 0}};
+static gd_jit_target targets[GD_ISA_COUNT] = {
+    {"base", &gd_dialect_c, base, gd_kernel_headers, 0},
+    {"avx2", &gd_dialect_c, avx2, gd_kernel_headers, 0},
+    {"avx512", &gd_dialect_c, avx512, gd_kernel_headers, 0}};
 
 static void __attribute__((constructor)) set_sizes(void) {
     for (int i = 0; i < GD_ISA_COUNT; i++) targets[i].prelude_bytes = gd_kernel_headers_bytes;
@@ -67,18 +70,59 @@ static void __attribute__((constructor)) set_sizes(void) {
 
 const gd_jit_target *gd_ew_target(gd_isa isa) { return &targets[isa]; }
 
-void gd_ew_warm(const gd_op *op, const gd_ir *ir, int type, int64_t elements) {
-    static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
+static bool evaluator_only;
+void gd_ew_set_compiled(bool on) { __atomic_store_n(&evaluator_only, !on, __ATOMIC_RELAXED); }
+bool gd_ew_uses_compiled(void) { return !__atomic_load_n(&evaluator_only, __ATOMIC_RELAXED); }
+
+bool gd_ew_is_worth_compiling(int64_t elements) {
     const char *on = getenv("GRADUS_JIT");
-    if (elements < WORTH_COMPILING && !(on && strcmp(on, "always") == 0)) return;
-    const gd_ew_kernel *now = compiled(op, ir);
-    if (now->fn[type]) return;
-    gd_compiled_fn fn = gd_jit_kernel(ir, types[type], gd_ew_target(gd_cpu_isa()));
-    gd_ew_kernel *kernel = fn ? gd_calloc_until_exit(sizeof *kernel) : NULL;
+    return elements >= WORTH_COMPILING || (on && strcmp(on, "always") == 0);
+}
+
+/* The kernels that an op has so far, if somebody has looked. */
+static const gd_ew_kernel *known(const gd_op *op) {
+    return __atomic_load_n(&op->state->compiled[gd_cpu_isa()], __ATOMIC_ACQUIRE);
+}
+
+static bool needs_kernel(const gd_op *op, int64_t elements) {
+    const gd_fusion *f = op->fusion;
+    if (!f || !gd_ew_is_worth_compiling(elements)) return false;
+    const gd_ew_kernel *now = f->rows ? known(op) : compiled(op, &f->ir);
+    return !now || !now->fn[gd_ew_type(f->type)];
+}
+
+static void add_kernel(const gd_op *op, gd_compiled_fn fn) {
+    const gd_ew_kernel *now = known(op);
+    gd_ew_kernel *kernel = gd_calloc_until_exit(sizeof *kernel);
     if (!kernel) return;
-    *kernel = *now;
-    kernel->fn[type] = (gd_ew_fn)(void *)fn;
+    if (now) *kernel = *now;
+    kernel->fn[gd_ew_type(op->fusion->type)] = (gd_ew_fn)(void *)fn;
     __atomic_store_n(&op->state->compiled[gd_cpu_isa()], (const void *)kernel, __ATOMIC_RELEASE);
+}
+
+void gd_fused_warm(const gd_op *const *ops, const int64_t *elements, int n) {
+    static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
+    gd_jit_source *sources = gd_calloc((size_t)n + 1, sizeof *sources);
+    gd_compiled_fn *fns = gd_calloc((size_t)n + 1, sizeof *fns);
+    int *which = gd_calloc((size_t)n + 1, sizeof *which), count = 0;
+    for (int i = 0; i < n && sources && fns && which; i++) {
+        const gd_fusion *f = ops[i]->fusion;
+        if (!needs_kernel(ops[i], elements[i])) continue;
+        which[count] = i;
+        sources[count++] = (gd_jit_source){
+            .ir = f->rows ? NULL : &f->ir, .rows = f->rows, .type = types[gd_ew_type(f->type)]};
+    }
+    if (count) gd_jit_kernels(sources, count, gd_ew_target(gd_cpu_isa()), fns);
+    for (int i = 0; i < count; i++)
+        if (fns[i]) add_kernel(ops[which[i]], fns[i]);
+    gd_free(sources);
+    gd_free(fns);
+    gd_free(which);
+}
+
+void *gd_fused_rows_kernel(const gd_op *op) {
+    const gd_ew_kernel *now = known(op);
+    return now ? (void *)now->fn[gd_ew_type(op->fusion->type)] : NULL;
 }
 
 /* --- the evaluator -----------------------------------------------------------------------------
@@ -112,19 +156,7 @@ static gd_ew_fn primitive(int prim, int type) {
     return fn;
 }
 
-gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
-    const gd_op *op = call->op;
-    p->ir = ir;
-    p->type = type;
-    p->n_slots = 0;
-    p->slot = p->own_slot;
-    if (op->fusion)
-        gd_fused_params(call, p->params);
-    else
-        for (int i = 0; i < op->n_attrs && call->attrs; i++)
-            p->params[i] = gd_attr_number(&op->attrs[i], call->attrs);
-    p->whole = compiled(op, ir)->fn[type];
-    if (p->whole) return GD_OK;
+static gd_status find_steps(const gd_ir *ir, int type, gd_ew_program *p) {
     for (int i = 0; i < ir->count; i++) {
         int code = ir->nodes[i].code;
         if (code < GD_IR_PRIM) continue;
@@ -133,6 +165,34 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, g
             return gd_fail(GD_E_DTYPE, "%s is not defined for %s", gd_prims[code - GD_IR_PRIM].name,
                            type >= GD_EW_I32 ? "integers" : "floats");
     }
+    return GD_OK;
+}
+
+static void begin(gd_ew_program *p, const gd_ir *ir, int type) {
+    p->ir = ir;
+    p->whole = NULL;
+    p->type = type;
+    p->n_slots = 0;
+    p->slot = p->own_slot;
+}
+
+gd_status gd_ew_prepare_ir(const gd_ir *ir, int type, gd_ew_program *p) {
+    begin(p, ir, type);
+    p->n_slots = gd_ir_slots(ir, p->own_slot);
+    return find_steps(ir, type, p);
+}
+
+gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
+    const gd_op *op = call->op;
+    begin(p, ir, type);
+    if (op->fusion)
+        gd_fused_params(call, p->params);
+    else
+        for (int i = 0; i < op->n_attrs && call->attrs; i++)
+            p->params[i] = gd_attr_number(&op->attrs[i], call->attrs);
+    if (!op->fusion || gd_ew_uses_compiled()) p->whole = compiled(op, ir)->fn[type];
+    if (p->whole) return GD_OK;
+    GD_TRY(find_steps(ir, type, p));
     if (op->fusion) { /* worked out when it was made */
         p->n_slots = op->fusion->n_slots;
         p->slot = op->fusion->slot;
@@ -158,12 +218,13 @@ static void fill(void *tile, int type, double value, int64_t n) {
     }
 }
 
-void gd_ew_constants(const gd_ew_program *p, int64_t tile, int64_t n, char *tiles) {
+void gd_ew_constants(const gd_ew_program *p, const double *params, int64_t tile, int64_t n,
+                     char *tiles) {
     if (p->whole) return;
     for (int i = 0; i < p->ir->count; i++) {
         const gd_ir_node *node = &p->ir->nodes[i];
         if (node->code != GD_IR_CONST && node->code != GD_IR_PARAM) continue;
-        const double value = node->code == GD_IR_CONST ? node->value : p->params[node->arg[0]];
+        const double value = node->code == GD_IR_CONST ? node->value : params[node->arg[0]];
         fill(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value, n);
     }
 }

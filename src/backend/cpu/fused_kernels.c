@@ -39,10 +39,9 @@ static gd_reduction request(const gd_kernel_call *k, const gd_ew_job *job) {
  * Sum, mean, max or min, floats.
  */
 static size_t fused_workspace(const gd_kernel_call *k) {
-    const gd_fusion *f = k->op->fusion;
     const gd_view made = made_view(k);
     const gd_reduction r = request(k, NULL);
-    gd_ew_warm(k->op, &f->ir, gd_ew_type(f->type), gd_numel(made.rank, made.dims));
+    gd_fused_warm(&k->op, &(int64_t){gd_numel(made.rank, made.dims)}, 1);
     return gd_reduce_bytes(&made, &r);
 }
 

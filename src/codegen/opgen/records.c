@@ -17,8 +17,8 @@ static void print_params(FILE *out, const char *op_name, const char *which, cons
     if (n == 0) return;
     fprintf(out, "static const gd_op_param %s_%s_[] = {\n", op_name, which);
     for (int i = 0; i < n; i++)
-        fprintf(out, "    {\"%s\", %d, %d, %d, %d, %d},\n", p[i].name, p[i].optional, p[i].variadic,
-                p[i].mutated, p[i].option, p[i].hidden);
+        fprintf(out, "    {\"%s\", %d, %d, %d, %d, %d, %d, %a},\n", p[i].name, p[i].optional, p[i].variadic,
+                p[i].mutated, p[i].option, p[i].hidden, p[i].has_neutral, p[i].neutral);
     fputs("};\n", out);
 }
 
@@ -111,7 +111,7 @@ static void print_record(FILE *out, op *o, bool twin) {
         fprintf(out, "extern const gd_op gd_op_%s_;\nstatic gd_op_state %s__state_;\n", r->name, r->name);
         fprintf(out, "static const gd_op_param %s__inputs_[] = {\n", r->name);
         for (int i = 0; i < r->n_inputs; i++)
-            fprintf(out, "    {\"%s\", %d, 0, %d, %d, 0},\n", r->inputs[i].name, r->inputs[i].optional,
+            fprintf(out, "    {\"%s\", %d, 0, %d, %d, 0, 0, 0},\n", r->inputs[i].name, r->inputs[i].optional,
                     i == 0, r->inputs[i].option);
         fputs("};\n", out);
     } else {

@@ -1,0 +1,382 @@
+/* fused_rows.c - passes over the rows of a tensor, with reductions between them (codegen/rows.h).
+ *
+ * Rows go one after the other, each through all of its passes while it is in the cache, by a kernel
+ * compiled for the expression or by the evaluator, tile by tile; both give the same bits. A row
+ * that does not lie in memory as the kernel wants it, or is of another dtype, goes through a
+ * buffer. Rows are cut into tasks by shapes alone.
+ */
+#include <string.h>
+
+#include "backend/cpu/elementwise_job.h"
+#include "backend/cpu/rows.h"
+#include "core/copy.h"
+#include "core/pool.h"
+
+enum {
+    OPERANDS = GD_FUSED_TENSORS + GD_ROW_COLUMNS + GD_ROW_RESULTS,
+    TASK = 16384,    /* elements of a task, at least */
+    MOST_TASKS = 64, /* so that their buffers do not grow with the tensor */
+    LEAST_TILE = 32, /* of the evaluator: expressions have at most GD_IR_MAX_NODES values */
+    TILES_BYTES = 65536,
+    CHUNKS_BYTES = GD_ROW_REDUCTIONS * GD_ROW_CHUNK * 8,
+};
+
+typedef struct operand {
+    char *data;
+    gd_dtype dtype;
+    int64_t step[GD_MAX_RANK];   /* bytes, for the dims of the rows (merged) */
+    int64_t in_row[GD_MAX_RANK]; /* bytes, for the dims of a row */
+    bool direct;                 /* its rows can be given to the kernel as they are */
+    bool same;                   /* one row for all */
+    int buffer;                  /* of those that are not direct: number of its buffer */
+} operand;
+
+/* The evaluator's part of a pass. */
+typedef struct pass_programs {
+    gd_ew_program once, each;
+} pass_programs;
+
+typedef struct job {
+    const gd_rows *rows;
+    gd_row_fn fn;            /* NULL: the evaluator */
+    pass_programs *programs; /* the evaluator's */
+    int type;                /* GD_EW_F32 or GD_EW_F64 */
+    gd_dtype dtype;          /* the same */
+    int64_t size, tile;
+    double params[GD_FUSED_PARAMS];
+    operand operands[OPERANDS]; /* tensors, columns, results */
+    int n_in, n_out, n_buffers;
+    int rank, row_rank; /* dims of the rows, merged; dims of a row */
+    int64_t dims[GD_MAX_RANK], row_dims[GD_MAX_RANK];
+    int64_t n_rows, n; /* rows, and elements of one */
+    int64_t tasks;
+    bool direct; /* nothing goes through a buffer */
+    char *workspace;
+    size_t task_bytes;
+} job;
+
+/* --- operands ----------------------------------------------------------------------------------
+ */
+
+/* Bytes from one element to the next along dim d of the shape; operands are aligned at the last
+ * dim. */
+static int64_t step_of(const gd_view *v, int rank, int d) {
+    const int k = d - (rank - v->rank);
+    return k < 0 || v->dims[k] == 1 ? 0 : v->strides[k] * (int64_t)gd_dtype_size(v->dtype);
+}
+
+/* One number for each row, next to each other: laid out like the rows, whatever its own shape is.
+ */
+static void line_up_column(operand *o, const gd_view *v, const gd_fused_options *s, int outer) {
+    int64_t step = (int64_t)gd_dtype_size(v->dtype);
+    for (int d = outer; d-- > 0; step *= s->dims[d]) o->step[d] = s->dims[d] == 1 ? 0 : step;
+}
+
+static void line_up(job *j, operand *o, const gd_view *v, const gd_fused_options *s, int outer,
+                    bool column) {
+    int64_t even = j->size;
+    *o =
+        (operand){.data = v->data, .dtype = v->dtype, .direct = v->dtype == j->dtype, .same = true};
+    if (column) line_up_column(o, v, s, outer);
+    for (int d = s->rank; d-- > 0 && !column;) {
+        const int64_t step = step_of(v, s->rank, d);
+        if (d < outer) {
+            o->step[d] = step;
+            continue;
+        }
+        o->in_row[d - outer] = step;
+        if (s->dims[d] != 1 && step != even) o->direct = false;
+        even *= s->dims[d];
+    }
+    for (int d = 0; d < outer; d++) o->same &= o->step[d] == 0 || s->dims[d] == 1;
+}
+
+/* Dims of the rows that all operands step through evenly become one. */
+static void merge_dims(job *j, const gd_fused_options *s, int outer) {
+    const int n = j->n_in + j->n_out;
+    for (int d = 0; d < outer; d++) {
+        if (s->dims[d] == 1) continue;
+        bool joins = j->rank > 0;
+        for (int i = 0; i < n && joins; i++)
+            joins = j->operands[i].step[j->rank - 1] == j->operands[i].step[d] * s->dims[d];
+        j->rank += !joins;
+        j->dims[j->rank - 1] = joins ? j->dims[j->rank - 1] * s->dims[d] : s->dims[d];
+        for (int i = 0; i < n; i++) j->operands[i].step[j->rank - 1] = j->operands[i].step[d];
+    }
+}
+
+static void set_job(job *j, const gd_kernel_call *k) {
+    const gd_fusion *f = k->op->fusion;
+    const gd_fused_options *s = k->attrs;
+    const gd_rows *rows = f->rows;
+    memset(j, 0, sizeof *j);
+    j->rows = rows;
+    j->type = gd_ew_type(f->type);
+    j->dtype = f->type;
+    j->size = (int64_t)gd_dtype_size(f->type);
+    j->n_in = rows->n_tensors + rows->n_columns;
+    j->n_out = rows->n_results;
+    int outer = 0;
+    while (outer < s->rank && !(s->axes >> outer & 1)) outer++;
+    j->row_rank = s->rank - outer;
+    memcpy(j->row_dims, s->dims + outer, sizeof(int64_t) * (size_t)j->row_rank);
+    j->n_rows = gd_numel(outer, s->dims);
+    j->n = gd_numel(j->row_rank, j->row_dims);
+    for (int i = 0; i < rows->n_tensors; i++)
+        line_up(j, &j->operands[i], &k->in[i], s, outer, false);
+    for (int i = 0; i < rows->n_columns; i++)
+        line_up(j, &j->operands[rows->n_tensors + i], &k->in[f->n_tensors + f->n_scalars + i], s,
+                outer, true);
+    for (int i = 0; i < rows->n_results; i++)
+        line_up(j, &j->operands[j->n_in + i], &k->out[i], s, outer, rows->value_of[i] >= 0);
+    merge_dims(j, s, outer);
+    j->direct = true;
+    for (int i = 0; i < j->n_in + j->n_out; i++)
+        if (!j->operands[i].direct) {
+            j->operands[i].buffer = j->n_buffers++;
+            j->direct = false;
+        }
+    j->tasks = (j->n_rows * j->n + TASK - 1) / TASK;
+    if (j->tasks > j->n_rows) j->tasks = j->n_rows;
+    if (j->tasks > MOST_TASKS) j->tasks = MOST_TASKS;
+    const size_t row_bytes = ((size_t)j->n * (size_t)j->size + 63) / 64 * 64;
+    j->task_bytes = (size_t)(j->n_buffers + rows->n_kept) * row_bytes;
+}
+
+/* --- rows that go through a buffer ---------------------------------------------------------------
+ */
+
+/* Rows are not always one line: the innermost dim at a time. `in` copies to the buffer. */
+static void copy_row(const job *j, const operand *o, char *row, char *buffer, bool column,
+                     bool in) {
+    const int last = j->row_rank - 1;
+    const int64_t line = column || last < 0 ? 1 : j->row_dims[last],
+                  step = column || last < 0 ? 0 : o->in_row[last];
+    const int64_t lines = column ? 1 : gd_numel(last < 0 ? 0 : last, j->row_dims);
+    for (int64_t l = 0; l < lines; l++) {
+        char *at = row;
+        int64_t rest = l;
+        for (int d = last; d-- > 0;) {
+            at += rest % j->row_dims[d] * o->in_row[d];
+            rest /= j->row_dims[d];
+        }
+        char *b = buffer + l * line * j->size;
+        if (!in)
+            gd_convert_row(o->dtype, at, step, j->dtype, b, j->size, line);
+        else if (step)
+            gd_convert_row(j->dtype, b, j->size, o->dtype, at, step, line);
+        else
+            for (int64_t i = 0; i < line; i++)
+                gd_convert_row(j->dtype, b + i * j->size, j->size, o->dtype, at, 0, 1);
+    }
+}
+
+static bool is_column(const job *j, int i) {
+    return i < j->n_in ? i >= j->rows->n_tensors : j->rows->value_of[i - j->n_in] >= 0;
+}
+
+/* --- the evaluator -------------------------------------------------------------------------------
+ */
+
+static double load_one(const job *j, const void *at) {
+    return j->type == GD_EW_F64 ? *(const double *)at : *(const float *)at;
+}
+
+static double fold_on(gd_row_use use, double so_far, double more) {
+    if (use == GD_ROW_SUM) return so_far + more;
+    if (use == GD_ROW_MAX) return so_far != so_far || so_far > more ? so_far : more;
+    return so_far != so_far || so_far < more ? so_far : more;
+}
+
+/* One pass over the elements of a row. `params` are followed by the row values. */
+static void evaluate_pass(const job *j, const gd_row_pass *pass, const gd_ew_program *program,
+                          char *const *in, char *const *out, char *const *kept, double *params,
+                          char *tiles) {
+    static const double start[] = {0, -__builtin_inf(), __builtin_inf()};
+    const int n_out = pass->each.n_outputs;
+    const size_t chunk_bytes = (size_t)GD_ROW_CHUNK * (size_t)j->size;
+    char *chunks =
+        tiles + TILES_BYTES; /* of what is reduced, which stand first among the outputs */
+    double totals[GD_IR_MAX_OUTPUTS];
+    for (int k = 0; k < n_out; k++)
+        totals[k] = gd_row_folds(pass->use[k]) ? start[pass->use[k]] : 0;
+    gd_ew_constants(program, params, j->tile, j->n < j->tile ? j->n : j->tile, tiles);
+    for (int64_t c = 0; c < j->n; c += GD_ROW_CHUNK) {
+        const int64_t end = j->n - c < GD_ROW_CHUNK ? j->n : c + GD_ROW_CHUNK;
+        for (int64_t at = c; at < end; at += j->tile) {
+            const void *from[GD_FUSED_TENSORS + GD_ROW_KEPT];
+            void *to[GD_IR_MAX_OUTPUTS];
+            for (int i = 0; i < pass->each.n_vars; i++)
+                from[i] =
+                    (i < j->rows->n_tensors ? in[i] : kept[i - j->rows->n_tensors]) + at * j->size;
+            for (int k = 0; k < n_out; k++) {
+                char *base = pass->use[k] == GD_ROW_KEEP    ? kept[pass->number[k]]
+                             : pass->use[k] == GD_ROW_STORE ? out[pass->number[k]]
+                                                            : NULL;
+                to[k] = base ? base + at * j->size
+                             : chunks + (size_t)k * chunk_bytes + (at - c) * j->size;
+            }
+            gd_ew_evaluate(program, j->tile, end - at < j->tile ? end - at : j->tile, from, to,
+                           tiles);
+        }
+        for (int k = 0; k < n_out; k++) {
+            if (!gd_row_folds(pass->use[k])) continue;
+            const void *chunk = chunks + (size_t)k * chunk_bytes;
+            const double more =
+                j->type == GD_EW_F64
+                    ? GD_ISA_CALL(gd_row_fold_f64)(pass->use[k], pass->ways, end - c, chunk)
+                    : GD_ISA_CALL(gd_row_fold_f32)(pass->use[k], pass->ways, end - c, chunk);
+            totals[k] = fold_on(pass->use[k], totals[k], more);
+        }
+    }
+    for (int k = 0; k < n_out; k++)
+        if (gd_row_folds(pass->use[k]))
+            params[j->rows->n_params + pass->number[k]] =
+                j->type == GD_EW_F64 ? totals[k] : (float)totals[k];
+}
+
+/* Row values that are computed from others: an expression of one element. */
+static void evaluate_once(const job *j, const gd_row_pass *pass, const gd_ew_program *program,
+                          double *params, char *tiles) {
+    double results[GD_IR_MAX_OUTPUTS];
+    void *to[GD_IR_MAX_OUTPUTS];
+    for (int k = 0; k < pass->once.n_outputs; k++) to[k] = &results[k];
+    gd_ew_constants(program, params, 1, 1, tiles);
+    gd_ew_evaluate(program, 1, 1, NULL, to, tiles);
+    for (int k = 0; k < pass->once.n_outputs; k++)
+        params[j->rows->n_params + pass->once_to[k]] = load_one(j, &results[k]);
+}
+
+static void evaluate_row(const job *j, char *const *in, char *const *out, char *const *kept,
+                         double *params, char *tiles) {
+    const gd_rows *rows = j->rows;
+    for (int i = 0; i < rows->n_columns; i++)
+        params[rows->n_params + i] = load_one(j, in[rows->n_tensors + i]);
+    for (int p = 0; p < rows->n_passes; p++) {
+        const gd_row_pass *pass = &rows->pass[p];
+        if (pass->once.n_outputs) evaluate_once(j, pass, &j->programs[p].once, params, tiles);
+        if (pass->each.n_outputs)
+            evaluate_pass(j, pass, &j->programs[p].each, in, out, kept, params, tiles);
+    }
+    for (int i = 0; i < rows->n_results; i++) {
+        if (rows->value_of[i] < 0) continue;
+        const double value = params[rows->n_params + rows->value_of[i]];
+        if (j->type == GD_EW_F64)
+            *(double *)out[i] = value;
+        else
+            *(float *)out[i] = (float)value;
+    }
+}
+
+/* A tile that lets all of the evaluator's fit on the stack, besides the chunks. */
+static gd_status prepare_evaluator(job *j) {
+    int most = 1;
+    for (int p = 0; p < j->rows->n_passes; p++) {
+        GD_TRY(gd_ew_prepare_ir(&j->rows->pass[p].once, j->type, &j->programs[p].once));
+        GD_TRY(gd_ew_prepare_ir(&j->rows->pass[p].each, j->type, &j->programs[p].each));
+        if (j->programs[p].each.n_slots > most) most = j->programs[p].each.n_slots;
+    }
+    j->tile = GD_ROW_CHUNK;
+    while (j->tile > LEAST_TILE && (int64_t)most * j->tile * j->size > TILES_BYTES / 2)
+        j->tile /= 2;
+    return GD_OK;
+}
+
+/* --- tasks ---------------------------------------------------------------------------------------
+ */
+
+static void find_row(const job *j, int64_t row, char **base) {
+    const int n = j->n_in + j->n_out;
+    for (int i = 0; i < n; i++) base[i] = j->operands[i].data;
+    for (int d = j->rank; d-- > 0;) {
+        const int64_t index = row % j->dims[d];
+        row /= j->dims[d];
+        for (int i = 0; i < n; i++) base[i] += index * j->operands[i].step[d];
+    }
+}
+
+/* Rows [first, end) when nothing is in the kernel's way: as many at once as lie evenly. */
+static void run_direct(const job *j, int64_t first, int64_t end, char *const *kept) {
+    const int n = j->n_in + j->n_out;
+    const int64_t line = j->rank ? j->dims[j->rank - 1] : 1;
+    char *base[OPERANDS];
+    int64_t step[OPERANDS] = {0};
+    for (int i = 0; i < n && j->rank; i++) step[i] = j->operands[i].step[j->rank - 1];
+    for (int64_t row = first; row < end;) {
+        int64_t count = line - row % line;
+        if (count > end - row) count = end - row;
+        find_row(j, row, base);
+        j->fn(count, j->n, base, step, base + j->n_in, step + j->n_in, kept, j->params);
+        row += count;
+    }
+}
+
+static void run_one_by_one(const job *j, int64_t first, int64_t end, char *const *kept,
+                           char *buffers) {
+    static const int64_t no_step[OPERANDS];
+    const int n = j->n_in + j->n_out;
+    const size_t row_bytes = ((size_t)j->n * (size_t)j->size + 63) / 64 * 64;
+    /* of the evaluator: its tiles, then a chunk of each reduction */
+    _Alignas(64) char tiles[TILES_BYTES + CHUNKS_BYTES];
+    double params[GD_FUSED_PARAMS + GD_ROW_VALUES];
+    memcpy(params, j->params, sizeof j->params);
+    for (int64_t row = first; row < end; row++) {
+        char *base[OPERANDS], *at[OPERANDS];
+        find_row(j, row, base);
+        for (int i = 0; i < n; i++) {
+            const operand *o = &j->operands[i];
+            at[i] = o->direct ? base[i] : buffers + (size_t)o->buffer * row_bytes;
+            if (!o->direct && i < j->n_in && (row == first || !o->same))
+                copy_row(j, o, base[i], at[i], is_column(j, i), true);
+        }
+        if (j->fn)
+            j->fn(1, j->n, at, no_step, at + j->n_in, no_step, kept, j->params);
+        else
+            evaluate_row(j, at, at + j->n_in, kept, params, tiles);
+        for (int i = j->n_in; i < n; i++)
+            if (!j->operands[i].direct)
+                copy_row(j, &j->operands[i], base[i], at[i], is_column(j, i), false);
+    }
+}
+
+static void run_task(void *arg, int64_t task) {
+    const job *j = arg;
+    const int64_t first = j->n_rows * task / j->tasks, end = j->n_rows * (task + 1) / j->tasks;
+    const size_t row_bytes = ((size_t)j->n * (size_t)j->size + 63) / 64 * 64;
+    char *memory = j->workspace + (size_t)task * j->task_bytes, *kept[GD_ROW_KEPT];
+    for (int i = 0; i < j->rows->n_kept; i++) kept[i] = memory + (size_t)i * row_bytes;
+    char *buffers = memory + (size_t)j->rows->n_kept * row_bytes;
+    if (j->fn && j->direct)
+        run_direct(j, first, end, kept);
+    else
+        run_one_by_one(j, first, end, kept, buffers);
+}
+
+/*kernel fused_reduction.rows  rank 20
+ * Passes over rows, floats.
+ */
+static bool fused_reduction_rows_match(const gd_kernel_call *k) {
+    return k->op->fusion->rows != NULL;
+}
+
+static size_t fused_reduction_rows_workspace(const gd_kernel_call *k) {
+    job j;
+    set_job(&j, k);
+    gd_fused_warm(&k->op, &(int64_t){j.n_rows * j.n}, 1);
+    return (size_t)j.tasks * j.task_bytes + 64;
+}
+
+static gd_status fused_reduction_rows_run(gd_kernel_call *k) {
+    job j;
+    pass_programs programs[GD_ROW_PASSES];
+    set_job(&j, k);
+    gd_fused_params(k, j.params);
+    j.fn = gd_ew_uses_compiled() ? (gd_row_fn)gd_fused_rows_kernel(k->op) : NULL;
+    j.programs = programs;
+    j.workspace = (char *)(((uintptr_t)k->workspace + 63) / 64 * 64);
+    if (!j.fn) GD_TRY(prepare_evaluator(&j));
+    gd_parallel_for(j.tasks, run_task, &j);
+    return GD_OK;
+}
+
+#include "fused_rows.gen.h"

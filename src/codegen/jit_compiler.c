@@ -1,0 +1,102 @@
+/* jit_compiler.c - the system's compiler: where it is, and one run of it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "codegen/jit.h"
+
+extern char **environ;
+
+enum { PATIENCE = 60 /* seconds that a run may take */ };
+
+static bool is_program(const char *path, struct stat *s) {
+    return stat(path, s) == 0 && S_ISREG(s->st_mode) && access(path, X_OK) == 0;
+}
+
+bool gd_jit_find_compiler(char *path, size_t size, struct stat *s) {
+    const char *name = secure_getenv("GRADUS_CC"), *list = secure_getenv("PATH");
+    if (!name || !*name) name = "cc";
+    if (strchr(name, '/'))
+        return (size_t)snprintf(path, size, "%s", name) < size && is_program(path, s);
+    if (!list) list = "/usr/bin:/bin";
+    for (const char *at = list; at;) {
+        const char *end = strchr(at, ':');
+        const int length = (int)(end ? end - at : (long)strlen(at));
+        if (length > 0 && (size_t)snprintf(path, size, "%.*s/%s", length, at, name) < size &&
+            is_program(path, s))
+            return true;
+        at = end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+/* Starts it in a process group of its own, so that what it starts can be ended with it. Its
+ * messages go nowhere: what it cannot compile is known by what is missing. */
+static pid_t start(char *const *argv) {
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t none, usual;
+    pid_t child = -1;
+    if (posix_spawn_file_actions_init(&files) != 0) return -1;
+    if (posix_spawnattr_init(&attributes) != 0) {
+        posix_spawn_file_actions_destroy(&files);
+        return -1;
+    }
+    sigemptyset(&none);
+    sigfillset(&usual);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &usual);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                              POSIX_SPAWN_SETPGROUP);
+    int failed = 0;
+    for (int fd = 0; fd < 3; fd++)
+        failed |=
+            posix_spawn_file_actions_addopen(&files, fd, "/dev/null", fd ? O_WRONLY : O_RDONLY, 0);
+    if (!failed) failed = posix_spawn(&child, argv[0], &files, &attributes, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    return failed ? -1 : child;
+}
+
+static double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double patience(void) {
+    const char *text = secure_getenv("GRADUS_CC_TIMEOUT");
+    char *end;
+    const double seconds = text ? strtod(text, &end) : 0;
+    return text && end != text && seconds > 0 ? seconds : PATIENCE;
+}
+
+gd_jit_run gd_jit_run_compiler(char *const *argv) {
+    const pid_t child = start(argv);
+    if (child < 0) return GD_JIT_FAILED;
+    const double end = seconds_now() + patience();
+    long pause = 500000; /* nanoseconds; a compiler takes a hundred times as long */
+    for (;;) {
+        int status = 0;
+        const pid_t got = waitpid(child, &status, WNOHANG);
+        if (got < 0 && errno == EINTR) continue;
+        /* a program that ignores SIGCHLD has no status to read: the file will tell */
+        if (got < 0) return GD_JIT_RAN;
+        if (got == child)
+            return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? GD_JIT_RAN : GD_JIT_FAILED;
+        if (seconds_now() > end) break;
+        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        if (pause < 10000000) pause *= 2;
+    }
+    kill(-child, SIGKILL);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+    }
+    return GD_JIT_HUNG;
+}

@@ -1,0 +1,87 @@
+/* rows.h - what is done to the rows of a tensor: passes over each row, with reductions between.
+ *
+ * softmax written by hand, exp(x - max) / sum, is three passes: one for the maximum, one for the
+ * sum of the exponentials, one that writes the quotients. A number that belongs to the whole row
+ * (the maximum, the sum, what is computed from them) is a row value; an expression reads it as a
+ * parameter. What one pass has computed at some cost and another needs again is kept in a row of
+ * memory between them.
+ *
+ * Like ir.h it depends on the C library alone.
+ */
+#ifndef GRADUS_CODEGEN_ROWS_H
+#define GRADUS_CODEGEN_ROWS_H
+
+#include "codegen/ir.h"
+#include "codegen/print.h"
+
+enum {
+    GD_ROW_REDUCTIONS = 8,
+    GD_ROW_RESULTS = 4,
+    GD_ROW_KEPT = 4,
+    GD_ROW_PASSES = GD_ROW_REDUCTIONS + 1,
+    GD_ROW_COLUMNS = 8,
+    GD_ROW_VALUES = 32,
+    GD_ROW_NODES = 512,
+    /* Sums are taken in stretches of so many elements, and those added up in f64. */
+    GD_ROW_CHUNK = 512,
+};
+
+/* What becomes of an output of a pass. */
+typedef enum gd_row_use {
+    GD_ROW_SUM,
+    GD_ROW_MAX,
+    GD_ROW_MIN,
+    GD_ROW_KEEP,
+    GD_ROW_STORE
+} gd_row_use;
+
+typedef struct gd_row_pass {
+    gd_ir
+        once; /* row values that are computed before the pass; output k becomes value once_to[k] */
+    gd_ir each; /* of each element. Variables: the tensors, then the rows that are kept */
+    int once_to[GD_IR_MAX_OUTPUTS];
+    gd_row_use use[GD_IR_MAX_OUTPUTS];
+    int number[GD_IR_MAX_OUTPUTS]; /* the row value, kept row or result that output k goes to */
+    int ways; /* so many sums go on side by side: adding up must not wait for itself */
+} gd_row_pass;
+
+typedef struct gd_rows {
+    int n_tensors, n_params; /* parameters are followed by the row values: */
+    int n_columns, n_values; /* first the columns, one number for each row, then what is computed */
+    int n_kept, n_results, n_passes;
+    int value_of[GD_ROW_RESULTS]; /* a result of one number for each row: the value; -1: of each
+                                     element */
+    gd_row_pass pass[GD_ROW_PASSES];
+    gd_ir_node nodes[GD_ROW_NODES];
+    int n_nodes;
+} gd_rows;
+
+/* --- making ------------------------------------------------------------------------------------
+ */
+
+/* One expression over elements and row values, in a builder. Variables are the tensors. Parameters:
+ * n_params, then one for each column, then one for each reduction. */
+typedef struct gd_rows_request {
+    const gd_ir_builder *b;
+    int n_tensors, n_params, n_columns, n_reductions, n_results;
+    gd_row_use fold[GD_ROW_REDUCTIONS];
+    int reduced[GD_ROW_REDUCTIONS]; /* the node whose values are reduced */
+    int result[GD_ROW_RESULTS];
+    bool is_row[GD_ROW_RESULTS]; /* one number for each row */
+} gd_rows_request;
+
+/* Cuts it into passes. False where it is too long. */
+bool gd_rows_make(const gd_rows_request *request, gd_rows *rows);
+
+/* --- using -------------------------------------------------------------------------------------
+ */
+
+void gd_rows_copy(gd_rows *to, const gd_rows *from);
+bool gd_rows_same(const gd_rows *a, const gd_rows *b);
+uint64_t gd_rows_hash(const gd_rows *rows);
+bool gd_row_folds(gd_row_use use);
+
+/* C: a function `name` that is a gd_row_fn (backend/cpu/rows.h). */
+void gd_print_rows(FILE *out, const gd_rows *rows, const char *type, const char *name);
+
+#endif

@@ -1,0 +1,134 @@
+/* fuse_ways.h - one function of tensors run in several ways: eager, as a plan by the evaluator, as
+ * a plan by compiled kernels; and the text of its plan. For the tests of fused kernels. */
+#ifndef GRADUS_TESTS_FUSE_WAYS_H
+#define GRADUS_TESTS_FUSE_WAYS_H
+
+#include <math.h>
+#include <unistd.h>
+
+#include "backend/cpu/elementwise_job.h"
+#include "backend/test/device.h"
+#include "codegen/jit.h"
+#include "gradus/gradus.h"
+#include "test.h"
+
+enum { MOST = 24 };
+
+/* Builds results from inputs: on values it computes, on symbols it makes a graph. */
+typedef struct results {
+    gd_tensor *at[MOST];
+    int count;
+} results;
+typedef results (*body_fn)(gd_tensor *const *x, const void *arg);
+
+typedef struct planned {
+    gd_session *session;
+    gd_tensor *feeds[2 * MOST];
+    int n_feeds;
+    results fetches;
+} planned;
+
+static planned plan(body_fn body, const void *arg, gd_tensor *const *x, int n, int level) {
+    planned p = {.n_feeds = 2 * n};
+    gd_tensor *symbols[MOST];
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    for (int i = 0; i < n; i++) {
+        symbols[i] = gd_placeholder(gd_tensor_shape(x[i]), .dtype = gd_tensor_dtype(x[i]));
+        p.feeds[2 * i] = symbols[i];
+        p.feeds[2 * i + 1] = x[i];
+    }
+    p.fetches = body(symbols, arg);
+    p.session = gd_session_new(graph, .level = level);
+    return p;
+}
+
+static gd_tensors run(planned *p) {
+    return gd_session_run(p->session, ((gd_tensors){p->feeds, p->n_feeds}),
+                          ((gd_tensors){p->fetches.at, p->fetches.count}));
+}
+
+static char *text_of(planned *p) {
+    return gd_session_plan_text(p->session, ((gd_tensors){p->feeds, p->n_feeds}),
+                                ((gd_tensors){p->fetches.at, p->fetches.count}));
+}
+
+static __attribute__((unused)) int count(const char *text, const char *part) {
+    int n = 0;
+    for (; (text = strstr(text, part)); text++) n++;
+    return n;
+}
+
+/* The same bits, or both NaN: which one it is may differ. */
+static bool same_numbers(gd_tensor *a, gd_tensor *b, double tolerance) {
+    a = gd_contiguous(a);
+    b = gd_contiguous(b);
+    if (gd_failed() || gd_tensor_numel(a) != gd_tensor_numel(b) ||
+        gd_tensor_dtype(a) != gd_tensor_dtype(b))
+        return false;
+    const size_t size = gd_dtype_size(gd_tensor_dtype(a));
+    gd_tensor *p = gd_cast(a, GD_F64), *q = gd_cast(b, GD_F64);
+    for (int64_t i = 0; i < gd_tensor_numel(a); i++) {
+        if (memcmp((const char *)gd_data(a) + (size_t)i * size,
+                   (const char *)gd_data(b) + (size_t)i * size, size) == 0)
+            continue;
+        const double u = ((const double *)gd_data(p))[i], v = ((const double *)gd_data(q))[i];
+        if (isnan(u) && isnan(v)) continue;
+        if (!(fabs(u - v) <= tolerance * (1 + fabs(v)))) return false;
+    }
+    return true;
+}
+
+/* How plans run: by the evaluator, or by what the compiler makes. */
+static void use_evaluator(void) {
+    setenv("GRADUS_JIT", "0", 1);
+    gd_ew_set_compiled(false);
+    gd_jit_forget();
+}
+static void use_compiler(void) {
+    setenv("GRADUS_JIT", "always", 1);
+    gd_ew_set_compiled(true);
+    gd_jit_forget();
+}
+
+/* Eager, then the plan by the evaluator and compiled: the same numbers each time. */
+static void check_all_ways(const char *what, body_fn body, const void *arg, gd_tensor *const *x,
+                           int n, double tolerance) {
+    GD_SCOPE;
+    results eager = body(x, arg);
+    for (int compiled = 0; compiled < 2; compiled++) {
+        if (compiled)
+            use_compiler();
+        else
+            use_evaluator();
+        planned p = plan(body, arg, x, n, 2);
+        gd_tensors got = run(&p);
+        CHECK_SAYING(!gd_failed(), "%s: %s", what, gd_error_message());
+        for (int i = 0; i < eager.count && !gd_failed(); i++)
+            CHECK_SAYING(same_numbers(got.at[i], eager.at[i], tolerance), "%s, result %d, %s", what,
+                         i, compiled ? "compiled" : "evaluator");
+        gd_clear_error();
+    }
+    use_evaluator();
+}
+
+static gd_tensor *noise(gd_shape dims, gd_dtype dtype) { return gd_cast(gd_randn(dims), dtype); }
+
+/* All tests, with a cache of their own. */
+static int run_with_cache(int argc, char **argv) {
+    char directory[] = "/tmp/gradus-fuse-XXXXXX", command[64];
+    if (!getenv("GRADUS_CACHE")) {
+        if (!mkdtemp(directory)) return 1;
+        setenv("GRADUS_CACHE", directory, 1);
+    }
+    use_evaluator();
+    int failed = test_run_all(argc, argv);
+    gd_test_device_stop();
+    if (strcmp(getenv("GRADUS_CACHE"), directory) == 0) {
+        snprintf(command, sizeof command, "rm -rf %s", directory);
+        if (system(command) != 0) failed = 1;
+    }
+    return failed;
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* test_layout.c - values that lie in memory in another order than their axes: the same numbers. */
+#include "core/tensor.h"
+#include "fuse_ways.h"
+
+static results one(gd_tensor *y) { return (results){{y}, 1}; }
+
+static char *plan_text(body_fn body, gd_tensor *const *x, int n) {
+    planned p = plan(body, NULL, x, n, 2);
+    return text_of(&p);
+}
+
+/* --- sinking
+ * ------------------------------------------------------------------------------------------ */
+
+/* A chain over a transposed operand, with operands of every kind beside it. */
+static results chain_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *t = gd_permute(x[0], gd_dims(2, 0, 1)); /* (4,2,3) */
+    gd_tensor *y = gd_mul(gd_tanh(gd_add(gd_mul(t, gd_scalar(0.5)), x[1])), gd_sub(t, x[2]));
+    y = gd_where(gd_gt(y, gd_scalar(0)), y, gd_mul(y, gd_narrow(x[3], 1, 1, 1)));
+    gd_tensor *back = gd_permute(y, gd_dims(1, 2, 0));
+    results r = {.count = 4};
+    r.at[0] = gd_sum(back, .axis = 2);
+    r.at[1] = gd_matmul(y, x[4]);
+    r.at[2] = gd_sum(gd_narrow(y, 0, 1, 2));
+    r.at[3] = gd_sum(gd_select(back, 0, 1), .axis = 1);
+    return r;
+}
+
+TEST(a_chain_runs_in_the_order_of_its_operand) {
+    GD_SCOPE;
+    for (int wide = 0; wide < 2; wide++) {
+        const gd_dtype dtype = wide ? GD_F64 : GD_F32;
+        gd_tensor *x[5] = {noise(gd_dims(2, 3, 4), dtype), noise(gd_dims(3), dtype),
+                           noise(gd_dims(4, 1, 1), dtype), noise(gd_dims(1, 3, 3), dtype),
+                           noise(gd_dims(3, 5), dtype)};
+        check_all_ways("chain", chain_body, NULL, x, 5, 1e-5);
+        char *text = plan_text(chain_body, x, 5);
+        CHECK_SAYING(
+            strstr(text,
+                   "[2,3] = fused{sub, mul, add, tanh, mul, mul, gt, where, sum}(%0 (feed 0)"),
+            "%s", text);
+        free(text);
+        x[3] = noise(gd_dims(4, 2, 3), dtype);
+        check_all_ways("chain", chain_body, NULL, x, 5, 1e-5);
+    }
+}
+
+static results there_and_back_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *t = gd_permute(x[0], gd_dims(0, 2, 3, 1));
+    t = gd_add(gd_mul(t, x[1]), x[2]); /* channels-last, as in a net that came from elsewhere */
+    return one(gd_conv2d(gd_permute(gd_relu(t), gd_dims(0, 3, 1, 2)), x[3], NULL));
+}
+
+TEST(permutes_cancel_around_elementwise_steps) {
+    GD_SCOPE;
+    gd_tensor *x[4] = {gd_randn(gd_dims(2, 3, 8, 8)), gd_randn(gd_dims(3)), gd_randn(gd_dims(3)),
+                       gd_randn(gd_dims(4, 3, 3, 3))};
+    check_all_ways("there and back", there_and_back_body, NULL, x, 4, 1e-5);
+    char *text = plan_text(there_and_back_body, x, 4);
+    CHECK_SAYING(strstr(text, "f32[2,3,8,8] = fused{mul, add, relu}(%0 (feed 0) f32[2,3,8,8]"),
+                 "%s", text);
+    free(text);
+}
+
+/* --- attention by hand
+ * ---------------------------------------------------------------------------------- */
+
+enum { B = 2, T = 7, H = 3, D = 4 };
+
+static gd_tensor *heads(gd_tensor *x) {
+    return gd_permute(gd_reshape(x, gd_dims(B, T, H, D)), gd_dims(0, 2, 1, 3));
+}
+
+static gd_tensor *attention(gd_tensor *const *x) {
+    gd_tensor *q = heads(gd_matmul(x[0], x[1])), *k = heads(gd_matmul(x[0], x[2])),
+              *v = heads(x[0]);
+    gd_tensor *scores = gd_mul(gd_matmul(q, gd_contiguous(gd_transpose(k, 2, 3))), gd_scalar(0.5));
+    gd_tensor *y = gd_matmul(gd_softmax(scores, .axis = -1), v);
+    return gd_linear(gd_reshape(gd_permute(y, gd_dims(0, 2, 1, 3)), gd_dims(B, T, H * D)), x[3],
+                     NULL);
+}
+
+static results attention_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    return one(attention(x));
+}
+
+static results attention_gradient_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *w = x[1]->requires_grad ? x[1] : gd_requires_grad(gd_clone(x[1]));
+    gd_tensor *in[4] = {x[0], w, x[2], x[3]};
+    return one(gd_grad(gd_list(gd_sum(gd_square(attention(in)))), gd_list(w)).at[0]);
+}
+
+TEST(the_heads_of_attention_are_put_together_without_a_copy) {
+    GD_SCOPE;
+    gd_tensor *x[4] = {gd_randn(gd_dims(B, T, H * D)), gd_randn(gd_dims(H * D, H * D)),
+                       gd_randn(gd_dims(H * D, H * D)), gd_randn(gd_dims(5, H * D))};
+    check_all_ways("attention", attention_body, NULL, x, 4, 1e-5);
+    check_all_ways("its gradient", attention_gradient_body, NULL, x, 4, 1e-4);
+    char *text = plan_text(attention_body, x, 4);
+    CHECK_SAYING(!strstr(text, "contiguous("), "%s", text);
+    free(text);
+}
+
+/* --- copies that have to be
+ * ------------------------------------------------------------------------------ */
+
+static results copies_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *t = gd_transpose(x[0], 0, 1), *c = gd_contiguous(t),
+              *e = gd_contiguous(gd_expand(x[1], gd_dims(6, 5)));
+    return (results){{c, gd_cumsum(c, 0), gd_add(c, e), gd_reshape(gd_sin(t), gd_dims(3, 10)),
+                      gd_sum(gd_mul(e, t), .axis = 0), gd_softmax(gd_exp(t), .axis = -1)},
+                     6};
+}
+
+TEST(copies_that_somebody_needs_stay) {
+    GD_SCOPE;
+    gd_tensor *x[2] = {gd_randn(gd_dims(5, 6)), gd_randn(gd_dims(1, 5))};
+    check_all_ways("copies", copies_body, NULL, x, 2, 1e-6);
+}
+
+int main(int argc, char **argv) { return run_with_cache(argc, argv); }
