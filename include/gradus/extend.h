@@ -125,6 +125,8 @@ struct gd_kernel {
     bool (*match)(const gd_kernel_call *call);
     size_t (*workspace)(const gd_kernel_call *call); /* NULL: none */
     gd_status (*run)(gd_kernel_call *call);
+    /* At most so many bytes each thread that runs it takes from the system and keeps; NULL: none. */
+    size_t (*scratch)(const gd_kernel_call *call);
 };
 
 /* For a kernel of a dynamic op: makes output i with these dims; call->out[i] is then valid. */

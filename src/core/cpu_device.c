@@ -116,6 +116,13 @@ static gd_status cpu_event_wait(gd_device *d, gd_event *event) {
     return GD_OK;
 }
 
+gd_status (*gd_cpu_reserve_hook)(void);
+
+static gd_status cpu_reserve(gd_device *d) {
+    (void)d;
+    return gd_cpu_reserve_hook ? gd_cpu_reserve_hook() : GD_OK;
+}
+
 static const gd_device_api cpu_api = {
     .kind = "cpu",
     .dtypes = (1u << GD_DTYPE_COUNT) - 2u,
@@ -131,6 +138,7 @@ static const gd_device_api cpu_api = {
     .event_record = cpu_event_record,
     .event_wait = cpu_event_wait,
     .trim = cpu_trim,
+    .reserve = cpu_reserve,
 };
 
 gd_device gd_cpu_device = {.api = &cpu_api, .name = "cpu"};

@@ -38,7 +38,13 @@ typedef struct gd_device_api {
     gd_status (*event_record)(gd_device *d, gd_event **event);
     gd_status (*event_wait)(gd_device *d, gd_event *event); /* host waits; frees the event */
     void (*trim)(gd_device *d);
+    /* From here on no kernel that is given its workspace fails for want of memory. NULL: none does. */
+    gd_status (*reserve)(gd_device *d);
 } gd_device_api;
+
+/* The CPU's `reserve`; set by its kernels, so that the device need not know them. */
+extern gd_status (*gd_cpu_reserve_hook)(void);
+
 
 struct gd_device {
     const gd_device_api *api;

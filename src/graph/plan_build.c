@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "backend/cpu/gemm.h"
 #include "core/alloc.h"
 #include "core/grow.h"
 #include "graph/control_step.h"
@@ -123,6 +122,7 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
     call.in = plan->views + c.first;
     call.out = plan->views + c.first + c.n_in;
     c.workspace_bytes = c.kernel->workspace ? c.kernel->workspace(&call) : 0;
+    c.scratch = c.kernel->scratch ? c.kernel->scratch(&call) : 0;
     if (c.workspace_bytes) {
         const gd_view bytes = {.data = &somewhere, .dtype = GD_U8, .rank = 1, .dims = {(int64_t)c.workspace_bytes}, .strides = {1}};
         GD_TRY(add_scratch(plan, bytes, c.workspace_bytes, &c.workspace));
@@ -564,7 +564,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     if (status == GD_OK) status = copy_assigned(program);
     if (status == GD_OK && gd_pass_early(program) < 0) status = gd_this_thread.noted;
     if (status == GD_OK) status = gd_control_prepare(program, device, level);
-    if (status == GD_OK && program->n_commits > 0 && device->api->host_reads) status = gd_gemm_reserve(); /* see may_fail */
+    if (status == GD_OK && program->n_commits > 0 && device->api->reserve) status = device->api->reserve(device); /* see may_fail */
     if (status == GD_OK) status = build_within(plan, limit);
     if (status == GD_OK) status = list_buffers(plan);
     if (status != GD_OK) {

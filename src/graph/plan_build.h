@@ -19,6 +19,7 @@ typedef struct gd_pcall {
     int first, n_in, n_out;
     int workspace; /* a view, or -1 */
     size_t workspace_bytes;
+    size_t scratch; /* of each thread, at most */
     int first_copy, n_before, n_after; /* copies that give the kernel the simple case it asks for */
 } gd_pcall;
 

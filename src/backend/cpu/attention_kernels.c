@@ -108,7 +108,12 @@ static gd_status begin(job *j, const gd_kernel_call *k, int mask, bool causal, b
     return GD_OK;
 }
 
-/*kernel scaled_dot_product_attention.blocks  rank 10  wide
+static size_t blocks_scratch(const gd_kernel_call *k) {
+    (void)k;
+    return gd_gemm_most_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, GD_F32);
+}
+
+/*kernel scaled_dot_product_attention.blocks  rank 10  wide  scratch blocks_scratch
  * f32, and f16 and bf16 as f32.
  */
 static bool scaled_dot_product_attention_blocks_match(const gd_kernel_call *k) { return k->in[0].dtype != GD_F64; }
@@ -161,7 +166,7 @@ static void backward_matrix(void *arg, int64_t piece) {
     }
 }
 
-/*kernel attention_grad.blocks  rank 10  wide
+/*kernel attention_grad.blocks  rank 10  wide  scratch blocks_scratch
  * f32, where nothing broadcasts: each matrix of k and v belongs to one piece of work.
  */
 static bool attention_grad_blocks_match(const gd_kernel_call *k) {

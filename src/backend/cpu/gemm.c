@@ -6,6 +6,7 @@
 #include "backend/cpu/gemm_block.h"
 
 #include "core/alloc.h"
+#include "core/device.h"
 #include "core/error.h"
 #include "core/fork.h"
 #include "core/pool.h"
@@ -66,6 +67,8 @@ gd_status gd_gemm_reserve(void) {
     pthread_mutex_unlock(&reserve_making);
     return atomic_load(&reserve) ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to keep in reserve for products");
 }
+
+static void __attribute__((constructor)) set_hook(void) { gd_cpu_reserve_hook = gd_gemm_reserve; }
 
 static void __attribute__((destructor)) free_reserve(void) { gd_free(atomic_exchange(&reserve, NULL)); }
 
@@ -250,7 +253,7 @@ static void cut_job(job *j) {
         j->parts = min64(divide_up(WANTED_PIECES, blocks), j->g.k / PART_DEPTH);
 }
 
-size_t gd_gemm_most_scratch(int64_t m, int64_t n, int64_t k, gd_dtype dtype, size_t *parts) {
+size_t gd_gemm_most_scratch(int64_t m, int64_t n, int64_t k, gd_dtype dtype) {
     enum { HIGHEST = 16, DEEPEST = 4096 /* bytes */, PAGE = 4096 };
     const int64_t size = dtype == GD_F64 ? 8 : 4;
     const bool cut = (double)m * (double)n * (double)k > SMALL_WORK;
@@ -259,9 +262,8 @@ size_t gd_gemm_most_scratch(int64_t m, int64_t n, int64_t k, gd_dtype dtype, siz
     const int64_t block = (high * depth + (high / 6 + 1) * 64 + GD_GEMM_PANEL_MAX * depth + rows * columns) * size + 2 * PAGE;
     const int64_t blocks = divide_up(m, GD_GEMM_BLOCK_M) * divide_up(n, GD_GEMM_BLOCK_N);
     const bool in_parts = cut && blocks < WANTED_PIECES && k >= 2 * PART_DEPTH;
-    *parts = in_parts ? (size_t)(min64(divide_up(WANTED_PIECES, blocks), k / PART_DEPTH) * m * n * size) : 0;
-    *parts += *parts / 2; /* see own_scratch */
-    return (size_t)(block + block / 2);
+    const int64_t parts = in_parts ? min64(divide_up(WANTED_PIECES, blocks), k / PART_DEPTH) * m * n * size : 0;
+    return (size_t)(block + block / 2 + parts + parts / 2); /* see own_scratch */
 }
 
 /* --- pieces ---------------------------------------------------------------------------------- */

@@ -75,9 +75,10 @@ gd_status gd_gemm_run_batch(const gd_gemm *g, const gd_gemm_batch *batch);
  * frees it when it ends. This frees that of the calling thread now. */
 void gd_gemm_free_scratch(void);
 
-/* At most so many bytes of working memory a thread keeps for an (m, k) by (k, n) product, and so many
- * more, in `parts`, the thread that began it. */
-size_t gd_gemm_most_scratch(int64_t m, int64_t n, int64_t k, gd_dtype dtype, size_t *parts);
+/* At most so many bytes of working memory a thread keeps for an (m, k) by (k, n) product; for kernels'
+ * `scratch`. A size that is not known: GD_GEMM_ANY. */
+enum { GD_GEMM_ANY = 1 << 20 };
+size_t gd_gemm_most_scratch(int64_t m, int64_t n, int64_t k, gd_dtype dtype);
 
 /* Has so much memory kept in reserve that from here on no product fails for want of it: without memory
  * products wait for each other. For those who must not fail half way. */

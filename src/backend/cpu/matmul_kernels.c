@@ -16,6 +16,12 @@ static bool types_fit(const gd_kernel_call *k) {
     return float_type(k->out[0].dtype) && (k->out[0].dtype == GD_F64) == doubles;
 }
 
+/* Of a product with this result and so many summands. */
+static size_t product_scratch(const gd_view *y, int64_t k) {
+    const int64_t n = y->rank > 0 ? y->dims[y->rank - 1] : 1;
+    return gd_gemm_most_scratch(n > 0 ? gd_numel(y->rank, y->dims) / n : 0, n, k, y->dtype);
+}
+
 /*kernel matmul.packed  rank 10
  * Floats, any strides.
  */
@@ -54,6 +60,11 @@ static gd_status matmul_packed_run(gd_kernel_call *k) {
     return gd_gemm_run_batch(&g, &batch);
 }
 
+static size_t matmul_packed_scratch(const gd_kernel_call *k) {
+    const gd_view *a = &k->in[0];
+    return product_scratch(&k->out[0], a->rank > 0 ? a->dims[a->rank - 1] : 1);
+}
+
 /*kernel linear.packed  rank 10  contiguous
  * Floats; the bias is added as results are stored.
  */
@@ -75,13 +86,15 @@ static gd_status run_linear(gd_kernel_call *k, gd_gemm_act act) {
 }
 static gd_status linear_packed_run(gd_kernel_call *k) { return run_linear(k, GD_GEMM_IDENTITY); }
 
-/*kernel linear_relu.packed  rank 10  contiguous
+static size_t linear_packed_scratch(const gd_kernel_call *k) { return product_scratch(&k->out[0], k->in[1].dims[1]); }
+
+/*kernel linear_relu.packed  rank 10  contiguous  scratch linear_packed_scratch
  * The same, with relu as results are stored.
  */
 static bool linear_relu_packed_match(const gd_kernel_call *k) { return linear_packed_match(k); }
 static gd_status linear_relu_packed_run(gd_kernel_call *k) { return run_linear(k, GD_GEMM_RELU); }
 
-/*kernel matmul_relu_grad.packed  rank 10
+/*kernel matmul_relu_grad.packed  rank 10  scratch matmul_packed_scratch
  * Floats, any strides; the mask is looked at as results are stored.
  */
 static bool matmul_relu_grad_packed_match(const gd_kernel_call *k) {
@@ -97,6 +110,8 @@ static gd_status matmul_relu_grad_packed_run(gd_kernel_call *k) {
                              .mask = {y->data, y->dtype, y->strides[0], y->strides[1]}};
     return gd_gemm_run(&product);
 }
+
+static size_t matmul_step_packed_scratch(const gd_kernel_call *k) { return product_scratch(&k->in[0], k->in[1].dims[1]); }
 
 /*kernel matmul_step.packed  rank 10
  * Floats, any strides; the product is added to the parameter as it is stored.

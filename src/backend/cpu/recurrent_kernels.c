@@ -252,6 +252,10 @@ static gd_status run_chunk(job *j, const char *x, int64_t done, int64_t count, i
     return GD_OK;
 }
 
+static size_t recurrent_sequence_scratch(const gd_kernel_call *k) {
+    return gd_gemm_most_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, k->in[0].dtype);
+}
+
 /*kernel recurrent.sequence  rank 10  wide
  * All floats.
  */
@@ -338,7 +342,7 @@ static gd_status back_product(const job *j, int64_t from, int64_t row, int64_t d
                    .accumulate = true});
 }
 
-/*kernel recurrent_grad.sequence  rank 10  wide
+/*kernel recurrent_grad.sequence  rank 10  wide  scratch recurrent_sequence_scratch
  * All floats.
  */
 static size_t recurrent_grad_sequence_workspace(const gd_kernel_call *k) {

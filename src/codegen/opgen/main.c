@@ -121,8 +121,8 @@ static unsigned kernel_flag(const char *word) {
                                            : 0;
 }
 
-/* "kernel conv2d.direct  rank 10  wide": functions conv2d_direct_run, _match, _workspace; another
- * function can be named: "run other". The device is that of the folder. */
+/* "kernel conv2d.direct  rank 10  wide": functions conv2d_direct_run, _match, _workspace, _scratch;
+ * another function can be named: "run other". The device is that of the folder. */
 static void add_kernel(source *s, const char *start, const char *end) {
     kernel *k = &kernels[n_kernels++];
     *k = (kernel){.source = s, .rank = 1};
@@ -143,6 +143,7 @@ static void add_kernel(source *s, const char *start, const char *end) {
     if (defines(s, base, "run")) snprintf(k->run, sizeof k->run, "%.58s_run", base);
     if (defines(s, base, "match")) snprintf(k->match, sizeof k->match, "%.56s_match", base);
     if (defines(s, base, "workspace")) snprintf(k->workspace, sizeof k->workspace, "%.52s_workspace", base);
+    if (defines(s, base, "scratch")) snprintf(k->scratch, sizeof k->scratch, "%.54s_scratch", base);
     for (int i = 1; i < n; i++) {
         char *next = i + 1 < n ? words[i + 1] : NULL;
         if (kernel_flag(words[i])) k->flags |= kernel_flag(words[i]);
@@ -151,7 +152,8 @@ static void add_kernel(source *s, const char *start, const char *end) {
         else if (strcmp(words[i], "run") == 0) snprintf(k->run, sizeof k->run, "%s", next), i++;
         else if (strcmp(words[i], "match") == 0) snprintf(k->match, sizeof k->match, "%s", next), i++;
         else if (strcmp(words[i], "workspace") == 0) snprintf(k->workspace, sizeof k->workspace, "%s", next), i++;
-        else die(s->path, line, "'%s' is not rank, run, match, workspace, contiguous, wide, double", words[i]);
+        else if (strcmp(words[i], "scratch") == 0) snprintf(k->scratch, sizeof k->scratch, "%s", next), i++;
+        else die(s->path, line, "'%s' is not rank, run, match, workspace, scratch, contiguous, wide, double", words[i]);
     }
     if (!k->run[0]) die(s->path, line, "no function %s_run", base);
     const char *folder = strstr(s->path, "backend/");

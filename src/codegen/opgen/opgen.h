@@ -39,7 +39,7 @@ typedef struct op {
 } op;
 
 typedef struct kernel {
-    char op[64], variant[64], device[16], match[64], workspace[64], run[64];
+    char op[64], variant[64], device[16], match[64], workspace[64], scratch[64], run[64];
     int rank;
     unsigned flags;
     source *source;

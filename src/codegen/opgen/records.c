@@ -164,6 +164,7 @@ static void print_kernels(FILE *out, const source *s) {
                 k->op, k->variant, k->device, k->rank, k->flags, k->run);
         if (k->match[0]) fprintf(out, ", .match = %s", k->match);
         if (k->workspace[0]) fprintf(out, ", .workspace = %s", k->workspace);
+        if (k->scratch[0]) fprintf(out, ", .scratch = %s", k->scratch);
         fputs("},\n", out);
     }
     fprintf(out, "};\n");
