@@ -1,8 +1,8 @@
 /* pass_epilogue.c - what is done to each element of a product is done as the product is stored.
  *
- * linear and relu become linear_relu; a product whose result goes back through relu is masked; one
- * that is only used to take a step of gradient descent becomes part of that step, and is never in
- * memory as a whole.
+ * linear and relu become linear_relu, a convolution and relu conv_relu; a product whose result goes
+ * back through relu is masked; one that is only used to take a step of gradient descent becomes part
+ * of that step, and is never in memory as a whole.
  */
 #include <string.h>
 
@@ -22,6 +22,46 @@ static bool fold_relu(gd_program *p, int at, const int *readers) {
     linear->op = gd_op_find("linear_relu");
     linear->attrs = NULL;
     linear->out[0] = relu->out[0];
+    relu->removed = true;
+    return true;
+}
+
+/* The options of a convolution for conv_relu, which has a list of any length where conv2d has two
+ * numbers. Both have the same names. */
+static const void *conv_relu_options(gd_program *p, const gd_pstep *conv, const gd_op *to) {
+    char *options = gd_program_alloc(p, to->attrs_size);
+    for (int i = 0; options && i < to->n_attrs; i++) {
+        const gd_op_attr *a = &to->attrs[i], *b = NULL;
+        for (int k = 0; k < conv->op->n_attrs; k++)
+            if (strcmp(conv->op->attrs[k].name, a->name) == 0) b = &conv->op->attrs[k];
+        if (!b) return NULL;
+        const char *from = (const char *)conv->attrs + b->offset;
+        if (a->type == GD_ATTR_SHAPE && b->type == GD_ATTR_INTS)
+            *(gd_shape *)(void *)(options + a->offset) = gd_shape_of(b->count, (const int64_t *)(const void *)from);
+        else if (a->type == b->type && a->type == GD_ATTR_INT)
+            memcpy(options + a->offset, from, sizeof(int64_t));
+        else if (a->type == b->type && a->type == GD_ATTR_WORD)
+            memcpy(options + a->offset, from, sizeof(gd_word));
+        else
+            return NULL;
+    }
+    return options;
+}
+
+/* A convolution -> relu: the same. */
+static bool fold_conv_relu(gd_program *p, int at, const int *readers) {
+    gd_pstep *relu = &p->steps[at];
+    if (!is(relu, "relu") || readers[p->values[relu->in[0]].root] != 1) return false;
+    const int from = gd_program_maker(p, relu->in[0], at);
+    gd_pstep *conv = from < 0 ? NULL : &p->steps[from];
+    if (!conv || !(is(conv, "conv1d") || is(conv, "conv2d") || is(conv, "conv3d"))) return false;
+    if (!gd_dtype_is_float((gd_dtype)p->values[relu->out[0]].dtype)) return false;
+    const gd_op *op = gd_op_find("conv_relu");
+    const void *options = conv_relu_options(p, conv, op);
+    if (!options) return false;
+    conv->op = op;
+    conv->attrs = options;
+    conv->out[0] = relu->out[0];
     relu->removed = true;
     return true;
 }
@@ -79,7 +119,7 @@ static bool fold_step(gd_program *p, int at, const int *readers) {
 int gd_pass_epilogue(gd_program *p) {
     int *readers = gd_program_readers(p), changes = 0;
     if (!readers) return -1;
-    for (int i = 0; i < p->n_steps; i++) changes += fold_relu(p, i, readers) || fold_mask(p, i, readers) || fold_step(p, i, readers);
+    for (int i = 0; i < p->n_steps; i++) changes += fold_relu(p, i, readers) || fold_conv_relu(p, i, readers) || fold_mask(p, i, readers) || fold_step(p, i, readers);
     gd_free(readers);
     return changes;
 }

@@ -463,6 +463,30 @@ static void conv_forward_vjp(gd_vjp *v) {
 }
 static gd_status conv_forward_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
+/*op conv_relu(x, w, b?, stride:int[], padding:int[], pad_mode:{explicit, same, valid}, dilation:int[], groups:int) -> y  nograd internal
+ * A convolution over as many axes as w has, and what is below 0 is 0: plans make it of the two.
+ */
+static gd_status conv_relu_infer(gd_infer *i) {
+    const int n = i->in[1]->rank - 2;
+    if (n < 1 || n > AXES) return gd_op_fail(GD_E_SHAPE, "'w' must have one to three axes behind its channels");
+    return infer_forward(i, n);
+}
+static void conv_relu_expand(gd_expand *e) {
+    const gd_conv_relu_options *o = e->attrs;
+    gd_tensor *x = e->x[0], *w = e->x[1], *b = e->n_in > 2 ? e->x[2] : NULL, *y;
+    const int64_t *s = o->stride.at, *p = o->padding.at, *d = o->dilation.at;
+    if (o->stride.rank == 1)
+        y = gd_conv1d(x, w, b, .stride = {{s[0]}}, .padding = {{p[0]}}, .pad_mode = o->pad_mode, .dilation = {{d[0]}},
+                      .groups = o->groups);
+    else if (o->stride.rank == 2)
+        y = gd_conv2d(x, w, b, .stride = {{s[0], s[1]}}, .padding = {{p[0], p[1]}}, .pad_mode = o->pad_mode,
+                      .dilation = {{d[0], d[1]}}, .groups = o->groups);
+    else
+        y = gd_conv3d(x, w, b, .stride = {{s[0], s[1], s[2]}}, .padding = {{p[0], p[1], p[2]}}, .pad_mode = o->pad_mode,
+                      .dilation = {{d[0], d[1], d[2]}}, .groups = o->groups);
+    e->y[0] = gd_relu(y);
+}
+
 /*op conv_grad_input(gy, w, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gx  internal
  * The gradient of a convolution by its input, which has the spatial sizes dims.
  *   saves gy, w

@@ -198,6 +198,57 @@ TEST(epilogue_masks_what_goes_back_through_relu) {
     for (int i = 0; i < 12; i++) CHECK(fabsf(one[i] - other[i]) < 1e-4f || (isnan(one[i]) && isnan(other[i])));
 }
 
+/* Shapes for each of the ways in which the CPU convolves: products, Winograd's, directly by groups. */
+static const struct {
+    int64_t x[4], w[4];
+    const char *options;
+} convolutions[] = {
+    {{2, 3, 8, 9}, {4, 3, 1, 1}, ""},
+    {{2, 3, 17, 16}, {4, 3, 5, 3}, "stride=2 padding=1"},
+    {{2, 32, 14, 13}, {40, 32, 3, 3}, "padding=1"},
+    {{2, 8, 9, 9}, {8, 1, 3, 3}, "pad_mode=same groups=8"},
+};
+
+TEST(epilogue_folds_relu_into_convolutions) {
+    for (int i = 0; i < 4; i++)
+        for (int biased = 0; biased < 2; biased++) {
+            GD_SCOPE;
+            gd_graph *g = gd_graph_new();
+            gd_tensor *x, *y;
+            gd_tensor *w = gd_randn(gd_shape_of(4, convolutions[i].w)), *b = biased ? gd_randn(gd_dims(convolutions[i].w[0])) : NULL;
+            gd_tensor *value = gd_randn(gd_shape_of(4, convolutions[i].x));
+            {
+                GD_GRAPH(g);
+                x = gd_placeholder(gd_shape_of(4, convolutions[i].x));
+                y = gd_relu(gd_call("conv2d", gd_list(x, w, b), convolutions[i].options));
+            }
+            gd_program *p = program_of(x, value, y);
+            CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p) == 1);
+            char *text = gd_program_text(p);
+            CHECK_SAYING(strstr(text, " = conv_relu(%0 (feed 0)") && !strstr(text, "= relu(") && !strstr(text, "conv2d("), "%s", text);
+            free(text);
+            gd_program_free(p);
+            gd_session *plain = gd_session_new(g, .level = 0), *fast = gd_session_new(g, .level = 2);
+            gd_tensor *a = gd_session_run(plain, gd_feed(x, value), gd_list(y)).at[0];
+            gd_tensor *c = gd_session_run(fast, gd_feed(x, value), gd_list(y)).at[0];
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            bool same = gd_tensor_numel(a) == gd_tensor_numel(c);
+            for (int64_t e = 0; same && e < gd_tensor_numel(a); e++)
+                same = ((const float *)gd_data(a))[e] == ((const float *)gd_data(c))[e];
+            CHECK_SAYING(same, "%s", convolutions[i].options);
+        }
+}
+
+/* What the convolution itself gives is wanted, too: it stays. */
+TEST(epilogue_leaves_convolutions_that_others_read) {
+    IN_GRAPH(g);
+    y = gd_conv1d(gd_reshape(x, gd_dims(1, 2, 3)), gd_ones(gd_dims(2, 2, 2)), NULL);
+    y = gd_add(gd_relu(y), y);
+    FETCH(y);
+    CHECK(gd_pass_epilogue(p) == 0);
+    gd_program_free(p);
+}
+
 /* --- layout ------------------------------------------------------------------------------------- */
 
 TEST(layout_sinks_permutes_through_elementwise_steps_until_they_cancel) {

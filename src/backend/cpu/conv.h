@@ -17,6 +17,7 @@ typedef struct gd_conv_call {
     gd_dtype dtype; /* GD_F32 or GD_F64 */
     void *x, *w, *y;
     const void *bias; /* or NULL */
+    bool relu;        /* to y: what is below 0 is 0 */
     void *workspace;
     size_t workspace_bytes;
 } gd_conv_call;

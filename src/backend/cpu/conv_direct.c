@@ -202,6 +202,7 @@ size_t gd_conv_direct_bytes(const gd_conv *c, gd_conv_direction to) {
 gd_status gd_conv_direct(const gd_conv_call *call, gd_conv_direction to) {
     plan p = plan_of(&call->c, to == GD_CONV_TO_INPUT);
     p.call = call;
+    p.d.relu = call->relu;
     if (to == GD_CONV_TO_WEIGHT)
         return gd_conv_run_pieces(call, 0, slot_bytes(&p) + (size_t)sums_bytes(&call->c),
                                   call->c.groups, channel_piece, &p);

@@ -32,6 +32,7 @@ typedef struct gd_direct {
     int64_t length;               /* of a line for one place between strides */
     int64_t line;                 /* of all of them: what a row of the image takes */
     int64_t tap[GD_DIRECT_WIDTH]; /* where in a line the first result's number for each tap is */
+    bool relu;                    /* what is below 0 in the result is 0 */
 } gd_direct;
 
 /* Rows of the image that the rows [row, row_end) of the result read. */

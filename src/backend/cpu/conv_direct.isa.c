@@ -105,6 +105,7 @@ V_FN void convolve_block(const int count, const int rows, const int width, const
         }
     UNROLL for (int o = 0; o < count; o++) UNROLL for (int v = 0; v < rows * width; v++) {
         float *to = y + o * j->plane + v / width * d->out_w + column + v % width * VL;
+        if (d->relu) sums[o][v] = v_select_f32(sums[o][v] < (vf32){0}, (vf32){0}, sums[o][v]);
         if (v % width < width - 1)
             v_store_f32(to, sums[o][v]);
         else

@@ -57,6 +57,7 @@ typedef struct {
     gd_conv c;
     gd_dtype dtype;
     const void *x, *w, *bias;
+    bool relu;
     target y;
     bool direct; /* y is what the product writes: else it goes to memory of its own first */
     int64_t columns, tiles, tile; /* all, how many tiles, columns of one */
@@ -123,6 +124,7 @@ static gd_status output_piece(void *arg, int64_t i, char *memory) {
         g.c = (gd_gemm_out){at(p->y.data, p->dtype, (begin / places * c->groups * c->co + channel) * places + begin % places),
                             p->dtype, places, 1};
     if (p->bias) g.bias = (gd_gemm_in){at(p->bias, p->dtype, channel), p->dtype, 1, 0};
+    if (p->relu) g.act = GD_GEMM_RELU;
     if (g.m == 0) return GD_OK;
     GD_TRY(multiply_block(&g));
     if (!direct) spread(p, channel, g.m, begin, end, memory);
@@ -164,6 +166,7 @@ static gd_status multiply_images(const gd_conv_call *call, bool to_x) {
         b.bias_step[1] = c->ci;
     }
     if (call->bias) g.bias = (gd_gemm_in){call->bias, call->dtype, 1, 0};
+    if (call->relu) g.act = GD_GEMM_RELU;
     return gd_gemm_run_batch(&g, &b);
 }
 
@@ -179,6 +182,7 @@ gd_status gd_conv_gemm_output(const gd_conv_call *call) {
     p.x = call->x;
     p.w = call->w;
     p.bias = call->bias;
+    p.relu = call->relu;
     p.y = (target){call->y, {call->c.out[0], call->c.out[1], call->c.out[2]}, {0, 0, 0}, {1, 1, 1}};
     return gd_conv_run_pieces(call, 0, p.slot, p.pieces, output_piece, &p);
 }

@@ -4,6 +4,8 @@
  * gradients are three directions of one form (ops/convolution.h), so one set of functions serves
  * them all.
  */
+#include <string.h>
+
 #include "backend/cpu/conv.h"
 #include "core/tensor.h"
 #include "ops/op.h"
@@ -14,6 +16,7 @@ static gd_conv_call call_of(const gd_kernel_call *k, gd_conv_direction to) {
     const gd_view *y = to == GD_CONV_TO_OUTPUT ? r : to == GD_CONV_TO_INPUT ? &k->in[0] : &k->in[1];
     return (gd_conv_call){.c = gd_conv_of(k, x, w, y), .dtype = r->dtype == GD_F64 ? GD_F64 : GD_F32,
                           .x = x->data, .w = w->data, .y = y->data, .bias = k->n_in > 2 ? k->in[2].data : NULL,
+                          .relu = to == GD_CONV_TO_OUTPUT && strcmp(k->op->name, "conv_relu") == 0,
                           .workspace = k->workspace, .workspace_bytes = k->workspace_bytes};
 }
 
@@ -26,6 +29,8 @@ static bool is_float(const gd_kernel_call *k) { return gd_dtype_is_float(k->out[
 /*kernel conv2d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
  */
 /*kernel conv3d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
+ */
+/*kernel conv_relu.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
  */
 /*kernel conv_forward.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
  */
@@ -89,9 +94,12 @@ static gd_status run_winograd(const gd_kernel_call *k, gd_conv_direction to) {
 
 /*kernel conv2d.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes
  */
+/*kernel conv_relu.winograd  rank 20  wide  run wino_output  match wino_relu_pays  workspace wino_output_bytes
+ */
 /*kernel conv_forward.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes
  */
 static bool wino_output_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_OUTPUT); }
+static bool wino_relu_pays(const gd_kernel_call *k) { return k->in[1].rank == 4 && wino_output_pays(k); }
 static size_t wino_output_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_OUTPUT); }
 static gd_status wino_output(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_OUTPUT); }
 
@@ -130,9 +138,12 @@ static gd_status run_direct(const gd_kernel_call *k, gd_conv_direction to) {
  */
 /*kernel conv2d.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
  */
+/*kernel conv_relu.direct  rank 30  wide  run direct_output  match direct_relu_pays  workspace direct_output_bytes
+ */
 /*kernel conv_forward.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
  */
 static bool direct_output_pays(const gd_kernel_call *k) { return direct_pays(k, GD_CONV_TO_OUTPUT); }
+static bool direct_relu_pays(const gd_kernel_call *k) { return k->in[1].rank < 5 && direct_output_pays(k); }
 static size_t direct_output_bytes(const gd_kernel_call *k) { return direct_bytes(k, GD_CONV_TO_OUTPUT); }
 static gd_status direct_output(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_OUTPUT); }
 

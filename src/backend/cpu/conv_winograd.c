@@ -173,6 +173,7 @@ static gd_status run_convolution(const gd_conv_call *call, bool turned) {
     const gd_conv c = turned ? gd_conv_turned(&call->c) : call->c;
     plan p = plan_of(&c, turned);
     p.call = call;
+    p.g.relu = call->relu;
     p.x = turned ? call->y : call->x;
     p.y = turned ? call->x : call->y;
     char *memory = call->workspace;

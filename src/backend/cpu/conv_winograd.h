@@ -33,6 +33,7 @@ typedef struct gd_wino {
     int64_t before_h, before_w; /* zeros before x */
     int64_t tiles_h, tiles_w;   /* tiles of one image */
     bool turned;                /* w is (ci, co, 3, 3), and its taps count backwards */
+    bool relu;                  /* what is below 0 in y is 0 */
 
     /* Matrices of transformed tiles: element (plane, tile, channel) is at
      * plane * x_plane + tile * x_row + channel; y_... likewise. */

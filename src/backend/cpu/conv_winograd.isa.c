@@ -279,8 +279,10 @@ void GD_ISA_FN(gd_wino_gradient)(const gd_wino *g, const float *y, int64_t row, 
 /* --- tiles out --------------------------------------------------------------------------------- */
 
 /* One row of tiles of a channel vector -> pixels, `rows` of them. */
-V_FN void tiles_out(const int m, const gd_wino *g, const float *products, vf32 bias, int64_t rows, float *pixels) {
+V_FN void tiles_out(const int m, const bool relu, const gd_wino *g, const float *products, vf32 bias, int64_t rows,
+                    float *pixels) {
     const int a = m + 2;
+    const vf32 zero = {0};
     for (int64_t t = 0; t < g->tiles_w; t++) {
         const float *from = products + t * g->y_row;
         vf32 half[A_MAX][M_MAX];
@@ -296,18 +298,22 @@ V_FN void tiles_out(const int m, const gd_wino *g, const float *products, vf32 b
             UNROLL for (int j = 0; j < a; j++) d[j] = half[j][i];
             transform_y(m, d, o);
             if (i < columns) {
-                UNROLL for (int j = 0; j < m; j++)
-                    if (j < rows) v_store_f32(to + (j * g->out_w + i) * VL, o[j] + bias);
+                UNROLL for (int j = 0; j < m; j++) {
+                    const vf32 v = o[j] + bias;
+                    if (j < rows) v_store_f32(to + (j * g->out_w + i) * VL, relu ? v_select_f32(v < zero, zero, v) : v);
+                }
             }
         }
     }
 }
 
 static void tiles_out_4(const gd_wino *g, const float *products, vf32 bias, int64_t rows, float *pixels) {
-    tiles_out(4, g, products, bias, rows, pixels);
+    if (g->relu) tiles_out(4, true, g, products, bias, rows, pixels);
+    else tiles_out(4, false, g, products, bias, rows, pixels);
 }
 static void tiles_out_2(const gd_wino *g, const float *products, vf32 bias, int64_t rows, float *pixels) {
-    tiles_out(2, g, products, bias, rows, pixels);
+    if (g->relu) tiles_out(2, true, g, products, bias, rows, pixels);
+    else tiles_out(2, false, g, products, bias, rows, pixels);
 }
 
 void GD_ISA_FN(gd_wino_output)(const gd_wino *g, const float *products, int64_t row, int64_t row_end, int64_t group,
