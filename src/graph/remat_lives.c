@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "graph/memory.h"
 #include "graph/remat.h"
+#include "ops/fused.h"
 
 static int root_of(const gd_program *p, int value) {
     return value < 0 ? -1 : p->values[value].root;
@@ -196,8 +197,8 @@ static bool can_take(const gd_program *p, const gd_pstep *s, const gd_pvalue *ou
 static void share(walk *w, int j, const int *made) {
     const gd_program *p = w->m->p;
     const gd_pstep *s = &p->steps[w->s->steps[j]];
-    const bool reduces = s->op->fusion && !s->op->ir;
-    if ((!s->op->ir && !reduces) || (w->m->given->scratch && w->m->given->scratch[w->s->steps[j]]))
+    const bool reduces = s->op->fusion && s->op->fusion->reduction;
+    if ((!s->op->ir && !s->op->fusion) || (w->m->given->scratch && w->m->given->scratch[w->s->steps[j]]))
         return;
     int taken[4], n_taken = 0;
     for (int k = 0; k < s->n_out - reduces && n_taken < 4; k++) {

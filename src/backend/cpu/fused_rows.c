@@ -363,7 +363,7 @@ static size_t fused_reduction_rows_workspace(const gd_kernel_call *k) {
     job j;
     set_job(&j, k);
     gd_fused_warm(&k->op, &(int64_t){j.n_rows * j.n}, 1);
-    return (size_t)j.tasks * j.task_bytes + 64;
+    return j.task_bytes ? (size_t)j.tasks * j.task_bytes + 64 : 0;
 }
 
 static gd_status fused_reduction_rows_run(gd_kernel_call *k) {
@@ -373,7 +373,8 @@ static gd_status fused_reduction_rows_run(gd_kernel_call *k) {
     gd_fused_params(k, j.params);
     j.fn = gd_ew_uses_compiled() ? (gd_row_fn)gd_fused_rows_kernel(k->op) : NULL;
     j.programs = programs;
-    j.workspace = (char *)(((uintptr_t)k->workspace + 63) / 64 * 64);
+    char nothing; /* where there is no workspace, it has no size either */
+    j.workspace = k->workspace ? (char *)(((uintptr_t)k->workspace + 63) / 64 * 64) : &nothing;
     if (!j.fn) GD_TRY(prepare_evaluator(&j));
     gd_parallel_for(j.tasks, run_task, &j);
     return GD_OK;
