@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/cpu/conv.h"
+#include "backend/cpu/gemm.h"
 #include "core/tensor.h"
 #include "ops/op.h"
 
@@ -24,15 +25,20 @@ static bool is_float(const gd_kernel_call *k) { return gd_dtype_is_float(k->out[
 
 /* --- matrix products --------------------------------------------------------------------------- */
 
-/*kernel conv1d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
+/* Windows by kernels, in blocks of any size. */
+static size_t products(const gd_kernel_call *k) {
+    return gd_gemm_most_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, k->in[0].dtype);
+}
+
+/*kernel conv1d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
  */
-/*kernel conv2d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
+/*kernel conv2d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
  */
-/*kernel conv3d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
+/*kernel conv3d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
  */
-/*kernel conv_relu.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
+/*kernel conv_relu.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
  */
-/*kernel conv_forward.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes
+/*kernel conv_forward.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
  */
 static size_t gemm_output_bytes(const gd_kernel_call *k) {
     const gd_conv_call call = call_of(k, GD_CONV_TO_OUTPUT);
@@ -43,13 +49,13 @@ static gd_status gemm_output(gd_kernel_call *k) {
     return gd_conv_gemm_output(&call);
 }
 
-/*kernel conv_transpose1d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes
+/*kernel conv_transpose1d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes  scratch products
  */
-/*kernel conv_transpose2d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes
+/*kernel conv_transpose2d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes  scratch products
  */
-/*kernel conv_transpose3d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes
+/*kernel conv_transpose3d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes  scratch products
  */
-/*kernel conv_grad_input.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes
+/*kernel conv_grad_input.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes  scratch products
  */
 static bool gemm_input_fits(const gd_kernel_call *k) {
     const gd_conv_call call = call_of(k, GD_CONV_TO_INPUT);
@@ -64,7 +70,7 @@ static gd_status gemm_input(gd_kernel_call *k) {
     return gd_conv_gemm_input(&call);
 }
 
-/*kernel conv_grad_weight.gemm  rank 10  wide  run gemm_weight  match is_float  workspace gemm_weight_bytes
+/*kernel conv_grad_weight.gemm  rank 10  wide  run gemm_weight  match is_float  workspace gemm_weight_bytes  scratch products
  */
 static size_t gemm_weight_bytes(const gd_kernel_call *k) {
     const gd_conv_call call = call_of(k, GD_CONV_TO_WEIGHT);
@@ -92,26 +98,26 @@ static gd_status run_winograd(const gd_kernel_call *k, gd_conv_direction to) {
     return gd_conv_winograd(&call, to);
 }
 
-/*kernel conv2d.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes
+/*kernel conv2d.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes  scratch products
  */
-/*kernel conv_relu.winograd  rank 20  wide  run wino_output  match wino_relu_pays  workspace wino_output_bytes
+/*kernel conv_relu.winograd  rank 20  wide  run wino_output  match wino_relu_pays  workspace wino_output_bytes  scratch products
  */
-/*kernel conv_forward.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes
+/*kernel conv_forward.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes  scratch products
  */
 static bool wino_output_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_OUTPUT); }
 static bool wino_relu_pays(const gd_kernel_call *k) { return k->in[1].rank == 4 && wino_output_pays(k); }
 static size_t wino_output_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_OUTPUT); }
 static gd_status wino_output(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_OUTPUT); }
 
-/*kernel conv_transpose2d.winograd  rank 20  wide  run wino_input  match wino_input_pays  workspace wino_input_bytes
+/*kernel conv_transpose2d.winograd  rank 20  wide  run wino_input  match wino_input_pays  workspace wino_input_bytes  scratch products
  */
-/*kernel conv_grad_input.winograd  rank 20  wide  run wino_input  match wino_input_pays  workspace wino_input_bytes
+/*kernel conv_grad_input.winograd  rank 20  wide  run wino_input  match wino_input_pays  workspace wino_input_bytes  scratch products
  */
 static bool wino_input_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_INPUT); }
 static size_t wino_input_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_INPUT); }
 static gd_status wino_input(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_INPUT); }
 
-/*kernel conv_grad_weight.winograd  rank 20  wide  run wino_weight  match wino_weight_pays  workspace wino_weight_bytes
+/*kernel conv_grad_weight.winograd  rank 20  wide  run wino_weight  match wino_weight_pays  workspace wino_weight_bytes  scratch products
  */
 static bool wino_weight_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_WEIGHT); }
 static size_t wino_weight_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_WEIGHT); }
