@@ -134,7 +134,8 @@ GD_API gd_tensor *gd_saved(gd_context *context, int i);
 typedef gd_tensor *(*gd_fn)(gd_tensors inputs, void *user);
 
 /* Runs fn, keeping only its inputs; runs it again in backward, with the same random numbers, to get
- * at what it had inside. Saves memory, costs a second forward. */
+ * at what it had inside. Saves memory, costs a second forward. Tensors that fn has from elsewhere (a
+ * layer's weights) get their gradients too; they must still have their values then. */
 GD_API gd_tensor *gd_checkpoint(gd_fn fn, gd_tensors inputs, void *user);
 
 /* The derivative of fn at the inputs in the direction of the tangents: J v. */

@@ -1,14 +1,14 @@
 /* checkpoint.c - gd_checkpoint: a stretch of the tape that remembers its inputs alone.
  *
- * Forward runs without the tape; one node stands for the whole stretch. Backward runs the function
- * again with the tape on and the random numbers of the first time, and walks back through that.
- * Besides the inputs the function may use tensors that it has from elsewhere (a layer's weights):
- * in gd_backward their gradients are added to those leaves here, since the node does not list them.
- * To be walked at all when no input requires grad, the node has one more input: an empty leaf.
+ * Forward runs with the tape on, to see what the stretch depends on: its inputs, and tensors that the
+ * function has from elsewhere (a layer's weights). Then one node with these as inputs takes the place
+ * of all the nodes inside, which are freed with what they saved. Backward runs the function again, with
+ * the random numbers of the first time, and walks back to where the stretch began.
  */
 #include <string.h>
 
 #include "autograd/node.h"
+#include "autograd/walker.h"
 #include "core/alloc.h"
 #include "core/random.h"
 #include "gradus/ops.h"
@@ -19,15 +19,15 @@ typedef struct {
     gd_rng rng; /* as it was before the first run */
 } stretch;
 
-/* --- the leaves that the function has from elsewhere ------------------------------------------- */
+/* --- what a stretch depends on ------------------------------------------------------------------- */
 
 typedef struct {
     const void **seen; /* open addressing */
     size_t size, count;
     gd_node **todo;
     size_t n_todo, todo_capacity;
-    gd_tensor **leaves;
-    size_t n_leaves, leaf_capacity;
+    gd_slot **sources; /* slots of nodes inside that hold what comes from outside, each source once */
+    size_t n_sources, source_capacity;
 } search;
 
 static bool see(search *s, const void *key) { /* false: no memory */
@@ -72,84 +72,74 @@ static bool push(void *list, size_t *count, size_t *capacity, void *item) {
     return true;
 }
 
-static bool is_input(const gd_slot *slot, gd_tensor *const *x, int n) {
-    for (int i = 0; i < n; i++)
-        if (x[i] && (slot->node ? x[i]->node == slot->node && x[i]->node_index == slot->index : x[i] == slot->leaf))
+static bool is_source(const search *s, const gd_slot *slot) {
+    for (size_t i = 0; i < s->n_sources; i++)
+        if (s->sources[i]->node == slot->node && s->sources[i]->leaf == slot->leaf && s->sources[i]->index == slot->index)
             return true;
     return false;
 }
 
-/* Every leaf that y depends on otherwise than through x. */
-static gd_status find_leaves(search *s, const gd_tensor *y, gd_tensor *const *x, int n) {
-    bool fine = true;
-    if (y->node) fine = see(s, y->node) && push(&s->todo, &s->n_todo, &s->todo_capacity, y->node);
+/* What y depends on that was there before nodes of this number were made. */
+static gd_status find_sources(search *s, const gd_tensor *y, uint64_t since) {
+    bool fine = see(s, y->node) && push(&s->todo, &s->n_todo, &s->todo_capacity, y->node);
     while (fine && s->n_todo > 0) {
         gd_node *node = s->todo[--s->n_todo];
         for (int i = 0; i < node->n_in && fine; i++) {
             gd_slot *slot = &node->slots[i];
-            void *key = slot->node ? (void *)slot->node : slot->leaf;
-            if (!key || is_input(slot, x, n) || was_seen(s, key)) continue;
-            fine = see(s, key);
-            if (fine && slot->node) fine = push(&s->todo, &s->n_todo, &s->todo_capacity, slot->node);
-            else if (fine) fine = push(&s->leaves, &s->n_leaves, &s->leaf_capacity, slot->leaf);
+            if (slot->node && slot->node->order >= since) {
+                if (!was_seen(s, slot->node))
+                    fine = see(s, slot->node) && push(&s->todo, &s->n_todo, &s->todo_capacity, slot->node);
+            } else if ((slot->node || slot->leaf) && !is_source(s, slot)) {
+                fine = push(&s->sources, &s->n_sources, &s->source_capacity, slot);
+            }
         }
     }
-    return fine ? GD_OK : gd_fail(GD_E_MEMORY, "gd_checkpoint: no memory to find the leaves");
+    return fine ? GD_OK : gd_fail(GD_E_MEMORY, "gd_checkpoint: no memory to find what it depends on");
 }
 
 static void search_free(search *s) {
     gd_free(s->seen);
     gd_free(s->todo);
-    gd_free(s->leaves);
+    gd_free(s->sources);
 }
 
 /* --- backward ---------------------------------------------------------------------------------- */
 
-static gd_status add_to_leaf(gd_tensor *leaf, gd_tensor *g, bool graph) {
-    if (!g) return GD_OK;
-    if (g->kind == GD_FAILED) return gd_failure();
-    gd_tensor *sum = leaf->grad ? gd_add(leaf->grad, g) : graph ? g : gd_clone(g);
-    return sum->kind == GD_FAILED ? gd_failure() : gd_set_grad(leaf, sum);
-}
-
-/* Gradients of y by the needed inputs and, when leaves are to be added to, by those. */
-static gd_status walk_stretch(gd_context *c, gd_tensor *y, gd_tensor **x, int n, bool to_leaves, bool graph) {
-    search s = {.count = 0};
-    gd_status status = to_leaves ? find_leaves(&s, y, x, n) : GD_OK;
-    gd_tensor **by = gd_malloc(((size_t)n + s.n_leaves + 1) * sizeof *by);
-    if (!by && status == GD_OK) status = gd_fail(GD_E_MEMORY, "gd_checkpoint: no memory for a list");
+/* Gradients of y, made by nodes of this number and later, by the needed sources. */
+static gd_status walk_stretch(gd_context *c, gd_tensor *y, uint64_t since, bool graph) {
+    const gd_node *node = c->state;
+    gd_tensor **by = gd_calloc(2 * (size_t)c->n_in + 1, sizeof *by), **result = by + c->n_in;
+    if (!by) return gd_fail(GD_E_MEMORY, "gd_checkpoint: no memory for a list");
     int64_t count = 0;
-    for (int i = 0; i < n && status == GD_OK; i++)
-        if (c->needs[i]) by[count++] = x[i];
-    for (size_t i = 0; i < s.n_leaves && status == GD_OK; i++) by[count++] = s.leaves[i];
-    if (status == GD_OK && count > 0) {
-        gd_tensors g = gd_grad(gd_list(y), ((gd_tensors){by, count}), .gradients = gd_list(c->gy[0]),
-                               .create_graph = graph, .retain_graph = true, .allow_unused = true);
-        int64_t at = 0;
-        if (g.count != count) status = gd_failure();
-        for (int i = 0; i < n && status == GD_OK; i++)
-            if (c->needs[i]) c->gx[i] = g.at[at++];
-        for (size_t i = 0; i < s.n_leaves && status == GD_OK; i++)
-            status = add_to_leaf(s.leaves[i], g.at[at++], graph);
+    for (int i = 0; i < c->n_in; i++)
+        if (c->needs[i]) by[count++] = node->slots[i].leaf ? node->slots[i].leaf : c->x[i];
+    gd_status status = gd_walk_back(&(gd_walk){.outputs = &y, .gradients = c->gy, .n_outputs = 1, .inputs = by,
+                                               .n_inputs = count, .results = result, .since = since,
+                                               .retain_graph = graph, .create_graph = graph});
+    for (int i = 0, at = 0; i < c->n_in; i++) {
+        gd_tensor *g = c->needs[i] ? result[at++] : NULL;
+        if (!g) continue;
+        gd_status taken = gd_scope_take(&g->object);
+        c->gx[i] = taken == GD_OK ? g : NULL;
+        if (status == GD_OK) status = taken;
     }
     gd_free(by);
-    search_free(&s);
     return status;
 }
 
 static gd_status run_again(gd_context *c) {
     const stretch *s = c->user;
-    int n = c->n_in - 1; /* the last one is the empty leaf: needed in gd_backward, not in gd_grad */
-    bool graph = gd_grad_enabled(), any = false;
-    for (int i = 0; i < c->n_in; i++) any |= c->needs[i];
-    if (!any) return GD_OK;
+    const gd_node *node = c->state;
+    const int n = node->n_saved;
+    const bool graph = gd_grad_enabled();
     gd_tensor **x = gd_list_new(n);
     if (!x) return GD_E_MEMORY;
     for (int i = 0; i < n; i++) {
-        if (!c->x[i]) continue;
+        if (!node->slots[node->n_in + node->n_out + i].present) continue;
         x[i] = gd_saved(c, i);
         if (x[i]->kind == GD_FAILED) return gd_failure();
     }
+    const uint64_t since = gd_node_next_order();
     gd_rng now = gd_rng_state();
     gd_rng_set_state(s->rng);
     int before = gd_enable_grad_begin();
@@ -161,7 +151,7 @@ static gd_status run_again(gd_context *c) {
     if (y->rank != c->gy[0]->rank || memcmp(y->dims, c->gy[0]->dims, sizeof(int64_t) * y->rank) != 0)
         return gd_fail(GD_E_STATE, "gd_checkpoint: the function's result had another shape the second time");
     if (!y->requires_grad) return GD_OK; /* nothing to give a gradient to */
-    return walk_stretch(c, y, x, n, c->needs[n], graph);
+    return walk_stretch(c, y, since, graph);
 }
 
 static void checkpoint_backward(gd_context *c) {
@@ -175,58 +165,43 @@ static const gd_function checkpoint_function = {.name = "checkpoint", .backward 
 
 /* --- forward ----------------------------------------------------------------------------------- */
 
-/* Whether t was made in the innermost scope, so that its handle is ours to give a history. */
-static bool made_here(const gd_tensor *t) {
-    const gd_thread *thread = &gd_this_thread;
-    if (thread->unrecorded > 0 || thread->depth == 0) return false;
-    for (size_t i = thread->object_count; i-- > thread->starts[thread->depth - 1];)
-        if (thread->objects[i] == &t->object) return true;
-    return false;
-}
-
-static gd_status record(const stretch *s, gd_tensors inputs, gd_tensor *y) {
-    int n = (int)inputs.count;
-    int64_t nothing = 0;
-    gd_tensor *empty = gd_tensor_new(gd_cpu(), GD_F32, 1, &nothing);
-    gd_node *node = empty ? gd_node_new(NULL, NULL, n + 1, 1, n) : NULL;
+/* Makes y the result of a node with these sources. */
+static gd_status record(const stretch *s, gd_tensors inputs, const search *found, gd_tensor *y) {
+    const int n = (int)inputs.count, sources = (int)found->n_sources;
+    gd_node *node = gd_node_new(NULL, NULL, sources, 1, n);
     stretch *kept = node ? gd_malloc(sizeof *kept) : NULL;
     if (!kept) {
         if (node) gd_node_release(node);
         return gd_fail(GD_E_MEMORY, "gd_checkpoint: no memory to record it");
     }
     *kept = *s;
-    empty->requires_grad = true;
     node->function = &checkpoint_function;
     node->user = kept;
     node->user_free = gd_free;
-    for (int i = 0; i < n; i++) {
-        gd_slot_set(&node->slots[i], inputs.at[i], false);
-        gd_slot_set(&node->slots[n + 2 + i], inputs.at[i], true);
-    }
-    gd_slot_set(&node->slots[n], empty, false);
-    gd_slot *out = &node->slots[n + 1];
+    for (int i = 0; i < sources; i++) gd_slot_link(&node->slots[i], found->sources[i]);
+    for (int i = 0; i < n; i++) gd_slot_set(&node->slots[sources + 1 + i], inputs.at[i], true);
+    gd_slot *out = &node->slots[sources];
     gd_slot_set(out, y, false);
     out->index = 0;
     out->requires_grad = true;
-    gd_node_attach(node, y, 0);
-    gd_node_release(node);
+    gd_node_give(node, y, 0);
     return GD_OK;
 }
 
 static gd_status checkpoint(const stretch *s, gd_tensors inputs, gd_tensor **result) {
     for (int64_t i = 0; i < inputs.count; i++)
         if (inputs.at[i] && inputs.at[i]->kind == GD_FAILED) return gd_failure();
-    int before = gd_no_grad_begin();
-    gd_tensor *y = s->fn(inputs, s->user);
-    gd_grad_mode_end(&before);
+    const uint64_t since = gd_node_next_order();
+    gd_tensor *y = *result = s->fn(inputs, s->user);
     if (!y) return gd_fail(GD_E_ARGUMENT, "gd_checkpoint: the function returned NULL");
     if (y->kind == GD_FAILED) return gd_failure();
-    if (!made_here(y) || y->node || y->requires_grad) { /* handed through: a handle of its own */
-        y = gd_tensor_alias(y);
-        if (!y) return GD_E_MEMORY;
-    }
-    *result = y;
-    return gd_dtype_is_float((gd_dtype)y->dtype) ? record(s, inputs, y) : GD_OK;
+    if (!y->node || y->node->order < since) return GD_OK; /* no gradient, or handed through */
+    search found = {.count = 0};
+    gd_status status = find_sources(&found, y, since);
+    if (status == GD_OK && !(*result = gd_tensor_alias(y))) status = GD_E_MEMORY; /* without the history */
+    if (status == GD_OK) status = record(s, inputs, &found, *result);
+    search_free(&found);
+    return status;
 }
 
 gd_tensor *gd_checkpoint(gd_fn fn, gd_tensors inputs, void *user) {

@@ -62,6 +62,8 @@ gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, in
     return node;
 }
 
+uint64_t gd_node_next_order(void) { return atomic_load_explicit(&next_order, memory_order_relaxed); }
+
 void gd_node_retain(gd_node *node) { atomic_fetch_add_explicit(&node->refs, 1, memory_order_relaxed); }
 
 static void slot_clear(gd_slot *slot, bool output) {
@@ -148,6 +150,14 @@ void gd_slot_set(gd_slot *slot, gd_tensor *t, bool save) {
         gd_storage_retain(t->storage);
         slot->version = atomic_load_explicit(&t->storage->version, memory_order_relaxed);
     }
+}
+
+void gd_slot_link(gd_slot *slot, const gd_slot *from) {
+    *slot = *from;
+    slot->storage = NULL;
+    slot->saved = false;
+    if (slot->node) gd_node_retain(slot->node);
+    if (slot->leaf) gd_object_retain(&slot->leaf->object);
 }
 
 void gd_slot_replace(gd_slot *slot, gd_tensor *t) {

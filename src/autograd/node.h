@@ -60,6 +60,7 @@ extern void (*gd_origin_free_hook)(struct gd_origin *origin);
 /* A node with room for its slots and a copy of the attributes. NULL when there is no memory. */
 gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, int n_saved);
 void gd_node_retain(gd_node *node);
+uint64_t gd_node_next_order(void); /* of all nodes that will be made from here on, the least */
 void gd_node_release(gd_node *node);
 
 /* Fills a slot from a tensor; with `save` its data are kept too. */
@@ -69,6 +70,8 @@ void gd_slot_set(gd_slot *slot, gd_tensor *t, bool save);
  * the failure noted, when the data were overwritten or there is no memory. */
 gd_tensor *gd_slot_get(const gd_slot *slot, gd_node *self, const char *what);
 
+/* The same source as another slot, without its data. */
+void gd_slot_link(gd_slot *slot, const gd_slot *from);
 /* Puts another tensor into an input's slot. */
 void gd_slot_replace(gd_slot *slot, gd_tensor *t);
 /* A value that a graph's node captured, whatever has been written to it since. NULL, noted, when there

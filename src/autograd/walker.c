@@ -114,6 +114,7 @@ static gd_status collect(walker *w) {
     }
     for (int at = 0; at < w->count; at++) { /* grows while we go */
         gd_node *node = w->places[at].node;
+        if (node && node->order < w->walk->since) continue;
         for (int i = 0; node && i < node->n_in; i++) {
             gd_slot *slot = &node->slots[i];
             const void *key = slot->node ? (const void *)slot->node : slot->leaf;
@@ -142,7 +143,8 @@ static void mark_needed(walker *w, const int *order) {
         }
         /* a graph also has nodes of ops that let no gradient through */
         const gd_op *op = p->node->op;
-        const int n_in = op && (op->flags & GD_OP_NO_GRAD) ? 0 : p->node->n_in;
+        const bool stops = (op && (op->flags & GD_OP_NO_GRAD)) || p->node->order < w->walk->since;
+        const int n_in = stops ? 0 : p->node->n_in;
         for (int k = 0; k < n_in && !p->behind; k++) {
             gd_slot *slot = &p->node->slots[k];
             const void *key = slot->node ? (const void *)slot->node : slot->leaf;
@@ -394,7 +396,8 @@ static gd_status walk_all(walker *w, const int *order) {
             }
             if (!w->walk->retain_graph && p->behind) spend(p->node);
         }
-        for (int k = 0; k < p->node->n_in; k++) {
+        const bool stops = p->node->order < w->walk->since;
+        for (int k = 0; k < p->node->n_in && !stops; k++) {
             gd_tensor *leaf = p->node->slots[k].node ? NULL : p->node->slots[k].leaf;
             if (!leaf) continue;
             place *q = &w->places[find(w, leaf)];

@@ -466,6 +466,27 @@ CLEAN_TEST(a_checkpoint_reaches_captured_leaves_when_no_input_requires_grad) {
     CHECK(gd_tensor_requires_grad(y) && gd_backward(gd_sum(y)) == GD_OK && gd_tensor_grad(w) != NULL);
 }
 
+/* x times w, which it has from outside. */
+static gd_tensor *times_captured(gd_tensors in, void *user) { return gd_mul(in.at[0], *(gd_tensor **)user); }
+
+CLEAN_TEST(a_checkpoint_counts_each_way_to_a_captured_tensor_once) {
+    GD_SCOPE;
+    gd_tensor *w = leaf(1, 3, 0), *x = gd_mul(w, gd_scalar_of(2, GD_F64));
+    CHECK(gd_backward(gd_checkpoint(times_captured, gd_list(x), &w)) == GD_OK); /* 2 w^2 */
+    CHECK(near(at(gd_tensor_grad(w), 0), 12));
+    x = gd_mul(w, gd_scalar_of(2, GD_F64));
+    gd_tensors g = gd_grad(gd_list(gd_checkpoint(times_captured, gd_list(x), &w)), gd_list(w), .create_graph = true);
+    CHECK(near(at(g.at[0], 0), 12) && near(at(gd_tensor_grad(w), 0), 12));
+    CHECK(near(at(gd_grad(gd_list(g.at[0]), gd_list(w)).at[0], 0), 4));
+    /* what is captured may itself be a result, also of the same op as the input */
+    gd_tensor *v = leaf(1, 3, 0), *h = gd_mul(v, gd_scalar_of(2, GD_F64));
+    gd_tensors d = gd_grad(gd_list(gd_checkpoint(times_captured, gd_list(h), &h)), gd_list(v)); /* 4 v^2 */
+    CHECK(near(at(d.at[0], 0), 24) && gd_tensor_grad(v) == NULL);
+    CHECK(gd_tensor_requires_grad(gd_checkpoint(times_captured, gd_list(gd_detach(x)), &w)));
+    gd_tensor *number = gd_detach(w);
+    CHECK(!gd_tensor_requires_grad(gd_checkpoint(times_captured, gd_list(gd_detach(x)), &number)));
+}
+
 CLEAN_TEST(a_checkpoint_keeps_less_memory) {
     GD_SCOPE;
     gd_tensor *x = leaf(64, 0, 0.1), *w = leaf(64, 0.5, 0);
