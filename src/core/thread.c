@@ -41,11 +41,14 @@ void gd_object_count(int change) {
 
 int64_t gd_small_count(int taken, int64_t bytes) {
     gd_thread *thread = &gd_this_thread;
-    gd_counts *counts = thread->alive ? &thread->counts : &others;
-    void (*add)(_Atomic int64_t *, int64_t) = thread->alive ? gd_count : add_shared;
-    add(&counts->small_bytes, bytes);
-    if (taken) add(&counts->small_taken, taken);
-    return atomic_load_explicit(&counts->small_bytes, memory_order_relaxed);
+    if (!thread->alive) {
+        add_shared(&others.small_taken, taken);
+        add_shared(&others.small_bytes, bytes);
+        return atomic_load_explicit(&others.small_bytes, memory_order_relaxed);
+    }
+    gd_count(&thread->counts.small_taken, taken);
+    gd_count(&thread->counts.small_bytes, bytes);
+    return atomic_load_explicit(&thread->counts.small_bytes, memory_order_relaxed);
 }
 
 void gd_counts_sum(gd_counts *sum) {

@@ -358,6 +358,7 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
 char gd_no_graph;
 
 static bool is_symbolic(const gd_invocation *call) {
+    if (call->plain) return false;
     if (gd_this_thread.tracer) return true;
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i] && call->in[i]->kind == GD_SYMBOL) return true;
@@ -376,7 +377,7 @@ static gd_rng next_noise(void) {
 
 static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *device) {
     const gd_op *op = call->op, *base = op->base ? op->base : op;
-    GD_TRY(gd_infer_any(base, infer));
+    GD_TRY(call->plain && base->infer ? base->infer(infer) : gd_infer_any(base, infer));
     GD_TRY(check_metas(infer->out, infer->n_out));
     bool grad = gd_grad_wanted(op, call->in, call->n_in);
     if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = next_noise();
@@ -423,17 +424,36 @@ static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor 
  * depend on whether a gradient is wanted; the walk back uses the body where it needs to.) */
 static bool expands(const gd_invocation *call, gd_device *device) {
     const gd_op *op = call->op;
+    if (!op->expand) return false;
     /* bodies and gradients compute with sizes: they wait until these are known */
     if (is_symbolic(call) && ((op->flags & GD_OP_WHOLE) || gd_has_unknown(call->in, call->n_in))) return false;
-    return op->expand && (!op->infer || !gd_kernel_exists(op, device->api->kind));
+    return !op->infer || !gd_kernel_exists(op, device->api->kind);
 }
 
 static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow);
+
+/* Nearly every call: as many inputs as the op has, all values on one device. Found in one go, since a
+ * small op feels each of the checks that it makes needless. */
+static bool is_plain(const gd_invocation *call) {
+    const gd_thread *thread = &gd_this_thread;
+    if (thread->tracer || thread->attempts > 0 || call->n_in != call->op->n_inputs || call->n_in < 1) return false;
+    const gd_tensor *first = call->in[0];
+    if (call->op->inputs[call->n_in - 1].variadic || !first || first->kind != GD_VALUE) return false;
+    for (int i = 1; i < call->n_in; i++) {
+        const gd_tensor *t = call->in[i];
+        if (!t || t->kind != GD_VALUE || t->device != first->device) return false;
+    }
+    return true;
+}
 
 /* `grow`: the number of outputs is known only after infer; the list is made then. */
 static gd_status dispatch(gd_invocation *call, bool grow) {
     gd_thread *thread = &gd_this_thread;
     if (call->n_in < 0 || (call->n_in > 0 && !call->in)) call->n_in = GD_BAD_LIST;
+    if ((call->plain = is_plain(call))) {
+        gd_status fine = gd_attrs_check(call->op, call->attrs);
+        return fine == GD_OK ? dispatch_on(call, call->in[0]->device, grow) : failed(call, fine);
+    }
     bool run = thread->attempts == 0 ||
                thread->recorded == GD_OK; /* a rule that has failed goes no further */
     for (int i = 0; i < call->n_in && run; i++)

@@ -102,6 +102,7 @@ typedef struct gd_invocation {
     gd_rng rng;
     bool rng_given;   /* a recorded call runs again: with the number it had */
     bool want_hidden; /* hidden outputs are needed: the tape will record */
+    bool plain;       /* all inputs are there and values of one device, and no graph is built */
 } gd_invocation;
 
 /* Runs or records one op. `out` has room for n_out tensors; ops with variadic outputs use

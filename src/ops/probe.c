@@ -209,8 +209,9 @@ gd_status gd_infer_any(const gd_op *op, gd_infer *infer) {
     int n = 0;
     for (int i = 0; i < infer->n_in; i++) {
         const gd_tensor *t = infer->in[i];
+        if (!t || t->kind != GD_SYMBOL) continue;
         bool unknown = false;
-        for (int d = 0; t && d < t->rank && t->kind == GD_SYMBOL; d++) unknown |= t->dims[d] == GD_UNKNOWN;
+        for (int d = 0; d < t->rank; d++) unknown |= t->dims[d] == GD_UNKNOWN;
         n += unknown;
     }
     if (n == 0) return rule(op, infer);
