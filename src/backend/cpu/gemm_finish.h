@@ -2,6 +2,29 @@
  * tiles can write themselves, and a bias that they cannot add.
  */
 
+/* Whether columns of C can be written by finish_column. */
+static bool has_plain_columns(const gd_gemm *g) {
+    const bool bias_fits =
+        !g->bias.data || (g->bias.dtype == REAL_DTYPE && (g->bias.row == 0 || g->bias.row == 1));
+    return g->c.dtype == REAL_DTYPE && g->c.row == 1 && bias_fits && !g->mask.data &&
+           !g->accumulate;
+}
+
+/* A stretch of such a column, as far as there are whole vectors; returns how many elements that is.
+ * Not inlined: in the midst of all else its few values would not be kept in registers. */
+static __attribute__((noinline)) int64_t finish_column(real *to, const real *sums, int64_t n,
+                                                       const real *bias, int64_t bias_step,
+                                                       bool with_relu) {
+    const vec same = bias && bias_step == 0 ? broadcast(*bias) : (vec){0};
+    int64_t at = 0;
+    for (; at + VL <= n; at += VL) {
+        vec x = load(sums + at);
+        if (bias) x += bias_step == 0 ? same : load(bias + at);
+        store(to + at, with_relu ? relu(x) : x);
+    }
+    return at;
+}
+
 /* Writes `n` elements of C, beginning at (i, j) and going along a row, or along a column. */
 static void finish_run(const gd_gemm *g, const real *sums, int64_t i, int64_t j, int64_t n,
                        bool along_column) {
@@ -35,12 +58,21 @@ static void finish(const gd_gemm *g, const real *sums, int64_t step) {
     /* Columns of C are contiguous: turn the sums on a small stage, and write columns from there. */
     enum { STAGE_M = 4 * VL, STAGE_N = 32 };
     real stage[STAGE_N * STAGE_M];
+    const bool plain = has_plain_columns(g);
     for (int64_t i = 0; i < g->m; i += STAGE_M)
         for (int64_t j = 0; j < g->n; j += STAGE_N) {
             const int64_t rows = min64(g->m - i, STAGE_M), columns = min64(g->n - j, STAGE_N);
             source s = {sums + i * step + j, REAL_DTYPE, step, 1};
             pack_turned(stage, STAGE_M, s, rows, columns);
-            for (int64_t x = 0; x < columns; x++)
-                finish_run(g, stage + x * STAGE_M, i, j + x, rows, true);
+            for (int64_t x = 0; x < columns; x++) {
+                int64_t done = 0;
+                if (plain)
+                    done = finish_column((real *)g->c.data + i + (j + x) * g->c.col,
+                                         stage + x * STAGE_M, rows,
+                                         gd_gemm_in_from(g->bias, i, j + x).data, g->bias.row,
+                                         g->act == GD_GEMM_RELU);
+                if (done < rows)
+                    finish_run(g, stage + x * STAGE_M + done, i + done, j + x, rows - done, true);
+            }
         }
 }
