@@ -134,6 +134,9 @@ INLINE void tile_compute(const int H, const int W, const bool packing, const til
     uintptr_t ahead = (uintptr_t)t->ahead;
     const uintptr_t ahead_step = (uintptr_t)t->ahead_row * sizeof(real);
 
+    if (t->accumulate) { /* or the end of the tile waits for C: it is often far away */
+        EACH_SUM(i, v, __builtin_prefetch(t->c + i * t->c_row + v * VL, 1, 3));
+    }
     int64_t k = t->k;
     for (; k >= 2; k -= 2) {
         UNROLL for (int twice = 0; twice < 2; twice++) {
