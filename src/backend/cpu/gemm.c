@@ -125,7 +125,7 @@ static const double TURN_C_NS = 0.4;
 
 /* From this size on A does not stay in a core's own cache: another core that reads it, too, or the
  * same once more, must fetch it again, which takes so long for an element. */
-static const double LARGE_A_BYTES = 768 * 1024, FETCH_A_NS = 0.12;
+static const double LARGE_A_BYTES = 768 * 1024, FETCH_A_NS = 0.06;
 
 /* What each element of a large C costs that is cut into columns only. It is often the weights of a
  * layer that are being trained, and is read by rows next time: then each core has had its own rows.
