@@ -10,6 +10,7 @@
 #include "autograd/node.h"
 #include "autograd/walker.h"
 #include "core/alloc.h"
+#include "core/grow.h"
 #include "core/random.h"
 #include "gradus/ops.h"
 
@@ -25,9 +26,9 @@ typedef struct {
     const void **seen; /* open addressing */
     size_t size, count;
     gd_node **todo;
-    size_t n_todo, todo_capacity;
+    int n_todo, todo_room;
     gd_slot **sources; /* slots of nodes inside that hold what comes from outside, each source once */
-    size_t n_sources, source_capacity;
+    int n_sources, sources_room;
 } search;
 
 static bool see(search *s, const void *key) { /* false: no memory */
@@ -59,21 +60,20 @@ static bool was_seen(const search *s, const void *key) {
     return false;
 }
 
-static bool push(void *list, size_t *count, size_t *capacity, void *item) {
-    void ***at = list;
-    if (*count == *capacity) {
-        size_t more = *capacity ? 2 * *capacity : 32;
-        void **grown = gd_realloc(*at, more * sizeof *grown);
-        if (!grown) return false;
-        *at = grown;
-        *capacity = more;
-    }
-    (*at)[(*count)++] = item;
+static bool push_node(search *s, gd_node *node) {
+    if (!see(s, node) || !gd_grow(s->todo, s->n_todo, s->todo_room)) return false;
+    s->todo[s->n_todo++] = node;
+    return true;
+}
+
+static bool push_source(search *s, gd_slot *slot) {
+    if (!gd_grow(s->sources, s->n_sources, s->sources_room)) return false;
+    s->sources[s->n_sources++] = slot;
     return true;
 }
 
 static bool is_source(const search *s, const gd_slot *slot) {
-    for (size_t i = 0; i < s->n_sources; i++)
+    for (int i = 0; i < s->n_sources; i++)
         if (s->sources[i]->node == slot->node && s->sources[i]->leaf == slot->leaf && s->sources[i]->index == slot->index)
             return true;
     return false;
@@ -81,16 +81,15 @@ static bool is_source(const search *s, const gd_slot *slot) {
 
 /* What y depends on that was there before nodes of this number were made. */
 static gd_status find_sources(search *s, const gd_tensor *y, uint64_t since) {
-    bool fine = see(s, y->node) && push(&s->todo, &s->n_todo, &s->todo_capacity, y->node);
+    bool fine = push_node(s, y->node);
     while (fine && s->n_todo > 0) {
         gd_node *node = s->todo[--s->n_todo];
         for (int i = 0; i < node->n_in && fine; i++) {
             gd_slot *slot = &node->slots[i];
             if (slot->node && slot->node->order >= since) {
-                if (!was_seen(s, slot->node))
-                    fine = see(s, slot->node) && push(&s->todo, &s->n_todo, &s->todo_capacity, slot->node);
+                if (!was_seen(s, slot->node)) fine = push_node(s, slot->node);
             } else if ((slot->node || slot->leaf) && !is_source(s, slot)) {
-                fine = push(&s->sources, &s->n_sources, &s->source_capacity, slot);
+                fine = push_source(s, slot);
             }
         }
     }
@@ -167,7 +166,7 @@ static const gd_function checkpoint_function = {.name = "checkpoint", .backward 
 
 /* Makes y the result of a node with these sources. */
 static gd_status record(const stretch *s, gd_tensors inputs, const search *found, gd_tensor *y) {
-    const int n = (int)inputs.count, sources = (int)found->n_sources;
+    const int n = (int)inputs.count, sources = found->n_sources;
     gd_node *node = gd_node_new(NULL, NULL, sources, 1, n);
     stretch *kept = node ? gd_malloc(sizeof *kept) : NULL;
     if (!kept) {
