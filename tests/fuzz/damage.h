@@ -37,4 +37,26 @@ static uint8_t *damaged_copy(const void *original, size_t bytes, size_t *size) {
     return exact;
 }
 
+typedef int (*fuzz_target)(const uint8_t *data, size_t size);
+
+/* The target with the file cut at each byte, also in memory of exactly its size. */
+static inline void run_cut(fuzz_target run, const void *whole, size_t bytes) {
+    for (size_t n = 0; n <= bytes; n++) {
+        uint8_t *part = malloc(n ? n : 1);
+        memcpy(part, whole, n);
+        run(part, n);
+        free(part);
+    }
+}
+
+/* And with so many damaged copies. */
+static inline void run_damaged(fuzz_target run, const void *whole, size_t bytes, int rounds) {
+    for (int i = 0; i < rounds; i++) {
+        size_t size;
+        uint8_t *data = damaged_copy(whole, bytes, &size);
+        run(data, size);
+        free(data);
+    }
+}
+
 #endif

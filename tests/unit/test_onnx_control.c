@@ -397,24 +397,14 @@ static char *read_nested(size_t *bytes) {
 CLEAN_TEST(a_file_with_loops_that_is_cut_anywhere_is_refused_or_a_smaller_graph) {
     size_t bytes;
     char *whole = read_nested(&bytes);
-    for (size_t n = 0; n < bytes; n++) {
-        char *part = malloc(n + 1);
-        memcpy(part, whole, n);
-        LLVMFuzzerTestOneInput((const uint8_t *)part, n);
-        free(part);
-    }
+    run_cut(LLVMFuzzerTestOneInput, whole, bytes);
     gd_free(whole);
 }
 
 CLEAN_TEST(damaged_files_with_loops_never_crash) {
     size_t bytes;
     char *whole = read_nested(&bytes);
-    for (int round = 0; round < 10000; round++) {
-        size_t size;
-        uint8_t *data = damaged_copy(whole, bytes, &size);
-        LLVMFuzzerTestOneInput(data, size);
-        free(data);
-    }
+    run_damaged(LLVMFuzzerTestOneInput, whole, bytes, 10000);
     gd_free(whole);
 }
 
