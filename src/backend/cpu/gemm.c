@@ -1,7 +1,8 @@
 /* gemm.c - cutting matrix products into blocks and spreading them over the threads.
  *
- * The blocks are computed by gemm_template.h, compiled for each instruction set. Everything here
- * is decided from shapes, strides and types alone: never from the number of threads.
+ * The blocks are computed by gemm_template.h, compiled for each instruction set. Which way round a
+ * product is computed and where k is cut is decided from shapes, strides and types alone, for these
+ * change the order of sums; how rows and columns are cut changes no bit.
  */
 #include "backend/cpu/gemm_block.h"
 
@@ -11,6 +12,7 @@
 #include "core/fork.h"
 #include "core/pool.h"
 #include "gradus/testing.h"
+#include "gradus/threads.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -150,9 +152,15 @@ static double cost_of_b(const gd_gemm *g, int64_t rows) {
     return (double)g->k * (double)g->n * (g->b.col == 1 ? straight : TURN_B_NS);
 }
 
+/* Multiplications for columns that are not there: tiles are whole vectors wide. */
+static double cost_of_rest(const gd_gemm *g) {
+    const int64_t vector = g->c.dtype == GD_F64 ? 8 : 16;
+    return (double)g->m * (double)(divide_up(g->n, vector) * vector - g->n) * (double)g->k * MULTIPLY_NS;
+}
+
 static double cost_of_order(const gd_gemm *g) {
     const double cost_of_c = g->c.col == 1 ? 0 : (double)g->m * (double)g->n * TURN_C_NS;
-    return cost_of_a(g) + cost_of_b(g, g->m) + cost_of_c;
+    return cost_of_a(g) + cost_of_b(g, g->m) + cost_of_c + cost_of_rest(g);
 }
 
 static bool is_better_transposed(const gd_gemm *g) {
@@ -207,18 +215,19 @@ static double cost_of_fetching_a(const gd_gemm *g) {
 }
 
 /* What cutting a product, one of `count`, into (cuts_m, cuts_n) blocks costs in one way or another
- * beyond the multiplications. */
-static double cost_of_cuts(const gd_gemm *g, int64_t count, int64_t cuts_m, int64_t cuts_n) {
+ * beyond the multiplications, on one thread (`alone`) or several. */
+static double cost_of_cuts(const gd_gemm *g, int64_t count, int64_t cuts_m, int64_t cuts_n, bool alone) {
     const double pieces = (double)(count * cuts_m * cuts_n);
+    const double packing = (double)(cuts_n - 1) * cost_of_fetching_a(g) + (double)cuts_n * cost_of_a(g) +
+                           (double)cuts_m * cost_of_b(g, g->m / cuts_m) + PIECE_NS * (double)(cuts_m * cuts_n);
+    if (alone) return packing;
     const double move_c =
         cuts_m == 1 && g->accumulate ? (double)g->m * (double)g->n * MOVE_C_NS : 0;
-    return move_c + (double)(cuts_n - 1) * cost_of_fetching_a(g) + (double)cuts_n * cost_of_a(g) +
-           (double)cuts_m * cost_of_b(g, g->m / cuts_m) +
-           IMBALANCE * work_of(g) * MULTIPLY_NS / pieces + PIECE_NS * (double)(cuts_m * cuts_n);
+    return packing + move_c + IMBALANCE * work_of(g) * MULTIPLY_NS / pieces;
 }
 
 /* Halves rows and columns in the way that costs least. */
-static void cut_blocks(job *j) {
+static void cut_blocks(job *j, bool alone) {
     const gd_gemm *g = &j->g;
     const int64_t units = divide_up(g->n, j->unit_n);
     j->cuts_m = j->cuts_n = 1;
@@ -228,7 +237,7 @@ static void cut_blocks(job *j) {
         if (divide_up(g->m, cuts_m) > GD_GEMM_BLOCK_M) continue;
         for (int64_t cuts_n = 1; cuts_n == 1 || units / cuts_n >= PIECE_COLUMN_UNITS; cuts_n *= 2) {
             if (divide_up(units, cuts_n) * j->unit_n > GD_GEMM_BLOCK_N) continue;
-            const double cost = cost_of_cuts(g, j->products, cuts_m, cuts_n);
+            const double cost = cost_of_cuts(g, j->products, cuts_m, cuts_n, alone);
             if (best >= 0 && cost >= best) continue;
             best = cost;
             j->cuts_m = cuts_m;
@@ -243,7 +252,7 @@ static void cut_job(job *j) {
     j->unit_n = 64 / element_size(j);
     j->group = 1;
     j->parts = 1;
-    cut_blocks(j);
+    cut_blocks(j, false);
     const int64_t blocks = j->cuts_m * j->cuts_n;
     if (blocks == 1 && work < SMALL_WORK) {
         const double group = SMALL_WORK / work;
@@ -251,6 +260,8 @@ static void cut_job(job *j) {
     }
     if (j->products == 1 && blocks < WANTED_PIECES && j->g.k >= 2 * PART_DEPTH && work > SMALL_WORK)
         j->parts = min64(divide_up(WANTED_PIECES, blocks), j->g.k / PART_DEPTH);
+    /* One thread packs what blocks share only once if there are few of them. */
+    if (j->parts == 1 && blocks > 1 && gd_num_threads() == 1) cut_blocks(j, true);
 }
 
 size_t gd_gemm_most_scratch(int64_t m, int64_t n, int64_t k, gd_dtype dtype) {

@@ -1,9 +1,9 @@
 /* gemm.h - matrix products on the CPU: C = act(A * B * scale + C + bias), masked.
  *
  * Plain C: strides and pointers, no tensors. Any of the matrices may have any strides, so that all
- * transpositions and views are the same call. The work is cut into pieces by shapes alone and
- * every element of C is summed in one order, so the result has the same bits for any number of
- * threads. Nothing is skipped: 0 * NaN is NaN.
+ * transpositions and views are the same call. Every element of C is summed in one order however the
+ * work is cut, so the result has the same bits for any number of threads. Nothing is skipped:
+ * 0 * NaN is NaN.
  */
 #ifndef GRADUS_CPU_GEMM_H
 #define GRADUS_CPU_GEMM_H

@@ -32,8 +32,8 @@ typedef struct tile {
     const real *b; /* (k, n), columns side by side */
     int64_t b_row;
     real *b_packed;    /* for the packing kernel: where B goes, with W * VL columns */
-    const real *ahead; /* a cache line to be fetched into the second-level cache meanwhile ... */
-    int64_t ahead_row; /* ... and, after every other k, the next one, so much further on */
+    const real *ahead;  /* a cache line to be fetched into the second-level cache meanwhile ... */
+    int64_t ahead_step; /* ... and, after every other k, the next one, so much further on */
     real *c;           /* (H, n), columns side by side */
     int64_t c_row;
     bool accumulate;
@@ -54,17 +54,16 @@ typedef struct tile {
 
 /* sums -> C, by way of the epilogue. */
 INLINE void tile_store(const int H, const int W, const tile *t, vec sums[TILE_H][TILE_W]) {
-    if (t->scale != 1) {
-        vec scale = broadcast(t->scale);
-        EACH_SUM(i, v, sums[i][v] *= scale);
-    }
     /* All vectors of a tile but the last are whole. */
     const int64_t last = t->n - (W - 1) * VL;
+    const vec scale = broadcast(t->scale);
     if (t->accumulate) {
         EACH_SUM(i, v, {
             const real *c = t->c + i * t->c_row + v * VL;
-            sums[i][v] += v < W - 1 ? load(c) : load_first(c, last);
+            sums[i][v] = multiply_add(sums[i][v], scale, v < W - 1 ? load(c) : load_first(c, last));
         })
+    } else if (t->scale != 1) {
+        EACH_SUM(i, v, sums[i][v] *= scale);
     }
     if (t->bias_col) {
         UNROLL for (int v = 0; v < W; v++) {
@@ -132,7 +131,7 @@ INLINE void tile_compute(const int H, const int W, const bool packing, const til
     UNROLL for (int g = 0; g < (H + 2) / 3; g++) a[g] = t->a + 3 * g * a_row;
     real *packed = t->b_packed;
     uintptr_t ahead = (uintptr_t)t->ahead;
-    const uintptr_t ahead_step = (uintptr_t)t->ahead_row * sizeof(real);
+    const uintptr_t ahead_step = (uintptr_t)t->ahead_step * sizeof(real);
 
     if (t->accumulate) { /* or the end of the tile waits for C: it is often far away */
         EACH_SUM(i, v, __builtin_prefetch(t->c + i * t->c_row + v * VL, 1, 3));

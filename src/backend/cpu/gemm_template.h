@@ -5,7 +5,7 @@
  * (one tile high). A panel of B is packed when enough strips use it, by the first of the tiles
  * that read it or, where that needs turning or widening, before. A is read where it lies unless
  * that would be slow. The sums of several runs of k meet in C, or in a row-major block of their
- * own when C has other strides or another type.
+ * own when C has other strides or another type. A single run needs such a block for one panel only.
  */
 #include "backend/cpu/gemm_vector.h"
 #include "backend/cpu/gemm_half.h"
@@ -22,7 +22,8 @@ typedef struct plan {
     bool pack_a;
     bool pack_b;
     bool turn_b;        /* the tiles cannot pack B themselves */
-    bool finish;        /* sums go to a block of their own */
+    bool finish;        /* sums go to a block of their own ... */
+    bool finish_panels; /* ... which has room for a panel, and C is written panel by panel */
     int height;         /* the highest tile if A is packed: then all panels share the strips */
     real *a, *b, *sums; /* working memory */
 } plan;
@@ -56,6 +57,7 @@ static plan make_plan(const gd_gemm *g) {
     bool bias_fits = !g->bias.data || g->bias.col == 0 || (g->bias.row == 0 && g->bias.col == 1);
     const bool mask_fits = !g->mask.data || g->mask.col == 1;
     p.finish = g->c.dtype != REAL_DTYPE || g->c.col != 1 || !bias_fits || !mask_fits;
+    p.finish_panels = p.finish && p.runs == 1;
     return p;
 }
 
@@ -70,7 +72,7 @@ static bool get_memory(const gd_gemm *g, plan *p) {
     const bool any_b = p->pack_b || g->n % VL != 0;
     const int64_t a = p->pack_a ? divide_up(g->m, p->height) * strip_step(p, depth) : 0;
     const int64_t b = any_b ? divide_up(TILE_N * depth + PACK_SLACK, PAGE) * PAGE : 0;
-    const int64_t sums = p->finish ? g->m * g->n : 0;
+    const int64_t sums = p->finish ? g->m * (p->finish_panels ? TILE_N : g->n) : 0;
     if (a + b + sums == 0) return true;
     p->b = gd_gemm_scratch(GD_GEMM_SCRATCH_BLOCK, (size_t)(a + b + sums) * sizeof(real));
     p->sums = p->b + b;
@@ -101,8 +103,8 @@ static void pack_strips(const gd_gemm *g, const plan *p, int64_t k, int64_t dept
 static tile make_tile(const gd_gemm *g, const plan *p, int64_t run, int64_t j, int64_t n) {
     tile t = {.n = n, .scale = g->scaled ? (real)g->scale : 1};
     if (p->finish) {
-        t.c = p->sums + j;
-        t.c_row = g->n;
+        t.c = p->sums + (p->finish_panels ? 0 : j);
+        t.c_row = p->finish_panels ? TILE_N : g->n;
         t.accumulate = run > 0;
         return t;
     }
@@ -125,17 +127,36 @@ static tile make_tile(const gd_gemm *g, const plan *p, int64_t run, int64_t j, i
     return t;
 }
 
-/* The last tiles of a panel fetch the next panel of B, which begins at (k, j), for the first tile
+/* What a tile fetches into the second-level cache while it multiplies. `left` counts the tiles of
+ * the panel to come, all of them at most `height` high.
+ *
+ * The last tiles of a panel fetch the next panel of B, which begins at (k, j), for the first tile
  * there: it would wait for it otherwise, as rows of B lie on pages of their own. Each of the tiles
- * fetches one vector of half the rows. `left` counts the tiles to come. */
+ * fetches one vector of half the rows. The others fetch the next strip of A, if its rows follow
+ * each other: weights do not stay in that cache from one step of a training to the next. */
 static void look_ahead(tile *t, const gd_gemm *g, const plan *p, int64_t k, int64_t j,
-                       int64_t width, int64_t left) {
+                       int64_t width, int64_t left, int64_t height) {
+    enum { LINE = 64 / sizeof(real) };
     t->ahead = t->b;
-    t->ahead_row = 0;
-    if (p->turn_b || !p->pack_b || left >= 2 * width || j >= g->n) return;
-    const int64_t row = k + left / width * (t->k / 2);
-    t->ahead = (const real *)g->b.data + row * g->b.row + j + left % width * VL;
-    t->ahead_row = g->b.row;
+    t->ahead_step = 0;
+    if (!p->turn_b && p->pack_b && left < 2 * width && j < g->n) {
+        const int64_t row = k + left / width * (t->k / 2);
+        t->ahead = (const real *)g->b.data + row * g->b.row + j + left % width * VL;
+        t->ahead_step = g->b.row;
+    } else if (left > 0 && t->a_col == 1 && t->a_row >= t->k && t->a_row < t->k + LINE) {
+        t->ahead = t->a + height * t->a_row;
+        t->ahead_step = LINE;
+    }
+}
+
+/* Writes the columns of C that panel (m, n), the one that begins at column j, has the sums of. */
+static void finish_panel(const gd_gemm *g, const plan *p, int64_t j, int64_t n) {
+    gd_gemm part = *g;
+    part.c = gd_gemm_out_from(g->c, 0, j);
+    part.bias = gd_gemm_in_from(g->bias, 0, j);
+    part.mask = gd_gemm_in_from(g->mask, 0, j);
+    part.n = n;
+    finish(&part, p->sums, TILE_N);
 }
 
 /* All strips of a panel that is `width` vectors wide and begins at column j. */
@@ -171,7 +192,7 @@ static void compute_panel(const gd_gemm *g, const plan *p, int64_t run, int64_t 
             t.a_row = g->a.row;
             t.a_col = g->a.col;
         }
-        look_ahead(&t, g, p, k, j + n, width, strips - 1 - s);
+        look_ahead(&t, g, p, k, j + n, width, strips - 1 - s, height);
         tile_kernels[packing][width][height](&t);
         if (packing) {
             packing = false;
@@ -183,6 +204,7 @@ static void compute_panel(const gd_gemm *g, const plan *p, int64_t run, int64_t 
         if (t.mask) t.mask += height * t.mask_row;
         i = end;
     }
+    if (p->finish_panels) finish_panel(g, p, j, n);
 }
 
 static gd_status compute_block(const gd_gemm *g) {
@@ -198,7 +220,7 @@ static gd_status compute_block(const gd_gemm *g) {
             compute_panel(g, &p, run, v * VL, cut(p.vectors, panel + 1, p.panels) - v);
         }
     }
-    if (p.finish) finish(g, p.sums, g->n);
+    if (p.finish && !p.finish_panels) finish(g, p.sums, g->n);
     gd_gemm_scratch_done(p.b);
     return GD_OK;
 }
