@@ -1,0 +1,84 @@
+/* test_place.c - where buffers of a plan lie: no two at the same place at the same time, and the slab
+ * hardly larger than what is alive at one time.
+ */
+#include <stdint.h>
+
+#include "graph/memory.h"
+#include "test.h"
+
+/* Numbers that are the same everywhere. */
+static uint64_t state;
+static int below(int n) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((state >> 33) % (uint64_t)n);
+}
+
+enum { MOST_LAYERS = 400, MOST_SPANS = 12 * MOST_LAYERS };
+
+/* A training step: activations live until the gradient comes by, some values for a few steps only.
+ * Sizes change with every layer (`uneven`), or in every third. */
+static int training(gd_span *spans, int layers, bool uneven) {
+    int begin[MOST_LAYERS], turn = 0, n = 0;
+    size_t bytes[MOST_LAYERS], size = 64 * (size_t)(1 + below(64));
+    for (int l = 0; l < layers; l++) {
+        if (uneven || below(3) == 0) size = 64 * (size_t)(1 + below(4096));
+        begin[l] = turn;
+        bytes[l] = size;
+        turn += 2 + below(3);
+    }
+    const int end = 2 * turn + 2;
+    for (int l = 0; l < layers; l++) {
+        const int back = end - 1 - begin[l];
+        spans[n++] = (gd_span){bytes[l], begin[l], back, 0};
+        for (int k = below(4); k > 0; k--) {
+            const int at = begin[l] + below(3);
+            spans[n++] = (gd_span){bytes[l] * (size_t)(1 + below(3)) / 2 + 1, at, at + 1 + below(3), 0};
+        }
+        for (int k = 1 + below(3); k > 0; k--) {
+            const int at = back - below(3) > turn ? back - below(3) : turn;
+            spans[n++] = (gd_span){bytes[l] / (size_t)(1 + below(2)) + 1, at, at + 1 + below(4), 0};
+        }
+        if (below(4) == 0) spans[n++] = (gd_span){4, begin[l], end, 0}; /* a number to be fetched */
+    }
+    return n;
+}
+
+static size_t end_of(const gd_span *s) { return s->offset + s->bytes; }
+
+static void check_apart(const gd_span *spans, int n, size_t slab) {
+    for (int i = 0; i < n; i++) {
+        CHECK(end_of(&spans[i]) <= slab && spans[i].offset % GD_SLAB_ALIGNMENT == 0);
+        for (int k = 0; k < i; k++) {
+            const bool same_time = spans[i].begin <= spans[k].end && spans[k].begin <= spans[i].end;
+            const bool same_place = spans[i].offset < end_of(&spans[k]) && spans[k].offset < end_of(&spans[i]);
+            CHECK_SAYING(!same_time || !same_place, "buffers %d and %d overlap", i, k);
+        }
+    }
+}
+
+TEST(a_training_step_needs_what_is_alive) {
+    static gd_span spans[MOST_SPANS];
+    static const int layers[] = {1, 2, 5, 20, 80, MOST_LAYERS};
+    for (size_t x = 0; x < sizeof layers / sizeof *layers; x++)
+        for (int seed = 0; seed < (layers[x] < 50 ? 100 : 3); seed++) {
+            state = (uint64_t)(seed + 1);
+            const int n = training(spans, layers[x], seed % 2);
+            size_t slab, live;
+            CHECK(gd_place_spans(spans, n, &slab, &live) == GD_OK);
+            CHECK(slab >= live);
+            CHECK_SAYING((double)slab <= 1.05 * (double)live, "%d layers, seed %d: %zu bytes for %zu alive", layers[x], seed, slab, live);
+            check_apart(spans, n, slab);
+        }
+}
+
+TEST(awkward_spans_are_placed) {
+    size_t slab, live;
+    CHECK(gd_place_spans(NULL, 0, &slab, &live) == GD_OK);
+    CHECK(slab == 0 && live == 0);
+    gd_span same[] = {{0, 3, 3, 0}, {1, 0, 9, 0}, {64, 3, 3, 0}, {65, 4, 4, 0}};
+    CHECK(gd_place_spans(same, 4, &slab, &live) == GD_OK);
+    CHECK(live == 192 && slab == 192);
+    check_apart(same, 4, slab);
+}
+
+TEST_MAIN
