@@ -156,7 +156,7 @@ static bool writes(const gd_op *op) {
 
 static gd_status run_with(run *r, entry *e, gd_tensor **in) {
     gd_node *node = e->node;
-    if (strcmp(node->op->name, "assign") == 0) return run_assign(r, e, in);
+    if (node->op->flags & GD_OP_ASSIGNS) return run_assign(r, e, in);
     if (!writes(node->op)) return gd_node_run(node, in, e->values, &r->running);
     GD_TRY(copy_written(r, node, in));
     if (r->on_tape) return gd_node_run(node, in, e->values, &r->running);

@@ -12,7 +12,7 @@
 #include "ops/attention.h"
 #include "ops/infer.h"
 
-/*op scaled_dot_product_attention(q, k, v) -> y, lse~
+/*op scaled_dot_product_attention(q, k, v) -> y, lse~  heavy
  * softmax(scale q kT + mask) v: (..., L, E), (..., S, E), (..., S, F) give (..., L, F). A row in
  * which all is masked gives zeros.
  *   mask tensor?
@@ -283,7 +283,7 @@ static void scaled_dot_product_attention_vjp(gd_vjp *v) {
     }
 }
 
-/*op attention_grad(q, k, v, y, lse, gy) -> gq, gk, gv  internal
+/*op attention_grad(q, k, v, y, lse, gy) -> gq, gk, gv  internal heavy
  * Gradients of scaled_dot_product_attention; the weights are computed again, block by block.
  *   mask tensor?
  *   causal bool = false

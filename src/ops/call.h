@@ -19,6 +19,8 @@ gd_status gd_attrs_check(const gd_op *op, const void *attrs);
 const void *gd_attrs_data(const gd_attrs *attrs);
 
 /* An attribute as a number, for expressions. */
+/* The bytes of an option in its struct. */
+size_t gd_attr_size(const gd_op_attr *attr);
 double gd_attr_number(const gd_op_attr *attr, const void *attrs);
 
 /* Field by field, not by an initializer: the compiler clears structs of this size with a string

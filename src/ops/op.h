@@ -6,6 +6,7 @@
 #ifndef GRADUS_OPS_OP_H
 #define GRADUS_OPS_OP_H
 
+#include "codegen/facts.h"
 #include "codegen/ir.h"
 #include "core/error.h"
 #include "core/tensor.h"
@@ -25,6 +26,7 @@ struct gd_op {
     size_t attrs_size;
     const void *defaults; /* an options struct */
     uint32_t saves_in, saves_out;
+    gd_op_facts facts; /* what else its record says */
     gd_status (*infer)(gd_infer *);
     void (*vjp)(gd_vjp *);
     void (*expand)(gd_expand *);

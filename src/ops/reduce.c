@@ -138,6 +138,7 @@ static gd_status fold_all(gd_kernel_call *k, const gd_shape *axis, gd_dtype aske
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   dtype dtype = none    convert to this type first, and return it
  *   saves nothing
+ *   reduces sum
  *   onnx ReduceSum   caffe Reduction
  */
 static gd_status sum_infer(gd_infer *i) {
@@ -196,6 +197,7 @@ static void sum_to_expand(gd_expand *e) {
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   dtype dtype = none    convert to this type first, and return it
  *   saves nothing
+ *   reduces mean
  *   onnx ReduceMean
  */
 static gd_status mean_infer(gd_infer *i) {
@@ -299,6 +301,7 @@ static gd_status prod_reference(gd_kernel_call *k) {
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   saves x, y
+ *   reduces max
  *   onnx ReduceMax
  */
 static gd_status max_infer(gd_infer *i) {
@@ -358,6 +361,7 @@ static gd_status max_reference(gd_kernel_call *k) {
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   saves x, y
+ *   reduces min
  *   onnx ReduceMin
  */
 static gd_status min_infer(gd_infer *i) {

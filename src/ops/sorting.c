@@ -84,7 +84,7 @@ static gd_tensor *put_back(gd_vjp *v, int64_t axis) {
 
 /* --- sort -------------------------------------------------------------------------------------- */
 
-/*op sort(x) -> values, indices
+/*op sort(x) -> values, indices  heavy
  * The elements in order along an axis, and where each of them was.
  *   axis int = -1
  *   descending bool = false  the largest first
@@ -108,7 +108,7 @@ static gd_status sort_raw(gd_kernel_call *k) {
     return sort_lines(k, o->axis, n, o->descending);
 }
 
-/*op argsort(x) -> indices  nograd
+/*op argsort(x) -> indices  nograd heavy
  * Where the elements are, in order along an axis.
  *   axis int = -1
  *   descending bool = false  the largest first
@@ -121,7 +121,7 @@ static void argsort_expand(gd_expand *e) {
 
 /* --- topk -------------------------------------------------------------------------------------- */
 
-/*op topk(x, k:int) -> values, indices
+/*op topk(x, k:int) -> values, indices  heavy
  * The k largest (or smallest) elements along an axis, in order, and where they were. Of equal ones
  * the first are taken.
  *   axis int = -1
