@@ -137,11 +137,16 @@ static gd_status copy_written(run *r, const gd_node *node, gd_tensor **in) {
     return GD_OK;
 }
 
+/* All of them, or none. */
 static gd_status do_commits(const run *r) {
-    for (int i = 0; i < r->n_commits; i++) {
-        GD_TRY(gd_copy_tensor(r->commits[i].to, r->commits[i].value));
+    gd_status status = GD_OK;
+    gd_postponed copies;
+    gd_postpone_begin(&copies);
+    for (int i = 0; i < r->n_commits && status == GD_OK; i++)
+        status = gd_copy_tensor(r->commits[i].to, r->commits[i].value);
+    GD_TRY(gd_postpone_end(&copies, status));
+    for (int i = 0; i < r->n_commits; i++)
         atomic_fetch_add(&r->commits[i].to->storage->version, 1);
-    }
     return GD_OK;
 }
 

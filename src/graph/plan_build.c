@@ -203,11 +203,11 @@ static void share_in_place(const gd_plan *plan, lives *l) {
 
 /* --- assigns that need no copy ----------------------------------------------------------------- */
 
-/* The plain kernels of some ops get memory for themselves. The fast ones do not, but for products, for
- * which there is a reserve. */
+/* Kernels get no memory for themselves, but for products, for which there is a reserve. Of those that
+ * a program has brought along nothing is known. */
 static bool may_fail(const gd_plan *plan, const gd_pcall *c) {
     const gd_op *op = c->step->op;
-    return gd_step_may_fail(plan->program, c->step) || (c->kernel == op->reference && (c->kernel->flags & GD_KERNEL_DOUBLE));
+    return gd_step_may_fail(plan->program, c->step) || ((op->flags & GD_OP_USER) && c->kernel == op->reference);
 }
 
 /* The new value of a variable may be computed right into it if nobody reads the old one later, and

@@ -168,8 +168,10 @@ static void print_op(FILE *out, op *o) {
     bool plain = defines(s, r->name, "reference"), raw = defines(s, r->name, "raw");
     if (plain || raw)
         fprintf(out, "static const gd_kernel %s_kernel_ = {.op = \"%s\", .variant = \"reference\", .device = \"cpu\", "
-                     ".flags = %s, .run = %s_%s};\n", r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", r->name,
+                     ".flags = %s, .run = %s_%s", r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", r->name,
                 plain ? "reference" : "raw");
+    if ((plain || raw) && defines(s, r->name, "workspace")) fprintf(out, ", .workspace = %s_workspace", r->name);
+    if (plain || raw) fputs("};\n", out);
     print_record(out, o, false);
     if (r->inplace_too) print_record(out, o, true);
 }
