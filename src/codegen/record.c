@@ -6,18 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool fail(gd_record *r, const char *what, const char *detail) {
+#include "codegen/record_text.h"
+
+bool gd_record_fail(gd_record *r, const char *what, const char *detail) {
     if (!r->error[0]) snprintf(r->error, sizeof r->error, "%s '%.60s'", what, detail);
     return false;
 }
 
-static char *skip(char *s) {
+char *gd_record_skip(char *s) {
     while (*s == ' ' || *s == '\t') s++;
     return s;
 }
 
 static char *trim(char *s) {
-    s = skip(s);
+    s = gd_record_skip(s);
     size_t n = strlen(s);
     while (n > 0 && isspace((unsigned char)s[n - 1])) s[--n] = 0;
     return s;
@@ -30,15 +32,20 @@ static size_t name_length(const char *s) {
     return n;
 }
 
-/* Cuts the next name off *s, or returns NULL. */
-static char *take_name(char **s, char *ended_by) {
-    char *start = skip(*s);
+char *gd_record_name(char **s, char *ended_by) {
+    char *start = gd_record_skip(*s);
     size_t n = name_length(start);
     if (n == 0) return NULL;
     *ended_by = start[n];
     start[n] = 0;
     *s = start + n;
     return start;
+}
+
+int gd_record_input(const gd_record *r, const char *name) {
+    for (int i = 0; i < r->n_inputs; i++)
+        if (strcmp(name, r->inputs[i].name) == 0) return i;
+    return -1;
 }
 
 /* --- types ------------------------------------------------------------------------------------- */
@@ -51,7 +58,7 @@ static bool take_type(char **s, gd_op_attr *attr) {
         {"bool", GD_ATTR_BOOL, 0},   {"dtype", GD_ATTR_DTYPE, 0}, {"string", GD_ATTR_STRING, 0},
         {"graph", GD_ATTR_GRAPH, 0},
     };
-    *s = skip(*s);
+    *s = gd_record_skip(*s);
     if (**s == '{') {
         char *close = strchr(*s, '}');
         if (!close) return false;
@@ -78,7 +85,7 @@ static bool take_type(char **s, gd_op_attr *attr) {
 
 static gd_op_attr *add_attr(gd_record *r) {
     if (r->n_attrs == GD_RECORD_MAX) {
-        fail(r, "too many attributes", "");
+        gd_record_fail(r, "too many attributes", "");
         return NULL;
     }
     gd_op_attr *attr = &r->attrs[r->n_attrs++];
@@ -88,11 +95,11 @@ static gd_op_attr *add_attr(gd_record *r) {
 
 /* The items of a parameter list: "x, w, b?" or "x, dims:int[]". `s` is the list alone. */
 static bool parse_params(gd_record *r, char *s, gd_op_param *params, int *count, bool inputs) {
-    s = skip(s);
+    s = gd_record_skip(s);
     while (*s) {
         char end;
-        char *name = take_name(&s, &end);
-        if (!name) return fail(r, "expected a name at", s);
+        char *name = gd_record_name(&s, &end);
+        if (!name) return gd_record_fail(r, "expected a name at", s);
         char *at = s;
         bool first = true;
         gd_op_param param = {.name = name};
@@ -109,21 +116,21 @@ static bool parse_params(gd_record *r, char *s, gd_op_param *params, int *count,
             gd_op_attr *attr = add_attr(r);
             at++;
             if (!attr) return false;
-            if (!take_type(&at, attr)) return fail(r, "no such type", at);
+            if (!take_type(&at, attr)) return gd_record_fail(r, "no such type", at);
             attr->name = name;
             attr->required = true;
             attr->doc = "";
             r->order[r->n_order++] = ~(r->n_attrs - 1);
             c = *at;
         } else {
-            if (*count == GD_RECORD_MAX) return fail(r, "too many parameters at", name);
+            if (*count == GD_RECORD_MAX) return gd_record_fail(r, "too many parameters at", name);
             if (inputs) r->order[r->n_order++] = *count;
             params[(*count)++] = param;
         }
         while (c == ' ') c = *++at;
         if (c == 0) break;
-        if (c != ',') return fail(r, "expected ',' after", name);
-        s = skip(at + 1);
+        if (c != ',') return gd_record_fail(r, "expected ',' after", name);
+        s = gd_record_skip(at + 1);
     }
     return true;
 }
@@ -135,10 +142,12 @@ static bool parse_flags(gd_record *r, char *s) {
         {"float", GD_OP_FLOAT},             {"truth", GD_OP_TRUTH},     {"integral", GD_OP_INTEGRAL},
         {"whole", GD_OP_WHOLE},             {"idempotent", GD_OP_IDEMPOTENT},
         {"involution", GD_OP_INVOLUTION},   {"shapeonly", GD_OP_SHAPE_ONLY},
+        {"heavy", GD_OP_HEAVY},             {"rows", GD_OP_ROWS},
+        {"assigns", GD_OP_ASSIGNS},         {"awaits", GD_OP_AWAITS},
         {"inplace", 0},
     };
     char end;
-    for (char *word; (word = take_name(&s, &end));) {
+    for (char *word; (word = gd_record_name(&s, &end));) {
         bool known = false;
         for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
             if (strcmp(word, flags[i].text) == 0) {
@@ -146,7 +155,7 @@ static bool parse_flags(gd_record *r, char *s) {
                 if (!flags[i].flag) r->inplace_too = true;
                 known = true;
             }
-        if (!known) return fail(r, "no such flag", word);
+        if (!known) return gd_record_fail(r, "no such flag", word);
         if (end == 0) break;
         s++;
     }
@@ -155,14 +164,14 @@ static bool parse_flags(gd_record *r, char *s) {
 
 static bool parse_head(gd_record *r, char *line) {
     char *open = strchr(line, '('), *close = open ? strchr(open, ')') : NULL;
-    if (!open || !close) return fail(r, "expected name(inputs) -> outputs in", line);
+    if (!open || !close) return gd_record_fail(r, "expected name(inputs) -> outputs in", line);
     *open = *close = 0;
     r->name = trim(line);
-    if (name_length(r->name) != strlen(r->name) || !*r->name) return fail(r, "bad op name", r->name);
+    if (name_length(r->name) != strlen(r->name) || !*r->name) return gd_record_fail(r, "bad op name", r->name);
     if (!parse_params(r, open + 1, r->inputs, &r->n_inputs, true)) return false;
     char *arrow = strstr(close + 1, "->");
-    if (!arrow) return fail(r, "expected '->' in the head of", r->name);
-    char *outputs = skip(arrow + 2), *end = outputs;
+    if (!arrow) return gd_record_fail(r, "expected '->' in the head of", r->name);
+    char *outputs = gd_record_skip(arrow + 2), *end = outputs;
     /* outputs end at two spaces or at the end of the line */
     while (*end && !(end[0] == ' ' && end[1] == ' ')) end++;
     bool more = *end != 0;
@@ -176,13 +185,13 @@ static bool parse_head(gd_record *r, char *line) {
 static bool parse_saves(gd_record *r, char *s) {
     char end;
     r->saves_in = r->saves_out = 0;
-    for (char *name; (name = take_name(&s, &end));) {
+    for (char *name; (name = gd_record_name(&s, &end));) {
         bool known = strcmp(name, "nothing") == 0;
         for (int i = 0; i < r->n_inputs; i++)
             if (strcmp(name, r->inputs[i].name) == 0) r->saves_in |= 1u << i, known = true;
         for (int i = 0; i < r->n_outputs; i++)
             if (strcmp(name, r->outputs[i].name) == 0) r->saves_out |= 1u << i, known = true;
-        if (!known) return fail(r, "no such input or output", name);
+        if (!known) return gd_record_fail(r, "no such input or output", name);
         if (end == 0) break;
         while (*++s == ',' || *s == ' ') {}
     }
@@ -192,30 +201,29 @@ static bool parse_saves(gd_record *r, char *s) {
 /* "a 1, b 1": an input, and the number that leaves the other one as it is. */
 static bool parse_neutral(gd_record *r, char *s) {
     char end;
-    if (r->n_inputs != 2) return fail(r, "neutral numbers are for ops of two inputs, not for", r->name);
-    for (char *name; (name = take_name(&s, &end));) {
-        gd_op_param *input = NULL;
-        for (int i = 0; i < r->n_inputs; i++)
-            if (strcmp(name, r->inputs[i].name) == 0) input = &r->inputs[i];
-        if (!input) return fail(r, "no such input", name);
+    if (r->n_inputs != 2) return gd_record_fail(r, "neutral numbers are for ops of two inputs, not for", r->name);
+    for (char *name; (name = gd_record_name(&s, &end));) {
+        const int at = gd_record_input(r, name);
+        if (at < 0) return gd_record_fail(r, "no such input", name);
+        gd_op_param *input = &r->inputs[at];
         char *number = end ? s + 1 : s, *after;
         input->neutral = strtod(number, &after);
-        if (after == number) return fail(r, "expected a number after", name);
+        if (after == number) return gd_record_fail(r, "expected a number after", name);
         input->has_neutral = true;
-        s = skip(after);
+        s = gd_record_skip(after);
         if (*s == 0) return true;
-        if (*s != ',') return fail(r, "expected ',' before", s);
-        s = skip(s + 1);
+        if (*s != ',') return gd_record_fail(r, "expected ',' before", s);
+        s = gd_record_skip(s + 1);
     }
-    return fail(r, "expected an input and a number at", s);
+    return gd_record_fail(r, "expected an input and a number at", s);
 }
 
 static void take_names(gd_record *r, char *s) {
     char end;
-    for (char *key; (key = take_name(&s, &end));) {
+    for (char *key; (key = gd_record_name(&s, &end));) {
         if (end == 0) return;
         s++;
-        char *value = take_name(&s, &end);
+        char *value = gd_record_name(&s, &end);
         if (strcmp(key, "onnx") == 0) r->onnx = value ? value : "";
         if (strcmp(key, "caffe") == 0) r->caffe = value ? value : "";
         if (!value || end == 0) return;
@@ -226,11 +234,11 @@ static void take_names(gd_record *r, char *s) {
 static bool parse_attr(gd_record *r, char *name, char *rest) {
     gd_op_attr *attr = add_attr(r);
     if (!attr) return false;
-    if (!take_type(&rest, attr)) return fail(r, "no such type", rest);
+    if (!take_type(&rest, attr)) return gd_record_fail(r, "no such type", rest);
     attr->name = name;
-    rest = skip(rest);
-    if (*rest != '=') return fail(r, "expected '= default' for", name);
-    char *value = skip(rest + 1), *end = value;
+    rest = gd_record_skip(rest);
+    if (*rest != '=') return gd_record_fail(r, "expected '= default' for", name);
+    char *value = gd_record_skip(rest + 1), *end = value;
     while (*end && !(end[0] == ' ' && end[1] == ' ')) end++;
     if (*end) *end++ = 0;
     attr->default_text = trim(value);
@@ -239,25 +247,28 @@ static bool parse_attr(gd_record *r, char *name, char *rest) {
 }
 
 static bool parse_field(gd_record *r, char *line) {
-    char end, *s = line, *name = take_name(&s, &end);
-    if (!name) return fail(r, "expected a name at", line);
+    char end, *s = line, *name = gd_record_name(&s, &end);
+    if (!name) return gd_record_fail(r, "expected a name at", line);
     char *rest = end ? s + 1 : s;
-    if (end == ' ') rest = skip(rest);
+    if (end == ' ') rest = gd_record_skip(rest);
     if (strcmp(name, "saves") == 0) return parse_saves(r, rest);
     if (strcmp(name, "neutral") == 0) return parse_neutral(r, rest);
+    bool is_fact;
+    if (!gd_record_fact(r, name, rest, &is_fact)) return false;
+    if (is_fact) return true;
     if (strcmp(name, "onnx") == 0 || strcmp(name, "caffe") == 0) {
         *s = end;
         take_names(r, name);
         return true;
     }
     if (*rest == '=' || end == '=') {
-        if (r->n_exprs == GD_RECORD_MAX) return fail(r, "too many expressions at", name);
+        if (r->n_exprs == GD_RECORD_MAX) return gd_record_fail(r, "too many expressions at", name);
         char *text = end == '=' ? rest : rest + 1;
         r->exprs[r->n_exprs++] = (gd_record_expr){name, trim(text)};
         return true;
     }
     if (strncmp(rest, "tensor?", 7) == 0) {
-        if (r->n_inputs == GD_RECORD_MAX) return fail(r, "too many inputs at", name);
+        if (r->n_inputs == GD_RECORD_MAX) return gd_record_fail(r, "too many inputs at", name);
         r->inputs[r->n_inputs++] = (gd_op_param){.name = name, .optional = true, .option = true};
         return true;
     }
@@ -285,7 +296,7 @@ static bool check_exprs(gd_record *r) {
             used |= r->inputs[k].mutated && strcmp(name, r->inputs[k].name) == 0;
         }
         for (int k = i + 1; k < r->n_exprs; k++) used |= mentions(r->exprs[k].text, name);
-        if (!used) return fail(r, "neither an output, nor a gradient, nor used below it:", name);
+        if (!used) return gd_record_fail(r, "neither an output, nor a gradient, nor used below it:", name);
     }
     return true;
 }
@@ -314,14 +325,14 @@ bool gd_record_parse(gd_record *r, char *text) {
             doc_end += 1 + strlen(doc_end + 1);
         }
     }
-    if (!*r->name) return fail(r, "the record is empty", "");
+    if (!*r->name) return gd_record_fail(r, "the record is empty", "");
     /* Options that are tensors come last among the inputs; a variadic input cannot have them. */
     for (int i = 0; i + 1 < r->n_inputs; i++)
-        if (r->inputs[i].variadic) return fail(r, "only the last input can be variadic in", r->name);
+        if (r->inputs[i].variadic) return gd_record_fail(r, "only the last input can be variadic in", r->name);
     if ((r->flags & (GD_OP_IDEMPOTENT | GD_OP_INVOLUTION)) && (r->n_inputs != 1 || r->n_outputs != 1))
-        return fail(r, "only ops of one input and one output are idempotent or involutions:", r->name);
+        return gd_record_fail(r, "only ops of one input and one output are idempotent or involutions:", r->name);
     if ((r->flags & GD_OP_ELEMENTWISE) && r->n_exprs == 0)
-        return fail(r, "an elementwise op needs an expression:", r->name);
+        return gd_record_fail(r, "an elementwise op needs an expression:", r->name);
     return check_exprs(r);
 }
 
@@ -392,12 +403,12 @@ bool gd_record_forward(gd_record *r, gd_ir *ir, gd_ir_node *nodes) {
     for (int i = 0; i < GD_IR_MAX_OUTPUTS; i++) n.output_node[i] = -1;
     const char *list[2 * GD_RECORD_MAX];
     const int count = results(r, list);
-    if (count > GD_IR_MAX_OUTPUTS) return fail(r, "too many outputs in", r->name);
+    if (count > GD_IR_MAX_OUTPUTS) return gd_record_fail(r, "too many outputs in", r->name);
     for (int i = 0; i < count; i++) {
         const char *text = expression(r, "", list[i]);
-        if (!text) return fail(r, "no expression for output", list[i]);
+        if (!text) return gd_record_fail(r, "no expression for output", list[i]);
         n.output_node[i] = gd_ir_parse(&b, text, lookup, &n);
-        if (n.output_node[i] < 0) return fail(r, "in the expression:", b.error);
+        if (n.output_node[i] < 0) return gd_record_fail(r, "in the expression:", b.error);
     }
     *ir = gd_ir_finish(&b, n.output_node, count, nodes);
     ir->n_vars = r->n_inputs;
@@ -427,7 +438,7 @@ bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
         gd_ir forward;
         if (!gd_record_forward(r, &forward, forward_nodes)) return false;
         if (!gd_ir_gradient(&forward, r->n_inputs, input, ir, nodes))
-            return fail(r, "cannot differentiate", r->name);
+            return gd_record_fail(r, "cannot differentiate", r->name);
         return true;
     }
     gd_ir_builder b = {.count = 0};
@@ -436,7 +447,7 @@ bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
                .first_output = r->n_outputs + r->n_inputs,
                .visible = r->n_exprs};
     int node = gd_ir_parse(&b, text, lookup, &n);
-    if (node < 0) return fail(r, "in the gradient:", b.error);
+    if (node < 0) return gd_record_fail(r, "in the gradient:", b.error);
     *ir = gd_ir_finish(&b, &node, 1, nodes);
     return true;
 }

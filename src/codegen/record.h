@@ -11,6 +11,10 @@
  *       saves x, y                   (what the gradient reads; default: all inputs)
  *       neutral a 1, b 1             (of two inputs: where one is this number everywhere, the result is
  *                                    the other)
+ *       control branch               (branch, while, scan, gradients: facts.h explains this and those below)
+ *       reduces sum                  (sum, mean, max, min)
+ *       fills value                  (every element of the result is this option)
+ *       fuses relu(linear(x, w, b))  (plans make it of these two; one of several: conv1d|conv2d)
  *       onnx Name   caffe Name
  *
  * Inputs: `x`, `b?` optional, `xs*` any number, `x!` mutated (also `x!?`). Required attributes:
@@ -18,12 +22,13 @@
  * int[1..3], int[], {word, word}, tensor? (an optional input that is given by name).
  * Flags: elementwise, view, random, dynamic, nograd, internal, float, truth, integral, whole, inplace (a
  * twin that writes its first input), idempotent (done again it changes nothing), involution (done again
- * it undoes itself), shapeonly (reads shapes, and no data).
+ * it undoes itself), shapeonly (reads shapes, and no data), heavy, rows, assigns, awaits (gradus/op.h).
  * Lines of attributes and expressions are indented by two or more; documentation is not.
  */
 #ifndef GRADUS_CODEGEN_RECORD_H
 #define GRADUS_CODEGEN_RECORD_H
 
+#include "codegen/facts.h"
 #include "codegen/ir.h"
 #include "gradus/op.h"
 
@@ -46,6 +51,7 @@ typedef struct gd_record {
     gd_record_expr exprs[GD_RECORD_MAX];
     int n_exprs;
     uint32_t saves_in, saves_out; /* bit i: input, output i */
+    gd_op_facts facts;
     char error[256];              /* "" when the record is right */
     int error_line;
 } gd_record;

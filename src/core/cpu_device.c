@@ -167,39 +167,52 @@ static gd_status stage(gd_view *v, unsigned flags, size_t *bytes) {
     return status;
 }
 
-gd_status gd_kernel_run_host(const gd_kernel_call *call) {
-    unsigned flags = call->kernel->flags;
+gd_status gd_kernel_stage(const gd_kernel_call *call, gd_staging *s) {
+    const unsigned flags = call->kernel->flags;
     bool simple = true;
     for (int i = 0; flags && i < call->n_in; i++) simple &= is_simple(&call->in[i], flags);
     for (int i = 0; flags && i < call->n_out; i++) simple &= is_simple(&call->out[i], flags);
-    gd_kernel_call copy = *call;
-    if (simple) return call->kernel->run(&copy);
-
-    int n = call->n_in + call->n_out;
-    gd_view *views = gd_malloc((size_t)n * (sizeof *views + sizeof(size_t)));
-    if (!views) return gd_fail(GD_E_MEMORY, "no memory to stage %d tensors", n);
-    size_t *bytes = (size_t *)(views + n); /* 0: not staged */
-    memcpy(views, call->in, (size_t)call->n_in * sizeof *views);
-    memcpy(views + call->n_in, call->out, (size_t)call->n_out * sizeof *views);
-    memset(bytes, 0, (size_t)n * sizeof *bytes);
-    copy.in = views;
-    copy.out = views + call->n_in;
+    s->views = NULL;
+    if (simple) return GD_OK;
+    const int n = call->n_in + call->n_out;
+    s->views = gd_malloc((size_t)n * (sizeof *s->views + sizeof(size_t)));
+    if (!s->views) return gd_fail(GD_E_MEMORY, "no memory to stage %d tensors", n);
+    s->bytes = (size_t *)(s->views + n);
+    memcpy(s->views, call->in, (size_t)call->n_in * sizeof *s->views);
+    memcpy(s->views + call->n_in, call->out, (size_t)call->n_out * sizeof *s->views);
+    memset(s->bytes, 0, (size_t)n * sizeof *s->bytes);
     gd_status status = GD_OK;
-    for (int i = 0; i < n && status == GD_OK; i++) {
-        if (is_simple(&views[i], flags)) continue;
-        gd_view original = views[i];
-        status = stage(&views[i], flags, &bytes[i]);
-        if (status != GD_OK) break;
-        /* outputs are filled as well: an op that mutates them reads them first */
-        gd_copy_elements(&views[i], &original);
-    }
-    if (status == GD_OK) status = call->kernel->run(&copy);
-    for (int i = 0; i < n; i++) {
-        if (!bytes[i]) continue;
-        if (status == GD_OK && i >= call->n_in)
-            gd_copy_elements(&call->out[i - call->n_in], &views[i]);
-        gd_device_free(gd_cpu(), views[i].data, bytes[i]);
-    }
-    gd_free(views);
+    for (int i = 0; i < n && status == GD_OK; i++)
+        if (!is_simple(&s->views[i], flags)) status = stage(&s->views[i], flags, &s->bytes[i]);
+    if (status != GD_OK) gd_kernel_unstage(call, s);
+    return status;
+}
+
+void gd_kernel_unstage(const gd_kernel_call *call, gd_staging *s) {
+    for (int i = 0; s->views && i < call->n_in + call->n_out; i++)
+        if (s->bytes[i]) gd_device_free(gd_cpu(), s->views[i].data, s->bytes[i]);
+    gd_free(s->views);
+    s->views = NULL;
+}
+
+gd_status gd_kernel_run_staged(const gd_kernel_call *call, const gd_staging *s) {
+    gd_kernel_call copy = *call;
+    if (!s->views) return call->kernel->run(&copy);
+    const int n = call->n_in + call->n_out;
+    copy.in = s->views;
+    copy.out = s->views + call->n_in;
+    for (int i = 0; i < n; i++) /* outputs as well: an op that mutates them reads them first */
+        if (s->bytes[i]) gd_copy_elements(&s->views[i], i < call->n_in ? &call->in[i] : &call->out[i - call->n_in]);
+    GD_TRY(call->kernel->run(&copy));
+    for (int i = call->n_in; i < n; i++)
+        if (s->bytes[i]) gd_copy_elements(&call->out[i - call->n_in], &s->views[i]);
+    return GD_OK;
+}
+
+gd_status gd_kernel_run_host(const gd_kernel_call *call) {
+    gd_staging staging;
+    GD_TRY(gd_kernel_stage(call, &staging));
+    gd_status status = gd_kernel_run_staged(call, &staging);
+    gd_kernel_unstage(call, &staging);
     return status;
 }

@@ -63,6 +63,15 @@ static inline gd_device *gd_cpu(void) { return &gd_cpu_device; }
  * for devices that borrow its kernels. */
 gd_status gd_kernel_run_host(const gd_kernel_call *call);
 
+/* The same in parts, so that everything is there before it runs. */
+typedef struct gd_staging {
+    gd_view *views; /* what the kernel sees instead; NULL: its operands are simple */
+    size_t *bytes;  /* of each of them; 0: it is the operand itself */
+} gd_staging;
+gd_status gd_kernel_stage(const gd_kernel_call *call, gd_staging *staging);
+gd_status gd_kernel_run_staged(const gd_kernel_call *call, const gd_staging *staging);
+void gd_kernel_unstage(const gd_kernel_call *call, gd_staging *staging);
+
 /* The dtype in which a kernel with these flags wants an operand. */
 gd_dtype gd_staged_dtype(gd_dtype dtype, unsigned flags);
 

@@ -73,13 +73,13 @@ gd_status gd_control_note(const gd_node *node, gd_tensor *const *in, gd_tensor *
                           const gd_running *r) {
     gd_subgraph *a = NULL, *b = NULL;
     gd_status status;
-    if (strcmp(node->op->name, "cond_graph") == 0) {
+    if (node->op->facts.control == GD_CONTROL_BRANCH) {
         gd_cond_graph_options o = *(const gd_cond_graph_options *)node->attrs;
         status = settle(o.yes, in + 1, 0, 0, r, 0, &a);
         if (status == GD_OK) status = settle(o.no, in + 1, 0, 0, r, 0, &b);
         o.yes = a, o.no = b;
         if (status == GD_OK) status = note(node, in, &o, out);
-    } else if (strcmp(node->op->name, "while_graph") == 0) {
+    } else if (node->op->facts.control == GD_CONTROL_WHILE) {
         gd_while_graph_options o = *(const gd_while_graph_options *)node->attrs;
         status = settle(o.condition, in, 0, 0, r, 0, &a);
         if (status == GD_OK) status = settle(o.body, in, 0, 0, r, 0, &b);

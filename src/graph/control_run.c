@@ -326,15 +326,14 @@ gd_status gd_run_scan(const gd_callee *body, gd_held *state, gd_tensors xs, bool
 
 static gd_status run_node(const gd_node *node, gd_tensor *const *in, gd_held *out,
                           const gd_running *r) {
-    const char *name = node->op->name;
-    if (strcmp(name, "cond_graph") == 0) {
+    if (node->op->facts.control == GD_CONTROL_BRANCH) {
         const gd_cond_graph_options *o = node->attrs;
         const int n = o->yes->n_given;
         const gd_callee yes = {.sub = o->yes, .captured = in + 1 + n},
                         no = {.sub = o->no, .captured = in + 1 + n};
         return gd_run_cond(in[0], &yes, &no, in + 1, n, out, r);
     }
-    if (strcmp(name, "while_graph") == 0) {
+    if (node->op->facts.control == GD_CONTROL_WHILE) {
         const gd_while_graph_options *o = node->attrs;
         const gd_callee condition = {.sub = o->condition, .captured = in + o->state},
                         body = {.sub = o->body, .captured = in + o->state};

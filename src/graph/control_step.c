@@ -155,8 +155,8 @@ static gd_status run_scan(gd_kernel_call *k, const prepared *p) {
 
 static gd_status run(gd_kernel_call *k) {
     const prepared *p = k->attrs;
-    if (strcmp(k->op->name, "cond_graph") == 0) return run_cond(k, p);
-    return strcmp(k->op->name, "while_graph") == 0 ? run_while(k, p) : run_scan(k, p);
+    if (k->op->facts.control == GD_CONTROL_BRANCH) return run_cond(k, p);
+    return k->op->facts.control == GD_CONTROL_WHILE ? run_while(k, p) : run_scan(k, p);
 }
 
 static size_t workspace(const gd_kernel_call *k) {

@@ -137,11 +137,16 @@ static gd_status copy_written(run *r, const gd_node *node, gd_tensor **in) {
     return GD_OK;
 }
 
+/* All of them, or none. */
 static gd_status do_commits(const run *r) {
-    for (int i = 0; i < r->n_commits; i++) {
-        GD_TRY(gd_copy_tensor(r->commits[i].to, r->commits[i].value));
+    gd_status status = GD_OK;
+    gd_postponed copies;
+    gd_postpone_begin(&copies);
+    for (int i = 0; i < r->n_commits && status == GD_OK; i++)
+        status = gd_copy_tensor(r->commits[i].to, r->commits[i].value);
+    GD_TRY(gd_postpone_end(&copies, status));
+    for (int i = 0; i < r->n_commits; i++)
         atomic_fetch_add(&r->commits[i].to->storage->version, 1);
-    }
     return GD_OK;
 }
 
@@ -156,7 +161,7 @@ static bool writes(const gd_op *op) {
 
 static gd_status run_with(run *r, entry *e, gd_tensor **in) {
     gd_node *node = e->node;
-    if (strcmp(node->op->name, "assign") == 0) return run_assign(r, e, in);
+    if (node->op->flags & GD_OP_ASSIGNS) return run_assign(r, e, in);
     if (!writes(node->op)) return gd_node_run(node, in, e->values, &r->running);
     GD_TRY(copy_written(r, node, in));
     if (r->on_tape) return gd_node_run(node, in, e->values, &r->running);

@@ -9,7 +9,6 @@
  * the group. Truths are 1 and 0 of the type computed in. Smaller integers, which wrap around when
  * they are stored, are not passed on inside a group.
  */
-#include <string.h>
 
 #include "backend/cpu/elementwise_job.h"
 #include "graph/fuse.h"
@@ -143,8 +142,10 @@ bool gd_fuse_passes(const gd_fuse *f, int value, gd_dtype type) {
     const gd_pstep *maker = &f->p->steps[f->made_by[value]];
     const gd_dtype dtype = (gd_dtype)f->p->values[value].dtype;
     if (dtype == GD_BOOL) return maker->op->flags & GD_OP_TRUTH;
-    if (dtype == GD_F16 || dtype == GD_BF16)
-        return type == GD_F32 && strcmp(maker->op->name, "cast") != 0;
+    if (dtype == GD_F16 || dtype == GD_BF16) {
+        const bool rounds = gd_op_copies(maker->op) && f->p->values[maker->in[0]].dtype != dtype;
+        return type == GD_F32 && !rounds; /* a cast is there to round */
+    }
     return dtype == type;
 }
 

@@ -1,11 +1,9 @@
 /* fuse_rows_step.c - the passes of a group that goes by rows. */
-#include <string.h>
-
 #include "graph/fuse.h"
 
 static gd_row_use fold_of(const gd_op *op) {
-    if (strcmp(op->name, "max") == 0) return GD_ROW_MAX;
-    return strcmp(op->name, "min") == 0 ? GD_ROW_MIN : GD_ROW_SUM;
+    if (op->facts.reduces == GD_REDUCES_MAX) return GD_ROW_MAX;
+    return op->facts.reduces == GD_REDUCES_MIN ? GD_ROW_MIN : GD_ROW_SUM;
 }
 
 /* A reduction's value is a parameter behind the columns; that of a mean is divided by the count. */
@@ -16,7 +14,7 @@ static bool add_reduction(gd_fusing *g, int i, gd_rows_request *r) {
     r->fold[number] = fold_of(s->op);
     r->reduced[number] = gd_fusing_node(g, i, s->in[0]);
     int value = gd_ir_param(&g->b, r->n_params + r->n_columns + number);
-    if (strcmp(s->op->name, "mean") == 0) {
+    if (s->op->facts.reduces == GD_REDUCES_MEAN) {
         const int count = g->model.n_scalars + gd_fusing_constant(g, (double)g->row_shape.n);
         value = gd_ir_apply(&g->b, "div", value, gd_ir_param(&g->b, count), -1);
     }

@@ -13,8 +13,6 @@
 /* --- what steps are ----------------------------------------------------------------------------
  */
 
-static bool is_named(const gd_pstep *s, const char *name) { return strcmp(s->op->name, name) == 0; }
-
 static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
 
 bool gd_fuse_same_dims(const gd_pvalue *a, const gd_pvalue *b) {
@@ -85,8 +83,7 @@ static bool is_member(const gd_program *p, const gd_pstep *s, const bool *again,
 static bool is_reduction(const gd_program *p, const gd_pstep *s, const bool *again) {
     if (s->view || s->removed || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 || s->out[0] < 0)
         return false;
-    if (!is_named(s, "sum") && !is_named(s, "mean") && !is_named(s, "max") && !is_named(s, "min"))
-        return false;
+    if (s->op->facts.reduces == GD_REDUCES_NOTHING) return false;
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
     return x->dtype == y->dtype && gd_dtype_is_float((gd_dtype)x->dtype) && elements(x) > 1 &&
            elements(y) > 0 && !again[x->root] && !again[y->root];
@@ -121,6 +118,14 @@ static double stored(gd_dtype dtype, double number) {
     return gd_load_f64(dtype, bytes);
 }
 
+/* The option that each element of the step's result is; NULL: it fills nothing. */
+static const gd_op_attr *filled_with(const gd_pstep *s) {
+    const char *name = s->op->facts.fills;
+    int i = 0;
+    while (name && strcmp(s->op->attrs[i].name, name) != 0) i++; /* the record was checked */
+    return name ? &s->op->attrs[i] : NULL;
+}
+
 static bool constant_at(const gd_fuse *f, int value, int depth, double *number);
 
 /* The one number of an elementwise step whose operands are constants. */
@@ -140,8 +145,9 @@ static bool constant_at(const gd_fuse *f, int value, int depth, double *number) 
     const gd_pstep *s = depth > 0 ? maker_behind_views(f, value) : NULL;
     const gd_dtype dtype = (gd_dtype)f->p->values[value].dtype;
     if (!s || !gd_dtype_is_float(dtype)) return false;
-    if (is_named(s, "full"))
-        *number = ((const gd_full_options *)s->attrs)->value;
+    const gd_op_attr *fills = filled_with(s);
+    if (fills)
+        *number = gd_attr_number(fills, s->attrs);
     else if (!constant_step(f, s, depth, number))
         return false;
     *number = stored(dtype, *number);
@@ -286,17 +292,19 @@ static gd_status classify(gd_fuse *f) {
     return GD_OK;
 }
 
-/* full_like looks at the shape of its input alone; where that is known, nothing depends on it. */
+/* What fills a shape like that of its input looks at nothing else of it: where the shape is known,
+ * nothing depends on the input. */
 static gd_status free_constants(gd_program *p) {
     for (int i = 0; i < p->n_steps; i++) {
         gd_pstep *s = &p->steps[i];
-        if (s->removed || !is_named(s, "full_like") || s->out[0] < 0) continue;
+        const gd_op_attr *fills = filled_with(s);
+        if (s->removed || !fills || s->n_in == 0 || s->out[0] < 0) continue;
         const gd_pvalue *v = &p->values[s->out[0]];
         gd_full_options *o = gd_program_alloc(p, sizeof *o);
         if (!o) return GD_E_MEMORY;
         o->dims = (gd_shape){.rank = v->rank, .form = 1};
         memcpy(o->dims.at, v->dims, sizeof(int64_t) * v->rank);
-        o->value = ((const gd_full_like_options *)s->attrs)->value;
+        o->value = gd_attr_number(fills, s->attrs);
         o->dtype = (gd_dtype)v->dtype;
         s->op = gd_op_find("full");
         s->attrs = o;

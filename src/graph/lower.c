@@ -272,18 +272,6 @@ static int outside(gd_program *p, const gd_slot *slot) {
     return value;
 }
 
-/* The value as a rule sees it: a shape and a view, no data. */
-static void describe(const gd_program *p, int value, gd_device *device, gd_tensor *t) {
-    const gd_pvalue *v = &p->values[value];
-    memset(t, 0, sizeof *t);
-    t->kind = GD_META;
-    t->dtype = v->dtype;
-    t->rank = v->rank;
-    t->offset = v->offset;
-    t->device = device;
-    for (int i = 0; i < v->rank; i++) t->dims[i] = v->dims[i], t->strides[i] = v->strides[i];
-}
-
 static gd_status run_rule(lowering *l, const gd_node *node, const int *in, gd_infer *infer, gd_meta *metas) {
     gd_tensor *described = gd_malloc((size_t)(node->n_in + 1) * (sizeof *described + sizeof(gd_tensor *)));
     if (!described) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
@@ -291,7 +279,7 @@ static gd_status run_rule(lowering *l, const gd_node *node, const int *in, gd_in
     for (int i = 0; i < node->n_in; i++) {
         at[i] = NULL;
         if (in[i] < 0) continue;
-        describe(l->p, in[i], node->slots[i].device, &described[i]);
+        gd_program_describe(l->p, in[i], node->slots[i].device, &described[i]);
         at[i] = &described[i];
     }
     *infer = (gd_infer){node->op, node->attrs, at, node->n_in, metas, node->n_out};
@@ -409,7 +397,7 @@ static gd_status lower_op(lowering *l, entry *e) {
         in[i] = !slot->present ? -1 : slot->symbol ? find(l, slot->node)->values[slot->index] : outside(p, slot);
         if (slot->present && in[i] < 0) status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
     }
-    if (status == GD_OK && strcmp(op->name, "assign") == 0) {
+    if (status == GD_OK && (op->flags & GD_OP_ASSIGNS)) {
         gd_free(metas);
         return lower_assign(l, e, in);
     }

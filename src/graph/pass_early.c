@@ -127,7 +127,7 @@ static bool is_tail(const early *e, int at) {
         small &= p->roots[root].bytes <= SMALL;
         for (int u = e->first[root], last = at; u < e->first[root + 1]; u++) {
             const int user = e->touching[u];
-            if (user <= last || strcmp(p->steps[user].op->name, "group") == 0)
+            if (user <= last || (p->steps[user].op->flags & GD_OP_AWAITS))
                 continue; /* which looks at no data */
             last = user;
             readers++;

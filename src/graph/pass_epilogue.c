@@ -1,125 +1,177 @@
 /* pass_epilogue.c - what is done to each element of a product is done as the product is stored.
  *
- * linear and relu become linear_relu, a convolution and relu conv_relu; a product whose result goes
- * back through relu is masked; one that is only used to take a step of gradient descent becomes part
- * of that step, and is never in memory as a whole.
+ * Records say which ops are there for that (`fuses`): linear and relu become linear_relu, a
+ * convolution and relu conv_relu; a product whose result goes back through relu is masked; one that
+ * is only used to take a step of gradient descent becomes part of that step, and is never in memory
+ * as a whole.
  */
 #include <string.h>
 
 #include "core/alloc.h"
+#include "codegen/record.h"
 #include "graph/program.h"
-#include "gradus/ops.h"
+#include "ops/call.h"
 
-static bool is(const gd_pstep *s, const char *name) { return !s->removed && strcmp(s->op->name, name) == 0; }
+/* --- options -----------------------------------------------------------------------------------
+ */
 
-/* linear -> relu, and nobody else reads what is between. */
-static bool fold_relu(gd_program *p, int at, const int *readers) {
-    gd_pstep *relu = &p->steps[at];
-    if (!is(relu, "relu") || readers[p->values[relu->in[0]].root] != 1) return false;
-    const int from = gd_program_maker(p, relu->in[0], at);
-    if (from < 0 || !is(&p->steps[from], "linear")) return false;
-    gd_pstep *linear = &p->steps[from];
-    linear->op = gd_op_find("linear_relu");
-    linear->attrs = NULL;
-    linear->out[0] = relu->out[0];
-    relu->removed = true;
-    return true;
+static const gd_op_attr *find_option(const gd_op *op, const char *name) {
+    for (int i = 0; i < op->n_attrs; i++)
+        if (strcmp(op->attrs[i].name, name) == 0) return &op->attrs[i];
+    return NULL;
 }
 
-/* The options of a convolution for conv_relu, which has a list of any length where conv2d has two
- * numbers. Both have the same names. */
-static const void *conv_relu_options(gd_program *p, const gd_pstep *conv, const gd_op *to) {
-    char *options = gd_program_alloc(p, to->attrs_size);
-    for (int i = 0; options && i < to->n_attrs; i++) {
-        const gd_op_attr *a = &to->attrs[i], *b = NULL;
-        for (int k = 0; k < conv->op->n_attrs; k++)
-            if (strcmp(conv->op->attrs[k].name, a->name) == 0) b = &conv->op->attrs[k];
-        if (!b) return NULL;
-        const char *from = (const char *)conv->attrs + b->offset;
-        if (a->type == GD_ATTR_SHAPE && b->type == GD_ATTR_INTS)
-            *(gd_shape *)(void *)(options + a->offset) = gd_shape_of(b->count, (const int64_t *)(const void *)from);
-        else if (a->type == b->type && a->type == GD_ATTR_INT)
-            memcpy(options + a->offset, from, sizeof(int64_t));
-        else if (a->type == b->type && a->type == GD_ATTR_WORD)
-            memcpy(options + a->offset, from, sizeof(gd_word));
-        else
-            return NULL;
+static const void *option_of(const gd_pstep *s, const gd_op_attr *a) {
+    return (const char *)(s->attrs ? s->attrs : s->op->defaults) + a->offset;
+}
+
+/* An option that the op does not have must be as if it were not there: at its default. */
+static bool loses_nothing(const gd_op *op, const gd_pstep *s) {
+    for (int i = 0; i < s->op->n_attrs; i++) {
+        const gd_op_attr *a = &s->op->attrs[i];
+        if (find_option(op, a->name)) continue;
+        if (a->required ||
+            !gd_same_option(a, option_of(s, a), (const char *)s->op->defaults + a->offset))
+            return false;
     }
-    return options;
-}
-
-/* A convolution -> relu: the same. */
-static bool fold_conv_relu(gd_program *p, int at, const int *readers) {
-    gd_pstep *relu = &p->steps[at];
-    if (!is(relu, "relu") || readers[p->values[relu->in[0]].root] != 1) return false;
-    const int from = gd_program_maker(p, relu->in[0], at);
-    gd_pstep *conv = from < 0 ? NULL : &p->steps[from];
-    if (!conv || !(is(conv, "conv1d") || is(conv, "conv2d") || is(conv, "conv3d"))) return false;
-    if (!gd_dtype_is_float((gd_dtype)p->values[relu->out[0]].dtype)) return false;
-    const gd_op *op = gd_op_find("conv_relu");
-    const void *options = conv_relu_options(p, conv, op);
-    if (!options) return false;
-    conv->op = op;
-    conv->attrs = options;
-    conv->out[0] = relu->out[0];
-    relu->removed = true;
     return true;
 }
 
-/* matmul of matrices -> the gradient of relu, and nobody else reads the product. */
-static bool fold_mask(gd_program *p, int at, const int *readers) {
-    gd_pstep *mask = &p->steps[at];
-    if (!is(mask, "relu.gx") || readers[p->values[mask->in[0]].root] != 1) return false;
-    const int from = gd_program_maker(p, mask->in[0], at);
-    if (from < 0 || !is(&p->steps[from], "matmul")) return false;
-    const gd_pstep *product = &p->steps[from];
-    const gd_pvalue *a = &p->values[product->in[0]], *b = &p->values[product->in[1]], *y = &p->values[mask->in[1]];
-    const bool fits = a->rank == 2 && b->rank == 2 && y->rank == 2 && a->dtype == b->dtype && a->dtype == y->dtype &&
-                      (y->dtype == GD_F32 || y->dtype == GD_F64);
-    int *in = fits ? gd_program_alloc(p, 3 * sizeof *in) : NULL;
-    if (!in) return false;
-    in[0] = product->in[0];
-    in[1] = product->in[1];
-    in[2] = mask->in[1];
-    mask->op = gd_op_find("matmul_relu_grad");
-    mask->attrs = NULL;
-    mask->in = in;
-    mask->n_in = 3;
-    p->steps[from].removed = true;
+/* A list of any length may stand where the other op has two numbers. */
+static bool copy_option(const gd_op_attr *to, void *field, const gd_op_attr *from,
+                        const void *value) {
+    if (to->type == GD_ATTR_SHAPE && from->type == GD_ATTR_INTS) {
+        *(gd_shape *)field = gd_shape_of(from->count, value);
+        return true;
+    }
+    if (to->type != from->type || to->count != from->count || to->type == GD_ATTR_GRAPH)
+        return false;
+    memcpy(field, value, gd_attr_size(to));
     return true;
 }
 
-/* matmul of matrices -> sgd_step without weight decay, and nobody else reads the product. The inputs
- * of the product must still be as they were when the step is taken. */
-static bool fold_step(gd_program *p, int at, const int *readers) {
-    gd_pstep *step = &p->steps[at];
-    if (!is(step, "sgd_step") || readers[p->values[step->in[1]].root] != 1) return false;
-    if (step->attrs && ((const gd_sgd_step_options *)step->attrs)->weight_decay != 0) return false;
-    const int from = gd_program_maker(p, step->in[1], at);
-    if (from < 0 || !is(&p->steps[from], "matmul")) return false;
-    gd_pstep *product = &p->steps[from];
-    const gd_pvalue *a = &p->values[product->in[0]], *b = &p->values[product->in[1]], *w = &p->values[step->in[0]],
-                    *lr = &p->values[step->in[2]];
-    const bool fits = a->rank == 2 && b->rank == 2 && w->rank == 2 && lr->rank == 0 && a->dtype == b->dtype && a->dtype == w->dtype &&
-                      (w->dtype == GD_F32 || w->dtype == GD_F64) && gd_dtype_is_float((gd_dtype)lr->dtype);
-    int *in = fits ? gd_program_alloc(p, 4 * sizeof *in) : NULL;
-    if (!in) return false;
-    in[0] = step->in[0];
-    in[1] = product->in[0];
-    in[2] = product->in[1];
-    in[3] = step->in[2];
-    step->op = gd_op_find("matmul_step");
-    step->attrs = NULL;
-    step->in = in;
-    step->n_in = 4;
-    product->removed = true;
+/* The options of `op`, from those of the same names. *options is NULL where it has none. */
+static bool take_options(gd_program *p, const gd_op *op, const gd_pstep *inner,
+                         const gd_pstep *outer, const void **options) {
+    *options = NULL;
+    if (!loses_nothing(op, inner) || !loses_nothing(op, outer)) return false;
+    if (op->n_attrs == 0) return true;
+    char *made = gd_program_alloc(p, op->attrs_size);
+    if (!made) return false;
+    memcpy(made, op->defaults, op->attrs_size);
+    for (int i = 0; i < op->n_attrs; i++) {
+        const gd_op_attr *a = &op->attrs[i], *from = find_option(inner->op, a->name);
+        const gd_pstep *s = from ? inner : outer;
+        if (!from) from = find_option(outer->op, a->name);
+        if (from ? !copy_option(a, made + a->offset, from, option_of(s, from)) : a->required)
+            return false;
+    }
+    *options = made;
     return true;
 }
 
-int gd_pass_epilogue(gd_program *p) {
-    int *readers = gd_program_readers(p), changes = 0;
+/* --- two steps ---------------------------------------------------------------------------------
+ */
+
+static bool is_one_of(const char *name, const char *words) {
+    const size_t n = strlen(name);
+    for (const char *s = words; (s = strstr(s, name)) != NULL; s += n)
+        if ((s == words || s[-1] == ' ') && (s[n] == ' ' || s[n] == 0)) return true;
+    return false;
+}
+
+/* The step whose result the other reads at the place that the op says; -1: it is another one, or
+ * somebody else reads that, too. */
+static int inner_of(const gd_program *p, const gd_op *op, int at, const int *readers) {
+    const gd_op_fuses *f = &op->facts.fuses;
+    const gd_pstep *outer = &p->steps[at];
+    int k = 0;
+    while (f->outer_in[k] != GD_FUSES_INNER) k++;
+    if (k >= outer->n_in || outer->in[k] < 0 || readers[p->values[outer->in[k]].root] != 1)
+        return -1;
+    const int from = gd_program_maker(p, outer->in[k], at);
+    return from >= 0 && is_one_of(p->steps[from].op->name, f->inner) && p->steps[from].n_out == 1
+               ? from
+               : -1;
+}
+
+/* Takes a step's operands to where the op has them. */
+static bool take_operands(const gd_pstep *s, const int8_t *places, int n_places, int *in,
+                          int *n_in) {
+    for (int k = 0; k < s->n_in; k++) {
+        if (k >= n_places) return false;
+        if (places[k] == GD_FUSES_INNER) continue;
+        in[places[k]] = s->in[k];
+        if (places[k] >= *n_in) *n_in = places[k] + 1;
+    }
+    return true;
+}
+
+/* Whether the op's rule takes these operands and gives what the outer step gave. */
+static bool rule_agrees(const gd_program *p, const gd_pstep *s, gd_device *device) {
+    gd_tensor described[GD_RECORD_MAX], *at[GD_RECORD_MAX];
+    gd_meta metas[GD_MAX_OUTPUTS];
+    const int n_out = s->op->n_outputs;
+    for (int i = 0; i < s->n_in; i++) {
+        at[i] = s->in[i] < 0 ? NULL : &described[i];
+        if (at[i]) gd_program_describe(p, s->in[i], device, at[i]);
+    }
+    for (int k = 0; k < n_out; k++) gd_meta_clear(&metas[k], at, s->n_in);
+    gd_infer infer = {s->op, s->attrs, at, s->n_in, metas, n_out};
+    gd_attempt attempt; /* what it says is nobody's failure */
+    gd_attempt_begin(&attempt);
+    bool agrees = gd_attempt_end(&attempt, s->op->infer(&infer)) == GD_OK;
+    for (int k = 0; k < n_out && agrees; k++) {
+        const gd_pvalue *v = s->out[k] < 0 ? NULL : &p->values[s->out[k]];
+        agrees = v && v->dtype == metas[k].dtype && v->rank == metas[k].rank &&
+                 memcmp(v->dims, metas[k].dims, sizeof(int64_t) * v->rank) == 0;
+    }
+    return agrees;
+}
+
+/* Makes one step of step `at` and the one before it that the op says, if it can. */
+static bool fuse(gd_program *p, const gd_op *op, int at, const int *readers, gd_device *device) {
+    const gd_op_fuses *f = &op->facts.fuses;
+    gd_pstep *outer = &p->steps[at];
+    const int from = inner_of(p, op, at, readers);
+    if (from < 0 || op->n_outputs != outer->op->n_outputs || op->n_mutated != outer->op->n_mutated)
+        return false;
+    gd_pstep *inner = &p->steps[from], made = *outer;
+    made.op = op;
+    made.n_in = 0;
+    made.in = gd_program_alloc(p, ((size_t)op->n_inputs + 1) * sizeof *made.in);
+    if (!made.in) return false;
+    for (int i = 0; i < op->n_inputs; i++) made.in[i] = -1;
+    if (!take_operands(inner, f->inner_in, f->n_inner, made.in, &made.n_in) ||
+        !take_operands(outer, f->outer_in, f->n_outer, made.in, &made.n_in) ||
+        !take_options(p, op, inner, outer, &made.attrs) || made.n_in < op->n_required ||
+        !rule_agrees(p, &made, device) || !gd_kernel_exists(op, device->api->kind) ||
+        !gd_step_kernel(p, &made, device))
+        return false;
+    if (f->n_outer == 1) made.node = inner->node; /* it needs nothing that comes later */
+    *(f->n_outer == 1 ? inner : outer) = made;
+    (f->n_outer == 1 ? outer : inner)->removed = true;
+    return true;
+}
+
+/* --- the pass ----------------------------------------------------------------------------------
+ */
+
+int gd_pass_epilogue(gd_program *p, gd_device *device) {
+    enum { MOST = 64 };
+    const gd_op *ops[MOST];
+    int *readers = gd_program_readers(p), n_ops = 0, changes = 0;
     if (!readers) return -1;
-    for (int i = 0; i < p->n_steps; i++) changes += fold_relu(p, i, readers) || fold_conv_relu(p, i, readers) || fold_mask(p, i, readers) || fold_step(p, i, readers);
+    for (int i = gd_op_count(); i-- > 0;) {
+        const gd_op *op = gd_op_at(i);
+        if (op->facts.fuses.outer && n_ops < MOST) ops[n_ops++] = op;
+    }
+    for (int i = 0; i < p->n_steps; i++)
+        for (int k = 0; k < n_ops; k++) {
+            const gd_pstep *s = &p->steps[i];
+            if (s->removed || strcmp(s->op->name, ops[k]->facts.fuses.outer) != 0) continue;
+            changes += fuse(p, ops[k], i, readers, device);
+        }
     gd_free(readers);
     return changes;
 }

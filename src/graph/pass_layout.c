@@ -103,33 +103,10 @@ static bool follow(const gd_pvalue *base, const int64_t *strides, const gd_pvalu
     return rest == 0;
 }
 
-static gd_view view_of(const gd_pvalue *v) {
-    static char somewhere;
-    gd_view view = {.data = &somewhere, .dtype = (gd_dtype)v->dtype, .rank = v->rank};
-    memcpy(view.dims, v->dims, sizeof view.dims);
-    memcpy(view.strides, v->strides, sizeof view.strides);
-    return view;
-}
-
 /* Whether the step's kernel takes operands as they lie. */
 static bool takes_strides(const layout *l, const gd_pstep *s) {
     if (s->op->ir) return true;
-    const int n = s->n_in + s->n_out;
-    if ((s->op->flags & GD_OP_WHOLE) || n > 32) return false;
-    gd_view views[32];
-    for (int i = 0; i < n; i++) {
-        const int value = i < s->n_in ? s->in[i] : s->out[i - s->n_in];
-        if (value == -1)
-            views[i] = (gd_view){.data = NULL};
-        else
-            views[i] = view_of(&l->p->values[value < 0 ? GD_UNWANTED(value) : value]);
-        if (value < 0) views[i].data = NULL;
-    }
-    gd_kernel_call call;
-    gd_kernel_call_set(&call, s->attrs, views, s->n_in, views + s->n_in, s->n_out);
-    call.op = s->op;
-    call.device = l->device;
-    const gd_kernel *kernel = gd_kernel_select(s->op, &call, l->device->api->kind);
+    const gd_kernel *kernel = gd_step_kernel(l->p, s, l->device);
     return kernel && kernel->flags == 0;
 }
 
@@ -411,8 +388,7 @@ static gd_status write_permutes(layout *l) {
 /* A step that copies elements, in their order, because its operand does not lie so. */
 static bool is_copy(const layout *l, const gd_pstep *s) {
     const gd_program *p = l->p;
-    const bool copies = (s->op->flags & GD_OP_VIEW) ||
-                        (s->op->ir && s->op->ir->n_outputs == 1 && gd_ir_is_var(s->op->ir, 0));
+    const bool copies = (s->op->flags & GD_OP_VIEW) || gd_op_copies(s->op);
     if (s->removed || s->view || !copies || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 ||
         s->out[0] < 0)
         return false;
@@ -437,7 +413,7 @@ static bool write_as_copied(layout *l, int at) {
     const gd_pvalue x = p->values[s->in[0]];
     if (!is_copy(l, s) || is_row_major(&x) || !is_free(l, x.root)) return false;
     const int maker = maker_of(p, x.root);
-    if (maker < 0 || p->steps[maker].op != gd_op_find("matmul") ||
+    if (maker < 0 || !(p->steps[maker].op->flags & GD_OP_ROWS) ||
         !takes_strides(l, &p->steps[maker]))
         return false;
     const gd_pvalue made = p->values[p->steps[maker].out[0]];

@@ -85,7 +85,7 @@ static int same_as(const gd_program *p, int at) {
     const int other = other_operand(p, s);
     if (other >= 0) return other;
     if (s->n_in != 1) return -1;
-    if (s->op->ir && gd_ir_is_var(s->op->ir, 0)) return s->in[0]; /* a copy */
+    if (gd_op_copies(s->op)) return s->in[0]; /* a copy */
     if (!(s->op->flags & (GD_OP_IDEMPOTENT | GD_OP_INVOLUTION))) return -1;
     const int maker = gd_program_maker(p, s->in[0], at);
     const gd_pstep *before = maker < 0 ? NULL : &p->steps[maker];

@@ -30,24 +30,15 @@ static gd_status add_copy(gd_plan *plan, int to, int from) {
     return GD_OK;
 }
 
-/* Kernels are chosen before addresses are known: what is there has this one meanwhile. */
-static char somewhere;
-
-static gd_view view_of(const gd_pvalue *v) {
-    gd_view view = {.data = &somewhere, .dtype = (gd_dtype)v->dtype, .rank = v->rank};
-    for (int i = 0; i < v->rank; i++) view.dims[i] = v->dims[i], view.strides[i] = v->strides[i];
-    return view;
-}
-
 static gd_status add_value_view(gd_plan *plan, int value, int *number) {
     if (value == -1) return add_view(plan, (gd_view){.data = NULL}, (gd_binding){-1, 0}, number);
     if (value < -1) {
-        gd_view view = view_of(&plan->program->values[GD_UNWANTED(value)]);
+        gd_view view = gd_program_view(&plan->program->values[GD_UNWANTED(value)]);
         view.data = NULL;
         return add_view(plan, view, (gd_binding){-1, 0}, number);
     }
     const gd_pvalue *v = &plan->program->values[value];
-    return add_view(plan, view_of(v), (gd_binding){v->root, (size_t)v->offset * gd_dtype_bytes(v->dtype)}, number);
+    return add_view(plan, gd_program_view(v), (gd_binding){v->root, (size_t)v->offset * gd_dtype_bytes(v->dtype)}, number);
 }
 
 /* --- calls ------------------------------------------------------------------------------------- */
@@ -124,7 +115,7 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
     c.workspace_bytes = c.kernel->workspace ? c.kernel->workspace(&call) : 0;
     c.scratch = c.kernel->scratch ? c.kernel->scratch(&call) : 0;
     if (c.workspace_bytes) {
-        const gd_view bytes = {.data = &somewhere, .dtype = GD_U8, .rank = 1, .dims = {(int64_t)c.workspace_bytes}, .strides = {1}};
+        const gd_view bytes = {.data = &gd_somewhere, .dtype = GD_U8, .rank = 1, .dims = {(int64_t)c.workspace_bytes}, .strides = {1}};
         GD_TRY(add_scratch(plan, bytes, c.workspace_bytes, &c.workspace));
     }
     if (!gd_grow(plan->calls, plan->n_calls, plan->calls_room)) return no_memory();
@@ -212,11 +203,11 @@ static void share_in_place(const gd_plan *plan, lives *l) {
 
 /* --- assigns that need no copy ----------------------------------------------------------------- */
 
-/* The plain kernels of some ops get memory for themselves. The fast ones do not, but for products, for
- * which there is a reserve. */
+/* Kernels get no memory for themselves, but for products, for which there is a reserve. Of those that
+ * a program has brought along nothing is known. */
 static bool may_fail(const gd_plan *plan, const gd_pcall *c) {
     const gd_op *op = c->step->op;
-    return gd_step_may_fail(plan->program, c->step) || (c->kernel == op->reference && (c->kernel->flags & GD_KERNEL_DOUBLE));
+    return gd_step_may_fail(plan->program, c->step) || ((op->flags & GD_OP_USER) && c->kernel == op->reference);
 }
 
 /* The new value of a variable may be computed right into it if nobody reads the old one later, and
@@ -231,7 +222,7 @@ static bool can_write_through(const gd_plan *plan, const lives *l, const gd_comm
     const int made = l->begin[v->root];
     if (made < 0 || made >= plan->n_calls) return false;
     const gd_pcall *maker = &plan->calls[made]; /* a copy of the variable itself, written later? */
-    const bool copied = strcmp(maker->step->op->name, "clone") == 0 && plan->bindings[maker->first].root == c->root;
+    const bool copied = gd_step_copies(p, maker->step) && plan->bindings[maker->first].root == c->root;
     int written = made;
     if (copied)
         for (written = made + 1; written < plan->n_calls; written++) {
@@ -249,7 +240,7 @@ static bool can_write_through(const gd_plan *plan, const lives *l, const gd_comm
             if (i > written) return false;
             if (i < written) continue;
             const gd_view *old = &plan->views[x]; /* read and written by one call: each element its own */
-            gd_view fresh = view_of(v);
+            gd_view fresh = gd_program_view(v);
             if (!k->step->op->ir || k->n_before || k->n_after || plan->bindings[x].offset != 0 ||
                 !gd_is_row_major(old->rank, old->dims, old->strides) || !same_layout(old, &fresh) || old->dtype != fresh.dtype)
                 return false;
@@ -335,7 +326,7 @@ static void drop_idle_copies(gd_plan *plan) {
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall c = plan->calls[i];
         const gd_binding *from = &plan->bindings[c.first], *to = &plan->bindings[c.first + c.n_in];
-        bool idle = strcmp(c.step->op->name, "clone") == 0 && from->root == to->root && from->offset == to->offset;
+        bool idle = gd_step_copies(plan->program, c.step) && from->root == to->root && from->offset == to->offset;
         if (!idle) plan->calls[kept++] = c;
     }
     plan->n_calls = kept;
@@ -446,7 +437,7 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
         }
     }
     done = done && gd_pass_prune(p) >= 0;
-    if (level >= 2) done = done && gd_pass_layout(p, device) >= 0 && gd_pass_epilogue(p) >= 0;
+    if (level >= 2) done = done && gd_pass_layout(p, device) >= 0 && gd_pass_epilogue(p, device) >= 0;
     /* fused kernels: the CPU's, so far */
     const bool fuse = level >= 2 && strcmp(device->api->kind, "cpu") == 0 && !gd_reference_only();
     done = done && (!fuse || gd_pass_fuse(p) >= 0);

@@ -8,6 +8,7 @@
 #include "core/grow.h"
 #include "graph/plan.h"
 #include "graph/print.h"
+#include "ops/call.h"
 
 /* --- memory ------------------------------------------------------------------------------------ */
 
@@ -86,6 +87,12 @@ static bool is_integer(const gd_program *p, int value) {
     return !gd_dtype_is_float(dtype) && dtype != GD_BOOL;
 }
 
+bool gd_step_copies(const gd_program *p, const gd_pstep *s) {
+    if (!gd_op_copies(s->op) || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 || s->out[0] < 0) return false;
+    const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
+    return x->dtype == y->dtype && x->rank == y->rank && memcmp(x->dims, y->dims, sizeof(int64_t) * x->rank) == 0;
+}
+
 bool gd_step_may_fail(const gd_program *p, const gd_pstep *s) {
     if (s->op->ir) return false;
     if (s->op->flags & GD_OP_WHOLE) return true; /* whatever its functions do */
@@ -130,7 +137,44 @@ int gd_program_maker(const gd_program *p, int value, int before) {
     return -1;
 }
 
-static bool same_option(const gd_op_attr *a, const char *x, const char *y) {
+char gd_somewhere;
+
+gd_view gd_program_view(const gd_pvalue *v) {
+    gd_view view = {.data = &gd_somewhere, .dtype = (gd_dtype)v->dtype, .rank = v->rank};
+    for (int i = 0; i < v->rank; i++) view.dims[i] = v->dims[i], view.strides[i] = v->strides[i];
+    return view;
+}
+
+const gd_kernel *gd_step_kernel(const gd_program *p, const gd_pstep *s, gd_device *device) {
+    enum { MOST = 32 };
+    const int n = s->n_in + s->n_out;
+    gd_view views[MOST];
+    if ((s->op->flags & GD_OP_WHOLE) || n > MOST) return NULL;
+    for (int i = 0; i < n; i++) {
+        const int value = i < s->n_in ? s->in[i] : s->out[i - s->n_in];
+        if (value == -1) views[i] = (gd_view){.data = NULL};
+        else views[i] = gd_program_view(&p->values[value < 0 ? GD_UNWANTED(value) : value]);
+        if (value < 0) views[i].data = NULL;
+    }
+    gd_kernel_call call;
+    gd_kernel_call_set(&call, s->attrs, views, s->n_in, views + s->n_in, s->n_out);
+    call.op = s->op;
+    call.device = device;
+    return gd_kernel_select(s->op, &call, device->api->kind);
+}
+
+void gd_program_describe(const gd_program *p, int value, gd_device *device, gd_tensor *t) {
+    const gd_pvalue *v = &p->values[value];
+    memset(t, 0, sizeof *t);
+    t->kind = GD_META;
+    t->dtype = v->dtype;
+    t->rank = v->rank;
+    t->offset = v->offset;
+    t->device = device;
+    for (int i = 0; i < v->rank; i++) t->dims[i] = v->dims[i], t->strides[i] = v->strides[i];
+}
+
+bool gd_same_option(const gd_op_attr *a, const void *x, const void *y) {
     switch (a->type) {
     case GD_ATTR_INT: return memcmp(x, y, sizeof(int64_t)) == 0;
     case GD_ATTR_FLOAT: return memcmp(x, y, sizeof(double)) == 0;
@@ -156,7 +200,7 @@ bool gd_same_options(const gd_pstep *a, const gd_pstep *b) {
     if (!a->attrs || !b->attrs) return false;
     for (int i = 0; i < a->op->n_attrs; i++) {
         const gd_op_attr *attr = &a->op->attrs[i];
-        if (!same_option(attr, (const char *)a->attrs + attr->offset, (const char *)b->attrs + attr->offset)) return false;
+        if (!gd_same_option(attr, (const char *)a->attrs + attr->offset, (const char *)b->attrs + attr->offset)) return false;
     }
     return true;
 }

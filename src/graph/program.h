@@ -88,6 +88,13 @@ gd_status gd_program_commit(gd_program *program, gd_commit commit);
 /* Steps, fetches and commits that read value `from` read `to`. */
 void gd_program_replace(gd_program *program, int from, int to);
 
+/* Whether the op gives its input as it is (maybe in another dtype), and in memory of its own. */
+static inline bool gd_op_copies(const gd_op *op) {
+    return op->ir && op->n_inputs == 1 && op->ir->n_outputs == 1 && gd_ir_is_var(op->ir, 0);
+}
+/* Whether the step does that, in the same dtype and shape. */
+bool gd_step_copies(const gd_program *program, const gd_pstep *step);
+
 /* Whether a step may find something wrong with the data (an index out of range), or need memory that
  * it has not been given: only before such steps a variable must not be written. */
 bool gd_step_may_fail(const gd_program *program, const gd_pstep *step);
@@ -97,7 +104,15 @@ int *gd_program_readers(const gd_program *program);
 int *gd_program_writes(const gd_program *program);
 /* The step before step `before` that has the value as a result; -1: none. */
 int gd_program_maker(const gd_program *program, int value, int before);
-/* Whether the options of two steps of one op are equal. */
+/* Kernels are chosen before addresses are known: what is there has this one meanwhile. */
+extern char gd_somewhere;
+gd_view gd_program_view(const gd_pvalue *value);
+/* The kernel that runs a step; NULL: none. */
+const gd_kernel *gd_step_kernel(const gd_program *program, const gd_pstep *step, gd_device *device);
+/* The value as a rule sees it: a shape and a view, no data. */
+void gd_program_describe(const gd_program *program, int value, gd_device *device, gd_tensor *tensor);
+/* Whether two values of an option are equal, and the options of two steps of one op. */
+bool gd_same_option(const gd_op_attr *attr, const void *a, const void *b);
 bool gd_same_options(const gd_pstep *a, const gd_pstep *b);
 
 /* As text, one step a line. free() it. */
@@ -107,7 +122,7 @@ char *gd_program_text(const gd_program *program);
 int gd_pass_prune(gd_program *program);    /* steps whose results nobody reads */
 int gd_pass_share(gd_program *program);    /* steps that compute what another has computed */
 int gd_pass_fold(gd_program *program, gd_device *device); /* what is the same in every run */
-int gd_pass_epilogue(gd_program *program); /* relu and steps of descent as products are stored */
+int gd_pass_epilogue(gd_program *program, gd_device *device); /* two steps for which there is one op */
 int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
 int gd_pass_layout(gd_program *program, gd_device *device); /* in which order elements lie in memory */
 int gd_pass_fuse(gd_program *program);     /* elementwise steps, and a reduction behind them, as one */

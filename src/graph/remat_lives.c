@@ -30,14 +30,6 @@ bool gd_remat_is_written(const gd_remat_model *m, const gd_pstep *s, int root) {
 /* --- steps -------------------------------------------------------------------------------------
  */
 
-static bool is_heavy(const gd_op *op) {
-    static const char *const names[] = {"matmul", "linear", "conv",   "attention", "lstm",
-                                        "gru",    "rnn",    "einsum", "sort",      "topk"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strstr(op->name, names[i]) && !op->ir) return true;
-    return false;
-}
-
 /* What is read and written, in bytes; of products, the multiplications: with (m,k), (k,n) and (m,n)
  * elements there are mkn. */
 static double cost_of(const gd_program *p, const gd_pstep *s, bool heavy) {
@@ -63,8 +55,8 @@ static bool can_repeat(const gd_remat_model *m, const gd_pstep *s) {
         const int root = root_of(p, s->out[k]);
         if (root < 0 || gd_remat_is_written(m, s, root)) continue;
         if (!is_temporary(p, root) || m->writers[root] != 1) {
-            const bool copy = is_temporary(p, root) && m->writers[root] == 2 && s->op->ir &&
-                              s->n_in == 1 && strcmp(s->op->name, "clone") == 0;
+            const bool copy =
+                is_temporary(p, root) && m->writers[root] == 2 && gd_step_copies(p, s);
             if (!copy || is_temporary(p, root_of(p, s->in[0]))) return false;
         }
     }
@@ -106,7 +98,7 @@ gd_status gd_remat_begin(gd_remat_model *m, gd_program *p, const gd_remat *given
     for (int i = 0; i < p->n_commits; i++) m->assigned[root_of(p, p->commits[i].value)] = true;
     for (int i = 0; i < p->n_steps; i++) {
         m->can[i] = can_repeat(m, &p->steps[i]);
-        m->heavy[i] = is_heavy(p->steps[i].op);
+        m->heavy[i] = p->steps[i].op->flags & GD_OP_HEAVY;
         m->cost[i] = cost_of(p, &p->steps[i], m->heavy[i]);
     }
     return GD_OK;

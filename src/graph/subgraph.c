@@ -187,13 +187,16 @@ gd_subgraph *gd_node_subgraph(const gd_node *node, int index) {
 }
 
 unsigned gd_node_traits(const gd_node *node) {
+    static const unsigned of_control[] = {[GD_CONTROL_BRANCH] = GD_HAS_BRANCH,
+                                          [GD_CONTROL_WHILE] = GD_HAS_WHILE,
+                                          [GD_CONTROL_SCAN] = GD_HAS_SCAN,
+                                          [GD_CONTROL_GRADIENTS] = GD_HAS_GRADIENTS};
     const gd_op *op = node->op;
     if (!op) return 0;
-    const gd_subgraph *sub = op->flags & GD_OP_WHOLE ? gd_node_subgraph(node, 0) : NULL;
-    if (!sub && (op->flags & GD_OP_WHOLE)) return strcmp(op->name, "deferred_gradients") == 0 ? GD_HAS_GRADIENTS : 0;
-    if (!sub) return op->flags & GD_OP_DYNAMIC ? GD_HAS_SIZES : 0;
-    unsigned traits = strcmp(op->name, "cond_graph") == 0 ? GD_HAS_BRANCH : strcmp(op->name, "while_graph") == 0 ? GD_HAS_WHILE : GD_HAS_SCAN;
-    for (int i = 0; sub; sub = gd_node_subgraph(node, ++i)) traits |= sub->traits;
+    if (!(op->flags & GD_OP_WHOLE)) return op->flags & GD_OP_DYNAMIC ? GD_HAS_SIZES : 0;
+    unsigned traits = of_control[op->facts.control];
+    const gd_subgraph *sub;
+    for (int i = 0; (sub = gd_node_subgraph(node, i)) != NULL; i++) traits |= sub->traits;
     return traits;
 }
 

@@ -235,11 +235,10 @@ static gd_status save_scan(gd_onnx_saver *s, const gd_onnx_call *c) {
 }
 
 bool gd_onnx_is_control(const gd_op *op) {
-    return strcmp(op->name, "cond_graph") == 0 || strcmp(op->name, "while_graph") == 0 ||
-           strcmp(op->name, "scan_graph") == 0;
+    return op->facts.control != GD_CONTROL_NONE && op->facts.control != GD_CONTROL_GRADIENTS;
 }
 
 gd_status gd_onnx_save_control(gd_onnx_saver *s, const gd_onnx_call *c) {
-    if (strcmp(c->op->name, "cond_graph") == 0) return save_cond(s, c);
-    return strcmp(c->op->name, "while_graph") == 0 ? save_while(s, c) : save_scan(s, c);
+    if (c->op->facts.control == GD_CONTROL_BRANCH) return save_cond(s, c);
+    return c->op->facts.control == GD_CONTROL_WHILE ? save_while(s, c) : save_scan(s, c);
 }

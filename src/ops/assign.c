@@ -5,7 +5,7 @@
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/*op assign(x!, value) -> y
+/*op assign(x!, value) -> y  assigns
  * Writes value into x, broadcast and cast to it, and gives the new value. In a graph x is a variable:
  * it has the new value from the next run on, and y is what it will be.
  *   saves nothing
@@ -38,7 +38,7 @@ static gd_status assign_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/*op group(tensors*) -> done  nograd
+/*op group(tensors*) -> done  nograd awaits
  * True, once everything in the list is there. Fetching it runs them all.
  */
 static gd_status group_infer(gd_infer *i) {

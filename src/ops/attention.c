@@ -12,7 +12,7 @@
 #include "ops/attention.h"
 #include "ops/infer.h"
 
-/*op scaled_dot_product_attention(q, k, v) -> y, lse~
+/*op scaled_dot_product_attention(q, k, v) -> y, lse~  heavy
  * softmax(scale q kT + mask) v: (..., L, E), (..., S, E), (..., S, F) give (..., L, F). A row in
  * which all is masked gives zeros.
  *   mask tensor?
@@ -173,10 +173,13 @@ static double plain_row(const plain *p, int64_t i, double *w) {
 static gd_status plain_begin(plain *p, const gd_kernel_call *c, int mask, bool causal, bool grouped, double scale, double **row) {
     *p = (plain){.q = &c->in[0], .k = &c->in[1], .v = &c->in[2], .mask = c->n_in > mask && c->in[mask].data ? &c->in[mask] : NULL};
     gd_attention_inputs in = {p->q, p->k, p->v, p->mask, causal, grouped, scale};
-    GD_TRY(gd_attention_shape(&in, &p->s));
-    *row = gd_malloc(sizeof **row * (size_t)(2 * p->s.columns + 1));
-    return *row ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a row of weights");
+    *row = c->workspace;
+    return gd_attention_shape(&in, &p->s);
 }
+
+/* A row of weights, and one of their gradients. */
+static size_t plain_bytes(const gd_kernel_call *c) { return 2 * sizeof(double) * (size_t)c->in[1].dims[c->in[1].rank - 2]; }
+static size_t scaled_dot_product_attention_workspace(const gd_kernel_call *c) { return plain_bytes(c); }
 
 static gd_status scaled_dot_product_attention_reference(gd_kernel_call *c) {
     const gd_scaled_dot_product_attention_options *o = c->attrs;
@@ -196,7 +199,6 @@ static gd_status scaled_dot_product_attention_reference(gd_kernel_call *c) {
                 for (int64_t t = 0; t < F; t++) y[t] += w[j] * v[j * F + t];
         }
     }
-    gd_free(w);
     return GD_OK;
 }
 
@@ -283,7 +285,7 @@ static void scaled_dot_product_attention_vjp(gd_vjp *v) {
     }
 }
 
-/*op attention_grad(q, k, v, y, lse, gy) -> gq, gk, gv  internal
+/*op attention_grad(q, k, v, y, lse, gy) -> gq, gk, gv  internal heavy
  * Gradients of scaled_dot_product_attention; the weights are computed again, block by block.
  *   mask tensor?
  *   causal bool = false
@@ -311,6 +313,7 @@ static gd_status attention_grad_infer(gd_infer *i) {
     for (int k = 0; k < 3; k++) gd_meta_like(&i->out[k], i->in[k]);
     return GD_OK;
 }
+static size_t attention_grad_workspace(const gd_kernel_call *c) { return plain_bytes(c); }
 static gd_status attention_grad_reference(gd_kernel_call *c) {
     const gd_attention_grad_options *o = c->attrs;
     plain p;
@@ -346,7 +349,6 @@ static gd_status attention_grad_reference(gd_kernel_call *c) {
             }
         }
     }
-    gd_free(w);
     return GD_OK;
 }
 static void attention_grad_expand(gd_expand *e) {

@@ -82,6 +82,17 @@ gd_status gd_attrs_check(const gd_op *op, const void *attrs) {
     return GD_OK;
 }
 
+size_t gd_attr_size(const gd_op_attr *attr) {
+    switch (attr->type) {
+    case GD_ATTR_BOOL: return 1;
+    case GD_ATTR_WORD:
+    case GD_ATTR_DTYPE: return 4;
+    case GD_ATTR_INTS: return 8 * (size_t)attr->count;
+    case GD_ATTR_SHAPE: return sizeof(gd_shape);
+    default: return 8;
+    }
+}
+
 double gd_attr_number(const gd_op_attr *attr, const void *attrs) {
     const void *field = (const char *)attrs + attr->offset;
     switch (attr->type) {

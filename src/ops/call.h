@@ -18,6 +18,9 @@ gd_status gd_attrs_check(const gd_op *op, const void *attrs);
 /* The options struct inside. */
 const void *gd_attrs_data(const gd_attrs *attrs);
 
+/* The bytes of an option in its struct. */
+size_t gd_attr_size(const gd_op_attr *attr);
+
 /* An attribute as a number, for expressions. */
 double gd_attr_number(const gd_op_attr *attr, const void *attrs);
 
@@ -49,9 +52,9 @@ static inline void gd_meta_clear(gd_meta *m, gd_tensor *const *in, int n_in) {
 }
 
 /* From gd_postpone_begin on, ops of this thread make their results, but their kernels wait for
- * gd_postpone_end: which runs them in order, or, if something has failed, none of them. So several
- * tensors are written or none is, where the kernels themselves do not fail. Nothing may look at
- * data in between, and tensors that are written must live. */
+ * gd_postpone_end: which runs them in order, or, if something has failed or there is no memory for one
+ * of them, none. So several tensors are written or none is, where the kernels themselves do not fail.
+ * Nothing may look at data in between, and tensors that are written must live. */
 typedef struct gd_postponed_call gd_postponed_call;
 typedef struct gd_postponed {
     struct gd_postponed *before;

@@ -25,6 +25,7 @@ static void set_meta(gd_meta *m, const gd_meta *from) {
  * What `yes` or `no` gives for the tensors behind the first, which says which one it is.
  *   yes graph = none
  *   no  graph = none
+ *   control branch
  *   onnx If
  */
 static gd_status cond_graph_infer(gd_infer *i) {
@@ -52,6 +53,7 @@ static void cond_graph_vjp(gd_vjp *v) { gd_control_hooks.cond(v); }
  *   body      graph = none
  *   state     int = 0
  *   max_steps int = none
+ *   control while
  *   onnx Loop
  */
 static gd_status while_graph_infer(gd_infer *i) {
@@ -74,6 +76,7 @@ static gd_status while_graph_infer(gd_infer *i) {
  *   xs      int = 0
  *   reverse bool = false  from the last position to the first
  *   stacked bool = false  its last results are the states before each step
+ *   control scan
  *   onnx Scan
  */
 static gd_status scan_graph_infer(gd_infer *i) {

@@ -347,7 +347,7 @@ static void transposed_vjp(gd_vjp *v, int n) {
 
 /* --- convolution ------------------------------------------------------------------------------- */
 
-/*op conv1d(x, w, b?) -> y
+/*op conv1d(x, w, b?) -> y  heavy
  * 1-d convolution: x (N,C,L), w (O,C/groups,K), b (O) give y (N,O,M). x may come without N.
  *   stride    int[1] = 1  step between windows
  *   padding   int[1] = 0  zeros on each side
@@ -361,7 +361,7 @@ static gd_status conv1d_infer(gd_infer *i) { return infer_forward(i, 1); }
 static void conv1d_vjp(gd_vjp *v) { forward_vjp(v, 1); }
 static gd_status conv1d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
-/*op conv2d(x, w, b?) -> y
+/*op conv2d(x, w, b?) -> y  heavy
  * 2-d convolution: x (N,C,H,W), w (O,C/groups,KH,KW), b (O) give y (N,O,OH,OW). x may come without N.
  *   stride    int[2] = 1  step between windows
  *   padding   int[2] = 0  zeros on each side
@@ -375,7 +375,7 @@ static gd_status conv2d_infer(gd_infer *i) { return infer_forward(i, 2); }
 static void conv2d_vjp(gd_vjp *v) { forward_vjp(v, 2); }
 static gd_status conv2d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
-/*op conv3d(x, w, b?) -> y
+/*op conv3d(x, w, b?) -> y  heavy
  * 3-d convolution: x (N,C,D,H,W), w (O,C/groups,KD,KH,KW), b (O) give y (N,O,OD,OH,OW). x may come
  * without N.
  *   stride    int[3] = 1  step between windows
@@ -392,7 +392,7 @@ static gd_status conv3d_reference(gd_kernel_call *k) { return run_reference(k, T
 
 /* --- transposed convolution -------------------------------------------------------------------- */
 
-/*op conv_transpose1d(x, w, b?) -> y
+/*op conv_transpose1d(x, w, b?) -> y  heavy
  * Transposed 1-d convolution, the gradient of conv1d as a layer: x (N,C,L), w (C,O/groups,K), b (O)
  * give y (N,O,M) with M = (L-1) stride - 2 padding + dilation (K-1) + output_padding + 1.
  *   stride          int[1] = 1  step between the windows of y
@@ -407,7 +407,7 @@ static gd_status conv_transpose1d_infer(gd_infer *i) { return infer_transposed(i
 static void conv_transpose1d_vjp(gd_vjp *v) { transposed_vjp(v, 1); }
 static gd_status conv_transpose1d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
 
-/*op conv_transpose2d(x, w, b?) -> y
+/*op conv_transpose2d(x, w, b?) -> y  heavy
  * Transposed 2-d convolution, the gradient of conv2d as a layer: x (N,C,H,W), w (C,O/groups,KH,KW),
  * b (O) give y (N,O,OH,OW) with OH = (H-1) stride - 2 padding + dilation (KH-1) + output_padding + 1.
  *   stride          int[2] = 1  step between the windows of y
@@ -422,7 +422,7 @@ static gd_status conv_transpose2d_infer(gd_infer *i) { return infer_transposed(i
 static void conv_transpose2d_vjp(gd_vjp *v) { transposed_vjp(v, 2); }
 static gd_status conv_transpose2d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
 
-/*op conv_transpose3d(x, w, b?) -> y
+/*op conv_transpose3d(x, w, b?) -> y  heavy
  * Transposed 3-d convolution, the gradient of conv3d as a layer: x (N,C,D,H,W),
  * w (C,O/groups,KD,KH,KW), b (O) give y (N,O,OD,OH,OW).
  *   stride          int[3] = 1  step between the windows of y
@@ -439,7 +439,7 @@ static gd_status conv_transpose3d_reference(gd_kernel_call *k) { return run_refe
 
 /* --- the three directions ---------------------------------------------------------------------- */
 
-/*op conv_forward(x, w, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> y  internal
+/*op conv_forward(x, w, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> y  internal heavy
  * The convolution whose result has the spatial sizes dims: padding is that before x alone.
  *   saves x, w
  */
@@ -463,8 +463,9 @@ static void conv_forward_vjp(gd_vjp *v) {
 }
 static gd_status conv_forward_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
-/*op conv_relu(x, w, b?, stride:int[], padding:int[], pad_mode:{explicit, same, valid}, dilation:int[], groups:int) -> y  nograd internal
+/*op conv_relu(x, w, b?, stride:int[], padding:int[], pad_mode:{explicit, same, valid}, dilation:int[], groups:int) -> y  nograd internal heavy
  * A convolution over as many axes as w has, and what is below 0 is 0: plans make it of the two.
+ *   fuses relu(conv1d|conv2d|conv3d (x, w, b))
  */
 static gd_status conv_relu_infer(gd_infer *i) {
     const int n = i->in[1]->rank - 2;
@@ -487,7 +488,7 @@ static void conv_relu_expand(gd_expand *e) {
     e->y[0] = gd_relu(y);
 }
 
-/*op conv_grad_input(gy, w, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gx  internal
+/*op conv_grad_input(gy, w, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gx  internal heavy
  * The gradient of a convolution by its input, which has the spatial sizes dims.
  *   saves gy, w
  */
@@ -512,7 +513,7 @@ static void conv_grad_input_vjp(gd_vjp *v) {
 }
 static gd_status conv_grad_input_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
 
-/*op conv_grad_weight(x, gy, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gw  internal
+/*op conv_grad_weight(x, gy, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gw  internal heavy
  * The gradient of a convolution by its weight, whose kernel has the sizes dims.
  *   saves x, gy
  */

@@ -57,6 +57,7 @@ static gd_status given_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
 /*op full(dims:int[], value:float) -> y  nograd
  * A tensor filled with one value, on the default device.
  *   dtype dtype = f32
+ *   fills value
  *   onnx ConstantOfShape
  */
 static gd_status full_infer(gd_infer *i) {
@@ -99,6 +100,7 @@ static void ones_expand(gd_expand *e) {
  * A tensor of x's shape and on its device, filled with one value.
  *   dtype dtype = none  none: that of x
  *   saves nothing
+ *   fills value
  */
 static gd_status full_like_infer(gd_infer *i) {
     const gd_full_like_options *o = i->attrs;

@@ -9,6 +9,7 @@
  * makes such a node of a graph when a shape behind it is not known yet: gradient rules are run with
  * values, or with symbols whose shapes are known, and never see an unknown size.
  *   outputs int = 1
+ *   control gradients
  */
 static gd_status deferred_gradients_infer(gd_infer *i) {
     const gd_deferred_gradients_options *o = i->attrs;

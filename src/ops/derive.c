@@ -114,15 +114,7 @@ typedef struct {
 static size_t lay_out(gd_op_attr *attrs, int n) {
     size_t at = 0;
     for (int i = 0; i < n; i++) {
-        size_t size = 8, align = 8;
-        switch (attrs[i].type) {
-        case GD_ATTR_BOOL: size = align = 1; break;
-        case GD_ATTR_WORD:
-        case GD_ATTR_DTYPE: size = align = 4; break;
-        case GD_ATTR_INTS: size = 8 * (size_t)attrs[i].count; break;
-        case GD_ATTR_SHAPE: size = sizeof(gd_shape); break;
-        default: break;
-        }
+        const size_t size = gd_attr_size(&attrs[i]), align = size < 8 ? size : 8;
         at = (at + align - 1) / align * align;
         attrs[i].offset = at;
         at += size;
@@ -156,7 +148,7 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
                   .flags = r->flags | GD_OP_USER, .inputs = r->inputs, .n_inputs = r->n_inputs,
                   .outputs = r->outputs, .n_outputs = r->n_outputs, .attrs = r->attrs,
                   .n_attrs = r->n_attrs, .defaults = u->defaults, .saves_in = r->saves_in,
-                  .saves_out = r->saves_out, .state = &u->state};
+                  .saves_out = r->saves_out, .facts = r->facts, .state = &u->state};
     while (op->n_required < r->n_inputs && !r->inputs[op->n_required].optional &&
            !r->inputs[op->n_required].variadic) op->n_required++;
     for (int i = 0; i < r->n_inputs; i++) op->n_mutated += r->inputs[i].mutated;

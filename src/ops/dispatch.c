@@ -199,8 +199,7 @@ gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t 
     return GD_OK;
 }
 
-gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
-    if (gd_this_thread.postponed) return gd_postpone_call(op, call, device);
+gd_status gd_kernel_ready(const gd_op *op, gd_kernel_call *call, gd_device *device) {
     call->op = op;
     call->device = device;
     call->kernel = gd_kernel_select(op, call, device->api->kind);
@@ -209,16 +208,33 @@ gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device
         return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", device->name,
                        v ? gd_dtype_name(v->dtype) : "this call");
     }
-    void *workspace = NULL;
-    size_t bytes = call->kernel->workspace ? call->kernel->workspace(call) : 0;
-    if (bytes) GD_TRY(gd_device_alloc(device, bytes, &workspace));
-    call->workspace = workspace;
-    call->workspace_bytes = bytes;
+    call->workspace = NULL;
+    call->workspace_bytes = call->kernel->workspace ? call->kernel->workspace(call) : 0;
+    if (!call->workspace_bytes) return GD_OK;
+    gd_status status = gd_device_alloc(device, call->workspace_bytes, &call->workspace);
+    if (status != GD_OK) call->workspace_bytes = 0;
+    return status;
+}
+
+gd_status gd_kernel_go(gd_kernel_call *call, const gd_staging *staging) {
+    gd_device *device = call->device;
     int64_t started = gd_profile_start();
-    gd_status status = (op->flags & GD_OP_DYNAMIC) ? device->api->run_now(device, call)
-                                                   : device->api->run(device, call);
-    if (started) status = gd_profile_end(call, started, status);
-    if (bytes) gd_device_free(device, workspace, bytes);
+    gd_status status = staging                              ? gd_kernel_run_staged(call, staging)
+                       : call->op->flags & GD_OP_DYNAMIC ? device->api->run_now(device, call)
+                                                            : device->api->run(device, call);
+    return started ? gd_profile_end(call, started, status) : status;
+}
+
+void gd_kernel_done(gd_kernel_call *call) {
+    if (call->workspace_bytes) gd_device_free(call->device, call->workspace, call->workspace_bytes);
+    call->workspace_bytes = 0;
+}
+
+gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+    if (gd_this_thread.postponed) return gd_postpone_call(op, call, device);
+    GD_TRY(gd_kernel_ready(op, call, device));
+    gd_status status = gd_kernel_go(call, NULL);
+    gd_kernel_done(call);
     return status;
 }
 

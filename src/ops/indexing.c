@@ -226,6 +226,10 @@ static gd_status scatter_lost_infer(gd_infer *i) {
     i->out[0].dtype = GD_BOOL;
     return GD_OK;
 }
+static size_t scatter_lost_workspace(const gd_kernel_call *k) {
+    const int64_t size = ((const gd_scatter_lost_options *)k->attrs)->size;
+    return size > 0 ? (size_t)size * sizeof(int64_t) : 0;
+}
 static gd_status scatter_lost_raw(gd_kernel_call *k) {
     const gd_scatter_lost_options *o = k->attrs;
     gd_view index = gd_at_least_1d(k->in[0]), lost = gd_at_least_1d(k->out[0]);
@@ -233,10 +237,8 @@ static gd_status scatter_lost_raw(gd_kernel_call *k) {
     int64_t width = (int64_t)gd_dtype_size(index.dtype), length = index.dims[axis];
     char text[16];
     GD_TRY(gd_check_indices(&k->in[0], o->size, axis_text(axis, text, sizeof text)));
-    size_t bytes = (size_t)o->size * sizeof(int64_t);
-    int64_t *line; /* for each place of the axis, 1 + who wrote it last, counted through all lines */
-    GD_TRY(gd_device_alloc(gd_cpu(), bytes, (void **)&line));
-    memset(line, 0, bytes);
+    int64_t *line = k->workspace; /* for each place of the axis, 1 + who wrote it last, counted through all lines */
+    if (line) memset(line, 0, k->workspace_bytes);
     gd_view lines = index;
     lines.dims[axis] = 1;
     int64_t count = gd_numel(lines.rank, lines.dims);
@@ -252,7 +254,6 @@ static gd_status scatter_lost_raw(gd_kernel_call *k) {
                 else ((uint8_t *)lost.data)[to + m * lost.strides[axis]] = *writer != me;
             }
     }
-    gd_device_free(gd_cpu(), line, bytes);
     return GD_OK;
 }
 

@@ -26,7 +26,7 @@ static gd_tensor *as_matrix(gd_tensor *t) {
 
 /* --- matmul ------------------------------------------------------------------------------------ */
 
-/*op matmul(a, b) -> y
+/*op matmul(a, b) -> y  heavy rows
  * The matrix product a (..., m, k) times b (..., k, n); leading dimensions broadcast. A vector is a
  * row on the left and a column on the right, and its dimension is gone in the result.
  *   onnx MatMul
@@ -147,7 +147,7 @@ static gd_status matmul_reference(gd_kernel_call *c) {
 
 /* --- linear ------------------------------------------------------------------------------------ */
 
-/*op linear(x, w, b?) -> y
+/*op linear(x, w, b?) -> y  heavy
  * x (..., in) times the transpose of w (out, in), plus b (out): a fully connected layer.
  *   saves x, w
  *   onnx Gemm   caffe InnerProduct
@@ -185,17 +185,19 @@ static void linear_expand(gd_expand *e) {
     e->y[0] = e->n_in > 2 && e->x[2] ? gd_add(y, e->x[2]) : y;
 }
 
-/*op linear_relu(x, w, b?) -> y  internal
+/*op linear_relu(x, w, b?) -> y  internal heavy
  * linear, and what is below 0 is 0: plans make it of the two.
+ *   fuses relu(linear(x, w, b))
  */
 static gd_status linear_relu_infer(gd_infer *i) { return linear_infer(i); }
 static void linear_relu_expand(gd_expand *e) {
     e->y[0] = gd_relu(gd_linear(e->x[0], e->x[1], e->n_in > 2 ? e->x[2] : NULL));
 }
 
-/*op matmul_relu_grad(a, b, y) -> g  nograd internal
+/*op matmul_relu_grad(a, b, y) -> g  nograd internal heavy
  * The product of two matrices where y is above 0, and 0 elsewhere: the gradient of a layer whose
  * result y = relu(...) goes into a product. Plans make it of matmul and the gradient of relu.
+ *   fuses relu.gx(matmul(a, b), y)
  */
 static gd_status matmul_relu_grad_infer(gd_infer *i) {
     const gd_tensor *a = i->in[0], *b = i->in[1], *y = i->in[2];
@@ -216,9 +218,10 @@ static void matmul_relu_grad_expand(gd_expand *e) {
     e->y[0] = gd_where(gd_le(e->x[2], gd_scalar(0)), gd_scalar(0), product);
 }
 
-/*op matmul_step(p!, a, b, lr) -> p  nograd internal
+/*op matmul_step(p!, a, b, lr) -> p  nograd internal heavy
  * p minus lr times the product of two matrices: a step of gradient descent without the gradient ever
  * being in memory. Plans make it of matmul and sgd_step.
+ *   fuses sgd_step(p, matmul(a, b), lr)
  */
 static gd_status matmul_step_infer(gd_infer *i) {
     const gd_tensor *p = i->in[0], *a = i->in[1], *b = i->in[2], *lr = i->in[3];

@@ -82,16 +82,18 @@ static void plain_apply(const plain *p, const double *x, const double *weight, c
     }
 }
 
+/* Three numbers for each mean: itself, the variance, and what comes of it; two sums are enough on the
+ * way back. */
+static size_t plain_bytes(const plain *p) { return sizeof(double) * (size_t)(3 * plain_count(p) + 1); }
+
 static gd_status plain_forward(const plain *p, gd_kernel_call *k, const double *weight, const double *bias, double eps,
                                gd_view *mean_out, gd_view *rstd_out) {
     int64_t count = plain_count(p);
-    double *mean = gd_malloc((size_t)(3 * count + 1) * sizeof *mean), *variance = mean + count, *rstd = variance + count;
-    if (!mean) return gd_fail(GD_E_MEMORY, "no memory for %lld means", (long long)count);
+    double *mean = k->workspace, *variance = mean + count, *rstd = variance + count;
     plain_statistics(p, k->in[0].data, eps, mean, variance, rstd);
     plain_apply(p, k->in[0].data, weight, bias, mean, rstd, k->out[0].data);
     if (mean_out && mean_out->data) memcpy(mean_out->data, mean, sizeof *mean * (size_t)count);
     if (rstd_out && rstd_out->data) memcpy(rstd_out->data, rstd, sizeof *mean * (size_t)count);
-    gd_free(mean);
     return GD_OK;
 }
 
@@ -100,8 +102,8 @@ static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double 
     const double *gy = k->in[0].data, *x = k->in[1].data, *weight = k->in[2].data;
     double *gx = k->out[0].data, *gweight = k->out[1].data, *gbias = k->out[2].data;
     int64_t total = p->n * p->c * p->s, count = plain_count(p);
-    double *sum = gd_calloc((size_t)(2 * count + 1), sizeof *sum), *dot = sum + count, share = plain_share(p);
-    if (!sum) return gd_fail(GD_E_MEMORY, "no memory for %lld sums", (long long)count);
+    double *sum = k->workspace, *dot = sum + count, share = plain_share(p);
+    memset(sum, 0, 2 * sizeof *sum * (size_t)count);
     memset(gweight, 0, sizeof *gweight * (size_t)p->c);
     memset(gbias, 0, sizeof *gbias * (size_t)p->c);
     for (int64_t e = 0; e < total; e++) {
@@ -117,7 +119,6 @@ static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double 
         double hat = (x[e] - (mean ? mean[g] : 0)) * rstd[g], w = weight ? weight[plain_channel(p, e)] : 1;
         gx[e] = rstd[g] * (gy[e] * w - (fixed ? 0 : (p->centered ? sum[g] : 0) + hat * dot[g]));
     }
-    gd_free(sum);
     return GD_OK;
 }
 
@@ -215,13 +216,16 @@ static plain plain_channels(const gd_view *x, int64_t groups) {
     return p;
 }
 
+static size_t batch_norm_workspace(const gd_kernel_call *k) {
+    const plain p = plain_channels(&k->in[0], 0);
+    return plain_bytes(&p);
+}
 static gd_status batch_norm_reference(gd_kernel_call *k) {
     const gd_batch_norm_options *o = k->attrs;
     plain p = plain_channels(&k->in[0], 0);
     const double *x = k->in[0].data;
     double *running_mean = k->out[3].data, *running_var = k->out[4].data, n = (double)(p.n * p.s);
-    double *mean = gd_malloc((size_t)(3 * p.c + 1) * sizeof *mean), *variance = mean + p.c, *rstd = variance + p.c;
-    if (!mean) return gd_fail(GD_E_MEMORY, "no memory for %lld means", (long long)p.c);
+    double *mean = k->workspace, *variance = mean + p.c, *rstd = variance + p.c;
     if (o->training) plain_statistics(&p, x, o->eps, mean, variance, rstd);
     for (int64_t c = 0; c < p.c; c++) {
         if (!o->training) {
@@ -235,7 +239,6 @@ static gd_status batch_norm_reference(gd_kernel_call *k) {
     plain_apply(&p, x, k->in[1].data, k->in[2].data, mean, rstd, k->out[0].data);
     if (k->out[1].data) memcpy(k->out[1].data, mean, sizeof *mean * (size_t)p.c);
     if (k->out[2].data) memcpy(k->out[2].data, rstd, sizeof *mean * (size_t)p.c);
-    gd_free(mean);
     return GD_OK;
 }
 
@@ -293,6 +296,10 @@ static void batch_norm_grad_expand(gd_expand *e) {
     e->y[0] = gd_reshape(widened(g, (gd_dtype)e->x[1]->dtype), gd_tensor_shape(e->x[1]));
     e->y[1] = dot;
     e->y[2] = sum;
+}
+static size_t batch_norm_grad_workspace(const gd_kernel_call *k) {
+    const plain p = plain_channels(&k->in[1], 0);
+    return plain_bytes(&p);
 }
 static gd_status batch_norm_grad_reference(gd_kernel_call *k) {
     const gd_batch_norm_grad_options *o = k->attrs;
@@ -384,6 +391,10 @@ static void layer_norm_expand(gd_expand *e) {
 static plain plain_rows(const gd_view *x, int64_t rows, bool centered) {
     return (plain){rows, rows > 0 ? gd_numel(x->rank, x->dims) / rows : 1, 1, 1, centered};
 }
+static size_t layer_norm_workspace(const gd_kernel_call *k) {
+    const plain p = plain_rows(&k->in[0], k->out[1].dims[0], true);
+    return plain_bytes(&p);
+}
 static gd_status layer_norm_reference(gd_kernel_call *k) {
     const gd_layer_norm_options *o = k->attrs;
     plain p = plain_rows(&k->in[0], k->out[1].dims[0], true);
@@ -422,6 +433,10 @@ static void row_norm_grad_expand(gd_expand *e) {
     e->y[0] = gd_reshape(widened(g, (gd_dtype)e->x[1]->dtype), gd_tensor_shape(e->x[1]));
     e->y[1] = gd_sum(gd_mul(gy, gd_reshape(hat, gd_tensor_shape(x))), .axis = axes);
     e->y[2] = gd_sum(gy, .axis = axes);
+}
+static size_t row_norm_grad_workspace(const gd_kernel_call *k) {
+    const plain p = plain_channels(&k->in[1], ((const gd_row_norm_grad_options *)k->attrs)->groups);
+    return plain_bytes(&p);
 }
 static gd_status row_norm_grad_reference(gd_kernel_call *k) {
     const gd_row_norm_grad_options *o = k->attrs;
@@ -465,6 +480,10 @@ static void rms_norm_expand(gd_expand *e) {
     e->y[0] = widened(y, (gd_dtype)e->x[0]->dtype);
 }
 
+static size_t rms_norm_workspace(const gd_kernel_call *k) {
+    const plain p = plain_rows(&k->in[0], k->out[1].dims[0], false);
+    return plain_bytes(&p);
+}
 static gd_status rms_norm_reference(gd_kernel_call *k) {
     const gd_rms_norm_options *o = k->attrs;
     plain p = plain_rows(&k->in[0], k->out[1].dims[0], false);
@@ -515,6 +534,10 @@ static void group_norm_expand(gd_expand *e) {
     if (e->x[1]) y = gd_mul(y, as_channels(widened(e->x[1], dtype)));
     if (e->x[2]) y = gd_add(y, as_channels(widened(e->x[2], dtype)));
     e->y[0] = gd_reshape(widened(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
+}
+static size_t group_norm_workspace(const gd_kernel_call *k) {
+    const plain p = plain_channels(&k->in[0], ((const gd_group_norm_options *)k->attrs)->groups);
+    return plain_bytes(&p);
 }
 static gd_status group_norm_reference(gd_kernel_call *k) {
     const gd_group_norm_options *o = k->attrs;

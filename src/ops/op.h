@@ -6,6 +6,7 @@
 #ifndef GRADUS_OPS_OP_H
 #define GRADUS_OPS_OP_H
 
+#include "codegen/facts.h"
 #include "codegen/ir.h"
 #include "core/error.h"
 #include "core/tensor.h"
@@ -25,6 +26,7 @@ struct gd_op {
     size_t attrs_size;
     const void *defaults; /* an options struct */
     uint32_t saves_in, saves_out;
+    gd_op_facts facts; /* what else its record says */
     gd_status (*infer)(gd_infer *);
     void (*vjp)(gd_vjp *);
     void (*expand)(gd_expand *);
@@ -142,6 +144,10 @@ gd_status gd_broadcast_dims(gd_tensor *const *in, int n_in, int *rank, int64_t *
 
 /* Runs a kernel call on a device: chooses the kernel, gets its workspace, queues it. */
 gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device);
+/* The same in parts. Where operands have been staged (gd_kernel_stage), it runs on the host. */
+gd_status gd_kernel_ready(const gd_op *op, gd_kernel_call *call, gd_device *device);
+gd_status gd_kernel_go(gd_kernel_call *call, const gd_staging *staging);
+void gd_kernel_done(gd_kernel_call *call);
 
 /* A scope-owned list of tensors. */
 gd_tensor **gd_list_new(int64_t count); /* NULL: no memory. Entries start as NULL */

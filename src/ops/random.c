@@ -372,19 +372,21 @@ typedef struct {
     int64_t index;
 } ticket;
 
+/* Buckets by the bits above `shift` hold two to four tickets. */
+static int bucket_shift(int64_t n) {
+    int shift = 63;
+    while (shift > 0 && (n >> (64 - shift)) > 2) shift--;
+    return shift;
+}
+
 /* By their bits; equal ones stay in order. The bits are spread evenly, so buckets by the upper
  * ones hold few tickets each; what is left to do is done by insertion. */
-static gd_status draw_tickets(gd_rng rng, int64_t n, ticket *tickets) {
-    int shift = 63;
-    while (shift > 0 && (n >> (64 - shift)) > 2) shift--; /* two to four to a bucket */
-    size_t buckets = (size_t)1 << (64 - shift);
-    uint64_t *bits = gd_malloc((size_t)(n + 1) * sizeof *bits);
-    int64_t *starts = gd_calloc(buckets + 1, sizeof *starts);
-    if (!bits || !starts) {
-        gd_free(bits);
-        gd_free(starts);
-        return gd_fail(GD_E_MEMORY, "no memory to sort %lld numbers", (long long)n);
-    }
+static void draw_tickets(gd_rng rng, int64_t n, ticket *tickets) {
+    const int shift = bucket_shift(n);
+    const size_t buckets = (size_t)1 << (64 - shift);
+    uint64_t *bits = (uint64_t *)(tickets + n);
+    int64_t *starts = (int64_t *)(bits + n + 1);
+    memset(starts, 0, (buckets + 1) * sizeof *starts);
     for (int64_t i = 0; i < n; i += 2) { /* the elements of a block: one more than n if that is odd */
         uint32_t w[4];
         gd_philox(rng, (uint64_t)i / 2, w);
@@ -400,20 +402,20 @@ static gd_status draw_tickets(gd_rng rng, int64_t n, ticket *tickets) {
         for (; at > 0 && tickets[at - 1].bits > t.bits; at--) tickets[at] = tickets[at - 1];
         tickets[at] = t;
     }
-    gd_free(bits);
-    gd_free(starts);
-    return GD_OK;
 }
 
+/* Tickets, their bits (one more, for blocks of two), and where buckets begin. */
+static size_t randperm_workspace(const gd_kernel_call *k) {
+    const int64_t n = k->out[0].dims[0];
+    return (size_t)n * sizeof(ticket) + ((size_t)n + 1) * 8 + (((size_t)1 << (64 - bucket_shift(n))) + 1) * 8;
+}
 static gd_status randperm_raw(gd_kernel_call *k) {
     const gd_view *y = &k->out[0];
     int64_t n = y->dims[0];
-    ticket *tickets = gd_malloc((size_t)n * sizeof *tickets);
-    if (!tickets) return gd_fail(GD_E_MEMORY, "no memory to sort %lld numbers", (long long)n);
-    gd_status status = draw_tickets(k->rng, n, tickets);
-    for (int64_t i = 0; i < n && status == GD_OK; i++) gd_store_i64(y->dtype, element(y, i), tickets[i].index);
-    gd_free(tickets);
-    return status;
+    ticket *tickets = k->workspace;
+    draw_tickets(k->rng, n, tickets);
+    for (int64_t i = 0; i < n; i++) gd_store_i64(y->dtype, element(y, i), tickets[i].index);
+    return GD_OK;
 }
 
 /* --- choosing ---------------------------------------------------------------------------------- */
@@ -543,18 +545,19 @@ static gd_status multinomial_row(const gd_kernel_call *k, int64_t row, double *w
     return GD_OK;
 }
 
+static size_t multinomial_workspace(const gd_kernel_call *k) {
+    const gd_multinomial_options *o = k->attrs;
+    const size_t classes = (size_t)k->in[0].dims[k->in[0].rank - 1];
+    return classes * sizeof(double) + (o->replacement ? 0 : (size_t)o->n * sizeof(arrival));
+}
 static gd_status multinomial_raw(gd_kernel_call *k) {
     const gd_multinomial_options *o = k->attrs;
     const gd_view *w = &k->in[0];
     int64_t classes = w->dims[w->rank - 1], rows = w->rank == 2 ? w->dims[0] : 1;
-    double *weights = gd_malloc((size_t)classes * sizeof *weights);
-    arrival *heap = o->replacement ? NULL : gd_malloc((size_t)o->n * sizeof *heap);
+    double *weights = k->workspace;
+    arrival *heap = o->replacement ? NULL : (arrival *)(weights + classes);
     gd_status status = GD_OK;
-    if (!weights || (!o->replacement && !heap))
-        status = gd_fail(GD_E_MEMORY, "no memory for %lld classes", (long long)classes);
     for (int64_t row = 0; row < rows && status == GD_OK; row++) status = multinomial_row(k, row, weights, heap);
-    gd_free(weights);
-    gd_free(heap);
     return status;
 }
 

@@ -153,7 +153,7 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
         .dropout = (o)->dropout, .first_weight = 2 + (n_states), .states = (n_states)              \
     }
 
-/*op rnn(x, h0?, lengths?, weights*) -> y, h
+/*op rnn(x, h0?, lengths?, weights*) -> y, h  heavy
  * A plain recurrent layer: h = tanh(w_ih x + b_ih + w_hh h + b_hh), over all steps.
  *   layers int = 1
  *   activation {tanh, relu} = tanh
@@ -174,7 +174,7 @@ static void rnn_expand(gd_expand *e) {
     run_layers(e, &l, o->activation);
 }
 
-/*op lstm(x, h0?, c0?, lengths?, weights*) -> y, h, c
+/*op lstm(x, h0?, c0?, lengths?, weights*) -> y, h, c  heavy
  * Long short-term memory over all steps.
  *   layers int = 1
  *   bidirectional bool = false
@@ -193,7 +193,7 @@ static void lstm_expand(gd_expand *e) {
     run_layers(e, &l, GD_LSTM);
 }
 
-/*op gru(x, h0?, lengths?, weights*) -> y, h
+/*op gru(x, h0?, lengths?, weights*) -> y, h  heavy
  * Gated recurrent units over all steps.
  *   layers int = 1
  *   bidirectional bool = false
@@ -254,7 +254,7 @@ static void run_cell(gd_expand *e, int states, gd_word cell) {
     if (c) e->y[1] = gd_reshape(r.c, flat);
 }
 
-/*op rnn_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y
+/*op rnn_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y  heavy
  * One step of rnn: x (N, I) and h (N, H) give the next h.
  *   activation {tanh, relu} = tanh
  */
@@ -263,13 +263,13 @@ static void rnn_cell_expand(gd_expand *e) {
     run_cell(e, 1, ((const gd_rnn_cell_options *)e->attrs)->activation);
 }
 
-/*op lstm_cell(x, h, c, w_ih, w_hh, b_ih?, b_hh?) -> h_next, c_next
+/*op lstm_cell(x, h, c, w_ih, w_hh, b_ih?, b_hh?) -> h_next, c_next  heavy
  * One step of lstm: x (N, I), h and c (N, H) give the next h and c.
  */
 static gd_status lstm_cell_infer(gd_infer *i) { return infer_cell(i, 4, 2); }
 static void lstm_cell_expand(gd_expand *e) { run_cell(e, 2, GD_LSTM); }
 
-/*op gru_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y
+/*op gru_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y  heavy
  * One step of gru: x (N, I) and h (N, H) give the next h.
  */
 static gd_status gru_cell_infer(gd_infer *i) { return infer_cell(i, 3, 1); }

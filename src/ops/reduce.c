@@ -52,24 +52,28 @@ static int64_t offset_at(int64_t index, int rank, const int64_t *dims, const int
     return at;
 }
 
-gd_status gd_each_group(const gd_view *x, uint32_t mask, gd_group_fn body, void *context) {
+size_t gd_group_bytes(const gd_kernel_call *k) {
+    const int64_t results = gd_numel(k->out[0].rank, k->out[0].dims);
+    return results > 0 ? (size_t)(gd_numel(k->in[0].rank, k->in[0].dims) / results) * 8 : 0;
+}
+
+gd_status gd_each_group(const gd_kernel_call *k, uint32_t mask, gd_group_fn body, void *context) {
+    const gd_view *x = &k->in[0];
     int64_t dims[2][GD_MAX_RANK], strides[2][GD_MAX_RANK], counts[2] = {1, 1};
     int ranks[2] = {0, 0}; /* 0: kept, 1: reduced */
-    for (int k = 0; k < x->rank; k++) {
-        int side = mask >> k & 1;
-        dims[side][ranks[side]] = x->dims[k];
-        strides[side][ranks[side]++] = x->strides[k];
-        counts[side] *= x->dims[k];
+    for (int d = 0; d < x->rank; d++) {
+        int side = mask >> d & 1;
+        dims[side][ranks[side]] = x->dims[d];
+        strides[side][ranks[side]++] = x->strides[d];
+        counts[side] *= x->dims[d];
     }
-    int64_t *elements = gd_malloc((size_t)(counts[1] > 0 ? counts[1] : 1) * sizeof *elements);
-    if (!elements) return gd_fail(GD_E_MEMORY, "no memory for %lld elements", (long long)counts[1]);
+    int64_t *elements = k->workspace;
     for (int64_t e = 0; e < counts[0]; e++) {
         const char *base = (const char *)x->data + 8 * offset_at(e, ranks[0], dims[0], strides[0]);
         for (int64_t n = 0; n < counts[1]; n++)
             memcpy(&elements[n], base + 8 * offset_at(n, ranks[1], dims[1], strides[1]), 8);
         body(context, elements, counts[1], e);
     }
-    gd_free(elements);
     return GD_OK;
 }
 
@@ -127,7 +131,7 @@ static void fold(void *context, const void *elements, int64_t n, int64_t result)
 
 static gd_status fold_all(gd_kernel_call *k, const gd_shape *axis, gd_dtype asked, bool product, bool mean) {
     folding f = {&k->in[0], &k->out[0], product, mean, asked};
-    return gd_each_group(&k->in[0], axes_of(axis, k->in[0].rank), fold, &f);
+    return gd_each_group(k, axes_of(axis, k->in[0].rank), fold, &f);
 }
 
 /* --- sum --------------------------------------------------------------------------------------- */
@@ -138,6 +142,7 @@ static gd_status fold_all(gd_kernel_call *k, const gd_shape *axis, gd_dtype aske
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   dtype dtype = none    convert to this type first, and return it
  *   saves nothing
+ *   reduces sum
  *   onnx ReduceSum   caffe Reduction
  */
 static gd_status sum_infer(gd_infer *i) {
@@ -153,6 +158,7 @@ static void sum_vjp(gd_vjp *v) {
     uint32_t mask = axes_of(&o->axis, v->x[0]->rank);
     v->gx[0] = gd_expand(gd_restore_dims(v->gy[0], v->x[0], mask), gd_tensor_shape(v->x[0]));
 }
+static size_t sum_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status sum_reference(gd_kernel_call *k) {
     const gd_sum_options *o = k->attrs;
     return fold_all(k, &o->axis, o->dtype, false, false);
@@ -196,6 +202,7 @@ static void sum_to_expand(gd_expand *e) {
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   dtype dtype = none    convert to this type first, and return it
  *   saves nothing
+ *   reduces mean
  *   onnx ReduceMean
  */
 static gd_status mean_infer(gd_infer *i) {
@@ -216,6 +223,7 @@ static void mean_vjp(gd_vjp *v) {
     gd_tensor *each = gd_divide_by(gd_restore_dims(v->gy[0], v->x[0], mask), n > 0 ? (double)n : 1);
     v->gx[0] = gd_expand(each, gd_tensor_shape(v->x[0]));
 }
+static size_t mean_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status mean_reference(gd_kernel_call *k) {
     const gd_mean_options *o = k->attrs;
     return fold_all(k, &o->axis, o->dtype, false, true);
@@ -281,6 +289,7 @@ static void prod_vjp(gd_vjp *v) {
                                gd_cumprod(rows, axis, .exclusive = true, .reverse = true));
     v->gx[0] = gd_mul(gy, one ? others : reduced_back(others, x, order));
 }
+static size_t prod_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status prod_reference(gd_kernel_call *k) {
     const gd_prod_options *o = k->attrs;
     return fold_all(k, &o->axis, o->dtype, true, false);
@@ -299,6 +308,7 @@ static gd_status prod_reference(gd_kernel_call *k) {
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   saves x, y
+ *   reduces max
  *   onnx ReduceMax
  */
 static gd_status max_infer(gd_infer *i) {
@@ -344,9 +354,10 @@ static void find_extreme(void *context, const void *elements, int64_t n, int64_t
 
 static gd_status extremes(gd_kernel_call *k, uint32_t mask, bool largest, const gd_view *value, const gd_view *index) {
     extreme e = {k->in[0].dtype, largest, value, index};
-    return gd_each_group(&k->in[0], mask, find_extreme, &e);
+    return gd_each_group(k, mask, find_extreme, &e);
 }
 
+static size_t max_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status max_reference(gd_kernel_call *k) {
     const gd_max_options *o = k->attrs;
     return extremes(k, axes_of(&o->axis, k->in[0].rank), true, &k->out[0], NULL);
@@ -358,6 +369,7 @@ static gd_status max_reference(gd_kernel_call *k) {
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   saves x, y
+ *   reduces min
  *   onnx ReduceMin
  */
 static gd_status min_infer(gd_infer *i) {
@@ -370,6 +382,7 @@ static void min_vjp(gd_vjp *v) {
     const gd_min_options *o = v->attrs;
     extreme_vjp(v, &o->axis);
 }
+static size_t min_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status min_reference(gd_kernel_call *k) {
     const gd_min_options *o = k->attrs;
     return extremes(k, axes_of(&o->axis, k->in[0].rank), false, &k->out[0], NULL);
@@ -415,6 +428,7 @@ static gd_status argmax_infer(gd_infer *i) {
     const gd_argmax_options *o = i->attrs;
     return place_infer(i, o->axis, o->keepdim);
 }
+static size_t argmax_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status argmax_reference(gd_kernel_call *k) {
     const gd_argmax_options *o = k->attrs;
     return extremes(k, one_axis(o->axis, k->in[0].rank), true, NULL, &k->out[0]);
@@ -431,6 +445,7 @@ static gd_status argmin_infer(gd_infer *i) {
     const gd_argmin_options *o = i->attrs;
     return place_infer(i, o->axis, o->keepdim);
 }
+static size_t argmin_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status argmin_reference(gd_kernel_call *k) {
     const gd_argmin_options *o = k->attrs;
     return extremes(k, one_axis(o->axis, k->in[0].rank), false, NULL, &k->out[0]);
@@ -460,6 +475,7 @@ static void max_with_index_vjp(gd_vjp *v) {
     const gd_max_with_index_options *o = v->attrs;
     place_vjp(v, o->axis);
 }
+static size_t max_with_index_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status max_with_index_reference(gd_kernel_call *k) {
     const gd_max_with_index_options *o = k->attrs;
     return extremes(k, one_axis(o->axis, k->in[0].rank), true, &k->out[0], &k->out[1]);
@@ -480,6 +496,7 @@ static void min_with_index_vjp(gd_vjp *v) {
     const gd_min_with_index_options *o = v->attrs;
     place_vjp(v, o->axis);
 }
+static size_t min_with_index_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status min_with_index_reference(gd_kernel_call *k) {
     const gd_min_with_index_options *o = k->attrs;
     return extremes(k, one_axis(o->axis, k->in[0].rank), false, &k->out[0], &k->out[1]);
@@ -590,10 +607,11 @@ static gd_status any_infer(gd_infer *i) {
     i->out[0].dtype = GD_BOOL;
     return infer_axes(i, &o->axis, o->keepdim, &mask);
 }
+static size_t any_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status any_reference(gd_kernel_call *k) {
     const gd_any_options *o = k->attrs;
     truth t = {k->in[0].dtype, false, &k->out[0]};
-    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), find_truth, &t);
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), find_truth, &t);
 }
 
 /*op all(x) -> y  nograd
@@ -607,10 +625,11 @@ static gd_status all_infer(gd_infer *i) {
     i->out[0].dtype = GD_BOOL;
     return infer_axes(i, &o->axis, o->keepdim, &mask);
 }
+static size_t all_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status all_reference(gd_kernel_call *k) {
     const gd_all_options *o = k->attrs;
     truth t = {k->in[0].dtype, true, &k->out[0]};
-    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), find_truth, &t);
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), find_truth, &t);
 }
 
 #include "reduce.gen.h"

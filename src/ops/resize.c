@@ -162,13 +162,16 @@ static gd_status resize_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
+static size_t resize_grad_workspace(const gd_kernel_call *k) {
+    const gd_resize_form r = gd_resize_form_of(k, &k->out[0], &k->in[0]);
+    return (size_t)(r.in[0] * r.in[1] * r.in[2]) * sizeof(double);
+}
 static gd_status resize_grad_raw(gd_kernel_call *k) {
     const gd_view *gy = &k->in[0], *gx = &k->out[0];
     const gd_resize_form r = gd_resize_form_of(k, gx, gy);
     const bool f64 = gy->dtype == GD_F64;
     const int64_t in = r.in[0] * r.in[1] * r.in[2], out = r.out[0] * r.out[1] * r.out[2];
-    double *sums = gd_malloc((size_t)in * sizeof *sums); /* of one plane */
-    if (!sums) return gd_fail(GD_E_MEMORY, "no memory for a plane of %lld elements", (long long)in);
+    double *sums = k->workspace; /* of one plane */
     int64_t at[8];
     double weight[8];
     for (int64_t p = 0; p < r.planes; p++) {
@@ -180,7 +183,6 @@ static gd_status resize_grad_raw(gd_kernel_call *k) {
         }
         for (int64_t i = 0; i < in; i++) gd_store_f64(gx->dtype, element(gx, p, i), sums[i]);
     }
-    gd_free(sums);
     return GD_OK;
 }
 

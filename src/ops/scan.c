@@ -115,7 +115,7 @@ static gd_status cumprod_reference(gd_kernel_call *k) {
 
 /* --- the linear recurrence --------------------------------------------------------------------- */
 
-/*op linear_scan(a, b, axis:int) -> y  internal
+/*op linear_scan(a, b, axis:int) -> y  internal heavy
  * y[k] = c[k] y[k-1] + b[k] along an axis, with y[-1] = 0; c is a, or a[k-1] for `neighbour`. In
  * reverse, y[k] = c[k] y[k+1] + b[k], and the neighbour is a[k+1].
  *   reverse bool = false    from the end

@@ -45,14 +45,18 @@ static int64_t *sort_line(const line *l, int64_t n, int64_t *order, int64_t *spa
     return order;
 }
 
+/* Two orders of a line of x. */
+static size_t orders_bytes(const gd_view *x, int64_t axis) {
+    const int64_t n = x->rank ? x->dims[axis < 0 ? axis + x->rank : axis] : 1;
+    return 2 * (size_t)n * sizeof(int64_t);
+}
+
 /* The first `count` of each line of x in order, as values and positions. */
 static gd_status sort_lines(gd_kernel_call *k, int64_t given_axis, int64_t count, bool descending) {
     gd_view x = gd_at_least_1d(k->in[0]), values = gd_at_least_1d(k->out[0]), indices = gd_at_least_1d(k->out[1]);
     int axis = (int)(given_axis < 0 ? given_axis + x.rank : given_axis);
     int64_t n = x.dims[axis], size = (int64_t)gd_dtype_size(x.dtype);
-    size_t bytes = 2 * (size_t)n * sizeof(int64_t);
-    int64_t *order;
-    GD_TRY(gd_device_alloc(gd_cpu(), bytes, (void **)&order));
+    int64_t *order = k->workspace;
     line l = {.dtype = x.dtype, .step = x.strides[axis] * size, .descending = descending};
     x.dims[axis] = 1;
     int64_t lines = gd_numel(x.rank, x.dims);
@@ -72,7 +76,6 @@ static gd_status sort_lines(gd_kernel_call *k, int64_t given_axis, int64_t count
             ((int64_t *)indices.data)[to_index + i * indices.strides[axis]] = sorted[i];
         }
     }
-    gd_device_free(gd_cpu(), order, bytes);
     return GD_OK;
 }
 
@@ -84,7 +87,7 @@ static gd_tensor *put_back(gd_vjp *v, int64_t axis) {
 
 /* --- sort -------------------------------------------------------------------------------------- */
 
-/*op sort(x) -> values, indices
+/*op sort(x) -> values, indices  heavy
  * The elements in order along an axis, and where each of them was.
  *   axis int = -1
  *   descending bool = false  the largest first
@@ -101,6 +104,9 @@ static gd_status sort_infer(gd_infer *i) {
     return GD_OK;
 }
 static void sort_vjp(gd_vjp *v) { v->gx[0] = put_back(v, ((const gd_sort_options *)v->attrs)->axis); }
+static size_t sort_workspace(const gd_kernel_call *k) {
+    return orders_bytes(&k->in[0], ((const gd_sort_options *)k->attrs)->axis);
+}
 static gd_status sort_raw(gd_kernel_call *k) {
     const gd_sort_options *o = k->attrs;
     const gd_view *x = &k->in[0];
@@ -108,7 +114,7 @@ static gd_status sort_raw(gd_kernel_call *k) {
     return sort_lines(k, o->axis, n, o->descending);
 }
 
-/*op argsort(x) -> indices  nograd
+/*op argsort(x) -> indices  nograd heavy
  * Where the elements are, in order along an axis.
  *   axis int = -1
  *   descending bool = false  the largest first
@@ -121,7 +127,7 @@ static void argsort_expand(gd_expand *e) {
 
 /* --- topk -------------------------------------------------------------------------------------- */
 
-/*op topk(x, k:int) -> values, indices
+/*op topk(x, k:int) -> values, indices  heavy
  * The k largest (or smallest) elements along an axis, in order, and where they were. Of equal ones
  * the first are taken.
  *   axis int = -1
@@ -145,6 +151,9 @@ static gd_status topk_infer(gd_infer *i) {
     return GD_OK;
 }
 static void topk_vjp(gd_vjp *v) { v->gx[0] = put_back(v, ((const gd_topk_options *)v->attrs)->axis); }
+static size_t topk_workspace(const gd_kernel_call *k) {
+    return orders_bytes(&k->in[0], ((const gd_topk_options *)k->attrs)->axis);
+}
 static gd_status topk_raw(gd_kernel_call *k) {
     const gd_topk_options *o = k->attrs;
     return sort_lines(k, o->axis, k->in[0].rank ? o->k : 1, o->largest);

@@ -62,10 +62,11 @@ static void plain_variance(void *context, const void *elements, int64_t n, int64
     double y = squares / (freedom > 0 ? freedom : 0);
     f->y[result] = f->root ? sqrt(y) : y;
 }
+static size_t var_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status var_reference(gd_kernel_call *k) {
     const gd_var_options *o = k->attrs;
     plain f = {k->out[0].data, o->correction, false};
-    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), plain_variance, &f);
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_variance, &f);
 }
 
 /*op std(x) -> y
@@ -94,10 +95,11 @@ static void std_vjp(gd_vjp *v) {
     gd_tensor *mean = gd_mean(x, .axis = gd_mask_axes(mask), .keepdim = true);
     v->gx[0] = gd_std_grad(gd_restore_dims(v->gy[0], x, mask), x, mean, gd_restore_dims(v->y[0], x, mask), by);
 }
+static size_t std_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status std_reference(gd_kernel_call *k) {
     const gd_std_options *o = k->attrs;
     plain f = {k->out[0].data, o->correction, true};
-    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), plain_variance, &f);
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_variance, &f);
 }
 
 /* --- log-sum-exp ------------------------------------------------------------------------------- */
@@ -135,10 +137,11 @@ static void plain_logsumexp(void *context, const void *elements, int64_t n, int6
     for (int64_t i = 0; i < n; i++) sum += exp(x[i] - most);
     f->y[result] = most + log(sum);
 }
+static size_t logsumexp_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status logsumexp_reference(gd_kernel_call *k) {
     const gd_logsumexp_options *o = k->attrs;
     plain f = {.y = k->out[0].data};
-    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), plain_logsumexp, &f);
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_logsumexp, &f);
 }
 
 /* --- norms ------------------------------------------------------------------------------------- */
@@ -207,10 +210,11 @@ static void plain_norm(void *context, const void *elements, int64_t n, int64_t r
     }
     f->y[result] = isinf(f->p) || f->p == 0 ? y : pow(y, 1 / f->p);
 }
+static size_t norm_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status norm_reference(gd_kernel_call *k) {
     const gd_norm_options *o = k->attrs;
     plain f = {.y = k->out[0].data, .p = o->p};
-    return gd_each_group(&k->in[0], axes_of(&o->axis, k->in[0].rank), plain_norm, &f);
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_norm, &f);
 }
 
 #include "statistics.gen.h"

@@ -3,6 +3,7 @@
 
 #include "gradus/gradus.h"
 #include "graph/program.h"
+#include "ops/infer.h"
 #include "test.h"
 
 /* The program of one fetch, before any pass. */
@@ -147,6 +148,69 @@ TEST(records_say_what_they_can_keep) {
     gd_clear_error();
     CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise idempotent\nx.\n  y = a + b\n", NULL) == GD_E_ARGUMENT);
     gd_clear_error();
+    static const char *const lines[] = {"control branch",      "control maybe", "reduces sum",          "fills a",
+                                        "fuses relu(a, b)",    "fuses relu",    "fuses relu(linear(a)", "fuses relu(linear(a, c))",
+                                        "fuses relu(tanh(exp(a)))"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char record[160];
+        snprintf(record, sizeof record, "pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  %s\n", lines[i]);
+        CHECK_SAYING(gd_op_define(record, NULL) == GD_E_ARGUMENT, "%s", lines[i]);
+        gd_clear_error();
+    }
+}
+
+/* A product whose every element is squared, and divided by `by`: as linear_relu is for linear and relu. */
+static gd_status product_squared_infer(gd_infer *i) {
+    const gd_tensor *a = i->in[0], *b = i->in[1];
+    if (a->rank != 2 || b->rank != 2 || a->dims[1] != b->dims[0]) return gd_op_fail(GD_E_SHAPE, "matrices only");
+    gd_meta_like(&i->out[0], a);
+    i->out[0].dims[1] = b->dims[1];
+    return GD_OK;
+}
+static gd_status product_squared(gd_kernel_call *k) {
+    const double *a = k->in[0].data, *b = k->in[1].data;
+    const int64_t m = k->in[0].dims[0], n = k->in[1].dims[1], inner = k->in[1].dims[0];
+    const double by = *(const double *)k->attrs;
+    for (int64_t i = 0; i < m * n; i++) {
+        double sum = 0;
+        for (int64_t l = 0; l < inner; l++) sum += a[i / n * inner + l] * b[l * n + i % n];
+        ((double *)k->out[0].data)[i] = sum * sum / by;
+    }
+    return GD_OK;
+}
+
+/* Two steps become one of a program's own op, as its record says: with its options, and where it can be. */
+TEST(epilogue_knows_what_a_program_says_of_its_ops) {
+    const gd_op_rules rules = {.infer = product_squared_infer, .reference = product_squared, .reference_flags = GD_KERNEL_DOUBLE};
+    CHECK(gd_op_define("pass_scaled_square(x) -> y  elementwise\nx.\n  by float = 1\n  plus float = 0\n  y = x * x / by + plus\n", NULL) == GD_OK);
+    CHECK(gd_op_define("pass_product_squared(a, b) -> y  nograd\nx.\n  by float = 1\n  fuses pass_scaled_square(matmul(a, b))\n", &rules) == GD_OK);
+    struct { const char *options; bool batch, other, fused; } cases[] = {
+        {"by=2", false, false, true},
+        {"by=2 plus=1", false, false, false}, /* an option that the op does not have */
+        {"by=2", true, false, false},         /* its rule does not take three axes */
+        {"by=2", false, true, false},         /* the product is read twice */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        GD_SCOPE;
+        gd_tensor *value = cases[i].batch ? gd_full(gd_dims(2, 2, 3), 1) : gd_full(gd_dims(2, 3), 1), *x, *y;
+        gd_graph *g = gd_graph_new();
+        {
+            GD_GRAPH(g);
+            x = gd_placeholder(gd_tensor_shape(value));
+            gd_tensor *product = gd_matmul(x, gd_full(gd_dims(3, 2), 0.5));
+            y = gd_call("pass_scaled_square", gd_list(product), cases[i].options);
+            if (cases[i].other) y = gd_add(y, product);
+        }
+        gd_program *p = program_of(x, value, y);
+        CHECK(gd_pass_epilogue(p, gd_cpu()) == cases[i].fused);
+        char *text = gd_program_text(p);
+        CHECK_SAYING(!strstr(text, "pass_product_squared(%0 (feed 0) f32[2,3], %1) by=2") == !cases[i].fused, "%s", text);
+        free(text);
+        gd_program_free(p);
+        gd_session *session = gd_session_new(g, .level = 2);
+        gd_tensors result = gd_session_run(session, gd_feed(x, value), gd_list(y));
+        CHECK(gd_item(gd_max(result.at[0])) == (i == 1 ? 2.125 : i == 3 ? 2.625 : 1.125));
+    }
 }
 
 TEST(epilogue_folds_relu_and_steps_of_descent) {
@@ -161,7 +225,7 @@ TEST(epilogue_folds_relu_and_steps_of_descent) {
         train = gd_minimize(gd_optim_sgd(gd_list(w)), loss);
     }
     gd_program *p = program_of(x, gd_full(gd_dims(2, 3), 1), train);
-    CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p) == 2);
+    CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == 2);
     char *text = gd_program_text(p);
     CHECK_SAYING(text && strstr(text, "linear_relu(") && strstr(text, "matmul_step(") && !strstr(text, "sgd_step"), "%s", text);
     free(text);
@@ -181,7 +245,7 @@ TEST(epilogue_masks_what_goes_back_through_relu) {
         gw = gd_gradients(gd_list(y), gd_list(w)).at[0];
     }
     gd_program *p = program_of(x, gd_full(gd_dims(2, 3), 1), gw);
-    CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p) == 2);
+    CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == 2);
     char *text = gd_program_text(p);
     CHECK_SAYING(text && strstr(text, "matmul_relu_grad(") && !strstr(text, "relu.gx"), "%s", text);
     free(text);
@@ -223,7 +287,7 @@ TEST(epilogue_folds_relu_into_convolutions) {
                 y = gd_relu(gd_call("conv2d", gd_list(x, w, b), convolutions[i].options));
             }
             gd_program *p = program_of(x, value, y);
-            CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p) == 1);
+            CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == 1);
             char *text = gd_program_text(p);
             CHECK_SAYING(strstr(text, " = conv_relu(%0 (feed 0)") && !strstr(text, "= relu(") && !strstr(text, "conv2d("), "%s", text);
             free(text);
@@ -245,7 +309,7 @@ TEST(epilogue_leaves_convolutions_that_others_read) {
     y = gd_conv1d(gd_reshape(x, gd_dims(1, 2, 3)), gd_ones(gd_dims(2, 2, 2)), NULL);
     y = gd_add(gd_relu(y), y);
     FETCH(y);
-    CHECK(gd_pass_epilogue(p) == 0);
+    CHECK(gd_pass_epilogue(p, gd_cpu()) == 0);
     gd_program_free(p);
 }
 

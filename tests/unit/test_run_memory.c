@@ -8,6 +8,7 @@
 
 #include "gradus/gradus.h"
 #include "graph/memory.h"
+#include "ops/op.h"
 #include "test.h"
 
 /* --- counting ----------------------------------------------------------------------------------- */
@@ -269,6 +270,7 @@ static void check_growth(const char *name, net (*make)(void), int level, int thr
 
 TEST(a_process_grows_by_what_the_plan_lists) {
     if (!can_count) return; /* the sanitizers have memory of their own for each byte */
+    if (gd_reference_only()) SKIP("plain kernels take minutes for nets of this size");
     for (int level = 0; level <= 2; level += 2)
         for (int threads = 1; threads <= 2; threads++) {
             check_growth("wide layers", wide_net, level, threads);

@@ -4,8 +4,6 @@
  * gradients are three directions of one form (ops/convolution.h), so one set of functions serves
  * them all.
  */
-#include <string.h>
-
 #include "backend/cpu/conv.h"
 #include "backend/cpu/gemm.h"
 #include "core/tensor.h"
@@ -17,8 +15,14 @@ static gd_conv_call call_of(const gd_kernel_call *k, gd_conv_direction to) {
     const gd_view *y = to == GD_CONV_TO_OUTPUT ? r : to == GD_CONV_TO_INPUT ? &k->in[0] : &k->in[1];
     return (gd_conv_call){.c = gd_conv_of(k, x, w, y), .dtype = r->dtype == GD_F64 ? GD_F64 : GD_F32,
                           .x = x->data, .w = w->data, .y = y->data, .bias = k->n_in > 2 ? k->in[2].data : NULL,
-                          .relu = to == GD_CONV_TO_OUTPUT && strcmp(k->op->name, "conv_relu") == 0,
                           .workspace = k->workspace, .workspace_bytes = k->workspace_bytes};
+}
+
+/* With relu as results are stored. */
+static gd_conv_call relu_call_of(const gd_kernel_call *k) {
+    gd_conv_call call = call_of(k, GD_CONV_TO_OUTPUT);
+    call.relu = true;
+    return call;
 }
 
 static bool is_float(const gd_kernel_call *k) { return gd_dtype_is_float(k->out[0].dtype); }
@@ -36,7 +40,7 @@ static size_t products(const gd_kernel_call *k) {
  */
 /*kernel conv3d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
  */
-/*kernel conv_relu.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
+/*kernel conv_relu.gemm  rank 10  wide  run gemm_relu  match is_float  workspace gemm_output_bytes  scratch products
  */
 /*kernel conv_forward.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
  */
@@ -46,6 +50,10 @@ static size_t gemm_output_bytes(const gd_kernel_call *k) {
 }
 static gd_status gemm_output(gd_kernel_call *k) {
     const gd_conv_call call = call_of(k, GD_CONV_TO_OUTPUT);
+    return gd_conv_gemm_output(&call);
+}
+static gd_status gemm_relu(gd_kernel_call *k) {
+    const gd_conv_call call = relu_call_of(k);
     return gd_conv_gemm_output(&call);
 }
 
@@ -100,7 +108,7 @@ static gd_status run_winograd(const gd_kernel_call *k, gd_conv_direction to) {
 
 /*kernel conv2d.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes  scratch products
  */
-/*kernel conv_relu.winograd  rank 20  wide  run wino_output  match wino_relu_pays  workspace wino_output_bytes  scratch products
+/*kernel conv_relu.winograd  rank 20  wide  run wino_relu  match wino_relu_pays  workspace wino_output_bytes  scratch products
  */
 /*kernel conv_forward.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes  scratch products
  */
@@ -108,6 +116,10 @@ static bool wino_output_pays(const gd_kernel_call *k) { return winograd_pays(k, 
 static bool wino_relu_pays(const gd_kernel_call *k) { return k->in[1].rank == 4 && wino_output_pays(k); }
 static size_t wino_output_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_OUTPUT); }
 static gd_status wino_output(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_OUTPUT); }
+static gd_status wino_relu(gd_kernel_call *k) {
+    const gd_conv_call call = relu_call_of(k);
+    return gd_conv_winograd(&call, GD_CONV_TO_OUTPUT);
+}
 
 /*kernel conv_transpose2d.winograd  rank 20  wide  run wino_input  match wino_input_pays  workspace wino_input_bytes  scratch products
  */
@@ -144,7 +156,7 @@ static gd_status run_direct(const gd_kernel_call *k, gd_conv_direction to) {
  */
 /*kernel conv2d.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
  */
-/*kernel conv_relu.direct  rank 30  wide  run direct_output  match direct_relu_pays  workspace direct_output_bytes
+/*kernel conv_relu.direct  rank 30  wide  run direct_relu  match direct_relu_pays  workspace direct_output_bytes
  */
 /*kernel conv_forward.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
  */
@@ -152,6 +164,10 @@ static bool direct_output_pays(const gd_kernel_call *k) { return direct_pays(k, 
 static bool direct_relu_pays(const gd_kernel_call *k) { return k->in[1].rank < 5 && direct_output_pays(k); }
 static size_t direct_output_bytes(const gd_kernel_call *k) { return direct_bytes(k, GD_CONV_TO_OUTPUT); }
 static gd_status direct_output(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_OUTPUT); }
+static gd_status direct_relu(gd_kernel_call *k) {
+    const gd_conv_call call = relu_call_of(k);
+    return gd_conv_direct(&call, GD_CONV_TO_OUTPUT);
+}
 
 /*kernel conv_transpose1d.direct  rank 30  wide  run direct_input  match direct_input_pays  workspace direct_input_bytes
  */

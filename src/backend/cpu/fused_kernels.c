@@ -29,9 +29,10 @@ static gd_reduction request(const gd_kernel_call *k, const gd_ew_job *job) {
                       .y = &k->out[k->n_out - 1],
                       .source = make_some,
                       .context = job};
-    if (strcmp(f->reduction->name, "max") == 0) r.fold = GD_FOLD_MAX;
-    if (strcmp(f->reduction->name, "min") == 0) r.fold = GD_FOLD_MIN;
-    if (strcmp(f->reduction->name, "mean") == 0) r.finish = GD_FINISH_MEAN;
+    const gd_op_reduces how = f->reduction->facts.reduces;
+    if (how == GD_REDUCES_MAX) r.fold = GD_FOLD_MAX;
+    if (how == GD_REDUCES_MIN) r.fold = GD_FOLD_MIN;
+    if (how == GD_REDUCES_MEAN) r.finish = GD_FINISH_MEAN;
     return r;
 }
 

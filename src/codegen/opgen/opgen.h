@@ -4,8 +4,8 @@
  *
  * A block is a comment that starts with "op" or "kernel" right after the opening sign. The rules of
  * an op are the functions of the same file named after it: tanh_infer, tanh_vjp, tanh_expand,
- * tanh_reference (a plain kernel that sees row-major f64 and i64) and tanh_raw (one that sees any
- * strides and types). The generator writes:
+ * tanh_reference (a plain kernel that sees row-major f64 and i64), tanh_raw (one that sees any
+ * strides and types) and tanh_workspace (the bytes that this kernel gets). The generator writes:
  *
  *     gradus/ops.h      the typed calls, with their options and documentation
  *     op_calls.c        their bodies

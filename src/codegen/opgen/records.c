@@ -97,6 +97,24 @@ static void elementwise_saves(op *o, uint32_t *in, uint32_t *out) {
     }
 }
 
+static void print_places(FILE *out, const char *name, const int8_t *at, int n) {
+    fprintf(out, ", .n_%s = %d, .%s_in = {", name, n, name);
+    for (int i = 0; i < n; i++) fprintf(out, "%s%d", i ? ", " : "", at[i]);
+    fputs("}", out);
+}
+
+static void print_facts(FILE *out, const gd_op_facts *f) {
+    fprintf(out, "    .facts = {.control = %d, .reduces = %d", (int)f->control, (int)f->reduces);
+    if (f->fills) fprintf(out, ", .fills = \"%s\"", f->fills);
+    if (f->fuses.outer) {
+        fprintf(out, ", .fuses = {.outer = \"%s\", .inner = \"%s\"", f->fuses.outer, f->fuses.inner);
+        print_places(out, "outer", f->fuses.outer_in, f->fuses.n_outer);
+        print_places(out, "inner", f->fuses.inner_in, f->fuses.n_inner);
+        fputs("}", out);
+    }
+    fputs("},\n", out);
+}
+
 /* The record itself; `twin`: of the in-place form. */
 static void print_record(FILE *out, op *o, bool twin) {
     gd_record *r = &o->record;
@@ -128,6 +146,7 @@ static void print_record(FILE *out, op *o, bool twin) {
         fprintf(out, "    .attrs = %s_attrs_, .n_attrs = %d, .attrs_size = sizeof(gd_%s_options), .defaults = &%s_default_attrs_,\n",
                 r->name, r->n_attrs, r->name, r->name);
     fprintf(out, "    .saves_in = 0x%xu, .saves_out = 0x%xu,\n", saves_in, saves_out);
+    if (!twin) print_facts(out, &r->facts);
     if (defines(s, r->name, "infer")) fprintf(out, "    .infer = %s_infer,\n", r->name);
     else if (elementwise) fputs("    .infer = gd_infer_elementwise,\n", out);
     if (defines(s, r->name, "vjp")) fprintf(out, "    .vjp = %s_vjp,\n", r->name);
@@ -149,8 +168,10 @@ static void print_op(FILE *out, op *o) {
     bool plain = defines(s, r->name, "reference"), raw = defines(s, r->name, "raw");
     if (plain || raw)
         fprintf(out, "static const gd_kernel %s_kernel_ = {.op = \"%s\", .variant = \"reference\", .device = \"cpu\", "
-                     ".flags = %s, .run = %s_%s};\n", r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", r->name,
+                     ".flags = %s, .run = %s_%s", r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", r->name,
                 plain ? "reference" : "raw");
+    if ((plain || raw) && defines(s, r->name, "workspace")) fprintf(out, ", .workspace = %s_workspace", r->name);
+    if (plain || raw) fputs("};\n", out);
     print_record(out, o, false);
     if (r->inplace_too) print_record(out, o, true);
 }

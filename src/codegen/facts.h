@@ -1,0 +1,47 @@
+/* facts.h - what a record says of its op to those who change programs and run graphs.
+ *
+ * They look at these, and at no op's name: an op that a program defines is treated like any other.
+ */
+#ifndef GRADUS_CODEGEN_FACTS_H
+#define GRADUS_CODEGEN_FACTS_H
+
+#include <stdint.h>
+
+/* "control branch": which of the ops that hold graphs it is (ops/control.c, ops/deferred.c). */
+typedef enum gd_op_control {
+    GD_CONTROL_NONE,
+    GD_CONTROL_BRANCH,    /* one of two functions, as a value says */
+    GD_CONTROL_WHILE,     /* a loop as long as a value says */
+    GD_CONTROL_SCAN,      /* a loop over the positions of tensors */
+    GD_CONTROL_GRADIENTS, /* gradients that are worked out when shapes are known */
+} gd_op_control;
+
+/* "reduces mean": of one input and one output; option `axis` says which axes. */
+typedef enum gd_op_reduces {
+    GD_REDUCES_NOTHING,
+    GD_REDUCES_SUM,
+    GD_REDUCES_MEAN,
+    GD_REDUCES_MAX,
+    GD_REDUCES_MIN,
+} gd_op_reduces;
+
+/* "fuses relu(linear(x, w, b))": what plans make it of. `outer` reads the result of `inner`, which
+ * nobody else does; all other operands are inputs of this op. */
+enum { GD_FUSES_INPUTS = 8, GD_FUSES_INNER = -1 };
+typedef struct gd_op_fuses {
+    const char *outer; /* NULL: it is made of nothing */
+    const char *inner; /* "conv1d conv2d": any of these */
+    int n_outer, n_inner;
+    int8_t
+        outer_in[GD_FUSES_INPUTS]; /* input k of `outer`: an input of this op, or GD_FUSES_INNER */
+    int8_t inner_in[GD_FUSES_INPUTS];
+} gd_op_fuses;
+
+typedef struct gd_op_facts {
+    gd_op_control control;
+    gd_op_reduces reduces;
+    const char *fills; /* "fills value": the option that every element of its result is; or NULL */
+    gd_op_fuses fuses;
+} gd_op_facts;
+
+#endif

@@ -1,0 +1,112 @@
+/* record_facts.c - the lines of a record that say facts.h's facts. */
+#include <string.h>
+
+#include "codegen/record_text.h"
+
+/* The place of the one word in a list of several; -1: it is none of them. */
+static int one_of(const char *const *words, int n, char *s) {
+    char end, *word = gd_record_name(&s, &end);
+    for (int i = 0; i < n && word; i++)
+        if (strcmp(word, words[i]) == 0) return i;
+    return -1;
+}
+
+static bool parse_control(gd_record *r, char *s) {
+    static const char *const words[] = {"branch", "while", "scan", "gradients"};
+    const int which = one_of(words, 4, s);
+    if (which < 0) return gd_record_fail(r, "control is branch, while, scan or gradients, not", s);
+    if (!(r->flags & GD_OP_WHOLE))
+        return gd_record_fail(r, "control is for ops that are 'whole', not", r->name);
+    r->facts.control = (gd_op_control)(GD_CONTROL_BRANCH + which);
+    return true;
+}
+
+static bool parse_reduces(gd_record *r, char *s) {
+    static const char *const words[] = {"sum", "mean", "max", "min"};
+    const int which = one_of(words, 4, s);
+    if (which < 0) return gd_record_fail(r, "reduces is sum, mean, max or min, not", s);
+    if (r->n_inputs != 1 || r->n_outputs != 1)
+        return gd_record_fail(r, "only ops of one input and one output reduce:", r->name);
+    r->facts.reduces = (gd_op_reduces)(GD_REDUCES_SUM + which);
+    return true;
+}
+
+static bool parse_fills(gd_record *r, char *s) {
+    char end, *name = gd_record_name(&s, &end);
+    for (int i = 0; i < r->n_attrs && name; i++)
+        if (strcmp(name, r->attrs[i].name) == 0 && r->attrs[i].type == GD_ATTR_FLOAT)
+            r->facts.fills = name;
+    return r->facts.fills ? true
+                          : gd_record_fail(r, "no float option to fill with:", name ? name : s);
+}
+
+/* --- fuses --------------------------------------------------------------------------------------
+ */
+
+/* The names before '(' in place, with a space between them: "conv1d|conv2d (" and "relu.gx(".
+ * Returns what is behind the sign. */
+static char *take_ops(char *s, char **names) {
+    char *open = strchr(s = gd_record_skip(s), '('), *to = s;
+    if (!open || open == s) return NULL;
+    for (char *c = s; c < open; c++)
+        if (*c == '|')
+            *to++ = ' ';
+        else if (*c != ' ')
+            *to++ = *c;
+    *to = 0;
+    *names = s;
+    return open + 1;
+}
+
+/* Operands up to ')', which are inputs of the op, and, where that is allowed, one call. Returns
+ * what is behind the sign. */
+static char *take_operands(gd_record *r, char *s, int8_t *in, int *n, gd_op_fuses *call) {
+    for (char end = ','; end == ','; ++*n) {
+        const size_t length = strcspn(s, ",()");
+        int input = GD_FUSES_INNER;
+        if (*n == GD_FUSES_INPUTS) return NULL;
+        if (s[length] == '(' && call && !call->inner) {
+            s = take_ops(s, (char **)(void *)&call->inner);
+            s = s ? take_operands(r, s, call->inner_in, &call->n_inner, NULL) : NULL;
+            if (!s) return NULL;
+            end = *(s = gd_record_skip(s));
+        } else {
+            char *name = gd_record_name(&s, &end);
+            input = name ? gd_record_input(r, name) : -1;
+            if (input < 0) return NULL;
+            if (end == ' ') end = *(s = gd_record_skip(s + 1));
+        }
+        if (end != ',' && end != ')') return NULL;
+        in[*n] = (int8_t)input;
+        s++;
+    }
+    return s;
+}
+
+static bool parse_fuses(gd_record *r, char *text) {
+    gd_op_fuses *f = &r->facts.fuses;
+    char *s = take_ops(text, (char **)(void *)&f->outer);
+    for (int i = 0; i < r->n_inputs + r->n_outputs; i++)
+        if (i < r->n_inputs ? r->inputs[i].variadic : r->outputs[i - r->n_inputs].variadic)
+            return gd_record_fail(r, "an op with lists fuses nothing:", r->name);
+    if (s) s = take_operands(r, s, f->outer_in, &f->n_outer, f);
+    return s && f->inner ? true
+                         : gd_record_fail(r, "expected outer(inner(inputs), inputs) in", text);
+}
+
+bool gd_record_fact(gd_record *r, const char *word, char *rest, bool *is_fact) {
+    static const struct {
+        const char *word;
+        bool (*parse)(gd_record *r, char *rest);
+    } facts[] = {
+        {"control", parse_control},
+        {"reduces", parse_reduces},
+        {"fills", parse_fills},
+        {"fuses", parse_fuses},
+    };
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        *is_fact = strcmp(word, facts[i].word) == 0;
+        if (*is_fact) return facts[i].parse(r, rest);
+    }
+    return true;
+}
