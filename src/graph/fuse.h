@@ -24,6 +24,12 @@ typedef struct gd_fuse_step {
     int first_user, n_users, first_need, n_needs; /* in `users` and `needs` */
 } gd_fuse_step;
 
+/* A step as it was before it was changed. */
+typedef struct gd_fuse_undo {
+    int step;
+    gd_fuse_step was;
+} gd_fuse_undo;
+
 /* Groups have the number of one of their members. */
 typedef struct gd_fuse {
     gd_program *p;
@@ -34,7 +40,9 @@ typedef struct gd_fuse {
     bool *kept;         /* of each root: fetched, or committed */
     int *seen, stamp;   /* marks of a search */
     int *stack;
-    gd_fuse_step *saved; /* steps before something that may be taken back */
+    int *reach;         /* see gd_fuse_waits */
+    gd_fuse_undo *undo; /* what was changed since the last gd_fuse_save: each step once */
+    int n_undo, *changed, saves; /* of each step: the number of the save since which it is in `undo` */
 } gd_fuse;
 
 gd_status gd_fuse_begin(gd_fuse *f, gd_program *p);
@@ -68,6 +76,12 @@ bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count);
 /* Whether something outside both depends on one and is needed by one. */
 bool gd_fuse_waits(gd_fuse *f, int a, int b);
 void gd_fuse_unite(gd_fuse *f, int a, int b);
+
+/* From here on changes may be taken back. */
+void gd_fuse_save(gd_fuse *f);
+void gd_fuse_take_back(gd_fuse *f);
+/* Call before a step's group, next or row_axes are changed. */
+void gd_fuse_change(gd_fuse *f, int step);
 
 /* --- groups that go by rows (fuse_rows.c)
  * ----------------------------------------------------------

@@ -22,12 +22,13 @@ static bool in_either(const gd_fuse *f, int step, int a, int b) {
     return f->steps[step].group == a || f->steps[step].group == b;
 }
 
-/* Marks and stacks the groups that come right after group `g`; true if one outside comes back to a
- * or b. */
-static bool spread(gd_fuse *f, int g, bool inside, int a, int b, int *depth) {
+/* Marks and stacks the groups that come right after group `g`, as far as step `last`; true if one
+ * outside comes back to a or b. */
+static bool spread(gd_fuse *f, int g, bool inside, int a, int b, int last, int *depth) {
     for (int m = g; m >= 0; m = f->steps[m].next)
         for (int u = 0; u < f->steps[m].n_users; u++) {
             const int to = f->users[f->steps[m].first_user + u];
+            if (to > last) continue;
             if (in_either(f, to, a, b)) {
                 if (!inside) return true;
                 continue;
@@ -40,13 +41,43 @@ static bool spread(gd_fuse *f, int g, bool inside, int a, int b, int *depth) {
     return false;
 }
 
+static void bounds(const gd_fuse *f, int group, int *first, int *last) {
+    *first = *last = group;
+    for (int m = group; m >= 0; m = f->steps[m].next) {
+        if (m < *first) *first = m;
+        if (m > *last) *last = m;
+    }
+}
+
+/* The last step of all groups that begin at step `i` or before; `reach` is a Fenwick tree of that
+ * maximum. Where groups were taken apart again it may be too much, which does no harm. */
+static int reach_of(const gd_fuse *f, int i) {
+    int most = i;
+    for (int at = i + 1; at > 0; at -= at & -at)
+        if (f->reach[at] > most) most = f->reach[at];
+    return most;
+}
+
+static void note_reach(gd_fuse *f, int group) {
+    int first, last;
+    bounds(f, group, &first, &last);
+    for (int at = first + 1; at <= f->p->n_steps; at += at & -at)
+        if (last > f->reach[at]) f->reach[at] = last;
+}
+
+/* Steps need earlier ones only, so that the search ends at the last member, or at the last one of a
+ * group that reaches beyond it: no group on the far side of that has a member on this one. */
 bool gd_fuse_waits(gd_fuse *f, int a, int b) {
-    int depth = 0;
+    int depth = 0, first, last, other;
+    bounds(f, a, &first, &last);
+    bounds(f, b, &first, &other);
+    if (other > last) last = other;
+    for (int further = reach_of(f, last); further > last; further = reach_of(f, last)) last = further;
     f->stamp++;
-    spread(f, a, true, a, b, &depth);
-    spread(f, b, true, a, b, &depth);
+    spread(f, a, true, a, b, last, &depth);
+    spread(f, b, true, a, b, last, &depth);
     while (depth > 0)
-        if (spread(f, f->stack[--depth], false, a, b, &depth)) return true;
+        if (spread(f, f->stack[--depth], false, a, b, last, &depth)) return true;
     return false;
 }
 
@@ -166,9 +197,33 @@ static bool all_pass(const gd_fuse *f, int g, int a, int b, gd_dtype type) {
 
 void gd_fuse_unite(gd_fuse *f, int a, int b) {
     int last = a;
-    for (int m = b; m >= 0; m = f->steps[m].next) f->steps[m].group = a;
+    for (int m = b; m >= 0; m = f->steps[m].next) {
+        gd_fuse_change(f, m);
+        f->steps[m].group = a;
+    }
     while (f->steps[last].next >= 0) last = f->steps[last].next;
+    gd_fuse_change(f, last);
     f->steps[last].next = b;
+    note_reach(f, a);
+}
+
+void gd_fuse_save(gd_fuse *f) {
+    f->saves++;
+    f->n_undo = 0;
+}
+
+void gd_fuse_change(gd_fuse *f, int step) {
+    if (f->changed[step] == f->saves) return;
+    f->changed[step] = f->saves;
+    f->undo[f->n_undo++] = (gd_fuse_undo){step, f->steps[step]};
+}
+
+void gd_fuse_take_back(gd_fuse *f) {
+    while (f->n_undo > 0) {
+        const gd_fuse_undo *u = &f->undo[--f->n_undo];
+        f->steps[u->step] = u->was;
+        f->changed[u->step] = 0;
+    }
 }
 
 static int64_t shape_of(const gd_fuse *f, int step, const gd_pvalue **shape) {

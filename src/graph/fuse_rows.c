@@ -163,26 +163,22 @@ static bool is_right(gd_fuse *f, int group) {
 /* --- trying -------------------------------------------------------------------------------------
  */
 
-static void save(gd_fuse *f) {
-    memcpy(f->saved, f->steps, (size_t)f->p->n_steps * sizeof *f->steps);
-}
-static void take_back(gd_fuse *f) {
-    memcpy(f->steps, f->saved, (size_t)f->p->n_steps * sizeof *f->steps);
-}
-
 /* Puts a step, with its group, into the group of another. */
 static void take_in(gd_fuse *f, int into, int step) {
     gd_row_shape r;
-    if (reduces_rows(f, step, &r)) f->steps[step].row_axes = r.axes;
+    if (reduces_rows(f, step, &r)) {
+        gd_fuse_change(f, step);
+        f->steps[step].row_axes = r.axes;
+    }
     if (f->steps[into].group != f->steps[step].group)
         gd_fuse_unite(f, f->steps[into].group, f->steps[step].group);
 }
 
 static bool try_to_take_in(gd_fuse *f, int into, int step) {
-    save(f);
+    gd_fuse_save(f);
     take_in(f, into, step);
     if (is_right(f, f->steps[into].group)) return true;
-    take_back(f);
+    gd_fuse_take_back(f);
     return false;
 }
 
@@ -223,7 +219,7 @@ static void take_in_path(gd_fuse *f, int into, int step, int far) {
 static bool begin_at(gd_fuse *f, int step) {
     const gd_pstep *s = &f->p->steps[step];
     bool found = false;
-    save(f);
+    gd_fuse_save(f);
     for (int k = 0; k < s->n_in; k++) {
         const int writer = f->writer[f->p->values[s->in[k]].root];
         const int reduction = writer < 0 ? -1 : reduction_behind(f, writer, FAR);
@@ -236,7 +232,7 @@ static bool begin_at(gd_fuse *f, int step) {
         found = true;
     }
     if (found && is_right(f, f->steps[step].group)) return true;
-    take_back(f);
+    gd_fuse_take_back(f);
     return false;
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/grow.h"
 #include "graph/fuse.h"
 #include "gradus/ops.h"
 #include "ops/call.h"
@@ -169,10 +170,25 @@ bool gd_fuse_is_scalar(const gd_fuse *f, int value, gd_dtype type, int64_t count
 /* --- what depends on what ----------------------------------------------------------------------
  */
 
+/* A step that reads a root, and the one before it that does. */
+typedef struct root_read {
+    int step, before;
+} root_read;
+
 typedef struct edges {
     int *from, *to;
     int count, room;
+    int *last_read; /* of each root since it was written: in `reads`; -1: none */
+    root_read *reads;
+    int n_reads, reads_room;
 } edges;
+
+static void end_edges(edges *e) {
+    gd_free(e->from);
+    gd_free(e->to);
+    gd_free(e->last_read);
+    gd_free(e->reads);
+}
 
 static gd_status add_edge(edges *e, int from, int to) {
     if (from < 0 || from == to) return GD_OK;
@@ -190,38 +206,57 @@ static gd_status add_edge(edges *e, int from, int to) {
     return GD_OK;
 }
 
+static gd_status note_read(edges *e, int root, int step) {
+    if (!gd_grow(e->reads, e->n_reads, e->reads_room)) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    e->reads[e->n_reads] = (root_read){step, e->last_read[root]};
+    e->last_read[root] = e->n_reads++;
+    return GD_OK;
+}
+
+static gd_status add_reads(const gd_fuse *f, edges *e, int i) {
+    const gd_program *p = f->p;
+    const gd_pstep *s = &p->steps[i];
+    for (int k = 0; k < s->n_in; k++) {
+        if (s->in[k] < 0) continue;
+        const int root = p->values[s->in[k]].root;
+        /* a view is nothing to wait for: what it looks into is */
+        const int maker = f->made_by[s->in[k]];
+        if (maker >= 0 && (s->view || !p->steps[maker].view)) GD_TRY(add_edge(e, maker, i));
+        GD_TRY(add_edge(e, f->writer[root], i));
+        GD_TRY(note_read(e, root, i));
+    }
+    return GD_OK;
+}
+
+static gd_status add_writes(gd_fuse *f, edges *e, int i) {
+    const gd_pstep *s = &f->p->steps[i];
+    for (int k = 0; k < s->n_out && !s->view; k++) {
+        if (s->out[k] < 0) continue;
+        const int root = f->p->values[s->out[k]].root;
+        for (int r = e->last_read[root]; r >= 0; r = e->reads[r].before)
+            GD_TRY(add_edge(e, e->reads[r].step, i));
+        GD_TRY(add_edge(e, f->writer[root], i));
+        f->writer[root] = i;
+        e->last_read[root] = -1; /* who comes after this write comes after them */
+    }
+    return GD_OK;
+}
+
 /* Every read comes after the write before it, every write after reads and writes before it. */
 static gd_status find_edges(gd_fuse *f, edges *e) {
     const gd_program *p = f->p;
-    int *writer = f->writer;
-    gd_status status = GD_OK;
-    for (int i = 0; i < p->n_steps && status == GD_OK; i++) {
+    e->last_read = gd_malloc(((size_t)p->n_roots + 1) * sizeof *e->last_read);
+    if (!e->last_read) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    for (int r = 0; r < p->n_roots; r++) e->last_read[r] = -1;
+    for (int i = 0; i < p->n_steps; i++) {
         const gd_pstep *s = &p->steps[i];
         if (s->removed) continue;
-        for (int k = 0; k < s->n_in && status == GD_OK; k++) {
-            if (s->in[k] < 0) continue;
-            /* a view is nothing to wait for: what it looks into is */
-            const int maker = f->made_by[s->in[k]];
-            if (maker >= 0 && (s->view || !p->steps[maker].view)) status = add_edge(e, maker, i);
-            if (status == GD_OK) status = add_edge(e, writer[p->values[s->in[k]].root], i);
-        }
-        for (int k = 0; k < s->n_out && !s->view && status == GD_OK; k++) {
-            if (s->out[k] < 0) continue;
-            const int root = p->values[s->out[k]].root;
-            for (int b = 0; writer[root] >= 0 && b < i && status == GD_OK;
-                 b++) { /* written again: rare */
-                const gd_pstep *before = &p->steps[b];
-                for (int x = 0; x < before->n_in && !before->removed; x++)
-                    if (before->in[x] >= 0 && p->values[before->in[x]].root == root)
-                        status = add_edge(e, b, i);
-            }
-            if (status == GD_OK) status = add_edge(e, writer[root], i);
-            writer[root] = i;
-        }
+        GD_TRY(add_reads(f, e, i));
+        GD_TRY(add_writes(f, e, i));
         for (int k = 0; k < s->n_out; k++)
             if (s->out[k] >= 0 && f->made_by[s->out[k]] < 0) f->made_by[s->out[k]] = i;
     }
-    return status;
+    return GD_OK;
 }
 
 /* The result of an assign is its value under another number: made by who made that. */
@@ -323,19 +358,21 @@ gd_status gd_fuse_begin(gd_fuse *f, gd_program *p) {
     f->writer = gd_malloc(((size_t)p->n_roots + 1) * sizeof *f->writer);
     f->seen = gd_calloc(n, sizeof *f->seen);
     f->stack = gd_malloc(n * sizeof *f->stack);
-    f->saved = gd_malloc(n * sizeof *f->saved);
-    if (!f->steps || !f->saved || !f->made_by || !f->writer || !f->kept || !f->seen || !f->stack)
+    f->reach = gd_malloc(n * sizeof *f->reach);
+    f->undo = gd_malloc(n * sizeof *f->undo);
+    f->changed = gd_calloc(n, sizeof *f->changed);
+    if (!f->steps || !f->reach || !f->undo || !f->changed || !f->made_by || !f->writer || !f->kept || !f->seen || !f->stack)
         return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    for (size_t i = 0; i < n; i++) f->reach[i] = -1;
     for (int v = 0; v < p->n_values; v++) f->made_by[v] = -1;
     for (int r = 0; r < p->n_roots; r++) f->writer[r] = -1;
     for (int i = 0; i < p->n_fetches; i++) f->kept[p->values[p->fetches[i]].root] = true;
     for (int i = 0; i < p->n_commits; i++) f->kept[p->values[p->commits[i].value].root] = true;
-    edges e = {NULL, NULL, 0, 0};
+    edges e = {.count = 0};
     gd_status status = find_edges(f, &e);
     if (status == GD_OK) status = index_edges(f, &e);
     if (status == GD_OK) find_other_names(f);
-    gd_free(e.from);
-    gd_free(e.to);
+    end_edges(&e);
     return status == GD_OK ? classify(f) : status;
 }
 
@@ -348,5 +385,7 @@ void gd_fuse_end(gd_fuse *f) {
     gd_free(f->kept);
     gd_free(f->seen);
     gd_free(f->stack);
-    gd_free(f->saved);
+    gd_free(f->reach);
+    gd_free(f->undo);
+    gd_free(f->changed);
 }

@@ -37,18 +37,48 @@ static void unite(gd_program *p, gd_pstep *gone, const gd_pstep *kept) {
     gone->removed = true;
 }
 
+static uint32_t hash_of(const gd_pstep *s) {
+    uint64_t hash = (uintptr_t)s->op;
+    for (int k = 0; k < s->n_in; k++) hash = (hash ^ (uint64_t)(uint32_t)s->in[k]) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32);
+}
+
+/* Steps that have been seen, by what they compute. */
+typedef struct step_set {
+    int *first; /* of each hash modulo `size`, a power of two: a step, or -1 */
+    int *next;  /* of each step: the one seen before it with the same; -1: none */
+    uint32_t size;
+} step_set;
+
+static bool begin(step_set *s, int n_steps) {
+    s->size = 64;
+    while (s->size < (uint32_t)n_steps) s->size *= 2;
+    s->first = gd_malloc((s->size + (size_t)n_steps) * sizeof *s->first);
+    if (!s->first) return gd_fail(GD_E_MEMORY, "no memory to plan a run"), false;
+    s->next = s->first + s->size;
+    memset(s->first, -1, s->size * sizeof *s->first);
+    return true;
+}
+
 int gd_pass_share(gd_program *p) {
     int *writes = gd_program_writes(p), changes = 0; /* contents of roots written twice change meanwhile */
+    step_set seen;
     if (!writes) return -1;
+    if (!begin(&seen, p->n_steps)) return gd_free(writes), -1;
     for (int i = 0; i < p->n_steps; i++) {
-        if (!is_plain(p, &p->steps[i], writes)) continue;
-        for (int k = i + 1; k < p->n_steps; k++) {
-            if (p->steps[k].op != p->steps[i].op || !is_plain(p, &p->steps[k], writes)) continue;
-            if (!same_work(&p->steps[i], &p->steps[k])) continue;
-            unite(p, &p->steps[k], &p->steps[i]);
+        gd_pstep *s = &p->steps[i];
+        if (!is_plain(p, s, writes)) continue;
+        int *first = &seen.first[hash_of(s) & (seen.size - 1)], same = *first;
+        while (same >= 0 && !same_work(&p->steps[same], s)) same = seen.next[same];
+        if (same >= 0) {
+            unite(p, s, &p->steps[same]);
             changes++;
+        } else {
+            seen.next[i] = *first;
+            *first = i;
         }
     }
+    gd_free(seen.first);
     gd_free(writes);
     return changes;
 }

@@ -210,9 +210,29 @@ static bool may_fail(const gd_plan *plan, const gd_pcall *c) {
     return gd_step_may_fail(plan->program, c->step) || ((op->flags & GD_OP_USER) && c->kernel == op->reference);
 }
 
+/* The last call that may fail; -1: none. */
+static int last_risk(const gd_plan *plan) {
+    int i = plan->n_calls - 1;
+    while (i >= 0 && !may_fail(plan, &plan->calls[i])) i--;
+    return i;
+}
+
+/* Whether the call reads the root as it writes the new value, if at all: each element its own. */
+static bool updates_straight(const gd_plan *plan, const gd_pcall *k, int root, const gd_pvalue *fresh) {
+    const gd_view like = gd_program_view(fresh);
+    for (int x = k->first; x < k->first + k->n_in; x++) {
+        if (plan->bindings[x].root != root) continue;
+        const gd_view *old = &plan->views[x];
+        if (!k->step->op->ir || k->n_before || k->n_after || plan->bindings[x].offset != 0 ||
+            !gd_is_row_major(old->rank, old->dims, old->strides) || !same_layout(old, &like) || old->dtype != like.dtype)
+            return false;
+    }
+    return true;
+}
+
 /* The new value of a variable may be computed right into it if nobody reads the old one later, and
  * nothing that can fail comes after it. */
-static bool can_write_through(const gd_plan *plan, const lives *l, const gd_commit *c) {
+static bool can_write_through(const gd_plan *plan, const lives *l, const gd_commit *c, int risk) {
     const gd_program *p = plan->program;
     const gd_pvalue *v = &p->values[c->value];
     const gd_root *root = &p->roots[v->root];
@@ -232,30 +252,17 @@ static bool can_write_through(const gd_plan *plan, const lives *l, const gd_comm
             if (writes) break;
         }
     if (written == plan->n_calls) return false; /* it is not: it has been turned, or so */
-    for (int i = 0; i < plan->n_calls; i++) {
-        const gd_pcall *k = &plan->calls[i];
-        if (i > written && may_fail(plan, k)) return false;
-        for (int x = k->first; x < k->first + k->n_in; x++) {
-            if (plan->bindings[x].root != c->root) continue;
-            if (i > written) return false;
-            if (i < written) continue;
-            const gd_view *old = &plan->views[x]; /* read and written by one call: each element its own */
-            gd_view fresh = gd_program_view(v);
-            if (!k->step->op->ir || k->n_before || k->n_after || plan->bindings[x].offset != 0 ||
-                !gd_is_row_major(old->rank, old->dims, old->strides) || !same_layout(old, &fresh) || old->dtype != fresh.dtype)
-                return false;
-        }
-    }
-    return true;
+    return risk <= written && l->end[c->root] <= written && updates_straight(plan, &plan->calls[written], c->root, v);
 }
 
 static gd_status place_commits(gd_plan *plan, lives *l) {
     gd_program *p = plan->program;
+    const int risk = last_risk(plan);
     plan->first_commit_copy = plan->n_copies;
     for (int i = 0; i < p->n_commits; i++) {
         gd_commit *c = &p->commits[i];
         const int root = p->values[c->value].root;
-        c->through = l->same[root] == root && can_write_through(plan, l, c);
+        c->through = l->same[root] == root && can_write_through(plan, l, c, risk);
         if (c->through) {
             l->same[root] = c->root;
             continue;
