@@ -218,10 +218,12 @@ gd_status gd_kernel_ready(const gd_op *op, gd_kernel_call *call, gd_device *devi
 
 gd_status gd_kernel_go(gd_kernel_call *call, const gd_staging *staging) {
     gd_device *device = call->device;
+    void *workspace = call->workspace; /* a device may put in an address of its own */
     int64_t started = gd_profile_start();
     gd_status status = staging                              ? gd_kernel_run_staged(call, staging)
                        : call->op->flags & GD_OP_DYNAMIC ? device->api->run_now(device, call)
                                                             : device->api->run(device, call);
+    call->workspace = workspace;
     return started ? gd_profile_end(call, started, status) : status;
 }
 
