@@ -26,9 +26,13 @@ static bool is_plain(const gd_program *p, const gd_pstep *s, const int *writes) 
     return true;
 }
 
-static void unite(gd_program *p, gd_pstep *gone, const gd_pstep *kept) {
+static void unite(gd_program *p, gd_pstep *gone, gd_pstep *kept) {
     for (int k = 0; k < gone->n_out; k++) {
         if (gone->out[k] < 0) continue;
+        if (kept->out[k] < 0) { /* nobody wanted it there */
+            kept->out[k] = gone->out[k];
+            continue;
+        }
         const int from = p->values[gone->out[k]].root, to = p->values[kept->out[k]].root;
         for (int v = 0; v < p->n_values && !gone->view; v++) /* views of the result */
             if (p->values[v].root == from) p->values[v].root = to;

@@ -61,6 +61,20 @@ TEST(share_computes_the_same_thing_once) {
     gd_program_free(p);
 }
 
+TEST(share_makes_what_either_of_two_is_wanted_for) {
+    IN_GRAPH(g);
+    gd_tensor *plain = gd_layer_norm(x, NULL, NULL), *again = gd_layer_norm(x, NULL, NULL);
+    gd_tensor *slope = gd_gradients(gd_list(gd_sum(gd_mul(again, again))), gd_list(x)).at[0];
+    y = gd_add(plain, slope);
+    FETCH(y);
+    CHECK(gd_pass_prune(p) > 0); /* the first keeps nothing for a gradient */
+    CHECK(p->steps[0].out[1] < 0 && p->steps[1].out[1] >= 0);
+    const int mean = p->steps[1].out[1];
+    CHECK(gd_pass_share(p) == 1);
+    CHECK(!p->steps[0].removed && p->steps[1].removed && p->steps[0].out[1] == mean);
+    gd_program_free(p);
+}
+
 TEST(share_leaves_noise_and_different_options_alone) {
     IN_GRAPH(g);
     y = gd_add(gd_add(gd_dropout(x), gd_dropout(x)), gd_add(gd_leaky_relu(x, .slope = 0.1), gd_leaky_relu(x, .slope = 0.2)));
