@@ -18,6 +18,7 @@ typedef struct gd_origin {
     gd_origin_kind kind;
     int number;       /* in the graph */
     char *name;
+    bool named;       /* by the program; else the name is its op and number */
     int noise;        /* a random op: its number among them, from 0 */
     int variable;     /* a variable: its number among them */
     bool trainable;

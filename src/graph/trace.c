@@ -19,7 +19,7 @@ static gd_status make_symbol(gd_node *node, int index, gd_device *device, const 
     gd_slot_set(slot, y, false);
     slot->index = index;
     gd_node_attach(node, y, index);
-    y->requires_grad = slot->requires_grad = gd_dtype_is_float(m->dtype);
+    y->requires_grad = slot->requires_grad = gd_dtype_is_float(m->dtype) && !node->stops;
     *out = y;
     return GD_OK;
 }
@@ -77,6 +77,7 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
     gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
     if (!node) return GD_E_MEMORY;
     node->graph = true;
+    node->stops = gd_this_thread.no_grad > 0 && gd_this_thread.rules == 0;
     node->site = call->site;
     node->rng = call->rng;
     gd_device *device = gd_default_device();
