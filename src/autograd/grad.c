@@ -87,6 +87,8 @@ gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_
     gd_status status = backward(result, options ? options : &none);
     status = gd_attempt_end(&attempt, status);
     if (status != GD_OK && site) gd_error_suffix(" (%s)", site);
+    /* a function that is being traced must not go on as if there were gradients */
+    if (status != GD_OK && result && result->kind == GD_SYMBOL) gd_error_stick(status);
     return status;
 }
 

@@ -18,6 +18,8 @@ static void graph_destroy(gd_object *object) {
         gd_release(graph->written[i].tensor);
         gd_release(graph->written[i].symbol);
     }
+    for (int i = 0; i < graph->n_captured; i++) gd_release(graph->captured[i].tensor);
+    gd_free(graph->captured);
     gd_free(graph->written);
     gd_free(graph->nodes);
     gd_free(graph->variables);
@@ -236,6 +238,16 @@ gd_status gd_graph_note_write(gd_graph *graph, gd_written written) {
     gd_retain(written.tensor);
     gd_retain(written.symbol);
     graph->written[graph->n_written++] = written;
+    return GD_OK;
+}
+
+gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor) {
+    while (graph && graph->outer) graph = graph->outer;
+    if (!graph || !graph->traces_writes || !tensor || tensor->kind != GD_VALUE) return GD_OK;
+    for (int i = 0; i < graph->n_captured; i++)
+        if (graph->captured[i].tensor == tensor) return GD_OK;
+    if (!gd_grow(graph->captured, graph->n_captured, graph->captured_room)) return gd_fail(GD_E_MEMORY, "no memory for a graph");
+    graph->captured[graph->n_captured++] = (gd_captured){gd_retain(tensor), tensor->requires_grad};
     return GD_OK;
 }
 

@@ -28,6 +28,27 @@ static gd_graph *graph_of(const gd_tensor *t) {
     return t && t->kind == GD_SYMBOL && t->node && t->node->origin ? t->node->origin->graph : NULL;
 }
 
+static bool is_view(const gd_node *node) { return node->op && (node->op->flags & GD_OP_VIEW); }
+
+/* In place, the symbol's handle will mean the new value. That is all that changes: so nobody may have
+ * another handle for the memory that eager code would write. */
+static gd_status check_in_place(const gd_invocation *call, const gd_graph *graph) {
+    const gd_tensor *x = call->in[0];
+    const char *name = call->op->inputs[0].name;
+    if (x->kind != GD_SYMBOL) return GD_OK;
+    if (x->node->origin && x->node->origin->kind == GD_FROM_VARIABLE)
+        return gd_fail(GD_E_STATE, "'%s' is the variable '%s', which changes by gd_assign(variable, value)", name, x->node->origin->name);
+    if (is_view(x->node)) return gd_fail(GD_E_UNSUPPORTED, "'%s' is a view (%s), and cannot be written in a graph; use the op that makes "
+                                         "a new tensor", name, x->node->op->name);
+    for (int i = 0; graph && i < graph->count; i++) {
+        const gd_node *node = graph->nodes[i];
+        if (is_view(node) && node->n_in > 0 && node->slots[0].node == x->node && node->slots[0].index == x->node_index)
+            return gd_fail(GD_E_UNSUPPORTED, "'%s' has a view (%s of %s), which would not see what is written in a graph; use the op that "
+                           "makes a new tensor", name, node->op->name, node->site ? node->site : "?");
+    }
+    return GD_OK;
+}
+
 /* What an op writes must be able to keep it: a variable, or a tensor outside the graph. */
 static gd_status check_written(const gd_invocation *call, const gd_graph *graph) {
     const gd_op *op = call->op;
@@ -35,7 +56,7 @@ static gd_status check_written(const gd_invocation *call, const gd_graph *graph)
     if (op->base && in_body && graph_of(call->in[0]) != graph)
         return gd_fail(GD_E_STATE, "'%s' is from outside of the branch or the body of the loop and cannot be written in it",
                        op->inputs[0].name);
-    if (op->base) return GD_OK; /* in place: the symbol's handle will mean the new value */
+    if (op->base) return check_in_place(call, graph);
     for (int i = 0; i < op->n_inputs && i < call->n_in; i++) {
         const gd_tensor *t = call->in[i];
         if (!op->inputs[i].mutated || !t) continue;
@@ -81,11 +102,13 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
     node->site = call->site;
     node->rng = call->rng;
     gd_device *device = gd_default_device();
-    for (int i = 0; i < call->n_in; i++) {
-        gd_slot_set(&node->slots[i], gd_graph_latest(gd_graph_building(), call->in[i]), true); /* a value is captured, not copied */
+    gd_status status = GD_OK;
+    for (int i = 0; i < call->n_in && status == GD_OK; i++) {
+        gd_tensor *x = gd_graph_latest(gd_graph_building(), call->in[i]);
+        status = gd_graph_note_capture(gd_graph_building(), x);
+        gd_slot_set(&node->slots[i], x, true); /* a value is captured, not copied */
         if (call->in[i]) device = call->in[i]->device;
     }
-    gd_status status = GD_OK;
     for (int i = 0; i < call->n_out && status == GD_OK; i++)
         status = make_symbol(node, i, metas[i].device ? metas[i].device : device, &metas[i], &call->out[i]);
     if (status == GD_OK && call->op->base) { /* in place: the handle now means the new value */
