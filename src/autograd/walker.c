@@ -321,12 +321,15 @@ static gd_status run_rule(const gd_walk *walk, gd_node *node, rule_args *a) {
     }
     gd_vjp vjp = {node->op, node->attrs, node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx};
     gd_device *before = gd_this_thread.device; /* constants of a rule belong where its values are */
+    const char *site = gd_this_thread.site;
+    gd_this_thread.site = node->site;
     gd_this_thread.device = node->slots[node->n_in].device;
     if (node->op->vjp) node->op->vjp(&vjp);
     else if (node->op->ir) gd_elementwise_vjp(&vjp);
     else if (node->op->expand) status = run_body(walk, node, a);
     else status = gd_fail(GD_E_UNSUPPORTED, "%s has no gradient", node->op->name);
     gd_this_thread.device = before;
+    gd_this_thread.site = site;
     return gd_attempt_end(&attempt, status);
 }
 

@@ -39,6 +39,7 @@ typedef struct gd_thread {
     void *tracer;       /* the graph that ops are appended to; NULL: they run */
     int settled;        /* > 0: all sizes are known, and gradients through loops are not put off */
     int in_profiler;
+    const char *site;   /* of the op whose body or gradient rule is running: that of all calls in it */
 
     struct gd_tensor *free_tensors; /* handles for reuse */
     int free_tensor_count;

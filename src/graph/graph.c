@@ -182,7 +182,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
     if (!graph) return GD_OK;
     gd_origin *o = gd_calloc(1, sizeof *o);
     gd_node **after = b->n_after ? gd_malloc((size_t)b->n_after * sizeof *after) : NULL;
-    char *text = name ? copy_text(prefix, name, -1) : copy_text(prefix, node->op ? node->op->name : "symbol", graph->count);
+    char *text = name ? copy_text(prefix, name, -1) : copy_text(prefix, node->op ? node->op->name : kind == GD_FROM_VARIABLE ? "variable" : "placeholder", graph->count);
     bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
                 gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
     if (!o || !text || !room || (b->n_after && !after)) {

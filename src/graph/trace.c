@@ -35,7 +35,7 @@ static bool is_view(const gd_node *node) { return node->op && (node->op->flags &
 static gd_status check_in_place(const gd_invocation *call, const gd_graph *graph) {
     const gd_tensor *x = call->in[0];
     const char *name = call->op->inputs[0].name;
-    if (x->kind != GD_SYMBOL) return GD_OK;
+    if (x->kind != GD_SYMBOL || !x->node) return GD_OK; /* a bare one: shapes are being worked out */
     if (x->node->origin && x->node->origin->kind == GD_FROM_VARIABLE)
         return gd_fail(GD_E_STATE, "'%s' is the variable '%s', which changes by gd_assign(variable, value)", name, x->node->origin->name);
     if (is_view(x->node)) return gd_fail(GD_E_UNSUPPORTED, "'%s' is a view (%s), and cannot be written in a graph; use the op that makes "
@@ -93,6 +93,11 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
         const gd_graph *of = graph_of(call->in[i]);
         if (of && of->body == GD_BODY_SEALED)
             return gd_fail(GD_E_STATE, "input %d belongs to the body of a loop or to a branch, and is used outside of it", i);
+        const gd_tensor *t = call->in[i];
+        if (t && t->kind == GD_SYMBOL && t->node && t->node->origin && !t->node->origin->graph)
+            return gd_fail(GD_E_STATE, "input %d, '%s', is a symbol of a graph that is gone", i, t->node->origin->name);
+        if (of && graph && of != graph && !of->body && !graph->body)
+            return gd_fail(GD_E_ARGUMENT, "input %d, '%s', is a symbol of another graph than the inputs before it", i, t->node->origin->name);
     }
     GD_TRY(check_written(call, graph));
     gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
