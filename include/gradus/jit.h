@@ -27,7 +27,8 @@
  * Called in a graph, or by the function of another jit, it adds what its function does to that graph.
  *
  * Gradients: where an input or a tensor that the function uses requires one, the whole call is one
- * node of the tape. Walking back runs a plan of its own, which computes what it needs once more. With
+ * node of the tape. Walking back runs a plan of its own, which computes what it needs once more, with the
+ * same noise, and writes nothing; tensors that it needs must be what they were before the call. With
  * create_graph, for gradients of gradients, the same nodes run one after the other as eager ops instead,
  * which the tape remembers: right, but no faster than without a jit. Functions with a gd_while_loop have
  * no such gradients; the failure says so.

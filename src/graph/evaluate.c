@@ -223,7 +223,7 @@ static gd_status take_results(const run *r, gd_tensors fetches, gd_tensor **resu
 }
 
 gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
-                           uint64_t number) {
+                           uint64_t number, bool assigns) {
     gd_tensor **results = gd_list_new(fetches.count);
     if (!results) {
         gd_error_stick(GD_E_MEMORY);
@@ -234,7 +234,7 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     run r = {.feeds = feeds, .fed = values, .running = {.run = number}};
     if (status == GD_OK) status = evaluate(&r, fetches);
     if (status == GD_OK) status = take_results(&r, fetches, results);
-    if (status == GD_OK) status = do_commits(&r);
+    if (status == GD_OK && assigns) status = do_commits(&r);
     gd_free(r.entries);
     gd_free(r.commits);
     gd_scope_close(&scope);
@@ -261,7 +261,7 @@ gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors v
 }
 
 gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
-    return gd_evaluate_run(fetches, feeds, values, 0);
+    return gd_evaluate_run(fetches, feeds, values, 0, true);
 }
 
 /* --- numbers that follow from sizes (ops/late.h) -------------------------------------------------

@@ -90,8 +90,9 @@ gd_tensor *gd_graph_latest(const gd_graph *graph, gd_tensor *tensor);
 /* Notes that a node of this graph, or of a body in it, uses a tensor from outside: if it is a jit's. */
 gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor);
 
-/* Lets this thread's next runs have the noise of run `run`; -1: noise of their own. Returns what was
- * set before. And the number of this thread's latest run. */
+/* Lets this thread's next runs repeat run `run`: they have its noise, and assign nothing, since it has done
+ * that; -1: they are runs of their own. Returns what was set before. And the number of this thread's latest
+ * run. */
 int64_t gd_session_repeat(int64_t run);
 int64_t gd_session_latest(void);
 

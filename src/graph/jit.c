@@ -12,6 +12,7 @@
 
 #include "core/alloc.h"
 #include "graph/graph.h"
+#include "graph/subgraph.h"
 #include "graph/trace.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
@@ -27,6 +28,7 @@ typedef struct traced {
     gd_tensor **in, **out; /* symbols */
     gd_tensor **written;   /* what the function has made of its inputs; NULL: the input itself, unwritten */
     int n_written;
+    bool *read, looked[2]; /* which captured tensors gx needs; and for which of the two that is known */
     gd_tensor **leaves;    /* tensors outside that want a gradient: parameters, or results on the tape */
     gd_tensor *effects;    /* to be fetched for what the function writes; NULL: nothing */
     gd_tensor **gy;        /* symbols for the gradients of the results */
@@ -61,6 +63,7 @@ static void traced_release(void *arg) {
     release_all(t->gy, t->n_out);
     for (int again = 0; again < 2; again++) release_all(t->gx[again], t->n_in + t->n_leaves);
     release_all(t->leaves, t->n_leaves);
+    gd_free(t->read);
     gd_release(t->effects);
     gd_session_release(t->session);
     gd_graph_release(t->graph);
@@ -281,14 +284,18 @@ static gd_status run_forward(traced *t, gd_tensor *const *x, gd_tensor **y) {
     return status;
 }
 
-/* What a call on the tape must remember: the number of its run, and how often each leaf had been
- * written then. */
+/* What a call on the tape must remember: the number of its run, which is put in afterwards, and how often
+ * each captured tensor had been written before. */
 static gd_tensor *remember(const traced *t) {
-    int64_t *data = gd_malloc((size_t)(1 + t->n_leaves) * sizeof *data);
+    const int n = t->graph->n_captured;
+    int64_t *data = gd_malloc((size_t)(1 + n) * sizeof *data);
     if (!data) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a jit"));
-    data[0] = gd_session_latest();
-    for (int i = 0; i < t->n_leaves; i++) data[1 + i] = atomic_load(&t->leaves[i]->storage->version);
-    gd_tensor *memory = gd_from_array(gd_dims(1 + t->n_leaves), GD_I64, data);
+    data[0] = 0;
+    for (int i = 0; i < n; i++) data[1 + i] = atomic_load(&t->graph->captured[i].tensor->storage->version);
+    gd_device *device = gd_this_thread.device;
+    gd_this_thread.device = NULL; /* it is read here */
+    gd_tensor *memory = gd_from_array(gd_dims(1 + n), GD_I64, data);
+    gd_this_thread.device = device;
     gd_free(data);
     return memory;
 }
@@ -306,8 +313,13 @@ static void forward(gd_context *c) {
     traced *t = c->user;
     gd_tensor **before = gd_calloc((size_t)t->n_in + 1, sizeof *before);
     gd_status status = before ? inputs_before(t, c->x, before) : gd_fail(GD_E_MEMORY, "no memory for a jit");
+    gd_tensor *memory = status == GD_OK ? remember(t) : &gd_error_tensor;
+    if (status == GD_OK && memory->kind == GD_FAILED) status = gd_failure();
     if (status == GD_OK) status = run_forward(t, c->x, c->y);
-    if (status == GD_OK) gd_save(c, remember(t));
+    if (status == GD_OK) {
+        *(int64_t *)gd_data(memory) = gd_session_latest();
+        gd_save(c, memory);
+    }
     for (int i = 0; i < t->n_in && status == GD_OK; i++) gd_save(c, before[i]);
     gd_free(before);
     if (status == GD_OK) return;
@@ -365,20 +377,64 @@ static gd_status add_gradients(traced *t, bool again) {
     return status;
 }
 
+/* Marks what a node reads of the captured tensors. What it writes it has read, too, but the statistics of
+ * gd_batch_norm are no part of its gradient, nor is anything else that ops write. */
+static void mark_read(traced *t, const gd_node *node) {
+    const gd_graph *g = t->graph;
+    for (int i = 0; i < node->n_in; i++) {
+        const gd_op *op = node->op;
+        const gd_slot *slot = &node->slots[i];
+        if (slot->symbol || !slot->storage || (op && i < op->n_inputs && op->inputs[i].mutated)) continue;
+        for (int k = 0; k < g->n_captured; k++) t->read[k] |= g->captured[k].tensor->storage == slot->storage;
+    }
+    const gd_subgraph *sub;
+    for (int k = 0; (sub = gd_node_subgraph(node, k)); k++)
+        for (int n = 0; n < sub->graph->count; n++) mark_read(t, sub->graph->nodes[n]);
+}
+
+/* Nodes come after those they use, so one pass from the last finds all that gx needs. */
+static gd_status find_read(traced *t, gd_tensor *const *gx) {
+    const gd_graph *g = t->graph;
+    bool *needed = gd_calloc((size_t)g->count + 1, sizeof *needed);
+    if (!t->read) t->read = gd_calloc((size_t)g->n_captured + 1, sizeof *t->read);
+    if (!needed || !t->read) {
+        gd_free(needed);
+        return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    }
+    for (int i = 0; i < t->n_in + t->n_leaves; i++)
+        if (gx[i] && gx[i]->kind == GD_SYMBOL && gx[i]->node->origin) needed[gx[i]->node->origin->number] = true;
+    for (int n = g->count; n-- > 0;) {
+        const gd_node *node = g->nodes[n];
+        if (!needed[n]) continue;
+        mark_read(t, node);
+        for (int i = 0; i < node->n_in; i++)
+            if (node->slots[i].symbol && node->slots[i].node->origin) needed[node->slots[i].node->origin->number] = true;
+    }
+    gd_free(needed);
+    return GD_OK;
+}
+
 static gd_status make_gradients(traced *t, bool again) {
     pthread_mutex_lock(&t->lock);
-    const gd_status status = add_gradients(t, again);
+    gd_status status = add_gradients(t, again);
+    if (status == GD_OK && !t->looked[again]) status = find_read(t, t->gx[again]);
+    t->looked[again] |= status == GD_OK;
     pthread_mutex_unlock(&t->lock);
     return status;
 }
 
-static gd_status check_leaves(const traced *t, const int64_t *versions) {
+/* The gradient computes once more what the call did: from tensors that must still be what they were. */
+static gd_status check_captured(const traced *t, const int64_t *versions) {
     char shape[128];
-    for (int i = 0; i < t->n_leaves; i++) {
-        const gd_tensor *leaf = t->leaves[i];
-        if ((int64_t)atomic_load(&leaf->storage->version) != versions[i])
-            return gd_fail(GD_E_STATE, "a tensor of shape %s that the function uses was overwritten since the call",
-                           gd_shape_text(leaf->rank, leaf->dims, shape, sizeof shape));
+    const gd_graph *g = t->graph;
+    for (int i = 0; i < g->n_captured; i++) {
+        const gd_tensor *x = g->captured[i].tensor;
+        if (!t->read[i] || (int64_t)atomic_load(&x->storage->version) == versions[i]) continue;
+        bool by_function = false;
+        for (int k = 0; k < g->n_written; k++) by_function |= g->written[k].tensor->storage == x->storage;
+        return gd_fail(GD_E_STATE, "a tensor of shape %s that the function uses was overwritten %s",
+                       gd_shape_text(x->rank, x->dims, shape, sizeof shape),
+                       by_function ? "by the function itself, and its gradient needs what was there before" : "since the call");
     }
     return GD_OK;
 }
@@ -406,7 +462,7 @@ static gd_status run_backward(traced *t, gd_context *c) {
     gd_tensor *memory = gd_saved(c, 0);
     if (memory->kind == GD_FAILED) return gd_failure();
     const int64_t *remembered = gd_data(memory);
-    GD_TRY(check_leaves(t, remembered + 1));
+    GD_TRY(check_captured(t, remembered + 1));
     gd_tensor **lists = gd_calloc((size_t)(t->n_in + 2 * n_by) + 1, sizeof *lists), **wanted = lists + t->n_in, **results = wanted + n_by;
     if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     gd_status status = GD_OK;

@@ -48,7 +48,7 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
     in->calls = gd_calloc((size_t)plan->n_calls + 1, sizeof *in->calls);
     in->fetched = gd_calloc((size_t)plan->n_buffers + 1, sizeof *in->fetched);
     if (!in->base || !in->views || !in->calls || !in->fetched) return gd_fail(GD_E_MEMORY, "no memory for a run");
-    memcpy(in->views, plan->views, (size_t)plan->n_views * sizeof *in->views);
+    if (plan->n_views) memcpy(in->views, plan->views, (size_t)plan->n_views * sizeof *in->views);
     if (plan->slab) GD_TRY(gd_device_alloc(plan->device, plan->slab, &in->slab));
     for (int r = 0; r < plan->program->n_roots; r++)
         if (plan->places[r].in_slab) set_base(plan, in, r, (char *)in->slab + plan->places[r].offset);
@@ -208,6 +208,10 @@ static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_
     for (int i = 0; i < plan->n_commit_copies; i++) {
         const gd_pcopy *c = &plan->copies[plan->first_commit_copy + i];
         GD_TRY(copy_view(plan, &in->views[c->to], &in->views[c->from]));
+    }
+    for (int i = 0; i < p->n_commits; i++) { /* the tape may have saved what was there */
+        const gd_root *root = &p->roots[p->commits[i].root];
+        if (root->kind == GD_ROOT_OUTSIDE) atomic_fetch_add(&root->storage->version, 1);
     }
     return GD_OK;
 }

@@ -20,6 +20,7 @@ typedef struct cached {
     gd_node **fetched, **fed; /* held */
     int *fetch_index, *fed_index;
     int n_fetches, n_feeds;
+    bool repeats; /* assigns nothing */
     gd_meta *shapes; /* of the feeds */
     uint64_t used;   /* when it was used last */
     int users;       /* runs that have it now */
@@ -58,7 +59,31 @@ static void cached_free(cached *c) {
     gd_free(c);
 }
 
+/* The number of a run decides about its noise: the next one, unless an earlier run is repeated. */
+static _Thread_local int64_t repeated_run = -1, latest_run;
+
+int64_t gd_session_repeat(int64_t run) {
+    const int64_t before = repeated_run;
+    repeated_run = run;
+    return before;
+}
+
+int64_t gd_session_latest(void) { return latest_run; }
+
+static uint64_t next_run(gd_session *s) {
+    const uint64_t run = repeated_run >= 0 ? (uint64_t)repeated_run : atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
+    latest_run = (int64_t)run;
+    return run;
+}
+
+/* A run that fails has not been: the next one has its number. */
+static void give_number_back(gd_session *s, uint64_t run) {
+    uint64_t latest = run + 1;
+    if (repeated_run < 0) atomic_compare_exchange_strong(&s->runs, &latest, run);
+}
+
 static bool is_for(const cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
+    if (c->repeats != (repeated_run >= 0)) return false;
     if (c->n_fetches != fetches.count || c->n_feeds != symbols.count) return false;
     for (int i = 0; i < c->n_fetches; i++)
         if (c->fetched[i] != fetches.at[i]->node || c->fetch_index[i] != fetches.at[i]->node_index) return false;
@@ -75,6 +100,7 @@ static bool is_for(const cached *c, gd_tensors symbols, gd_tensors values, gd_te
 static cached *remember(gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
     cached *c = gd_calloc(1, sizeof *c);
     if (!c) return NULL;
+    c->repeats = repeated_run >= 0;
     c->fetched = gd_calloc((size_t)fetches.count + 1, sizeof *c->fetched);
     c->fed = gd_calloc((size_t)symbols.count + 1, sizeof *c->fed);
     c->fetch_index = gd_calloc((size_t)fetches.count + 1, sizeof *c->fetch_index);
@@ -103,6 +129,7 @@ static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols
                               bool loops) {
     gd_program *program;
     GD_TRY((loops ? gd_program_make_loops : gd_program_make)(fetches, symbols, values, &program));
+    if (c->repeats) program->n_commits = 0;
     if (program->dynamic) {
         c->dynamic = program;
         return GD_OK;
@@ -329,23 +356,6 @@ static gd_status bring(const gd_session *s, gd_tensor *value, gd_tensor **brough
     return t->kind != GD_FAILED ? GD_OK : gd_failure();
 }
 
-/* The number of a run decides about its noise: the next one, unless an earlier run is repeated. */
-static _Thread_local int64_t repeated_run = -1, latest_run;
-
-int64_t gd_session_repeat(int64_t run) {
-    const int64_t before = repeated_run;
-    repeated_run = run;
-    return before;
-}
-
-int64_t gd_session_latest(void) { return latest_run; }
-
-/* A run that fails has not been: the next one has its number. */
-static void give_number_back(gd_session *s, uint64_t run) {
-    uint64_t latest = run + 1;
-    if (repeated_run < 0) atomic_compare_exchange_strong(&s->runs, &latest, run);
-}
-
 /* A run that depends on data, in its sizes or its way: every node as an eager op. Assigns are done at
  * the end. */
 static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
@@ -364,8 +374,8 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
     }
     gd_tensors got = {NULL, 0};
     if (status == GD_OK) {
-        const uint64_t run = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
-        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, run);
+        const uint64_t run = next_run(s);
+        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, run, repeated_run < 0);
         for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
             if (!got.at || got.at[i]->kind == GD_FAILED) status = gd_failure();
         if (status != GD_OK) give_number_back(s, run);
@@ -379,8 +389,7 @@ static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tenso
     if (c->dynamic) return run_dynamic(s, symbols, values, fetches, results);
     gd_instance *instance;
     GD_TRY(gd_plan_borrow(c->plan, &instance));
-    const uint64_t run = repeated_run >= 0 ? (uint64_t)repeated_run : atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
-    latest_run = (int64_t)run;
+    const uint64_t run = next_run(s);
     gd_status status = gd_plan_prepare(c->plan, instance);
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) /* first: a run that fails changes nothing */
         if (!(results[i] = gd_plan_result(c->plan, instance, (int)i))) status = GD_E_MEMORY;
@@ -418,7 +427,7 @@ static gd_status copy_into(gd_tensors into, gd_tensor *const *results, int64_t n
 }
 
 static gd_status take_turn(gd_session *s, const cached *c) {
-    const bool writes = c->dynamic || gd_plan_writes(c->plan);
+    const bool writes = c->dynamic ? !c->repeats : gd_plan_writes(c->plan);
     if (writes) pthread_rwlock_wrlock(&s->turn);
     else pthread_rwlock_rdlock(&s->turn);
     return GD_OK;

@@ -17,8 +17,8 @@ void gd_trace_begin(void);
 void gd_trace_end(void);
 
 /* The values of `fetches` when each symbol in `feeds` has the value beside it; fed tensors that are
- * assigned are written at the end. `run` is the number of the run, for random ops. */
-gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, uint64_t run);
+ * assigned are written at the end, if `assigns`. `run` is the number of the run, for random ops. */
+gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, uint64_t run, bool assigns);
 gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values); /* run 0 */
 
 /* The same, but the tape remembers how the results came to be, and nothing is assigned. They are in the

@@ -400,6 +400,71 @@ CLEAN_TEST(writing_through_views_is_refused_in_graphs) {
     gd_clear_error();
 }
 
+typedef struct norm {
+    gd_tensor *mean, *var;
+} norm;
+static gd_tensors normalize(gd_tensors in, void *user) {
+    norm *n = user;
+    return gd_listed(gd_batch_norm(in.at[0], NULL, NULL, n->mean, n->var, .training = true));
+}
+
+/* The way back computes once more what the call did, and must not count it twice. */
+CLEAN_TEST(statistics_are_not_kept_up_on_the_way_back) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(2, 1), GD_F32, (float[]){2, 6}));
+    norm n = {gd_full(gd_dims(1), 0), gd_full(gd_dims(1), 1)};
+    gd_jit *jit = gd_jit_new(normalize, &n);
+    for (int call = 0; call < 2; call++) CHECK(gd_backward(gd_sum(gd_square(gd_jit_call(jit, gd_list(x)).at[0]))) == GD_OK);
+    CHECK_SAYING(fabs(gd_item(n.mean) - 0.76) < 1e-5, "%g, not 0.76 %s", gd_item(n.mean), gd_error_message());
+}
+
+static gd_tensors count_and_scale(gd_tensors in, void *user) {
+    gd_add_(user, gd_scalar(1));
+    return gd_listed(gd_mul(in.at[0], user));
+}
+
+CLEAN_TEST(a_gradient_that_needs_what_the_function_has_overwritten_is_refused) {
+    GD_SCOPE;
+    gd_tensor *count = gd_full(gd_dims(), 1), *x = gd_requires_grad(gd_ones(gd_dims(2)));
+    gd_tensor *y = gd_jit_call(gd_jit_new(count_and_scale, count), gd_list(x)).at[0];
+    CHECK(gd_item(gd_max(y)) == 2 && gd_item(count) == 2);
+    CHECK_SAYING(gd_backward(gd_sum(y)) == GD_E_STATE && says("by the function itself"), "%s", gd_error_message());
+    CHECK(gd_item(count) == 2);
+}
+
+/* What a jit writes counts as written for the tape of others. */
+CLEAN_TEST(a_saved_value_that_a_jit_has_overwritten_is_an_error) {
+    GD_SCOPE;
+    gd_tensor *count = gd_full(gd_dims(), 1), *x = gd_requires_grad(gd_ones(gd_dims(2)));
+    gd_tensor *y = gd_sum(gd_mul(x, count));
+    gd_jit_call(gd_jit_new(count_and_scale, count), gd_list(gd_ones(gd_dims(2))));
+    CHECK_SAYING(gd_item(count) == 2 && gd_backward(y) == GD_E_STATE && says("overwritten since"), "%s", gd_error_message());
+}
+
+static gd_tensors less_than_three(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_lt(in.at[0], gd_scalar(3)));
+}
+static gd_tensors drop_once_more(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_add(in.at[0], gd_scalar(1)), gd_dropout(in.at[1], .p = 0.5));
+}
+static gd_tensors drop_in_a_loop(gd_tensors in, void *user) {
+    return gd_listed(gd_while_loop(less_than_three, drop_once_more, gd_list(gd_scalar(0), in.at[0]), user).at[1]);
+}
+
+CLEAN_TEST(noise_in_a_loop_is_the_same_on_the_way_back) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(100)));
+    gd_jit *jit = gd_jit_new(drop_in_a_loop, NULL);
+    for (int call = 0; call < 3; call++) {
+        gd_zero_grad(x);
+        gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0];
+        CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_item(gd_max(y)) == 8);
+        CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(y, gd_tensor_grad(x))))) == 0, "call %d %s", call, gd_error_message());
+    }
+}
+
 static gd_tensors busy(gd_tensors in, void *user) { return gd_listed(gd_sum(gd_tanh(gd_matmul(in.at[0], user)))); }
 
 typedef struct caller {
