@@ -17,6 +17,9 @@
  * while the graph is built. A value that is used in a graph (a tensor with data) is not copied: the
  * graph reads it when it runs, as it is then.
  *
+ * Random ops have new numbers in each run of a session. They follow from the seed that gd_seed had set when
+ * the graph was built and the number of the run, so two sessions of one graph give the same.
+ *
  * A run computes everything from the values that the variables had before it; what it assigns is
  * there in the next run. It does only what its fetches need.
  *

@@ -14,8 +14,9 @@
  *
  * Tensors that the function uses without their being inputs (parameters) are read as they are when
  * the plan runs; the jit keeps them. What it writes in place (gd_sub_, the statistics of gd_batch_norm),
- * inputs included, is written at the end of each run. Random ops draw new numbers in each call. (A call
- * that finds no memory to note itself on the tape has run by then: what it writes is written.)
+ * inputs included, is written at the end of each run. Random ops draw new numbers in each call, from the
+ * generator of random.h, as the function itself would (in loops: others, which follow from the seed, too).
+ * (A call that finds no memory to note itself on the tape has run by then: what it writes is written.)
  *
  * A training step as one plan takes its gradients with gd_grad and returns the loss:
  *

@@ -90,11 +90,13 @@ gd_tensor *gd_graph_latest(const gd_graph *graph, gd_tensor *tensor);
 /* Notes that a node of this graph, or of a body in it, uses a tensor from outside: if it is a jit's. */
 gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor);
 
-/* Lets this thread's next runs repeat run `run`: they have its noise, and assign nothing, since it has done
- * that; -1: they are runs of their own. Returns what was set before. And the number of this thread's latest
- * run. */
-int64_t gd_session_repeat(int64_t run);
-int64_t gd_session_latest(void);
+/* What a caller of a session may say of this thread's next runs. */
+typedef struct gd_run_noise {
+    gd_rng at;    /* their seed is combined with that of random nodes, their call number is added */
+    bool repeats; /* they do once more what a run has done: nothing is assigned */
+} gd_run_noise;
+/* NULL: each run has the noise of its own number. Returns what was said before. */
+const gd_run_noise *gd_session_noise(const gd_run_noise *noise);
 
 /* Frees an origin; for gd_node_release. */
 void gd_origin_free(gd_origin *origin);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/random.h"
 #include "graph/graph.h"
 #include "graph/subgraph.h"
 #include "graph/trace.h"
@@ -25,6 +26,7 @@ typedef struct traced {
     gd_graph *graph;
     gd_session *session;
     int n_in, n_out, n_leaves;
+    uint64_t n_noise; /* how many numbers of the generator a call takes; its random nodes count from 0 */
     gd_tensor **in, **out; /* symbols */
     gd_tensor **written;   /* what the function has made of its inputs; NULL: the input itself, unwritten */
     int n_written;
@@ -197,6 +199,8 @@ static gd_status take_written(traced *t, gd_tensor *const *given) {
 static gd_status trace_function(gd_jit *jit, traced *t, gd_tensors inputs) {
     GD_GRAPH(t->graph);
     int grad = gd_enable_grad_begin();
+    gd_rng numbers = {0, 0}, *before = gd_this_thread.noise;
+    gd_this_thread.noise = &numbers; /* tracing takes none of the generator's */
     gd_tensor **given = gd_list_new(inputs.count);
     gd_status status = given ? make_inputs(t, inputs, given) : GD_E_MEMORY;
     if (status == GD_OK) {
@@ -205,6 +209,8 @@ static gd_status trace_function(gd_jit *jit, traced *t, gd_tensors inputs) {
     }
     if (status == GD_OK) status = take_written(t, given);
     if (status == GD_OK) status = gather_effects(t);
+    gd_this_thread.noise = before;
+    t->n_noise = numbers.call;
     gd_grad_mode_end(&grad);
     return status;
 }
@@ -253,21 +259,33 @@ static bool is_for(const traced *t, gd_tensors inputs) {
 /* --- running ----------------------------------------------------------------------------------- */
 
 /* Feeds symbols their values, then runs; `results` gets the fetches. */
-static gd_status run(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches, gd_tensor **results) {
+static gd_status run(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches, gd_rng noise, gd_tensor **results) {
     gd_tensor **feeds = gd_calloc((size_t)(2 * (t->n_in + t->n_out)) + 1, sizeof *feeds);
     if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     int n = 0;
     for (int i = 0; i < t->n_in; i++) feeds[n++] = t->in[i], feeds[n++] = x[i];
     for (int k = 0; gy && k < t->n_out; k++)
         if (gy[k]) feeds[n++] = t->gy[k], feeds[n++] = gy[k];
+    const gd_run_noise *before = gd_session_noise(&(gd_run_noise){noise, gy != NULL});
     gd_tensors r = gd_session_run(t->session, ((gd_tensors){feeds, n}), fetches);
+    gd_session_noise(before);
     gd_free(feeds);
     if (gd_failed() || r.count != fetches.count) return gd_failure();
     for (int64_t i = 0; i < r.count; i++) results[i] = r.at[i];
     return GD_OK;
 }
 
-static gd_status run_forward(traced *t, gd_tensor *const *x, gd_tensor **y) {
+/* The numbers that a call has: the generator's next ones, as if its function were called itself. */
+static gd_rng take_noise(const traced *t) {
+    gd_rng *given = gd_this_thread.noise; /* inside of a body that is replayed */
+    if (t->n_noise == 0) return (gd_rng){0, 0};
+    if (!given) return gd_rng_take_many(t->n_noise);
+    const gd_rng noise = *given;
+    given->call += t->n_noise;
+    return noise;
+}
+
+static gd_status run_forward(traced *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y) {
     const int most = t->n_out + 1 + t->n_written;
     gd_tensor **lists = gd_calloc(2 * (size_t)most, sizeof *lists), **results = lists + most;
     if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
@@ -276,7 +294,7 @@ static gd_status run_forward(traced *t, gd_tensor *const *x, gd_tensor **y) {
     for (int i = 0; i < t->n_in; i++)
         if (t->written[i]) lists[n++] = t->written[i];
     if (t->effects) lists[n++] = t->effects;
-    gd_status status = n > 0 ? run(t, x, NULL, (gd_tensors){lists, n}, results) : GD_OK;
+    gd_status status = n > 0 ? run(t, x, NULL, (gd_tensors){lists, n}, noise, results) : GD_OK;
     for (int k = 0; k < t->n_out && status == GD_OK; k++) y[k] = results[k];
     for (int i = 0, k = t->n_out; i < t->n_in && status == GD_OK; i++)
         if (t->written[i] && gd_assign(x[i], results[k++])->kind == GD_FAILED) status = gd_failure();
@@ -284,17 +302,18 @@ static gd_status run_forward(traced *t, gd_tensor *const *x, gd_tensor **y) {
     return status;
 }
 
-/* What a call on the tape must remember: the number of its run, which is put in afterwards, and how often
- * each captured tensor had been written before. */
-static gd_tensor *remember(const traced *t) {
+/* What a call on the tape must remember: its noise, and how often each captured tensor had been written
+ * before. */
+static gd_tensor *remember(const traced *t, gd_rng noise) {
     const int n = t->graph->n_captured;
-    int64_t *data = gd_malloc((size_t)(1 + n) * sizeof *data);
+    int64_t *data = gd_malloc((size_t)(2 + n) * sizeof *data);
     if (!data) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a jit"));
-    data[0] = 0;
-    for (int i = 0; i < n; i++) data[1 + i] = atomic_load(&t->graph->captured[i].tensor->storage->version);
+    data[0] = (int64_t)noise.seed;
+    data[1] = (int64_t)noise.call;
+    for (int i = 0; i < n; i++) data[2 + i] = atomic_load(&t->graph->captured[i].tensor->storage->version);
     gd_device *device = gd_this_thread.device;
     gd_this_thread.device = NULL; /* it is read here */
-    gd_tensor *memory = gd_from_array(gd_dims(1 + n), GD_I64, data);
+    gd_tensor *memory = gd_from_array(gd_dims(2 + n), GD_I64, data);
     gd_this_thread.device = device;
     gd_free(data);
     return memory;
@@ -313,13 +332,11 @@ static void forward(gd_context *c) {
     traced *t = c->user;
     gd_tensor **before = gd_calloc((size_t)t->n_in + 1, sizeof *before);
     gd_status status = before ? inputs_before(t, c->x, before) : gd_fail(GD_E_MEMORY, "no memory for a jit");
-    gd_tensor *memory = status == GD_OK ? remember(t) : &gd_error_tensor;
+    const gd_rng noise = take_noise(t);
+    gd_tensor *memory = status == GD_OK ? remember(t, noise) : &gd_error_tensor;
     if (status == GD_OK && memory->kind == GD_FAILED) status = gd_failure();
-    if (status == GD_OK) status = run_forward(t, c->x, c->y);
-    if (status == GD_OK) {
-        *(int64_t *)gd_data(memory) = gd_session_latest();
-        gd_save(c, memory);
-    }
+    if (status == GD_OK) status = run_forward(t, c->x, noise, c->y);
+    if (status == GD_OK) gd_save(c, memory);
     for (int i = 0; i < t->n_in && status == GD_OK; i++) gd_save(c, before[i]);
     gd_free(before);
     if (status == GD_OK) return;
@@ -440,7 +457,7 @@ static gd_status check_captured(const traced *t, const int64_t *versions) {
 }
 
 /* For gradients of gradients: the nodes of the graph one after the other, as eager ops on the tape. */
-static gd_status run_on_tape(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors wanted, int64_t number, gd_tensor **results) {
+static gd_status run_on_tape(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors wanted, gd_rng noise, gd_tensor **results) {
     const int n = t->n_in + t->n_out;
     gd_tensor **feeds = gd_malloc((2 * (size_t)n + 1) * sizeof *feeds), **values = feeds + n;
     if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
@@ -448,7 +465,7 @@ static gd_status run_on_tape(traced *t, gd_tensor *const *x, gd_tensor *const *g
     for (int i = 0; i < t->n_in; i++) feeds[fed] = t->in[i], values[fed++] = x[i];
     for (int k = 0; k < t->n_out; k++)
         if (gy[k]) feeds[fed] = t->gy[k], values[fed++] = gy[k];
-    gd_status status = gd_evaluate_on_tape(wanted, (gd_tensors){feeds, fed}, (gd_tensors){values, fed}, (uint64_t)number, results);
+    gd_status status = gd_evaluate_on_tape(wanted, (gd_tensors){feeds, fed}, (gd_tensors){values, fed}, noise, results);
     gd_free(feeds);
     if (status == GD_E_UNSUPPORTED) gd_error_suffix("; for gradients of gradients, call the function itself instead of its gd_jit");
     return status;
@@ -462,7 +479,8 @@ static gd_status run_backward(traced *t, gd_context *c) {
     gd_tensor *memory = gd_saved(c, 0);
     if (memory->kind == GD_FAILED) return gd_failure();
     const int64_t *remembered = gd_data(memory);
-    GD_TRY(check_captured(t, remembered + 1));
+    const gd_rng noise = {(uint64_t)remembered[0], (uint64_t)remembered[1]};
+    GD_TRY(check_captured(t, remembered + 2));
     gd_tensor **lists = gd_calloc((size_t)(t->n_in + 2 * n_by) + 1, sizeof *lists), **wanted = lists + t->n_in, **results = wanted + n_by;
     if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     gd_status status = GD_OK;
@@ -472,11 +490,9 @@ static gd_status run_backward(traced *t, gd_context *c) {
     for (int i = 0; i < n_by; i++)
         if (c->needs[i] && gx[i] && gx[i]->kind == GD_SYMBOL) wanted[n++] = gx[i];
     if (status == GD_OK && n > 0 && again) {
-        status = run_on_tape(t, lists, c->gy, (gd_tensors){wanted, n}, remembered[0], results);
+        status = run_on_tape(t, lists, c->gy, (gd_tensors){wanted, n}, noise, results);
     } else if (status == GD_OK && n > 0) {
-        const int64_t before = gd_session_repeat(remembered[0]);
-        status = run(t, lists, c->gy, (gd_tensors){wanted, n}, results);
-        gd_session_repeat(before);
+        status = run(t, lists, c->gy, (gd_tensors){wanted, n}, noise, results);
     }
     for (int i = 0, k = 0; i < n_by && status == GD_OK; i++) {
         if (!c->needs[i] || !gx[i]) continue;
@@ -591,7 +607,7 @@ static gd_status call(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
     else if (status == GD_OK) {
         gd_tensor **y = gd_list_new(t->n_out);
         *results = (gd_tensors){y, t->n_out};
-        status = y ? run_forward(t, inputs.at, y) : GD_E_MEMORY;
+        status = y ? run_forward(t, inputs.at, take_noise(t), y) : GD_E_MEMORY;
     }
     traced_release(t);
     return status;

@@ -199,7 +199,7 @@ static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_
         const gd_pcall *c = &plan->calls[i];
         if (c->step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) { /* WHOLE: the numbers are for its functions */
             in->calls[i].rng = c->step->op->flags & GD_OP_RANDOM ? c->step->node->rng : (gd_rng){0};
-            in->calls[i].rng.call += run << 32;
+            in->calls[i].rng.call += run;
             in->calls[i].rng.seed ^= steps;
         }
         GD_TRY(run_call(plan, in, c, &in->calls[i]));
@@ -216,8 +216,8 @@ static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_
     return GD_OK;
 }
 
-gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run) {
-    return run_calls(plan, in, feeds, variables, run, 0);
+gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, gd_rng noise) {
+    return run_calls(plan, in, feeds, variables, noise.call, noise.seed);
 }
 
 gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,

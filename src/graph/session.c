@@ -59,31 +59,30 @@ static void cached_free(cached *c) {
     gd_free(c);
 }
 
-/* The number of a run decides about its noise: the next one, unless an earlier run is repeated. */
-static _Thread_local int64_t repeated_run = -1, latest_run;
+/* The number of a run decides about its noise, unless the caller has said something else. */
+static _Thread_local const gd_run_noise *said;
 
-int64_t gd_session_repeat(int64_t run) {
-    const int64_t before = repeated_run;
-    repeated_run = run;
+const gd_run_noise *gd_session_noise(const gd_run_noise *noise) {
+    const gd_run_noise *before = said;
+    said = noise;
     return before;
 }
 
-int64_t gd_session_latest(void) { return latest_run; }
+static bool repeats(void) { return said && said->repeats; }
 
-static uint64_t next_run(gd_session *s) {
-    const uint64_t run = repeated_run >= 0 ? (uint64_t)repeated_run : atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
-    latest_run = (int64_t)run;
-    return run;
+static gd_rng next_noise(gd_session *s) {
+    if (said) return said->at;
+    return (gd_rng){.call = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed) << 32};
 }
 
 /* A run that fails has not been: the next one has its number. */
-static void give_number_back(gd_session *s, uint64_t run) {
-    uint64_t latest = run + 1;
-    if (repeated_run < 0) atomic_compare_exchange_strong(&s->runs, &latest, run);
+static void give_number_back(gd_session *s, gd_rng noise) {
+    uint64_t run = noise.call >> 32, latest = run + 1;
+    if (!said) atomic_compare_exchange_strong(&s->runs, &latest, run);
 }
 
 static bool is_for(const cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
-    if (c->repeats != (repeated_run >= 0)) return false;
+    if (c->repeats != repeats()) return false;
     if (c->n_fetches != fetches.count || c->n_feeds != symbols.count) return false;
     for (int i = 0; i < c->n_fetches; i++)
         if (c->fetched[i] != fetches.at[i]->node || c->fetch_index[i] != fetches.at[i]->node_index) return false;
@@ -100,7 +99,7 @@ static bool is_for(const cached *c, gd_tensors symbols, gd_tensors values, gd_te
 static cached *remember(gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
     cached *c = gd_calloc(1, sizeof *c);
     if (!c) return NULL;
-    c->repeats = repeated_run >= 0;
+    c->repeats = repeats();
     c->fetched = gd_calloc((size_t)fetches.count + 1, sizeof *c->fetched);
     c->fed = gd_calloc((size_t)symbols.count + 1, sizeof *c->fed);
     c->fetch_index = gd_calloc((size_t)fetches.count + 1, sizeof *c->fetch_index);
@@ -374,11 +373,11 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
     }
     gd_tensors got = {NULL, 0};
     if (status == GD_OK) {
-        const uint64_t run = next_run(s);
-        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, run, repeated_run < 0);
+        const gd_rng noise = next_noise(s);
+        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, noise, !repeats());
         for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
             if (!got.at || got.at[i]->kind == GD_FAILED) status = gd_failure();
-        if (status != GD_OK) give_number_back(s, run);
+        if (status != GD_OK) give_number_back(s, noise);
     }
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) results[i] = got.at[i];
     gd_free(all);
@@ -389,13 +388,13 @@ static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tenso
     if (c->dynamic) return run_dynamic(s, symbols, values, fetches, results);
     gd_instance *instance;
     GD_TRY(gd_plan_borrow(c->plan, &instance));
-    const uint64_t run = next_run(s);
+    const gd_rng noise = next_noise(s);
     gd_status status = gd_plan_prepare(c->plan, instance);
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) /* first: a run that fails changes nothing */
         if (!(results[i] = gd_plan_result(c->plan, instance, (int)i))) status = GD_E_MEMORY;
-    if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, run);
+    if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, noise);
     gd_plan_return(c->plan, instance);
-    if (status != GD_OK) give_number_back(s, run);
+    if (status != GD_OK) give_number_back(s, noise);
     return status;
 }
 

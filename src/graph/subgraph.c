@@ -244,7 +244,7 @@ gd_tensor *gd_on_tape(gd_tensor *value) {
 /* The number of a random node in this run and this step of the loops around it. */
 static gd_rng noise_of(const gd_node *node, const gd_running *r) {
     gd_rng rng = node->rng;
-    rng.call += r->run << 32;
+    rng.call += r->run;
     rng.seed ^= r->steps;
     return rng;
 }

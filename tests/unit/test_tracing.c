@@ -441,6 +441,31 @@ CLEAN_TEST(a_saved_value_that_a_jit_has_overwritten_is_an_error) {
     CHECK_SAYING(gd_item(count) == 2 && gd_backward(y) == GD_E_STATE && says("overwritten since"), "%s", gd_error_message());
 }
 
+static gd_tensors drop_twice(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_dropout(gd_dropout(in.at[0], .p = 0.3), .p = 0.5));
+}
+static gd_tensor *drop_by_jit(gd_tensors in, void *user) { return gd_jit_call(user, in).at[0]; }
+
+/* The noise of a call is the generator's, whether the function is traced in it or was before. */
+CLEAN_TEST(noise_follows_from_the_seed_as_it_does_without_a_jit) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(100))), *calls[3][3];
+    gd_jit *jit = gd_jit_new(drop_twice, NULL, .level = 0);
+    for (int way = 0; way < 3; way++) { /* traced now, traced before, without */
+        gd_seed(9);
+        for (int i = 0; i < 3; i++) calls[way][i] = (way < 2 ? gd_jit_call(jit, gd_list(x)) : drop_twice(gd_list(x), NULL)).at[0];
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK_SAYING(gd_item(gd_sum(gd_abs(gd_sub(calls[0][i], calls[1][i])))) == 0, "call %d, after the seed was set again", i);
+        CHECK_SAYING(gd_item(gd_sum(gd_abs(gd_sub(calls[0][i], calls[2][i])))) == 0, "call %d, as an eager function", i);
+    }
+    CHECK(gd_item(gd_sum(gd_abs(gd_sub(calls[0][0], calls[0][1])))) > 0);
+    /* a checkpoint calls it once more with the numbers of the first time */
+    gd_tensor *y = gd_checkpoint(drop_by_jit, gd_list(x), jit);
+    CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_item(gd_sum(gd_abs(gd_sub(y, gd_tensor_grad(x))))) == 0);
+}
+
 static gd_tensors less_than_three(gd_tensors in, void *user) {
     (void)user;
     return gd_listed(gd_lt(in.at[0], gd_scalar(3)));
