@@ -38,12 +38,13 @@ GD_API void gd_zero_grad(gd_tensor *t);
 /* Replaces it (NULL: forgets it). */
 GD_API gd_status gd_set_grad(gd_tensor *t, gd_tensor *grad);
 
-/* The same value, cut off from its history. Shares memory. */
+/* The same value, cut off from its history. Shares memory. In a graph: gd_stop_gradient. */
 GD_API gd_tensor *gd_detach(gd_tensor *t);
 
 /* --- switching the tape off -------------------------------------------------------------------- */
 
-/* For the rest of the block, ops are not remembered: GD_NO_GRAD; */
+/* For the rest of the block, ops are not remembered: GD_NO_GRAD; In a graph, no gradient goes back
+ * through what the block notes. */
 #define GD_NO_GRAD                                                                             \
     __attribute__((cleanup(gd_grad_mode_end), unused)) int GD_SCOPE_NAME_(__COUNTER__) =       \
         gd_no_grad_begin()

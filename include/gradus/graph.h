@@ -17,6 +17,9 @@
  * while the graph is built. A value that is used in a graph (a tensor with data) is not copied: the
  * graph reads it when it runs, as it is then.
  *
+ * Random ops have new numbers in each run of a session. They follow from the seed that gd_seed had set when
+ * the graph was built and the number of the run, so two sessions of one graph give the same.
+ *
  * A run computes everything from the values that the variables had before it; what it assigns is
  * there in the next run. It does only what its fetches need.
  *
@@ -87,8 +90,9 @@ GD_API gd_tensor *gd_graph_find(gd_graph *graph, const char *name);
  * gd_assign(variable, value) and gd_group(list) are ops (ops.h): the first gives the new value, the
  * second is there when all of its list is. */
 
-/* The gradients of the sum of `outputs` by each of `inputs`: new nodes of the graph. Where the
- * outputs do not depend on an input, it is an error. */
+/* The gradients of the sum of `outputs` by each of `inputs`: new nodes of the graph, which have gradients
+ * themselves. Where the outputs do not depend on an input, it is an error (gd_grad with .allow_unused = true
+ * gives NULL instead). gd_detach, or GD_NO_GRAD around what is noted, keeps gradients away. */
 #define gd_gradients(outputs, inputs) gd_grad(outputs, inputs)
 
 /* From here to the end of the block, nodes run only after `symbols` have, and whoever fetches the
@@ -97,7 +101,8 @@ GD_API gd_tensor *gd_graph_find(gd_graph *graph, const char *name);
 GD_API gd_block gd_after_begin(gd_tensors symbols);
 GD_API void gd_after_end(gd_block *block);
 
-/* From here to the end of the block, names of nodes begin with "name/": GD_NAME_SCOPE("encoder"); */
+/* From here to the end of the block, names of nodes begin with "name/": GD_NAME_SCOPE("encoder");
+ * gd_graph_find(graph, "encoder/w") finds them. */
 #define GD_NAME_SCOPE(name) GD_BLOCK_(gd_name_scope_end, gd_name_scope_begin(name))
 GD_API gd_block gd_name_scope_begin(const char *name);
 GD_API void gd_name_scope_end(gd_block *block);
@@ -107,7 +112,8 @@ GD_API void gd_name_scope_end(gd_block *block);
 GD_API gd_block gd_device_begin(gd_device *device);
 GD_API void gd_device_end(gd_block *block);
 
-/* Names a symbol, and returns it. */
+/* Names a symbol, and returns it. A name that the program gives is of one node; it is an error to give it
+ * to another. (Nodes without one are called by their op and number: "relu_7".) */
 GD_API gd_tensor *gd_named(gd_tensor *symbol, const char *name);
 
 /* --- looking at it ----------------------------------------------------------------------------- */

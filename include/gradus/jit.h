@@ -13,15 +13,29 @@
  * a symbol for its data is an error that names the line.
  *
  * Tensors that the function uses without their being inputs (parameters) are read as they are when
- * the plan runs. What it writes in place (gd_sub_, the statistics of gd_batch_norm) is written at the
- * end of each run. Random ops draw new numbers in each call. (A call that finds no memory to note itself
- * on the tape has run by then: what it writes is written.)
+ * the plan runs; the jit keeps them. What it writes in place (gd_sub_, the statistics of gd_batch_norm),
+ * inputs included, is written at the end of each run. Random ops draw new numbers in each call, from the
+ * generator of random.h, as the function itself would (in loops: others, which follow from the seed, too).
+ * (A call that finds no memory to note itself on the tape has run by then: what it writes is written.)
+ *
+ * A training step as one plan takes its gradients with gd_grad and returns the loss:
+ *
+ *     gd_tensors g = gd_grad(gd_list(loss), parameters);
+ *     GD_NO_GRAD;
+ *     for (int i = 0; i < g.count; i++) gd_sub_(parameters.at[i], gd_mul(g.at[i], lr));
+ *     return gd_listed(loss);
+ *
+ * Called in a graph, or by the function of another jit, it adds what its function does to that graph.
  *
  * Gradients: where an input or a tensor that the function uses requires one, the whole call is one
- * node of the tape. Walking back runs a plan of its own, which computes what it needs once more. With
+ * node of the tape. Walking back runs a plan of its own, which computes what it needs once more, with the
+ * same noise, and writes nothing; tensors that it needs must be what they were before the call. With
  * create_graph, for gradients of gradients, the same nodes run one after the other as eager ops instead,
  * which the tape remembers: right, but no faster than without a jit. Functions with a gd_while_loop have
  * no such gradients; the failure says so.
+ *
+ * Threads: several may call one jit. While the function is traced for one, the others wait; plans run
+ * side by side unless they write. Two calls must not write the same tensor at once.
  */
 #ifndef GRADUS_JIT_H
 #define GRADUS_JIT_H
@@ -36,18 +50,21 @@ extern "C" {
 typedef struct gd_jit gd_jit;
 
 typedef struct gd_jit_options {
-    int level GD_DEFAULT_(2); /* as of sessions */
+    int level GD_DEFAULT_(2);  /* as of sessions */
+    int plans GD_DEFAULT_(32); /* how many are kept, one for each kind of inputs; the one not used for longest goes first */
 } gd_jit_options;
 
 /* A function (see gd_body in control.h) to be called as a plan, in the current scope. `user` must stay
  * valid. */
 #define gd_jit_new(fn, user, ...)                                                               \
-    GD_WITH_OPTIONS_(gd_jit_new_at(fn, user, GD_OPTIONS_(gd_jit_options, (.level = 2) __VA_OPT__(,) __VA_ARGS__)))
+    GD_WITH_OPTIONS_(gd_jit_new_at(fn, user, GD_OPTIONS_(gd_jit_options, (.level = 2, .plans = 32) __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_jit *gd_jit_new_at(gd_body fn, void *user, const gd_jit_options *options);
 GD_API gd_jit *gd_jit_retain(gd_jit *jit);
 GD_API void gd_jit_release(gd_jit *jit);
 
-/* Calls it. */
+/* Calls it. The results are new tensors, as many as the function returns: none is fine, if it is called
+ * for what it writes. On failure the list is empty, and its first places hold error tensors, so that
+ * .at[0] can be passed on. */
 #define gd_jit_call(jit, inputs) gd_jit_call_at(GD_HERE, jit, inputs)
 GD_API gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs);
 

@@ -45,12 +45,16 @@ GD_API gd_session *gd_session_new_at(gd_graph *graph, const gd_session_options *
 GD_API gd_session *gd_session_retain(gd_session *session);
 GD_API void gd_session_release(gd_session *session);
 
-/* Symbols and their values in turn: gd_feed(x, images, y, labels). gd_feed() is nothing. */
+/* Symbols and their values in turn: gd_feed(x, images, y, labels). gd_feed() is nothing. Any symbol may be
+ * fed, not placeholders alone: what is behind it is not computed then. A value has the symbol's dtype and
+ * its known sizes; feeds that the fetches do not need are checked and not used. */
 #define gd_feed(...) gd_list(__VA_ARGS__)
 #define gd_nothing ((gd_tensors){NULL, 0})
 
 typedef struct gd_run_options {
-    gd_tensors into GD_DEFAULT_({}); /* tensors to write the fetches to, instead of new ones */
+    /* tensors to write the fetches to, in order: of their shapes; another dtype is converted to. NULL among
+     * them, and none at the end: not this one */
+    gd_tensors into GD_DEFAULT_({});
 } gd_run_options;
 
 /* Runs what `fetches` need and returns their values. They are the session's own buffers, in the
@@ -62,7 +66,7 @@ typedef struct gd_run_options {
 GD_API gd_tensors gd_session_run_at(const char *site, gd_session *session, gd_tensors feeds, gd_tensors fetches,
                                     const gd_run_options *options);
 
-/* Makes the plan of such a run now, and says what memory it needs. The device counts (gd_memory_stats)
+/* Makes the plan of such a run now, and says what memory it needs (NULL: nothing). The device counts (gd_memory_stats)
  * what the first four say, to the byte, once all branches of a plan have been gone; the last is taken
  * from the system, and is the same memory for all plans. What a process holds grows by their sum, and
  * by what describes the plan itself: some kilobytes a step. */
@@ -81,7 +85,8 @@ GD_API gd_status gd_session_plan(gd_session *session, gd_tensors feeds, gd_tenso
 /* The plan as text, one step a line: what is left of the graph after all changes. free() it. */
 GD_API char *gd_session_plan_text(gd_session *session, gd_tensors feeds, gd_tensors fetches);
 
-/* The value of a variable: a copy, in the current scope; and another value for it. */
+/* The value of a variable: a copy, in the current scope; and another value for it, of its shape (another
+ * dtype is converted). Both wait for runs that write. */
 GD_API gd_tensor *gd_session_get(gd_session *session, gd_tensor *variable);
 GD_API gd_status gd_session_set(gd_session *session, gd_tensor *variable, gd_tensor *value);
 

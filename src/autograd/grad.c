@@ -66,6 +66,8 @@ static gd_status check_result(const gd_tensor *y, const char *what) {
 
 static gd_status backward(gd_tensor *result, const gd_backward_options *o) {
     GD_TRY(check_result(result, "gd_backward"));
+    if (result->kind == GD_SYMBOL)
+        return gd_fail(GD_E_STATE, "gd_backward: the result is a symbol of a graph; gd_grad gives its gradients, which are symbols, too");
     gd_scope *scope = gd_scope_open();
     gd_tensor *gradient = start_gradient(result, o->gradient, false, "gd_backward");
     gd_status status = gradient->kind == GD_FAILED ? gd_failure() : GD_OK;
@@ -85,31 +87,42 @@ gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_
     gd_status status = backward(result, options ? options : &none);
     status = gd_attempt_end(&attempt, status);
     if (status != GD_OK && site) gd_error_suffix(" (%s)", site);
+    /* a function that is being traced must not go on as if there were gradients */
+    if (status != GD_OK && result && result->kind == GD_SYMBOL) gd_error_stick(status);
     return status;
 }
 
-/* The walk as a node of the graph, which waits until the sizes are known. */
-static gd_status defer(const gd_walk *walk) {
-    const int64_t n = 2 * walk->n_outputs + walk->n_inputs;
-    gd_tensor **all = gd_malloc((size_t)n * sizeof *all);
+/* The walk as a node of the graph, which waits until the sizes are known; for those inputs only that a
+ * gradient gets to. */
+static gd_status defer(const char *site, const gd_walk *walk, const bool *reached) {
+    gd_tensor **all = gd_malloc((size_t)(2 * walk->n_outputs + walk->n_inputs) * sizeof *all);
     if (!all) return gd_fail(GD_E_MEMORY, "no memory for gradients");
     memcpy(all, walk->outputs, (size_t)walk->n_outputs * sizeof *all);
     memcpy(all + walk->n_outputs, walk->gradients, (size_t)walk->n_outputs * sizeof *all);
-    memcpy(all + 2 * walk->n_outputs, walk->inputs, (size_t)walk->n_inputs * sizeof *all);
-    gd_tensors g = gd_deferred_gradients(((gd_tensors){all, n}), .outputs = walk->n_outputs);
+    int64_t n = 2 * walk->n_outputs;
+    for (int64_t i = 0; i < walk->n_inputs; i++)
+        if (reached[i]) all[n++] = walk->inputs[i];
+    const int64_t wanted = n - 2 * walk->n_outputs;
+    gd_tensors g = {NULL, 0};
+    if (wanted > 0) g = gd_deferred_gradients_at(site, (gd_tensors){all, n}, &(gd_deferred_gradients_options){.outputs = walk->n_outputs});
     gd_free(all);
-    if (g.count != walk->n_inputs) return gd_this_thread.recorded ? gd_this_thread.recorded : gd_this_thread.noted;
-    for (int64_t i = 0; i < g.count; i++) walk->results[i] = gd_retain(g.at[i]);
+    if (g.count != wanted) return gd_this_thread.recorded ? gd_this_thread.recorded : gd_this_thread.noted;
+    for (int64_t i = 0, k = 0; i < walk->n_inputs; i++)
+        if (reached[i]) walk->results[i] = gd_retain(g.at[k++]);
     return GD_OK;
 }
 
-static gd_status walk_or_defer(const gd_walk *walk) {
-    bool waits = false;
-    if (walk->outputs[0]->kind == GD_SYMBOL) GD_TRY(gd_walk_waits(walk, &waits));
-    return waits ? defer(walk) : gd_walk_back(walk);
+static gd_status walk_or_defer(const char *site, const gd_walk *walk) {
+    bool waits = false, *reached = NULL;
+    if (walk->outputs[0]->kind != GD_SYMBOL) return gd_walk_back(walk);
+    reached = gd_calloc((size_t)walk->n_inputs, sizeof *reached);
+    gd_status status = reached ? gd_walk_waits(walk, &waits, reached) : gd_fail(GD_E_MEMORY, "no memory for gradients");
+    if (status == GD_OK) status = waits ? defer(site, walk, reached) : gd_walk_back(walk);
+    gd_free(reached);
+    return status;
 }
 
-static gd_status grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o, gd_tensor **results) {
+static gd_status grad(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o, gd_tensor **results) {
     if (outputs.count < 1 || !outputs.at || inputs.count < 1)
         return gd_fail(GD_E_ARGUMENT, "gd_grad: no outputs or no inputs");
     if (o->gradients.count != 0 && o->gradients.count != outputs.count)
@@ -120,6 +133,8 @@ static gd_status grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_optio
         const gd_tensor *x = inputs.at[i];
         if (!x || (!x->requires_grad && x->kind != GD_SYMBOL))
             return gd_fail(GD_E_STATE, "gd_grad: input %lld does not require grad", (long long)i);
+        if (x->kind == GD_SYMBOL && !gd_dtype_is_float((gd_dtype)x->dtype))
+            return gd_fail(GD_E_DTYPE, "gd_grad: input %lld is %s; floats have gradients", (long long)i, gd_dtype_name((gd_dtype)x->dtype));
     }
     gd_tensor **gradients = gd_malloc((size_t)outputs.count * sizeof *gradients);
     if (!gradients) return gd_fail(GD_E_MEMORY, "no memory for gradients");
@@ -129,7 +144,7 @@ static gd_status grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_optio
         if (gradients[i]->kind == GD_FAILED) status = gd_failure();
     }
     if (status == GD_OK)
-        status = walk_or_defer(&(gd_walk){.outputs = outputs.at, .gradients = gradients, .n_outputs = outputs.count,
+        status = walk_or_defer(site, &(gd_walk){.outputs = outputs.at, .gradients = gradients, .n_outputs = outputs.count,
                                           .inputs = inputs.at, .n_inputs = inputs.count, .results = results,
                                           .retain_graph = o->retain_graph || o->create_graph,
                                           .create_graph = o->create_graph});
@@ -138,15 +153,22 @@ static gd_status grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_optio
 }
 
 /* grad() in a scope and an attempt of its own. */
-static gd_status attempt_grad(gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o,
+static gd_status attempt_grad(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o,
                               gd_tensor **results) {
     if (gd_failed()) return gd_error_status();
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = grad(outputs, inputs, o, results);
+    gd_status status = grad(site, outputs, inputs, o, results);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
+}
+
+static gd_status unused(const gd_tensor *x, int64_t i) {
+    char text[200] = "";
+    return gd_fail(GD_E_STATE, "gd_grad: the outputs do not depend on input %lld%s%s (.allow_unused = true gives NULL instead)",
+                   (long long)i, x->kind == GD_SYMBOL ? ", " : "",
+                   x->kind == GD_SYMBOL ? gd_symbol_text_hook(x, text, sizeof text) : "");
 }
 
 gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *options) {
@@ -154,15 +176,10 @@ gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs, c
     if (!options) options = &none;
     if (inputs.count < 0 || !inputs.at) inputs.count = 0;
     gd_tensor **results = gd_list_new(inputs.count);
-    gd_status status = results ? attempt_grad(outputs, inputs, options, results) : GD_E_MEMORY;
+    gd_status status = results ? attempt_grad(site, outputs, inputs, options, results) : GD_E_MEMORY;
     for (int64_t i = 0; i < inputs.count && results; i++) {
         if (!results[i]) {
-            if (status == GD_OK && !options->allow_unused)
-                status = gd_fail(
-                    GD_E_STATE,
-                    "gd_grad: the outputs do not depend on input %lld (.allow_unused = true gives "
-                    "NULL instead)",
-                    (long long)i);
+            if (status == GD_OK && !options->allow_unused) status = unused(inputs.at[i], i);
             continue;
         }
         gd_status taken = gd_scope_take(&results[i]->object);
@@ -177,5 +194,5 @@ gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs, c
         results[i] = &gd_error_tensor;
     }
     /* the list is there, filled with error tensors, so that result.at[0] can be passed on */
-    return (gd_tensors){results, results ? inputs.count : 0};
+    return results ? (gd_tensors){results, inputs.count} : gd_list_of_errors(inputs.count);
 }

@@ -38,6 +38,7 @@ struct gd_node {
     _Atomic int32_t refs;
     bool spent;   /* saved values were given up after a walk */
     bool graph;   /* a node of a graph: its outputs are symbols */
+    bool stops;   /* of a graph's: noted under GD_NO_GRAD, so no gradient goes back through it */
     uint64_t order; /* nodes made later have larger numbers */
     const gd_op *op;
     const char *site;

@@ -3,6 +3,7 @@
 
 #include "autograd/node.h"
 #include "core/alloc.h"
+#include "gradus/ops.h"
 #include "ops/call.h"
 
 /* Which input i of the op's declared ones this is: a variadic input covers the rest. */
@@ -119,14 +120,9 @@ void gd_zero_grad(gd_tensor *t) {
 gd_tensor *gd_detach(gd_tensor *t) {
     if (!t) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_detach: the tensor is NULL"));
     if (t->kind == GD_FAILED) return t;
+    if (t->kind == GD_SYMBOL) return gd_stop_gradient(t);
     gd_tensor *alias = gd_tensor_alias(t);
-    if (!alias) return gd_tensor_fail(GD_E_MEMORY);
-    if (t->kind == GD_SYMBOL) { /* the node stays; that no gradient flows is the graph's to know */
-        alias->node = t->node;
-        alias->node_index = t->node_index;
-        if (t->node) gd_node_retain(t->node);
-    }
-    return alias;
+    return alias ? alias : gd_tensor_fail(GD_E_MEMORY);
 }
 
 gd_status gd_tensor_hook(gd_tensor *t, gd_hook_fn fn, void *user) {

@@ -134,6 +134,20 @@ static int later_first(const void *a, const void *b, void *context) {
     return p > q ? -1 : p < q;
 }
 
+/* The numbers of all places, those of the latest nodes first. */
+static gd_status in_order(walker *w, int **order) {
+    *order = gd_malloc((size_t)(w->count + 1) * sizeof **order);
+    if (!*order) return gd_fail(GD_E_MEMORY, "no memory to walk back");
+    for (int i = 0; i < w->count; i++) (*order)[i] = i;
+    qsort_r(*order, (size_t)w->count, sizeof **order, later_first, w->places);
+    return GD_OK;
+}
+
+/* A graph also has nodes that let no gradient through. */
+static bool stops(const walker *w, const gd_node *node) {
+    return node->stops || (node->op && (node->op->flags & GD_OP_NO_GRAD)) || node->order < w->walk->since;
+}
+
 static void mark_needed(walker *w, const int *order) {
     for (int i = w->count; i-- > 0;) { /* from the earliest */
         place *p = &w->places[order[i]];
@@ -141,10 +155,7 @@ static void mark_needed(walker *w, const int *order) {
             p->needed = is_target(w, NULL, 0, p->leaf);
             continue;
         }
-        /* a graph also has nodes of ops that let no gradient through */
-        const gd_op *op = p->node->op;
-        const bool stops = (op && (op->flags & GD_OP_NO_GRAD)) || p->node->order < w->walk->since;
-        const int n_in = stops ? 0 : p->node->n_in;
+        const int n_in = stops(w, p->node) ? 0 : p->node->n_in;
         for (int k = 0; k < n_in && !p->behind; k++) {
             gd_slot *slot = &p->node->slots[k];
             const void *key = slot->node ? (const void *)slot->node : slot->leaf;
@@ -242,7 +253,8 @@ static gd_status fill_args(walker *w, place *p, rule_args *a) {
         const void *key = slot->node ? (const void *)slot->node : slot->leaf;
         a->needs[i] = key && w->places[find(w, key)].needed;
         if (!slot->present) continue;
-        a->x[i] = gd_slot_get(slot, NULL, what);
+        /* a graph reads values as they are when it runs; on the tape one that was overwritten is an error */
+        a->x[i] = node->graph && slot->storage ? gd_slot_as_it_is(slot) : gd_slot_get(slot, NULL, what);
         if (!a->x[i]) return gd_failure();
     }
     for (int i = 0; i < node->n_out; i++) {
@@ -309,12 +321,15 @@ static gd_status run_rule(const gd_walk *walk, gd_node *node, rule_args *a) {
     }
     gd_vjp vjp = {node->op, node->attrs, node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx};
     gd_device *before = gd_this_thread.device; /* constants of a rule belong where its values are */
+    const char *site = gd_this_thread.site;
+    gd_this_thread.site = node->site;
     gd_this_thread.device = node->slots[node->n_in].device;
     if (node->op->vjp) node->op->vjp(&vjp);
     else if (node->op->ir) gd_elementwise_vjp(&vjp);
     else if (node->op->expand) status = run_body(walk, node, a);
     else status = gd_fail(GD_E_UNSUPPORTED, "%s has no gradient", node->op->name);
     gd_this_thread.device = before;
+    gd_this_thread.site = site;
     return gd_attempt_end(&attempt, status);
 }
 
@@ -396,8 +411,8 @@ static gd_status walk_all(walker *w, const int *order) {
             }
             if (!w->walk->retain_graph && p->behind) spend(p->node);
         }
-        const bool stops = p->node->order < w->walk->since;
-        for (int k = 0; k < p->node->n_in && !stops; k++) {
+        const bool ends = p->node->order < w->walk->since;
+        for (int k = 0; k < p->node->n_in && !ends; k++) {
             gd_tensor *leaf = p->node->slots[k].node ? NULL : p->node->slots[k].leaf;
             if (!leaf) continue;
             place *q = &w->places[find(w, leaf)];
@@ -425,7 +440,31 @@ static void pick_up(walker *w) {
     }
 }
 
-gd_status gd_walk_waits(const gd_walk *walk, bool *waits) {
+/* The places that nothing keeps a gradient from getting to, from the outputs on. */
+static void mark_reached(walker *w, const int *order, bool *reached) {
+    for (int i = 0; i < w->count; i++) w->places[i].done = false;
+    for (int64_t i = 0; i < w->walk->n_outputs; i++) {
+        const gd_tensor *y = w->walk->outputs[i];
+        const int k = find(w, y->node ? (const void *)y->node : y);
+        if (k >= 0) w->places[k].done = true;
+    }
+    for (int i = 0; i < w->count; i++) { /* from the latest */
+        const place *p = &w->places[order[i]];
+        if (!p->done || !p->node || stops(w, p->node)) continue;
+        for (int k = 0; k < p->node->n_in; k++) {
+            const gd_slot *slot = &p->node->slots[k];
+            const void *key = slot->node ? (const void *)slot->node : slot->leaf;
+            if (key && gd_dtype_is_float((gd_dtype)slot->dtype)) w->places[find(w, key)].done = true;
+        }
+    }
+    for (int64_t i = 0; i < w->walk->n_inputs; i++) {
+        const gd_tensor *x = w->walk->inputs[i];
+        const int k = find(w, x->node ? (const void *)x->node : x);
+        reached[i] = k >= 0 && w->places[k].done;
+    }
+}
+
+gd_status gd_walk_waits(const gd_walk *walk, bool *waits, bool *reached) {
     walker w = {.walk = walk};
     gd_status status = collect(&w);
     *waits = false;
@@ -435,6 +474,10 @@ gd_status gd_walk_waits(const gd_walk *walk, bool *waits) {
         for (int k = 0; node && k < node->n_in + node->n_out; k++)
             for (int d = 0; d < node->slots[k].rank; d++) *waits |= node->slots[k].dims[d] == GD_UNKNOWN;
     }
+    int *order = NULL;
+    if (status == GD_OK && *waits) status = in_order(&w, &order);
+    if (order) mark_reached(&w, order, reached);
+    gd_free(order);
     walker_free(&w);
     return status;
 }
@@ -443,16 +486,13 @@ gd_status gd_walk_back(const gd_walk *walk) {
     walker w = {.walk = walk};
     int *order = NULL;
     gd_status status = collect(&w);
+    if (status == GD_OK) status = in_order(&w, &order);
     if (status == GD_OK) {
-        order = gd_malloc((size_t)(w.count + 1) * sizeof *order);
-        if (!order) status = gd_fail(GD_E_MEMORY, "no memory to walk back");
-    }
-    if (status == GD_OK) {
-        for (int i = 0; i < w.count; i++) order[i] = i;
-        qsort_r(order, (size_t)w.count, sizeof *order, later_first, w.places);
         mark_needed(&w, order);
         int before = walk->create_graph ? gd_enable_grad_begin() : gd_no_grad_begin();
+        gd_this_thread.rules++;
         status = walk_all(&w, order);
+        gd_this_thread.rules--;
         gd_grad_mode_end(&before);
     }
     if (status == GD_OK && walk->inputs) pick_up(&w);

@@ -22,10 +22,12 @@ gd_rng gd_rng_state(void) {
     return copy;
 }
 
-gd_rng gd_rng_take(void) {
+gd_rng gd_rng_take(void) { return gd_rng_take_many(1); }
+
+gd_rng gd_rng_take_many(uint64_t count) {
     pthread_mutex_lock(&lock);
     gd_rng taken = state;
-    state.call++;
+    state.call += count;
     pthread_mutex_unlock(&lock);
     return taken;
 }

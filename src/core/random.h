@@ -4,8 +4,9 @@
 
 #include "gradus/random.h"
 
-/* Takes the next call number. */
+/* Takes the next call number; or so many of them, of which it is the first. */
 gd_rng gd_rng_take(void);
+gd_rng gd_rng_take_many(uint64_t count);
 
 /* Four words for block `block` of call `rng.call`: element i of a call uses word i % 4 of block
  * i / 4, on every device. */

@@ -13,6 +13,7 @@ enum { CACHED_HANDLES = 256 };
 
 void (*gd_node_release_hook)(gd_node *node);
 void (*gd_hooks_release_hook)(gd_hook *hooks);
+const char *(*gd_symbol_text_hook)(const gd_tensor *symbol, char *text, size_t size);
 
 static void tensor_destroy(gd_object *object);
 static const gd_class tensor_class = {"tensor", tensor_destroy};
@@ -225,6 +226,7 @@ gd_tensor *gd_from_memory(gd_shape shape, const int64_t *strides, gd_dtype dtype
 /* --- data out ---------------------------------------------------------------------------------- */
 
 static gd_status check_readable(const gd_tensor *t, const char *what) {
+    char text[200];
     if (!t) return gd_fail(GD_E_ARGUMENT, "%s: the tensor is NULL", what);
     switch ((gd_tensor_kind)t->kind) {
     case GD_VALUE: return GD_OK;
@@ -233,8 +235,8 @@ static gd_status check_readable(const gd_tensor *t, const char *what) {
             return gd_fail(gd_this_thread.recorded, "%s: %s", what, gd_this_thread.recorded_text);
         return gd_fail(GD_E_STATE, "%s: the tensor is the result of a call that failed", what);
     case GD_SYMBOL:
-        return gd_fail(GD_E_STATE, "%s: the tensor is a symbol of a graph and has no data; run the "
-                       "graph and read what it fetches", what);
+        return gd_fail(GD_E_STATE, "%s: %s is a symbol of a graph and has no data; run the graph and read "
+                       "what it fetches", what, gd_symbol_text_hook(t, text, sizeof text));
     case GD_META:
         return gd_fail(GD_E_STATE, "%s: only the shape of this tensor was saved for the gradient "
                        "(name it in the op's `saves` line)", what);

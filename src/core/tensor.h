@@ -64,6 +64,8 @@ static inline bool gd_is_float(unsigned dtype) { return dtype >= GD_F16 && dtype
 /* Releases a node; set by autograd so that core need not know what a node is. */
 extern void (*gd_node_release_hook)(gd_node *node);
 extern void (*gd_hooks_release_hook)(gd_hook *hooks);
+/* A symbol for people: its name, and where it was made. Set by graphs. */
+extern const char *(*gd_symbol_text_hook)(const gd_tensor *symbol, char *text, size_t size);
 
 /* Notes, sticks and returns the error tensor: `return gd_tensor_fail(status)`. */
 gd_tensor *gd_tensor_fail(gd_status status);

@@ -32,12 +32,14 @@ typedef struct gd_thread {
 
     gd_device *device;  /* default device; NULL means the CPU */
     int no_grad;        /* > 0: the tape does not record */
+    int rules;          /* > 0: inside of gradient rules, whose nodes in a graph have gradients in any case */
     int attempts;       /* > 0: inside a gd_attempt (error.h); ops do not run after a failure */
     struct gd_postponed *postponed; /* kernel calls wait there (ops/call.h); NULL: they run */
     struct gd_rng *noise; /* the number that the next random op takes; NULL: the next of all */
     void *tracer;       /* the graph that ops are appended to; NULL: they run */
     int settled;        /* > 0: all sizes are known, and gradients through loops are not put off */
     int in_profiler;
+    const char *site;   /* of the op whose body or gradient rule is running: that of all calls in it */
 
     struct gd_tensor *free_tensors; /* handles for reuse */
     int free_tensor_count;

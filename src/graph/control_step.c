@@ -66,7 +66,7 @@ static void feed(function *f, int i, const gd_view *view, void *data) {
 
 static gd_status call(function *f, gd_rng rng) {
     return gd_plan_run_step(f->plan, f->instance, (gd_tensors){f->list, f->n_in}, NULL,
-                            rng.call >> 32, rng.seed);
+                            rng.call, rng.seed);
 }
 
 /* Copies result k to its place. */

@@ -223,7 +223,7 @@ static gd_status take_results(const run *r, gd_tensors fetches, gd_tensor **resu
 }
 
 gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
-                           uint64_t number) {
+                           gd_rng noise, bool assigns) {
     gd_tensor **results = gd_list_new(fetches.count);
     if (!results) {
         gd_error_stick(GD_E_MEMORY);
@@ -231,10 +231,10 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     }
     gd_status status = gd_scope_reserve((size_t)fetches.count);
     gd_scope *scope = gd_scope_open();
-    run r = {.feeds = feeds, .fed = values, .running = {.run = number}};
+    run r = {.feeds = feeds, .fed = values, .running = {.run = noise.call, .steps = noise.seed}};
     if (status == GD_OK) status = evaluate(&r, fetches);
     if (status == GD_OK) status = take_results(&r, fetches, results);
-    if (status == GD_OK) status = do_commits(&r);
+    if (status == GD_OK && assigns) status = do_commits(&r);
     gd_free(r.entries);
     gd_free(r.commits);
     gd_scope_close(&scope);
@@ -250,8 +250,8 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     return (gd_tensors){results, fetches.count};
 }
 
-gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, uint64_t number, gd_tensor **results) {
-    run r = {.feeds = feeds, .fed = values, .running = {.run = number}, .on_tape = true};
+gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results) {
+    run r = {.feeds = feeds, .fed = values, .running = {.run = noise.call, .steps = noise.seed}, .on_tape = true};
     gd_status status = evaluate(&r, fetches);
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
         results[i] = find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index];
@@ -261,7 +261,7 @@ gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors v
 }
 
 gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
-    return gd_evaluate_run(fetches, feeds, values, 0);
+    return gd_evaluate_run(fetches, feeds, values, (gd_rng){0, 0}, true);
 }
 
 /* --- numbers that follow from sizes (ops/late.h) -------------------------------------------------

@@ -18,6 +18,8 @@ static void graph_destroy(gd_object *object) {
         gd_release(graph->written[i].tensor);
         gd_release(graph->written[i].symbol);
     }
+    for (int i = 0; i < graph->n_captured; i++) gd_release(graph->captured[i].tensor);
+    gd_free(graph->captured);
     gd_free(graph->written);
     gd_free(graph->nodes);
     gd_free(graph->variables);
@@ -55,7 +57,18 @@ void gd_origin_free(gd_origin *origin) {
     gd_free(origin);
 }
 
-static void __attribute__((constructor)) set_hook(void) { gd_origin_free_hook = gd_origin_free; }
+static const char *symbol_text(const gd_tensor *t, char *text, size_t size) {
+    const gd_node *node = t->node;
+    const char *name = node && node->origin ? node->origin->name : node && node->op ? node->op->name : "the tensor";
+    if (node && node->site) snprintf(text, size, "'%s' of %s", name, node->site);
+    else snprintf(text, size, "'%s'", name);
+    return text;
+}
+
+static void __attribute__((constructor)) set_hook(void) {
+    gd_origin_free_hook = gd_origin_free;
+    gd_symbol_text_hook = symbol_text;
+}
 
 /* --- blocks ------------------------------------------------------------------------------------ */
 
@@ -169,7 +182,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
     if (!graph) return GD_OK;
     gd_origin *o = gd_calloc(1, sizeof *o);
     gd_node **after = b->n_after ? gd_malloc((size_t)b->n_after * sizeof *after) : NULL;
-    char *text = name ? copy_text(prefix, name, -1) : copy_text(prefix, node->op ? node->op->name : "symbol", graph->count);
+    char *text = name ? copy_text(prefix, name, -1) : copy_text(prefix, node->op ? node->op->name : kind == GD_FROM_VARIABLE ? "variable" : "placeholder", graph->count);
     bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
                 gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
     if (!o || !text || !room || (b->n_after && !after)) {
@@ -178,7 +191,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
         gd_free(after);
         return gd_fail(GD_E_MEMORY, "no memory for a node of the graph");
     }
-    *o = (gd_origin){.graph = graph, .kind = kind, .number = graph->count, .name = text, .noise = -1, .variable = -1,
+    *o = (gd_origin){.graph = graph, .kind = kind, .number = graph->count, .name = text, .named = name != NULL, .noise = -1, .variable = -1,
                      .after = after, .n_after = b->n_after};
     for (int i = 0; i < o->n_after; i++) {
         after[i] = b->after[i];
@@ -228,6 +241,16 @@ gd_status gd_graph_note_write(gd_graph *graph, gd_written written) {
     return GD_OK;
 }
 
+gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor) {
+    while (graph && graph->outer) graph = graph->outer;
+    if (!graph || !graph->traces_writes || !tensor || tensor->kind != GD_VALUE) return GD_OK;
+    for (int i = 0; i < graph->n_captured; i++)
+        if (graph->captured[i].tensor == tensor) return GD_OK;
+    if (!gd_grow(graph->captured, graph->n_captured, graph->captured_room)) return gd_fail(GD_E_MEMORY, "no memory for a graph");
+    graph->captured[graph->n_captured++] = (gd_captured){gd_retain(tensor), tensor->requires_grad};
+    return GD_OK;
+}
+
 /* --- sources ----------------------------------------------------------------------------------- */
 
 static gd_tensor *fail_at(const char *site, gd_status status) {
@@ -255,6 +278,21 @@ gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site
     return status;
 }
 
+/* A name is of one node; inside of GD_NAME_SCOPE it counts with what stands before it. */
+static gd_status check_name(const gd_graph *graph, const char *what, const char *name, const gd_node *self) {
+    const char *prefix = gd_this_building.prefix ? gd_this_building.prefix : "";
+    const size_t length = strlen(prefix);
+    if (!*name) return gd_fail(GD_E_ARGUMENT, "%s: the name is empty", what);
+    for (int i = 0; i < graph->count; i++) {
+        const gd_node *node = graph->nodes[i];
+        const char *other = node->origin->name;
+        if (node != self && node->origin->named && strncmp(other, prefix, length) == 0 && strcmp(other + length, name) == 0)
+            return gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"%s%s", what, other, node->site ? ", of " : "",
+                           node->site ? node->site : "");
+    }
+    return GD_OK;
+}
+
 static gd_status add_source(gd_origin_kind kind, const char *site, const char *name, gd_dtype dtype, int rank,
                             const int64_t *dims, gd_tensor **symbol) {
     gd_graph *graph = gd_graph_building();
@@ -262,8 +300,7 @@ static gd_status add_source(gd_origin_kind kind, const char *site, const char *n
     if (!graph) return gd_fail(GD_E_STATE, "%s: no graph is being built; write GD_GRAPH(graph); first", what);
     if (graph->body)
         return gd_fail(GD_E_STATE, "%s: a branch or the body of a loop cannot make one; make it before, and use it there", what);
-    if (name && gd_graph_find(graph, name))
-        return gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"", what, name);
+    if (name) GD_TRY(check_name(graph, what, name, NULL));
     gd_meta meta = {.dtype = dtype, .rank = rank};
     memcpy(meta.dims, dims, sizeof(int64_t) * (size_t)rank);
     return gd_graph_source(graph, kind, site, name, &meta, symbol);
@@ -321,22 +358,27 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
 }
 
 gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
-    for (int i = 0; graph && name && i < graph->count; i++)
-        if (strcmp(graph->nodes[i]->origin->name, name) == 0) {
-            gd_tensor *t = symbol_of(graph->nodes[i], 0);
-            return t ? t : gd_tensor_fail(GD_E_MEMORY);
-        }
-    return NULL;
+    gd_node *found = NULL;
+    for (int i = 0; graph && name && i < graph->count && !(found && found->origin->named); i++) {
+        const gd_origin *o = graph->nodes[i]->origin;
+        if ((!found || o->named) && strcmp(o->name, name) == 0) found = graph->nodes[i]; /* names of the program go first */
+    }
+    if (!found) return NULL;
+    gd_tensor *t = symbol_of(found, 0);
+    return t ? t : gd_tensor_fail(GD_E_MEMORY);
 }
 
 gd_tensor *gd_named(gd_tensor *symbol, const char *name) {
-    if (!symbol || symbol->kind == GD_FAILED) return symbol;
-    if (symbol->kind != GD_SYMBOL || !symbol->node->origin || !name)
+    if (symbol && symbol->kind == GD_FAILED) return symbol;
+    if (!symbol || symbol->kind != GD_SYMBOL || !symbol->node->origin || !symbol->node->origin->graph || !name)
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_named: %s", name ? "not a symbol of a graph" : "the name is NULL"));
     gd_origin *o = symbol->node->origin;
+    gd_status status = check_name(o->graph, "gd_named", name, symbol->node);
+    if (status != GD_OK) return gd_tensor_fail(status);
     char *text = copy_text(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
     if (!text) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a name"));
     gd_free(o->name);
     o->name = text;
+    o->named = true;
     return symbol;
 }

@@ -18,6 +18,7 @@ typedef struct gd_origin {
     gd_origin_kind kind;
     int number;       /* in the graph */
     char *name;
+    bool named;       /* by the program; else the name is its op and number */
     int noise;        /* a random op: its number among them, from 0 */
     int variable;     /* a variable: its number among them */
     bool trainable;
@@ -33,16 +34,24 @@ typedef struct gd_written {
     bool opaque;                /* `symbol` stands for the node, and is not the new value */
 } gd_written;
 
+/* A tensor outside that a jit's function uses, held; and whether it required a gradient then. */
+typedef struct gd_captured {
+    gd_tensor *tensor;
+    bool wants;
+} gd_captured;
+
 /* The graph of a branch or of a loop's body: open while its function is being traced, then sealed. */
 typedef enum gd_body_state { GD_NO_BODY, GD_BODY_OPEN, GD_BODY_SEALED } gd_body_state;
 
 struct gd_graph {
     gd_object object;
     gd_body_state body;
-    const struct gd_graph *outer; /* of a body that is open: the graph around it, which is being built, too */
+    struct gd_graph *outer; /* of a body that is open: the graph around it, which is being built, too */
     bool traces_writes; /* of a jit: tensors outside may be written in place */
     gd_written *written;
     int n_written, written_room;
+    gd_captured *captured; /* of a jit, each tensor once */
+    int n_captured, captured_room;
     gd_node **nodes;
     int count, capacity;
     gd_node **variables; /* those of `nodes` that are variables */
@@ -78,11 +87,16 @@ gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);
 /* In a jit's graph: notes that `tensor` is `symbol` from now on; and what a tensor is now. */
 gd_status gd_graph_note_write(gd_graph *graph, gd_written written);
 gd_tensor *gd_graph_latest(const gd_graph *graph, gd_tensor *tensor);
+/* Notes that a node of this graph, or of a body in it, uses a tensor from outside: if it is a jit's. */
+gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor);
 
-/* Lets this thread's next runs have the noise of run `run`; -1: noise of their own. Returns what was
- * set before. And the number of this thread's latest run. */
-int64_t gd_session_repeat(int64_t run);
-int64_t gd_session_latest(void);
+/* What a caller of a session may say of this thread's next runs. */
+typedef struct gd_run_noise {
+    gd_rng at;    /* their seed is combined with that of random nodes, their call number is added */
+    bool repeats; /* they do once more what a run has done: nothing is assigned */
+} gd_run_noise;
+/* NULL: each run has the noise of its own number. Returns what was said before. */
+const gd_run_noise *gd_session_noise(const gd_run_noise *noise);
 
 /* Frees an origin; for gd_node_release. */
 void gd_origin_free(gd_origin *origin);

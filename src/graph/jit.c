@@ -1,29 +1,37 @@
 /* jit.c - eager functions as plans: see gradus/jit.h.
  *
- * For each signature (dtypes and shapes of the inputs) the function is traced into a graph of its
- * own, with a session that runs it. The gradient of a call is one more run of that session, which
- * computes the forward part again with the same noise.
+ * For each signature (devices, dtypes and shapes of the inputs, and which captured tensors require a
+ * gradient) the function is traced into a graph of its own, with a session that runs it. The gradient of
+ * a call is one more run of that session, which computes the forward part again with the same noise.
  */
 #include "gradus/jit.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/random.h"
 #include "graph/graph.h"
+#include "graph/subgraph.h"
 #include "graph/trace.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 
 /* One traced form of the function. All tensors are held. */
 typedef struct traced {
-    _Atomic int32_t refs; /* the jit's, and one for each call on the tape */
+    _Atomic int32_t refs; /* the jit's, one for each call that runs, and one for each on the tape */
     struct traced *next;
+    pthread_mutex_t lock; /* of gy and gx */
     gd_graph *graph;
     gd_session *session;
     int n_in, n_out, n_leaves;
+    uint64_t n_noise; /* how many numbers of the generator a call takes; its random nodes count from 0 */
     gd_tensor **in, **out; /* symbols */
-    gd_tensor **leaves;    /* tensors outside that want a gradient */
+    gd_tensor **written;   /* what the function has made of its inputs; NULL: the input itself, unwritten */
+    int n_written;
+    bool *read, looked[2]; /* which captured tensors gx needs; and for which of the two that is known */
+    gd_tensor **leaves;    /* tensors outside that want a gradient: parameters, or results on the tape */
     gd_tensor *effects;    /* to be fetched for what the function writes; NULL: nothing */
     gd_tensor **gy;        /* symbols for the gradients of the results */
     gd_tensor **gx[2];     /* and of the inputs and leaves, made when they are first asked for; [1]: such as
@@ -35,8 +43,10 @@ struct gd_jit {
     gd_object object;
     gd_body fn;
     void *user;
-    int level, traces;
-    traced *first;
+    int level, most;
+    _Atomic int traces;
+    pthread_mutex_t lock; /* of what follows; held while the function is traced */
+    traced *first;        /* the one used last comes first */
 };
 
 /* --- objects ----------------------------------------------------------------------------------- */
@@ -50,13 +60,16 @@ static void traced_release(void *arg) {
     traced *t = arg;
     if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
     release_all(t->in, t->n_in);
+    release_all(t->written, t->n_in);
     release_all(t->out, t->n_out);
     release_all(t->gy, t->n_out);
     for (int again = 0; again < 2; again++) release_all(t->gx[again], t->n_in + t->n_leaves);
     release_all(t->leaves, t->n_leaves);
+    gd_free(t->read);
     gd_release(t->effects);
     gd_session_release(t->session);
     gd_graph_release(t->graph);
+    pthread_mutex_destroy(&t->lock);
     gd_free(t);
 }
 
@@ -67,15 +80,24 @@ static void jit_destroy(gd_object *object) {
         jit->first = t->next;
         traced_release(t);
     }
+    pthread_mutex_destroy(&jit->lock);
     gd_free(jit);
     gd_object_count(-1);
 }
 static const gd_class jit_class = {"jit", jit_destroy};
 
+static gd_status check_options(gd_body fn, const gd_jit_options *o) {
+    if (!fn) return gd_fail(GD_E_ARGUMENT, "gd_jit_new: the function is NULL");
+    if (o->level < 0 || o->level > 2) return gd_fail(GD_E_ARGUMENT, "gd_jit_new: level %d; there are 0 to 2", o->level);
+    if (o->plans < 1) return gd_fail(GD_E_ARGUMENT, "gd_jit_new: %d plans; at least 1", o->plans);
+    return GD_OK;
+}
+
 gd_jit *gd_jit_new_at(gd_body fn, void *user, const gd_jit_options *o) {
-    gd_jit *jit = fn && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *jit) : NULL;
+    gd_status status = check_options(fn, o);
+    gd_jit *jit = status == GD_OK && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *jit) : NULL;
     if (!jit) {
-        gd_error_stick(fn ? gd_fail(GD_E_MEMORY, "no memory for a jit") : gd_fail(GD_E_ARGUMENT, "gd_jit_new: the function is NULL"));
+        gd_error_stick(status != GD_OK ? status : gd_fail(GD_E_MEMORY, "no memory for a jit"));
         return NULL;
     }
     gd_object_init(&jit->object, &jit_class);
@@ -84,6 +106,8 @@ gd_jit *gd_jit_new_at(gd_body fn, void *user, const gd_jit_options *o) {
     jit->fn = fn;
     jit->user = user;
     jit->level = o->level;
+    jit->most = o->plans;
+    pthread_mutex_init(&jit->lock, NULL);
     return jit;
 }
 
@@ -96,23 +120,17 @@ void gd_jit_release(gd_jit *jit) {
     if (jit) gd_object_release(&jit->object);
 }
 
-int gd_jit_traces(const gd_jit *jit) { return jit ? jit->traces : 0; }
+int gd_jit_traces(const gd_jit *jit) { return jit ? atomic_load(&jit->traces) : 0; }
 
 /* --- tracing ----------------------------------------------------------------------------------- */
 
-/* Leaves outside the graph that want a gradient, each once. */
+/* Captured tensors that want a gradient, each once. */
 static gd_status find_leaves(traced *t) {
-    int room = 0;
-    for (int i = 0; i < t->graph->count; i++) room += t->graph->nodes[i]->n_in;
-    t->leaves = gd_calloc((size_t)room + 1, sizeof *t->leaves);
+    const gd_graph *g = t->graph;
+    t->leaves = gd_calloc((size_t)g->n_captured + 1, sizeof *t->leaves);
     if (!t->leaves) return gd_fail(GD_E_MEMORY, "no memory for a jit");
-    for (int i = 0; i < t->graph->count; i++)
-        for (int k = 0; k < t->graph->nodes[i]->n_in; k++) {
-            gd_tensor *leaf = t->graph->nodes[i]->slots[k].leaf;
-            bool known = !leaf || leaf->kind != GD_VALUE;
-            for (int l = 0; l < t->n_leaves && !known; l++) known = t->leaves[l] == leaf;
-            if (!known) t->leaves[t->n_leaves++] = gd_retain(leaf);
-        }
+    for (int i = 0; i < g->n_captured; i++)
+        if (g->captured[i].wants) t->leaves[t->n_leaves++] = gd_retain(g->captured[i].tensor);
     return GD_OK;
 }
 
@@ -135,32 +153,64 @@ static gd_status gather_effects(traced *t) {
 static void backward(gd_context *context);
 static void forward(gd_context *context);
 
+/* Placeholders, twice: our handles, and those that the function gets, which mean something else after
+ * they were written in place. */
+static gd_status make_inputs(traced *t, gd_tensors inputs, gd_tensor **given) {
+    for (int64_t i = 0; i < inputs.count; i++) {
+        const gd_tensor *x = inputs.at[i];
+        gd_device *device = gd_this_thread.device;
+        char name[24];
+        snprintf(name, sizeof name, "input%d", (int)i);
+        gd_this_thread.device = x->device;
+        gd_tensor *symbol = gd_placeholder(gd_shape_of(x->rank, x->dims), .dtype = (gd_dtype)x->dtype, .name = name);
+        gd_this_thread.device = device;
+        if (symbol->kind == GD_FAILED) return gd_failure();
+        t->in[t->n_in++] = gd_retain(symbol);
+        given[i] = gd_slot_get(&symbol->node->slots[0], symbol->node, "a graph");
+        if (!given[i]) return GD_E_MEMORY;
+    }
+    return GD_OK;
+}
+
+static gd_status take_results(traced *t, gd_tensors y) {
+    if (y.count < 0 || (y.count > 0 && !y.at)) return gd_fail(GD_E_STATE, "the function returned a list that is none");
+    t->out = gd_calloc((size_t)y.count + 1, sizeof *t->out);
+    if (!t->out) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    for (int64_t k = 0; k < y.count; k++) {
+        if (!y.at[k]) return gd_fail(GD_E_STATE, "result %lld of the function is NULL", (long long)k);
+        gd_tensor *symbol = gd_graph_latest(t->graph, y.at[k]);
+        if (symbol->kind == GD_VALUE) symbol = gd_clone(symbol); /* not made by the function: noted as a copy */
+        if (symbol->kind != GD_SYMBOL) return gd_failure();
+        t->out[t->n_out++] = gd_retain(symbol);
+    }
+    return GD_OK;
+}
+
+/* Inputs that the function has written in place. */
+static gd_status take_written(traced *t, gd_tensor *const *given) {
+    for (int i = 0; i < t->n_in; i++) {
+        if (given[i]->node == t->in[i]->node) continue;
+        t->written[i] = gd_retain(given[i]);
+        t->n_written++;
+    }
+    return GD_OK;
+}
+
 static gd_status trace_function(gd_jit *jit, traced *t, gd_tensors inputs) {
     GD_GRAPH(t->graph);
     int grad = gd_enable_grad_begin();
-    gd_status status = GD_OK;
-    for (int64_t i = 0; i < inputs.count && status == GD_OK; i++) {
-        const gd_tensor *x = inputs.at[i];
-        char name[16];
-        snprintf(name, sizeof name, "input%d", (int)i);
-        gd_tensor *symbol = gd_placeholder(gd_shape_of(x->rank, x->dims), .dtype = (gd_dtype)x->dtype, .name = name);
-        if (symbol->kind == GD_FAILED) status = gd_failure();
-        else t->in[t->n_in++] = gd_retain(symbol);
-    }
-    gd_tensors y = {NULL, 0};
+    gd_rng numbers = {0, 0}, *before = gd_this_thread.noise;
+    gd_this_thread.noise = &numbers; /* tracing takes none of the generator's */
+    gd_tensor **given = gd_list_new(inputs.count);
+    gd_status status = given ? make_inputs(t, inputs, given) : GD_E_MEMORY;
     if (status == GD_OK) {
-        y = jit->fn((gd_tensors){t->in, t->n_in}, jit->user);
-        if (gd_failed()) status = gd_failure();
-        else if (y.count < 1) status = gd_fail(GD_E_STATE, "the function returned nothing");
+        gd_tensors y = jit->fn((gd_tensors){given, t->n_in}, jit->user);
+        status = gd_failed() ? gd_failure() : take_results(t, y);
     }
-    if (status == GD_OK && !(t->out = gd_calloc((size_t)y.count, sizeof *t->out))) status = gd_fail(GD_E_MEMORY, "no memory for a jit");
-    for (int64_t k = 0; k < y.count && status == GD_OK; k++) {
-        gd_tensor *symbol = gd_graph_latest(t->graph, y.at[k]);
-        if (symbol && symbol->kind == GD_VALUE) symbol = gd_clone(symbol); /* not made by the function: noted as a copy */
-        if (!symbol || symbol->kind != GD_SYMBOL) status = gd_failure();
-        else t->out[t->n_out++] = gd_retain(symbol);
-    }
+    if (status == GD_OK) status = take_written(t, given);
     if (status == GD_OK) status = gather_effects(t);
+    gd_this_thread.noise = before;
+    t->n_noise = numbers.call;
     gd_grad_mode_end(&grad);
     return status;
 }
@@ -170,10 +220,12 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     *made = NULL;
     if (!t) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     atomic_init(&t->refs, 1);
+    pthread_mutex_init(&t->lock, NULL);
     t->in = gd_calloc((size_t)inputs.count + 1, sizeof *t->in);
+    t->written = gd_calloc((size_t)inputs.count + 1, sizeof *t->written);
     gd_scope *scope = gd_scope_open();
     gd_device *device = inputs.count > 0 ? inputs.at[0]->device : gd_default_device();
-    t->graph = t->in ? gd_graph_retain(gd_graph_new()) : NULL;
+    t->graph = t->in && t->written ? gd_graph_retain(gd_graph_new()) : NULL;
     t->session = t->graph ? gd_session_retain(gd_session_new(t->graph, .device = device, .level = jit->level)) : NULL;
     gd_status status = t->session ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
     if (status == GD_OK) {
@@ -188,16 +240,18 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
         return status;
     }
     t->function = (gd_function){.name = "jit", .n_out = t->n_out, .forward = forward, .backward = backward};
-    jit->traces++;
+    atomic_fetch_add(&jit->traces, 1);
     *made = t;
     return GD_OK;
 }
 
 static bool is_for(const traced *t, gd_tensors inputs) {
     if (t->n_in != inputs.count) return false;
+    for (int i = 0; i < t->graph->n_captured; i++) /* parameters may have been frozen since, or the other way */
+        if (t->graph->captured[i].wants != t->graph->captured[i].tensor->requires_grad) return false;
     for (int i = 0; i < t->n_in; i++) {
         const gd_tensor *a = t->in[i], *b = inputs.at[i];
-        if (a->dtype != b->dtype || a->rank != b->rank || memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) != 0) return false;
+        if (a->dtype != b->dtype || a->device != b->device || a->rank != b->rank || memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) != 0) return false;
     }
     return true;
 }
@@ -205,53 +259,89 @@ static bool is_for(const traced *t, gd_tensors inputs) {
 /* --- running ----------------------------------------------------------------------------------- */
 
 /* Feeds symbols their values, then runs; `results` gets the fetches. */
-static gd_status run(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches, gd_tensor **results) {
+static gd_status run(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches, gd_rng noise, gd_tensor **results) {
     gd_tensor **feeds = gd_calloc((size_t)(2 * (t->n_in + t->n_out)) + 1, sizeof *feeds);
     if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     int n = 0;
     for (int i = 0; i < t->n_in; i++) feeds[n++] = t->in[i], feeds[n++] = x[i];
-    for (int k = 0; gy && k < t->n_out; k++) feeds[n++] = t->gy[k], feeds[n++] = gy[k];
+    for (int k = 0; gy && k < t->n_out; k++)
+        if (gy[k]) feeds[n++] = t->gy[k], feeds[n++] = gy[k];
+    const gd_run_noise *before = gd_session_noise(&(gd_run_noise){noise, gy != NULL});
     gd_tensors r = gd_session_run(t->session, ((gd_tensors){feeds, n}), fetches);
+    gd_session_noise(before);
     gd_free(feeds);
     if (gd_failed() || r.count != fetches.count) return gd_failure();
     for (int64_t i = 0; i < r.count; i++) results[i] = r.at[i];
     return GD_OK;
 }
 
-static gd_status run_forward(traced *t, gd_tensor *const *x, gd_tensor **y) {
-    const int n = t->n_out + (t->effects != NULL);
-    gd_tensor **lists = gd_calloc(2 * (size_t)n + 1, sizeof *lists), **results = lists + n;
+/* The numbers that a call has: the generator's next ones, as if its function were called itself. */
+static gd_rng take_noise(const traced *t) {
+    gd_rng *given = gd_this_thread.noise; /* inside of a body that is replayed */
+    if (t->n_noise == 0) return (gd_rng){0, 0};
+    if (!given) return gd_rng_take_many(t->n_noise);
+    const gd_rng noise = *given;
+    given->call += t->n_noise;
+    return noise;
+}
+
+static gd_status run_forward(traced *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y) {
+    const int most = t->n_out + 1 + t->n_written;
+    gd_tensor **lists = gd_calloc(2 * (size_t)most, sizeof *lists), **results = lists + most;
     if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
-    for (int k = 0; k < t->n_out; k++) lists[k] = t->out[k];
-    if (t->effects) lists[t->n_out] = t->effects;
-    gd_status status = run(t, x, NULL, (gd_tensors){lists, n}, results);
+    int n = 0;
+    for (int k = 0; k < t->n_out; k++) lists[n++] = t->out[k];
+    for (int i = 0; i < t->n_in; i++)
+        if (t->written[i]) lists[n++] = t->written[i];
+    if (t->effects) lists[n++] = t->effects;
+    gd_status status = n > 0 ? run(t, x, NULL, (gd_tensors){lists, n}, noise, results) : GD_OK;
     for (int k = 0; k < t->n_out && status == GD_OK; k++) y[k] = results[k];
+    for (int i = 0, k = t->n_out; i < t->n_in && status == GD_OK; i++)
+        if (t->written[i] && gd_assign(x[i], results[k++])->kind == GD_FAILED) status = gd_failure();
     gd_free(lists);
     return status;
 }
 
-/* What a call on the tape must remember: the number of its run, and how often each leaf had been
- * written then. */
-static gd_tensor *remember(const traced *t) {
-    int64_t *data = gd_malloc((size_t)(1 + t->n_leaves) * sizeof *data);
+/* What a call on the tape must remember: its noise, and how often each captured tensor had been written
+ * before. */
+static gd_tensor *remember(const traced *t, gd_rng noise) {
+    const int n = t->graph->n_captured;
+    int64_t *data = gd_malloc((size_t)(2 + n) * sizeof *data);
     if (!data) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a jit"));
-    data[0] = gd_session_latest();
-    for (int i = 0; i < t->n_leaves; i++) data[1 + i] = atomic_load(&t->leaves[i]->storage->version);
-    gd_tensor *memory = gd_from_array(gd_dims(1 + t->n_leaves), GD_I64, data);
+    data[0] = (int64_t)noise.seed;
+    data[1] = (int64_t)noise.call;
+    for (int i = 0; i < n; i++) data[2 + i] = atomic_load(&t->graph->captured[i].tensor->storage->version);
+    gd_device *device = gd_this_thread.device;
+    gd_this_thread.device = NULL; /* it is read here */
+    gd_tensor *memory = gd_from_array(gd_dims(2 + n), GD_I64, data);
+    gd_this_thread.device = device;
     gd_free(data);
     return memory;
 }
 
+/* Inputs as they are before the run; of one that it writes, a copy. */
+static gd_status inputs_before(const traced *t, gd_tensor *const *x, gd_tensor **before) {
+    for (int i = 0; i < t->n_in; i++) {
+        before[i] = t->written[i] ? gd_clone(x[i]) : x[i];
+        if (before[i]->kind == GD_FAILED) return gd_failure();
+    }
+    return GD_OK;
+}
+
 static void forward(gd_context *c) {
     traced *t = c->user;
-    const gd_status status = run_forward(t, c->x, c->y);
-    if (status != GD_OK) {
-        gd_error_stick(status);
-        for (int k = 0; k < c->n_out; k++) c->y[k] = &gd_error_tensor;
-        return;
-    }
-    gd_save(c, remember(t));
-    for (int i = 0; i < t->n_in; i++) gd_save(c, c->x[i]);
+    gd_tensor **before = gd_calloc((size_t)t->n_in + 1, sizeof *before);
+    gd_status status = before ? inputs_before(t, c->x, before) : gd_fail(GD_E_MEMORY, "no memory for a jit");
+    const gd_rng noise = take_noise(t);
+    gd_tensor *memory = status == GD_OK ? remember(t, noise) : &gd_error_tensor;
+    if (status == GD_OK && memory->kind == GD_FAILED) status = gd_failure();
+    if (status == GD_OK) status = run_forward(t, c->x, noise, c->y);
+    if (status == GD_OK) gd_save(c, memory);
+    for (int i = 0; i < t->n_in && status == GD_OK; i++) gd_save(c, before[i]);
+    gd_free(before);
+    if (status == GD_OK) return;
+    gd_error_stick(status);
+    for (int k = 0; k < c->n_out; k++) c->y[k] = &gd_error_tensor;
 }
 
 /* --- gradients --------------------------------------------------------------------------------- */
@@ -265,6 +355,7 @@ static gd_status make_feeds(traced *t) {
     gd_status status = gy ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
     for (int k = 0; k < t->n_out && status == GD_OK; k++) {
         const gd_tensor *y = t->out[k];
+        if (!gd_dtype_is_float((gd_dtype)y->dtype)) continue;
         gd_tensor *symbol = gd_placeholder(gd_shape_of(y->rank, y->dims), .dtype = (gd_dtype)y->dtype);
         if (symbol->kind == GD_FAILED) status = gd_failure();
         else gy[k] = gd_retain(symbol);
@@ -275,18 +366,21 @@ static gd_status make_feeds(traced *t) {
 }
 
 /* Adds the gradients to the graph; `again`: in ops that have gradients. */
-static gd_status make_gradients(traced *t, bool again) {
+static gd_status add_gradients(traced *t, bool again) {
     if (t->gx[again]) return GD_OK;
     const int n_by = t->n_in + t->n_leaves;
-    gd_tensor **gx = gd_calloc((size_t)n_by + 1, sizeof *gx), **by = gd_calloc((size_t)n_by + 1, sizeof *by);
+    gd_tensor **gx = gd_calloc((size_t)n_by + 1, sizeof *gx);
+    gd_tensor **by = gd_calloc((size_t)(n_by + 2 * t->n_out) + 1, sizeof *by), **of = by + n_by, **gy = of + t->n_out;
     gd_scope *scope = gd_scope_open();
     gd_block block = gd_graph_begin(t->graph);
     gd_status status = gx && by ? make_feeds(t) : gd_fail(GD_E_MEMORY, "no memory for a jit");
-    int n_floats = 0;
+    int n_floats = 0, n_of = 0;
     for (int i = 0; i < n_by && status == GD_OK; i++)
         if (gd_dtype_is_float((gd_dtype)wanted_by(t, i)->dtype)) by[n_floats++] = wanted_by(t, i);
-    if (status == GD_OK) {
-        gd_tensors g = gd_grad(((gd_tensors){t->out, t->n_out}), ((gd_tensors){by, n_floats}), .gradients = (gd_tensors){t->gy, t->n_out},
+    for (int k = 0; k < t->n_out && status == GD_OK; k++)
+        if (t->gy[k]) of[n_of] = t->out[k], gy[n_of++] = t->gy[k];
+    if (status == GD_OK && n_floats > 0 && n_of > 0) {
+        gd_tensors g = gd_grad(((gd_tensors){of, n_of}), ((gd_tensors){by, n_floats}), .gradients = (gd_tensors){gy, n_of},
                                .allow_unused = true, .create_graph = again);
         if (gd_failed()) status = gd_failure();
         for (int i = 0, k = 0; i < n_by && status == GD_OK; i++)
@@ -300,25 +394,78 @@ static gd_status make_gradients(traced *t, bool again) {
     return status;
 }
 
-static gd_status check_leaves(const traced *t, const int64_t *versions) {
+/* Marks what a node reads of the captured tensors. What it writes it has read, too, but the statistics of
+ * gd_batch_norm are no part of its gradient, nor is anything else that ops write. */
+static void mark_read(traced *t, const gd_node *node) {
+    const gd_graph *g = t->graph;
+    for (int i = 0; i < node->n_in; i++) {
+        const gd_op *op = node->op;
+        const gd_slot *slot = &node->slots[i];
+        if (slot->symbol || !slot->storage || (op && i < op->n_inputs && op->inputs[i].mutated)) continue;
+        for (int k = 0; k < g->n_captured; k++) t->read[k] |= g->captured[k].tensor->storage == slot->storage;
+    }
+    const gd_subgraph *sub;
+    for (int k = 0; (sub = gd_node_subgraph(node, k)); k++)
+        for (int n = 0; n < sub->graph->count; n++) mark_read(t, sub->graph->nodes[n]);
+}
+
+/* Nodes come after those they use, so one pass from the last finds all that gx needs. */
+static gd_status find_read(traced *t, gd_tensor *const *gx) {
+    const gd_graph *g = t->graph;
+    bool *needed = gd_calloc((size_t)g->count + 1, sizeof *needed);
+    if (!t->read) t->read = gd_calloc((size_t)g->n_captured + 1, sizeof *t->read);
+    if (!needed || !t->read) {
+        gd_free(needed);
+        return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    }
+    for (int i = 0; i < t->n_in + t->n_leaves; i++)
+        if (gx[i] && gx[i]->kind == GD_SYMBOL && gx[i]->node->origin) needed[gx[i]->node->origin->number] = true;
+    for (int n = g->count; n-- > 0;) {
+        const gd_node *node = g->nodes[n];
+        if (!needed[n]) continue;
+        mark_read(t, node);
+        for (int i = 0; i < node->n_in; i++)
+            if (node->slots[i].symbol && node->slots[i].node->origin) needed[node->slots[i].node->origin->number] = true;
+    }
+    gd_free(needed);
+    return GD_OK;
+}
+
+static gd_status make_gradients(traced *t, bool again) {
+    pthread_mutex_lock(&t->lock);
+    gd_status status = add_gradients(t, again);
+    if (status == GD_OK && !t->looked[again]) status = find_read(t, t->gx[again]);
+    t->looked[again] |= status == GD_OK;
+    pthread_mutex_unlock(&t->lock);
+    return status;
+}
+
+/* The gradient computes once more what the call did: from tensors that must still be what they were. */
+static gd_status check_captured(const traced *t, const int64_t *versions) {
     char shape[128];
-    for (int i = 0; i < t->n_leaves; i++) {
-        const gd_tensor *leaf = t->leaves[i];
-        if ((int64_t)atomic_load(&leaf->storage->version) != versions[i])
-            return gd_fail(GD_E_STATE, "a tensor of shape %s that the function uses was overwritten since the call",
-                           gd_shape_text(leaf->rank, leaf->dims, shape, sizeof shape));
+    const gd_graph *g = t->graph;
+    for (int i = 0; i < g->n_captured; i++) {
+        const gd_tensor *x = g->captured[i].tensor;
+        if (!t->read[i] || (int64_t)atomic_load(&x->storage->version) == versions[i]) continue;
+        bool by_function = false;
+        for (int k = 0; k < g->n_written; k++) by_function |= g->written[k].tensor->storage == x->storage;
+        return gd_fail(GD_E_STATE, "a tensor of shape %s that the function uses was overwritten %s",
+                       gd_shape_text(x->rank, x->dims, shape, sizeof shape),
+                       by_function ? "by the function itself, and its gradient needs what was there before" : "since the call");
     }
     return GD_OK;
 }
 
 /* For gradients of gradients: the nodes of the graph one after the other, as eager ops on the tape. */
-static gd_status run_on_tape(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors wanted, int64_t number, gd_tensor **results) {
+static gd_status run_on_tape(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors wanted, gd_rng noise, gd_tensor **results) {
     const int n = t->n_in + t->n_out;
     gd_tensor **feeds = gd_malloc((2 * (size_t)n + 1) * sizeof *feeds), **values = feeds + n;
     if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
-    for (int i = 0; i < t->n_in; i++) feeds[i] = t->in[i], values[i] = x[i];
-    for (int k = 0; k < t->n_out; k++) feeds[t->n_in + k] = t->gy[k], values[t->n_in + k] = gy[k];
-    gd_status status = gd_evaluate_on_tape(wanted, (gd_tensors){feeds, n}, (gd_tensors){values, n}, (uint64_t)number, results);
+    int fed = 0;
+    for (int i = 0; i < t->n_in; i++) feeds[fed] = t->in[i], values[fed++] = x[i];
+    for (int k = 0; k < t->n_out; k++)
+        if (gy[k]) feeds[fed] = t->gy[k], values[fed++] = gy[k];
+    gd_status status = gd_evaluate_on_tape(wanted, (gd_tensors){feeds, fed}, (gd_tensors){values, fed}, noise, results);
     gd_free(feeds);
     if (status == GD_E_UNSUPPORTED) gd_error_suffix("; for gradients of gradients, call the function itself instead of its gd_jit");
     return status;
@@ -332,7 +479,8 @@ static gd_status run_backward(traced *t, gd_context *c) {
     gd_tensor *memory = gd_saved(c, 0);
     if (memory->kind == GD_FAILED) return gd_failure();
     const int64_t *remembered = gd_data(memory);
-    GD_TRY(check_leaves(t, remembered + 1));
+    const gd_rng noise = {(uint64_t)remembered[0], (uint64_t)remembered[1]};
+    GD_TRY(check_captured(t, remembered + 2));
     gd_tensor **lists = gd_calloc((size_t)(t->n_in + 2 * n_by) + 1, sizeof *lists), **wanted = lists + t->n_in, **results = wanted + n_by;
     if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     gd_status status = GD_OK;
@@ -342,11 +490,9 @@ static gd_status run_backward(traced *t, gd_context *c) {
     for (int i = 0; i < n_by; i++)
         if (c->needs[i] && gx[i] && gx[i]->kind == GD_SYMBOL) wanted[n++] = gx[i];
     if (status == GD_OK && n > 0 && again) {
-        status = run_on_tape(t, lists, c->gy, (gd_tensors){wanted, n}, remembered[0], results);
+        status = run_on_tape(t, lists, c->gy, (gd_tensors){wanted, n}, noise, results);
     } else if (status == GD_OK && n > 0) {
-        const int64_t before = gd_session_repeat(remembered[0]);
-        status = run(t, lists, c->gy, (gd_tensors){wanted, n}, results);
-        gd_session_repeat(before);
+        status = run(t, lists, c->gy, (gd_tensors){wanted, n}, noise, results);
     }
     for (int i = 0, k = 0; i < n_by && status == GD_OK; i++) {
         if (!c->needs[i] || !gx[i]) continue;
@@ -372,16 +518,64 @@ static gd_status check_inputs(const gd_jit *jit, gd_tensors inputs) {
         const gd_tensor *x = inputs.at[i];
         if (!x) return gd_fail(GD_E_ARGUMENT, "input %lld is NULL", (long long)i);
         if (x->kind == GD_FAILED) return gd_failure();
-        if (x->kind != GD_VALUE) return gd_fail(GD_E_ARGUMENT, "input %lld is a symbol; call the function itself in a graph", (long long)i);
+        if (x->kind == GD_META) return gd_fail(GD_E_ARGUMENT, "input %lld has no data", (long long)i);
     }
     return GD_OK;
 }
 
-static bool wants_gradient(const traced *t, gd_tensors inputs) {
-    if (gd_this_thread.no_grad > 0) return false;
-    bool any = t->n_leaves > 0;
-    for (int64_t i = 0; i < inputs.count; i++) any |= inputs.at[i]->requires_grad;
+/* Inside of a graph, which may be that of another jit, the function's ops are noted there. */
+static bool is_symbolic(gd_tensors inputs) {
+    bool any = gd_this_thread.tracer != NULL;
+    for (int64_t i = 0; i < inputs.count; i++) any |= inputs.at[i]->kind == GD_SYMBOL;
     return any;
+}
+
+enum { DEEPEST = 64 };
+static _Thread_local int depth;
+
+static gd_status call_in_place(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
+    if (depth >= DEEPEST) return gd_fail(GD_E_STATE, "functions call each other by their jits without end");
+    depth++;
+    *results = jit->fn(inputs, jit->user);
+    depth--;
+    return gd_failed() ? gd_failure() : GD_OK;
+}
+
+/* The form for these inputs, which the caller releases. */
+static gd_status find_traced(gd_jit *jit, gd_tensors inputs, traced **found) {
+    gd_status status = GD_OK;
+    pthread_mutex_lock(&jit->lock);
+    traced **at = &jit->first, *t;
+    while (*at && !is_for(*at, inputs)) at = &(*at)->next;
+    if ((t = *at)) *at = t->next;
+    else status = make_traced(jit, inputs, &t);
+    if (t) {
+        t->next = jit->first;
+        jit->first = t;
+        atomic_fetch_add(&t->refs, 1);
+    }
+    at = &jit->first;
+    for (int kept = 0; *at && kept < jit->most; kept++) at = &(*at)->next;
+    traced *old = *at; /* at most one */
+    *at = NULL;
+    pthread_mutex_unlock(&jit->lock);
+    traced_release(old);
+    *found = t;
+    return status;
+}
+
+/* Whether the call belongs on the tape; what is written in place must not. */
+static gd_status wants_gradient(const traced *t, gd_tensors inputs, bool *wants) {
+    *wants = false;
+    if (gd_this_thread.no_grad > 0) return GD_OK;
+    for (int64_t i = 0; i < inputs.count; i++) {
+        *wants |= inputs.at[i]->requires_grad;
+        if (t->written[i] && inputs.at[i]->requires_grad)
+            return gd_fail(GD_E_STATE, "the function writes input %lld in place, which requires a gradient; use the op that makes "
+                           "a new tensor, or GD_NO_GRAD", (long long)i);
+    }
+    *wants = (*wants || t->n_leaves > 0) && t->n_out > 0;
+    return GD_OK;
 }
 
 /* As one node of the tape: inputs and leaves are what it depends on. */
@@ -393,9 +587,10 @@ static gd_status call_on_tape(traced *t, gd_tensors inputs, gd_tensors *results)
     *results = gd_apply(&t->function, (gd_tensors){all, t->n_in + t->n_leaves}, t);
     gd_free(all);
     if (gd_failed()) return gd_failure();
-    gd_node *node = results->at[0]->node;
-    if (node && node->function == &t->function) { /* the traced form lives as long as the node */
-        atomic_fetch_add(&t->refs, 1);
+    for (int k = 0; k < t->n_out; k++) {
+        gd_node *node = results->at[k]->node;
+        if (!node || node->function != &t->function || node->user_free) continue;
+        atomic_fetch_add(&t->refs, 1); /* the traced form lives as long as the node */
         node->user_free = traced_release;
     }
     return GD_OK;
@@ -403,23 +598,24 @@ static gd_status call_on_tape(traced *t, gd_tensors inputs, gd_tensors *results)
 
 static gd_status call(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
     GD_TRY(check_inputs(jit, inputs));
-    traced *t = jit->first;
-    while (t && !is_for(t, inputs)) t = t->next;
-    if (!t) {
-        GD_TRY(make_traced(jit, inputs, &t));
-        t->next = jit->first;
-        jit->first = t;
+    if (is_symbolic(inputs)) return call_in_place(jit, inputs, results);
+    traced *t;
+    bool on_tape = false;
+    GD_TRY(find_traced(jit, inputs, &t));
+    gd_status status = wants_gradient(t, inputs, &on_tape);
+    if (status == GD_OK && on_tape) status = call_on_tape(t, inputs, results);
+    else if (status == GD_OK) {
+        gd_tensor **y = gd_list_new(t->n_out);
+        *results = (gd_tensors){y, t->n_out};
+        status = y ? run_forward(t, inputs.at, take_noise(t), y) : GD_E_MEMORY;
     }
-    if (wants_gradient(t, inputs)) return call_on_tape(t, inputs, results);
-    gd_tensor **y = gd_list_new(t->n_out);
-    if (!y) return GD_E_MEMORY;
-    *results = (gd_tensors){y, t->n_out};
-    return run_forward(t, inputs.at, y);
+    traced_release(t);
+    return status;
 }
 
 gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs) {
     gd_tensors results = {NULL, 0};
-    if (gd_this_thread.recorded != GD_OK) return results;
+    if (gd_this_thread.recorded != GD_OK) return gd_list_of_errors(0);
     gd_status status = call(jit, inputs, &results);
     if (status == GD_OK) return results;
     if (gd_this_thread.recorded == GD_OK) {
@@ -427,5 +623,5 @@ gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs) {
         if (site) gd_error_suffix(" (%s)", site);
         gd_error_stick(status);
     }
-    return (gd_tensors){NULL, 0};
+    return gd_list_of_errors(0);
 }

@@ -18,7 +18,7 @@
 
 typedef struct entry {
     gd_node *node;
-    int feed;            /* which feed gives its value; -1: none */
+    int feed;            /* the first feed that gives its value, or one of its values; -1: none */
     int *values;         /* of its outputs in the program */
     gd_tensor **symbols; /* of its outputs in the replay */
 } entry;
@@ -113,11 +113,31 @@ static entry *find(lowering *l, const gd_node *node) {
     return NULL;
 }
 
-static bool is_variable(const gd_node *node) { return node->origin && node->origin->kind == GD_FROM_VARIABLE; }
-
 static const char *name_of(const gd_node *node) {
     return node->origin ? node->origin->name : node->op ? node->op->name : "a symbol";
 }
+
+/* Of a node that is fed, nobody may need a result that is not. */
+static gd_status check_fed(lowering *l, const gd_node *node, int index) {
+    const entry *e = find(l, node);
+    if (!e || e->feed < 0) return GD_OK;
+    for (int64_t i = e->feed; i < l->feeds.count; i++)
+        if (l->feeds.at[i]->node == node && l->feeds.at[i]->node_index == index) return GD_OK;
+    return gd_fail(GD_E_ARGUMENT, "'%s' has several results; number %d is needed, and only others were fed: feed them all, or none",
+                   name_of(node), index);
+}
+
+static gd_status check_all_fed(lowering *l, gd_tensors fetches) {
+    for (int64_t i = 0; i < fetches.count; i++) GD_TRY(check_fed(l, fetches.at[i]->node, fetches.at[i]->node_index));
+    for (int k = 0; k < l->count; k++) {
+        const gd_node *node = l->entries[k].node;
+        for (int i = 0; i < node->n_in && l->entries[k].feed < 0; i++)
+            if (node->slots[i].symbol) GD_TRY(check_fed(l, node->slots[i].node, node->slots[i].index));
+    }
+    return GD_OK;
+}
+
+static bool is_variable(const gd_node *node) { return node->origin && node->origin->kind == GD_FROM_VARIABLE; }
 
 /* --- replaying --------------------------------------------------------------------------------- */
 
@@ -149,12 +169,12 @@ static gd_status replay_node(lowering *l, entry *e) {
     gd_node *node = e->node;
     e->symbols = gd_program_alloc(l->p, (size_t)node->n_out * sizeof *e->symbols + 1);
     if (!e->symbols) return GD_E_MEMORY;
-    if (e->feed >= 0) {
-        const gd_tensor *value = l->fed.at[e->feed];
-        e->symbols[l->feeds.at[e->feed]->node_index] =
-            gd_symbol(gd_shape_of(value->rank, value->dims), (gd_dtype)value->dtype, value->device);
-        return GD_OK;
+    for (int64_t i = e->feed; i >= 0 && i < l->feeds.count; i++) {
+        const gd_tensor *value = l->fed.at[i];
+        if (l->feeds.at[i]->node == node)
+            e->symbols[l->feeds.at[i]->node_index] = gd_symbol(gd_shape_of(value->rank, value->dims), (gd_dtype)value->dtype, value->device);
     }
+    if (e->feed >= 0) return GD_OK;
     if (!node->op) {
         if (!is_variable(node)) return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed", name_of(node));
         e->symbols[0] = gd_slot_get(&node->slots[0], node, "a graph");
@@ -421,14 +441,16 @@ static gd_status lower_node(lowering *l, entry *e) {
     gd_node *node = e->node;
     e->values = gd_program_alloc(l->p, (size_t)(node->n_out + 1) * sizeof *e->values);
     if (!e->values) return GD_E_MEMORY;
-    if (e->feed >= 0) {
-        const gd_tensor *value = l->fed.at[e->feed];
+    for (int i = e->feed; i >= 0 && i < l->feeds.count; i++) {
+        const gd_tensor *value = l->fed.at[i];
         size_t bytes;
+        if (l->feeds.at[i]->node != node) continue;
         GD_TRY(gd_dims_bytes(value->rank, value->dims, (gd_dtype)value->dtype, &bytes));
-        int v = source(l->p, (gd_root){.kind = GD_ROOT_FEED, .number = e->feed, .bytes = bytes}, value);
-        e->values[l->feeds.at[e->feed]->node_index] = v;
-        return v < 0 ? GD_E_MEMORY : GD_OK;
+        int v = source(l->p, (gd_root){.kind = GD_ROOT_FEED, .number = i, .bytes = bytes}, value);
+        if (v < 0) return GD_E_MEMORY;
+        e->values[l->feeds.at[i]->node_index] = v;
     }
+    if (e->feed >= 0) return GD_OK;
     if (node->op) return lower_op(l, e);
     if (!is_variable(node)) return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed", name_of(node));
     gd_tensor like = {.dtype = node->slots[0].dtype, .rank = node->slots[0].rank};
@@ -486,6 +508,7 @@ static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors v
     gd_status status = roots && p->fetches ? GD_OK : GD_E_MEMORY;
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) roots[i] = fetches.at[i]->node;
     if (status == GD_OK) status = gather(&l, roots, fetches.count);
+    if (status == GD_OK) status = check_all_fed(&l, fetches);
     const unsigned traits = traits_of(&l);
     l.running = (gd_running){.keep = loops, .stacked = loops && (traits & GD_HAS_GRADIENTS)};
     if (status == GD_OK && is_dynamic(traits, loops)) p->dynamic = true;

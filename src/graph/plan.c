@@ -48,7 +48,7 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
     in->calls = gd_calloc((size_t)plan->n_calls + 1, sizeof *in->calls);
     in->fetched = gd_calloc((size_t)plan->n_buffers + 1, sizeof *in->fetched);
     if (!in->base || !in->views || !in->calls || !in->fetched) return gd_fail(GD_E_MEMORY, "no memory for a run");
-    memcpy(in->views, plan->views, (size_t)plan->n_views * sizeof *in->views);
+    if (plan->n_views) memcpy(in->views, plan->views, (size_t)plan->n_views * sizeof *in->views);
     if (plan->slab) GD_TRY(gd_device_alloc(plan->device, plan->slab, &in->slab));
     for (int r = 0; r < plan->program->n_roots; r++)
         if (plan->places[r].in_slab) set_base(plan, in, r, (char *)in->slab + plan->places[r].offset);
@@ -199,7 +199,7 @@ static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_
         const gd_pcall *c = &plan->calls[i];
         if (c->step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) { /* WHOLE: the numbers are for its functions */
             in->calls[i].rng = c->step->op->flags & GD_OP_RANDOM ? c->step->node->rng : (gd_rng){0};
-            in->calls[i].rng.call += run << 32;
+            in->calls[i].rng.call += run;
             in->calls[i].rng.seed ^= steps;
         }
         GD_TRY(run_call(plan, in, c, &in->calls[i]));
@@ -209,11 +209,15 @@ static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_
         const gd_pcopy *c = &plan->copies[plan->first_commit_copy + i];
         GD_TRY(copy_view(plan, &in->views[c->to], &in->views[c->from]));
     }
+    for (int i = 0; i < p->n_commits; i++) { /* the tape may have saved what was there */
+        const gd_root *root = &p->roots[p->commits[i].root];
+        if (root->kind == GD_ROOT_OUTSIDE) atomic_fetch_add(&root->storage->version, 1);
+    }
     return GD_OK;
 }
 
-gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run) {
-    return run_calls(plan, in, feeds, variables, run, 0);
+gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, gd_rng noise) {
+    return run_calls(plan, in, feeds, variables, noise.call, noise.seed);
 }
 
 gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,

@@ -34,8 +34,8 @@ void gd_plan_return(gd_plan *plan, gd_instance *instance);
 gd_status gd_plan_prepare(gd_plan *plan, gd_instance *instance);
 
 /* Runs it, once prepared. `feeds` are the fed tensors in their order, `variables` those of the session;
- * `run` is the number of this run, for random ops. */
-gd_status gd_plan_run(gd_plan *plan, gd_instance *instance, gd_tensors feeds, gd_tensor *const *variables, uint64_t run);
+ * `noise` is added to the numbers of random ops. */
+gd_status gd_plan_run(gd_plan *plan, gd_instance *instance, gd_tensors feeds, gd_tensor *const *variables, gd_rng noise);
 
 /* Both as a step of another plan: `steps` says in which steps of the loops around (gd_step_hash). */
 gd_status gd_plan_run_step(gd_plan *plan, gd_instance *instance, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,

@@ -18,8 +18,9 @@ typedef struct cached {
     gd_plan *plan;
     gd_program *dynamic; /* instead: a run whose sizes depend on data */
     gd_node **fetched, **fed; /* held */
-    int *fetch_index;
+    int *fetch_index, *fed_index;
     int n_fetches, n_feeds;
+    bool repeats; /* assigns nothing */
     gd_meta *shapes; /* of the feeds */
     uint64_t used;   /* when it was used last */
     int users;       /* runs that have it now */
@@ -37,6 +38,7 @@ struct gd_session {
     uint64_t clock;
     gd_tensor **variables; /* NULL: not initialized yet */
     int n_variables;
+    _Atomic int n_ready; /* so many variables have values, for runs that ask before it is their turn */
     _Atomic uint64_t runs;
     pthread_rwlock_t turn; /* runs that assign wait for all others */
 };
@@ -52,18 +54,42 @@ static void cached_free(cached *c) {
     gd_free(c->fetched);
     gd_free(c->fed);
     gd_free(c->fetch_index);
+    gd_free(c->fed_index);
     gd_free(c->shapes);
     gd_free(c);
 }
 
+/* The number of a run decides about its noise, unless the caller has said something else. */
+static _Thread_local const gd_run_noise *said;
+
+const gd_run_noise *gd_session_noise(const gd_run_noise *noise) {
+    const gd_run_noise *before = said;
+    said = noise;
+    return before;
+}
+
+static bool repeats(void) { return said && said->repeats; }
+
+static gd_rng next_noise(gd_session *s) {
+    if (said) return said->at;
+    return (gd_rng){.call = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed) << 32};
+}
+
+/* A run that fails has not been: the next one has its number. */
+static void give_number_back(gd_session *s, gd_rng noise) {
+    uint64_t run = noise.call >> 32, latest = run + 1;
+    if (!said) atomic_compare_exchange_strong(&s->runs, &latest, run);
+}
+
 static bool is_for(const cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
+    if (c->repeats != repeats()) return false;
     if (c->n_fetches != fetches.count || c->n_feeds != symbols.count) return false;
     for (int i = 0; i < c->n_fetches; i++)
         if (c->fetched[i] != fetches.at[i]->node || c->fetch_index[i] != fetches.at[i]->node_index) return false;
     for (int i = 0; i < c->n_feeds; i++) {
         const gd_tensor *v = values.at[i];
         const gd_meta *m = &c->shapes[i];
-        if (c->fed[i] != symbols.at[i]->node || m->dtype != (gd_dtype)v->dtype || m->rank != v->rank ||
+        if (c->fed[i] != symbols.at[i]->node || c->fed_index[i] != symbols.at[i]->node_index || m->dtype != (gd_dtype)v->dtype || m->rank != v->rank ||
             memcmp(m->dims, v->dims, sizeof(int64_t) * v->rank) != 0)
             return false;
     }
@@ -73,11 +99,13 @@ static bool is_for(const cached *c, gd_tensors symbols, gd_tensors values, gd_te
 static cached *remember(gd_tensors symbols, gd_tensors values, gd_tensors fetches) {
     cached *c = gd_calloc(1, sizeof *c);
     if (!c) return NULL;
+    c->repeats = repeats();
     c->fetched = gd_calloc((size_t)fetches.count + 1, sizeof *c->fetched);
     c->fed = gd_calloc((size_t)symbols.count + 1, sizeof *c->fed);
     c->fetch_index = gd_calloc((size_t)fetches.count + 1, sizeof *c->fetch_index);
+    c->fed_index = gd_calloc((size_t)symbols.count + 1, sizeof *c->fed_index);
     c->shapes = gd_calloc((size_t)symbols.count + 1, sizeof *c->shapes);
-    if (!c->fetched || !c->fed || !c->fetch_index || !c->shapes) {
+    if (!c->fetched || !c->fed || !c->fetch_index || !c->fed_index || !c->shapes) {
         cached_free(c);
         return NULL;
     }
@@ -88,6 +116,7 @@ static cached *remember(gd_tensors symbols, gd_tensors values, gd_tensors fetche
     }
     for (int64_t i = 0; i < symbols.count; i++) {
         gd_node_retain(c->fed[i] = symbols.at[i]->node);
+        c->fed_index[i] = symbols.at[i]->node_index;
         c->shapes[i] = (gd_meta){.dtype = (gd_dtype)values.at[i]->dtype, .rank = values.at[i]->rank};
         memcpy(c->shapes[i].dims, values.at[i]->dims, sizeof(int64_t) * values.at[i]->rank);
         c->n_feeds++;
@@ -99,6 +128,7 @@ static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols
                               bool loops) {
     gd_program *program;
     GD_TRY((loops ? gd_program_make_loops : gd_program_make)(fetches, symbols, values, &program));
+    if (c->repeats) program->n_commits = 0;
     if (program->dynamic) {
         c->dynamic = program;
         return GD_OK;
@@ -264,14 +294,12 @@ static gd_status initialize(gd_session *s) {
         }
     }
     if (computed) gd_memory_trim(s->device); /* what those plans needed is of no use to the next */
+    atomic_store_explicit(&s->n_ready, s->n_variables, memory_order_release);
     return GD_OK;
 }
 
 static bool all_initialized(const gd_session *s) {
-    if (s->n_variables < s->graph->n_variables) return false;
-    for (int i = 0; i < s->n_variables; i++)
-        if (!s->variables[i]) return false;
-    return true;
+    return atomic_load_explicit(&s->n_ready, memory_order_acquire) >= s->graph->n_variables;
 }
 
 /* --- checks ------------------------------------------------------------------------------------ */
@@ -298,7 +326,12 @@ static gd_status check_feed(const gd_session *s, const gd_tensor *symbol, const 
 static gd_status check_run(const gd_session *s, gd_tensors feeds, gd_tensors fetches) {
     if (!s) return gd_fail(GD_E_ARGUMENT, "the session is NULL");
     if (feeds.count % 2) return gd_fail(GD_E_ARGUMENT, "feeds are symbols and their values in turn; there are %lld", (long long)feeds.count);
-    for (int64_t i = 0; i < feeds.count; i += 2) GD_TRY(check_feed(s, feeds.at[i], feeds.at[i + 1], i / 2));
+    for (int64_t i = 0; i < feeds.count; i += 2) {
+        GD_TRY(check_feed(s, feeds.at[i], feeds.at[i + 1], i / 2));
+        for (int64_t k = 0; k < i; k += 2)
+            if (feeds.at[k]->node == feeds.at[i]->node && feeds.at[k]->node_index == feeds.at[i]->node_index)
+                return gd_fail(GD_E_ARGUMENT, "feed '%s': it is fed twice", symbol_name(feeds.at[i]));
+    }
     for (int64_t i = 0; i < fetches.count; i++) {
         const gd_tensor *t = fetches.at[i];
         if (!t || t->kind != GD_SYMBOL)
@@ -322,23 +355,6 @@ static gd_status bring(const gd_session *s, gd_tensor *value, gd_tensor **brough
     return t->kind != GD_FAILED ? GD_OK : gd_failure();
 }
 
-/* The number of a run decides about its noise: the next one, unless an earlier run is repeated. */
-static _Thread_local int64_t repeated_run = -1, latest_run;
-
-int64_t gd_session_repeat(int64_t run) {
-    const int64_t before = repeated_run;
-    repeated_run = run;
-    return before;
-}
-
-int64_t gd_session_latest(void) { return latest_run; }
-
-/* A run that fails has not been: the next one has its number. */
-static void give_number_back(gd_session *s, uint64_t run) {
-    uint64_t latest = run + 1;
-    if (repeated_run < 0) atomic_compare_exchange_strong(&s->runs, &latest, run);
-}
-
 /* A run that depends on data, in its sizes or its way: every node as an eager op. Assigns are done at
  * the end. */
 static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
@@ -357,11 +373,11 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
     }
     gd_tensors got = {NULL, 0};
     if (status == GD_OK) {
-        const uint64_t run = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
-        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, run);
+        const gd_rng noise = next_noise(s);
+        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, noise, !repeats());
         for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
             if (!got.at || got.at[i]->kind == GD_FAILED) status = gd_failure();
-        if (status != GD_OK) give_number_back(s, run);
+        if (status != GD_OK) give_number_back(s, noise);
     }
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) results[i] = got.at[i];
     gd_free(all);
@@ -372,38 +388,37 @@ static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tenso
     if (c->dynamic) return run_dynamic(s, symbols, values, fetches, results);
     gd_instance *instance;
     GD_TRY(gd_plan_borrow(c->plan, &instance));
-    const uint64_t run = repeated_run >= 0 ? (uint64_t)repeated_run : atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
-    latest_run = (int64_t)run;
+    const gd_rng noise = next_noise(s);
     gd_status status = gd_plan_prepare(c->plan, instance);
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) /* first: a run that fails changes nothing */
         if (!(results[i] = gd_plan_result(c->plan, instance, (int)i))) status = GD_E_MEMORY;
-    if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, run);
+    if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, noise);
     gd_plan_return(c->plan, instance);
-    if (status != GD_OK) give_number_back(s, run);
+    if (status != GD_OK) give_number_back(s, noise);
     return status;
+}
+
+static gd_status check_place(const gd_tensor *to, int64_t i, gd_dtype dtype, int rank, const int64_t *dims) {
+    char a[128], b[160];
+    if (to && to->kind == GD_VALUE && to->rank == rank && memcmp(to->dims, dims, sizeof(int64_t) * (size_t)rank) == 0) return GD_OK;
+    return gd_fail(GD_E_SHAPE, "fetch %lld is %s%s and cannot be written into %s%s", (long long)i, gd_dtype_name(dtype),
+                   gd_shape_text(rank, dims, a, sizeof a), to->kind == GD_SYMBOL ? "a symbol, " : "", gd_describe(to, b, sizeof b));
 }
 
 /* Whether the fetches fit into what the caller has for them. */
 static gd_status check_into(gd_tensors into, const gd_program *p) {
-    char a[128], b[160];
     for (int64_t i = 0; i < p->n_fetches && i < into.count; i++) {
-        const gd_tensor *to = into.at[i];
         const gd_pvalue *from = &p->values[p->fetches[i]];
-        if (!to || (to->kind == GD_VALUE && to->rank == from->rank && memcmp(to->dims, from->dims, sizeof(int64_t) * from->rank) == 0)) continue;
-        return gd_fail(GD_E_SHAPE, "fetch %lld is %s%s and cannot be written into %s", (long long)i, gd_dtype_name((gd_dtype)from->dtype),
-                       gd_shape_text(from->rank, from->dims, a, sizeof a), gd_describe(to, b, sizeof b));
+        if (into.at[i]) GD_TRY(check_place(into.at[i], i, (gd_dtype)from->dtype, from->rank, from->dims));
     }
     return GD_OK;
 }
 
 static gd_status copy_into(gd_tensors into, gd_tensor *const *results, int64_t n) {
-    char a[160], b[160];
     for (int64_t i = 0; i < n && i < into.count; i++) {
         gd_tensor *to = into.at[i];
         if (!to) continue;
-        if (to->kind != GD_VALUE || to->rank != results[i]->rank || memcmp(to->dims, results[i]->dims, sizeof(int64_t) * to->rank) != 0)
-            return gd_fail(GD_E_SHAPE, "fetch %lld is %s and cannot be written into %s", (long long)i,
-                           gd_describe(results[i], a, sizeof a), gd_describe(to, b, sizeof b));
+        GD_TRY(check_place(to, i, (gd_dtype)results[i]->dtype, results[i]->rank, results[i]->dims));
         GD_TRY(gd_copy_tensor(to, results[i]));
         atomic_fetch_add(&to->storage->version, 1);
     }
@@ -411,7 +426,7 @@ static gd_status copy_into(gd_tensors into, gd_tensor *const *results, int64_t n
 }
 
 static gd_status take_turn(gd_session *s, const cached *c) {
-    const bool writes = c->dynamic || gd_plan_writes(c->plan);
+    const bool writes = c->dynamic ? !c->repeats : gd_plan_writes(c->plan);
     if (writes) pthread_rwlock_wrlock(&s->turn);
     else pthread_rwlock_rdlock(&s->turn);
     return GD_OK;
@@ -455,6 +470,8 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
     gd_status status = !results ? GD_E_MEMORY : thread->recorded;
     const bool earlier = results && status != GD_OK; /* a failed chain changes nothing */
     if (status == GD_OK) status = check_run(s, feeds, fetches);
+    if (status == GD_OK && o->into.count > fetches.count)
+        status = gd_fail(GD_E_ARGUMENT, "%lld tensors to write %lld fetches into", (long long)o->into.count, (long long)fetches.count);
     if (status == GD_OK) {
         void *tracing = gd_tracing_off();
         int grad = gd_no_grad_begin();
@@ -472,7 +489,7 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
         gd_error_stick(status);
     }
     for (int64_t i = 0; results && i < fetches.count; i++) results[i] = &gd_error_tensor;
-    return (gd_tensors){results, results ? fetches.count : 0};
+    return results ? (gd_tensors){results, fetches.count} : gd_list_of_errors(fetches.count);
 }
 
 /* --- asking ------------------------------------------------------------------------------------ */
@@ -498,6 +515,7 @@ static gd_status with_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches, 
 
 static void look_at_memory(const cached *c, void *arg) {
     gd_plan_memory *m = arg;
+    if (!m) return;
     *m = (gd_plan_memory){.at_least = c->dynamic != NULL};
     if (!c->plan) return;
     m->peak_bytes = (int64_t)gd_plan_slab(c->plan);
@@ -509,8 +527,10 @@ static void look_at_memory(const cached *c, void *arg) {
 }
 
 gd_status gd_session_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_plan_memory *memory) {
-    GD_TRY(with_plan(s, feeds, fetches, look_at_memory, memory));
-    for (int i = 0; i < s->graph->n_variables; i++) {
+    gd_status status = with_plan(s, feeds, fetches, look_at_memory, memory);
+    if (status != GD_OK) gd_error_prefix("gd_session_plan: ");
+    GD_TRY(status);
+    for (int i = 0; memory && i < s->graph->n_variables; i++) {
         const gd_slot *slot = &s->graph->variables[i]->slots[0];
         memory->variable_bytes += gd_numel(slot->rank, slot->dims) * (int64_t)gd_dtype_size((gd_dtype)slot->dtype);
     }
@@ -524,14 +544,23 @@ static void look_at_text(const cached *c, void *arg) {
 char *gd_session_plan_text(gd_session *s, gd_tensors feeds, gd_tensors fetches) {
     char *text = NULL;
     gd_status status = with_plan(s, feeds, fetches, look_at_text, &text);
-    if (status != GD_OK) gd_error_stick(status);
+    if (status != GD_OK) {
+        gd_error_prefix("gd_session_plan_text: ");
+        gd_error_stick(status);
+    }
     return text;
 }
 
 static gd_status check_variable(gd_session *s, const gd_tensor *v, const char *what) {
-    if (!s || !v || v->kind != GD_SYMBOL || !v->node->origin || v->node->origin->kind != GD_FROM_VARIABLE ||
-        v->node->origin->graph != s->graph)
-        return gd_fail(GD_E_ARGUMENT, "%s: not a variable of the session's graph", what);
+    const char *wrong = !s                                     ? "the session is NULL"
+                        : !v                                   ? "the variable is NULL"
+                        : v->kind == GD_FAILED                 ? "the variable is an error"
+                        : v->kind != GD_SYMBOL || !v->node->origin ? "not a variable, but a value"
+                        : v->node->origin->graph != s->graph   ? "a symbol of another graph"
+                                                               : NULL;
+    if (wrong) return gd_fail(GD_E_ARGUMENT, "%s: %s", what, wrong);
+    if (v->node->origin->kind != GD_FROM_VARIABLE)
+        return gd_fail(GD_E_ARGUMENT, "%s: '%s' is no variable", what, symbol_name(v));
     return GD_OK;
 }
 
@@ -551,8 +580,10 @@ gd_tensor *gd_session_get(gd_session *s, gd_tensor *variable) {
 gd_status gd_session_set(gd_session *s, gd_tensor *variable, gd_tensor *value) {
     char a[160], b[160];
     GD_TRY(check_variable(s, variable, "gd_session_set"));
-    if (!value || value->kind != GD_VALUE || value->rank != variable->rank ||
-        memcmp(value->dims, variable->dims, sizeof(int64_t) * value->rank) != 0)
+    if (!value || value->kind != GD_VALUE)
+        return gd_fail(GD_E_ARGUMENT, "gd_session_set: the value for '%s' is %s", symbol_name(variable),
+                       !value ? "NULL" : value->kind == GD_SYMBOL ? "a symbol" : "an error");
+    if (value->rank != variable->rank || memcmp(value->dims, variable->dims, sizeof(int64_t) * value->rank) != 0)
         return gd_fail(GD_E_SHAPE, "gd_session_set: '%s' is %s, not %s", symbol_name(variable), gd_describe(variable, a, sizeof a),
                        gd_describe(value, b, sizeof b));
     void *tracing = gd_tracing_off();

@@ -244,7 +244,7 @@ gd_tensor *gd_on_tape(gd_tensor *value) {
 /* The number of a random node in this run and this step of the loops around it. */
 static gd_rng noise_of(const gd_node *node, const gd_running *r) {
     gd_rng rng = node->rng;
-    rng.call += r->run << 32;
+    rng.call += r->run;
     rng.seed ^= r->steps;
     return rng;
 }
@@ -258,21 +258,31 @@ static gd_status run_whole(const gd_node *node, gd_tensor *const *in, gd_tensor 
     return GD_OK;
 }
 
+static gd_status run_any(gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *r) {
+    if (gd_node_subgraph(node, 0)) return gd_control_run(node, in, out, r);
+    if (node->op->flags & GD_OP_WHOLE) return run_whole(node, in, out);
+    gd_rng noise = noise_of(node, r), *before = gd_this_thread.noise;
+    if (node->op->flags & GD_OP_RANDOM) gd_this_thread.noise = &noise; /* for its body */
+    gd_status status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, noise, out, node->n_out);
+    gd_this_thread.noise = before;
+    return status;
+}
+
+/* As it was noted: under GD_NO_GRAD. */
+static gd_status run_without_grad(gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *r) {
+    const int rules = gd_this_thread.rules;
+    int grad = gd_no_grad_begin();
+    gd_this_thread.rules = 0;
+    gd_status status = run_any(node, in, out, r);
+    gd_this_thread.rules = rules;
+    gd_grad_mode_end(&grad);
+    return status;
+}
+
 gd_status gd_node_run(gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *r) {
     if (r->left && --*r->left < 0)
         return gd_fail(GD_E_STATE, "the loops of the graph are too long to be unrolled");
-    gd_status status;
-    if (gd_node_subgraph(node, 0))
-        status = gd_control_run(node, in, out, r);
-    else if (node->op->flags & GD_OP_WHOLE)
-        status = run_whole(node, in, out);
-    else {
-        gd_rng noise = noise_of(node, r), *before = gd_this_thread.noise;
-        if (node->op->flags & GD_OP_RANDOM) gd_this_thread.noise = &noise; /* for its body */
-        status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, noise, out,
-                                   node->n_out);
-        gd_this_thread.noise = before;
-    }
+    gd_status status = (node->stops ? run_without_grad : run_any)(node, in, out, r);
     for (int k = 0; k < node->n_out && status == GD_OK && r->tape; k++) {
         if (!out[k] || out[k]->requires_grad || out[k]->kind != GD_VALUE) continue;
         out[k] = gd_on_tape(out[k]);

@@ -36,7 +36,7 @@ enum { GD_NEEDS_VALUES = GD_HAS_BRANCH | GD_HAS_WHILE | GD_HAS_SIZES }; /* no pl
 
 /* What nodes of one run have in common. */
 typedef struct gd_running {
-    uint64_t run;   /* its number: random ops give other numbers in each */
+    uint64_t run;   /* added to the call numbers of random ops: others in each run */
     uint64_t steps; /* a number for the steps of all loops around; 0: none */
     bool tape;      /* everything is put on the tape, for deferred gradients */
     int64_t *left;  /* how many nodes may still be noted; NULL: any number */

@@ -19,13 +19,34 @@ static gd_status make_symbol(gd_node *node, int index, gd_device *device, const 
     gd_slot_set(slot, y, false);
     slot->index = index;
     gd_node_attach(node, y, index);
-    y->requires_grad = slot->requires_grad = gd_dtype_is_float(m->dtype);
+    y->requires_grad = slot->requires_grad = gd_dtype_is_float(m->dtype) && !node->stops;
     *out = y;
     return GD_OK;
 }
 
 static gd_graph *graph_of(const gd_tensor *t) {
     return t && t->kind == GD_SYMBOL && t->node && t->node->origin ? t->node->origin->graph : NULL;
+}
+
+static bool is_view(const gd_node *node) { return node->op && (node->op->flags & GD_OP_VIEW); }
+
+/* In place, the symbol's handle will mean the new value. That is all that changes: so nobody may have
+ * another handle for the memory that eager code would write. */
+static gd_status check_in_place(const gd_invocation *call, const gd_graph *graph) {
+    const gd_tensor *x = call->in[0];
+    const char *name = call->op->inputs[0].name;
+    if (x->kind != GD_SYMBOL || !x->node) return GD_OK; /* a bare one: shapes are being worked out */
+    if (x->node->origin && x->node->origin->kind == GD_FROM_VARIABLE)
+        return gd_fail(GD_E_STATE, "'%s' is the variable '%s', which changes by gd_assign(variable, value)", name, x->node->origin->name);
+    if (is_view(x->node)) return gd_fail(GD_E_UNSUPPORTED, "'%s' is a view (%s), and cannot be written in a graph; use the op that makes "
+                                         "a new tensor", name, x->node->op->name);
+    for (int i = 0; graph && i < graph->count; i++) {
+        const gd_node *node = graph->nodes[i];
+        if (is_view(node) && node->n_in > 0 && node->slots[0].node == x->node && node->slots[0].index == x->node_index)
+            return gd_fail(GD_E_UNSUPPORTED, "'%s' has a view (%s of %s), which would not see what is written in a graph; use the op that "
+                           "makes a new tensor", name, node->op->name, node->site ? node->site : "?");
+    }
+    return GD_OK;
 }
 
 /* What an op writes must be able to keep it: a variable, or a tensor outside the graph. */
@@ -35,7 +56,7 @@ static gd_status check_written(const gd_invocation *call, const gd_graph *graph)
     if (op->base && in_body && graph_of(call->in[0]) != graph)
         return gd_fail(GD_E_STATE, "'%s' is from outside of the branch or the body of the loop and cannot be written in it",
                        op->inputs[0].name);
-    if (op->base) return GD_OK; /* in place: the symbol's handle will mean the new value */
+    if (op->base) return check_in_place(call, graph);
     for (int i = 0; i < op->n_inputs && i < call->n_in; i++) {
         const gd_tensor *t = call->in[i];
         if (!op->inputs[i].mutated || !t) continue;
@@ -72,19 +93,27 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
         const gd_graph *of = graph_of(call->in[i]);
         if (of && of->body == GD_BODY_SEALED)
             return gd_fail(GD_E_STATE, "input %d belongs to the body of a loop or to a branch, and is used outside of it", i);
+        const gd_tensor *t = call->in[i];
+        if (t && t->kind == GD_SYMBOL && t->node && t->node->origin && !t->node->origin->graph)
+            return gd_fail(GD_E_STATE, "input %d, '%s', is a symbol of a graph that is gone", i, t->node->origin->name);
+        if (of && graph && of != graph && !of->body && !graph->body)
+            return gd_fail(GD_E_ARGUMENT, "input %d, '%s', is a symbol of another graph than the inputs before it", i, t->node->origin->name);
     }
     GD_TRY(check_written(call, graph));
     gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
     if (!node) return GD_E_MEMORY;
     node->graph = true;
+    node->stops = gd_this_thread.no_grad > 0 && gd_this_thread.rules == 0;
     node->site = call->site;
     node->rng = call->rng;
     gd_device *device = gd_default_device();
-    for (int i = 0; i < call->n_in; i++) {
-        gd_slot_set(&node->slots[i], gd_graph_latest(gd_graph_building(), call->in[i]), true); /* a value is captured, not copied */
+    gd_status status = GD_OK;
+    for (int i = 0; i < call->n_in && status == GD_OK; i++) {
+        gd_tensor *x = gd_graph_latest(gd_graph_building(), call->in[i]);
+        status = gd_graph_note_capture(gd_graph_building(), x);
+        gd_slot_set(&node->slots[i], x, true); /* a value is captured, not copied */
         if (call->in[i]) device = call->in[i]->device;
     }
-    gd_status status = GD_OK;
     for (int i = 0; i < call->n_out && status == GD_OK; i++)
         status = make_symbol(node, i, metas[i].device ? metas[i].device : device, &metas[i], &call->out[i]);
     if (status == GD_OK && call->op->base) { /* in place: the handle now means the new value */

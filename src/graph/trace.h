@@ -7,6 +7,7 @@
 #ifndef GRADUS_GRAPH_TRACE_H
 #define GRADUS_GRAPH_TRACE_H
 
+#include "gradus/random.h"
 #include "gradus/tensor.h"
 
 /* A symbol to be fed: a shape and a dtype, no data. */
@@ -17,12 +18,12 @@ void gd_trace_begin(void);
 void gd_trace_end(void);
 
 /* The values of `fetches` when each symbol in `feeds` has the value beside it; fed tensors that are
- * assigned are written at the end. `run` is the number of the run, for random ops. */
-gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, uint64_t run);
-gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values); /* run 0 */
+ * assigned are written at the end, if `assigns`. `noise` is added to the numbers of random ops. */
+gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, bool assigns);
+gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values); /* noise 0 */
 
 /* The same, but the tape remembers how the results came to be, and nothing is assigned. They are in the
  * current scope. */
-gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, uint64_t run, gd_tensor **results);
+gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results);
 
 #endif

@@ -192,6 +192,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("round", NULL, NULL, NULL, "x:float", NULL, NULL),
     ROW("isnan", NULL, NULL, NULL, "x:float", NULL, NULL),
     ROW("contiguous", "Identity", NULL, NULL, NULL, NULL, NULL),
+    ROW("stop_gradient", "Identity", NULL, NULL, NULL, NULL, NULL),
 
     /* products */
     ROW("matmul", NULL, NULL, NULL, NULL, "y", NULL),

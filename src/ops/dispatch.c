@@ -169,15 +169,18 @@ static gd_status keep_outputs(gd_invocation *call) {
 static gd_status run_expand(gd_invocation *call, gd_device *device) {
     gd_thread *thread = &gd_this_thread;
     gd_device *before = thread->device;
+    const char *site = thread->site;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     thread->device = device;
+    thread->site = call->site;
     gd_expand expand = {call->op, call->attrs, call->n_in, call->n_out, (gd_tensor **)(uintptr_t)call->in,
                         call->out};
     for (int i = 0; i < call->n_out; i++) call->out[i] = NULL;
     call->op->expand(&expand);
     thread->device = before;
+    thread->site = site;
     gd_status status = keep_outputs(call);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
@@ -547,9 +550,12 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
     return status == GD_OK ? GD_OK : failed(call, status);
 }
 
+/* Where the program called: bodies and gradient rules are written here, and are of no use to it. */
+static const char *place(const char *site) { return gd_this_thread.site ? gd_this_thread.site : site; }
+
 gd_status gd_dispatch(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                       const void *attrs, gd_tensor **out, int n_out) {
-    gd_invocation call = {.op = op, .site = site, .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = n_out};
+    gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = n_out};
     return dispatch(&call, false);
 }
 
@@ -567,14 +573,14 @@ gd_status gd_dispatch_again(const gd_op *op, const char *site, gd_tensor *const 
 gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                            const void *attrs) {
     gd_tensor *out[FEW];
-    gd_invocation call = {.op = op, .site = site, .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = op->n_outputs};
+    gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = op->n_outputs};
     dispatch(&call, false);
     return out[0];
 }
 
 gd_tensors gd_dispatch_list(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                             const void *attrs) {
-    gd_invocation call = {.op = op, .site = site, .in = in, .n_in = n_in, .attrs = attrs};
+    gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs};
     dispatch(&call, true);
     return (gd_tensors){call.out, call.out ? call.n_out : 0};
 }

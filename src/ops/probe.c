@@ -180,7 +180,9 @@ static gd_status search(probing *p) {
     pins none = {.count = 0};
     for (size_t i = 0; i < sizeof PROBES / sizeof *PROBES && !p->found; i++) try_probes(p, PROBES[i], &none);
     for (int goal = 1; goal <= MOST_PINNED && !p->found && !p->hopeless; goal++) bind(p, 0, &none, goal);
-    if (p->found && !p->hopeless) {
+    if (p->found && !p->hopeless) { /* what did not fit was an answer, and is no message to anybody */
+        gd_this_thread.noted = GD_OK;
+        gd_this_thread.noted_text[0] = 0;
         p->infer->out = p->answer.out;
         p->infer->n_out = p->answer.n_out;
         return GD_OK;

@@ -177,6 +177,14 @@ static gd_status contiguous_infer(gd_infer *i) {
 static void contiguous_vjp(gd_vjp *v) { v->gx[0] = v->gy[0]; }
 static gd_status contiguous_raw(gd_kernel_call *k) { return copy_elements(k); }
 
+/*op stop_gradient(x) -> y  view nograd
+ * x, to which no gradient goes back; gd_detach in a graph.
+ */
+static gd_status stop_gradient_infer(gd_infer *i) {
+    gd_meta_view(&i->out[0], i->in[0], 0);
+    return GD_OK;
+}
+
 /* --- expand ------------------------------------------------------------------------------------ */
 
 /*op expand(x, dims:int[]) -> y  view

@@ -296,7 +296,10 @@ gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss) {
     }
     gd_block block = gd_graph_begin(graph);
     gd_scope *scope = gd_scope_open();
+    const char *before = gd_this_thread.site;
+    gd_this_thread.site = site; /* of the nodes that it adds */
     gd_tensor *train = minimize(o, loss);
+    gd_this_thread.site = before;
     if (train->kind != GD_FAILED) gd_keep(train);
     gd_scope_close(&scope);
     gd_graph_end(&block);

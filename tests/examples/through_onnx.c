@@ -37,7 +37,8 @@ static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetc
     const char *folder = getenv("GRADUS_ONNX_DIR"), *names[MOST];
     gd_tensor *inputs[MOST], *values[MOST], *again[2 * MOST];
     const int n = (int)feeds.count / 2;
-    char path[500];
+    char path[500], output[24];
+    snprintf(output, sizeof output, "fetch%d", number); /* a name is of one symbol */
     snprintf(path, sizeof path, "%s/example_%s_%d.onnx", folder ? folder : ".", NAME, number++);
     for (int i = 0; i < n; i++) {
         snprintf(text[i], sizeof text[i], "i%d", i);
@@ -45,7 +46,7 @@ static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetc
         inputs[i] = gd_named(feeds.at[2 * i], text[i]); /* so that it is found in the file */
         values[i] = feeds.at[2 * i + 1];
     }
-    if (gd_onnx_save(path, session, ((gd_tensors){inputs, n}), gd_list(gd_named(fetch, "fetch"))) !=
+    if (gd_onnx_save(path, session, ((gd_tensors){inputs, n}), gd_list(gd_named(fetch, output))) !=
         GD_OK) {
         if (must) fprintf(stderr, "%s\n", gd_error_message());
         failures += must;
@@ -58,7 +59,7 @@ static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetc
     }
     gd_session *other = gd_session_new(graph);
     gd_tensors r =
-        gd_session_run(other, ((gd_tensors){again, 2 * n}), gd_list(gd_graph_find(graph, "fetch")));
+        gd_session_run(other, ((gd_tensors){again, 2 * n}), gd_list(gd_graph_find(graph, output)));
     const double off = distance_of(r.at[0], wanted);
     if (!(off <= 1e-5) || gd_failed()) {
         fprintf(stderr, "%s: off by %g: %s\n", path, off, gd_error_message());

@@ -340,4 +340,131 @@ CLEAN_TEST(several_threads_run_one_session) {
     }
 }
 
+/* --- feeding and fetching as others do ------------------------------------------------------------ */
+
+CLEAN_TEST(results_of_one_node_are_fed_all_or_none) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *first, *second;
+    gd_tensors parts;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(4), .name = "x");
+        parts = gd_chunk(x, 2);
+        gd_named(parts.at[0], "parts");
+        first = gd_sum(parts.at[0]);
+        second = gd_sum(parts.at[1]);
+    }
+    for (int level = 0; level < 3; level++) {
+        gd_session *s = gd_session_new(graph, .level = level);
+        gd_tensor *ones = gd_ones(gd_dims(4)), *tens = gd_full(gd_dims(2), 10), *twenties = gd_full(gd_dims(2), 20);
+        CHECK(gd_item(gd_session_run(s, gd_feed(parts.at[0], tens), gd_list(first)).at[0]) == 20);
+        CHECK(gd_item(gd_session_run(s, gd_feed(parts.at[1], tens), gd_list(second)).at[0]) == 20); /* not the plan before */
+        gd_tensors r = gd_session_run(s, gd_feed(parts.at[0], tens, parts.at[1], twenties), gd_list(first, second));
+        CHECK(!gd_failed() && gd_item(r.at[0]) == 20 && gd_item(r.at[1]) == 40);
+        gd_session_run(s, gd_feed(parts.at[0], tens, x, ones), gd_list(first, second));
+        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("'parts' has several results; number 1 is needed"), "%s", gd_error_message());
+        gd_clear_error();
+        gd_session_run(s, gd_feed(x, ones, x, ones), gd_list(first));
+        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("feed 'x': it is fed twice"), "%s", gd_error_message());
+        gd_clear_error();
+    }
+}
+
+CLEAN_TEST(what_is_given_to_write_into_must_fit) {
+    GD_SCOPE;
+    net n = make_net(true);
+    gd_session *s = gd_session_new(n.graph);
+    gd_tensor *x = gd_ones(gd_dims(2, 20)), *y = gd_ones(gd_dims(2, 5)), *into = gd_full(gd_dims(), 0, .dtype = GD_F64);
+    gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), .into = gd_list(into));
+    CHECK(!gd_failed() && gd_item(into) > 0); /* converted */
+    gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), .into = gd_list(n.loss));
+    CHECK_SAYING(gd_error_status() == GD_E_SHAPE && says("into a symbol, f32[]"), "%s", gd_error_message());
+    gd_clear_error();
+    gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), .into = gd_list(into, into));
+    CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("2 tensors to write 1 fetches into"), "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_session_plan(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), NULL) == GD_OK);
+    CHECK(gd_session_plan(s, gd_feed(n.x, x), gd_list(n.loss), NULL) == GD_E_ARGUMENT && says("gd_session_plan: 'y' is needed"));
+    CHECK(gd_session_set(s, n.x, x) == GD_E_ARGUMENT && says("gd_session_set: 'x' is no variable"));
+    CHECK(gd_session_set(s, n.w1, n.w1) == GD_E_ARGUMENT && says("the value for 'w1' is a symbol"));
+}
+
+/* Messages name places of the program, not of the library; and there is none where nothing failed. */
+CLEAN_TEST(messages_have_the_lines_of_the_program) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *loss, *train;
+    gd_clear_error();
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(GD_ANY, 3), .name = "x");
+        y = gd_placeholder(gd_dims(GD_ANY), .name = "y", .dtype = GD_I64);
+        loss = gd_cross_entropy(gd_matmul(x, gd_variable(gd_ones(gd_dims(3, 4)))), y);
+        train = gd_minimize(gd_optim_sgd(gd_graph_variables(graph)), loss);
+    }
+    CHECK_SAYING(!*gd_error_message(), "%s", gd_error_message());
+    gd_session *s = gd_session_new(graph);
+    gd_session_run(s, gd_feed(x, gd_ones(gd_dims(1, 3)), y, gd_full(gd_dims(1), 77, .dtype = GD_I64)), gd_list(loss, train));
+    CHECK_SAYING(gd_error_status() != GD_OK && says("class 77") && says("test_graph.c") && !says("src/"), "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_onnx_save("never.onnx", s, gd_list(x, y), gd_list(train)) == GD_E_UNSUPPORTED && says("test_graph.c"));
+    CHECK_SAYING(!says("src/"), "%s", gd_error_message());
+}
+
+CLEAN_TEST(a_symbol_stays_in_its_graph) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new(), *another = gd_graph_new();
+    gd_tensor *a, *b, *orphan;
+    {
+        GD_GRAPH(graph);
+        a = gd_placeholder(gd_dims(2), .name = "a");
+    }
+    {
+        GD_GRAPH(another);
+        b = gd_placeholder(gd_dims(2), .name = "b");
+    }
+    gd_add(a, b);
+    CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("'b', is a symbol of another graph"), "%s", gd_error_message());
+    gd_clear_error();
+    {
+        GD_SCOPE;
+        GD_GRAPH(gd_graph_new());
+        orphan = gd_keep(gd_placeholder(gd_dims(2), .name = "orphan"));
+    }
+    gd_relu(orphan);
+    CHECK_SAYING(gd_error_status() == GD_E_STATE && says("'orphan', is a symbol of a graph that is gone"), "%s", gd_error_message());
+    gd_clear_error();
+}
+
+typedef struct runner {
+    gd_session *session;
+    const net *net;
+} runner;
+static void *run_once(void *arg) {
+    GD_SCOPE;
+    const runner *r = arg;
+    gd_session_run(r->session, gd_feed(r->net->x, gd_ones(gd_dims(2, 20))), gd_list(r->net->w1, gd_graph_find(r->net->graph, "w2")));
+    return gd_failed() ? "failed" : NULL;
+}
+
+/* Threads whose first runs are at the same time: each finds all variables with their first values. */
+CLEAN_TEST(several_threads_may_begin_at_once) {
+    GD_SCOPE;
+    for (int again = 0; again < 5; again++) {
+        GD_SCOPE;
+        gd_seed(1);
+        net n = make_net(true);
+        gd_session *s = gd_session_new(n.graph, .level = 0);
+        pthread_t threads[4];
+        runner shared = {s, &n};
+        for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, run_once, &shared);
+        for (int i = 0; i < 4; i++) {
+            void *wrong;
+            pthread_join(threads[i], &wrong);
+            CHECK(!wrong);
+        }
+    }
+}
+
 TEST_MAIN

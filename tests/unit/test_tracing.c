@@ -1,5 +1,6 @@
 /* test_tracing.c - gd_jit: eager functions as plans. */
 #include <math.h>
+#include <pthread.h>
 
 #include "gradus/gradus.h"
 #include "clean_test.h"
@@ -268,6 +269,264 @@ CLEAN_TEST(gradients_of_gradients_of_loops_are_refused) {
     gd_grad(gd_list(loss), gd_list(x), .create_graph = true);
     CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && strstr(gd_error_message(), "call the function itself"), "%s", gd_error_message());
     gd_clear_error();
+}
+
+/* --- as other people write ------------------------------------------------------------------------ */
+
+static gd_tensors add_one_in_place(gd_tensors in, void *user) {
+    (void)user;
+    gd_add_(in.at[0], gd_scalar(1));
+    return gd_listed(gd_mul(in.at[0], in.at[1]));
+}
+
+CLEAN_TEST(inputs_that_the_function_writes_are_written) {
+    GD_SCOPE;
+    gd_tensor *x = gd_full(gd_dims(2), 1), *w = gd_requires_grad(gd_full(gd_dims(2), 5));
+    gd_jit *jit = gd_jit_new(add_one_in_place, NULL);
+    gd_tensor *y = gd_jit_call(jit, gd_list(x, w)).at[0];
+    CHECK_SAYING(gd_item(gd_max(y)) == 10 && gd_item(gd_max(x)) == 2, "%g %g %s", gd_item(gd_max(y)), gd_item(gd_max(x)), gd_error_message());
+    CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_item(gd_max(gd_tensor_grad(w))) == 2); /* of what it was in that call */
+    CHECK(gd_item(gd_max(gd_jit_call(jit, gd_list(x, w)).at[0])) == 15 && gd_item(gd_max(x)) == 3);
+    gd_jit_call(jit, gd_list(w, x));
+    CHECK(gd_error_status() == GD_E_STATE && says("writes input 0 in place, which requires a gradient") && gd_item(gd_max(w)) == 5);
+    gd_clear_error();
+}
+
+static gd_tensors count_call(gd_tensors in, void *user) {
+    gd_add_(user, gd_sum(in.at[0]));
+    return gd_nothing;
+}
+
+CLEAN_TEST(a_function_may_be_called_for_what_it_writes_alone) {
+    GD_SCOPE;
+    gd_tensor *total = gd_full(gd_dims(), 0);
+    gd_jit *jit = gd_jit_new(count_call, total);
+    for (int i = 0; i < 3; i++) CHECK(gd_jit_call(jit, gd_list(gd_ones(gd_dims(2)))).count == 0);
+    CHECK(!gd_failed() && gd_item(total) == 6 && gd_jit_traces(jit) == 1);
+}
+
+static gd_tensors times_captured(gd_tensors in, void *user) {
+    return gd_listed(gd_mul(in.at[0], *(gd_tensor **)user), gd_argmax(in.at[0], .axis = 0));
+}
+
+CLEAN_TEST(gradients_reach_what_is_captured_however_it_came_to_be) {
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3)), *h = gd_square(w), *x = gd_full(gd_dims(2), 2);
+    gd_jit *jit = gd_jit_new(times_captured, &h); /* a result on the tape; and one of the outputs are integers */
+    CHECK(gd_backward(gd_sum(gd_jit_call(jit, gd_list(x)).at[0])) == GD_OK);
+    CHECK_SAYING(gd_tensor_grad(w) && gd_item(gd_max(gd_tensor_grad(w))) == 12, "%s", gd_error_message());
+}
+
+CLEAN_TEST(parameters_may_be_evaluated_frozen_and_updated_before_they_learn) {
+    GD_SCOPE;
+    gd_tensor *w = gd_full(gd_dims(2), 3), *x = gd_full(gd_dims(2), 2);
+    gd_jit *jit = gd_jit_new(times_captured, &w);
+    CHECK(!gd_tensor_requires_grad(gd_jit_call(jit, gd_list(x)).at[0]));
+    gd_requires_grad(w);
+    {
+        GD_NO_GRAD;
+        gd_jit_call(jit, gd_list(x));
+        gd_add_(w, gd_scalar(1));
+    }
+    gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0];
+    CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_tensor_grad(w) && gd_item(gd_max(gd_tensor_grad(w))) == 2 && gd_item(gd_max(y)) == 8);
+    gd_set_requires_grad(w, false);
+    CHECK(!gd_tensor_requires_grad(gd_jit_call(jit, gd_list(x)).at[0]) && gd_jit_traces(jit) == 2);
+}
+
+static gd_tensors call_another(gd_tensors in, void *user) { return gd_listed(gd_neg(gd_jit_call(user, in).at[0])); }
+static gd_tensors call_itself(gd_tensors in, void *user) { return gd_jit_call(*(gd_jit **)user, in); }
+
+CLEAN_TEST(jits_may_call_each_other_and_be_called_in_graphs) {
+    GD_SCOPE;
+    gd_tensor *w = gd_full(gd_dims(2), 3), *x = gd_full(gd_dims(2), 2), *p, *y;
+    gd_jit *inner = gd_jit_new(times_captured, &w), *outer = gd_jit_new(call_another, inner);
+    CHECK(gd_item(gd_max(gd_jit_call(outer, gd_list(x)).at[0])) == -6 && gd_jit_traces(inner) == 0);
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        p = gd_placeholder(gd_dims(GD_ANY));
+        y = gd_jit_call(outer, gd_list(p)).at[0];
+    }
+    CHECK(gd_item(gd_max(gd_session_run(gd_session_new(graph), gd_feed(p, x), gd_list(y)).at[0])) == -6);
+    gd_jit *endless = NULL;
+    endless = gd_jit_new(call_itself, &endless);
+    gd_relu(gd_jit_call(endless, gd_list(x)).at[0]); /* the place is there, and holds an error */
+    CHECK(gd_error_status() == GD_E_STATE && says("without end"));
+    gd_clear_error();
+}
+
+CLEAN_TEST(a_jit_keeps_the_plans_that_were_used_last) {
+    GD_SCOPE;
+    gd_tensor *w = gd_full(gd_dims(1), 3);
+    gd_jit *jit = gd_jit_new(times_captured, &w, .plans = 2);
+    const int sizes[] = {1, 2, 1, 3, 1, 2}, traces[] = {1, 2, 2, 3, 3, 4};
+    for (int i = 0; i < 6; i++) {
+        GD_SCOPE;
+        CHECK(gd_item(gd_max(gd_jit_call(jit, gd_list(gd_ones(gd_dims(sizes[i])))).at[0])) == 3);
+        CHECK_SAYING(gd_jit_traces(jit) == traces[i], "after call %d: %d", i, gd_jit_traces(jit));
+    }
+    CHECK(!gd_jit_new(times_captured, &w, .plans = 0) && says("at least 1"));
+    gd_clear_error();
+    CHECK(!gd_jit_new(times_captured, &w, .level = 7) && says("level 7"));
+    gd_clear_error();
+}
+
+static gd_tensors write_a_view(gd_tensors in, void *user) {
+    gd_add_(gd_slice(user, .start = 0, .stop = 1), in.at[0]);
+    return gd_listed(gd_neg(user));
+}
+static gd_tensors write_under_a_view(gd_tensors in, void *user) {
+    (void)user;
+    gd_tensor *y = gd_relu(in.at[0]), *view = gd_reshape(y, gd_dims(1, 2));
+    gd_add_(y, gd_scalar(1));
+    return gd_listed(view);
+}
+
+CLEAN_TEST(writing_through_views_is_refused_in_graphs) {
+    GD_SCOPE;
+    gd_tensor *w = gd_full(gd_dims(2), 3);
+    CHECK(gd_jit_call(gd_jit_new(write_a_view, w), gd_list(gd_ones(gd_dims(1)))).count == 0);
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("is a view (slice)"), "%s", gd_error_message());
+    gd_clear_error();
+    gd_jit_call(gd_jit_new(write_under_a_view, w), gd_list(gd_ones(gd_dims(2))));
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("has a view (reshape of ") && says("test_tracing.c"), "%s", gd_error_message());
+    gd_clear_error();
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    gd_tensor *v = gd_variable(w, .name = "v");
+    gd_add_(v, w);
+    CHECK_SAYING(gd_error_status() == GD_E_STATE && says("the variable 'v'") && says("gd_assign"), "%s", gd_error_message());
+    gd_clear_error();
+}
+
+typedef struct norm {
+    gd_tensor *mean, *var;
+} norm;
+static gd_tensors normalize(gd_tensors in, void *user) {
+    norm *n = user;
+    return gd_listed(gd_batch_norm(in.at[0], NULL, NULL, n->mean, n->var, .training = true));
+}
+
+/* The way back computes once more what the call did, and must not count it twice. */
+CLEAN_TEST(statistics_are_not_kept_up_on_the_way_back) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(2, 1), GD_F32, (float[]){2, 6}));
+    norm n = {gd_full(gd_dims(1), 0), gd_full(gd_dims(1), 1)};
+    gd_jit *jit = gd_jit_new(normalize, &n);
+    for (int call = 0; call < 2; call++) CHECK(gd_backward(gd_sum(gd_square(gd_jit_call(jit, gd_list(x)).at[0]))) == GD_OK);
+    CHECK_SAYING(fabs(gd_item(n.mean) - 0.76) < 1e-5, "%g, not 0.76 %s", gd_item(n.mean), gd_error_message());
+}
+
+static gd_tensors count_and_scale(gd_tensors in, void *user) {
+    gd_add_(user, gd_scalar(1));
+    return gd_listed(gd_mul(in.at[0], user));
+}
+
+CLEAN_TEST(a_gradient_that_needs_what_the_function_has_overwritten_is_refused) {
+    GD_SCOPE;
+    gd_tensor *count = gd_full(gd_dims(), 1), *x = gd_requires_grad(gd_ones(gd_dims(2)));
+    gd_tensor *y = gd_jit_call(gd_jit_new(count_and_scale, count), gd_list(x)).at[0];
+    CHECK(gd_item(gd_max(y)) == 2 && gd_item(count) == 2);
+    CHECK_SAYING(gd_backward(gd_sum(y)) == GD_E_STATE && says("by the function itself"), "%s", gd_error_message());
+    CHECK(gd_item(count) == 2);
+}
+
+/* What a jit writes counts as written for the tape of others. */
+CLEAN_TEST(a_saved_value_that_a_jit_has_overwritten_is_an_error) {
+    GD_SCOPE;
+    gd_tensor *count = gd_full(gd_dims(), 1), *x = gd_requires_grad(gd_ones(gd_dims(2)));
+    gd_tensor *y = gd_sum(gd_mul(x, count));
+    gd_jit_call(gd_jit_new(count_and_scale, count), gd_list(gd_ones(gd_dims(2))));
+    CHECK_SAYING(gd_item(count) == 2 && gd_backward(y) == GD_E_STATE && says("overwritten since"), "%s", gd_error_message());
+}
+
+static gd_tensors drop_twice(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_dropout(gd_dropout(in.at[0], .p = 0.3), .p = 0.5));
+}
+static gd_tensor *drop_by_jit(gd_tensors in, void *user) { return gd_jit_call(user, in).at[0]; }
+
+/* The noise of a call is the generator's, whether the function is traced in it or was before. */
+CLEAN_TEST(noise_follows_from_the_seed_as_it_does_without_a_jit) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(100))), *calls[3][3];
+    gd_jit *jit = gd_jit_new(drop_twice, NULL, .level = 0);
+    for (int way = 0; way < 3; way++) { /* traced now, traced before, without */
+        gd_seed(9);
+        for (int i = 0; i < 3; i++) calls[way][i] = (way < 2 ? gd_jit_call(jit, gd_list(x)) : drop_twice(gd_list(x), NULL)).at[0];
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK_SAYING(gd_item(gd_sum(gd_abs(gd_sub(calls[0][i], calls[1][i])))) == 0, "call %d, after the seed was set again", i);
+        CHECK_SAYING(gd_item(gd_sum(gd_abs(gd_sub(calls[0][i], calls[2][i])))) == 0, "call %d, as an eager function", i);
+    }
+    CHECK(gd_item(gd_sum(gd_abs(gd_sub(calls[0][0], calls[0][1])))) > 0);
+    /* a checkpoint calls it once more with the numbers of the first time */
+    gd_tensor *y = gd_checkpoint(drop_by_jit, gd_list(x), jit);
+    CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_item(gd_sum(gd_abs(gd_sub(y, gd_tensor_grad(x))))) == 0);
+}
+
+static gd_tensors less_than_three(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_lt(in.at[0], gd_scalar(3)));
+}
+static gd_tensors drop_once_more(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_add(in.at[0], gd_scalar(1)), gd_dropout(in.at[1], .p = 0.5));
+}
+static gd_tensors drop_in_a_loop(gd_tensors in, void *user) {
+    return gd_listed(gd_while_loop(less_than_three, drop_once_more, gd_list(gd_scalar(0), in.at[0]), user).at[1]);
+}
+
+CLEAN_TEST(noise_in_a_loop_is_the_same_on_the_way_back) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(100)));
+    gd_jit *jit = gd_jit_new(drop_in_a_loop, NULL);
+    for (int call = 0; call < 3; call++) {
+        gd_zero_grad(x);
+        gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0];
+        CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_item(gd_max(y)) == 8);
+        CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(y, gd_tensor_grad(x))))) == 0, "call %d %s", call, gd_error_message());
+    }
+}
+
+static gd_tensors busy(gd_tensors in, void *user) { return gd_listed(gd_sum(gd_tanh(gd_matmul(in.at[0], user)))); }
+
+typedef struct caller {
+    gd_jit *jit;
+    gd_tensor *w;
+    double expected, seen;
+} caller;
+static void *call_often(void *arg) {
+    caller *c = arg;
+    for (int i = 0; i < 20; i++) {
+        GD_SCOPE;
+        gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(1 + i % 3, 4)));
+        gd_tensor *y = gd_jit_call(c->jit, gd_list(x)).at[0];
+        gd_tensor *g = gd_grad(gd_list(y), gd_list(x)).at[0];
+        if (i % 3 == 0) c->seen = gd_item(gd_sum(g));
+        if (gd_failed() || c->seen != c->expected) return "failed";
+    }
+    return NULL;
+}
+
+CLEAN_TEST(several_threads_may_call_one_jit) {
+    GD_SCOPE;
+    gd_tensor *w = gd_full(gd_dims(4, 4), 0.1), *x = gd_requires_grad(gd_ones(gd_dims(1, 4)));
+    const double expected = gd_item(gd_sum(gd_grad(gd_list(busy(gd_list(x), w).at[0]), gd_list(x)).at[0]));
+    pthread_t threads[4];
+    caller callers[4];
+    gd_jit *jit = gd_jit_new(busy, w, .level = 0);
+    for (int i = 0; i < 4; i++) {
+        callers[i] = (caller){jit, w, expected, 0};
+        pthread_create(&threads[i], NULL, call_often, &callers[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        void *wrong;
+        pthread_join(threads[i], &wrong);
+        CHECK_SAYING(!wrong, "%g, not %g", callers[i].seen, expected);
+    }
+    CHECK(gd_jit_traces(jit) == 3);
 }
 
 TEST_MAIN
