@@ -122,6 +122,14 @@ gd_tensor *gd_onnx_get_input(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_
     return t;
 }
 
+gd_status gd_onnx_fix_axis(int64_t *axis, int rank) {
+    if (*axis < -rank || *axis >= rank)
+        return gd_fail(GD_E_INDEX, "its axis is %lld, and its input has %d dimensions",
+                       (long long)*axis, rank);
+    if (*axis < 0) *axis += rank;
+    return GD_OK;
+}
+
 gd_status gd_onnx_known(gd_onnx_loader *l, const char *name, gd_tensor **out) {
     gd_onnx_value *v;
     GD_TRY(gd_onnx_find_value(l, name, &v));
