@@ -12,6 +12,8 @@
  */
 #include <dirent.h>
 
+#include "../fuzz/damage.h"
+#include "../fuzz/fuzz_onnx.c"
 #include "onnx_files.h"
 
 enum { MOST_FILES = 1024, MOST_VALUES = 32 };
@@ -128,7 +130,8 @@ static void check_file(const char *from, const char *file) {
     if (!graph || s.n_out == 0) return;
     gives(graph, &s, 0, "loaded");
     gives(graph, &s, 2, "loaded");
-    snprintf(again, sizeof again, "%s/other_%s.onnx", into ? into : in_folder(""), s.name);
+    snprintf(again, sizeof again, "%s/%s_%s.onnx", into ? into : in_folder(""),
+             strrchr(from, '/') ? strrchr(from, '/') + 1 : from, s.name);
     save(graph, &s, again);
     if (into) leave(&s, again);
     gd_graph *saved = gd_onnx_load(again);
@@ -145,7 +148,8 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void check_folder(const char *from) {
+/* Calls `check` for each .onnx file of a folder, in the order of their names. */
+static void each_file(const char *from, void (*check)(const char *from, const char *file)) {
     char *names[MOST_FILES];
     int n = 0;
     DIR *dir = opendir(from);
@@ -159,18 +163,33 @@ static void check_folder(const char *from) {
     CHECK_SAYING(n > 0 || *part, "%s has no files", from);
     qsort(names, (size_t)n, sizeof *names, by_name);
     for (int i = 0; i < n; i++) {
-        check_file(from, names[i]);
+        check(from, names[i]);
         free(names[i]);
     }
 }
 
 CLEAN_TEST(models_of_pytorch_give_what_they_gave_there) {
     const char *other = getenv("GRADUS_OTHERS");
-    check_folder(other ? other : GRADUS_GOLDEN "/torch");
+    each_file(other ? other : GRADUS_GOLDEN "/torch", check_file);
 }
 
 CLEAN_TEST(files_of_others_give_what_onnx_runtime_makes_of_them) {
-    if (!getenv("GRADUS_OTHERS")) check_folder(GRADUS_GOLDEN "/onnx");
+    if (!getenv("GRADUS_OTHERS")) each_file(GRADUS_GOLDEN "/onnx", check_file);
+}
+
+/* The short form of fuzz_onnx. */
+static void check_damaged(const char *from, const char *file) {
+    char path[1000], *data;
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/%s", from, file);
+    CHECK(gd_file_read_all(path, &data, &bytes) == GD_OK);
+    run_damaged(LLVMFuzzerTestOneInput, data, bytes, 20);
+    gd_free(data);
+}
+
+CLEAN_TEST(damaged_files_of_others_are_refused_or_read_whole) {
+    each_file(GRADUS_GOLDEN "/torch", check_damaged);
+    each_file(GRADUS_GOLDEN "/onnx", check_damaged);
 }
 
 int main(int argc, char **argv) {
