@@ -291,6 +291,16 @@ gd_status gd_onnx_load_grid_sample(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_affine_grid(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_col2im(gd_onnx_loader *loader, const gd_pb *node);
 
+/* onnx_load_sequence.c */
+gd_status gd_onnx_load_sequence_construct(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sequence_empty(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sequence_at(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sequence_length(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sequence_insert(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sequence_erase(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_concat_from_sequence(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_split_to_sequence(gd_onnx_loader *loader, const gd_pb *node);
+
 /* onnx_load_layer.c */
 gd_status gd_onnx_load_batch_norm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_rms_norm(gd_onnx_loader *loader, const gd_pb *node);

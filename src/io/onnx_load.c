@@ -359,7 +359,10 @@ gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, g
     gd_tracing_on(tracing);
     gd_this_building = building;
     frame_free(&frame);
-    for (size_t i = 0; i < l.count; i++) gd_free(l.values[i]);
+    for (size_t i = 0; i < l.count; i++) {
+        gd_free(l.values[i]->items);
+        gd_free(l.values[i]);
+    }
     gd_free(l.values);
     gd_free(l.sizes);
     gd_scope_close(&scope);

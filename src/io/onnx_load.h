@@ -14,6 +14,8 @@ typedef struct gd_onnx_value {
     bool known;          /* they follow from constants alone, and are few */
     bool sized;          /* they follow from constants and from sizes that only a run tells */
     bool variable, trainable;
+    gd_tensor **items; /* of a sequence, which is no tensor; NULL: it is none */
+    int64_t n_items;
 } gd_onnx_value;
 
 /* A graph of the file that is being read: that of the file, or one of an If, Loop or Scan, whose

@@ -65,6 +65,10 @@ gd_status gd_onnx_find_value(gd_onnx_loader *l, const char *name, gd_onnx_value 
 
 /* The tensor that ops take. A variable is made when the first op reads it. */
 gd_status gd_onnx_tensor_of(gd_onnx_value *v, gd_tensor **out) {
+    *out = NULL;
+    if (v->items)
+        return gd_fail(GD_E_UNSUPPORTED, "'%.200s' is a sequence where a tensor is needed",
+                       v->name);
     if (!v->tensor && v->variable) {
         char *prefix = gd_this_building.prefix;
         gd_this_building.prefix = NULL;

@@ -187,6 +187,20 @@ def images():
     one("col2im_pads", "Col2Im", [(2, 4, 12)], constants={"image": list_of(3, 4), "block": list_of(2, 2)}, pads=[1, 0, 0, 1], sizes=[("n", 4, 12)])
 
 
+def sequences():
+    node = helper.make_node
+    number = lambda k: np.array(k, dtype=np.int64)  # noqa: E731
+    save("sequence_split", [node("SplitToSequence", ["i0", "two"], ["s"], axis=1), node("SequenceAt", ["s", "last"], ["o0"]), node("SequenceLength", ["s"], ["o1"]),
+                            node("ConcatFromSequence", ["s"], ["o2"], axis=1)], [(2, 5)], 3, {"two": number(2), "last": number(-1)})
+    save("sequence_sizes", [node("SplitToSequence", ["i0", "sizes"], ["s"], axis=1), node("SequenceAt", ["s", "one"], ["o0"])],
+         [(2, 5)], 1, {"sizes": list_of(2, 3), "one": number(1)}, [("n", 5)])
+    save("sequence_rows", [node("SplitToSequence", ["i0"], ["s"], keepdims=0), node("ConcatFromSequence", ["s"], ["o0"], axis=1, new_axis=1)], [(3, 2)])
+    save("sequence_made", [node("SequenceConstruct", ["i0", "i1"], ["a"]), node("SequenceInsert", ["a", "i1", "zero"], ["b"]), node("SequenceErase", ["b", "last"], ["c"]),
+                           node("SequenceEmpty", [], ["d"]), node("SequenceInsert", ["d", "i0"], ["e"]), node("SequenceAt", ["e", "zero"], ["f"]),
+                           node("ConcatFromSequence", ["c"], ["g"], axis=0), node("Concat", ["g", "f"], ["o0"], axis=0)],
+         [(1, 2), (2, 2)], 1, {"zero": number(0), "last": number(-1)})
+
+
 def small():
     x = [(2, 3, 4)]
     one("sum_of_three", "Sum", [(2, 3), (1, 3), (2, 1)])
@@ -221,7 +235,7 @@ def main():
     FOLDER = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "onnx")
     PART = sys.argv[2] if len(sys.argv) > 2 else ""
     os.makedirs(FOLDER, exist_ok=True)
-    for part in (recurrent, windows, sizes, resize, indices, images, small):
+    for part in (recurrent, windows, sizes, resize, indices, images, sequences, small):
         part()
 
 
