@@ -61,6 +61,7 @@ gd_status gd_onnx_load_constant_of_shape(gd_onnx_loader *l, const gd_pb *node) {
         GD_TRY(gd_onnx_read_tensor(value, gd_onnx_folder(l), &one));
     else
         one = gd_from_array(gd_dims(1), GD_F32, &zero);
+    if (one->kind == GD_FAILED) return gd_failure();
     if (gd_tensor_numel(one) != 1) return gd_fail(GD_E_FORMAT, "its value must have one element");
     GD_TRY(gd_onnx_get_list(l, node, 0, &list));
     if (is_late(list))
@@ -317,7 +318,7 @@ static gd_status even_sizes(gd_onnx_loader *l, gd_tensor *x, int64_t axis, int64
         left = gd_sub(left, parts[k]);
     }
     *sizes = gd_cat(((gd_tensors){parts, pieces}), .axis = 0);
-    return GD_OK;
+    return (*sizes)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
 gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
