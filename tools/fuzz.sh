@@ -2,8 +2,8 @@
 # fuzz.sh BUILD SECONDS - runs each fuzz target of a build with GRADUS_FUZZ for so long, on one core.
 #
 # What it finds interesting stays in BUILD/corpus/TARGET and is where the next run goes on. The first one
-# starts from the files that test_onnx_control writes: graphs with branches and loops. An input that
-# crashes is left in BUILD as TARGET-crash-...
+# starts from the files that test_onnx_control writes, graphs with branches and loops, and from those of
+# other programs in tests/golden. An input that crashes is left in BUILD as TARGET-crash-...
 set -eu
 build=$1
 seconds=$2
@@ -12,6 +12,11 @@ mkdir -p "$build/corpus/fuzz_onnx" "$build/corpus/fuzz_zip"
 if [ -z "$(ls "$build/corpus/fuzz_onnx")" ]; then
     GRADUS_ONNX_DIR=$build/corpus/fuzz_onnx "$build/tests/test_onnx_control" go_through_a_file >/dev/null
     mv "$build"/corpus/fuzz_onnx/*.npz "$build/corpus/fuzz_zip/"
+    for from in torch onnx; do
+        for file in "$(dirname "$0")/../tests/golden/$from"/*.onnx; do
+            cp "$file" "$build/corpus/fuzz_onnx/$from-$(basename "$file")"
+        done
+    done
 fi
 for target in "$build"/tests/fuzz_*; do
     [ -x "$target" ] && [ -f "$target" ] || continue

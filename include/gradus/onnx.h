@@ -10,7 +10,7 @@
  * Files have the operators of ai.onnx, opset 21, where there is one for what an op does; what is mapped
  * is listed in docs/onnx.md. An elementwise op without one is said by its expression, another by its
  * body; gd_cond is an If, gd_while_loop a Loop, gd_scan and gd_foldl a Scan. What is left (assigning a
- * variable, sorting) is refused, unless .own_ops allows nodes of the domain "gradus": such a file is
+ * variable, random numbers) is refused, unless .own_ops allows nodes of the domain "gradus": such a file is
  * read here, and not by others. Read are files of opset 13 and later.
  */
 #ifndef GRADUS_ONNX_H
@@ -26,7 +26,7 @@ typedef struct gd_onnx_save_options {
     /* Tensors of more than so many bytes go into PATH.data, beside the file; 0: all. (If the file would
      * get larger than 1 GiB, all but the small ones do.) */
     int64_t external_above GD_DEFAULT_(1 << 26);
-    /* An op that ONNX has no way to say (assigning a variable, sorting by a rule of its own) becomes
+    /* An op that ONNX has no way to say (assigning a variable, a gradient that waits for sizes) becomes
      * a node of the domain "gradus", which this library reads and no other; else it is refused. */
     bool own_ops GD_DEFAULT_(false);
 } gd_onnx_save_options;

@@ -385,6 +385,21 @@ static gd_status write_permutes(layout *l) {
 /* --- copies
  * ------------------------------------------------------------------------------------------- */
 
+/* Whether an op that gives a view where it can copies the elements in their order: of a row-major
+ * operand it would show all, as they lie. (A slice that runs back would not.) */
+static bool keeps_order(const layout *l, const gd_pstep *s) {
+    const gd_pvalue *v = &l->p->values[s->in[0]];
+    gd_tensor x = {.kind = GD_META, .dtype = v->dtype, .rank = v->rank, .device = l->device};
+    gd_tensor *const in[] = {&x};
+    gd_meta y;
+    gd_infer infer = {s->op, s->attrs, in, 1, &y, 1};
+    memcpy(x.dims, v->dims, sizeof x.dims);
+    gd_row_major(x.rank, x.dims, x.strides);
+    gd_meta_clear(&y, in, 1);
+    return s->op->infer(&infer) == GD_OK && y.view_of == 0 && y.offset == 0 &&
+           gd_is_row_major(y.rank, y.dims, y.strides);
+}
+
 /* A step that copies elements, in their order, because its operand does not lie so. */
 static bool is_copy(const layout *l, const gd_pstep *s) {
     const gd_program *p = l->p;
@@ -392,6 +407,7 @@ static bool is_copy(const layout *l, const gd_pstep *s) {
     if (s->removed || s->view || !copies || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 ||
         s->out[0] < 0)
         return false;
+    if ((s->op->flags & GD_OP_VIEW) && !keeps_order(l, s)) return false;
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
     return x->dtype == y->dtype && gd_numel(x->rank, x->dims) == gd_numel(y->rank, y->dims) &&
            is_free(l, y->root) && is_whole(p, y) &&

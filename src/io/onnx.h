@@ -220,8 +220,9 @@ gd_status gd_onnx_load_row(gd_onnx_loader *loader, const gd_pb *node, const gd_o
 /* The first input of a Conv or of a pool with a border of its own, where our ops have no option for
  * it: one that is not the same on both sides, or that keeps sizes. NULL: they have. */
 gd_status gd_onnx_pad_windows(gd_onnx_loader *loader, const gd_pb *node, gd_tensor **padded);
-/* The options that an op's first row reads from a node's attributes. */
-gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs);
+/* The options that an op's first row reads from a node's attributes; `borders` false: all but pads.
+ */
+gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs, bool borders);
 /* A node of the domain "gradus". */
 gd_status gd_onnx_load_own(gd_onnx_loader *loader, const gd_pb *node);
 
@@ -249,5 +250,61 @@ gd_status gd_onnx_load_resize(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_topk(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_range(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_tile(gd_onnx_loader *loader, const gd_pb *node);
+
+/* onnx_load_window.c */
+gd_status gd_onnx_load_average_pool(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_conv_transpose(gd_onnx_loader *loader, const gd_pb *node);
+
+/* onnx_load_index.c */
+gd_status gd_onnx_load_gather_elements(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_scatter_elements(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_gather_nd(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_scatter_nd(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_nonzero(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_max_pool_indices(gd_onnx_loader *loader, const gd_pb *node);
+
+/* onnx_load_compose.c */
+gd_status gd_onnx_load_clip(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sum(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_mean(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_max(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_min(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_cast_like(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_hard_sigmoid(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_selu(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_thresholded_relu(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_shrink(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_swish(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_bit_shift(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_isinf(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sum_square(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_log_sum(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_hardmax(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_lp_normalization(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_size(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_eye_like(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_depth_to_space(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_space_to_depth(gd_onnx_loader *loader, const gd_pb *node);
+
+/* onnx_load_image.c */
+gd_status gd_onnx_load_grid_sample(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_affine_grid(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_col2im(gd_onnx_loader *loader, const gd_pb *node);
+
+/* onnx_load_sequence.c */
+gd_status gd_onnx_load_sequence_construct(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sequence_empty(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sequence_at(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sequence_length(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sequence_insert(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_sequence_erase(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_concat_from_sequence(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_split_to_sequence(gd_onnx_loader *loader, const gd_pb *node);
+
+/* onnx_load_layer.c */
+gd_status gd_onnx_load_batch_norm(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_rms_norm(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_mean_variance(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_attention(gd_onnx_loader *loader, const gd_pb *node);
 
 #endif

@@ -154,3 +154,54 @@ void gd_onnx_cat_body(gd_expand *e) {
         if (e->x[i]->rank == rank) parts[n++] = e->x[i];
     e->y[0] = gd_cat(((gd_tensors){parts, n}), .axis = o->axis);
 }
+
+/* index along an axis, for each element of src. */
+static gd_tensor *for_each_element(gd_tensor *index, gd_tensor *src, int axis) {
+    gd_shape dims = {.rank = src->rank, .form = 1};
+    for (int d = 0; d < dims.rank; d++) dims.at[d] = d == axis ? -1 : 1;
+    return gd_add(gd_reshape(gd_cast(index, GD_I64), dims), gd_zeros_like(src, .dtype = GD_I64));
+}
+
+void gd_onnx_index_add_body(gd_expand *e) {
+    const gd_index_add_options *o = e->attrs;
+    gd_tensor *x = e->x[0], *src = e->x[2];
+    if (x->rank == 0 || src->rank != x->rank) return; /* it has no body */
+    const int axis = whole_axis(o->axis, x->rank);
+    gd_tensor *index = for_each_element(e->x[1], src, axis);
+    if (o->alpha != 1) src = gd_mul(src, gd_scalar_of(o->alpha, (gd_dtype)src->dtype));
+    e->y[0] = gd_scatter_add(x, axis, index, src);
+}
+
+/* Every (C + 1)-th element of the matrices (R, C), one row behind the other. */
+void gd_onnx_diagonal_body(gd_expand *e) {
+    const gd_diagonal_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    const int a = whole_axis(o->axis1, x->rank), b = whole_axis(o->axis2, x->rank);
+    const int64_t rows = x->dims[a], columns = x->dims[b];
+    if (rows == GD_UNKNOWN || columns == GD_UNKNOWN) return; /* it has no body */
+    const int64_t row = o->offset < 0 ? -o->offset : 0, column = o->offset > 0 ? o->offset : 0;
+    const int64_t down = rows - row, right = columns - column;
+    const int64_t length = down < right ? down : right;
+    gd_shape dims = {.form = 1};
+    for (int d = 0; d < x->rank; d++)
+        if (d != a && d != b) dims.at[dims.rank++] = x->dims[d];
+    int unknown = 0;
+    for (int d = 0; d < dims.rank; d++) unknown += dims.at[d] == GD_UNKNOWN;
+    if (unknown > 1) return;
+    dims.at[dims.rank++] = rows * columns;
+    x = gd_reshape(gd_movedim(x, gd_dims(a, b), gd_dims(-2, -1)), dims);
+    const int64_t start = row * columns + column, n = length > 0 ? length : 0;
+    gd_tensor *places = gd_add(gd_mul(gd_arange(0, (double)n, .dtype = GD_I64),
+                                      gd_scalar_of((double)(columns + 1), GD_I64)),
+                               gd_scalar_of((double)start, GD_I64));
+    e->y[0] = gd_index_select(x, -1, places);
+}
+
+/* What a mask leaves, by its positions. */
+void gd_onnx_masked_select_body(gd_expand *e) {
+    gd_tensor *x = e->x[0], *mask = e->x[1];
+    gd_tensor *all = gd_where(mask, x, x),
+              *on = gd_logical_and(mask, gd_ones_like(all, .dtype = GD_BOOL));
+    gd_tensor *places = gd_nonzero(gd_reshape(on, gd_dims(-1)));
+    e->y[0] = gd_index_select(gd_reshape(all, gd_dims(-1)), 0, gd_reshape(places, gd_dims(-1)));
+}

@@ -14,6 +14,8 @@ typedef struct gd_onnx_value {
     bool known;          /* they follow from constants alone, and are few */
     bool sized;          /* they follow from constants and from sizes that only a run tells */
     bool variable, trainable;
+    gd_tensor **items; /* of a sequence, which is no tensor; NULL: it is none */
+    int64_t n_items;
 } gd_onnx_value;
 
 /* A graph of the file that is being read: that of the file, or one of an If, Loop or Scan, whose
@@ -40,6 +42,7 @@ struct gd_onnx_loader {
     } * sizes; /* symbols that are the sizes of tensors */
     size_t n_sizes, sizes_room;
     int first_new;  /* nodes from this one on belong to what is being loaded */
+    bool own;       /* the file was saved here */
     bool trainable; /* initializers of other programs' files */
 };
 
@@ -69,6 +72,36 @@ gd_status gd_onnx_get_list(gd_onnx_loader *loader, const gd_pb *node, size_t i, 
 gd_status gd_onnx_late(gd_onnx_loader *loader, gd_late_options options, gd_tensor *x,
                        gd_tensor *const *lists, int n_lists, gd_tensor **y);
 
+/* Whether a value is known, or follows from sizes: gd_onnx_get_list can give it. */
+bool gd_onnx_follows(const gd_onnx_loader *loader, const char *name);
+
+/* A size that is known, or follows from the sizes of a run. */
+typedef struct gd_onnx_size {
+    int64_t known;   /* GD_UNKNOWN: it is not */
+    gd_tensor *late; /* then: a number, i64 */
+} gd_onnx_size;
+gd_status gd_onnx_size_of(gd_onnx_loader *loader, gd_tensor *x, int axis, gd_onnx_size *size);
+gd_onnx_size gd_onnx_size_is(int64_t known);
+gd_status gd_onnx_size_times(gd_onnx_size a, gd_onnx_size b, gd_onnx_size *product);
+/* What is left over is an error where it is known. */
+gd_status gd_onnx_size_over(gd_onnx_size a, int64_t by, gd_onnx_size *quotient);
+gd_tensor *gd_onnx_size_number(gd_onnx_size size); /* i64, rank 0 */
+gd_status gd_onnx_reshape_to(gd_onnx_loader *loader, gd_tensor *x, int rank,
+                             const gd_onnx_size *sizes, gd_tensor **y);
+
+/* The input of number `i` of `node`, which must be there. */
+#define GD_ONNX_NEED(t, i)                                                                         \
+    gd_tensor *t;                                                                                  \
+    do {                                                                                           \
+        gd_status need_status_;                                                                    \
+        t = gd_onnx_get_input(l, node, i, &need_status_);                                          \
+        if (need_status_ != GD_OK) return need_status_;                                            \
+        if (!t) return gd_fail(GD_E_FORMAT, "its input %d is missing", (int)(i));                  \
+    } while (0)
+
+/* An axis counted from the first one; a failure where there is no such axis. */
+gd_status gd_onnx_fix_axis(int64_t *axis, int rank);
+
 /* Makes the variables that the nodes of an inner graph read: inside it is too late. */
 gd_status gd_onnx_make_variables(gd_onnx_loader *loader, const gd_pb *graph);
 
@@ -76,6 +109,11 @@ gd_status gd_onnx_make_variables(gd_onnx_loader *loader, const gd_pb *graph);
  * as it has: gd_pb_count(graph, "output"). */
 gd_status gd_onnx_load_inner(gd_onnx_loader *loader, const gd_pb *graph, gd_tensor *const *inputs,
                              size_t n_inputs, gd_onnx_value **outputs);
+
+/* A Resize that our op does not know: numbers (factors, or sizes) for all axes of x, NAN for those
+ * that keep theirs. */
+gd_status gd_onnx_resize_axes(const gd_pb *node, gd_tensor *x, bool scaled, const double *numbers,
+                              gd_tensor **y);
 
 /* If, Loop and Scan (onnx_load_control.c). */
 gd_status gd_onnx_load_if(gd_onnx_loader *loader, const gd_pb *node);

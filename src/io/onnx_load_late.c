@@ -36,6 +36,76 @@ gd_status gd_onnx_get_list(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_te
                    name);
 }
 
+bool gd_onnx_follows(const gd_onnx_loader *l, const char *name) {
+    const gd_onnx_value *v = gd_onnx_look_up(l, name);
+    return v && (v->constant || v->known || v->sized);
+}
+
+/* --- sizes --------------------------------------------------------------------------------------
+ */
+
+gd_onnx_size gd_onnx_size_is(int64_t known) { return (gd_onnx_size){known, NULL}; }
+
+gd_status gd_onnx_size_of(gd_onnx_loader *l, gd_tensor *x, int axis, gd_onnx_size *size) {
+    gd_tensor *sizes;
+    *size = gd_onnx_size_is(x->dims[axis]);
+    if (size->known != GD_UNKNOWN) return GD_OK;
+    GD_TRY(gd_onnx_sizes_of(l, x, &sizes));
+    size->late = gd_select(sizes, 0, axis);
+    return size->late->kind == GD_FAILED ? gd_failure() : GD_OK;
+}
+
+gd_tensor *gd_onnx_size_number(gd_onnx_size size) {
+    return size.known == GD_UNKNOWN ? size.late : gd_from_array(gd_dims(), GD_I64, &size.known);
+}
+
+gd_status gd_onnx_size_times(gd_onnx_size a, gd_onnx_size b, gd_onnx_size *product) {
+    *product = gd_onnx_size_is(GD_UNKNOWN);
+    if (a.known == GD_UNKNOWN || b.known == GD_UNKNOWN)
+        product->late = gd_mul(gd_onnx_size_number(a), gd_onnx_size_number(b));
+    else if (__builtin_mul_overflow(a.known, b.known, &product->known))
+        return gd_fail(GD_E_OVERFLOW, "a size overflows");
+    return GD_OK;
+}
+
+gd_status gd_onnx_size_over(gd_onnx_size a, int64_t by, gd_onnx_size *quotient) {
+    if (by < 1 || (a.known != GD_UNKNOWN && a.known % by))
+        return gd_fail(GD_E_SHAPE, "a size of %lld is not a multiple of %lld", (long long)a.known,
+                       (long long)by);
+    *quotient = gd_onnx_size_is(a.known == GD_UNKNOWN ? GD_UNKNOWN : a.known / by);
+    if (a.known == GD_UNKNOWN)
+        quotient->late = gd_floor_divide(a.late, gd_from_array(gd_dims(), GD_I64, &by));
+    return GD_OK;
+}
+
+gd_status gd_onnx_reshape_to(gd_onnx_loader *l, gd_tensor *x, int rank, const gd_onnx_size *sizes,
+                             gd_tensor **y) {
+    gd_shape dims = {.rank = rank, .form = 1};
+    gd_tensor *list[GD_MAX_RANK];
+    int unknown = 0;
+    bool empty = false;
+    if (x->kind == GD_FAILED) return gd_failure();
+    if (rank > GD_MAX_RANK)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "its result has %d dimensions; at most %d are possible here", rank,
+                       GD_MAX_RANK);
+    for (int k = 0; k < rank; k++) {
+        dims.at[k] = sizes[k].known;
+        unknown += dims.at[k] == GD_UNKNOWN;
+        empty = empty || dims.at[k] == 0;
+    }
+    if (unknown == 0 || (unknown == 1 && !empty)) { /* -1: it follows from the others */
+        *y = gd_reshape(x, dims);
+        return (*y)->kind == GD_FAILED ? gd_failure() : GD_OK;
+    }
+    for (int k = 0; k < rank; k++) list[k] = gd_reshape(gd_onnx_size_number(sizes[k]), gd_dims(1));
+    gd_tensor *all = gd_cat(((gd_tensors){list, rank}), .axis = 0);
+    if (all->kind == GD_FAILED) return gd_failure();
+    return gd_onnx_late(
+        l, (gd_late_options){.kind = GD_LATE_RESHAPE, .zero = true, .dtype = (gd_dtype)x->dtype}, x,
+        &all, 1, y);
+}
+
 /* --- the sizes of the result --------------------------------------------------------------------
  */
 
@@ -119,6 +189,7 @@ gd_status gd_onnx_late(gd_onnx_loader *l, gd_late_options o, gd_tensor *x, gd_te
             return gd_fail(GD_E_FORMAT,
                            "its list %d must have one dimension and at most %d numbers", k,
                            GD_LATE_NUMBERS);
+    if (!o.mode) o.mode = GD_CONSTANT; /* kinds that have none */
     GD_TRY(infer(l, &o, x, lists, n_lists));
     if (x) in[n++] = x;
     memcpy(in + n, lists, (size_t)n_lists * sizeof *lists);

@@ -210,6 +210,19 @@ static bool fixed_fit(const loading *x, bool *fits) {
     return true;
 }
 
+/* Results of the node that somebody may read are ours, too. */
+static bool outputs_fit(const loading *x, bool *fits) {
+    int visible = 0;
+    for (int k = 0; k < x->op->n_outputs; k++) {
+        if (x->op->outputs[k].variadic) return true;
+        visible += !x->op->outputs[k].hidden;
+    }
+    for (size_t k = (size_t)visible; k < gd_pb_count(x->node, "output"); k++)
+        if (*gd_pb_string_at(x->node, "output", k))
+            return refuse(fits, "its output", gd_pb_string_at(x->node, "output", k));
+    return true;
+}
+
 static gd_status one_input(loading *x, const gd_onnx_input *input, size_t i) {
     gd_status status;
     if (input->kind == GD_ONNX_TENSOR) {
@@ -327,11 +340,12 @@ static gd_status keep_dtype(loading *x) {
     return gd_attrs_set_text(x->attrs, option->name, gd_dtype_name((gd_dtype)x->in[0]->dtype));
 }
 
-gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs) {
+gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs, bool borders) {
     for (int i = 0; i < gd_onnx_row_count; i++) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
         if (!row->op || strcmp(row->op, op) != 0 || !row->attributes) continue;
         loading x = {.node = node, .row = row, .op = gd_op_find(op), .attrs = attrs};
+        if (!borders) x.padded = &gd_error_tensor; /* any: they are done */
         return read_attributes(&x);
     }
     return GD_OK;
@@ -340,11 +354,13 @@ gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs
 static gd_status call(loading *x) {
     gd_tensors out = gd_op_call(x->op, (gd_tensors){x->in, x->n_in}, x->attrs);
     if (out.count < 1) return gd_failure();
-    if (gd_pb_count(x->node, "output") > (size_t)out.count)
-        return gd_fail(GD_E_UNSUPPORTED, "it has %zu outputs; %lld are possible here",
-                       gd_pb_count(x->node, "output"), (long long)out.count);
-    for (size_t k = 0; k < gd_pb_count(x->node, "output"); k++)
-        GD_TRY(gd_onnx_set_output(x->l, x->node, k, out.at[k]));
+    for (size_t k = 0; k < gd_pb_count(x->node, "output"); k++) {
+        if (k < (size_t)out.count)
+            GD_TRY(gd_onnx_set_output(x->l, x->node, k, out.at[k]));
+        else if (*gd_pb_string_at(x->node, "output", k))
+            return gd_fail(GD_E_UNSUPPORTED, "it has %zu outputs; %lld are possible here",
+                           gd_pb_count(x->node, "output"), (long long)out.count);
+    }
     return GD_OK;
 }
 
@@ -356,7 +372,7 @@ gd_status gd_onnx_load_row(gd_onnx_loader *l, const gd_pb *node, const gd_onnx_r
     x->attrs = gd_attrs_new(x->op);
     *fits = true;
     gd_status status = x->attrs ? GD_OK : GD_E_MEMORY;
-    if (status == GD_OK && all_named(x, fits) && fixed_fit(x, fits)) {
+    if (status == GD_OK && all_named(x, fits) && fixed_fit(x, fits) && outputs_fit(x, fits)) {
         status = read_inputs(x, fits);
         if (status == GD_OK && *fits) status = apply_conditions(x, fits);
         if (status == GD_OK && *fits) status = read_attributes(x);

@@ -16,10 +16,11 @@ static bool word_is(const gd_pb *node, const char *name, const char *otherwise, 
 }
 
 /* Whether ONNX finds the elements where ours does. */
-static gd_status read_mode(const gd_pb *node, bool *linear, bool *corners) {
+static gd_status read_mode(const gd_pb *node, bool *own, bool *linear, bool *corners) {
     static const char *const where = "coordinate_transformation_mode";
-    int64_t antialias;
+    int64_t antialias, outside;
     GD_TRY(gd_onnx_int_attribute(node, "antialias", 0, &antialias));
+    GD_TRY(gd_onnx_int_attribute(node, "exclude_outside", 0, &outside));
     *linear = word_is(node, "mode", "nearest", "linear");
     *corners = *linear && word_is(node, where, "half_pixel", "align_corners");
     const bool half = word_is(node, where, "half_pixel", "half_pixel") ||
@@ -27,93 +28,126 @@ static gd_status read_mode(const gd_pb *node, bool *linear, bool *corners) {
     const bool nearest = word_is(node, "mode", "nearest", "nearest") &&
                          word_is(node, where, "half_pixel", "asymmetric") &&
                          word_is(node, "nearest_mode", "round_prefer_floor", "floor");
-    if (!antialias && word_is(node, "keep_aspect_ratio_policy", "stretch", "stretch") &&
-        (nearest || (*linear && (*corners || half))))
-        return GD_OK;
-    return gd_fail(GD_E_UNSUPPORTED,
-                   "possible are mode nearest (asymmetric, floor) and mode linear (half_pixel or "
-                   "align_corners), without antialias");
+    *own = !antialias && !outside && (nearest || (*linear && (*corners || half)));
+    if (word_is(node, "keep_aspect_ratio_policy", "stretch", "stretch")) return GD_OK;
+    return gd_fail(GD_E_UNSUPPORTED, "its keep_aspect_ratio_policy must be stretch");
 }
 
-/* The numbers of the spatial axes, out of those for all axes or for the `axes` that are named. */
-static gd_status spatial(const gd_pb *node, const gd_tensor *x, const gd_tensor *list,
-                         double *numbers) {
-    const gd_pb_list *axes = gd_pb_get(gd_onnx_attribute_of(node, "axes"), "ints");
-    const int64_t count = gd_numel(list->rank, list->dims),
-                  want = axes ? (int64_t)axes->count : x->rank;
-    double given[GD_MAX_RANK];
-    if (list->rank != 1 || count != want || count > GD_MAX_RANK)
-        return gd_fail(GD_E_FORMAT, "it has %lld numbers for %lld axes", (long long)count,
+/* The axes that its numbers are for: all of them, or those that are named. */
+static gd_status read_axes(const gd_pb *node, const gd_tensor *x, const gd_tensor *list, int *count,
+                           int64_t *axes) {
+    const gd_pb_list *named = gd_pb_get(gd_onnx_attribute_of(node, "axes"), "ints");
+    const int64_t have = gd_numel(list->rank, list->dims),
+                  want = named ? (int64_t)named->count : x->rank;
+    if (list->rank != 1 || have != want || want > GD_MAX_RANK)
+        return gd_fail(GD_E_FORMAT, "it has %lld numbers for %lld axes", (long long)have,
                        (long long)want);
-    for (int i = 0; i < x->rank; i++) numbers[i] = NAN; /* keeps its size */
-    gd_tensor *wide = gd_cast((gd_tensor *)(uintptr_t)list, GD_F64);
-    GD_TRY(gd_copy_to(wide, given, (size_t)count * sizeof *given));
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t axis = !axes               ? i
-                             : axes->ints[i] < 0 ? axes->ints[i] + x->rank
-                                                 : axes->ints[i];
-        if (axis < 0 || axis >= x->rank)
-            return gd_fail(GD_E_INDEX, "its axis is %lld", (long long)axis);
-        numbers[axis] = list->dtype == GD_F32 ? gd_float_shortest((float)given[i]) : given[i];
+    *count = (int)want;
+    for (int i = 0; i < *count; i++) {
+        axes[i] = named ? named->ints[i] : i;
+        GD_TRY(gd_onnx_fix_axis(&axes[i], x->rank));
     }
     return GD_OK;
 }
 
-static gd_status known_list(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_tensor **list) {
-    const char *name = gd_pb_string_at(node, "input", i);
-    *list = NULL;
-    if (!*name) return GD_OK;
-    GD_TRY(gd_onnx_known(l, name, list));
-    if (*list && gd_tensor_numel(*list) == 0)
-        *list = NULL; /* older files: absent */
-    else if (!*list)
-        return gd_fail(GD_E_UNSUPPORTED, "its input '%.200s' must be known when the file is read",
-                       name);
+/* The numbers of the axes, NAN for one that keeps its size. */
+static gd_status read_numbers(gd_tensor *list, int rank, int count, const int64_t *axes,
+                              double *numbers) {
+    double given[GD_MAX_RANK];
+    for (int i = 0; i < rank; i++) numbers[i] = NAN;
+    GD_TRY(gd_copy_to(gd_cast(list, GD_F64), given, (size_t)count * sizeof *given));
+    for (int i = 0; i < count; i++)
+        numbers[axes[i]] = list->dtype == GD_F32 ? gd_float_shortest((float)given[i]) : given[i];
     return GD_OK;
+}
+
+/* An input that is there, and has elements: older files give empty lists for what is absent. */
+static gd_status get_list(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_tensor **list) {
+    GD_TRY(gd_onnx_get_list(l, node, i, list));
+    if (*list && gd_numel((*list)->rank, (*list)->dims) == 0) *list = NULL;
+    return GD_OK;
+}
+
+/* Sizes that follow from those of a run. */
+static gd_status resize_late(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x, gd_tensor *sizes,
+                             gd_word mode, bool corners) {
+    int64_t axes[GD_MAX_RANK];
+    int count;
+    gd_tensor *parts[GD_MAX_RANK], *all, *y;
+    gd_onnx_size size;
+    GD_TRY(read_axes(node, x, sizes, &count, axes));
+    for (int i = 0; i < x->rank; i++) {
+        GD_TRY(gd_onnx_size_of(l, x, i, &size));
+        parts[i] = gd_reshape(gd_onnx_size_number(size), gd_dims(1));
+    }
+    for (int i = 0; i < count; i++) parts[axes[i]] = gd_narrow(gd_cast(sizes, GD_I64), 0, i, 1);
+    all = gd_cat(((gd_tensors){parts, x->rank}), .axis = 0);
+    if (all->kind == GD_FAILED) return gd_failure();
+    GD_TRY(gd_onnx_late(l,
+                        (gd_late_options){.kind = GD_LATE_RESIZE,
+                                          .mode = mode,
+                                          .align_corners = corners,
+                                          .dtype = (gd_dtype)x->dtype},
+                        x, &all, 1, &y));
+    return gd_onnx_set_output(l, node, 0, y);
+}
+
+/* By our op: the axes behind the first two, with one factor for all, or to sizes that say the same.
+ * *y NULL where that is not possible. */
+static void resize_own(gd_tensor *x, bool scaled, const double *numbers, gd_word mode, bool corners,
+                       gd_tensor **y) {
+    gd_shape size = {.rank = x->rank - 2, .form = 1};
+    bool same = true;
+    *y = NULL;
+    if (x->rank < 3 || x->rank > 5) return;
+    for (int i = 0; i < x->rank; i++) {
+        const double n = numbers[i], whole = isnan(n) ? (double)x->dims[i]
+                                             : scaled ? floor((double)x->dims[i] * n)
+                                                      : n;
+        if (i < 2 && !isnan(n) && n != (scaled ? 1 : (double)x->dims[i])) return;
+        if (i < 2) continue;
+        same = same && n == numbers[2];
+        size.at[i - 2] = whole > 0 && whole < 0x1p31 ? (int64_t)whole : 0;
+    }
+    if (scaled && same && !corners) {
+        *y = gd_resize(x, .scale = numbers[2], .mode = mode);
+        return;
+    }
+    for (int i = 2; i < x->rank; i++) /* as many times, exactly: then sizes say the same */
+        if ((scaled || isnan(numbers[i])) &&
+            (x->dims[i] == GD_UNKNOWN ||
+             (!isnan(numbers[i]) && (double)x->dims[i] * numbers[i] != (double)size.at[i - 2])))
+            return;
+    *y = gd_resize(x, .size = size, .mode = mode, .align_corners = corners);
 }
 
 gd_status gd_onnx_load_resize(gd_onnx_loader *l, const gd_pb *node) {
-    gd_tensor *scales, *sizes, *y;
+    gd_tensor *scales, *sizes, *y = NULL;
     gd_status status;
-    bool linear, corners, same = true;
+    bool own, linear, corners;
+    int64_t axes[GD_MAX_RANK];
+    int count;
     double numbers[GD_MAX_RANK];
-    gd_tensor *x = gd_onnx_get_input(l, node, 0, &status);
-    GD_TRY(status);
-    if (!x || x->rank < 3 || x->rank > 5)
-        return gd_fail(GD_E_UNSUPPORTED, "its input must have 3 to 5 dimensions");
-    GD_TRY(read_mode(node, &linear, &corners));
-    GD_TRY(known_list(l, node, 2, &scales));
-    GD_TRY(known_list(l, node, 3, &sizes));
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(read_mode(node, &own, &linear, &corners));
+    GD_TRY(get_list(l, node, 2, &scales));
+    GD_TRY(get_list(l, node, 3, &sizes));
     if (!scales == !sizes) return gd_fail(GD_E_FORMAT, "it needs either scales or sizes");
+    const gd_word mode = linear ? GD_LINEAR : GD_NEAREST;
+    gd_tensor *list = scales ? scales : sizes;
+    if (list->kind == GD_SYMBOL && (!own || scales))
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "its %s follow from sizes of a run; that is possible for sizes with mode "
+                       "nearest (asymmetric, floor) and mode linear (half_pixel or align_corners)",
+                       scales ? "scales" : "sizes");
+    if (list->kind == GD_SYMBOL) return resize_late(l, node, x, sizes, mode, corners);
+    GD_TRY(read_axes(node, x, list, &count, axes));
     void *tracing = gd_tracing_off();
-    status = spatial(node, x, scales ? scales : sizes, numbers);
+    status = read_numbers(list, x->rank, count, axes, numbers);
     gd_tracing_on(tracing);
     GD_TRY(status);
-    for (int i = 0; i < 2; i++)
-        if (!isnan(numbers[i]) && numbers[i] != (scales ? 1 : (double)x->dims[i]))
-            return gd_fail(GD_E_UNSUPPORTED, "the batch and the channels cannot be resized here");
-    gd_shape size = {.rank = x->rank - 2, .form = 1};
-    for (int i = 2; i < x->rank; i++) {
-        same = same && numbers[i] == numbers[2];
-        const double whole = isnan(numbers[i]) ? (double)x->dims[i]
-                             : scales          ? floor((double)x->dims[i] * numbers[i])
-                                               : numbers[i];
-        size.at[i - 2] = whole > 0 && whole < 0x1p31 ? (int64_t)whole : 0;
-    }
-    const gd_word mode = linear ? GD_LINEAR : GD_NEAREST;
-    if (scales && same && !corners) {
-        y = gd_resize(x, .scale = numbers[2], .mode = mode);
-    } else {
-        for (int i = 2; i < x->rank; i++) /* as many times, exactly: then sizes say the same */
-            if ((scales || isnan(numbers[i])) &&
-                (x->dims[i] == GD_UNKNOWN ||
-                 (!isnan(numbers[i]) && (double)x->dims[i] * numbers[i] != (double)size.at[i - 2])))
-                return gd_fail(
-                    GD_E_UNSUPPORTED,
-                    "other factors for each axis are possible where sizes are known, and "
-                    "come out whole");
-        y = gd_resize(x, .size = size, .mode = mode, .align_corners = corners);
-    }
+    if (own) resize_own(x, scales != NULL, numbers, mode, corners, &y);
+    if (!y) GD_TRY(gd_onnx_resize_axes(node, x, scales != NULL, numbers, &y));
     return gd_onnx_set_output(l, node, 0, y);
 }
 

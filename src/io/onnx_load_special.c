@@ -5,24 +5,7 @@
 
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
-
-/* The input of number `i`, which must be there. */
-#define NEED(t, i)                                                                                 \
-    gd_tensor *t;                                                                                  \
-    do {                                                                                           \
-        gd_status need_status_;                                                                    \
-        t = gd_onnx_get_input(l, node, i, &need_status_);                                          \
-        if (need_status_ != GD_OK) return need_status_;                                            \
-        if (!t) return gd_fail(GD_E_FORMAT, "its input %d is missing", (int)(i));                  \
-    } while (0)
-
-static gd_status fix_axis(int64_t *axis, int rank) {
-    if (*axis < -rank || *axis >= rank)
-        return gd_fail(GD_E_INDEX, "its axis is %lld, and its input has %d dimensions",
-                       (long long)*axis, rank);
-    if (*axis < 0) *axis += rank;
-    return GD_OK;
-}
+#include "ops/call.h"
 
 static gd_status too_long(const char *what, int count) {
     return gd_fail(GD_E_UNSUPPORTED, "%s has %d numbers; at most %d are possible here", what, count,
@@ -78,6 +61,7 @@ gd_status gd_onnx_load_constant_of_shape(gd_onnx_loader *l, const gd_pb *node) {
         GD_TRY(gd_onnx_read_tensor(value, gd_onnx_folder(l), &one));
     else
         one = gd_from_array(gd_dims(1), GD_F32, &zero);
+    if (one->kind == GD_FAILED) return gd_failure();
     if (gd_tensor_numel(one) != 1) return gd_fail(GD_E_FORMAT, "its value must have one element");
     GD_TRY(gd_onnx_get_list(l, node, 0, &list));
     if (is_late(list))
@@ -95,7 +79,7 @@ gd_status gd_onnx_load_constant_of_shape(gd_onnx_loader *l, const gd_pb *node) {
 gd_status gd_onnx_load_shape(gd_onnx_loader *l, const gd_pb *node) {
     int64_t start, end, dims[GD_MAX_RANK], n = 0;
     bool known = true;
-    NEED(x, 0);
+    GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_int_attribute(node, "start", 0, &start));
     GD_TRY(gd_onnx_int_attribute(node, "end", x->rank, &end));
     if (start < 0) start += x->rank;
@@ -143,7 +127,7 @@ gd_status gd_onnx_load_reshape(gd_onnx_loader *l, const gd_pb *node) {
     int64_t dims[GD_ONNX_MOST_NUMBERS], zero;
     int rank, kept = -1, open = 0;
     gd_tensor *list;
-    NEED(x, 0);
+    GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_int_attribute(node, "allowzero", 0, &zero));
     GD_TRY(gd_onnx_get_list(l, node, 1, &list));
     const gd_late_options late = {.kind = GD_LATE_RESHAPE, .zero = zero != 0};
@@ -169,25 +153,21 @@ gd_status gd_onnx_load_reshape(gd_onnx_loader *l, const gd_pb *node) {
 
 /* Always a matrix: the axes before `axis`, and the others. */
 gd_status gd_onnx_load_flatten(gd_onnx_loader *l, const gd_pb *node) {
-    int64_t axis, rows = 1, columns = 1;
-    bool rows_known = true, columns_known = true;
-    NEED(x, 0);
+    int64_t axis;
+    gd_onnx_size sides[2] = {gd_onnx_size_is(1), gd_onnx_size_is(1)}, size;
+    gd_tensor *y;
+    GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_int_attribute(node, "axis", 1, &axis));
     if (axis < 0) axis += x->rank;
     if (axis < 0 || axis > x->rank)
         return gd_fail(GD_E_INDEX, "its axis is %lld, and its input has %d dimensions",
                        (long long)axis, x->rank);
     for (int i = 0; i < x->rank; i++) {
-        int64_t *side = i < axis ? &rows : &columns;
-        if (x->dims[i] == GD_UNKNOWN)
-            *(i < axis ? &rows_known : &columns_known) = false;
-        else if (__builtin_mul_overflow(*side, x->dims[i], side))
-            return gd_fail(GD_E_OVERFLOW, "its size overflows");
+        GD_TRY(gd_onnx_size_of(l, x, i, &size));
+        GD_TRY(gd_onnx_size_times(sides[i >= axis], size, &sides[i >= axis]));
     }
-    if (!rows_known && !columns_known)
-        return gd_fail(GD_E_UNSUPPORTED, "sizes on both sides of the axis are not known");
-    return gd_onnx_set_output(
-        l, node, 0, gd_reshape(x, gd_dims(rows_known ? rows : -1, columns_known ? columns : -1)));
+    GD_TRY(gd_onnx_reshape_to(l, x, 2, sides, &y));
+    return gd_onnx_set_output(l, node, 0, y);
 }
 
 static int ascending(const void *a, const void *b) {
@@ -198,10 +178,10 @@ static int ascending(const void *a, const void *b) {
 gd_status gd_onnx_load_unsqueeze(gd_onnx_loader *l, const gd_pb *node) {
     int64_t axes[GD_ONNX_MOST_NUMBERS];
     int count;
-    NEED(x, 0);
+    GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "axes", &count, axes));
     if (count < 1 || x->rank + count > GD_MAX_RANK) return too_long("the list of its axes", count);
-    for (int i = 0; i < count; i++) GD_TRY(fix_axis(&axes[i], x->rank + count));
+    for (int i = 0; i < count; i++) GD_TRY(gd_onnx_fix_axis(&axes[i], x->rank + count));
     qsort(axes, (size_t)count, sizeof *axes, ascending);
     gd_tensor *y = x;
     for (int i = 0; i < count; i++) y = gd_unsqueeze(y, axes[i]);
@@ -213,7 +193,7 @@ gd_status gd_onnx_load_expand(gd_onnx_loader *l, const gd_pb *node) {
     int64_t dims[GD_ONNX_MOST_NUMBERS];
     int count;
     gd_tensor *list;
-    NEED(x, 0);
+    GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_get_list(l, node, 1, &list));
     if (is_late(list))
         return set_late(l, node, (gd_late_options){.kind = GD_LATE_EXPAND}, x, &list, 1);
@@ -230,7 +210,7 @@ gd_status gd_onnx_load_expand(gd_onnx_loader *l, const gd_pb *node) {
 
 gd_status gd_onnx_load_transpose(gd_onnx_loader *l, const gd_pb *node) {
     const gd_pb_list *perm = gd_pb_get(gd_onnx_attribute_of(node, "perm"), "ints");
-    NEED(x, 0);
+    GD_ONNX_NEED(x, 0);
     gd_shape axes = {.rank = x->rank, .form = 1};
     if (perm && perm->count != (size_t)x->rank)
         return gd_fail(GD_E_SHAPE, "its perm has %zu axes, and its input %d dimensions",
@@ -250,7 +230,7 @@ gd_status gd_onnx_load_slice(gd_onnx_loader *l, const gd_pb *node) {
     gd_tensor *lists[4] = {NULL};
     gd_numbers numbers[4];
     bool late = false;
-    NEED(x, 0);
+    GD_ONNX_NEED(x, 0);
     for (size_t k = 0; k < 4; k++) {
         GD_TRY(gd_onnx_get_list(l, node, k + 1, &lists[k]));
         late = late || is_late(lists[k]);
@@ -293,7 +273,7 @@ gd_status gd_onnx_load_range(gd_onnx_loader *l, const gd_pb *node) {
 gd_status gd_onnx_load_tile(gd_onnx_loader *l, const gd_pb *node) {
     gd_tensor *list;
     gd_numbers numbers;
-    NEED(x, 0);
+    GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_get_list(l, node, 1, &list));
     if (!list) return gd_fail(GD_E_FORMAT, "its repeats are missing");
     const gd_late_options o = {.kind = GD_LATE_REPEAT};
@@ -302,17 +282,60 @@ gd_status gd_onnx_load_tile(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_late_now(&o, x, &numbers, 1));
 }
 
+/* Sizes that follow from those of a run: each piece is a slice, from the sum of those before it. */
+static gd_status split_late(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x, int64_t axis,
+                            gd_tensor *sizes, int64_t pieces) {
+    gd_tensor *ends, *axes, *steps, *y;
+    if (sizes->rank != 1 || sizes->dims[0] != pieces)
+        return gd_fail(GD_E_FORMAT, "it has %lld outputs, and not as many sizes",
+                       (long long)pieces);
+    ends = gd_cumsum(gd_cast(sizes, GD_I64), 0);
+    gd_tensor *starts = gd_sub(ends, gd_cast(sizes, GD_I64));
+    axes = gd_from_array(gd_dims(1), GD_I64, &axis);
+    steps = usual(1, true);
+    for (int64_t k = 0; k < pieces; k++) {
+        gd_tensor *lists[4] = {gd_narrow(starts, 0, k, 1), gd_narrow(ends, 0, k, 1), axes, steps};
+        if (lists[1]->kind == GD_FAILED || lists[0]->kind == GD_FAILED) return gd_failure();
+        GD_TRY(gd_onnx_late(l,
+                            (gd_late_options){.kind = GD_LATE_SLICE, .dtype = (gd_dtype)x->dtype},
+                            x, lists, 4, &y));
+        GD_TRY(gd_onnx_set_output(l, node, (size_t)k, y));
+    }
+    return GD_OK;
+}
+
+/* Pieces of equal size, the last one smaller where it does not come out even. */
+static gd_status even_sizes(gd_onnx_loader *l, gd_tensor *x, int64_t axis, int64_t pieces,
+                            gd_tensor **sizes) {
+    gd_onnx_size whole;
+    gd_tensor *parts[GD_ONNX_MOST_NUMBERS];
+    GD_TRY(gd_onnx_size_of(l, x, (int)axis, &whole));
+    gd_tensor *all = gd_reshape(gd_onnx_size_number(whole), gd_dims(1)),
+              *n = gd_scalar_of((double)pieces, GD_I64), *one = gd_scalar_of(1, GD_I64);
+    gd_tensor *each = gd_floor_divide(gd_sub(gd_add(all, n), one), n), *left = all;
+    for (int64_t k = 0; k < pieces; k++) {
+        parts[k] = gd_minimum(each, left);
+        left = gd_sub(left, parts[k]);
+    }
+    *sizes = gd_cat(((gd_tensors){parts, pieces}), .axis = 0);
+    return (*sizes)->kind == GD_FAILED ? gd_failure() : GD_OK;
+}
+
 gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
     int64_t sizes[GD_ONNX_MOST_NUMBERS], axis;
     int count;
     const int64_t pieces = (int64_t)gd_pb_count(node, "output");
-    NEED(x, 0);
+    gd_tensor *list;
+    GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_int_attribute(node, "axis", 0, &axis));
-    GD_TRY(fix_axis(&axis, x->rank));
+    GD_TRY(gd_onnx_fix_axis(&axis, x->rank));
+    if (pieces < 1 || pieces > GD_ONNX_MOST_NUMBERS)
+        return gd_fail(GD_E_UNSUPPORTED, "it has %lld outputs; possible are 1 to %d",
+                       (long long)pieces, GD_ONNX_MOST_NUMBERS);
+    GD_TRY(gd_onnx_get_list(l, node, 1, &list));
+    if (is_late(list)) return split_late(l, node, x, axis, list, pieces);
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "split", &count, sizes));
     gd_tensor *parts[GD_ONNX_MOST_NUMBERS];
-    if (pieces < 1 || pieces > GD_ONNX_MOST_NUMBERS)
-        return gd_fail(GD_E_UNSUPPORTED, "it has %lld outputs", (long long)pieces);
     if (count >= 0 && count != pieces)
         return gd_fail(GD_E_FORMAT, "it has %lld outputs and %d sizes", (long long)pieces, count);
     if (count > 1 && count <= GD_MAX_RANK) { /* ours, whether the size is known or not */
@@ -323,8 +346,13 @@ gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
         return GD_OK;
     }
     const int64_t whole = x->dims[axis];
-    if (whole == GD_UNKNOWN)
-        return gd_fail(GD_E_UNSUPPORTED, "the size that it splits is not known");
+    if (whole == GD_UNKNOWN) {
+        if (count >= 0)
+            list = gd_from_array(gd_dims(count), GD_I64, sizes);
+        else
+            GD_TRY(even_sizes(l, x, axis, pieces, &list));
+        return split_late(l, node, x, axis, list, pieces);
+    }
     const int64_t each = (whole + pieces - 1) / pieces;
     int64_t at = 0;
     for (int64_t k = 0; k < pieces; k++) {
@@ -341,40 +369,63 @@ gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
     return GD_OK;
 }
 
-gd_status gd_onnx_load_pad(gd_onnx_loader *l, const gd_pb *node) {
-    int64_t pads[GD_ONNX_MOST_NUMBERS], axes[GD_ONNX_MOST_NUMBERS], sides[2 * GD_MAX_RANK] = {0};
-    int count, n_axes;
-    NEED(x, 0);
-    GD_TRY(gd_onnx_get_numbers(l, node, 1, "pads", &count, pads));
-    GD_TRY(gd_onnx_get_numbers(l, node, 3, "", &n_axes, axes));
-    if (n_axes < 0)
-        for (n_axes = 0; n_axes < x->rank; n_axes++) axes[n_axes] = n_axes;
-    if (count != 2 * n_axes || n_axes > x->rank)
-        return gd_fail(GD_E_FORMAT, "it has %d pads for %d axes", count, n_axes);
-    int first = x->rank; /* the first axis with a border */
-    for (int i = 0; i < n_axes; i++) {
-        GD_TRY(fix_axis(&axes[i], x->rank));
-        const int64_t back = x->rank - 1 - axes[i]; /* ours begin with the last axis */
-        sides[2 * back] = pads[i];
-        sides[2 * back + 1] = pads[n_axes + i];
-        if ((pads[i] || pads[n_axes + i]) && axes[i] < first) first = (int)axes[i];
-    }
-    if (2 * (x->rank - first) > GD_MAX_RANK)
-        return gd_fail(GD_E_UNSUPPORTED, "more than %d axes get a border", GD_MAX_RANK / 2);
+/* The list of pads as one for all axes: before each, then behind each. */
+static gd_status all_pads(gd_tensor *pads, const int64_t *axes, int n_axes, int rank,
+                          gd_tensor **all) {
+    gd_tensor *parts[2 * GD_MAX_RANK], *zero = gd_zeros(gd_dims(1), .dtype = GD_I64);
+    if (pads->rank != 1 || pads->dims[0] != 2 * n_axes || n_axes > rank)
+        return gd_fail(GD_E_FORMAT, "it has %lld pads for %d axes",
+                       (long long)gd_numel(pads->rank, pads->dims), n_axes);
+    pads = gd_cast(pads, GD_I64);
+    for (int i = 0; i < 2 * rank; i++) parts[i] = zero;
+    for (int i = 0; i < 2 * n_axes; i++)
+        parts[axes[i % n_axes] + (i < n_axes ? 0 : rank)] = gd_narrow(pads, 0, i, 1);
+    *all = rank ? gd_cat(((gd_tensors){parts, 2 * rank}), .axis = 0) : pads;
+    return (*all)->kind == GD_FAILED ? gd_failure() : GD_OK;
+}
+
+/* What stands in the new places, and how they are filled. */
+static gd_status read_pad(gd_onnx_loader *l, const gd_pb *node, gd_late_options *o) {
     gd_attrs *attrs = gd_attrs_new(gd_op_find("pad"));
     if (!attrs) return GD_E_MEMORY;
     if (*gd_pb_string_at(node, "input", 2)) GD_TRY(gd_onnx_set_number(l, node, 2, attrs, "value"));
-    if (first == x->rank) return gd_onnx_set_output(l, node, 0, gd_clone(x));
-    GD_TRY(gd_attrs_set_ints(attrs, "padding", 2 * (x->rank - first), sides));
-    GD_TRY(gd_onnx_row_options(node, "pad", attrs));
-    gd_tensors y = gd_op_call(gd_op_find("pad"), gd_list(x), attrs);
-    return gd_onnx_set_output(l, node, 0, y.count ? y.at[0] : &gd_error_tensor);
+    GD_TRY(gd_onnx_row_options(node, "pad", attrs, true));
+    const gd_pad_options *given = gd_attrs_data(attrs);
+    o->mode = given->mode;
+    o->value = given->value;
+    return GD_OK;
+}
+
+gd_status gd_onnx_load_pad(gd_onnx_loader *l, const gd_pb *node) {
+    int64_t axes[GD_ONNX_MOST_NUMBERS];
+    int n_axes;
+    gd_tensor *pads, *all;
+    gd_numbers numbers;
+    gd_late_options o = {.kind = GD_LATE_PAD};
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(read_pad(l, node, &o));
+    GD_TRY(gd_onnx_get_numbers(l, node, 3, "", &n_axes, axes));
+    if (n_axes < 0)
+        for (n_axes = 0; n_axes < x->rank; n_axes++) axes[n_axes] = n_axes;
+    for (int i = 0; i < n_axes; i++) GD_TRY(gd_onnx_fix_axis(&axes[i], x->rank));
+    GD_TRY(gd_onnx_get_list(l, node, 1, &pads));
+    if (!pads) return gd_fail(GD_E_FORMAT, "its pads are missing");
+    if (is_late(pads)) {
+        GD_TRY(all_pads(pads, axes, n_axes, x->rank, &all));
+        return set_late(l, node, o, x, &all, 1);
+    }
+    void *tracing = gd_tracing_off();
+    gd_status status = all_pads(pads, axes, n_axes, x->rank, &all);
+    if (status == GD_OK) status = gd_late_numbers(all, &numbers);
+    gd_tracing_on(tracing);
+    GD_TRY(status);
+    return gd_onnx_set_output(l, node, 0, gd_late_now(&o, x, &numbers, 1));
 }
 
 /* Of whole numbers, towards 0. (That of others is a row.) */
 gd_status gd_onnx_load_div(gd_onnx_loader *l, const gd_pb *node) {
-    NEED(a, 0);
-    NEED(b, 1);
+    GD_ONNX_NEED(a, 0);
+    GD_ONNX_NEED(b, 1);
     return gd_onnx_set_output(l, node, 0, gd_floor_divide(gd_sub(a, gd_fmod(a, b)), b));
 }
 
@@ -390,8 +441,8 @@ gd_status gd_onnx_load_gemm(gd_onnx_loader *l, const gd_pb *node) {
     double alpha, beta;
     int64_t trans_a, trans_b;
     gd_status status;
-    NEED(a, 0);
-    NEED(b, 1);
+    GD_ONNX_NEED(a, 0);
+    GD_ONNX_NEED(b, 1);
     gd_tensor *c = gd_onnx_get_input(l, node, 2, &status);
     GD_TRY(status);
     GD_TRY(gd_onnx_float_attribute(node, "alpha", 1, &alpha));
@@ -412,41 +463,18 @@ gd_status gd_onnx_load_layer_norm(gd_onnx_loader *l, const gd_pb *node) {
     int64_t axis, stash;
     double eps;
     gd_status status;
-    NEED(x, 0);
-    NEED(weight, 1);
+    GD_ONNX_NEED(x, 0);
+    GD_ONNX_NEED(weight, 1);
     gd_tensor *bias = gd_onnx_get_input(l, node, 2, &status);
     GD_TRY(status);
     GD_TRY(gd_onnx_int_attribute(node, "axis", -1, &axis));
     GD_TRY(gd_onnx_int_attribute(node, "stash_type", 1, &stash));
     GD_TRY(gd_onnx_float_attribute(node, "epsilon", 1e-5, &eps));
-    GD_TRY(fix_axis(&axis, x->rank));
+    GD_TRY(gd_onnx_fix_axis(&axis, x->rank));
     if (gd_pb_count(node, "output") > 1 && *gd_pb_string_at(node, "output", 1))
         return gd_fail(GD_E_UNSUPPORTED, "its outputs behind the first are not known here");
     if (weight->rank != x->rank - axis)
         return gd_fail(GD_E_SHAPE, "its scale has %d dimensions; there are %lld axes from %lld on",
                        weight->rank, (long long)(x->rank - axis), (long long)axis);
     return gd_onnx_set_output(l, node, 0, gd_layer_norm(x, weight, bias, .eps = eps));
-}
-
-/* One position, or indices of any shape. */
-gd_status gd_onnx_load_gather(gd_onnx_loader *l, const gd_pb *node) {
-    int64_t axis, index[GD_ONNX_MOST_NUMBERS];
-    int count;
-    NEED(x, 0);
-    NEED(at, 1);
-    GD_TRY(gd_onnx_int_attribute(node, "axis", 0, &axis));
-    GD_TRY(fix_axis(&axis, x->rank));
-    if (at->rank == 0) {
-        gd_tensor *list;
-        GD_TRY(gd_onnx_get_list(l, node, 1, &list));
-        if (is_late(list))
-            return set_late(l, node, (gd_late_options){.kind = GD_LATE_SELECT, .axis = axis}, x,
-                            &list, 1);
-        GD_TRY(gd_onnx_get_numbers(l, node, 1, "", &count, index));
-        if (count != 1) return gd_fail(GD_E_FORMAT, "its index must be one number");
-        return gd_onnx_set_output(l, node, 0, gd_select(x, axis, index[0]));
-    }
-    return gd_fail(GD_E_UNSUPPORTED,
-                   "indices of %d dimensions for an input of %d are not possible here", at->rank,
-                   x->rank);
 }

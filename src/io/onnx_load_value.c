@@ -65,6 +65,10 @@ gd_status gd_onnx_find_value(gd_onnx_loader *l, const char *name, gd_onnx_value 
 
 /* The tensor that ops take. A variable is made when the first op reads it. */
 gd_status gd_onnx_tensor_of(gd_onnx_value *v, gd_tensor **out) {
+    *out = NULL;
+    if (v->items)
+        return gd_fail(GD_E_UNSUPPORTED, "'%.200s' is a sequence where a tensor is needed",
+                       v->name);
     if (!v->tensor && v->variable) {
         char *prefix = gd_this_building.prefix;
         gd_this_building.prefix = NULL;
@@ -120,6 +124,14 @@ gd_tensor *gd_onnx_get_input(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_
     *status = gd_onnx_find_value(l, name, &v);
     if (*status == GD_OK) *status = gd_onnx_tensor_of(v, &t);
     return t;
+}
+
+gd_status gd_onnx_fix_axis(int64_t *axis, int rank) {
+    if (*axis < -rank || *axis >= rank)
+        return gd_fail(GD_E_INDEX, "its axis is %lld, and its input has %d dimensions",
+                       (long long)*axis, rank);
+    if (*axis < 0) *axis += rank;
+    return GD_OK;
 }
 
 gd_status gd_onnx_known(gd_onnx_loader *l, const char *name, gd_tensor **out) {

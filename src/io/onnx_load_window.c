@@ -1,10 +1,11 @@
-/* onnx_load_window.c - borders of Conv, MaxPool and AveragePool that our ops have no option for: a
- * border is put around the input first. */
+/* onnx_load_window.c - borders of Conv, ConvTranspose, MaxPool and AveragePool that our ops have no
+ * option for: a border is put around the input first, or cut off the result. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "gradus/ops.h"
-#include "io/onnx.h"
+#include "io/onnx_load.h"
 
 enum { AXES = 3 };
 
@@ -55,7 +56,7 @@ static gd_status read_window(gd_onnx_loader *l, const gd_pb *node, const gd_tens
     gd_status status = GD_OK;
     int64_t pads[2 * AXES];
     w->n = x->rank - 2;
-    const gd_tensor *weight = strcmp(gd_pb_string(node, "op_type"), "Conv") == 0
+    const gd_tensor *weight = strncmp(gd_pb_string(node, "op_type"), "Conv", 4) == 0
                                   ? gd_onnx_get_input(l, node, 1, &status)
                                   : NULL;
     GD_TRY(status);
@@ -75,44 +76,162 @@ static gd_status read_window(gd_onnx_loader *l, const gd_pb *node, const gd_tens
     return GD_OK;
 }
 
-gd_status gd_onnx_pad_windows(gd_onnx_loader *l, const gd_pb *node, gd_tensor **padded) {
-    const char *type = gd_pb_string(node, "op_type");
-    const bool conv = strcmp(type, "Conv") == 0, max = strcmp(type, "MaxPool") == 0,
-               average = strcmp(type, "AveragePool") == 0;
+/* The border that a node asks for; *plain: it is the same on both sides. */
+static gd_status find_border(gd_onnx_loader *l, const gd_pb *node, const gd_tensor *x, window *w,
+                             bool *plain) {
     const bool upper = word_is(node, "auto_pad", "SAME_UPPER"),
                lower = word_is(node, "auto_pad", "SAME_LOWER");
+    GD_TRY(read_window(l, node, x, w));
+    *plain = !upper && !lower;
+    for (int i = 0; i < w->n; i++) {
+        if (upper || lower) GD_TRY(same_border(x, w, i, upper));
+        *plain = *plain && w->before[i] == w->after[i];
+    }
+    return GD_OK;
+}
+
+/* x with the border around it, of elements that are `value`. */
+static gd_tensor *with_border(gd_tensor *x, const window *w, double value) {
+    int64_t sides[2 * AXES];
+    bool none = true;
+    for (int i = 0; i < w->n; i++) { /* ours begin with the last axis */
+        sides[2 * i] = w->before[w->n - 1 - i];
+        sides[2 * i + 1] = w->after[w->n - 1 - i];
+        none = none && sides[2 * i] == 0 && sides[2 * i + 1] == 0;
+    }
+    return none ? x : gd_pad(x, gd_shape_of(2 * w->n, sides), .value = value);
+}
+
+static bool has_windows(const gd_tensor *x) { return x->rank >= 3 && x->rank <= 2 + AXES; }
+
+gd_status gd_onnx_pad_windows(gd_onnx_loader *l, const gd_pb *node, gd_tensor **padded) {
+    const char *type = gd_pb_string(node, "op_type");
+    const bool conv = strcmp(type, "Conv") == 0, max = strcmp(type, "MaxPool") == 0;
     window w = {0};
     gd_status status;
+    bool plain;
     *padded = NULL;
-    if (!conv && !max && !average) return GD_OK;
+    if (!conv && !max) return GD_OK;
     gd_tensor *x = gd_onnx_get_input(l, node, 0, &status);
     GD_TRY(status);
-    if (!x || x->rank < 3 || x->rank > 2 + AXES) return GD_OK; /* for the rows to say */
-    GD_TRY(read_window(l, node, x, &w));
-    bool plain = true;
-    for (int i = 0; i < w.n; i++) {
-        if (upper || lower) GD_TRY(same_border(x, &w, i, upper));
-        plain = plain && w.before[i] == w.after[i];
-    }
-    if (plain && !upper && !lower) return GD_OK;
-    int64_t counts = 0, sides[2 * AXES];
-    if (average) GD_TRY(gd_onnx_int_attribute(node, "count_include_pad", 0, &counts));
-    for (int i = 0; i < w.n; i++) { /* ours begin with the last axis */
-        sides[2 * i] = w.before[w.n - 1 - i];
-        sides[2 * i + 1] = w.after[w.n - 1 - i];
-    }
-    bool none = true;
-    for (int i = 0; i < 2 * w.n; i++) none = none && sides[i] == 0;
-    if (average && !counts && !none)
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "an average that does not count a border, which differs between the sides "
-                       "(count_include_pad 0), is not possible here");
+    if (!x || !has_windows(x)) return GD_OK; /* for the rows to say */
+    GD_TRY(find_border(l, node, x, &w, &plain));
+    if (plain) return GD_OK;
     const bool whole = !gd_dtype_is_float((gd_dtype)x->dtype);
     const double least = x->dtype == GD_U8 ? 0 : x->dtype == GD_I8 ? -128 : -INFINITY;
-    *padded = none ? x
-                   : gd_pad(x, gd_shape_of(2 * w.n, sides),
-                            .value = !max    ? 0
-                                     : whole ? least
-                                             : -INFINITY);
+    *padded = with_border(x, &w, !max ? 0 : whole ? least : -INFINITY);
     return (*padded)->kind == GD_FAILED ? gd_failure() : GD_OK;
+}
+
+/* An op of so many axes, with the options of the node; `borders` false: all but those. */
+static gd_status call(const gd_pb *node, const char *name, const window *w, bool borders,
+                      gd_tensors in, gd_tensor **y) {
+    char text[64];
+    snprintf(text, sizeof text, "%s%dd", name, w->n);
+    const gd_op *op = gd_op_find(text);
+    gd_attrs *attrs = gd_attrs_new(op);
+    if (!attrs) return GD_E_MEMORY;
+    GD_TRY(gd_onnx_row_options(node, text, attrs, borders));
+    gd_tensors out = gd_op_call(op, in, attrs);
+    if (out.count < 1) return gd_failure();
+    *y = out.at[0];
+    return GD_OK;
+}
+
+/* A border that does not count is divided out again: by the average of ones with zeros around them.
+ */
+gd_status gd_onnx_load_average_pool(gd_onnx_loader *l, const gd_pb *node) {
+    int64_t counts;
+    window w = {0};
+    bool plain, gaps = false, none = true;
+    gd_tensor *y, *part;
+    GD_ONNX_NEED(x, 0);
+    if (!has_windows(x))
+        return gd_fail(GD_E_UNSUPPORTED, "its input has %d dimensions; possible are 3 to %d",
+                       x->rank, 2 + AXES);
+    GD_TRY(gd_onnx_int_attribute(node, "count_include_pad", 0, &counts));
+    GD_TRY(find_border(l, node, x, &w, &plain));
+    for (int i = 0; i < w.n; i++) {
+        gaps = gaps || w.dilation[i] != 1;
+        none = none && w.before[i] == 0 && w.after[i] == 0;
+    }
+    if (gaps) return gd_fail(GD_E_UNSUPPORTED, "its dilations must be 1 here");
+    if (plain) {
+        GD_TRY(call(node, "avg_pool", &w, true, gd_list(x), &y));
+        return gd_onnx_set_output(l, node, 0, y);
+    }
+    GD_TRY(call(node, "avg_pool", &w, false, gd_list(with_border(x, &w, 0)), &y));
+    if (!counts && !none) {
+        gd_tensor *ones = gd_ones_like(gd_narrow(gd_narrow(x, 0, 0, 1), 1, 0, 1));
+        GD_TRY(call(node, "avg_pool", &w, false, gd_list(with_border(ones, &w, 0)), &part));
+        y = gd_div(y, part);
+    }
+    return gd_onnx_set_output(l, node, 0, y);
+}
+
+/* --- ConvTranspose ------------------------------------------------------------------------------
+ */
+
+/* What is cut off a result, so that it has the sizes that the node asks for. What is odd goes
+ * first, or last for SAME_UPPER. */
+static gd_status cut_to_sizes(const gd_pb *node, const gd_tensor *x, window *w) {
+    const gd_pb_list *wanted = gd_pb_get(gd_onnx_attribute_of(node, "output_shape"), "ints");
+    const bool upper = word_is(node, "auto_pad", "SAME_UPPER"),
+               same = upper || word_is(node, "auto_pad", "SAME_LOWER");
+    int64_t more[AXES];
+    if (!wanted && !same) return GD_OK;
+    GD_TRY(read_list(node, "output_padding", w->n, 0, more));
+    if (wanted && wanted->count != (size_t)w->n && wanted->count != (size_t)w->n + 2)
+        return gd_fail(GD_E_FORMAT, "its output_shape has %zu numbers, and should have %d",
+                       wanted->count, w->n);
+    for (int i = 0; i < w->n; i++) {
+        const int64_t size = x->dims[2 + i], wide = w->dilation[i] * (w->kernel[i] - 1) + 1;
+        int64_t all = wide + more[i] - w->stride[i]; /* beyond size * stride */
+        if (wanted && size == GD_UNKNOWN)
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "its output_shape is possible where size %d of its input is known",
+                           2 + i);
+        if (wanted) {
+            const int64_t to = wanted->ints[wanted->count - (size_t)(w->n - i)];
+            if (size > INT32_MAX || to < 0 || to > (int64_t)1 << 40)
+                return gd_fail(GD_E_FORMAT, "its output_shape is out of range");
+            all += size * w->stride[i] - to;
+        }
+        if (all < 0)
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "it asks for %lld more elements along axis %d than come out",
+                           (long long)-all, 2 + i);
+        w->before[i] = upper ? all / 2 : all - all / 2;
+        w->after[i] = all - w->before[i];
+    }
+    return GD_OK;
+}
+
+gd_status gd_onnx_load_conv_transpose(gd_onnx_loader *l, const gd_pb *node) {
+    window w = {0};
+    gd_status status;
+    gd_tensor *y;
+    bool plain = true;
+    GD_ONNX_NEED(x, 0);
+    GD_ONNX_NEED(weight, 1);
+    gd_tensor *b = gd_onnx_get_input(l, node, 2, &status);
+    GD_TRY(status);
+    if (!has_windows(x) || weight->rank != x->rank)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "its input and its weight have %d and %d dimensions; possible are 3 to %d",
+                       x->rank, weight->rank, 2 + AXES);
+    GD_TRY(read_window(l, node, x, &w));
+    if (word_is(node, "auto_pad", "VALID"))
+        for (int i = 0; i < w.n; i++) w.before[i] = w.after[i] = 0;
+    GD_TRY(cut_to_sizes(node, x, &w));
+    plain = !gd_onnx_attribute_of(node, "output_shape") &&
+            (!gd_onnx_attribute_of(node, "auto_pad") || word_is(node, "auto_pad", "NOTSET"));
+    for (int i = 0; i < w.n; i++) plain = plain && w.before[i] == w.after[i];
+    gd_tensor *in[] = {x, weight, b};
+    GD_TRY(call(node, "conv_transpose", &w, plain, (gd_tensors){in, 3}, &y));
+    for (int i = 0; i < w.n && !plain; i++)
+        if (w.before[i] || w.after[i])
+            y = gd_slice(y, .axis = 2 + i, .start = w.before[i],
+                         .stop = w.after[i] ? -w.after[i] : GD_END);
+    return gd_onnx_set_output(l, node, 0, y);
 }

@@ -8,22 +8,20 @@
  *     lstm   input forget cell output      input output forget cell
  *     gru    reset update new              update reset new
  */
+#include <math.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "gradus/ops.h"
-#include "io/onnx_load.h"
+#include "io/onnx_recurrent.h"
 #include "io/onnx_save.h"
 
-enum { MOST_GATES = 4 };
+enum { MOST_GATES = GD_ONNX_MOST_GATES };
+typedef gd_onnx_recurrent_kind kind;
 
-typedef struct kind {
-    const char *onnx;
-    int gates;
-    int from[MOST_GATES]; /* ONNX's gate k is ours number from[k] */
-} kind;
-
-static const kind kinds[] = {{"LSTM", 4, {0, 3, 1, 2}}, {"GRU", 3, {1, 0, 2}}, {"RNN", 1, {0}}};
+static const kind kinds[] = {{"LSTM", 4, {0, 3, 1, 2}, 3, {"Sigmoid", "Tanh", "Tanh"}},
+                             {"GRU", 3, {1, 0, 2}, 2, {"Sigmoid", "Tanh"}},
+                             {"RNN", 1, {0}, 1, {"Tanh"}}};
 
 /* --- saving -------------------------------------------------------------------------------------
  */
@@ -146,13 +144,7 @@ gd_status gd_onnx_save_recurrent(gd_onnx_saver *s, const gd_onnx_call *c, bool *
 /* --- loading ------------------------------------------------------------------------------------
  */
 
-typedef struct layer {
-    const kind *k;
-    gd_tensor *x, *w, *r, *b, *lengths, *h0, *c0; /* as in ONNX, layout 0; NULL: absent */
-    int64_t hidden, directions;
-    bool backward; /* its only direction */
-    gd_word cell[2];
-} layer;
+typedef gd_onnx_layer layer;
 
 static bool text_is(const gd_pb_bytes *s, const char *text) {
     return s->length == strlen(text) && memcmp(s->data, text, s->length) == 0;
@@ -161,25 +153,6 @@ static bool text_is(const gd_pb_bytes *s, const char *text) {
 static gd_status unknown(const char *attribute) {
     return gd_fail(GD_E_UNSUPPORTED, "its attribute '%s' is not what this library can do",
                    attribute);
-}
-
-/* The functions of the gates must be the usual ones; an RNN may have Relu. */
-static gd_status read_activations(const gd_pb *node, layer *a) {
-    static const char *const usual[3][3] = {
-        {"Sigmoid", "Tanh", "Tanh"}, {"Sigmoid", "Tanh"}, {"Tanh"}};
-    const int each = a->k->gates == 4 ? 3 : a->k->gates == 3 ? 2 : 1;
-    const gd_pb_list *list = gd_pb_get(gd_onnx_attribute_of(node, "activations"), "strings");
-    for (int d = 0; d < 2; d++) a->cell[d] = each == 3 ? GD_LSTM : each == 2 ? GD_GRU : GD_TANH;
-    if (!list) return GD_OK;
-    if (list->count != (size_t)(each * a->directions))
-        return gd_fail(GD_E_FORMAT, "it has %zu activations", list->count);
-    for (size_t i = 0; i < list->count; i++) {
-        const char *wanted = usual[3 - each][i % (size_t)each];
-        if (text_is(&list->bytes[i], wanted)) continue;
-        if (each != 1 || !text_is(&list->bytes[i], "Relu")) return unknown("activations");
-        a->cell[i] = GD_RELU;
-    }
-    return GD_OK;
 }
 
 static gd_status read_direction(const gd_pb *node, layer *a) {
@@ -193,25 +166,27 @@ static gd_status read_direction(const gd_pb *node, layer *a) {
 }
 
 static gd_status read_attributes(const gd_pb *node, layer *a) {
-    static const char *const known[] = {
-        "activations", "direction",    "hidden_size",        "layout",
-        "clip",        "input_forget", "linear_before_reset"};
+    static const char *const known[] = {"activations",  "activation_alpha",    "activation_beta",
+                                        "direction",    "hidden_size",         "layout",
+                                        "input_forget", "linear_before_reset", "clip"};
     int64_t forget, reset;
+    bool usual;
     for (size_t i = 0; i < gd_pb_count(node, "attribute"); i++) {
         const char *name = gd_pb_string(gd_pb_message_at(node, "attribute", i), "name");
         bool found = false;
         for (size_t n = 0; n < sizeof known / sizeof *known; n++)
             found = found || strcmp(name, known[n]) == 0;
-        if (!found || strcmp(name, "clip") == 0) return unknown(name);
+        if (!found) return unknown(name);
     }
     GD_TRY(read_direction(node, a));
-    GD_TRY(read_activations(node, a));
+    GD_TRY(gd_onnx_read_activations(node, a, &usual));
+    GD_TRY(gd_onnx_float_attribute(node, "clip", INFINITY, &a->clip));
     GD_TRY(gd_onnx_int_attribute(node, "input_forget", 0, &forget));
     GD_TRY(gd_onnx_int_attribute(node, "linear_before_reset", 0, &reset));
-    if (forget) return unknown("input_forget");
-    if (a->k->gates == 3 && !reset)
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "a GRU is possible here with linear_before_reset 1 alone, as PyTorch's");
+    if (!(a->clip > 0)) return gd_fail(GD_E_FORMAT, "its clip is %g; it must be above 0", a->clip);
+    a->input_forget = forget != 0;
+    a->linear_before_reset = reset != 0;
+    a->plain = usual && a->clip == INFINITY && !forget && (a->kind->gates != 3 || reset);
     return GD_OK;
 }
 
@@ -228,16 +203,14 @@ static gd_status need_dims(const gd_tensor *t, const char *name, int rank, int64
 }
 
 static gd_status read_inputs(gd_onnx_loader *l, const gd_pb *node, layer *a) {
-    gd_tensor **to[] = {&a->x, &a->w, &a->r, &a->b, &a->lengths, &a->h0, &a->c0}, *peephole;
+    gd_tensor **to[] = {&a->x, &a->w, &a->r, &a->b, &a->lengths, &a->h0, &a->c0, &a->p};
+    const size_t n = a->kind->gates == 4 ? 8 : 6;
     gd_status status;
-    for (size_t i = 0; i < 7; i++) {
-        *to[i] = i == 6 && a->k->gates != 4 ? NULL : gd_onnx_get_input(l, node, i, &status);
-        if (i != 6 || a->k->gates == 4) GD_TRY(status);
+    for (size_t i = 0; i < n; i++) {
+        *to[i] = gd_onnx_get_input(l, node, i, &status);
+        GD_TRY(status);
         if (i < 3 && !*to[i]) return gd_fail(GD_E_FORMAT, "its input %zu is missing", i);
     }
-    peephole = gd_onnx_get_input(l, node, 7, &status);
-    GD_TRY(status);
-    if (peephole) return gd_fail(GD_E_UNSUPPORTED, "its peephole weights are not possible here");
     if (a->x->rank != 3 || a->r->rank != 3)
         return gd_fail(GD_E_SHAPE,
                        "its input and its weights must have 3 dimensions, not %d and %d",
@@ -245,22 +218,25 @@ static gd_status read_inputs(gd_onnx_loader *l, const gd_pb *node, layer *a) {
     a->hidden = a->r->dims[2];
     if (a->hidden == GD_UNKNOWN || a->hidden > INT32_MAX)
         return gd_fail(GD_E_UNSUPPORTED, "the size of its state is not known");
-    const int64_t rows = a->k->gates * a->hidden;
+    const int64_t rows = a->kind->gates * a->hidden;
+    a->plain = a->plain && !a->p;
     GD_TRY(need_dims(a->w, "W", 3, a->directions, rows, GD_UNKNOWN));
     GD_TRY(need_dims(a->r, "R", 3, a->directions, rows, a->hidden));
+    if (a->p) GD_TRY(need_dims(a->p, "P", 2, a->directions, 3 * a->hidden, 0));
     return a->b ? need_dims(a->b, "B", 2, a->directions, 2 * rows, 0) : GD_OK;
 }
 
 /* Rows `at` to `at` + G*H of a direction's weight or bias, the gates in our order. */
 static gd_tensor *own_order(const layer *a, gd_tensor *t, int64_t at) {
     gd_tensor *parts[MOST_GATES];
-    for (int i = 0; i < a->k->gates; i++)
-        parts[a->k->from[i]] = gd_narrow(t, 0, at + i * a->hidden, a->hidden);
-    return a->k->gates == 1 ? parts[0] : gd_cat(((gd_tensors){parts, a->k->gates}), .axis = 0);
+    for (int i = 0; i < a->kind->gates; i++)
+        parts[a->kind->from[i]] = gd_narrow(t, 0, at + i * a->hidden, a->hidden);
+    return a->kind->gates == 1 ? parts[0]
+                               : gd_cat(((gd_tensors){parts, a->kind->gates}), .axis = 0);
 }
 
 static gd_recurrent_outputs run_direction(const layer *a, int64_t d) {
-    const int64_t rows = a->k->gates * a->hidden;
+    const int64_t rows = a->kind->gates * a->hidden;
     gd_tensor *b = a->b ? gd_select(a->b, 0, d) : NULL;
     return gd_recurrent(
         a->x, a->h0 ? gd_narrow(a->h0, 0, d, 1) : NULL, a->c0 ? gd_narrow(a->c0, 0, d, 1) : NULL,
@@ -270,7 +246,7 @@ static gd_recurrent_outputs run_direction(const layer *a, int64_t d) {
 }
 
 static gd_status load(gd_onnx_loader *l, const gd_pb *node, const kind *k) {
-    layer a = {.k = k};
+    layer a = {.kind = k};
     int64_t batch_first;
     GD_TRY(gd_onnx_int_attribute(node, "layout", 0, &batch_first));
     GD_TRY(read_attributes(node, &a));
@@ -283,7 +259,11 @@ static gd_status load(gd_onnx_loader *l, const gd_pb *node, const kind *k) {
     if (a.lengths && a.lengths->dtype != GD_I64) a.lengths = gd_cast(a.lengths, GD_I64);
     gd_tensor *out[3][2];
     for (int64_t d = 0; d < a.directions; d++) {
-        gd_recurrent_outputs r = run_direction(&a, d);
+        gd_recurrent_outputs r = {.y = NULL};
+        if (a.plain)
+            r = run_direction(&a, d);
+        else
+            GD_TRY(gd_onnx_scan_direction(&a, d, &r.y, &r.h, &r.c));
         out[0][d] = gd_unsqueeze(r.y, 1); /* (T, 1, N, H) */
         out[1][d] = r.h;
         out[2][d] = r.c;

@@ -136,7 +136,7 @@ static bool kernel_is_known(const gd_onnx_call *c) {
     {                                                                                              \
         op, NULL, NULL,                                                                            \
             CONV_ATTRIBUTES "pads=padding*2 output_padding=output_padding auto_pad!NOTSET~NOTSET", \
-            "x:rank=" rank, "w", NULL, NULL, NULL, NULL                                            \
+            "x:rank=" rank, "w", NULL, NULL, gd_onnx_load_conv_transpose, NULL                     \
     }
 
 #define POOL_ATTRIBUTES                                                                            \
@@ -147,10 +147,16 @@ static bool kernel_is_known(const gd_onnx_call *c) {
         op, NULL, NULL, POOL_ATTRIBUTES "dilations=dilation storage_order!0~0", "x:rank=" rank,    \
             "w", rounds_alike, NULL, NULL, NULL                                                    \
     }
+#define MAX_POOL_INDICES(op, rank)                                                                 \
+    {                                                                                              \
+        op, "MaxPool", NULL, POOL_ATTRIBUTES "dilations=dilation storage_order!0~0",               \
+            "x:rank=" rank, NULL, rounds_alike, NULL, NULL, gd_onnx_save_max_pool_indices          \
+    }
 #define AVG_POOL(op, rank)                                                                         \
     {                                                                                              \
         op, NULL, NULL, POOL_ATTRIBUTES "dilations!1~1 count_include_pad=count_include_pad~false", \
-            "divisor_override=none x:rank=" rank, "w", rounds_alike, NULL, NULL, NULL              \
+            "divisor_override=none x:rank=" rank, "w", rounds_alike, NULL,                         \
+            gd_onnx_load_average_pool, NULL                                                        \
     }
 
 #define ROW(op, name, inputs, attributes, when, cast, fits)                                        \
@@ -165,7 +171,18 @@ static bool kernel_is_known(const gd_onnx_call *c) {
 const gd_onnx_row gd_onnx_rows[] = {
     /* elementwise */
     ROW("cast", NULL, NULL, "to=dtype saturate!1~1", NULL, "-", NULL),
-    ROW("clamp", NULL, "x min=min max=max", NULL, NULL, NULL, NULL),
+    {"clamp", NULL, "x min=min max=max", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_clip, NULL},
+    LOAD("Sum", gd_onnx_load_sum),
+    LOAD("Mean", gd_onnx_load_mean),
+    LOAD("Max", gd_onnx_load_max),
+    LOAD("Min", gd_onnx_load_min),
+    LOAD("CastLike", gd_onnx_load_cast_like),
+    ROW("bitwise_left_shift", "BitShift", NULL, "direction!LEFT", "a:u8 b:u8", NULL, NULL),
+    ROW("bitwise_right_shift", "BitShift", NULL, "direction!RIGHT", "a:u8 b:u8", NULL, NULL),
+    LOAD("BitShift", gd_onnx_load_bit_shift),
+    LOAD("ThresholdedRelu", gd_onnx_load_thresholded_relu),
+    LOAD("Shrink", gd_onnx_load_shrink),
+    LOAD("Swish", gd_onnx_load_swish),
     ROW("where", NULL, NULL, NULL, NULL, "by", NULL),
     ROW("logical_not", NULL, NULL, NULL, NULL, "b", NULL),
     ROW("logical_and", NULL, NULL, NULL, NULL, "b", NULL),
@@ -182,11 +199,14 @@ const gd_onnx_row gd_onnx_rows[] = {
     ROW("leaky_relu", NULL, NULL, "alpha=slope", NULL, NULL, NULL),
     ROW("celu", NULL, NULL, "alpha=alpha", "x:f32", NULL, NULL),
     ROW("selu", NULL, NULL, "alpha!1.6732632~1.6732632 gamma!1.050701~1.050701", NULL, NULL, NULL),
+    LOAD("Selu", gd_onnx_load_selu),
     ROW("softplus", NULL, NULL, NULL, "beta=1 threshold=20", NULL, NULL),
     ROW("hardsigmoid", NULL, NULL, "alpha!0.16666667~0.2 beta!0.5~0.5", NULL, NULL, NULL),
+    LOAD("HardSigmoid", gd_onnx_load_hard_sigmoid),
     ROW("gelu", NULL, NULL, "approximate!none~none", NULL, NULL, NULL),
     ROW("gelu_tanh", "Gelu", NULL, "approximate!tanh~none", NULL, NULL, NULL),
     ROW("isinf", NULL, NULL, "detect_negative!1~1 detect_positive!1~1", "x:float", NULL, NULL),
+    LOAD("IsInf", gd_onnx_load_isinf),
     ROW("floor", NULL, NULL, NULL, "x:float", NULL, NULL),
     ROW("ceil", NULL, NULL, NULL, "x:float", NULL, NULL),
     ROW("round", NULL, NULL, NULL, "x:float", NULL, NULL),
@@ -209,6 +229,10 @@ const gd_onnx_row gd_onnx_rows[] = {
     REDUCE("logsumexp"),
     ROW("norm", NULL, "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", "p=2 x:rank>0", NULL, NULL),
     ROW("norm", "ReduceL1", "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", "p=1 x:rank>0", NULL, NULL),
+    LOAD("ReduceSumSquare", gd_onnx_load_sum_square),
+    LOAD("ReduceLogSum", gd_onnx_load_log_sum),
+    LOAD("Hardmax", gd_onnx_load_hardmax),
+    LOAD("LpNormalization", gd_onnx_load_lp_normalization),
     ROW("argmax", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", "x:rank>0", NULL, argmax_has_axis),
     BODY("argmax", gd_onnx_argmax_body),
     ROW("argmin", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", "x:rank>0", NULL, argmin_has_axis),
@@ -247,13 +271,20 @@ const gd_onnx_row gd_onnx_rows[] = {
     /* indices */
     SAVE("one_hot", "OneHot", gd_onnx_save_one_hot),
     LOAD("OneHot", gd_onnx_load_one_hot),
-    ROW("embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", "i-", NULL),
+    {"embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", "i-", NULL, NULL, gd_onnx_load_gather, NULL},
     ROW("index_select", NULL, "x index", "axis=axis~0", "x:rank>0 index:rank=1 index:int", "-i", NULL),
-    {"select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL, NULL, gd_onnx_load_gather, NULL},
-    ROW("gather", NULL, "x index", "axis=axis~0", "x:rank>0 x:as=index", "-i", NULL),
-    ROW("scatter", NULL, "x index src", "axis=axis~0 reduction!none~none", NULL, "-i-", same_sizes),
+    ROW("select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL),
+    {"gather", NULL, "x index", "axis=axis~0", "x:rank>0 x:as=index", "-i", NULL, NULL, gd_onnx_load_gather_elements, NULL},
+    {"scatter", NULL, "x index src", "axis=axis~0 reduction!none~none", NULL, "-i-", same_sizes, NULL, gd_onnx_load_scatter_elements, NULL},
     ROW("scatter_add", "ScatterElements", "x index src", "axis=axis~0 reduction!add~none", NULL, "-i-", same_sizes),
     ROW("scatter_mul", "ScatterElements", "x index src", "axis=axis~0 reduction!mul~none", NULL, "-i-", same_sizes),
+    LOAD("GatherND", gd_onnx_load_gather_nd),
+    LOAD("ScatterND", gd_onnx_load_scatter_nd),
+    SAVE("nonzero", "NonZero", gd_onnx_save_nonzero),
+    LOAD("NonZero", gd_onnx_load_nonzero),
+    BODY("masked_select", gd_onnx_masked_select_body),
+    BODY("index_add", gd_onnx_index_add_body),
+    BODY("diagonal", gd_onnx_diagonal_body),
 
     /* layers */
     CONV("conv1d", "3"),
@@ -265,6 +296,10 @@ const gd_onnx_row gd_onnx_rows[] = {
     MAX_POOL("max_pool1d", "3"),
     MAX_POOL("max_pool2d", "4"),
     MAX_POOL("max_pool3d", "5"),
+    LOAD("MaxPool", gd_onnx_load_max_pool_indices),
+    MAX_POOL_INDICES("max_pool1d_with_indices", "3"),
+    MAX_POOL_INDICES("max_pool2d_with_indices", "4"),
+    MAX_POOL_INDICES("max_pool3d_with_indices", "5"),
     AVG_POOL("avg_pool1d", "3"),
     AVG_POOL("avg_pool2d", "4"),
     AVG_POOL("avg_pool3d", "5"),
@@ -282,7 +317,10 @@ const gd_onnx_row gd_onnx_rows[] = {
     BODY("adaptive_max_pool3d", gd_onnx_adaptive_body),
     ROW("global_avg_pool", NULL, NULL, NULL, NULL, "w", NULL),
     ROW("global_max_pool", NULL, NULL, NULL, NULL, "w", NULL),
-    ROW("batch_norm", NULL, "x weight|1 bias|0 running_mean running_var", "epsilon=eps momentum? spatial? training_mode!0~0", "training=false", NULL, NULL),
+    {"batch_norm", NULL, "x weight|1 bias|0 running_mean running_var", "epsilon=eps momentum? spatial? training_mode!0~0", "training=false", NULL, NULL, NULL, gd_onnx_load_batch_norm, NULL},
+    LOAD("RMSNormalization", gd_onnx_load_rms_norm),
+    LOAD("MeanVarianceNormalization", gd_onnx_load_mean_variance),
+    LOAD("Attention", gd_onnx_load_attention),
     {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!11~1", "x:f64", NULL, NULL, NULL, gd_onnx_load_layer_norm, NULL},
     {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!1~1", NULL, NULL, NULL, NULL, gd_onnx_load_layer_norm, NULL},
     ROW("group_norm", NULL, "x weight|1 bias|0", "num_groups=groups epsilon=eps stash_type!11~1", "x:f64", NULL, NULL),
@@ -313,6 +351,21 @@ const gd_onnx_row gd_onnx_rows[] = {
     LOAD("ConstantOfShape", gd_onnx_load_constant_of_shape),
     LOAD("Shape", gd_onnx_load_shape),
     LOAD("Range", gd_onnx_load_range),
+    LOAD("Size", gd_onnx_load_size),
+    LOAD("SequenceConstruct", gd_onnx_load_sequence_construct),
+    LOAD("SequenceEmpty", gd_onnx_load_sequence_empty),
+    LOAD("SequenceAt", gd_onnx_load_sequence_at),
+    LOAD("SequenceLength", gd_onnx_load_sequence_length),
+    LOAD("SequenceInsert", gd_onnx_load_sequence_insert),
+    LOAD("SequenceErase", gd_onnx_load_sequence_erase),
+    LOAD("ConcatFromSequence", gd_onnx_load_concat_from_sequence),
+    LOAD("SplitToSequence", gd_onnx_load_split_to_sequence),
+    LOAD("GridSample", gd_onnx_load_grid_sample),
+    LOAD("AffineGrid", gd_onnx_load_affine_grid),
+    LOAD("Col2Im", gd_onnx_load_col2im),
+    LOAD("EyeLike", gd_onnx_load_eye_like),
+    LOAD("DepthToSpace", gd_onnx_load_depth_to_space),
+    LOAD("SpaceToDepth", gd_onnx_load_space_to_depth),
 
     /* branches and loops, which onnx_save_control.c saves */
     LOAD("If", gd_onnx_load_if),

@@ -72,6 +72,11 @@ gd_status gd_onnx_save_resize(gd_onnx_saver *saver, const gd_onnx_call *call, bo
 gd_status gd_onnx_save_recurrent(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_sizes_of(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_late(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_nonzero(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_max_pool_indices(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+/* A call as the node that a row says. */
+gd_status gd_onnx_save_by_row(gd_onnx_saver *saver, const gd_onnx_call *call,
+                              const gd_onnx_row *row);
 
 /* Ops said in others (onnx_bodies.c). */
 void gd_onnx_cat_body(gd_expand *expand);
@@ -87,5 +92,8 @@ void gd_onnx_argmin_body(gd_expand *expand);
 void gd_onnx_remainder_body(gd_expand *expand);
 void gd_onnx_floor_divide_body(gd_expand *expand);
 void gd_onnx_adaptive_body(gd_expand *expand);
+void gd_onnx_index_add_body(gd_expand *expand);
+void gd_onnx_diagonal_body(gd_expand *expand);
+void gd_onnx_masked_select_body(gd_expand *expand);
 
 #endif

@@ -413,8 +413,6 @@ static void put_outputs(gd_pb *node, const gd_onnx_call *c) {
     }
 }
 
-static gd_status save_by_row(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row);
-
 /* The same in f32, and its first result cast back. */
 static gd_status save_wide(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row) {
     gd_slot out[MOST_WIDE];
@@ -430,7 +428,7 @@ static gd_status save_wide(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onn
     wide.out = out;
     wide.out_names = names;
     wide.label = names[0];
-    GD_TRY(save_by_row(s, &wide, row));
+    GD_TRY(gd_onnx_save_by_row(s, &wide, row));
     gd_pb *node = gd_onnx_add_node(s, "Cast", "", c->out_names[0]);
     gd_pb_put_string(node, "input", names[0]);
     gd_pb_put_string(node, "output", c->out_names[0]);
@@ -438,7 +436,7 @@ static gd_status save_wide(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onn
     return GD_OK;
 }
 
-static gd_status save_by_row(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row) {
+gd_status gd_onnx_save_by_row(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onnx_row *row) {
     const char *inputs[MOST_INPUTS];
     int count = 0;
     if (row->cast && row->cast[0] == 'w' && c->out[0].dtype == GD_BF16) return save_wide(s, c, row);
@@ -513,6 +511,13 @@ static gd_status save_own(gd_onnx_saver *s, const gd_onnx_call *c) {
         return gd_fail(GD_E_UNSUPPORTED,
                        "%s: %s has no ONNX form and no name that another program knows", c->label,
                        c->op->name);
+    if (!s->own_ops && (c->op->flags & GD_OP_WHOLE))
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "'%s' is %s, which waits for sizes that only a run tells, and ONNX has no operator for "
+            "that. A graph whose placeholders have known sizes can be saved; with .own_ops = true "
+            "this one becomes a node of the domain \"gradus\", which this library alone reads",
+            c->label, c->op->name);
     if (!s->own_ops)
         return gd_fail(
             GD_E_UNSUPPORTED,
@@ -562,11 +567,11 @@ gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) 
         if (!row->op || strcmp(row->op, c->op->name) != 0) continue;
         if (row->body) body = row->body;
         if (row->body || !row_fits(c, row)) continue;
-        if (!row->save) return save_by_row(s, c, row);
+        if (!row->save) return gd_onnx_save_by_row(s, c, row);
         GD_TRY(row->save(s, c, &done));
         if (done) return GD_OK;
     }
-    if (gd_onnx_own_row(c->op, &own) && row_fits(c, &own)) return save_by_row(s, c, &own);
+    if (gd_onnx_own_row(c->op, &own) && row_fits(c, &own)) return gd_onnx_save_by_row(s, c, &own);
     if (c->op->ir) GD_TRY(gd_onnx_save_expression(s, c, &done));
     /* a body's writes are to no variable, and a gradient's body has no way from x to y */
     if (!done && body && depth < MOST_BODIES && !writes(c) && !(c->op->flags & GD_OP_WHOLE))

@@ -134,6 +134,63 @@ gd_status gd_onnx_save_one_hot(gd_onnx_saver *s, const gd_onnx_call *c, bool *do
     return GD_OK;
 }
 
+/* ONNX's is a column for each; ours a row. */
+gd_status gd_onnx_save_nonzero(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
+    const char *columns, *unused;
+    if (c->in[0].rank == 0) return GD_OK; /* ONNX wants axes */
+    put_node(s, c, "NonZero", INPUTS(c->in_names[0]), NULL, &columns);
+    if (!columns) return GD_E_MEMORY;
+    gd_pb *node = put_node(s, c, "Transpose", INPUTS(columns), c->out_names[0], &unused);
+    gd_onnx_put_ints(node, "perm", 2, (const int64_t[]){1, 0});
+    *done = true;
+    return GD_OK;
+}
+
+/* How many elements a plane of x (N, C, ...) has, as a name. */
+static const char *plane_size(gd_onnx_saver *s, const gd_onnx_call *c) {
+    const gd_slot *x = &c->in[0];
+    const char *sizes, *product;
+    int64_t all = 1;
+    bool known = true;
+    for (int i = 2; i < x->rank; i++) {
+        known = known && x->dims[i] != GD_UNKNOWN;
+        if (known && __builtin_mul_overflow(all, x->dims[i], &all)) return NULL;
+    }
+    if (known) return gd_onnx_add_constant(s, c->label, GD_I64, 0, NULL, &all);
+    gd_onnx_put_int(put_node(s, c, "Shape", INPUTS(c->in_names[0]), NULL, &sizes), "start", 2);
+    if (!sizes) return NULL;
+    gd_onnx_put_int(put_node(s, c, "ReduceProd", INPUTS(sizes), NULL, &product), "keepdims", 0);
+    return product;
+}
+
+/* A window of gaps may have nothing but padding in it: ours finds -1 there, and ONNX says nothing.
+ */
+static bool may_be_empty(const gd_onnx_call *c) {
+    int64_t padding[GD_MAX_RANK], dilation[GD_MAX_RANK];
+    const int n = gd_onnx_numbers(gd_onnx_option(c->op, "padding"), c->attrs, padding);
+    gd_onnx_numbers(gd_onnx_option(c->op, "dilation"), c->attrs, dilation);
+    for (int i = 0; i < n; i++)
+        if (padding[i] > 0 && dilation[i] > 1) return true;
+    return false;
+}
+
+/* ONNX's indices count all elements of x; ours those of a plane. */
+gd_status gd_onnx_save_max_pool_indices(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
+    const gd_onnx_row *row = NULL;
+    for (int i = 0; i < gd_onnx_row_count; i++)
+        if (gd_onnx_rows[i].op && strcmp(gd_onnx_rows[i].op, c->op->name) == 0)
+            row = &gd_onnx_rows[i];
+    if (!row || c->in[0].dtype == GD_BF16 || c->in[0].rank < 3 || may_be_empty(c)) return GD_OK;
+    const char *plane = plane_size(s, c), *all = gd_onnx_unique_name(s, c->label, "/part"), *unused;
+    if (!plane || !all) return GD_E_MEMORY;
+    gd_onnx_call whole = *c;
+    whole.out_names = (const char *[]){c->out_names[0], all};
+    GD_TRY(gd_onnx_save_by_row(s, &whole, row));
+    if (c->used >> 1 & 1) put_node(s, c, "Mod", INPUTS(all, plane), c->out_names[1], &unused);
+    *done = true;
+    return GD_OK;
+}
+
 /* One window over all there is. */
 gd_status gd_onnx_save_adaptive(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
     int64_t size[GD_MAX_RANK];
@@ -204,17 +261,52 @@ gd_status gd_onnx_save_sizes_of(gd_onnx_saver *s, const gd_onnx_call *c, bool *d
     return GD_OK;
 }
 
+/* Resize has its sizes as its fourth input. */
+static gd_status save_late_resize(gd_onnx_saver *s, const gd_onnx_call *c) {
+    const gd_late_options *o = c->attrs;
+    const bool linear = o->mode == GD_LINEAR;
+    gd_pb *node = gd_onnx_add_node(s, "Resize", "", c->label);
+    const char *const in[] = {c->in_names[0], "", "", c->in_names[1]};
+    for (int i = 0; i < 4; i++) gd_pb_put_string(node, "input", in[i]);
+    gd_pb_put_string(node, "output", c->out_names[0]);
+    gd_onnx_put_string(node, "mode", linear ? "linear" : "nearest");
+    gd_onnx_put_string(node, "coordinate_transformation_mode",
+                       !linear            ? "asymmetric"
+                       : o->align_corners ? "align_corners"
+                                          : "half_pixel");
+    if (!linear) gd_onnx_put_string(node, "nearest_mode", "floor");
+    return GD_OK;
+}
+
+static gd_status save_late_pad(gd_onnx_saver *s, const gd_onnx_call *c) {
+    const gd_late_options *o = c->attrs;
+    const char *value = put_number(s, c, (gd_dtype)c->in[0].dtype, o->value);
+    if (!value) return GD_E_MEMORY;
+    gd_pb *node = gd_onnx_add_node(s, "Pad", "", c->label);
+    const char *const in[] = {c->in_names[0], c->in_names[1], value};
+    for (int i = 0; i < 3; i++) gd_pb_put_string(node, "input", in[i]);
+    gd_pb_put_string(node, "output", c->out_names[0]);
+    gd_onnx_put_string(node, "mode",
+                       o->mode == GD_REFLECT     ? "reflect"
+                       : o->mode == GD_REPLICATE ? "edge"
+                       : o->mode == GD_CIRCULAR  ? "wrap"
+                                                 : "constant");
+    return GD_OK;
+}
+
 /* ONNX has these lists as tensors anyway. */
 gd_status gd_onnx_save_late(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
     static const char *const operators[GD_LATE_KINDS] = {
         [GD_LATE_RESHAPE] = "Reshape", [GD_LATE_EXPAND] = "Expand", [GD_LATE_SLICE] = "Slice",
         [GD_LATE_REPEAT] = "Tile",     [GD_LATE_SELECT] = "Gather", [GD_LATE_RANGE] = "Range"};
     const gd_late_options *o = c->attrs;
+    *done = true;
+    if (o->kind == GD_LATE_PAD) return save_late_pad(s, c);
+    if (o->kind == GD_LATE_RESIZE) return save_late_resize(s, c);
     gd_pb *node = gd_onnx_add_node(s, operators[o->kind], "", c->label);
     for (int i = 0; i < c->n_in; i++) gd_pb_put_string(node, "input", c->in_names[i]);
     gd_pb_put_string(node, "output", c->out_names[0]);
     if (o->kind == GD_LATE_RESHAPE && o->zero) gd_onnx_put_int(node, "allowzero", 1);
     if (o->kind == GD_LATE_SELECT) gd_onnx_put_int(node, "axis", o->axis);
-    *done = true;
     return GD_OK;
 }

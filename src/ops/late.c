@@ -29,6 +29,9 @@ static void sizes_of_expand(gd_expand *e) {
  *   zero  bool = false  of reshape: a 0 is a size
  *   dims  int[] = none  the sizes of the result, -1 where they are not known
  *   dtype dtype = f32
+ *   mode  {constant, reflect, replicate, circular, nearest, linear} = constant  of pad and resize
+ *   value float = 0                 of pad
+ *   align_corners bool = false      of resize
  */
 static gd_status late_infer(gd_infer *i) {
     const gd_late_options *o = i->attrs;
@@ -105,6 +108,40 @@ static gd_tensor *range_now(const gd_numbers *lists, int n_lists, gd_dtype dtype
                      .dtype = dtype);
 }
 
+/* Ours begin with the last axis, and may leave out the first ones. */
+static gd_tensor *pad_now(gd_tensor *x, const gd_numbers *pads, const gd_late_options *o) {
+    gd_shape sides = {.rank = 0, .form = 1};
+    int first = 0;
+    if (pads->count != 2 * x->rank)
+        return gd_tensor_fail(
+            gd_fail(GD_E_FORMAT, "it has %d pads for %d axes", pads->count, x->rank));
+    while (first < x->rank && pads->at[first] == 0 && pads->at[x->rank + first] == 0) first++;
+    if (first == x->rank) return gd_clone(x);
+    if (2 * (x->rank - first) > GD_MAX_RANK)
+        return gd_tensor_fail(
+            gd_fail(GD_E_UNSUPPORTED, "more than %d axes get a border", GD_MAX_RANK / 2));
+    for (int axis = x->rank - 1; axis >= first; axis--) {
+        sides.at[sides.rank++] = pads->at[axis];
+        sides.at[sides.rank++] = pads->at[x->rank + axis];
+    }
+    return gd_pad(x, sides, .mode = o->mode, .value = o->value);
+}
+
+static gd_tensor *resize_now(gd_tensor *x, const gd_numbers *sizes, const gd_late_options *o) {
+    gd_shape size = {.rank = x->rank - 2, .form = 1};
+    if (sizes->count != x->rank || x->rank < 3)
+        return gd_tensor_fail(
+            gd_fail(GD_E_FORMAT, "it has %d sizes for %d axes", sizes->count, x->rank));
+    for (int i = 0; i < x->rank; i++) {
+        if (i >= 2)
+            size.at[i - 2] = sizes->at[i];
+        else if (sizes->at[i] != x->dims[i])
+            return gd_tensor_fail(
+                gd_fail(GD_E_UNSUPPORTED, "the batch and the channels cannot be resized here"));
+    }
+    return gd_resize(x, .size = size, .mode = o->mode, .align_corners = o->align_corners);
+}
+
 gd_tensor *gd_late_now(const gd_late_options *o, gd_tensor *x, const gd_numbers *lists, int n_lists) {
     switch (o->kind) {
     case GD_LATE_RANGE: return range_now(lists, n_lists, o->dtype);
@@ -113,6 +150,8 @@ gd_tensor *gd_late_now(const gd_late_options *o, gd_tensor *x, const gd_numbers 
     case GD_LATE_REPEAT:
         return lists[0].count > GD_MAX_RANK ? too_many(&lists[0])
                                             : gd_repeat(x, gd_shape_of(lists[0].count, lists[0].at));
+    case GD_LATE_PAD: return pad_now(x, &lists[0], o);
+    case GD_LATE_RESIZE: return resize_now(x, &lists[0], o);
     case GD_LATE_SELECT:
         return lists[0].count == 1 ? gd_select(x, o->axis, lists[0].at[0]) : too_many(&lists[0]);
     default: return reshape_now(x, &lists[0], o->zero);

@@ -3,6 +3,7 @@
     mkdir /tmp/files
     GRADUS_ONNX_DIR=/tmp/files build/tests/test_ops --suite onnx
     GRADUS_ONNX_DIR=/tmp/files build/tests/test_onnx_control
+    GRADUS_ONNX_DIR=/tmp/files build/tests/test_onnx_others
     GRADUS_ONNX_DIR=/tmp/files build/examples/graph_cond_onnx
     python tests/golden/onnx_check.py /tmp/files
 

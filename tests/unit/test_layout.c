@@ -123,4 +123,20 @@ TEST(copies_that_somebody_needs_stay) {
     check_all_ways("copies", copies_body, NULL, x, 2, 1e-6);
 }
 
+/* A slice that runs back gives as many elements, in another order. */
+static results backward_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *y = gd_matmul(x[0], x[1]), *back = gd_slice(y, .step = -1);
+    return (results){{gd_relu(gd_slice(back, .stop = 1)),
+                      gd_tanh(gd_slice(y, .axis = 1, .step = -1)),
+                      gd_add(gd_slice(gd_transpose(y, 0, 1), .step = -1), x[2])},
+                     3};
+}
+
+TEST(a_slice_that_runs_back_is_no_copy_in_order) {
+    GD_SCOPE;
+    gd_tensor *x[3] = {gd_randn(gd_dims(5, 4)), gd_randn(gd_dims(4, 6)), gd_randn(gd_dims(6, 5))};
+    check_all_ways("backward", backward_body, NULL, x, 3, 1e-5);
+}
+
 int main(int argc, char **argv) { return run_with_cache(argc, argv); }

@@ -115,6 +115,31 @@ CLEAN_TEST(outputs_may_be_inputs_variables_the_same_twice_and_later_results_of_a
     CHECK(gd_item(gd_sum(run_one(loaded, "x", value, "v/output"))) == 8);
 }
 
+/* Its rules wait for the sizes of a run. */
+CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *g;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(GD_ANY, 4), .name = "x");
+        gd_tensor *w = gd_variable(gd_full(gd_dims(4, 2), 0.1), .name = "w");
+        gd_tensor *loss = gd_sum(gd_square(gd_tanh(gd_matmul(x, w))));
+        g = gd_named(gd_gradients(gd_list(loss), gd_list(w)).at[0], "g");
+    }
+    gd_session *session = gd_session_new(graph);
+    const char *path = in_folder("waits.onnx");
+    CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(g)) == GD_E_UNSUPPORTED);
+    CHECK_SAYING(says("'g' is deferred_gradients, which waits for sizes") &&
+                     says("whose placeholders have known sizes can be saved"),
+                 "%s", gd_error_message());
+    CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(g), .own_ops = true) == GD_OK);
+    gd_graph *loaded = gd_onnx_load(path);
+    gd_tensor *xs = numbers(gd_dims(3, 4), -1, 0.1);
+    CHECK_SAYING(loaded && same_bits(run_one(loaded, "x", xs, "g"), run_one(graph, "x", xs, "g")),
+                 "%s", gd_error_message());
+}
+
 /* A graph that assigns: nodes of our own domain. */
 CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
     GD_SCOPE;

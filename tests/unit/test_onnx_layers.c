@@ -124,19 +124,20 @@ CLEAN_TEST(recurrent_layers_of_others_have_their_gates_in_another_order) {
                                             "} }"
 
 CLEAN_TEST(recurrent_layers_that_ours_are_not_are_refused) {
-    refuses(LAYER("LSTM", "input: 'w' input: 'w'", "attribute { name: 'clip' type: FLOAT f: 1 } "),
-            GD_E_UNSUPPORTED, "'l' (LSTM): its attribute 'clip'");
+    refuses(LAYER("LSTM", "input: 'w' input: 'w'", "attribute { name: 'clip' type: FLOAT f: -1 } "),
+            GD_E_FORMAT, "'l' (LSTM): its clip is -1; it must be above 0");
     refuses(LAYER("LSTM",
                   "input: 'w' input: 'w' input: '' input: '' input: '' input: '' input: 'x'", ""),
-            GD_E_UNSUPPORTED, "peephole");
+            GD_E_SHAPE, "its P is f32[3,2,2], and must be [1,6]");
     refuses(LAYER("LSTM", "input: 'w' input: 'x'", ""), GD_E_SHAPE, "'l' (LSTM): its R is");
     refuses(LAYER("LSTM", "input: 'w'", ""), GD_E_FORMAT, "its input 2 is missing");
     refuses(LAYER("LSTM", "input: 'w' input: 'w'", WORD("direction", "up")), GD_E_UNSUPPORTED,
             "'direction'");
-    refuses(LAYER("GRU", "input: 'u' input: 'u'", ""), GD_E_UNSUPPORTED, "linear_before_reset 1");
     refuses(LAYER("RNN", "input: 'w' input: 'w'",
-                  "attribute { name: 'activations' type: STRINGS strings: 'Affine' }"),
-            GD_E_UNSUPPORTED, "'activations'");
+                  "attribute { name: 'activations' type: STRINGS strings: 'Sine' }"),
+            GD_E_UNSUPPORTED, "its activation 'Sine' is not known here");
+    refuses(LAYER("LSTM", "input: 'w' input: 'w'", WORD("gates", "open")), GD_E_UNSUPPORTED,
+            "its attribute 'gates'");
 }
 
 /* --- others --------------------------------------------------------------------------------------
@@ -178,9 +179,9 @@ CLEAN_TEST(resizing_goes_by_sizes_or_factors_of_named_axes) {
                  gd_error_message());
     refuses(
         RESIZE(LIST("s", 4, "1, 1, 4, 6"), "input: '' input: '' input: 's'", WORD("mode", "cubic")),
-        GD_E_UNSUPPORTED, "'r' (Resize): possible are mode nearest");
+        GD_E_UNSUPPORTED, "'r' (Resize): size 0 of its input must be known");
     refuses(RESIZE(LIST("s", 4, "1, 2, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
-            GD_E_UNSUPPORTED, "the batch and the channels cannot be resized");
+            GD_E_UNSUPPORTED, "size 0 of its input must be known for this kind of Resize");
     refuses(RESIZE(LIST("s", 3, "1, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
             GD_E_FORMAT, "3 numbers for 4 axes");
 }

@@ -153,10 +153,8 @@ CLEAN_TEST(sizes_inside_of_a_loop_are_known_when_it_runs) {
                                         "Shape", "input: 'x'", "sizes")
                                         NODE("Gather", "input: 'sizes' input: 'zeros'",
                                              "n") "node { op_type: 'Cast' input: 'n' output: "
-                                                  "'f' " INT("to",
-                                                             1) "} " NODE("Mul",
-                                                                          "input: 'r' input: 'f'",
-                                                                          "m")
+                                                  "'f' " INT("to", 1) "} " NODE(
+                                                      "Mul", "input: 'r' input: 'f'", "m")
                                                       NODE("Add", "input: 's' input: 'm'",
                                                            "o") "output { name: 'o' } } } "
                                                                 "} " OUTPUT("y") "}",
@@ -222,7 +220,8 @@ CLEAN_TEST(a_wrong_border_is_refused) {
     refuses(CONV1(INTS("pads", "1, 2, 3")), GD_E_FORMAT,
             "'y' (Conv): its attribute 'pads' has 3 numbers");
     refuses(CONV1(INTS("pads", "-1, 2")), GD_E_FORMAT, "out of range");
-    refuses(POOL1("AveragePool", INTS("pads", "2, 0")), GD_E_UNSUPPORTED, "count_include_pad");
+    refuses(POOL1("AveragePool", INTS("dilations", "2")), GD_E_UNSUPPORTED,
+            "its dilations must be 1");
 }
 
 ONNX_TEST_MAIN

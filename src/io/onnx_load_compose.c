@@ -1,0 +1,289 @@
+/* onnx_load_compose.c - small nodes of ONNX files that are said in a few of our ops. */
+#include <math.h>
+#include <string.h>
+
+#include "gradus/ops.h"
+#include "io/onnx_load.h"
+
+static gd_tensor *number_like(const gd_tensor *x, double value) {
+    return gd_scalar_of(value, (gd_dtype)x->dtype);
+}
+
+static bool word_is(const gd_pb *node, const char *name, const char *otherwise, const char *word) {
+    const gd_pb_list *s = gd_pb_get(gd_onnx_attribute_of(node, name), "s");
+    if (!s) return strcmp(otherwise, word) == 0;
+    return s->bytes[0].length == strlen(word) && memcmp(s->bytes[0].data, word, strlen(word)) == 0;
+}
+
+/* --- elementwise ------------------------------------------------------------------------------
+ */
+
+/* Borders that are known are options; others are tensors like any. */
+gd_status gd_onnx_load_clip(gd_onnx_loader *l, const gd_pb *node) {
+    gd_attrs *attrs = gd_attrs_new(gd_op_find("clamp"));
+    static const char *const options[] = {"min", "max"};
+    if (!attrs) return GD_E_MEMORY;
+    GD_ONNX_NEED(x, 0);
+    gd_tensor *y = x;
+    bool plain = false;
+    for (size_t i = 0; i < 2; i++) {
+        const char *name = gd_pb_string_at(node, "input", i + 1);
+        gd_tensor *known;
+        if (!*name) continue;
+        GD_TRY(gd_onnx_known(l, name, &known));
+        plain = plain || known;
+        if (known) GD_TRY(gd_onnx_set_number(l, node, i + 1, attrs, options[i]));
+        if (known) continue;
+        GD_ONNX_NEED(border, i + 1);
+        if (border->rank) border = gd_reshape(border, gd_dims());
+        y = i == 0 ? gd_maximum(y, border) : gd_minimum(y, border);
+    }
+    if (plain || y == x) {
+        gd_tensors r = gd_op_call(gd_op_find("clamp"), gd_list(y), attrs);
+        y = r.count ? r.at[0] : &gd_error_tensor;
+    }
+    return gd_onnx_set_output(l, node, 0, y);
+}
+
+/* Sum, Mean, Max and Min of any number of tensors. */
+static gd_status load_many(gd_onnx_loader *l, const gd_pb *node,
+                           gd_tensor *(*join)(gd_tensor *, gd_tensor *), bool mean) {
+    const size_t n = gd_onnx_input_count(node);
+    GD_ONNX_NEED(y, 0);
+    for (size_t i = 1; i < n; i++) {
+        GD_ONNX_NEED(x, i);
+        y = join(y, x);
+    }
+    if (mean) y = gd_div(y, number_like(y, (double)n));
+    return gd_onnx_set_output(l, node, 0, n > 1 ? y : gd_clone(y));
+}
+static gd_tensor *sum_of(gd_tensor *a, gd_tensor *b) { return gd_add(a, b); }
+static gd_tensor *larger_of(gd_tensor *a, gd_tensor *b) { return gd_maximum(a, b); }
+static gd_tensor *smaller_of(gd_tensor *a, gd_tensor *b) { return gd_minimum(a, b); }
+gd_status gd_onnx_load_sum(gd_onnx_loader *l, const gd_pb *node) {
+    return load_many(l, node, sum_of, false);
+}
+gd_status gd_onnx_load_mean(gd_onnx_loader *l, const gd_pb *node) {
+    return load_many(l, node, sum_of, true);
+}
+gd_status gd_onnx_load_max(gd_onnx_loader *l, const gd_pb *node) {
+    return load_many(l, node, larger_of, false);
+}
+gd_status gd_onnx_load_min(gd_onnx_loader *l, const gd_pb *node) {
+    return load_many(l, node, smaller_of, false);
+}
+
+gd_status gd_onnx_load_cast_like(gd_onnx_loader *l, const gd_pb *node) {
+    GD_ONNX_NEED(x, 0);
+    GD_ONNX_NEED(like, 1);
+    return gd_onnx_set_output(l, node, 0, gd_cast(x, (gd_dtype)like->dtype));
+}
+
+/* max(0, min(1, alpha x + beta)) */
+gd_status gd_onnx_load_hard_sigmoid(gd_onnx_loader *l, const gd_pb *node) {
+    double alpha, beta;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_float_attribute(node, "alpha", 0.2, &alpha));
+    GD_TRY(gd_onnx_float_attribute(node, "beta", 0.5, &beta));
+    x = gd_add(gd_mul(x, number_like(x, alpha)), number_like(x, beta));
+    return gd_onnx_set_output(l, node, 0, gd_clamp(x, .min = 0, .max = 1));
+}
+
+/* gamma (x > 0 ? x : alpha (e^x - 1)) */
+gd_status gd_onnx_load_selu(gd_onnx_loader *l, const gd_pb *node) {
+    double alpha, gamma;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_float_attribute(node, "alpha", 1.6732632423543772, &alpha));
+    GD_TRY(gd_onnx_float_attribute(node, "gamma", 1.0507009873554805, &gamma));
+    return gd_onnx_set_output(l, node, 0, gd_mul(gd_elu(x, .alpha = alpha), number_like(x, gamma)));
+}
+
+gd_status gd_onnx_load_thresholded_relu(gd_onnx_loader *l, const gd_pb *node) {
+    double alpha;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_float_attribute(node, "alpha", 1, &alpha));
+    return gd_onnx_set_output(l, node, 0, gd_threshold(x, alpha, 0));
+}
+
+/* x moved towards 0 by `bias`, and 0 where it is at most `lambd` away from it. */
+gd_status gd_onnx_load_shrink(gd_onnx_loader *l, const gd_pb *node) {
+    double bias, most;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_float_attribute(node, "bias", 0, &bias));
+    GD_TRY(gd_onnx_float_attribute(node, "lambd", 0.5, &most));
+    gd_tensor *y = gd_where(gd_gt(x, number_like(x, most)), gd_sub(x, number_like(x, bias)),
+                            number_like(x, 0));
+    y = gd_where(gd_lt(x, number_like(x, -most)), gd_add(x, number_like(x, bias)), y);
+    return gd_onnx_set_output(l, node, 0, y);
+}
+
+/* x sigmoid(alpha x) */
+gd_status gd_onnx_load_swish(gd_onnx_loader *l, const gd_pb *node) {
+    double alpha;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_float_attribute(node, "alpha", 1, &alpha));
+    gd_tensor *y =
+        alpha == 1 ? gd_silu(x) : gd_mul(x, gd_sigmoid(gd_mul(x, number_like(x, alpha))));
+    return gd_onnx_set_output(l, node, 0, y);
+}
+
+gd_status gd_onnx_load_bit_shift(gd_onnx_loader *l, const gd_pb *node) {
+    GD_ONNX_NEED(x, 0);
+    GD_ONNX_NEED(by, 1);
+    const bool left = word_is(node, "direction", "", "LEFT");
+    if (!left && !word_is(node, "direction", "", "RIGHT"))
+        return gd_fail(GD_E_FORMAT, "its direction must be LEFT or RIGHT");
+    return gd_onnx_set_output(l, node, 0,
+                              left ? gd_bitwise_left_shift(x, by) : gd_bitwise_right_shift(x, by));
+}
+
+/* Only one of both infinities. */
+gd_status gd_onnx_load_isinf(gd_onnx_loader *l, const gd_pb *node) {
+    int64_t negative, positive;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_int_attribute(node, "detect_negative", 1, &negative));
+    GD_TRY(gd_onnx_int_attribute(node, "detect_positive", 1, &positive));
+    if (!negative && !positive)
+        return gd_onnx_set_output(l, node, 0, gd_zeros_like(x, .dtype = GD_BOOL));
+    return gd_onnx_set_output(l, node, 0,
+                              gd_eq(x, number_like(x, positive ? INFINITY : -INFINITY)));
+}
+
+/* --- reductions -------------------------------------------------------------------------------
+ */
+
+/* The axes of a reduction; *none true where there are none, and that means: leave x as it is. */
+static gd_status read_axes(gd_onnx_loader *l, const gd_pb *node, gd_shape *axes, bool *keep,
+                           bool *none) {
+    int64_t numbers[GD_ONNX_MOST_NUMBERS], keepdims, noop;
+    int count;
+    GD_TRY(gd_onnx_get_numbers(l, node, 1, "axes", &count, numbers));
+    GD_TRY(gd_onnx_int_attribute(node, "keepdims", 1, &keepdims));
+    GD_TRY(gd_onnx_int_attribute(node, "noop_with_empty_axes", 0, &noop));
+    if (count > GD_MAX_RANK) return gd_fail(GD_E_FORMAT, "it has %d axes", count);
+    *keep = keepdims != 0;
+    *none = count <= 0 && noop;
+    *axes = (gd_shape){.rank = 0, .form = 0}; /* all */
+    if (count > 0) *axes = gd_shape_of(count, numbers);
+    return GD_OK;
+}
+
+gd_status gd_onnx_load_sum_square(gd_onnx_loader *l, const gd_pb *node) {
+    gd_shape axes;
+    bool keep, none;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(read_axes(l, node, &axes, &keep, &none));
+    gd_tensor *y = gd_square(x);
+    return gd_onnx_set_output(
+        l, node, 0,
+        none ? y : gd_sum(y, .axis = axes, .keepdim = keep, .dtype = (gd_dtype)x->dtype));
+}
+
+gd_status gd_onnx_load_log_sum(gd_onnx_loader *l, const gd_pb *node) {
+    gd_shape axes;
+    bool keep, none;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(read_axes(l, node, &axes, &keep, &none));
+    return gd_onnx_set_output(l, node, 0,
+                              gd_log(none ? x : gd_sum(x, .axis = axes, .keepdim = keep)));
+}
+
+/* 1 at the first of the largest, 0 elsewhere. */
+gd_status gd_onnx_load_hardmax(gd_onnx_loader *l, const gd_pb *node) {
+    int64_t axis;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_int_attribute(node, "axis", -1, &axis));
+    GD_TRY(gd_onnx_fix_axis(&axis, x->rank));
+    gd_tensor *at = gd_argmax(x, .axis = axis, .keepdim = true);
+    gd_tensor *ones = gd_ones_like(x, .dtype = GD_I64);
+    gd_tensor *place = gd_sub(gd_cumsum(ones, axis), ones);
+    return gd_onnx_set_output(l, node, 0, gd_cast(gd_eq(place, at), (gd_dtype)x->dtype));
+}
+
+/* x over its norm along an axis; 0 where that is 0. */
+gd_status gd_onnx_load_lp_normalization(gd_onnx_loader *l, const gd_pb *node) {
+    int64_t axis, p;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_int_attribute(node, "axis", -1, &axis));
+    GD_TRY(gd_onnx_int_attribute(node, "p", 2, &p));
+    GD_TRY(gd_onnx_fix_axis(&axis, x->rank));
+    gd_tensor *norm = gd_norm(x, .p = (double)p, .axis = axis, .keepdim = true);
+    norm = gd_where(gd_eq(norm, number_like(x, 0)), number_like(x, 1), norm);
+    return gd_onnx_set_output(l, node, 0, gd_div(x, norm));
+}
+
+/* --- shapes -----------------------------------------------------------------------------------
+ */
+
+/* How many elements there are. */
+gd_status gd_onnx_load_size(gd_onnx_loader *l, const gd_pb *node) {
+    gd_onnx_size all = gd_onnx_size_is(1), size;
+    GD_ONNX_NEED(x, 0);
+    for (int i = 0; i < x->rank; i++) {
+        GD_TRY(gd_onnx_size_of(l, x, i, &size));
+        GD_TRY(gd_onnx_size_times(all, size, &all));
+    }
+    gd_tensor *number = gd_onnx_size_number(all);
+    return all.known == GD_UNKNOWN ? gd_onnx_set_sized(l, node, 0, number)
+                                   : gd_onnx_set_output(l, node, 0, number);
+}
+
+/* Ones on a diagonal. */
+gd_status gd_onnx_load_eye_like(gd_onnx_loader *l, const gd_pb *node) {
+    int64_t k, type;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_int_attribute(node, "k", 0, &k));
+    GD_TRY(gd_onnx_int_attribute(node, "dtype", gd_onnx_type_of((gd_dtype)x->dtype), &type));
+    const gd_dtype dtype = gd_onnx_dtype(type);
+    if (x->rank != 2 || dtype == GD_DTYPE_NONE)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "it makes matrices, of %s here; its input has %d dimensions",
+                       gd_onnx_type_name(type), x->rank);
+    gd_tensor *ones = gd_ones_like(x, .dtype = GD_I64);
+    gd_tensor *row = gd_cumsum(ones, 0), *column = gd_cumsum(ones, 1);
+    gd_tensor *on = gd_eq(gd_sub(column, row), gd_from_array(gd_dims(), GD_I64, &k));
+    return gd_onnx_set_output(l, node, 0, gd_cast(on, dtype));
+}
+
+/* x (N, C, H, W): b*b channels are a square of b*b elements, or the other way round. */
+static gd_status squares(gd_onnx_loader *l, const gd_pb *node, bool to_space) {
+    static const int64_t out[3][6] = {{0, 3, 4, 1, 5, 2}, /* (N, b, b, C, H, W), DepthToSpace DCR */
+                                      {0, 1, 4, 2, 5, 3}, /* (N, C, b, b, H, W), CRD */
+                                      {0, 3, 5, 1, 2, 4}}; /* (N, C, H, b, W, b), SpaceToDepth */
+    int64_t b;
+    gd_onnx_size s[4], block, cut[6], made[4];
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_int_attribute(node, "blocksize", 0, &b));
+    if (x->rank != 4 || b < 1 || b > INT16_MAX)
+        return gd_fail(GD_E_FORMAT, "it needs 4 dimensions and a blocksize, not %d and %lld",
+                       x->rank, (long long)b);
+    const bool crd = word_is(node, "mode", "DCR", "CRD");
+    for (int i = 0; i < 4; i++) GD_TRY(gd_onnx_size_of(l, x, i, &s[i]));
+    block = gd_onnx_size_is(b);
+    if (to_space) {
+        gd_onnx_size c;
+        GD_TRY(gd_onnx_size_over(s[1], b * b, &c));
+        const gd_onnx_size dcr_cut[] = {s[0], block, block, c, s[2], s[3]},
+                           crd_cut[] = {s[0], c, block, block, s[2], s[3]};
+        memcpy(cut, crd ? crd_cut : dcr_cut, sizeof cut);
+        made[1] = c;
+        for (int i = 2; i < 4; i++) GD_TRY(gd_onnx_size_times(s[i], block, &made[i]));
+    } else {
+        GD_TRY(gd_onnx_size_times(s[1], gd_onnx_size_is(b * b), &made[1]));
+        for (int i = 2; i < 4; i++) GD_TRY(gd_onnx_size_over(s[i], b, &made[i]));
+        const gd_onnx_size tiles[] = {s[0], s[1], made[2], block, made[3], block};
+        memcpy(cut, tiles, sizeof cut);
+    }
+    made[0] = s[0];
+    gd_tensor *y;
+    GD_TRY(gd_onnx_reshape_to(l, x, 6, cut, &y));
+    y = gd_permute(y, gd_shape_of(6, out[!to_space ? 2 : crd]));
+    GD_TRY(gd_onnx_reshape_to(l, y, 4, made, &y));
+    return gd_onnx_set_output(l, node, 0, y);
+}
+gd_status gd_onnx_load_depth_to_space(gd_onnx_loader *l, const gd_pb *node) {
+    return squares(l, node, true);
+}
+gd_status gd_onnx_load_space_to_depth(gd_onnx_loader *l, const gd_pb *node) {
+    return squares(l, node, false);
+}

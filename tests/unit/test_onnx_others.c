@@ -1,0 +1,225 @@
+/* test_onnx_others.c - files that others made: what they give here is what they gave there, and so
+ * it is once they were saved by us and loaded again.
+ *
+ * In tests/golden/torch are models as PyTorch exports them, in tests/golden/onnx nodes that PyTorch
+ * does not write, run by ONNX Runtime: made by torch_make.py and onnx_make.py. NAME.pb has the
+ * inputs i0, i1, ... and the outputs o0, o1, ... of NAME.onnx and of NAME.script.onnx, as the
+ * initializers of a model without nodes.
+ *
+ * `test_onnx_others PART` runs those whose name has PART in it, GRADUS_OTHERS=FOLDER those of
+ * another folder. GRADUS_ONNX_DIR=FOLDER leaves what is saved there, for
+ * tests/golden/onnx_check.py.
+ */
+#include <dirent.h>
+
+#include "../fuzz/damage.h"
+#include "../fuzz/fuzz_onnx.c"
+#include "onnx_files.h"
+
+enum { MOST_FILES = 1024, MOST_VALUES = 32 };
+
+/* A file's inputs and outputs, and what they are to be. */
+typedef struct sample {
+    char name[300]; /* of the file, without its end */
+    gd_tensor *in[MOST_VALUES], *out[MOST_VALUES];
+    int n_in, n_out;
+} sample;
+
+static const char *name_of(char letter, int i) {
+    static char names[2 * MOST_VALUES + 8][8];
+    static int next;
+    char *name = names[next++ % (2 * MOST_VALUES + 8)];
+    snprintf(name, sizeof names[0], "%c%d", letter, i);
+    return name;
+}
+
+/* The tensors of NAME.pb. */
+static void read_sample(const char *path, sample *s) {
+    gd_pb_doc *doc;
+    CHECK_SAYING(gd_pb_load(&doc, &gd_onnx_model_schema, path) == GD_OK, "%s", gd_error_message());
+    const gd_pb *graph = doc ? gd_pb_message(gd_pb_root(doc), "graph") : NULL;
+    for (size_t i = 0; i < gd_pb_count(graph, "initializer"); i++) {
+        const gd_pb *tensor = gd_pb_message_at(graph, "initializer", i);
+        const bool in = gd_pb_string(tensor, "name")[0] == 'i';
+        gd_tensor **to = in ? &s->in[s->n_in++] : &s->out[s->n_out++];
+        CHECK(s->n_in < MOST_VALUES && s->n_out < MOST_VALUES);
+        CHECK_SAYING(gd_onnx_read_tensor(tensor, NULL, to) == GD_OK, "%s", gd_error_message());
+    }
+    gd_pb_free(doc);
+}
+
+/* --- running and comparing ----------------------------------------------------------------------
+ */
+
+/* How far apart they are, as a part of the largest number; -1: shapes or dtypes differ. */
+static double distance_of(gd_tensor *a, gd_tensor *b) {
+    const gd_shape s = gd_tensor_shape(a), t = gd_tensor_shape(b);
+    if (gd_tensor_dtype(a) != gd_tensor_dtype(b) || s.rank != t.rank ||
+        memcmp(s.at, t.at, (size_t)s.rank * sizeof *s.at) != 0)
+        return -1;
+    if (gd_tensor_numel(a) == 0 || same_bits(a, b)) return 0;
+    a = gd_cast(a, GD_F64), b = gd_cast(b, GD_F64);
+    const double off = gd_item(gd_max(gd_abs(gd_sub(a, b)))), size = gd_item(gd_max(gd_abs(b)));
+    return off / (size > 1 ? size : 1);
+}
+
+static double tolerance_of(gd_dtype dtype) {
+    return dtype == GD_F32 ? 2e-5 : dtype == GD_F64 ? 1e-10 : dtype == GD_F16 ? 2e-3 : 0;
+}
+
+/* Whether the graph gives what the sample has. */
+static void gives(gd_graph *graph, const sample *s, int level, const char *what) {
+    gd_tensor *feeds[2 * MOST_VALUES], *fetches[MOST_VALUES];
+    char have[160], wanted[160];
+    for (int i = 0; i < s->n_in; i++) {
+        feeds[2 * i] = gd_graph_find(graph, name_of('i', i));
+        feeds[2 * i + 1] = s->in[i];
+    }
+    for (int k = 0; k < s->n_out; k++) fetches[k] = gd_graph_find(graph, name_of('o', k));
+    gd_session *session = gd_session_new(graph, .level = level);
+    gd_tensors r = gd_session_run(session, ((gd_tensors){feeds, 2 * s->n_in}),
+                                  ((gd_tensors){fetches, s->n_out}));
+    CHECK_SAYING(r.count == s->n_out && !gd_failed(), "%s, %s, level %d: %s", s->name, what, level,
+                 gd_error_message());
+    for (int k = 0; k < r.count && !gd_failed(); k++) {
+        const double off = distance_of(r.at[k], s->out[k]);
+        CHECK_SAYING(off >= 0 && off <= tolerance_of(gd_tensor_dtype(s->out[k])),
+                     "%s, %s, level %d: output %d is %s and should be %s, off by %g", s->name, what,
+                     level, k, gd_describe(r.at[k], have, sizeof have),
+                     gd_describe(s->out[k], wanted, sizeof wanted), off);
+    }
+    gd_clear_error();
+}
+
+static void save(gd_graph *graph, const sample *s, const char *path) {
+    gd_tensor *in[MOST_VALUES], *out[MOST_VALUES];
+    for (int i = 0; i < s->n_in; i++) in[i] = gd_graph_find(graph, name_of('i', i));
+    for (int k = 0; k < s->n_out; k++) out[k] = gd_graph_find(graph, name_of('o', k));
+    gd_session *session = gd_session_new(graph);
+    CHECK_SAYING(gd_onnx_save(path, session, ((gd_tensors){in, s->n_in}),
+                              ((gd_tensors){out, s->n_out})) == GD_OK,
+                 "%s: %s", s->name, gd_error_message());
+    gd_clear_error();
+}
+
+/* For others to look at. */
+static void leave(const sample *s, const char *path) {
+    const char *names[2 * MOST_VALUES];
+    gd_tensor *values[2 * MOST_VALUES];
+    char npz[1100];
+    int n = 0;
+    for (int i = 0; i < s->n_in; i++) names[n] = name_of('i', i), values[n++] = s->in[i];
+    for (int k = 0; k < s->n_out; k++) names[n] = name_of('o', k), values[n++] = s->out[k];
+    snprintf(npz, sizeof npz, "%.*s.npz", (int)strlen(path) - 5, path);
+    CHECK(gd_save_npz(npz, names, ((gd_tensors){values, n})) == GD_OK);
+}
+
+static void check_file(const char *from, const char *file) {
+    GD_SCOPE;
+    char path[1000], again[1000];
+    sample s = {.n_in = 0};
+    const char *into = getenv("GRADUS_ONNX_DIR");
+    gd_clear_error();
+    snprintf(s.name, sizeof s.name, "%.*s", (int)strlen(file) - 5, file);
+    snprintf(path, sizeof path, "%s/%.*s.pb", from, (int)strcspn(file, "."), file);
+    read_sample(path, &s);
+    CHECK_SAYING(s.n_out > 0, "%s has no outputs", path);
+    snprintf(path, sizeof path, "%s/%s", from, file);
+    gd_graph *graph = gd_onnx_load(path);
+    CHECK_SAYING(graph != NULL, "%s: %s", s.name, gd_error_message());
+    if (!graph || s.n_out == 0) return;
+    gives(graph, &s, 0, "loaded");
+    gives(graph, &s, 2, "loaded");
+    snprintf(again, sizeof again, "%s/%s_%s.onnx", into ? into : in_folder(""),
+             strrchr(from, '/') ? strrchr(from, '/') + 1 : from, s.name);
+    save(graph, &s, again);
+    if (into) leave(&s, again);
+    gd_graph *saved = gd_onnx_load(again);
+    CHECK_SAYING(saved != NULL, "%s, saved: %s", s.name, gd_error_message());
+    if (saved) gives(saved, &s, 0, "saved and loaded");
+}
+
+/* --- the files ----------------------------------------------------------------------------------
+ */
+
+static const char *part = "";
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Calls `check` for each .onnx file of a folder, in the order of their names. */
+static void each_file(const char *from, void (*check)(const char *from, const char *file)) {
+    char *names[MOST_FILES];
+    int n = 0;
+    DIR *dir = opendir(from);
+    CHECK_SAYING(dir != NULL, "%s cannot be read", from);
+    for (struct dirent *e; dir && (e = readdir(dir)) && n < MOST_FILES;) {
+        const size_t length = strlen(e->d_name);
+        if (length > 5 && strcmp(e->d_name + length - 5, ".onnx") == 0 && strstr(e->d_name, part))
+            names[n++] = strdup(e->d_name);
+    }
+    if (dir) closedir(dir);
+    CHECK_SAYING(n > 0 || *part, "%s has no files", from);
+    qsort(names, (size_t)n, sizeof *names, by_name);
+    for (int i = 0; i < n; i++) {
+        check(from, names[i]);
+        free(names[i]);
+    }
+}
+
+CLEAN_TEST(models_of_pytorch_give_what_they_gave_there) {
+    const char *other = getenv("GRADUS_OTHERS");
+    each_file(other ? other : GRADUS_GOLDEN "/torch", check_file);
+}
+
+CLEAN_TEST(files_of_others_give_what_onnx_runtime_makes_of_them) {
+    if (!getenv("GRADUS_OTHERS")) each_file(GRADUS_GOLDEN "/onnx", check_file);
+}
+
+/* The short form of fuzz_onnx. */
+static void check_damaged(const char *from, const char *file) {
+    char path[1000], *data;
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/%s", from, file);
+    CHECK(gd_file_read_all(path, &data, &bytes) == GD_OK);
+    run_damaged(LLVMFuzzerTestOneInput, data, bytes, 20);
+    gd_free(data);
+}
+
+CLEAN_TEST(damaged_files_of_others_are_refused_or_read_whole) {
+    each_file(GRADUS_GOLDEN "/torch", check_damaged);
+    each_file(GRADUS_GOLDEN "/onnx", check_damaged);
+}
+
+/* Each file with other allocations that fail, so that all of them together reach every place. */
+static void check_faults(const char *from, const char *file) {
+    static int first;
+    const int step = getenv("GRADUS_ALL_FAULTS") ? 1 : 37;
+    char path[1000];
+    bool loaded = false;
+    snprintf(path, sizeof path, "%s/%s", from, file);
+    for (int i = first++ % step; i < 100000 && !loaded; i += step) {
+        GD_SCOPE;
+        gd_fault_after(i, true);
+        loaded = gd_onnx_load(path) != NULL;
+        gd_fault_after(-1, false);
+        CHECK_SAYING(loaded || gd_error_status() == GD_E_MEMORY, "%s, allocation %d: %s", file, i,
+                     gd_error_message());
+        gd_clear_error();
+    }
+    CHECK_SAYING(loaded, "%s", file);
+}
+
+CLEAN_TEST(any_allocation_may_fail_while_files_of_others_are_read) {
+    each_file(GRADUS_GOLDEN "/torch", check_faults);
+    each_file(GRADUS_GOLDEN "/onnx", check_faults);
+}
+
+int main(int argc, char **argv) {
+    char command[400];
+    if (argc > 1) part = argv[1];
+    const int status = test_run_all(1, argv);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return folder[0] && system(command) != 0 ? 1 : status;
+}
