@@ -1,0 +1,208 @@
+/* test_random_graphs.c - graphs made by chance give what eager code gives: values, gradients, and the
+ * parameters after a few steps of training, at every level.
+ *
+ * A graph is a pool of (ROWS, COLUMNS) values; each new one is made from one or two of the pool. At
+ * level 0 a plan has the bits of eager code. Above it sums are made in other orders: everything is f64,
+ * so that what differs is far below the differences that a wrong step makes.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "gradus/gradus.h"
+#include "test.h"
+
+enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MOST_VALUES = 160, MOST_RESULTS = 48 };
+
+typedef struct chance {
+    uint64_t state;
+} chance;
+
+static int below(chance *c, int n) {
+    c->state = c->state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((c->state >> 33) % (uint64_t)n);
+}
+
+typedef struct results {
+    gd_tensor *at[MOST_RESULTS];
+    int count;
+} results;
+
+/* --- how values are made of others --------------------------------------------------------------- */
+
+static gd_tensor *number(double x) { return gd_full(gd_dims(), x, .dtype = GD_F64); }
+static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
+static gd_tensor *image(gd_tensor *x) { return gd_reshape(x, gd_dims(1, ROWS, 4, 4)); }
+static gd_tensor *flat(gd_tensor *x) { return gd_reshape(x, gd_dims(ROWS, COLUMNS)); }
+static gd_tensor *tame(gd_tensor *x) { return gd_tanh(gd_mul(x, number(0.5))); } /* values stay small */
+
+/* `p` are the parameters: (ROWS, COLUMNS), (COLUMNS), (COLUMNS, COLUMNS), (ROWS, ROWS, 3, 3). */
+static gd_tensor *made_of(chance *c, gd_tensor *a, gd_tensor *b, gd_tensor *const *p) {
+    const int axis = below(c, 2);
+    switch (below(c, 40)) {
+    case 0: return gd_add(a, b);
+    case 1: return gd_sub(a, b);
+    case 2: return gd_mul(a, b);
+    case 3: return gd_div(a, gd_add(gd_abs(b), number(1)));
+    case 4: return gd_maximum(a, b);
+    case 5: return gd_where(gd_gt(a, b), b, gd_mul(a, number(0.5)));
+    case 6: return gd_tanh(b);
+    case 7: return gd_sigmoid(b);
+    case 8: return gd_relu(b);
+    case 9: return gd_gelu(a);
+    case 10: return gd_exp(gd_neg(gd_abs(b)));
+    case 11: return gd_sqrt(gd_add(gd_mul(b, b), number(1)));
+    case 12: return gd_add(gd_mul(b, number(1)), number(0)); /* which is b */
+    case 13: return gd_neg(gd_neg(b));
+    case 14: return gd_sub(b, gd_mean(b, .axis = gd_dims(axis), .keepdim = true));
+    case 15: return gd_mul(b, gd_sigmoid(gd_sum(a, .axis = gd_dims(axis), .keepdim = true)));
+    case 16: return gd_sub(b, gd_max(b, .axis = gd_dims(axis), .keepdim = true));
+    case 17: return gd_softmax(b, .axis = axis);
+    case 18: return tame(gd_log_softmax(b, .axis = axis));
+    case 19: return gd_layer_norm(b, NULL, NULL);
+    case 20: return gd_layer_norm(b, p[1], NULL);
+    case 21: return tame(gd_matmul(b, p[2]));
+    case 22: return gd_relu(gd_linear(tame(b), p[2], p[1]));
+    case 23: return tame(turned(gd_matmul(gd_permute(p[2], gd_dims(1, 0)), turned(b))));
+    case 24: return tame(gd_matmul(gd_matmul(a, turned(b)), a));
+    case 25: return turned(turned(b));
+    case 26: return turned(gd_add(turned(a), turned(b)));
+    case 27: return flat(gd_sin(gd_reshape(turned(b), gd_dims(COLUMNS * ROWS))));
+    case 28: return gd_cat(gd_list(gd_slice(a, .axis = 1, .stop = 5), gd_slice(b, .axis = 1, .start = 5)), .axis = 1);
+    case 29: return gd_cat(gd_list(gd_narrow(b, 0, 4, 2), gd_narrow(a, 0, 0, 4)));
+    case 30: return gd_slice(b, .axis = axis, .step = -1);
+    case 31: return gd_flip(b, gd_dims(0, 1));
+    case 32: return tame(gd_cumsum(b, axis));
+    case 33: return gd_clamp(b, .min = -0.5, .max = 0.7);
+    case 34: return flat(tame(gd_conv2d(image(tame(b)), p[3], NULL, .padding = {1, 1})));
+    case 35: return flat(gd_max_pool2d(image(b), .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}));
+    case 36: return gd_index_select(b, 0, gd_topk(gd_sum(a, .axis = gd_dims(1)), ROWS).indices);
+    case 37: return gd_pad(gd_slice(b, .axis = 1, .start = 2, .stop = -3), gd_dims(2, 3));
+    case 38: return gd_cast(gd_cast(b, GD_F32), GD_F64);
+    default: return gd_mul(gd_expand(gd_reshape(p[1], gd_dims(1, COLUMNS)), gd_dims(ROWS, COLUMNS)), b);
+    }
+}
+
+/* Values of the pool that are wanted, then a loss. */
+static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
+    chance c = {seed * 7919 + 1};
+    gd_tensor *pool[MOST_VALUES] = {x, p[0]};
+    results r = {.count = 0};
+    int n = 2;
+    const int length = 4 + below(&c, below(&c, 4) ? 20 : MOST_VALUES - 10);
+    for (int i = 0; i < length; i++) {
+        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
+        pool[n++] = made_of(&c, a, b, p);
+        if (below(&c, 10) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
+    }
+    gd_tensor *loss = gd_mean(tame(pool[n - 1]));
+    for (int i = 0; i < PARAMETERS; i++) loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), number(0.01)));
+    r.at[r.count++] = loss;
+    return r;
+}
+
+/* --- in both modes ------------------------------------------------------------------------------- */
+
+static gd_shape parameter_shape(int i) {
+    switch (i) {
+    case 0: return gd_dims(ROWS, COLUMNS);
+    case 1: return gd_dims(COLUMNS);
+    case 2: return gd_dims(COLUMNS, COLUMNS);
+    default: return gd_dims(ROWS, ROWS, 3, 3);
+    }
+}
+
+static gd_optimizer *optimizer_for(uint64_t seed, gd_tensor **p) {
+    const gd_tensors list = {p, PARAMETERS};
+    return seed % 2 ? gd_optim_sgd(list, .lr = 0.1, .momentum = seed % 4 == 1 ? 0.9 : 0) : gd_optim_adam(list, .lr = 0.01);
+}
+
+enum { STEPS = 3 };
+
+/* What there is after a few steps: wanted values and the loss of the last one, gradients in it, and
+ * the parameters behind it. */
+static results eager(uint64_t seed, gd_tensor *x, gd_tensor *const *first) {
+    gd_tensor *p[PARAMETERS];
+    results r = {.count = 0};
+    for (int i = 0; i < PARAMETERS; i++) p[i] = gd_requires_grad(gd_clone(first[i]));
+    gd_optimizer *optimizer = optimizer_for(seed, p);
+    for (int step = 0; step < STEPS; step++) {
+        r = body(seed, x, p);
+        const gd_tensors g = gd_grad(gd_list(r.at[r.count - 1]), ((gd_tensors){p, PARAMETERS}));
+        for (int i = 0; i < r.count; i++) r.at[i] = gd_clone(gd_detach(r.at[i]));
+        for (int i = 0; i < PARAMETERS && !gd_failed(); i++) {
+            gd_set_grad(p[i], g.at[i]);
+            r.at[r.count++] = gd_clone(g.at[i]);
+        }
+        gd_optimizer_step(optimizer);
+    }
+    for (int i = 0; i < PARAMETERS; i++) r.at[r.count++] = gd_clone(gd_detach(p[i]));
+    return r;
+}
+
+static results planned(uint64_t seed, gd_tensor *x, gd_tensor *const *first, int level) {
+    results r;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *p[PARAMETERS], *fed, *train;
+    {
+        GD_GRAPH(graph);
+        fed = gd_placeholder(gd_dims(ROWS, COLUMNS), .dtype = GD_F64);
+        for (int i = 0; i < PARAMETERS; i++) p[i] = gd_variable(first[i]);
+        r = body(seed, fed, p);
+        gd_tensor *loss = r.at[r.count - 1];
+        const gd_tensors g = gd_gradients(gd_list(loss), ((gd_tensors){p, PARAMETERS}));
+        for (int i = 0; i < PARAMETERS && !gd_failed(); i++) r.at[r.count++] = g.at[i];
+        train = gd_minimize(optimizer_for(seed, p), loss);
+    }
+    gd_session *session = gd_session_new(graph, .level = level);
+    r.at[r.count] = train;
+    gd_tensors got = {NULL, 0};
+    for (int step = 0; step < STEPS && !gd_failed(); step++)
+        got = gd_session_run(session, gd_feed(fed, x), ((gd_tensors){r.at, r.count + 1}));
+    for (int i = 0; i < r.count && i < got.count; i++) r.at[i] = gd_clone(got.at[i]);
+    for (int i = 0; i < PARAMETERS; i++) r.at[r.count++] = gd_session_get(session, p[i]);
+    return r;
+}
+
+/* --- comparing ----------------------------------------------------------------------------------- */
+
+static bool is_close(double a, double b, double tolerance) {
+    return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * (1 + fabs(a));
+}
+
+static void check_same(uint64_t seed, int level, const results *want, const results *got, double tolerance) {
+    CHECK(want->count == got->count);
+    for (int i = 0; i < want->count; i++) {
+        const int64_t n = gd_tensor_numel(want->at[i]);
+        CHECK(gd_tensor_numel(got->at[i]) == n);
+        const double *a = gd_data(want->at[i]), *b = gd_data(got->at[i]);
+        for (int64_t e = 0; e < n && a && b; e++) {
+            if (is_close(a[e], b[e], tolerance)) continue;
+            CHECK_SAYING(false, "seed %llu, level %d, result %d of %d, element %lld: %.17g, eagerly %.17g", (unsigned long long)seed, level, i,
+                         want->count, (long long)e, b[e], a[e]);
+            return;
+        }
+    }
+}
+
+static void check_graph(uint64_t seed) {
+    GD_SCOPE;
+    gd_seed(seed);
+    gd_tensor *x = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64), *first[PARAMETERS];
+    for (int i = 0; i < PARAMETERS; i++) first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.3));
+    const results want = eager(seed, x, first);
+    for (int level = 0; level <= 2 && !gd_failed(); level++) {
+        const results got = planned(seed, x, first, level);
+        if (!gd_failed()) check_same(seed, level, &want, &got, level == 0 ? 0 : 1e-6);
+    }
+    CHECK_SAYING(!gd_failed(), "seed %llu: %s", (unsigned long long)seed, gd_error_message());
+    gd_clear_error();
+}
+
+/* A long search: GRADUS_GRAPHS=10000 build/tests/test_random_graphs */
+TEST(plans_give_what_eager_code_gives) {
+    const char *asked = getenv("GRADUS_GRAPHS");
+    const uint64_t count = asked ? strtoull(asked, NULL, 10) : 60;
+    for (uint64_t seed = 1; seed <= count; seed++) check_graph(seed);
+}
+
+TEST_MAIN
