@@ -11,6 +11,7 @@
 #include "autograd/walker.h"
 #include "core/alloc.h"
 #include "core/grow.h"
+#include "core/map.h"
 #include "core/random.h"
 #include "gradus/ops.h"
 
@@ -23,45 +24,15 @@ typedef struct {
 /* --- what a stretch depends on ------------------------------------------------------------------- */
 
 typedef struct {
-    const void **seen; /* open addressing */
-    size_t size, count;
+    gd_map seen;
     gd_node **todo;
     int n_todo, todo_room;
     gd_slot **sources; /* slots of nodes inside that hold what comes from outside, each source once */
     int n_sources, sources_room;
 } search;
 
-static bool see(search *s, const void *key) { /* false: no memory */
-    if (2 * (s->count + 1) > s->size) {
-        size_t size = s->size ? 2 * s->size : 64;
-        const void **seen = gd_calloc(size, sizeof *seen);
-        if (!seen) return false;
-        for (size_t i = 0; i < s->size; i++) {
-            if (!s->seen[i]) continue;
-            size_t at = ((uintptr_t)s->seen[i] >> 4) * 0x9E3779B97F4A7C15u;
-            while (seen[at & (size - 1)]) at++;
-            seen[at & (size - 1)] = s->seen[i];
-        }
-        gd_free(s->seen);
-        s->seen = seen;
-        s->size = size;
-    }
-    size_t at = ((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u;
-    while (s->seen[at & (s->size - 1)]) at++;
-    s->seen[at & (s->size - 1)] = key;
-    s->count++;
-    return true;
-}
-
-static bool was_seen(const search *s, const void *key) {
-    if (s->size == 0) return false;
-    for (size_t at = ((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u; s->seen[at & (s->size - 1)]; at++)
-        if (s->seen[at & (s->size - 1)] == key) return true;
-    return false;
-}
-
 static bool push_node(search *s, gd_node *node) {
-    if (!see(s, node) || !gd_grow(s->todo, s->n_todo, s->todo_room)) return false;
+    if (!gd_map_put(&s->seen, node, 0) || !gd_grow(s->todo, s->n_todo, s->todo_room)) return false;
     s->todo[s->n_todo++] = node;
     return true;
 }
@@ -87,7 +58,7 @@ static gd_status find_sources(search *s, const gd_tensor *y, uint64_t since) {
         for (int i = 0; i < node->n_in && fine; i++) {
             gd_slot *slot = &node->slots[i];
             if (slot->node && slot->node->order >= since) {
-                if (!was_seen(s, slot->node)) fine = push_node(s, slot->node);
+                if (gd_map_find(&s->seen, slot->node) < 0) fine = push_node(s, slot->node);
             } else if ((slot->node || slot->leaf) && !is_source(s, slot)) {
                 fine = push_source(s, slot);
             }
@@ -97,7 +68,7 @@ static gd_status find_sources(search *s, const gd_tensor *y, uint64_t since) {
 }
 
 static void search_free(search *s) {
-    gd_free(s->seen);
+    gd_map_free(&s->seen);
     gd_free(s->todo);
     gd_free(s->sources);
 }
@@ -195,7 +166,7 @@ static gd_status checkpoint(const stretch *s, gd_tensors inputs, gd_tensor **res
     if (!y) return gd_fail(GD_E_ARGUMENT, "gd_checkpoint: the function returned NULL");
     if (y->kind == GD_FAILED) return gd_failure();
     if (!y->node || y->node->order < since) return GD_OK; /* no gradient, or handed through */
-    search found = {.count = 0};
+    search found = {.n_todo = 0};
     gd_status status = find_sources(&found, y, since);
     if (status == GD_OK && !(*result = gd_tensor_alias(y))) status = GD_E_MEMORY; /* without the history */
     if (status == GD_OK) status = record(s, inputs, &found, *result);

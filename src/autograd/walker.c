@@ -11,13 +11,14 @@
 
 #include "autograd/node.h"
 #include "core/alloc.h"
+#include "core/grow.h"
+#include "core/map.h"
 #include "gradus/ops.h"
 #include "ops/call.h"
 
 /* A place where gradients gather: a node's outputs, or a leaf. */
 typedef struct {
-    const void *key; /* the node or the leaf tensor */
-    gd_node *node;   /* NULL: a leaf */
+    gd_node *node; /* NULL: a leaf */
     gd_tensor *leaf;
     gd_tensor **grads; /* one for each output; 1 for a leaf */
     int pending;       /* leaf: users that have not been walked yet */
@@ -29,55 +30,23 @@ typedef struct {
 typedef struct {
     place *places;
     int count, capacity;
-    int *table; /* open addressing: index + 1 of a place */
-    int table_size;
+    gd_map at; /* of the node or the leaf */
     const gd_walk *walk;
 } walker;
 
 /* --- the map of places ------------------------------------------------------------------------- */
 
-static size_t hash_of(const void *key) { return (size_t)((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u; }
-
-static int find(const walker *w, const void *key) {
-    if (w->table_size == 0) return -1;
-    for (size_t at = hash_of(key);; at++) {
-        int i = w->table[at & (size_t)(w->table_size - 1)];
-        if (i == 0) return -1;
-        if (w->places[i - 1].key == key) return i - 1;
-    }
-}
-
-static void put(walker *w, int index) {
-    size_t at = hash_of(w->places[index].key);
-    while (w->table[at & (size_t)(w->table_size - 1)]) at++;
-    w->table[at & (size_t)(w->table_size - 1)] = index + 1;
-}
-
-static gd_status grow(walker *w) {
-    int capacity = w->capacity ? 2 * w->capacity : 64;
-    place *places = gd_realloc(w->places, (size_t)capacity * sizeof *places);
-    if (places) w->places = places;
-    int *table = gd_calloc((size_t)capacity * 2, sizeof *table);
-    if (!places || !table) {
-        gd_free(table);
-        return gd_fail(GD_E_MEMORY, "no memory to walk back over %d nodes", w->count);
-    }
-    gd_free(w->table);
-    w->table = table;
-    w->table_size = capacity * 2;
-    w->capacity = capacity;
-    for (int i = 0; i < w->count; i++) put(w, i);
-    return GD_OK;
-}
+static int find(const walker *w, const void *key) { return gd_map_find(&w->at, key); }
 
 static gd_status add_place(walker *w, gd_node *node, gd_tensor *leaf, int *index) {
-    if (w->count == w->capacity) GD_TRY(grow(w));
+    const void *key = node ? (const void *)node : leaf;
+    if (!gd_grow(w->places, w->count, w->capacity) || !gd_map_put(&w->at, key, w->count))
+        return gd_fail(GD_E_MEMORY, "no memory to walk back over %d nodes", w->count);
     int n = node ? node->n_out : 1;
     gd_tensor **grads = gd_calloc((size_t)n, sizeof *grads);
     if (!grads) return gd_fail(GD_E_MEMORY, "no memory for gradients");
-    w->places[w->count] = (place){.key = node ? (const void *)node : leaf, .node = node, .leaf = leaf, .grads = grads};
+    w->places[w->count] = (place){.node = node, .leaf = leaf, .grads = grads};
     *index = w->count++;
-    put(w, *index);
     return GD_OK;
 }
 
@@ -89,7 +58,7 @@ static void walker_free(walker *w) {
         gd_free(w->places[i].grads);
     }
     gd_free(w->places);
-    gd_free(w->table);
+    gd_map_free(&w->at);
 }
 
 /* --- first pass: what is there, and what is needed --------------------------------------------- */

@@ -5,6 +5,7 @@
 #ifndef GRADUS_CODEGEN_FACTS_H
 #define GRADUS_CODEGEN_FACTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* "control branch": which of the ops that hold graphs it is (ops/control.c, ops/deferred.c). */
@@ -37,11 +38,25 @@ typedef struct gd_op_fuses {
     int8_t inner_in[GD_FUSES_INPUTS];
 } gd_op_fuses;
 
+/* "index x < weight[0]": the op fails unless all integers in the input are from 0 to below a size.
+ */
+typedef struct gd_op_index {
+    int input;        /* whose numbers they are */
+    int of;           /* the size is that of an axis of this input; -1: it is said by an option */
+    const char *size; /* of < 0: that option, a number ("index x < classes") or a list of sizes */
+    int axis;         /* of the input, or of the list; -1: the option is the size itself */
+    const char *axis_option; /* "index index < x[axis]": the option that is the axis; or NULL */
+    const char
+        *but; /* "... or ignore_index": an option with one more number that may be there; or NULL */
+} gd_op_index;
+
 typedef struct gd_op_facts {
     gd_op_control control;
     gd_op_reduces reduces;
     const char *fills; /* "fills value": the option that every element of its result is; or NULL */
     gd_op_fuses fuses;
+    bool checks; /* it has an `index` */
+    gd_op_index index;
 } gd_op_facts;
 
 #endif

@@ -1,4 +1,5 @@
 /* record_facts.c - the lines of a record that say facts.h's facts. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/record_text.h"
@@ -94,15 +95,62 @@ static bool parse_fuses(gd_record *r, char *text) {
                          : gd_record_fail(r, "expected outer(inner(inputs), inputs) in", text);
 }
 
+/* --- index --------------------------------------------------------------------------------------
+ */
+
+static const gd_op_attr *find_attr(const gd_record *r, const char *name) {
+    for (int i = 0; i < r->n_attrs && name; i++)
+        if (strcmp(name, r->attrs[i].name) == 0) return &r->attrs[i];
+    return NULL;
+}
+
+static bool is_int(const gd_op_attr *a) { return a && a->type == GD_ATTR_INT; }
+
+/* "index < x[axis]", "target < x[1] or ignore_index", "x < classes". */
+static bool parse_index(gd_record *r, char *s) {
+    gd_op_index *f = &r->facts.index;
+    char end, *name = gd_record_name(&s, &end);
+    *f = (gd_op_index){.input = name ? gd_record_input(r, name) : -1, .axis = -1};
+    if (f->input < 0) return gd_record_fail(r, "no such input", name ? name : s);
+    if (end != '<') s = gd_record_skip(end ? s + 1 : s), end = *s;
+    if (end != '<') return gd_record_fail(r, "expected '<' after", name);
+    s++;
+    name = gd_record_name(&s, &end);
+    f->of = name ? gd_record_input(r, name) : -1;
+    const gd_op_attr *size = f->of < 0 ? find_attr(r, name) : NULL;
+    if (f->of < 0 && !size)
+        return gd_record_fail(r, "no input or option to be below:", name ? name : s);
+    if (size) f->size = name;
+    if (end) s++;
+    if (end == '[') {
+        char *close = strchr(s, ']'), *after;
+        if (!close) return gd_record_fail(r, "expected ']' after", s);
+        *close = 0;
+        f->axis = (int)strtol(s, &after, 10);
+        if (after == s) f->axis_option = s;
+        if (after == s ? !is_int(find_attr(r, s)) : *after != 0 || f->axis < 0)
+            return gd_record_fail(r, "no such axis", s);
+        s = close + 1;
+    }
+    if (end == '[' ? size && size->type != GD_ATTR_SHAPE : !is_int(size))
+        return gd_record_fail(r, "expected an axis of a tensor or a list, or a number:", name);
+    s = gd_record_skip(s);
+    if (strncmp(s, "or ", 3) == 0) {
+        s += 3;
+        f->but = gd_record_name(&s, &end);
+        if (!is_int(find_attr(r, f->but)))
+            return gd_record_fail(r, "no such number", f->but ? f->but : s);
+    }
+    return r->facts.checks = true;
+}
+
 bool gd_record_fact(gd_record *r, const char *word, char *rest, bool *is_fact) {
     static const struct {
         const char *word;
         bool (*parse)(gd_record *r, char *rest);
     } facts[] = {
-        {"control", parse_control},
-        {"reduces", parse_reduces},
-        {"fills", parse_fills},
-        {"fuses", parse_fuses},
+        {"control", parse_control}, {"reduces", parse_reduces}, {"fills", parse_fills},
+        {"fuses", parse_fuses},     {"index", parse_index},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         *is_fact = strcmp(word, facts[i].word) == 0;

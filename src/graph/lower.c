@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/grow.h"
+#include "core/map.h"
 #include "graph/program.h"
 #include "graph/subgraph.h"
 #include "graph/trace.h"
@@ -41,40 +42,10 @@ static int feed_of(const lowering *l, const gd_node *node) {
     return -1;
 }
 
-/* Marks nodes as seen by their order, in a small hash set of positions. */
-typedef struct node_set {
-    gd_node **slots;
-    size_t size, count;
-} node_set;
-
-static bool set_add(node_set *s, gd_node *node, bool *added) {
-    if (s->count * 2 >= s->size) {
-        size_t size = s->size ? 2 * s->size : 256;
-        gd_node **slots = gd_calloc(size, sizeof *slots);
-        if (!slots) return false;
-        for (size_t i = 0; i < s->size; i++) {
-            if (!s->slots[i]) continue;
-            size_t at = s->slots[i]->order * 0x9E3779B97F4A7C15u % size;
-            while (slots[at]) at = (at + 1) % size;
-            slots[at] = s->slots[i];
-        }
-        gd_free(s->slots);
-        s->slots = slots;
-        s->size = size;
-    }
-    size_t at = node->order * 0x9E3779B97F4A7C15u % s->size;
-    while (s->slots[at] && s->slots[at] != node) at = (at + 1) % s->size;
-    *added = s->slots[at] == NULL;
-    s->slots[at] = node;
-    s->count += *added;
-    return true;
-}
-
-static gd_status gather_node(lowering *l, node_set *seen, gd_node *node) {
-    bool added;
-    if (!set_add(seen, node, &added)) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-    if (!added) return GD_OK;
-    if (!gd_grow(l->entries, l->count, l->capacity)) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+static gd_status gather_node(lowering *l, gd_map *seen, gd_node *node) {
+    if (gd_map_find(seen, node) >= 0) return GD_OK;
+    if (!gd_map_put(seen, node, 0) || !gd_grow(l->entries, l->count, l->capacity))
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     l->entries[l->count++] = (entry){.node = node, .feed = feed_of(l, node)};
     return GD_OK;
 }
@@ -86,7 +57,7 @@ static int by_order(const void *a, const void *b) {
 
 /* All nodes that the roots need, feeds being where the search ends. */
 static gd_status gather(lowering *l, gd_node *const *roots, int64_t n_roots) {
-    node_set seen = {NULL, 0, 0};
+    gd_map seen = {NULL, 0, 0};
     gd_status status = GD_OK;
     for (int64_t i = 0; i < n_roots && status == GD_OK; i++) status = gather_node(l, &seen, roots[i]);
     for (int at = 0; at < l->count && status == GD_OK; at++) { /* grows while we go */
@@ -97,7 +68,7 @@ static gd_status gather(lowering *l, gd_node *const *roots, int64_t n_roots) {
         for (int i = 0; node->origin && i < node->origin->n_after && status == GD_OK; i++)
             status = gather_node(l, &seen, node->origin->after[i]);
     }
-    gd_free(seen.slots);
+    gd_map_free(&seen);
     if (l->count) qsort(l->entries, (size_t)l->count, sizeof *l->entries, by_order);
     return status;
 }

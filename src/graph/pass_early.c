@@ -19,6 +19,7 @@ typedef struct early {
     bool *tail;            /* of each step: it is there for updates alone */
     int *ready;            /* of each step: it can run behind this one; -1: at once */
     int *view;             /* of each value: the step that makes it as a view; -1: none */
+    bool *risks;           /* of each step: it may fail */
     bool *update, *put;    /* it gives a variable its new value; it has its new place */
     gd_pstep *order;
     int count;
@@ -31,6 +32,7 @@ static void end(early *e) {
     gd_free(e->ready);
     gd_free(e->view);
     gd_free(e->order);
+    gd_free(e->risks);
 }
 
 static int root_of(const gd_program *p, int value) {
@@ -67,7 +69,8 @@ static gd_status begin(early *e, gd_program *p) {
     e->ready = gd_malloc(steps * sizeof(int));
     e->view = gd_malloc(((size_t)p->n_values + 1) * sizeof(int));
     e->order = gd_malloc(steps * sizeof *e->order);
-    if (!e->first || !e->touching || !e->tail || !e->ready || !e->view || !e->order)
+    e->risks = gd_program_risks(p);
+    if (!e->risks || !e->first || !e->touching || !e->tail || !e->ready || !e->view || !e->order)
         return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int v = 0; v < p->n_values; v++) e->view[v] = -1;
     for (int i = 0; i < p->n_steps; i++)
@@ -169,7 +172,7 @@ static int look(early *e) {
     int risk = -1, moving = 0;
     for (int i = p->n_steps; i-- > 0;) {
         if (is_idle(&p->steps[i])) continue;
-        if (gd_step_may_fail(p, &p->steps[i])) {
+        if (e->risks[i]) {
             if (i > risk) risk = i;
             continue;
         }

@@ -128,6 +128,7 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
 typedef struct lives {
     int *begin, *end; /* of each root: the calls in which it is used first and last; -1: never */
     int *same;        /* the root whose memory it has; itself */
+    bool *risks;      /* of each step of the program: it may fail */
 } lives;
 
 static void use(lives *l, int root, int call) {
@@ -205,15 +206,15 @@ static void share_in_place(const gd_plan *plan, lives *l) {
 
 /* Kernels get no memory for themselves, but for products, for which there is a reserve. Of those that
  * a program has brought along nothing is known. */
-static bool may_fail(const gd_plan *plan, const gd_pcall *c) {
+static bool may_fail(const gd_plan *plan, const lives *l, const gd_pcall *c) {
     const gd_op *op = c->step->op;
-    return gd_step_may_fail(plan->program, c->step) || ((op->flags & GD_OP_USER) && c->kernel == op->reference);
+    return l->risks[c->step - plan->program->steps] || ((op->flags & GD_OP_USER) && c->kernel == op->reference);
 }
 
 /* The last call that may fail; -1: none. */
-static int last_risk(const gd_plan *plan) {
+static int last_risk(const gd_plan *plan, const lives *l) {
     int i = plan->n_calls - 1;
-    while (i >= 0 && !may_fail(plan, &plan->calls[i])) i--;
+    while (i >= 0 && !may_fail(plan, l, &plan->calls[i])) i--;
     return i;
 }
 
@@ -257,7 +258,7 @@ static bool can_write_through(const gd_plan *plan, const lives *l, const gd_comm
 
 static gd_status place_commits(gd_plan *plan, lives *l) {
     gd_program *p = plan->program;
-    const int risk = last_risk(plan);
+    const int risk = last_risk(plan, l);
     plan->first_commit_copy = plan->n_copies;
     for (int i = 0; i < p->n_commits; i++) {
         gd_commit *c = &p->commits[i];
@@ -342,8 +343,8 @@ static void drop_idle_copies(gd_plan *plan) {
 static gd_status place_all(gd_plan *plan) {
     const int n = plan->program->n_roots;
     lives l = {gd_malloc((size_t)(n + 1) * sizeof(int)), gd_malloc((size_t)(n + 1) * sizeof(int)),
-               gd_malloc((size_t)(n + 1) * sizeof(int))};
-    gd_status status = l.begin && l.end && l.same ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+               gd_malloc((size_t)(n + 1) * sizeof(int)), gd_program_risks(plan->program)};
+    gd_status status = l.begin && l.end && l.same && l.risks ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int r = 0; r < n && status == GD_OK; r++) {
         l.begin[r] = l.end[r] = -1;
         l.same[r] = r;
@@ -361,6 +362,7 @@ static gd_status place_all(gd_plan *plan) {
     gd_free(l.begin);
     gd_free(l.end);
     gd_free(l.same);
+    gd_free(l.risks);
     return status;
 }
 

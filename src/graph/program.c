@@ -82,25 +82,10 @@ void gd_program_replace(gd_program *p, int from, int to) {
         if (p->commits[i].value == from) p->commits[i].value = to;
 }
 
-static bool is_integer(const gd_program *p, int value) {
-    const gd_dtype dtype = value < 0 ? GD_BOOL : (gd_dtype)p->values[value].dtype;
-    return !gd_dtype_is_float(dtype) && dtype != GD_BOOL;
-}
-
 bool gd_step_copies(const gd_program *p, const gd_pstep *s) {
     if (!gd_op_copies(s->op) || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 || s->out[0] < 0) return false;
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
     return x->dtype == y->dtype && x->rank == y->rank && memcmp(x->dims, y->dims, sizeof(int64_t) * x->rank) == 0;
-}
-
-bool gd_step_may_fail(const gd_program *p, const gd_pstep *s) {
-    if (s->op->ir) return false;
-    if (s->op->flags & GD_OP_WHOLE) return true; /* whatever its functions do */
-    for (int k = 0; k < s->n_in; k++)
-        if (is_integer(p, s->in[k])) return true;
-    for (int k = 0; k < s->n_out; k++) /* positions: of what was sorted, in memory of the kernel's own */
-        if (is_integer(p, s->out[k])) return true;
-    return false;
 }
 
 /* --- who reads and writes ------------------------------------------------------------------------ */

@@ -95,9 +95,10 @@ static inline bool gd_op_copies(const gd_op *op) {
 /* Whether the step does that, in the same dtype and shape. */
 bool gd_step_copies(const gd_program *program, const gd_pstep *step);
 
-/* Whether a step may find something wrong with the data (an index out of range), or need memory that
- * it has not been given: only before such steps a variable must not be written. */
-bool gd_step_may_fail(const gd_program *program, const gd_pstep *step);
+/* Of each step, whether it may find something wrong with the data (an index out of range), or need
+ * memory that it has not been given: only before such steps a variable must not be written. gd_free
+ * it; NULL, noted, when there is no memory. */
+bool *gd_program_risks(const gd_program *program);
 /* How many steps, fetches and commits look into each root, and how many steps write it. gd_free them;
  * NULL, noted, when there is no memory. */
 int *gd_program_readers(const gd_program *program);

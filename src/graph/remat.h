@@ -19,6 +19,7 @@ typedef struct gd_remat_model {
     const gd_remat *given;
     int *maker;     /* of each root: the step that writes it first; -1: none */
     int *writers;   /* of each root: how many steps write it */
+    bool *risks;    /* of each step: it may fail */
     bool *can;      /* of each step: it may come again */
     bool *heavy;    /* of each step: it is a product, or so: cheap steps are rather repeated */
     double *cost;   /* of each step: roughly the time it takes */

@@ -49,7 +49,7 @@ static double cost_of(const gd_program *p, const gd_pstep *s, bool heavy) {
  * input does, if that was copied from a variable: it gets a copy of its own. */
 static bool can_repeat(const gd_remat_model *m, const gd_pstep *s) {
     const gd_program *p = m->p;
-    if (s->removed || s->view || (s->op->flags & GD_OP_WHOLE) || gd_step_may_fail(p, s))
+    if (s->removed || s->view || (s->op->flags & GD_OP_WHOLE) || m->risks[s - p->steps])
         return false;
     for (int k = 0; k < s->n_out; k++) {
         const int root = root_of(p, s->out[k]);
@@ -78,11 +78,12 @@ gd_status gd_remat_begin(gd_remat_model *m, gd_program *p, const gd_remat *given
                           .given = given,
                           .maker = gd_malloc(roots * sizeof(int)),
                           .writers = gd_calloc(roots, sizeof(int)),
+                          .risks = gd_program_risks(p),
                           .can = gd_calloc(steps, sizeof(bool)),
                           .heavy = gd_calloc(steps, sizeof(bool)),
                           .cost = gd_calloc(steps, sizeof(double)),
                           .assigned = gd_calloc(roots, sizeof(bool))};
-    if (!m->maker || !m->writers || !m->can || !m->heavy || !m->cost || !m->assigned)
+    if (!m->maker || !m->writers || !m->risks || !m->can || !m->heavy || !m->cost || !m->assigned)
         return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int r = 0; r < p->n_roots; r++) m->maker[r] = -1;
     for (int i = 0; i < p->n_steps; i++) {
@@ -107,6 +108,7 @@ gd_status gd_remat_begin(gd_remat_model *m, gd_program *p, const gd_remat *given
 void gd_remat_end(gd_remat_model *m) {
     gd_free(m->maker);
     gd_free(m->writers);
+    gd_free(m->risks);
     gd_free(m->can);
     gd_free(m->heavy);
     gd_free(m->cost);

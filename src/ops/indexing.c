@@ -91,6 +91,7 @@ static const char *axis_text(int axis, char *text, size_t size) {
 /*op gather(x, axis:int, index) -> y
  * Picks along an axis, place by place: y[i][j][k] = x[i][index[i][j][k]][k] for axis 1. y has the
  * shape of index.
+ *   index index < x[axis]
  *   saves index
  *   onnx GatherElements
  */
@@ -194,6 +195,7 @@ static gd_tensor *reached(gd_tensor *src, const gd_tensor *index) {
 /*op scatter(x, axis:int, index, src) -> y
  * x with elements of src put in along an axis, place by place: y[i][index[i][j][k]][k] =
  * src[i][j][k] for axis 1. Where indices repeat, the last one in row-major order stays.
+ *   index index < x[axis]
  *   saves index
  *   onnx ScatterElements
  */
@@ -216,6 +218,7 @@ static gd_status scatter_reference(gd_kernel_call *k) {
 /*op scatter_lost(index, axis:int, size:int) -> lost  internal nograd
  * True where an element that scatter puts along the axis is overwritten by a later one. size is
  * that of the axis it is put into.
+ *   index index < size
  */
 static gd_status scatter_lost_infer(gd_infer *i) {
     const gd_scatter_lost_options *o = i->attrs;
@@ -259,6 +262,7 @@ static gd_status scatter_lost_raw(gd_kernel_call *k) {
 
 /*op scatter_add(x, axis:int, index, src) -> y
  * As scatter, but elements of src are added to what is there.
+ *   index index < x[axis]
  *   saves index
  */
 static gd_status scatter_add_infer(gd_infer *i) { return scatter_rule(i, ((const gd_scatter_add_options *)i->attrs)->axis); }
@@ -273,6 +277,7 @@ static gd_status scatter_add_reference(gd_kernel_call *k) {
 
 /*op scatter_mul(x, axis:int, index, src) -> y
  * As scatter, but what is there is multiplied by the elements of src.
+ *   index index < x[axis]
  */
 static gd_status scatter_mul_infer(gd_infer *i) { return scatter_rule(i, ((const gd_scatter_mul_options *)i->attrs)->axis); }
 /* The gradient of a factor is the product of the others: all of it over the factor, or, where
@@ -315,6 +320,7 @@ static gd_status need_list(const gd_tensor *index) {
 
 /*op index_select(x, axis:int, index) -> y
  * The slices of x at the positions in index (one dimension), side by side along the axis.
+ *   index index < x[axis]
  *   saves index
  *   onnx Gather
  */
@@ -355,6 +361,7 @@ static gd_status index_select_raw(gd_kernel_call *k) {
 /*op index_add(x, axis:int, index, src) -> y
  * x with slices of src, times alpha, added to the slices at the positions in index, along the axis.
  *   alpha float = 1
+ *   index index < x[axis]
  *   saves index
  */
 static gd_status index_add_infer(gd_infer *i) {
@@ -407,6 +414,7 @@ static gd_status index_add_reference(gd_kernel_call *k) {
  * The rows of a table by number: x any shape of indices, weight (rows, width), y the shape of x
  * with width behind it.
  *   padding_idx int = none  the row that gets no gradient; negative ones count from the end
+ *   index x < weight[0]
  *   saves x
  *   onnx Gather   caffe Embed
  */
@@ -454,6 +462,7 @@ static gd_status embedding_raw(gd_kernel_call *k) {
 /*op one_hot(x, classes:int) -> y  nograd
  * 1 at the place that x names, 0 elsewhere: y has the shape of x with classes behind it.
  *   dtype dtype = i64
+ *   index x < classes
  *   onnx OneHot
  */
 static gd_status one_hot_infer(gd_infer *i) {

@@ -130,6 +130,7 @@ static gd_tensor *weight_gradient(gd_tensor *losses, gd_tensor *g, gd_tensor *y,
  *   reduction {none, mean, sum} = mean
  *   ignore_index int = -100  targets with this number do not count
  *   weight tensor?  of each class
+ *   index target < x[1] or ignore_index
  *   saves x, target, weight, y, total
  *   onnx NegativeLogLikelihoodLoss   caffe MultinomialLogisticLoss
  */
@@ -256,6 +257,7 @@ static void nll_loss_expand(gd_expand *e) {
  *   reduction {none, mean, sum} = mean
  *   ignore_index int = -100
  *   weight tensor?
+ *   index target < dims[1] or ignore_index
  *   saves target, weight
  */
 static gd_status nll_loss_grad_infer(gd_infer *i) {
@@ -356,6 +358,7 @@ static void cross_entropy_expand(gd_expand *e) {
  *   ignore_index int = -100
  *   label_smoothing float = 0
  *   weight tensor?
+ *   index target < x[1] or ignore_index
  *   saves x, target, weight, y, shift, scale, total
  *   onnx SoftmaxCrossEntropyLoss
  */
@@ -469,6 +472,7 @@ static gd_status index_cross_entropy_reference(gd_kernel_call *k) {
  *   ignore_index int = -100
  *   label_smoothing float = 0
  *   weight tensor?
+ *   index target < x[1] or ignore_index
  */
 static gd_status index_cross_entropy_grad_infer(gd_infer *i) {
     const gd_index_cross_entropy_grad_options *o = i->attrs;

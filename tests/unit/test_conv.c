@@ -12,27 +12,13 @@
 #include "backend/cpu/isa.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
+#include "random.h"
 #include "test.h"
 
 enum { AXES = GD_CONV_AXES };
 
 /* --- random numbers ----------------------------------------------------------------------------
  */
-
-static uint64_t random_state;
-
-static uint64_t random_bits(void) { /* splitmix64 */
-    uint64_t z = random_state += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
-static int64_t random_int(int64_t low, int64_t high) {
-    return low + (int64_t)(random_bits() % (uint64_t)(high - low + 1));
-}
-
-static bool one_in(int64_t n) { return random_int(1, n) == 1; }
 
 static void begin_random(void) {
     const char *seed = getenv("GRADUS_TEST_SEED");

@@ -8,6 +8,7 @@
 #include "backend/cpu/isa.h"
 #include "gradus/testing.h"
 #include "gradus/threads.h"
+#include "random.h"
 
 #include <float.h>
 #include <math.h>
@@ -35,23 +36,6 @@ static void *allocate(size_t bytes) {
     }
     return p;
 }
-
-/* --- random numbers -------------------------------------------------------------------------- */
-
-static uint64_t random_state = 1;
-
-static uint64_t random_bits(void) { /* splitmix64 */
-    uint64_t z = random_state += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
-static int64_t random_int(int64_t low, int64_t high) {
-    return low + (int64_t)(random_bits() % (uint64_t)(high - low + 1));
-}
-
-static double random_value(void) { return (double)(random_bits() >> 11) * 0x1p-52 - 1; }
 
 /* --- elements of any type, by other means than the code under test --------------------------- */
 

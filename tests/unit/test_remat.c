@@ -1,25 +1,11 @@
 /* test_remat.c - a limit on the memory of a run: values are computed twice, and results stay the
  * same to the bit. */
-#include "gradus/gradus.h"
-#include "graph/program.h"
-#include "test.h"
+#include "core/alloc.h"
+#include "ops/op.h"
+#include "program.h"
 
 /* --- the pass, seen in the text -----------------------------------------------------------------
  */
-
-static gd_program *program_of(gd_tensors feeds, gd_tensors values, gd_tensors fetches) {
-    gd_program *p = NULL;
-    gd_status status = gd_program_make(fetches, feeds, values, &p);
-    CHECK_SAYING(status == GD_OK && gd_pass_prune(p) >= 0, "%s", gd_error_message());
-    return p;
-}
-
-static void check_text(const gd_program *p, const char *expected) {
-    char *text = gd_program_text(p);
-    CHECK_SAYING(text && strcmp(text, expected) == 0, "the program is\n%snot\n%s",
-                 text ? text : "(none)\n", expected);
-    free(text);
-}
 
 /* As the plan does: the pass replaces the array of steps. */
 static int remat(gd_program *p, size_t target) {
@@ -30,19 +16,10 @@ static int remat(gd_program *p, size_t target) {
     return again;
 }
 
-/* x is [16,16]: 1024 bytes. */
-#define IN_GRAPH(name)                                                                             \
-    GD_SCOPE;                                                                                      \
-    gd_graph *name = gd_graph_new();                                                               \
-    gd_tensor *x, *y, *value = gd_full(gd_dims(16, 16), 1);                                        \
-    gd_block block = gd_graph_begin(name);                                                         \
-    x = gd_placeholder(gd_dims(16, 16))
-#define FETCH(...)                                                                                 \
-    gd_graph_end(&block);                                                                          \
-    gd_program *p = program_of(gd_list(x), gd_list(value), gd_list(__VA_ARGS__))
+/* In each of these x is [16,16]: 1024 bytes. */
 
 TEST(remat_computes_a_value_again_instead_of_keeping_it) {
-    IN_GRAPH(g);
+    IN_GRAPH(g, 16, 16);
     gd_tensor *a = gd_exp(x), *b = gd_matmul(x, x);
     b = gd_matmul(b, gd_matmul(b, b));
     y = gd_matmul(b, a);
@@ -67,7 +44,7 @@ TEST(remat_computes_a_value_again_instead_of_keeping_it) {
 }
 
 TEST(remat_takes_cheap_steps_before_products) {
-    IN_GRAPH(g);
+    IN_GRAPH(g, 16, 16);
     gd_tensor *a = gd_exp(x), *c = gd_matmul(x, x), *b = gd_matmul(x, gd_exp(gd_neg(x)));
     b = gd_matmul(b, gd_matmul(b, b));
     y = gd_matmul(gd_matmul(b, c), a);
@@ -84,7 +61,7 @@ TEST(remat_takes_cheap_steps_before_products) {
 
 /* Views of what is computed again are made again, and noise is the same noise. */
 TEST(remat_repeats_views_and_noise) {
-    IN_GRAPH(g);
+    IN_GRAPH(g, 16, 16);
     gd_tensor *a = gd_permute(gd_dropout(x, .p = 0.5), gd_dims(1, 0)), *b = gd_matmul(x, a);
     b = gd_matmul(b, gd_matmul(b, b));
     y = gd_matmul(b, a);
@@ -280,7 +257,7 @@ static int place_of(const gd_program *p, const char *op, int from) {
 }
 
 TEST(variables_are_updated_as_soon_as_their_gradient_is_there) {
-    IN_GRAPH(g);
+    IN_GRAPH(g, 16, 16);
     gd_tensor *w1 = gd_variable(gd_ones(gd_dims(16, 16))),
               *w2 = gd_variable(gd_ones(gd_dims(16, 16)));
     y = gd_minimize(gd_optim_sgd(gd_list(w1, w2)),
@@ -292,6 +269,130 @@ TEST(variables_are_updated_as_soon_as_their_gradient_is_there) {
     char *text = gd_program_text(p);
     CHECK_SAYING(first >= 0 && first < gradient && gradient < second, "%s", text);
     free(text);
+    gd_program_free(p);
+}
+
+/* A step that may fail stands between the gradients and the updates: these stay behind it. */
+TEST(no_update_moves_in_front_of_a_step_that_may_fail) {
+    for (int risky = 0; risky < 2; risky++) {
+        IN_GRAPH(g, 16, 16);
+        gd_tensor *w1 = gd_variable(gd_ones(gd_dims(16, 16))), *w2 = gd_variable(gd_ones(gd_dims(16, 16)));
+        gd_tensor *loss = gd_sum(gd_matmul(gd_tanh(gd_matmul(x, w1)), w2));
+        gd_tensors by = gd_gradients(gd_list(loss), gd_list(w1, w2));
+        gd_tensor *rows = risky ? gd_index_select(x, 0, gd_full(gd_dims(3), 2, .dtype = GD_I64)) : gd_softmax(x);
+        gd_tensor *lr = gd_scalar(0.1);
+        y = gd_group(gd_list(gd_sgd_step(w1, by.at[0], lr), gd_sgd_step(w2, by.at[1], lr)));
+        FETCH(gd_sum(rows), y);
+        CHECK(gd_pass_early(p) >= !risky);
+        const int failing = place_of(p, risky ? "index_select" : "softmax", 0), update = place_of(p, "sgd_step", 0);
+        char *text = gd_program_text(p);
+        CHECK_SAYING(failing >= 0 && update >= 0 && (update > failing) == risky, "%s", text);
+        free(text);
+        gd_program_free(p);
+    }
+}
+
+/* A small language model: which token comes next, told from one token alone. */
+enum { TOKENS = 12, WORDS = 50, WIDE = 32 };
+typedef struct model {
+    gd_graph *graph;
+    gd_tensor *x, *target, *table, *w, *loss, *train;
+} model;
+
+static model language_model(void) {
+    model m = {.graph = gd_graph_new()};
+    GD_GRAPH(m.graph);
+    m.x = gd_placeholder(gd_dims(3, TOKENS / 3), .dtype = GD_I64);
+    m.target = gd_placeholder(gd_dims(3, TOKENS / 3), .dtype = GD_I64);
+    m.table = gd_variable(gd_randn(gd_dims(WORDS, WIDE)));
+    m.w = gd_variable(gd_randn(gd_dims(WORDS, WIDE)));
+    gd_tensor *logits = gd_linear(gd_tanh(gd_embedding(m.x, m.table)), m.w, NULL);
+    m.loss = gd_cross_entropy(gd_reshape(logits, gd_dims(-1, WORDS)), gd_reshape(m.target, gd_dims(-1)));
+    m.train = gd_minimize(gd_optim_sgd(gd_list(m.table, m.w), .lr = 0.5), m.loss);
+    return m;
+}
+
+static gd_tensor *tokens(int64_t last) {
+    int64_t t[TOKENS];
+    for (int i = 0; i < TOKENS; i++) t[i] = 7 * i % WORDS;
+    t[TOKENS - 1] = last;
+    return gd_from_array(gd_dims(3, TOKENS / 3), GD_I64, t);
+}
+
+/* What the forward pass has looked up can be looked up on the way back, too: gradients of an
+ * embedding and of a loss over classes hold no update up. */
+TEST(indices_that_have_been_checked_hold_no_update_up) {
+    GD_SCOPE;
+    model m = language_model();
+    gd_program *p = program_of(gd_list(m.x, m.target), gd_list(tokens(0), tokens(1)), gd_list(m.loss, m.train));
+    CHECK(gd_pass_early(p) > 0);
+    const int update = place_of(p, "sgd_step", 0), gradient = place_of(p, "index_add", 0);
+    char *text = gd_program_text(p);
+    CHECK_SAYING(update > place_of(p, "index_cross_entropy_grad", 0) && update < gradient, "%s", text);
+    free(text);
+    bool *risks = gd_program_risks(p);
+    CHECK(risks[place_of(p, "embedding", 0)] && risks[place_of(p, "index_cross_entropy", 0)]);
+    CHECK(!risks[place_of(p, "index_cross_entropy_grad", 0)] && !risks[gradient]);
+    gd_free(risks);
+    gd_program_free(p);
+    gd_plan_memory memory;
+    gd_session *s = gd_session_new(m.graph);
+    CHECK(gd_session_plan(s, gd_feed(m.x, tokens(0), m.target, tokens(1)), gd_list(m.loss, m.train), &memory) == GD_OK);
+    /* gradients of the table and of w, which are not there at the same time, and some rows */
+    CHECK_SAYING(gd_reference_only() || memory.peak_bytes < 2 * WORDS * WIDE * 4, "%lld bytes", (long long)memory.peak_bytes);
+}
+
+TEST(a_language_model_is_as_it_was_when_an_index_is_out_of_range) {
+    for (int level = 0; level <= 2; level++) {
+        GD_SCOPE;
+        model m = language_model();
+        gd_session *s = gd_session_new(m.graph, .level = level);
+        float before[2][WORDS * WIDE], after[2][WORDS * WIDE];
+        for (int run = 0; run < 3; run++) { /* a token that is none, a class that is none, neither */
+            CHECK(gd_copy_to(gd_session_get(s, m.table), before[0], sizeof before[0]) == GD_OK);
+            CHECK(gd_copy_to(gd_session_get(s, m.w), before[1], sizeof before[1]) == GD_OK);
+            gd_session_run(s, gd_feed(m.x, tokens(run == 0 ? WORDS : 0), m.target, tokens(run == 1 ? WORDS : 1)),
+                           gd_list(m.loss, m.train));
+            CHECK(gd_error_status() == (run < 2 ? GD_E_INDEX : GD_OK));
+            gd_clear_error();
+            CHECK(gd_copy_to(gd_session_get(s, m.table), after[0], sizeof after[0]) == GD_OK);
+            CHECK(gd_copy_to(gd_session_get(s, m.w), after[1], sizeof after[1]) == GD_OK);
+            for (int i = 0; i < 2; i++) CHECK((memcmp(before[i], after[i], sizeof before[i]) == 0) == (run < 2));
+        }
+    }
+}
+
+/* Only a check of the same numbers against a size that is not larger is one. */
+TEST(other_indices_and_other_sizes_are_checked_again) {
+    GD_SCOPE;
+    gd_graph *g = gd_graph_new();
+    gd_tensor *i, *j, *x, *y[8];
+    {
+        GD_GRAPH(g);
+        i = gd_placeholder(gd_dims(4), .dtype = GD_I64);
+        j = gd_placeholder(gd_dims(4), .dtype = GD_I64);
+        x = gd_placeholder(gd_dims(9, 5));
+        y[0] = gd_index_select(x, -1, i);
+        y[1] = gd_index_select(x, 0, i);                            /* of 9, not 5: checked */
+        y[2] = gd_embedding(gd_reshape(i, gd_dims(2, 2)), x);       /* the same numbers: checked */
+        y[3] = gd_one_hot(i, 4, .dtype = GD_F32);                   /* of 4: not */
+        y[4] = gd_index_select(x, 0, j);                            /* other numbers */
+        y[5] = gd_index_select(x, 0, gd_flip(i, gd_dims(0)));       /* a copy: nobody knows of what */
+        y[6] = gd_index_select(x, 1, gd_narrow(j, 0, 1, 2));        /* some of them, of 5 */
+        y[7] = gd_nll_loss(x, gd_narrow(gd_cat(gd_list(i, i, j), .axis = 0), 0, 0, 9));
+    }
+    static const char *const ops[] = {"index_select", "index_select", "embedding", "one_hot", "index_select", "index_select", "index_select", "nll_loss"};
+    static const bool risky[] = {true, false, false, true, true, true, true, true};
+    const int64_t four[4] = {0, 1, 2, 3};
+    gd_tensor *n = gd_from_array(gd_dims(4), GD_I64, four);
+    gd_program *p = program_of(gd_list(i, j, x), gd_list(n, n, gd_full(gd_dims(9, 5), 1)),
+                               gd_list(y[0], y[1], y[2], y[3], y[4], y[5], y[6], y[7]));
+    bool *risks = gd_program_risks(p);
+    for (int k = 0, at = -1; k < 8; k++) {
+        at = place_of(p, ops[k], at + 1);
+        CHECK_SAYING(at >= 0 && risks[at] == risky[k], "step %d", k);
+    }
+    gd_free(risks);
     gd_program_free(p);
 }
 

@@ -232,6 +232,23 @@ TEST(a_plan_is_what_the_device_counts) {
     }
 }
 
+/* First values that are computed need memory once: the device does not keep it for later. */
+TEST(what_first_values_needed_is_given_back) {
+    GD_SCOPE;
+    gd_graph *g = gd_graph_new();
+    gd_tensor *w;
+    {
+        GD_GRAPH(g);
+        w = gd_variable(gd_sum(gd_matmul(gd_randn(gd_dims(1000, 1000)), gd_randn(gd_dims(1000, 100))), .axis = 0));
+    }
+    gd_memory_trim(NULL);
+    gd_session *s = gd_session_new(g);
+    gd_session_run(s, gd_feed(w, gd_ones(gd_dims(100))), gd_list(w));
+    gd_session_get(s, w);
+    CHECK_SAYING(!gd_failed() && gd_memory_stats(NULL).cached_bytes < 100000, "%lld bytes are kept",
+                 (long long)gd_memory_stats(NULL).cached_bytes);
+}
+
 /* Bytes of memory that no file is behind; 0 where the system does not say. */
 static int64_t resident(void) {
     FILE *f = fopen("/proc/self/smaps_rollup", "r");

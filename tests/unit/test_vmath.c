@@ -9,6 +9,7 @@
  * units of the last place of the exact result; the sign is compared too, that of zero as well.
  */
 #include "backend/cpu/isa.h"
+#include "random.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -43,13 +44,6 @@ static void run(gd_isa isa, const char *name, int64_t n, const void *a, const vo
 
 /* ---- Inputs ---------------------------------------------------------------------------------- */
 
-static uint64_t random_state = 1;
-static uint64_t random_bits(void) { /* splitmix64 */
-    uint64_t z = (random_state += 0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-}
 static double uniform(double low, double high) {
     return low + (high - low) * (double)(random_bits() >> 11) * 0x1p-53;
 }

@@ -112,6 +112,13 @@ static void print_facts(FILE *out, const gd_op_facts *f) {
         print_places(out, "inner", f->fuses.inner_in, f->fuses.n_inner);
         fputs("}", out);
     }
+    if (f->checks) {
+        fprintf(out, ", .checks = true, .index = {.input = %d, .of = %d, .axis = %d", f->index.input, f->index.of, f->index.axis);
+        if (f->index.size) fprintf(out, ", .size = \"%s\"", f->index.size);
+        if (f->index.axis_option) fprintf(out, ", .axis_option = \"%s\"", f->index.axis_option);
+        if (f->index.but) fprintf(out, ", .but = \"%s\"", f->index.but);
+        fputs("}", out);
+    }
     fputs("},\n", out);
 }
 

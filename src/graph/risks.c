@@ -1,0 +1,123 @@
+/* risks.c - which steps of a program may fail while it runs. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "graph/program.h"
+
+static bool is_integer(const gd_program *p, int value) {
+    const gd_dtype dtype = value < 0 ? GD_BOOL : (gd_dtype)p->values[value].dtype;
+    return !gd_dtype_is_float(dtype) && dtype != GD_BOOL;
+}
+
+/* --- indices -----------------------------------------------------------------------------------
+ */
+
+/* What a step checks: all numbers of a value are in [0, size), or `but`. */
+typedef struct check {
+    int value;
+    int64_t size;
+    bool has_but;
+    int64_t but;
+} check;
+
+static const void *option(const gd_pstep *s, const char *name) {
+    int i = 0;
+    while (strcmp(s->op->attrs[i].name, name) != 0) i++; /* the record was checked */
+    return (const char *)(s->attrs ? s->attrs : s->op->defaults) + s->op->attrs[i].offset;
+}
+
+/* As the op's record says; false: it says nothing, or the size is not to be seen. */
+static bool find_check(const gd_program *p, const gd_pstep *s, check *c) {
+    const gd_op_index *f = &s->op->facts.index;
+    if (!s->op->facts.checks || f->input >= s->n_in || f->of >= s->n_in || s->in[f->input] < 0)
+        return false;
+    const gd_pvalue *of = f->of < 0 || s->in[f->of] < 0 ? NULL : &p->values[s->in[f->of]];
+    const gd_shape *list = f->of < 0 && f->axis >= 0 ? option(s, f->size) : NULL;
+    const int64_t rank = of ? of->rank : list ? list->rank : 0;
+    int64_t axis = f->axis_option ? *(const int64_t *)option(s, f->axis_option) : f->axis;
+    if (f->axis_option && axis < 0) axis += rank;
+    if (f->of < 0 && f->axis < 0 && !f->axis_option)
+        c->size = *(const int64_t *)option(s, f->size);
+    else if (axis >= 0 && axis < rank)
+        c->size = of ? of->dims[axis] : list->at[axis];
+    else
+        return false;
+    c->value = s->in[f->input];
+    c->has_but = f->but != NULL;
+    c->but = f->but ? *(const int64_t *)option(s, f->but) : 0;
+    return true;
+}
+
+/* Both look at the same numbers, in whatever shape. */
+static bool same_numbers(const gd_pvalue *a, const gd_pvalue *b) {
+    if (a->root != b->root || a->dtype != b->dtype || a->offset != b->offset) return false;
+    if (a->rank == b->rank && memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0 &&
+        memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0)
+        return true;
+    return gd_numel(a->rank, a->dims) == gd_numel(b->rank, b->dims) &&
+           gd_is_row_major(a->rank, a->dims, a->strides) &&
+           gd_is_row_major(b->rank, b->dims, b->strides);
+}
+
+/* Whether what passes the first check passes the second. */
+static bool covers(const gd_program *p, const check *first, const check *second) {
+    return first->size <= second->size &&
+           (!first->has_but || (second->has_but && second->but == first->but)) &&
+           same_numbers(&p->values[first->value], &p->values[second->value]);
+}
+
+/* A step whose results are empty does not run. */
+static bool runs(const gd_program *p, const gd_pstep *s) {
+    for (int k = 0; k < s->n_out; k++)
+        if (s->out[k] >= 0 && gd_numel(p->values[s->out[k]].rank, p->values[s->out[k]].dims) > 0)
+            return true;
+    return false;
+}
+
+/* What is known on the way through the program. */
+typedef struct known {
+    const gd_program *p;
+    int *writes;   /* of each root: how often it is written */
+    check *checks; /* that steps so far have made */
+    int n_checks;
+} known;
+
+/* Whether a step so far has found these indices to be right. */
+static bool is_checked(const known *k, const check *c) {
+    const int root = k->p->values[c->value].root;
+    if (k->writes[root] > (k->p->roots[root].kind == GD_ROOT_TEMPORARY)) return false;
+    for (int i = 0; i < k->n_checks; i++)
+        if (covers(k->p, &k->checks[i], c)) return true;
+    return false;
+}
+
+/* --- steps -------------------------------------------------------------------------------------
+ */
+
+static bool may_fail(known *k, const gd_pstep *s) {
+    const gd_program *p = k->p;
+    check c;
+    if (s->op->ir) return false;
+    if (s->op->flags & GD_OP_WHOLE) return true; /* whatever its functions do */
+    const bool checks = find_check(p, s, &c), checked = checks && is_checked(k, &c);
+    if (checks && !checked && runs(p, s)) k->checks[k->n_checks++] = c;
+    for (int i = 0; i < s->n_out;
+         i++) /* positions: of what was sorted, in memory of the kernel's own */
+        if (is_integer(p, s->out[i])) return true;
+    for (int i = 0; i < s->n_in; i++)
+        if (is_integer(p, s->in[i]) && !(checked && i == s->op->facts.index.input)) return true;
+    return false;
+}
+
+bool *gd_program_risks(const gd_program *p) {
+    const size_t steps = (size_t)p->n_steps + 1;
+    known k = {
+        .p = p, .writes = gd_program_writes(p), .checks = gd_malloc(steps * sizeof *k.checks)};
+    bool *risks = k.writes && k.checks ? gd_calloc(steps, sizeof *risks) : NULL;
+    if (!risks) gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    for (int i = 0; risks && i < p->n_steps; i++)
+        risks[i] = !p->steps[i].removed && !p->steps[i].view && may_fail(&k, &p->steps[i]);
+    gd_free(k.writes);
+    gd_free(k.checks);
+    return risks;
+}

@@ -1,0 +1,35 @@
+/* program.h - programs in tests: made from a small graph, seen as text. */
+#ifndef GRADUS_TESTS_PROGRAM_H
+#define GRADUS_TESTS_PROGRAM_H
+
+#include "gradus/gradus.h"
+#include "graph/program.h"
+#include "test.h"
+
+/* The program of a run, before any pass. */
+static inline gd_program *program_of(gd_tensors feeds, gd_tensors values, gd_tensors fetches) {
+    gd_program *p = NULL;
+    gd_status status = gd_program_make(fetches, feeds, values, &p);
+    CHECK_SAYING(status == GD_OK, "%s", gd_error_message());
+    return p;
+}
+
+static inline void check_text(const gd_program *p, const char *expected) {
+    char *text = gd_program_text(p);
+    CHECK_SAYING(text && strcmp(text, expected) == 0, "the program is\n%snot\n%s",
+                 text ? text : "(none)\n", expected);
+    free(text);
+}
+
+/* From here to FETCH a graph is built, in which x is a placeholder of shape (m, n). */
+#define IN_GRAPH(name, m, n)                                                                       \
+    GD_SCOPE;                                                                                      \
+    gd_graph *name = gd_graph_new();                                                               \
+    gd_tensor *x, *y, *value = gd_full(gd_dims(m, n), 1);                                          \
+    gd_block block = gd_graph_begin(name);                                                         \
+    x = gd_placeholder(gd_dims(m, n))
+#define FETCH(...)                                                                                 \
+    gd_graph_end(&block);                                                                          \
+    gd_program *p = program_of(gd_list(x), gd_list(value), gd_list(__VA_ARGS__))
+
+#endif
