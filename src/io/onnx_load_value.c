@@ -89,8 +89,9 @@ static gd_tensor *sizes_with(const gd_tensor *x, int64_t size) {
 
 gd_status gd_onnx_evaluate(gd_onnx_loader *l, gd_tensor *symbol, int64_t size, gd_tensor **out) {
     const size_t most = l->count + l->n_sizes;
-    gd_tensor **symbols = gd_calloc(2 * most + 1, sizeof *symbols), **given = symbols + most;
+    gd_tensor **symbols = gd_calloc(2 * most + 1, sizeof *symbols), **given;
     if (!symbols) return no_memory();
+    given = symbols + most;
     int64_t n = 0;
     void *tracing = gd_tracing_off();
     for (size_t i = 0; i < l->count; i++)

@@ -22,8 +22,9 @@ enum { MOST_UNKNOWN = 16, MOST_CHOICES = 10, MOST_PINNED = 4, MOST_TRIES = 20000
 static gd_status infer_by_body(gd_infer *i) {
     gd_thread *thread = &gd_this_thread;
     void *tracer = thread->tracer;
-    gd_tensor **x = gd_calloc((size_t)(i->n_in + i->n_out) + 1, sizeof *x), **y = x + i->n_in;
+    gd_tensor **x = gd_calloc((size_t)(i->n_in + i->n_out) + 1, sizeof *x), **y;
     if (!x) return gd_fail(GD_E_MEMORY, "no memory to work out shapes");
+    y = x + i->n_in;
     gd_attempt attempt; /* shapes that do not fit are an answer, not a failure of the caller's */
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
