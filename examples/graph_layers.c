@@ -1,23 +1,13 @@
 /* graph_layers.c - a two-layer net of dense layers, which make their own variables.
  *
- * A layer is a function that adds its weights and its ops to the graph that is being built. The
- * weights start as Glorot and Bengio ("Xavier") propose: uniform, as wide as keeps the size of what
- * goes forward and back; the biases start as zeros. The optimizer finds the variables by itself.
+ * Their weights start as Glorot and Bengio ("Xavier") propose, as wide as keeps the size of what goes
+ * forward and back; the biases start as zeros. The optimizer finds the variables by itself.
  */
 #include <gradus/gradus.h>
 
 #include "show.h"
 
 enum { N = 64, D = 1000, H = 100, STEPS = 50 };
-
-/* x (N, from) -> x w + b (N, to) */
-static gd_tensor *dense(gd_tensor *x, int64_t from, int64_t to, const char *name) {
-    GD_NAME_SCOPE(name);
-    const double widest = sqrt(6.0 / (double)(from + to));
-    gd_tensor *w = gd_variable(gd_uniform(gd_dims(from, to), .low = -widest, .high = widest), .name = "w");
-    gd_tensor *b = gd_variable(gd_zeros(gd_dims(to)), .name = "b");
-    return gd_add(gd_matmul(x, w), b);
-}
 
 int main(void) {
     GD_SCOPE;
@@ -28,8 +18,8 @@ int main(void) {
         GD_GRAPH(graph);
         x = gd_placeholder(gd_dims(N, D), .name = "x");
         y = gd_placeholder(gd_dims(N, D), .name = "y");
-        gd_tensor *h = gd_relu(dense(x, D, H, "hidden"));
-        loss = gd_mse_loss(dense(h, H, D, "output"), y);
+        gd_tensor *h = gd_dense(x, H, .activation = "relu", .name = "hidden");
+        loss = gd_mse_loss(gd_dense(h, D, .name = "output"), y);
         train = gd_minimize(gd_optim_sgd(gd_graph_variables(graph), .lr = 1.0), loss);
     }
     gd_session *session = gd_session_new(graph);

@@ -9,6 +9,7 @@
 #include "gradus/extend.h"
 #include "gradus/graph.h"
 #include "gradus/jit.h"
+#include "gradus/nn.h"
 #include "gradus/npy.h"
 #include "gradus/onnx.h"
 #include "gradus/op.h"
