@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "backend/cpu/pool_row.h"
 #include "core/error.h"
 #include "core/pool.h"
 #include "core/tensor.h"
@@ -23,6 +24,7 @@ typedef struct {
     const gd_pool_window *windows[AXES]; /* one for each element of y along an axis */
     int32_t *short_places;               /* of maxima, as i32 ... */
     int64_t *places;                     /* ... or i64; NULL: not wanted */
+    int64_t alike_from, alike_to; /* elements of y along the last axis whose windows have one form */
     int64_t planes_per_piece;
     _Atomic int64_t bad_place; /* -1: none */
 } pooling;
@@ -30,6 +32,30 @@ typedef struct {
 static double divisor_of(const pooling *p, const gd_pool_window *d, const gd_pool_window *h,
                          const gd_pool_window *w) {
     return p->form.divisor ? (double)p->form.divisor : (double)(d->size * h->size * w->size);
+}
+
+/* Does the windows of a row of y that have one form, if there are enough; see pool_row.h. */
+static bool max_alike_f32(const pooling *p, const float *x, int64_t at, const gd_pool_window *d, const gd_pool_window *h) {
+    const int64_t from = p->alike_from, count = p->alike_to - from;
+    if (count < GD_MAX_ROW_LEAST || d->count == 0 || h->count == 0) return false;
+    const gd_pool_window *columns = &p->windows[2][from];
+    const gd_max_row row = {.x = x,
+                            .height = p->form.in[1],
+                            .width = p->form.in[2],
+                            .depth = *d,
+                            .rows = *h,
+                            .columns = *columns,
+                            .stride = columns[1].first - columns[0].first,
+                            .count = count,
+                            .y = (float *)p->y + at + from,
+                            .short_places = p->short_places ? p->short_places + at + from : NULL,
+                            .places = p->places ? p->places + at + from : NULL};
+    GD_ISA_CALL(gd_max_row_f32)(&row);
+    return true;
+}
+static bool max_alike_f64(const pooling *p, const double *x, int64_t at, const gd_pool_window *d, const gd_pool_window *h) {
+    (void)p, (void)x, (void)at, (void)d, (void)h;
+    return false;
 }
 
 #define real    float
@@ -79,6 +105,24 @@ static void set_up(pooling *p, const gd_kernel_call *k, const gd_view *x, const 
     }
 }
 
+/* Finds the windows that gd_max_row_f32 can do: the longest run of those as wide as the widest, one or two
+ * apart. */
+static void find_alike(pooling *p) {
+    const gd_pool_window *w = p->windows[2];
+    const int64_t n = p->form.out[2];
+    int64_t widest = 1;
+    if (p->wide || p->in > INT32_MAX) return;
+    for (int64_t i = 0; i < n; i++)
+        if (w[i].count > widest) widest = w[i].count;
+    for (int64_t from = 0, to; from < n; from = to) {
+        const int64_t stride = from + 1 < n ? w[from + 1].first - w[from].first : 0;
+        to = from + 1;
+        if (w[from].count != widest || stride < 1 || stride > 2) continue;
+        while (to < n && w[to].count == widest && w[to].first - w[to - 1].first == stride) to++;
+        if (to - from > p->alike_to - p->alike_from) p->alike_from = from, p->alike_to = to;
+    }
+}
+
 static void run_planes(pooling *p, void (*body)(void *arg, int64_t piece)) {
     const int64_t most = p->in > p->out ? p->in : p->out;
     p->planes_per_piece = most > 0 && most < PIECE ? PIECE / most : 1;
@@ -125,6 +169,7 @@ static gd_status max_run(gd_kernel_call *k) {
     pooling p;
     set_up(&p, k, &k->in[0], &k->out[0]);
     set_places(&p, &k->out[1]);
+    find_alike(&p);
     run_planes(&p, max_piece);
     return GD_OK;
 }

@@ -25,18 +25,28 @@ static inline int64_t NAME(place_of_max)(const pooling *p, const real *x, const 
     return best_at;
 }
 
+/* Windows [from, to) of a row of y, the first of whose elements is number `at` of all. */
+static void NAME(max_windows)(const pooling *p, const real *x, int64_t at, const gd_pool_window *d, const gd_pool_window *h,
+                              int64_t from, int64_t to) {
+    real *y = (real *)p->y + at;
+    for (int64_t w = from; w < to; w++) {
+        const int64_t place = NAME(place_of_max)(p, x, d, h, &p->windows[2][w]);
+        y[w] = place < 0 ? -(real)INFINITY : x[place];
+        if (p->short_places) p->short_places[at + w] = (int32_t)place;
+        else if (p->places) p->places[at + w] = place;
+    }
+}
+
 static void NAME(max_plane)(const pooling *p, int64_t plane) {
     const real *x = (const real *)p->x + plane * p->in;
-    real *y = (real *)p->y + plane * p->out;
     int64_t at = plane * p->out;
-    for (int64_t d = 0; d < p->form.out[0]; d++)
-        for (int64_t h = 0; h < p->form.out[1]; h++)
-            for (int64_t w = 0; w < p->form.out[2]; w++, at++) {
-                const int64_t place = NAME(place_of_max)(p, x, &p->windows[0][d], &p->windows[1][h], &p->windows[2][w]);
-                *y++ = place < 0 ? -(real)INFINITY : x[place];
-                if (p->short_places) p->short_places[at] = (int32_t)place;
-                else if (p->places) p->places[at] = place;
-            }
+    for (int64_t od = 0; od < p->form.out[0]; od++)
+        for (int64_t oh = 0; oh < p->form.out[1]; oh++, at += p->form.out[2]) {
+            const gd_pool_window *d = &p->windows[0][od], *h = &p->windows[1][oh];
+            const bool alike = NAME(max_alike)(p, x, at, d, h);
+            NAME(max_windows)(p, x, at, d, h, 0, alike ? p->alike_from : p->form.out[2]);
+            if (alike) NAME(max_windows)(p, x, at, d, h, p->alike_to, p->form.out[2]);
+        }
 }
 
 /* --- averages ---------------------------------------------------------------------------------- */
