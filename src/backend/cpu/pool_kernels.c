@@ -35,11 +35,12 @@ static double divisor_of(const pooling *p, const gd_pool_window *d, const gd_poo
 }
 
 /* Does the windows of a row of y that have one form, if there are enough; see pool_row.h. */
-static bool max_alike_f32(const pooling *p, const float *x, int64_t at, const gd_pool_window *d, const gd_pool_window *h) {
+static bool alike_f32(const pooling *p, const float *x, int64_t at, const gd_pool_window *d, const gd_pool_window *h,
+                      bool maxima) {
     const int64_t from = p->alike_from, count = p->alike_to - from;
-    if (count < GD_MAX_ROW_LEAST || d->count == 0 || h->count == 0) return false;
+    if (count < GD_POOL_ROW_LEAST || d->count == 0 || h->count == 0) return false;
     const gd_pool_window *columns = &p->windows[2][from];
-    const gd_max_row row = {.x = x,
+    const gd_pool_row row = {.x = x,
                             .height = p->form.in[1],
                             .width = p->form.in[2],
                             .depth = *d,
@@ -48,14 +49,29 @@ static bool max_alike_f32(const pooling *p, const float *x, int64_t at, const gd
                             .stride = columns[1].first - columns[0].first,
                             .count = count,
                             .y = (float *)p->y + at + from,
+                            .divisor = divisor_of(p, d, h, columns),
                             .short_places = p->short_places ? p->short_places + at + from : NULL,
                             .places = p->places ? p->places + at + from : NULL};
-    GD_ISA_CALL(gd_max_row_f32)(&row);
+    if (maxima) GD_ISA_CALL(gd_max_row_f32)(&row);
+    else GD_ISA_CALL(gd_average_row_f32)(&row);
     return true;
 }
-static bool max_alike_f64(const pooling *p, const double *x, int64_t at, const gd_pool_window *d, const gd_pool_window *h) {
-    (void)p, (void)x, (void)at, (void)d, (void)h;
+static bool alike_f64(const pooling *p, const double *x, int64_t at, const gd_pool_window *d, const gd_pool_window *h,
+                      bool maxima) {
+    (void)p, (void)x, (void)at, (void)d, (void)h, (void)maxima;
     return false;
+}
+
+/* The sum of a long row. */
+static double long_sum_f32(const float *x, int64_t n) { return GD_ISA_CALL(gd_pool_sum_f32)(x, n); }
+static double long_sum_f64(const double *x, int64_t n) {
+    double part[4] = {0};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int k = 0; k < 4; k++) part[k] += x[i + k];
+    double sum = (part[0] + part[1]) + (part[2] + part[3]);
+    for (; i < n; i++) sum += x[i];
+    return sum;
 }
 
 #define real    float
@@ -105,7 +121,7 @@ static void set_up(pooling *p, const gd_kernel_call *k, const gd_view *x, const 
     }
 }
 
-/* Finds the windows that gd_max_row_f32 can do: the longest run of those as wide as the widest, one or two
+/* Finds the windows that pool_row.h can do: the longest run of those as wide as the widest, one or two
  * apart. */
 static void find_alike(pooling *p) {
     const gd_pool_window *w = p->windows[2];
@@ -118,7 +134,7 @@ static void find_alike(pooling *p) {
         const int64_t stride = from + 1 < n ? w[from + 1].first - w[from].first : 0;
         to = from + 1;
         if (w[from].count != widest || stride < 1 || stride > 2) continue;
-        while (to < n && w[to].count == widest && w[to].first - w[to - 1].first == stride) to++;
+        while (to < n && w[to].count == widest && w[to].size == w[from].size && w[to].first - w[to - 1].first == stride) to++;
         if (to - from > p->alike_to - p->alike_from) p->alike_from = from, p->alike_to = to;
     }
 }
@@ -196,6 +212,7 @@ static void average_piece(void *arg, int64_t piece) {
 static gd_status average_run(gd_kernel_call *k) {
     pooling p;
     set_up(&p, k, &k->in[0], &k->out[0]);
+    find_alike(&p);
     run_planes(&p, average_piece);
     return GD_OK;
 }

@@ -43,7 +43,7 @@ static void NAME(max_plane)(const pooling *p, int64_t plane) {
     for (int64_t od = 0; od < p->form.out[0]; od++)
         for (int64_t oh = 0; oh < p->form.out[1]; oh++, at += p->form.out[2]) {
             const gd_pool_window *d = &p->windows[0][od], *h = &p->windows[1][oh];
-            const bool alike = NAME(max_alike)(p, x, at, d, h);
+            const bool alike = NAME(alike)(p, x, at, d, h, true);
             NAME(max_windows)(p, x, at, d, h, 0, alike ? p->alike_from : p->form.out[2]);
             if (alike) NAME(max_windows)(p, x, at, d, h, p->alike_to, p->form.out[2]);
         }
@@ -51,34 +51,34 @@ static void NAME(max_plane)(const pooling *p, int64_t plane) {
 
 /* --- averages ---------------------------------------------------------------------------------- */
 
-/* The sum of a row, as four sums where it is long. */
 static inline double NAME(sum_row)(const real *x, int64_t count) {
     double sum = 0;
-    int64_t i = 0;
-    if (count >= 8) {
-        double part[4] = {0};
-        for (; i + 4 <= count; i += 4)
-            for (int k = 0; k < 4; k++) part[k] += (double)x[i + k];
-        sum = (part[0] + part[1]) + (part[2] + part[3]);
-    }
-    for (; i < count; i++) sum += (double)x[i];
+    if (count >= 16) return NAME(long_sum)(x, count);
+    for (int64_t i = 0; i < count; i++) sum += (double)x[i];
     return sum;
+}
+
+static inline real NAME(average)(const pooling *p, const real *x, const gd_pool_window *d, const gd_pool_window *h, const gd_pool_window *w) {
+    const int64_t height = p->form.in[1], width = p->form.in[2];
+    if (d->count == 0 || h->count == 0 || w->count == 0) return 0;
+    const bool whole_rows = w->count == width; /* they lie behind each other */
+    const int64_t rows = whole_rows ? 1 : h->count, count = whole_rows ? h->count * width : w->count;
+    double sum = 0;
+    for (int64_t z = 0; z < d->count; z++)
+        for (int64_t r = 0; r < rows; r++) sum += NAME(sum_row)(x + ((d->first + z) * height + h->first + r) * width + w->first, count);
+    return (real)(sum / divisor_of(p, d, h, w));
 }
 
 static void NAME(average_plane)(const pooling *p, int64_t plane) {
     const real *x = (const real *)p->x + plane * p->in;
-    real *y = (real *)p->y + plane * p->out;
-    const int64_t height = p->form.in[1], width = p->form.in[2];
+    int64_t at = plane * p->out;
     for (int64_t od = 0; od < p->form.out[0]; od++)
-        for (int64_t oh = 0; oh < p->form.out[1]; oh++) {
+        for (int64_t oh = 0; oh < p->form.out[1]; oh++, at += p->form.out[2]) {
             const gd_pool_window *d = &p->windows[0][od], *h = &p->windows[1][oh];
-            for (const gd_pool_window *w = p->windows[2], *end = w + p->form.out[2]; w < end; w++) {
-                double sum = 0;
-                for (int64_t z = 0; z < d->count; z++)
-                    for (int64_t r = 0; r < h->count; r++)
-                        sum += NAME(sum_row)(x + ((d->first + z) * height + h->first + r) * width + w->first, w->count);
-                const bool empty = d->count == 0 || h->count == 0 || w->count == 0;
-                *y++ = empty ? 0 : (real)(sum / divisor_of(p, d, h, w));
+            const bool alike = NAME(alike)(p, x, at, d, h, false);
+            for (int64_t w = 0; w < p->form.out[2]; w++) {
+                if (alike && w == p->alike_from) w = p->alike_to;
+                if (w < p->form.out[2]) ((real *)p->y)[at + w] = NAME(average)(p, x, d, h, &p->windows[2][w]);
             }
         }
 }
