@@ -162,7 +162,7 @@ static double plain_row(const plain *p, int64_t i, double *w) {
         if (score > most || isnan(score)) most = score;
     }
     if (most == -INFINITY) {
-        memset(w, 0, sizeof *w * (size_t)s->columns);
+        for (int64_t j = 0; j < s->columns; j++) w[j] = 0; /* there may be none, and no w */
         return -INFINITY;
     }
     for (int64_t j = 0; j < s->columns; j++) sum += w[j] = exp(w[j] - most);

@@ -234,7 +234,7 @@ static void refused_threads_mean_fewer_workers(void) {
     pthread_attr_t normal, huge;
     pthread_getattr_default_np(&normal);
     pthread_getattr_default_np(&huge);
-    pthread_attr_setstacksize(&huge, (size_t)1 << 46);
+    pthread_attr_setstacksize(&huge, (size_t)1 << 48);
     CHECK(pthread_setattr_default_np(&huge) == 0);
     gd_set_num_threads(4);
     CHECK(loop_works(100));

@@ -201,6 +201,7 @@ TEST(a_deep_net_trains_in_less_memory_with_the_same_bits) {
 }
 
 TEST(a_convolution_net_trains_in_less_memory_with_the_same_bits) {
+    gd_set_num_threads(2); /* each has some memory of its own for convolutions */
     check_limits("12 blocks", image_net, true, (const int[]){80, 60, 50, 0});
 }
 
