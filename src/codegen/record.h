@@ -14,7 +14,9 @@
  *       control branch               (branch, while, scan, gradients: facts.h explains this and those below)
  *       reduces sum                  (sum, mean, max, min)
  *       fills value                  (every element of the result is this option)
- *       index x < weight[0]          (or it fails; also x[axis], classes, dims[1] or ignore_index)
+ *       index x < weight[0]          (or it fails; also x[axis], classes, dims[1] or ignore_index, x[-2:]: the
+ *                                    last two sizes multiplied)
+ *       gives indices < x[axis]      (of an output; said in the same ways)
  *       fuses relu(linear(x, w, b))  (plans make it of these two; one of several: conv1d|conv2d)
  *       onnx Name   caffe Name
  *

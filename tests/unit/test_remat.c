@@ -342,6 +342,39 @@ TEST(indices_that_have_been_checked_hold_no_update_up) {
     CHECK_SAYING(gd_reference_only() || memory.peak_bytes < 2 * WORDS * WIDE * 4, "%lld bytes", (long long)memory.peak_bytes);
 }
 
+/* What max pooling says of the winners' places is right, so that its gradient cannot fail. */
+TEST(indices_that_a_step_makes_hold_no_update_up) {
+    IN_GRAPH(g, 6, 64);
+    gd_tensor *w1 = gd_variable(gd_randn(gd_dims(4, 3, 3, 3))), *w2 = gd_variable(gd_randn(gd_dims(5, 64)));
+    gd_tensor *pooled = gd_max_pool2d(gd_tanh(gd_conv2d(gd_reshape(x, gd_dims(2, 3, 8, 8)), w1, NULL, .padding = {{1, 1}})), .kernel = {{2, 2}});
+    y = gd_minimize(gd_optim_sgd(gd_list(w1, w2)), gd_sum(gd_linear(gd_flatten(pooled, .start_axis = 1), w2, NULL)));
+    FETCH(y);
+    CHECK(gd_pass_early(p) > 0);
+    const int update = place_of(p, "sgd_step", 0), gradient = place_of(p, "pool_scatter", 0);
+    bool *risks = gd_program_risks(p);
+    char *text = gd_program_text(p);
+    CHECK_SAYING(gradient >= 0 && update >= 0 && update < gradient && !risks[gradient], "%s", text);
+    free(text);
+    gd_free(risks);
+    gd_program_free(p);
+}
+
+/* The record says how large the indices are: below the size of the axis that was sorted. */
+TEST(only_indices_as_a_record_gives_them_are_safe) {
+    enum { SAFE, SMALLER, CHANGED, WAYS };
+    for (int way = 0; way < WAYS; way++) {
+        IN_GRAPH(g, 4, 6);
+        gd_tensor *at = gd_sort(x).indices;
+        if (way == CHANGED) at = gd_add(at, gd_full(gd_dims(4, 6), 1, .dtype = GD_I64));
+        y = gd_sum(gd_gather(way == SMALLER ? gd_narrow(x, 1, 0, 5) : x, 1, at));
+        FETCH(y);
+        bool *risks = gd_program_risks(p);
+        CHECK(risks[place_of(p, "gather", 0)] == (way != SAFE));
+        gd_free(risks);
+        gd_program_free(p);
+    }
+}
+
 TEST(a_language_model_is_as_it_was_when_an_index_is_out_of_range) {
     for (int level = 0; level <= 2; level++) {
         GD_SCOPE;
