@@ -25,7 +25,8 @@
  * int[1..3], int[], {word, word}, tensor? (an optional input that is given by name).
  * Flags: elementwise, view, random, dynamic, nograd, internal, float, truth, integral, whole, inplace (a
  * twin that writes its first input), idempotent (done again it changes nothing), involution (done again
- * it undoes itself), shapeonly (reads shapes, and no data), heavy, rows, assigns, awaits (gradus/op.h).
+ * it undoes itself), shapeonly (reads shapes, and no data), heavy, rows, assigns, awaits, refuses
+ * (gradus/op.h).
  * Lines of attributes and expressions are indented by two or more; documentation is not.
  */
 #ifndef GRADUS_CODEGEN_RECORD_H

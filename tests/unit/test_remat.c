@@ -292,6 +292,37 @@ TEST(no_update_moves_in_front_of_a_step_that_may_fail) {
     }
 }
 
+/* Which ops may fail for other reasons than indices is said by their records. */
+TEST(a_variable_is_as_it_was_when_data_is_refused) {
+    enum { BERNOULLI, MULTINOMIAL, MASKED, OPS };
+    for (int op = 0; op < OPS; op++)
+        for (int level = 0; level <= 2; level++) {
+            GD_SCOPE;
+            gd_graph *g = gd_graph_new();
+            gd_tensor *x, *w, *w2, *train, *y;
+            {
+                GD_GRAPH(g);
+                x = gd_placeholder(gd_dims(4, 16));
+                w = gd_variable(gd_ones(gd_dims(16, 16)));
+                w2 = gd_variable(gd_ones(gd_dims(16, 16)));
+                train = gd_minimize(gd_optim_sgd(gd_list(w, w2), .lr = 0.1), gd_sum(gd_matmul(gd_tanh(gd_matmul(x, w)), w2)));
+                if (op == BERNOULLI) y = gd_bernoulli(x);
+                else if (op == MULTINOMIAL) y = gd_multinomial(x, 3);
+                else y = gd_masked_scatter(x, gd_gt(x, gd_scalar(-2)), gd_zeros(gd_dims(63)));
+            }
+            gd_session *s = gd_session_new(g, .level = level);
+            float before[16 * 16], after[2][16 * 16];
+            CHECK(gd_copy_to(gd_session_get(s, w), before, sizeof before) == GD_OK);
+            gd_session_run(s, gd_feed(x, gd_full(gd_dims(4, 16), -1)), gd_list(train, y));
+            CHECK(gd_error_status() == (op == MASKED ? GD_E_SHAPE : GD_E_ARGUMENT));
+            gd_clear_error();
+            CHECK(gd_copy_to(gd_session_get(s, w), after[0], sizeof after[0]) == GD_OK);
+            CHECK(gd_copy_to(gd_session_get(s, w2), after[1], sizeof after[1]) == GD_OK);
+            for (int i = 0; i < 2; i++)
+                CHECK_SAYING(memcmp(before, after[i], sizeof before) == 0, "op %d, level %d", op, level);
+        }
+}
+
 /* A small language model: which token comes next, told from one token alone. */
 enum { TOKENS = 12, WORDS = 50, WIDE = 32 };
 typedef struct model {
