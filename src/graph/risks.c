@@ -118,9 +118,6 @@ static bool may_fail(known *k, const gd_pstep *s) {
     const bool checks = checks_input(p, s, &c), checked = checks && is_checked(k, &c);
     if (checks && !checked && runs(p, s)) k->checks[k->n_checks++] = c;
     if (makes_output(p, s, &c) && runs(p, s)) k->checks[k->n_checks++] = c;
-    for (int i = 0; i < s->n_out;
-         i++) /* positions: of what was sorted, in memory of the kernel's own */
-        if (is_integer(p, s->out[i])) return true;
     for (int i = 0; i < s->n_in; i++)
         if (is_integer(p, s->in[i]) && !(checked && i == s->op->facts.index.tensor)) return true;
     return false;
