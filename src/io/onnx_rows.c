@@ -130,6 +130,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "Shrink", .load = gd_onnx_load_shrink},
     {.name = "Swish", .load = gd_onnx_load_swish},
     {.op = "where", .cast = "by"},
+    {.op = "eq", .cast = "p"},
     {.op = "logical_not", .cast = "b"},
     {.op = "logical_and", .cast = "b"},
     {.op = "logical_or", .cast = "b"},
