@@ -44,6 +44,7 @@ enum {
     GD_OP_ROWS = 1 << 16,       /* makes its result row by row, and loses nothing if rows lie elsewhere */
     GD_OP_ASSIGNS = 1 << 17,    /* its first input becomes what its second one is, broadcast and cast */
     GD_OP_AWAITS = 1 << 18,     /* its inputs must be there, but it looks at none of them */
+    GD_OP_REFUSES = 1 << 19,    /* it may fail for what its tensors hold, beyond indices out of range */
 };
 
 /* An input or output. */

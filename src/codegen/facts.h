@@ -39,15 +39,19 @@ typedef struct gd_op_fuses {
 } gd_op_fuses;
 
 /* "index x < weight[0]": the op fails unless all integers in the input are from 0 to below a size.
- */
+ * "gives indices < x[axis]": all integers in the output are so. */
 typedef struct gd_op_index {
-    int input;        /* whose numbers they are */
+    int tensor;       /* whose numbers they are: an input, of `gives` an output */
     int of;           /* the size is that of an axis of this input; -1: it is said by an option */
     const char *size; /* of < 0: that option, a number ("index x < classes") or a list of sizes */
-    int axis;         /* of the input, or of the list; -1: the option is the size itself */
+    int axis;         /* of the input, or of the list */
+    bool is_number;   /* the option is the size itself */
+    bool and_behind;  /* "x[-2:]": the sizes of this axis and of all behind it, multiplied */
     const char *axis_option; /* "index index < x[axis]": the option that is the axis; or NULL */
     const char
         *but; /* "... or ignore_index": an option with one more number that may be there; or NULL */
+    bool or_number; /* "... or -1": that number may be there, too */
+    int64_t number;
 } gd_op_index;
 
 typedef struct gd_op_facts {
@@ -57,6 +61,8 @@ typedef struct gd_op_facts {
     gd_op_fuses fuses;
     bool checks; /* it has an `index` */
     gd_op_index index;
+    bool makes_indices; /* it has a `gives` */
+    gd_op_index gives;
 } gd_op_facts;
 
 #endif

@@ -144,7 +144,7 @@ static bool parse_flags(gd_record *r, char *s) {
         {"involution", GD_OP_INVOLUTION},   {"shapeonly", GD_OP_SHAPE_ONLY},
         {"heavy", GD_OP_HEAVY},             {"rows", GD_OP_ROWS},
         {"assigns", GD_OP_ASSIGNS},         {"awaits", GD_OP_AWAITS},
-        {"inplace", 0},
+        {"refuses", GD_OP_REFUSES},         {"inplace", 0},
     };
     char end;
     for (char *word; (word = gd_record_name(&s, &end));) {

@@ -14,7 +14,9 @@
  *       control branch               (branch, while, scan, gradients: facts.h explains this and those below)
  *       reduces sum                  (sum, mean, max, min)
  *       fills value                  (every element of the result is this option)
- *       index x < weight[0]          (or it fails; also x[axis], classes, dims[1] or ignore_index)
+ *       index x < weight[0]          (or it fails; also x[axis], classes, dims[1] or ignore_index, x[-2:]: the
+ *                                    last two sizes multiplied)
+ *       gives indices < x[axis]      (of an output; said in the same ways)
  *       fuses relu(linear(x, w, b))  (plans make it of these two; one of several: conv1d|conv2d)
  *       onnx Name   caffe Name
  *
@@ -23,7 +25,8 @@
  * int[1..3], int[], {word, word}, tensor? (an optional input that is given by name).
  * Flags: elementwise, view, random, dynamic, nograd, internal, float, truth, integral, whole, inplace (a
  * twin that writes its first input), idempotent (done again it changes nothing), involution (done again
- * it undoes itself), shapeonly (reads shapes, and no data), heavy, rows, assigns, awaits (gradus/op.h).
+ * it undoes itself), shapeonly (reads shapes, and no data), heavy, rows, assigns, awaits, refuses
+ * (gradus/op.h).
  * Lines of attributes and expressions are indented by two or more; documentation is not.
  */
 #ifndef GRADUS_CODEGEN_RECORD_H

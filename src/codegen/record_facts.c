@@ -106,42 +106,69 @@ static const gd_op_attr *find_attr(const gd_record *r, const char *name) {
 
 static bool is_int(const gd_op_attr *a) { return a && a->type == GD_ATTR_INT; }
 
-/* "index < x[axis]", "target < x[1] or ignore_index", "x < classes". */
-static bool parse_index(gd_record *r, char *s) {
-    gd_op_index *f = &r->facts.index;
-    char end, *name = gd_record_name(&s, &end);
-    *f = (gd_op_index){.input = name ? gd_record_input(r, name) : -1, .axis = -1};
-    if (f->input < 0) return gd_record_fail(r, "no such input", name ? name : s);
+/* "axis]", "1]", "-2:]"; returns what is behind it. */
+static char *take_axis(gd_record *r, gd_op_index *f, char *s) {
+    char *close = strchr(s, ']'), *after;
+    if (!close) return gd_record_fail(r, "expected ']' after", s), NULL;
+    *close = 0;
+    f->axis = (int)strtol(s, &after, 10);
+    f->and_behind = after != s && strcmp(after, ":") == 0;
+    if (after == s) f->axis_option = s;
+    const bool is_axis = f->and_behind || (*after == 0 && f->axis >= 0);
+    if (after == s ? !is_int(find_attr(r, s)) : !is_axis)
+        return gd_record_fail(r, "no such axis", s), NULL;
+    return close + 1;
+}
+
+/* "or ignore_index", "or -1", or nothing. */
+static bool take_exception(gd_record *r, gd_op_index *f, char *s) {
+    char end, *after;
+    s = gd_record_skip(s);
+    if (strncmp(s, "or ", 3) != 0) return true;
+    f->number = strtol(s += 3, &after, 10);
+    f->or_number = after != s;
+    if (f->or_number) return true;
+    f->but = gd_record_name(&s, &end);
+    return is_int(find_attr(r, f->but)) ? true
+                                        : gd_record_fail(r, "no such number", f->but ? f->but : s);
+}
+
+/* Behind the tensor's name, which ended by `end`: "< x[axis]", "< x[1] or ignore_index",
+ * "< classes". */
+static bool take_size(gd_record *r, gd_op_index *f, char *s, char end) {
     if (end != '<') s = gd_record_skip(end ? s + 1 : s), end = *s;
-    if (end != '<') return gd_record_fail(r, "expected '<' after", name);
+    if (end != '<') return gd_record_fail(r, "expected '<' before", s);
     s++;
-    name = gd_record_name(&s, &end);
+    const char *name = gd_record_name(&s, &end);
     f->of = name ? gd_record_input(r, name) : -1;
     const gd_op_attr *size = f->of < 0 ? find_attr(r, name) : NULL;
     if (f->of < 0 && !size)
         return gd_record_fail(r, "no input or option to be below:", name ? name : s);
     if (size) f->size = name;
     if (end) s++;
-    if (end == '[') {
-        char *close = strchr(s, ']'), *after;
-        if (!close) return gd_record_fail(r, "expected ']' after", s);
-        *close = 0;
-        f->axis = (int)strtol(s, &after, 10);
-        if (after == s) f->axis_option = s;
-        if (after == s ? !is_int(find_attr(r, s)) : *after != 0 || f->axis < 0)
-            return gd_record_fail(r, "no such axis", s);
-        s = close + 1;
-    }
-    if (end == '[' ? size && size->type != GD_ATTR_SHAPE : !is_int(size))
+    f->is_number = end != '[';
+    if (!f->is_number && !(s = take_axis(r, f, s))) return false;
+    if (f->is_number ? !is_int(size) : size && size->type != GD_ATTR_SHAPE)
         return gd_record_fail(r, "expected an axis of a tensor or a list, or a number:", name);
-    s = gd_record_skip(s);
-    if (strncmp(s, "or ", 3) == 0) {
-        s += 3;
-        f->but = gd_record_name(&s, &end);
-        if (!is_int(find_attr(r, f->but)))
-            return gd_record_fail(r, "no such number", f->but ? f->but : s);
-    }
-    return r->facts.checks = true;
+    return take_exception(r, f, s);
+}
+
+static bool parse_index(gd_record *r, char *s) {
+    char end, *name = gd_record_name(&s, &end);
+    gd_op_index *f = &r->facts.index;
+    *f = (gd_op_index){.tensor = name ? gd_record_input(r, name) : -1};
+    if (f->tensor < 0) return gd_record_fail(r, "no such input", name ? name : s);
+    return r->facts.checks = take_size(r, f, s, end);
+}
+
+static bool parse_gives(gd_record *r, char *s) {
+    char end, *name = gd_record_name(&s, &end);
+    gd_op_index *f = &r->facts.gives;
+    *f = (gd_op_index){.tensor = -1};
+    for (int i = 0; i < r->n_outputs && name; i++)
+        if (strcmp(name, r->outputs[i].name) == 0) f->tensor = i;
+    if (f->tensor < 0) return gd_record_fail(r, "no such output", name ? name : s);
+    return r->facts.makes_indices = take_size(r, f, s, end);
 }
 
 bool gd_record_fact(gd_record *r, const char *word, char *rest, bool *is_fact) {
@@ -150,7 +177,7 @@ bool gd_record_fact(gd_record *r, const char *word, char *rest, bool *is_fact) {
         bool (*parse)(gd_record *r, char *rest);
     } facts[] = {
         {"control", parse_control}, {"reduces", parse_reduces}, {"fills", parse_fills},
-        {"fuses", parse_fuses},     {"index", parse_index},
+        {"fuses", parse_fuses},     {"index", parse_index},     {"gives", parse_gives},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         *is_fact = strcmp(word, facts[i].word) == 0;

@@ -13,24 +13,42 @@
 #include "core/alloc.h"
 #include "core/error.h"
 
-static size_t rounded(size_t bytes) { return (bytes + GD_SLAB_ALIGNMENT - 1) / GD_SLAB_ALIGNMENT * GD_SLAB_ALIGNMENT; }
+static size_t rounded(size_t bytes) {
+    return (bytes + GD_SLAB_ALIGNMENT - 1) / GD_SLAB_ALIGNMENT * GD_SLAB_ALIGNMENT;
+}
 
-/* --- how much is alive ------------------------------------------------------------------------- */
+/* --- how much is alive -------------------------------------------------------------------------
+ */
 
-static size_t peak_of(const gd_span *spans, int count) {
-    size_t peak = 0;
-    for (int i = 0; i < count; i++) { /* a peak begins where some span begins */
-        size_t alive = 0;
-        for (int k = 0; k < count; k++)
-            if (spans[k].begin <= spans[i].begin && spans[k].end >= spans[i].begin) alive += rounded(spans[k].bytes);
+static int by_begin(const void *a, const void *b) {
+    const int x = (*(gd_span *const *)a)->begin, y = (*(gd_span *const *)b)->begin;
+    return (x > y) - (x < y);
+}
+static int by_end(const void *a, const void *b) {
+    const int x = (*(gd_span *const *)a)->end, y = (*(gd_span *const *)b)->end;
+    return (x > y) - (x < y);
+}
+
+/* `begins` and `ends` have room for pointers to all spans. */
+static size_t peak_of(gd_span *spans, int count, gd_span **begins, gd_span **ends) {
+    size_t peak = 0, alive = 0;
+    for (int i = 0; i < count; i++) begins[i] = ends[i] = &spans[i];
+    qsort(begins, (size_t)count, sizeof *begins, by_begin);
+    qsort(ends, (size_t)count, sizeof *ends, by_end);
+    for (int i = 0, over = 0; i < count; i++) { /* a peak begins where some span begins */
+        while (ends[over]->end < begins[i]->begin) alive -= rounded(ends[over++]->bytes);
+        alive += rounded(begins[i]->bytes);
         if (alive > peak) peak = alive;
     }
     return peak;
 }
 
-/* --- one way of placing ------------------------------------------------------------------------ */
+/* --- one way of placing ------------------------------------------------------------------------
+ */
 
-static bool meet(const gd_span *a, const gd_span *b) { return a->begin <= b->end && a->end >= b->begin; }
+static bool meet(const gd_span *a, const gd_span *b) {
+    return a->begin <= b->end && a->end >= b->begin;
+}
 
 /* The start of the tightest gap for `s` that its contemporaries among the placed leave, which are
  * sorted by offset. */
@@ -54,8 +72,10 @@ static void insert_by_offset(gd_span **placed, int count, gd_span *s) {
     int low = 0, high = count;
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (placed[middle]->offset <= s->offset) low = middle + 1;
-        else high = middle;
+        if (placed[middle]->offset <= s->offset)
+            low = middle + 1;
+        else
+            high = middle;
     }
     memmove(placed + low + 1, placed + low, (size_t)(count - low) * sizeof *placed);
     placed[low] = s;
@@ -73,7 +93,8 @@ static size_t place(gd_span **order, int count, gd_span **placed, int *highest) 
     return slab;
 }
 
-/* --- orders to try ----------------------------------------------------------------------------- */
+/* --- orders to try -----------------------------------------------------------------------------
+ */
 
 static int compare(size_t x, size_t y) { return x > y ? -1 : x < y; }
 static size_t life(const gd_span *s) { return (size_t)(s->end - s->begin + 1); }
@@ -99,9 +120,9 @@ static int earliest_first(const void *a, const void *b) {
     return c ? c : largest_first(a, b);
 }
 
-/* Better orders are looked for until no more than one part in GOOD of what is alive is lost, as long
- * as that takes some milliseconds at most: a try takes about count * count units. An unlucky order
- * costs most where there are few spans; for thousands nothing is looked for. */
+/* Better orders are looked for until no more than one part in GOOD of what is alive is lost, as
+ * long as that takes some milliseconds at most: a try takes about count * count units. An unlucky
+ * order costs most where there are few spans; for thousands nothing is looked for. */
 enum { GOOD = 64, UNITS = 10 * 1000 * 1000 };
 
 /* Of more spans than this, not even all the orders above are tried once one is good. */
@@ -125,7 +146,9 @@ static int try_order(search *s) {
     return highest;
 }
 
-static bool is_good(const search *s) { return s->slab <= s->live || s->slab - s->live <= s->live / GOOD; }
+static bool is_good(const search *s) {
+    return s->slab <= s->live || s->slab - s->live <= s->live / GOOD;
+}
 
 /* From the present order on: what came to lie highest is placed earlier, again and again. */
 static void improve(search *s, int tries) {
@@ -141,10 +164,10 @@ static void improve(search *s, int tries) {
 }
 
 gd_status gd_place_spans(gd_span *spans, int count, size_t *slab, size_t *live) {
-    static int (*const orders[])(const void *, const void *) = {largest_first, area_first, longest_first, earliest_first};
+    static int (*const orders[])(const void *, const void *) = {largest_first, area_first,
+                                                                longest_first, earliest_first};
     enum { ORDERS = sizeof orders / sizeof *orders };
-    *live = peak_of(spans, count);
-    *slab = 0;
+    *live = *slab = 0;
     if (count == 0) return GD_OK;
     gd_span **order = gd_malloc((size_t)count * 2 * sizeof *order);
     size_t *best = gd_malloc((size_t)count * sizeof *best);
@@ -153,14 +176,17 @@ gd_status gd_place_spans(gd_span *spans, int count, size_t *slab, size_t *live) 
         gd_free(best);
         return gd_fail(GD_E_MEMORY, "no memory to place %d buffers", count);
     }
+    *live = peak_of(spans, count, order, order + count);
     search s = {spans, order, order + count, best, count, SIZE_MAX, *live};
     const int tries = (int)(UNITS / ORDERS / ((double)count * count));
     for (int turn = 0; turn < 2; turn++)
         for (int o = 0; o < ORDERS && s.slab > s.live && !(count > MANY && is_good(&s)); o++) {
             for (int i = 0; i < count; i++) order[i] = &spans[i];
             qsort(order, (size_t)count, sizeof *order, orders[o]);
-            if (turn == 0) try_order(&s);
-            else improve(&s, tries);
+            if (turn == 0)
+                try_order(&s);
+            else
+                improve(&s, tries);
         }
     for (int i = 0; i < count; i++) spans[i].offset = best[i];
     *slab = s.slab;

@@ -13,21 +13,31 @@
 
 enum { SMALL = 64 }; /* bytes of a number that several updates use */
 
+/* For each thing a list of numbers, in order: at[first[thing]], ..., before at[first[thing + 1]].
+ */
+typedef struct lists {
+    int *first, *at;
+} lists;
+
 typedef struct early {
     gd_program *p;
-    int *first, *touching; /* steps that read or write root r: touching[first[r]] ..., in order */
-    bool *tail;            /* of each step: it is there for updates alone */
-    int *ready;            /* of each step: it can run behind this one; -1: at once */
-    int *view;             /* of each value: the step that makes it as a view; -1: none */
-    bool *risks;           /* of each step: it may fail */
-    bool *update, *put;    /* it gives a variable its new value; it has its new place */
+    lists touching, writing; /* of each root: the steps that read or write it, and that write it */
+    lists commits;           /* of each step: those whose new value's root it writes */
+    bool *tail;              /* of each step: it is there for updates alone */
+    int *ready;              /* of each step: it can run behind this one; -1: at once */
+    int *view;               /* of each value: the step that makes it as a view; -1: none */
+    bool *risks;             /* of each step: it may fail */
+    bool *update, *put;      /* it gives a variable its new value; it has its new place */
     gd_pstep *order;
     int count;
 } early;
 
 static void end(early *e) {
-    gd_free(e->first);
-    gd_free(e->touching);
+    lists *const all[] = {&e->touching, &e->writing, &e->commits};
+    for (int i = 0; i < 3; i++) {
+        gd_free(all[i]->first);
+        gd_free(all[i]->at);
+    }
     gd_free(e->tail);
     gd_free(e->ready);
     gd_free(e->view);
@@ -47,10 +57,30 @@ static bool reads(const gd_program *p, const gd_pstep *s, int root) {
     return false;
 }
 
-static bool writes(const gd_program *p, const gd_pstep *s, int root) {
-    for (int k = 0; k < s->n_out; k++)
-        if (root_of(p, s->out[k]) == root) return true;
-    return false;
+/* --- lists -------------------------------------------------------------------------------------
+ */
+
+/* Calls `what` for each pair of a thing and a number, those of one thing from the last number to
+ * the first. */
+typedef void each(const early *e, void (*what)(lists *l, int thing, int number), lists *l);
+
+static void count(lists *l, int thing, int number) {
+    (void)number;
+    l->first[thing]++;
+}
+
+static void fill(lists *l, int thing, int number) { l->at[--l->first[thing]] = number; }
+
+static gd_status make_lists(const early *e, lists *l, int things, each *pairs) {
+    l->first = gd_calloc((size_t)things + 1, sizeof *l->first);
+    if (!l->first) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    pairs(e, count, l);
+    for (int i = 0; i < things; i++)
+        l->first[i + 1] += l->first[i]; /* where thing i ends, so far */
+    l->at = gd_malloc(((size_t)l->first[things] + 1) * sizeof *l->at);
+    if (!l->at) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    pairs(e, fill, l);
+    return GD_OK;
 }
 
 /* The values of step i: inputs, then outputs. */
@@ -58,19 +88,48 @@ static int value_at(const gd_pstep *s, int k) {
     return k < s->n_in ? s->in[k] : s->out[k - s->n_in];
 }
 
+static void each_use(const early *e, void (*what)(lists *, int, int), lists *l, bool only_writes) {
+    const gd_program *p = e->p;
+    for (int i = p->n_steps; i-- > 0;) {
+        const gd_pstep *s = &p->steps[i];
+        for (int k = only_writes ? s->n_in : 0; k < s->n_in + s->n_out && !is_idle(s); k++) {
+            const int root = root_of(p, value_at(s, k));
+            if (root >= 0) what(l, root, i);
+        }
+    }
+}
+
+static void each_touching(const early *e, void (*what)(lists *, int, int), lists *l) {
+    each_use(e, what, l, false);
+}
+
+static void each_writing(const early *e, void (*what)(lists *, int, int), lists *l) {
+    each_use(e, what, l, true);
+}
+
+static void each_commit(const early *e, void (*what)(lists *, int, int), lists *l) {
+    const lists *w = &e->writing;
+    for (int i = e->p->n_commits; i-- > 0;) {
+        const int fresh = root_of(e->p, e->p->commits[i].value);
+        for (int u = w->first[fresh]; u < w->first[fresh + 1]; u++)
+            if (u == w->first[fresh] || w->at[u] != w->at[u - 1]) what(l, w->at[u], i);
+    }
+}
+
+/* The last of a list; -1: it is empty. */
+static int last_of(const lists *l, int thing) {
+    return l->first[thing + 1] > l->first[thing] ? l->at[l->first[thing + 1] - 1] : -1;
+}
+
 static gd_status begin(early *e, gd_program *p) {
     const size_t steps = (size_t)p->n_steps + 1;
-    size_t uses = 1;
-    for (int i = 0; i < p->n_steps; i++) uses += (size_t)(p->steps[i].n_in + p->steps[i].n_out);
     *e = (early){.p = p,
-                 .first = gd_calloc((size_t)p->n_roots + 2, sizeof(int)),
-                 .touching = gd_malloc(uses * sizeof(int))};
-    e->tail = gd_calloc(3 * steps, sizeof(bool));
-    e->ready = gd_malloc(steps * sizeof(int));
-    e->view = gd_malloc(((size_t)p->n_values + 1) * sizeof(int));
-    e->order = gd_malloc(steps * sizeof *e->order);
-    e->risks = gd_program_risks(p);
-    if (!e->risks || !e->first || !e->touching || !e->tail || !e->ready || !e->view || !e->order)
+                 .tail = gd_calloc(3 * steps, sizeof(bool)),
+                 .ready = gd_malloc(steps * sizeof(int)),
+                 .view = gd_malloc(((size_t)p->n_values + 1) * sizeof(int)),
+                 .order = gd_malloc(steps * sizeof *e->order),
+                 .risks = gd_program_risks(p)};
+    if (!e->risks || !e->tail || !e->ready || !e->view || !e->order)
         return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int v = 0; v < p->n_values; v++) e->view[v] = -1;
     for (int i = 0; i < p->n_steps; i++)
@@ -78,41 +137,27 @@ static gd_status begin(early *e, gd_program *p) {
             if (p->steps[i].out[k] >= 0) e->view[p->steps[i].out[k]] = i;
     e->update = e->tail + steps;
     e->put = e->update + steps;
-    for (int turn = 0; turn < 2;
-         turn++) { /* how many, then which; first[r] ends where r + 1 begins */
-        for (int i = p->n_steps; i-- > 0;)
-            for (int k = 0; k < p->steps[i].n_in + p->steps[i].n_out && !is_idle(&p->steps[i]);
-                 k++) {
-                const int root = root_of(p, value_at(&p->steps[i], k));
-                if (root < 0) continue;
-                if (turn == 0)
-                    e->first[root]++;
-                else
-                    e->touching[--e->first[root]] = i;
-            }
-        for (int r = 0; r <= p->n_roots && turn == 0; r++) e->first[r + 1] += e->first[r];
-    }
-    return GD_OK;
+    GD_TRY(make_lists(e, &e->touching, p->n_roots, each_touching));
+    GD_TRY(make_lists(e, &e->writing, p->n_roots, each_writing));
+    return make_lists(e, &e->commits, p->n_steps, each_commit);
 }
+
+/* --- what steps are ----------------------------------------------------------------------------
+ */
 
 /* Whether the step gives variables their new values, and they can be computed right into them. */
 static bool is_update(const early *e, int at) {
     const gd_program *p = e->p;
-    bool any = false;
-    for (int i = 0; i < p->n_commits; i++) {
-        const int fresh = root_of(p, p->commits[i].value), old = p->commits[i].root;
-        if (!writes(p, &p->steps[at], fresh)) continue;
+    for (int c = e->commits.first[at]; c < e->commits.first[at + 1]; c++) {
+        const gd_commit *commit = &p->commits[e->commits.at[c]];
+        const int fresh = root_of(p, commit->value), old = commit->root;
         if (p->roots[old].kind != GD_ROOT_VARIABLE ||
             p->roots[old].bytes != p->roots[fresh].bytes || p->roots[fresh].fetched)
             return false;
-        any = true;
-        for (int u = e->first[fresh]; u < e->first[fresh + 1];
-             u++) /* a copy that is written later */
-            if (e->touching[u] > at && writes(p, &p->steps[e->touching[u]], fresh)) return false;
-        for (int u = e->first[old]; u < e->first[old + 1]; u++) /* the old value is needed longer */
-            if (e->touching[u] > at) return false;
+        if (last_of(&e->writing, fresh) > at) return false; /* a copy that is written later */
+        if (last_of(&e->touching, old) > at) return false;  /* the old value is needed longer */
     }
-    return any;
+    return e->commits.first[at + 1] > e->commits.first[at];
 }
 
 /* Whether the step is there for updates alone: it makes a number for some, or a tensor for one.
@@ -128,8 +173,9 @@ static bool is_tail(const early *e, int at) {
         if (root < 0) continue;
         if (p->roots[root].fetched || p->roots[root].kind != GD_ROOT_TEMPORARY) return false;
         small &= p->roots[root].bytes <= SMALL;
-        for (int u = e->first[root], last = at; u < e->first[root + 1]; u++) {
-            const int user = e->touching[u];
+        const lists *users = &e->touching;
+        for (int u = users->first[root], last = at; u < users->first[root + 1]; u++) {
+            const int user = users->at[u];
             if (user <= last || (p->steps[user].op->flags & GD_OP_AWAITS))
                 continue; /* which looks at no data */
             last = user;
@@ -146,16 +192,16 @@ static void for_dependencies(early *e, int at, void (*what)(early *e, int needed
     const gd_pstep *s = &p->steps[at];
     for (int k = 0; k < s->n_in + s->n_out; k++) {
         const int root = root_of(p, value_at(s, k));
-        for (int u = root < 0 ? 0 : e->first[root];
-             root >= 0 && u < e->first[root + 1] && e->touching[u] < at; u++)
-            if (k >= s->n_in || writes(p, &p->steps[e->touching[u]], root))
-                what(e, e->touching[u], at);
+        const lists *l = k < s->n_in ? &e->writing : &e->touching;
+        if (root < 0) continue;
+        for (int u = l->first[root]; u < l->first[root + 1] && l->at[u] < at; u++)
+            what(e, l->at[u], at);
     }
-    for (int i = 0; i < p->n_commits && e->update[at]; i++) { /* who reads the old value */
-        const int old = p->commits[i].root;
-        if (!writes(p, s, root_of(p, p->commits[i].value))) continue;
-        for (int u = e->first[old]; u < e->first[old + 1] && e->touching[u] < at; u++)
-            if (reads(p, &p->steps[e->touching[u]], old)) what(e, e->touching[u], at);
+    for (int c = e->commits.first[at]; c < e->commits.first[at + 1] && e->update[at]; c++) {
+        const lists *l = &e->touching; /* who reads the old value */
+        const int old = p->commits[e->commits.at[c]].root;
+        for (int u = l->first[old]; u < l->first[old + 1] && l->at[u] < at; u++)
+            if (reads(p, &p->steps[l->at[u]], old)) what(e, l->at[u], at);
     }
 }
 

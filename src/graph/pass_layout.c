@@ -49,6 +49,7 @@ typedef struct layout {
     int *writes; /* of each root: how many steps write it */
     bool *fixed; /* of each root: fetched or committed, so it stays as it is */
     int *chain;  /* of each step: the first step of its chain of elementwise steps; -1: none */
+    int *next;   /* of each step: the next of its chain; n_steps: none */
     int *maker;  /* of each root: the step of a chain that writes it; -1: none */
     permuted *permuted;
     int n_permuted, changes;
@@ -211,12 +212,30 @@ static bool can_sink(const layout *l, const gd_pstep *s) {
     return true;
 }
 
+/* The first step of a step's chain, as far as chains are known. */
+static int first_of_chain(const layout *l, int step) {
+    while (step >= 0 && l->chain[step] != step) step = l->chain[step];
+    return step;
+}
+
 /* The chain that a step's operand is made in; -1: in none. */
 static int chain_of_operand(const layout *l, const gd_pstep *s, int k) {
     const gd_pvalue *v = &l->p->values[s->in[k]];
     const int from = l->maker[v->root];
-    return from >= 0 && same_dims(v, &l->p->values[s->out[0]]) && is_row_major(v) ? l->chain[from]
-                                                                                  : -1;
+    return from >= 0 && same_dims(v, &l->p->values[s->out[0]]) && is_row_major(v)
+               ? first_of_chain(l, from)
+               : -1;
+}
+
+static void list_chains(layout *l) {
+    const int n = l->p->n_steps;
+    int *latest = l->next + n; /* of each chain: the step found last */
+    for (int i = n; i-- > 0;) latest[i] = n;
+    for (int i = n; i-- > 0;) {
+        if (l->chain[i] < 0) continue;
+        l->next[i] = latest[l->chain[i]];
+        latest[l->chain[i]] = i;
+    }
 }
 
 /* Elementwise steps of one shape that read each other's results: they go one way together, so that
@@ -230,14 +249,16 @@ static void find_chains(layout *l) {
         if (!can_sink(l, s)) continue;
         l->chain[i] = i;
         for (int k = 0; k < s->n_in; k++) {
-            const int other = chain_of_operand(l, s, k), mine = l->chain[i];
+            const int other = chain_of_operand(l, s, k), mine = first_of_chain(l, i);
             if (other < 0 || other == mine) continue;
-            const int first = other < mine ? other : mine;
-            for (int b = first; b <= i; b++)
-                if (l->chain[b] == other || l->chain[b] == mine) l->chain[b] = first;
+            l->chain[other < mine ? mine : other] = other < mine ? other : mine;
         }
+        l->chain[i] = first_of_chain(l, i);
         for (int k = 0; k < s->n_out; k++) l->maker[p->values[s->out[k]].root] = i;
     }
+    for (int i = 0; i < p->n_steps; i++) /* an earlier one is right already */
+        if (l->chain[i] >= 0) l->chain[i] = l->chain[l->chain[i]];
+    list_chains(l);
 }
 
 /* A value that says in which order to run: it has all elements, in places of their own, and its
@@ -279,8 +300,8 @@ static bool best_order(const layout *l, int chain, int *order) {
     const gd_pvalue *y = &p->values[p->steps[chain].out[0]];
     ballot b = {.n_orders = 0};
     int best = 0;
-    for (int i = chain; i < p->n_steps; i++)
-        for (int k = 0; l->chain[i] == chain && k < p->steps[i].n_in; k++)
+    for (int i = chain; i < p->n_steps; i = l->next[i])
+        for (int k = 0; k < p->steps[i].n_in; k++)
             if (same_dims(&p->values[p->steps[i].in[k]], y) &&
                 chain_of_operand(l, &p->steps[i], k) != chain)
                 count_vote(l, &b, p->steps[i].in[k]);
@@ -338,11 +359,10 @@ static gd_status sink_chain(layout *l, int chain) {
     if (!best_order(l, chain, order)) return GD_OK;
     const gd_pvalue y = p->values[p->steps[chain].out[0]];
     for (int i = y.rank; i-- > 0; step *= y.dims[order[i]]) strides[order[i]] = step;
-    for (int i = chain; i < p->n_steps; i++)
-        for (int k = 0; l->chain[i] == chain && k < p->steps[i].n_out; k++)
+    for (int i = chain; i < p->n_steps; i = l->next[i])
+        for (int k = 0; k < p->steps[i].n_out; k++)
             if (!readers_agree(l, &p->values[p->steps[i].out[k]], strides, -1, chain)) return GD_OK;
-    for (int i = chain; i < p->n_steps; i++)
-        if (l->chain[i] == chain) GD_TRY(sink(l, i, order, strides));
+    for (int i = chain; i < p->n_steps; i = l->next[i]) GD_TRY(sink(l, i, order, strides));
     return GD_OK;
 }
 
@@ -486,9 +506,10 @@ static gd_status begin(layout *l) {
     l->writes = gd_program_writes(p);
     l->fixed = gd_calloc((size_t)p->n_roots + 1, sizeof *l->fixed);
     l->chain = gd_malloc(((size_t)p->n_steps + 1) * sizeof *l->chain);
+    l->next = gd_malloc((2 * (size_t)p->n_steps + 1) * sizeof *l->next);
     l->maker = gd_malloc(((size_t)p->n_roots + 1) * sizeof *l->maker);
     l->permuted = gd_malloc(((size_t)operands + 1) * sizeof *l->permuted);
-    if (!l->writes || !l->fixed || !l->chain || !l->maker || !l->permuted)
+    if (!l->writes || !l->fixed || !l->chain || !l->next || !l->maker || !l->permuted)
         return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int i = 0; i < p->n_fetches; i++) l->fixed[p->values[p->fetches[i]].root] = true;
     for (int i = 0; i < p->n_commits; i++) l->fixed[p->values[p->commits[i].value].root] = true;
@@ -510,6 +531,7 @@ int gd_pass_layout(gd_program *p, gd_device *device) {
     gd_free(l.writes);
     gd_free(l.fixed);
     gd_free(l.chain);
+    gd_free(l.next);
     gd_free(l.maker);
     gd_free(l.permuted);
     if (status != GD_OK) return -1;

@@ -12,7 +12,7 @@ static bool is_integer(const gd_program *p, int value) {
 /* --- indices -----------------------------------------------------------------------------------
  */
 
-/* What a step checks: all numbers of a value are in [0, size), or `but`. */
+/* All numbers of a value are in [0, size), or `but`. */
 typedef struct check {
     int value;
     int64_t size;
@@ -26,26 +26,42 @@ static const void *option(const gd_pstep *s, const char *name) {
     return (const char *)(s->attrs ? s->attrs : s->op->defaults) + s->op->attrs[i].offset;
 }
 
-/* As the op's record says; false: it says nothing, or the size is not to be seen. */
-static bool find_check(const gd_program *p, const gd_pstep *s, check *c) {
-    const gd_op_index *f = &s->op->facts.index;
-    if (!s->op->facts.checks || f->input >= s->n_in || f->of >= s->n_in || s->in[f->input] < 0)
-        return false;
-    const gd_pvalue *of = f->of < 0 || s->in[f->of] < 0 ? NULL : &p->values[s->in[f->of]];
-    const gd_shape *list = f->of < 0 && f->axis >= 0 ? option(s, f->size) : NULL;
-    const int64_t rank = of ? of->rank : list ? list->rank : 0;
+/* The size that indices must be below; false: it is not to be seen. */
+static bool find_size(const gd_program *p, const gd_pstep *s, const gd_op_index *f, int64_t *size) {
+    if (f->is_number) return *size = *(const int64_t *)option(s, f->size), true;
+    if (f->of >= s->n_in || (f->of >= 0 && s->in[f->of] < 0)) return false;
+    const gd_pvalue *of = f->of < 0 ? NULL : &p->values[s->in[f->of]];
+    const gd_shape *list = of ? NULL : option(s, f->size);
+    const int64_t rank = of ? of->rank : list->rank, *sizes = of ? of->dims : list->at;
     int64_t axis = f->axis_option ? *(const int64_t *)option(s, f->axis_option) : f->axis;
-    if (f->axis_option && axis < 0) axis += rank;
-    if (f->of < 0 && f->axis < 0 && !f->axis_option)
-        c->size = *(const int64_t *)option(s, f->size);
-    else if (axis >= 0 && axis < rank)
-        c->size = of ? of->dims[axis] : list->at[axis];
-    else
-        return false;
-    c->value = s->in[f->input];
-    c->has_but = f->but != NULL;
-    c->but = f->but ? *(const int64_t *)option(s, f->but) : 0;
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis >= rank) return false;
+    *size = sizes[axis];
+    for (int64_t k = axis + 1; k < rank && f->and_behind; k++) *size *= sizes[k];
     return true;
+}
+
+/* As the op's record says of a value; false: it says nothing, or too little. */
+static bool find_check(const gd_program *p, const gd_pstep *s, const gd_op_index *f, int value,
+                       check *c) {
+    if (value < 0 || !find_size(p, s, f, &c->size)) return false;
+    c->value = value;
+    c->has_but = f->but || f->or_number;
+    c->but = f->but ? *(const int64_t *)option(s, f->but) : f->number;
+    return true;
+}
+
+/* What the step checks. */
+static bool checks_input(const gd_program *p, const gd_pstep *s, check *c) {
+    const gd_op_index *f = &s->op->facts.index;
+    return s->op->facts.checks && f->tensor < s->n_in && find_check(p, s, f, s->in[f->tensor], c);
+}
+
+/* What need not be checked: the step itself makes it so. */
+static bool makes_output(const gd_program *p, const gd_pstep *s, check *c) {
+    const gd_op_index *f = &s->op->facts.gives;
+    return s->op->facts.makes_indices && f->tensor < s->n_out &&
+           find_check(p, s, f, s->out[f->tensor], c);
 }
 
 /* Both look at the same numbers, in whatever shape. */
@@ -78,11 +94,11 @@ static bool runs(const gd_program *p, const gd_pstep *s) {
 typedef struct known {
     const gd_program *p;
     int *writes;   /* of each root: how often it is written */
-    check *checks; /* that steps so far have made */
+    check *checks; /* that steps so far have made, or made needless */
     int n_checks;
 } known;
 
-/* Whether a step so far has found these indices to be right. */
+/* Whether a step so far has found these indices to be right, or made them. */
 static bool is_checked(const known *k, const check *c) {
     const int root = k->p->values[c->value].root;
     if (k->writes[root] > (k->p->roots[root].kind == GD_ROOT_TEMPORARY)) return false;
@@ -98,21 +114,19 @@ static bool may_fail(known *k, const gd_pstep *s) {
     const gd_program *p = k->p;
     check c;
     if (s->op->ir) return false;
-    if (s->op->flags & GD_OP_WHOLE) return true; /* whatever its functions do */
-    const bool checks = find_check(p, s, &c), checked = checks && is_checked(k, &c);
+    if (s->op->flags & (GD_OP_WHOLE | GD_OP_REFUSES)) return true; /* a function may do anything */
+    const bool checks = checks_input(p, s, &c), checked = checks && is_checked(k, &c);
     if (checks && !checked && runs(p, s)) k->checks[k->n_checks++] = c;
-    for (int i = 0; i < s->n_out;
-         i++) /* positions: of what was sorted, in memory of the kernel's own */
-        if (is_integer(p, s->out[i])) return true;
+    if (makes_output(p, s, &c) && runs(p, s)) k->checks[k->n_checks++] = c;
     for (int i = 0; i < s->n_in; i++)
-        if (is_integer(p, s->in[i]) && !(checked && i == s->op->facts.index.input)) return true;
+        if (is_integer(p, s->in[i]) && !(checked && i == s->op->facts.index.tensor)) return true;
     return false;
 }
 
 bool *gd_program_risks(const gd_program *p) {
     const size_t steps = (size_t)p->n_steps + 1;
     known k = {
-        .p = p, .writes = gd_program_writes(p), .checks = gd_malloc(steps * sizeof *k.checks)};
+        .p = p, .writes = gd_program_writes(p), .checks = gd_malloc(2 * steps * sizeof *k.checks)};
     bool *risks = k.writes && k.checks ? gd_calloc(steps, sizeof *risks) : NULL;
     if (!risks) gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int i = 0; risks && i < p->n_steps; i++)

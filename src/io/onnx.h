@@ -57,9 +57,9 @@ typedef struct gd_onnx_row {
     const char *name; /* ONNX's; NULL: the record says it */
     const char *inputs, *attributes, *when;
     /* What each input is cast to first when saving, the last letter for all that follow: y the
-     * output's dtype, b bool, i an integer for indices, p what the inputs' dtypes promote to, w f32
-     * where it is bf16 (then the result is cast back), - as it is. NULL: - (y or p for elementwise
-     * ops) */
+     * output's dtype, b bool, i an integer for indices, p what the inputs' dtypes promote to, o the
+     * same, but no bool, w f32 where it is bf16 (then the result is cast back), - as it is. NULL: -
+     * (y or o for elementwise ops) */
     const char *cast;
     /* Whether this row can save the call, beyond `when`; NULL: yes. */
     bool (*fits)(const gd_onnx_call *call);

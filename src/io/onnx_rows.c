@@ -90,135 +90,82 @@ static bool kernel_is_known(const gd_onnx_call *c) {
 
 /* a row is a line */
 /* clang-format off */
-#define REDUCE(op)                                                                                 \
-    {                                                                                              \
-        op, NULL, "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", NULL, "y",         \
-            gives_numbers, NULL, NULL, NULL                                                        \
-    }
+#define REDUCE_ATTRIBUTES "keepdims=keepdim~1 noop_with_empty_axes!0~0"
+#define REDUCE(which) \
+    {.op = which, .inputs = "x axes:axis", .attributes = REDUCE_ATTRIBUTES, .cast = "y", .fits = gives_numbers}
 
 #define CONV_ATTRIBUTES "strides=stride dilations=dilation group=groups kernel_shape? "
-#define CONV(op, rank)                                                                             \
-    {op,                                                                                           \
-     NULL,                                                                                         \
-     NULL,                                                                                         \
-     CONV_ATTRIBUTES "pads=padding*2 auto_pad!NOTSET~NOTSET",                                      \
-     "pad_mode=explicit x:rank=" rank,                                                             \
-     "w",                                                                                          \
-     NULL,                                                                                         \
-     NULL,                                                                                         \
-     NULL,                                                                                         \
-     NULL},                                                                                        \
-        {op,                                                                                       \
-         NULL,                                                                                     \
-         NULL,                                                                                     \
-         CONV_ATTRIBUTES "auto_pad!VALID~NOTSET",                                                  \
-         "pad_mode=valid x:rank=" rank,                                                            \
-         "w",                                                                                      \
-         NULL,                                                                                     \
-         NULL,                                                                                     \
-         NULL,                                                                                     \
-         NULL},                                                                                    \
-        {op,                                                                                       \
-         NULL,                                                                                     \
-         NULL,                                                                                     \
-         CONV_ATTRIBUTES "pads=padding/same auto_pad!NOTSET~NOTSET",                               \
-         "pad_mode=same x:rank=" rank,                                                             \
-         "w",                                                                                      \
-         kernel_is_known,                                                                          \
-         NULL,                                                                                     \
-         NULL,                                                                                     \
-         NULL},                                                                                    \
-    {                                                                                              \
-        op, NULL, NULL, CONV_ATTRIBUTES "auto_pad!SAME_UPPER~NOTSET",                              \
-            "pad_mode=same x:rank=" rank, "w", NULL, NULL, NULL, NULL                              \
-    }
-#define CONV_TRANSPOSE(op, rank)                                                                   \
-    {                                                                                              \
-        op, NULL, NULL,                                                                            \
-            CONV_ATTRIBUTES "pads=padding*2 output_padding=output_padding auto_pad!NOTSET~NOTSET", \
-            "x:rank=" rank, "w", NULL, NULL, gd_onnx_load_conv_transpose, NULL                     \
-    }
+#define CONV(which, rank) \
+    {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding*2 auto_pad!NOTSET~NOTSET", .when = "pad_mode=explicit x:rank=" rank, .cast = "w"}, \
+    {.op = which, .attributes = CONV_ATTRIBUTES "auto_pad!VALID~NOTSET", .when = "pad_mode=valid x:rank=" rank, .cast = "w"}, \
+    {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding/same auto_pad!NOTSET~NOTSET", .when = "pad_mode=same x:rank=" rank, .cast = "w", .fits = kernel_is_known}, \
+    {.op = which, .attributes = CONV_ATTRIBUTES "auto_pad!SAME_UPPER~NOTSET", .when = "pad_mode=same x:rank=" rank, .cast = "w"}
+#define CONV_TRANSPOSE(which, rank) \
+    {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding*2 output_padding=output_padding auto_pad!NOTSET~NOTSET", \
+     .when = "x:rank=" rank, .cast = "w", .load = gd_onnx_load_conv_transpose}
 
-#define POOL_ATTRIBUTES                                                                            \
-    "kernel_shape=kernel strides=stride|kernel~1 pads=padding*2 ceil_mode=ceil_mode "              \
-    "auto_pad!NOTSET~NOTSET "
-#define MAX_POOL(op, rank)                                                                         \
-    {                                                                                              \
-        op, NULL, NULL, POOL_ATTRIBUTES "dilations=dilation storage_order!0~0", "x:rank=" rank,    \
-            "w", rounds_alike, NULL, NULL, NULL                                                    \
-    }
-#define MAX_POOL_INDICES(op, rank)                                                                 \
-    {                                                                                              \
-        op, "MaxPool", NULL, POOL_ATTRIBUTES "dilations=dilation storage_order!0~0",               \
-            "x:rank=" rank, NULL, rounds_alike, NULL, NULL, gd_onnx_save_max_pool_indices          \
-    }
-#define AVG_POOL(op, rank)                                                                         \
-    {                                                                                              \
-        op, NULL, NULL, POOL_ATTRIBUTES "dilations!1~1 count_include_pad=count_include_pad~false", \
-            "divisor_override=none x:rank=" rank, "w", rounds_alike, NULL,                         \
-            gd_onnx_load_average_pool, NULL                                                        \
-    }
-
-#define ROW(op, name, inputs, attributes, when, cast, fits)                                        \
-    { op, name, inputs, attributes, when, cast, fits, NULL, NULL, NULL }
-#define BODY(op, body)                                                                             \
-    { op, NULL, NULL, NULL, NULL, NULL, NULL, body, NULL, NULL }
-#define SAVE(op, name, save)                                                                       \
-    { op, name, NULL, NULL, NULL, NULL, NULL, NULL, NULL, save }
-#define LOAD(name, load)                                                                           \
-    { NULL, name, NULL, NULL, NULL, NULL, NULL, NULL, load, NULL }
+#define POOL_ATTRIBUTES "kernel_shape=kernel strides=stride|kernel~1 pads=padding*2 ceil_mode=ceil_mode auto_pad!NOTSET~NOTSET "
+#define MAX_POOL_ATTRIBUTES POOL_ATTRIBUTES "dilations=dilation storage_order!0~0"
+#define MAX_POOL(which, rank) \
+    {.op = which, .attributes = MAX_POOL_ATTRIBUTES, .when = "x:rank=" rank, .cast = "w", .fits = rounds_alike}
+#define MAX_POOL_INDICES(which, rank) \
+    {.op = which, .name = "MaxPool", .attributes = MAX_POOL_ATTRIBUTES, .when = "x:rank=" rank, .fits = rounds_alike, .save = gd_onnx_save_max_pool_indices}
+#define AVG_POOL(which, rank) \
+    {.op = which, .attributes = POOL_ATTRIBUTES "dilations!1~1 count_include_pad=count_include_pad~false", \
+     .when = "divisor_override=none x:rank=" rank, .cast = "w", .fits = rounds_alike, .load = gd_onnx_load_average_pool}
 
 const gd_onnx_row gd_onnx_rows[] = {
     /* elementwise */
-    ROW("cast", NULL, NULL, "to=dtype saturate!1~1", NULL, "-", NULL),
-    {"clamp", NULL, "x min=min max=max", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_clip, NULL},
-    LOAD("Sum", gd_onnx_load_sum),
-    LOAD("Mean", gd_onnx_load_mean),
-    LOAD("Max", gd_onnx_load_max),
-    LOAD("Min", gd_onnx_load_min),
-    LOAD("CastLike", gd_onnx_load_cast_like),
-    ROW("bitwise_left_shift", "BitShift", NULL, "direction!LEFT", "a:u8 b:u8", NULL, NULL),
-    ROW("bitwise_right_shift", "BitShift", NULL, "direction!RIGHT", "a:u8 b:u8", NULL, NULL),
-    LOAD("BitShift", gd_onnx_load_bit_shift),
-    LOAD("ThresholdedRelu", gd_onnx_load_thresholded_relu),
-    LOAD("Shrink", gd_onnx_load_shrink),
-    LOAD("Swish", gd_onnx_load_swish),
-    ROW("where", NULL, NULL, NULL, NULL, "by", NULL),
-    ROW("logical_not", NULL, NULL, NULL, NULL, "b", NULL),
-    ROW("logical_and", NULL, NULL, NULL, NULL, "b", NULL),
-    ROW("logical_or", NULL, NULL, NULL, NULL, "b", NULL),
-    ROW("logical_xor", NULL, NULL, NULL, NULL, "b", NULL),
-    ROW("bitwise_not", NULL, NULL, NULL, "x:int", NULL, NULL),
-    ROW("div", NULL, NULL, NULL, "a:float b:float", NULL, NULL),
-    ROW("remainder", NULL, NULL, "fmod!0~0", "a:int b:int", NULL, NULL),
-    BODY("remainder", gd_onnx_remainder_body),
-    ROW("fmod", "Mod", NULL, "fmod!1~0", NULL, NULL, NULL),
-    {"floor_divide", "Div", NULL, NULL, "a:int b:int", NULL, NULL, NULL, NULL, gd_onnx_save_floor_divide},
-    BODY("floor_divide", gd_onnx_floor_divide_body),
-    LOAD("Div", gd_onnx_load_div),
-    ROW("leaky_relu", NULL, NULL, "alpha=slope", NULL, NULL, NULL),
-    ROW("celu", NULL, NULL, "alpha=alpha", "x:f32", NULL, NULL),
-    ROW("selu", NULL, NULL, "alpha!1.6732632~1.6732632 gamma!1.050701~1.050701", NULL, NULL, NULL),
-    LOAD("Selu", gd_onnx_load_selu),
-    ROW("softplus", NULL, NULL, NULL, "beta=1 threshold=20", NULL, NULL),
-    ROW("hardsigmoid", NULL, NULL, "alpha!0.16666667~0.2 beta!0.5~0.5", NULL, NULL, NULL),
-    LOAD("HardSigmoid", gd_onnx_load_hard_sigmoid),
-    ROW("gelu", NULL, NULL, "approximate!none~none", NULL, NULL, NULL),
-    ROW("gelu_tanh", "Gelu", NULL, "approximate!tanh~none", NULL, NULL, NULL),
-    ROW("isinf", NULL, NULL, "detect_negative!1~1 detect_positive!1~1", "x:float", NULL, NULL),
-    LOAD("IsInf", gd_onnx_load_isinf),
-    ROW("floor", NULL, NULL, NULL, "x:float", NULL, NULL),
-    ROW("ceil", NULL, NULL, NULL, "x:float", NULL, NULL),
-    ROW("round", NULL, NULL, NULL, "x:float", NULL, NULL),
-    ROW("isnan", NULL, NULL, NULL, "x:float", NULL, NULL),
-    ROW("contiguous", "Identity", NULL, NULL, NULL, NULL, NULL),
-    ROW("stop_gradient", "Identity", NULL, NULL, NULL, NULL, NULL),
+    {.op = "cast", .attributes = "to=dtype saturate!1~1", .cast = "-"},
+    {.op = "clamp", .inputs = "x min=min max=max", .load = gd_onnx_load_clip},
+    {.name = "Sum", .load = gd_onnx_load_sum},
+    {.name = "Mean", .load = gd_onnx_load_mean},
+    {.name = "Max", .load = gd_onnx_load_max},
+    {.name = "Min", .load = gd_onnx_load_min},
+    {.name = "CastLike", .load = gd_onnx_load_cast_like},
+    {.op = "bitwise_left_shift", .name = "BitShift", .attributes = "direction!LEFT", .when = "a:u8 b:u8"},
+    {.op = "bitwise_right_shift", .name = "BitShift", .attributes = "direction!RIGHT", .when = "a:u8 b:u8"},
+    {.name = "BitShift", .load = gd_onnx_load_bit_shift},
+    {.name = "ThresholdedRelu", .load = gd_onnx_load_thresholded_relu},
+    {.name = "Shrink", .load = gd_onnx_load_shrink},
+    {.name = "Swish", .load = gd_onnx_load_swish},
+    {.op = "where", .cast = "by"},
+    {.op = "eq", .cast = "p"},
+    {.op = "logical_not", .cast = "b"},
+    {.op = "logical_and", .cast = "b"},
+    {.op = "logical_or", .cast = "b"},
+    {.op = "logical_xor", .cast = "b"},
+    {.op = "bitwise_not", .when = "x:int"},
+    {.op = "div", .when = "a:float b:float"},
+    {.op = "remainder", .attributes = "fmod!0~0", .when = "a:int b:int"},
+    {.op = "remainder", .body = gd_onnx_remainder_body},
+    {.op = "fmod", .name = "Mod", .attributes = "fmod!1~0"},
+    {.op = "floor_divide", .name = "Div", .when = "a:int b:int", .save = gd_onnx_save_floor_divide},
+    {.op = "floor_divide", .body = gd_onnx_floor_divide_body},
+    {.name = "Div", .load = gd_onnx_load_div},
+    {.op = "leaky_relu", .attributes = "alpha=slope"},
+    {.op = "celu", .attributes = "alpha=alpha", .when = "x:f32"},
+    {.op = "selu", .attributes = "alpha!1.6732632~1.6732632 gamma!1.050701~1.050701"},
+    {.name = "Selu", .load = gd_onnx_load_selu},
+    {.op = "softplus", .when = "beta=1 threshold=20"},
+    {.op = "hardsigmoid", .attributes = "alpha!0.16666667~0.2 beta!0.5~0.5"},
+    {.name = "HardSigmoid", .load = gd_onnx_load_hard_sigmoid},
+    {.op = "gelu", .attributes = "approximate!none~none"},
+    {.op = "gelu_tanh", .name = "Gelu", .attributes = "approximate!tanh~none"},
+    {.op = "isinf", .attributes = "detect_negative!1~1 detect_positive!1~1", .when = "x:float"},
+    {.name = "IsInf", .load = gd_onnx_load_isinf},
+    {.op = "floor", .when = "x:float"},
+    {.op = "ceil", .when = "x:float"},
+    {.op = "round", .when = "x:float"},
+    {.op = "isnan", .when = "x:float"},
+    {.op = "contiguous", .name = "Identity"},
+    {.op = "stop_gradient", .name = "Identity"},
 
     /* products */
-    ROW("matmul", NULL, NULL, NULL, NULL, "y", NULL),
-    ROW("linear", NULL, NULL, "alpha!1~1 beta!1~1 transA!0~0 transB!1~0", "x:rank=2", NULL, NULL),
-    LOAD("Gemm", gd_onnx_load_gemm),
-    ROW("einsum", NULL, NULL, "equation=equation", NULL, "y", NULL),
+    {.op = "matmul", .cast = "y"},
+    {.op = "linear", .attributes = "alpha!1~1 beta!1~1 transA!0~0 transB!1~0", .when = "x:rank=2"},
+    {.name = "Gemm", .load = gd_onnx_load_gemm},
+    {.op = "einsum", .attributes = "equation=equation", .cast = "y"},
 
     /* reductions */
     REDUCE("sum"),
@@ -227,64 +174,64 @@ const gd_onnx_row gd_onnx_rows[] = {
     REDUCE("max"),
     REDUCE("min"),
     REDUCE("logsumexp"),
-    ROW("norm", NULL, "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", "p=2 x:rank>0", NULL, NULL),
-    ROW("norm", "ReduceL1", "x axes:axis", "keepdims=keepdim~1 noop_with_empty_axes!0~0", "p=1 x:rank>0", NULL, NULL),
-    LOAD("ReduceSumSquare", gd_onnx_load_sum_square),
-    LOAD("ReduceLogSum", gd_onnx_load_log_sum),
-    LOAD("Hardmax", gd_onnx_load_hardmax),
-    LOAD("LpNormalization", gd_onnx_load_lp_normalization),
-    ROW("argmax", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", "x:rank>0", NULL, argmax_has_axis),
-    BODY("argmax", gd_onnx_argmax_body),
-    ROW("argmin", NULL, NULL, "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", "x:rank>0", NULL, argmin_has_axis),
-    BODY("argmin", gd_onnx_argmin_body),
-    ROW("cumsum", NULL, "x axis=axis", "exclusive=exclusive reverse=reverse", NULL, "y", gives_numbers),
-    ROW("softmax", NULL, NULL, "axis=axis", "x:rank>0", NULL, NULL),
-    ROW("log_softmax", NULL, NULL, "axis=axis", "x:rank>0", NULL, NULL),
-    {"topk", NULL, "x k:k", "axis=axis largest=largest", "x:rank>0", NULL, gives_numbers, NULL, gd_onnx_load_topk, NULL},
+    {.op = "norm", .inputs = "x axes:axis", .attributes = REDUCE_ATTRIBUTES, .when = "p=2 x:rank>0"},
+    {.op = "norm", .name = "ReduceL1", .inputs = "x axes:axis", .attributes = REDUCE_ATTRIBUTES, .when = "p=1 x:rank>0"},
+    {.name = "ReduceSumSquare", .load = gd_onnx_load_sum_square},
+    {.name = "ReduceLogSum", .load = gd_onnx_load_log_sum},
+    {.name = "Hardmax", .load = gd_onnx_load_hardmax},
+    {.name = "LpNormalization", .load = gd_onnx_load_lp_normalization},
+    {.op = "argmax", .attributes = "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", .when = "x:rank>0", .fits = argmax_has_axis},
+    {.op = "argmax", .body = gd_onnx_argmax_body},
+    {.op = "argmin", .attributes = "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", .when = "x:rank>0", .fits = argmin_has_axis},
+    {.op = "argmin", .body = gd_onnx_argmin_body},
+    {.op = "cumsum", .inputs = "x axis=axis", .attributes = "exclusive=exclusive reverse=reverse", .cast = "y", .fits = gives_numbers},
+    {.op = "softmax", .attributes = "axis=axis", .when = "x:rank>0"},
+    {.op = "log_softmax", .attributes = "axis=axis", .when = "x:rank>0"},
+    {.op = "topk", .inputs = "x k:k", .attributes = "axis=axis largest=largest", .when = "x:rank>0", .fits = gives_numbers, .load = gd_onnx_load_topk},
 
-    SAVE("sort", "TopK", gd_onnx_save_sort),
+    {.op = "sort", .name = "TopK", .save = gd_onnx_save_sort},
 
     /* shapes */
-    {"reshape", NULL, "x shape:dims", "allowzero!1~0", NULL, NULL, NULL, NULL, gd_onnx_load_reshape, NULL},
-    ROW("flatten", NULL, NULL, "axis!1~1", "start_axis=1 end_axis=-1 x:rank>1", NULL, NULL),
-    BODY("flatten", gd_onnx_flatten_body),
-    LOAD("Flatten", gd_onnx_load_flatten),
-    ROW("squeeze", NULL, "x axes:axis", NULL, NULL, NULL, all_size_one),
-    BODY("squeeze", gd_onnx_squeeze_body),
-    {"unsqueeze", NULL, "x axes:axis", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_unsqueeze, NULL},
-    {"expand", NULL, "x shape:dims/keep", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_expand, NULL},
-    {"permute", NULL, NULL, "perm=axes/places", NULL, NULL, NULL, NULL, gd_onnx_load_transpose, NULL},
-    BODY("transpose", gd_onnx_transpose_body),
-    BODY("movedim", gd_onnx_movedim_body),
-    {"slice", NULL, "x starts:start/first ends:stop/last axes:axis steps:step", NULL, NULL, NULL, NULL, NULL, gd_onnx_load_slice, NULL},
-    BODY("narrow", gd_onnx_narrow_body),
-    BODY("flip", gd_onnx_flip_body),
-    ROW("cat", NULL, NULL, "axis=axis", NULL, "y", ranks_are_equal),
-    BODY("cat", gd_onnx_cat_body),
-    BODY("stack", gd_onnx_stack_body),
-    {"split", NULL, "x split:sizes/pieces", "axis=axis", NULL, NULL, pieces_are_known, NULL, gd_onnx_load_split, NULL},
-    {"repeat", NULL, "x repeats:repeats", NULL, NULL, NULL, repeats_each_axis, NULL, gd_onnx_load_tile, NULL},
-    {"pad", NULL, "x pads:padding/sides constant_value=value", "mode=mode,replicate:edge,circular:wrap", NULL, NULL, NULL, NULL, gd_onnx_load_pad, NULL},
-    ROW("tril", NULL, "x k=diagonal", "upper!0~1", NULL, NULL, NULL),
-    ROW("triu", "Trilu", "x k=diagonal", "upper!1~1", NULL, NULL, NULL),
+    {.op = "reshape", .inputs = "x shape:dims", .attributes = "allowzero!1~0", .load = gd_onnx_load_reshape},
+    {.op = "flatten", .attributes = "axis!1~1", .when = "start_axis=1 end_axis=-1 x:rank>1"},
+    {.op = "flatten", .body = gd_onnx_flatten_body},
+    {.name = "Flatten", .load = gd_onnx_load_flatten},
+    {.op = "squeeze", .inputs = "x axes:axis", .fits = all_size_one},
+    {.op = "squeeze", .body = gd_onnx_squeeze_body},
+    {.op = "unsqueeze", .inputs = "x axes:axis", .load = gd_onnx_load_unsqueeze},
+    {.op = "expand", .inputs = "x shape:dims/keep", .load = gd_onnx_load_expand},
+    {.op = "permute", .attributes = "perm=axes/places", .load = gd_onnx_load_transpose},
+    {.op = "transpose", .body = gd_onnx_transpose_body},
+    {.op = "movedim", .body = gd_onnx_movedim_body},
+    {.op = "slice", .inputs = "x starts:start/first ends:stop/last axes:axis steps:step", .load = gd_onnx_load_slice},
+    {.op = "narrow", .body = gd_onnx_narrow_body},
+    {.op = "flip", .body = gd_onnx_flip_body},
+    {.op = "cat", .attributes = "axis=axis", .cast = "y", .fits = ranks_are_equal},
+    {.op = "cat", .body = gd_onnx_cat_body},
+    {.op = "stack", .body = gd_onnx_stack_body},
+    {.op = "split", .inputs = "x split:sizes/pieces", .attributes = "axis=axis", .fits = pieces_are_known, .load = gd_onnx_load_split},
+    {.op = "repeat", .inputs = "x repeats:repeats", .fits = repeats_each_axis, .load = gd_onnx_load_tile},
+    {.op = "pad", .inputs = "x pads:padding/sides constant_value=value", .attributes = "mode=mode,replicate:edge,circular:wrap", .load = gd_onnx_load_pad},
+    {.op = "tril", .inputs = "x k=diagonal", .attributes = "upper!0~1"},
+    {.op = "triu", .name = "Trilu", .inputs = "x k=diagonal", .attributes = "upper!1~1"},
 
     /* indices */
-    SAVE("one_hot", "OneHot", gd_onnx_save_one_hot),
-    LOAD("OneHot", gd_onnx_load_one_hot),
-    {"embedding", NULL, "weight x", "axis!0~0", "weight:rank=2 x:int x:rank>0", "i-", NULL, NULL, gd_onnx_load_gather, NULL},
-    ROW("index_select", NULL, "x index", "axis=axis~0", "x:rank>0 index:rank=1 index:int", "-i", NULL),
-    ROW("select", "Gather", "x indices=index", "axis=axis~0", NULL, NULL, NULL),
-    {"gather", NULL, "x index", "axis=axis~0", "x:rank>0 x:as=index", "-i", NULL, NULL, gd_onnx_load_gather_elements, NULL},
-    {"scatter", NULL, "x index src", "axis=axis~0 reduction!none~none", NULL, "-i-", same_sizes, NULL, gd_onnx_load_scatter_elements, NULL},
-    ROW("scatter_add", "ScatterElements", "x index src", "axis=axis~0 reduction!add~none", NULL, "-i-", same_sizes),
-    ROW("scatter_mul", "ScatterElements", "x index src", "axis=axis~0 reduction!mul~none", NULL, "-i-", same_sizes),
-    LOAD("GatherND", gd_onnx_load_gather_nd),
-    LOAD("ScatterND", gd_onnx_load_scatter_nd),
-    SAVE("nonzero", "NonZero", gd_onnx_save_nonzero),
-    LOAD("NonZero", gd_onnx_load_nonzero),
-    BODY("masked_select", gd_onnx_masked_select_body),
-    BODY("index_add", gd_onnx_index_add_body),
-    BODY("diagonal", gd_onnx_diagonal_body),
+    {.op = "one_hot", .name = "OneHot", .save = gd_onnx_save_one_hot},
+    {.name = "OneHot", .load = gd_onnx_load_one_hot},
+    {.op = "embedding", .inputs = "weight x", .attributes = "axis!0~0", .when = "weight:rank=2 x:int x:rank>0", .cast = "i-", .load = gd_onnx_load_gather},
+    {.op = "index_select", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 index:rank=1 index:int", .cast = "-i"},
+    {.op = "select", .name = "Gather", .inputs = "x indices=index", .attributes = "axis=axis~0"},
+    {.op = "gather", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 x:as=index", .cast = "-i", .load = gd_onnx_load_gather_elements},
+    {.op = "scatter", .inputs = "x index src", .attributes = "axis=axis~0 reduction!none~none", .cast = "-i-", .fits = same_sizes, .load = gd_onnx_load_scatter_elements},
+    {.op = "scatter_add", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!add~none", .cast = "-i-", .fits = same_sizes},
+    {.op = "scatter_mul", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!mul~none", .cast = "-i-", .fits = same_sizes},
+    {.name = "GatherND", .load = gd_onnx_load_gather_nd},
+    {.name = "ScatterND", .load = gd_onnx_load_scatter_nd},
+    {.op = "nonzero", .name = "NonZero", .save = gd_onnx_save_nonzero},
+    {.name = "NonZero", .load = gd_onnx_load_nonzero},
+    {.op = "masked_select", .body = gd_onnx_masked_select_body},
+    {.op = "index_add", .body = gd_onnx_index_add_body},
+    {.op = "diagonal", .body = gd_onnx_diagonal_body},
 
     /* layers */
     CONV("conv1d", "3"),
@@ -296,81 +243,81 @@ const gd_onnx_row gd_onnx_rows[] = {
     MAX_POOL("max_pool1d", "3"),
     MAX_POOL("max_pool2d", "4"),
     MAX_POOL("max_pool3d", "5"),
-    LOAD("MaxPool", gd_onnx_load_max_pool_indices),
+    {.name = "MaxPool", .load = gd_onnx_load_max_pool_indices},
     MAX_POOL_INDICES("max_pool1d_with_indices", "3"),
     MAX_POOL_INDICES("max_pool2d_with_indices", "4"),
     MAX_POOL_INDICES("max_pool3d_with_indices", "5"),
     AVG_POOL("avg_pool1d", "3"),
     AVG_POOL("avg_pool2d", "4"),
     AVG_POOL("avg_pool3d", "5"),
-    SAVE("adaptive_avg_pool1d", "GlobalAveragePool", gd_onnx_save_adaptive),
-    BODY("adaptive_avg_pool1d", gd_onnx_adaptive_body),
-    SAVE("adaptive_avg_pool2d", "GlobalAveragePool", gd_onnx_save_adaptive),
-    BODY("adaptive_avg_pool2d", gd_onnx_adaptive_body),
-    SAVE("adaptive_avg_pool3d", "GlobalAveragePool", gd_onnx_save_adaptive),
-    BODY("adaptive_avg_pool3d", gd_onnx_adaptive_body),
-    SAVE("adaptive_max_pool1d", "GlobalMaxPool", gd_onnx_save_adaptive),
-    BODY("adaptive_max_pool1d", gd_onnx_adaptive_body),
-    SAVE("adaptive_max_pool2d", "GlobalMaxPool", gd_onnx_save_adaptive),
-    BODY("adaptive_max_pool2d", gd_onnx_adaptive_body),
-    SAVE("adaptive_max_pool3d", "GlobalMaxPool", gd_onnx_save_adaptive),
-    BODY("adaptive_max_pool3d", gd_onnx_adaptive_body),
-    ROW("global_avg_pool", NULL, NULL, NULL, NULL, "w", NULL),
-    ROW("global_max_pool", NULL, NULL, NULL, NULL, "w", NULL),
-    {"batch_norm", NULL, "x weight|1 bias|0 running_mean running_var", "epsilon=eps momentum? spatial? training_mode!0~0", "training=false", NULL, NULL, NULL, gd_onnx_load_batch_norm, NULL},
-    LOAD("RMSNormalization", gd_onnx_load_rms_norm),
-    LOAD("MeanVarianceNormalization", gd_onnx_load_mean_variance),
-    LOAD("Attention", gd_onnx_load_attention),
-    {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!11~1", "x:f64", NULL, NULL, NULL, gd_onnx_load_layer_norm, NULL},
-    {"layer_norm", NULL, "x weight|1 bias", "axis=normalized_dims/behind epsilon=eps stash_type!1~1", NULL, NULL, NULL, NULL, gd_onnx_load_layer_norm, NULL},
-    ROW("group_norm", NULL, "x weight|1 bias|0", "num_groups=groups epsilon=eps stash_type!11~1", "x:f64", NULL, NULL),
-    ROW("group_norm", NULL, "x weight|1 bias|0", "num_groups=groups epsilon=eps stash_type!1~1", NULL, NULL, NULL),
-    ROW("instance_norm", NULL, "x weight|1 bias|0", "epsilon=eps", NULL, NULL, NULL),
-    ROW("local_response_norm", NULL, NULL, "size=size alpha=alpha beta=beta bias=k", "region=across", NULL, NULL),
-    ROW("dropout", NULL, "x ratio=p", "seed?", "training=false", NULL, NULL),
+    {.op = "adaptive_avg_pool1d", .name = "GlobalAveragePool", .save = gd_onnx_save_adaptive},
+    {.op = "adaptive_avg_pool1d", .body = gd_onnx_adaptive_body},
+    {.op = "adaptive_avg_pool2d", .name = "GlobalAveragePool", .save = gd_onnx_save_adaptive},
+    {.op = "adaptive_avg_pool2d", .body = gd_onnx_adaptive_body},
+    {.op = "adaptive_avg_pool3d", .name = "GlobalAveragePool", .save = gd_onnx_save_adaptive},
+    {.op = "adaptive_avg_pool3d", .body = gd_onnx_adaptive_body},
+    {.op = "adaptive_max_pool1d", .name = "GlobalMaxPool", .save = gd_onnx_save_adaptive},
+    {.op = "adaptive_max_pool1d", .body = gd_onnx_adaptive_body},
+    {.op = "adaptive_max_pool2d", .name = "GlobalMaxPool", .save = gd_onnx_save_adaptive},
+    {.op = "adaptive_max_pool2d", .body = gd_onnx_adaptive_body},
+    {.op = "adaptive_max_pool3d", .name = "GlobalMaxPool", .save = gd_onnx_save_adaptive},
+    {.op = "adaptive_max_pool3d", .body = gd_onnx_adaptive_body},
+    {.op = "global_avg_pool", .cast = "w"},
+    {.op = "global_max_pool", .cast = "w"},
+    {.op = "batch_norm", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps momentum? spatial? training_mode!0~0", .when = "training=false", .load = gd_onnx_load_batch_norm},
+    {.name = "RMSNormalization", .load = gd_onnx_load_rms_norm},
+    {.name = "MeanVarianceNormalization", .load = gd_onnx_load_mean_variance},
+    {.name = "Attention", .load = gd_onnx_load_attention},
+    {.op = "layer_norm", .inputs = "x weight|1 bias", .attributes = "axis=normalized_dims/behind epsilon=eps stash_type!11~1", .when = "x:f64", .load = gd_onnx_load_layer_norm},
+    {.op = "layer_norm", .inputs = "x weight|1 bias", .attributes = "axis=normalized_dims/behind epsilon=eps stash_type!1~1", .load = gd_onnx_load_layer_norm},
+    {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!11~1", .when = "x:f64"},
+    {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!1~1"},
+    {.op = "instance_norm", .inputs = "x weight|1 bias|0", .attributes = "epsilon=eps"},
+    {.op = "local_response_norm", .attributes = "size=size alpha=alpha beta=beta bias=k", .when = "region=across"},
+    {.op = "dropout", .inputs = "x ratio=p", .attributes = "seed?", .when = "training=false"},
 
-    SAVE("resize", "Resize", gd_onnx_save_resize),
-    LOAD("Resize", gd_onnx_load_resize),
-    SAVE("recurrent", "LSTM", gd_onnx_save_recurrent), /* GRU, RNN */
-    LOAD("LSTM", gd_onnx_load_lstm),
-    LOAD("GRU", gd_onnx_load_gru),
-    LOAD("RNN", gd_onnx_load_rnn),
+    {.op = "resize", .name = "Resize", .save = gd_onnx_save_resize},
+    {.name = "Resize", .load = gd_onnx_load_resize},
+    {.op = "recurrent", .name = "LSTM", .save = gd_onnx_save_recurrent}, /* GRU, RNN */
+    {.name = "LSTM", .load = gd_onnx_load_lstm},
+    {.name = "GRU", .load = gd_onnx_load_gru},
+    {.name = "RNN", .load = gd_onnx_load_rnn},
 
     /* losses */
-    ROW("cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", "-i-", NULL),
-    ROW("index_cross_entropy", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "label_smoothing=0 x:rank>1 target:int", "-i-", NULL),
-    ROW("nll_loss", NULL, "x target weight", "reduction=reduction ignore_index=ignore_index", "x:rank>1", "-i-", NULL),
+    {.op = "cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-"},
+    {.op = "index_cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-"},
+    {.op = "nll_loss", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "x:rank>1", .cast = "-i-"},
 
     /* constants */
-    SAVE("full_like", "Expand", gd_onnx_save_full_like),
-    SAVE("sizes_of", "Shape", gd_onnx_save_sizes_of),
-    SAVE("late", "Reshape", gd_onnx_save_late),
+    {.op = "full_like", .name = "Expand", .save = gd_onnx_save_full_like},
+    {.op = "sizes_of", .name = "Shape", .save = gd_onnx_save_sizes_of},
+    {.op = "late", .name = "Reshape", .save = gd_onnx_save_late},
 
     /* files of others */
-    LOAD("Constant", gd_onnx_load_constant),
-    LOAD("ConstantOfShape", gd_onnx_load_constant_of_shape),
-    LOAD("Shape", gd_onnx_load_shape),
-    LOAD("Range", gd_onnx_load_range),
-    LOAD("Size", gd_onnx_load_size),
-    LOAD("SequenceConstruct", gd_onnx_load_sequence_construct),
-    LOAD("SequenceEmpty", gd_onnx_load_sequence_empty),
-    LOAD("SequenceAt", gd_onnx_load_sequence_at),
-    LOAD("SequenceLength", gd_onnx_load_sequence_length),
-    LOAD("SequenceInsert", gd_onnx_load_sequence_insert),
-    LOAD("SequenceErase", gd_onnx_load_sequence_erase),
-    LOAD("ConcatFromSequence", gd_onnx_load_concat_from_sequence),
-    LOAD("SplitToSequence", gd_onnx_load_split_to_sequence),
-    LOAD("GridSample", gd_onnx_load_grid_sample),
-    LOAD("AffineGrid", gd_onnx_load_affine_grid),
-    LOAD("Col2Im", gd_onnx_load_col2im),
-    LOAD("EyeLike", gd_onnx_load_eye_like),
-    LOAD("DepthToSpace", gd_onnx_load_depth_to_space),
-    LOAD("SpaceToDepth", gd_onnx_load_space_to_depth),
+    {.name = "Constant", .load = gd_onnx_load_constant},
+    {.name = "ConstantOfShape", .load = gd_onnx_load_constant_of_shape},
+    {.name = "Shape", .load = gd_onnx_load_shape},
+    {.name = "Range", .load = gd_onnx_load_range},
+    {.name = "Size", .load = gd_onnx_load_size},
+    {.name = "SequenceConstruct", .load = gd_onnx_load_sequence_construct},
+    {.name = "SequenceEmpty", .load = gd_onnx_load_sequence_empty},
+    {.name = "SequenceAt", .load = gd_onnx_load_sequence_at},
+    {.name = "SequenceLength", .load = gd_onnx_load_sequence_length},
+    {.name = "SequenceInsert", .load = gd_onnx_load_sequence_insert},
+    {.name = "SequenceErase", .load = gd_onnx_load_sequence_erase},
+    {.name = "ConcatFromSequence", .load = gd_onnx_load_concat_from_sequence},
+    {.name = "SplitToSequence", .load = gd_onnx_load_split_to_sequence},
+    {.name = "GridSample", .load = gd_onnx_load_grid_sample},
+    {.name = "AffineGrid", .load = gd_onnx_load_affine_grid},
+    {.name = "Col2Im", .load = gd_onnx_load_col2im},
+    {.name = "EyeLike", .load = gd_onnx_load_eye_like},
+    {.name = "DepthToSpace", .load = gd_onnx_load_depth_to_space},
+    {.name = "SpaceToDepth", .load = gd_onnx_load_space_to_depth},
 
     /* branches and loops, which onnx_save_control.c saves */
-    LOAD("If", gd_onnx_load_if),
-    LOAD("Loop", gd_onnx_load_loop),
-    LOAD("Scan", gd_onnx_load_scan),
+    {.name = "If", .load = gd_onnx_load_if},
+    {.name = "Loop", .load = gd_onnx_load_loop},
+    {.name = "Scan", .load = gd_onnx_load_scan},
 };
 /* clang-format on */
 const int gd_onnx_row_count = sizeof gd_onnx_rows / sizeof *gd_onnx_rows;

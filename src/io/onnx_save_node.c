@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "format/number.h"
+#include "graph/program.h"
 #include "io/onnx_save.h"
 #include "ops/call.h"
 
@@ -202,7 +203,7 @@ static bool row_fits(const gd_onnx_call *c, const gd_onnx_row *row) {
     if (row->body || !hidden_unused(c)) return false;
     /* ONNX does no arithmetic with bools */
     if ((c->op->flags & GD_OP_ELEMENTWISE) && !(c->op->flags & GD_OP_TRUTH) && !row->cast &&
-        c->out[0].dtype == GD_BOOL && strcmp(c->op->name, "clone") != 0)
+        c->out[0].dtype == GD_BOOL && !gd_op_copies(c->op))
         return false;
     for (const char *text = row->inputs; gd_onnx_next_input(&text, &input);) {
         const int i = input.filled ? gd_onnx_input_index(c->op, input.ours) : -1;
@@ -238,15 +239,15 @@ static gd_dtype promoted(const gd_onnx_call *c) {
         at[n] = &tensors[n];
         n++;
     }
-    const gd_dtype dtype = n ? gd_result_dtype(at, n) : GD_DTYPE_NONE;
-    return dtype == GD_BOOL && strcmp(c->op->name, "eq") != 0 ? GD_I32
-                                                              : dtype; /* ONNX orders no bools */
+    return n ? gd_result_dtype(at, n) : GD_DTYPE_NONE;
 }
+
+static gd_dtype not_bool(gd_dtype dtype) { return dtype == GD_BOOL ? GD_I32 : dtype; }
 
 static gd_dtype cast_target(const gd_onnx_call *c, const gd_onnx_row *row, int i) {
     const char *letters = row->cast;
     if (!letters && (c->op->flags & GD_OP_ELEMENTWISE))
-        letters = c->op->flags & GD_OP_TRUTH ? "p" : "y";
+        letters = c->op->flags & GD_OP_TRUTH ? "o" : "y";
     if (!letters) return GD_DTYPE_NONE;
     const int last = (int)strlen(letters) - 1;
     switch (letters[i < last ? i : last]) {
@@ -254,6 +255,7 @@ static gd_dtype cast_target(const gd_onnx_call *c, const gd_onnx_row *row, int i
     case 'b': return GD_BOOL;
     case 'i': return c->in[i].dtype == GD_I32 || c->in[i].dtype == GD_I64 ? GD_DTYPE_NONE : GD_I64;
     case 'p': return promoted(c);
+    case 'o': return not_bool(promoted(c)); /* ONNX orders no bools */
     case 'w': return c->in[i].dtype == GD_BF16 ? GD_F32 : GD_DTYPE_NONE;
     default: return GD_DTYPE_NONE;
     }

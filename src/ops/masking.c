@@ -108,7 +108,7 @@ static gd_status masked_select_raw(gd_kernel_call *k) {
 
 /* --- masked_scatter ---------------------------------------------------------------------------- */
 
-/*op masked_scatter(x, mask, src) -> y
+/*op masked_scatter(x, mask, src) -> y  refuses
  * x with the elements of src, in row-major order, put where the mask is true. x and mask
  * broadcast; src has at least as many elements as the mask has true ones.
  *   saves mask

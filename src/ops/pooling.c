@@ -201,6 +201,7 @@ static gd_status run_max(gd_kernel_call *k) {
  *   dilation  int[1] = 1         step between the elements of a window
  *   ceil_mode bool = false       also a last window that is not full
  *   saves indices
+ *   gives indices < x[-1:] or -1
  *   onnx MaxPool
  */
 static gd_status max_pool1d_infer(gd_infer *i) { return infer_pool(i, 1); }
@@ -215,6 +216,7 @@ static gd_status max_pool1d_reference(gd_kernel_call *k) { return run_max(k); }
  *   dilation  int[2] = 1         step between the elements of a window
  *   ceil_mode bool = false       also a last window that is not full
  *   saves indices
+ *   gives indices < x[-2:] or -1
  *   onnx MaxPool   caffe Pooling
  */
 static gd_status max_pool2d_infer(gd_infer *i) { return infer_pool(i, 2); }
@@ -229,6 +231,7 @@ static gd_status max_pool2d_reference(gd_kernel_call *k) { return run_max(k); }
  *   dilation  int[3] = 1         step between the elements of a window
  *   ceil_mode bool = false       also a last window that is not full
  *   saves indices
+ *   gives indices < x[-3:] or -1
  *   onnx MaxPool
  */
 static gd_status max_pool3d_infer(gd_infer *i) { return infer_pool(i, 3); }
@@ -243,6 +246,7 @@ static gd_status max_pool3d_reference(gd_kernel_call *k) { return run_max(k); }
  *   dilation  int[1] = 1         step between the elements of a window
  *   ceil_mode bool = false       also a last window that is not full
  *   saves indices
+ *   gives indices < x[-1:] or -1
  */
 static gd_status max_pool1d_with_indices_infer(gd_infer *i) { return infer_pool(i, 1); }
 static void max_pool1d_with_indices_vjp(gd_vjp *v) { max_vjp(v, 1); }
@@ -257,6 +261,7 @@ static gd_status max_pool1d_with_indices_reference(gd_kernel_call *k) { return r
  *   dilation  int[2] = 1         step between the elements of a window
  *   ceil_mode bool = false       also a last window that is not full
  *   saves indices
+ *   gives indices < x[-2:] or -1
  */
 static gd_status max_pool2d_with_indices_infer(gd_infer *i) { return infer_pool(i, 2); }
 static void max_pool2d_with_indices_vjp(gd_vjp *v) { max_vjp(v, 2); }
@@ -270,6 +275,7 @@ static gd_status max_pool2d_with_indices_reference(gd_kernel_call *k) { return r
  *   dilation  int[3] = 1         step between the elements of a window
  *   ceil_mode bool = false       also a last window that is not full
  *   saves indices
+ *   gives indices < x[-3:] or -1
  */
 static gd_status max_pool3d_with_indices_infer(gd_infer *i) { return infer_pool(i, 3); }
 static void max_pool3d_with_indices_vjp(gd_vjp *v) { max_vjp(v, 3); }
@@ -438,6 +444,7 @@ static gd_status adaptive_avg_pool3d_reference(gd_kernel_call *k) { return run_a
  * or (C,L).
  *   size int[1] = none  of the result; -1 keeps that of x
  *   saves indices
+ *   gives indices < x[-1:] or -1
  */
 static gd_status adaptive_max_pool1d_infer(gd_infer *i) { return infer_adaptive(i, 1); }
 static void adaptive_max_pool1d_vjp(gd_vjp *v) { max_vjp(v, 1); }
@@ -448,6 +455,7 @@ static gd_status adaptive_max_pool1d_reference(gd_kernel_call *k) { return run_m
  * x (N,C,H,W) or (C,H,W).
  *   size int[2] = none  of the result; -1 keeps that of x
  *   saves indices
+ *   gives indices < x[-2:] or -1
  */
 static gd_status adaptive_max_pool2d_infer(gd_infer *i) { return infer_adaptive(i, 2); }
 static void adaptive_max_pool2d_vjp(gd_vjp *v) { max_vjp(v, 2); }
@@ -458,6 +466,7 @@ static gd_status adaptive_max_pool2d_reference(gd_kernel_call *k) { return run_m
  * x (N,C,D,H,W) or (C,D,H,W).
  *   size int[3] = none  of the result; -1 keeps that of x
  *   saves indices
+ *   gives indices < x[-3:] or -1
  */
 static gd_status adaptive_max_pool3d_infer(gd_infer *i) { return infer_adaptive(i, 3); }
 static void adaptive_max_pool3d_vjp(gd_vjp *v) { max_vjp(v, 3); }
@@ -595,6 +604,7 @@ static int64_t plane_size(const gd_view *x, int n) {
  * Zeros with the spatial sizes dims, to which each element of gy is added at its place: the
  * gradient of a maximum. Place -1 is nowhere.
  *   saves indices
+ *   index indices < dims[0:] or -1
  */
 static gd_status pool_scatter_infer(gd_infer *i) {
     const gd_pool_scatter_options *a = i->attrs;

@@ -207,7 +207,7 @@ static gd_status randn_like_raw(gd_kernel_call *k) {
 
 /* --- yes or no --------------------------------------------------------------------------------- */
 
-/*op bernoulli(p) -> y  nograd random
+/*op bernoulli(p) -> y  nograd random refuses
  * 1 with the probability that p says for that element, else 0.
  *   saves nothing
  *   onnx Bernoulli
@@ -420,7 +420,7 @@ static gd_status randperm_raw(gd_kernel_call *k) {
 
 /* --- choosing ---------------------------------------------------------------------------------- */
 
-/*op multinomial(weights, n:int) -> y  nograd random
+/*op multinomial(weights, n:int) -> y  nograd random refuses
  * n classes drawn with the probabilities that a row of weights is proportional to: weights (K) give
  * (n), weights (R,K) give (R,n), as i64. Without replacement no class comes twice in a row.
  *   replacement bool = false

@@ -422,6 +422,7 @@ static uint32_t one_axis(int64_t axis, int rank) {
  * than any number.
  *   axis int = none       none: over all elements
  *   keepdim bool = false  keep the reduced dimension with size 1
+ *   gives indices < x[axis]
  *   onnx ArgMax   caffe ArgMax
  */
 static gd_status argmax_infer(gd_infer *i) {
@@ -439,6 +440,7 @@ static gd_status argmax_reference(gd_kernel_call *k) {
  * smaller than any number.
  *   axis int = none       none: over all elements
  *   keepdim bool = false  keep the reduced dimension with size 1
+ *   gives indices < x[axis]
  *   onnx ArgMin
  */
 static gd_status argmin_infer(gd_infer *i) {
@@ -456,6 +458,7 @@ static gd_status argmin_reference(gd_kernel_call *k) {
  * gradient.
  *   keepdim bool = false  keep the reduced dimension with size 1
  *   saves indices
+ *   gives indices < x[axis]
  */
 static gd_status max_with_index_infer(gd_infer *i) {
     const gd_max_with_index_options *o = i->attrs;
@@ -486,6 +489,7 @@ static gd_status max_with_index_reference(gd_kernel_call *k) {
  * gradient.
  *   keepdim bool = false  keep the reduced dimension with size 1
  *   saves indices
+ *   gives indices < x[axis]
  */
 static gd_status min_with_index_infer(gd_infer *i) {
     const gd_min_with_index_options *o = i->attrs;
@@ -506,6 +510,7 @@ static gd_status min_with_index_reference(gd_kernel_call *k) {
  * Zeros, of the given size along an axis where g has 1, with g at the indices: the gradient of
  * taking one element along the axis.
  *   saves indices
+ *   index indices < size
  */
 
 /* The indices must be i64 and of the shape that has size 1 along the axis. */
@@ -561,6 +566,7 @@ static gd_status place_at_raw(gd_kernel_call *k) {
 /*op pick_at(x, indices, axis:int) -> y  internal
  * The elements of x at the indices, one along the axis, which has size 1 in the result.
  *   saves indices
+ *   index indices < x[axis]
  */
 static gd_status pick_at_infer(gd_infer *i) {
     const gd_pick_at_options *o = i->attrs;

@@ -93,6 +93,7 @@ static gd_tensor *put_back(gd_vjp *v, int64_t axis) {
  *   descending bool = false  the largest first
  *   stable bool = true       equal elements keep their order; they always do
  *   saves indices
+ *   gives indices < x[axis]
  */
 static gd_status sort_infer(gd_infer *i) {
     const gd_sort_options *o = i->attrs;
@@ -134,6 +135,7 @@ static void argsort_expand(gd_expand *e) {
  *   largest bool = true
  *   sorted bool = true  in order; they always are
  *   saves indices
+ *   gives indices < x[axis]
  *   onnx TopK
  */
 static gd_status topk_infer(gd_infer *i) {

@@ -138,7 +138,8 @@ TEST(records_say_what_they_can_keep) {
     static const char *const lines[] = {"control branch",      "control maybe", "reduces sum",          "fills a",
                                         "fuses relu(a, b)",    "fuses relu",    "fuses relu(linear(a)", "fuses relu(linear(a, c))",
                                         "fuses relu(tanh(exp(a)))", "index c < a[0]", "index a b", "index a < c", "index a < b",
-                                        "index a < b[x]", "index a < b[0] or none", "index a < b[-1]", "index a < b[0"};
+                                        "index a < b[x]", "index a < b[0] or none", "index a < b[-1]", "index a < b[0",
+                                        "index a < b[0:1]", "index a < b[:]", "gives a < b[0]", "gives y b[0]", "gives y < y[0]", "gives y < b"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char record[160];
         snprintf(record, sizeof record, "pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  %s\n", lines[i]);

@@ -293,6 +293,37 @@ TEST(no_update_moves_in_front_of_a_step_that_may_fail) {
     }
 }
 
+/* Which ops may fail for other reasons than indices is said by their records. */
+TEST(a_variable_is_as_it_was_when_data_is_refused) {
+    enum { BERNOULLI, MULTINOMIAL, MASKED, OPS };
+    for (int op = 0; op < OPS; op++)
+        for (int level = 0; level <= 2; level++) {
+            GD_SCOPE;
+            gd_graph *g = gd_graph_new();
+            gd_tensor *x, *w, *w2, *train, *y;
+            {
+                GD_GRAPH(g);
+                x = gd_placeholder(gd_dims(4, 16));
+                w = gd_variable(gd_ones(gd_dims(16, 16)));
+                w2 = gd_variable(gd_ones(gd_dims(16, 16)));
+                train = gd_minimize(gd_optim_sgd(gd_list(w, w2), .lr = 0.1), gd_sum(gd_matmul(gd_tanh(gd_matmul(x, w)), w2)));
+                if (op == BERNOULLI) y = gd_bernoulli(x);
+                else if (op == MULTINOMIAL) y = gd_multinomial(x, 3);
+                else y = gd_masked_scatter(x, gd_gt(x, gd_scalar(-2)), gd_zeros(gd_dims(63)));
+            }
+            gd_session *s = gd_session_new(g, .level = level);
+            float before[16 * 16], after[2][16 * 16];
+            CHECK(gd_copy_to(gd_session_get(s, w), before, sizeof before) == GD_OK);
+            gd_session_run(s, gd_feed(x, gd_full(gd_dims(4, 16), -1)), gd_list(train, y));
+            CHECK(gd_error_status() == (op == MASKED ? GD_E_SHAPE : GD_E_ARGUMENT));
+            gd_clear_error();
+            CHECK(gd_copy_to(gd_session_get(s, w), after[0], sizeof after[0]) == GD_OK);
+            CHECK(gd_copy_to(gd_session_get(s, w2), after[1], sizeof after[1]) == GD_OK);
+            for (int i = 0; i < 2; i++)
+                CHECK_SAYING(memcmp(before, after[i], sizeof before) == 0, "op %d, level %d", op, level);
+        }
+}
+
 /* A small language model: which token comes next, told from one token alone. */
 enum { TOKENS = 12, WORDS = 50, WIDE = 32 };
 typedef struct model {
@@ -341,6 +372,39 @@ TEST(indices_that_have_been_checked_hold_no_update_up) {
     CHECK(gd_session_plan(s, gd_feed(m.x, tokens(0), m.target, tokens(1)), gd_list(m.loss, m.train), &memory) == GD_OK);
     /* gradients of the table and of w, which are not there at the same time, and some rows */
     CHECK_SAYING(gd_reference_only() || memory.peak_bytes < 2 * WORDS * WIDE * 4, "%lld bytes", (long long)memory.peak_bytes);
+}
+
+/* What max pooling says of the winners' places is right, so that its gradient cannot fail. */
+TEST(indices_that_a_step_makes_hold_no_update_up) {
+    IN_GRAPH(g, 6, 64);
+    gd_tensor *w1 = gd_variable(gd_randn(gd_dims(4, 3, 3, 3))), *w2 = gd_variable(gd_randn(gd_dims(5, 64)));
+    gd_tensor *pooled = gd_max_pool2d(gd_tanh(gd_conv2d(gd_reshape(x, gd_dims(2, 3, 8, 8)), w1, NULL, .padding = {{1, 1}})), .kernel = {{2, 2}});
+    y = gd_minimize(gd_optim_sgd(gd_list(w1, w2)), gd_sum(gd_linear(gd_flatten(pooled, .start_axis = 1), w2, NULL)));
+    FETCH(y);
+    CHECK(gd_pass_early(p) > 0);
+    const int update = place_of(p, "sgd_step", 0), gradient = place_of(p, "pool_scatter", 0);
+    bool *risks = gd_program_risks(p);
+    char *text = gd_program_text(p);
+    CHECK_SAYING(gradient >= 0 && update >= 0 && update < gradient && !risks[gradient], "%s", text);
+    free(text);
+    gd_free(risks);
+    gd_program_free(p);
+}
+
+/* The record says how large the indices are: below the size of the axis that was sorted. */
+TEST(only_indices_as_a_record_gives_them_are_safe) {
+    enum { SAFE, SMALLER, CHANGED, WAYS };
+    for (int way = 0; way < WAYS; way++) {
+        IN_GRAPH(g, 4, 6);
+        gd_tensor *at = gd_sort(x).indices;
+        if (way == CHANGED) at = gd_add(at, gd_full(gd_dims(4, 6), 1, .dtype = GD_I64));
+        y = gd_sum(gd_gather(way == SMALLER ? gd_narrow(x, 1, 0, 5) : x, 1, at));
+        FETCH(y);
+        bool *risks = gd_program_risks(p);
+        CHECK(risks[place_of(p, "gather", 0)] == (way != SAFE) && !risks[place_of(p, "sort", 0)]);
+        gd_free(risks);
+        gd_program_free(p);
+    }
 }
 
 TEST(a_language_model_is_as_it_was_when_an_index_is_out_of_range) {

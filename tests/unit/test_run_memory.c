@@ -139,6 +139,20 @@ static net wide_net(void) {
     return n;
 }
 
+/* Lines that are too long for a sort to keep on the stack, and several of them. */
+static net sorting_net(void) {
+    enum { ROWS = 80, WIDTH = 400 };
+    net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(ROWS, 50)), .ys = gd_randn(gd_dims(ROWS, WIDTH))};
+    GD_GRAPH(n.graph);
+    n.x = gd_placeholder(gd_dims(ROWS, 50));
+    n.y = gd_placeholder(gd_dims(ROWS, WIDTH));
+    gd_tensor *h = gd_matmul(n.x, weights(50, WIDTH)), *least = gd_topk(h, 300, .largest = false).values;
+    gd_tensor *sum = gd_add(gd_sort(h).values, gd_gather(h, 1, gd_argsort(n.y)));
+    n.loss = gd_add(gd_mse_loss(sum, n.y), gd_mean(gd_mul(least, least)));
+    n.train = gd_minimize(gd_optim_sgd(gd_graph_variables(n.graph), .lr = 0.01), n.loss);
+    return n;
+}
+
 static net wide_image_net(void) {
     enum { IMAGES = 8, CHANNELS = 32, SIZE = 48, LAYERS = 6 };
     net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(IMAGES, CHANNELS, SIZE, SIZE)), .ys = gd_randn(gd_dims(IMAGES, CHANNELS, SIZE, SIZE))};
@@ -196,6 +210,7 @@ TEST(later_runs_allocate_nothing) {
             check_net("dense, adam", dense_net(true), level, threads);
             check_net("images", image_net(), level, threads);
             check_net("sequences", sequence_net(), level, threads);
+            check_net("sorts", sorting_net(), level, threads);
             if (level > 0) check_net("loops", loop_net(), level, threads);
         }
 }

@@ -103,6 +103,17 @@ static void print_places(FILE *out, const char *name, const int8_t *at, int n) {
     fputs("}", out);
 }
 
+static void print_index(FILE *out, const char *name, const gd_op_index *f) {
+    fprintf(out, ", .%s = {.tensor = %d, .of = %d, .axis = %d", name, f->tensor, f->of, f->axis);
+    if (f->is_number) fputs(", .is_number = true", out);
+    if (f->and_behind) fputs(", .and_behind = true", out);
+    if (f->size) fprintf(out, ", .size = \"%s\"", f->size);
+    if (f->axis_option) fprintf(out, ", .axis_option = \"%s\"", f->axis_option);
+    if (f->but) fprintf(out, ", .but = \"%s\"", f->but);
+    if (f->or_number) fprintf(out, ", .or_number = true, .number = %lld", (long long)f->number);
+    fputs("}", out);
+}
+
 static void print_facts(FILE *out, const gd_op_facts *f) {
     fprintf(out, "    .facts = {.control = %d, .reduces = %d", (int)f->control, (int)f->reduces);
     if (f->fills) fprintf(out, ", .fills = \"%s\"", f->fills);
@@ -112,13 +123,8 @@ static void print_facts(FILE *out, const gd_op_facts *f) {
         print_places(out, "inner", f->fuses.inner_in, f->fuses.n_inner);
         fputs("}", out);
     }
-    if (f->checks) {
-        fprintf(out, ", .checks = true, .index = {.input = %d, .of = %d, .axis = %d", f->index.input, f->index.of, f->index.axis);
-        if (f->index.size) fprintf(out, ", .size = \"%s\"", f->index.size);
-        if (f->index.axis_option) fprintf(out, ", .axis_option = \"%s\"", f->index.axis_option);
-        if (f->index.but) fprintf(out, ", .but = \"%s\"", f->index.but);
-        fputs("}", out);
-    }
+    if (f->checks) print_index(out, "checks = true, .index", &f->index);
+    if (f->makes_indices) print_index(out, "makes_indices = true, .gives", &f->gives);
     fputs("},\n", out);
 }
 
