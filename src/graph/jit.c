@@ -585,18 +585,33 @@ static gd_status find_traced(gd_jit *jit, gd_tensors inputs, traced **found) {
     return status;
 }
 
-/* Whether the call belongs on the tape; what is written in place must not. */
-static gd_status wants_gradient(const traced *t, gd_tensors inputs, bool *wants) {
-    *wants = false;
-    for (int64_t i = 0; i < inputs.count; i++)
-        if (inputs.at[i]->requires_grad && t->in[i]->node->origin->graded)
+/* What cannot be known before the function is called with these inputs. */
+static gd_status check_call(const traced *t, gd_tensors inputs) {
+    const gd_graph *g = t->graph;
+    for (int i = 0; i < t->n_in; i++) {
+        const gd_tensor *x = inputs.at[i];
+        if (x->requires_grad && t->in[i]->node->origin->graded)
             return gd_fail(GD_E_UNSUPPORTED,
-                           "the function walks back to input %lld or asks for its gradient, and it "
+                           "the function walks back to input %d or asks for its gradient, and it "
                            "requires one; leaves "
                            "whose gradient a jit adds to are those that the function has from "
                            "elsewhere: give it a gd_detach, or take "
                            "gradients with gd_grad",
-                           (long long)i);
+                           i);
+        for (int k = 0; k < g->n_written; k++)
+            if (g->written[k].tensor->storage == x->storage)
+                return gd_fail(GD_E_UNSUPPORTED,
+                               "input %d shares its memory with a tensor that the function has "
+                               "from elsewhere and "
+                               "writes; give it a gd_clone",
+                               i);
+    }
+    return GD_OK;
+}
+
+/* Whether the call belongs on the tape; what is written in place must not. */
+static gd_status wants_gradient(const traced *t, gd_tensors inputs, bool *wants) {
+    *wants = false;
     if (gd_this_thread.no_grad > 0) return GD_OK;
     for (int64_t i = 0; i < inputs.count; i++) {
         *wants |= inputs.at[i]->requires_grad;
@@ -633,7 +648,8 @@ static gd_status call(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
     traced *t;
     bool on_tape = false;
     GD_TRY(find_traced(jit, inputs, &t));
-    gd_status status = wants_gradient(t, inputs, &on_tape);
+    gd_status status = check_call(t, inputs);
+    if (status == GD_OK) status = wants_gradient(t, inputs, &on_tape);
     if (status == GD_OK && on_tape) status = call_on_tape(t, inputs, results);
     else if (status == GD_OK) {
         gd_tensor **y = gd_list_new(t->n_out);

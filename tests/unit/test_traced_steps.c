@@ -441,4 +441,49 @@ CLEAN_TEST(inputs_that_want_a_gradient_of_their_own_are_refused) {
     gd_zero_grad(w);
 }
 
+static gd_tensors add_to(gd_tensors in, void *user) {
+    gd_add_(user, gd_scalar(1));
+    return gd_listed(gd_mul(in.at[0], user));
+}
+
+CLEAN_TEST(an_input_that_the_function_writes_by_another_name_is_refused) {
+    GD_SCOPE;
+    gd_tensor *total = gd_full(gd_dims(4), 1);
+    gd_jit *jit = gd_jit_new(add_to, total);
+    CHECK(gd_item(gd_max(gd_jit_call(jit, gd_list(gd_full(gd_dims(4), 3))).at[0])) == 6);
+    gd_jit_call(jit, gd_list(total));
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("shares its memory"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    CHECK(gd_item(gd_max(total)) == 2);
+}
+
+/* A tensor outside gets its value at the end of the run, also where it is fed or looked at by other
+ * views. */
+CLEAN_TEST(a_tensor_that_is_assigned_is_read_as_it_was) {
+    GD_SCOPE;
+    gd_tensor *total = gd_full(gd_dims(2, 50), 1), *turned = gd_transpose(total, 0, 1), *x, *done,
+              *y, *z;
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(2, 50));
+        done = gd_assign(total, gd_add(gd_add(total, x), gd_scalar(1)));
+        GD_AFTER(gd_list(done));
+        y = gd_exp(gd_sub(x, gd_scalar(1)));
+        z = gd_exp(gd_sub(turned, gd_scalar(1)));
+    }
+    for (int level = 0; level <= 2; level++) {
+        gd_session *session = gd_session_new(graph, .level = level);
+        gd_mul_(total, gd_scalar(0));
+        gd_add_(total, gd_scalar(1));
+        gd_tensors r =
+            gd_session_run(session, gd_feed(x, total), gd_list(gd_group(gd_list(done)), y, z));
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        if (gd_failed()) return;
+        CHECK(gd_item(gd_max(r.at[1])) == 1 && gd_item(gd_max(r.at[2])) == 1 &&
+              gd_item(gd_max(total)) == 3);
+    }
+}
+
 TEST_MAIN
