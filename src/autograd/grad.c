@@ -155,6 +155,19 @@ static gd_status grad(const char *site, gd_tensors outputs, gd_tensors inputs, c
     return status;
 }
 
+/* In a function that is traced gradients have gradients in any case; eager code asks for it. */
+static gd_status cut_off(gd_tensor **results, int64_t count) {
+    GD_NO_GRAD;
+    for (int64_t i = 0; i < count; i++) {
+        gd_tensor *own = results[i] ? gd_clone(results[i]) : NULL;
+        if (own && own->kind == GD_FAILED) return gd_failure();
+        gd_retain(own);
+        gd_release(results[i]);
+        results[i] = own;
+    }
+    return GD_OK;
+}
+
 /* grad() in a scope and an attempt of its own. */
 static gd_status attempt_grad(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o,
                               gd_tensor **results) {
@@ -163,6 +176,8 @@ static gd_status attempt_grad(const char *site, gd_tensors outputs, gd_tensors i
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_status status = grad(site, outputs, inputs, o, results);
+    if (status == GD_OK && !o->create_graph && gd_grads_are_traced())
+        status = cut_off(results, inputs.count);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
 }

@@ -203,8 +203,9 @@ static gd_status walk(gd_graph *graph, gd_tensor *result, gd_tensor *gradient) {
                                  e.reached);
     if (status == GD_OK) status = keep_leaves(&e);
     if (status == GD_OK) {
-        gd_tensors g = gd_grad(gd_list(result), ((gd_tensors){e.symbols, e.count}),
-                               .gradients = gd_list(gradient), .allow_unused = true);
+        gd_tensors g =
+            gd_grad(gd_list(result), ((gd_tensors){e.symbols, e.count}),
+                    .gradients = gd_list(gradient), .allow_unused = true, .create_graph = true);
         if (gd_failed() || g.count != e.count) status = gd_failure();
         int before = gd_no_grad_begin(); /* gradients have no gradient here */
         for (int i = 0; i < e.count && status == GD_OK; i++)

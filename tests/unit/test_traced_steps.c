@@ -300,6 +300,27 @@ CLEAN_TEST(a_gradient_has_no_gradient) {
                  gd_item(gd_max(gd_tensor_grad(v))), gd_error_message());
 }
 
+static gd_tensors penalty_by_grad(gd_tensors in, void *user) {
+    gd_tensor *w = user, *loss = gd_sum(gd_mul(gd_square(w), in.at[0]));
+    gd_tensor *number = gd_grad(gd_list(loss), gd_list(w), .retain_graph = true).at[0];
+    gd_tensor *function = gd_grad(gd_list(loss), gd_list(w), .create_graph = true).at[0];
+    gd_backward(gd_sum(gd_add(gd_mul(number, w), gd_square(function))));
+    return gd_nothing;
+}
+
+CLEAN_TEST(a_gradient_has_a_gradient_where_that_is_asked_for) {
+    for (int level = 0; level <= 2; level++) {
+        GD_SCOPE;
+        gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3)),
+                  *v = gd_requires_grad(gd_full(gd_dims(2), 3)), *x = gd_full(gd_dims(2), 5);
+        gd_jit_call(gd_jit_new(penalty_by_grad, w, .level = level), gd_list(x));
+        penalty_by_grad(gd_list(x), v);
+        CHECK_SAYING(!gd_failed() && distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
+                     "%g, not %g: %s", gd_item(gd_max(gd_tensor_grad(w))),
+                     gd_item(gd_max(gd_tensor_grad(v))), gd_error_message());
+    }
+}
+
 /* --- two optimizers, and the rate
  * ----------------------------------------------------------------- */
 
