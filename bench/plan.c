@@ -45,9 +45,9 @@ static void run_cost(void) {
 /* --- training steps ----------------------------------------------------------------------------- */
 
 static void measure(const char *net, int threads) {
-    static const char *const modes[] = {"eager", "plan", "fused"};
+    static const char *const modes[] = {"eager", "plan", "fused", "jit", "jit_forgets"};
     double eager = 0;
-    for (int m = 0; m < 3; m++) {
+    for (int m = 0; m < 5; m++) {
         GD_SCOPE;
         gd_set_num_threads(threads);
         train *t = train_new(net, modes[m]);

@@ -28,7 +28,9 @@ struct train {
     gd_tensor *w[MOST_LAYERS], *b[MOST_LAYERS];        /* parameters, of both forms */
     gd_tensor *parameters[2 * MOST_LAYERS];
     gd_optimizer *optimizer;
-    gd_session *session; /* NULL: eager */
+    gd_session *session; /* NULL: eager, */
+    gd_jit *jit;         /* or, where this is not NULL, traced */
+    bool forgets_last;
     gd_tensor *feeds[4], *fetches[2];
 };
 
@@ -67,6 +69,18 @@ static void make_session(train *t, int level) {
     t->session = gd_session_new(graph, .level = level);
 }
 
+/* As it is written with eager ops. Gradients that are forgotten last, not first, a plan need not
+ * keep. */
+static gd_tensors eager_step(gd_tensors in, void *user) {
+    train *t = user;
+    if (!t->forgets_last) gd_optimizer_zero_grad(t->optimizer);
+    gd_tensor *loss = loss_of(t, in.at[0], in.at[1]);
+    gd_backward(loss);
+    gd_optimizer_step(t->optimizer);
+    if (t->forgets_last) gd_optimizer_zero_grad(t->optimizer);
+    return gd_listed(loss);
+}
+
 train *train_new(const char *net, const char *mode) {
     static train trains[16]; /* a benchmark makes a few */
     static int made;
@@ -78,7 +92,11 @@ train *train_new(const char *net, const char *mode) {
     const int64_t outputs = s->size[s->layers];
     *t = (train){.shape = s, .x = gd_randn(gd_dims(s->batch, s->size[0]))};
     t->y = s->classes ? gd_randint(gd_dims(s->batch), 0, outputs) : gd_randn(gd_dims(s->batch, outputs));
-    if (strcmp(mode, "eager") == 0) make_parameters(t, false);
+    const bool jit = strncmp(mode, "jit", 3) == 0;
+    t->forgets_last = strcmp(mode, "jit_forgets") == 0;
+    if (jit) t->jit = gd_jit_new(eager_step, t);
+    if (jit || strcmp(mode, "eager") == 0)
+        make_parameters(t, false);
     else make_session(t, strcmp(mode, "plan") == 0 ? 0 : 2);
     return gd_failed() ? NULL : t;
 }
@@ -90,9 +108,11 @@ void train_step(void *arg) {
         gd_session_run(t->session, ((gd_tensors){t->feeds, 4}), ((gd_tensors){t->fetches, 2}));
         return;
     }
-    gd_optimizer_zero_grad(t->optimizer);
-    gd_backward(loss_of(t, t->x, t->y));
-    gd_optimizer_step(t->optimizer);
+    const gd_tensors in = gd_list(t->x, t->y);
+    if (t->jit)
+        gd_jit_call(t->jit, in);
+    else
+        eager_step(in, t);
 }
 
 int train_serve(const char *net, const char *mode, int threads) {

@@ -18,12 +18,35 @@
  * generator of random.h, as the function itself would (in loops: others, which follow from the seed, too).
  * (A call that finds no memory to note itself on the tape has run by then: what it writes is written.)
  *
- * A training step as one plan takes its gradients with gd_grad and returns the loss:
+ * A training step is written as with eager ops, and becomes one plan:
+ *
+ *     static gd_tensors step(gd_tensors in, void *user) {
+ *         net *n = user;
+ *         gd_optimizer_zero_grad(n->optimizer);
+ *         gd_tensor *loss = gd_cross_entropy(gd_linear(in.at[0], n->w, n->b), in.at[1]);
+ *         gd_backward(loss);
+ *         gd_optimizer_step(n->optimizer);
+ *         return gd_listed(loss);
+ *     }
+ *
+ * Afterwards parameters, the state of the optimizer and the gradients of leaves (gd_tensor_grad) are what
+ * eager code would have left. In the function gd_tensor_grad gives a symbol, which may be read and written in
+ * place (clipped); a gradient from before the call that the function does not forget is added to; whether
+ * there was one makes a plan of its own. The learning rate is read at each call; gd_optimizer_set_lr in
+ * the function sets it at each call to what it was when traced. A step whose last line is
+ * gd_optimizer_zero_grad, in place of its first, need not keep gradients: that is the fastest. If a call
+ * fails, gradients that the function forgets first may be gone, and nothing else has changed. Refused, with a
+ * message that says what fits:
+ *   - leaves as inputs (to gd_backward the function's leaves are the tensors that it has from elsewhere),
+ *     and walking on to what was computed outside of the function;
+ *   - a second step of the same optimizer, or anything else that an op would write twice, in one call;
+ *   - .create_graph of gd_backward (gd_grad has it), and gd_backward in branches and bodies of loops.
+ * The results of a function that has walked back, or has looked at a leaf's gradient, have no history.
+ * gd_grad, and updates by hand under GD_NO_GRAD, do as well:
  *
  *     gd_tensors g = gd_grad(gd_list(loss), parameters);
  *     GD_NO_GRAD;
  *     for (int i = 0; i < g.count; i++) gd_sub_(parameters.at[i], gd_mul(g.at[i], lr));
- *     return gd_listed(loss);
  *
  * Called in a graph, or by the function of another jit, it adds what its function does to that graph.
  *

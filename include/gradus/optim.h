@@ -9,7 +9,7 @@
  *         gd_optimizer_step(adam);
  *     }
  *
- * In a graph, where parameters are variables:
+ * which is one plan where it is the function of a gd_jit (jit.h). In a graph, where parameters are variables:
  *
  *     gd_tensor *train = gd_minimize(gd_optim_adam(gd_graph_variables(graph), .lr = 1e-3), loss);
  *
@@ -67,7 +67,8 @@ GD_API gd_status gd_optimizer_step(gd_optimizer *optimizer);
 /* Forgets the gradients of all parameters. */
 GD_API void gd_optimizer_zero_grad(gd_optimizer *optimizer);
 
-/* The learning rate: a tensor of rank 0, read at each step. In a graph it is a variable. */
+/* The learning rate: a tensor of rank 0, read at each step. In a graph it is a variable. A gd_jit's plan
+ * reads it at each call. */
 GD_API gd_tensor *gd_optimizer_lr(gd_optimizer *optimizer);
 GD_API gd_status gd_optimizer_set_lr(gd_optimizer *optimizer, double lr);
 

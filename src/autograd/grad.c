@@ -66,12 +66,15 @@ static gd_status check_result(const gd_tensor *y, const char *what) {
 
 static gd_status backward(gd_tensor *result, const gd_backward_options *o) {
     GD_TRY(check_result(result, "gd_backward"));
-    if (result->kind == GD_SYMBOL)
+    const bool traced = gd_grads_are_traced();
+    if (result->kind == GD_SYMBOL && !traced)
         return gd_fail(GD_E_STATE, "gd_backward: the result is a symbol of a graph; gd_grad gives its gradients, which are symbols, too");
     gd_scope *scope = gd_scope_open();
     gd_tensor *gradient = start_gradient(result, o->gradient, false, "gd_backward");
     gd_status status = gradient->kind == GD_FAILED ? gd_failure() : GD_OK;
-    if (status == GD_OK)
+    if (status == GD_OK && traced)
+        status = gd_traced_grads.backward(result, gradient, o);
+    else if (status == GD_OK)
         status = gd_walk_back(&(gd_walk){.outputs = &result, .gradients = &gradient, .n_outputs = 1,
                                          .retain_graph = o->retain_graph || o->create_graph,
                                          .create_graph = o->create_graph});
@@ -88,7 +91,7 @@ gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_
     status = gd_attempt_end(&attempt, status);
     if (status != GD_OK && site) gd_error_suffix(" (%s)", site);
     /* a function that is being traced must not go on as if there were gradients */
-    if (status != GD_OK && result && result->kind == GD_SYMBOL) gd_error_stick(status);
+    if (status != GD_OK && gd_this_thread.tracer) gd_error_stick(status);
     return status;
 }
 
@@ -152,6 +155,19 @@ static gd_status grad(const char *site, gd_tensors outputs, gd_tensors inputs, c
     return status;
 }
 
+/* In a function that is traced gradients have gradients in any case; eager code asks for it. */
+static gd_status cut_off(gd_tensor **results, int64_t count) {
+    GD_NO_GRAD;
+    for (int64_t i = 0; i < count; i++) {
+        gd_tensor *own = results[i] ? gd_clone(results[i]) : NULL;
+        if (own && own->kind == GD_FAILED) return gd_failure();
+        gd_retain(own);
+        gd_release(results[i]);
+        results[i] = own;
+    }
+    return GD_OK;
+}
+
 /* grad() in a scope and an attempt of its own. */
 static gd_status attempt_grad(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o,
                               gd_tensor **results) {
@@ -160,6 +176,8 @@ static gd_status attempt_grad(const char *site, gd_tensors outputs, gd_tensors i
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_status status = grad(site, outputs, inputs, o, results);
+    if (status == GD_OK && !o->create_graph && gd_grads_are_traced())
+        status = cut_off(results, inputs.count);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
 }

@@ -58,6 +58,20 @@ struct gd_node {
 /* Frees an origin; set by graphs, so that the tape need not know them. */
 extern void (*gd_origin_free_hook)(struct gd_origin *origin);
 
+/* While a function is traced, what eager code does to the gradients of leaves is noted instead; set
+ * by graphs, too (graph/trace_grad.c). */
+typedef struct gd_grad_hooks {
+    bool (*tracing)(void); /* the others are called only then */
+    gd_status (*get)(const gd_tensor *leaf, gd_tensor **grad);
+    gd_status (*set)(gd_tensor *leaf, gd_tensor *grad);
+    gd_status (*backward)(gd_tensor *result, gd_tensor *gradient,
+                          const gd_backward_options *options);
+} gd_grad_hooks;
+extern gd_grad_hooks gd_traced_grads;
+static inline bool gd_grads_are_traced(void) {
+    return gd_this_thread.tracer && gd_traced_grads.tracing && gd_traced_grads.tracing();
+}
+
 /* A node with room for its slots and a copy of the attributes. NULL when there is no memory. */
 gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, int n_saved);
 void gd_node_retain(gd_node *node);

@@ -89,10 +89,21 @@ gd_tensor *gd_requires_grad(gd_tensor *t) {
 
 bool gd_tensor_requires_grad(const gd_tensor *t) { return t && t->requires_grad; }
 bool gd_tensor_is_leaf(const gd_tensor *t) { return t && t->kind == GD_VALUE && !t->node; }
-gd_tensor *gd_tensor_grad(const gd_tensor *t) { return t ? t->grad : NULL; }
+
+gd_tensor *gd_tensor_grad(const gd_tensor *t) {
+    gd_tensor *grad = NULL;
+    if (!t || t->kind == GD_FAILED || !gd_grads_are_traced()) return t ? t->grad : NULL;
+    gd_status status = gd_traced_grads.get(t, &grad);
+    return status == GD_OK ? grad : gd_tensor_fail(status);
+}
+
+static bool is_any(const gd_tensor *t, bool traced) {
+    return t->kind == GD_VALUE || (traced && t->kind == GD_SYMBOL);
+}
 
 gd_status gd_set_grad(gd_tensor *t, gd_tensor *grad) {
-    if (!t || t->kind != GD_VALUE || (grad && grad->kind != GD_VALUE))
+    const bool traced = gd_grads_are_traced();
+    if (!t || !is_any(t, traced) || (grad && !is_any(grad, traced)))
         return gd_fail(GD_E_ARGUMENT, "gd_set_grad: no tensor");
     if (grad && (grad->rank != t->rank || memcmp(grad->dims, t->dims, sizeof(int64_t) * t->rank) != 0)) {
         char a[160], b[160];
@@ -107,6 +118,11 @@ gd_status gd_set_grad(gd_tensor *t, gd_tensor *grad) {
                        grad->device->name, t->device->name);
     if (grad == t)
         return gd_fail(GD_E_ARGUMENT, "gd_set_grad: a tensor cannot be its own gradient");
+    if (traced) {
+        gd_status status = gd_traced_grads.set(t, grad);
+        if (status != GD_OK) gd_error_stick(status); /* the function must not go on */
+        return status;
+    }
     if (grad) gd_object_retain(&grad->object);
     if (t->grad) gd_object_release(&t->grad->object);
     t->grad = grad;
@@ -114,7 +130,7 @@ gd_status gd_set_grad(gd_tensor *t, gd_tensor *grad) {
 }
 
 void gd_zero_grad(gd_tensor *t) {
-    if (t && t->kind == GD_VALUE) gd_set_grad(t, NULL);
+    if (t && is_any(t, gd_grads_are_traced())) gd_set_grad(t, NULL);
 }
 
 gd_tensor *gd_detach(gd_tensor *t) {

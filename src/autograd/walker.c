@@ -451,6 +451,17 @@ gd_status gd_walk_waits(const gd_walk *walk, bool *waits, bool *reached) {
     return status;
 }
 
+gd_status gd_walk_reaches(const gd_walk *walk, bool *reached) {
+    walker w = {.walk = walk};
+    int *order = NULL;
+    gd_status status = collect(&w);
+    if (status == GD_OK) status = in_order(&w, &order);
+    if (order) mark_reached(&w, order, reached);
+    gd_free(order);
+    walker_free(&w);
+    return status;
+}
+
 gd_status gd_walk_back(const gd_walk *walk) {
     walker w = {.walk = walk};
     int *order = NULL;

@@ -21,6 +21,7 @@ gd_status gd_walk_back(const gd_walk *walk);
 /* Whether a size behind the outputs of a graph, or the way through it, is known only when it runs; and
  * which of the inputs a gradient can get to at all. */
 gd_status gd_walk_waits(const gd_walk *walk, bool *waits, bool *reached);
+gd_status gd_walk_reaches(const gd_walk *walk, bool *reached);
 
 /* The gradient rule of every elementwise op, from its IR. */
 void gd_elementwise_vjp(gd_vjp *vjp);

@@ -19,6 +19,17 @@ static void graph_destroy(gd_object *object) {
         gd_release(graph->written[i].symbol);
     }
     for (int i = 0; i < graph->n_captured; i++) gd_release(graph->captured[i].tensor);
+    for (int i = 0; i < graph->n_versions; i++) {
+        gd_release(graph->versions[i].leaf);
+        gd_release(graph->versions[i].symbol);
+    }
+    for (int i = 0; i < graph->n_grads; i++) {
+        gd_release(graph->grads[i].leaf);
+        gd_release(graph->grads[i].now);
+        gd_release(graph->grads[i].fed);
+    }
+    gd_free(graph->versions);
+    gd_free(graph->grads);
     gd_free(graph->captured);
     gd_free(graph->written);
     gd_free(graph->nodes);
@@ -223,7 +234,23 @@ gd_tensor *gd_graph_latest(const gd_graph *graph, gd_tensor *tensor) {
     return tensor;
 }
 
+const gd_written *gd_graph_find_write(const gd_graph *graph, const gd_tensor *tensor) {
+    for (int i = 0; i < graph->n_written; i++)
+        if (is_same(graph->written[i].tensor, tensor)) return &graph->written[i];
+    return NULL;
+}
+
+/* A leaf that is written stays a leaf: what it has become is remembered for gd_backward. */
+static gd_status note_version(gd_graph *graph, const gd_written *w) {
+    if (!w->tensor->requires_grad || w->tensor->node || w->opaque) return GD_OK;
+    if (!gd_grow(graph->versions, graph->n_versions, graph->version_room))
+        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+    graph->versions[graph->n_versions++] = (gd_version){gd_retain(w->tensor), gd_retain(w->symbol)};
+    return GD_OK;
+}
+
 gd_status gd_graph_note_write(gd_graph *graph, gd_written written) {
+    GD_TRY(note_version(graph, &written));
     for (int i = 0; i < graph->n_written; i++)
         if (is_same(graph->written[i].tensor, written.tensor)) {
             gd_written *w = &graph->written[i];

@@ -23,6 +23,8 @@ typedef struct gd_origin {
     int variable;     /* a variable: its number among them */
     bool trainable;
     gd_tensor *initial; /* a variable's */
+    bool graded; /* a jit's input: whose gradient, if it has one, the function would change or read
+                  */
     gd_node **after;    /* nodes that must have run before it */
     int n_after;
 } gd_origin;
@@ -33,6 +35,22 @@ typedef struct gd_written {
     bool by_node;               /* the node that made `symbol` writes it; else an assign is needed */
     bool opaque;                /* `symbol` stands for the node, and is not the new value */
 } gd_written;
+
+/* What a leaf outside has become by being written: gradients of this symbol are gradients of the
+ * leaf. */
+typedef struct gd_version {
+    gd_tensor *leaf, *symbol; /* both held */
+} gd_version;
+
+/* The gradient of a leaf outside (its .grad) while a jit's function is traced. */
+typedef struct gd_leaf_grad {
+    gd_tensor *leaf; /* held, as are the next two */
+    gd_tensor *now;  /* a symbol; NULL: it has none */
+    gd_tensor *fed;  /* a placeholder for the one that was there before the call; NULL: there was
+                        none, or it does not count */
+    bool looked;     /* whether there was one before the call counts */
+    bool kept;       /* that one is still the leaf's: what is added to it is written there */
+} gd_leaf_grad;
 
 /* A tensor outside that a jit's function uses, held; and whether it required a gradient then. */
 typedef struct gd_captured {
@@ -52,6 +70,10 @@ struct gd_graph {
     int n_written, written_room;
     gd_captured *captured; /* of a jit, each tensor once */
     int n_captured, captured_room;
+    gd_version *versions; /* of a jit, in the order in which they were written */
+    int n_versions, version_room;
+    gd_leaf_grad *grads; /* of a jit, each leaf once */
+    int n_grads, grad_room;
     gd_node **nodes;
     int count, capacity;
     gd_node **variables; /* those of `nodes` that are variables */
@@ -87,6 +109,8 @@ gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);
 /* In a jit's graph: notes that `tensor` is `symbol` from now on; and what a tensor is now. */
 gd_status gd_graph_note_write(gd_graph *graph, gd_written written);
 gd_tensor *gd_graph_latest(const gd_graph *graph, gd_tensor *tensor);
+/* What is known of a tensor that was written; NULL: it was not. */
+const gd_written *gd_graph_find_write(const gd_graph *graph, const gd_tensor *tensor);
 /* Notes that a node of this graph, or of a body in it, uses a tensor from outside: if it is a jit's. */
 gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor);
 

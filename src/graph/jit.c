@@ -1,8 +1,9 @@
 /* jit.c - eager functions as plans: see gradus/jit.h.
  *
- * For each signature (devices, dtypes and shapes of the inputs, and which captured tensors require a
- * gradient) the function is traced into a graph of its own, with a session that runs it. The gradient of
- * a call is one more run of that session, which computes the forward part again with the same noise.
+ * For each signature (devices, dtypes and shapes of the inputs, which captured tensors require a
+ * gradient, and which have one that counts) the function is traced into a graph of its own, with a
+ * session that runs it. The gradient of a call is one more run of that session, which computes the
+ * forward part again with the same noise.
  */
 #include "gradus/jit.h"
 
@@ -15,6 +16,7 @@
 #include "graph/graph.h"
 #include "graph/subgraph.h"
 #include "graph/trace.h"
+#include "graph/trace_grad.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 
@@ -249,6 +251,7 @@ static bool is_for(const traced *t, gd_tensors inputs) {
     if (t->n_in != inputs.count) return false;
     for (int i = 0; i < t->graph->n_captured; i++) /* parameters may have been frozen since, or the other way */
         if (t->graph->captured[i].wants != t->graph->captured[i].tensor->requires_grad) return false;
+    if (!gd_leaf_grads_fit(t->graph)) return false;
     for (int i = 0; i < t->n_in; i++) {
         const gd_tensor *a = t->in[i], *b = inputs.at[i];
         if (a->dtype != b->dtype || a->device != b->device || a->rank != b->rank || memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) != 0) return false;
@@ -260,12 +263,14 @@ static bool is_for(const traced *t, gd_tensors inputs) {
 
 /* Feeds symbols their values, then runs; `results` gets the fetches. */
 static gd_status run(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches, gd_rng noise, gd_tensor **results) {
-    gd_tensor **feeds = gd_calloc((size_t)(2 * (t->n_in + t->n_out)) + 1, sizeof *feeds);
+    gd_tensor **feeds =
+        gd_calloc((size_t)(2 * (t->n_in + t->n_out + t->graph->n_grads)) + 1, sizeof *feeds);
     if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     int n = 0;
     for (int i = 0; i < t->n_in; i++) feeds[n++] = t->in[i], feeds[n++] = x[i];
     for (int k = 0; gy && k < t->n_out; k++)
         if (gy[k]) feeds[n++] = t->gy[k], feeds[n++] = gy[k];
+    n += gd_leaf_grads_feed(t->graph, feeds + n);
     const gd_run_noise *before = gd_session_noise(&(gd_run_noise){noise, gy != NULL});
     gd_tensors r = gd_session_run(t->session, ((gd_tensors){feeds, n}), fetches);
     gd_session_noise(before);
@@ -285,8 +290,9 @@ static gd_rng take_noise(const traced *t) {
     return noise;
 }
 
-static gd_status run_forward(traced *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y) {
-    const int most = t->n_out + 1 + t->n_written;
+/* Runs for the results, for what the function writes, and for gradients that it leaves behind. */
+static gd_status run_fetches(traced *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y) {
+    const int most = t->n_out + 1 + t->n_written + t->graph->n_grads;
     gd_tensor **lists = gd_calloc(2 * (size_t)most, sizeof *lists), **results = lists + most;
     if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     int n = 0;
@@ -294,11 +300,26 @@ static gd_status run_forward(traced *t, gd_tensor *const *x, gd_rng noise, gd_te
     for (int i = 0; i < t->n_in; i++)
         if (t->written[i]) lists[n++] = t->written[i];
     if (t->effects) lists[n++] = t->effects;
-    gd_status status = n > 0 ? run(t, x, NULL, (gd_tensors){lists, n}, noise, results) : GD_OK;
+    n += gd_leaf_grads_fetch(t->graph, lists + n);
+    gd_status status = gd_leaf_grads_begin(t->graph, x, t->n_in);
+    if (status == GD_OK && n > 0) status = run(t, x, NULL, (gd_tensors){lists, n}, noise, results);
     for (int k = 0; k < t->n_out && status == GD_OK; k++) y[k] = results[k];
     for (int i = 0, k = t->n_out; i < t->n_in && status == GD_OK; i++)
         if (t->written[i] && gd_assign(x[i], results[k++])->kind == GD_FAILED) status = gd_failure();
+    if (status == GD_OK) status = gd_leaf_grads_end(t->graph, results, n);
     gd_free(lists);
+    return status;
+}
+
+static gd_status run_forward(traced *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y) {
+    if (t->graph->n_grads == 0) return run_fetches(t, x, noise, y);
+    gd_scope *scope = gd_scope_open(); /* gradients belong to their leaves alone: the next call
+                                          takes their memory again */
+    int grad = gd_no_grad_begin();
+    gd_status status = run_fetches(t, x, noise, y);
+    gd_grad_mode_end(&grad);
+    for (int k = 0; k < t->n_out && status == GD_OK; k++) gd_keep(y[k]);
+    gd_scope_close(&scope);
     return status;
 }
 
@@ -564,6 +585,30 @@ static gd_status find_traced(gd_jit *jit, gd_tensors inputs, traced **found) {
     return status;
 }
 
+/* What cannot be known before the function is called with these inputs. */
+static gd_status check_call(const traced *t, gd_tensors inputs) {
+    const gd_graph *g = t->graph;
+    for (int i = 0; i < t->n_in; i++) {
+        const gd_tensor *x = inputs.at[i];
+        if (x->requires_grad && t->in[i]->node->origin->graded)
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "the function walks back to input %d or asks for its gradient, and it "
+                           "requires one; leaves "
+                           "whose gradient a jit adds to are those that the function has from "
+                           "elsewhere: give it a gd_detach, or take "
+                           "gradients with gd_grad",
+                           i);
+        for (int k = 0; k < g->n_written; k++)
+            if (g->written[k].tensor->storage == x->storage)
+                return gd_fail(GD_E_UNSUPPORTED,
+                               "input %d shares its memory with a tensor that the function has "
+                               "from elsewhere and "
+                               "writes; give it a gd_clone",
+                               i);
+    }
+    return GD_OK;
+}
+
 /* Whether the call belongs on the tape; what is written in place must not. */
 static gd_status wants_gradient(const traced *t, gd_tensors inputs, bool *wants) {
     *wants = false;
@@ -574,7 +619,8 @@ static gd_status wants_gradient(const traced *t, gd_tensors inputs, bool *wants)
             return gd_fail(GD_E_STATE, "the function writes input %lld in place, which requires a gradient; use the op that makes "
                            "a new tensor, or GD_NO_GRAD", (long long)i);
     }
-    *wants = (*wants || t->n_leaves > 0) && t->n_out > 0;
+    /* a function that has walked back itself has spent what it would need */
+    *wants = (*wants || t->n_leaves > 0) && t->n_out > 0 && t->graph->n_grads == 0;
     return GD_OK;
 }
 
@@ -602,7 +648,8 @@ static gd_status call(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
     traced *t;
     bool on_tape = false;
     GD_TRY(find_traced(jit, inputs, &t));
-    gd_status status = wants_gradient(t, inputs, &on_tape);
+    gd_status status = check_call(t, inputs);
+    if (status == GD_OK) status = wants_gradient(t, inputs, &on_tape);
     if (status == GD_OK && on_tape) status = call_on_tape(t, inputs, results);
     else if (status == GD_OK) {
         gd_tensor **y = gd_list_new(t->n_out);

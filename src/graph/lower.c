@@ -257,9 +257,11 @@ static int outside(gd_program *p, const gd_slot *slot) {
             memcmp(v->strides, like.strides, sizeof(int64_t) * v->rank) == 0)
             return i;
     }
+    const int n_roots = p->n_roots;
     gd_storage_retain(storage);
     int value = source(p, (gd_root){.kind = GD_ROOT_OUTSIDE, .number = p->n_roots, .storage = storage, .bytes = storage->bytes}, &like);
-    if (value < 0) gd_storage_release(storage);
+    if (p->n_roots == n_roots)
+        gd_storage_release(storage); /* else the root holds it, with a value or without */
     return value;
 }
 

@@ -126,6 +126,13 @@ size_t gd_plan_live(const gd_plan *plan) {
     return bytes;
 }
 int gd_plan_recomputed(const gd_plan *plan) { return plan->recomputed; }
+bool gd_plan_overwrites(const gd_plan *plan, const gd_storage *storage) {
+    const gd_program *p = plan->program;
+    for (int i = 0; i < p->n_commits; i++)
+        if (p->commits[i].through && p->roots[p->commits[i].root].storage == storage) return true;
+    return false;
+}
+
 bool gd_plan_writes(const gd_plan *plan) { return plan->program->n_commits > 0; }
 
 size_t gd_plan_fetch_bytes(const gd_plan *plan) {

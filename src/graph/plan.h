@@ -24,6 +24,9 @@ size_t gd_plan_constant_bytes(const gd_plan *plan); /* of what was computed when
 size_t gd_plan_scratch(const gd_plan *plan);     /* at most: what threads keep to compute in */
 int gd_plan_recomputed(const gd_plan *plan);     /* steps that are there a second time */
 bool gd_plan_writes(const gd_plan *plan);        /* a run assigns something */
+/* Whether a run writes to a tensor outside with this storage before it is through: it must not be
+ * fed. */
+bool gd_plan_overwrites(const gd_plan *plan, const gd_storage *storage);
 
 /* An instance that no other run uses, from the plan's own or a new one. */
 gd_status gd_plan_borrow(gd_plan *plan, gd_instance **instance);

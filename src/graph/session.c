@@ -452,6 +452,11 @@ static gd_status run(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_ten
     if (status == GD_OK) status = find_plan(s, fed, with, fetches, &c);
     if (status == GD_OK) {
         if (c->plan) status = check_into(into, gd_plan_program(c->plan));
+        for (int64_t i = 0; i < n && c->plan && status == GD_OK; i++) {
+            if (!gd_plan_overwrites(c->plan, values[i]->storage)) continue;
+            values[i] = gd_clone(values[i]);
+            if (values[i]->kind == GD_FAILED) status = gd_failure();
+        }
         if (status == GD_OK) {
             take_turn(s, c);
             status = run_plan(s, c, fed, with, fetches, results);

@@ -49,6 +49,20 @@ static gd_status check_in_place(const gd_invocation *call, const gd_graph *graph
     return GD_OK;
 }
 
+/* In a jit's function an op that writes what it reads does so at the end of the run: once. */
+static gd_status check_first_write(const gd_graph *graph, const gd_op *op, int i,
+                                   const gd_tensor *t) {
+    const gd_written *w = graph && graph->traces_writes ? gd_graph_find_write(graph, t) : NULL;
+    const gd_node *node = w ? w->symbol->node : NULL;
+    if (!w) return GD_OK;
+    return gd_fail(GD_E_UNSUPPORTED,
+                   "'%s' was written by %s (%s) before in the function that is being traced; it "
+                   "can be written once in "
+                   "a call: call the function once more for a second step",
+                   op->inputs[i].name, node->op ? node->op->name : "it",
+                   node->site ? node->site : "?");
+}
+
 /* What an op writes must be able to keep it: a variable, or a tensor outside the graph. */
 static gd_status check_written(const gd_invocation *call, const gd_graph *graph) {
     const gd_op *op = call->op;
@@ -63,7 +77,10 @@ static gd_status check_written(const gd_invocation *call, const gd_graph *graph)
         if (in_body)
             return gd_fail(GD_E_STATE, "'%s' would be written in a branch or in the body of a loop; let the body give the new "
                            "value back, and assign it outside", op->inputs[i].name);
-        if (t->kind != GD_SYMBOL) continue;
+        if (t->kind != GD_SYMBOL) {
+            GD_TRY(check_first_write(graph, op, i, t));
+            continue;
+        }
         if (!t->node->origin || t->node->origin->kind != GD_FROM_VARIABLE)
             return gd_fail(GD_E_ARGUMENT, "'%s' is written and must be a variable", op->inputs[i].name);
     }
@@ -79,6 +96,7 @@ static gd_status note_writes(gd_graph *graph, const gd_invocation *call) {
         gd_written w = {.tensor = x, .symbol = call->out[0], .by_node = true, .opaque = true};
         for (int k = 0; k < op->n_outputs && k < call->n_out; k++)
             if (strcmp(op->outputs[k].name, op->inputs[i].name) == 0) w.symbol = call->out[k], w.opaque = false;
+        if (op->flags & GD_OP_ASSIGNS) w.opaque = false; /* gives what it has written */
         GD_TRY(gd_graph_note_write(graph, w));
     }
     return GD_OK;

@@ -170,9 +170,7 @@ static gd_tensor *lasting(const gd_optimizer *o, gd_tensor *value) {
     return t->kind == GD_FAILED ? NULL : gd_retain(t);
 }
 
-/* Makes what is kept between steps. The graph of the parameters is being built, or there is none. */
-static gd_status make_state(gd_optimizer *o) {
-    if (o->lr) return GD_OK;
+static gd_status make_tensors(gd_optimizer *o) {
     const int n = o->count * o->method->slots;
     gd_tensor **slots = gd_calloc((size_t)n + 1, sizeof *slots);
     if (!slots) return gd_fail(GD_E_MEMORY, "no memory for an optimizer");
@@ -200,6 +198,17 @@ static gd_status make_state(gd_optimizer *o) {
     return gd_failure();
 }
 
+/* Makes what is kept between steps. The graph of the parameters is being built, or they are
+ * tensors: then so is this, also while a function is traced. */
+static gd_status make_state(gd_optimizer *o) {
+    if (o->lr) return GD_OK;
+    if (o->in_graph) return make_tensors(o);
+    void *tracing = gd_tracing_off();
+    gd_status status = make_tensors(o);
+    gd_tracing_on(tracing);
+    return status;
+}
+
 /* --- a step ------------------------------------------------------------------------------------ */
 
 /* One step with these gradients (NULL: none). In a graph `done` gets what has to be fetched. */
@@ -224,14 +233,25 @@ gd_status gd_optimizer_step(gd_optimizer *o) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_step: the optimizer is NULL");
     if (gd_this_thread.recorded != GD_OK) return gd_this_thread.recorded;
     if (o->in_graph) return gd_fail(GD_E_STATE, "gd_optimizer_step: its parameters are variables of a graph; use gd_minimize");
+    if (gd_this_thread.tracer && !gd_grads_are_traced()) {
+        gd_status refused =
+            gd_fail(GD_E_STATE, "gd_optimizer_step: a graph is being built, and its parameters are "
+                                "tensors; in a graph use "
+                                "variables and gd_minimize, or trace the step with gd_jit");
+        gd_error_stick(refused);
+        return refused;
+    }
     gd_tensor **lists = gd_calloc((size_t)(2 * o->count + 1), sizeof *lists), **done = lists + o->count;
     if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a step");
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin(), n_done = 0;
-    for (int i = 0; i < o->count; i++) lists[i] = o->parameters[i]->grad;
     gd_status status = make_state(o);
+    for (int i = 0; i < o->count && status == GD_OK; i++) {
+        lists[i] = gd_tensor_grad(o->parameters[i]);
+        if (lists[i] && lists[i]->kind == GD_FAILED) status = gd_failure();
+    }
     gd_postponed updates; /* all parameters are changed, or none */
     gd_postpone_begin(&updates);
     if (status == GD_OK) status = step(o, lists, done, &n_done);
@@ -239,7 +259,10 @@ gd_status gd_optimizer_step(gd_optimizer *o) {
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     gd_free(lists);
-    return gd_attempt_end(&attempt, status);
+    status = gd_attempt_end(&attempt, status);
+    if (status != GD_OK && gd_this_thread.tracer)
+        gd_error_stick(status); /* the function must not go on */
+    return status;
 }
 
 void gd_optimizer_zero_grad(gd_optimizer *o) {
@@ -254,14 +277,30 @@ gd_tensor *gd_optimizer_lr(gd_optimizer *o) {
     return status == GD_OK ? o->lr : gd_tensor_fail(status);
 }
 
+/* In a function that is being traced, the rate is set at each call. */
+static gd_status note_lr(gd_optimizer *o, double lr) {
+    GD_TRY(make_state(o));
+    GD_NO_GRAD;
+    return gd_assign(o->lr, gd_scalar(lr))->kind == GD_FAILED ? gd_failure() : GD_OK;
+}
+
+static gd_status set_lr_now(gd_optimizer *o, double lr) {
+    o->lr_value = lr;
+    if (!o->lr) return GD_OK;
+    void *tracing = gd_tracing_off();
+    gd_status status = gd_copy_tensor(o->lr, gd_scalar(lr));
+    gd_tracing_on(tracing);
+    return status;
+}
+
 gd_status gd_optimizer_set_lr(gd_optimizer *o, double lr) {
     if (!o || !(lr >= 0)) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_set_lr: %s", o ? "not a learning rate" : "the optimizer is NULL");
     if (o->in_graph && o->lr)
-        return gd_fail(GD_E_STATE, "gd_optimizer_set_lr: in a graph the learning rate is a variable; use gd_session_set");
-    o->lr_value = lr;
-    if (!o->lr) return GD_OK;
+        return gd_fail(
+            GD_E_STATE,
+            "gd_optimizer_set_lr: in a graph the learning rate is a variable; use gd_session_set");
     gd_scope *scope = gd_scope_open();
-    gd_status status = gd_copy_tensor(o->lr, gd_scalar(lr));
+    gd_status status = !o->in_graph && gd_grads_are_traced() ? note_lr(o, lr) : set_lr_now(o, lr);
     gd_scope_close(&scope);
     return status;
 }

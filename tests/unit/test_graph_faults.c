@@ -332,6 +332,42 @@ static void look_at_nothing(trial *t, char *to, size_t *bytes) {
     *bytes = 0;
 }
 
+/* A training step; gradients are forgotten first, or never. */
+static bool adds;
+static gd_tensors train_eagerly(gd_tensors in, void *user) {
+    trial *t = user;
+    if (!adds) gd_optimizer_zero_grad(t->optimizer);
+    gd_tensor *loss = gd_sum(gd_square(net(in.at[0])));
+    gd_backward(loss);
+    gd_optimizer_step(t->optimizer);
+    return gd_listed(loss);
+}
+static void new_training(trial *t) {
+    new_jit(t);
+    t->x = gd_full(gd_dims(3, 6), 0.4);
+    t->optimizer = gd_optim_adam(gd_list(t->w[0], t->w[1], t->w[2]), .lr = 0.1);
+    t->jit = gd_jit_new(train_eagerly, t, .level = t->level);
+}
+static void used_training(trial *t) {
+    new_training(t);
+    GD_SCOPE;
+    CHECK(gd_jit_call(t->jit, gd_list(t->x)).count == 1);
+}
+static void look_at_gradients(trial *t, char *to, size_t *bytes) {
+    look_at_parameters(t, to, bytes);
+    for (int i = 0; i < 3 && adds; i++)
+        if (gd_tensor_grad(t->w[i])) add(gd_tensor_grad(t->w[i]), to, bytes);
+}
+
+TEST(traced_training_steps_survive_any_failed_allocation) {
+    for (int level = 0; level <= 2; level += 2)
+        for (int way = 0; way < 2; way++) {
+            adds = way == 1;
+            walk(&(work){"first step", new_training, call, look_at_gradients, true}, level);
+            walk(&(work){"second step", used_training, call, look_at_gradients, true}, level);
+        }
+}
+
 TEST(traced_functions_survive_any_failed_allocation) {
     for (int level = 0; level <= 2; level += 2) {
         walk(&(work){"first call", new_jit, call, look_at_nothing, true}, level);

@@ -1,0 +1,510 @@
+/* test_traced_steps.c - training steps with gd_backward and an optimizer, in a gd_jit. */
+#include <math.h>
+
+#include "gradus/gradus.h"
+#include "clean_test.h"
+
+enum { METHODS = 4, PARAMETERS = 6, STEPS = 7 };
+static const char *const names[METHODS] = {"sgd", "momentum", "nesterov", "adam"};
+
+/* Two dense layers with batch norm and dropout between them. */
+typedef struct net {
+    gd_tensor *w[PARAMETERS], *mean, *var;
+    gd_optimizer *optimizer;
+    bool clips, adds, noisy; /* what its steps do besides */
+} net;
+
+static gd_optimizer *optimizer_of(int method, gd_tensors parameters) {
+    if (method == 0) return gd_optim_sgd(parameters, .lr = 0.1, .weight_decay = 0.01);
+    if (method == 1) return gd_optim_sgd(parameters, .lr = 0.1, .momentum = 0.9);
+    if (method == 2) return gd_optim_sgd(parameters, .lr = 0.1, .momentum = 0.9, .nesterov = true);
+    return gd_optim_adam(parameters, .lr = 0.01);
+}
+
+static net make_net(int method) {
+    gd_seed(7);
+    net n = {.mean = gd_zeros(gd_dims(16)), .var = gd_ones(gd_dims(16)), .noisy = true};
+    const gd_shape shapes[] = {gd_dims(16, 5), gd_dims(16),    gd_dims(16),
+                               gd_dims(16),    gd_dims(3, 16), gd_dims(3)};
+    for (int i = 0; i < PARAMETERS; i++) {
+        gd_tensor *w = gd_mul(gd_randn(shapes[i]), gd_scalar(0.4));
+        n.w[i] = gd_requires_grad(w);
+    }
+    n.optimizer = optimizer_of(method, (gd_tensors){n.w, PARAMETERS});
+    return n;
+}
+
+static gd_tensor *loss_of(const net *n, gd_tensor *x, gd_tensor *y) {
+    x = gd_batch_norm(gd_linear(x, n->w[0], n->w[1]), n->w[2], n->w[3], n->mean, n->var,
+                      .training = true);
+    x = gd_relu(x);
+    if (n->noisy) x = gd_dropout(x, .p = 0.3);
+    return gd_cross_entropy(gd_linear(x, n->w[4], n->w[5]), y);
+}
+
+/* Gradients that are too long together are made shorter, in place. */
+static gd_tensor *clip(net *n) {
+    GD_NO_GRAD;
+    gd_tensor *sum = gd_scalar(0);
+    for (int i = 0; i < PARAMETERS; i++)
+        sum = gd_add(sum, gd_sum(gd_square(gd_tensor_grad(n->w[i]))));
+    gd_tensor *norm = gd_sqrt(sum), *scale = gd_minimum(gd_scalar(1), gd_div(gd_scalar(0.5), norm));
+    for (int i = 0; i < PARAMETERS; i++) gd_mul_(gd_tensor_grad(n->w[i]), scale);
+    return norm;
+}
+
+static gd_tensors train(gd_tensors in, void *user) {
+    net *n = user;
+    if (!n->adds) gd_optimizer_zero_grad(n->optimizer);
+    gd_tensor *loss = loss_of(n, in.at[0], in.at[1]);
+    gd_backward(loss);
+    gd_tensor *norm = n->clips ? clip(n) : loss;
+    gd_optimizer_step(n->optimizer);
+    return gd_listed(loss, norm);
+}
+
+static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
+
+/* The greatest difference of anything that the steps have left behind, or -1 where one has a
+ * gradient alone. */
+static double difference(const net *a, const net *b) {
+    GD_NO_GRAD;
+    double most = fmax(distance(a->mean, b->mean), distance(a->var, b->var));
+    for (int i = 0; i < PARAMETERS; i++) {
+        gd_tensor *g = gd_tensor_grad(a->w[i]), *h = gd_tensor_grad(b->w[i]);
+        most = fmax(most, distance(a->w[i], b->w[i]));
+        if (!g != !h) return -1;
+        if (g) most = fmax(most, distance(g, h));
+    }
+    return most;
+}
+
+/* Both nets take the same steps, one of them in a jit; the rate changes on the way. */
+static void compare(net *a, net *b, int level, int traces, const char *what) {
+    const double tolerance = level == 0 ? 0 : 1e-4;
+    gd_jit *jit = gd_jit_new(train, a, .level = level);
+    for (int i = 0; i < STEPS; i++) {
+        GD_SCOPE;
+        gd_tensor *x = gd_randn(gd_dims(12, 5)), *y = gd_randint(gd_dims(12), 0, 3);
+        if (i == 3)
+            gd_optimizer_set_lr(a->optimizer, 0.02), gd_optimizer_set_lr(b->optimizer, 0.02);
+        gd_seed((uint64_t)(100 + i));
+        gd_tensors fast = gd_jit_call(jit, gd_list(x, y));
+        gd_seed((uint64_t)(100 + i));
+        gd_tensors slow = train(gd_list(x, y), b);
+        CHECK_SAYING(!gd_failed(), "%s, level %d, step %d: %s", what, level, i, gd_error_message());
+        if (gd_failed()) return;
+        const double apart = difference(a, b),
+                     loss = distance(fast.at[0], slow.at[0]) + distance(fast.at[1], slow.at[1]);
+        CHECK_SAYING(apart >= 0 && apart <= tolerance && loss <= tolerance,
+                     "%s, level %d, step %d: %g apart, losses %g", what, level, i, apart, loss);
+    }
+    CHECK_SAYING(gd_jit_traces(jit) == traces, "%s, level %d: traced %d times, not %d", what, level,
+                 gd_jit_traces(jit), traces);
+}
+
+CLEAN_TEST(a_step_leaves_behind_what_it_leaves_behind_without_a_jit) {
+    for (int method = 0; method < METHODS; method++)
+        for (int level = 0; level <= 2; level++) {
+            GD_SCOPE;
+            net a = make_net(method), b = make_net(method);
+            compare(&a, &b, level, 1, names[method]);
+        }
+}
+
+/* The first call finds no gradients, the others do. */
+CLEAN_TEST(gradients_that_are_not_forgotten_are_added_to) {
+    for (int level = 0; level <= 2; level += 2) {
+        GD_SCOPE;
+        net a = make_net(3), b = make_net(3);
+        a.adds = b.adds = true;
+        compare(&a, &b, level, 2, "adding");
+    }
+}
+
+CLEAN_TEST(gradients_may_be_read_and_written_between_backward_and_step) {
+    for (int level = 0; level <= 2; level += 2) {
+        GD_SCOPE;
+        net a = make_net(1), b = make_net(1);
+        a.clips = b.clips = true;
+        compare(&a, &b, level, 1, "clipping");
+    }
+}
+
+CLEAN_TEST(steps_in_a_jit_and_without_take_turns) {
+    GD_SCOPE;
+    net a = make_net(3), b = make_net(3);
+    gd_jit *jit = gd_jit_new(train, &a, .level = 0);
+    a.noisy = b.noisy = false;
+    for (int i = 0; i < 6; i++) {
+        gd_tensor *x = gd_randn(gd_dims(4 + i % 2, 5)), *y = gd_randint(gd_dims(4 + i % 2), 0, 3);
+        if (i % 3 == 1)
+            train(gd_list(x, y), &a);
+        else
+            gd_jit_call(jit, gd_list(x, y));
+        train(gd_list(x, y), &b);
+    }
+    CHECK_SAYING(!gd_failed() && difference(&a, &b) == 0, "%g %s", difference(&a, &b),
+                 gd_error_message());
+    CHECK(gd_jit_traces(jit) == 2);
+}
+
+/* --- gradients alone
+ * ------------------------------------------------------------------------------ */
+
+static gd_tensors walk(gd_tensors in, void *user) {
+    net *n = user;
+    gd_tensor *loss = loss_of(n, in.at[0], in.at[1]);
+    gd_backward(loss);
+    return gd_listed(loss);
+}
+
+/* Some calls, then a step outside: each of the two kinds of calls is traced once. */
+CLEAN_TEST(gradients_of_several_calls_gather) {
+    GD_SCOPE;
+    net a = make_net(0), b = make_net(0);
+    a.noisy = b.noisy = false;
+    gd_jit *jit = gd_jit_new(walk, &a, .level = 0);
+    for (int i = 0; i < 9; i++) {
+        GD_SCOPE;
+        gd_tensor *x = gd_randn(gd_dims(6, 5)), *y = gd_randint(gd_dims(6), 0, 3),
+                  *held = gd_tensor_grad(a.w[0]);
+        gd_jit_call(jit, gd_list(x, y));
+        walk(gd_list(x, y), &b);
+        CHECK(!held || gd_tensor_grad(a.w[0]) == held); /* added to in place */
+        CHECK_SAYING(!gd_failed() && difference(&a, &b) == 0, "call %d: %g %s", i,
+                     difference(&a, &b), gd_error_message());
+        if (i % 3 < 2) continue;
+        gd_optimizer_step(a.optimizer), gd_optimizer_step(b.optimizer);
+        gd_optimizer_zero_grad(a.optimizer), gd_optimizer_zero_grad(b.optimizer);
+    }
+    CHECK_SAYING(gd_jit_traces(jit) == 2, "%d", gd_jit_traces(jit));
+}
+
+typedef struct pair {
+    gd_tensor *a, *b;
+} pair;
+
+/* Both gradients are the same symbol. */
+static gd_tensors add_both(gd_tensors in, void *user) {
+    const pair *p = user;
+    gd_tensor *loss = gd_sum(gd_mul(gd_add(p->a, p->b), in.at[0]));
+    gd_backward(loss);
+    return gd_listed(loss);
+}
+
+CLEAN_TEST(each_leaf_has_a_gradient_of_its_own) {
+    for (int level = 0; level <= 2; level++) {
+        GD_SCOPE;
+        pair p = {gd_requires_grad(gd_ones(gd_dims(3))), gd_requires_grad(gd_ones(gd_dims(3)))};
+        gd_tensor *x = gd_full(gd_dims(3), 5);
+        gd_jit *jit = gd_jit_new(add_both, &p, .level = level);
+        gd_jit_call(jit, gd_list(x));
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        if (gd_failed()) return;
+        gd_add_(gd_tensor_grad(p.a), gd_scalar(100));
+        CHECK(gd_item(gd_max(gd_tensor_grad(p.b))) == 5 && gd_item(gd_max(x)) == 5 &&
+              gd_item(gd_max(gd_tensor_grad(p.a))) == 105);
+        gd_tensor *held =
+            gd_retain(gd_tensor_grad(p.b)); /* a gradient that somebody keeps stays as it is */
+        gd_zero_grad(p.a), gd_zero_grad(p.b);
+        gd_jit_call(jit, gd_list(gd_full(gd_dims(3), 7)));
+        CHECK(gd_item(gd_max(held)) == 5 && gd_item(gd_max(gd_tensor_grad(p.b))) == 7);
+        gd_release(held);
+    }
+}
+
+/* Reads the gradient from before, forgets it, walks back, and gives the other one the sum. */
+static gd_tensors shuffle(gd_tensors in, void *user) {
+    const pair *p = user;
+    gd_tensor *before = gd_tensor_grad(p->a);
+    gd_zero_grad(p->a);
+    gd_backward(gd_sum(gd_mul(p->a, in.at[0])));
+    gd_set_grad(p->b, before ? gd_add(before, gd_tensor_grad(p->a)) : gd_tensor_grad(p->a));
+    return gd_nothing;
+}
+
+CLEAN_TEST(gradients_may_be_set_and_forgotten) {
+    for (int level = 0; level <= 2; level += 2) {
+        GD_SCOPE;
+        pair p = {gd_requires_grad(gd_ones(gd_dims(3))), gd_requires_grad(gd_ones(gd_dims(3)))};
+        gd_jit *jit = gd_jit_new(shuffle, &p, .level = level);
+        const double expected[] = {1, 1 + 2, 2 + 3, 3 + 4};
+        for (int i = 0; i < 4; i++) {
+            gd_jit_call(jit, gd_list(gd_full(gd_dims(3), i + 1)));
+            CHECK_SAYING(!gd_failed() && gd_item(gd_max(gd_tensor_grad(p.a))) == i + 1 &&
+                             gd_item(gd_max(gd_tensor_grad(p.b))) == expected[i],
+                         "level %d, call %d: %s", level, i, gd_error_message());
+        }
+        CHECK(gd_jit_traces(jit) == 2);
+    }
+}
+
+/* Adds to what is there, tells what that is, and leaves nothing. */
+static gd_tensors finish(gd_tensors in, void *user) {
+    const pair *p = user;
+    gd_backward(gd_sum(gd_mul(p->a, in.at[0])));
+    gd_tensor *sum = gd_sum(gd_tensor_grad(p->a));
+    gd_zero_grad(p->a);
+    return gd_listed(sum);
+}
+
+CLEAN_TEST(gradients_that_are_forgotten_last_are_gone) {
+    GD_SCOPE;
+    pair p = {gd_requires_grad(gd_ones(gd_dims(3))), NULL};
+    gd_jit *jit = gd_jit_new(finish, &p);
+    for (int i = 0; i < 4; i++) {
+        if (i % 2) gd_set_grad(p.a, gd_full(gd_dims(3), 10));
+        const double sum = gd_item(gd_jit_call(jit, gd_list(gd_ones(gd_dims(3)))).at[0]);
+        CHECK_SAYING(sum == (i % 2 ? 33 : 3) && !gd_tensor_grad(p.a), "call %d: %g %s", i, sum,
+                     gd_error_message());
+    }
+    CHECK(gd_jit_traces(jit) == 2);
+}
+
+CLEAN_TEST(steps_in_a_graph_that_no_jit_builds_are_refused) {
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(2)));
+    gd_optimizer *sgd = gd_optim_sgd(gd_list(w), .lr = 1);
+    gd_backward(gd_sum(w));
+    gd_optimizer_lr(sgd);
+    {
+        gd_graph *graph = gd_graph_new();
+        GD_GRAPH(graph);
+        CHECK(gd_optimizer_step(sgd) == GD_E_STATE && says("gd_minimize") && says("gd_jit"));
+        gd_clear_error();
+        CHECK(gd_optimizer_set_lr(sgd, 0.5) == GD_OK);
+    }
+    CHECK(gd_optimizer_step(sgd) == GD_OK && gd_item(gd_max(w)) == 0.5);
+}
+
+/* Gradients that are used in the loss are numbers, as they are without .create_graph. */
+static gd_tensors penalty(gd_tensors in, void *user) {
+    gd_tensor *w = user;
+    gd_zero_grad(w);
+    gd_backward(gd_sum(gd_mul(gd_square(w), in.at[0])), .retain_graph = true);
+    gd_tensor *g = gd_tensor_grad(w);
+    gd_tensor *loss = gd_sum(gd_mul(gd_mul(g, gd_scalar(1)), w));
+    gd_backward(loss);
+    return gd_listed(loss);
+}
+
+CLEAN_TEST(a_gradient_has_no_gradient) {
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3)),
+              *v = gd_requires_grad(gd_full(gd_dims(2), 3)), *x = gd_full(gd_dims(2), 5);
+    gd_jit_call(gd_jit_new(penalty, w, .level = 0), gd_list(x));
+    penalty(gd_list(x), v);
+    CHECK_SAYING(!gd_failed() && distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
+                 "%g, not %g: %s", gd_item(gd_max(gd_tensor_grad(w))),
+                 gd_item(gd_max(gd_tensor_grad(v))), gd_error_message());
+}
+
+static gd_tensors penalty_by_grad(gd_tensors in, void *user) {
+    gd_tensor *w = user, *loss = gd_sum(gd_mul(gd_square(w), in.at[0]));
+    gd_tensor *number = gd_grad(gd_list(loss), gd_list(w), .retain_graph = true).at[0];
+    gd_tensor *function = gd_grad(gd_list(loss), gd_list(w), .create_graph = true).at[0];
+    gd_backward(gd_sum(gd_add(gd_mul(number, w), gd_square(function))));
+    return gd_nothing;
+}
+
+CLEAN_TEST(a_gradient_has_a_gradient_where_that_is_asked_for) {
+    for (int level = 0; level <= 2; level++) {
+        GD_SCOPE;
+        gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3)),
+                  *v = gd_requires_grad(gd_full(gd_dims(2), 3)), *x = gd_full(gd_dims(2), 5);
+        gd_jit_call(gd_jit_new(penalty_by_grad, w, .level = level), gd_list(x));
+        penalty_by_grad(gd_list(x), v);
+        CHECK_SAYING(!gd_failed() && distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
+                     "%g, not %g: %s", gd_item(gd_max(gd_tensor_grad(w))),
+                     gd_item(gd_max(gd_tensor_grad(v))), gd_error_message());
+    }
+}
+
+/* --- two optimizers, and the rate
+ * ----------------------------------------------------------------- */
+
+typedef struct players {
+    gd_tensor *a, *b;
+    gd_optimizer *of_a, *of_b;
+} players;
+
+static players make_players(void) {
+    players p = {gd_requires_grad(gd_full(gd_dims(3), 2)),
+                 gd_requires_grad(gd_full(gd_dims(3), 0.5)), NULL, NULL};
+    p.of_a = gd_optim_adam(gd_list(p.a), .lr = 0.1);
+    p.of_b = gd_optim_sgd(gd_list(p.b), .lr = 0.1, .momentum = 0.5);
+    return p;
+}
+
+/* One moves, then the other, which sees where the first is now; a rate that the function sets; a
+ * bound. */
+static gd_tensors play(gd_tensors in, void *user) {
+    players *p = user;
+    gd_optimizer_zero_grad(p->of_a);
+    gd_backward(gd_sum(gd_square(gd_sub(gd_mul(p->a, p->b), in.at[0]))));
+    gd_optimizer_set_lr(p->of_a, 0.3);
+    gd_optimizer_step(p->of_a);
+    gd_optimizer_zero_grad(p->of_b);
+    gd_tensor *loss = gd_sum(gd_square(gd_add(gd_mul(p->a, p->b), in.at[0])));
+    gd_backward(loss); /* adds to the gradient of a, too */
+    gd_optimizer_step(p->of_b);
+    return gd_listed(loss);
+}
+
+CLEAN_TEST(a_leaf_that_was_written_is_still_a_leaf) {
+    for (int level = 0; level <= 2; level += 2) {
+        GD_SCOPE;
+        players p = make_players(), q = make_players();
+        gd_jit *jit = gd_jit_new(play, &p, .level = level);
+        const double tolerance = level == 0 ? 0 : 1e-5;
+        for (int i = 0; i < 6; i++) {
+            gd_tensor *x = gd_randn(gd_dims(3));
+            gd_jit_call(jit, gd_list(x));
+            play(gd_list(x), &q);
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            if (gd_failed()) return;
+            GD_NO_GRAD;
+            CHECK(distance(p.a, q.a) <= tolerance && distance(p.b, q.b) <= tolerance);
+            CHECK(distance(gd_tensor_grad(p.a), gd_tensor_grad(q.a)) <= tolerance &&
+                  distance(gd_tensor_grad(p.b), gd_tensor_grad(q.b)) <= tolerance);
+        }
+        CHECK(gd_item(gd_optimizer_lr(p.of_a)) == gd_item(gd_optimizer_lr(q.of_a)));
+    }
+}
+
+/* --- what is refused
+ * ------------------------------------------------------------------------------ */
+
+typedef enum { TWICE, CREATE, OUTSIDE, HISTORY, BRANCH, OF_RESULT, NO_LEAF } wrong_kind;
+typedef struct wrong {
+    wrong_kind kind;
+    gd_tensor *w, *h;
+    gd_optimizer *optimizer;
+} wrong;
+
+static gd_tensors walk_in_branch(gd_tensors in, void *user) {
+    gd_tensor *loss = gd_sum(gd_mul(((wrong *)user)->w, in.at[0]));
+    gd_backward(loss);
+    return gd_listed(loss);
+}
+
+static gd_tensors go_wrong(gd_tensors in, void *user) {
+    wrong *x = user;
+    gd_tensor *loss = gd_sum(gd_mul(x->w, in.at[0]));
+    switch (x->kind) {
+    case TWICE:
+        gd_backward(loss);
+        gd_optimizer_step(x->optimizer);
+        gd_optimizer_step(x->optimizer);
+        break;
+    case CREATE: gd_backward(loss, .create_graph = true); break;
+    case OUTSIDE: gd_backward(x->h); break;
+    case HISTORY: gd_backward(gd_sum(gd_mul(x->h, in.at[0]))); break;
+    case BRANCH: return gd_cond(gd_gt(loss, gd_scalar(0)), walk_in_branch, walk_in_branch, in, x);
+    case OF_RESULT: return gd_listed(gd_tensor_grad(loss));
+    case NO_LEAF: gd_backward(gd_sum(in.at[0])); break;
+    }
+    return gd_listed(loss);
+}
+
+CLEAN_TEST(what_cannot_be_traced_is_refused_and_changes_nothing) {
+    static const struct {
+        wrong_kind kind;
+        gd_status status;
+        const char *says;
+    } cases[] = {
+        {TWICE, GD_E_UNSUPPORTED, "written once in a call"},
+        {CREATE, GD_E_UNSUPPORTED, "gd_grad with .create_graph"},
+        {OUTSIDE, GD_E_UNSUPPORTED, "not made by the function"},
+        {HISTORY, GD_E_UNSUPPORTED, "computed outside"},
+        {BRANCH, GD_E_UNSUPPORTED, "in a branch"},
+        {OF_RESULT, GD_E_UNSUPPORTED, "gd_grad"},
+        {NO_LEAF, GD_E_STATE, "does not depend"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        GD_SCOPE;
+        gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(2)));
+        wrong x = {cases[i].kind, w, gd_sum(gd_square(w)),
+                   gd_optim_sgd(gd_list(w), .momentum = 0.9)};
+        gd_jit_call(gd_jit_new(go_wrong, &x), gd_list(gd_ones(gd_dims(2))));
+        CHECK_SAYING(gd_error_status() == cases[i].status && says(cases[i].says), "case %d: %s",
+                     (int)i, gd_error_message());
+        gd_clear_error();
+        CHECK(!gd_tensor_grad(w) && gd_item(gd_max(w)) == 1);
+        CHECK(gd_backward(x.h) == GD_OK &&
+              gd_item(gd_max(gd_tensor_grad(w))) == 2); /* all that did no harm */
+    }
+}
+
+CLEAN_TEST(inputs_that_want_a_gradient_of_their_own_are_refused) {
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(3))), *x = gd_ones(gd_dims(3));
+    pair p = {w, gd_requires_grad(gd_ones(gd_dims(3)))};
+    gd_jit *jit = gd_jit_new(add_both, &p);
+    gd_tensor *loss = gd_jit_call(jit, gd_list(x)).at[0];
+    CHECK(!gd_failed() && !gd_tensor_requires_grad(loss)); /* it was walked back from */
+    gd_jit_call(jit, gd_list(gd_requires_grad(x)));
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("input 0") && says("gd_detach"),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    gd_jit_call(jit, gd_list(gd_tensor_grad(w)));
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("is an input as well"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    CHECK(gd_item(gd_max(gd_tensor_grad(w))) == 1);
+    gd_zero_grad(w);
+    gd_backward(gd_sum(gd_mul(gd_square(w), w)), .create_graph = true);
+    gd_jit_call(jit, gd_list(gd_detach(x)));
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("create_graph"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    gd_zero_grad(w);
+}
+
+static gd_tensors add_to(gd_tensors in, void *user) {
+    gd_add_(user, gd_scalar(1));
+    return gd_listed(gd_mul(in.at[0], user));
+}
+
+CLEAN_TEST(an_input_that_the_function_writes_by_another_name_is_refused) {
+    GD_SCOPE;
+    gd_tensor *total = gd_full(gd_dims(4), 1);
+    gd_jit *jit = gd_jit_new(add_to, total);
+    CHECK(gd_item(gd_max(gd_jit_call(jit, gd_list(gd_full(gd_dims(4), 3))).at[0])) == 6);
+    gd_jit_call(jit, gd_list(total));
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("shares its memory"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    CHECK(gd_item(gd_max(total)) == 2);
+}
+
+/* A tensor outside gets its value at the end of the run, also where it is fed or looked at by other
+ * views. */
+CLEAN_TEST(a_tensor_that_is_assigned_is_read_as_it_was) {
+    GD_SCOPE;
+    gd_tensor *total = gd_full(gd_dims(2, 50), 1), *turned = gd_transpose(total, 0, 1), *x, *done,
+              *y, *z;
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(2, 50));
+        done = gd_assign(total, gd_add(gd_add(total, x), gd_scalar(1)));
+        GD_AFTER(gd_list(done));
+        y = gd_exp(gd_sub(x, gd_scalar(1)));
+        z = gd_exp(gd_sub(turned, gd_scalar(1)));
+    }
+    for (int level = 0; level <= 2; level++) {
+        gd_session *session = gd_session_new(graph, .level = level);
+        gd_mul_(total, gd_scalar(0));
+        gd_add_(total, gd_scalar(1));
+        gd_tensors r =
+            gd_session_run(session, gd_feed(x, total), gd_list(gd_group(gd_list(done)), y, z));
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        if (gd_failed()) return;
+        CHECK(gd_item(gd_max(r.at[1])) == 1 && gd_item(gd_max(r.at[2])) == 1 &&
+              gd_item(gd_max(total)) == 3);
+    }
+}
+
+TEST_MAIN
