@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codegen/whole.h"
+
 /* --- building ---------------------------------------------------------------------------------- */
 
 static int fail(gd_ir_builder *b, const char *what) {
@@ -259,9 +261,9 @@ bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const double *params
     int64_t v[GD_IR_MAX_NODES];
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *n = &ir->nodes[i];
-        if (n->code == GD_IR_CONST) v[i] = (int64_t)n->value;
+        if (n->code == GD_IR_CONST) v[i] = gd_whole_i64(n->value);
         else if (n->code == GD_IR_VAR) v[i] = vars[n->arg[0]];
-        else if (n->code == GD_IR_PARAM) v[i] = (int64_t)params[n->arg[0]];
+        else if (n->code == GD_IR_PARAM) v[i] = gd_whole_i64(params[n->arg[0]]);
         else {
             const gd_prim *p = &gd_prims[n->code - GD_IR_PRIM];
             if (!p->whole) return false;

@@ -153,22 +153,11 @@ static gd_status do_commits(const run *r) {
 /* --- running -----------------------------------------------------------------------------------
  */
 
-static bool writes(const gd_op *op) {
-    for (int i = 0; i < op->n_inputs; i++)
-        if (op->inputs[i].mutated) return true;
-    return false;
-}
-
 static gd_status run_with(run *r, entry *e, gd_tensor **in) {
     gd_node *node = e->node;
     if (node->op->flags & GD_OP_ASSIGNS) return run_assign(r, e, in);
-    if (!writes(node->op)) return gd_node_run(node, in, e->values, &r->running);
     GD_TRY(copy_written(r, node, in));
-    if (r->on_tape) return gd_node_run(node, in, e->values, &r->running);
-    int before = gd_no_grad_begin();
-    gd_status status = gd_node_run(node, in, e->values, &r->running);
-    gd_grad_mode_end(&before);
-    return status;
+    return gd_node_run(node, in, e->values, &r->running);
 }
 
 static gd_status run_node(run *r, entry *e) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/whole.h"
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "graph/trace.h"
@@ -398,7 +399,8 @@ static const char *as(const expression *x, term t, bool truth) {
 
 static const char *constant(const expression *x, double value) {
     char bytes[8];
-    gd_store_f64(x->dtype, bytes, value);
+    if (x->dtype == GD_I64) memcpy(bytes, &(int64_t){gd_whole_i64(value)}, sizeof bytes);
+    else gd_store_f64(x->dtype, bytes, x->dtype == GD_I32 ? gd_whole_i32(value) : value);
     return gd_onnx_add_constant(x->s, x->c->label, x->dtype, 0, NULL, bytes);
 }
 
@@ -496,9 +498,23 @@ static gd_dtype compute_dtype(const gd_onnx_call *c) {
 
 enum { MOST_TERMS = 24 };
 
+/* Kernels compute bytes as i32. Where all numbers of the expression are bytes, too, that is no other
+ * result; x < -1 would be another one of u8. */
+static bool is_wider(const gd_ir *ir, const double *params, gd_dtype dtype) {
+    const double least = dtype == GD_U8 ? 0 : INT8_MIN, most = dtype == GD_U8 ? UINT8_MAX : INT8_MAX;
+    if (dtype != GD_U8 && dtype != GD_I8) return false;
+    for (int i = 0; i < ir->count; i++) {
+        const gd_ir_node *n = &ir->nodes[i];
+        if (n->code != GD_IR_CONST && n->code != GD_IR_PARAM) continue;
+        const double value = n->code == GD_IR_CONST ? n->value : params[n->arg[0]];
+        if (!(value >= least && value <= most)) return true;
+    }
+    return false;
+}
+
 gd_status gd_onnx_save_expression(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
     const gd_ir *ir = c->op->ir;
-    const expression x = {s, c, compute_dtype(c)};
+    expression x = {s, c, compute_dtype(c)};
     term vars[MOST_TERMS] = {{NULL, false}}, result;
     double params[MOST_TERMS] = {0};
     if (x.dtype == GD_BOOL || ir->n_outputs != 1 || c->n_out != 1 || c->n_in > MOST_TERMS ||
@@ -507,6 +523,7 @@ gd_status gd_onnx_save_expression(gd_onnx_saver *s, const gd_onnx_call *c, bool 
     for (int i = 0; i < c->n_in; i++)
         if (!c->in[i].present || c->op->inputs[i].mutated) return GD_OK;
     for (int i = 0; i < c->op->n_attrs; i++) params[i] = gd_attr_number(&c->op->attrs[i], c->attrs);
+    if (is_wider(ir, params, x.dtype)) x.dtype = GD_I32;
     for (int i = 0; i < c->n_in; i++) vars[i] = (term){c->in_names[i], c->in[i].dtype == GD_BOOL};
     if (!evaluate(&x, ir, vars, params, &result, (way){.dry = true}))
         return GD_OK; /* it has no ONNX form */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/whole.h"
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "format/number.h"
@@ -279,6 +280,18 @@ static gd_status fill_input(gd_onnx_saver *s, const gd_onnx_call *c, double valu
     return gd_onnx_add_tensor(s, *name, t);
 }
 
+/* A limit that the dtype cannot hold is the last number that it can. */
+static void store_limit(gd_dtype dtype, void *bytes, double value) {
+    switch (dtype) {
+    case GD_U8: value = fmin(fmax(value, 0), UINT8_MAX); break;
+    case GD_I8: value = fmin(fmax(value, INT8_MIN), INT8_MAX); break;
+    case GD_I32: value = gd_whole_i32(value); break;
+    case GD_I64: memcpy(bytes, &(int64_t){gd_whole_i64(value)}, sizeof(int64_t)); return;
+    default: break;
+    }
+    gd_store_f64(dtype, bytes, value);
+}
+
 /* A tensor of rank 0: whole numbers as i64, others as x has them. NULL in *name: not given. */
 static gd_status number_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_op_attr *a,
                               const char **name) {
@@ -290,7 +303,8 @@ static gd_status number_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_
         const gd_dtype dtype = (gd_dtype)c->out[0].dtype;
         const double usual = *(const double *)((const char *)c->op->defaults + a->offset);
         if (isnan(value) || (isinf(value) && value == usual)) return GD_OK; /* no limit */
-        gd_store_f64(dtype, bytes, value);
+        if (isinf(usual)) store_limit(dtype, bytes, value);
+        else gd_store_f64(dtype, bytes, value);
         *name = gd_onnx_add_constant(s, c->label, dtype, 0, NULL, bytes);
     } else {
         int64_t value;

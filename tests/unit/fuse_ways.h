@@ -4,13 +4,9 @@
 #define GRADUS_TESTS_FUSE_WAYS_H
 
 #include <math.h>
-#include <unistd.h>
 
-#include "backend/cpu/elementwise_job.h"
-#include "backend/test/device.h"
-#include "codegen/jit.h"
+#include "fuse_ways_knobs.h"
 #include "gradus/gradus.h"
-#include "test.h"
 
 enum { MOST = 24 };
 
@@ -79,18 +75,6 @@ static bool same_numbers(gd_tensor *a, gd_tensor *b, double tolerance) {
     return true;
 }
 
-/* How plans run: by the evaluator, or by what the compiler makes. */
-static void use_evaluator(void) {
-    setenv("GRADUS_JIT", "0", 1);
-    gd_ew_set_compiled(false);
-    gd_jit_forget();
-}
-static void use_compiler(void) {
-    setenv("GRADUS_JIT", "always", 1);
-    gd_ew_set_compiled(true);
-    gd_jit_forget();
-}
-
 /* Eager, then the plan by the evaluator and compiled: the same numbers each time. */
 static void check_all_ways(const char *what, body_fn body, const void *arg, gd_tensor *const *x,
                            int n, double tolerance) {
@@ -113,22 +97,5 @@ static void check_all_ways(const char *what, body_fn body, const void *arg, gd_t
 }
 
 static gd_tensor *noise(gd_shape dims, gd_dtype dtype) { return gd_cast(gd_randn(dims), dtype); }
-
-/* All tests, with a cache of their own. */
-static int run_with_cache(int argc, char **argv) {
-    char directory[] = "/tmp/gradus-fuse-XXXXXX", command[64];
-    if (!getenv("GRADUS_CACHE")) {
-        if (!mkdtemp(directory)) return 1;
-        setenv("GRADUS_CACHE", directory, 1);
-    }
-    use_evaluator();
-    int failed = test_run_all(argc, argv);
-    gd_test_device_stop();
-    if (strcmp(getenv("GRADUS_CACHE"), directory) == 0) {
-        snprintf(command, sizeof command, "rm -rf %s", directory);
-        if (system(command) != 0) failed = 1;
-    }
-    return failed;
-}
 
 #endif

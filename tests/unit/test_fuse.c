@@ -466,6 +466,28 @@ TEST(fused_steps_run_on_other_devices) {
     gd_clear_error();
 }
 
+/* --- limits of integers ------------------------------------------------------------------------- */
+
+/* Limits that are not given are infinite, and others are further than an integer can be. */
+static results limited(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *t = gd_mul(x[0], x[0]);
+    return (results){{gd_clamp(t, .min = 2), gd_clamp(t, .max = 3), gd_clamp(t, .min = -1e30, .max = 1e30)}, 3};
+}
+
+TEST(limits_beyond_the_integers_limit_none) {
+    GD_SCOPE;
+    static const int64_t want[3][5] = {{4, 2, 2, 2, 4}, {3, 1, 0, 1, 3}, {4, 1, 0, 1, 4}};
+    const gd_dtype dtypes[] = {GD_I8, GD_I32, GD_I64};
+    for (int d = 0; d < 3; d++) {
+        gd_tensor *x = gd_arange(-2, 3, .dtype = dtypes[d]);
+        const results eager = limited(&x, NULL);
+        for (int i = 0; i < 3; i++)
+            CHECK(same_numbers(gd_cast(eager.at[i], GD_I64), gd_from_array(gd_dims(5), GD_I64, want[i]), 0));
+        check_all_ways(gd_dtype_name(dtypes[d]), limited, NULL, &x, 1, 0);
+    }
+}
+
 /* Other sizes use the same op and the same kernel. */
 TEST(a_kernel_is_made_once_for_all_sizes) {
     GD_SCOPE;

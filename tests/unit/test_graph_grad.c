@@ -137,6 +137,34 @@ CLEAN_TEST(gradients_are_of_values_as_they_are_when_the_graph_runs) {
     CHECK_SAYING(!gd_failed() && distance(r.at[0], scale) == 0, "%s", gd_error_message());
 }
 
+/* --- ops that write ------------------------------------------------------------------------------ */
+
+/* The mask makes sizes depend on data: such a run is evaluated node by node, with a tape. */
+static gd_tensor *normed_and_masked(gd_tensor *x, gd_tensor *w, gd_tensor *mean, gd_tensor *var) {
+    gd_tensor *y = gd_batch_norm(x, w, NULL, mean, var, .training = true);
+    return gd_mul(gd_sum(gd_sin(y)), gd_sum(gd_masked_select(x, gd_gt(x, gd_scalar(0)))));
+}
+
+CLEAN_TEST(gradients_go_through_ops_that_write_in_runs_without_a_plan) {
+    GD_SCOPE;
+    gd_seed(3);
+    gd_tensor *xs = gd_randn(gd_dims(4, 3)), *w = gd_requires_grad(gd_randn(gd_dims(3))), *mean = gd_zeros(gd_dims(3)), *var = gd_ones(gd_dims(3));
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *gw, *v, *m;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(GD_ANY, 3));
+        v = gd_variable(gd_detach(w));
+        m = gd_variable(mean, .trainable = false);
+        gw = gd_gradients(gd_list(normed_and_masked(x, v, m, gd_variable(var, .trainable = false))), gd_list(v)).at[0];
+    }
+    gd_session *session = gd_session_new(graph);
+    gd_tensor *got = gd_session_run(session, gd_feed(x, xs), gd_list(gw)).at[0];
+    gd_tensor *want = gd_grad(gd_list(normed_and_masked(xs, w, mean, var)), gd_list(w)).at[0];
+    CHECK_SAYING(!gd_failed() && distance(got, want) == 0 && gd_item(gd_max(gd_abs(want))) > 0, "%s", gd_error_message());
+    CHECK(distance(gd_session_get(session, m), mean) == 0 && gd_item(gd_max(gd_abs(mean))) > 0);
+}
+
 /* --- names --------------------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_name_is_of_one_node_of_its_scope) {

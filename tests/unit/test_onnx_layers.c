@@ -186,6 +186,37 @@ CLEAN_TEST(resizing_goes_by_sizes_or_factors_of_named_axes) {
             GD_E_FORMAT, "3 numbers for 4 axes");
 }
 
+/* Kernels compute bytes as i32: a limit that no byte can be is none. */
+CLEAN_TEST(numbers_that_no_byte_can_be_mean_the_same_in_a_file) {
+    GD_SCOPE;
+    const gd_dtype dtypes[] = {GD_U8, GD_I8, GD_I32, GD_I64};
+    for (int d = 0; d < 4; d++) {
+        gd_tensor *xs = gd_cast(gd_arange(0, 120, .step = 10), dtypes[d]);
+        gd_graph *graph = gd_graph_new();
+        gd_tensor *x, *y[4];
+        {
+            GD_GRAPH(graph);
+            x = gd_placeholder(gd_dims(12), .dtype = dtypes[d], .name = "x");
+            y[0] = gd_named(gd_clamp(x, .min = -5, .max = 300), "y0");
+            y[1] = gd_named(gd_hardtanh(x, .min = -3, .max = 1e30), "y1");
+            y[2] = gd_named(gd_threshold(x, -1, 9), "y2");
+            y[3] = gd_named(gd_clamp(x, .min = 20, .max = 1e30), "y3");
+        }
+        gd_session *before = gd_session_new(graph);
+        const char *path = in_folder("bytes.onnx");
+        CHECK_SAYING(gd_onnx_save(path, before, gd_list(x), ((gd_tensors){y, 4})) == GD_OK, "%s", gd_error_message());
+        gd_graph *again = gd_onnx_load(path);
+        gd_session *after = gd_session_new(again);
+        for (int i = 0; i < 4 && !gd_failed(); i++) {
+            char name[4] = {'y', (char)('0' + i), 0};
+            gd_tensor *want = gd_session_run(before, gd_feed(x, xs), gd_list(y[i])).at[0];
+            gd_tensor *got = gd_session_run(after, gd_feed(gd_graph_find(again, "x"), xs), gd_list(gd_graph_find(again, name))).at[0];
+            CHECK_SAYING(same_bits(want, got) && (i == 3 || same_bits(want, xs)), "%s, %s", gd_dtype_name(dtypes[d]), name);
+        }
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    }
+}
+
 CLEAN_TEST(a_sort_is_a_topk_of_all_and_comes_back_for_any_size) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();

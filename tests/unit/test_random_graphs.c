@@ -1,39 +1,24 @@
-/* test_random_graphs.c - graphs made by chance give what eager code gives: values, gradients, and the
- * parameters after a few steps of training, at every level.
+/* test_random_graphs.c - graphs made by chance give what eager code gives: values, gradients, and
+ * the parameters after a few steps of training, at every level.
  *
  * A graph is a pool of (ROWS, COLUMNS) values; each new one is made from one or two of the pool. At
- * level 0 a plan has the bits of eager code. Above it sums are made in other orders: everything is f64,
- * so that what differs is far below the differences that a wrong step makes.
+ * level 0 a plan has the bits of eager code. Above it sums are made in other orders: everything is
+ * f64, so that what differs is far below the differences that a wrong step makes.
  */
-#include <math.h>
-#include <stdlib.h>
+#include "random_graphs.h"
 
-#include "gradus/gradus.h"
-#include "test.h"
+enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MOST_VALUES = 160 };
 
-enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MOST_VALUES = 160, MOST_RESULTS = 48 };
-
-typedef struct chance {
-    uint64_t state;
-} chance;
-
-static int below(chance *c, int n) {
-    c->state = c->state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((c->state >> 33) % (uint64_t)n);
-}
-
-typedef struct results {
-    gd_tensor *at[MOST_RESULTS];
-    int count;
-} results;
-
-/* --- how values are made of others --------------------------------------------------------------- */
+/* --- how values are made of others ---------------------------------------------------------------
+ */
 
 static gd_tensor *number(double x) { return gd_full(gd_dims(), x, .dtype = GD_F64); }
 static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 static gd_tensor *image(gd_tensor *x) { return gd_reshape(x, gd_dims(1, ROWS, 4, 4)); }
 static gd_tensor *flat(gd_tensor *x) { return gd_reshape(x, gd_dims(ROWS, COLUMNS)); }
-static gd_tensor *tame(gd_tensor *x) { return gd_tanh(gd_mul(x, number(0.5))); } /* values stay small */
+static gd_tensor *tame(gd_tensor *x) {
+    return gd_tanh(gd_mul(x, number(0.5)));
+} /* values stay small */
 
 /* `p` are the parameters: (ROWS, COLUMNS), (COLUMNS), (COLUMNS, COLUMNS), (ROWS, ROWS, 3, 3). */
 static gd_tensor *made_of(chance *c, gd_tensor *a, gd_tensor *b, gd_tensor *const *p) {
@@ -67,18 +52,23 @@ static gd_tensor *made_of(chance *c, gd_tensor *a, gd_tensor *b, gd_tensor *cons
     case 25: return turned(turned(b));
     case 26: return turned(gd_add(turned(a), turned(b)));
     case 27: return flat(gd_sin(gd_reshape(turned(b), gd_dims(COLUMNS * ROWS))));
-    case 28: return gd_cat(gd_list(gd_slice(a, .axis = 1, .stop = 5), gd_slice(b, .axis = 1, .start = 5)), .axis = 1);
+    case 28:
+        return gd_cat(
+            gd_list(gd_slice(a, .axis = 1, .stop = 5), gd_slice(b, .axis = 1, .start = 5)),
+            .axis = 1);
     case 29: return gd_cat(gd_list(gd_narrow(b, 0, 4, 2), gd_narrow(a, 0, 0, 4)));
     case 30: return gd_slice(b, .axis = axis, .step = -1);
     case 31: return gd_flip(b, gd_dims(0, 1));
     case 32: return tame(gd_cumsum(b, axis));
     case 33: return gd_clamp(b, .min = -0.5, .max = 0.7);
     case 34: return flat(tame(gd_conv2d(image(tame(b)), p[3], NULL, .padding = {1, 1})));
-    case 35: return flat(gd_max_pool2d(image(b), .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}));
+    case 35:
+        return flat(gd_max_pool2d(image(b), .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}));
     case 36: return gd_index_select(b, 0, gd_topk(gd_sum(a, .axis = gd_dims(1)), ROWS).indices);
     case 37: return gd_pad(gd_slice(b, .axis = 1, .start = 2, .stop = -3), gd_dims(2, 3));
     case 38: return gd_cast(gd_cast(b, GD_F32), GD_F64);
-    default: return gd_mul(gd_expand(gd_reshape(p[1], gd_dims(1, COLUMNS)), gd_dims(ROWS, COLUMNS)), b);
+    default:
+        return gd_mul(gd_expand(gd_reshape(p[1], gd_dims(1, COLUMNS)), gd_dims(ROWS, COLUMNS)), b);
     }
 }
 
@@ -95,12 +85,14 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
         if (below(&c, 10) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
     gd_tensor *loss = gd_mean(tame(pool[n - 1]));
-    for (int i = 0; i < PARAMETERS; i++) loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), number(0.01)));
+    for (int i = 0; i < PARAMETERS; i++)
+        loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), number(0.01)));
     r.at[r.count++] = loss;
     return r;
 }
 
-/* --- in both modes ------------------------------------------------------------------------------- */
+/* --- in both modes -------------------------------------------------------------------------------
+ */
 
 static gd_shape parameter_shape(int i) {
     switch (i) {
@@ -113,7 +105,8 @@ static gd_shape parameter_shape(int i) {
 
 static gd_optimizer *optimizer_for(uint64_t seed, gd_tensor **p) {
     const gd_tensors list = {p, PARAMETERS};
-    return seed % 2 ? gd_optim_sgd(list, .lr = 0.1, .momentum = seed % 4 == 1 ? 0.9 : 0) : gd_optim_adam(list, .lr = 0.01);
+    return seed % 2 ? gd_optim_sgd(list, .lr = 0.1, .momentum = seed % 4 == 1 ? 0.9 : 0)
+                    : gd_optim_adam(list, .lr = 0.01);
 }
 
 enum { STEPS = 3 };
@@ -163,46 +156,18 @@ static results planned(uint64_t seed, gd_tensor *x, gd_tensor *const *first, int
     return r;
 }
 
-/* --- comparing ----------------------------------------------------------------------------------- */
-
-static bool is_close(double a, double b, double tolerance) {
-    return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tolerance * (1 + fabs(a));
-}
-
-static void check_same(uint64_t seed, int level, const results *want, const results *got, double tolerance) {
-    CHECK(want->count == got->count);
-    for (int i = 0; i < want->count; i++) {
-        const int64_t n = gd_tensor_numel(want->at[i]);
-        CHECK(gd_tensor_numel(got->at[i]) == n);
-        const double *a = gd_data(want->at[i]), *b = gd_data(got->at[i]);
-        for (int64_t e = 0; e < n && a && b; e++) {
-            if (is_close(a[e], b[e], tolerance)) continue;
-            CHECK_SAYING(false, "seed %llu, level %d, result %d of %d, element %lld: %.17g, eagerly %.17g", (unsigned long long)seed, level, i,
-                         want->count, (long long)e, b[e], a[e]);
-            return;
-        }
-    }
-}
-
 static void check_graph(uint64_t seed) {
-    GD_SCOPE;
     gd_seed(seed);
     gd_tensor *x = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64), *first[PARAMETERS];
-    for (int i = 0; i < PARAMETERS; i++) first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.3));
+    for (int i = 0; i < PARAMETERS; i++)
+        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.3));
     const results want = eager(seed, x, first);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         const results got = planned(seed, x, first, level);
-        if (!gd_failed()) check_same(seed, level, &want, &got, level == 0 ? 0 : 1e-6);
+        if (!gd_failed()) check_same(seed, level_name(level), &want, &got, level == 0 ? 0 : 1e-6);
     }
-    CHECK_SAYING(!gd_failed(), "seed %llu: %s", (unsigned long long)seed, gd_error_message());
-    gd_clear_error();
 }
 
-/* A long search: GRADUS_GRAPHS=10000 build/tests/test_random_graphs */
-TEST(plans_give_what_eager_code_gives) {
-    const char *asked = getenv("GRADUS_GRAPHS");
-    const uint64_t count = asked ? strtoull(asked, NULL, 10) : 60;
-    for (uint64_t seed = 1; seed <= count; seed++) check_graph(seed);
-}
+TEST(plans_give_what_eager_code_gives) { for_each_seed(60, check_graph); }
 
 TEST_MAIN

@@ -8,6 +8,7 @@
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/jit.h"
 #include "codegen/record.h"
+#include "codegen/whole.h"
 #include "core/alloc.h"
 #include "ops/call.h"
 #include "ops/intern.h"
@@ -210,10 +211,10 @@ static void fill(void *tile, int type, double value, int64_t n) {
         for (int64_t i = 0; i < n; i++) ((double *)tile)[i] = value;
         break;
     case GD_EW_I32:
-        for (int64_t i = 0; i < n; i++) ((int32_t *)tile)[i] = (int32_t)value;
+        for (int64_t i = 0; i < n; i++) ((int32_t *)tile)[i] = gd_whole_i32(value);
         break;
     default:
-        for (int64_t i = 0; i < n; i++) ((int64_t *)tile)[i] = (int64_t)value;
+        for (int64_t i = 0; i < n; i++) ((int64_t *)tile)[i] = gd_whole_i64(value);
         break;
     }
 }

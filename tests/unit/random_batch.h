@@ -1,0 +1,111 @@
+/* random_batch.h - how tests make values (N, COLUMNS), f64, by chance of others: whatever N is. */
+#ifndef GRADUS_TESTS_RANDOM_BATCH_H
+#define GRADUS_TESTS_RANDOM_BATCH_H
+
+#include "random_graphs.h"
+
+enum { COLUMNS = 6, PARAMETERS = 3, ALL = PARAMETERS + 2 };
+
+static gd_tensor *number(double x) { return gd_full(gd_dims(), x, .dtype = GD_F64); }
+static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
+static gd_tensor *flat(gd_tensor *x) { return gd_reshape(x, gd_dims(-1, COLUMNS)); }
+static gd_tensor *tame(gd_tensor *x) { return gd_tanh(gd_mul(x, number(0.5))); }
+
+/* Sums of x may be nothing but the error of a sum, x less its mean for one: what is decided by them
+ * would be decided by that. Sums of this are not. */
+static gd_tensor *odd(gd_tensor *x) { return gd_sin(gd_add(gd_mul(x, number(3)), number(1))); }
+
+static gd_tensors fold_step(gd_tensors in, void *user) {
+    gd_tensor *next = gd_tanh(gd_add(gd_mul(in.at[0], user), in.at[1]));
+    return gd_listed(next, gd_sin(next));
+}
+static gd_tensor *fold(gd_tensors in, void *user) { return fold_step(in, user).at[1]; }
+static gd_tensors with_sine(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_sin(in.at[0]));
+}
+static gd_tensors times(gd_tensors in, void *user) { return gd_listed(gd_mul(in.at[0], user)); }
+
+/* `p` are the parameters: (COLUMNS), (COLUMNS, COLUMNS), (2, 2, 3); behind them the running mean
+ * and variance of one batch_norm, which are not trained. */
+static gd_tensor *normed(gd_tensor *x, gd_tensor *const *p, bool runs) {
+    gd_tensor *all = gd_cat(gd_list(x, p[1])); /* more than one row, however few x has */
+    all = gd_batch_norm(all, p[0], NULL, runs ? p[3] : NULL, runs ? p[4] : NULL, .training = true);
+    return gd_slice(all, .axis = 0, .stop = -COLUMNS);
+}
+
+static gd_tensor *made_of(chance *c, bool by_data, bool *runs, gd_tensor *a, gd_tensor *b,
+                          gd_tensor *const *p) {
+    const int axis = below(c, 2);
+    switch (below(c, by_data ? 43 : 42)) {
+    case 0: return gd_add(a, b);
+    case 1: return gd_sub(a, b);
+    case 2: return gd_mul(a, gd_tanh(b));
+    case 3: return gd_div(a, gd_add(gd_abs(b), number(1)));
+    case 4: return gd_where(gd_gt(a, b), b, gd_mul(a, number(0.5)));
+    case 5: return gd_gelu(b);
+    case 6: return gd_add(gd_mul(b, number(1)), number(0)); /* which is b */
+    case 7: return gd_sub(b, gd_mean(b, .axis = gd_dims(1), .keepdim = true));
+    case 8: return gd_mul(b, gd_sigmoid(gd_sum(a, .axis = gd_dims(axis), .keepdim = true)));
+    case 9: return gd_sub(b, gd_max(b, .axis = gd_dims(1), .keepdim = true));
+    case 10: return gd_softmax(b, .axis = axis);
+    case 11: return tame(gd_log_softmax(b, .axis = 1));
+    case 12: return gd_layer_norm(b, p[0], NULL);
+    case 13: return tame(gd_matmul(b, p[1]));
+    case 14: return gd_relu(gd_linear(tame(b), p[1], p[0]));
+    case 15: return tame(turned(gd_matmul(turned(p[1]), turned(b))));
+    case 16: return tame(gd_matmul(gd_matmul(a, turned(b)), a)); /* (N, N) between them */
+    case 17: return turned(gd_add(turned(a), turned(b)));
+    case 18: return flat(gd_sin(gd_reshape(b, gd_dims(-1))));
+    case 19: return flat(turned(gd_reshape(b, gd_dims(COLUMNS, -1))));
+    case 20:
+        return gd_cat(
+            gd_list(gd_slice(a, .axis = 1, .stop = 2), gd_slice(b, .axis = 1, .start = 2)),
+            .axis = 1);
+    case 21: return gd_slice(gd_cat(gd_list(b, a)), .axis = 0, .step = 2); /* (2 N) between them */
+    case 22: return gd_slice(b, .axis = axis, .step = -1);
+    case 23: return gd_flip(b, gd_dims(0, 1));
+    case 24: return tame(gd_cumsum(b, axis));
+    case 25: return gd_clamp(b, .min = -0.5, .max = 0.7);
+    case 26:
+        return flat(tame(gd_conv1d(gd_reshape(b, gd_dims(-1, 2, 3)), p[2], NULL, .padding = {1})));
+    case 27:
+        return flat(gd_max_pool1d(gd_reshape(b, gd_dims(-1, 2, 3)), .kernel = {3}, .stride = {1},
+                                  .padding = {1}));
+    case 28:
+        return gd_slice(gd_slice(gd_pad(b, gd_dims(1, 2, 2, 1)), .axis = 0, .start = 2, .stop = -1),
+                        .axis = 1, .start = 1, .stop = -2);
+    case 29: return gd_cast(gd_cast(b, GD_F32), GD_F64);
+    case 30: return gd_index_select(b, 0, gd_argsort(gd_sum(odd(a), .axis = gd_dims(1))));
+    case 31: return gd_gather(b, 1, gd_argsort(a, .axis = 1));
+    case 32: return gd_scan(fold_step, gd_list(p[0]), gd_list(b), p[0]).ys.at[0];
+    case 33: return gd_mul(b, gd_foldl(fold, p[0], gd_list(a), p[0]));
+    case 34:
+        return gd_cond(gd_gt(gd_sum(odd(a)), number(0)), with_sine, times, gd_list(b), p[0]).at[0];
+    case 35: {
+        const bool first = !*runs; /* a run writes a variable once */
+        *runs = true;
+        return normed(b, p, first);
+    }
+    case 36: return gd_mul(b, gd_var(a, .axis = gd_dims(1), .keepdim = true));
+    case 37: return gd_sub(b, tame(gd_logsumexp(a, .axis = gd_dims(1), .keepdim = true)));
+    case 38:
+        return gd_cat(gd_split(gd_flip(b, gd_dims(1)), gd_dims(2, 1, 3), .axis = 1), .axis = 1);
+    case 39: return gd_add(gd_zeros_like(b), gd_sigmoid(gd_norm(a)));
+    case 40: return gd_einsum("ni,ij->nj", gd_list(tame(b), p[1]));
+    case 41: return gd_roll(b, gd_dims(1), .axis = gd_dims(axis));
+    default:
+        return gd_mul(b, gd_tanh(gd_sum(gd_masked_select(a, gd_gt(a, b))))); /* sizes by data */
+    }
+}
+
+static gd_shape parameter_shape(int i) {
+    switch (i) {
+    case 0: return gd_dims(COLUMNS);
+    case 1: return gd_dims(COLUMNS, COLUMNS);
+    case 2: return gd_dims(2, 2, 3);
+    default: return gd_dims(COLUMNS);
+    }
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* test_random_dtypes.c - graphs made by chance of all dtypes, with views of views, tensors without
+ * elements and ops in place: plans give what eager code gives, and fused kernels have the same bits
+ * by the evaluator and by the compiler.
+ *
+ * Values are (rows, columns), of any dtype. Levels 0 and 1 have the bits of eager code. At level 2
+ * half floats are rounded elsewhere, and what decides (a comparison, a cast to integers) may decide
+ * otherwise; so only graphs of integers, and graphs of wide floats that decide nothing, are
+ * compared.
+ */
+#include "fuse_ways_knobs.h"
+#include "random_dtypes.h"
+
+static results planned(uint64_t seed, enum kind kind, gd_tensor *const *x, int level) {
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *in[INPUTS], *feeds[2 * INPUTS];
+    results r;
+    {
+        GD_GRAPH(graph);
+        for (int i = 0; i < INPUTS; i++) {
+            in[i] = gd_placeholder(gd_dims(rows, columns), .dtype = gd_tensor_dtype(x[i]));
+            feeds[2 * i] = in[i];
+            feeds[2 * i + 1] = x[i];
+        }
+        r = body(seed, kind, in);
+    }
+    gd_session *session = gd_session_new(graph, .level = level);
+    gd_tensors got = {NULL, 0};
+    for (int i = 0; i < 2 && !gd_failed(); i++)
+        got = gd_session_run(session, ((gd_tensors){feeds, 2 * INPUTS}),
+                             ((gd_tensors){r.at, r.count}));
+    for (int i = 0; i < r.count && i < got.count; i++) r.at[i] = gd_clone(got.at[i]);
+    return r;
+}
+
+static void check_graph(uint64_t seed) {
+    gd_tensor *x[INPUTS];
+    const enum kind kind = make_inputs(seed, x);
+    const results want = body(seed, kind, x);
+    for (int level = 0; level <= (kind == ALL_DTYPES ? 1 : 2) && !gd_failed(); level++) {
+        const results got = planned(seed, kind, x, level);
+        if (!gd_failed())
+            check_same(seed, level_name(level), &want, &got,
+                       level == 2 && kind == FLOATS ? 1e-3 : 0);
+    }
+}
+
+TEST(plans_of_all_dtypes_give_what_eager_code_gives) { for_each_seed(90, check_graph); }
+
+static void check_kernels(uint64_t seed) {
+    gd_tensor *x[INPUTS];
+    const enum kind kind = make_inputs(seed, x);
+    use_evaluator();
+    const results want = planned(seed, kind, x, 2);
+    use_compiler();
+    const results got = planned(seed, kind, x, 2);
+    use_evaluator();
+    if (!gd_failed()) check_same(seed, "compiled, not by the evaluator", &want, &got, 0);
+}
+
+TEST(the_evaluator_and_the_compiler_give_the_same_bits) { for_each_seed(3, check_kernels); }
+
+int main(int argc, char **argv) { return run_with_cache(argc, argv); }

@@ -1,0 +1,111 @@
+/* test_random_limit.c - training steps made by chance give the same bits within a limit of memory
+ * as without one, and a run takes the memory that its plan says. */
+#include "random_batch.h"
+
+enum { MOST_VALUES = 60, ROWS = 24, STEPS = 2 };
+
+typedef struct net {
+    gd_graph *graph;
+    gd_tensor *fed, *p[ALL];
+    results fetches;
+} net;
+
+/* A loss behind a chain of values, some of which are wanted, and a step of training. */
+static net built(uint64_t seed, gd_tensor *const *first) {
+    chance c = {seed * 7919 + 9};
+    net m = {.graph = gd_graph_new()};
+    GD_GRAPH(m.graph);
+    m.fed = gd_placeholder(gd_dims(seed % 4 == 0 ? GD_ANY : ROWS, COLUMNS), .dtype = GD_F64);
+    for (int i = 0; i < ALL; i++) m.p[i] = gd_variable(first[i], .trainable = i < PARAMETERS);
+    gd_tensor *pool[MOST_VALUES] = {m.fed, gd_mul(m.fed, m.p[0])};
+    bool runs = false;
+    int n = 2;
+    const int length = 6 + below(&c, MOST_VALUES - 10);
+    for (int i = 0; i < length; i++) {
+        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 4 ? n : 4)];
+        pool[n++] = below(&c, 12) ? made_of(&c, false, &runs, a, b, m.p) : gd_dropout(b, .p = 0.2);
+        if (below(&c, 12) == 0) m.fetches.at[m.fetches.count++] = pool[n - 1];
+    }
+    gd_tensor *loss = gd_mean(tame(pool[n - 1]));
+    for (int i = 0; i < PARAMETERS; i++)
+        loss = gd_add(loss, gd_mul(gd_mean(gd_square(m.p[i])), number(0.01)));
+    m.fetches.at[m.fetches.count++] = loss;
+    const gd_tensors list = {m.p, PARAMETERS};
+    m.fetches.at[m.fetches.count++] = gd_minimize(
+        seed % 2 ? gd_optim_sgd(list, .lr = 0.1, .momentum = 0.9) : gd_optim_adam(list, .lr = 0.01),
+        loss);
+    return m;
+}
+
+/* What the steps fetched, and what the variables are then. False: the limit cannot be kept. */
+static bool train(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory *memory,
+                  results *r) {
+    gd_session *session = gd_session_new(m->graph, .level = level, .memory_limit = limit);
+    const gd_tensors feeds = gd_list(m->fed, x), fetches = {m->fetches.at, m->fetches.count};
+    if (gd_session_plan(session, feeds, fetches, memory) != GD_OK) return false;
+    r->count = 0;
+    for (int step = 0; step < STEPS && !gd_failed(); step++) {
+        const gd_tensors got = gd_session_run(session, feeds, fetches);
+        for (int i = 0; i < got.count - 1 && step == STEPS - 1; i++)
+            r->at[r->count++] = gd_clone(got.at[i]);
+    }
+    for (int i = 0; i < ALL; i++) r->at[r->count++] = gd_session_get(session, m->p[i]);
+    return true;
+}
+
+/* Bytes that the device counts more once a session has run. */
+static int64_t bytes_of(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory *memory) {
+    GD_SCOPE;
+    const int64_t before = gd_memory_stats(NULL).live_bytes;
+    gd_session *session = gd_session_new(m->graph, .level = level, .memory_limit = limit);
+    const gd_tensors feeds = gd_list(m->fed, x), fetches = {m->fetches.at, m->fetches.count};
+    gd_session_plan(session, feeds, fetches, memory);
+    gd_session_run(session, feeds, fetches);
+    return gd_memory_stats(NULL).live_bytes - before;
+}
+
+static void check_memory(uint64_t seed, net *m, gd_tensor *x, int level, int64_t limit) {
+    gd_plan_memory memory;
+    const int64_t bytes = bytes_of(m, x, level, limit, &memory);
+    const int64_t said =
+        memory.peak_bytes + memory.variable_bytes + memory.fetch_bytes + memory.constant_bytes;
+    if (gd_failed() || memory.at_least) return;
+    CHECK_SAYING(bytes <= said, "seed %llu, level %d, limit %lld: %lld bytes, its plan says %lld",
+                 (unsigned long long)seed, level, (long long)limit, (long long)bytes,
+                 (long long)said);
+}
+
+static void check_net(uint64_t seed) {
+    gd_tensor *first[ALL];
+    gd_seed(seed);
+    gd_tensor *x = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64);
+    for (int i = 0; i < ALL; i++)
+        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.4));
+    net m = built(seed, first);
+    for (int level = 0; level <= 2 && !gd_failed(); level++) {
+        gd_plan_memory free_memory, memory;
+        results want, got;
+        if (!train(&m, x, level, 0, &free_memory, &want) || gd_failed()) return;
+        check_memory(seed, &m, x, level, 0);
+        for (int part = 9; part >= 3 && !gd_failed(); part -= 2) {
+            const int64_t limit = free_memory.peak_bytes * part / 10;
+            if (limit <= 0) break;
+            if (!train(&m, x, level, limit, &memory, &got)) {
+                CHECK_SAYING(strstr(gd_error_message(), "memory_limit"), "seed %llu: %s",
+                             (unsigned long long)seed, gd_error_message());
+                gd_clear_error();
+                break;
+            }
+            char way[60];
+            snprintf(way, sizeof way, "level %d, %d tenths of the memory", level, part);
+            CHECK_SAYING(memory.at_least || memory.peak_bytes <= limit, "seed %llu, %s",
+                         (unsigned long long)seed, way);
+            if (!gd_failed()) check_same(seed, way, &want, &got, 0);
+            if (!gd_failed()) check_memory(seed, &m, x, level, limit);
+        }
+    }
+}
+
+TEST(a_limit_of_memory_changes_no_bit_and_is_kept) { for_each_seed(20, check_net); }
+
+TEST_MAIN
