@@ -35,8 +35,9 @@
  * there was one makes a plan of its own. The learning rate is read at each call; gd_optimizer_set_lr in
  * the function sets it at each call to what it was when traced. A step whose last line is
  * gd_optimizer_zero_grad, in place of its first, need not keep gradients: that is the fastest. If a call
- * fails, gradients that the function forgets first may be gone, and nothing else has changed. Refused, with a
- * message that says what fits:
+ * fails, gradients that the function forgets first may be gone, and nothing else has changed (but where
+ * several leaves have the same gradient, copies of it are made last: if there is no memory for one, the step
+ * has been done). Refused, with a message that says what fits:
  *   - leaves as inputs (to gd_backward the function's leaves are the tensors that it has from elsewhere),
  *     and walking on to what was computed outside of the function;
  *   - a second step of the same optimizer, or anything else that an op would write twice, in one call;

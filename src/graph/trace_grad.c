@@ -3,6 +3,7 @@
 
 #include "autograd/walker.h"
 #include "core/alloc.h"
+#include "core/copy.h"
 #include "core/grow.h"
 #include "gradus/ops.h"
 #include "ops/call.h"
@@ -304,6 +305,16 @@ static bool is_alone(gd_tensor *const *results, int n_results, int k) {
     return gd_is_row_major(t->rank, t->dims, t->strides);
 }
 
+/* On the CPU without asking for memory: parameters are written by now, and nothing may fail any
+ * more. */
+static gd_status overwrite(gd_tensor *grad, gd_tensor *result) {
+    const gd_view to = gd_view_of(grad), from = gd_view_of(result);
+    atomic_fetch_add(&grad->storage->version, 1);
+    if (!grad->device->api->host_reads) return gd_copy_tensor(grad, result);
+    gd_copy_elements(&to, &from);
+    return GD_OK;
+}
+
 gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, int n_results) {
     int k = n_results;
     for (int i = 0; i < graph->n_grads; i++) k -= is_fetched(&graph->grads[i]);
@@ -314,8 +325,7 @@ gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, in
         if (!is_fetched(g)) continue;
         gd_tensor *result = results[k++];
         if (g->kept) {
-            GD_TRY(gd_copy_tensor(leaf->grad, result));
-            atomic_fetch_add(&leaf->grad->storage->version, 1);
+            GD_TRY(overwrite(leaf->grad, result));
             continue;
         }
         if (!is_alone(results, n_results, k - 1)) result = gd_clone(result);
