@@ -72,7 +72,6 @@ typedef struct gd_ew_job {
     int64_t dims[GD_MAX_RANK];
     int64_t rows, row, tile, tiles_per_row, tiles, tiles_per_piece;
     bool bare; /* a compiled kernel and nothing to convert: tiles need no buffers */
-    gd_status status;
 } gd_ew_job;
 
 /* Lines up operands for the shape of `shape`; program, n_in and n_out are set. */

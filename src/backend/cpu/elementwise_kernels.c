@@ -8,7 +8,6 @@
 
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/record.h"
-#include "core/alloc.h"
 #include "core/copy.h"
 #include "core/pool.h"
 #include "ops/call.h"
@@ -76,6 +75,7 @@ void gd_ew_line_up(job *j, const gd_view *in, const gd_view *out, const gd_view 
     }
     j->tile = TILE;
     while (j->tile > LEAST_TILE && tiles_bytes(j) > TILES_BYTES) j->tile /= 2;
+    while (tiles_bytes(j) > BUFFER) j->tile /= 2;
 }
 
 static void load_tile(const operand *o, const char *from, int64_t step, int type, void *tile, int64_t n) {
@@ -145,13 +145,7 @@ static void find_row(const job *j, int64_t row, char **base) {
 
 static void run_piece(void *arg, int64_t piece) {
     job *j = arg;
-    size_t bytes = j->bare ? 0 : tiles_bytes(j);
-    _Alignas(64) char few[BUFFER];
-    char *buffers = few;
-    if (bytes > sizeof few && !(buffers = gd_malloc(bytes))) {
-        __atomic_store_n(&j->status, GD_E_MEMORY, __ATOMIC_RELAXED);
-        return;
-    }
+    _Alignas(64) char buffers[BUFFER];
     if (!j->bare) fill_tiles(j, buffers);
     int64_t from = piece * j->tiles_per_piece, to = from + j->tiles_per_piece;
     if (to > j->tiles) to = j->tiles;
@@ -161,7 +155,6 @@ static void run_piece(void *arg, int64_t piece) {
         find_row(j, t / j->tiles_per_row, base);
         run_tile(j, base, first, j->row - first < j->tile ? j->row - first : j->tile, buffers);
     }
-    if (buffers != few) gd_free(buffers);
 }
 
 /* All operands contiguous and of the compute type: whole pieces go to the kernel at once. */
@@ -189,9 +182,8 @@ static gd_status run_job(job *j) {
     j->tiles = j->rows * j->tiles_per_row;
     int64_t tile_elements = j->row < j->tile ? j->row : j->tile;
     j->tiles_per_piece = (PIECE + tile_elements - 1) / tile_elements;
-    j->status = GD_OK;
     gd_parallel_for((j->tiles + j->tiles_per_piece - 1) / j->tiles_per_piece, run_piece, j);
-    return j->status == GD_OK ? GD_OK : gd_fail(j->status, "no memory for tiles");
+    return GD_OK;
 }
 
 /* --- some of a call's elements ----------------------------------------------------------------- */
