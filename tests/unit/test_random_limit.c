@@ -70,7 +70,9 @@ static void check_memory(uint64_t seed, net *m, gd_tensor *x, int level, int64_t
     const int64_t said =
         memory.peak_bytes + memory.variable_bytes + memory.fetch_bytes + memory.constant_bytes;
     if (gd_failed() || memory.at_least) return;
-    CHECK_SAYING(bytes <= said, "seed %llu, level %d, limit %lld: %lld bytes, its plan says %lld",
+    /* above level 0 a branch that no run took has no memory yet */
+    CHECK_SAYING(level == 0 ? bytes == said : bytes <= said,
+                 "seed %llu, level %d, limit %lld: %lld bytes, its plan says %lld",
                  (unsigned long long)seed, level, (long long)limit, (long long)bytes,
                  (long long)said);
 }
@@ -106,6 +108,6 @@ static void check_net(uint64_t seed) {
     }
 }
 
-TEST(a_limit_of_memory_changes_no_bit_and_is_kept) { for_each_seed(20, check_net); }
+TEST(a_limit_of_memory_changes_no_bit_and_is_kept) { for_each_seed(8, check_net); }
 
 TEST_MAIN
