@@ -87,7 +87,7 @@ static gd_tensor *rewritten(chance *c, gd_tensor *a, gd_tensor *b) {
     case 0: gd_add_(t, b); break;
     case 1: gd_mul_(t, b); break;
     case 2: gd_abs_(gd_sub_(t, b)); break;
-    case 3: gd_masked_fill_(t, gd_ne(b, number(0, b)), 2); break;
+    case 3: gd_masked_fill_(t, gd_gt(b, number(0.37, b)), 2); break;
     default: gd_clamp_(t, .min = -1, .max = 2); break;
     }
     return below(c, 2) ? t : gd_sub(before, t);
