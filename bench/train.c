@@ -8,7 +8,7 @@
 #include "bench.h"
 #include "gradus/gradus.h"
 
-enum { MOST_LAYERS = 4 };
+enum { MOST_LAYERS = 4, MOST_TRAINS = 32 /* that one program makes */ };
 
 typedef struct shape {
     const char *name;
@@ -82,12 +82,12 @@ static gd_tensors eager_step(gd_tensors in, void *user) {
 }
 
 train *train_new(const char *net, const char *mode) {
-    static train trains[16]; /* a benchmark makes a few */
+    static train trains[MOST_TRAINS];
     static int made;
     const shape *s = NULL;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (strcmp(shapes[i].name, net) == 0) s = &shapes[i];
-    if (!s || made == 16) return NULL;
+    if (!s || made == MOST_TRAINS) return NULL;
     train *t = &trains[made++];
     const int64_t outputs = s->size[s->layers];
     *t = (train){.shape = s, .x = gd_randn(gd_dims(s->batch, s->size[0]))};
