@@ -167,13 +167,19 @@ static gd_status stage(gd_view *v, unsigned flags, size_t *bytes) {
     return status;
 }
 
-gd_status gd_kernel_stage(const gd_kernel_call *call, gd_staging *s) {
+/* Whether the kernel can have the call as it is. */
+static inline bool is_ready(const gd_kernel_call *call) {
     const unsigned flags = call->kernel->flags;
     bool simple = true;
     for (int i = 0; flags && i < call->n_in; i++) simple &= is_simple(&call->in[i], flags);
     for (int i = 0; flags && i < call->n_out; i++) simple &= is_simple(&call->out[i], flags);
+    return simple;
+}
+
+gd_status gd_kernel_stage(const gd_kernel_call *call, gd_staging *s) {
+    const unsigned flags = call->kernel->flags;
     s->views = NULL;
-    if (simple) return GD_OK;
+    if (is_ready(call)) return GD_OK;
     const int n = call->n_in + call->n_out;
     s->views = gd_malloc((size_t)n * (sizeof *s->views + sizeof(size_t)));
     if (!s->views) return gd_fail(GD_E_MEMORY, "no memory to stage %d tensors", n);
@@ -211,6 +217,11 @@ gd_status gd_kernel_run_staged(const gd_kernel_call *call, const gd_staging *s) 
 
 gd_status gd_kernel_run_host(const gd_kernel_call *call) {
     gd_staging staging;
+    gd_kernel_call copy;
+    if (is_ready(call)) { /* most are */
+        copy = *call;
+        return call->kernel->run(&copy);
+    }
     GD_TRY(gd_kernel_stage(call, &staging));
     gd_status status = gd_kernel_run_staged(call, &staging);
     gd_kernel_unstage(call, &staging);

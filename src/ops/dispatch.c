@@ -202,7 +202,7 @@ gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t 
     return GD_OK;
 }
 
-gd_status gd_kernel_ready(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+static inline gd_status make_ready(const gd_op *op, gd_kernel_call *call, gd_device *device) {
     call->op = op;
     call->device = device;
     call->kernel = gd_kernel_select(op, call, device->api->kind);
@@ -219,7 +219,7 @@ gd_status gd_kernel_ready(const gd_op *op, gd_kernel_call *call, gd_device *devi
     return status;
 }
 
-gd_status gd_kernel_go(gd_kernel_call *call, const gd_staging *staging) {
+static inline gd_status go(gd_kernel_call *call, const gd_staging *staging) {
     gd_device *device = call->device;
     void *workspace = call->workspace; /* a device may put in an address of its own */
     int64_t started = gd_profile_start();
@@ -230,18 +230,22 @@ gd_status gd_kernel_go(gd_kernel_call *call, const gd_staging *staging) {
     return started ? gd_profile_end(call, started, status) : status;
 }
 
-void gd_kernel_done(gd_kernel_call *call) {
+static inline void finish(gd_kernel_call *call) {
     if (call->workspace_bytes) gd_device_free(call->device, call->workspace, call->workspace_bytes);
     call->workspace_bytes = 0;
 }
 
 gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
     if (gd_this_thread.postponed) return gd_postpone_call(op, call, device);
-    GD_TRY(gd_kernel_ready(op, call, device));
-    gd_status status = gd_kernel_go(call, NULL);
-    gd_kernel_done(call);
+    GD_TRY(make_ready(op, call, device));
+    gd_status status = go(call, NULL);
+    finish(call);
     return status;
 }
+
+gd_status gd_kernel_ready(const gd_op *op, gd_kernel_call *call, gd_device *device) { return make_ready(op, call, device); }
+gd_status gd_kernel_go(gd_kernel_call *call, const gd_staging *staging) { return go(call, staging); }
+void gd_kernel_done(gd_kernel_call *call) { finish(call); }
 
 /* Makes the outputs and runs the kernel into them. */
 static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *device) {
