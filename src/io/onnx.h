@@ -199,6 +199,10 @@ gd_status gd_onnx_get_numbers(gd_onnx_loader *loader, const gd_pb *node, size_t 
 gd_status gd_onnx_set_number(gd_onnx_loader *loader, const gd_pb *node, size_t i, gd_attrs *attrs,
                              const char *option);
 const gd_pb *gd_onnx_attribute_of(const gd_pb *node, const char *name); /* NULL: not there */
+/* Whether an attribute, which is `otherwise` where it is not there, is this word. */
+bool gd_onnx_word_is(const gd_pb *node, const char *name, const char *otherwise, const char *word);
+/* A number of x's dtype. */
+gd_tensor *gd_onnx_number_like(const gd_tensor *x, double value);
 gd_status gd_onnx_int_attribute(const gd_pb *node, const char *name, int64_t otherwise,
                                 int64_t *value);
 gd_status gd_onnx_float_attribute(const gd_pb *node, const char *name, double otherwise,

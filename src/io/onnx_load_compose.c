@@ -5,16 +5,6 @@
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
 
-static gd_tensor *number_like(const gd_tensor *x, double value) {
-    return gd_scalar_of(value, (gd_dtype)x->dtype);
-}
-
-static bool word_is(const gd_pb *node, const char *name, const char *otherwise, const char *word) {
-    const gd_pb_list *s = gd_pb_get(gd_onnx_attribute_of(node, name), "s");
-    if (!s) return strcmp(otherwise, word) == 0;
-    return s->bytes[0].length == strlen(word) && memcmp(s->bytes[0].data, word, strlen(word)) == 0;
-}
-
 /* --- elementwise ------------------------------------------------------------------------------
  */
 
@@ -54,7 +44,7 @@ static gd_status load_many(gd_onnx_loader *l, const gd_pb *node,
         GD_ONNX_NEED(x, i);
         y = join(y, x);
     }
-    if (mean) y = gd_div(y, number_like(y, (double)n));
+    if (mean) y = gd_div(y, gd_onnx_number_like(y, (double)n));
     return gd_onnx_set_output(l, node, 0, n > 1 ? y : gd_clone(y));
 }
 static gd_tensor *sum_of(gd_tensor *a, gd_tensor *b) { return gd_add(a, b); }
@@ -85,7 +75,7 @@ gd_status gd_onnx_load_hard_sigmoid(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_float_attribute(node, "alpha", 0.2, &alpha));
     GD_TRY(gd_onnx_float_attribute(node, "beta", 0.5, &beta));
-    x = gd_add(gd_mul(x, number_like(x, alpha)), number_like(x, beta));
+    x = gd_add(gd_mul(x, gd_onnx_number_like(x, alpha)), gd_onnx_number_like(x, beta));
     return gd_onnx_set_output(l, node, 0, gd_clamp(x, .min = 0, .max = 1));
 }
 
@@ -95,7 +85,7 @@ gd_status gd_onnx_load_selu(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_float_attribute(node, "alpha", 1.6732632423543772, &alpha));
     GD_TRY(gd_onnx_float_attribute(node, "gamma", 1.0507009873554805, &gamma));
-    return gd_onnx_set_output(l, node, 0, gd_mul(gd_elu(x, .alpha = alpha), number_like(x, gamma)));
+    return gd_onnx_set_output(l, node, 0, gd_mul(gd_elu(x, .alpha = alpha), gd_onnx_number_like(x, gamma)));
 }
 
 gd_status gd_onnx_load_thresholded_relu(gd_onnx_loader *l, const gd_pb *node) {
@@ -111,9 +101,9 @@ gd_status gd_onnx_load_shrink(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_float_attribute(node, "bias", 0, &bias));
     GD_TRY(gd_onnx_float_attribute(node, "lambd", 0.5, &most));
-    gd_tensor *y = gd_where(gd_gt(x, number_like(x, most)), gd_sub(x, number_like(x, bias)),
-                            number_like(x, 0));
-    y = gd_where(gd_lt(x, number_like(x, -most)), gd_add(x, number_like(x, bias)), y);
+    gd_tensor *y = gd_where(gd_gt(x, gd_onnx_number_like(x, most)), gd_sub(x, gd_onnx_number_like(x, bias)),
+                            gd_onnx_number_like(x, 0));
+    y = gd_where(gd_lt(x, gd_onnx_number_like(x, -most)), gd_add(x, gd_onnx_number_like(x, bias)), y);
     return gd_onnx_set_output(l, node, 0, y);
 }
 
@@ -123,15 +113,15 @@ gd_status gd_onnx_load_swish(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_float_attribute(node, "alpha", 1, &alpha));
     gd_tensor *y =
-        alpha == 1 ? gd_silu(x) : gd_mul(x, gd_sigmoid(gd_mul(x, number_like(x, alpha))));
+        alpha == 1 ? gd_silu(x) : gd_mul(x, gd_sigmoid(gd_mul(x, gd_onnx_number_like(x, alpha))));
     return gd_onnx_set_output(l, node, 0, y);
 }
 
 gd_status gd_onnx_load_bit_shift(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_NEED(x, 0);
     GD_ONNX_NEED(by, 1);
-    const bool left = word_is(node, "direction", "", "LEFT");
-    if (!left && !word_is(node, "direction", "", "RIGHT"))
+    const bool left = gd_onnx_word_is(node, "direction", "", "LEFT");
+    if (!left && !gd_onnx_word_is(node, "direction", "", "RIGHT"))
         return gd_fail(GD_E_FORMAT, "its direction must be LEFT or RIGHT");
     return gd_onnx_set_output(l, node, 0,
                               left ? gd_bitwise_left_shift(x, by) : gd_bitwise_right_shift(x, by));
@@ -146,7 +136,7 @@ gd_status gd_onnx_load_isinf(gd_onnx_loader *l, const gd_pb *node) {
     if (!negative && !positive)
         return gd_onnx_set_output(l, node, 0, gd_zeros_like(x, .dtype = GD_BOOL));
     return gd_onnx_set_output(l, node, 0,
-                              gd_eq(x, number_like(x, positive ? INFINITY : -INFINITY)));
+                              gd_eq(x, gd_onnx_number_like(x, positive ? INFINITY : -INFINITY)));
 }
 
 /* --- reductions -------------------------------------------------------------------------------
@@ -208,7 +198,7 @@ gd_status gd_onnx_load_lp_normalization(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(gd_onnx_int_attribute(node, "p", 2, &p));
     GD_TRY(gd_onnx_fix_axis(&axis, x->rank));
     gd_tensor *norm = gd_norm(x, .p = (double)p, .axis = axis, .keepdim = true);
-    norm = gd_where(gd_eq(norm, number_like(x, 0)), number_like(x, 1), norm);
+    norm = gd_where(gd_eq(norm, gd_onnx_number_like(x, 0)), gd_onnx_number_like(x, 1), norm);
     return gd_onnx_set_output(l, node, 0, gd_div(x, norm));
 }
 
@@ -257,7 +247,7 @@ static gd_status squares(gd_onnx_loader *l, const gd_pb *node, bool to_space) {
     if (x->rank != 4 || b < 1 || b > INT16_MAX)
         return gd_fail(GD_E_FORMAT, "it needs 4 dimensions and a blocksize, not %d and %lld",
                        x->rank, (long long)b);
-    const bool crd = word_is(node, "mode", "DCR", "CRD");
+    const bool crd = gd_onnx_word_is(node, "mode", "DCR", "CRD");
     for (int i = 0; i < 4; i++) GD_TRY(gd_onnx_size_of(l, x, i, &s[i]));
     block = gd_onnx_size_is(b);
     if (to_space) {

@@ -5,16 +5,6 @@
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
 
-static gd_tensor *number_like(const gd_tensor *x, double value) {
-    return gd_scalar_of(value, (gd_dtype)x->dtype);
-}
-
-static bool word_is(const gd_pb *node, const char *name, const char *otherwise, const char *word) {
-    const gd_pb_list *s = gd_pb_get(gd_onnx_attribute_of(node, name), "s");
-    if (!s) return strcmp(otherwise, word) == 0;
-    return s->bytes[0].length == strlen(word) && memcmp(s->bytes[0].data, word, strlen(word)) == 0;
-}
-
 /* --- GridSample -------------------------------------------------------------------------------
  */
 
@@ -30,17 +20,17 @@ typedef struct sampling {
 
 /* Mirrored at both ends until it lies between them. */
 static gd_tensor *reflected(gd_tensor *at, gd_tensor *low, gd_tensor *high) {
-    gd_tensor *one = number_like(at, 1), *span = gd_maximum(gd_sub(high, low), one);
+    gd_tensor *one = gd_onnx_number_like(at, 1), *span = gd_maximum(gd_sub(high, low), one);
     gd_tensor *far = gd_abs(gd_sub(at, low)), *turns = gd_floor(gd_div(far, span));
     gd_tensor *rest = gd_sub(far, gd_mul(turns, span));
-    gd_tensor *odd = gd_eq(gd_fmod(turns, number_like(at, 2)), one);
+    gd_tensor *odd = gd_eq(gd_fmod(turns, gd_onnx_number_like(at, 2)), one);
     return gd_where(odd, gd_sub(high, rest), gd_add(low, rest));
 }
 
 /* Where the grid's -1 to 1 lies among the elements of axis d. */
 static gd_tensor *place(const sampling *s, gd_tensor *grid, int d) {
-    gd_tensor *one = number_like(grid, 1), *half = number_like(grid, 0.5),
-              *zero = number_like(grid, 0), *last = gd_sub(s->size[d], one);
+    gd_tensor *one = gd_onnx_number_like(grid, 1), *half = gd_onnx_number_like(grid, 0.5),
+              *zero = gd_onnx_number_like(grid, 0), *last = gd_sub(s->size[d], one);
     gd_tensor *at = gd_mul(gd_add(grid, one), half);
     at = s->corners ? gd_mul(at, last) : gd_sub(gd_mul(at, s->size[d]), half);
     if (s->outside == REFLECTION)
@@ -62,12 +52,12 @@ static gd_tensor *elements(const sampling *s, gd_tensor *row, gd_tensor *column)
     gd_tensor *index = gd_add(gd_mul(at[0], s->whole[1]), at[1]);
     gd_tensor *channels = gd_zeros_like(gd_narrow(s->x, 2, 0, 1), .dtype = GD_I64); /* (N, C, 1) */
     gd_tensor *found = gd_gather(s->x, 2, gd_add(index, channels));
-    return gd_where(inside, found, number_like(s->x, 0));
+    return gd_where(inside, found, gd_onnx_number_like(s->x, 0));
 }
 
 /* Four elements, by how near they are. */
 static gd_tensor *linear(const sampling *s, gd_tensor *row, gd_tensor *column) {
-    gd_tensor *first[2] = {gd_floor(row), gd_floor(column)}, *one = number_like(row, 1), *y = NULL;
+    gd_tensor *first[2] = {gd_floor(row), gd_floor(column)}, *one = gd_onnx_number_like(row, 1), *y = NULL;
     gd_tensor *right[2] = {gd_sub(row, first[0]), gd_sub(column, first[1])};
     for (int k = 0; k < 4; k++) {
         gd_tensor *r = k & 2 ? gd_add(first[0], one) : first[0],
@@ -88,10 +78,10 @@ gd_status gd_onnx_load_grid_sample(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_NEED(x, 0);
     GD_ONNX_NEED(grid, 1);
     GD_TRY(gd_onnx_int_attribute(node, "align_corners", 0, &corners));
-    const bool nearest = word_is(node, "mode", "linear", "nearest");
+    const bool nearest = gd_onnx_word_is(node, "mode", "linear", "nearest");
     if (x->rank != 4 || grid->rank != 4 || grid->dims[3] != 2 ||
-        (!nearest && !word_is(node, "mode", "linear", "linear") &&
-         !word_is(node, "mode", "linear", "bilinear")))
+        (!nearest && !gd_onnx_word_is(node, "mode", "linear", "linear") &&
+         !gd_onnx_word_is(node, "mode", "linear", "bilinear")))
         return gd_fail(
             GD_E_UNSUPPORTED,
             "possible are mode linear and nearest, for images of 4 dimensions and a grid "
@@ -103,8 +93,8 @@ gd_status gd_onnx_load_grid_sample(gd_onnx_loader *l, const gd_pb *node) {
     places[0] = g[0], places[1] = gd_onnx_size_is(1);
     GD_TRY(gd_onnx_size_times(g[1], g[2], &places[2]));
     sampling from = {.corners = corners != 0,
-                     .outside = word_is(node, "padding_mode", "zeros", "border")       ? BORDER
-                                : word_is(node, "padding_mode", "zeros", "reflection") ? REFLECTION
+                     .outside = gd_onnx_word_is(node, "padding_mode", "zeros", "border")       ? BORDER
+                                : gd_onnx_word_is(node, "padding_mode", "zeros", "reflection") ? REFLECTION
                                                                                        : ZEROS};
     GD_TRY(gd_onnx_reshape_to(l, x, 3, planes, &from.x));
     for (int d = 0; d < 2; d++) {

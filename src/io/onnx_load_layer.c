@@ -4,10 +4,6 @@
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
 
-static gd_tensor *number_like(const gd_tensor *x, double value) {
-    return gd_scalar_of(value, (gd_dtype)x->dtype);
-}
-
 /* --- normalization ----------------------------------------------------------------------------
  */
 
@@ -45,7 +41,7 @@ gd_status gd_onnx_load_batch_norm(gd_onnx_loader *l, const gd_pb *node) {
     if (x->rank < 2)
         return gd_fail(GD_E_SHAPE, "its input has %d dimensions, and must have at least 2",
                        x->rank);
-    gd_tensor *scale = gd_mul(weight, gd_rsqrt(gd_add(var, number_like(var, eps))));
+    gd_tensor *scale = gd_mul(weight, gd_rsqrt(gd_add(var, gd_onnx_number_like(var, eps))));
     gd_tensor *y = gd_mul(gd_sub(x, for_channels(mean, x)), for_channels(scale, x));
     return gd_onnx_set_output(l, node, 0, gd_add(y, for_channels(bias, x)));
 }
@@ -66,7 +62,7 @@ gd_status gd_onnx_load_rms_norm(gd_onnx_loader *l, const gd_pb *node) {
     gd_shape axes = {.rank = x->rank - (int)axis, .form = 1};
     for (int d = 0; d < axes.rank; d++) axes.at[d] = axis + d;
     gd_tensor *mean = gd_mean(gd_square(x), .axis = axes, .keepdim = true);
-    gd_tensor *y = gd_mul(x, gd_rsqrt(gd_add(mean, number_like(x, eps))));
+    gd_tensor *y = gd_mul(x, gd_rsqrt(gd_add(mean, gd_onnx_number_like(x, eps))));
     return gd_onnx_set_output(l, node, 0, gd_mul(gd_cast(y, (gd_dtype)weight->dtype), weight));
 }
 
@@ -80,7 +76,7 @@ gd_status gd_onnx_load_mean_variance(gd_onnx_loader *l, const gd_pb *node) {
     if (list) axes = gd_shape_of((int)list->count, list->ints);
     gd_tensor *from = gd_sub(x, gd_mean(x, .axis = axes, .keepdim = true));
     gd_tensor *var = gd_mean(gd_square(from), .axis = axes, .keepdim = true);
-    return gd_onnx_set_output(l, node, 0, gd_div(from, gd_add(gd_sqrt(var), number_like(x, 1e-9))));
+    return gd_onnx_set_output(l, node, 0, gd_div(from, gd_add(gd_sqrt(var), gd_onnx_number_like(x, 1e-9))));
 }
 
 /* --- attention --------------------------------------------------------------------------------

@@ -23,6 +23,16 @@ const gd_pb *gd_onnx_attribute_of(const gd_pb *node, const char *name) {
     return NULL;
 }
 
+bool gd_onnx_word_is(const gd_pb *node, const char *name, const char *otherwise, const char *word) {
+    const gd_pb_list *s = gd_pb_get(gd_onnx_attribute_of(node, name), "s");
+    if (!s) return strcmp(otherwise, word) == 0;
+    return s->bytes[0].length == strlen(word) && memcmp(s->bytes[0].data, word, strlen(word)) == 0;
+}
+
+gd_tensor *gd_onnx_number_like(const gd_tensor *x, double value) {
+    return gd_scalar_of(value, (gd_dtype)x->dtype);
+}
+
 static gd_status wrong_attribute(const char *name, const char *wanted) {
     return gd_fail(GD_E_FORMAT, "its attribute '%.60s' must be %s", name, wanted);
 }

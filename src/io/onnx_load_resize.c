@@ -9,27 +9,21 @@
 /* --- Resize -------------------------------------------------------------------------------------
  */
 
-static bool word_is(const gd_pb *node, const char *name, const char *otherwise, const char *word) {
-    const gd_pb_list *s = gd_pb_get(gd_onnx_attribute_of(node, name), "s");
-    if (!s) return strcmp(otherwise, word) == 0;
-    return s->bytes[0].length == strlen(word) && memcmp(s->bytes[0].data, word, strlen(word)) == 0;
-}
-
 /* Whether ONNX finds the elements where ours does. */
 static gd_status read_mode(const gd_pb *node, bool *own, bool *linear, bool *corners) {
     static const char *const where = "coordinate_transformation_mode";
     int64_t antialias, outside;
     GD_TRY(gd_onnx_int_attribute(node, "antialias", 0, &antialias));
     GD_TRY(gd_onnx_int_attribute(node, "exclude_outside", 0, &outside));
-    *linear = word_is(node, "mode", "nearest", "linear");
-    *corners = *linear && word_is(node, where, "half_pixel", "align_corners");
-    const bool half = word_is(node, where, "half_pixel", "half_pixel") ||
-                      word_is(node, where, "half_pixel", "pytorch_half_pixel");
-    const bool nearest = word_is(node, "mode", "nearest", "nearest") &&
-                         word_is(node, where, "half_pixel", "asymmetric") &&
-                         word_is(node, "nearest_mode", "round_prefer_floor", "floor");
+    *linear = gd_onnx_word_is(node, "mode", "nearest", "linear");
+    *corners = *linear && gd_onnx_word_is(node, where, "half_pixel", "align_corners");
+    const bool half = gd_onnx_word_is(node, where, "half_pixel", "half_pixel") ||
+                      gd_onnx_word_is(node, where, "half_pixel", "pytorch_half_pixel");
+    const bool nearest = gd_onnx_word_is(node, "mode", "nearest", "nearest") &&
+                         gd_onnx_word_is(node, where, "half_pixel", "asymmetric") &&
+                         gd_onnx_word_is(node, "nearest_mode", "round_prefer_floor", "floor");
     *own = !antialias && !outside && (nearest || (*linear && (*corners || half)));
-    if (word_is(node, "keep_aspect_ratio_policy", "stretch", "stretch")) return GD_OK;
+    if (gd_onnx_word_is(node, "keep_aspect_ratio_policy", "stretch", "stretch")) return GD_OK;
     return gd_fail(GD_E_UNSUPPORTED, "its keep_aspect_ratio_policy must be stretch");
 }
 

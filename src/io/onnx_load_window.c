@@ -29,12 +29,6 @@ static gd_status read_list(const gd_pb *node, const char *name, int count, int64
     return GD_OK;
 }
 
-static bool word_is(const gd_pb *node, const char *name, const char *word) {
-    const gd_pb_list *s = gd_pb_get(gd_onnx_attribute_of(node, name), "s");
-    return s && s->bytes[0].length == strlen(word) &&
-           memcmp(s->bytes[0].data, word, strlen(word)) == 0;
-}
-
 /* As much as there must be for ceil(size / stride) windows; what is odd is behind, or before. */
 static gd_status same_border(const gd_tensor *x, window *w, int axis, bool upper) {
     const int64_t size = x->dims[2 + axis], wide = w->dilation[axis] * (w->kernel[axis] - 1),
@@ -79,8 +73,8 @@ static gd_status read_window(gd_onnx_loader *l, const gd_pb *node, const gd_tens
 /* The border that a node asks for; *plain: it is the same on both sides. */
 static gd_status find_border(gd_onnx_loader *l, const gd_pb *node, const gd_tensor *x, window *w,
                              bool *plain) {
-    const bool upper = word_is(node, "auto_pad", "SAME_UPPER"),
-               lower = word_is(node, "auto_pad", "SAME_LOWER");
+    const bool upper = gd_onnx_word_is(node, "auto_pad", "NOTSET", "SAME_UPPER"),
+               lower = gd_onnx_word_is(node, "auto_pad", "NOTSET", "SAME_LOWER");
     GD_TRY(read_window(l, node, x, w));
     *plain = !upper && !lower;
     for (int i = 0; i < w->n; i++) {
@@ -176,8 +170,8 @@ gd_status gd_onnx_load_average_pool(gd_onnx_loader *l, const gd_pb *node) {
  * first, or last for SAME_UPPER. */
 static gd_status cut_to_sizes(const gd_pb *node, const gd_tensor *x, window *w) {
     const gd_pb_list *wanted = gd_pb_get(gd_onnx_attribute_of(node, "output_shape"), "ints");
-    const bool upper = word_is(node, "auto_pad", "SAME_UPPER"),
-               same = upper || word_is(node, "auto_pad", "SAME_LOWER");
+    const bool upper = gd_onnx_word_is(node, "auto_pad", "NOTSET", "SAME_UPPER"),
+               same = upper || gd_onnx_word_is(node, "auto_pad", "NOTSET", "SAME_LOWER");
     int64_t more[AXES];
     if (!wanted && !same) return GD_OK;
     GD_TRY(read_list(node, "output_padding", w->n, 0, more));
@@ -221,11 +215,11 @@ gd_status gd_onnx_load_conv_transpose(gd_onnx_loader *l, const gd_pb *node) {
                        "its input and its weight have %d and %d dimensions; possible are 3 to %d",
                        x->rank, weight->rank, 2 + AXES);
     GD_TRY(read_window(l, node, x, &w));
-    if (word_is(node, "auto_pad", "VALID"))
+    if (gd_onnx_word_is(node, "auto_pad", "NOTSET", "VALID"))
         for (int i = 0; i < w.n; i++) w.before[i] = w.after[i] = 0;
     GD_TRY(cut_to_sizes(node, x, &w));
     plain = !gd_onnx_attribute_of(node, "output_shape") &&
-            (!gd_onnx_attribute_of(node, "auto_pad") || word_is(node, "auto_pad", "NOTSET"));
+            gd_onnx_word_is(node, "auto_pad", "NOTSET", "NOTSET");
     for (int i = 0; i < w.n; i++) plain = plain && w.before[i] == w.after[i];
     gd_tensor *in[] = {x, weight, b};
     GD_TRY(call(node, "conv_transpose", &w, plain, (gd_tensors){in, 3}, &y));
