@@ -1,17 +1,11 @@
 /* test_place.c - where buffers of a plan lie: no two at the same place at the same time, and the slab
  * hardly larger than what is alive at one time.
  */
-#include <stdint.h>
-
 #include "graph/memory.h"
+#include "random.h"
 #include "test.h"
 
-/* Numbers that are the same everywhere. */
-static uint64_t state;
-static int below(int n) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((state >> 33) % (uint64_t)n);
-}
+static int below(int n) { return (int)random_int(0, n - 1); }
 
 enum { MOST_LAYERS = 400, MOST_SPANS = 12 * MOST_LAYERS };
 
@@ -61,7 +55,7 @@ TEST(a_training_step_needs_what_is_alive) {
     static const int layers[] = {1, 2, 5, 20, 80, MOST_LAYERS};
     for (size_t x = 0; x < sizeof layers / sizeof *layers; x++)
         for (int seed = 0; seed < (layers[x] < 50 ? 100 : 3); seed++) {
-            state = (uint64_t)(seed + 1);
+            random_state = (uint64_t)(seed + 1);
             const int n = training(spans, layers[x], seed % 2);
             size_t slab, live;
             CHECK(gd_place_spans(spans, n, &slab, &live) == GD_OK);
