@@ -20,8 +20,8 @@ typedef struct gd_session gd_session;
 
 typedef struct gd_session_options {
     gd_device *device GD_DEFAULT_(nullptr); /* where it computes; NULL: the default device */
-    /* 0: the same bits as eager ops (what is computed twice is shared, nothing else is changed); with
-     *    branches and loops last bits of gradients, and rarely of values, may still differ.
+    /* 0: the same bits as eager ops (what is computed twice is shared, nothing else is changed),
+     *    through branches and loops, and in gradients, too.
      * 1: also what changes no bit on paper: constants are folded, x * 1 is x.
      * 2: also what may change the last bits: chains of elementwise ops, with a sum, mean, max or min
      *    behind them, or with such reductions of rows (the last axes) among them, become one kernel.

@@ -45,11 +45,18 @@ static gd_status add_input(gd_subgraph *sub, const gd_meta *meta, gd_tensor **sy
     return GD_OK;
 }
 
+/* A node for a tensor of the world outside. It gives it as it is: a copy would lie in memory in
+ * another way, and a sum over it could have other last bits. */
+static gd_tensor *noted(gd_tensor *t) {
+    gd_shape axes = {.rank = t->rank, .form = 1};
+    for (int d = 0; d < t->rank; d++) axes.at[d] = d;
+    return gd_permute(t, axes);
+}
+
 static gd_status take_output(gd_subgraph *sub, gd_tensor *y, int k) {
     if (!y) return gd_fail(GD_E_ARGUMENT, "result %d is NULL", k);
     if (y->kind == GD_FAILED) return gd_failure();
-    if (y->kind != GD_SYMBOL || !is_inside(sub, y->node))
-        y = gd_clone(y); /* of the world outside */
+    if (y->kind != GD_SYMBOL || !is_inside(sub, y->node)) y = noted(y);
     if (y->kind == GD_FAILED) return gd_failure();
     sub->out[k] = y->node;
     sub->out_index[k] = y->node_index;
@@ -64,6 +71,7 @@ static gd_status take_outputs(gd_subgraph *sub, gd_tensors y) {
     sub->out_index = gd_calloc((size_t)y.count + 1, sizeof *sub->out_index);
     sub->metas = gd_calloc((size_t)y.count + 1, sizeof *sub->metas);
     if (!sub->out || !sub->out_index || !sub->metas) return no_memory();
+    sub->n_made = sub->graph->count;
     for (int64_t k = 0; k < y.count; k++) GD_TRY(take_output(sub, y.at[k], (int)k));
     sub->n_out = (int)y.count;
     return GD_OK;
@@ -170,6 +178,18 @@ static gd_status use_captured(gd_capturing *c, gd_subgraph *sub) {
     return status;
 }
 
+/* A result that was captured needs no node of its own any more: it is an input now. (Gradients are
+ * then added up in the order in which eager code does it.) */
+static void pass_through(gd_subgraph *sub) {
+    for (int k = 0; k < sub->n_out; k++) {
+        if (sub->out[k]->origin->number < sub->n_made) continue;
+        const gd_slot *slot = &sub->out[k]->slots[0];
+        if (!slot->symbol || slot->node->op) continue;
+        sub->out[k] = slot->node;
+        sub->out_index[k] = slot->index;
+    }
+}
+
 void gd_capturing_free(gd_capturing *c) {
     for (int i = 0; i < c->count; i++) gd_release(c->captured[i]);
     gd_free(c->captured);
@@ -229,7 +249,10 @@ gd_status gd_subgraph_close(gd_capturing *c, gd_subgraph *const *subs, int n_sub
     gd_scope *scope = gd_scope_open();
     for (int i = 0; i < n_subs && status == GD_OK; i++) status = capture_all(c, subs[i]);
     for (int i = 0; i < n_subs && status == GD_OK; i++) status = use_captured(c, subs[i]);
-    for (int i = 0; i < n_subs && status == GD_OK; i++) status = number_values(subs[i]);
+    for (int i = 0; i < n_subs && status == GD_OK; i++) {
+        pass_through(subs[i]);
+        status = number_values(subs[i]);
+    }
     gd_scope_close(&scope);
     return status;
 }

@@ -21,6 +21,7 @@ struct gd_subgraph {
     int *out_index;
     gd_meta *metas; /* of the outputs */
     int n_out;
+    int n_made; /* nodes of the function itself: behind them come those that only name a result */
     int *first_value; /* of each node, among the results of all; -1: nobody needs it */
     int n_values;
     int n_needed;    /* nodes that run */

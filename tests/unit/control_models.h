@@ -133,6 +133,22 @@ static gd_tensor *entangled(gd_tensors in, void *user) {
     return gd_mul(gd_add(r.at[0], r.at[1]), v);
 }
 
+/* Functions that give what is outside as it is: a view, turned, which is used before and after. */
+static gd_tensors as_it_is(gd_tensors in, void *w) {
+    (void)in;
+    return gd_listed(w);
+}
+static gd_tensor *given_back(gd_tensors in, void *user) {
+    gd_tensor *m = gd_matmul(gd_permute(in.at[1], gd_dims(1, 0)), gd_mul(in.at[1], in.at[2]));
+    gd_tensor *turned = gd_permute(m, gd_dims(1, 0));
+    gd_tensor *before = gd_mul(turned, in.at[0]);
+    gd_tensor *yes = gd_lt(gd_sum(in.at[0]), gd_scalar_of(1e9, gd_tensor_dtype(in.at[0])));
+    gd_tensor *r = gd_cond(yes, as_it_is, as_it_is, gd_list(before), turned).at[0];
+    gd_tensor *each = gd_mean(gd_sin(gd_mean(r, .axis = gd_dims(1), .keepdim = true)));
+    (void)user;
+    return gd_add(gd_add(gd_mul(gd_tanh(r), each), before), gd_sin(turned));
+}
+
 typedef struct model {
     const char *name;
     gd_fn fn;
@@ -152,6 +168,7 @@ static const model models[] = {
     {"scan in scan", scan_in_scan, NULL, NULL},
     {"entangled", entangled, NULL, NULL},
     {"entangled, the other", entangled, &some, NULL},
+    {"given back", given_back, NULL, NULL},
 };
 enum { MODELS = sizeof models / sizeof *models, INPUTS = 3 };
 

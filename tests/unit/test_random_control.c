@@ -195,7 +195,7 @@ static void check_graph(uint64_t seed) {
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         const results got = planned(seed, values, level);
         if (gd_failed()) return;
-        check_same(seed, level_name(level), &want, &got, level == 0 ? 1e-12 : 1e-9);
+        check_same(seed, level_name(level), &want, &got, level == 0 ? 0 : 1e-9);
     }
 }
 
