@@ -196,7 +196,7 @@ static gd_status load_nodes(gd_onnx_loader *l) {
         const gd_pb *node = gd_pb_message_at(l->frame->graph, "node", i);
         for (size_t k = 0; k < gd_pb_count(node, "output"); k++)
             if (*gd_pb_string_at(node, "output", k) &&
-                !gd_names_add(&l->frame->later, gd_pb_string_at(node, "output", k), (void *)node))
+                !gd_names_add(&l->frame->made, gd_pb_string_at(node, "output", k), (void *)node))
                 return no_memory();
     }
     for (size_t i = 0; i < count; i++) {
@@ -231,7 +231,7 @@ static gd_status check_versions(const gd_onnx_loader *l) {
 
 static void frame_free(gd_onnx_frame *f) {
     gd_names_free(&f->by_name);
-    gd_names_free(&f->later);
+    gd_names_free(&f->made);
 }
 
 /* --- graphs in nodes ------------------------------------------------------------------------- */
@@ -291,6 +291,15 @@ static gd_status inner_initializers(gd_onnx_loader *l, const gd_pb *graph) {
     return GD_OK;
 }
 
+/* Outputs must be made by a node, so that what a graph gives as it got it goes through an Identity
+ * (onnx_save_control.c writes them): it stays what it is. */
+static const char *before_identity(const gd_onnx_loader *l, const char *name) {
+    const gd_pb *maker = gd_names_find(&l->frame->made, name);
+    if (!maker || strcmp(gd_pb_string(maker, "op_type"), "Identity") != 0) return name;
+    const char *input = gd_pb_string_at(maker, "input", 0);
+    return gd_names_find(&l->frame->made, input) ? name : input;
+}
+
 static gd_status inner_graph(gd_onnx_loader *l, const gd_pb *graph, gd_tensor *const *inputs,
                              size_t n_inputs, gd_onnx_value **outputs) {
     gd_tensor *t;
@@ -299,7 +308,7 @@ static gd_status inner_graph(gd_onnx_loader *l, const gd_pb *graph, gd_tensor *c
     GD_TRY(load_nodes(l));
     for (size_t k = 0; k < gd_pb_count(graph, "output"); k++) {
         const char *name = gd_pb_string(gd_pb_message_at(graph, "output", k), "name");
-        outputs[k] = gd_onnx_look_up(l, name);
+        outputs[k] = gd_onnx_look_up(l, before_identity(l, name));
         if (!outputs[k]) return gd_fail(GD_E_FORMAT, "no node makes its output '%.200s'", name);
         GD_TRY(gd_onnx_tensor_of(outputs[k], &t));
     }

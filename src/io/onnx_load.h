@@ -23,7 +23,7 @@ typedef struct gd_onnx_value {
 typedef struct gd_onnx_frame {
     const gd_pb *graph;
     gd_names by_name;
-    gd_names later; /* outputs of nodes that come later: their nodes */
+    gd_names made; /* outputs of all its nodes: those nodes */
     struct gd_onnx_frame *outer;
 } gd_onnx_frame;
 

@@ -53,7 +53,7 @@ gd_status gd_onnx_find_value(gd_onnx_loader *l, const char *name, gd_onnx_value 
     *out = gd_onnx_look_up(l, name);
     if (*out) return GD_OK;
     for (const gd_onnx_frame *f = l->frame; f && !maker; f = f->outer)
-        maker = gd_names_find(&f->later, name);
+        maker = gd_names_find(&f->made, name);
     if (!maker)
         return gd_fail(GD_E_FORMAT,
                        "its input '%.200s' is made by no node and is no input of the graph", name);
