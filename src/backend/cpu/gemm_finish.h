@@ -10,19 +10,24 @@ static bool has_plain_columns(const gd_gemm *g) {
            !g->accumulate;
 }
 
-/* A stretch of such a column, as far as there are whole vectors; returns how many elements that is.
- * Not inlined: in the midst of all else its few values would not be kept in registers. */
-static __attribute__((noinline)) int64_t finish_column(real *to, const real *sums, int64_t n,
-                                                       const real *bias, int64_t bias_step,
-                                                       bool with_relu) {
-    const vec same = bias && bias_step == 0 ? broadcast(*bias) : (vec){0};
-    int64_t at = 0;
-    for (; at + VL <= n; at += VL) {
-        vec x = load(sums + at);
-        if (bias) x += bias_step == 0 ? same : load(bias + at);
-        store(to + at, with_relu ? relu(x) : x);
-    }
-    return at;
+/* Such columns of whole blocks of VL by VL sums, which are turned in registers. VL columns are
+ * written side by side from their beginning to their end. */
+static void finish_blocks(const gd_gemm *g, const real *sums, int64_t step, int64_t m, int64_t n) {
+    const bool with_relu = g->act == GD_GEMM_RELU;
+    for (int64_t j = 0; j < n; j += VL)
+        for (int64_t i = 0; i < m; i += VL) {
+            const real *bias = gd_gemm_in_from(g->bias, i, j).data;
+            real *c = (real *)g->c.data + i + j * g->c.col;
+            for (int d = 0; d < VL; d += TURN) {
+                vec x[TURN];
+                turn_even(sums + i * step + j + d, step, x);
+                UNROLL for (int t = 0; t < TURN; t++) {
+                    const real *add = bias + (d + t) * g->bias.col;
+                    if (bias) x[t] += g->bias.row ? load(add) : broadcast(*add);
+                    store(c + (d + t) * g->c.col, with_relu ? relu(x[t]) : x[t]);
+                }
+            }
+        }
 }
 
 /* Writes `n` elements of C, beginning at (i, j) and going along a row, or along a column. */
@@ -55,24 +60,19 @@ static void finish(const gd_gemm *g, const real *sums, int64_t step) {
         for (int64_t i = 0; i < g->m; i++) finish_run(g, sums + i * step, i, 0, g->n, false);
         return;
     }
-    /* Columns of C are contiguous: turn the sums on a small stage, and write columns from there. */
+    /* Columns of C are contiguous. Blocks are turned; what is left, or not plain, is turned on a
+     * small stage, and written from there. */
     enum { STAGE_M = 4 * VL, STAGE_N = 32 };
     real stage[STAGE_N * STAGE_M];
-    const bool plain = has_plain_columns(g);
+    const int64_t whole_m = has_plain_columns(g) ? g->m / VL * VL : 0, whole_n = g->n / VL * VL;
+    finish_blocks(g, sums, step, whole_m, whole_n);
     for (int64_t i = 0; i < g->m; i += STAGE_M)
         for (int64_t j = 0; j < g->n; j += STAGE_N) {
             const int64_t rows = min64(g->m - i, STAGE_M), columns = min64(g->n - j, STAGE_N);
+            if (i + rows <= whole_m && j + columns <= whole_n) continue;
             source s = {sums + i * step + j, REAL_DTYPE, step, 1};
             pack_turned(stage, STAGE_M, s, rows, columns);
-            for (int64_t x = 0; x < columns; x++) {
-                int64_t done = 0;
-                if (plain)
-                    done = finish_column((real *)g->c.data + i + (j + x) * g->c.col,
-                                         stage + x * STAGE_M, rows,
-                                         gd_gemm_in_from(g->bias, i, j + x).data, g->bias.row,
-                                         g->act == GD_GEMM_RELU);
-                if (done < rows)
-                    finish_run(g, stage + x * STAGE_M + done, i + done, j + x, rows - done, true);
-            }
+            for (int64_t x = 0; x < columns; x++)
+                finish_run(g, stage + x * STAGE_M, i, j + x, rows, true);
         }
 }

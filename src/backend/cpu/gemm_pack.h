@@ -58,48 +58,72 @@ enum { TURN = 16 / sizeof(real) };
 
 #if defined(__AVX512F__)
 
-/* 16 bytes of rows r[0], r[TURN], r[2 * TURN], r[3 * TURN], side by side. */
-INLINE vec gather_quarters(const real *const *r, int64_t k) {
-    __m512 x = _mm512_castps128_ps512(_mm_loadu_ps((const float *)(r[0] + k)));
-    x = _mm512_mask_broadcast_f32x4(x, 0x00f0, _mm_loadu_ps((const float *)(r[TURN] + k)));
-    x = _mm512_mask_broadcast_f32x4(x, 0x0f00, _mm_loadu_ps((const float *)(r[2 * TURN] + k)));
-    x = _mm512_mask_broadcast_f32x4(x, 0xf000, _mm_loadu_ps((const float *)(r[3 * TURN] + k)));
+/* 16 bytes from each place, side by side. */
+INLINE vec gather_quarters(const real *a, const real *b, const real *c, const real *d) {
+    __m512 x = _mm512_castps128_ps512(_mm_loadu_ps((const float *)a));
+    x = _mm512_mask_broadcast_f32x4(x, 0x00f0, _mm_loadu_ps((const float *)b));
+    x = _mm512_mask_broadcast_f32x4(x, 0x0f00, _mm_loadu_ps((const float *)c));
+    x = _mm512_mask_broadcast_f32x4(x, 0xf000, _mm_loadu_ps((const float *)d));
     return (vec)x;
 }
+#define QUARTERS(ROW, r) \
+    gather_quarters(ROW(r), ROW((r) + TURN), ROW((r) + 2 * TURN), ROW((r) + 3 * TURN))
 #define TURN_OP(name) OP(_mm512_##name)
 
 #elif defined(__AVX2__)
 
-INLINE vec gather_quarters(const real *const *r, int64_t k) {
-    __m256 low = _mm256_castps128_ps256(_mm_loadu_ps((const float *)(r[0] + k)));
-    return (vec)_mm256_insertf128_ps(low, _mm_loadu_ps((const float *)(r[TURN] + k)), 1);
+INLINE vec gather_quarters(const real *a, const real *b) {
+    __m256 low = _mm256_castps128_ps256(_mm_loadu_ps((const float *)a));
+    return (vec)_mm256_insertf128_ps(low, _mm_loadu_ps((const float *)b), 1);
 }
+#define QUARTERS(ROW, r) gather_quarters(ROW(r), ROW((r) + TURN))
 #define TURN_OP(name) OP(_mm256_##name)
 
 #endif
 
-/* Turns VL rows at depth k .. k + TURN: turned[d] gets element k + d of each row. */
-INLINE void turn(const real *const row[VL], int64_t k, vec turned[TURN]) {
+/* turned[d] gets element d of each of the VL rows; ROW(r) is where row r is. */
 #if !defined(TURN_OP)
-    for (int d = 0; d < TURN; d++) {
-        real column[VL];
-        for (int j = 0; j < VL; j++) column[j] = row[j][k + d];
-        turned[d] = load(column);
+#define TURN_ROWS(ROW, turned)                                                                     \
+    for (int d = 0; d < TURN; d++) {                                                               \
+        real column[VL];                                                                           \
+        for (int j = 0; j < VL; j++) column[j] = ROW(j)[d];                                        \
+        turned[d] = load(column);                                                                  \
     }
 #elif defined(GEMM_F64)
-    vec even = gather_quarters(row, k), odd = gather_quarters(row + 1, k);
-    turned[0] = TURN_OP(unpacklo)(even, odd);
-    turned[1] = TURN_OP(unpackhi)(even, odd);
+#define TURN_ROWS(ROW, turned)                                                                     \
+    {                                                                                              \
+        const vec even = QUARTERS(ROW, 0), odd = QUARTERS(ROW, 1);                                 \
+        turned[0] = TURN_OP(unpacklo)(even, odd);                                                  \
+        turned[1] = TURN_OP(unpackhi)(even, odd);                                                  \
+    }
 #else
-    vec x0 = gather_quarters(row, k), x1 = gather_quarters(row + 1, k);
-    vec x2 = gather_quarters(row + 2, k), x3 = gather_quarters(row + 3, k);
-    vec low01 = TURN_OP(unpacklo)(x0, x1), high01 = TURN_OP(unpackhi)(x0, x1);
-    vec low23 = TURN_OP(unpacklo)(x2, x3), high23 = TURN_OP(unpackhi)(x2, x3);
-    turned[0] = TURN_OP(shuffle)(low01, low23, 0x44);
-    turned[1] = TURN_OP(shuffle)(low01, low23, 0xee);
-    turned[2] = TURN_OP(shuffle)(high01, high23, 0x44);
-    turned[3] = TURN_OP(shuffle)(high01, high23, 0xee);
+#define TURN_ROWS(ROW, turned)                                                                     \
+    {                                                                                              \
+        const vec x0 = QUARTERS(ROW, 0), x1 = QUARTERS(ROW, 1);                                    \
+        const vec x2 = QUARTERS(ROW, 2), x3 = QUARTERS(ROW, 3);                                    \
+        const vec low01 = TURN_OP(unpacklo)(x0, x1), high01 = TURN_OP(unpackhi)(x0, x1);           \
+        const vec low23 = TURN_OP(unpacklo)(x2, x3), high23 = TURN_OP(unpackhi)(x2, x3);           \
+        turned[0] = TURN_OP(shuffle)(low01, low23, 0x44);                                          \
+        turned[1] = TURN_OP(shuffle)(low01, low23, 0xee);                                          \
+        turned[2] = TURN_OP(shuffle)(high01, high23, 0x44);                                        \
+        turned[3] = TURN_OP(shuffle)(high01, high23, 0xee);                                        \
+    }
 #endif
+
+/* Of VL rows anywhere, at depth k. */
+INLINE void turn(const real *const row[VL], int64_t k, vec turned[TURN]) {
+#define ROW(r) (row[r] + k)
+    TURN_ROWS(ROW, turned)
+#undef ROW
+}
+
+/* Of VL rows `step` apart. A pointer for each TURN rows: registers are few. */
+INLINE void turn_even(const real *data, int64_t step, vec turned[TURN]) {
+    const real *group[VL / TURN];
+    UNROLL for (int g = 0; g < VL / TURN; g++) group[g] = data + g * TURN * step;
+#define ROW(r) (group[(r) / TURN] + (r) % TURN * step)
+    TURN_ROWS(ROW, turned)
+#undef ROW
 }
 
 /* Packs up to VL rows, k contiguous in them and `row_step` apart. `room` is what a group has room
@@ -124,12 +148,29 @@ static void turn_rows(real *packed, int64_t step, const real *data, int64_t row_
         for (int64_t r = 0; r < min64(room, VL); r++) packed[r] = row[r][k];
 }
 
-/* Where k is contiguous: blocks of VL rows are turned in registers. */
+/* Where k is contiguous: blocks of VL rows are turned in registers. Those of as many rows as a packed
+ * group has vectors come together, a cache line of each: then each line is read, and written, once. */
 static void pack_turned(real *packed, int64_t step, source s, int64_t count, int64_t depth) {
+    enum { AHEAD = 2 * VL };
     const real *data = s.data;
-    for (int64_t j = 0; j < count; j += VL)
-        turn_rows(packed + j, step, data + j * s.j_step, s.j_step, min64(count - j, VL), depth,
-                  step - j, j == 0);
+    const int64_t whole = count / VL * VL;
+    int64_t k = 0;
+    for (; k + VL <= depth && whole > 0; k += VL)
+        for (int64_t j = 0; j < whole; j += VL) {
+            const real *from = data + j * s.j_step + k;
+            UNROLL for (int r = 0; r < VL; r++) prefetch(from, r * s.j_step + AHEAD);
+            for (int d = 0; d < VL; d += TURN) {
+                vec turned[TURN];
+                turn_even(from + d, s.j_step, turned);
+                UNROLL for (int i = 0; i < TURN; i++) store(packed + (k + d + i) * step + j, turned[i]);
+            }
+        }
+    for (int64_t j = 0; j < count; j += VL) {
+        const int64_t done = j < whole ? k : 0;
+        if (done < depth)
+            turn_rows(packed + done * step + j, step, data + j * s.j_step + done, s.j_step,
+                      min64(count - j, VL), depth - done, step - j, j == 0);
+    }
 }
 
 /* The same for f16 and bf16: widened onto a small stage first, and turned from there. */

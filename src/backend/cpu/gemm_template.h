@@ -127,23 +127,32 @@ static tile make_tile(const gd_gemm *g, const plan *p, int64_t run, int64_t j, i
     return t;
 }
 
+/* Whether rows of k numbers lie one behind the other, or nearly so. */
+static bool follows(int64_t step, int64_t k) { return step >= k && step < k + 64 / (int64_t)sizeof(real); }
+
 /* What a tile fetches into the second-level cache while it multiplies. `left` counts the tiles of
  * the panel to come, all of them at most `height` high.
  *
  * The last tiles of a panel fetch the next panel of B, which begins at (k, j), for the first tile
  * there: it would wait for it otherwise, as rows of B lie on pages of their own. Each of the tiles
- * fetches one vector of half the rows. The others fetch the next strip of A, if its rows follow
- * each other: weights do not stay in that cache from one step of a training to the next. */
+ * fetches one vector of half the rows; or, where columns of B will be turned and follow each other,
+ * as many lines as it can. The others fetch the next strip of A, if its rows follow each other:
+ * weights do not stay in that cache from one step of a training to the next. */
 static void look_ahead(tile *t, const gd_gemm *g, const plan *p, int64_t k, int64_t j,
                        int64_t width, int64_t left, int64_t height) {
     enum { LINE = 64 / sizeof(real) };
+    const bool next_columns = p->turn_b && !g->fill_b && g->b.row == 1 && j < g->n &&
+                              follows(g->b.col, t->k) && g->b.dtype == REAL_DTYPE;
     t->ahead = t->b;
     t->ahead_step = 0;
     if (!p->turn_b && p->pack_b && left < 2 * width && j < g->n) {
         const int64_t row = k + left / width * (t->k / 2);
         t->ahead = (const real *)g->b.data + row * g->b.row + j + left % width * VL;
         t->ahead_step = g->b.row;
-    } else if (left > 0 && t->a_col == 1 && t->a_row >= t->k && t->a_row < t->k + LINE) {
+    } else if (next_columns && left < 2 * width * VL / LINE) {
+        t->ahead = (const real *)g->b.data + j * g->b.col + left * (t->k / 2) * LINE;
+        t->ahead_step = LINE;
+    } else if (left > 0 && t->a_col == 1 && follows(t->a_row, t->k)) {
         t->ahead = t->a + height * t->a_row;
         t->ahead_step = LINE;
     }
@@ -193,7 +202,7 @@ static void compute_panel(const gd_gemm *g, const plan *p, int64_t run, int64_t 
             t.a_col = g->a.col;
         }
         look_ahead(&t, g, p, k, j + n, width, strips - 1 - s, height);
-        tile_kernels[packing][width][height](&t);
+        kernel_for(&t, packing, width, height)(&t);
         if (packing) {
             packing = false;
             t.b = p->b;

@@ -71,6 +71,18 @@ INLINE void store_at_least(real *p, vec x, int64_t n) {
 /* a * b + c, rounded once where the processor has such an instruction. */
 INLINE vec multiply_add(vec a, vec b, vec c);
 
+/* sum += a * b, as above. In place: a compiler that is free to choose where the result goes moves
+ * vectors about in loops that have none to spare. */
+INLINE void add_product(vec *sum, vec a, vec b) {
+#if defined(__AVX512F__) && defined(GEMM_F64)
+    __asm__("vfmadd231pd %1, %2, %0" : "+v"(*sum) : "v"(a), "v"(b));
+#elif defined(__AVX512F__)
+    __asm__("vfmadd231ps %1, %2, %0" : "+v"(*sum) : "v"(a), "v"(b));
+#else
+    *sum = multiply_add(a, b, *sum);
+#endif
+}
+
 /* x < 0 ? 0 : x, which keeps NaN. */
 /* x, and 0 where the mask is <= 0. */
 INLINE vec masked(vec x, vec mask) { return (vec)((ivec)x & ~(ivec)(mask <= (vec){0})); }
