@@ -16,7 +16,7 @@ import time
 import torch
 from torch import nn
 
-ROUNDS = 15
+ROUNDS = 31
 
 
 def make_net(name):
