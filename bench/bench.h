@@ -23,6 +23,12 @@ typedef struct bench_pair { double a, b, ratio, spread; } bench_pair;
 bench_pair bench_versus(void (*a)(void *arg), void (*b)(void *arg), void *arg, double rest_ns);
 void bench_rest(double ns);
 
+/* Several rivals in turn: fn(args[k]) for each. Of each the median time and the distance of the
+ * quartiles, and the median of how many times as fast as the first it was in the same round. */
+enum { BENCH_RIVALS = 8 };
+typedef struct bench_rival { double ns, spread, speedup; } bench_rival;
+void bench_in_turn(void (*fn)(void *arg), void *const *args, int n, bench_rival *rivals);
+
 /* Reports a value. Names are stable: other programs read them. */
 void bench_report(const char *name, double value, double spread, const char *unit, const char *note);
 

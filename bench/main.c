@@ -65,6 +65,23 @@ double bench_time(void (*fn)(void *), void *arg, double *spread) {
     return median_of(values, spread);
 }
 
+void bench_in_turn(void (*fn)(void *), void *const *args, int n, bench_rival *rivals) {
+    static double times[BENCH_RIVALS][ROUNDS];
+    int64_t calls[BENCH_RIVALS];
+    for (int k = 0; k < n; k++) calls[k] = calls_for(fn, args[k]);
+    for (int i = 0; i < ROUNDS; i++)
+        for (int k = 0; k < n; k++) {
+            fn(args[k]); /* its data come to where the last rival's are now */
+            times[k][i] = round_of(fn, args[k], calls[k]);
+        }
+    for (int k = n; k-- > 0;) { /* the first one last: medians are found by sorting */
+        double ratio[ROUNDS];
+        for (int i = 0; i < ROUNDS; i++) ratio[i] = times[0][i] / times[k][i];
+        rivals[k].speedup = median_of(ratio, NULL);
+        rivals[k].ns = median_of(times[k], &rivals[k].spread);
+    }
+}
+
 bench_pair bench_versus(void (*a)(void *), void (*b)(void *), void *arg, double rest_ns) {
     int64_t calls_a = calls_for(a, arg), calls_b = calls_for(b, arg);
     double ta[ROUNDS], tb[ROUNDS], ratio[ROUNDS];

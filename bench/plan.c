@@ -44,20 +44,22 @@ static void run_cost(void) {
 
 /* --- training steps ----------------------------------------------------------------------------- */
 
+/* In turn, so that all see the same machine. */
 static void measure(const char *net, int threads) {
     static const char *const modes[] = {"eager", "plan", "fused", "jit", "jit_forgets"};
-    double eager = 0;
-    for (int m = 0; m < 5; m++) {
-        GD_SCOPE;
-        gd_set_num_threads(threads);
-        train *t = train_new(net, modes[m]);
-        if (!t) return;
+    enum { MODES = sizeof modes / sizeof *modes };
+    GD_SCOPE;
+    gd_set_num_threads(threads);
+    void *trains[MODES];
+    bench_rival found[MODES];
+    for (int m = 0; m < MODES; m++)
+        if (!(trains[m] = train_new(net, modes[m]))) return;
+    bench_in_turn(train_step, trains, MODES, found);
+    for (int m = 0; m < MODES; m++) {
         char row[64], note[64] = "a training step with eager ops";
-        double spread, ns = bench_time(train_step, t, &spread);
-        if (m == 0) eager = ns;
-        else snprintf(note, sizeof note, "%.2f times as fast as the eager step", eager / ns);
+        if (m > 0) snprintf(note, sizeof note, "%.2f times as fast as the eager step", found[m].speedup);
         snprintf(row, sizeof row, "%s_%s_ms%s", net, modes[m], threads > 1 ? "_2t" : "");
-        bench_report(row, ns / 1e6, spread / 1e6, "ms", note);
+        bench_report(row, found[m].ns / 1e6, found[m].spread / 1e6, "ms", note);
     }
 }
 
