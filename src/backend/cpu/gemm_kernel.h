@@ -146,7 +146,7 @@ INLINE void tile_steps(const int depth, const int H, const int W, const bool pac
             const vec x = broadcast(at->a[i / rows][i % rows * a_row]);
             UNROLL for (int v = 0; v < W; v++) add_product(&sums[i][v], x, row[v]);
         }
-        UNROLL for (int g = 0; g < (H + rows - 1) / rows; g++) at->a[g] += a_col;
+        for (int g = 0; g < (H + rows - 1) / rows; g++) at->a[g] += a_col;
         at->b += b_row;
         if (packing) at->packed += W * VL;
         if (!packing && d % 2 == 1) {
@@ -169,7 +169,7 @@ INLINE void tile_compute(const int H, const int W, const bool packing, const til
     vec sums[TILE_H][TILE_W];
     EACH_SUM(i, v, sums[i][v] = (vec){0});
     tile_place at = {.b = t->b, .packed = t->b_packed, .ahead = (uintptr_t)t->ahead};
-    UNROLL for (int g = 0; g < (H + rows - 1) / rows; g++)
+    for (int g = 0; g < (H + rows - 1) / rows; g++)
         at.a[g] = t->a + rows * g * (layout == A_ALONG_ROWS ? 1 : t->a_row);
     int64_t k = t->k;
 
