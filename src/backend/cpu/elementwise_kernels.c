@@ -121,10 +121,12 @@ static void run_tile(const job *j, char *const *base, int64_t first, int64_t n, 
     }
 }
 
-/* Fills what is the same for all tiles: the expression's constants, and operands of one element. */
-static void fill_tiles(const job *j, char *buffers) {
+/* Fills what is the same for all tiles: the expression's constants, and operands of one element. Of
+ * no tile more than `most` elements will be wanted. */
+static void fill_tiles(const job *j, int64_t most, char *buffers) {
     const size_t tile = (size_t)j->tile * type_size[j->program.type];
-    const int64_t n = j->row < j->tile ? j->row : j->tile;
+    int64_t n = j->row < j->tile ? j->row : j->tile;
+    if (n > most) n = most;
     for (int i = 0; i < j->n_in; i++)
         if (j->operands[i].single) load_tile(&j->operands[i], j->operands[i].data, 0, j->program.type, buffers + (size_t)i * tile, n);
     gd_ew_constants(&j->program, j->program.params, j->tile, n, buffers + (size_t)(j->n_in + j->n_out) * tile);
@@ -146,7 +148,7 @@ static void find_row(const job *j, int64_t row, char **base) {
 static void run_piece(void *arg, int64_t piece) {
     job *j = arg;
     _Alignas(64) char buffers[BUFFER];
-    if (!j->bare) fill_tiles(j, buffers);
+    if (!j->bare) fill_tiles(j, j->tile, buffers);
     int64_t from = piece * j->tiles_per_piece, to = from + j->tiles_per_piece;
     if (to > j->tiles) to = j->tiles;
     for (int64_t t = from; t < to; t++) {
@@ -196,7 +198,7 @@ void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
     bool direct = j->program.whole;
     for (int i = 0; i < last; i++) direct &= j->operands[i].direct;
     const int64_t most = direct ? n : j->tile;
-    if (!direct) fill_tiles(j, buffers);
+    if (!direct) fill_tiles(j, n, buffers);
     for (int64_t done = 0; done < n;) {
         char *base[GD_EW_OPERANDS];
         const int64_t row = (first + done) / j->row, at = (first + done) % j->row;
