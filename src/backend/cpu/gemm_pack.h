@@ -151,14 +151,12 @@ static void turn_rows(real *packed, int64_t step, const real *data, int64_t row_
 /* Where k is contiguous: blocks of VL rows are turned in registers. Those of as many rows as a packed
  * group has vectors come together, a cache line of each: then each line is read, and written, once. */
 static void pack_turned(real *packed, int64_t step, source s, int64_t count, int64_t depth) {
-    enum { AHEAD = 2 * VL };
     const real *data = s.data;
     const int64_t whole = count / VL * VL;
     int64_t k = 0;
     for (; k + VL <= depth && whole > 0; k += VL)
         for (int64_t j = 0; j < whole; j += VL) {
             const real *from = data + j * s.j_step + k;
-            UNROLL for (int r = 0; r < VL; r++) prefetch(from, r * s.j_step + AHEAD);
             for (int d = 0; d < VL; d += TURN) {
                 vec turned[TURN];
                 turn_even(from + d, s.j_step, turned);
