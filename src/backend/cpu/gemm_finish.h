@@ -22,8 +22,10 @@ static void finish_blocks(const gd_gemm *g, const real *sums, int64_t step, int6
                 vec x[TURN];
                 turn_even(sums + i * step + j + d, step, x);
                 UNROLL for (int t = 0; t < TURN; t++) {
-                    const real *add = bias + (d + t) * g->bias.col;
-                    if (bias) x[t] += g->bias.row ? load(add) : broadcast(*add);
+                    if (bias) {
+                        const real *add = bias + (d + t) * g->bias.col;
+                        x[t] += g->bias.row ? load(add) : broadcast(*add);
+                    }
                     store(c + (d + t) * g->c.col, with_relu ? relu(x[t]) : x[t]);
                 }
             }
@@ -54,25 +56,30 @@ static void finish_run(const gd_gemm *g, const real *sums, int64_t i, int64_t j,
     }
 }
 
+/* Rows i to m and columns j to n, columns contiguous in C: the sums are turned on a small stage, and
+ * written from there. */
+static void finish_staged(const gd_gemm *g, const real *sums, int64_t step, int64_t i, int64_t m,
+                          int64_t j, int64_t n) {
+    enum { STAGE_M = 4 * VL, STAGE_N = 32 };
+    real stage[STAGE_N * STAGE_M];
+    for (int64_t at = i; at < m; at += STAGE_M)
+        for (int64_t from = j; from < n; from += STAGE_N) {
+            const int64_t rows = min64(m - at, STAGE_M), columns = min64(n - from, STAGE_N);
+            source s = {sums + at * step + from, REAL_DTYPE, step, 1};
+            pack_turned(stage, STAGE_M, s, rows, columns);
+            for (int64_t x = 0; x < columns; x++)
+                finish_run(g, stage + x * STAGE_M, at, from + x, rows, true);
+        }
+}
+
 /* Writes all of C; `sums` is (m, n) with rows `step` apart. */
 static void finish(const gd_gemm *g, const real *sums, int64_t step) {
     if (g->c.row != 1 || g->c.col == 1) {
         for (int64_t i = 0; i < g->m; i++) finish_run(g, sums + i * step, i, 0, g->n, false);
         return;
     }
-    /* Columns of C are contiguous. Blocks are turned; what is left, or not plain, is turned on a
-     * small stage, and written from there. */
-    enum { STAGE_M = 4 * VL, STAGE_N = 32 };
-    real stage[STAGE_N * STAGE_M];
-    const int64_t whole_m = has_plain_columns(g) ? g->m / VL * VL : 0, whole_n = g->n / VL * VL;
-    finish_blocks(g, sums, step, whole_m, whole_n);
-    for (int64_t i = 0; i < g->m; i += STAGE_M)
-        for (int64_t j = 0; j < g->n; j += STAGE_N) {
-            const int64_t rows = min64(g->m - i, STAGE_M), columns = min64(g->n - j, STAGE_N);
-            if (i + rows <= whole_m && j + columns <= whole_n) continue;
-            source s = {sums + i * step + j, REAL_DTYPE, step, 1};
-            pack_turned(stage, STAGE_M, s, rows, columns);
-            for (int64_t x = 0; x < columns; x++)
-                finish_run(g, stage + x * STAGE_M, i, j + x, rows, true);
-        }
+    const int64_t m = has_plain_columns(g) ? g->m / VL * VL : 0, n = g->n / VL * VL;
+    finish_blocks(g, sums, step, m, n);
+    finish_staged(g, sums, step, 0, m, n, g->n);
+    finish_staged(g, sums, step, m, g->m, 0, g->n);
 }
