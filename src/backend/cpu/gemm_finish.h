@@ -56,8 +56,8 @@ static void finish_run(const gd_gemm *g, const real *sums, int64_t i, int64_t j,
     }
 }
 
-/* Rows i to m and columns j to n, columns contiguous in C: the sums are turned on a small stage, and
- * written from there. */
+/* Rows i to m and columns j to n, columns contiguous in C: the sums are turned on a small stage,
+ * and written from there. */
 static void finish_staged(const gd_gemm *g, const real *sums, int64_t step, int64_t i, int64_t m,
                           int64_t j, int64_t n) {
     enum { STAGE_M = 4 * VL, STAGE_N = 32 };
