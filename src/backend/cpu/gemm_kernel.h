@@ -6,7 +6,8 @@
  */
 
 /* The widest tile, and the highest for each width: as many sums as fit into the registers beside
- * W vectors of B and one of A (32 registers with AVX-512, 16 with AVX2 and SSE). */
+ * W vectors of B and one of A (32 registers with AVX-512, 16 with AVX2 and SSE). Large products are
+ * made of HIGH_TILES. */
 #define TILES_1_TO_6(X, w)  X(1, w) X(2, w) X(3, w) X(4, w) X(5, w) X(6, w)
 #define TILES_1_TO_8(X, w)  TILES_1_TO_6(X, w) X(7, w) X(8, w)
 #define TILES_1_TO_14(X, w) TILES_1_TO_8(X, w) X(9, w) X(10, w) X(11, w) X(12, w) X(13, w) X(14, w)
@@ -21,7 +22,6 @@ static const int tile_height[TILE_W + 1] = {0, 8, 6};
 #define TILES(X) TILES_1_TO_8(X, 1) TILES_1_TO_6(X, 2)
 #define HIGH_TILES(X) X(5, 2) X(6, 2)
 #endif
-/* HIGH_TILES are those that large products are made of. */
 
 /* Columns of the widest tile, and the longest run of k that a tile sums before C is touched: such
  * a panel of B (TILE_N x TILE_K) stays in the second-level cache, H rows of A in the first. */

@@ -83,9 +83,9 @@ INLINE void add_product(vec *sum, vec a, vec b) {
 #endif
 }
 
-/* x < 0 ? 0 : x, which keeps NaN. */
 /* x, and 0 where the mask is <= 0. */
 INLINE vec masked(vec x, vec mask) { return (vec)((ivec)x & ~(ivec)(mask <= (vec){0})); }
+/* x < 0 ? 0 : x, which keeps NaN. */
 INLINE vec relu(vec x) { return (vec)((ivec)x & ~(ivec)(x < (vec){0})); }
 
 #if defined(__AVX512F__)
