@@ -28,7 +28,6 @@ void gd_object_release(gd_object *object) {
 
 gd_scope *gd_scope_open(void) {
     gd_thread *thread = &gd_this_thread;
-    gd_thread_attach(thread);
     if (!thread->starts) {
         thread->starts = thread->inline_starts;
         thread->start_capacity = GD_INLINE_SCOPES;

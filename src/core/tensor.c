@@ -60,7 +60,6 @@ void gd_tensor_free_cached(gd_thread *thread) {
 gd_tensor *gd_tensor_bare(gd_tensor_kind kind, gd_device *device, gd_dtype dtype, int rank,
                           const int64_t *dims) {
     gd_thread *thread = &gd_this_thread;
-    gd_thread_attach(thread);
     if (gd_scope_reserve(1) != GD_OK) return NULL;
     gd_tensor *t = thread->free_tensors;
     if (t && !gd_faults_armed()) {

@@ -2,18 +2,19 @@
 #include "core/thread.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/storage.h"
 #include "core/tensor.h"
 
-GD_THREAD_LOCAL gd_thread gd_this_thread;
+GD_THREAD_LOCAL gd_thread *gd_thread_pointer;
 
 static pthread_key_t thread_key;
 static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
 
-/* All threads that live, and what those that have ended, or were never attached, have counted. */
+/* All threads that live, and what those that have ended, or have an emergency block, have counted. */
 static gd_thread *threads;
 static gd_counts others;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -33,7 +34,7 @@ static void add_all(gd_counts *to, const gd_counts *from) {
 
 void gd_object_count(int change) {
     gd_thread *thread = &gd_this_thread;
-    if (thread->alive)
+    if (__builtin_expect(thread->alive, 1))
         gd_count(&thread->counts.objects, change);
     else
         add_shared(&others.objects, change);
@@ -68,6 +69,27 @@ int64_t gd_live_objects(void) {
 /* --- the beginning and the end -----------------------------------------------------------------
  */
 
+/* A thread for which there is no memory gets one of these: it can still report that. Threads beyond
+ * their number share the last one. */
+enum { EMERGENCY_BLOCKS = 8 };
+static gd_thread emergency[EMERGENCY_BLOCKS];
+static atomic_flag emergency_taken[EMERGENCY_BLOCKS - 1];
+
+static gd_thread *take_emergency_block(void) {
+    int i = 0;
+    while (i < EMERGENCY_BLOCKS - 1 && atomic_flag_test_and_set(&emergency_taken[i])) i++;
+    return &emergency[i];
+}
+
+static void give_back(gd_thread *thread) {
+    if (thread < emergency || thread >= emergency + EMERGENCY_BLOCKS) {
+        free(thread);
+        return;
+    }
+    memset(thread, 0, sizeof *thread);
+    if (thread - emergency < EMERGENCY_BLOCKS - 1) atomic_flag_clear(&emergency_taken[thread - emergency]);
+}
+
 static void thread_end(void *arg) {
     gd_thread *thread = arg;
     pthread_mutex_lock(&lock);
@@ -85,24 +107,31 @@ static void thread_end(void *arg) {
         thread->free_lists = *(void **)list;
         gd_free(list);
     }
-    memset(thread, 0, sizeof *thread);
+    if (thread == gd_thread_pointer) gd_thread_pointer = NULL;
+    give_back(thread);
 }
 
 static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
 
 /* The main thread ends by exit(), which runs no key destructors. */
 static void __attribute__((destructor)) at_exit(void) {
-    if (gd_this_thread.alive) thread_end(&gd_this_thread);
+    if (gd_thread_pointer) thread_end(gd_thread_pointer);
 }
 
-void gd_thread_attach_now(gd_thread *thread) {
+gd_thread *gd_thread_make(void) {
+    gd_thread *thread = calloc(1, sizeof *thread);
+    bool heap = thread != NULL;
+    if (!heap) thread = take_emergency_block();
+    gd_thread_pointer = thread;
     pthread_once(&thread_key_once, make_key);
     pthread_setspecific(thread_key, thread);
+    if (!heap) return thread;
     pthread_mutex_lock(&lock);
     thread->next = threads;
     threads = thread;
     pthread_mutex_unlock(&lock);
     thread->alive = true;
+    return thread;
 }
 
 /* --- fork --------------------------------------------------------------------------------------
@@ -111,14 +140,21 @@ void gd_thread_attach_now(gd_thread *thread) {
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void in_parent(void) { pthread_mutex_unlock(&lock); }
 
-/* Only this thread lives on; what the others have counted stays. */
+/* Only this thread lives on. What the others have counted stays, and so do their blocks: they may
+ * have been at work in them. */
+static gd_thread *stranded;
+
 static void in_child(void) {
     gd_thread *self = NULL;
-    for (gd_thread *t = threads; t; t = t->next) {
-        if (t == &gd_this_thread)
+    for (gd_thread *t = threads, *next; t; t = next) {
+        next = t->next;
+        if (t == gd_thread_pointer) {
             self = t;
-        else
-            add_all(&others, &t->counts);
+            continue;
+        }
+        add_all(&others, &t->counts);
+        t->next = stranded;
+        stranded = t;
     }
     if (self) self->next = NULL;
     threads = self;

@@ -49,24 +49,29 @@ typedef struct gd_thread {
     int free_list_count;
     gd_counts counts;
     struct gd_thread *next; /* of all threads that are alive */
-    bool alive;             /* the destructor for this thread is set up */
+    bool alive;             /* on the list of threads; what it caches is freed when it ends */
 } gd_thread;
 
-/* initial-exec: a shared library's thread-local block at a fixed offset, one instruction away. Not
- * under the sanitizers: gcc's check for null looks at the flags of the addition of that offset,
- * which the linker turns into an instruction that sets none. */
+/* The block is on the heap, and one pointer to it is thread-local. The pointer is initial-exec: one
+ * instruction away in a shared library, too. glibc has little room for such variables in libraries
+ * that are opened by dlopen, so the library's whole thread-local segment stays small (tests/install
+ * checks it). Not under the sanitizers: gcc's check for null looks at the flags of the addition of
+ * the offset, which the linker relaxes to an instruction that sets none. */
 #ifdef GD_SANITIZED
 #define GD_THREAD_LOCAL _Thread_local
 #else
 #define GD_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) _Thread_local
 #endif
-extern GD_THREAD_LOCAL gd_thread gd_this_thread;
+extern GD_THREAD_LOCAL gd_thread *gd_thread_pointer;
 
-/* Arranges that the thread's stacks are freed when it ends. Cheap after the first time. */
-void gd_thread_attach_now(gd_thread *thread);
-static inline void gd_thread_attach(gd_thread *thread) {
-    if (!thread->alive) gd_thread_attach_now(thread);
+/* Makes the block of a thread that calls for the first time. Never fails: see thread.c. */
+gd_thread *gd_thread_make(void);
+
+static inline gd_thread *gd_thread_self(void) {
+    gd_thread *thread = gd_thread_pointer;
+    return __builtin_expect(thread != NULL, 1) ? thread : gd_thread_make();
 }
+#define gd_this_thread (*gd_thread_self())
 
 /* Adds to a count that only this thread writes. */
 static inline void gd_count(_Atomic int64_t *count, int64_t change) {

@@ -102,10 +102,42 @@ compiled_by() {
     fi
 }
 
+# A library with a sanitizer must be linked, not opened: its runtime has to come first.
+unless_sanitized() { [ -z "$FLAGS" ] || { say "skipped: the library is built with $FLAGS"; exit 77; }; }
+
+dlopen_c() {
+    unless_sanitized
+    fresh_work
+    # shellcheck disable=SC2086
+    $CC -std=gnu11 $warnings "$here/plugin.c" -pthread -ldl -o plugin
+    ./plugin "$(libdir)/libgradus.so" || fail "the library cannot be opened by dlopen"
+    # room that other libraries in the process need as well
+    size=$(readelf -lW "$(libdir)/libgradus.so" | awk '$1 == "TLS" { print $6 }')
+    [ "$((size))" -le 256 ] || fail "its thread-local segment has $((size)) bytes; at most 256 are polite"
+}
+
+dlopen_python() {
+    unless_sanitized
+    require python3
+    python3 -c 'import ctypes' 2>/dev/null || { say "skipped: this python3 has no ctypes"; exit 77; }
+    python3 - "$(libdir)/libgradus.so" <<'PYTHON' || fail "Python cannot use the library"
+import ctypes, sys
+gradus = ctypes.CDLL(sys.argv[1])
+gradus.gd_scalar.restype, gradus.gd_scalar.argtypes = ctypes.c_void_p, [ctypes.c_double]
+gradus.gd_item.restype, gradus.gd_item.argtypes = ctypes.c_double, [ctypes.c_void_p]
+gradus.gd_release.argtypes = [ctypes.c_void_p]
+t = gradus.gd_scalar(2.5)
+assert gradus.gd_item(t) == 2.5
+gradus.gd_release(t)
+PYTHON
+}
+
 case $what in
 prefix) install_prefix ;;
 soname | symbols | pkgconfig | static) "$what" ;;
 cmake) cmake_package ;;
+dlopen-c) dlopen_c ;;
+dlopen-python) dlopen_python ;;
 c-gcc) compiled_by gcc -std=gnu11 consumer.c ;;
 c-clang) compiled_by clang -std=gnu11 consumer.c ;;
 c++17-*) compiled_by "${what#c++17-}" -std=c++17 consumer.cpp ;;
