@@ -26,8 +26,10 @@ extern "C" {
 /* --- leaves ------------------------------------------------------------------------------------ */
 
 /* Marks a float tensor as a leaf whose gradient is wanted, and returns it. */
-GD_API gd_tensor *gd_requires_grad(gd_tensor *t);
-GD_API gd_status gd_set_requires_grad(gd_tensor *t, bool wanted);
+#define gd_requires_grad(...) gd_requires_grad_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_requires_grad_at(const char *site, gd_tensor *t);
+#define gd_set_requires_grad(...) gd_set_requires_grad_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_set_requires_grad_at(const char *site, gd_tensor *t, bool wanted);
 GD_API bool gd_tensor_requires_grad(const gd_tensor *t);
 GD_API bool gd_tensor_is_leaf(const gd_tensor *t);
 
@@ -36,10 +38,12 @@ GD_API gd_tensor *gd_tensor_grad(const gd_tensor *t);
 /* Forgets it, so that the next backward starts from nothing. */
 GD_API void gd_zero_grad(gd_tensor *t);
 /* Replaces it (NULL: forgets it). */
-GD_API gd_status gd_set_grad(gd_tensor *t, gd_tensor *grad);
+#define gd_set_grad(...) gd_set_grad_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_set_grad_at(const char *site, gd_tensor *t, gd_tensor *grad);
 
 /* The same value, cut off from its history. Shares memory. In a graph: gd_stop_gradient. */
-GD_API gd_tensor *gd_detach(gd_tensor *t);
+#define gd_detach(...) gd_detach_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_detach_at(const char *site, gd_tensor *t);
 
 /* --- switching the tape off -------------------------------------------------------------------- */
 
@@ -98,7 +102,8 @@ GD_API gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors in
 /* Called with the gradient of `t` when it is complete, in every walk through it. Returns another
  * gradient to go on with, or NULL to leave it. */
 typedef gd_tensor *(*gd_hook_fn)(gd_tensor *gradient, void *user);
-GD_API gd_status gd_tensor_hook(gd_tensor *t, gd_hook_fn fn, void *user);
+#define gd_tensor_hook(...) gd_tensor_hook_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void *user);
 
 /* --- functions of your own --------------------------------------------------------------------- */
 
@@ -123,7 +128,8 @@ typedef struct gd_function {
 
 /* Calls forward without the tape, and remembers backward. The function struct must stay valid;
  * `user` too, as long as the result is alive. Returns the outputs. */
-GD_API gd_tensors gd_apply(const gd_function *function, gd_tensors inputs, void *user);
+#define gd_apply(...) gd_apply_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs, void *user);
 
 /* In forward: keeps a tensor for backward. In backward: the i-th that was kept. */
 GD_API void gd_save(gd_context *context, gd_tensor *t);
@@ -137,16 +143,20 @@ typedef gd_tensor *(*gd_fn)(gd_tensors inputs, void *user);
 /* Runs fn, keeping only its inputs; runs it again in backward, with the same random numbers, to get
  * at what it had inside. Saves memory, costs a second forward. Tensors that fn has from elsewhere (a
  * layer's weights) get their gradients too; they must still have their values then. */
-GD_API gd_tensor *gd_checkpoint(gd_fn fn, gd_tensors inputs, void *user);
+#define gd_checkpoint(...) gd_checkpoint_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_checkpoint_at(const char *site, gd_fn fn, gd_tensors inputs, void *user);
 
 /* The derivative of fn at the inputs in the direction of the tangents: J v. */
-GD_API gd_tensor *gd_jvp(gd_fn fn, gd_tensors inputs, gd_tensors tangents, void *user);
+#define gd_jvp(...) gd_jvp_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_jvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors tangents, void *user);
 
 /* The whole Jacobian of fn by input number `input`: shape of the output, then of the input. */
-GD_API gd_tensor *gd_jacobian(gd_fn fn, gd_tensors inputs, int input, void *user);
+#define gd_jacobian(...) gd_jacobian_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_jacobian_at(const char *site, gd_fn fn, gd_tensors inputs, int input, void *user);
 
 /* Hessian times vectors of a function with one output element; one result for each input. */
-GD_API gd_tensors gd_hvp(gd_fn fn, gd_tensors inputs, gd_tensors vectors, void *user);
+#define gd_hvp(...) gd_hvp_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors vectors, void *user);
 
 typedef struct gd_gradcheck_options {
     double step, tolerance_relative, tolerance_absolute;

@@ -144,7 +144,8 @@ typedef struct gd_op_rules {
 
 /* Adds an op. `record` is the text of an op block without the comment signs; it is copied. Refused
  * when the name is taken or the record does not parse, with line and reason in the message. */
-GD_API gd_status gd_op_define(const char *record, const gd_op_rules *rules);
+#define gd_op_define(...) gd_op_define_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_op_define_at(const char *site, const char *record, const gd_op_rules *rules);
 
 /* Adds a kernel to an op that exists. The struct must stay valid. */
 GD_API gd_status gd_kernel_register(const gd_kernel *kernel);

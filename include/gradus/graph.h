@@ -114,7 +114,8 @@ GD_API void gd_device_end(gd_block *block);
 
 /* Names a symbol, and returns it. A name that the program gives is of one node; it is an error to give it
  * to another. (Nodes without one are called by their op and number: "relu_7".) */
-GD_API gd_tensor *gd_named(gd_tensor *symbol, const char *name);
+#define gd_named(...) gd_named_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name);
 
 /* --- looking at it ----------------------------------------------------------------------------- */
 

@@ -81,14 +81,13 @@ typedef struct gd_jit_options {
 /* A function (see gd_body in control.h) to be called as a plan, in the current scope. `user` must stay
  * valid. */
 #define gd_jit_new(fn, user, ...)                                                               \
-    GD_WITH_OPTIONS_(gd_jit_new_at(fn, user, GD_OPTIONS_(gd_jit_options, (.level = 2, .plans = 32) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_jit *gd_jit_new_at(gd_body fn, void *user, const gd_jit_options *options);
+    GD_WITH_OPTIONS_(gd_jit_new_at(GD_HERE, fn, user, GD_OPTIONS_(gd_jit_options, (.level = 2, .plans = 32) __VA_OPT__(,) __VA_ARGS__)))
+GD_API gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_options *options);
 GD_API gd_jit *gd_jit_retain(gd_jit *jit);
 GD_API void gd_jit_release(gd_jit *jit);
 
 /* Calls it. The results are new tensors, as many as the function returns: none is fine, if it is called
- * for what it writes. On failure the list is empty, and its first places hold error tensors, so that
- * .at[0] can be passed on. */
+ * for what it writes. On failure the list holds error tensors. */
 #define gd_jit_call(jit, inputs) gd_jit_call_at(GD_HERE, jit, inputs)
 GD_API gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs);
 

@@ -27,8 +27,10 @@ extern "C" {
 
 /* --- one array ------------------------------------------------------------------------------- */
 
-GD_API gd_status gd_save_npy(const char *path, const gd_tensor *t);
-GD_API gd_tensor *gd_load_npy(const char *path);
+#define gd_save_npy(...) gd_save_npy_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_save_npy_at(const char *site, const char *path, const gd_tensor *t);
+#define gd_load_npy(...) gd_load_npy_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_load_npy_at(const char *site, const char *path);
 
 /* --- several, with names --------------------------------------------------------------------- */
 
@@ -38,16 +40,19 @@ GD_API gd_tensor *gd_load_npy(const char *path);
 #endif
 
 /* names has tensors.count entries; each may be used once. */
-GD_API gd_status gd_save_npz(const char *path, const char *const *names, gd_tensors tensors);
+#define gd_save_npz(...) gd_save_npz_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_save_npz_at(const char *site, const char *path, const char *const *names, gd_tensors tensors);
 
 /* The array of that name. To load several, open the file once: */
-GD_API gd_tensor *gd_load_npz(const char *path, const char *name);
+#define gd_load_npz(...) gd_load_npz_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_load_npz_at(const char *site, const char *path, const char *name);
 
 /* An open .npz file. It belongs to the scope like a tensor does; several threads may load from it
  * at once. gd_npz_open returns NULL, and records the failure, when the file cannot be opened; the
  * calls below accept that NULL. */
 typedef struct gd_npz gd_npz;
-GD_API gd_npz *gd_npz_open(const char *path);
+#define gd_npz_open(...) gd_npz_open_at(GD_HERE, __VA_ARGS__)
+GD_API gd_npz *gd_npz_open_at(const char *site, const char *path);
 GD_API void gd_npz_release(gd_npz *npz); /* for a thread with no scope */
 
 /* How many arrays it has, and the name of each in the file's order; NULL for an i beyond. */
@@ -55,10 +60,12 @@ GD_API int64_t gd_npz_count(const gd_npz *npz);
 GD_API const char *gd_npz_name(const gd_npz *npz, int64_t i);
 GD_API bool gd_npz_has(const gd_npz *npz, const char *name);
 
-GD_API gd_tensor *gd_npz_load(const gd_npz *npz, const char *name);
+#define gd_npz_load(...) gd_npz_load_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_npz_load_at(const char *site, const gd_npz *npz, const char *name);
 
-/* All of them, in the order of gd_npz_name. count 0, and the failure recorded, when one fails. */
-GD_API gd_tensors gd_npz_load_all(const gd_npz *npz);
+/* All of them, in the order of gd_npz_name, or none: error tensors, when one fails. */
+#define gd_npz_load_all(...) gd_npz_load_all_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensors gd_npz_load_all_at(const char *site, const gd_npz *npz);
 
 #ifdef __cplusplus
 }

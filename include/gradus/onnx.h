@@ -40,9 +40,9 @@ typedef struct gd_onnx_save_options {
  * out if nothing remains of them; if they write a variable, or are functions of the program, what
  * runs after them is refused with both names. */
 #define gd_onnx_save(path, session, inputs, outputs, ...)                                        \
-    GD_WITH_OPTIONS_(gd_onnx_save_at(path, session, inputs, outputs, GD_OPTIONS_(gd_onnx_save_options, \
+    GD_WITH_OPTIONS_(gd_onnx_save_at(GD_HERE, path, session, inputs, outputs, GD_OPTIONS_(gd_onnx_save_options, \
                                      (.external_above = 1 << 26, .own_ops = false) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_status gd_onnx_save_at(const char *path, gd_session *session, gd_tensors inputs, gd_tensors outputs,
+GD_API gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session, gd_tensors inputs, gd_tensors outputs,
                                  const gd_onnx_save_options *options);
 
 typedef struct gd_onnx_load_options {
@@ -58,8 +58,8 @@ typedef struct gd_onnx_load_options {
  * NULL, with the failure recorded, when the file is damaged, has something that is not known here, or
  * asks for data outside its own folder: the message names the node and its operator. */
 #define gd_onnx_load(path, ...)                                                                  \
-    GD_WITH_OPTIONS_(gd_onnx_load_at(path, GD_OPTIONS_(gd_onnx_load_options, (.trainable = false) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_graph *gd_onnx_load_at(const char *path, const gd_onnx_load_options *options);
+    GD_WITH_OPTIONS_(gd_onnx_load_at(GD_HERE, path, GD_OPTIONS_(gd_onnx_load_options, (.trainable = false) __VA_OPT__(,) __VA_ARGS__)))
+GD_API gd_graph *gd_onnx_load_at(const char *site, const char *path, const gd_onnx_load_options *options);
 
 #ifdef __cplusplus
 }

@@ -121,9 +121,9 @@ GD_API gd_status gd_attrs_parse(gd_attrs *attrs, const char *text);
 GD_API void gd_attrs_release(gd_attrs *attrs); /* for a thread with no scope */
 
 /* Calls an op. Inputs stand in the record's order, absent ones as NULL; absent ones at the end may
- * be left out. attrs NULL: all defaults. Returns the outputs that are not hidden; count 0 and the
- * failure recorded when it fails. */
-GD_API gd_tensors gd_op_call(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs);
+ * be left out. attrs NULL: all defaults. Returns the outputs that are not hidden. */
+#define gd_op_call(...) gd_op_call_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensors gd_op_call_at(const char *site, const gd_op *op, gd_tensors inputs, const gd_attrs *attrs);
 
 /* The short form: by name, options as text (NULL: none), the first output. */
 #define gd_call(name, inputs, options) gd_call_at(GD_HERE, name, inputs, options)
@@ -132,7 +132,8 @@ GD_API gd_tensor *gd_call_at(const char *site, const char *name, gd_tensors inpu
 
 /* Runs an op into tensors that exist already (the shapes and dtypes it would make), without
  * recording a gradient. */
-GD_API gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs,
+#define gd_op_run_into(...) gd_op_run_into_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_op_run_into_at(const char *site, const gd_op *op, gd_tensors inputs, const gd_attrs *attrs,
                                 gd_tensors outputs);
 
 #ifdef __cplusplus

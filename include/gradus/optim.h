@@ -62,15 +62,18 @@ GD_API void gd_optimizer_release(gd_optimizer *optimizer);
  * nothing, and returns it, while a failure is recorded. On the CPU a step that fails has changed
  * nothing, and the next one is the one that it would have been; on a device whose work is queued,
  * parameters before the one that failed may have been changed. */
-GD_API gd_status gd_optimizer_step(gd_optimizer *optimizer);
+#define gd_optimizer_step(...) gd_optimizer_step_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_optimizer_step_at(const char *site, gd_optimizer *optimizer);
 
 /* Forgets the gradients of all parameters. */
 GD_API void gd_optimizer_zero_grad(gd_optimizer *optimizer);
 
 /* The learning rate: a tensor of rank 0, read at each step. In a graph it is a variable. A gd_jit's plan
  * reads it at each call. */
-GD_API gd_tensor *gd_optimizer_lr(gd_optimizer *optimizer);
-GD_API gd_status gd_optimizer_set_lr(gd_optimizer *optimizer, double lr);
+#define gd_optimizer_lr(...) gd_optimizer_lr_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *optimizer);
+#define gd_optimizer_set_lr(...) gd_optimizer_set_lr_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *optimizer, double lr);
 
 /* In a graph: a symbol that, when fetched, does one step towards a smaller loss. */
 #define gd_minimize(optimizer, loss) gd_minimize_at(GD_HERE, optimizer, loss)

@@ -40,9 +40,9 @@ typedef struct gd_session_options {
 /* A session in the current scope; it keeps the graph. NULL, with the failure recorded, when there
  * is no memory. */
 #define gd_session_new(graph, ...)                                                               \
-    GD_WITH_OPTIONS_(gd_session_new_at(graph, GD_OPTIONS_(gd_session_options,                    \
+    GD_WITH_OPTIONS_(gd_session_new_at(GD_HERE, graph, GD_OPTIONS_(gd_session_options,                    \
                                        (.device = NULL, .level = 2, .plans = 32, .memory_limit = 0) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_session *gd_session_new_at(gd_graph *graph, const gd_session_options *options);
+GD_API gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_session_options *options);
 GD_API gd_session *gd_session_retain(gd_session *session);
 GD_API void gd_session_release(gd_session *session);
 
@@ -81,15 +81,19 @@ typedef struct gd_plan_memory {
     int recomputed_steps;   /* steps that run twice, to stay within the memory limit */
     bool at_least;          /* sizes that depend on data are not in it */
 } gd_plan_memory;
-GD_API gd_status gd_session_plan(gd_session *session, gd_tensors feeds, gd_tensors fetches, gd_plan_memory *memory);
+#define gd_session_plan(...) gd_session_plan_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_session_plan_at(const char *site, gd_session *session, gd_tensors feeds, gd_tensors fetches, gd_plan_memory *memory);
 
 /* The plan as text, one step a line: what is left of the graph after all changes. free() it. */
-GD_API char *gd_session_plan_text(gd_session *session, gd_tensors feeds, gd_tensors fetches);
+#define gd_session_plan_text(...) gd_session_plan_text_at(GD_HERE, __VA_ARGS__)
+GD_API char *gd_session_plan_text_at(const char *site, gd_session *session, gd_tensors feeds, gd_tensors fetches);
 
 /* The value of a variable: a copy, in the current scope; and another value for it, of its shape (another
  * dtype is converted). Both wait for runs that write. */
-GD_API gd_tensor *gd_session_get(gd_session *session, gd_tensor *variable);
-GD_API gd_status gd_session_set(gd_session *session, gd_tensor *variable, gd_tensor *value);
+#define gd_session_get(...) gd_session_get_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_session_get_at(const char *site, gd_session *session, gd_tensor *variable);
+#define gd_session_set(...) gd_session_set_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_session_set_at(const char *site, gd_session *session, gd_tensor *variable, gd_tensor *value);
 
 #ifdef __cplusplus
 }

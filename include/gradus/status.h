@@ -1,16 +1,30 @@
 /* status.h - what can go wrong, and how a program learns of it.
  *
- * The library never aborts, exits or prints. A call reports failure in one of two ways:
+ * The library never aborts, exits or prints. One rule holds for every call:
  *
- *   - A call that returns an object (a tensor, a list of tensors) returns an error object and
- *     records the failure for this thread. Error tensors pass through further ops untouched, so a
- *     chain of calls is checked once, at its end, with gd_failed(). The record stays until
- *     gd_clear_error(); while it is set, whatever changes state (gd_backward, ...) does nothing
- *     and returns the recorded status.
- *   - A call that returns a gd_status reports there, and nothing sticks.
+ *     A call that fails records its failure for this thread. The first failure stays recorded until
+ *     gd_clear_error(), so a program checks once, at the end, with gd_failed().
  *
- * Either way gd_error_message() says what happened: the op, the arguments' shapes, what would
- * fit, and the file and line of the call.
+ * What a failed call returns depends only on its type:
+ *
+ *   - a tensor: an error tensor. Ops pass it through untouched, so a chain of calls needs no checks.
+ *   - a list of tensors: error tensors, as many as were asked for, or GD_FAILED_COUNT where the call
+ *     cannot tell. So list.at[0] is always there.
+ *   - any other object: NULL, which every function accepts.
+ *   - gd_status: the status; it is recorded, too.
+ *
+ * While a failure is recorded, whatever changes state (gd_backward, gd_optimizer_step,
+ * gd_session_run, gd_jit_call, saving a file) does nothing and returns the recorded failure. A
+ * program that expects a failure (a file that need not be there) looks at the result and calls
+ * gd_clear_error().
+ *
+ * gd_error_message() says what happened: the op, the arguments' shapes, what would fit, and the file
+ * and line of the call.
+ *
+ * Two kinds of calls record nothing. Questions (gd_op_find, gd_graph_find, gd_tensor_dim,
+ * gd_npz_has, ...) answer "there is none" with NULL, 0 or false, which is no failure. And what an op's
+ * own rules call (gd_op_fail, gd_infer_outputs, gd_kernel_output of extend.h) reports to the call of
+ * that op, which records it.
  */
 #ifndef GRADUS_STATUS_H
 #define GRADUS_STATUS_H
@@ -48,14 +62,17 @@ typedef enum gd_status {
 /* The name of a status, such as "GD_E_SHAPE". */
 GD_API const char *gd_status_name(gd_status status);
 
-/* True when a call that returns an object has failed on this thread since the last clear. */
+/* How many error tensors a failed list holds where the call cannot tell how many were asked for. */
+enum { GD_FAILED_COUNT = 8 };
+
+/* True when a call has failed on this thread since the last clear. */
 GD_API bool gd_failed(void);
 
-/* The recorded status of this thread: that of the first failed object call, or GD_OK. */
+/* The recorded status of this thread: that of the first call that failed, or GD_OK. */
 GD_API gd_status gd_error_status(void);
 
-/* What happened: the recorded failure if there is one, else the latest failed status call, else
- * "". The text belongs to the library and is valid until the thread's next gradus call. */
+/* What happened in the call whose failure is recorded; "" where none is. The text belongs to the
+ * library and is valid until the thread's next gradus call. */
 GD_API const char *gd_error_message(void);
 
 /* Forgets the recorded failure, so that state-changing calls work again. */
@@ -72,10 +89,16 @@ GD_API void gd_set_log(gd_log_fn fn, void *user);
 
 /* --- where a call stands -------------------------------------------------------------------- */
 
-/* Every op call carries the place it was written at ("train.c:42"), for error messages. */
+/* Calls carry the place they were written at ("train.c:42"), for error messages: gd_item(t) is a macro
+ * for gd_item_at(GD_HERE, t). Bindings call the functions behind the macros and give a place of their
+ * own, or NULL. */
 #define GD_STRING_(x) #x
 #define GD_STRING(x) GD_STRING_(x)
+#ifdef GD_BUILDING /* inside the library: messages name the line of the program's call instead */
+#define GD_HERE ((const char *)0)
+#else
 #define GD_HERE __FILE__ ":" GD_STRING(__LINE__)
+#endif
 
 #ifdef __cplusplus
 }

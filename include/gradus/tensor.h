@@ -112,40 +112,50 @@ GD_API bool gd_tensor_is_symbol(const gd_tensor *t);
 /* --- data in and out ------------------------------------------------------------------------- */
 
 /* A tensor of uninitialized memory on the thread's default device (device.h). */
-GD_API gd_tensor *gd_empty(gd_shape shape, gd_dtype dtype);
+#define gd_empty(...) gd_empty_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_empty_at(const char *site, gd_shape shape, gd_dtype dtype);
 
 /* Copies `data` (row-major) into a new tensor: gd_from_array(gd_dims(2, 3), GD_F32, values). */
-GD_API gd_tensor *gd_from_array(gd_shape shape, gd_dtype dtype, const void *data);
+#define gd_from_array(...) gd_from_array_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_from_array_at(const char *site, gd_shape shape, gd_dtype dtype, const void *data);
 
 /* A tensor of rank 0: gd_scalar(2) is f32; gd_scalar_of says another type. */
-GD_API gd_tensor *gd_scalar(double value);
-GD_API gd_tensor *gd_scalar_of(double value, gd_dtype dtype);
-GD_API gd_tensor *gd_scalar_int(int64_t value);
+#define gd_scalar(...) gd_scalar_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_scalar_at(const char *site, double value);
+#define gd_scalar_of(...) gd_scalar_of_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_scalar_of_at(const char *site, double value, gd_dtype dtype);
+#define gd_scalar_int(...) gd_scalar_int_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_scalar_int_at(const char *site, int64_t value);
 
 /* Wraps host memory without a copy. strides are in elements, NULL for row-major; the address must
  * be a multiple of the element's size. When the last handle is gone, deleter(data, user) is called
  * (NULL: nothing is); when the call fails, it is not, and the memory stays the caller's. */
-GD_API gd_tensor *gd_from_memory(gd_shape shape, const int64_t *strides, gd_dtype dtype, void *data,
+#define gd_from_memory(...) gd_from_memory_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *strides, gd_dtype dtype, void *data,
                                  void (*deleter)(void *data, void *user), void *user);
 
 /* Copies a tensor's elements to the host, row-major, waiting for its device. `bytes` must be
  * numel * element size exactly. */
-GD_API gd_status gd_copy_to(const gd_tensor *t, void *data, size_t bytes);
+#define gd_copy_to(...) gd_copy_to_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_copy_to_at(const char *site, const gd_tensor *t, void *data, size_t bytes);
 
 /* Copies host data (row-major, the tensor's dtype) into an existing tensor. */
-GD_API gd_status gd_copy_from(gd_tensor *t, const void *data, size_t bytes);
+#define gd_copy_from(...) gd_copy_from_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_copy_from_at(const char *site, gd_tensor *t, const void *data, size_t bytes);
 
-/* The one element of a one-element tensor, waiting for its device. NaN and 0 on failure, which is
- * recorded as that of an object call. */
-GD_API double gd_item(const gd_tensor *t);
-GD_API int64_t gd_item_int(const gd_tensor *t);
+/* The one element of a one-element tensor, waiting for its device. NaN and 0 on failure. */
+#define gd_item(...) gd_item_at(GD_HERE, __VA_ARGS__)
+GD_API double gd_item_at(const char *site, const gd_tensor *t);
+#define gd_item_int(...) gd_item_int_at(GD_HERE, __VA_ARGS__)
+GD_API int64_t gd_item_int_at(const char *site, const gd_tensor *t);
 
 /* The elements of a CPU tensor, NULL elsewhere (a symbol, an error, another device). The pointer
  * is to the first element; look at the strides. */
 GD_API void *gd_data(const gd_tensor *t);
 
 /* A copy of `t` on `device`; t itself if it is there already. Gradients flow through. */
-GD_API gd_tensor *gd_to_device(gd_tensor *t, gd_device *device);
+#define gd_to_device(...) gd_to_device_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_to_device_at(const char *site, gd_tensor *t, gd_device *device);
 
 #ifdef __cplusplus
 }

@@ -174,7 +174,8 @@ static gd_status checkpoint(const stretch *s, gd_tensors inputs, gd_tensor **res
     return status;
 }
 
-gd_tensor *gd_checkpoint(gd_fn fn, gd_tensors inputs, void *user) {
+gd_tensor *gd_checkpoint_at(const char *site, gd_fn fn, gd_tensors inputs, void *user) {
+    GD_CALLED_FROM(site);
     if (!fn || inputs.count < 0 || (inputs.count > 0 && !inputs.at))
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_checkpoint: the function or the list of inputs is NULL"));
     bool symbols = gd_this_thread.tracer != NULL;

@@ -99,7 +99,7 @@ static gd_status forward(const gd_function *function, gd_tensors inputs, void *u
     return grad ? record(function, inputs, user, y, n_out, &state) : GD_OK;
 }
 
-gd_tensors gd_apply(const gd_function *function, gd_tensors inputs, void *user) {
+gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs, void *user) {
     int n_out = function && function->n_out > 0 ? function->n_out : 1;
     gd_tensor **y = gd_list_new(n_out);
     gd_status status =
@@ -116,9 +116,9 @@ gd_tensors gd_apply(const gd_function *function, gd_tensors inputs, void *user) 
         gd_scope_close(&scope);
     }
     if (status == GD_OK) return (gd_tensors){y, n_out};
-    gd_error_stick(status);
+    gd_report(site, status);
     for (int i = 0; y && i < n_out; i++) y[i] = &gd_error_tensor;
-    return (gd_tensors){y, y ? n_out : 0};
+    return y ? (gd_tensors){y, n_out} : gd_list_of_errors(n_out);
 }
 
 /* --- moving between devices: a function whose backward moves back ------------------------------ */
@@ -127,8 +127,8 @@ static gd_tensor *moved(gd_tensor *t, gd_device *device) {
     size_t bytes = (size_t)gd_numel(t->rank, t->dims) * gd_dtype_size((gd_dtype)t->dtype);
     gd_tensor *copy = gd_tensor_new(device, (gd_dtype)t->dtype, t->rank, t->dims);
     void *host = gd_malloc(bytes);
-    gd_status status = copy && host ? gd_copy_to(t, host, bytes) : gd_fail(GD_E_MEMORY, "gd_to_device: no memory for %zu bytes", bytes);
-    if (status == GD_OK) status = gd_copy_from(copy, host, bytes);
+    gd_status status = copy && host ? gd_copy_out(t, host, bytes) : gd_fail(GD_E_MEMORY, "gd_to_device: no memory for %zu bytes", bytes);
+    if (status == GD_OK) status = gd_copy_in(copy, host, bytes);
     gd_free(host);
     return status == GD_OK ? copy : gd_tensor_fail(status);
 }
@@ -137,7 +137,8 @@ static void move_forward(gd_context *c) { c->y[0] = moved(c->x[0], c->user); }
 static void move_backward(gd_context *c) { c->gx[0] = gd_to_device(c->gy[0], gd_tensor_device(c->x[0])); }
 static const gd_function move_function = {.name = "to_device", .forward = move_forward, .backward = move_backward};
 
-gd_tensor *gd_to_device(gd_tensor *t, gd_device *device) {
+gd_tensor *gd_to_device_at(const char *site, gd_tensor *t, gd_device *device) {
+    GD_CALLED_FROM(site);
     if (!t || !device) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_to_device: NULL"));
     if (t->kind == GD_FAILED || t->device == device) {
         if (t->kind == GD_FAILED) return t;
@@ -146,8 +147,8 @@ gd_tensor *gd_to_device(gd_tensor *t, gd_device *device) {
         return status == GD_OK ? t : gd_tensor_fail(status);
     }
     gd_tensors y = gd_apply(&move_function, (gd_tensors){&t, 1}, device);
-    gd_tensor *result = y.count ? y.at[0] : &gd_error_tensor;
-    if (gd_this_thread.depth == 0 && y.count) { /* no scope: the list is ours to free */
+    gd_tensor *result = y.at[0];
+    if (gd_this_thread.depth == 0 && result->kind != GD_FAILED) { /* no scope: the list is ours to free */
         gd_object_retain(&result->object);
         gd_release_list(y);
     }

@@ -146,7 +146,8 @@ static gd_status jvp(gd_fn fn, const prepared *p, gd_tensors tangents, void *use
     return GD_OK;
 }
 
-gd_tensor *gd_jvp(gd_fn fn, gd_tensors inputs, gd_tensors tangents, void *user) {
+gd_tensor *gd_jvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors tangents, void *user) {
+    GD_CALLED_FROM(site);
     if (!fn) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_jvp: the function is NULL"));
     gd_scope *scope = gd_scope_open();
     prepared p;
@@ -181,7 +182,7 @@ static gd_tensor *jacobian_row(gd_tensor *y, gd_tensor *x, int64_t row, char *ho
     gd_tensor *e = zeros_like(y);
     if (e->kind == GD_FAILED) return e;
     gd_store_f64((gd_dtype)y->dtype, host + (size_t)row * size, 1.0);
-    gd_status status = gd_copy_from(e, host, (size_t)gd_numel(y->rank, y->dims) * size);
+    gd_status status = gd_copy_in(e, host, (size_t)gd_numel(y->rank, y->dims) * size);
     memset(host + (size_t)row * size, 0, size);
     if (status != GD_OK) return gd_tensor_fail(status);
     gd_tensors g = gd_grad(gd_list(y), gd_list(x), .gradients = gd_list(e), .create_graph = graph,
@@ -218,7 +219,8 @@ static gd_status jacobian(gd_fn fn, const prepared *p, gd_tensor *x, void *user,
     return status;
 }
 
-gd_tensor *gd_jacobian(gd_fn fn, gd_tensors inputs, int input, void *user) {
+gd_tensor *gd_jacobian_at(const char *site, gd_fn fn, gd_tensors inputs, int input, void *user) {
+    GD_CALLED_FROM(site);
     if (!fn) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_jacobian: the function is NULL"));
     gd_scope *scope = gd_scope_open();
     prepared p;
@@ -268,7 +270,8 @@ static gd_status hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user
     return GD_OK;
 }
 
-gd_tensors gd_hvp(gd_fn fn, gd_tensors inputs, gd_tensors vectors, void *user) {
+gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors vectors, void *user) {
+    GD_CALLED_FROM(site);
     gd_tensor **results = gd_list_new(inputs.count);
     gd_status status = !results ? GD_E_MEMORY
                        : !fn    ? gd_fail(GD_E_ARGUMENT, "gd_hvp: the function is NULL")
@@ -283,5 +286,5 @@ gd_tensors gd_hvp(gd_fn fn, gd_tensors inputs, gd_tensors vectors, void *user) {
     if (status == GD_OK) return (gd_tensors){results, inputs.count};
     gd_error_stick(status);
     for (int64_t i = 0; results && i < inputs.count; i++) results[i] = &gd_error_tensor;
-    return (gd_tensors){results, results ? inputs.count : 0};
+    return results && inputs.count > 0 ? (gd_tensors){results, inputs.count} : gd_list_of_errors(inputs.count);
 }

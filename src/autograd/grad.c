@@ -85,14 +85,11 @@ static gd_status backward(gd_tensor *result, const gd_backward_options *o) {
 gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_options *options) {
     static const gd_backward_options none;
     if (gd_failed()) return gd_error_status(); /* a failed chain changes nothing */
+    GD_CALLED_FROM(site);
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_status status = backward(result, options ? options : &none);
-    status = gd_attempt_end(&attempt, status);
-    if (status != GD_OK && site) gd_error_suffix(" (%s)", site);
-    /* a function that is being traced must not go on as if there were gradients */
-    if (status != GD_OK && gd_this_thread.tracer) gd_error_stick(status);
-    return status;
+    return gd_report(site, gd_attempt_end(&attempt, status));
 }
 
 /* The walk as a node of the graph, which waits until the sizes are known; for those inputs only that a
@@ -192,6 +189,7 @@ static gd_status unused(const gd_tensor *x, int64_t i) {
 gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *options) {
     static const gd_grad_options none;
     if (!options) options = &none;
+    GD_CALLED_FROM(site);
     if (inputs.count < 0 || !inputs.at) inputs.count = 0;
     gd_tensor **results = gd_list_new(inputs.count);
     gd_status status = results ? attempt_grad(site, outputs, inputs, options, results) : GD_E_MEMORY;
@@ -205,12 +203,11 @@ gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs, c
         if (status == GD_OK) status = taken;
     }
     if (status == GD_OK) return (gd_tensors){results, inputs.count};
-    if (site && !gd_failed()) gd_error_suffix(" (%s)", site);
-    gd_error_stick(status);
+    gd_report(site, status);
     for (int64_t i = 0; i < inputs.count && results; i++) {
         if (results[i] && gd_this_thread.depth == 0) gd_release(results[i]);
         results[i] = &gd_error_tensor;
     }
     /* the list is there, filled with error tensors, so that result.at[0] can be passed on */
-    return results ? (gd_tensors){results, inputs.count} : gd_list_of_errors(inputs.count);
+    return results && inputs.count ? (gd_tensors){results, inputs.count} : gd_list_of_errors(inputs.count);
 }

@@ -69,14 +69,14 @@ static gd_status evaluate_numbers(check *c) {
     gd_grad_mode_end(&before);
     if (status == GD_OK && gd_numel(y->rank, y->dims) != c->n_y)
         status = gd_fail(GD_E_SHAPE, "gd_gradcheck: the result has another shape the second time");
-    if (status == GD_OK) status = gd_copy_to(y, c->y, (size_t)c->n_y * sizeof *c->y);
+    if (status == GD_OK) status = gd_copy_out(y, c->y, (size_t)c->n_y * sizeof *c->y);
     gd_scope_close(&scope);
     return status;
 }
 
 static gd_status set_element(gd_tensor *x, double *host, int64_t n, int64_t e, double value) {
     host[e] = value;
-    return gd_copy_from(x, host, (size_t)n * sizeof *host);
+    return gd_copy_in(x, host, (size_t)n * sizeof *host);
 }
 
 /* <w, y> at element e of x, moved by a step either way. `above` has room for the result. */
@@ -110,8 +110,8 @@ static gd_status check_input(check *c, int64_t input, gd_tensor *gradient) {
     char text[160];
     double *host = gd_calloc((size_t)(2 * n + c->n_y) + 1, sizeof *host), *analytic = host + n, *above = host + 2 * n;
     if (!host) return gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)n);
-    gd_status status = gd_copy_to(x, host, (size_t)n * sizeof *host);
-    if (status == GD_OK && gradient) status = gd_copy_to(gradient, analytic, (size_t)n * sizeof *analytic);
+    gd_status status = gd_copy_out(x, host, (size_t)n * sizeof *host);
+    if (status == GD_OK && gradient) status = gd_copy_out(gradient, analytic, (size_t)n * sizeof *analytic);
     const int64_t most = c->options->elements, parts = most > 0 && most < n ? most : n;
     for (int64_t part = 0; part < parts && status == GD_OK; part++) {
         const int64_t from = part * n / parts, size = (part + 1) * n / parts - from;
@@ -252,6 +252,5 @@ gd_status gd_gradcheck_at(const char *site, gd_fn fn, gd_tensors inputs, void *u
     gd_rng_set_state(before);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
-    if (status != GD_OK && site) gd_error_suffix(" (%s)", site);
-    return status;
+    return gd_report(site, status);
 }

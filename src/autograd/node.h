@@ -68,6 +68,9 @@ typedef struct gd_grad_hooks {
                           const gd_backward_options *options);
 } gd_grad_hooks;
 extern gd_grad_hooks gd_traced_grads;
+/* gd_set_grad for library code: a failure is not recorded. */
+gd_status gd_replace_grad(gd_tensor *t, gd_tensor *grad);
+
 static inline bool gd_grads_are_traced(void) {
     return gd_this_thread.tracer && gd_traced_grads.tracing && gd_traced_grads.tracing();
 }

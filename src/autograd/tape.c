@@ -69,7 +69,7 @@ static void __attribute__((constructor)) register_tape(void) { gd_record_hooks.t
 
 /* --- leaves ------------------------------------------------------------------------------------ */
 
-gd_status gd_set_requires_grad(gd_tensor *t, bool wanted) {
+static gd_status set_requires_grad(gd_tensor *t, bool wanted) {
     char text[160];
     if (!t || t->kind == GD_FAILED) return gd_fail(GD_E_ARGUMENT, "gd_set_requires_grad: no tensor");
     if (t->node && t->kind == GD_VALUE)
@@ -81,10 +81,13 @@ gd_status gd_set_requires_grad(gd_tensor *t, bool wanted) {
     return GD_OK;
 }
 
-gd_tensor *gd_requires_grad(gd_tensor *t) {
+gd_status gd_set_requires_grad_at(const char *site, gd_tensor *t, bool wanted) {
+    return gd_report(site, set_requires_grad(t, wanted));
+}
+
+gd_tensor *gd_requires_grad_at(const char *site, gd_tensor *t) {
     if (t && t->kind == GD_FAILED) return t;
-    gd_status status = gd_set_requires_grad(t, true);
-    return status == GD_OK ? t : gd_tensor_fail(status);
+    return gd_report(site, set_requires_grad(t, true)) == GD_OK ? t : &gd_error_tensor;
 }
 
 bool gd_tensor_requires_grad(const gd_tensor *t) { return t && t->requires_grad; }
@@ -101,7 +104,7 @@ static bool is_any(const gd_tensor *t, bool traced) {
     return t->kind == GD_VALUE || (traced && t->kind == GD_SYMBOL);
 }
 
-gd_status gd_set_grad(gd_tensor *t, gd_tensor *grad) {
+gd_status gd_replace_grad(gd_tensor *t, gd_tensor *grad) {
     const bool traced = gd_grads_are_traced();
     if (!t || !is_any(t, traced) || (grad && !is_any(grad, traced)))
         return gd_fail(GD_E_ARGUMENT, "gd_set_grad: no tensor");
@@ -118,22 +121,23 @@ gd_status gd_set_grad(gd_tensor *t, gd_tensor *grad) {
                        grad->device->name, t->device->name);
     if (grad == t)
         return gd_fail(GD_E_ARGUMENT, "gd_set_grad: a tensor cannot be its own gradient");
-    if (traced) {
-        gd_status status = gd_traced_grads.set(t, grad);
-        if (status != GD_OK) gd_error_stick(status); /* the function must not go on */
-        return status;
-    }
+    if (traced) return gd_traced_grads.set(t, grad);
     if (grad) gd_object_retain(&grad->object);
     if (t->grad) gd_object_release(&t->grad->object);
     t->grad = grad;
     return GD_OK;
 }
 
-void gd_zero_grad(gd_tensor *t) {
-    if (t && is_any(t, gd_grads_are_traced())) gd_set_grad(t, NULL);
+gd_status gd_set_grad_at(const char *site, gd_tensor *t, gd_tensor *grad) {
+    return gd_report(site, gd_replace_grad(t, grad));
 }
 
-gd_tensor *gd_detach(gd_tensor *t) {
+void gd_zero_grad(gd_tensor *t) {
+    if (t && is_any(t, gd_grads_are_traced())) gd_report(NULL, gd_replace_grad(t, NULL));
+}
+
+gd_tensor *gd_detach_at(const char *site, gd_tensor *t) {
+    GD_CALLED_FROM(site);
     if (!t) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_detach: the tensor is NULL"));
     if (t->kind == GD_FAILED) return t;
     if (t->kind == GD_SYMBOL) return gd_stop_gradient(t);
@@ -141,7 +145,7 @@ gd_tensor *gd_detach(gd_tensor *t) {
     return alias ? alias : gd_tensor_fail(GD_E_MEMORY);
 }
 
-gd_status gd_tensor_hook(gd_tensor *t, gd_hook_fn fn, void *user) {
+static gd_status add_hook(gd_tensor *t, gd_hook_fn fn, void *user) {
     if (!t || !fn || !t->requires_grad)
         return gd_fail(GD_E_ARGUMENT, "gd_tensor_hook: needs a tensor that requires grad, and a function");
     gd_hook *hook = gd_malloc(sizeof *hook);
@@ -151,6 +155,10 @@ gd_status gd_tensor_hook(gd_tensor *t, gd_hook_fn fn, void *user) {
     while (*list) list = &(*list)->next; /* called in the order they were added */
     *list = hook;
     return GD_OK;
+}
+
+gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void *user) {
+    return gd_report(site, add_hook(t, fn, user));
 }
 
 /* --- the switch -------------------------------------------------------------------------------- */

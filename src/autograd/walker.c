@@ -175,12 +175,12 @@ static gd_status finish_leaf(walker *w, place *p) {
     gd_tensor *g = p->grads[0];
     if (w->walk->create_graph) {
         gd_tensor *sum = leaf->grad ? gd_add(leaf->grad, g) : g;
-        return sum->kind == GD_FAILED ? gd_failure() : gd_set_grad(leaf, sum);
+        return sum->kind == GD_FAILED ? gd_failure() : gd_replace_grad(leaf, sum);
     }
     if (leaf->grad) {
         if (leaf->grad->requires_grad || leaf->grad->node) {
             gd_tensor *sum = gd_add(leaf->grad, g);
-            return sum->kind == GD_FAILED ? gd_failure() : gd_set_grad(leaf, sum);
+            return sum->kind == GD_FAILED ? gd_failure() : gd_replace_grad(leaf, sum);
         }
         return gd_add_(leaf->grad, g)->kind == GD_FAILED ? gd_failure() : GD_OK;
     }
@@ -188,7 +188,7 @@ static gd_status finish_leaf(walker *w, place *p) {
     bool alone = atomic_load(&g->object.refs) == 1 && atomic_load(&g->storage->refs) == 1 &&
                  gd_is_row_major(g->rank, g->dims, g->strides) && !g->node && !g->requires_grad;
     if (!alone) g = gd_clone(g);
-    return g->kind == GD_FAILED ? gd_failure() : gd_set_grad(leaf, g);
+    return g->kind == GD_FAILED ? gd_failure() : gd_replace_grad(leaf, g);
 }
 
 /* --- one node ---------------------------------------------------------------------------------- */

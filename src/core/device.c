@@ -41,7 +41,7 @@ gd_device *gd_device_get(const char *name) {
         }
     }
     pthread_mutex_unlock(&lock);
-    if (!found) gd_fail(GD_E_DEVICE, "no device '%s'; there is %s", name ? name : "", known);
+    if (!found) gd_report(NULL, gd_fail(GD_E_DEVICE, "no device '%s'; there is %s", name ? name : "", known));
     return found;
 }
 
@@ -56,7 +56,7 @@ gd_device *gd_default_device(void) {
 
 gd_status gd_synchronize(gd_device *device) {
     if (!device) device = gd_cpu();
-    return device->api->synchronize(device);
+    return gd_report(NULL, device->api->synchronize(device));
 }
 
 /* Without the small tensors of other threads: asking each of them would take longer than an op. */

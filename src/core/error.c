@@ -1,4 +1,4 @@
-/* error.c - the thread's noted and recorded failures, and the log. */
+/* error.c - the thread's latest and its recorded failure, and the log. */
 #include "core/error.h"
 
 #include <stdarg.h>
@@ -35,6 +35,7 @@ gd_status gd_fail(gd_status status, const char *format, ...) {
     va_end(args);
     memcpy(thread->noted_text, text, sizeof text);
     thread->noted = status;
+    thread->noted_placed = false;
     return status;
 }
 
@@ -63,17 +64,34 @@ void gd_error_suffix(const char *format, ...) {
     snprintf(thread->noted_text + used, GD_MESSAGE_MAX - used, "%s", text);
 }
 
+void gd_error_place(const char *site) {
+    gd_thread *thread = &gd_this_thread;
+    if (!site || thread->noted_placed) return;
+    gd_error_suffix(" (%s)", site);
+    thread->noted_placed = true;
+}
+
 void gd_error_stick(gd_status status) {
     gd_thread *thread = &gd_this_thread;
     if (thread->recorded != GD_OK) return;
+    gd_error_place(thread->site);
     thread->recorded = status;
+    thread->recorded_placed = thread->noted_placed;
     memcpy(thread->recorded_text, thread->noted_text, GD_MESSAGE_MAX);
+}
+
+gd_status gd_report(const char *site, gd_status status) {
+    if (status == GD_OK) return GD_OK;
+    gd_error_place(site);
+    gd_error_stick(status);
+    return status;
 }
 
 gd_status gd_failure(void) {
     gd_thread *thread = &gd_this_thread;
     if (thread->recorded != GD_OK) {
         thread->noted = thread->recorded;
+        thread->noted_placed = thread->recorded_placed;
         memcpy(thread->noted_text, thread->recorded_text, GD_MESSAGE_MAX);
     }
     return thread->noted != GD_OK ? thread->noted
@@ -83,6 +101,7 @@ gd_status gd_failure(void) {
 void gd_attempt_begin(gd_attempt *attempt) {
     gd_thread *thread = &gd_this_thread;
     attempt->before = thread->recorded;
+    attempt->before_placed = thread->recorded_placed;
     if (thread->recorded != GD_OK)
         memcpy(attempt->before_text, thread->recorded_text, GD_MESSAGE_MAX);
     thread->recorded = GD_OK;
@@ -93,6 +112,7 @@ gd_status gd_attempt_end(gd_attempt *attempt, gd_status status) {
     gd_thread *thread = &gd_this_thread;
     if (status == GD_OK && thread->recorded != GD_OK) status = gd_failure();
     thread->recorded = attempt->before;
+    thread->recorded_placed = attempt->before_placed;
     if (attempt->before != GD_OK)
         memcpy(thread->recorded_text, attempt->before_text, GD_MESSAGE_MAX);
     thread->attempts--;
@@ -105,13 +125,16 @@ gd_status gd_error_status(void) { return gd_this_thread.recorded; }
 
 const char *gd_error_message(void) {
     gd_thread *thread = &gd_this_thread;
-    return thread->recorded != GD_OK ? thread->recorded_text : thread->noted_text;
+    return thread->recorded != GD_OK ? thread->recorded_text : "";
 }
+
+const char *gd_latest_failure(void) { return gd_this_thread.noted_text; }
 
 void gd_clear_error(void) {
     gd_thread *thread = &gd_this_thread;
     thread->recorded = thread->noted = GD_OK;
     thread->recorded_text[0] = thread->noted_text[0] = 0;
+    thread->noted_placed = false;
 }
 
 /* --- log ------------------------------------------------------------------------------------- */

@@ -1,8 +1,9 @@
 /* error.h - how the library's own code reports failure.
  *
- * gd_fail() notes status and message for this thread and returns the status, so that a function
- * can say `return gd_fail(GD_E_SHAPE, "...")`. Whether the failure sticks is decided at the public
- * boundary: functions that return objects call gd_error_stick().
+ * gd_fail() keeps status and message as the thread's latest failure and returns the status, so that a
+ * function can say `return gd_fail(GD_E_SHAPE, "...")`. It becomes the recorded failure (gd_failed())
+ * at the public boundary, by gd_report() or gd_error_stick(). A public function that library code
+ * needs as well has an inner one that does not record, since its caller may recover.
  */
 #ifndef GRADUS_CORE_ERROR_H
 #define GRADUS_CORE_ERROR_H
@@ -19,14 +20,24 @@
 enum { GD_MESSAGE_MAX = 1024 };
 gd_status gd_fail(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
 
+/* The latest message, recorded or not. */
+const char *gd_latest_failure(void);
+
 /* Prefixes the noted message, e.g. with the op's name and the caller's place. */
 void gd_error_prefix(const char *format, ...) GD_PRINTF(1, 2);
 
 /* Appends to the noted message. */
 void gd_error_suffix(const char *format, ...) GD_PRINTF(1, 2);
 
-/* Makes the noted failure the recorded one of this thread, unless one is recorded already. */
+/* Appends " (train.c:42)", unless the latest message has such a place already. site may be NULL. */
+void gd_error_place(const char *site);
+
+/* Makes the latest failure the recorded one of this thread, unless one is recorded already. Without a
+ * place it gets that of the public call that is running (gd_site_begin). */
 void gd_error_stick(gd_status status);
+
+/* The end of a public function that returns a status: a failure gets its place and is recorded. */
+gd_status gd_report(const char *site, gd_status status);
 
 /* The failure behind an error tensor that a call has just returned: the recorded one, which becomes
  * the noted one again, or else the noted one. Never GD_OK. */
@@ -45,6 +56,7 @@ gd_status gd_failure(void);
  */
 typedef struct gd_attempt {
     gd_status before;
+    bool before_placed;
     char before_text[GD_MESSAGE_MAX]; /* written when something was recorded before */
 } gd_attempt;
 void gd_attempt_begin(gd_attempt *attempt);

@@ -415,8 +415,8 @@ int gd_num_threads(void) {
 
 gd_status gd_set_num_threads(int n) {
     if (n > MAX_THREADS)
-        return gd_fail(GD_E_ARGUMENT, "gd_set_num_threads: %d threads, at most %d can be used", n,
-                       MAX_THREADS);
+        return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_set_num_threads: %d threads, at most %d can be used", n,
+                                        MAX_THREADS));
     int threads = n > 0 ? n : default_threads();
     atomic_store(&setting, threads);
     /* Give threads back at once where possible; else the next loop does, as it makes new ones. */

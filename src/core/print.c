@@ -364,7 +364,7 @@ static gd_status host_view(const gd_tensor *t, gd_view *view, void **copy) {
     if (!*copy) return gd_fail(GD_E_MEMORY, "no memory to print %zu bytes", bytes);
     view->data = *copy;
     gd_row_major(view->rank, view->dims, view->strides);
-    return gd_copy_to(t, *copy, bytes);
+    return gd_copy_out(t, *copy, bytes);
 }
 
 static void put_value(text *out, const gd_tensor *t, const gd_print_options *options) {
@@ -377,7 +377,7 @@ static void put_value(text *out, const gd_tensor *t, const gd_print_options *opt
     void *copy;
     if (host_view(t, &p.view, &copy) != GD_OK) {
         put_text(out, "<");
-        put_text(out, gd_error_message());
+        put_text(out, gd_this_thread.noted_text);
         put_text(out, ">");
     } else if (numel == 0) {
         put_text(out, "[]");
@@ -414,7 +414,7 @@ static const gd_print_options defaults = {
 
 gd_status gd_fprint_with(FILE *stream, const gd_tensor *t, const gd_print_options *options) {
     text out = {.at = NULL};
-    if (!stream) return gd_fail(GD_E_ARGUMENT, "gd_fprint: the stream is NULL");
+    if (!stream) return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_fprint: the stream is NULL"));
     put_tensor(&out, t, options ? options : &defaults);
     put_text(&out, "\n");
     gd_status status = GD_OK;
@@ -422,7 +422,7 @@ gd_status gd_fprint_with(FILE *stream, const gd_tensor *t, const gd_print_option
     else if (fwrite(out.at, 1, out.length, stream) != out.length)
         status = gd_fail(GD_E_IO, "gd_fprint: the stream could not be written");
     gd_free(out.at);
-    return status;
+    return gd_report(NULL, status);
 }
 
 size_t gd_to_text_with(const gd_tensor *t, char *buffer, size_t size,

@@ -148,7 +148,8 @@ bool gd_tensor_is_symbol(const gd_tensor *t) { return t && t->kind == GD_SYMBOL;
 
 /* --- data in ----------------------------------------------------------------------------------- */
 
-gd_tensor *gd_empty(gd_shape shape, gd_dtype dtype) {
+gd_tensor *gd_empty_at(const char *site, gd_shape shape, gd_dtype dtype) {
+    GD_CALLED_FROM(site);
     size_t bytes;
     gd_status status = gd_shape_bytes(shape, dtype, &bytes);
     if (status != GD_OK) return gd_tensor_fail(status);
@@ -162,7 +163,8 @@ static gd_tensor *give_up(gd_tensor *t, gd_status status) {
     return gd_tensor_fail(status);
 }
 
-gd_tensor *gd_from_array(gd_shape shape, gd_dtype dtype, const void *data) {
+gd_tensor *gd_from_array_at(const char *site, gd_shape shape, gd_dtype dtype, const void *data) {
+    GD_CALLED_FROM(site);
     size_t bytes;
     gd_status status = gd_shape_bytes(shape, dtype, &bytes);
     if (status == GD_OK && !data && bytes > 0)
@@ -174,14 +176,14 @@ gd_tensor *gd_from_array(gd_shape shape, gd_dtype dtype, const void *data) {
     return status == GD_OK ? t : give_up(t, status);
 }
 
-gd_tensor *gd_scalar_of(double value, gd_dtype dtype) {
+gd_tensor *gd_scalar_of_at(const char *site, double value, gd_dtype dtype) {
     char bytes[8];
     gd_store_f64(dtype, bytes, value);
-    return gd_from_array(gd_shape_of(0, NULL), dtype, bytes);
+    return gd_from_array_at(site, gd_shape_of(0, NULL), dtype, bytes);
 }
-gd_tensor *gd_scalar(double value) { return gd_scalar_of(value, GD_F32); }
-gd_tensor *gd_scalar_int(int64_t value) {
-    return gd_from_array(gd_shape_of(0, NULL), GD_I64, &value);
+gd_tensor *gd_scalar_at(const char *site, double value) { return gd_scalar_of_at(site, value, GD_F32); }
+gd_tensor *gd_scalar_int_at(const char *site, int64_t value) {
+    return gd_from_array_at(site, gd_shape_of(0, NULL), GD_I64, &value);
 }
 
 /* Strides of foreign memory: none goes back, and the last element is within reach. */
@@ -200,8 +202,9 @@ static gd_status check_strides(gd_shape shape, const int64_t *strides, gd_dtype 
     return GD_OK;
 }
 
-gd_tensor *gd_from_memory(gd_shape shape, const int64_t *strides, gd_dtype dtype, void *data,
-                          void (*deleter)(void *, void *), void *user) {
+gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *strides, gd_dtype dtype, void *data,
+                             void (*deleter)(void *, void *), void *user) {
+    GD_CALLED_FROM(site);
     size_t bytes;
     gd_status status = gd_shape_bytes(shape, dtype, &bytes);
     if (status == GD_OK && !data && bytes > 0)
@@ -276,7 +279,7 @@ static gd_status image_open(const gd_tensor *t, host_image *image) {
     return status;
 }
 
-gd_status gd_copy_to(const gd_tensor *t, void *data, size_t bytes) {
+gd_status gd_copy_out(const gd_tensor *t, void *data, size_t bytes) {
     GD_TRY(check_readable(t, "gd_copy_to"));
     char text[160];
     if (bytes != bytes_of(t))
@@ -300,7 +303,7 @@ gd_status gd_copy_to(const gd_tensor *t, void *data, size_t bytes) {
     return GD_OK;
 }
 
-gd_status gd_copy_from(gd_tensor *t, const void *data, size_t bytes) {
+gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes) {
     GD_TRY(check_readable(t, "gd_copy_from"));
     char text[160];
     if (bytes != bytes_of(t))
@@ -326,6 +329,14 @@ gd_status gd_copy_from(gd_tensor *t, const void *data, size_t bytes) {
     return status;
 }
 
+gd_status gd_copy_to_at(const char *site, const gd_tensor *t, void *data, size_t bytes) {
+    return gd_report(site, gd_copy_out(t, data, bytes));
+}
+
+gd_status gd_copy_from_at(const char *site, gd_tensor *t, const void *data, size_t bytes) {
+    return gd_report(site, gd_copy_in(t, data, bytes));
+}
+
 /* Reads the one element into `bytes`. */
 static gd_status read_item(const gd_tensor *t, char bytes[8]) {
     GD_TRY(check_readable(t, "gd_item"));
@@ -333,22 +344,22 @@ static gd_status read_item(const gd_tensor *t, char bytes[8]) {
     if (gd_numel(t->rank, t->dims) != 1)
         return gd_fail(GD_E_SHAPE, "gd_item: %s has %lld elements, not 1",
                        gd_describe(t, text, sizeof text), (long long)gd_numel(t->rank, t->dims));
-    return gd_copy_to(t, bytes, gd_dtype_size((gd_dtype)t->dtype));
+    return gd_copy_out(t, bytes, gd_dtype_size((gd_dtype)t->dtype));
 }
 
-double gd_item(const gd_tensor *t) {
+double gd_item_at(const char *site, const gd_tensor *t) {
     char bytes[8];
     gd_status status = read_item(t, bytes);
     if (status == GD_OK) return gd_load_f64((gd_dtype)t->dtype, bytes);
-    gd_error_stick(status);
+    gd_report(site, status);
     return NAN;
 }
 
-int64_t gd_item_int(const gd_tensor *t) {
+int64_t gd_item_int_at(const char *site, const gd_tensor *t) {
     char bytes[8];
     gd_status status = read_item(t, bytes);
     if (status == GD_OK) return gd_load_i64((gd_dtype)t->dtype, bytes);
-    gd_error_stick(status);
+    gd_report(site, status);
     return 0;
 }
 

@@ -51,6 +51,10 @@ gd_tensor *gd_tensor_alias(gd_tensor *t);
 
 void gd_tensor_free_cached(gd_thread *thread);
 
+/* gd_copy_to and gd_copy_from for library code: a failure is not recorded. */
+gd_status gd_copy_out(const gd_tensor *t, void *data, size_t bytes);
+gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes);
+
 /* gd_dtype_size without the call. */
 static inline size_t gd_dtype_bytes(unsigned dtype) {
     static const uint8_t bytes[16] = {[GD_BOOL] = 1, [GD_U8] = 1,  [GD_I8] = 1,  [GD_I32] = 4, [GD_I64] = 8,

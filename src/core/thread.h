@@ -21,6 +21,7 @@ typedef struct gd_counts {
 typedef struct gd_thread {
     /* errors: `noted` is the latest gd_fail, `recorded` the first that stuck */
     gd_status noted, recorded;
+    bool noted_placed, recorded_placed; /* the text ends with the place of a call */
     char noted_text[GD_MESSAGE_MAX], recorded_text[GD_MESSAGE_MAX];
 
     /* scopes: objects of all open scopes on one stack, and where each scope begins */
@@ -39,7 +40,7 @@ typedef struct gd_thread {
     void *tracer;       /* the graph that ops are appended to; NULL: they run */
     int settled;        /* > 0: all sizes are known, and gradients through loops are not put off */
     int in_profiler;
-    const char *site;   /* of the op whose body or gradient rule is running: that of all calls in it */
+    const char *site;   /* of the public call or the op that is running: that of the library's calls in it */
 
     struct gd_tensor *free_tensors; /* handles for reuse */
     int free_tensor_count;
@@ -72,6 +73,18 @@ static inline gd_thread *gd_thread_self(void) {
     return __builtin_expect(thread != NULL, 1) ? thread : gd_thread_make();
 }
 #define gd_this_thread (*gd_thread_self())
+
+/* For the rest of the block, calls that library code makes have the place of the program's call:
+ * GD_CALLED_FROM(site). Calls of the program's own functions in it have their own. */
+static inline const char *gd_site_begin(const char *site) {
+    gd_thread *thread = &gd_this_thread;
+    const char *before = thread->site;
+    if (site) thread->site = site;
+    return before;
+}
+static inline void gd_site_end(const char **before) { gd_this_thread.site = *before; }
+#define GD_CALLED_FROM(site) \
+    __attribute__((cleanup(gd_site_end), unused)) const char *site_before_ = gd_site_begin(site)
 
 /* Adds to a count that only this thread writes. */
 static inline void gd_count(_Atomic int64_t *count, int64_t change) {

@@ -11,7 +11,7 @@
 static void fail_call(const char *name, const char *site, gd_status status) {
     if (gd_this_thread.recorded != GD_OK) return;
     gd_error_prefix("%s: ", name);
-    if (site) gd_error_suffix(" (%s)", site);
+    gd_error_place(site);
     gd_error_stick(status);
 }
 

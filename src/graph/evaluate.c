@@ -216,7 +216,7 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     gd_tensor **results = gd_list_new(fetches.count);
     if (!results) {
         gd_error_stick(GD_E_MEMORY);
-        return (gd_tensors){NULL, 0};
+        return gd_list_of_errors(fetches.count);
     }
     gd_status status = gd_scope_reserve((size_t)fetches.count);
     gd_scope *scope = gd_scope_open();
@@ -262,7 +262,7 @@ static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
         return gd_fail(GD_E_UNSUPPORTED, "%lld numbers of dtype %s in %d dimensions are no list of whole numbers",
                        (long long)count, gd_dtype_name((gd_dtype)t->dtype), t->rank);
     n->count = (int)count;
-    return count ? gd_copy_to(gd_cast(t, GD_I64), n->at, (size_t)count * sizeof *n->at) : GD_OK;
+    return count ? gd_copy_out(gd_cast(t, GD_I64), n->at, (size_t)count * sizeof *n->at) : GD_OK;
 }
 
 static gd_status late_numbers(gd_tensor *t, gd_numbers *n) {
@@ -271,9 +271,9 @@ static gd_status late_numbers(gd_tensor *t, gd_numbers *n) {
     gd_tensor *value = t;
     if (t->kind == GD_SYMBOL) {
         gd_tensors got = gd_evaluate(gd_list(t), (gd_tensors){NULL, 0}, (gd_tensors){NULL, 0});
-        value = got.count == 1 ? got.at[0] : NULL;
+        value = got.at[0];
     }
-    const gd_status status = value && value->kind == GD_VALUE ? read_numbers(value, n) : gd_failure();
+    const gd_status status = value->kind == GD_VALUE ? read_numbers(value, n) : gd_failure();
     gd_tracing_on(tracing);
     gd_scope_close(&scope);
     return status;

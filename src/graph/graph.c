@@ -281,7 +281,7 @@ gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor) {
 /* --- sources ----------------------------------------------------------------------------------- */
 
 static gd_tensor *fail_at(const char *site, gd_status status) {
-    if (site) gd_error_suffix(" (%s)", site);
+    gd_error_place(site);
     return gd_tensor_fail(status);
 }
 
@@ -374,7 +374,7 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
     int n = 0;
     for (int i = 0; graph && i < graph->n_variables; i++) n += graph->variables[i]->origin->trainable;
     gd_tensor **list = gd_list_new(n);
-    if (!list) return (gd_tensors){NULL, 0};
+    if (!list) return gd_list_of_errors(0);
     n = 0;
     for (int i = 0; graph && i < graph->n_variables; i++)
         if (graph->variables[i]->origin->trainable) {
@@ -395,7 +395,8 @@ gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
     return t ? t : gd_tensor_fail(GD_E_MEMORY);
 }
 
-gd_tensor *gd_named(gd_tensor *symbol, const char *name) {
+gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name) {
+    GD_CALLED_FROM(site);
     if (symbol && symbol->kind == GD_FAILED) return symbol;
     if (!symbol || symbol->kind != GD_SYMBOL || !symbol->node->origin || !symbol->node->origin->graph || !name)
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_named: %s", name ? "not a symbol of a graph" : "the name is NULL"));

@@ -95,11 +95,11 @@ static gd_status check_options(gd_body fn, const gd_jit_options *o) {
     return GD_OK;
 }
 
-gd_jit *gd_jit_new_at(gd_body fn, void *user, const gd_jit_options *o) {
+gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_options *o) {
     gd_status status = check_options(fn, o);
     gd_jit *jit = status == GD_OK && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *jit) : NULL;
     if (!jit) {
-        gd_error_stick(status != GD_OK ? status : gd_fail(GD_E_MEMORY, "no memory for a jit"));
+        gd_report(site, status != GD_OK ? status : gd_fail(GD_E_MEMORY, "no memory for a jit"));
         return NULL;
     }
     gd_object_init(&jit->object, &jit_class);
@@ -663,12 +663,12 @@ static gd_status call(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
 gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs) {
     gd_tensors results = {NULL, 0};
     if (gd_this_thread.recorded != GD_OK) return gd_list_of_errors(0);
+    GD_CALLED_FROM(site);
     gd_status status = call(jit, inputs, &results);
     if (status == GD_OK) return results;
     if (gd_this_thread.recorded == GD_OK) {
         gd_error_prefix("gd_jit_call: ");
-        if (site) gd_error_suffix(" (%s)", site);
-        gd_error_stick(status);
+        gd_report(site, status);
     }
     return gd_list_of_errors(0);
 }

@@ -209,7 +209,8 @@ static gd_session *no_session(gd_status status) {
     return NULL;
 }
 
-gd_session *gd_session_new_at(gd_graph *graph, const gd_session_options *o) {
+gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_session_options *o) {
+    GD_CALLED_FROM(site);
     if (!graph) return no_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: the graph is NULL"));
     if (o->plans < 1 || o->level < 0 || o->level > 2)
         return no_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: %d plans at level %d; at least 1, and 0 to 2", o->plans, o->level));
@@ -490,11 +491,10 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
     if (status == GD_OK) return (gd_tensors){results, fetches.count};
     if (!earlier) {
         gd_error_prefix("gd_session_run: ");
-        if (site) gd_error_suffix(" (%s)", site);
-        gd_error_stick(status);
+        gd_report(site, status);
     }
     for (int64_t i = 0; results && i < fetches.count; i++) results[i] = &gd_error_tensor;
-    return results ? (gd_tensors){results, fetches.count} : gd_list_of_errors(fetches.count);
+    return results && fetches.count > 0 ? (gd_tensors){results, fetches.count} : gd_list_of_errors(fetches.count);
 }
 
 /* --- asking ------------------------------------------------------------------------------------ */
@@ -531,10 +531,14 @@ static void look_at_memory(const cached *c, void *arg) {
     m->recomputed_steps = gd_plan_recomputed(c->plan);
 }
 
-gd_status gd_session_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_plan_memory *memory) {
+gd_status gd_session_plan_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches,
+                             gd_plan_memory *memory) {
+    GD_CALLED_FROM(site);
     gd_status status = with_plan(s, feeds, fetches, look_at_memory, memory);
-    if (status != GD_OK) gd_error_prefix("gd_session_plan: ");
-    GD_TRY(status);
+    if (status != GD_OK) {
+        gd_error_prefix("gd_session_plan: ");
+        return gd_report(site, status);
+    }
     for (int i = 0; memory && i < s->graph->n_variables; i++) {
         const gd_slot *slot = &s->graph->variables[i]->slots[0];
         memory->variable_bytes += gd_numel(slot->rank, slot->dims) * (int64_t)gd_dtype_size((gd_dtype)slot->dtype);
@@ -546,7 +550,8 @@ static void look_at_text(const cached *c, void *arg) {
     *(char **)arg = gd_program_text(c->plan ? gd_plan_program(c->plan) : c->dynamic);
 }
 
-char *gd_session_plan_text(gd_session *s, gd_tensors feeds, gd_tensors fetches) {
+char *gd_session_plan_text_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches) {
+    GD_CALLED_FROM(site);
     char *text = NULL;
     gd_status status = with_plan(s, feeds, fetches, look_at_text, &text);
     if (status != GD_OK) {
@@ -569,7 +574,8 @@ static gd_status check_variable(gd_session *s, const gd_tensor *v, const char *w
     return GD_OK;
 }
 
-gd_tensor *gd_session_get(gd_session *s, gd_tensor *variable) {
+gd_tensor *gd_session_get_at(const char *site, gd_session *s, gd_tensor *variable) {
+    GD_CALLED_FROM(site);
     gd_status status = check_variable(s, variable, "gd_session_get");
     if (status != GD_OK) return gd_tensor_fail(status);
     void *tracing = gd_tracing_off();
@@ -582,7 +588,7 @@ gd_tensor *gd_session_get(gd_session *s, gd_tensor *variable) {
     return status == GD_OK ? copy : gd_tensor_fail(status);
 }
 
-gd_status gd_session_set(gd_session *s, gd_tensor *variable, gd_tensor *value) {
+static gd_status set_variable(gd_session *s, gd_tensor *variable, gd_tensor *value) {
     char a[160], b[160];
     GD_TRY(check_variable(s, variable, "gd_session_set"));
     if (!value || value->kind != GD_VALUE)
@@ -602,4 +608,9 @@ gd_status gd_session_set(gd_session *s, gd_tensor *variable, gd_tensor *value) {
     pthread_rwlock_unlock(&s->turn);
     gd_tracing_on(tracing);
     return status;
+}
+
+gd_status gd_session_set_at(const char *site, gd_session *s, gd_tensor *variable, gd_tensor *value) {
+    GD_CALLED_FROM(site);
+    return gd_report(site, set_variable(s, variable, value));
 }

@@ -278,7 +278,7 @@ gd_status gd_leaf_grads_begin(const gd_graph *graph, gd_tensor *const *inputs, i
     }
     for (int i = 0; i < graph->n_grads; i++) /* so that their memory is there for the new ones */
         if (!graph->grads[i].kept && !graph->grads[i].fed)
-            GD_TRY(gd_set_grad(graph->grads[i].leaf, NULL));
+            GD_TRY(gd_replace_grad(graph->grads[i].leaf, NULL));
     return GD_OK;
 }
 
@@ -321,7 +321,7 @@ gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, in
     for (int i = 0; i < graph->n_grads; i++) {
         const gd_leaf_grad *g = &graph->grads[i];
         gd_tensor *leaf = g->leaf;
-        if (!g->now) GD_TRY(gd_set_grad(leaf, NULL));
+        if (!g->now) GD_TRY(gd_replace_grad(leaf, NULL));
         if (!is_fetched(g)) continue;
         gd_tensor *result = results[k++];
         if (g->kept) {
@@ -330,7 +330,7 @@ gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, in
         }
         if (!is_alone(results, n_results, k - 1)) result = gd_clone(result);
         if (result->kind == GD_FAILED) return gd_failure();
-        GD_TRY(gd_set_grad(leaf, result));
+        GD_TRY(gd_replace_grad(leaf, result));
     }
     return GD_OK;
 }

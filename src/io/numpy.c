@@ -125,7 +125,7 @@ static gd_status load_into(source *s, const gd_npy_header *h, gd_tensor *t) {
     if (bytes > 0 && (!elements || (h->fortran && h->rank > 1 && !scratch)))
         status = gd_fail(GD_E_MEMORY, "%s: no memory for its %zu bytes", s->name, bytes);
     if (status == GD_OK) status = read_elements(s, h, t, elements, scratch);
-    if (status == GD_OK && staged) status = gd_copy_from(t, staged, bytes);
+    if (status == GD_OK && staged) status = gd_copy_in(t, staged, bytes);
     gd_free(staged);
     gd_free(scratch);
     return status;
@@ -153,7 +153,8 @@ static gd_tensor *load_or_fail(source *s) {
     return status == GD_OK ? t : gd_tensor_fail(status);
 }
 
-gd_tensor *gd_load_npy(const char *path) {
+gd_tensor *gd_load_npy_at(const char *site, const char *path) {
+    GD_CALLED_FROM(site);
     if (!path) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_load_npy: path is NULL"));
     gd_file_reader *file;
     gd_status status = gd_file_reader_open(&file, path);
@@ -169,8 +170,6 @@ gd_tensor *gd_load_npy(const char *path) {
 typedef gd_status (*write_fn)(void *target, const void *data, size_t bytes);
 
 static gd_status check_savable(const gd_tensor *t, const char *what) {
-    gd_thread *thread = &gd_this_thread;
-    if (thread->recorded != GD_OK) return thread->recorded; /* half a program's results are none */
     if (!t) return gd_fail(GD_E_ARGUMENT, "%s: the tensor is NULL", what);
     if (t->kind == GD_VALUE) return GD_OK;
     return gd_fail(GD_E_STATE, "%s: the tensor has no value to save", what);
@@ -190,7 +189,7 @@ static gd_status save(const gd_tensor *t, write_fn write, void *target) {
         return write(target, gd_data(t), bytes);
     void *copy = gd_malloc(bytes);
     if (!copy) return gd_fail(GD_E_MEMORY, "no memory to gather %zu bytes of a tensor", bytes);
-    gd_status status = gd_copy_to(t, copy, bytes);
+    gd_status status = gd_copy_out(t, copy, bytes);
     if (status == GD_OK) status = write(target, copy, bytes);
     gd_free(copy);
     return status;
@@ -203,7 +202,7 @@ static gd_status write_entry(void *target, const void *data, size_t bytes) {
     return gd_zip_writer_write(target, data, bytes);
 }
 
-gd_status gd_save_npy(const char *path, const gd_tensor *t) {
+static gd_status save_npy(const char *path, const gd_tensor *t) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_save_npy: path is NULL");
     GD_TRY(check_savable(t, path));
     gd_file_writer *file;
@@ -212,6 +211,11 @@ gd_status gd_save_npy(const char *path, const gd_tensor *t) {
     if (status == GD_OK) return gd_file_writer_commit(file);
     gd_file_writer_cancel(file);
     return status;
+}
+
+gd_status gd_save_npy_at(const char *site, const char *path, const gd_tensor *t) {
+    if (gd_failed()) return gd_error_status(); /* half a program's results are none */
+    return gd_report(site, save_npy(path, t));
 }
 
 /* --- archives -------------------------------------------------------------------------------- */
@@ -230,12 +234,11 @@ static gd_status save_entry(gd_zip_writer *zip, const char *name, const gd_tenso
     return status == GD_OK ? save(t, write_entry, zip) : status;
 }
 
-gd_status gd_save_npz(const char *path, const char *const *names, gd_tensors tensors) {
+static gd_status save_npz(const char *path, const char *const *names, gd_tensors tensors) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_save_npz: path is NULL");
     if (tensors.count < 0 || (tensors.count > 0 && (!names || !tensors.at)))
         return gd_fail(GD_E_ARGUMENT,
                        "%s: the names or the tensors are NULL, or their number is negative", path);
-    GD_TRY(gd_this_thread.recorded);
     for (int64_t i = 0; i < tensors.count; i++) {
         if (!names[i] || !*names[i])
             return gd_fail(GD_E_ARGUMENT, "%s: tensor %" PRId64 " has no name", path, i);
@@ -252,6 +255,11 @@ gd_status gd_save_npz(const char *path, const char *const *names, gd_tensors ten
     if (status == GD_OK) return gd_zip_writer_commit(zip);
     gd_zip_writer_cancel(zip);
     return status;
+}
+
+gd_status gd_save_npz_at(const char *site, const char *path, const char *const *names, gd_tensors tensors) {
+    if (gd_failed()) return gd_error_status();
+    return gd_report(site, save_npz(path, names, tensors));
 }
 
 struct gd_npz {
@@ -311,7 +319,8 @@ static gd_npz *open_npz(const char *path, gd_status *status) {
     return NULL;
 }
 
-gd_npz *gd_npz_open(const char *path) {
+gd_npz *gd_npz_open_at(const char *site, const char *path) {
+    GD_CALLED_FROM(site);
     gd_status status = path ? gd_scope_reserve(1)
                             : gd_fail(GD_E_ARGUMENT, "gd_npz_open: path is NULL");
     gd_npz *npz = status == GD_OK ? open_npz(path, &status) : NULL;
@@ -361,7 +370,8 @@ static const char *name_list(const gd_npz *npz, char *text, size_t size) {
     return text;
 }
 
-gd_tensor *gd_npz_load(const gd_npz *npz, const char *name) {
+gd_tensor *gd_npz_load_at(const char *site, const gd_npz *npz, const char *name) {
+    GD_CALLED_FROM(site);
     char text[400];
     if (!npz) /* the failure to open it is recorded already */
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_npz_load: no file"));
@@ -373,28 +383,25 @@ gd_tensor *gd_npz_load(const gd_npz *npz, const char *name) {
     return load_at(npz, i);
 }
 
-gd_tensors gd_npz_load_all(const gd_npz *npz) {
-    gd_tensors nothing = {NULL, 0};
-    if (!npz) {
-        gd_error_stick(gd_fail(GD_E_ARGUMENT, "gd_npz_load_all: no file"));
-        return nothing;
-    }
-    gd_tensor **tensors = gd_list_new(npz->count);
+gd_tensors gd_npz_load_all_at(const char *site, const gd_npz *npz) {
+    GD_CALLED_FROM(site);
+    gd_tensor **tensors = npz ? gd_list_new(npz->count) : NULL;
     if (!tensors) {
-        gd_error_stick(GD_E_MEMORY);
-        return nothing;
+        gd_error_stick(npz ? GD_E_MEMORY : gd_fail(GD_E_ARGUMENT, "gd_npz_load_all: no file"));
+        return gd_list_of_errors(npz ? npz->count : 0);
     }
     for (int64_t i = 0; i < npz->count; i++) {
         tensors[i] = load_at(npz, i);
         if (tensors[i]->kind != GD_FAILED) continue;
         /* without a scope what came before is the caller's, who will not see it */
         if (gd_this_thread.depth == 0) gd_release_list((gd_tensors){tensors, i});
-        return nothing;
+        return gd_list_of_errors(npz->count);
     }
     return (gd_tensors){tensors, npz->count};
 }
 
-gd_tensor *gd_load_npz(const char *path, const char *name) {
+gd_tensor *gd_load_npz_at(const char *site, const char *path, const char *name) {
+    GD_CALLED_FROM(site);
     gd_status status;
     if (!path) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_load_npz: path is NULL"));
     gd_npz *npz = open_npz(path, &status);

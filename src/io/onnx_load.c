@@ -402,7 +402,8 @@ static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
     return status;
 }
 
-gd_graph *gd_onnx_load_at(const char *path, const gd_onnx_load_options *o) {
+gd_graph *gd_onnx_load_at(const char *site, const char *path, const gd_onnx_load_options *o) {
+    GD_CALLED_FROM(site);
     gd_graph *graph = NULL;
     const gd_status status = load_file(path, o->trainable, &graph);
     if (status != GD_OK) {

@@ -104,11 +104,11 @@ static gd_status halve(const char *name, int *count, const int64_t *numbers) {
 static gd_status set_numbers(gd_attrs *attrs, const gd_op_attr *option, const char *name, int count,
                              const int64_t *numbers) {
     if (option->type == GD_ATTR_INT && count == 1)
-        return gd_attrs_set_int(attrs, option->name, numbers[0]);
+        return gd_attrs_put_int(attrs, option->name, numbers[0]);
     if (option->type == GD_ATTR_INTS && count == option->count)
-        return gd_attrs_set_ints(attrs, option->name, count, numbers);
+        return gd_attrs_put_ints(attrs, option->name, count, numbers);
     if (option->type == GD_ATTR_SHAPE && count <= GD_MAX_RANK)
-        return gd_attrs_set_ints(attrs, option->name, count, numbers);
+        return gd_attrs_put_ints(attrs, option->name, count, numbers);
     return gd_fail(GD_E_FORMAT, "'%s' has %d numbers, which %s does not take", name, count,
                    option->name);
 }
@@ -119,28 +119,28 @@ static gd_status set_option(gd_attrs *attrs, const gd_onnx_attribute *row, const
     double number = 0;
     if (attribute_text(a, text, sizeof text) && strcmp(text, "none") == 0 &&
         option->type != GD_ATTR_WORD)
-        return gd_attrs_set_text(attrs, option->name, text);
+        return gd_attrs_put_text(attrs, option->name, text);
     switch (option->type) {
     case GD_ATTR_FLOAT:
         GD_TRY(attribute_number(a, row->onnx, &number));
-        return gd_attrs_set_float(attrs, option->name, number);
-    case GD_ATTR_BOOL: return gd_attrs_set_int(attrs, option->name, gd_pb_int(a, "i", 0) != 0);
+        return gd_attrs_put_float(attrs, option->name, number);
+    case GD_ATTR_BOOL: return gd_attrs_put_int(attrs, option->name, gd_pb_int(a, "i", 0) != 0);
     case GD_ATTR_DTYPE: {
         if (attribute_text(a, text, sizeof text))
-            return gd_attrs_set_text(attrs, option->name, text);
+            return gd_attrs_put_text(attrs, option->name, text);
         const gd_dtype dtype = gd_onnx_dtype(gd_pb_int(a, "i", 0));
         if (dtype == GD_DTYPE_NONE)
             return gd_fail(GD_E_UNSUPPORTED,
                            "its attribute '%s' says %s, which no dtype here holds", row->onnx,
                            gd_onnx_type_name(gd_pb_int(a, "i", 0)));
-        return gd_attrs_set_text(attrs, option->name, gd_dtype_name(dtype));
+        return gd_attrs_put_text(attrs, option->name, gd_dtype_name(dtype));
     }
     case GD_ATTR_WORD:
         if (!attribute_text(a, text, sizeof text)) return wrong_attribute(row->onnx, "a word");
-        return gd_attrs_set_text(attrs, option->name, own_word(row->words, text, own));
+        return gd_attrs_put_text(attrs, option->name, own_word(row->words, text, own));
     case GD_ATTR_STRING:
         if (!attribute_text(a, text, sizeof text)) return wrong_attribute(row->onnx, "a string");
-        return gd_attrs_set_text(attrs, option->name, text);
+        return gd_attrs_put_text(attrs, option->name, text);
     default: {
         const gd_pb_list *list = gd_pb_get(a, "ints");
         if (!list) list = gd_pb_get(a, "i");
@@ -305,7 +305,7 @@ static gd_status apply_conditions(loading *x, bool *fits) {
     gd_onnx_condition when;
     for (const char *text = x->row->when; gd_onnx_next_condition(&text, &when);) {
         if (when.kind == GD_ONNX_OPTION) {
-            GD_TRY(gd_attrs_set_text(x->attrs, when.name, when.value));
+            GD_TRY(gd_attrs_put_text(x->attrs, when.name, when.value));
             continue;
         }
         const int i = gd_onnx_input_index(x->op, when.name);
@@ -329,7 +329,7 @@ static gd_status read_attributes(loading *x) {
         if (given)
             GD_TRY(set_option(x->attrs, &a, option, given));
         else if (a.otherwise[0])
-            GD_TRY(gd_attrs_set_text(x->attrs, option->name, a.otherwise));
+            GD_TRY(gd_attrs_put_text(x->attrs, option->name, a.otherwise));
     }
     if (x->row->attributes || x->row->inputs || x->row->when) return GD_OK;
     for (int i = 0; i < x->op->n_attrs; i++) { /* a record by itself */
@@ -347,7 +347,7 @@ static gd_status keep_dtype(loading *x) {
     if (!option || !x->row->cast || x->row->cast[0] != 'y' || !x->in[0] ||
         gd_dtype_is_float((gd_dtype)x->in[0]->dtype))
         return GD_OK;
-    return gd_attrs_set_text(x->attrs, option->name, gd_dtype_name((gd_dtype)x->in[0]->dtype));
+    return gd_attrs_put_text(x->attrs, option->name, gd_dtype_name((gd_dtype)x->in[0]->dtype));
 }
 
 gd_status gd_onnx_row_options(const gd_pb *node, const char *op, gd_attrs *attrs, bool borders) {

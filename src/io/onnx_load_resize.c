@@ -49,7 +49,7 @@ static gd_status read_numbers(gd_tensor *list, int rank, int count, const int64_
                               double *numbers) {
     double given[GD_MAX_RANK];
     for (int i = 0; i < rank; i++) numbers[i] = NAN;
-    GD_TRY(gd_copy_to(gd_cast(list, GD_F64), given, (size_t)count * sizeof *given));
+    GD_TRY(gd_copy_out(gd_cast(list, GD_F64), given, (size_t)count * sizeof *given));
     for (int i = 0; i < count; i++)
         numbers[axes[i]] = list->dtype == GD_F32 ? gd_float_shortest((float)given[i]) : given[i];
     return GD_OK;

@@ -7,6 +7,7 @@
 #include "graph/trace.h"
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
+#include "ops/call.h"
 #include "ops/probe.h"
 
 enum { MOST_KNOWN = 1 << 16 }; /* elements of a constant that is worked out */
@@ -159,7 +160,7 @@ gd_status gd_onnx_set_number(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_
     if (gd_numel(t->rank, t->dims) != 1)
         return gd_fail(GD_E_FORMAT, "its input %zu must be one number", i);
     const double number = gd_item(t);
-    return gd_attrs_set_float(attrs, option,
+    return gd_attrs_put_float(attrs, option,
                               t->dtype == GD_F32 ? gd_float_shortest((float)number) : number);
 }
 
@@ -178,7 +179,7 @@ static gd_status numbers_of(gd_onnx_loader *l, const char *name, int *count, int
     void *tracing = gd_tracing_off();
     gd_tensor *whole = gd_cast(t, GD_I64);
     gd_tracing_on(tracing);
-    GD_TRY(gd_copy_to(whole, numbers, (size_t)n * sizeof *numbers));
+    GD_TRY(gd_copy_out(whole, numbers, (size_t)n * sizeof *numbers));
     *count = (int)n;
     return GD_OK;
 }

@@ -208,10 +208,8 @@ static gd_status save(const char *path, gd_session *session, gd_graph *graph, gd
     return status;
 }
 
-gd_status gd_onnx_save_at(const char *path, gd_session *session, gd_tensors inputs,
-                          gd_tensors outputs, const gd_onnx_save_options *o) {
-    gd_thread *thread = &gd_this_thread;
-    if (thread->recorded != GD_OK) return thread->recorded; /* half a program's results are none */
+static gd_status save_model(const char *path, gd_session *session, gd_tensors inputs,
+                            gd_tensors outputs, const gd_onnx_save_options *o) {
     if (!path || !session || outputs.count < 1)
         return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: %s",
                        !path      ? "path is NULL"
@@ -239,4 +237,11 @@ gd_status gd_onnx_save_at(const char *path, gd_session *session, gd_tensors inpu
     gd_scope_close(&scope);
     if (status != GD_OK) gd_error_prefix("gd_onnx_save: %s: ", path);
     return status;
+}
+
+gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session, gd_tensors inputs,
+                          gd_tensors outputs, const gd_onnx_save_options *o) {
+    if (gd_failed()) return gd_error_status(); /* half a program's results are none */
+    GD_CALLED_FROM(site);
+    return gd_report(site, save_model(path, session, inputs, outputs, o));
 }

@@ -130,7 +130,7 @@ static bool option_is(const gd_op *op, const void *attrs, const char *name, cons
     if (!a) return false;
     gd_scope *scope = gd_scope_open();
     gd_attrs *wanted = gd_attrs_new(op);
-    bool same = wanted && gd_attrs_set_text(wanted, name, text) == GD_OK;
+    bool same = wanted && gd_attrs_put_text(wanted, name, text) == GD_OK;
     if (same) {
         const char *mine = (const char *)attrs + a->offset,
                    *other = (const char *)gd_attrs_data(wanted) + a->offset;

@@ -45,7 +45,7 @@ gd_tensor *gd_dense_at(const char *site, gd_tensor *x, int64_t units, const gd_d
     if (o->weight && o->weight->kind == GD_FAILED) return o->weight;
     gd_status status = check(x, units, o);
     if (status != GD_OK) {
-        if (site) gd_error_suffix(" (%s)", site);
+        gd_error_place(site);
         return gd_tensor_fail(status);
     }
     const gd_dtype dtype = (gd_dtype)x->dtype;

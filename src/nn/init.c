@@ -8,7 +8,7 @@
 #include "gradus/ops.h"
 
 static gd_tensor *refuse(const char *site, gd_status status) {
-    if (site) gd_error_suffix(" (%s)", site);
+    gd_error_place(site);
     return gd_tensor_fail(status);
 }
 

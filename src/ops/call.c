@@ -165,7 +165,7 @@ static gd_status wrong_type(const gd_attrs *attrs, const gd_op_attr *a, const ch
                    type_names[a->type], a->words ? ": one of " : "", a->words ? a->words : "", given);
 }
 
-gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values) {
+gd_status gd_attrs_put_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values) {
     const gd_op_attr *a;
     void *field;
     GD_TRY(find_attr(attrs, name, &a, &field));
@@ -180,11 +180,11 @@ gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count, const 
         *(gd_shape *)field = gd_shape_of(count, values);
         return GD_OK;
     }
-    if (count == 1) return gd_attrs_set_int(attrs, name, values[0]);
+    if (count == 1) return gd_attrs_put_int(attrs, name, values[0]);
     return wrong_type(attrs, a, text);
 }
 
-gd_status gd_attrs_set_int(gd_attrs *attrs, const char *name, int64_t value) {
+gd_status gd_attrs_put_int(gd_attrs *attrs, const char *name, int64_t value) {
     const gd_op_attr *a;
     void *field;
     GD_TRY(find_attr(attrs, name, &a, &field));
@@ -198,12 +198,12 @@ gd_status gd_attrs_set_int(gd_attrs *attrs, const char *name, int64_t value) {
         *(bool *)field = value != 0;
         return GD_OK;
     case GD_ATTR_INTS:
-    case GD_ATTR_SHAPE: return gd_attrs_set_ints(attrs, name, 1, &value);
+    case GD_ATTR_SHAPE: return gd_attrs_put_ints(attrs, name, 1, &value);
     default: return wrong_type(attrs, a, text);
     }
 }
 
-gd_status gd_attrs_set_float(gd_attrs *attrs, const char *name, double value) {
+gd_status gd_attrs_put_float(gd_attrs *attrs, const char *name, double value) {
     const gd_op_attr *a;
     void *field;
     GD_TRY(find_attr(attrs, name, &a, &field));
@@ -211,7 +211,7 @@ gd_status gd_attrs_set_float(gd_attrs *attrs, const char *name, double value) {
         *(double *)field = value;
         return GD_OK;
     }
-    if (value == trunc(value) && fabs(value) < 0x1p62) return gd_attrs_set_int(attrs, name, (int64_t)value);
+    if (value == trunc(value) && fabs(value) < 0x1p62) return gd_attrs_put_int(attrs, name, (int64_t)value);
     char text[40];
     snprintf(text, sizeof text, "%g", value);
     return wrong_type(attrs, a, text);
@@ -235,7 +235,7 @@ static int parse_ints(const char *text, int64_t *values, int most) {
     }
 }
 
-gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text) {
+gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text) {
     const gd_op_attr *a;
     void *field;
     GD_TRY(find_attr(attrs, name, &a, &field));
@@ -257,7 +257,7 @@ gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text)
         }
         int n = parse_ints(text, values, GD_MAX_RANK);
         if (n < 0) return wrong_type(attrs, a, text);
-        return gd_attrs_set_ints(attrs, name, n, values);
+        return gd_attrs_put_ints(attrs, name, n, values);
     }
     case GD_ATTR_FLOAT: {
         double v = none ? NAN : strtod(text, &end);
@@ -292,7 +292,7 @@ gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text)
     return GD_OK;
 }
 
-gd_status gd_attrs_parse(gd_attrs *attrs, const char *text) {
+static gd_status put_all(gd_attrs *attrs, const char *text) {
     if (!attrs) return gd_fail(GD_E_ARGUMENT, "gd_attrs_parse: attrs is NULL");
     for (const char *s = text ? text : ""; *s;) {
         while (*s == ' ') s++;
@@ -313,10 +313,24 @@ gd_status gd_attrs_parse(gd_attrs *attrs, const char *text) {
             s += value;
         }
         if (value >= sizeof word) return gd_fail(GD_E_ARGUMENT, "%s: the value of %s is too long", attrs->op->name, key);
-        GD_TRY(gd_attrs_set_text(attrs, key, word));
+        GD_TRY(gd_attrs_put_text(attrs, key, word));
     }
     return GD_OK;
 }
+
+gd_status gd_attrs_set_int(gd_attrs *attrs, const char *name, int64_t value) {
+    return gd_report(NULL, gd_attrs_put_int(attrs, name, value));
+}
+gd_status gd_attrs_set_float(gd_attrs *attrs, const char *name, double value) {
+    return gd_report(NULL, gd_attrs_put_float(attrs, name, value));
+}
+gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values) {
+    return gd_report(NULL, gd_attrs_put_ints(attrs, name, count, values));
+}
+gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text) {
+    return gd_report(NULL, gd_attrs_put_text(attrs, name, text));
+}
+gd_status gd_attrs_parse(gd_attrs *attrs, const char *text) { return gd_report(NULL, put_all(attrs, text)); }
 
 /* --- calling ----------------------------------------------------------------------------------- */
 
@@ -345,34 +359,35 @@ static gd_tensors call_with(const gd_op *op, const char *site, gd_tensors inputs
     inputs = pad_inputs(op, inputs, padded);
     if (op->n_outputs > 0 && op->outputs[op->n_outputs - 1].variadic)
         return gd_dispatch_list(op, site, inputs.at, (int)inputs.count, data);
+    int visible = 0;
+    for (int i = 0; i < op->n_outputs; i++) visible += !op->outputs[i].hidden;
     gd_tensor **out = gd_list_new(op->n_outputs);
     if (!out) {
-        gd_error_stick(GD_E_MEMORY);
-        return (gd_tensors){NULL, 0};
+        gd_report(site, GD_E_MEMORY);
+        return gd_list_of_errors(visible);
     }
     if (gd_dispatch(op, site, inputs.at, (int)inputs.count, data, out, op->n_outputs) != GD_OK) {
         if (gd_this_thread.depth == 0) gd_release_list((gd_tensors){out, 0}); /* no scope has it */
-        return (gd_tensors){NULL, 0};
+        return gd_list_of_errors(visible);
     }
-    int visible = 0;
-    for (int i = 0; i < op->n_outputs; i++)
-        if (!op->outputs[i].hidden) out[visible++] = out[i];
+    for (int i = 0, k = 0; i < op->n_outputs; i++)
+        if (!op->outputs[i].hidden) out[k++] = out[i];
     return (gd_tensors){out, visible};
 }
 
 static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs, const gd_attrs *attrs) {
     gd_status status = op ? check_given(op, attrs) : gd_fail(GD_E_ARGUMENT, "gd_op_call: op is NULL");
     if (status != GD_OK) {
-        gd_error_stick(status);
-        return (gd_tensors){NULL, 0};
+        gd_report(site, status);
+        return gd_list_of_errors(0);
     }
     if (!attrs || op->n_attrs == 0) return call_with(op, site, inputs, op->n_attrs ? op->defaults : NULL);
     /* a copy, so that one gd_attrs can be set further and used again */
     char few[512];
     char *data = op->attrs_size <= sizeof few ? few : gd_malloc(op->attrs_size);
     if (!data) {
-        gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for the options of %s", op->name));
-        return (gd_tensors){NULL, 0};
+        gd_report(site, gd_fail(GD_E_MEMORY, "no memory for the options of %s", op->name));
+        return gd_list_of_errors(0);
     }
     memcpy(data, attrs->data, op->attrs_size);
     gd_attrs_normalize(op, data);
@@ -381,23 +396,21 @@ static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs, 
     return result;
 }
 
-gd_tensors gd_op_call(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs) {
-    return call_at(op, NULL, inputs, attrs);
+gd_tensors gd_op_call_at(const char *site, const gd_op *op, gd_tensors inputs, const gd_attrs *attrs) {
+    return call_at(op, site, inputs, attrs);
 }
 
 gd_tensor *gd_call_at(const char *site, const char *name, gd_tensors inputs, const char *options) {
     const gd_op *op = gd_op_find(name);
-    if (!op) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "there is no op '%s' (%s)", name ? name : "", site));
+    if (!op) return (gd_report(site, gd_fail(GD_E_ARGUMENT, "there is no op '%s'", name ? name : "")), &gd_error_tensor);
     gd_scope *scope = gd_scope_open();
     gd_attrs *attrs = gd_attrs_new(op);
-    gd_status status = attrs ? gd_attrs_parse(attrs, options) : GD_E_MEMORY;
+    gd_status status = attrs ? put_all(attrs, options) : GD_E_MEMORY;
     gd_tensor *y = &gd_error_tensor;
     if (status != GD_OK) {
-        if (site) gd_error_suffix(" (%s)", site);
-        gd_error_stick(status);
+        gd_report(site, status);
     } else {
-        gd_tensors out = call_at(op, site, inputs, attrs);
-        if (out.count > 0) y = out.at[0];
+        y = call_at(op, site, inputs, attrs).at[0];
     }
     if (y->kind != GD_FAILED) gd_scope_keep(&y->object);
     gd_scope_close(&scope);
@@ -440,7 +453,7 @@ static gd_status check_into(const gd_op *op, gd_tensors inputs, const void *attr
     return GD_OK;
 }
 
-gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs, gd_tensors outputs) {
+static gd_status run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs, gd_tensors outputs) {
     if (!op) return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: op is NULL");
     GD_TRY(check_given(op, attrs));
     gd_tensor *padded[GD_RECORD_MAX];
@@ -470,6 +483,11 @@ gd_status gd_op_run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *att
     gd_kernel_call_set(&call, data, views, (int)inputs.count, views + inputs.count, op->n_outputs);
     if (op->flags & GD_OP_RANDOM) call.rng = gd_rng_take();
     return gd_run_kernel(op, &call, outputs.at[0]->device);
+}
+
+gd_status gd_op_run_into_at(const char *site, const gd_op *op, gd_tensors inputs, const gd_attrs *attrs,
+                            gd_tensors outputs) {
+    return gd_report(site, run_into(op, inputs, attrs, outputs));
 }
 
 const void *gd_attrs_data(const gd_attrs *attrs) { return attrs->data; }

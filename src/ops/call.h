@@ -15,6 +15,12 @@ void gd_attrs_normalize(const gd_op *op, void *attrs);
 /* Words must be among the record's, lists must have kept their length. */
 gd_status gd_attrs_check(const gd_op *op, const void *attrs);
 
+/* gd_attrs_set_int and the others for library code: a failure is not recorded. */
+gd_status gd_attrs_put_int(gd_attrs *attrs, const char *name, int64_t value);
+gd_status gd_attrs_put_float(gd_attrs *attrs, const char *name, double value);
+gd_status gd_attrs_put_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values);
+gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text);
+
 /* The options struct inside. */
 const void *gd_attrs_data(const gd_attrs *attrs);
 

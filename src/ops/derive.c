@@ -128,7 +128,7 @@ static gd_status fill_defaults(user_op *u) {
     gd_status status = GD_OK;
     for (int i = 0; i < u->record.n_attrs && status == GD_OK; i++)
         if (u->record.attrs[i].default_text)
-            status = gd_attrs_set_text(attrs, u->record.attrs[i].name, u->record.attrs[i].default_text);
+            status = gd_attrs_put_text(attrs, u->record.attrs[i].name, u->record.attrs[i].default_text);
     if (status == GD_OK) memcpy(u->defaults, gd_attrs_data(attrs), u->op.attrs_size);
     return status;
 }
@@ -183,8 +183,8 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
     return fill_defaults(u);
 }
 
-gd_status gd_op_define(const char *record, const gd_op_rules *rules) {
-    if (!record) return gd_fail(GD_E_ARGUMENT, "gd_op_define: record is NULL");
+gd_status gd_op_define_at(const char *site, const char *record, const gd_op_rules *rules) {
+    if (!record) return gd_report(site, gd_fail(GD_E_ARGUMENT, "gd_op_define: record is NULL"));
     user_op *u = gd_calloc_until_exit(sizeof *u);
     char *text = gd_calloc_until_exit(strlen(record) + 1);
     gd_status status = u && text ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for an op");
@@ -204,7 +204,6 @@ gd_status gd_op_define(const char *record, const gd_op_rules *rules) {
         gd_free_early(u);
         gd_free_early(text);
         gd_error_prefix("gd_op_define: ");
-        return status;
     }
-    return GD_OK;
+    return gd_report(site, status);
 }

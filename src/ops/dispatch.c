@@ -41,7 +41,7 @@ static gd_status explain(const gd_invocation *call, gd_status status) {
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "", name, shape);
     }
     gd_error_prefix("%.*s): ", (int)(sizeof text - 1), text);
-    if (call->site) gd_error_suffix(" (%s)", call->site);
+    gd_error_place(call->site);
     return status;
 }
 
@@ -554,8 +554,9 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
     return status == GD_OK ? GD_OK : failed(call, status);
 }
 
-/* Where the program called: bodies and gradient rules are written here, and are of no use to it. */
-static const char *place(const char *site) { return gd_this_thread.site ? gd_this_thread.site : site; }
+/* Where the program called. Calls in bodies, gradient rules and optimizers have no site of their own:
+ * theirs is that of the call that runs them. */
+static const char *place(const char *site) { return site ? site : gd_this_thread.site; }
 
 gd_status gd_dispatch(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                       const void *attrs, gd_tensor **out, int n_out) {
@@ -582,9 +583,20 @@ gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *
     return out[0];
 }
 
+/* How many outputs a call of an op with a list of them asks for: its first required option is their
+ * number (chunk) or has an entry for each (split). 0: it cannot be told. */
+static int64_t asked_for(const gd_op *op, const void *attrs) {
+    const gd_op_attr *first = op->n_attrs > 0 ? &op->attrs[0] : NULL;
+    if (!attrs || !first || !first->required) return 0;
+    const void *field = (const char *)attrs + first->offset;
+    if (first->type == GD_ATTR_SHAPE) return ((const gd_shape *)field)->rank;
+    return first->type == GD_ATTR_INT ? *(const int64_t *)field : 0;
+}
+
 gd_tensors gd_dispatch_list(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                             const void *attrs) {
     gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs};
-    dispatch(&call, true);
-    return (gd_tensors){call.out, call.out ? call.n_out : 0};
+    if (dispatch(&call, true) == GD_OK) return (gd_tensors){call.out, call.n_out};
+    if (call.out && gd_this_thread.depth == 0) gd_release_list((gd_tensors){call.out, 0}); /* no scope has it */
+    return gd_list_of_errors(asked_for(op, attrs));
 }

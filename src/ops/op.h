@@ -151,9 +151,9 @@ void gd_kernel_done(gd_kernel_call *call);
 
 /* A scope-owned list of tensors. */
 gd_tensor **gd_list_new(int64_t count); /* NULL: no memory. Entries start as NULL */
-/* A list of error tensors, for a call that failed. It is there also when there is no memory (then
- * with the first few), so that result.at[0] can be passed on. */
-enum { GD_FEW_ERRORS = 16 };
+/* A list of error tensors, for a call that failed; count 0: GD_FAILED_COUNT of them. It is there also
+ * when there is no memory, then with at most GD_FEW_ERRORS. */
+enum { GD_FEW_ERRORS = 1024 };
 gd_tensors gd_list_of_errors(int64_t count);
 
 #endif

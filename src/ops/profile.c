@@ -303,8 +303,8 @@ gd_status gd_profiler_table(FILE *stream) {
     row *rows;
     int64_t count, total = 0, calls = 0;
     char moved[16], live[16];
-    if (!stream) return gd_fail(GD_E_ARGUMENT, "gd_profiler_table: the stream is NULL");
-    GD_TRY(sorted_rows(&rows, &count));
+    if (!stream) return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_profiler_table: the stream is NULL"));
+    GD_TRY(gd_report(NULL, sorted_rows(&rows, &count)));
     int op_width = 5, kernel_width = 6;
     for (int64_t i = 0; i < count; i++) {
         int op = (int)strlen(rows[i].op->name), kernel = (int)strlen(rows[i].kernel->variant);
@@ -328,7 +328,7 @@ gd_status gd_profiler_table(FILE *stream) {
         fine = fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f of %.3f ms\n", op_width, "total",
                        kernel_width, "", "", calls, (double)total / 1e6, (double)measured_for() / 1e6) > 0;
     gd_free(rows);
-    return fine ? GD_OK : gd_fail(GD_E_IO, "gd_profiler_table: the stream could not be written");
+    return fine ? GD_OK : gd_report(NULL, gd_fail(GD_E_IO, "gd_profiler_table: the stream could not be written"));
 }
 
 static void put_number(gd_json_writer *w, const char *key, int64_t value) {
@@ -394,10 +394,10 @@ static gd_status trace_text(char **text, size_t *bytes) {
 }
 
 gd_status gd_profiler_save_trace(const char *path) {
-    if (!path) return gd_fail(GD_E_ARGUMENT, "gd_profiler_save_trace: path is NULL");
+    if (!path) return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_profiler_save_trace: path is NULL"));
     char *text;
     size_t bytes;
-    GD_TRY(trace_text(&text, &bytes));
+    GD_TRY(gd_report(NULL, trace_text(&text, &bytes)));
     gd_file_writer *file;
     gd_status status = gd_file_writer_begin(&file, path);
     if (status == GD_OK) {
@@ -406,5 +406,5 @@ gd_status gd_profiler_save_trace(const char *path) {
         else gd_file_writer_cancel(file);
     }
     gd_free(text);
-    return status;
+    return gd_report(NULL, status);
 }

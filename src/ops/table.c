@@ -114,11 +114,11 @@ void gd_table_init(void) { pthread_once(&once, read_generated); }
 gd_status gd_kernel_register(const gd_kernel *kernel) {
     gd_table_init();
     if (!kernel || !kernel->op || !kernel->device || !kernel->run)
-        return gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set");
+        return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set"));
     pthread_mutex_lock(&lock);
     gd_status status = add_kernel(kernel);
     pthread_mutex_unlock(&lock);
-    return status;
+    return gd_report(NULL, status);
 }
 
 /* Kernels are registered before they are used, so reading takes no lock. */
@@ -277,13 +277,13 @@ gd_tensors gd_list_copy(gd_tensors given) {
     gd_tensor **copy = gd_list_new(given.count);
     if (!copy) {
         gd_error_stick(GD_E_MEMORY);
-        return (gd_tensors){NULL, 0};
+        return gd_list_of_errors(given.count);
     }
     for (int64_t i = 0; i < given.count; i++) copy[i] = given.at[i];
     return (gd_tensors){copy, given.count};
 }
 
-/* Nobody frees it. */
+/* Nobody frees it. A longer list than this, for which there is no memory, is cut to it. */
 static struct {
     gd_object object;
     bool is_short;
@@ -291,6 +291,7 @@ static struct {
 } errors = {.object = {.class = &list_class, .refs = GD_IMMORTAL}};
 
 gd_tensors gd_list_of_errors(int64_t count) {
+    if (count <= 0) count = GD_FAILED_COUNT;
     gd_tensor **at = count > GD_FEW_ERRORS ? gd_list_new(count) : NULL;
     for (int64_t i = 0; at && i < count; i++) at[i] = &gd_error_tensor;
     if (at) return (gd_tensors){at, count};

@@ -94,8 +94,7 @@ static void destroy(gd_object *object) {
 static const gd_class optimizer_class = {"optimizer", destroy};
 
 static gd_optimizer *fail(const char *site, gd_status status) {
-    if (site) gd_error_suffix(" (%s)", site);
-    gd_error_stick(status);
+    gd_report(site, status);
     return NULL;
 }
 
@@ -229,18 +228,12 @@ static gd_status step(gd_optimizer *o, gd_tensor *const *gradients, gd_tensor **
     return GD_OK;
 }
 
-gd_status gd_optimizer_step(gd_optimizer *o) {
+static gd_status take_step(gd_optimizer *o) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_step: the optimizer is NULL");
-    if (gd_this_thread.recorded != GD_OK) return gd_this_thread.recorded;
     if (o->in_graph) return gd_fail(GD_E_STATE, "gd_optimizer_step: its parameters are variables of a graph; use gd_minimize");
-    if (gd_this_thread.tracer && !gd_grads_are_traced()) {
-        gd_status refused =
-            gd_fail(GD_E_STATE, "gd_optimizer_step: a graph is being built, and its parameters are "
-                                "tensors; in a graph use "
-                                "variables and gd_minimize, or trace the step with gd_jit");
-        gd_error_stick(refused);
-        return refused;
-    }
+    if (gd_this_thread.tracer && !gd_grads_are_traced())
+        return gd_fail(GD_E_STATE, "gd_optimizer_step: a graph is being built, and its parameters are tensors; in a "
+                                   "graph use variables and gd_minimize, or trace the step with gd_jit");
     gd_tensor **lists = gd_calloc((size_t)(2 * o->count + 1), sizeof *lists), **done = lists + o->count;
     if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a step");
     gd_attempt attempt;
@@ -259,10 +252,13 @@ gd_status gd_optimizer_step(gd_optimizer *o) {
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     gd_free(lists);
-    status = gd_attempt_end(&attempt, status);
-    if (status != GD_OK && gd_this_thread.tracer)
-        gd_error_stick(status); /* the function must not go on */
-    return status;
+    return gd_attempt_end(&attempt, status);
+}
+
+gd_status gd_optimizer_step_at(const char *site, gd_optimizer *o) {
+    if (gd_failed()) return gd_error_status();
+    GD_CALLED_FROM(site);
+    return gd_report(site, take_step(o));
 }
 
 void gd_optimizer_zero_grad(gd_optimizer *o) {
@@ -270,7 +266,8 @@ void gd_optimizer_zero_grad(gd_optimizer *o) {
         if (o->parameters[i]->kind == GD_VALUE) gd_zero_grad(o->parameters[i]);
 }
 
-gd_tensor *gd_optimizer_lr(gd_optimizer *o) {
+gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *o) {
+    GD_CALLED_FROM(site);
     if (!o || make_state(o) != GD_OK) return gd_tensor_fail(o ? gd_this_thread.noted : gd_fail(GD_E_ARGUMENT, "gd_optimizer_lr: NULL"));
     gd_retain(o->lr);
     gd_status status = gd_scope_take(&o->lr->object);
@@ -293,7 +290,7 @@ static gd_status set_lr_now(gd_optimizer *o, double lr) {
     return status;
 }
 
-gd_status gd_optimizer_set_lr(gd_optimizer *o, double lr) {
+static gd_status set_lr(gd_optimizer *o, double lr) {
     if (!o || !(lr >= 0)) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_set_lr: %s", o ? "not a learning rate" : "the optimizer is NULL");
     if (o->in_graph && o->lr)
         return gd_fail(
@@ -303,6 +300,11 @@ gd_status gd_optimizer_set_lr(gd_optimizer *o, double lr) {
     gd_status status = !o->in_graph && gd_grads_are_traced() ? note_lr(o, lr) : set_lr_now(o, lr);
     gd_scope_close(&scope);
     return status;
+}
+
+gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *o, double lr) {
+    GD_CALLED_FROM(site);
+    return gd_report(site, set_lr(o, lr));
 }
 
 /* --- in a graph -------------------------------------------------------------------------------- */
@@ -328,17 +330,11 @@ gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss) {
                                                                : NULL;
     gd_graph *graph = wrong ? NULL : o->parameters[0]->node->origin->graph;
     if (!wrong && !graph) wrong = "the graph of its parameters is gone";
-    if (wrong) {
-        gd_status status = gd_fail(GD_E_ARGUMENT, "gd_minimize: %s", wrong);
-        if (site) gd_error_suffix(" (%s)", site);
-        return gd_tensor_fail(status);
-    }
+    GD_CALLED_FROM(site); /* the nodes that it adds have this place, too */
+    if (wrong) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_minimize: %s", wrong));
     gd_block block = gd_graph_begin(graph);
     gd_scope *scope = gd_scope_open();
-    const char *before = gd_this_thread.site;
-    gd_this_thread.site = site; /* of the nodes that it adds */
     gd_tensor *train = minimize(o, loss);
-    gd_this_thread.site = before;
     if (train->kind != GD_FAILED) gd_keep(train);
     gd_scope_close(&scope);
     gd_graph_end(&block);

@@ -50,6 +50,7 @@ static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetc
         GD_OK) {
         if (must) fprintf(stderr, "%s\n", gd_error_message());
         failures += must;
+        gd_clear_error();
         return;
     }
     gd_graph *graph = gd_onnx_load(path);

@@ -57,6 +57,15 @@ symbols() {
     if ! diff declared ours; then fail "< declared but not there; > there but not declared"; fi
 }
 
+# Nothing in the library tells where it was built.
+no_build_paths() {
+    for file in "$(libdir)/libgradus.so" "$(libdir)/libgradus.a"; do
+        for folder in "$SOURCE" "$BUILD"; do
+            if grep -qF "$folder" "$file"; then fail "$file names the folder $folder"; fi
+        done
+    done
+}
+
 pkgconfig() {
     require pkg-config
     fresh_work
@@ -123,11 +132,11 @@ dlopen_python() {
     python3 - "$(libdir)/libgradus.so" <<'PYTHON' || fail "Python cannot use the library"
 import ctypes, sys
 gradus = ctypes.CDLL(sys.argv[1])
-gradus.gd_scalar.restype, gradus.gd_scalar.argtypes = ctypes.c_void_p, [ctypes.c_double]
-gradus.gd_item.restype, gradus.gd_item.argtypes = ctypes.c_double, [ctypes.c_void_p]
+gradus.gd_scalar_at.restype, gradus.gd_scalar_at.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_double]
+gradus.gd_item_at.restype, gradus.gd_item_at.argtypes = ctypes.c_double, [ctypes.c_char_p, ctypes.c_void_p]
 gradus.gd_release.argtypes = [ctypes.c_void_p]
-t = gradus.gd_scalar(2.5)
-assert gradus.gd_item(t) == 2.5
+t = gradus.gd_scalar_at(b"check.py", 2.5)
+assert gradus.gd_item_at(b"check.py", t) == 2.5
 gradus.gd_release(t)
 PYTHON
 }
@@ -136,6 +145,7 @@ case $what in
 prefix) install_prefix ;;
 soname | symbols | pkgconfig | static) "$what" ;;
 cmake) cmake_package ;;
+no-build-paths) no_build_paths ;;
 dlopen-c) dlopen_c ;;
 dlopen-python) dlopen_python ;;
 c-gcc) compiled_by gcc -std=gnu11 consumer.c ;;

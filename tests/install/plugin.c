@@ -10,14 +10,14 @@
 #include <stdio.h>
 
 typedef struct gd_tensor gd_tensor;
-static gd_tensor *(*scalar)(double);
-static double (*item)(const gd_tensor *);
+static gd_tensor *(*scalar)(const char *site, double);
+static double (*item)(const char *site, const gd_tensor *);
 static void (*release)(gd_tensor *);
 
 /* Threads that were there before the library was opened need its thread-locals, too. */
 static void *in_thread(void *sum) {
-    gd_tensor *t = scalar(2);
-    *(double *)sum += item(t);
+    gd_tensor *t = scalar("plugin", 2);
+    *(double *)sum += item("plugin", t);
     release(t);
     return NULL;
 }
@@ -28,8 +28,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "dlopen: %s\n", argc > 1 ? dlerror() : "no path");
         return 1;
     }
-    *(void **)&scalar = dlsym(library, "gd_scalar");
-    *(void **)&item = dlsym(library, "gd_item");
+    *(void **)&scalar = dlsym(library, "gd_scalar_at");
+    *(void **)&item = dlsym(library, "gd_item_at");
     *(void **)&release = dlsym(library, "gd_release");
     if (!scalar || !item || !release) {
         fprintf(stderr, "dlsym: %s\n", dlerror());

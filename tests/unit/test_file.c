@@ -1,5 +1,6 @@
 /* test_file.c - what format/file.h promises: a file is replaced whole or not at all. */
 #define _GNU_SOURCE 1
+#include "core/error.h"
 #include "core/alloc.h"
 #include "format/file.h"
 #include "gradus/testing.h"
@@ -110,7 +111,7 @@ static void full_disk_leaves_the_old_file(void) {
     gd_file_writer *w;
     CHECK(gd_file_writer_begin(&w, path) == GD_OK);
     CHECK(gd_file_writer_write(w, data, 300000) == GD_E_IO);
-    CHECK(strstr(gd_error_message(), path) != NULL);
+    CHECK(strstr(gd_latest_failure(), path) != NULL);
     CHECK(gd_file_writer_write(w, "x", 1) == GD_E_IO); /* and stays failed */
     CHECK(gd_file_writer_commit(w) == GD_E_IO);
     CHECK(gd_file_writer_begin(&w, path) == GD_OK); /* fails only when the buffer goes out */
@@ -144,9 +145,9 @@ static void what_cannot_be_opened_is_named(void) {
     char missing[700];
     snprintf(missing, sizeof missing, "%s/no/such", folder);
     CHECK(gd_file_reader_open(&r, missing) == GD_E_IO && r == NULL);
-    CHECK(strstr(gd_error_message(), missing) != NULL);
+    CHECK(strstr(gd_latest_failure(), missing) != NULL);
     CHECK(gd_file_writer_begin(&w, missing) == GD_E_IO && w == NULL);
-    CHECK(strstr(gd_error_message(), missing) != NULL);
+    CHECK(strstr(gd_latest_failure(), missing) != NULL);
     CHECK(gd_file_reader_open(&r, folder) == GD_E_IO);
     CHECK(gd_file_writer_begin(&w, folder) == GD_E_IO);
     CHECK(gd_file_writer_begin(&w, "/dev/null") == GD_E_IO); /* must not be replaced by a file */

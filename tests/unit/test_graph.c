@@ -40,6 +40,15 @@ static net make_net(bool any_batch) {
     return n;
 }
 
+/* Every place that the message names is a line of this file, not one of the library's. */
+static bool names_this_file_alone(void) {
+    const char *message = gd_error_message(), *at = message;
+    int places = 0;
+    for (; (at = strstr(at, ".c:")); at += 3, places++)
+        if (at - message < 10 || strncmp(at - 10, "test_graph.c:", 13) != 0) return false;
+    return places > 0;
+}
+
 CLEAN_TEST(a_net_learns_and_fetching_the_loss_alone_changes_nothing) {
     GD_SCOPE;
     gd_seed(1);
@@ -204,7 +213,7 @@ CLEAN_TEST(shapes_are_checked_while_the_graph_is_built) {
     GD_GRAPH(graph);
     gd_tensor *x = gd_placeholder(gd_dims(GD_ANY, 7)), *w = gd_variable(gd_randn(gd_dims(8, 3)));
     gd_matmul(x, w);
-    CHECK(gd_error_status() == GD_E_SHAPE && says("[?,7]") && says("test_graph.c"));
+    CHECK(gd_error_status() == GD_E_SHAPE && says("[?,7]") && says("test_graph.c")); gd_clear_error();
 }
 
 CLEAN_TEST(feeds_are_checked_before_anything_runs) {
@@ -226,7 +235,7 @@ CLEAN_TEST(feeds_are_checked_before_anything_runs) {
     gd_clear_error();
     net other = make_net(false);
     gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(other.loss));
-    CHECK(gd_error_status() == GD_E_ARGUMENT && says("another graph"));
+    CHECK(gd_error_status() == GD_E_ARGUMENT && says("another graph")); gd_clear_error();
 }
 
 CLEAN_TEST(a_failed_run_changes_no_variable) {
@@ -385,9 +394,9 @@ CLEAN_TEST(what_is_given_to_write_into_must_fit) {
     CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("2 tensors to write 1 fetches into"), "%s", gd_error_message());
     gd_clear_error();
     CHECK(gd_session_plan(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), NULL) == GD_OK);
-    CHECK(gd_session_plan(s, gd_feed(n.x, x), gd_list(n.loss), NULL) == GD_E_ARGUMENT && says("gd_session_plan: 'y' is needed"));
-    CHECK(gd_session_set(s, n.x, x) == GD_E_ARGUMENT && says("gd_session_set: 'x' is no variable"));
-    CHECK(gd_session_set(s, n.w1, n.w1) == GD_E_ARGUMENT && says("the value for 'w1' is a symbol"));
+    CHECK(gd_session_plan(s, gd_feed(n.x, x), gd_list(n.loss), NULL) == GD_E_ARGUMENT && says("gd_session_plan: 'y' is needed")); gd_clear_error();
+    CHECK(gd_session_set(s, n.x, x) == GD_E_ARGUMENT && says("gd_session_set: 'x' is no variable")); gd_clear_error();
+    CHECK(gd_session_set(s, n.w1, n.w1) == GD_E_ARGUMENT && says("the value for 'w1' is a symbol")); gd_clear_error();
 }
 
 /* Messages name places of the program, not of the library; and there is none where nothing failed. */
@@ -406,10 +415,11 @@ CLEAN_TEST(messages_have_the_lines_of_the_program) {
     CHECK_SAYING(!*gd_error_message(), "%s", gd_error_message());
     gd_session *s = gd_session_new(graph);
     gd_session_run(s, gd_feed(x, gd_ones(gd_dims(1, 3)), y, gd_full(gd_dims(1), 77, .dtype = GD_I64)), gd_list(loss, train));
-    CHECK_SAYING(gd_error_status() != GD_OK && says("class 77") && says("test_graph.c") && !says("src/"), "%s", gd_error_message());
+    CHECK_SAYING(gd_error_status() != GD_OK && says("class 77") && names_this_file_alone(), "%s", gd_error_message());
     gd_clear_error();
-    CHECK(gd_onnx_save("never.onnx", s, gd_list(x, y), gd_list(train)) == GD_E_UNSUPPORTED && says("test_graph.c"));
-    CHECK_SAYING(!says("src/"), "%s", gd_error_message());
+    CHECK(gd_onnx_save("never.onnx", s, gd_list(x, y), gd_list(train)) == GD_E_UNSUPPORTED);
+    CHECK_SAYING(names_this_file_alone(), "%s", gd_error_message());
+    gd_clear_error();
 }
 
 CLEAN_TEST(a_symbol_stays_in_its_graph) {

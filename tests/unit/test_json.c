@@ -1,4 +1,5 @@
 /* test_json.c - what format/json.h and format/number.h promise. */
+#include "core/error.h"
 #include "core/alloc.h"
 #include "format/json.h"
 #include "format/number.h"
@@ -35,7 +36,7 @@ static gd_json_doc *parse_n(const char *text, size_t bytes, gd_status *status) {
 static gd_json_doc *parse(const char *text) {
     gd_status status;
     gd_json_doc *doc = parse_n(text, strlen(text), &status);
-    if (doc == NULL) fprintf(stderr, "refused: %s\n  %s\n", text, gd_error_message());
+    if (doc == NULL) fprintf(stderr, "refused: %s\n  %s\n", text, gd_latest_failure());
     return doc;
 }
 
@@ -43,10 +44,10 @@ static bool refused(const char *text, const char *message) {
     gd_status status;
     gd_json_doc *doc = parse_n(text, strlen(text), &status);
     gd_json_free(doc);
-    bool as_expected = status == GD_E_FORMAT && strcmp(gd_error_message(), message) == 0;
+    bool as_expected = status == GD_E_FORMAT && strcmp(gd_latest_failure(), message) == 0;
     if (!as_expected)
         fprintf(stderr, "%s\n  gave:     %s\n  expected: %s\n", text,
-                status == GD_OK ? "no error" : gd_error_message(), message);
+                status == GD_OK ? "no error" : gd_latest_failure(), message);
     return as_expected;
 }
 

@@ -1,5 +1,6 @@
 /* test_npy.c - what format/npy.h promises: headers as NumPy writes them are read, damaged ones are
  * refused, and what is written is read again. */
+#include "core/error.h"
 #include "core/alloc.h"
 #include "format/npy.h"
 #include "gradus/testing.h"
@@ -145,7 +146,7 @@ static void every_way_to_write_a_dictionary(void) {
         gd_status status = read_dictionary(1, bad[i], 24, &h);
         if (status != GD_E_FORMAT) fprintf(stderr, "accepted: %s\n", bad[i]);
         CHECK(status == GD_E_FORMAT);
-        CHECK(strncmp(gd_error_message(), "t.npy: ", 7) == 0);
+        CHECK(strncmp(gd_latest_failure(), "t.npy: ", 7) == 0);
     }
 }
 

@@ -119,21 +119,21 @@ TEST(what_has_no_place_here_is_refused_with_the_reason) {
     write_file("n.npz", numpy_sample, sizeof numpy_sample);
     gd_npz *npz = gd_npz_open(path);
     CHECK(gd_tensor_is_error(gd_npz_load(npz, "too_large")));
-    CHECK(failed_with(GD_E_UNSUPPORTED, "9223372036854775808"));
+    CHECK(failed_with(GD_E_UNSUPPORTED, "9223372036854775808")); gd_clear_error();
     CHECK(gd_tensor_is_error(gd_npz_load(npz, "complex")));
-    CHECK(failed_with(GD_E_UNSUPPORTED, "c16"));
+    CHECK(failed_with(GD_E_UNSUPPORTED, "c16")); gd_clear_error();
     CHECK(gd_tensor_is_error(gd_npz_load(npz, "deep")));
-    CHECK(failed_with(GD_E_UNSUPPORTED, "9 dimensions"));
+    CHECK(failed_with(GD_E_UNSUPPORTED, "9 dimensions")); gd_clear_error();
     CHECK(gd_tensor_is_error(gd_npz_load(npz, "nothing")));
-    CHECK(failed_with(GD_E_ARGUMENT, "no array 'nothing'; it has fortran, i2"));
-    CHECK(gd_npz_load_all(npz).count == 0);
-    CHECK(failed_with(GD_E_UNSUPPORTED, "too_large"));
+    CHECK(failed_with(GD_E_ARGUMENT, "no array 'nothing'; it has fortran, i2")); gd_clear_error();
+    CHECK(gd_tensor_is_error(gd_npz_load_all(npz).at[0]));
+    CHECK(failed_with(GD_E_UNSUPPORTED, "too_large")); gd_clear_error();
     CHECK(gd_tensor_is_error(gd_load_npy(path)));
-    CHECK(failed_with(GD_E_FORMAT, "no .npy file"));
+    CHECK(failed_with(GD_E_FORMAT, "no .npy file")); gd_clear_error();
     CHECK(gd_tensor_is_error(gd_load_npy(file("absent.npy"))));
-    CHECK(failed_with(GD_E_IO, "absent.npy"));
+    CHECK(failed_with(GD_E_IO, "absent.npy")); gd_clear_error();
     CHECK(gd_npz_open(file("absent.npz")) == NULL);
-    CHECK(failed_with(GD_E_IO, "absent.npz"));
+    CHECK(failed_with(GD_E_IO, "absent.npz")); gd_clear_error();
 }
 
 TEST(archives_come_back_whole_and_by_name) {
@@ -147,8 +147,8 @@ TEST(archives_come_back_whole_and_by_name) {
     CHECK(all.count == 2 && shows(all.at[0], "[[0.5 0.5]\n [0.5 0.5]]\nf32[2,2]"));
     CHECK(gd_save_npz(path, NULL, (gd_tensors){NULL, 0}) == GD_OK);
     CHECK(gd_npz_count(gd_npz_open(path)) == 0);
-    CHECK(gd_save_npz(path, gd_names("a", "a"), gd_list(w, b)) == GD_E_ARGUMENT);
-    CHECK(gd_save_npz(path, gd_names("a", ""), gd_list(w, b)) == GD_E_ARGUMENT);
+    CHECK(gd_save_npz(path, gd_names("a", "a"), gd_list(w, b)) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_save_npz(path, gd_names("a", ""), gd_list(w, b)) == GD_E_ARGUMENT); gd_clear_error();
     CHECK(!gd_failed());
 }
 
@@ -162,8 +162,8 @@ TEST(a_failed_program_saves_nothing) {
     gd_clear_error();
     CHECK(gd_item(gd_load_npy(file("k.npy"))) == 1);
     CHECK(access(file("k.npz"), F_OK) != 0);
-    CHECK(gd_save_npy(file("no/such/folder.npy"), t) == GD_E_IO && !gd_failed());
-    CHECK(gd_save_npy(file("k.npy"), NULL) == GD_E_ARGUMENT && !gd_failed());
+    CHECK(gd_save_npy(file("no/such/folder.npy"), t) == GD_E_IO); gd_clear_error();
+    CHECK(gd_save_npy(file("k.npy"), NULL) == GD_E_ARGUMENT); gd_clear_error();
 }
 
 TEST(damage_is_noticed) {
@@ -206,7 +206,7 @@ TEST(nothing_leaks_and_no_memory_is_a_status) {
     }
     gd_npz *npz = gd_npz_open(path);
     gd_tensors all = gd_npz_load_all(npz); /* fails in the middle */
-    CHECK(all.count == 0 && gd_failed());
+    CHECK(all.count > 0 && gd_tensor_is_error(all.at[0]) && gd_failed());
     gd_clear_error();
     gd_npz_release(npz);
     CHECK(gd_live_objects() == before);

@@ -133,6 +133,7 @@ CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
     CHECK_SAYING(says("'g' is deferred_gradients, which waits for sizes") &&
                      says("whose placeholders have known sizes can be saved"),
                  "%s", gd_error_message());
+    gd_clear_error();
     CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(g), .own_ops = true) == GD_OK);
     gd_graph *loaded = gd_onnx_load(path);
     gd_tensor *xs = numbers(gd_dims(3, 4), -1, 0.1);
@@ -230,15 +231,15 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     gd_tensor *value = gd_full(gd_dims(2), 0);
     const char *path = in_folder("never.onnx");
     CHECK(gd_onnx_save(path, n.session, gd_nothing, gd_list(n.y)) == GD_E_ARGUMENT &&
-          says("'x' is needed and is not among the inputs"));
+          says("'x' is needed and is not among the inputs")); gd_clear_error();
     CHECK(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(value)) == GD_E_ARGUMENT &&
-          says("output 0"));
+          says("output 0")); gd_clear_error();
     CHECK(gd_onnx_save(path, n.session, gd_list(n.x, n.x), gd_list(n.y)) == GD_E_ARGUMENT &&
-          says("twice"));
+          says("twice")); gd_clear_error();
     CHECK(gd_onnx_save(NULL, n.session, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT &&
-          gd_onnx_save(path, NULL, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT);
+          gd_onnx_save(path, NULL, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT); gd_clear_error();
     CHECK(gd_onnx_save(in_folder("no/folder.onnx"), n.session, gd_list(n.x), gd_list(n.y)) ==
-          GD_E_IO);
+          GD_E_IO); gd_clear_error();
     gd_tensor *sorted;
     {
         GD_GRAPH(n.graph);
@@ -246,7 +247,7 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     }
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_nothing, gd_list(sorted)) == GD_E_UNSUPPORTED &&
                      says("'shuffled' is randperm, which ONNX has no operator for"),
-                 "%s", gd_error_message());
+                 "%s", gd_error_message()); gd_clear_error();
     CHECK(access(path, F_OK) != 0 && !gd_failed());
 }
 
@@ -281,10 +282,10 @@ CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) 
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(counted)) ==
                          GD_E_UNSUPPORTED &&
                      says("'counted' runs after 'add_one' (GD_AFTER), which writes a variable"),
-                 "%s", gd_error_message());
+                 "%s", gd_error_message()); gd_clear_error();
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(far)) == GD_E_UNSUPPORTED &&
                      says("'far' runs after 'add_one' (GD_AFTER)"),
-                 "%s", gd_error_message());
+                 "%s", gd_error_message()); gd_clear_error();
 }
 
 /* --- data beside the file
@@ -313,7 +314,7 @@ CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     if (symlink("/etc/passwd", data) != 0) abort();
     CHECK_SAYING(gd_onnx_load(path) == NULL && gd_error_status() == GD_E_FORMAT &&
                      says("leads out of the folder"),
-                 "%s", gd_error_message());
+                 "%s", gd_error_message()); gd_clear_error();
 }
 
 CLEAN_TEST(data_outside_the_folder_are_refused) {
@@ -407,7 +408,7 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
     GD_SCOPE;
     CHECK(gd_onnx_load(in_folder("not there")) == NULL && gd_error_status() == GD_E_IO);
     gd_clear_error();
-    CHECK(gd_onnx_load(NULL) == NULL && gd_error_status() == GD_E_ARGUMENT);
+    CHECK(gd_onnx_load(NULL) == NULL && gd_error_status() == GD_E_ARGUMENT); gd_clear_error();
 }
 
 /* What other programs write. */

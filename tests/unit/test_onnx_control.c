@@ -223,7 +223,7 @@ CLEAN_TEST(the_number_of_steps_may_be_data) {
     IS(run_one(g, "x", x, "end"), 4, 6); /* at least once */
     g = gd_onnx_load(write_model(LOOP("input: 'p' input: 'yes'", ALWAYS)));
     CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED && says("'l' (Loop)") &&
-          says("as many positions as it takes steps"));
+          says("as many positions as it takes steps")); gd_clear_error();
 }
 
 /* Two sequences, one of them backwards and along its last axis; results to the last axis. */
@@ -343,7 +343,7 @@ CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
     refuses(deep, GD_E_UNSUPPORTED, "graphs lie in graphs more than 16 levels deep");
     gd_pb_doc *doc;
     CHECK(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", parser, strlen(parser)) ==
-          GD_E_FORMAT);
+          GD_E_FORMAT); gd_clear_error();
     free(fine);
     free(deep);
     free(parser);
@@ -374,7 +374,7 @@ CLEAN_TEST(a_loop_of_very_many_steps_is_loaded_and_does_not_begin) {
                                                                               "1")) "} " OUTPUT("en"
                                                                                                 "d") "}"));
     CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED &&
-          says("as many positions as it takes steps"));
+          says("as many positions as it takes steps")); gd_clear_error();
 }
 
 /* --- damage

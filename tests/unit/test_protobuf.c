@@ -9,7 +9,7 @@
 #include "format/number.h"
 #include "test.h"
 
-static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
+static bool says(const char *part) { return strstr(gd_latest_failure(), part) != NULL; }
 
 /* Written by Python's protobuf 7 from the same schema. */
 static const char wire[] = "\x08\xf9\xff\xff\xff\xff\xff\xff\xff\xff\x01\x10\x80\x80\x80\x80\x80"
@@ -103,7 +103,7 @@ TEST(what_python_wrote_is_read_and_written_byte_for_byte) {
     CHECK(gd_pb_print_text(doc, &printed, &length) == GD_OK);
     CHECK_SAYING(strcmp(printed, text) == 0, "%s", printed);
     gd_free(again);
-    CHECK_SAYING(read_text(&from_text, text) == GD_OK, "%s", gd_error_message());
+    CHECK_SAYING(read_text(&from_text, text) == GD_OK, "%s", gd_latest_failure());
     check_values(from_text);
     CHECK(gd_pb_print(from_text, &again, &bytes) == GD_OK && bytes == WIRE &&
           memcmp(again, wire, WIRE) == 0);
@@ -151,7 +151,7 @@ TEST(both_ways_of_repeated_numbers_are_read_and_unknown_fields_are_skipped) {
     static const char mixed[] =
         "\x70\x05\x70\x06\x6a\x02\x07\x08\x80\x01\x01\x85\x01\x01\x02\x03\x04\x82\x01\x02zz"
         "\x81\x01\x01\x02\x03\x04\x05\x06\x07\x08\x08\x09";
-    CHECK_SAYING(read_wire(&doc, mixed, sizeof mixed - 1) == GD_OK, "%s", gd_error_message());
+    CHECK_SAYING(read_wire(&doc, mixed, sizeof mixed - 1) == GD_OK, "%s", gd_latest_failure());
     const gd_pb_list *packed = gd_pb_get(gd_pb_root(doc), "packed"),
                      *numbers = gd_pb_get(gd_pb_root(doc), "numbers");
     CHECK(packed && packed->count == 2 && packed->ints[1] == 6);
@@ -181,7 +181,7 @@ TEST(every_cut_of_a_message_is_refused_or_a_message) {
 static void refuses_wire(const char *data, size_t bytes, const char *message) {
     gd_pb_doc *doc;
     CHECK(read_wire(&doc, data, bytes) == GD_E_FORMAT && doc == NULL);
-    CHECK_SAYING(says(message), "%s", gd_error_message());
+    CHECK_SAYING(says(message), "%s", gd_latest_failure());
 }
 
 TEST(a_wrong_message_is_refused_with_the_place_and_the_field) {
@@ -227,7 +227,7 @@ TEST(nesting_has_a_limit) {
             check_way_back(doc, false);
         else
             CHECK_SAYING(says("child.child.child.child.child.child....child") && says("100 levels"),
-                         "%s", gd_error_message());
+                         "%s", gd_latest_failure());
         gd_pb_free(doc);
         CHECK((read_text(&doc, prose) == GD_OK) == fits);
         gd_pb_free(doc);
@@ -245,7 +245,7 @@ TEST(text_is_read_in_all_its_forms) {
                         " \"!\"\n"
                         "things < i32: 1 > things: { i32: 2 } things [{i32: 3}, <i32: 4>]\n"
                         "numbers: [1, -2,3] numbers: 4 packed: [] floats: [-inf, nan, 1]") == GD_OK,
-        "%s", gd_error_message());
+        "%s", gd_latest_failure());
     const gd_pb *root = doc ? gd_pb_root(doc) : NULL;
     CHECK(gd_pb_int(root, "i32", 0) == 31 && gd_pb_int(root, "i64", 0) == -15 &&
           gd_pb_int(root, "u32", 0) == 7);
@@ -266,7 +266,7 @@ TEST(text_is_read_in_all_its_forms) {
 static void refuses_text(const char *data, const char *message) {
     gd_pb_doc *doc;
     CHECK(read_text(&doc, data) == GD_E_FORMAT && doc == NULL);
-    CHECK_SAYING(says(message), "%s: %s", data, gd_error_message());
+    CHECK_SAYING(says(message), "%s: %s", data, gd_latest_failure());
 }
 
 TEST(wrong_text_is_refused_with_line_column_and_field) {

@@ -80,12 +80,11 @@ static void check_graph(uint64_t seed) {
         first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.4));
     gd_status status;
     gd_session *before = saved(seed, first, &fed, &symbols, &status);
-    if (gd_failed()) return;
-    if (status != GD_OK) {
-        CHECK_SAYING(seed % 2 == 0 && is_refused(), "seed %llu: %s", (unsigned long long)seed,
-                     gd_error_message());
+    if (status != GD_OK && seed % 2 == 0 && is_refused()) {
+        gd_clear_error();
         return;
     }
+    if (gd_failed()) return; /* the caller shows it */
     gd_graph *graph = gd_onnx_load(path);
     CHECK_SAYING(graph, "seed %llu: %s", (unsigned long long)seed, gd_error_message());
     if (!graph) return;

@@ -82,6 +82,7 @@ static void check_graph(uint64_t seed) {
     if (save(&before, own_ops) != GD_OK) {
         CHECK_SAYING(!own_ops && strstr(gd_error_message(), "own_ops"), "seed %llu: %s",
                      (unsigned long long)seed, gd_error_message());
+        gd_clear_error();
         return;
     }
     const bool loaded = load(&after, x, before.fetches.count);

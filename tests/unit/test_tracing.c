@@ -86,7 +86,7 @@ CLEAN_TEST(a_parameter_overwritten_before_backward_is_an_error) {
     }
     gd_tensors g = gd_grad(gd_list(gd_sum(y)), gd_list(n.w));
     (void)g;
-    CHECK(gd_error_status() == GD_E_STATE && says("overwritten"));
+    CHECK(gd_error_status() == GD_E_STATE && says("overwritten")); gd_clear_error();
 }
 
 /* A whole training step, in which the parameters are written. */
@@ -386,7 +386,7 @@ static gd_tensors write_under_a_view(gd_tensors in, void *user) {
 CLEAN_TEST(writing_through_views_is_refused_in_graphs) {
     GD_SCOPE;
     gd_tensor *w = gd_full(gd_dims(2), 3);
-    CHECK(gd_jit_call(gd_jit_new(write_a_view, w), gd_list(gd_ones(gd_dims(1)))).count == 0);
+    CHECK(gd_jit_call(gd_jit_new(write_a_view, w), gd_list(gd_ones(gd_dims(1)))).count > 0);
     CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("is a view (slice)"), "%s", gd_error_message());
     gd_clear_error();
     gd_jit_call(gd_jit_new(write_under_a_view, w), gd_list(gd_ones(gd_dims(2))));
@@ -428,7 +428,7 @@ CLEAN_TEST(a_gradient_that_needs_what_the_function_has_overwritten_is_refused) {
     gd_tensor *count = gd_full(gd_dims(), 1), *x = gd_requires_grad(gd_ones(gd_dims(2)));
     gd_tensor *y = gd_jit_call(gd_jit_new(count_and_scale, count), gd_list(x)).at[0];
     CHECK(gd_item(gd_max(y)) == 2 && gd_item(count) == 2);
-    CHECK_SAYING(gd_backward(gd_sum(y)) == GD_E_STATE && says("by the function itself"), "%s", gd_error_message());
+    CHECK_SAYING(gd_backward(gd_sum(y)) == GD_E_STATE && says("by the function itself"), "%s", gd_error_message()); gd_clear_error();
     CHECK(gd_item(count) == 2);
 }
 
@@ -438,7 +438,7 @@ CLEAN_TEST(a_saved_value_that_a_jit_has_overwritten_is_an_error) {
     gd_tensor *count = gd_full(gd_dims(), 1), *x = gd_requires_grad(gd_ones(gd_dims(2)));
     gd_tensor *y = gd_sum(gd_mul(x, count));
     gd_jit_call(gd_jit_new(count_and_scale, count), gd_list(gd_ones(gd_dims(2))));
-    CHECK_SAYING(gd_item(count) == 2 && gd_backward(y) == GD_E_STATE && says("overwritten since"), "%s", gd_error_message());
+    CHECK_SAYING(gd_item(count) == 2 && gd_backward(y) == GD_E_STATE && says("overwritten since"), "%s", gd_error_message()); gd_clear_error();
 }
 
 static gd_tensors drop_twice(gd_tensors in, void *user) {

@@ -1,0 +1,292 @@
+/* test_failures.c - the rule of status.h, for every public function: a call that fails records it.
+ *
+ * `rows` has a row for each function that the headers declare: a call that fails, or the reason why
+ * there is none. A test reads the headers and complains of functions without a row, so the list cannot
+ * fall behind. Typed calls of ops are one function (the dispatcher), which test_ops --suite errors
+ * goes through op by op.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gradus/extend.h"
+#include "gradus/gradus.h"
+#include "gradus/testing.h"
+#include "test.h"
+
+static gd_tensor *some(void) { return gd_ones(gd_dims(3)); }
+static gd_tensor *leaf(void) { return gd_requires_grad(some()); }
+static gd_tensor *symbol(void) {
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    return gd_placeholder(gd_dims(3), .name = "x");
+}
+static gd_session *session(void) { return gd_session_new(gd_graph_new()); }
+static gd_tensors body(gd_tensors in, void *user) { return user ? gd_listed(in.at[0]) : gd_listed(gd_reshape(in.at[0], gd_dims(77))); }
+static gd_tensor *fn(gd_tensors in, void *user) { return user ? in.at[0] : gd_reshape(in.at[0], gd_dims(77)); }
+static void nothing(gd_context *c) { (void)c; }
+static const gd_function no_output = {.name = "no_output", .forward = nothing, .backward = nothing};
+static bool failed_list(gd_tensors list, int64_t count) {
+    bool all = list.at && list.count == count;
+    for (int64_t i = 0; all && i < list.count; i++) all = gd_tensor_is_error(list.at[i]);
+    return all;
+}
+enum { UNKNOWN = GD_FAILED_COUNT };
+static gd_tensors none(void) { return (gd_tensors){NULL, 0}; }
+static const char *const missing = "/no/such/folder/file";
+static const char *const words[] = {"x", NULL};
+
+/* --- one call for each function: true when it returned what a failed call returns ---------------- */
+
+#define CALL(name, ...) static bool fail_##name(void) { return (__VA_ARGS__); }
+#define TENSOR(name, ...) CALL(name, gd_tensor_is_error(__VA_ARGS__))
+#define STATUS(name, ...) CALL(name, (__VA_ARGS__) != GD_OK)
+#define OBJECT(name, ...) CALL(name, (__VA_ARGS__) == NULL)
+#define LIST(name, count, ...) CALL(name, failed_list(__VA_ARGS__, count))
+
+TENSOR(gd_empty_at, gd_empty(gd_dims(-3), GD_F32))
+TENSOR(gd_from_array_at, gd_from_array(gd_dims(2), GD_F32, NULL))
+TENSOR(gd_from_memory_at, gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, NULL, NULL))
+TENSOR(gd_scalar_of_at, gd_scalar_of(1, (gd_dtype)99))
+STATUS(gd_copy_to_at, gd_copy_to(some(), NULL, 1))
+STATUS(gd_copy_from_at, gd_copy_from(some(), NULL, 1))
+CALL(gd_item_at, isnan(gd_item(some())))
+CALL(gd_item_int_at, gd_item_int(some()) == 0)
+TENSOR(gd_to_device_at, gd_to_device(some(), NULL))
+OBJECT(gd_device_get, gd_device_get("abacus"))
+STATUS(gd_set_num_threads, gd_set_num_threads(1 << 20))
+STATUS(gd_fprint_with, gd_fprint(NULL, some()))
+STATUS(gd_profiler_table, gd_profiler_table(NULL))
+STATUS(gd_profiler_save_trace, gd_profiler_save_trace(missing))
+TENSOR(gd_requires_grad_at, gd_requires_grad(gd_cast(some(), GD_I64)))
+STATUS(gd_set_requires_grad_at, gd_set_requires_grad(NULL, true))
+STATUS(gd_set_grad_at, gd_set_grad(leaf(), gd_ones(gd_dims(4))))
+TENSOR(gd_detach_at, gd_detach(NULL))
+STATUS(gd_tensor_hook_at, gd_tensor_hook(some(), NULL, NULL))
+STATUS(gd_backward_at, gd_backward(some()))
+LIST(gd_grad_at, 2, gd_grad(gd_list(some()), gd_list(leaf(), leaf())))
+LIST(gd_apply_at, 1, gd_apply(&no_output, gd_list(some()), NULL))
+TENSOR(gd_checkpoint_at, gd_checkpoint(NULL, gd_list(leaf()), NULL))
+TENSOR(gd_jvp_at, gd_jvp(NULL, gd_list(leaf()), gd_list(some()), NULL))
+TENSOR(gd_jacobian_at, gd_jacobian(fn, gd_list(leaf()), 7, NULL))
+LIST(gd_hvp_at, 1, gd_hvp(NULL, gd_list(leaf()), gd_list(some()), NULL))
+STATUS(gd_gradcheck_at, gd_gradcheck(NULL, gd_list(leaf()), NULL))
+STATUS(gd_save_npy_at, gd_save_npy(missing, some()))
+TENSOR(gd_load_npy_at, gd_load_npy(missing))
+STATUS(gd_save_npz_at, gd_save_npz(missing, words, gd_list(some())))
+TENSOR(gd_load_npz_at, gd_load_npz(missing, "x"))
+OBJECT(gd_npz_open_at, gd_npz_open(missing))
+TENSOR(gd_npz_load_at, gd_npz_load(NULL, "x"))
+LIST(gd_npz_load_all_at, UNKNOWN, gd_npz_load_all(NULL))
+STATUS(gd_onnx_save_at, gd_onnx_save(missing, session(), none(), gd_list(some())))
+OBJECT(gd_onnx_load_at, gd_onnx_load(missing))
+TENSOR(gd_placeholder_at, gd_placeholder(gd_dims(2)))
+TENSOR(gd_variable_at, gd_variable(some()))
+TENSOR(gd_named_at, gd_named(some(), "x"))
+OBJECT(gd_session_new_at, gd_session_new(NULL))
+LIST(gd_session_run_at, 2, gd_session_run(session(), gd_feed(), gd_list(symbol(), symbol())))
+STATUS(gd_session_plan_at, gd_session_plan(session(), gd_feed(), gd_list(symbol()), NULL))
+OBJECT(gd_session_plan_text_at, gd_session_plan_text(session(), gd_feed(), gd_list(symbol())))
+TENSOR(gd_session_get_at, gd_session_get(session(), some()))
+STATUS(gd_session_set_at, gd_session_set(session(), some(), some()))
+OBJECT(gd_jit_new_at, gd_jit_new(NULL, NULL))
+LIST(gd_jit_call_at, UNKNOWN, gd_jit_call(gd_jit_new(body, NULL), gd_list(some())))
+LIST(gd_cond_at, 1, gd_cond(some(), body, body, gd_list(some()), NULL))
+LIST(gd_while_loop_at, 1, gd_while_loop(NULL, body, gd_list(some()), NULL))
+CALL(gd_scan_at, failed_list(gd_scan(NULL, gd_list(some()), gd_list(some()), NULL).state, 1))
+TENSOR(gd_foldl_at, gd_foldl(NULL, some(), gd_list(some()), NULL))
+OBJECT(gd_optim_sgd_at, gd_optim_sgd(none()))
+OBJECT(gd_optim_adam_at, gd_optim_adam(gd_list(leaf()), .lr = -1))
+STATUS(gd_optimizer_step_at, gd_optimizer_step(NULL))
+TENSOR(gd_optimizer_lr_at, gd_optimizer_lr(NULL))
+STATUS(gd_optimizer_set_lr_at, gd_optimizer_set_lr(NULL, 1))
+TENSOR(gd_minimize_at, gd_minimize(NULL, symbol()))
+TENSOR(gd_dense_at, gd_dense(some(), 3))
+TENSOR(gd_init_xavier_uniform_at, gd_init_xavier_uniform(gd_dims(3)))
+TENSOR(gd_init_xavier_normal_at, gd_init_xavier_normal(gd_dims(3)))
+TENSOR(gd_init_kaiming_uniform_at, gd_init_kaiming_uniform(gd_dims(3)))
+TENSOR(gd_init_kaiming_normal_at, gd_init_kaiming_normal(gd_dims(3)))
+LIST(gd_op_call_at, 1, gd_op_call(gd_op_find("add"), gd_list(some()), NULL))
+TENSOR(gd_call_at, gd_call("no_such_op", gd_list(some()), NULL))
+STATUS(gd_op_run_into_at, gd_op_run_into(gd_op_find("add"), gd_list(some(), some()), NULL, none()))
+STATUS(gd_op_define_at, gd_op_define("nonsense", NULL))
+STATUS(gd_kernel_register, gd_kernel_register(NULL))
+OBJECT(gd_attrs_new, gd_attrs_new(NULL))
+STATUS(gd_attrs_set_int, gd_attrs_set_int(NULL, "axis", 1))
+STATUS(gd_attrs_set_float, gd_attrs_set_float(NULL, "axis", 1))
+STATUS(gd_attrs_set_ints, gd_attrs_set_ints(NULL, "axis", 1, NULL))
+STATUS(gd_attrs_set_text, gd_attrs_set_text(gd_attrs_new(gd_op_find("sum")), "axis", "?"))
+STATUS(gd_attrs_parse, gd_attrs_parse(gd_attrs_new(gd_op_find("sum")), "axis"))
+
+/* --- the list ------------------------------------------------------------------------------------ */
+
+typedef struct {
+    const char *name;
+    bool (*fails)(void);
+    const char *why; /* there is no call that fails */
+} row;
+
+#define FAILS(name) {#name, fail_##name, NULL}
+#define MEMORY "fails only for want of memory, which the fault tests walk over"
+#define QUESTION "a question: 'there is none' is an answer"
+#define BLOCK "opens or closes a block, or releases"
+#define RULE "reports to the op whose rule calls it"
+#define SETTING "sets or reads what cannot be wrong"
+
+static const row rows[] = {
+    FAILS(gd_empty_at), FAILS(gd_from_array_at), FAILS(gd_from_memory_at), FAILS(gd_scalar_of_at),
+    FAILS(gd_copy_to_at), FAILS(gd_copy_from_at), FAILS(gd_item_at), FAILS(gd_item_int_at), FAILS(gd_to_device_at),
+    FAILS(gd_device_get), FAILS(gd_set_num_threads), FAILS(gd_fprint_with), FAILS(gd_profiler_table),
+    FAILS(gd_profiler_save_trace), FAILS(gd_requires_grad_at), FAILS(gd_set_requires_grad_at),
+    FAILS(gd_set_grad_at), FAILS(gd_detach_at), FAILS(gd_tensor_hook_at), FAILS(gd_backward_at), FAILS(gd_grad_at),
+    FAILS(gd_apply_at), FAILS(gd_checkpoint_at), FAILS(gd_jvp_at), FAILS(gd_jacobian_at), FAILS(gd_hvp_at),
+    FAILS(gd_gradcheck_at), FAILS(gd_save_npy_at), FAILS(gd_load_npy_at), FAILS(gd_save_npz_at),
+    FAILS(gd_load_npz_at), FAILS(gd_npz_open_at), FAILS(gd_npz_load_at), FAILS(gd_npz_load_all_at),
+    FAILS(gd_onnx_save_at), FAILS(gd_onnx_load_at), FAILS(gd_placeholder_at), FAILS(gd_variable_at),
+    FAILS(gd_named_at), FAILS(gd_session_new_at), FAILS(gd_session_run_at), FAILS(gd_session_plan_at),
+    FAILS(gd_session_plan_text_at), FAILS(gd_session_get_at), FAILS(gd_session_set_at), FAILS(gd_jit_new_at),
+    FAILS(gd_jit_call_at), FAILS(gd_cond_at), FAILS(gd_while_loop_at), FAILS(gd_scan_at), FAILS(gd_foldl_at),
+    FAILS(gd_optim_sgd_at), FAILS(gd_optim_adam_at), FAILS(gd_optimizer_step_at), FAILS(gd_optimizer_lr_at),
+    FAILS(gd_optimizer_set_lr_at), FAILS(gd_minimize_at), FAILS(gd_dense_at), FAILS(gd_init_xavier_uniform_at),
+    FAILS(gd_init_xavier_normal_at), FAILS(gd_init_kaiming_uniform_at), FAILS(gd_init_kaiming_normal_at),
+    FAILS(gd_op_call_at), FAILS(gd_call_at), FAILS(gd_op_run_into_at), FAILS(gd_op_define_at),
+    FAILS(gd_kernel_register), FAILS(gd_attrs_new), FAILS(gd_attrs_set_int), FAILS(gd_attrs_set_float),
+    FAILS(gd_attrs_set_ints), FAILS(gd_attrs_set_text), FAILS(gd_attrs_parse),
+    {"gd_scalar_at", NULL, MEMORY}, {"gd_scalar_int_at", NULL, MEMORY}, {"gd_graph_new", NULL, MEMORY},
+    {"gd_graph_text", NULL, MEMORY}, {"gd_graph_dot", NULL, MEMORY}, {"gd_graph_variables", NULL, MEMORY},
+    {"gd_list_copy", NULL, MEMORY}, {"gd_name_scope_begin", NULL, MEMORY}, {"gd_after_begin", NULL, MEMORY},
+    {"gd_synchronize", NULL, "fails only with its device"}, {"gd_profiler_start", NULL, SETTING},
+    {"gd_infer_outputs", NULL, RULE}, {"gd_kernel_output", NULL, RULE}, {"gd_op_fail", NULL, RULE},
+    {"gd_save", NULL, "the gd_apply whose forward calls it fails"}, {"gd_saved", NULL, "the walk whose backward calls it fails"},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* What returns nothing, a number, a word or a part of an object asks or releases, and cannot fail. */
+static bool cannot_fail(const char *type, const char *name) {
+    static const char *const answers[] = {"void", "bool", "int", "int64_t", "size_t", "unsigned", "const", "gd_dtype",
+                                          "gd_word", "gd_shape", "gd_memory", "gd_rng", "gd_scope", "gd_profile_span"};
+    static const char *const questions[] = {"gd_error_status", "gd_graph_find", "gd_tensor_grad", "gd_tensor_device",
+                                            "gd_default_device", "gd_keep", "gd_keep_list", "gd_retain", "gd_data",
+                                            "gd_device_begin", "gd_graph_begin"};
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (strcmp(type, answers[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        if (strcmp(name, questions[i]) == 0) return true;
+    return strlen(name) > 7 && strcmp(name + strlen(name) - 7, "_retain") == 0;
+}
+
+static const row *row_of(const char *name) {
+    for (int i = 0; i < ROWS; i++)
+        if (strcmp(rows[i].name, name) == 0) return &rows[i];
+    return NULL;
+}
+
+/* Each declaration "GD_API type *name(" of a header: calls `look` with the type's first word and name. */
+static int each_declaration(const char *path, void (*look)(const char *type, const char *name)) {
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    char line[400];
+    int count = 0;
+    while (fgets(line, sizeof line, file)) {
+        char type[40], *open = strchr(line, '(');
+        if (strncmp(line, "GD_API ", 7) != 0 || !open || sscanf(line + 7, "%39[a-z0-9_]", type) != 1) continue;
+        char *end = open, *start;
+        for (start = end; start > line && (isalnum((unsigned char)start[-1]) || start[-1] == '_'); start--) {}
+        *end = 0;
+        look(type, start);
+        count++;
+    }
+    fclose(file);
+    return count;
+}
+
+static void must_have_a_row(const char *type, const char *name) {
+    CHECK_SAYING(row_of(name) || cannot_fail(type, name),
+                 "%s has no row: add a call of it that fails, or why there is none", name);
+}
+
+TEST(every_public_function_has_a_row) {
+    DIR *folder = opendir(GRADUS_INCLUDE_DIR);
+    CHECK_SAYING(folder, "%s cannot be read", GRADUS_INCLUDE_DIR);
+    int count = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", GRADUS_INCLUDE_DIR, entry->d_name);
+        count += each_declaration(path, must_have_a_row);
+    }
+    if (folder) closedir(folder);
+    CHECK_SAYING(count > 150, "only %d declarations were found", count);
+}
+
+TEST(a_call_that_fails_records_it_and_returns_what_its_type_says) {
+    for (int i = 0; i < ROWS; i++) {
+        if (!rows[i].fails) continue;
+        GD_SCOPE;
+        gd_clear_error();
+        CHECK_SAYING(rows[i].fails(), "%s did not return what a failed call returns", rows[i].name);
+        CHECK_SAYING(gd_failed() && gd_error_message()[0], "%s failed and nothing is recorded", rows[i].name);
+    }
+    gd_clear_error();
+}
+
+/* Functions behind a macro know the line of the call. */
+TEST(the_message_ends_with_the_place_of_the_call_once) {
+    for (int i = 0; i < ROWS; i++) {
+        const size_t length = strlen(rows[i].name);
+        if (!rows[i].fails || strcmp(rows[i].name + length - 3, "_at") != 0) continue;
+        GD_SCOPE;
+        gd_clear_error();
+        rows[i].fails();
+        const char *said = gd_error_message(), *at = strstr(said, "test_failures.c:");
+        CHECK_SAYING(at && !strstr(at + 1, "test_failures.c:"), "%s: %s", rows[i].name, said);
+        CHECK_SAYING(said[0] && said[strlen(said) - 1] == ')', "%s: %s", rows[i].name, said);
+    }
+    gd_clear_error();
+}
+
+/* The idiom that status.h promises: a training loop that is checked once, at its end. */
+TEST(a_loop_whose_loss_has_no_gradient_is_seen_at_its_end) {
+    GD_SCOPE;
+    gd_tensor *w = leaf();
+    gd_optimizer *sgd = gd_optim_sgd(gd_list(w), .lr = 0.1);
+    for (int step = 0; step < 50; step++) {
+        GD_SCOPE;
+        gd_tensor *loss;
+        {
+            GD_NO_GRAD;
+            loss = gd_sum(gd_square(w));
+        }
+        gd_backward(loss);
+        gd_optimizer_step(sgd);
+        gd_optimizer_zero_grad(sgd);
+    }
+    CHECK(gd_failed() && gd_error_status() == GD_E_STATE);
+    CHECK_SAYING(strstr(gd_error_message(), "gd_backward"), "%s", gd_error_message());
+    gd_clear_error();
+}
+
+TEST(a_failed_list_of_any_length_can_be_read) {
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(4, 8)), *w = gd_randn(gd_dims(8, 24)); /* should be (24, 8) */
+    gd_tensors qkv = gd_chunk(gd_linear(x, w, NULL), 3, .axis = -1);
+    CHECK(failed_list(qkv, 3));
+    CHECK(gd_tensor_is_error(gd_matmul(qkv.at[0], gd_transpose(qkv.at[2], 0, 1))));
+    gd_clear_error();
+    CHECK(failed_list(gd_chunk(x, 3000, .axis = 7), 3000));
+    gd_clear_error();
+    CHECK(failed_list(gd_split(x, gd_dims(1, 2, 3, 4, 5)), 5));
+    gd_clear_error();
+    CHECK(failed_list(gd_chunk(x, -2), UNKNOWN));
+    gd_clear_error();
+    gd_fault_after(0, true); /* no memory, either */
+    gd_tensors list = gd_chunk(x, 3000);
+    gd_fault_after(-1, false);
+    CHECK(list.count >= UNKNOWN && gd_tensor_is_error(list.at[0]) && gd_tensor_is_error(list.at[list.count - 1]));
+    gd_clear_error();
+}
+
+TEST_MAIN
