@@ -15,6 +15,12 @@
  *   - A thread with no open scope owns what calls return, and releases it itself.
  *
  * A scope must not be left by longjmp: the cleanup would not run.
+ *
+ * A tensor that is used after its scope has ended may show another tensor's values. The environment
+ * variable GRADUS_DEBUG=handles finds such mistakes: handles are never reused then, and a call that gets
+ * a freed one fails, with the op and line that made the tensor and the scope that freed it. It costs
+ * about 300 bytes for every tensor that is freed. Debug builds of the library and those with
+ * AddressSanitizer always do it, for the latest million tensors.
  */
 #ifndef GRADUS_SCOPE_H
 #define GRADUS_SCOPE_H
@@ -31,10 +37,11 @@ typedef struct gd_scope gd_scope;
 #define GD_SCOPE_NAME_(n) GD_SCOPE_NAME__(n)
 #define GD_SCOPE                                                                                 \
     __attribute__((cleanup(gd_scope_close), unused)) gd_scope *GD_SCOPE_NAME_(__COUNTER__) =     \
-        gd_scope_open()
+        gd_scope_open_at(GD_HERE)
 
 /* By hand, for those who cannot use the macro: close in reverse order. */
-GD_API gd_scope *gd_scope_open(void);
+#define gd_scope_open() gd_scope_open_at(GD_HERE)
+GD_API gd_scope *gd_scope_open_at(const char *site);
 GD_API void gd_scope_close(gd_scope **scope);
 
 /* Moves an object from the innermost scope to the one outside, and returns it. */

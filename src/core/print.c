@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "core/decimal.h"
@@ -401,7 +402,10 @@ static void put_tensor(text *out, const gd_tensor *t, const gd_print_options *op
     }
     put_text(out, "<");
     if (!t) put_text(out, "NULL");
-    else if (t->kind == GD_FAILED) put_text(out, gd_failed() ? gd_error_message() : "failed");
+    else if (gd_is_freed(t)) {
+        gd_report(NULL, gd_check_freed(t, "gd_print"));
+        put_text(out, gd_latest_failure());
+    } else if (t->kind == GD_FAILED) put_text(out, gd_failed() ? gd_error_message() : "failed");
     else {
         put_text(out, "symbol ");
         put_text(out, gd_describe(t, shape, sizeof shape));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/tensor.h"
 #include "core/thread.h"
 
@@ -26,7 +27,7 @@ void gd_object_release(gd_object *object) {
 
 /* --- scopes ------------------------------------------------------------------------------------ */
 
-gd_scope *gd_scope_open(void) {
+gd_scope *gd_scope_open_at(const char *site) {
     gd_thread *thread = &gd_this_thread;
     if (!thread->starts) {
         thread->starts = thread->inline_starts;
@@ -35,7 +36,7 @@ gd_scope *gd_scope_open(void) {
     if (thread->depth == thread->start_capacity && thread->unrecorded == 0) {
         size_t capacity = 2 * thread->start_capacity;
         bool inline_now = thread->starts == thread->inline_starts;
-        size_t *starts =
+        gd_scope_start *starts =
             gd_realloc(inline_now ? NULL : thread->starts, capacity * sizeof *starts);
         if (starts) {
             if (inline_now) memcpy(starts, thread->inline_starts, sizeof thread->inline_starts);
@@ -46,7 +47,7 @@ gd_scope *gd_scope_open(void) {
     if (thread->unrecorded > 0 || thread->depth == thread->start_capacity)
         thread->unrecorded++; /* its objects live as long as the scope around it */
     else
-        thread->starts[thread->depth++] = thread->object_count;
+        thread->starts[thread->depth++] = (gd_scope_start){thread->object_count, site};
     return (gd_scope *)thread;
 }
 
@@ -59,9 +60,12 @@ void gd_scope_close(gd_scope **scope) {
         return;
     }
     if (thread->depth == 0) return;
-    size_t start = thread->starts[--thread->depth];
-    while (thread->object_count > start)
+    const gd_scope_start start = thread->starts[--thread->depth];
+    const char *outer = thread->closing;
+    thread->closing = start.site ? start.site : "";
+    while (thread->object_count > start.first)
         gd_object_release(thread->objects[--thread->object_count]);
+    thread->closing = outer;
 }
 
 gd_status gd_scope_reserve(size_t objects) {
@@ -95,7 +99,7 @@ gd_status gd_scope_take(gd_object *object) {
 void gd_scope_keep(gd_object *object) {
     gd_thread *thread = &gd_this_thread;
     if (thread->depth == 0 || thread->unrecorded > 0) return;
-    size_t *start = &thread->starts[thread->depth - 1];
+    size_t *start = &thread->starts[thread->depth - 1].first;
     /* from the end: what is kept was usually made last */
     for (size_t i = thread->object_count; i-- > *start;) {
         if (thread->objects[i] != object) continue;
@@ -113,15 +117,18 @@ void gd_scope_keep(gd_object *object) {
 /* --- public ------------------------------------------------------------------------------------ */
 
 gd_tensor *gd_keep(gd_tensor *t) {
-    if (t) gd_scope_keep(&t->object);
+    if (gd_is_freed(t)) gd_report(NULL, gd_check_freed(t, "gd_keep"));
+    else if (t) gd_scope_keep(&t->object);
     return t;
 }
 
 gd_tensor *gd_retain(gd_tensor *t) {
-    if (t) gd_object_retain(&t->object);
+    if (gd_is_freed(t)) gd_report(NULL, gd_check_freed(t, "gd_retain"));
+    else if (t) gd_object_retain(&t->object);
     return t;
 }
 
 void gd_release(gd_tensor *t) {
-    if (t) gd_object_release(&t->object);
+    if (gd_is_freed(t)) gd_report(NULL, gd_check_freed(t, "gd_release"));
+    else if (t) gd_object_release(&t->object);
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/checked.h"
 #include "core/tensor.h"
 
@@ -96,6 +97,7 @@ char *gd_shape_text(int rank, const int64_t *dims, char *buffer, size_t size) {
 
 char *gd_describe(const gd_tensor *t, char *buffer, size_t size) {
     if (!t) snprintf(buffer, size, "NULL");
+    else if (gd_is_freed(t)) gd_freed_text(t, buffer, size);
     else if (t->kind == GD_FAILED) snprintf(buffer, size, "error");
     else {
         char text[128];

@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/checked.h"
 #include "core/copy.h"
+#include "core/freed.h"
 #include "gradus/testing.h"
 
 enum { CACHED_HANDLES = 256 };
@@ -34,6 +35,10 @@ static void tensor_destroy(gd_object *object) {
     if (t->node) gd_node_release_hook(t->node);
     gd_object_count(-1);
     gd_thread *thread = &gd_this_thread;
+    if (gd_keeps_freed(thread)) {
+        gd_freed_keep(t, t);
+        return;
+    }
 #ifndef GD_SANITIZED
     if (thread->alive && thread->free_tensor_count < CACHED_HANDLES) {
         t->next_free = thread->free_tensors;
@@ -86,6 +91,9 @@ gd_tensor *gd_tensor_bare(gd_tensor_kind kind, gd_device *device, gd_dtype dtype
     t->node_index = 0;
     t->grad = NULL;
     t->hooks = NULL;
+    t->made_op = NULL;
+    t->made_site = thread->site;
+    t->block = NULL;
     gd_object_count(1);
     gd_scope_adopt(&t->object);
     return t;
@@ -119,7 +127,11 @@ gd_tensor *gd_tensor_alias(gd_tensor *t) {
 
 /* --- asking ------------------------------------------------------------------------------------ */
 
-static bool usable(const gd_tensor *t) { return t && t->kind != GD_FAILED; }
+static bool usable(const gd_tensor *t) {
+    if (t && t->kind != GD_FAILED) return true;
+    if (gd_is_freed(t)) gd_report(NULL, gd_check_freed(t, "a question about a tensor"));
+    return false;
+}
 
 gd_dtype gd_tensor_dtype(const gd_tensor *t) {
     return usable(t) ? (gd_dtype)t->dtype : GD_DTYPE_NONE;
@@ -233,6 +245,7 @@ static gd_status check_readable(const gd_tensor *t, const char *what) {
     switch ((gd_tensor_kind)t->kind) {
     case GD_VALUE: return GD_OK;
     case GD_FAILED:
+        GD_TRY(gd_check_freed(t, what));
         if (gd_this_thread.recorded != GD_OK)
             return gd_fail(gd_this_thread.recorded, "%s: %s", what, gd_this_thread.recorded_text);
         return gd_fail(GD_E_STATE, "%s: the tensor is the result of a call that failed", what);

@@ -34,6 +34,11 @@ struct gd_tensor {
     gd_tensor *grad; /* of a leaf; accumulated by backward */
     gd_hook *hooks;
     gd_tensor *next_free;
+
+    /* for messages about a use after free (core/freed.h) */
+    const char *made_op, *made_site; /* the op and the call that made it; NULL: not known */
+    const char *freed_in;            /* of a freed handle: the scope that ended, "" a call's; NULL: none */
+    void *block;                     /* of a freed handle: the memory that is kept for it; else NULL */
 };
 
 /* The one tensor that every failed call returns. */

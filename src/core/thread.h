@@ -18,6 +18,12 @@ typedef struct gd_counts {
     _Atomic int64_t small_bytes, small_taken; /* of storages of a few elements (storage.c) */
 } gd_counts;
 
+/* Where the objects of a scope begin on the thread's stack of objects, and where it was opened. */
+typedef struct gd_scope_start {
+    size_t first;
+    const char *site;
+} gd_scope_start;
+
 typedef struct gd_thread {
     /* errors: `noted` is the latest gd_fail, `recorded` the first that stuck */
     gd_status noted, recorded;
@@ -27,9 +33,12 @@ typedef struct gd_thread {
     /* scopes: objects of all open scopes on one stack, and where each scope begins */
     gd_object **objects;
     size_t object_count, object_capacity;
-    size_t *starts, inline_starts[GD_INLINE_SCOPES];
+    gd_scope_start *starts, inline_starts[GD_INLINE_SCOPES];
     size_t depth, start_capacity;
-    size_t unrecorded; /* scopes opened when there was no memory to note their start */
+    size_t unrecorded; /* scopes opened when there was no memory to record their start */
+    const char *closing; /* the site of the scope that is being closed, "" if it has none; NULL: none */
+    int keeping_freed;   /* > 0: handles that are freed are kept until the trace ends (core/freed.h) */
+    struct gd_tensor *freed; /* those */
 
     gd_device *device;  /* default device; NULL means the CPU */
     int no_grad;        /* > 0: the tape does not record */

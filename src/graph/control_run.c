@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/alloc.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
@@ -35,6 +36,7 @@ static gd_status call_program(const gd_callee *c, gd_tensor *const *in, int n_in
         status = gd_this_thread.recorded != GD_OK
                      ? gd_this_thread.recorded
                      : gd_fail(GD_E_ARGUMENT, "the function gave no list of results");
+    if (status == GD_OK) status = gd_check_returned(y, __builtin_frame_address(0));
     for (int64_t i = 0; i < y.count && status == GD_OK; i++)
         if (!y.at[i])
             status = gd_fail(GD_E_ARGUMENT, "result %lld of the function is NULL", (long long)i);

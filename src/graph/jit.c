@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/alloc.h"
 #include "core/random.h"
 #include "graph/graph.h"
@@ -205,10 +206,13 @@ static gd_status trace_function(gd_jit *jit, traced *t, gd_tensors inputs) {
     gd_this_thread.noise = &numbers; /* tracing takes none of the generator's */
     gd_tensor **given = gd_list_new(inputs.count);
     gd_status status = given ? make_inputs(t, inputs, given) : GD_E_MEMORY;
+    gd_keep_freed_begin();
     if (status == GD_OK) {
         gd_tensors y = jit->fn((gd_tensors){given, t->n_in}, jit->user);
-        status = gd_failed() ? gd_failure() : take_results(t, y);
+        status = gd_failed() ? gd_failure() : gd_check_returned(y, __builtin_frame_address(0));
+        if (status == GD_OK) status = take_results(t, y);
     }
+    gd_keep_freed_end();
     if (status == GD_OK) status = take_written(t, given);
     if (status == GD_OK) status = gather_effects(t);
     gd_this_thread.noise = before;

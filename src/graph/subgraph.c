@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/grow.h"
 #include "gradus/ops.h"
 
@@ -83,10 +84,12 @@ static gd_status trace_body(gd_subgraph *sub, gd_body body, void *user, const gd
     if (!x) return GD_E_MEMORY;
     for (int i = 0; i < n_inputs; i++) GD_TRY(add_input(sub, &inputs[i], &x[i]));
     sub->n_given = n_inputs;
+    gd_keep_freed_begin();
     gd_tensors y = body((gd_tensors){x, n_inputs}, user);
-    if (!y.at && gd_this_thread.recorded != GD_OK)
-        return gd_this_thread.recorded; /* it could not even make a list */
-    return take_outputs(sub, y);
+    gd_status status = !y.at && gd_failed() ? gd_failure() : gd_check_returned(y, __builtin_frame_address(0));
+    if (status == GD_OK) status = take_outputs(sub, y);
+    gd_keep_freed_end();
+    return status;
 }
 
 gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int n_inputs,

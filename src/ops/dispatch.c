@@ -8,6 +8,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/freed.h"
 #include "core/random.h"
 #include "ops/call.h"
 #include "ops/op.h"
@@ -37,7 +38,8 @@ static gd_status explain(const gd_invocation *call, gd_status status) {
         int last = call->op->n_inputs - 1;
         const char *name = last < 0 ? "extra" : call->op->inputs[i < last ? i : last].name;
         char shape[160] = "absent";
-        if (call->in[i]) gd_describe(call->in[i], shape, sizeof shape);
+        if (gd_is_freed(call->in[i])) snprintf(shape, sizeof shape, "freed");
+        else if (call->in[i]) gd_describe(call->in[i], shape, sizeof shape);
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "", name, shape);
     }
     gd_error_prefix("%.*s): ", (int)(sizeof text - 1), text);
@@ -471,6 +473,16 @@ static bool is_plain(const gd_invocation *call) {
     return true;
 }
 
+/* An error tensor whose failure was cleared, or a tensor that was freed. */
+static gd_status failed_input(const gd_invocation *call, int i) {
+    const int last = call->op->n_inputs - 1;
+    const char *name = last < 0 ? "extra" : call->op->inputs[i < last ? i : last].name;
+    char text[600];
+    if (gd_is_freed(call->in[i]))
+        return gd_fail(GD_E_STATE, "use after free: '%s' is %s", name, gd_freed_text(call->in[i], text, sizeof text));
+    return gd_fail(GD_E_STATE, "'%s' is the result of a call that failed", name);
+}
+
 /* `grow`: the number of outputs is known only after infer; the list is made then. */
 static gd_status dispatch(gd_invocation *call, bool grow) {
     gd_thread *thread = &gd_this_thread;
@@ -481,11 +493,13 @@ static gd_status dispatch(gd_invocation *call, bool grow) {
     }
     bool run = thread->attempts == 0 ||
                thread->recorded == GD_OK; /* a rule that has failed goes no further */
-    for (int i = 0; i < call->n_in && run; i++)
-        run = !call->in[i] || call->in[i]->kind != GD_FAILED;
-    if (!run) {
+    int bad = -1; /* an input that is an error tensor */
+    for (int i = 0; i < call->n_in && bad < 0; i++)
+        if (call->in[i] && call->in[i]->kind == GD_FAILED) bad = i;
+    if (bad >= 0 && thread->recorded == GD_OK) return failed(call, failed_input(call, bad));
+    if (!run || bad >= 0) {
         for (int k = 0; k < call->n_out; k++) call->out[k] = &gd_error_tensor;
-        return thread->recorded != GD_OK ? thread->recorded : GD_E_STATE;
+        return thread->recorded;
     }
     gd_status status = gd_check_inputs(call->op, call->in, call->n_in);
     gd_device *device = NULL;
@@ -558,10 +572,21 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
  * theirs is that of the call that runs them. */
 static const char *place(const char *site) { return site ? site : gd_this_thread.site; }
 
+/* For messages about a use after free. What an op writes in place keeps its maker. */
+static gd_status remember_maker(const gd_invocation *call, gd_status status) {
+    if (status != GD_OK || !gd_keeps_freed(&gd_this_thread) || call->op->base) return status;
+    for (int i = 0; i < call->n_out; i++) {
+        if (!call->out[i]) continue;
+        call->out[i]->made_op = call->op->name;
+        call->out[i]->made_site = call->site;
+    }
+    return status;
+}
+
 gd_status gd_dispatch(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                       const void *attrs, gd_tensor **out, int n_out) {
     gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = n_out};
-    return dispatch(&call, false);
+    return remember_maker(&call, dispatch(&call, false));
 }
 
 gd_status gd_dispatch_again(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
@@ -579,7 +604,7 @@ gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *
                            const void *attrs) {
     gd_tensor *out[FEW];
     gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = op->n_outputs};
-    dispatch(&call, false);
+    remember_maker(&call, dispatch(&call, false));
     return out[0];
 }
 
@@ -596,7 +621,7 @@ static int64_t asked_for(const gd_op *op, const void *attrs) {
 gd_tensors gd_dispatch_list(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                             const void *attrs) {
     gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs};
-    if (dispatch(&call, true) == GD_OK) return (gd_tensors){call.out, call.n_out};
+    if (remember_maker(&call, dispatch(&call, true)) == GD_OK) return (gd_tensors){call.out, call.n_out};
     if (call.out && gd_this_thread.depth == 0) gd_release_list((gd_tensors){call.out, 0}); /* no scope has it */
     return gd_list_of_errors(asked_for(op, attrs));
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/freed.h"
 #include "core/alloc.h"
 #include "core/fork.h"
 #include "gradus/testing.h"
@@ -230,15 +231,22 @@ enum { SHORT_LIST = 8, CACHED_LISTS = 32 };
 
 typedef struct {
     gd_object object;
-    bool is_short; /* has room for SHORT_LIST tensors */
+    bool is_short;   /* has room for SHORT_LIST tensors */
+    gd_tensor *last; /* behind the places: a handle that all of them hold once the list is freed, or NULL */
     gd_tensor *at[];
 } list;
 
 static void list_destroy(gd_object *object) {
-    gd_object_count(-1);
-#ifndef GD_SANITIZED
+    list *l = (list *)object;
     gd_thread *thread = &gd_this_thread;
-    if (((list *)object)->is_short && thread->alive && thread->free_list_count < CACHED_LISTS) {
+    gd_object_count(-1);
+    if (l->last && gd_keeps_freed(thread)) {
+        for (gd_tensor **at = l->at; (void *)at < (void *)l->last; at++) *at = l->last;
+        gd_freed_keep(l->last, l);
+        return;
+    }
+#ifndef GD_SANITIZED
+    if (l->is_short && thread->alive && thread->free_list_count < CACHED_LISTS) {
         *(void **)object = thread->free_lists;
         thread->free_lists = object;
         thread->free_list_count++;
@@ -252,8 +260,9 @@ static const gd_class list_class = {"list", list_destroy};
 gd_tensor **gd_list_new(int64_t count) {
     if (gd_scope_reserve(1) != GD_OK) return NULL;
     gd_thread *thread = &gd_this_thread;
-    const bool is_short = count <= SHORT_LIST;
-    const size_t bytes = sizeof(list) + (size_t)(is_short ? SHORT_LIST : count) * sizeof(gd_tensor *);
+    const bool keep = gd_keeps_freed(thread), is_short = count <= SHORT_LIST && !keep;
+    const size_t places = sizeof(list) + (size_t)(is_short || count < 1 ? SHORT_LIST : count) * sizeof(gd_tensor *);
+    const size_t bytes = places + (keep ? sizeof(gd_tensor) : 0);
     list *l = is_short && !gd_faults_armed() ? thread->free_lists : NULL;
     if (l) {
         thread->free_lists = *(void **)l;
@@ -267,6 +276,8 @@ gd_tensor **gd_list_new(int64_t count) {
         return NULL;
     }
     l->is_short = is_short;
+    l->last = keep ? (gd_tensor *)(void *)((char *)l + places) : NULL;
+    if (keep) *l->last = (gd_tensor){.kind = GD_FAILED, .device = gd_cpu(), .made_site = thread->site};
     gd_object_init(&l->object, &list_class);
     gd_object_count(1);
     gd_scope_adopt(&l->object);
@@ -287,6 +298,7 @@ gd_tensors gd_list_copy(gd_tensors given) {
 static struct {
     gd_object object;
     bool is_short;
+    gd_tensor *last;
     gd_tensor *at[GD_FEW_ERRORS];
 } errors = {.object = {.class = &list_class, .refs = GD_IMMORTAL}};
 

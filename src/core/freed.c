@@ -1,0 +1,135 @@
+/* freed.c - handles that are kept after their end, and what is said when they are used. */
+#include "core/freed.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/fork.h"
+
+bool gd_handles_checked;
+
+/* Under AddressSanitizer and in debug builds the oldest of so many are freed, so that long programs do
+ * not run out of memory; GRADUS_DEBUG=handles keeps all. */
+enum { KEPT_UNASKED = 1 << 20 };
+
+static struct {
+    gd_tensor *first, *last;
+    int64_t count;
+    bool all;
+} kept;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_INNER_MUTEX_AT_FORK(lock)
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ADDRESS_SANITIZER
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define ADDRESS_SANITIZER
+#endif
+
+static void __attribute__((constructor)) read_mode(void) {
+    const char *asked = getenv("GRADUS_DEBUG");
+    kept.all = asked && strstr(asked, "handles");
+    gd_handles_checked = kept.all;
+#if defined(ADDRESS_SANITIZER) || defined(GD_DEBUG)
+    gd_handles_checked = true;
+#endif
+}
+
+/* --- keeping ----------------------------------------------------------------------------------- */
+
+static void keep_for_good(gd_tensor *t) {
+    gd_tensor *oldest = NULL;
+    pthread_mutex_lock(&lock);
+    if (kept.last) kept.last->next_free = t;
+    else kept.first = t;
+    kept.last = t;
+    if (!kept.all && ++kept.count > KEPT_UNASKED) {
+        oldest = kept.first;
+        kept.first = oldest->next_free;
+        kept.count--;
+    }
+    pthread_mutex_unlock(&lock);
+    if (oldest) gd_free(oldest->block);
+}
+
+void gd_freed_keep(gd_tensor *t, void *block) {
+    gd_thread *thread = &gd_this_thread;
+    atomic_store(&t->object.refs, GD_IMMORTAL);
+    t->kind = GD_FAILED;
+    t->rank = 0;
+    t->requires_grad = t->is_view = false;
+    t->storage = NULL;
+    t->node = NULL;
+    t->grad = NULL;
+    t->hooks = NULL;
+    t->next_free = NULL;
+    t->block = block;
+    t->freed_in = thread->closing;
+    if (gd_handles_checked) {
+        keep_for_good(t);
+    } else {
+        t->next_free = thread->freed;
+        thread->freed = t;
+    }
+}
+
+void gd_keep_freed_begin(void) { gd_this_thread.keeping_freed++; }
+
+void gd_keep_freed_end(void) {
+    gd_thread *thread = &gd_this_thread;
+    if (--thread->keeping_freed > 0) return;
+    while (thread->freed) {
+        gd_tensor *t = thread->freed;
+        thread->freed = t->next_free;
+        gd_free(t->block);
+    }
+}
+
+/* --- saying it --------------------------------------------------------------------------------- */
+
+const char *gd_freed_text(const gd_tensor *t, char *text, size_t size) {
+    char made[300] = "";
+    if (t->made_op) snprintf(made, sizeof made, "the result of %s", t->made_op);
+    else snprintf(made, sizeof made, "a %s", t->block == t ? "tensor" : "list of tensors");
+    if (t->made_site) snprintf(made + strlen(made), sizeof made - strlen(made), " (%s)", t->made_site);
+    if (!t->freed_in) snprintf(text, size, "%s, whose last reference was released", made);
+    else if (!*t->freed_in) snprintf(text, size, "%s, which was freed at the end of a call", made);
+    else snprintf(text, size, "%s, which was freed at the end of the scope of %s", made, t->freed_in);
+    return text;
+}
+
+gd_status gd_check_freed(const gd_tensor *t, const char *what) {
+    char text[600];
+    if (!gd_is_freed(t)) return GD_OK;
+    return gd_fail(GD_E_STATE, "%s: use after free: %s", what, gd_freed_text(t, text, sizeof text));
+}
+
+/* --- what a function returned ------------------------------------------------------------------ */
+
+/* Whether an address is in the part of this thread's stack below `frame`: in a frame that has ended. */
+static bool is_below(const void *address, const void *frame) {
+    pthread_attr_t attributes;
+    void *lowest;
+    size_t bytes;
+    if ((uintptr_t)address >= (uintptr_t)frame || pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+    const bool known = pthread_attr_getstack(&attributes, &lowest, &bytes) == 0;
+    pthread_attr_destroy(&attributes);
+    return known && (uintptr_t)address >= (uintptr_t)lowest;
+}
+
+gd_status gd_check_returned(gd_tensors returned, const void *frame) {
+    char text[600];
+    if (returned.count > 0 && returned.at && is_below(returned.at, frame))
+        return gd_fail(GD_E_STATE, "the function returned a list that ended with it; write `return gd_listed(...);`, "
+                                   "not gd_list");
+    for (int64_t k = 0; returned.at && k < returned.count; k++)
+        if (gd_is_freed(returned.at[k]))
+            return gd_fail(GD_E_STATE, "result %lld of the function is %s; hand it out with `return gd_keep_list(...);`",
+                           (long long)k, gd_freed_text(returned.at[k], text, sizeof text));
+    return GD_OK;
+}
