@@ -159,26 +159,18 @@ GD_API gd_tensor *gd_jacobian_at(const char *site, gd_fn fn, gd_tensors inputs, 
 GD_API gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors vectors, void *user);
 
 typedef struct gd_gradcheck_options {
-    double step, tolerance_relative, tolerance_absolute;
-    bool second_order; /* check the gradient's own gradient too */
-    int64_t elements;  /* of each input at most so many are moved, spread over it; 0: all of them */
-    bool twice;        /* the library's own: inside the second-order check */
+    double step GD_DEFAULT_(1e-6), tolerance_relative GD_DEFAULT_(1e-4), tolerance_absolute GD_DEFAULT_(1e-6);
+    bool second_order GD_DEFAULT_(false); /* check the gradient's own gradient too */
+    int64_t elements GD_DEFAULT_(0); /* of each input at most so many are moved, spread over it; 0: all of them */
+    bool twice GD_DEFAULT_(false);   /* the library's own: inside the second-order check */
 } gd_gradcheck_options;
 
 /* Compares gradients with finite differences, in f64, at the inputs that require a gradient.
  * GD_OK, or a failure whose message names the input and element and both numbers. */
-#ifndef __cplusplus
-/* The defaults come first and the user's own fields after them, hence the pragma. */
-#define gd_gradcheck(fn, inputs, user, ...)                                                    \
-    __extension__({                                                                            \
-        _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"")   \
-        gd_gradcheck_at(GD_HERE, fn, inputs, user,                                             \
-                        &(gd_gradcheck_options){.step = 1e-6, .tolerance_relative = 1e-4,      \
-                                                .tolerance_absolute = 1e-6                     \
-                                                __VA_OPT__(,) __VA_ARGS__});                   \
-        _Pragma("GCC diagnostic pop")                                                          \
-    })
-#endif
+#define gd_gradcheck(fn, inputs, user, ...)                                                              \
+    GD_WITH_OPTIONS_(gd_gradcheck_at(GD_HERE, fn, inputs, user, GD_OPTIONS_(gd_gradcheck_options,        \
+                     (.step = 1e-6, .tolerance_relative = 1e-4, .tolerance_absolute = 1e-6)              \
+                     __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_status gd_gradcheck_at(const char *site, gd_fn fn, gd_tensors inputs, void *user,
                                  const gd_gradcheck_options *options);
 

@@ -35,7 +35,17 @@ GD_API gd_tensor *gd_load_npy_at(const char *site, const char *path);
 /* --- several, with names --------------------------------------------------------------------- */
 
 /* A list of names, as many as there are tensors in the list beside it. */
-#ifndef __cplusplus
+#ifdef __cplusplus
+} /* like gd_list, it lives until the end of the call that it is written in */
+template <int count> struct gd_names_of_ {
+    const char *at[count];
+    operator const char *const *() const { return at; }
+};
+template <typename... Names> inline gd_names_of_<sizeof...(Names)> gd_names(Names... names) {
+    return gd_names_of_<sizeof...(Names)>{{names...}};
+}
+extern "C" {
+#else
 #define gd_names(...) ((const char *const[]){__VA_ARGS__})
 #endif
 

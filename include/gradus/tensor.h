@@ -14,6 +14,7 @@
 #include "gradus/status.h"
 
 #ifdef __cplusplus
+#include <initializer_list>
 extern "C" {
 #endif
 
@@ -25,15 +26,39 @@ typedef struct gd_tensor gd_tensor;
 
 /* A list of up to 8 sizes or axes, written gd_dims(64, 1000). gd_dims() is the empty list, the
  * shape of a single number. As an option of an op it may also be one plain number (.axis = 1). */
+#ifdef __cplusplus
+} /* the list types have constructors in C++ */
+struct gd_shape {
+    int64_t at[GD_MAX_RANK];
+    int rank;
+    int form;
+    gd_shape() = default;
+    gd_shape(int64_t number) : at{number}, rank(1), form(1) {}
+    gd_shape(std::initializer_list<int64_t> numbers) : at{}, rank(0), form(1) {
+        for (int64_t number : numbers) {
+            if (rank < GD_MAX_RANK) at[rank] = number;
+            rank++; /* one that is too long is refused by the call */
+        }
+    }
+};
+inline gd_shape gd_shape_default_(int64_t first) { /* of an option that was not given */
+    gd_shape shape{};
+    shape.at[0] = first;
+    shape.form = -1;
+    return shape;
+}
+extern "C" {
+#else
 typedef struct gd_shape {
     int64_t at[GD_MAX_RANK];
     int rank;
     int form; /* how it was written: 1 by gd_dims; 0 by a brace list, which has lost its length */
 } gd_shape;
+#endif
 
 /* Options of fixed length: .stride = 2 means 2, 2; .stride = {2, 1} is taken as written. */
 #ifdef __cplusplus
-} /* the three list types have constructors in C++ */
+}
 #define GD_LIST_(n, ...)                                  \
     struct gd_int##n {                                    \
         int64_t at[n];                                    \
@@ -46,7 +71,7 @@ GD_LIST_(3, gd_int3(int64_t a, int64_t b, int64_t c) : at{a, b, c} {});
 #undef GD_LIST_
 template <typename... Sizes> inline gd_shape gd_dims(Sizes... sizes) {
     static_assert(sizeof...(Sizes) <= GD_MAX_RANK, "a tensor has at most 8 dimensions");
-    return gd_shape{{static_cast<int64_t>(sizes)...}, static_cast<int>(sizeof...(Sizes)), 1};
+    return gd_shape(std::initializer_list<int64_t>{static_cast<int64_t>(sizes)...});
 }
 extern "C" {
 #else

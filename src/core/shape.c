@@ -54,13 +54,13 @@ gd_status gd_dims_bytes(int rank, const int64_t *dims, gd_dtype dtype, size_t *b
     for (int i = 0; i < rank; i++) {
         if (dims[i] < 0)
             return gd_fail(GD_E_SHAPE, "dimension %d of %s is negative", i,
-                           gd_shape_text(rank, dims, text, sizeof text));
+                           gd_numbers_text(rank, dims, text, sizeof text));
         if (dims[i] == 0) empty = true;
         else if (!gd_mul_size(total, (size_t)dims[i], &total)) overflow = true;
     }
     if (overflow || total > INT64_MAX)
         return gd_fail(GD_E_OVERFLOW, "a tensor of shape %s is too large to count its bytes",
-                       gd_shape_text(rank, dims, text, sizeof text));
+                       gd_numbers_text(rank, dims, text, sizeof text));
     *bytes = empty ? 0 : total;
     return GD_OK;
 }
@@ -81,18 +81,25 @@ gd_status gd_axis(int64_t axis, int rank, int *result) {
     return GD_OK;
 }
 
-char *gd_shape_text(int rank, const int64_t *dims, char *buffer, size_t size) {
+static char *bracketed(int count, const int64_t *numbers, bool sizes, char *buffer, size_t size) {
     size_t used = (size_t)snprintf(buffer, size, "[");
-    for (int i = 0; i < rank && used < size; i++) {
+    for (int i = 0; i < count && used < size; i++) {
         const char *comma = i ? "," : "";
-        if (dims[i] == GD_UNKNOWN)
+        if (sizes && numbers[i] == GD_UNKNOWN)
             used += (size_t)snprintf(buffer + used, size - used, "%s?", comma);
         else
-            used += (size_t)snprintf(buffer + used, size - used, "%s%lld", comma,
-                                     (long long)dims[i]);
+            used += (size_t)snprintf(buffer + used, size - used, "%s%lld", comma, (long long)numbers[i]);
     }
     if (used < size) snprintf(buffer + used, size - used, "]");
     return buffer;
+}
+
+char *gd_shape_text(int rank, const int64_t *dims, char *buffer, size_t size) {
+    return bracketed(rank, dims, true, buffer, size);
+}
+
+char *gd_numbers_text(int count, const int64_t *numbers, char *buffer, size_t size) {
+    return bracketed(count, numbers, false, buffer, size);
 }
 
 char *gd_describe(const gd_tensor *t, char *buffer, size_t size) {

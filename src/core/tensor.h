@@ -109,6 +109,8 @@ gd_status gd_axis(int64_t axis, int rank, int *result);
 
 /* "f32[2,3]" into a buffer; returns it. */
 char *gd_describe(const gd_tensor *t, char *buffer, size_t size);
+/* "[2,?]": sizes, where -1 is one that is not known; and "[2,-1]": numbers as the program gave them. */
 char *gd_shape_text(int rank, const int64_t *dims, char *buffer, size_t size);
+char *gd_numbers_text(int count, const int64_t *numbers, char *buffer, size_t size);
 
 #endif

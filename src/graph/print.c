@@ -28,11 +28,11 @@ void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
             break;
         case GD_ATTR_INTS:
             if (memcmp(field, default_field, (size_t)a->count * sizeof(int64_t)) == 0) break;
-            fprintf(out, " %s=%s", a->name, gd_shape_text(a->count, (const int64_t *)field, text, sizeof text));
+            fprintf(out, " %s=%s", a->name, gd_numbers_text(a->count, (const int64_t *)field, text, sizeof text));
             break;
         case GD_ATTR_SHAPE: {
             const gd_shape *s = (const gd_shape *)field;
-            if (s->form == 1) fprintf(out, " %s=%s", a->name, gd_shape_text(s->rank, s->at, text, sizeof text));
+            if (s->form == 1) fprintf(out, " %s=%s", a->name, gd_numbers_text(s->rank, s->at, text, sizeof text));
             break;
         }
         case GD_ATTR_DTYPE:

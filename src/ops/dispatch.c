@@ -30,8 +30,10 @@ gd_status gd_op_fail(gd_status status, const char *format, ...) {
     return gd_fail(status, "%s", text);
 }
 
-/* "matmul(a f32[2,3], b f32[4,5]): what went wrong (train.c:42)" */
+/* "matmul(a f32[2,3], b f32[4,5]): what went wrong (train.c:42)". An internal op in the body of another
+ * is nothing that the program has called: only the other is named. */
 static gd_status explain(const gd_invocation *call, gd_status status) {
+    if (gd_this_thread.bodies > 0 && (call->op->flags & GD_OP_INTERNAL)) return status;
     char text[640];
     size_t used = (size_t)snprintf(text, sizeof text, "%s(", call->op->name);
     for (int i = 0; i < call->n_in && used < sizeof text - 1; i++) {
@@ -177,10 +179,12 @@ static gd_status run_expand(gd_invocation *call, gd_device *device) {
     gd_scope *scope = gd_scope_open();
     thread->device = device;
     thread->site = call->site;
+    thread->bodies++;
     gd_expand expand = {call->op, call->attrs, call->n_in, call->n_out, (gd_tensor **)(uintptr_t)call->in,
                         call->out};
     for (int i = 0; i < call->n_out; i++) call->out[i] = NULL;
     call->op->expand(&expand);
+    thread->bodies--;
     thread->device = before;
     thread->site = site;
     gd_status status = keep_outputs(call);
@@ -338,11 +342,11 @@ static gd_status check_inplace(const gd_invocation *call, const gd_meta *m, bool
                            "memory; copy it first", call->op->inputs[0].name);
     if (!grad) return GD_OK;
     if (x->requires_grad && !x->node)
-        return gd_fail(GD_E_STATE, "'%s' is a leaf that requires grad; write it under gd_no_grad",
+        return gd_fail(GD_E_STATE, "'%s' is a leaf that requires grad; write it under GD_NO_GRAD",
                        call->op->inputs[0].name);
     if (x->is_view || x->storage->taped_view)
         return gd_fail(GD_E_STATE, "'%s' shares its memory with another tensor, and the tape is on; "
-                       "use the op that makes a new tensor, or gd_no_grad", call->op->inputs[0].name);
+                       "use the op that makes a new tensor, or GD_NO_GRAD", call->op->inputs[0].name);
     return GD_OK;
 }
 

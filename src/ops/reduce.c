@@ -181,7 +181,7 @@ static void sum_to_expand(gd_expand *e) {
     if (!fits) {
         char text[128];
         gd_op_fail(GD_E_SHAPE, "cannot be summed to %s: each dimension must be equal or 1",
-                   gd_shape_text(o->dims.rank, o->dims.at, text, sizeof text));
+                   gd_numbers_text(o->dims.rank, o->dims.at, text, sizeof text));
         e->y[0] = &gd_error_tensor;
         return;
     }

@@ -64,16 +64,16 @@ static gd_status reshape_infer(gd_infer *i) {
         if (y->dims[k] == -1 && unknown < 0) unknown = k;
         else if (y->dims[k] < 0)
             return gd_op_fail(GD_E_SHAPE, "%s: one dimension may be -1, others not be negative",
-                              gd_shape_text(y->rank, o->dims.at, text, sizeof text));
+                              gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
         else if (__builtin_mul_overflow(known, y->dims[k], &known))
-            return gd_op_fail(GD_E_OVERFLOW, "%s is too large", gd_shape_text(y->rank, o->dims.at, text, sizeof text));
+            return gd_op_fail(GD_E_OVERFLOW, "%s is too large", gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
     }
     if (unknown >= 0 && known > 0) y->dims[unknown] = total / known;
     if (unknown >= 0 && known == 0)
-        return gd_op_fail(GD_E_SHAPE, "%s: -1 could be anything beside a 0", gd_shape_text(y->rank, o->dims.at, text, sizeof text));
+        return gd_op_fail(GD_E_SHAPE, "%s: -1 could be anything beside a 0", gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
     if (gd_numel(y->rank, y->dims) != total)
         return gd_op_fail(GD_E_SHAPE, "%lld elements do not fit the shape %s", (long long)total,
-                          gd_shape_text(y->rank, o->dims.at, text, sizeof text));
+                          gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
     return view_or_copy(y, x);
 }
 static void reshape_vjp(gd_vjp *v) { v->gx[0] = gd_reshape(v->gy[0], gd_tensor_shape(v->x[0])); }
@@ -207,7 +207,7 @@ static gd_status expand_infer(gd_infer *i) {
         if (want == -1 && k >= extra) want = have;
         if (want < 0 || (have != 1 && have != want))
             return gd_op_fail(GD_E_SHAPE, "cannot be expanded to %s: dimension %d is %lld",
-                              gd_shape_text(y->rank, o->dims.at, text, sizeof text), k, (long long)have);
+                              gd_numbers_text(y->rank, o->dims.at, text, sizeof text), k, (long long)have);
         y->dims[k] = want;
         y->strides[k] = have == 1 && want != 1 ? 0 : k < extra ? 0 : x->strides[k - extra];
     }

@@ -3,18 +3,23 @@
 
 #include <cstdio>
 
+static gd_tensor *square(gd_tensors in, void *) { return gd_sum(gd_square(in.at[0])); }
+
 int main() {
     GD_SCOPE;
     const float values[] = {-2, -1, 0, 1, 2, 3};
     gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(2, 3), GD_F32, values));
 #if __cplusplus >= 202002L
-    gd_tensor *y = gd_sum(gd_leaky_relu(x, .slope = 0.5), .axis = gd_dims(1));
+    gd_tensor *y = gd_sum(gd_leaky_relu(x, .slope = 0.5), .axis = 1); // a number, as in C
+    gd_tensor *all = gd_sum(gd_detach(x), .axis = {0, 1});
+    if (gd_tensor_rank(y) != 1 || gd_item(all) != 3) return 1;
+    if (gd_tensor_rank(gd_sum(x, .axis = gd_dims(0))) != 1) return 1;
     gd_status walked = gd_backward(gd_sum(y), .retain_graph = true);
 #else
     gd_leaky_relu_options leaky = gd_leaky_relu_defaults();
     leaky.slope = 0.5;
     gd_sum_options rows = gd_sum_defaults();
-    rows.axis = gd_dims(1);
+    rows.axis = 1;
     gd_tensor *y = gd_sum_at(GD_HERE, gd_leaky_relu_at(GD_HERE, x, &leaky), &rows);
     gd_status walked = gd_backward(gd_sum(y));
 #endif
@@ -23,6 +28,11 @@ int main() {
         gd_tensor *both = gd_cat(gd_list(y, y));
         if (gd_tensor_numel(both) != 4) return 1;
     }
+    gd_tensor *w = gd_requires_grad(gd_ones_like(gd_cast(gd_detach(x), GD_F64)));
+    if (gd_gradcheck(square, gd_list(w), nullptr) != GD_OK) return 1;
+    if (gd_save_npz("consumer.npz", gd_names("x", "w"), gd_list(x, w)) != GD_OK) return 1;
+    if (gd_tensor_numel(gd_load_npz("consumer.npz", "w")) != 6) return 1;
+    std::remove("consumer.npz");
     if (gd_failed() || walked != GD_OK) {
         std::fprintf(stderr, "%s\n", gd_error_message());
         return 1;

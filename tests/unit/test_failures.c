@@ -248,6 +248,33 @@ TEST(the_message_ends_with_the_place_of_the_call_once) {
     gd_clear_error();
 }
 
+static int count_of(const char *part) {
+    int count = 0;
+    for (const char *at = gd_error_message(); (at = strstr(at, part)); at += strlen(part)) count++;
+    return count;
+}
+
+TEST(an_op_that_fails_in_its_body_is_named_once) {
+    GD_SCOPE;
+    gd_cross_entropy(gd_ones(gd_dims(2, 3)), gd_full(gd_dims(2), 9, .dtype = GD_I64));
+    CHECK_SAYING(count_of("cross_entropy") == 1 && count_of("test_failures.c:") == 1 && count_of("class 9") == 1, "%s",
+                 gd_error_message());
+    gd_clear_error();
+}
+
+TEST(negative_sizes_and_leaves_are_named_as_the_program_wrote_them) {
+    GD_SCOPE;
+    gd_zeros(gd_dims(2, -1));
+    CHECK_SAYING(count_of("[2,-1]") == 1, "%s", gd_error_message());
+    gd_clear_error();
+    gd_reshape(gd_ones(gd_dims(6)), gd_dims(-1, -1));
+    CHECK_SAYING(count_of("[-1,-1]") == 1, "%s", gd_error_message());
+    gd_clear_error();
+    gd_add_(leaf(), some());
+    CHECK_SAYING(count_of("GD_NO_GRAD") == 1, "%s", gd_error_message());
+    gd_clear_error();
+}
+
 /* The idiom that status.h promises: a training loop that is checked once, at its end. */
 TEST(a_loop_whose_loss_has_no_gradient_is_seen_at_its_end) {
     GD_SCOPE;

@@ -52,7 +52,13 @@ void print_default(FILE *out, const gd_op_attr *attr, default_form form) {
         fputs("}}", out);
         break;
     case GD_ATTR_SHAPE:
-        fputs(form == IN_CPLUSPLUS ? "gd_shape{{" : "{{", out);
+        if (form == IN_CPLUSPLUS) {
+            fputs("gd_shape_default_(", out);
+            print_number(out, text, "GD_UNSET");
+            fputs(")", out);
+            break;
+        }
+        fputs("{{", out);
         print_number(out, text, "GD_UNSET");
         fputs(form == FILLED && strcmp(text, "none") != 0 ? "}, 1, 1}" : "}, 0, -1}", out);
         break;
