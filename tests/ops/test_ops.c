@@ -30,6 +30,7 @@ static const suite suites[] = {
     {"inplace", "in-place twins write what their base op returns", suite_inplace, false},
     {"errors", "wrong calls give a status and a message that names the op", suite_errors, false},
     {"faults", "any allocation may fail: no crash, no leak, GD_E_MEMORY", suite_faults, false},
+    {"stack", "64 KiB of stack are enough", suite_stack, false},
     {"coverage", "every op has cases, every gradient is checked", suite_coverage, true},
     {NULL, NULL, NULL, false},
 };

@@ -1,4 +1,5 @@
 /* conv_panel.isa.c - panels of a convolution's columns, with vectors. */
+#include "core/tile.h"
 #include "backend/cpu/conv_panel.h"
 
 #include "backend/cpu/gemm_block.h"

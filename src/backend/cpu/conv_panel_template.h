@@ -258,12 +258,13 @@ V_FN void NAME(fill_turned)(const int stride_class, const gd_conv_columns *m, in
     const gd_conv *c = m->c;
     const int64_t taps = gd_conv_places(c->kernel), row = m->row + j;
     const int64_t used = taps < n ? taps : n; /* taps that appear in these rows */
-    int64_t offset[NAME(PANEL_ROWS)];
+    typedef NAME(piece) pieces_of_row[LANES];
+    GD_TILE(int64_t, offset, NAME(PANEL_ROWS));
+    GD_TILE(pieces_of_row, pieces, NAME(PANEL_ROWS));
+    GD_TILE(int, left, NAME(PANEL_ROWS));
     for (int64_t t = 0; t < used; t++) offset[t] = NAME(tap_offset)(c, (row + t) % taps);
     for (int64_t i = 0; i < depth; i += LANES) {
         NAME(segment) segments[LANES];
-        NAME(piece) pieces[NAME(PANEL_ROWS)][LANES];
-        int left[NAME(PANEL_ROWS)];
         const int count = NAME(describe)(c, m->column + k + i, m->column + k + depth, segments);
         if (NAME(is_inside)(stride_class, c, segments, count)) {
             NAME(fill_squares_inside)(stride_class, c, (const real *)m->x + segments[0].offset, row, row + n, offset,

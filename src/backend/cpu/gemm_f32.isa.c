@@ -1,4 +1,5 @@
 /* gemm_f32.isa.c - blocks of matrix products summed in f32. */
+#include "core/tile.h"
 #include "backend/cpu/gemm_template.h"
 
 gd_status GD_ISA_FN(gd_gemm_block_f32)(const gd_gemm *g) {

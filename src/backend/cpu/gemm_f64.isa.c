@@ -1,5 +1,6 @@
 /* gemm_f64.isa.c - blocks of matrix products summed in f64. */
 #define GEMM_F64
+#include "core/tile.h"
 #include "backend/cpu/gemm_template.h"
 
 gd_status GD_ISA_FN(gd_gemm_block_f64)(const gd_gemm *g) {

@@ -61,7 +61,7 @@ static void finish_run(const gd_gemm *g, const real *sums, int64_t i, int64_t j,
 static void finish_staged(const gd_gemm *g, const real *sums, int64_t step, int64_t i, int64_t m,
                           int64_t j, int64_t n) {
     enum { STAGE_M = 4 * VL, STAGE_N = 32 };
-    real stage[STAGE_N * STAGE_M];
+    GD_TILE(real, stage, STAGE_N * STAGE_M);
     for (int64_t at = i; at < m; at += STAGE_M)
         for (int64_t from = j; from < n; from += STAGE_N) {
             const int64_t rows = min64(m - at, STAGE_M), columns = min64(n - from, STAGE_N);

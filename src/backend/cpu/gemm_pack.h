@@ -174,7 +174,8 @@ static void pack_turned(real *packed, int64_t step, source s, int64_t count, int
 /* The same for f16 and bf16: widened onto a small stage first, and turned from there. */
 static void pack_turned_halves(real *packed, int64_t step, source s, int64_t count, int64_t depth) {
     enum { STAGE_K = 64 };
-    real stage[VL][STAGE_K];
+    typedef real staged_row[STAGE_K];
+    GD_TILE(staged_row, stage, VL);
     for (int64_t j = 0; j < count; j += VL) {
         const int64_t rows = min64(count - j, VL);
         for (int64_t k = 0; k < depth; k += STAGE_K) {

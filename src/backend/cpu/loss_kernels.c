@@ -5,6 +5,7 @@
  * piece adds up its items' losses in f64, in order, and the pieces' sums are added in order: the
  * bits do not depend on the number of threads.
  */
+#include "core/tile.h"
 #include "backend/cpu/loss.h"
 
 #include <string.h>
@@ -147,7 +148,7 @@ static void find_stats(const job *j, item at, gd_logit_stats s) {
     } else if (at.n == 1) {
         GD_ISA_CALL(gd_logits_row_f32)(shape->classes, x, j->weight, s);
     } else {
-        float turned[FEW_CLASSES * ROWS];
+        GD_TILE(float, turned, FEW_CLASSES * ROWS);
         for (int64_t i = 0; i < at.n; i++)
             for (int64_t c = 0; c < shape->classes; c++)
                 turned[c * ROWS + i] = x[i * shape->classes + c];

@@ -1,6 +1,7 @@
 /* random_kernels.c - random ops on the CPU: pieces of many blocks, one thread each, with the bits of
  * the reference kernels in src/ops/random.c.
  */
+#include "core/tile.h"
 #include "backend/cpu/random.h"
 
 #include "core/copy.h"
@@ -111,8 +112,8 @@ static void bernoulli_piece(void *arg, int64_t piece) {
     int64_t from = piece * PIECE, to = from + PIECE < j->n ? from + PIECE : j->n;
     int64_t size = (int64_t)gd_dtype_size(j->dtype);
     for (; from < to; from += TILE) {
-        uint32_t words[TILE];
-        double p[TILE];
+        GD_TILE(uint32_t, words, TILE);
+        GD_TILE(double, p, TILE);
         int64_t n = to - from < TILE ? to - from : TILE;
         GD_ISA_CALL(gd_random_words)(j->rng, (uint64_t)from / 4, n, words);
         gd_convert(GD_F64, p, j->dtype, j->p + from * size, n);
@@ -162,7 +163,8 @@ static void dropout_piece(void *arg, int64_t piece) {
         } else if (j->dtype == GD_F64) {
             GD_ISA_CALL(gd_dropout_f64)(n, (const double *)x, mask, j->scale, (double *)y);
         } else {
-            float in[TILE], out[TILE];
+            GD_TILE(float, in, TILE);
+            GD_TILE(float, out, TILE);
             gd_convert(GD_F32, in, j->dtype, x, n);
             GD_ISA_CALL(gd_dropout_f32)(n, in, mask, (float)j->scale, out);
             gd_convert(j->dtype, y, GD_F32, out, n);
@@ -226,8 +228,9 @@ static void randint_piece(void *arg, int64_t piece) {
     const randint_job *j = arg;
     int64_t from = piece * PIECE, to = from + PIECE < j->n ? from + PIECE : j->n;
     for (; from < to; from += TILE) {
-        uint32_t words[2 * TILE];
-        int64_t whole[TILE], n = to - from < TILE ? to - from : TILE;
+        GD_TILE(uint32_t, words, 2 * TILE);
+        GD_TILE(int64_t, whole, TILE);
+        int64_t n = to - from < TILE ? to - from : TILE;
         GD_ISA_CALL(gd_random_words)(j->rng, (uint64_t)from / 2, 2 * n, words);
         for (int64_t i = 0; i < n; i++) {
             uint64_t bits = (uint64_t)words[2 * i] << 32 | words[2 * i + 1];

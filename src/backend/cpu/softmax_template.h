@@ -149,7 +149,8 @@ enum {
 /* `width` vectors of columns (the last one `left` lanes of it), n at most KEPT / width. */
 static inline __attribute__((always_inline)) void short_columns(bool logs, int width, int left, int64_t n, int64_t step,
                                                                 const E *x, E *y) {
-    VEC kept[KEPT], m[4], sum[4], by[4];
+    VEC m[4], sum[4], by[4];
+    GD_TILE(VEC, kept, KEPT);
 #define LOAD_AT(p, k) ((k) + 1 < width || left == LANES ? V(load)(p) : V(load_part)(p, left))
 #define STORE_AT(p, k, v)                                            \
     do {                                                             \

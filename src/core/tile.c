@@ -1,0 +1,67 @@
+/* tile.c - a stack of tiles for each thread, and one for all where there is no memory for that. */
+#include "core/tile.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "core/fork.h"
+
+enum { BLOCK = 1 << 20, ALIGNMENT = 64 };
+
+static _Thread_local struct {
+    char *block; /* NULL: not mapped yet */
+    size_t used;
+} tiles;
+
+/* For a thread that finds no memory. Its turn lasts from its first tile to its last. */
+static char reserve[BLOCK] __attribute__((aligned(ALIGNMENT)));
+static size_t reserve_used;
+static pthread_mutex_t reserve_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+GD_INNER_MUTEX_AT_FORK(reserve_lock)
+
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void unmap(void *block) {
+    munmap(block, BLOCK);
+    tiles.block = NULL;
+    tiles.used = 0;
+}
+static void make_key(void) { pthread_key_create(&key, unmap); }
+
+static char *map(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void *take_reserve(size_t bytes) {
+    pthread_mutex_lock(&reserve_lock); /* once for each tile */
+    char *tile = reserve + reserve_used;
+    reserve_used += bytes;
+    return tile;
+}
+
+void *gd_tile_take(size_t bytes) {
+    bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    if (!tiles.block) {
+        tiles.block = map(BLOCK);
+        if (!tiles.block) return take_reserve(bytes);
+        pthread_once(&once, make_key);
+        pthread_setspecific(key, tiles.block);
+    }
+    char *tile = tiles.block + tiles.used;
+    tiles.used += bytes;
+    return tile;
+}
+
+void gd_tile_give(void *tile) {
+    char *at = tile;
+    if (at >= reserve && at < reserve + BLOCK) {
+        reserve_used = (size_t)(at - reserve);
+        pthread_mutex_unlock(&reserve_lock);
+    } else {
+        tiles.used = (size_t)(at - tiles.block);
+    }
+}

@@ -1,0 +1,47 @@
+/* stack.h - how much stack a function needs: it runs in a thread whose stack was filled with a pattern.
+ */
+#ifndef GRADUS_TESTS_STACK_H
+#define GRADUS_TESTS_STACK_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* threads.h promises that 64 KiB are enough. Of these the system takes a guard page, and some room is
+ * left for signal handlers and for what the program itself needs. */
+enum { STACK_PROMISED = 64 << 10, STACK_ALLOWED = STACK_PROMISED - (8 << 10), STACK_GIVEN = 2 << 20 };
+
+typedef struct {
+    void (*fn)(void *arg);
+    void *arg;
+} stack_call;
+
+static inline void *stack_thread(void *call) {
+    ((stack_call *)call)->fn(((stack_call *)call)->arg);
+    return NULL;
+}
+
+/* Bytes of stack that fn(arg) needed in a thread of its own, the thread's own data included. 0 where
+ * there is no such thread. */
+static inline size_t stack_used(void (*fn)(void *arg), void *arg) {
+    static unsigned char *stack;
+    const unsigned char pattern = 0xa5;
+    if (!stack) stack = mmap(NULL, STACK_GIVEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stack == MAP_FAILED) return 0;
+    memset(stack, pattern, STACK_GIVEN);
+    stack_call call = {fn, arg};
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, stack, STACK_GIVEN);
+    const bool began = pthread_create(&thread, &attributes, stack_thread, &call) == 0;
+    pthread_attr_destroy(&attributes);
+    if (!began) return 0;
+    pthread_join(thread, NULL);
+    size_t untouched = 0;
+    while (untouched < STACK_GIVEN && stack[untouched] == pattern) untouched++;
+    return STACK_GIVEN - untouched;
+}
+
+#endif

@@ -1,0 +1,226 @@
+/* test_stack.c - a thread with 64 KiB of stack can do everything (threads.h). Ops and their gradients are
+ * measured by test_ops --suite stack; here is the rest: sessions, jits, files, loops, long tapes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gradus/extend.h"
+#include "gradus/gradus.h"
+#include "stack.h"
+#include "test.h"
+
+static char folder[] = "/tmp/gradus-stack-XXXXXX", path[64];
+static const char *in_folder(const char *name) {
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+static bool fine;
+static char message[400];
+
+/* What the thread calls leaves here whether it worked. */
+static void finish(bool worked) {
+    fine = worked && !gd_failed();
+    snprintf(message, sizeof message, "%s", gd_error_message());
+}
+
+static void check(const char *what, void (*fn)(void *arg)) {
+#ifdef GD_SANITIZED /* instrumented frames are larger */
+    (void)what, (void)fn;
+#else
+    const size_t used = stack_used(fn, NULL);
+    CHECK_SAYING(fine, "%s: %s", what, message);
+    CHECK_SAYING(used > 0 && used <= STACK_ALLOWED, "%s needs %zu bytes of stack; at most %d are allowed", what, used,
+                 STACK_ALLOWED);
+#endif
+}
+
+/* --- graphs ------------------------------------------------------------------------------------ */
+
+static void train_a_graph(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *loss, *train;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(GD_ANY, 1, 12, 12), .name = "x");
+        y = gd_placeholder(gd_dims(GD_ANY), .name = "y", .dtype = GD_I64);
+        gd_tensor *w = gd_variable(gd_randn(gd_dims(8, 1, 3, 3)));
+        gd_tensor *h = gd_relu(gd_conv2d(x, w, NULL, .padding = 1));
+        h = gd_gelu(gd_flatten(gd_max_pool2d(h, .kernel = 2), .start_axis = 1));
+        h = gd_dense(h, 32, .activation = "tanh");
+        h = gd_softmax(gd_div(h, gd_sqrt(gd_mean(gd_square(h), .axis = -1, .keepdim = true))), .axis = -1);
+        loss = gd_cross_entropy(gd_dense(h, 10), y);
+        train = gd_minimize(gd_optim_adam(gd_graph_variables(graph), .lr = 1e-3), loss);
+    }
+    gd_session *session = gd_session_new(graph);
+    gd_tensor *xs = gd_randn(gd_dims(4, 1, 12, 12)), *ys = gd_zeros(gd_dims(4), .dtype = GD_I64);
+    for (int i = 0; i < 2; i++) gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train));
+    free(gd_session_plan_text(session, gd_feed(x, xs, y, ys), gd_list(loss, train)));
+    free(gd_graph_text(graph));
+    free(gd_graph_dot(graph));
+    gd_session *tight = gd_session_new(graph, .memory_limit = 40000);
+    gd_session_run(tight, gd_feed(x, xs, y, ys), gd_list(loss, train));
+    gd_clear_error(); /* it may be too tight */
+    finish(true);
+}
+
+
+static gd_tensors body(gd_tensors in, void *w) {
+    return gd_listed(gd_sum(gd_gelu(gd_mul(gd_matmul(in.at[0], w), gd_scalar(2))), .axis = 1));
+}
+
+static void call_jits(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_randn(gd_dims(40, 30)));
+    gd_jit *jit = gd_jit_new(body, w);
+    for (int i = 0; i < 2; i++) gd_backward(gd_sum(gd_jit_call(jit, gd_list(gd_randn(gd_dims(20, 40)))).at[0]));
+    finish(gd_tensor_grad(w) != NULL);
+}
+
+static gd_tensors below_ten(gd_tensors in, void *user) { return (void)user, gd_listed(gd_lt(in.at[0], gd_scalar(10))); }
+static gd_tensors add_one(gd_tensors in, void *user) { return (void)user, gd_listed(gd_add(in.at[0], gd_scalar(1))); }
+static gd_tensors scan_body(gd_tensors in, void *user) {
+    (void)user;
+    gd_tensor *y = gd_tanh(gd_add(in.at[0], in.at[1]));
+    return gd_listed(y, y);
+}
+
+static void run_loops(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *n, *xs, *count, *scanned, *g;
+    {
+        GD_GRAPH(graph);
+        n = gd_placeholder(gd_dims());
+        xs = gd_placeholder(gd_dims(5, 3));
+        count = gd_while_loop(below_ten, add_one, gd_list(n), NULL).at[0];
+        scanned = gd_sum(gd_scan(scan_body, gd_list(gd_zeros(gd_dims(3))), gd_list(xs), NULL).ys.at[0]);
+        g = gd_gradients(gd_list(scanned), gd_list(xs)).at[0];
+    }
+    gd_tensor *values = gd_randn(gd_dims(5, 3));
+    for (int level = 0; level <= 2; level++) {
+        gd_session *session = gd_session_new(graph, .level = level);
+        gd_tensors r = gd_session_run(session, gd_feed(n, gd_scalar(1), xs, values), gd_list(count, scanned, g));
+        finish(gd_item(r.at[0]) == 10);
+        gd_onnx_save(in_folder("loops.onnx"), session, gd_list(n, xs), gd_list(count, scanned));
+    }
+    finish(gd_onnx_load(path) != NULL);
+}
+
+/* --- the tape ---------------------------------------------------------------------------------- */
+
+enum { LONG = 20000 };
+
+static void walk_a_long_tape(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(2))), *y = x;
+    for (int i = 0; i < LONG; i++) {
+        GD_SCOPE;
+        y = gd_keep(gd_add(y, x));
+    }
+    gd_backward(gd_sum(y));
+    finish(gd_item(gd_at(gd_tensor_grad(x), 0)) == LONG + 1);
+}
+
+static void free_a_long_tape(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(2))), *y = x;
+    for (int i = 0; i < LONG; i++) {
+        GD_SCOPE;
+        y = gd_keep(gd_mul(y, x));
+    }
+    finish(true);
+}
+
+static gd_tensor *wave(gd_tensors in, void *user) { return (void)user, gd_sum(gd_sin(gd_mul(in.at[0], in.at[0]))); }
+
+static void use_transforms(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(4), .dtype = GD_F64)), *v = gd_ones_like(gd_detach(x));
+    gd_jvp(wave, gd_list(x), gd_list(v), NULL);
+    gd_jacobian(wave, gd_list(x), 0, NULL);
+    gd_hvp(wave, gd_list(x), gd_list(v), NULL);
+    gd_backward(gd_checkpoint(wave, gd_list(x), NULL));
+    finish(gd_gradcheck(wave, gd_list(x), NULL, .second_order = true) == GD_OK);
+}
+
+/* --- files, text ------------------------------------------------------------------------------- */
+
+static void use_files(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(20, 30));
+    gd_save_npy(in_folder("x.npy"), x);
+    gd_load_npy(path);
+    gd_save_npz(in_folder("x.npz"), gd_names("x"), gd_list(x));
+    gd_load_npz(path, "x");
+    finish(true);
+}
+
+static void fail_and_print(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(20, 30));
+    char text[200];
+    gd_to_text(x, text, sizeof text);
+    gd_cross_entropy(gd_ones(gd_dims(2, 3)), gd_full(gd_dims(2), 9, .dtype = GD_I64));
+    gd_einsum("ij,jk->ik", gd_list(x, x));
+    const bool failed = gd_failed();
+    gd_clear_error();
+    gd_profiler_start();
+    gd_matmul(x, gd_transpose(x, 0, 1));
+    gd_profiler_stop();
+    gd_profiler_save_trace(in_folder("trace.json"));
+    gd_profiler_clear();
+    finish(failed);
+}
+
+static void define_an_op(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_op_define("stack_swish(x) -> y  elementwise float\nx times the sigmoid of beta x.\n"
+                 "  beta float = 1\n  y = x / (1 + exp(-beta*x))\n", NULL);
+    gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(30)));
+    gd_tensor *y = gd_sum(gd_call("stack_swish", gd_list(x), "beta=2"));
+    gd_tensor *g = gd_grad(gd_list(y), gd_list(x), .create_graph = true).at[0];
+    gd_backward(gd_sum(g));
+    finish(gd_tensor_grad(x) != NULL);
+}
+
+TEST(sixty_four_kib_of_stack_are_enough) {
+    if (!mkdtemp(folder)) SKIP("no folder for files");
+#ifdef GD_SANITIZED
+    SKIP("frames are larger under a sanitizer");
+#endif
+    gd_set_num_threads(1);
+    check("training a graph", train_a_graph);
+    check("a jit", call_jits);
+    check("loops", run_loops);
+    check("walking a long tape", walk_a_long_tape);
+    check("freeing a long tape", free_a_long_tape);
+    check("transforms", use_transforms);
+    check("files", use_files);
+    check("failures and printing", fail_and_print);
+    check("an op from text", define_an_op);
+    for (const char *const *name = (const char *const[]){"loops.onnx", "x.npy", "x.npz", "trace.json", NULL}; *name; name++)
+        unlink(in_folder(*name));
+    CHECK(rmdir(folder) == 0);
+}
+
+/* The measure itself: a function that needs more is found. */
+static void needs_much(void *unused) {
+    (void)unused;
+    volatile char much[100 << 10];
+    memset((char *)much, 1, sizeof much);
+    finish(much[5] == 1);
+}
+TEST(the_measure_sees_large_frames) { CHECK(stack_used(needs_much, NULL) > 100 << 10); }
+
+TEST_MAIN
