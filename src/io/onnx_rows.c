@@ -225,6 +225,8 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "scatter", .inputs = "x index src", .attributes = "axis=axis~0 reduction!none~none", .cast = "-i-", .fits = same_sizes, .load = gd_onnx_load_scatter_elements},
     {.op = "scatter_add", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!add~none", .cast = "-i-", .fits = same_sizes},
     {.op = "scatter_mul", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!mul~none", .cast = "-i-", .fits = same_sizes},
+    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!max~none", .when = "largest=true include_self=true", .cast = "-i-", .fits = same_sizes},
+    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!min~none", .when = "largest=false include_self=true", .cast = "-i-", .fits = same_sizes},
     {.name = "GatherND", .load = gd_onnx_load_gather_nd},
     {.name = "ScatterND", .load = gd_onnx_load_scatter_nd},
     {.op = "nonzero", .name = "NonZero", .save = gd_onnx_save_nonzero},
