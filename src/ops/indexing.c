@@ -268,31 +268,32 @@ static gd_status embedding_raw(gd_kernel_call *k) {
 }
 
 /*op one_hot(x, classes:int) -> y  nograd
- * 1 at the place that x names, 0 elsewhere: y has the shape of x with classes behind it.
+ * 1 at the place that x names, 0 elsewhere: y has the shape of x with classes behind it. With classes -1
+ * there are as many as the largest number in x says, that is one more; the size of y depends on the data
+ * then, and x may not be empty.
  *   dtype dtype = i64
- *   index x < classes
  *   onnx OneHot
  */
-static gd_status one_hot_infer(gd_infer *i) {
-    const gd_one_hot_options *o = i->attrs;
-    const gd_tensor *x = i->in[0];
+static void one_hot_expand(gd_expand *e) {
+    const gd_one_hot_options *o = e->attrs;
+    e->y[0] = o->classes == -1 ? gd_one_hot_found(e->x[0], .dtype = o->dtype)
+                               : gd_one_hot_classes(e->x[0], o->classes, .dtype = o->dtype);
+}
+
+static gd_status check_one_hot(const gd_tensor *x, gd_dtype dtype) {
     GD_TRY(gd_need_int(x, "x"));
-    if (o->classes < 1) return gd_op_fail(GD_E_ARGUMENT, "%lld classes; at least 1", (long long)o->classes);
-    if (gd_dtype_size(o->dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
+    if (gd_dtype_size(dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
     if (x->rank == GD_MAX_RANK)
-        return gd_op_fail(GD_E_SHAPE, "'x' has %d dimensions, and the result one more; at most %d", x->rank, GD_MAX_RANK);
-    gd_meta_like(&i->out[0], x);
-    i->out[0].dtype = o->dtype;
-    i->out[0].dims[i->out[0].rank++] = o->classes;
+        return gd_op_fail(GD_E_SHAPE, "'x' has %d dimensions, and the result one more; at most %d",
+                          x->rank, GD_MAX_RANK);
     return GD_OK;
 }
-static gd_status one_hot_raw(gd_kernel_call *k) {
-    const gd_one_hot_options *o = k->attrs;
-    const gd_view *x = &k->in[0], *y = &k->out[0];
+
+/* y is zeros and ones; all of x are classes. */
+static void put_ones(const gd_view *x, const gd_view *y) {
     int64_t n = gd_numel(x->rank, x->dims), width = (int64_t)gd_dtype_size(x->dtype), size = (int64_t)gd_dtype_size(y->dtype);
     static const int64_t zero;
     gd_view nothing = *y;
-    GD_TRY(gd_check_indices(x, o->classes, "a list of classes"));
     nothing.data = (void *)(uintptr_t)&zero;
     memset(nothing.strides, 0, sizeof nothing.strides);
     gd_copy_elements(y, &nothing);
@@ -302,6 +303,62 @@ static gd_status one_hot_raw(gd_kernel_call *k) {
         to += gd_load_i64(x->dtype, (const char *)x->data + at * width) * y->strides[x->rank];
         gd_store_i64(y->dtype, (char *)y->data + to * size, 1);
     }
+}
+
+/*op one_hot_classes(x, classes:int) -> y  nograd internal
+ * one_hot for a number of classes.
+ *   dtype dtype = i64
+ *   index x < classes
+ */
+static gd_status one_hot_classes_infer(gd_infer *i) {
+    const gd_one_hot_classes_options *o = i->attrs;
+    GD_TRY(check_one_hot(i->in[0], o->dtype));
+    if (o->classes < 1)
+        return gd_op_fail(GD_E_ARGUMENT, "%lld classes; at least 1, or -1: as many as x needs",
+                          (long long)o->classes);
+    gd_meta_like(&i->out[0], i->in[0]);
+    i->out[0].dtype = o->dtype;
+    i->out[0].dims[i->out[0].rank++] = o->classes;
+    return GD_OK;
+}
+static gd_status one_hot_classes_raw(gd_kernel_call *k) {
+    const gd_one_hot_classes_options *o = k->attrs;
+    GD_TRY(gd_check_indices(&k->in[0], o->classes, "a list of classes"));
+    put_ones(&k->in[0], &k->out[0]);
+    return GD_OK;
+}
+
+/*op one_hot_found(x) -> y  nograd dynamic internal
+ * one_hot for as many classes as x needs.
+ *   dtype dtype = i64
+ */
+static gd_status one_hot_found_infer(gd_infer *i) {
+    const gd_one_hot_found_options *o = i->attrs;
+    GD_TRY(check_one_hot(i->in[0], o->dtype));
+    gd_meta_like(&i->out[0], i->in[0]);
+    i->out[0].dtype = o->dtype;
+    i->out[0].dims[i->out[0].rank++] = GD_UNKNOWN;
+    return GD_OK;
+}
+static gd_status one_hot_found_raw(gd_kernel_call *k) {
+    const gd_view *x = &k->in[0];
+    int64_t n = gd_numel(x->rank, x->dims), width = (int64_t)gd_dtype_size(x->dtype),
+            dims[GD_MAX_RANK], most = -1;
+    if (n == 0)
+        return gd_op_fail(GD_E_SHAPE, "'x' is empty: it does not say how many classes there are");
+    for (int64_t e = 0; e < n; e++) {
+        int64_t at, none;
+        gd_locate(e, x, x->rank, &at, x, &none, NULL, NULL);
+        int64_t i = gd_load_i64(x->dtype, (const char *)x->data + at * width);
+        most = i > most ? i : most;
+    }
+    if (most == INT64_MAX)
+        return gd_op_fail(GD_E_OVERFLOW, "'x' names class %lld", (long long)most);
+    GD_TRY(gd_check_indices(x, most + 1, "a list of classes")); /* negative ones */
+    memcpy(dims, x->dims, sizeof dims);
+    dims[x->rank] = most + 1;
+    GD_TRY(gd_kernel_output(k, 0, x->rank + 1, dims));
+    put_ones(x, &k->out[0]);
     return GD_OK;
 }
 
