@@ -4,7 +4,7 @@
  * gd_op_define, which gets them from the user's program. The form:
  *
  *     name(inputs and required attributes) -> outputs   flags
- *     Documentation, one line or more.
+ *     Documentation, one line or more. Lines that begin with "- " are items of a list.
  *       attribute type = default     its documentation
  *       y  = expression              (elementwise ops)
  *       gx = expression              (optional: else derived from y)
