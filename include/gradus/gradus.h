@@ -8,6 +8,7 @@
 #include "gradus/dtype.h"
 #include "gradus/extend.h"
 #include "gradus/graph.h"
+#include "gradus/index.h"
 #include "gradus/jit.h"
 #include "gradus/nn.h"
 #include "gradus/npy.h"

@@ -4,6 +4,14 @@
  * random op takes one number whatever its size, and element i of call c is a pure function of
  * (seed, c, i). So the same seed gives the same numbers on every device and for any number of
  * threads. The state is the process's own; calls from several threads take numbers in turn.
+ *
+ * C does not say in which order the arguments of a call are evaluated. Where two of them are random
+ * calls, as in gd_matmul(gd_randn(a), gd_randn(b)), which one takes the first number depends on the
+ * compiler. Give each a statement of its own to get the same numbers everywhere:
+ *
+ *     gd_tensor *x = gd_randn(a);
+ *     gd_tensor *w = gd_randn(b);
+ *     gd_tensor *y = gd_matmul(x, w);
  */
 #ifndef GRADUS_RANDOM_H
 #define GRADUS_RANDOM_H

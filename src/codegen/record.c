@@ -267,9 +267,11 @@ static bool parse_field(gd_record *r, char *line) {
         r->exprs[r->n_exprs++] = (gd_record_expr){name, trim(text)};
         return true;
     }
-    if (strncmp(rest, "tensor?", 7) == 0) {
+    const bool written = strncmp(rest, "tensor!?", 8) == 0;
+    if (written || strncmp(rest, "tensor?", 7) == 0) {
         if (r->n_inputs == GD_RECORD_MAX) return gd_record_fail(r, "too many inputs at", name);
-        r->inputs[r->n_inputs++] = (gd_op_param){.name = name, .optional = true, .option = true};
+        r->inputs[r->n_inputs++] =
+            (gd_op_param){.name = name, .optional = true, .option = true, .mutated = written};
         return true;
     }
     return parse_attr(r, name, rest);

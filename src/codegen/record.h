@@ -4,7 +4,7 @@
  * gd_op_define, which gets them from the user's program. The form:
  *
  *     name(inputs and required attributes) -> outputs   flags
- *     Documentation, one line or more.
+ *     Documentation, one line or more. Lines that begin with "- " are items of a list.
  *       attribute type = default     its documentation
  *       y  = expression              (elementwise ops)
  *       gx = expression              (optional: else derived from y)
@@ -22,7 +22,8 @@
  *
  * Inputs: `x`, `b?` optional, `xs*` any number, `x!` mutated (also `x!?`). Required attributes:
  * `dims:int[]`. Outputs: `y`, `ys*`, `mask~` hidden. Types: int, float, bool, dtype, string,
- * int[1..3], int[], {word, word}, tensor? (an optional input that is given by name).
+ * int[1..3], int[], {word, word}, tensor? (an optional input that is given by name; tensor!?: the op
+ * writes it).
  * Flags: elementwise, view, random, dynamic, nograd, internal, float, truth, integral, whole, inplace (a
  * twin that writes its first input), idempotent (done again it changes nothing), involution (done again
  * it undoes itself), shapeonly (reads shapes, and no data), heavy, rows, assigns, awaits, refuses

@@ -490,6 +490,9 @@ static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors v
         gd_attempt_begin(&attempt);
         status = gd_attempt_end(&attempt, replay(&l, fetches, &again));
         status = or_dynamic(&l, traits, status);
+        /* a body, which waited for the sizes, may hold ops whose results' sizes depend on data */
+        if (status == GD_OK && !p->dynamic && is_dynamic(traits_of(&again), loops))
+            p->dynamic = true;
         gd_tensor **symbols = status == GD_OK ? gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof *symbols) : NULL;
         if (status == GD_OK && !symbols) status = GD_E_MEMORY;
         for (int64_t i = 0; i < fetches.count && status == GD_OK && !p->dynamic; i++)

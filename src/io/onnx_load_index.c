@@ -120,22 +120,12 @@ static gd_status read_reduction(const gd_pb *node, reduction *how) {
     return gd_fail(GD_E_UNSUPPORTED, "its reduction must be none, add, mul, max or min");
 }
 
-/* Of several that go to one place the last one stays: they are put in order before. */
-static gd_tensor *put_extreme(gd_tensor *x, int64_t axis, gd_tensor *index, gd_tensor *src,
-                              bool max) {
-    gd_sort_outputs s = gd_sort(src, .axis = axis, .descending = !max);
-    index = gd_gather(index, axis, s.indices);
-    gd_tensor *there = gd_gather(x, axis, index);
-    return gd_scatter(x, axis, index,
-                      max ? gd_maximum(there, s.values) : gd_minimum(there, s.values));
-}
-
 static gd_tensor *put(gd_tensor *x, int64_t axis, gd_tensor *index, gd_tensor *src, reduction how) {
     switch (how) {
     case ADD: return gd_scatter_add(x, axis, index, src);
     case MUL: return gd_scatter_mul(x, axis, index, src);
-    case MAX: return put_extreme(x, axis, index, src, true);
-    case MIN: return put_extreme(x, axis, index, src, false);
+    case MAX: return gd_scatter_extreme(x, axis, index, src, true, true);
+    case MIN: return gd_scatter_extreme(x, axis, index, src, false, true);
     default: return gd_scatter(x, axis, index, src);
     }
 }

@@ -39,6 +39,10 @@ static bool argmin_has_axis(const gd_onnx_call *c) {
     return ((const gd_argmin_options *)c->attrs)->axis != GD_UNSET;
 }
 
+static bool no_running_statistics(const gd_onnx_call *c) {
+    return c->n_in < 4 || !c->in[3].present;
+}
+
 /* ONNX adds no bools, and a number has no axes. */
 static bool gives_numbers(const gd_onnx_call *c) {
     return c->out[0].dtype != GD_BOOL && c->in[0].rank > 0;
@@ -217,6 +221,7 @@ const gd_onnx_row gd_onnx_rows[] = {
 
     /* indices */
     {.op = "one_hot", .name = "OneHot", .save = gd_onnx_save_one_hot},
+    {.op = "one_hot_classes", .name = "OneHot", .save = gd_onnx_save_one_hot},
     {.name = "OneHot", .load = gd_onnx_load_one_hot},
     {.op = "embedding", .inputs = "weight x", .attributes = "axis!0~0", .when = "weight:rank=2 x:int x:rank>0", .cast = "i-", .load = gd_onnx_load_gather},
     {.op = "index_select", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 index:rank=1 index:int", .cast = "-i"},
@@ -225,6 +230,8 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "scatter", .inputs = "x index src", .attributes = "axis=axis~0 reduction!none~none", .cast = "-i-", .fits = same_sizes, .load = gd_onnx_load_scatter_elements},
     {.op = "scatter_add", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!add~none", .cast = "-i-", .fits = same_sizes},
     {.op = "scatter_mul", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!mul~none", .cast = "-i-", .fits = same_sizes},
+    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!max~none", .when = "largest=true include_self=true", .cast = "-i-", .fits = same_sizes},
+    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!min~none", .when = "largest=false include_self=true", .cast = "-i-", .fits = same_sizes},
     {.name = "GatherND", .load = gd_onnx_load_gather_nd},
     {.name = "ScatterND", .load = gd_onnx_load_scatter_nd},
     {.op = "nonzero", .name = "NonZero", .save = gd_onnx_save_nonzero},
@@ -264,7 +271,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "adaptive_max_pool3d", .body = gd_onnx_adaptive_body},
     {.op = "global_avg_pool", .cast = "w"},
     {.op = "global_max_pool", .cast = "w"},
-    {.op = "batch_norm", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps momentum? spatial? training_mode!0~0", .when = "training=false", .load = gd_onnx_load_batch_norm},
+    {.op = "batch_norm", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps momentum? spatial? training_mode!0~0", .when = "training=false x:rank>1", .load = gd_onnx_load_batch_norm},
     {.name = "RMSNormalization", .load = gd_onnx_load_rms_norm},
     {.name = "MeanVarianceNormalization", .load = gd_onnx_load_mean_variance},
     {.name = "Attention", .load = gd_onnx_load_attention},
@@ -272,7 +279,8 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "layer_norm", .inputs = "x weight|1 bias", .attributes = "axis=normalized_dims/behind epsilon=eps stash_type!1~1", .load = gd_onnx_load_layer_norm},
     {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!11~1", .when = "x:f64"},
     {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!1~1"},
-    {.op = "instance_norm", .inputs = "x weight|1 bias|0", .attributes = "epsilon=eps"},
+    {.op = "instance_norm", .inputs = "x weight|1 bias|0", .attributes = "epsilon=eps", .when = "use_input_stats=true", .fits = no_running_statistics},
+    {.op = "instance_norm", .name = "BatchNormalization", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps", .when = "use_input_stats=false"},
     {.op = "local_response_norm", .attributes = "size=size alpha=alpha beta=beta bias=k", .when = "region=across"},
     {.op = "dropout", .inputs = "x ratio=p", .attributes = "seed?", .when = "training=false"},
 

@@ -118,16 +118,19 @@ gd_status gd_onnx_save_sort(gd_onnx_saver *s, const gd_onnx_call *c, bool *done)
 }
 
 gd_status gd_onnx_save_one_hot(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
-    const gd_one_hot_options *o = c->attrs;
+    const bool found = strcmp(c->op->name, "one_hot") == 0; /* it may have to count them */
+    const gd_one_hot_options *any = c->attrs;
+    const gd_one_hot_classes_options *own = c->attrs;
+    const int64_t count = found ? any->classes : own->classes;
+    const gd_dtype dtype = found ? any->dtype : own->dtype;
     char bytes[16];
-    const size_t size = gd_dtype_bytes(o->dtype);
-    if (c->in[0].rank == 0) return GD_OK; /* ONNX wants axes */
-    gd_store_f64(o->dtype, bytes, 0);
-    gd_store_f64(o->dtype, bytes + size, 1);
+    const size_t size = gd_dtype_bytes(dtype);
+    if (c->in[0].rank == 0 || count < 1) return GD_OK; /* ONNX wants axes, and a number */
+    gd_store_f64(dtype, bytes, 0);
+    gd_store_f64(dtype, bytes + size, 1);
     const char *x = cast_to(s, c, c->in_names[0], (gd_dtype)c->in[0].dtype, GD_I64),
-               *classes = gd_onnx_add_constant(s, c->label, GD_I64, 0, NULL, &o->classes),
-               *values = gd_onnx_add_constant(s, c->label, o->dtype, 1, &(int64_t){2}, bytes),
-               *unused;
+               *classes = gd_onnx_add_constant(s, c->label, GD_I64, 0, NULL, &count),
+               *values = gd_onnx_add_constant(s, c->label, dtype, 1, &(int64_t){2}, bytes), *unused;
     if (!x || !classes || !values) return GD_E_MEMORY;
     put_node(s, c, "OneHot", INPUTS(x, classes, values), c->out_names[0], &unused);
     *done = true;

@@ -1,4 +1,4 @@
-/* attention.c - scaled dot-product attention, which never holds the whole matrix of weights.
+/* attention.c - scaled dot-product attention, which never holds the matrix of all weights.
  *
  * q is (..., L, E), k (..., S, E), v (..., S, F); leading dimensions broadcast. With grouped heads
  * the third dimension from the end of q is a multiple of that of k and v, and each head of k and v
@@ -12,15 +12,7 @@
 #include "ops/attention.h"
 #include "ops/infer.h"
 
-/*op scaled_dot_product_attention(q, k, v) -> y, lse~  heavy
- * softmax(scale q kT + mask) v: (..., L, E), (..., S, E), (..., S, F) give (..., L, F). A row in
- * which all is masked gives zeros.
- *   mask tensor?
- *   causal bool = false   row i sees columns up to i only
- *   scale float = none    none: 1 / sqrt(E)
- *   grouped bool = false  heads of q share heads of k and v
- *   saves q, k, v, mask, y, lse
- */
+/* --- shapes ------------------------------------------------------------------------------------ */
 
 /* y = (batch..., L, F): checks the shapes and finds them. */
 gd_status gd_attention_shape(const gd_attention_inputs *in, gd_attention *s) {
@@ -99,9 +91,24 @@ double gd_attention_mask(const gd_view *mask, int64_t base, int64_t row, int64_t
     }
 }
 
-/* Types and shapes of q, k, v and the mask of a call. */
-static gd_status attention_shape_of(const gd_infer *i, const gd_tensor *mask, bool causal, bool grouped, double scale,
-                                    gd_attention *s) {
+gd_attention_inputs gd_attention_call_inputs(const gd_view *in, int n_in, int mask, bool causal,
+                                             bool grouped, double scale, double dropout) {
+    gd_attention_inputs inputs = {&in[0], &in[1],  &in[2], NULL,   NULL,
+                                  causal, grouped, scale,  dropout};
+    if (n_in > mask && in[mask].data) inputs.mask = &in[mask];
+    if (n_in > mask + 1 && in[mask + 1].data) inputs.key = &in[mask + 1];
+    return inputs;
+}
+
+gd_rng gd_attention_rng(const gd_view *key) {
+    const int64_t *words = key->data, step = key->strides[0];
+    return (gd_rng){(uint64_t)words[0], (uint64_t)words[step]};
+}
+
+gd_status gd_attention_infer(const gd_infer *i, int mask_at, bool causal, bool grouped,
+                             double scale, double dropout, gd_attention *s) {
+    const gd_tensor *mask = i->n_in > mask_at ? i->in[mask_at] : NULL,
+                    *key = i->n_in > mask_at + 1 ? i->in[mask_at + 1] : NULL;
     gd_view views[4];
     for (int k = 0; k < 3; k++) {
         GD_TRY(gd_need_float(i->in[k], i->op->inputs[k].name));
@@ -112,51 +119,79 @@ static gd_status attention_shape_of(const gd_infer *i, const gd_tensor *mask, bo
         if (mask->dtype != GD_BOOL) GD_TRY(gd_need_same_dtype(i->in[0], mask, "q", "mask"));
         gd_view_set(&views[3], mask);
     }
-    gd_attention_inputs in = {&views[0], &views[1], &views[2], mask ? &views[3] : NULL, causal, grouped, scale};
+    if (!(dropout >= 0 && dropout <= 1))
+        return gd_op_fail(GD_E_ARGUMENT, "dropout is %g; it must lie between 0 and 1", dropout);
+    if (key && (key->dtype != GD_I64 || key->rank != 1 || key->dims[0] != 2))
+        return gd_op_fail(GD_E_SHAPE, "'key' must be two i64, as random_key gives them");
+    gd_attention_inputs in = {&views[0], &views[1], &views[2], mask ? &views[3] : NULL,
+                              NULL,      causal,    grouped,   scale,
+                              dropout};
     return gd_attention_shape(&in, s);
 }
 
+/* y = (batch..., L, F), and a number for each row of it. */
+static void attention_outputs(const gd_attention *s, gd_dtype dtype, gd_meta *y, gd_meta *lse) {
+    y->dtype = dtype;
+    y->rank = s->rank + 2;
+    memcpy(y->dims, s->batch, sizeof s->batch);
+    y->dims[s->rank] = s->rows;
+    y->dims[s->rank + 1] = s->value_width;
+    if (!lse) return;
+    lse->dtype = dtype == GD_F64 ? GD_F64 : GD_F32;
+    lse->rank = s->rank + 1;
+    memcpy(lse->dims, y->dims, sizeof lse->dims);
+}
+
+/* --- the public op ----------------------------------------------------------------------------- */
+
+/*op scaled_dot_product_attention(q, k, v) -> y  random
+ * softmax(scale q kT + mask) v: (..., L, E), (..., S, E), (..., S, F) give (..., L, F). A row in
+ * which all is masked gives zeros. With dropout, each weight is zeroed with that probability and the
+ * others are divided by 1 - dropout; the call then takes one number of the random generator, and
+ * weight i of all (..., L, S), row-major, is kept as element i of gd_dropout is. Without it, no number
+ * is taken.
+ *   mask tensor?
+ *   causal bool = false   row i sees columns up to i only
+ *   scale float = none    none: 1 / sqrt(E)
+ *   grouped bool = false  heads of q share heads of k and v
+ *   dropout float = 0     the probability that a weight is zeroed, while training
+ *   training bool = true  false: no dropout
+ */
 static gd_status scaled_dot_product_attention_infer(gd_infer *i) {
     const gd_scaled_dot_product_attention_options *o = i->attrs;
     gd_attention s;
-    GD_TRY(attention_shape_of(i, i->n_in > 3 ? i->in[3] : NULL, o->causal, o->grouped, o->scale, &s));
-    gd_meta *y = &i->out[0], *lse = &i->out[1];
-    y->dtype = (gd_dtype)i->in[0]->dtype;
-    y->rank = s.rank + 2;
-    memcpy(y->dims, s.batch, sizeof s.batch);
-    y->dims[s.rank] = s.rows;
-    y->dims[s.rank + 1] = s.value_width;
-    lse->dtype = y->dtype == GD_F64 ? GD_F64 : GD_F32;
-    lse->rank = s.rank + 1;
-    memcpy(lse->dims, y->dims, sizeof lse->dims);
+    GD_TRY(gd_attention_infer(i, 3, o->causal, o->grouped, o->scale, o->dropout, &s));
+    attention_outputs(&s, (gd_dtype)i->in[0]->dtype, &i->out[0], NULL);
     return GD_OK;
+}
+static void scaled_dot_product_attention_expand(gd_expand *e) {
+    const gd_scaled_dot_product_attention_options *o = e->attrs;
+    gd_tensor *key = o->training && o->dropout > 0 ? gd_random_key(e->x[0]) : NULL;
+    e->y[0] = gd_attention_forward(e->x[0], e->x[1], e->x[2], .mask = e->n_in > 3 ? e->x[3] : NULL,
+                                   .key = key, .causal = o->causal, .scale = o->scale,
+                                   .grouped = o->grouped, .dropout = key ? o->dropout : 0);
 }
 
 /* --- plain kernels: one row of weights at a time ----------------------------------------------- */
 
-typedef struct {
-    const gd_view *q, *k, *v, *mask;
-    gd_attention s;
-    int64_t at_q, at_k, at_v, at_mask; /* where the current matrix begins */
-} plain;
-
-static void plain_matrix(plain *p, int64_t e) {
-    p->at_q = gd_attention_offset(&p->s, p->q, e, false);
-    p->at_k = gd_attention_offset(&p->s, p->k, e, true);
-    p->at_v = gd_attention_offset(&p->s, p->v, e, true);
-    p->at_mask = p->mask ? gd_attention_offset(&p->s, p->mask, e, false) : 0;
+void gd_attention_matrix(gd_attention_plain *p, int64_t e) {
+    p->matrix = e;
+    p->at_q = gd_attention_offset(&p->s, p->in.q, e, false);
+    p->at_k = gd_attention_offset(&p->s, p->in.k, e, true);
+    p->at_v = gd_attention_offset(&p->s, p->in.v, e, true);
+    p->at_mask = p->in.mask ? gd_attention_offset(&p->s, p->in.mask, e, false) : 0;
 }
 
-/* The weights of row i into w (S of them); returns the logarithm of the sum of exponentials. */
-static double plain_row(const plain *p, int64_t i, double *w) {
+double gd_attention_row(const gd_attention_plain *p, int64_t i, double *w) {
     const gd_attention *s = &p->s;
-    const double *q = (const double *)p->q->data + p->at_q + i * s->width, *k = (const double *)p->k->data + p->at_k;
+    const double *q = (const double *)p->in.q->data + p->at_q + i * s->width,
+                 *k = (const double *)p->in.k->data + p->at_k;
     double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < s->columns; j++) {
         double score = 0;
         for (int64_t t = 0; t < s->width; t++) score += q[t] * k[j * s->width + t];
         score *= s->scale;
-        if (p->mask) score += gd_attention_mask(p->mask, p->at_mask, i, j);
+        if (p->in.mask) score += gd_attention_mask(p->in.mask, p->at_mask, i, j);
         if (s->causal && j > i) score = -INFINITY;
         w[j] = score;
         if (score > most || isnan(score)) most = score;
@@ -170,33 +205,66 @@ static double plain_row(const plain *p, int64_t i, double *w) {
     return most + log(sum);
 }
 
-static gd_status plain_begin(plain *p, const gd_kernel_call *c, int mask, bool causal, bool grouped, double scale, double **row) {
-    *p = (plain){.q = &c->in[0], .k = &c->in[1], .v = &c->in[2], .mask = c->n_in > mask && c->in[mask].data ? &c->in[mask] : NULL};
-    gd_attention_inputs in = {p->q, p->k, p->v, p->mask, causal, grouped, scale};
+double gd_attention_kept(const gd_attention_plain *p, int64_t i, int64_t j) {
+    if (!p->in.key) return 1;
+    uint64_t number = (uint64_t)((p->matrix * p->s.rows + i) * p->s.columns + j);
+    return gd_chance(1 - p->in.dropout, gd_word_at(p->rng, number)) ? gd_kept_scale(p->in.dropout)
+                                                                    : 0;
+}
+
+gd_status gd_attention_begin(gd_attention_plain *p, gd_attention_inputs in, const gd_kernel_call *c,
+                             double **row) {
+    *p = (gd_attention_plain){.in = in};
+    if (in.key) p->rng = gd_attention_rng(in.key);
     *row = c->workspace;
     return gd_attention_shape(&in, &p->s);
 }
 
-/* A row of weights, and one of their gradients. */
-static size_t plain_bytes(const gd_kernel_call *c) { return 2 * sizeof(double) * (size_t)c->in[1].dims[c->in[1].rank - 2]; }
-static size_t scaled_dot_product_attention_workspace(const gd_kernel_call *c) { return plain_bytes(c); }
+size_t gd_attention_plain_bytes(const gd_kernel_call *c) {
+    return 2 * sizeof(double) * (size_t)c->in[1].dims[c->in[1].rank - 2];
+}
 
-static gd_status scaled_dot_product_attention_reference(gd_kernel_call *c) {
-    const gd_scaled_dot_product_attention_options *o = c->attrs;
-    plain p;
+/*op attention_forward(q, k, v) -> y, lse~  internal heavy
+ * scaled_dot_product_attention. Which weights dropout keeps depends on the key alone.
+ *   mask tensor?
+ *   key tensor?
+ *   causal bool = false
+ *   scale float = none
+ *   grouped bool = false
+ *   dropout float = 0
+ *   saves q, k, v, mask, key, y, lse
+ */
+static gd_status attention_forward_infer(gd_infer *i) {
+    const gd_attention_forward_options *o = i->attrs;
+    gd_attention s;
+    GD_TRY(gd_attention_infer(i, 3, o->causal, o->grouped, o->scale, o->dropout, &s));
+    attention_outputs(&s, (gd_dtype)i->in[0]->dtype, &i->out[0], &i->out[1]);
+    return GD_OK;
+}
+static size_t attention_forward_workspace(const gd_kernel_call *c) {
+    return gd_attention_plain_bytes(c);
+}
+static gd_status attention_forward_reference(gd_kernel_call *c) {
+    const gd_attention_forward_options *o = c->attrs;
+    gd_attention_plain p;
     double *w;
-    GD_TRY(plain_begin(&p, c, 3, o->causal, o->grouped, o->scale, &w));
+    GD_TRY(gd_attention_begin(
+        &p,
+        gd_attention_call_inputs(c->in, c->n_in, 3, o->causal, o->grouped, o->scale, o->dropout), c,
+        &w));
     double *y = c->out[0].data, *lse = c->out[1].data;
     int64_t F = p.s.value_width;
     for (int64_t e = 0; e < p.s.count; e++) {
-        plain_matrix(&p, e);
-        const double *v = (const double *)p.v->data + p.at_v;
+        gd_attention_matrix(&p, e);
+        const double *v = (const double *)p.in.v->data + p.at_v;
         for (int64_t i = 0; i < p.s.rows; i++, y += F) {
-            double total = plain_row(&p, i, w);
+            double total = gd_attention_row(&p, i, w);
             if (lse) *lse++ = total;
             for (int64_t t = 0; t < F; t++) y[t] = 0;
-            for (int64_t j = 0; j < p.s.columns; j++)
-                for (int64_t t = 0; t < F; t++) y[t] += w[j] * v[j * F + t];
+            for (int64_t j = 0; j < p.s.columns; j++) {
+                double weight = w[j] * gd_attention_kept(&p, i, j);
+                for (int64_t t = 0; t < F; t++) y[t] += weight * v[j * F + t];
+            }
         }
     }
     return GD_OK;
@@ -206,8 +274,11 @@ static gd_status scaled_dot_product_attention_reference(gd_kernel_call *c) {
 
 static gd_tensor *swap_last(gd_tensor *t) { return gd_transpose(t, -2, -1); }
 
-/* k or v with each head repeated for the heads of q that share it. */
-static gd_tensor *spread_heads(gd_tensor *t, gd_tensor *q, bool grouped) {
+gd_tensor *gd_attention_wide(gd_tensor *t) {
+    return t && (t->dtype == GD_F16 || t->dtype == GD_BF16) ? gd_cast(t, GD_F32) : t;
+}
+
+gd_tensor *gd_spread_heads(gd_tensor *t, gd_tensor *q, bool grouped) {
     if (!grouped || t->rank < 3 || q->rank < 3 || t->dims[t->rank - 3] == q->dims[q->rank - 3]) return t;
     int64_t heads = t->dims[t->rank - 3], groups = q->dims[q->rank - 3] / heads;
     gd_shape one = {.form = 1}, many, flat;
@@ -222,8 +293,7 @@ static gd_tensor *spread_heads(gd_tensor *t, gd_tensor *q, bool grouped) {
     return gd_reshape(gd_expand(gd_reshape(t, one), many), flat);
 }
 
-/* The opposite: gradients of the heads that share one, summed. */
-static gd_tensor *gather_heads(gd_tensor *g, const gd_tensor *like, bool grouped) {
+gd_tensor *gd_gather_heads(gd_tensor *g, const gd_tensor *like, bool grouped) {
     if (!grouped || like->rank < 3 || g->rank < 3 || g->dims[g->rank - 3] == like->dims[like->rank - 3]) return g;
     int64_t heads = like->dims[like->rank - 3], groups = g->dims[g->rank - 3] / heads;
     gd_shape split = {.form = 1};
@@ -234,9 +304,9 @@ static gd_tensor *gather_heads(gd_tensor *g, const gd_tensor *like, bool grouped
     return gd_sum(gd_reshape(g, split), .axis = g->rank - 2);
 }
 
-/* The weights (..., L, S): softmax of the scores, zero in rows where all is masked. */
-static gd_tensor *weights_of(gd_tensor *q, gd_tensor *k, gd_tensor *mask, bool causal, bool grouped, double scale) {
-    k = spread_heads(k, q, grouped);
+gd_tensor *gd_attention_weights(gd_tensor *q, gd_tensor *k, gd_tensor *mask, bool causal,
+                                bool grouped, double scale) {
+    k = gd_spread_heads(k, q, grouped);
     if (isnan(scale)) scale = 1 / sqrt((double)(q->dims[q->rank - 1] > 0 ? q->dims[q->rank - 1] : 1));
     gd_tensor *scores = gd_mul(gd_matmul(q, swap_last(k)), gd_scalar_of(scale, (gd_dtype)q->dtype));
     gd_tensor *never = gd_scalar_of(-INFINITY, (gd_dtype)q->dtype), *zero = gd_scalar_of(0, (gd_dtype)q->dtype);
@@ -252,10 +322,23 @@ static gd_tensor *weights_of(gd_tensor *q, gd_tensor *k, gd_tensor *mask, bool c
     return gd_where(some, gd_softmax(gd_where(some, scores, zero), .axis = -1), zero);
 }
 
-static void scaled_dot_product_attention_expand(gd_expand *e) {
-    const gd_scaled_dot_product_attention_options *o = e->attrs;
-    gd_tensor *p = weights_of(e->x[0], e->x[1], e->n_in > 3 ? e->x[3] : NULL, o->causal, o->grouped, o->scale);
-    e->y[0] = gd_matmul(p, spread_heads(e->x[2], e->x[0], o->grouped));
+gd_tensor *gd_attention_keep(gd_tensor *t, const gd_tensor *weights, gd_tensor *key,
+                             double dropout) {
+    if (!key) return t;
+    return gd_masked_scale(t, gd_key_mask(key, gd_tensor_shape(weights), 1 - dropout),
+                           .scale = gd_kept_scale(dropout));
+}
+
+static void attention_forward_expand(gd_expand *e) {
+    const gd_attention_forward_options *o = e->attrs;
+    gd_tensor *q = gd_attention_wide(e->x[0]), *k = gd_attention_wide(e->x[1]),
+              *v = gd_attention_wide(e->x[2]);
+    gd_tensor *mask = gd_attention_wide(e->n_in > 3 ? e->x[3] : NULL),
+              *key = e->n_in > 4 ? e->x[4] : NULL;
+    gd_tensor *p = gd_attention_weights(q, k, mask, o->causal, o->grouped, o->scale);
+    v = gd_spread_heads(v, q, o->grouped);
+    gd_tensor *y = gd_matmul(gd_attention_keep(p, p, key, o->dropout), v);
+    e->y[0] = gd_cast(y, (gd_dtype)e->x[0]->dtype);
 }
 
 /* q, k or v with all leading dimensions of y, so that each matrix has a gradient of its own; those of
@@ -268,102 +351,32 @@ static gd_tensor *whole_batch(gd_tensor *t, const gd_tensor *y, bool shared_head
     return same ? t : gd_expand(t, whole);
 }
 
-static void scaled_dot_product_attention_vjp(gd_vjp *v) {
-    const gd_scaled_dot_product_attention_options *o = v->attrs;
-    gd_tensor *mask = v->n_in > 3 ? v->x[3] : NULL;
+/* The gradient of an additive mask is that of the scores: p (gp - sum of gp p). In f32 at least, since
+ * where one weight is nearly 1 that difference is far smaller than its terms. */
+static gd_tensor *mask_gradient(const gd_vjp *v, gd_tensor *mask, gd_tensor *key) {
+    const gd_attention_forward_options *o = v->attrs;
+    gd_tensor *q = gd_attention_wide(v->x[0]), *k = gd_attention_wide(v->x[1]),
+              *values = gd_attention_wide(v->x[2]);
+    gd_tensor *p =
+        gd_attention_weights(q, k, gd_attention_wide(mask), o->causal, o->grouped, o->scale);
+    gd_tensor *gp =
+        gd_matmul(gd_attention_wide(v->gy[0]), swap_last(gd_spread_heads(values, q, o->grouped)));
+    gp = gd_attention_keep(gp, p, key, o->dropout);
+    return gd_mul(p, gd_sub(gp, gd_sum(gd_mul(gp, p), .axis = -1, .keepdim = true)));
+}
+
+static void attention_forward_vjp(gd_vjp *v) {
+    const gd_attention_forward_options *o = v->attrs;
+    gd_tensor *mask = v->n_in > 3 ? v->x[3] : NULL, *key = v->n_in > 4 ? v->x[4] : NULL;
     gd_tensor *q = whole_batch(v->x[0], v->y[0], false), *keys = whole_batch(v->x[1], v->y[0], o->grouped),
               *values = whole_batch(v->x[2], v->y[0], o->grouped);
-    gd_attention_grad_outputs g = gd_attention_grad(q, keys, values, v->y[0], v->y[1], v->gy[0], .mask = mask,
-                                                    .causal = o->causal, .scale = o->scale, .grouped = o->grouped);
+    gd_attention_grad_outputs g = gd_attention_grad(
+        q, keys, values, v->y[0], v->y[1], v->gy[0], .mask = mask, .key = key, .causal = o->causal,
+        .scale = o->scale, .grouped = o->grouped, .dropout = o->dropout);
     v->gx[0] = g.gq;
     v->gx[1] = g.gk;
     v->gx[2] = g.gv;
-    if (mask && v->needs[3]) {
-        gd_tensor *p = weights_of(v->x[0], v->x[1], mask, o->causal, o->grouped, o->scale);
-        gd_tensor *gp = gd_matmul(v->gy[0], swap_last(spread_heads(v->x[2], v->x[0], o->grouped)));
-        v->gx[3] = gd_mul(p, gd_sub(gp, gd_sum(gd_mul(v->gy[0], v->y[0]), .axis = -1, .keepdim = true)));
-    }
-}
-
-/*op attention_grad(q, k, v, y, lse, gy) -> gq, gk, gv  internal heavy
- * Gradients of scaled_dot_product_attention; the weights are computed again, block by block.
- *   mask tensor?
- *   causal bool = false
- *   scale float = none
- *   grouped bool = false
- */
-static gd_status attention_grad_infer(gd_infer *i) {
-    const gd_attention_grad_options *o = i->attrs;
-    gd_tensor *mask = i->n_in > 6 ? i->in[6] : NULL, *y = i->in[3], *lse = i->in[4], *gy = i->in[5];
-    gd_attention s;
-    GD_TRY(attention_shape_of(i, mask, o->causal, o->grouped, o->scale, &s));
-    int64_t want[GD_MAX_RANK];
-    char text[128];
-    memcpy(want, s.batch, sizeof want);
-    want[s.rank] = s.rows;
-    want[s.rank + 1] = s.value_width;
-    for (int k = 3; k < 6; k++) {
-        int rank = s.rank + (k == 4 ? 1 : 2);
-        if (i->in[k]->rank != rank || memcmp(i->in[k]->dims, want, sizeof *want * (size_t)rank) != 0)
-            return gd_op_fail(GD_E_SHAPE, "'%s' must have shape %s", i->op->inputs[k].name, gd_shape_text(rank, want, text, sizeof text));
-    }
-    GD_TRY(gd_need_same_dtype(i->in[0], y, "q", "y"));
-    GD_TRY(gd_need_same_dtype(i->in[0], gy, "q", "gy"));
-    if (lse->dtype != (y->dtype == GD_F64 ? GD_F64 : GD_F32)) return gd_op_fail(GD_E_DTYPE, "'lse' must be f32, or f64 where 'q' is");
-    for (int k = 0; k < 3; k++) gd_meta_like(&i->out[k], i->in[k]);
-    return GD_OK;
-}
-static size_t attention_grad_workspace(const gd_kernel_call *c) { return plain_bytes(c); }
-static gd_status attention_grad_reference(gd_kernel_call *c) {
-    const gd_attention_grad_options *o = c->attrs;
-    plain p;
-    double *w;
-    GD_TRY(plain_begin(&p, c, 6, o->causal, o->grouped, o->scale, &w));
-    const gd_attention *s = &p.s;
-    double *gw = w + s->columns;
-    const double *gy = c->in[5].data;
-    for (int k = 0; k < 3; k++) memset(c->out[k].data, 0, sizeof(double) * (size_t)gd_numel(c->out[k].rank, c->out[k].dims));
-    for (int64_t e = 0; e < s->count; e++) {
-        plain_matrix(&p, e);
-        const double *q = (const double *)p.q->data + p.at_q, *k = (const double *)p.k->data + p.at_k,
-                     *v = (const double *)p.v->data + p.at_v;
-        double *gq = (double *)c->out[0].data + p.at_q, *gk = (double *)c->out[1].data + p.at_k,
-               *gv = (double *)c->out[2].data + p.at_v;
-        for (int64_t i = 0; i < s->rows; i++, gy += s->value_width) {
-            plain_row(&p, i, w);
-            double inner = 0;
-            for (int64_t j = 0; j < s->columns; j++) {
-                gw[j] = 0;
-                for (int64_t t = 0; t < s->value_width; t++) {
-                    gw[j] += gy[t] * v[j * s->value_width + t];
-                    gv[j * s->value_width + t] += w[j] * gy[t];
-                }
-                inner += gw[j] * w[j];
-            }
-            for (int64_t j = 0; j < s->columns; j++) {
-                double gs = w[j] * (gw[j] - inner) * s->scale;
-                for (int64_t t = 0; t < s->width; t++) {
-                    gq[i * s->width + t] += gs * k[j * s->width + t];
-                    gk[j * s->width + t] += gs * q[i * s->width + t];
-                }
-            }
-        }
-    }
-    return GD_OK;
-}
-static void attention_grad_expand(gd_expand *e) {
-    const gd_attention_grad_options *o = e->attrs;
-    gd_tensor *q = e->x[0], *k = e->x[1], *v = e->x[2], *gy = e->x[5], *mask = e->n_in > 6 ? e->x[6] : NULL;
-    double scale = isnan(o->scale) ? 1 / sqrt((double)(q->dims[q->rank - 1] > 0 ? q->dims[q->rank - 1] : 1)) : o->scale;
-    gd_tensor *p = weights_of(q, k, mask, o->causal, o->grouped, o->scale);
-    gd_tensor *vs = spread_heads(v, q, o->grouped), *ks = spread_heads(k, q, o->grouped);
-    gd_tensor *gp = gd_matmul(gy, swap_last(vs)), *factor = gd_scalar_of(scale, (gd_dtype)q->dtype);
-    /* y is said again by the weights, so that a further gradient flows through it */
-    gd_tensor *inner = gd_sum(gd_mul(gp, p), .axis = -1, .keepdim = true);
-    gd_tensor *gs = gd_mul(gd_mul(p, gd_sub(gp, inner)), factor);
-    e->y[0] = gd_sum_to(gd_matmul(gs, ks), gd_tensor_shape(q));
-    e->y[1] = gd_sum_to(gather_heads(gd_matmul(swap_last(gs), q), k, o->grouped), gd_tensor_shape(k));
-    e->y[2] = gd_sum_to(gather_heads(gd_matmul(swap_last(p), gy), v, o->grouped), gd_tensor_shape(v));
+    if (mask && v->needs[3]) v->gx[3] = mask_gradient(v, mask, key);
 }
 
 #include "attention.gen.h"

@@ -43,31 +43,24 @@ gd_tensor *gd_zeros_on(const gd_tensor *like, gd_dtype dtype, gd_shape dims) {
     return gd_expand(zero, dims);
 }
 
-static gd_tensor *zeros_like(const gd_tensor *x) {
+gd_tensor *gd_zeros_as(const gd_tensor *x) {
     return gd_zeros_on(x, (gd_dtype)x->dtype, gd_tensor_shape(x));
 }
 
-static int rank_of(const gd_tensor *t) { return t->rank > 0 ? t->rank : 1; } /* a number is a list of 1 */
-static int64_t dim_of(const gd_tensor *t, int d) { return t->rank > 0 ? t->dims[d] : 1; }
-
-/* The index of gather and scatter: as many dimensions as x, and no larger, apart from the axis. An
- * index without elements may have any shape. */
-static gd_status check_index(const gd_tensor *x, const gd_tensor *index, int axis) {
+gd_status gd_check_index(const gd_tensor *x, const gd_tensor *index, int axis) {
     GD_TRY(gd_need_int(index, "index"));
     if (gd_numel(index->rank, index->dims) == 0) return GD_OK;
-    if (rank_of(index) != rank_of(x))
+    if (gd_rank_1d(index) != gd_rank_1d(x))
         return gd_op_fail(GD_E_SHAPE, "'index' has %d dimensions, 'x' %d; they must be equal", index->rank, x->rank);
-    for (int d = 0; d < rank_of(x); d++)
-        if (d != axis && dim_of(index, d) > dim_of(x, d))
+    for (int d = 0; d < gd_rank_1d(x); d++)
+        if (d != axis && gd_dim_1d(index, d) > gd_dim_1d(x, d))
             return gd_op_fail(GD_E_SHAPE, "'index' has size %lld in dimension %d, 'x' only %lld",
-                              (long long)dim_of(index, d), d, (long long)dim_of(x, d));
+                              (long long)gd_dim_1d(index, d), d, (long long)gd_dim_1d(x, d));
     return GD_OK;
 }
 
-/* Offsets of the element of index with this number: in the index itself, and in up to two tensors
- * of the same rank, without their step along the axis. */
-static void locate(int64_t number, const gd_view *index, int axis, int64_t *at, const gd_view *a, int64_t *at_a,
-                   const gd_view *b, int64_t *at_b) {
+void gd_locate(int64_t number, const gd_view *index, int axis, int64_t *at, const gd_view *a,
+               int64_t *at_a, const gd_view *b, int64_t *at_b) {
     *at = *at_a = 0;
     if (b) *at_b = 0;
     for (int d = index->rank; d-- > 0;) {
@@ -79,12 +72,13 @@ static void locate(int64_t number, const gd_view *index, int axis, int64_t *at, 
     }
 }
 
-static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
-
-static const char *axis_text(int axis, char *text, size_t size) {
-    snprintf(text, size, "axis %d", axis);
-    return text;
+gd_status gd_check_axis_indices(const gd_view *index, int64_t size, int axis) {
+    char text[16];
+    snprintf(text, sizeof text, "axis %d", axis);
+    return gd_check_indices(index, size, text);
 }
+
+static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
 /* --- gather ------------------------------------------------------------------------------------ */
 
@@ -99,14 +93,14 @@ static gd_status gather_infer(gd_infer *i) {
     const gd_gather_options *o = i->attrs;
     int axis;
     GD_TRY(gd_axis(o->axis, i->in[0]->rank, &axis));
-    GD_TRY(check_index(i->in[0], i->in[1], axis));
+    GD_TRY(gd_check_index(i->in[0], i->in[1], axis));
     gd_meta_like(&i->out[0], i->in[1]);
     i->out[0].dtype = (gd_dtype)i->in[0]->dtype;
     return GD_OK;
 }
 static void gather_vjp(gd_vjp *v) {
     const gd_gather_options *o = v->attrs;
-    if (v->needs[0]) v->gx[0] = gd_scatter_add(zeros_like(v->x[0]), o->axis, v->x[1], v->gy[0]);
+    if (v->needs[0]) v->gx[0] = gd_scatter_add(gd_zeros_as(v->x[0]), o->axis, v->x[1], v->gy[0]);
 }
 static gd_status gather_raw(gd_kernel_call *k) {
     const gd_gather_options *o = k->attrs;
@@ -114,200 +108,14 @@ static gd_status gather_raw(gd_kernel_call *k) {
     int axis = axis_of(o->axis, x.rank);
     int64_t total = gd_numel(index.rank, index.dims), size = (int64_t)gd_dtype_size(x.dtype);
     int64_t width = (int64_t)gd_dtype_size(index.dtype);
-    char text[16];
-    GD_TRY(gd_check_indices(&k->in[1], x.dims[axis], axis_text(axis, text, sizeof text)));
+    GD_TRY(gd_check_axis_indices(&k->in[1], x.dims[axis], axis));
     for (int64_t e = 0; e < total; e++) {
         int64_t at, from, to;
-        locate(e, &index, axis, &at, &x, &from, &y, &to);
+        gd_locate(e, &index, axis, &at, &x, &from, &y, &to);
         from += gd_load_i64(index.dtype, (const char *)index.data + at * width) * x.strides[axis];
         memcpy((char *)y.data + to * size, (const char *)x.data + from * size, (size_t)size);
     }
     return GD_OK;
-}
-
-/* --- scatter ----------------------------------------------------------------------------------- */
-
-static gd_status scatter_rule(gd_infer *i, int64_t given_axis) {
-    const gd_tensor *x = i->in[0], *index = i->in[1], *src = i->in[2];
-    int axis;
-    GD_TRY(gd_axis(given_axis, x->rank, &axis));
-    GD_TRY(check_index(x, index, axis));
-    GD_TRY(gd_need_same_dtype(x, src, "x", "src"));
-    gd_meta_like(&i->out[0], x);
-    if (gd_numel(index->rank, index->dims) == 0) return GD_OK;
-    if (rank_of(src) != rank_of(index))
-        return gd_op_fail(GD_E_SHAPE, "'src' has %d dimensions, 'index' %d; they must be equal", src->rank, index->rank);
-    for (int d = 0; d < rank_of(index); d++)
-        if (dim_of(src, d) < dim_of(index, d))
-            return gd_op_fail(GD_E_SHAPE, "'src' has size %lld in dimension %d, 'index' %lld", (long long)dim_of(src, d),
-                              d, (long long)dim_of(index, d));
-    return GD_OK;
-}
-
-enum { SET, ADD, MULTIPLY };
-
-/* All operands are f64 or i64, row-major. */
-static gd_status scatter_plain(gd_kernel_call *k, int64_t given_axis, int how) {
-    gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]), src = gd_at_least_1d(k->in[2]);
-    gd_view y = gd_at_least_1d(k->out[0]);
-    int axis = axis_of(given_axis, x.rank);
-    int64_t total = gd_numel(index.rank, index.dims);
-    char text[16];
-    GD_TRY(gd_check_indices(&k->in[1], x.dims[axis], axis_text(axis, text, sizeof text)));
-    memcpy(y.data, x.data, (size_t)gd_numel(x.rank, x.dims) * 8);
-    for (int64_t e = 0; e < total; e++) {
-        int64_t at, from, to;
-        locate(e, &index, axis, &at, &y, &to, &src, &from);
-        to += ((const int64_t *)index.data)[at] * y.strides[axis];
-        if (x.dtype == GD_F64) {
-            double *place = (double *)y.data + to, value = ((const double *)src.data)[from];
-            *place = how == SET ? value : how == ADD ? *place + value : *place * value;
-        } else {
-            uint64_t *place = (uint64_t *)y.data + to, value = ((const uint64_t *)src.data)[from];
-            *place = how == SET ? value : how == ADD ? *place + value : *place * value;
-        }
-    }
-    return GD_OK;
-}
-
-/* g, which has the shape of index, as a gradient of src: zeros where index does not reach. */
-static gd_tensor *reach(gd_tensor *g, const gd_tensor *src) {
-    if (gd_tensor_numel(g) == 0 && gd_tensor_numel(src) > 0) return zeros_like(src);
-    if (g->kind == GD_FAILED) return g;
-    if (g->rank < src->rank) g = gd_reshape(g, gd_dims(1)); /* a single number is a list of one */
-    else if (g->rank > src->rank) return gd_reshape(g, gd_tensor_shape(src));
-    gd_shape dims = gd_tensor_shape(g);
-    for (int d = 0; d < src->rank; d++) {
-        if (dims.at[d] == src->dims[d]) continue;
-        dims.at[d] = src->dims[d];
-        g = gd_slice_grad(g, dims, d, 0, 1);
-    }
-    return g;
-}
-
-/* The part of src that index reaches. */
-static gd_tensor *reached(gd_tensor *src, const gd_tensor *index) {
-    for (int d = 0; d < src->rank && d < index->rank; d++)
-        if (src->dims[d] != index->dims[d]) src = gd_narrow(src, d, 0, index->dims[d]);
-    return src;
-}
-
-/*op scatter(x, axis:int, index, src) -> y
- * x with elements of src put in along an axis, place by place: y[i][index[i][j][k]][k] =
- * src[i][j][k] for axis 1. Where indices repeat, the last one in row-major order stays.
- *   index index < x[axis]
- *   saves index
- *   onnx ScatterElements
- */
-static gd_status scatter_infer(gd_infer *i) { return scatter_rule(i, ((const gd_scatter_options *)i->attrs)->axis); }
-static void scatter_vjp(gd_vjp *v) {
-    const gd_scatter_options *o = v->attrs;
-    gd_tensor *index = v->x[1], *gy = v->gy[0];
-    bool nothing = gd_tensor_numel(index) == 0;
-    if (v->needs[0])
-        v->gx[0] = nothing ? gy : gd_scatter(gy, o->axis, index, gd_zeros_on(gy, (gd_dtype)gy->dtype, gd_tensor_shape(index)));
-    if (!v->needs[2] || nothing) return;
-    int64_t size = v->x[0]->rank ? gd_tensor_dim(v->x[0], (int)o->axis) : 1;
-    gd_tensor *g = gd_gather(gy, o->axis, index); /* what was overwritten has none */
-    v->gx[2] = reach(gd_masked_fill(g, gd_scatter_lost(index, o->axis, size), 0), v->x[2]);
-}
-static gd_status scatter_reference(gd_kernel_call *k) {
-    return scatter_plain(k, ((const gd_scatter_options *)k->attrs)->axis, SET);
-}
-
-/*op scatter_lost(index, axis:int, size:int) -> lost  internal nograd
- * True where an element that scatter puts along the axis is overwritten by a later one. size is
- * that of the axis it is put into.
- *   index index < size
- */
-static gd_status scatter_lost_infer(gd_infer *i) {
-    const gd_scatter_lost_options *o = i->attrs;
-    int axis;
-    GD_TRY(gd_need_int(i->in[0], "index"));
-    GD_TRY(gd_axis(o->axis, i->in[0]->rank, &axis));
-    gd_meta_like(&i->out[0], i->in[0]);
-    i->out[0].dtype = GD_BOOL;
-    return GD_OK;
-}
-static size_t scatter_lost_workspace(const gd_kernel_call *k) {
-    const int64_t size = ((const gd_scatter_lost_options *)k->attrs)->size;
-    return size > 0 ? (size_t)size * sizeof(int64_t) : 0;
-}
-static gd_status scatter_lost_raw(gd_kernel_call *k) {
-    const gd_scatter_lost_options *o = k->attrs;
-    gd_view index = gd_at_least_1d(k->in[0]), lost = gd_at_least_1d(k->out[0]);
-    int axis = axis_of(o->axis, index.rank);
-    int64_t width = (int64_t)gd_dtype_size(index.dtype), length = index.dims[axis];
-    char text[16];
-    GD_TRY(gd_check_indices(&k->in[0], o->size, axis_text(axis, text, sizeof text)));
-    int64_t *line = k->workspace; /* for each place of the axis, 1 + who wrote it last, counted through all lines */
-    if (line) memset(line, 0, k->workspace_bytes);
-    gd_view lines = index;
-    lines.dims[axis] = 1;
-    int64_t count = gd_numel(lines.rank, lines.dims);
-    for (int64_t n = 0; n < count; n++) {
-        int64_t from, to, none;
-        locate(n, &lines, axis, &from, &lost, &to, &lines, &none);
-        for (int pass = 0; pass < 2; pass++)
-            for (int64_t m = 0; m < length; m++) {
-                int64_t at = (from + m * index.strides[axis]) * width;
-                int64_t *writer = &line[gd_load_i64(index.dtype, (const char *)index.data + at)];
-                int64_t me = n * length + m + 1;
-                if (pass == 0) *writer = me;
-                else ((uint8_t *)lost.data)[to + m * lost.strides[axis]] = *writer != me;
-            }
-    }
-    return GD_OK;
-}
-
-/*op scatter_add(x, axis:int, index, src) -> y
- * As scatter, but elements of src are added to what is there.
- *   index index < x[axis]
- *   saves index
- */
-static gd_status scatter_add_infer(gd_infer *i) { return scatter_rule(i, ((const gd_scatter_add_options *)i->attrs)->axis); }
-static void scatter_add_vjp(gd_vjp *v) {
-    const gd_scatter_add_options *o = v->attrs;
-    if (v->needs[0]) v->gx[0] = v->gy[0];
-    if (v->needs[2] && gd_tensor_numel(v->x[1]) > 0) v->gx[2] = reach(gd_gather(v->gy[0], o->axis, v->x[1]), v->x[2]);
-}
-static gd_status scatter_add_reference(gd_kernel_call *k) {
-    return scatter_plain(k, ((const gd_scatter_add_options *)k->attrs)->axis, ADD);
-}
-
-/*op scatter_mul(x, axis:int, index, src) -> y
- * As scatter, but what is there is multiplied by the elements of src.
- *   index index < x[axis]
- */
-static gd_status scatter_mul_infer(gd_infer *i) { return scatter_rule(i, ((const gd_scatter_mul_options *)i->attrs)->axis); }
-/* The gradient of a factor is the product of the others: all of it over the factor, or, where
- * exactly this one is zero, the product of those that are not. */
-static gd_tensor *others(gd_tensor *factor, gd_tensor *is_zero, gd_tensor *product, gd_tensor *zeros) {
-    gd_tensor *only = gd_logical_and(gd_eq(zeros, gd_scalar_of(1, (gd_dtype)zeros->dtype)), is_zero);
-    gd_tensor *rest = gd_where(only, product, gd_mul(product, gd_scalar(0)));
-    return gd_where(gd_eq(zeros, gd_scalar_of(0, (gd_dtype)zeros->dtype)), gd_div(product, factor), rest);
-}
-static void scatter_mul_vjp(gd_vjp *v) {
-    const gd_scatter_mul_options *o = v->attrs;
-    gd_tensor *x = v->x[0], *index = v->x[1], *gy = v->gy[0];
-    gd_dtype dtype = (gd_dtype)x->dtype;
-    if (gd_tensor_numel(index) == 0) {
-        v->gx[0] = gy;
-        return;
-    }
-    gd_tensor *src = reached(v->x[2], index);
-    gd_tensor *x_zero = gd_eq(x, gd_scalar_of(0, dtype)), *src_zero = gd_eq(src, gd_scalar_of(0, dtype));
-    x = gd_masked_fill(x, x_zero, 1);
-    src = gd_masked_fill(src, src_zero, 1);
-    gd_tensor *product = gd_scatter_mul(x, o->axis, index, src);
-    gd_tensor *zeros = gd_scatter_add(gd_cast(x_zero, GD_I64), o->axis, index, gd_cast(src_zero, GD_I64));
-    if (v->needs[0]) v->gx[0] = gd_mul(gy, others(x, x_zero, product, zeros));
-    if (!v->needs[2]) return;
-    gd_tensor *g = others(src, src_zero, gd_gather(product, o->axis, index), gd_gather(zeros, o->axis, index));
-    v->gx[2] = reach(gd_mul(gd_gather(gy, o->axis, index), g), v->x[2]);
-}
-static gd_status scatter_mul_reference(gd_kernel_call *k) {
-    return scatter_plain(k, ((const gd_scatter_mul_options *)k->attrs)->axis, MULTIPLY);
 }
 
 /* --- whole slices by index --------------------------------------------------------------------- */
@@ -339,15 +147,15 @@ static gd_status index_select_infer(gd_infer *i) {
 }
 static void index_select_vjp(gd_vjp *v) {
     const gd_index_select_options *o = v->attrs;
-    if (v->needs[0]) v->gx[0] = gd_index_add(zeros_like(v->x[0]), o->axis, v->x[1], v->gy[0]);
+    if (v->needs[0]) v->gx[0] = gd_index_add(gd_zeros_as(v->x[0]), o->axis, v->x[1], v->gy[0]);
 }
 static gd_status index_select_raw(gd_kernel_call *k) {
     const gd_index_select_options *o = k->attrs;
     gd_view from = gd_at_least_1d(k->in[0]), to = gd_at_least_1d(k->out[0]), index = gd_at_least_1d(k->in[1]);
     int axis = axis_of(o->axis, from.rank);
     int64_t size = (int64_t)gd_dtype_size(from.dtype), width = (int64_t)gd_dtype_size(index.dtype);
-    char *x = from.data, *y = to.data, text[16];
-    GD_TRY(gd_check_indices(&k->in[1], from.dims[axis], axis_text(axis, text, sizeof text)));
+    char *x = from.data, *y = to.data;
+    GD_TRY(gd_check_axis_indices(&k->in[1], from.dims[axis], axis));
     from.dims[axis] = to.dims[axis] = 1;
     for (int64_t n = 0; n < index.dims[0]; n++) {
         int64_t i = gd_load_i64(index.dtype, (const char *)index.data + n * index.strides[0] * width);
@@ -377,8 +185,9 @@ static gd_status index_add_infer(gd_infer *i) {
             return gd_op_fail(GD_E_SHAPE, "'src' has size %lld in dimension %d, 'x' %lld; only the axis may differ",
                               (long long)src->dims[d], d, (long long)x->dims[d]);
     int64_t n = gd_numel(index->rank, index->dims);
-    if (dim_of(src, axis) != n)
-        return gd_op_fail(GD_E_SHAPE, "%lld indices for %lld slices of 'src'", (long long)n, (long long)dim_of(src, axis));
+    if (gd_dim_1d(src, axis) != n)
+        return gd_op_fail(GD_E_SHAPE, "%lld indices for %lld slices of 'src'", (long long)n,
+                          (long long)gd_dim_1d(src, axis));
     gd_meta_like(&i->out[0], x);
     return GD_OK;
 }
@@ -394,8 +203,7 @@ static gd_status index_add_reference(gd_kernel_call *k) {
     gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]), src = gd_at_least_1d(k->in[2]);
     int axis = axis_of(o->axis, x.rank);
     int64_t total = gd_numel(src.rank, src.dims);
-    char text[16];
-    GD_TRY(gd_check_indices(&k->in[1], x.dims[axis], axis_text(axis, text, sizeof text)));
+    GD_TRY(gd_check_axis_indices(&k->in[1], x.dims[axis], axis));
     memcpy(k->out[0].data, x.data, (size_t)gd_numel(x.rank, x.dims) * 8);
     for (int64_t e = 0; e < total; e++) {
         int64_t to = 0, rest = e;
@@ -442,7 +250,7 @@ static void embedding_vjp(gd_vjp *v) {
         int64_t row = o->padding_idx < 0 ? o->padding_idx + rows : o->padding_idx;
         g = gd_masked_fill(g, gd_reshape(gd_eq(index, gd_scalar_int(row)), gd_dims(n, 1)), 0);
     }
-    v->gx[1] = gd_index_add(zeros_like(v->x[1]), 0, index, g);
+    v->gx[1] = gd_index_add(gd_zeros_as(v->x[1]), 0, index, g);
 }
 static gd_status embedding_raw(gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *weight = &k->in[1], *y = &k->out[0];
@@ -450,7 +258,7 @@ static gd_status embedding_raw(gd_kernel_call *k) {
     GD_TRY(gd_check_indices(x, weight->dims[0], "a table"));
     for (int64_t e = 0; e < n; e++) {
         int64_t at, to, none;
-        locate(e, x, x->rank, &at, y, &to, x, &none);
+        gd_locate(e, x, x->rank, &at, y, &to, x, &none);
         int64_t row = gd_load_i64(x->dtype, (const char *)x->data + at * width);
         gd_convert_row(y->dtype, (char *)y->data + to * size, y->strides[x->rank] * size, weight->dtype,
                        (const char *)weight->data + row * weight->strides[0] * size, weight->strides[1] * size,
@@ -460,40 +268,97 @@ static gd_status embedding_raw(gd_kernel_call *k) {
 }
 
 /*op one_hot(x, classes:int) -> y  nograd
- * 1 at the place that x names, 0 elsewhere: y has the shape of x with classes behind it.
+ * 1 at the place that x names, 0 elsewhere: y has the shape of x with classes behind it. With classes -1
+ * there are as many as the largest number in x says, that is one more; the size of y depends on the data
+ * then, and x may not be empty.
  *   dtype dtype = i64
- *   index x < classes
  *   onnx OneHot
  */
-static gd_status one_hot_infer(gd_infer *i) {
-    const gd_one_hot_options *o = i->attrs;
-    const gd_tensor *x = i->in[0];
+static void one_hot_expand(gd_expand *e) {
+    const gd_one_hot_options *o = e->attrs;
+    e->y[0] = o->classes == -1 ? gd_one_hot_found(e->x[0], .dtype = o->dtype)
+                               : gd_one_hot_classes(e->x[0], o->classes, .dtype = o->dtype);
+}
+
+static gd_status check_one_hot(const gd_tensor *x, gd_dtype dtype) {
     GD_TRY(gd_need_int(x, "x"));
-    if (o->classes < 1) return gd_op_fail(GD_E_ARGUMENT, "%lld classes; at least 1", (long long)o->classes);
-    if (gd_dtype_size(o->dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
+    if (gd_dtype_size(dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
     if (x->rank == GD_MAX_RANK)
-        return gd_op_fail(GD_E_SHAPE, "'x' has %d dimensions, and the result one more; at most %d", x->rank, GD_MAX_RANK);
-    gd_meta_like(&i->out[0], x);
-    i->out[0].dtype = o->dtype;
-    i->out[0].dims[i->out[0].rank++] = o->classes;
+        return gd_op_fail(GD_E_SHAPE, "'x' has %d dimensions, and the result one more; at most %d",
+                          x->rank, GD_MAX_RANK);
     return GD_OK;
 }
-static gd_status one_hot_raw(gd_kernel_call *k) {
-    const gd_one_hot_options *o = k->attrs;
-    const gd_view *x = &k->in[0], *y = &k->out[0];
+
+/* y is zeros and ones; all of x are classes. */
+static void put_ones(const gd_view *x, const gd_view *y) {
     int64_t n = gd_numel(x->rank, x->dims), width = (int64_t)gd_dtype_size(x->dtype), size = (int64_t)gd_dtype_size(y->dtype);
     static const int64_t zero;
     gd_view nothing = *y;
-    GD_TRY(gd_check_indices(x, o->classes, "a list of classes"));
     nothing.data = (void *)(uintptr_t)&zero;
     memset(nothing.strides, 0, sizeof nothing.strides);
     gd_copy_elements(y, &nothing);
     for (int64_t e = 0; e < n; e++) {
         int64_t at, to, none;
-        locate(e, x, x->rank, &at, y, &to, x, &none);
+        gd_locate(e, x, x->rank, &at, y, &to, x, &none);
         to += gd_load_i64(x->dtype, (const char *)x->data + at * width) * y->strides[x->rank];
         gd_store_i64(y->dtype, (char *)y->data + to * size, 1);
     }
+}
+
+/*op one_hot_classes(x, classes:int) -> y  nograd internal
+ * one_hot for a number of classes.
+ *   dtype dtype = i64
+ *   index x < classes
+ */
+static gd_status one_hot_classes_infer(gd_infer *i) {
+    const gd_one_hot_classes_options *o = i->attrs;
+    GD_TRY(check_one_hot(i->in[0], o->dtype));
+    if (o->classes < 1)
+        return gd_op_fail(GD_E_ARGUMENT, "%lld classes; at least 1, or -1: as many as x needs",
+                          (long long)o->classes);
+    gd_meta_like(&i->out[0], i->in[0]);
+    i->out[0].dtype = o->dtype;
+    i->out[0].dims[i->out[0].rank++] = o->classes;
+    return GD_OK;
+}
+static gd_status one_hot_classes_raw(gd_kernel_call *k) {
+    const gd_one_hot_classes_options *o = k->attrs;
+    GD_TRY(gd_check_indices(&k->in[0], o->classes, "a list of classes"));
+    put_ones(&k->in[0], &k->out[0]);
+    return GD_OK;
+}
+
+/*op one_hot_found(x) -> y  nograd dynamic internal
+ * one_hot for as many classes as x needs.
+ *   dtype dtype = i64
+ */
+static gd_status one_hot_found_infer(gd_infer *i) {
+    const gd_one_hot_found_options *o = i->attrs;
+    GD_TRY(check_one_hot(i->in[0], o->dtype));
+    gd_meta_like(&i->out[0], i->in[0]);
+    i->out[0].dtype = o->dtype;
+    i->out[0].dims[i->out[0].rank++] = GD_UNKNOWN;
+    return GD_OK;
+}
+static gd_status one_hot_found_raw(gd_kernel_call *k) {
+    const gd_view *x = &k->in[0];
+    int64_t n = gd_numel(x->rank, x->dims), width = (int64_t)gd_dtype_size(x->dtype),
+            dims[GD_MAX_RANK], most = -1;
+    if (n == 0)
+        return gd_op_fail(GD_E_SHAPE, "'x' is empty: it does not say how many classes there are");
+    for (int64_t e = 0; e < n; e++) {
+        int64_t at, none;
+        gd_locate(e, x, x->rank, &at, x, &none, NULL, NULL);
+        int64_t i = gd_load_i64(x->dtype, (const char *)x->data + at * width);
+        most = i > most ? i : most;
+    }
+    if (most == INT64_MAX)
+        return gd_op_fail(GD_E_OVERFLOW, "'x' names class %lld", (long long)most);
+    GD_TRY(gd_check_indices(x, most + 1, "a list of classes")); /* negative ones */
+    memcpy(dims, x->dims, sizeof dims);
+    dims[x->rank] = most + 1;
+    GD_TRY(gd_kernel_output(k, 0, x->rank + 1, dims));
+    put_ones(x, &k->out[0]);
     return GD_OK;
 }
 

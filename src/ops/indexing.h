@@ -11,6 +11,25 @@ gd_status gd_check_indices(const gd_view *index, int64_t size, const char *what)
 /* Zeros of a shape and dtype on the device of `like`: one number, expanded. */
 gd_tensor *gd_zeros_on(const gd_tensor *like, gd_dtype dtype, gd_shape dims);
 
+/* Zeros like x: one number, expanded. */
+gd_tensor *gd_zeros_as(const gd_tensor *x);
+
+/* gd_check_indices of an axis. */
+gd_status gd_check_axis_indices(const gd_view *index, int64_t size, int axis);
+
+/* The index of gather and scatter: as many dimensions as x, and no larger, apart from the axis. An
+ * index without elements may have any shape. */
+gd_status gd_check_index(const gd_tensor *x, const gd_tensor *index, int axis);
+
+/* Offsets of the element of index with this number: in the index itself, and in up to two tensors
+ * of the same rank, in `a` without its step along the axis. */
+void gd_locate(int64_t number, const gd_view *index, int axis, int64_t *at, const gd_view *a,
+               int64_t *at_a, const gd_view *b, int64_t *at_b);
+
+/* A tensor of rank 0 counts as a list of 1. */
+static inline int gd_rank_1d(const gd_tensor *t) { return t->rank > 0 ? t->rank : 1; }
+static inline int64_t gd_dim_1d(const gd_tensor *t, int d) { return t->rank > 0 ? t->dims[d] : 1; }
+
 /* A view of rank 0 seen as one of rank 1. */
 static inline gd_view gd_at_least_1d(gd_view v) {
     if (v.rank == 0) {

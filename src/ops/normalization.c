@@ -1,4 +1,4 @@
-/* normalization.c - batch, layer, group, instance and RMS normalization, and local response.
+/* normalization.c - batch, layer, group, instance and RMS normalization.
  *
  * Tensors are seen as [n][c][s]: c channels of s elements each (layer norm: s = 1, and the
  * normalized dims are the channels). Batch norm has one mean for each channel, over n and s; the
@@ -37,9 +37,20 @@ static gd_status check_parameter(const gd_tensor *t, const char *name, const gd_
     return GD_OK;
 }
 
+/* Channels are axis 1; a list of no elements has none. */
+static int64_t channel_count(int rank, const int64_t *dims) { return rank > 1 ? dims[1] : 0; }
+
+static gd_status check_rank(const gd_tensor *x) {
+    if (x->rank > 1 || (x->rank == 1 && x->dims[0] == 0)) return GD_OK;
+    return gd_op_fail(GD_E_SHAPE,
+                      "'x' must have at least 2 dimensions (N,C,...), not %d; gd_unsqueeze(x, 0) "
+                      "makes it one sample",
+                      x->rank);
+}
+
 /* [n][c][s] of a tensor whose channels are axis 1. */
 static gd_shape channels_of(const gd_tensor *x) {
-    gd_shape dims = gd_dims(x->dims[0], x->dims[1], 1);
+    gd_shape dims = gd_dims(x->dims[0], channel_count(x->rank, x->dims), 1);
     for (int k = 2; k < x->rank; k++) dims.at[2] *= x->dims[k];
     return dims;
 }
@@ -152,9 +163,10 @@ static gd_status batch_norm_infer(gd_infer *i) {
     const gd_batch_norm_options *o = i->attrs;
     const gd_tensor *x = i->in[0];
     GD_TRY(gd_need_float(x, "x"));
-    if (x->rank < 2) return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions (N,C,...), not %d", x->rank);
+    GD_TRY(check_rank(x));
+    const int64_t channels = channel_count(x->rank, x->dims);
     const char *names[] = {"x", "weight", "bias", "running_mean", "running_var"};
-    for (int k = 1; k < 5; k++) GD_TRY(check_parameter(i->in[k], names[k], x, 1, &x->dims[1]));
+    for (int k = 1; k < 5; k++) GD_TRY(check_parameter(i->in[k], names[k], x, 1, &channels));
     if (!i->in[3] != !i->in[4])
         return gd_op_fail(GD_E_ARGUMENT, "'running_mean' and 'running_var' must both be given, or neither");
     if (!o->training && !i->in[3])
@@ -163,8 +175,8 @@ static gd_status batch_norm_infer(gd_infer *i) {
     if (o->training && dims.at[0] * dims.at[2] == 1)
         return gd_op_fail(GD_E_SHAPE, "training needs more than one value for each channel");
     gd_meta_like(&i->out[0], x);
-    meta_list(&i->out[1], wide_dtype(x), x->dims[1]);
-    meta_list(&i->out[2], wide_dtype(x), x->dims[1]);
+    meta_list(&i->out[1], wide_dtype(x), channels);
+    meta_list(&i->out[2], wide_dtype(x), channels);
     return GD_OK;
 }
 static void batch_norm_vjp(gd_vjp *v) {
@@ -211,7 +223,7 @@ static void batch_norm_expand(gd_expand *e) {
 }
 
 static plain plain_channels(const gd_view *x, int64_t groups) {
-    plain p = {x->dims[0], x->dims[1], 1, groups, true};
+    plain p = {x->dims[0], channel_count(x->rank, x->dims), 1, groups, true};
     for (int k = 2; k < x->rank; k++) p.s *= x->dims[k];
     return p;
 }
@@ -271,11 +283,12 @@ static gd_status check_norm_grad(const gd_infer *i, int64_t channels, int64_t co
  */
 static gd_status batch_norm_grad_infer(gd_infer *i) {
     const gd_tensor *x = i->in[1];
-    if (x->rank < 2) return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions, not %d", x->rank);
-    GD_TRY(check_norm_grad(i, x->dims[1], x->dims[1]));
+    GD_TRY(check_rank(x));
+    const int64_t channels = channel_count(x->rank, x->dims);
+    GD_TRY(check_norm_grad(i, channels, channels));
     gd_meta_like(&i->out[0], x);
-    meta_list(&i->out[1], wide_dtype(x), x->dims[1]);
-    meta_list(&i->out[2], wide_dtype(x), x->dims[1]);
+    meta_list(&i->out[1], wide_dtype(x), channels);
+    meta_list(&i->out[2], wide_dtype(x), channels);
     return GD_OK;
 }
 static void batch_norm_grad_expand(gd_expand *e) {
@@ -514,14 +527,18 @@ static gd_status group_norm_infer(gd_infer *i) {
     meta_list(&i->out[2], wide_dtype(x), x->dims[0] * o->groups);
     return GD_OK;
 }
-static void group_norm_vjp(gd_vjp *v) {
-    const gd_group_norm_options *o = v->attrs;
+static void grouped_vjp(gd_vjp *v, int64_t groups, double eps) {
     gd_shape dims = channels_of(v->x[0]);
-    gd_row_norm_grad_outputs g = gd_row_norm_grad(gd_reshape(v->gy[0], dims), gd_reshape(v->x[0], dims), v->x[1],
-                                                  v->y[1], v->y[2], o->groups, o->eps);
+    gd_row_norm_grad_outputs g =
+        gd_row_norm_grad(gd_reshape(v->gy[0], dims), gd_reshape(v->x[0], dims), v->x[1], v->y[1],
+                         v->y[2], groups, eps);
     v->gx[0] = gd_reshape(g.gx, gd_tensor_shape(v->x[0]));
     if (v->needs[1]) v->gx[1] = g.gweight;
     if (v->needs[2]) v->gx[2] = g.gbias;
+}
+static void group_norm_vjp(gd_vjp *v) {
+    const gd_group_norm_options *o = v->attrs;
+    grouped_vjp(v, o->groups, o->eps);
 }
 static void group_norm_expand(gd_expand *e) {
     const gd_group_norm_options *o = e->attrs;
@@ -546,88 +563,105 @@ static gd_status group_norm_reference(gd_kernel_call *k) {
 }
 
 /*op instance_norm(x, weight?, bias?) -> y
- * group_norm with every channel a group of its own.
- *   eps float = 1e-5  added to the variance
+ * group_norm with every channel a group of its own. With running statistics, they follow the mean and the
+ * unbiased variance of a channel, averaged over the batch: running = (1 - momentum) running + momentum
+ * new. Without use_input_stats they take the place of the mean and variance of x, and stay as they are.
+ *   running_mean tensor!?
+ *   running_var tensor!?
+ *   use_input_stats bool = true  false: by the running statistics
+ *   momentum float = 0.1         how fast the running ones follow
+ *   eps float = 1e-5             added to the variance
  *   onnx InstanceNormalization
  */
-static void instance_norm_expand(gd_expand *e) {
-    const gd_instance_norm_options *o = e->attrs;
-    gd_tensor *x = e->x[0];
-    int64_t channels = x->rank > 1 && x->dims[1] > 0 ? x->dims[1] : 1;
-    e->y[0] = gd_group_norm(x, channels, e->x[1], e->x[2], .eps = o->eps);
-}
-
-/* --- local response ---------------------------------------------------------------------------- */
-
-/*op response_norm(x, sum, scale:float, beta:float, k:float) -> y  elementwise internal
- * x / (k + scale * sum)^beta.
- *   y = x / pow(k + scale * sum, beta)
- */
-
-/*op local_response_norm(x, size:int) -> y
- * Each element of x (N,C,...) divided by (k + alpha m)^beta, m the mean of the squares of its
- * neighbours: `size` channels around it, or (within) a window of that size around it in its channel.
- * What lies outside counts as 0.
- *   alpha float = 1e-4
- *   beta float = 0.75
- *   k float = 1
- *   region {across, within} = across  over channels, or over the other dimensions
- *   onnx LRN   caffe LRN
- */
-static void local_response_norm_expand(gd_expand *e) {
-    const gd_local_response_norm_options *o = e->attrs;
-    gd_tensor *x = e->x[0];
-    if (!gd_dtype_is_float((gd_dtype)x->dtype) || x->rank < (o->region == GD_WITHIN ? 3 : 2) || o->size < 1) {
-        if (o->size < 1) gd_op_fail(GD_E_ARGUMENT, "size is %lld, and must be at least 1", (long long)o->size);
-        else if (gd_need_float(x, "x") == GD_OK) gd_op_fail(GD_E_SHAPE, "'x' must be (N,C,...)");
-        e->y[0] = &gd_error_tensor;
-        return;
-    }
-    gd_tensor *sum = gd_square(x);
-    double count = (double)o->size;
-    if (o->region == GD_ACROSS) sum = gd_window_sum(sum, 1, o->size, o->size / 2);
-    else {
-        count = 1;
-        for (int k = 2; k < x->rank; k++) {
-            sum = gd_window_sum(sum, k, o->size, o->size / 2);
-            count *= (double)o->size;
-        }
-    }
-    e->y[0] = gd_response_norm(x, sum, o->alpha / count, o->beta, o->k);
-}
-
-/*op window_sum(x, axis:int, size:int, before:int) -> y  internal
- * The sum of `size` neighbours along an axis, from `before` ahead of each element; zeros outside.
- *   saves nothing
- */
-static gd_status window_sum_infer(gd_infer *i) {
-    const gd_window_sum_options *o = i->attrs;
-    int k;
-    GD_TRY(gd_axis(o->axis, i->in[0]->rank, &k));
-    if (o->size < 0 || o->size > INT32_MAX || o->before < -INT32_MAX || o->before > INT32_MAX)
+static gd_status instance_norm_infer(gd_infer *i) {
+    const gd_instance_norm_options *o = i->attrs;
+    const gd_tensor *x = i->in[0], *mean = i->n_in > 3 ? i->in[3] : NULL,
+                    *var = i->n_in > 4 ? i->in[4] : NULL;
+    GD_TRY(gd_need_float(x, "x"));
+    if (x->rank < 2)
+        return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions (N,C,...), not %d",
+                          x->rank);
+    GD_TRY(check_parameter(i->in[1], "weight", x, 1, &x->dims[1]));
+    GD_TRY(check_parameter(i->in[2], "bias", x, 1, &x->dims[1]));
+    GD_TRY(check_parameter(mean, "running_mean", x, 1, &x->dims[1]));
+    GD_TRY(check_parameter(var, "running_var", x, 1, &x->dims[1]));
+    if (!mean != !var)
         return gd_op_fail(GD_E_ARGUMENT,
-                          "a window of %lld elements from %lld ahead; the size must not be "
-                          "negative, and both at most %d",
-                          (long long)o->size, (long long)o->before, INT32_MAX);
-    gd_meta_like(&i->out[0], i->in[0]);
+                          "'running_mean' and 'running_var' must both be given, or neither");
+    if (!o->use_input_stats && !mean)
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "without use_input_stats, 'running_mean' and 'running_var' are needed");
+    if (o->use_input_stats && mean && channels_of(x).at[2] == 1)
+        return gd_op_fail(
+            GD_E_SHAPE, "running statistics need more than one value for each channel of a sample");
+    gd_meta_like(&i->out[0], x);
     return GD_OK;
 }
-static void window_sum_vjp(gd_vjp *v) {
-    const gd_window_sum_options *o = v->attrs;
-    v->gx[0] = gd_window_sum(v->gy[0], o->axis, o->size, o->size - 1 - o->before);
+static void instance_norm_expand(gd_expand *e) {
+    const gd_instance_norm_options *o = e->attrs;
+    gd_tensor *x = e->x[0], *mean = e->n_in > 3 ? e->x[3] : NULL,
+              *var = e->n_in > 4 ? e->x[4] : NULL;
+    if (!o->use_input_stats)
+        e->y[0] = gd_batch_norm(x, e->x[1], e->x[2], mean, var, .eps = o->eps);
+    else if (mean && gd_tensor_numel(x) > 0)
+        e->y[0] = gd_instance_norm_train(x, e->x[1], e->x[2], mean, var, o->momentum, o->eps);
+    else
+        e->y[0] =
+            gd_group_norm(x, x->dims[1] > 0 ? x->dims[1] : 1, e->x[1], e->x[2], .eps = o->eps);
 }
-static gd_status window_sum_reference(gd_kernel_call *k) {
-    const gd_window_sum_options *o = k->attrs;
-    const gd_view *x = &k->in[0];
-    int64_t n = 1, inner = 1, total = gd_numel(x->rank, x->dims);
-    int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
-    for (int d = axis; d < x->rank; d++) (d == axis ? (n = x->dims[d]) : (inner *= x->dims[d]));
-    for (int64_t e = 0; e < total; e++) {
-        int64_t at = e / inner % n, first = at - o->before, end = first + o->size;
-        double sum = 0;
-        for (int64_t t = first < 0 ? 0 : first; t < end && t < n; t++)
-            sum += gd_load_f64(x->dtype, (const char *)x->data + 8 * (e + (t - at) * inner));
-        gd_store_f64(k->out[0].dtype, (char *)k->out[0].data + 8 * e, sum);
+
+/*op instance_norm_train(x, weight?, bias?, running_mean!, running_var!, momentum:float, eps:float) -> y, mean~, rstd~  internal
+ * instance_norm by the statistics of x, which the running ones follow.
+ *   saves x, weight, mean, rstd
+ */
+static gd_status instance_norm_train_infer(gd_infer *i) {
+    const gd_tensor *x = i->in[0];
+    const char *names[] = {"x", "weight", "bias", "running_mean", "running_var"};
+    GD_TRY(gd_need_float(x, "x"));
+    if (x->rank < 2)
+        return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions (N,C,...), not %d",
+                          x->rank);
+    for (int k = 1; k < 5; k++) GD_TRY(check_parameter(i->in[k], names[k], x, 1, &x->dims[1]));
+    if (channels_of(x).at[2] < 2)
+        return gd_op_fail(
+            GD_E_SHAPE, "running statistics need more than one value for each channel of a sample");
+    gd_meta_like(&i->out[0], x);
+    meta_list(&i->out[1], wide_dtype(x), x->dims[0] * x->dims[1]);
+    meta_list(&i->out[2], wide_dtype(x), x->dims[0] * x->dims[1]);
+    return GD_OK;
+}
+static void instance_norm_train_vjp(gd_vjp *v) {
+    const gd_instance_norm_train_options *o = v->attrs;
+    grouped_vjp(v, v->x[0]->dims[1], o->eps);
+}
+static void instance_norm_train_expand(gd_expand *e) {
+    const gd_instance_norm_train_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    e->y[0] = gd_group_norm(x, x->dims[1], e->x[1], e->x[2], .eps = o->eps);
+    gd_tensor *flat = gd_reshape(widened(gd_stop_gradient(x), wide_dtype(x)), channels_of(x));
+    gd_shape first = gd_dims(0);
+    follow(e->x[3], gd_mean(gd_mean(flat, .axis = 2), .axis = first), o->momentum);
+    follow(e->x[4], gd_mean(gd_var(flat, .axis = 2), .axis = first), o->momentum);
+}
+static size_t instance_norm_train_workspace(const gd_kernel_call *k) {
+    const plain p = plain_channels(&k->in[0], k->in[0].dims[1]);
+    return plain_bytes(&p);
+}
+static gd_status instance_norm_train_reference(gd_kernel_call *k) {
+    const gd_instance_norm_train_options *o = k->attrs;
+    plain p = plain_channels(&k->in[0], k->in[0].dims[1]);
+    GD_TRY(plain_forward(&p, k, k->in[1].data, k->in[2].data, o->eps, &k->out[1], &k->out[2]));
+    double *mean = k->workspace, *variance = mean + p.n * p.c, *running_mean = k->out[3].data,
+           *running_var = k->out[4].data;
+    double unbiased = (double)p.s / (double)(p.s - 1);
+    for (int64_t c = 0; c < p.c && p.n > 0; c++) {
+        double new_mean = 0, new_var = 0;
+        for (int64_t n = 0; n < p.n; n++) {
+            new_mean += mean[n * p.c + c] / (double)p.n;
+            new_var += variance[n * p.c + c] * unbiased / (double)p.n;
+        }
+        running_mean[c] += o->momentum * (new_mean - running_mean[c]);
+        running_var[c] += o->momentum * (new_var - running_var[c]);
     }
     return GD_OK;
 }

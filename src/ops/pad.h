@@ -6,7 +6,7 @@
 #include "ops/op.h"
 
 /* One axis of size n, with so many places put on its sides; negative ones cut. `kept` places of the
- * axis, from `first` on, stand at `front` and after. */
+ * axis, from `first` on, stand at `front` and after; 0 where more is cut than there is. */
 typedef struct gd_pad_axis {
     int64_t n, out;
     int64_t left;
@@ -26,6 +26,11 @@ static inline void gd_pad_axes(int rank, const int64_t *dims, const gd_shape *pa
         a->front = left > 0 ? left : 0;
         a->first = left < 0 ? -left : 0;
         a->kept = dims[d] - a->first - (right < 0 ? -right : 0);
+        if (a->kept > 0) continue;
+        /* nothing of x stands in the result as it is: places beyond its ends show the edge or a mirror */
+        a->kept = 0;
+        if (a->first > dims[d]) a->first = dims[d];
+        if (a->front > a->out) a->front = a->out > 0 ? a->out : 0;
     }
 }
 

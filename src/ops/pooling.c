@@ -472,6 +472,48 @@ static gd_status adaptive_max_pool3d_infer(gd_infer *i) { return infer_adaptive(
 static void adaptive_max_pool3d_vjp(gd_vjp *v) { max_vjp(v, 3); }
 static gd_status adaptive_max_pool3d_reference(gd_kernel_call *k) { return run_max(k); }
 
+/*op adaptive_max_pool1d_with_indices(x) -> y, indices
+ * adaptive_max_pool1d, and where in its plane of x each result was found.
+ *   size int[1] = none  of the result; -1 keeps that of x
+ *   saves indices
+ *   gives indices < x[-1:] or -1
+ */
+static gd_status adaptive_max_pool1d_with_indices_infer(gd_infer *i) {
+    return infer_adaptive(i, 1);
+}
+static void adaptive_max_pool1d_with_indices_vjp(gd_vjp *v) { max_vjp(v, 1); }
+static gd_status adaptive_max_pool1d_with_indices_reference(gd_kernel_call *k) {
+    return run_max(k);
+}
+
+/*op adaptive_max_pool2d_with_indices(x) -> y, indices
+ * adaptive_max_pool2d, and where in its plane of x each result was found: row times width plus column.
+ *   size int[2] = none  of the result; -1 keeps that of x
+ *   saves indices
+ *   gives indices < x[-2:] or -1
+ */
+static gd_status adaptive_max_pool2d_with_indices_infer(gd_infer *i) {
+    return infer_adaptive(i, 2);
+}
+static void adaptive_max_pool2d_with_indices_vjp(gd_vjp *v) { max_vjp(v, 2); }
+static gd_status adaptive_max_pool2d_with_indices_reference(gd_kernel_call *k) {
+    return run_max(k);
+}
+
+/*op adaptive_max_pool3d_with_indices(x) -> y, indices
+ * adaptive_max_pool3d, and where in its volume of x each result was found.
+ *   size int[3] = none  of the result; -1 keeps that of x
+ *   saves indices
+ *   gives indices < x[-3:] or -1
+ */
+static gd_status adaptive_max_pool3d_with_indices_infer(gd_infer *i) {
+    return infer_adaptive(i, 3);
+}
+static void adaptive_max_pool3d_with_indices_vjp(gd_vjp *v) { max_vjp(v, 3); }
+static gd_status adaptive_max_pool3d_with_indices_reference(gd_kernel_call *k) {
+    return run_max(k);
+}
+
 /* --- global ------------------------------------------------------------------------------------ */
 
 /*op global_avg_pool(x) -> y

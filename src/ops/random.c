@@ -300,6 +300,51 @@ static gd_status dropout_train_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
+/* --- one number for several calls ---------------------------------------------------------------- */
+
+/*op random_key(x) -> key  nograd random internal shapeonly
+ * A number of the generator as data: its seed and its call number, two i64. What is computed from it
+ * can be computed again. x says where it is needed.
+ */
+static gd_status random_key_infer(gd_infer *i) {
+    i->out[0].dtype = GD_I64;
+    i->out[0].rank = 1;
+    i->out[0].dims[0] = 2;
+    return GD_OK;
+}
+static gd_status random_key_raw(gd_kernel_call *k) {
+    int64_t *key = k->out[0].data, step = k->out[0].strides[0];
+    key[0] = (int64_t)k->rng.seed;
+    key[step] = (int64_t)k->rng.call;
+    return GD_OK;
+}
+
+/*op key_mask(key, dims:int[], p:float) -> mask  nograd internal
+ * True with probability p, as dropout and bernoulli would have it with this number of the generator.
+ */
+static gd_status key_mask_infer(gd_infer *i) {
+    const gd_key_mask_options *o = i->attrs;
+    const gd_tensor *key = i->in[0];
+    size_t bytes;
+    if (key->dtype != GD_I64 || key->rank != 1 || key->dims[0] != 2)
+        return gd_op_fail(GD_E_SHAPE, "'key' must be two i64, as random_key gives them");
+    GD_TRY(check_p(o->p));
+    GD_TRY(gd_shape_bytes(o->dims, GD_BOOL, &bytes));
+    i->out[0].dtype = GD_BOOL;
+    i->out[0].rank = o->dims.rank;
+    memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
+    return GD_OK;
+}
+static gd_status key_mask_raw(gd_kernel_call *k) {
+    const gd_key_mask_options *o = k->attrs;
+    const int64_t *key = k->in[0].data;
+    const gd_view *mask = &k->out[0];
+    gd_rng rng = {(uint64_t)key[0], (uint64_t)key[k->in[0].strides[0]]};
+    for (int64_t i = 0, n = count_of(mask); i < n; i++)
+        *(bool *)element(mask, i) = gd_chance(o->p, gd_word_at(rng, (uint64_t)i));
+    return GD_OK;
+}
+
 /* --- whole numbers ----------------------------------------------------------------------------- */
 
 /* The smallest and largest whole numbers that a dtype counts without gaps. */

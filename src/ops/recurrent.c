@@ -154,14 +154,26 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
     }
 
 /*op rnn(x, h0?, lengths?, weights*) -> y, h  heavy
- * A plain recurrent layer: h = tanh(w_ih x + b_ih + w_hh h + b_hh), over all steps.
- *   layers int = 1
+ * A plain recurrent layer over all steps: h = tanh(w_ih x + b_ih + w_hh h + b_hh), or relu of it. H
+ * hidden units in D directions (2 if bidirectional, else 1); docs/recurrent.md has an example.
+ * - x: (T, N, I), which is time, batch, features; (N, T, I) with batch_first
+ * - h0: the state before the first step, (layers * D, N, H), in the order of the weights;
+ * NULL: zeros
+ * - lengths: (N) integers, how many steps of each sequence are real, in any order. After them the
+ * state stands still and y is 0; what x holds there counts nowhere. NULL: all T steps
+ * - weights: for each layer, and in it forward before backward: w_ih (H, I), w_hh (H, H) and, with
+ * biases, b_ih (H), b_hh (H). From the second layer on, I is D * H. They are PyTorch's weights in
+ * PyTorch's order
+ * - y: (T, N, D * H), h of the last layer at each step, forward before backward; (N, T, D * H)
+ * with batch_first
+ * - h: the state after the last real step (backward: after step 0), shaped as h0
+ *   layers int = 1  stacked: each takes the y of the one before
  *   activation {tanh, relu} = tanh
- *   bidirectional bool = false
- *   batch_first bool = false  x is (N, T, I)
- *   biases bool = true        the list has b_ih and b_hh
- *   dropout float = 0         between layers, in training
- *   training bool = false
+ *   bidirectional bool = false  a second direction, from the last step to the first
+ *   batch_first bool = false  x and y have the batch first
+ *   biases bool = true        false: no b_ih and b_hh among the weights
+ *   dropout float = 0         of what goes from layer to layer, while training
+ *   training bool = false     whether there is dropout
  *   onnx RNN   caffe RNN
  */
 static gd_status rnn_infer(gd_infer *i) {
@@ -175,13 +187,26 @@ static void rnn_expand(gd_expand *e) {
 }
 
 /*op lstm(x, h0?, c0?, lengths?, weights*) -> y, h, c  heavy
- * Long short-term memory over all steps.
- *   layers int = 1
- *   bidirectional bool = false
- *   batch_first bool = false  x is (N, T, I)
- *   biases bool = true        the list has b_ih and b_hh
- *   dropout float = 0         between layers, in training
- *   training bool = false
+ * Long short-term memory over all steps: i, f, g, o are the parts of w_ih x + b_ih + w_hh h + b_hh,
+ * then c = sigmoid(f) c + sigmoid(i) tanh(g) and h = sigmoid(o) tanh(c). H hidden units in D
+ * directions (2 if bidirectional, else 1); docs/recurrent.md has an example.
+ * - x: (T, N, I), which is time, batch, features; (N, T, I) with batch_first
+ * - h0, c0: the states before the first step, (layers * D, N, H), in the order of the weights;
+ * NULL: zeros
+ * - lengths: (N) integers, how many steps of each sequence are real, in any order. After them the
+ * state stands still and y is 0; what x holds there counts nowhere. NULL: all T steps
+ * - weights: for each layer, and in it forward before backward: w_ih (4H, I), w_hh (4H, H) and, with
+ * biases, b_ih (4H), b_hh (4H). Their rows are those of the input, forget, cell and output gate
+ * (i, f, g, o). From the second layer on, I is D * H. They are PyTorch's weights in PyTorch's order
+ * - y: (T, N, D * H), h of the last layer at each step, forward before backward; (N, T, D * H)
+ * with batch_first
+ * - h, c: the states after the last real step (backward: after step 0), shaped as h0, c0
+ *   layers int = 1  stacked: each takes the y of the one before
+ *   bidirectional bool = false  a second direction, from the last step to the first
+ *   batch_first bool = false  x and y have the batch first
+ *   biases bool = true        false: no b_ih and b_hh among the weights
+ *   dropout float = 0         of what goes from layer to layer, while training
+ *   training bool = false     whether there is dropout
  *   onnx LSTM   caffe LSTM
  */
 static gd_status lstm_infer(gd_infer *i) {
@@ -194,13 +219,26 @@ static void lstm_expand(gd_expand *e) {
 }
 
 /*op gru(x, h0?, lengths?, weights*) -> y, h  heavy
- * Gated recurrent units over all steps.
- *   layers int = 1
- *   bidirectional bool = false
- *   batch_first bool = false  x is (N, T, I)
- *   biases bool = true        the list has b_ih and b_hh
- *   dropout float = 0         between layers, in training
- *   training bool = false
+ * Gated recurrent units over all steps: r = sigmoid(w_ir x + b_ir + w_hr h + b_hr), z likewise,
+ * n = tanh(w_in x + b_in + r (w_hn h + b_hn)), then h = (1 - z) n + z h. H hidden units in D
+ * directions (2 if bidirectional, else 1); docs/recurrent.md has an example.
+ * - x: (T, N, I), which is time, batch, features; (N, T, I) with batch_first
+ * - h0: the state before the first step, (layers * D, N, H), in the order of the weights;
+ * NULL: zeros
+ * - lengths: (N) integers, how many steps of each sequence are real, in any order. After them the
+ * state stands still and y is 0; what x holds there counts nowhere. NULL: all T steps
+ * - weights: for each layer, and in it forward before backward: w_ih (3H, I), w_hh (3H, H) and, with
+ * biases, b_ih (3H), b_hh (3H). Their rows are those of the reset, update and new gate (r, z, n).
+ * From the second layer on, I is D * H. They are PyTorch's weights in PyTorch's order
+ * - y: (T, N, D * H), h of the last layer at each step, forward before backward; (N, T, D * H)
+ * with batch_first
+ * - h: the state after the last real step (backward: after step 0), shaped as h0
+ *   layers int = 1  stacked: each takes the y of the one before
+ *   bidirectional bool = false  a second direction, from the last step to the first
+ *   batch_first bool = false  x and y have the batch first
+ *   biases bool = true        false: no b_ih and b_hh among the weights
+ *   dropout float = 0         of what goes from layer to layer, while training
+ *   training bool = false     whether there is dropout
  *   onnx GRU
  */
 static gd_status gru_infer(gd_infer *i) {
@@ -255,7 +293,7 @@ static void run_cell(gd_expand *e, int states, gd_word cell) {
 }
 
 /*op rnn_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y  heavy
- * One step of rnn: x (N, I) and h (N, H) give the next h.
+ * One step of rnn: x (N, I) and h (N, H) give the next h. w_ih (H, I), w_hh (H, H), biases (H).
  *   activation {tanh, relu} = tanh
  */
 static gd_status rnn_cell_infer(gd_infer *i) { return infer_cell(i, 1, 1); }
@@ -264,13 +302,15 @@ static void rnn_cell_expand(gd_expand *e) {
 }
 
 /*op lstm_cell(x, h, c, w_ih, w_hh, b_ih?, b_hh?) -> h_next, c_next  heavy
- * One step of lstm: x (N, I), h and c (N, H) give the next h and c.
+ * One step of lstm: x (N, I), h and c (N, H) give the next h and c. w_ih (4H, I), w_hh (4H, H), biases
+ * (4H), with the gates in the order of lstm.
  */
 static gd_status lstm_cell_infer(gd_infer *i) { return infer_cell(i, 4, 2); }
 static void lstm_cell_expand(gd_expand *e) { run_cell(e, 2, GD_LSTM); }
 
 /*op gru_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y  heavy
- * One step of gru: x (N, I) and h (N, H) give the next h.
+ * One step of gru: x (N, I) and h (N, H) give the next h. w_ih (3H, I), w_hh (3H, H), biases (3H), with
+ * the gates in the order of gru.
  */
 static gd_status gru_cell_infer(gd_infer *i) { return infer_cell(i, 3, 1); }
 static void gru_cell_expand(gd_expand *e) { run_cell(e, 1, GD_GRU); }

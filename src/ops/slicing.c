@@ -3,6 +3,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/indexing.h"
 #include "ops/infer.h"
 
 /*op narrow(x, axis:int, start:int, length:int) -> y  view
@@ -151,6 +152,85 @@ static gd_status slice_raw(gd_kernel_call *k) {
     gd_view part = sliced(x, axis, start, length, o->step);
     gd_copy_elements(&k->out[0], &part);
     return GD_OK;
+}
+
+/*op slice_scatter(x, src) -> y
+ * x with src at the positions that slice shows, whose result's shape src has.
+ *   axis int = 0
+ *   start int = none  as of slice
+ *   stop int = none
+ *   step int = 1
+ *   saves nothing
+ */
+static gd_slice_options as_slice(const gd_slice_scatter_options *o) {
+    return (gd_slice_options){.axis = o->axis, .start = o->start, .stop = o->stop, .step = o->step};
+}
+static gd_status slice_scatter_infer(gd_infer *i) {
+    const gd_slice_scatter_options *o = i->attrs;
+    const gd_slice_options slice = as_slice(o);
+    const gd_tensor *x = i->in[0], *src = i->in[1];
+    int axis;
+    int64_t start, length;
+    GD_TRY(gd_need_same_dtype(x, src, "x", "src"));
+    GD_TRY(gd_axis(o->axis, x->rank, &axis));
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to slice");
+    GD_TRY(slice_range(&slice, x->dims[axis], &start, &length));
+    GD_TRY(gd_need_rank(src, "src", x->rank));
+    for (int d = 0; d < x->rank; d++) {
+        int64_t want = d == axis ? length : x->dims[d];
+        if (src->dims[d] != want)
+            return gd_op_fail(GD_E_SHAPE, "'src' has size %lld in dimension %d, and the slice %lld",
+                              (long long)src->dims[d], d, (long long)want);
+    }
+    gd_meta_like(&i->out[0], x);
+    return GD_OK;
+}
+static void slice_scatter_vjp(gd_vjp *v) {
+    const gd_slice_scatter_options *o = v->attrs;
+    if (v->needs[0])
+        v->gx[0] = gd_slice_scatter(v->gy[0], gd_zeros_as(v->x[1]), .axis = o->axis,
+                                    .start = o->start, .stop = o->stop, .step = o->step);
+    if (v->needs[1])
+        v->gx[1] = gd_slice(v->gy[0], .axis = o->axis, .start = o->start, .stop = o->stop,
+                            .step = o->step);
+}
+static gd_status slice_scatter_raw(gd_kernel_call *k) {
+    const gd_slice_scatter_options *o = k->attrs;
+    const gd_slice_options slice = as_slice(o);
+    const gd_view *y = &k->out[0];
+    int axis = (int)(o->axis < 0 ? o->axis + y->rank : o->axis);
+    int64_t start, length;
+    GD_TRY(slice_range(&slice, y->dims[axis], &start, &length));
+    gd_copy_elements(y, &k->in[0]);
+    gd_view part = sliced(y, axis, start, length, o->step);
+    gd_copy_elements(&part, &k->in[1]);
+    return GD_OK;
+}
+/* As ops that ONNX has: what is before it, src, what is behind it; or place by place. */
+static void slice_scatter_expand(gd_expand *e) {
+    const gd_slice_scatter_options *o = e->attrs;
+    const gd_slice_options slice = as_slice(o);
+    gd_tensor *x = e->x[0], *src = e->x[1];
+    int64_t axis = o->axis < 0 ? o->axis + x->rank : o->axis, size = x->dims[axis], start, length;
+    if (slice_range(&slice, size, &start, &length) != GD_OK) return;
+    if (length == 0) {
+        e->y[0] = gd_clone(x);
+        return;
+    }
+    if (o->step == 1) {
+        e->y[0] = gd_cat(gd_list(gd_narrow(x, axis, 0, start), src,
+                                 gd_narrow(x, axis, start + length, size - start - length)),
+                         .axis = axis);
+        return;
+    }
+    gd_shape one = {.rank = x->rank, .form = 1};
+    for (int d = 0; d < x->rank; d++) one.at[d] = d == axis ? length : 1;
+    gd_device *before = gd_this_thread.device;
+    gd_this_thread.device = x->device;
+    gd_tensor *places = gd_arange(0, (double)length, .dtype = GD_I64);
+    gd_this_thread.device = before;
+    places = gd_add(gd_mul(places, gd_scalar_int(o->step)), gd_scalar_int(start));
+    e->y[0] = gd_scatter(x, axis, gd_expand(gd_reshape(places, one), gd_tensor_shape(src)), src);
 }
 
 /*op slice_grad(gy, dims:int[], axis:int, start:int, step:int) -> gx  internal

@@ -46,9 +46,10 @@ static const char *own_text(test_cases *cases, const char *from, size_t n) {
 static const struct {
     const char *name;
     data_kind kind;
-} kind_names[] = {{"positive", KIND_POSITIVE}, {"above1", KIND_ABOVE1},   {"unit", KIND_UNIT}, {"prob", KIND_PROB},
-                  {"away", KIND_AWAY},         {"ties", KIND_TIES},       {"special", KIND_SPECIAL},
-                  {"index", KIND_INDEX},       {"mask", KIND_MASK},       {"distinct", KIND_DISTINCT}};
+} kind_names[] = {{"positive", KIND_POSITIVE}, {"above1", KIND_ABOVE1},    {"unit", KIND_UNIT},
+                  {"prob", KIND_PROB},         {"away", KIND_AWAY},        {"zeros", KIND_ZEROS},
+                  {"ties", KIND_TIES},         {"special", KIND_SPECIAL},  {"index", KIND_INDEX},
+                  {"mask", KIND_MASK},         {"distinct", KIND_DISTINCT}};
 
 /* ":index(5,neg)" after the colon. */
 static bool read_kind(reader *r, const char **at, case_item *item) {

@@ -7,8 +7,18 @@
 enum { MAX_ITEMS = 24, MAX_INPUTS = 16 };
 
 typedef enum data_kind {
-    KIND_PLAIN, KIND_POSITIVE, KIND_ABOVE1, KIND_UNIT, KIND_PROB, KIND_AWAY, KIND_TIES, KIND_SPECIAL, KIND_INDEX,
-    KIND_MASK, KIND_DISTINCT,
+    KIND_PLAIN,
+    KIND_POSITIVE,
+    KIND_ABOVE1,
+    KIND_UNIT,
+    KIND_PROB,
+    KIND_AWAY,
+    KIND_ZEROS,
+    KIND_TIES,
+    KIND_SPECIAL,
+    KIND_INDEX,
+    KIND_MASK,
+    KIND_DISTINCT,
 } data_kind;
 
 /* One tensor of a case. */

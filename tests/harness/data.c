@@ -35,6 +35,7 @@ static double float_at(uint64_t seed, const case_item *item, int64_t i, int64_t 
     case KIND_PROB: return 0.02 + 0.96 * u;
     case KIND_AWAY: /* one of eight stretches between halves, 0.1 from its ends */
         return -2.0 + 0.5 * (double)(word_at(seed, (uint64_t)i) & 7) + 0.1 + 0.3 * u;
+    case KIND_ZEROS: return word_at(seed, (uint64_t)i) % 3 == 0 ? 0 : -2.0 + 4.0 * u;
     case KIND_TIES: return -1.0 + 0.5 * (double)(word_at(seed, (uint64_t)i) % 5);
     case KIND_SPECIAL: return special_floats[i % N_SPECIAL_FLOATS];
     case KIND_DISTINCT: /* nor are two of one size */
@@ -69,6 +70,7 @@ static int64_t whole_at(uint64_t seed, const case_item *item, gd_dtype dtype, in
     case KIND_UNIT:
     case KIND_PROB:
     case KIND_MASK: return (int64_t)(w & 1);
+    case KIND_ZEROS: return w % 3 == 0 ? 0 : (int64_t)(w % 11) - (is_unsigned ? 0 : 5);
     case KIND_TIES: return (int64_t)(w % 3) - (is_unsigned ? 0 : 1);
     case KIND_SPECIAL: return special_whole(dtype, i);
     case KIND_DISTINCT: return order[i];

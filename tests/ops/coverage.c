@@ -1,12 +1,56 @@
 /* coverage.c - an op of the table without cases is an op without tests. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/alloc.h"
+#include "format/file.h"
 #include "suites.h"
 
 /* What else may be in the table: pieces of other ops, twins (tested with their base op), and what a
  * test program has added. */
 static bool exempt(const gd_op *op) { return gd_op_flags(op) & (GD_OP_INTERNAL | GD_OP_INPLACE | GD_OP_USER); }
+
+/* The part of the reference page that is about an op; NULL: there is none. */
+static char *section_of(char *page, const gd_op *op, size_t *length) {
+    char head[96];
+    snprintf(head, sizeof head, "### `gd_%s(", gd_op_name(op));
+    char *at = strstr(page, head), *next = at ? strstr(at + 1, "\n### ") : NULL;
+    if (at) *length = next ? (size_t)(next - at) : strlen(at);
+    return at;
+}
+
+/* Every word that an option takes is on the page as the constant that a C program writes. */
+static void check_words(char *page, const gd_op *op) {
+    size_t length = 0;
+    const char *section = section_of(page, op, &length);
+    for (int i = 0; i < gd_op_attr_count(op); i++)
+        for (const char *w = gd_op_attr_at(op, i)->words; w && *w; w += strspn(w, " ")) {
+            char constant[64] = "`GD_";
+            size_t n = strcspn(w, " ");
+            for (size_t c = 0; c < n && c < 48; c++)
+                constant[4 + c] = (char)toupper((unsigned char)w[c]);
+            strcat(constant, "`");
+            if (section && memmem(section, length, constant, strlen(constant)))
+                report_pass();
+            else
+                report_fail(NULL, GD_DTYPE_NONE, "docs/ops.md does not say %s for .%s of %s",
+                            constant, gd_op_attr_at(op, i)->name, gd_op_name(op));
+            w += n;
+        }
+}
+
+static void check_reference(void) {
+    char *page = NULL;
+    size_t bytes = 0;
+    if (gd_file_read_all(GRADUS_CASES_DIR "/../../docs/ops.md", &page, &bytes) != GD_OK) {
+        report_fail(NULL, GD_DTYPE_NONE, "docs/ops.md: %s", gd_error_message());
+        return;
+    }
+    for (int i = 0; i < gd_op_count(); i++)
+        if (!exempt(gd_op_at(i))) check_words(page, gd_op_at(i));
+    gd_free(page);
+}
 
 void suite_coverage(const test_cases *cases) {
     int ops = 0, covered = 0, differentiable = 0, with_torch = 0, n_cases = 0;
@@ -40,6 +84,7 @@ void suite_coverage(const test_cases *cases) {
         if (!*gd_op_doc(op)) report_fail(NULL, GD_DTYPE_NONE, "%s has no documentation", gd_op_name(op));
     }
     check_onnx_page();
+    check_reference();
     printf("  %d of %d ops have cases (%d in all); %d ops are compared with PyTorch, %d are differentiable\n", covered,
            ops, n_cases, with_torch, differentiable);
 }

@@ -86,4 +86,162 @@ TEST(no_memory_is_a_status_in_every_order) {
     gd_set_num_threads(0);
 }
 
+/* The largest difference of two tensors, over the largest element of the second. */
+static double apart(gd_tensor *a, gd_tensor *b) {
+    gd_tensor *x = gd_cast(a, GD_F64), *y = gd_cast(b, GD_F64);
+    return gd_item(gd_max(gd_abs(gd_sub(x, y)))) / gd_item(gd_max(gd_abs(y)));
+}
+
+/* Where one weight is nearly 1, the gradient of the scores is a small difference of large numbers:
+ * rounding y to half precision before must not show in it. */
+TEST(gradients_in_half_precision_are_right_where_softmax_is_peaked) {
+    static const gd_dtype dtypes[] = {GD_BF16, GD_F16};
+    static const int64_t columns[] = {24, 600};
+    for (int d = 0; d < 2; d++)
+        for (int n = 0; n < 2; n++)
+            for (int masked = 0; masked < 2; masked++) {
+                GD_SCOPE;
+                gd_seed(5);
+                int64_t S = columns[n];
+                gd_tensor *half[4], *exact[4];
+                for (int i = 0; i < 4; i++) {
+                    gd_tensor *t =
+                        gd_randn(i == 3 ? gd_dims(10, S) : gd_dims(1, 2, i == 0 ? 10 : S, 8));
+                    if (i < 2) t = gd_mul(t, gd_scalar(4)); /* scores of about 100 at most */
+                    if (i == 2) t = gd_add(t, gd_scalar(4));
+                    half[i] = gd_cast(t, dtypes[d]);
+                    exact[i] = gd_requires_grad(gd_detach(gd_cast(half[i], GD_F64)));
+                    half[i] = gd_requires_grad(gd_detach(half[i]));
+                }
+                gd_tensors by[2];
+                for (int k = 0; k < 2; k++) {
+                    gd_tensor **in = k ? exact : half;
+                    gd_tensor *y = gd_scaled_dot_product_attention(in[0], in[1], in[2],
+                                                                   .mask = masked ? in[3] : NULL);
+                    gd_tensor *g =
+                        gd_cast(gd_add(gd_scalar(3), gd_sin(gd_mul(gd_arange(0, 8), gd_scalar(2)))),
+                                (gd_dtype)gd_tensor_dtype(y));
+                    by[k] = gd_grad(gd_list(gd_sum(gd_cast(gd_mul(y, g), GD_F32))),
+                                    ((gd_tensors){in, 3 + masked}));
+                }
+                CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+                for (int i = 0; i < 3 + masked; i++) {
+                    double error = apart(by[0].at[i], by[1].at[i]),
+                           most = dtypes[d] == GD_BF16 ? 0.02 : 0.003;
+                    CHECK_SAYING(error < most, "input %d, %s, %lld columns: %g", i,
+                                 gd_dtype_name(dtypes[d]), (long long)S, error);
+                }
+            }
+}
+
+/* --- dropout ----------------------------------------------------------------------------------- */
+
+/* Written out, with gd_dropout of the weights. */
+static gd_tensor *written_out(gd_tensor *q, gd_tensor *k, gd_tensor *v, double p, bool causal) {
+    gd_tensor *scores =
+        gd_div(gd_matmul(q, gd_transpose(k, -2, -1)),
+               gd_scalar_of(sqrt((double)gd_tensor_dim(q, -1)), gd_tensor_dtype(q)));
+    if (causal) {
+        gd_tensor *seen = gd_tril(
+            gd_full(gd_dims(gd_tensor_dim(q, -2), gd_tensor_dim(k, -2)), 1, .dtype = GD_BOOL));
+        scores = gd_where(seen, scores, gd_scalar_of(-INFINITY, gd_tensor_dtype(q)));
+    }
+    return gd_matmul(gd_dropout(gd_softmax(scores, .axis = -1), .p = p), v);
+}
+
+TEST(dropout_keeps_the_weights_that_dropout_of_the_weights_would_keep) {
+    static const gd_dtype dtypes[] = {GD_F32, GD_F64};
+    for (int d = 0; d < 2; d++)
+        for (int causal = 0; causal < 2; causal++) {
+            GD_SCOPE;
+            enum { L = 70, S = 301, E = 5 };
+            gd_seed(11);
+            gd_tensor *in[3];
+            for (int i = 0; i < 3; i++)
+                in[i] = gd_requires_grad(
+                    gd_randn(gd_dims(2, 3, i == 0 ? L : S, E), .dtype = dtypes[d]));
+            gd_tensor *y[2];
+            gd_tensors g[2];
+            for (int k = 0; k < 2; k++) {
+                gd_seed(12);
+                y[k] = k == 0 ? gd_scaled_dot_product_attention(in[0], in[1], in[2], .dropout = 0.3,
+                                                                .causal = causal)
+                              : written_out(in[0], in[1], in[2], 0.3, causal);
+                CHECK(gd_rng_state().call == 1); /* one number */
+                g[k] = gd_grad(gd_list(gd_sum(gd_square(y[k]))), ((gd_tensors){in, 3}),
+                               .create_graph = true);
+                CHECK(gd_rng_state().call == 1); /* and the gradient takes none */
+            }
+            double most = d ? 1e-12 : 1e-5;
+            CHECK(apart(y[0], y[1]) < most);
+            for (int i = 0; i < 3; i++)
+                CHECK_SAYING(apart(g[0].at[i], g[1].at[i]) < most, "input %d: %g", i,
+                             apart(g[0].at[i], g[1].at[i]));
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        }
+}
+
+TEST(dropout_is_off_while_not_training_and_right_on_average) {
+    GD_SCOPE;
+    gd_seed(4);
+    gd_tensor *q = gd_randn(gd_dims(6, 4)), *k = gd_randn(gd_dims(9, 4)),
+              *v = gd_randn(gd_dims(9, 3));
+    gd_rng before = gd_rng_state();
+    gd_tensor *plain = gd_scaled_dot_product_attention(q, k, v);
+    gd_tensor *off = gd_scaled_dot_product_attention(q, k, v, .dropout = 0.5, .training = false);
+    CHECK(gd_rng_state().call == before.call);
+    CHECK(apart(off, plain) == 0);
+    gd_tensor *sum = gd_zeros(gd_dims(6, 3));
+    enum { TIMES = 4000 };
+    for (int i = 0; i < TIMES; i++)
+        gd_add_(sum, gd_scaled_dot_product_attention(q, k, v, .dropout = 0.5));
+    CHECK_SAYING(apart(gd_div(sum, gd_scalar(TIMES)), plain) < 0.05, "%g",
+                 apart(gd_div(sum, gd_scalar(TIMES)), plain));
+    CHECK(gd_tensor_is_error(gd_scaled_dot_product_attention(q, k, v, .dropout = 1.5)));
+    CHECK(strstr(gd_error_message(), "dropout is 1.5; it must lie between 0 and 1"));
+    gd_clear_error();
+}
+
+static gd_tensor *dropped(gd_tensors in, void *user) {
+    (void)user;
+    return gd_scaled_dot_product_attention(in.at[0], in.at[1], in.at[2], .mask = in.at[3],
+                                           .dropout = 0.4);
+}
+
+TEST(gradients_of_two_orders_flow_through_dropout) {
+    GD_SCOPE;
+    gd_seed(8);
+    gd_tensor *in[4];
+    for (int i = 0; i < 4; i++)
+        in[i] = gd_requires_grad(
+            gd_randn(i == 3 ? gd_dims(4, 6) : gd_dims(2, i == 0 ? 4 : 6, 3), .dtype = GD_F64));
+    gd_status status = gd_gradcheck(dropped, ((gd_tensors){in, 4}), NULL, .second_order = true);
+    CHECK_SAYING(status == GD_OK, "%s", gd_error_message());
+    gd_clear_error();
+}
+
+TEST(each_run_of_a_graph_drops_other_weights) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *gx;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(-1, 8, 4));
+        y = gd_scaled_dot_product_attention(x, x, x, .dropout = 0.5);
+        gx = gd_grad(gd_list(gd_sum(y)), gd_list(x)).at[0];
+    }
+    gd_tensor *value = gd_randn(gd_dims(2, 8, 4)), *out[4], *g[4];
+    gd_session *session = NULL;
+    for (int i = 0; i < 4; i++) { /* two runs of each of two sessions */
+        if (i % 2 == 0) session = gd_session_new(graph);
+        gd_tensors r = gd_session_run(session, gd_feed(x, value), gd_list(y, gx));
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        if (gd_failed()) return;
+        out[i] = gd_clone(r.at[0]), g[i] = gd_clone(r.at[1]);
+    }
+    CHECK(apart(out[1], out[0]) > 0.01 && apart(g[1], g[0]) > 0.01);
+    CHECK(apart(out[2], out[0]) == 0 && apart(g[2], g[0]) == 0);
+    CHECK(apart(out[3], out[1]) == 0 && apart(g[3], g[1]) == 0);
+}
+
 TEST_MAIN

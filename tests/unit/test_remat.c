@@ -446,7 +446,9 @@ TEST(other_indices_and_other_sizes_are_checked_again) {
         y[6] = gd_index_select(x, 1, gd_narrow(j, 0, 1, 2));        /* some of them, of 5 */
         y[7] = gd_nll_loss(x, gd_narrow(gd_cat(gd_list(i, i, j), .axis = 0), 0, 0, 9));
     }
-    static const char *const ops[] = {"index_select", "index_select", "embedding", "one_hot", "index_select", "index_select", "index_select", "nll_loss"};
+    static const char *const ops[] = {"index_select",    "index_select", "embedding",
+                                      "one_hot_classes", "index_select", "index_select",
+                                      "index_select",    "nll_loss"};
     static const bool risky[] = {true, false, false, true, true, true, true, true};
     const int64_t four[4] = {0, 1, 2, 3};
     gd_tensor *n = gd_from_array(gd_dims(4), GD_I64, four);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/random.h"
 #include "core/pool.h"
 #include "core/tensor.h"
 #include "gradus/ops.h"
@@ -25,6 +26,11 @@ typedef struct {
     float *y, *lse;                          /* forward */
     const float *saved_y, *saved_lse, *gy;   /* backward */
     float *gq, *gk, *gv;
+    bool exact; /* saved_y has been rounded to half precision: not to be used */
+    bool drops; /* weights are dropped: kept with a chance of limit / 2^32, and scaled */
+    gd_rng rng;
+    uint64_t limit;
+    float kept_scale;
     int64_t row_blocks;
     gd_status status;
 } job;
@@ -60,6 +66,15 @@ static gd_status scores(const job *j, int64_t e, int64_t r, int64_t nr, int64_t 
     return GD_OK;
 }
 
+/* Which of the weights of row r, columns [c, c + n), dropout keeps. Returns a place in `room`, which
+ * has room for n and 3 more, since random numbers come in fours. */
+static const uint8_t *kept_weights(const job *j, int64_t e, int64_t r, int64_t c, int64_t n,
+                                   uint8_t *room) {
+    uint64_t first = (uint64_t)((e * j->s.rows + r) * j->s.columns + c);
+    GD_ISA_CALL(gd_random_mask)(j->rng, first / 4, n + (int64_t)(first % 4), j->limit, room);
+    return room + first % 4;
+}
+
 static void fail(job *j, gd_status status) { __atomic_store_n(&j->status, status, __ATOMIC_RELAXED); }
 
 static void forward_block(void *arg, int64_t piece) {
@@ -88,6 +103,10 @@ static void forward_block(void *arg, int64_t piece) {
             sum[i] = sum[i] * shrink + GD_ISA_CALL(gd_attention_exp)(row, nc, larger);
             most[i] = larger;
             if (shrink != 1) GD_ISA_CALL(gd_attention_scale)(y + i * F, F, shrink);
+            if (!j->drops) continue;
+            uint8_t room[COLUMNS + 4];
+            GD_ISA_CALL(gd_dropout_f32)
+            (nc, row, kept_weights(j, e, r + i, c, nc, room), j->kept_scale, row);
         }
         status = product(y, F, tile, COLUMNS, 1, v + c * F, F, 1, nr, F, nc, 1, true);
         if (status != GD_OK) return fail(j, status);
@@ -100,9 +119,13 @@ static void forward_block(void *arg, int64_t piece) {
     }
 }
 
-static gd_status begin(job *j, const gd_kernel_call *k, int mask, bool causal, bool grouped, double scale) {
-    *j = (job){.q = &k->in[0], .k = &k->in[1], .v = &k->in[2], .mask = k->n_in > mask && k->in[mask].data ? &k->in[mask] : NULL};
-    gd_attention_inputs in = {j->q, j->k, j->v, j->mask, causal, grouped, scale};
+static gd_status begin(job *j, gd_attention_inputs in) {
+    *j = (job){.q = in.q, .k = in.k, .v = in.v, .mask = in.mask, .drops = in.key};
+    if (in.key) {
+        j->rng = gd_attention_rng(in.key);
+        j->limit = gd_chance_limit(1 - in.dropout);
+        j->kept_scale = (float)gd_kept_scale(in.dropout);
+    }
     GD_TRY(gd_attention_shape(&in, &j->s));
     j->row_blocks = (j->s.rows + ROWS - 1) / ROWS;
     return GD_OK;
@@ -113,14 +136,17 @@ static size_t blocks_scratch(const gd_kernel_call *k) {
     return gd_gemm_most_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, GD_F32);
 }
 
-/*kernel scaled_dot_product_attention.blocks  rank 10  wide  scratch blocks_scratch
+/*kernel attention_forward.blocks  rank 10  wide  scratch blocks_scratch
  * f32, and f16 and bf16 as f32.
  */
-static bool scaled_dot_product_attention_blocks_match(const gd_kernel_call *k) { return k->in[0].dtype != GD_F64; }
-static gd_status scaled_dot_product_attention_blocks_run(gd_kernel_call *k) {
-    const gd_scaled_dot_product_attention_options *o = k->attrs;
+static bool attention_forward_blocks_match(const gd_kernel_call *k) {
+    return k->in[0].dtype != GD_F64;
+}
+static gd_status attention_forward_blocks_run(gd_kernel_call *k) {
+    const gd_attention_forward_options *o = k->attrs;
     job j;
-    GD_TRY(begin(&j, k, 3, o->causal, o->grouped, o->scale));
+    GD_TRY(begin(&j, gd_attention_call_inputs(k->in, k->n_in, 3, o->causal, o->grouped, o->scale,
+                                              o->dropout)));
     j.y = k->out[0].data;
     j.lse = k->out[1].data;
     gd_parallel_for(j.s.count * j.row_blocks, forward_block, &j);
@@ -129,41 +155,108 @@ static gd_status scaled_dot_product_attention_blocks_run(gd_kernel_call *k) {
 
 /* --- backward ---------------------------------------------------------------------------------- */
 
+/* Weights and their gradients of rows [r, r + nr) of matrix e, columns [c, c + nc). */
+typedef struct {
+    int64_t e, r, nr, c, nc;
+    const float *gy, *v; /* of these rows, of these columns */
+    float *p, *gp;
+} grad_tile;
+
+static gd_status weights_again(const job *j, const grad_tile *t) {
+    int64_t F = j->s.value_width;
+    GD_TRY(scores(j, t->e, t->r, t->nr, t->c, t->nc, t->p));
+    GD_TRY(product(t->gp, COLUMNS, t->gy, F, 1, t->v, 1, F, t->nr, t->nc, F, 1, false));
+    for (int64_t i = 0; i < t->nr; i++) {
+        float lse = j->saved_lse[t->e * j->s.rows + t->r + i], *row = t->p + i * COLUMNS;
+        if (lse == -INFINITY)
+            memset(row, 0, sizeof *row * (size_t)t->nc);
+        else
+            GD_ISA_CALL(gd_attention_exp)(row, t->nc, lse);
+    }
+    return GD_OK;
+}
+
+/* gp becomes the gradient of the scores, and p the weights after dropout. */
+static void score_gradients(const job *j, const grad_tile *t, const float *inner) {
+    for (int64_t i = 0; i < t->nr; i++) {
+        float *p = t->p + i * COLUMNS, *gp = t->gp + i * COLUMNS;
+        uint8_t room[COLUMNS + 4];
+        const uint8_t *kept = j->drops ? kept_weights(j, t->e, t->r + i, t->c, t->nc, room) : NULL;
+        if (kept) GD_ISA_CALL(gd_dropout_f32)(t->nc, gp, kept, j->kept_scale, gp);
+        GD_ISA_CALL(gd_attention_slopes)(gp, p, t->nc, inner[i]);
+        if (kept) GD_ISA_CALL(gd_dropout_f32)(t->nc, p, kept, j->kept_scale, p);
+    }
+}
+
+/* For each row the sum of weights times their gradients. That is gy . y, but y has been rounded: where one
+ * weight is nearly 1, what is left of gp - inner would be the error of y. So f16 and bf16 go over
+ * the weights once more. */
+static gd_status inner_products(const job *j, grad_tile *t, const float *y, int64_t end,
+                                float *inner) {
+    int64_t F = j->s.value_width;
+    const float *v = t->v;
+    for (int64_t i = 0; i < t->nr; i++)
+        inner[i] = j->exact ? 0 : GD_ISA_CALL(gd_attention_dot)(t->gy + i * F, y + i * F, F);
+    for (int64_t c = 0; j->exact && c < end; c += COLUMNS) {
+        t->c = c;
+        t->nc = end - c < COLUMNS ? end - c : COLUMNS;
+        t->v = v + c * F;
+        GD_TRY(weights_again(j, t));
+        for (int64_t i = 0; i < t->nr; i++) {
+            float *p = t->p + i * COLUMNS;
+            uint8_t room[COLUMNS + 4];
+            if (j->drops)
+                GD_ISA_CALL(gd_dropout_f32)
+                (t->nc, p, kept_weights(j, t->e, t->r + i, c, t->nc, room), j->kept_scale, p);
+            inner[i] += GD_ISA_CALL(gd_attention_dot)(p, t->gp + i * COLUMNS, t->nc);
+        }
+    }
+    t->v = v;
+    return GD_OK;
+}
+
+/* A block of rows against all columns. */
+static gd_status backward_rows(const job *j, grad_tile *t) {
+    const gd_attention *s = &j->s;
+    int64_t E = s->width, F = s->value_width, e = t->e, r = t->r, nr = t->nr;
+    int64_t at_q = gd_attention_offset(s, j->q, e, false),
+            at_k = gd_attention_offset(s, j->k, e, true),
+            at_v = gd_attention_offset(s, j->v, e, true);
+    const float *q = (const float *)j->q->data + at_q + r * E,
+                *v = (const float *)j->v->data + at_v;
+    int64_t end = s->causal && r + nr < s->columns ? r + nr : s->columns;
+    float inner[ROWS];
+    t->gy = j->gy + (e * s->rows + r) * F;
+    t->v = v;
+    GD_TRY(inner_products(j, t, j->saved_y + (e * s->rows + r) * F, end, inner));
+    for (int64_t c = 0; c < end; c += COLUMNS) {
+        const float *k = (const float *)j->k->data + at_k + c * E;
+        int64_t nc = t->nc = end - c < COLUMNS ? end - c : COLUMNS;
+        t->c = c;
+        t->v = v + c * F;
+        GD_TRY(weights_again(j, t));
+        score_gradients(j, t, inner);
+        GD_TRY(product(j->gv + at_v + c * F, F, t->p, 1, COLUMNS, t->gy, F, 1, nc, F, nr, 1, true));
+        GD_TRY(product(j->gq + at_q + r * E, E, t->gp, COLUMNS, 1, k, E, 1, nr, E, nc, s->scale,
+                       true));
+        GD_TRY(product(j->gk + at_k + c * E, E, t->gp, 1, COLUMNS, q, E, 1, nc, E, nr, s->scale,
+                       true));
+    }
+    return GD_OK;
+}
+
 /* All rows of all heads of q that use one matrix of k and v: its gradients are this piece's alone. */
 static void backward_matrix(void *arg, int64_t piece) {
     job *j = arg;
     const gd_attention *s = &j->s;
-    int64_t E = s->width, F = s->value_width;
     _Alignas(64) float p[ROWS * COLUMNS], gp[ROWS * COLUMNS];
-    for (int64_t e = piece * s->groups; e < (piece + 1) * s->groups; e++) {
-        int64_t at_q = gd_attention_offset(s, j->q, e, false), at_k = gd_attention_offset(s, j->k, e, true),
-                at_v = gd_attention_offset(s, j->v, e, true);
+    for (int64_t e = piece * s->groups; e < (piece + 1) * s->groups; e++)
         for (int64_t r = 0; r < s->rows; r += ROWS) {
-            int64_t nr = s->rows - r < ROWS ? s->rows - r : ROWS;
-            const float *gy = j->gy + (e * s->rows + r) * F, *y = j->saved_y + (e * s->rows + r) * F;
-            const float *q = (const float *)j->q->data + at_q + r * E;
-            float inner[ROWS];
-            for (int64_t i = 0; i < nr; i++) inner[i] = GD_ISA_CALL(gd_attention_dot)(gy + i * F, y + i * F, F);
-            int64_t end = s->causal && r + nr < s->columns ? r + nr : s->columns;
-            for (int64_t c = 0; c < end; c += COLUMNS) {
-                int64_t nc = end - c < COLUMNS ? end - c : COLUMNS;
-                const float *k = (const float *)j->k->data + at_k + c * E, *v = (const float *)j->v->data + at_v + c * F;
-                gd_status status = scores(j, e, r, nr, c, nc, p);
-                if (status == GD_OK) status = product(gp, COLUMNS, gy, F, 1, v, 1, F, nr, nc, F, 1, false);
-                for (int64_t i = 0; i < nr; i++) {
-                    float lse = j->saved_lse[e * s->rows + r + i], *row = p + i * COLUMNS;
-                    if (lse == -INFINITY) memset(row, 0, sizeof *row * (size_t)nc);
-                    else GD_ISA_CALL(gd_attention_exp)(row, nc, lse);
-                }
-                /* gv += pT gy, then the tile of gp becomes the scores' gradient */
-                if (status == GD_OK) status = product(j->gv + at_v + c * F, F, p, 1, COLUMNS, gy, F, 1, nc, F, nr, 1, true);
-                for (int64_t i = 0; i < nr; i++) GD_ISA_CALL(gd_attention_slopes)(gp + i * COLUMNS, p + i * COLUMNS, nc, inner[i]);
-                if (status == GD_OK) status = product(j->gq + at_q + r * E, E, gp, COLUMNS, 1, k, E, 1, nr, E, nc, s->scale, true);
-                if (status == GD_OK) status = product(j->gk + at_k + c * E, E, gp, 1, COLUMNS, q, E, 1, nc, E, nr, s->scale, true);
-                if (status != GD_OK) return fail(j, status);
-            }
+            grad_tile t = {
+                .e = e, .r = r, .nr = s->rows - r < ROWS ? s->rows - r : ROWS, .p = p, .gp = gp};
+            gd_status status = backward_rows(j, &t);
+            if (status != GD_OK) return fail(j, status);
         }
-    }
 }
 
 /*kernel attention_grad.blocks  rank 10  wide  scratch blocks_scratch
@@ -179,10 +272,12 @@ static bool attention_grad_blocks_match(const gd_kernel_call *k) {
     }
     return true;
 }
-static gd_status attention_grad_blocks_run(gd_kernel_call *k) {
+static gd_status grad_by_blocks(gd_kernel_call *k, bool exact) {
     const gd_attention_grad_options *o = k->attrs;
     job j;
-    GD_TRY(begin(&j, k, 6, o->causal, o->grouped, o->scale));
+    GD_TRY(begin(&j, gd_attention_call_inputs(k->in, k->n_in, 6, o->causal, o->grouped, o->scale,
+                                              o->dropout)));
+    j.exact = exact;
     j.saved_y = k->in[3].data;
     j.saved_lse = k->in[4].data;
     j.gy = k->in[5].data;
@@ -194,5 +289,14 @@ static gd_status attention_grad_blocks_run(gd_kernel_call *k) {
     gd_parallel_for(j.s.count / (j.s.groups ? j.s.groups : 1), backward_matrix, &j);
     return j.status;
 }
+static gd_status attention_grad_blocks_run(gd_kernel_call *k) { return grad_by_blocks(k, false); }
+
+/*kernel attention_grad.half  rank 20  wide  scratch blocks_scratch
+ * f16 and bf16: as f32, but y, which was rounded, takes no part.
+ */
+static bool attention_grad_half_match(const gd_kernel_call *k) {
+    return k->in[0].dtype != GD_F32 && attention_grad_blocks_match(k);
+}
+static gd_status attention_grad_half_run(gd_kernel_call *k) { return grad_by_blocks(k, true); }
 
 #include "attention_kernels.gen.h"

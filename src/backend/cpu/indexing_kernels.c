@@ -4,6 +4,7 @@
  * Inside a piece indices are taken in row-major order, so that sums, and which of several writes
  * stays, are those of the reference kernels whatever the threads.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -111,7 +112,16 @@ static gd_status gather_rows_run(gd_kernel_call *k) {
 
 /* --- scatter ----------------------------------------------------------------------------------- */
 
-typedef enum { SET, ADD, MULTIPLY } scatter_how;
+typedef enum {
+    SET,
+    ADD,
+    MULTIPLY,
+    LARGEST,
+    SMALLEST,
+    FILL,   /* y[place] = src[0] */
+    BEFORE, /* also[i] = y[place], then as MULTIPLY */
+    AFTER,  /* also[i] *= y[place], then as MULTIPLY; from the last index to the first */
+} scatter_how;
 
 /* Index and src are read in rows. Where the axis is the last dimension, a unit is a row; else it is
  * up to BLOCK columns of all the rows along the axis, one after the other. */
@@ -120,7 +130,7 @@ typedef struct {
     gd_dtype dtype;
     index_list index;
     const char *src;
-    char *y;
+    char *y, *also; /* also: row-major, as index */
     int rank; /* of the dims that are neither the axis nor the last */
     int64_t dims[GD_MAX_RANK], index_steps[GD_MAX_RANK], src_steps[GD_MAX_RANK], y_steps[GD_MAX_RANK];
     int64_t rows, index_row, src_row; /* rows of a unit, and the steps from one to the next */
@@ -170,7 +180,61 @@ static void multiply_row(gd_dtype dtype, char *y, int step, const int64_t *place
     default: PUT(double, *to * from);
     }
 }
+
+/* NaN wins: a comparison with it is false either way. */
+#define LARGER(T)  PUT(T, *to >= from || *to != *to ? *to : from)
+#define SMALLER(T) PUT(T, *to <= from || *to != *to ? *to : from)
+static void largest_row(gd_dtype dtype, char *y, int step, const int64_t *places, const char *src,
+                        int64_t n) {
+    switch (dtype) {
+    case GD_BOOL:
+    case GD_U8: LARGER(uint8_t);
+    case GD_I8: LARGER(int8_t);
+    case GD_I32: LARGER(int32_t);
+    case GD_I64: LARGER(int64_t);
+    case GD_F32: LARGER(float);
+    default: LARGER(double);
+    }
+}
+static void smallest_row(gd_dtype dtype, char *y, int step, const int64_t *places, const char *src,
+                         int64_t n) {
+    switch (dtype) {
+    case GD_BOOL:
+    case GD_U8: SMALLER(uint8_t);
+    case GD_I8: SMALLER(int8_t);
+    case GD_I32: SMALLER(int32_t);
+    case GD_I64: SMALLER(int64_t);
+    case GD_F32: SMALLER(float);
+    default: SMALLER(double);
+    }
+}
+#undef LARGER
+#undef SMALLER
 #undef PUT
+
+/* y[places[i] + i*step] = *value */
+static void fill_row(size_t size, char *y, int step, const int64_t *places, const char *value,
+                     int64_t n) {
+    for (int64_t i = 0; i < n; i++) memcpy(y + (places[i] + i * step) * (int64_t)size, value, size);
+}
+
+/* For scatter_others: the product so far is multiplied into, or kept in, the result of each factor.
+ */
+#define OTHERS(T)                                                                                  \
+    for (int64_t k = 0; k < n; k++) {                                                              \
+        int64_t i = how == BEFORE ? k : n - 1 - k;                                                 \
+        T *to = (T *)y + places[i] + i * step, *other = (T *)also + i;                             \
+        *other = how == BEFORE ? *to : *other * *to;                                               \
+        *to *= ((const T *)src)[i];                                                                \
+    }
+static void others_row(scatter_how how, gd_dtype dtype, char *y, char *also, int step,
+                       const int64_t *places, const char *src, int64_t n) {
+    if (dtype == GD_F32)
+        OTHERS(float)
+    else
+        OTHERS(double)
+}
+#undef OTHERS
 
 /* n elements of one row. */
 static bool scatter_row(const scatter_job *j, int64_t index_at, int64_t src_at, int64_t y_at, int64_t n) {
@@ -178,9 +242,18 @@ static bool scatter_row(const scatter_job *j, int64_t index_at, int64_t src_at, 
     if (!load_places(&j->index, index_at, n, places)) return false;
     char *y = j->y + y_at * size;
     const char *src = j->src + src_at * size;
-    if (j->how == SET) set_row((size_t)size, y, j->column_step, places, src, n);
-    else if (j->how == ADD) add_row(j->dtype, y, j->column_step, places, src, n);
-    else multiply_row(j->dtype, y, j->column_step, places, src, n);
+    switch (j->how) {
+    case SET: set_row((size_t)size, y, j->column_step, places, src, n); break;
+    case ADD: add_row(j->dtype, y, j->column_step, places, src, n); break;
+    case MULTIPLY: multiply_row(j->dtype, y, j->column_step, places, src, n); break;
+    case LARGEST: largest_row(j->dtype, y, j->column_step, places, src, n); break;
+    case SMALLEST: smallest_row(j->dtype, y, j->column_step, places, src, n); break;
+    case FILL: fill_row((size_t)size, y, j->column_step, places, j->src, n); break;
+    case BEFORE:
+    case AFTER:
+        others_row(j->how, j->dtype, y, j->also + index_at * size, j->column_step, places, src, n);
+        break;
+    }
     return true;
 }
 
@@ -203,10 +276,13 @@ static void scatter_piece(void *arg, int64_t piece) {
             y_at += i * j->y_steps[d];
         }
         bool inside = true;
-        for (int64_t r = 0; r < j->rows && inside; r++)
-            for (int64_t c = first; c < last && inside; c += BLOCK)
-                inside = scatter_row(j, index_at + r * j->index_row + c, src_at + r * j->src_row + c,
-                                     y_at + c * j->column_step, last - c < BLOCK ? last - c : BLOCK);
+        int64_t blocks = (last - first + BLOCK - 1) / BLOCK, count = j->rows * blocks;
+        for (int64_t b = 0; b < count && inside; b++) {
+            int64_t block = j->how == AFTER ? count - 1 - b : b, r = block / blocks,
+                    c = first + block % blocks * BLOCK;
+            inside = scatter_row(j, index_at + r * j->index_row + c, src_at + r * j->src_row + c,
+                                 y_at + c * j->column_step, last - c < BLOCK ? last - c : BLOCK);
+        }
         if (!inside) {
             __atomic_store_n(&j->bad, true, __ATOMIC_RELAXED);
             return;
@@ -214,14 +290,17 @@ static void scatter_piece(void *arg, int64_t piece) {
     }
 }
 
-/* index, src and y are row-major, and y has x's elements already after the copy. */
-static gd_status scatter_with(gd_kernel_call *k, int64_t given_axis, scatter_how how) {
+/* What is put where: index, src and y are row-major, and index is not empty. */
+static scatter_job scatter_of(const gd_kernel_call *k, int64_t given_axis) {
     gd_view index = gd_at_least_1d(k->in[1]), src = gd_at_least_1d(k->in[2]), y = gd_at_least_1d(k->out[0]);
     int last = y.rank - 1, axis = axis_of(given_axis, y.rank);
-    gd_copy_elements(&k->out[0], &k->in[0]);
-    if (gd_numel(index.rank, index.dims) == 0) return GD_OK;
-    scatter_job j = {.how = how, .dtype = y.dtype, .index = {index.data, index.dtype == GD_I32, y.dims[axis], y.strides[axis]},
-                     .src = src.data, .y = y.data, .rows = 1, .row = index.dims[last], .column_step = axis != last};
+    scatter_job j = {.dtype = y.dtype,
+                     .index = {index.data, index.dtype == GD_I32, y.dims[axis], y.strides[axis]},
+                     .src = src.data,
+                     .y = y.data,
+                     .rows = 1,
+                     .row = index.dims[last],
+                     .column_step = axis != last};
     for (int d = 0; d < last; d++) {
         if (d == axis) {
             j.rows = index.dims[d];
@@ -236,9 +315,27 @@ static gd_status scatter_with(gd_kernel_call *k, int64_t given_axis, scatter_how
     }
     j.blocks_per_row = j.column_step ? (j.row + BLOCK - 1) / BLOCK : 1;
     j.units = gd_numel(j.rank, j.dims) * j.blocks_per_row;
-    int64_t columns = j.column_step && j.row > BLOCK ? BLOCK : j.row;
-    gd_parallel_for(pieces_of(j.units, j.rows * columns, &j.units_per_piece), scatter_piece, &j);
-    return j.bad ? out_of_range(&k->in[1], y.dims[axis], axis) : GD_OK;
+    return j;
+}
+
+static gd_status scatter_go(const gd_kernel_call *k, scatter_job *j, scatter_how how,
+                            int64_t given_axis) {
+    int axis = axis_of(given_axis, gd_at_least_1d(k->out[0]).rank);
+    int64_t columns = j->column_step && j->row > BLOCK ? BLOCK : j->row;
+    j->how = how;
+    gd_parallel_for(pieces_of(j->units, j->rows * columns, &j->units_per_piece), scatter_piece, j);
+    return j->bad ? out_of_range(&k->in[1], j->index.size, axis) : GD_OK;
+}
+
+static bool no_index(const gd_kernel_call *k) {
+    return gd_numel(k->in[1].rank, k->in[1].dims) == 0;
+}
+
+static gd_status scatter_with(gd_kernel_call *k, int64_t axis, scatter_how how) {
+    gd_copy_elements(&k->out[0], &k->in[0]);
+    if (no_index(k)) return GD_OK;
+    scatter_job j = scatter_of(k, axis);
+    return scatter_go(k, &j, how, axis);
 }
 
 static bool plain_scatter(const gd_kernel_call *k) { return plain_index(&k->in[1]); }
@@ -273,6 +370,68 @@ static gd_status scatter_mul_direct_run(gd_kernel_call *k) {
 }
 /*kernel scatter_mul.staged  rank 10  wide  match plain_scatter  run scatter_mul_direct_run
  */
+
+/*kernel scatter_extreme.direct  rank 20  match direct_sum
+ */
+static gd_status scatter_extreme_direct_run(gd_kernel_call *k) {
+    const gd_scatter_extreme_options *o = k->attrs;
+    union {
+        uint8_t u8;
+        int8_t i8;
+        int32_t i32;
+        int64_t i64;
+        float f32;
+        double f64;
+    } least = {0}; /* no larger, or no smaller, than any element */
+    if (o->include_self || no_index(k))
+        return scatter_with(k, o->axis, o->largest ? LARGEST : SMALLEST);
+    switch (k->out[0].dtype) {
+    case GD_BOOL: least.u8 = !o->largest; break;
+    case GD_U8: least.u8 = o->largest ? 0 : UINT8_MAX; break;
+    case GD_I8: least.i8 = o->largest ? INT8_MIN : INT8_MAX; break;
+    case GD_I32: least.i32 = o->largest ? INT32_MIN : INT32_MAX; break;
+    case GD_I64: least.i64 = o->largest ? INT64_MIN : INT64_MAX; break;
+    case GD_F32: least.f32 = o->largest ? -INFINITY : INFINITY; break;
+    default: least.f64 = o->largest ? -INFINITY : INFINITY; break;
+    }
+    gd_copy_elements(&k->out[0], &k->in[0]);
+    scatter_job j = scatter_of(k, o->axis);
+    const char *src = j.src;
+    j.src = (const char *)&least;
+    GD_TRY(scatter_go(k, &j, FILL, o->axis));
+    j.src = src;
+    return scatter_go(k, &j, o->largest ? LARGEST : SMALLEST, o->axis);
+}
+/*kernel scatter_extreme.staged  rank 10  wide  match plain_scatter  run scatter_extreme_direct_run
+ */
+
+/*kernel scatter_others.products  rank 10  wide  match plain_scatter
+ */
+static size_t scatter_others_products_workspace(const gd_kernel_call *k) {
+    return 2 * (size_t)gd_numel(k->in[0].rank, k->in[0].dims) * sizeof(double);
+}
+static gd_status scatter_others_products_run(gd_kernel_call *k) {
+    const gd_scatter_others_options *o = k->attrs;
+    int64_t n = gd_numel(k->in[0].rank, k->in[0].dims);
+    gd_view before = k->out[0], after = before; /* the product so far of each place */
+    before.data = k->workspace;
+    if (!after.data) after.data = (double *)k->workspace + n; /* nobody wants it */
+    for (int64_t i = 0; i < n; i++)
+        if (after.dtype == GD_F32)
+            ((float *)after.data)[i] = 1;
+        else
+            ((double *)after.data)[i] = 1;
+    if (no_index(k)) return GD_OK;
+    scatter_job j = scatter_of(k, o->axis);
+    j.also = k->out[1].data;
+    if (j.also) {
+        gd_copy_elements(&before, &k->in[0]);
+        j.y = before.data;
+        GD_TRY(scatter_go(k, &j, BEFORE, o->axis));
+    }
+    j.y = after.data;
+    return scatter_go(k, &j, j.also ? AFTER : MULTIPLY, o->axis);
+}
 
 /* --- whole slices ------------------------------------------------------------------------------ */
 

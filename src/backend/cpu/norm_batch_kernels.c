@@ -48,13 +48,16 @@ static void set_channel(const job *j, char *p, int64_t c, double value) {
         for (int64_t i = 0; i < j->s; i++) set_number(j, p, c * j->s + i, value);
 }
 
+/* Axis 1; a list of no elements has none. */
+static int64_t channels(const gd_view *x) { return x->rank > 1 ? x->dims[1] : 0; }
+
 static void shape(job *j, const gd_view *x) {
     memset(j, 0, sizeof *j);
     j->size = x->dtype == GD_F64 ? 8 : 4; /* also asked before halves have come as f32 */
     j->isa = x->dtype == GD_F64 ? GD_ISA_CALL(gd_norm_f64) : GD_ISA_CALL(gd_norm_f32);
     j->n = x->dims[0];
-    j->c = x->dims[1];
-    j->s = gd_numel(x->rank - 2, x->dims + 2);
+    j->c = channels(x);
+    j->s = x->rank > 2 ? gd_numel(x->rank - 2, x->dims + 2) : 1;
     j->rows = j->s < LONG_RUN;
     int64_t unit = j->rows ? j->c * j->s : j->s;
     j->per_piece = unit < PIECE ? PIECE / (unit > 0 ? unit : 1) : 1;
@@ -80,9 +83,10 @@ static void forward_piece(void *arg, int64_t piece) {
 /* Views of the statistics, and what gives them; mask: all axes but the channels. */
 static gd_reduction moments_of(const gd_view *x, gd_view *mean, gd_view *squares, char *memory) {
     gd_dtype type = x->dtype == GD_F64 ? GD_F64 : GD_F32;
-    *mean = (gd_view){.data = memory, .dtype = type, .rank = 1, .dims = {x->dims[1]}, .strides = {1}};
+    *mean =
+        (gd_view){.data = memory, .dtype = type, .rank = 1, .dims = {channels(x)}, .strides = {1}};
     *squares = *mean;
-    if (memory) squares->data = memory + x->dims[1] * (int64_t)gd_dtype_size(type);
+    if (memory) squares->data = memory + channels(x) * (int64_t)gd_dtype_size(type);
     return (gd_reduction){.fold = GD_FOLD_MOMENTS, .type = type, .mask = ((1u << x->rank) - 1u) & ~2u, .two = true,
                           .y = mean, .y1 = squares};
 }

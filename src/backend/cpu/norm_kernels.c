@@ -137,6 +137,42 @@ static gd_status group_norm_rows_run(gd_kernel_call *k) {
     return forward(&j, k, k->in[1].data, k->in[2].data);
 }
 
+/*kernel instance_norm_train.rows  rank 10  wide
+ * All floats. The variance comes back from 1 / sqrt(variance + eps), to an error of its rounding.
+ */
+static size_t instance_norm_train_rows_workspace(const gd_kernel_call *k) {
+    return 2 * sizeof(double) * (size_t)(k->in[0].dims[0] * k->in[0].dims[1]);
+}
+static gd_status instance_norm_train_rows_run(gd_kernel_call *k) {
+    const gd_instance_norm_train_options *o = k->attrs;
+    const gd_view *x = &k->in[0];
+    int64_t n = x->dims[0], channels = x->dims[1], s = gd_numel(x->rank - 2, x->dims + 2),
+            count = n * channels;
+    job j;
+    shape(&j, x, n, channels, s);
+    j.eps = o->eps;
+    j.mean_out = k->out[1].data ? k->out[1].data : k->workspace;
+    j.rstd_out = k->out[2].data ? k->out[2].data : (char *)k->workspace + count * j.size;
+    GD_TRY(forward(&j, k, k->in[1].data, k->in[2].data));
+    for (int64_t c = 0; c < channels && n > 0; c++) {
+        double mean = 0, variance = 0, unbiased = (double)s / (double)(s - 1);
+        for (int64_t i = 0; i < n; i++) {
+            double rstd = number(&j, j.rstd_out, i * channels + c),
+                   biased = 1 / (rstd * rstd) - o->eps;
+            mean += number(&j, j.mean_out, i * channels + c);
+            variance += biased > 0 ? biased : 0;
+        }
+        mean /= (double)n;
+        variance *= unbiased / (double)n;
+        char *to[2] = {k->out[3].data, k->out[4].data};
+        for (int i = 0; i < 2; i++) {
+            double before = number(&j, to[i], c);
+            set_number(&j, to[i], c, before + o->momentum * ((i ? variance : mean) - before));
+        }
+    }
+    return GD_OK;
+}
+
 /* --- backward -----------------------------------------------------------------------------------
  *
  * With g = gy w and h = (x - mean) rstd: gx = rstd (g - mean of g - h mean of g h). */

@@ -177,6 +177,12 @@ static void run_planes(pooling *p, void (*body)(void *arg, int64_t piece)) {
  */
 /*kernel adaptive_max_pool3d.planes  rank 10  wide  run max_run  match is_float  workspace forward_bytes
  */
+/*kernel adaptive_max_pool1d_with_indices.planes  rank 10  wide  run max_run  match is_float  workspace forward_bytes
+ */
+/*kernel adaptive_max_pool2d_with_indices.planes  rank 10  wide  run max_run  match is_float  workspace forward_bytes
+ */
+/*kernel adaptive_max_pool3d_with_indices.planes  rank 10  wide  run max_run  match is_float  workspace forward_bytes
+ */
 static void max_piece(void *arg, int64_t piece) {
     const pooling *p = arg;
     EACH_PLANE(p, piece, max_plane)

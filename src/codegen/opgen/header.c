@@ -24,6 +24,17 @@ static void print_upper(FILE *out, const char *text) {
     for (; *text && *text != ' '; text++) fputc(toupper((unsigned char)*text), out);
 }
 
+void print_constants(FILE *out, const char *words, const char *around) {
+    for (const char *w = words; *w;) {
+        if (w != words) fputs(", ", out);
+        fprintf(out, "%sGD_", around);
+        print_upper(out, w);
+        fputs(around, out);
+        w += strcspn(w, " ");
+        w += strspn(w, " ");
+    }
+}
+
 static void print_number(FILE *out, const char *text, const char *none) {
     if (strcmp(text, "none") == 0) fputs(none, out);
     else if (strcmp(text, "inf") == 0) fputs("(double)INFINITY", out);
@@ -146,13 +157,25 @@ static void print_comment(FILE *out, const op *o) {
         fputc(*c, out);
         if (*c == '\n') fputs(" * ", out);
     }
+    for (int i = 0; i < r->n_attrs; i++)
+        if (r->attrs[i].required && r->attrs[i].words) {
+            fprintf(out, "\n * %s is one of ", r->attrs[i].name);
+            print_constants(out, r->attrs[i].words, "");
+            fputc('.', out);
+        }
     if (has_options(o)) {
         fputs("\n * Options:", out);
         for (int i = 0; i < r->n_attrs; i++) {
             const gd_op_attr *a = &r->attrs[i];
             if (a->required) continue;
-            fprintf(out, "\n *   .%s = %s", a->name, a->default_text);
-            if (a->words) fprintf(out, " (one of: %s)", a->words);
+            fprintf(out, "\n *   .%s = ", a->name);
+            if (a->words) {
+                print_default(out, a, IN_MACRO);
+                fputs(" (one of ", out);
+                print_constants(out, a->words, "");
+                fputc(')', out);
+            } else
+                fputs(a->default_text, out);
             if (*a->doc) fprintf(out, "   %s", a->doc);
         }
         for (int i = 0; i < r->n_inputs; i++)
@@ -248,15 +271,21 @@ static void print_words(FILE *out) {
 }
 
 static const char preamble[] =
-    "/* ops.h - every op as a typed call. Written by the build from the op records; read it as the\n"
+    "/* ops.h - every op as a typed call. Written by the build from the op records; read it as "
+    "the\n"
     " * reference, change the records instead.\n"
     " *\n"
     " * Options come by name after the arguments, in any order, and the rest have their defaults:\n"
     " *\n"
     " *     gd_tensor *y = gd_conv2d(x, w, b, .stride = 2, .padding = {1, 0});\n"
     " *\n"
-    " * A list option given as one number holds for all its places; a list of any length is written\n"
-    " * gd_dims(0, 2), or as one number. gd_NAME_defaults() gives the options struct for gd_NAME_at,\n"
+    " * A list option given as one number holds for all its places; a list of any length is "
+    "written\n"
+    " * gd_dims(0, 2), or as one number. Options that are one of a few words have a constant for "
+    "each,\n"
+    " * .reduction = GD_SUM; where options are text, as in gd_call, it is the word: "
+    "\"reduction=sum\".\n"
+    " * gd_NAME_defaults() gives the options struct for gd_NAME_at,\n"
     " * which is what the macros call (and what bindings should).\n"
     " */\n"
     "#ifndef GRADUS_OPS_H\n#define GRADUS_OPS_H\n\n#include <math.h>\n\n"

@@ -74,6 +74,8 @@ const char *attr_c_type(const gd_op_attr *attr);
  * unset, so that a user's single number can be told from a list), in C++, or filled in. */
 typedef enum { IN_MACRO, IN_CPLUSPLUS, FILLED } default_form;
 void print_default(FILE *out, const gd_op_attr *attr, default_form form);
+/* The C constants of a word option: GD_MEAN, GD_SUM, each between two of `around`. */
+void print_constants(FILE *out, const char *words, const char *around);
 bool has_options(const op *o);    /* something given by name */
 int visible_outputs(const op *o);
 bool variadic_output(const op *o);

@@ -19,6 +19,15 @@ static const char *type_text(const gd_op_attr *a) {
     return names[a->type];
 }
 
+/* One paragraph; lines that begin with "- " are items of a list. */
+static void print_doc(FILE *out, const char *doc) {
+    for (const char *c = doc; *c; c++) {
+        bool item = strncmp(c, "\n- ", 3) == 0;
+        fputc(*c == '\n' && !item ? ' ' : *c, out);
+    }
+    fputs("\n", out);
+}
+
 static bool has_public_ops(const source *s) {
     for (int i = 0; i < n_ops; i++)
         if (ops[i]->source == s && !(ops[i]->record.flags & GD_OP_INTERNAL)) return true;
@@ -27,8 +36,12 @@ static bool has_public_ops(const source *s) {
 
 void write_page(void) {
     FILE *out = begin("ops.md");
-    fputs("# Ops\n\nWritten by the build from the op records (`make docs`); change those instead. Names and meanings are "
-          "PyTorch's unless said otherwise. `x?` may be NULL; `xs...` is a list, `gd_list(a, b)`.\n\n", out);
+    fputs("# Ops\n\nWritten by the build from the op records (`make docs`); change those instead. "
+          "Names and meanings are "
+          "PyTorch's unless said otherwise. `x?` may be NULL; `xs...` is a list, `gd_list(a, b)`. "
+          "Where an option is one of "
+          "several constants (`.reduction = GD_SUM`), text has its word: `\"reduction=sum\"`.\n\n",
+          out);
     for (int s = 0; s < n_sources; s++) {
         if (!has_public_ops(&sources[s])) continue;
         fprintf(out, "## %s\n\n%s\n\n", sources[s].stem, sources[s].title);
@@ -44,8 +57,13 @@ void write_page(void) {
                     if (!r->outputs[k].hidden) fprintf(out, "%s`.%s`", n++ ? ", " : "", r->outputs[k].name);
                 fputs(". ", out);
             }
-            for (const char *c = r->doc; *c; c++) fputc(*c == '\n' ? ' ' : *c, out);
-            fputs("\n", out);
+            print_doc(out, r->doc);
+            for (int k = 0; k < r->n_attrs; k++)
+                if (r->attrs[k].required && r->attrs[k].words) {
+                    fprintf(out, "`%s` is one of ", r->attrs[k].name);
+                    print_constants(out, r->attrs[k].words, "`");
+                    fputs(".\n", out);
+                }
             if (r->inplace_too) fprintf(out, "In place: `gd_%s_`.\n", r->name);
             if (r->flags & GD_OP_NO_GRAD) fputs("No gradient.\n", out);
             if (*r->onnx || *r->caffe) {
@@ -59,8 +77,16 @@ void write_page(void) {
                 for (int k = 0; k < r->n_attrs; k++) {
                     const gd_op_attr *a = &r->attrs[k];
                     if (a->required) continue;
-                    fprintf(out, "| `.%s` | %s | %s | %s%s%s |\n", a->name, type_text(a), a->default_text,
-                            a->words ? a->words : "", a->words && *a->doc ? ": " : "", a->doc);
+                    fprintf(out, "| `.%s` | %s | ", a->name, type_text(a));
+                    if (a->words) {
+                        fputc('`', out);
+                        print_default(out, a, IN_MACRO);
+                        fputs("` | ", out);
+                        print_constants(out, a->words, "`");
+                        if (*a->doc) fputs(": ", out);
+                    } else
+                        fprintf(out, "%s | ", a->default_text);
+                    fprintf(out, "%s |\n", a->doc);
                 }
                 for (int k = 0; k < r->n_inputs; k++)
                     if (r->inputs[k].option) fprintf(out, "| `.%s` | tensor | none | |\n", r->inputs[k].name);

@@ -1,0 +1,155 @@
+/* index.h - parts of a tensor, as x[...] in Python.
+ *
+ *     gd_index(x, 2)                             x[2]
+ *     gd_index(x, GD_ALL, -1)                    x[:, -1]
+ *     gd_index(x, GD_ELLIPSIS, gd_range(1, 4))   x[..., 1:4]
+ *     gd_index(x, i)                             x[i]            i: a tensor of integers
+ *     gd_index(x, GD_ALL, i, GD_ALL, j)          x[:, i, :, j]   i and j broadcast
+ *     gd_index(x, mask)                          x[mask]         mask: a tensor of bools
+ *     gd_index(x, GD_NEWAXIS, gd_range(0, GD_END))
+ *
+ *     gd_index_put(x, gd_places(i, j), v)                       x with v at [i, j]
+ *     gd_index_put(x, gd_places(i, j), v, .accumulate = true)   x with v added there
+ *
+ * Each place stands for the next axis of x; axes at the end may be left out. Positions and indices
+ * may be negative: they count from the end. One out of range is GD_E_INDEX, and the message names it, its axis
+ * and the range.
+ *
+ * What a place does:
+ *   a number        picks a position; the axis is gone. (A view, and so are the next three.)
+ *   gd_range(a, b)  positions a to b - 1, as Python's a:b; gd_range_by(a, b, step) as a:b:step
+ *   GD_ALL          the axis as it is; GD_ELLIPSIS: as many axes as the other places leave
+ *   GD_NEWAXIS      a new axis of size 1
+ *   a tensor        of integers: the positions it holds. Several of them broadcast, and pick together:
+ *                   gd_index(x, i, j)[k] = x[i[k]][j[k]]. Their dimensions stand where their axes stood;
+ *                   if those are not side by side, in front of all others (numbers and new axes are dealt with
+ *                   before, as in PyTorch).
+ *                   Of bools: a mask for as many axes as it has dimensions, the same as the positions
+ *                   where it is true. The size of the result depends on its data.
+ *
+ * Gradients of any order flow into x and v. Where indices repeat, gd_index_put keeps the last one in
+ * row-major order, or adds all of them in this order; the result is the same for any number of threads.
+ */
+#ifndef GRADUS_INDEX_H
+#define GRADUS_INDEX_H
+
+#include "gradus/options.h"
+#include "gradus/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum gd_place_kind {
+    GD_PLACE_ALL,
+    GD_PLACE_ELLIPSIS,
+    GD_PLACE_NEWAXIS,
+    GD_PLACE_AT,    /* start */
+    GD_PLACE_RANGE, /* start, stop, step */
+    GD_PLACE_TENSOR,
+} gd_place_kind;
+
+/* What stands for one axis. */
+typedef struct gd_place {
+    gd_place_kind kind;
+    gd_tensor *tensor;
+    int64_t start, stop, step;
+#ifdef __cplusplus
+    gd_place() = default;
+    gd_place(gd_place_kind k, gd_tensor *t, int64_t a, int64_t b, int64_t by)
+        : kind(k), tensor(t), start(a), stop(b), step(by) {}
+    gd_place(gd_tensor *t) : gd_place(GD_PLACE_TENSOR, t, 0, 0, 1) {}
+    gd_place(int64_t position) : gd_place(GD_PLACE_AT, nullptr, position, 0, 1) {}
+    gd_place(int position) : gd_place(GD_PLACE_AT, nullptr, position, 0, 1) {}
+#endif
+} gd_place;
+
+/* Several places: gd_places(i, GD_ALL, 3). */
+typedef struct gd_place_list {
+    const gd_place *at;
+    int count;
+} gd_place_list;
+
+#ifdef __cplusplus
+}
+#define GD_PLACE_AS_(kind, tensor, start, stop, step) gd_place(kind, tensor, start, stop, step)
+template <int count> struct gd_places_of_ {
+    gd_place at[count > 0 ? count : 1];
+    operator gd_place_list() const { return gd_place_list{at, count}; }
+};
+template <typename... Places> inline gd_places_of_<sizeof...(Places)> gd_places(Places... places) {
+    return gd_places_of_<sizeof...(Places)>{{gd_place(places)...}};
+}
+extern "C++" {
+#else
+#define GD_PLACE_AS_(kind, tensor, start, stop, step) ((gd_place){kind, tensor, start, stop, step})
+#endif
+
+#define GD_ALL      GD_PLACE_AS_(GD_PLACE_ALL, NULL, 0, 0, 1)
+#define GD_ELLIPSIS GD_PLACE_AS_(GD_PLACE_ELLIPSIS, NULL, 0, 0, 1)
+#define GD_NEWAXIS  GD_PLACE_AS_(GD_PLACE_NEWAXIS, NULL, 0, 0, 1)
+
+/* start:stop and start:stop:step. GD_UNSET: from the beginning, to the end (or the other way round for a
+ * negative step); GD_END as stop: to the end. What lies outside is clamped. */
+static inline gd_place gd_range(int64_t start, int64_t stop) {
+    return GD_PLACE_AS_(GD_PLACE_RANGE, NULL, start, stop, 1);
+}
+static inline gd_place gd_range_by(int64_t start, int64_t stop, int64_t step) {
+    return GD_PLACE_AS_(GD_PLACE_RANGE, NULL, start, stop, step);
+}
+
+#ifdef __cplusplus
+}
+extern "C" {
+#else
+static inline gd_place gd_place_same_(gd_place place) { return place; }
+static inline gd_place gd_place_number_(int64_t position) {
+    return GD_PLACE_AS_(GD_PLACE_AT, NULL, position, 0, 1);
+}
+static inline gd_place gd_place_tensor_(gd_tensor *t) {
+    return GD_PLACE_AS_(GD_PLACE_TENSOR, t, 0, 0, 1);
+}
+#define GD_PLACE_(place)                                                                           \
+    _Generic((place), gd_place                                                                     \
+             : gd_place_same_, gd_tensor *                                                         \
+             : gd_place_tensor_, default                                                           \
+             : gd_place_number_)(place)
+
+/* GD_PLACE_ of each argument, with a comma behind each. A macro does not expand inside itself, so
+ * the next round is named without its argument list and read again by the layers of GD_AGAIN_. */
+#define GD_NOTHING_         ()
+#define GD_AGAIN_(...)      GD_AGAIN4_(GD_AGAIN4_(GD_AGAIN4_(__VA_ARGS__)))
+#define GD_AGAIN4_(...)     GD_AGAIN3_(GD_AGAIN3_(GD_AGAIN3_(__VA_ARGS__)))
+#define GD_AGAIN3_(...)     GD_AGAIN2_(GD_AGAIN2_(GD_AGAIN2_(__VA_ARGS__)))
+#define GD_AGAIN2_(...)     __VA_ARGS__
+#define GD_EACH_PLACE_(...) __VA_OPT__(GD_AGAIN_(GD_NEXT_PLACE_(__VA_ARGS__)))
+#define GD_NEXT_PLACE_(place, ...)                                                                 \
+    GD_PLACE_(place), __VA_OPT__(GD_NEXT_PLACE_NAME_ GD_NOTHING_(__VA_ARGS__))
+#define GD_NEXT_PLACE_NAME_() GD_NEXT_PLACE_
+
+#define gd_places(...)                                                                             \
+    (__extension__(gd_place_list){                                                                 \
+        (const gd_place[]){GD_EACH_PLACE_(__VA_ARGS__)},                                           \
+        (int)(sizeof((gd_place[]){GD_EACH_PLACE_(__VA_ARGS__)}) / sizeof(gd_place))})
+#endif
+
+/* x[places]. */
+#define gd_index(x, ...) gd_index_at(GD_HERE, x, gd_places(__VA_ARGS__))
+GD_API gd_tensor *gd_index_at(const char *site, gd_tensor *x, gd_place_list places);
+
+typedef struct gd_index_put_options {
+    bool accumulate GD_DEFAULT_(false); /* add value to what is there */
+} gd_index_put_options;
+
+/* A new tensor: x with value, which broadcasts to the shape of x[places], at these places. */
+#define gd_index_put(x, places, value, ...)                                                        \
+    GD_WITH_OPTIONS_(gd_index_put_at(                                                              \
+        GD_HERE, x, places, value,                                                                 \
+        GD_OPTIONS_(gd_index_put_options, (.accumulate = false) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_tensor *gd_index_put_at(const char *site, gd_tensor *x, gd_place_list places,
+                                  gd_tensor *value, const gd_index_put_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
