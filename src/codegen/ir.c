@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codegen/whole.h"
+#include "core/whole.h"
 
 /* --- building ---------------------------------------------------------------------------------- */
 

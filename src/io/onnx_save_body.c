@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/whole.h"
+#include "core/whole.h"
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "graph/trace.h"

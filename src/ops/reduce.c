@@ -110,6 +110,13 @@ typedef struct {
     gd_dtype asked;
 } folding;
 
+/* An element, f64 or i64, after its conversion to an integer dtype. */
+static int64_t as_stored(gd_dtype dtype, gd_dtype from, const void *element) {
+    char bytes[8];
+    gd_convert(dtype, bytes, from, element, 1);
+    return gd_load_i64(dtype, bytes);
+}
+
 static void fold(void *context, const void *elements, int64_t n, int64_t result) {
     const folding *f = context;
     double real = f->product ? 1 : 0;
@@ -120,6 +127,8 @@ static void fold(void *context, const void *elements, int64_t n, int64_t result)
         double r = gd_load_f64(f->x->dtype, e);
         uint64_t w = (uint64_t)gd_load_i64(f->x->dtype, e);
         if (f->asked == GD_BOOL) r = w = r != 0;
+        else if (f->asked && !is_real)
+            w = (uint64_t)as_stored(f->asked, f->x->dtype, e);
         real = f->product ? real * r : real + r;
         whole = f->product ? whole * w : f->asked == GD_BOOL ? whole | w : whole + w;
     }

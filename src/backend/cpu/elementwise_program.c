@@ -8,7 +8,7 @@
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/jit.h"
 #include "codegen/record.h"
-#include "codegen/whole.h"
+#include "core/whole.h"
 #include "core/alloc.h"
 #include "ops/call.h"
 #include "ops/intern.h"
