@@ -175,6 +175,7 @@ static gd_status sum_reference(gd_kernel_call *k) {
 
 /*op sum_to(x, dims:int[]) -> y
  * The sum over broadcast dimensions, so that the result has shape dims: the opposite of expand.
+ * Integers and bools give i64, as in sum, also where no dimension is left to be summed.
  *   saves nothing
  */
 static void sum_to_expand(gd_expand *e) {
@@ -194,7 +195,10 @@ static void sum_to_expand(gd_expand *e) {
         e->y[0] = &gd_error_tensor;
         return;
     }
-    gd_tensor *y = axes.rank ? gd_sum(x, .axis = axes, .keepdim = true, .dtype = (gd_dtype)x->dtype) : x;
+    const gd_dtype dtype = widened(x, GD_DTYPE_NONE);
+    gd_tensor *y = axes.rank           ? gd_sum(x, .axis = axes, .keepdim = true)
+                   : x->dtype == dtype ? x
+                                       : gd_cast(x, dtype);
     e->y[0] = extra > 0 ? gd_reshape(y, o->dims) : y;
 }
 
