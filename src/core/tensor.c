@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/checked.h"
 #include "core/copy.h"
+#include "core/number.h"
 #include "gradus/testing.h"
 
 enum { CACHED_HANDLES = 256 };
@@ -175,9 +176,12 @@ gd_tensor *gd_from_array(gd_shape shape, gd_dtype dtype, const void *data) {
     return status == GD_OK ? t : give_up(t, status);
 }
 
-gd_tensor *gd_scalar_of(double value, gd_dtype dtype) {
+gd_tensor *(gd_scalar_of)(gd_number value, gd_dtype dtype) {
     char bytes[8];
-    gd_store_f64(dtype, bytes, value);
+    if (gd_dtype_is_int(dtype) && gd_number_is_whole(value))
+        gd_store_i64(dtype, bytes, gd_number_i64(value));
+    else
+        gd_store_f64(dtype, bytes, value.value);
     return gd_from_array(gd_shape_of(0, NULL), dtype, bytes);
 }
 gd_tensor *gd_scalar(double value) { return gd_scalar_of(value, GD_F32); }

@@ -48,4 +48,10 @@ static inline int32_t gd_whole_i32_f32(float x) {
     return (int32_t)(x < 0x1p31f ? x : 0x1p31f - 128) | (beyond ? INT32_MAX : 0);
 }
 
+/* A parameter of an expression: whole where it is computed in integers. */
+typedef union gd_param {
+    double real;
+    int64_t whole;
+} gd_param;
+
 #endif

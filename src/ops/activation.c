@@ -32,7 +32,7 @@
  *   onnx LeakyRelu
  */
 
-/*op threshold(x, threshold:float, value:float) -> y  elementwise
+/*op threshold(x, threshold:number, value:number) -> y  elementwise
  * x where above the threshold, the value elsewhere. Integers are computed as f32 if either number
  * has a fraction.
  *   y  = x > threshold || x != x ? x : value

@@ -365,15 +365,15 @@ static gd_status square_infer(gd_infer *i) {
  * x held between min and max; max where min is above it; NaN where x or a bound is. Integers stay
  * integers if the bounds are whole numbers or infinite, and are computed as f32 if a bound has a
  * fraction or is NaN; bools become i64. See clamp_tensor for bounds that are tensors.
- *   min float = -inf  smallest result
- *   max float = inf   largest result
+ *   min number = -inf  smallest result
+ *   max number = inf   largest result
  *   y  = min(max(x, min), max)
  *   gx = x >= min && x <= max ? gy : 0
  *   onnx Clip
  */
 static gd_status clamp_infer(gd_infer *i) {
     const gd_clamp_options *o = i->attrs;
-    return gd_infer_bounds(i, o->min, o->max);
+    return gd_infer_bounds(i, o->min.value, o->max.value);
 }
 
 /*op clamp_both(x, min, max) -> y  elementwise internal

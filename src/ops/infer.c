@@ -83,8 +83,8 @@ static bool uses_param(const gd_ir *ir, int number) {
  * not given. */
 static bool has_fraction(const gd_op *op, const void *attrs) {
     for (int i = 0; attrs && i < op->n_attrs; i++) {
-        if (op->attrs[i].type != GD_ATTR_FLOAT) continue;
-        const double value = gd_attr_number(&op->attrs[i], attrs);
+        if (op->attrs[i].type != GD_ATTR_FLOAT && op->attrs[i].type != GD_ATTR_NUMBER) continue;
+        const double value = gd_attr_number(&op->attrs[i], attrs).value;
         if (value != trunc(value) && uses_param(op->ir, i)) return true;
     }
     return false;
@@ -132,6 +132,18 @@ void gd_dtype_range(gd_dtype dtype, double *low, double *high) {
     *high = dtype == GD_U8
                 ? 255
                 : exp2(bits - 1) - (dtype == GD_I64 ? 1024 : 1); /* as a double holds it */
+}
+
+gd_status gd_need_fits(gd_number value, gd_dtype dtype) {
+    double low, high;
+    if (!gd_dtype_is_int(dtype)) return GD_OK;
+    gd_dtype_range(dtype, &low, &high);
+    if (dtype == GD_U8) low = -255; /* wraps, as in PyTorch */
+    const double whole = trunc(value.value);
+    if (whole >= low && (whole <= high || (dtype == GD_I64 && (double)value.whole == value.value)))
+        return GD_OK;
+    return gd_op_fail(GD_E_ARGUMENT, "the value %g does not fit %s", value.value,
+                      gd_dtype_name(dtype));
 }
 
 gd_status gd_infer_bounds(gd_infer *infer, double min, double max) {

@@ -23,6 +23,9 @@ void gd_meta_view(gd_meta *y, const gd_tensor *x, int input);
  * that leave no number of their dtype. */
 gd_status gd_infer_bounds(gd_infer *infer, double min, double max);
 
+/* A number as an element of the dtype: an integer dtype must hold it, its fraction aside. */
+gd_status gd_need_fits(gd_number value, gd_dtype dtype);
+
 /* The numbers that an integer dtype holds, both included. */
 void gd_dtype_range(gd_dtype dtype, double *low, double *high);
 

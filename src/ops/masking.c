@@ -50,7 +50,7 @@ static bool is_set(const gd_view *mask, int64_t at) { return ((const uint8_t *)m
 
 /* --- masked_fill ------------------------------------------------------------------------------- */
 
-/*op masked_fill(x, mask, value:float) -> y  elementwise inplace
+/*op masked_fill(x, mask, value:number) -> y  elementwise inplace
  * value where the mask is true, x elsewhere. In an integer tensor the fraction of value is dropped;
  * a value that the dtype does not hold is refused.
  *   y  = mask ? value : x
@@ -63,14 +63,10 @@ static gd_status masked_fill_infer(gd_infer *i) {
     GD_TRY(need_mask(i->in[1]));
     GD_TRY(gd_infer_elementwise(i));
     if (!gd_dtype_is_float(dtype)) i->out[0].dtype = dtype; /* also for a value with a fraction */
-    if (dtype == GD_BOOL && o->value != 0 && !(fabs(o->value) >= 1))
+    if (dtype == GD_BOOL && o->value.value != 0 && !(fabs(o->value.value) >= 1))
         return gd_op_fail(GD_E_ARGUMENT, "the value %g is neither true nor false; give 1 or 0",
-                          o->value);
-    double low = dtype == GD_U8 ? -255 : dtype == GD_I8 ? -128 : dtype == GD_I32 ? -0x1p31 : -0x1p63;
-    double high = dtype == GD_U8 ? 255 : dtype == GD_I8 ? 127 : dtype == GD_I32 ? 0x1p31 - 1 : 0x1p63 - 1024;
-    if (gd_dtype_is_int(dtype) && !(o->value >= low && o->value <= high))
-        return gd_op_fail(GD_E_ARGUMENT, "the value %g does not fit %s", o->value, gd_dtype_name(dtype));
-    return GD_OK;
+                          o->value.value);
+    return gd_need_fits(o->value, dtype);
 }
 
 /* --- masked_select ----------------------------------------------------------------------------- */
