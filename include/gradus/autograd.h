@@ -71,13 +71,9 @@ typedef struct gd_backward_options {
 /* Adds the gradient of `result` to every leaf that it depends on. A walk that fails on its way (no
  * memory) has added it to those leaves whose gradient was complete by then, and not to the others:
  * before the next try, gd_zero_grad them all. */
-#ifdef __cplusplus
-#define gd_backward(result, ...) \
-    gd_backward_at(GD_HERE, result, gd_address_(gd_backward_options{__VA_ARGS__}))
-#else
-#define gd_backward(result, ...) \
-    gd_backward_at(GD_HERE, result, &(gd_backward_options){__VA_ARGS__})
-#endif
+#define gd_backward(result, ...)                                                                 \
+    GD_WITH_OPTIONS_(gd_backward_at(GD_HERE, result, GD_OPTIONS_(gd_backward_options,            \
+                                    (.gradient = NULL) __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_options *options);
 
 typedef struct gd_grad_options {
@@ -89,13 +85,9 @@ typedef struct gd_grad_options {
 
 /* The gradients of the sum of `outputs` by each of `inputs` (leaves or not), in order. No leaf's
  * own gradient is touched. */
-#ifdef __cplusplus
-#define gd_grad(outputs, inputs, ...) \
-    gd_grad_at(GD_HERE, outputs, inputs, gd_address_(gd_grad_options{__VA_ARGS__}))
-#else
-#define gd_grad(outputs, inputs, ...) \
-    gd_grad_at(GD_HERE, outputs, inputs, &(gd_grad_options){__VA_ARGS__})
-#endif
+#define gd_grad(outputs, inputs, ...)                                                            \
+    GD_WITH_OPTIONS_(gd_grad_at(GD_HERE, outputs, inputs, GD_OPTIONS_(gd_grad_options,           \
+                                (.retain_graph = false) __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs,
                              const gd_grad_options *options);
 

@@ -50,6 +50,19 @@ GD_API bool gd_dtype_is_int(gd_dtype dtype);   /* u8 i8 i32 i64, not bool */
  * above that of the tensors with dimensions, so x(f16) * 2.0 stays f16. */
 GD_API gd_dtype gd_promote(gd_dtype a, gd_dtype b);
 
+/* How values convert, in gd_cast, in assignments and copies, in options and in files, on every
+ * instruction set and device:
+ *
+ *   float to integer   the fraction is dropped; a value beyond the integer type becomes its largest
+ *                      or smallest number (300.0 to u8 is 255, -1.5 to u8 is 0); NaN becomes 0
+ *   integer to integer the low bits are kept: 300 to u8 is 44, as in C and in PyTorch
+ *   to bool            false for 0 and -0, true for all else, NaN too
+ *   integer to float,  rounds to the nearest number, halves to the even one; beyond the largest
+ *   float to float     is infinity; NaN stays NaN
+ *
+ * PyTorch leaves floats beyond an integer type to the processor and gives different numbers on
+ * different ones. */
+
 #ifdef __cplusplus
 }
 #endif

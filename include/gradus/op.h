@@ -69,6 +69,7 @@ typedef enum gd_attr_type {
     GD_ATTR_DTYPE,  /* gd_dtype */
     GD_ATTR_STRING, /* const char *, kept by the library */
     GD_ATTR_GRAPH,  /* gd_subgraph *, kept by the node: a branch, the body of a loop */
+    GD_ATTR_NUMBER, /* gd_number: a double, or an integer of 64 bits exactly */
 } gd_attr_type;
 
 typedef struct gd_op_attr {

@@ -9,6 +9,10 @@
 #ifndef GRADUS_TENSOR_H
 #define GRADUS_TENSOR_H
 
+/* gcc forgets the pragmas of options.h where calls with options stand among the arguments of gd_list:
+ * gd_list(gd_sum(x, .axis = 1)). What it remarks on then are the macros of this header. */
+#pragma GCC system_header
+
 #include "gradus/device.h"
 #include "gradus/dtype.h"
 #include "gradus/status.h"
@@ -54,6 +58,51 @@ typedef struct gd_shape {
     int rank;
     int form; /* how it was written: 1 by gd_dims; 0 by a brace list, which has lost its length */
 } gd_shape;
+#endif
+
+/* A number for tensors that may hold integers, as an argument or option: gd_full(dims, 5), .max = 0.5.
+ * Write a plain number. `value` is the number; integers beyond 2^53 do not fit a double, so `whole`
+ * is the exact integer if (double)whole == value, and is ignored otherwise. Arguments keep 64-bit
+ * integers without further ado; a named option needs .max = gd_number_of(9007199254740993). */
+#ifdef __cplusplus
+} /* made from numbers of any type in C++ */
+#define GD_FROM_(type, exact)                                                                      \
+    gd_number(type x) : value(static_cast<double>(x)), whole(exact) {}
+struct gd_number {
+    double value;
+    int64_t whole;
+    GD_FROM_(float, 0)
+    GD_FROM_(double, 0)
+    GD_FROM_(long double, 0)
+    GD_FROM_(bool, x)
+    GD_FROM_(int, x)
+    GD_FROM_(long, x)
+    GD_FROM_(long long, x)
+    GD_FROM_(unsigned, x)
+    GD_FROM_(unsigned long, x > INT64_MAX ? INT64_MAX : static_cast<int64_t>(x))
+    GD_FROM_(unsigned long long, x > INT64_MAX ? INT64_MAX : static_cast<int64_t>(x))
+};
+#undef GD_FROM_
+#define gd_number_of(x) (gd_number(x))
+extern "C" {
+#else
+typedef struct gd_number {
+    double value;
+    int64_t whole;
+} gd_number;
+static inline gd_number gd_number_real_(double x) { return (gd_number){x, 0}; }
+static inline gd_number gd_number_int_(int64_t x) { return (gd_number){(double)x, x}; }
+static inline gd_number gd_number_unsigned_(uint64_t x) {
+    return (gd_number){(double)x, x > INT64_MAX ? INT64_MAX : (int64_t)x};
+}
+static inline gd_number gd_number_same_(gd_number x) { return x; }
+/* clang-format off */
+#define gd_number_of(x)                                                                    \
+    _Generic((x), float: gd_number_real_, double: gd_number_real_,                         \
+             long double: gd_number_real_, unsigned long: gd_number_unsigned_,             \
+             unsigned long long: gd_number_unsigned_, gd_number: gd_number_same_,          \
+             default: gd_number_int_)(x)
+/* clang-format on */
 #endif
 
 /* Options of fixed length: .stride = 2 means 2, 2; .stride = {2, 1} is taken as written. */
@@ -144,11 +193,11 @@ GD_API gd_tensor *gd_empty_at(const char *site, gd_shape shape, gd_dtype dtype);
 #define gd_from_array(...) gd_from_array_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_from_array_at(const char *site, gd_shape shape, gd_dtype dtype, const void *data);
 
-/* A tensor of rank 0: gd_scalar(2) is f32; gd_scalar_of says another type. */
+/* A tensor of rank 0: gd_scalar(2) is f32; gd_scalar_of(2, GD_I64) says another type. */
 #define gd_scalar(...) gd_scalar_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_scalar_at(const char *site, double value);
-#define gd_scalar_of(...) gd_scalar_of_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensor *gd_scalar_of_at(const char *site, double value, gd_dtype dtype);
+#define gd_scalar_of(value, dtype) gd_scalar_of_at(GD_HERE, gd_number_of(value), dtype)
+GD_API gd_tensor *gd_scalar_of_at(const char *site, gd_number value, gd_dtype dtype);
 #define gd_scalar_int(...) gd_scalar_int_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_scalar_int_at(const char *site, int64_t value);
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codegen/whole.h"
+#include "core/whole.h"
 
 /* --- building ---------------------------------------------------------------------------------- */
 
@@ -257,13 +257,14 @@ void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, 
     for (int i = 0; i < ir->n_outputs; i++) out[i] = v[ir->output[i]];
 }
 
-bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const double *params, int64_t *out) {
+bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const int64_t *params, int64_t *out) {
     int64_t v[GD_IR_MAX_NODES];
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *n = &ir->nodes[i];
         if (n->code == GD_IR_CONST) v[i] = gd_whole_i64(n->value);
         else if (n->code == GD_IR_VAR) v[i] = vars[n->arg[0]];
-        else if (n->code == GD_IR_PARAM) v[i] = gd_whole_i64(params[n->arg[0]]);
+        else if (n->code == GD_IR_PARAM)
+            v[i] = params[n->arg[0]];
         else {
             const gd_prim *p = &gd_prims[n->code - GD_IR_PRIM];
             if (!p->whole) return false;

@@ -209,7 +209,9 @@ const gd_prim gd_prims[] = {
     B1(round, NULL),
     B1(trunc, NULL),
     B2(pow, "=b == 0 ? 0 : g*b*pow(a, b - 1)", "=a == 0 && b >= 0 ? 0 : g*y*log(a)"),
-    F2(atan2, "b/(a*a + b*b)", "-a/(a*a + b*b)"),
+    /* at the origin there is no angle, and no gradient */
+    F2(atan2, "=a*a + b*b == 0 ? 0 : g*(b/(a*a + b*b))",
+       "=a*a + b*b == 0 ? 0 : -(g*(a/(a*a + b*b)))"),
     B2(eq, NULL, NULL),
     B2(ne, NULL, NULL),
     B2(lt, NULL, NULL),
@@ -223,7 +225,8 @@ const gd_prim gd_prims[] = {
     B2(logical_and, NULL, NULL),
     B2(logical_or, NULL, NULL),
     B2(logical_xor, NULL, NULL),
-    {"where", 3, GD_PRIM_BOTH, {NULL, NULL, NULL}, real_where, whole_where}, /* see gd_ir_derivative */
+    {"where", 3, GD_PRIM_BOTH, {NULL, NULL, NULL}, real_where, whole_where}, /* see gd_ir_derivative
+                                                                              */
     I2(bit_and),
     I2(bit_or),
     I2(bit_xor),

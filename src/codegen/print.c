@@ -88,19 +88,18 @@ static void c_kernel(FILE *out, const gd_dialect *d, const gd_ir *ir, const char
                      const char *name) {
     const char *c = c_type(type);
     const char upper[4] = {type[0] == 'f' ? 'F' : 'I', type[1], type[2], 0};
-    fprintf(out,
-            "void %s(int64_t n, const void *const *in, void *const *out, const double *params) {\n",
-            name);
+    fprintf(
+        out,
+        "void %s(int64_t n, const void *const *in, void *const *out, const gd_param *params) {\n",
+        name);
     fputs("    (void)in; (void)params;\n", out);
     for (int i = 0; i < ir->n_vars; i++)
         if (gd_ir_uses_var(ir, i)) fprintf(out, "    const %s *x%d = in[%d];\n", c, i, i);
     for (int i = 0; i < ir->n_outputs; i++) fprintf(out, "    %s *y%d = out[%d];\n", c, i, i);
-    char number[24]; /* how a parameter becomes one of that type */
-    snprintf(number, sizeof number, type[0] == 'i' ? "gd_whole_%s" : "(%s)",
-             type[0] == 'i' ? type : c);
+    const char *kind = type[0] == 'i' ? "whole" : "real";
     for (int i = 0; i < ir->n_params; i++)
-        fprintf(out, "    const v%s p%d = v_splat_%s(%s(params[%d])); (void)p%d;\n", type, i, type,
-                number, i, i);
+        fprintf(out, "    const v%s p%d = v_splat_%s((%s)params[%d].%s); (void)p%d;\n", type, i,
+                type, c, i, kind, i);
     fprintf(out, "    int64_t i = 0;\n    for (; i + V%s_LANES <= n; i += V%s_LANES) {\n", upper,
             upper);
     c_body(out, d, ir, type, false);

@@ -123,11 +123,11 @@ void gd_print_rows(FILE *out, const gd_rows *rows, const char *type, const char 
     fprintf(out,
             "void %s(int64_t rows, int64_t n, char *const *in, const int64_t *in_step, char *const "
             "*out,\n"
-            "        const int64_t *out_step, char *const *kept, const double *params) {\n",
+            "        const int64_t *out_step, char *const *kept, const gd_param *params) {\n",
             name);
     for (int i = 0; i < rows->n_params; i++)
-        fprintf(out, "    const v%s p%d = v_splat_%s((%s)params[%d]); (void)p%d;\n", type, i, type,
-                p.c, i, i);
+        fprintf(out, "    const v%s p%d = v_splat_%s((%s)params[%d].real); (void)p%d;\n", type, i,
+                type, p.c, i, i);
     for (int i = 0; i < rows->n_kept; i++)
         fprintf(out, "    %s *k%d = (%s *)kept[%d];\n", p.c, i, p.c, i);
     fputs("    (void)kept; (void)params;\n    for (int64_t row = 0; row < rows; row++) {\n", out);

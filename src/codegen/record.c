@@ -52,11 +52,12 @@ int gd_record_input(const gd_record *r, const char *name) {
 
 /* Reads a type at *s; returns false when there is none. */
 static bool take_type(char **s, gd_op_attr *attr) {
-    static const struct { const char *text; gd_attr_type type; int count; } types[] = {
-        {"int[1]", GD_ATTR_INTS, 1}, {"int[2]", GD_ATTR_INTS, 2}, {"int[3]", GD_ATTR_INTS, 3},
-        {"int[]", GD_ATTR_SHAPE, 0}, {"int", GD_ATTR_INT, 0},     {"float", GD_ATTR_FLOAT, 0},
-        {"bool", GD_ATTR_BOOL, 0},   {"dtype", GD_ATTR_DTYPE, 0}, {"string", GD_ATTR_STRING, 0},
-        {"graph", GD_ATTR_GRAPH, 0},
+    static const struct { const char *text; gd_attr_type type; int count;
+    } types[] = {
+        {"int[1]", GD_ATTR_INTS, 1}, {"int[2]", GD_ATTR_INTS, 2},   {"int[3]", GD_ATTR_INTS, 3},
+        {"int[]", GD_ATTR_SHAPE, 0}, {"int", GD_ATTR_INT, 0},       {"float", GD_ATTR_FLOAT, 0},
+        {"bool", GD_ATTR_BOOL, 0},   {"dtype", GD_ATTR_DTYPE, 0},   {"string", GD_ATTR_STRING, 0},
+        {"graph", GD_ATTR_GRAPH, 0}, {"number", GD_ATTR_NUMBER, 0},
     };
     *s = gd_record_skip(*s);
     if (**s == '{') {

@@ -35,7 +35,7 @@ static bool parse_reduces(gd_record *r, char *s) {
 static bool parse_fills(gd_record *r, char *s) {
     char end, *name = gd_record_name(&s, &end);
     for (int i = 0; i < r->n_attrs && name; i++)
-        if (strcmp(name, r->attrs[i].name) == 0 && r->attrs[i].type == GD_ATTR_FLOAT)
+        if (strcmp(name, r->attrs[i].name) == 0 && r->attrs[i].type == GD_ATTR_NUMBER)
             r->facts.fills = name;
     return r->facts.fills ? true
                           : gd_record_fail(r, "no float option to fill with:", name ? name : s);

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/whole.h"
 #include "core/pool.h"
 #include "core/tensor.h"
 #include "core/transpose.h"
@@ -44,12 +45,6 @@ uint16_t gd_f32_to_f16(float f) {
 
 /* --- one element ------------------------------------------------------------------------------- */
 
-/* Out of range is undefined in C and "indefinite, then truncated" on x86, which PyTorch shows. */
-static inline int64_t f64_to_i64(double x) {
-    if (x >= -0x1p63 && x < 0x1p63) return (int64_t)x;
-    return isnan(x) || x < 0 || x >= 0x1p63 ? INT64_MIN : 0;
-}
-
 double gd_load_f64(gd_dtype dtype, const void *p) {
     switch (dtype) {
     case GD_BOOL: return *(const uint8_t *)p != 0;
@@ -72,7 +67,7 @@ int64_t gd_load_i64(gd_dtype dtype, const void *p) {
     case GD_I8: return *(const int8_t *)p;
     case GD_I32: return *(const int32_t *)p;
     case GD_I64: return *(const int64_t *)p;
-    default: return f64_to_i64(gd_load_f64(dtype, p));
+    default: return gd_whole_i64(gd_load_f64(dtype, p));
     }
 }
 
@@ -83,7 +78,11 @@ void gd_store_f64(gd_dtype dtype, void *p, double value) {
     case GD_BF16: *(uint16_t *)p = gd_f32_to_bf16((float)value); break;
     case GD_F32: *(float *)p = (float)value; break;
     case GD_F64: *(double *)p = value; break;
-    default: gd_store_i64(dtype, p, f64_to_i64(value)); break;
+    case GD_U8: *(uint8_t *)p = gd_whole_u8(value); break;
+    case GD_I8: *(int8_t *)p = gd_whole_i8(value); break;
+    case GD_I32: *(int32_t *)p = gd_whole_i32(value); break;
+    case GD_I64: *(int64_t *)p = gd_whole_i64(value); break;
+    default: break;
     }
 }
 
@@ -113,12 +112,17 @@ void gd_store_i64(gd_dtype dtype, void *p, int64_t value) {
 #define LOAD_F32(p) (*(const float *)(p))
 #define LOAD_F64(p) (*(const double *)(p))
 
-#define INT_OF(v) _Generic((v), float: f64_to_i64((double)(v)), double: f64_to_i64((double)(v)), default: (v))
+/* Integers wrap, floats follow the rule of core/whole.h. */
+static inline uint8_t wrap_u8(int64_t v) { return (uint8_t)v; }
+static inline int8_t wrap_i8(int64_t v) { return (int8_t)v; }
+static inline int32_t wrap_i32(int64_t v) { return (int32_t)v; }
+static inline int64_t wrap_i64(int64_t v) { return v; }
+#define INT_OF(T, F, v)  _Generic((v), float : F, double : gd_whole_##T, default : wrap_##T)(v)
 #define STORE_BOOL(p, v) (*(uint8_t *)(p) = (v) != 0)
-#define STORE_U8(p, v) (*(uint8_t *)(p) = (uint8_t)INT_OF(v))
-#define STORE_I8(p, v) (*(int8_t *)(p) = (int8_t)INT_OF(v))
-#define STORE_I32(p, v) (*(int32_t *)(p) = (int32_t)INT_OF(v))
-#define STORE_I64(p, v) (*(int64_t *)(p) = (int64_t)INT_OF(v))
+#define STORE_U8(p, v)   (*(uint8_t *)(p) = INT_OF(u8, gd_whole_u8_f32, v))
+#define STORE_I8(p, v)   (*(int8_t *)(p) = INT_OF(i8, gd_whole_i8_f32, v))
+#define STORE_I32(p, v)  (*(int32_t *)(p) = INT_OF(i32, gd_whole_i32_f32, v))
+#define STORE_I64(p, v)  (*(int64_t *)(p) = INT_OF(i64, gd_whole_i64, v))
 #define STORE_F16(p, v) (*(uint16_t *)(p) = gd_f32_to_f16((float)(v)))
 #define STORE_BF16(p, v) (*(uint16_t *)(p) = gd_f32_to_bf16((float)(v)))
 #define STORE_F32(p, v) (*(float *)(p) = (float)(v))
@@ -129,9 +133,24 @@ void gd_store_i64(gd_dtype dtype, void *p, int64_t value) {
     X(I64, __VA_ARGS__) X(F16, __VA_ARGS__) X(BF16, __VA_ARGS__) X(F32, __VA_ARGS__) \
     X(F64, __VA_ARGS__)
 
-#define TO_CASE(TO, FROM)                                                   \
-    case GD_##TO:                                                           \
-        for (int64_t i = 0; i < n; i++) STORE_##TO(d + i * ds, LOAD_##FROM(s + i * ss)); \
+#define SIZE_BOOL 1
+#define SIZE_U8   1
+#define SIZE_I8   1
+#define SIZE_I32  4
+#define SIZE_I64  8
+#define SIZE_F16  2
+#define SIZE_BF16 2
+#define SIZE_F32  4
+#define SIZE_F64  8
+
+/* Rows without gaps have a loop of their own: with constant steps it becomes vector code. */
+#define TO_CASE(TO, FROM)                                                                          \
+    case GD_##TO:                                                                                  \
+        if (ds == SIZE_##TO && ss == SIZE_##FROM)                                                  \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                STORE_##TO(d + i * SIZE_##TO, LOAD_##FROM(s + i * SIZE_##FROM));                   \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++) STORE_##TO(d + i * ds, LOAD_##FROM(s + i * ss));       \
         break;
 /* The inner EACH_TYPE must not be the outer one: a macro does not expand inside itself. */
 #define EACH_TO(FROM) \

@@ -4,8 +4,7 @@
 
 #include "core/device.h"
 
-/* dst and src have the same dims. Float to integer truncates towards zero and saturates nowhere
- * that C does not define: NaN gives 0, values out of range wrap as PyTorch's on x86 do. */
+/* dst and src have the same dims. Values convert as gradus/dtype.h says. */
 void gd_copy_elements(const gd_view *dst, const gd_view *src);
 
 /* n elements in a row. */

@@ -201,14 +201,23 @@ void gd_kernel_unstage(const gd_kernel_call *call, gd_staging *s) {
     s->views = NULL;
 }
 
+static bool mutates(const gd_op *op) {
+    for (int i = 0; i < gd_op_input_count(op); i++)
+        if (gd_op_input(op, i)->mutated) return true;
+    return false;
+}
+
 gd_status gd_kernel_run_staged(const gd_kernel_call *call, const gd_staging *s) {
     gd_kernel_call copy = *call;
     if (!s->views) return call->kernel->run(&copy);
     const int n = call->n_in + call->n_out;
     copy.in = s->views;
     copy.out = s->views + call->n_in;
-    for (int i = 0; i < n; i++) /* outputs as well: an op that mutates them reads them first */
-        if (s->bytes[i]) gd_copy_elements(&s->views[i], i < call->n_in ? &call->in[i] : &call->out[i - call->n_in]);
+    for (int i = 0; i < call->n_in; i++)
+        if (s->bytes[i]) gd_copy_elements(&s->views[i], &call->in[i]);
+    /* An op that mutates inputs reads them through its outputs; other outputs hold nothing yet. */
+    for (int i = call->n_in; i < n && mutates(call->op); i++)
+        if (s->bytes[i]) gd_copy_elements(&s->views[i], &call->out[i - call->n_in]);
     GD_TRY(call->kernel->run(&copy));
     for (int i = call->n_in; i < n; i++)
         if (s->bytes[i]) gd_copy_elements(&call->out[i - call->n_in], &s->views[i]);

@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "core/copy.h"
 #include "core/freed.h"
+#include "core/number.h"
 #include "gradus/testing.h"
 
 enum { CACHED_HANDLES = 256 };
@@ -188,12 +189,17 @@ gd_tensor *gd_from_array_at(const char *site, gd_shape shape, gd_dtype dtype, co
     return status == GD_OK ? t : give_up(t, status);
 }
 
-gd_tensor *gd_scalar_of_at(const char *site, double value, gd_dtype dtype) {
+gd_tensor *gd_scalar_of_at(const char *site, gd_number value, gd_dtype dtype) {
     char bytes[8];
-    gd_store_f64(dtype, bytes, value);
+    if (gd_dtype_is_int(dtype) && gd_number_is_whole(value))
+        gd_store_i64(dtype, bytes, gd_number_i64(value));
+    else
+        gd_store_f64(dtype, bytes, value.value);
     return gd_from_array_at(site, gd_shape_of(0, NULL), dtype, bytes);
 }
-gd_tensor *gd_scalar_at(const char *site, double value) { return gd_scalar_of_at(site, value, GD_F32); }
+gd_tensor *gd_scalar_at(const char *site, double value) {
+    return gd_scalar_of_at(site, gd_number_of(value), GD_F32);
+}
 gd_tensor *gd_scalar_int_at(const char *site, int64_t value) {
     return gd_from_array_at(site, gd_shape_of(0, NULL), GD_I64, &value);
 }

@@ -137,7 +137,8 @@ static bool constant_step(const gd_fuse *f, const gd_pstep *s, int depth, double
         return false;
     for (int k = 0; k < s->n_in; k++)
         if (!constant_at(f, s->in[k], depth - 1, &vars[k])) return false;
-    for (int k = 0; k < s->op->n_attrs; k++) params[k] = gd_attr_number(&s->op->attrs[k], s->attrs);
+    for (int k = 0; k < s->op->n_attrs; k++)
+        params[k] = gd_attr_number(&s->op->attrs[k], s->attrs).value;
     gd_ir_eval_real(s->op->ir, vars, params, number);
     return true;
 }
@@ -148,7 +149,7 @@ static bool constant_at(const gd_fuse *f, int value, int depth, double *number) 
     if (!s || !gd_dtype_is_float(dtype)) return false;
     const gd_op_attr *fills = filled_with(s);
     if (fills)
-        *number = gd_attr_number(fills, s->attrs);
+        *number = gd_attr_number(fills, s->attrs).value;
     else if (!constant_step(f, s, depth, number))
         return false;
     *number = stored(dtype, *number);
@@ -161,7 +162,7 @@ bool gd_fuse_constant(const gd_fuse *f, int value, double *number) {
 
 bool gd_fuse_is_scalar(const gd_fuse *f, int value, gd_dtype type, int64_t count) {
     const gd_pvalue *v = &f->p->values[value];
-    if (count == 1 || (type == GD_I64 && v->dtype == GD_I64)) return false; /* parameters are f64 */
+    if (count == 1 || (type == GD_I64 && v->dtype == GD_I64)) return false;
     for (int d = 0; d < v->rank; d++)
         if (v->dims[d] != 1 && v->strides[d] != 0) return false;
     return true;

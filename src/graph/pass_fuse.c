@@ -45,11 +45,20 @@ static int place_of(int *list, int *count, int value) {
     return (*count)++;
 }
 
-int gd_fusing_constant(gd_fusing *g, double number) {
+static int constant(gd_fusing *g, gd_param number) {
     for (int i = 0; i < g->model.n_constants; i++)
         if (memcmp(&g->options.constants[i], &number, sizeof number) == 0) return i;
     g->options.constants[g->model.n_constants] = number;
     return g->model.n_constants++;
+}
+
+int gd_fusing_constant(gd_fusing *g, double number) {
+    return constant(g, (gd_param){.real = number});
+}
+
+/* An option of a step, as the group's type has it. */
+static int option_constant(gd_fusing *g, const gd_pstep *s, int k) {
+    return constant(g, gd_attr_param(&s->op->attrs[k], s->attrs, g->model.type));
 }
 
 /* What the expression reads: where it stands among tensors, scalars or constants. */
@@ -100,8 +109,7 @@ static void list_operands(gd_fusing *g) {
         if (g->f->steps[g->members[i]].kind == GD_FUSE_REDUCTION) /* for a mean */
             gd_fusing_constant(g, (double)g->row_shape.n);
         for (int k = 0; s->op->ir && k < s->op->n_attrs; k++)
-            if (uses_param(s->op->ir, k))
-                gd_fusing_constant(g, gd_attr_number(&s->op->attrs[k], s->attrs));
+            if (uses_param(s->op->ir, k)) option_constant(g, s, k);
     }
 }
 
@@ -133,9 +141,7 @@ void gd_fusing_member(gd_fusing *g, int i) {
     for (int k = 0; k < s->n_in; k++) vars[k] = gd_fusing_node(g, i, s->in[k]);
     for (int k = 0; k < s->op->n_attrs && k < GD_FUSED_PARAMS; k++)
         if (uses_param(s->op->ir, k))
-            params[k] = gd_ir_param(
-                &g->b, g->model.n_scalars +
-                           gd_fusing_constant(g, gd_attr_number(&s->op->attrs[k], s->attrs)));
+            params[k] = gd_ir_param(&g->b, g->model.n_scalars + option_constant(g, s, k));
     for (int k = 0; k < s->n_out; k++)
         g->made[i][k] = gd_ir_inline(&g->b, s->op->ir, k, vars, params);
 }

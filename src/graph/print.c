@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/number.h"
 #include "graph/graph.h"
+#include "graph/program.h"
 #include "ops/subgraph.h"
 
 void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
@@ -22,6 +24,15 @@ void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
             if (memcmp(field, default_field, sizeof(double)) == 0) break;
             fprintf(out, " %s=%.9g", a->name, *(const double *)field);
             break;
+        case GD_ATTR_NUMBER: {
+            const gd_number n = *(const gd_number *)field;
+            if (gd_same_option(a, field, default_field)) break;
+            if (gd_number_is_whole(n) && (double)gd_number_i64(n) == n.value)
+                fprintf(out, " %s=%lld", a->name, (long long)gd_number_i64(n));
+            else
+                fprintf(out, " %s=%.9g", a->name, n.value);
+            break;
+        }
         case GD_ATTR_BOOL:
             if (*(const bool *)field == *(const bool *)default_field) break;
             fprintf(out, " %s=%s", a->name, *(const bool *)field ? "true" : "false");

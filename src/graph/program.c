@@ -163,6 +163,7 @@ bool gd_same_option(const gd_op_attr *a, const void *x, const void *y) {
     switch (a->type) {
     case GD_ATTR_INT: return memcmp(x, y, sizeof(int64_t)) == 0;
     case GD_ATTR_FLOAT: return memcmp(x, y, sizeof(double)) == 0;
+    case GD_ATTR_NUMBER: return gd_number_equal(*(const gd_number *)x, *(const gd_number *)y);
     case GD_ATTR_BOOL: return *(const bool *)x == *(const bool *)y;
     case GD_ATTR_INTS: return memcmp(x, y, (size_t)a->count * sizeof(int64_t)) == 0;
     case GD_ATTR_SHAPE: {

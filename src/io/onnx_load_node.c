@@ -122,6 +122,9 @@ static gd_status set_option(gd_attrs *attrs, const gd_onnx_attribute *row, const
         return gd_attrs_put_text(attrs, option->name, text);
     switch (option->type) {
     case GD_ATTR_FLOAT:
+    case GD_ATTR_NUMBER:
+        if (option->type == GD_ATTR_NUMBER && gd_pb_count(a, "i"))
+            return gd_attrs_put_int(attrs, option->name, gd_pb_int(a, "i", 0));
         GD_TRY(attribute_number(a, row->onnx, &number));
         return gd_attrs_put_float(attrs, option->name, number);
     case GD_ATTR_BOOL: return gd_attrs_put_int(attrs, option->name, gd_pb_int(a, "i", 0) != 0);
@@ -244,7 +247,7 @@ static gd_status one_input(loading *x, const gd_onnx_input *input, size_t i) {
     }
     const gd_op_attr *option = gd_onnx_option(x->op, input->ours);
     if (!option) return gd_fail(GD_E_STATE, "%s has no option '%s'", x->op->name, input->ours);
-    if (option->type == GD_ATTR_FLOAT)
+    if (option->type == GD_ATTR_FLOAT || option->type == GD_ATTR_NUMBER)
         return *gd_pb_string_at(x->node, "input", i)
                    ? gd_onnx_set_number(x->l, x->node, i, x->attrs, input->ours)
                    : GD_OK;

@@ -249,7 +249,6 @@ gd_status gd_onnx_load_slice(gd_onnx_loader *l, const gd_pb *node) {
 /* Whole numbers, or others that are known now. */
 gd_status gd_onnx_load_range(gd_onnx_loader *l, const gd_pb *node) {
     gd_tensor *lists[3];
-    double numbers[3];
     bool late = false;
     for (size_t k = 0; k < 3; k++) {
         GD_TRY(gd_onnx_get_list(l, node, k, &lists[k]));
@@ -265,7 +264,10 @@ gd_status gd_onnx_load_range(gd_onnx_loader *l, const gd_pb *node) {
                             lists, 3, &y));
         return gd_onnx_set_output(l, node, 0, y);
     }
-    for (int k = 0; k < 3; k++) numbers[k] = gd_item(lists[k]);
+    gd_number numbers[3];
+    for (int k = 0; k < 3; k++)
+        numbers[k] = gd_dtype_is_float(dtype) ? gd_number_of(gd_item(lists[k]))
+                                              : gd_number_of(gd_item_int(lists[k]));
     return gd_onnx_set_output(
         l, node, 0, gd_arange(numbers[0], numbers[1], .step = numbers[2], .dtype = dtype));
 }

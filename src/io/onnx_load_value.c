@@ -159,6 +159,7 @@ gd_status gd_onnx_set_number(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_
     GD_TRY(constant_of(l, gd_pb_string_at(node, "input", i), &t));
     if (gd_numel(t->rank, t->dims) != 1)
         return gd_fail(GD_E_FORMAT, "its input %zu must be one number", i);
+    if (t->dtype == GD_I64) return gd_attrs_put_int(attrs, option, gd_item_int(t));
     const double number = gd_item(t);
     return gd_attrs_put_float(attrs, option,
                               t->dtype == GD_F32 ? gd_float_shortest((float)number) : number);

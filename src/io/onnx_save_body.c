@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/whole.h"
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "graph/program.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
 #include "io/onnx_save.h"
@@ -108,7 +108,8 @@ static bool same_options(const gd_node *a, const gd_node *b) {
         int64_t x[GD_MAX_RANK], y[GD_MAX_RANK];
         switch (option->type) {
         case GD_ATTR_FLOAT:
-            if (memcmp(p, q, sizeof(double)) != 0) return false;
+        case GD_ATTR_NUMBER:
+            if (!gd_same_option(option, p, q)) return false;
             break;
         case GD_ATTR_BOOL:
             if (*(const bool *)p != *(const bool *)q) return false;
@@ -397,10 +398,12 @@ static const char *as(const expression *x, term t, bool truth) {
     return t.truth == truth ? t.name : cast(x, t.name, truth ? GD_BOOL : x->dtype, NULL);
 }
 
-static const char *constant(const expression *x, double value) {
+static const char *constant(const expression *x, gd_number value) {
     char bytes[8];
-    if (x->dtype == GD_I64) memcpy(bytes, &(int64_t){gd_whole_i64(value)}, sizeof bytes);
-    else gd_store_f64(x->dtype, bytes, x->dtype == GD_I32 ? gd_whole_i32(value) : value);
+    if (x->dtype == GD_I64)
+        gd_store_i64(x->dtype, bytes, gd_number_i64(value));
+    else
+        gd_store_f64(x->dtype, bytes, value.value);
     return gd_onnx_add_constant(x->s, x->c->label, x->dtype, 0, NULL, bytes);
 }
 
@@ -425,8 +428,8 @@ static unsigned truth_of(const char *prim) {
     return 0;
 }
 
-static bool evaluate(const expression *x, const gd_ir *ir, const term *vars, const double *params,
-                     term *result, way how);
+static bool evaluate(const expression *x, const gd_ir *ir, const term *vars,
+                     const gd_number *params, term *result, way how);
 
 static bool evaluate_prim(const expression *x, int prim, const term *in, term *out, way how) {
     const gd_prim *p = &gd_prims[prim];
@@ -458,8 +461,8 @@ static bool evaluate_prim(const expression *x, int prim, const term *in, term *o
     return (out->name = emit(x, op_type, p->arity, names, how.final)) != NULL;
 }
 
-static bool evaluate(const expression *x, const gd_ir *ir, const term *vars, const double *params,
-                     term *result, way how) {
+static bool evaluate(const expression *x, const gd_ir *ir, const term *vars,
+                     const gd_number *params, term *result, way how) {
     term *terms = gd_calloc((size_t)ir->count + 1, sizeof *terms);
     bool ok = terms != NULL;
     for (int i = 0; i < ir->count && ok; i++) {
@@ -467,7 +470,8 @@ static bool evaluate(const expression *x, const gd_ir *ir, const term *vars, con
         if (node->code == GD_IR_VAR) {
             terms[i] = vars[node->arg[0]];
         } else if (node->code == GD_IR_CONST || node->code == GD_IR_PARAM) {
-            const double value = node->code == GD_IR_CONST ? node->value : params[node->arg[0]];
+            const gd_number value =
+                node->code == GD_IR_CONST ? gd_number_of(node->value) : params[node->arg[0]];
             terms[i] = (term){how.dry ? "" : constant(x, value), false};
             ok = terms[i].name != NULL;
         } else {
@@ -500,13 +504,13 @@ enum { MOST_TERMS = 24 };
 
 /* Kernels compute bytes as i32. Where all numbers of the expression are bytes, too, that is no other
  * result; x < -1 would be another one of u8. */
-static bool is_wider(const gd_ir *ir, const double *params, gd_dtype dtype) {
+static bool is_wider(const gd_ir *ir, const gd_number *params, gd_dtype dtype) {
     const double least = dtype == GD_U8 ? 0 : INT8_MIN, most = dtype == GD_U8 ? UINT8_MAX : INT8_MAX;
     if (dtype != GD_U8 && dtype != GD_I8) return false;
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *n = &ir->nodes[i];
         if (n->code != GD_IR_CONST && n->code != GD_IR_PARAM) continue;
-        const double value = n->code == GD_IR_CONST ? n->value : params[n->arg[0]];
+        const double value = n->code == GD_IR_CONST ? n->value : params[n->arg[0]].value;
         if (!(value >= least && value <= most)) return true;
     }
     return false;
@@ -516,7 +520,7 @@ gd_status gd_onnx_save_expression(gd_onnx_saver *s, const gd_onnx_call *c, bool 
     const gd_ir *ir = c->op->ir;
     expression x = {s, c, compute_dtype(c)};
     term vars[MOST_TERMS] = {{NULL, false}}, result;
-    double params[MOST_TERMS] = {0};
+    gd_number params[MOST_TERMS] = {{0, 0}};
     if (x.dtype == GD_BOOL || ir->n_outputs != 1 || c->n_out != 1 || c->n_in > MOST_TERMS ||
         c->op->n_attrs > MOST_TERMS)
         return GD_OK;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/whole.h"
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "format/number.h"
@@ -136,6 +135,9 @@ static bool option_is(const gd_op *op, const void *attrs, const char *name, cons
                    *other = (const char *)gd_attrs_data(wanted) + a->offset;
         int64_t x[GD_MAX_RANK], y[GD_MAX_RANK];
         switch (a->type) {
+        case GD_ATTR_NUMBER:
+            same = gd_number_equal(*(const gd_number *)mine, *(const gd_number *)other);
+            break;
         case GD_ATTR_FLOAT: {
             const double p = *(const double *)mine, q = *(const double *)other;
             same = p == q || (isnan(p) && isnan(q));
@@ -281,30 +283,25 @@ static gd_status fill_input(gd_onnx_saver *s, const gd_onnx_call *c, double valu
 }
 
 /* A limit that the dtype cannot hold is the last number that it can. */
-static void store_limit(gd_dtype dtype, void *bytes, double value) {
-    switch (dtype) {
-    case GD_U8: value = fmin(fmax(value, 0), UINT8_MAX); break;
-    case GD_I8: value = fmin(fmax(value, INT8_MIN), INT8_MAX); break;
-    case GD_I32: value = gd_whole_i32(value); break;
-    case GD_I64: memcpy(bytes, &(int64_t){gd_whole_i64(value)}, sizeof(int64_t)); return;
-    default: break;
-    }
-    gd_store_f64(dtype, bytes, value);
+static void store_limit(gd_dtype dtype, void *bytes, gd_number value) {
+    if (dtype == GD_I64)
+        gd_store_i64(dtype, bytes, gd_number_i64(value));
+    else
+        gd_store_f64(dtype, bytes, value.value);
 }
 
 /* A tensor of rank 0: whole numbers as i64, others as x has them. NULL in *name: not given. */
 static gd_status number_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_op_attr *a,
                               const char **name) {
-    const void *field = (const char *)c->attrs + a->offset;
     *name = NULL;
-    if (a->type == GD_ATTR_FLOAT) {
-        const double value = *(const double *)field;
+    if (a->type == GD_ATTR_FLOAT || a->type == GD_ATTR_NUMBER) {
+        const gd_number number = gd_attr_number(a, c->attrs);
+        const double value = number.value;
         char bytes[8];
         const gd_dtype dtype = (gd_dtype)c->out[0].dtype;
-        const double usual = *(const double *)((const char *)c->op->defaults + a->offset);
+        const double usual = gd_attr_number(a, c->op->defaults).value;
         if (isnan(value) || (isinf(value) && value == usual)) return GD_OK; /* no limit */
-        if (isinf(usual)) store_limit(dtype, bytes, value);
-        else gd_store_f64(dtype, bytes, value);
+        store_limit(dtype, bytes, number);
         *name = gd_onnx_add_constant(s, c->label, dtype, 0, NULL, bytes);
     } else {
         int64_t value;
@@ -383,6 +380,7 @@ static void put_option(gd_pb *node, const gd_onnx_call *c, const gd_onnx_attribu
     int count;
     switch (option->type) {
     case GD_ATTR_FLOAT:
+    case GD_ATTR_NUMBER: /* its first field is a double */
         if (!isnan(*(const double *)field))
             gd_onnx_put_float(node, a->onnx, *(const double *)field);
         break;
@@ -488,8 +486,15 @@ static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *at
     int64_t numbers[GD_ONNX_MOST_NUMBERS];
     int count;
     switch (option->type) {
+    case GD_ATTR_NUMBER:
     case GD_ATTR_FLOAT: {
-        const double value = *(const double *)field;
+        const gd_number number = gd_attr_number(option, attrs);
+        const double value = number.value;
+        if (fabs(value) >= 0x1p53 &&
+            (double)number.whole == value) { /* an integer that no double holds */
+            gd_onnx_put_int(node, option->name, number.whole);
+            break;
+        }
         if (isnan(value)) {
             if (option->required) gd_onnx_put_string(node, option->name, "none");
             break;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/copy.h"
+#include "core/number.h"
 #include "format/number.h"
 #include "gradus/ops.h"
 #include "io/onnx_save.h"
@@ -21,11 +22,18 @@ static gd_pb *put_node(gd_onnx_saver *s, const gd_onnx_call *c, const char *op_t
 }
 #define INPUTS(...) ((const char *const[3]){__VA_ARGS__})
 
+static const char *put_exact(gd_onnx_saver *s, const gd_onnx_call *c, gd_dtype dtype,
+                             gd_number value) {
+    char bytes[8];
+    if (gd_dtype_is_int(dtype))
+        gd_store_i64(dtype, bytes, gd_number_i64(value));
+    else
+        gd_store_f64(dtype, bytes, value.value);
+    return gd_onnx_add_constant(s, c->label, dtype, 0, NULL, bytes);
+}
 static const char *put_number(gd_onnx_saver *s, const gd_onnx_call *c, gd_dtype dtype,
                               double value) {
-    char bytes[8];
-    gd_store_f64(dtype, bytes, value);
-    return gd_onnx_add_constant(s, c->label, dtype, 0, NULL, bytes);
+    return put_exact(s, c, dtype, gd_number_of(value));
 }
 
 static const char *put_list(gd_onnx_saver *s, const gd_onnx_call *c, int count,
@@ -79,7 +87,7 @@ gd_status gd_onnx_save_floor_divide(gd_onnx_saver *s, const gd_onnx_call *c, boo
 /* One number, as often as x has elements. */
 gd_status gd_onnx_save_full_like(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
     const gd_full_like_options *o = c->attrs;
-    const char *number = put_number(s, c, (gd_dtype)c->out[0].dtype, o->value), *shape;
+    const char *number = put_exact(s, c, (gd_dtype)c->out[0].dtype, o->value), *shape;
     if (is_known(&c->in[0]))
         shape = put_list(s, c, c->in[0].rank, c->in[0].dims);
     else

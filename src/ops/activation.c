@@ -1,5 +1,9 @@
 /* activation.c - activation functions: elementwise ops with PyTorch's names and defaults.
  *
+ * Integers stay integers in relu, relu6, hardtanh and threshold, whose results are whole numbers
+ * for whole options; an option with a fraction makes the result f32. All others compute integers as
+ * f32.
+ *
  * Gradients are given where the derived one would overflow or cost more: sigmoid(x) is written
  * 1/(1 + exp(-x)), whose own derivative at -100 would be inf/inf.
  */
@@ -20,7 +24,7 @@
  *   gx = x > 0 && x < 6 ? gy : 0
  */
 
-/*op leaky_relu(x) -> y  elementwise inplace
+/*op leaky_relu(x) -> y  elementwise float inplace
  * x where positive, slope * x elsewhere.
  *   slope float = 0.01
  *   y  = x > 0 ? x : slope * x
@@ -28,19 +32,24 @@
  *   onnx LeakyRelu
  */
 
-/*op threshold(x, threshold:float, value:float) -> y  elementwise
- * x where above the threshold, the value elsewhere.
+/*op threshold(x, threshold:number, value:number) -> y  elementwise
+ * x where above the threshold, the value elsewhere. Integers are computed as f32 if either number
+ * has a fraction.
  *   y  = x > threshold || x != x ? x : value
  *   gx = x <= threshold ? 0 : gy
  */
 
 /*op hardtanh(x) -> y  elementwise inplace
- * x held between min and max.
+ * x held between min and max; max where min is above it. Dtypes are as in clamp.
  *   min float = -1
  *   max float = 1
- *   y  = x != x ? x : x < min ? min : x > max ? max : x
+ *   y  = min(max(x, min), max)
  *   gx = x > min && x < max ? gy : 0
  */
+static gd_status hardtanh_infer(gd_infer *i) {
+    const gd_hardtanh_options *o = i->attrs;
+    return gd_infer_bounds(i, o->min, o->max);
+}
 
 /*op elu(x) -> y  elementwise float inplace
  * x where positive, alpha * (exp(x) - 1) elsewhere.
@@ -141,7 +150,7 @@
  *   onnx HardSwish
  */
 
-/*op prelu(x, slope) -> y  elementwise
+/*op prelu(x, slope) -> y  elementwise float
  * x where positive, slope * x elsewhere; the slope is a tensor that broadcasts against x.
  *   y  = x > 0 ? x : slope * x
  *   gx = x > 0 ? gy : slope * gy

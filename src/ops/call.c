@@ -89,20 +89,30 @@ size_t gd_attr_size(const gd_op_attr *attr) {
     case GD_ATTR_DTYPE: return 4;
     case GD_ATTR_INTS: return 8 * (size_t)attr->count;
     case GD_ATTR_SHAPE: return sizeof(gd_shape);
+    case GD_ATTR_NUMBER: return sizeof(gd_number);
     default: return 8;
     }
 }
 
-double gd_attr_number(const gd_op_attr *attr, const void *attrs) {
+gd_number gd_attr_number(const gd_op_attr *attr, const void *attrs) {
     const void *field = (const char *)attrs + attr->offset;
     switch (attr->type) {
-    case GD_ATTR_INT: return (double)*(const int64_t *)field;
-    case GD_ATTR_FLOAT: return *(const double *)field;
-    case GD_ATTR_BOOL: return *(const bool *)field;
-    case GD_ATTR_WORD: return *(const gd_word *)field;
-    case GD_ATTR_DTYPE: return *(const gd_dtype *)field;
-    default: return 0;
+    case GD_ATTR_INT: return gd_number_of(*(const int64_t *)field);
+    case GD_ATTR_FLOAT: return gd_number_of(*(const double *)field);
+    case GD_ATTR_NUMBER: return *(const gd_number *)field;
+    case GD_ATTR_BOOL: return gd_number_of(*(const bool *)field);
+    case GD_ATTR_WORD: return gd_number_of(*(const gd_word *)field);
+    case GD_ATTR_DTYPE: return gd_number_of(*(const gd_dtype *)field);
+    default: return gd_number_of(0);
     }
+}
+
+gd_param gd_attr_param(const gd_op_attr *attr, const void *attrs, gd_dtype type) {
+    const gd_number n = gd_attr_number(attr, attrs);
+    if (gd_dtype_is_float(type)) return (gd_param){.real = n.value};
+    const int64_t whole = gd_number_i64(n), low = type == GD_I32 ? INT32_MIN : INT64_MIN,
+                  high = type == GD_I32 ? INT32_MAX : INT64_MAX;
+    return (gd_param){.whole = whole < low ? low : whole > high ? high : whole};
 }
 
 /* --- options by name --------------------------------------------------------------------------- */
@@ -157,8 +167,16 @@ static gd_status find_attr(gd_attrs *attrs, const char *name, const gd_op_attr *
                    *known ? known : "none");
 }
 
-static const char *const type_names[] = {"a whole number", "a number", "true or false", "whole numbers",
-                                         "a list of whole numbers", "a word", "an element type", "a string", "a graph"};
+static const char *const type_names[] = {"a whole number",
+                                         "a number",
+                                         "true or false",
+                                         "whole numbers",
+                                         "a list of whole numbers",
+                                         "a word",
+                                         "an element type",
+                                         "a string",
+                                         "a graph",
+                                         "a number"};
 
 static gd_status wrong_type(const gd_attrs *attrs, const gd_op_attr *a, const char *given) {
     return gd_fail(GD_E_ARGUMENT, "%s: %s takes %s%s%s, not '%.80s'", attrs->op->name, a->name,
@@ -193,6 +211,7 @@ gd_status gd_attrs_put_int(gd_attrs *attrs, const char *name, int64_t value) {
     switch (a->type) {
     case GD_ATTR_INT: *(int64_t *)field = value; return GD_OK;
     case GD_ATTR_FLOAT: *(double *)field = (double)value; return GD_OK;
+    case GD_ATTR_NUMBER: *(gd_number *)field = gd_number_of(value); return GD_OK;
     case GD_ATTR_BOOL:
         if (value != 0 && value != 1) return wrong_type(attrs, a, text);
         *(bool *)field = value != 0;
@@ -211,10 +230,21 @@ gd_status gd_attrs_put_float(gd_attrs *attrs, const char *name, double value) {
         *(double *)field = value;
         return GD_OK;
     }
+    if (a->type == GD_ATTR_NUMBER) {
+        *(gd_number *)field = gd_number_of(value);
+        return GD_OK;
+    }
     if (value == trunc(value) && fabs(value) < 0x1p62) return gd_attrs_put_int(attrs, name, (int64_t)value);
     char text[40];
     snprintf(text, sizeof text, "%g", value);
     return wrong_type(attrs, a, text);
+}
+
+/* Digits alone; -0 is a float. */
+static bool is_integer(const char *text) {
+    if (strcmp(text, "-0") == 0) return false;
+    if (*text == '-' || *text == '+') text++;
+    return *text && text[strspn(text, "0123456789")] == 0;
 }
 
 /* Comma-separated whole numbers; -1 when it is something else. */
@@ -259,10 +289,18 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
         if (n < 0) return wrong_type(attrs, a, text);
         return gd_attrs_put_ints(attrs, name, n, values);
     }
+    case GD_ATTR_NUMBER:
     case GD_ATTR_FLOAT: {
+        if (a->type == GD_ATTR_NUMBER && is_integer(text) && parse_ints(text, values, 1) == 1) {
+            *(gd_number *)field = gd_number_of(values[0]);
+            return GD_OK;
+        }
         double v = none ? NAN : strtod(text, &end);
         if (!none && (end == text || *end)) return wrong_type(attrs, a, text);
-        *(double *)field = v;
+        if (a->type == GD_ATTR_NUMBER)
+            *(gd_number *)field = gd_number_of(v);
+        else
+            *(double *)field = v;
         return GD_OK;
     }
     case GD_ATTR_BOOL:

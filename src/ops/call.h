@@ -2,6 +2,7 @@
 #ifndef GRADUS_OPS_CALL_H
 #define GRADUS_OPS_CALL_H
 
+#include "core/number.h"
 #include "ops/op.h"
 
 enum { GD_MAX_VARIADIC = 256 };
@@ -27,8 +28,11 @@ const void *gd_attrs_data(const gd_attrs *attrs);
 /* The bytes of an option in its struct. */
 size_t gd_attr_size(const gd_op_attr *attr);
 
-/* An attribute as a number, for expressions. */
-double gd_attr_number(const gd_op_attr *attr, const void *attrs);
+/* An attribute as a number, for expressions; and as the parameter of a kernel that computes in a
+ * dtype (f32, f64, i32 or i64). A number that an i32 does not hold is the nearest one that it does.
+ */
+gd_number gd_attr_number(const gd_op_attr *attr, const void *attrs);
+gd_param gd_attr_param(const gd_op_attr *attr, const void *attrs, gd_dtype type);
 
 /* Field by field, not by an initializer: the compiler clears structs of this size with a string
  * instruction that takes longer to start than a small op takes to run. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/copy.h"
+#include "core/number.h"
 #include "core/pool.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
@@ -25,11 +26,19 @@ static void fill_piece(void *arg, int64_t piece) {
         memcpy(j->data + from, j->pattern, (size_t)(to - from < TILE ? to - from : TILE));
 }
 
-static void fill(const gd_view *y, double value) {
+/* A number that gd_need_fits has accepted, as an element. */
+static void store(gd_dtype dtype, void *to, gd_number value) {
+    if (gd_dtype_is_int(dtype))
+        gd_store_i64(dtype, to, gd_number_i64(value));
+    else
+        gd_store_f64(dtype, to, value.value);
+}
+
+static void fill(const gd_view *y, gd_number value) {
     fill_job j;
     const size_t size = gd_dtype_size(y->dtype);
     j.data = y->data;
-    gd_store_f64(y->dtype, j.pattern, value);
+    store(y->dtype, j.pattern, value);
     if (gd_is_row_major(y->rank, y->dims, y->strides)) {
         j.bytes = gd_numel(y->rank, y->dims) * (int64_t)size;
         const size_t needed = j.bytes < TILE ? (size_t)j.bytes : TILE;
@@ -54,14 +63,16 @@ static gd_status given_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
     return GD_OK;
 }
 
-/*op full(dims:int[], value:float) -> y  nograd
- * A tensor filled with one value, on the default device.
+/*op full(dims:int[], value:number) -> y  nograd
+ * A tensor filled with one value, on the default device. Integers drop its fraction, and refuse a
+ * value that they do not hold.
  *   dtype dtype = f32
  *   fills value
  *   onnx ConstantOfShape
  */
 static gd_status full_infer(gd_infer *i) {
     const gd_full_options *o = i->attrs;
+    GD_TRY(gd_need_fits(o->value, o->dtype));
     return given_shape(&i->out[0], o->dims, o->dtype);
 }
 static gd_status full_raw(gd_kernel_call *k) {
@@ -96,8 +107,8 @@ static void ones_expand(gd_expand *e) {
     e->y[0] = gd_full(o->dims, 1, .dtype = o->dtype);
 }
 
-/*op full_like(x, value:float) -> y  nograd shapeonly
- * A tensor of x's shape and on its device, filled with one value.
+/*op full_like(x, value:number) -> y  nograd shapeonly
+ * A tensor of x's shape and on its device, filled with one value, as by full.
  *   dtype dtype = none  none: that of x
  *   saves nothing
  *   fills value
@@ -107,7 +118,7 @@ static gd_status full_like_infer(gd_infer *i) {
     gd_meta_like(&i->out[0], i->in[0]);
     if (o->dtype) i->out[0].dtype = o->dtype;
     if (gd_dtype_size(i->out[0].dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
-    return GD_OK;
+    return gd_need_fits(o->value, i->out[0].dtype);
 }
 static gd_status full_like_raw(gd_kernel_call *k) {
     const gd_full_like_options *o = k->attrs;
@@ -152,7 +163,7 @@ static gd_status eye_raw(gd_kernel_call *k) {
     const gd_view *y = &k->out[0];
     int64_t size = (int64_t)gd_dtype_size(y->dtype), step = (y->strides[0] + y->strides[1]) * size;
     int64_t n = y->dims[0] < y->dims[1] ? y->dims[0] : y->dims[1];
-    fill(y, 0);
+    fill(y, gd_number_of(0));
     for (int64_t i = 0; i < n; i++) gd_store_f64(y->dtype, (char *)y->data + i * step, 1);
     return GD_OK;
 }
@@ -196,34 +207,59 @@ static gd_status sequence_dtype(gd_dtype dtype) {
 
 /* A number that an element of the dtype can stand for before its fraction is dropped. */
 static bool fits_i64(double v) { return v >= -0x1p63 && v < 0x1p63; }
+static bool number_fits_i64(gd_number n) { return fits_i64(n.value) || (double)n.whole == n.value; }
 
-/*op arange(start:float, end:float) -> y  nograd
+/* How many of start, start + step, ... come before end: in integers, where all three are. */
+static gd_status count_of(gd_number start, gd_number end, gd_number step, int64_t *count) {
+    const int64_t from = gd_number_i64(start), to = gd_number_i64(end), by = gd_number_i64(step);
+    const uint64_t distance =
+        to > from ? (uint64_t)to - (uint64_t)from : (uint64_t)from - (uint64_t)to;
+    const uint64_t each = by > 0 ? (uint64_t)by : 0 - (uint64_t)by;
+    const uint64_t n = distance / each + (distance % each != 0);
+    *count = (int64_t)n;
+    return n < (uint64_t)1 << 62
+               ? GD_OK
+               : gd_op_fail(GD_E_OVERFLOW, "%llu elements are too many", (unsigned long long)n);
+}
+
+/*op arange(start:number, end:number) -> y  nograd
  * start, start + step, ... up to but without end.
- *   step float = 1
+ *   step number = 1
  *   dtype dtype = f32  integers drop the fractions of start and step, as PyTorch
  *   onnx Range
  */
 static gd_status arange_infer(gd_infer *i) {
     const gd_arange_options *o = i->attrs;
-    double start = o->start, end = o->end, step = o->step;
+    double start = o->start.value, end = o->end.value, step = o->step.value;
     GD_TRY(sequence_dtype(o->dtype));
     if (!isfinite(start) || !isfinite(end) || !isfinite(step))
         return gd_op_fail(GD_E_ARGUMENT, "from %g to %g in steps of %g never ends; numbers must be finite", start, end, step);
-    if (gd_dtype_is_int(o->dtype) && (!fits_i64(start) || !fits_i64(end) || !fits_i64(step)))
+    if (gd_dtype_is_int(o->dtype) &&
+        (!number_fits_i64(o->start) || !number_fits_i64(o->end) || !number_fits_i64(o->step)))
         return gd_op_fail(GD_E_OVERFLOW, "from %g to %g does not fit %s", start, end, gd_dtype_name(o->dtype));
     if (o->dtype == GD_I64) start = trunc(start), end = trunc(end), step = trunc(step);
-    if (step == 0) return gd_op_fail(GD_E_ARGUMENT, "a step of %g%s leads nowhere", o->step, o->step ? ", of which an integer keeps 0," : "");
+    if (step == 0)
+        return gd_op_fail(GD_E_ARGUMENT, "a step of %g%s leads nowhere", o->step.value,
+                          o->step.value ? ", of which an integer keeps 0," : "");
     if ((step > 0) != (end >= start) && end != start)
         return gd_op_fail(GD_E_ARGUMENT, "a step of %g does not lead from %g to %g", step, start, end);
+    bool whole =
+        gd_number_is_whole(o->start) && gd_number_is_whole(o->end) && gd_number_is_whole(o->step);
+    if (gd_dtype_is_int(o->dtype) && (whole || o->dtype == GD_I64)) {
+        int64_t n;
+        GD_TRY(count_of(o->start, o->end, o->step, &n));
+        return given_shape(&i->out[0], gd_dims(n), o->dtype);
+    }
     double count = ceil((end - start) / step);
     if (!(count < 0x1p62)) return gd_op_fail(GD_E_OVERFLOW, "%g elements are too many", count);
     return given_shape(&i->out[0], gd_dims((int64_t)count), o->dtype);
 }
 static gd_status arange_raw(gd_kernel_call *k) {
     const gd_arange_options *o = k->attrs;
-    sequence s = {.y = &k->out[0], .start = o->start, .step = o->step, .middle = INT64_MAX};
+    sequence s = {
+        .y = &k->out[0], .start = o->start.value, .step = o->step.value, .middle = INT64_MAX};
     s.whole = gd_dtype_is_int(o->dtype);
-    if (s.whole) s.first = (int64_t)o->start, s.stride = (int64_t)o->step;
+    if (s.whole) s.first = gd_number_i64(o->start), s.stride = gd_number_i64(o->step);
     return sequence_run(&s);
 }
 

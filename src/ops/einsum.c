@@ -13,7 +13,9 @@
 /*op einsum(equation:string, xs*) -> y  heavy
  * Einstein's summation: "ij,jk->ik" is a matrix product, "ii->i" a diagonal, "bij->bji" a
  * transpose. Labels are letters; "..." stands for further dimensions, which broadcast. Without
- * "->" the result has the labels that occur once, in alphabetical order.
+ * "->" the result has the labels that occur once, in alphabetical order. Integers and bools are
+ * multiplied and summed as i64, as in sum.
+ *   dtype dtype = none    convert to this type first, and return it
  *   onnx Einsum
  */
 
@@ -104,11 +106,20 @@ static gd_status parse_equation(const char *text, int n, gd_tensor *const *xs, e
     return GD_OK;
 }
 
+/* What is computed in: integers as i64, unless a dtype was asked for. */
+static gd_dtype einsum_dtype(gd_tensor *const *xs, int n, gd_dtype asked) {
+    gd_dtype dtype = (gd_dtype)xs[0]->dtype;
+    for (int k = 1; k < n; k++) dtype = gd_promote(dtype, (gd_dtype)xs[k]->dtype);
+    return asked ? asked : gd_dtype_is_float(dtype) ? dtype : GD_I64;
+}
+
 static gd_status einsum_infer(gd_infer *i) {
+    const gd_einsum_options *o = i->attrs;
     equation q;
-    GD_TRY(parse_equation(((const gd_einsum_options *)i->attrs)->equation, i->n_in, i->in, &q));
+    GD_TRY(parse_equation(o->equation, i->n_in, i->in, &q));
     gd_meta *y = &i->out[0];
-    for (int k = 0; k < i->n_in; k++) y->dtype = gd_promote(y->dtype, (gd_dtype)i->in[k]->dtype);
+    y->dtype = einsum_dtype(i->in, i->n_in, o->dtype);
+    if (gd_dtype_size(y->dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
     y->rank = q.rank[q.n];
     for (int k = 0; k < y->rank; k++) y->dims[k] = q.size[q.label[q.n][k]];
     return GD_OK;
@@ -211,14 +222,17 @@ static term multiply(term a, term b, const bool *keep) {
 }
 
 static void einsum_expand(gd_expand *e) {
+    const gd_einsum_options *o = e->attrs;
     equation q;
-    if (parse_equation(((const gd_einsum_options *)e->attrs)->equation, e->n_in, e->x, &q) != GD_OK) {
+    if (parse_equation(o->equation, e->n_in, e->x, &q) != GD_OK) {
         e->y[0] = gd_tensor_fail(gd_this_thread.noted);
         return;
     }
+    const gd_dtype dtype = einsum_dtype(e->x, e->n_in, o->dtype);
     term total = {.rank = 0};
     for (int i = 0; i < q.n; i++) {
-        term t = {.t = e->x[i], .rank = q.rank[i]};
+        term t = {.t = e->x[i]->dtype == dtype ? e->x[i] : gd_cast(e->x[i], dtype),
+                  .rank = q.rank[i]};
         memcpy(t.label, q.label[i], sizeof t.label);
         take_diagonals(&t);
         bool keep[LABELS] = {false}; /* labels that are still needed: by the result or a later term */

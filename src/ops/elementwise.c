@@ -45,11 +45,18 @@ static gd_status cast_raw(gd_kernel_call *k) {
  */
 
 /*op sub(a, b) -> y  elementwise inplace
- * a - b.
+ * a - b. Two bools are refused: see logical_xor.
  *   y = a - b
  *   neutral b 0
  *   onnx Sub
  */
+static gd_status sub_infer(gd_infer *i) {
+    GD_TRY(gd_infer_elementwise(i));
+    if (i->out[0].dtype != GD_BOOL) return GD_OK;
+    return gd_op_fail(
+        GD_E_DTYPE, "bools have no difference; gd_logical_xor says where they differ, and gd_cast "
+                    "makes numbers of them");
+}
 
 /*op mul(a, b) -> y  elementwise inplace
  * a times b, element by element.
@@ -68,8 +75,16 @@ static gd_status cast_raw(gd_kernel_call *k) {
  */
 
 /*op floor_divide(a, b) -> y  elementwise
- * The floor of a / b. Integers divided by 0 give 0.
+ * The floor of a / b: rounded toward -inf, as Python's //. Integers divided by 0 give 0. The
+ * gradient is 0. (PyTorch's div with rounding_mode: div, trunc_divide and floor_divide are its
+ * three modes.)
  *   y = floor_divide(a, b)
+ */
+
+/*op trunc_divide(a, b) -> y  elementwise
+ * a / b without its fraction: rounded toward 0, as C divides integers. Integers divided by 0 give
+ * 0. The gradient is 0, as that of floor_divide.
+ *   y = trunc(a / b)
  */
 
 /*op remainder(a, b) -> y  elementwise
@@ -113,7 +128,7 @@ static gd_status cast_raw(gd_kernel_call *k) {
  *   onnx Min
  */
 
-/*op lerp(a, b, weight) -> y  elementwise
+/*op lerp(a, b, weight) -> y  elementwise float
  * a + weight * (b - a).
  *   y  = weight < 0.5 ? a + weight*(b - a) : b - (b - a)*(1 - weight)
  *   ga = gy * (1 - weight)
@@ -122,10 +137,18 @@ static gd_status cast_raw(gd_kernel_call *k) {
  */
 
 /*op neg(x) -> y  elementwise involution inplace
- * -x.
+ * -x. Bools are refused: see logical_not.
  *   y = -x
  *   onnx Neg
  */
+static gd_status neg_infer(gd_infer *i) {
+    GD_TRY(gd_infer_elementwise(i));
+    if (i->out[0].dtype != GD_BOOL) return GD_OK;
+    return gd_op_fail(
+        GD_E_DTYPE,
+        "a bool has no negative; gd_logical_not gives its opposite, and gd_cast makes a "
+        "number of it");
+}
 
 /*op abs(x) -> y  elementwise idempotent inplace
  * The absolute value.
@@ -140,10 +163,15 @@ static gd_status cast_raw(gd_kernel_call *k) {
  */
 
 /*op square(x) -> y  elementwise inplace
- * x squared.
+ * x squared. Of bools it is i64, as in PyTorch.
  *   y  = x * x
  *   gx = 2 * gy * x
  */
+static gd_status square_infer(gd_infer *i) {
+    GD_TRY(gd_infer_elementwise(i));
+    if (i->out[0].dtype == GD_BOOL) i->out[0].dtype = GD_I64;
+    return GD_OK;
+}
 
 /*op reciprocal(x) -> y  elementwise float inplace
  * 1 / x.
@@ -334,13 +362,58 @@ static gd_status cast_raw(gd_kernel_call *k) {
  */
 
 /*op clamp(x) -> y  elementwise inplace
- * x held between min and max; NaN stays NaN.
- *   min float = -inf  smallest result
- *   max float = inf   largest result
- *   y  = x != x ? x : x < min ? min : x > max ? max : x
+ * x held between min and max; max where min is above it; NaN where x or a bound is. Integers stay
+ * integers if the bounds are whole numbers or infinite, and are computed as f32 if a bound has a
+ * fraction or is NaN; bools become i64. See clamp_tensor for bounds that are tensors.
+ *   min number = -inf  smallest result
+ *   max number = inf   largest result
+ *   y  = min(max(x, min), max)
  *   gx = x >= min && x <= max ? gy : 0
  *   onnx Clip
  */
+static gd_status clamp_infer(gd_infer *i) {
+    const gd_clamp_options *o = i->attrs;
+    return gd_infer_bounds(i, o->min.value, o->max.value);
+}
+
+/*op clamp_both(x, min, max) -> y  elementwise internal
+ * clamp_tensor with both bounds.
+ *   y    = min(max(x, min), max)
+ *   gx   = x >= min && x <= max ? gy : 0
+ *   gmin = min < max && x < min ? gy : 0
+ *   gmax = x > max || max < min ? gy : 0
+ */
+
+/*op clamp_low(x, min) -> y  elementwise internal
+ * clamp_tensor with a lower bound alone.
+ *   y    = max(x, min)
+ *   gx   = x >= min ? gy : 0
+ *   gmin = x < min ? gy : 0
+ */
+
+/*op clamp_high(x, max) -> y  elementwise internal
+ * clamp_tensor with an upper bound alone.
+ *   y    = min(x, max)
+ *   gx   = x <= max ? gy : 0
+ *   gmax = x > max ? gy : 0
+ */
+
+/*op clamp_tensor(x, min?, max?) -> y
+ * x held between the tensors min and max, which broadcast and promote with x; NULL: no bound on
+ * that side. max where min is above it; NaN where x or a bound is. The gradient goes to x where it
+ * is within the bounds, ends included, and to the bound that took its place elsewhere.
+ */
+static gd_status clamp_tensor_infer(gd_infer *i) {
+    if (!i->in[1] && !i->in[2])
+        return gd_op_fail(GD_E_ARGUMENT, "'min' and 'max' are both absent; give at least one");
+    return gd_infer_elementwise(i);
+}
+static void clamp_tensor_expand(gd_expand *e) {
+    gd_tensor *x = e->x[0], *min = e->x[1], *max = e->x[2];
+    e->y[0] = min && max ? gd_clamp_both(x, min, max)
+              : min      ? gd_clamp_low(x, min)
+                         : gd_clamp_high(x, max);
+}
 
 /* --- tests and comparisons --------------------------------------------------------------------- */
 

@@ -16,6 +16,7 @@
 #define GRADUS_OPS_FUSED_H
 
 #include "codegen/rows.h"
+#include "core/whole.h"
 #include "ops/op.h"
 
 enum { GD_FUSED_TENSORS = 16, GD_FUSED_PARAMS = 32, GD_FUSED_NAME = 256 };
@@ -42,7 +43,7 @@ typedef struct gd_fused_options {
     int rank; /* the shape that is iterated over */
     int64_t dims[GD_MAX_RANK];
     uint32_t axes; /* that are reduced, or make up a row; a bit for each */
-    double constants[GD_FUSED_PARAMS];
+    gd_param constants[GD_FUSED_PARAMS];
 } gd_fused_options;
 
 /* The op like `model`, of which ir or rows, type, the counts, reduction and name are set. NULL: no
@@ -51,7 +52,7 @@ typedef struct gd_fused_options {
 const gd_op *gd_op_fused(const gd_fusion *model);
 
 /* The parameters of a call. `params` has room for GD_FUSED_PARAMS. */
-void gd_fused_params(const gd_kernel_call *call, double *params);
+void gd_fused_params(const gd_kernel_call *call, gd_param *params);
 
 /* The dtype an elementwise op computes in, before halves are widened: that of what it reads, and
  * floats where the result is one. `in` has GD_DTYPE_NONE for what is absent. */

@@ -1,6 +1,8 @@
 /* infer.c - shape and dtype rules that many ops share. */
+#include <math.h>
 #include <string.h>
 
+#include "ops/call.h"
 #include "ops/infer.h"
 
 /* As PyTorch: tensors with dimensions decide; a rank-0 tensor is a plain number and changes the
@@ -71,6 +73,36 @@ static bool all_alike(gd_tensor *const *in, int n_in) {
     return n_in > 0 && x;
 }
 
+static bool uses_param(const gd_ir *ir, int number) {
+    for (int i = 0; i < ir->count; i++)
+        if (ir->nodes[i].code == GD_IR_PARAM && ir->nodes[i].arg[0] == number) return true;
+    return false;
+}
+
+/* Whether an option that the expression uses is no integer; an infinite one is the bound that was
+ * not given. */
+static bool has_fraction(const gd_op *op, const void *attrs) {
+    for (int i = 0; attrs && i < op->n_attrs; i++) {
+        if (op->attrs[i].type != GD_ATTR_FLOAT && op->attrs[i].type != GD_ATTR_NUMBER) continue;
+        const double value = gd_attr_number(&op->attrs[i], attrs).value;
+        if (value != trunc(value) && uses_param(op->ir, i)) return true;
+    }
+    return false;
+}
+
+/* Integers that are not computed as floats anyway: no constant or option of the expression may lose
+ * a fraction. */
+static gd_status infer_integers(gd_infer *infer, const gd_op *op, gd_meta *y) {
+    const bool constants = !(gd_ir_types(op->ir) & GD_PRIM_INT),
+               options = has_fraction(op, infer->attrs);
+    if (constants || (options && (op->flags & GD_OP_TRUTH)))
+        return gd_op_fail(GD_E_DTYPE,
+                          "computes with fractions, which %s has not; cast to a float first",
+                          gd_dtype_name(y->dtype));
+    if (options) y->dtype = GD_F32;
+    return GD_OK;
+}
+
 gd_status gd_infer_elementwise(gd_infer *infer) {
     const gd_op *op = infer->op->base ? infer->op->base : infer->op;
     if (op->n_mutated > 0 && !infer->op->base) return infer_written(infer);
@@ -87,9 +119,44 @@ gd_status gd_infer_elementwise(gd_infer *infer) {
     bool is_float = gd_is_float(y->dtype);
     if ((op->flags & GD_OP_INTEGRAL) && is_float)
         return gd_op_fail(GD_E_DTYPE, "takes integers and bools, not %s", gd_dtype_name(y->dtype));
+    if (!is_float && op->ir && !(op->flags & GD_OP_FLOAT)) GD_TRY(infer_integers(infer, op, y));
     if (op->flags & GD_OP_TRUTH) y->dtype = GD_BOOL;
     else if ((op->flags & GD_OP_FLOAT) && !is_float) y->dtype = GD_F32;
     for (int i = 1; i < infer->n_out; i++) infer->out[i] = *y;
+    return GD_OK;
+}
+
+void gd_dtype_range(gd_dtype dtype, double *low, double *high) {
+    const double bits = 8 * (double)gd_dtype_size(dtype);
+    *low = dtype == GD_U8 ? 0 : -exp2(bits - 1);
+    *high = dtype == GD_U8
+                ? 255
+                : exp2(bits - 1) - (dtype == GD_I64 ? 1024 : 1); /* as a double holds it */
+}
+
+gd_status gd_need_fits(gd_number value, gd_dtype dtype) {
+    double low, high;
+    if (!gd_dtype_is_int(dtype)) return GD_OK;
+    gd_dtype_range(dtype, &low, &high);
+    if (dtype == GD_U8) low = -255; /* wraps, as in PyTorch */
+    const double whole = trunc(value.value);
+    if (whole >= low && (whole <= high || (dtype == GD_I64 && (double)value.whole == value.value)))
+        return GD_OK;
+    return gd_op_fail(GD_E_ARGUMENT, "the value %g does not fit %s", value.value,
+                      gd_dtype_name(dtype));
+}
+
+gd_status gd_infer_bounds(gd_infer *infer, double min, double max) {
+    GD_TRY(gd_infer_elementwise(infer));
+    gd_meta *y = &infer->out[0];
+    double low, high;
+    if (y->dtype == GD_BOOL) y->dtype = GD_I64;
+    if (gd_dtype_is_float(y->dtype)) return GD_OK;
+    gd_dtype_range(y->dtype, &low, &high);
+    if (max < low || min > high)
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "no %s lies between min %g and max %g; cast to a wider dtype first",
+                          gd_dtype_name(y->dtype), min, max);
     return GD_OK;
 }
 

@@ -19,6 +19,16 @@ void gd_meta_like(gd_meta *y, const gd_tensor *x);
 void gd_meta_view(gd_meta *y, const gd_tensor *x, int input);
 
 /* Checks, with messages that name the input. */
+/* The same for an op that holds x between two numbers: bools become i64, and integers refuse bounds
+ * that leave no number of their dtype. */
+gd_status gd_infer_bounds(gd_infer *infer, double min, double max);
+
+/* A number as an element of the dtype: an integer dtype must hold it, its fraction aside. */
+gd_status gd_need_fits(gd_number value, gd_dtype dtype);
+
+/* The numbers that an integer dtype holds, both included. */
+void gd_dtype_range(gd_dtype dtype, double *low, double *high);
+
 gd_status gd_need_float(const gd_tensor *t, const char *name);
 gd_status gd_need_int(const gd_tensor *t, const char *name);
 gd_status gd_need_rank(const gd_tensor *t, const char *name, int rank);

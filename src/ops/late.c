@@ -104,7 +104,7 @@ static gd_tensor *range_now(const gd_numbers *lists, int n_lists, gd_dtype dtype
         lists[2].at[0] == 0)
         return gd_tensor_fail(
             gd_fail(GD_E_FORMAT, "it needs a start, an end, and a step that is not 0"));
-    return gd_arange((double)lists[0].at[0], (double)lists[1].at[0], .step = (double)lists[2].at[0],
+    return gd_arange(lists[0].at[0], lists[1].at[0], .step = gd_number_of(lists[2].at[0]),
                      .dtype = dtype);
 }
 

@@ -1,9 +1,13 @@
 /* loss.c - losses that compare element by element; those over classes are in loss_class.c.
  *
- * Such a loss is an elementwise op, its terms, and a reduction of them: it has no kernel of its own.
- * The terms are ops so that a graph can fuse them with what stands before, and their gradient is one
- * kernel. Where PyTorch picks a side at a kink, the gradient given here picks the same.
+ * Such a loss is an elementwise op, its terms, and a reduction of them: it has no kernel of its
+ * own. The terms are ops so that a graph can fuse them with what stands before, and their gradient
+ * is one kernel. Where PyTorch picks a side at a kink, the gradient given here picks the same.
+ *
+ * x and target broadcast. A target of another shape is nearly always a mistake, (8,1) against (8)
+ * compares each with each, so the log gets a warning; a single number is meant.
  */
+#include "core/error.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
@@ -28,6 +32,25 @@ static gd_status need_same_shape(const gd_tensor *a, const gd_tensor *b, const c
     bool same = a->rank == b->rank;
     for (int k = 0; k < a->rank && same; k++) same = a->dims[k] == b->dims[k];
     return same ? GD_OK : gd_op_fail(GD_E_SHAPE, "'%s' and '%s' must have the same shape", name_a, name_b);
+}
+
+/* Warns where x and target broadcast; the call's line is that of the user's program. */
+static void note_broadcast(const gd_expand *e) {
+    const gd_tensor *x = e->x[0], *target = e->x[1];
+    gd_shape both = {.form = 1};
+    char a[128], b[128], c[128];
+    bool same = x->rank == target->rank;
+    for (int k = 0; k < x->rank && same; k++) same = x->dims[k] == target->dims[k];
+    if (same || x->rank == 0 || target->rank == 0) return;
+    if (gd_broadcast_dims(e->x, 2, &both.rank, both.at) != GD_OK) return;
+    const char *site = gd_this_thread.site;
+    gd_notice(GD_LOG_WARNING,
+              "%s: x %s and target %s broadcast to %s; give them the same shape if that is not "
+              "meant%s%s%s",
+              e->op->name, gd_shape_text(x->rank, x->dims, a, sizeof a),
+              gd_shape_text(target->rank, target->dims, b, sizeof b),
+              gd_shape_text(both.rank, both.at, c, sizeof c), site ? " (" : "", site ? site : "",
+              site ? ")" : "");
 }
 
 /* An optional input that may be left out of the list. */
@@ -58,6 +81,7 @@ static gd_status mse_loss_infer(gd_infer *i) {
 }
 static void mse_loss_expand(gd_expand *e) {
     const gd_mse_loss_options *o = e->attrs;
+    note_broadcast(e);
     e->y[0] = reduce_terms(gd_mse_terms(e->x[0], e->x[1]), o->reduction);
 }
 
@@ -78,6 +102,7 @@ static gd_status l1_loss_infer(gd_infer *i) {
 }
 static void l1_loss_expand(gd_expand *e) {
     const gd_l1_loss_options *o = e->attrs;
+    note_broadcast(e);
     e->y[0] = reduce_terms(gd_l1_terms(e->x[0], e->x[1]), o->reduction);
 }
 
@@ -101,6 +126,7 @@ static gd_status smooth_l1_loss_infer(gd_infer *i) {
 }
 static void smooth_l1_loss_expand(gd_expand *e) {
     const gd_smooth_l1_loss_options *o = e->attrs;
+    note_broadcast(e);
     gd_tensor *x = e->x[0], *target = e->x[1];
     e->y[0] = reduce_terms(o->beta > 0 ? gd_smooth_l1_terms(x, target, .beta = o->beta) : gd_l1_terms(x, target), o->reduction);
 }
@@ -125,6 +151,7 @@ static gd_status huber_loss_infer(gd_infer *i) {
 }
 static void huber_loss_expand(gd_expand *e) {
     const gd_huber_loss_options *o = e->attrs;
+    note_broadcast(e);
     e->y[0] = reduce_terms(gd_huber_terms(e->x[0], e->x[1], .delta = o->delta), o->reduction);
 }
 
@@ -246,6 +273,7 @@ static gd_status kl_div_infer(gd_infer *i) {
 }
 static void kl_div_expand(gd_expand *e) {
     const gd_kl_div_options *o = e->attrs;
+    note_broadcast(e);
     gd_tensor *x = e->x[0], *target = e->x[1];
     gd_tensor *terms = o->log_target ? gd_kl_div_log_terms(x, target) : gd_kl_div_terms(x, target);
     if (o->reduction != GD_BATCHMEAN) e->y[0] = reduce_terms(terms, o->reduction);
@@ -277,6 +305,7 @@ static gd_status hinge_loss_infer(gd_infer *i) {
 }
 static void hinge_loss_expand(gd_expand *e) {
     const gd_hinge_loss_options *o = e->attrs;
+    note_broadcast(e);
     e->y[0] = reduce_terms(gd_hinge_terms(e->x[0], e->x[1], .margin = o->margin, .squared = o->squared), o->reduction);
 }
 
@@ -299,6 +328,7 @@ static gd_status hinge_embedding_loss_infer(gd_infer *i) {
 }
 static void hinge_embedding_loss_expand(gd_expand *e) {
     const gd_hinge_embedding_loss_options *o = e->attrs;
+    note_broadcast(e);
     e->y[0] = reduce_terms(gd_hinge_embedding_terms(e->x[0], e->x[1], .margin = o->margin), o->reduction);
 }
 

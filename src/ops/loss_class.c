@@ -88,7 +88,7 @@ static gd_tensor *named_classes(const gd_tensor *x, gd_tensor *target) {
 }
 
 static gd_tensor *ignored_targets(gd_tensor *target, int64_t ignore) {
-    return gd_eq(target, gd_full_like(target, (double)ignore));
+    return gd_eq(target, gd_full_like(target, ignore));
 }
 
 /* The gradient of the loss (`total` where it is a mean, else NULL) as that of each position's term,

@@ -1,4 +1,5 @@
 /* masking.c - elements picked and placed by masks: tensors of bool. */
+#include <math.h>
 #include <string.h>
 
 #include "core/copy.h"
@@ -49,8 +50,9 @@ static bool is_set(const gd_view *mask, int64_t at) { return ((const uint8_t *)m
 
 /* --- masked_fill ------------------------------------------------------------------------------- */
 
-/*op masked_fill(x, mask, value:float) -> y  elementwise inplace
- * value where the mask is true, x elsewhere.
+/*op masked_fill(x, mask, value:number) -> y  elementwise inplace
+ * value where the mask is true, x elsewhere. In an integer tensor the fraction of value is dropped;
+ * a value that the dtype does not hold is refused.
  *   y  = mask ? value : x
  *   gx = mask ? 0 : gy
  *   gmask = 0
@@ -60,11 +62,11 @@ static gd_status masked_fill_infer(gd_infer *i) {
     gd_dtype dtype = (gd_dtype)i->in[0]->dtype;
     GD_TRY(need_mask(i->in[1]));
     GD_TRY(gd_infer_elementwise(i));
-    double low = dtype == GD_U8 ? -255 : dtype == GD_I8 ? -128 : dtype == GD_I32 ? -0x1p31 : -0x1p63;
-    double high = dtype == GD_U8 ? 255 : dtype == GD_I8 ? 127 : dtype == GD_I32 ? 0x1p31 - 1 : 0x1p63 - 1024;
-    if (gd_dtype_is_int(dtype) && !(o->value >= low && o->value <= high))
-        return gd_op_fail(GD_E_ARGUMENT, "the value %g does not fit %s", o->value, gd_dtype_name(dtype));
-    return GD_OK;
+    if (!gd_dtype_is_float(dtype)) i->out[0].dtype = dtype; /* also for a value with a fraction */
+    if (dtype == GD_BOOL && o->value.value != 0 && !(fabs(o->value.value) >= 1))
+        return gd_op_fail(GD_E_ARGUMENT, "the value %g is neither true nor false; give 1 or 0",
+                          o->value.value);
+    return gd_need_fits(o->value, dtype);
 }
 
 /* --- masked_select ----------------------------------------------------------------------------- */

@@ -148,7 +148,8 @@ static gd_status matmul_reference(gd_kernel_call *c) {
 /* --- linear ------------------------------------------------------------------------------------ */
 
 /*op linear(x, w, b?) -> y  heavy
- * x (..., in) times the transpose of w (out, in), plus b (out): a fully connected layer.
+ * x (..., in) times the transpose of w (out, in), plus b (out): a fully connected layer. Integers
+ * wrap, as in matmul.
  *   saves x, w
  *   onnx Gemm   caffe InnerProduct
  */
@@ -179,6 +180,31 @@ static void linear_vjp(gd_vjp *v) {
         v->gx[1] = gd_matmul(swap_last(grows), rows);
     }
     if (v->n_in > 2 && v->needs[2]) v->gx[2] = gy; /* summed to b's shape */
+}
+/* x (rows, in), w (out, in), b (out) or nothing: y (rows, out). Floats are f64 here, integers i64.
+ */
+static gd_status linear_reference(gd_kernel_call *k) {
+    const gd_view *x = &k->in[0], *w = &k->in[1],
+                  *b = k->n_in > 2 && k->in[2].data ? &k->in[2] : NULL;
+    const int64_t in = w->dims[1], out = w->dims[0], rows = gd_numel(x->rank - 1, x->dims);
+    const bool reals = k->out[0].dtype == GD_F64;
+    for (int64_t i = 0; i < rows * out; i++) {
+        const int64_t row = i / out * in, column = i % out * in, bias = i % out;
+        double real = reals && b ? ((const double *)b->data)[bias] : 0;
+        uint64_t whole = !reals && b ? ((const uint64_t *)b->data)[bias] : 0; /* wraps */
+        for (int64_t t = 0; t < in; t++) {
+            if (reals)
+                real += ((const double *)x->data)[row + t] * ((const double *)w->data)[column + t];
+            else
+                whole +=
+                    ((const uint64_t *)x->data)[row + t] * ((const uint64_t *)w->data)[column + t];
+        }
+        if (reals)
+            ((double *)k->out[0].data)[i] = real;
+        else
+            ((uint64_t *)k->out[0].data)[i] = whole;
+    }
+    return GD_OK;
 }
 static void linear_expand(gd_expand *e) {
     gd_tensor *y = gd_matmul(e->x[0], swap_last(e->x[1]));

@@ -110,6 +110,13 @@ typedef struct {
     gd_dtype asked;
 } folding;
 
+/* An element, f64 or i64, after its conversion to an integer dtype. */
+static int64_t as_stored(gd_dtype dtype, gd_dtype from, const void *element) {
+    char bytes[8];
+    gd_convert(dtype, bytes, from, element, 1);
+    return gd_load_i64(dtype, bytes);
+}
+
 static void fold(void *context, const void *elements, int64_t n, int64_t result) {
     const folding *f = context;
     double real = f->product ? 1 : 0;
@@ -120,6 +127,8 @@ static void fold(void *context, const void *elements, int64_t n, int64_t result)
         double r = gd_load_f64(f->x->dtype, e);
         uint64_t w = (uint64_t)gd_load_i64(f->x->dtype, e);
         if (f->asked == GD_BOOL) r = w = r != 0;
+        else if (f->asked && !is_real)
+            w = (uint64_t)as_stored(f->asked, f->x->dtype, e);
         real = f->product ? real * r : real + r;
         whole = f->product ? whole * w : f->asked == GD_BOOL ? whole | w : whole + w;
     }
@@ -166,6 +175,7 @@ static gd_status sum_reference(gd_kernel_call *k) {
 
 /*op sum_to(x, dims:int[]) -> y
  * The sum over broadcast dimensions, so that the result has shape dims: the opposite of expand.
+ * Integers and bools give i64, as in sum, also where no dimension is left to be summed.
  *   saves nothing
  */
 static void sum_to_expand(gd_expand *e) {
@@ -185,7 +195,10 @@ static void sum_to_expand(gd_expand *e) {
         e->y[0] = &gd_error_tensor;
         return;
     }
-    gd_tensor *y = axes.rank ? gd_sum(x, .axis = axes, .keepdim = true, .dtype = (gd_dtype)x->dtype) : x;
+    const gd_dtype dtype = widened(x, GD_DTYPE_NONE);
+    gd_tensor *y = axes.rank           ? gd_sum(x, .axis = axes, .keepdim = true)
+                   : x->dtype == dtype ? x
+                                       : gd_cast(x, dtype);
     e->y[0] = extra > 0 ? gd_reshape(y, o->dims) : y;
 }
 

@@ -217,4 +217,63 @@ static gd_status norm_reference(gd_kernel_call *k) {
     return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_norm, &f);
 }
 
+/* --- norms of matrices --------------------------------------------------------------------------
+ */
+
+/*op matrix_norm(x) -> y
+ * A norm of each matrix that two axes of x make up: the root of the sum of squares (Frobenius,
+ * where ord is not given), 1: the largest sum of absolute values of a column, inf: that of a row;
+ * -1 and -inf: the smallest. (2, -2 and the nuclear norm need singular values, and are not there.)
+ *   ord float = none      1, -1, inf, -inf; none: Frobenius
+ *   axis int[] = none     the rows' and the columns' axis, gd_dims(...); none: the last two
+ *   keepdim bool = false  keep the two dimensions with size 1
+ */
+static gd_status matrix_axes(const gd_matrix_norm_options *o, int rank, int *rows, int *cols) {
+    const bool given = gd_shape_is_set(&o->axis);
+    if (rank < 2 || (given && o->axis.rank != 2))
+        return gd_op_fail(GD_E_SHAPE, "a matrix has two axes; here are %d",
+                          rank < 2 ? rank : o->axis.rank);
+    GD_TRY(gd_axis(given ? o->axis.at[0] : -2, rank, rows));
+    GD_TRY(gd_axis(given ? o->axis.at[1] : -1, rank, cols));
+    return *rows != *cols ? GD_OK : gd_op_fail(GD_E_INDEX, "axis %d is named twice", *rows);
+}
+static gd_status matrix_norm_infer(gd_infer *i) {
+    const gd_matrix_norm_options *o = i->attrs;
+    int rows, cols;
+    GD_TRY(gd_need_float(i->in[0], "x"));
+    GD_TRY(matrix_axes(o, i->in[0]->rank, &rows, &cols));
+    const uint32_t mask = 1u << rows | 1u << cols;
+    gd_reduced_dims(i->in[0], mask, o->keepdim, &i->out[0]);
+    if (isnan(o->ord)) return GD_OK;
+    if (fabs(o->ord) == 2)
+        return gd_op_fail(
+            GD_E_UNSUPPORTED,
+            "ord %g is made of singular values, which are not computed; 1, -1, inf, -inf "
+            "and the Frobenius norm (no ord) are",
+            o->ord);
+    if (fabs(o->ord) != 1 && !isinf(o->ord))
+        return gd_op_fail(GD_E_ARGUMENT, "ord %g; it is 1, -1, inf or -inf, or not given", o->ord);
+    return gd_need_elements(i->in[0], 1u << (fabs(o->ord) == 1 ? cols : rows));
+}
+static void matrix_norm_expand(gd_expand *e) {
+    const gd_matrix_norm_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    int rows = 0, cols = 1;
+    if (matrix_axes(o, x->rank, &rows, &cols) != GD_OK) {
+        e->y[0] = gd_tensor_fail(gd_this_thread.noted);
+        return;
+    }
+    gd_shape both = gd_dims(rows < cols ? rows : cols, rows < cols ? cols : rows);
+    if (isnan(o->ord)) {
+        e->y[0] = gd_norm(x, .axis = both, .keepdim = o->keepdim);
+        return;
+    }
+    const bool by_columns = fabs(o->ord) == 1; /* a sum for each column: over the rows */
+    gd_tensor *sums = gd_norm(x, .p = 1, .axis = by_columns ? rows : cols, .keepdim = true);
+    const int rest = by_columns ? cols : rows;
+    gd_tensor *y = o->ord > 0 ? gd_max(sums, .axis = rest, .keepdim = true)
+                              : gd_min(sums, .axis = rest, .keepdim = true);
+    e->y[0] = o->keepdim ? y : gd_squeeze(y, .axis = both);
+}
+
 #include "statistics.gen.h"

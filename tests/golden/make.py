@@ -87,9 +87,16 @@ def option(value):
     return TORCH[value["dtype"]] if isinstance(value, dict) else value
 
 
+def bound(x, value):
+    """An option of an op on x as PyTorch takes it: for integers a whole number is an int, and an infinite one absent."""
+    if x.is_floating_point() or (math.isfinite(value) and value != math.trunc(value)):
+        return value
+    return int(value) if math.isfinite(value) else None
+
+
 def evaluate(case, tensors):
     """The results of the torch line, and the gradients of their weighted sum."""
-    names = {"torch": torch, "F": F, "math": math, "inf": math.inf, "nan": math.nan}
+    names = {"torch": torch, "F": F, "math": math, "inf": math.inf, "nan": math.nan, "bound": bound}
     names.update({name: option(value) for name, value in case["options"].items()})
     for t, info in zip(tensors, case["tensors"]):
         if case["grad"] and t is not None and t.is_floating_point() and not info["mutated"]:

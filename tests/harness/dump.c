@@ -53,6 +53,14 @@ static void put_option(const gd_op_attr *a, const char *data) {
         else printf("%" PRId64, *(const int64_t *)field);
         break;
     case GD_ATTR_FLOAT: put_number(*(const double *)field); break;
+    case GD_ATTR_NUMBER: {
+        const gd_number *n = field;
+        if ((double)n->whole == n->value && fabs(n->value) >= 0x1p53)
+            printf("%" PRId64, n->whole);
+        else
+            put_number(n->value);
+        break;
+    }
     case GD_ATTR_BOOL: printf(*(const bool *)field ? "true" : "false"); break;
     case GD_ATTR_INTS:
         if (*(const int64_t *)field == GD_UNSET) printf("null");

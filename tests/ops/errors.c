@@ -231,7 +231,11 @@ static void wrong_options(const gd_op *op, const test_case *c) {
             else report_pass();
         }
         bool list = at->type == GD_ATTR_SHAPE || at->type == GD_ATTR_INTS;
-        const char *const *values = at->type == GD_ATTR_INT ? numbers : list ? lists : at->type == GD_ATTR_FLOAT ? floats : NULL;
+        const char *const *values = at->type == GD_ATTR_INT ? numbers
+                                    : list                  ? lists
+                                    : at->type == GD_ATTR_FLOAT || at->type == GD_ATTR_NUMBER
+                                        ? floats
+                                        : NULL;
         size_t n = at->type == GD_ATTR_INT ? sizeof numbers / sizeof *numbers
                    : list                  ? sizeof lists / sizeof *lists
                                            : sizeof floats / sizeof *floats;

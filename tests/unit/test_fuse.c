@@ -188,7 +188,8 @@ static bool takes_part(const gd_op *op) {
     const unsigned no = GD_OP_INPLACE | GD_OP_RANDOM | GD_OP_INTEGRAL | GD_OP_USER;
     if (!(gd_op_flags(op) & GD_OP_ELEMENTWISE) || (gd_op_flags(op) & no)) return false;
     for (int i = 0; i < gd_op_attr_count(op); i++)
-        if (gd_op_attr_at(op, i)->required && gd_op_attr_at(op, i)->type != GD_ATTR_FLOAT)
+        if (gd_op_attr_at(op, i)->required && gd_op_attr_at(op, i)->type != GD_ATTR_FLOAT &&
+            gd_op_attr_at(op, i)->type != GD_ATTR_NUMBER)
             return false;
     for (int i = 0; i < gd_op_input_count(op); i++)
         if (gd_op_input(op, i)->mutated || gd_op_input(op, i)->variadic) return false;
@@ -472,7 +473,9 @@ TEST(fused_steps_run_on_other_devices) {
 static results limited(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *t = gd_mul(x[0], x[0]);
-    return (results){{gd_clamp(t, .min = 2), gd_clamp(t, .max = 3), gd_clamp(t, .min = -1e30, .max = 1e30)}, 3};
+    gd_tensor *low = gd_clamp(t, .min = 2), *high = gd_clamp(t, .max = 3);
+    gd_tensor *free = gd_clamp(t, .min = -1e30, .max = 1e30);
+    return (results){{low, high, free}, 3};
 }
 
 TEST(limits_beyond_the_integers_limit_none) {

@@ -50,6 +50,55 @@ TEST(a_class_that_does_not_exist_is_named_with_its_place) {
         }
 }
 
+static char logged[4096];
+static int n_logged;
+static void take_log(gd_log_level level, const char *message, void *user) {
+    (void)user;
+    if (level != GD_LOG_WARNING) return;
+    snprintf(logged, sizeof logged, "%s", message);
+    n_logged++;
+}
+
+TEST(a_target_that_broadcasts_is_warned_of) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(8, 1))), *target = gd_rand(gd_dims(8));
+    gd_set_log(take_log, NULL);
+    char line[40];
+#define WARNS(name, call)                                                                          \
+    do {                                                                                           \
+        logged[0] = 0, n_logged = 0;                                                               \
+        snprintf(line, sizeof line, "test_loss.c:%d)", __LINE__);                                  \
+        gd_tensor *loss = call;                                                                    \
+        CHECK(gd_backward(gd_sum(loss)) == GD_OK && n_logged == 1);                                \
+        CHECK_SAYING(strstr(logged, name ": x [8,1] and target [8] broadcast to [8,8]"), "%s",     \
+                     logged);                                                                      \
+        CHECK_SAYING(strstr(logged, line), "%s", logged);                                          \
+    } while (0)
+    WARNS("mse_loss", gd_mse_loss(x, target));
+    WARNS("l1_loss", gd_l1_loss(x, target));
+    WARNS("smooth_l1_loss", gd_smooth_l1_loss(x, target));
+    WARNS("huber_loss", gd_huber_loss(x, target));
+    WARNS("kl_div", gd_kl_div(x, target));
+    WARNS("hinge_loss", gd_hinge_loss(x, target));
+    WARNS("hinge_embedding_loss", gd_hinge_embedding_loss(x, target));
+#undef WARNS
+    n_logged = 0;
+    gd_mse_loss(x, gd_reshape(target, gd_dims(8, 1)));
+    gd_mse_loss(x, gd_scalar(1));
+    CHECK(n_logged == 0);
+    gd_graph *graph = gd_graph_new(); /* in a graph once, when it is built */
+    {
+        GD_GRAPH(graph);
+        gd_tensor *a = gd_placeholder(gd_dims(8, 1)), *loss = gd_mse_loss(a, target);
+        gd_session *session = gd_session_new(graph);
+        for (int i = 0; i < 3; i++) gd_session_run(session, gd_list(a, x), gd_list(loss));
+    }
+    CHECK_SAYING(n_logged == 1 && strstr(logged, "test_loss.c"), "%d %s", n_logged, logged);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    gd_clear_error();
+    gd_set_log(NULL, NULL);
+}
+
 TEST(shapes_that_do_not_fit_are_refused) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(4, 3)), *whole = gd_zeros(gd_dims(4), .dtype = GD_I64);

@@ -44,6 +44,12 @@ int main(void) {
         gd_tensor *joined = gd_cat(gd_list(parts.at[1], parts.at[0]), .axis = 1);
         gd_tensor *named = gd_call("add", gd_list(joined, gd_scalar(1)), NULL);
         gd_tensors g = gd_grad(gd_list(gd_sum(gd_exp(b1))), gd_list(b1), .retain_graph = true);
+        /* calls with options among the tensors of a list, and among other calls' arguments */
+        gd_tensors rows = gd_list(gd_sum(x, .axis = 1), gd_mean(x, .axis = 1, .keepdim = true));
+        gd_tensor *both = gd_cat(gd_list(gd_sum(x, .axis = 0), gd_mean(x, .axis = 0)),
+                                 .axis = 0);
+        if (rows.count != 2 || gd_tensor_rank(gd_listed(gd_sum(gd_sum(x, .axis = 1), .axis = 0)).at[0]) != 0) return 1;
+        (void)both;
         gd_tensor *d = gd_requires_grad(gd_full(gd_dims(2), 1.5, .dtype = GD_F64));
         gd_status right = gd_gradcheck(square_sum, gd_list(d), NULL, .second_order = true, .step = 1e-5);
         if (gd_tensor_numel(named) != 4 || g.count != 1 || right != GD_OK) return 1;

@@ -6,9 +6,11 @@
 #include <stdint.h>
 
 #include "backend/cpu/isa.h"
+#include "core/whole.h"
 
 /* n elements in a row of each input and output, all of the compute type. Outputs may be inputs. */
-typedef void (*gd_ew_fn)(int64_t n, const void *const *in, void *const *out, const double *params);
+typedef void (*gd_ew_fn)(int64_t n, const void *const *in, void *const *out,
+                         const gd_param *params);
 
 enum { GD_EW_F32, GD_EW_F64, GD_EW_I32, GD_EW_I64, GD_EW_TYPES };
 

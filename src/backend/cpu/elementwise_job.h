@@ -12,7 +12,7 @@ typedef struct gd_ew_program {
     const gd_ir *ir;
     gd_ew_fn whole; /* NULL: the evaluator */
     int type;       /* GD_EW_... */
-    double params[GD_FUSED_PARAMS];
+    gd_param params[GD_FUSED_PARAMS];
     /* the evaluator's */
     int n_slots;         /* tiles that it needs */
     const int16_t *slot; /* the tile of each node; -1: a variable is read where it lies */
@@ -21,6 +21,8 @@ typedef struct gd_ew_program {
 } gd_ew_program;
 
 int gd_ew_type(gd_dtype compute);
+/* The parameters of a call that is no fused one. */
+void gd_ew_params(const gd_op *op, const void *attrs, int type, gd_param *params);
 /* The op's own kernel for a type, or NULL. */
 gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type);
 gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p);
@@ -46,7 +48,7 @@ void gd_fused_warm(const gd_op *const *ops, const int64_t *elements, int n);
 void *gd_fused_rows_kernel(const gd_op *op);
 
 /* Tiles of constants, filled once, as far as they are needed; then n <= tile elements at a time. */
-void gd_ew_constants(const gd_ew_program *p, const double *params, int64_t tile, int64_t n,
+void gd_ew_constants(const gd_ew_program *p, const gd_param *params, int64_t tile, int64_t n,
                      char *tiles);
 void gd_ew_evaluate(const gd_ew_program *p, int64_t tile, int64_t n, const void *const *in,
                     void *const *out, char *tiles);

@@ -245,10 +245,10 @@ static bool run_straight(const gd_kernel_call *call) {
     const gd_op *op = call->op;
     const gd_ew_fn whole = gd_ew_whole(op, op->ir, gd_ew_type(call->out[0].dtype));
     if (!whole) return false;
-    double params[GD_RECORD_MAX];
+    gd_param params[GD_RECORD_MAX];
     const void *in[GD_EW_OPERANDS];
     void *out[GD_EW_OPERANDS];
-    for (int i = 0; i < op->n_attrs && call->attrs; i++) params[i] = gd_attr_number(&op->attrs[i], call->attrs);
+    gd_ew_params(op, call->attrs, gd_ew_type(call->out[0].dtype), params);
     for (int i = 0; i < call->n_in; i++) in[i] = call->in[i].data;
     for (int i = 0; i < call->n_out; i++) out[i] = call->out[i].data;
     whole(count, in, out, params);
@@ -298,7 +298,11 @@ static gd_status elementwise_reference_run(gd_kernel_call *call) {
     const gd_op *op = call->op;
     skip_views(call);
     double params[GD_RECORD_MAX] = {0};
-    for (int i = 0; i < op->n_attrs && call->attrs; i++) params[i] = gd_attr_number(&op->attrs[i], call->attrs);
+    int64_t whole_params[GD_RECORD_MAX] = {0};
+    for (int i = 0; i < op->n_attrs && call->attrs; i++) {
+        params[i] = gd_attr_number(&op->attrs[i], call->attrs).value;
+        whole_params[i] = gd_attr_param(&op->attrs[i], call->attrs, GD_I64).whole;
+    }
     const gd_view *shape = &call->out[0];
     bool real = op->flags & GD_OP_FLOAT || !(gd_ir_types(op->ir) & GD_PRIM_INT) ||
                 (call->n_in == 0 && shape->dtype == GD_F64) ||
@@ -322,7 +326,8 @@ static gd_status elementwise_reference_run(gd_kernel_call *call) {
             if (!real) wholes[i] = gd_load_i64(v->dtype, p);
         }
         if (real) gd_ir_eval_real(op->ir, reals, params, real_out);
-        else gd_ir_eval_whole(op->ir, wholes, params, whole_out);
+        else
+            gd_ir_eval_whole(op->ir, wholes, whole_params, whole_out);
         for (int i = 0; i < call->n_out; i++) {
             char *p = (char *)call->out[i].data + e * 8;
             if (real) gd_store_f64(call->out[i].dtype, p, real_out[i]);

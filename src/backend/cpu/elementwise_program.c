@@ -8,7 +8,7 @@
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/jit.h"
 #include "codegen/record.h"
-#include "codegen/whole.h"
+#include "core/whole.h"
 #include "core/alloc.h"
 #include "ops/call.h"
 #include "ops/intern.h"
@@ -183,14 +183,19 @@ gd_status gd_ew_prepare_ir(const gd_ir *ir, int type, gd_ew_program *p) {
     return find_steps(ir, type, p);
 }
 
+void gd_ew_params(const gd_op *op, const void *attrs, int type, gd_param *params) {
+    static const gd_dtype dtypes[GD_EW_TYPES] = {GD_F32, GD_F64, GD_I32, GD_I64};
+    for (int i = 0; i < op->n_attrs && attrs; i++)
+        params[i] = gd_attr_param(&op->attrs[i], attrs, dtypes[type]);
+}
+
 gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
     const gd_op *op = call->op;
     begin(p, ir, type);
     if (op->fusion)
         gd_fused_params(call, p->params);
     else
-        for (int i = 0; i < op->n_attrs && call->attrs; i++)
-            p->params[i] = gd_attr_number(&op->attrs[i], call->attrs);
+        gd_ew_params(op, call->attrs, type, p->params);
     if (!op->fusion || gd_ew_uses_compiled()) p->whole = compiled(op, ir)->fn[type];
     if (p->whole) return GD_OK;
     GD_TRY(find_steps(ir, type, p));
@@ -202,30 +207,37 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, g
     return GD_OK;
 }
 
-static void fill(void *tile, int type, double value, int64_t n) {
+static void fill(void *tile, int type, gd_param value, int64_t n) {
     switch (type) {
     case GD_EW_F32:
-        for (int64_t i = 0; i < n; i++) ((float *)tile)[i] = (float)value;
+        for (int64_t i = 0; i < n; i++) ((float *)tile)[i] = (float)value.real;
         break;
     case GD_EW_F64:
-        for (int64_t i = 0; i < n; i++) ((double *)tile)[i] = value;
+        for (int64_t i = 0; i < n; i++) ((double *)tile)[i] = value.real;
         break;
     case GD_EW_I32:
-        for (int64_t i = 0; i < n; i++) ((int32_t *)tile)[i] = gd_whole_i32(value);
+        for (int64_t i = 0; i < n; i++) ((int32_t *)tile)[i] = (int32_t)value.whole;
         break;
     default:
-        for (int64_t i = 0; i < n; i++) ((int64_t *)tile)[i] = gd_whole_i64(value);
+        for (int64_t i = 0; i < n; i++) ((int64_t *)tile)[i] = value.whole;
         break;
     }
 }
 
-void gd_ew_constants(const gd_ew_program *p, const double *params, int64_t tile, int64_t n,
+/* A constant of the expression. */
+static gd_param constant_of(double value, int type) {
+    if (type == GD_EW_F32 || type == GD_EW_F64) return (gd_param){.real = value};
+    return (gd_param){.whole = type == GD_EW_I32 ? gd_whole_i32(value) : gd_whole_i64(value)};
+}
+
+void gd_ew_constants(const gd_ew_program *p, const gd_param *params, int64_t tile, int64_t n,
                      char *tiles) {
     if (p->whole) return;
     for (int i = 0; i < p->ir->count; i++) {
         const gd_ir_node *node = &p->ir->nodes[i];
         if (node->code != GD_IR_CONST && node->code != GD_IR_PARAM) continue;
-        const double value = node->code == GD_IR_CONST ? node->value : params[node->arg[0]];
+        const gd_param value =
+            node->code == GD_IR_CONST ? constant_of(node->value, p->type) : params[node->arg[0]];
         fill(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value, n);
     }
 }

@@ -43,7 +43,7 @@ typedef struct job {
     int type;                /* GD_EW_F32 or GD_EW_F64 */
     gd_dtype dtype;          /* the same */
     int64_t size, tile;
-    double params[GD_FUSED_PARAMS];
+    gd_param params[GD_FUSED_PARAMS];
     operand operands[OPERANDS]; /* tensors, columns, results */
     int n_in, n_out, n_buffers;
     int rank, row_rank; /* dims of the rows, merged; dims of a row */
@@ -190,7 +190,7 @@ static double fold_on(gd_row_use use, double so_far, double more) {
 
 /* One pass over the elements of a row. `params` are followed by the row values. */
 static void evaluate_pass(const job *j, const gd_row_pass *pass, const gd_ew_program *program,
-                          char *const *in, char *const *out, char *const *kept, double *params,
+                          char *const *in, char *const *out, char *const *kept, gd_param *params,
                           char *tiles) {
     static const double start[] = {0, -__builtin_inf(), __builtin_inf()};
     const int n_out = pass->each.n_outputs;
@@ -231,27 +231,27 @@ static void evaluate_pass(const job *j, const gd_row_pass *pass, const gd_ew_pro
     }
     for (int k = 0; k < n_out; k++)
         if (gd_row_folds(pass->use[k]))
-            params[j->rows->n_params + pass->number[k]] =
+            params[j->rows->n_params + pass->number[k]].real =
                 j->type == GD_EW_F64 ? totals[k] : (float)totals[k];
 }
 
 /* Row values that are computed from others: an expression of one element. */
 static void evaluate_once(const job *j, const gd_row_pass *pass, const gd_ew_program *program,
-                          double *params, char *tiles) {
+                          gd_param *params, char *tiles) {
     double results[GD_IR_MAX_OUTPUTS];
     void *to[GD_IR_MAX_OUTPUTS];
     for (int k = 0; k < pass->once.n_outputs; k++) to[k] = &results[k];
     gd_ew_constants(program, params, 1, 1, tiles);
     gd_ew_evaluate(program, 1, 1, NULL, to, tiles);
     for (int k = 0; k < pass->once.n_outputs; k++)
-        params[j->rows->n_params + pass->once_to[k]] = load_one(j, &results[k]);
+        params[j->rows->n_params + pass->once_to[k]].real = load_one(j, &results[k]);
 }
 
 static void evaluate_row(const job *j, char *const *in, char *const *out, char *const *kept,
-                         double *params, char *tiles) {
+                         gd_param *params, char *tiles) {
     const gd_rows *rows = j->rows;
     for (int i = 0; i < rows->n_columns; i++)
-        params[rows->n_params + i] = load_one(j, in[rows->n_tensors + i]);
+        params[rows->n_params + i].real = load_one(j, in[rows->n_tensors + i]);
     for (int p = 0; p < rows->n_passes; p++) {
         const gd_row_pass *pass = &rows->pass[p];
         if (pass->once.n_outputs) evaluate_once(j, pass, &j->programs[p].once, params, tiles);
@@ -260,7 +260,7 @@ static void evaluate_row(const job *j, char *const *in, char *const *out, char *
     }
     for (int i = 0; i < rows->n_results; i++) {
         if (rows->value_of[i] < 0) continue;
-        const double value = params[rows->n_params + rows->value_of[i]];
+        const double value = params[rows->n_params + rows->value_of[i]].real;
         if (j->type == GD_EW_F64)
             *(double *)out[i] = value;
         else
@@ -318,7 +318,7 @@ static void run_one_by_one(const job *j, int64_t first, int64_t end, char *const
     const size_t row_bytes = ((size_t)j->n * (size_t)j->size + 63) / 64 * 64;
     /* of the evaluator: its tiles, then a chunk of each reduction */
     _Alignas(64) char tiles[TILES_BYTES + CHUNKS_BYTES];
-    double params[GD_FUSED_PARAMS + GD_ROW_VALUES];
+    gd_param params[GD_FUSED_PARAMS + GD_ROW_VALUES];
     memcpy(params, j->params, sizeof j->params);
     for (int64_t row = first; row < end; row++) {
         char *base[OPERANDS], *at[OPERANDS];

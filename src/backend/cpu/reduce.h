@@ -50,7 +50,9 @@ typedef enum gd_finish {
 } gd_finish;
 
 /* Leaves of one element type. A state is a pair of arrays, s0 of the type, s1 of the type or, for
- * argmax and argmin, of int64_t; s1 is not touched by folds that have no second number. */
+ * argmax and argmin, of int64_t; s1 is not touched by folds that have no second number. Both
+ * numbers of GD_FOLD_MOMENTS are doubles for f32 too: the means of two leaves differ by less than
+ * an f32 near a large mean can hold, and their difference is squared. */
 typedef struct gd_reducer {
     /* For each of `count` states at x, x + step, ... (bytes): `runs` runs of n > 0 elements, `apart`
      * bytes from one run to the next. `index` is that of the first element. */

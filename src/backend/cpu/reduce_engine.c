@@ -40,7 +40,8 @@ typedef struct {
     const gd_reducer *isa;
     const gd_view *x;
     int64_t size, x_size;     /* bytes of an element computed with, of one of x */
-    int64_t second;           /* bytes of the second number of a state */
+    gd_dtype state;           /* of the first number of a state */
+    int64_t first, second;    /* bytes of the two numbers of a state */
     axis kept[GD_MAX_RANK], reduced[GD_MAX_RANK];
     int n_kept, n_reduced;    /* without the innermost of each, which is `inner` and `run` */
     axis inner, run;
@@ -142,7 +143,9 @@ static void plan(job *j, const gd_view *x, const gd_reduction *r) {
     j->x = x;
     j->x_size = (int64_t)gd_dtype_size(x->dtype);
     j->size = (int64_t)gd_dtype_size(r->type);
-    j->second = !r->two ? 0 : r->in_order ? (int64_t)sizeof(int64_t) : j->size;
+    j->state = r->fold == GD_FOLD_MOMENTS ? GD_F64 : r->type;
+    j->first = (int64_t)gd_dtype_size(j->state);
+    j->second = !r->two ? 0 : r->in_order ? (int64_t)sizeof(int64_t) : j->first;
     const gd_view *y = r->y ? r->y : r->y1, *y1 = r->y1 ? r->y1 : r->y;
     int64_t y_size = (int64_t)gd_dtype_size(y->dtype), y1_size = (int64_t)gd_dtype_size(y1->dtype);
     bool keepdim = y->rank == x->rank;
@@ -181,7 +184,7 @@ static void plan(job *j, const gd_view *x, const gd_reduction *r) {
 
 static size_t partial_bytes(const job *j) {
     if (j->segments == 1) return 0;
-    return (size_t)(j->groups * j->segments * j->inner.dim) * (size_t)(j->size + j->second);
+    return (size_t)(j->groups * j->segments * j->inner.dim) * (size_t)(j->first + j->second);
 }
 
 /* --- leaves ------------------------------------------------------------------------------------- */
@@ -229,7 +232,8 @@ static void produce_rows(const job *j, const char *x, int64_t n, int64_t runs, i
         if (together) produce(j, from, batch * n * runs, buffer);
         else
             for (int64_t r = 0; r < runs; r++) produce(j, from + r * apart, n, buffer + r * n * j->size);
-        j->isa->rows(j->r.fold, j->r.p, buffer, n, runs, n * j->size, batch, bytes, first, s0 + c * j->size, s1 + c * j->second);
+        j->isa->rows(j->r.fold, j->r.p, buffer, n, runs, n * j->size, batch, bytes, first,
+                     s0 + c * j->first, s1 + c * j->second);
     }
 }
 
@@ -305,9 +309,9 @@ static void run_wide(const job *j, const char *base, int64_t leaf, int64_t cols,
     for (int r = 0; r < LEAF_ROWS; r++) rows[r] = base + r * j->wide * j->run.x;
     j->isa->columns(j->r.fold, j->r.p, rows, LEAF_ROWS, cols * j->wide, 0, wide0, wide1);
     for (int64_t half = j->wide / 2; half > 0; half /= 2, count *= 2)
-        j->isa->merge(j->r.fold, cols * half, count, wide0, wide1, count, wide0 + cols * half * j->size,
-                      wide1 + cols * half * j->second);
-    memcpy(s0, wide0, (size_t)(cols * j->size));
+        j->isa->merge(j->r.fold, cols * half, count, wide0, wide1, count,
+                      wide0 + cols * half * j->first, wide1 + cols * half * j->second);
+    memcpy(s0, wide0, (size_t)(cols * j->first));
     if (j->r.two) memcpy(s1, wide1, (size_t)(cols * j->second));
 }
 
@@ -337,7 +341,8 @@ static void identity(const job *j, int64_t cols, char *s0) {
     }
     for (int64_t c = 0; c < cols; c++)
         if (j->r.type == GD_I64) ((int64_t *)(void *)s0)[c] = whole;
-        else gd_store_f64(j->r.type, s0 + c * j->size, real);
+        else
+            gd_store_f64(j->state, s0 + c * j->first, real);
 }
 
 /* Leaves [first, end) of one result (by rows) or of `cols` results (by columns) into s0, s1. Like a
@@ -386,16 +391,17 @@ static void store(const job *j, int64_t group, int64_t col, int64_t cols, char *
     }
     if (j->r.finish) j->isa->finish(j->r.finish, j->r.p, j->total, cols, s0, s1);
     if (j->r.y)
-        gd_convert_row(j->r.y->dtype, (char *)j->r.y->data + y, j->inner.y, j->r.type, s0, j->size, cols);
+        gd_convert_row(j->r.y->dtype, (char *)j->r.y->data + y, j->inner.y, j->state, s0, j->first,
+                       cols);
     if (j->r.y1)
-        gd_convert_row(j->r.y1->dtype, (char *)j->r.y1->data + y1, j->inner.y1, j->r.in_order ? GD_I64 : j->r.type,
-                       s1, j->second, cols);
+        gd_convert_row(j->r.y1->dtype, (char *)j->r.y1->data + y1, j->inner.y1,
+                       j->r.in_order ? GD_I64 : j->state, s1, j->second, cols);
 }
 
 static void run_task(void *arg, int64_t task) {
     const job *j = arg;
     _Alignas(64) char buffer[WIDE_BYTES + BUFFER], states[STATES_BYTES];
-    _Alignas(64) char s0[CHUNK_BYTES], s1[CHUNK_BYTES / 4 * 8];
+    _Alignas(64) char s0[CHUNK_BYTES / 4 * 8], s1[CHUNK_BYTES / 4 * 8];
     int64_t segment = task % j->segments, from = task / j->segments * j->chunks_per_task;
     int64_t to = from + j->chunks_per_task, first = segment * j->leaves_per_segment;
     int64_t end = first + j->leaves_per_segment < j->leaves ? first + j->leaves_per_segment : j->leaves;
@@ -407,15 +413,15 @@ static void run_task(void *arg, int64_t task) {
         char *to0 = s0, *to1 = s1;
         if (j->segments > 1) {
             int64_t at = (group * j->segments + segment) * j->inner.dim + col;
-            to0 = j->partial0 + at * j->size;
+            to0 = j->partial0 + at * j->first;
             to1 = j->partial1 + at * j->second;
         }
         if (j->by_columns || j->together || (j->direct && j->leaves == 1))
             run_segment(j, base, first, end, cols, buffer, states, to0, to1);
         else
             for (int64_t c = 0; c < cols; c++)
-                run_segment(j, base + c * j->inner.x, first, end, 1, buffer, states, to0 + c * j->size,
-                            to1 + c * j->second);
+                run_segment(j, base + c * j->inner.x, first, end, 1, buffer, states,
+                            to0 + c * j->first, to1 + c * j->second);
         if (j->segments == 1) store(j, group, col, cols, s0, s1);
     }
 }
@@ -426,9 +432,9 @@ static void merge_segments(void *arg, int64_t task) {
     int64_t wide = CHUNK_BYTES / j->size, chunks = divide_up(j->inner.dim, wide);
     int64_t group = task / chunks, col = task % chunks * wide;
     int64_t cols = j->inner.dim - col < wide ? j->inner.dim - col : wide;
-    char *s0 = j->partial0 + (group * j->segments * j->inner.dim + col) * j->size;
+    char *s0 = j->partial0 + (group * j->segments * j->inner.dim + col) * j->first;
     char *s1 = j->partial1 + (group * j->segments * j->inner.dim + col) * j->second;
-    int64_t row0 = j->inner.dim * j->size, row1 = j->inner.dim * j->second;
+    int64_t row0 = j->inner.dim * j->first, row1 = j->inner.dim * j->second;
     for (int64_t step = 1; step < j->segments; step *= 2)
         for (int64_t a = 0; a + step < j->segments; a += 2 * step) {
             int64_t b = a + step, end = b + step < j->segments ? b + step : j->segments;

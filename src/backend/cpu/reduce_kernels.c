@@ -30,9 +30,17 @@ static gd_reduction simple(const gd_kernel_call *k, gd_fold fold, const gd_shape
         return GD_OK;                                                                             \
     }
 
+/* The engine reads floats as i64 where it sums integers. A narrower dtype asks for a conversion to
+ * that dtype before the sum, which the plain kernels do. */
+static bool reads_as_asked(const gd_kernel_call *k) {
+    const gd_dtype to = k->out[0].dtype;
+    return !(gd_dtype_is_float(k->in[0].dtype) && (to == GD_U8 || to == GD_I8 || to == GD_I32));
+}
+
 /*kernel sum.blocked  rank 10  run sum_blocked_run  workspace sum_blocked_workspace
  * Any strides and dtypes.
  */
+static bool sum_blocked_match(const gd_kernel_call *k) { return reads_as_asked(k); }
 static gd_reduction sum_request(const gd_kernel_call *k) {
     const gd_sum_options *o = k->attrs;
     gd_dtype dtype = k->out[0].dtype;
@@ -55,6 +63,7 @@ REDUCTION(mean)
 /*kernel prod.blocked  rank 10  run prod_blocked_run  workspace prod_blocked_workspace
  * Any strides and dtypes.
  */
+static bool prod_blocked_match(const gd_kernel_call *k) { return reads_as_asked(k); }
 static gd_reduction prod_request(const gd_kernel_call *k) {
     const gd_prod_options *o = k->attrs;
     gd_dtype dtype = k->out[0].dtype;

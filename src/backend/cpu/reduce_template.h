@@ -16,7 +16,7 @@
 #define TRUTH_OF(x) ((VEC)(((x) != 0) & (MASK)V(splat)(1)))
 #define SQUARE_OF(x) ((x) * (x))
 #define POWER_OF(x) V(pow)(V(abs)(x), extra)
-#define SQUARE_FROM(x) (((x) - extra) * ((x) - extra))
+#define FROM(x)      ((x)-extra)
 #define EXP_FROM(x) V(exp)((x) - extra)
 
 #if IS_FLOAT
@@ -43,8 +43,8 @@
     X(MAX_ABS, 0, V(abs), V(max))           \
     X(MIN_ABS, LARGEST, V(abs), V(min))
 /* pieces of the folds of two numbers; `extra` is what to subtract */
-#define FOLD_PIECES(X)                      \
-    X(SUM_SQUARE_FROM, 0, SQUARE_FROM, V(add)) \
+#define FOLD_PIECES(X)                                                                             \
+    X(SUM_FROM, 0, FROM, V(add))                                                                   \
     X(SUM_EXP_FROM, 0, EXP_FROM, V(add))
 
 #if IS_FLOAT
@@ -215,32 +215,133 @@ static void arg_merge(gd_fold fold, int64_t cols, E *a0, int64_t *a1, const E *b
 
 FOLD_PIECES(DEFINE_ROW)
 
-static void moments_rows(block b, int64_t count, int64_t step, E *mean, E *squares) {
-    for (int64_t c = 0; c < count; c++, b.x += step) {
-        mean[c] = row_SUM(b, V(splat)(0)) / (E)(b.n * b.runs);
-        squares[c] = row_SUM_SQUARE_FROM(b, V(splat)(mean[c]));
-    }
-}
-
-static void moments_columns(const void *const *rows, int n_rows, int64_t cols, E *mean, E *squares) {
-    for (int64_t c = 0; c < cols; c += LANES) {
-        int left = cols - c < LANES ? (int)(cols - c) : LANES;
-        VEC sum = V(load_part)((const E *)rows[0] + c, left), total = V(splat)(0);
-        for (int r = 1; r < n_rows; r++) sum += V(load_part)((const E *)rows[r] + c, left);
-        sum /= V(splat)((E)n_rows);
-        for (int r = 0; r < n_rows; r++) {
-            VEC d = V(load_part)((const E *)rows[r] + c, left) - sum;
-            total += d * d;
+/* Moments in three steps, of numbers that stay small however large the mean is: the mean of the
+ * distances from the first element (0 if all are equal) gives a rough mean, rounded to E; distances
+ * d from that one give sum(d) and sum(d*d); the mean is rough + sum(d)/n, and the squared distances
+ * from it are sum(d*d) - sum(d)^2/n, a difference that takes away next to nothing. */
+/* The same by doubles, one element after the other: for numbers so large that distances in E
+ * overflow, and for what is not finite. With `rows`, run r begins at rows[r][at]. */
+static void moments_plain(const void *const *rows, int64_t at, block b, double *s0, double *s1) {
+    double mean = 0, squares = 0, total = (double)b.n * (double)b.runs;
+    for (int twice = 0; twice < 2; twice++)
+        for (int64_t r = 0; r < b.runs; r++) {
+            const E *x =
+                rows ? (const E *)rows[r] + at : (const E *)(const void *)(b.x + r * b.apart);
+            for (int64_t i = 0; i < b.n; i++)
+                if (!twice)
+                    mean += (double)x[i] / total;
+                else
+                    squares += ((double)x[i] - mean) * ((double)x[i] - mean);
         }
-        V(store_part)(mean + c, sum, left);
-        V(store_part)(squares + c, total, left);
-    }
+    *s0 = mean;
+    *s1 = squares;
 }
 
-static void moments_merge(int64_t cols, int64_t na, E *a0, E *a1, int64_t nb, const E *b0, const E *b1) {
-    E share = (E)nb / (E)(na + nb), weight = (E)na * share;
+static inline vf64 moments_end(vf64 rough, vf64 sum, vf64 squares, double share, vf64 *rest) {
+    vf64 e = sum * v_splat_f64(share);
+    *rest = squares - sum * e;
+    *rest = v_select_f64(*rest < 0, v_splat_f64(0), *rest); /* NaN stays */
+    return rough + e;
+}
+
+/* The states of one vector of columns, or the first `left` of them. */
+static inline void moments_store(VEC rough, VEC sum, VEC squares, double share, int left,
+                                 double *s0, double *s1) {
+#if defined(FOR_F32)
+    vf64 rest_lo, rest_hi;
+    vf64 lo = moments_end(v_lo_f64(rough), v_lo_f64(sum), v_lo_f64(squares), share, &rest_lo);
+    vf64 hi = moments_end(v_hi_f64(rough), v_hi_f64(sum), v_hi_f64(squares), share, &rest_hi);
+    if (left == LANES) {
+        v_store_f64(s0, lo);
+        v_store_f64(s1, rest_lo);
+        v_store_f64(s0 + VF64_LANES, hi);
+        v_store_f64(s1 + VF64_LANES, rest_hi);
+        return;
+    }
+    int upper = left - VF64_LANES < 0 ? 0 : left - VF64_LANES, lower = left - upper;
+    v_store_part_f64(s0, lo, lower);
+    v_store_part_f64(s1, rest_lo, lower);
+    v_store_part_f64(s0 + lower, hi, upper);
+    v_store_part_f64(s1 + lower, rest_hi, upper);
+#else
+    vf64 rest, mean = moments_end(rough, sum, squares, share, &rest);
+    v_store_part_f64(s0, mean, left);
+    v_store_part_f64(s1, rest, left);
+#endif
+}
+
+static inline void moments_row(block b, double share, double *s0, double *s1) {
+    E first = *(const E *)(const void *)b.x;
+    E rough = first + row_SUM_FROM(b, V(splat)(first)) * (E)share;
+    VEC from = V(splat)(rough), sum[4], squares[4];
+    for (int k = 0; k < 4; k++) sum[k] = squares[k] = V(splat)(0);
+    for (int64_t r = 0; r < b.runs; r++) {
+        const E *x = (const E *)(const void *)(b.x + r * b.apart);
+        int64_t i = 0;
+        for (; i + 4 * LANES <= b.n; i += 4 * LANES)
+            for (int k = 0; k < 4; k++) {
+                VEC d = V(load)(x + i + k * LANES) - from;
+                sum[k] += d;
+                squares[k] = V(fma)(d, d, squares[k]);
+            }
+        for (int k = 0; i < b.n; i += LANES, k++) {
+            int left = b.n - i < LANES ? (int)(b.n - i) : LANES;
+            VEC d = V(select)(IOTA < left, V(load_part)(x + i, left) - from, V(splat)(0));
+            sum[k] += d;
+            squares[k] = V(fma)(d, d, squares[k]);
+        }
+    }
+    for (int h = 2; h > 0; h /= 2)
+        for (int k = 0; k < h; k++) sum[k] += sum[k + h], squares[k] += squares[k + h];
+    ACROSS(sum[0], V(add));
+    ACROSS(squares[0], V(add));
+    double e = sum[0][0] * share, rest = squares[0][0] - sum[0][0] * e;
+    *s0 = rough + e;
+    *s1 = rest < 0 ? 0 : rest;
+    if (!(squares[0][0] < LARGEST)) moments_plain(NULL, 0, b, s0, s1);
+}
+
+static void moments_rows(block b, int64_t count, int64_t step, double *s0, double *s1) {
+    double share = 1 / (double)(b.n * b.runs); /* of each element in the mean */
+    for (int64_t c = 0; c < count; c++, b.x += step) moments_row(b, share, s0 + c, s1 + c);
+}
+
+/* A plain load where `left` is known to be all lanes. */
+static inline VEC load_some(const E *x, int left) {
+    return left == LANES ? V(load)(x) : V(load_part)(x, left);
+}
+
+static inline void moments_columns_at(const void *const *rows, int n_rows, double share, int64_t c,
+                                      int left, double *s0, double *s1) {
+    VEC first = load_some((const E *)rows[0] + c, left), rough = V(splat)(0);
+    VEC sum = rough, squares = rough;
+    for (int r = 1; r < n_rows; r++) rough += load_some((const E *)rows[r] + c, left) - first;
+    rough = first + rough * V(splat)((E)share);
+    for (int r = 0; r < n_rows; r++) {
+        VEC d = load_some((const E *)rows[r] + c, left) - rough;
+        sum += d;
+        squares = V(fma)(d, d, squares);
+    }
+    moments_store(rough, sum, squares, share, left, s0 + c, s1 + c);
+    if (!NAMED(any, MASK_TYPE)(~(squares < V(splat)((E)LARGEST)))) return;
+    for (int k = 0; k < left; k++)
+        if (!(squares[k] < LARGEST))
+            moments_plain(rows, c + k, (block){NULL, 1, n_rows, 0}, s0 + c + k, s1 + c + k);
+}
+
+static void moments_columns(const void *const *rows, int n_rows, int64_t cols, double *s0,
+                            double *s1) {
+    double share = 1.0 / n_rows;
+    int64_t c = 0;
+    for (; c + LANES <= cols; c += LANES) moments_columns_at(rows, n_rows, share, c, LANES, s0, s1);
+    if (c < cols) moments_columns_at(rows, n_rows, share, c, (int)(cols - c), s0, s1);
+}
+
+static void moments_merge(int64_t cols, int64_t na, double *a0, double *a1, int64_t nb,
+                          const double *b0, const double *b1) {
+    double share = (double)nb / (double)(na + nb), weight = (double)na * share;
     for (int64_t c = 0; c < cols; c++) {
-        E d = b0[c] - a0[c];
+        double d = b0[c] - a0[c];
         a0[c] += d * share;
         a1[c] += b1[c] + d * d * weight;
     }
@@ -349,10 +450,11 @@ static void reduce_finish(gd_finish finish, double p, int64_t n, int64_t cols, v
         break;
     case GD_FINISH_VARIANCE:
     case GD_FINISH_DEVIATION: {
-        E freedom = (E)n - (E)p > 0 ? (E)((double)n - p) : 0;
+        double freedom = (double)n - p > 0 ? (double)n - p : 0, *result = s0;
+        const double *squares = s1;
         for (int64_t c = 0; c < cols; c++) {
-            y[c] = second[c] / freedom;
-            if (finish == GD_FINISH_DEVIATION) y[c] = (E)__builtin_sqrt(y[c]);
+            result[c] = squares[c] / freedom;
+            if (finish == GD_FINISH_DEVIATION) result[c] = __builtin_sqrt(result[c]);
         }
         break;
     }

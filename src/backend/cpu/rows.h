@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "backend/cpu/isa.h"
+#include "core/whole.h"
 #include "codegen/rows.h"
 
 /* `rows` rows of n elements, all of the type computed in: in[i] and out[i] are where operand i has
@@ -13,7 +14,7 @@
  * lies. */
 typedef void (*gd_row_fn)(int64_t rows, int64_t n, char *const *in, const int64_t *in_step,
                           char *const *out, const int64_t *out_step, char *const *kept,
-                          const double *params);
+                          const gd_param *params);
 
 /* For the evaluator: a chunk of at most GD_ROW_CHUNK elements put together, as a kernel does it. */
 GD_ISA_DECLARE(double, gd_row_fold_f32, (gd_row_use use, int ways, int64_t n, const void *x));

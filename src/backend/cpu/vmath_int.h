@@ -6,7 +6,7 @@
 #ifndef GRADUS_CPU_VMATH_INT_H
 #define GRADUS_CPU_VMATH_INT_H
 
-#include "codegen/whole.h"
+#include "core/whole.h"
 #include "vmath_basic.h"
 
 /* Truncated quotients. 32 bits: a double holds both operands, and their quotient cannot round up to

@@ -16,6 +16,7 @@ const char *attr_c_type(const gd_op_attr *attr) {
     case GD_ATTR_DTYPE: return "gd_dtype";
     case GD_ATTR_STRING: return "const char *";
     case GD_ATTR_GRAPH: return "gd_subgraph *";
+    case GD_ATTR_NUMBER: return "gd_number";
     }
     return "?";
 }
@@ -89,6 +90,13 @@ void print_default(FILE *out, const gd_op_attr *attr, default_form form) {
         else fprintf(out, "\"%s\"", text);
         break;
     case GD_ATTR_GRAPH: fputs("NULL", out); break;
+    case GD_ATTR_NUMBER:
+        if (form != IN_CPLUSPLUS) fputc('{', out);
+        print_number(out, text, "(double)NAN");
+        /* an integer again, exactly; 0 means nothing beside another value */
+        if (form != IN_CPLUSPLUS)
+            fprintf(out, ", %s}", strspn(text, "-0123456789") == strlen(text) ? text : "0");
+        break;
     }
 }
 
@@ -132,10 +140,21 @@ void print_prototype(FILE *out, const op *o) {
     fputc(')', out);
 }
 
-static void print_arguments(FILE *out, const gd_record *r, const char *before) {
+/* The parameters of a call's macro. */
+static void print_parameters(FILE *out, const gd_record *r) {
     for (int i = 0; i < r->n_order; i++) {
         int k = r->order[i];
-        fprintf(out, "%s%s", i ? ", " : before, k < 0 ? r->attrs[~k].name : r->inputs[k].name);
+        fprintf(out, "%s%s", i ? ", " : "", k < 0 ? r->attrs[~k].name : r->inputs[k].name);
+    }
+}
+
+/* What it passes on; a number with the type that the user has given it. */
+static void print_arguments(FILE *out, const gd_record *r) {
+    for (int i = 0; i < r->n_order; i++) {
+        int k = r->order[i];
+        bool number = k < 0 && r->attrs[~k].type == GD_ATTR_NUMBER;
+        fprintf(out, number ? ", gd_number_of(%s)" : ", %s",
+                k < 0 ? r->attrs[~k].name : r->inputs[k].name);
     }
 }
 
@@ -214,15 +233,15 @@ static void print_outputs(FILE *out, const op *o) {
 static void print_macro(FILE *out, const op *o) {
     const gd_record *r = &o->record;
     fprintf(out, "#define gd_%s(", r->name);
-    print_arguments(out, r, "");
+    print_parameters(out, r);
     if (!has_options(o)) {
         fprintf(out, ") gd_%s_at(GD_HERE", r->name);
-        print_arguments(out, r, ", ");
+        print_arguments(out, r);
         fputs(")\n\n", out);
         return;
     }
     fprintf(out, "%s...) \\\n    GD_WITH_OPTIONS_(gd_%s_at(GD_HERE", r->n_order ? ", " : "", r->name);
-    print_arguments(out, r, ", ");
+    print_arguments(out, r);
     fprintf(out, ", GD_OPTIONS_(gd_%s_options, (", r->name);
     int n = 0;
     for (int i = 0; i < r->n_attrs; i++) {

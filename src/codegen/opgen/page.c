@@ -15,7 +15,8 @@ static void print_signature(FILE *out, const gd_record *r) {
 }
 
 static const char *type_text(const gd_op_attr *a) {
-    static const char *const names[] = {"int", "float", "bool", "ints", "list of ints", "word", "dtype", "string", "graph"};
+    static const char *const names[] = {"int",  "float", "bool",   "ints",  "list of ints",
+                                        "word", "dtype", "string", "graph", "number"};
     return names[a->type];
 }
 
