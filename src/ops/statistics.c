@@ -179,9 +179,14 @@ static gd_status norm_infer(gd_infer *i) {
  *   g = x == 0 || y == 0 ? 0 : gy * sign(x) * pow(abs(x) / y, p - 1)
  */
 
-/*op norm_inf_grad(gy, x, y, count) -> g  elementwise internal
- * The gradient of the inf- and -inf-norm.
- *   g = gy * sign(x) * (abs(x) == y) / count
+/*op norm_inf_place(x, y) -> on  elementwise truth internal
+ * Whether |x| is the inf- or -inf-norm y; of NaN, whether both are.
+ *   on = abs(x) == y || (x != x && y != y)
+ */
+
+/*op norm_inf_grad(gy, x, on, count) -> g  elementwise internal
+ * The gradient of the inf- and -inf-norm: shared by the elements that the norm is.
+ *   g = on ? gy * sign(x) / count : 0
  */
 static void norm_vjp(gd_vjp *v) {
     const gd_norm_options *o = v->attrs;
@@ -192,8 +197,9 @@ static void norm_vjp(gd_vjp *v) {
     if (o->p == 1) v->gx[0] = gd_norm1_grad(gy, x);
     else if (o->p == 2) v->gx[0] = gd_norm2_grad(gy, x, y);
     else if (isinf(o->p)) {
-        gd_tensor *count = gd_sum(gd_eq(gd_abs(x), y), .axis = gd_mask_axes(mask), .keepdim = true);
-        v->gx[0] = gd_norm_inf_grad(gy, x, y, count);
+        gd_tensor *on = gd_norm_inf_place(x, y);
+        gd_tensor *count = gd_sum(on, .axis = gd_mask_axes(mask), .keepdim = true);
+        v->gx[0] = gd_norm_inf_grad(gy, x, on, count);
     } else v->gx[0] = gd_norm_grad(gy, x, y, o->p);
 }
 
