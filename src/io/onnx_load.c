@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/alloc.h"
 #include "gradus/ops.h"
@@ -388,17 +389,41 @@ static char *folder_of(const char *path) {
     return folder;
 }
 
-static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
+static gd_status load_once(const char *path, char *folder, bool trainable, gd_graph **out) {
     gd_pb_doc *doc;
-    if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
-    GD_TRY(gd_scope_reserve(1));
     GD_TRY(gd_pb_load(&doc, &gd_onnx_model_schema, path));
-    char *folder = folder_of(path);
-    const gd_status status =
-        folder ? gd_onnx_load_model(gd_pb_root(doc), folder, trainable, out) : no_memory();
-    gd_free(folder);
+    const gd_status status = gd_onnx_load_model(gd_pb_root(doc), folder, trainable, out);
     gd_pb_free(doc);
     if (status != GD_OK) gd_error_prefix("%s: ", path);
+    return status;
+}
+
+/* Whether the file at the path is another one than *seen, which becomes the one there now. */
+static bool was_replaced(const char *path, struct stat *seen) {
+    const struct stat before = *seen;
+    if (stat(path, seen) != 0) return false;
+    return seen->st_ino != before.st_ino || seen->st_dev != before.st_dev ||
+           seen->st_mtim.tv_sec != before.st_mtim.tv_sec ||
+           seen->st_mtim.tv_nsec != before.st_mtim.tv_nsec;
+}
+
+enum { MOST_ATTEMPTS = 20 };
+
+/* Data that a model refers to are gone once another process has replaced the model: then the new
+ * one is what there is to read. */
+static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
+    struct stat seen = {0};
+    if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
+    GD_TRY(gd_scope_reserve(1));
+    char *folder = folder_of(path);
+    if (!folder) return no_memory();
+    gd_status status = GD_OK;
+    was_replaced(path, &seen);
+    for (int i = 0; i < MOST_ATTEMPTS; i++) {
+        status = load_once(path, folder, trainable, out);
+        if (status != GD_E_IO || !was_replaced(path, &seen)) break;
+    }
+    gd_free(folder);
     return status;
 }
 

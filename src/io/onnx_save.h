@@ -58,6 +58,9 @@ void gd_onnx_put_value_info(gd_pb *graph, const char *list, const char *name, gd
 void gd_onnx_put_simple(gd_onnx_saver *saver, const char *op_type, const char *from,
                         const char *to);
 
+/* The file, and the one beside it for tensors of more than `above` bytes (onnx_save_file.c). */
+gd_status gd_onnx_write_files(gd_onnx_saver *saver, const char *path, int64_t above);
+
 /* A branch or a loop (onnx_save_control.c); false: it is none. */
 bool gd_onnx_is_control(const gd_op *op);
 gd_status gd_onnx_save_control(gd_onnx_saver *saver, const gd_onnx_call *call);
