@@ -37,6 +37,8 @@ typedef struct gd_onnx_saver gd_onnx_saver;
  *     weight|1       the same; where it is absent ONNX gets a list of ones, one for each channel of
  * x axes:axis      the op's option `axis`, as a list; in older files it is an attribute `axes`
  *     axes:axis/how  the same, the numbers changed as `how` says (gd_onnx_list_to)
+ *     axes:axis/all  where the list is empty or absent, all axes are meant, or none if the node's
+ *                    noop_with_empty_axes says so
  *     k=diagonal     the op's option `diagonal`, as a tensor of rank 0
  * attributes:
  *     alpha=slope    ONNX's alpha is the op's option `slope`
@@ -268,6 +270,7 @@ gd_status gd_onnx_load_nonzero(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_max_pool_indices(gd_onnx_loader *loader, const gd_pb *node);
 
 /* onnx_load_compose.c */
+gd_status gd_onnx_load_pow(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_clip(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_sum(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_mean(gd_onnx_loader *loader, const gd_pb *node);

@@ -345,16 +345,17 @@ gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
             GD_TRY(gd_onnx_set_output(l, node, (size_t)k, y.at[k]));
         return GD_OK;
     }
-    const int64_t whole = x->dims[axis];
-    if (whole == GD_UNKNOWN) {
-        if (count >= 0)
-            list = gd_from_array(gd_dims(count), GD_I64, sizes);
-        else
-            GD_TRY(even_sizes(l, x, axis, pieces, &list));
+    int64_t whole = x->dims[axis], at = 0;
+    if (whole == GD_UNKNOWN && count < 0) {
+        GD_TRY(even_sizes(l, x, axis, pieces, &list));
         return split_late(l, node, x, axis, list, pieces);
     }
+    if (whole == GD_UNKNOWN) /* it is what the pieces are */
+        for (whole = 0; at < count; at++)
+            if (sizes[at] < 0 || __builtin_add_overflow(whole, sizes[at], &whole))
+                return gd_fail(GD_E_SHAPE, "a size of its pieces is %lld", (long long)sizes[at]);
+    at = 0;
     const int64_t each = (whole + pieces - 1) / pieces;
-    int64_t at = 0;
     for (int64_t k = 0; k < pieces; k++) {
         int64_t size = count >= 0 ? sizes[k] : each < whole - at ? each : whole - at;
         if (size < 0 || size > whole - at)

@@ -44,6 +44,13 @@ static bool gives_numbers(const gd_onnx_call *c) {
     return c->out[0].dtype != GD_BOOL && c->in[0].rank > 0;
 }
 
+/* An empty list of axes means none here, and all in ONNX, unless it says otherwise. */
+static bool has_axes(const gd_onnx_call *c) {
+    int64_t axes[GD_MAX_RANK];
+    return gives_numbers(c) && gd_onnx_numbers(gd_onnx_option(c->op, "axis"), c->attrs, axes) != 0;
+}
+static bool has_no_axes(const gd_onnx_call *c) { return gives_numbers(c) && !has_axes(c); }
+
 static bool ranks_are_equal(const gd_onnx_call *c) {
     for (int i = 0; i < c->n_in; i++)
         if (c->in[i].rank != c->out[0].rank) return false;
@@ -90,9 +97,10 @@ static bool kernel_is_known(const gd_onnx_call *c) {
 
 /* a row is a line */
 /* clang-format off */
-#define REDUCE_ATTRIBUTES "keepdims=keepdim~1 noop_with_empty_axes!0~0"
-#define REDUCE(which) \
-    {.op = which, .inputs = "x axes:axis", .attributes = REDUCE_ATTRIBUTES, .cast = "y", .fits = gives_numbers}
+#define REDUCE_SOME(...) \
+    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes?", .fits = has_axes}, \
+    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes!1~0", .fits = has_no_axes}
+#define REDUCE(which) REDUCE_SOME(.op = which, .cast = "y")
 
 #define CONV_ATTRIBUTES "strides=stride dilations=dilation group=groups kernel_shape? "
 #define CONV(which, rank) \
@@ -137,6 +145,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "logical_xor", .cast = "b"},
     {.op = "bitwise_not", .when = "x:int"},
     {.op = "div", .when = "a:float b:float"},
+    {.op = "pow", .load = gd_onnx_load_pow},
     {.op = "remainder", .attributes = "fmod!0~0", .when = "a:int b:int"},
     {.op = "remainder", .body = gd_onnx_remainder_body},
     {.op = "fmod", .name = "Mod", .attributes = "fmod!1~0"},
@@ -174,8 +183,8 @@ const gd_onnx_row gd_onnx_rows[] = {
     REDUCE("max"),
     REDUCE("min"),
     REDUCE("logsumexp"),
-    {.op = "norm", .inputs = "x axes:axis", .attributes = REDUCE_ATTRIBUTES, .when = "p=2 x:rank>0"},
-    {.op = "norm", .name = "ReduceL1", .inputs = "x axes:axis", .attributes = REDUCE_ATTRIBUTES, .when = "p=1 x:rank>0"},
+    REDUCE_SOME(.op = "norm", .when = "p=2"),
+    REDUCE_SOME(.op = "norm", .name = "ReduceL1", .when = "p=1"),
     {.name = "ReduceSumSquare", .load = gd_onnx_load_sum_square},
     {.name = "ReduceLogSum", .load = gd_onnx_load_log_sum},
     {.name = "Hardmax", .load = gd_onnx_load_hardmax},
