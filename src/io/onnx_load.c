@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "core/alloc.h"
+#include "core/grow.h"
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
 
@@ -157,28 +158,65 @@ static gd_status check_outputs(gd_onnx_loader *l) {
 /* --- nodes
  * ---------------------------------------------------------------------------------------- */
 
-/* Every row, and every record that is one by itself, whose ONNX name this is. */
-static gd_status load_standard(gd_onnx_loader *l, const gd_pb *node) {
-    const char *type = gd_pb_string(node, "op_type");
-    bool known = false, fits = false;
-    gd_tensor *padded;
-    GD_TRY(gd_onnx_pad_windows(l, node, &padded));
-    for (int i = 0; i < gd_onnx_row_count; i++) {
+/* Rows for loading an operator: those of the table, then records that are one by themselves. */
+typedef struct gd_onnx_operator {
+    int count, room;
+    gd_onnx_row *rows;
+} gd_onnx_operator;
+
+static bool add_row(gd_onnx_operator *o, const gd_onnx_row *row) {
+    if (!gd_grow(o->rows, o->count, o->room)) return false;
+    o->rows[o->count++] = *row;
+    return true;
+}
+
+static bool add_rows(gd_onnx_operator *o, const char *type) {
+    bool ok = true;
+    for (int i = 0; i < gd_onnx_row_count && ok; i++) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
-        if (row->body || row->save || strcmp(gd_onnx_row_name(row), type) != 0) continue;
-        known = true;
-        GD_TRY(row->load ? row->load(l, node) : gd_onnx_load_row(l, node, row, padded, &fits));
-        if (row->load || fits) return GD_OK;
+        if (!row->body && !row->save && strcmp(gd_onnx_row_name(row), type) == 0)
+            ok = add_row(o, row);
     }
-    for (int i = 0; i < gd_op_count(); i++) {
+    for (int i = 0; i < gd_op_count() && ok; i++) {
         gd_onnx_row row;
         const gd_op *op = gd_op_at(i);
-        if (!op->onnx || strcmp(op->onnx, type) != 0 || !gd_onnx_own_row(op, &row)) continue;
-        known = true;
-        GD_TRY(gd_onnx_load_row(l, node, &row, NULL, &fits));
+        if (op->onnx && strcmp(op->onnx, type) == 0 && gd_onnx_own_row(op, &row))
+            ok = add_row(o, &row);
+    }
+    return ok;
+}
+
+static void operator_free(gd_onnx_operator *o) {
+    if (o) gd_free(o->rows);
+    gd_free(o);
+}
+
+/* The table is long, and files have many nodes of few operators: each is looked up once. */
+static gd_status find_operator(gd_onnx_loader *l, const char *type, const gd_onnx_operator **out) {
+    gd_onnx_operator *o = gd_names_find(&l->operators, type);
+    *out = o;
+    if (o) return GD_OK;
+    o = gd_calloc(1, sizeof *o);
+    if (!o || !add_rows(o, type) || !gd_names_add(&l->operators, type, o)) {
+        operator_free(o);
+        return no_memory();
+    }
+    *out = o;
+    return GD_OK;
+}
+
+static gd_status load_standard(gd_onnx_loader *l, const gd_pb *node) {
+    const gd_onnx_operator *o;
+    gd_tensor *padded;
+    GD_TRY(gd_onnx_pad_windows(l, node, &padded));
+    GD_TRY(find_operator(l, gd_pb_string(node, "op_type"), &o));
+    for (int i = 0; i < o->count; i++) {
+        const gd_onnx_row *row = &o->rows[i];
+        bool fits = true;
+        GD_TRY(row->load ? row->load(l, node) : gd_onnx_load_row(l, node, row, padded, &fits));
         if (fits) return GD_OK;
     }
-    if (known) return gd_failure(); /* why the last one did not fit */
+    if (o->count) return gd_failure(); /* why the last one did not fit */
     return gd_fail(GD_E_UNSUPPORTED, "this operator is not known here");
 }
 
@@ -233,6 +271,7 @@ static gd_status check_versions(const gd_onnx_loader *l) {
 static void frame_free(gd_onnx_frame *f) {
     gd_names_free(&f->by_name);
     gd_names_free(&f->made);
+    gd_names_free(&f->outputs);
 }
 
 /* --- graphs in nodes ------------------------------------------------------------------------- */
@@ -338,6 +377,11 @@ gd_status gd_onnx_load_inner(gd_onnx_loader *l, const gd_pb *graph, gd_tensor *c
 
 static gd_status load_graph(gd_onnx_loader *l) {
     GD_TRY(check_versions(l));
+    for (size_t i = 0; i < gd_pb_count(l->frame->graph, "output"); i++) {
+        const gd_pb *info = gd_pb_message_at(l->frame->graph, "output", i);
+        if (!gd_names_add(&l->frame->outputs, gd_pb_string(info, "name"), (void *)info))
+            return no_memory();
+    }
     GD_TRY(load_initializers(l));
     GD_TRY(load_inputs(l));
     GD_TRY(load_nodes(l));
@@ -374,7 +418,9 @@ gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, g
         gd_free(l.values[i]);
     }
     gd_free(l.values);
-    gd_free(l.sizes);
+    gd_map_free(&l.evaluated);
+    for (size_t i = 0; i < l.operators.size; i++) operator_free(l.operators.slots[i].value);
+    gd_names_free(&l.operators);
     gd_scope_close(&scope);
     return status;
 }

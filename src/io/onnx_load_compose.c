@@ -231,7 +231,7 @@ gd_status gd_onnx_load_size(gd_onnx_loader *l, const gd_pb *node) {
     gd_onnx_size all = gd_onnx_size_is(1), size;
     GD_ONNX_NEED(x, 0);
     for (int i = 0; i < x->rank; i++) {
-        GD_TRY(gd_onnx_size_of(l, x, i, &size));
+        GD_TRY(gd_onnx_size_of(x, i, &size));
         GD_TRY(gd_onnx_size_times(all, size, &all));
     }
     gd_tensor *number = gd_onnx_size_number(all);
@@ -269,7 +269,7 @@ static gd_status squares(gd_onnx_loader *l, const gd_pb *node, bool to_space) {
         return gd_fail(GD_E_FORMAT, "it needs 4 dimensions and a blocksize, not %d and %lld",
                        x->rank, (long long)b);
     const bool crd = gd_onnx_word_is(node, "mode", "DCR", "CRD");
-    for (int i = 0; i < 4; i++) GD_TRY(gd_onnx_size_of(l, x, i, &s[i]));
+    for (int i = 0; i < 4; i++) GD_TRY(gd_onnx_size_of(x, i, &s[i]));
     block = gd_onnx_size_is(b);
     if (to_space) {
         gd_onnx_size c;

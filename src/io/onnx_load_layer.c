@@ -89,9 +89,9 @@ static gd_status split_heads(gd_onnx_loader *l, gd_tensor *x, int64_t heads, gd_
         *y = x;
         return GD_OK;
     }
-    GD_TRY(gd_onnx_size_of(l, x, 0, &s[0]));
-    GD_TRY(gd_onnx_size_of(l, x, 1, &s[1]));
-    GD_TRY(gd_onnx_size_of(l, x, 2, &all));
+    GD_TRY(gd_onnx_size_of(x, 0, &s[0]));
+    GD_TRY(gd_onnx_size_of(x, 1, &s[1]));
+    GD_TRY(gd_onnx_size_of(x, 2, &all));
     s[2] = gd_onnx_size_is(heads);
     GD_TRY(gd_onnx_size_over(all, heads, &s[3]));
     GD_TRY(gd_onnx_reshape_to(l, x, 4, s, y));
@@ -102,10 +102,10 @@ static gd_status split_heads(gd_onnx_loader *l, gd_tensor *x, int64_t heads, gd_
 /* And back. */
 static gd_status join_heads(gd_onnx_loader *l, gd_tensor *x, gd_tensor **y) {
     gd_onnx_size s[3], heads, width;
-    GD_TRY(gd_onnx_size_of(l, x, 0, &s[0]));
-    GD_TRY(gd_onnx_size_of(l, x, 1, &heads));
-    GD_TRY(gd_onnx_size_of(l, x, 2, &s[1]));
-    GD_TRY(gd_onnx_size_of(l, x, 3, &width));
+    GD_TRY(gd_onnx_size_of(x, 0, &s[0]));
+    GD_TRY(gd_onnx_size_of(x, 1, &heads));
+    GD_TRY(gd_onnx_size_of(x, 2, &s[1]));
+    GD_TRY(gd_onnx_size_of(x, 3, &width));
     GD_TRY(gd_onnx_size_times(heads, width, &s[2]));
     return gd_onnx_reshape_to(l, gd_permute(x, gd_dims(0, 2, 1, 3)), 3, s, y);
 }

@@ -78,7 +78,7 @@ static gd_status resize_late(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x,
     gd_onnx_size size;
     GD_TRY(read_axes(node, x, sizes, &count, axes));
     for (int i = 0; i < x->rank; i++) {
-        GD_TRY(gd_onnx_size_of(l, x, i, &size));
+        GD_TRY(gd_onnx_size_of(x, i, &size));
         parts[i] = gd_reshape(gd_onnx_size_number(size), gd_dims(1));
     }
     for (int i = 0; i < count; i++) parts[axes[i]] = gd_narrow(gd_cast(sizes, GD_I64), 0, i, 1);

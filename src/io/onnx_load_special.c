@@ -91,7 +91,7 @@ gd_status gd_onnx_load_shape(gd_onnx_loader *l, const gd_pb *node) {
     }
     if (known) return gd_onnx_set_output(l, node, 0, gd_from_array(gd_dims(n), GD_I64, dims));
     gd_tensor *sizes;
-    GD_TRY(gd_onnx_sizes_of(l, x, &sizes));
+    GD_TRY(gd_onnx_sizes_of(x, &sizes));
     GD_TRY(gd_onnx_set_sized(l, node, 0, n == x->rank ? sizes : gd_narrow(sizes, 0, start, n)));
     return GD_OK;
 }
@@ -163,7 +163,7 @@ gd_status gd_onnx_load_flatten(gd_onnx_loader *l, const gd_pb *node) {
         return gd_fail(GD_E_INDEX, "its axis is %lld, and its input has %d dimensions",
                        (long long)axis, x->rank);
     for (int i = 0; i < x->rank; i++) {
-        GD_TRY(gd_onnx_size_of(l, x, i, &size));
+        GD_TRY(gd_onnx_size_of(x, i, &size));
         GD_TRY(gd_onnx_size_times(sides[i >= axis], size, &sides[i >= axis]));
     }
     GD_TRY(gd_onnx_reshape_to(l, x, 2, sides, &y));
@@ -305,11 +305,10 @@ static gd_status split_late(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x, 
 }
 
 /* Pieces of equal size, the last one smaller where it does not come out even. */
-static gd_status even_sizes(gd_onnx_loader *l, gd_tensor *x, int64_t axis, int64_t pieces,
-                            gd_tensor **sizes) {
+static gd_status even_sizes(gd_tensor *x, int64_t axis, int64_t pieces, gd_tensor **sizes) {
     gd_onnx_size whole;
     gd_tensor *parts[GD_ONNX_MOST_NUMBERS];
-    GD_TRY(gd_onnx_size_of(l, x, (int)axis, &whole));
+    GD_TRY(gd_onnx_size_of(x, (int)axis, &whole));
     gd_tensor *all = gd_reshape(gd_onnx_size_number(whole), gd_dims(1)),
               *n = gd_scalar_of((double)pieces, GD_I64), *one = gd_scalar_of(1, GD_I64);
     gd_tensor *each = gd_floor_divide(gd_sub(gd_add(all, n), one), n), *left = all;
@@ -347,7 +346,7 @@ gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
     }
     int64_t whole = x->dims[axis], at = 0;
     if (whole == GD_UNKNOWN && count < 0) {
-        GD_TRY(even_sizes(l, x, axis, pieces, &list));
+        GD_TRY(even_sizes(x, axis, pieces, &list));
         return split_late(l, node, x, axis, list, pieces);
     }
     if (whole == GD_UNKNOWN) /* it is what the pieces are */

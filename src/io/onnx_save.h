@@ -3,7 +3,7 @@
 #define GRADUS_IO_ONNX_SAVE_H
 
 #include "graph/subgraph.h"
-#include "io/names.h"
+#include "core/names.h"
 #include "io/onnx.h"
 
 /* A tensor of the file, whose bytes are written at the end. */
