@@ -16,6 +16,10 @@
 
 enum { GD_ONNX_OPSET = 21, GD_ONNX_OLDEST = 13, GD_ONNX_IR = 10 };
 
+/* Graphs in graphs, of branches and loops, that are saved and loaded: as many as a stack of 64 KiB
+ * has room for, and as protocol buffers may be deep (three levels each). */
+enum { GD_ONNX_MOST_NESTED = 20 };
+
 extern const gd_pb_schema gd_onnx_model_schema, gd_onnx_tensor_schema;
 
 /* TensorProto.DataType; 0 and GD_DTYPE_NONE where there is none. */

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "core/alloc.h"
+#include "core/frame.h"
 #include "core/grow.h"
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
@@ -14,7 +15,7 @@ static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to loa
 /* --- inputs, initializers, outputs
  * ------------------------------------------------------------------ */
 
-static gd_status read_shape(const gd_pb *info, gd_dtype *dtype, gd_shape *dims) {
+static GD_OWN_FRAME gd_status read_shape(const gd_pb *info, gd_dtype *dtype, gd_shape *dims) {
     const gd_pb *type = gd_pb_message(gd_pb_message(info, "type"), "tensor_type"),
                 *shape = gd_pb_message(type, "shape");
     const size_t rank = gd_pb_count(shape, "dim");
@@ -41,7 +42,7 @@ static gd_status read_shape(const gd_pb *info, gd_dtype *dtype, gd_shape *dims) 
     return GD_OK;
 }
 
-static gd_status load_input(gd_onnx_loader *l, const gd_pb *info) {
+static GD_OWN_FRAME gd_status load_input(gd_onnx_loader *l, const gd_pb *info) {
     const char *name = gd_pb_string(info, "name");
     gd_dtype dtype;
     gd_shape dims;
@@ -68,7 +69,7 @@ static const char *own_variables(const gd_onnx_loader *l) {
     return NULL;
 }
 
-static void mark_own_variables(gd_onnx_loader *l, const char *lines) {
+static GD_OWN_FRAME void mark_own_variables(gd_onnx_loader *l, const char *lines) {
     char name[1024];
     for (; *lines; lines += strcspn(lines, "\n"), lines += *lines == '\n') {
         const bool train = strncmp(lines, "train ", 6) == 0, keep = strncmp(lines, "keep ", 5) == 0;
@@ -119,7 +120,7 @@ static gd_status load_inputs(gd_onnx_loader *l) {
 }
 
 /* The outputs are there, with the shapes that the file says. */
-static gd_status check_output(gd_onnx_loader *l, const gd_pb *info) {
+static GD_OWN_FRAME gd_status check_output(gd_onnx_loader *l, const gd_pb *info) {
     const char *name = gd_pb_string(info, "name");
     gd_onnx_value *v = gd_names_find(&l->frame->by_name, name);
     gd_dtype dtype;

@@ -30,8 +30,6 @@ typedef struct gd_onnx_frame {
     struct gd_onnx_frame *outer;
 } gd_onnx_frame;
 
-enum { GD_ONNX_MOST_NESTED = 16 }; /* graphs in graphs */
-
 struct gd_onnx_loader {
     const gd_pb *model;
     gd_onnx_frame *frame;

@@ -26,6 +26,7 @@ struct gd_onnx_saver {
     size_t n_initializers, initializer_room;
     char *variables; /* their names, a line each, for the metadata */
     size_t variables_length;
+    int nested;      /* how many graphs `into` lies in */
     bool own_ops;    /* nodes of our own domain may be written */
     bool own_domain; /* and some are */
 };
