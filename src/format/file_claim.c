@@ -61,6 +61,16 @@ void gd_file_sweep_folder(const char *stem, const gd_file_keep *keep) {
     gd_free(name);
 }
 
+void gd_file_sweep_claims(const char *stem) {
+    const size_t bytes = strlen(stem) + NUMBER;
+    char *name = gd_malloc(bytes);
+    for (int k = 1; k <= NAMES && name; k++) {
+        snprintf(name, bytes, "%s%d", stem, k);
+        gd_file_sweep(name, NULL);
+    }
+    gd_free(name);
+}
+
 /* A new file, locked; -1 where there is one already. Between its creation and the lock another
  * process may take it for one without an owner: then it is lost, and another name has to do. */
 static int create(const char *name) {
@@ -81,10 +91,7 @@ int gd_file_claim(const char *stem, char **name) {
     *name = gd_malloc(bytes);
     errno = ENOMEM;
     if (!*name) return -1;
-    for (int k = 1; k <= NAMES; k++) {
-        snprintf(*name, bytes, "%s%d", stem, k);
-        gd_file_sweep(*name, NULL);
-    }
+    gd_file_sweep_claims(stem);
     errno = EEXIST;
     for (int k = 1; k <= NAMES && fd < 0 && errno == EEXIST; k++) {
         snprintf(*name, bytes, "%s%d", stem, k);

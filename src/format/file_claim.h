@@ -16,6 +16,9 @@
  */
 int gd_file_claim(const char *stem, char **name);
 
+/* Removes the files of these names that have no owner. */
+void gd_file_sweep_claims(const char *stem);
+
 /* Whether a file that nobody writes to is still needed. Called with the file locked. */
 typedef struct gd_file_keep {
     bool (*needs)(void *user, const char *name);

@@ -180,12 +180,14 @@ static gd_status put_in_place(files *f) {
 static void remove_unused_data(const files *f, bool saved) {
     model_file now = {f->path, saved ? f->data.name : NULL};
     const gd_file_keep keep = {model_needs, &now};
-    const size_t bytes = strlen(f->path) + sizeof SUFFIX;
+    const size_t bytes = strlen(f->path) + 20;
     char *stem = gd_malloc(bytes);
     if (f->others) gd_file_sweep(f->others, &keep);
     if (!stem) return; /* the next save does it */
     snprintf(stem, bytes, "%s%s", f->path, SUFFIX);
     gd_file_sweep_folder(stem, &keep);
+    snprintf(stem, bytes, "%s%s.tmp-", f->path, OTHERS);
+    if (!f->data.name) gd_file_sweep_claims(stem); /* else the writer has done it */
     gd_free(stem);
 }
 

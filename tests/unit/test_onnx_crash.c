@@ -86,6 +86,13 @@ static int apart(int (*function)(void)) {
 static int loaded(void) { return (int)load(); }
 static int save_1(void) { return save(1, true); }
 static int save_9(void) { return save(9, true); }
+static int save_8(void) { return save(8, false); }
+
+/* A last save leaves the model and its data, or the model alone, and nothing else. */
+static void leaves_no_garbage(bool beside) {
+    CHECK(apart(beside ? save_9 : save_8) == GD_OK && apart(loaded) == (beside ? 9 : 8));
+    CHECK_SAYING(files(false) == (beside ? 2 : 1), "%d files", files(false));
+}
 
 /* --- killed at every system call
  * ------------------------------------------------------------------
@@ -134,8 +141,7 @@ static void kill_everywhere(bool beside) {
     }
     if (!traced) SKIP("processes cannot be traced here");
     CHECK_SAYING(old > 10 && new > 10, "%d times the old model, %d times the new one", old, new);
-    CHECK(apart(save_9) == GD_OK && apart(loaded) == 9);
-    CHECK_SAYING(files(false) == 2, "%d files: the model and its data", files(false));
+    leaves_no_garbage(beside);
 }
 
 TEST(a_save_that_is_killed_at_any_system_call_leaves_one_model_with_its_data) {
@@ -169,8 +175,7 @@ TEST(processes_that_save_in_a_loop_and_are_killed_leave_consistent_models_and_no
         CHECK_SAYING(value > 0, "after kill %d: %d", i, value);
         CHECK_SAYING(files(false) <= 6, "%d files pile up", files(false));
     }
-    CHECK(apart(save_9) == GD_OK && apart(loaded) == 9);
-    CHECK_SAYING(files(false) == 2, "%d files: the model and its data", files(false));
+    leaves_no_garbage(false);
 }
 
 /* --- several at once
@@ -201,8 +206,7 @@ TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
         waitpid(children[i], &state, 0);
         CHECK(WIFEXITED(state) && WEXITSTATUS(state) == 0);
     }
-    CHECK(apart(save_9) == GD_OK && apart(loaded) == 9);
-    CHECK_SAYING(files(false) == 2, "%d files: the model and its data", files(false));
+    leaves_no_garbage(true);
 }
 
 /* --- a full disk
