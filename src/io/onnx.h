@@ -249,7 +249,6 @@ gd_status gd_onnx_load_slice(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_split(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_pad(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_gemm(gd_onnx_loader *loader, const gd_pb *node);
-gd_status gd_onnx_load_layer_norm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_gather(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_div(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_lstm(gd_onnx_loader *loader, const gd_pb *node); /* onnx_recurrent.c */
@@ -290,6 +289,8 @@ gd_status gd_onnx_load_bit_shift(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_isinf(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_sum_square(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_log_sum(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_argmax(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_argmin(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_hardmax(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_lp_normalization(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_size(gd_onnx_loader *loader, const gd_pb *node);
@@ -314,6 +315,9 @@ gd_status gd_onnx_load_split_to_sequence(gd_onnx_loader *loader, const gd_pb *no
 
 /* onnx_load_layer.c */
 gd_status gd_onnx_load_batch_norm(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_layer_norm(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_dropout(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_softmax_loss(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_rms_norm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_mean_variance(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_attention(gd_onnx_loader *loader, const gd_pb *node);

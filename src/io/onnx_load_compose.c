@@ -199,6 +199,29 @@ gd_status gd_onnx_load_log_sum(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_cast(y, (gd_dtype)x->dtype));
 }
 
+/* The last of the largest is the first from the end. */
+static gd_status load_arg(gd_onnx_loader *l, const gd_pb *node, bool max) {
+    int64_t axis, keep, last;
+    gd_onnx_size size;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_int_attribute(node, "axis", 0, &axis));
+    GD_TRY(gd_onnx_int_attribute(node, "keepdims", 1, &keep));
+    GD_TRY(gd_onnx_int_attribute(node, "select_last_index", 0, &last));
+    GD_TRY(gd_onnx_fix_axis(&axis, x->rank));
+    GD_TRY(gd_onnx_size_of(x, (int)axis, &size));
+    if (last) x = gd_flip(x, gd_dims(axis));
+    gd_tensor *y = max ? gd_argmax(x, .axis = axis, .keepdim = keep != 0)
+                       : gd_argmin(x, .axis = axis, .keepdim = keep != 0);
+    if (last) y = gd_sub(gd_sub(gd_onnx_size_number(size), gd_scalar_of(1, GD_I64)), y);
+    return gd_onnx_set_output(l, node, 0, y);
+}
+gd_status gd_onnx_load_argmax(gd_onnx_loader *l, const gd_pb *node) {
+    return load_arg(l, node, true);
+}
+gd_status gd_onnx_load_argmin(gd_onnx_loader *l, const gd_pb *node) {
+    return load_arg(l, node, false);
+}
+
 /* 1 at the first of the largest, 0 elsewhere. */
 gd_status gd_onnx_load_hardmax(gd_onnx_loader *l, const gd_pb *node) {
     int64_t axis;

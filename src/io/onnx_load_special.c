@@ -452,29 +452,12 @@ gd_status gd_onnx_load_gemm(gd_onnx_loader *l, const gd_pb *node) {
     if (a->rank != 2 || b->rank != 2)
         return gd_fail(GD_E_SHAPE, "its inputs have %d and %d dimensions, and must have 2", a->rank,
                        b->rank);
+    const bool bias = !c || (c->rank == 1 && c->dims[0] == b->dims[0] && c->dims[0] != GD_UNKNOWN);
+    if (alpha == 1 && beta == 1 && !trans_a && trans_b && bias)
+        return gd_onnx_set_output(l, node, 0, gd_linear(a, b, c));
     gd_tensor *y =
         gd_matmul(trans_a ? gd_transpose(a, 0, 1) : a, trans_b ? gd_transpose(b, 0, 1) : b);
     y = scaled(y, alpha);
     if (c) y = gd_add(y, scaled(c, beta));
     return gd_onnx_set_output(l, node, 0, y);
-}
-
-gd_status gd_onnx_load_layer_norm(gd_onnx_loader *l, const gd_pb *node) {
-    int64_t axis, stash;
-    double eps;
-    gd_status status;
-    GD_ONNX_NEED(x, 0);
-    GD_ONNX_NEED(weight, 1);
-    gd_tensor *bias = gd_onnx_get_input(l, node, 2, &status);
-    GD_TRY(status);
-    GD_TRY(gd_onnx_int_attribute(node, "axis", -1, &axis));
-    GD_TRY(gd_onnx_int_attribute(node, "stash_type", 1, &stash));
-    GD_TRY(gd_onnx_float_attribute(node, "epsilon", 1e-5, &eps));
-    GD_TRY(gd_onnx_fix_axis(&axis, x->rank));
-    if (gd_pb_count(node, "output") > 1 && *gd_pb_string_at(node, "output", 1))
-        return gd_fail(GD_E_UNSUPPORTED, "its outputs behind the first are not known here");
-    if (weight->rank != x->rank - axis)
-        return gd_fail(GD_E_SHAPE, "its scale has %d dimensions; there are %lld axes from %lld on",
-                       weight->rank, (long long)(x->rank - axis), (long long)axis);
-    return gd_onnx_set_output(l, node, 0, gd_layer_norm(x, weight, bias, .eps = eps));
 }

@@ -172,8 +172,7 @@ const gd_onnx_row gd_onnx_rows[] = {
 
     /* products */
     {.op = "matmul", .cast = "y"},
-    {.op = "linear", .attributes = "alpha!1~1 beta!1~1 transA!0~0 transB!1~0", .when = "x:rank=2"},
-    {.name = "Gemm", .load = gd_onnx_load_gemm},
+    {.op = "linear", .attributes = "alpha!1~1 beta!1~1 transA!0~0 transB!1~0", .when = "x:rank=2", .load = gd_onnx_load_gemm},
     {.op = "einsum", .attributes = "equation=equation", .cast = "y"},
 
     /* reductions */
@@ -190,8 +189,10 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "Hardmax", .load = gd_onnx_load_hardmax},
     {.name = "LpNormalization", .load = gd_onnx_load_lp_normalization},
     {.op = "argmax", .attributes = "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", .when = "x:rank>0", .fits = argmax_has_axis},
+    {.name = "ArgMax", .load = gd_onnx_load_argmax},
     {.op = "argmax", .body = gd_onnx_argmax_body},
     {.op = "argmin", .attributes = "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", .when = "x:rank>0", .fits = argmin_has_axis},
+    {.name = "ArgMin", .load = gd_onnx_load_argmin},
     {.op = "argmin", .body = gd_onnx_argmin_body},
     {.op = "cumsum", .inputs = "x axis=axis", .attributes = "exclusive=exclusive reverse=reverse", .cast = "y", .fits = gives_numbers},
     {.op = "softmax", .attributes = "axis=axis", .when = "x:rank>0"},
@@ -283,7 +284,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!1~1"},
     {.op = "instance_norm", .inputs = "x weight|1 bias|0", .attributes = "epsilon=eps"},
     {.op = "local_response_norm", .attributes = "size=size alpha=alpha beta=beta bias=k", .when = "region=across"},
-    {.op = "dropout", .inputs = "x ratio=p", .attributes = "seed?", .when = "training=false"},
+    {.op = "dropout", .inputs = "x ratio=p", .attributes = "seed?", .when = "training=false", .load = gd_onnx_load_dropout},
 
     {.op = "resize", .name = "Resize", .save = gd_onnx_save_resize},
     {.name = "Resize", .load = gd_onnx_load_resize},
@@ -293,7 +294,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "RNN", .load = gd_onnx_load_rnn},
 
     /* losses */
-    {.op = "cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-"},
+    {.op = "cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-", .load = gd_onnx_load_softmax_loss},
     {.op = "index_cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-"},
     {.op = "nll_loss", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "x:rank>1", .cast = "-i-"},
 

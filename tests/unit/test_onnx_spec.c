@@ -117,6 +117,71 @@ CLEAN_TEST(the_upper_bound_of_clip_counts_where_the_lower_one_is_above_it) {
     CHECK_SAYING(same_bits(y, gd_ones(gd_dims(3))), "%s", gd_error_message());
 }
 
+/* --- layers -------------------------------------------------------------------------------------
+ */
+
+CLEAN_TEST(the_third_input_of_gemm_broadcasts) {
+    static const char *const dims[] = {"dims: 2 dims: 3", "dims: 3", "dims: 1", "dims: 2 dims: 1",
+                                       ""};
+    static const char *const data[] = {"0, 1, 2, 3, 4, 5", "0, 1, 2", "7", "3, 4", "7"};
+    for (int i = 0; i < 5; i++) {
+        GD_SCOPE;
+        char text[900];
+        snprintf(text, sizeof text,
+                 HEAD "graph { " INPUT(
+                     "x", SIZE(2) SIZE(2)) "initializer { name: 'w' data_type: 1 dims: 3 "
+                                           "dims: 2 float_data: [1, 0, 0, 1, 1, 1] } initializer { "
+                                           "name: 'c' data_type: 1 %s "
+                                           "float_data: [%s] } " NODE(
+                                               "Gemm",
+                                               "input: 'x' input: 'w' input: 'c' " INT("transB", 1),
+                                               "y") OUTPUT("y") "}",
+                 dims[i], data[i]);
+        gd_tensor *y = result(text, numbers(gd_dims(2, 2), 1, 1)); /* 1 2 3 and 3 4 7, plus c */
+        const float last[] = {12, 9, 14, 11, 14};
+        DIMS(y, 2, 3);
+        CHECK_SAYING(gd_item(gd_select(gd_select(y, 0, 1), 0, 2)) == (double)last[i], "%d: %g", i,
+                     gd_item(gd_select(gd_select(y, 0, 1), 0, 2)));
+    }
+}
+
+CLEAN_TEST(the_last_of_several_largest_elements_is_found) {
+    GD_SCOPE;
+    const float x[] = {3, 5, 5, 1, 2, 2, 2, 0};
+    const int64_t first[] = {1, 0}, last[] = {2, 2};
+    gd_tensor *value = gd_from_array(gd_dims(2, 4), GD_F32, x);
+#define ARGMAX(dims, which)                                                                        \
+    HEAD "graph { " INPUT("x", dims) NODE(                                                         \
+        "ArgMax", "input: 'x' " INT("axis", 1) INT("keepdims", 0) INT("select_last_index", which), \
+        "y") "output { name: 'y' type { tensor_type { elem_type: 7 } } } }"
+    CHECK(same_bits(result(ARGMAX(SIZE(2) SIZE(4), 0), value),
+                    gd_from_array(gd_dims(2), GD_I64, first)));
+    CHECK(same_bits(result(ARGMAX(SIZE(2) SIZE(4), 1), value),
+                    gd_from_array(gd_dims(2), GD_I64, last)));
+    CHECK(same_bits(result(ARGMAX(ANY ANY, 1), value), gd_from_array(gd_dims(2), GD_I64, last)));
+}
+
+/* y is the second output of the node. */
+#define SECOND(type, in, more)                                                                     \
+    HEAD "graph { " INPUT("x", ANY SIZE(2)) FLOATS("one", 2, "1, 1")                               \
+        LIST("class", 2, "0, 1") "node { op_type: '" type "' " in                                  \
+                                 " output: 'a' output: 'y' } " more "}"
+
+CLEAN_TEST(further_outputs_of_layers_are_there) {
+    GD_SCOPE;
+    const float values[] = {1, 3, 2, 6};
+    gd_tensor *x = gd_from_array(gd_dims(2, 2), GD_F32, values);
+    CHECK(same_bits(result(SECOND("LayerNormalization", "input: 'x' input: 'one'", OUTPUT("y")), x),
+                    gd_mean(x, .axis = 1, .keepdim = true)));
+    CHECK(same_bits(
+        result(SECOND("SoftmaxCrossEntropyLoss", "input: 'x' input: 'class'", OUTPUT("y")), x),
+        gd_log_softmax(x, .axis = 1)));
+    CHECK(same_bits(result(SECOND("Dropout", "input: 'x'",
+                                  "output { name: 'y' type { tensor_type { elem_type: 9 } } } "),
+                           x),
+                    gd_ones(gd_dims(2, 2), .dtype = GD_BOOL)));
+}
+
 /* --- sequences ----------------------------------------------------------------------------------
  */
 
