@@ -1,4 +1,4 @@
-/* file_claim.h - file names that one writer at a time owns, and that survive no dead owner.
+/* file_claim.h - temporary files that one writer owns, and that are removed once it is dead.
  *
  * A writer claims one of STEM1 ... STEM16: it creates the file and holds a lock (flock) on it while
  * it writes. The system drops the lock when the process dies, whatever its pid namespace. So a file

@@ -151,7 +151,7 @@ static void files_of_dead_writers_are_removed_and_those_of_living_ones_are_not(v
     CHECK(files_in_folder() == 1);
 }
 
-/* Nobody can have more writers of one file than there are names for. */
+/* More writers of one file than there are numbered names. */
 static void many_writers_of_one_file_do_not_meet(void) {
     enum { MANY = 40 };
     gd_file_writer *w[MANY];
