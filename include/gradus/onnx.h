@@ -23,8 +23,9 @@ extern "C" {
 #endif
 
 typedef struct gd_onnx_save_options {
-    /* Tensors of more than so many bytes go into PATH.data, beside the file; 0: all. (If the file would
-     * get larger than 1 GiB, all but the small ones do.) */
+    /* Tensors of more than so many bytes go into a second file beside the first, PATH.data- and 16 digits
+     * that follow from its contents; 0: all. (If the first would get larger than 1 GiB, all but the small
+     * tensors do.) */
     int64_t external_above GD_DEFAULT_(1 << 26);
     /* An op that ONNX has no way to say (assigning a variable, a gradient that waits for sizes) becomes
      * a node of the domain "gradus", which this library reads and no other; else it is refused. */
@@ -34,7 +35,11 @@ typedef struct gd_onnx_save_options {
 /* Saves what `outputs` need of a session's graph. `inputs` become the file's inputs: placeholders, or
  * other symbols where the saved part shall begin; sizes that are not known have a name in it.
  * Variables are saved with their present values, and so are tensors outside the graph. Names are those
- * of the symbols. A file that was there before is replaced, whole or not at all.
+ * of the symbols.
+ *
+ * A model that was there before is replaced, together with its data or not at all: a process that is killed
+ * and a disk that is full leave the old model with its old data, or the new one with its new data. The
+ * old data are removed once the new model is in place; so is what a killed process has left behind.
  *
  * GD_AFTER: a file cannot say that one node brings another. Nodes that only had to run before are left
  * out if nothing remains of them; if they write a variable, or are functions of the program, what

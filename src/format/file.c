@@ -5,10 +5,10 @@
 #include "core/alloc.h"
 #include "core/checked.h"
 #include "core/error.h"
+#include "format/file_claim.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,9 +155,10 @@ gd_status gd_file_read_all(const char *path, char **data, size_t *bytes) {
 
 struct gd_file_writer {
     char *path;       /* as the caller gave it, for messages */
-    char *target;     /* where it goes: `path` with symbolic links followed */
-    char *temporary;  /* beside `target` */
+    char *target;     /* where it goes: `path` with symbolic links followed; NULL: not known yet */
+    char *temporary;  /* the file that is written; NULL: it is in place */
     int fd;           /* of `temporary`, or -1 */
+    int lock;         /* holds the lock on `temporary` once `fd` is closed, or -1 */
     gd_status status; /* of the first failure */
     uint64_t flushed; /* bytes in the file; those in `buffer` follow */
     size_t buffered;
@@ -170,10 +171,9 @@ static gd_status writer_fail(gd_file_writer *w, const char *what) {
 }
 
 static void writer_free(gd_file_writer *w) {
-    if (w->fd >= 0) {
-        close(w->fd);
-        unlink(w->temporary);
-    }
+    if (w->temporary && (w->fd >= 0 || w->lock >= 0)) unlink(w->temporary); /* still ours */
+    if (w->fd >= 0) close(w->fd);
+    if (w->lock >= 0) close(w->lock);
     gd_free(w->path);
     gd_free(w->target);
     gd_free(w->temporary);
@@ -192,41 +192,60 @@ static gd_status find_target(gd_file_writer *w, struct stat *old, bool *replaces
 }
 
 /* Makes the temporary file, under a name that no other writer of this or another process has. */
-static gd_status make_temporary(gd_file_writer *w) {
-    static _Atomic unsigned counter;
-    size_t bytes = strlen(w->target) + 40;
-    w->temporary = gd_malloc(bytes);
-    if (w->temporary == NULL) return no_memory(w->path);
-    for (int attempt = 0; attempt < 1000; attempt++) {
-        snprintf(w->temporary, bytes, "%s.tmp-%ld-%u", w->target, (long)getpid(),
-                 atomic_fetch_add(&counter, 1) + 1);
-        /* 0666 less the umask, as fopen would: mkstemp's 0600 would surprise. */
-        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (w->fd >= 0) return GD_OK;
-        if (errno != EEXIST) break;
+static gd_status make_temporary(gd_file_writer *w, const char *name, const char *suffix) {
+    const size_t bytes = strlen(name) + strlen(suffix) + sizeof ".tmp-";
+    char *stem = gd_malloc(bytes);
+    if (stem == NULL) return no_memory(w->path);
+    snprintf(stem, bytes, "%s%s.tmp-", name, suffix);
+    w->fd = gd_file_claim(stem, &w->temporary);
+    const int error = errno;
+    gd_free(stem);
+    errno = error;
+    if (w->fd >= 0) return GD_OK;
+    return errno == ENOMEM ? no_memory(w->path) : writer_fail(w, "cannot be created");
+}
+
+static gd_status writer_new(gd_file_writer **out, const char *path) {
+    *out = NULL;
+    gd_file_writer *w = gd_malloc(sizeof *w);
+    char *copy = copy_text(path);
+    if (w == NULL || copy == NULL) {
+        gd_free(w);
+        gd_free(copy);
+        return no_memory(path);
     }
-    return writer_fail(w, "cannot be created");
+    memset(w, 0, offsetof(gd_file_writer, buffer));
+    w->fd = w->lock = -1;
+    w->path = copy;
+    *out = w;
+    return GD_OK;
+}
+
+static gd_status begin(gd_file_writer *w, const char *suffix) {
+    struct stat old;
+    bool replaces = false;
+    if (suffix == NULL) {
+        GD_TRY(find_target(w, &old, &replaces));
+        GD_TRY(make_temporary(w, w->target, ""));
+    } else {
+        replaces = stat(w->path, &old) == 0 && S_ISREG(old.st_mode);
+        GD_TRY(make_temporary(w, w->path, suffix));
+    }
+    if (replaces) (void)!fchmod(w->fd, old.st_mode & 0777);
+    return GD_OK;
+}
+
+gd_status gd_file_writer_begin_beside(gd_file_writer **out, const char *path, const char *suffix) {
+    GD_TRY(writer_new(out, path));
+    const gd_status status = begin(*out, suffix);
+    if (status == GD_OK) return GD_OK;
+    writer_free(*out);
+    *out = NULL;
+    return status;
 }
 
 gd_status gd_file_writer_begin(gd_file_writer **out, const char *path) {
-    *out = NULL;
-    gd_file_writer *w = gd_malloc(sizeof *w);
-    if (w == NULL) return no_memory(path);
-    memset(w, 0, offsetof(gd_file_writer, buffer));
-    w->fd = -1;
-    w->path = copy_text(path);
-    struct stat old;
-    bool replaces = false;
-    gd_status status = w->path ? GD_OK : no_memory(path);
-    if (status == GD_OK) status = find_target(w, &old, &replaces);
-    if (status == GD_OK) status = make_temporary(w);
-    if (status != GD_OK) {
-        writer_free(w);
-        return status;
-    }
-    if (replaces) (void)!fchmod(w->fd, old.st_mode & 0777);
-    *out = w;
-    return GD_OK;
+    return gd_file_writer_begin_beside(out, path, NULL);
 }
 
 const char *gd_file_writer_path(const gd_file_writer *writer) { return writer->path; }
@@ -301,24 +320,37 @@ static void sync_folder(const char *target) {
     gd_free(folder);
 }
 
-static gd_status finish(gd_file_writer *w) {
+/* Closes the file, since some network file systems report a full disk only then. The lock stays: it
+ * belongs to every descriptor of the open file. */
+static gd_status close_file(gd_file_writer *w) {
+    w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
+    const int closed = close(w->fd);
+    w->fd = -1;
+    if (closed == 0 && w->lock >= 0) return GD_OK;
+    const gd_status status = writer_fail(w, "cannot be written to the disk");
+    if (w->lock < 0) unlink(w->temporary);
+    return status;
+}
+
+/* Moves the file to its name, once all of it is on the disk. The lock stays. */
+static gd_status put_in_place(gd_file_writer *w, const char *name) {
     GD_TRY(check_writer(w));
     GD_TRY(flush(w));
     if (fsync(w->fd) != 0) return writer_fail(w, "cannot be written to the disk");
-    int closed = close(w->fd);
-    w->fd = -1;
-    /* Some network file systems report a full disk only here. */
-    if (closed != 0 || rename(w->temporary, w->target) != 0) {
-        gd_status status = writer_fail(w, "cannot be put in place");
-        unlink(w->temporary);
-        return status;
-    }
-    sync_folder(w->target);
+    GD_TRY(close_file(w));
+    if (rename(w->temporary, name) != 0) return writer_fail(w, "cannot be put in place");
+    gd_free(w->temporary);
+    w->temporary = NULL;
+    sync_folder(name);
     return GD_OK;
 }
 
+gd_status gd_file_writer_place(gd_file_writer *w, const char *name) {
+    return put_in_place(w, name);
+}
+
 gd_status gd_file_writer_commit(gd_file_writer *w) {
-    gd_status status = finish(w);
+    gd_status status = w->target ? put_in_place(w, w->target) : check_writer(w);
     writer_free(w);
     return status;
 }

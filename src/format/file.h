@@ -3,16 +3,17 @@
  * A reader knows the file's size, so that a format can compare what a header claims with what can
  * be there before it allocates anything.
  *
- * A writer fills a temporary file beside the target ("model.gd.tmp-123-1") and moves it over the
- * target at commit, after the bytes are on the disk. Whatever goes wrong before (a full disk, a
- * cancel), the old file is as it was and the temporary one is removed; only a killed process can
- * leave a temporary file behind.
+ * A writer fills a temporary file beside the target ("model.gd.tmp-1") and moves it over the target
+ * at commit, after the bytes are on the disk. Whatever goes wrong before (a full disk, a cancel),
+ * the old file is as it was and the temporary one is removed. A killed process leaves its temporary
+ * file behind; the next writer of the same target removes it (file_claim.h says how it knows).
  *
  * Messages name the file. GD_E_IO: the system refused; GD_E_FORMAT: a read beyond the end.
  */
 #ifndef GRADUS_FORMAT_FILE_H
 #define GRADUS_FORMAT_FILE_H
 
+#include "format/file_claim.h"
 #include "gradus/status.h"
 
 /* --- reading -------------------------------------------------------------------------------- */
@@ -46,6 +47,15 @@ typedef struct gd_file_writer gd_file_writer;
 /* The target may be there already; then the new file keeps its permissions, and a symbolic link
  * keeps pointing to it. */
 gd_status gd_file_writer_begin(gd_file_writer **out, const char *path);
+
+/* A second file, which the one at `path` is to refer to. Its name is chosen once its contents are
+ * written: until then it is PATH SUFFIX.tmp-N. It gets the permissions of the file at `path`. */
+gd_status gd_file_writer_begin_beside(gd_file_writer **out, const char *path, const char *suffix);
+
+/* Puts it in place under this name, on the disk; nothing can be written any more. It still counts
+ * as owned (gd_file_sweep) until the writer is gone: commit it after the file that refers to it. A
+ * cancel leaves it there. */
+gd_status gd_file_writer_place(gd_file_writer *writer, const char *name);
 
 const char *gd_file_writer_path(const gd_file_writer *writer);
 uint64_t gd_file_writer_position(const gd_file_writer *writer); /* bytes written so far */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/frame.h"
 #include "graph/control_run.h"
 #include "gradus/ops.h"
 
@@ -63,11 +64,8 @@ static gd_status add_node(const gd_op *op, const char *site, gd_tensors first, g
     return status;
 }
 
-static gd_status trace_list(gd_body body, void *user, gd_tensors first, gd_tensors sliced,
-                            const char *what, gd_subgraph **made) {
-    const int64_t n = first.count + sliced.count;
-    gd_meta *metas = gd_malloc((size_t)(n + 1) * sizeof *metas);
-    if (!metas) return gd_fail(GD_E_MEMORY, "no memory for the graph of a function");
+/* Of `first` as they are, then of what each step gets of `sliced`. */
+static GD_OWN_FRAME void fill_metas(gd_tensors first, gd_tensors sliced, gd_meta *metas) {
     for (int64_t i = 0; i < first.count; i++) metas[i] = gd_meta_of(first.at[i]);
     for (int64_t i = 0; i < sliced.count; i++) {
         gd_meta m = gd_meta_of(sliced.at[i]), *x = &metas[first.count + i];
@@ -75,6 +73,14 @@ static gd_status trace_list(gd_body body, void *user, gd_tensors first, gd_tenso
         x->rank = m.rank - 1;
         memcpy(x->dims, m.dims + 1, sizeof(int64_t) * (GD_MAX_RANK - 1));
     }
+}
+
+static gd_status trace_list(gd_body body, void *user, gd_tensors first, gd_tensors sliced,
+                            const char *what, gd_subgraph **made) {
+    const int64_t n = first.count + sliced.count;
+    gd_meta *metas = gd_malloc((size_t)(n + 1) * sizeof *metas);
+    if (!metas) return gd_fail(GD_E_MEMORY, "no memory for the graph of a function");
+    fill_metas(first, sliced, metas);
     gd_status status = gd_subgraph_trace(body, user, metas, (int)n, made);
     gd_free(metas);
     if (status != GD_OK && gd_this_thread.recorded == GD_OK) gd_error_prefix("%s: ", what);
@@ -89,7 +95,7 @@ static void release_both(gd_subgraph *a, gd_subgraph *b) {
 /* --- cond --------------------------------------------------------------------------------------
  */
 
-static gd_status check_branches(const gd_subgraph *yes, const gd_subgraph *no) {
+static GD_OWN_FRAME gd_status check_branches(const gd_subgraph *yes, const gd_subgraph *no) {
     char a[160], b[160];
     if (yes->n_out != no->n_out)
         return gd_fail(GD_E_ARGUMENT, "`yes` gives %d tensors, `no` %d", yes->n_out, no->n_out);
@@ -103,12 +109,16 @@ static gd_status check_branches(const gd_subgraph *yes, const gd_subgraph *no) {
     return GD_OK;
 }
 
+static GD_OWN_FRAME gd_status check_predicate(const gd_tensor *predicate) {
+    const gd_meta m = gd_meta_of(predicate);
+    return gd_check_truth(&m, "predicate");
+}
+
 static gd_status note_cond(const char *site, gd_tensor *predicate, gd_body yes, gd_body no,
                            gd_tensors inputs, void *user, gd_held *out) {
     gd_capturing c = {NULL, 0, 0};
     gd_subgraph *subs[2] = {NULL, NULL};
-    const gd_meta m = gd_meta_of(predicate);
-    GD_TRY(gd_check_truth(&m, "predicate"));
+    GD_TRY(check_predicate(predicate));
     gd_status status = trace_list(yes, user, inputs, (gd_tensors){NULL, 0}, "`yes`", &subs[0]);
     if (status == GD_OK)
         status = trace_list(no, user, inputs, (gd_tensors){NULL, 0}, "`no`", &subs[1]);
@@ -146,6 +156,14 @@ gd_tensors gd_cond_at(const char *site, gd_tensor *predicate, gd_body yes, gd_bo
 /* --- while -------------------------------------------------------------------------------------
  */
 
+/* What the body gives for state k is as it was before; it is checked again in each step. */
+static GD_OWN_FRAME gd_status keep_state(const gd_tensor *state, gd_meta *given, int k) {
+    const gd_meta before = gd_meta_of(state);
+    GD_TRY(gd_check_state(&before, given, k));
+    *given = before;
+    return GD_OK;
+}
+
 static gd_status note_while(const char *site, gd_body condition, gd_body body, gd_tensors state,
                             void *user, int64_t max_steps, gd_held *out) {
     gd_capturing c = {NULL, 0, 0};
@@ -159,11 +177,8 @@ static gd_status note_while(const char *site, gd_body condition, gd_body body, g
     if (status == GD_OK && subs[1]->n_out != state.count)
         status = gd_fail(GD_E_ARGUMENT, "the body gives %d tensors for a state of %lld",
                          subs[1]->n_out, (long long)state.count);
-    for (int k = 0; k < state.count && status == GD_OK; k++) {
-        gd_meta before = gd_meta_of(state.at[k]);
-        status = gd_check_state(&before, &subs[1]->metas[k], k);
-        if (status == GD_OK) subs[1]->metas[k] = before; /* it is checked again in each step */
-    }
+    for (int k = 0; k < state.count && status == GD_OK; k++)
+        status = keep_state(state.at[k], &subs[1]->metas[k], k);
     if (status == GD_OK) status = gd_subgraph_close(&c, subs, 2);
     if (status == GD_OK)
         status = add_node(
@@ -232,11 +247,9 @@ static gd_status note_scan(const char *site, gd_body body, gd_tensors state, gd_
                          (long long)state.count);
     for (int k = 0; status == GD_OK && k < sub->n_out; k++) {
         gd_meta *m = &sub->metas[k];
-        if (k < state.count) {
-            gd_meta before = gd_meta_of(state.at[k]);
-            status = gd_check_state(&before, m, k);
-            if (status == GD_OK) *m = before;
-        } else if (m->rank == GD_MAX_RANK)
+        if (k < state.count)
+            status = keep_state(state.at[k], m, k);
+        else if (m->rank == GD_MAX_RANK)
             status = gd_fail(GD_E_SHAPE, "result %d has too many dimensions", k);
     }
     if (status == GD_OK) status = gd_subgraph_close(&c, &sub, 1);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/grow.h"
+#include "core/map.h"
 #include "graph/subgraph.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
@@ -25,6 +26,7 @@ typedef struct {
 typedef struct {
     entry *entries;
     int count, capacity;
+    gd_map seen; /* nodes that have an entry, while they are gathered */
     commit *commits;
     int n_commits, commit_capacity;
     gd_tensors feeds, fed;
@@ -38,9 +40,9 @@ static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to run
  */
 
 static gd_status add(run *r, gd_node *node) {
-    for (int i = 0; i < r->count; i++)
-        if (r->entries[i].node == node) return GD_OK;
-    if (!gd_grow(r->entries, r->count, r->capacity)) return no_memory();
+    if (gd_map_find(&r->seen, node) >= 0) return GD_OK;
+    if (!gd_grow(r->entries, r->count, r->capacity) || !gd_map_put(&r->seen, node, r->count))
+        return no_memory();
     gd_tensor **values = gd_list_new(node->n_out);
     if (!values) return GD_E_MEMORY;
     entry *e = &r->entries[r->count++];
@@ -225,6 +227,7 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     if (status == GD_OK) status = take_results(&r, fetches, results);
     if (status == GD_OK && assigns) status = do_commits(&r);
     gd_free(r.entries);
+    gd_map_free(&r.seen);
     gd_free(r.commits);
     gd_scope_close(&scope);
     for (int64_t i = 0; i < fetches.count; i++) {
@@ -245,6 +248,7 @@ gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors v
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
         results[i] = find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index];
     gd_free(r.entries);
+    gd_map_free(&r.seen);
     gd_free(r.commits);
     return status;
 }

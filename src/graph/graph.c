@@ -32,6 +32,7 @@ static void graph_destroy(gd_object *object) {
     gd_free(graph->grads);
     gd_free(graph->captured);
     gd_free(graph->written);
+    gd_names_free(&graph->names);
     gd_free(graph->nodes);
     gd_free(graph->variables);
     gd_free(graph);
@@ -196,7 +197,11 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
     char *text = name ? copy_text(prefix, name, -1) : copy_text(prefix, node->op ? node->op->name : kind == GD_FROM_VARIABLE ? "variable" : "placeholder", graph->count);
     bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
                 gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
+    if (room && name && text && !gd_names_find(&graph->names, text))
+        room = gd_names_add(&graph->names, text, node);
     if (!o || !text || !room || (b->n_after && !after)) {
+        if (text && gd_names_find(&graph->names, text) == node)
+            gd_names_remove(&graph->names, text);
         gd_free(o);
         gd_free(text);
         gd_free(after);
@@ -305,19 +310,24 @@ gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site
     return status;
 }
 
-/* A name is of one node; inside of GD_NAME_SCOPE it counts with what stands before it. */
-static gd_status check_name(const gd_graph *graph, const char *what, const char *name, const gd_node *self) {
-    const char *prefix = gd_this_building.prefix ? gd_this_building.prefix : "";
-    const size_t length = strlen(prefix);
+/* The name as it counts: inside of GD_NAME_SCOPE, with what stands before it. A name is of one
+ * node. */
+static gd_status new_name(const gd_graph *graph, const char *what, const char *name,
+                          const gd_node *self, char **text) {
+    *text = NULL;
     if (!*name) return gd_fail(GD_E_ARGUMENT, "%s: the name is empty", what);
-    for (int i = 0; i < graph->count; i++) {
-        const gd_node *node = graph->nodes[i];
-        const char *other = node->origin->name;
-        if (node != self && node->origin->named && strncmp(other, prefix, length) == 0 && strcmp(other + length, name) == 0)
-            return gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"%s%s", what, other, node->site ? ", of " : "",
-                           node->site ? node->site : "");
-    }
-    return GD_OK;
+    char *whole = copy_text(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
+    if (!whole) return gd_fail(GD_E_MEMORY, "no memory for a name");
+    const gd_node *other = gd_names_find(&graph->names, whole);
+    gd_status status = GD_OK;
+    if (other && other != self)
+        status = gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"%s%s", what,
+                         whole, other->site ? ", of " : "", other->site ? other->site : "");
+    if (status == GD_OK)
+        *text = whole;
+    else
+        gd_free(whole);
+    return status;
 }
 
 static gd_status add_source(gd_origin_kind kind, const char *site, const char *name, gd_dtype dtype, int rank,
@@ -327,7 +337,11 @@ static gd_status add_source(gd_origin_kind kind, const char *site, const char *n
     if (!graph) return gd_fail(GD_E_STATE, "%s: no graph is being built; write GD_GRAPH(graph); first", what);
     if (graph->body)
         return gd_fail(GD_E_STATE, "%s: a branch or the body of a loop cannot make one; make it before, and use it there", what);
-    if (name) GD_TRY(check_name(graph, what, name, NULL));
+    if (name) {
+        char *text;
+        GD_TRY(new_name(graph, what, name, NULL, &text));
+        gd_free(text);
+    }
     gd_meta meta = {.dtype = dtype, .rank = rank};
     memcpy(meta.dims, dims, sizeof(int64_t) * (size_t)rank);
     return gd_graph_source(graph, kind, site, name, &meta, symbol);
@@ -385,11 +399,10 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
 }
 
 gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
-    gd_node *found = NULL;
-    for (int i = 0; graph && name && i < graph->count && !(found && found->origin->named); i++) {
-        const gd_origin *o = graph->nodes[i]->origin;
-        if ((!found || o->named) && strcmp(o->name, name) == 0) found = graph->nodes[i]; /* names of the program go first */
-    }
+    if (!graph || !name) return NULL;
+    gd_node *found = gd_names_find(&graph->names, name); /* names of the program go first */
+    for (int i = 0; i < graph->count && !found; i++)
+        if (strcmp(graph->nodes[i]->origin->name, name) == 0) found = graph->nodes[i];
     if (!found) return NULL;
     gd_tensor *t = symbol_of(found, 0);
     return t ? t : gd_tensor_fail(GD_E_MEMORY);
@@ -401,10 +414,17 @@ gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name) {
     if (!symbol || symbol->kind != GD_SYMBOL || !symbol->node->origin || !symbol->node->origin->graph || !name)
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_named: %s", name ? "not a symbol of a graph" : "the name is NULL"));
     gd_origin *o = symbol->node->origin;
-    gd_status status = check_name(o->graph, "gd_named", name, symbol->node);
+    gd_names *names = &o->graph->names;
+    char *text;
+    gd_status status = new_name(o->graph, "gd_named", name, symbol->node, &text);
     if (status != GD_OK) return gd_tensor_fail(status);
-    char *text = copy_text(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
-    if (!text) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a name"));
+    if (!gd_names_add(names, text, symbol->node)) {
+        gd_free(text);
+        return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a name"));
+    }
+    const bool other = !o->named || strcmp(o->name, text) != 0;
+    if (other && o->named && gd_names_find(names, o->name) == symbol->node)
+        gd_names_remove(names, o->name);
     gd_free(o->name);
     o->name = text;
     o->named = true;

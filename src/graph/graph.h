@@ -8,6 +8,7 @@
 #define GRADUS_GRAPH_GRAPH_H
 
 #include "autograd/node.h"
+#include "core/names.h"
 #include "gradus/graph.h"
 
 typedef enum gd_origin_kind { GD_FROM_OP, GD_FROM_PLACEHOLDER, GD_FROM_VARIABLE } gd_origin_kind;
@@ -76,6 +77,7 @@ struct gd_graph {
     int n_grads, grad_room;
     gd_node **nodes;
     int count, capacity;
+    gd_names names;      /* that the program has given to nodes: the first node of each */
     gd_node **variables; /* those of `nodes` that are variables */
     int n_variables, variable_capacity;
     int n_noise;

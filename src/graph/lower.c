@@ -241,6 +241,28 @@ static int source(gd_program *p, gd_root root, const gd_tensor *like) {
     return v.root < 0 ? -1 : gd_program_value(p, v);
 }
 
+/* Whether a value is this view of a storage outside. */
+static bool is_view(const gd_program *p, int value, const gd_storage *storage,
+                    const gd_tensor *like) {
+    const gd_pvalue *v = &p->values[value];
+    const gd_root *root = &p->roots[v->root];
+    return root->kind == GD_ROOT_OUTSIDE && root->storage == storage && v->offset == like->offset &&
+           v->dtype == like->dtype && v->rank == like->rank &&
+           memcmp(v->dims, like->dims, sizeof(int64_t) * v->rank) == 0 &&
+           memcmp(v->strides, like->strides, sizeof(int64_t) * v->rank) == 0;
+}
+
+/* A number that views of a storage share only if they are the same, or by chance. */
+static const void *view_key(const gd_storage *storage, const gd_tensor *like) {
+    uint64_t hash = (uint64_t)(uintptr_t)storage ^ (uint64_t)like->offset << 32 ^
+                    (uint64_t)like->dtype << 8 ^ like->rank;
+    for (int i = 0; i < like->rank; i++) {
+        hash = (hash ^ (uint64_t)like->dims[i]) * 0x9E3779B97F4A7C15u;
+        hash = (hash ^ hash >> 29 ^ (uint64_t)like->strides[i]) * 0x9E3779B97F4A7C15u;
+    }
+    return (const void *)(uintptr_t)(hash | 1);
+}
+
 static int outside(gd_program *p, const gd_slot *slot) {
     gd_tensor like = {.dtype = slot->dtype, .rank = slot->rank, .offset = slot->offset};
     for (int i = 0; i < slot->rank; i++) like.dims[i] = slot->dims[i], like.strides[i] = slot->strides[i];
@@ -249,19 +271,21 @@ static int outside(gd_program *p, const gd_slot *slot) {
         gd_fail(GD_E_STATE, "a tensor outside the graph has no data");
         return -1;
     }
-    for (int i = 0; i < p->n_values; i++) { /* the same view of the same storage is one value */
-        const gd_pvalue *v = &p->values[i];
-        const gd_root *root = &p->roots[v->root];
-        if (root->kind == GD_ROOT_OUTSIDE && root->storage == storage && v->offset == like.offset && v->dtype == like.dtype &&
-            v->rank == like.rank && memcmp(v->dims, like.dims, sizeof(int64_t) * v->rank) == 0 &&
-            memcmp(v->strides, like.strides, sizeof(int64_t) * v->rank) == 0)
-            return i;
-    }
+    /* the same view of the same storage is one value */
+    const void *key = view_key(storage, &like);
+    const int known = gd_map_find(&p->views, key);
+    if (known >= 0 && is_view(p, known, storage, &like)) return known;
+    for (int i = 0; i < p->n_values && known >= 0; i++)
+        if (is_view(p, i, storage, &like)) return i;
     const int n_roots = p->n_roots;
     gd_storage_retain(storage);
     int value = source(p, (gd_root){.kind = GD_ROOT_OUTSIDE, .number = p->n_roots, .storage = storage, .bytes = storage->bytes}, &like);
     if (p->n_roots == n_roots)
         gd_storage_release(storage); /* else the root holds it, with a value or without */
+    if (value >= 0 && known < 0 && !gd_map_put(&p->views, key, value)) {
+        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return -1;
+    }
     return value;
 }
 

@@ -7,6 +7,7 @@
 #ifndef GRADUS_GRAPH_PROGRAM_H
 #define GRADUS_GRAPH_PROGRAM_H
 
+#include "core/map.h"
 #include "graph/graph.h"
 
 typedef enum gd_root_kind {
@@ -68,6 +69,7 @@ typedef struct gd_program {
     bool dynamic; /* a size in it depends on data: it has no steps, and is evaluated node by node */
     struct gd_plan **inner; /* of the functions of its branches and loops */
     int n_inner, inner_room;
+    gd_map views; /* of storages outside: the values that they are */
     struct gd_block_list *memory;
 } gd_program;
 

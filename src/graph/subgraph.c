@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/freed.h"
+#include "core/frame.h"
 #include "core/grow.h"
 #include "gradus/ops.h"
 
@@ -35,7 +36,7 @@ static bool is_inside(const gd_subgraph *sub, const gd_node *node) {
     return node && node->origin && node->origin->graph == sub->graph;
 }
 
-static gd_status add_input(gd_subgraph *sub, const gd_meta *meta, gd_tensor **symbol) {
+static GD_OWN_FRAME gd_status add_input(gd_subgraph *sub, const gd_meta *meta, gd_tensor **symbol) {
     char name[32];
     gd_node **grown = gd_realloc(sub->in, (size_t)(sub->n_in + 1) * sizeof *grown);
     if (!grown) return no_memory();
@@ -65,7 +66,7 @@ static gd_status take_output(gd_subgraph *sub, gd_tensor *y, int k) {
     return GD_OK;
 }
 
-static gd_status take_outputs(gd_subgraph *sub, gd_tensors y) {
+static GD_OWN_FRAME gd_status take_outputs(gd_subgraph *sub, gd_tensors y) {
     if (y.count < 0 || y.count > 1 << 20 || (y.count > 0 && !y.at))
         return gd_fail(GD_E_ARGUMENT, "a list of %lld results", (long long)y.count);
     sub->out = gd_calloc((size_t)y.count + 1, sizeof *sub->out);

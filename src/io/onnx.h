@@ -16,6 +16,10 @@
 
 enum { GD_ONNX_OPSET = 21, GD_ONNX_OLDEST = 13, GD_ONNX_IR = 10 };
 
+/* Graphs in graphs, of branches and loops, that are saved and loaded: as many as a stack of 64 KiB
+ * has room for, and as protocol buffers may be deep (three levels each). */
+enum { GD_ONNX_MOST_NESTED = 20 };
+
 extern const gd_pb_schema gd_onnx_model_schema, gd_onnx_tensor_schema;
 
 /* TensorProto.DataType; 0 and GD_DTYPE_NONE where there is none. */
@@ -37,6 +41,8 @@ typedef struct gd_onnx_saver gd_onnx_saver;
  *     weight|1       the same; where it is absent ONNX gets a list of ones, one for each channel of
  * x axes:axis      the op's option `axis`, as a list; in older files it is an attribute `axes`
  *     axes:axis/how  the same, the numbers changed as `how` says (gd_onnx_list_to)
+ *     axes:axis/all  where the list is empty or absent, all axes are meant, or none if the node's
+ *                    noop_with_empty_axes says so
  *     k=diagonal     the op's option `diagonal`, as a tensor of rank 0
  * attributes:
  *     alpha=slope    ONNX's alpha is the op's option `slope`
@@ -243,7 +249,6 @@ gd_status gd_onnx_load_slice(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_split(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_pad(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_gemm(gd_onnx_loader *loader, const gd_pb *node);
-gd_status gd_onnx_load_layer_norm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_gather(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_div(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_lstm(gd_onnx_loader *loader, const gd_pb *node); /* onnx_recurrent.c */
@@ -268,6 +273,7 @@ gd_status gd_onnx_load_nonzero(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_max_pool_indices(gd_onnx_loader *loader, const gd_pb *node);
 
 /* onnx_load_compose.c */
+gd_status gd_onnx_load_pow(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_clip(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_sum(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_mean(gd_onnx_loader *loader, const gd_pb *node);
@@ -283,6 +289,8 @@ gd_status gd_onnx_load_bit_shift(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_isinf(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_sum_square(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_log_sum(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_argmax(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_argmin(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_hardmax(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_lp_normalization(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_size(gd_onnx_loader *loader, const gd_pb *node);
@@ -307,6 +315,9 @@ gd_status gd_onnx_load_split_to_sequence(gd_onnx_loader *loader, const gd_pb *no
 
 /* onnx_load_layer.c */
 gd_status gd_onnx_load_batch_norm(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_layer_norm(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_dropout(gd_onnx_loader *loader, const gd_pb *node);
+gd_status gd_onnx_load_softmax_loss(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_rms_norm(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_mean_variance(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_attention(gd_onnx_loader *loader, const gd_pb *node);

@@ -2,8 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/alloc.h"
+#include "core/frame.h"
+#include "core/grow.h"
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
 
@@ -12,7 +15,7 @@ static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to loa
 /* --- inputs, initializers, outputs
  * ------------------------------------------------------------------ */
 
-static gd_status read_shape(const gd_pb *info, gd_dtype *dtype, gd_shape *dims) {
+static GD_OWN_FRAME gd_status read_shape(const gd_pb *info, gd_dtype *dtype, gd_shape *dims) {
     const gd_pb *type = gd_pb_message(gd_pb_message(info, "type"), "tensor_type"),
                 *shape = gd_pb_message(type, "shape");
     const size_t rank = gd_pb_count(shape, "dim");
@@ -39,7 +42,7 @@ static gd_status read_shape(const gd_pb *info, gd_dtype *dtype, gd_shape *dims) 
     return GD_OK;
 }
 
-static gd_status load_input(gd_onnx_loader *l, const gd_pb *info) {
+static GD_OWN_FRAME gd_status load_input(gd_onnx_loader *l, const gd_pb *info) {
     const char *name = gd_pb_string(info, "name");
     gd_dtype dtype;
     gd_shape dims;
@@ -66,7 +69,7 @@ static const char *own_variables(const gd_onnx_loader *l) {
     return NULL;
 }
 
-static void mark_own_variables(gd_onnx_loader *l, const char *lines) {
+static GD_OWN_FRAME void mark_own_variables(gd_onnx_loader *l, const char *lines) {
     char name[1024];
     for (; *lines; lines += strcspn(lines, "\n"), lines += *lines == '\n') {
         const bool train = strncmp(lines, "train ", 6) == 0, keep = strncmp(lines, "keep ", 5) == 0;
@@ -117,7 +120,7 @@ static gd_status load_inputs(gd_onnx_loader *l) {
 }
 
 /* The outputs are there, with the shapes that the file says. */
-static gd_status check_output(gd_onnx_loader *l, const gd_pb *info) {
+static GD_OWN_FRAME gd_status check_output(gd_onnx_loader *l, const gd_pb *info) {
     const char *name = gd_pb_string(info, "name");
     gd_onnx_value *v = gd_names_find(&l->frame->by_name, name);
     gd_dtype dtype;
@@ -156,28 +159,65 @@ static gd_status check_outputs(gd_onnx_loader *l) {
 /* --- nodes
  * ---------------------------------------------------------------------------------------- */
 
-/* Every row, and every record that is one by itself, whose ONNX name this is. */
-static gd_status load_standard(gd_onnx_loader *l, const gd_pb *node) {
-    const char *type = gd_pb_string(node, "op_type");
-    bool known = false, fits = false;
-    gd_tensor *padded;
-    GD_TRY(gd_onnx_pad_windows(l, node, &padded));
-    for (int i = 0; i < gd_onnx_row_count; i++) {
+/* Rows for loading an operator: those of the table, then records that are one by themselves. */
+typedef struct gd_onnx_operator {
+    int count, room;
+    gd_onnx_row *rows;
+} gd_onnx_operator;
+
+static bool add_row(gd_onnx_operator *o, const gd_onnx_row *row) {
+    if (!gd_grow(o->rows, o->count, o->room)) return false;
+    o->rows[o->count++] = *row;
+    return true;
+}
+
+static bool add_rows(gd_onnx_operator *o, const char *type) {
+    bool ok = true;
+    for (int i = 0; i < gd_onnx_row_count && ok; i++) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
-        if (row->body || row->save || strcmp(gd_onnx_row_name(row), type) != 0) continue;
-        known = true;
-        GD_TRY(row->load ? row->load(l, node) : gd_onnx_load_row(l, node, row, padded, &fits));
-        if (row->load || fits) return GD_OK;
+        if (!row->body && !row->save && strcmp(gd_onnx_row_name(row), type) == 0)
+            ok = add_row(o, row);
     }
-    for (int i = 0; i < gd_op_count(); i++) {
+    for (int i = 0; i < gd_op_count() && ok; i++) {
         gd_onnx_row row;
         const gd_op *op = gd_op_at(i);
-        if (!op->onnx || strcmp(op->onnx, type) != 0 || !gd_onnx_own_row(op, &row)) continue;
-        known = true;
-        GD_TRY(gd_onnx_load_row(l, node, &row, NULL, &fits));
+        if (op->onnx && strcmp(op->onnx, type) == 0 && gd_onnx_own_row(op, &row))
+            ok = add_row(o, &row);
+    }
+    return ok;
+}
+
+static void operator_free(gd_onnx_operator *o) {
+    if (o) gd_free(o->rows);
+    gd_free(o);
+}
+
+/* The table is long, and files have many nodes of few operators: each is looked up once. */
+static gd_status find_operator(gd_onnx_loader *l, const char *type, const gd_onnx_operator **out) {
+    gd_onnx_operator *o = gd_names_find(&l->operators, type);
+    *out = o;
+    if (o) return GD_OK;
+    o = gd_calloc(1, sizeof *o);
+    if (!o || !add_rows(o, type) || !gd_names_add(&l->operators, type, o)) {
+        operator_free(o);
+        return no_memory();
+    }
+    *out = o;
+    return GD_OK;
+}
+
+static gd_status load_standard(gd_onnx_loader *l, const gd_pb *node) {
+    const gd_onnx_operator *o;
+    gd_tensor *padded;
+    GD_TRY(gd_onnx_pad_windows(l, node, &padded));
+    GD_TRY(find_operator(l, gd_pb_string(node, "op_type"), &o));
+    for (int i = 0; i < o->count; i++) {
+        const gd_onnx_row *row = &o->rows[i];
+        bool fits = true;
+        GD_TRY(row->load ? row->load(l, node) : gd_onnx_load_row(l, node, row, padded, &fits));
         if (fits) return GD_OK;
     }
-    if (known) return gd_failure(); /* why the last one did not fit */
+    if (o->count) return gd_failure(); /* why the last one did not fit */
     return gd_fail(GD_E_UNSUPPORTED, "this operator is not known here");
 }
 
@@ -232,6 +272,7 @@ static gd_status check_versions(const gd_onnx_loader *l) {
 static void frame_free(gd_onnx_frame *f) {
     gd_names_free(&f->by_name);
     gd_names_free(&f->made);
+    gd_names_free(&f->outputs);
 }
 
 /* --- graphs in nodes ------------------------------------------------------------------------- */
@@ -337,6 +378,11 @@ gd_status gd_onnx_load_inner(gd_onnx_loader *l, const gd_pb *graph, gd_tensor *c
 
 static gd_status load_graph(gd_onnx_loader *l) {
     GD_TRY(check_versions(l));
+    for (size_t i = 0; i < gd_pb_count(l->frame->graph, "output"); i++) {
+        const gd_pb *info = gd_pb_message_at(l->frame->graph, "output", i);
+        if (!gd_names_add(&l->frame->outputs, gd_pb_string(info, "name"), (void *)info))
+            return no_memory();
+    }
     GD_TRY(load_initializers(l));
     GD_TRY(load_inputs(l));
     GD_TRY(load_nodes(l));
@@ -373,7 +419,9 @@ gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, g
         gd_free(l.values[i]);
     }
     gd_free(l.values);
-    gd_free(l.sizes);
+    gd_map_free(&l.evaluated);
+    for (size_t i = 0; i < l.operators.size; i++) operator_free(l.operators.slots[i].value);
+    gd_names_free(&l.operators);
     gd_scope_close(&scope);
     return status;
 }
@@ -388,17 +436,41 @@ static char *folder_of(const char *path) {
     return folder;
 }
 
-static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
+static gd_status load_once(const char *path, char *folder, bool trainable, gd_graph **out) {
     gd_pb_doc *doc;
-    if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
-    GD_TRY(gd_scope_reserve(1));
     GD_TRY(gd_pb_load(&doc, &gd_onnx_model_schema, path));
-    char *folder = folder_of(path);
-    const gd_status status =
-        folder ? gd_onnx_load_model(gd_pb_root(doc), folder, trainable, out) : no_memory();
-    gd_free(folder);
+    const gd_status status = gd_onnx_load_model(gd_pb_root(doc), folder, trainable, out);
     gd_pb_free(doc);
     if (status != GD_OK) gd_error_prefix("%s: ", path);
+    return status;
+}
+
+/* Whether the file at the path is another one than *seen, which becomes the one there now. */
+static bool was_replaced(const char *path, struct stat *seen) {
+    const struct stat before = *seen;
+    if (stat(path, seen) != 0) return false;
+    return seen->st_ino != before.st_ino || seen->st_dev != before.st_dev ||
+           seen->st_mtim.tv_sec != before.st_mtim.tv_sec ||
+           seen->st_mtim.tv_nsec != before.st_mtim.tv_nsec;
+}
+
+enum { MOST_ATTEMPTS = 20 };
+
+/* Data that a model refers to are gone once another process has replaced the model: then the new
+ * one is what there is to read. */
+static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
+    struct stat seen = {0};
+    if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
+    GD_TRY(gd_scope_reserve(1));
+    char *folder = folder_of(path);
+    if (!folder) return no_memory();
+    gd_status status = GD_OK;
+    was_replaced(path, &seen);
+    for (int i = 0; i < MOST_ATTEMPTS; i++) {
+        status = load_once(path, folder, trainable, out);
+        if (status != GD_E_IO || !was_replaced(path, &seen)) break;
+    }
+    gd_free(folder);
     return status;
 }
 

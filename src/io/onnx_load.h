@@ -2,7 +2,8 @@
 #ifndef GRADUS_IO_ONNX_LOAD_H
 #define GRADUS_IO_ONNX_LOAD_H
 
-#include "io/names.h"
+#include "core/map.h"
+#include "core/names.h"
 #include "io/onnx.h"
 #include "ops/late.h"
 
@@ -14,6 +15,7 @@ typedef struct gd_onnx_value {
     bool known;          /* they follow from constants alone, and are few */
     bool sized;          /* they follow from constants and from sizes that only a run tells */
     bool variable, trainable;
+    size_t number;     /* in the loader */
     gd_tensor **items; /* of a sequence, which is no tensor; NULL: it is none */
     int64_t n_items;
 } gd_onnx_value;
@@ -23,11 +25,10 @@ typedef struct gd_onnx_value {
 typedef struct gd_onnx_frame {
     const gd_pb *graph;
     gd_names by_name;
-    gd_names made; /* outputs of all its nodes: those nodes */
+    gd_names made;    /* outputs of all its nodes: those nodes */
+    gd_names outputs; /* of the file's graph: these must be found by their names */
     struct gd_onnx_frame *outer;
 } gd_onnx_frame;
-
-enum { GD_ONNX_MOST_NESTED = 16 }; /* graphs in graphs */
 
 struct gd_onnx_loader {
     const gd_pb *model;
@@ -37,10 +38,8 @@ struct gd_onnx_loader {
     char *folder;
     gd_onnx_value **values; /* of all frames */
     size_t count, room;
-    struct gd_onnx_sizes {
-        gd_tensor *symbol, *of;
-    } * sizes; /* symbols that are the sizes of tensors */
-    size_t n_sizes, sizes_room;
+    gd_names operators; /* by their types: what loads them */
+    gd_map evaluated;   /* nodes of values that were worked out: the numbers of those values */
     int first_new;  /* nodes from this one on belong to what is being loaded */
     bool own;       /* the file was saved here */
     bool trainable; /* initializers of other programs' files */
@@ -62,7 +61,7 @@ gd_status gd_onnx_known(gd_onnx_loader *loader, const char *name, gd_tensor **ou
 gd_status gd_onnx_evaluate(gd_onnx_loader *loader, gd_tensor *symbol, int64_t size,
                            gd_tensor **out);
 /* The sizes of x as a symbol, some of which are not known. */
-gd_status gd_onnx_sizes_of(gd_onnx_loader *loader, gd_tensor *x, gd_tensor **sizes);
+gd_status gd_onnx_sizes_of(gd_tensor *x, gd_tensor **sizes);
 /* Result i of a node: sizes, or some of them. */
 gd_status gd_onnx_set_sized(gd_onnx_loader *loader, const gd_pb *node, size_t i, gd_tensor *tensor);
 /* Input i as a list of numbers for gd_onnx_late: a value, or a symbol that follows from sizes; NULL
@@ -80,7 +79,7 @@ typedef struct gd_onnx_size {
     int64_t known;   /* GD_UNKNOWN: it is not */
     gd_tensor *late; /* then: a number, i64 */
 } gd_onnx_size;
-gd_status gd_onnx_size_of(gd_onnx_loader *loader, gd_tensor *x, int axis, gd_onnx_size *size);
+gd_status gd_onnx_size_of(gd_tensor *x, int axis, gd_onnx_size *size);
 gd_onnx_size gd_onnx_size_is(int64_t known);
 gd_status gd_onnx_size_times(gd_onnx_size a, gd_onnx_size b, gd_onnx_size *product);
 /* What is left over is an error where it is known. */

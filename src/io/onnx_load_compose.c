@@ -8,31 +8,51 @@
 /* --- elementwise ------------------------------------------------------------------------------
  */
 
-/* Borders that are known are options; others are tensors like any. */
+/* Bounds that are all known are options; else they are tensors like any. Where the lower one is
+ * above the upper one, the upper one counts. */
 gd_status gd_onnx_load_clip(gd_onnx_loader *l, const gd_pb *node) {
-    gd_attrs *attrs = gd_attrs_new(gd_op_find("clamp"));
     static const char *const options[] = {"min", "max"};
+    gd_attrs *attrs = gd_attrs_new(gd_op_find("clamp"));
+    gd_tensor *known[2] = {NULL};
+    bool given[2], plain = true;
     if (!attrs) return GD_E_MEMORY;
     GD_ONNX_NEED(x, 0);
-    gd_tensor *y = x;
-    bool plain = false;
     for (size_t i = 0; i < 2; i++) {
         const char *name = gd_pb_string_at(node, "input", i + 1);
-        gd_tensor *known;
-        if (!*name) continue;
-        GD_TRY(gd_onnx_known(l, name, &known));
-        plain = plain || known;
-        if (known) GD_TRY(gd_onnx_set_number(l, node, i + 1, attrs, options[i]));
-        if (known) continue;
-        GD_ONNX_NEED(border, i + 1);
-        if (border->rank) border = gd_reshape(border, gd_dims());
-        y = i == 0 ? gd_maximum(y, border) : gd_minimum(y, border);
+        given[i] = *name != '\0';
+        if (given[i]) GD_TRY(gd_onnx_known(l, name, &known[i]));
+        plain = plain && (known[i] || !given[i]);
     }
-    if (plain || y == x) {
+    gd_tensor *y = x;
+    for (size_t i = 0; i < 2; i++) {
+        if (!given[i]) continue;
+        if (plain) GD_TRY(gd_onnx_set_number(l, node, i + 1, attrs, options[i]));
+        if (plain) continue;
+        GD_ONNX_NEED(bound, i + 1);
+        if (bound->rank) bound = gd_reshape(bound, gd_dims());
+        y = i == 0 ? gd_maximum(y, bound) : gd_minimum(y, bound);
+    }
+    if (plain && given[0] && given[1] && gd_item(known[0]) > gd_item(known[1]))
+        GD_TRY(gd_onnx_set_number(l, node, 2, attrs, options[0]));
+    if (plain) {
         gd_tensors r = gd_op_call(gd_op_find("clamp"), gd_list(y), attrs);
         y = r.count ? r.at[0] : &gd_error_tensor;
     }
     return gd_onnx_set_output(l, node, 0, y);
+}
+
+/* The result has the dtype of the first input. A power of a whole number that is itself one is
+ * found exactly, also where the exponent is a float: a little less would be cut off. */
+gd_status gd_onnx_load_pow(gd_onnx_loader *l, const gd_pb *node) {
+    GD_ONNX_NEED(a, 0);
+    GD_ONNX_NEED(b, 1);
+    const gd_dtype dtype = (gd_dtype)a->dtype;
+    if (gd_dtype_is_float(dtype) || !gd_dtype_is_float((gd_dtype)b->dtype))
+        return gd_onnx_set_output(l, node, 0, gd_cast(gd_pow(a, b), dtype));
+    gd_tensor *y = gd_pow(gd_cast(a, GD_F64), gd_cast(b, GD_F64)), *whole = gd_round(y);
+    gd_tensor *off = gd_abs(gd_sub(y, whole)),
+              *most = gd_mul(gd_abs(y), gd_scalar_of(1e-14, GD_F64));
+    return gd_onnx_set_output(l, node, 0, gd_cast(gd_where(gd_le(off, most), whole, y), dtype));
 }
 
 /* Sum, Mean, Max and Min of any number of tensors. */
@@ -143,8 +163,8 @@ gd_status gd_onnx_load_isinf(gd_onnx_loader *l, const gd_pb *node) {
  */
 
 /* The axes of a reduction; *none true where there are none, and that means: leave x as it is. */
-static gd_status read_axes(gd_onnx_loader *l, const gd_pb *node, gd_shape *axes, bool *keep,
-                           bool *none) {
+static gd_status read_axes(gd_onnx_loader *l, const gd_pb *node, int rank, gd_shape *axes,
+                           bool *keep, bool *none) {
     int64_t numbers[GD_ONNX_MOST_NUMBERS], keepdims, noop;
     int count;
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "axes", &count, numbers));
@@ -153,8 +173,9 @@ static gd_status read_axes(gd_onnx_loader *l, const gd_pb *node, gd_shape *axes,
     if (count > GD_MAX_RANK) return gd_fail(GD_E_FORMAT, "it has %d axes", count);
     *keep = keepdims != 0;
     *none = count <= 0 && noop;
-    *axes = (gd_shape){.rank = 0, .form = 0}; /* all */
-    if (count > 0) *axes = gd_shape_of(count, numbers);
+    if (count <= 0) /* all */
+        for (count = 0; count < rank; count++) numbers[count] = count;
+    *axes = gd_shape_of(count, numbers);
     return GD_OK;
 }
 
@@ -162,7 +183,7 @@ gd_status gd_onnx_load_sum_square(gd_onnx_loader *l, const gd_pb *node) {
     gd_shape axes;
     bool keep, none;
     GD_ONNX_NEED(x, 0);
-    GD_TRY(read_axes(l, node, &axes, &keep, &none));
+    GD_TRY(read_axes(l, node, x->rank, &axes, &keep, &none));
     gd_tensor *y = gd_square(x);
     return gd_onnx_set_output(
         l, node, 0,
@@ -173,9 +194,32 @@ gd_status gd_onnx_load_log_sum(gd_onnx_loader *l, const gd_pb *node) {
     gd_shape axes;
     bool keep, none;
     GD_ONNX_NEED(x, 0);
-    GD_TRY(read_axes(l, node, &axes, &keep, &none));
-    return gd_onnx_set_output(l, node, 0,
-                              gd_log(none ? x : gd_sum(x, .axis = axes, .keepdim = keep)));
+    GD_TRY(read_axes(l, node, x->rank, &axes, &keep, &none));
+    gd_tensor *y = gd_log(none ? x : gd_sum(x, .axis = axes, .keepdim = keep));
+    return gd_onnx_set_output(l, node, 0, gd_cast(y, (gd_dtype)x->dtype));
+}
+
+/* The last of the largest is the first from the end. */
+static gd_status load_arg(gd_onnx_loader *l, const gd_pb *node, bool max) {
+    int64_t axis, keep, last;
+    gd_onnx_size size;
+    GD_ONNX_NEED(x, 0);
+    GD_TRY(gd_onnx_int_attribute(node, "axis", 0, &axis));
+    GD_TRY(gd_onnx_int_attribute(node, "keepdims", 1, &keep));
+    GD_TRY(gd_onnx_int_attribute(node, "select_last_index", 0, &last));
+    GD_TRY(gd_onnx_fix_axis(&axis, x->rank));
+    GD_TRY(gd_onnx_size_of(x, (int)axis, &size));
+    if (last) x = gd_flip(x, gd_dims(axis));
+    gd_tensor *y = max ? gd_argmax(x, .axis = axis, .keepdim = keep != 0)
+                       : gd_argmin(x, .axis = axis, .keepdim = keep != 0);
+    if (last) y = gd_sub(gd_sub(gd_onnx_size_number(size), gd_scalar_of(1, GD_I64)), y);
+    return gd_onnx_set_output(l, node, 0, y);
+}
+gd_status gd_onnx_load_argmax(gd_onnx_loader *l, const gd_pb *node) {
+    return load_arg(l, node, true);
+}
+gd_status gd_onnx_load_argmin(gd_onnx_loader *l, const gd_pb *node) {
+    return load_arg(l, node, false);
 }
 
 /* 1 at the first of the largest, 0 elsewhere. */
@@ -210,7 +254,7 @@ gd_status gd_onnx_load_size(gd_onnx_loader *l, const gd_pb *node) {
     gd_onnx_size all = gd_onnx_size_is(1), size;
     GD_ONNX_NEED(x, 0);
     for (int i = 0; i < x->rank; i++) {
-        GD_TRY(gd_onnx_size_of(l, x, i, &size));
+        GD_TRY(gd_onnx_size_of(x, i, &size));
         GD_TRY(gd_onnx_size_times(all, size, &all));
     }
     gd_tensor *number = gd_onnx_size_number(all);
@@ -248,7 +292,7 @@ static gd_status squares(gd_onnx_loader *l, const gd_pb *node, bool to_space) {
         return gd_fail(GD_E_FORMAT, "it needs 4 dimensions and a blocksize, not %d and %lld",
                        x->rank, (long long)b);
     const bool crd = gd_onnx_word_is(node, "mode", "DCR", "CRD");
-    for (int i = 0; i < 4; i++) GD_TRY(gd_onnx_size_of(l, x, i, &s[i]));
+    for (int i = 0; i < 4; i++) GD_TRY(gd_onnx_size_of(x, i, &s[i]));
     block = gd_onnx_size_is(b);
     if (to_space) {
         gd_onnx_size c;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/frame.h"
 #include "gradus/ops.h"
 #include "graph/subgraph.h"
 #include "io/onnx_load.h"
@@ -31,18 +32,23 @@ static gd_status graph_of(const gd_pb *node, const char *attribute, const gd_pb 
 
 static size_t n_outputs(const gd_pb *graph) { return gd_pb_count(graph, "output"); }
 
+/* What a call of an inner graph needs while others may be read inside of it: not on the stack. */
+typedef struct reading {
+    gd_attempt attempt;
+    gd_onnx_value *values[];
+} reading;
+
 /* Reads the graph for these inputs; a list of what it gives. A failure sticks, with the place. */
 static gd_tensors call(const function *f, gd_tensor *const *in, size_t n) {
     const size_t count = n_outputs(f->graph);
-    gd_onnx_value **values = gd_calloc(count + 1, sizeof *values);
+    reading *r = gd_calloc(1, sizeof *r + (count + 1) * sizeof *r->values);
     gd_tensor **out = gd_list_new((int64_t)count);
-    gd_attempt attempt;
-    gd_attempt_begin(&attempt);
-    gd_status status = values && out ? gd_onnx_load_inner(f->l, f->graph, in, n, values)
-                                     : gd_fail(GD_E_MEMORY, "no memory to load a graph");
-    for (size_t k = 0; k < count && status == GD_OK; k++) out[k] = values[k]->tensor;
-    status = gd_attempt_end(&attempt, status);
-    gd_free(values);
+    if (r) gd_attempt_begin(&r->attempt);
+    gd_status status = r && out ? gd_onnx_load_inner(f->l, f->graph, in, n, r->values)
+                                : gd_fail(GD_E_MEMORY, "no memory to load a graph");
+    for (size_t k = 0; k < count && status == GD_OK; k++) out[k] = r->values[k]->tensor;
+    if (r) status = gd_attempt_end(&r->attempt, status);
+    gd_free(r);
     if (status == GD_OK) return (gd_tensors){out, (int64_t)count};
     gd_error_prefix("%s: ", f->what);
     gd_error_stick(status);
@@ -130,8 +136,8 @@ static gd_status read_list(const gd_pb *node, const char *name, int count, int64
 }
 
 /* Goes back if all inputs do; those that do not are turned round. */
-static gd_status scan_inputs(gd_onnx_loader *l, const gd_pb *node, int n_state, int n_xs,
-                             gd_tensor **in, bool *reverse) {
+static GD_OWN_FRAME gd_status scan_inputs(gd_onnx_loader *l, const gd_pb *node, int n_state,
+                                          int n_xs, gd_tensor **in, bool *reverse) {
     int64_t axes[GD_ONNX_MOST_NUMBERS], back[GD_ONNX_MOST_NUMBERS];
     gd_status status;
     GD_TRY(read_list(node, "scan_input_axes", n_xs, axes));
@@ -151,8 +157,8 @@ static gd_status scan_inputs(gd_onnx_loader *l, const gd_pb *node, int n_state, 
 }
 
 /* Ours stand at the positions of the inputs. A first result at the end is one that goes back. */
-static gd_status scan_outputs(gd_onnx_loader *l, const gd_pb *node, size_t n_state, gd_tensors ys,
-                              bool reverse) {
+static GD_OWN_FRAME gd_status scan_outputs(gd_onnx_loader *l, const gd_pb *node, size_t n_state,
+                                           gd_tensors ys, bool reverse) {
     int64_t axes[GD_ONNX_MOST_NUMBERS], back[GD_ONNX_MOST_NUMBERS];
     GD_TRY(read_list(node, "scan_output_axes", (int)ys.count, axes));
     GD_TRY(read_list(node, "scan_output_directions", (int)ys.count, back));
@@ -282,7 +288,10 @@ static gd_status read_limits(gd_onnx_loader *l, const gd_pb *node, loop *x) {
 /* The body for a step of a scan along 0, 1, 2, ...: state..., step. */
 static gd_tensors loop_step(gd_tensors in, void *user) {
     const loop *x = user;
-    gd_tensor *given[GD_ONNX_MOST_NUMBERS + 2] = {in.at[x->n_state], gd_scalar_of(1, GD_BOOL)};
+    gd_tensor **given = gd_list_new(x->n_state + 2);
+    if (!given) return gd_list_of_errors(x->n_state + x->n_ys);
+    given[0] = in.at[x->n_state];
+    given[1] = gd_scalar_of(1, GD_BOOL);
     memcpy(given + 2, in.at, (size_t)x->n_state * sizeof *given);
     gd_tensors y = call(&x->f, given, (size_t)x->n_state + 2);
     return y.count > 0 ? (gd_tensors){y.at + 1, y.count - 1} : y;
@@ -342,18 +351,26 @@ static gd_status no_sizes(const char *why) {
         why, MOST_ROWS);
 }
 
-/* Room for as many y_t as there may be. Their shapes are those of a first look at the body. */
-static gd_status make_buffers(loop *x, gd_tensor **state) {
+/* A first look at the body, for the shapes of what it gives. */
+static gd_status try_body(loop *x, gd_tensor *const *state, gd_subgraph **sub) {
     gd_onnx_loader *l = x->f.l;
-    gd_meta metas[GD_ONNX_MOST_NUMBERS + 2];
+    gd_meta *metas = gd_calloc((size_t)x->n_state + 2, sizeof *metas);
+    if (!metas) return gd_fail(GD_E_MEMORY, "no memory to load a graph");
+    for (int i = 0; i < x->n_state + 2; i++) metas[i] = gd_meta_of(state[i]);
+    l->trials++;
+    const gd_status status = gd_subgraph_trace(loop_trial, x, metas, x->n_state + 2, sub);
+    l->trials--;
+    gd_free(metas);
+    return status;
+}
+
+/* Room for as many y_t as there may be. */
+static gd_status make_buffers(loop *x, gd_tensor **state) {
     gd_subgraph *sub = NULL;
     if (x->n_ys == 0) return GD_OK;
     if (x->most > MOST_ROWS) return no_sizes("only the run tells how many that are");
-    if (l->trials >= MOST_TRIALS) return no_sizes("such loops lie in each other");
-    for (int i = 0; i < x->n_state + 2; i++) metas[i] = gd_meta_of(state[i]);
-    l->trials++;
-    gd_status status = gd_subgraph_trace(loop_trial, x, metas, x->n_state + 2, &sub);
-    l->trials--;
+    if (x->f.l->trials >= MOST_TRIALS) return no_sizes("such loops lie in each other");
+    gd_status status = try_body(x, state, &sub);
     for (int k = 0; k < x->n_ys && status == GD_OK; k++) {
         const gd_meta *m = &sub->metas[1 + x->n_state + k];
         gd_shape dims = {.rank = m->rank + 1, .form = 1, .at = {x->most}};
@@ -376,9 +393,11 @@ static gd_tensor *rows_of(const loop *x, gd_tensor *buffer, gd_tensor *steps) {
 }
 
 static gd_status load_as_while(gd_onnx_loader *l, const gd_pb *node, loop *x) {
-    gd_tensor *state[2 * GD_ONNX_MOST_NUMBERS + 2] = {gd_scalar_of(0, GD_I64),
-                                                      gd_cast(x->going, GD_BOOL)};
     const int n = 2 + x->n_state;
+    gd_tensor **state = gd_list_new(n + x->n_ys);
+    if (!state) return GD_E_MEMORY;
+    state[0] = gd_scalar_of(0, GD_I64);
+    state[1] = gd_cast(x->going, GD_BOOL);
     memcpy(state + 2, x->state, (size_t)x->n_state * sizeof *state);
     GD_TRY(make_buffers(x, state));
     gd_tensors y = gd_while_loop_at(NULL, loop_goes, loop_next, (gd_tensors){state, n + x->n_ys}, x,
@@ -395,33 +414,46 @@ static gd_status load_as_while(gd_onnx_loader *l, const gd_pb *node, loop *x) {
 
 enum { MOST_NUMBERED = 1 << 24 };
 
-gd_status gd_onnx_load_loop(gd_onnx_loader *l, const gd_pb *node) {
-    loop x = {.f = {.l = l, .what = "body"}};
+/* How many values go round and come out. */
+static gd_status count_values(const gd_pb *node, loop *x) {
     const int64_t n_state = (int64_t)gd_onnx_input_count(node) - 2;
-    GD_TRY(graph_of(node, x.f.what, &x.f.graph));
-    const int64_t n_ys = (int64_t)n_outputs(x.f.graph) - 1 - n_state;
-    if (n_state < 0 || n_ys < 0 || gd_pb_count(x.f.graph, "input") != (size_t)n_state + 2)
+    GD_TRY(graph_of(node, x->f.what, &x->f.graph));
+    const int64_t n_ys = (int64_t)n_outputs(x->f.graph) - 1 - n_state;
+    if (n_state < 0 || n_ys < 0 || gd_pb_count(x->f.graph, "input") != (size_t)n_state + 2)
         return gd_fail(
             GD_E_FORMAT,
             "it has %zu inputs, and its body takes %zu and gives %zu values: a state of n "
             "needs n + 2, n + 2 and at least n + 1",
-            gd_onnx_input_count(node), gd_pb_count(x.f.graph, "input"), n_outputs(x.f.graph));
+            gd_onnx_input_count(node), gd_pb_count(x->f.graph, "input"), n_outputs(x->f.graph));
     if (n_state > GD_ONNX_MOST_NUMBERS || n_ys > GD_ONNX_MOST_NUMBERS)
         return gd_fail(GD_E_UNSUPPORTED,
                        "a state of %lld and %lld further results; %d are possible",
                        (long long)n_state, (long long)n_ys, GD_ONNX_MOST_NUMBERS);
-    GD_TRY(check_outputs(node, n_state + n_ys));
-    x.n_state = (int)n_state;
-    x.n_ys = (int)n_ys;
-    if (n_state + n_ys == 0) return GD_OK; /* nothing can come of it */
-    for (int i = 0; i < x.n_state; i++) {
+    x->n_state = (int)n_state;
+    x->n_ys = (int)n_ys;
+    return check_outputs(node, n_state + n_ys);
+}
+
+static gd_status load_loop(gd_onnx_loader *l, const gd_pb *node, loop *x) {
+    GD_TRY(count_values(node, x));
+    if (x->n_state + x->n_ys == 0) return GD_OK; /* nothing can come of it */
+    for (int i = 0; i < x->n_state; i++) {
         gd_status status;
-        x.state[i] = gd_onnx_get_input(l, node, (size_t)i + 2, &status);
+        x->state[i] = gd_onnx_get_input(l, node, (size_t)i + 2, &status);
         GD_TRY(status);
-        if (!x.state[i]) return gd_fail(GD_E_FORMAT, "its input %d is missing", i + 2);
+        if (!x->state[i]) return gd_fail(GD_E_FORMAT, "its input %d is missing", i + 2);
     }
-    GD_TRY(read_limits(l, node, &x));
-    if (l->depth == 0) GD_TRY(gd_onnx_make_variables(l, x.f.graph));
-    if (x.always && !x.trips && x.most <= MOST_NUMBERED) return load_as_scan(l, node, &x);
-    return load_as_while(l, node, &x);
+    GD_TRY(read_limits(l, node, x));
+    if (l->depth == 0) GD_TRY(gd_onnx_make_variables(l, x->f.graph));
+    if (x->always && !x->trips && x->most <= MOST_NUMBERED) return load_as_scan(l, node, x);
+    return load_as_while(l, node, x);
+}
+
+gd_status gd_onnx_load_loop(gd_onnx_loader *l, const gd_pb *node) {
+    loop *x = gd_calloc(1, sizeof *x);
+    if (!x) return gd_fail(GD_E_MEMORY, "no memory to load a graph");
+    x->f = (function){.l = l, .what = "body"};
+    const gd_status status = load_loop(l, node, x);
+    gd_free(x);
+    return status;
 }

@@ -86,8 +86,8 @@ gd_status gd_onnx_load_grid_sample(gd_onnx_loader *l, const gd_pb *node) {
             GD_E_UNSUPPORTED,
             "possible are mode linear and nearest, for images of 4 dimensions and a grid "
             "(N, H, W, 2)");
-    for (int i = 0; i < 4; i++) GD_TRY(gd_onnx_size_of(l, x, i, &s[i]));
-    for (int i = 0; i < 3; i++) GD_TRY(gd_onnx_size_of(l, grid, i, &g[i]));
+    for (int i = 0; i < 4; i++) GD_TRY(gd_onnx_size_of(x, i, &s[i]));
+    for (int i = 0; i < 3; i++) GD_TRY(gd_onnx_size_of(grid, i, &g[i]));
     planes[0] = s[0], planes[1] = s[1];
     GD_TRY(gd_onnx_size_times(s[2], s[3], &planes[2]));
     places[0] = g[0], places[1] = gd_onnx_size_is(1);
@@ -155,7 +155,7 @@ gd_status gd_onnx_load_affine_grid(gd_onnx_loader *l, const gd_pb *node) {
     gd_tracing_on(tracing);
     gd_free(rows);
     y = gd_matmul(base, gd_transpose(theta, 1, 2)); /* (N, count, n) */
-    GD_TRY(gd_onnx_size_of(l, theta, 0, &made[0]));
+    GD_TRY(gd_onnx_size_of(theta, 0, &made[0]));
     for (int d = 0; d < n; d++) made[1 + d] = gd_onnx_size_is(size[2 + d]);
     made[1 + n] = gd_onnx_size_is(n);
     GD_TRY(gd_onnx_reshape_to(l, y, n + 2, made, &y));
@@ -242,8 +242,8 @@ gd_status gd_onnx_load_col2im(gd_onnx_loader *l, const gd_pb *node) {
     if (x->rank != 3 || (x->dims[2] != GD_UNKNOWN && x->dims[2] != n))
         return gd_fail(GD_E_SHAPE, "its input must be (N, C * %lld, %lld)", (long long)each,
                        (long long)n);
-    GD_TRY(gd_onnx_size_of(l, x, 0, &columns[0]));
-    GD_TRY(gd_onnx_size_of(l, x, 1, &all));
+    GD_TRY(gd_onnx_size_of(x, 0, &columns[0]));
+    GD_TRY(gd_onnx_size_of(x, 1, &all));
     GD_TRY(gd_onnx_size_over(all, each, &columns[1]));
     columns[2] = gd_onnx_size_is(each * n);
     GD_TRY(gd_onnx_reshape_to(l, x, 3, columns, &flat));

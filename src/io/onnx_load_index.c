@@ -47,7 +47,7 @@ static gd_status get_index(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_te
     GD_TRY(never_negative(l, node, i, &never));
     *index = at;
     if (never) return GD_OK;
-    GD_TRY(gd_onnx_size_of(l, x, axis, &size));
+    GD_TRY(gd_onnx_size_of(x, axis, &size));
     *index = from_the_start(at, size);
     return GD_OK;
 }
@@ -83,9 +83,9 @@ gd_status gd_onnx_load_gather(gd_onnx_loader *l, const gd_pb *node) {
     if (x->rank == 2 && axis == 0 && at->rank > 0)
         return gd_onnx_set_output(l, node, 0, gd_embedding(index, x));
     if (at->rank == 1) return gd_onnx_set_output(l, node, 0, gd_index_select(x, axis, index));
-    for (int i = 0; i < axis; i++) GD_TRY(gd_onnx_size_of(l, x, i, &sizes[rank++]));
-    for (int i = 0; i < at->rank; i++) GD_TRY(gd_onnx_size_of(l, at, i, &sizes[rank++]));
-    for (int i = (int)axis + 1; i < x->rank; i++) GD_TRY(gd_onnx_size_of(l, x, i, &sizes[rank++]));
+    for (int i = 0; i < axis; i++) GD_TRY(gd_onnx_size_of(x, i, &sizes[rank++]));
+    for (int i = 0; i < at->rank; i++) GD_TRY(gd_onnx_size_of(at, i, &sizes[rank++]));
+    for (int i = (int)axis + 1; i < x->rank; i++) GD_TRY(gd_onnx_size_of(x, i, &sizes[rank++]));
     y = gd_index_select(x, axis, gd_reshape(index, gd_dims(at->rank ? -1 : 1)));
     GD_TRY(gd_onnx_reshape_to(l, y, rank, sizes, &y));
     return gd_onnx_set_output(l, node, 0, y);
@@ -167,7 +167,7 @@ static gd_status number_places(gd_onnx_loader *l, const gd_pb *node, gd_tensor *
     p->number = NULL;
     p->count = gd_onnx_size_is(1);
     for (int k = 0; k < batch + n; k++) {
-        GD_TRY(gd_onnx_size_of(l, x, k, &size));
+        GD_TRY(gd_onnx_size_of(x, k, &size));
         GD_TRY(gd_onnx_size_times(p->count, size, &p->count));
         if (k < batch) { /* 0, 1, ... along axis k */
             gd_shape dims = {.rank = last, .form = 1};
@@ -198,10 +198,10 @@ static gd_status find_places(gd_onnx_loader *l, const gd_pb *node, int64_t batch
     GD_TRY(number_places(l, node, x, index, (int)batch, (int)n, p));
     p->n_before = p->n_behind = 0;
     for (int i = 0; i < index->rank - 1; i++)
-        GD_TRY(gd_onnx_size_of(l, index, i, &p->before[p->n_before++]));
+        GD_TRY(gd_onnx_size_of(index, i, &p->before[p->n_before++]));
     gd_onnx_size sizes[GD_MAX_RANK] = {p->count};
     for (int i = (int)(batch + n); i < x->rank; i++) {
-        GD_TRY(gd_onnx_size_of(l, x, i, &p->behind[p->n_behind]));
+        GD_TRY(gd_onnx_size_of(x, i, &p->behind[p->n_behind]));
         sizes[1 + p->n_behind] = p->behind[p->n_behind];
         p->n_behind++;
     }
@@ -236,7 +236,7 @@ gd_status gd_onnx_load_scatter_nd(gd_onnx_loader *l, const gd_pb *node) {
     if (updates->rank != p.n_before + p.n_behind)
         return gd_fail(GD_E_SHAPE, "its updates have %d dimensions, and should have %d",
                        updates->rank, p.n_before + p.n_behind);
-    GD_TRY(gd_onnx_size_of(l, p.number, 0, &sizes[0]));
+    GD_TRY(gd_onnx_size_of(p.number, 0, &sizes[0]));
     memcpy(sizes + 1, p.behind, (size_t)p.n_behind * sizeof *sizes);
     GD_TRY(gd_onnx_reshape_to(l, updates, 1 + p.n_behind, sizes, &src)); /* (M, ...) */
     if (how == ADD) {
@@ -248,7 +248,7 @@ gd_status gd_onnx_load_scatter_nd(gd_onnx_loader *l, const gd_pb *node) {
         y = put(p.x, 0, each, src, how);
     }
     if (p.x != x) {
-        for (int i = 0; i < x->rank; i++) GD_TRY(gd_onnx_size_of(l, x, i, &sizes[i]));
+        for (int i = 0; i < x->rank; i++) GD_TRY(gd_onnx_size_of(x, i, &sizes[i]));
         GD_TRY(gd_onnx_reshape_to(l, y, x->rank, sizes, &y));
     }
     return gd_onnx_set_output(l, node, 0, y);
@@ -265,15 +265,15 @@ gd_status gd_onnx_load_nonzero(gd_onnx_loader *l, const gd_pb *node) {
 
 /* The numbers of the planes of x (N, C, ...), and how many elements each has: what ONNX's positions
  * are beyond ours. */
-static gd_status plane_starts(gd_onnx_loader *l, gd_tensor *x, gd_tensor **starts) {
+static gd_status plane_starts(gd_tensor *x, gd_tensor **starts) {
     gd_onnx_size plane = gd_onnx_size_is(1), size;
     gd_tensor *ones = x;
     for (int d = 2; d < x->rank; d++) {
-        GD_TRY(gd_onnx_size_of(l, x, d, &size));
+        GD_TRY(gd_onnx_size_of(x, d, &size));
         GD_TRY(gd_onnx_size_times(plane, size, &plane));
         ones = gd_narrow(ones, d, 0, 1);
     }
-    GD_TRY(gd_onnx_size_of(l, x, 1, &size));
+    GD_TRY(gd_onnx_size_of(x, 1, &size));
     ones = gd_ones_like(ones, .dtype = GD_I64); /* (N, C, 1, ...) */
     gd_tensor *row = gd_sub(gd_cumsum(ones, 0), ones), *column = gd_sub(gd_cumsum(ones, 1), ones);
     *starts =
@@ -301,7 +301,7 @@ gd_status gd_onnx_load_max_pool_indices(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(gd_onnx_row_options(node, names[x->rank - 3], attrs, true));
     gd_tensors y = gd_op_call(op, gd_list(x), attrs);
     if (y.count != 2) return gd_failure();
-    GD_TRY(plane_starts(l, x, &starts));
+    GD_TRY(plane_starts(x, &starts));
     GD_TRY(gd_onnx_set_output(l, node, 0, y.at[0]));
     return gd_onnx_set_output(l, node, 1, gd_add(y.at[1], starts));
 }

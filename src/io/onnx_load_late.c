@@ -6,18 +6,9 @@
 #include "graph/trace.h"
 #include "io/onnx_load.h"
 
-gd_status gd_onnx_sizes_of(gd_onnx_loader *l, gd_tensor *x, gd_tensor **sizes) {
-    if (l->n_sizes == l->sizes_room) {
-        const size_t room = l->sizes_room ? 2 * l->sizes_room : 16;
-        struct gd_onnx_sizes *grown = gd_realloc(l->sizes, room * sizeof *grown);
-        if (!grown) return gd_fail(GD_E_MEMORY, "no memory to load a graph");
-        l->sizes = grown;
-        l->sizes_room = room;
-    }
+gd_status gd_onnx_sizes_of(gd_tensor *x, gd_tensor **sizes) {
     *sizes = gd_sizes_of(x);
-    if ((*sizes)->kind != GD_SYMBOL) return gd_failure();
-    l->sizes[l->n_sizes++] = (struct gd_onnx_sizes){*sizes, x};
-    return GD_OK;
+    return (*sizes)->kind == GD_SYMBOL ? GD_OK : gd_failure();
 }
 
 gd_status gd_onnx_get_list(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_tensor **list) {
@@ -46,11 +37,11 @@ bool gd_onnx_follows(const gd_onnx_loader *l, const char *name) {
 
 gd_onnx_size gd_onnx_size_is(int64_t known) { return (gd_onnx_size){known, NULL}; }
 
-gd_status gd_onnx_size_of(gd_onnx_loader *l, gd_tensor *x, int axis, gd_onnx_size *size) {
+gd_status gd_onnx_size_of(gd_tensor *x, int axis, gd_onnx_size *size) {
     gd_tensor *sizes;
     *size = gd_onnx_size_is(x->dims[axis]);
     if (size->known != GD_UNKNOWN) return GD_OK;
-    GD_TRY(gd_onnx_sizes_of(l, x, &sizes));
+    GD_TRY(gd_onnx_sizes_of(x, &sizes));
     size->late = gd_select(sizes, 0, axis);
     return size->late->kind == GD_FAILED ? gd_failure() : GD_OK;
 }

@@ -46,6 +46,42 @@ gd_status gd_onnx_load_batch_norm(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_add(y, for_channels(bias, x)));
 }
 
+/* Whether somebody may read output i. */
+static bool is_read(const gd_pb *node, size_t i) { return *gd_pb_string_at(node, "output", i); }
+
+/* The mean and the inverse deviation of layer norm, further outputs of the node: f32 at least. */
+static gd_status set_statistics(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x, int64_t axis,
+                                double eps) {
+    gd_shape axes = {.form = 1};
+    if (!is_read(node, 1) && !is_read(node, 2)) return GD_OK;
+    for (int d = (int)axis; d < x->rank; d++) axes.at[axes.rank++] = d;
+    x = gd_cast(x, x->dtype == GD_F64 ? GD_F64 : GD_F32);
+    if (is_read(node, 1))
+        GD_TRY(gd_onnx_set_output(l, node, 1, gd_mean(x, .axis = axes, .keepdim = true)));
+    if (!is_read(node, 2)) return GD_OK;
+    gd_tensor *var = gd_var(x, .axis = axes, .correction = 0, .keepdim = true);
+    return gd_onnx_set_output(l, node, 2, gd_rsqrt(gd_add(var, gd_onnx_number_like(var, eps))));
+}
+
+gd_status gd_onnx_load_layer_norm(gd_onnx_loader *l, const gd_pb *node) {
+    int64_t axis, stash;
+    double eps;
+    gd_status status;
+    GD_ONNX_NEED(x, 0);
+    GD_ONNX_NEED(weight, 1);
+    gd_tensor *bias = gd_onnx_get_input(l, node, 2, &status);
+    GD_TRY(status);
+    GD_TRY(gd_onnx_int_attribute(node, "axis", -1, &axis));
+    GD_TRY(gd_onnx_int_attribute(node, "stash_type", 1, &stash));
+    GD_TRY(gd_onnx_float_attribute(node, "epsilon", 1e-5, &eps));
+    GD_TRY(gd_onnx_fix_axis(&axis, x->rank));
+    if (weight->rank != x->rank - axis)
+        return gd_fail(GD_E_SHAPE, "its scale has %d dimensions; there are %lld axes from %lld on",
+                       weight->rank, (long long)(x->rank - axis), (long long)axis);
+    GD_TRY(gd_onnx_set_output(l, node, 0, gd_layer_norm(x, weight, bias, .eps = eps)));
+    return set_statistics(l, node, x, axis, eps);
+}
+
 /* As layer norm, by the mean of squares. The weight broadcasts. */
 gd_status gd_onnx_load_rms_norm(gd_onnx_loader *l, const gd_pb *node) {
     int64_t axis;
@@ -89,9 +125,9 @@ static gd_status split_heads(gd_onnx_loader *l, gd_tensor *x, int64_t heads, gd_
         *y = x;
         return GD_OK;
     }
-    GD_TRY(gd_onnx_size_of(l, x, 0, &s[0]));
-    GD_TRY(gd_onnx_size_of(l, x, 1, &s[1]));
-    GD_TRY(gd_onnx_size_of(l, x, 2, &all));
+    GD_TRY(gd_onnx_size_of(x, 0, &s[0]));
+    GD_TRY(gd_onnx_size_of(x, 1, &s[1]));
+    GD_TRY(gd_onnx_size_of(x, 2, &all));
     s[2] = gd_onnx_size_is(heads);
     GD_TRY(gd_onnx_size_over(all, heads, &s[3]));
     GD_TRY(gd_onnx_reshape_to(l, x, 4, s, y));
@@ -102,10 +138,10 @@ static gd_status split_heads(gd_onnx_loader *l, gd_tensor *x, int64_t heads, gd_
 /* And back. */
 static gd_status join_heads(gd_onnx_loader *l, gd_tensor *x, gd_tensor **y) {
     gd_onnx_size s[3], heads, width;
-    GD_TRY(gd_onnx_size_of(l, x, 0, &s[0]));
-    GD_TRY(gd_onnx_size_of(l, x, 1, &heads));
-    GD_TRY(gd_onnx_size_of(l, x, 2, &s[1]));
-    GD_TRY(gd_onnx_size_of(l, x, 3, &width));
+    GD_TRY(gd_onnx_size_of(x, 0, &s[0]));
+    GD_TRY(gd_onnx_size_of(x, 1, &heads));
+    GD_TRY(gd_onnx_size_of(x, 2, &s[1]));
+    GD_TRY(gd_onnx_size_of(x, 3, &width));
     GD_TRY(gd_onnx_size_times(heads, width, &s[2]));
     return gd_onnx_reshape_to(l, gd_permute(x, gd_dims(0, 2, 1, 3)), 3, s, y);
 }
@@ -156,4 +192,48 @@ gd_status gd_onnx_load_attention(gd_onnx_loader *l, const gd_pb *node) {
         if (gd_pb_count(node, "output") > 1 + i)
             GD_TRY(gd_onnx_set_output(l, node, 1 + i, in[1 + i]));
     return GD_OK;
+}
+
+/* --- what training needs -----------------------------------------------------------------------
+ */
+
+/* As it is after training: x, and a mask that keeps everything. */
+gd_status gd_onnx_load_dropout(gd_onnx_loader *l, const gd_pb *node) {
+    gd_tensor *training = NULL;
+    gd_attrs *attrs = gd_attrs_new(gd_op_find("dropout"));
+    GD_ONNX_NEED(x, 0);
+    if (!attrs) return GD_E_MEMORY;
+    if (*gd_pb_string_at(node, "input", 2)) {
+        GD_TRY(gd_onnx_known(l, gd_pb_string_at(node, "input", 2), &training));
+        if (!training || gd_tensor_numel(training) != 1 || gd_item(training) != 0)
+            return gd_fail(GD_E_UNSUPPORTED, "its training_mode must be false, and known");
+    }
+    if (gd_onnx_follows(l, gd_pb_string_at(node, "input", 1)))
+        GD_TRY(gd_onnx_set_number(l, node, 1, attrs, "p"));
+    GD_TRY(gd_attrs_set_text(attrs, "training", "false"));
+    gd_tensors y = gd_op_call(gd_op_find("dropout"), gd_list(x), attrs);
+    if (y.count < 1) return gd_failure();
+    GD_TRY(gd_onnx_set_output(l, node, 0, y.at[0]));
+    if (!is_read(node, 1)) return GD_OK;
+    return gd_onnx_set_output(l, node, 1, gd_ones_like(x, .dtype = GD_BOOL));
+}
+
+/* The loss, and the logarithms of the probabilities, of x (N, C, ...). */
+gd_status gd_onnx_load_softmax_loss(gd_onnx_loader *l, const gd_pb *node) {
+    gd_cross_entropy_options o = gd_cross_entropy_defaults();
+    gd_status status;
+    GD_ONNX_NEED(x, 0);
+    GD_ONNX_NEED(target, 1);
+    o.weight = gd_onnx_get_input(l, node, 2, &status);
+    GD_TRY(status);
+    GD_TRY(gd_onnx_int_attribute(node, "ignore_index", o.ignore_index, &o.ignore_index));
+    o.reduction = gd_onnx_word_is(node, "reduction", "mean", "none")  ? GD_NONE
+                  : gd_onnx_word_is(node, "reduction", "mean", "sum") ? GD_SUM
+                                                                      : GD_MEAN;
+    if (x->rank < 2 || !gd_dtype_is_int((gd_dtype)target->dtype))
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "it needs scores of at least 2 dimensions and whole numbers for the classes");
+    GD_TRY(gd_onnx_set_output(l, node, 0, gd_cross_entropy_at(NULL, x, target, &o)));
+    return is_read(node, 1) ? gd_onnx_set_output(l, node, 1, gd_log_softmax(x, .axis = 1)) : GD_OK;
 }

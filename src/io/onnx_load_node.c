@@ -254,6 +254,11 @@ static gd_status one_input(loading *x, const gd_onnx_input *input, size_t i) {
     int64_t numbers[GD_ONNX_MOST_NUMBERS];
     int count;
     GD_TRY(gd_onnx_get_numbers(x->l, x->node, i, input->onnx, &count, numbers));
+    if (count <= 0 && strcmp(input->how, "all") == 0) {
+        int64_t none;
+        GD_TRY(gd_onnx_int_attribute(x->node, "noop_with_empty_axes", 0, &none));
+        count = none ? 0 : -1; /* ours, not set, are all */
+    }
     return count < 0 ? GD_OK : set_numbers(x->attrs, option, input->onnx, count, numbers);
 }
 

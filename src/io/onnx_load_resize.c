@@ -5,24 +5,31 @@
 #include "format/number.h"
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
+#include "ops/probe.h"
 
 /* --- Resize -------------------------------------------------------------------------------------
  */
 
-/* Whether ONNX finds the elements where ours does. */
-static gd_status read_mode(const gd_pb *node, bool *own, bool *linear, bool *corners) {
+typedef struct resize_mode {
+    bool own;     /* ONNX finds the elements where our op does */
+    bool linear;  /* else: nearest */
+    bool corners; /* align_corners */
+    bool first;   /* pytorch_half_pixel: a result of size 1 is the first element, not the middle */
+} resize_mode;
+
+static gd_status read_mode(const gd_pb *node, resize_mode *m) {
     static const char *const where = "coordinate_transformation_mode";
     int64_t antialias, outside;
     GD_TRY(gd_onnx_int_attribute(node, "antialias", 0, &antialias));
     GD_TRY(gd_onnx_int_attribute(node, "exclude_outside", 0, &outside));
-    *linear = gd_onnx_word_is(node, "mode", "nearest", "linear");
-    *corners = *linear && gd_onnx_word_is(node, where, "half_pixel", "align_corners");
-    const bool half = gd_onnx_word_is(node, where, "half_pixel", "half_pixel") ||
-                      gd_onnx_word_is(node, where, "half_pixel", "pytorch_half_pixel");
+    m->linear = gd_onnx_word_is(node, "mode", "nearest", "linear");
+    m->corners = m->linear && gd_onnx_word_is(node, where, "half_pixel", "align_corners");
+    m->first = m->linear && gd_onnx_word_is(node, where, "half_pixel", "pytorch_half_pixel");
+    const bool half = m->first || gd_onnx_word_is(node, where, "half_pixel", "half_pixel");
     const bool nearest = gd_onnx_word_is(node, "mode", "nearest", "nearest") &&
                          gd_onnx_word_is(node, where, "half_pixel", "asymmetric") &&
                          gd_onnx_word_is(node, "nearest_mode", "round_prefer_floor", "floor");
-    *own = !antialias && !outside && (nearest || (*linear && (*corners || half)));
+    m->own = !antialias && !outside && (nearest || (m->linear && (m->corners || half)));
     if (gd_onnx_word_is(node, "keep_aspect_ratio_policy", "stretch", "stretch")) return GD_OK;
     return gd_fail(GD_E_UNSUPPORTED, "its keep_aspect_ratio_policy must be stretch");
 }
@@ -64,14 +71,14 @@ static gd_status get_list(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_ten
 
 /* Sizes that follow from those of a run. */
 static gd_status resize_late(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x, gd_tensor *sizes,
-                             gd_word mode, bool corners) {
+                             const resize_mode *m) {
     int64_t axes[GD_MAX_RANK];
     int count;
     gd_tensor *parts[GD_MAX_RANK], *all, *y;
     gd_onnx_size size;
     GD_TRY(read_axes(node, x, sizes, &count, axes));
     for (int i = 0; i < x->rank; i++) {
-        GD_TRY(gd_onnx_size_of(l, x, i, &size));
+        GD_TRY(gd_onnx_size_of(x, i, &size));
         parts[i] = gd_reshape(gd_onnx_size_number(size), gd_dims(1));
     }
     for (int i = 0; i < count; i++) parts[axes[i]] = gd_narrow(gd_cast(sizes, GD_I64), 0, i, 1);
@@ -79,8 +86,9 @@ static gd_status resize_late(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x,
     if (all->kind == GD_FAILED) return gd_failure();
     GD_TRY(gd_onnx_late(l,
                         (gd_late_options){.kind = GD_LATE_RESIZE,
-                                          .mode = mode,
-                                          .align_corners = corners,
+                                          .mode = m->linear ? GD_LINEAR : GD_NEAREST,
+                                          .align_corners = m->corners,
+                                          .first = m->first,
                                           .dtype = (gd_dtype)x->dtype},
                         x, &all, 1, &y));
     return gd_onnx_set_output(l, node, 0, y);
@@ -88,8 +96,9 @@ static gd_status resize_late(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x,
 
 /* By our op: the axes behind the first two, with one factor for all, or to sizes that say the same.
  * *y NULL where that is not possible. */
-static void resize_own(gd_tensor *x, bool scaled, const double *numbers, gd_word mode, bool corners,
+static void resize_own(gd_tensor *x, bool scaled, const double *numbers, const resize_mode *m,
                        gd_tensor **y) {
+    const gd_word mode = m->linear ? GD_LINEAR : GD_NEAREST;
     gd_shape size = {.rank = x->rank - 2, .form = 1};
     bool same = true;
     *y = NULL;
@@ -100,10 +109,12 @@ static void resize_own(gd_tensor *x, bool scaled, const double *numbers, gd_word
                                                       : n;
         if (i < 2 && !isnan(n) && n != (scaled ? 1 : (double)x->dims[i])) return;
         if (i < 2) continue;
+        const bool may_be_one = x->dims[i] == GD_UNKNOWN && scaled ? n < 1 : whole == 1;
+        if (m->first && x->dims[i] != 1 && may_be_one) return; /* ours would take the middle */
         same = same && n == numbers[2];
         size.at[i - 2] = whole > 0 && whole < 0x1p31 ? (int64_t)whole : 0;
     }
-    if (scaled && same && !corners) {
+    if (scaled && same && !m->corners) {
         *y = gd_resize(x, .scale = numbers[2], .mode = mode);
         return;
     }
@@ -112,35 +123,35 @@ static void resize_own(gd_tensor *x, bool scaled, const double *numbers, gd_word
             (x->dims[i] == GD_UNKNOWN ||
              (!isnan(numbers[i]) && (double)x->dims[i] * numbers[i] != (double)size.at[i - 2])))
             return;
-    *y = gd_resize(x, .size = size, .mode = mode, .align_corners = corners);
+    *y = gd_resize(x, .size = size, .mode = mode, .align_corners = m->corners);
 }
 
 gd_status gd_onnx_load_resize(gd_onnx_loader *l, const gd_pb *node) {
     gd_tensor *scales, *sizes, *y = NULL;
     gd_status status;
-    bool own, linear, corners;
+    resize_mode m;
     int64_t axes[GD_MAX_RANK];
     int count;
     double numbers[GD_MAX_RANK];
     GD_ONNX_NEED(x, 0);
-    GD_TRY(read_mode(node, &own, &linear, &corners));
+    GD_TRY(read_mode(node, &m));
     GD_TRY(get_list(l, node, 2, &scales));
     GD_TRY(get_list(l, node, 3, &sizes));
     if (!scales == !sizes) return gd_fail(GD_E_FORMAT, "it needs either scales or sizes");
-    const gd_word mode = linear ? GD_LINEAR : GD_NEAREST;
     gd_tensor *list = scales ? scales : sizes;
-    if (list->kind == GD_SYMBOL && (!own || scales))
+    if (list->kind == GD_SYMBOL && (!m.own || scales))
         return gd_fail(GD_E_UNSUPPORTED,
                        "its %s follow from sizes of a run; that is possible for sizes with mode "
                        "nearest (asymmetric, floor) and mode linear (half_pixel or align_corners)",
                        scales ? "scales" : "sizes");
-    if (list->kind == GD_SYMBOL) return resize_late(l, node, x, sizes, mode, corners);
+    if (list->kind == GD_SYMBOL || (sizes && m.own && m.first && gd_has_unknown(&x, 1)))
+        return resize_late(l, node, x, sizes, &m);
     GD_TRY(read_axes(node, x, list, &count, axes));
     void *tracing = gd_tracing_off();
     status = read_numbers(list, x->rank, count, axes, numbers);
     gd_tracing_on(tracing);
     GD_TRY(status);
-    if (own) resize_own(x, scales != NULL, numbers, mode, corners, &y);
+    if (m.own) resize_own(x, scales != NULL, numbers, &m, &y);
     if (!y) GD_TRY(gd_onnx_resize_axes(node, x, scales != NULL, numbers, &y));
     return gd_onnx_set_output(l, node, 0, y);
 }

@@ -33,15 +33,16 @@ static gd_status new_sequence(gd_onnx_loader *l, const gd_pb *node, int64_t coun
     return (*v)->items ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to load a graph");
 }
 
-/* A place among `count`, from input i; those below 0 count from the end. */
+/* A position from input i, from 0 to `last`; those below 0 count from the end of `count` elements.
+ */
 static gd_status read_place(gd_onnx_loader *l, const gd_pb *node, size_t i, int64_t count,
-                            int64_t *at) {
+                            int64_t last, int64_t *at) {
     int64_t numbers[GD_ONNX_MOST_NUMBERS];
     int n;
     GD_TRY(gd_onnx_get_numbers(l, node, i, "", &n, numbers));
     if (n != 1) return gd_fail(GD_E_FORMAT, "its position must be one number");
     *at = numbers[0] < 0 ? numbers[0] + count : numbers[0];
-    if (*at >= 0 && *at < count) return GD_OK;
+    if (*at >= 0 && *at <= last) return GD_OK;
     return gd_fail(GD_E_INDEX, "its position is %lld, in a sequence of %lld", (long long)numbers[0],
                    (long long)count);
 }
@@ -69,7 +70,7 @@ gd_status gd_onnx_load_sequence_at(gd_onnx_loader *l, const gd_pb *node) {
     gd_onnx_value *from;
     int64_t at;
     GD_TRY(get_sequence(l, node, 0, &from));
-    GD_TRY(read_place(l, node, 1, from->n_items, &at));
+    GD_TRY(read_place(l, node, 1, from->n_items, from->n_items - 1, &at));
     return gd_onnx_set_output(l, node, 0, from->items[at]);
 }
 
@@ -85,7 +86,8 @@ gd_status gd_onnx_load_sequence_insert(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_NEED(x, 1);
     GD_TRY(get_sequence(l, node, 0, &from));
     at = from->n_items; /* behind the last one */
-    if (*gd_pb_string_at(node, "input", 2)) GD_TRY(read_place(l, node, 2, from->n_items + 1, &at));
+    if (*gd_pb_string_at(node, "input", 2))
+        GD_TRY(read_place(l, node, 2, from->n_items, from->n_items, &at));
     GD_TRY(new_sequence(l, node, from->n_items + 1, &v));
     for (int64_t i = 0; i < v->n_items; i++)
         v->items[i] = i == at ? x : from->items[i < at ? i : i - 1];
@@ -97,7 +99,8 @@ gd_status gd_onnx_load_sequence_erase(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(get_sequence(l, node, 0, &from));
     int64_t at = from->n_items - 1;
     if (from->n_items == 0) return gd_fail(GD_E_INDEX, "its sequence has no elements");
-    if (*gd_pb_string_at(node, "input", 1)) GD_TRY(read_place(l, node, 1, from->n_items, &at));
+    if (*gd_pb_string_at(node, "input", 1))
+        GD_TRY(read_place(l, node, 1, from->n_items, from->n_items - 1, &at));
     GD_TRY(new_sequence(l, node, from->n_items - 1, &v));
     for (int64_t i = 0; i < v->n_items; i++) v->items[i] = from->items[i < at ? i : i + 1];
     return GD_OK;

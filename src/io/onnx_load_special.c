@@ -91,7 +91,7 @@ gd_status gd_onnx_load_shape(gd_onnx_loader *l, const gd_pb *node) {
     }
     if (known) return gd_onnx_set_output(l, node, 0, gd_from_array(gd_dims(n), GD_I64, dims));
     gd_tensor *sizes;
-    GD_TRY(gd_onnx_sizes_of(l, x, &sizes));
+    GD_TRY(gd_onnx_sizes_of(x, &sizes));
     GD_TRY(gd_onnx_set_sized(l, node, 0, n == x->rank ? sizes : gd_narrow(sizes, 0, start, n)));
     return GD_OK;
 }
@@ -163,7 +163,7 @@ gd_status gd_onnx_load_flatten(gd_onnx_loader *l, const gd_pb *node) {
         return gd_fail(GD_E_INDEX, "its axis is %lld, and its input has %d dimensions",
                        (long long)axis, x->rank);
     for (int i = 0; i < x->rank; i++) {
-        GD_TRY(gd_onnx_size_of(l, x, i, &size));
+        GD_TRY(gd_onnx_size_of(x, i, &size));
         GD_TRY(gd_onnx_size_times(sides[i >= axis], size, &sides[i >= axis]));
     }
     GD_TRY(gd_onnx_reshape_to(l, x, 2, sides, &y));
@@ -307,11 +307,10 @@ static gd_status split_late(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x, 
 }
 
 /* Pieces of equal size, the last one smaller where it does not come out even. */
-static gd_status even_sizes(gd_onnx_loader *l, gd_tensor *x, int64_t axis, int64_t pieces,
-                            gd_tensor **sizes) {
+static gd_status even_sizes(gd_tensor *x, int64_t axis, int64_t pieces, gd_tensor **sizes) {
     gd_onnx_size whole;
     gd_tensor *parts[GD_ONNX_MOST_NUMBERS];
-    GD_TRY(gd_onnx_size_of(l, x, (int)axis, &whole));
+    GD_TRY(gd_onnx_size_of(x, (int)axis, &whole));
     gd_tensor *all = gd_reshape(gd_onnx_size_number(whole), gd_dims(1)),
               *n = gd_scalar_of((double)pieces, GD_I64), *one = gd_scalar_of(1, GD_I64);
     gd_tensor *each = gd_floor_divide(gd_sub(gd_add(all, n), one), n), *left = all;
@@ -347,16 +346,17 @@ gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
             GD_TRY(gd_onnx_set_output(l, node, (size_t)k, y.at[k]));
         return GD_OK;
     }
-    const int64_t whole = x->dims[axis];
-    if (whole == GD_UNKNOWN) {
-        if (count >= 0)
-            list = gd_from_array(gd_dims(count), GD_I64, sizes);
-        else
-            GD_TRY(even_sizes(l, x, axis, pieces, &list));
+    int64_t whole = x->dims[axis], at = 0;
+    if (whole == GD_UNKNOWN && count < 0) {
+        GD_TRY(even_sizes(x, axis, pieces, &list));
         return split_late(l, node, x, axis, list, pieces);
     }
+    if (whole == GD_UNKNOWN) /* it is what the pieces are */
+        for (whole = 0; at < count; at++)
+            if (sizes[at] < 0 || __builtin_add_overflow(whole, sizes[at], &whole))
+                return gd_fail(GD_E_SHAPE, "a size of its pieces is %lld", (long long)sizes[at]);
+    at = 0;
     const int64_t each = (whole + pieces - 1) / pieces;
-    int64_t at = 0;
     for (int64_t k = 0; k < pieces; k++) {
         int64_t size = count >= 0 ? sizes[k] : each < whole - at ? each : whole - at;
         if (size < 0 || size > whole - at)
@@ -454,29 +454,12 @@ gd_status gd_onnx_load_gemm(gd_onnx_loader *l, const gd_pb *node) {
     if (a->rank != 2 || b->rank != 2)
         return gd_fail(GD_E_SHAPE, "its inputs have %d and %d dimensions, and must have 2", a->rank,
                        b->rank);
+    const bool bias = !c || (c->rank == 1 && c->dims[0] == b->dims[0] && c->dims[0] != GD_UNKNOWN);
+    if (alpha == 1 && beta == 1 && !trans_a && trans_b && bias)
+        return gd_onnx_set_output(l, node, 0, gd_linear(a, b, c));
     gd_tensor *y =
         gd_matmul(trans_a ? gd_transpose(a, 0, 1) : a, trans_b ? gd_transpose(b, 0, 1) : b);
     y = scaled(y, alpha);
     if (c) y = gd_add(y, scaled(c, beta));
     return gd_onnx_set_output(l, node, 0, y);
-}
-
-gd_status gd_onnx_load_layer_norm(gd_onnx_loader *l, const gd_pb *node) {
-    int64_t axis, stash;
-    double eps;
-    gd_status status;
-    GD_ONNX_NEED(x, 0);
-    GD_ONNX_NEED(weight, 1);
-    gd_tensor *bias = gd_onnx_get_input(l, node, 2, &status);
-    GD_TRY(status);
-    GD_TRY(gd_onnx_int_attribute(node, "axis", -1, &axis));
-    GD_TRY(gd_onnx_int_attribute(node, "stash_type", 1, &stash));
-    GD_TRY(gd_onnx_float_attribute(node, "epsilon", 1e-5, &eps));
-    GD_TRY(gd_onnx_fix_axis(&axis, x->rank));
-    if (gd_pb_count(node, "output") > 1 && *gd_pb_string_at(node, "output", 1))
-        return gd_fail(GD_E_UNSUPPORTED, "its outputs behind the first are not known here");
-    if (weight->rank != x->rank - axis)
-        return gd_fail(GD_E_SHAPE, "its scale has %d dimensions; there are %lld axes from %lld on",
-                       weight->rank, (long long)(x->rank - axis), (long long)axis);
-    return gd_onnx_set_output(l, node, 0, gd_layer_norm(x, weight, bias, .eps = eps));
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/grow.h"
 #include "format/number.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
@@ -36,6 +37,7 @@ gd_status gd_onnx_add_value(gd_onnx_loader *l, const char *name, gd_onnx_value *
         return no_memory();
     }
     v->name = name;
+    v->number = l->count;
     l->values[l->count++] = v;
     *out = v;
     return GD_OK;
@@ -82,34 +84,83 @@ gd_status gd_onnx_tensor_of(gd_onnx_value *v, gd_tensor **out) {
     return GD_OK;
 }
 
-static gd_tensor *sizes_with(const gd_tensor *x, int64_t size) {
+/* --- working out ------------------------------------------------------------------------------
+ */
+
+/* What an evaluation needs: nodes still to be looked at, and values for those it does not go
+ * behind. */
+typedef struct evaluation {
+    gd_onnx_loader *l;
+    int64_t size; /* for each that is not known */
+    gd_map seen;
+    gd_node **nodes;
+    gd_tensor **symbols, **values;
+    int n_nodes, nodes_room, n, room, values_room;
+} evaluation;
+
+static gd_status look_at(evaluation *e, gd_node *node) {
+    if (gd_map_find(&e->seen, node) >= 0) return GD_OK;
+    if (!gd_map_put(&e->seen, node, 0) || !gd_grow(e->nodes, e->n_nodes, e->nodes_room))
+        return no_memory();
+    e->nodes[e->n_nodes++] = node;
+    return GD_OK;
+}
+
+static gd_status feed(evaluation *e, gd_tensor *symbol, gd_tensor *value) {
+    if (!symbol || symbol->kind == GD_FAILED || value->kind == GD_FAILED) return gd_failure();
+    if (!gd_grow(e->symbols, e->n, e->room) || !gd_grow(e->values, e->n, e->values_room))
+        return no_memory();
+    e->symbols[e->n] = symbol;
+    e->values[e->n++] = value;
+    return GD_OK;
+}
+
+/* The sizes that a node sizes_of gives, with one in place of those that are not known. */
+static gd_tensor *sizes_with(const gd_slot *x, int64_t size) {
     int64_t dims[GD_MAX_RANK];
     for (int i = 0; i < x->rank; i++) dims[i] = x->dims[i] == GD_UNKNOWN ? size : x->dims[i];
     return gd_from_array(gd_dims(x->rank), GD_I64, dims);
 }
 
-gd_status gd_onnx_evaluate(gd_onnx_loader *l, gd_tensor *symbol, int64_t size, gd_tensor **out) {
-    const size_t most = l->count + l->n_sizes;
-    gd_tensor **symbols = gd_calloc(2 * most + 1, sizeof *symbols), **given;
-    if (!symbols) return no_memory();
-    given = symbols + most;
-    int64_t n = 0;
-    void *tracing = gd_tracing_off();
-    for (size_t i = 0; i < l->count; i++)
-        if (l->values[i]->variable && l->values[i]->tensor) {
-            symbols[n] = l->values[i]->tensor;
-            given[n++] = l->values[i]->constant;
-        }
-    for (size_t i = 0; i < l->n_sizes; i++) {
-        symbols[n] = l->sizes[i].symbol;
-        given[n++] = sizes_with(l->sizes[i].of, size);
-    }
-    gd_tensors got = gd_evaluate(gd_list(symbol), (gd_tensors){symbols, n}, (gd_tensors){given, n});
-    gd_tracing_on(tracing);
-    gd_free(symbols);
+static gd_tensor *symbol_of(gd_node *node) {
+    return gd_slot_get(&node->slots[node->n_in], node, "a graph");
+}
+
+/* A variable has its first value, sizes are counted, and what was worked out before is known: the
+ * nodes behind these are not looked at. So a file with many lists of sizes is read in linear time.
+ */
+static gd_status look_behind(evaluation *e, gd_node *node) {
+    const int known = gd_map_find(&e->l->evaluated, node);
+    if (known >= 0) return feed(e, e->l->values[known]->tensor, e->l->values[known]->constant);
+    if (node->origin && node->origin->initial)
+        return feed(e, symbol_of(node), node->origin->initial);
+    if (node->op && strcmp(node->op->name, "sizes_of") == 0)
+        return feed(e, symbol_of(node), sizes_with(&node->slots[0], e->size));
+    for (int i = 0; i < node->n_in; i++)
+        if (node->slots[i].symbol) GD_TRY(look_at(e, node->slots[i].node));
+    return GD_OK;
+}
+
+static gd_status evaluate(evaluation *e, gd_tensor *symbol, gd_tensor **out) {
+    GD_TRY(look_at(e, symbol->node));
+    while (e->n_nodes > 0) GD_TRY(look_behind(e, e->nodes[--e->n_nodes]));
+    gd_tensors got =
+        gd_evaluate(gd_list(symbol), (gd_tensors){e->symbols, e->n}, (gd_tensors){e->values, e->n});
     if (got.count != 1 || got.at[0]->kind != GD_VALUE) return gd_failure();
     *out = got.at[0];
     return GD_OK;
+}
+
+gd_status gd_onnx_evaluate(gd_onnx_loader *l, gd_tensor *symbol, int64_t size, gd_tensor **out) {
+    evaluation e = {.l = l, .size = size};
+    void *tracing = gd_tracing_off();
+    const gd_status status = evaluate(&e, symbol, out);
+    gd_tracing_on(tracing);
+    gd_map_free(&e.seen);
+    gd_free(e.nodes);
+    gd_free(e.symbols);
+    gd_free(e.values);
+    return status;
 }
 
 /* --- what loading a node asks and says
@@ -139,7 +190,12 @@ gd_status gd_onnx_fix_axis(int64_t *axis, int rank) {
 gd_status gd_onnx_known(gd_onnx_loader *l, const char *name, gd_tensor **out) {
     gd_onnx_value *v;
     GD_TRY(gd_onnx_find_value(l, name, &v));
-    if (!v->constant && v->known) GD_TRY(gd_onnx_evaluate(l, v->tensor, 1, &v->constant));
+    if (!v->constant && v->known) {
+        GD_TRY(gd_onnx_evaluate(l, v->tensor, 1, &v->constant));
+        if (v->tensor->node->n_out == 1 &&
+            !gd_map_put(&l->evaluated, v->tensor->node, (int)v->number))
+            return no_memory();
+    }
     *out = v->constant;
     return GD_OK;
 }
@@ -234,11 +290,7 @@ static gd_tensor *with_name(gd_tensor *t, const char *name) {
 
 /* Outputs of the file's graph must be found; those of inner graphs only go on. */
 static bool is_output(const gd_onnx_loader *l, const char *name) {
-    const gd_pb *graph = l->frame->outer ? NULL : l->frame->graph;
-    for (size_t i = 0; i < gd_pb_count(graph, "output"); i++)
-        if (strcmp(gd_pb_string(gd_pb_message_at(graph, "output", i), "name"), name) == 0)
-            return true;
-    return false;
+    return gd_names_find(&l->frame->outputs, name) != NULL;
 }
 
 gd_status gd_onnx_set_output(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_tensor *t) {

@@ -48,6 +48,13 @@ static bool gives_numbers(const gd_onnx_call *c) {
     return c->out[0].dtype != GD_BOOL && c->in[0].rank > 0;
 }
 
+/* An empty list of axes means none here, and all in ONNX, unless it says otherwise. */
+static bool has_axes(const gd_onnx_call *c) {
+    int64_t axes[GD_MAX_RANK];
+    return gives_numbers(c) && gd_onnx_numbers(gd_onnx_option(c->op, "axis"), c->attrs, axes) != 0;
+}
+static bool has_no_axes(const gd_onnx_call *c) { return gives_numbers(c) && !has_axes(c); }
+
 static bool ranks_are_equal(const gd_onnx_call *c) {
     for (int i = 0; i < c->n_in; i++)
         if (c->in[i].rank != c->out[0].rank) return false;
@@ -94,9 +101,10 @@ static bool kernel_is_known(const gd_onnx_call *c) {
 
 /* a row is a line */
 /* clang-format off */
-#define REDUCE_ATTRIBUTES "keepdims=keepdim~1 noop_with_empty_axes!0~0"
-#define REDUCE(which) \
-    {.op = which, .inputs = "x axes:axis", .attributes = REDUCE_ATTRIBUTES, .cast = "y", .fits = gives_numbers}
+#define REDUCE_SOME(...) \
+    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes?", .fits = has_axes}, \
+    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes!1~0", .fits = has_no_axes}
+#define REDUCE(which) REDUCE_SOME(.op = which, .cast = "y")
 
 #define CONV_ATTRIBUTES "strides=stride dilations=dilation group=groups kernel_shape? "
 #define CONV(which, rank) \
@@ -141,6 +149,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "logical_xor", .cast = "b"},
     {.op = "bitwise_not", .when = "x:int"},
     {.op = "div", .when = "a:float b:float"},
+    {.op = "pow", .load = gd_onnx_load_pow},
     {.op = "remainder", .attributes = "fmod!0~0", .when = "a:int b:int"},
     {.op = "remainder", .body = gd_onnx_remainder_body},
     {.op = "fmod", .name = "Mod", .attributes = "fmod!1~0"},
@@ -167,8 +176,7 @@ const gd_onnx_row gd_onnx_rows[] = {
 
     /* products */
     {.op = "matmul", .cast = "y"},
-    {.op = "linear", .attributes = "alpha!1~1 beta!1~1 transA!0~0 transB!1~0", .when = "x:rank=2"},
-    {.name = "Gemm", .load = gd_onnx_load_gemm},
+    {.op = "linear", .attributes = "alpha!1~1 beta!1~1 transA!0~0 transB!1~0", .when = "x:rank=2", .load = gd_onnx_load_gemm},
     {.op = "einsum", .attributes = "equation=equation", .cast = "y"},
 
     /* reductions */
@@ -178,15 +186,17 @@ const gd_onnx_row gd_onnx_rows[] = {
     REDUCE("max"),
     REDUCE("min"),
     REDUCE("logsumexp"),
-    {.op = "norm", .inputs = "x axes:axis", .attributes = REDUCE_ATTRIBUTES, .when = "p=2 x:rank>0"},
-    {.op = "norm", .name = "ReduceL1", .inputs = "x axes:axis", .attributes = REDUCE_ATTRIBUTES, .when = "p=1 x:rank>0"},
+    REDUCE_SOME(.op = "norm", .when = "p=2"),
+    REDUCE_SOME(.op = "norm", .name = "ReduceL1", .when = "p=1"),
     {.name = "ReduceSumSquare", .load = gd_onnx_load_sum_square},
     {.name = "ReduceLogSum", .load = gd_onnx_load_log_sum},
     {.name = "Hardmax", .load = gd_onnx_load_hardmax},
     {.name = "LpNormalization", .load = gd_onnx_load_lp_normalization},
     {.op = "argmax", .attributes = "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", .when = "x:rank>0", .fits = argmax_has_axis},
+    {.name = "ArgMax", .load = gd_onnx_load_argmax},
     {.op = "argmax", .body = gd_onnx_argmax_body},
     {.op = "argmin", .attributes = "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", .when = "x:rank>0", .fits = argmin_has_axis},
+    {.name = "ArgMin", .load = gd_onnx_load_argmin},
     {.op = "argmin", .body = gd_onnx_argmin_body},
     {.op = "cumsum", .inputs = "x axis=axis", .attributes = "exclusive=exclusive reverse=reverse", .cast = "y", .fits = gives_numbers},
     {.op = "softmax", .attributes = "axis=axis", .when = "x:rank>0"},
@@ -282,7 +292,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "instance_norm", .inputs = "x weight|1 bias|0", .attributes = "epsilon=eps", .when = "use_input_stats=true", .fits = no_running_statistics},
     {.op = "instance_norm", .name = "BatchNormalization", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps", .when = "use_input_stats=false"},
     {.op = "local_response_norm", .attributes = "size=size alpha=alpha beta=beta bias=k", .when = "region=across"},
-    {.op = "dropout", .inputs = "x ratio=p", .attributes = "seed?", .when = "training=false"},
+    {.op = "dropout", .inputs = "x ratio=p", .attributes = "seed?", .when = "training=false", .load = gd_onnx_load_dropout},
 
     {.op = "resize", .name = "Resize", .save = gd_onnx_save_resize},
     {.name = "Resize", .load = gd_onnx_load_resize},
@@ -292,7 +302,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "RNN", .load = gd_onnx_load_rnn},
 
     /* losses */
-    {.op = "cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-"},
+    {.op = "cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-", .load = gd_onnx_load_softmax_loss},
     {.op = "index_cross_entropy", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "label_smoothing=0 x:rank>1 target:int", .cast = "-i-"},
     {.op = "nll_loss", .inputs = "x target weight", .attributes = "reduction=reduction ignore_index=ignore_index", .when = "x:rank>1", .cast = "-i-"},
 

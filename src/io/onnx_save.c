@@ -1,8 +1,6 @@
 /* onnx_save.c - a part of a session's graph as an ONNX file; see gradus/onnx.h. */
 #include "io/onnx_save.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -94,86 +92,6 @@ static gd_status fill(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs, gd_t
     return GD_OK;
 }
 
-/* --- files
- * ---------------------------------------------------------------------------------------- */
-
-enum { SMALL = 1024, PAGE = 4096, LINE = 64 };
-
-static void put_pair(gd_pb *tensor, const char *key, const char *value) {
-    gd_pb *pair = gd_pb_put_message(tensor, "external_data");
-    gd_pb_put_string(pair, "key", key);
-    gd_pb_put_string(pair, "value", value);
-}
-
-/* Large ones begin at a page, so that they can be mapped. */
-static gd_status write_external(gd_file_writer *data, const char *location,
-                                const gd_onnx_initializer *i) {
-    static const char zeros[PAGE];
-    const uint64_t at = gd_file_writer_position(data), step = i->bytes >= PAGE ? PAGE : LINE;
-    const uint64_t begin = (at + step - 1) / step * step;
-    GD_TRY(gd_file_writer_write(data, zeros, (size_t)(begin - at)));
-    GD_TRY(gd_file_writer_write(data, i->data, i->bytes));
-    char number[24];
-    put_pair(i->tensor, "location", location);
-    snprintf(number, sizeof number, "%llu", (unsigned long long)begin);
-    put_pair(i->tensor, "offset", number);
-    snprintf(number, sizeof number, "%zu", i->bytes);
-    put_pair(i->tensor, "length", number);
-    gd_pb_put_int(i->tensor, "data_location", 1);
-    return GD_OK;
-}
-
-static gd_status write_file(void *to, const void *data, size_t bytes) {
-    return gd_file_writer_write(to, data, bytes);
-}
-
-/* Above how many bytes tensors go into the other file. */
-static size_t threshold(const gd_onnx_saver *s, int64_t above) {
-    size_t inside = 0;
-    for (size_t i = 0; i < s->n_initializers; i++)
-        if (s->initializers[i].bytes <= (size_t)above) inside += s->initializers[i].bytes;
-    return inside > (size_t)1 << 30 && above > SMALL ? SMALL : (size_t)above;
-}
-
-static gd_status write_all(gd_onnx_saver *s, const char *path, const char *data_path, int64_t above,
-                           gd_file_writer **model, gd_file_writer **data) {
-    const size_t most = threshold(s, above);
-    const char *slash = strrchr(data_path, '/');
-    for (size_t i = 0; i < s->n_initializers; i++) {
-        const gd_onnx_initializer *tensor = &s->initializers[i];
-        if (tensor->bytes <= most) {
-            gd_pb_put_bytes(tensor->tensor, "raw_data", tensor->data, tensor->bytes);
-            continue;
-        }
-        if (!*data) GD_TRY(gd_file_writer_begin(data, data_path));
-        GD_TRY(write_external(*data, slash ? slash + 1 : data_path, tensor));
-    }
-    GD_TRY(gd_file_writer_begin(model, path));
-    return gd_pb_write(s->doc, write_file, *model);
-}
-
-static gd_status write_files(gd_onnx_saver *s, const char *path, int64_t above) {
-    gd_file_writer *model = NULL, *data = NULL;
-    const size_t size = strlen(path) + 6;
-    char *data_path = gd_malloc(size);
-    if (!data_path) return no_memory();
-    snprintf(data_path, size, "%s.data", path);
-    gd_status status = write_all(s, path, data_path, above, &model, &data);
-    /* both are written before either is put in place */
-    if (status == GD_OK && data) {
-        status = gd_file_writer_commit(data);
-        data = NULL;
-    }
-    if (status == GD_OK) {
-        status = gd_file_writer_commit(model);
-        model = NULL;
-    }
-    gd_file_writer_cancel(data);
-    gd_file_writer_cancel(model);
-    gd_free(data_path);
-    return status;
-}
-
 /* --- the call
  * ------------------------------------------------------------------------------------- */
 
@@ -202,7 +120,7 @@ static gd_status save(const char *path, gd_session *session, gd_graph *graph, gd
         gd_pb_put_string(s.file_graph, "name", "graph");
         status = fill(&s, &part, inputs, outputs);
     }
-    if (status == GD_OK) status = write_files(&s, path, o->external_above);
+    if (status == GD_OK) status = gd_onnx_write_files(&s, path, o->external_above);
     gd_onnx_part_end(&part);
     saver_free(&s);
     return status;

@@ -3,7 +3,7 @@
 #define GRADUS_IO_ONNX_SAVE_H
 
 #include "graph/subgraph.h"
-#include "io/names.h"
+#include "core/names.h"
 #include "io/onnx.h"
 
 /* A tensor of the file, whose bytes are written at the end. */
@@ -26,6 +26,7 @@ struct gd_onnx_saver {
     size_t n_initializers, initializer_room;
     char *variables; /* their names, a line each, for the metadata */
     size_t variables_length;
+    int nested;      /* how many graphs `into` lies in */
     bool own_ops;    /* nodes of our own domain may be written */
     bool own_domain; /* and some are */
 };
@@ -57,6 +58,9 @@ void gd_onnx_put_value_info(gd_pb *graph, const char *list, const char *name, gd
 /* A node of one input and one output. */
 void gd_onnx_put_simple(gd_onnx_saver *saver, const char *op_type, const char *from,
                         const char *to);
+
+/* The file, and the one beside it for tensors of more than `above` bytes (onnx_save_file.c). */
+gd_status gd_onnx_write_files(gd_onnx_saver *saver, const char *path, int64_t above);
 
 /* A branch or a loop (onnx_save_control.c); false: it is none. */
 bool gd_onnx_is_control(const gd_op *op);

@@ -57,7 +57,8 @@ static int by_order(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Notes the body with `size` for each size that is not known. *ok: it could be. */
+/* Traces the body with `size` for each size that is not known. *ok: it could be; the status is that
+ * of the memory for it. */
 static gd_status note_body(const gd_onnx_call *c, void (*expand)(gd_expand *), int64_t size,
                            body *b, bool *ok) {
     b->x = gd_calloc((size_t)(c->n_in + c->n_out) + 1, sizeof *b->x);
@@ -67,26 +68,28 @@ static gd_status note_body(const gd_onnx_call *c, void (*expand)(gd_expand *), i
     gd_status status = GD_OK;
     void *before = gd_this_thread.tracer;
     gd_this_thread.tracer = &gd_no_graph;
-    for (int i = 0; i < c->n_in && *ok; i++) {
+    for (int i = 0; i < c->n_in && status == GD_OK; i++) {
         if (!c->in[i].present) continue;
         int64_t dims[GD_MAX_RANK];
         for (int d = 0; d < c->in[i].rank; d++)
             dims[d] = c->in[i].dims[d] == GD_UNKNOWN ? size : c->in[i].dims[d];
         b->x[i] =
             gd_symbol(gd_shape_of(c->in[i].rank, dims), (gd_dtype)c->in[i].dtype, c->in[i].device);
-        *ok = b->x[i]->kind == GD_SYMBOL;
+        if (b->x[i]->kind != GD_SYMBOL) status = gd_failure();
     }
     gd_expand e = {c->op, c->attrs, c->n_in, c->n_out, b->x, b->y};
-    if (*ok) {
+    if (status == GD_OK) {
         gd_attempt attempt; /* a body that fails is none */
         gd_rng noise = {0}; /* random ops in it take no number of the program's */
         gd_attempt_begin(&attempt);
         gd_this_thread.noise = &noise;
         expand(&e);
         gd_this_thread.noise = NULL;
-        *ok = gd_attempt_end(&attempt, GD_OK) == GD_OK;
+        status = gd_attempt_end(&attempt, GD_OK);
+        *ok = status == GD_OK;
+        if (status != GD_E_MEMORY) status = GD_OK;
     }
-    for (int k = 0; k < c->n_out && *ok; k++) {
+    for (int k = 0; k < c->n_out && *ok && status == GD_OK; k++) {
         if (b->y[k] && b->y[k]->kind != GD_SYMBOL && b->y[k]->kind != GD_VALUE) *ok = false;
         if (!b->y[k] && ((c->used >> k & 1) || k == 0)) *ok = false;
     }
@@ -134,58 +137,63 @@ static bool same_options(const gd_node *a, const gd_node *b) {
 }
 
 /* The same data in both; a number may have been worked out from a size. */
-static bool same_value(const gd_slot *a, const gd_slot *b) {
+static gd_status same_value(const gd_slot *a, const gd_slot *b, bool *same) {
+    *same = false;
     if (a->rank != b->rank || a->dtype != b->dtype ||
         memcmp(a->dims, b->dims, sizeof *a->dims * a->rank) != 0)
-        return false;
+        return GD_OK;
     gd_tensor *x = gd_onnx_captured(a), *y = gd_onnx_captured(b);
-    if (!x || !y || !gd_data(x) || !gd_data(y)) return false;
+    if (!x || !y) return gd_failure();
+    if (!gd_data(x) || !gd_data(y)) return GD_OK;
     x = gd_contiguous(x);
     y = gd_contiguous(y);
+    if (x->kind != GD_VALUE || y->kind != GD_VALUE) return gd_failure();
     const size_t bytes = (size_t)gd_numel(x->rank, x->dims) * gd_dtype_bytes(x->dtype);
-    return x->kind == GD_VALUE && y->kind == GD_VALUE &&
-           (bytes == 0 || memcmp(gd_data(x), gd_data(y), bytes) == 0);
+    *same = bytes == 0 || memcmp(gd_data(x), gd_data(y), bytes) == 0;
+    return GD_OK;
 }
 
-static bool same_nodes(const body *a, const body *b, int i) {
+static gd_status same_nodes(const body *a, const body *b, int i, bool *same) {
     const gd_node *x = a->nodes[i], *y = b->nodes[i];
-    if (x->op != y->op || x->n_in != y->n_in || x->n_out != y->n_out) return false;
-    if (x->op && !same_options(x, y)) return false;
-    for (int k = 0; k < x->n_in; k++) {
+    *same = x->op == y->op && x->n_in == y->n_in && x->n_out == y->n_out &&
+            (!x->op || same_options(x, y));
+    for (int k = 0; *same && k < x->n_in; k++) {
         const gd_slot *p = &x->slots[k], *q = &y->slots[k];
-        if (p->present != q->present || p->symbol != q->symbol) return false;
-        if (!p->present) continue;
-        if (!p->symbol) {
-            if (!same_value(p, q)) return false;
-        } else if (p->index != q->index || find_node(a, p->node) != find_node(b, q->node)) {
-            return false;
-        }
+        *same = p->present == q->present && p->symbol == q->symbol;
+        if (!*same || !p->present) continue;
+        if (!p->symbol)
+            GD_TRY(same_value(p, q, same));
+        else
+            *same = p->index == q->index && find_node(a, p->node) == find_node(b, q->node);
     }
-    return true;
+    return GD_OK;
 }
 
-/* A body may compute with sizes. If some are not known, it is noted twice, with different ones:
- * where both are the same nodes with the same options, it does not depend on them. Sizes that
- * differ between the two are marked as not known. */
-static bool same_bodies(body *a, const body *b, int n_out) {
-    if (a->count != b->count) return false;
+static bool same_results(const body *a, const body *b, int n_out) {
     for (int k = 0; k < n_out; k++) {
         const gd_tensor *p = a->y[k], *q = b->y[k];
         if (!p != !q || (p && (p->kind != q->kind || p->kind != GD_SYMBOL))) return false;
         if (p && (p->node_index != q->node_index || find_node(a, p->node) != find_node(b, q->node)))
             return false;
     }
-    for (int i = 0; i < a->count; i++)
-        if (!same_nodes(a, b, i)) return false;
-    for (int i = 0; i < a->count; i++)
-        for (int k = 0; k < a->nodes[i]->n_in + a->nodes[i]->n_out; k++) {
+    return true;
+}
+
+/* A body may compute with sizes. If some are not known, it is traced twice, with different ones:
+ * where both are the same nodes with the same options, it does not depend on them. Sizes that
+ * differ between the two are marked as not known. */
+static gd_status same_bodies(body *a, const body *b, int n_out, bool *same) {
+    *same = a->count == b->count && same_results(a, b, n_out);
+    for (int i = 0; *same && i < a->count; i++) GD_TRY(same_nodes(a, b, i, same));
+    for (int i = 0; *same && i < a->count; i++)
+        for (int k = 0; *same && k < a->nodes[i]->n_in + a->nodes[i]->n_out; k++) {
             gd_slot *p = &a->nodes[i]->slots[k];
             const gd_slot *q = &b->nodes[i]->slots[k];
-            if (p->rank != q->rank) return false;
-            for (int d = 0; d < p->rank; d++)
+            *same = p->rank == q->rank;
+            for (int d = 0; *same && d < p->rank; d++)
                 if (p->dims[d] != q->dims[d]) p->dims[d] = GD_UNKNOWN;
         }
-    return true;
+    return GD_OK;
 }
 
 static bool has_unknown(const gd_onnx_call *c) {
@@ -290,7 +298,7 @@ gd_status gd_onnx_expand(gd_onnx_saver *s, const gd_onnx_call *c, void (*expand)
     gd_status status = note_body(c, expand, 840, &first, &ok);
     if (status == GD_OK && ok && has_unknown(c)) {
         status = note_body(c, expand, 1680, &second, &ok);
-        ok = status == GD_OK && ok && same_bodies(&first, &second, c->n_out);
+        if (status == GD_OK && ok) status = same_bodies(&first, &second, c->n_out, &ok);
     }
     if (status == GD_OK && ok && !is_itself(c, &first)) {
         status = save_body(s, c, &first, depth);
@@ -428,44 +436,51 @@ static unsigned truth_of(const char *prim) {
     return 0;
 }
 
-static bool evaluate(const expression *x, const gd_ir *ir, const term *vars,
-                     const gd_number *params, term *result, way how);
+static gd_status evaluate(const expression *x, const gd_ir *ir, const term *vars,
+                          const gd_number *params, term *result, way how);
 
-static bool evaluate_prim(const expression *x, int prim, const term *in, term *out, way how) {
+/* A primitive in others. */
+static gd_status evaluate_other(const expression *x, const char *text, const term *in, term *out,
+                                way how) {
+    gd_ir_builder *b = gd_calloc(1, sizeof *b);
+    gd_ir_node *nodes = gd_malloc(GD_IR_MAX_NODES * sizeof *nodes);
+    gd_status status = b && nodes ? GD_OK : no_memory();
+    const int root = status == GD_OK ? gd_ir_parse(b, text, letter, NULL) : -1;
+    if (status == GD_OK && root < 0) status = GD_E_UNSUPPORTED;
+    if (status == GD_OK) {
+        const gd_ir ir = gd_ir_finish(b, &root, 1, nodes);
+        status = evaluate(x, &ir, in, NULL, out, (way){how.dry, how.depth + 1, how.final});
+    }
+    gd_free(b);
+    gd_free(nodes);
+    return status;
+}
+
+/* GD_E_UNSUPPORTED: ONNX cannot say it. Every other failure is one of memory. */
+static gd_status evaluate_prim(const expression *x, int prim, const term *in, term *out, way how) {
     const gd_prim *p = &gd_prims[prim];
     const char *op_type = operator_of(prim, x->dtype), *names[3] = {NULL, NULL, NULL};
     const unsigned truth = truth_of(p->name);
     if (!op_type) {
-        for (size_t i = 0; i < sizeof others / sizeof *others && how.depth < 4; i++) {
-            if (strcmp(others[i].prim, p->name) != 0) continue;
-            gd_ir_builder *b = gd_calloc(1, sizeof *b);
-            gd_ir_node *nodes = gd_malloc(GD_IR_MAX_NODES * sizeof *nodes);
-            const int root = b && nodes ? gd_ir_parse(b, others[i].text, letter, NULL) : -1;
-            bool ok = root >= 0;
-            if (ok) {
-                const gd_ir ir = gd_ir_finish(b, &root, 1, nodes);
-                ok = evaluate(x, &ir, in, NULL, out, (way){how.dry, how.depth + 1, how.final});
-            }
-            gd_free(b);
-            gd_free(nodes);
-            return ok;
-        }
-        return false;
+        for (size_t i = 0; i < sizeof others / sizeof *others && how.depth < 4; i++)
+            if (strcmp(others[i].prim, p->name) == 0)
+                return evaluate_other(x, others[i].text, in, out, how);
+        return GD_E_UNSUPPORTED;
     }
     *out = (term){"", (truth & 2) != 0};
-    if (how.dry) return true;
+    if (how.dry) return GD_OK;
     for (int k = 0; k < p->arity; k++) {
         const bool wants = (truth & 1) || (k == 0 && strcmp(p->name, "where") == 0);
-        if (!(names[k] = as(x, in[k], wants))) return false;
+        if (!(names[k] = as(x, in[k], wants))) return GD_E_MEMORY;
     }
-    return (out->name = emit(x, op_type, p->arity, names, how.final)) != NULL;
+    return (out->name = emit(x, op_type, p->arity, names, how.final)) ? GD_OK : GD_E_MEMORY;
 }
 
-static bool evaluate(const expression *x, const gd_ir *ir, const term *vars,
-                     const gd_number *params, term *result, way how) {
+static gd_status evaluate(const expression *x, const gd_ir *ir, const term *vars,
+                          const gd_number *params, term *result, way how) {
     term *terms = gd_calloc((size_t)ir->count + 1, sizeof *terms);
-    bool ok = terms != NULL;
-    for (int i = 0; i < ir->count && ok; i++) {
+    gd_status status = terms ? GD_OK : no_memory();
+    for (int i = 0; i < ir->count && status == GD_OK; i++) {
         const gd_ir_node *node = &ir->nodes[i];
         if (node->code == GD_IR_VAR) {
             terms[i] = vars[node->arg[0]];
@@ -473,18 +488,19 @@ static bool evaluate(const expression *x, const gd_ir *ir, const term *vars,
             const gd_number value =
                 node->code == GD_IR_CONST ? gd_number_of(node->value) : params[node->arg[0]];
             terms[i] = (term){how.dry ? "" : constant(x, value), false};
-            ok = terms[i].name != NULL;
+            if (!terms[i].name) status = GD_E_MEMORY;
         } else {
             term in[3] = {{NULL, false}, {NULL, false}, {NULL, false}};
             for (int k = 0; k < gd_prims[node->code - GD_IR_PRIM].arity; k++)
                 in[k] = terms[node->arg[k]];
-            ok = evaluate_prim(x, node->code - GD_IR_PRIM, in, &terms[i],
-                               (way){how.dry, how.depth, i == ir->output[0] ? how.final : NULL});
+            status =
+                evaluate_prim(x, node->code - GD_IR_PRIM, in, &terms[i],
+                              (way){how.dry, how.depth, i == ir->output[0] ? how.final : NULL});
         }
     }
-    if (ok) *result = terms[ir->output[0]];
+    if (status == GD_OK) *result = terms[ir->output[0]];
     gd_free(terms);
-    return ok;
+    return status;
 }
 
 /* The dtype that a kernel computes in, as far as the file can tell. */
@@ -529,16 +545,15 @@ gd_status gd_onnx_save_expression(gd_onnx_saver *s, const gd_onnx_call *c, bool 
     for (int i = 0; i < c->op->n_attrs; i++) params[i] = gd_attr_number(&c->op->attrs[i], c->attrs);
     if (is_wider(ir, params, x.dtype)) x.dtype = GD_I32;
     for (int i = 0; i < c->n_in; i++) vars[i] = (term){c->in_names[i], c->in[i].dtype == GD_BOOL};
-    if (!evaluate(&x, ir, vars, params, &result, (way){.dry = true}))
-        return GD_OK; /* it has no ONNX form */
+    const gd_status status = evaluate(&x, ir, vars, params, &result, (way){.dry = true});
+    if (status != GD_OK) return status == GD_E_UNSUPPORTED ? GD_OK : status;
     for (int i = 0; i < c->n_in; i++)
         if (!vars[i].truth && (gd_dtype)c->in[i].dtype != x.dtype &&
             !(vars[i].name = cast(&x, vars[i].name, x.dtype, NULL)))
             return GD_E_MEMORY;
     const gd_dtype out = (gd_dtype)c->out[0].dtype;
     const bool fits = result.truth ? out == GD_BOOL : out == x.dtype;
-    if (!evaluate(&x, ir, vars, params, &result, (way){.final = fits ? c->out_names[0] : NULL}))
-        return no_memory();
+    GD_TRY(evaluate(&x, ir, vars, params, &result, (way){.final = fits ? c->out_names[0] : NULL}));
     *done = true;
     if (!fits) return cast(&x, result.name, out, c->out_names[0]) ? GD_OK : GD_E_MEMORY;
     return result.name == c->out_names[0] ? GD_OK : identity(s, result.name, c->out_names[0]);

@@ -238,7 +238,18 @@ bool gd_onnx_is_control(const gd_op *op) {
     return op->facts.control != GD_CONTROL_NONE && op->facts.control != GD_CONTROL_GRADIENTS;
 }
 
-gd_status gd_onnx_save_control(gd_onnx_saver *s, const gd_onnx_call *c) {
+static gd_status save_nested(gd_onnx_saver *s, const gd_onnx_call *c) {
     if (c->op->facts.control == GD_CONTROL_BRANCH) return save_cond(s, c);
     return c->op->facts.control == GD_CONTROL_WHILE ? save_while(s, c) : save_scan(s, c);
+}
+
+gd_status gd_onnx_save_control(gd_onnx_saver *s, const gd_onnx_call *c) {
+    if (s->nested >= GD_ONNX_MOST_NESTED)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "%s: branches and loops are nested more than %d levels deep", c->label,
+                       GD_ONNX_MOST_NESTED);
+    s->nested++;
+    const gd_status status = save_nested(s, c);
+    s->nested--;
+    return status;
 }

@@ -124,12 +124,16 @@ int gd_onnx_list_to(const gd_onnx_call *c, const char *how, const gd_op_attr *at
 /* --- whether a row fits
  * --------------------------------------------------------------------------- */
 
-static bool option_is(const gd_op *op, const void *attrs, const char *name, const char *text) {
+/* Whether it is, in *is. The status is that of the memory for it. */
+static gd_status option_is(const gd_op *op, const void *attrs, const char *name, const char *text,
+                           bool *is) {
     const gd_op_attr *a = gd_onnx_option(op, name);
-    if (!a) return false;
+    *is = false;
+    if (!a) return GD_OK;
     gd_scope *scope = gd_scope_open();
     gd_attrs *wanted = gd_attrs_new(op);
-    bool same = wanted && gd_attrs_put_text(wanted, name, text) == GD_OK;
+    const gd_status status = wanted ? gd_attrs_put_text(wanted, name, text) : GD_E_MEMORY;
+    bool same = status == GD_OK;
     if (same) {
         const char *mine = (const char *)attrs + a->offset,
                    *other = (const char *)gd_attrs_data(wanted) + a->offset;
@@ -154,11 +158,11 @@ static bool option_is(const gd_op *op, const void *attrs, const char *name, cons
         }
     }
     gd_scope_close(&scope);
-    return same;
+    *is = same;
+    return status == GD_E_MEMORY ? status : GD_OK;
 }
 
-static bool condition_holds(const gd_onnx_call *c, const gd_onnx_condition *when) {
-    if (when->kind == GD_ONNX_OPTION) return option_is(c->op, c->attrs, when->name, when->value);
+static bool input_is(const gd_onnx_call *c, const gd_onnx_condition *when) {
     const int i = gd_onnx_input_index(c->op, when->name);
     if (i < 0 || i >= c->n_in || !c->in[i].present) return false;
     const gd_slot *x = &c->in[i];
@@ -199,22 +203,30 @@ static bool fill_dims(const gd_onnx_call *c, gd_shape *dims) {
     return true;
 }
 
-static bool row_fits(const gd_onnx_call *c, const gd_onnx_row *row) {
+static gd_status row_fits(const gd_onnx_call *c, const gd_onnx_row *row, bool *fits) {
     gd_onnx_condition when;
     gd_onnx_input input;
     gd_shape dims;
-    if (row->body || !hidden_unused(c)) return false;
+    *fits = false;
+    if (row->body || !hidden_unused(c)) return GD_OK;
     /* ONNX does no arithmetic with bools */
     if ((c->op->flags & GD_OP_ELEMENTWISE) && !(c->op->flags & GD_OP_TRUTH) && !row->cast &&
         c->out[0].dtype == GD_BOOL && !gd_op_copies(c->op))
-        return false;
+        return GD_OK;
     for (const char *text = row->inputs; gd_onnx_next_input(&text, &input);) {
         const int i = input.filled ? gd_onnx_input_index(c->op, input.ours) : -1;
-        if (i >= 0 && (i >= c->n_in || !c->in[i].present) && !fill_dims(c, &dims)) return false;
+        if (i >= 0 && (i >= c->n_in || !c->in[i].present) && !fill_dims(c, &dims)) return GD_OK;
     }
-    for (const char *text = row->when; gd_onnx_next_condition(&text, &when);)
-        if (!condition_holds(c, &when)) return false;
-    return !row->fits || row->fits(c);
+    for (const char *text = row->when; gd_onnx_next_condition(&text, &when);) {
+        bool holds = false;
+        if (when.kind == GD_ONNX_OPTION)
+            GD_TRY(option_is(c->op, c->attrs, when.name, when.value, &holds));
+        else
+            holds = input_is(c, &when);
+        if (!holds) return GD_OK;
+    }
+    *fits = !row->fits || row->fits(c);
+    return GD_OK;
 }
 
 /* --- inputs
@@ -580,19 +592,22 @@ static bool writes(const gd_onnx_call *c) {
 gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) {
     void (*body)(gd_expand *) = c->op->expand;
     gd_onnx_row own;
-    bool done = false;
+    bool done = false, fits = false;
     if (gd_onnx_is_control(c->op)) return gd_onnx_save_control(s, c);
     if (is_constant(c)) return save_constant(s, c);
     for (int i = 0; i < gd_onnx_row_count; i++) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
         if (!row->op || strcmp(row->op, c->op->name) != 0) continue;
         if (row->body) body = row->body;
-        if (row->body || !row_fits(c, row)) continue;
+        GD_TRY(row_fits(c, row, &fits));
+        if (!fits) continue;
         if (!row->save) return gd_onnx_save_by_row(s, c, row);
         GD_TRY(row->save(s, c, &done));
         if (done) return GD_OK;
     }
-    if (gd_onnx_own_row(c->op, &own) && row_fits(c, &own)) return gd_onnx_save_by_row(s, c, &own);
+    fits = false;
+    if (gd_onnx_own_row(c->op, &own)) GD_TRY(row_fits(c, &own, &fits));
+    if (fits) return gd_onnx_save_by_row(s, c, &own);
     if (c->op->ir) GD_TRY(gd_onnx_save_expression(s, c, &done));
     /* a body's writes are to no variable, and a gradient's body has no way from x to y */
     if (!done && body && depth < MOST_BODIES && !writes(c) && !(c->op->flags & GD_OP_WHOLE))

@@ -218,11 +218,12 @@ gd_status gd_onnx_save_adaptive(gd_onnx_saver *s, const gd_onnx_call *c, bool *d
 /* --- images -------------------------------------------------------------------------------------
  */
 
-static void put_resize_modes(gd_pb *node, bool linear, bool align_corners) {
+static void put_resize_modes(gd_pb *node, bool linear, bool align_corners, bool first) {
     gd_onnx_put_string(node, "mode", linear ? "linear" : "nearest");
     gd_onnx_put_string(node, "coordinate_transformation_mode",
                        !linear         ? "asymmetric"
                        : align_corners ? "align_corners"
+                       : first         ? "pytorch_half_pixel"
                                        : "half_pixel");
     if (!linear) gd_onnx_put_string(node, "nearest_mode", "floor");
 }
@@ -257,7 +258,7 @@ gd_status gd_onnx_save_resize(gd_onnx_saver *s, const gd_onnx_call *c, bool *don
     if (!scaled) gd_pb_put_string(node, "input", "");
     gd_pb_put_string(node, "input", numbers);
     gd_pb_put_string(node, "output", c->out_names[0]);
-    put_resize_modes(node, linear, o->align_corners);
+    put_resize_modes(node, linear, o->align_corners, false);
     if (!scaled) { /* the batch and the channels keep their sizes, whatever they are */
         int64_t axes[GD_MAX_RANK];
         for (int i = 2; i < x->rank; i++) axes[i - 2] = i;
@@ -284,7 +285,7 @@ static gd_status save_late_resize(gd_onnx_saver *s, const gd_onnx_call *c) {
     const char *const in[] = {c->in_names[0], "", "", c->in_names[1]};
     for (int i = 0; i < 4; i++) gd_pb_put_string(node, "input", in[i]);
     gd_pb_put_string(node, "output", c->out_names[0]);
-    put_resize_modes(node, linear, o->align_corners);
+    put_resize_modes(node, linear, o->align_corners, o->first);
     return GD_OK;
 }
 

@@ -32,6 +32,7 @@ static void sizes_of_expand(gd_expand *e) {
  *   mode  {constant, reflect, replicate, circular, nearest, linear} = constant  of pad and resize
  *   value float = 0                 of pad
  *   align_corners bool = false      of resize
+ *   first bool = false              of resize: an axis that becomes one element becomes its first
  */
 static gd_status late_infer(gd_infer *i) {
     const gd_late_options *o = i->attrs;
@@ -133,9 +134,10 @@ static gd_tensor *resize_now(gd_tensor *x, const gd_numbers *sizes, const gd_lat
         return gd_tensor_fail(
             gd_fail(GD_E_FORMAT, "it has %d sizes for %d axes", sizes->count, x->rank));
     for (int i = 0; i < x->rank; i++) {
-        if (i >= 2)
+        if (i >= 2) {
             size.at[i - 2] = sizes->at[i];
-        else if (sizes->at[i] != x->dims[i])
+            if (o->first && sizes->at[i] == 1) x = gd_narrow(x, i, 0, 1);
+        } else if (sizes->at[i] != x->dims[i])
             return gd_tensor_fail(
                 gd_fail(GD_E_UNSUPPORTED, "the batch and the channels cannot be resized here"));
     }

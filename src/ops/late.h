@@ -28,7 +28,7 @@ typedef enum gd_late_kind {
     GD_LATE_SELECT,  /* x; index along `axis` */
     GD_LATE_RANGE,   /* start, end, step: whole numbers */
     GD_LATE_PAD,     /* x; what is put before each axis, then behind each. `mode`, `value` */
-    GD_LATE_RESIZE,  /* x; sizes of all axes. `mode`, `align_corners` */
+    GD_LATE_RESIZE,  /* x; sizes of all axes. `mode`, `align_corners`, `first` */
     GD_LATE_KINDS
 } gd_late_kind;
 

@@ -11,10 +11,19 @@
 #include "core/alloc.h"
 
 /* Sizes for what is free: many divisors, so that cutting and folding works, and not so large that
- * products of them overflow. The second pair is for windows wider than the first. */
+ * products of them overflow. The second pair is for windows wider than the first. The third pair is
+ * the first times the numbers of the options, for an axis that is cut into parts of those sizes:
+ * [n, 4] as
+ * [-1, 8, 8, 4] needs a multiple of 64. */
 static const int64_t PROBES[][2] = {{840, 1680}, {5040, 10080}};
 
-enum { MOST_UNKNOWN = 16, MOST_CHOICES = 10, MOST_PINNED = 4, MOST_TRIES = 20000 };
+enum {
+    MOST_UNKNOWN = 16,
+    MOST_CHOICES = 16,
+    MOST_PINNED = 4,
+    MOST_TRIES = 20000,
+    MOST_FACTOR = 1 << 26
+};
 
 /* --- ops that have a body and no rule ----------------------------------------------------------- */
 
@@ -72,6 +81,7 @@ typedef struct probing {
     int64_t *place[MOST_UNKNOWN];
     int64_t choices[MOST_CHOICES]; /* sizes that an unknown one may be bound to */
     int n_choices;
+    int64_t factor; /* the numbers of the options multiplied */
     int tries;
     bool found;      /* some sizes fit: */
     gd_infer answer; /* what the rule says to them */
@@ -179,7 +189,9 @@ static void bind(probing *p, int from, pins *pinned, int goal) {
 
 static gd_status search(probing *p) {
     pins none = {.count = 0};
+    const int64_t multiple[2] = {PROBES[0][0] * p->factor, PROBES[0][1] * p->factor};
     for (size_t i = 0; i < sizeof PROBES / sizeof *PROBES && !p->found; i++) try_probes(p, PROBES[i], &none);
+    if (!p->found && p->factor > 1) try_probes(p, multiple, &none);
     for (int goal = 1; goal <= MOST_PINNED && !p->found && !p->hopeless; goal++) bind(p, 0, &none, goal);
     if (p->found && !p->hopeless) { /* what did not fit was an answer, and is no message to anybody */
         gd_this_thread.noted = GD_OK;
@@ -195,8 +207,36 @@ static gd_status search(probing *p) {
     return status != GD_OK ? status : gd_fail(GD_E_SHAPE, "its shape depends on a size that is not known yet");
 }
 
+/* The known sizes of the inputs that have unknown ones, multiplied; 0: too many elements. */
+static int64_t known_elements(const probing *p) {
+    int64_t all = 1;
+    for (int i = 0; i < p->infer->n_in; i++)
+        for (int d = 0; p->in[i] != p->infer->in[i] && d < p->infer->in[i]->rank; d++) {
+            const int64_t size = p->infer->in[i]->dims[d];
+            if (size != GD_UNKNOWN && __builtin_mul_overflow(all, size, &all)) return 0;
+        }
+    return all;
+}
+
+/* An axis that is split has the sum of the sizes; one that is reshaped has their product over the
+ * sizes that are known. */
+static void add_list(probing *p, const int64_t *list, int n) {
+    int64_t sum = 0, product = 1;
+    const int64_t known = known_elements(p);
+    for (int k = 0; k < n; k++)
+        if (list[k] > 0 && list[k] < 1 << 20 && product <= MOST_FACTOR) {
+            sum += list[k];
+            product *= list[k];
+        }
+    if (product > MOST_FACTOR) return;
+    if (p->factor <= MOST_FACTOR / product) p->factor *= product;
+    add_choice(p, sum);
+    if (known > 0 && product % known == 0) add_choice(p, product / known);
+}
+
 /* Sizes that the options name may be what an unknown one has to be. */
 static void add_options(probing *p) {
+    p->factor = 1;
     for (int i = 0; i < p->op->n_attrs && p->infer->attrs; i++) {
         const gd_op_attr *a = &p->op->attrs[i];
         const char *field = (const char *)p->infer->attrs + a->offset;
@@ -205,6 +245,7 @@ static void add_options(probing *p) {
         if (a->type == GD_ATTR_SHAPE) n = ((const gd_shape *)field)->form == 1 ? ((const gd_shape *)field)->rank : 0;
         for (int k = 0; k < n; k++)
             if (list[k] > 0 && list[k] < 1 << 20) add_choice(p, list[k]);
+        if (a->type == GD_ATTR_SHAPE && n > 1) add_list(p, list, n);
     }
 }
 
@@ -240,7 +281,7 @@ gd_status gd_infer_any(const gd_op *op, gd_infer *infer) {
         }
     }
     add_choice(&p, 1);
-    add_options(&p);
+    if (status == GD_OK) add_options(&p);
     p.room = gd_malloc((size_t)(infer->n_out > 0 ? infer->n_out : 1) * sizeof *p.room);
     if (!p.room && status == GD_OK) status = gd_fail(GD_E_MEMORY, "no memory to work out shapes");
     if (status == GD_OK) status = search(&p);

@@ -245,6 +245,71 @@ class Rotary(nn.Module):
 
 layers("llama_dynamic", Rotary, (2, 4, 8), run=[(1, 5, 8)], dynamic=[{0: "n", 1: "t"}])
 
+# --- windows ------------------------------------------------------------------------------------------
+
+
+class Window(nn.Module):
+    """A block of a Swin transformer: attention in windows that are shifted, (N, H, W, C)."""
+
+    def __init__(self, dim, size, window, shift, heads=2):
+        super().__init__()
+        self.dim, self.window, self.shift, self.heads, self.rows = dim, window, shift, heads, size // window
+        self.norm, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim))
+        self.bias = nn.Parameter(torch.randn(heads, window**2, window**2))
+        rows = torch.zeros(1, size, size, 1)
+        parts = (slice(0, -window), slice(-window, -shift), slice(-shift, None)) if shift else ()
+        for i, h in enumerate(parts):
+            for j, w in enumerate(parts):
+                rows[:, h, w] = 3 * i + j
+        of = self.cut(rows, 1).squeeze(2)
+        apart = (of.unsqueeze(1) != of.unsqueeze(2)).float() * -100
+        self.register_buffer("mask", apart if shift else None)
+
+    def cut(self, x, c):  # (N, H, W, C) to (N windows, w w, C)
+        x = x.view(-1, self.rows, self.window, self.rows, self.window, c)
+        return x.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, self.window**2, c)
+
+    def attend(self, x):
+        t, c = self.window**2, self.dim
+        q, k, v = self.qkv(x).reshape(-1, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        a = q * (c // self.heads) ** -0.5 @ k.transpose(-2, -1) + self.bias
+        if self.mask is not None:
+            windows = self.mask.shape[0]
+            a = a.view(-1, windows, self.heads, t, t) + self.mask.unsqueeze(1).unsqueeze(0)
+            a = a.view(-1, self.heads, t, t)
+        return self.proj((a.softmax(-1) @ v).transpose(1, 2).reshape(-1, t, c))
+
+    def forward(self, x):
+        y = self.norm(x)
+        if self.shift:
+            y = torch.roll(y, (-self.shift, -self.shift), (1, 2))
+        y = self.attend(self.cut(y, self.dim)).view(-1, self.rows, self.rows, self.window, self.window, self.dim)
+        y = y.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, self.rows * self.window, self.rows * self.window, self.dim)
+        if self.shift:
+            y = torch.roll(y, (self.shift, self.shift), (1, 2))
+        x = x + y
+        return x + self.mlp(self.norm2(x))
+
+
+class Swin(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Conv2d(1, 8, 2, 2)
+        self.blocks = nn.Sequential(Window(8, 16, 2, 0), Window(8, 16, 2, 1))  # 64 windows
+        self.merge = nn.Linear(32, 16, bias=False)
+        self.last = nn.Sequential(Window(16, 8, 2, 1), nn.LayerNorm(16))
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = self.blocks(self.patches(x).permute(0, 2, 3, 1))
+        x = torch.cat([x[:, i::2, j::2] for j in (0, 1) for i in (0, 1)], -1)
+        return self.head(self.last(self.merge(x)).flatten(1, 2).mean(1))
+
+
+layers("swin", Swin, (1, 1, 32, 32), run=[(3, 1, 32, 32)], dynamic=[BATCH], by=SCRIPT)
+
 # --- functions ------------------------------------------------------------------------------------
 
 function("slices", lambda x: (x[:, 1:3], x[..., ::2], x[:, -1], x[1:, None, 2:-1], x.flip(1)), (3, 4, 5))

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int failures;
@@ -123,6 +124,77 @@ static void full_disk_leaves_the_old_file(void) {
     CHECK(files_in_folder() == 1);
 }
 
+/* Begins to write and dies. */
+static void die_writing(void) {
+    const pid_t child = fork();
+    if (child == 0) {
+        gd_file_writer *w;
+        if (gd_file_writer_begin(&w, path) != GD_OK) _exit(1);
+        gd_file_writer_write(w, "half", 4);
+        raise(SIGKILL);
+    }
+    waitpid(child, NULL, 0);
+}
+
+static void files_of_dead_writers_are_removed_and_those_of_living_ones_are_not(void) {
+    CHECK(put(path, "old") == GD_OK);
+    for (int i = 0; i < 3; i++) die_writing();
+    CHECK(files_in_folder() == 2); /* each removes that of the one before */
+    gd_file_writer *a, *b;
+    CHECK(gd_file_writer_begin(&a, path) == GD_OK);
+    CHECK(gd_file_writer_begin(&b, path) == GD_OK);
+    die_writing();
+    CHECK(files_in_folder() == 4); /* the target, two living and one dead */
+    CHECK(gd_file_writer_write(a, "a", 1) == GD_OK && gd_file_writer_write(b, "b", 1) == GD_OK);
+    CHECK(gd_file_writer_commit(a) == GD_OK && holds(path, "a"));
+    CHECK(gd_file_writer_commit(b) == GD_OK && holds(path, "b"));
+    CHECK(put(path, "new") == GD_OK && holds(path, "new"));
+    CHECK(files_in_folder() == 1);
+}
+
+/* More writers of one file than there are numbered names. */
+static void many_writers_of_one_file_do_not_meet(void) {
+    enum { MANY = 40 };
+    gd_file_writer *w[MANY];
+    CHECK(put(path, "old") == GD_OK);
+    for (int i = 0; i < MANY; i++) CHECK(gd_file_writer_begin(&w[i], path) == GD_OK);
+    CHECK(files_in_folder() == MANY + 1);
+    for (int i = 0; i < MANY; i++) {
+        char text[20];
+        snprintf(text, sizeof text, "%d", i);
+        CHECK(gd_file_writer_write(w[i], text, strlen(text)) == GD_OK);
+        CHECK(gd_file_writer_commit(w[i]) == GD_OK && holds(path, text));
+    }
+    CHECK(files_in_folder() == 1);
+}
+
+static bool is_kept(void *user, const char *name) { return strstr(name, user) != NULL; }
+
+static void a_second_file_is_owned_until_the_first_is_there(void) {
+    char name[800], stem[700];
+    gd_file_writer *w;
+    snprintf(stem, sizeof stem, "%s.data-", path);
+    snprintf(name, sizeof name, "%s0123456789abcdef", stem);
+    CHECK(put(path, "old") == GD_OK && chmod(path, 0600) == 0);
+    CHECK(gd_file_writer_begin_beside(&w, path, ".data") == GD_OK);
+    CHECK(gd_file_writer_write(w, "data", 4) == GD_OK && !holds(name, "data"));
+    CHECK(gd_file_writer_place(w, name) == GD_OK && holds(name, "data"));
+    struct stat info;
+    CHECK(stat(name, &info) == 0 && (info.st_mode & 0777) == 0600);
+    gd_file_sweep_folder(stem, NULL);
+    CHECK(holds(name, "data"));
+    CHECK(gd_file_writer_commit(w) == GD_OK && holds(name, "data"));
+    gd_file_sweep_folder(stem, &(gd_file_keep){is_kept, "0123456789abcdef"});
+    CHECK(holds(name, "data"));
+    CHECK(put(stem, "another name") == GD_OK);
+    gd_file_sweep_folder(stem, NULL);
+    CHECK(!holds(name, "data") && holds(stem, "another name"));
+    unlink(stem);
+    CHECK(gd_file_writer_begin_beside(&w, path, ".data") == GD_OK);
+    gd_file_writer_cancel(w);
+    CHECK(files_in_folder() == 1 && chmod(path, 0644) == 0);
+}
+
 static void permissions_and_links_stay(void) {
     CHECK(put(path, "old") == GD_OK);
     CHECK(chmod(path, 0640) == 0);
@@ -213,6 +285,9 @@ int main(void) {
     commit_replaces_and_cancel_does_not();
     large_and_small_writes_keep_their_order();
     full_disk_leaves_the_old_file();
+    files_of_dead_writers_are_removed_and_those_of_living_ones_are_not();
+    many_writers_of_one_file_do_not_meet();
+    a_second_file_is_owned_until_the_first_is_there();
     permissions_and_links_stay();
     what_cannot_be_opened_is_named();
     reads_are_bounded();

@@ -1,4 +1,5 @@
 /* test_onnx.c - graphs saved as ONNX files and loaded again; files that are damaged or lie. */
+#include <glob.h>
 #include <sys/stat.h>
 
 #include "../fuzz/damage.h"
@@ -291,16 +292,29 @@ CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) 
 /* --- data beside the file
  * ------------------------------------------------------------------------- */
 
+/* The file of the folder whose name begins so; there is one. */
+static const char *beside(const char *start) {
+    char pattern[400];
+    static char found[400];
+    glob_t files;
+    snprintf(pattern, sizeof pattern, "%s*", in_folder(start));
+    if (glob(pattern, 0, NULL, &files) != 0 || files.gl_pathc != 1) return "";
+    snprintf(found, sizeof found, "%s", files.gl_pathv[0]);
+    globfree(&files);
+    return found;
+}
+
 CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     GD_SCOPE;
     net n = two_layers();
     gd_tensor *value = numbers(gd_dims(3, 20), -1, 0.01);
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
-    const char *path = in_folder("external.onnx"), *data = in_folder("external.onnx.data");
+    const char *path = in_folder("external.onnx");
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y), .external_above = 100) ==
                      GD_OK,
                  "%s", gd_error_message());
     struct stat info;
+    const char *data = beside("external.onnx.data-");
     CHECK(stat(data, &info) == 0 && info.st_size >= 800 + 200); /* w1 and w2, not b2 */
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(same_bits(run_one(loaded, "x", value, "y"), expected), "%s", gd_error_message());
@@ -505,6 +519,44 @@ CLEAN_TEST(any_allocation_may_fail) {
         gd_clear_error();
     }
     CHECK(saved && loaded);
+}
+
+/* Ops that are saved by rows with conditions, by expressions and by bodies, for known sizes and
+ * not. */
+static gd_tensor *many_forms(gd_tensor *x) {
+    gd_tensor *h = gd_silu(gd_matmul(x, gd_full(gd_dims(6, 6), 0.1)));
+    h = gd_softplus(gd_layer_norm(h, gd_ones(gd_dims(6)), NULL));
+    h = gd_max_pool1d(gd_unsqueeze(h, 0), .kernel = {2});
+    h = gd_transpose(gd_squeeze(h, .axis = 0), 0, 1);
+    return gd_add(gd_mse_loss(h, gd_zeros_like(h)), gd_sum(gd_sort(x).values));
+}
+
+CLEAN_TEST(no_memory_while_saving_is_not_taken_for_an_op_without_an_operator) {
+    for (int known = 0; known < 2; known++) {
+        GD_SCOPE;
+        gd_graph *g = gd_graph_new();
+        gd_tensor *x, *y;
+        {
+            GD_GRAPH(g);
+            x = gd_placeholder(gd_dims(known ? 4 : GD_ANY, 6), .name = "x");
+            y = gd_named(many_forms(x), "y");
+        }
+        gd_session *session = gd_session_new(g);
+        const char *path = in_folder("one_fault.onnx");
+        CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK, "%s",
+                     gd_error_message());
+        bool done = false;
+        for (int i = 0; i < 5000 && !done && !test_failures; i++) {
+            gd_fault_after(i, false); /* this one allocation, and none after it */
+            const gd_status status = gd_onnx_save(path, session, gd_list(x), gd_list(y));
+            done = gd_faults_armed();
+            gd_fault_after(-1, false);
+            CHECK_SAYING(status == GD_OK || status == GD_E_MEMORY, "allocation %d: %s", i,
+                         gd_error_message());
+            gd_clear_error();
+        }
+        CHECK(done || test_failures);
+    }
 }
 
 ONNX_TEST_MAIN

@@ -337,10 +337,10 @@ static char *nested_text(int levels) {
 
 CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
     GD_SCOPE;
-    char *fine = nested_text(16), *deep = nested_text(17), *parser = nested_text(40);
+    char *fine = nested_text(20), *deep = nested_text(21), *parser = nested_text(40);
     gd_graph *g = gd_onnx_load(write_model(fine));
     IS(run_two(g, numbers(gd_dims(2), 1, 1), gd_scalar_of(1, GD_BOOL), "y0"), 1, 2);
-    refuses(deep, GD_E_UNSUPPORTED, "graphs lie in graphs more than 16 levels deep");
+    refuses(deep, GD_E_UNSUPPORTED, "graphs lie in graphs more than 20 levels deep");
     gd_pb_doc *doc;
     CHECK(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", parser, strlen(parser)) ==
           GD_E_FORMAT); gd_clear_error();

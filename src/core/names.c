@@ -1,5 +1,5 @@
 /* names.c - see names.h: open addressing, at most half full. */
-#include "io/names.h"
+#include "core/names.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -38,6 +38,23 @@ bool gd_names_add(gd_names *names, const char *name, void *value) {
     names->count += slot->name == NULL;
     *slot = (struct gd_name){name, value};
     return true;
+}
+
+/* Those that lie behind it, up to the next free place, are put in anew: they may have been pushed
+ * on by it. */
+void gd_names_remove(gd_names *names, const char *name) {
+    if (names->size == 0) return;
+    size_t at = place_of(names->slots, names->size, name);
+    if (names->slots[at].name == NULL) return;
+    names->slots[at].name = NULL;
+    names->slots[at].value = NULL;
+    names->count--;
+    for (at = (at + 1) & (names->size - 1); names->slots[at].name != NULL;
+         at = (at + 1) & (names->size - 1)) {
+        const struct gd_name moved = names->slots[at];
+        names->slots[at] = (struct gd_name){NULL, NULL};
+        names->slots[place_of(names->slots, names->size, moved.name)] = moved;
+    }
 }
 
 void gd_names_free(gd_names *names) {

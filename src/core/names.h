@@ -1,6 +1,6 @@
-/* names.h - a table from names to pointers, for readers and writers of graphs. */
-#ifndef GRADUS_IO_NAMES_H
-#define GRADUS_IO_NAMES_H
+/* names.h - a table from names to pointers. */
+#ifndef GRADUS_CORE_NAMES_H
+#define GRADUS_CORE_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +16,7 @@ typedef struct gd_names {
 
 void *gd_names_find(const gd_names *names, const char *name);      /* NULL: not there */
 bool gd_names_add(gd_names *names, const char *name, void *value); /* false: no memory */
+void gd_names_remove(gd_names *names, const char *name);
 void gd_names_free(gd_names *names);
 
 #endif

@@ -1,0 +1,34 @@
+/* file_claim.h - temporary files that one writer owns, and that are removed once it is dead.
+ *
+ * A writer claims one of STEM1 ... STEM16: it creates the file and holds a lock (flock) on it while
+ * it writes. The system drops the lock when the process dies, whatever its pid namespace. So a file
+ * that can be locked has no owner: the next claim of the same stem removes it. Names are few and
+ * fixed, so no folder is searched. Where a file system has no locks, a file that nobody has written
+ * to for a day has no owner.
+ */
+#ifndef GRADUS_FORMAT_FILE_CLAIM_H
+#define GRADUS_FORMAT_FILE_CLAIM_H
+
+#include <stdbool.h>
+
+/* Creates one of the names and locks it. Returns its descriptor, or -1 with errno set; *name is
+ * from gd_malloc. A descriptor made by dup holds the lock, too, and so does a rename of the file.
+ */
+int gd_file_claim(const char *stem, char **name);
+
+/* Removes the files of these names that have no owner. */
+void gd_file_sweep_claims(const char *stem);
+
+/* Whether a file that nobody writes to is still needed. Called with the file locked. */
+typedef struct gd_file_keep {
+    bool (*needs)(void *user, const char *name);
+    void *user;
+} gd_file_keep;
+
+/* Removes a file unless it has an owner or is needed. */
+void gd_file_sweep(const char *name, const gd_file_keep *keep);
+
+/* The same for all files whose names are STEM and 16 hexadecimal digits. */
+void gd_file_sweep_folder(const char *stem, const gd_file_keep *keep);
+
+#endif

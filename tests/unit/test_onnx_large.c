@@ -1,0 +1,149 @@
+/* test_onnx_large.c - large files are loaded, planned and saved in time that grows with their
+ * nodes, not with the square of them. */
+#include <time.h>
+
+#include "onnx_files.h"
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --- models -------------------------------------------------------------------------------------
+ */
+
+static gd_pb *add_node(gd_pb *graph, const char *type, const char *a, const char *b,
+                       const char *y) {
+    gd_pb *node = gd_pb_put_message(graph, "node");
+    gd_pb_put_string(node, "op_type", type);
+    if (a) gd_pb_put_string(node, "input", a);
+    if (b) gd_pb_put_string(node, "input", b);
+    gd_pb_put_string(node, "output", y);
+    return node;
+}
+
+static void add_list(gd_pb *graph, const char *name, int rank, int64_t first) {
+    gd_pb *tensor = gd_pb_put_message(graph, "initializer");
+    gd_pb_put_string(tensor, "name", name);
+    gd_pb_put_int(tensor, "data_type", 7);
+    if (rank) gd_pb_put_int(tensor, "dims", 1);
+    gd_pb_put_int(tensor, "int64_data", first);
+}
+
+static void add_value(gd_pb *graph, const char *list, const char *name, bool shaped) {
+    gd_pb *info = gd_pb_put_message(graph, list), *type;
+    gd_pb_put_string(info, "name", name);
+    type = gd_pb_put_message(gd_pb_put_message(info, "type"), "tensor_type");
+    gd_pb_put_int(type, "elem_type", 1);
+    if (!shaped) return;
+    gd_pb *shape = gd_pb_put_message(type, "shape");
+    gd_pb_put_string(gd_pb_put_message(shape, "dim"), "dim_param", "n");
+    gd_pb_put_int(gd_pb_put_message(shape, "dim"), "dim_value", 2);
+}
+
+static const char *numbered(char *name, const char *what, int i) {
+    snprintf(name, 32, "%s%d", what, i);
+    return name;
+}
+
+/* A chain of plain nodes: each reads the one before, and a tensor of its own. */
+static void chain(gd_pb *graph, int nodes) {
+    char before[32] = "x", next[32], w[32];
+    for (int i = 0; i < nodes; i++) {
+        gd_pb *tensor = gd_pb_put_message(graph, "initializer");
+        gd_pb_put_string(tensor, "name", numbered(w, "w", i));
+        gd_pb_put_int(tensor, "data_type", 1);
+        gd_pb_put_float(tensor, "float_data", 1);
+        add_node(graph, "Add", before, w, i == nodes - 1 ? "y" : numbered(next, "v", i));
+        memcpy(before, next, sizeof before);
+    }
+    add_value(graph, "output", "y", false);
+}
+
+/* Shape, Gather, Unsqueeze, Concat, Reshape, again and again, for a size that is not known. */
+static void sizes(gd_pb *graph, int nodes) {
+    char x[32] = "x", y[32], a[32], b[32], c[32], d[32];
+    add_list(graph, "zero", 0, 0);
+    add_list(graph, "first", 1, 0);
+    add_list(graph, "two", 1, 2);
+    for (int i = 0; i < nodes / 6; i++) {
+        add_node(graph, "Shape", x, NULL, numbered(a, "a", i));
+        add_node(graph, "Gather", a, "zero", numbered(b, "b", i));
+        add_node(graph, "Unsqueeze", b, "first", numbered(c, "c", i));
+        gd_pb *cat = add_node(graph, "Concat", c, "two", numbered(d, "d", i));
+        gd_pb *axis = gd_pb_put_message(cat, "attribute");
+        gd_pb_put_string(axis, "name", "axis");
+        gd_pb_put_int(axis, "type", 2);
+        gd_pb_put_int(axis, "i", 0);
+        add_node(graph, "Reshape", x, d, numbered(y, "r", i));
+        add_node(graph, "Relu", y, NULL, i == nodes / 6 - 1 ? "y" : numbered(x, "v", i));
+    }
+    add_value(graph, "output", "y", false);
+}
+
+/* Constants that each meet the input, all of them results. */
+static void outputs(gd_pb *graph, int nodes) {
+    char c[32], y[32];
+    for (int i = 0; i < nodes / 2; i++) {
+        gd_pb *node = add_node(graph, "Constant", NULL, NULL, numbered(c, "c", i));
+        gd_pb *value = gd_pb_put_message(node, "attribute");
+        gd_pb_put_string(value, "name", "value_float");
+        gd_pb_put_int(value, "type", 1);
+        gd_pb_put_float(value, "f", 1);
+        add_node(graph, "Add", "x", c, i == 0 ? "y" : numbered(y, "v", i));
+        add_value(graph, "output", i == 0 ? "y" : y, false);
+    }
+}
+
+/* --- times --------------------------------------------------------------------------------------
+ */
+
+/* Seconds to load, run and save it. */
+static double seconds(void (*fill)(gd_pb *, int), int nodes) {
+    GD_SCOPE;
+    gd_pb_doc *doc = gd_pb_new(&gd_onnx_model_schema);
+    gd_pb_put_int(gd_pb_root(doc), "ir_version", 10);
+    gd_pb_put_int(gd_pb_put_message(gd_pb_root(doc), "opset_import"), "version", 21);
+    gd_pb *graph = gd_pb_put_message(gd_pb_root(doc), "graph");
+    add_value(graph, "input", "x", true);
+    fill(graph, nodes);
+    char *data;
+    size_t bytes;
+    CHECK(gd_pb_print(doc, &data, &bytes) == GD_OK);
+    const char *path = in_folder("large.onnx");
+    write_bytes(path, data, bytes);
+    gd_free(data);
+    gd_pb_free(doc);
+    const double start = now();
+    gd_graph *g = gd_onnx_load(path);
+    CHECK_SAYING(g != NULL, "%s", gd_error_message());
+    if (!g) return 0;
+    gd_session *session = gd_session_new(g);
+    gd_tensor *x = gd_graph_find(g, "x"), *y = gd_graph_find(g, "y");
+    gd_session_run(session, gd_feed(x, gd_ones(gd_dims(3, 2))), gd_list(y));
+    CHECK_SAYING(gd_onnx_save(in_folder("again.onnx"), session, gd_list(x), gd_list(y)) == GD_OK,
+                 "%s", gd_error_message());
+    return now() - start;
+}
+
+/* Eight times the nodes take eight times as long; 64 times, if anything goes by their square. The
+ * best of a few, for other programs may run, too. */
+static void grows_linearly(void (*fill)(gd_pb *, int)) {
+    const int nodes = 3000;
+    double ratio = 1e9, small = 1e9, large = 1e9;
+    for (int i = 0; i < 4 && ratio > 20; i++) {
+        const double s = seconds(fill, nodes), l = seconds(fill, 8 * nodes);
+        small = s < small ? s : small;
+        large = l < large ? l : large;
+        ratio = large / (small > 0.002 ? small : 0.002);
+    }
+    CHECK_SAYING(ratio <= 20, "%d nodes take %.3f s, %d take %.3f s", nodes, small, 8 * nodes,
+                 large);
+}
+
+CLEAN_TEST(time_grows_linearly_with_the_nodes_of_a_chain) { grows_linearly(chain); }
+CLEAN_TEST(time_grows_linearly_with_the_nodes_that_work_with_sizes) { grows_linearly(sizes); }
+CLEAN_TEST(time_grows_linearly_with_the_outputs) { grows_linearly(outputs); }
+
+ONNX_TEST_MAIN
