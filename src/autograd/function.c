@@ -128,7 +128,7 @@ static gd_tensor *moved(gd_tensor *t, gd_device *device) {
     gd_tensor *copy = gd_tensor_new(device, (gd_dtype)t->dtype, t->rank, t->dims);
     void *host = gd_malloc(bytes);
     gd_status status = copy && host ? gd_copy_to(t, host, bytes) : gd_fail(GD_E_MEMORY, "gd_to_device: no memory for %zu bytes", bytes);
-    if (status == GD_OK) status = gd_copy_from(copy, host, bytes);
+    if (status == GD_OK) status = gd_tensor_fill(copy, host, bytes);
     gd_free(host);
     return status == GD_OK ? copy : gd_tensor_fail(status);
 }

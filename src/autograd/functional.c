@@ -181,7 +181,7 @@ static gd_tensor *jacobian_row(gd_tensor *y, gd_tensor *x, int64_t row, char *ho
     gd_tensor *e = zeros_like(y);
     if (e->kind == GD_FAILED) return e;
     gd_store_f64((gd_dtype)y->dtype, host + (size_t)row * size, 1.0);
-    gd_status status = gd_copy_from(e, host, (size_t)gd_numel(y->rank, y->dims) * size);
+    gd_status status = gd_tensor_fill(e, host, (size_t)gd_numel(y->rank, y->dims) * size);
     memset(host + (size_t)row * size, 0, size);
     if (status != GD_OK) return gd_tensor_fail(status);
     gd_tensors g = gd_grad(gd_list(y), gd_list(x), .gradients = gd_list(e), .create_graph = graph,

@@ -66,6 +66,7 @@ typedef struct gd_grad_hooks {
     gd_status (*set)(gd_tensor *leaf, gd_tensor *grad);
     gd_status (*backward)(gd_tensor *result, gd_tensor *gradient,
                           const gd_backward_options *options);
+    gd_status (*freeze)(gd_tensor *leaf); /* before its requires_grad changes */
 } gd_grad_hooks;
 extern gd_grad_hooks gd_traced_grads;
 static inline bool gd_grads_are_traced(void) {

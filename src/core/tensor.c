@@ -14,6 +14,7 @@ enum { CACHED_HANDLES = 256 };
 void (*gd_node_release_hook)(gd_node *node);
 void (*gd_hooks_release_hook)(gd_hook *hooks);
 const char *(*gd_symbol_text_hook)(const gd_tensor *symbol, char *text, size_t size);
+gd_status (*gd_traced_access_hook)(const gd_tensor *t, const char *what, bool writes);
 
 static void tensor_destroy(gd_object *object);
 static const gd_class tensor_class = {"tensor", tensor_destroy};
@@ -229,7 +230,7 @@ static gd_status check_readable(const gd_tensor *t, const char *what) {
     char text[200];
     if (!t) return gd_fail(GD_E_ARGUMENT, "%s: the tensor is NULL", what);
     switch ((gd_tensor_kind)t->kind) {
-    case GD_VALUE: return GD_OK;
+    case GD_VALUE: return gd_check_traced_access(t, what, false);
     case GD_FAILED:
         if (gd_this_thread.recorded != GD_OK)
             return gd_fail(gd_this_thread.recorded, "%s: %s", what, gd_this_thread.recorded_text);
@@ -302,6 +303,12 @@ gd_status gd_copy_to(const gd_tensor *t, void *data, size_t bytes) {
 }
 
 gd_status gd_copy_from(gd_tensor *t, const void *data, size_t bytes) {
+    gd_status refused = gd_check_traced_access(t, "gd_copy_from", true);
+    if (refused != GD_OK) gd_error_stick(refused); /* the function must not go on */
+    return refused == GD_OK ? gd_tensor_fill(t, data, bytes) : refused;
+}
+
+gd_status gd_tensor_fill(gd_tensor *t, const void *data, size_t bytes) {
     GD_TRY(check_readable(t, "gd_copy_from"));
     char text[160];
     if (bytes != bytes_of(t))
@@ -355,5 +362,9 @@ int64_t gd_item_int(const gd_tensor *t) {
 
 void *gd_data(const gd_tensor *t) {
     if (!t || t->kind != GD_VALUE || !t->device->api->host_reads) return NULL;
+    if (gd_check_traced_access(t, "gd_data", false) != GD_OK) {
+        gd_error_stick(gd_this_thread.noted);
+        return NULL;
+    }
     return gd_view_of(t).data;
 }

@@ -28,6 +28,8 @@ static void graph_destroy(gd_object *object) {
         gd_release(graph->grads[i].now);
         gd_release(graph->grads[i].fed);
     }
+    for (int i = 0; i < graph->n_frozen; i++) gd_release(graph->frozen[i].tensor);
+    gd_free(graph->frozen);
     gd_free(graph->versions);
     gd_free(graph->grads);
     gd_free(graph->captured);
@@ -274,7 +276,10 @@ gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor) {
     for (int i = 0; i < graph->n_captured; i++)
         if (graph->captured[i].tensor == tensor) return GD_OK;
     if (!gd_grow(graph->captured, graph->n_captured, graph->captured_room)) return gd_fail(GD_E_MEMORY, "no memory for a graph");
-    graph->captured[graph->n_captured++] = (gd_captured){gd_retain(tensor), tensor->requires_grad};
+    bool wants = tensor->requires_grad; /* when the call began */
+    for (int i = 0; i < graph->n_frozen; i++)
+        if (graph->frozen[i].tensor == tensor) wants = graph->frozen[i].before;
+    graph->captured[graph->n_captured++] = (gd_captured){gd_retain(tensor), wants};
     return GD_OK;
 }
 

@@ -58,6 +58,12 @@ typedef struct gd_captured {
     bool wants;
 } gd_captured;
 
+/* A leaf outside whose requires_grad was changed while the graph was traced. */
+typedef struct gd_frozen {
+    gd_tensor *tensor; /* held */
+    bool before;
+} gd_frozen;
+
 /* The graph of a branch or of a loop's body: open while its function is being traced, then sealed. */
 typedef enum gd_body_state { GD_NO_BODY, GD_BODY_OPEN, GD_BODY_SEALED } gd_body_state;
 
@@ -74,6 +80,8 @@ struct gd_graph {
     int n_versions, version_room;
     gd_leaf_grad *grads; /* of a jit, each leaf once */
     int n_grads, grad_room;
+    gd_frozen *frozen; /* of a jit, each leaf once */
+    int n_frozen, frozen_room;
     gd_node **nodes;
     int count, capacity;
     gd_node **variables; /* those of `nodes` that are variables */
@@ -94,6 +102,13 @@ extern _Thread_local gd_building gd_this_building;
 static inline gd_graph *gd_graph_building(void) {
     void *tracer = gd_this_thread.tracer;
     return tracer == &gd_no_graph ? NULL : tracer;
+}
+
+/* The graph of the jit's function that this thread traces, also in a branch of it; or NULL. */
+static inline gd_graph *gd_graph_traced(void) {
+    gd_graph *graph = gd_graph_building();
+    while (graph && graph->outer) graph = graph->outer;
+    return graph && graph->traces_writes ? graph : NULL;
 }
 
 /* Adds a node that was just made. `graph` NULL: a node of no graph. */

@@ -1,9 +1,9 @@
 /* jit.c - eager functions as plans: see gradus/jit.h.
  *
- * For each signature (devices, dtypes and shapes of the inputs, which captured tensors require a
- * gradient, and which have one that counts) the function is traced into a graph of its own, with a
- * session that runs it. The gradient of a call is one more run of that session, which computes the
- * forward part again with the same noise.
+ * For each signature (the caller's key, devices, dtypes and shapes of the inputs, which captured
+ * tensors require a gradient, and which have one that counts) the function is traced into a graph
+ * of its own, with a session that runs it. The gradient of a call is one more run of that session,
+ * which computes the forward part again with the same noise.
  */
 #include "gradus/jit.h"
 
@@ -27,6 +27,7 @@ typedef struct traced {
     pthread_mutex_t lock; /* of gy and gx */
     gd_graph *graph;
     gd_session *session;
+    int64_t key;
     int n_in, n_out, n_leaves;
     uint64_t n_noise; /* how many numbers of the generator a call takes; its random nodes count from 0 */
     gd_tensor **in, **out; /* symbols */
@@ -211,6 +212,7 @@ static gd_status trace_function(gd_jit *jit, traced *t, gd_tensors inputs) {
     }
     if (status == GD_OK) status = take_written(t, given);
     if (status == GD_OK) status = gather_effects(t);
+    status = gd_frozen_leaves_end(t->graph, status);
     gd_this_thread.noise = before;
     t->n_noise = numbers.call;
     gd_grad_mode_end(&grad);
@@ -247,8 +249,8 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     return GD_OK;
 }
 
-static bool is_for(const traced *t, gd_tensors inputs) {
-    if (t->n_in != inputs.count) return false;
+static bool is_for(const traced *t, gd_tensors inputs, int64_t key) {
+    if (t->key != key || t->n_in != inputs.count) return false;
     for (int i = 0; i < t->graph->n_captured; i++) /* parameters may have been frozen since, or the other way */
         if (t->graph->captured[i].wants != t->graph->captured[i].tensor->requires_grad) return false;
     if (!gd_leaf_grads_fit(t->graph)) return false;
@@ -563,14 +565,15 @@ static gd_status call_in_place(gd_jit *jit, gd_tensors inputs, gd_tensors *resul
 }
 
 /* The form for these inputs, which the caller releases. */
-static gd_status find_traced(gd_jit *jit, gd_tensors inputs, traced **found) {
+static gd_status find_traced(gd_jit *jit, gd_tensors inputs, int64_t key, traced **found) {
     gd_status status = GD_OK;
     pthread_mutex_lock(&jit->lock);
     traced **at = &jit->first, *t;
-    while (*at && !is_for(*at, inputs)) at = &(*at)->next;
+    while (*at && !is_for(*at, inputs, key)) at = &(*at)->next;
     if ((t = *at)) *at = t->next;
     else status = make_traced(jit, inputs, &t);
     if (t) {
+        t->key = key;
         t->next = jit->first;
         jit->first = t;
         atomic_fetch_add(&t->refs, 1);
@@ -642,12 +645,12 @@ static gd_status call_on_tape(traced *t, gd_tensors inputs, gd_tensors *results)
     return GD_OK;
 }
 
-static gd_status call(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
+static gd_status call(gd_jit *jit, gd_tensors inputs, int64_t key, gd_tensors *results) {
     GD_TRY(check_inputs(jit, inputs));
     if (is_symbolic(inputs)) return call_in_place(jit, inputs, results);
     traced *t;
     bool on_tape = false;
-    GD_TRY(find_traced(jit, inputs, &t));
+    GD_TRY(find_traced(jit, inputs, key, &t));
     gd_status status = check_call(t, inputs);
     if (status == GD_OK) status = wants_gradient(t, inputs, &on_tape);
     if (status == GD_OK && on_tape) status = call_on_tape(t, inputs, results);
@@ -660,10 +663,11 @@ static gd_status call(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
     return status;
 }
 
-gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs) {
+gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
+                          const gd_jit_call_options *options) {
     gd_tensors results = {NULL, 0};
     if (gd_this_thread.recorded != GD_OK) return gd_list_of_errors(0);
-    gd_status status = call(jit, inputs, &results);
+    gd_status status = call(jit, inputs, options->key, &results);
     if (status == GD_OK) return results;
     if (gd_this_thread.recorded == GD_OK) {
         gd_error_prefix("gd_jit_call: ");

@@ -125,7 +125,7 @@ static gd_status load_into(source *s, const gd_npy_header *h, gd_tensor *t) {
     if (bytes > 0 && (!elements || (h->fortran && h->rank > 1 && !scratch)))
         status = gd_fail(GD_E_MEMORY, "%s: no memory for its %zu bytes", s->name, bytes);
     if (status == GD_OK) status = read_elements(s, h, t, elements, scratch);
-    if (status == GD_OK && staged) status = gd_copy_from(t, staged, bytes);
+    if (status == GD_OK && staged) status = gd_tensor_fill(t, staged, bytes);
     gd_free(staged);
     gd_free(scratch);
     return status;
