@@ -77,8 +77,9 @@
  * eager ops instead, which the tape remembers: right, but no faster than without a jit. Functions
  * with a gd_while_loop have no such gradients; the failure says so.
  *
- * Threads: several may call one jit. While the function is traced for one, the others wait; plans
- * run side by side unless they write. Two calls must not write the same tensor at once.
+ * Threads: several may call one jit. While the function is traced for one, the others wait; plans run
+ * side by side unless they write, and each waits only for those that came before it (session.h). Two calls
+ * of different plans must not write the same tensor at once.
  */
 #ifndef GRADUS_JIT_H
 #define GRADUS_JIT_H

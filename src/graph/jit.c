@@ -7,13 +7,14 @@
  */
 #include "gradus/jit.h"
 
-#include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/random.h"
 #include "graph/graph.h"
+#include "graph/guard.h"
 #include "graph/subgraph.h"
 #include "graph/trace.h"
 #include "graph/trace_grad.h"
@@ -24,7 +25,10 @@
 typedef struct traced {
     _Atomic int32_t refs; /* the jit's, one for each call that runs, and one for each on the tape */
     struct traced *next;
-    pthread_mutex_t lock; /* of gy and gx */
+    gd_forked forked;
+    gd_guard guard;
+    gd_work deriving; /* one thread at a time makes gy and gx */
+    bool torn;        /* the process was forked while another thread did */
     gd_graph *graph;
     gd_session *session;
     int64_t key;
@@ -48,11 +52,22 @@ struct gd_jit {
     void *user;
     int level, most;
     _Atomic int traces;
-    pthread_mutex_t lock; /* of what follows; held while the function is traced */
-    traced *first;        /* the one used last comes first */
+    gd_forked forked;
+    gd_guard guard;  /* of what follows */
+    gd_work tracing; /* one thread at a time traces the function */
+    traced *first;   /* the one used last comes first */
 };
 
 /* --- objects ----------------------------------------------------------------------------------- */
+
+static void traced_in_child(gd_forked *forked) {
+    traced *t = (traced *)((char *)forked - offsetof(traced, forked));
+    t->torn |= gd_work_in_child(&t->deriving);
+}
+
+static void jit_in_child(gd_forked *forked) {
+    gd_work_in_child(&((gd_jit *)((char *)forked - offsetof(gd_jit, forked)))->tracing);
+}
 
 static void release_all(gd_tensor **list, int count) {
     for (int i = 0; list && i < count; i++) gd_release(list[i]);
@@ -62,6 +77,8 @@ static void release_all(gd_tensor **list, int count) {
 static void traced_release(void *arg) {
     traced *t = arg;
     if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
+    if (t->torn) return; /* its graph may be half built */
+    gd_forked_remove(&t->forked);
     release_all(t->in, t->n_in);
     release_all(t->written, t->n_in);
     release_all(t->out, t->n_out);
@@ -72,18 +89,17 @@ static void traced_release(void *arg) {
     gd_release(t->effects);
     gd_session_release(t->session);
     gd_graph_release(t->graph);
-    pthread_mutex_destroy(&t->lock);
     gd_free(t);
 }
 
 static void jit_destroy(gd_object *object) {
     gd_jit *jit = (gd_jit *)object;
+    gd_forked_remove(&jit->forked);
     while (jit->first) {
         traced *t = jit->first;
         jit->first = t->next;
         traced_release(t);
     }
-    pthread_mutex_destroy(&jit->lock);
     gd_free(jit);
     gd_object_count(-1);
 }
@@ -110,7 +126,10 @@ gd_jit *gd_jit_new_at(gd_body fn, void *user, const gd_jit_options *o) {
     jit->user = user;
     jit->level = o->level;
     jit->most = o->plans;
-    pthread_mutex_init(&jit->lock, NULL);
+    jit->guard = gd_guard_new();
+    gd_work_init(&jit->tracing);
+    jit->forked = (gd_forked){.in_child = jit_in_child};
+    gd_forked_add(&jit->forked);
     return jit;
 }
 
@@ -224,7 +243,10 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     *made = NULL;
     if (!t) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     atomic_init(&t->refs, 1);
-    pthread_mutex_init(&t->lock, NULL);
+    t->guard = gd_guard_new();
+    gd_work_init(&t->deriving);
+    t->forked = (gd_forked){.in_child = traced_in_child};
+    gd_forked_add(&t->forked);
     t->in = gd_calloc((size_t)inputs.count + 1, sizeof *t->in);
     t->written = gd_calloc((size_t)inputs.count + 1, sizeof *t->written);
     gd_scope *scope = gd_scope_open();
@@ -454,12 +476,32 @@ static gd_status find_read(traced *t, gd_tensor *const *gx) {
     return GD_OK;
 }
 
+/* Whether this thread has to make them; else they are there. */
+static gd_status begin_gradients(traced *t, bool again, bool *begun) {
+    gd_guard_lock(t->guard);
+    while (!t->looked[again] && gd_work_waited(&t->deriving, t->guard)) {
+    }
+    *begun = !t->looked[again] && !t->torn;
+    const bool torn = !t->looked[again] && t->torn;
+    if (*begun) gd_work_begin(&t->deriving);
+    gd_guard_unlock(t->guard);
+    if (!torn) return GD_OK;
+    return gd_fail(
+        GD_E_STATE,
+        "the process was forked while another thread made the gradient of this call's plan; "
+        "call the jit again in this child, and walk back from what that gives");
+}
+
 static gd_status make_gradients(traced *t, bool again) {
-    pthread_mutex_lock(&t->lock);
+    bool begun;
+    GD_TRY(begin_gradients(t, again, &begun));
+    if (!begun) return GD_OK;
     gd_status status = add_gradients(t, again);
-    if (status == GD_OK && !t->looked[again]) status = find_read(t, t->gx[again]);
+    if (status == GD_OK) status = find_read(t, t->gx[again]);
+    gd_guard_lock(t->guard);
     t->looked[again] |= status == GD_OK;
-    pthread_mutex_unlock(&t->lock);
+    gd_work_end(&t->deriving);
+    gd_guard_unlock(t->guard);
     return status;
 }
 
@@ -564,25 +606,45 @@ static gd_status call_in_place(gd_jit *jit, gd_tensors inputs, gd_tensors *resul
     return gd_failed() ? gd_failure() : GD_OK;
 }
 
-/* The form for these inputs, which the caller releases. */
-static gd_status find_traced(gd_jit *jit, gd_tensors inputs, int64_t key, traced **found) {
-    gd_status status = GD_OK;
-    pthread_mutex_lock(&jit->lock);
-    traced **at = &jit->first, *t;
-    while (*at && !is_for(*at, inputs, key)) at = &(*at)->next;
-    if ((t = *at)) *at = t->next;
-    else status = make_traced(jit, inputs, &t);
-    if (t) {
-        t->key = key;
-        t->next = jit->first;
-        jit->first = t;
-        atomic_fetch_add(&t->refs, 1);
-    }
-    at = &jit->first;
+/* Takes the form for these inputs out of the list; NULL: there is none. */
+static traced *take_out(gd_jit *jit, gd_tensors inputs, int64_t key) {
+    traced **at = &jit->first;
+    while (*at && ((*at)->torn || !is_for(*at, inputs, key))) at = &(*at)->next;
+    traced *t = *at;
+    if (t) *at = t->next;
+    return t;
+}
+
+/* Puts a form first; the last of too many is returned. */
+static traced *put_first(gd_jit *jit, traced *t) {
+    t->next = jit->first;
+    jit->first = t;
+    atomic_fetch_add(&t->refs, 1);
+    traced **at = &jit->first;
     for (int kept = 0; *at && kept < jit->most; kept++) at = &(*at)->next;
     traced *old = *at; /* at most one */
     *at = NULL;
-    pthread_mutex_unlock(&jit->lock);
+    return old;
+}
+
+/* The form for these inputs, which the caller releases. While one thread traces the function, the
+ * others wait, and then look again. */
+static gd_status find_traced(gd_jit *jit, gd_tensors inputs, int64_t key, traced **found) {
+    gd_status status = GD_OK;
+    traced *t, *old = NULL;
+    gd_guard_lock(jit->guard);
+    while (!(t = take_out(jit, inputs, key)) && gd_work_waited(&jit->tracing, jit->guard)) {
+    }
+    if (!t) {
+        gd_work_begin(&jit->tracing);
+        gd_guard_unlock(jit->guard);
+        status = make_traced(jit, inputs, &t);
+        if (t) t->key = key;
+        gd_guard_lock(jit->guard);
+        gd_work_end(&jit->tracing);
+    }
+    if (t) old = put_first(jit, t);
+    gd_guard_unlock(jit->guard);
     traced_release(old);
     *found = t;
     return status;
