@@ -9,9 +9,14 @@
  *         gd_optimizer_step(adam);
  *     }
  *
- * which is one plan where it is the function of a gd_jit (jit.h). In a graph, where parameters are variables:
+ * which is one plan where it is the function of a gd_jit (jit.h). In a graph, where parameters are
+ * variables:
  *
  *     gd_tensor *train = gd_minimize(gd_optim_adam(gd_graph_variables(graph), .lr = 1e-3), loss);
+ *
+ * Parameters are leaves (gd_requires_grad), or variables of one graph, each listed once: the result
+ * of an op, or a tensor that comes twice, is refused. A leaf that does not require a gradient is
+ * frozen: steps skip it until gd_set_requires_grad thaws it, and keep no state for it before.
  *
  * An optimizer holds its parameters and belongs to the current scope. It is used by one thread at a
  * time.
@@ -58,10 +63,10 @@ GD_API gd_optimizer *gd_optim_adam_at(const char *site, gd_tensors parameters, c
 GD_API gd_optimizer *gd_optimizer_retain(gd_optimizer *optimizer);
 GD_API void gd_optimizer_release(gd_optimizer *optimizer);
 
-/* Changes each parameter by its gradient (gd_tensor_grad); one that has none stays as it is. Does
- * nothing, and returns it, while a failure is recorded. On the CPU a step that fails has changed
- * nothing, and the next one is the one that it would have been; on a device whose work is queued,
- * parameters before the one that failed may have been changed. */
+/* Changes each parameter by its gradient (gd_tensor_grad); one that has none, or is frozen, stays
+ * as it is. Does nothing, and returns it, while a failure is recorded. On the CPU a step that fails
+ * has changed nothing, and the next one is the one that it would have been; on a device whose work
+ * is queued, parameters before the one that failed may have been changed. */
 #define gd_optimizer_step(...) gd_optimizer_step_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_optimizer_step_at(const char *site, gd_optimizer *optimizer);
 

@@ -4,8 +4,9 @@
  * with new shapes or other fetches makes a plan: what has to be computed, in which order, by which
  * kernels, where in memory. Later runs only carry it out, and allocate nothing.
  *
- * Threads: several may run one session. Runs that assign no variable go side by side; the others
- * wait their turn.
+ * Threads: several may run one session. Runs that assign no variable go side by side, one that does
+ * is alone, and each waits only for those that came before it. A function that a run calls
+ * (gd_apply) may run the same session again if neither run assigns a variable.
  */
 #ifndef GRADUS_SESSION_H
 #define GRADUS_SESSION_H

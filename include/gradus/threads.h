@@ -2,9 +2,13 @@
  *
  * The results do not depend on it: every kernel splits its work by shapes alone.
  * The pool is made at first use. Several host threads may call the library at once: one has the
- * pool, the others compute on their own thread. In the child of a fork() the library stays usable;
- * the pool is made anew there at first use. Workers keep off the processor on which the caller
+ * pool, the others compute on their own thread. Workers keep off the processor on which the caller
  * runs, as far as their affinity mask leaves another; the caller's own mask is never touched.
+ *
+ * In the child of a fork() the library stays usable, whatever other threads were doing with it: the pool
+ * is made anew at first use, and so are plans, kernels and gradients that another thread was making. A
+ * fork waits up to 2 seconds for runs of sessions and jits that write to end, so that the child finds
+ * whole variables; if one takes longer, calls of that session or jit fail in the child, and say so.
  */
 #ifndef GRADUS_THREADS_H
 #define GRADUS_THREADS_H

@@ -111,11 +111,11 @@ static gd_status run_again(gd_context *c) {
     }
     const uint64_t since = gd_node_next_order();
     gd_rng now = gd_rng_state();
-    gd_rng_set_state(s->rng);
+    gd_rng_restore(s->rng);
     int before = gd_enable_grad_begin();
     gd_tensor *y = s->fn((gd_tensors){x, n}, s->user);
     gd_grad_mode_end(&before);
-    gd_rng_set_state(now);
+    gd_rng_restore(now);
     if (!y || y->kind == GD_FAILED)
         return y ? gd_failure() : gd_fail(GD_E_STATE, "gd_checkpoint: the function returned NULL");
     if (y->rank != c->gy[0]->rank || memcmp(y->dims, c->gy[0]->dims, sizeof(int64_t) * y->rank) != 0)

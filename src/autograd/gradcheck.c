@@ -50,7 +50,7 @@ static gd_tensor *weights_like(const gd_tensor *t, uint64_t stream) {
 
 static gd_status evaluate(check *c, gd_tensor **result) {
     char text[160];
-    gd_rng_set_state(c->rng);
+    gd_rng_restore(c->rng);
     gd_tensor *y = c->fn(c->inputs, c->user);
     if (!y) return gd_fail(GD_E_ARGUMENT, "gd_gradcheck: the function returned NULL");
     if (y->kind == GD_FAILED) return gd_failure();
@@ -249,7 +249,7 @@ gd_status gd_gradcheck_at(const char *site, gd_fn fn, gd_tensors inputs, void *u
     gd_scope *scope = gd_scope_open();
     gd_rng before = gd_rng_state();
     gd_status status = gradcheck(fn, inputs, user, options ? options : &usual);
-    gd_rng_set_state(before);
+    gd_rng_restore(before);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     return gd_report(site, status);

@@ -40,6 +40,8 @@ struct gd_node {
     bool graph;   /* a node of a graph: its outputs are symbols */
     bool stops;   /* of a graph's: noted under GD_NO_GRAD, so no gradient goes back through it */
     uint64_t order; /* nodes made later have larger numbers */
+    uint64_t as_of; /* of a graph's: it sees what nodes before this number have written; gd_as_of,
+                       or its order */
     const gd_op *op;
     const char *site;
     gd_rng rng;
@@ -66,6 +68,7 @@ typedef struct gd_grad_hooks {
     gd_status (*set)(gd_tensor *leaf, gd_tensor *grad);
     gd_status (*backward)(gd_tensor *result, gd_tensor *gradient,
                           const gd_backward_options *options);
+    gd_status (*freeze)(gd_tensor *leaf); /* before its requires_grad changes */
 } gd_grad_hooks;
 extern gd_grad_hooks gd_traced_grads;
 /* gd_set_grad for library code: a failure is not recorded. */
@@ -74,6 +77,10 @@ gd_status gd_replace_grad(gd_tensor *t, gd_tensor *grad);
 static inline bool gd_grads_are_traced(void) {
     return gd_this_thread.tracer && gd_traced_grads.tracing && gd_traced_grads.tracing();
 }
+
+/* In the gradient rule of a graph's node: that node's as_of. The rule reads what the node has read,
+ * whatever was written since. 0: not in a rule. */
+extern _Thread_local uint64_t gd_as_of;
 
 /* A node with room for its slots and a copy of the attributes. NULL when there is no memory. */
 gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, int n_saved);

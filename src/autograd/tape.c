@@ -77,6 +77,11 @@ static gd_status set_requires_grad(gd_tensor *t, bool wanted) {
                        gd_describe(t, text, sizeof text));
     if (wanted && !gd_dtype_is_float((gd_dtype)t->dtype))
         return gd_fail(GD_E_DTYPE, "gd_set_requires_grad: %s is not a float tensor", gd_describe(t, text, sizeof text));
+    if (t->kind == GD_VALUE && t->requires_grad != wanted && gd_grads_are_traced()) {
+        gd_status status = gd_traced_grads.freeze(t);
+        if (status != GD_OK) gd_error_stick(status); /* the function must not go on */
+        GD_TRY(status);
+    }
     t->requires_grad = wanted;
     return GD_OK;
 }

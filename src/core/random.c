@@ -2,14 +2,25 @@
 #include "core/random.h"
 
 #include "core/fork.h"
+#include "core/tensor.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(lock)
 static gd_rng state = {.seed = 0, .call = 0};
 
-void gd_seed(uint64_t seed) { gd_rng_set_state((gd_rng){seed, 0}); }
+/* A function that is traced would do it once, and not in later calls. */
+static void set_state(gd_rng new_state, const char *what) {
+    gd_status status = gd_check_traced_access(NULL, what, true);
+    if (status == GD_OK)
+        gd_rng_restore(new_state);
+    else
+        gd_error_stick(status);
+}
 
-void gd_rng_set_state(gd_rng new_state) {
+void gd_seed(uint64_t seed) { set_state((gd_rng){seed, 0}, "gd_seed"); }
+void gd_rng_set_state(gd_rng new_state) { set_state(new_state, "gd_rng_set_state"); }
+
+void gd_rng_restore(gd_rng new_state) {
     pthread_mutex_lock(&lock);
     state = new_state;
     pthread_mutex_unlock(&lock);

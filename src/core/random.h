@@ -8,6 +8,9 @@
 gd_rng gd_rng_take(void);
 gd_rng gd_rng_take_many(uint64_t count);
 
+/* gd_rng_set_state for the library itself, which may use it while a function is traced. */
+void gd_rng_restore(gd_rng state);
+
 /* Four words for block `block` of call `rng.call`: element i of a call uses word i % 4 of block
  * i / 4, on every device. */
 static inline void gd_philox(gd_rng rng, uint64_t block, uint32_t out[4]) {

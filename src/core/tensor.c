@@ -16,6 +16,7 @@ enum { CACHED_HANDLES = 256 };
 void (*gd_node_release_hook)(gd_node *node);
 void (*gd_hooks_release_hook)(gd_hook *hooks);
 const char *(*gd_symbol_text_hook)(const gd_tensor *symbol, char *text, size_t size);
+gd_status (*gd_traced_access_hook)(const gd_tensor *t, const char *what, bool writes);
 
 static void tensor_destroy(gd_object *object);
 static const gd_class tensor_class = {"tensor", tensor_destroy};
@@ -249,7 +250,7 @@ static gd_status check_readable(const gd_tensor *t, const char *what) {
     char text[200];
     if (!t) return gd_fail(GD_E_ARGUMENT, "%s: the tensor is NULL", what);
     switch ((gd_tensor_kind)t->kind) {
-    case GD_VALUE: return GD_OK;
+    case GD_VALUE: return gd_check_traced_access(t, what, false);
     case GD_FAILED:
         GD_TRY(gd_check_freed(t, what));
         if (gd_this_thread.recorded != GD_OK)
@@ -353,7 +354,9 @@ gd_status gd_copy_to_at(const char *site, const gd_tensor *t, void *data, size_t
 }
 
 gd_status gd_copy_from_at(const char *site, gd_tensor *t, const void *data, size_t bytes) {
-    return gd_report(site, gd_copy_in(t, data, bytes));
+    gd_status status = gd_check_traced_access(t, "gd_copy_from", true);
+    if (status == GD_OK) status = gd_copy_in(t, data, bytes);
+    return gd_report(site, status);
 }
 
 /* Reads the one element into `bytes`. */
@@ -384,5 +387,9 @@ int64_t gd_item_int_at(const char *site, const gd_tensor *t) {
 
 void *gd_data(const gd_tensor *t) {
     if (!t || t->kind != GD_VALUE || !t->device->api->host_reads) return NULL;
+    if (gd_check_traced_access(t, "gd_data", false) != GD_OK) {
+        gd_error_stick(gd_this_thread.noted);
+        return NULL;
+    }
     return gd_view_of(t).data;
 }

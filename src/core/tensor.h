@@ -56,7 +56,7 @@ gd_tensor *gd_tensor_alias(gd_tensor *t);
 
 void gd_tensor_free_cached(gd_thread *thread);
 
-/* gd_copy_to and gd_copy_from for library code: a failure is not recorded. */
+/* gd_copy_to and gd_copy_from for library code: a failure is not recorded, and a trace may write. */
 gd_status gd_copy_out(const gd_tensor *t, void *data, size_t bytes);
 gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes);
 
@@ -75,6 +75,14 @@ extern void (*gd_node_release_hook)(gd_node *node);
 extern void (*gd_hooks_release_hook)(gd_hook *hooks);
 /* A symbol for people: its name, and where it was made. Set by graphs. */
 extern const char *(*gd_symbol_text_hook)(const gd_tensor *symbol, char *text, size_t size);
+
+/* Set by graphs: whether a call of the user's may read or write a tensor's data, or the generator
+ * (NULL), while this thread traces a function. Ask where gd_this_thread.tracer is set. */
+extern gd_status (*gd_traced_access_hook)(const gd_tensor *t, const char *what, bool writes);
+static inline gd_status gd_check_traced_access(const gd_tensor *t, const char *what, bool writes) {
+    return gd_this_thread.tracer && gd_traced_access_hook ? gd_traced_access_hook(t, what, writes)
+                                                          : GD_OK;
+}
 
 /* Notes, sticks and returns the error tensor: `return gd_tensor_fail(status)`. */
 gd_tensor *gd_tensor_fail(gd_status status);

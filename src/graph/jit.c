@@ -1,13 +1,13 @@
 /* jit.c - eager functions as plans: see gradus/jit.h.
  *
- * For each signature (devices, dtypes and shapes of the inputs, which captured tensors require a
- * gradient, and which have one that counts) the function is traced into a graph of its own, with a
- * session that runs it. The gradient of a call is one more run of that session, which computes the
- * forward part again with the same noise.
+ * For each signature (the caller's key, devices, dtypes and shapes of the inputs, which captured
+ * tensors require a gradient, and which have one that counts) the function is traced into a graph
+ * of its own, with a session that runs it. The gradient of a call is one more run of that session,
+ * which computes the forward part again with the same noise.
  */
 #include "gradus/jit.h"
 
-#include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +15,7 @@
 #include "core/alloc.h"
 #include "core/random.h"
 #include "graph/graph.h"
+#include "graph/guard.h"
 #include "graph/subgraph.h"
 #include "graph/trace.h"
 #include "graph/trace_grad.h"
@@ -25,9 +26,13 @@
 typedef struct traced {
     _Atomic int32_t refs; /* the jit's, one for each call that runs, and one for each on the tape */
     struct traced *next;
-    pthread_mutex_t lock; /* of gy and gx */
+    gd_forked forked;
+    gd_guard guard;
+    gd_work deriving; /* one thread at a time makes gy and gx */
+    bool torn;        /* the process was forked while another thread did */
     gd_graph *graph;
     gd_session *session;
+    int64_t key;
     int n_in, n_out, n_leaves;
     uint64_t n_noise; /* how many numbers of the generator a call takes; its random nodes count from 0 */
     gd_tensor **in, **out; /* symbols */
@@ -48,11 +53,22 @@ struct gd_jit {
     void *user;
     int level, most;
     _Atomic int traces;
-    pthread_mutex_t lock; /* of what follows; held while the function is traced */
-    traced *first;        /* the one used last comes first */
+    gd_forked forked;
+    gd_guard guard;  /* of what follows */
+    gd_work tracing; /* one thread at a time traces the function */
+    traced *first;   /* the one used last comes first */
 };
 
 /* --- objects ----------------------------------------------------------------------------------- */
+
+static void traced_in_child(gd_forked *forked) {
+    traced *t = (traced *)((char *)forked - offsetof(traced, forked));
+    t->torn |= gd_work_in_child(&t->deriving);
+}
+
+static void jit_in_child(gd_forked *forked) {
+    gd_work_in_child(&((gd_jit *)((char *)forked - offsetof(gd_jit, forked)))->tracing);
+}
 
 static void release_all(gd_tensor **list, int count) {
     for (int i = 0; list && i < count; i++) gd_release(list[i]);
@@ -62,6 +78,8 @@ static void release_all(gd_tensor **list, int count) {
 static void traced_release(void *arg) {
     traced *t = arg;
     if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
+    if (t->torn) return; /* its graph may be half built */
+    gd_forked_remove(&t->forked);
     release_all(t->in, t->n_in);
     release_all(t->written, t->n_in);
     release_all(t->out, t->n_out);
@@ -72,18 +90,17 @@ static void traced_release(void *arg) {
     gd_release(t->effects);
     gd_session_release(t->session);
     gd_graph_release(t->graph);
-    pthread_mutex_destroy(&t->lock);
     gd_free(t);
 }
 
 static void jit_destroy(gd_object *object) {
     gd_jit *jit = (gd_jit *)object;
+    gd_forked_remove(&jit->forked);
     while (jit->first) {
         traced *t = jit->first;
         jit->first = t->next;
         traced_release(t);
     }
-    pthread_mutex_destroy(&jit->lock);
     gd_free(jit);
     gd_object_count(-1);
 }
@@ -110,7 +127,10 @@ gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_opt
     jit->user = user;
     jit->level = o->level;
     jit->most = o->plans;
-    pthread_mutex_init(&jit->lock, NULL);
+    jit->guard = gd_guard_new();
+    gd_work_init(&jit->tracing);
+    jit->forked = (gd_forked){.in_child = jit_in_child};
+    gd_forked_add(&jit->forked);
     return jit;
 }
 
@@ -137,16 +157,21 @@ static gd_status find_leaves(traced *t) {
     return GD_OK;
 }
 
-/* What the function has written becomes assigns, and all of them one symbol. */
+/* What the function has written last to each tensor becomes an assign, and all of them one symbol.
+ */
 static gd_status gather_effects(traced *t) {
     gd_graph *g = t->graph;
     if (g->n_written == 0) return GD_OK;
     gd_tensor **done = gd_calloc((size_t)g->n_written + 1, sizeof *done);
     if (!done) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     g->traces_writes = false; /* from here on a tensor outside is itself again */
-    for (int i = 0; i < g->n_written; i++)
-        done[i] = g->written[i].by_node ? g->written[i].symbol : gd_assign(g->written[i].tensor, g->written[i].symbol);
-    gd_tensor *all = gd_group(((gd_tensors){done, g->n_written}));
+    int n = 0;
+    for (int i = 0; i < g->n_written; i++) {
+        const gd_written *w = &g->written[i];
+        if (gd_graph_find_write(g, w->tensor) != w) continue;
+        done[n++] = w->node ? w->symbol : gd_assign(w->tensor, w->symbol);
+    }
+    gd_tensor *all = gd_group(((gd_tensors){done, n}));
     gd_free(done);
     if (all->kind == GD_FAILED) return gd_failure();
     t->effects = gd_retain(all);
@@ -181,7 +206,8 @@ static gd_status take_results(traced *t, gd_tensors y) {
     if (!t->out) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     for (int64_t k = 0; k < y.count; k++) {
         if (!y.at[k]) return gd_fail(GD_E_STATE, "result %lld of the function is NULL", (long long)k);
-        gd_tensor *symbol = gd_graph_latest(t->graph, y.at[k]);
+        gd_tensor *symbol;
+        GD_TRY(gd_graph_read(t->graph, y.at[k], &symbol));
         if (symbol->kind == GD_VALUE) symbol = gd_clone(symbol); /* not made by the function: noted as a copy */
         if (symbol->kind != GD_SYMBOL) return gd_failure();
         t->out[t->n_out++] = gd_retain(symbol);
@@ -215,6 +241,7 @@ static gd_status trace_function(gd_jit *jit, traced *t, gd_tensors inputs) {
     gd_keep_freed_end();
     if (status == GD_OK) status = take_written(t, given);
     if (status == GD_OK) status = gather_effects(t);
+    status = gd_frozen_leaves_end(t->graph, status);
     gd_this_thread.noise = before;
     t->n_noise = numbers.call;
     gd_grad_mode_end(&grad);
@@ -226,7 +253,10 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     *made = NULL;
     if (!t) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     atomic_init(&t->refs, 1);
-    pthread_mutex_init(&t->lock, NULL);
+    t->guard = gd_guard_new();
+    gd_work_init(&t->deriving);
+    t->forked = (gd_forked){.in_child = traced_in_child};
+    gd_forked_add(&t->forked);
     t->in = gd_calloc((size_t)inputs.count + 1, sizeof *t->in);
     t->written = gd_calloc((size_t)inputs.count + 1, sizeof *t->written);
     gd_scope *scope = gd_scope_open();
@@ -251,8 +281,8 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     return GD_OK;
 }
 
-static bool is_for(const traced *t, gd_tensors inputs) {
-    if (t->n_in != inputs.count) return false;
+static bool is_for(const traced *t, gd_tensors inputs, int64_t key) {
+    if (t->key != key || t->n_in != inputs.count) return false;
     for (int i = 0; i < t->graph->n_captured; i++) /* parameters may have been frozen since, or the other way */
         if (t->graph->captured[i].wants != t->graph->captured[i].tensor->requires_grad) return false;
     if (!gd_leaf_grads_fit(t->graph)) return false;
@@ -451,17 +481,40 @@ static gd_status find_read(traced *t, gd_tensor *const *gx) {
         mark_read(t, node);
         for (int i = 0; i < node->n_in; i++)
             if (node->slots[i].symbol && node->slots[i].node->origin) needed[node->slots[i].node->origin->number] = true;
+        for (int i = 0; i < node->origin->n_after; i++)
+            if (node->origin->after[i]->origin)
+                needed[node->origin->after[i]->origin->number] = true;
     }
     gd_free(needed);
     return GD_OK;
 }
 
+/* Whether this thread has to make them; else they are there. */
+static gd_status begin_gradients(traced *t, bool again, bool *begun) {
+    gd_guard_lock(t->guard);
+    while (!t->looked[again] && gd_work_waited(&t->deriving, t->guard)) {
+    }
+    *begun = !t->looked[again] && !t->torn;
+    const bool torn = !t->looked[again] && t->torn;
+    if (*begun) gd_work_begin(&t->deriving);
+    gd_guard_unlock(t->guard);
+    if (!torn) return GD_OK;
+    return gd_fail(
+        GD_E_STATE,
+        "the process was forked while another thread made the gradient of this call's plan; "
+        "call the jit again in this child, and walk back from what that gives");
+}
+
 static gd_status make_gradients(traced *t, bool again) {
-    pthread_mutex_lock(&t->lock);
+    bool begun;
+    GD_TRY(begin_gradients(t, again, &begun));
+    if (!begun) return GD_OK;
     gd_status status = add_gradients(t, again);
-    if (status == GD_OK && !t->looked[again]) status = find_read(t, t->gx[again]);
+    if (status == GD_OK) status = find_read(t, t->gx[again]);
+    gd_guard_lock(t->guard);
     t->looked[again] |= status == GD_OK;
-    pthread_mutex_unlock(&t->lock);
+    gd_work_end(&t->deriving);
+    gd_guard_unlock(t->guard);
     return status;
 }
 
@@ -566,24 +619,45 @@ static gd_status call_in_place(gd_jit *jit, gd_tensors inputs, gd_tensors *resul
     return gd_failed() ? gd_failure() : GD_OK;
 }
 
-/* The form for these inputs, which the caller releases. */
-static gd_status find_traced(gd_jit *jit, gd_tensors inputs, traced **found) {
-    gd_status status = GD_OK;
-    pthread_mutex_lock(&jit->lock);
-    traced **at = &jit->first, *t;
-    while (*at && !is_for(*at, inputs)) at = &(*at)->next;
-    if ((t = *at)) *at = t->next;
-    else status = make_traced(jit, inputs, &t);
-    if (t) {
-        t->next = jit->first;
-        jit->first = t;
-        atomic_fetch_add(&t->refs, 1);
-    }
-    at = &jit->first;
+/* Takes the form for these inputs out of the list; NULL: there is none. */
+static traced *take_out(gd_jit *jit, gd_tensors inputs, int64_t key) {
+    traced **at = &jit->first;
+    while (*at && ((*at)->torn || !is_for(*at, inputs, key))) at = &(*at)->next;
+    traced *t = *at;
+    if (t) *at = t->next;
+    return t;
+}
+
+/* Puts a form first; the last of too many is returned. */
+static traced *put_first(gd_jit *jit, traced *t) {
+    t->next = jit->first;
+    jit->first = t;
+    atomic_fetch_add(&t->refs, 1);
+    traced **at = &jit->first;
     for (int kept = 0; *at && kept < jit->most; kept++) at = &(*at)->next;
     traced *old = *at; /* at most one */
     *at = NULL;
-    pthread_mutex_unlock(&jit->lock);
+    return old;
+}
+
+/* The form for these inputs, which the caller releases. While one thread traces the function, the
+ * others wait, and then look again. */
+static gd_status find_traced(gd_jit *jit, gd_tensors inputs, int64_t key, traced **found) {
+    gd_status status = GD_OK;
+    traced *t, *old = NULL;
+    gd_guard_lock(jit->guard);
+    while (!(t = take_out(jit, inputs, key)) && gd_work_waited(&jit->tracing, jit->guard)) {
+    }
+    if (!t) {
+        gd_work_begin(&jit->tracing);
+        gd_guard_unlock(jit->guard);
+        status = make_traced(jit, inputs, &t);
+        if (t) t->key = key;
+        gd_guard_lock(jit->guard);
+        gd_work_end(&jit->tracing);
+    }
+    if (t) old = put_first(jit, t);
+    gd_guard_unlock(jit->guard);
     traced_release(old);
     *found = t;
     return status;
@@ -646,12 +720,12 @@ static gd_status call_on_tape(traced *t, gd_tensors inputs, gd_tensors *results)
     return GD_OK;
 }
 
-static gd_status call(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
+static gd_status call(gd_jit *jit, gd_tensors inputs, int64_t key, gd_tensors *results) {
     GD_TRY(check_inputs(jit, inputs));
     if (is_symbolic(inputs)) return call_in_place(jit, inputs, results);
     traced *t;
     bool on_tape = false;
-    GD_TRY(find_traced(jit, inputs, &t));
+    GD_TRY(find_traced(jit, inputs, key, &t));
     gd_status status = check_call(t, inputs);
     if (status == GD_OK) status = wants_gradient(t, inputs, &on_tape);
     if (status == GD_OK && on_tape) status = call_on_tape(t, inputs, results);
@@ -664,11 +738,12 @@ static gd_status call(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
     return status;
 }
 
-gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs) {
+gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
+                          const gd_jit_call_options *options) {
     gd_tensors results = {NULL, 0};
     if (gd_this_thread.recorded != GD_OK) return gd_list_of_errors(0);
     GD_CALLED_FROM(site);
-    gd_status status = call(jit, inputs, &results);
+    gd_status status = call(jit, inputs, options->key, &results);
     if (status == GD_OK) return results;
     if (gd_this_thread.recorded == GD_OK) {
         gd_error_prefix("gd_jit_call: ");

@@ -1,7 +1,6 @@
 /* plan.c - choosing kernels, deciding where values lie, and running. */
 #include "graph/plan.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -67,10 +66,10 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
 }
 
 gd_status gd_plan_borrow(gd_plan *plan, gd_instance **instance) {
-    pthread_mutex_lock(&plan->lock);
+    gd_guard_lock(plan->guard);
     gd_instance *in = plan->idle;
     if (in) plan->idle = in->next;
-    pthread_mutex_unlock(&plan->lock);
+    gd_guard_unlock(plan->guard);
     *instance = in;
     if (in) return GD_OK;
     in = gd_calloc(1, sizeof *in);
@@ -84,10 +83,10 @@ gd_status gd_plan_borrow(gd_plan *plan, gd_instance **instance) {
 }
 
 void gd_plan_return(gd_plan *plan, gd_instance *in) {
-    pthread_mutex_lock(&plan->lock);
+    gd_guard_lock(plan->guard);
     in->next = plan->idle;
     plan->idle = in;
-    pthread_mutex_unlock(&plan->lock);
+    gd_guard_unlock(plan->guard);
 }
 
 void gd_plan_free(gd_plan *plan) {
@@ -97,7 +96,6 @@ void gd_plan_free(gd_plan *plan) {
         plan->idle = in->next;
         instance_free(plan, in);
     }
-    pthread_mutex_destroy(&plan->lock);
     gd_free(plan->views);
     gd_free(plan->bindings);
     gd_free(plan->calls);

@@ -575,7 +575,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     }
     plan->program = program;
     plan->device = device;
-    pthread_mutex_init(&plan->lock, NULL);
+    plan->guard = gd_guard_new();
     gd_status status = run_passes(program, device, level);
     if (status == GD_OK) status = drop_constants(program);
     if (status == GD_OK) status = copy_fetches(program);

@@ -2,8 +2,7 @@
 #ifndef GRADUS_GRAPH_PLAN_BUILD_H
 #define GRADUS_GRAPH_PLAN_BUILD_H
 
-#include <pthread.h>
-
+#include "graph/guard.h"
 #include "graph/plan.h"
 
 /* Where a view's data is: so many bytes into a root. */
@@ -49,7 +48,7 @@ struct gd_plan {
     int n_buffers;
     size_t slab, live;
     int recomputed; /* steps that are there a second time */
-    pthread_mutex_t lock; /* of `idle` */
+    gd_guard guard; /* of `idle` */
     gd_instance *idle;
 };
 

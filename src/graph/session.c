@@ -1,7 +1,7 @@
 /* session.c - variables, plans, and runs. */
 #include "gradus/session.h"
 
-#include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -10,6 +10,7 @@
 #include "graph/plan.h"
 #include "graph/subgraph.h"
 #include "graph/trace.h"
+#include "graph/turn.h"
 #include "gradus/ops.h"
 #include "ops/call.h"
 
@@ -32,7 +33,9 @@ struct gd_session {
     gd_device *device;
     int level, most_plans;
     size_t memory_limit; /* 0: none */
-    pthread_mutex_t lock;    /* of what follows, up to `runs` */
+    gd_forked forked;
+    gd_guard guard; /* of what follows, up to `variables` */
+    gd_work making; /* a plan */
     cached **plans;
     int n_plans;
     uint64_t clock;
@@ -40,7 +43,7 @@ struct gd_session {
     int n_variables;
     _Atomic int n_ready; /* so many variables have values, for runs that ask before it is their turn */
     _Atomic uint64_t runs;
-    pthread_rwlock_t turn; /* runs that assign wait for all others */
+    gd_turn turn; /* at the variables */
 };
 
 /* --- plans ------------------------------------------------------------------------------------- */
@@ -143,62 +146,98 @@ static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_
     return loops && status == GD_E_UNSUPPORTED ? compile_with(s, c, symbols, values, fetches, limit, false) : status;
 }
 
-/* Makes room for one more plan. The session is locked. */
-static gd_status make_room(gd_session *s) {
-    if (s->n_plans < s->most_plans) return GD_OK;
-    int oldest = -1;
+/* Plans that this thread's runs have now, the latest first. */
+typedef struct using {
+    struct using *before;
+    gd_session *session;
+    cached *plan;
+}
+using;
+static _Thread_local using *in_use;
+
+static cached *look_up(const gd_session *s, gd_tensors symbols, gd_tensors values,
+                       gd_tensors fetches) {
     for (int i = 0; i < s->n_plans; i++)
-        if (s->plans[i]->users == 0 && (oldest < 0 || s->plans[i]->used < s->plans[oldest]->used)) oldest = i;
-    if (oldest < 0) return gd_fail(GD_E_STATE, "all %d plans of the session are running; allow more with .plans", s->most_plans);
-    cached_free(s->plans[oldest]);
-    s->plans[oldest] = s->plans[--s->n_plans];
+        if (is_for(s->plans[i], symbols, values, fetches)) return s->plans[i];
+    return NULL;
+}
+
+/* Adds a plan, and takes out the one that was not used for longest where there is no room. */
+static gd_status add_plan(gd_session *s, cached *c, cached **taken_out) {
+    int oldest = -1;
+    if (s->n_plans == s->most_plans) {
+        for (int i = 0; i < s->n_plans; i++)
+            if (s->plans[i]->users == 0 &&
+                (oldest < 0 || s->plans[i]->used < s->plans[oldest]->used))
+                oldest = i;
+        if (oldest < 0)
+            return gd_fail(GD_E_STATE,
+                           "all %d plans of the session are running; allow more with .plans",
+                           s->most_plans);
+        *taken_out = s->plans[oldest];
+    }
+    s->plans[oldest < 0 ? s->n_plans++ : oldest] = c;
     return GD_OK;
 }
 
-/* The plan of such a run, from the cache or new; `users` counts this run. */
-static gd_status find_plan(gd_session *s, gd_tensors symbols, gd_tensors values, gd_tensors fetches, cached **found) {
+/* The plan of such a run, from the cache or new. One thread at a time makes plans; the others wait,
+ * and then look again. */
+static gd_status find_plan(gd_session *s, gd_tensors symbols, gd_tensors values, gd_tensors fetches,
+                           using *use) {
     gd_status status = GD_OK;
-    pthread_mutex_lock(&s->lock);
-    cached *c = NULL;
-    for (int i = 0; i < s->n_plans && !c; i++)
-        if (is_for(s->plans[i], symbols, values, fetches)) c = s->plans[i];
+    cached *c, *spare = NULL;
+    gd_guard_lock(s->guard);
+    while (!(c = look_up(s, symbols, values, fetches)) && gd_work_waited(&s->making, s->guard)) {
+    }
     if (!c) {
+        gd_work_begin(&s->making);
+        gd_guard_unlock(s->guard);
         c = remember(symbols, values, fetches);
         status = c ? compile(s, c, symbols, values, fetches, s->memory_limit) : gd_fail(GD_E_MEMORY, "no memory to plan a run");
-        if (status == GD_OK) status = make_room(s);
-        if (status == GD_OK) s->plans[s->n_plans++] = c;
-        else {
-            cached_free(c);
-            c = NULL;
-        }
+        gd_guard_lock(s->guard);
+        gd_work_end(&s->making);
+        if (status == GD_OK) status = add_plan(s, c, &spare);
+        if (status != GD_OK) spare = c, c = NULL;
     }
     if (c) {
         c->used = ++s->clock;
         c->users++;
+        *use = (using){in_use, s, c};
+        in_use = use;
     }
-    pthread_mutex_unlock(&s->lock);
-    *found = c;
+    gd_guard_unlock(s->guard);
+    cached_free(spare);
     return status;
 }
 
-static void leave_plan(gd_session *s, cached *c) {
-    pthread_mutex_lock(&s->lock);
-    c->users--;
-    pthread_mutex_unlock(&s->lock);
+static void leave_plan(using *use) {
+    gd_guard_lock(use->session->guard);
+    use->plan->users--;
+    in_use = use->before;
+    gd_guard_unlock(use->session->guard);
+}
+
+/* Only the runs of the forking thread go on. */
+static void session_in_child(gd_forked *forked) {
+    gd_session *s = (gd_session *)((char *)forked - offsetof(gd_session, forked));
+    gd_work_in_child(&s->making);
+    gd_turn_in_child(&s->turn);
+    for (int i = 0; i < s->n_plans; i++) s->plans[i]->users = 0;
+    for (const using *u = in_use; u; u = u->before)
+        if (u->session == s) u->plan->users++;
 }
 
 /* --- the object -------------------------------------------------------------------------------- */
 
 static void session_destroy(gd_object *object) {
     gd_session *s = (gd_session *)object;
+    gd_forked_remove(&s->forked);
     for (int i = 0; i < s->n_plans; i++) cached_free(s->plans[i]);
     for (int i = 0; i < s->n_variables; i++)
         if (s->variables[i]) gd_object_release(&s->variables[i]->object);
     gd_free(s->plans);
     gd_free(s->variables);
     gd_graph_release(s->graph);
-    pthread_mutex_destroy(&s->lock);
-    pthread_rwlock_destroy(&s->turn);
     gd_free(s);
     gd_object_count(-1);
 }
@@ -230,8 +269,11 @@ gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_sessio
     s->most_plans = o->plans;
     s->memory_limit = (size_t)o->memory_limit;
     s->plans = plans;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_rwlock_init(&s->turn, NULL);
+    s->guard = gd_guard_new();
+    gd_work_init(&s->making);
+    gd_turn_init(&s->turn);
+    s->forked = (gd_forked){.in_child = session_in_child, .turn = &s->turn};
+    gd_forked_add(&s->forked);
     gd_object_count(1);
     gd_scope_adopt(&s->object);
     return s;
@@ -426,11 +468,16 @@ static gd_status copy_into(gd_tensors into, gd_tensor *const *results, int64_t n
     return GD_OK;
 }
 
-static gd_status take_turn(gd_session *s, const cached *c) {
-    const bool writes = c->dynamic ? !c->repeats : gd_plan_writes(c->plan);
-    if (writes) pthread_rwlock_wrlock(&s->turn);
-    else pthread_rwlock_rdlock(&s->turn);
-    return GD_OK;
+static bool writes(const cached *c) { return c->dynamic ? !c->repeats : gd_plan_writes(c->plan); }
+
+/* Gives variables their first values, if some have none. */
+static gd_status initialize_once(gd_session *s) {
+    gd_turn_hold hold;
+    if (all_initialized(s)) return GD_OK;
+    GD_TRY(gd_turn_take(&s->turn, true, &hold));
+    gd_status status = initialize(s);
+    gd_turn_leave(&hold);
+    return status;
 }
 
 static gd_status run(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_tensors into, gd_tensor **results) {
@@ -444,26 +491,24 @@ static gd_status run(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_ten
         status = bring(s, feeds.at[2 * i + 1], &values[i]);
     }
     const gd_tensors fed = {symbols, n}, with = {values, n};
-    cached *c = NULL;
-    if (status == GD_OK && !all_initialized(s)) {
-        pthread_rwlock_wrlock(&s->turn);
-        status = initialize(s);
-        pthread_rwlock_unlock(&s->turn);
-    }
-    if (status == GD_OK) status = find_plan(s, fed, with, fetches, &c);
+    using use;
+    if (status == GD_OK) status = initialize_once(s);
+    if (status == GD_OK) status = find_plan(s, fed, with, fetches, &use);
     if (status == GD_OK) {
+        cached *c = use.plan;
         if (c->plan) status = check_into(into, gd_plan_program(c->plan));
         for (int64_t i = 0; i < n && c->plan && status == GD_OK; i++) {
             if (!gd_plan_overwrites(c->plan, values[i]->storage)) continue;
             values[i] = gd_clone(values[i]);
             if (values[i]->kind == GD_FAILED) status = gd_failure();
         }
+        gd_turn_hold hold;
+        if (status == GD_OK) status = gd_turn_take(&s->turn, writes(c), &hold);
         if (status == GD_OK) {
-            take_turn(s, c);
             status = run_plan(s, c, fed, with, fetches, results);
-            pthread_rwlock_unlock(&s->turn);
+            gd_turn_leave(&hold);
         }
-        leave_plan(s, c);
+        leave_plan(&use);
     }
     if (status == GD_OK && into.count) status = copy_into(into, results, fetches.count);
     if (symbols != few) gd_free(symbols);
@@ -507,11 +552,12 @@ static gd_status with_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches, 
     gd_tensor **symbols = gd_malloc((size_t)(2 * n + 1) * sizeof *symbols), **values = symbols + n;
     gd_status status = symbols ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int64_t i = 0; i < n && symbols; i++) symbols[i] = feeds.at[2 * i], values[i] = feeds.at[2 * i + 1];
-    cached *c = NULL;
-    if (status == GD_OK) status = find_plan(s, (gd_tensors){symbols, n}, (gd_tensors){values, n}, fetches, &c);
+    using use;
+    if (status == GD_OK)
+        status = find_plan(s, (gd_tensors){symbols, n}, (gd_tensors){values, n}, fetches, &use);
     if (status == GD_OK) {
-        look(c, arg);
-        leave_plan(s, c);
+        look(use.plan, arg);
+        leave_plan(&use);
     }
     gd_free(symbols);
     gd_tracing_on(tracing);
@@ -580,10 +626,13 @@ gd_tensor *gd_session_get_at(const char *site, gd_session *s, gd_tensor *variabl
     if (status != GD_OK) return gd_tensor_fail(status);
     void *tracing = gd_tracing_off();
     gd_tensor *copy = &gd_error_tensor;
-    pthread_rwlock_wrlock(&s->turn);
-    status = initialize(s);
-    if (status == GD_OK) copy = gd_clone(s->variables[variable->node->origin->variable]);
-    pthread_rwlock_unlock(&s->turn);
+    gd_turn_hold hold;
+    status = initialize_once(s);
+    if (status == GD_OK) status = gd_turn_take(&s->turn, false, &hold);
+    if (status == GD_OK) {
+        copy = gd_clone(s->variables[variable->node->origin->variable]);
+        gd_turn_leave(&hold);
+    }
     gd_tracing_on(tracing);
     return status == GD_OK ? copy : gd_tensor_fail(status);
 }
@@ -598,14 +647,17 @@ static gd_status set_variable(gd_session *s, gd_tensor *variable, gd_tensor *val
         return gd_fail(GD_E_SHAPE, "gd_session_set: '%s' is %s, not %s", symbol_name(variable), gd_describe(variable, a, sizeof a),
                        gd_describe(value, b, sizeof b));
     void *tracing = gd_tracing_off();
-    pthread_rwlock_wrlock(&s->turn);
-    gd_status status = initialize(s);
     gd_scope *scope = gd_scope_open();
     gd_tensor *here = value;
+    gd_turn_hold hold;
+    gd_status status = initialize_once(s);
     if (status == GD_OK) status = bring(s, value, &here);
-    if (status == GD_OK) status = gd_copy_tensor(s->variables[variable->node->origin->variable], here);
+    if (status == GD_OK) status = gd_turn_take(&s->turn, true, &hold);
+    if (status == GD_OK) {
+        status = gd_copy_tensor(s->variables[variable->node->origin->variable], here);
+        gd_turn_leave(&hold);
+    }
     gd_scope_close(&scope);
-    pthread_rwlock_unlock(&s->turn);
     gd_tracing_on(tracing);
     return status;
 }

@@ -11,14 +11,7 @@
 /* --- tracing: what a leaf's gradient is now -----------------------------------------------------
  */
 
-/* The graph of the jit's function that this thread traces, also in a branch of it; or NULL. */
-static gd_graph *traced(void) {
-    gd_graph *graph = gd_graph_building();
-    while (graph && graph->outer) graph = graph->outer;
-    return graph && graph->traces_writes ? graph : NULL;
-}
-
-static bool tracing(void) { return traced() != NULL; }
+static bool tracing(void) { return gd_graph_traced() != NULL; }
 
 static gd_status check_place(const gd_graph *graph, const char *what) {
     if (gd_graph_building() == graph) return GD_OK;
@@ -88,7 +81,7 @@ static gd_status look(gd_leaf_grad *g) {
 }
 
 static gd_status get(const gd_tensor *leaf, gd_tensor **grad) {
-    gd_graph *graph = traced();
+    gd_graph *graph = gd_graph_traced();
     GD_TRY(check_place(graph, "gd_tensor_grad"));
     *grad = NULL;
     if (leaf->kind != GD_VALUE) return note_symbol(leaf, "gd_tensor_grad");
@@ -102,10 +95,10 @@ static gd_status get(const gd_tensor *leaf, gd_tensor **grad) {
 }
 
 static gd_status set(gd_tensor *leaf, gd_tensor *grad) {
-    gd_graph *graph = traced();
+    gd_graph *graph = gd_graph_traced();
     GD_TRY(check_place(graph, "gd_set_grad"));
     if (leaf->kind != GD_VALUE) return note_symbol(leaf, grad ? "gd_set_grad" : "gd_zero_grad");
-    grad = gd_graph_latest(graph, grad);
+    GD_TRY(gd_graph_read(graph, grad, &grad));
     if (grad && grad->kind != GD_SYMBOL) grad = gd_clone(grad); /* noted as a copy */
     if (grad && grad->kind != GD_SYMBOL) return gd_failure();
     gd_leaf_grad *g = find(graph, leaf);
@@ -218,9 +211,9 @@ static gd_status walk(gd_graph *graph, gd_tensor *result, gd_tensor *gradient) {
 }
 
 static gd_status backward(gd_tensor *result, gd_tensor *gradient, const gd_backward_options *o) {
-    gd_graph *graph = traced();
+    gd_graph *graph = gd_graph_traced();
     GD_TRY(check_place(graph, "gd_backward"));
-    result = gd_graph_latest(graph, result);
+    GD_TRY(gd_graph_read(graph, result, &result));
     if (o->create_graph)
         return gd_fail(GD_E_UNSUPPORTED, "gd_backward: .create_graph in a function that is being "
                                          "traced; gd_grad with .create_graph gives "
@@ -232,8 +225,66 @@ static gd_status backward(gd_tensor *result, gd_tensor *gradient, const gd_backw
     return walk(graph, result, gradient);
 }
 
+/* --- tracing: what is done at once
+ * ----------------------------------------------------------------
+ */
+
+/* Remembers what the flag was when the call began. */
+static gd_status freeze(gd_tensor *leaf) {
+    gd_graph *graph = gd_graph_traced();
+    for (int i = 0; i < graph->n_frozen; i++)
+        if (graph->frozen[i].tensor == leaf) return GD_OK;
+    if (!gd_grow(graph->frozen, graph->n_frozen, graph->frozen_room))
+        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+    graph->frozen[graph->n_frozen++] = (gd_frozen){gd_retain(leaf), leaf->requires_grad};
+    return GD_OK;
+}
+
+gd_status gd_frozen_leaves_end(gd_graph *graph, gd_status status) {
+    char shape[128];
+    for (int i = 0; i < graph->n_frozen && status == GD_OK; i++) {
+        const gd_tensor *t = graph->frozen[i].tensor;
+        if (t->requires_grad != graph->frozen[i].before)
+            status = gd_fail(
+                GD_E_UNSUPPORTED,
+                "the function leaves a tensor of shape %s %s, which a later call of its jit would "
+                "not do; change it back before the function returns, or change it outside",
+                gd_shape_text(t->rank, t->dims, shape, sizeof shape),
+                t->requires_grad ? "requiring a gradient" : "frozen");
+    }
+    for (int i = 0; i < graph->n_frozen && status != GD_OK; i++)
+        graph->frozen[i].tensor->requires_grad = graph->frozen[i].before;
+    return status;
+}
+
+/* What C code writes is written once, when the function is traced; what it reads of a tensor that
+ * the function has written is not there before the call runs. */
+static gd_status check_access(const gd_tensor *t, const char *what, bool writes) {
+    char shape[128];
+    const gd_graph *graph = gd_graph_traced();
+    if (!graph) return GD_OK;
+    if (writes)
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "%s in the function of a gd_jit would be done when the function is traced, and not in "
+            "later calls; %s",
+            what,
+            t ? "pass the values as an input and gd_assign them, or copy them outside"
+              : "call it outside");
+    const gd_written *w = gd_graph_find_write(graph, t);
+    if (!w) return GD_OK;
+    const gd_node *node = w->symbol->node;
+    return gd_fail(GD_E_STATE,
+                   "%s: the tensor of shape %s was written by %s (%s) in the function that is "
+                   "being traced, and has "
+                   "its new value when the call has run; read it then",
+                   what, gd_shape_text(t->rank, t->dims, shape, sizeof shape),
+                   node->op ? node->op->name : "it", node->site ? node->site : "?");
+}
+
 static void __attribute__((constructor)) set_hooks(void) {
-    gd_traced_grads = (gd_grad_hooks){tracing, get, set, backward};
+    gd_traced_grads = (gd_grad_hooks){tracing, get, set, backward, freeze};
+    gd_traced_access_hook = check_access;
 }
 
 /* --- running ------------------------------------------------------------------------------------

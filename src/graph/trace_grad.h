@@ -9,6 +9,10 @@
 
 #include "graph/graph.h"
 
+/* After the function was traced: refuses one that leaves requires_grad of a leaf changed. Where the
+ * trace has failed, the leaves are as they were. */
+gd_status gd_frozen_leaves_end(gd_graph *graph, gd_status status);
+
 /* Whether the leaves have gradients now where they had them when the function was traced. */
 bool gd_leaf_grads_fit(const gd_graph *graph);
 

@@ -10,6 +10,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/map.h"
 #include "graph/graph.h"
 #include "gradus/ops.h"
 #include "gradus/session.h"
@@ -43,7 +44,7 @@ struct gd_optimizer {
     } options;
     int count;
     gd_tensor **parameters; /* held, as are the tensors below */
-    gd_tensor **slots;      /* (count, slots); NULL before they are needed */
+    gd_tensor **slots;      /* (count, slots); those of a parameter are NULL until its first step */
     gd_tensor *lr, *t;
 };
 
@@ -98,21 +99,66 @@ static gd_optimizer *fail(const char *site, gd_status status) {
     return NULL;
 }
 
-static gd_status check_parameters(gd_tensors parameters, const char *what, bool *symbols) {
-    if (parameters.count < 1) return gd_fail(GD_E_ARGUMENT, "%s: there are no parameters", what);
-    for (int64_t i = 0; i < parameters.count; i++) {
-        const gd_tensor *p = parameters.at[i];
-        if (!p || p->kind == GD_FAILED || p->kind == GD_META)
-            return gd_fail(GD_E_ARGUMENT, "%s: parameter %lld is %s", what, (long long)i, p ? "an error" : "NULL");
-        const bool variable = p->kind == GD_SYMBOL && p->node->origin && p->node->origin->kind == GD_FROM_VARIABLE;
-        if (p->kind == GD_SYMBOL ? !variable : !p->requires_grad)
-            return gd_fail(GD_E_STATE, "%s: parameter %lld %s", what, (long long)i,
-                           p->kind == GD_SYMBOL ? "is a symbol, but no variable" : "does not require a gradient");
-        if (i > 0 && (p->kind == GD_SYMBOL) != *symbols)
-            return gd_fail(GD_E_ARGUMENT, "%s: parameters are tensors or variables, not both", what);
-        *symbols = p->kind == GD_SYMBOL;
-    }
+/* A result of an op: gradients go to the leaves that it was made from, and never to it. */
+static gd_status refuse_result(const gd_tensor *p, const char *what, int64_t i) {
+    const gd_node *node = p->node;
+    const char *op = node->op ? node->op->name : "apply";
+    const char *leaf = p->kind == GD_SYMBOL ? "gd_variable" : "gd_requires_grad";
+    return gd_fail(
+        GD_E_STATE,
+        "%s: parameter %lld is the result of %s%s%s%s, not a %s, and would never change; "
+        "write %s(gd_%s(...)) instead of gd_%s(%s(...))",
+        what, (long long)i, op, node->site ? " (" : "", node->site ? node->site : "",
+        node->site ? ")" : "", p->kind == GD_SYMBOL ? "variable" : "leaf", leaf, op, op, leaf);
+}
+
+static gd_status check_parameter(const gd_tensor *p, const char *what, int64_t i) {
+    char text[160];
+    if (!p || p->kind == GD_FAILED || p->kind == GD_META)
+        return gd_fail(GD_E_ARGUMENT, "%s: parameter %lld is %s", what, (long long)i,
+                       p ? "an error" : "NULL");
+    const gd_origin_kind from =
+        p->kind == GD_SYMBOL && p->node->origin ? p->node->origin->kind : GD_FROM_OP;
+    if (p->kind == GD_SYMBOL && from == GD_FROM_PLACEHOLDER)
+        return gd_fail(
+            GD_E_STATE,
+            "%s: parameter %lld is the placeholder '%s', which is fed; use a gd_variable", what,
+            (long long)i, p->node->origin->name);
+    if (p->kind == GD_SYMBOL ? from != GD_FROM_VARIABLE : p->node != NULL)
+        return refuse_result(p, what, i);
+    if (!gd_dtype_is_float((gd_dtype)p->dtype))
+        return gd_fail(GD_E_DTYPE, "%s: parameter %lld is %s; parameters are floats", what,
+                       (long long)i, gd_describe(p, text, sizeof text));
     return GD_OK;
+}
+
+/* A leaf that requires no gradient is frozen: steps skip it. */
+static gd_status check_parameters(gd_tensors parameters, const char *what, bool *symbols) {
+    if (parameters.count < 1 || !parameters.at)
+        return gd_fail(GD_E_ARGUMENT, "%s: there are no parameters", what);
+    gd_map seen = {NULL, 0, 0};
+    gd_status status = GD_OK;
+    for (int64_t i = 0; i < parameters.count && status == GD_OK; i++) {
+        const gd_tensor *p = parameters.at[i];
+        status = check_parameter(p, what, i);
+        if (status != GD_OK) break;
+        if (i > 0 && (p->kind == GD_SYMBOL) != *symbols)
+            status =
+                gd_fail(GD_E_ARGUMENT, "%s: parameters are tensors or variables, not both", what);
+        *symbols = p->kind == GD_SYMBOL;
+        const void *key = *symbols ? (const void *)p->node : p;
+        const int first = gd_map_find(&seen, key);
+        if (first >= 0)
+            status = gd_fail(
+                GD_E_ARGUMENT,
+                "%s: parameter %lld is the same tensor as parameter %d and would be changed twice "
+                "in a step; list it once",
+                what, (long long)i, first);
+        else if (status == GD_OK && !gd_map_put(&seen, key, (int)i))
+            status = gd_fail(GD_E_MEMORY, "no memory for an optimizer");
+    }
+    gd_map_free(&seen);
+    return status;
 }
 
 static gd_optimizer *make(const char *site, const char *what, gd_tensors parameters, const method *m, double lr) {
@@ -169,20 +215,11 @@ static gd_tensor *lasting(const gd_optimizer *o, gd_tensor *value) {
     return t->kind == GD_FAILED ? NULL : gd_retain(t);
 }
 
-static gd_status make_tensors(gd_optimizer *o) {
-    const int n = o->count * o->method->slots;
-    gd_tensor **slots = gd_calloc((size_t)n + 1, sizeof *slots);
-    if (!slots) return gd_fail(GD_E_MEMORY, "no memory for an optimizer");
+static gd_status make_rate(gd_optimizer *o) {
+    gd_tensor **slots = gd_calloc((size_t)(o->count * o->method->slots) + 1, sizeof *slots);
     gd_scope *scope = gd_scope_open();
-    gd_device *device = gd_this_thread.device;
-    bool made = true;
-    for (int i = 0; i < n && made; i++) {
-        const gd_tensor *p = o->parameters[i / o->method->slots];
-        gd_this_thread.device = p->device;
-        made = (slots[i] = lasting(o, gd_zeros(gd_shape_of(p->rank, p->dims), .dtype = (gd_dtype)p->dtype))) != NULL;
-    }
-    gd_this_thread.device = device;
-    gd_tensor *lr = made ? lasting(o, gd_scalar(o->lr_value)) : NULL, *t = made ? lasting(o, gd_scalar(0)) : NULL;
+    gd_tensor *lr = slots ? lasting(o, gd_scalar(o->lr_value)) : NULL,
+              *t = lr ? lasting(o, gd_scalar(0)) : NULL;
     gd_scope_close(&scope);
     if (lr && t) {
         o->slots = slots;
@@ -190,21 +227,44 @@ static gd_status make_tensors(gd_optimizer *o) {
         o->t = t;
         return GD_OK;
     }
-    for (int i = 0; i < n; i++) gd_release(slots[i]);
     gd_release(lr);
-    gd_release(t);
     gd_free(slots);
+    return slots ? gd_failure() : gd_fail(GD_E_MEMORY, "no memory for an optimizer");
+}
+
+/* The slots of one parameter: all of them, or none. */
+static gd_status make_slots(gd_optimizer *o, int parameter) {
+    const gd_tensor *p = o->parameters[parameter];
+    const int n = o->method->slots;
+    gd_tensor **slots = o->slots + parameter * n;
+    if (n == 0 || slots[0]) return GD_OK;
+    gd_scope *scope = gd_scope_open();
+    gd_device *device = gd_this_thread.device;
+    gd_tensor *made[MOST_SLOTS];
+    int k = 0;
+    gd_this_thread.device = p->device;
+    while (k < n && (made[k] = lasting(
+                         o, gd_zeros(gd_shape_of(p->rank, p->dims), .dtype = (gd_dtype)p->dtype))))
+        k++;
+    gd_this_thread.device = device;
+    gd_scope_close(&scope);
+    if (k == n) {
+        memcpy(slots, made, (size_t)n * sizeof *slots);
+        return GD_OK;
+    }
+    while (k > 0) gd_release(made[--k]);
     return gd_failure();
 }
 
-/* Makes what is kept between steps. The graph of the parameters is being built, or they are
- * tensors: then so is this, also while a function is traced. */
-static gd_status make_state(gd_optimizer *o) {
-    if (o->lr) return GD_OK;
-    if (o->in_graph) return make_tensors(o);
-    void *tracing = gd_tracing_off();
-    gd_status status = make_tensors(o);
-    gd_tracing_on(tracing);
+/* Makes what is kept between steps, for the parameters that have a gradient (`gradients` NULL: for
+ * none). The graph of the parameters is being built, or they are tensors: then so is this, also
+ * while a function is traced. */
+static gd_status make_state(gd_optimizer *o, gd_tensor *const *gradients) {
+    void *tracing = o->in_graph ? NULL : gd_tracing_off();
+    gd_status status = o->lr ? GD_OK : make_rate(o);
+    for (int i = 0; gradients && i < o->count && status == GD_OK; i++)
+        if (gradients[i]) status = make_slots(o, i);
+    if (!o->in_graph) gd_tracing_on(tracing);
     return status;
 }
 
@@ -228,6 +288,21 @@ static gd_status step(gd_optimizer *o, gd_tensor *const *gradients, gd_tensor **
     return GD_OK;
 }
 
+/* The gradient of each parameter; NULL: it has none, or is frozen. */
+static gd_status find_gradients(const gd_optimizer *o, gd_tensor **gradients) {
+    for (int i = 0; i < o->count; i++) {
+        gd_tensor *p = o->parameters[i];
+        if (!p->requires_grad) {
+            GD_TRY(gd_graph_note_capture(gd_graph_building(),
+                                         p)); /* a jit traces anew when it is thawed */
+            continue;
+        }
+        gradients[i] = gd_tensor_grad(p);
+        if (gradients[i] && gradients[i]->kind == GD_FAILED) return gd_failure();
+    }
+    return GD_OK;
+}
+
 static gd_status take_step(gd_optimizer *o) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_step: the optimizer is NULL");
     if (o->in_graph) return gd_fail(GD_E_STATE, "gd_optimizer_step: its parameters are variables of a graph; use gd_minimize");
@@ -240,11 +315,8 @@ static gd_status take_step(gd_optimizer *o) {
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin(), n_done = 0;
-    gd_status status = make_state(o);
-    for (int i = 0; i < o->count && status == GD_OK; i++) {
-        lists[i] = gd_tensor_grad(o->parameters[i]);
-        if (lists[i] && lists[i]->kind == GD_FAILED) status = gd_failure();
-    }
+    gd_status status = find_gradients(o, lists);
+    if (status == GD_OK) status = make_state(o, lists);
     gd_postponed updates; /* all parameters are changed, or none */
     gd_postpone_begin(&updates);
     if (status == GD_OK) status = step(o, lists, done, &n_done);
@@ -268,7 +340,9 @@ void gd_optimizer_zero_grad(gd_optimizer *o) {
 
 gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *o) {
     GD_CALLED_FROM(site);
-    if (!o || make_state(o) != GD_OK) return gd_tensor_fail(o ? gd_this_thread.noted : gd_fail(GD_E_ARGUMENT, "gd_optimizer_lr: NULL"));
+    if (!o || make_state(o, NULL) != GD_OK)
+        return gd_tensor_fail(o ? gd_this_thread.noted
+                                : gd_fail(GD_E_ARGUMENT, "gd_optimizer_lr: NULL"));
     gd_retain(o->lr);
     gd_status status = gd_scope_take(&o->lr->object);
     return status == GD_OK ? o->lr : gd_tensor_fail(status);
@@ -276,7 +350,7 @@ gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *o) {
 
 /* In a function that is being traced, the rate is set at each call. */
 static gd_status note_lr(gd_optimizer *o, double lr) {
-    GD_TRY(make_state(o));
+    GD_TRY(make_state(o, NULL));
     GD_NO_GRAD;
     return gd_assign(o->lr, gd_scalar(lr))->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
@@ -314,7 +388,7 @@ static gd_tensor *minimize(gd_optimizer *o, gd_tensor *loss) {
     if (!done) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a step"));
     gd_tensors gradients = gd_grad(gd_list(loss), ((gd_tensors){o->parameters, o->count}), .allow_unused = true);
     int n_done = 0;
-    gd_status status = gd_failed() ? gd_error_status() : make_state(o);
+    gd_status status = gd_failed() ? gd_error_status() : make_state(o, gradients.at);
     if (status == GD_OK) status = step(o, gradients.at, done, &n_done);
     gd_tensor *train = status == GD_OK ? gd_group(((gd_tensors){done, n_done})) : gd_tensor_fail(status);
     gd_free(done);

@@ -1,0 +1,396 @@
+/* test_fork.c - the child of a fork may use sessions and jits that other threads were using. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gradus/gradus.h"
+#include "graph/turn.h"
+#include "test.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define WITH_TSAN 1
+#endif
+
+enum { FORKS = 40, HANGS = 30 }; /* HANGS: seconds after which a child counts as hung */
+
+/* Whether a child in which `works` runs ends well. */
+static bool in_child(bool (*works)(void *), void *arg) {
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(HANGS);
+        _exit(works(arg) ? 0 : 1);
+    }
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
+}
+
+/* --- a session that is read, and one that is written
+ * ----------------------------------------------- */
+
+typedef struct model {
+    gd_session *session;
+    gd_jit *jit;
+    gd_tensor *x, *y, *a, *b, *train;
+    _Atomic bool over;
+    _Atomic int runs;
+} model;
+
+static gd_tensors exponential(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_exp(in.at[0]));
+}
+
+/* a and b are written in each step, and are always equal between two. */
+static void make_model(model *m) {
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        m->x = gd_placeholder(gd_dims(4));
+        m->a = gd_variable(gd_zeros(gd_dims(3000)));
+        m->b = gd_variable(gd_zeros(gd_dims(3000)));
+        m->y = gd_exp(m->x);
+        gd_tensor *more = gd_scalar(1);
+        m->train = gd_group(
+            gd_list(gd_assign(m->a, gd_add(m->a, more)), gd_assign(m->b, gd_add(m->b, more))));
+    }
+    m->session = gd_session_new(graph);
+    m->jit = gd_jit_new(exponential, NULL);
+}
+
+static bool read_session(void *arg) {
+    model *m = arg;
+    GD_SCOPE;
+    gd_tensor *y =
+        gd_session_run(m->session, gd_feed(m->x, gd_zeros(gd_dims(4))), gd_list(m->y)).at[0];
+    return !gd_failed() && gd_item(gd_max(y)) == 1;
+}
+
+static bool write_session(void *arg) {
+    model *m = arg;
+    GD_SCOPE;
+    gd_session_run(m->session, gd_feed(), gd_list(m->train));
+    gd_tensor *a = gd_session_get(m->session, m->a), *b = gd_session_get(m->session, m->b);
+    return !gd_failed() && gd_item(gd_max(a)) == gd_item(gd_min(b)) &&
+           gd_item(gd_min(a)) == gd_item(gd_max(b));
+}
+
+static bool call_jit(void *arg) {
+    model *m = arg;
+    GD_SCOPE;
+    gd_tensor *y = gd_jit_call(m->jit, gd_list(gd_zeros(gd_dims(4)))).at[0];
+    return !gd_failed() && gd_item(gd_max(y)) == 1;
+}
+
+static bool use_all(void *arg) { return read_session(arg) && write_session(arg) && call_jit(arg); }
+
+static void *keep_reading(void *arg) {
+    model *m = arg;
+    while (!atomic_load(&m->over)) atomic_fetch_add(&m->runs, read_session(m));
+    return NULL;
+}
+
+static void *keep_writing(void *arg) {
+    model *m = arg;
+    while (!atomic_load(&m->over)) {
+        GD_SCOPE;
+        gd_session_run(m->session, gd_feed(), gd_list(m->train));
+        atomic_fetch_add(&m->runs, 1);
+    }
+    return NULL;
+}
+
+static void *keep_calling(void *arg) {
+    model *m = arg;
+    while (!atomic_load(&m->over)) atomic_fetch_add(&m->runs, call_jit(m));
+    return NULL;
+}
+
+static void check_forks(void *(*busy)(void *)) {
+    GD_SCOPE;
+    model m = {.over = false};
+    make_model(&m);
+    use_all(&m);
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, busy, &m);
+    for (int i = 0; i < FORKS; i++) {
+        const int runs = atomic_load(&m.runs);
+        const bool works = in_child(use_all, &m);
+        CHECK_SAYING(works, "fork %d", i);
+        if (!works) break;
+        while (atomic_load(&m.runs) == runs) sched_yield(); /* the parent's threads go on */
+    }
+    atomic_store(&m.over, true);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    CHECK(use_all(&m) && !gd_failed());
+}
+
+TEST(a_session_that_others_read_works_in_the_child) { check_forks(keep_reading); }
+TEST(a_session_that_others_write_is_whole_in_the_child) { check_forks(keep_writing); }
+TEST(a_jit_that_others_call_works_in_the_child) { check_forks(keep_calling); }
+
+/* Plans are made all the time: each shape is new. */
+static void *keep_planning(void *arg) {
+    model *m = arg;
+    for (int64_t n = 1; !atomic_load(&m->over); n++) {
+        GD_SCOPE;
+        gd_jit_call(m->jit, gd_list(gd_zeros(gd_dims(n % 1000 + 1))));
+        atomic_fetch_add(&m->runs, 1);
+    }
+    return NULL;
+}
+
+TEST(a_jit_that_others_trace_works_in_the_child) { check_forks(keep_planning); }
+
+/* --- what takes long at the moment of the fork
+ * ----------------------------------------------------- */
+
+static _Atomic int stage; /* 1: the other thread is in the middle of it; 2: it may go on */
+static bool is_child;
+
+static void wait_in_the_middle(void) {
+    if (is_child) return;
+    atomic_store(&stage, 1);
+    while (atomic_load(&stage) == 1) usleep(1000);
+}
+
+static gd_tensors slow_to_trace(gd_tensors in, void *user) {
+    (void)user;
+    gd_tensor *y = gd_exp(in.at[0]);
+    wait_in_the_middle();
+    return gd_listed(y);
+}
+
+static void *call_once(void *arg) { return call_jit(arg) ? arg : NULL; }
+
+static bool call_in_child(void *arg) {
+    is_child = true;
+    return call_jit(arg);
+}
+
+TEST(a_function_that_is_being_traced_is_traced_anew_in_the_child) {
+    GD_SCOPE;
+    pthread_t thread;
+    model m = {.jit = gd_jit_new(slow_to_trace, NULL)};
+    void *done;
+    atomic_store(&stage, 0);
+    pthread_create(&thread, NULL, call_once, &m);
+    while (atomic_load(&stage) != 1) sched_yield();
+    CHECK(in_child(call_in_child, &m));
+    atomic_store(&stage, 2);
+    pthread_join(thread, &done);
+    CHECK(done != NULL);
+    CHECK(call_jit(&m) && gd_jit_traces(m.jit) == 1);
+}
+
+/* A hook that the gradient of a call goes through waits. */
+typedef struct layer {
+    gd_jit *jit;
+    gd_tensor *w;
+} layer;
+
+static gd_tensor *slow_hook(gd_tensor *gradient, void *user) {
+    (void)user;
+    wait_in_the_middle();
+    return gradient;
+}
+
+static gd_tensors with_hook(gd_tensors in, void *user) {
+    layer *l = user;
+    gd_tensor *y = gd_mul(in.at[0], l->w);
+    gd_tensor_hook(y, slow_hook, NULL);
+    return gd_listed(gd_sum(gd_exp(y)));
+}
+
+static bool walk_back(void *arg) {
+    layer *l = arg;
+    GD_SCOPE;
+    gd_tensor *w = l->w, *loss = gd_jit_call(l->jit, gd_list(gd_zeros(gd_dims(2)))).at[0];
+    return gd_grad(gd_list(loss), gd_list(w)).count == 1 && !gd_failed();
+}
+
+static void *walk_once(void *arg) { return walk_back(arg) ? arg : NULL; }
+
+static bool walk_in_child(void *arg) {
+    is_child = true;
+    return walk_back(arg);
+}
+
+TEST(a_gradient_that_is_being_made_is_made_anew_in_the_child) {
+    GD_SCOPE;
+    pthread_t thread;
+    layer l = {.w = gd_requires_grad(gd_ones(gd_dims(2)))};
+    void *done;
+    l.jit = gd_jit_new(with_hook, &l);
+    atomic_store(&stage, 0);
+    pthread_create(&thread, NULL, walk_once, &l);
+    while (atomic_load(&stage) != 1) sched_yield();
+    CHECK(in_child(walk_in_child, &l));
+    atomic_store(&stage, 2);
+    pthread_join(thread, &done);
+    CHECK(done != NULL && walk_back(&l));
+}
+
+/* --- a run that does not end
+ * ----------------------------------------------------------------------- */
+
+typedef struct lonely {
+    gd_turn turn;
+    gd_forked forked;
+} lonely;
+
+static void lonely_in_child(gd_forked *f) { gd_turn_in_child(f->turn); }
+
+static void *write_long(void *arg) {
+    lonely *l = arg;
+    gd_turn_hold hold;
+    if (gd_turn_take(&l->turn, true, &hold) != GD_OK) return NULL;
+    wait_in_the_middle();
+    gd_turn_leave(&hold);
+    return arg;
+}
+
+static bool is_refused(void *arg) {
+    gd_turn_hold hold;
+    return gd_turn_take(&((lonely *)arg)->turn, false, &hold) == GD_E_STATE &&
+           strstr(gd_error_message(), "was forked while") != NULL;
+}
+
+TEST(a_child_is_told_what_was_half_written) {
+    pthread_t thread;
+    lonely l;
+    gd_turn_init(&l.turn);
+    l.forked = (gd_forked){.in_child = lonely_in_child, .turn = &l.turn};
+    gd_forked_add(&l.forked);
+    atomic_store(&stage, 0);
+    pthread_create(&thread, NULL, write_long, &l);
+    while (atomic_load(&stage) != 1) sched_yield();
+    CHECK(in_child(is_refused, &l));
+    atomic_store(&stage, 2);
+    pthread_join(thread, NULL);
+    gd_turn_hold hold;
+    CHECK(gd_turn_take(&l.turn, true, &hold) == GD_OK);
+    gd_turn_leave(&hold);
+    gd_forked_remove(&l.forked);
+}
+
+/* A fork from within a run: its own turn goes on in both. */
+TEST(a_thread_may_fork_while_it_writes) {
+    lonely l;
+    gd_turn_hold hold, inner;
+    gd_turn_init(&l.turn);
+    l.forked = (gd_forked){.in_child = lonely_in_child, .turn = &l.turn};
+    gd_forked_add(&l.forked);
+    CHECK(gd_turn_take(&l.turn, true, &hold) == GD_OK);
+    fflush(NULL);
+    const pid_t child = fork();
+    bool right = gd_turn_take(&l.turn, false, &inner) == GD_E_STATE; /* inside of itself */
+    gd_turn_leave(&hold);
+    right = right && gd_turn_take(&l.turn, false, &hold) == GD_OK;
+    gd_turn_leave(&hold);
+    if (child == 0) _exit(right ? 0 : 1);
+    int status = 1;
+    CHECK(right && waitpid(child, &status, 0) == child && status == 0);
+    gd_forked_remove(&l.forked);
+    gd_clear_error();
+}
+
+/* --- kernels and the pool
+ * -------------------------------------------------------------------------- */
+
+static char base[64];
+
+static bool compute_in_child(void *arg) {
+    unsetenv("GRADUS_CC");
+    return call_jit(arg);
+}
+
+static gd_tensors elementwise(gd_tensors in, void *user) {
+    (void)user;
+    gd_tensor *x = in.at[0];
+    return gd_listed(gd_exp(gd_mul(gd_sin(gd_mul(x, gd_scalar(0.7310585))), gd_tanh(x))));
+}
+
+static void *call_large(void *arg) {
+    model *m = arg;
+    GD_SCOPE;
+    gd_jit_call(m->jit, gd_list(gd_zeros(gd_dims(1 << 20))));
+    return gd_failed() ? NULL : arg;
+}
+
+static bool call_large_in_child(void *arg) {
+    unsetenv("GRADUS_CC");
+    return call_large(arg) != NULL;
+}
+
+/* The compiler waits until a file is there. */
+TEST(a_kernel_that_is_being_compiled_is_compiled_anew_in_the_child) {
+    char script[100], mark[100], go[100];
+    snprintf(base, sizeof base, "/tmp/gradus-fork-XXXXXX");
+    if (!mkdtemp(base)) SKIP("no folder for files");
+    snprintf(script, sizeof script, "%s/cc", base);
+    snprintf(mark, sizeof mark, "%s/started", base);
+    snprintf(go, sizeof go, "%s/go", base);
+    FILE *f = fopen(script, "w");
+    fprintf(f, "#!/bin/sh\ntouch %s; while [ ! -e %s ]; do sleep 0.05; done; exec cc \"$@\"\n",
+            mark, go);
+    fclose(f);
+    chmod(script, 0700);
+    setenv("GRADUS_CC", script, 1);
+    setenv("GRADUS_CACHE", base, 1);
+    {
+        GD_SCOPE;
+        model m = {.jit = gd_jit_new(elementwise, NULL)};
+        pthread_t thread;
+        void *done;
+        pthread_create(&thread, NULL, call_large, &m);
+        while (access(mark, F_OK) != 0) usleep(1000);
+        CHECK(in_child(call_large_in_child, &m));
+        CHECK(in_child(compute_in_child, &m));
+        close(open(go, O_CREAT | O_WRONLY, 0600));
+        pthread_join(thread, &done);
+        CHECK(done != NULL);
+    }
+    unsetenv("GRADUS_CC");
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf %s", base);
+    CHECK(system(command) == 0);
+}
+
+static bool multiply(void *arg) {
+    model *m = arg;
+    GD_SCOPE;
+    gd_tensor *y = gd_matmul(gd_ones(gd_dims(200, 200)), gd_ones(gd_dims(200, 200)));
+    return !gd_failed() && gd_item(gd_max(y)) == 200 && (!m->jit || call_jit(m));
+}
+
+static void *keep_multiplying(void *arg) {
+    model *m = arg;
+    while (!atomic_load(&m->over)) atomic_fetch_add(&m->runs, multiply(m));
+    return NULL;
+}
+
+TEST(the_pool_that_others_use_works_in_the_child) {
+#ifdef WITH_TSAN
+    SKIP("ThreadSanitizer does not follow threads that a child makes");
+#endif
+    GD_SCOPE;
+    model m = {.over = false};
+    pthread_t thread;
+    gd_set_num_threads(4);
+    pthread_create(&thread, NULL, keep_multiplying, &m);
+    for (int i = 0; i < FORKS; i++) CHECK_SAYING(in_child(multiply, &m), "fork %d", i);
+    atomic_store(&m.over, true);
+    pthread_join(thread, NULL);
+    gd_set_num_threads(1);
+}
+
+int main(int argc, char **argv) {
+    gd_set_num_threads(1); /* children make no threads */
+    return test_run_all(argc, argv);
+}

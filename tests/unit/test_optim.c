@@ -1,0 +1,128 @@
+/* test_optim.c - which tensors an optimizer takes as parameters. */
+#include "gradus/gradus.h"
+#include "clean_test.h"
+
+enum { METHODS = 3 };
+
+static gd_optimizer *make(int method, gd_tensors parameters) {
+    if (method == 0) return gd_optim_sgd(parameters, .lr = 0.5);
+    if (method == 1) return gd_optim_sgd(parameters, .lr = 0.5, .momentum = 0.9);
+    return gd_optim_adam(parameters, .lr = 0.5);
+}
+
+static void check_refused(gd_tensors parameters, gd_status status, const char *part) {
+    for (int method = 0; method < METHODS; method++) {
+        const gd_optimizer *o = make(method, parameters);
+        CHECK_SAYING(!o && gd_error_status() == status && says(part), "method %d: %s", method,
+                     gd_error_message());
+        gd_clear_error();
+    }
+}
+
+CLEAN_TEST(results_of_ops_are_no_parameters) {
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(3))), *half = gd_scalar(0.5);
+    check_refused(gd_list(w, gd_mul(w, half)), GD_E_STATE,
+                  "write gd_requires_grad(gd_mul(...)) instead of gd_mul(gd_requires_grad(...))");
+    check_refused(gd_list(gd_mul(w, half)), GD_E_STATE, "test_optim.c:");
+    CHECK(make(0, gd_list(gd_requires_grad(gd_mul(gd_detach(w), half)))) && !gd_failed());
+}
+
+CLEAN_TEST(symbols_that_are_no_variables_are_no_parameters) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    gd_tensor *x = gd_placeholder(gd_dims(3), .name = "images"),
+              *v = gd_variable(gd_ones(gd_dims(3)));
+    check_refused(gd_list(gd_mul(v, gd_scalar(0.5))), GD_E_STATE,
+                  "write gd_variable(gd_mul(...)) instead of gd_mul(gd_variable(...))");
+    check_refused(gd_list(x), GD_E_STATE, "'images'");
+    check_refused(gd_list(v, gd_requires_grad(gd_from_array(gd_dims(1), GD_F32, (float[]){1}))),
+                  GD_E_ARGUMENT, "not both");
+}
+
+CLEAN_TEST(a_tensor_that_comes_twice_is_refused) {
+    GD_SCOPE;
+    gd_tensor *a = gd_requires_grad(gd_ones(gd_dims(2))),
+              *b = gd_requires_grad(gd_ones(gd_dims(2)));
+    check_refused(gd_list(a, b, a), GD_E_ARGUMENT, "parameter 2 is the same tensor as parameter 0");
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    gd_tensor *v = gd_variable(gd_ones(gd_dims(3)), .name = "v");
+    check_refused(gd_list(v, gd_graph_find(graph, "v")), GD_E_ARGUMENT,
+                  "parameter 1 is the same tensor as parameter 0");
+}
+
+CLEAN_TEST(integers_are_no_parameters) {
+    GD_SCOPE;
+    check_refused(gd_list(gd_ones(gd_dims(2), .dtype = GD_I64)), GD_E_DTYPE, "i64");
+}
+
+/* A frozen leaf stays as it is, whatever its gradient, and begins like any other when it is thawed.
+ */
+CLEAN_TEST(frozen_leaves_are_skipped) {
+    for (int method = 0; method < METHODS; method++) {
+        GD_SCOPE;
+        gd_tensor *a = gd_requires_grad(gd_ones(gd_dims(2))), *b = gd_ones(gd_dims(2)),
+                  *c = gd_ones(gd_dims(2));
+        gd_optimizer *both = make(method, gd_list(a, b));
+        CHECK_SAYING(both, "%s", gd_error_message());
+        if (!both) return;
+        gd_set_grad(a, gd_ones(gd_dims(2)));
+        gd_set_grad(b, gd_ones(gd_dims(2)));
+        CHECK(gd_optimizer_step(both) == GD_OK);
+        CHECK(gd_item(gd_max(a)) < 1 && gd_item(gd_max(b)) == 1 && gd_item(gd_min(b)) == 1);
+        gd_requires_grad(b);
+        gd_requires_grad(c);
+        gd_optimizer *alone = make(method, gd_list(c));
+        gd_set_grad(c, gd_ones(gd_dims(2)));
+        gd_optimizer_step(alone);
+        gd_optimizer_step(both);
+        GD_NO_GRAD;
+        if (method < 2) CHECK(gd_item(gd_max(gd_abs(gd_sub(b, c)))) == 0);
+        CHECK(gd_item(gd_max(b)) < 1);
+    }
+}
+
+typedef struct frozen {
+    gd_tensor *a, *b;
+    gd_optimizer *optimizer;
+} frozen;
+
+static gd_tensors train(gd_tensors in, void *user) {
+    frozen *f = user;
+    gd_optimizer_zero_grad(f->optimizer);
+    gd_tensor *loss = gd_sum(gd_mul(gd_add(f->a, f->b), in.at[0]));
+    gd_backward(loss);
+    gd_optimizer_step(f->optimizer);
+    return gd_listed(loss);
+}
+
+static frozen make_frozen(void) {
+    frozen f = {gd_requires_grad(gd_ones(gd_dims(2))), gd_ones(gd_dims(2)), NULL};
+    f.optimizer = gd_optim_adam(gd_list(f.a, f.b), .lr = 0.1);
+    return f;
+}
+
+/* A jit follows: thawing makes a plan of its own, freezing again goes back to the first. */
+CLEAN_TEST(leaves_are_frozen_and_thawed_between_the_calls_of_a_jit) {
+    GD_SCOPE;
+    frozen f = make_frozen(), g = make_frozen();
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    if (gd_failed()) return;
+    gd_jit *jit = gd_jit_new(train, &f, .level = 0);
+    gd_tensor *x = gd_full(gd_dims(2), 2);
+    for (int i = 0; i < 6; i++) {
+        gd_set_requires_grad(f.b, i >= 2 && i < 4);
+        gd_set_requires_grad(g.b, i >= 2 && i < 4);
+        gd_jit_call(jit, gd_list(x));
+        train(gd_list(x), &g);
+        GD_NO_GRAD;
+        CHECK_SAYING(!gd_failed() && gd_item(gd_max(gd_abs(gd_sub(f.a, g.a)))) == 0 &&
+                         gd_item(gd_max(gd_abs(gd_sub(f.b, g.b)))) == 0,
+                     "call %d: %s", i, gd_error_message());
+    }
+    CHECK_SAYING(gd_jit_traces(jit) == 2, "%d", gd_jit_traces(jit));
+}
+
+TEST_MAIN

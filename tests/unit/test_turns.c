@@ -1,0 +1,170 @@
+/* test_turns.c - who waits for a session gets its turn: readers and writers in the order they came.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "clean_test.h"
+#include "gradus/gradus.h"
+#include "graph/turn.h"
+
+/* --- turns ---------------------------------------------------------------------------------------
+ */
+
+enum { MOST = 8 };
+typedef struct visitor {
+    gd_turn *turn;
+    bool writes;
+    _Atomic bool stays; /* until it is told to go */
+    _Atomic int *came;  /* counts those who had their turn */
+    int number;         /* its place among them */
+    pthread_t thread;
+} visitor;
+
+static void *visit(void *arg) {
+    visitor *v = arg;
+    gd_turn_hold hold;
+    if (gd_turn_take(v->turn, v->writes, &hold) != GD_OK) return NULL;
+    v->number = atomic_fetch_add(v->came, 1);
+    while (atomic_load(&v->stays)) sched_yield();
+    gd_turn_leave(&hold);
+    return NULL;
+}
+
+static int waiting(gd_turn *turn) {
+    int n = 0;
+    gd_guard_lock(turn->guard);
+    for (const gd_sleeper *s = turn->queue.first; s; s = s->next) n++;
+    gd_guard_unlock(turn->guard);
+    return n;
+}
+
+/* One after the other, each when those before it have their turn or wait for it. */
+static void send(visitor *v, int count, int at_once) {
+    for (int i = 0; i < count; i++) {
+        pthread_create(&v[i].thread, NULL, visit, &v[i]);
+        while (atomic_load(v[i].came) + waiting(v[i].turn) < i + 1) sched_yield();
+    }
+    CHECK_SAYING(atomic_load(v->came) == at_once, "%d had their turn at once, not %d",
+                 atomic_load(v->came), at_once);
+    for (int i = 0; i < count; i++) atomic_store(&v[i].stays, false);
+    for (int i = 0; i < count; i++) pthread_join(v[i].thread, NULL);
+}
+
+TEST(whoever_came_first_goes_first) {
+    /* readers, a writer, readers, two writers, a reader: what is between writers goes side by side
+     */
+    static const bool writes[MOST] = {false, false, true, false, false, true, true, false};
+    static const int round[MOST] = {0, 0, 1, 2, 2, 3, 4, 5};
+    gd_turn turn;
+    gd_turn_init(&turn);
+    _Atomic int came = 0;
+    visitor v[MOST];
+    for (int i = 0; i < MOST; i++)
+        v[i] = (visitor){.turn = &turn, .writes = writes[i], .stays = true, .came = &came};
+    send(v, MOST, 2);
+    for (int i = 0; i < MOST; i++)
+        for (int k = 0; k < i; k++)
+            CHECK_SAYING(round[k] == round[i] || v[k].number < v[i].number,
+                         "%d came before %d, and went after it", k, i);
+    CHECK(turn.readers == 0 && !turn.written && !turn.queue.first);
+}
+
+TEST(readers_wait_behind_a_writer) {
+    gd_turn turn;
+    gd_turn_init(&turn);
+    _Atomic int came = 0;
+    visitor v[4];
+    for (int i = 0; i < 4; i++)
+        v[i] = (visitor){.turn = &turn, .writes = i == 0, .stays = true, .came = &came};
+    send(v, 4, 1);
+}
+
+TEST(a_thread_may_read_inside_of_its_own_reading_and_nothing_else) {
+    gd_turn turn;
+    gd_turn_init(&turn);
+    _Atomic int came = 0;
+    gd_turn_hold outer, inner;
+    visitor writer = {.turn = &turn, .writes = true, .came = &came};
+    CHECK(gd_turn_take(&turn, false, &outer) == GD_OK);
+    pthread_create(&writer.thread, NULL, visit, &writer);
+    while (waiting(&turn) == 0) sched_yield();
+    CHECK(gd_turn_take(&turn, false, &inner) == GD_OK); /* though a writer waits */
+    gd_turn_leave(&inner);
+    CHECK(gd_turn_take(&turn, true, &inner) == GD_E_STATE && says("after that run"));
+    gd_turn_leave(&outer);
+    pthread_join(writer.thread, NULL);
+    CHECK(gd_turn_take(&turn, true, &outer) == GD_OK);
+    CHECK(gd_turn_take(&turn, false, &inner) == GD_E_STATE);
+    gd_turn_leave(&outer);
+    gd_clear_error();
+}
+
+/* --- sessions ------------------------------------------------------------------------------------
+ */
+
+/* A crowd that never pauses beside one thread. The processor's time is not the lock's to give, so
+ * that the one need not get as many runs as each of the others: a starved thread gets one in a
+ * hundred thousand. */
+enum { CROWD = 8, RUNS = 50, MOST_RUNS = RUNS * 10000 };
+typedef struct party {
+    gd_session *session;
+    gd_tensor *x, *y, *train;
+    _Atomic bool over;
+    _Atomic long crowd;
+} party;
+
+static void run(party *p, bool writes) {
+    GD_SCOPE;
+    if (writes)
+        gd_session_run(p->session, gd_feed(), gd_list(p->train));
+    else
+        gd_session_run(p->session, gd_feed(p->x, gd_ones(gd_dims(1, 256))), gd_list(p->y));
+}
+
+static void *keep_reading(void *arg) {
+    party *p = arg;
+    for (; !atomic_load(&p->over); atomic_fetch_add(&p->crowd, 1)) run(p, false);
+    return NULL;
+}
+
+static void *keep_writing(void *arg) {
+    party *p = arg;
+    for (; !atomic_load(&p->over); atomic_fetch_add(&p->crowd, 1)) run(p, true);
+    return NULL;
+}
+
+static void check_party(bool crowd_writes) {
+    GD_SCOPE;
+    party p = {.over = false};
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        p.x = gd_placeholder(gd_dims(GD_ANY, 256));
+        gd_tensor *w = gd_variable(gd_zeros(gd_dims(512, 256)));
+        p.y = gd_linear(p.x, w, NULL);
+        p.train = gd_assign(w, gd_add(w, gd_scalar(1)));
+    }
+    p.session = gd_session_new(graph);
+    run(&p, true);
+    run(&p, false);
+    pthread_t threads[CROWD];
+    for (int i = 0; i < CROWD; i++)
+        pthread_create(&threads[i], NULL, crowd_writes ? keep_writing : keep_reading, &p);
+    while (atomic_load(&p.crowd) < CROWD) sched_yield();
+    const long before = atomic_load(&p.crowd);
+    int runs = 0;
+    while (runs < RUNS && atomic_load(&p.crowd) - before < MOST_RUNS)
+        run(&p, !crowd_writes), runs++;
+    const long beside = atomic_load(&p.crowd) - before;
+    atomic_store(&p.over, true);
+    for (int i = 0; i < CROWD; i++) pthread_join(threads[i], NULL);
+    CHECK_SAYING(runs == RUNS && !gd_failed(), "%d runs beside %ld of the others; %s", runs, beside,
+                 gd_error_message());
+}
+
+CLEAN_TEST(a_writer_gets_its_turn_beside_busy_readers) { check_party(false); }
+CLEAN_TEST(a_reader_gets_its_turn_beside_busy_writers) { check_party(true); }
+
+TEST_MAIN
