@@ -5,13 +5,8 @@
  * compiler. Where any of that cannot be had there is no kernel, and the caller goes another way;
  * nothing here fails louder than a debug message.
  *
- *   GRADUS_JIT         0: never compile, nor load what was compiled
- *   GRADUS_CC          the compiler, a path or a name in PATH; default cc
- *   GRADUS_CC_TIMEOUT  seconds that it may take, before it is ended and does not count; default 60
- *   GRADUS_CACHE       where files are kept; default $XDG_CACHE_HOME/gradus, then ~/.cache/gradus.
- * It must be the user's own and closed to others (mode 0700), else it is not used: whoever can
- * write there can run code here GRADUS_CACHE_MB    megabytes that are kept there; default 256.
- * Those not used for longest go first
+ * docs/environment.md lists the environment variables: GRADUS_JIT, GRADUS_CC, GRADUS_CC_TIMEOUT,
+ * GRADUS_CACHE and GRADUS_CACHE_MB.
  *
  * Threads: all of it may be called from any thread. An expression is compiled once in a process,
  * and others who want it wait. Processes may share a cache; files appear in it whole, and one that
