@@ -11,6 +11,7 @@
 
 #include "codegen/jit.h"
 #include "core/grow.h"
+#include "core/number.h"
 
 /* --- hashes ------------------------------------------------------------------------------------
  */
@@ -203,7 +204,7 @@ static bool is_kernel(const char *name) {
 static double most_bytes(void) {
     const char *text = secure_getenv("GRADUS_CACHE_MB");
     char *end;
-    const double megabytes = text ? strtod(text, &end) : 0;
+    const double megabytes = text ? gd_double_parse(text, &end) : 0;
     return (text && end != text && megabytes >= 0 ? megabytes : MEGABYTES) * 1e6;
 }
 

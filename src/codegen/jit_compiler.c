@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "codegen/jit.h"
+#include "core/number.h"
 
 extern char **environ;
 
@@ -74,7 +75,7 @@ static double seconds_now(void) {
 static double patience(void) {
     const char *text = secure_getenv("GRADUS_CC_TIMEOUT");
     char *end;
-    const double seconds = text ? strtod(text, &end) : 0;
+    const double seconds = text ? gd_double_parse(text, &end) : 0;
     return text && end != text && seconds > 0 ? seconds : PATIENCE;
 }
 

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/number.h"
+
 /* --- any language ------------------------------------------------------------------------------
  */
 
@@ -17,7 +19,7 @@ static void number(char *text, size_t size, const char *type, double value) {
     else if (isinf(value))
         snprintf(text, size, "%s__builtin_inf%s()", value < 0 ? "-" : "", suffix);
     else
-        snprintf(text, size, "%a%s", value, suffix);
+        gd_snprintf(text, size, "%a%s", value, suffix);
 }
 
 static void operand(FILE *out, const gd_dialect *d, const gd_ir *ir, int node, const char *type) {

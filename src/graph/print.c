@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/number.h"
 #include "graph/graph.h"
 #include "ops/subgraph.h"
 
@@ -20,7 +21,7 @@ void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
             break;
         case GD_ATTR_FLOAT:
             if (memcmp(field, default_field, sizeof(double)) == 0) break;
-            fprintf(out, " %s=%.9g", a->name, *(const double *)field);
+            gd_fprintf(out, " %s=%.9g", a->name, *(const double *)field);
             break;
         case GD_ATTR_BOOL:
             if (*(const bool *)field == *(const bool *)default_field) break;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "format/number.h"
+#include "core/number.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
 #include "io/onnx_load.h"

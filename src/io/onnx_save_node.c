@@ -7,7 +7,7 @@
 #include "codegen/whole.h"
 #include "core/alloc.h"
 #include "core/copy.h"
-#include "format/number.h"
+#include "core/number.h"
 #include "graph/program.h"
 #include "io/onnx_save.h"
 #include "ops/call.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/copy.h"
-#include "format/number.h"
+#include "core/number.h"
 #include "gradus/ops.h"
 #include "io/onnx_save.h"
 #include "ops/late.h"

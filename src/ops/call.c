@@ -9,6 +9,7 @@
 
 #include "codegen/record.h"
 #include "core/alloc.h"
+#include "core/number.h"
 #include "core/random.h"
 #include "ops/intern.h"
 
@@ -213,7 +214,7 @@ gd_status gd_attrs_set_float(gd_attrs *attrs, const char *name, double value) {
     }
     if (value == trunc(value) && fabs(value) < 0x1p62) return gd_attrs_set_int(attrs, name, (int64_t)value);
     char text[40];
-    snprintf(text, sizeof text, "%g", value);
+    gd_snprintf(text, sizeof text, "%g", value);
     return wrong_type(attrs, a, text);
 }
 
@@ -260,7 +261,7 @@ gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text)
         return gd_attrs_set_ints(attrs, name, n, values);
     }
     case GD_ATTR_FLOAT: {
-        double v = none ? NAN : strtod(text, &end);
+        double v = none ? NAN : gd_double_parse(text, &end);
         if (!none && (end == text || *end)) return wrong_type(attrs, a, text);
         *(double *)field = v;
         return GD_OK;

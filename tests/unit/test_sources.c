@@ -87,6 +87,66 @@ static token next_token(const char **at, int *line) {
 
 static bool is(token t, const char *text) { return strlen(text) == t.length && memcmp(t.at, text, t.length) == 0; }
 
+static bool is_one_of(token t, const char *const *words) {
+    for (; *words; words++)
+        if (is(t, *words)) return true;
+    return false;
+}
+
+/* --- what follows the locale ----------------------------------------------------------------- */
+
+/* A conversion of a float, as "%.*g". */
+static bool prints_float(token t) {
+    for (size_t i = 0; i + 1 < t.length; i++) {
+        if (t.at[i] != '%') continue;
+        if (t.at[i + 1] == '%') {
+            i++;
+            continue;
+        }
+        size_t n = i + 1;
+        while (n < t.length && strchr("-+ #'0123456789.*lL", t.at[n])) n++;
+        if (n < t.length && strchr("aAeEfFgG", t.at[n])) return true;
+    }
+    return false;
+}
+
+/* Never called outside core/number.c, with any arguments. */
+static const char *const never[] = {
+    "strtod",   "strtof",    "strtold",   "atof",     "strtod_l",   "strtof_l", "scanf",   "sscanf",     "fscanf",
+    "vscanf",   "vsscanf",   "vfscanf",   "vprintf",  "vfprintf",   "vsprintf", "vsnprintf", "vasprintf", "vdprintf",
+    "isalpha",  "isdigit",   "isalnum",   "isspace",  "isupper",    "islower",  "isxdigit", "ispunct",   "isprint",
+    "isgraph",  "iscntrl",   "isblank",   "toupper",  "tolower",    "strcasecmp", "strncasecmp", "strcoll", "strxfrm",
+    "strftime", "setlocale", "uselocale", "newlocale", "localeconv", NULL};
+
+/* Print no floats. */
+static const char *const printers[] = {"printf", "fprintf", "sprintf", "snprintf", "asprintf", "dprintf", NULL};
+
+enum { DEEPEST = 256 };
+
+static void look_for_locale(const char *path, const char *text, void *user) {
+    (void)user;
+    if (strstr(path, "/core/number.")) return;
+    token calls[DEEPEST] = {{.kind = END}}, before = {.kind = END};
+    int depth = 0, line = 1;
+    for (token t; (t = next_token(&text, &line)).kind != END; before = t) {
+        if (t.kind == NAME)
+            CHECK_SAYING(!is_one_of(t, never), "%s:%d: %.*s follows the locale: use core/number.h or core/ascii.h", path,
+                         t.line, (int)t.length, t.at);
+        if (is(t, "(") && depth + 1 < DEEPEST) { /* in plain parentheses it is still the outer call */
+            calls[depth + 1] = before.kind == NAME ? before : calls[depth];
+            depth++;
+        }
+        if (is(t, ")") && depth > 0) depth--;
+        if (t.kind == STRING && prints_float(t))
+            CHECK_SAYING(calls[depth].kind == NAME && !is_one_of(calls[depth], printers),
+                         "%s:%d: %.*s prints a float as the locale says: use core/number.h", path, t.line, (int)t.length, t.at);
+    }
+}
+
+TEST(no_source_reads_or_prints_numbers_as_the_locale_says) {
+    CHECK(each_source(GRADUS_SOURCE "/src", look_for_locale, NULL) > 200);
+}
+
 /* --- the environment -------------------------------------------------------------------------- */
 
 enum { VARIABLES = 64 };
