@@ -76,8 +76,8 @@ static bool same_numbers(gd_tensor *a, gd_tensor *b, double tolerance) {
 }
 
 /* Eager, then the plan by the evaluator and compiled: the same numbers each time. */
-static void check_all_ways(const char *what, body_fn body, const void *arg, gd_tensor *const *x,
-                           int n, double tolerance) {
+static __attribute__((unused)) void check_all_ways(const char *what, body_fn body, const void *arg,
+                                                   gd_tensor *const *x, int n, double tolerance) {
     GD_SCOPE;
     results eager = body(x, arg);
     for (int compiled = 0; compiled < 2; compiled++) {
@@ -96,6 +96,8 @@ static void check_all_ways(const char *what, body_fn body, const void *arg, gd_t
     use_evaluator();
 }
 
-static gd_tensor *noise(gd_shape dims, gd_dtype dtype) { return gd_cast(gd_randn(dims), dtype); }
+static __attribute__((unused)) gd_tensor *noise(gd_shape dims, gd_dtype dtype) {
+    return gd_cast(gd_randn(dims), dtype);
+}
 
 #endif
