@@ -117,15 +117,19 @@ static void print_index(FILE *out, const char *name, const gd_op_index *f) {
     fputs("}", out);
 }
 
+static void print_two(FILE *out, const char *name, const gd_op_fuses *f) {
+    if (!f->outer) return;
+    fprintf(out, ", .%s = {.outer = \"%s\", .inner = \"%s\"", name, f->outer, f->inner);
+    print_places(out, "outer", f->outer_in, f->n_outer);
+    print_places(out, "inner", f->inner_in, f->n_inner);
+    fputs("}", out);
+}
+
 static void print_facts(FILE *out, const gd_op_facts *f) {
     fprintf(out, "    .facts = {.control = %d, .reduces = %d", (int)f->control, (int)f->reduces);
     if (f->fills) fprintf(out, ", .fills = \"%s\"", f->fills);
-    if (f->fuses.outer) {
-        fprintf(out, ", .fuses = {.outer = \"%s\", .inner = \"%s\"", f->fuses.outer, f->fuses.inner);
-        print_places(out, "outer", f->fuses.outer_in, f->fuses.n_outer);
-        print_places(out, "inner", f->fuses.inner_in, f->fuses.n_inner);
-        fputs("}", out);
-    }
+    print_two(out, "fuses", &f->fuses);
+    print_two(out, "folds", &f->folds);
     if (f->checks) print_index(out, "checks = true, .index", &f->index);
     if (f->makes_indices) print_index(out, "makes_indices = true, .gives", &f->gives);
     fputs("},\n", out);
