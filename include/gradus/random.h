@@ -4,6 +4,10 @@
  * random op takes one number whatever its size, and element i of call c is a pure function of
  * (seed, c, i). So the same seed gives the same numbers on every device and for any number of
  * threads. The state is the process's own; calls from several threads take numbers in turn.
+ *
+ * C evaluates the arguments of a call in no fixed order: of gd_add(gd_randn(d), gd_randn(d)) either
+ * call may come first, and compilers differ. Where numbers must repeat, give each random call a
+ * statement of its own.
  */
 #ifndef GRADUS_RANDOM_H
 #define GRADUS_RANDOM_H
