@@ -9,7 +9,7 @@ TESTS    ?=
 CTEST     = ctest --output-on-failure -j2 $(if $(TESTS),-R '$(TESTS)')
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test configure build demo test test-full test-asan test-tsan fuzz bench docs \
+.PHONY: help setup setup-test configure build demo test test-full test-asan test-clang test-tsan fuzz bench docs \
         format install clean
 
 help: ## this list
@@ -54,6 +54,11 @@ test-asan: setup-test ## the tests under AddressSanitizer (leaks too) and UBSan,
 	    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    tools/run_tests.sh $(BUILD)-asan $(CTEST)
 
+test-clang: setup-test ## the unit tests, built with clang, in build-clang/
+	@$(call configure_in,$(BUILD)-clang,-DCMAKE_C_COMPILER=clang -DGRADUS_EXAMPLES=OFF -DGRADUS_BENCH=OFF)
+	@$(call compile_in,$(BUILD)-clang) --target unit_tests
+	@tools/run_tests.sh $(BUILD)-clang ctest --output-on-failure -j2 -R '$(if $(TESTS),$(TESTS),^unit)'
+
 test-tsan: setup-test ## the tests under ThreadSanitizer, in build-tsan/
 	@$(call configure_in,$(BUILD)-tsan,-DGRADUS_SANITIZE=thread)
 	@$(call compile_in,$(BUILD)-tsan)
@@ -87,4 +92,4 @@ install: setup ## install into PREFIX (default /usr/local)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean: ## remove the build folders
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-fuzz
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-clang $(BUILD)-tsan $(BUILD)-fuzz

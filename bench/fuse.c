@@ -200,6 +200,27 @@ static void heads(void) {
                  "a product by heads, put together and summed: copied / written in place");
 }
 
+/* Convolution, batch norm and relu without training, as the first stage of a ResNet has them. */
+static void normed_convolution(void) {
+    GD_SCOPE;
+    enum { BATCH = 4, CHANNELS = 64, SIZE = 56 };
+    chain c = {.value = gd_randn(gd_dims(BATCH, CHANNELS, SIZE, SIZE))};
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *w = gd_randn(gd_dims(CHANNELS, CHANNELS, 3, 3)),
+              *gamma = gd_randn(gd_dims(CHANNELS)), *beta = gd_randn(gd_dims(CHANNELS));
+    gd_tensor *mean = gd_zeros(gd_dims(CHANNELS)), *var = gd_ones(gd_dims(CHANNELS));
+    {
+        GD_GRAPH(graph);
+        c.x = gd_placeholder(gd_dims(BATCH, CHANNELS, SIZE, SIZE));
+        c.y = gd_relu(gd_batch_norm(gd_conv2d(c.x, w, NULL, .padding = 1), gamma, beta, mean, var));
+    }
+    c.fused = gd_session_new(graph);
+    c.plain = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    bench_report("conv_norm_relu_speedup", p.ratio, p.spread, "times",
+                 "convolution, batch norm, relu, (4,64,56,56), inference: three steps / one");
+}
+
 const bench_entry bench_fuse[] = {{"chain_fused", heavy},
                                   {"cheap_chain", cheap},
                                   {"mean_square", reduction},
@@ -207,4 +228,5 @@ const bench_entry bench_fuse[] = {{"chain_fused", heavy},
                                   {"softmax_chain", softmax_chain},
                                   {"transposed", transposed},
                                   {"heads", heads},
+                                  {"conv_norm_relu", normed_convolution},
                                   {NULL, NULL}};

@@ -39,8 +39,8 @@ case $want in
 build | test) ;;
 list)
     echo "to build:  gcc (or clang) libc6-dev make cmake ninja-build"
-    echo "to test:   g++ (or clang++) pkg-config binutils"
-    echo "optional:  ccache (faster rebuilds), clang (is tested when it is there), clang-format"
+    echo "to test:   g++ (or clang++) pkg-config binutils clang locales"
+    echo "optional:  ccache (faster rebuilds), clang-format"
     exit 0
     ;;
 *)
@@ -57,6 +57,9 @@ if [ "$want" = test ]; then
     any_compiles c++ "$cxx" c++ g++ clang++ || need g++
     have pkg-config || need pkg-config
     have nm || need binutils
+    # The tests make a locale with a decimal comma, and the unit tests are run with clang, too.
+    { have localedef && [ -e /usr/share/i18n/locales/de_DE ]; } || need locales
+    any_compiles c clang || need clang
 fi
 
 if [ -z "$missing" ]; then

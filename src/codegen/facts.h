@@ -28,7 +28,7 @@ typedef enum gd_op_reduces {
 
 /* "fuses relu(linear(x, w, b))": what plans make it of. `outer` reads the result of `inner`, which
  * nobody else does; all other operands are inputs of this op. */
-enum { GD_FUSES_INPUTS = 8, GD_FUSES_INNER = -1 };
+enum { GD_FUSES_INPUTS = 8, GD_FUSES_INNER = -1, GD_FUSES_OTHER = -2 };
 typedef struct gd_op_fuses {
     const char *outer; /* NULL: it is made of nothing */
     const char *inner; /* "conv1d conv2d": any of these */
@@ -37,6 +37,10 @@ typedef struct gd_op_fuses {
         outer_in[GD_FUSES_INPUTS]; /* input k of `outer`: an input of this op, or GD_FUSES_INNER */
     int8_t inner_in[GD_FUSES_INPUTS];
 } gd_op_fuses;
+
+/* "folds batch_norm(conv2d(x, w, b), weight, ...)": the results of this op are other values for
+ * those of its inputs that `inner` reads. With them `inner` alone gives what `outer` gave.
+ * GD_FUSES_OTHER: an operand that `inner` keeps. */
 
 /* "index x < weight[0]": the op fails unless all integers in the input are from 0 to below a size.
  * "gives indices < x[axis]": all integers in the output are so. */
@@ -58,7 +62,7 @@ typedef struct gd_op_facts {
     gd_op_control control;
     gd_op_reduces reduces;
     const char *fills; /* "fills value": the option that every element of its result is; or NULL */
-    gd_op_fuses fuses;
+    gd_op_fuses fuses, folds;
     bool checks; /* it has an `index` */
     gd_op_index index;
     bool makes_indices; /* it has a `gives` */

@@ -43,6 +43,7 @@ typedef struct gd_prim {
     const char *derivative[3]; /* by each operand, see prims.c; NULL: zero */
     double (*real)(double, double, double);        /* the plain reference */
     int64_t (*whole)(int64_t, int64_t, int64_t);   /* NULL where types has no INT */
+    bool is_long; /* its instructions wait for each other: see stages.h */
 } gd_prim;
 
 extern const gd_prim gd_prims[];

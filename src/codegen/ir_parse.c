@@ -7,13 +7,14 @@
  *   product = unary {('*'|'/') unary}
  *   unary   = ('-'|'!') unary | number | name | name '(' choice {',' choice} ')' | '(' choice ')'
  */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/ir.h"
+#include "core/ascii.h"
+#include "core/number.h"
 
 enum { MAX_DEPTH = 100 };
 
@@ -34,7 +35,7 @@ static int complain(parser *p, const char *what) {
 }
 
 static void space(parser *p) {
-    while (isspace((unsigned char)*p->at)) p->at++;
+    while (gd_is_space(*p->at)) p->at++;
 }
 
 static bool accept(parser *p, const char *token) {
@@ -79,14 +80,14 @@ static int unary(parser *p) {
         return a;
     }
     space(p);
-    if (isdigit((unsigned char)*p->at) || *p->at == '.') {
+    if (gd_is_digit(*p->at) || *p->at == '.') {
         char *end;
-        double value = strtod(p->at, &end);
+        double value = gd_double_parse(p->at, &end);
         p->at = end;
         return gd_ir_const(p->b, value);
     }
     const char *name = p->at;
-    while (isalnum((unsigned char)*p->at) || *p->at == '_') p->at++;
+    while (gd_is_alnum(*p->at) || *p->at == '_') p->at++;
     size_t length = (size_t)(p->at - name);
     if (length == 0) return complain(p, "expected a value");
     if (accept(p, "(")) return call(p, name, length);

@@ -45,6 +45,7 @@ static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; /* held around the d
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER;
 static entry *entries, *forgotten;
 static gd_jit_counts counts;
+static bool warned;
 
 /* A fork() waits for the loader, but not for the compiler. What another thread was compiling is not
  * being made in the child, which asks for it anew. */
@@ -147,6 +148,17 @@ static gd_compiled_fn load(const workshop *w, const kernel *k) {
     return fn;
 }
 
+/* Once in a process. */
+static void warn(const char *why) {
+    pthread_mutex_lock(&lock);
+    const bool first = !warned;
+    warned = true;
+    pthread_mutex_unlock(&lock);
+    if (first)
+        gd_notice(GD_LOG_WARNING, "fused kernels are not compiled, and some plans run slower: %s",
+                  why);
+}
+
 /* --- compiling several --------------------------------------------------------------------------
  */
 
@@ -222,7 +234,7 @@ static void load_compiled(const workshop *w, kernel *const *list, int n) {
 
 /* Those that were not in the cache. One that the compiler does not like must not spoil the others;
  * but a compiler that hangs is not asked again. */
-static void build_missing(workshop *w, kernel *list, int n, const char **why) {
+static void build_missing(workshop *w, kernel *list, int n, char why[GD_JIT_WHY]) {
     kernel *missing[TOGETHER];
     bool any = false;
     for (int first = 0; first < n;) {
@@ -231,7 +243,9 @@ static void build_missing(workshop *w, kernel *list, int n, const char **why) {
             if (!list[first].fn) missing[count++] = &list[first];
         if (count == 0) break;
         gd_jit_run run = build(w, missing, count);
-        *why = run == GD_JIT_HUNG ? "the compiler took too long" : "the compiler failed";
+        snprintf(why, GD_JIT_WHY, "the compiler %.*s %s; GRADUS_CC sets another", GD_JIT_SHOWN,
+                 w->compiler, run == GD_JIT_HUNG ? "took too long" : "failed");
+        if (run != GD_JIT_RAN) warn(why);
         if (run == GD_JIT_HUNG) break;
         for (int i = 0; i < count && run == GD_JIT_FAILED && count > 1; i++) {
             const gd_jit_run alone = build(w, &missing[i], 1);
@@ -243,21 +257,33 @@ static void build_missing(workshop *w, kernel *list, int n, const char **why) {
     if (any) gd_jit_trim(w->directory);
 }
 
-static void make(kernel *list, int n, const gd_jit_target *target, const char **why) {
+/* Finds the cache and the compiler; false with the reason in `why`. */
+static bool set_up(workshop *w, char why[GD_JIT_WHY]) {
     const char *on = secure_getenv("GRADUS_JIT");
-    *why = "GRADUS_JIT is 0";
-    if (on && strcmp(on, "0") == 0) return;
-    *why = "there is no memory";
+    snprintf(why, GD_JIT_WHY, "GRADUS_JIT is 0");
+    if (on && strcmp(on, "0") == 0) return false; /* as it was asked for: nothing to warn of */
+    const bool directory = gd_jit_directory(w->directory, sizeof w->directory, why);
+    const bool compiler =
+        directory && gd_jit_find_compiler(w->compiler, sizeof w->compiler, &w->identity);
+    if (directory && !compiler) gd_jit_no_compiler(why);
+    if (!compiler) warn(why);
+    return compiler;
+}
+
+bool gd_jit_is_ready(void) {
+    char why[GD_JIT_WHY];
+    workshop w = {.target = NULL};
+    return set_up(&w, why);
+}
+
+static void make(kernel *list, int n, const gd_jit_target *target, char why[GD_JIT_WHY]) {
+    snprintf(why, GD_JIT_WHY, "there is no memory");
     workshop *w = gd_calloc(1, sizeof *w);
     if (!w) return;
     w->target = target;
-    bool there = gd_jit_directory(w->directory, sizeof w->directory, why);
-    if (there) {
-        *why = "there is no compiler";
-        there = gd_jit_find_compiler(w->compiler, sizeof w->compiler, &w->identity);
-    }
+    bool there = set_up(w, why);
     for (int i = 0; i < n && there; i++) {
-        *why = "there is no memory";
+        snprintf(why, GD_JIT_WHY, "there is no memory");
         there = print_text(w, &list[i]);
         if (!there) break;
         find_key(w, &list[i]);
@@ -315,8 +341,8 @@ void gd_jit_kernels(const gd_jit_source *sources, int n, const gd_jit_target *ta
             if (all[i] && is_new) mine[count++] = (kernel){.source = &sources[i], .entry = all[i]};
         }
         pthread_mutex_unlock(&lock);
-        const char *why = "";
-        if (count) make(mine, count, target, &why);
+        char why[GD_JIT_WHY] = "";
+        if (count) make(mine, count, target, why);
         for (int i = 0; i < count; i++)
             if (!mine[i].fn)
                 gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s",
@@ -351,6 +377,7 @@ gd_jit_counts gd_jit_count(void) {
 
 void gd_jit_forget(void) {
     pthread_mutex_lock(&lock);
+    warned = false;
     while (entries) { /* those that others wait for stay in memory */
         entry *e = entries;
         entries = e->next;

@@ -2,16 +2,11 @@
  *
  * The printer (print.h) writes a kernel, the system's C compiler makes a shared object of it, and
  * the file stays in a cache, under a name that follows from its whole source, the flags and the
- * compiler. Where any of that cannot be had there is no kernel, and the caller goes another way;
- * nothing here fails louder than a debug message.
+ * compiler. Where any of that is missing there is no kernel, and the caller goes another way; a
+ * warning through the log says once in a process what is missing.
  *
- *   GRADUS_JIT         0: never compile, nor load what was compiled
- *   GRADUS_CC          the compiler, a path or a name in PATH; default cc
- *   GRADUS_CC_TIMEOUT  seconds that it may take, before it is ended and does not count; default 60
- *   GRADUS_CACHE       where files are kept; default $XDG_CACHE_HOME/gradus, then ~/.cache/gradus.
- * It must be the user's own and closed to others (mode 0700), else it is not used: whoever can
- * write there can run code here GRADUS_CACHE_MB    megabytes that are kept there; default 256.
- * Those not used for longest go first
+ * docs/environment.md lists the environment variables: GRADUS_JIT, GRADUS_CC, GRADUS_CC_TIMEOUT,
+ * GRADUS_CACHE and GRADUS_CACHE_MB.
  *
  * Threads: all of it may be called from any thread. An expression is compiled once in a process,
  * and others who want it wait. Processes may share a cache; files appear in it whole, and one that
@@ -53,6 +48,10 @@ gd_compiled_fn gd_jit_kernel(const gd_jit_source *source, const gd_jit_target *t
 void gd_jit_kernels(const gd_jit_source *sources, int n, const gd_jit_target *target,
                     gd_compiled_fn *fns);
 
+/* Whether kernels can be compiled here: GRADUS_JIT is not 0, and there are a cache and a compiler.
+ * It looks each time: a program may set the environment at any time. */
+bool gd_jit_is_ready(void);
+
 /* How often a kernel was compiled, taken from the cache, and not to be had, in this process; and
  * how often the compiler ran. */
 typedef struct gd_jit_counts {
@@ -60,14 +59,20 @@ typedef struct gd_jit_counts {
 } gd_jit_counts;
 gd_jit_counts gd_jit_count(void);
 
-/* For tests: what was asked for before counts as never asked for. Kernels in use stay valid. */
+/* For tests: what was asked for before counts as never asked for, and warnings as never given.
+ * Kernels in use stay valid. */
 void gd_jit_forget(void);
 
 /* --- the compiler (jit_compiler.c) ---------------------------------------------------------------
  */
 
-/* Its path, looked for as the shell would. */
+/* A sentence for the log: what is missing and what helps. Names in it are cut after GD_JIT_SHOWN
+ * bytes. */
+enum { GD_JIT_WHY = 512, GD_JIT_SHOWN = 256 };
+
+/* Its path, looked for as the shell would. Where there is none, gd_jit_no_compiler says so. */
 bool gd_jit_find_compiler(char *path, size_t size, struct stat *identity);
+void gd_jit_no_compiler(char why[GD_JIT_WHY]);
 
 typedef enum gd_jit_run { GD_JIT_RAN, GD_JIT_FAILED, GD_JIT_HUNG } gd_jit_run;
 /* Runs it and waits, though not for ever. */
@@ -79,7 +84,7 @@ gd_jit_run gd_jit_run_compiler(char *const *argv);
 enum { GD_JIT_PATH = 1024, GD_JIT_KEY = 33 };
 
 /* The directory, made if need be, with all links resolved. False with the reason in `why`. */
-bool gd_jit_directory(char *path, size_t size, const char **why);
+bool gd_jit_directory(char *path, size_t size, char why[GD_JIT_WHY]);
 
 /* Puts a mark behind the bytes of a finished file, and checks it: a file that was cut short, or is
  * no file of ours, must not reach the dynamic loader. */

@@ -11,6 +11,7 @@
 
 #include "codegen/jit.h"
 #include "core/grow.h"
+#include "core/number.h"
 
 /* --- hashes ------------------------------------------------------------------------------------
  */
@@ -60,18 +61,41 @@ static bool choose(char *path, size_t size) {
     return length > 0 && (size_t)length < size;
 }
 
-bool gd_jit_directory(char *path, size_t size, const char **why) {
-    char chosen[GD_JIT_PATH];
+/* Whether a folder can be trusted; if not, what would help. */
+static bool is_own(const char *path, char why[GD_JIT_WHY]) {
     struct stat s;
-    *why = "there is no home directory";
+    if (lstat(path, &s) != 0 || !S_ISDIR(s.st_mode))
+        snprintf(why, GD_JIT_WHY, "%.*s is not a folder; set GRADUS_CACHE to another", GD_JIT_SHOWN,
+                 path);
+    else if (s.st_uid != geteuid())
+        snprintf(why, GD_JIT_WHY,
+                 "the folder %.*s belongs to another user; set GRADUS_CACHE to one of your own",
+                 GD_JIT_SHOWN, path);
+    else if (s.st_mode & 077)
+        snprintf(why, GD_JIT_WHY,
+                 "the folder %.*s is open to others (mode %04o), who could put code there; run "
+                 "\"chmod 700\" on it, or set "
+                 "GRADUS_CACHE to another",
+                 GD_JIT_SHOWN, path, (unsigned)(s.st_mode & 07777));
+    else
+        return true;
+    return false;
+}
+
+bool gd_jit_directory(char *path, size_t size, char why[GD_JIT_WHY]) {
+    char chosen[GD_JIT_PATH];
+    snprintf(why, GD_JIT_WHY,
+             "there is no home folder to keep kernels in; set GRADUS_CACHE to a folder");
     if (!choose(chosen, sizeof chosen)) return false;
-    *why = "the directory cannot be made";
-    if (!make_directories(chosen)) return false;
-    *why = "it is not a directory of the user's own with mode 0700";
-    if (lstat(chosen, &s) != 0 || !S_ISDIR(s.st_mode) || s.st_uid != geteuid() ||
-        (s.st_mode & 077) != 0)
+    if (!make_directories(chosen)) {
+        snprintf(why, GD_JIT_WHY,
+                 "the folder %.*s cannot be made (%s); set GRADUS_CACHE to another", GD_JIT_SHOWN,
+                 chosen, strerror(errno));
         return false;
-    *why = "its path is too long";
+    }
+    if (!is_own(chosen, why)) return false;
+    snprintf(why, GD_JIT_WHY, "the path %.*s is too long; set GRADUS_CACHE to another",
+             GD_JIT_SHOWN, chosen);
     char *real = realpath(chosen, NULL);
     const bool fits = real && strlen(real) + 64 < size; /* room for a file's name */
     if (fits) strcpy(path, real);
@@ -203,7 +227,7 @@ static bool is_kernel(const char *name) {
 static double most_bytes(void) {
     const char *text = secure_getenv("GRADUS_CACHE_MB");
     char *end;
-    const double megabytes = text ? strtod(text, &end) : 0;
+    const double megabytes = text ? gd_double_parse(text, &end) : 0;
     return (text && end != text && megabytes >= 0 ? megabytes : MEGABYTES) * 1e6;
 }
 

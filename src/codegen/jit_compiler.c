@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "codegen/jit.h"
+#include "core/number.h"
 
 extern char **environ;
 
@@ -19,9 +21,13 @@ static bool is_program(const char *path, struct stat *s) {
     return stat(path, s) == 0 && S_ISREG(s->st_mode) && access(path, X_OK) == 0;
 }
 
+static const char *compiler_name(void) {
+    const char *name = secure_getenv("GRADUS_CC");
+    return name && *name ? name : "cc";
+}
+
 bool gd_jit_find_compiler(char *path, size_t size, struct stat *s) {
-    const char *name = secure_getenv("GRADUS_CC"), *list = secure_getenv("PATH");
-    if (!name || !*name) name = "cc";
+    const char *name = compiler_name(), *list = secure_getenv("PATH");
     if (strchr(name, '/'))
         return (size_t)snprintf(path, size, "%s", name) < size && is_program(path, s);
     if (!list) list = "/usr/bin:/bin";
@@ -34,6 +40,13 @@ bool gd_jit_find_compiler(char *path, size_t size, struct stat *s) {
         at = end ? end + 1 : NULL;
     }
     return false;
+}
+
+void gd_jit_no_compiler(char why[GD_JIT_WHY]) {
+    snprintf(
+        why, GD_JIT_WHY,
+        "there is no compiler \"%.*s\"; install one, or set GRADUS_CC to the path of a C compiler",
+        GD_JIT_SHOWN, compiler_name());
 }
 
 /* Starts it in a process group of its own, so that what it starts can be ended with it. Its
@@ -74,7 +87,7 @@ static double seconds_now(void) {
 static double patience(void) {
     const char *text = secure_getenv("GRADUS_CC_TIMEOUT");
     char *end;
-    const double seconds = text ? strtod(text, &end) : 0;
+    const double seconds = text ? gd_double_parse(text, &end) : 0;
     return text && end != text && seconds > 0 ? seconds : PATIENCE;
 }
 

@@ -157,12 +157,23 @@ WHOLE(shr, a >> (b < 0 || b > 63 ? 63 : b))
 
 /* --- the table --------------------------------------------------------------------------------- */
 
-#define F1(name, da) {#name, 1, GD_PRIM_FLOAT, {da}, real_##name, NULL}
-#define F2(name, da, db) {#name, 2, GD_PRIM_FLOAT, {da, db}, real_##name, NULL}
-#define B1(name, da) {#name, 1, GD_PRIM_BOTH, {da}, real_##name, whole_##name}
-#define B2(name, da, db) {#name, 2, GD_PRIM_BOTH, {da, db}, real_##name, whole_##name}
-#define I1(name) {#name, 1, GD_PRIM_INT, {NULL}, NULL, whole_##name}
-#define I2(name) {#name, 2, GD_PRIM_INT, {NULL}, NULL, whole_##name}
+#define F1(name, da)                                                                               \
+    { #name, 1, GD_PRIM_FLOAT, {da }, real_##name, NULL, false }
+#define F2(name, da, db)                                                                           \
+    { #name, 2, GD_PRIM_FLOAT, {da, db }, real_##name, NULL, false }
+/* long: a polynomial and more, some twenty instructions that wait for each other */
+#define L1(name, da)                                                                               \
+    { #name, 1, GD_PRIM_FLOAT, {da }, real_##name, NULL, true }
+#define L2(name, da, db)                                                                           \
+    { #name, 2, GD_PRIM_FLOAT, {da, db }, real_##name, NULL, true }
+#define B1(name, da)                                                                               \
+    { #name, 1, GD_PRIM_BOTH, {da }, real_##name, whole_##name, false }
+#define B2(name, da, db)                                                                           \
+    { #name, 2, GD_PRIM_BOTH, {da, db }, real_##name, whole_##name, false }
+#define I1(name)                                                                                   \
+    { #name, 1, GD_PRIM_INT, {NULL }, NULL, whole_##name, false }
+#define I2(name)                                                                                   \
+    { #name, 2, GD_PRIM_INT, {NULL }, NULL, whole_##name, false }
 
 const gd_prim gd_prims[] = {
     B2(add, "1", "1"),
@@ -179,38 +190,44 @@ const gd_prim gd_prims[] = {
     B2(remainder, "1", "-floor_divide(a, b)"),
     B2(floor_divide, NULL, NULL),
     F2(copysign, "copysign(1, b) * copysign(1, a)", NULL),
-    {"fma", 3, GD_PRIM_FLOAT, {"b", "a", "1"}, real_fma, NULL},
+    {"fma", 3, GD_PRIM_FLOAT, {"b", "a", "1"}, real_fma, NULL, false},
     F1(sqrt, "0.5/y"),
     F1(rsqrt, "-0.5*y*y*y"),
     F1(reciprocal, "-y*y"),
-    F1(exp, "y"),
-    F1(exp2, "y*0.693147180559945309417232121458"),
-    F1(expm1, "y + 1"),
-    F1(log, "1/a"),
-    F1(log2, "1/(a*0.693147180559945309417232121458)"),
-    F1(log10, "1/(a*2.30258509299404568401799145468)"),
-    F1(log1p, "1/(a + 1)"),
-    F1(sin, "cos(a)"),
-    F1(cos, "-sin(a)"),
-    F1(tan, "1 + y*y"),
-    F1(asin, "rsqrt(1 - a*a)"),
-    F1(acos, "-rsqrt(1 - a*a)"),
-    F1(atan, "1/(1 + a*a)"),
-    F1(sinh, "cosh(a)"),
-    F1(cosh, "sinh(a)"),
-    F1(tanh, "1 - y*y"),
-    F1(asinh, "rsqrt(a*a + 1)"),
-    F1(acosh, "rsqrt(a*a - 1)"),
-    F1(atanh, "1/(1 - a*a)"),
-    F1(erf, "1.12837916709551257389615890312*exp(-a*a)"),
-    F1(erfc, "-1.12837916709551257389615890312*exp(-a*a)"),
+    L1(exp, "y"),
+    L1(exp2, "y*0.693147180559945309417232121458"),
+    L1(expm1, "y + 1"),
+    L1(log, "1/a"),
+    L1(log2, "1/(a*0.693147180559945309417232121458)"),
+    L1(log10, "1/(a*2.30258509299404568401799145468)"),
+    L1(log1p, "1/(a + 1)"),
+    L1(sin, "cos(a)"),
+    L1(cos, "-sin(a)"),
+    L1(tan, "1 + y*y"),
+    L1(asin, "rsqrt(1 - a*a)"),
+    L1(acos, "-rsqrt(1 - a*a)"),
+    L1(atan, "1/(1 + a*a)"),
+    L1(sinh, "cosh(a)"),
+    L1(cosh, "sinh(a)"),
+    L1(tanh, "1 - y*y"),
+    L1(asinh, "rsqrt(a*a + 1)"),
+    L1(acosh, "rsqrt(a*a - 1)"),
+    L1(atanh, "1/(1 - a*a)"),
+    L1(erf, "1.12837916709551257389615890312*exp(-a*a)"),
+    L1(erfc, "-1.12837916709551257389615890312*exp(-a*a)"),
     B1(floor, NULL),
     B1(ceil, NULL),
     B1(round, NULL),
     B1(trunc, NULL),
-    B2(pow, "=b == 0 ? 0 : g*b*pow(a, b - 1)", "=a == 0 && b >= 0 ? 0 : g*y*log(a)"),
+    {"pow",
+     2,
+     GD_PRIM_BOTH,
+     {"=b == 0 ? 0 : g*b*pow(a, b - 1)", "=a == 0 && b >= 0 ? 0 : g*y*log(a)"},
+     real_pow,
+     whole_pow,
+     true},
     /* at the origin there is no angle, and no gradient */
-    F2(atan2, "=a*a + b*b == 0 ? 0 : g*(b/(a*a + b*b))",
+    L2(atan2, "=a*a + b*b == 0 ? 0 : g*(b/(a*a + b*b))",
        "=a*a + b*b == 0 ? 0 : -(g*(a/(a*a + b*b)))"),
     B2(eq, NULL, NULL),
     B2(ne, NULL, NULL),
@@ -225,8 +242,13 @@ const gd_prim gd_prims[] = {
     B2(logical_and, NULL, NULL),
     B2(logical_or, NULL, NULL),
     B2(logical_xor, NULL, NULL),
-    {"where", 3, GD_PRIM_BOTH, {NULL, NULL, NULL}, real_where, whole_where}, /* see gd_ir_derivative
-                                                                              */
+    {"where",
+     3,
+     GD_PRIM_BOTH,
+     {NULL, NULL, NULL},
+     real_where,
+     whole_where,
+     false}, /* see gd_ir_derivative */
     I2(bit_and),
     I2(bit_or),
     I2(bit_xor),

@@ -1,12 +1,13 @@
 /* record.c - see record.h for the form of a record. */
 #include "codegen/record.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/record_text.h"
+#include "core/ascii.h"
+#include "core/number.h"
 
 bool gd_record_fail(gd_record *r, const char *what, const char *detail) {
     if (!r->error[0]) snprintf(r->error, sizeof r->error, "%s '%.60s'", what, detail);
@@ -21,14 +22,14 @@ char *gd_record_skip(char *s) {
 static char *trim(char *s) {
     s = gd_record_skip(s);
     size_t n = strlen(s);
-    while (n > 0 && isspace((unsigned char)s[n - 1])) s[--n] = 0;
+    while (n > 0 && gd_is_space(s[n - 1])) s[--n] = 0;
     return s;
 }
 
 static size_t name_length(const char *s) {
     size_t n = 0;
-    if (!isalpha((unsigned char)s[0]) && s[0] != '_') return 0;
-    while (isalnum((unsigned char)s[n]) || s[n] == '_') n++;
+    if (!gd_is_alpha(s[0]) && s[0] != '_') return 0;
+    while (gd_is_alnum(s[n]) || s[n] == '_') n++;
     return n;
 }
 
@@ -208,7 +209,7 @@ static bool parse_neutral(gd_record *r, char *s) {
         if (at < 0) return gd_record_fail(r, "no such input", name);
         gd_op_param *input = &r->inputs[at];
         char *number = end ? s + 1 : s, *after;
-        input->neutral = strtod(number, &after);
+        input->neutral = gd_double_parse(number, &after);
         if (after == number) return gd_record_fail(r, "expected a number after", name);
         input->has_neutral = true;
         s = gd_record_skip(after);
@@ -282,8 +283,8 @@ static bool parse_field(gd_record *r, char *line) {
 static bool mentions(const char *text, const char *name) {
     size_t n = strlen(name);
     for (const char *s = text; (s = strstr(s, name)) != NULL; s += n) {
-        bool starts = s == text || !(isalnum((unsigned char)s[-1]) || s[-1] == '_');
-        if (starts && !isalnum((unsigned char)s[n]) && s[n] != '_') return true;
+        bool starts = s == text || !(gd_is_alnum(s[-1]) || s[-1] == '_');
+        if (starts && !gd_is_alnum(s[n]) && s[n] != '_') return true;
     }
     return false;
 }

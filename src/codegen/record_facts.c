@@ -59,22 +59,24 @@ static char *take_ops(char *s, char **names) {
     return open + 1;
 }
 
-/* Operands up to ')', which are inputs of the op, and, where that is allowed, one call. Returns
- * what is behind the sign. */
-static char *take_operands(gd_record *r, char *s, int8_t *in, int *n, gd_op_fuses *call) {
+/* Operands up to ')', which are inputs of the op, and, where that is allowed, one call. `other`
+ * stands for names that are no inputs. Returns what is behind the sign. */
+static char *take_operands(gd_record *r, char *s, int8_t *in, int *n, int other,
+                           gd_op_fuses *call) {
     for (char end = ','; end == ','; ++*n) {
         const size_t length = strcspn(s, ",()");
         int input = GD_FUSES_INNER;
         if (*n == GD_FUSES_INPUTS) return NULL;
         if (s[length] == '(' && call && !call->inner) {
             s = take_ops(s, (char **)(void *)&call->inner);
-            s = s ? take_operands(r, s, call->inner_in, &call->n_inner, NULL) : NULL;
+            s = s ? take_operands(r, s, call->inner_in, &call->n_inner, other, NULL) : NULL;
             if (!s) return NULL;
             end = *(s = gd_record_skip(s));
         } else {
             char *name = gd_record_name(&s, &end);
             input = name ? gd_record_input(r, name) : -1;
-            if (input < 0) return NULL;
+            if (input < 0 && call) return NULL;
+            if (input < 0 && !(input = other)) return NULL;
             if (end == ' ') end = *(s = gd_record_skip(s + 1));
         }
         if (end != ',' && end != ')') return NULL;
@@ -84,15 +86,19 @@ static char *take_operands(gd_record *r, char *s, int8_t *in, int *n, gd_op_fuse
     return s;
 }
 
-static bool parse_fuses(gd_record *r, char *text) {
-    gd_op_fuses *f = &r->facts.fuses;
+static bool parse_two(gd_record *r, char *text, int other, gd_op_fuses *f) {
     char *s = take_ops(text, (char **)(void *)&f->outer);
     for (int i = 0; i < r->n_inputs + r->n_outputs; i++)
         if (i < r->n_inputs ? r->inputs[i].variadic : r->outputs[i - r->n_inputs].variadic)
             return gd_record_fail(r, "an op with lists fuses nothing:", r->name);
-    if (s) s = take_operands(r, s, f->outer_in, &f->n_outer, f);
+    if (s) s = take_operands(r, s, f->outer_in, &f->n_outer, other, f);
     return s && f->inner ? true
                          : gd_record_fail(r, "expected outer(inner(inputs), inputs) in", text);
+}
+
+static bool parse_fuses(gd_record *r, char *text) { return parse_two(r, text, 0, &r->facts.fuses); }
+static bool parse_folds(gd_record *r, char *text) {
+    return parse_two(r, text, GD_FUSES_OTHER, &r->facts.folds);
 }
 
 /* --- index --------------------------------------------------------------------------------------
@@ -177,7 +183,8 @@ bool gd_record_fact(gd_record *r, const char *word, char *rest, bool *is_fact) {
         bool (*parse)(gd_record *r, char *rest);
     } facts[] = {
         {"control", parse_control}, {"reduces", parse_reduces}, {"fills", parse_fills},
-        {"fuses", parse_fuses},     {"index", parse_index},     {"gives", parse_gives},
+        {"fuses", parse_fuses},     {"folds", parse_folds},     {"index", parse_index},
+        {"gives", parse_gives},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         *is_fact = strcmp(word, facts[i].word) == 0;

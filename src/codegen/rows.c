@@ -17,8 +17,7 @@ bool gd_row_folds(gd_row_use use) { return use <= GD_ROW_MIN; }
 static int cost_of(const gd_ir_node *n) {
     if (n->code < GD_IR_PRIM) return 0;
     const gd_prim *p = &gd_prims[n->code - GD_IR_PRIM];
-    return (p->types == GD_PRIM_FLOAT && p->arity < 3) || strcmp(p->name, "pow") == 0 ? A_FUNCTION
-                                                                                      : 1;
+    return (p->types == GD_PRIM_FLOAT && p->arity < 3) || p->is_long ? A_FUNCTION : 1;
 }
 
 /* What is known of the nodes of a request. */

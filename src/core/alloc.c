@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "gradus/testing.h"
 
@@ -47,3 +48,11 @@ void *gd_aligned_alloc(size_t alignment, size_t bytes) {
 }
 
 void gd_free(void *p) { free(p); }
+
+void *gd_alloc_pages(size_t bytes) {
+    if (fails_now()) return NULL;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void gd_free_pages(void *p, size_t bytes) { munmap(p, bytes); }

@@ -15,4 +15,8 @@ void *gd_realloc(void *old, size_t bytes);
 void *gd_aligned_alloc(size_t alignment, size_t bytes);
 void gd_free(void *p); /* all of the above */
 
+/* Whole pages, which go back to the system when they are freed: malloc may keep them. */
+void *gd_alloc_pages(size_t bytes);
+void gd_free_pages(void *p, size_t bytes);
+
 #endif

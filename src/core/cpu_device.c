@@ -2,11 +2,13 @@
  *
  * Buffers are cached by size class (four to a power of two) on free lists, because a fresh page
  * costs more than the arithmetic on it. A buffer's first bytes hold the link while it is free.
+ * Large ones come from an arena (arena.h), which uses them again in any size.
  */
 #include <pthread.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/arena.h"
 #include "core/copy.h"
 #include "core/device.h"
 #include "core/error.h"
@@ -32,9 +34,45 @@ static int size_class(size_t bytes, size_t *rounded) {
     return 4 * (log - 6) + (int)quarter;
 }
 
+/* Sanitizers watch malloc, and see every use after free where nothing is used again. */
+static bool is_large(size_t bytes) {
+#ifdef GD_SANITIZED
+    (void)bytes;
+    return false;
+#else
+    return bytes >= GD_ARENA_LEAST;
+#endif
+}
+
+static void *large_alloc(gd_device *d, size_t bytes) {
+    if (gd_faults_armed()) { /* a test may want this one to fail */
+        void *tried = gd_malloc(1);
+        if (!tried) return NULL;
+        gd_free(tried);
+    }
+    pthread_mutex_lock(&lock);
+    const int64_t before = gd_arena_cached();
+    void *buffer = gd_arena_alloc(bytes);
+    d->cached_bytes += gd_arena_cached() - before;
+    pthread_mutex_unlock(&lock);
+    return buffer;
+}
+
+static void large_free(gd_device *d, void *buffer) {
+    pthread_mutex_lock(&lock);
+    const int64_t before = gd_arena_cached();
+    gd_arena_free(buffer);
+    d->cached_bytes += gd_arena_cached() - before;
+    pthread_mutex_unlock(&lock);
+}
+
 static gd_status cpu_alloc(gd_device *d, size_t bytes, void **handle) {
     size_t rounded;
     if (bytes > (size_t)1 << 52) return GD_E_MEMORY;
+    if (is_large(bytes)) {
+        *handle = large_alloc(d, bytes);
+        return *handle ? GD_OK : GD_E_MEMORY;
+    }
     int class = size_class(bytes, &rounded);
     pthread_mutex_lock(&lock);
     free_buffer *buffer = gd_faults_armed() ? NULL : free_lists[class];
@@ -54,6 +92,10 @@ static gd_status cpu_alloc(gd_device *d, size_t bytes, void **handle) {
 
 static void cpu_free(gd_device *d, void *handle, size_t bytes) {
     size_t rounded;
+    if (is_large(bytes)) {
+        large_free(d, handle);
+        return;
+    }
     int class = size_class(bytes, &rounded);
 #ifdef GD_SANITIZED
     (void)class; /* no reuse: the sanitizer shall see every use after free */
@@ -77,6 +119,7 @@ static void cpu_trim(gd_device *d) {
             free_lists[i] = buffer->next;
             gd_free(buffer);
         }
+    gd_arena_trim();
     atomic_store(&d->cached_bytes, 0);
     pthread_mutex_unlock(&lock);
 }

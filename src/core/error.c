@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/number.h"
 #include "core/thread.h"
 
 const char *gd_status_name(gd_status status) {
@@ -31,7 +32,7 @@ gd_status gd_fail(gd_status status, const char *format, ...) {
     char text[GD_MESSAGE_MAX]; /* the arguments may point into the old message */
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    gd_vsnprintf(text, sizeof text, format, args);
     va_end(args);
     memcpy(thread->noted_text, text, sizeof text);
     thread->noted = status;
@@ -44,7 +45,7 @@ void gd_error_prefix(const char *format, ...) {
     char text[GD_MESSAGE_MAX];
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(text, sizeof text, format, args);
+    int n = gd_vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (n < 0 || n >= GD_MESSAGE_MAX) return;
     size_t rest = strnlen(thread->noted_text, sizeof text - 1 - (size_t)n);
@@ -59,7 +60,7 @@ void gd_error_suffix(const char *format, ...) {
     char text[GD_MESSAGE_MAX];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    gd_vsnprintf(text, sizeof text, format, args);
     va_end(args);
     snprintf(thread->noted_text + used, GD_MESSAGE_MAX - used, "%s", text);
 }
@@ -153,7 +154,7 @@ void gd_notice(gd_log_level level, const char *format, ...) {
     char text[GD_MESSAGE_MAX];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    gd_vsnprintf(text, sizeof text, format, args);
     va_end(args);
     fn(level, text, atomic_load(&log_user));
 }

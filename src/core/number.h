@@ -1,20 +1,36 @@
-/* number.h - the integer that a gd_number stands for. */
+/* number.h - numbers as text, the same in every locale.
+ *
+ * The C library's own conversions follow the program's locale, where the decimal point may be a
+ * comma. The library reads and prints floats with these functions alone; a test
+ * (tests/unit/test_sources.c) finds other ways in the sources.
+ */
 #ifndef GRADUS_CORE_NUMBER_H
 #define GRADUS_CORE_NUMBER_H
 
-#include "core/whole.h"
-#include "gradus/tensor.h"
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
 
-static inline int64_t gd_number_i64(gd_number n) {
-    return (double)n.whole == n.value ? n.whole : gd_whole_i64(n.value);
-}
+#include "gradus/status.h"
 
-static inline bool gd_number_equal(gd_number a, gd_number b) {
-    return __builtin_memcmp(&a.value, &b.value, sizeof a.value) == 0 &&
-           gd_number_i64(a) == gd_number_i64(b);
-}
+/* strtod() with a decimal point: correctly rounded, and takes hexadecimal, "inf" and "nan" too. */
+double gd_double_parse(const char *text, char **end);
 
-/* No fraction; an infinite one has none. */
-static inline bool gd_number_is_whole(gd_number n) { return n.value == __builtin_trunc(n.value); }
+enum { GD_DOUBLE_TEXT = 32 };
+
+/* Prints a finite number with the fewest digits that read back as the same number: "0.1", "1e+30",
+ * "-0". Returns the length. */
+int gd_double_print(char text[GD_DOUBLE_TEXT], double value);
+
+/* The double with the fewest decimal digits among those that round to this float: 0.1 for 0.1f,
+ * where (double)0.1f is 0.10000000149011612. */
+double gd_float_shortest(float value);
+
+/* The C library's functions of these names with a decimal point. A call that prints no float may
+ * use the C library's. */
+int gd_snprintf(char *text, size_t size, const char *format, ...) GD_PRINTF(3, 4);
+int gd_vsnprintf(char *text, size_t size, const char *format, va_list args) GD_PRINTF(3, 0);
+int gd_fprintf(FILE *out, const char *format, ...) GD_PRINTF(2, 3);
+int gd_vfprintf(FILE *out, const char *format, va_list args) GD_PRINTF(2, 0);
 
 #endif

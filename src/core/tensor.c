@@ -8,7 +8,7 @@
 #include "core/checked.h"
 #include "core/copy.h"
 #include "core/freed.h"
-#include "core/number.h"
+#include "core/integer.h"
 #include "gradus/testing.h"
 
 enum { CACHED_HANDLES = 256 };

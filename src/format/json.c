@@ -9,7 +9,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "format/file.h"
-#include "format/number.h"
+#include "core/number.h"
 #include "format/utf8.h"
 
 #include <math.h>

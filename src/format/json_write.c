@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "core/checked.h"
 #include "core/error.h"
-#include "format/number.h"
+#include "core/number.h"
 #include "format/utf8.h"
 
 #include <inttypes.h>

@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/checked.h"
 #include "core/error.h"
+#include "core/number.h"
 #include "format/file.h"
 #include "format/protobuf_tree.h"
 
@@ -212,7 +213,7 @@ static void fail(gd_pb_doc *doc, gd_status status, const char *format, ...) {
     doc->status = status;
     va_list args;
     va_start(args, format);
-    vsnprintf(doc->failure, sizeof doc->failure, format, args);
+    gd_vsnprintf(doc->failure, sizeof doc->failure, format, args);
     va_end(args);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "format/number.h"
+#include "core/number.h"
 #include "format/protobuf_tree.h"
 #include "format/utf8.h"
 

@@ -43,6 +43,7 @@ typedef struct gd_fuse {
     int *reach;         /* see gd_fuse_waits */
     gd_fuse_undo *undo; /* what was changed since the last gd_fuse_save: each step once */
     int n_undo, *changed, saves; /* of each step: the number of the save since which it is in `undo` */
+    int compiler; /* whether kernels can be compiled: 1 yes, -1 no, 0 not looked for yet */
 } gd_fuse;
 
 gd_status gd_fuse_begin(gd_fuse *f, gd_program *p);
@@ -77,11 +78,25 @@ bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count);
 bool gd_fuse_waits(gd_fuse *f, int a, int b);
 void gd_fuse_unite(gd_fuse *f, int a, int b);
 
+/* Makes single steps of a group again. */
+void gd_fuse_dissolve(gd_fuse *f, int group);
+
 /* From here on changes may be taken back. */
 void gd_fuse_save(gd_fuse *f);
 void gd_fuse_take_back(gd_fuse *f);
 /* Call before a step's group, next or row_axes are changed. */
 void gd_fuse_change(gd_fuse *f, int step);
+
+/* --- what groups are worth (fuse_worth.c)
+ * --------------------------------------------------------- */
+
+/* Whether a fused step is faster than the steps of the group one after the other. */
+bool gd_fuse_is_worth(gd_fuse *f, int group);
+/* The same, once it is known that the group's kernel could not be compiled. */
+bool gd_fuse_is_worth_evaluating(gd_fuse *f, int group);
+/* For tests: fuse all that can be, even where it is slower. */
+void gd_fuse_set_always(bool on);
+bool gd_fuse_always(void);
 
 /* --- groups that go by rows (fuse_rows.c)
  * ----------------------------------------------------------

@@ -250,12 +250,28 @@ static bool has_reduction(const gd_fuse *f, int g) {
     return false;
 }
 
-/* A reduction takes in what a group makes, while it is made; where others read it, it is stored
- * too. */
+/* Rows of a few elements: a reduction that reads them from memory takes many rows side by side,
+ * which one that makes its elements cannot. */
+static bool reduces_short_rows(const gd_fuse *f, int step) {
+    enum { SHORT = 16 };
+    const gd_pvalue *x = &f->p->values[f->p->steps[step].in[0]],
+                    *y = &f->p->values[f->p->steps[step].out[0]];
+    uint32_t axes;
+    int last = x->rank - 1;
+    while (last > 0 && x->dims[last] == 1) last--;
+    if (gd_fuse_axes(f->p, &f->p->steps[step], &axes) != GD_OK) return true;
+    return (axes >> last & 1) && elements(x) <= SHORT * elements(y);
+}
+
+/* A reduction takes in what a group makes, while it is made. Not where others read that too: then
+ * it is in memory anyway, and to store it in the order in which it is reduced costs more than to
+ * read it once more. */
 static void try_to_reduce(gd_fuse *f, int step) {
     const int value = f->p->steps[step].in[0], maker = f->made_by[value];
     if (maker < 0 || f->steps[maker].kind != GD_FUSE_EACH) return;
     const int a = f->steps[maker].group;
+    if (!gd_fuse_always() && (is_read_outside(f, value, a, step) || reduces_short_rows(f, step)))
+        return;
     const gd_dtype type = gd_fuse_type(f, a);
     if ((type != GD_F32 && type != GD_F64) || has_reduction(f, a) ||
         !gd_fuse_passes(f, value, type))
@@ -264,6 +280,21 @@ static void try_to_reduce(gd_fuse *f, int step) {
         gd_fuse_waits(f, a, step))
         return;
     gd_fuse_unite(f, a, step);
+}
+
+void gd_fuse_dissolve(gd_fuse *f, int group) {
+    for (int m = group, next; m >= 0; m = next) {
+        next = f->steps[m].next;
+        f->steps[m].group = m;
+        f->steps[m].next = -1;
+        f->steps[m].row_axes = 0;
+    }
+}
+
+static void dissolve_losers(gd_fuse *f) {
+    for (int i = 0; i < f->p->n_steps; i++)
+        if (f->steps[i].group == i && f->steps[i].next >= 0 && !gd_fuse_is_worth(f, i))
+            gd_fuse_dissolve(f, i);
 }
 
 /* --- members in the wrong group -----------------------------------------------------------------
@@ -374,6 +405,7 @@ int gd_fuse_group(gd_fuse *f) {
     for (int i = 0; i < p->n_steps; i++)
         if (f->steps[i].kind == GD_FUSE_REDUCTION && f->steps[i].group == i && f->steps[i].next < 0)
             try_to_reduce(f, i);
+    dissolve_losers(f);
     for (int i = 0; i < p->n_steps; i++) groups += gd_fuse_is_group(f, i);
     return groups;
 }

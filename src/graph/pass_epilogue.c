@@ -9,7 +9,7 @@
 
 #include "core/alloc.h"
 #include "codegen/record.h"
-#include "graph/program.h"
+#include "graph/epilogue.h"
 #include "ops/call.h"
 
 /* --- options -----------------------------------------------------------------------------------
@@ -50,17 +50,17 @@ static bool copy_option(const gd_op_attr *to, void *field, const gd_op_attr *fro
     return true;
 }
 
-/* The options of `op`, from those of the same names. *options is NULL where it has none. */
-static bool take_options(gd_program *p, const gd_op *op, const gd_pstep *inner,
-                         const gd_pstep *outer, const void **options) {
+/* *options is NULL where the op has none. */
+bool gd_take_options(gd_program *p, const gd_op *op, const gd_pstep *inner, const gd_pstep *outer,
+                     const void **options) {
     *options = NULL;
-    if (!loses_nothing(op, inner) || !loses_nothing(op, outer)) return false;
+    if ((inner && !loses_nothing(op, inner)) || !loses_nothing(op, outer)) return false;
     if (op->n_attrs == 0) return true;
     char *made = gd_program_alloc(p, op->attrs_size);
     if (!made) return false;
     memcpy(made, op->defaults, op->attrs_size);
     for (int i = 0; i < op->n_attrs; i++) {
-        const gd_op_attr *a = &op->attrs[i], *from = find_option(inner->op, a->name);
+        const gd_op_attr *a = &op->attrs[i], *from = inner ? find_option(inner->op, a->name) : NULL;
         const gd_pstep *s = from ? inner : outer;
         if (!from) from = find_option(outer->op, a->name);
         if (from ? !copy_option(a, made + a->offset, from, option_of(s, from)) : a->required)
@@ -80,10 +80,7 @@ static bool is_one_of(const char *name, const char *words) {
     return false;
 }
 
-/* The step whose result the other reads at the place that the op says; -1: it is another one, or
- * somebody else reads that, too. */
-static int inner_of(const gd_program *p, const gd_op *op, int at, const int *readers) {
-    const gd_op_fuses *f = &op->facts.fuses;
+int gd_inner_step(const gd_program *p, const gd_op_fuses *f, int at, const int *readers) {
     const gd_pstep *outer = &p->steps[at];
     int k = 0;
     while (f->outer_in[k] != GD_FUSES_INNER) k++;
@@ -95,12 +92,10 @@ static int inner_of(const gd_program *p, const gd_op *op, int at, const int *rea
                : -1;
 }
 
-/* Takes a step's operands to where the op has them. */
-static bool take_operands(const gd_pstep *s, const int8_t *places, int n_places, int *in,
-                          int *n_in) {
+bool gd_take_operands(const gd_pstep *s, const int8_t *places, int n_places, int *in, int *n_in) {
     for (int k = 0; k < s->n_in; k++) {
         if (k >= n_places) return false;
-        if (places[k] == GD_FUSES_INNER) continue;
+        if (places[k] < 0) continue;
         in[places[k]] = s->in[k];
         if (places[k] >= *n_in) *n_in = places[k] + 1;
     }
@@ -129,11 +124,16 @@ static bool rule_agrees(const gd_program *p, const gd_pstep *s, gd_device *devic
     return agrees;
 }
 
+bool gd_step_can_run(const gd_program *p, const gd_pstep *s, gd_device *device) {
+    return rule_agrees(p, s, device) && gd_kernel_exists(s->op, device->api->kind) &&
+           gd_step_kernel(p, s, device);
+}
+
 /* Makes one step of step `at` and the one before it that the op says, if it can. */
 static bool fuse(gd_program *p, const gd_op *op, int at, const int *readers, gd_device *device) {
     const gd_op_fuses *f = &op->facts.fuses;
     gd_pstep *outer = &p->steps[at];
-    const int from = inner_of(p, op, at, readers);
+    const int from = gd_inner_step(p, f, at, readers);
     if (from < 0 || op->n_outputs != outer->op->n_outputs || op->n_mutated != outer->op->n_mutated)
         return false;
     gd_pstep *inner = &p->steps[from], made = *outer;
@@ -142,11 +142,10 @@ static bool fuse(gd_program *p, const gd_op *op, int at, const int *readers, gd_
     made.in = gd_program_alloc(p, ((size_t)op->n_inputs + 1) * sizeof *made.in);
     if (!made.in) return false;
     for (int i = 0; i < op->n_inputs; i++) made.in[i] = -1;
-    if (!take_operands(inner, f->inner_in, f->n_inner, made.in, &made.n_in) ||
-        !take_operands(outer, f->outer_in, f->n_outer, made.in, &made.n_in) ||
-        !take_options(p, op, inner, outer, &made.attrs) || made.n_in < op->n_required ||
-        !rule_agrees(p, &made, device) || !gd_kernel_exists(op, device->api->kind) ||
-        !gd_step_kernel(p, &made, device))
+    if (!gd_take_operands(inner, f->inner_in, f->n_inner, made.in, &made.n_in) ||
+        !gd_take_operands(outer, f->outer_in, f->n_outer, made.in, &made.n_in) ||
+        !gd_take_options(p, op, inner, outer, &made.attrs) || made.n_in < op->n_required ||
+        !gd_step_can_run(p, &made, device))
         return false;
     if (f->n_outer == 1) made.node = inner->node; /* it needs nothing that comes later */
     *(f->n_outer == 1 ? inner : outer) = made;

@@ -1,7 +1,7 @@
 /* pass_fuse.c - groups of elementwise steps, with the reduction behind them, become one step each.
  *
- * fuse_group.c says which; here a group's expression is composed, the step is written, and the
- * program put in an order in which everything comes after what it needs.
+ * fuse_group.c decides which; here a group's expression is composed and compiled, the step is
+ * written, and the program put in an order in which everything comes after what it needs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,22 +217,16 @@ static gd_status write_step(gd_fusing *g) {
     return GD_OK;
 }
 
-/* A group that is none after all. */
-static void leave_alone(gd_fuse *f, int group) {
-    for (int m = group, next; m >= 0; m = next) {
-        next = f->steps[m].next;
-        f->steps[m].group = m;
-        f->steps[m].next = -1;
-    }
-}
-
-static gd_status fuse_group(gd_fuse *f, int group, gd_fusing *g) {
+/* Composes a group: its expression, operands and name. A group of rows that is too long is
+ * dissolved, and has no members then. */
+static gd_status compose_group(gd_fuse *f, int group, gd_fusing *g) {
     memset(g, 0, sizeof *g);
     g->f = f;
     list_members(g, group);
     list_operands(g);
     if (g->by_rows && !gd_fusing_rows(g)) {
-        leave_alone(f, group);
+        gd_fuse_dissolve(f, group);
+        g->n_members = 0;
         return GD_OK;
     }
     if (!g->by_rows) GD_TRY(compose(g));
@@ -241,7 +235,36 @@ static gd_status fuse_group(gd_fuse *f, int group, gd_fusing *g) {
         GD_TRY(gd_fuse_axes(f->p, &f->p->steps[g->reduction], &g->options.axes));
     }
     name_it(g);
-    return write_step(g);
+    return GD_OK;
+}
+
+/* Compiles the kernels of all groups at once: the compiler is started once. */
+static gd_status compile_all(gd_fuse *f, int groups, gd_fusing *g) {
+    const gd_op **ops = gd_malloc(((size_t)groups + 1) * sizeof *ops);
+    int64_t *elements = gd_malloc(((size_t)groups + 1) * sizeof *elements);
+    gd_status status = ops && elements ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    int n = 0;
+    for (int i = 0; i < f->p->n_steps && n < groups && status == GD_OK; i++) {
+        if (!gd_fuse_is_group(f, i)) continue;
+        status = compose_group(f, i, g);
+        if (status != GD_OK || g->n_members == 0) continue;
+        if (!(ops[n] = gd_op_fused(&g->model))) status = GD_E_MEMORY;
+        elements[n++] = gd_numel(g->options.rank, g->options.dims);
+    }
+    if (status == GD_OK) gd_fused_warm(ops, elements, n);
+    gd_free(ops);
+    gd_free(elements);
+    return status;
+}
+
+/* Writes the step of a group, unless it has no compiled kernel and is slower without one. */
+static gd_status write_group(gd_fuse *f, int group, gd_fusing *g) {
+    GD_TRY(compose_group(f, group, g));
+    const gd_op *op = g->n_members ? gd_op_fused(&g->model) : NULL;
+    if (!op) return g->n_members ? GD_E_MEMORY : GD_OK;
+    if (gd_fused_has_kernel(op) || gd_fuse_is_worth_evaluating(f, group)) return write_step(g);
+    gd_fuse_dissolve(f, group);
+    return GD_OK;
 }
 
 /* --- the order ---------------------------------------------------------------------------------
@@ -294,35 +317,16 @@ static gd_status reorder(const gd_fuse *f) {
     return status;
 }
 
-/* All kernels of the program at once: the compiler is started once. */
-static gd_status compile_all(const gd_program *p, int groups) {
-    const gd_op **ops = gd_malloc(((size_t)groups + 1) * sizeof *ops);
-    int64_t *elements = gd_malloc(((size_t)groups + 1) * sizeof *elements);
-    int n = 0;
-    for (int i = 0; i < p->n_steps && n < groups && ops && elements; i++) {
-        const gd_pstep *s = &p->steps[i];
-        if (s->removed || !s->op->fusion) continue;
-        const gd_fused_options *o = s->attrs;
-        ops[n] = s->op;
-        elements[n++] = gd_numel(o->rank, o->dims);
-    }
-    const bool room = ops && elements;
-    if (room) gd_fused_warm(ops, elements, n);
-    gd_free(ops);
-    gd_free(elements);
-    return room ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
-}
-
 int gd_pass_fuse(gd_program *p) {
     gd_fuse f;
     gd_status status = gd_fuse_begin(&f, p);
     const int groups = status == GD_OK ? gd_fuse_group(&f) : 0;
     gd_fusing *g = groups ? gd_malloc(sizeof *g) : NULL;
     if (groups && !g) status = gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (groups && status == GD_OK) status = compile_all(&f, groups, g);
     for (int i = 0; groups && i < p->n_steps && status == GD_OK; i++)
-        if (gd_fuse_is_group(&f, i)) status = fuse_group(&f, i, g);
+        if (gd_fuse_is_group(&f, i)) status = write_group(&f, i, g);
     if (groups && status == GD_OK) status = reorder(&f);
-    if (groups && status == GD_OK) status = compile_all(p, groups);
     gd_free(g);
     gd_fuse_end(&f);
     if (status != GD_OK) return -1;

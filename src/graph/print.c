@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/integer.h"
 #include "core/number.h"
 #include "graph/graph.h"
 #include "graph/program.h"
@@ -22,7 +23,7 @@ void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
             break;
         case GD_ATTR_FLOAT:
             if (memcmp(field, default_field, sizeof(double)) == 0) break;
-            fprintf(out, " %s=%.9g", a->name, *(const double *)field);
+            gd_fprintf(out, " %s=%.9g", a->name, *(const double *)field);
             break;
         case GD_ATTR_NUMBER: {
             const gd_number n = *(const gd_number *)field;

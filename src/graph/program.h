@@ -125,6 +125,8 @@ char *gd_program_text(const gd_program *program);
 int gd_pass_prune(gd_program *program);    /* steps whose results nobody reads */
 int gd_pass_share(gd_program *program);    /* steps that compute what another has computed */
 int gd_pass_fold(gd_program *program, gd_device *device); /* what is the same in every run */
+int gd_pass_norm(gd_program *program,
+                 gd_device *device); /* batch norms that become part of weights */
 int gd_pass_epilogue(gd_program *program, gd_device *device); /* two steps for which there is one op */
 int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
 int gd_pass_layout(gd_program *program, gd_device *device); /* in which order elements lie in memory */

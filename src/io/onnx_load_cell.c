@@ -3,8 +3,8 @@
  * functions of the gates. */
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
+#include "core/ascii.h"
 #include "gradus/control.h"
 #include "gradus/ops.h"
 #include "io/onnx_recurrent.h"
@@ -60,7 +60,7 @@ static void take_number(const gd_pb_list *list, size_t *next, double *number) {
 static gd_status find_function(const char *name, size_t length, gd_onnx_activation *f) {
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (strlen(functions[i].name) == length &&
-            strncasecmp(functions[i].name, name, length) == 0) {
+            gd_is_same_word(functions[i].name, name, length)) {
             *f = functions[i].is;
             return GD_OK;
         }

@@ -7,7 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
-#include "format/number.h"
+#include "core/number.h"
 #include "gradus/ops.h"
 #include "io/onnx.h"
 #include "ops/call.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "format/number.h"
+#include "core/number.h"
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
 #include "ops/probe.h"

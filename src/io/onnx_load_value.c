@@ -4,7 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/grow.h"
-#include "format/number.h"
+#include "core/number.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
 #include "io/onnx_load.h"

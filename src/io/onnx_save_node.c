@@ -6,7 +6,8 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
-#include "format/number.h"
+#include "core/integer.h"
+#include "core/number.h"
 #include "graph/program.h"
 #include "io/onnx_save.h"
 #include "ops/call.h"

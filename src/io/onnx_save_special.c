@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "core/copy.h"
+#include "core/integer.h"
 #include "core/number.h"
-#include "format/number.h"
 #include "gradus/ops.h"
 #include "io/onnx_save.h"
 #include "ops/late.h"

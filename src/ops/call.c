@@ -9,6 +9,8 @@
 
 #include "codegen/record.h"
 #include "core/alloc.h"
+#include "core/integer.h"
+#include "core/number.h"
 #include "core/random.h"
 #include "ops/intern.h"
 
@@ -236,7 +238,7 @@ gd_status gd_attrs_put_float(gd_attrs *attrs, const char *name, double value) {
     }
     if (value == trunc(value) && fabs(value) < 0x1p62) return gd_attrs_put_int(attrs, name, (int64_t)value);
     char text[40];
-    snprintf(text, sizeof text, "%g", value);
+    gd_snprintf(text, sizeof text, "%g", value);
     return wrong_type(attrs, a, text);
 }
 
@@ -295,7 +297,7 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
             *(gd_number *)field = gd_number_of(values[0]);
             return GD_OK;
         }
-        double v = none ? NAN : strtod(text, &end);
+        double v = none ? NAN : gd_double_parse(text, &end);
         if (!none && (end == text || *end)) return wrong_type(attrs, a, text);
         if (a->type == GD_ATTR_NUMBER)
             *(gd_number *)field = gd_number_of(v);

@@ -2,7 +2,7 @@
 #ifndef GRADUS_OPS_CALL_H
 #define GRADUS_OPS_CALL_H
 
-#include "core/number.h"
+#include "core/integer.h"
 #include "ops/op.h"
 
 enum { GD_MAX_VARIADIC = 256 };

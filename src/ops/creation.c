@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/copy.h"
-#include "core/number.h"
+#include "core/integer.h"
 #include "core/pool.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"

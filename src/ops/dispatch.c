@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "core/freed.h"
+#include "core/number.h"
 #include "core/random.h"
 #include "ops/call.h"
 #include "ops/op.h"
@@ -25,7 +26,7 @@ gd_status gd_op_fail(gd_status status, const char *format, ...) {
     char text[GD_MESSAGE_MAX];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    gd_vsnprintf(text, sizeof text, format, args);
     va_end(args);
     return gd_fail(status, "%s", text);
 }

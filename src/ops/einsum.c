@@ -4,9 +4,9 @@
  * groups: in both and kept (batch), in both and summed (inner), in one alone (rows, columns); with
  * the dimensions permuted and grouped that way, the pair is one batched matrix product.
  */
-#include <ctype.h>
 #include <string.h>
 
+#include "core/ascii.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
@@ -30,7 +30,7 @@ typedef struct {
 } equation;
 
 /* Labels: a-z are 0-25, A-Z 26-51, dimensions under "..." 52 and up, counted from the right. */
-static int label_of(char c) { return islower((unsigned char)c) ? c - 'a' : c - 'A' + 26; }
+static int label_of(char c) { return gd_is_lower(c) ? c - 'a' : c - 'A' + 26; }
 enum { DOTS = 52 };
 
 /* One term up to ',' or '-' or the end; `rank` < 0: the result's, with `dots` hidden dimensions. */
@@ -38,7 +38,7 @@ static gd_status parse_term(const char **s, int rank, int dots, int8_t *labels, 
     int letters = 0, n = 0;
     bool has_dots = false;
     const char *p = *s;
-    for (; *p && *p != ',' && *p != '-'; p++) letters += isalpha((unsigned char)*p) != 0;
+    for (; *p && *p != ',' && *p != '-'; p++) letters += gd_is_alpha(*p);
     int hidden = rank < 0 ? dots : rank - letters;
     for (p = *s; *p && *p != ',' && *p != '-'; p++) {
         if (*p == ' ') continue;
@@ -47,7 +47,7 @@ static gd_status parse_term(const char **s, int rank, int dots, int8_t *labels, 
                 if (n < GD_MAX_RANK && k < 8) labels[n++] = (int8_t)(DOTS + k);
             has_dots = true;
             p += 2;
-        } else if (!isalpha((unsigned char)*p)) {
+        } else if (!gd_is_alpha(*p)) {
             return gd_op_fail(GD_E_ARGUMENT, "the equation has '%c'; labels are letters", *p);
         } else if (n == GD_MAX_RANK) {
             return gd_op_fail(GD_E_SHAPE, "more than %d labels in a term", GD_MAX_RANK);

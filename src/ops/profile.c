@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "core/fork.h"
+#include "core/number.h"
 #include "core/tensor.h"
 #include "format/file.h"
 #include "format/json.h"
@@ -295,7 +296,7 @@ static const char *bytes_text(int64_t bytes, char text[16]) {
     double value = (double)bytes;
     int unit = 0;
     for (; value >= 999.5 && unit < 6; unit++) value /= 1000;
-    snprintf(text, 16, value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    gd_snprintf(text, 16, value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
     return text;
 }
 
@@ -318,15 +319,17 @@ gd_status gd_profiler_table(FILE *stream) {
                         "live") > 0;
     for (int64_t i = 0; i < count && fine; i++) {
         const row *r = &rows[i];
-        fine = fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f %11.2f %6.1f %8s %8s\n", op_width,
-                       r->op->name, kernel_width, r->kernel->variant, r->device->name, r->calls,
-                       (double)r->nanoseconds / 1e6, (double)r->nanoseconds / 1e3 / (double)r->calls,
-                       total ? 100.0 * (double)r->nanoseconds / (double)total : 0.0,
-                       bytes_text(r->bytes, moved), bytes_text(r->live_bytes, live)) > 0;
+        fine = gd_fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f %11.2f %6.1f %8s %8s\n",
+                          op_width, r->op->name, kernel_width, r->kernel->variant, r->device->name,
+                          r->calls, (double)r->nanoseconds / 1e6,
+                          (double)r->nanoseconds / 1e3 / (double)r->calls,
+                          total ? 100.0 * (double)r->nanoseconds / (double)total : 0.0,
+                          bytes_text(r->bytes, moved), bytes_text(r->live_bytes, live)) > 0;
     }
     if (fine)
-        fine = fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f of %.3f ms\n", op_width, "total",
-                       kernel_width, "", "", calls, (double)total / 1e6, (double)measured_for() / 1e6) > 0;
+        fine = gd_fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f of %.3f ms\n", op_width,
+                          "total", kernel_width, "", "", calls, (double)total / 1e6,
+                          (double)measured_for() / 1e6) > 0;
     gd_free(rows);
     return fine ? GD_OK : gd_report(NULL, gd_fail(GD_E_IO, "gd_profiler_table: the stream could not be written"));
 }

@@ -380,6 +380,28 @@ TEST(a_reduction_takes_in_what_is_made_for_it) {
             }
 }
 
+static results short_rows_body(gd_tensor *const *x, const void *arg) {
+    return (results){
+        {gd_call("sum", gd_list(gd_square(gd_add(x[0], x[1]))), arg), gd_add(gd_tanh(x[0]), x[1])},
+        2};
+}
+
+/* All rows become one line of elements, with the bias in it again and again. */
+TEST(a_bias_of_short_rows_is_read_right_wherever_a_piece_begins) {
+    GD_SCOPE;
+    static const int64_t shapes[][2] = {{2, 3},   {70, 3},   {1000, 10},
+                                        {33, 64}, {3000, 7}, {300, 200}};
+    static const char *const axes[] = {"", "axis=0", "axis=1"};
+    for (int s = 0; s < 6; s++)
+        for (int k = 0; k < 3; k++) {
+            GD_SCOPE;
+            const gd_dtype dtype = k == 2 ? GD_F64 : GD_F32;
+            gd_tensor *x[2] = {noise(gd_dims(shapes[s][0], shapes[s][1]), dtype),
+                               noise(gd_dims(shapes[s][1]), k == 1 ? GD_BF16 : dtype)};
+            check_all_ways(axes[k], short_rows_body, axes[k], x, 2, 1e-5);
+        }
+}
+
 static results bias_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     return (results){{gd_sum(gd_mul(gd_tanh(x[0]), x[1]), .axis = gd_dims(0))}, 1};

@@ -1,12 +1,11 @@
-/* test_json.c - what format/json.h and format/number.h promise. */
+/* test_json.c - what format/json.h and core/number.h promise. */
 #include "core/error.h"
 #include "core/alloc.h"
 #include "format/json.h"
-#include "format/number.h"
+#include "core/number.h"
 #include "gradus/testing.h"
 
 #include <float.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -358,17 +357,6 @@ static void doubles_print_short_and_read_back(void) {
     }
 }
 
-/* The decimal point is a comma in many places; where such a locale is installed, try it. */
-static void locale_does_not_matter(void) {
-    const char *names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};
-    for (int i = 0; i < 4 && setlocale(LC_ALL, names[i]) == NULL; i++) continue;
-    char text[GD_DOUBLE_TEXT];
-    gd_double_print(text, 1.5);
-    CHECK(strcmp(text, "1.5") == 0);
-    CHECK(gd_double_parse("2.5", NULL) == 2.5);
-    setlocale(LC_ALL, "C");
-}
-
 int main(void) {
     values_of_every_type();
     numbers_exact_and_as_double();
@@ -382,7 +370,6 @@ int main(void) {
     written_text_is_json();
     what_is_no_json_cannot_be_written();
     doubles_print_short_and_read_back();
-    locale_does_not_matter();
     if (failures) fprintf(stderr, "%d failures\n", failures);
     return failures != 0;
 }

@@ -16,8 +16,10 @@ static char *plan_text(body_fn body, gd_tensor *const *x, int n) {
 static results chain_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *t = gd_permute(x[0], gd_dims(2, 0, 1)); /* (4,2,3) */
-    gd_tensor *y = gd_mul(gd_tanh(gd_add(gd_mul(t, gd_scalar(0.5)), x[1])), gd_sub(t, x[2]));
-    y = gd_where(gd_gt(y, gd_scalar(0)), y, gd_mul(y, gd_narrow(x[3], 1, 1, 1)));
+    /* one call after the other: in which order arguments are evaluated is the compiler's affair */
+    gd_tensor *away = gd_sub(t, x[2]), *bent = gd_tanh(gd_add(gd_mul(t, gd_scalar(0.5)), x[1]));
+    gd_tensor *y = gd_mul(bent, away), *scaled = gd_mul(y, gd_narrow(x[3], 1, 1, 1));
+    y = gd_where(gd_gt(y, gd_scalar(0)), y, scaled);
     gd_tensor *back = gd_permute(y, gd_dims(1, 2, 0));
     results r = {.count = 4};
     r.at[0] = gd_sum(back, .axis = 2);

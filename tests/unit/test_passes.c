@@ -292,6 +292,106 @@ TEST(epilogue_folds_relu_into_convolutions) {
         }
 }
 
+typedef struct normed {
+    gd_graph *graph;
+    gd_tensor *x, *y, *value, *between;
+} normed;
+
+/* relu(batch_norm(inner(x, w, b))), with variables for all that can be one. */
+static normed make_normed(const char *inner, gd_shape x, gd_shape w, const char *options,
+                          bool biased, bool training) {
+    normed n = {.graph = gd_graph_new(), .value = gd_randn(x)};
+    const gd_shape channels = gd_dims(w.at[0]);
+    gd_tensor *b = biased ? gd_randn(channels) : NULL, *first = gd_randn(w),
+              *mean = gd_randn(channels);
+    gd_tensor *var = gd_uniform(channels, .low = 0.5, .high = 2), *gamma = gd_randn(channels),
+              *beta = gd_randn(channels);
+    GD_GRAPH(n.graph);
+    n.x = gd_placeholder(x);
+    gd_tensor *weights = gd_variable(first), *m = gd_variable(mean), *v = gd_variable(var);
+    gamma = gd_variable(gamma);
+    n.between = gd_call(inner, gd_list(n.x, weights, b), options);
+    n.y = gd_relu(gd_batch_norm(n.between, gamma, beta, m, v, .training = training, .eps = 1e-3));
+    return n;
+}
+
+TEST(norms_become_part_of_the_weights_before_them) {
+    GD_SCOPE;
+    normed n =
+        make_normed("conv2d", gd_dims(2, 3, 8, 8), gd_dims(4, 3, 3, 3), "padding=1", false, false);
+    gd_program *p = program_of(gd_list(n.x), gd_list(n.value), gd_list(n.y));
+    CHECK(gd_pass_prune(p) >= 0);
+    check_text(p, "%5 f32[2,4,8,8] = conv2d(%0 (feed 0) f32[2,3,8,8], %1 (variable 0) "
+                  "f32[4,3,3,3], -) padding=[1,1]\n"
+                  "%7 f32[4] = clone(%2 (variable 1) f32[4])\n"
+                  "%8 f32[4] = clone(%3 (variable 2) f32[4])\n"
+                  "%9 f32[2,4,8,8], %7 f32[4], %8 f32[4] = batch_norm(%5, %4 (variable 3) f32[4], "
+                  "%6 (outside 6) f32[4], %7, %8) eps=0.001\n"
+                  "%12 f32[2,4,8,8] = relu(%9)\n"
+                  "variable 1 <- %7\n"
+                  "variable 2 <- %8\n"
+                  "fetch %12\n");
+    CHECK(gd_pass_norm(p, gd_cpu()) == 1 && gd_pass_epilogue(p, gd_cpu()) == 1);
+    check_text(p, "%13 f32[4,3,3,3], %14 f32[4] = norm_fold(%1 (variable 0) f32[4,3,3,3], -, %4 "
+                  "(variable 3) f32[4], "
+                  "%6 (outside 6) f32[4], %2 (variable 1) f32[4], %3 (variable 2) f32[4]) "
+                  "momentum=0.1 eps=0.001\n"
+                  "%12 f32[2,4,8,8] = conv_relu(%0 (feed 0) f32[2,3,8,8], %13, %14) stride=[1,1] "
+                  "padding=[1,1] dilation=[1,1] groups=1\n"
+                  "fetch %12\n"); /* and the running statistics are not written */
+    gd_program_free(p);
+}
+
+TEST(weights_with_norms_in_them_give_the_same_numbers) {
+    static const struct {
+        const char *inner;
+        int64_t x[4], w[4];
+        int rank;
+        const char *options;
+    } cases[] = {{"conv2d", {2, 3, 17, 16}, {4, 3, 5, 3}, 4, "stride=2 padding=1"},
+                 {"conv2d", {2, 32, 14, 13}, {40, 32, 3, 3}, 4, "padding=1"},
+                 {"conv2d", {2, 8, 9, 9}, {8, 1, 3, 3}, 4, "pad_mode=same groups=8"},
+                 {"conv1d", {4, 3, 20}, {5, 3, 3}, 3, ""},
+                 {"linear", {64, 7}, {6, 7}, 2, NULL}};
+    for (int i = 0; i < 5; i++)
+        for (int biased = 0; biased < 2; biased++) {
+            GD_SCOPE;
+            normed n = make_normed(cases[i].inner, gd_shape_of(cases[i].rank, cases[i].x),
+                                   gd_shape_of(cases[i].rank, cases[i].w), cases[i].options, biased,
+                                   false);
+            gd_session *plain = gd_session_new(n.graph, .level = 0),
+                       *fast = gd_session_new(n.graph);
+            char *text = gd_session_plan_text(fast, gd_feed(n.x, n.value), gd_list(n.y));
+            const bool gains = strcmp(cases[i].options ? cases[i].options : "", "padding=1") !=
+                               0; /* 11520 weights, 14560 results */
+            CHECK_SAYING(text && !strstr(text, "batch_norm(") == gains, "%s",
+                         text ? text : gd_error_message());
+            free(text);
+            gd_tensor *a = gd_session_run(plain, gd_feed(n.x, n.value), gd_list(n.y)).at[0];
+            gd_tensor *b = gd_session_run(fast, gd_feed(n.x, n.value), gd_list(n.y)).at[0];
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            bool same = gd_tensor_numel(a) == gd_tensor_numel(b);
+            for (int64_t e = 0; same && e < gd_tensor_numel(a); e++)
+                same = fabsf(((const float *)gd_data(a))[e] - ((const float *)gd_data(b))[e]) <
+                       1e-4f * (1 + fabsf(((const float *)gd_data(a))[e]));
+            CHECK_SAYING(same, "%s %s", cases[i].inner, cases[i].options ? cases[i].options : "");
+        }
+}
+
+/* In training, where the convolution is read by others, and where it comes without a batch. */
+TEST(norms_that_are_no_part_of_the_weights_stay) {
+    for (int i = 0; i < 3; i++) {
+        GD_SCOPE;
+        normed n =
+            make_normed("conv2d", i == 2 ? gd_dims(3, 8, 8) : gd_dims(2, 3, 8, 8),
+                        i == 2 ? gd_dims(8, 3, 1, 1) : gd_dims(4, 3, 3, 3), "", true, i == 0);
+        gd_program *p = program_of(gd_list(n.x), gd_list(n.value),
+                                   i == 1 ? gd_list(n.y, n.between) : gd_list(n.y));
+        CHECK(gd_pass_prune(p) >= 0 && gd_pass_norm(p, gd_cpu()) == 0);
+        gd_program_free(p);
+    }
+}
+
 /* What the convolution itself gives is wanted, too: it stays. */
 TEST(epilogue_leaves_convolutions_that_others_read) {
     IN_GRAPH(g, 2, 3);

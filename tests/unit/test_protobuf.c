@@ -6,7 +6,7 @@
 #include "../fuzz/fuzz_protobuf.c"
 #include "core/error.h"
 #include "format/file.h"
-#include "format/number.h"
+#include "core/number.h"
 #include "test.h"
 
 static bool says(const char *part) { return strstr(gd_latest_failure(), part) != NULL; }

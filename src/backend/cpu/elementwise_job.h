@@ -44,6 +44,8 @@ bool gd_ew_is_worth_compiling(int64_t elements);
 /* Compiles what fused ops compute, as far as they have no kernel yet and their elements are worth
  * it: all of them by one run of the compiler. */
 void gd_fused_warm(const gd_op *const *ops, const int64_t *elements, int n);
+/* Whether a fused op has a compiled kernel, of its own or the build's. */
+bool gd_fused_has_kernel(const gd_op *op);
 /* The kernel of a fused op that goes by rows, in its type; NULL: none was compiled. */
 void *gd_fused_rows_kernel(const gd_op *op);
 
@@ -64,6 +66,7 @@ typedef struct gd_ew_operand {
     int64_t step[GD_MAX_RANK]; /* bytes, for the merged dims */
     bool direct;               /* its rows can be given to the kernel as they are */
     bool single;               /* one element for all: its tile is filled once for a piece */
+    bool repeated;             /* one row for all: so is its tile, with the row again and again */
 } gd_ew_operand;
 
 typedef struct gd_ew_job {
@@ -73,6 +76,7 @@ typedef struct gd_ew_job {
     int rank; /* merged dims; the last one is the row */
     int64_t dims[GD_MAX_RANK];
     int64_t rows, row, tile, tiles_per_row, tiles, tiles_per_piece;
+    int64_t period; /* elements of the row that `repeated` operands have; 1 where there are none */
     bool bare; /* a compiled kernel and nothing to convert: tiles need no buffers */
 } gd_ew_job;
 

@@ -58,24 +58,52 @@ static size_t tiles_bytes(const job *j) {
     return (size_t)(j->n_in + j->n_out + j->program.n_slots) * (size_t)j->tile * type_size[j->program.type];
 }
 
+/* Rows of a few elements, some operands the same in every row (a bias) and the others dense: all
+ * rows become one line, and the tile of such an operand holds its row again and again. */
+static void join_short_rows(job *j) {
+    const int64_t row = j->dims[1];
+    bool repeats = false;
+    if (j->rank != 2 || 2 * row > j->tile) return;
+    for (int i = 0; i < j->n_in + j->n_out; i++) {
+        const int64_t *step = j->operands[i].step;
+        const bool repeated = i < j->n_in && step[0] == 0 && step[1] != 0;
+        if (!repeated && step[0] != step[1] * row) return;
+        repeats |= repeated;
+    }
+    if (!repeats) return;
+    for (int i = 0; i < j->n_in + j->n_out; i++) {
+        operand *o = &j->operands[i];
+        o->repeated = o->step[0] == 0 && o->step[1] != 0;
+        o->step[0] = o->step[1];
+    }
+    j->period = row;
+    j->tile -= j->tile % row;
+    j->dims[0] *= row;
+    j->rank = 1;
+}
+
 void gd_ew_line_up(job *j, const gd_view *in, const gd_view *out, const gd_view *shape) {
     const int type = j->program.type;
     for (int i = 0; i < j->n_in + j->n_out; i++) {
         const gd_view *v = i < j->n_in ? &in[i] : &out[i - j->n_in];
         j->operands[i].data = v->data;
         j->operands[i].dtype = v->dtype;
+        j->operands[i].repeated = false;
     }
     merge_dims(j, in, out, shape);
-    j->row = j->dims[j->rank - 1];
-    for (int i = 0; i < j->n_in + j->n_out; i++) {
-        operand *o = &j->operands[i];
-        o->direct = o->dtype == type_dtype[type] && (o->step[j->rank - 1] == (int64_t)type_size[type]);
-        o->single = i < j->n_in;
-        for (int d = 0; d < j->rank; d++) o->single &= o->step[d] == 0;
-    }
     j->tile = TILE;
     while (j->tile > LEAST_TILE && tiles_bytes(j) > TILES_BYTES) j->tile /= 2;
     while (tiles_bytes(j) > BUFFER) j->tile /= 2;
+    j->period = 1;
+    join_short_rows(j);
+    j->row = j->dims[j->rank - 1];
+    for (int i = 0; i < j->n_in + j->n_out; i++) {
+        operand *o = &j->operands[i];
+        o->direct = !o->repeated && o->dtype == type_dtype[type] &&
+                    (o->step[j->rank - 1] == (int64_t)type_size[type]);
+        o->single = i < j->n_in;
+        for (int d = 0; d < j->rank; d++) o->single &= o->step[d] == 0;
+    }
 }
 
 static void load_tile(const operand *o, const char *from, int64_t step, int type, void *tile, int64_t n) {
@@ -109,6 +137,8 @@ static void run_tile(const job *j, char *const *base, int64_t first, int64_t n, 
         if (i >= j->n_in) out[i - j->n_in] = o->direct ? at : buffer;
         else if (o->direct) in[i] = at;
         else if (o->single) in[i] = buffer;
+        else if (o->repeated)
+            in[i] = buffer + (size_t)(first % j->period) * type_size[type];
         else load_tile(o, at, o->step[last], type, buffer, n), in[i] = buffer;
     }
     if (j->program.whole) j->program.whole(n, in, out, j->program.params);
@@ -121,12 +151,27 @@ static void run_tile(const job *j, char *const *base, int64_t first, int64_t n, 
     }
 }
 
-/* Fills what is the same for all tiles: the expression's constants, and operands of one element. Of
- * no tile more than `most` elements will be wanted. */
+/* One row of the operand again and again, n elements in all. */
+static void repeat_row(const job *j, const operand *o, char *tile, int64_t n) {
+    const size_t bytes = (size_t)n * type_size[j->program.type];
+    size_t done = (size_t)j->period * type_size[j->program.type];
+    load_tile(o, o->data, o->step[0], j->program.type, tile, j->period);
+    for (; done < bytes; done *= 2)
+        memcpy(tile + done, tile, done < bytes - done ? done : bytes - done);
+}
+
+/* Fills what is the same for all tiles: the expression's constants, and operands of one element or
+ * of one row. Of no tile more than `most` elements will be wanted. */
 static void fill_tiles(const job *j, int64_t most, char *buffers) {
     const size_t tile = (size_t)j->tile * type_size[j->program.type];
     int64_t n = j->row < j->tile ? j->row : j->tile;
     if (n > most) n = most;
+    const int64_t rows =
+        (n + 2 * j->period - 2) / j->period * j->period; /* a tile may begin inside a row */
+    for (int i = 0; i < j->n_in; i++)
+        if (j->operands[i].repeated)
+            repeat_row(j, &j->operands[i], buffers + (size_t)i * tile,
+                       rows < j->tile ? rows : j->tile);
     for (int i = 0; i < j->n_in; i++)
         if (j->operands[i].single) load_tile(&j->operands[i], j->operands[i].data, 0, j->program.type, buffers + (size_t)i * tile, n);
     gd_ew_constants(&j->program, j->program.params, j->tile, n, buffers + (size_t)(j->n_in + j->n_out) * tile);
@@ -197,6 +242,16 @@ void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
     /* a compiled kernel with nothing to convert needs no tiles */
     bool direct = j->program.whole;
     for (int i = 0; i < last; i++) direct &= j->operands[i].direct;
+    if (direct && j->rank == 1) { /* one line of elements */
+        const void *in[GD_EW_OPERANDS];
+        void *out[GD_EW_OPERANDS];
+        for (int i = 0; i < j->n_in; i++) in[i] = j->operands[i].data + first * size;
+        for (int i = 0; i < j->n_out - 1; i++)
+            out[i] = j->operands[j->n_in + i].data + first * size;
+        out[j->n_out - 1] = to;
+        j->program.whole(n, in, out, j->program.params);
+        return;
+    }
     const int64_t most = direct ? n : j->tile;
     if (!direct) fill_tiles(j, n, buffers);
     for (int64_t done = 0; done < n;) {
@@ -204,6 +259,7 @@ void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
         const int64_t row = (first + done) / j->row, at = (first + done) % j->row;
         int64_t count = j->row - at < n - done ? j->row - at : n - done;
         if (count > most) count = most;
+        if (!direct && count > j->tile - at % j->period) count = j->tile - at % j->period;
         find_row(j, row, base);
         base[last] = (char *)to + (done - at) * size; /* run_tile adds `at` again */
         run_tile(j, base, at, count, buffers);

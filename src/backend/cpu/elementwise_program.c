@@ -126,6 +126,12 @@ void *gd_fused_rows_kernel(const gd_op *op) {
     return now ? (void *)now->fn[gd_ew_type(op->fusion->type)] : NULL;
 }
 
+bool gd_fused_has_kernel(const gd_op *op) {
+    const gd_fusion *f = op->fusion;
+    return f->rows ? gd_fused_rows_kernel(op) != NULL
+                   : gd_ew_whole(op, &f->ir, gd_ew_type(f->type)) != NULL;
+}
+
 /* --- the evaluator -----------------------------------------------------------------------------
  */
 

@@ -22,13 +22,17 @@ enum {
     CHUNK_BYTES = 2048, /* of the columns worked on at once */
     FEW = 16,           /* reductions of so few elements go by columns, whichever way they lie */
     SEGMENT = 65536,    /* elements of a piece of work, roughly */
-    BATCH = 64,         /* results by rows that are worked on together */
-    NARROW = 64,        /* so few columns are widened: several rows are taken as one */
-    WIDE = 256,         /* columns that they become, at most */
-    LEVELS = 20,        /* of merging in a segment */
+    SOURCE_SEGMENT =
+        16384,   /* the same where elements are made, which takes longer than to read them */
+    BATCH = 64,  /* results by rows that are worked on together */
+    NARROW = 64, /* so few columns are widened: several rows are taken as one */
+    WIDE = 256,  /* columns that they become, at most */
+    LEVELS = 20, /* of merging in a segment */
     STATES_BYTES = 40960,
     WIDE_BYTES = 2 * 8 * WIDE, /* of the states of wide rows */
     BUFFER = LEAF_ROWS * CHUNK_BYTES,
+    MADE = 8192, /* bytes of elements that are made at once: they are still in the cache when they
+                    are reduced */
 };
 
 typedef struct {
@@ -99,6 +103,8 @@ static int64_t product(const axis *axes, int n) {
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+static int64_t segment_of(const job *j) { return j->r.source ? SOURCE_SEGMENT : SEGMENT; }
+
 /* A long run has several leaves, and a leaf several short runs, as far as they lie evenly. */
 static void plan_rows(job *j) {
     j->direct = j->run.x == j->size && j->x->dtype == j->r.type;
@@ -115,7 +121,7 @@ static void plan_rows(job *j) {
     int64_t elements = j->leaf * (j->leaf_runs > 1 ? j->leaf_runs : 1);
     j->together = j->line > 1 && j->inner.dim > 1 && size_of(j->inner.x) < size_of(j->reduced[j->n_reduced - 1].x);
     if (j->together) elements *= j->inner.dim < BATCH ? j->inner.dim : BATCH;
-    j->leaves_per_segment = divide_up(SEGMENT, elements > 0 ? elements : 1);
+    j->leaves_per_segment = divide_up(segment_of(j), elements > 0 ? elements : 1);
     j->segments = divide_up(j->leaves, j->leaves_per_segment);
     j->chunk = j->segments > 1 && !j->together ? 1 : BATCH;
 }
@@ -133,7 +139,8 @@ static void plan_columns(job *j) {
         j->wide_leaves = j->total / (LEAF_ROWS * j->wide);
         j->leaves = j->wide_leaves + divide_up(j->total - j->wide_leaves * LEAF_ROWS * j->wide, LEAF_ROWS);
     }
-    j->leaves_per_segment = divide_up(SEGMENT, LEAF_ROWS * j->wide * (j->chunk > 0 ? j->chunk : 1));
+    j->leaves_per_segment =
+        divide_up(segment_of(j), LEAF_ROWS * j->wide * (j->chunk > 0 ? j->chunk : 1));
     j->segments = divide_up(j->leaves, j->leaves_per_segment);
 }
 
@@ -178,7 +185,8 @@ static void plan(job *j, const gd_view *x, const gd_reduction *r) {
     if (j->segments < 1) j->segments = 1; /* of nothing */
     j->chunks = divide_up(j->inner.dim, j->chunk > 0 ? j->chunk : 1);
     int64_t work = (j->chunk < j->inner.dim ? j->chunk : j->inner.dim) * (j->total > 0 ? j->total : 1);
-    j->chunks_per_task = j->segments > 1 ? 1 : work >= SEGMENT ? 1 : SEGMENT / (work > 0 ? work : 1);
+    j->chunks_per_task =
+        j->segments > 1 || work >= segment_of(j) ? 1 : segment_of(j) / (work > 0 ? work : 1);
     j->tasks = divide_up(j->groups * j->chunks, j->chunks_per_task) * j->segments;
 }
 
@@ -225,7 +233,7 @@ static void produce_rows(const job *j, const char *x, int64_t n, int64_t runs, i
                          char *buffer, char *s0, char *s1) {
     const int64_t bytes = n * runs * j->size;
     const bool together = apart == n * j->size || runs == 1; /* the runs of a result lie behind each other */
-    int64_t batch = together && j->inner.x == bytes ? BUFFER / bytes : 1;
+    int64_t batch = together && j->inner.x == bytes && bytes <= MADE ? MADE / bytes : 1;
     for (int64_t c = 0; c < cols; c += batch) {
         if (batch > cols - c) batch = cols - c;
         const char *from = x + c * j->inner.x;

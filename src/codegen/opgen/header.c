@@ -1,8 +1,8 @@
 /* header.c - writes gradus/ops.h: what users read. */
-#include <ctype.h>
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
+#include "core/ascii.h"
 
 const char *attr_c_type(const gd_op_attr *attr) {
     static const char *const lists[] = {"", "gd_int1", "gd_int2", "gd_int3"};
@@ -22,7 +22,7 @@ const char *attr_c_type(const gd_op_attr *attr) {
 }
 
 static void print_upper(FILE *out, const char *text) {
-    for (; *text && *text != ' '; text++) fputc(toupper((unsigned char)*text), out);
+    for (; *text && *text != ' '; text++) fputc(gd_to_upper(*text), out);
 }
 
 void print_constants(FILE *out, const char *words, const char *around) {
@@ -280,7 +280,7 @@ static void print_words(FILE *out) {
                     seen[n] = w;
                     lengths[n++] = length;
                     fputs("#define GD_", out);
-                    for (size_t c = 0; c < length; c++) fputc(toupper((unsigned char)w[c]), out);
+                    for (size_t c = 0; c < length; c++) fputc(gd_to_upper(w[c]), out);
                     fprintf(out, " ((gd_word)0x%08xu)\n", word_hash(w, length));
                 }
                 w += length;

@@ -1,10 +1,11 @@
 /* main.c - finds the blocks, and the functions that belong to them. */
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
+#include "core/ascii.h"
+#include "core/number.h"
 
 op *ops[MAX_OPS];
 int n_ops;
@@ -18,7 +19,7 @@ void die(const char *file, int line, const char *format, ...) {
     fprintf(stderr, "%s:%d: error: ", file, line);
     va_list args;
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    gd_vfprintf(stderr, format, args);
     va_end(args);
     fputc('\n', stderr);
     exit(1);
@@ -67,7 +68,7 @@ bool defines(const source *s, const char *op_name, const char *suffix) {
     char name[160];
     snprintf(name, sizeof name, "%s_%s(", op_name, suffix);
     for (const char *at = s->text; (at = strstr(at, name)); at++) {
-        if (at > s->text && (isalnum((unsigned char)at[-1]) || at[-1] == '_')) continue;
+        if (at > s->text && (gd_is_alnum(at[-1]) || at[-1] == '_')) continue;
         const char *line = at;
         while (line > s->text && line[-1] != '\n') line--;
         if (strncmp(line, "static ", 7) == 0) return true;

@@ -1,6 +1,7 @@
 /* records.c - writes STEM.gen.h, the records of one source file as data, and op_table.c. */
 #include <string.h>
 
+#include "core/number.h"
 #include "codegen/opgen/opgen.h"
 
 static void print_string(FILE *out, const char *text) {
@@ -17,8 +18,9 @@ static void print_params(FILE *out, const char *op_name, const char *which, cons
     if (n == 0) return;
     fprintf(out, "static const gd_op_param %s_%s_[] = {\n", op_name, which);
     for (int i = 0; i < n; i++)
-        fprintf(out, "    {\"%s\", %d, %d, %d, %d, %d, %d, %a},\n", p[i].name, p[i].optional, p[i].variadic,
-                p[i].mutated, p[i].option, p[i].hidden, p[i].has_neutral, p[i].neutral);
+        gd_fprintf(out, "    {\"%s\", %d, %d, %d, %d, %d, %d, %a},\n", p[i].name, p[i].optional,
+                   p[i].variadic, p[i].mutated, p[i].option, p[i].hidden, p[i].has_neutral,
+                   p[i].neutral);
     fputs("};\n", out);
 }
 
@@ -56,7 +58,8 @@ static void print_ir(FILE *out, const char *name, const gd_ir *ir) {
         fprintf(out, "%s{%d, {%d, %d, %d}, ", i ? ", " : "", n->code, n->arg[0], n->arg[1], n->arg[2]);
         if (n->value != n->value) fputs("NAN}", out);
         else if (n->value - n->value != 0) fprintf(out, "%sINFINITY}", n->value < 0 ? "-" : "");
-        else fprintf(out, "%a}", n->value);
+        else
+            gd_fprintf(out, "%a}", n->value);
     }
     fprintf(out, "};\nstatic const gd_ir %s_ir_ = {%d, %d, %d, %d, {", name, ir->count, ir->n_vars,
             ir->n_params, ir->n_outputs);
@@ -114,15 +117,19 @@ static void print_index(FILE *out, const char *name, const gd_op_index *f) {
     fputs("}", out);
 }
 
+static void print_two(FILE *out, const char *name, const gd_op_fuses *f) {
+    if (!f->outer) return;
+    fprintf(out, ", .%s = {.outer = \"%s\", .inner = \"%s\"", name, f->outer, f->inner);
+    print_places(out, "outer", f->outer_in, f->n_outer);
+    print_places(out, "inner", f->inner_in, f->n_inner);
+    fputs("}", out);
+}
+
 static void print_facts(FILE *out, const gd_op_facts *f) {
     fprintf(out, "    .facts = {.control = %d, .reduces = %d", (int)f->control, (int)f->reduces);
     if (f->fills) fprintf(out, ", .fills = \"%s\"", f->fills);
-    if (f->fuses.outer) {
-        fprintf(out, ", .fuses = {.outer = \"%s\", .inner = \"%s\"", f->fuses.outer, f->fuses.inner);
-        print_places(out, "outer", f->fuses.outer_in, f->fuses.n_outer);
-        print_places(out, "inner", f->fuses.inner_in, f->fuses.n_inner);
-        fputs("}", out);
-    }
+    print_two(out, "fuses", &f->fuses);
+    print_two(out, "folds", &f->folds);
     if (f->checks) print_index(out, "checks = true, .index", &f->index);
     if (f->makes_indices) print_index(out, "makes_indices = true, .gives", &f->gives);
     fputs("},\n", out);

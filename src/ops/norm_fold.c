@@ -1,0 +1,49 @@
+/* norm_fold.c - weights with a batch norm in them. */
+#include <math.h>
+#include <string.h>
+
+#include "ops/infer.h"
+#include "gradus/ops.h"
+
+/*op norm_fold(w, b?, weight?, bias?, mean, var, momentum:float, eps:float) -> w2, b2  nograd internal
+ * The weights and the bias of a convolution, or of a linear layer, with the batch norm behind it in
+ * them: w2[o] = w[o] s[o] and b2 = (b - mean) s + bias, where s = weight / sqrt(var + eps). Plans
+ * compute them where there are fewer weights than results. momentum is that of the batch norm, which
+ * needs none without training.
+ *   folds batch_norm(conv1d|conv2d|conv3d|linear (x, w, b), weight, bias, mean, var)
+ */
+static gd_status norm_fold_infer(gd_infer *i) {
+    static const char *const names[] = {"w", "b", "weight", "bias", "mean", "var"};
+    const gd_tensor *w = i->in[0];
+    char text[128];
+    GD_TRY(gd_need_float(w, "w"));
+    if (w->rank < 1) return gd_op_fail(GD_E_SHAPE, "'w' must have a dimension of channels");
+    for (int k = 1; k < 6; k++) {
+        const gd_tensor *t = k < i->n_in ? i->in[k] : NULL;
+        if (!t) continue;
+        if (t->dtype != w->dtype)
+            return gd_op_fail(GD_E_DTYPE, "'%s' is %s and 'w' %s; they must be the same", names[k], gd_dtype_name((gd_dtype)t->dtype),
+                              gd_dtype_name((gd_dtype)w->dtype));
+        if (t->rank != 1 || t->dims[0] != w->dims[0])
+            return gd_op_fail(GD_E_SHAPE, "'%s' must have shape [%lld], not %s", names[k], (long long)w->dims[0],
+                              gd_shape_text(t->rank, t->dims, text, sizeof text));
+    }
+    gd_meta_like(&i->out[0], w);
+    gd_meta_like(&i->out[1], i->in[4]);
+    return GD_OK;
+}
+
+static double at(const gd_view *v, int64_t i, double otherwise) { return v->data ? ((const double *)v->data)[i] : otherwise; }
+
+static gd_status norm_fold_reference(gd_kernel_call *k) {
+    const gd_norm_fold_options *o = k->attrs;
+    const int64_t channels = k->in[0].dims[0], n = gd_numel(k->in[0].rank - 1, k->in[0].dims + 1);
+    for (int64_t c = 0; c < channels; c++) {
+        const double s = at(&k->in[2], c, 1) / sqrt(at(&k->in[5], c, 0) + o->eps);
+        for (int64_t i = 0; i < n; i++) ((double *)k->out[0].data)[c * n + i] = at(&k->in[0], c * n + i, 0) * s;
+        ((double *)k->out[1].data)[c] = (at(&k->in[1], c, 0) - at(&k->in[4], c, 0)) * s + at(&k->in[3], c, 0);
+    }
+    return GD_OK;
+}
+
+#include "norm_fold.gen.h"

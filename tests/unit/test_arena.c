@@ -1,0 +1,80 @@
+/* test_arena.c - large buffers are used again in other sizes. */
+#include "core/arena.h"
+#include "gradus/gradus.h"
+#include "test.h"
+
+enum { MEGABYTE = 1 << 20, BUFFERS = 40 };
+
+typedef struct buffer {
+    unsigned char *at;
+    size_t bytes;
+    unsigned char mark;
+} buffer;
+
+static void fill(buffer *b, size_t bytes, unsigned char mark) {
+    *b = (buffer){gd_arena_alloc(bytes), bytes, mark};
+    CHECK(b->at && (size_t)b->at % 64 == 0);
+    if (b->at) memset(b->at, mark, bytes);
+}
+
+static bool is_whole(const buffer *b) {
+    for (size_t i = 0; i < b->bytes; i += 997)
+        if (b->at[i] != b->mark) return false;
+    return b->at[b->bytes - 1] == b->mark;
+}
+
+/* The arena of this process may be in use by the library: this test makes no tensors. */
+TEST(buffers_do_not_overlap_whatever_the_order) {
+    static buffer list[BUFFERS];
+    unsigned state = 1;
+    for (int i = 0; i < 3000; i++) {
+        state = state * 1103515245u + 12345u;
+        buffer *b = &list[(state >> 16) % BUFFERS];
+        if (b->at) {
+            CHECK(is_whole(b));
+            gd_arena_free(b->at);
+            b->at = NULL;
+        } else
+            fill(b, MEGABYTE + (state >> 8) % (6 * MEGABYTE), (unsigned char)i);
+    }
+    for (int i = 0; i < BUFFERS; i++)
+        if (list[i].at) {
+            CHECK(is_whole(&list[i]));
+            gd_arena_free(list[i].at);
+            list[i].at = NULL;
+        }
+    gd_arena_trim();
+    CHECK(gd_arena_cached() == 0);
+}
+
+TEST(free_neighbours_become_one_buffer) {
+    buffer a[4];
+    for (int i = 0; i < 4; i++) fill(&a[i], 5 * MEGABYTE, 1);
+    for (int i = 0; i < 4; i++) gd_arena_free(a[i].at);
+    const int64_t before = gd_arena_cached();
+    CHECK(before >= 20 * MEGABYTE);
+    buffer all;
+    fill(&all, 20 * MEGABYTE, 2);
+    CHECK_SAYING(gd_arena_cached() <= before - 20 * MEGABYTE, "%lld", (long long)gd_arena_cached());
+    gd_arena_free(all.at);
+    gd_arena_trim();
+}
+
+/* As the sizes of a training step change, so do those of its tensors. */
+TEST(what_is_held_for_reuse_is_no_more_than_was_in_use) {
+    GD_SCOPE;
+    gd_memory_trim(NULL);
+    gd_memory_reset_peak(NULL);
+    static const int64_t sizes[] = {3, 4, 5, 6, 7, 9, 11, 13};
+    for (int i = 0; i < 8; i++) {
+        GD_SCOPE;
+        for (int64_t done = 0; done + sizes[i] <= 64; done += sizes[i]) gd_zeros(gd_dims(sizes[i], MEGABYTE / 4));
+    }
+    const gd_memory m = gd_memory_stats(NULL);
+    CHECK_SAYING(m.live_bytes + m.cached_bytes < m.peak_bytes + m.peak_bytes / 8, "%lld live, %lld kept, at most %lld in use",
+                 (long long)m.live_bytes, (long long)m.cached_bytes, (long long)m.peak_bytes);
+    gd_memory_trim(NULL);
+    CHECK(gd_memory_stats(NULL).cached_bytes == 0);
+}
+
+TEST_MAIN
