@@ -229,12 +229,14 @@ static gd_status backward_rows(const job *j, grad_tile *t) {
     t->gy = j->gy + (e * s->rows + r) * F;
     t->v = v;
     GD_TRY(inner_products(j, t, j->saved_y + (e * s->rows + r) * F, end, inner));
+    const bool known =
+        j->exact && !j->drops && end <= COLUMNS; /* one block, which is still there */
     for (int64_t c = 0; c < end; c += COLUMNS) {
         const float *k = (const float *)j->k->data + at_k + c * E;
         int64_t nc = t->nc = end - c < COLUMNS ? end - c : COLUMNS;
         t->c = c;
         t->v = v + c * F;
-        GD_TRY(weights_again(j, t));
+        if (!known) GD_TRY(weights_again(j, t));
         score_gradients(j, t, inner);
         GD_TRY(product(j->gv + at_v + c * F, F, t->p, 1, COLUMNS, t->gy, F, 1, nc, F, nr, 1, true));
         GD_TRY(product(j->gq + at_q + r * E, E, t->gp, COLUMNS, 1, k, E, 1, nr, E, nc, s->scale,

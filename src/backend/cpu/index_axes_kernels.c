@@ -129,10 +129,11 @@ static gd_status index_axes_runs_run(gd_kernel_call *k) {
                   .y = k->out[0].data,
                   .listed = l.front};
     int behind = axes_behind(&l), kept = l.rank - l.n - behind;
-    for (int d = 0; d <= kept; d++) {
-        int axis = l.kept[d < l.front ? d : d - 1];
-        j.dims[d] = d == l.front ? gd_axes_count(&l) : x->dims[axis];
-        j.steps[d] = d == l.front ? 0 : x->strides[axis];
+    j.dims[l.front] = gd_axes_count(&l);
+    for (int d = 0; d < kept; d++) {
+        int at = d < l.front ? d : d + 1;
+        j.dims[at] = x->dims[l.kept[d]];
+        j.steps[at] = x->strides[l.kept[d]];
     }
     j.rank = kept + 1;
     j.inner = gd_numel(behind, x->dims + x->rank - behind);
