@@ -1,19 +1,22 @@
-/* graph.h - graphs: ops that are noted now and run later, many times.
+/* graph.h - graphs: ops that are recorded now and run later, many times.
  *
  *     gd_graph *graph = gd_graph_new();
- *     GD_GRAPH(graph);                              // ops from here on are noted, not run
- *     gd_tensor *x = gd_placeholder(gd_dims(GD_ANY, 1000), .name = "x");
- *     gd_tensor *y = gd_placeholder(gd_dims(GD_ANY, 10), .name = "y");
- *     gd_tensor *w = gd_variable(gd_randn(gd_dims(1000, 10)), .name = "w");
- *     gd_tensor *loss = gd_mse_loss(gd_matmul(x, w), y);
- *     gd_tensor *gradient = gd_gradients(gd_list(loss), gd_list(w)).at[0];
- *     gd_tensor *train = gd_assign(w, gd_sub(w, gd_mul(gradient, gd_scalar(1e-3))));
- *
+ *     gd_tensor *x, *y, *loss, *train;
+ *     {
+ *         GD_GRAPH(graph);                          // ops in this block are recorded, not run
+ *         x = gd_placeholder(gd_dims(GD_ANY, 1000), .name = "x");
+ *         y = gd_placeholder(gd_dims(GD_ANY, 10), .name = "y");
+ *         gd_tensor *w = gd_variable(gd_randn(gd_dims(1000, 10)), .name = "w");
+ *         loss = gd_mse_loss(gd_matmul(x, w), y);
+ *         gd_tensor *gradient = gd_gradients(gd_list(loss), gd_list(w)).at[0];
+ *         train = gd_assign(w, gd_sub(w, gd_mul(gradient, gd_scalar(1e-3))));
+ *     }
  *     gd_session *session = gd_session_new(graph);  // session.h
+ *     gd_tensor *xs = gd_randn(gd_dims(64, 1000)), *ys = gd_randn(gd_dims(64, 10)); // values: outside
  *     gd_tensors r = gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train));
  *
  * What the block makes are symbols: tensors with a shape and a dtype but no data. Every op takes
- * them, and an op with a symbol among its inputs is noted also outside the block. Shapes are
+ * them, and an op with a symbol among its inputs is recorded also outside the block. Shapes are
  * checked while the graph is built. A value that is used in a graph (a tensor with data) is not
  * copied: the graph reads it when it runs, as it is then.
  *

@@ -8,7 +8,10 @@
  * In the child of a fork() the library stays usable, whatever other threads were doing with it: the pool
  * is made anew at first use, and so are plans, kernels and gradients that another thread was making. A
  * fork waits up to 2 seconds for runs of sessions and jits that write to end, so that the child finds
- * whole variables; if one takes longer, calls of that session or jit fail in the child, and say so.
+ * complete variables; if one takes longer, calls of that session or jit fail in the child, and say so.
+ *
+ * Stack: 64 KiB are enough for a thread that calls the library, whatever it calls. Kernels keep their
+ * tiles in up to 1 MiB of memory for each thread, mapped at first use and touched as far as needed.
  */
 #ifndef GRADUS_THREADS_H
 #define GRADUS_THREADS_H

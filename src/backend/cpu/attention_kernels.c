@@ -12,6 +12,7 @@
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/random.h"
+#include "core/tile.h"
 #include "core/pool.h"
 #include "core/tensor.h"
 #include "gradus/ops.h"
@@ -82,7 +83,7 @@ static void forward_block(void *arg, int64_t piece) {
     const gd_attention *s = &j->s;
     int64_t e = piece / j->row_blocks, r = piece % j->row_blocks * ROWS, F = s->value_width;
     int64_t nr = s->rows - r < ROWS ? s->rows - r : ROWS;
-    _Alignas(64) float tile[ROWS * COLUMNS];
+    GD_TILE(float, tile, ROWS * COLUMNS);
     float most[ROWS], sum[ROWS];
     float *y = j->y + (e * s->rows + r) * F;
     const float *v = (const float *)j->v->data + gd_attention_offset(s, j->v, e, true);
@@ -251,7 +252,8 @@ static gd_status backward_rows(const job *j, grad_tile *t) {
 static void backward_matrix(void *arg, int64_t piece) {
     job *j = arg;
     const gd_attention *s = &j->s;
-    _Alignas(64) float p[ROWS * COLUMNS], gp[ROWS * COLUMNS];
+    GD_TILE(float, p, ROWS * COLUMNS);
+    GD_TILE(float, gp, ROWS * COLUMNS);
     for (int64_t e = piece * s->groups; e < (piece + 1) * s->groups; e++)
         for (int64_t r = 0; r < s->rows; r += ROWS) {
             grad_tile t = {

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/record.h"
+#include "core/tile.h"
 #include "core/copy.h"
 #include "core/pool.h"
 #include "ops/call.h"
@@ -20,7 +21,7 @@ enum {
     LEAST_TILE = 64,     /* of an expression with many values */
     TILES_BYTES = 32768, /* that tiles are made small for */
     PIECE = 16384,       /* elements of a piece of work for one thread */
-    BUFFER = 65536,      /* bytes of tiles on the stack */
+    BUFFER = 65536,      /* bytes of tiles */
 };
 
 static const size_t type_size[GD_EW_TYPES] = {4, 8, 4, 8};
@@ -192,7 +193,7 @@ static void find_row(const job *j, int64_t row, char **base) {
 
 static void run_piece(void *arg, int64_t piece) {
     job *j = arg;
-    _Alignas(64) char buffers[BUFFER];
+    GD_TILE(char, buffers, BUFFER);
     if (!j->bare) fill_tiles(j, j->tile, buffers);
     int64_t from = piece * j->tiles_per_piece, to = from + j->tiles_per_piece;
     if (to > j->tiles) to = j->tiles;
@@ -236,7 +237,7 @@ static gd_status run_job(job *j) {
 /* --- some of a call's elements ----------------------------------------------------------------- */
 
 void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
-    _Alignas(64) char buffers[BUFFER];
+    GD_TILE(char, buffers, BUFFER);
     const int64_t size = (int64_t)type_size[j->program.type];
     const int last = j->n_in + j->n_out - 1;
     /* a compiled kernel with nothing to convert needs no tiles */

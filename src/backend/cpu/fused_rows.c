@@ -9,6 +9,7 @@
 
 #include "backend/cpu/elementwise_job.h"
 #include "backend/cpu/rows.h"
+#include "core/tile.h"
 #include "core/copy.h"
 #include "core/pool.h"
 
@@ -317,7 +318,7 @@ static void run_one_by_one(const job *j, int64_t first, int64_t end, char *const
     const int n = j->n_in + j->n_out;
     const size_t row_bytes = ((size_t)j->n * (size_t)j->size + 63) / 64 * 64;
     /* of the evaluator: its tiles, then a chunk of each reduction */
-    _Alignas(64) char tiles[TILES_BYTES + CHUNKS_BYTES];
+    GD_TILE(char, tiles, TILES_BYTES + CHUNKS_BYTES);
     gd_param params[GD_FUSED_PARAMS + GD_ROW_VALUES];
     memcpy(params, j->params, sizeof j->params);
     for (int64_t row = first; row < end; row++) {
@@ -368,7 +369,7 @@ static size_t fused_reduction_rows_workspace(const gd_kernel_call *k) {
 
 static gd_status fused_reduction_rows_run(gd_kernel_call *k) {
     job j;
-    pass_programs programs[GD_ROW_PASSES];
+    GD_TILE(pass_programs, programs, GD_ROW_PASSES);
     set_job(&j, k);
     gd_fused_params(k, j.params);
     j.fn = gd_ew_uses_compiled() ? (gd_row_fn)gd_fused_rows_kernel(k->op) : NULL;

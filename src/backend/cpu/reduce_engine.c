@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "backend/cpu/reduce.h"
+#include "core/tile.h"
 #include "core/copy.h"
 #include "core/pool.h"
 #include "core/tensor.h"
@@ -408,8 +409,10 @@ static void store(const job *j, int64_t group, int64_t col, int64_t cols, char *
 
 static void run_task(void *arg, int64_t task) {
     const job *j = arg;
-    _Alignas(64) char buffer[WIDE_BYTES + BUFFER], states[STATES_BYTES];
-    _Alignas(64) char s0[CHUNK_BYTES / 4 * 8], s1[CHUNK_BYTES / 4 * 8];
+    GD_TILE(char, buffer, WIDE_BYTES + BUFFER);
+    GD_TILE(char, states, STATES_BYTES);
+    GD_TILE(char, s0, CHUNK_BYTES / 4 * 8);
+    GD_TILE(char, s1, CHUNK_BYTES / 4 * 8);
     int64_t segment = task % j->segments, from = task / j->segments * j->chunks_per_task;
     int64_t to = from + j->chunks_per_task, first = segment * j->leaves_per_segment;
     int64_t end = first + j->leaves_per_segment < j->leaves ? first + j->leaves_per_segment : j->leaves;
