@@ -13,15 +13,20 @@
  *     gd_tensors r = gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train));
  *
  * What the block makes are symbols: tensors with a shape and a dtype but no data. Every op takes
- * them, and an op with a symbol among its inputs is noted also outside the block. Shapes are checked
- * while the graph is built. A value that is used in a graph (a tensor with data) is not copied: the
- * graph reads it when it runs, as it is then.
+ * them, and an op with a symbol among its inputs is noted also outside the block. Shapes are
+ * checked while the graph is built. A value that is used in a graph (a tensor with data) is not
+ * copied: the graph reads it when it runs, as it is then.
  *
- * Random ops have new numbers in each run of a session. They follow from the seed that gd_seed had set when
- * the graph was built and the number of the run, so two sessions of one graph give the same.
+ * Random ops have new numbers in each run of a session. They follow from the seed that gd_seed had
+ * set when the graph was built and the number of the run, so two sessions of one graph give the
+ * same.
  *
- * A run computes everything from the values that the variables had before it; what it assigns is
- * there in the next run. It does only what its fetches need.
+ * A run does what its fetches need, and no more. As in eager code, a node that reads a variable, or
+ * a tensor outside, sees what the nodes built before it have written to it in this run, and else
+ * the value from before the run; of several writes the last one stays. A gradient sees what its own
+ * forward part has read, wherever it is built. A view of a variable is a view of the value at that
+ * point. (In C the order of two calls among the arguments of one call is not fixed: where it
+ * counts, build assigns in statements of their own.)
  *
  * Threads: a graph is built by one thread at a time; sessions may run it in others.
  */
@@ -88,7 +93,8 @@ GD_API gd_tensor *gd_graph_find(gd_graph *graph, const char *name);
 /* --- what is done with them --------------------------------------------------------------------
  *
  * gd_assign(variable, value) and gd_group(list) are ops (ops.h): the first gives the new value, the
- * second is there when all of its list is. */
+ * second is there when all of its list is. A variable that is fetched itself has its value from
+ * before the run. */
 
 /* The gradients of the sum of `outputs` by each of `inputs`: new nodes of the graph, which have gradients
  * themselves. Where the outputs do not depend on an input, it is an error (gd_grad with .allow_unused = true

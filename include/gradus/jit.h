@@ -29,10 +29,12 @@
  *
  * Tensors that the function uses without their being inputs (parameters) are read as they are when
  * the plan runs; the jit keeps them. What it writes in place (gd_sub_, the statistics of
- * gd_batch_norm), inputs included, is written at the end of each run. Random ops draw new numbers
- * in each call, from the generator of random.h, as the function itself would (in loops: others,
- * which follow from the seed, too). (A call that finds no memory to note itself on the tape has run
- * by then: what it writes is written.)
+ * gd_batch_norm), inputs included, is written at the end of each run. A tensor may be written
+ * several times; each read in the function sees the write before it. (Another view of a tensor that
+ * the function has written is refused: make views in the function.) Random ops draw new numbers in
+ * each call, from the generator of random.h, as the function itself would (in loops: others, which
+ * follow from the seed, too). (A call that finds no memory to note itself on the tape has run by
+ * then: what it writes is written.)
  *
  * A training step is written as with eager ops, and becomes one plan:
  *
@@ -57,8 +59,6 @@
  * what fits:
  *   - leaves as inputs (to gd_backward the function's leaves are the tensors that it has from
  * elsewhere), and walking on to what was computed outside of the function;
- *   - a second step of the same optimizer, or anything else that an op would write twice, in one
- * call;
  *   - .create_graph of gd_backward (gd_grad has it), and gd_backward in branches and bodies of
  * loops. The results of a function that has walked back, or has looked at a leaf's gradient, have
  * no history. gd_grad, and updates by hand under GD_NO_GRAD, do as well:
@@ -77,9 +77,9 @@
  * eager ops instead, which the tape remembers: right, but no faster than without a jit. Functions
  * with a gd_while_loop have no such gradients; the failure says so.
  *
- * Threads: several may call one jit. While the function is traced for one, the others wait; plans run
- * side by side unless they write, and each waits only for those that came before it (session.h). Two calls
- * of different plans must not write the same tensor at once.
+ * Threads: several may call one jit. While the function is traced for one, the others wait; plans
+ * run side by side unless they write, and each waits only for those that came before it
+ * (session.h). Two calls of different plans must not write the same tensor at once.
  */
 #ifndef GRADUS_JIT_H
 #define GRADUS_JIT_H

@@ -12,6 +12,7 @@
 static _Atomic uint64_t next_order = 1;
 void (*gd_origin_free_hook)(struct gd_origin *origin);
 gd_grad_hooks gd_traced_grads;
+_Thread_local uint64_t gd_as_of;
 
 static void retain_graphs(gd_node *node) {
     for (int i = 0; i < node->op->n_attrs && node->attrs; i++)

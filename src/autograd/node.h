@@ -40,6 +40,8 @@ struct gd_node {
     bool graph;   /* a node of a graph: its outputs are symbols */
     bool stops;   /* of a graph's: noted under GD_NO_GRAD, so no gradient goes back through it */
     uint64_t order; /* nodes made later have larger numbers */
+    uint64_t as_of; /* of a graph's: it sees what nodes before this number have written; gd_as_of,
+                       or its order */
     const gd_op *op;
     const char *site;
     gd_rng rng;
@@ -72,6 +74,10 @@ extern gd_grad_hooks gd_traced_grads;
 static inline bool gd_grads_are_traced(void) {
     return gd_this_thread.tracer && gd_traced_grads.tracing && gd_traced_grads.tracing();
 }
+
+/* In the gradient rule of a graph's node: that node's as_of. The rule reads what the node has read,
+ * whatever was written since. 0: not in a rule. */
+extern _Thread_local uint64_t gd_as_of;
 
 /* A node with room for its slots and a copy of the attributes. NULL when there is no memory. */
 gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, int n_saved);

@@ -291,12 +291,15 @@ static gd_status run_rule(const gd_walk *walk, gd_node *node, rule_args *a) {
     gd_vjp vjp = {node->op, node->attrs, node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx};
     gd_device *before = gd_this_thread.device; /* constants of a rule belong where its values are */
     const char *site = gd_this_thread.site;
+    const uint64_t as_of = gd_as_of;
+    if (node->graph) gd_as_of = node->as_of;
     gd_this_thread.site = node->site;
     gd_this_thread.device = node->slots[node->n_in].device;
     if (node->op->vjp) node->op->vjp(&vjp);
     else if (node->op->ir) gd_elementwise_vjp(&vjp);
     else if (node->op->expand) status = run_body(walk, node, a);
     else status = gd_fail(GD_E_UNSUPPORTED, "%s has no gradient", node->op->name);
+    gd_as_of = as_of;
     gd_this_thread.device = before;
     gd_this_thread.site = site;
     return gd_attempt_end(&attempt, status);

@@ -1,5 +1,5 @@
 /* evaluate.c - nodes one after the other, as eager ops: for runs that no plan can be made of, and
- * for tests. Variables keep their values until the end, when all assigns are done. */
+ * for tests. Variables get what was written to them last at the end; until then readers are given it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +16,11 @@ typedef struct {
     bool fed;
 } entry;
 
-/* At the end `to` gets what `value` holds. */
+/* `to`, a variable or a tensor outside, is `value` from node number `order` on; the last such is
+ * copied to it at the end. */
 typedef struct {
     gd_tensor *to, *value;
+    uint64_t order;
     const char *site;
 } commit;
 
@@ -93,15 +95,37 @@ static gd_status gather(run *r, gd_tensors fetches) {
 /* --- assigns -----------------------------------------------------------------------------------
  */
 
-static gd_status add_commit(run *r, gd_tensor *to, gd_tensor *value, const char *site) {
+static gd_status add_commit(run *r, gd_tensor *to, gd_tensor *value, const gd_node *node) {
     for (int i = 0; i < r->n_commits; i++)
-        if (r->commits[i].to->storage == to->storage)
-            return gd_fail(GD_E_STATE, "a variable is assigned twice in one run, at %s and at %s",
-                           r->commits[i].site ? r->commits[i].site : "(unknown place)",
-                           site ? site : "(unknown place)");
+        if (gd_overlap(r->commits[i].to, to) && !gd_same_view(r->commits[i].to, to))
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "it writes a tensor that shares its memory with one that was written "
+                           "before in the run, at %s",
+                           r->commits[i].site ? r->commits[i].site : "(unknown place)");
     if (!gd_grow(r->commits, r->n_commits, r->commit_capacity)) return no_memory();
-    r->commits[r->n_commits++] = (commit){to, value, site};
+    r->commits[r->n_commits++] = (commit){to, value, node->order, node->site};
     return GD_OK;
+}
+
+/* The value of a variable, or of a tensor outside, as the node sees it. */
+static gd_status as_seen(const run *r, const gd_node *node, gd_tensor **t) {
+    for (int i = r->n_commits; i-- > 0;) {
+        const commit *c = &r->commits[i];
+        if (c->order >= node->as_of) continue;
+        if (gd_same_view(c->to, *t)) return *t = c->value, GD_OK;
+        if (gd_overlap(c->to, *t))
+            return gd_fail(
+                GD_E_UNSUPPORTED,
+                "it reads a tensor that shares its memory with one that was written before in the "
+                "run; use that one, and make views of it in the graph");
+    }
+    return GD_OK;
+}
+
+static bool is_last(const run *r, int at) {
+    for (int i = at + 1; i < r->n_commits; i++)
+        if (gd_same_view(r->commits[i].to, r->commits[at].to)) return false;
+    return true;
 }
 
 /* Whether it is memory of a feed, a variable or a value outside: what looks into it is copied
@@ -122,16 +146,18 @@ static gd_status run_assign(run *r, entry *e, gd_tensor *const *in) {
     if (y->kind == GD_FAILED) return gd_failure();
     e->values[0] = y;
     if (is_foreign(r, y->storage)) y = gd_clone(gd_detach(y)); /* two variables may change places */
-    return y->kind == GD_FAILED ? gd_failure() : add_commit(r, in[0], y, e->node->site);
+    return y->kind == GD_FAILED ? gd_failure() : add_commit(r, in[0], y, e->node);
 }
 
 /* An input that the op writes is a copy of it, which becomes the variable's value at the end. */
 static gd_status copy_written(run *r, const gd_node *node, gd_tensor **in) {
     for (int i = 0; i < node->op->n_inputs && i < node->n_in; i++) {
         if (!node->op->inputs[i].mutated || !in[i]) continue;
-        gd_tensor *to = in[i], *copy = gd_clone(gd_detach(to));
+        gd_tensor *to = in[i], *now = to;
+        GD_TRY(as_seen(r, node, &now));
+        gd_tensor *copy = gd_clone(gd_detach(now));
         if (copy->kind == GD_FAILED) return gd_failure();
-        GD_TRY(add_commit(r, to, copy, node->site));
+        GD_TRY(add_commit(r, to, copy, node));
         in[i] = copy;
     }
     return GD_OK;
@@ -143,7 +169,7 @@ static gd_status do_commits(const run *r) {
     gd_postponed copies;
     gd_postpone_begin(&copies);
     for (int i = 0; i < r->n_commits && status == GD_OK; i++)
-        status = gd_copy_tensor(r->commits[i].to, r->commits[i].value);
+        if (is_last(r, i)) status = gd_copy_tensor(r->commits[i].to, r->commits[i].value);
     GD_TRY(gd_postpone_end(&copies, status));
     for (int i = 0; i < r->n_commits; i++)
         atomic_fetch_add(&r->commits[i].to->storage->version, 1);
@@ -174,6 +200,11 @@ static gd_status run_node(run *r, entry *e) {
         if (!slot->present) continue;
         in[i] = slot->symbol ? find(r, slot->node)->values[slot->index] : gd_slot_as_it_is(slot);
         if (!in[i]) status = gd_failure();
+        const bool written =
+            i < node->op->n_inputs && node->op->inputs[i].mutated; /* copy_written looks */
+        const bool outside =
+            !slot->symbol || (slot->node->origin && slot->node->origin->kind == GD_FROM_VARIABLE);
+        if (status == GD_OK && outside && !written) status = as_seen(r, node, &in[i]);
     }
     if (status == GD_OK) status = run_with(r, e, in);
     gd_free(in);

@@ -17,6 +17,7 @@ static void graph_destroy(gd_object *object) {
     for (int i = 0; i < graph->n_written; i++) {
         gd_release(graph->written[i].tensor);
         gd_release(graph->written[i].symbol);
+        gd_node_release(graph->written[i].node);
     }
     for (int i = 0; i < graph->n_captured; i++) gd_release(graph->captured[i].tensor);
     for (int i = 0; i < graph->n_versions; i++) {
@@ -223,23 +224,66 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
 
 /* --- tensors outside that are written ---------------------------------------------------------- */
 
-static bool is_same(const gd_tensor *a, const gd_tensor *b) {
+bool gd_same_view(const gd_tensor *a, const gd_tensor *b) {
     return a == b || (a->storage && a->storage == b->storage && a->offset == b->offset && a->rank == b->rank && a->dtype == b->dtype &&
                       memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0 &&
                       memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0);
 }
 
-gd_tensor *gd_graph_latest(const gd_graph *graph, gd_tensor *tensor) {
-    for (; graph && tensor && tensor->kind == GD_VALUE; graph = graph->outer)
-        for (int i = 0; graph->traces_writes && i < graph->n_written; i++)
-            if (is_same(graph->written[i].tensor, tensor) && !graph->written[i].opaque) return graph->written[i].symbol;
-    return tensor;
+/* The last element that it looks at. */
+static int64_t last_of(const gd_tensor *t) {
+    int64_t last = t->offset;
+    for (int d = 0; d < t->rank; d++) last += (t->dims[d] - 1) * t->strides[d];
+    return last;
 }
 
-const gd_written *gd_graph_find_write(const gd_graph *graph, const gd_tensor *tensor) {
-    for (int i = 0; i < graph->n_written; i++)
-        if (is_same(graph->written[i].tensor, tensor)) return &graph->written[i];
+bool gd_overlap(const gd_tensor *a, const gd_tensor *b) {
+    if (!a->storage || a->storage != b->storage || gd_numel(a->rank, a->dims) == 0 ||
+        gd_numel(b->rank, b->dims) == 0)
+        return false;
+    return a->dtype != b->dtype || (a->offset <= last_of(b) && b->offset <= last_of(a));
+}
+
+static bool counts(const gd_written *w) { return gd_as_of == 0 || w->order < gd_as_of; }
+
+gd_written *gd_graph_find_write(const gd_graph *graph, const gd_tensor *tensor) {
+    for (int i = graph->n_written; i-- > 0;)
+        if (counts(&graph->written[i]) && gd_same_view(graph->written[i].tensor, tensor))
+            return &graph->written[i];
     return NULL;
+}
+
+static gd_status check_overlap(const gd_graph *graph, const gd_tensor *tensor) {
+    char shape[128];
+    for (int i = graph->n_written; i-- > 0;) {
+        const gd_written *w = &graph->written[i];
+        if (!counts(w) || !gd_overlap(w->tensor, tensor)) continue;
+        const gd_node *node = w->symbol->node;
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "a tensor of shape %s shares its memory with one that %s (%s) has written "
+                       "in the function that is "
+                       "being traced; use that one, and make views of it in the function",
+                       gd_shape_text(tensor->rank, tensor->dims, shape, sizeof shape),
+                       node->op ? node->op->name : "it", node->site ? node->site : "?");
+    }
+    return GD_OK;
+}
+
+gd_status gd_graph_read(gd_graph *graph, gd_tensor *tensor, gd_tensor **now) {
+    *now = tensor;
+    if (!tensor || tensor->kind != GD_VALUE) return GD_OK;
+    for (; graph; graph = graph->outer) {
+        if (!graph->traces_writes && !gd_as_of) continue;
+        gd_written *w = gd_graph_find_write(graph, tensor);
+        if (!w) {
+            GD_TRY(check_overlap(graph, tensor));
+            continue;
+        }
+        if (w->opaque) GD_TRY(gd_graph_show_write(graph, (int)(w - graph->written)));
+        *now = w->symbol;
+        return GD_OK;
+    }
+    return GD_OK;
 }
 
 /* A leaf that is written stays a leaf: what it has become is remembered for gd_backward. */
@@ -252,21 +296,25 @@ static gd_status note_version(gd_graph *graph, const gd_written *w) {
 }
 
 gd_status gd_graph_note_write(gd_graph *graph, gd_written written) {
+    if (!gd_graph_find_write(graph, written.tensor)) GD_TRY(check_overlap(graph, written.tensor));
     GD_TRY(note_version(graph, &written));
-    for (int i = 0; i < graph->n_written; i++)
-        if (is_same(graph->written[i].tensor, written.tensor)) {
-            gd_written *w = &graph->written[i];
-            gd_retain(written.symbol);
-            gd_release(w->symbol);
-            written.tensor = w->tensor;
-            *w = written;
-            return GD_OK;
-        }
     if (!gd_grow(graph->written, graph->n_written, graph->written_room))
         return gd_fail(GD_E_MEMORY, "no memory for a graph");
     gd_retain(written.tensor);
     gd_retain(written.symbol);
+    if (written.node) gd_node_retain(written.node);
     graph->written[graph->n_written++] = written;
+    return GD_OK;
+}
+
+gd_status gd_graph_run_after(gd_node *node, gd_node *before) {
+    gd_origin *o = node->origin;
+    if (!o) return GD_OK;
+    gd_node **after = gd_realloc(o->after, (size_t)(o->n_after + 1) * sizeof *after);
+    if (!after) return gd_fail(GD_E_MEMORY, "no memory for a graph");
+    gd_node_retain(before);
+    o->after = after;
+    o->after[o->n_after++] = before;
     return GD_OK;
 }
 

@@ -29,11 +29,12 @@ typedef struct gd_origin {
     int n_after;
 } gd_origin;
 
-/* A tensor outside that was written while the graph was traced: what it means from then on. */
+/* A tensor outside was written while the graph was traced: what it means until the next write. */
 typedef struct gd_written {
     gd_tensor *tensor, *symbol; /* both held */
-    bool by_node;               /* the node that made `symbol` writes it; else an assign is needed */
-    bool opaque;                /* `symbol` stands for the node, and is not the new value */
+    gd_node *node;              /* that writes it, held; NULL: none does, and an assign is needed */
+    uint64_t order;             /* of the node that wrote it */
+    bool opaque;                /* `symbol` belongs to the node, and is not the new value */
 } gd_written;
 
 /* What a leaf outside has become by being written: gradients of this symbol are gradients of the
@@ -72,7 +73,7 @@ struct gd_graph {
     gd_body_state body;
     struct gd_graph *outer; /* of a body that is open: the graph around it, which is being built, too */
     bool traces_writes; /* of a jit: tensors outside may be written in place */
-    gd_written *written;
+    gd_written *written; /* in the order in which they were written */
     int n_written, written_room;
     gd_captured *captured; /* of a jit, each tensor once */
     int n_captured, captured_room;
@@ -121,11 +122,20 @@ gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site
 /* The graph that an op with these inputs belongs to. */
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);
 
-/* In a jit's graph: notes that `tensor` is `symbol` from now on; and what a tensor is now. */
+/* In a jit's graph: notes that `tensor` is `symbol` from now on. */
 gd_status gd_graph_note_write(gd_graph *graph, gd_written written);
-gd_tensor *gd_graph_latest(const gd_graph *graph, gd_tensor *tensor);
-/* What is known of a tensor that was written; NULL: it was not. */
-const gd_written *gd_graph_find_write(const gd_graph *graph, const gd_tensor *tensor);
+/* The latest write of a tensor that counts (gd_as_of); NULL: there was none. */
+gd_written *gd_graph_find_write(const gd_graph *graph, const gd_tensor *tensor);
+/* What a tensor is now: itself, or the symbol for what was written to it. A tensor that shares
+ * memory with one that was written, and is not the same, is refused. */
+gd_status gd_graph_read(gd_graph *graph, gd_tensor *tensor, gd_tensor **now);
+/* Whether both look at the same elements in the same way; and whether both look at some element. */
+bool gd_same_view(const gd_tensor *a, const gd_tensor *b);
+bool gd_overlap(const gd_tensor *a, const gd_tensor *b);
+/* Gives write number `index`, whose symbol is not the new value, a symbol that is (trace.c). */
+gd_status gd_graph_show_write(gd_graph *graph, int index);
+/* From now on `node` runs after `before`, and brings it along. */
+gd_status gd_graph_run_after(gd_node *node, gd_node *before);
 /* Notes that a node of this graph, or of a body in it, uses a tensor from outside: if it is a jit's. */
 gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor);
 

@@ -156,16 +156,21 @@ static gd_status find_leaves(traced *t) {
     return GD_OK;
 }
 
-/* What the function has written becomes assigns, and all of them one symbol. */
+/* What the function has written last to each tensor becomes an assign, and all of them one symbol.
+ */
 static gd_status gather_effects(traced *t) {
     gd_graph *g = t->graph;
     if (g->n_written == 0) return GD_OK;
     gd_tensor **done = gd_calloc((size_t)g->n_written + 1, sizeof *done);
     if (!done) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     g->traces_writes = false; /* from here on a tensor outside is itself again */
-    for (int i = 0; i < g->n_written; i++)
-        done[i] = g->written[i].by_node ? g->written[i].symbol : gd_assign(g->written[i].tensor, g->written[i].symbol);
-    gd_tensor *all = gd_group(((gd_tensors){done, g->n_written}));
+    int n = 0;
+    for (int i = 0; i < g->n_written; i++) {
+        const gd_written *w = &g->written[i];
+        if (gd_graph_find_write(g, w->tensor) != w) continue;
+        done[n++] = w->node ? w->symbol : gd_assign(w->tensor, w->symbol);
+    }
+    gd_tensor *all = gd_group(((gd_tensors){done, n}));
     gd_free(done);
     if (all->kind == GD_FAILED) return gd_failure();
     t->effects = gd_retain(all);
@@ -200,7 +205,8 @@ static gd_status take_results(traced *t, gd_tensors y) {
     if (!t->out) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     for (int64_t k = 0; k < y.count; k++) {
         if (!y.at[k]) return gd_fail(GD_E_STATE, "result %lld of the function is NULL", (long long)k);
-        gd_tensor *symbol = gd_graph_latest(t->graph, y.at[k]);
+        gd_tensor *symbol;
+        GD_TRY(gd_graph_read(t->graph, y.at[k], &symbol));
         if (symbol->kind == GD_VALUE) symbol = gd_clone(symbol); /* not made by the function: noted as a copy */
         if (symbol->kind != GD_SYMBOL) return gd_failure();
         t->out[t->n_out++] = gd_retain(symbol);
@@ -471,6 +477,9 @@ static gd_status find_read(traced *t, gd_tensor *const *gx) {
         mark_read(t, node);
         for (int i = 0; i < node->n_in; i++)
             if (node->slots[i].symbol && node->slots[i].node->origin) needed[node->slots[i].node->origin->number] = true;
+        for (int i = 0; i < node->origin->n_after; i++)
+            if (node->origin->after[i]->origin)
+                needed[node->origin->after[i]->origin->number] = true;
     }
     gd_free(needed);
     return GD_OK;

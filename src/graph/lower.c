@@ -22,13 +22,22 @@ typedef struct entry {
     int feed;            /* the first feed that gives its value, or one of its values; -1: none */
     int *values;         /* of its outputs in the program */
     gd_tensor **symbols; /* of its outputs in the replay */
+    uint64_t began;      /* in the replay: nodes from this order on are its own, or come later */
 } entry;
+
+/* What a node has made of a variable or of a tensor outside. */
+typedef struct version {
+    int of, value; /* both are values; `of` as it was before the run */
+    uint64_t order;
+} version;
 
 typedef struct lowering {
     gd_program *p;
     gd_tensors feeds, fed; /* the symbols, and the values they get */
     entry *entries;        /* in the order of the nodes */
     int count, capacity;
+    version *versions; /* in the order in which they were written */
+    int n_versions, versions_room;
     int64_t left;          /* how many nodes loops may still be unrolled to */
     gd_running running;
 } lowering;
@@ -136,8 +145,19 @@ static bool is_dynamic(unsigned traits, bool loops) {
     return (traits & GD_HAS_WHILE) && (traits & GD_HAS_GRADIENTS); /* which would need every step's values */
 }
 
+/* The node of a gradient reads what the node has read that it belongs to: in the replay, too. */
+static uint64_t replayed_as_of(const lowering *l, const entry *e) {
+    if (e->node->as_of >= e->node->order) return 0;
+    int at = (int)(e - l->entries);
+    const uint64_t *began = &e->began;
+    for (; at >= 0 && l->entries[at].node->order >= e->node->as_of; at--)
+        if (l->entries[at].feed < 0) began = &l->entries[at].began;
+    return *began;
+}
+
 static gd_status replay_node(lowering *l, entry *e) {
     gd_node *node = e->node;
+    e->began = gd_node_next_order();
     e->symbols = gd_program_alloc(l->p, (size_t)node->n_out * sizeof *e->symbols + 1);
     if (!e->symbols) return GD_E_MEMORY;
     for (int64_t i = e->feed; i >= 0 && i < l->feeds.count; i++) {
@@ -160,7 +180,10 @@ static gd_status replay_node(lowering *l, entry *e) {
         if (!in[i]) return GD_E_MEMORY;
     }
     l->running.left = gd_node_subgraph(node, 0) ? &l->left : NULL;
-    return gd_node_run(node, in, e->symbols, &l->running);
+    gd_as_of = replayed_as_of(l, e);
+    gd_status status = gd_node_run(node, in, e->symbols, &l->running);
+    gd_as_of = 0;
+    return status;
 }
 
 /* Notes all nodes once more with known sizes; gathers what the same fetches need there. */
@@ -301,6 +324,77 @@ static int copy_of(gd_program *p, int value, const gd_node *node) {
     return copy;
 }
 
+/* --- what is written -----------------------------------------------------------------------------
+ */
+
+static gd_tensor tensor_of(const gd_program *p, int value) {
+    const gd_pvalue *v = &p->values[value];
+    gd_tensor t = {.dtype = v->dtype,
+                   .rank = v->rank,
+                   .offset = v->offset,
+                   .storage = p->roots[v->root].storage};
+    for (int d = 0; d < v->rank; d++) t.dims[d] = v->dims[d], t.strides[d] = v->strides[d];
+    return t;
+}
+
+static bool fills(const gd_program *p, int value) {
+    const gd_pvalue *v = &p->values[value];
+    return v->offset == 0 && gd_is_row_major(v->rank, v->dims, v->strides) &&
+           (size_t)gd_numel(v->rank, v->dims) * gd_dtype_bytes(v->dtype) == p->roots[v->root].bytes;
+}
+
+/* Another view of memory that was written: it looks in the same way into the new value, if that is
+ * all of the memory. */
+static int look_into(gd_program *p, const version *v, int value) {
+    gd_pvalue seen = p->values[value];
+    if (!fills(p, v->of) || !fills(p, v->value) || p->values[v->of].dtype != seen.dtype) {
+        gd_fail(GD_E_UNSUPPORTED, "it reads a tensor that shares its memory with one that was "
+                                  "written before in the run; use that one, and make "
+                                  "views of it in the graph");
+        return -1;
+    }
+    seen.root = p->values[v->value].root;
+    return gd_program_value(p, seen);
+}
+
+/* The value of a variable, or of a tensor outside, as a node sees it. -1: noted. */
+static int as_seen(lowering *l, int value, uint64_t as_of) {
+    gd_program *p = l->p;
+    const gd_tensor t = tensor_of(p, value);
+    for (int i = l->n_versions; i-- > 0;) {
+        const version *v = &l->versions[i];
+        if (v->order >= as_of) continue;
+        if (v->of == value) return v->value;
+        const gd_tensor of = tensor_of(p, v->of);
+        if (gd_overlap(&t, &of)) return look_into(p, v, value);
+    }
+    return value;
+}
+
+/* `of` is `value` from here on, and at the end. */
+static gd_status write(lowering *l, int of, int value, const gd_node *node) {
+    gd_program *p = l->p;
+    if (!gd_grow(l->versions, l->n_versions, l->versions_room))
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    l->versions[l->n_versions++] = (version){of, value, node->order};
+    const gd_tensor t = tensor_of(p, of);
+    for (int i = 0; i < p->n_commits; i++) {
+        const gd_tensor other = tensor_of(p, p->commits[i].to);
+        if (p->commits[i].to == of) {
+            p->commits[i].value = value;
+            p->commits[i].site = node->site;
+            return GD_OK;
+        }
+        if (gd_overlap(&t, &other))
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "it writes a tensor that shares its memory with one that was written "
+                           "before in the run, at %s",
+                           p->commits[i].site ? p->commits[i].site : "(unknown place)");
+    }
+    return gd_program_commit(
+        p, (gd_commit){.root = p->values[of].root, .to = of, .value = value, .site = node->site});
+}
+
 /* gd_assign: no step; the variable gets the value at the end, and the result is the value. */
 static gd_status lower_assign(lowering *l, entry *e, const int *in) {
     gd_program *p = l->p;
@@ -329,7 +423,7 @@ static gd_status lower_assign(lowering *l, entry *e, const int *in) {
         value = cast;
     }
     e->values[0] = value;
-    return gd_program_commit(p, (gd_commit){.root = x.root, .to = in[0], .value = value, .site = e->node->site});
+    return write(l, in[0], value, e->node);
 }
 
 static gd_status lower_outputs(lowering *l, entry *e, int *in, int *out, const gd_infer *infer) {
@@ -364,13 +458,26 @@ static gd_status hold(gd_program *p, gd_node *node) {
 }
 
 /* An input that the op writes is a copy of it, which becomes the variable's value at the end. */
-static gd_status write_to_copy(gd_program *p, const gd_node *node, int *in, int *out) {
+static gd_status write_to_copy(lowering *l, const gd_node *node, int of, int *in, int *out) {
     *out = -1;
     if (*in < 0) return GD_OK; /* absent */
-    const int target = *in, copy = copy_of(p, *in, node);
+    const int copy = copy_of(l->p, *in, node);
     if (copy < 0) return GD_E_MEMORY;
     *in = *out = copy;
-    return gd_program_commit(p, (gd_commit){.root = p->values[target].root, .to = target, .value = copy, .site = node->site});
+    return write(l, of, copy, node);
+}
+
+/* The value of an input; of a variable or a tensor outside, as it was before the run. -1: noted. */
+static int before_run(lowering *l, const gd_slot *slot) {
+    return slot->symbol ? find(l, slot->node)->values[slot->index] : outside(l->p, slot);
+}
+
+static int input_value(lowering *l, const gd_node *node, int i) {
+    const gd_slot *slot = &node->slots[i];
+    const int value = before_run(l, slot);
+    const bool assigned = i == 0 && (node->op->flags & GD_OP_ASSIGNS);
+    if (value < 0 || assigned || (slot->symbol && !is_variable(slot->node))) return value;
+    return as_seen(l, value, node->as_of);
 }
 
 static gd_status lower_op(lowering *l, entry *e) {
@@ -387,7 +494,7 @@ static gd_status lower_op(lowering *l, entry *e) {
     gd_status status = hold(p, node);
     for (int i = 0; i < node->n_in && status == GD_OK; i++) {
         const gd_slot *slot = &node->slots[i];
-        in[i] = !slot->present ? -1 : slot->symbol ? find(l, slot->node)->values[slot->index] : outside(p, slot);
+        in[i] = slot->present ? input_value(l, node, i) : -1;
         if (slot->present && in[i] < 0) status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
     }
     if (status == GD_OK && (op->flags & GD_OP_ASSIGNS)) {
@@ -397,7 +504,11 @@ static gd_status lower_op(lowering *l, entry *e) {
     gd_infer infer = {.out = metas};
     int n_out = node->n_out;
     for (int i = 0; i < op->n_inputs && i < node->n_in && status == GD_OK; i++)
-        if (op->inputs[i].mutated) status = write_to_copy(p, node, &in[i], &out[n_out++]);
+        if (op->inputs[i].mutated) {
+            const int of =
+                in[i] < 0 ? -1 : before_run(l, &node->slots[i]); /* has been made before */
+            status = write_to_copy(l, node, of, &in[i], &out[n_out++]);
+        }
     if (status == GD_OK) status = run_rule(l, node, in, &infer, metas);
     if (status == GD_OK) status = lower_outputs(l, e, in, out, &infer); /* may look into what is written */
     gd_pstep *s = status == GD_OK ? gd_program_step(p) : NULL;
@@ -434,16 +545,6 @@ static gd_status lower_node(lowering *l, entry *e) {
     return e->values[0] < 0 ? GD_E_MEMORY : GD_OK;
 }
 
-static gd_status check_commits(const gd_program *p) {
-    for (int i = 0; i < p->n_commits; i++)
-        for (int k = 0; k < i; k++)
-            if (p->commits[i].root == p->commits[k].root)
-                return gd_fail(GD_E_STATE, "a variable is assigned twice in one run, at %s and at %s",
-                               p->commits[k].site ? p->commits[k].site : "(unknown place)",
-                               p->commits[i].site ? p->commits[i].site : "(unknown place)");
-    return GD_OK;
-}
-
 static gd_status lower_all(lowering *l, gd_tensors fetches) {
     gd_program *p = l->p;
     for (int i = 0; i < 2 * l->count; i++) { /* feeds first: those of a subgraph were made last */
@@ -458,7 +559,7 @@ static gd_status lower_all(lowering *l, gd_tensors fetches) {
     }
     for (int64_t i = 0; i < fetches.count; i++) p->fetches[i] = find(l, fetches.at[i]->node)->values[fetches.at[i]->node_index];
     p->n_fetches = (int)fetches.count;
-    return check_commits(p);
+    return GD_OK;
 }
 
 /* What cannot be planned is run node by node, which then also says what is wrong with it. */
@@ -499,7 +600,9 @@ static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors v
         status = lower_all(&l, fetches);
     }
     gd_free(l.entries);
+    gd_free(l.versions);
     gd_free(again.entries);
+    gd_free(again.versions);
     gd_scope_close(&scope);
     if (status != GD_OK) {
         gd_program_free(p);

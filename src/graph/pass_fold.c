@@ -1,7 +1,8 @@
 /* pass_fold.c - what is the same in every run is computed once, when the plan is made.
  *
- * A step is folded if all it reads is constant: nothing, or results of folded steps. Tensors outside
- * the graph are not constant: the program may write to them between runs.
+ * A step is folded if all it reads is constant: nothing, or results of folded steps. Tensors
+ * outside the graph are not constant: the program may write to them between runs. Nor is a copy
+ * that a later step writes.
  */
 #include <string.h>
 
@@ -14,7 +15,8 @@
 /* Larger constants are made anew in each run: that costs little, and holding them costs memory. */
 enum { LARGEST = 1 << 20 };
 
-static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *constant) {
+static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *constant,
+                        const int *writes) {
     if (s->removed || s->view || (s->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE | GD_OP_DYNAMIC))) return false;
     for (int i = 0; i < s->op->n_inputs; i++)
         if (s->op->inputs[i].mutated) return false;
@@ -22,7 +24,7 @@ static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *cons
         if (s->in[i] >= 0 && !constant[p->values[s->in[i]].root]) return false;
     size_t bytes = 0;
     for (int k = 0; k < s->n_out; k++) {
-        if (s->out[k] < 0) return false;
+        if (s->out[k] < 0 || writes[p->values[s->out[k]].root] > 1) return false;
         bytes += p->roots[p->values[s->out[k]].root].bytes;
     }
     return bytes <= LARGEST && s->n_out > 0;
@@ -78,8 +80,9 @@ static gd_status compute(gd_program *p, gd_pstep *s, gd_device *device, bool *co
 
 int gd_pass_fold(gd_program *p, gd_device *device) {
     bool *constant = gd_calloc((size_t)p->n_roots + 1, sizeof *constant);
-    int changes = 0;
-    if (!constant) {
+    int changes = 0, *writes = constant ? gd_program_writes(p) : NULL;
+    if (!writes) {
+        gd_free(constant);
         gd_fail(GD_E_MEMORY, "no memory to plan a run");
         return -1;
     }
@@ -89,7 +92,7 @@ int gd_pass_fold(gd_program *p, gd_device *device) {
     int grad = gd_no_grad_begin();
     thread->device = device;
     for (int i = 0; i < p->n_steps; i++) {
-        if (!is_constant(p, &p->steps[i], constant)) continue;
+        if (!is_constant(p, &p->steps[i], constant, writes)) continue;
         gd_attempt attempt; /* what cannot be computed now is left for the run, which will say why */
         gd_attempt_begin(&attempt);
         gd_status status = compute(p, &p->steps[i], device, constant);
@@ -99,5 +102,6 @@ int gd_pass_fold(gd_program *p, gd_device *device) {
     gd_grad_mode_end(&grad);
     gd_tracing_on(tracing);
     gd_free(constant);
+    gd_free(writes);
     return changes;
 }

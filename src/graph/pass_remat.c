@@ -91,6 +91,7 @@ static bool is_candidate(search *f, const gd_life *l, int most) {
     if (!l->counted || l->begin >= f->lives.at || l->before == f->lives.at || l->after < 0 ||
         f->m->assigned[l->root])
         return false;
+    if (f->m->writers[l->root] > 1) return false; /* its maker alone does not give it again */
     const int how = can_return(f, l->root);
     return how == CHEAP || (how == HEAVY && most == HEAVY);
 }

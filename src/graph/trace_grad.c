@@ -98,7 +98,7 @@ static gd_status set(gd_tensor *leaf, gd_tensor *grad) {
     gd_graph *graph = gd_graph_traced();
     GD_TRY(check_place(graph, "gd_set_grad"));
     if (leaf->kind != GD_VALUE) return note_symbol(leaf, grad ? "gd_set_grad" : "gd_zero_grad");
-    grad = gd_graph_latest(graph, grad);
+    GD_TRY(gd_graph_read(graph, grad, &grad));
     if (grad && grad->kind != GD_SYMBOL) grad = gd_clone(grad); /* noted as a copy */
     if (grad && grad->kind != GD_SYMBOL) return gd_failure();
     gd_leaf_grad *g = find(graph, leaf);
@@ -213,7 +213,7 @@ static gd_status walk(gd_graph *graph, gd_tensor *result, gd_tensor *gradient) {
 static gd_status backward(gd_tensor *result, gd_tensor *gradient, const gd_backward_options *o) {
     gd_graph *graph = gd_graph_traced();
     GD_TRY(check_place(graph, "gd_backward"));
-    result = gd_graph_latest(graph, result);
+    GD_TRY(gd_graph_read(graph, result, &result));
     if (o->create_graph)
         return gd_fail(GD_E_UNSUPPORTED, "gd_backward: .create_graph in a function that is being "
                                          "traced; gd_grad with .create_graph gives "

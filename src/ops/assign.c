@@ -7,7 +7,7 @@
 
 /*op assign(x!, value) -> y  assigns
  * Writes value into x, broadcast and cast to it, and gives the new value. In a graph x is a variable:
- * it has the new value from the next run on, and y is what it will be.
+ * nodes that are built later see the new value, and it stays for the next run.
  *   saves nothing
  */
 static gd_status assign_infer(gd_infer *i) {

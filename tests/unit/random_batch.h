@@ -28,13 +28,16 @@ static gd_tensors times(gd_tensors in, void *user) { return gd_listed(gd_mul(in.
 
 /* `p` are the parameters: (COLUMNS), (COLUMNS, COLUMNS), (2, 2, 3); behind them the running mean
  * and variance of one batch_norm, which are not trained. */
-static gd_tensor *normed(gd_tensor *x, gd_tensor *const *p, bool runs) {
+static gd_tensor *normed(gd_tensor *x, gd_tensor *const *p, bool keeps) {
     gd_tensor *all = gd_cat(gd_list(x, p[1])); /* more than one row, however few x has */
-    all = gd_batch_norm(all, p[0], NULL, runs ? p[3] : NULL, runs ? p[4] : NULL, .training = true);
+    all =
+        gd_batch_norm(all, p[0], NULL, keeps ? p[3] : NULL, keeps ? p[4] : NULL, .training = true);
     return gd_slice(all, .axis = 0, .stop = -COLUMNS);
 }
 
-static gd_tensor *made_of(chance *c, bool by_data, bool *runs, gd_tensor *a, gd_tensor *b,
+/* batch_norm updates its statistics, each time that it comes, and counts in `kept`; NULL: it does
+ * not. */
+static gd_tensor *made_of(chance *c, bool by_data, int *kept, gd_tensor *a, gd_tensor *b,
                           gd_tensor *const *p) {
     const int axis = below(c, 2);
     switch (below(c, by_data ? 43 : 42)) {
@@ -82,11 +85,9 @@ static gd_tensor *made_of(chance *c, bool by_data, bool *runs, gd_tensor *a, gd_
     case 33: return gd_mul(b, gd_foldl(fold, p[0], gd_list(a), p[0]));
     case 34:
         return gd_cond(gd_gt(gd_sum(odd(a)), number(0)), with_sine, times, gd_list(b), p[0]).at[0];
-    case 35: {
-        const bool first = !*runs; /* a run writes a variable once */
-        *runs = true;
-        return normed(b, p, first);
-    }
+    case 35:
+        if (kept) ++*kept;
+        return normed(b, p, kept != NULL);
     case 36: return gd_mul(b, gd_var(a, .axis = gd_dims(1), .keepdim = true));
     case 37: return gd_sub(b, tame(gd_logsumexp(a, .axis = gd_dims(1), .keepdim = true)));
     case 38:

@@ -1,6 +1,6 @@
 /* test_random_jit.c - functions made by chance do as a jit what they do themselves, called with
- * changing shapes: their results, their gradients on the tape, what they write in place, the noise
- * of dropout.
+ * changing shapes: their results, their gradients on the tape, what they write, once or several
+ * times, the noise of dropout.
  *
  * Three kinds: functions that write what they read (without gradients), layers that the tape goes
  * through, and whole training steps. Values are f64 (N, COLUMNS).
@@ -29,6 +29,23 @@ static void write(chance *c, gd_tensor *to, gd_tensor *by) {
     }
 }
 
+/* Writes of all kinds to a parameter, one after the other. */
+static void update(chance *c, model *m, gd_tensor *by) {
+    gd_tensor *to = m->p[below(c, ALL)], *same[] = {m->p[0], m->p[3], m->p[4]}; /* of one shape */
+    const int first = below(c, 3);
+    for (int i = below(c, 3); i >= 0; i--) switch (below(c, 6)) {
+        case 0: gd_assign(to, gd_tanh(by)); break;
+        case 1: gd_assign(to, gd_sin(to)); break;
+        case 2: gd_sgd_step(to, by, number(0.1)); break;
+        case 3:
+            gd_momentum_step(same[first], same[(first + 1) % 3], gd_cos(same[(first + 2) % 3]),
+                             number(0.1));
+            break;
+        case 4: normed(m->p[1], m->p, true); break;
+        default: write(c, to, by); break;
+        }
+}
+
 /* A temporary that is written after somebody read it. */
 static gd_tensor *rewritten(chance *c, gd_tensor *a, gd_tensor *b) {
     gd_tensor *t = gd_mul(a, number(0.7)), *before = gd_sin(t);
@@ -52,23 +69,26 @@ static gd_tensor *rewritten_on_tape(chance *c, gd_tensor *a, gd_tensor *b) {
     }
 }
 
-static gd_tensor *value(chance *c, model *m, bool *runs, gd_tensors in, gd_tensor *a,
-                        gd_tensor *b) {
-    switch (below(c, 12)) {
+static gd_tensor *value(chance *c, model *m, gd_tensors in, gd_tensor *a, gd_tensor *b) {
+    switch (below(c, 13)) {
     case 0: return gd_dropout(b, .p = 0.3);
     case 1: return m->kind == WRITES ? rewritten(c, a, b) : rewritten_on_tape(c, a, b);
     case 2:
         if (m->kind != WRITES) break;
-        write(c, m->p[below(c, ALL)], gd_tanh(gd_sum(b)));
+        update(c, m, gd_tanh(gd_sum(b)));
         return gd_mul(b, below(c, 2) ? m->p[0] : m->p[3]);
     case 3:
         if (m->kind != WRITES) break;
         write(c, in.at[below(c, (int)in.count)], gd_tanh(gd_sum(b)));
         return gd_add(b, in.at[0]);
     case 4: return gd_add(b, gd_mul(gd_randn_like(b), number(0.1)));
+    case 5:
+        if (m->kind == LAYER) break; /* whose gradient would need what was there */
+        return gd_add(b, tame(m->p[3 + below(c, 2)]));
     default: break;
     }
-    return made_of(c, false, runs, a, b, m->p);
+    int kept = 0;
+    return made_of(c, false, &kept, a, b, m->p);
 }
 
 static gd_tensors function(gd_tensors in, void *user) {
@@ -76,11 +96,10 @@ static gd_tensors function(gd_tensors in, void *user) {
     chance c = {m->seed * 7919 + 4};
     gd_tensor *pool[MOST_VALUES] = {in.at[0], in.at[1], gd_mul(in.at[0], m->p[0])};
     int n = 3;
-    bool runs = m->kind == WRITES; /* then running means are written by others */
     const int length = 2 + below(&c, below(&c, 3) ? 8 : MOST_VALUES - 6);
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
-        pool[n++] = value(&c, m, &runs, in, a, b);
+        pool[n++] = value(&c, m, in, a, b);
     }
     gd_tensor *last = pool[n - 1], *other = pool[below(&c, n)];
     if (m->kind != TRAINS)

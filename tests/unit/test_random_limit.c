@@ -18,12 +18,11 @@ static net built(uint64_t seed, gd_tensor *const *first) {
     m.fed = gd_placeholder(gd_dims(seed % 4 == 0 ? GD_ANY : ROWS, COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++) m.p[i] = gd_variable(first[i], .trainable = i < PARAMETERS);
     gd_tensor *pool[MOST_VALUES] = {m.fed, gd_mul(m.fed, m.p[0])};
-    bool runs = false;
-    int n = 2;
+    int n = 2, kept = 0;
     const int length = 6 + below(&c, MOST_VALUES - 10);
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 4 ? n : 4)];
-        pool[n++] = below(&c, 12) ? made_of(&c, false, &runs, a, b, m.p) : gd_dropout(b, .p = 0.2);
+        pool[n++] = below(&c, 12) ? made_of(&c, false, &kept, a, b, m.p) : gd_dropout(b, .p = 0.2);
         if (below(&c, 12) == 0) m.fetches.at[m.fetches.count++] = pool[n - 1];
     }
     gd_tensor *loss = gd_mean(tame(pool[n - 1]));

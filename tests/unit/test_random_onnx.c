@@ -19,10 +19,9 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     int n = 2;
     const int length = 2 + below(&c, below(&c, 4) ? 8 : MOST_VALUES - 6);
     const bool by_data = below(&c, 6) == 0;
-    bool runs = true; /* nothing is written */
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
-        pool[n++] = made_of(&c, by_data, &runs, a, b, p);
+        pool[n++] = made_of(&c, by_data, NULL, a, b, p);
         if (below(&c, 4) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
     r.at[r.count++] = pool[n - 1];

@@ -16,13 +16,12 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     int n = 2;
     const int length = 3 + below(&c, below(&c, 4) ? 12 : MOST_VALUES - 10);
     const bool by_data = below(&c, 6) == 0;
-    bool runs = false;
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
-        const bool ran = runs;
-        pool[n++] = made_of(&c, by_data, &runs, a, b, p);
-        if ((runs != ran || below(&c, 6) == 0) && r.count < MOST_RESULTS - 20)
-            r.at[r.count++] = pool[n - 1];
+        const bool room = r.count < MOST_RESULTS - 20;
+        int kept = 0; /* a graph updates statistics only where the result is fetched */
+        pool[n++] = made_of(&c, by_data, room ? &kept : NULL, a, b, p);
+        if (room && (kept || below(&c, 6) == 0)) r.at[r.count++] = pool[n - 1];
     }
     gd_tensor *loss = gd_mul(gd_sum(tame(pool[n - 1])), number(0.1));
     for (int i = 0; i < PARAMETERS; i++)

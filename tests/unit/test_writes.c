@@ -1,0 +1,314 @@
+/* test_writes.c - tensors and variables that are written several times in one call or run: each
+ * read sees the write before it, as in eager code.
+ */
+#include <math.h>
+
+#include "gradus/gradus.h"
+#include "clean_test.h"
+
+static double distance(gd_tensor *a, gd_tensor *b) {
+    return gd_item(gd_max(gd_abs(gd_sub(gd_detach(a), gd_detach(b)))));
+}
+
+/* --- jits
+ * ------------------------------------------------------------------------------------------ */
+
+enum { TENSORS = 6 };
+typedef struct model {
+    gd_tensor *t[TENSORS]; /* f64 (3); the first two are leaves that require a gradient */
+    gd_optimizer *optimizer;
+    int kind;
+} model;
+
+static model make_model(int kind) {
+    model m = {.kind = kind};
+    gd_seed(11);
+    for (int i = 0; i < TENSORS; i++) {
+        m.t[i] = gd_add(gd_mul(gd_randn(gd_dims(3), .dtype = GD_F64), gd_scalar_of(0.3, GD_F64)),
+                        gd_scalar_of(1, GD_F64));
+        if (i < 2) gd_requires_grad(m.t[i]);
+    }
+    const gd_tensors leaves = {m.t, 2};
+    m.optimizer = kind % 3 == 0   ? gd_optim_sgd(leaves, .lr = 0.1)
+                  : kind % 3 == 1 ? gd_optim_sgd(leaves, .lr = 0.1, .momentum = 0.9)
+                                  : gd_optim_adam(leaves, .lr = 0.1);
+    return m;
+}
+
+static gd_tensor *normed(const model *m, gd_tensor *x) {
+    return gd_batch_norm(x, m->t[0], m->t[1], m->t[2], m->t[3], .training = true);
+}
+
+/* Batch norm three times, as in a step of a GAN; its statistics are read between. */
+static gd_tensors thrice(gd_tensors in, void *user) {
+    model *m = user;
+    GD_NO_GRAD;
+    gd_tensor *a = normed(m, in.at[0]), *b = normed(m, gd_exp(a)),
+              *between = gd_mul(m->t[2], m->t[3]);
+    gd_tensor *c = normed(m, gd_add(b, between));
+    return gd_listed(a, b, between, c, gd_add(m->t[2], m->t[3]));
+}
+
+/* Steps of one optimizer one after the other, with new gradients for each, and with the same. */
+static gd_tensors two_steps(gd_tensors in, void *user) {
+    model *m = user;
+    gd_tensor *loss = NULL;
+    for (int i = 0; i < 2; i++) {
+        gd_optimizer_zero_grad(m->optimizer);
+        loss = gd_sum(gd_square(gd_sub(gd_mul(m->t[0], in.at[0]), gd_exp(m->t[1]))));
+        gd_backward(loss);
+        gd_optimizer_step(m->optimizer);
+    }
+    gd_optimizer_step(m->optimizer);
+    return gd_listed(loss, gd_detach(gd_mul(m->t[0], m->t[1])));
+}
+
+/* Writes of all kinds to one tensor, in place, by an assign and by ops that update it. */
+static gd_tensors mixed(gd_tensors in, void *user) {
+    model *m = user;
+    gd_tensor *x = gd_sum(in.at[0], .axis = gd_dims(0)), *t = m->t[2],
+              *lr = gd_scalar_of(0.1, GD_F64);
+    GD_NO_GRAD;
+    gd_mul_(t, gd_cos(x));
+    normed(m, in.at[0]);
+    gd_tensor *first = gd_exp(t);
+    gd_assign(t, gd_add(t, gd_scalar_of(0.5, GD_F64)));
+    gd_sgd_step(t, x, lr);
+    gd_momentum_step(m->t[4], t, gd_sin(x), lr); /* t is its running sum */
+    gd_tensor *second = gd_add(t, m->t[4]);
+    gd_sub_(t, first);
+    gd_assign(m->t[3], t);
+    normed(m, in.at[0]);
+    return gd_listed(first, second, gd_tanh(t));
+}
+
+static void check_function(gd_body fn, const char *name) {
+    for (int kind = 0; kind < 3; kind++)
+        for (int level = 0; level <= 2; level++) {
+            GD_SCOPE;
+            model a = make_model(kind), b = make_model(kind);
+            gd_jit *jit = gd_jit_new(fn, &a, .level = level);
+            for (int call = 0; call < 4; call++) {
+                gd_tensor *x = gd_randn(gd_dims(4 + call % 2, 3), .dtype = GD_F64);
+                gd_tensors fast = gd_jit_call(jit, gd_list(x)), slow = fn(gd_list(x), &b);
+                CHECK_SAYING(!gd_failed(), "%s: %s", name, gd_error_message());
+                if (gd_failed()) return;
+                double most = 0;
+                for (int i = 0; i < slow.count; i++)
+                    most = fmax(most, distance(fast.at[i], slow.at[i]));
+                for (int i = 0; i < TENSORS; i++) most = fmax(most, distance(a.t[i], b.t[i]));
+                CHECK_SAYING(most <= (level == 0 ? 0 : 1e-12),
+                             "%s, kind %d, level %d, call %d: %g apart", name, kind, level, call,
+                             most);
+            }
+            CHECK(gd_jit_traces(jit) == 2);
+        }
+}
+
+CLEAN_TEST(statistics_are_updated_each_time) { check_function(thrice, "thrice"); }
+CLEAN_TEST(an_optimizer_takes_several_steps_in_one_call) { check_function(two_steps, "two steps"); }
+CLEAN_TEST(writes_of_all_kinds_follow_each_other) { check_function(mixed, "mixed"); }
+
+/* The gradient of what was computed before a write is that of the value before it. (Eager code
+ * refuses this: the value is gone.) */
+static gd_tensors write_then_walk(gd_tensors in, void *user) {
+    model *m = user;
+    gd_tensor *loss = gd_sum(gd_mul(gd_square(m->t[0]), gd_mul(m->t[4], in.at[0])));
+    {
+        GD_NO_GRAD;
+        gd_mul_(m->t[0], gd_scalar_of(100, GD_F64));
+        gd_add_(m->t[4], gd_scalar_of(100, GD_F64));
+        gd_sgd_step(m->t[4], in.at[0], gd_scalar_of(1, GD_F64));
+    }
+    return gd_listed(gd_grad(gd_list(loss), gd_list(m->t[0])).at[0]);
+}
+
+CLEAN_TEST(gradients_are_of_what_was_read) {
+    for (int level = 0; level <= 2; level++) {
+        GD_SCOPE;
+        model m = make_model(0);
+        gd_tensor *x = gd_randn(gd_dims(3), .dtype = GD_F64);
+        gd_tensor *two = gd_scalar_of(2, GD_F64);
+        gd_tensor *want = gd_mul(gd_mul(gd_clone(gd_detach(m.t[0])), two), gd_mul(m.t[4], x));
+        gd_tensor *got = NULL;
+        GD_NO_GRAD;
+        got = gd_jit_call(gd_jit_new(write_then_walk, &m, .level = level), gd_list(x)).at[0];
+        CHECK_SAYING(!gd_failed() && distance(got, want) < 1e-12, "level %d: %s", level,
+                     gd_error_message());
+    }
+}
+
+/* Called with the tape on: batch norm twice, its gradient and its statistics. */
+static gd_tensors twice_on_tape(gd_tensors in, void *user) {
+    return gd_listed(normed(user, gd_sin(normed(user, in.at[0]))));
+}
+
+CLEAN_TEST(calls_on_the_tape_write_several_times_and_once_only) {
+    for (int level = 0; level <= 2; level += 2) {
+        GD_SCOPE;
+        model a = make_model(0), b = make_model(0);
+        gd_jit *jit = gd_jit_new(twice_on_tape, &a, .level = level);
+        for (int call = 0; call < 3; call++) {
+            gd_tensor *x = gd_randn(gd_dims(5, 3), .dtype = GD_F64);
+            gd_backward(gd_sum(gd_exp(gd_jit_call(jit, gd_list(x)).at[0])));
+            gd_backward(gd_sum(gd_exp(twice_on_tape(gd_list(x), &b).at[0])));
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            if (gd_failed()) return;
+            for (int i = 0; i < 4; i++) CHECK(distance(a.t[i], b.t[i]) <= 1e-12);
+            for (int i = 0; i < 2; i++)
+                CHECK(distance(gd_tensor_grad(a.t[i]), gd_tensor_grad(b.t[i])) <= 1e-9);
+        }
+    }
+}
+
+/* A branch and a loop read what was written before them. */
+static gd_tensors add_mean(gd_tensors in, void *user) {
+    return gd_listed(gd_add(in.at[0], ((model *)user)->t[2]));
+}
+static gd_tensors sub_mean(gd_tensors in, void *user) {
+    return gd_listed(gd_sub(in.at[0], ((model *)user)->t[2]));
+}
+static gd_tensors is_near(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_lt(gd_sum(in.at[0]), gd_scalar_of(50, GD_F64)));
+}
+
+static gd_tensors read_in_bodies(gd_tensors in, void *user) {
+    model *m = user;
+    GD_NO_GRAD;
+    gd_tensor *x = gd_sum(gd_square(normed(m, in.at[0])), .axis = gd_dims(0));
+    gd_tensor *y =
+        gd_cond(gd_gt(gd_sum(x), gd_scalar_of(0, GD_F64)), add_mean, sub_mean, gd_list(x), m).at[0];
+    normed(m, in.at[0]);
+    return gd_listed(y, gd_while_loop(is_near, add_mean, gd_list(y), m, .max_steps = 7).at[0]);
+}
+
+CLEAN_TEST(bodies_read_what_was_written_before_them) { check_function(read_in_bodies, "bodies"); }
+
+static gd_tensors write_and_read_view(gd_tensors in, void *user) {
+    gd_tensor **pair = user;
+    gd_add_(pair[0], in.at[0]);
+    return gd_listed(gd_mul(pair[1], in.at[0]));
+}
+
+CLEAN_TEST(other_views_of_what_was_written_are_refused_unless_they_are_apart) {
+    GD_SCOPE;
+    gd_tensor *all = gd_zeros(gd_dims(2, 3)), *x = gd_ones(gd_dims(3));
+    gd_tensor *overlapping[] = {gd_select(all, 0, 0), gd_slice(all, .axis = 1, .stop = 1)},
+              *apart[] = {gd_select(all, 0, 0), gd_select(all, 0, 1)};
+    gd_jit_call(gd_jit_new(write_and_read_view, overlapping), gd_list(x));
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("shares its memory"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    gd_jit_call(gd_jit_new(write_and_read_view, apart), gd_list(x));
+    CHECK_SAYING(!gd_failed() && gd_item(gd_sum(all)) == 3, "%s", gd_error_message());
+}
+
+/* --- graphs
+ * ---------------------------------------------------------------------------------------- */
+
+/* Reads between the writes of a variable; `loop` makes the run one without a plan. */
+CLEAN_TEST(reads_in_a_graph_see_the_writes_that_were_built_before_them) {
+    for (int way = 0; way < 3; way++)
+        for (int level = 0; level <= 2; level++) {
+            GD_SCOPE;
+            gd_graph *graph = gd_graph_new();
+            gd_tensor *v, *x, *before, *between, *after, *one, *two, *view;
+            {
+                GD_GRAPH(graph);
+                x = gd_placeholder(gd_dims(way == 1 ? GD_ANY : 3));
+                v = gd_variable(gd_full(gd_dims(3), 1));
+                view = gd_reshape(v, gd_dims(3, 1)); /* of the value at this point */
+                gd_tensor *add =
+                    way == 2 ? gd_sum(gd_masked_select(x, gd_gt(x, gd_scalar(0)))) : gd_sum(x);
+                before = gd_mul(v, gd_scalar(1));
+                one = gd_assign(v, gd_add(v, add));
+                between = gd_mul(v, gd_scalar(1));
+                two = gd_assign(v, gd_mul(v, gd_scalar(10)));
+                after = gd_mul(v, gd_scalar(1));
+            }
+            gd_session *s = gd_session_new(graph, .level = level);
+            gd_tensor *given = gd_ones(gd_dims(3));
+            gd_tensors r = gd_session_run(s, gd_feed(x, given),
+                                          gd_list(after, one, between, two, before, view));
+            const double want[] = {40, 4, 4, 40, 1, 1};
+            CHECK_SAYING(!gd_failed(), "way %d: %s", way, gd_error_message());
+            if (gd_failed()) return;
+            for (int i = 0; i < 6; i++)
+                CHECK_SAYING(gd_item(gd_max(r.at[i])) == want[i], "way %d, level %d, fetch %d: %g",
+                             way, level, i, gd_item(gd_max(r.at[i])));
+            CHECK(gd_item(gd_max(gd_session_get(s, v))) == 40);
+            /* a run does what its fetches need: no write, one of them, both */
+            CHECK(gd_item(gd_max(gd_session_run(s, gd_feed(x, given), gd_list(after)).at[0])) ==
+                  40);
+            r = gd_session_run(s, gd_feed(x, given), gd_list(after, one));
+            CHECK(gd_item(gd_max(r.at[0])) == 43 && gd_item(gd_max(gd_session_get(s, v))) == 43);
+        }
+}
+
+CLEAN_TEST(gradients_in_a_graph_are_of_what_was_read) {
+    for (int any = 0; any < 2; any++)
+        for (int level = 0; level <= 2; level++) {
+            GD_SCOPE;
+            gd_graph *graph = gd_graph_new();
+            gd_tensor *v, *x, *loss, *update, *g;
+            {
+                GD_GRAPH(graph);
+                x = gd_placeholder(gd_dims(any ? GD_ANY : 2));
+                v = gd_variable(gd_full(gd_dims(2), 3));
+                loss = gd_sum(gd_mul(gd_square(v), x));
+                update = gd_assign(v, gd_full(gd_dims(2), 100));
+                g = gd_gradients(gd_list(loss), gd_list(v)).at[0];
+            }
+            gd_session *s = gd_session_new(graph, .level = level);
+            gd_tensors r =
+                gd_session_run(s, gd_feed(x, gd_ones(gd_dims(2))), gd_list(update, g, loss));
+            CHECK_SAYING(!gd_failed() && gd_item(gd_max(r.at[1])) == 6 && gd_item(r.at[2]) == 18,
+                         "%g %s", gd_item(gd_max(r.at[1])), gd_error_message());
+        }
+}
+
+/* Batch norm three times and two steps in one run of a graph, beside eager code. */
+CLEAN_TEST(a_graph_updates_as_often_as_eager_code) {
+    for (int kind = 0; kind < 3; kind++)
+        for (int level = 0; level <= 2; level++) {
+            GD_SCOPE;
+            model m = make_model(kind), n = make_model(kind);
+            gd_graph *graph = gd_graph_new();
+            gd_tensor *x, *y, *done;
+            {
+                GD_GRAPH(graph);
+                x = gd_placeholder(gd_dims(GD_ANY, 3), .dtype = GD_F64);
+                for (int i = 0; i < TENSORS; i++) m.t[i] = gd_variable(m.t[i], .trainable = i < 2);
+                const gd_tensors leaves = {m.t, 2};
+                gd_optimizer *o = kind == 0   ? gd_optim_sgd(leaves, .lr = 0.1)
+                                  : kind == 1 ? gd_optim_sgd(leaves, .lr = 0.1, .momentum = 0.9)
+                                              : gd_optim_adam(leaves, .lr = 0.1);
+                gd_tensor *h = normed(&m, gd_sin(normed(&m, x)));
+                gd_tensor *one = gd_minimize(o, gd_sum(gd_square(h)));
+                y = gd_sum(gd_exp(normed(&m, x)));
+                done = gd_group(gd_list(one, gd_minimize(o, y)));
+            }
+            gd_session *s = gd_session_new(graph, .level = level);
+            for (int run = 0; run < 3; run++) {
+                gd_tensor *given = gd_randn(gd_dims(4, 3), .dtype = GD_F64);
+                gd_tensors r = gd_session_run(s, gd_feed(x, given), gd_list(y, done));
+                gd_optimizer_zero_grad(n.optimizer);
+                gd_backward(gd_sum(gd_square(normed(&n, gd_sin(normed(&n, given))))));
+                gd_optimizer_step(n.optimizer);
+                gd_optimizer_zero_grad(n.optimizer);
+                gd_tensor *want = gd_sum(gd_exp(normed(&n, given)));
+                gd_backward(want);
+                gd_optimizer_step(n.optimizer);
+                CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+                if (gd_failed()) return;
+                double most = distance(r.at[0], want);
+                for (int i = 0; i < 4; i++)
+                    most = fmax(most, distance(gd_session_get(s, m.t[i]), n.t[i]));
+                CHECK_SAYING(most <= (level == 0 ? 0 : 1e-10),
+                             "kind %d, level %d, run %d: %g apart", kind, level, run, most);
+            }
+        }
+}
+
+TEST_MAIN
