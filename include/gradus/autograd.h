@@ -116,16 +116,39 @@ typedef struct gd_function {
     int n_out; /* 0 counts as 1 */
     void (*forward)(gd_context *context);
     void (*backward)(gd_context *context); /* made of ordinary ops it can be differentiated again */
+    void (*infer)(gd_context *context);    /* for graphs, or NULL: shapes alone, see below */
+    bool backward_of_ops; /* for graphs: backward is made of ops, and reads no data itself */
 } gd_function;
 
 /* Calls forward without the tape, and remembers backward. The function struct must stay valid;
- * `user` too, as long as the result is alive. Returns the outputs. */
+ * `user` too, as long as the result is alive. Returns the outputs.
+ *
+ * In a graph, or in the function of a gd_jit, it is one node. forward is called with values
+ * whenever a run comes to the node (by one thread, or by several at once where runs go side by
+ * side; once for each run that needs it, and once more where the gradient of a jit's call computes
+ * its forward part again), and so is backward: both may compute in C, on gd_data. Inputs are
+ * row-major there. The function and `user` must stay valid as long as the graph or the jit.
+ *
+ * A graph must know the shapes of the results before it runs. So forward is also called when the
+ * graph is built, and when it is planned for new sizes, with made-up inputs: floats are 1, integers
+ * 0, sizes that are not known 2 and 3. What it saves and how many, and the shapes, must follow from
+ * the shapes of its inputs. A function that should not be called so (it counts its calls, writes
+ * `user`, or fails for such values) has an infer, which is called instead: its inputs have no data,
+ * and it sets context->y, and calls gd_save as forward does, with gd_shaped tensors, inputs or
+ * results.
+ *
+ * Where backward is made of ops alone, .backward_of_ops = true has a graph take those ops instead
+ * of a call, once, when the gradient is built: the gradient then has gradients itself. Graphs with
+ * such nodes cannot be saved as ONNX. */
 #define gd_apply(...) gd_apply_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs, void *user);
 
 /* In forward: keeps a tensor for backward. In backward: the i-th that was kept. */
 GD_API void gd_save(gd_context *context, gd_tensor *t);
 GD_API gd_tensor *gd_saved(gd_context *context, int i);
+
+/* In infer: a tensor of this shape and dtype, without data. */
+GD_API gd_tensor *gd_shaped(gd_shape dims, gd_dtype dtype);
 
 /* --- transforms -------------------------------------------------------------------------------- */
 

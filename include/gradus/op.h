@@ -36,15 +36,21 @@ enum {
     GD_OP_FLOAT = 1 << 8,       /* integers are computed as f32 */
     GD_OP_TRUTH = 1 << 9,       /* the result is bool */
     GD_OP_INTEGRAL = 1 << 10,   /* takes integers and bools only */
-    GD_OP_WHOLE = 1 << 11,      /* one node in a graph, whose body is run when its values are known */
-    GD_OP_IDEMPOTENT = 1 << 12, /* of one input: done again, with the same options, it changes nothing */
+    GD_OP_WHOLE = 1 << 11, /* one node in a graph, whose body is run when its values are known */
+    GD_OP_IDEMPOTENT =
+        1 << 12, /* of one input: done again, with the same options, it changes nothing */
     GD_OP_INVOLUTION = 1 << 13, /* of one input: done again it undoes itself */
     GD_OP_SHAPE_ONLY = 1 << 14, /* reads the shapes of its inputs, and no data */
-    GD_OP_HEAVY = 1 << 15,      /* costs far more than to read and write its tensors: a product, a sort */
-    GD_OP_ROWS = 1 << 16,       /* makes its result row by row, and loses nothing if rows lie elsewhere */
-    GD_OP_ASSIGNS = 1 << 17,    /* its first input becomes what its second one is, broadcast and cast */
-    GD_OP_AWAITS = 1 << 18,     /* its inputs must be there, but it looks at none of them */
-    GD_OP_REFUSES = 1 << 19,    /* it may fail for what its tensors hold, beyond indices out of range */
+    GD_OP_HEAVY =
+        1 << 15,          /* costs far more than to read and write its tensors: a product, a sort */
+    GD_OP_ROWS = 1 << 16, /* makes its result row by row, and loses nothing if rows lie elsewhere */
+    GD_OP_ASSIGNS =
+        1 << 17,            /* its first input becomes what its second one is, broadcast and cast */
+    GD_OP_AWAITS = 1 << 18, /* its inputs must be there, but it looks at none of them */
+    GD_OP_REFUSES =
+        1 << 19,           /* it may fail for what its tensors hold, beyond indices out of range */
+    GD_OP_CALLS = 1 << 20, /* it calls a function of the program, once for each time that it stands
+                              in a graph */
 };
 
 /* An input or output. */

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "autograd/function.h"
 #include "autograd/node.h"
 #include "autograd/walker.h"
 #include "core/alloc.h"
@@ -77,7 +78,7 @@ static void search_free(search *s) {
 
 /* Gradients of y, made by nodes of this number and later, by the needed sources. */
 static gd_status walk_stretch(gd_context *c, gd_tensor *y, uint64_t since, bool graph) {
-    const gd_node *node = c->state;
+    const gd_node *node = ((const gd_function_state *)c->state)->node;
     gd_tensor **by = gd_calloc(2 * (size_t)c->n_in + 1, sizeof *by), **result = by + c->n_in;
     if (!by) return gd_fail(GD_E_MEMORY, "gd_checkpoint: no memory for a list");
     int64_t count = 0;
@@ -99,7 +100,7 @@ static gd_status walk_stretch(gd_context *c, gd_tensor *y, uint64_t since, bool 
 
 static gd_status run_again(gd_context *c) {
     const stretch *s = c->user;
-    const gd_node *node = c->state;
+    const gd_node *node = ((const gd_function_state *)c->state)->node;
     const int n = node->n_saved;
     const bool graph = gd_grad_enabled();
     gd_tensor **x = gd_list_new(n);

@@ -1,39 +1,36 @@
-/* function.c - functions of the user's own, with their own backward. */
+/* function.c - functions of the program, with their own backward. */
+#include "autograd/function.h"
+
 #include <string.h>
 
-#include "autograd/node.h"
 #include "core/alloc.h"
 
-enum { MAX_SAVED = 32 };
-
-/* What gd_save gathers while forward runs. */
-typedef struct {
-    gd_tensor *saved[MAX_SAVED];
-    int n_saved;
-    gd_status status;
-} forward_state;
-
 void gd_save(gd_context *context, gd_tensor *t) {
-    forward_state *state = context->state;
+    gd_function_state *state = context->state;
     if (context->gy || !state) return; /* in backward: too late */
-    if (!t || t->kind != GD_VALUE || state->n_saved == MAX_SAVED)
-        state->status = gd_fail(GD_E_ARGUMENT, "gd_save: no tensor, or more than %d", MAX_SAVED);
+    const bool fits = t && (t->kind == GD_VALUE || (t->kind == GD_META && state->shapes));
+    if (!fits || state->n_saved == GD_MOST_SAVED)
+        state->status =
+            gd_fail(GD_E_ARGUMENT, "gd_save: no tensor, or more than %d", GD_MOST_SAVED);
     else state->saved[state->n_saved++] = t;
 }
 
 gd_tensor *gd_saved(gd_context *context, int i) {
-    gd_node *node = context->state;
-    if (!context->gy || i < 0 || i >= node->n_saved)
+    const gd_function_state *state = context->state;
+    gd_node *node = state ? (gd_node *)(uintptr_t)state->node : NULL;
+    if (!context->gy || !state || i < 0 || i >= (node ? node->n_saved : state->n_saved))
         return gd_tensor_fail(gd_fail(GD_E_INDEX, "gd_saved: there is no saved tensor %d", i));
+    if (!node) return state->saved[i];
     const gd_slot *slot = &node->slots[node->n_in + node->n_out + i];
     /* an output that was saved came from this very node */
-    gd_tensor *t = gd_slot_get(slot, slot->node == node ? node : NULL, node->function->name);
+    gd_tensor *t =
+        gd_slot_get(slot, slot->node == node ? node : NULL, gd_function_name(node->function));
     return t ? t : gd_tensor_fail(gd_this_thread.noted);
 }
 
 /* Makes the outputs results of a node that remembers the function. */
-static gd_status record(const gd_function *function, gd_tensors inputs, void *user, gd_tensor **y, int n_out,
-                        const forward_state *state) {
+static gd_status record(const gd_function *function, gd_tensors inputs, void *user, gd_tensor **y,
+                        int n_out, const gd_function_state *state) {
     gd_node *node = gd_node_new(NULL, NULL, (int)inputs.count, n_out, state->n_saved);
     if (!node) return GD_E_MEMORY;
     node->function = function;
@@ -64,28 +61,32 @@ static gd_status record(const gd_function *function, gd_tensors inputs, void *us
     return GD_OK;
 }
 
-static gd_status forward(const gd_function *function, gd_tensors inputs, void *user, gd_tensor **y, int n_out) {
-    gd_thread *thread = &gd_this_thread;
-    bool grad = false;
-    for (int64_t i = 0; i < inputs.count; i++) {
-        const gd_tensor *x = inputs.at[i];
-        if (!x) continue;
-        if (x->kind == GD_FAILED) return thread->recorded != GD_OK ? thread->recorded : GD_E_STATE;
-        if (x->kind == GD_SYMBOL)
-            return gd_fail(GD_E_UNSUPPORTED, "%s: a function of the program's own cannot be part of a graph; "
-                           "define an op instead", function->name);
-        grad |= x->requires_grad;
-    }
-    grad = grad && thread->no_grad == 0;
-    forward_state state = {.n_saved = 0};
-    gd_context context = {.n_in = (int)inputs.count, .n_out = n_out, .x = inputs.at, .y = y, .user = user, .state = &state};
+gd_status gd_function_forward(const gd_function *f, void (*half)(gd_context *), gd_tensors x,
+                              void *user, gd_tensor **y, gd_function_state *state) {
+    const int n_out = gd_function_results(f);
+    gd_context context = {
+        .n_in = (int)x.count, .n_out = n_out, .x = x.at, .y = y, .user = user, .state = state};
     int before = gd_no_grad_begin();
-    function->forward(&context);
+    half(&context);
     gd_grad_mode_end(&before);
-    GD_TRY(state.status);
+    GD_TRY(state->status);
     for (int i = 0; i < n_out; i++) {
-        if (!y[i]) return gd_fail(GD_E_STATE, "%s: forward did not set output %d", function->name, i);
-        if (y[i]->kind == GD_FAILED) return thread->recorded != GD_OK ? thread->recorded : GD_E_STATE;
+        if (!y[i])
+            return gd_fail(GD_E_STATE, "%s: %s did not set output %d", gd_function_name(f),
+                           half == f->forward ? "forward" : "infer", i);
+        if (y[i]->kind == GD_FAILED)
+            return gd_this_thread.recorded != GD_OK ? gd_this_thread.recorded : GD_E_STATE;
+    }
+    return GD_OK;
+}
+
+/* Calls forward now, and remembers backward. */
+static gd_status run(const gd_function *function, gd_tensors inputs, void *user, gd_tensor **y,
+                     bool grad) {
+    const int n_out = gd_function_results(function);
+    gd_function_state state = {.n_saved = 0};
+    GD_TRY(gd_function_forward(function, function->forward, inputs, user, y, &state));
+    for (int i = 0; i < n_out; i++) {
         bool passed = y[i]->node != NULL || y[i]->requires_grad;
         for (int64_t k = 0; k < inputs.count; k++) passed |= y[i] == inputs.at[k];
         if (passed) { /* an input handed through: a handle of its own */
@@ -97,6 +98,23 @@ static gd_status forward(const gd_function *function, gd_tensors inputs, void *u
         }
     }
     return grad ? record(function, inputs, user, y, n_out, &state) : GD_OK;
+}
+
+static const gd_function move_function;
+
+static gd_status apply(const gd_function *function, gd_tensors inputs, void *user, gd_tensor **y) {
+    gd_thread *thread = &gd_this_thread;
+    bool grad = false,
+         traced = thread->tracer && function != &move_function; /* which the library itself uses */
+    for (int64_t i = 0; i < inputs.count; i++) {
+        const gd_tensor *x = inputs.at[i];
+        if (!x) continue;
+        if (x->kind == GD_FAILED) return thread->recorded != GD_OK ? thread->recorded : GD_E_STATE;
+        traced |= x->kind == GD_SYMBOL;
+        grad |= x->requires_grad;
+    }
+    return traced ? gd_function_trace(function, inputs, user, y)
+                  : run(function, inputs, user, y, grad && thread->no_grad == 0);
 }
 
 gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs, void *user) {
@@ -111,7 +129,7 @@ gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors
             : GD_OK;
     if (status == GD_OK) {
         gd_scope *scope = gd_scope_open();
-        status = forward(function, inputs, user, y, n_out);
+        status = apply(function, inputs, user, y);
         for (int i = 0; i < n_out && status == GD_OK; i++) gd_scope_keep(&y[i]->object);
         gd_scope_close(&scope);
     }
@@ -146,6 +164,10 @@ gd_tensor *gd_to_device_at(const char *site, gd_tensor *t, gd_device *device) {
         gd_status status = gd_scope_take(&t->object);
         return status == GD_OK ? t : gd_tensor_fail(status);
     }
+    if (t->kind == GD_SYMBOL)
+        return gd_tensor_fail(
+            gd_fail(GD_E_UNSUPPORTED,
+                    "gd_to_device: a symbol of a graph stays on the device of its session"));
     gd_tensors y = gd_apply(&move_function, (gd_tensors){&t, 1}, device);
     gd_tensor *result = y.at[0];
     if (gd_this_thread.depth == 0 && result->kind != GD_FAILED) { /* no scope: the list is ours to free */

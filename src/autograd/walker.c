@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autograd/function.h"
 #include "autograd/node.h"
 #include "core/alloc.h"
 #include "core/grow.h"
@@ -284,7 +285,9 @@ static gd_status run_rule(const gd_walk *walk, gd_node *node, rule_args *a) {
         &attempt); /* a call that fails fails the rule, whatever the rule makes of it */
     gd_status status = GD_OK;
     if (node->function) {
-        gd_context context = {node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx, node->user, node};
+        gd_function_state state = {.node = node};
+        gd_context context = {node->n_in, node->n_out, a->x,       a->y,  a->gy,
+                              a->needs,   a->gx,       node->user, &state};
         node->function->backward(&context);
         return gd_attempt_end(&attempt, status);
     }

@@ -138,15 +138,28 @@ static bool parse_params(gd_record *r, char *s, gd_op_param *params, int *count,
 }
 
 static bool parse_flags(gd_record *r, char *s) {
-    static const struct { const char *text; unsigned flag; } flags[] = {
-        {"elementwise", GD_OP_ELEMENTWISE}, {"view", GD_OP_VIEW},       {"random", GD_OP_RANDOM},
-        {"dynamic", GD_OP_DYNAMIC},         {"nograd", GD_OP_NO_GRAD},  {"internal", GD_OP_INTERNAL},
-        {"float", GD_OP_FLOAT},             {"truth", GD_OP_TRUTH},     {"integral", GD_OP_INTEGRAL},
-        {"whole", GD_OP_WHOLE},             {"idempotent", GD_OP_IDEMPOTENT},
-        {"involution", GD_OP_INVOLUTION},   {"shapeonly", GD_OP_SHAPE_ONLY},
-        {"heavy", GD_OP_HEAVY},             {"rows", GD_OP_ROWS},
-        {"assigns", GD_OP_ASSIGNS},         {"awaits", GD_OP_AWAITS},
-        {"refuses", GD_OP_REFUSES},         {"inplace", 0},
+    static const struct { const char *text; unsigned flag;
+    } flags[] = {
+        {"elementwise", GD_OP_ELEMENTWISE},
+        {"view", GD_OP_VIEW},
+        {"random", GD_OP_RANDOM},
+        {"dynamic", GD_OP_DYNAMIC},
+        {"nograd", GD_OP_NO_GRAD},
+        {"internal", GD_OP_INTERNAL},
+        {"float", GD_OP_FLOAT},
+        {"truth", GD_OP_TRUTH},
+        {"integral", GD_OP_INTEGRAL},
+        {"whole", GD_OP_WHOLE},
+        {"idempotent", GD_OP_IDEMPOTENT},
+        {"involution", GD_OP_INVOLUTION},
+        {"shapeonly", GD_OP_SHAPE_ONLY},
+        {"heavy", GD_OP_HEAVY},
+        {"rows", GD_OP_ROWS},
+        {"assigns", GD_OP_ASSIGNS},
+        {"awaits", GD_OP_AWAITS},
+        {"refuses", GD_OP_REFUSES},
+        {"calls", GD_OP_CALLS},
+        {"inplace", 0},
     };
     char end;
     for (char *word; (word = gd_record_name(&s, &end));) {

@@ -12,13 +12,12 @@ enum { BLOCK = 1 << 20, ALIGNMENT = 64 };
 
 static _Thread_local struct {
     char *block; /* NULL: not mapped yet */
-    size_t used;
+    size_t used; /* of the block, or of the reserve while this thread has it */
 } tiles;
 
 /* For a thread that finds no memory. Its turn lasts from its first tile to its last. */
 static char reserve[BLOCK] __attribute__((aligned(ALIGNMENT)));
-static size_t reserve_used;
-static pthread_mutex_t reserve_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
 GD_INNER_MUTEX_AT_FORK(reserve_lock)
 
 static pthread_key_t key;
@@ -36,20 +35,17 @@ static char *map(size_t bytes) {
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-static void *take_reserve(size_t bytes) {
-    pthread_mutex_lock(&reserve_lock); /* once for each tile */
-    char *tile = reserve + reserve_used;
-    reserve_used += bytes;
-    return tile;
-}
-
 void *gd_tile_take(size_t bytes) {
     bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     if (!tiles.block) {
         tiles.block = map(BLOCK);
-        if (!tiles.block) return take_reserve(bytes);
-        pthread_once(&once, make_key);
-        pthread_setspecific(key, tiles.block);
+        if (tiles.block) {
+            pthread_once(&once, make_key);
+            pthread_setspecific(key, tiles.block);
+        } else {
+            pthread_mutex_lock(&reserve_lock);
+            tiles.block = reserve;
+        }
     }
     char *tile = tiles.block + tiles.used;
     tiles.used += bytes;
@@ -57,11 +53,8 @@ void *gd_tile_take(size_t bytes) {
 }
 
 void gd_tile_give(void *tile) {
-    char *at = tile;
-    if (at >= reserve && at < reserve + BLOCK) {
-        reserve_used = (size_t)(at - reserve);
-        pthread_mutex_unlock(&reserve_lock);
-    } else {
-        tiles.used = (size_t)(at - tiles.block);
-    }
+    tiles.used = (size_t)((char *)tile - tiles.block);
+    if (tiles.used > 0 || tiles.block != reserve) return;
+    tiles.block = NULL; /* there may be memory the next time */
+    pthread_mutex_unlock(&reserve_lock);
 }

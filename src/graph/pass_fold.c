@@ -17,7 +17,9 @@ enum { LARGEST = 1 << 20 };
 
 static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *constant,
                         const int *writes) {
-    if (s->removed || s->view || (s->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE | GD_OP_DYNAMIC))) return false;
+    if (s->removed || s->view ||
+        (s->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE | GD_OP_DYNAMIC | GD_OP_CALLS)))
+        return false;
     for (int i = 0; i < s->op->n_inputs; i++)
         if (s->op->inputs[i].mutated) return false;
     for (int i = 0; i < s->n_in && !(s->op->flags & GD_OP_SHAPE_ONLY); i++)

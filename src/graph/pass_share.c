@@ -1,8 +1,8 @@
 /* pass_share.c - what is computed twice is computed once.
  *
  * Two steps are the same if they have the same op, options and inputs. Random ops are not, nor ops
- * that write their inputs. The later one goes, and what looked into its results looks into those of
- * the earlier one.
+ * that write their inputs or call functions of the program. The later one goes, and what looked
+ * into its results looks into those of the earlier one.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@ static bool same_work(const gd_pstep *a, const gd_pstep *b) {
 }
 
 static bool is_plain(const gd_program *p, const gd_pstep *s, const int *writes) {
-    if (s->removed || (s->op->flags & GD_OP_RANDOM)) return false;
+    if (s->removed || (s->op->flags & (GD_OP_RANDOM | GD_OP_CALLS))) return false;
     for (int i = 0; i < s->op->n_inputs; i++)
         if (s->op->inputs[i].mutated) return false;
     for (int k = 0; k < s->n_out; k++)

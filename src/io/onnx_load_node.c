@@ -408,7 +408,7 @@ gd_status gd_onnx_load_own(gd_onnx_loader *l, const gd_pb *node) {
     const char *name = gd_pb_string(node, "op_type");
     const gd_op *op = gd_op_find(name);
     const size_t n_in = gd_onnx_input_count(node), n_out = gd_pb_count(node, "output");
-    if (!op || op->base)
+    if (!op || op->base || (op->flags & GD_OP_CALLS)) /* a file calls nothing of the program */
         return gd_fail(GD_E_UNSUPPORTED, "there is no op '%.60s' in this library", name);
     if (n_in > GD_MAX_VARIADIC || n_out > GD_MAX_VARIADIC)
         return gd_fail(GD_E_FORMAT, "it has too many inputs or outputs");

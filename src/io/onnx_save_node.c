@@ -545,6 +545,12 @@ static gd_status save_own(gd_onnx_saver *s, const gd_onnx_call *c) {
         return gd_fail(GD_E_UNSUPPORTED,
                        "%s: %s has no ONNX form and no name that another program knows", c->label,
                        c->op->name);
+    if (c->op->flags & GD_OP_CALLS)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "'%s' calls a function of the program (gd_apply), which no file can hold; "
+                       "save a graph that does "
+                       "without it, or define an op (gd_op_define)",
+                       c->label);
     if (!s->own_ops && (c->op->flags & GD_OP_WHOLE))
         return gd_fail(
             GD_E_UNSUPPORTED,
@@ -573,7 +579,7 @@ static gd_status save_own(gd_onnx_saver *s, const gd_onnx_call *c) {
 /* What takes nothing and is the same each time is computed now. */
 static bool is_constant(const gd_onnx_call *c) {
     return c->n_in == 0 && c->n_out == 1 &&
-           !(c->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC | GD_OP_WHOLE));
+           !(c->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC | GD_OP_WHOLE | GD_OP_CALLS));
 }
 
 static gd_status save_constant(gd_onnx_saver *s, const gd_onnx_call *c) {

@@ -6,9 +6,9 @@
 #include "ops/infer.h"
 
 /*op assign(x!, value) -> y  assigns
- * Writes value into x, broadcast and cast to it, and gives the new value. In a graph x is a
- * variable: nodes that are built later see the new value, and it stays for the next run. saves
- * nothing
+ * Writes value into x, broadcast and cast to it, and gives the new value. In a graph x is a variable:
+ * nodes that are built later see the new value, and it stays for the next run.
+ *   saves nothing
  */
 static gd_status assign_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0], *value = i->in[1];

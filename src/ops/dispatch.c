@@ -68,7 +68,8 @@ gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in) {
                        GD_MAX_VARIADIC);
     if (n_in < least || (n_in > op->n_inputs && !variadic))
         return gd_fail(GD_E_ARGUMENT, "takes %d to %d tensors, not %d", least, op->n_inputs, n_in);
-    if (variadic && n_in < op->n_inputs && !op->inputs[op->n_inputs - 1].optional)
+    if (variadic && n_in < op->n_inputs && !op->inputs[op->n_inputs - 1].optional &&
+        !(op->flags & GD_OP_CALLS))
         return gd_fail(GD_E_ARGUMENT, "the list '%s' is empty", op->inputs[op->n_inputs - 1].name);
     for (int i = 0; i < n_in; i++) {
         const gd_op_param *param = &op->inputs[i < op->n_inputs ? i : op->n_inputs - 1];

@@ -258,7 +258,8 @@ gd_status gd_infer_any(const gd_op *op, gd_infer *infer) {
         for (int d = 0; d < t->rank; d++) unknown |= t->dims[d] == GD_UNKNOWN;
         n += unknown;
     }
-    if (n == 0) return rule(op, infer);
+    if (n == 0 || (op->flags & GD_OP_CALLS))
+        return rule(op, infer); /* which tries sizes of its own */
 
     probing p = {.op = op, .infer = infer};
     p.in = gd_malloc((size_t)infer->n_in * sizeof *p.in);

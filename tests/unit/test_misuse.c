@@ -313,7 +313,8 @@ TEST(a_gradient_must_fit_its_tensor) {
 TEST(transforms_refuse_what_is_no_function) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(some());
-    gd_function function = {"nothing", 1, set_nothing, set_nothing};
+    gd_function function = {
+        .name = "nothing", .n_out = 1, .forward = set_nothing, .backward = set_nothing};
     CHECK_FAILED(gd_checkpoint(NULL, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_checkpoint(squares, null_list, NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_checkpoint(squares, negative_list, NULL), GD_E_ARGUMENT, "NULL");
