@@ -125,6 +125,9 @@ static void plan_rows(job *j) {
     j->leaves_per_segment = divide_up(segment_of(j), elements > 0 ? elements : 1);
     j->segments = divide_up(j->leaves, j->leaves_per_segment);
     j->chunk = j->segments > 1 && !j->together ? 1 : BATCH;
+    if (j->segments == 1 && !j->together &&
+        j->chunk * j->total > segment_of(j)) /* no more than a piece of work */
+        j->chunk = j->total < segment_of(j) ? segment_of(j) / j->total : 1;
 }
 
 static void plan_columns(job *j) {
