@@ -31,7 +31,7 @@ void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
             if (gd_number_is_whole(n) && (double)gd_number_i64(n) == n.value)
                 fprintf(out, " %s=%lld", a->name, (long long)gd_number_i64(n));
             else
-                fprintf(out, " %s=%.9g", a->name, n.value);
+                gd_fprintf(out, " %s=%.9g", a->name, n.value);
             break;
         }
         case GD_ATTR_BOOL:

@@ -110,6 +110,9 @@ TENSOR(gd_init_xavier_uniform_at, gd_init_xavier_uniform(gd_dims(3)))
 TENSOR(gd_init_xavier_normal_at, gd_init_xavier_normal(gd_dims(3)))
 TENSOR(gd_init_kaiming_uniform_at, gd_init_kaiming_uniform(gd_dims(3)))
 TENSOR(gd_init_kaiming_normal_at, gd_init_kaiming_normal(gd_dims(3)))
+TENSOR(gd_index_at, gd_index(some(), 7))
+TENSOR(gd_index_put_at, gd_index_put(some(), gd_places(7), some()))
+TENSOR(gd_shaped, gd_shaped(gd_dims(-2), GD_F32))
 LIST(gd_op_call_at, 1, gd_op_call(gd_op_find("add"), gd_list(some()), NULL))
 TENSOR(gd_call_at, gd_call("no_such_op", gd_list(some()), NULL))
 STATUS(gd_op_run_into_at, gd_op_run_into(gd_op_find("add"), gd_list(some(), some()), NULL, none()))
@@ -153,7 +156,7 @@ static const row rows[] = {
     FAILS(gd_optim_sgd_at), FAILS(gd_optim_adam_at), FAILS(gd_optimizer_step_at), FAILS(gd_optimizer_lr_at),
     FAILS(gd_optimizer_set_lr_at), FAILS(gd_minimize_at), FAILS(gd_dense_at), FAILS(gd_init_xavier_uniform_at),
     FAILS(gd_init_xavier_normal_at), FAILS(gd_init_kaiming_uniform_at), FAILS(gd_init_kaiming_normal_at),
-    FAILS(gd_op_call_at), FAILS(gd_call_at), FAILS(gd_op_run_into_at), FAILS(gd_op_define_at),
+    FAILS(gd_index_at), FAILS(gd_index_put_at), FAILS(gd_shaped), FAILS(gd_op_call_at), FAILS(gd_call_at), FAILS(gd_op_run_into_at), FAILS(gd_op_define_at),
     FAILS(gd_kernel_register), FAILS(gd_attrs_new), FAILS(gd_attrs_set_int), FAILS(gd_attrs_set_float),
     FAILS(gd_attrs_set_ints), FAILS(gd_attrs_set_text), FAILS(gd_attrs_parse),
     {"gd_scalar_at", NULL, MEMORY}, {"gd_scalar_int_at", NULL, MEMORY}, {"gd_graph_new", NULL, MEMORY},

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/error.h"
 #include "gradus/gradus.h"
 #include "graph/turn.h"
 #include "test.h"
@@ -258,7 +259,7 @@ static void *write_long(void *arg) {
 static bool is_refused(void *arg) {
     gd_turn_hold hold;
     return gd_turn_take(&((lonely *)arg)->turn, false, &hold) == GD_E_STATE &&
-           strstr(gd_error_message(), "was forked while") != NULL;
+           strstr(gd_latest_failure(), "was forked while") != NULL;
 }
 
 TEST(a_child_is_told_what_was_half_written) {
