@@ -10,8 +10,10 @@
  * fork waits up to 2 seconds for runs of sessions and jits that write to end, so that the child finds
  * complete variables; if one takes longer, calls of that session or jit fail in the child, and say so.
  *
- * Stack: 64 KiB are enough for a thread that calls the library, whatever it calls. Kernels keep their
- * tiles in up to 1 MiB of memory for each thread, mapped at first use and touched as far as needed.
+ * Stack: 64 KiB are enough for a thread that calls the library, whatever it calls; only where branches and
+ * loops nest more than eight levels deep may gradients need more (20 levels: 128 KiB), and then a call that
+ * finds too little left fails with GD_E_MEMORY. Kernels keep their tiles in up to 1 MiB of memory for
+ * each thread, mapped at first use and touched as far as needed.
  */
 #ifndef GRADUS_THREADS_H
 #define GRADUS_THREADS_H

@@ -469,6 +469,7 @@ gd_status gd_walk_reaches(const gd_walk *walk, bool *reached) {
 }
 
 gd_status gd_walk_back(const gd_walk *walk) {
+    GD_TRY(gd_check_stack());
     walker w = {.walk = walk};
     int *order = NULL;
     gd_status status = collect(&w);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/number.h"
@@ -103,8 +104,7 @@ void gd_attempt_begin(gd_attempt *attempt) {
     gd_thread *thread = &gd_this_thread;
     attempt->before = thread->recorded;
     attempt->before_placed = thread->recorded_placed;
-    if (thread->recorded != GD_OK)
-        memcpy(attempt->before_text, thread->recorded_text, GD_MESSAGE_MAX);
+    attempt->before_text = thread->recorded != GD_OK ? strdup(thread->recorded_text) : NULL;
     thread->recorded = GD_OK;
     thread->attempts++;
 }
@@ -115,7 +115,9 @@ gd_status gd_attempt_end(gd_attempt *attempt, gd_status status) {
     thread->recorded = attempt->before;
     thread->recorded_placed = attempt->before_placed;
     if (attempt->before != GD_OK)
-        memcpy(thread->recorded_text, attempt->before_text, GD_MESSAGE_MAX);
+        snprintf(thread->recorded_text, GD_MESSAGE_MAX, "%s",
+                 attempt->before_text ? attempt->before_text : gd_status_name(attempt->before));
+    free(attempt->before_text);
     thread->attempts--;
     return status;
 }

@@ -57,7 +57,7 @@ gd_status gd_failure(void);
 typedef struct gd_attempt {
     gd_status before;
     bool before_placed;
-    char before_text[GD_MESSAGE_MAX]; /* written when something was recorded before */
+    char *before_text; /* on the heap, since attempts nest; NULL: nothing was recorded, or no memory */
 } gd_attempt;
 void gd_attempt_begin(gd_attempt *attempt);
 gd_status gd_attempt_end(gd_attempt *attempt, gd_status status);

@@ -109,6 +109,14 @@ gd_status gd_check_freed(const gd_tensor *t, const char *what) {
     return gd_fail(GD_E_STATE, "%s: use after free: %s", what, gd_freed_text(t, text, sizeof text));
 }
 
+void gd_check_owned(const gd_object *object, const char *site) {
+    char text[600];
+    const gd_tensor *t = (const gd_tensor *)object;
+    if (strcmp(object->class->name, "tensor") != 0 || !gd_is_freed(t)) return;
+    gd_report(site, gd_fail(GD_E_STATE, "a scope ends that held %s: gd_release is for references that gd_retain took",
+                            gd_freed_text(t, text, sizeof text)));
+}
+
 /* --- what a function returned ------------------------------------------------------------------ */
 
 /* Whether an address is in the part of this thread's stack below `frame`: in a frame that has ended. */

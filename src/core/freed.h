@@ -33,6 +33,10 @@ const char *gd_freed_text(const gd_tensor *t, char *text, size_t size);
 /* Records the use of a freed handle in `what`. GD_E_STATE, or GD_OK for any other tensor. */
 gd_status gd_check_freed(const gd_tensor *t, const char *what);
 
+/* In checked mode, when the scope that was opened at `site` ends: an object of it must not have been freed
+ * by a gd_release of the program, which had no reference of its own. Else the failure is recorded. */
+void gd_check_owned(const gd_object *object, const char *site);
+
 /* Around a function that is traced. */
 void gd_keep_freed_begin(void);
 void gd_keep_freed_end(void);

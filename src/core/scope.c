@@ -63,8 +63,11 @@ void gd_scope_close(gd_scope **scope) {
     const gd_scope_start start = thread->starts[--thread->depth];
     const char *outer = thread->closing;
     thread->closing = start.site ? start.site : "";
-    while (thread->object_count > start.first)
-        gd_object_release(thread->objects[--thread->object_count]);
+    while (thread->object_count > start.first) {
+        gd_object *object = thread->objects[--thread->object_count];
+        if (__builtin_expect(gd_handles_checked, 0)) gd_check_owned(object, start.site);
+        gd_object_release(object);
+    }
     thread->closing = outer;
 }
 

@@ -134,6 +134,35 @@ gd_thread *gd_thread_make(void) {
     return thread;
 }
 
+/* --- stack -------------------------------------------------------------------------------------
+ */
+
+/* More than any path needs from one check to the next. */
+enum { STACK_NEEDED = 24 << 10 };
+
+static char *find_stack_end(void) {
+    pthread_attr_t attributes;
+    void *lowest = NULL;
+    size_t bytes, guard = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return NULL;
+    if (pthread_attr_getstack(&attributes, &lowest, &bytes) != 0) lowest = NULL;
+    pthread_attr_getguardsize(&attributes, &guard);
+    pthread_attr_destroy(&attributes);
+    return lowest ? (char *)lowest + guard : NULL;
+}
+
+gd_status gd_check_stack(void) {
+    gd_thread *thread = &gd_this_thread;
+    const char *here = __builtin_frame_address(0);
+    if (!thread->stack_end) thread->stack_end = find_stack_end();
+    /* an address below is one of another stack: the program switches between them */
+    if (!thread->stack_end || here < thread->stack_end || here - thread->stack_end >= STACK_NEEDED) return GD_OK;
+    return gd_fail(GD_E_MEMORY,
+                   "the stack of this thread has %zu bytes left, and %d may be needed: branches, loops and functions "
+                   "nest too deeply for it",
+                   (size_t)(here - thread->stack_end), STACK_NEEDED);
+}
+
 /* --- fork --------------------------------------------------------------------------------------
  */
 

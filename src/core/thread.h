@@ -58,6 +58,7 @@ typedef struct gd_thread {
     int free_small_count;
     void *free_lists; /* short lists of tensors for reuse; the first word of each links to the next */
     int free_list_count;
+    char *stack_end; /* the lowest address of its stack; NULL: not asked for yet (gd_check_stack) */
     gd_counts counts;
     struct gd_thread *next; /* of all threads that are alive */
     bool alive;             /* on the list of threads; what it caches is freed when it ends */
@@ -95,6 +96,10 @@ static inline const char *gd_site_begin(const char *site) {
 static inline void gd_site_end(const char **before) { gd_this_thread.site = *before; }
 #define GD_CALLED_FROM(site) \
     __attribute__((cleanup(gd_site_end), unused)) const char *site_before_ = gd_site_begin(site)
+
+/* GD_E_MEMORY where this thread's stack is nearly used up. Called where functions of the program, or graphs
+ * in graphs, nest. */
+gd_status gd_check_stack(void);
 
 /* Adds to a count that only this thread writes. */
 static inline void gd_count(_Atomic int64_t *count, int64_t change) {

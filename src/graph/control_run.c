@@ -49,6 +49,7 @@ static gd_status call_program(const gd_callee *c, gd_tensor *const *in, int n_in
 
 static gd_status call(const gd_callee *c, gd_tensor *const *in, int n_in, gd_held *out,
                       const gd_running *r) {
+    GD_TRY(gd_check_stack());
     if (!c->sub) return call_program(c, in, n_in, out);
     const int n_captured = c->sub->n_in - n_in;
     gd_tensor **all = gd_malloc((size_t)c->sub->n_in * sizeof *all + 1);

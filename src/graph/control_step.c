@@ -155,6 +155,7 @@ static gd_status run_scan(gd_kernel_call *k, const prepared *p) {
 
 static gd_status run(gd_kernel_call *k) {
     const prepared *p = k->attrs;
+    GD_TRY(gd_check_stack());
     if (k->op->facts.control == GD_CONTROL_BRANCH) return run_cond(k, p);
     return k->op->facts.control == GD_CONTROL_WHILE ? run_while(k, p) : run_scan(k, p);
 }

@@ -569,11 +569,12 @@ static gd_status build_within(gd_plan *plan, size_t limit) {
 }
 
 gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t limit, gd_plan **made) {
-    gd_plan *plan = gd_calloc(1, sizeof *plan);
+    const gd_status room = gd_check_stack();
+    gd_plan *plan = room == GD_OK ? gd_calloc(1, sizeof *plan) : NULL;
     *made = NULL;
     if (!plan) {
         gd_program_free(program);
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return room != GD_OK ? room : gd_fail(GD_E_MEMORY, "no memory to plan a run");
     }
     plan->program = program;
     plan->device = device;

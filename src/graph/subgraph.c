@@ -96,6 +96,7 @@ static gd_status trace_body(gd_subgraph *sub, gd_body body, void *user, const gd
 gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int n_inputs,
                             gd_subgraph **made) {
     *made = NULL;
+    GD_TRY(gd_check_stack());
     gd_subgraph *sub = gd_calloc(1, sizeof *sub);
     if (!sub) return no_memory();
     atomic_init(&sub->refs, 1);

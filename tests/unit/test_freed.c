@@ -72,6 +72,16 @@ TEST(releasing_twice_is_a_failure) {
     CHECK_SAYS("gd_keep");
 }
 
+TEST(releasing_what_a_scope_holds_is_a_failure) {
+    MUST_BE_CHECKED();
+    {
+        GD_SCOPE;
+        gd_release(gd_ones(gd_dims(3)));
+        CHECK(!gd_failed());
+    }
+    CHECK_SAYS("a scope ends that held the result of ones (", "gd_retain", "test_freed.c:");
+}
+
 TEST(a_list_of_an_ended_scope_holds_freed_tensors) {
     MUST_BE_CHECKED();
     GD_SCOPE;

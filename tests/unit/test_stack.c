@@ -111,6 +111,61 @@ static void run_loops(void *unused) {
     finish(gd_onnx_load(path) != NULL);
 }
 
+/* --- branches in branches ----------------------------------------------------------------------- */
+
+static int depth, levels;
+static gd_tensors flat(gd_tensors in, void *user) { return (void)user, gd_listed(gd_tanh(in.at[0])); }
+static gd_tensors nested(gd_tensors in, void *user) {
+    if (depth >= levels) return gd_listed(gd_mul(in.at[0], gd_scalar(2)));
+    depth++;
+    gd_tensors r = gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), nested, flat, in, user);
+    depth--;
+    return r;
+}
+
+static bool run_nested(int level) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *y, *g;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(3));
+        y = nested(gd_list(x), NULL).at[0];
+        g = gd_gradients(gd_list(gd_sum(y)), gd_list(x)).at[0];
+    }
+    gd_session *session = gd_session_new(graph, .level = level);
+    gd_tensors r = gd_session_run(session, gd_feed(x, gd_ones(gd_dims(3))), gd_list(y, g));
+    return !gd_failed() && gd_item(gd_at(r.at[0], 0)) == 2 && gd_item(gd_at(r.at[1], 0)) == 2;
+}
+
+static void nest_eight_deep(void *unused) {
+    (void)unused;
+    levels = 8;
+    finish(run_nested(0) && run_nested(1) && run_nested(2));
+}
+
+static void *nest_too_deep(void *status) {
+    levels = 20;
+    run_nested(2);
+    *(gd_status *)status = gd_error_status();
+    gd_clear_error();
+    return NULL;
+}
+
+/* In a thread that really has no more, what does not fit fails. */
+static void fails_where_the_stack_ends(void) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    gd_status status = GD_OK;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_PROMISED);
+    CHECK(pthread_create(&thread, &attributes, nest_too_deep, &status) == 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+    depth = 0;
+    CHECK_SAYING(status == GD_E_MEMORY, "%s", gd_status_name(status));
+}
+
 /* --- the tape ---------------------------------------------------------------------------------- */
 
 enum { LONG = 20000 };
@@ -203,6 +258,8 @@ TEST(sixty_four_kib_of_stack_are_enough) {
     check("training a graph", train_a_graph);
     check("a jit", call_jits);
     check("loops", run_loops);
+    check("branches in branches", nest_eight_deep);
+    fails_where_the_stack_ends();
     check("walking a long tape", walk_a_long_tape);
     check("freeing a long tape", free_a_long_tape);
     check("transforms", use_transforms);
