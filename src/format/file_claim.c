@@ -109,3 +109,17 @@ int gd_file_claim(const char *stem, char **name) {
     errno = error;
     return -1;
 }
+
+int gd_file_lock_folder(const char *path, bool writes) {
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash && slash != path ? (size_t)(slash - path) : 1;
+    char *folder = gd_malloc(length + 1);
+    if (!folder) return -1;
+    memcpy(folder, slash ? path : ".", length);
+    folder[length] = 0;
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    gd_free(folder);
+    while (fd >= 0 && flock(fd, writes ? LOCK_EX : LOCK_SH) != 0)
+        if (errno != EINTR) break;
+    return fd;
+}

@@ -19,6 +19,11 @@ int gd_file_claim(const char *stem, char **name);
 /* Removes the files of these names that have no owner. */
 void gd_file_sweep_claims(const char *stem);
 
+/* Locks the folder of a path (flock) against others that do so, for readers or for one writer: where
+ * several files change together, and what is not used any more is removed. Waits its turn. Returns a
+ * descriptor to close, or -1 where there are no locks. */
+int gd_file_lock_folder(const char *path, bool writes);
+
 /* Whether a file that nobody writes to is still needed. Called with the file locked. */
 typedef struct gd_file_keep {
     bool (*needs)(void *user, const char *name);

@@ -130,17 +130,35 @@ gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int
 /* --- capturing ---------------------------------------------------------------------------------
  */
 
-/* Symbols from outside, and values through which a gradient may have to go. Other values stay where
- * they are: they are read when the graph runs, as everywhere in graphs. */
+/* Whether a graph around the function writes this value: the function then reads what was written
+ * before it, and that is known outside alone. */
+static bool is_written(const gd_slot *slot) {
+    for (const gd_graph *g = gd_graph_building(); g; g = g->outer)
+        for (int n = 0; g->writes_values && n < g->count; n++) {
+            const gd_node *node = g->nodes[n];
+            for (int i = 0; node->op && i < node->n_in && i < node->op->n_inputs; i++)
+                if (node->op->inputs[i].mutated && node->slots[i].present && node->slots[i].storage == slot->storage)
+                    return true;
+        }
+    return false;
+}
+
+/* Symbols from outside, values through which a gradient may have to go, and values that the graph
+ * outside writes. Other values stay where they are: they are read when the graph runs, as everywhere in
+ * graphs. */
 static bool is_captured(const gd_subgraph *sub, const gd_slot *slot) {
     if (!slot->present) return false;
     if (slot->symbol) return !is_inside(sub, slot->node);
-    return slot->requires_grad && (slot->leaf || slot->node);
+    return (slot->requires_grad && (slot->leaf || slot->node)) || (slot->storage && is_written(slot));
 }
 
 static bool is_same(const gd_tensor *t, const gd_slot *slot) {
     if (slot->leaf) return t == slot->leaf;
-    return t->node == slot->node && t->node_index == slot->index;
+    if (slot->node || t->node) return t->node == slot->node && t->node_index == slot->index;
+    return t->kind == GD_VALUE && t->storage == slot->storage && t->offset == slot->offset &&
+           t->dtype == slot->dtype && t->rank == slot->rank &&
+           memcmp(t->dims, slot->dims, sizeof *t->dims * t->rank) == 0 &&
+           memcmp(t->strides, slot->strides, sizeof *t->strides * t->rank) == 0;
 }
 
 static gd_status capture(gd_capturing *c, const gd_slot *slot, int *index) {

@@ -2,11 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/frame.h"
 #include "core/grow.h"
+#include "format/file.h"
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
 
@@ -445,30 +446,18 @@ static gd_status load_once(const char *path, char *folder, bool trainable, gd_gr
     return status;
 }
 
-/* Whether the file at the path is another one than *seen, which becomes the one there now. */
-static bool was_replaced(const char *path, struct stat *seen) {
-    const struct stat before = *seen;
-    if (stat(path, seen) != 0) return false;
-    return seen->st_ino != before.st_ino || seen->st_dev != before.st_dev ||
-           seen->st_mtim.tv_sec != before.st_mtim.tv_sec ||
-           seen->st_mtim.tv_nsec != before.st_mtim.tv_nsec;
-}
-
-enum { MOST_ATTEMPTS = 20 };
-
-/* Data that a model refers to are gone once another process has replaced the model: then the new
- * one is what there is to read. */
+/* Data that a model refers to are gone once another process has replaced the model. Then it is read
+ * once more while no process may replace it. */
 static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
-    struct stat seen = {0};
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
     GD_TRY(gd_scope_reserve(1));
     char *folder = folder_of(path);
     if (!folder) return no_memory();
-    gd_status status = GD_OK;
-    was_replaced(path, &seen);
-    for (int i = 0; i < MOST_ATTEMPTS; i++) {
+    gd_status status = load_once(path, folder, trainable, out);
+    if (status == GD_E_IO && access(path, R_OK) == 0) {
+        const int lock = gd_file_lock_folder(path, false);
         status = load_once(path, folder, trainable, out);
-        if (status != GD_E_IO || !was_replaced(path, &seen)) break;
+        if (lock >= 0) close(lock);
     }
     gd_free(folder);
     return status;

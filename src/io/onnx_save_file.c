@@ -220,6 +220,8 @@ gd_status gd_onnx_write_files(gd_onnx_saver *s, const char *path, int64_t above)
     gd_status status = find_others(&f);
     if (status == GD_OK) status = write_data(s, &f, most);
     if (status == GD_OK) status = write_model(s, &f, most);
+    /* another save must not see the data before the model that refers to them, and remove them */
+    const int lock = gd_file_lock_folder(path, true);
     if (status == GD_OK) status = put_in_place(&f);
     gd_file_writer_cancel(f.model);
     gd_file_writer_cancel(f.data.writer); /* leaves the data if they are in place */
@@ -227,6 +229,7 @@ gd_status gd_onnx_write_files(gd_onnx_saver *s, const char *path, int64_t above)
         remove_unused_data(&f, true);
     else if (f.data.name)
         clean_up(&f, status);
+    if (lock >= 0) close(lock);
     gd_free(f.data.name);
     gd_free(f.others);
     return status;

@@ -246,6 +246,35 @@ CLEAN_TEST(reads_in_a_graph_see_the_writes_that_were_built_before_them) {
         }
 }
 
+static gd_tensors times_outside(gd_tensors in, void *outside) { return gd_listed(gd_mul(in.at[0], outside)); }
+static gd_tensors nested_times_outside(gd_tensors in, void *outside) {
+    return gd_cond(gd_gt(in.at[0], gd_scalar(0)), times_outside, times_outside, in, outside);
+}
+
+CLEAN_TEST(a_branch_sees_what_the_graph_has_written_to_a_tensor_outside_before) {
+    GD_SCOPE;
+    gd_tensor *outside = gd_scalar(1), *other = gd_scalar(7), *x, *before, *write, *after;
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims());
+        gd_tensor *choice = gd_gt(x, gd_scalar(0));
+        before = gd_cond(choice, times_outside, times_outside, gd_list(x), outside).at[0];
+        write = gd_assign(outside, gd_scalar(5));
+        after = gd_cond(choice, nested_times_outside, times_outside, gd_list(x), outside).at[0];
+        after = gd_add(after, gd_cond(choice, times_outside, times_outside, gd_list(x), other).at[0]);
+    }
+    for (int level = 0; level <= 2; level++) {
+        const float one = 1;
+        CHECK(gd_copy_from(outside, &one, sizeof one) == GD_OK);
+        gd_session *session = gd_session_new(graph, .level = level);
+        gd_tensors r = gd_session_run(session, gd_feed(x, gd_scalar(3)), gd_list(before, after, write));
+        CHECK_SAYING(gd_item(r.at[0]) == 3 && gd_item(r.at[1]) == 15 + 21 && gd_item(outside) == 5,
+                     "level %d: %g, %g, %g: %s", level, gd_item(r.at[0]), gd_item(r.at[1]), gd_item(outside),
+                     gd_error_message());
+    }
+}
+
 CLEAN_TEST(gradients_in_a_graph_are_of_what_was_read) {
     for (int any = 0; any < 2; any++)
         for (int level = 0; level <= 2; level++) {
