@@ -308,16 +308,10 @@ gd_status gd_file_writer_write_at(gd_file_writer *w, uint64_t offset, const void
 
 /* Makes the rename itself last. Not every file system can; the data is safe in any case. */
 static void sync_folder(const char *target) {
-    const char *slash = strrchr(target, '/');
-    char *folder = copy_text(slash ? target : ".");
-    if (folder == NULL) return;
-    if (slash) folder[slash == target ? 1 : slash - target] = '\0';
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
-    gd_free(folder);
+    const int fd = gd_file_open_folder(target);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
 }
 
 /* Closes the file, since some network file systems report a full disk only then. The lock stays: it

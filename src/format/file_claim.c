@@ -110,7 +110,7 @@ int gd_file_claim(const char *stem, char **name) {
     return -1;
 }
 
-int gd_file_lock_folder(const char *path, bool writes) {
+int gd_file_open_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     const size_t length = slash && slash != path ? (size_t)(slash - path) : 1;
     char *folder = gd_malloc(length + 1);
@@ -119,6 +119,11 @@ int gd_file_lock_folder(const char *path, bool writes) {
     folder[length] = 0;
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     gd_free(folder);
+    return fd;
+}
+
+int gd_file_lock_folder(const char *path, bool writes) {
+    const int fd = gd_file_open_folder(path);
     while (fd >= 0 && flock(fd, writes ? LOCK_EX : LOCK_SH) != 0)
         if (errno != EINTR) break;
     return fd;

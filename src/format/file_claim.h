@@ -19,6 +19,9 @@ int gd_file_claim(const char *stem, char **name);
 /* Removes the files of these names that have no owner. */
 void gd_file_sweep_claims(const char *stem);
 
+/* Opens the folder that a path is in. A descriptor to close, or -1. */
+int gd_file_open_folder(const char *path);
+
 /* Locks the folder of a path (flock) against others that do so, for readers or for one writer: where
  * several files change together, and what is not used any more is removed. Waits its turn. Returns a
  * descriptor to close, or -1 where there are no locks. */
