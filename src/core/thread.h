@@ -86,7 +86,7 @@ static inline gd_thread *gd_thread_self(void) {
 #define gd_this_thread (*gd_thread_self())
 
 /* For the rest of the block, calls that library code makes have the place of the program's call:
- * GD_CALLED_FROM(site). Calls of the program's own functions in it have their own. */
+ * GD_CALLED_FROM(site). Calls that the program's callbacks make in it have their own places. */
 static inline const char *gd_site_begin(const char *site) {
     gd_thread *thread = &gd_this_thread;
     const char *before = thread->site;

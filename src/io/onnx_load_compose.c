@@ -41,7 +41,7 @@ gd_status gd_onnx_load_clip(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* The result has the dtype of the first input. A power of a whole number that is itself one is
+/* The result has the dtype of the first input. An integer power of an integer is
  * found exactly, also where the exponent is a float: a little less would be cut off. */
 gd_status gd_onnx_load_pow(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_NEED(a, 0);

@@ -169,11 +169,11 @@ static gd_status find_attr(gd_attrs *attrs, const char *name, const gd_op_attr *
                    *known ? known : "none");
 }
 
-static const char *const type_names[] = {"a whole number",
+static const char *const type_names[] = {"an integer",
                                          "a number",
                                          "true or false",
-                                         "whole numbers",
-                                         "a list of whole numbers",
+                                         "integers",
+                                         "a list of integers",
                                          "a word",
                                          "an element type",
                                          "a string",
@@ -249,7 +249,7 @@ static bool is_integer(const char *text) {
     return *text && text[strspn(text, "0123456789")] == 0;
 }
 
-/* Comma-separated whole numbers; -1 when it is something else. */
+/* Comma-separated integers; -1 when it is something else. */
 static int parse_ints(const char *text, int64_t *values, int most) {
     int n = 0;
     while (*text == ' ' || *text == '[' || *text == '(') text++;
