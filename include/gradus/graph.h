@@ -48,8 +48,6 @@ typedef struct gd_graph gd_graph;
 
 /* An empty graph, in the current scope. NULL when there is no memory. */
 GD_API gd_graph *gd_graph_new(void);
-GD_API gd_graph *gd_graph_retain(gd_graph *graph);
-GD_API void gd_graph_release(gd_graph *graph);
 
 /* From here to the end of the block, ops are added to the graph: GD_GRAPH(graph); */
 #define GD_GRAPH(graph) GD_BLOCK_(gd_graph_end, gd_graph_begin(graph))

@@ -103,8 +103,6 @@ typedef struct gd_jit_options {
 #define gd_jit_new(fn, user, ...)                                                               \
     GD_WITH_OPTIONS_(gd_jit_new_at(GD_HERE, fn, user, GD_OPTIONS_(gd_jit_options, (.level = 2, .plans = 32) __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_options *options);
-GD_API gd_jit *gd_jit_retain(gd_jit *jit);
-GD_API void gd_jit_release(gd_jit *jit);
 
 typedef struct gd_jit_call_options {
     int64_t key GD_DEFAULT_(0); /* calls with another key have a plan of their own */

@@ -63,7 +63,6 @@ GD_API gd_tensor *gd_load_npz_at(const char *site, const char *path, const char 
 typedef struct gd_npz gd_npz;
 #define gd_npz_open(...) gd_npz_open_at(GD_HERE, __VA_ARGS__)
 GD_API gd_npz *gd_npz_open_at(const char *site, const char *path);
-GD_API void gd_npz_release(gd_npz *npz); /* for a thread with no scope */
 
 /* How many arrays it has, and the name of each in the file's order; NULL for an i beyond. */
 GD_API int64_t gd_npz_count(const gd_npz *npz);

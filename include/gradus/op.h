@@ -125,7 +125,6 @@ GD_API gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count,
 GD_API gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text);
 /* Several at once: "stride=2 padding=1,1 pad_mode=same". */
 GD_API gd_status gd_attrs_parse(gd_attrs *attrs, const char *text);
-GD_API void gd_attrs_release(gd_attrs *attrs); /* for a thread with no scope */
 
 /* Calls an op. Inputs stand in the record's order, absent ones as NULL; absent ones at the end may
  * be left out. attrs NULL: all defaults. Returns the outputs that are not hidden. */

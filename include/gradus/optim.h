@@ -60,8 +60,6 @@ typedef struct gd_optim_adam_options {
                      __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_optimizer *gd_optim_adam_at(const char *site, gd_tensors parameters, const gd_optim_adam_options *options);
 
-GD_API gd_optimizer *gd_optimizer_retain(gd_optimizer *optimizer);
-GD_API void gd_optimizer_release(gd_optimizer *optimizer);
 
 /* Changes each parameter by its gradient (gd_tensor_grad); one that has none, or is frozen, stays
  * as it is. Does nothing, and returns it, while a failure is recorded. On the CPU a step that fails

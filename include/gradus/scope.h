@@ -44,8 +44,36 @@ typedef struct gd_scope gd_scope;
 GD_API gd_scope *gd_scope_open_at(const char *site);
 GD_API void gd_scope_close(gd_scope **scope);
 
-/* Moves an object from the innermost scope to the one outside, and returns it. */
-GD_API gd_tensor *gd_keep(gd_tensor *t);
+/* These take an object of any kind, and return it. NULL is fine.
+ *   gd_keep     moves it from the innermost scope to the one outside.
+ *   gd_retain   takes a reference of your own.
+ *   gd_release  gives one back. */
+GD_API void *gd_keep(void *object);
+GD_API void *gd_retain(void *object);
+GD_API void gd_release(void *object);
+
+/* The kinds of objects. */
+typedef struct gd_graph gd_graph;
+typedef struct gd_session gd_session;
+typedef struct gd_jit gd_jit;
+typedef struct gd_module gd_module;
+typedef struct gd_optimizer gd_optimizer;
+typedef struct gd_schedule gd_schedule;
+typedef struct gd_state gd_state;
+typedef struct gd_attrs gd_attrs;
+typedef struct gd_npz gd_npz;
+#ifndef __cplusplus
+/* `call`, if `x` is such an object. */
+#define GD_FOR_OBJECT_(x, call)                                                                      \
+    _Generic((x), gd_tensor *: call, gd_graph *: call, gd_session *: call, gd_jit *: call,           \
+             gd_module *: call, gd_optimizer *: call, gd_schedule *: call, gd_state *: call,         \
+             gd_attrs *: call, gd_npz *: call, void *: call)
+#define gd_keep(x) ((__typeof__(x))GD_FOR_OBJECT_(x, gd_keep)(x))
+#define gd_retain(x) ((__typeof__(x))GD_FOR_OBJECT_(x, gd_retain)(x))
+#define gd_release(x) GD_FOR_OBJECT_(x, gd_release)(x)
+#endif
+
+/* Each tensor of a list, and the list itself. */
 GD_API gd_tensors gd_keep_list(gd_tensors list);
 
 /* A list like gd_list(a, b, c), but with an array that belongs to the scope, so that a function may
@@ -53,8 +81,6 @@ GD_API gd_tensors gd_keep_list(gd_tensors list);
 #define gd_listed(...) gd_list_copy(gd_list(__VA_ARGS__))
 GD_API gd_tensors gd_list_copy(gd_tensors list);
 
-GD_API gd_tensor *gd_retain(gd_tensor *t);
-GD_API void gd_release(gd_tensor *t);          /* NULL is fine */
 GD_API void gd_release_list(gd_tensors list);  /* for a thread with no scope */
 
 /* Live tensors, views and lists of the whole process, for leak checks. */
@@ -62,5 +88,7 @@ GD_API int64_t gd_live_objects(void);
 
 #ifdef __cplusplus
 }
+template <typename T> inline T *gd_keep(T *object) { return static_cast<T *>(gd_keep(static_cast<void *>(object))); }
+template <typename T> inline T *gd_retain(T *object) { return static_cast<T *>(gd_retain(static_cast<void *>(object))); }
 #endif
 #endif

@@ -44,8 +44,6 @@ typedef struct gd_session_options {
     GD_WITH_OPTIONS_(gd_session_new_at(GD_HERE, graph, GD_OPTIONS_(gd_session_options,                    \
                                        (.device = NULL, .level = 2, .plans = 32, .memory_limit = 0) __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_session_options *options);
-GD_API gd_session *gd_session_retain(gd_session *session);
-GD_API void gd_session_release(gd_session *session);
 
 /* Symbols and their values in turn: gd_feed(x, images, y, labels). gd_feed() is nothing. Any symbol may be
  * fed, not placeholders alone: what is behind it is not computed then. A value has the symbol's dtype and

@@ -112,7 +112,7 @@ gd_status gd_check_freed(const gd_tensor *t, const char *what) {
 void gd_check_owned(const gd_object *object, const char *site) {
     char text[600];
     const gd_tensor *t = (const gd_tensor *)object;
-    if (strcmp(object->class->name, "tensor") != 0 || !gd_is_freed(t)) return;
+    if (object->class != &gd_tensor_class || !gd_is_freed(t)) return;
     gd_report(site, gd_fail(GD_E_STATE, "a scope ends that held %s: gd_release is for references that gd_retain took",
                             gd_freed_text(t, text, sizeof text)));
 }

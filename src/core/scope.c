@@ -119,19 +119,25 @@ void gd_scope_keep(gd_object *object) {
 
 /* --- public ------------------------------------------------------------------------------------ */
 
-gd_tensor *gd_keep(gd_tensor *t) {
-    if (gd_is_freed(t)) gd_report(NULL, gd_check_freed(t, "gd_keep"));
-    else if (t) gd_scope_keep(&t->object);
-    return t;
+/* Records a use after free, of a tensor. */
+static bool is_freed(void *object, const char *what) {
+    const gd_object *o = object;
+    if (!o || o->class != &gd_tensor_class || !gd_is_freed(object)) return false;
+    gd_report(NULL, gd_check_freed(object, what));
+    return true;
 }
 
-gd_tensor *gd_retain(gd_tensor *t) {
-    if (gd_is_freed(t)) gd_report(NULL, gd_check_freed(t, "gd_retain"));
-    else if (t) gd_object_retain(&t->object);
-    return t;
+/* In parentheses: the header's macros have the same names. */
+void *(gd_keep)(void *object) {
+    if (object && !is_freed(object, "gd_keep")) gd_scope_keep(object);
+    return object;
 }
 
-void gd_release(gd_tensor *t) {
-    if (gd_is_freed(t)) gd_report(NULL, gd_check_freed(t, "gd_release"));
-    else if (t) gd_object_release(&t->object);
+void *(gd_retain)(void *object) {
+    if (object && !is_freed(object, "gd_retain")) gd_object_retain(object);
+    return object;
+}
+
+void (gd_release)(void *object) {
+    if (object && !is_freed(object, "gd_release")) gd_object_release(object);
 }

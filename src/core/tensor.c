@@ -19,10 +19,10 @@ const char *(*gd_symbol_text_hook)(const gd_tensor *symbol, char *text, size_t s
 gd_status (*gd_traced_access_hook)(const gd_tensor *t, const char *what, bool writes);
 
 static void tensor_destroy(gd_object *object);
-static const gd_class tensor_class = {"tensor", tensor_destroy};
+const gd_class gd_tensor_class = {"tensor", tensor_destroy};
 
 gd_tensor gd_error_tensor = {
-    .object = {.refs = GD_IMMORTAL, .class = &tensor_class}, .kind = GD_FAILED, .device = &gd_cpu_device};
+    .object = {.refs = GD_IMMORTAL, .class = &gd_tensor_class}, .kind = GD_FAILED, .device = &gd_cpu_device};
 
 gd_tensor *gd_tensor_fail(gd_status status) {
     gd_error_stick(status);
@@ -79,7 +79,7 @@ gd_tensor *gd_tensor_bare(gd_tensor_kind kind, gd_device *device, gd_dtype dtype
         gd_fail(GD_E_MEMORY, "no memory for a tensor handle");
         return NULL;
     }
-    gd_object_init(&t->object, &tensor_class);
+    gd_object_init(&t->object, &gd_tensor_class);
     t->kind = (uint8_t)kind;
     t->dtype = (uint8_t)dtype;
     t->rank = (uint8_t)rank;

@@ -41,6 +41,8 @@ struct gd_tensor {
     void *block;                     /* of a freed handle: the memory that is kept for it; else NULL */
 };
 
+extern const gd_class gd_tensor_class;
+
 /* The one tensor that every failed call returns. */
 extern gd_tensor gd_error_tensor;
 

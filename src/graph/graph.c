@@ -55,15 +55,6 @@ gd_graph *gd_graph_new(void) {
     return graph;
 }
 
-gd_graph *gd_graph_retain(gd_graph *graph) {
-    if (graph) gd_object_retain(&graph->object);
-    return graph;
-}
-
-void gd_graph_release(gd_graph *graph) {
-    if (graph) gd_object_release(&graph->object);
-}
-
 void gd_origin_free(gd_origin *origin) {
     if (origin->initial) gd_object_release(&origin->initial->object);
     for (int i = 0; i < origin->n_after; i++) gd_node_release(origin->after[i]);

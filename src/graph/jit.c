@@ -88,8 +88,8 @@ static void traced_release(void *arg) {
     release_all(t->leaves, t->n_leaves);
     gd_free(t->read);
     gd_release(t->effects);
-    gd_session_release(t->session);
-    gd_graph_release(t->graph);
+    gd_release(t->session);
+    gd_release(t->graph);
     gd_free(t);
 }
 
@@ -132,15 +132,6 @@ gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_opt
     jit->forked = (gd_forked){.in_child = jit_in_child};
     gd_forked_add(&jit->forked);
     return jit;
-}
-
-gd_jit *gd_jit_retain(gd_jit *jit) {
-    if (jit) gd_object_retain(&jit->object);
-    return jit;
-}
-
-void gd_jit_release(gd_jit *jit) {
-    if (jit) gd_object_release(&jit->object);
 }
 
 int gd_jit_traces(const gd_jit *jit) { return jit ? atomic_load(&jit->traces) : 0; }
@@ -261,8 +252,8 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     t->written = gd_calloc((size_t)inputs.count + 1, sizeof *t->written);
     gd_scope *scope = gd_scope_open();
     gd_device *device = inputs.count > 0 ? inputs.at[0]->device : gd_default_device();
-    t->graph = t->in && t->written ? gd_graph_retain(gd_graph_new()) : NULL;
-    t->session = t->graph ? gd_session_retain(gd_session_new(t->graph, .device = device, .level = jit->level)) : NULL;
+    t->graph = t->in && t->written ? gd_retain(gd_graph_new()) : NULL;
+    t->session = t->graph ? gd_retain(gd_session_new(t->graph, .device = device, .level = jit->level)) : NULL;
     gd_status status = t->session ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
     if (status == GD_OK) {
         t->graph->traces_writes = true;

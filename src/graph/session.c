@@ -237,7 +237,7 @@ static void session_destroy(gd_object *object) {
         if (s->variables[i]) gd_object_release(&s->variables[i]->object);
     gd_free(s->plans);
     gd_free(s->variables);
-    gd_graph_release(s->graph);
+    gd_release(s->graph);
     gd_free(s);
     gd_object_count(-1);
 }
@@ -263,7 +263,7 @@ gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_sessio
         return no_session(gd_fail(GD_E_MEMORY, "no memory for a session"));
     }
     gd_object_init(&s->object, &session_class);
-    s->graph = gd_graph_retain(graph);
+    s->graph = gd_retain(graph);
     s->device = o->device ? o->device : gd_default_device();
     s->level = o->level;
     s->most_plans = o->plans;
@@ -277,15 +277,6 @@ gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_sessio
     gd_object_count(1);
     gd_scope_adopt(&s->object);
     return s;
-}
-
-gd_session *gd_session_retain(gd_session *s) {
-    if (s) gd_object_retain(&s->object);
-    return s;
-}
-
-void gd_session_release(gd_session *s) {
-    if (s) gd_object_release(&s->object);
 }
 
 /* --- variables --------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ gd_meta gd_meta_of(const gd_tensor *t) {
 }
 
 static void subgraph_destroy(gd_subgraph *sub) {
-    gd_graph_release(sub->graph);
+    gd_release(sub->graph);
     gd_free(sub->in);
     gd_free(sub->out);
     gd_free(sub->out_index);
@@ -102,7 +102,7 @@ gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int
     atomic_init(&sub->refs, 1);
     sub->destroy = subgraph_destroy;
     gd_scope *scope = gd_scope_open();
-    sub->graph = gd_graph_retain(gd_graph_new());
+    sub->graph = gd_retain(gd_graph_new());
     gd_status status = sub->graph ? GD_OK : GD_E_MEMORY;
     if (status == GD_OK) {
         /* what blocks around the call say holds for its node, not for the nodes inside */

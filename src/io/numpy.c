@@ -329,10 +329,6 @@ gd_npz *gd_npz_open_at(const char *site, const char *path) {
     return npz;
 }
 
-void gd_npz_release(gd_npz *npz) {
-    if (npz) gd_object_release(&npz->object);
-}
-
 int64_t gd_npz_count(const gd_npz *npz) { return npz ? npz->count : 0; }
 
 const char *gd_npz_name(const gd_npz *npz, int64_t i) {
@@ -407,6 +403,6 @@ gd_tensor *gd_load_npz_at(const char *site, const char *path, const char *name) 
     gd_npz *npz = open_npz(path, &status);
     if (!npz) return gd_tensor_fail(status);
     gd_tensor *t = gd_npz_load(npz, name);
-    gd_npz_release(npz);
+    gd_release(npz);
     return t;
 }

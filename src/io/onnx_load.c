@@ -410,7 +410,7 @@ gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, g
         gd_graph_end(&block);
     }
     status = gd_attempt_end(&attempt, status);
-    if (status == GD_OK) *out = gd_graph_retain(made);
+    if (status == GD_OK) *out = gd_retain(made);
     gd_device_end(&device);
     gd_tracing_on(tracing);
     gd_this_building = building;

@@ -147,10 +147,6 @@ gd_attrs *gd_attrs_new(const gd_op *op) {
     return attrs;
 }
 
-void gd_attrs_release(gd_attrs *attrs) {
-    if (attrs) gd_object_release(&attrs->object);
-}
-
 static gd_status find_attr(gd_attrs *attrs, const char *name, const gd_op_attr **attr, void **field) {
     if (!attrs || !name) return gd_fail(GD_E_ARGUMENT, "gd_attrs: NULL");
     for (int i = 0; i < attrs->op->n_attrs; i++)

@@ -197,15 +197,6 @@ gd_optimizer *gd_optim_adam_at(const char *site, gd_tensors parameters, const gd
     return o;
 }
 
-gd_optimizer *gd_optimizer_retain(gd_optimizer *o) {
-    if (o) gd_object_retain(&o->object);
-    return o;
-}
-
-void gd_optimizer_release(gd_optimizer *o) {
-    if (o) gd_object_release(&o->object);
-}
-
 /* --- state ------------------------------------------------------------------------------------- */
 
 /* A tensor that lasts: a value, or in a graph a variable that begins as this value. */

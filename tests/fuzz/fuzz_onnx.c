@@ -18,6 +18,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (status != GD_OK && gd_latest_failure()[0] == '\0') abort();
     if (gd_failed()) abort(); /* only the public call records it */
     if (graph) free(gd_graph_text(graph));
-    gd_graph_release(graph);
+    gd_release(graph);
     return 0;
 }

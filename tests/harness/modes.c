@@ -82,7 +82,7 @@ static void *on_own_thread(void *arg) {
         if (in[i] && input_is_mutated(s->c->block->op, i)) take(&outs[r->n_out++], in[i]);
     for (int k = 0; k < n_used; k++) gd_release(weights[k]);
     gd_release_list(y);
-    gd_attrs_release(attrs);
+    gd_release(attrs);
     for (int i = 0; i < r->n_in; i++) gd_release(in[i]);
     snprintf(r->message, sizeof r->message, "%s", gd_error_message());
     r->leaked = gd_live_objects() - objects;

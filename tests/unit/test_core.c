@@ -95,7 +95,7 @@ TEST(without_a_scope_the_caller_owns_results_lists_and_options) {
     gd_tensors sums = gd_op_call(op, gd_list(x), attrs);
     CHECK(sums.count == 1 && gd_tensor_numel(sums.at[0]) == 2);
     gd_release_list(sums);
-    gd_attrs_release(attrs);
+    gd_release(attrs);
     gd_release_list(parts);
     gd_release(x);
     gd_release(y);

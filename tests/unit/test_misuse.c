@@ -198,7 +198,7 @@ TEST(options_that_are_not_there_are_refused) {
     CHECK_STATUS(gd_attrs_parse(attrs, NULL), GD_OK);
     CHECK_STATUS(gd_attrs_parse(NULL, "axis=1"), GD_E_ARGUMENT);
     CHECK_STATUS(gd_attrs_parse(attrs, "axis=1 =2"), GD_E_ARGUMENT);
-    gd_attrs_release(NULL);
+    gd_release(NULL);
     CHECK(all_errors(gd_op_call(gd_op_find("mean"), gd_list(some()), attrs))); /* options of another op */
     CHECK(gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
@@ -385,7 +385,7 @@ TEST(files_of_no_name) {
     gd_clear_error();
     CHECK(gd_npz_count(NULL) == 0 && gd_npz_name(NULL, 0) == NULL && !gd_npz_has(NULL, "x"));
     CHECK(gd_tensor_is_error(gd_npz_load(NULL, "x")) && all_errors(gd_npz_load_all(NULL)));
-    gd_npz_release(NULL);
+    gd_release(NULL);
     gd_clear_error();
     CHECK(fopen("misuse.npz", "r") == NULL && fopen("misuse.npy", "r") == NULL);
 }

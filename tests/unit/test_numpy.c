@@ -208,7 +208,7 @@ TEST(nothing_leaks_and_no_memory_is_a_status) {
     gd_tensors all = gd_npz_load_all(npz); /* fails in the middle */
     CHECK(all.count > 0 && gd_tensor_is_error(all.at[0]) && gd_failed());
     gd_clear_error();
-    gd_npz_release(npz);
+    gd_release(npz);
     CHECK(gd_live_objects() == before);
 }
 

@@ -198,7 +198,7 @@ static verdict judge(model *m, baking b, int level, bool sized) {
             gd_onnx_load_model(gd_pb_root(m->doc), folder_path, false, &m->graph);
         v = status == GD_OK ? run_sets(m, level) : because(m, REFUSED, gd_error_message());
     }
-    if (m->graph) gd_graph_release(m->graph);
+    if (m->graph) gd_release(m->graph);
     gd_pb_free(m->doc);
     gd_clear_error();
     return v;
