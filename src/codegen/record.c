@@ -177,7 +177,26 @@ static bool parse_flags(gd_record *r, char *s) {
     return true;
 }
 
+/* "NAME", "NAME(x, n:int)", "NAME(x, n:int) -> y  of OP" */
+static bool parse_maker_head(gd_record *r, char *line) {
+    char *of = strstr(line, "  of ");
+    if (of) {
+        *of = 0;
+        r->of = trim(of + 5);
+    }
+    char *arrow = strstr(line, "->");
+    if (arrow) *arrow = 0;
+    char *open = strchr(line, '('), *close = open ? strchr(open, ')') : NULL;
+    if (open && !close) return gd_record_fail(r, "expected ')' in", line);
+    if (open) *open = *close = 0;
+    r->name = trim(line);
+    if (name_length(r->name) != strlen(r->name) || !*r->name) return gd_record_fail(r, "bad name", r->name);
+    if (open && !parse_params(r, open + 1, r->inputs, &r->n_inputs, true)) return false;
+    return !arrow || parse_params(r, trim(arrow + 2), r->outputs, &r->n_outputs, false);
+}
+
 static bool parse_head(gd_record *r, char *line) {
+    if (r->maker) return parse_maker_head(r, line);
     char *open = strchr(line, '('), *close = open ? strchr(open, ')') : NULL;
     if (!open || !close) return gd_record_fail(r, "expected name(inputs) -> outputs in", line);
     *open = *close = 0;
@@ -261,11 +280,42 @@ static bool parse_attr(gd_record *r, char *name, char *rest) {
     return true;
 }
 
+/* "in_features x[-1]" */
+static bool parse_finds(gd_record *r, char *s) {
+    char end, *option = gd_record_name(&s, &end);
+    if (!option || !end || r->n_finds == GD_MAX_FINDS) return gd_record_fail(r, "expected an option and a size at", s);
+    s++;
+    char *input = gd_record_name(&s, &end), *after;
+    const int at = input ? gd_record_input(r, input) : -1;
+    if (at < 0 || end != '[') return gd_record_fail(r, "expected a size such as x[1] after", option);
+    const long axis = strtol(s + 1, &after, 10);
+    if (*after != ']') return gd_record_fail(r, "expected a size such as x[1] after", option);
+    r->finds[r->n_finds++] = (gd_record_find){option, at, (int)axis};
+    return true;
+}
+
+/* "of conv2d", "of batch_norm but training" */
+static bool parse_options_of(gd_record *r, char *s) {
+    char end, *of = gd_record_name(&s, &end);
+    if (!of || strcmp(of, "of") != 0 || !end) return gd_record_fail(r, "expected 'of' and an op at", s);
+    s++;
+    r->options_of = gd_record_name(&s, &end);
+    if (!r->options_of) return gd_record_fail(r, "expected an op at", s);
+    r->options_but = "";
+    if (!end) return true;
+    s = gd_record_skip(s + 1);
+    if (strncmp(s, "but ", 4) != 0) return gd_record_fail(r, "expected 'but' at", s);
+    r->options_but = s + 4;
+    return true;
+}
+
 static bool parse_field(gd_record *r, char *line) {
     char end, *s = line, *name = gd_record_name(&s, &end);
     if (!name) return gd_record_fail(r, "expected a name at", line);
     char *rest = end ? s + 1 : s;
     if (end == ' ') rest = gd_record_skip(rest);
+    if (r->maker && strcmp(name, "finds") == 0) return parse_finds(r, rest);
+    if (r->maker && strcmp(name, "options") == 0) return parse_options_of(r, rest);
     if (strcmp(name, "saves") == 0) return parse_saves(r, rest);
     if (strcmp(name, "neutral") == 0) return parse_neutral(r, rest);
     bool is_fact;
@@ -318,8 +368,8 @@ static bool check_exprs(gd_record *r) {
     return true;
 }
 
-bool gd_record_parse(gd_record *r, char *text) {
-    *r = (gd_record){.text = text, .name = "", .doc = "", .onnx = "", .caffe = ""};
+static bool parse_record(gd_record *r, char *text, bool maker) {
+    *r = (gd_record){.text = text, .name = "", .doc = "", .onnx = "", .caffe = "", .maker = maker};
     r->saves_in = ~0u;
     char *doc_end = NULL;
     for (char *line = text, *next; line; line = next) {
@@ -352,6 +402,23 @@ bool gd_record_parse(gd_record *r, char *text) {
         return gd_record_fail(r, "an elementwise op needs an expression:", r->name);
     return check_exprs(r);
 }
+
+bool gd_record_add_options(gd_record *r, const gd_op_attr *attrs, int count) {
+    for (int i = 0; i < count; i++) {
+        bool known = mentions(r->options_but, attrs[i].name);
+        for (int k = 0; k < r->n_attrs; k++) known |= strcmp(r->attrs[k].name, attrs[i].name) == 0;
+        if (known || attrs[i].type == GD_ATTR_GRAPH) continue;
+        gd_op_attr *attr = add_attr(r);
+        if (!attr) return false;
+        *attr = attrs[i];
+        if (attr->required) return gd_record_fail(r, "an option that the op requires must be named:", attr->name);
+    }
+    return true;
+}
+
+bool gd_record_parse_maker(gd_record *r, char *text) { return parse_record(r, text, true); }
+
+bool gd_record_parse(gd_record *r, char *text) { return parse_record(r, text, false); }
 
 /* --- expressions ------------------------------------------------------------------------------- */
 

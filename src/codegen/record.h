@@ -29,6 +29,17 @@
  * it undoes itself), shapeonly (reads shapes, and no data), heavy, rows, assigns, awaits, refuses
  * (gradus/op.h).
  * Lines of attributes and expressions are indented by two or more; documentation is not.
+ *
+ * What else is made by name (layers, optimizers, schedules, initializers) has a record of the same form,
+ * in which inputs, outputs and the parentheses may be missing:
+ *
+ *     conv2d(x, in_channels:int, out_channels:int, kernel:int[2]) -> y  of conv2d
+ *     Documentation.
+ *       bias bool = true
+ *       options of conv2d            (those of that op which are not named here; `but training, eps`: without these)
+ *       finds in_channels x[1]       (an option that may be GD_ANY: the size of an input)
+ *
+ * `of OP`: a layer calls that op with its inputs and its parameters.
  */
 #ifndef GRADUS_CODEGEN_RECORD_H
 #define GRADUS_CODEGEN_RECORD_H
@@ -37,7 +48,13 @@
 #include "codegen/ir.h"
 #include "gradus/op.h"
 
-enum { GD_RECORD_MAX = 24, GD_RECORD_WORDS = 16 };
+enum { GD_RECORD_MAX = 24, GD_RECORD_WORDS = 16, GD_MAX_FINDS = 4 };
+
+/* An option that is the size of an input where it is not given. */
+typedef struct gd_record_find {
+    const char *option;
+    int input, axis;
+} gd_record_find;
 
 /* The name of an expression's left side, and its text. */
 typedef struct gd_record_expr { char *name, *text; } gd_record_expr;
@@ -57,12 +74,24 @@ typedef struct gd_record {
     int n_exprs;
     uint32_t saves_in, saves_out; /* bit i: input, output i */
     gd_op_facts facts;
+    bool maker;        /* no op */
+    char *of;          /* of a maker: the op that it calls; NULL: none */
+    char *options_of;  /* the op whose options it has, too; NULL: none */
+    char *options_but; /* a list of those that it does not have */
+    gd_record_find finds[GD_MAX_FINDS];
+    int n_finds;
     char error[256];              /* "" when the record is right */
     int error_line;
 } gd_record;
 
 /* Parses `text`, which is changed and must outlive the record. Returns false with error set. */
 bool gd_record_parse(gd_record *record, char *text);
+
+/* The same for what is no op: a layer, an optimizer ... */
+bool gd_record_parse_maker(gd_record *record, char *text);
+
+/* Adds the options of the op that `options of` names. */
+bool gd_record_add_options(gd_record *record, const gd_op_attr *attrs, int count);
 
 /* The IR of an elementwise record: variables are the inputs, parameters the attributes. */
 bool gd_record_forward(gd_record *record, gd_ir *ir, gd_ir_node *nodes);

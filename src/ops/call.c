@@ -368,9 +368,31 @@ gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text)
 }
 gd_status gd_attrs_parse(gd_attrs *attrs, const char *text) { return gd_report(NULL, put_all(attrs, text)); }
 
+size_t gd_attrs_lay_out(gd_op_attr *attrs, int n) {
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        const size_t size = gd_attr_size(&attrs[i]), align = size < 8 ? size : 8;
+        at = (at + align - 1) / align * align;
+        attrs[i].offset = at;
+        at += size;
+    }
+    return (at + 15) / 16 * 16;
+}
+
+gd_status gd_attrs_fill_defaults(const gd_op *op, void *defaults) {
+    gd_attrs *attrs = gd_attrs_new(op);
+    if (!attrs) return GD_E_MEMORY;
+    gd_status status = GD_OK;
+    for (int i = 0; i < op->n_attrs && status == GD_OK; i++)
+        if (op->attrs[i].default_text)
+            status = gd_attrs_put_text(attrs, op->attrs[i].name, op->attrs[i].default_text);
+    if (status == GD_OK) memcpy(defaults, gd_attrs_data(attrs), op->attrs_size);
+    return status;
+}
+
 /* --- calling ----------------------------------------------------------------------------------- */
 
-static gd_status check_given(const gd_op *op, const gd_attrs *attrs) {
+gd_status gd_attrs_check_given(const gd_op *op, const gd_attrs *attrs) {
     for (int i = 0; i < op->n_attrs && i < 64; i++)
         if (op->attrs[i].required && !(attrs && (attrs->given >> i & 1)))
             return gd_fail(GD_E_ARGUMENT, "%s needs the option '%s' (%s)", op->name, op->attrs[i].name,
@@ -412,7 +434,7 @@ static gd_tensors call_with(const gd_op *op, const char *site, gd_tensors inputs
 }
 
 static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs, const gd_attrs *attrs) {
-    gd_status status = op ? check_given(op, attrs) : gd_fail(GD_E_ARGUMENT, "gd_op_call: op is NULL");
+    gd_status status = op ? gd_attrs_check_given(op, attrs) : gd_fail(GD_E_ARGUMENT, "gd_op_call: op is NULL");
     if (status != GD_OK) {
         gd_report(site, status);
         return gd_list_of_errors(0);
@@ -491,7 +513,7 @@ static gd_status check_into(const gd_op *op, gd_tensors inputs, const void *attr
 
 static gd_status run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs, gd_tensors outputs) {
     if (!op) return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: op is NULL");
-    GD_TRY(check_given(op, attrs));
+    GD_TRY(gd_attrs_check_given(op, attrs));
     gd_tensor *padded[GD_RECORD_MAX];
     inputs = pad_inputs(op, inputs, padded);
     enum { MOST = 16 };

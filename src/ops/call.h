@@ -22,6 +22,15 @@ gd_status gd_attrs_put_float(gd_attrs *attrs, const char *name, double value);
 gd_status gd_attrs_put_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values);
 gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text);
 
+/* Options that are required must have been set. */
+gd_status gd_attrs_check_given(const gd_op *op, const gd_attrs *attrs);
+
+/* Places of options in a struct: in the order of the record, each at its natural alignment, as a C
+ * compiler does it. Returns the struct's size. */
+size_t gd_attrs_lay_out(gd_op_attr *attrs, int n);
+/* Fills a struct with the defaults of a record that was parsed at run time. */
+gd_status gd_attrs_fill_defaults(const gd_op *op, void *defaults);
+
 /* The options struct inside. */
 const void *gd_attrs_data(const gd_attrs *attrs);
 

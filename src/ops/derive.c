@@ -110,29 +110,6 @@ typedef struct {
     _Alignas(16) char defaults[GD_RECORD_MAX * sizeof(gd_shape)];
 } user_op;
 
-/* Fields in the order of the record, each at its natural alignment: a C struct. */
-static size_t lay_out(gd_op_attr *attrs, int n) {
-    size_t at = 0;
-    for (int i = 0; i < n; i++) {
-        const size_t size = gd_attr_size(&attrs[i]), align = size < 8 ? size : 8;
-        at = (at + align - 1) / align * align;
-        attrs[i].offset = at;
-        at += size;
-    }
-    return (at + 15) / 16 * 16;
-}
-
-static gd_status fill_defaults(user_op *u) {
-    gd_attrs *attrs = gd_attrs_new(&u->op);
-    if (!attrs) return GD_E_MEMORY;
-    gd_status status = GD_OK;
-    for (int i = 0; i < u->record.n_attrs && status == GD_OK; i++)
-        if (u->record.attrs[i].default_text)
-            status = gd_attrs_put_text(attrs, u->record.attrs[i].name, u->record.attrs[i].default_text);
-    if (status == GD_OK) memcpy(u->defaults, gd_attrs_data(attrs), u->op.attrs_size);
-    return status;
-}
-
 static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
     gd_record *r = &u->record;
     gd_op *op = &u->op;
@@ -152,7 +129,7 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
     while (op->n_required < r->n_inputs && !r->inputs[op->n_required].optional &&
            !r->inputs[op->n_required].variadic) op->n_required++;
     for (int i = 0; i < r->n_inputs; i++) op->n_mutated += r->inputs[i].mutated;
-    op->attrs_size = lay_out(r->attrs, r->n_attrs);
+    op->attrs_size = gd_attrs_lay_out(r->attrs, r->n_attrs);
     if (rules) {
         op->infer = rules->infer;
         op->vjp = rules->vjp;
@@ -180,7 +157,7 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
         if (!op->infer) op->infer = gd_infer_elementwise;
     }
     if (!op->infer && !op->expand) return gd_fail(GD_E_ARGUMENT, "op '%s' has no infer rule and no body", r->name);
-    return fill_defaults(u);
+    return gd_attrs_fill_defaults(op, u->defaults);
 }
 
 gd_status gd_op_define_at(const char *site, const char *record, const gd_op_rules *rules) {

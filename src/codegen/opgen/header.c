@@ -262,30 +262,38 @@ static uint32_t word_hash(const char *text, size_t length) { /* as gd_word_of: F
     return h;
 }
 
-static void print_words(FILE *out) {
+static FILE *words_out;
+
+/* The constants of an option's words, each once. */
+static void print_words_of(const gd_op_attr *attr, const char *path, int line) {
     static const char *seen[1000];
     static size_t lengths[1000];
-    int n = 0;
+    static int n;
+    for (const char *w = attr->words; w && *w;) {
+        size_t length = strcspn(w, " ");
+        bool known = length == 0;
+        for (int j = 0; j < n; j++) {
+            if (lengths[j] == length && memcmp(seen[j], w, length) == 0) known = true;
+            else if (word_hash(seen[j], lengths[j]) == word_hash(w, length)) die(path, line, "two words have the same hash");
+        }
+        if (!known) {
+            seen[n] = w;
+            lengths[n++] = length;
+            fputs("#define GD_", words_out);
+            for (size_t c = 0; c < length; c++) fputc(gd_to_upper(w[c]), words_out);
+            fprintf(words_out, " ((gd_word)0x%08xu)\n", word_hash(w, length));
+        }
+        w += length;
+        while (*w == ' ') w++;
+    }
+}
+
+static void print_words(FILE *out) {
+    words_out = out;
     for (int k = 0; k < n_ops; k++)
         for (int i = 0; i < ops[k]->record.n_attrs; i++)
-            for (const char *w = ops[k]->record.attrs[i].words; w && *w;) {
-                size_t length = strcspn(w, " ");
-                bool known = length == 0;
-                for (int j = 0; j < n; j++) {
-                    if (lengths[j] == length && memcmp(seen[j], w, length) == 0) known = true;
-                    else if (word_hash(seen[j], lengths[j]) == word_hash(w, length))
-                        die(ops[k]->source->path, ops[k]->line, "two words have the same hash");
-                }
-                if (!known) {
-                    seen[n] = w;
-                    lengths[n++] = length;
-                    fputs("#define GD_", out);
-                    for (size_t c = 0; c < length; c++) fputc(gd_to_upper(w[c]), out);
-                    fprintf(out, " ((gd_word)0x%08xu)\n", word_hash(w, length));
-                }
-                w += length;
-                while (*w == ' ') w++;
-            }
+            print_words_of(&ops[k]->record.attrs[i], ops[k]->source->path, ops[k]->line);
+    each_maker_attr(print_words_of);
     fputc('\n', out);
 }
 

@@ -178,11 +178,13 @@ static void scan(const char *path) {
     if (close) *close = 0;
     for (const char *at = s->text; (at = strstr(at, "/*")); at++) {
         bool is_op = strncmp(at, "/*op ", 5) == 0, is_kernel = strncmp(at, "/*kernel ", 9) == 0;
-        if (!is_op && !is_kernel) continue;
+        const bool is_maker = is_maker_block(at + 2);
+        if (!is_op && !is_kernel && !is_maker) continue;
         const char *stop = strstr(at, "*/");
         if (!stop) die(path, line_of(s, at), "the block has no end");
         if (is_op) add_op(s, at + 5, stop);
-        else add_kernel(s, at + 9, stop);
+        else if (is_kernel) add_kernel(s, at + 9, stop);
+        else add_maker(s, block_text(at + 2, stop), line_of(s, at));
     }
 }
 
@@ -191,10 +193,12 @@ int main(int argc, char **argv) {
     out_dir = argv[1];
     if (argc - 2 > MAX_SOURCES) die("opgen", 0, "too many sources");
     for (int i = 2; i < argc; i++) scan(argv[i]);
+    resolve_makers();
     write_header();
     write_calls();
     write_records();
     write_elementwise();
     write_page();
+    write_makers();
     return 0;
 }

@@ -2,7 +2,8 @@
  *
  *     opgen OUT-DIR SOURCE...
  *
- * A block is a comment that starts with "op" or "kernel" right after the opening sign. The rules of
+ * A block is a comment that starts with "op", "kernel", or a kind of makers.c ("layer"), right after the
+ * opening sign. The rules of
  * an op are the functions of the same file named after it: tanh_infer, tanh_vjp, tanh_expand,
  * tanh_reference (a plain kernel that sees row-major f64 and i64), tanh_raw (one that sees any
  * strides and types) and tanh_workspace (the bytes that this kernel gets). The generator writes:
@@ -13,6 +14,8 @@
  *     op_table.c        the list of all of these
  *     ew_N.isa.c        kernels of the elementwise ops and their gradients; ew_table.isa.c
  *     ops.md            the reference page
+ *     gradus/KINDs.h    the constructors of layers, optimizers ...; KINDs.md: their pages
+ *     maker_calls.c     the bodies of these, and the list of their records
  *
  * A file is only written when its content changes, so that an edit rebuilds little.
  */
@@ -29,7 +32,7 @@ typedef struct source {
     char stem[64]; /* "elementwise" of src/ops/elementwise.c */
     char *text;
     char title[160]; /* its first comment line, for headings */
-    bool has_ops, has_kernels;
+    bool has_ops, has_kernels, has_makers;
 } source;
 
 typedef struct op {
@@ -68,7 +71,20 @@ void write_records(void);
 void write_elementwise(void);
 void write_page(void);
 
+/* Blocks of what is no op and no kernel: layers, optimizers ... (makers.c). */
+bool is_maker_block(const char *at);
+void add_maker(source *s, char *text, int line);
+void resolve_makers(void);
+void each_maker_attr(void (*look)(const gd_op_attr *attr, const char *path, int line));
+void print_makers(FILE *out, const source *s);
+void write_makers(void);
+
 /* Shared pieces. */
+void print_string(FILE *out, const char *text);
+void print_params(FILE *out, const char *name, const char *which, const gd_op_param *p, int n);
+void print_attrs(FILE *out, const gd_record *r);
+const char *type_text(const gd_op_attr *a);
+void print_doc(FILE *out, const char *doc);
 const char *attr_c_type(const gd_op_attr *attr);
 /* The default as an initializer: in the call macro (where one number of a list leaves the others
  * unset, so that a user's single number can be told from a list), in C++, or filled in. */

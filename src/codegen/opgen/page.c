@@ -14,14 +14,14 @@ static void print_signature(FILE *out, const gd_record *r) {
     fputs(")", out);
 }
 
-static const char *type_text(const gd_op_attr *a) {
+const char *type_text(const gd_op_attr *a) {
     static const char *const names[] = {"int",  "float", "bool",   "ints",  "list of ints",
                                         "word", "dtype", "string", "graph", "number"};
     return names[a->type];
 }
 
 /* One paragraph; lines that begin with "- " are items of a list. */
-static void print_doc(FILE *out, const char *doc) {
+void print_doc(FILE *out, const char *doc) {
     for (const char *c = doc; *c; c++) {
         bool item = strncmp(c, "\n- ", 3) == 0;
         fputc(*c == '\n' && !item ? ' ' : *c, out);

@@ -4,7 +4,7 @@
 #include "core/number.h"
 #include "codegen/opgen/opgen.h"
 
-static void print_string(FILE *out, const char *text) {
+void print_string(FILE *out, const char *text) {
     fputc('"', out);
     for (; text && *text; text++) {
         if (*text == '"' || *text == '\\') fputc('\\', out);
@@ -14,7 +14,7 @@ static void print_string(FILE *out, const char *text) {
     fputc('"', out);
 }
 
-static void print_params(FILE *out, const char *op_name, const char *which, const gd_op_param *p, int n) {
+void print_params(FILE *out, const char *op_name, const char *which, const gd_op_param *p, int n) {
     if (n == 0) return;
     fprintf(out, "static const gd_op_param %s_%s_[] = {\n", op_name, which);
     for (int i = 0; i < n; i++)
@@ -24,7 +24,7 @@ static void print_params(FILE *out, const char *op_name, const char *which, cons
     fputs("};\n", out);
 }
 
-static void print_attrs(FILE *out, const gd_record *r) {
+void print_attrs(FILE *out, const gd_record *r) {
     static const char *const types[] = {
         "GD_ATTR_INT",  "GD_ATTR_FLOAT", "GD_ATTR_BOOL",   "GD_ATTR_INTS",  "GD_ATTR_SHAPE",
         "GD_ATTR_WORD", "GD_ATTR_DTYPE", "GD_ATTR_STRING", "GD_ATTR_GRAPH", "GD_ATTR_NUMBER"};
@@ -214,9 +214,12 @@ static void print_kernels(FILE *out, const source *s) {
 void write_records(void) {
     for (int k = 0; k < n_sources; k++) {
         source *s = &sources[k];
-        if (!s->has_ops && !s->has_kernels) continue;
+        if (!s->has_ops && !s->has_kernels && !s->has_makers) continue;
         char name[80];
         snprintf(name, sizeof name, "%s.gen.h", s->stem);
+        for (int j = 0; j < k; j++)
+            if (strcmp(sources[j].stem, s->stem) == 0 && (sources[j].has_ops || sources[j].has_kernels || sources[j].has_makers))
+                die(s->path, 1, "%s has the same name, and records, too", sources[j].path);
         if (!strstr(s->text, name)) die(s->path, 1, "must end with #include \"%s\"", name);
         FILE *out = begin(name);
         fprintf(out, "/* Written by the build from the blocks in %s.c. */\n", s->stem);
@@ -232,6 +235,7 @@ void write_records(void) {
             fprintf(out, "};\n");
         }
         if (s->has_kernels) print_kernels(out, s);
+        if (s->has_makers) print_makers(out, s);
         finish();
     }
     FILE *out = begin("op_table.c");

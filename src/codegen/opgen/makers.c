@@ -1,0 +1,320 @@
+/* makers.c - what is made by name: writes a header for each kind, maker_calls.c, and the pages. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/opgen/opgen.h"
+#include "core/ascii.h"
+
+/* A kind of record. Its objects are made by gd_KIND_make(site, maker, [subject,] options). */
+typedef struct kind {
+    const char *word;                  /* blocks begin with it */
+    const char *prefix;                /* of constructors: gd_PREFIX_NAME */
+    const char *returns;               /* what they return */
+    const char *type, *subject;        /* their first argument; NULL: none */
+    const char *file;                  /* gradus/FILE.h, FILE.md */
+    const char *inside;                /* the library's header with gd_KIND_rules and gd_KIND_make */
+    const char *includes;              /* what its public header needs */
+    const char *title, *about;         /* for the header and the page */
+    const char *rules[GD_RECORD_WORDS]; /* functions NAME_RULE of the source */
+} kind;
+
+static const kind kinds[] = {
+    {"layer", "nn", "gd_module *", NULL, NULL, "layers", "nn/layer.h", "gradus/module.h", "Layers",
+     "Every layer, as the constructor of a module (module.h). Names, meanings and first weights are PyTorch's.",
+     {"check", "build", "forward", "describe"}},
+    {"init", "init", "gd_tensor *", "gd_shape", "dims", "inits", "nn/initializer.h", "gradus/tensor.h", "Initializers",
+     "What weights start as. `dims` are those of a weight as gd_linear and gd_conv2d take it: (outputs, inputs, "
+     "window...). A tensor, or a symbol in a graph that is being built.",
+     {"check", "make"}},
+    {"optimizer", "optim", "gd_optimizer *", "gd_tensors", "parameters", "optimizers", "optim/optimizer.h",
+     "gradus/tensor.h", "Optimizers", "Every optimizer, as its constructor (optim.h). Formulas are PyTorch's.",
+     {"check", "slots", "begin", "update"}},
+    {"schedule", "schedule", "gd_schedule *", "gd_optimizer *", "optimizer", "schedules", "optim/schedule.h",
+     "gradus/tensor.h", "Schedules", "How learning rates change from step to step (optim.h).",
+     {"check", "rate"}},
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds, MAX_MAKERS = 1000 };
+
+typedef struct maker {
+    gd_record record;
+    const kind *kind;
+    source *source;
+    int line;
+    char full[80]; /* "nn_linear" */
+} maker;
+static maker *makers[MAX_MAKERS];
+static int n_makers;
+
+bool is_maker_block(const char *at) {
+    for (int k = 0; k < N_KINDS; k++) {
+        size_t n = strlen(kinds[k].word);
+        if (strncmp(at, kinds[k].word, n) == 0 && at[n] == ' ') return true;
+    }
+    return false;
+}
+
+void add_maker(source *s, char *text, int line) {
+    maker *m = calloc(1, sizeof *m);
+    size_t n = strcspn(text, " ");
+    for (int k = 0; k < N_KINDS; k++)
+        if (strlen(kinds[k].word) == n && strncmp(text, kinds[k].word, n) == 0) m->kind = &kinds[k];
+    m->source = s;
+    m->line = line;
+    if (!gd_record_parse_maker(&m->record, text + n + 1))
+        die(s->path, line + m->record.error_line - 1, "%s", m->record.error);
+    snprintf(m->full, sizeof m->full, "%s_%s", m->kind->prefix, m->record.name);
+    for (int i = 0; i < n_makers; i++)
+        if (strcmp(makers[i]->full, m->full) == 0)
+            die(s->path, line, "%s '%s' is defined in %s too", m->kind->word, m->record.name, makers[i]->source->path);
+    if (n_makers == MAX_MAKERS) die(s->path, line, "too many records");
+    s->has_makers = true;
+    makers[n_makers++] = m;
+}
+
+static const gd_record *find_op(const char *name) {
+    for (int i = 0; i < n_ops; i++)
+        if (strcmp(ops[i]->record.name, name) == 0) return &ops[i]->record;
+    return NULL;
+}
+
+/* When all ops are known: takes over their options. */
+void resolve_makers(void) {
+    for (int i = 0; i < n_makers; i++) {
+        maker *m = makers[i];
+        gd_record *r = &m->record;
+        if (r->of && !find_op(r->of)) die(m->source->path, m->line, "there is no op '%s'", r->of);
+        if (!r->options_of) continue;
+        const gd_record *from = find_op(r->options_of);
+        if (!from) die(m->source->path, m->line, "there is no op '%s'", r->options_of);
+        if (!gd_record_add_options(r, from->attrs, from->n_attrs)) die(m->source->path, m->line, "%s", r->error);
+    }
+}
+
+void each_maker_attr(void (*look)(const gd_op_attr *attr, const char *path, int line)) {
+    for (int i = 0; i < n_makers; i++)
+        for (int k = 0; k < makers[i]->record.n_attrs; k++)
+            look(&makers[i]->record.attrs[k], makers[i]->source->path, makers[i]->line);
+}
+
+/* --- the header of a kind ------------------------------------------------------------------------ */
+
+static void print_maker_comment(FILE *out, const maker *m) {
+    const gd_record *r = &m->record;
+    fprintf(out, "/* gd_%s(%s", m->full, m->kind->subject ? m->kind->subject : "");
+    int n = m->kind->subject != NULL;
+    for (int i = 0; i < r->n_attrs; i++)
+        if (r->attrs[i].required) fprintf(out, "%s%s", n++ ? ", " : "", r->attrs[i].name);
+    fputs(")\n * ", out);
+    for (const char *c = r->doc; *c; c++) {
+        fputc(*c, out);
+        if (*c == '\n') fputs(" * ", out);
+    }
+    for (int i = 0, first = 1; i < r->n_attrs; i++) {
+        const gd_op_attr *a = &r->attrs[i];
+        if (a->required) continue;
+        if (first) fputs("\n * Options:", out);
+        first = 0;
+        fprintf(out, "\n *   .%s = ", a->name);
+        if (a->words) {
+            print_default(out, a, IN_MACRO);
+            fputs(" (one of ", out);
+            print_constants(out, a->words, "");
+            fputc(')', out);
+        } else
+            fputs(a->default_text, out);
+        if (*a->doc) fprintf(out, "   %s", a->doc);
+    }
+    fputs(" */\n", out);
+}
+
+static void print_struct(FILE *out, const maker *m) {
+    const gd_record *r = &m->record;
+    if (r->n_attrs == 0) return;
+    fprintf(out, "typedef struct gd_%s_options {\n", m->full);
+    for (int i = 0; i < r->n_attrs; i++) {
+        const char *type = attr_c_type(&r->attrs[i]);
+        fprintf(out, "    %s%s%s GD_DEFAULT_(", type, strchr(type, '*') ? "" : " ", r->attrs[i].name);
+        print_default(out, &r->attrs[i], IN_CPLUSPLUS);
+        fputs(");\n", out);
+    }
+    fprintf(out, "} gd_%s_options;\nGD_API gd_%s_options gd_%s_defaults(void);\n", m->full, m->full, m->full);
+}
+
+static void print_maker_prototype(FILE *out, const maker *m) {
+    fprintf(out, "%sgd_%s_at(const char *site", m->kind->returns, m->full);
+    if (m->kind->type)
+        fprintf(out, ", %s%s%s", m->kind->type, strchr(m->kind->type, '*') ? "" : " ", m->kind->subject);
+    if (m->record.n_attrs) fprintf(out, ", const gd_%s_options *options", m->full);
+    fputc(')', out);
+}
+
+/* Arguments of the macro end with an underscore: the fields of the struct have the same names. */
+static void print_maker_macro(FILE *out, const maker *m) {
+    const gd_record *r = &m->record;
+    int n = m->kind->subject != NULL, options = 0, first = 1;
+    fprintf(out, "#define gd_%s(%s", m->full, m->kind->subject ? m->kind->subject : "");
+    for (int i = 0; i < r->n_attrs; i++) {
+        if (r->attrs[i].required) fprintf(out, "%s%s_", n++ ? ", " : "", r->attrs[i].name);
+        options += !r->attrs[i].required;
+    }
+    fprintf(out, "%s) \\\n    GD_WITH_OPTIONS_(gd_%s_at(GD_HERE", !options ? "" : n ? ", ..." : "...", m->full);
+    if (m->kind->subject) fprintf(out, ", %s", m->kind->subject);
+    const bool required = n > (m->kind->subject != NULL);
+    if (r->n_attrs) {
+        fprintf(out, ", %s(gd_%s_options, (", required ? "GD_MADE_WITH_" : "GD_OPTIONS_", m->full);
+        for (int i = 0; i < r->n_attrs; i++) {
+            fprintf(out, "%s.%s = ", i ? ", " : "", r->attrs[i].name);
+            print_default(out, &r->attrs[i], IN_MACRO);
+        }
+        if (required) fputs("), (", out);
+        for (int i = 0; i < r->n_attrs; i++)
+            if (r->attrs[i].required) {
+                fprintf(out, "%s.%s = (%s_)", first ? "" : ", ", r->attrs[i].name, r->attrs[i].name);
+                first = 0;
+            }
+        if (required) fputs("), (", out);
+        first = 1;
+        for (int i = 0; i < r->n_attrs; i++)
+            if (r->attrs[i].required) {
+                fprintf(out, "%s%s_", first ? "" : ", ", r->attrs[i].name);
+                first = 0;
+            }
+        fprintf(out, ")%s)", options ? " __VA_OPT__(,) __VA_ARGS__" : "");
+    }
+    fputs("))\n\n", out);
+}
+
+static void write_kind(const kind *k) {
+    char name[80], guard[80];
+    snprintf(name, sizeof name, "gradus/%s.h", k->file);
+    snprintf(guard, sizeof guard, "GRADUS_%s_H", k->file);
+    for (char *c = guard; *c; c++) *c = gd_to_upper(*c);
+    FILE *out = begin(name);
+    fprintf(out, "/* %s.h - %s\n *\n * Written by the build from their records; change those instead.\n */\n", k->file, k->about);
+    fprintf(out, "#ifndef %s\n#define %s\n\n#include \"%s\"\n#include \"gradus/ops.h\"\n#include \"gradus/options.h\"\n"
+                 "#include \"gradus/scope.h\"\n\n#ifdef __cplusplus\n#if defined(__clang__)\n#pragma clang diagnostic push\n"
+                 "#pragma clang diagnostic ignored \"-Wreturn-type-c-linkage\"\n#endif\nextern \"C\" {\n#endif\n\n",
+            guard, guard, k->includes);
+    for (int i = 0; i < n_makers; i++) {
+        if (makers[i]->kind != k) continue;
+        print_maker_comment(out, makers[i]);
+        print_struct(out, makers[i]);
+        fputs("GD_API ", out);
+        print_maker_prototype(out, makers[i]);
+        fputs(";\n", out);
+        print_maker_macro(out, makers[i]);
+    }
+    fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic pop\n#endif\n#endif\n#endif\n", out);
+    finish();
+}
+
+/* --- the records as data ------------------------------------------------------------------------- */
+
+void print_makers(FILE *out, const source *s) {
+    for (int i = 0; i < n_makers; i++) {
+        maker *m = makers[i];
+        gd_record r = m->record;
+        if (m->source != s) continue;
+        print_params(out, m->full, "inputs", r.inputs, r.n_inputs);
+        print_params(out, m->full, "outputs", r.outputs, r.n_outputs);
+        r.name = m->full; /* names of what is printed, and of the options struct */
+        print_attrs(out, &r);
+        fprintf(out, "static const gd_%s_rules %s_rules_ = {", m->kind->word, m->full);
+        for (const char *const *rule = m->kind->rules; *rule; rule++)
+            if (defines(s, m->record.name, *rule)) fprintf(out, ".%s = %s_%s, ", *rule, m->record.name, *rule);
+        fprintf(out, "};\n");
+        if (r.n_finds) {
+            fprintf(out, "static const gd_record_find %s_finds_[] = {", m->full);
+            for (int k = 0; k < r.n_finds; k++)
+                fprintf(out, "%s{\"%s\", %d, %d}", k ? ", " : "", r.finds[k].option, r.finds[k].input, r.finds[k].axis);
+            fputs("};\n", out);
+        }
+        fprintf(out, "extern const gd_maker gd_maker_%s;\nconst gd_maker gd_maker_%s = {.kind = \"%s\", .rules = &%s_rules_",
+                m->full, m->full, m->kind->word, m->full);
+        if (r.of) fprintf(out, ", .of = \"%s\"", r.of);
+        if (r.n_finds) fprintf(out, ", .finds = %s_finds_, .n_finds = %d", m->full, r.n_finds);
+        fprintf(out, ",\n    .record = {.name = \"%s\", .doc = ", m->record.name);
+        print_string(out, r.doc);
+        fprintf(out, ", .onnx = \"%s\", .caffe = \"%s\"", r.onnx, r.caffe);
+        int required = 0;
+        while (required < r.n_inputs && !r.inputs[required].optional && !r.inputs[required].variadic) required++;
+        if (r.n_inputs) fprintf(out, ", .inputs = %s_inputs_, .n_inputs = %d, .n_required = %d", m->full, r.n_inputs, required);
+        if (r.n_outputs) fprintf(out, ", .outputs = %s_outputs_, .n_outputs = %d", m->full, r.n_outputs);
+        if (r.n_attrs)
+            fprintf(out, ", .attrs = %s_attrs_, .n_attrs = %d, .attrs_size = sizeof(gd_%s_options), .defaults = &%s_default_attrs_",
+                    m->full, r.n_attrs, m->full, m->full);
+        fputs("}};\n\n", out);
+    }
+}
+
+static void write_maker_calls(void) {
+    FILE *out = begin("maker_calls.c");
+    fputs("/* Written by the build from the records of layers, optimizers and so on. */\n", out);
+    for (int k = 0; k < N_KINDS; k++) {
+        bool any = false;
+        for (int i = 0; i < n_makers; i++) any |= makers[i]->kind == &kinds[k];
+        if (any) fprintf(out, "#include \"gradus/%s.h\"\n#include \"%s\"\n", kinds[k].file, kinds[k].inside);
+    }
+    fputs("#include \"ops/maker.h\"\n\n", out);
+    for (int i = 0; i < n_makers; i++) {
+        const maker *m = makers[i];
+        fprintf(out, "extern const gd_maker gd_maker_%s;\n", m->full);
+        if (m->record.n_attrs)
+            fprintf(out, "gd_%s_options gd_%s_defaults(void) { return *(const gd_%s_options *)gd_maker_%s.record.defaults; }\n",
+                    m->full, m->full, m->full, m->full);
+        print_maker_prototype(out, m);
+        fprintf(out, " {\n    return gd_%s_make(site, &gd_maker_%s, %s%s%s);\n}\n\n", m->kind->word, m->full,
+                m->kind->subject ? m->kind->subject : "", m->kind->subject ? ", " : "", m->record.n_attrs ? "options" : "NULL");
+    }
+    fputs("const gd_maker *const gd_makers[] = {\n", out);
+    for (int i = 0; i < n_makers; i++) fprintf(out, "    &gd_maker_%s,\n", makers[i]->full);
+    fprintf(out, "    NULL};\nconst int gd_maker_total = %d;\n", n_makers);
+    finish();
+}
+
+/* --- the reference page of a kind ---------------------------------------------------------------- */
+
+static void print_page_row(FILE *out, const gd_op_attr *a) {
+    fprintf(out, "| `.%s` | %s | ", a->name, type_text(a));
+    if (a->words) {
+        fputc('`', out);
+        print_default(out, a, IN_MACRO);
+        fputs("` | ", out);
+        print_constants(out, a->words, "`");
+        if (*a->doc) fputs(": ", out);
+    } else
+        fprintf(out, "%s | ", a->default_text);
+    fprintf(out, "%s |\n", a->doc);
+}
+
+static void write_kind_page(const kind *k) {
+    char name[80];
+    snprintf(name, sizeof name, "%s.md", k->file);
+    FILE *out = begin(name);
+    fprintf(out, "# %s\n\nWritten by the build from their records (`make docs`); change those instead. %s\n\n", k->title, k->about);
+    for (int i = 0; i < n_makers; i++) {
+        const gd_record *r = &makers[i]->record;
+        if (makers[i]->kind != k) continue;
+        fprintf(out, "### `gd_%s(%s", makers[i]->full, k->subject ? k->subject : "");
+        int n = k->subject != NULL, options = 0;
+        for (int a = 0; a < r->n_attrs; a++) {
+            if (r->attrs[a].required) fprintf(out, "%s%s", n++ ? ", " : "", r->attrs[a].name);
+            options += !r->attrs[a].required;
+        }
+        fputs(")`\n\n", out);
+        print_doc(out, r->doc);
+        if (options) fputs("\n| option | type | default | |\n|---|---|---|---|\n", out);
+        for (int a = 0; a < r->n_attrs; a++)
+            if (!r->attrs[a].required) print_page_row(out, &r->attrs[a]);
+        fputs("\n", out);
+    }
+    finish();
+}
+
+void write_makers(void) {
+    for (int k = 0; k < N_KINDS; k++) {
+        write_kind(&kinds[k]);
+        write_kind_page(&kinds[k]);
+    }
+    write_maker_calls();
+}
