@@ -97,6 +97,17 @@ void *gd_tracing_off(void) {
 
 void gd_tracing_on(void *before) { gd_this_thread.tracer = before; }
 
+gd_eager gd_eager_begin(void) {
+    gd_eager before = {gd_tracing_off(), gd_this_thread.noise};
+    gd_this_thread.noise = NULL; /* a trace's own numbers begin at 0 */
+    return before;
+}
+
+void gd_eager_end(gd_eager *before) {
+    gd_tracing_on(before->tracer);
+    gd_this_thread.noise = before->noise;
+}
+
 /* The list as it was, so that the end of the block can put it back. */
 typedef struct after_list {
     gd_node **after;

@@ -178,4 +178,18 @@ void gd_origin_free(gd_origin *origin);
 void *gd_tracing_off(void);
 void gd_tracing_on(void *before);
 
+/* For the rest of the block ops run, also where a function is traced or a graph is built: GD_EAGER;
+ * For tensors that outlive the trace, such as a parameter that a module makes in its first forward.
+ * Random ops take the generator's next numbers. Grad mode, default device and the open scopes stay
+ * as they are. What the traced function has written to tensors outside is not there yet, so do not
+ * read those. */
+typedef struct gd_eager {
+    void *tracer;
+    struct gd_rng *noise;
+} gd_eager;
+gd_eager gd_eager_begin(void);
+void gd_eager_end(gd_eager *before);
+#define GD_EAGER                                                                                   \
+    __attribute__((cleanup(gd_eager_end), unused)) gd_eager eager_before_ = gd_eager_begin()
+
 #endif

@@ -1,6 +1,4 @@
 /* test_trace_values.c - C values, such as modes, that the function of a jit reads. */
-#include <pthread.h>
-
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "core/object.h"
