@@ -12,12 +12,13 @@
  * the same thing each time: what it decides in C (an if, a loop, a number from a struct) is decided
  * when it is traced. Asking a symbol for its data is an error that names the line.
  *
- * A function that reads a C value that changes, such as a mode, needs a plan for each of its
- * values. Pass the value as the key of the call:
+ * The modes of modules (training or evaluation) are recorded when the function reads them: called
+ * in another mode, the jit makes another plan. For other C values that change, the function needs a
+ * plan for each of them. Pass the value as the key of the call:
  *
- *     gd_tensor *y = gd_jit_call(fast, gd_list(x), .key = n.training).at[0];
+ *     gd_tensor *y = gd_jit_call(fast, gd_list(x), .key = n.depth).at[0];
  *
- * One number stands for several values: .key = n.training | n.depth << 1. Numbers that change in
+ * One number stands for several values: .key = n.kind | n.depth << 1. Numbers that change in
  * every call, such as a temperature, are better tensors: a plan reads them when it runs.
  *
  * What C code does to values, it does once, when the function is traced. So these are refused in

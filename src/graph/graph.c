@@ -30,6 +30,8 @@ static void graph_destroy(gd_object *object) {
         gd_release(graph->grads[i].fed);
     }
     for (int i = 0; i < graph->n_frozen; i++) gd_release(graph->frozen[i].tensor);
+    for (int i = 0; i < graph->n_values; i++) gd_object_release(graph->values[i].owner);
+    gd_free(graph->values);
     gd_free(graph->frozen);
     gd_free(graph->versions);
     gd_free(graph->grads);
@@ -94,6 +96,17 @@ void *gd_tracing_off(void) {
 }
 
 void gd_tracing_on(void *before) { gd_this_thread.tracer = before; }
+
+gd_eager gd_eager_begin(void) {
+    gd_eager before = {gd_tracing_off(), gd_this_thread.noise};
+    gd_this_thread.noise = NULL; /* a trace's own numbers begin at 0 */
+    return before;
+}
+
+void gd_eager_end(gd_eager *before) {
+    gd_tracing_on(before->tracer);
+    gd_this_thread.noise = before->noise;
+}
 
 /* The list as it was, so that the end of the block can put it back. */
 typedef struct after_list {
@@ -324,6 +337,41 @@ gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor) {
     for (int i = 0; i < graph->n_frozen; i++)
         if (graph->frozen[i].tensor == tensor) wants = graph->frozen[i].before;
     graph->captured[graph->n_captured++] = (gd_captured){gd_retain(tensor), wants};
+    return GD_OK;
+}
+
+/* --- C values that a function reads -------------------------------------------------------------
+ */
+
+gd_status gd_trace_note_value(gd_object *owner, const int *where) {
+    gd_graph *graph = gd_graph_traced();
+    for (int i = 0; graph && i < graph->n_values; i++)
+        if (graph->values[i].where == where) return GD_OK;
+    if (!graph) return GD_OK;
+    if (!gd_grow(graph->values, graph->n_values, graph->value_room))
+        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+    gd_object_retain(owner);
+    graph->values[graph->n_values++] = (gd_traced_value){owner, where, *where};
+    return GD_OK;
+}
+
+bool gd_traced_values_fit(const gd_graph *graph) {
+    for (int i = 0; i < graph->n_values; i++)
+        if (*graph->values[i].where != graph->values[i].value) return false;
+    return true;
+}
+
+gd_status gd_traced_values_check(const gd_graph *graph) {
+    for (int i = 0; i < graph->n_values; i++) {
+        const gd_traced_value *v = &graph->values[i];
+        if (*v->where == v->value) continue;
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "the function leaves the mode of a %s changed (it was %d, and is %d), which a later "
+            "call of its "
+            "jit would not do; change it back before the function returns, or change it outside",
+            v->owner->class->name, v->value, *v->where);
+    }
     return GD_OK;
 }
 

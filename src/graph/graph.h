@@ -66,6 +66,14 @@ typedef struct gd_frozen {
     bool before;
 } gd_frozen;
 
+/* A C value that decided what a jit's function did, such as a module's mode; and what it was when
+ * the function first read it. */
+typedef struct gd_traced_value {
+    gd_object *owner; /* of `where`, held */
+    const int *where;
+    int value;
+} gd_traced_value;
+
 /* The graph of a branch or of a loop's body: open while its function is being traced, then sealed. */
 typedef enum gd_body_state { GD_NO_BODY, GD_BODY_OPEN, GD_BODY_SEALED } gd_body_state;
 
@@ -85,6 +93,8 @@ struct gd_graph {
     int n_grads, grad_room;
     gd_frozen *frozen; /* of a jit, each leaf once */
     int n_frozen, frozen_room;
+    gd_traced_value *values; /* of a jit, each `where` once */
+    int n_values, value_room;
     gd_node **nodes;
     int count, capacity;
     gd_names names;      /* that the program has given to nodes: the first node of each */
@@ -142,6 +152,17 @@ gd_status gd_graph_run_after(gd_node *node, gd_node *before);
 /* Notes that a node of this graph, or of a body in it, uses a tensor from outside: if it is a jit's. */
 gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor);
 
+/* Records that the function of a jit depends on a C value. Call it before the value is read, and
+ * also before it is changed: the jit uses what was traced for calls that begin with *where as it is
+ * now, and traces again for others. A function that returns with another value in *where is
+ * refused. Holds `owner`, which `where` is part of. Does nothing where no jit traces: a graph that
+ * is built by hand stays in the mode in which it was built. */
+gd_status gd_trace_note_value(gd_object *owner, const int *where);
+/* Whether all values that were recorded are the same now. */
+bool gd_traced_values_fit(const gd_graph *graph);
+/* After the function was traced: GD_E_UNSUPPORTED if it leaves one of them changed. */
+gd_status gd_traced_values_check(const gd_graph *graph);
+
 /* What a caller of a session may say of this thread's next runs. */
 typedef struct gd_run_noise {
     gd_rng at;    /* their seed is combined with that of random nodes, their call number is added */
@@ -156,5 +177,19 @@ void gd_origin_free(gd_origin *origin);
 /* Tracing off, for code that computes while a graph is being built. */
 void *gd_tracing_off(void);
 void gd_tracing_on(void *before);
+
+/* For the rest of the block ops run, also where a function is traced or a graph is built: GD_EAGER;
+ * For tensors that outlive the trace, such as a parameter that a module makes in its first forward.
+ * Random ops take the generator's next numbers. Grad mode, default device and the open scopes stay
+ * as they are. What the traced function has written to tensors outside is not there yet, so do not
+ * read those. */
+typedef struct gd_eager {
+    void *tracer;
+    struct gd_rng *noise;
+} gd_eager;
+gd_eager gd_eager_begin(void);
+void gd_eager_end(gd_eager *before);
+#define GD_EAGER                                                                                   \
+    __attribute__((cleanup(gd_eager_end), unused)) gd_eager eager_before_ = gd_eager_begin()
 
 #endif

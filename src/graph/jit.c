@@ -1,9 +1,10 @@
 /* jit.c - eager functions as plans: see gradus/jit.h.
  *
  * For each signature (the caller's key, devices, dtypes and shapes of the inputs, which captured
- * tensors require a gradient, and which have one that counts) the function is traced into a graph
- * of its own, with a session that runs it. The gradient of a call is one more run of that session,
- * which computes the forward part again with the same noise.
+ * tensors require a gradient, which have one that counts, and C values such as the modes of
+ * modules) the function is traced into a graph of its own, with a session that runs it. The
+ * gradient of a call is one more run of that session, which computes the forward part again with
+ * the same noise.
  */
 #include "gradus/jit.h"
 
@@ -233,6 +234,7 @@ static gd_status trace_function(gd_jit *jit, traced *t, gd_tensors inputs) {
     if (status == GD_OK) status = take_written(t, given);
     if (status == GD_OK) status = gather_effects(t);
     status = gd_frozen_leaves_end(t->graph, status);
+    if (status == GD_OK) status = gd_traced_values_check(t->graph);
     gd_this_thread.noise = before;
     t->n_noise = numbers.call;
     gd_grad_mode_end(&grad);
@@ -276,7 +278,7 @@ static bool is_for(const traced *t, gd_tensors inputs, int64_t key) {
     if (t->key != key || t->n_in != inputs.count) return false;
     for (int i = 0; i < t->graph->n_captured; i++) /* parameters may have been frozen since, or the other way */
         if (t->graph->captured[i].wants != t->graph->captured[i].tensor->requires_grad) return false;
-    if (!gd_leaf_grads_fit(t->graph)) return false;
+    if (!gd_traced_values_fit(t->graph) || !gd_leaf_grads_fit(t->graph)) return false;
     for (int i = 0; i < t->n_in; i++) {
         const gd_tensor *a = t->in[i], *b = inputs.at[i];
         if (a->dtype != b->dtype || a->device != b->device || a->rank != b->rank || memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) != 0) return false;

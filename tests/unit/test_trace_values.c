@@ -1,0 +1,181 @@
+/* test_trace_values.c - C values, such as modes, that the function of a jit reads. */
+#include "clean_test.h"
+#include "core/alloc.h"
+#include "core/object.h"
+#include "gradus/gradus.h"
+#include "graph/graph.h"
+
+/* An object with a mode, as a module has one. */
+typedef struct thing {
+    gd_object object;
+    int mode;
+} thing;
+
+static int destroyed;
+static void thing_destroy(gd_object *object) {
+    destroyed++;
+    gd_free(object);
+}
+static const gd_class thing_class = {"thing", thing_destroy};
+
+static thing *thing_new(int mode) {
+    thing *t = gd_calloc(1, sizeof *t);
+    gd_object_init(&t->object, &thing_class);
+    t->mode = mode;
+    return t;
+}
+
+static int mode_of(thing *t) {
+    CHECK(gd_trace_note_value(&t->object, &t->mode) == GD_OK);
+    return t->mode;
+}
+
+/* x * mode */
+static gd_tensors scale(gd_tensors in, void *user) {
+    return gd_listed(gd_mul(in.at[0], gd_scalar(mode_of(user))));
+}
+
+static double call(gd_jit *jit, double x) {
+    return gd_item(gd_jit_call(jit, gd_list(gd_scalar(x))).at[0]);
+}
+
+CLEAN_TEST(a_jit_makes_a_plan_for_each_value_and_finds_it_again) {
+    thing *t = thing_new(2);
+    {
+        GD_SCOPE;
+        gd_jit *jit = gd_jit_new(scale, t);
+        CHECK(call(jit, 3) == 6 && gd_jit_traces(jit) == 1);
+        t->mode = 5;
+        CHECK(call(jit, 3) == 15 && gd_jit_traces(jit) == 2);
+        t->mode = 2;
+        CHECK(call(jit, 4) == 8 && call(jit, 5) == 10 && gd_jit_traces(jit) == 2);
+        t->mode = 5;
+        CHECK(call(jit, 4) == 20 && gd_jit_traces(jit) == 2);
+    }
+    gd_object_release(&t->object);
+}
+
+CLEAN_TEST(what_was_traced_holds_the_owner) {
+    thing *t = thing_new(2);
+    destroyed = 0;
+    {
+        GD_SCOPE;
+        gd_jit *jit = gd_jit_new(scale, t);
+        CHECK(call(jit, 3) == 6);
+        gd_object_release(&t->object);
+        CHECK(destroyed == 0 && call(jit, 3) == 6);
+    }
+    CHECK(destroyed == 1);
+}
+
+CLEAN_TEST(a_value_that_was_not_read_makes_no_plan) {
+    thing *t = thing_new(2), *other = thing_new(1);
+    {
+        GD_SCOPE;
+        gd_jit *jit = gd_jit_new(scale, t);
+        CHECK(call(jit, 3) == 6);
+        mode_of(other); /* outside of the function */
+        other->mode = 7;
+        CHECK(call(jit, 3) == 6 && gd_jit_traces(jit) == 1);
+    }
+    gd_object_release(&t->object);
+    gd_object_release(&other->object);
+}
+
+static gd_tensors by_another_jit(gd_tensors in, void *user) { return gd_jit_call(user, in); }
+
+CLEAN_TEST(a_jit_that_another_calls_passes_its_values_on) {
+    thing *t = thing_new(2);
+    {
+        GD_SCOPE;
+        gd_jit *inner = gd_jit_new(scale, t), *outer = gd_jit_new(by_another_jit, inner);
+        CHECK(call(outer, 3) == 6);
+        t->mode = 4;
+        CHECK(call(outer, 3) == 12 && call(inner, 3) == 12);
+        t->mode = 2;
+        CHECK(call(outer, 3) == 6 && gd_jit_traces(outer) == 2 && gd_jit_traces(inner) == 1);
+    }
+    gd_object_release(&t->object);
+}
+
+static gd_tensors in_branches(gd_tensors in, void *user) {
+    return gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), scale, scale, in, user);
+}
+
+/* Sums the rows of x times the mode. */
+static gd_tensors add_row(gd_tensors in, void *user) {
+    gd_tensor *sum = gd_add(in.at[0], gd_mul(in.at[1], gd_scalar(mode_of(user))));
+    return gd_listed(sum, sum);
+}
+static gd_tensors in_a_body(gd_tensors in, void *user) {
+    return gd_scan(add_row, gd_list(gd_scalar(0)), in, user).state;
+}
+
+CLEAN_TEST(values_are_recorded_in_branches_and_bodies) {
+    thing *t = thing_new(2);
+    {
+        GD_SCOPE;
+        gd_jit *jit = gd_jit_new(in_branches, t), *loop = gd_jit_new(in_a_body, t);
+        gd_tensor *x = gd_ones(gd_dims(3));
+        CHECK(call(jit, 3) == 6 && gd_item(gd_jit_call(loop, gd_list(x)).at[0]) == 6);
+        t->mode = 4;
+        CHECK(call(jit, 3) == 12 && gd_item(gd_jit_call(loop, gd_list(x)).at[0]) == 12);
+        t->mode = 2;
+        CHECK(call(jit, 3) == 6 && gd_item(gd_jit_call(loop, gd_list(x)).at[0]) == 6);
+        CHECK(gd_jit_traces(jit) == 2 && gd_jit_traces(loop) == 2);
+    }
+    gd_object_release(&t->object);
+}
+
+CLEAN_TEST(a_graph_stays_in_the_mode_in_which_it_was_built) {
+    thing *t = thing_new(2);
+    {
+        GD_SCOPE;
+        gd_graph *graph = gd_graph_new();
+        gd_tensor *x, *y;
+        {
+            GD_GRAPH(graph);
+            x = gd_placeholder(gd_dims());
+            y = scale(gd_list(x), t).at[0];
+        }
+        CHECK(graph->n_values == 0);
+        t->mode = 9;
+        gd_session *s = gd_session_new(graph);
+        CHECK(gd_item(gd_session_run(s, gd_feed(x, gd_scalar(3)), gd_list(y)).at[0]) == 6);
+    }
+    gd_object_release(&t->object);
+}
+
+/* In another mode for a part of the function, as a program evaluates in the middle of a step. */
+static gd_tensors changes_back(gd_tensors in, void *user) {
+    thing *t = user;
+    const int before = mode_of(t);
+    t->mode = 10;
+    gd_tensor *y = gd_mul(in.at[0], gd_scalar(mode_of(t)));
+    t->mode = before;
+    return gd_listed(gd_add(y, gd_scalar(mode_of(t))));
+}
+static gd_tensors leaves_changed(gd_tensors in, void *user) {
+    thing *t = user;
+    mode_of(t);
+    t->mode = 10;
+    return gd_listed(gd_mul(in.at[0], gd_scalar(mode_of(t))));
+}
+
+CLEAN_TEST(a_function_may_change_a_value_for_a_while) {
+    thing *t = thing_new(2);
+    {
+        GD_SCOPE;
+        gd_jit *jit = gd_jit_new(changes_back, t), *wrong = gd_jit_new(leaves_changed, t);
+        CHECK(call(jit, 3) == 32 && call(jit, 3) == 32 && gd_jit_traces(jit) == 1);
+        t->mode = 3;
+        CHECK(call(jit, 3) == 33 && gd_jit_traces(jit) == 2);
+        gd_jit_call(wrong, gd_list(gd_scalar(1)));
+        CHECK_SAYING(gd_failed() && says("the mode of a thing") && says("test_trace_values.c"),
+                     "%s", gd_error_message());
+        gd_clear_error();
+    }
+    gd_object_release(&t->object);
+}
+
+TEST_MAIN
