@@ -59,8 +59,6 @@ GD_API void gd_graph_end(gd_block *block);
 
 /* --- where values come from -------------------------------------------------------------------- */
 
-/* A size that is known only when the graph runs. */
-#define GD_ANY (-1)
 
 typedef struct gd_placeholder_options {
     const char *name GD_DEFAULT_(nullptr);

@@ -135,6 +135,9 @@ typedef struct gd_int3 { int64_t at[3]; } gd_int3;
 /* In a list option: an element that was not given. */
 #define GD_UNSET INT64_MIN
 
+/* A size that is not known yet: of a placeholder (graph.h), of a layer (module.h). */
+#define GD_ANY (-1)
+
 /* "To the end", for the stop of a slice. */
 #define GD_END INT64_MAX
 

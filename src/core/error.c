@@ -37,7 +37,7 @@ gd_status gd_fail(gd_status status, const char *format, ...) {
     va_end(args);
     memcpy(thread->noted_text, text, sizeof text);
     thread->noted = status;
-    thread->noted_placed = false;
+    thread->noted_placed = thread->noted_within = false;
     return status;
 }
 
@@ -79,7 +79,19 @@ void gd_error_stick(gd_status status) {
     gd_error_place(thread->site);
     thread->recorded = status;
     thread->recorded_placed = thread->noted_placed;
+    thread->recorded_within = thread->noted_within;
     memcpy(thread->recorded_text, thread->noted_text, GD_MESSAGE_MAX);
+}
+
+void gd_error_within(const char *path) {
+    gd_thread *thread = &gd_this_thread;
+    if (thread->recorded == GD_OK || thread->recorded_within) return;
+    char text[GD_MESSAGE_MAX];
+    snprintf(text, sizeof text, "%.500s: ", path);
+    const size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "%s", thread->recorded_text);
+    memcpy(thread->recorded_text, text, sizeof text);
+    thread->recorded_within = true;
 }
 
 gd_status gd_report(const char *site, gd_status status) {
@@ -94,6 +106,7 @@ gd_status gd_failure(void) {
     if (thread->recorded != GD_OK) {
         thread->noted = thread->recorded;
         thread->noted_placed = thread->recorded_placed;
+        thread->noted_within = thread->recorded_within;
         memcpy(thread->noted_text, thread->recorded_text, GD_MESSAGE_MAX);
     }
     return thread->noted != GD_OK ? thread->noted
@@ -104,6 +117,7 @@ void gd_attempt_begin(gd_attempt *attempt) {
     gd_thread *thread = &gd_this_thread;
     attempt->before = thread->recorded;
     attempt->before_placed = thread->recorded_placed;
+    attempt->before_within = thread->recorded_within;
     attempt->before_text = thread->recorded != GD_OK ? strdup(thread->recorded_text) : NULL;
     thread->recorded = GD_OK;
     thread->attempts++;
@@ -114,6 +128,7 @@ gd_status gd_attempt_end(gd_attempt *attempt, gd_status status) {
     if (status == GD_OK && thread->recorded != GD_OK) status = gd_failure();
     thread->recorded = attempt->before;
     thread->recorded_placed = attempt->before_placed;
+    thread->recorded_within = attempt->before_within;
     if (attempt->before != GD_OK)
         snprintf(thread->recorded_text, GD_MESSAGE_MAX, "%s",
                  attempt->before_text ? attempt->before_text : gd_status_name(attempt->before));

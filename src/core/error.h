@@ -36,6 +36,9 @@ void gd_error_place(const char *site);
  * place it gets that of the public call that is running (gd_site_begin). */
 void gd_error_stick(gd_status status);
 
+/* Puts the path of a module before the recorded message, unless one is there. */
+void gd_error_within(const char *path);
+
 /* The end of a public function that returns a status: a failure gets its place and is recorded. */
 gd_status gd_report(const char *site, gd_status status);
 
@@ -56,7 +59,7 @@ gd_status gd_failure(void);
  */
 typedef struct gd_attempt {
     gd_status before;
-    bool before_placed;
+    bool before_placed, before_within;
     char *before_text; /* on the heap, since attempts nest; NULL: nothing was recorded, or no memory */
 } gd_attempt;
 void gd_attempt_begin(gd_attempt *attempt);

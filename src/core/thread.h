@@ -28,6 +28,7 @@ typedef struct gd_thread {
     /* errors: `noted` is the latest gd_fail, `recorded` the first that stuck */
     gd_status noted, recorded;
     bool noted_placed, recorded_placed; /* the text ends with the place of a call */
+    bool noted_within, recorded_within; /* it begins with the path of a module */
     char noted_text[GD_MESSAGE_MAX], recorded_text[GD_MESSAGE_MAX];
 
     /* scopes: objects of all open scopes on one stack, and where each scope begins */
@@ -50,6 +51,7 @@ typedef struct gd_thread {
     void *tracer;       /* the graph that ops are appended to; NULL: they run */
     int settled;        /* > 0: all sizes are known, and gradients through loops are not put off */
     int in_profiler;
+    struct gd_module_frame *module_frame; /* of the innermost module that is being called (nn/module.h) */
     const char *site;   /* of the public call or the op that is running: that of the library's calls in it */
 
     struct gd_tensor *free_tensors; /* handles for reuse */

@@ -52,7 +52,7 @@ gd_tensor *gd_dense_at(const char *site, gd_tensor *x, int64_t units, const gd_d
     gd_block scope = {NULL};
     if (o->name) scope = gd_name_scope_begin(o->name);
     gd_tensor *initial = o->weight;
-    if (!initial) initial = gd_init_xavier_uniform_at(site, gd_dims(units, x->dims[x->rank - 1]), &(gd_init_options){.gain = 1, .dtype = dtype});
+    if (!initial) initial = gd_init_xavier_uniform_at(site, gd_dims(units, x->dims[x->rank - 1]), &(gd_init_xavier_uniform_options){.gain = 1, .dtype = dtype});
     gd_tensor *w = variable(site, initial, "weight", o), *b = NULL;
     if (o->bias) b = variable(site, gd_zeros_at(site, gd_dims(units), &(gd_zeros_options){.dtype = dtype}), "bias", o);
     gd_tensor *y = gd_linear_at(site, x, w, b);

@@ -1,70 +1,364 @@
-/* init.c - what weights start as. */
-#include "gradus/nn.h"
-
+/* init.c - what weights start as.
+ *
+ * `dims` are those of a weight as gd_linear and gd_conv2d take it: (outputs, inputs, window...). Such a weight
+ * has inputs * window numbers for each output (fan in), and outputs * window for each input (fan out).
+ */
 #include <math.h>
+#include <string.h>
 
-#include "core/error.h"
-#include "core/tensor.h"
+#include "core/alloc.h"
+#include "gradus/inits.h"
+#include "gradus/nn.h"
 #include "gradus/ops.h"
+#include "graph/graph.h"
+#include "nn/initializer.h"
+#include "ops/call.h"
 
-static gd_tensor *refuse(const char *site, gd_status status) {
-    gd_error_place(site);
+/* --- the kind ------------------------------------------------------------------------------------ */
+
+static gd_tensor *make(const gd_maker *maker, gd_shape dims, const void *options) {
+    const gd_init_rules *rules = maker->rules;
+    gd_status status = rules->check ? rules->check(dims, options) : GD_OK;
+    if (status == GD_OK) return rules->make(dims, options);
+    gd_error_prefix("gd_init_%s: ", maker->record.name);
     return gd_tensor_fail(status);
 }
 
-/* The numbers that go into an output of a weight (outputs, inputs, ...), and that an input goes into. */
-static gd_status fans(const char *name, gd_shape dims, double *in, double *out) {
-    if (dims.rank < 2)
-        return gd_fail(GD_E_SHAPE, "%s: a weight has dims (outputs, inputs, ...), at least two, not %d", name,
-                       dims.rank < 0 ? 0 : (int)dims.rank);
+gd_tensor *gd_init_make(const char *site, const gd_maker *maker, gd_shape dims, const void *given) {
+    GD_CALLED_FROM(site);
+    void *options;
+    const gd_status status = gd_maker_take_options(maker, given, &options);
+    if (status != GD_OK) {
+        gd_error_prefix("gd_init_%s: ", maker->record.name);
+        return gd_tensor_fail(status);
+    }
+    gd_tensor *t = make(maker, dims, options);
+    gd_free(options);
+    return t;
+}
+
+/* "NAME options" */
+static gd_status parse(const char *text, const gd_maker **maker, void **options) {
+    char name[64];
+    const size_t n = strcspn(text, " ");
+    *options = NULL;
+    if (n >= sizeof name) return gd_fail(GD_E_ARGUMENT, "there is no initializer '%.60s'", text);
+    memcpy(name, text, n);
+    name[n] = 0;
+    GD_TRY(gd_maker_lookup("init", name, maker));
+    return gd_maker_parse_options(*maker, text + n, options);
+}
+
+gd_status gd_init_fill(gd_tensor *t, const char *text) {
+    const gd_maker *maker;
+    void *options;
+    GD_TRY(parse(text, &maker, &options));
+    gd_dtype *dtype = gd_maker_option(maker, options, "dtype", NULL);
+    if (dtype) *dtype = (gd_dtype)t->dtype;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    gd_device *device = gd_this_thread.device;
+    gd_this_thread.device = t->device;
+    gd_tensor *value = make(maker, gd_shape_of(t->rank, t->dims), options);
+    gd_this_thread.device = device;
+    gd_status status = value->kind == GD_FAILED ? gd_failure() : gd_copy_tensor(t, value);
+    gd_scope_close(&scope);
+    gd_free(options);
+    return gd_attempt_end(&attempt, status);
+}
+
+/* --- shared pieces ------------------------------------------------------------------------------- */
+
+typedef struct fans { double in, out; } fans;
+
+static fans fans_of(gd_shape dims) {
     double window = 1;
     for (int i = 2; i < dims.rank; i++) window *= (double)dims.at[i];
-    *in = (double)dims.at[1] * window;
-    *out = (double)dims.at[0] * window;
-    return GD_OK;
+    return (fans){(double)dims.at[1] * window, (double)dims.at[0] * window};
 }
 
-/* Random numbers of a standard deviation; that of numbers spread over [-w, w) is w / sqrt(3). */
-static gd_tensor *spread(const char *site, gd_shape dims, gd_dtype dtype, double deviation, bool normal) {
-    if (normal) {
-        gd_normal_options o = gd_normal_defaults();
-        o.std = deviation;
-        o.dtype = dtype;
-        return gd_normal_at(site, dims, &o);
+static gd_status check_weight(gd_shape dims) {
+    if (dims.rank >= 2) return GD_OK;
+    return gd_fail(GD_E_SHAPE, "a weight has dims (outputs, inputs, ...), at least two, not %d", dims.rank < 0 ? 0 : (int)dims.rank);
+}
+
+static gd_status check_std(double std) {
+    return std >= 0 ? GD_OK : gd_fail(GD_E_ARGUMENT, "std is %g; it must be at least 0", std);
+}
+
+static gd_tensor *normal(gd_shape dims, gd_dtype dtype, double std) { return gd_normal(dims, .std = std, .dtype = dtype); }
+
+/* The standard deviation of numbers spread over [-w, w) is w / sqrt(3). */
+static gd_tensor *uniform(gd_shape dims, gd_dtype dtype, double std) {
+    const double bound = sqrt(3) * std;
+    return gd_uniform(dims, .low = -bound, .high = bound, .dtype = dtype);
+}
+
+static double xavier_std(gd_shape dims, double gain) {
+    const fans f = fans_of(dims);
+    return f.in + f.out > 0 ? gain * sqrt(2 / (f.in + f.out)) : 0;
+}
+
+static double fan_in_std(gd_shape dims, double gain) {
+    const fans f = fans_of(dims);
+    return f.in > 0 ? gain / sqrt(f.in) : 0;
+}
+
+/* A tensor of numbers that were worked out here, in the dtype. */
+static gd_tensor *from_numbers(gd_shape dims, gd_dtype dtype, const double *numbers) {
+    gd_tensor *t = gd_from_array(dims, GD_F64, numbers);
+    return dtype == GD_F64 ? t : gd_cast(t, dtype);
+}
+
+/* --- plain numbers ------------------------------------------------------------------------------- */
+
+/*init zeros
+ * Zeros.
+ *   dtype dtype = f32
+ */
+static gd_tensor *zeros_make(gd_shape dims, const void *options) {
+    const gd_init_zeros_options *o = options;
+    return gd_zeros(dims, .dtype = o->dtype);
+}
+
+/*init ones
+ * Ones.
+ *   dtype dtype = f32
+ */
+static gd_tensor *ones_make(gd_shape dims, const void *options) {
+    const gd_init_ones_options *o = options;
+    return gd_ones(dims, .dtype = o->dtype);
+}
+
+/*init constant
+ * One number everywhere.
+ *   value float = 0
+ *   dtype dtype = f32
+ */
+static gd_tensor *constant_make(gd_shape dims, const void *options) {
+    const gd_init_constant_options *o = options;
+    return gd_full(dims, o->value, .dtype = o->dtype);
+}
+
+/*init identity
+ * Ones where the first two positions are equal, in the middle of a window, and zeros elsewhere: a linear layer
+ * or convolution that passes its input on.
+ *   gain float = 1
+ *   dtype dtype = f32
+ */
+static gd_status identity_check(gd_shape dims, const void *options) {
+    (void)options;
+    return check_weight(dims);
+}
+static gd_tensor *identity_make(gd_shape dims, const void *options) {
+    const gd_init_identity_options *o = options;
+    const int64_t outputs = dims.at[0], inputs = dims.at[1];
+    gd_tensor *eye = gd_mul(gd_eye(outputs, .m = inputs, .dtype = o->dtype), gd_full(gd_dims(1), o->gain, .dtype = o->dtype));
+    if (dims.rank == 2) return eye;
+    gd_shape ones = gd_shape_of(dims.rank, dims.at);
+    gd_tensor *window = NULL; /* 1 in its middle */
+    for (int i = 2; i < dims.rank; i++) {
+        for (int k = 0; k < dims.rank; k++) ones.at[k] = k == i ? dims.at[i] : 1;
+        gd_tensor *at = gd_reshape(gd_arange(0, dims.at[i], .dtype = GD_I64), ones);
+        gd_tensor *here = gd_cast(gd_eq(at, gd_full(gd_dims(1), dims.at[i] / 2, .dtype = GD_I64)), o->dtype);
+        window = window ? gd_mul(window, here) : here;
     }
-    gd_uniform_options o = gd_uniform_defaults();
-    o.high = sqrt(3) * deviation;
-    o.low = -o.high;
-    o.dtype = dtype;
-    return gd_uniform_at(site, dims, &o);
+    for (int k = 0; k < dims.rank; k++) ones.at[k] = k < 2 ? dims.at[k] : 1;
+    return gd_mul(gd_reshape(eye, ones), window);
 }
 
-static gd_tensor *xavier(const char *site, const char *name, gd_shape dims, const gd_init_options *o, bool normal) {
-    double in = 0, out = 0;
-    gd_status status = fans(name, dims, &in, &out);
-    if (status != GD_OK) return refuse(site, status);
-    return spread(site, dims, o->dtype, in + out > 0 ? o->gain * sqrt(2 / (in + out)) : 0, normal);
+/* --- random numbers ------------------------------------------------------------------------------ */
+
+/*init uniform
+ * Random numbers between two bounds.
+ *   low float = 0
+ *   high float = 1
+ *   dtype dtype = f32
+ */
+static gd_status uniform_check(gd_shape dims, const void *options) {
+    const gd_init_uniform_options *o = options;
+    (void)dims;
+    return o->low <= o->high ? GD_OK : gd_fail(GD_E_ARGUMENT, "low is %g, and high %g", o->low, o->high);
+}
+static gd_tensor *uniform_make(gd_shape dims, const void *options) {
+    const gd_init_uniform_options *o = options;
+    return gd_uniform(dims, .low = o->low, .high = o->high, .dtype = o->dtype);
 }
 
-static gd_tensor *kaiming(const char *site, const char *name, gd_shape dims, const gd_init_options *o, bool normal) {
-    double in = 0, out = 0;
-    gd_status status = fans(name, dims, &in, &out);
-    if (status != GD_OK) return refuse(site, status);
-    return spread(site, dims, o->dtype, in > 0 ? o->gain / sqrt(in) : 0, normal);
+/*init normal
+ * Normal random numbers.
+ *   mean float = 0
+ *   std float = 1
+ *   dtype dtype = f32
+ */
+static gd_status normal_check(gd_shape dims, const void *options) {
+    (void)dims;
+    return check_std(((const gd_init_normal_options *)options)->std);
+}
+static gd_tensor *normal_make(gd_shape dims, const void *options) {
+    const gd_init_normal_options *o = options;
+    return gd_normal(dims, .mean = o->mean, .std = o->std, .dtype = o->dtype);
 }
 
-gd_tensor *gd_init_xavier_uniform_at(const char *site, gd_shape dims, const gd_init_options *options) {
-    return xavier(site, "gd_init_xavier_uniform", dims, options, false);
+/*init truncated_normal
+ * Normal random numbers between two bounds, as many standard deviations from the mean. It gives a value also
+ * where a graph is built.
+ *   mean float = 0
+ *   std float = 1
+ *   low float = -2    in standard deviations
+ *   high float = 2
+ *   dtype dtype = f32
+ */
+static gd_status truncated_normal_check(gd_shape dims, const void *options) {
+    const gd_init_truncated_normal_options *o = options;
+    (void)dims;
+    GD_TRY(check_std(o->std));
+    return o->low < o->high ? GD_OK : gd_fail(GD_E_ARGUMENT, "low is %g, and high %g; low must be less", o->low, o->high);
 }
 
-gd_tensor *gd_init_xavier_normal_at(const char *site, gd_shape dims, const gd_init_options *options) {
-    return xavier(site, "gd_init_xavier_normal", dims, options, true);
+static double normal_cdf(double x) { return 0.5 * erfc(-x / sqrt(2)); }
+
+/* Where the distribution function of normal numbers is p: bisection, then Newton's steps. */
+static double normal_quantile(double p, double low, double high) {
+    double x = 0.5 * (low + high);
+    for (int i = 0; i < 60 && high - low > 1e-3; i++) {
+        if (normal_cdf(x) < p) low = x;
+        else high = x;
+        x = 0.5 * (low + high);
+    }
+    for (int i = 0; i < 4; i++) {
+        const double density = exp(-0.5 * x * x) / sqrt(2 * 3.14159265358979323846);
+        if (density < 1e-280) break;
+        const double next = x - (normal_cdf(x) - p) / density;
+        if (!(next >= low - 1e-3 && next <= high + 1e-3)) break;
+        x = next;
+    }
+    return x;
 }
 
-gd_tensor *gd_init_kaiming_uniform_at(const char *site, gd_shape dims, const gd_init_options *options) {
-    return kaiming(site, "gd_init_kaiming_uniform", dims, options, false);
+static gd_tensor *truncated_normal_make(gd_shape dims, const void *options) {
+    const gd_init_truncated_normal_options *o = options;
+    GD_EAGER;
+    const double low = fmax(o->low, -38), high = fmin(o->high, 38), from = normal_cdf(low), to = normal_cdf(high);
+    gd_tensor *u = gd_uniform(dims, .low = 0, .high = 1, .dtype = GD_F64);
+    if (u->kind == GD_FAILED) return u;
+    const int64_t n = gd_numel(u->rank, u->dims);
+    double *numbers = gd_malloc((size_t)n * sizeof *numbers + 1);
+    if (!numbers) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld numbers", (long long)n));
+    gd_status status = gd_copy_out(u, numbers, (size_t)n * sizeof *numbers);
+    for (int64_t i = 0; i < n && status == GD_OK; i++) {
+        const double z = normal_quantile(from + numbers[i] * (to - from), low, high);
+        numbers[i] = o->mean + o->std * fmin(fmax(z, o->low), o->high);
+    }
+    gd_tensor *t = status == GD_OK ? from_numbers(dims, o->dtype, numbers) : gd_tensor_fail(status);
+    gd_free(numbers);
+    return t;
 }
 
-gd_tensor *gd_init_kaiming_normal_at(const char *site, gd_shape dims, const gd_init_options *options) {
-    return kaiming(site, "gd_init_kaiming_normal", dims, options, true);
+/*init xavier_uniform
+ * Glorot and Bengio 2010: the variance is 2 / (fan in + fan out). For tanh, sigmoid, and layers with nothing behind.
+ *   gain float = 1    weights are as many times as large
+ *   dtype dtype = f32
+ */
+static gd_status xavier_uniform_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_tensor *xavier_uniform_make(gd_shape dims, const void *options) {
+    const gd_init_xavier_uniform_options *o = options;
+    return uniform(dims, o->dtype, xavier_std(dims, o->gain));
 }
+
+/*init xavier_normal
+ * The same with normal numbers.
+ *   gain float = 1
+ *   dtype dtype = f32
+ */
+static gd_status xavier_normal_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_tensor *xavier_normal_make(gd_shape dims, const void *options) {
+    const gd_init_xavier_normal_options *o = options;
+    return normal(dims, o->dtype, xavier_std(dims, o->gain));
+}
+
+/*init kaiming_uniform
+ * He et al. 2015: the variance is gain^2 / fan in. The gain is that of relu.
+ *   gain float = 1.4142135623730951
+ *   dtype dtype = f32
+ */
+static gd_status kaiming_uniform_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_tensor *kaiming_uniform_make(gd_shape dims, const void *options) {
+    const gd_init_kaiming_uniform_options *o = options;
+    return uniform(dims, o->dtype, fan_in_std(dims, o->gain));
+}
+
+/*init kaiming_normal
+ * The same with normal numbers.
+ *   gain float = 1.4142135623730951
+ *   dtype dtype = f32
+ */
+static gd_status kaiming_normal_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_tensor *kaiming_normal_make(gd_shape dims, const void *options) {
+    const gd_init_kaiming_normal_options *o = options;
+    return normal(dims, o->dtype, fan_in_std(dims, o->gain));
+}
+
+/*init lecun_uniform
+ * LeCun et al. 1998: the variance is 1 / fan in. For selu.
+ *   dtype dtype = f32
+ */
+static gd_status lecun_uniform_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_tensor *lecun_uniform_make(gd_shape dims, const void *options) {
+    return uniform(dims, ((const gd_init_lecun_uniform_options *)options)->dtype, fan_in_std(dims, 1));
+}
+
+/*init lecun_normal
+ * The same with normal numbers.
+ *   dtype dtype = f32
+ */
+static gd_status lecun_normal_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_tensor *lecun_normal_make(gd_shape dims, const void *options) {
+    return normal(dims, ((const gd_init_lecun_normal_options *)options)->dtype, fan_in_std(dims, 1));
+}
+
+/*init orthogonal
+ * Saxe et al. 2013: a matrix (outputs, inputs * window) whose rows, or columns where there are fewer of them, are
+ * orthogonal and of length `gain`. It gives a value also where a graph is built.
+ *   gain float = 1
+ *   dtype dtype = f32
+ */
+static gd_status orthogonal_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+
+/* Makes `count` vectors of `length` numbers, one after the other, orthogonal and of length 1. Each is
+ * projected twice, so that rounding leaves nothing of the others in it. */
+static void orthogonalize(double *v, int64_t count, int64_t length) {
+    for (int64_t i = 0; i < count; i++) {
+        double *a = v + i * length, norm = 0;
+        for (int64_t k = 0; k < 2 * i; k++) {
+            const double *b = v + (k % i) * length;
+            double dot = 0;
+            for (int64_t j = 0; j < length; j++) dot += a[j] * b[j];
+            for (int64_t j = 0; j < length; j++) a[j] -= dot * b[j];
+        }
+        for (int64_t j = 0; j < length; j++) norm += a[j] * a[j];
+        norm = norm > 0 ? 1 / sqrt(norm) : 0;
+        for (int64_t j = 0; j < length; j++) a[j] *= norm;
+    }
+}
+
+static gd_tensor *orthogonal_make(gd_shape dims, const void *options) {
+    const gd_init_orthogonal_options *o = options;
+    GD_EAGER;
+    const int64_t rows = dims.at[0];
+    gd_tensor *t = gd_normal(dims, .dtype = GD_F64);
+    if (t->kind == GD_FAILED) return t;
+    const int64_t n = gd_numel(t->rank, t->dims), columns = rows > 0 ? n / rows : 0;
+    const bool wide = rows <= columns; /* else columns are the vectors */
+    double *numbers = gd_malloc(2 * (size_t)n * sizeof *numbers + 1), *v = numbers + n;
+    if (!numbers) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld numbers", (long long)n));
+    gd_status status = gd_copy_out(t, v, (size_t)n * sizeof *v);
+    if (status == GD_OK) orthogonalize(v, wide ? rows : columns, wide ? columns : rows);
+    for (int64_t i = 0; i < n && status == GD_OK; i++) numbers[i] = o->gain * (wide ? v[i] : v[i % columns * rows + i / columns]);
+    t = status == GD_OK ? from_numbers(dims, o->dtype, numbers) : gd_tensor_fail(status);
+    gd_free(numbers);
+    return t;
+}
+
+#include "init.gen.h"

@@ -412,7 +412,7 @@ static gd_tensors pad_inputs(const gd_op *op, gd_tensors inputs, gd_tensor *padd
     return (gd_tensors){padded, op->n_inputs};
 }
 
-static gd_tensors call_with(const gd_op *op, const char *site, gd_tensors inputs, const void *data) {
+gd_tensors gd_call_with(const gd_op *op, const char *site, gd_tensors inputs, const void *data) {
     gd_tensor *padded[GD_RECORD_MAX];
     inputs = pad_inputs(op, inputs, padded);
     if (op->n_outputs > 0 && op->outputs[op->n_outputs - 1].variadic)
@@ -439,7 +439,7 @@ static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs, 
         gd_report(site, status);
         return gd_list_of_errors(0);
     }
-    if (!attrs || op->n_attrs == 0) return call_with(op, site, inputs, op->n_attrs ? op->defaults : NULL);
+    if (!attrs || op->n_attrs == 0) return gd_call_with(op, site, inputs, op->n_attrs ? op->defaults : NULL);
     /* a copy, so that one gd_attrs can be set further and used again */
     char few[512];
     char *data = op->attrs_size <= sizeof few ? few : gd_malloc(op->attrs_size);
@@ -449,7 +449,7 @@ static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs, 
     }
     memcpy(data, attrs->data, op->attrs_size);
     gd_attrs_normalize(op, data);
-    gd_tensors result = call_with(op, site, inputs, data);
+    gd_tensors result = gd_call_with(op, site, inputs, data);
     if (data != few) gd_free(data);
     return result;
 }

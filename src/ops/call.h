@@ -84,6 +84,9 @@ gd_status gd_postpone_end(gd_postponed *list, gd_status status);
 /* One more of them. */
 gd_status gd_postpone_call(const gd_op *op, const gd_kernel_call *call, gd_device *device);
 
+/* Calls an op with an options struct; absent inputs at the end may be left out. The outputs that are not hidden. */
+gd_tensors gd_call_with(const gd_op *op, const char *site, gd_tensors inputs, const void *options);
+
 /* Copies src into dst (same dims, any strides and dtypes) on its device. */
 gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src);
 

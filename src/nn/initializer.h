@@ -1,0 +1,24 @@
+/* initializer.h - what weights start as: records of the kind "init".
+ *
+ * Rules: NAME_check, whether options are right, and NAME_make, the tensor. Options are gd_init_NAME_options;
+ * each initializer has `dtype`.
+ */
+#ifndef GRADUS_NN_INITIALIZER_H
+#define GRADUS_NN_INITIALIZER_H
+
+#include "core/error.h"
+#include "core/tensor.h"
+#include "ops/maker.h"
+
+typedef struct gd_init_rules {
+    gd_status (*check)(gd_shape dims, const void *options);
+    gd_tensor *(*make)(gd_shape dims, const void *options);
+} gd_init_rules;
+
+/* Behind the typed constructors. */
+gd_tensor *gd_init_make(const char *site, const gd_maker *maker, gd_shape dims, const void *options);
+
+/* Fills a tensor by "xavier_uniform gain=2". A failure is not recorded. */
+gd_status gd_init_fill(gd_tensor *t, const char *text);
+
+#endif

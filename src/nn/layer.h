@@ -1,0 +1,69 @@
+/* layer.h - layers: modules that are made from records.
+ *
+ * A record is a comment above the rules of its layer, functions of the same file that are named after it:
+ *
+ *   NAME_check    whether its options are right; called by the constructor, and again when sizes that were left
+ *                 out are known. GD_ANY is in those that `finds` names, as long as they are not.
+ *   NAME_build    adds its parameters and buffers, when all options are known
+ *   NAME_forward  outputs for inputs. Without it the op of the record is called with the inputs, and then
+ *                 the layer's parameters in the order in which they were added.
+ *   NAME_describe what a summary says behind the type; rarely needed
+ *
+ * Options are a struct, gd_nn_NAME_options: const gd_nn_linear_options *o = m->options.
+ */
+#ifndef GRADUS_NN_LAYER_H
+#define GRADUS_NN_LAYER_H
+
+#include "nn/module.h"
+
+struct gd_layer_rules {
+    gd_status (*check)(const gd_module *m);
+    gd_status (*build)(gd_module *m);
+    gd_tensors (*forward)(gd_module *m, gd_tensors in);
+    const char *(*describe)(const gd_module *m, char *text, size_t size);
+};
+
+/* Behind every typed constructor. */
+gd_module *gd_layer_make(const char *site, const gd_maker *maker, const void *options);
+
+/* Makes the parameters of a layer whose sizes were left out, from the inputs of a call. */
+gd_status gd_layer_build_for(gd_module *m, gd_tensors inputs);
+
+/* --- for checks ---------------------------------------------------------------------------------- */
+
+/* "conv2d: out_channels is 0; it must be at least 1" */
+gd_status gd_layer_at_least(const gd_module *m, const char *option, int64_t value, int64_t least);
+gd_status gd_layer_all_at_least(const gd_module *m, const char *option, int count, const int64_t *values, int64_t least);
+/* low <= value < high, or <= high */
+gd_status gd_layer_within(const gd_module *m, const char *option, double value, double low, double high, bool closed);
+/* The same for a size that may be GD_ANY. */
+gd_status gd_layer_size(const gd_module *m, const char *option, int64_t value);
+
+/* --- for builds ---------------------------------------------------------------------------------- */
+
+/* Adds a parameter of random numbers between -bound and bound, or normal ones; of one number. */
+gd_status gd_layer_uniform(gd_module *m, const char *name, gd_shape dims, double bound);
+gd_status gd_layer_normal(gd_module *m, const char *name, gd_shape dims, double std);
+gd_status gd_layer_fill(gd_module *m, const char *name, gd_shape dims, double value);
+/* A parameter that this layer does not have: its place is kept for the op. */
+gd_status gd_layer_absent(gd_module *m, const char *name);
+/* A buffer of one number. */
+gd_status gd_layer_buffer(gd_module *m, const char *name, gd_shape dims, gd_dtype dtype, double value);
+/* A child of its own. */
+gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child);
+
+/* --- for forward --------------------------------------------------------------------------------- */
+
+/* Records a failure of NAME_forward: return gd_layer_fail(gd_fail(...)). */
+gd_tensors gd_layer_fail(gd_status status);
+/* Input `i`; NULL where it is absent. */
+static inline gd_tensor *gd_layer_input(gd_tensors in, int i) { return i < in.count ? in.at[i] : NULL; }
+/* The mode, recorded by a trace. */
+bool gd_layer_is_training(gd_module *m);
+/* The tensor, or child, that was added as number `index`. */
+static inline gd_tensor *gd_layer_tensor_at(const gd_module *m, int index) { return (gd_tensor *)m->entries[index].object; }
+static inline gd_module *gd_layer_child_at(const gd_module *m, int index) { return (gd_module *)m->entries[index].object; }
+/* Calls the op of the record with these options in place of the layer's. */
+gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options);
+
+#endif

@@ -1,0 +1,170 @@
+/* module.c - modules as objects, and what they hold. */
+#include "nn/module.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/grow.h"
+#include "gradus/autograd.h"
+#include "graph/graph.h"
+#include "nn/net.h"
+#include "ops/intern.h"
+
+/* --- the object ---------------------------------------------------------------------------------- */
+
+static void destroy(gd_object *object) {
+    gd_module *m = (gd_module *)object;
+    if (m->destroy && m->self) m->destroy(m->self);
+    for (int i = 0; i < m->count; i++) gd_object_release(m->entries[i].object);
+    gd_net_rows_free(m);
+    gd_free(m->entries);
+    gd_free(m->hooks);
+    gd_free(m->options);
+    gd_free(m->op_options);
+    gd_free(m->self);
+    gd_free(m);
+    gd_object_count(-1);
+}
+static const gd_class module_class = {.name = "module", .destroy = destroy};
+
+gd_module *gd_module_bare(const char *type) {
+    const char *kept = gd_intern(type);
+    gd_module *m = kept && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *m) : NULL;
+    if (!m) {
+        gd_fail(GD_E_MEMORY, "no memory for a module");
+        return NULL;
+    }
+    gd_object_init(&m->object, &module_class);
+    gd_object_count(1);
+    gd_scope_adopt(&m->object);
+    m->type = kept;
+    m->training = 1;
+    m->built = true;
+    m->dtype = GD_DTYPE_NONE;
+    return m;
+}
+
+gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size, const gd_module_options *options) {
+    gd_module *m = gd_module_bare(options->type ? options->type : "module");
+    if (!m) {
+        gd_report(site, GD_E_MEMORY);
+        return NULL;
+    }
+    m->forward = forward;
+    m->destroy = options->destroy;
+    m->self_size = size;
+    m->self = gd_calloc(1, size ? size : 1);
+    if (m->self) return m;
+    gd_report(site, gd_fail(GD_E_MEMORY, "no memory for a module of %zu bytes", size));
+    return NULL; /* its scope frees it */
+}
+
+void *gd_module_self(gd_module *m) { return m ? m->self : NULL; }
+const char *gd_module_type(const gd_module *m) { return m ? m->type : ""; }
+
+/* --- entries ------------------------------------------------------------------------------------- */
+
+gd_entry *gd_module_entry(const gd_module *m, const char *name) {
+    for (int i = 0; i < m->count; i++)
+        if (strcmp(m->entries[i].name, name) == 0) return &m->entries[i];
+    return NULL;
+}
+
+/* The last part of "m->fc1" or "m->block.conv". */
+static const char *field_name(const char *text) {
+    const char *name = text;
+    for (const char *c = text; *c; c++)
+        if (*c == '.' || (c[0] == '-' && c[1] == '>')) name = c + (*c == '.' ? 1 : 2);
+    return name;
+}
+
+static gd_status check_name(const gd_module *m, const char *name) {
+    if (!name || !*name) return gd_fail(GD_E_ARGUMENT, "%s: the name of something added is %s", m->type, name ? "empty" : "NULL");
+    if (strpbrk(name, ".[]() \t\n"))
+        return gd_fail(GD_E_ARGUMENT,
+                       "%s: '%.80s' is no name for a part of a module: names have no dots, brackets or spaces; "
+                       "for several parts use gd_nn_list, or gd_module_add with names of their own",
+                       m->type, name);
+    if (strlen(name) > 120) return gd_fail(GD_E_ARGUMENT, "%s: the name '%.40s...' is too long", m->type, name);
+    if (gd_module_entry(m, name))
+        return gd_fail(GD_E_STATE, "%s has a part '%s' already; gd_module_replace puts another module in its place", m->type,
+                       name);
+    return GD_OK;
+}
+
+/* Whether `module` is, or is below, `inside`. */
+static bool contains(const gd_module *inside, const gd_module *module, int depth) {
+    if (inside == module) return true;
+    for (int i = 0; depth < GD_MAX_DEPTH && i < inside->count; i++)
+        if (inside->entries[i].kind == GD_A_CHILD && inside->entries[i].object &&
+            contains((gd_module *)inside->entries[i].object, module, depth + 1))
+            return true;
+    return false;
+}
+
+/* Where in the module's struct `field` is, or -1. */
+static ptrdiff_t place_of(const gd_module *m, const void *field) {
+    const char *start = m->self, *at = field;
+    return at && start && at >= start && at + sizeof(void *) <= start + m->self_size ? at - start : -1;
+}
+
+gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void *object, void *field) {
+    name = name && field ? field_name(name) : name;
+    GD_TRY(check_name(m, name));
+    if (kind == GD_A_CHILD && object && contains(object, m, 0))
+        return gd_fail(GD_E_STATE, "%s: '%s' is the module itself, or holds it", m->type, name);
+    const char *kept = gd_intern(name);
+    if (!kept || !gd_grow(m->entries, m->count, m->room)) return gd_fail(GD_E_MEMORY, "no memory for a part of a module");
+    if (object) gd_object_retain(object);
+    m->entries[m->count++] = (gd_entry){kind, kept, object, place_of(m, field)};
+    m->revision++;
+    return GD_OK;
+}
+
+gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, void *field) {
+    char text[160];
+    if (t && t->kind == GD_FAILED) return gd_failure();
+    if (t && t->kind != GD_VALUE)
+        return gd_fail(GD_E_STATE, "%s: the parameter '%s' is a symbol; a parameter is an eager tensor, which graphs and jits use as it is",
+                       m->type, field_name(name ? name : ""));
+    if (t && !gd_is_float(t->dtype))
+        return gd_fail(GD_E_DTYPE, "%s: the parameter '%s' is %s; parameters are floats, and other tensors buffers", m->type,
+                       field_name(name ? name : ""), gd_describe(t, text, sizeof text));
+    if (t && t->node)
+        return gd_fail(GD_E_STATE, "%s: the parameter '%s' is the result of ops that the tape has recorded, no leaf; write gd_detach(...)",
+                       m->type, field_name(name ? name : ""));
+    GD_TRY(gd_module_put(m, GD_A_PARAMETER, name, t, field));
+    if (t) t->requires_grad = true;
+    return GD_OK;
+}
+
+static gd_status added(const char *site, gd_module *m, const char *what, gd_status status) {
+    if (!m && status == GD_OK && !gd_failed()) status = gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
+    return gd_report(site, status);
+}
+
+/* NULL comes from a constructor that failed, and has recorded why. */
+static gd_status check_child(const gd_module *child) {
+    if (child) return GD_OK;
+    return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_module_add: the child is NULL");
+}
+
+gd_status gd_module_add_at(const char *site, gd_module *m, const char *name, gd_module *child, void *field) {
+    gd_status status = check_child(child);
+    if (m && status == GD_OK) status = gd_module_put(m, GD_A_CHILD, name, child, field);
+    return added(site, m, "gd_module_add", status);
+}
+
+gd_status gd_module_add_parameter_at(const char *site, gd_module *m, const char *name, gd_tensor *t, void *field) {
+    return added(site, m, "gd_module_add_parameter", m ? gd_module_put_parameter(m, name, t, field) : GD_OK);
+}
+
+gd_status gd_module_add_buffer_at(const char *site, gd_module *m, const char *name, gd_tensor *t, void *field) {
+    gd_status status = GD_OK;
+    if (t && t->kind == GD_FAILED) status = gd_failure();
+    else if (t && t->kind != GD_VALUE)
+        status = gd_fail(GD_E_STATE, "gd_module_add_buffer: '%s' is a symbol; a buffer is an eager tensor", field_name(name ? name : ""));
+    if (m && status == GD_OK) status = gd_module_put(m, GD_A_BUFFER, name, t, field);
+    return added(site, m, "gd_module_add_buffer", status);
+}

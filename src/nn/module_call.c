@@ -1,0 +1,195 @@
+/* module_call.c - calling a module: its scope, its hooks, and messages with its path. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/freed.h"
+#include "core/grow.h"
+#include "graph/graph.h"
+#include "nn/layer.h"
+#include "ops/call.h"
+
+/* --- paths --------------------------------------------------------------------------------------- */
+
+/* Writes the way from `from` down to `to`, "layer1.0", and returns its length; -1: there is none. */
+static int path_between(const gd_module *from, const gd_module *to, char *text, size_t size, int depth) {
+    for (int i = 0; depth < GD_MAX_DEPTH && i < from->count; i++) {
+        const gd_entry *e = &from->entries[i];
+        if (e->kind != GD_A_CHILD || !e->object) continue;
+        const int n = snprintf(text, size, "%s", e->name);
+        if (n < 0 || (size_t)n + 2 >= size) continue;
+        if ((const gd_module *)e->object == to) return n;
+        text[n] = '.';
+        const int more = path_between((const gd_module *)e->object, to, text + n + 1, size - (size_t)n - 1, depth + 1);
+        if (more >= 0) return n + 1 + more;
+    }
+    return -1;
+}
+
+static size_t frames_path(const gd_module_frame *f, char *text, size_t size) {
+    if (!f->before) return 0;
+    size_t used = frames_path(f->before, text, size);
+    if (used + 2 >= size) return used;
+    char step[GD_MAX_PATH];
+    const int n = path_between(f->before->module, f->module, step, sizeof step, 0);
+    if (n < 0) return used; /* a module that the one around it does not hold */
+    const int more = snprintf(text + used, size - used, "%s%s", used ? "." : "", step);
+    return more < 0 || (size_t)more >= size - used ? used : used + (size_t)more;
+}
+
+char *gd_module_call_path(char *text, size_t size) {
+    const gd_module_frame *f = gd_this_thread.module_frame;
+    text[0] = 0;
+    if (!f) return text;
+    const size_t used = frames_path(f, text, size);
+    snprintf(text + used, size - used, used ? " (%s)" : "%s", f->module->type);
+    return text;
+}
+
+/* --- hooks --------------------------------------------------------------------------------------- */
+
+int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook fn, void *user, const gd_hook_options *o) {
+    gd_status status = m && fn ? GD_OK : gd_fail(GD_E_ARGUMENT, "gd_module_on_forward: the %s is NULL", m ? "hook" : "module");
+    if (status == GD_OK && !gd_grow(m->hooks, m->n_hooks, m->hooks_room)) status = gd_fail(GD_E_MEMORY, "no memory for a hook");
+    if (status != GD_OK) {
+        gd_report(site, status);
+        return 0;
+    }
+    m->hooks[m->n_hooks++] = (gd_hooked){fn, user, ++m->hook_number, o->before, o->builds_ops};
+    m->revision++;
+    return m->hook_number;
+}
+
+void gd_module_unhook(gd_module *m, int64_t number) {
+    for (int i = 0; m && i < m->n_hooks; i++)
+        if (m->hooks[i].number == number) {
+            memmove(&m->hooks[i], &m->hooks[i + 1], (size_t)(--m->n_hooks - i) * sizeof *m->hooks);
+            m->revision++;
+            return;
+        }
+}
+
+static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors out, gd_tensors *subject) {
+    for (int i = 0; i < m->n_hooks; i++) {
+        const gd_hooked h = m->hooks[i];
+        if (h.before != before) continue;
+        if (gd_this_thread.tracer && !h.builds_ops)
+            return gd_fail(GD_E_STATE,
+                           "it has a hook, which would be called once, when the function is traced or the graph is "
+                           "built, and in no run; a hook that does nothing but build ops is added with .builds_ops = true");
+        const gd_tensors y = h.fn(m, before ? *subject : in, before ? out : *subject, h.user);
+        if (gd_failed()) return gd_failure();
+        GD_TRY(gd_check_returned(y, __builtin_frame_address(0)));
+        if (y.count > 0) *subject = y;
+    }
+    return GD_OK;
+}
+
+/* --- a call -------------------------------------------------------------------------------------- */
+
+static gd_status check_inputs(const gd_module *m, gd_tensors in) {
+    if (in.count < 0 || (in.count > 0 && !in.at)) return gd_fail(GD_E_ARGUMENT, "the list of inputs is none");
+    if (!m->maker) return GD_OK;
+    const gd_op *r = &m->maker->record;
+    const bool list = r->n_inputs > 0 && r->inputs[r->n_inputs - 1].variadic;
+    if (in.count < r->n_required || (in.count > r->n_inputs && !list)) {
+        char names[200] = "";
+        for (int i = 0; i < r->n_inputs && strlen(names) < 150; i++) {
+            if (i) strcat(names, ", ");
+            strncat(names, r->inputs[i].name, 30);
+            if (r->inputs[i].optional) strcat(names, "?");
+        }
+        return gd_fail(GD_E_ARGUMENT, "it takes %d input%s (%s), not %lld", r->n_inputs, r->n_inputs == 1 ? "" : "s", names,
+                       (long long)in.count);
+    }
+    for (int i = 0; i < r->n_required; i++)
+        if (!in.at[i]) return gd_fail(GD_E_ARGUMENT, "its input '%s' is NULL", r->inputs[i].name);
+    return GD_OK;
+}
+
+static gd_tensors compute(gd_module *m, gd_tensors in) {
+    const gd_layer_rules *rules = m->maker ? m->maker->rules : NULL;
+    if (rules) return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in, m->op_options);
+    if (m->contained) return m->contained(m, in);
+    if (m->forward) return m->forward(in, m->self);
+    gd_report(NULL, gd_fail(GD_E_STATE, "it only holds modules and has no function of its own; call those that it holds"));
+    return gd_list_of_errors(1);
+}
+
+/* A list of the library is on the heap; one of the program must not be of a frame that is gone. */
+static gd_status check_outputs(const gd_module *m, gd_tensors out) {
+    if (gd_failed()) return gd_failure();
+    if (m->forward) GD_TRY(gd_check_returned(out, __builtin_frame_address(0)));
+    if (out.count < 1 || !out.at) return gd_fail(GD_E_STATE, "its function returned no tensor; return gd_listed(y)");
+    for (int64_t i = 0; i < out.count; i++)
+        if (out.at[i] && out.at[i]->kind == GD_FAILED) return gd_failure();
+    return out.at[0] ? GD_OK : gd_fail(GD_E_STATE, "the first output of its function is NULL");
+}
+
+static gd_status run_in_frame(gd_module *m, gd_tensors in, gd_tensors *out) {
+    GD_TRY(gd_check_stack());
+    GD_TRY(gd_trace_note_value(&m->object, &m->revision));
+    GD_TRY(check_inputs(m, in));
+    if (m->n_hooks) GD_TRY(call_hooks(m, true, in, (gd_tensors){NULL, 0}, &in));
+    if (!m->built) GD_TRY(gd_layer_build_for(m, in));
+    *out = compute(m, in);
+    GD_TRY(check_outputs(m, *out));
+    if (m->n_hooks) GD_TRY(call_hooks(m, false, in, *out, out));
+    return GD_OK;
+}
+
+/* Puts the path before the message, once: the innermost call knows it best. */
+static void report(gd_status status) {
+    char path[GD_MAX_PATH];
+    gd_thread *thread = &gd_this_thread;
+    if (thread->recorded == GD_OK) gd_error_stick(status);
+    if (thread->recorded_within) return;
+    gd_error_within(gd_module_call_path(path, sizeof path));
+}
+
+gd_tensors gd_module_run(gd_module *m, gd_tensors in) {
+    gd_thread *thread = &gd_this_thread;
+    gd_module_frame frame = {m, thread->module_frame};
+    gd_scope *scope = gd_scope_open();
+    thread->module_frame = &frame;
+    gd_tensors out;
+    const gd_status status = run_in_frame(m, in, &out);
+    if (status != GD_OK) report(status);
+    thread->module_frame = frame.before;
+    if (status == GD_OK) gd_keep_list(out);
+    gd_scope_close(&scope);
+    return status == GD_OK ? out : gd_list_of_errors(0);
+}
+
+/* Errors among the inputs pass through, as they do through ops. */
+static bool passes_errors(gd_module *m, gd_tensors in, const char *what) {
+    for (int64_t i = 0; in.at && i < in.count; i++)
+        if (in.at[i] && in.at[i]->kind == GD_FAILED) {
+            gd_check_freed(in.at[i], what);
+            return true;
+        }
+    if (m) return false;
+    if (!gd_failed()) gd_report(NULL, gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what));
+    return true;
+}
+
+gd_tensors gd_module_call_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_CALLED_FROM(site);
+    return passes_errors(m, in, "gd_module_call") ? gd_list_of_errors(0) : gd_module_run(m, in);
+}
+
+gd_tensor *gd_module_forward_at(const char *site, gd_module *m, gd_tensors in) {
+    GD_CALLED_FROM(site);
+    if (passes_errors(m, in, "gd_module_forward")) return &gd_error_tensor;
+    gd_scope *scope = gd_scope_open();
+    const gd_tensors out = gd_module_run(m, in);
+    gd_tensor *y = out.at[0];
+    if (y->kind != GD_FAILED) gd_scope_keep(&y->object);
+    gd_scope_close(&scope);
+    return y;
+}
+
+bool gd_module_is_training(gd_module *m) {
+    const gd_module_frame *f = gd_this_thread.module_frame;
+    if (!m && f) m = f->module;
+    return m ? gd_layer_is_training(m) : false;
+}

@@ -1,0 +1,278 @@
+/* module_tree.c - walking over a tree of modules: parameters, names, paths. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/map.h"
+#include "gradus/autograd.h"
+#include "nn/module.h"
+
+/* --- walking ------------------------------------------------------------------------------------- */
+
+/* True for what was seen before, and `again` is not set. */
+static gd_status see(gd_walk *w, const void *object, bool *skip) {
+    gd_map *seen = w->seen;
+    *skip = gd_map_find(seen, object) >= 0;
+    if (!*skip && !gd_map_put(seen, object, 1)) return gd_fail(GD_E_MEMORY, "no memory for a list of modules");
+    *skip = *skip && !w->again;
+    return GD_OK;
+}
+
+static gd_status walk_on(gd_walk *w, gd_module *m, size_t used) {
+    bool skip;
+    GD_TRY(see(w, m, &skip));
+    if (skip) return GD_OK;
+    if (++w->depth > GD_MAX_DEPTH) return gd_fail(GD_E_UNSUPPORTED, "modules are nested more than %d deep", GD_MAX_DEPTH);
+    if (w->module) GD_TRY(w->module(w, m));
+    for (int i = 0; i < m->count; i++) {
+        gd_entry *e = &m->entries[i];
+        if (!e->object) continue;
+        const int n = snprintf(w->path + used, GD_MAX_PATH - used, "%s%s", used ? "." : "", e->name);
+        if (n < 0 || (size_t)n >= GD_MAX_PATH - used) return gd_fail(GD_E_UNSUPPORTED, "the name '%.60s...' is too long", w->path);
+        if (e->kind == GD_A_CHILD)
+            GD_TRY(walk_on(w, (gd_module *)e->object, used + (size_t)n));
+        else if (w->tensor) {
+            GD_TRY(see(w, e->object, &skip));
+            if (!skip) GD_TRY(w->tensor(w, m, e));
+        }
+        w->path[used] = 0;
+    }
+    w->depth--;
+    return GD_OK;
+}
+
+gd_status gd_module_walk(gd_module *m, gd_walk *w) {
+    gd_map seen = {NULL, 0, 0};
+    w->seen = &seen;
+    w->path[0] = 0;
+    w->depth = 0;
+    const gd_status status = m ? walk_on(w, m, 0) : GD_OK;
+    gd_map_free(&seen);
+    return status;
+}
+
+bool gd_name_matches(const char *name, const char *pattern) {
+    if (!pattern) return true;
+    const char *star = NULL, *from = NULL;
+    while (*name) {
+        if (*pattern == '*') star = ++pattern, from = name;
+        else if (*pattern == *name) pattern++, name++;
+        else if (star) pattern = star, name = ++from;
+        else return false;
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
+
+/* --- lists of tensors ---------------------------------------------------------------------------- */
+
+typedef struct gathering {
+    gd_entry_kind kind;
+    const gd_parameters_options *options;
+    gd_tensor **list; /* NULL: they are counted */
+    int64_t count;
+} gathering;
+
+static gd_status gather(gd_walk *w, gd_module *holder, gd_entry *e) {
+    gathering *g = w->user;
+    gd_tensor *t = (gd_tensor *)e->object;
+    (void)holder;
+    if (e->kind != g->kind) return GD_OK;
+    if (g->options && (!gd_name_matches(w->path, g->options->match) || (g->options->trainable && !t->requires_grad))) return GD_OK;
+    if (g->list) g->list[g->count] = t;
+    g->count++;
+    return GD_OK;
+}
+
+/* Twice over the tree: to count, and to fill. */
+static gd_tensors list_of(const char *site, gd_module *m, const char *what, gathering g) {
+    gd_walk w = {.tensor = gather, .user = &g};
+    gd_status status = m ? GD_OK : gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
+    if (status == GD_OK) status = gd_module_walk(m, &w);
+    if (status == GD_OK && !(g.list = gd_list_new(g.count))) status = gd_fail(GD_E_MEMORY, "no memory for a list of %lld tensors", (long long)g.count);
+    g.count = 0;
+    if (status == GD_OK) status = gd_module_walk(m, &w);
+    if (status == GD_OK) return (gd_tensors){g.list, g.count};
+    gd_report(site, status);
+    return gd_list_of_errors(0);
+}
+
+gd_tensors gd_module_parameters_at(const char *site, gd_module *m, const gd_parameters_options *o) {
+    return list_of(site, m, "gd_module_parameters", (gathering){.kind = GD_A_PARAMETER, .options = o});
+}
+
+gd_tensors gd_module_buffers_at(const char *site, gd_module *m) {
+    return list_of(site, m, "gd_module_buffers", (gathering){.kind = GD_A_BUFFER});
+}
+
+static gd_status add_count(gd_walk *w, gd_module *holder, gd_entry *e) {
+    const gd_tensor *t = (const gd_tensor *)e->object;
+    (void)holder;
+    if (e->kind == GD_A_PARAMETER) *(int64_t *)w->user += gd_numel(t->rank, t->dims);
+    return GD_OK;
+}
+
+int64_t gd_module_parameter_count(gd_module *m) {
+    int64_t count = 0;
+    gd_module_walk(m, &(gd_walk){.tensor = add_count, .user = &count});
+    return count;
+}
+
+/* --- paths --------------------------------------------------------------------------------------- */
+
+/* The entry at a path, "layer1.0.conv1"; NULL: there is none. */
+static gd_entry *entry_at(gd_module *m, const char *path) {
+    for (gd_entry *e;; m = (gd_module *)e->object) {
+        char name[128];
+        const size_t n = strcspn(path, ".");
+        if (n >= sizeof name) return NULL;
+        memcpy(name, path, n);
+        name[n] = 0;
+        e = gd_module_entry(m, name);
+        if (!e || !path[n]) return e;
+        if (e->kind != GD_A_CHILD || !e->object) return NULL;
+        path += n + 1;
+    }
+}
+
+typedef struct similar {
+    bool modules;
+    char text[400];
+} similar;
+
+static gd_status list_name(similar *s, const char *path) {
+    if (strlen(s->text) + strlen(path) + 8 > sizeof s->text) return GD_OK;
+    if (*s->text) strcat(s->text, ", ");
+    strcat(s->text, path);
+    return GD_OK;
+}
+static gd_status list_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+    (void)holder, (void)e;
+    return list_name(w->user, w->path);
+}
+static gd_status list_module(gd_walk *w, gd_module *module) {
+    (void)module;
+    return *w->path ? list_name(w->user, w->path) : GD_OK;
+}
+
+static gd_status no_such(gd_module *m, const char *what, const char *path, bool modules) {
+    similar s = {.modules = modules};
+    gd_module_walk(m, &(gd_walk){.module = modules ? list_module : NULL, .tensor = modules ? NULL : list_tensor, .user = &s});
+    return gd_fail(GD_E_ARGUMENT, "%s: %s has no %s '%.120s'; it has %s", what, m->type, modules ? "module" : "parameter or buffer", path,
+                   *s.text ? s.text : "none");
+}
+
+static gd_status check_path(const gd_module *m, const char *path, const char *what) {
+    if (m && path) return GD_OK;
+    if (!m && gd_failed()) return gd_failure();
+    return gd_fail(GD_E_ARGUMENT, "%s: the %s is NULL", what, m ? "path" : "module");
+}
+
+static gd_status find_tensor(gd_module *m, const char *path, const char *what, gd_tensor **t) {
+    GD_TRY(check_path(m, path, what));
+    const gd_entry *e = entry_at(m, path);
+    if (!e || e->kind == GD_A_CHILD || !e->object) return no_such(m, what, path, false);
+    *t = (gd_tensor *)e->object;
+    return GD_OK;
+}
+
+gd_tensor *gd_module_tensor_at(const char *site, gd_module *m, const char *path) {
+    gd_tensor *t = NULL;
+    gd_report(site, find_tensor(m, path, "gd_module_tensor", &t));
+    return t;
+}
+
+gd_tensor *gd_module_grad_at(const char *site, gd_module *m, const char *path) {
+    gd_tensor *t = NULL;
+    return gd_report(site, find_tensor(m, path, "gd_module_grad", &t)) == GD_OK ? gd_tensor_grad(t) : NULL;
+}
+
+static gd_status find_module(gd_module *m, const char *path, gd_module **found) {
+    GD_TRY(check_path(m, path, "gd_module_find"));
+    const gd_entry *e = *path ? entry_at(m, path) : NULL;
+    *found = *path ? NULL : m;
+    if (e && e->kind == GD_A_CHILD) *found = (gd_module *)e->object;
+    return *found ? GD_OK : no_such(m, "gd_module_find", path, true);
+}
+
+gd_module *gd_module_find_at(const char *site, gd_module *m, const char *path) {
+    gd_module *found = NULL;
+    gd_report(site, find_module(m, path, &found));
+    return found;
+}
+
+static gd_status replace(gd_module *m, const char *path, gd_module *child) {
+    GD_TRY(check_path(m, path, "gd_module_replace"));
+    if (!child) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_module_replace: the child is NULL");
+    gd_entry *e = entry_at(m, path);
+    if (!e || e->kind != GD_A_CHILD) return no_such(m, "gd_module_replace", path, true);
+    const char *dot = strrchr(path, '.');
+    char above[GD_MAX_PATH];
+    gd_module *parent = m;
+    snprintf(above, sizeof above, "%.*s", dot ? (int)(dot - path) : 0, path);
+    GD_TRY(find_module(m, above, &parent));
+    gd_retain(child);
+    gd_object_release(e->object);
+    e->object = (gd_object *)child;
+    if (e->field >= 0) memcpy((char *)parent->self + e->field, &child, sizeof child);
+    child->training = m->training;
+    parent->revision++;
+    return GD_OK;
+}
+
+gd_status gd_module_replace_at(const char *site, gd_module *m, const char *path, gd_module *child) {
+    return gd_report(site, replace(m, path, child));
+}
+
+int gd_module_count(const gd_module *m) {
+    int n = 0;
+    for (int i = 0; m && i < m->count; i++) n += m->entries[i].kind == GD_A_CHILD;
+    return n;
+}
+
+gd_module *gd_module_at(gd_module *m, int index) {
+    for (int i = 0; m && i < m->count; i++)
+        if (m->entries[i].kind == GD_A_CHILD && index-- == 0) return (gd_module *)m->entries[i].object;
+    return NULL;
+}
+
+typedef struct naming {
+    const gd_tensor *tensor;
+    char *text;
+    size_t size;
+    bool found;
+} naming;
+
+static gd_status compare(gd_walk *w, gd_module *holder, gd_entry *e) {
+    naming *n = w->user;
+    (void)holder;
+    if ((const gd_tensor *)e->object != n->tensor || n->found) return GD_OK;
+    n->found = true;
+    snprintf(n->text, n->size, "%s", w->path);
+    return GD_OK;
+}
+
+const char *gd_module_name_of(gd_module *m, const gd_tensor *t, char *text, size_t size) {
+    naming n = {t, text, size, false};
+    if (!text || size == 0 || !t || !m) return NULL;
+    gd_module_walk(m, &(gd_walk){.tensor = compare, .user = &n});
+    return n.found ? text : NULL;
+}
+
+/* --- apply --------------------------------------------------------------------------------------- */
+
+typedef struct applying {
+    gd_module_fn fn;
+    void *user;
+} applying;
+
+static gd_status apply_one(gd_walk *w, gd_module *m) {
+    const applying *a = w->user;
+    a->fn(m, w->path, a->user);
+    return GD_OK;
+}
+
+gd_status gd_module_apply_at(const char *site, gd_module *m, gd_module_fn fn, void *user) {
+    if (!m || !fn)
+        return gd_report(site, !m && gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_module_apply: the %s is NULL", m ? "function" : "module"));
+    return gd_report(site, gd_module_walk(m, &(gd_walk){.module = apply_one, .user = &(applying){fn, user}}));
+}
