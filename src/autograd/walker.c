@@ -166,11 +166,23 @@ static gd_status call_hooks(gd_hook *hooks, int index, gd_tensor **grad) {
     return GD_OK;
 }
 
+/* The leaf may have become another since the forward (gd_tensor_become). */
+static gd_status check_moved(const gd_tensor *leaf, const gd_tensor *g) {
+    char a[160], b[160];
+    if (g->kind != GD_VALUE || (g->dtype == leaf->dtype && g->device == leaf->device)) return GD_OK;
+    return gd_fail(
+        GD_E_STATE,
+        "the gradient of a leaf is %s on %s, but the leaf has become %s on %s since the forward",
+        gd_describe(g, a, sizeof a), g->device->name, gd_describe(leaf, b, sizeof b),
+        leaf->device->name);
+}
+
 /* The gradient of a leaf is complete: add it to the leaf's own, or give it to the caller. */
 static gd_status finish_leaf(walker *w, place *p) {
     gd_tensor *leaf = p->leaf;
     if (!p->grads[0] || p->done) return GD_OK;
     p->done = true;
+    GD_TRY(check_moved(leaf, p->grads[0]));
     GD_TRY(call_hooks(leaf->hooks, 0, &p->grads[0]));
     if (w->walk->inputs) return GD_OK; /* picked up at the end */
     gd_tensor *g = p->grads[0];

@@ -274,6 +274,14 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     return GD_OK;
 }
 
+/* Whether a tensor that the function uses has become another (gd_tensor_become): the form is of no
+ * use then. */
+static bool has_moved(const traced *t) {
+    for (int i = 0; i < t->graph->n_captured; i++)
+        if (t->graph->captured[i].tensor->storage != t->graph->captured[i].storage) return true;
+    return false;
+}
+
 static bool is_for(const traced *t, gd_tensors inputs, int64_t key) {
     if (t->key != key || t->n_in != inputs.count) return false;
     for (int i = 0; i < t->graph->n_captured; i++) /* parameters may have been frozen since, or the other way */
@@ -517,6 +525,12 @@ static gd_status check_captured(const traced *t, const int64_t *versions) {
     const gd_graph *g = t->graph;
     for (int i = 0; i < g->n_captured; i++) {
         const gd_tensor *x = g->captured[i].tensor;
+        if (x->storage != g->captured[i].storage)
+            return gd_fail(GD_E_STATE,
+                           "a tensor that the function uses has moved to another device or dtype "
+                           "since the call; it is "
+                           "%s on %s now",
+                           gd_describe(x, shape, sizeof shape), x->device->name);
         if (!t->read[i] || (int64_t)atomic_load(&x->storage->version) == versions[i]) continue;
         bool by_function = false;
         for (int k = 0; k < g->n_written; k++) by_function |= g->written[k].tensor->storage == x->storage;
@@ -612,11 +626,19 @@ static gd_status call_in_place(gd_jit *jit, gd_tensors inputs, gd_tensors *resul
     return gd_failed() ? gd_failure() : GD_OK;
 }
 
-/* Takes the form for these inputs out of the list; NULL: there is none. */
-static traced *take_out(gd_jit *jit, gd_tensors inputs, int64_t key) {
-    traced **at = &jit->first;
-    while (*at && ((*at)->torn || !is_for(*at, inputs, key))) at = &(*at)->next;
-    traced *t = *at;
+/* Takes the form for these inputs out of the list; NULL: there is none. Forms that hold memory
+ * which their tensors have left go to `moved`. */
+static traced *take_out(gd_jit *jit, gd_tensors inputs, int64_t key, traced **moved) {
+    traced **at = &jit->first, *t;
+    while ((t = *at) && (t->torn || has_moved(t) || !is_for(t, inputs, key))) {
+        if (t->torn || !has_moved(t)) {
+            at = &t->next;
+            continue;
+        }
+        *at = t->next;
+        t->next = *moved;
+        *moved = t;
+    }
     if (t) *at = t->next;
     return t;
 }
@@ -637,9 +659,9 @@ static traced *put_first(gd_jit *jit, traced *t) {
  * others wait, and then look again. */
 static gd_status find_traced(gd_jit *jit, gd_tensors inputs, int64_t key, traced **found) {
     gd_status status = GD_OK;
-    traced *t, *old = NULL;
+    traced *t, *old = NULL, *moved = NULL;
     gd_guard_lock(jit->guard);
-    while (!(t = take_out(jit, inputs, key)) && gd_work_waited(&jit->tracing, jit->guard)) {
+    while (!(t = take_out(jit, inputs, key, &moved)) && gd_work_waited(&jit->tracing, jit->guard)) {
     }
     if (!t) {
         gd_work_begin(&jit->tracing);
@@ -652,6 +674,10 @@ static gd_status find_traced(gd_jit *jit, gd_tensors inputs, int64_t key, traced
     if (t) old = put_first(jit, t);
     gd_guard_unlock(jit->guard);
     traced_release(old);
+    while ((old = moved)) {
+        moved = old->next;
+        traced_release(old);
+    }
     *found = t;
     return status;
 }

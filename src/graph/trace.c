@@ -180,6 +180,7 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const input
     for (int i = 0; i < call->n_in && status == GD_OK; i++) {
         status = gd_graph_note_capture(gd_graph_building(), inputs[i].now);
         gd_slot_set(&node->slots[i], inputs[i].now, true); /* a value is captured, not copied */
+        gd_slot_capture(&node->slots[i], inputs[i].now);
         if (graph && i < op->n_inputs && op->inputs[i].mutated && node->slots[i].storage) graph->writes_values = true;
         if (call->in[i]) device = call->in[i]->device;
     }
