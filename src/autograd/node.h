@@ -33,6 +33,7 @@ struct gd_hook {
     gd_hook_fn fn;
     void *user;
     int index; /* which output of its node */
+    const char *site; /* where it was added */
 };
 
 struct gd_node {
@@ -70,6 +71,10 @@ typedef struct gd_grad_hooks {
     gd_status (*backward)(gd_tensor *result, gd_tensor *gradient,
                           const gd_backward_options *options);
     gd_status (*freeze)(gd_tensor *leaf); /* before its requires_grad changes */
+    /* In any graph: calls a hook with a symbol, and refuses what would not be done in later runs.
+     */
+    gd_status (*hook)(const gd_hook *hook, gd_tensor *gradient, gd_tensor **other);
+    gd_status (*check_hook)(const gd_tensor *symbol); /* before a symbol gets one */
 } gd_grad_hooks;
 extern gd_grad_hooks gd_traced_grads;
 /* gd_set_grad for library code: a failure is not recorded. */

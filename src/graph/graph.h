@@ -84,7 +84,9 @@ struct gd_graph {
     gd_object object;
     gd_body_state body;
     struct gd_graph *outer; /* of a body that is open: the graph around it, which is being built, too */
-    bool traces_writes; /* of a jit: tensors outside may be written in place */
+    bool jit;               /* a jit's */
+    bool traces_writes; /* of a jit while its function is traced: tensors outside may be written in
+                           place */
     bool writes_values; /* some node writes a tensor outside */
     gd_written *written; /* in the order in which they were written */
     int n_written, written_room;

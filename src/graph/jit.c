@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "autograd/walker.h"
 #include "core/freed.h"
 #include "core/alloc.h"
 #include "core/random.h"
@@ -258,7 +259,7 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     t->session = t->graph ? gd_retain(gd_session_new(t->graph, .device = device, .level = jit->level)) : NULL;
     gd_status status = t->session ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
     if (status == GD_OK) {
-        t->graph->traces_writes = true;
+        t->graph->jit = t->graph->traces_writes = true;
         status = trace_function(jit, t, inputs);
         t->graph->traces_writes = false;
     }
@@ -436,8 +437,10 @@ static gd_status add_gradients(traced *t, bool again) {
     for (int k = 0; k < t->n_out && status == GD_OK; k++)
         if (t->gy[k]) of[n_of] = t->out[k], gy[n_of++] = t->gy[k];
     if (status == GD_OK && n_floats > 0 && n_of > 0) {
+        gd_walks_stay_inside = true; /* those of leaves are called when the tape is walked back */
         gd_tensors g = gd_grad(((gd_tensors){of, n_of}), ((gd_tensors){by, n_floats}), .gradients = (gd_tensors){gy, n_of},
                                .allow_unused = true, .create_graph = again);
+        gd_walks_stay_inside = false;
         if (gd_failed()) status = gd_failure();
         for (int i = 0, k = 0; i < n_by && status == GD_OK; i++)
             if (gd_dtype_is_float((gd_dtype)wanted_by(t, i)->dtype)) gx[i] = gd_retain(g.at[k++]);
