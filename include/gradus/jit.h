@@ -68,6 +68,12 @@
  *     GD_NO_GRAD;
  *     for (int i = 0; i < g.count; i++) gd_sub_(parameters.at[i], gd_mul(g.at[i], lr));
  *
+ * Hooks (gd_tensor_hook) on tensors of the function are called when their gradient is traced: the
+ * ops that they call are part of it. A hook that calls no ops, or reads or writes values, would run
+ * once and not in later calls: the walk back fails, and names it. Hooks in branches and bodies of
+ * loops are refused. Hooks on leaves are called in each walk, with values where the walk is outside
+ * of the function.
+ *
  * Called in a graph, or by the function of another jit, it adds what its function does to that
  * graph.
  *

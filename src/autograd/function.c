@@ -35,6 +35,7 @@ static gd_status record(const gd_function *function, gd_tensors inputs, void *us
     if (!node) return GD_E_MEMORY;
     node->function = function;
     node->user = user;
+    node->site = gd_this_thread.site;
     for (int64_t i = 0; i < inputs.count; i++) gd_slot_set(&node->slots[i], inputs.at[i], false);
     for (int i = 0; i < n_out; i++) {
         gd_slot *slot = &node->slots[inputs.count + i];
@@ -118,6 +119,7 @@ static gd_status apply(const gd_function *function, gd_tensors inputs, void *use
 }
 
 gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs, void *user) {
+    GD_CALLED_FROM(site);
     int n_out = function && function->n_out > 0 ? function->n_out : 1;
     gd_tensor **y = gd_list_new(n_out);
     gd_status status =

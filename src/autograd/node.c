@@ -71,9 +71,10 @@ void gd_node_retain(gd_node *node) { atomic_fetch_add_explicit(&node->refs, 1, m
 static void slot_clear(gd_slot *slot, bool output) {
     if (slot->storage) gd_storage_release(slot->storage);
     if (slot->leaf) gd_object_release(&slot->leaf->object);
+    if (slot->captured) gd_object_release(&slot->captured->object);
     gd_node *node = slot->node;
     slot->storage = NULL;
-    slot->leaf = NULL;
+    slot->leaf = slot->captured = NULL;
     slot->node = NULL;
     if (node && !output) gd_node_release(node);
 }
@@ -157,6 +158,7 @@ void gd_slot_set(gd_slot *slot, gd_tensor *t, bool save) {
 void gd_slot_link(gd_slot *slot, const gd_slot *from) {
     *slot = *from;
     slot->storage = NULL;
+    slot->captured = NULL;
     slot->saved = false;
     if (slot->node) gd_node_retain(slot->node);
     if (slot->leaf) gd_object_retain(&slot->leaf->object);
@@ -168,8 +170,15 @@ void gd_slot_replace(gd_slot *slot, gd_tensor *t) {
     gd_slot_set(slot, t, true);
 }
 
+void gd_slot_capture(gd_slot *slot, gd_tensor *t) {
+    if (!slot->storage || !t || t->node || slot->captured) return;
+    gd_object_retain(&t->object);
+    slot->captured = t;
+}
+
 gd_tensor *gd_slot_as_it_is(const gd_slot *slot) {
     if (slot->leaf) return slot->leaf;
+    if (slot->captured && slot->captured->storage == slot->storage) return slot->captured;
     gd_tensor *t = gd_tensor_bare(GD_VALUE, slot->device, (gd_dtype)slot->dtype, slot->rank, slot->dims);
     if (!t) return NULL;
     for (int i = 0; i < slot->rank; i++) t->strides[i] = slot->strides[i];

@@ -17,6 +17,7 @@ typedef struct gd_slot {
     uint32_t version;
     gd_tensor *leaf;     /* a leaf that requires grad */
     gd_storage *storage; /* the data, if saved */
+    gd_tensor *captured; /* of a graph's node: the tensor outside that it reads, held */
     gd_device *device;
     int64_t offset;
     uint8_t dtype, rank;
@@ -32,6 +33,7 @@ struct gd_hook {
     gd_hook_fn fn;
     void *user;
     int index; /* which output of its node */
+    const char *site; /* where it was added */
 };
 
 struct gd_node {
@@ -69,6 +71,10 @@ typedef struct gd_grad_hooks {
     gd_status (*backward)(gd_tensor *result, gd_tensor *gradient,
                           const gd_backward_options *options);
     gd_status (*freeze)(gd_tensor *leaf); /* before its requires_grad changes */
+    /* In any graph: calls a hook with a symbol, and refuses what would not be done in later runs.
+     */
+    gd_status (*hook)(const gd_hook *hook, gd_tensor *gradient, gd_tensor **other);
+    gd_status (*check_hook)(const gd_tensor *symbol); /* before a symbol gets one */
 } gd_grad_hooks;
 extern gd_grad_hooks gd_traced_grads;
 /* gd_set_grad for library code: a failure is not recorded. */
@@ -99,6 +105,9 @@ gd_tensor *gd_slot_get(const gd_slot *slot, gd_node *self, const char *what);
 void gd_slot_link(gd_slot *slot, const gd_slot *from);
 /* Puts another tensor into an input's slot. */
 void gd_slot_replace(gd_slot *slot, gd_tensor *t);
+/* Holds a tensor outside that a graph's node reads, so that it is found again where it has become
+ * another (gd_tensor_become). */
+void gd_slot_capture(gd_slot *slot, gd_tensor *t);
 /* A value that a graph's node captured, whatever has been written to it since. NULL, noted, when there
  * is no memory. */
 gd_tensor *gd_slot_as_it_is(const gd_slot *slot);

@@ -150,12 +150,15 @@ gd_tensor *gd_detach_at(const char *site, gd_tensor *t) {
     return alias ? alias : gd_tensor_fail(GD_E_MEMORY);
 }
 
-static gd_status add_hook(gd_tensor *t, gd_hook_fn fn, void *user) {
+static gd_status add_hook(const char *site, gd_tensor *t, gd_hook_fn fn, void *user) {
     if (!t || !fn || !t->requires_grad)
         return gd_fail(GD_E_ARGUMENT, "gd_tensor_hook: needs a tensor that requires grad, and a function");
+    if (t->kind == GD_SYMBOL) GD_TRY(gd_traced_grads.check_hook(t));
+    if (t->kind == GD_VALUE)
+        GD_TRY(gd_check_traced_access(t, "gd_tensor_hook of a tensor outside", true));
     gd_hook *hook = gd_malloc(sizeof *hook);
     if (!hook) return gd_fail(GD_E_MEMORY, "no memory for a hook");
-    *hook = (gd_hook){.fn = fn, .user = user, .index = t->node_index};
+    *hook = (gd_hook){.fn = fn, .user = user, .index = t->node_index, .site = site};
     gd_hook **list = t->node ? &t->node->hooks : &t->hooks;
     while (*list) list = &(*list)->next; /* called in the order they were added */
     *list = hook;
@@ -163,7 +166,7 @@ static gd_status add_hook(gd_tensor *t, gd_hook_fn fn, void *user) {
 }
 
 gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void *user) {
-    return gd_report(site, add_hook(t, fn, user));
+    return gd_report(site, add_hook(site ? site : gd_this_thread.site, t, fn, user));
 }
 
 /* --- the switch -------------------------------------------------------------------------------- */

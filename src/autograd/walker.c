@@ -62,6 +62,13 @@ static void walker_free(walker *w) {
     gd_map_free(&w->at);
 }
 
+_Thread_local bool gd_walks_stay_inside;
+
+/* Whether the walk goes no further than this node. */
+static bool ends_at(const walker *w, const gd_node *node) {
+    return node->order < w->walk->since || (gd_walks_stay_inside && !node->graph);
+}
+
 /* --- first pass: what is there, and what is needed --------------------------------------------- */
 
 static bool is_target(const walker *w, const gd_node *node, int index, const gd_tensor *leaf) {
@@ -84,7 +91,7 @@ static gd_status collect(walker *w) {
     }
     for (int at = 0; at < w->count; at++) { /* grows while we go */
         gd_node *node = w->places[at].node;
-        if (node && node->order < w->walk->since) continue;
+        if (node && ends_at(w, node)) continue;
         for (int i = 0; node && i < node->n_in; i++) {
             gd_slot *slot = &node->slots[i];
             const void *key = slot->node ? (const void *)slot->node : slot->leaf;
@@ -115,7 +122,7 @@ static gd_status in_order(walker *w, int **order) {
 
 /* A graph also has nodes that let no gradient through. */
 static bool stops(const walker *w, const gd_node *node) {
-    return node->stops || (node->op && (node->op->flags & GD_OP_NO_GRAD)) || node->order < w->walk->since;
+    return node->stops || (node->op && (node->op->flags & GD_OP_NO_GRAD)) || ends_at(w, node);
 }
 
 static void mark_needed(walker *w, const int *order) {
@@ -153,10 +160,14 @@ static gd_status gather(gd_tensor **sum, gd_tensor *g) {
     return GD_OK;
 }
 
-static gd_status call_hooks(gd_hook *hooks, int index, gd_tensor **grad) {
-    for (gd_hook *h = hooks; h; h = h->next) {
+gd_status gd_call_hooks(const gd_hook *hooks, int index, gd_tensor **grad) {
+    for (const gd_hook *h = hooks; h; h = h->next) {
+        gd_tensor *other;
         if (h->index != index) continue;
-        gd_tensor *other = h->fn(*grad, h->user);
+        if ((*grad)->kind == GD_SYMBOL)
+            GD_TRY(gd_traced_grads.hook(h, *grad, &other));
+        else
+            other = h->fn(*grad, h->user);
         if (!other) continue;
         if (other->kind == GD_FAILED) return gd_failure();
         gd_object_retain(&other->object);
@@ -166,12 +177,25 @@ static gd_status call_hooks(gd_hook *hooks, int index, gd_tensor **grad) {
     return GD_OK;
 }
 
+/* The leaf may have become another since the forward (gd_tensor_become). */
+static gd_status check_moved(const gd_tensor *leaf, const gd_tensor *g) {
+    char a[160], b[160];
+    if (g->kind != GD_VALUE || (g->dtype == leaf->dtype && g->device == leaf->device)) return GD_OK;
+    return gd_fail(
+        GD_E_STATE,
+        "the gradient of a leaf is %s on %s, but the leaf has become %s on %s since the forward",
+        gd_describe(g, a, sizeof a), g->device->name, gd_describe(leaf, b, sizeof b),
+        leaf->device->name);
+}
+
 /* The gradient of a leaf is complete: add it to the leaf's own, or give it to the caller. */
 static gd_status finish_leaf(walker *w, place *p) {
     gd_tensor *leaf = p->leaf;
     if (!p->grads[0] || p->done) return GD_OK;
     p->done = true;
-    GD_TRY(call_hooks(leaf->hooks, 0, &p->grads[0]));
+    GD_TRY(check_moved(leaf, p->grads[0]));
+    if (!w->walk->inputs || !gd_walks_stay_inside)
+        GD_TRY(gd_call_hooks(leaf->hooks, 0, &p->grads[0]));
     if (w->walk->inputs) return GD_OK; /* picked up at the end */
     gd_tensor *g = p->grads[0];
     if (w->walk->create_graph) {
@@ -308,14 +332,20 @@ static gd_status run_rule(const gd_walk *walk, gd_node *node, rule_args *a) {
     return gd_attempt_end(&attempt, status);
 }
 
+static gd_status call_node_hooks(walker *w, place *p) {
+    const gd_node *node = p->node;
+    for (int i = 0; i < node->n_out && node->hooks; i++) {
+        const bool elsewhere = gd_walks_stay_inside && !node->graph && is_target(w, node, i, NULL);
+        if (p->grads[i] && !elsewhere) GD_TRY(gd_call_hooks(node->hooks, i, &p->grads[i]));
+    }
+    return GD_OK;
+}
+
 static gd_status walk_node(walker *w, place *p) {
     gd_node *node = p->node;
     bool any = false;
-    for (int i = 0; i < node->n_out; i++) {
-        if (!p->grads[i]) continue;
-        any = true;
-        GD_TRY(call_hooks(node->hooks, i, &p->grads[i]));
-    }
+    for (int i = 0; i < node->n_out; i++) any |= p->grads[i] != NULL;
+    GD_TRY(call_node_hooks(w, p));
     if (node->n_in == 0) return GD_OK; /* a symbol that is fed */
     if (!any) return GD_OK; /* nothing flows here; its leaves still count down below */
     if (node->spent)
@@ -338,13 +368,6 @@ static gd_status walk_node(walker *w, place *p) {
     }
     gd_free(block);
     return status;
-}
-
-/* An input of gd_grad behind which nothing is asked for: the walk ends here. */
-static gd_status finish_target(place *p) {
-    for (int i = 0; i < p->node->n_out; i++)
-        if (p->grads[i]) GD_TRY(call_hooks(p->node->hooks, i, &p->grads[i]));
-    return GD_OK;
 }
 
 static void spend(gd_node *node) {
@@ -377,7 +400,9 @@ static gd_status walk_all(walker *w, const int *order) {
         }
         if (p->needed) {
             gd_scope *scope = gd_scope_open();
-            gd_status status = p->behind ? walk_node(w, p) : finish_target(p);
+            /* behind an input of gd_grad there may be nothing that is asked for: the walk ends
+             * there */
+            gd_status status = p->behind ? walk_node(w, p) : call_node_hooks(w, p);
             gd_scope_close(&scope);
             if (status != GD_OK) {
                 gd_error_suffix("; in the gradient of %s at %s", p->node->op ? p->node->op->name : p->node->function->name,
@@ -386,7 +411,7 @@ static gd_status walk_all(walker *w, const int *order) {
             }
             if (!w->walk->retain_graph && p->behind) spend(p->node);
         }
-        const bool ends = p->node->order < w->walk->since;
+        const bool ends = ends_at(w, p->node);
         for (int k = 0; k < p->node->n_in && !ends; k++) {
             gd_tensor *leaf = p->node->slots[k].node ? NULL : p->node->slots[k].leaf;
             if (!leaf) continue;
@@ -439,6 +464,23 @@ static void mark_reached(walker *w, const int *order, bool *reached) {
     }
 }
 
+/* What waits is walked through later, by nodes that are made again, without their hooks. */
+static gd_status check_no_hooks(const walker *w) {
+    for (int i = 0; i < w->count; i++) {
+        const place *p = &w->places[i];
+        const gd_hook *hook = p->node                          ? p->node->hooks
+                              : is_target(w, NULL, 0, p->leaf) ? p->leaf->hooks
+                                                               : NULL;
+        if (hook)
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "the hook of %s is on a tensor whose gradient goes through a branch or "
+                           "a loop, or waits for a "
+                           "size; it cannot be called there",
+                           hook->site ? hook->site : "(unknown place)");
+    }
+    return GD_OK;
+}
+
 gd_status gd_walk_waits(const gd_walk *walk, bool *waits, bool *reached) {
     walker w = {.walk = walk};
     gd_status status = collect(&w);
@@ -450,6 +492,7 @@ gd_status gd_walk_waits(const gd_walk *walk, bool *waits, bool *reached) {
             for (int d = 0; d < node->slots[k].rank; d++) *waits |= node->slots[k].dims[d] == GD_UNKNOWN;
     }
     int *order = NULL;
+    if (status == GD_OK && *waits) status = check_no_hooks(&w);
     if (status == GD_OK && *waits) status = in_order(&w, &order);
     if (order) mark_reached(&w, order, reached);
     gd_free(order);

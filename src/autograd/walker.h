@@ -5,6 +5,8 @@
 #include "gradus/autograd.h"
 #include "gradus/extend.h"
 
+struct gd_hook;
+
 typedef struct gd_walk {
     gd_tensor *const *outputs;
     gd_tensor *const *gradients; /* of the outputs, none NULL */
@@ -17,6 +19,12 @@ typedef struct gd_walk {
 } gd_walk;
 
 gd_status gd_walk_back(const gd_walk *walk);
+
+/* While it is set, walks through a graph end at tensors outside of it. Hooks of those are left to
+ * the caller, or to the walk of the tape that goes on from there. */
+extern _Thread_local bool gd_walks_stay_inside;
+/* Calls the hooks of output `index`; *grad is the gradient to go on with, a reference. */
+gd_status gd_call_hooks(const struct gd_hook *hooks, int index, gd_tensor **grad);
 
 /* Whether a size behind the outputs of a graph, or the way through it, is known only when it runs; and
  * which of the inputs a gradient can get to at all. */

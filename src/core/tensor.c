@@ -127,6 +127,54 @@ gd_tensor *gd_tensor_alias(gd_tensor *t) {
     return gd_tensor_view(t, t->rank, t->dims, t->strides, t->offset);
 }
 
+static _Atomic uint64_t became;
+uint64_t gd_tensors_became(void) { return atomic_load_explicit(&became, memory_order_acquire); }
+
+static gd_status check_become(const gd_tensor *leaf, const gd_tensor *value) {
+    char text[160];
+    if (!leaf || !value || leaf->kind != GD_VALUE || value->kind != GD_VALUE)
+        return gd_fail(GD_E_ARGUMENT, "a tensor can only become another where both have data");
+    if (leaf->node)
+        return gd_fail(
+            GD_E_STATE,
+            "%s is a result on the tape, and cannot move to another memory; only leaves can",
+            gd_describe(leaf, text, sizeof text));
+    if (leaf->storage == value->storage)
+        return gd_fail(GD_E_ARGUMENT, "%s would become a view of itself",
+                       gd_describe(leaf, text, sizeof text));
+    if (leaf->requires_grad && !gd_is_float(value->dtype))
+        return gd_fail(GD_E_DTYPE, "%s requires a gradient, and cannot become %s",
+                       gd_describe(leaf, text, sizeof text), gd_dtype_name((gd_dtype)value->dtype));
+    return gd_check_traced_access(leaf, "to move a tensor to another device or dtype", true);
+}
+
+gd_status gd_tensor_become(gd_tensor *leaf, gd_tensor *value) {
+    GD_TRY(check_become(leaf, value));
+    gd_tensor *g = leaf->grad;
+    const bool same_shape = leaf->rank == value->rank &&
+                            memcmp(leaf->dims, value->dims, sizeof(int64_t) * leaf->rank) == 0;
+    if (g && (!same_shape || leaf->dtype != value->dtype || leaf->device != value->device)) {
+        leaf->grad = NULL;
+        gd_object_release(&g->object);
+    }
+    gd_storage *old = leaf->storage, *now = value->storage;
+    /* Who saved the old value finds it overwritten; who only remembers a number, too. */
+    const uint32_t a = atomic_fetch_add(&old->version, 1) + 1, b = atomic_load(&now->version);
+    atomic_store(&now->version, (a > b ? a : b) + 1);
+    gd_storage_retain(now);
+    leaf->storage = now;
+    leaf->dtype = value->dtype;
+    leaf->rank = value->rank;
+    leaf->device = value->device;
+    leaf->offset = value->offset;
+    leaf->is_view = value->is_view;
+    for (int i = 0; i < value->rank; i++)
+        leaf->dims[i] = value->dims[i], leaf->strides[i] = value->strides[i];
+    gd_storage_release(old);
+    atomic_fetch_add_explicit(&became, 1, memory_order_release);
+    return GD_OK;
+}
+
 /* --- asking ------------------------------------------------------------------------------------ */
 
 static bool usable(const gd_tensor *t) {

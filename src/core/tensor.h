@@ -56,6 +56,15 @@ gd_tensor *gd_tensor_bare(gd_tensor_kind kind, gd_device *device, gd_dtype dtype
 /* A view of `t`'s value that is cut off from its history. */
 gd_tensor *gd_tensor_alias(gd_tensor *t);
 
+/* The handle of a leaf takes over the memory, dtype, device, shape and strides of `value`, whose
+ * history does not count: a parameter that moves. A gradient that does not fit any more is dropped.
+ * The tape refuses to walk back through what it saved of the old value. Graphs find the new one
+ * when they run (gd_graph_refresh), jits trace again; views of the old memory stay views of that.
+ * The failure is not recorded. */
+gd_status gd_tensor_become(gd_tensor *leaf, gd_tensor *value);
+/* How many times that was done. */
+uint64_t gd_tensors_became(void);
+
 void gd_tensor_free_cached(gd_thread *thread);
 
 /* gd_copy_to and gd_copy_from for library code: a failure is not recorded, and a trace may write. */

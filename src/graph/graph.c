@@ -19,7 +19,10 @@ static void graph_destroy(gd_object *object) {
         gd_release(graph->written[i].symbol);
         gd_node_release(graph->written[i].node);
     }
-    for (int i = 0; i < graph->n_captured; i++) gd_release(graph->captured[i].tensor);
+    for (int i = 0; i < graph->n_captured; i++) {
+        gd_release(graph->captured[i].tensor);
+        gd_storage_release(graph->captured[i].storage);
+    }
     for (int i = 0; i < graph->n_versions; i++) {
         gd_release(graph->versions[i].leaf);
         gd_release(graph->versions[i].symbol);
@@ -52,6 +55,8 @@ gd_graph *gd_graph_new(void) {
         return NULL;
     }
     gd_object_init(&graph->object, &graph_class);
+    graph->guard = gd_guard_new();
+    atomic_init(&graph->became, gd_tensors_became());
     gd_object_count(1);
     gd_scope_adopt(&graph->object);
     return graph;
@@ -336,7 +341,8 @@ gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor) {
     bool wants = tensor->requires_grad; /* when the call began */
     for (int i = 0; i < graph->n_frozen; i++)
         if (graph->frozen[i].tensor == tensor) wants = graph->frozen[i].before;
-    graph->captured[graph->n_captured++] = (gd_captured){gd_retain(tensor), wants};
+    gd_storage_retain(tensor->storage);
+    graph->captured[graph->n_captured++] = (gd_captured){gd_retain(tensor), tensor->storage, wants};
     return GD_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "autograd/node.h"
 #include "core/names.h"
 #include "gradus/graph.h"
+#include "graph/guard.h"
 
 typedef enum gd_origin_kind { GD_FROM_OP, GD_FROM_PLACEHOLDER, GD_FROM_VARIABLE } gd_origin_kind;
 
@@ -54,9 +55,11 @@ typedef struct gd_leaf_grad {
     bool kept;       /* that one is still the leaf's: what is added to it is written there */
 } gd_leaf_grad;
 
-/* A tensor outside that a jit's function uses, held; and whether it required a gradient then. */
+/* A tensor outside that a jit's function uses; and its memory, and whether it required a gradient,
+ * then. */
 typedef struct gd_captured {
-    gd_tensor *tensor;
+    gd_tensor *tensor;   /* held, as is the next */
+    gd_storage *storage; /* another one: the tensor has become another */
     bool wants;
 } gd_captured;
 
@@ -81,7 +84,9 @@ struct gd_graph {
     gd_object object;
     gd_body_state body;
     struct gd_graph *outer; /* of a body that is open: the graph around it, which is being built, too */
-    bool traces_writes; /* of a jit: tensors outside may be written in place */
+    bool jit;               /* a jit's */
+    bool traces_writes; /* of a jit while its function is traced: tensors outside may be written in
+                           place */
     bool writes_values; /* some node writes a tensor outside */
     gd_written *written; /* in the order in which they were written */
     int n_written, written_room;
@@ -100,6 +105,9 @@ struct gd_graph {
     gd_names names;      /* that the program has given to nodes: the first node of each */
     gd_node **variables; /* those of `nodes` that are variables */
     int n_variables, variable_capacity;
+    gd_guard guard;             /* of the next two, while they change */
+    _Atomic uint64_t became;    /* the gd_tensors_became() that its nodes have seen */
+    _Atomic uint64_t refreshed; /* counts changes of its nodes: plans of before are of no use */
     int n_noise;
     uint64_t noise_base; /* the call number that the first random node would have had as an eager op */
 };
@@ -162,6 +170,11 @@ gd_status gd_trace_note_value(gd_object *owner, const int *where);
 bool gd_traced_values_fit(const gd_graph *graph);
 /* After the function was traced: GD_E_UNSUPPORTED if it leaves one of them changed. */
 gd_status gd_traced_values_check(const gd_graph *graph);
+
+/* Before a graph is run or saved: nodes whose captured tensors have become others
+ * (gd_tensor_become) read the new memory. GD_E_STATE where the dtype or the shape is another, which
+ * the nodes were not made for. */
+gd_status gd_graph_refresh(gd_graph *graph);
 
 /* What a caller of a session may say of this thread's next runs. */
 typedef struct gd_run_noise {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "autograd/walker.h"
 #include "core/freed.h"
 #include "core/alloc.h"
 #include "core/random.h"
@@ -258,7 +259,7 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     t->session = t->graph ? gd_retain(gd_session_new(t->graph, .device = device, .level = jit->level)) : NULL;
     gd_status status = t->session ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
     if (status == GD_OK) {
-        t->graph->traces_writes = true;
+        t->graph->jit = t->graph->traces_writes = true;
         status = trace_function(jit, t, inputs);
         t->graph->traces_writes = false;
     }
@@ -272,6 +273,14 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     atomic_fetch_add(&jit->traces, 1);
     *made = t;
     return GD_OK;
+}
+
+/* Whether a tensor that the function uses has become another (gd_tensor_become): the form is of no
+ * use then. */
+static bool has_moved(const traced *t) {
+    for (int i = 0; i < t->graph->n_captured; i++)
+        if (t->graph->captured[i].tensor->storage != t->graph->captured[i].storage) return true;
+    return false;
 }
 
 static bool is_for(const traced *t, gd_tensors inputs, int64_t key) {
@@ -428,8 +437,10 @@ static gd_status add_gradients(traced *t, bool again) {
     for (int k = 0; k < t->n_out && status == GD_OK; k++)
         if (t->gy[k]) of[n_of] = t->out[k], gy[n_of++] = t->gy[k];
     if (status == GD_OK && n_floats > 0 && n_of > 0) {
+        gd_walks_stay_inside = true; /* those of leaves are called when the tape is walked back */
         gd_tensors g = gd_grad(((gd_tensors){of, n_of}), ((gd_tensors){by, n_floats}), .gradients = (gd_tensors){gy, n_of},
                                .allow_unused = true, .create_graph = again);
+        gd_walks_stay_inside = false;
         if (gd_failed()) status = gd_failure();
         for (int i = 0, k = 0; i < n_by && status == GD_OK; i++)
             if (gd_dtype_is_float((gd_dtype)wanted_by(t, i)->dtype)) gx[i] = gd_retain(g.at[k++]);
@@ -517,6 +528,12 @@ static gd_status check_captured(const traced *t, const int64_t *versions) {
     const gd_graph *g = t->graph;
     for (int i = 0; i < g->n_captured; i++) {
         const gd_tensor *x = g->captured[i].tensor;
+        if (x->storage != g->captured[i].storage)
+            return gd_fail(GD_E_STATE,
+                           "a tensor that the function uses has moved to another device or dtype "
+                           "since the call; it is "
+                           "%s on %s now",
+                           gd_describe(x, shape, sizeof shape), x->device->name);
         if (!t->read[i] || (int64_t)atomic_load(&x->storage->version) == versions[i]) continue;
         bool by_function = false;
         for (int k = 0; k < g->n_written; k++) by_function |= g->written[k].tensor->storage == x->storage;
@@ -612,11 +629,19 @@ static gd_status call_in_place(gd_jit *jit, gd_tensors inputs, gd_tensors *resul
     return gd_failed() ? gd_failure() : GD_OK;
 }
 
-/* Takes the form for these inputs out of the list; NULL: there is none. */
-static traced *take_out(gd_jit *jit, gd_tensors inputs, int64_t key) {
-    traced **at = &jit->first;
-    while (*at && ((*at)->torn || !is_for(*at, inputs, key))) at = &(*at)->next;
-    traced *t = *at;
+/* Takes the form for these inputs out of the list; NULL: there is none. Forms that hold memory
+ * which their tensors have left go to `moved`. */
+static traced *take_out(gd_jit *jit, gd_tensors inputs, int64_t key, traced **moved) {
+    traced **at = &jit->first, *t;
+    while ((t = *at) && (t->torn || has_moved(t) || !is_for(t, inputs, key))) {
+        if (t->torn || !has_moved(t)) {
+            at = &t->next;
+            continue;
+        }
+        *at = t->next;
+        t->next = *moved;
+        *moved = t;
+    }
     if (t) *at = t->next;
     return t;
 }
@@ -637,9 +662,9 @@ static traced *put_first(gd_jit *jit, traced *t) {
  * others wait, and then look again. */
 static gd_status find_traced(gd_jit *jit, gd_tensors inputs, int64_t key, traced **found) {
     gd_status status = GD_OK;
-    traced *t, *old = NULL;
+    traced *t, *old = NULL, *moved = NULL;
     gd_guard_lock(jit->guard);
-    while (!(t = take_out(jit, inputs, key)) && gd_work_waited(&jit->tracing, jit->guard)) {
+    while (!(t = take_out(jit, inputs, key, &moved)) && gd_work_waited(&jit->tracing, jit->guard)) {
     }
     if (!t) {
         gd_work_begin(&jit->tracing);
@@ -652,6 +677,10 @@ static gd_status find_traced(gd_jit *jit, gd_tensors inputs, int64_t key, traced
     if (t) old = put_first(jit, t);
     gd_guard_unlock(jit->guard);
     traced_release(old);
+    while ((old = moved)) {
+        moved = old->next;
+        traced_release(old);
+    }
     *found = t;
     return status;
 }

@@ -568,6 +568,24 @@ static gd_status build_within(gd_plan *plan, size_t limit) {
     return status;
 }
 
+/* Tensors outside are read where they lie. */
+static gd_status check_devices(const gd_program *p, const gd_device *device) {
+    char text[160];
+    for (int i = 0; i < p->n_values; i++) {
+        const gd_root *root = &p->roots[p->values[i].root];
+        if (root->kind != GD_ROOT_OUTSIDE || root->storage->device == device) continue;
+        gd_tensor t;
+        gd_program_describe(p, i, root->storage->device, &t);
+        return gd_fail(GD_E_DEVICE,
+                       "a tensor that the graph uses, %s, is on %s, and the session runs on %s; "
+                       "make a session with "
+                       ".device for it, or move the tensor",
+                       gd_describe(&t, text, sizeof text), root->storage->device->name,
+                       device->name);
+    }
+    return GD_OK;
+}
+
 gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t limit, gd_plan **made) {
     const gd_status room = gd_check_stack();
     gd_plan *plan = room == GD_OK ? gd_calloc(1, sizeof *plan) : NULL;
@@ -579,7 +597,8 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     plan->program = program;
     plan->device = device;
     plan->guard = gd_guard_new();
-    gd_status status = run_passes(program, device, level);
+    gd_status status = check_devices(program, device);
+    if (status == GD_OK) status = run_passes(program, device, level);
     if (status == GD_OK) status = drop_constants(program);
     if (status == GD_OK) status = copy_fetches(program);
     if (status == GD_OK) status = copy_assigned(program);

@@ -23,8 +23,9 @@ typedef struct cached {
     int n_fetches, n_feeds;
     bool repeats; /* assigns nothing */
     gd_meta *shapes; /* of the feeds */
-    uint64_t used;   /* when it was used last */
-    int users;       /* runs that have it now */
+    uint64_t refreshed; /* the graph's counter when it was made */
+    uint64_t used;      /* when it was used last */
+    int users;          /* runs that have it now */
 } cached;
 
 struct gd_session {
@@ -155,10 +156,34 @@ typedef struct using {
 using;
 static _Thread_local using *in_use;
 
+/* Takes out plans with memory that captured tensors have left, one of those that nobody uses. */
+static cached *take_stale(gd_session *s) {
+    const uint64_t refreshed = atomic_load(&s->graph->refreshed);
+    for (int i = 0; i < s->n_plans; i++) {
+        cached *c = s->plans[i];
+        if (c->refreshed == refreshed || c->users > 0) continue;
+        s->plans[i] = s->plans[--s->n_plans];
+        return c;
+    }
+    return NULL;
+}
+
+static void free_stale(gd_session *s) {
+    cached *stale;
+    do {
+        gd_guard_lock(s->guard);
+        stale = take_stale(s);
+        gd_guard_unlock(s->guard);
+        cached_free(stale);
+    } while (stale);
+}
+
 static cached *look_up(const gd_session *s, gd_tensors symbols, gd_tensors values,
                        gd_tensors fetches) {
     for (int i = 0; i < s->n_plans; i++)
-        if (is_for(s->plans[i], symbols, values, fetches)) return s->plans[i];
+        if (s->plans[i]->refreshed == atomic_load(&s->graph->refreshed) &&
+            is_for(s->plans[i], symbols, values, fetches))
+            return s->plans[i];
     return NULL;
 }
 
@@ -186,6 +211,7 @@ static gd_status find_plan(gd_session *s, gd_tensors symbols, gd_tensors values,
                            using *use) {
     gd_status status = GD_OK;
     cached *c, *spare = NULL;
+    if (atomic_load(&s->graph->refreshed) > 0) free_stale(s);
     gd_guard_lock(s->guard);
     while (!(c = look_up(s, symbols, values, fetches)) && gd_work_waited(&s->making, s->guard)) {
     }
@@ -193,6 +219,7 @@ static gd_status find_plan(gd_session *s, gd_tensors symbols, gd_tensors values,
         gd_work_begin(&s->making);
         gd_guard_unlock(s->guard);
         c = remember(symbols, values, fetches);
+        if (c) c->refreshed = atomic_load(&s->graph->refreshed);
         status = c ? compile(s, c, symbols, values, fetches, s->memory_limit) : gd_fail(GD_E_MEMORY, "no memory to plan a run");
         gd_guard_lock(s->guard);
         gd_work_end(&s->making);
@@ -464,6 +491,7 @@ static bool writes(const cached *c) { return c->dynamic ? !c->repeats : gd_plan_
 /* Gives variables their first values, if some have none. */
 static gd_status initialize_once(gd_session *s) {
     gd_turn_hold hold;
+    GD_TRY(gd_graph_refresh(s->graph));
     if (all_initialized(s)) return GD_OK;
     GD_TRY(gd_turn_take(&s->turn, true, &hold));
     gd_status status = initialize(s);
@@ -544,6 +572,7 @@ static gd_status with_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches, 
     gd_status status = symbols ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int64_t i = 0; i < n && symbols; i++) symbols[i] = feeds.at[2 * i], values[i] = feeds.at[2 * i + 1];
     using use;
+    if (status == GD_OK) status = gd_graph_refresh(s->graph);
     if (status == GD_OK)
         status = find_plan(s, (gd_tensors){symbols, n}, (gd_tensors){values, n}, fetches, &use);
     if (status == GD_OK) {

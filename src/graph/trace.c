@@ -2,6 +2,7 @@
 #include "graph/trace.h"
 
 #include "graph/graph.h"
+#include "graph/trace_grad.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,7 @@ static gd_status check_written(const gd_invocation *call, const gd_graph *graph)
     for (int i = 0; i < op->n_inputs && i < call->n_in; i++) {
         const gd_tensor *t = call->in[i];
         if (!op->inputs[i].mutated || !t) continue;
+        GD_TRY(gd_check_hook_writes(graph, op->inputs[i].name));
         if (in_body)
             return gd_fail(GD_E_STATE, "'%s' would be written in a branch or in the body of a loop; let the body give the new "
                            "value back, and assign it outside", op->inputs[i].name);
@@ -180,6 +182,7 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const input
     for (int i = 0; i < call->n_in && status == GD_OK; i++) {
         status = gd_graph_note_capture(gd_graph_building(), inputs[i].now);
         gd_slot_set(&node->slots[i], inputs[i].now, true); /* a value is captured, not copied */
+        gd_slot_capture(&node->slots[i], inputs[i].now);
         if (graph && i < op->n_inputs && op->inputs[i].mutated && node->slots[i].storage) graph->writes_values = true;
         if (call->in[i]) device = call->in[i]->device;
     }

@@ -185,6 +185,24 @@ static gd_status keep_leaves(ends *e) {
                                        "that requires grad");
 }
 
+/* The gradient of a leaf is the sum over all that it has been in the function; then its hooks are
+ * called. */
+static gd_status hand_over(const ends *e, gd_tensor *const *g, int i) {
+    gd_tensor *sum = g[i];
+    for (int k = 0; k < e->count && sum; k++) {
+        if (e->leaves[k] != e->leaves[i] || !g[k] || k == i) continue;
+        if (k < i) return GD_OK; /* is done */
+        sum = gd_add(sum, g[k]);
+        if (sum->kind == GD_FAILED) return gd_failure();
+    }
+    if (!sum) return GD_OK;
+    gd_tensor *final = gd_retain(sum);
+    gd_status status = gd_call_hooks(e->leaves[i]->hooks, 0, &final);
+    if (status == GD_OK) status = accumulate(e->leaves[i], final);
+    gd_release(final);
+    return status;
+}
+
 static gd_status walk(gd_graph *graph, gd_tensor *result, gd_tensor *gradient) {
     ends e = {.count = 0};
     gd_status status = find_ends(graph, &e);
@@ -197,13 +215,14 @@ static gd_status walk(gd_graph *graph, gd_tensor *result, gd_tensor *gradient) {
                                  e.reached);
     if (status == GD_OK) status = keep_leaves(&e);
     if (status == GD_OK) {
+        gd_walks_stay_inside = true;
         gd_tensors g =
             gd_grad(gd_list(result), ((gd_tensors){e.symbols, e.count}),
                     .gradients = gd_list(gradient), .allow_unused = true, .create_graph = true);
+        gd_walks_stay_inside = false;
         if (gd_failed() || g.count != e.count) status = gd_failure();
         int before = gd_no_grad_begin(); /* gradients have no gradient here */
-        for (int i = 0; i < e.count && status == GD_OK; i++)
-            if (g.at[i]) status = accumulate(e.leaves[i], g.at[i]);
+        for (int i = 0; i < e.count && status == GD_OK; i++) status = hand_over(&e, g.at, i);
         gd_grad_mode_end(&before);
     }
     gd_free(e.symbols);
@@ -262,6 +281,7 @@ gd_status gd_frozen_leaves_end(gd_graph *graph, gd_status status) {
 static gd_status check_access(const gd_tensor *t, const char *what, bool writes) {
     char shape[128];
     const gd_graph *graph = gd_graph_traced();
+    GD_TRY(gd_check_hook_access(what));
     if (!graph) return GD_OK;
     if (writes)
         return gd_fail(
@@ -283,7 +303,8 @@ static gd_status check_access(const gd_tensor *t, const char *what, bool writes)
 }
 
 static void __attribute__((constructor)) set_hooks(void) {
-    gd_traced_grads = (gd_grad_hooks){tracing, get, set, backward, freeze};
+    gd_traced_grads =
+        (gd_grad_hooks){tracing, get, set, backward, freeze, gd_traced_hook, gd_check_hook};
     gd_traced_access_hook = check_access;
 }
 

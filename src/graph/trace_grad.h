@@ -13,6 +13,14 @@
  * trace has failed, the leaves are as they were. */
 gd_status gd_frozen_leaves_end(gd_graph *graph, gd_status status);
 
+/* Hooks on gradients that are symbols (trace_hook.c): see gd_grad_hooks. */
+gd_status gd_traced_hook(const gd_hook *hook, gd_tensor *gradient, gd_tensor **other);
+gd_status gd_check_hook(const gd_tensor *symbol);
+/* What a hook that is traced may not do: read or write values, and write with ops where they would
+ * not run. */
+gd_status gd_check_hook_access(const char *what);
+gd_status gd_check_hook_writes(const gd_graph *graph, const char *input);
+
 /* Whether the leaves have gradients now where they had them when the function was traced. */
 bool gd_leaf_grads_fit(const gd_graph *graph);
 

@@ -147,7 +147,8 @@ static gd_status save_model(const char *path, gd_session *session, gd_tensors in
     int grad = gd_no_grad_begin();
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    gd_status status = save(path, session, graph, inputs, outputs, o);
+    gd_status status = gd_graph_refresh(graph);
+    if (status == GD_OK) status = save(path, session, graph, inputs, outputs, o);
     status = gd_attempt_end(&attempt, status);
     gd_grad_mode_end(&grad);
     gd_tracing_on(tracing);
