@@ -315,7 +315,7 @@ static bool parse_field(gd_record *r, char *line) {
     char *rest = end ? s + 1 : s;
     if (end == ' ') rest = gd_record_skip(rest);
     if (r->maker && strcmp(name, "finds") == 0) return parse_finds(r, rest);
-    if (r->maker && strcmp(name, "options") == 0) return parse_options_of(r, rest);
+    if (r->maker && strcmp(name, "options") == 0 && strncmp(rest, "of ", 3) == 0) return parse_options_of(r, rest);
     if (strcmp(name, "saves") == 0) return parse_saves(r, rest);
     if (strcmp(name, "neutral") == 0) return parse_neutral(r, rest);
     bool is_fact;

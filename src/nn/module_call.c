@@ -69,6 +69,7 @@ void gd_module_unhook(gd_module *m, int64_t number) {
 }
 
 static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors out, gd_tensors *subject) {
+    const gd_status failed = gd_error_status();
     for (int i = 0; i < m->n_hooks; i++) {
         const gd_hooked h = m->hooks[i];
         if (h.before != before) continue;
@@ -77,7 +78,7 @@ static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors
                            "it has a hook, which would be called once, when the function is traced or the graph is "
                            "built, and in no run; a hook that does nothing but build ops is added with .builds_ops = true");
         const gd_tensors y = h.fn(m, before ? *subject : in, before ? out : *subject, h.user);
-        if (gd_failed()) return gd_failure();
+        if (gd_error_status() != failed) return gd_failure();
         GD_TRY(gd_check_returned(y, __builtin_frame_address(0)));
         if (y.count > 0) *subject = y;
     }
@@ -116,8 +117,8 @@ static gd_tensors compute(gd_module *m, gd_tensors in) {
 }
 
 /* A list of the library is on the heap; one of the program must not be of a frame that is gone. */
-static gd_status check_outputs(const gd_module *m, gd_tensors out) {
-    if (gd_failed()) return gd_failure();
+static gd_status check_outputs(const gd_module *m, gd_tensors out, gd_status before) {
+    if (gd_error_status() != before) return gd_failure();
     if (m->forward) GD_TRY(gd_check_returned(out, __builtin_frame_address(0)));
     if (out.count < 1 || !out.at) return gd_fail(GD_E_STATE, "its function returned no tensor; return gd_listed(y)");
     for (int64_t i = 0; i < out.count; i++)
@@ -131,8 +132,9 @@ static gd_status run_in_frame(gd_module *m, gd_tensors in, gd_tensors *out) {
     GD_TRY(check_inputs(m, in));
     if (m->n_hooks) GD_TRY(call_hooks(m, true, in, (gd_tensors){NULL, 0}, &in));
     if (!m->built) GD_TRY(gd_layer_build_for(m, in));
+    const gd_status failed = gd_error_status(); /* an earlier failure, which is not this call's */
     *out = compute(m, in);
-    GD_TRY(check_outputs(m, *out));
+    GD_TRY(check_outputs(m, *out, failed));
     if (m->n_hooks) GD_TRY(call_hooks(m, false, in, *out, out));
     return GD_OK;
 }
@@ -140,10 +142,18 @@ static gd_status run_in_frame(gd_module *m, gd_tensors in, gd_tensors *out) {
 /* Puts the path before the message, once: the innermost call knows it best. */
 static void report(gd_status status) {
     char path[GD_MAX_PATH];
-    gd_thread *thread = &gd_this_thread;
-    if (thread->recorded == GD_OK) gd_error_stick(status);
-    if (thread->recorded_within) return;
+    gd_error_stick(status);
     gd_error_within(gd_module_call_path(path, sizeof path));
+}
+
+/* Without a scope the caller releases what a call returns: also an input, or a parameter, that is the output. */
+static void own_outputs(const gd_module *m, gd_tensors in, gd_tensors out) {
+    for (int64_t i = 0; i < out.count; i++) {
+        bool borrowed = false;
+        for (int64_t k = 0; k < in.count; k++) borrowed |= out.at[i] == in.at[k];
+        for (int k = 0; k < m->count; k++) borrowed |= (gd_object *)out.at[i] == m->entries[k].object;
+        if (borrowed && out.at[i]) gd_object_retain(&out.at[i]->object);
+    }
 }
 
 gd_tensors gd_module_run(gd_module *m, gd_tensors in) {
@@ -152,11 +162,13 @@ gd_tensors gd_module_run(gd_module *m, gd_tensors in) {
     gd_scope *scope = gd_scope_open();
     thread->module_frame = &frame;
     gd_tensors out;
+    const bool failed = gd_failed();
     const gd_status status = run_in_frame(m, in, &out);
-    if (status != GD_OK) report(status);
+    if (status != GD_OK && !failed) report(status);
     thread->module_frame = frame.before;
     if (status == GD_OK) gd_keep_list(out);
     gd_scope_close(&scope);
+    if (status == GD_OK && thread->depth == 0) own_outputs(m, in, out);
     return status == GD_OK ? out : gd_list_of_errors(0);
 }
 

@@ -1,0 +1,30 @@
+/* layers_op.c - any op as a layer. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "gradus/layers.h"
+#include "nn/layer.h"
+#include "ops/call.h"
+
+/*layer op(xs*, name:string) -> ys*
+ * Any op as a layer, by its name: gd_nn_op("cat", .options = "axis=1"). Its inputs are the op's, its outputs, too.
+ *   options string = none   of the op, as text
+ */
+static gd_status op_build(gd_module *m) {
+    const gd_nn_op_options *o = m->options;
+    const gd_op *op = o->name ? gd_op_find(o->name) : NULL;
+    if (!op) return gd_fail(GD_E_ARGUMENT, "op: there is no op '%.60s'", o->name ? o->name : "NULL");
+    gd_attrs *attrs = gd_attrs_new(op);
+    if (!attrs) return gd_failure();
+    if (o->options && gd_attrs_parse(attrs, o->options) != GD_OK) return gd_failure();
+    GD_TRY(gd_attrs_check_given(op, attrs));
+    m->op = op;
+    if (op->attrs_size == 0) return GD_OK;
+    m->op_options = gd_malloc(op->attrs_size);
+    if (!m->op_options) return gd_fail(GD_E_MEMORY, "no memory for a layer");
+    memcpy(m->op_options, gd_attrs_data(attrs), op->attrs_size);
+    return GD_OK;
+}
+static gd_tensors op_forward(gd_module *m, gd_tensors in) { return gd_call_with(m->op, NULL, in, m->op_options); }
+
+#include "layers_op.gen.h"
