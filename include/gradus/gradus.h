@@ -22,6 +22,7 @@
 #include "gradus/random.h"
 #include "gradus/scope.h"
 #include "gradus/session.h"
+#include "gradus/state.h"
 #include "gradus/status.h"
 #include "gradus/tensor.h"
 #include "gradus/testing.h"

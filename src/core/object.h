@@ -11,6 +11,8 @@ typedef struct gd_object gd_object;
 typedef struct gd_class {
     const char *name;
     void (*destroy)(gd_object *object);
+    const struct gd_state_rules
+        *state; /* how it is saved and loaded (core/state.h); NULL: it has no state */
 } gd_class;
 
 struct gd_object {

@@ -19,7 +19,9 @@ const char *(*gd_symbol_text_hook)(const gd_tensor *symbol, char *text, size_t s
 gd_status (*gd_traced_access_hook)(const gd_tensor *t, const char *what, bool writes);
 
 static void tensor_destroy(gd_object *object);
-const gd_class gd_tensor_class = {"tensor", tensor_destroy};
+extern const struct gd_state_rules gd_tensor_state_rules; /* state.c */
+const gd_class gd_tensor_class = {
+    .name = "tensor", .destroy = tensor_destroy, .state = &gd_tensor_state_rules};
 
 gd_tensor gd_error_tensor = {
     .object = {.refs = GD_IMMORTAL, .class = &gd_tensor_class}, .kind = GD_FAILED, .device = &gd_cpu_device};

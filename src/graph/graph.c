@@ -46,7 +46,7 @@ static void graph_destroy(gd_object *object) {
     gd_free(graph);
     gd_object_count(-1);
 }
-static const gd_class graph_class = {"graph", graph_destroy};
+static const gd_class graph_class = {.name = "graph", .destroy = graph_destroy};
 
 gd_graph *gd_graph_new(void) {
     gd_graph *graph = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *graph) : NULL;

@@ -106,7 +106,7 @@ static void jit_destroy(gd_object *object) {
     gd_free(jit);
     gd_object_count(-1);
 }
-static const gd_class jit_class = {"jit", jit_destroy};
+static const gd_class jit_class = {.name = "jit", .destroy = jit_destroy};
 
 static gd_status check_options(gd_body fn, const gd_jit_options *o) {
     if (!fn) return gd_fail(GD_E_ARGUMENT, "gd_jit_new: the function is NULL");

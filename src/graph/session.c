@@ -268,7 +268,7 @@ static void session_destroy(gd_object *object) {
     gd_free(s);
     gd_object_count(-1);
 }
-static const gd_class session_class = {"session", session_destroy};
+static const gd_class session_class = {.name = "session", .destroy = session_destroy};
 
 static gd_session *no_session(gd_status status) {
     gd_error_stick(status);

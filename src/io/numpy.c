@@ -281,7 +281,7 @@ static void npz_destroy(gd_object *object) {
     gd_free(npz);
     gd_object_count(-1);
 }
-static const gd_class npz_class = {"npz", npz_destroy};
+static const gd_class npz_class = {.name = "npz", .destroy = npz_destroy};
 
 static gd_status list_entries(gd_npz *npz) {
     size_t all = gd_zip_reader_count(npz->zip);

@@ -127,7 +127,7 @@ struct gd_attrs {
 };
 
 static void attrs_destroy(gd_object *object) { gd_free(object); }
-static const gd_class attrs_class = {"attrs", attrs_destroy};
+static const gd_class attrs_class = {.name = "attrs", .destroy = attrs_destroy};
 
 gd_attrs *gd_attrs_new(const gd_op *op) {
     gd_attrs *attrs = NULL;

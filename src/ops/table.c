@@ -255,7 +255,7 @@ static void list_destroy(gd_object *object) {
 #endif
     gd_free(object);
 }
-static const gd_class list_class = {"list", list_destroy};
+static const gd_class list_class = {.name = "list", .destroy = list_destroy};
 
 gd_tensor **gd_list_new(int64_t count) {
     if (gd_scope_reserve(1) != GD_OK) return NULL;

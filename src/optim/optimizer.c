@@ -92,7 +92,7 @@ static void destroy(gd_object *object) {
     gd_free(o);
     gd_object_count(-1);
 }
-static const gd_class optimizer_class = {"optimizer", destroy};
+static const gd_class optimizer_class = {.name = "optimizer", .destroy = destroy};
 
 static gd_optimizer *fail(const char *site, gd_status status) {
     gd_report(site, status);

@@ -1,0 +1,160 @@
+/* state.h - saving and loading what has state: modules, optimizers, schedules, sessions, the random
+ * generator, tensors.
+ *
+ *     gd_save_state("digits.safetensors", gd_part("net", net), gd_part("adam", adam));
+ *     gd_load_state("digits.safetensors", gd_part("net", net), gd_part("adam", adam));
+ *
+ * Files are safetensors files, as PyTorch and Hugging Face programs read and write them. A tensor
+ * is stored as PART.NAME ("net.fc1.weight"); gd_part("", net) has no prefix, so that the file has
+ * the names of a PyTorch state dict. A part that is a tensor is stored under the part's name. Small
+ * values (step counts, the generator's seed) are strings in the file's metadata. Tied tensors are
+ * written once and found under any of their names.
+ *
+ * A load that fails changes nothing. Values are copied into the memory of the tensors that are
+ * there: handles stay the same, and floats are converted to each tensor's dtype. A file may hold
+ * more parts than are loaded: gd_load_state(path, gd_part("net", net)) reads the weights alone.
+ *
+ * A save replaces the old file at once when the new one is complete on the disk, so a killed
+ * process or a full disk leaves the old file. Files may be larger than the memory that is free:
+ * tensors are written one by one, and read through a memory map. Nobody must shorten a file while
+ * it is read.
+ */
+#ifndef GRADUS_STATE_H
+#define GRADUS_STATE_H
+
+#include "gradus/options.h"
+#include "gradus/scope.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- parts ----------------------------------------------------------------------------------- */
+
+/* An object and what its names begin with in a file; "" or NULL: nothing. */
+typedef struct gd_state_part {
+    const char *name;
+    void *object;
+} gd_state_part;
+
+typedef struct gd_state_parts {
+    const gd_state_part *at;
+    int64_t count;
+} gd_state_parts;
+
+/* gd_part("net", net) is one part; gd_parts(gd_part(...), gd_part(...)) is a list, for the calls
+ * with options. */
+#ifdef __cplusplus
+}
+inline gd_state_part gd_part(const char *name, void *object) { return gd_state_part{name, object}; }
+template <int count> struct gd_parts_of_ {
+    gd_state_part at[count];
+    operator gd_state_parts() const { return gd_state_parts{at, count}; }
+};
+template <typename... Parts> inline gd_parts_of_<sizeof...(Parts)> gd_parts(Parts... parts) {
+    return gd_parts_of_<sizeof...(Parts)>{{parts...}};
+}
+extern "C" {
+#else
+#define gd_part(name, object)                                                                      \
+    (__extension__(gd_state_part){name, GD_FOR_OBJECT_(object, (void *)(object))})
+#define gd_parts(...)                                                                              \
+    (__extension__(gd_state_parts){(const gd_state_part[]){__VA_ARGS__},                           \
+                                   sizeof((gd_state_part[]){__VA_ARGS__}) /                        \
+                                       sizeof(gd_state_part)})
+#endif
+
+/* --- saving ---------------------------------------------------------------------------------- */
+
+typedef struct gd_save_state_options {
+    /* Of a path that ends in ".index.json": the most bytes of tensors in one shard (a larger tensor
+     * has a shard of its own). 0: 5 GB, as Hugging Face has it. */
+    int64_t shard_bytes GD_DEFAULT_(0);
+} gd_save_state_options;
+
+/* A path that ends in ".index.json" is an index of shards, as Hugging Face writes them:
+ *
+ *     gd_save_state_with("model.safetensors.index.json", gd_parts(gd_part("", net)), .shard_bytes =
+ * 1 << 30);
+ *
+ * writes model-00001-of-00003.safetensors and so on, then the index. Shards of the index before
+ * stay until the new index is in place (new ones have other names meanwhile), and are removed then.
+ * Load them by the same path. */
+#define gd_save_state(path, ...) gd_save_state_at(GD_HERE, path, gd_parts(__VA_ARGS__), NULL)
+#define gd_save_state_with(path, parts, ...)                                                       \
+    GD_WITH_OPTIONS_(gd_save_state_at(                                                             \
+        GD_HERE, path, parts,                                                                      \
+        GD_OPTIONS_(gd_save_state_options, (.shard_bytes = 0) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_status gd_save_state_at(const char *site, const char *path, gd_state_parts parts,
+                                  const gd_save_state_options *options);
+
+/* --- loading --------------------------------------------------------------------------------- */
+
+/* What a partial load did, and what did not fit. */
+typedef struct gd_load_report {
+    int64_t loaded;     /* tensors and values that were loaded */
+    int64_t missing;    /* wanted, but not in the file */
+    int64_t unexpected; /* in the file, under a part that was loaded, but not wanted */
+    int64_t unfit;      /* of another shape, or of a dtype that cannot be converted */
+    char text[1024];    /* in words, with some of the names; "": everything fits */
+} gd_load_report;
+
+typedef struct gd_load_state_options {
+    /* Loads what fits and writes here what does not. NULL: all of it must fit. */
+    gd_load_report *partial GD_DEFAULT_(nullptr);
+    /* Takes only names of the file that begin with this ("model."), without it. */
+    const char *prefix GD_DEFAULT_(nullptr);
+    /* The name here of a name in the file (without the prefix), valid until the next call; NULL:
+     * leave this one out. */
+    const char *(*rename)(const char *name, void *user)GD_DEFAULT_(nullptr);
+    void *user GD_DEFAULT_(nullptr);
+} gd_load_state_options;
+
+#define gd_load_state(path, ...) gd_load_state_at(GD_HERE, path, gd_parts(__VA_ARGS__), NULL)
+#define gd_load_state_with(path, parts, ...)                                                       \
+    GD_WITH_OPTIONS_(gd_load_state_at(                                                             \
+        GD_HERE, path, parts,                                                                      \
+        GD_OPTIONS_(gd_load_state_options, (.partial = NULL, .prefix = NULL, .rename = NULL,       \
+                                            .user = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts parts,
+                                  const gd_load_state_options *options);
+
+/* --- without a file -------------------------------------------------------------------------- */
+
+/* The state of an object, or of a file, in the current scope. That of an object holds its own
+ * tensors, which change when the object does; that of a file holds new ones on the default device.
+ * NULL, with the failure recorded, when the object has no state or the file cannot be read. */
+#ifdef __cplusplus
+#define gd_state_of(object) gd_state_of_at(GD_HERE, object)
+#else
+#define gd_state_of(object) gd_state_of_at(GD_HERE, GD_FOR_OBJECT_(object, (void *)(object)))
+#endif
+GD_API gd_state *gd_state_of_at(const char *site, void *object);
+#define gd_read_state(...) gd_read_state_at(GD_HERE, __VA_ARGS__)
+GD_API gd_state *gd_read_state_at(const char *site, const char *path);
+
+/* Copies a state into an object, as gd_load_state does: all of it, or nothing. */
+#ifdef __cplusplus
+#define gd_set_state(object, state) gd_set_state_at(GD_HERE, object, state)
+#else
+#define gd_set_state(object, state)                                                                \
+    gd_set_state_at(GD_HERE, GD_FOR_OBJECT_(object, (void *)(object)), state)
+#endif
+GD_API gd_status gd_set_state_at(const char *site, void *object, const gd_state *state);
+
+/* The tensors, in the order of the object. They live as long as the state; gd_retain those that are
+ * to live longer. NULL for an i beyond, and for a name that is not there. */
+GD_API int64_t gd_state_count(const gd_state *state);
+GD_API const char *gd_state_name(const gd_state *state, int64_t i);
+GD_API gd_tensor *gd_state_tensor_at(const gd_state *state, int64_t i);
+GD_API gd_tensor *gd_state_find(const gd_state *state, const char *name);
+
+/* The small values, as text. */
+GD_API int64_t gd_state_value_count(const gd_state *state);
+GD_API const char *gd_state_value_name(const gd_state *state, int64_t i);
+GD_API const char *gd_state_value(const gd_state *state, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,292 @@
+/* state_take.c - loading: checks first, then copies; see state.h. */
+#include "core/state_take.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/grow.h"
+
+static int number_of(const gd_names *names, const char *name) {
+    return (int)(intptr_t)gd_names_find(names, name) - 1;
+}
+static bool set_number(gd_names *names, const char *name, int number) {
+    return gd_names_add(names, name, (void *)(intptr_t)(number + 1));
+}
+
+/* --- questions ------------------------------------------------------------------------------- */
+
+/* The entry under a full name, or under one that is relative to the object. Without memory to look
+ * there is none, and the load fails for it in the end. */
+static gd_source_tensor *tensor_at(const gd_taking *in, const char *full) {
+    const int i = full ? number_of(&in->tensors, full) : -1;
+    return i < 0 ? NULL : &in->source->tensors[i];
+}
+static gd_source_value *value_at(const gd_taking *in, const char *full) {
+    const int i = full ? number_of(&in->values, full) : -1;
+    return i < 0 ? NULL : &in->source->values[i];
+}
+
+static char *full_name(gd_taking *in, const char *name) {
+    char *full = gd_path_join(&in->path, name);
+    if (!full) in->no_memory = true;
+    return full;
+}
+static gd_source_tensor *find_tensor(gd_taking *in, const char *name) {
+    char *full = full_name(in, name);
+    gd_source_tensor *t = tensor_at(in, full);
+    gd_free(full);
+    return t;
+}
+static gd_source_value *find_value(gd_taking *in, const char *name) {
+    char *full = full_name(in, name);
+    gd_source_value *v = value_at(in, full);
+    gd_free(full);
+    return v;
+}
+
+bool gd_taking_has(gd_taking *in, const char *name) {
+    return find_tensor(in, name) || find_value(in, name);
+}
+
+bool gd_taking_shape(gd_taking *in, const char *name, gd_shape *shape, gd_dtype *dtype) {
+    const gd_source_tensor *t = find_tensor(in, name);
+    if (!t || t->dtype == GD_DTYPE_NONE || t->rank > GD_MAX_RANK) return false;
+    *shape = gd_shape_of(t->rank, t->dims);
+    *dtype = t->dtype;
+    return true;
+}
+
+bool gd_taking_peek_number(gd_taking *in, const char *name, double *value) {
+    const gd_source_value *v = find_value(in, name);
+    return v && gd_value_number(v->text, value);
+}
+bool gd_taking_peek_integer(gd_taking *in, const char *name, int64_t *value) {
+    const gd_source_value *v = find_value(in, name);
+    return v && gd_value_integer(v->text, value);
+}
+const char *gd_taking_peek_text(gd_taking *in, const char *name) {
+    const gd_source_value *v = find_value(in, name);
+    return v ? v->text : NULL;
+}
+
+/* --- wants ----------------------------------------------------------------------------------- */
+
+static void want_free(gd_want *w) {
+    gd_free(w->name);
+    if (w->tensor)
+        gd_object_release(&w->tensor->object);
+    else if (w->kind == GD_TEXT_VALUE)
+        gd_free(w->text);
+    gd_free(w->staged);
+}
+
+static bool same_place(const gd_want *a, const gd_want *b) {
+    if (a->tensor && b->tensor) return gd_state_same(a->tensor, b->tensor);
+    return !a->tensor && !b->tensor && a->to == b->to;
+}
+
+/* Adds a want, whose name it takes over; frees it after a failure. */
+static gd_status add_want(gd_taking *in, gd_want w) {
+    const void *place = w.tensor ? (const void *)w.tensor->storage : w.to;
+    const int there = w.name ? number_of(&in->wanted, w.name) : -1;
+    gd_status status = GD_OK;
+    if (!w.name)
+        status = gd_state_no_memory();
+    else if (there >= 0 && !same_place(&in->wants[there], &w))
+        status = gd_fail(GD_E_ARGUMENT, "two %s have the name '%s'",
+                         w.tensor ? "tensors" : "values", w.name);
+    else if (!gd_grow(in->wants, in->n_wants, in->wants_room) ||
+             !set_number(&in->wanted, w.name, in->n_wants))
+        status = gd_state_no_memory();
+    if (status != GD_OK) {
+        want_free(&w);
+        return status;
+    }
+    w.same = gd_map_find(&in->by_place, place);
+    in->wants[in->n_wants++] = w;
+    if (!gd_map_put(&in->by_place, place, in->n_wants - 1)) return gd_state_no_memory();
+    for (int i = w.same; i >= 0 && w.fit == GD_FITS; i = in->wants[i].same)
+        if (in->wants[i].fit == GD_FITS && same_place(&in->wants[i], &w))
+            in->wants[in->n_wants - 1].again = true;
+    return GD_OK;
+}
+
+static gd_fit fit_tensor(const gd_tensor *t, const gd_source_tensor *from) {
+    if (!from) return GD_MISSING;
+    if (from->rank != t->rank || memcmp(from->dims, t->dims, sizeof(int64_t) * t->rank) != 0)
+        return GD_OTHER_SHAPE;
+    if (from->dtype == (gd_dtype)t->dtype) return GD_FITS;
+    return gd_is_float(from->dtype) && gd_is_float(t->dtype) ? GD_FITS : GD_OTHER_DTYPE;
+}
+
+gd_status gd_taking_tensor(gd_taking *in, const char *name, gd_tensor *t) {
+    if (!t || t->kind != GD_VALUE)
+        return gd_fail(GD_E_STATE, "'%s' has no memory to load into: it is %s", name,
+                       !t                     ? "NULL"
+                       : t->kind == GD_SYMBOL ? "a symbol of a graph"
+                                              : "an error");
+    char *full = full_name(in, name);
+    gd_source_tensor *from = tensor_at(in, full);
+    if (from) from->used = true;
+    gd_object_retain(&t->object);
+    return add_want(in,
+                    (gd_want){.name = full, .fit = fit_tensor(t, from), .tensor = t, .from = from});
+}
+
+static gd_status take_value(gd_taking *in, const char *name, gd_value_kind kind, void *to) {
+    gd_want w = {.name = full_name(in, name), .kind = kind, .to = to};
+    gd_source_value *v = value_at(in, w.name);
+    w.value = v;
+    if (v) {
+        v->used = true;
+        const size_t bytes = strlen(v->text) + 1;
+        bool is_one = true;
+        switch (kind) {
+        case GD_NUMBER_VALUE: is_one = gd_value_number(v->text, &w.number); break;
+        case GD_INTEGER_VALUE: is_one = gd_value_integer(v->text, &w.integer); break;
+        case GD_UNSIGNED_VALUE: is_one = gd_value_unsigned(v->text, &w.natural); break;
+        case GD_TEXT_VALUE:
+            w.text = gd_malloc(bytes);
+            if (!w.text) {
+                want_free(&w);
+                return gd_state_no_memory();
+            }
+            memcpy(w.text, v->text, bytes);
+            break;
+        }
+        w.fit = is_one ? GD_FITS : GD_OTHER_VALUE;
+    } else {
+        w.fit = GD_MISSING;
+    }
+    return add_want(in, w);
+}
+
+gd_status gd_taking_number(gd_taking *in, const char *name, double *value) {
+    return take_value(in, name, GD_NUMBER_VALUE, value);
+}
+gd_status gd_taking_integer(gd_taking *in, const char *name, int64_t *value) {
+    return take_value(in, name, GD_INTEGER_VALUE, value);
+}
+gd_status gd_taking_unsigned(gd_taking *in, const char *name, uint64_t *value) {
+    return take_value(in, name, GD_UNSIGNED_VALUE, value);
+}
+gd_status gd_taking_text(gd_taking *in, const char *name, char **value) {
+    return take_value(in, name, GD_TEXT_VALUE, value);
+}
+
+gd_status gd_taking_object(gd_taking *in, const char *name, void *object) {
+    size_t before;
+    if (!object) return GD_OK;
+    const gd_state_rules *rules = gd_state_rules_of(object, name);
+    if (!rules) return GD_E_ARGUMENT;
+    GD_TRY(gd_check_stack());
+    GD_TRY(gd_path_begin(&in->path, name, &before));
+    const gd_status status = rules->take(object, in);
+    gd_path_end(&in->path, before);
+    return status;
+}
+
+gd_status gd_taking_when_done(gd_taking *in, gd_state_done done, void *user) {
+    return gd_path_when_done(&in->path, done, user);
+}
+
+const char *gd_taking_name_for(gd_taking *in, const gd_tensor *of, int64_t index,
+                               const char *suffix) {
+    const gd_state_tensor *e = gd_state_entry_of(in->naming, of);
+    char number[32];
+    snprintf(number, sizeof number, "%" PRId64, index);
+    const char *local = e ? e->name + e->part : NULL;
+    const bool plain = e && !e->ambiguous && *local;
+    /* the form that a save would choose first */
+    const char *forms[] = {!e      ? number
+                           : plain ? local
+                                   : e->name,
+                           plain ? e->name : NULL, e ? number : NULL};
+    const char *first = NULL;
+    for (int i = 0; i < 3; i++) {
+        const char *name = forms[i] ? gd_path_text(&in->path, forms[i], suffix) : NULL;
+        if (forms[i] && (!name || gd_taking_has(in, name))) return name;
+        if (!first) first = name;
+    }
+    return first;
+}
+
+/* --- a load ---------------------------------------------------------------------------------- */
+
+static gd_status index_source(gd_taking *in) {
+    const gd_source *s = in->source;
+    if (s->n_tensors > INT32_MAX / 2 || s->n_values > INT32_MAX / 2)
+        return gd_fail(GD_E_UNSUPPORTED, "%s: too many names", s->title);
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        if (number_of(&in->tensors, s->tensors[i].name) >= 0)
+            return gd_fail(GD_E_ARGUMENT, "%s: two tensors have the name '%s' (renamed?)", s->title,
+                           s->tensors[i].name);
+        if (!set_number(&in->tensors, s->tensors[i].name, (int)i)) return gd_state_no_memory();
+    }
+    for (size_t i = 0; i < s->n_values; i++)
+        if (!set_number(&in->values, s->values[i].name, (int)i)) return gd_state_no_memory();
+    return GD_OK;
+}
+
+static gd_status take_parts(gd_taking *in) {
+    for (int64_t i = 0; i < in->parts.count; i++) {
+        size_t before;
+        gd_object *object = in->parts.at[i].object;
+        const char *name = in->parts.at[i].name;
+        GD_TRY(gd_path_begin_part(&in->path, name, &before));
+        const gd_status status = object->class->state->take(object, in);
+        gd_path_end(&in->path, before);
+        if (status != GD_OK) gd_error_prefix("part '%s': ", name ? name : "");
+        GD_TRY(status);
+    }
+    return GD_OK;
+}
+
+/* Nothing fails from here on, but for the upload to a device that the host cannot write to. */
+static gd_status write_all(gd_taking *in) {
+    gd_status status = GD_OK;
+    for (int i = 0; i < in->n_wants && status == GD_OK; i++) {
+        gd_want *w = &in->wants[i];
+        if (w->fit == GD_FITS && !w->again) status = gd_want_write(w);
+    }
+    if (status != GD_OK) gd_error_suffix("; tensors on this device may be loaded in part");
+    return status;
+}
+
+static gd_status check_and_write(gd_taking *in, gd_load_report *partial) {
+    gd_load_report report;
+    GD_TRY(index_source(in));
+    GD_TRY(gd_state_collect_names(in->parts, &in->naming));
+    GD_TRY(take_parts(in));
+    if (in->no_memory) return gd_state_no_memory();
+    gd_taking_report(in, &report);
+    if (!partial && report.text[0])
+        return gd_fail(report.unfit > 0 ? GD_E_SHAPE : GD_E_FORMAT, "%s", report.text);
+    for (int i = 0; i < in->n_wants; i++)
+        if (in->wants[i].fit == GD_FITS && !in->wants[i].again)
+            GD_TRY(gd_want_stage(&in->wants[i]));
+    GD_TRY(write_all(in));
+    if (partial) *partial = report;
+    return GD_OK;
+}
+
+gd_status gd_taking_load(const gd_source *source, gd_state_parts parts, gd_load_report *partial) {
+    gd_taking in = {.source = source, .parts = parts};
+    GD_TRY(gd_check_parts(parts));
+    gd_scope *scope = gd_scope_open(); /* of what the objects make */
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    const gd_status status = gd_attempt_end(&attempt, check_and_write(&in, partial));
+    gd_path_finish(&in.path, status == GD_OK);
+    gd_path_free(&in.path);
+    for (int i = 0; i < in.n_wants; i++) want_free(&in.wants[i]);
+    gd_free(in.wants);
+    gd_names_free(&in.tensors);
+    gd_names_free(&in.values);
+    gd_names_free(&in.wanted);
+    gd_map_free(&in.by_place);
+    if (in.naming) gd_object_release(&in.naming->object);
+    gd_scope_close(&scope);
+    return status;
+}
