@@ -26,7 +26,7 @@ static void destroy(gd_object *object) {
     gd_free(m);
     gd_object_count(-1);
 }
-static const gd_class module_class = {.name = "module", .destroy = destroy};
+static const gd_class module_class = {.name = "module", .destroy = destroy, .state = &gd_module_state};
 
 gd_module *gd_module_bare(const char *type) {
     const char *kept = gd_intern(type);
@@ -93,12 +93,11 @@ static gd_status check_name(const gd_module *m, const char *name) {
     return GD_OK;
 }
 
-/* Whether `module` is, or is below, `inside`. */
-static bool contains(const gd_module *inside, const gd_module *module, int depth) {
+bool gd_module_contains(const gd_module *inside, const gd_module *module, int depth) {
     if (inside == module) return true;
     for (int i = 0; depth < GD_MAX_DEPTH && i < inside->count; i++)
         if (inside->entries[i].kind == GD_A_CHILD && inside->entries[i].object &&
-            contains((gd_module *)inside->entries[i].object, module, depth + 1))
+            gd_module_contains((gd_module *)inside->entries[i].object, module, depth + 1))
             return true;
     return false;
 }
@@ -112,7 +111,7 @@ static ptrdiff_t place_of(const gd_module *m, const void *field) {
 gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void *object, void *field) {
     name = name && field ? field_name(name) : name;
     GD_TRY(check_name(m, name));
-    if (kind == GD_A_CHILD && object && contains(object, m, 0))
+    if (kind == GD_A_CHILD && object && gd_module_contains(object, m, 0))
         return gd_fail(GD_E_STATE, "%s: '%s' is the module itself, or holds it", m->type, name);
     const char *kept = gd_intern(name);
     if (!kept || !gd_grow(m->entries, m->count, m->room)) return gd_fail(GD_E_MEMORY, "no memory for a part of a module");

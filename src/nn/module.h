@@ -71,6 +71,11 @@ gd_module *gd_module_bare(const char *type);
 gd_status gd_module_put(gd_module *module, gd_entry_kind kind, const char *name, void *object, void *field);
 gd_entry *gd_module_entry(const gd_module *module, const char *name);
 
+/* Whether `module` is, or is below, `inside`. `depth` is 0. */
+bool gd_module_contains(const gd_module *inside, const gd_module *module, int depth);
+
+extern const struct gd_state_rules gd_module_state;
+
 /* A tensor becomes a parameter: a float leaf that requires a gradient. */
 gd_status gd_module_put_parameter(gd_module *module, const char *name, gd_tensor *tensor, void *field);
 

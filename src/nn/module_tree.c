@@ -210,6 +210,8 @@ static gd_status replace(gd_module *m, const char *path, gd_module *child) {
     gd_module *parent = m;
     snprintf(above, sizeof above, "%.*s", dot ? (int)(dot - path) : 0, path);
     GD_TRY(find_module(m, above, &parent));
+    if (gd_module_contains(child, parent, 0))
+        return gd_fail(GD_E_STATE, "gd_module_replace: the new '%s' is the module itself, or holds it", path);
     gd_retain(child);
     gd_object_release(e->object);
     e->object = (gd_object *)child;
