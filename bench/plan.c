@@ -70,4 +70,29 @@ static void training(void) {
     }
 }
 
-const bench_entry bench_plan[] = {{"run", run_cost}, {"train", training}, {NULL, NULL}};
+/* Steps with modules against the same steps with bare ops: the worst of them. */
+static void module_overhead(void) {
+    static const char *const nets[] = {"two_layer", "mlp"}, *const modes[] = {"eager", "jit"};
+    double worst = 0, spread = 0;
+    char note[96] = "";
+    for (int n = 0; n < 2; n++)
+        for (int m = 0; m < 2; m++) {
+            GD_SCOPE;
+            gd_set_num_threads(1);
+            char with[32];
+            snprintf(with, sizeof with, "module_%s", modes[m]);
+            void *trains[2] = {train_new(nets[n], modes[m]), train_new(nets[n], with)};
+            if (!trains[0] || !trains[1]) return;
+            bench_rival found[2];
+            bench_in_turn(train_step, trains, 2, found);
+            const double overhead = 1 / found[1].speedup;
+            if (overhead <= worst) continue;
+            worst = overhead;
+            spread = found[1].spread / found[1].ns;
+            snprintf(note, sizeof note, "a step with modules / with bare ops, the worst: %s, %s; target at most 1.1", nets[n], modes[m]);
+        }
+    bench_report("module_overhead", worst, spread, "times", note);
+}
+
+const bench_entry bench_plan[] = {
+    {"run", run_cost}, {"train", training}, {"module_overhead", module_overhead}, {NULL, NULL}};

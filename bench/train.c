@@ -27,6 +27,7 @@ struct train {
     gd_tensor *x, *y;                                  /* data */
     gd_tensor *w[MOST_LAYERS], *b[MOST_LAYERS];        /* parameters, of both forms */
     gd_tensor *parameters[2 * MOST_LAYERS];
+    gd_module *net; /* that computes with them; NULL: bare ops do */
     gd_optimizer *optimizer;
     gd_session *session; /* NULL: eager, */
     gd_jit *jit;         /* or, where this is not NULL, traced */
@@ -35,7 +36,8 @@ struct train {
 };
 
 static gd_tensor *loss_of(const train *t, gd_tensor *x, gd_tensor *y) {
-    for (int i = 0; i < t->shape->layers; i++) {
+    if (t->net) x = gd_module_forward(t->net, x);
+    for (int i = 0; !t->net && i < t->shape->layers; i++) {
         x = gd_linear(x, t->w[i], t->b[i]);
         if (i < t->shape->layers - 1) x = gd_relu(x);
     }
@@ -53,6 +55,16 @@ static void make_parameters(train *t, bool variables) {
         t->parameters[count++] = t->b[i] = variables ? gd_variable(b) : gd_requires_grad(b);
     }
     t->optimizer = gd_optim_sgd(((gd_tensors){t->parameters, count}), .lr = 1e-3);
+}
+
+static void make_net(train *t) {
+    const shape *s = t->shape;
+    t->net = gd_nn_sequential();
+    for (int i = 0; i < s->layers; i++) {
+        if (i > 0) gd_module_append(t->net, gd_nn_relu());
+        gd_module_append(t->net, gd_nn_linear(s->size[i], s->size[i + 1]));
+    }
+    t->optimizer = gd_optim_sgd(gd_module_parameters(t->net), .lr = 1e-3);
 }
 
 static void make_session(train *t, int level) {
@@ -92,10 +104,14 @@ train *train_new(const char *net, const char *mode) {
     const int64_t outputs = s->size[s->layers];
     *t = (train){.shape = s, .x = gd_randn(gd_dims(s->batch, s->size[0]))};
     t->y = s->classes ? gd_randint(gd_dims(s->batch), 0, outputs) : gd_randn(gd_dims(s->batch, outputs));
+    const bool modules = strncmp(mode, "module_", 7) == 0;
+    if (modules) mode += 7;
     const bool jit = strncmp(mode, "jit", 3) == 0;
     t->forgets_last = strcmp(mode, "jit_forgets") == 0;
     if (jit) t->jit = gd_jit_new(eager_step, t);
-    if (jit || strcmp(mode, "eager") == 0)
+    if (modules)
+        make_net(t);
+    else if (jit || strcmp(mode, "eager") == 0)
         make_parameters(t, false);
     else make_session(t, strcmp(mode, "plan") == 0 ? 0 : 2);
     return gd_failed() ? NULL : t;

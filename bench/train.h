@@ -8,8 +8,9 @@ typedef struct train train;
 
 /* "two_layer" (1000-100-10, batch 64, mean of squares) or "mlp" (784-512-512-10, batch 128, cross
  * entropy), both with SGD; "eager", "plan" (level 0), "fused" (level 2), "jit" (the eager step,
- * traced; level 2) or "jit_forgets" (which keeps no gradients between steps). Belongs to the scope
- * around. NULL if there is no such one. */
+ * traced; level 2) or "jit_forgets" (which keeps no gradients between steps). "module_eager" and
+ * "module_jit": the same with a gd_nn_sequential. Belongs to the scope around. NULL if there is no
+ * such one. */
 train *train_new(const char *net, const char *mode);
 
 /* One step, for bench_time. */
