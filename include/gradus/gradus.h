@@ -27,5 +27,6 @@
 #include "gradus/tensor.h"
 #include "gradus/testing.h"
 #include "gradus/threads.h"
+#include "gradus/zoo.h"
 
 #endif

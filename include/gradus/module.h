@@ -149,6 +149,10 @@ GD_API gd_status gd_net_add_at(const char *site, gd_module *net, const char *nam
 #define gd_layer_new(name, options) gd_layer_new_at(GD_HERE, name, options)
 GD_API gd_module *gd_layer_new_at(const char *site, const char *name, const char *options);
 
+/* A network of the zoo (zoo.h) in the same way: gd_net_new("resnet18", "classes=10"). */
+#define gd_net_new(name, options) gd_net_new_at(GD_HERE, name, options)
+GD_API gd_module *gd_net_new_at(const char *site, const char *name, const char *options);
+
 /* A layer of the program's own. The record has the form of the library's (CONTRIBUTING.md):
  *
  *     gd_layer_define("scale(x, features:int) -> y\n"

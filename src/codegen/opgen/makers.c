@@ -32,6 +32,9 @@ static const kind kinds[] = {
     {"schedule", "schedule", "gd_schedule *", "gd_optimizer *", "optimizer", "schedules", "optim/schedule.h",
      "gradus/tensor.h", "Schedules", "How learning rates change from step to step (optim.h).",
      {"check", "rate"}},
+    {"net", "zoo", "gd_module *", NULL, NULL, "zoo", "zoo/zoo.h", "gradus/module.h", "Networks",
+     "Ready architectures. Names and shapes of parameters are those of the well-known implementations, whose files load.",
+     {"check", "make"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds, MAX_MAKERS = 1000 };
 

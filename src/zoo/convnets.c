@@ -1,0 +1,152 @@
+/* convnets.c - convolutional networks for images. */
+#include <math.h>
+#include <stdio.h>
+
+#include "gradus/autograd.h"
+#include "gradus/layers.h"
+#include "gradus/nn.h"
+#include "gradus/ops.h"
+#include "gradus/zoo.h"
+#include "core/number.h"
+#include "zoo/zoo.h"
+
+/* --- LeNet --------------------------------------------------------------------------------------- */
+
+/*net lenet
+ * LeCun et al. 1998, as it is trained today: two convolutions with relu and max pooling, three linear layers. For x
+ * (N, channels, 28, 28), or 32 by 32 without the padding of the first convolution.
+ *   channels int = 1
+ *   classes int = 10
+ *   size int = 28     28 or 32
+ */
+typedef struct { gd_module *conv1, *conv2, *fc1, *fc2, *fc3; } lenet;
+
+static gd_tensors lenet_forward(gd_tensors in, void *self) {
+    lenet *m = self;
+    gd_tensor *x = gd_max_pool2d(gd_relu(gd_module_forward(m->conv1, in.at[0])), .kernel = 2);
+    x = gd_max_pool2d(gd_relu(gd_module_forward(m->conv2, x)), .kernel = 2);
+    x = gd_relu(gd_module_forward(m->fc1, gd_flatten(x, .start_axis = 1)));
+    x = gd_relu(gd_module_forward(m->fc2, x));
+    return gd_listed(gd_module_forward(m->fc3, x));
+}
+static gd_status lenet_check(const void *options) {
+    const gd_zoo_lenet_options *o = options;
+    GD_TRY(gd_net_at_least("channels", o->channels, 1));
+    GD_TRY(gd_net_at_least("classes", o->classes, 1));
+    return o->size == 28 || o->size == 32 ? GD_OK : gd_fail(GD_E_ARGUMENT, "size is %lld; it must be 28 or 32", (long long)o->size);
+}
+static gd_module *lenet_make(const void *options) {
+    const gd_zoo_lenet_options *o = options;
+    gd_module *net = gd_module_new(lenet_forward, sizeof(lenet), .type = "lenet");
+    lenet *m = gd_module_self(net);
+    if (!m) return NULL;
+    GD_CHILD(net, m->conv1, gd_nn_conv2d(o->channels, 6, 5, .padding = o->size == 28 ? 2 : 0));
+    GD_CHILD(net, m->conv2, gd_nn_conv2d(6, 16, 5));
+    GD_CHILD(net, m->fc1, gd_nn_linear(16 * 5 * 5, 120));
+    GD_CHILD(net, m->fc2, gd_nn_linear(120, 84));
+    GD_CHILD(net, m->fc3, gd_nn_linear(84, o->classes));
+    return net;
+}
+
+/* --- residual networks --------------------------------------------------------------------------- */
+
+/* y = relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)), He et al. 2015. */
+typedef struct { gd_module *conv1, *bn1, *conv2, *bn2, *downsample; } basic_block;
+
+static gd_tensors block_forward(gd_tensors in, void *self) {
+    basic_block *m = self;
+    gd_tensor *x = in.at[0];
+    gd_tensor *y = gd_relu(gd_module_forward(m->bn1, gd_module_forward(m->conv1, x)));
+    y = gd_module_forward(m->bn2, gd_module_forward(m->conv2, y));
+    return gd_listed(gd_relu(gd_add(y, m->downsample ? gd_module_forward(m->downsample, x) : x)));
+}
+
+/* A weight of a convolution starts as He et al. say, by its fan out. */
+static gd_module *conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+    gd_module *m = gd_nn_conv2d(in, out, kernel, .stride = stride, .padding = kernel / 2, .bias = false);
+    char init[64];
+    gd_snprintf(init, sizeof init, "normal std=%.17g", sqrt(2 / (double)(out * kernel * kernel)));
+    if (m) gd_module_init(m, "weight", init);
+    return m;
+}
+
+static gd_module *block(int64_t in, int64_t out, int64_t stride) {
+    gd_module *net = gd_module_new(block_forward, sizeof(basic_block), .type = "basic_block");
+    basic_block *m = gd_module_self(net);
+    if (!m) return NULL;
+    GD_CHILD(net, m->conv1, conv(in, out, 3, stride));
+    GD_CHILD(net, m->bn1, gd_nn_batch_norm2d(out));
+    GD_CHILD(net, m->conv2, conv(out, out, 3, 1));
+    GD_CHILD(net, m->bn2, gd_nn_batch_norm2d(out));
+    if (stride != 1 || in != out)
+        GD_CHILD(net, m->downsample, gd_nn_sequential(conv(in, out, 1, stride), gd_nn_batch_norm2d(out)));
+    return net;
+}
+
+static gd_module *stage(int64_t in, int64_t out, int blocks, int64_t stride) {
+    gd_module *list = gd_nn_sequential();
+    for (int i = 0; i < blocks; i++) gd_module_append(list, block(i ? out : in, out, i ? 1 : stride));
+    return list;
+}
+
+typedef struct { gd_module *conv1, *bn1, *layer1, *layer2, *layer3, *layer4, *fc; } resnet;
+
+static gd_tensors resnet_forward(gd_tensors in, void *self) {
+    resnet *m = self;
+    gd_tensor *x = gd_relu(gd_module_forward(m->bn1, gd_module_forward(m->conv1, in.at[0])));
+    if (m->layer4) x = gd_max_pool2d(x, .kernel = 3, .stride = 2, .padding = 1);
+    x = gd_module_forward(m->layer3, gd_module_forward(m->layer2, gd_module_forward(m->layer1, x)));
+    if (m->layer4) x = gd_module_forward(m->layer4, x);
+    return gd_listed(gd_module_forward(m->fc, gd_mean(x, .axis = gd_dims(2, 3))));
+}
+
+/*net resnet18
+ * He et al. 2015, 18 layers, as torchvision has it: for x (N, 3, H, W), H and W at least 32.
+ *   classes int = 1000
+ *   channels int = 3
+ */
+static gd_status resnet18_check(const void *options) {
+    const gd_zoo_resnet18_options *o = options;
+    GD_TRY(gd_net_at_least("classes", o->classes, 1));
+    return gd_net_at_least("channels", o->channels, 1);
+}
+static gd_module *resnet18_make(const void *options) {
+    const gd_zoo_resnet18_options *o = options;
+    gd_module *net = gd_module_new(resnet_forward, sizeof(resnet), .type = "resnet18");
+    resnet *m = gd_module_self(net);
+    if (!m) return NULL;
+    GD_CHILD(net, m->conv1, conv(o->channels, 64, 7, 2));
+    GD_CHILD(net, m->bn1, gd_nn_batch_norm2d(64));
+    GD_CHILD(net, m->layer1, stage(64, 64, 2, 1));
+    GD_CHILD(net, m->layer2, stage(64, 128, 2, 2));
+    GD_CHILD(net, m->layer3, stage(128, 256, 2, 2));
+    GD_CHILD(net, m->layer4, stage(256, 512, 2, 2));
+    GD_CHILD(net, m->fc, gd_nn_linear(512, o->classes));
+    return net;
+}
+
+/*net resnet20
+ * He et al. 2015 for CIFAR, 20 layers: three stages of three blocks, 16, 32 and 64 channels. For x (N, 3, 32, 32).
+ *   classes int = 10
+ *   channels int = 3
+ */
+static gd_status resnet20_check(const void *options) {
+    const gd_zoo_resnet20_options *o = options;
+    GD_TRY(gd_net_at_least("classes", o->classes, 1));
+    return gd_net_at_least("channels", o->channels, 1);
+}
+static gd_module *resnet20_make(const void *options) {
+    const gd_zoo_resnet20_options *o = options;
+    gd_module *net = gd_module_new(resnet_forward, sizeof(resnet), .type = "resnet20");
+    resnet *m = gd_module_self(net);
+    if (!m) return NULL;
+    GD_CHILD(net, m->conv1, conv(o->channels, 16, 3, 1));
+    GD_CHILD(net, m->bn1, gd_nn_batch_norm2d(16));
+    GD_CHILD(net, m->layer1, stage(16, 16, 3, 1));
+    GD_CHILD(net, m->layer2, stage(16, 32, 3, 2));
+    GD_CHILD(net, m->layer3, stage(32, 64, 3, 2));
+    GD_CHILD(net, m->fc, gd_nn_linear(64, o->classes));
+    return net;
+}
+
+#include "convnets.gen.h"
