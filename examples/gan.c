@@ -1,0 +1,61 @@
+/* gan.c - two nets that train against each other, as one plan: a generator of points on a circle.
+ *
+ * A step of each optimizer is part of one gd_jit. The discriminator's batch norm is used three times in it:
+ * on true points, on false ones, and on false ones again with the discriminator's new weights.
+ */
+#include <gradus/gradus.h>
+
+#include "show.h"
+
+enum { BATCH = 128, NOISE = 4, WIDTH = 64, STEPS = 3000 };
+
+typedef struct { gd_module *generator, *discriminator; gd_optimizer *adam_g, *adam_d; } gan;
+
+static gd_tensor *judged(gan *g, gd_tensor *points, double truth) {
+    gd_tensor *scores = gd_module_forward(g->discriminator, points);
+    return gd_bce_with_logits(scores, gd_full_like(scores, truth));
+}
+
+static gd_tensors step(gd_tensors in, void *user) {
+    gan *g = user;
+    gd_tensor *points = gd_module_forward(g->generator, gd_randn(gd_dims(BATCH, NOISE)));
+
+    gd_optimizer_zero_grad(g->adam_d);
+    gd_tensor *loss_d = gd_add(judged(g, in.at[0], 1), judged(g, gd_detach(points), 0));
+    gd_backward(loss_d);
+    gd_optimizer_step(g->adam_d);
+
+    gd_optimizer_zero_grad(g->adam_g);
+    gd_tensor *loss_g = judged(g, points, 1);
+    gd_backward(loss_g);
+    gd_optimizer_step(g->adam_g);
+    return gd_listed(loss_d, loss_g);
+}
+
+/* Points at distance 1 from the origin. */
+static gd_tensor *circle(void) {
+    gd_tensor *angle = gd_uniform(gd_dims(BATCH), .high = 6.2831853);
+    return gd_stack(gd_list(gd_cos(angle), gd_sin(angle)), .axis = 1);
+}
+
+int main(void) {
+    GD_SCOPE;
+    gd_seed(1);
+    gan g = {.generator = gd_nn_sequential(gd_nn_linear(NOISE, WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, WIDTH), gd_nn_relu(),
+                                           gd_nn_linear(WIDTH, 2)),
+             .discriminator = gd_nn_sequential(gd_nn_linear(2, WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, WIDTH),
+                                               gd_nn_batch_norm1d(WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, 1))};
+    g.adam_g = gd_optim_adam(gd_module_parameters(g.generator), .lr = 2e-4, .beta1 = 0.5);
+    g.adam_d = gd_optim_adam(gd_module_parameters(g.discriminator), .lr = 2e-4, .beta1 = 0.5);
+    gd_jit *train = gd_jit_new(step, &g);
+    double off = INFINITY;
+    for (int i = 1; i <= STEPS && !gd_failed(); i++) {
+        GD_SCOPE;
+        gd_jit_call(train, gd_list(circle()));
+        if (i % 300 != 0) continue;
+        gd_tensor *made = gd_module_forward(g.generator, gd_randn(gd_dims(1024, NOISE)));
+        off = gd_item(gd_mean(gd_abs(gd_sub(gd_norm(made, .axis = 1), gd_scalar(1)))));
+        printf("step %4d   points are %.3f off the circle\n", i, off);
+    }
+    return show_end(off < 0.15 && gd_jit_traces(train) == 1);
+}

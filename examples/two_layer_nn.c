@@ -1,0 +1,35 @@
+/* two_layer_nn.c - a two-layer net made of layers, trained by hand.
+ *
+ * Layers hold their weights; the net lists them all. The update is written out here, and
+ * two_layer_optim.c leaves it to an optimizer.
+ */
+#include <gradus/gradus.h>
+
+#include "show.h"
+
+enum { N = 64, D_IN = 1000, H = 100, D_OUT = 10, STEPS = 500 };
+
+int main(void) {
+    GD_SCOPE;
+    gd_seed(0);
+    gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
+    gd_module *net = gd_nn_sequential(gd_nn_linear(D_IN, H), gd_nn_relu(), gd_nn_linear(H, D_OUT));
+    gd_tensors parameters = gd_module_parameters(net);
+    gd_tensor *lr = gd_scalar(1e-4);
+    double last = INFINITY;
+
+    for (int step = 1; step <= STEPS && !gd_failed(); step++) {
+        GD_SCOPE;
+        gd_tensor *loss = gd_mse_loss(gd_module_forward(net, x), y, .reduction = GD_SUM);
+        gd_module_zero_grad(net);
+        gd_backward(loss);
+
+        GD_NO_GRAD;
+        for (int i = 0; i < parameters.count; i++)
+            gd_sub_(parameters.at[i], gd_mul(lr, gd_tensor_grad(parameters.at[i])));
+
+        last = gd_item(loss);
+        if (step == 1 || step % 50 == 0) show_loss(step, last);
+    }
+    return show_end(last <= 2.8e-5);
+}

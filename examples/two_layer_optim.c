@@ -1,0 +1,27 @@
+/* two_layer_optim.c - the net of two_layer_nn.c, trained by Adam. */
+#include <gradus/gradus.h>
+
+#include "show.h"
+
+enum { N = 64, D_IN = 1000, H = 100, D_OUT = 10, STEPS = 500 };
+
+int main(void) {
+    GD_SCOPE;
+    gd_seed(0);
+    gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
+    gd_module *net = gd_nn_sequential(gd_nn_linear(D_IN, H), gd_nn_relu(), gd_nn_linear(H, D_OUT));
+    gd_optimizer *adam = gd_optim_adam(gd_module_parameters(net), .lr = 1e-4);
+    double last = INFINITY;
+
+    for (int step = 1; step <= STEPS && !gd_failed(); step++) {
+        GD_SCOPE;
+        gd_tensor *loss = gd_mse_loss(gd_module_forward(net, x), y, .reduction = GD_SUM);
+        gd_optimizer_zero_grad(adam);
+        gd_backward(loss);
+        gd_optimizer_step(adam);
+
+        last = gd_item(loss);
+        if (step == 1 || step % 50 == 0) show_loss(step, last);
+    }
+    return show_end(last <= 2.2e-7);
+}
