@@ -7,6 +7,7 @@
 
 #include "show.h"
 
+#define RADIUS 0.7
 enum { BATCH = 128, NOISE = 4, WIDTH = 64, STEPS = 3000 };
 
 typedef struct { gd_module *generator, *discriminator; gd_optimizer *adam_g, *adam_d; } gan;
@@ -32,21 +33,21 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_listed(loss_d, loss_g);
 }
 
-/* Points at distance 1 from the origin. */
+/* Points at distance RADIUS from the origin. */
 static gd_tensor *circle(void) {
     gd_tensor *angle = gd_uniform(gd_dims(BATCH), .high = 6.2831853);
-    return gd_stack(gd_list(gd_cos(angle), gd_sin(angle)), .axis = 1);
+    return gd_mul(gd_stack(gd_list(gd_cos(angle), gd_sin(angle)), .axis = 1), gd_scalar(RADIUS));
 }
 
 int main(void) {
     GD_SCOPE;
     gd_seed(1);
     gan g = {.generator = gd_nn_sequential(gd_nn_linear(NOISE, WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, WIDTH), gd_nn_relu(),
-                                           gd_nn_linear(WIDTH, 2)),
+                                           gd_nn_linear(WIDTH, 2), gd_nn_tanh()),
              .discriminator = gd_nn_sequential(gd_nn_linear(2, WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, WIDTH),
                                                gd_nn_batch_norm1d(WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, 1))};
-    g.adam_g = gd_optim_adam(gd_module_parameters(g.generator), .lr = 2e-4, .beta1 = 0.5);
-    g.adam_d = gd_optim_adam(gd_module_parameters(g.discriminator), .lr = 2e-4, .beta1 = 0.5);
+    g.adam_g = gd_optim_adam(gd_module_parameters(g.generator), .lr = 3e-4, .beta1 = 0.5);
+    g.adam_d = gd_optim_adam(gd_module_parameters(g.discriminator), .lr = 3e-4, .beta1 = 0.5);
     gd_jit *train = gd_jit_new(step, &g);
     double off = INFINITY;
     for (int i = 1; i <= STEPS && !gd_failed(); i++) {
@@ -54,7 +55,7 @@ int main(void) {
         gd_jit_call(train, gd_list(circle()));
         if (i % 300 != 0) continue;
         gd_tensor *made = gd_module_forward(g.generator, gd_randn(gd_dims(1024, NOISE)));
-        off = gd_item(gd_mean(gd_abs(gd_sub(gd_norm(made, .axis = 1), gd_scalar(1)))));
+        off = gd_item(gd_mean(gd_abs(gd_sub(gd_norm(made, .axis = 1), gd_scalar(RADIUS)))));
         printf("step %4d   points are %.3f off the circle\n", i, off);
     }
     return show_end(off < 0.15 && gd_jit_traces(train) == 1);
