@@ -33,6 +33,11 @@ GD_API void gd_seed(uint64_t seed);
 GD_API gd_rng gd_rng_state(void);
 GD_API void gd_rng_set_state(gd_rng state);
 
+/* The generator as an object that can be saved and loaded (state.h): gd_part("rng",
+ * gd_generator()). It needs no release. */
+typedef struct gd_random_generator gd_random_generator;
+GD_API gd_random_generator *gd_generator(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,7 +1,9 @@
 /* random.c - the process's generator state: a seed and a call number. */
 #include "core/random.h"
 
+#include "core/alloc.h"
 #include "core/fork.h"
+#include "core/state.h"
 #include "core/tensor.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,4 +43,42 @@ gd_rng gd_rng_take_many(uint64_t count) {
     state.call += count;
     pthread_mutex_unlock(&lock);
     return taken;
+}
+
+/* --- its state ------------------------------------------------------------------------------- */
+
+struct gd_random_generator {
+    gd_object object;
+};
+
+static gd_status give(gd_object *object, gd_state *out) {
+    const gd_rng now = gd_rng_state();
+    (void)object;
+    GD_TRY(gd_state_put_unsigned(out, "seed", now.seed));
+    return gd_state_put_unsigned(out, "call", now.call);
+}
+
+static void loaded_or_not(void *user, bool loaded) {
+    if (loaded) gd_rng_restore(*(gd_rng *)user);
+    gd_free(user);
+}
+
+/* Both numbers change at once. */
+static gd_status take(gd_object *object, gd_taking *in) {
+    gd_rng *next = gd_malloc(sizeof *next);
+    (void)object;
+    if (!next) return gd_fail(GD_E_MEMORY, "no memory to load the random generator");
+    *next = gd_rng_state();
+    GD_TRY(gd_taking_when_done(in, loaded_or_not, next));
+    GD_TRY(gd_taking_unsigned(in, "seed", &next->seed));
+    return gd_taking_unsigned(in, "call", &next->call);
+}
+
+static const gd_state_rules generator_rules = {give, take};
+static const gd_class generator_class = {.name = "random generator", .state = &generator_rules};
+
+gd_random_generator *gd_generator(void) {
+    static gd_random_generator generator = {
+        .object = {.refs = GD_IMMORTAL, .class = &generator_class}};
+    return &generator;
 }

@@ -32,7 +32,27 @@ static void state_destroy(gd_object *object) {
     gd_free(s);
     gd_object_count(-1);
 }
-static const gd_class state_class = {.name = "state", .destroy = state_destroy};
+
+/* A state is a part, too: one that was read from a file can be written to another. */
+static gd_status give_state(gd_object *object, gd_state *state) {
+    const gd_state *s = (const gd_state *)object;
+    for (int i = 0; i < s->n_tensors; i++)
+        GD_TRY(gd_state_put_tensor(state, s->tensors[i].name, s->tensors[i].tensor));
+    for (int i = 0; i < s->n_values; i++)
+        GD_TRY(gd_state_put_text(state, s->values[i].name, s->values[i].text));
+    return GD_OK;
+}
+static gd_status take_state(gd_object *object, gd_taking *in) {
+    gd_state *s = (gd_state *)object;
+    for (int i = 0; i < s->n_tensors; i++)
+        GD_TRY(gd_taking_tensor(in, s->tensors[i].name, s->tensors[i].tensor));
+    for (int i = 0; i < s->n_values; i++)
+        GD_TRY(gd_taking_text(in, s->values[i].name, &s->values[i].text));
+    return GD_OK;
+}
+static const gd_state_rules state_rules = {give_state, take_state};
+static const gd_class state_class = {
+    .name = "state", .destroy = state_destroy, .state = &state_rules};
 
 gd_status gd_state_new(gd_state **out) {
     *out = gd_calloc(1, sizeof **out);

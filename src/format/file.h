@@ -37,6 +37,11 @@ uint64_t gd_file_reader_size(const gd_file_reader *reader);
 gd_status gd_file_reader_read_at(const gd_file_reader *reader, uint64_t offset, void *buffer,
                                  size_t bytes);
 
+/* The bytes of the file as memory, read when they are looked at; NULL for an empty file. They are
+ * there until the reader is closed. Another program that shortens the file meanwhile breaks them.
+ */
+gd_status gd_file_reader_map(gd_file_reader *reader, const uint8_t **data);
+
 /* Reads a whole file into memory from gd_malloc, with a zero byte behind the *bytes bytes. */
 gd_status gd_file_read_all(const char *path, char **data, size_t *bytes);
 

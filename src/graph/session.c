@@ -2,10 +2,12 @@
 #include "gradus/session.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/state.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/subgraph.h"
@@ -268,7 +270,9 @@ static void session_destroy(gd_object *object) {
     gd_free(s);
     gd_object_count(-1);
 }
-static const gd_class session_class = {.name = "session", .destroy = session_destroy};
+extern const gd_state_rules gd_session_state_rules; /* below */
+static const gd_class session_class = {
+    .name = "session", .destroy = session_destroy, .state = &gd_session_state_rules};
 
 static gd_session *no_session(gd_status status) {
     gd_error_stick(status);
@@ -686,3 +690,90 @@ gd_status gd_session_set_at(const char *site, gd_session *s, gd_tensor *variable
     GD_CALLED_FROM(site);
     return gd_report(site, set_variable(s, variable, value));
 }
+
+/* --- state -------------------------------------------------------------------------------------
+ */
+
+/* A turn at the variables, from the call of give or take to the end of the save or load. */
+typedef struct state_hold {
+    gd_turn_hold turn;
+    gd_session *session;
+    uint64_t runs; /* that a load has found */
+} state_hold;
+
+static void end_hold(void *user, bool loaded) {
+    state_hold *hold = user;
+    if (loaded && hold->turn.writes) atomic_store(&hold->session->runs, hold->runs);
+    gd_turn_leave(&hold->turn);
+    gd_free(hold);
+}
+
+static gd_status begin_hold(gd_session *s, bool writes, state_hold **out) {
+    void *tracing = gd_tracing_off();
+    gd_status status = initialize_once(s);
+    gd_tracing_on(tracing);
+    GD_TRY(status);
+    *out = gd_calloc(1, sizeof **out);
+    if (!*out) return gd_fail(GD_E_MEMORY, "no memory for the state of a session");
+    (*out)->session = s;
+    (*out)->runs = atomic_load(&s->runs);
+    status = gd_turn_take(&s->turn, writes, &(*out)->turn);
+    if (status != GD_OK) gd_free(*out);
+    return status;
+}
+
+/* Calls `each` with all variables and their names. Where several have the same, the later ones are
+ * NAME_2, NAME_3 and so on. */
+typedef gd_status visit_variable(void *to, const char *name, gd_tensor *value);
+
+static gd_status visit_variables(gd_session *s, visit_variable *each, void *to) {
+    gd_names taken = {0};
+    gd_status status = GD_OK;
+    char **made = gd_calloc((size_t)s->n_variables + 1, sizeof *made);
+    if (!made) return gd_fail(GD_E_MEMORY, "no memory for the names of variables");
+    for (int i = 0; i < s->n_variables && status == GD_OK; i++) {
+        const char *name = s->graph->variables[i]->origin->name;
+        const size_t bytes = strlen(name) + 16;
+        for (int k = 2; gd_names_find(&taken, name) && status == GD_OK; k++) {
+            if (!made[i] && !(made[i] = gd_malloc(bytes)))
+                status = gd_fail(GD_E_MEMORY, "no memory for the names of variables");
+            else
+                snprintf(made[i], bytes, "%s_%d", s->graph->variables[i]->origin->name, k);
+            if (made[i]) name = made[i];
+        }
+        if (status == GD_OK && !gd_names_add(&taken, name, s))
+            status = gd_fail(GD_E_MEMORY, "no memory for the names of variables");
+        if (status == GD_OK) status = each(to, name, s->variables[i]);
+    }
+    for (int i = 0; i < s->n_variables; i++) gd_free(made[i]);
+    gd_free(made);
+    gd_names_free(&taken);
+    return status;
+}
+
+static gd_status give_variable(void *state, const char *name, gd_tensor *value) {
+    return gd_state_put_tensor(state, name, value);
+}
+static gd_status take_variable(void *in, const char *name, gd_tensor *value) {
+    return gd_taking_tensor(in, name, value);
+}
+
+static gd_status give_state(gd_object *object, gd_state *state) {
+    gd_session *s = (gd_session *)object;
+    state_hold *hold;
+    GD_TRY(begin_hold(s, false, &hold));
+    GD_TRY(gd_state_when_done(state, end_hold, hold));
+    GD_TRY(visit_variables(s, give_variable, state));
+    return gd_state_put_unsigned(state, "runs", atomic_load(&s->runs));
+}
+
+static gd_status take_state(gd_object *object, gd_taking *in) {
+    gd_session *s = (gd_session *)object;
+    state_hold *hold;
+    GD_TRY(begin_hold(s, true, &hold));
+    GD_TRY(gd_taking_when_done(in, end_hold, hold));
+    GD_TRY(visit_variables(s, take_variable, in));
+    return gd_taking_unsigned(in, "runs", &hold->runs);
+}
+
+const gd_state_rules gd_session_state_rules = {give_state, take_state};

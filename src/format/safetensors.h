@@ -1,0 +1,55 @@
+/* safetensors.h - the layout of safetensors files.
+ *
+ *     8 bytes   length N of the header, little-endian
+ *     N bytes   JSON: {"__metadata__": {"key": "text"}, "name": {"dtype": "F32", "shape": [2, 3],
+ *               "data_offsets": [0, 24]}, ...}, padded with spaces
+ *     the rest  the tensors' elements, row-major and little-endian; offsets count from here
+ *
+ * A header is refused, with the reason, unless the tensors cover the rest of the file exactly: no
+ * overlap, no hole, nothing behind the last. Sizes are compared with shape and dtype. A dtype that
+ * is not known is kept as a name: only who wants the tensor has to know it.
+ */
+#ifndef GRADUS_FORMAT_SAFETENSORS_H
+#define GRADUS_FORMAT_SAFETENSORS_H
+
+#include "format/file.h"
+
+enum { GD_SAFETENSORS_MAX_HEADER = 100 * 1000 * 1000 };
+
+typedef struct gd_safetensors_entry {
+    const char *name, *dtype;
+    int rank;
+    const int64_t *dims;
+    uint64_t begin; /* in the file */
+    uint64_t bytes;
+} gd_safetensors_entry;
+
+typedef struct gd_safetensors_value {
+    const char *key, *text;
+} gd_safetensors_value;
+
+/* A header that was read. */
+typedef struct gd_safetensors {
+    gd_safetensors_entry *entries; /* in the order of the header */
+    size_t count;
+    gd_safetensors_value *values; /* of __metadata__ */
+    size_t n_values;
+    uint64_t data_begin;
+    int64_t *all_dims;
+    struct gd_json_doc *doc;
+} gd_safetensors;
+
+gd_status gd_safetensors_read(gd_safetensors *out, const gd_file_reader *file);
+void gd_safetensors_free(gd_safetensors *header); /* {0} is fine */
+
+/* The bits of an element of a dtype; 0: not known. */
+int gd_safetensors_bits(const char *dtype);
+
+/* The beginning of a file whose data are these tensors in this order: the length and the header,
+ * from gd_malloc, with a length that is a multiple of 64. `begin` of each entry is set. Elements
+ * are aligned if those of larger dtypes come first. `path` is for messages. */
+gd_status gd_safetensors_make_header(const char *path, gd_safetensors_entry *entries, size_t count,
+                                     const gd_safetensors_value *values, size_t n_values,
+                                     char **header, size_t *bytes);
+
+#endif

@@ -1,0 +1,275 @@
+/* state_shards.c - a state in several files and an index that names them.
+ *
+ * At any moment the index and its shards belong together, also when the process is killed. Shards
+ * are written under temporary names. Then, with the folder locked: they get their names, of which
+ * the index that is there uses none (two series of names take turns), the new index replaces the
+ * old one, and files of both series that it does not name are removed.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/checked.h"
+#include "io/state_io.h"
+
+enum { MOST_SHARDS = 512, DIGITS = 5 };
+static const uint64_t DEFAULT_BYTES = 5000000000u;
+static const char *const series[] = {"", "-b"};
+
+typedef struct shard {
+    size_t first, count; /* of the contents' tensors */
+    gd_file_writer *writer;
+    char *path;       /* once it has a name */
+    const char *name; /* the end of it */
+} shard;
+
+typedef struct shards {
+    const gd_state_contents *contents;
+    shard *at;
+    size_t count;
+    uint64_t total_bytes;
+    /* of the index that is there: */
+    gd_json_doc *old;
+    const char **old_names;
+    size_t n_old;
+} shards;
+
+static gd_status no_memory(const char *path) {
+    return gd_fail(GD_E_MEMORY, "%s: no memory to save a state", path);
+}
+
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The length of "DIR/model" in "DIR/model.safetensors.index.json". */
+static size_t stem_length(const char *path) {
+    static const char middle[] = ".safetensors";
+    size_t length = strlen(path) - strlen(".index.json");
+    if (length > sizeof middle - 1 &&
+        strncmp(path + length - (sizeof middle - 1), middle, sizeof middle - 1) == 0)
+        length -= sizeof middle - 1;
+    return length;
+}
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+static bool are_digits(const char *text) { return strspn(text, "0123456789") >= DIGITS; }
+
+/* The series that a file name belongs to; -1: none. */
+static int series_of(const char *path, const char *name) {
+    const size_t stem = stem_length(path) - (size_t)(last_part(path) - path);
+    if (strncmp(name, last_part(path), stem) != 0) return -1;
+    name += stem;
+    for (int s = 1; s >= 0; s--) {
+        const size_t length = strlen(series[s]);
+        const char *rest = name + length;
+        if (strncmp(name, series[s], length) != 0 || strlen(rest) < 2 * DIGITS + 5) continue;
+        if (rest[0] == '-' && are_digits(rest + 1) && strncmp(rest + 1 + DIGITS, "-of-", 4) == 0 &&
+            are_digits(rest + DIGITS + 5) && strcmp(rest + 2 * DIGITS + 5, ".safetensors") == 0)
+            return s;
+    }
+    return -1;
+}
+
+static gd_status name_shards(shards *w) {
+    const char *path = w->contents->path;
+    const size_t stem = stem_length(path), bytes = stem + 64;
+    int used = -1;
+    for (size_t i = 0; i < w->n_old; i++)
+        if (series_of(path, w->old_names[i]) >= 0) used = series_of(path, w->old_names[i]);
+    for (size_t i = 0; i < w->count; i++) {
+        shard *s = &w->at[i];
+        s->path = gd_malloc(bytes);
+        if (!s->path) return no_memory(path);
+        snprintf(s->path, bytes, "%.*s%s-%05zu-of-%05zu.safetensors", (int)stem, path,
+                 series[used == 0], i + 1, w->count);
+        s->name = last_part(s->path);
+    }
+    return GD_OK;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+/* Tensors in their order, as many to a shard as fit. */
+static gd_status cut(shards *w, uint64_t limit) {
+    const gd_state_contents *c = w->contents;
+    uint64_t filled = 0;
+    for (size_t i = 0; i < c->n_tensors || i == 0; i++) {
+        const uint64_t bytes = i < c->n_tensors ? gd_state_bytes(c->tensors[i]->tensor) : 0;
+        if (i == 0 || (filled > 0 && bytes > limit - (filled < limit ? filled : limit))) {
+            if (w->count == MOST_SHARDS)
+                return gd_fail(GD_E_ARGUMENT,
+                               "%s: more than %d shards; choose a larger .shard_bytes", c->path,
+                               MOST_SHARDS);
+            w->at[w->count++] = (shard){.first = i};
+            filled = 0;
+        }
+        if (i < c->n_tensors) w->at[w->count - 1].count++;
+        if (!gd_add_u64(filled, bytes, &filled) ||
+            !gd_add_u64(w->total_bytes, bytes, &w->total_bytes))
+            return gd_fail(GD_E_OVERFLOW, "%s: the tensors are too large", c->path);
+    }
+    return GD_OK;
+}
+
+static gd_status write_shards(shards *w) {
+    static const gd_safetensors_value format = {GD_STATE_FORMAT, "pt"};
+    const gd_state_contents *c = w->contents;
+    for (size_t i = 0; i < w->count; i++) {
+        char suffix[32];
+        snprintf(suffix, sizeof suffix, "-%05zu", i + 1);
+        GD_TRY(gd_file_writer_begin_beside(&w->at[i].writer, c->path, suffix));
+        GD_TRY(gd_state_write(w->at[i].writer, c->path, c->tensors + w->at[i].first, w->at[i].count,
+                              &format, 1));
+    }
+    return GD_OK;
+}
+
+static gd_status index_text(const shards *w, char **text, size_t *bytes) {
+    const gd_state_contents *c = w->contents;
+    gd_json_writer *j = gd_malloc(sizeof *j);
+    if (!j) return no_memory(c->path);
+    gd_json_writer_begin(j, 2);
+    gd_json_put_begin_object(j);
+    gd_json_put_key(j, "metadata");
+    gd_json_put_begin_object(j);
+    gd_json_put_key(j, "total_size");
+    gd_json_put_int(j, (int64_t)w->total_bytes);
+    for (size_t i = 0; i < c->n_values; i++) {
+        gd_json_put_key(j, c->values[i].key);
+        gd_json_put_string(j, c->values[i].text);
+    }
+    gd_json_put_end_object(j);
+    gd_json_put_key(j, "weight_map");
+    gd_json_put_begin_object(j);
+    for (size_t i = 0; i < w->count; i++)
+        for (size_t k = 0; k < w->at[i].count; k++) {
+            gd_json_put_key(j, c->tensors[w->at[i].first + k]->name);
+            gd_json_put_string(j, w->at[i].name);
+        }
+    gd_json_put_end_object(j);
+    gd_json_put_end_object(j);
+    const gd_status status = gd_json_writer_end(j, text, bytes);
+    gd_free(j);
+    return status;
+}
+
+static gd_status write_index(const shards *w) {
+    char *text;
+    size_t bytes;
+    gd_file_writer *file;
+    GD_TRY(index_text(w, &text, &bytes));
+    gd_status status = gd_file_writer_begin(&file, w->contents->path);
+    if (status == GD_OK) {
+        status = gd_file_writer_write(file, text, bytes);
+        if (status == GD_OK)
+            status = gd_file_writer_commit(file);
+        else
+            gd_file_writer_cancel(file);
+    }
+    gd_free(text);
+    return status;
+}
+
+/* --- the index that is there ------------------------------------------------------------------ */
+
+static void forget_old(shards *w) {
+    gd_json_free(w->old);
+    gd_free(w->old_names);
+    w->old = NULL;
+    w->old_names = NULL;
+    w->n_old = 0;
+}
+
+/* One that is no index, or is not there, names nothing. */
+static gd_status read_old(shards *w) {
+    forget_old(w);
+    if (access(w->contents->path, F_OK) != 0) return GD_OK;
+    const gd_status status =
+        gd_state_index_read(w->contents->path, &w->old, &w->old_names, &w->n_old);
+    return status == GD_E_FORMAT ? GD_OK : status;
+}
+
+/* --- removing what no index names --------------------------------------------------------------
+ */
+
+/* "model.safetensors.index.json-00001.tmp-1": what a killed save has left. */
+static bool is_left_over(const char *path, const char *name) {
+    const char *base = last_part(path);
+    const size_t length = strlen(base);
+    return strncmp(name, base, length) == 0 && name[length] == '-' &&
+           are_digits(name + length + 1) && strncmp(name + length + 1 + DIGITS, ".tmp-", 5) == 0;
+}
+
+static bool is_named(const shards *w, const char *name) {
+    for (size_t i = 0; i < w->n_old; i++)
+        if (strcmp(w->old_names[i], name) == 0) return true;
+    return false;
+}
+
+/* The folder is locked, and the index in it is `old`. Files that another save writes are locked,
+ * too. */
+static void sweep(const shards *w) {
+    const char *path = w->contents->path;
+    const size_t before = (size_t)(last_part(path) - path), room = before + 256 + 2;
+    char *name = gd_malloc(room);
+    if (!name) return; /* the next save does it */
+    memcpy(name, path, before);
+    name[before] = 0;
+    DIR *folder = opendir(before ? name : ".");
+    for (struct dirent *e; folder && (e = readdir(folder)) != NULL;) {
+        const bool ours = series_of(path, e->d_name) >= 0 ? !is_named(w, e->d_name)
+                                                          : is_left_over(path, e->d_name);
+        if (!ours || strlen(e->d_name) > 256) continue;
+        memcpy(name + before, e->d_name, strlen(e->d_name) + 1);
+        gd_file_sweep(name, NULL);
+    }
+    if (folder) closedir(folder);
+    gd_free(name);
+}
+
+/* Reads the index again, and removes files that it does not name. A failure's message stays. */
+static void clean_up(shards *w, gd_status failed) {
+    char *message = NULL;
+    if (failed != GD_OK) {
+        const size_t bytes = strlen(gd_latest_failure()) + 1;
+        message = gd_malloc(bytes);
+        if (!message) return; /* the next save does it */
+        memcpy(message, gd_latest_failure(), bytes);
+    }
+    if (read_old(w) == GD_OK) sweep(w);
+    if (message) gd_fail(failed, "%s", message);
+    gd_free(message);
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+static gd_status put_in_place(shards *w) {
+    GD_TRY(read_old(w));
+    GD_TRY(name_shards(w));
+    for (size_t i = 0; i < w->count; i++)
+        GD_TRY(gd_file_writer_place(w->at[i].writer, w->at[i].path));
+    return write_index(w);
+}
+
+gd_status gd_state_save_shards(const gd_state_contents *c, uint64_t shard_bytes) {
+    shards w = {.contents = c};
+    w.at = gd_calloc(MOST_SHARDS, sizeof *w.at);
+    gd_status status =
+        w.at ? cut(&w, shard_bytes ? shard_bytes : DEFAULT_BYTES) : no_memory(c->path);
+    if (status == GD_OK) status = write_shards(&w);
+    const int lock = gd_file_lock_folder(c->path, true);
+    if (status == GD_OK) status = put_in_place(&w);
+    for (size_t i = 0; i < w.count; i++)
+        gd_file_writer_cancel(w.at[i].writer); /* leaves those in place */
+    if (w.at) clean_up(&w, status);
+    if (lock >= 0) close(lock);
+    forget_old(&w);
+    for (size_t i = 0; i < w.count; i++) gd_free(w.at[i].path);
+    gd_free(w.at);
+    return status;
+}
