@@ -132,6 +132,17 @@ struct gd_kernel {
 /* For a kernel of a dynamic op: makes output i with these dims; call->out[i] is then valid. */
 GD_API gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t *dims);
 
+/* --- counting ----------------------------------------------------------------------------------
+ */
+
+/* The shapes of one call of an op. Only dtype, rank and dims count; a rank of -1: an absent input.
+ */
+typedef struct gd_op_shapes {
+    const void *attrs; /* the op's options struct */
+    const gd_meta *in, *out;
+    int n_in, n_out;
+} gd_op_shapes;
+
 /* --- adding an op ------------------------------------------------------------------------------ */
 
 typedef struct gd_op_rules {
@@ -140,6 +151,7 @@ typedef struct gd_op_rules {
     void (*expand)(gd_expand *expand);
     gd_status (*reference)(gd_kernel_call *call); /* a CPU kernel of rank 0 */
     unsigned reference_flags;                     /* GD_KERNEL_... */
+    double (*macs)(const gd_op_shapes *shapes); /* multiply-adds; NULL: those of expand, or none */
 } gd_op_rules;
 
 /* Adds an op. `record` is the text of an op block without the comment signs; it is copied. Refused

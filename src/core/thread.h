@@ -50,6 +50,8 @@ typedef struct gd_thread {
     struct gd_rng *noise; /* the number that the next random op takes; NULL: the next of all */
     void *tracer;       /* the graph that ops are appended to; NULL: they run */
     int settled;        /* > 0: all sizes are known, and gradients through loops are not put off */
+    double
+        *macs; /* multiply-adds of ops that work out shapes are added here (ops/macs.h); or NULL */
     int in_profiler;
     struct gd_module_frame *module_frame; /* of the innermost module that is being called (nn/module.h) */
     const char *site;   /* of the public call or the op that is running: that of the library's calls in it */

@@ -112,7 +112,10 @@ gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int
         sub->graph->outer = gd_graph_building();
         gd_block block = gd_graph_begin(sub->graph);
         int grad = gd_enable_grad_begin();
+        double *macs = gd_this_thread.macs;
+        if (macs) gd_this_thread.macs = &sub->macs;
         status = trace_body(sub, body, user, inputs, n_inputs);
+        gd_this_thread.macs = macs;
         gd_grad_mode_end(&grad);
         gd_graph_end(&block);
         sub->graph->body = GD_BODY_SEALED;

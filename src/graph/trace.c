@@ -2,6 +2,7 @@
 #include "graph/trace.h"
 
 #include "graph/graph.h"
+#include "graph/shapes_only.h"
 #include "graph/trace_grad.h"
 
 #include <stdlib.h>
@@ -68,7 +69,8 @@ static gd_status check_written(const gd_invocation *call, const gd_graph *graph)
         if (in_body)
             return gd_fail(GD_E_STATE, "'%s' would be written in a branch or in the body of a loop; let the body give the new "
                            "value back, and assign it outside", op->inputs[i].name);
-        if (t->kind != GD_SYMBOL) continue;
+        if (t->kind != GD_SYMBOL || !t->node)
+            continue; /* a bare one: shapes are being worked out */
         if (!t->node->origin || t->node->origin->kind != GD_FROM_VARIABLE)
             return gd_fail(GD_E_ARGUMENT, "'%s' is written and must be a variable", op->inputs[i].name);
     }
@@ -193,6 +195,8 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const input
         if (x->kind == GD_VALUE && writing)
             status = gd_graph_note_write(
                 writing, (gd_written){.tensor = x, .symbol = y, .order = node->order});
+        else if (x->kind != GD_SYMBOL && gd_is_shapes_only)
+            call->out[0] = x; /* nothing is written */
         else if (x->kind != GD_SYMBOL)
             status = gd_fail(GD_E_UNSUPPORTED, "'%s' is a value outside the graph and cannot be written in it",
                              call->op->inputs[0].name);
@@ -244,7 +248,10 @@ static void __attribute__((constructor)) register_tracer(void) { gd_record_hooks
 
 gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device) {
     size_t bytes;
-    gd_status status = gd_shape_bytes(shape, dtype, &bytes);
+    gd_shape known = shape;
+    for (int i = 0; i < known.rank && i < GD_MAX_RANK; i++)
+        if (known.at[i] == GD_UNKNOWN) known.at[i] = 1;
+    gd_status status = gd_shape_bytes(known, dtype, &bytes);
     if (status != GD_OK) return gd_tensor_fail(status);
     gd_node *node = gd_node_new(NULL, NULL, 0, 1, 0);
     if (!node) return gd_tensor_fail(GD_E_MEMORY);

@@ -10,7 +10,7 @@
 #include "gradus/random.h"
 #include "gradus/tensor.h"
 
-/* A symbol to be fed: a shape and a dtype, no data. */
+/* A symbol to be fed: a shape, in which sizes may be GD_ANY, and a dtype, no data. Of no graph. */
 gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device);
 
 /* From here on, every op of this thread appends a node, those without inputs too. */

@@ -11,6 +11,7 @@
 #include "gradus/ops.h"
 #include "ops/attention.h"
 #include "ops/infer.h"
+#include "ops/macs.h"
 
 /* --- shapes ------------------------------------------------------------------------------------ */
 
@@ -240,6 +241,14 @@ static gd_status attention_forward_infer(gd_infer *i) {
     GD_TRY(gd_attention_infer(i, 3, o->causal, o->grouped, o->scale, o->dropout, &s));
     attention_outputs(&s, (gd_dtype)i->in[0]->dtype, &i->out[0], &i->out[1]);
     return GD_OK;
+}
+/* Scores of all rows (E each) and the sums of values (F each). Causal: all columns count. */
+static double attention_forward_macs(const gd_op_shapes *s) {
+    const gd_meta *q = &s->in[0], *k = &s->in[1], *y = &s->out[0];
+    const double F = (double)y->dims[y->rank - 1], E = (double)q->dims[q->rank - 1];
+    gd_meta rows = *y;
+    rows.rank--;
+    return gd_shape_elements(&rows) * (double)k->dims[k->rank - 2] * (E + F);
 }
 static size_t attention_forward_workspace(const gd_kernel_call *c) {
     return gd_attention_plain_bytes(c);

@@ -5,6 +5,7 @@
 #include "gradus/ops.h"
 #include "ops/attention.h"
 #include "ops/infer.h"
+#include "ops/macs.h"
 
 /*op attention_grad(q, k, v, y, lse, gy) -> gq, gk, gv  internal heavy
  * Gradients of scaled_dot_product_attention; the weights are computed again, block by block.
@@ -86,6 +87,14 @@ static gd_status attention_grad_reference(gd_kernel_call *c) {
         }
     }
     return GD_OK;
+}
+/* Scores again, gradients of q and k (E each); those of v and of the weights (F each). */
+static double attention_grad_macs(const gd_op_shapes *s) {
+    const gd_meta *q = &s->in[0], *k = &s->in[1], *gy = &s->in[5];
+    const double F = (double)gy->dims[gy->rank - 1], E = (double)q->dims[q->rank - 1];
+    gd_meta rows = *gy;
+    rows.rank--;
+    return gd_shape_elements(&rows) * (double)k->dims[k->rank - 2] * (3 * E + 2 * F);
 }
 static void attention_grad_expand(gd_expand *e) {
     const gd_attention_grad_options *o = e->attrs;

@@ -1,5 +1,7 @@
 /* control.c - branches and loops as ops: nodes of a graph whose options are graphs. gd_cond,
  * gd_while_loop and gd_scan (control.h) make them; src/graph/control.c runs them. */
+#include <math.h>
+
 #include "gradus/ops.h"
 #include "ops/infer.h"
 #include "ops/subgraph.h"
@@ -44,6 +46,12 @@ static gd_status cond_graph_infer(gd_infer *i) {
     return GD_OK;
 }
 
+/* At most. */
+static double cond_graph_macs(const gd_op_shapes *s) {
+    const gd_cond_graph_options *o = s->attrs;
+    return fmax(o->yes->macs, o->no->macs);
+}
+
 static void cond_graph_vjp(gd_vjp *v) { gd_control_hooks.cond(v); }
 
 /*op while_graph(tensors*) -> state*  internal whole dynamic
@@ -66,6 +74,12 @@ static gd_status while_graph_infer(gd_infer *i) {
     GD_TRY(gd_infer_outputs(i, o->body->n_out));
     for (int k = 0; k < o->body->n_out; k++) set_meta(&i->out[k], &o->body->metas[k]);
     return GD_OK;
+}
+
+/* Nobody knows how many steps there will be. */
+static double while_graph_macs(const gd_op_shapes *s) {
+    const gd_while_graph_options *o = s->attrs;
+    return o->condition->macs + o->body->macs == 0 ? 0 : NAN;
 }
 
 /*op scan_graph(tensors*) -> ys*  internal whole
@@ -98,6 +112,11 @@ static gd_status scan_graph_infer(gd_infer *i) {
         for (int d = 0; d < from->rank; d++) m->dims[d + 1] = from->dims[d];
     }
     return GD_OK;
+}
+
+static double scan_graph_macs(const gd_op_shapes *s) {
+    const gd_scan_graph_options *o = s->attrs;
+    return (double)s->in[o->state].dims[0] * o->body->macs;
 }
 
 static void scan_graph_vjp(gd_vjp *v) { gd_control_hooks.scan(v); }

@@ -10,6 +10,7 @@
 #include "gradus/ops.h"
 #include "ops/convolution.h"
 #include "ops/infer.h"
+#include "ops/macs.h"
 
 enum { AXES = GD_CONV_AXES };
 
@@ -345,6 +346,17 @@ static void transposed_vjp(gd_vjp *v, int n) {
     if (v->n_in > 2 && v->needs[2]) v->gx[2] = sum_of_channels(v->gy[0], n);
 }
 
+/* w (O, C/groups, K...): each element of the result is a sum over the channels of a group and a
+ * window. */
+static double forward_macs(const gd_op_shapes *s) {
+    return gd_shape_elements(&s->out[0]) * gd_shape_elements_from(&s->in[1], 1);
+}
+
+/* Each element of x or gy goes, times all of w but its first axis, into the result. */
+static double transposed_macs(const gd_op_shapes *s) {
+    return gd_shape_elements(&s->in[0]) * gd_shape_elements_from(&s->in[1], 1);
+}
+
 /* --- convolution ------------------------------------------------------------------------------- */
 
 /*op conv1d(x, w, b?) -> y  heavy
@@ -359,6 +371,7 @@ static void transposed_vjp(gd_vjp *v, int n) {
  */
 static gd_status conv1d_infer(gd_infer *i) { return infer_forward(i, 1); }
 static void conv1d_vjp(gd_vjp *v) { forward_vjp(v, 1); }
+static double conv1d_macs(const gd_op_shapes *s) { return forward_macs(s); }
 static gd_status conv1d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
 /*op conv2d(x, w, b?) -> y  heavy
@@ -373,6 +386,7 @@ static gd_status conv1d_reference(gd_kernel_call *k) { return run_reference(k, T
  */
 static gd_status conv2d_infer(gd_infer *i) { return infer_forward(i, 2); }
 static void conv2d_vjp(gd_vjp *v) { forward_vjp(v, 2); }
+static double conv2d_macs(const gd_op_shapes *s) { return forward_macs(s); }
 static gd_status conv2d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
 /*op conv3d(x, w, b?) -> y  heavy
@@ -388,6 +402,7 @@ static gd_status conv2d_reference(gd_kernel_call *k) { return run_reference(k, T
  */
 static gd_status conv3d_infer(gd_infer *i) { return infer_forward(i, 3); }
 static void conv3d_vjp(gd_vjp *v) { forward_vjp(v, 3); }
+static double conv3d_macs(const gd_op_shapes *s) { return forward_macs(s); }
 static gd_status conv3d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
 /* --- transposed convolution -------------------------------------------------------------------- */
@@ -405,6 +420,7 @@ static gd_status conv3d_reference(gd_kernel_call *k) { return run_reference(k, T
  */
 static gd_status conv_transpose1d_infer(gd_infer *i) { return infer_transposed(i, 1); }
 static void conv_transpose1d_vjp(gd_vjp *v) { transposed_vjp(v, 1); }
+static double conv_transpose1d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
 static gd_status conv_transpose1d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
 
 /*op conv_transpose2d(x, w, b?) -> y  heavy
@@ -420,6 +436,7 @@ static gd_status conv_transpose1d_reference(gd_kernel_call *k) { return run_refe
  */
 static gd_status conv_transpose2d_infer(gd_infer *i) { return infer_transposed(i, 2); }
 static void conv_transpose2d_vjp(gd_vjp *v) { transposed_vjp(v, 2); }
+static double conv_transpose2d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
 static gd_status conv_transpose2d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
 
 /*op conv_transpose3d(x, w, b?) -> y  heavy
@@ -435,6 +452,7 @@ static gd_status conv_transpose2d_reference(gd_kernel_call *k) { return run_refe
  */
 static gd_status conv_transpose3d_infer(gd_infer *i) { return infer_transposed(i, 3); }
 static void conv_transpose3d_vjp(gd_vjp *v) { transposed_vjp(v, 3); }
+static double conv_transpose3d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
 static gd_status conv_transpose3d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
 
 /* --- the three directions ---------------------------------------------------------------------- */
@@ -461,6 +479,7 @@ static void conv_forward_vjp(gd_vjp *v) {
     if (v->needs[0]) v->gx[0] = to_input(v->gy[0], v->x[1], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = to_weight(v->x[0], v->gy[0], v->x[1], &o, n);
 }
+static double conv_forward_macs(const gd_op_shapes *s) { return forward_macs(s); }
 static gd_status conv_forward_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
 /*op conv_relu(x, w, b?, stride:int[], padding:int[], pad_mode:{explicit, same, valid}, dilation:int[], groups:int) -> y  nograd internal heavy
@@ -472,6 +491,7 @@ static gd_status conv_relu_infer(gd_infer *i) {
     if (n < 1 || n > AXES) return gd_op_fail(GD_E_SHAPE, "'w' must have one to three axes behind its channels");
     return infer_forward(i, n);
 }
+static double conv_relu_macs(const gd_op_shapes *s) { return forward_macs(s); }
 static void conv_relu_expand(gd_expand *e) {
     const gd_conv_relu_options *o = e->attrs;
     gd_tensor *x = e->x[0], *w = e->x[1], *b = e->n_in > 2 ? e->x[2] : NULL, *y;
@@ -511,6 +531,7 @@ static void conv_grad_input_vjp(gd_vjp *v) {
     if (v->needs[0]) v->gx[0] = to_output(v->gy[0], v->x[1], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = to_weight(v->gy[0], v->x[0], v->x[1], &o, n);
 }
+static double conv_grad_input_macs(const gd_op_shapes *s) { return transposed_macs(s); }
 static gd_status conv_grad_input_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
 
 /*op conv_grad_weight(x, gy, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gw  internal heavy
@@ -545,6 +566,9 @@ static void conv_grad_weight_vjp(gd_vjp *v) {
     const options o = plain_options(v, n);
     if (v->needs[0]) v->gx[0] = to_input(v->x[1], v->gy[0], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = to_output(v->x[0], v->gy[0], v->x[1], &o, n);
+}
+static double conv_grad_weight_macs(const gd_op_shapes *s) {
+    return gd_shape_elements(&s->in[1]) * gd_shape_elements_from(&s->out[0], 1);
 }
 static gd_status conv_grad_weight_reference(gd_kernel_call *k) { return run_reference(k, TO_WEIGHT); }
 

@@ -134,6 +134,7 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
         op->infer = rules->infer;
         op->vjp = rules->vjp;
         op->expand = rules->expand;
+        op->macs = rules->macs;
         if (rules->reference) {
             u->kernel = (gd_kernel){.op = r->name, .variant = "reference", .device = "cpu",
                                     .flags = rules->reference_flags, .run = rules->reference};

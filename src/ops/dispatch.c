@@ -12,6 +12,7 @@
 #include "core/number.h"
 #include "core/random.h"
 #include "ops/call.h"
+#include "ops/macs.h"
 #include "ops/op.h"
 #include "ops/probe.h"
 #include "ops/profile.h"
@@ -416,6 +417,7 @@ static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *dev
     if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = next_noise();
     if (is_symbolic(call)) {
         if (!gd_record_hooks.trace) return gd_fail(GD_E_UNSUPPORTED, "there are no graphs in this build");
+        if (gd_this_thread.macs) GD_TRY(gd_count_macs(call, infer->out));
         return gd_record_hooks.trace(call, infer->out);
     }
     call->want_hidden |= grad;

@@ -4,6 +4,7 @@
 #include "core/copy.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
+#include "ops/macs.h"
 
 /* The last two dimensions exchanged. */
 static gd_tensor *swap_last(gd_tensor *t) {
@@ -145,6 +146,10 @@ static gd_status matmul_reference(gd_kernel_call *c) {
     return GD_OK;
 }
 
+static double matmul_macs(const gd_op_shapes *s) {
+    return gd_shape_elements(&s->out[0]) * (double)s->in[0].dims[s->in[0].rank - 1];
+}
+
 /* --- linear ------------------------------------------------------------------------------------ */
 
 /*op linear(x, w, b?) -> y  heavy
@@ -206,6 +211,9 @@ static gd_status linear_reference(gd_kernel_call *k) {
     }
     return GD_OK;
 }
+static double linear_macs(const gd_op_shapes *s) {
+    return gd_shape_elements(&s->out[0]) * (double)s->in[1].dims[1];
+}
 static void linear_expand(gd_expand *e) {
     gd_tensor *y = gd_matmul(e->x[0], swap_last(e->x[1]));
     e->y[0] = e->n_in > 2 && e->x[2] ? gd_add(y, e->x[2]) : y;
@@ -216,6 +224,7 @@ static void linear_expand(gd_expand *e) {
  *   fuses relu(linear(x, w, b))
  */
 static gd_status linear_relu_infer(gd_infer *i) { return linear_infer(i); }
+static double linear_relu_macs(const gd_op_shapes *s) { return linear_macs(s); }
 static void linear_relu_expand(gd_expand *e) {
     e->y[0] = gd_relu(gd_linear(e->x[0], e->x[1], e->n_in > 2 ? e->x[2] : NULL));
 }
@@ -239,6 +248,7 @@ static gd_status matmul_relu_grad_infer(gd_infer *i) {
     gd_meta_like(&i->out[0], y);
     return GD_OK;
 }
+static double matmul_relu_grad_macs(const gd_op_shapes *s) { return matmul_macs(s); }
 static void matmul_relu_grad_expand(gd_expand *e) {
     gd_tensor *product = gd_matmul(e->x[0], e->x[1]);
     e->y[0] = gd_where(gd_le(e->x[2], gd_scalar(0)), gd_scalar(0), product);
@@ -264,6 +274,9 @@ static gd_status matmul_step_infer(gd_infer *i) {
                           gd_shape_text(p->rank, p->dims, text, sizeof text));
     gd_meta_view(&i->out[0], p, 0);
     return GD_OK;
+}
+static double matmul_step_macs(const gd_op_shapes *s) {
+    return gd_shape_elements(&s->in[0]) * (double)s->in[1].dims[1];
 }
 static void matmul_step_expand(gd_expand *e) { e->y[0] = gd_sgd_step(e->x[0], gd_matmul(e->x[1], e->x[2]), e->x[3]); }
 

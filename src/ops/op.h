@@ -30,6 +30,8 @@ struct gd_op {
     gd_status (*infer)(gd_infer *);
     void (*vjp)(gd_vjp *);
     void (*expand)(gd_expand *);
+    double (*macs)(
+        const gd_op_shapes *);  /* multiply-adds of a call; NULL: those of its body, or none */
     const gd_kernel *reference; /* rank 0, CPU; NULL: elementwise, view or expand only */
     const gd_op *base;          /* of an in-place twin: the op it is the twin of */
 

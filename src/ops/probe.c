@@ -27,10 +27,10 @@ enum {
 
 /* --- ops that have a body and no rule ----------------------------------------------------------- */
 
-/* What the body makes of symbols of these shapes. */
-static gd_status infer_by_body(gd_infer *i) {
+gd_status gd_infer_by_body(gd_infer *i) {
     gd_thread *thread = &gd_this_thread;
     void *tracer = thread->tracer;
+    gd_rng numbers = {0, 0}, *noise = thread->noise;
     gd_tensor **x = gd_calloc((size_t)(i->n_in + i->n_out) + 1, sizeof *x), **y;
     if (!x) return gd_fail(GD_E_MEMORY, "no memory to work out shapes");
     y = x + i->n_in;
@@ -39,6 +39,7 @@ static gd_status infer_by_body(gd_infer *i) {
     gd_scope *scope = gd_scope_open();
     gd_status status = GD_OK;
     thread->tracer = &gd_no_graph;
+    thread->noise = &numbers; /* takes none of the generator's */
     for (int k = 0; k < i->n_in && status == GD_OK; k++) {
         const gd_tensor *t = i->in[k];
         if (t && !(x[k] = gd_tensor_bare(GD_SYMBOL, t->device, (gd_dtype)t->dtype, t->rank, t->dims))) status = GD_E_MEMORY;
@@ -56,12 +57,15 @@ static gd_status infer_by_body(gd_infer *i) {
         memcpy(i->out[k].dims, y[k]->dims, sizeof(int64_t) * y[k]->rank);
     }
     thread->tracer = tracer;
+    thread->noise = noise;
     gd_scope_close(&scope);
     gd_free(x);
     return gd_attempt_end(&attempt, status);
 }
 
-static gd_status rule(const gd_op *op, gd_infer *infer) { return op->infer ? op->infer(infer) : infer_by_body(infer); }
+static gd_status rule(const gd_op *op, gd_infer *infer) {
+    return op->infer ? op->infer(infer) : gd_infer_by_body(infer);
+}
 
 bool gd_has_unknown(gd_tensor *const *in, int n_in) {
     for (int i = 0; i < n_in; i++)

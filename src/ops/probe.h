@@ -9,6 +9,9 @@
  * and what differs in the answers is unknown. Fails only if no sizes would fit. */
 gd_status gd_infer_any(const gd_op *op, gd_infer *infer);
 
+/* What the op's body makes of symbols of these shapes, for ops that have a body. */
+gd_status gd_infer_by_body(gd_infer *infer);
+
 /* Whether a symbol among them has an unknown size. */
 bool gd_has_unknown(gd_tensor *const *in, int n_in);
 

@@ -15,6 +15,7 @@
 #include "core/checked.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
+#include "ops/macs.h"
 
 /*op recurrent(x, h0?, c0?, lengths?, w_ih, w_hh, b_ih?, b_hh?) -> y, h, c, gates~, cells~  internal
  * One direction of a recurrent layer: x (T,N,I), states (1,N,H), w_ih (G*H,I), w_hh (G*H,H), biases
@@ -193,6 +194,11 @@ static void step(const layer *l, gd_tensor *gx, gd_tensor **h, gd_tensor **c) {
         *h = l->cell == GD_RELU ? gd_relu(g) : gd_tanh(g);
 }
 
+/* Every step multiplies all weights with each row of the batch. */
+static double recurrent_macs(const gd_op_shapes *s) {
+    const double rows = (double)s->in[X].dims[0] * (double)s->in[X].dims[1];
+    return rows * (gd_shape_elements(&s->in[W_IH]) + gd_shape_elements(&s->in[W_HH]));
+}
 static void recurrent_expand(gd_expand *e) {
     const gd_recurrent_options *o = e->attrs;
     layer l = wide_layer_of(e->x, e->n_in, o->cell, o->reverse);
@@ -388,6 +394,11 @@ static gd_tensor *step_back(const layer *l, const history *m, int64_t t, gd_tens
                                       : gd_mul(d, one_minus_square(l, y));
 }
 
+/* The gradients of the gates go back through w_hh. */
+static double recurrent_grad_macs(const gd_op_shapes *s) {
+    const gd_meta *x = &s->in[LAYER + X];
+    return (double)x->dims[0] * (double)x->dims[1] * gd_shape_elements(&s->in[LAYER + W_HH]);
+}
 static void recurrent_grad_expand(gd_expand *e) {
     const gd_recurrent_grad_options *o = e->attrs;
     layer l = wide_layer_of(e->x + LAYER, INPUTS, o->cell, o->reverse);

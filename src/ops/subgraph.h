@@ -26,6 +26,7 @@ struct gd_subgraph {
     int n_values;
     int n_needed;    /* nodes that run */
     unsigned traits; /* of all nodes that run: GD_HAS_... */
+    double macs;     /* of one run, where they were counted (ops/macs.h) */
 };
 
 /* What there is in a graph that plans have to know of. */

@@ -171,6 +171,7 @@ static void print_record(FILE *out, op *o, bool twin) {
     else if (elementwise) fputs("    .infer = gd_infer_elementwise,\n", out);
     if (defines(s, r->name, "vjp")) fprintf(out, "    .vjp = %s_vjp,\n", r->name);
     if (defines(s, r->name, "expand")) fprintf(out, "    .expand = %s_expand,\n", r->name);
+    if (defines(s, r->name, "macs")) fprintf(out, "    .macs = %s_macs,\n", r->name);
     if (defines(s, r->name, "reference") || defines(s, r->name, "raw"))
         fprintf(out, "    .reference = &%s_kernel_,\n", r->name);
     if (elementwise) fprintf(out, "    .ir = &%s_ir_, .gradient_ir = %s_gradients_,\n", r->name, r->name);

@@ -1,0 +1,127 @@
+/* macs.c - see macs.h. */
+#include "ops/macs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "ops/probe.h"
+
+double gd_shape_elements_from(const gd_meta *shape, int axis) {
+    double product = 1;
+    for (int d = axis; d < shape->rank; d++) product *= (double)shape->dims[d];
+    return product;
+}
+
+double gd_shape_elements(const gd_meta *shape) { return gd_shape_elements_from(shape, 0); }
+
+static bool any_unknown(const gd_meta *list, int n) {
+    for (int i = 0; i < n; i++)
+        for (int d = 0; d < list[i].rank; d++)
+            if (list[i].dims[d] == GD_UNKNOWN) return true;
+    return false;
+}
+
+/* The body runs on symbols, and the dispatcher adds up. */
+static gd_status count_body(const gd_op *op, const gd_op_shapes *s, double *macs) {
+    const bool list = op->n_outputs > 0 && op->outputs[op->n_outputs - 1].variadic;
+    const int n_out = list ? s->n_out : op->n_outputs; /* callers may not know the hidden ones */
+    gd_tensor *tensors = gd_calloc((size_t)s->n_in + 1, sizeof *tensors);
+    gd_tensor **in = gd_calloc((size_t)s->n_in + 1, sizeof *in);
+    gd_meta *out = gd_calloc((size_t)n_out + 1, sizeof *out);
+    gd_status status =
+        tensors && in && out ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to count multiply-adds");
+    for (int i = 0; i < s->n_in && status == GD_OK; i++) {
+        const gd_meta *m = &s->in[i];
+        if (m->rank < 0) continue;
+        tensors[i] = (gd_tensor){
+            .dtype = (uint8_t)m->dtype, .rank = (uint8_t)m->rank, .device = gd_default_device()};
+        memcpy(tensors[i].dims, m->dims, sizeof tensors[i].dims);
+        in[i] = &tensors[i];
+    }
+    if (status == GD_OK) {
+        double *before = gd_this_thread.macs;
+        gd_this_thread.macs = macs;
+        status = gd_infer_by_body(&(gd_infer){op, s->attrs, in, s->n_in, out, n_out});
+        gd_this_thread.macs = before;
+    }
+    gd_free(tensors);
+    gd_free(in);
+    gd_free(out);
+    return status;
+}
+
+gd_status gd_op_macs(const gd_op *op, const gd_op_shapes *s, double *macs) {
+    if (op->base) op = op->base;
+    *macs = 0;
+    if (!op->macs && !op->expand) return GD_OK;
+    if (any_unknown(s->in, s->n_in) || any_unknown(s->out, s->n_out)) {
+        *macs = NAN;
+        return GD_OK;
+    }
+    if (!op->macs) return count_body(op, s, macs);
+    *macs = op->macs(s);
+    return GD_OK;
+}
+
+static gd_meta meta_of(int rank, const int64_t *dims, gd_dtype dtype) {
+    gd_meta m = {.dtype = dtype, .rank = rank, .view_of = -1};
+    for (int d = 0; d < rank; d++) m.dims[d] = dims[d];
+    return m;
+}
+
+static gd_meta of_tensor(const gd_tensor *t) {
+    return t ? meta_of(t->rank, t->dims, (gd_dtype)t->dtype) : (gd_meta){.rank = -1};
+}
+
+static gd_status no_memory(void) {
+    return gd_fail(GD_E_MEMORY, "no memory to count multiply-adds");
+}
+
+static bool has_any(const gd_op *op) {
+    if (op->base) op = op->base;
+    return op->macs || op->expand;
+}
+
+gd_status gd_tensor_macs(const gd_op *op, const void *attrs, gd_tensor *const *in, int n_in,
+                         gd_tensor *const *out, int n_out, double *macs) {
+    *macs = 0;
+    if (!has_any(op)) return GD_OK;
+    gd_meta *shapes = gd_malloc((size_t)(n_in + n_out + 1) * sizeof *shapes);
+    if (!shapes) return no_memory();
+    for (int i = 0; i < n_in; i++) shapes[i] = of_tensor(in[i]);
+    for (int i = 0; i < n_out; i++) shapes[n_in + i] = of_tensor(out[i]);
+    gd_status status =
+        gd_op_macs(op, &(gd_op_shapes){attrs, shapes, shapes + n_in, n_in, n_out}, macs);
+    gd_free(shapes);
+    return status;
+}
+
+gd_status gd_kernel_macs(const gd_kernel_call *k, double *macs) {
+    *macs = 0;
+    if (!has_any(k->op)) return GD_OK;
+    gd_meta *shapes = gd_malloc((size_t)(k->n_in + k->n_out + 1) * sizeof *shapes);
+    if (!shapes) return no_memory();
+    for (int i = 0; i < k->n_in + k->n_out; i++) {
+        const gd_view *v = i < k->n_in ? &k->in[i] : &k->out[i - k->n_in];
+        shapes[i] =
+            i < k->n_in && !v->data ? (gd_meta){.rank = -1} : meta_of(v->rank, v->dims, v->dtype);
+    }
+    gd_status status = gd_op_macs(
+        k->op, &(gd_op_shapes){k->attrs, shapes, shapes + k->n_in, k->n_in, k->n_out}, macs);
+    gd_free(shapes);
+    return status;
+}
+
+gd_status gd_count_macs(const gd_invocation *call, const gd_meta *out) {
+    if (!has_any(call->op)) return GD_OK;
+    double macs;
+    gd_meta *in = gd_malloc((size_t)(call->n_in + 1) * sizeof *in);
+    if (!in) return no_memory();
+    for (int i = 0; i < call->n_in; i++) in[i] = of_tensor(call->in[i]);
+    gd_status status =
+        gd_op_macs(call->op, &(gd_op_shapes){call->attrs, in, out, call->n_in, call->n_out}, &macs);
+    gd_free(in);
+    if (status == GD_OK) *gd_this_thread.macs += macs;
+    return status;
+}
