@@ -269,9 +269,12 @@ GD_API void gd_module_unhook(gd_module *module, int64_t number);
 /* --- looking at it ------------------------------------------------------------------------------- */
 
 /* A table of layers, the shapes of their outputs, their parameters and multiply-adds, as Keras's, for inputs
- * like these (their shapes alone are used). The text belongs to the scope. */
+ * like these (their shapes alone are used). free() the text; NULL after a failure. */
 #define gd_module_summary(module, ...) gd_module_summary_at(GD_HERE, module, gd_list(__VA_ARGS__))
-GD_API const char *gd_module_summary_at(const char *site, gd_module *module, gd_tensors inputs);
+GD_API char *gd_module_summary_at(const char *site, gd_module *module, gd_tensors inputs);
+/* Prints it. */
+#define gd_module_print(module, ...) gd_module_print_at(GD_HERE, module, gd_list(__VA_ARGS__))
+GD_API gd_status gd_module_print_at(const char *site, gd_module *module, gd_tensors inputs);
 /* Numbers in all parameters, each counted once. */
 GD_API int64_t gd_module_parameter_count(gd_module *module);
 

@@ -53,6 +53,7 @@ typedef struct gd_thread {
     double
         *macs; /* multiply-adds of ops that work out shapes are added here (ops/macs.h); or NULL */
     int in_profiler;
+    struct gd_module_watch *module_watch; /* that looks on (nn/watch.h); NULL: none */
     struct gd_module_frame *module_frame; /* of the innermost module that is being called (nn/module.h) */
     const char *site;   /* of the public call or the op that is running: that of the library's calls in it */
 

@@ -134,7 +134,7 @@ gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, 
         return gd_fail(GD_E_STATE, "%s: the parameter '%s' is the result of ops that the tape has recorded, no leaf; write gd_detach(...)",
                        m->type, field_name(name ? name : ""));
     GD_TRY(gd_module_put(m, GD_A_PARAMETER, name, t, field));
-    if (t) t->requires_grad = true;
+    if (t) t->requires_grad = !m->frozen;
     return GD_OK;
 }
 

@@ -59,6 +59,7 @@ struct gd_module {
     int64_t hook_number;
 
     int training; /* 1 or 0; traces record it */
+    bool frozen;  /* parameters that are made later require no gradient */
     int revision; /* changes with entries and hooks, which traces depend on, too */
     gd_dtype dtype;    /* of float parameters that are made later; GD_DTYPE_NONE: theirs */
     gd_device *device; /* of parameters that are made later; NULL: the default device */
@@ -89,6 +90,9 @@ typedef struct gd_module_frame {
 
 /* The path of the innermost call from the outermost one, with the type: "layer1.0 (conv2d)". */
 char *gd_module_call_path(char *text, size_t size);
+
+/* The same from the call around it, "conv1 (conv2d)". Within a call. */
+char *gd_module_call_name(char *text, size_t size);
 
 /* Outputs, in a list of the current scope. */
 gd_tensors gd_module_run(gd_module *module, gd_tensors inputs);

@@ -5,7 +5,9 @@
 #include "core/freed.h"
 #include "core/grow.h"
 #include "graph/graph.h"
+#include "graph/shapes_only.h"
 #include "nn/layer.h"
+#include "nn/watch.h"
 #include "ops/call.h"
 
 /* --- paths --------------------------------------------------------------------------------------- */
@@ -34,6 +36,14 @@ static size_t frames_path(const gd_module_frame *f, char *text, size_t size) {
     if (n < 0) return used; /* a module that the one around it does not hold */
     const int more = snprintf(text + used, size - used, "%s%s", used ? "." : "", step);
     return more < 0 || (size_t)more >= size - used ? used : used + (size_t)more;
+}
+
+char *gd_module_call_name(char *text, size_t size) {
+    const gd_module_frame *f = gd_this_thread.module_frame;
+    char step[GD_MAX_PATH];
+    const bool held = f->before && path_between(f->before->module, f->module, step, sizeof step, 0) >= 0;
+    snprintf(text, size, held ? "%s (%s)" : "%.0s%s", held ? step : "", f->module->type);
+    return text;
 }
 
 char *gd_module_call_path(char *text, size_t size) {
@@ -73,6 +83,7 @@ static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors
     for (int i = 0; i < m->n_hooks; i++) {
         const gd_hooked h = m->hooks[i];
         if (h.before != before) continue;
+        if (gd_is_shapes_only && !h.builds_ops) continue; /* it is a run that no one sees */
         if (gd_this_thread.tracer && !h.builds_ops)
             return gd_fail(GD_E_STATE,
                            "it has a hook, which would be called once, when the function is traced or the graph is "
@@ -162,9 +173,12 @@ gd_tensors gd_module_run(gd_module *m, gd_tensors in) {
     gd_scope *scope = gd_scope_open();
     thread->module_frame = &frame;
     gd_tensors out;
+    gd_module_watch *watch = thread->module_watch;
+    const int row = watch ? watch->begin(watch, m) : 0;
     const bool failed = gd_failed();
     const gd_status status = run_in_frame(m, in, &out);
     if (status != GD_OK && !failed) report(status);
+    if (watch) watch->end(watch, row, status == GD_OK ? out : (gd_tensors){NULL, 0});
     thread->module_frame = frame.before;
     if (status == GD_OK) gd_keep_list(out);
     gd_scope_close(&scope);

@@ -33,10 +33,15 @@ static gd_status set_wanted(gd_walk *w, gd_module *holder, gd_entry *e) {
     return e->kind == GD_A_PARAMETER ? gd_set_requires_grad_at(NULL, (gd_tensor *)e->object, *(const bool *)w->user) : GD_OK;
 }
 
+static gd_status set_later(gd_walk *w, gd_module *m) {
+    m->frozen = !*(const bool *)w->user;
+    return GD_OK;
+}
+
 static gd_status set_frozen(const char *site, gd_module *m, bool wanted, const char *what) {
     GD_CALLED_FROM(site);
     if (!m) return gd_report(site, gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what));
-    return gd_report(site, gd_module_walk(m, &(gd_walk){.tensor = set_wanted, .user = &wanted}));
+    return gd_report(site, gd_module_walk(m, &(gd_walk){.module = set_later, .tensor = set_wanted, .user = &wanted}));
 }
 gd_status gd_module_freeze_at(const char *site, gd_module *m) { return set_frozen(site, m, false, "gd_module_freeze"); }
 gd_status gd_module_unfreeze_at(const char *site, gd_module *m) { return set_frozen(site, m, true, "gd_module_unfreeze"); }
@@ -177,6 +182,7 @@ static gd_status clone_module(cloning *c, const gd_module *m, gd_module **made) 
     copy->forward = m->forward;
     copy->contained = m->contained;
     copy->training = m->training;
+    copy->frozen = m->frozen;
     copy->dtype = m->dtype;
     copy->device = m->device;
     GD_TRY(copy_bytes(m->options, m->maker ? m->maker->record.attrs_size : 0, &copy->options));

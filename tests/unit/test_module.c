@@ -173,4 +173,90 @@ TEST(nets_of_named_layers_run_in_order) {
     CHECK_MESSAGE("'c' reads 'nothing'", "x y");
 }
 
+TEST(a_summary_lists_layers_shapes_parameters_and_multiply_adds) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_sequential(gd_nn_conv2d(1, 4, 3, .padding = 1), gd_nn_relu(), gd_nn_flatten(), gd_nn_linear(GD_ANY, 10));
+    gd_module_freeze(gd_module_at(net, 3));
+    char *text = gd_module_summary(net, gd_zeros(gd_dims(2, 1, 8, 8)));
+    CHECK(text && !gd_failed());
+    static const char *const parts[] = {"0 (conv2d)", "[2,4,8,8]", "40", "4,608", "3 (linear)", "2,570", "5,120", "2,610 parameters (2,570 frozen)",
+                                        "10,440 bytes", "9,728 multiply-adds"};
+    for (size_t i = 0; text && i < sizeof parts / sizeof *parts; i++) CHECK_SAYING(strstr(text, parts[i]), "'%s' is not in\n%s", parts[i], text);
+    free(text);
+}
+
+TEST(building_makes_parameters_without_computing) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_sequential(gd_nn_linear(GD_ANY, 1000), gd_nn_dropout(), gd_nn_linear(GD_ANY, 3));
+    gd_rng before = gd_rng_state();
+    gd_tensor *w;
+    CHECK(gd_module_build(net, gd_zeros(gd_dims(5, 20))) == GD_OK);
+    CHECK((w = gd_module_tensor(net, "2.weight")) && gd_tensor_dim(w, 1) == 1000);
+    CHECK(gd_rng_state().call == before.call + 4); /* weights and biases, and no dropout */
+    CHECK(!gd_failed());
+}
+
+static gd_tensors count_calls(gd_module *m, gd_tensors in, gd_tensors out, void *user) {
+    (void)m, (void)in, (void)out;
+    ++*(int *)user;
+    return (gd_tensors){NULL, 0};
+}
+static gd_tensors twice(gd_module *m, gd_tensors in, gd_tensors out, void *user) {
+    (void)m, (void)in, (void)user;
+    return gd_listed(gd_mul(out.at[0], gd_scalar(2)));
+}
+
+TEST(hooks_are_called_and_a_jit_takes_those_that_build_ops_alone) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_sequential(gd_nn_linear(4, 3), gd_nn_relu());
+    gd_tensor *x = gd_randn(gd_dims(2, 4)), *y = gd_module_forward(net, x);
+    int calls = 0;
+    int64_t hook = gd_module_on_forward(gd_module_at(net, 0), count_calls, &calls);
+    gd_module_on_forward(net, twice, NULL, .builds_ops = true);
+    CHECK(same(gd_module_forward(net, x), gd_mul(y, gd_scalar(2))));
+    CHECK(calls == 1);
+    gd_jit *jit = gd_jit_new(in_net, net);
+    gd_jit_call(jit, gd_list(x));
+    CHECK_MESSAGE("0 (linear): it has a hook", ".builds_ops = true");
+    gd_module_unhook(gd_module_at(net, 0), hook);
+    CHECK(same(gd_jit_call(jit, gd_list(x)).at[0], gd_mul(y, gd_scalar(2))));
+    CHECK(calls == 1 && !gd_failed());
+}
+
+TEST(modules_are_saved_and_loaded) {
+    GD_SCOPE;
+    gd_module *a = two_layer_new(4, 8, 3), *b = two_layer_new(4, 8, 3), *other = two_layer_new(4, 9, 3);
+    const char *path = "test_module.safetensors";
+    CHECK(gd_save_state(path, gd_part("net", a)) == GD_OK);
+    CHECK(gd_load_state(path, gd_part("net", b)) == GD_OK);
+    gd_tensor *x = gd_randn(gd_dims(2, 4));
+    CHECK(same(gd_module_forward(a, x), gd_module_forward(b, x)));
+    CHECK(gd_load_state(path, gd_part("net", other)) != GD_OK);
+    CHECK_MESSAGE("fc1.weight", "[8,4]", "[9,4]");
+    remove(path);
+}
+
+static gd_status scale_build(gd_module *m) {
+    return gd_module_add_parameter(m, "weight", gd_full(gd_dims(gd_layer_int(m, "features")), gd_layer_float(m, "start")));
+}
+static gd_tensors scale_forward(gd_module *m, gd_tensors in) { return gd_listed(gd_mul(in.at[0], gd_layer_tensor(m, "weight"))); }
+
+TEST(a_program_defines_a_layer) {
+    GD_SCOPE;
+    gd_status status = gd_layer_define("scale(x, features:int) -> y\n"
+                                       "Multiplies each feature by a weight.\n"
+                                       "  start float = 1   what the weights are at first\n"
+                                       "  finds features x[-1]\n",
+                                       (gd_layer_functions){.build = scale_build, .forward = scale_forward});
+    CHECK(status == GD_OK);
+    gd_module *m = gd_layer_new("scale", "features=-1 start=3");
+    gd_tensor *x = gd_randn(gd_dims(2, 5));
+    CHECK(same(gd_module_forward(m, x), gd_mul(x, gd_scalar(3))));
+    CHECK(!gd_failed());
+    CHECK(!gd_layer_new("scale", "start=3"));
+    CHECK_MESSAGE("scale needs the option 'features'");
+    CHECK(!gd_layer_new("scael", NULL));
+    CHECK_MESSAGE("there is no layer 'scael'");
+}
+
 TEST_MAIN
