@@ -1,0 +1,140 @@
+/* test_module_faults.c - every allocation fails once while modules are built, trained, copied, moved, saved and loaded.
+ *
+ * A failure is reported, nothing leaks, what existed is as it was, and the same work succeeds afterwards.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clean_test.h"
+#include "gradus/gradus.h"
+
+static gd_module *make_net(void) {
+    return gd_nn_sequential(gd_nn_conv2d(1, 2, 3), gd_nn_batch_norm2d(2), gd_nn_relu(), gd_nn_flatten(), gd_nn_dropout(),
+                            gd_nn_linear(GD_ANY, 3));
+}
+
+/* Runs `work` with the n-th allocation failing, for n from 0 until it succeeds without. */
+static void walk(const char *what, bool (*work)(void *), void (*undo)(void *, bool done), void *user) {
+    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
+    int failures = 0;
+    for (int64_t n = 0;; n++) {
+        gd_clear_error();
+        const int64_t asked = gd_fault_allocations();
+        gd_fault_after(n, false);
+        const bool done = work(user);
+        const bool fired = gd_fault_allocations() - asked > n;
+        gd_fault_after(-1, false);
+        CHECK_SAYING(fired || (done && !gd_failed()), "%s: %s", what, gd_error_message());
+        if (!done) {
+            failures++;
+            CHECK_SAYING(gd_failed(), "%s: allocation %lld failed, and no failure is recorded", what, (long long)n);
+            CHECK_SAYING(gd_error_status() == GD_E_MEMORY || gd_error_status() == GD_E_IO, "%s: %s", what, gd_error_message());
+        }
+        if (undo) undo(user, done);
+        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
+                     "%s: allocation %lld leaks %lld objects, %lld bytes", what, (long long)n,
+                     (long long)(gd_live_objects() - objects), (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+        if (!fired || test_failures > 5) break;
+    }
+    gd_clear_error();
+    CHECK_SAYING(failures > 3, "%s: only %d allocations failed", what, failures);
+}
+
+static bool build(void *user) {
+    GD_SCOPE;
+    (void)user;
+    gd_module *net = make_net();
+    gd_module_build(net, gd_zeros(gd_dims(2, 1, 6, 6)));
+    return net && !gd_failed();
+}
+TEST(building) { walk("building", build, NULL, NULL); }
+
+static bool train(void *user) {
+    GD_SCOPE;
+    (void)user;
+    gd_module *net = make_net();
+    gd_tensor *x = gd_ones(gd_dims(2, 1, 6, 6)), *loss = gd_sum(gd_square(gd_module_forward(net, x)));
+    gd_optimizer *adam = gd_optim_adam(gd_module_parameters(net));
+    gd_optimizer_zero_grad(adam);
+    gd_backward(loss);
+    gd_optimizer_step(adam);
+    return !gd_failed();
+}
+TEST(training) { walk("training", train, NULL, NULL); }
+
+typedef struct held {
+    gd_module *net, *other;
+    gd_tensor *x, *y;
+} held;
+
+static double distance(gd_tensor *a, gd_tensor *b) {
+    GD_SCOPE;
+    return gd_item(gd_max(gd_abs(gd_sub(gd_cast(a, GD_F64), gd_cast(b, GD_F64)))));
+}
+
+static bool copy(void *user) {
+    GD_SCOPE;
+    held *h = user;
+    gd_module *twin = gd_module_clone(h->net);
+    return twin && !gd_failed();
+}
+
+static bool move(void *user) { return gd_module_to(((held *)user)->net, NULL, GD_F64) == GD_OK; }
+
+/* All of it has moved, or nothing. */
+static void move_back(void *user, bool done) {
+    GD_SCOPE;
+    held *h = user;
+    gd_clear_error();
+    gd_tensors parameters = gd_module_parameters(h->net);
+    for (int i = 0; i < parameters.count; i++) CHECK(gd_tensor_dtype(parameters.at[i]) == (done ? GD_F64 : GD_F32));
+    CHECK(gd_module_to(h->net, NULL, GD_F32) == GD_OK);
+    CHECK(distance(gd_module_forward(h->net, h->x), h->y) == 0);
+}
+
+/* What a failed load leaves is what was there. */
+static void check_loaded(void *user, bool done) {
+    GD_SCOPE;
+    held *h = user;
+    gd_clear_error();
+    CHECK((distance(gd_module_forward(h->other, h->x), h->y) == 0) == done);
+    gd_module_init(h->other, "*", "normal");
+}
+
+static bool save(void *user) {
+    held *h = user;
+    return gd_save_state("test_module_faults.safetensors", gd_part("net", h->net)) == GD_OK;
+}
+
+static bool load(void *user) {
+    held *h = user;
+    return gd_load_state("test_module_faults.safetensors", gd_part("net", h->other)) == GD_OK;
+}
+
+static bool summarize(void *user) {
+    GD_SCOPE;
+    held *h = user;
+    char *text = gd_module_summary(h->net, h->x);
+    const bool done = text != NULL;
+    free(text);
+    return done;
+}
+
+TEST(copying_moving_saving_loading) {
+    GD_SCOPE;
+    held h = {.net = make_net(), .other = make_net(), .x = gd_randn(gd_dims(2, 1, 6, 6))};
+    gd_module_eval(h.net);
+    gd_module_eval(h.other);
+    GD_NO_GRAD; /* the tape would hold parameters from before they move */
+    h.y = gd_module_forward(h.net, h.x);
+    gd_module_forward(h.other, h.x);
+    walk("copying", copy, NULL, &h);
+    walk("moving", move, move_back, &h);
+    walk("saving", save, NULL, &h);
+    walk("loading", load, check_loaded, &h);
+    walk("summary", summarize, NULL, &h);
+    remove("test_module_faults.safetensors");
+}
+
+TEST_MAIN
