@@ -3,7 +3,7 @@
 #
 # What it finds interesting stays in BUILD/corpus/TARGET and is where the next run goes on. The first one
 # starts from the files that test_onnx_control writes, graphs with branches and loops, and from those of
-# other programs in tests/golden. An input that crashes is left in BUILD as TARGET-crash-...
+# other programs in tests/golden; fuzz_safetensors starts from tests/golden and tests/fuzz/corpus. An input that crashes is left in BUILD as TARGET-crash-...
 set -eu
 build=$1
 seconds=$2
@@ -17,6 +17,11 @@ if [ -z "$(ls "$build/corpus/fuzz_onnx")" ]; then
             cp "$file" "$build/corpus/fuzz_onnx/$from-$(basename "$file")"
         done
     done
+fi
+if [ ! -d "$build/corpus/fuzz_safetensors" ]; then
+    mkdir -p "$build/corpus/fuzz_safetensors"
+    cp "$(dirname "$0")/../tests/golden/safetensors"/*.safetensors "$(dirname "$0")/../tests/fuzz/corpus/safetensors"/*.bin \
+        "$build/corpus/fuzz_safetensors/"
 fi
 for target in "$build"/tests/fuzz_*; do
     [ -x "$target" ] && [ -f "$target" ] || continue

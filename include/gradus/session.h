@@ -4,6 +4,9 @@
  * with new shapes or other fetches makes a plan: what has to be computed, in which order, by which
  * kernels, where in memory. Later runs only carry it out, and allocate nothing.
  *
+ * A session can be saved and loaded (state.h): its variables by name, and how often it has run, on
+ * which the numbers of its random ops depend. Both wait for runs of other threads.
+ *
  * Threads: several may run one session. Runs that assign no variable go side by side, one that does
  * is alone, and each waits only for those that came before it. A function that a run calls
  * (gd_apply) may run the same session again if neither run assigns a variable.

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/number.h"
 #include "core/state_take.h"
 
 enum { NAMED = 4 }; /* names of each kind; the rest is counted */
@@ -16,7 +17,7 @@ typedef struct writer {
 static void GD_PRINTF(2, 3) put(writer *w, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    const int n = vsnprintf(w->text + w->used, w->size - w->used, format, args);
+    const int n = gd_vsnprintf(w->text + w->used, w->size - w->used, format, args);
     va_end(args);
     if (n > 0) w->used += (size_t)n;
     if (w->used >= w->size) w->used = w->size - 1;

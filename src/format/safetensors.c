@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/checked.h"
 #include "core/error.h"
+#include "core/number.h"
 #include "format/bytes.h"
 #include "format/json.h"
 
@@ -49,7 +50,7 @@ static gd_status GD_PRINTF(3, 4)
     char text[400];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    gd_vsnprintf(text, sizeof text, format, args);
     va_end(args);
     return gd_fail(GD_E_FORMAT, "%s: tensor '%.200s': %s", r->path, name, text);
 }

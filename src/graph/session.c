@@ -2,7 +2,6 @@
 #include "gradus/session.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -722,48 +721,13 @@ static gd_status begin_hold(gd_session *s, bool writes, state_hold **out) {
     return status;
 }
 
-/* Calls `each` with all variables and their names. Where several have the same, the later ones are
- * NAME_2, NAME_3 and so on. */
-typedef gd_status visit_variable(void *to, const char *name, gd_tensor *value);
-
-static gd_status visit_variables(gd_session *s, visit_variable *each, void *to) {
-    gd_names taken = {0};
-    gd_status status = GD_OK;
-    char **made = gd_calloc((size_t)s->n_variables + 1, sizeof *made);
-    if (!made) return gd_fail(GD_E_MEMORY, "no memory for the names of variables");
-    for (int i = 0; i < s->n_variables && status == GD_OK; i++) {
-        const char *name = s->graph->variables[i]->origin->name;
-        const size_t bytes = strlen(name) + 16;
-        for (int k = 2; gd_names_find(&taken, name) && status == GD_OK; k++) {
-            if (!made[i] && !(made[i] = gd_malloc(bytes)))
-                status = gd_fail(GD_E_MEMORY, "no memory for the names of variables");
-            else
-                snprintf(made[i], bytes, "%s_%d", s->graph->variables[i]->origin->name, k);
-            if (made[i]) name = made[i];
-        }
-        if (status == GD_OK && !gd_names_add(&taken, name, s))
-            status = gd_fail(GD_E_MEMORY, "no memory for the names of variables");
-        if (status == GD_OK) status = each(to, name, s->variables[i]);
-    }
-    for (int i = 0; i < s->n_variables; i++) gd_free(made[i]);
-    gd_free(made);
-    gd_names_free(&taken);
-    return status;
-}
-
-static gd_status give_variable(void *state, const char *name, gd_tensor *value) {
-    return gd_state_put_tensor(state, name, value);
-}
-static gd_status take_variable(void *in, const char *name, gd_tensor *value) {
-    return gd_taking_tensor(in, name, value);
-}
-
 static gd_status give_state(gd_object *object, gd_state *state) {
     gd_session *s = (gd_session *)object;
     state_hold *hold;
     GD_TRY(begin_hold(s, false, &hold));
     GD_TRY(gd_state_when_done(state, end_hold, hold));
-    GD_TRY(visit_variables(s, give_variable, state));
+    for (int i = 0; i < s->n_variables; i++)
+        GD_TRY(gd_state_put_tensor(state, s->graph->variables[i]->origin->name, s->variables[i]));
     return gd_state_put_unsigned(state, "runs", atomic_load(&s->runs));
 }
 
@@ -772,7 +736,8 @@ static gd_status take_state(gd_object *object, gd_taking *in) {
     state_hold *hold;
     GD_TRY(begin_hold(s, true, &hold));
     GD_TRY(gd_taking_when_done(in, end_hold, hold));
-    GD_TRY(visit_variables(s, take_variable, in));
+    for (int i = 0; i < s->n_variables; i++)
+        GD_TRY(gd_taking_tensor(in, s->graph->variables[i]->origin->name, s->variables[i]));
     return gd_taking_unsigned(in, "runs", &hold->runs);
 }
 

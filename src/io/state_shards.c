@@ -98,9 +98,9 @@ static gd_status name_shards(shards *w) {
 static gd_status cut(shards *w, uint64_t limit) {
     const gd_state_contents *c = w->contents;
     uint64_t filled = 0;
-    for (size_t i = 0; i < c->n_tensors || i == 0; i++) {
-        const uint64_t bytes = i < c->n_tensors ? gd_state_bytes(c->tensors[i]->tensor) : 0;
-        if (i == 0 || (filled > 0 && bytes > limit - (filled < limit ? filled : limit))) {
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        const uint64_t bytes = gd_state_bytes(c->tensors[i]->tensor);
+        if (i == 0 || (filled > 0 && (filled >= limit || bytes > limit - filled))) {
             if (w->count == MOST_SHARDS)
                 return gd_fail(GD_E_ARGUMENT,
                                "%s: more than %d shards; choose a larger .shard_bytes", c->path,
@@ -108,7 +108,7 @@ static gd_status cut(shards *w, uint64_t limit) {
             w->at[w->count++] = (shard){.first = i};
             filled = 0;
         }
-        if (i < c->n_tensors) w->at[w->count - 1].count++;
+        w->at[w->count - 1].count++;
         if (!gd_add_u64(filled, bytes, &filled) ||
             !gd_add_u64(w->total_bytes, bytes, &w->total_bytes))
             return gd_fail(GD_E_OVERFLOW, "%s: the tensors are too large", c->path);

@@ -33,6 +33,18 @@ int main() {
     if (gd_save_npz("consumer.npz", gd_names("x", "w"), gd_list(x, w)) != GD_OK) return 1;
     if (gd_tensor_numel(gd_load_npz("consumer.npz", "w")) != 6) return 1;
     std::remove("consumer.npz");
+    gd_load_state_options load;
+    gd_load_report report;
+    load.partial = &report;
+    if (gd_save_state("consumer.safetensors", gd_part("x", x), gd_part("rng", gd_generator())) !=
+        GD_OK)
+        return 1;
+    if (gd_load_state("consumer.safetensors", gd_part("x", x)) != GD_OK) return 1;
+    if (gd_load_state_at(GD_HERE, "consumer.safetensors",
+                         gd_parts(gd_part("x", x), gd_part("w", w)), &load) != GD_OK)
+        return 1;
+    if (report.missing != 1 || gd_state_count(gd_read_state("consumer.safetensors")) != 1) return 1;
+    std::remove("consumer.safetensors");
     if (gd_failed() || walked != GD_OK) {
         std::fprintf(stderr, "%s\n", gd_error_message());
         return 1;

@@ -52,6 +52,18 @@ int main(void) {
         (void)both;
         gd_tensor *d = gd_requires_grad(gd_full(gd_dims(2), 1.5, .dtype = GD_F64));
         gd_status right = gd_gradcheck(square_sum, gd_list(d), NULL, .second_order = true, .step = 1e-5);
+        gd_load_report report;
+        if (gd_save_state("user.safetensors", gd_part("x", x), gd_part("rng", gd_generator())) !=
+            GD_OK)
+            return 1;
+        if (gd_save_state_with("user.safetensors", gd_parts(gd_part("x", x)), .shard_bytes = 0) !=
+            GD_OK)
+            return 1;
+        if (gd_load_state_with("user.safetensors", gd_parts(gd_part("x", x), gd_part("d", d)),
+                               .partial = &report) != GD_OK ||
+            report.missing != 1 || gd_state_count(gd_read_state("user.safetensors")) != 1)
+            return 1;
+        remove("user.safetensors");
         if (gd_tensor_numel(named) != 4 || g.count != 1 || right != GD_OK) return 1;
     }
     if (gd_failed()) {

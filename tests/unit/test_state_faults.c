@@ -1,0 +1,203 @@
+/* test_state_faults.c - saving and loading in which any one allocation fails.
+ *
+ * Promised each time: the status is GD_E_MEMORY (or that memory was not needed), the old file or
+ * the old values are as they were, nothing leaks, and the same call without a fault works.
+ */
+#include "core/error.h"
+#include "state_things.h"
+
+typedef struct world {
+    net *a, *b;
+    moments *m;
+    gd_session *session;
+    gd_tensor *variable;
+    const char *path;
+    bool sharded;
+} world;
+
+static world make(double value, const char *path) {
+    world w = {.a = small_net(value), .b = small_net(value), .path = path};
+    w.a->has_values = true;
+    w.a->integer = (int64_t)value;
+    w.b->inner = small_net(value);
+    add(w.b, "half", gd_full(gd_dims(3), value, .dtype = GD_F16));
+    w.m = new_moments(w.a, value);
+    w.m->steps = (int64_t)value;
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    w.variable = gd_variable(gd_full(gd_dims(4), value), .name = "v");
+    w.session = gd_session_new(graph);
+    gd_session_get(w.session, w.variable); /* gives it its first value */
+    return w;
+}
+
+static void end(world *w) {
+    end_moments(w->m);
+    end_net(w->a);
+    end_net(w->b);
+}
+
+static gd_state_parts parts_of(const world *w, gd_state_part at[5]) {
+    at[0] = gd_part("m", (void *)w->m);
+    at[1] = gd_part("a", (void *)w->a);
+    at[2] = gd_part("b", (void *)w->b);
+    at[3] = gd_part("train", w->session);
+    at[4] = gd_part("rng", gd_generator());
+    return (gd_state_parts){at, 5};
+}
+
+static gd_status save_world(const world *w) {
+    gd_state_part at[5];
+    const gd_save_state_options options = {.shard_bytes = w->sharded ? 60 : 0};
+    return gd_save_state_at(NULL, w->path, parts_of(w, at), &options);
+}
+
+static const char *same_name(const char *name, void *user) {
+    (void)user;
+    return name;
+}
+
+static gd_status load_world(const world *w) {
+    gd_state_part at[5];
+    const gd_load_state_options options = {.rename = same_name};
+    return gd_load_state_at(NULL, w->path, parts_of(w, at), &options);
+}
+
+/* Whether every value of it is `value`. */
+static bool is(const world *w, double value) {
+    GD_SCOPE;
+    bool same = all_are(w->a, value) && all_are(w->b, value) && all_are(w->b->inner, value) &&
+                w->a->integer == value && w->m->steps == value &&
+                gd_rng_state().seed == (uint64_t)value;
+    for (int i = 0; i < 3; i++) same &= gd_item(gd_min(w->m->moment[i])) == value;
+    return same && gd_item(gd_min(gd_session_get(w->session, w->variable))) == value;
+}
+
+/* What one call did with allocation n failing. */
+typedef struct outcome {
+    gd_status status;
+    bool fired; /* it asked for so much */
+} outcome;
+
+static outcome call_with_fault(gd_status (*call)(const world *w), const world *w, int64_t n,
+                               bool lasting, const char *what) {
+    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
+                  asked = gd_fault_allocations();
+    gd_fault_after(n, lasting);
+    outcome o = {.status = call(w)};
+    gd_fault_after(-1, false);
+    o.fired = gd_fault_allocations() - asked > n;
+    CHECK_SAYING(o.status == GD_OK || (o.fired && o.status == GD_E_MEMORY),
+                 "%s, allocation %lld: %s: %s", what, (long long)n, gd_status_name(o.status),
+                 gd_error_message());
+    gd_clear_error();
+    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
+                 "%s, allocation %lld leaks", what, (long long)n);
+    return o;
+}
+
+/* Saves two over one; some allocations can be done without. */
+static void walk_saves(const world *one, const world *two, const world *to, bool lasting) {
+    int64_t failed = 0, n = 0;
+    for (outcome o = {.fired = true}; o.fired && test_failures < 10; n++) {
+        gd_seed(1);
+        if (o.status == GD_OK) CHECK_SAYING(save_world(one) == GD_OK, "%s", gd_error_message());
+        gd_seed(2);
+        o = call_with_fault(save_world, two, n, lasting, "save");
+        CHECK_SAYING(load_world(to) == GD_OK, "after save %lld: %s", (long long)n,
+                     gd_error_message());
+        gd_clear_error();
+        CHECK_SAYING(is(to, o.status == GD_OK ? 2 : 1), "save, allocation %lld left another state",
+                     (long long)n);
+        failed += o.status != GD_OK;
+    }
+    CHECK_SAYING(failed > 30, "%lld saves failed", (long long)failed);
+}
+
+/* Loads two into what is one; some allocations can be done without. */
+static void walk_loads(const world *from_one, const world *to, bool lasting) {
+    int64_t failed = 0, n = 0;
+    for (outcome o = {.fired = true}; o.fired && test_failures < 10; n++) {
+        world reset = *to;
+        reset.path = from_one->path;
+        CHECK(load_world(&reset) == GD_OK && is(to, 1));
+        o = call_with_fault(load_world, to, n, lasting, "load");
+        CHECK_SAYING(is(to, o.status == GD_OK ? 2 : 1), "load, allocation %lld left a mixture",
+                     (long long)n);
+        failed += o.status != GD_OK;
+    }
+    CHECK_SAYING(failed > 30, "%lld loads failed", (long long)failed);
+}
+
+static void walk(bool sharded, bool lasting) {
+    GD_SCOPE;
+    const char *path = test_path(sharded ? "faults.index.json" : "faults.safetensors");
+    world one = make(1, path), two = make(2, path), to = make(3, path),
+          first = make(1, test_path("first.safetensors"));
+    one.sharded = two.sharded = sharded;
+    gd_seed(1);
+    CHECK_SAYING(save_world(&first) == GD_OK, "%s", gd_error_message());
+    walk_saves(&one, &two, &to, lasting);
+    walk_loads(&first, &to, lasting);
+    unlink(first.path);
+    unlink(path);
+    end(&one);
+    end(&two);
+    end(&to);
+    end(&first);
+}
+
+CLEAN_TEST(any_allocation_may_fail) { walk(false, false); }
+CLEAN_TEST(all_allocations_from_any_one_on_may_fail) { walk(false, true); }
+CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) {
+    walk(true, false);
+    char name[500];
+    const char *path = test_path("faults");
+    for (int n = 1; n <= 40; n++)
+        for (int k = 1; k <= n; k++) {
+            snprintf(name, sizeof name, "%s-%05d-of-%05d.safetensors", path, k, n);
+            unlink(name);
+            snprintf(name, sizeof name, "%s-b-%05d-of-%05d.safetensors", path, k, n);
+            unlink(name);
+        }
+}
+
+/* A state by itself, and read from a file. */
+CLEAN_TEST(any_allocation_of_reading_a_state_may_fail) {
+    GD_SCOPE;
+    net *n = small_net(2), *to = small_net(1);
+    const char *path = test_path("read.safetensors");
+    CHECK(gd_save_state(path, gd_part("", (void *)n)) == GD_OK);
+    for (int64_t k = 0;; k++) {
+        const int64_t objects = gd_live_objects(), asked = gd_fault_allocations();
+        bool fired;
+        gd_status status;
+        {
+            GD_SCOPE;
+            gd_fault_after(k, false);
+            gd_state *file = gd_read_state(path), *own = gd_state_of((void *)n);
+            status = gd_set_state((void *)to, file);
+            gd_fault_after(-1, false);
+            fired = gd_fault_allocations() - asked > k;
+            CHECK((file && own) || gd_failed());
+            CHECK_SAYING(!gd_failed() || gd_error_status() == GD_E_MEMORY, "allocation %lld: %s",
+                         (long long)k, gd_error_message());
+            gd_clear_error();
+        }
+        CHECK_SAYING(gd_live_objects() == objects, "allocation %lld leaks %lld", (long long)k,
+                     (long long)(gd_live_objects() - objects));
+        CHECK(all_are(to, status == GD_OK ? 2 : 1));
+        net *one = small_net(1);
+        {
+            GD_SCOPE;
+            CHECK(gd_set_state((void *)to, gd_state_of((void *)one)) == GD_OK);
+        }
+        end_net(one);
+        if (!fired || test_failures > 10) break;
+    }
+    end_net(n);
+    end_net(to);
+    unlink(path);
+}
+
+TEST_MAIN

@@ -1,0 +1,113 @@
+/* test_state_python.c - the safetensors package reads our files and we read its, and
+ * tools/to_safetensors.py turns a PyTorch checkpoint into a file that is loaded here. Needs a
+ * Python with torch and safetensors: python3, or the one that GRADUS_PYTHON names. */
+#include "state_things.h"
+
+static const char *python(void) {
+    static char command[500];
+    const char *name = getenv("GRADUS_PYTHON") ? getenv("GRADUS_PYTHON") : "python3";
+    static int there = -1;
+    if (there < 0) {
+        snprintf(command, sizeof command,
+                 "%s -c 'import torch, numpy, safetensors' >/dev/null 2>&1", name);
+        there = system(command) == 0;
+    }
+    return there ? name : NULL;
+}
+
+static bool run(const char *what, const char *path) {
+    char command[1500];
+    snprintf(command, sizeof command, "%s '%s/unit/state_python.py' %s '%s'", python(),
+             GRADUS_TESTS, what, path);
+    return system(command) == 0;
+}
+
+static gd_tensor *values(gd_shape shape, gd_dtype dtype) {
+    int64_t count = 1;
+    for (int i = 0; i < shape.rank; i++) count *= shape.at[i];
+    gd_tensor *i = gd_cast(gd_arange(0, (double)count), GD_I64);
+    gd_tensor *third = gd_sub(i, gd_mul(gd_floor_divide(i, gd_scalar_int(3)), gd_scalar_int(3)));
+    const int less = dtype == GD_U8 || dtype == GD_BOOL ? 0 : 1;
+    return gd_reshape(gd_cast(gd_sub(third, gd_scalar_int(less)), dtype), shape);
+}
+
+/* With the values of state_python.py, or zeros. */
+static net *make(bool zeros) {
+    GD_SCOPE;
+    static const char *const ranks[] = {"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"};
+    net *n = new_net();
+    n->has_values = true;
+    n->integer = zeros ? 0 : -7;
+    for (gd_dtype dtype = GD_BOOL; dtype < GD_DTYPE_COUNT; dtype++)
+        add(n, gd_dtype_name(dtype),
+            zeros ? gd_zeros(gd_dims(2, 5), .dtype = dtype) : values(gd_dims(2, 5), dtype));
+    for (int rank = 0; rank <= 8; rank++) {
+        gd_shape shape = gd_dims(2, 1, 3, 1, 2, 1, 2, 1);
+        shape.rank = rank;
+        add(n, ranks[rank], zeros ? gd_zeros(shape) : values(shape, GD_F32));
+    }
+    add(n, "empty", gd_zeros(gd_dims(2, 0, 3), .dtype = GD_F64));
+    return n;
+}
+
+CLEAN_TEST(the_package_reads_our_files) {
+    if (!python()) SKIP("no Python with torch and safetensors");
+    net *n = make(false);
+    const char *path = test_path("ours.safetensors");
+    CHECK_SAYING(gd_save_state(path, gd_part("net", (void *)n)) == GD_OK, "%s", gd_error_message());
+    CHECK(run("read", path));
+    end_net(n);
+    unlink(path);
+}
+
+CLEAN_TEST(we_read_files_of_the_package) {
+    GD_SCOPE;
+    if (!python()) SKIP("no Python with torch and safetensors");
+    net *n = make(true), *expected = make(false);
+    const char *path = test_path("theirs.safetensors");
+    CHECK(run("write", path));
+    CHECK_SAYING(gd_load_state(path, gd_part("net", (void *)n)) == GD_OK, "%s", gd_error_message());
+    for (int i = 0; i < n->count; i++) {
+        gd_tensor *a = gd_cast(n->tensors[i], GD_F64), *b = gd_cast(expected->tensors[i], GD_F64);
+        if (gd_tensor_numel(a) > 0)
+            CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(a, b)))) == 0, "%s", n->names[i]);
+    }
+    CHECK(n->number == 0.5 && n->integer == -7 && n->natural == 9 && n->text &&
+          strcmp(n->text, "x") == 0);
+    end_net(n);
+    end_net(expected);
+    unlink(path);
+}
+
+CLEAN_TEST(a_pytorch_checkpoint_is_converted) {
+    GD_SCOPE;
+    if (!python()) SKIP("no Python with torch and safetensors");
+    const char *from = test_path("net.pt"), *path = test_path("net.safetensors");
+    char command[2000];
+    snprintf(command, sizeof command,
+             "%s '%s/../tools/to_safetensors.py' '%s' '%s' --strip module. >/dev/null 2>&1",
+             python(), GRADUS_TESTS, from, path);
+    CHECK(run("checkpoint", from) && system(command) == 0);
+    net *n = new_net();
+    gd_tensor *w = gd_zeros(gd_dims(4, 3)), *t = gd_zeros(gd_dims(3, 2));
+    add(n, "a.weight", w);
+    add(n, "b.weight", w); /* tied here, too */
+    add(n, "a.bias", gd_zeros(gd_dims(4)));
+    add(n, "b.bias", gd_zeros(gd_dims(4)));
+    add(n, "t", t);
+    CHECK_SAYING(gd_load_state(path, gd_part("", (void *)n)) == GD_OK, "%s", gd_error_message());
+    CHECK(gd_item(gd_at(w, 2, 1)) == 7 && gd_item(gd_at(t, 2, 1)) == 5 &&
+          gd_item(gd_min(n->tensors[3])) == 2);
+    gd_state *s = gd_read_state(path);
+    CHECK(gd_state_count(s) == 4 && gd_state_value(s, "step") &&
+          strcmp(gd_state_value(s, "step"), "12") == 0);
+    snprintf(command, sizeof command,
+             "%s '%s/../tools/to_safetensors.py' '%s' '%s' --key optimizer >/dev/null 2>&1",
+             python(), GRADUS_TESTS, from, path);
+    CHECK(system(command) != 0); /* which is no state dict */
+    end_net(n);
+    unlink(from);
+    unlink(path);
+}
+
+TEST_MAIN
