@@ -6,7 +6,7 @@ install(TARGETS gradus gradus_static EXPORT gradusTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/gradus DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(FILES ${GEN}/gradus/ops.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradus)
+install(DIRECTORY ${GEN}/gradus/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradus FILES_MATCHING PATTERN "*.h")
 
 set(GRADUS_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/gradus)
 configure_package_config_file(cmake/gradusConfig.cmake.in ${CMAKE_BINARY_DIR}/gradusConfig.cmake

@@ -126,7 +126,7 @@ static const char *grouped(double number, char *text, size_t size) {
         snprintf(text, size, "?");
         return text;
     }
-    snprintf(digits, sizeof digits, "%.0f", number);
+    snprintf(digits, sizeof digits, "%lld", (long long)number);
     const size_t n = strlen(digits);
     size_t to = 0;
     for (size_t i = 0; i < n && to + 2 < size; i++) {

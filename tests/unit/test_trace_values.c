@@ -16,7 +16,7 @@ static void thing_destroy(gd_object *object) {
     destroyed++;
     gd_free(object);
 }
-static const gd_class thing_class = {"thing", thing_destroy};
+static const gd_class thing_class = {.name = "thing", .destroy = thing_destroy};
 
 static thing *thing_new(int mode) {
     thing *t = gd_calloc(1, sizeof *t);
