@@ -14,8 +14,7 @@ static bool is_written(const gd_op *op, int input) {
     return op->base ? input == 0 : op->inputs[input].mutated;
 }
 
-/* --- one call for each -------------------------------------------------------------------------
- */
+/* --- one call for each ------------------------------------------------------------------------ */
 
 /* Entry i's own of a number. */
 static gd_tensor *number_of(const gd_each *e, int k, int i) {
@@ -37,8 +36,7 @@ static gd_status one_by_one(const gd_each *e, const char *site, gd_tensor **out)
     return GD_OK;
 }
 
-/* --- one call for all --------------------------------------------------------------------------
- */
+/* --- one call for all ------------------------------------------------------------------------- */
 
 /* Several of its elements are one place in memory. */
 static bool is_expanded(const gd_tensor *t) {

@@ -79,8 +79,7 @@ static int64_t straight(const list *l, int i) {
     return gd_numel(first->rank, first->dims);
 }
 
-/* --- pieces ------------------------------------------------------------------------------------
- */
+/* --- pieces ----------------------------------------------------------------------------------- */
 
 static void fill(const list *l, int k, int i, char *tile, int64_t n) {
     const gd_view v = number_at(l, k, i);
@@ -129,22 +128,21 @@ static void run_piece(void *arg, int64_t piece) {
     }
 }
 
-/* --- the kernel --------------------------------------------------------------------------------
- */
+/* --- the kernel ------------------------------------------------------------------------------- */
 
-static size_t elementwise_list_workspace(const gd_kernel_call *call) {
+static size_t elementwise_list_compiled_workspace(const gd_kernel_call *call) {
     return (size_t)call->each * sizeof(int64_t);
 }
 
-static bool elementwise_list_match(const gd_kernel_call *call) {
+static bool elementwise_list_compiled_match(const gd_kernel_call *call) {
     return call->op->n_inputs + call->n_out / call->each <= GD_EW_OPERANDS &&
            list_of(call).n_numbers <= MOST_NUMBERS;
 }
 
-/*kernel elementwise_list.compiled  rank 10  match elementwise_list_match  run elementwise_list_run  workspace elementwise_list_workspace
+/*kernel elementwise_list.compiled  rank 10
  * Every elementwise op that writes its inputs, for the entries of a list.
  */
-static gd_status elementwise_list_run(gd_kernel_call *call) {
+static gd_status elementwise_list_compiled_run(gd_kernel_call *call) {
     list l = list_of(call);
     gd_view views[GD_EW_OPERANDS];
     const gd_kernel_call first = entry_call(&l, 0, views);
