@@ -117,15 +117,19 @@ static gd_status make_slots(const gd_optimizer *o, const gd_optim_group *g, gd_o
     return gd_failure();
 }
 
+gd_status gd_optimizer_make_parameter(gd_optimizer *o, int group, int part, int i) {
+    const gd_optim_group *g = &o->groups[group];
+    if (g->needs.counts) GD_TRY(make_steps(o, group, part));
+    return make_slots(o, g, &g->parts[part], i);
+}
+
 gd_status gd_optimizer_make_state(gd_optimizer *o) {
     for (int n = 0; n < o->n_groups; n++) {
         const gd_optim_group *g = &o->groups[n];
         GD_TRY(gd_optimizer_make_lr(o, n));
-        for (int k = 0; k < g->n_parts; k++) {
-            if (g->needs.counts) GD_TRY(make_steps(o, n, k));
+        for (int k = 0; k < g->n_parts; k++)
             for (int i = 0; i < g->parts[k].count; i++)
-                if (g->parts[k].gradients[i]) GD_TRY(make_slots(o, g, &g->parts[k], i));
-        }
+                if (g->parts[k].gradients[i]) GD_TRY(gd_optimizer_make_parameter(o, n, k, i));
     }
     return GD_OK;
 }

@@ -34,7 +34,8 @@ static void destroy(gd_object *object) {
     gd_free(o);
     gd_object_count(-1);
 }
-static const gd_class optimizer_class = {.name = "optimizer", .destroy = destroy};
+static const gd_class optimizer_class = {
+    .name = "optimizer", .destroy = destroy, .state = &gd_optimizer_state_rules};
 
 static double *lr_of(const gd_maker *maker, void *options) {
     const gd_op_attr *attr = NULL;

@@ -85,6 +85,12 @@ gd_tensor *gd_optimizer_keep(const gd_optimizer *o, gd_tensor *value, const char
 /* The graph of its variables; NULL: it has none, or the graph is gone. */
 gd_graph *gd_optimizer_graph(const gd_optimizer *o);
 
+/* The same for one parameter: number `i` of a part of a group. */
+gd_status gd_optimizer_make_parameter(gd_optimizer *o, int group, int part, int i);
+
+/* How they are saved and loaded (optim_save.c). */
+extern const struct gd_state_rules gd_optimizer_state_rules, gd_schedule_state_rules;
+
 /* Gradients in place of those of the parts: clipped (clip.c). */
 gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double value);
 

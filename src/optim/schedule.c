@@ -18,7 +18,8 @@ static void destroy(gd_object *object) {
     gd_free(s);
     gd_object_count(-1);
 }
-static const gd_class schedule_class = {"schedule", destroy};
+static const gd_class schedule_class = {
+    .name = "schedule", .destroy = destroy, .state = &gd_schedule_state_rules};
 
 const gd_optimizer *gd_schedule_optimizer(const gd_schedule *s) { return s->optimizer; }
 
