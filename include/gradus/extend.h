@@ -101,6 +101,7 @@ typedef struct gd_kernel_call {
     const gd_view *in; /* read only */
     gd_view *out;      /* the outputs, then the inputs that the op mutates; data NULL: not wanted */
     int n_in, n_out;
+    int each; /* the library's own: of a call for a list, the number of its entries; else 0 */
     gd_rng rng;      /* for random ops: the number this call has taken */
     void *workspace; /* as many bytes as the kernel asked for, 64-byte aligned */
     size_t workspace_bytes;

@@ -20,6 +20,7 @@
 #include "gradus/print.h"
 #include "gradus/profiler.h"
 #include "gradus/random.h"
+#include "gradus/schedule.h"
 #include "gradus/scope.h"
 #include "gradus/session.h"
 #include "gradus/state.h"

@@ -1,65 +1,76 @@
 /* optim.h - optimizers: what is done to parameters with their gradients.
  *
- * One optimizer serves both ways of working. With eager ops:
+ * Parameters are leaves (gd_requires_grad). With eager ops:
  *
- *     gd_optimizer *adam = gd_optim_adam(gd_list(w1, w2), .lr = 1e-3);
+ *     gd_optimizer *adam = gd_optim_adamw(gd_list(w1, w2), .lr = 1e-3, .weight_decay = 0.01);
  *     for (...) {
  *         gd_optimizer_zero_grad(adam);
  *         gd_backward(loss);
  *         gd_optimizer_step(adam);
  *     }
  *
- * which is one plan where it is the function of a gd_jit (jit.h). In a graph, where parameters are
- * variables:
+ * which is one plan where it is the function of a gd_jit (jit.h). In a graph:
  *
- *     gd_tensor *train = gd_minimize(gd_optim_adam(gd_graph_variables(graph), .lr = 1e-3), loss);
+ *     gd_tensor *train = gd_minimize(adam, loss);
  *
- * Parameters are leaves (gd_requires_grad), or variables of one graph, each listed once: the result
- * of an op, or a tensor that comes twice, is refused. A leaf that does not require a gradient is
- * frozen: steps skip it until gd_set_requires_grad thaws it, and keep no state for it before.
+ * The same update is made in all three, in the same bits (at level 0). Parameters may also be
+ * variables of one graph: the state of the optimizer then consists of variables, too ("w1/exp_avg",
+ * "adamw/lr"), which belong to each session.
  *
- * An optimizer holds its parameters and belongs to the current scope. It is used by one thread at a
- * time.
+ * Each parameter is listed once: the result of an op, or a tensor that comes twice, is refused. A
+ * leaf that does not require a gradient is frozen: steps skip it until gd_set_requires_grad thaws
+ * it, and keep no state for it before.
+ *
+ * optimizers.h has the constructors, written by the build from the records of the optimizers;
+ * schedules.h has those of schedules (schedule.h). An optimizer holds its parameters and belongs to
+ * the current scope. It is used by one thread at a time.
  */
 #ifndef GRADUS_OPTIM_H
 #define GRADUS_OPTIM_H
 
 #include "gradus/graph.h"
+#include "gradus/optimizers.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct gd_optimizer gd_optimizer;
+/* --- making them ------------------------------------------------------------------------------ */
 
-typedef struct gd_optim_sgd_options {
-    double lr GD_DEFAULT_(0.01);
-    double momentum GD_DEFAULT_(0);     /* 0: none */
-    double dampening GD_DEFAULT_(0);    /* of the gradient in the running sum */
-    bool nesterov GD_DEFAULT_(false);   /* looks one step ahead; needs momentum */
-    double weight_decay GD_DEFAULT_(0); /* times the parameter, added to the gradient */
-} gd_optim_sgd_options;
+/* By the name of its record, with options as text: gd_optimizer_new("adamw", parameters, "lr=0.001
+ * weight_decay=0.01"). */
+#define gd_optimizer_new(name, parameters, options)                                                \
+    gd_optimizer_new_at(GD_HERE, name, parameters, options)
+GD_API gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors parameters,
+                                         const char *options);
+/* The names there are: number `index`, from 0; NULL where there are fewer. */
+GD_API const char *gd_optimizer_name_at(int index);
 
-/* Gradient descent, with or without momentum. */
-#define gd_optim_sgd(parameters, ...)                                                                  \
-    GD_WITH_OPTIONS_(gd_optim_sgd_at(GD_HERE, parameters, GD_OPTIONS_(gd_optim_sgd_options, (.lr = 0.01) \
-                                     __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_optimizer *gd_optim_sgd_at(const char *site, gd_tensors parameters, const gd_optim_sgd_options *options);
+/* gd_optimizer_add(adam, parameters, .lr = 1e-4, .weight_decay = 0) adds a group of parameters with
+ * options of its own; those that are not given are the first group's (optimizers.h has the macro).
+ * A parameter is in one group. The same with options as text: gd_optimizer_add_text(adam,
+ * parameters, "lr=1e-4 weight_decay=0"). */
+#define gd_optimizer_add_text(optimizer, parameters, options)                                      \
+    gd_optimizer_add_text_at(GD_HERE, optimizer, parameters, options)
+GD_API gd_status gd_optimizer_add_text_at(const char *site, gd_optimizer *optimizer,
+                                          gd_tensors parameters, const char *options);
 
-typedef struct gd_optim_adam_options {
-    double lr GD_DEFAULT_(0.001);
-    double beta1 GD_DEFAULT_(0.9), beta2 GD_DEFAULT_(0.999);
-    double eps GD_DEFAULT_(1e-8);
-    double weight_decay GD_DEFAULT_(0); /* times the parameter, added to the gradient */
-} gd_optim_adam_options;
+/* Factors of one parameter: its rate and its weight decay are those of its group times these
+ * (Caffe's lr_mult and decay_mult). Set them before the first step. */
+typedef struct gd_factors {
+    double lr GD_DEFAULT_(1);
+    double weight_decay GD_DEFAULT_(1);
+} gd_factors;
+#define gd_optimizer_set_factors(optimizer, parameter, ...)                                        \
+    GD_WITH_OPTIONS_(gd_optimizer_set_factors_at(                                                  \
+        GD_HERE, optimizer, parameter,                                                             \
+        GD_OPTIONS_(gd_factors, (.lr = 1, .weight_decay = 1) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_status gd_optimizer_set_factors_at(const char *site, gd_optimizer *optimizer,
+                                             gd_tensor *parameter, const gd_factors *factors);
 
-/* Adam. */
-#define gd_optim_adam(parameters, ...)                                                           \
-    GD_WITH_OPTIONS_(gd_optim_adam_at(GD_HERE, parameters, GD_OPTIONS_(gd_optim_adam_options,    \
-                     (.lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0) \
-                     __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_optimizer *gd_optim_adam_at(const char *site, gd_tensors parameters, const gd_optim_adam_options *options);
+GD_API int gd_optimizer_group_count(const gd_optimizer *optimizer);
 
+/* --- using them ------------------------------------------------------------------------------- */
 
 /* Changes each parameter by its gradient (gd_tensor_grad); one that has none, or is frozen, stays
  * as it is. Does nothing, and returns it, while a failure is recorded. On the CPU a step that fails
@@ -71,16 +82,114 @@ GD_API gd_status gd_optimizer_step_at(const char *site, gd_optimizer *optimizer)
 /* Forgets the gradients of all parameters. */
 GD_API void gd_optimizer_zero_grad(gd_optimizer *optimizer);
 
-/* The learning rate: a tensor of rank 0, read at each step. In a graph it is a variable. A gd_jit's plan
- * reads it at each call. */
-#define gd_optimizer_lr(...) gd_optimizer_lr_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *optimizer);
-#define gd_optimizer_set_lr(...) gd_optimizer_set_lr_at(GD_HERE, __VA_ARGS__)
-GD_API gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *optimizer, double lr);
+typedef struct gd_group_number {
+    int group GD_DEFAULT_(0);
+} gd_group_number;
+
+/* The learning rate of the first group, or of group number .group: an f64 tensor of rank 0, read at
+ * each step. For parameters that are variables it is one, too. The plans of jits and sessions read
+ * it at each run. */
+#define gd_optimizer_lr(optimizer, ...)                                                            \
+    GD_WITH_OPTIONS_(                                                                              \
+        gd_optimizer_lr_at(GD_HERE, optimizer,                                                     \
+                           GD_OPTIONS_(gd_group_number, (.group = 0) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *optimizer,
+                                     const gd_group_number *number);
+#define gd_optimizer_set_lr(optimizer, lr, ...)                                                    \
+    GD_WITH_OPTIONS_(gd_optimizer_set_lr_at(                                                       \
+        GD_HERE, optimizer, lr,                                                                    \
+        GD_OPTIONS_(gd_group_number, (.group = 0) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *optimizer, double lr,
+                                        const gd_group_number *number);
+
+typedef struct gd_minimize_options {
+    double clip_norm GD_DEFAULT_(0);  /* gradients are clipped as by gd_clip_grad_norm; 0: not */
+    double clip_value GD_DEFAULT_(0); /* and as by gd_clip_grad_value, after that; 0: not */
+    gd_schedule *schedule GD_DEFAULT_(nullptr); /* takes a step after the optimizer's */
+} gd_minimize_options;
 
 /* In a graph: a symbol that, when fetched, does one step towards a smaller loss. */
-#define gd_minimize(optimizer, loss) gd_minimize_at(GD_HERE, optimizer, loss)
-GD_API gd_tensor *gd_minimize_at(const char *site, gd_optimizer *optimizer, gd_tensor *loss);
+#define gd_minimize(optimizer, loss, ...)                                                          \
+    GD_WITH_OPTIONS_(gd_minimize_at(                                                               \
+        GD_HERE, optimizer, loss,                                                                  \
+        GD_OPTIONS_(gd_minimize_options, (.clip_norm = 0, .clip_value = 0, .schedule = NULL)       \
+                                             __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_tensor *gd_minimize_at(const char *site, gd_optimizer *optimizer, gd_tensor *loss,
+                                 const gd_minimize_options *options);
+
+/* --- clipping --------------------------------------------------------------------------------- */
+
+typedef struct gd_clip_options {
+    double norm_type GD_DEFAULT_(2); /* p of the p-norm; INFINITY: the largest absolute value */
+    bool error_if_nonfinite
+        GD_DEFAULT_(false); /* fails where the norm is infinite or NaN; not in a jit */
+} gd_clip_options;
+
+/* Scales the gradients of the parameters so that their norm, as if they were one vector, is at most
+ * max_norm. Gives the norm from before, an f64 tensor of rank 0. Parameters without a gradient are
+ * skipped. */
+#define gd_clip_grad_norm(parameters, max_norm, ...)                                               \
+    GD_WITH_OPTIONS_(gd_clip_grad_norm_at(                                                         \
+        GD_HERE, parameters, max_norm,                                                             \
+        GD_OPTIONS_(gd_clip_options,                                                               \
+                    (.norm_type = 2, .error_if_nonfinite = false) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_tensor *gd_clip_grad_norm_at(const char *site, gd_tensors parameters, double max_norm,
+                                       const gd_clip_options *options);
+
+/* Holds every element of the gradients between -value and value. */
+#define gd_clip_grad_value(parameters, value) gd_clip_grad_value_at(GD_HERE, parameters, value)
+GD_API gd_status gd_clip_grad_value_at(const char *site, gd_tensors parameters, double value);
+
+/* --- optimizers of the program's own ---------------------------------------------------------- */
+
+/* An optimizer is a record and its rules. The record has the form of the library's
+ * (CONTRIBUTING.md), and an option `lr`; one named `weight_decay` is multiplied by a parameter's
+ * factor.
+ *
+ *     gd_op_define("sign_step(p!, g, lr) -> p  elementwise nograd\n"
+ *                  "One step by the sign of the gradient.\n"
+ *                  "  p = p - lr * sign(g)\n", NULL);
+ *     static void sign_update(gd_update *u) { gd_update_each(u, "sign_step", NULL,
+ * gd_list(gd_update_lr(u))); } gd_optimizer_define("signs\nSign descent.\n  lr float = 0.01   in
+ * [0, inf)\n", (gd_optimizer_rules){.update = sign_update}); gd_optimizer *o =
+ * gd_optimizer_new("signs", parameters, "lr=0.1");
+ */
+enum { GD_MOST_SLOTS = 4 };
+
+/* What is kept for each parameter between steps. */
+typedef struct gd_slot_needs {
+    struct {
+        const char *name;  /* "exp_avg" */
+        double start;      /* all elements at first */
+    } slot[GD_MOST_SLOTS]; /* tensors like the parameter */
+    int count;
+    bool counts; /* the number of its step */
+} gd_slot_needs;
+
+/* A step of some parameters, as a rule sees it. */
+typedef struct gd_update gd_update;
+
+typedef struct gd_optimizer_rules {
+    gd_status (*check)(const void *options); /* of options together; NULL: all are fine */
+    void (*slots)(const void *options, gd_slot_needs *needs); /* NULL: nothing is kept */
+    void (*update)(gd_update *update);                        /* calls gd_update_each */
+} gd_optimizer_rules;
+
+/* The options struct: the fields in the order of the record. */
+GD_API const void *gd_update_options(const gd_update *update);
+/* The learning rate, f64 of rank 0; and, if it is counted, the number of this step for each
+ * parameter, from 1: f64 of rank 1. What an update computes of the two are its numbers. */
+GD_API gd_tensor *gd_update_lr(const gd_update *update);
+GD_API gd_tensor *gd_update_count(const gd_update *update);
+/* Runs an elementwise op for each parameter. Its inputs are the parameter, the slots in their
+ * order, the gradient, and the numbers, whose shape is that of the two above. `options` is the
+ * options struct of the op; NULL: defaults. */
+GD_API void gd_update_each(gd_update *update, const char *op, const void *options,
+                           gd_tensors numbers);
+
+#define gd_optimizer_define(...) gd_optimizer_define_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_optimizer_define_at(const char *site, const char *record,
+                                        gd_optimizer_rules rules);
 
 #ifdef __cplusplus
 }

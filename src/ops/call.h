@@ -54,6 +54,7 @@ static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, cons
     k->out = out;
     k->n_in = n_in;
     k->n_out = n_out;
+    k->each = 0;
     k->rng.seed = k->rng.call = 0;
     k->workspace = NULL;
     k->workspace_bytes = 0;
@@ -86,6 +87,23 @@ gd_status gd_postpone_call(const gd_op *op, const gd_kernel_call *call, gd_devic
 
 /* Calls an op with an options struct; absent inputs at the end may be left out. The outputs that are not hidden. */
 gd_tensors gd_call_with(const gd_op *op, const char *site, gd_tensors inputs, const void *options);
+
+/* One call of an elementwise op for each entry of a list. The op writes its first input (gd_mul_),
+ * or some of its inputs (adam_step), and each entry gives new values for its own. All of them are
+ * one kernel call where the device has a kernel for lists; else, and in a graph, they are one call
+ * each. The bits are the same. */
+typedef struct gd_each {
+    const gd_op *op;
+    const void *attrs;
+    gd_tensor *const *in; /* `count` times those inputs of the op that come before its numbers */
+    int count;
+    gd_tensor *const
+        *numbers; /* the last inputs: of rank 0, or of rank 1: entry i has element which[i] */
+    int n_numbers;
+    const int *which; /* NULL: element i */
+} gd_each;
+/* `out` gets the results, `count` of them; NULL: nobody wants them. */
+gd_status gd_dispatch_each(const gd_each *each, const char *site, gd_tensor **out);
 
 /* Copies src into dst (same dims, any strides and dtypes) on its device. */
 gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src);

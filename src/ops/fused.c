@@ -104,8 +104,11 @@ void gd_fused_params(const gd_kernel_call *call, gd_param *params) {
 
 gd_dtype gd_elementwise_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_dtype out) {
     gd_dtype dtype = GD_DTYPE_NONE;
+    const bool writes =
+        op->n_mutated > 0 && !op->fusion; /* then the inputs that it writes decide */
     for (int i = 0; i < n_in; i++)
-        if (in[i]) dtype = dtype ? gd_promote(dtype, in[i]) : in[i];
+        if (in[i] && (!writes || op->inputs[i].mutated))
+            dtype = dtype ? gd_promote(dtype, in[i]) : in[i];
     if (!dtype) return out;
     const bool to_float =
         (op->flags & GD_OP_FLOAT) || (gd_dtype_is_float(out) && !(op->flags & GD_OP_TRUTH));

@@ -86,6 +86,8 @@ void gd_table_init(void);
 /* The kernel that runs this call, or NULL. */
 const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, const char *device);
 bool gd_kernel_exists(const gd_op *op, const char *device);
+/* Whether elementwise ops can run for a list in one call (gd_dispatch_each). */
+bool gd_list_kernel_exists(const char *device);
 /* Whether plain kernels were asked for (GRADUS_KERNELS=reference). */
 bool gd_reference_only(void);
 

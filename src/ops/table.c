@@ -25,6 +25,10 @@ static const gd_kernel *elementwise_first[GD_MAX_KERNELS];
 /* And those that serve every fused op which ends in a reduction: "fused_reduction". */
 static gd_kernel_list reduction_kernels[GD_DEVICE_KINDS];
 static const gd_kernel *reduction_first[GD_MAX_KERNELS];
+/* And those that run an elementwise op for each entry of a list (gd_each in call.h):
+ * "elementwise_list". */
+static gd_kernel_list list_kernels[GD_DEVICE_KINDS];
+static const gd_kernel *list_first[GD_MAX_KERNELS];
 
 /* --- ops --------------------------------------------------------------------------------------- */
 
@@ -81,6 +85,9 @@ static gd_status add_kernel(const gd_kernel *kernel) {
     if (strcmp(kernel->op, "fused_reduction") == 0) {
         lists = reduction_kernels;
         first = reduction_first;
+    } else if (strcmp(kernel->op, "elementwise_list") == 0) {
+        lists = list_kernels;
+        first = list_first;
     } else if (strcmp(kernel->op, "elementwise") != 0) {
         int at = position(kernel->op);
         if (at == table_count || strcmp(table[at]->name, kernel->op) != 0)
@@ -135,6 +142,7 @@ static const gd_kernel *select_from(gd_kernel_list *lists, const gd_kernel_call 
 
 const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, const char *device) {
     gd_table_init();
+    if (call->each) return select_from(list_kernels, call, device);
     const gd_kernel *k = select_from(op->state->kernels, call, device);
     if (!k && op->ir) k = select_from(elementwise_kernels, call, device);
     if (!k && op->fusion) k = select_from(reduction_kernels, call, device);
@@ -149,6 +157,11 @@ bool gd_kernel_exists(const gd_op *op, const char *device) {
     if (own && reference_only && op->expand && own->entries[own->count - 1]->rank > 0) own = NULL;
     return own ||
            (op->ir && list_for(elementwise_kernels, device)) || ((op->flags & GD_OP_VIEW) && op->infer);
+}
+
+bool gd_list_kernel_exists(const char *device) {
+    gd_table_init();
+    return !reference_only && list_for(list_kernels, device);
 }
 
 bool gd_reference_only(void) {

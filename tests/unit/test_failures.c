@@ -106,6 +106,18 @@ CALL(gd_scan_at, failed_list(gd_scan(NULL, gd_list(some()), gd_list(some()), NUL
 TENSOR(gd_foldl_at, gd_foldl(NULL, some(), gd_list(some()), NULL))
 OBJECT(gd_optim_sgd_at, gd_optim_sgd(none()))
 OBJECT(gd_optim_adam_at, gd_optim_adam(gd_list(leaf()), .lr = -1))
+OBJECT(gd_optimizer_new_at, gd_optimizer_new("no_such_optimizer", gd_list(leaf()), NULL))
+STATUS(gd_optimizer_add_at,
+       gd_optimizer_add(gd_optim_sgd(gd_list(leaf())), gd_list(leaf()), .beta1 = 0.5))
+STATUS(gd_optimizer_add_text_at, gd_optimizer_add_text(NULL, gd_list(leaf()), NULL))
+STATUS(gd_optimizer_set_factors_at,
+       gd_optimizer_set_factors(gd_optim_sgd(gd_list(leaf())), some(), .lr = 2))
+STATUS(gd_optimizer_define_at, gd_optimizer_define("nonsense", (gd_optimizer_rules){NULL}))
+TENSOR(gd_clip_grad_norm_at, gd_clip_grad_norm(gd_list(leaf()), -1))
+STATUS(gd_clip_grad_value_at, gd_clip_grad_value(gd_list(leaf()), -1))
+OBJECT(gd_schedule_new_at, gd_schedule_new("cosine", gd_optim_sgd(gd_list(leaf())), NULL))
+STATUS(gd_schedule_step_at, gd_schedule_step(NULL))
+STATUS(gd_schedule_define_at, gd_schedule_define("nonsense", (gd_schedule_rules){NULL}))
 STATUS(gd_optimizer_step_at, gd_optimizer_step(NULL))
 TENSOR(gd_optimizer_lr_at, gd_optimizer_lr(NULL))
 STATUS(gd_optimizer_set_lr_at, gd_optimizer_set_lr(NULL, 1))
@@ -206,6 +218,22 @@ static const row rows[] = {
     FAILS(gd_optim_adam_at),
     FAILS(gd_optimizer_step_at),
     FAILS(gd_optimizer_lr_at),
+    FAILS(gd_optimizer_new_at),
+    FAILS(gd_optimizer_add_at),
+    FAILS(gd_optimizer_add_text_at),
+    FAILS(gd_optimizer_set_factors_at),
+    FAILS(gd_optimizer_define_at),
+    FAILS(gd_clip_grad_norm_at),
+    FAILS(gd_clip_grad_value_at),
+    FAILS(gd_schedule_new_at),
+    FAILS(gd_schedule_step_at),
+    FAILS(gd_schedule_define_at),
+    {"gd_optimizer_name_at", NULL, QUESTION},
+    {"gd_schedule_name_at", NULL, QUESTION},
+    {"gd_update_options", NULL, QUESTION},
+    {"gd_update_lr", NULL, QUESTION},
+    {"gd_update_count", NULL, QUESTION},
+    {"gd_update_each", NULL, RULE},
     FAILS(gd_optimizer_set_lr_at),
     FAILS(gd_minimize_at),
     FAILS(gd_dense_at),

@@ -55,6 +55,11 @@ void gd_ew_constants(const gd_ew_program *p, const gd_param *params, int64_t til
 void gd_ew_evaluate(const gd_ew_program *p, int64_t tile, int64_t n, const void *const *in,
                     void *const *out, char *tiles);
 
+/* One call of an elementwise op, of any dtypes and strides. */
+gd_status gd_ew_run(gd_kernel_call *call);
+/* The dtype that a call computes in: f32, f64, i32 or i64. */
+gd_dtype gd_ew_compute_dtype(const gd_kernel_call *call);
+
 /* --- jobs: a call, with its operands lined up
  * ------------------------------------------------------ */
 

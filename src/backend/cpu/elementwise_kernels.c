@@ -313,17 +313,19 @@ static bool run_straight(const gd_kernel_call *call) {
 }
 
 /* The type to compute in: halves as f32, small integers as i32 (results wrap when stored). */
-static int compute_type(const gd_kernel_call *call) {
-    if (call->op->fusion) return gd_ew_type(call->op->fusion->type);
+gd_dtype gd_ew_compute_dtype(const gd_kernel_call *call) {
+    if (call->op->fusion) return call->op->fusion->type;
     gd_dtype in[GD_EW_OPERANDS];
     for (int i = 0; i < call->n_in; i++) in[i] = call->in[i].dtype;
-    return gd_ew_type(gd_compute_dtype(gd_elementwise_dtype(call->op, in, call->n_in, call->out[0].dtype)));
+    return gd_compute_dtype(gd_elementwise_dtype(call->op, in, call->n_in, call->out[0].dtype));
 }
 
 /*kernel elementwise.compiled  rank 10  run elementwise_compiled_run  workspace elementwise_compiled_workspace
  * Every elementwise op, by its generated kernel or the evaluator.
  */
-static gd_status elementwise_compiled_run(gd_kernel_call *call) {
+static gd_status elementwise_compiled_run(gd_kernel_call *call) { return gd_ew_run(call); }
+
+gd_status gd_ew_run(gd_kernel_call *call) {
     skip_views(call);
     if (call->n_in + call->n_out <= GD_EW_OPERANDS && run_straight(call)) return GD_OK;
     job j;
@@ -337,7 +339,7 @@ static gd_status elementwise_compiled_run(gd_kernel_call *call) {
         gd_copy_elements(&call->out[0], &call->in[0]);
         return GD_OK;
     }
-    GD_TRY(gd_ew_prepare(call, ir, compute_type(call), &j.program));
+    GD_TRY(gd_ew_prepare(call, ir, gd_ew_type(gd_ew_compute_dtype(call)), &j.program));
     gd_ew_line_up(&j, call->in, call->out, &call->out[0]);
     return run_job(&j);
 }

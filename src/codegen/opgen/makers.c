@@ -19,18 +19,52 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"layer", "nn", "gd_module *", NULL, NULL, "layers", "nn/layer.h", "gradus/module.h", "Layers",
-     "Every layer, as the constructor of a module (module.h). Names, meanings and first weights are PyTorch's.",
+    {"layer",
+     "nn",
+     "gd_module *",
+     NULL,
+     NULL,
+     "layers",
+     "nn/layer.h",
+     "gradus/module.h",
+     "Layers",
+     "Every layer, as the constructor of a module (module.h). Names, meanings and first weights "
+     "are PyTorch's.",
      {"check", "build", "forward", "describe"}},
-    {"init", "init", "gd_tensor *", "gd_shape", "dims", "inits", "nn/initializer.h", "gradus/tensor.h", "Initializers",
-     "What weights start as. `dims` are those of a weight as gd_linear and gd_conv2d take it: (outputs, inputs, "
+    {"init",
+     "init",
+     "gd_tensor *",
+     "gd_shape",
+     "dims",
+     "inits",
+     "nn/initializer.h",
+     "gradus/tensor.h",
+     "Initializers",
+     "What weights start as. `dims` are those of a weight as gd_linear and gd_conv2d take it: "
+     "(outputs, inputs, "
      "window...). A tensor, or a symbol in a graph that is being built.",
      {"check", "make"}},
-    {"optimizer", "optim", "gd_optimizer *", "gd_tensors", "parameters", "optimizers", "optim/optimizer.h",
-     "gradus/tensor.h", "Optimizers", "Every optimizer, as its constructor (optim.h). Formulas are PyTorch's.",
-     {"check", "slots", "begin", "update"}},
-    {"schedule", "schedule", "gd_schedule *", "gd_optimizer *", "optimizer", "schedules", "optim/schedule.h",
-     "gradus/tensor.h", "Schedules", "How learning rates change from step to step (optim.h).",
+    {"optimizer",
+     "optim",
+     "gd_optimizer *",
+     "gd_tensors",
+     "parameters",
+     "optimizers",
+     "optim/optimizer.h",
+     "gradus/tensor.h",
+     "Optimizers",
+     "Every optimizer, as its constructor (optim.h). Formulas are PyTorch's.",
+     {"check", "slots", "update"}},
+    {"schedule",
+     "lr",
+     "gd_schedule *",
+     "gd_optimizer *",
+     "optimizer",
+     "schedules",
+     "optim/schedule.h",
+     "gradus/tensor.h",
+     "Schedules",
+     "How learning rates change from step to step (schedule.h).",
      {"check", "rate"}},
     {"net", "zoo", "gd_module *", NULL, NULL, "zoo", "zoo/zoo.h", "gradus/module.h", "Networks",
      "Ready architectures. Names and shapes of parameters are those of the well-known implementations, whose files load.",
@@ -187,6 +221,62 @@ static void print_maker_macro(FILE *out, const maker *m) {
     fputs("))\n\n", out);
 }
 
+/* --- groups of an optimizer ----------------------------------------------------------------------
+ */
+
+static bool has_groups(const kind *k) { return strcmp(k->word, "optimizer") == 0; }
+
+/* The options of all optimizers, each once, and none of them given: those of a group. Options of
+ * one name are of one type; true and false are integers, so that "not given" is a value. */
+static maker *group(void) {
+    static maker all = {.full = "group",
+                        .record = {.name = "group", .doc = "", .onnx = "", .caffe = ""}};
+    gd_record *r = &all.record;
+    static bool made;
+    for (int i = 0; i < n_makers && !made; i++)
+        for (int k = 0; has_groups(makers[i]->kind) && k < makers[i]->record.n_attrs; k++) {
+            gd_op_attr a = makers[i]->record.attrs[k];
+            if (a.type != GD_ATTR_FLOAT && a.type != GD_ATTR_BOOL)
+                die(makers[i]->source->path, makers[i]->line,
+                    "option '%s' of an optimizer is neither float nor bool", a.name);
+            if (a.type == GD_ATTR_BOOL) a.type = GD_ATTR_INT;
+            a.default_text = "none";
+            a.required = false;
+            const gd_op_attr *known = NULL;
+            for (int j = 0; j < r->n_attrs; j++)
+                if (strcmp(r->attrs[j].name, a.name) == 0) known = &r->attrs[j];
+            if (known && known->type != a.type)
+                die(makers[i]->source->path, makers[i]->line,
+                    "option '%s' has another type in another optimizer", a.name);
+            if (!known && r->n_attrs == GD_RECORD_MAX)
+                die(makers[i]->source->path, makers[i]->line, "too many options in all");
+            if (!known) r->attrs[r->n_attrs++] = a;
+        }
+    made = true;
+    return &all;
+}
+
+static void print_group(FILE *out) {
+    const maker *g = group();
+    fputs("/* Adds parameters to an optimizer, as a group with options of its own. Those that are "
+          "not given are the first\n"
+          " * group's; one that the optimizer does not have is refused. */\n",
+          out);
+    print_struct(out, g);
+    fputs("GD_API gd_status gd_optimizer_add_at(const char *site, gd_optimizer *optimizer, "
+          "gd_tensors parameters,\n"
+          "                                     const gd_group_options *options);\n"
+          "#define gd_optimizer_add(optimizer, parameters, ...) \\\n"
+          "    GD_WITH_OPTIONS_(gd_optimizer_add_at(GD_HERE, optimizer, parameters, "
+          "GD_OPTIONS_(gd_group_options, (",
+          out);
+    for (int i = 0; i < g->record.n_attrs; i++) {
+        fprintf(out, "%s.%s = ", i ? ", " : "", g->record.attrs[i].name);
+        print_default(out, &g->record.attrs[i], IN_MACRO);
+    }
+    fputs(") __VA_OPT__(,) __VA_ARGS__)))\n\n", out);
+}
+
 static void write_kind(const kind *k) {
     char name[80], guard[80];
     snprintf(name, sizeof name, "gradus/%s.h", k->file);
@@ -207,6 +297,7 @@ static void write_kind(const kind *k) {
         fputs(";\n", out);
         print_maker_macro(out, makers[i]);
     }
+    if (has_groups(k)) print_group(out);
     fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic pop\n#endif\n#endif\n#endif\n", out);
     finish();
 }
@@ -269,6 +360,14 @@ static void write_maker_calls(void) {
         fprintf(out, " {\n    return gd_%s_make(site, &gd_maker_%s, %s%s%s);\n}\n\n", m->kind->word, m->full,
                 m->kind->subject ? m->kind->subject : "", m->kind->subject ? ", " : "", m->record.n_attrs ? "options" : "NULL");
     }
+    print_attrs(out, &group()->record);
+    fprintf(
+        out,
+        "extern const gd_op_attr *const gd_group_attrs;\nextern const int gd_group_attr_count;\n"
+        "gd_group_options gd_group_defaults(void) { return group_default_attrs_; }\n"
+        "const gd_op_attr *const gd_group_attrs = group_attrs_;\nconst int gd_group_attr_count = "
+        "%d;\n\n",
+        group()->record.n_attrs);
     fputs("const gd_maker *const gd_makers[] = {\n", out);
     for (int i = 0; i < n_makers; i++) fprintf(out, "    &gd_maker_%s,\n", makers[i]->full);
     fprintf(out, "    NULL};\nconst int gd_maker_total = %d;\n", n_makers);

@@ -1,0 +1,145 @@
+/* each.c - one call of an elementwise op for each entry of a list: see call.h. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/map.h"
+#include "gradus/ops.h"
+#include "ops/call.h"
+
+enum { MOST_INPUTS = 16 };
+
+static int width_of(const gd_each *e) { return e->op->n_inputs - e->n_numbers; }
+
+static bool is_written(const gd_op *op, int input) {
+    return op->base ? input == 0 : op->inputs[input].mutated;
+}
+
+/* --- one call for each ------------------------------------------------------------------------ */
+
+/* Entry i's own of a number. */
+static gd_tensor *number_of(const gd_each *e, int k, int i) {
+    gd_tensor *number = e->numbers[k];
+    const bool own = number->kind != GD_FAILED && number->rank == 1;
+    return own ? gd_select(number, 0, e->which ? e->which[i] : i) : number;
+}
+
+static gd_status one_by_one(const gd_each *e, const char *site, gd_tensor **out) {
+    const int width = width_of(e);
+    for (int i = 0; i < e->count; i++) {
+        gd_tensor *in[MOST_INPUTS];
+        memcpy(in, e->in + (size_t)i * (size_t)width, (size_t)width * sizeof *in);
+        for (int k = 0; k < e->n_numbers; k++) in[width + k] = number_of(e, k, i);
+        gd_tensor *y = gd_dispatch_one(e->op, site, in, e->op->n_inputs, e->attrs);
+        if (y->kind == GD_FAILED) return gd_failure();
+        if (out) out[i] = y;
+    }
+    return GD_OK;
+}
+
+/* --- one call for all ------------------------------------------------------------------------- */
+
+/* Several of its elements are one place in memory. */
+static bool is_expanded(const gd_tensor *t) {
+    for (int d = 0; d < t->rank; d++)
+        if (t->strides[d] == 0 && t->dims[d] > 1) return true;
+    return false;
+}
+
+/* Whether all tensors are values of the device, and each place in memory is written once. */
+static bool is_batch(const gd_each *e, const gd_device *device) {
+    const int width = width_of(e);
+    if (gd_this_thread.tracer || gd_this_thread.depth == 0 ||
+        gd_grad_wanted(e->op, e->in, e->count * width))
+        return false;
+    if (!gd_list_kernel_exists(device->api->kind)) return false;
+    for (int k = 0; k < e->n_numbers; k++)
+        if (e->numbers[k]->kind != GD_VALUE || e->numbers[k]->device != device) return false;
+    gd_map seen = {NULL, 0, 0};
+    bool fits = true;
+    for (int i = 0; i < e->count * width && fits; i++) {
+        const gd_tensor *t = e->in[i];
+        fits = t && t->kind == GD_VALUE && t->device == device;
+        if (!fits || !is_written(e->op, i % width)) continue;
+        fits = !is_expanded(t) && gd_map_find(&seen, t->storage) < 0 &&
+               gd_map_put(&seen, t->storage, 0);
+    }
+    gd_map_free(&seen);
+    return fits;
+}
+
+/* The op's own rule looks at each entry. */
+static gd_status check(const gd_each *e) {
+    const int width = width_of(e);
+    const gd_op *base = e->op->base ? e->op->base : e->op;
+    gd_tensor numbers[MOST_INPUTS], *in[MOST_INPUTS];
+    for (int k = 0; k < e->n_numbers; k++) {
+        numbers[k] = (gd_tensor){
+            .kind = GD_VALUE, .dtype = e->numbers[k]->dtype, .device = e->numbers[k]->device};
+        in[width + k] = &numbers[k];
+    }
+    for (int i = 0; i < e->count; i++) {
+        gd_meta y[GD_MAX_OUTPUTS];
+        memcpy(in, e->in + (size_t)i * (size_t)width, (size_t)width * sizeof *in);
+        gd_infer infer = {base, e->attrs, in, e->op->n_inputs, y, base->n_outputs};
+        for (int k = 0; k < base->n_outputs; k++) gd_meta_clear(&y[k], in, infer.n_in);
+        GD_TRY(base->infer(&infer));
+    }
+    return GD_OK;
+}
+
+/* The numbers in the order of the entries. */
+static gd_status pick(const gd_each *e, gd_tensor **numbers) {
+    memcpy(numbers, e->numbers, (size_t)e->n_numbers * sizeof *numbers);
+    bool picks = false;
+    for (int k = 0; k < e->n_numbers; k++) picks |= e->which && numbers[k]->rank == 1;
+    if (!picks) return GD_OK;
+    int64_t *at = gd_malloc((size_t)e->count * sizeof *at);
+    if (!at) return gd_fail(GD_E_MEMORY, "no memory for %d numbers", e->count);
+    for (int i = 0; i < e->count; i++) at[i] = e->which[i];
+    gd_tensor *index = gd_from_array(gd_dims(e->count), GD_I64, at);
+    gd_free(at);
+    for (int k = 0; k < e->n_numbers; k++) {
+        if (numbers[k]->rank == 1) numbers[k] = gd_index_select(numbers[k], 0, index);
+        if (numbers[k]->kind == GD_FAILED) return gd_failure();
+    }
+    return GD_OK;
+}
+
+static gd_status all_at_once(const gd_each *e, gd_device *device) {
+    gd_tensor *numbers[MOST_INPUTS];
+    GD_TRY(pick(e, numbers));
+    const gd_op *op = e->op->base ? e->op->base : e->op;
+    const int width = width_of(e), written = e->op->base ? 1 : op->n_mutated,
+              n_in = e->count * width + e->n_numbers;
+    gd_view *views = gd_malloc(((size_t)n_in + (size_t)(e->count * written)) * sizeof *views),
+            *out = views + n_in;
+    if (!views) return gd_fail(GD_E_MEMORY, "no memory for %d tensors", n_in);
+    gd_kernel_call k;
+    gd_kernel_call_set(&k, e->attrs, views, n_in, out, e->count * written);
+    k.each = e->count;
+    for (int i = 0; i < e->count * width; i++) {
+        gd_view_set(&views[i], e->in[i]);
+        if (!is_written(e->op, i % width)) continue;
+        *out++ = views[i];
+        atomic_fetch_add(&e->in[i]->storage->version, 1);
+    }
+    for (int i = 0; i < e->n_numbers; i++) gd_view_set(&views[e->count * width + i], numbers[i]);
+    gd_status status = gd_run_kernel(op, &k, device);
+    gd_free(views);
+    return status;
+}
+
+gd_status gd_dispatch_each(const gd_each *e, const char *site, gd_tensor **out) {
+    if (e->count < 1) return GD_OK;
+    gd_device *device = e->in[0] ? e->in[0]->device : NULL;
+    if (e->op->n_inputs > MOST_INPUTS)
+        return gd_fail(GD_E_UNSUPPORTED, "%s has too many inputs for a list", e->op->name);
+    if (e->count == 1 || !device || !is_batch(e, device)) return one_by_one(e, site, out);
+    if (gd_this_thread.attempts > 0 && gd_this_thread.recorded != GD_OK) return gd_failure();
+    GD_TRY(gd_attrs_check(e->op, e->attrs));
+    if (check(e) != GD_OK)
+        return one_by_one(e, site, out); /* which names the entry that does not fit */
+    GD_TRY(all_at_once(e, device));
+    for (int i = 0; out && i < e->count; i++) out[i] = e->in[i * width_of(e)];
+    return GD_OK;
+}

@@ -1,0 +1,78 @@
+/* adam.c - Adam and AdamW. */
+#include "gradus/ops.h"
+#include "optim/optimizer.h"
+
+static void moments(bool amsgrad, gd_slot_needs *needs) {
+    needs->slot[needs->count++].name = "exp_avg";
+    needs->slot[needs->count++].name = "exp_avg_sq";
+    if (amsgrad) needs->slot[needs->count++].name = "max_exp_avg_sq";
+    needs->counts = true;
+}
+
+/* 1 - beta^t */
+static gd_tensor *correction(const gd_update *u, double beta) {
+    return gd_sub(gd_scalar_of(1, GD_F64), gd_pow(gd_scalar_of(beta, GD_F64), gd_update_count(u)));
+}
+
+static void step(gd_update *u, const gd_adam_step_options *o, bool amsgrad, gd_tensor *keep) {
+    gd_tensor *by = gd_div(gd_update_lr(u), correction(u, o->beta1)),
+              *root = gd_sqrt(correction(u, o->beta2));
+    const gd_amsgrad_step_options with = {.beta1 = o->beta1,
+                                          .beta2 = o->beta2,
+                                          .eps = o->eps,
+                                          .weight_decay = o->weight_decay,
+                                          .maximize = o->maximize};
+    if (amsgrad)
+        gd_update_each(u, "amsgrad_step", &with, gd_list(by, root, keep));
+    else
+        gd_update_each(u, "adam_step", o, gd_list(by, root, keep));
+}
+
+/*optimizer adam
+ * Adam.
+ *   lr float = 0.001         in [0, inf): learning rate
+ *   beta1 float = 0.9        in [0, 1): of the running mean of the gradient
+ *   beta2 float = 0.999      in [0, 1): of the running mean of its square
+ *   eps float = 1e-8         in [0, inf): added to the root that is divided by
+ *   weight_decay float = 0   in [0, inf): times the parameter, added to the gradient
+ *   amsgrad bool = false     divides by the root of the largest mean so far
+ *   maximize bool = false    goes up instead
+ *   caffe Adam
+ */
+static void adam_slots(const void *options, gd_slot_needs *needs) {
+    moments(((const gd_optim_adam_options *)options)->amsgrad, needs);
+}
+
+static void adam_update(gd_update *u) {
+    const gd_optim_adam_options *o = gd_update_options(u);
+    const gd_adam_step_options with = {.beta1 = o->beta1,
+                                       .beta2 = o->beta2,
+                                       .eps = o->eps,
+                                       .weight_decay = o->weight_decay,
+                                       .maximize = o->maximize};
+    step(u, &with, o->amsgrad, gd_scalar_of(1, GD_F64));
+}
+
+/*optimizer adamw
+ * Adam with decoupled weight decay: the parameter shrinks by lr times weight_decay in each step.
+ *   lr float = 0.001          in [0, inf): learning rate
+ *   beta1 float = 0.9         in [0, 1): of the running mean of the gradient
+ *   beta2 float = 0.999       in [0, 1): of the running mean of its square
+ *   eps float = 1e-8          in [0, inf): added to the root that is divided by
+ *   weight_decay float = 0.01  in [0, inf): times lr and the parameter, subtracted from it
+ *   amsgrad bool = false      divides by the root of the largest mean so far
+ *   maximize bool = false     goes up instead
+ */
+static void adamw_slots(const void *options, gd_slot_needs *needs) {
+    moments(((const gd_optim_adamw_options *)options)->amsgrad, needs);
+}
+
+static void adamw_update(gd_update *u) {
+    const gd_optim_adamw_options *o = gd_update_options(u);
+    const gd_adam_step_options with = {
+        .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .maximize = o->maximize};
+    gd_tensor *one = gd_scalar_of(1, GD_F64), *decay = gd_scalar_of(o->weight_decay, GD_F64);
+    step(u, &with, o->amsgrad, gd_sub(one, gd_mul(gd_update_lr(u), decay)));
+}
+
+#include "adam.gen.h"

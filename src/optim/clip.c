@@ -1,0 +1,233 @@
+/* clip.c - gradients that are made smaller.
+ *
+ * Norms and factors are f64; each gradient is scaled in its own dtype. In a function that a jit
+ * traces gradients are symbols, and the same ops are recorded.
+ */
+#include <math.h>
+
+#include "core/alloc.h"
+#include "gradus/ops.h"
+#include "ops/call.h"
+#include "optim/optimizer.h"
+
+/* --- norms ------------------------------------------------------------------------------------ */
+
+/* The p-norm of numbers, at most GD_MAX_VARIADIC at a time. They are overwritten. */
+static gd_tensor *norm_of_all(gd_tensor **numbers, int n, double p) {
+    do {
+        int made = 0;
+        for (int from = 0; from < n; from += GD_MAX_VARIADIC) {
+            const int count = n - from < GD_MAX_VARIADIC ? n - from : GD_MAX_VARIADIC;
+            numbers[made++] = gd_norm(gd_stack(((gd_tensors){numbers + from, count})), .p = p);
+        }
+        n = made;
+    } while (n > 1);
+    return numbers[0];
+}
+
+/* The norm of all gradients as if they were one vector, f64. */
+static gd_tensor *total_norm(gd_tensor *const *gradients, int n, double p) {
+    gd_tensor **norms = gd_malloc((size_t)n * sizeof *norms);
+    if (!norms) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %d norms", n));
+    for (int i = 0; i < n; i++) {
+        gd_tensor *norm = gd_norm(gradients[i], .p = p);
+        norms[i] = norm->kind == GD_FAILED || norm->dtype == GD_F64 ? norm : gd_cast(norm, GD_F64);
+    }
+    gd_tensor *total = norm_of_all(norms, n, p);
+    gd_free(norms);
+    return total;
+}
+
+/* max_norm / (norm + 1e-6), at most 1. */
+static gd_tensor *factor_of(gd_tensor *norm, double max_norm) {
+    return gd_minimum(
+        gd_div(gd_scalar_of(max_norm, GD_F64), gd_add(norm, gd_scalar_of(1e-6, GD_F64))),
+        gd_scalar_of(1, GD_F64));
+}
+
+/* --- the gradients of parameters -------------------------------------------------------------- */
+
+static gd_status find(gd_tensors parameters, const char *what, gd_tensor **gradients, int *n) {
+    for (int64_t i = 0; i < parameters.count; i++) {
+        const gd_tensor *p = parameters.at[i];
+        if (!p || p->kind == GD_FAILED)
+            return gd_fail(GD_E_ARGUMENT, "%s: parameter %lld is %s", what, (long long)i,
+                           p ? "an error" : "NULL");
+        if (p->kind == GD_SYMBOL && !gd_grads_are_traced())
+            return gd_fail(GD_E_STATE,
+                           "%s: parameter %lld is a symbol; in a graph use .clip_norm and "
+                           ".clip_value of gd_minimize",
+                           what, (long long)i);
+        gd_tensor *g = gd_tensor_grad(p);
+        if (!g) continue;
+        if (g->kind == GD_FAILED) return gd_failure();
+        gradients[(*n)++] = g;
+    }
+    return GD_OK;
+}
+
+static gd_status list_gradients(gd_tensors parameters, const char *what, gd_tensor ***gradients,
+                                int *n) {
+    *gradients = NULL;
+    if (parameters.count < 0 || parameters.count > INT32_MAX ||
+        (parameters.count > 0 && !parameters.at))
+        return gd_fail(GD_E_ARGUMENT, "%s: the list of parameters is NULL, or of a negative length",
+                       what);
+    if (gd_this_thread.tracer && !gd_grads_are_traced())
+        return gd_fail(GD_E_STATE,
+                       "%s: a graph is being built; use .clip_norm and .clip_value of gd_minimize",
+                       what);
+    *n = 0;
+    *gradients = gd_calloc((size_t)parameters.count + 1, sizeof **gradients);
+    if (!*gradients)
+        return gd_fail(GD_E_MEMORY, "no memory for %lld gradients", (long long)parameters.count);
+    return find(parameters, what, *gradients, n);
+}
+
+/* Each times the factor, in place: all of one dtype in one call. */
+static gd_status scale(gd_tensor **gradients, int n, gd_tensor *factor) {
+    while (n > 0) {
+        const gd_dtype dtype = (gd_dtype)gradients[0]->dtype;
+        int same = 0; /* of this dtype, which come first then */
+        for (int i = 0; i < n; i++)
+            if (gradients[i]->dtype == dtype) {
+                gd_tensor *g = gradients[i];
+                gradients[i] = gradients[same];
+                gradients[same++] = g;
+            }
+        gd_tensor *own = dtype == GD_F64 ? factor : gd_cast(factor, dtype);
+        if (own->kind == GD_FAILED) return gd_failure();
+        const gd_each each = {.op = gd_op_find("mul_"),
+                              .in = gradients,
+                              .count = same,
+                              .numbers = &own,
+                              .n_numbers = 1};
+        GD_TRY(gd_dispatch_each(&each, NULL, NULL));
+        gradients += same;
+        n -= same;
+    }
+    return GD_OK;
+}
+
+static gd_status check_norm(double max_norm, const gd_clip_options *o) {
+    if (!(max_norm >= 0))
+        return gd_fail(GD_E_ARGUMENT, "gd_clip_grad_norm: max_norm is %g; it must be in [0, inf]",
+                       max_norm);
+    if (!(o->norm_type > 0))
+        return gd_fail(GD_E_ARGUMENT, "gd_clip_grad_norm: norm_type is %g; it must be in (0, inf]",
+                       o->norm_type);
+    if (o->error_if_nonfinite && gd_this_thread.tracer)
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "gd_clip_grad_norm: error_if_nonfinite looks at values, which a function that is "
+            "traced cannot; return the norm from it instead");
+    return GD_OK;
+}
+
+static gd_status clip_norm(gd_tensors parameters, double max_norm, const gd_clip_options *o,
+                           gd_tensor **norm) {
+    gd_tensor **gradients = NULL;
+    int n = 0;
+    gd_status status = check_norm(max_norm, o);
+    if (status == GD_OK) status = list_gradients(parameters, "gd_clip_grad_norm", &gradients, &n);
+    if (status == GD_OK)
+        *norm = n ? total_norm(gradients, n, o->norm_type) : gd_scalar_of(0, GD_F64);
+    if (status == GD_OK && (*norm)->kind == GD_FAILED) status = gd_failure();
+    if (status == GD_OK && o->error_if_nonfinite && !isfinite(gd_item(*norm)))
+        status = gd_fail(GD_E_STATE, "gd_clip_grad_norm: the norm of the gradients is not finite");
+    if (status == GD_OK && n) {
+        gd_postponed updates; /* all gradients are changed, or none */
+        gd_postpone_begin(&updates);
+        status = gd_postpone_end(&updates, scale(gradients, n, factor_of(*norm, max_norm)));
+    }
+    gd_free(gradients);
+    return status;
+}
+
+gd_tensor *gd_clip_grad_norm_at(const char *site, gd_tensors parameters, double max_norm,
+                                const gd_clip_options *options) {
+    if (gd_failed()) return &gd_error_tensor;
+    GD_CALLED_FROM(site);
+    GD_NO_GRAD;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    gd_tensor *norm = NULL;
+    gd_status status = clip_norm(parameters, max_norm, options, &norm);
+    if (status == GD_OK) gd_keep(norm);
+    gd_scope_close(&scope);
+    status = gd_attempt_end(&attempt, status);
+    return status == GD_OK ? norm : gd_tensor_fail(status);
+}
+
+static gd_status clip_value(gd_tensors parameters, double value) {
+    gd_tensor **gradients = NULL;
+    int n = 0;
+    if (!(value >= 0))
+        return gd_fail(GD_E_ARGUMENT, "gd_clip_grad_value: value is %g; it must be in [0, inf]",
+                       value);
+    gd_status status = list_gradients(parameters, "gd_clip_grad_value", &gradients, &n);
+    gd_clamp_options bounds = gd_clamp_defaults();
+    bounds.min = gd_number_of(-value);
+    bounds.max = gd_number_of(value);
+    const gd_each each = {
+        .op = gd_op_find("clamp_"), .attrs = &bounds, .in = gradients, .count = n};
+    gd_postponed updates;
+    gd_postpone_begin(&updates);
+    if (status == GD_OK) status = gd_dispatch_each(&each, NULL, NULL);
+    status = gd_postpone_end(&updates, status);
+    gd_free(gradients);
+    return status;
+}
+
+gd_status gd_clip_grad_value_at(const char *site, gd_tensors parameters, double value) {
+    if (gd_failed()) return gd_error_status();
+    GD_CALLED_FROM(site);
+    GD_NO_GRAD;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    gd_status status = clip_value(parameters, value);
+    gd_scope_close(&scope);
+    return gd_report(site, gd_attempt_end(&attempt, status));
+}
+
+/* --- gradients that are symbols of a graph ---------------------------------------------------- */
+
+/* Where the gradient of each parameter stands that has one. */
+static int places(const gd_optimizer *o, gd_tensor ***at) {
+    int n = 0;
+    for (int g = 0; g < o->n_groups; g++)
+        for (int k = 0; k < o->groups[g].n_parts; k++)
+            for (int i = 0; i < o->groups[g].parts[k].count; i++)
+                if (o->groups[g].parts[k].gradients[i])
+                    at[n++] = &o->groups[g].parts[k].gradients[i];
+    return n;
+}
+
+static gd_status clip_places(gd_tensor ***at, gd_tensor **gradients, int n, double max_norm,
+                             double value) {
+    for (int i = 0; i < n; i++) gradients[i] = *at[i];
+    gd_tensor *factor = max_norm > 0 ? factor_of(total_norm(gradients, n, 2), max_norm) : NULL;
+    for (int i = 0; i < n; i++) {
+        gd_tensor *g = gradients[i];
+        if (factor)
+            g = gd_mul(g, g->dtype == GD_F64 ? factor : gd_cast(factor, (gd_dtype)g->dtype));
+        if (value > 0) g = gd_clamp(g, .min = -value, .max = value);
+        if (g->kind == GD_FAILED) return gd_failure();
+        *at[i] = g;
+    }
+    return GD_OK;
+}
+
+gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double value) {
+    if (max_norm == 0 && value == 0) return GD_OK;
+    gd_tensor ***at = gd_calloc((size_t)o->n_parameters, sizeof *at);
+    gd_tensor **gradients = gd_calloc((size_t)o->n_parameters, sizeof *gradients);
+    const int n = at && gradients ? places(o, at) : 0;
+    gd_status status = at && gradients ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a step");
+    if (n > 0) status = clip_places(at, gradients, n, max_norm, value);
+    gd_free(at);
+    gd_free(gradients);
+    return status;
+}

@@ -1,0 +1,147 @@
+/* optim_save.c - the state of optimizers and schedules, to be saved and loaded (core/state.h).
+ *
+ * Of each parameter: its slots under PyTorch's names and the number of its steps
+ * ("fc1.weight.exp_avg", "fc1.weight.step"). Of each group: its rate, and the base rate if there is
+ * a schedule ("groups.0.lr"). Of a schedule: "step". Options are the program's, and are not saved.
+ */
+#include <stdio.h>
+
+#include "core/state.h"
+#include "gradus/ops.h"
+#include "optim/schedule.h"
+
+static gd_status refuse_graph(const char *what) {
+    return gd_fail(
+        GD_E_STATE,
+        "the state of this %s consists of variables of a graph; save and load the session instead",
+        what);
+}
+
+/* --- optimizers ------------------------------------------------------------------------------- */
+
+/* Whether the parameter has been updated, or was prepared to be. */
+static bool has_state(const gd_optim_group *g, const gd_optim_part *part, int i) {
+    return g->needs.count > 0 ? part->slots[i * g->needs.count] != NULL : part->steps != NULL;
+}
+
+static gd_status put(gd_state *state, const gd_tensor *p, int64_t index, const char *suffix,
+                     gd_tensor *tensor) {
+    const char *name = gd_state_name_for(state, p, index, suffix);
+    if (!name || tensor->kind == GD_FAILED) return gd_failure();
+    return gd_state_put_tensor(state, name, tensor);
+}
+
+static gd_status give_parameter(gd_state *state, const gd_optim_group *g, const gd_optim_part *part,
+                                int i, int64_t index) {
+    const gd_tensor *p = part->parameters[i];
+    if (!has_state(g, part, i)) return GD_OK;
+    for (int k = 0; k < g->needs.count; k++)
+        GD_TRY(put(state, p, index, g->needs.slot[k].name, part->slots[i * g->needs.count + k]));
+    return part->steps ? put(state, p, index, "step", gd_select(part->steps, 0, i)) : GD_OK;
+}
+
+static gd_status give_rates(gd_state *state, gd_optimizer *o, int group) {
+    char name[40];
+    GD_TRY(gd_optimizer_make_lr(o, group));
+    snprintf(name, sizeof name, "groups.%d.lr", group);
+    GD_TRY(gd_state_put_tensor(state, name, o->groups[group].lr));
+    if (!o->groups[group].base) return GD_OK;
+    snprintf(name, sizeof name, "groups.%d.base_lr", group);
+    return gd_state_put_tensor(state, name, o->groups[group].base);
+}
+
+static gd_status give_optimizer(gd_object *object, gd_state *state) {
+    gd_optimizer *o = (gd_optimizer *)object;
+    if (o->in_graph) return refuse_graph("optimizer");
+    GD_EAGER;
+    GD_NO_GRAD;
+    GD_SCOPE;
+    int64_t index = 0;
+    for (int n = 0; n < o->n_groups; n++) {
+        const gd_optim_group *g = &o->groups[n];
+        GD_TRY(give_rates(state, o, n));
+        for (int k = 0; k < g->n_parts; k++)
+            for (int i = 0; i < g->parts[k].count; i++)
+                GD_TRY(give_parameter(state, g, &g->parts[k], i, index++));
+    }
+    return GD_OK;
+}
+
+/* Whether there is something for the parameter. */
+static gd_status find(gd_taking *in, const gd_optim_group *g, const gd_tensor *p, int64_t index,
+                      bool *found) {
+    const char *suffix = g->needs.count > 0 ? g->needs.slot[0].name : "step";
+    const char *name = gd_taking_name_for(in, p, index, suffix);
+    if (!name) return gd_failure();
+    *found = gd_taking_has(in, name);
+    return GD_OK;
+}
+
+static gd_status take(gd_taking *in, const gd_tensor *p, int64_t index, const char *suffix,
+                      gd_tensor *tensor) {
+    const char *name = gd_taking_name_for(in, p, index, suffix);
+    if (!name || tensor->kind == GD_FAILED) return gd_failure();
+    return gd_taking_tensor(in, name, tensor);
+}
+
+/* State that is made here is that of a parameter before its first step: it changes nothing if the
+ * load fails. */
+static gd_status take_parameter(gd_taking *in, gd_optimizer *o, int group, int number, int i,
+                                int64_t index) {
+    gd_optim_group *g = &o->groups[group];
+    gd_optim_part *part = &g->parts[number];
+    const gd_tensor *p = part->parameters[i];
+    bool found = has_state(g, part, i);
+    if (g->needs.count == 0 && !g->needs.counts) return GD_OK;
+    if (!found) GD_TRY(find(in, g, p, index, &found));
+    if (!found) return GD_OK;
+    GD_TRY(gd_optimizer_make_parameter(o, group, number, i));
+    for (int k = 0; k < g->needs.count; k++)
+        GD_TRY(take(in, p, index, g->needs.slot[k].name, part->slots[i * g->needs.count + k]));
+    return part->steps ? take(in, p, index, "step", gd_select(part->steps, 0, i)) : GD_OK;
+}
+
+static gd_status take_rates(gd_taking *in, gd_optimizer *o, int group) {
+    char name[40];
+    GD_TRY(gd_optimizer_make_lr(o, group));
+    snprintf(name, sizeof name, "groups.%d.lr", group);
+    GD_TRY(gd_taking_tensor(in, name, o->groups[group].lr));
+    snprintf(name, sizeof name, "groups.%d.base_lr", group);
+    if (!o->groups[group].base && !gd_taking_has(in, name)) return GD_OK;
+    GD_TRY(gd_optimizer_make_base(o, group));
+    return gd_taking_tensor(in, name, o->groups[group].base);
+}
+
+static gd_status take_optimizer(gd_object *object, gd_taking *in) {
+    gd_optimizer *o = (gd_optimizer *)object;
+    if (o->in_graph) return refuse_graph("optimizer");
+    GD_EAGER;
+    GD_NO_GRAD;
+    GD_SCOPE;
+    int64_t index = 0;
+    for (int n = 0; n < o->n_groups; n++) {
+        GD_TRY(take_rates(in, o, n));
+        for (int k = 0; k < o->groups[n].n_parts; k++)
+            for (int i = 0; i < o->groups[n].parts[k].count; i++)
+                GD_TRY(take_parameter(in, o, n, k, i, index++));
+    }
+    return GD_OK;
+}
+
+const gd_state_rules gd_optimizer_state_rules = {give_optimizer, take_optimizer};
+
+/* --- schedules -------------------------------------------------------------------------------- */
+
+static gd_status give_schedule(gd_object *object, gd_state *state) {
+    gd_schedule *s = (gd_schedule *)object;
+    return s->optimizer->in_graph ? refuse_graph("schedule")
+                                  : gd_state_put_tensor(state, "step", s->step);
+}
+
+static gd_status take_schedule(gd_object *object, gd_taking *in) {
+    gd_schedule *s = (gd_schedule *)object;
+    return s->optimizer->in_graph ? refuse_graph("schedule")
+                                  : gd_taking_tensor(in, "step", s->step);
+}
+
+const gd_state_rules gd_schedule_state_rules = {give_schedule, take_schedule};

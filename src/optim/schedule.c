@@ -1,0 +1,212 @@
+/* schedule.c - schedules: the object, its steps, warm-up. */
+#include "optim/schedule.h"
+
+#include <stdio.h>
+
+#include "core/alloc.h"
+#include "gradus/ops.h"
+#include "ops/call.h"
+#include "ops/intern.h"
+
+static const gd_schedule_rules *rules_of(const gd_schedule *s) { return s->maker->rules; }
+
+static void destroy(gd_object *object) {
+    gd_schedule *s = (gd_schedule *)object;
+    gd_release(s->step);
+    gd_release(s->optimizer);
+    gd_free(s->options);
+    gd_free(s);
+    gd_object_count(-1);
+}
+static const gd_class schedule_class = {
+    .name = "schedule", .destroy = destroy, .state = &gd_schedule_state_rules};
+
+const gd_optimizer *gd_schedule_optimizer(const gd_schedule *s) { return s->optimizer; }
+
+/* --- rates ------------------------------------------------------------------------------------ */
+
+static gd_tensor *number(double value) { return gd_scalar_of(value, GD_F64); }
+
+static double option(const gd_schedule *s, const char *name, double otherwise) {
+    const gd_op_attr *attr = NULL;
+    return gd_maker_option(s->maker, s->options, name, &attr)
+               ? gd_attr_number(attr, s->options).value
+               : otherwise;
+}
+
+/* The rate of a group after `step` steps. */
+static gd_tensor *rate_of(const gd_schedule *s, gd_tensor *step, gd_tensor *base) {
+    const double warmup = option(s, "warmup", 0), start = option(s, "warmup_start", 0);
+    if (warmup == 0) return rules_of(s)->rate(s->options, step, base);
+    gd_tensor *n = number(warmup), *after = gd_maximum(gd_sub(step, n), number(0)),
+              *share = gd_add(number(start), gd_mul(number(1 - start), gd_div(step, n)));
+    return gd_where(gd_lt(step, n), gd_mul(base, share),
+                    rules_of(s)->rate(s->options, after, base));
+}
+
+static gd_status set_rates(const gd_schedule *s, gd_tensor *step, gd_tensor **done, int *n_done) {
+    for (int g = 0; g < s->optimizer->n_groups; g++) {
+        GD_TRY(gd_optimizer_make_lr(s->optimizer, g));
+        GD_TRY(gd_optimizer_make_base(s->optimizer, g)); /* of a group that was added later */
+        const gd_optim_group *group = &s->optimizer->groups[g];
+        gd_tensor *lr = rate_of(s, step, group->base);
+        if (lr->kind != GD_FAILED) lr = gd_assign(group->lr, lr);
+        if (lr->kind == GD_FAILED) return gd_failure();
+        done[(*n_done)++] = lr;
+    }
+    return GD_OK;
+}
+
+gd_status gd_schedule_advance(gd_schedule *s, gd_tensor **done, int *n_done) {
+    gd_tensor *step = gd_assign(s->step, gd_add(s->step, number(1)));
+    if (step->kind == GD_FAILED) return gd_failure();
+    done[(*n_done)++] = step;
+    return set_rates(s, step, done, n_done);
+}
+
+/* --- making one ------------------------------------------------------------------------------- */
+
+/* The rate for step 0. In a graph it is what the variable of the rate starts as. */
+static gd_status start_group(const gd_schedule *s, int group) {
+    gd_optim_group *g = &s->optimizer->groups[group];
+    if (s->optimizer->in_graph && g->lr)
+        return gd_fail(GD_E_STATE, "the optimizer's learning rate is in the graph already; make "
+                                   "the schedule before gd_minimize");
+    GD_TRY(gd_optimizer_make_base(s->optimizer, group));
+    GD_EAGER;
+    const double base = s->optimizer->in_graph ? g->lr_value : gd_item(g->base);
+    const double first = gd_item(rate_of(s, number(0), number(base)));
+    if (gd_failed()) return gd_failure();
+    g->lr_value = first;
+    return g->lr ? gd_copy_tensor(g->lr, number(first)) : GD_OK;
+}
+
+static gd_status start(gd_schedule *s) {
+    char name[80];
+    GD_NO_GRAD;
+    snprintf(name, sizeof name, "%.60s/step", s->maker->record.name);
+    gd_tensor *zero;
+    {
+        GD_EAGER;
+        zero = number(0);
+    }
+    if (!(s->step = gd_optimizer_keep(s->optimizer, zero, name))) return gd_failure();
+    for (int g = 0; g < s->optimizer->n_groups; g++) GD_TRY(start_group(s, g));
+    return GD_OK;
+}
+
+static gd_status check(const gd_schedule *s) {
+    GD_TRY(gd_check_ranges(s->maker, s->options, "gd_lr_"));
+    return rules_of(s)->check ? rules_of(s)->check(s->options) : GD_OK;
+}
+
+/* Takes `options`. */
+static gd_status make(const gd_maker *maker, gd_optimizer *optimizer, void *options,
+                      gd_schedule **made) {
+    gd_schedule *s = optimizer && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *s) : NULL;
+    *made = NULL;
+    if (!s) {
+        gd_free(options);
+        return optimizer
+                   ? gd_fail(GD_E_MEMORY, "no memory for a schedule")
+                   : gd_fail(GD_E_ARGUMENT, "gd_lr_%s: the optimizer is NULL", maker->record.name);
+    }
+    gd_object_init(&s->object, &schedule_class);
+    gd_object_count(1);
+    s->maker = maker;
+    s->options = options;
+    s->optimizer = gd_retain(optimizer);
+    gd_status status = check(s);
+    if (status == GD_OK) {
+        gd_attempt attempt;
+        gd_attempt_begin(&attempt);
+        gd_scope *scope = gd_scope_open();
+        status = start(s);
+        gd_scope_close(&scope);
+        status = gd_attempt_end(&attempt, status);
+        if (status != GD_OK) gd_error_prefix("gd_lr_%s: ", maker->record.name);
+    }
+    if (status != GD_OK)
+        gd_object_release(&s->object);
+    else
+        gd_scope_adopt(&s->object);
+    *made = status == GD_OK ? s : NULL;
+    return status;
+}
+
+gd_schedule *gd_schedule_make(const char *site, const gd_maker *maker, gd_optimizer *optimizer,
+                              const void *options) {
+    GD_CALLED_FROM(site);
+    void *own;
+    gd_schedule *s = NULL;
+    gd_status status = gd_maker_take_options(maker, options, &own);
+    if (status == GD_OK) status = make(maker, optimizer, own, &s);
+    gd_report(site, status);
+    return s;
+}
+
+gd_schedule *gd_schedule_new_at(const char *site, const char *name, gd_optimizer *optimizer,
+                                const char *options) {
+    GD_CALLED_FROM(site);
+    const gd_maker *maker;
+    void *own;
+    gd_schedule *s = NULL;
+    gd_status status = gd_maker_lookup("schedule", name, &maker);
+    if (status == GD_OK) status = gd_maker_parse_options(maker, options, &own);
+    if (status == GD_OK) status = make(maker, optimizer, own, &s);
+    gd_report(site, status);
+    return s;
+}
+
+const char *gd_schedule_name_at(int index) {
+    const gd_maker *maker = index < 0 ? NULL : gd_maker_at("schedule", index);
+    return maker ? maker->record.name : NULL;
+}
+
+/* --- a step ----------------------------------------------------------------------------------- */
+
+static gd_status take_step(gd_schedule *s) {
+    if (!s) return gd_fail(GD_E_ARGUMENT, "gd_schedule_step: the schedule is NULL");
+    if (s->optimizer->in_graph || (gd_this_thread.tracer && !gd_grads_are_traced()))
+        return gd_fail(GD_E_STATE, "gd_schedule_step: in a graph it is part of "
+                                   "gd_minimize(optimizer, loss, .schedule = it)");
+    gd_tensor **done = gd_calloc((size_t)s->optimizer->n_groups + 1, sizeof *done);
+    if (!done) return gd_fail(GD_E_MEMORY, "no memory for a step");
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    int grad = gd_no_grad_begin(), n_done = 0;
+    gd_postponed updates; /* all rates are changed, or none */
+    gd_postpone_begin(&updates);
+    gd_status status = gd_postpone_end(&updates, gd_schedule_advance(s, done, &n_done));
+    gd_grad_mode_end(&grad);
+    gd_scope_close(&scope);
+    gd_free(done);
+    return gd_attempt_end(&attempt, status);
+}
+
+gd_status gd_schedule_step_at(const char *site, gd_schedule *s) {
+    if (gd_failed()) return gd_error_status();
+    GD_CALLED_FROM(site);
+    return gd_report(site, take_step(s));
+}
+
+/* --- schedules of the program's own ----------------------------------------------------------- */
+
+static gd_status define(const char *record, gd_schedule_rules rules) {
+    if (!rules.rate) return gd_fail(GD_E_ARGUMENT, "there is no rule for rates");
+    gd_schedule_rules *own = gd_calloc_until_exit(sizeof *own);
+    if (!own) return gd_fail(GD_E_MEMORY, "no memory for a schedule");
+    *own = rules;
+    const gd_maker *maker = NULL;
+    gd_status status = gd_maker_define("schedule", record, own, &maker);
+    if (status != GD_OK) gd_free_early(own);
+    return status;
+}
+
+gd_status gd_schedule_define_at(const char *site, const char *record, gd_schedule_rules rules) {
+    GD_CALLED_FROM(site);
+    gd_status status = define(record, rules);
+    if (status != GD_OK) gd_error_prefix("gd_schedule_define: ");
+    return gd_report(site, status);
+}

@@ -1,0 +1,178 @@
+/* schedules.c - the formulas of schedules, in ordinary ops on f64 numbers of rank 0.
+ *
+ * `step` counts from 0, after the warm-up; `base` is the group's own rate.
+ */
+#include <math.h>
+
+#include "gradus/ops.h"
+#include "optim/schedule.h"
+
+static gd_tensor *number(double value) { return gd_scalar_of(value, GD_F64); }
+
+/* from + share * (to - from) */
+static gd_tensor *between(double from, double to, gd_tensor *share) {
+    return gd_add(number(from), gd_mul(number(to - from), share));
+}
+
+/* How much of `steps` is over, at most 1. */
+static gd_tensor *share_of(gd_tensor *step, int64_t steps) {
+    return gd_div(gd_minimum(step, number((double)steps)), number((double)steps));
+}
+
+/*schedule constant
+ * The base rate; in the first `steps` steps it is multiplied by `factor`.
+ *   factor float = 1        in [0, inf): of the rate in the first steps
+ *   steps int = 0           in [0, inf): how many these are
+ *   warmup int = 0          in [0, inf): steps of warm-up
+ *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ */
+static gd_tensor *constant_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    const gd_lr_constant_options *o = options;
+    return gd_where(gd_lt(step, number((double)o->steps)), gd_mul(base, number(o->factor)), base);
+}
+
+/*schedule step(size:int)
+ * Every `size` steps the rate is multiplied by gamma.
+ *   gamma float = 0.1       in [0, inf): factor
+ *   warmup int = 0          in [0, inf): steps of warm-up
+ *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ *   caffe step
+ */
+static gd_status step_check(const void *options) {
+    const gd_lr_step_options *o = options;
+    if (o->size >= 1) return GD_OK;
+    return gd_fail(GD_E_ARGUMENT, "gd_lr_step: size is %lld; it must be in [1, inf)",
+                   (long long)o->size);
+}
+
+static gd_tensor *step_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    const gd_lr_step_options *o = options;
+    return gd_mul(base, gd_pow(number(o->gamma), gd_floor(gd_div(step, number((double)o->size)))));
+}
+
+/*schedule multistep(milestones:int[])
+ * At each of the milestones, which are numbers of steps, the rate is multiplied by gamma.
+ *   gamma float = 0.1       in [0, inf): factor
+ *   warmup int = 0          in [0, inf): steps of warm-up
+ *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ *   caffe multistep
+ */
+static gd_status multistep_check(const void *options) {
+    const gd_lr_multistep_options *o = options;
+    for (int i = 0; i < o->milestones.rank; i++)
+        if (o->milestones.at[i] < 0)
+            return gd_fail(GD_E_ARGUMENT,
+                           "gd_lr_multistep: milestones has %lld; they must be in [0, inf)",
+                           (long long)o->milestones.at[i]);
+    return GD_OK;
+}
+
+static gd_tensor *multistep_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    const gd_lr_multistep_options *o = options;
+    gd_tensor *passed = number(0);
+    for (int i = 0; i < o->milestones.rank; i++)
+        passed = gd_add(passed, gd_cast(gd_ge(step, number((double)o->milestones.at[i])), GD_F64));
+    return gd_mul(base, gd_pow(number(o->gamma), passed));
+}
+
+/*schedule exponential(gamma:float)
+ * In every step the rate is multiplied by gamma.
+ *   warmup int = 0          in [0, inf): steps of warm-up
+ *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ *   caffe exp
+ */
+static gd_status exponential_check(const void *options) {
+    const gd_lr_exponential_options *o = options;
+    if (o->gamma >= 0 && o->gamma < INFINITY) return GD_OK;
+    return gd_fail(GD_E_ARGUMENT, "gd_lr_exponential: gamma is %g; it must be in [0, inf)",
+                   o->gamma);
+}
+
+static gd_tensor *exponential_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    return gd_mul(base, gd_pow(number(((const gd_lr_exponential_options *)options)->gamma), step));
+}
+
+/*schedule linear
+ * In `steps` steps the rate goes in a line from `start` to `end` times the base rate, and stays.
+ *   start float = 0.3333333333333333  in [0, inf): factor at first
+ *   end float = 1           in [0, inf): factor at last
+ *   steps int = 5           in [1, inf): how many steps
+ *   warmup int = 0          in [0, inf): steps of warm-up
+ *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ */
+static gd_tensor *linear_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    const gd_lr_linear_options *o = options;
+    return gd_mul(base, between(o->start, o->end, share_of(step, o->steps)));
+}
+
+/*schedule polynomial
+ * In `steps` steps the rate goes down to 0: it is the base rate times (1 - step / steps)^power.
+ *   steps int = 5           in [1, inf): how many steps
+ *   power float = 1         in [0, inf): 1 is a line
+ *   warmup int = 0          in [0, inf): steps of warm-up
+ *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ *   caffe poly
+ */
+static gd_tensor *polynomial_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    const gd_lr_polynomial_options *o = options;
+    return gd_mul(base, gd_pow(gd_sub(number(1), share_of(step, o->steps)), number(o->power)));
+}
+
+/* Half a cosine: from `from` at 0 to `to` at 1. */
+static gd_tensor *half_cosine(gd_tensor *from, gd_tensor *to, gd_tensor *share) {
+    gd_tensor *part = gd_mul(gd_add(number(1), gd_cos(gd_mul(number(M_PI), share))), number(0.5));
+    return gd_add(to, gd_mul(gd_sub(from, to), part));
+}
+
+/*schedule cosine(steps:int)
+ * Half a cosine: in `steps` steps the rate goes down to min_lr, and then up again.
+ *   min_lr float = 0        in [0, inf): the lowest rate
+ *   warmup int = 0          in [0, inf): steps of warm-up
+ *   warmup_start float = 0  in [0, 1]: the part of the base rate that warm-up starts from
+ */
+static gd_status cosine_check(const void *options) {
+    const gd_lr_cosine_options *o = options;
+    if (o->steps >= 1) return GD_OK;
+    return gd_fail(GD_E_ARGUMENT, "gd_lr_cosine: steps is %lld; it must be in [1, inf)",
+                   (long long)o->steps);
+}
+
+static gd_tensor *cosine_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    const gd_lr_cosine_options *o = options;
+    return half_cosine(base, number(o->min_lr), gd_div(step, number((double)o->steps)));
+}
+
+/*schedule one_cycle(steps:int)
+ * In `steps` steps from a low rate up to the base rate, and down to a much lower one.
+ *   rise float = 0.3              in (0, 1): the part of the steps in which it goes up
+ *   anneal {cos, linear} = cos    the form of both ways
+ *   div_factor float = 25         in (0, inf): the first rate is the base rate divided by this
+ *   final_div_factor float = 1e4  in (0, inf): the last rate is the first one divided by this
+ *   warmup int = 0                in [0, inf): steps of warm-up
+ *   warmup_start float = 0        in [0, 1]: the part of the base rate that warm-up starts from
+ */
+static gd_status one_cycle_check(const void *options) {
+    const gd_lr_one_cycle_options *o = options;
+    const double top = o->rise * (double)o->steps - 1;
+    if (o->steps >= 2 && top > 0 && top < (double)(o->steps - 1)) return GD_OK;
+    return gd_fail(GD_E_ARGUMENT,
+                   "gd_lr_one_cycle: steps is %lld; it must be more than 1 / rise, which is %g",
+                   (long long)o->steps, 1 / o->rise);
+}
+
+static gd_tensor *one_cycle_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    const gd_lr_one_cycle_options *o = options;
+    const double last = (double)(o->steps - 1), top = o->rise * (double)o->steps - 1;
+    gd_tensor *first = gd_div(base, number(o->div_factor)),
+              *end = gd_div(first, number(o->final_div_factor));
+    gd_tensor *now = gd_minimum(step, number(last)), *up = gd_div(now, number(top)),
+              *down = gd_div(gd_sub(now, number(top)), number(last - top)),
+              *rises = gd_le(now, number(top));
+    if (o->anneal == GD_COS)
+        return gd_where(rises, half_cosine(first, base, up), half_cosine(base, end, down));
+    gd_tensor *higher = gd_add(first, gd_mul(gd_sub(base, first), up)),
+              *lower = gd_add(base, gd_mul(gd_sub(end, base), down));
+    return gd_where(rises, higher, lower);
+}
+
+#include "schedules.gen.h"

@@ -1,0 +1,52 @@
+/* sgd.c - gradient descent, with or without momentum. */
+#include "gradus/ops.h"
+#include "optim/optimizer.h"
+
+/*optimizer sgd
+ * Gradient descent, with or without momentum.
+ *   lr float = 0.01          in [0, inf): learning rate
+ *   momentum float = 0       in [0, inf): of the running sum of gradients; 0: there is none
+ *   dampening float = 0      in (-inf, inf): of the gradient in the sum
+ *   nesterov bool = false    looks one step ahead; needs momentum, and no dampening
+ *   weight_decay float = 0   in [0, inf): times the parameter, added to the gradient
+ *   maximize bool = false    goes up instead
+ *   caffe SGD
+ */
+static gd_status sgd_check(const void *options) {
+    const gd_optim_sgd_options *o = options;
+    if (o->nesterov && !(o->momentum > 0))
+        return gd_fail(GD_E_ARGUMENT, "gd_optim_sgd: nesterov needs momentum");
+    if (o->nesterov && o->dampening != 0)
+        return gd_fail(GD_E_ARGUMENT, "gd_optim_sgd: nesterov needs a dampening of 0");
+    return GD_OK;
+}
+
+static void sgd_slots(const void *options, gd_slot_needs *needs) {
+    const gd_optim_sgd_options *o = options;
+    if (o->momentum == 0) return;
+    needs->slot[needs->count++].name = "momentum_buffer";
+    needs->counts = o->dampening != 0; /* which the first step has not */
+}
+
+/* 1 in the first step, 1 - dampening later. */
+static gd_tensor *scale_of(const gd_update *u, double dampening) {
+    gd_tensor *one = gd_scalar_of(1, GD_F64);
+    if (dampening == 0) return one;
+    return gd_where(gd_le(gd_update_count(u), one), one, gd_scalar_of(1 - dampening, GD_F64));
+}
+
+static void sgd_update(gd_update *u) {
+    const gd_optim_sgd_options *o = gd_update_options(u);
+    if (o->momentum == 0) {
+        gd_sgd_step_options plain = {.weight_decay = o->weight_decay, .maximize = o->maximize};
+        gd_update_each(u, "sgd_step", &plain, gd_list(gd_update_lr(u)));
+        return;
+    }
+    gd_momentum_step_options with = {.momentum = o->momentum,
+                                     .nesterov = o->nesterov,
+                                     .weight_decay = o->weight_decay,
+                                     .maximize = o->maximize};
+    gd_update_each(u, "momentum_step", &with, gd_list(gd_update_lr(u), scale_of(u, o->dampening)));
+}
+
+#include "sgd.gen.h"

@@ -1,0 +1,270 @@
+/* step.c - one step of an optimizer: with eager ops, in a trace, and in a graph. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "gradus/ops.h"
+#include "gradus/session.h"
+#include "ops/call.h"
+#include "optim/optimizer.h"
+
+/* --- what rules call -------------------------------------------------------------------------- */
+
+const void *gd_update_options(const gd_update *u) { return u->part->options; }
+gd_tensor *gd_update_lr(const gd_update *u) { return u->lr; }
+gd_tensor *gd_update_count(const gd_update *u) { return u->count; }
+
+static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd_tensors numbers) {
+    gd_optim_part *part = u->part;
+    const int slots = u->group->needs.count, width = slots + 2;
+    if (!op) return gd_fail(GD_E_ARGUMENT, "gd_update_each: there is no such op");
+    if (op->n_inputs != width + (int)numbers.count || !op->ir || op->n_mutated != 1 + slots)
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_update_each: %s does not fit: %s needs an elementwise op that writes %d "
+                       "inputs and has %d "
+                       "in all: the parameter, its slots, the gradient, the numbers",
+                       op->name, u->optimizer->maker->record.name, 1 + slots,
+                       width + (int)numbers.count);
+    for (int e = 0; e < u->n_entries; e++) {
+        const int i = u->entries[e];
+        gd_tensor **in = part->work + e * width;
+        in[0] = part->parameters[i];
+        memcpy(in + 1, part->slots + i * slots, (size_t)slots * sizeof *in);
+        in[width - 1] = part->gradients[i];
+    }
+    const gd_each each = {.op = op,
+                          .attrs = options ? options : op->defaults,
+                          .in = part->work,
+                          .count = u->n_entries,
+                          .numbers = numbers.at,
+                          .n_numbers = (int)numbers.count,
+                          .which = u->n_entries < part->count ? u->entries : NULL};
+    GD_TRY(gd_dispatch_each(&each, NULL, u->done + u->n_done));
+    u->n_done += u->n_entries;
+    return GD_OK;
+}
+
+void gd_update_each(gd_update *u, const char *op, const void *options, gd_tensors numbers) {
+    for (int64_t i = 0; i < numbers.count && u->status == GD_OK; i++)
+        if (!numbers.at[i] || numbers.at[i]->kind == GD_FAILED) u->status = gd_failure();
+    if (u->status == GD_OK) u->status = run_each(u, gd_op_find(op), options, numbers);
+}
+
+/* --- the step of a part ----------------------------------------------------------------------- */
+
+/* 1 for parameters that have a gradient, 0 for the others. */
+static gd_tensor *one_each(const gd_update *u) {
+    GD_EAGER;
+    const gd_optim_part *part = u->part;
+    double *mask = gd_calloc((size_t)part->count, sizeof *mask);
+    if (!mask) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a step"));
+    for (int e = 0; e < u->n_entries; e++) mask[u->entries[e]] = 1;
+    gd_tensor *t = gd_from_array(gd_dims(part->count), GD_F64, mask);
+    gd_free(mask);
+    return part->steps->device == gd_cpu() ? t : gd_to_device(t, part->steps->device);
+}
+
+static gd_status count_step(gd_update *u) {
+    gd_tensor *steps = u->part->steps,
+              *more = u->n_entries == u->part->count ? gd_scalar_of(1, GD_F64) : one_each(u);
+    u->count = gd_assign(steps, gd_add(steps, more));
+    if (u->count->kind == GD_FAILED) return gd_failure();
+    u->done[u->n_done++] = u->count;
+    return GD_OK;
+}
+
+static gd_status step_part(gd_update *u) {
+    const gd_optimizer_rules *rules = u->optimizer->maker->rules;
+    u->n_entries = 0;
+    for (int i = 0; i < u->part->count; i++)
+        if (u->part->gradients[i]) u->entries[u->n_entries++] = i;
+    if (u->n_entries == 0) return GD_OK;
+    const double factor = u->part->factors.lr;
+    u->lr = factor == 1 ? u->group->lr : gd_mul(u->group->lr, gd_scalar_of(factor, GD_F64));
+    u->count = NULL;
+    if (u->group->needs.counts) GD_TRY(count_step(u));
+    rules->update(u);
+    return u->status;
+}
+
+/* One step with the gradients of the parts (NULL: none). In a graph `done` gets what has to be
+ * fetched. */
+static gd_status step(gd_optimizer *o, gd_tensor **done, int *n_done) {
+    gd_update u = {.optimizer = o, .done = done, .n_done = *n_done};
+    u.entries = gd_malloc((size_t)o->n_parameters * sizeof *u.entries);
+    if (!u.entries) return gd_fail(GD_E_MEMORY, "no memory for a step");
+    gd_status status = GD_OK;
+    for (int g = 0; g < o->n_groups; g++)
+        for (int k = 0; k < o->groups[g].n_parts && status == GD_OK; k++) {
+            u.group = &o->groups[g];
+            u.part = &o->groups[g].parts[k];
+            status = step_part(&u);
+        }
+    *n_done = u.n_done;
+    gd_free(u.entries);
+    return status;
+}
+
+static int part_count(const gd_optimizer *o) {
+    int n = 0;
+    for (int g = 0; g < o->n_groups; g++) n += o->groups[g].n_parts;
+    return n;
+}
+
+/* Room for all results of a step: parameters, counts, and those of a schedule. */
+static gd_tensor **make_done(const gd_optimizer *o) {
+    gd_tensor **done =
+        gd_calloc((size_t)(o->n_parameters + part_count(o) + o->n_groups + 2), sizeof *done);
+    if (!done) gd_fail(GD_E_MEMORY, "no memory for a step");
+    return done;
+}
+
+/* --- eager, and in a trace -------------------------------------------------------------------- */
+
+/* The gradient of each parameter; NULL: it has none, or is frozen. */
+static gd_status find_gradients(const gd_optim_part *part) {
+    for (int i = 0; i < part->count; i++) {
+        gd_tensor *p = part->parameters[i], *g = NULL;
+        if (!p->requires_grad)
+            GD_TRY(gd_graph_note_capture(gd_graph_building(),
+                                         p)); /* a jit traces anew when it is thawed */
+        else
+            g = gd_tensor_grad(p);
+        if (g && g->kind == GD_FAILED) return gd_failure();
+        part->gradients[i] = g;
+    }
+    return GD_OK;
+}
+
+static gd_status find_all_gradients(const gd_optimizer *o) {
+    for (int g = 0; g < o->n_groups; g++)
+        for (int k = 0; k < o->groups[g].n_parts; k++)
+            GD_TRY(find_gradients(&o->groups[g].parts[k]));
+    return GD_OK;
+}
+
+static gd_status take_step(gd_optimizer *o) {
+    if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_step: the optimizer is NULL");
+    if (o->in_graph)
+        return gd_fail(
+            GD_E_STATE,
+            "gd_optimizer_step: its parameters are variables of a graph; use gd_minimize");
+    if (gd_this_thread.tracer && !gd_grads_are_traced())
+        return gd_fail(
+            GD_E_STATE,
+            "gd_optimizer_step: a graph is being built; use gd_minimize in it, or trace the step "
+            "with gd_jit");
+    gd_tensor **done = make_done(o);
+    if (!done) return GD_E_MEMORY;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    int grad = gd_no_grad_begin(), n_done = 0;
+    gd_status status = find_all_gradients(o);
+    if (status == GD_OK) status = gd_optimizer_make_state(o);
+    gd_postponed updates; /* all parameters are changed, or none */
+    gd_postpone_begin(&updates);
+    if (status == GD_OK) status = step(o, done, &n_done);
+    status = gd_postpone_end(&updates, status);
+    gd_grad_mode_end(&grad);
+    gd_scope_close(&scope);
+    gd_free(done);
+    return gd_attempt_end(&attempt, status);
+}
+
+gd_status gd_optimizer_step_at(const char *site, gd_optimizer *o) {
+    if (gd_failed()) return gd_error_status();
+    GD_CALLED_FROM(site);
+    return gd_report(site, take_step(o));
+}
+
+/* --- in a graph ------------------------------------------------------------------------------- */
+
+/* The gradients of the loss by all parameters that are not frozen. */
+static gd_status find_symbols(gd_optimizer *o, gd_tensor *loss, gd_tensor **list) {
+    int n = 0;
+    for (int g = 0; g < o->n_groups; g++)
+        for (int k = 0; k < o->groups[g].n_parts; k++)
+            for (int i = 0; i < o->groups[g].parts[k].count; i++) {
+                gd_tensor *p = o->groups[g].parts[k].parameters[i];
+                if (!p->requires_grad)
+                    GD_TRY(gd_graph_note_capture(gd_graph_building(), p));
+                else
+                    list[n++] = p;
+            }
+    if (n == 0) return gd_fail(GD_E_STATE, "gd_minimize: all parameters are frozen");
+    const gd_tensors gradients =
+        gd_grad(gd_list(loss), ((gd_tensors){list, n}), .allow_unused = true);
+    if (gd_failed() || gradients.count != n) return gd_failure();
+    n = 0;
+    for (int g = 0; g < o->n_groups; g++)
+        for (int k = 0; k < o->groups[g].n_parts; k++)
+            for (int i = 0; i < o->groups[g].parts[k].count; i++)
+                o->groups[g].parts[k].gradients[i] =
+                    o->groups[g].parts[k].parameters[i]->requires_grad ? gradients.at[n++] : NULL;
+    return GD_OK;
+}
+
+static gd_status minimize(gd_optimizer *o, gd_tensor *loss, const gd_minimize_options *options,
+                          gd_tensor **done, int *n_done) {
+    GD_TRY(find_symbols(o, loss, done));
+    int before = gd_no_grad_begin();
+    gd_status status = gd_clip_symbols(o, options->clip_norm, options->clip_value);
+    if (status == GD_OK) status = gd_optimizer_make_state(o);
+    if (status == GD_OK) status = step(o, done, n_done);
+    if (status == GD_OK && options->schedule)
+        status = gd_schedule_advance(options->schedule, done, n_done);
+    gd_grad_mode_end(&before);
+    return status;
+}
+
+/* gd_group of any number of symbols. */
+static gd_tensor *group(gd_tensor **done, int n) {
+    while (n > GD_MAX_VARIADIC) {
+        int groups = 0;
+        for (int from = 0; from < n; from += GD_MAX_VARIADIC) {
+            const int count = n - from < GD_MAX_VARIADIC ? n - from : GD_MAX_VARIADIC;
+            gd_tensor *some = gd_group(((gd_tensors){done + from, count}));
+            if (some->kind == GD_FAILED) return some;
+            done[groups++] = some;
+        }
+        n = groups;
+    }
+    return gd_group(((gd_tensors){done, n}));
+}
+
+static const char *what_is_wrong(const gd_optimizer *o, const gd_tensor *loss,
+                                 const gd_minimize_options *options) {
+    if (!o) return "the optimizer is NULL";
+    if (!loss || loss->kind != GD_SYMBOL)
+        return "the loss is no symbol; use gd_backward and gd_optimizer_step";
+    if (gd_numel(loss->rank, loss->dims) != 1) return "the loss has more than one element";
+    if (o->in_graph && !gd_optimizer_graph(o)) return "the graph of its parameters is gone";
+    if (!o->in_graph && !(loss->node->origin && loss->node->origin->graph))
+        return "the graph of the loss is gone";
+    if (!(options->clip_norm >= 0)) return "clip_norm must be in [0, inf]";
+    if (!(options->clip_value >= 0)) return "clip_value must be in [0, inf]";
+    if (options->schedule && gd_schedule_optimizer(options->schedule) != o)
+        return "the schedule is that of another optimizer";
+    return NULL;
+}
+
+gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss,
+                          const gd_minimize_options *options) {
+    if (loss && loss->kind == GD_FAILED) return loss;
+    GD_CALLED_FROM(site); /* the nodes that it adds have this place, too */
+    const char *wrong = what_is_wrong(o, loss, options);
+    if (wrong) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_minimize: %s", wrong));
+    gd_tensor **done = make_done(o);
+    if (!done) return gd_tensor_fail(GD_E_MEMORY);
+    gd_block block =
+        gd_graph_begin(o->in_graph ? gd_optimizer_graph(o) : loss->node->origin->graph);
+    gd_scope *scope = gd_scope_open();
+    int n_done = 0;
+    gd_status status = minimize(o, loss, options, done, &n_done);
+    gd_tensor *train = status == GD_OK ? group(done, n_done) : gd_tensor_fail(status);
+    if (train->kind != GD_FAILED) gd_keep(train);
+    gd_scope_close(&scope);
+    gd_graph_end(&block);
+    gd_free(done);
+    return train;
+}

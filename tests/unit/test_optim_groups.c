@@ -1,0 +1,333 @@
+/* test_optim_groups.c - groups, factors, options by name, clipping, and optimizers of a program's
+ * own. */
+#include <math.h>
+
+#include "clean_test.h"
+#include "gradus/gradus.h"
+#include "ops/maker.h"
+
+static gd_tensor *leaf(double value) { return gd_requires_grad(gd_full(gd_dims(3), value)); }
+static void set_grad(gd_tensor *w, double value) { gd_set_grad(w, gd_full(gd_dims(3), value)); }
+static double first(gd_tensor *w) {
+    GD_SCOPE;
+    GD_NO_GRAD;
+    return gd_item(gd_select(w, 0, 0));
+}
+
+CLEAN_TEST(groups_have_their_own_options) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(1), *b = leaf(1), *c = leaf(1);
+    gd_optimizer *sgd = gd_optim_sgd(gd_list(a), .lr = 0.5);
+    CHECK(gd_optimizer_add(sgd, gd_list(b), .lr = 0.25, .weight_decay = 2) == GD_OK);
+    CHECK(gd_optimizer_add_text(sgd, gd_list(c), "maximize=true") == GD_OK &&
+          gd_optimizer_group_count(sgd) == 3);
+    set_grad(a, 1), set_grad(b, 1), set_grad(c, 1);
+    CHECK(gd_optimizer_step(sgd) == GD_OK);
+    CHECK(first(a) == 0.5 && first(b) == 0.25 && first(c) == 1.5);
+    gd_optimizer_set_lr(sgd, 1, .group = 1);
+    CHECK(gd_item(gd_optimizer_lr(sgd)) == 0.5 && gd_item(gd_optimizer_lr(sgd, .group = 1)) == 1);
+    CHECK(gd_tensor_dtype(gd_optimizer_lr(sgd)) == GD_F64);
+    gd_optimizer_lr(sgd, .group = 3);
+    CHECK(gd_failed() && says("no group 3; the optimizer has 3"));
+}
+
+static void check_refused(gd_status got, gd_status status, const char *part) {
+    CHECK_SAYING(got == status && gd_error_status() == status && says(part), "%s",
+                 gd_error_message());
+    gd_clear_error();
+}
+
+CLEAN_TEST(groups_that_do_not_fit_are_refused) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(1), *b = leaf(1);
+    gd_optimizer *sgd = gd_optim_sgd(gd_list(a));
+    check_refused(gd_optimizer_add(sgd, gd_list(a)), GD_E_ARGUMENT, "parameter 0 is in group 0");
+    check_refused(gd_optimizer_add(sgd, gd_list(b), .beta1 = 0.9), GD_E_ARGUMENT,
+                  "sgd has no option 'beta1'");
+    check_refused(gd_optimizer_add(sgd, gd_list(b), .lr = -1), GD_E_ARGUMENT,
+                  "gd_optim_sgd: lr is -1; it must be in [0, inf)");
+    check_refused(gd_optimizer_add(sgd, gd_list(b), .nesterov = true), GD_E_ARGUMENT,
+                  "nesterov needs momentum");
+    check_refused(gd_optimizer_add_text(sgd, gd_list(b), "rate=1"), GD_E_ARGUMENT,
+                  "no option 'rate'");
+    CHECK(gd_optimizer_group_count(sgd) == 1);
+    CHECK(gd_optimizer_add(sgd, gd_list(b)) == GD_OK);
+    CHECK(!gd_optimizer_new("sdg", gd_list(a), NULL) && says("there is no optimizer 'sdg'"));
+    gd_clear_error();
+}
+
+/* A rate of 0.5 with factor 2 is one of 1; a decay with factor 0 is none. */
+CLEAN_TEST(factors_multiply_rate_and_decay) {
+    for (int late = 0; late < 2; late++) {
+        GD_SCOPE;
+        gd_tensor *w[3] = {leaf(1), leaf(1), leaf(1)};
+        gd_optimizer *sgd = gd_optim_sgd(((gd_tensors){w, 3}), .lr = 0.25, .weight_decay = 1);
+        CHECK(gd_optimizer_set_factors(sgd, w[1], .lr = 2, .weight_decay = 0) == GD_OK);
+        CHECK(gd_optimizer_set_factors(sgd, w[2], .lr = 2, .weight_decay = 0) == GD_OK);
+        CHECK(gd_optimizer_set_factors(sgd, w[2]) == GD_OK &&
+              gd_optimizer_set_factors(sgd, w[2], .lr = 3) == GD_OK);
+        for (int i = 0; i < 3; i++) set_grad(w[i], 1);
+        CHECK(gd_optimizer_step(sgd) == GD_OK);
+        CHECK_SAYING(first(w[0]) == 0.5 && first(w[1]) == 0.5 && first(w[2]) == -0.5, "%g %g %g",
+                     first(w[0]), first(w[1]), first(w[2]));
+    }
+    GD_SCOPE;
+    gd_tensor *w = leaf(1);
+    gd_optimizer *adam = gd_optim_adam(gd_list(w));
+    check_refused(gd_optimizer_set_factors(adam, w, .lr = -1), GD_E_ARGUMENT,
+                  "lr is -1; it must be in [0, inf)");
+    check_refused(gd_optimizer_set_factors(adam, w, .weight_decay = NAN), GD_E_ARGUMENT,
+                  "weight_decay is");
+    check_refused(gd_optimizer_set_factors(adam, leaf(1)), GD_E_ARGUMENT,
+                  "no parameter of the optimizer");
+    set_grad(w, 1);
+    gd_optimizer_step(adam);
+    check_refused(gd_optimizer_set_factors(adam, w, .lr = 2), GD_E_STATE, "before the first step");
+}
+
+/* --- every option, from the records ----------------------------------------------------------- */
+
+typedef gd_status try_options(const char *name, const char *options);
+
+static gd_status try_optimizer(const char *name, const char *options) {
+    GD_SCOPE;
+    gd_optimizer_new(name, gd_list(leaf(1)), options);
+    return gd_error_status();
+}
+
+/* Those that are required come first. */
+static const char *required_of(const gd_op *record, const char *but, char *text) {
+    *text = 0;
+    for (int i = 0; i < record->n_attrs; i++)
+        if (record->attrs[i].required && strcmp(record->attrs[i].name, but) != 0)
+            sprintf(text + strlen(text), "%s=%s ", record->attrs[i].name,
+                    record->attrs[i].type == GD_ATTR_FLOAT ? "0.5" : "10");
+    return text;
+}
+
+static gd_status try_schedule(const char *name, const char *options) {
+    GD_SCOPE;
+    gd_schedule_new(name, gd_optim_sgd(gd_list(leaf(1))), options);
+    return gd_error_status();
+}
+
+static void check_bad(const gd_maker *m, const gd_op_attr *a, const char *value,
+                      try_options *attempt, const char *prefix) {
+    char options[200], wanted[100], more[100];
+    required_of(&m->record, a->name, more);
+    snprintf(options, sizeof options, "%s%s=%s", more, a->name, value);
+    snprintf(wanted, sizeof wanted, "%s%s: %s ", prefix, m->record.name, a->name);
+    CHECK_SAYING(attempt(m->record.name, options) == GD_E_ARGUMENT && says(wanted) &&
+                     says("it must be"),
+                 "%s of %s: '%s'", options, m->record.name, gd_error_message());
+    gd_clear_error();
+}
+
+/* An option with a bad value gives a message that names the record and the option; the defaults are
+ * fine. */
+static void check_options(const char *kind, const char *prefix, try_options *attempt) {
+    char text[100];
+    const gd_maker *m;
+    int options = 0;
+    for (int i = 0; (m = gd_maker_at(kind, i)); i++) {
+        CHECK_SAYING(attempt(m->record.name, required_of(&m->record, "", text)) == GD_OK, "%s",
+                     gd_error_message());
+        gd_clear_error();
+        for (int k = 0; k < m->record.n_attrs; k++) {
+            const gd_op_attr *a = &m->record.attrs[k];
+            if (a->type == GD_ATTR_SHAPE || a->type == GD_ATTR_BOOL || a->type == GD_ATTR_WORD)
+                continue;
+            CHECK_SAYING(a->required || strncmp(a->doc, "in ", 3) == 0, "%s of %s has no range",
+                         a->name, m->record.name);
+            if (strncmp(a->doc, "in (-inf", 8) != 0) check_bad(m, a, "-1", attempt, prefix);
+            if (a->type == GD_ATTR_FLOAT)
+                check_bad(m, a, "nan", attempt, prefix), check_bad(m, a, "inf", attempt, prefix);
+            options++;
+        }
+    }
+    CHECK(options > 20);
+}
+
+CLEAN_TEST(bad_options_are_named) {
+    check_options("optimizer", "gd_optim_", try_optimizer);
+    check_options("schedule", "gd_lr_", try_schedule);
+    GD_SCOPE;
+    CHECK(!gd_optim_adam(gd_list(leaf(1)), .beta1 = 1.5) &&
+          says("gd_optim_adam: beta1 is 1.5; it must be in [0, 1)"));
+    gd_clear_error();
+    CHECK(!gd_optim_sgd(gd_list(leaf(1)), .nesterov = true, .momentum = 0.9, .dampening = 0.5) &&
+          says("nesterov"));
+    gd_clear_error();
+    gd_optimizer *sgd = gd_optim_sgd(gd_list(leaf(1)));
+    CHECK(!gd_lr_multistep(sgd, gd_dims(3, -1)) && says("gd_lr_multistep: milestones"));
+    gd_clear_error();
+    CHECK(!gd_lr_one_cycle(sgd, 3) && says("gd_lr_one_cycle: steps is 3"));
+    gd_clear_error();
+    CHECK(!gd_lr_cosine(NULL, 3) && says("the optimizer is NULL"));
+    gd_clear_error();
+    CHECK(!gd_schedule_new("cosine", sgd, NULL) && says("steps"));
+}
+
+CLEAN_TEST(all_optimizers_and_schedules_have_names) {
+    int n = 0, schedules = 0;
+    while (gd_optimizer_name_at(n)) n++;
+    while (gd_schedule_name_at(schedules)) schedules++;
+    CHECK(n >= 5 && schedules >= 8 && !gd_optimizer_name_at(-1) && !gd_schedule_name_at(-1));
+}
+
+/* --- clipping --------------------------------------------------------------------------------- */
+
+CLEAN_TEST(gradients_are_clipped_by_norm) {
+    for (int type = 0; type < 3; type++) {
+        GD_SCOPE;
+        gd_tensor *a = leaf(1), *b = leaf(1), *c = leaf(1);
+        gd_tensor *h = gd_requires_grad(gd_full(gd_dims(2), 1, .dtype = GD_F64));
+        set_grad(a, 3), set_grad(b, -4);
+        gd_set_grad(h, gd_full(gd_dims(2), 5, .dtype = GD_F64));
+        const double p = (double[]){2, 1, INFINITY}[type],
+                     total = (double[]){sqrt(125), 31, 5}[type];
+        gd_tensor *norm = gd_clip_grad_norm(gd_list(a, b, c, h), 2, .norm_type = p);
+        CHECK_SAYING(fabs(gd_item(norm) - total) < 1e-6 && gd_tensor_dtype(norm) == GD_F64,
+                     "%g: %s", gd_item(norm), gd_error_message());
+        const double factor = 2 / (total + 1e-6);
+        CHECK(fabs(first(gd_tensor_grad(a)) - 3 * factor) < 1e-6 &&
+              fabs(first(gd_tensor_grad(b)) + 4 * factor) < 1e-6);
+        CHECK(fabs(first(gd_tensor_grad(h)) - 5 * factor) < 1e-6 && !gd_tensor_grad(c));
+        gd_clip_grad_norm(gd_list(a, b, c, h), 100, .norm_type = p); /* they are short enough */
+        CHECK(fabs(first(gd_tensor_grad(a)) - 3 * factor) < 1e-6);
+    }
+}
+
+CLEAN_TEST(gradients_are_clipped_by_value) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(1), *b = leaf(1), *c = leaf(1);
+    set_grad(a, 3), set_grad(b, -4);
+    CHECK(gd_clip_grad_value(gd_list(a, b, c), 3.5) == GD_OK);
+    CHECK(first(gd_tensor_grad(a)) == 3 && first(gd_tensor_grad(b)) == -3.5 && !gd_tensor_grad(c));
+}
+
+CLEAN_TEST(clipping_says_what_is_wrong) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(1);
+    CHECK(gd_item(gd_clip_grad_norm(gd_list(a), 1)) == 0); /* there are no gradients */
+    set_grad(a, INFINITY);
+    CHECK(isinf(gd_item(gd_clip_grad_norm(gd_list(a), 1))));
+    set_grad(a, INFINITY);
+    CHECK(gd_tensor_is_error(gd_clip_grad_norm(gd_list(a), 1, .error_if_nonfinite = true)) &&
+          says("not finite"));
+    gd_clear_error();
+    CHECK(isinf(first(gd_tensor_grad(a)))); /* as it was */
+    CHECK(gd_tensor_is_error(gd_clip_grad_norm(gd_list(a), NAN)) && says("max_norm"));
+    gd_clear_error();
+    CHECK(gd_tensor_is_error(gd_clip_grad_norm(gd_list(a), 1, .norm_type = 0)) &&
+          says("norm_type is 0"));
+    gd_clear_error();
+    CHECK(gd_clip_grad_value(gd_list(a, NULL), 1) == GD_E_ARGUMENT && says("parameter 1 is NULL"));
+}
+
+/* Two leaves with the same gradient tensor: it is scaled twice, as one by one. */
+CLEAN_TEST(a_gradient_that_two_leaves_share_is_written_in_order) {
+    GD_SCOPE;
+    gd_tensor *a = leaf(1), *b = leaf(1), *g = gd_full(gd_dims(3), 2);
+    gd_set_grad(a, g), gd_set_grad(b, g);
+    gd_clip_grad_norm(gd_list(a, b), 1, .norm_type = INFINITY);
+    CHECK_SAYING(fabs(first(g) - 0.5) < 1e-5, "%g", first(g));
+}
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+enum { MANY = 40 };
+
+/* Tensors of many sizes, dtypes and layouts, in one optimizer or in one each, on one thread or
+ * several: the same bits. */
+static void make_many(gd_tensor **w) {
+    gd_seed(3);
+    for (int i = 0; i < MANY; i++) {
+        const gd_dtype dtype = i % 11 == 5 ? GD_F64 : i % 13 == 7 ? GD_BF16 : GD_F32;
+        gd_tensor *t = gd_cast(gd_randn(gd_dims(1 + i % 5, i == 20   ? 30000
+                                                           : i == 30 ? 0
+                                                                     : 1 + 7 * i)),
+                               dtype);
+        if (i % 9 == 4) t = gd_transpose(t, 0, 1);
+        w[i] = gd_requires_grad(gd_detach(t));
+        gd_tensor *g = gd_cast(gd_randn(gd_tensor_shape(t)), dtype);
+        if (i % 17 == 3) g = gd_transpose(gd_clone(gd_transpose(g, 0, 1)), 0, 1);
+        if (i != 12) gd_set_grad(w[i], g); /* which has none */
+    }
+}
+
+CLEAN_TEST(a_list_is_updated_as_one_by_one) {
+    for (int threads = 1; threads <= 3; threads += 2)
+        for (const char *const *name =
+                 (const char *const[]){"sgd", "adam", "rmsprop", "adagrad", NULL};
+             *name; name++) {
+            GD_SCOPE;
+            gd_set_num_threads(threads);
+            gd_tensor *a[MANY], *b[MANY];
+            make_many(a), make_many(b);
+            gd_optimizer *all = gd_optimizer_new(*name, ((gd_tensors){a, MANY}), "lr=0.1"),
+                         *each[MANY];
+            for (int i = 0; i < MANY; i++)
+                each[i] = gd_optimizer_new(*name, gd_list(b[i]), "lr=0.1");
+            for (int step = 0; step < 3; step++) {
+                gd_optimizer_step(all);
+                for (int i = 0; i < MANY; i++) gd_optimizer_step(each[i]);
+            }
+            GD_NO_GRAD;
+            for (int i = 0; i < MANY; i++)
+                CHECK_SAYING(gd_tensor_numel(a[i]) == 0 ||
+                                 gd_item(gd_max(gd_abs(gd_sub(a[i], b[i])))) == 0,
+                             "%s, tensor %d: %s", *name, i, gd_error_message());
+        }
+    gd_set_num_threads(0);
+}
+
+/* --- a program's own -------------------------------------------------------------------------- */
+
+typedef struct signs_options {
+    double lr, shrink;
+} signs_options;
+
+static void signs_update(gd_update *u) {
+    const signs_options *o = gd_update_options(u);
+    gd_update_each(u, "sign_step", NULL,
+                   gd_list(gd_mul(gd_update_lr(u), gd_scalar_of(o->shrink, GD_F64))));
+}
+
+static gd_tensor *halving_rate(const void *options, gd_tensor *step, gd_tensor *base) {
+    (void)options;
+    return gd_mul(base, gd_pow(gd_scalar_of(0.5, GD_F64), step));
+}
+
+TEST(a_program_defines_its_own) {
+    GD_SCOPE;
+    CHECK(gd_op_define(
+              "sign_step(p!, g, lr) -> p  elementwise nograd\nOne step.\n  p = p - lr * sign(g)\n",
+              NULL) == GD_OK);
+    CHECK(gd_optimizer_define("signs\nSign descent.\n  lr float = 0.5   in [0, inf): rate\n  "
+                              "shrink float = 1   in (0, 1]\n",
+                              (gd_optimizer_rules){.update = signs_update}) == GD_OK);
+    CHECK(gd_schedule_define("halving\nHalf of it.\n", (gd_schedule_rules){.rate = halving_rate}) ==
+          GD_OK);
+    gd_tensor *a = leaf(1), *b = leaf(1);
+    gd_optimizer *o = gd_optimizer_new("signs", gd_list(a, b), "shrink=0.5");
+    gd_schedule *s = gd_schedule_new("halving", o, NULL);
+    CHECK_SAYING(o && s, "%s", gd_error_message());
+    if (!o || !s) return;
+    for (int i = 0; i < 2; i++) {
+        set_grad(a, 3), set_grad(b, -3);
+        gd_optimizer_step(o);
+        gd_schedule_step(s);
+    }
+    CHECK_SAYING(first(a) == 1 - 0.375 && first(b) == 1 + 0.375, "%g %g %s", first(a), first(b),
+                 gd_error_message());
+    CHECK(!gd_optimizer_new("signs", gd_list(a), "shrink=2") &&
+          says("gd_optim_signs: shrink is 2; it must be in (0, 1]"));
+    gd_clear_error();
+    CHECK(gd_optimizer_define("norate\nNo rate.\n", (gd_optimizer_rules){.update = signs_update}) ==
+          GD_OK);
+    CHECK(!gd_optimizer_new("norate", gd_list(a), NULL) && says("'lr'"));
+    gd_clear_error();
+}
+
+TEST_MAIN
