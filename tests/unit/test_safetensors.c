@@ -113,6 +113,37 @@ TEST(names_and_sizes_that_cannot_be_written_are_refused) {
     CHECK(gd_safetensors_make_header("x", large, 2, NULL, 0, &header, &bytes) == GD_E_OVERFLOW);
 }
 
+/* Elements at odd addresses, and a bool that is neither 0 nor 1. */
+CLEAN_TEST(data_that_are_not_aligned_are_loaded_and_converted) {
+    GD_SCOPE;
+    static const char text[] = "{\"b\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[0,3]},"
+                               "\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[3,19]}}";
+    static const float values[] = {1.5f, -2, 3, 4};
+    char path[300];
+    uint8_t length[8];
+    snprintf(path, sizeof path, "%s/gradus-odd-%ld.safetensors",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
+    gd_put_u64(length, sizeof text - 1);
+    FILE *f = fopen(path, "w");
+    CHECK(f && fwrite(length, 1, 8, f) == 8 &&
+          fwrite(text, 1, sizeof text - 1, f) == sizeof text - 1 &&
+          fwrite("\0\1\7", 1, 3, f) == 3 && fwrite(values, 4, 4, f) == 4);
+    if (f) fclose(f);
+    gd_tensor *b = gd_zeros(gd_dims(3), .dtype = GD_BOOL), *w = gd_zeros(gd_dims(2, 2)),
+              *wide = gd_zeros(gd_dims(2, 2), .dtype = GD_F64);
+    gd_tensor *turned = gd_transpose(gd_zeros(gd_dims(2, 2)), 0, 1);
+    gd_tensor *const targets[] = {w, wide, turned};
+    for (int i = 0; i < 3; i++) {
+        CHECK_SAYING(gd_load_state(path, gd_part("b", b), gd_part("w", targets[i])) == GD_OK, "%s",
+                     gd_error_message());
+        CHECK(gd_item(gd_at(targets[i], 0, 0)) == 1.5 && gd_item(gd_at(targets[i], 0, 1)) == -2 &&
+              gd_item(gd_at(targets[i], 1, 0)) == 3);
+    }
+    uint8_t bools[3];
+    CHECK(gd_copy_to(b, bools, 3) == GD_OK && bools[0] == 0 && bools[1] == 1 && bools[2] == 1);
+    unlink(path);
+}
+
 /* --- more than 4 GB -------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_file_of_more_than_4_gb_is_read_through_a_map) {

@@ -219,6 +219,21 @@ static void use_files(void *unused) {
     finish(true);
 }
 
+static void use_states(void *unused) {
+    (void)unused;
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(20, 30)), *wide = gd_zeros(gd_dims(20, 30), .dtype = GD_F64);
+    gd_load_report report;
+    gd_save_state(in_folder("x.safetensors"), gd_part("x", x), gd_part("rng", gd_generator()));
+    gd_load_state_with(path, gd_parts(gd_part("x", wide), gd_part("y", x)), .partial = &report);
+    gd_load_state(path, gd_part("x", gd_ones(gd_dims(3))), gd_part("y", x));
+    const bool failed = gd_failed();
+    gd_clear_error();
+    gd_save_state_with(in_folder("x.index.json"), gd_parts(gd_part("x", x), gd_part("y", wide)),
+                       .shard_bytes = 10);
+    finish(gd_read_state(path) != NULL && failed);
+}
+
 static void fail_and_print(void *unused) {
     (void)unused;
     GD_SCOPE;
@@ -264,9 +279,14 @@ TEST(sixty_four_kib_of_stack_are_enough) {
     check("freeing a long tape", free_a_long_tape);
     check("transforms", use_transforms);
     check("files", use_files);
+    check("states", use_states);
     check("failures and printing", fail_and_print);
     check("an op from text", define_an_op);
-    for (const char *const *name = (const char *const[]){"loops.onnx", "x.npy", "x.npz", "trace.json", NULL}; *name; name++)
+    for (const char *const *name =
+             (const char *const[]){"loops.onnx", "x.npy", "x.npz", "trace.json", "x.safetensors",
+                                   "x.index.json", "x-00001-of-00002.safetensors",
+                                   "x-00002-of-00002.safetensors", NULL};
+         *name; name++)
         unlink(in_folder(*name));
     CHECK(rmdir(folder) == 0);
 }

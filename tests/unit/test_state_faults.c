@@ -162,6 +162,83 @@ CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) {
         }
 }
 
+/* Moments that the load has to make first. */
+CLEAN_TEST(any_allocation_of_a_load_that_makes_tensors_may_fail) {
+    GD_SCOPE;
+    net *n = small_net(2);
+    moments *m = new_moments(n, 5);
+    const char *path = test_path("made.safetensors");
+    m->steps = 9;
+    CHECK(gd_save_state(path, gd_part("adam", (void *)m), gd_part("net", (void *)n)) == GD_OK);
+    int64_t failed = 0, k = 0;
+    for (bool fired = true; fired && test_failures < 10; k++) {
+        moments *to = new_moments(n, 0);
+        const int64_t asked = gd_fault_allocations();
+        gd_fault_after(k, false);
+        const gd_status status =
+            gd_load_state(path, gd_part("adam", (void *)to), gd_part("net", (void *)n));
+        gd_fault_after(-1, false);
+        fired = gd_fault_allocations() - asked > k;
+        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "allocation %lld: %s",
+                     (long long)k, gd_error_message());
+        gd_clear_error();
+        for (int i = 0; i < 3; i++) CHECK(!to->moment[i] == (status != GD_OK));
+        CHECK(to->steps == (status == GD_OK ? 9 : 0));
+        if (status == GD_OK) CHECK(gd_item(gd_min(to->moment[2])) == 5);
+        end_moments(to);
+        failed += status != GD_OK;
+    }
+    CHECK_SAYING(failed > 30, "%lld loads failed", (long long)failed);
+    end_moments(m);
+    end_net(n);
+    unlink(path);
+}
+
+/* Moves the data of a file by a byte, so that each tensor needs memory to be converted. */
+static void make_unaligned(const char *path) {
+    char data[4000];
+    uint64_t length;
+    FILE *f = fopen(path, "rb");
+    const size_t bytes = f ? fread(data, 1, sizeof data, f) : 0;
+    if (f) fclose(f);
+    CHECK(bytes > 8 && bytes < sizeof data);
+    memcpy(&length, data, 8);
+    f = fopen(path, "wb");
+    const uint64_t longer = length + 1;
+    CHECK(f && fwrite(&longer, 8, 1, f) == 1 && fwrite(data + 8, length, 1, f) == 1 &&
+          fputc(' ', f) == ' ' && fwrite(data + 8 + length, bytes - 8 - length, 1, f) == 1);
+    if (f) fclose(f);
+}
+
+CLEAN_TEST(any_allocation_of_a_load_that_converts_may_fail) {
+    GD_SCOPE;
+    net *from = small_net(2);
+    const char *path = test_path("odd.safetensors");
+    CHECK(gd_save_state(path, gd_part("", (void *)from)) == GD_OK);
+    make_unaligned(path);
+    int64_t failed = 0, k = 0;
+    for (bool fired = true; fired && test_failures < 10; k++) {
+        net *to = new_net();
+        for (int i = 0; i < from->count; i++)
+            add(to, from->names[i], gd_ones(gd_tensor_shape(from->tensors[i]), .dtype = GD_F64));
+        const int64_t asked = gd_fault_allocations();
+        gd_fault_after(k, false);
+        const gd_status status = gd_load_state(path, gd_part("", (void *)to));
+        gd_fault_after(-1, false);
+        fired = gd_fault_allocations() - asked > k;
+        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "allocation %lld: %s",
+                     (long long)k, gd_error_message());
+        gd_clear_error();
+        CHECK_SAYING(all_are(to, status == GD_OK ? 2 : 1), "allocation %lld left a mixture",
+                     (long long)k);
+        end_net(to);
+        failed += status != GD_OK;
+    }
+    CHECK_SAYING(failed > 15, "%lld loads failed", (long long)failed);
+    end_net(from);
+    unlink(path);
+}
+
 /* A state by itself, and read from a file. */
 CLEAN_TEST(any_allocation_of_reading_a_state_may_fail) {
     GD_SCOPE;
