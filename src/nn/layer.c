@@ -213,6 +213,10 @@ gd_tensors gd_layer_fail(gd_status status) {
     return gd_list_of_errors(1);
 }
 
+gd_tensor *gd_layer_number(const gd_tensor *x, double value) {
+    return gd_full(gd_dims(), value, .dtype = x->dtype == GD_F64 ? GD_F64 : GD_F32);
+}
+
 gd_tensor *gd_layer_write(gd_tensor *buffer, gd_tensor *value) {
     GD_NO_GRAD;
     return gd_assign(buffer, value);

@@ -59,6 +59,8 @@ gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child);
 gd_tensors gd_layer_fail(gd_status status);
 /* Input `i`; NULL where it is absent. */
 static inline gd_tensor *gd_layer_input(gd_tensors in, int i) { return i < in.count ? in.at[i] : NULL; }
+/* A number to compute with x: an f64 with f64, else an f32. (gd_scalar is an f32.) */
+gd_tensor *gd_layer_number(const gd_tensor *x, double value);
 /* The mode, recorded by a trace. */
 bool gd_layer_is_training(gd_module *m);
 /* The tensor, or child, that was added as number `index`. */

@@ -4,7 +4,7 @@
     python tests/golden/nn_make.py [--tests build/tests/test_layers] [FAMILY ...]
 
 As make.py does it for ops, and in the same format: `test_layers --dump` gives the cases of tests/cases/nn, their
-options, and the numbers of inputs, parameters and buffers. The torch line makes a module, which gets these numbers
+options, and the numbers of inputs, parameters and buffers. The torch line makes a module (inputs may be used for their shapes), which gets these numbers
 by name and is called with the inputs in order, or as the call line says (`m` is the module).
 
 Each case has three entries in a dtype:
@@ -78,7 +78,7 @@ def entries_of(case, stream):
         s["value"] = read_tensor(stream, s)
     names = {"torch": torch, "F": F, "math": math, "inf": math.inf, "nan": math.nan, "nn": torch.nn}
     names.update({name: option(value) for name, value in case["options"].items()})
-    m = module_of(case, names)
+    m = module_of(case, {**names, **{info["name"]: t for t, info in zip(tensors, case["tensors"])}})
     text = describe(m)
     whole = struct.pack("<BBBBI", CODES["u8"], 1, 0, 0, len(text)) + text
     yield "state", struct.pack("<BBBB", 0, 1, 0, 0) + whole

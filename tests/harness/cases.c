@@ -51,7 +51,7 @@ static const struct {
 } kind_names[] = {{"positive", KIND_POSITIVE}, {"above1", KIND_ABOVE1},    {"unit", KIND_UNIT},
                   {"prob", KIND_PROB},         {"away", KIND_AWAY},        {"zeros", KIND_ZEROS},
                   {"ties", KIND_TIES},         {"special", KIND_SPECIAL},  {"index", KIND_INDEX},
-                  {"mask", KIND_MASK},         {"distinct", KIND_DISTINCT}};
+                  {"mask", KIND_MASK},         {"distinct", KIND_DISTINCT}, {"sign", KIND_SIGN}};
 
 /* ":index(5,neg)" after the colon. */
 static bool read_kind(reader *r, const char **at, case_item *item) {

@@ -19,6 +19,7 @@ typedef enum data_kind {
     KIND_INDEX,
     KIND_MASK,
     KIND_DISTINCT,
+    KIND_SIGN,
 } data_kind;
 
 /* One tensor of a case. */

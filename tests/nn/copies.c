@@ -1,4 +1,5 @@
-/* copies.c - the same layer by other ways: sizes left out, a clone, moved to another dtype and back. */
+/* copies.c - the same layer by other ways: sizes left out, a clone, moved to another dtype and
+ * back. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ static bool runs_agree(const test_case *c, gd_dtype dtype, gd_module *a, gd_modu
 }
 
 /* The first weights, and then what both compute with the case's. */
-static void compare(const test_case *c, gd_dtype dtype, const char *what, gd_module *a, gd_module *b) {
+static void compare(const test_case *c, gd_dtype dtype, const char *what, gd_module *a,
+                    gd_module *b) {
     char why[512];
     layer_state x, y;
     if (!a || !b || gd_failed()) {
@@ -31,10 +33,13 @@ static void compare(const test_case *c, gd_dtype dtype, const char *what, gd_mod
     snprintf(why, sizeof why, "%d parameters and buffers, expected %d", y.n, x.n);
     for (int i = 0; i < x.n && same; i++) {
         same = strcmp(x.name[i], y.name[i]) == 0 && tensors_agree(y.at[i], x.at[i], 0, why);
-        if (!same) report_fail(c, dtype, "%s: %s, expected %s: %s", what, y.name[i], x.name[i], why);
+        if (!same)
+            report_fail(c, dtype, "%s: %s, expected %s: %s", what, y.name[i], x.name[i], why);
     }
-    if (same && !runs_agree(c, dtype, a, b, why)) report_fail(c, dtype, "%s: %s", what, why);
-    else if (same) report_pass();
+    if (same && !runs_agree(c, dtype, a, b, why))
+        report_fail(c, dtype, "%s: %s", what, why);
+    else if (same)
+        report_pass();
 }
 
 /* The options of the case with GD_ANY in those that the layer finds. */
@@ -47,8 +52,10 @@ static bool leave_out(const test_case *c, char *text, size_t size) {
     text[0] = 0;
     for (char *word; (word = strtok_r(rest, " ", &rest));) {
         const size_t n = strcspn(word, "=");
-        bool found = false;
-        for (int i = 0; i < maker->n_finds; i++) found |= strlen(maker->finds[i].option) == n && strncmp(maker->finds[i].option, word, n) == 0;
+        bool found = false; /* one number, not a list of several */
+        for (int i = 0; i < maker->n_finds; i++)
+            found |= strlen(maker->finds[i].option) == n &&
+                     strncmp(maker->finds[i].option, word, n) == 0 && !strchr(word, ',');
         any |= found;
         used += found ? (size_t)snprintf(text + used, size - used, "%.*s=%d ", (int)n, word, GD_ANY)
                       : (size_t)snprintf(text + used, size - used, "%s ", word);
@@ -67,7 +74,8 @@ static void copies(const test_case *c, gd_dtype dtype) {
         gd_seed(3);
         gd_module *found = layer_from(c, text, GD_F32);
         const int n = layer_inputs(c, GD_F32, in);
-        gd_module_eval(found); /* the first call finds the sizes; in this mode it writes no buffer */
+        gd_module_eval(
+            found); /* the first call finds the sizes; in this mode it writes no buffer */
         gd_module_call(found, ((gd_tensors){in, n}));
         compare(c, dtype, "sizes left out", m, found);
         gd_clear_error();
@@ -76,7 +84,8 @@ static void copies(const test_case *c, gd_dtype dtype) {
     compare(c, dtype, "a clone", m, m ? gd_module_clone(m) : NULL);
     gd_clear_error();
     gd_module *moved = m ? gd_module_clone(m) : NULL;
-    if (moved && dtype == GD_F32 && (gd_module_to(moved, NULL, GD_F64) != GD_OK || gd_module_to(moved, NULL, GD_F32) != GD_OK))
+    if (moved && dtype == GD_F32 &&
+        (gd_module_to(moved, NULL, GD_F64) != GD_OK || gd_module_to(moved, NULL, GD_F32) != GD_OK))
         report_fail(c, dtype, "moved: %s", gd_error_message());
     compare(c, dtype, "moved to f64 and back", m, moved);
 }

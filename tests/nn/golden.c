@@ -1,4 +1,5 @@
-/* golden.c - layers against PyTorch's modules with the same numbers: names, shapes, outputs, gradients, buffers. */
+/* golden.c - layers against PyTorch's modules with the same numbers: names, shapes, outputs,
+ * gradients, buffers. */
 #include "golden.h"
 
 #include <inttypes.h>
@@ -17,10 +18,12 @@ static void describe_state(const layer_state *s, char *text, size_t size) {
     size_t used = 0;
     text[0] = 0;
     for (int i = 0; i < s->n && used + 200 < size; i++) {
-        used += (size_t)snprintf(text + used, size - used, "%s %s %s ", i < s->n_parameters ? "parameter" : "buffer",
-                                 s->name[i], gd_dtype_name(gd_tensor_dtype(s->at[i])));
+        used += (size_t)snprintf(text + used, size - used, "%s %s %s ",
+                                 i < s->n_parameters ? "parameter" : "buffer", s->name[i],
+                                 gd_dtype_name(gd_tensor_dtype(s->at[i])));
         for (int k = 0; k < gd_tensor_rank(s->at[i]); k++)
-            used += (size_t)snprintf(text + used, size - used, "%s%lld", k ? "," : "", (long long)gd_tensor_dim(s->at[i], k));
+            used += (size_t)snprintf(text + used, size - used, "%s%lld", k ? "," : "",
+                                     (long long)gd_tensor_dim(s->at[i], k));
         used += (size_t)snprintf(text + used, size - used, "\n");
     }
 }
@@ -39,9 +42,14 @@ static void compare_mode(const test_case *c, gd_module *m, gd_dtype dtype, bool 
     }
     switch (golden_compare(file, key_of(c, dtype, mode), &r, c->block, why)) {
     case GOLDEN_SAME: report_pass(); break;
-    case GOLDEN_MISSING: report_fail(c, dtype, "no golden result; run tests/golden/nn_make.py %s", c->block->family); break;
+    case GOLDEN_MISSING:
+        report_fail(c, dtype, "no golden result; run tests/golden/nn_make.py %s", c->block->family);
+        break;
     case GOLDEN_REFUSED:
-    case GOLDEN_DIFFERS: report_fail(c, dtype, "in %s mode (buffers are behind the outputs, parameters behind the inputs): %s", mode, why);
+    case GOLDEN_DIFFERS:
+        report_fail(c, dtype,
+                    "in %s mode (buffers are behind the outputs, parameters behind the inputs): %s",
+                    mode, why);
     }
 }
 
@@ -62,7 +70,8 @@ static void compare(const test_case *c, gd_dtype dtype) {
     layer_state_of(m, &s);
     describe_state(&s, mine, sizeof mine);
     char *theirs = golden_text(file, key_of(c, dtype, "state"));
-    if (theirs && strcmp(mine, theirs) != 0) report_fail(c, dtype, "parameters and buffers are\n%sPyTorch's are\n%s", mine, theirs);
+    if (theirs && strcmp(mine, theirs) != 0)
+        report_fail(c, dtype, "parameters and buffers are\n%sPyTorch's are\n%s", mine, theirs);
     free(theirs);
     compare_mode(c, m, dtype, false);
     if (!c->random) compare_mode(c, m, dtype, true);
@@ -77,7 +86,8 @@ void suite_nn_golden(const test_cases *cases) {
     }
 }
 
-/* --- what nn_make.py reads ------------------------------------------------------------------------- */
+/* --- what nn_make.py reads
+ * ------------------------------------------------------------------------- */
 
 static int failed;
 
@@ -94,14 +104,18 @@ static void dump(const test_case *c, gd_dtype dtype) {
     gd_tensor *in[MAX_TENSORS];
     layer_state s;
     layer_state_of(m, &s);
-    printf("{\"where\": \"%s:%d\", \"layer\": \"%s\", \"random\": %s, \"grad\": %s, \"dtype\": \"%s\", \"torch\": ", c->block->file,
-           c->line, gd_op_name(c->block->op), c->random ? "true" : "false", c->nograd || c->block->nograd ? "false" : "true",
-           gd_dtype_name(dtype));
+    printf("{\"where\": \"%s:%d\", \"layer\": \"%s\", \"random\": %s, \"grad\": %s, \"dtype\": "
+           "\"%s\", \"torch\": ",
+           c->block->file, c->line, gd_op_name(c->block->op), c->random ? "true" : "false",
+           c->nograd || c->block->nograd ? "false" : "true", gd_dtype_name(dtype));
     dump_string(c->block->torch);
     printf(", \"call\": ");
-    if (c->block->call) dump_string(c->block->call);
-    else printf("null");
-    printf(", \"keys\": {\"state\": \"%016" PRIx64 "\", \"train\": \"%016" PRIx64 "\", \"eval\": \"%016" PRIx64 "\"}, \"options\": ",
+    if (c->block->call)
+        dump_string(c->block->call);
+    else
+        printf("null");
+    printf(", \"keys\": {\"state\": \"%016" PRIx64 "\", \"train\": \"%016" PRIx64
+           "\", \"eval\": \"%016" PRIx64 "\"}, \"options\": ",
            key_of(c, dtype, "state"), key_of(c, dtype, "train"), key_of(c, dtype, "eval"));
     dump_options(c);
     printf(", ");
@@ -109,7 +123,8 @@ static void dump(const test_case *c, gd_dtype dtype) {
     printf(", \"state\": [");
     for (int i = 0; i < s.n; i++) {
         const gd_shape dims = gd_tensor_shape(s.at[i]);
-        printf("%s{\"name\": \"%s\", \"dtype\": \"%s\", \"dims\": ", i ? ", " : "", s.name[i], gd_dtype_name(gd_tensor_dtype(s.at[i])));
+        printf("%s{\"name\": \"%s\", \"dtype\": \"%s\", \"dims\": ", i ? ", " : "", s.name[i],
+               gd_dtype_name(gd_tensor_dtype(s.at[i])));
         dump_ints(dims.at, dims.rank);
         printf("}");
     }

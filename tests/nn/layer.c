@@ -19,7 +19,8 @@ void each_layer_case(const test_cases *cases, void (*fn)(const test_case *c, gd_
 void layer_state_of(gd_module *m, layer_state *s) {
     gd_tensors parameters = gd_module_parameters(m), buffers = gd_module_buffers(m);
     s->n = 0;
-    for (int64_t i = 0; i < parameters.count && s->n < MAX_TENSORS; i++) s->at[s->n++] = parameters.at[i];
+    for (int64_t i = 0; i < parameters.count && s->n < MAX_TENSORS; i++)
+        s->at[s->n++] = parameters.at[i];
     s->n_parameters = s->n;
     for (int64_t i = 0; i < buffers.count && s->n < MAX_TENSORS; i++) s->at[s->n++] = buffers.at[i];
     for (int i = 0; i < s->n; i++) gd_module_name_of(m, s->at[i], s->name[i], sizeof s->name[i]);
@@ -38,8 +39,10 @@ void layer_fill(const test_case *c, gd_module *m) {
         const int64_t n = gd_tensor_numel(s.at[i]);
         const size_t bytes = (size_t)n * gd_dtype_size(dtype);
         char *data = calloc(bytes + 1, 1);
-        const case_item item = {.kind = ends_with(s.name[i], "running_var") ? KIND_POSITIVE : KIND_PLAIN};
-        const uint64_t seed = text_hash(text_hash(text_hash(17, gd_op_name(c->block->op)), c->text), s.name[i]);
+        const case_item item = {.kind = ends_with(s.name[i], "running_var") ? KIND_POSITIVE
+                                                                            : KIND_PLAIN};
+        const uint64_t seed =
+            text_hash(text_hash(text_hash(17, gd_op_name(c->block->op)), c->text), s.name[i]);
         if (gd_dtype_is_float(dtype)) data_fill(seed, &item, dtype, n, data);
         gd_copy_from(s.at[i], data, bytes);
         free(data);
@@ -67,8 +70,10 @@ void layer_run(const test_case *c, gd_module *m, gd_dtype dtype, bool train, run
     gd_tensor *in[2 * MAX_TENSORS];
     layer_state s;
     *r = (run_result){.status = GD_OK};
-    if (train) gd_module_train(m);
-    else gd_module_eval(m);
+    if (train)
+        gd_module_train(m);
+    else
+        gd_module_eval(m);
     gd_seed(7);
     const int n_in = layer_inputs(c, dtype, in);
     gd_tensors y = gd_module_call(m, ((gd_tensors){in, n_in}));

@@ -1,4 +1,6 @@
-/* options.c - wrong values of options: the layer refuses them by its name and the option's, or works with them. */
+/* options.c - wrong values of options: the layer refuses them by its name and the option's, or
+ * works with them. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +29,8 @@ static const char *const *bad_values(gd_attr_type type) {
 }
 
 /* The options of the case with one in place of what it had. */
-static void with_value(const test_case *c, const char *name, const char *value, char *text, size_t size) {
+static void with_value(const test_case *c, const char *name, const char *value, char *text,
+                       size_t size) {
     char copy[1024], *rest = copy;
     snprintf(copy, sizeof copy, "%s", c->options);
     size_t used = (size_t)snprintf(text, size, "%s=%s", name, value);
@@ -36,6 +39,16 @@ static void with_value(const test_case *c, const char *name, const char *value, 
         if (strlen(name) == n && strncmp(name, word, n) == 0) continue;
         used += (size_t)snprintf(text + used, size - used, " %s", word);
     }
+}
+
+/* Whether a text has a name as a word of its own. */
+static bool has_word(const char *text, const char *name) {
+    const size_t n = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)); at++) {
+        const bool begins = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
+        if (begins && !isalnum((unsigned char)at[n]) && at[n] != '_') return true;
+    }
+    return false;
 }
 
 static void try(const test_case *c, const gd_op_attr *a, const char *value) {
@@ -51,9 +64,13 @@ static void try(const test_case *c, const gd_op_attr *a, const char *value) {
     } else if (!gd_failed())
         report_fail(c, GD_DTYPE_NONE, "%s: no layer, and no failure", text);
     const char *message = gd_error_message();
-    if (gd_failed() && (!strstr(message, gd_op_name(c->block->op)) || !strstr(message, a->name)))
-        report_fail(c, GD_DTYPE_NONE, "%s=%s: the message names not both the layer and the option: %s", a->name, value, message);
-    else report_pass();
+    if (gd_failed() &&
+        (!has_word(message, gd_op_name(c->block->op)) || !has_word(message, a->name)))
+        report_fail(c, GD_DTYPE_NONE,
+                    "%s=%s: the message names not both the layer and the option: %s", a->name,
+                    value, message);
+    else
+        report_pass();
 }
 
 void suite_nn_options(const test_cases *cases) {
@@ -63,7 +80,8 @@ void suite_nn_options(const test_cases *cases) {
         for (int i = 0; i < b; i++) first &= cases->blocks[i].op != block->op;
         for (int i = 0; first && i < gd_op_attr_count(block->op); i++) {
             const gd_op_attr *a = gd_op_attr_at(block->op, i);
-            for (const char *const *value = bad_values(a->type); *value; value++) try(&block->cases[0], a, *value);
+            for (const char *const *value = bad_values(a->type); *value; value++)
+                try(&block->cases[0], a, *value);
         }
     }
 }
@@ -72,8 +90,12 @@ void suite_nn_coverage(const test_cases *cases) {
     const gd_maker *m;
     for (int i = 0; (m = gd_maker_at("layer", i)); i++) {
         bool any = false;
-        for (int b = 0; b < cases->n_blocks; b++) any |= cases->blocks[b].layer == m && cases->blocks[b].n_cases > 0;
-        if (any) report_pass();
-        else report_fail(NULL, GD_DTYPE_NONE, "the layer '%s' has no case in tests/cases/nn", m->record.name);
+        for (int b = 0; b < cases->n_blocks; b++)
+            any |= cases->blocks[b].layer == m && cases->blocks[b].n_cases > 0;
+        if (any)
+            report_pass();
+        else
+            report_fail(NULL, GD_DTYPE_NONE, "the layer '%s' has no case in tests/cases/nn",
+                        m->record.name);
     }
 }
