@@ -214,7 +214,7 @@ gd_tensors gd_layer_fail(gd_status status) {
 }
 
 gd_tensor *gd_layer_number(const gd_tensor *x, double value) {
-    return gd_full(gd_dims(), value, .dtype = x->dtype == GD_F64 ? GD_F64 : GD_F32);
+    return gd_scalar_of(value, x->dtype == GD_F64 ? GD_F64 : GD_F32);
 }
 
 gd_tensor *gd_layer_write(gd_tensor *buffer, gd_tensor *value) {
