@@ -77,11 +77,12 @@ bench: setup ## measure the speed of ops
 	@$(call compile_in,$(BUILD)) --target bench
 	@$(BUILD)/bench/bench
 
-docs: setup ## write docs/ops.md, the reference of all ops, from their records
+REFERENCES = ops layers inits optimizers schedules
+docs: setup ## write the reference pages in docs/ (ops, layers, ...) from the records
 	@$(call configure_in,$(BUILD))
 	@$(call compile_in,$(BUILD)) --target generate
-	@cp $(BUILD)/gen/ops.md docs/ops.md
-	@echo "docs/ops.md is up to date"
+	@for page in $(REFERENCES); do cp $(BUILD)/gen/$$page.md docs/$$page.md; done
+	@echo "docs: $(REFERENCES) are up to date"
 
 format: ## run clang-format over the lines that differ from the last commit
 	@git clang-format --force --extensions c,h HEAD

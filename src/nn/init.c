@@ -240,7 +240,10 @@ static double normal_quantile(double p, double low, double high) {
 static gd_tensor *truncated_normal_make(gd_shape dims, const void *options) {
     const gd_init_truncated_normal_options *o = options;
     GD_EAGER;
-    const double low = fmax(o->low, -38), high = fmin(o->high, 38), from = normal_cdf(low), to = normal_cdf(high);
+    /* far above the mean the distribution function is 1 - tiny, which has no digits: use the other side */
+    const double sign = o->low > 0 ? -1 : 1;
+    const double low = fmax(sign > 0 ? o->low : -o->high, -38), high = fmin(sign > 0 ? o->high : -o->low, 38);
+    const double from = normal_cdf(low), to = normal_cdf(high);
     gd_tensor *u = gd_uniform(dims, .low = 0, .high = 1, .dtype = GD_F64);
     if (u->kind == GD_FAILED) return u;
     const int64_t n = gd_numel(u->rank, u->dims);
@@ -248,7 +251,7 @@ static gd_tensor *truncated_normal_make(gd_shape dims, const void *options) {
     if (!numbers) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld numbers", (long long)n));
     gd_status status = gd_copy_out(u, numbers, (size_t)n * sizeof *numbers);
     for (int64_t i = 0; i < n && status == GD_OK; i++) {
-        const double z = normal_quantile(from + numbers[i] * (to - from), low, high);
+        const double z = sign * normal_quantile(from + numbers[i] * (to - from), low, high);
         numbers[i] = o->mean + o->std * fmin(fmax(z, o->low), o->high);
     }
     gd_tensor *t = status == GD_OK ? from_numbers(dims, o->dtype, numbers) : gd_tensor_fail(status);

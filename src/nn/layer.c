@@ -213,6 +213,23 @@ gd_tensors gd_layer_fail(gd_status status) {
     return gd_list_of_errors(1);
 }
 
+gd_tensor *gd_layer_number(const gd_tensor *x, double value) {
+    return gd_scalar_of(value, x->dtype == GD_F64 ? GD_F64 : GD_F32);
+}
+
+gd_tensor *gd_layer_write(gd_tensor *buffer, gd_tensor *value) {
+    GD_NO_GRAD;
+    return gd_assign(buffer, value);
+}
+
+/* Only a graph leaves out what nobody fetches. */
+gd_block gd_layer_after_begin(gd_tensor *write) {
+    return write && write->kind == GD_SYMBOL ? gd_after_begin(gd_list(write)) : (gd_block){NULL};
+}
+void gd_layer_after_end(gd_block *block) {
+    if (block->before) gd_after_end(block);
+}
+
 /* The inputs, then the layer's own tensors. */
 gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options) {
     gd_tensor *operands[GD_RECORD_MAX];

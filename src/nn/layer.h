@@ -14,6 +14,7 @@
 #ifndef GRADUS_NN_LAYER_H
 #define GRADUS_NN_LAYER_H
 
+#include "gradus/graph.h"
 #include "nn/module.h"
 
 struct gd_layer_rules {
@@ -58,11 +59,19 @@ gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child);
 gd_tensors gd_layer_fail(gd_status status);
 /* Input `i`; NULL where it is absent. */
 static inline gd_tensor *gd_layer_input(gd_tensors in, int i) { return i < in.count ? in.at[i] : NULL; }
+/* A number to compute with x: an f64 with f64, else an f32. (gd_scalar is an f32.) */
+gd_tensor *gd_layer_number(const gd_tensor *x, double value);
 /* The mode, recorded by a trace. */
 bool gd_layer_is_training(gd_module *m);
 /* The tensor, or child, that was added as number `index`. */
 static inline gd_tensor *gd_layer_tensor_at(const gd_module *m, int index) { return (gd_tensor *)m->entries[index].object; }
 static inline gd_module *gd_layer_child_at(const gd_module *m, int index) { return (gd_module *)m->entries[index].object; }
+/* Writes a buffer; gives what the outputs come after. A run of a graph does what its fetches need, so a forward
+ * function puts GD_LAYER_AFTER(write) before it computes its outputs. */
+gd_tensor *gd_layer_write(gd_tensor *buffer, gd_tensor *value);
+gd_block gd_layer_after_begin(gd_tensor *write); /* NULL: after nothing */
+void gd_layer_after_end(gd_block *block);
+#define GD_LAYER_AFTER(write) GD_BLOCK_(gd_layer_after_end, gd_layer_after_begin(write))
 /* Calls the op of the record with these options in place of the layer's. */
 gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options);
 

@@ -1,21 +1,25 @@
 /* layers_norm.c - normalization. */
+#include <math.h>
+
 #include "gradus/autograd.h"
 #include "gradus/layers.h"
 #include "gradus/ops.h"
 #include "nn/layer.h"
 
-/* --- batch norms --------------------------------------------------------------------------------- */
+/* --- batch norms ---------------------------------------------------------------------------------
+ */
 
 typedef struct batch_norm {
     int least, most; /* ranks of x */
     int64_t features;
-    double momentum, eps;
+    double momentum, eps; /* momentum NaN: the average of all batches */
     bool affine, track;
 } batch_norm;
+enum { WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, NUM_BATCHES };
 
 static gd_status check_batch(const gd_module *m, const batch_norm *b) {
     GD_TRY(gd_layer_size(m, "num_features", b->features));
-    GD_TRY(gd_layer_within(m, "momentum", b->momentum, 0, 1, true));
+    if (!isnan(b->momentum)) GD_TRY(gd_layer_within(m, "momentum", b->momentum, 0, 1, true));
     return gd_layer_within(m, "eps", b->eps, 0, (double)INFINITY, false);
 }
 
@@ -30,30 +34,60 @@ static gd_status build_batch(gd_module *m, const batch_norm *b) {
     return gd_layer_buffer(m, "num_batches_tracked", gd_dims(), GD_I64, 0);
 }
 
-static gd_tensors forward_batch(gd_module *m, gd_tensors in, const batch_norm *b) {
-    gd_tensor *x = in.at[0];
-    if (x->rank < b->least || x->rank > b->most) {
-        char text[160];
-        return gd_layer_fail(gd_fail(GD_E_SHAPE, "it takes %d%s dimensions (N, C, ...), not %s", b->most,
-                                     b->least < b->most ? " or fewer" : "", gd_describe(x, text, sizeof text)));
-    }
-    const bool training = gd_layer_is_training(m);
-    if (training && b->track) {
-        GD_NO_GRAD;
-        gd_add_(gd_layer_tensor_at(m, 4), gd_scalar_int(1));
-    }
-    return gd_listed(gd_batch_norm(x, gd_layer_tensor_at(m, 0), gd_layer_tensor_at(m, 1), b->track ? gd_layer_tensor_at(m, 2) : NULL,
-                                   b->track ? gd_layer_tensor_at(m, 3) : NULL, .training = training || !b->track,
-                                   .momentum = b->momentum, .eps = b->eps));
+static gd_status check_rank(const gd_tensor *x, int least, int most) {
+    char text[160];
+    if (x->rank >= least && x->rank <= most) return GD_OK;
+    if (least == most)
+        return gd_fail(GD_E_SHAPE, "x must have %d dimensions (N, C, ...); it is %s", most,
+                       gd_describe(x, text, sizeof text));
+    return gd_fail(GD_E_SHAPE, "x must have %d or %d dimensions; it is %s", least, most,
+                   gd_describe(x, text, sizeof text));
 }
 
-#define BATCH(LEAST, MOST, o)                                                                                       \
-    ((batch_norm){(LEAST), (MOST), (o)->num_features, (o)->momentum, (o)->eps, (o)->affine, (o)->track_running_stats})
+/* The running statistics as the average of all batches so far: with the n-th, they move by 1/n of
+ * the difference. n is a tensor, so that a plan stays valid. */
+static gd_tensor *follow_all(gd_module *m, gd_tensor *x, gd_tensor *count) {
+    GD_NO_GRAD;
+    gd_shape axes = {.rank = x->rank - 1, .form = 1}; /* all but the channels */
+    for (int i = 0; i < axes.rank; i++) axes.at[i] = i ? i + 1 : 0;
+    gd_tensor *mean = gd_layer_tensor_at(m, RUNNING_MEAN),
+              *var = gd_layer_tensor_at(m, RUNNING_VAR);
+    gd_tensor *share = gd_reciprocal(gd_cast(count, (gd_dtype)mean->dtype));
+    gd_tensor *first = gd_layer_write(mean, gd_lerp(mean, gd_mean(x, .axis = axes), share));
+    gd_tensor *second = gd_layer_write(var, gd_lerp(var, gd_var(x, .axis = axes), share));
+    return first->kind == GD_SYMBOL ? gd_group(gd_list(first, second)) : second;
+}
+
+static gd_tensors forward_batch(gd_module *m, gd_tensors in, const batch_norm *b) {
+    gd_tensor *x = in.at[0];
+    const gd_status fits = check_rank(x, b->least, b->most);
+    if (fits != GD_OK) return gd_layer_fail(fits);
+    const bool training = gd_layer_is_training(m), follows = training && b->track;
+    gd_tensor *after = NULL;
+    if (follows) {
+        gd_tensor *count = gd_layer_tensor_at(m, NUM_BATCHES);
+        after = gd_layer_write(count, gd_add(count, gd_scalar_int(1)));
+        if (isnan(b->momentum)) after = follow_all(m, x, after);
+    }
+    GD_LAYER_AFTER(after);
+    const bool passes =
+        b->track && !(follows && isnan(b->momentum)); /* the op reads or writes them itself */
+    gd_tensor *mean = passes ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
+              *var = passes ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;
+    return gd_listed(gd_batch_norm(x, gd_layer_tensor_at(m, WEIGHT), gd_layer_tensor_at(m, BIAS),
+                                   mean, var, .training = training || !b->track,
+                                   .momentum = isnan(b->momentum) ? 0.1 : b->momentum,
+                                   .eps = b->eps));
+}
+
+#define BATCH(LEAST, MOST, o)                                                                      \
+    ((batch_norm){(LEAST), (MOST), (o)->num_features, (o)->momentum, (o)->eps, (o)->affine,        \
+                  (o)->track_running_stats})
 
 /*layer batch_norm1d(x, num_features:int) -> y
- * Normalizes each channel of x (N, C) or (N, C, L): in train mode with the mean and variance of the batch, which running_mean
- * and running_var follow; in eval mode with these.
- *   momentum float = 0.1   how fast the running statistics follow
+ * Normalizes each channel of x (N, C) or (N, C, L): in train mode with the mean and variance of the
+ * batch, which running_mean and running_var follow; in eval mode with these.
+ *   momentum float = 0.1   how fast the running statistics follow; NAN: they average all batches
  *   eps float = 1e-5       added to the variance
  *   affine bool = true     has a weight and a bias
  *   track_running_stats bool = true   else every mode uses those of the batch
@@ -73,9 +107,9 @@ static gd_tensors batch_norm1d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer batch_norm2d(x, num_features:int) -> y
- * Normalizes each channel of x (N, C, H, W): in train mode with the mean and variance of the batch, which running_mean
- * and running_var follow; in eval mode with these.
- *   momentum float = 0.1   how fast the running statistics follow
+ * Normalizes each channel of x (N, C, H, W): in train mode with the mean and variance of the
+ * batch, which running_mean and running_var follow; in eval mode with these.
+ *   momentum float = 0.1   how fast the running statistics follow; NAN: they average all batches
  *   eps float = 1e-5       added to the variance
  *   affine bool = true     has a weight and a bias
  *   track_running_stats bool = true   else every mode uses those of the batch
@@ -95,9 +129,9 @@ static gd_tensors batch_norm2d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer batch_norm3d(x, num_features:int) -> y
- * Normalizes each channel of x (N, C, D, H, W): in train mode with the mean and variance of the batch, which running_mean
- * and running_var follow; in eval mode with these.
- *   momentum float = 0.1   how fast the running statistics follow
+ * Normalizes each channel of x (N, C, D, H, W): in train mode with the mean and variance of the
+ * batch, which running_mean and running_var follow; in eval mode with these.
+ *   momentum float = 0.1   how fast the running statistics follow; NAN: they average all batches
  *   eps float = 1e-5       added to the variance
  *   affine bool = true     has a weight and a bias
  *   track_running_stats bool = true   else every mode uses those of the batch
@@ -114,6 +148,180 @@ static gd_status batch_norm3d_build(gd_module *m) {
 static gd_tensors batch_norm3d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_batch_norm3d_options *o = m->options;
     return forward_batch(m, in, &BATCH(5, 5, o));
+}
+
+/* --- instance norms
+ * ------------------------------------------------------------------------------- */
+
+static gd_status check_instance(const gd_module *m, const batch_norm *b) {
+    GD_TRY(gd_layer_size(m, "num_features", b->features));
+    GD_TRY(gd_layer_within(m, "momentum", b->momentum, 0, 1, true));
+    return gd_layer_within(m, "eps", b->eps, 0, (double)INFINITY, false);
+}
+
+/* By the statistics of x, which the running ones follow in train mode; with those that are tracked
+ * in eval mode. */
+static gd_tensors forward_instance(gd_module *m, gd_tensors in, const batch_norm *b) {
+    gd_tensor *x = in.at[0];
+    const gd_status fits = check_rank(x, b->least, b->most);
+    if (fits != GD_OK) return gd_layer_fail(fits);
+    const bool training = gd_layer_is_training(m),
+               alone = x->rank == b->least; /* (C, ...), without a batch */
+    if (alone) x = gd_unsqueeze(x, 0);
+    gd_tensor *mean = b->track ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
+              *var = b->track ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;
+    gd_tensor *y = gd_instance_norm(x, gd_layer_tensor_at(m, WEIGHT), gd_layer_tensor_at(m, BIAS),
+                                    .running_mean = mean, .running_var = var,
+                                    .use_input_stats = training || !b->track,
+                                    .momentum = b->momentum, .eps = b->eps);
+    return gd_listed(alone ? gd_squeeze(y, .axis = gd_dims(0)) : y);
+}
+
+/*layer instance_norm1d(x, num_features:int) -> y
+ * Normalizes each channel of each sample of x (N, C, L), with or without N.
+ *   momentum float = 0.1   how fast the running statistics follow
+ *   eps float = 1e-5       added to the variance
+ *   affine bool = false    has a weight and a bias
+ *   track_running_stats bool = false   keeps running statistics, which eval mode normalizes with
+ *   finds num_features x[1]
+ */
+static gd_status instance_norm1d_check(const gd_module *m) {
+    const gd_nn_instance_norm1d_options *o = m->options;
+    return check_instance(m, &BATCH(2, 3, o));
+}
+static gd_status instance_norm1d_build(gd_module *m) {
+    const gd_nn_instance_norm1d_options *o = m->options;
+    return build_batch(m, &BATCH(2, 3, o));
+}
+static gd_tensors instance_norm1d_forward(gd_module *m, gd_tensors in) {
+    const gd_nn_instance_norm1d_options *o = m->options;
+    return forward_instance(m, in, &BATCH(2, 3, o));
+}
+
+/*layer instance_norm2d(x, num_features:int) -> y
+ * Normalizes each channel of each sample of x (N, C, H, W), with or without N.
+ *   momentum float = 0.1   how fast the running statistics follow
+ *   eps float = 1e-5       added to the variance
+ *   affine bool = false    has a weight and a bias
+ *   track_running_stats bool = false   keeps running statistics, which eval mode normalizes with
+ *   finds num_features x[1]
+ */
+static gd_status instance_norm2d_check(const gd_module *m) {
+    const gd_nn_instance_norm2d_options *o = m->options;
+    return check_instance(m, &BATCH(3, 4, o));
+}
+static gd_status instance_norm2d_build(gd_module *m) {
+    const gd_nn_instance_norm2d_options *o = m->options;
+    return build_batch(m, &BATCH(3, 4, o));
+}
+static gd_tensors instance_norm2d_forward(gd_module *m, gd_tensors in) {
+    const gd_nn_instance_norm2d_options *o = m->options;
+    return forward_instance(m, in, &BATCH(3, 4, o));
+}
+
+/*layer instance_norm3d(x, num_features:int) -> y
+ * Normalizes each channel of each sample of x (N, C, D, H, W), with or without N.
+ *   momentum float = 0.1   how fast the running statistics follow
+ *   eps float = 1e-5       added to the variance
+ *   affine bool = false    has a weight and a bias
+ *   track_running_stats bool = false   keeps running statistics, which eval mode normalizes with
+ *   finds num_features x[1]
+ */
+static gd_status instance_norm3d_check(const gd_module *m) {
+    const gd_nn_instance_norm3d_options *o = m->options;
+    return check_instance(m, &BATCH(4, 5, o));
+}
+static gd_status instance_norm3d_build(gd_module *m) {
+    const gd_nn_instance_norm3d_options *o = m->options;
+    return build_batch(m, &BATCH(4, 5, o));
+}
+static gd_tensors instance_norm3d_forward(gd_module *m, gd_tensors in) {
+    const gd_nn_instance_norm3d_options *o = m->options;
+    return forward_instance(m, in, &BATCH(4, 5, o));
+}
+
+/* --- of the last dimensions, of groups
+ * ------------------------------------------------------------- */
+
+/* Sizes of the last dimensions; the only one may be GD_ANY. */
+static gd_status check_normalized(const gd_module *m, const gd_shape *dims) {
+    if (dims->form != 1 || dims->rank < 1)
+        return gd_fail(GD_E_ARGUMENT, "%s: normalized_dims has no numbers", m->type);
+    for (int i = 0; i < dims->rank; i++)
+        if (dims->at[i] < 1 && !(dims->rank == 1 && dims->at[0] == GD_ANY))
+            return gd_fail(GD_E_ARGUMENT,
+                           "%s: normalized_dims has %lld; sizes must be at least 1, or GD_ANY "
+                           "where there is one",
+                           m->type, (long long)dims->at[i]);
+    return GD_OK;
+}
+
+/*layer layer_norm(x, normalized_dims:int[]) -> y  of layer_norm
+ * Normalizes the last dimensions of x, whose sizes are normalized_dims; weight and bias have that shape.
+ *   eps float = 1e-5                 added to the variance
+ *   elementwise_affine bool = true   has a weight and a bias
+ *   bias bool = true                 false: has a weight alone
+ *   finds normalized_dims x[-1]
+ */
+static gd_status layer_norm_check(const gd_module *m) {
+    const gd_nn_layer_norm_options *o = m->options;
+    GD_TRY(check_normalized(m, &o->normalized_dims));
+    return gd_layer_within(m, "eps", o->eps, 0, (double)INFINITY, false);
+}
+static gd_status layer_norm_build(gd_module *m) {
+    const gd_nn_layer_norm_options *o = m->options;
+    if (!o->elementwise_affine) return GD_OK;
+    GD_TRY(gd_layer_fill(m, "weight", o->normalized_dims, 1));
+    return o->bias ? gd_layer_fill(m, "bias", o->normalized_dims, 0) : gd_layer_absent(m, "bias");
+}
+
+/*layer rms_norm(x, normalized_dims:int[]) -> y  of rms_norm
+ * Divides the last dimensions of x by the root of the mean of their squares; the weight has their shape.
+ *   eps float = none                 added to the mean; none: the distance from 1 to the next f32 (f64)
+ *   elementwise_affine bool = true   has a weight
+ *   finds normalized_dims x[-1]
+ */
+static gd_status rms_norm_check(const gd_module *m) {
+    const gd_nn_rms_norm_options *o = m->options;
+    GD_TRY(check_normalized(m, &o->normalized_dims));
+    return isnan(o->eps) ? GD_OK : gd_layer_within(m, "eps", o->eps, 0, (double)INFINITY, false);
+}
+static gd_status rms_norm_build(gd_module *m) {
+    const gd_nn_rms_norm_options *o = m->options;
+    return o->elementwise_affine ? gd_layer_fill(m, "weight", o->normalized_dims, 1) : GD_OK;
+}
+
+/*layer group_norm(x, groups:int, num_channels:int) -> y  of group_norm
+ * Normalizes each group of num_channels / groups channels of x (N, C, ...).
+ *   eps float = 1e-5     added to the variance
+ *   affine bool = true   has a weight and a bias for each channel
+ *   finds num_channels x[1]
+ */
+static gd_status group_norm_check(const gd_module *m) {
+    const gd_nn_group_norm_options *o = m->options;
+    GD_TRY(gd_layer_at_least(m, "groups", o->groups, 1));
+    GD_TRY(gd_layer_size(m, "num_channels", o->num_channels));
+    if (o->num_channels != GD_ANY && o->num_channels % o->groups)
+        return gd_fail(GD_E_ARGUMENT,
+                       "%s: groups is %lld; it must divide num_channels, which is %lld", m->type,
+                       (long long)o->groups, (long long)o->num_channels);
+    return gd_layer_within(m, "eps", o->eps, 0, (double)INFINITY, false);
+}
+static gd_status group_norm_build(gd_module *m) {
+    const gd_nn_group_norm_options *o = m->options;
+    if (!o->affine) return GD_OK;
+    GD_TRY(gd_layer_fill(m, "weight", gd_dims(o->num_channels), 1));
+    return gd_layer_fill(m, "bias", gd_dims(o->num_channels), 0);
+}
+
+/*layer local_response_norm(x, size:int) -> y  of local_response_norm
+ * Divides each element of x (N, C, ...) by (k + alpha m)^beta, m the mean of the squares of `size`
+ * neighbours.
+ *   options of local_response_norm
+ */
+static gd_status local_response_norm_check(const gd_module *m) {
+    const gd_nn_local_response_norm_options *o = m->options;
+    return gd_layer_at_least(m, "size", o->size, 1);
 }
 
 #include "layers_norm.gen.h"

@@ -13,11 +13,15 @@
 static gd_status op_build(gd_module *m) {
     const gd_nn_op_options *o = m->options;
     const gd_op *op = o->name ? gd_op_find(o->name) : NULL;
-    if (!op) return gd_fail(GD_E_ARGUMENT, "op: there is no op '%.60s'", o->name ? o->name : "NULL");
+    if (!op) return gd_fail(GD_E_ARGUMENT, "op: name is '%.60s', and there is no such op", o->name ? o->name : "NULL");
     gd_attrs *attrs = gd_attrs_new(op);
     if (!attrs) return gd_failure();
-    if (o->options && gd_attrs_parse(attrs, o->options) != GD_OK) return gd_failure();
-    GD_TRY(gd_attrs_check_given(op, attrs));
+    gd_status status = o->options ? gd_attrs_parse(attrs, o->options) : GD_OK;
+    if (status == GD_OK) status = gd_attrs_check_given(op, attrs);
+    if (status != GD_OK) {
+        gd_error_prefix("op: options: ");
+        return status;
+    }
     m->op = op;
     if (op->attrs_size == 0) return GD_OK;
     m->op_options = gd_malloc(op->attrs_size);

@@ -331,7 +331,7 @@ static gd_status normalized_rank(const gd_infer *i, const gd_shape *given, int n
         if (i->in[k]) dims = gd_tensor_shape(i->in[k]);
     if (!gd_shape_is_set(&dims)) dims = gd_dims(x->rank > 0 ? x->dims[x->rank - 1] : 1);
     if (dims.rank < 1 || dims.rank > x->rank || memcmp(dims.at, x->dims + x->rank - dims.rank, sizeof(int64_t) * (size_t)dims.rank) != 0)
-        return gd_op_fail(GD_E_SHAPE, "%s are to be normalized, and are not the last dimensions of %s",
+        return gd_op_fail(GD_E_SHAPE, "normalized_dims are %s, and not the last dimensions of %s",
                           gd_shape_text(dims.rank, dims.at, a, sizeof a), gd_shape_text(x->rank, x->dims, b, sizeof b));
     *rank = dims.rank;
     for (int k = 1; k <= n_parameters; k++)

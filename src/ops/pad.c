@@ -21,7 +21,7 @@ static gd_status check_axis(const gd_pad_axis *a, gd_word mode, int axis, int64_
     int64_t uncut = a->n + (a->left < 0 ? a->left : 0) + (right < 0 ? right : 0);
     bool edges = mode == GD_REFLECT || mode == GD_REPLICATE; /* show what was cut off, too */
     if (a->out < 0 || (uncut < 0 && !edges))
-        return gd_op_fail(GD_E_SHAPE, "cutting %lld and %lld off axis %d of size %lld leaves less than nothing",
+        return gd_op_fail(GD_E_SHAPE, "padding cuts %lld and %lld off axis %d of size %lld, which leaves less than nothing",
                           (long long)-a->left, (long long)-right, axis, (long long)a->n);
     if (mode == GD_CONSTANT || (a->left <= 0 && right <= 0 && uncut >= 0)) return GD_OK;
     int64_t most = mode == GD_REFLECT ? a->n - 1 : mode == GD_CIRCULAR ? a->n : INT64_MAX;

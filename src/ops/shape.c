@@ -63,7 +63,7 @@ static gd_status reshape_infer(gd_infer *i) {
         y->dims[k] = o->dims.at[k];
         if (y->dims[k] == -1 && unknown < 0) unknown = k;
         else if (y->dims[k] < 0)
-            return gd_op_fail(GD_E_SHAPE, "%s: one dimension may be -1, others not be negative",
+            return gd_op_fail(GD_E_SHAPE, "dims are %s: one of them may be -1, others not be negative",
                               gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
         else if (__builtin_mul_overflow(known, y->dims[k], &known))
             return gd_op_fail(GD_E_OVERFLOW, "%s is too large", gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
@@ -72,7 +72,7 @@ static gd_status reshape_infer(gd_infer *i) {
     if (unknown >= 0 && known == 0)
         return gd_op_fail(GD_E_SHAPE, "%s: -1 could be anything beside a 0", gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
     if (gd_numel(y->rank, y->dims) != total)
-        return gd_op_fail(GD_E_SHAPE, "%lld elements do not fit the shape %s", (long long)total,
+        return gd_op_fail(GD_E_SHAPE, "%lld elements do not fit dims %s", (long long)total,
                           gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
     return view_or_copy(y, x);
 }

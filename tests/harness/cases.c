@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/maker.h"
+
 typedef struct reader {
     test_cases *cases;
     const char *file, *family, *only_op;
@@ -49,7 +51,7 @@ static const struct {
 } kind_names[] = {{"positive", KIND_POSITIVE}, {"above1", KIND_ABOVE1},    {"unit", KIND_UNIT},
                   {"prob", KIND_PROB},         {"away", KIND_AWAY},        {"zeros", KIND_ZEROS},
                   {"ties", KIND_TIES},         {"special", KIND_SPECIAL},  {"index", KIND_INDEX},
-                  {"mask", KIND_MASK},         {"distinct", KIND_DISTINCT}};
+                  {"mask", KIND_MASK},         {"distinct", KIND_DISTINCT}, {"sign", KIND_SIGN}};
 
 /* ":index(5,neg)" after the colon. */
 static bool read_kind(reader *r, const char **at, case_item *item) {
@@ -167,7 +169,8 @@ static bool read_marks(reader *r, const char *s, test_case *c) {
         if (n == 6 && strncmp(s, "nograd", n) == 0) c->nograd = true;
         else if (n == 8 && strncmp(s, "nosecond", n) == 0) c->nosecond = true;
         else if (n == 7 && strncmp(s, "notorch", n) == 0) c->notorch = true;
-        else if (n > 0) return bad(r, "unknown mark (nograd, nosecond or notorch)", s);
+        else if (n == 6 && strncmp(s, "random", n) == 0 && c->block->layer) c->random = true;
+        else if (n > 0) return bad(r, "unknown mark (nograd, nosecond, notorch; random for a layer)", s);
         s += n;
         while (*s == ' ') s++;
     }
@@ -225,19 +228,20 @@ static bool read_dtypes(reader *r, const char *s) {
     return true;
 }
 
-static bool begin_block(reader *r, const char *name) {
+static bool begin_block(reader *r, const char *name, bool is_layer) {
     r->block = NULL;
     r->skipping = r->only_op && strcmp(r->only_op, name) != 0;
     if (r->skipping) return true;
-    const gd_op *op = gd_op_find(name);
+    const gd_maker *layer = is_layer ? gd_maker_find("layer", name) : NULL;
+    const gd_op *op = is_layer ? (layer ? &layer->record : NULL) : gd_op_find(name);
     if (!op) {
         r->skipping = true;
-        return bad(r, "there is no such op", name);
+        return bad(r, is_layer ? "there is no such layer" : "there is no such op", name);
     }
     test_cases *all = r->cases;
     all->blocks = realloc(all->blocks, (size_t)(all->n_blocks + 1) * sizeof *all->blocks);
     r->block = &all->blocks[all->n_blocks++];
-    *r->block = (test_block){.file = r->file, .family = r->family, .line = r->line, .op = op,
+    *r->block = (test_block){.file = r->file, .family = r->family, .line = r->line, .op = op, .layer = layer,
                              .dtypes = 1u << GD_F16 | 1u << GD_BF16 | 1u << GD_F32 | 1u << GD_F64,
                              .tolerance_f32 = 2e-5, .tolerance_f64 = 1e-10};
     return true;
@@ -259,13 +263,15 @@ static bool read_line(reader *r, char *line) {
     size_t n = strcspn(line, " ");
     char *rest = line + n + (line[n] == ' ');
     line[n] = 0; /* the first word alone */
-    if (is(line, "op")) return begin_block(r, rest);
+    if (is(line, "op") || is(line, "layer")) return begin_block(r, rest, is(line, "layer"));
     if (r->skipping) return true;
     test_block *b = r->block;
-    if (!b) return bad(r, "expected 'op NAME' first", line);
+    if (!b) return bad(r, "expected 'op NAME' or 'layer NAME' first", line);
     if (is(line, "case")) return read_case(r, rest);
     if (is(line, "dtypes")) return read_dtypes(r, rest);
     if (is(line, "torch")) return b->torch ? bad(r, "a second torch line", rest) : (b->torch = copy_text(rest, strlen(rest)), true);
+    if (is(line, "call") && b->layer)
+        return b->call ? bad(r, "a second call line", rest) : (b->call = copy_text(rest, strlen(rest)), true);
     if (is(line, "nograd")) return *rest ? (free(b->nograd), b->nograd = copy_text(rest, strlen(rest)), true) : bad(r, "give the reason", line);
     if (is(line, "nosecond")) return *rest ? (free(b->nosecond), b->nosecond = copy_text(rest, strlen(rest)), true) : bad(r, "give the reason", line);
     if (is(line, "tolerance")) {
@@ -279,7 +285,7 @@ static bool read_line(reader *r, char *line) {
         }
         return true;
     }
-    return bad(r, "expected op, torch, dtypes, tolerance, nograd, nosecond or case", line);
+    return bad(r, "expected op, layer, torch, call, dtypes, tolerance, nograd, nosecond or case", line);
 }
 
 /* --- files ------------------------------------------------------------------------------------- */
@@ -345,6 +351,7 @@ void cases_free(test_cases *cases) {
         }
         free(block->cases);
         free(block->torch);
+        free(block->call);
         free(block->nograd);
         free(block->nosecond);
     }

@@ -19,6 +19,7 @@ typedef enum data_kind {
     KIND_INDEX,
     KIND_MASK,
     KIND_DISTINCT,
+    KIND_SIGN,
 } data_kind;
 
 /* One tensor of a case. */
@@ -48,6 +49,7 @@ typedef struct test_case {
     case_input inputs[MAX_INPUTS];
     int n_inputs;
     bool nograd, nosecond, notorch;
+    bool random;   /* of a layer: train mode draws random numbers, so only eval mode equals PyTorch */
     bool flexible; /* some input has no dtype of its own */
 } test_case;
 
@@ -55,8 +57,10 @@ struct test_block {
     const char *file; /* "elementwise.txt" */
     const char *family;
     int line;
-    const gd_op *op;
+    const gd_op *op;                /* the op, or the record of the layer */
+    const struct gd_maker *layer;   /* of a layer block; NULL: an op's */
     char *torch; /* NULL: PyTorch has no such thing */
+    char *call;  /* of a layer: how PyTorch's module `m` is called; NULL: with the inputs in order */
     unsigned dtypes; /* bit for each dtype that inputs are tried with */
     bool dtypes_given;
     double tolerance_f32, tolerance_f64;

@@ -37,6 +37,7 @@ static double float_at(uint64_t seed, const case_item *item, int64_t i, int64_t 
         return -2.0 + 0.5 * (double)(word_at(seed, (uint64_t)i) & 7) + 0.1 + 0.3 * u;
     case KIND_ZEROS: return word_at(seed, (uint64_t)i) % 3 == 0 ? 0 : -2.0 + 4.0 * u;
     case KIND_TIES: return -1.0 + 0.5 * (double)(word_at(seed, (uint64_t)i) % 5);
+    case KIND_SIGN: return u < 0.5 ? -1 : 1;
     case KIND_SPECIAL: return special_floats[i % N_SPECIAL_FLOATS];
     case KIND_DISTINCT: /* nor are two of one size */
         return -2.0 + 4.0 * ((double)order[i] + 0.3) / (double)n;
@@ -74,6 +75,7 @@ static int64_t whole_at(uint64_t seed, const case_item *item, gd_dtype dtype, in
     case KIND_TIES: return (int64_t)(w % 3) - (is_unsigned ? 0 : 1);
     case KIND_SPECIAL: return special_whole(dtype, i);
     case KIND_DISTINCT: return order[i];
+    case KIND_SIGN: return w & 1 ? 1 : -1;
     case KIND_INDEX:
         return item->negative ? (int64_t)(w % (uint64_t)(2 * item->range)) - item->range : (int64_t)(w % (uint64_t)item->range);
     case KIND_AWAY:

@@ -8,7 +8,7 @@
 #include "golden.h"
 #include "ops/call.h"
 
-static void put_string(const char *s) {
+void dump_string(const char *s) {
     putchar('"');
     for (; *s; s++) {
         if (*s == '"' || *s == '\\') putchar('\\');
@@ -17,7 +17,7 @@ static void put_string(const char *s) {
     putchar('"');
 }
 
-static void put_ints(const int64_t *list, int n) {
+void dump_ints(const int64_t *list, int n) {
     putchar('[');
     for (int i = 0; i < n; i++) printf("%s%" PRId64, i ? ", " : "", list[i]);
     putchar(']');
@@ -29,7 +29,7 @@ static void put_word(const char *words, gd_word value) {
         size_t n = strcspn(words, " ");
         snprintf(word, sizeof word, "%.*s", (int)n, words);
         if (gd_word_of(word) == value) {
-            put_string(word);
+            dump_string(word);
             return;
         }
         words += n;
@@ -64,12 +64,12 @@ static void put_option(const gd_op_attr *a, const char *data) {
     case GD_ATTR_BOOL: printf(*(const bool *)field ? "true" : "false"); break;
     case GD_ATTR_INTS:
         if (*(const int64_t *)field == GD_UNSET) printf("null");
-        else put_ints(field, a->count);
+        else dump_ints(field, a->count);
         break;
     case GD_ATTR_SHAPE: {
         const gd_shape *list = field;
         if (list->form != 1) printf("null");
-        else put_ints(list->at, list->rank);
+        else dump_ints(list->at, list->rank);
         break;
     }
     case GD_ATTR_WORD: put_word(a->words, *(const gd_word *)field); break;
@@ -81,7 +81,7 @@ static void put_option(const gd_op_attr *a, const char *data) {
     }
     case GD_ATTR_STRING: {
         const char *s = *(const char *const *)field;
-        if (s) put_string(s);
+        if (s) dump_string(s);
         else printf("null");
         break;
     }
@@ -89,7 +89,7 @@ static void put_option(const gd_op_attr *a, const char *data) {
     }
 }
 
-static void put_options(const test_case *c) {
+void dump_options(const test_case *c) {
     const gd_op *op = c->block->op;
     GD_SCOPE;
     size_t size = op->attrs_size;
@@ -100,7 +100,7 @@ static void put_options(const test_case *c) {
     for (int i = 0; i < gd_op_attr_count(op); i++) {
         const gd_op_attr *a = gd_op_attr_at(op, i);
         if (i) printf(", ");
-        put_string(a->name);
+        dump_string(a->name);
         printf(": ");
         put_option(a, data);
     }
@@ -108,22 +108,13 @@ static void put_options(const test_case *c) {
     free(data);
 }
 
-static void put_variant(const test_case *c, gd_dtype dtype) {
+int dump_inputs(const test_case *c, gd_dtype dtype, gd_tensor **t) {
     const gd_op *op = c->block->op;
-    const char *why;
-    GD_SCOPE;
-    printf("{\"key\": \"%016" PRIx64 "\", \"where\": \"%s:%d\", \"op\": \"%s\", \"family\": \"%s\", \"torch\": ", golden_key(c, dtype),
-           c->block->file, c->line, gd_op_name(op), c->block->family);
-    put_string(c->block->torch);
-    printf(", \"dtype\": \"%s\", \"grad\": %s, \"options\": ", dtype ? gd_dtype_name(dtype) : "-",
-           case_has_gradient(c, dtype ? dtype : GD_F32, &why) ? "true" : "false");
-    put_options(c);
-    printf(", \"names\": [");
+    printf("\"names\": [");
     for (int i = 0; i < gd_op_input_count(op); i++)
         printf("%s{\"name\": \"%s\", \"list\": %s}", i ? ", " : "", gd_op_input(op, i)->name, gd_op_input(op, i)->variadic ? "true" : "false");
     printf("], \"tensors\": [");
     int n = case_tensor_count(c);
-    gd_tensor *t[MAX_TENSORS];
     for (int i = 0; i < n; i++) {
         const char *name;
         int item;
@@ -134,13 +125,33 @@ static void put_variant(const test_case *c, gd_dtype dtype) {
             gd_shape dims = gd_tensor_shape(t[i]);
             printf("\"dtype\": \"%s\", \"mutated\": %s, \"dims\": ", gd_dtype_name(gd_tensor_dtype(t[i])),
                    input_is_mutated(op, i) ? "true" : "false");
-            put_ints(dims.at, dims.rank);
+            dump_ints(dims.at, dims.rank);
         } else printf("\"dtype\": null");
         printf("}");
     }
-    printf("]}\n");
+    printf("]");
+    return n;
+}
+
+void dump_bytes(gd_tensor *const *t, int n) {
     for (int i = 0; i < n; i++)
         if (t[i]) fwrite(gd_data(t[i]), gd_dtype_size(gd_tensor_dtype(t[i])), (size_t)gd_tensor_numel(t[i]), stdout);
+}
+
+static void put_variant(const test_case *c, gd_dtype dtype) {
+    const char *why;
+    gd_tensor *t[MAX_TENSORS];
+    GD_SCOPE;
+    printf("{\"key\": \"%016" PRIx64 "\", \"where\": \"%s:%d\", \"op\": \"%s\", \"family\": \"%s\", \"torch\": ", golden_key(c, dtype),
+           c->block->file, c->line, gd_op_name(c->block->op), c->block->family);
+    dump_string(c->block->torch);
+    printf(", \"dtype\": \"%s\", \"grad\": %s, \"options\": ", dtype ? gd_dtype_name(dtype) : "-",
+           case_has_gradient(c, dtype ? dtype : GD_F32, &why) ? "true" : "false");
+    dump_options(c);
+    printf(", ");
+    int n = dump_inputs(c, dtype, t);
+    printf("}\n");
+    dump_bytes(t, n);
 }
 
 void golden_dump(const test_cases *cases) {

@@ -14,6 +14,7 @@ enum { SAMPLES = 48 };
 uint64_t golden_key(const test_case *c, gd_dtype dtype) {
     uint64_t h = text_hash(2, gd_op_name(c->block->op)); /* 2: the version of the data and the format */
     h = text_hash(h, c->block->torch ? c->block->torch : "");
+    if (c->block->call) h = text_hash(h, c->block->call);
     h = text_hash(h, c->text);
     return text_hash(h, dtype ? gd_dtype_name(dtype) : "-");
 }
@@ -118,6 +119,17 @@ static const entry *find(const golden *g, uint64_t key) {
 golden_answer golden_look(const golden *g, uint64_t key) {
     const entry *e = find(g, key);
     return !e ? GOLDEN_MISSING : e->data[0] ? GOLDEN_REFUSED : GOLDEN_SAME;
+}
+
+char *golden_text(const golden *g, uint64_t key) {
+    const entry *e = find(g, key);
+    if (!e || e->data[0]) return NULL;
+    stored t;
+    read_tensor(e->data + 4, &t);
+    char *text = malloc((size_t)t.n + 1);
+    memcpy(text, t.data, (size_t)t.n);
+    text[t.n] = 0;
+    return text;
 }
 
 /* --- comparing --------------------------------------------------------------------------------- */

@@ -24,6 +24,18 @@ golden_answer golden_look(const golden *g, uint64_t key);
 /* Compares a result with the stored one; `why` (512 bytes) says what differs. */
 golden_answer golden_compare(const golden *g, uint64_t key, const run_result *r, const test_block *b, char *why);
 
+/* The text that is stored as bytes in an entry of one output (nn_make.py: names and shapes of a state); NULL:
+ * there is none. The caller frees it. */
+char *golden_text(const golden *g, uint64_t key);
+
+/* JSON for make.py and nn_make.py: a string, a list, the options of a case with their defaults, the inputs of
+ * a case by name and its tensors, which are returned in `t`. */
+void dump_string(const char *s);
+void dump_ints(const int64_t *list, int n);
+void dump_options(const test_case *c);
+int dump_inputs(const test_case *c, gd_dtype dtype, gd_tensor **t);
+void dump_bytes(gd_tensor *const *t, int n);
+
 /* Writes everything make.py needs about a family's cases to stdout: a line of JSON for each case
  * and variant, followed by the bytes of its inputs. */
 void golden_dump(const test_cases *cases);

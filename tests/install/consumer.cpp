@@ -5,6 +5,39 @@
 
 static gd_tensor *square(gd_tensors in, void *) { return gd_sum(gd_square(in.at[0])); }
 
+struct two_parts {
+    gd_module *body, *head;
+};
+
+static gd_tensors forward(gd_tensors in, void *self) {
+    two_parts *m = static_cast<two_parts *>(self);
+    return gd_listed(gd_module_forward(m->head, gd_module_forward(m->body, in.at[0])));
+}
+
+// A module of the program's own. C++17 gives required arguments alone, or fills an options struct.
+static bool modules() {
+    GD_SCOPE;
+    gd_module *net = gd_module_new(forward, sizeof(two_parts));
+    two_parts *m = static_cast<two_parts *>(gd_module_self(net));
+#if __cplusplus >= 202002L
+    gd_module *conv = gd_nn_conv2d(1, 4, 3, .padding = 1), *drop = gd_nn_dropout(.p = 0.1);
+#else
+    gd_nn_conv2d_options same = gd_nn_conv2d_defaults();
+    same.in_channels = 1;
+    same.out_channels = 4;
+    same.kernel = 3;
+    same.padding = 1;
+    gd_module *conv = gd_nn_conv2d_at(GD_HERE, &same), *drop = gd_nn_dropout();
+#endif
+    GD_CHILD(net, m->body, gd_nn_sequential(conv, gd_nn_relu(), gd_nn_max_pool2d(2), gd_nn_flatten(), drop));
+    GD_CHILD(net, m->head, gd_nn_linear(GD_ANY, 10));
+    gd_tensor *y = gd_module_forward(net, gd_randn(gd_dims(2, 1, 8, 8)));
+    gd_tensor *loss = gd_module_forward(gd_nn_mse_loss(), y, gd_zeros(gd_dims(2, 10)));
+    gd_backward(loss);
+    return !gd_failed() && gd_tensor_dim(y, 1) == 10 && gd_module_parameters(net).count == 4 &&
+           gd_module_grad(net, "head.weight");
+}
+
 int main() {
     GD_SCOPE;
     const float values[] = {-2, -1, 0, 1, 2, 3};
@@ -45,7 +78,7 @@ int main() {
         return 1;
     if (report.missing != 1 || gd_state_count(gd_read_state("consumer.safetensors")) != 1) return 1;
     std::remove("consumer.safetensors");
-    if (gd_failed() || walked != GD_OK) {
+    if (!modules() || gd_failed() || walked != GD_OK) {
         std::fprintf(stderr, "%s\n", gd_error_message());
         return 1;
     }

@@ -39,6 +39,7 @@ enum { UNKNOWN = GD_FAILED_COUNT };
 static gd_tensors none(void) { return (gd_tensors){NULL, 0}; }
 static const char *const missing = "/no/such/folder/file";
 static const char *const words[] = {"x", NULL};
+static gd_module *net(void) { return gd_nn_linear(3, 2); }
 
 /* --- one call for each function: true when it returned what a failed call returns ---------------- */
 
@@ -141,6 +142,38 @@ STATUS(gd_attrs_set_float, gd_attrs_set_float(NULL, "axis", 1))
 STATUS(gd_attrs_set_ints, gd_attrs_set_ints(NULL, "axis", 1, NULL))
 STATUS(gd_attrs_set_text, gd_attrs_set_text(gd_attrs_new(gd_op_find("sum")), "axis", "?"))
 STATUS(gd_attrs_parse, gd_attrs_parse(gd_attrs_new(gd_op_find("sum")), "axis"))
+
+TENSOR(gd_module_forward_at, gd_module_forward(NULL, some()))
+LIST(gd_module_call_at, UNKNOWN, gd_module_call(net(), gd_list(gd_ones(gd_dims(2, 7)))))
+STATUS(gd_module_build_at, gd_module_build(net(), gd_ones(gd_dims(2, 7))))
+OBJECT(gd_module_new_at, gd_module_new(NULL, SIZE_MAX / 2))
+STATUS(gd_module_add_at, gd_module_add(net(), "a.b", net()))
+STATUS(gd_module_add_parameter_at, gd_module_add_parameter(net(), "n", gd_cast(some(), GD_I64)))
+STATUS(gd_module_add_buffer_at, gd_module_add_buffer(net(), "n.m", some()))
+STATUS(gd_module_replace_at, gd_module_replace(net(), "nowhere", net()))
+OBJECT(gd_nn_sequential_at, gd_nn_sequential(net(), NULL))
+OBJECT(gd_nn_list_at, gd_nn_list(NULL))
+OBJECT(gd_nn_residual_at, gd_nn_residual(NULL, NULL))
+STATUS(gd_module_append_at, gd_module_append(net(), NULL))
+OBJECT(gd_nn_net_at, gd_nn_net(NULL, "y"))
+STATUS(gd_net_add_at, gd_net_add(gd_nn_net("x", "y"), "a", net(), "nothing", "y"))
+OBJECT(gd_layer_new_at, gd_layer_new("no_such_layer", ""))
+STATUS(gd_layer_define_at, gd_layer_define("scale(x", (gd_layer_functions){NULL, NULL}))
+LIST(gd_module_parameters_at, UNKNOWN, gd_module_parameters(NULL))
+LIST(gd_module_buffers_at, UNKNOWN, gd_module_buffers(NULL))
+OBJECT(gd_module_tensor_at, gd_module_tensor(net(), "wieght"))
+OBJECT(gd_module_grad_at, gd_module_grad(net(), "wieght"))
+OBJECT(gd_module_find_at, gd_module_find(net(), "nowhere"))
+STATUS(gd_module_apply_at, gd_module_apply(net(), NULL, NULL))
+STATUS(gd_module_freeze_at, gd_module_freeze(NULL))
+STATUS(gd_module_unfreeze_at, gd_module_unfreeze(NULL))
+STATUS(gd_module_to_at, gd_module_to(net(), "abacus", GD_DTYPE_NONE))
+OBJECT(gd_module_clone_at, gd_module_clone(NULL))
+STATUS(gd_module_init_at, gd_module_init(net(), NULL, "no_such_initializer"))
+CALL(gd_module_on_forward_at, gd_module_on_forward(net(), NULL, NULL) <= 0)
+OBJECT(gd_net_new_at, gd_net_new("no_such_net", ""))
+STATUS(gd_module_print_at, gd_module_print(NULL, some()))
+OBJECT(gd_module_summary_at, gd_module_summary(NULL, some()))
 
 /* --- the list ------------------------------------------------------------------------------------ */
 
@@ -255,6 +288,37 @@ static const row rows[] = {
     FAILS(gd_attrs_set_ints),
     FAILS(gd_attrs_set_text),
     FAILS(gd_attrs_parse),
+    FAILS(gd_module_forward_at),
+    FAILS(gd_module_call_at),
+    FAILS(gd_module_build_at),
+    FAILS(gd_module_add_at),
+    FAILS(gd_module_add_parameter_at),
+    FAILS(gd_module_add_buffer_at),
+    FAILS(gd_module_replace_at),
+    FAILS(gd_nn_sequential_at),
+    FAILS(gd_nn_list_at),
+    FAILS(gd_nn_residual_at),
+    FAILS(gd_module_append_at),
+    FAILS(gd_nn_net_at),
+    FAILS(gd_net_add_at),
+    FAILS(gd_layer_new_at),
+    FAILS(gd_layer_define_at),
+    FAILS(gd_module_parameters_at),
+    FAILS(gd_module_buffers_at),
+    FAILS(gd_module_tensor_at),
+    FAILS(gd_module_grad_at),
+    FAILS(gd_module_find_at),
+    FAILS(gd_module_apply_at),
+    FAILS(gd_module_freeze_at),
+    FAILS(gd_module_unfreeze_at),
+    FAILS(gd_module_to_at),
+    FAILS(gd_module_clone_at),
+    FAILS(gd_module_init_at),
+    FAILS(gd_module_on_forward_at),
+    FAILS(gd_net_new_at),
+    FAILS(gd_module_print_at),
+    FAILS(gd_module_summary_at),
+    FAILS(gd_module_new_at),
     {"gd_scalar_at", NULL, MEMORY},
     {"gd_scalar_int_at", NULL, MEMORY},
     {"gd_graph_new", NULL, MEMORY},
@@ -277,13 +341,14 @@ enum { ROWS = sizeof rows / sizeof *rows };
 /* What returns nothing, a number, a word or a part of an object asks or releases, and cannot fail. */
 static bool cannot_fail(const char *type, const char *name) {
     static const char *const answers[] = {"void", "bool", "int", "int64_t", "size_t", "unsigned", "const", "gd_dtype",
-                                          "gd_word", "gd_shape", "gd_memory", "gd_rng", "gd_scope", "gd_profile_span"};
+                                          "gd_word", "gd_shape", "gd_memory", "gd_rng", "gd_scope", "gd_profile_span", "double"};
     static const char *const questions[] = {
         "gd_error_status",    "gd_graph_find",     "gd_tensor_grad",
         "gd_tensor_device",   "gd_default_device", "gd_keep",
         "gd_keep_list",       "gd_retain",         "gd_data",
         "gd_device_begin",    "gd_graph_begin",    "gd_generator",
-        "gd_state_tensor_at", "gd_state_find"};
+        "gd_state_tensor_at", "gd_state_find",     "gd_module_at",
+        "gd_layer_tensor"};
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         if (strcmp(type, answers[i]) == 0) return true;
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)

@@ -1,0 +1,208 @@
+/* steps.c - five training steps of a layer eagerly, by a jit and by a session: the same bits at
+ * level 0. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gradus/graph.h"
+#include "gradus/jit.h"
+#include "gradus/session.h"
+#include "layer.h"
+
+enum { STEPS = 5, MOST = 2 * MAX_TENSORS };
+
+/* What a run of all steps leaves: loss, outputs and gradients of each step, then the state. */
+typedef struct track {
+    gd_tensor *at[STEPS * MOST + MAX_TENSORS];
+    int n;
+} track;
+
+/* The loss: the sum of squares of the first output. */
+static gd_tensor *loss_of(gd_tensors y) { return gd_sum(gd_square(y.at[0])); }
+
+/* The update of SGD, p -= 0.001 g. Appends what a session has to fetch for it. */
+static void update(const gd_tensor *const *parameters, gd_tensor *const *gradients, int n,
+                   gd_tensor **updates, int *n_updates) {
+    GD_NO_GRAD;
+    for (int i = 0; i < n; i++) {
+        if (!gradients[i]) continue;
+        gd_tensor *p = (gd_tensor *)parameters[i];
+        updates[(*n_updates)++] = gd_assign(p, gd_sub(p, gd_mul(gradients[i], gd_scalar(0.001))));
+    }
+}
+
+typedef struct stepping {
+    gd_module *m;
+    bool absent[MAX_TENSORS]; /* inputs that are not among those of `step` */
+    int n_in;
+    gd_tensor *updates[MAX_TENSORS];
+    int n_updates;
+} stepping;
+
+/* The inputs with NULL for absent ones, which a jit does not take. */
+static gd_tensors with_absent(gd_tensors in, const stepping *s) {
+    gd_tensor *all[MAX_TENSORS];
+    for (int i = 0, k = 0; i < s->n_in; i++) all[i] = s->absent[i] ? NULL : in.at[k++];
+    return gd_list_copy((gd_tensors){all, s->n_in});
+}
+
+/* A step: gives the loss, the outputs and the gradients of inputs and parameters. */
+static gd_tensors step(gd_tensors in, void *user) {
+    stepping *s = user;
+    gd_tensor *by[MOST], *given[MOST] = {NULL}, *results[MOST];
+    int n_by = 0, n = 0;
+    gd_tensors y = gd_module_call(s->m, with_absent(in, s)),
+               parameters = gd_module_parameters(s->m);
+    s->n_updates = 0;
+    if (gd_failed()) return y;
+    gd_tensor *loss = loss_of(y);
+    for (int64_t i = 0; i < in.count; i++)
+        if (in.at[i] && gd_tensor_requires_grad(in.at[i])) by[n_by++] = in.at[i];
+    const int n_in = n_by;
+    for (int64_t i = 0; i < parameters.count; i++) by[n_by++] = parameters.at[i];
+    if (n_by > 0 && gd_tensor_requires_grad(loss)) {
+        gd_tensors g = gd_grad(gd_list(loss), ((gd_tensors){by, n_by}), .allow_unused = true);
+        for (int i = 0; i < n_by && i < g.count; i++) given[i] = g.at[i];
+    }
+    results[n++] = loss;
+    for (int64_t k = 0; k < y.count; k++) results[n++] = y.at[k];
+    for (int i = 0; i < n_by; i++)
+        if (given[i]) results[n++] = given[i];
+    update((const gd_tensor *const *)parameters.at, given + n_in, (int)parameters.count, s->updates,
+           &s->n_updates);
+    return gd_list_copy((gd_tensors){results, n});
+}
+
+static void note(track *t, gd_tensors results) {
+    for (int64_t i = 0; i < results.count && t->n < STEPS * MOST; i++)
+        t->at[t->n++] = gd_clone(gd_detach(results.at[i]));
+}
+
+static void note_state(track *t, gd_module *m) {
+    layer_state s;
+    layer_state_of(m, &s);
+    for (int i = 0; i < s.n; i++) t->at[t->n++] = gd_clone(gd_detach(s.at[i]));
+}
+
+/* The inputs that are there. */
+static int inputs_of(const test_case *c, gd_dtype dtype, gd_tensor **in, stepping *s) {
+    s->n_in = layer_inputs(c, dtype, in);
+    int n = 0;
+    for (int i = 0; i < s->n_in; i++)
+        if (!(s->absent[i] = !in[i])) in[n++] = in[i];
+    return n;
+}
+
+static void run_eager(const test_case *c, gd_module *m, gd_dtype dtype, track *t) {
+    gd_tensor *in[MAX_TENSORS];
+    stepping s = {.m = m};
+    const int n = inputs_of(c, dtype, in, &s);
+    gd_seed(7);
+    for (int i = 0; i < STEPS && !gd_failed(); i++) note(t, step((gd_tensors){in, n}, &s));
+    note_state(t, m);
+}
+
+static void run_jit(const test_case *c, gd_module *m, gd_dtype dtype, int level, track *t) {
+    gd_tensor *in[MAX_TENSORS];
+    stepping s = {.m = m};
+    gd_jit *jit = gd_jit_new(step, &s, .level = level);
+    const int n = inputs_of(c, dtype, in, &s);
+    gd_seed(7);
+    for (int i = 0; i < STEPS && !gd_failed(); i++)
+        note(t, gd_jit_call(jit, ((gd_tensors){in, n})));
+    note_state(t, m);
+}
+
+static void run_session(const test_case *c, gd_module *m, gd_dtype dtype, int level, track *t) {
+    gd_tensor *in[MAX_TENSORS], *symbols[MAX_TENSORS] = {NULL}, *feeds[2 * MAX_TENSORS],
+                                *fetches[2 * MOST];
+    stepping s = {.m = m};
+    const int n = inputs_of(c, dtype, in, &s);
+    int n_feeds = 0;
+    gd_graph *graph = gd_graph_new();
+    gd_tensors results;
+    gd_seed(7);
+    {
+        GD_GRAPH(graph);
+        for (int i = 0; i < n; i++)
+            symbols[i] = gd_placeholder(gd_tensor_shape(in[i]), .dtype = gd_tensor_dtype(in[i]));
+        results = step((gd_tensors){symbols, n}, &s);
+    }
+    if (gd_failed()) return;
+    for (int i = 0; i < n; i++) feeds[n_feeds++] = symbols[i], feeds[n_feeds++] = gd_detach(in[i]);
+    int n_fetches = 0;
+    for (int64_t i = 0; i < results.count; i++) fetches[n_fetches++] = results.at[i];
+    for (int i = 0; i < s.n_updates; i++) fetches[n_fetches++] = s.updates[i];
+    gd_session *session = gd_session_new(graph, .level = level);
+    for (int i = 0; i < STEPS && !gd_failed(); i++) {
+        gd_tensors got = gd_session_run(session, ((gd_tensors){feeds, n_feeds}),
+                                        ((gd_tensors){fetches, n_fetches}));
+        note(t, (gd_tensors){got.at, results.count});
+    }
+    note_state(t, m);
+}
+
+static bool tracks_agree(const track *a, const track *b, double tolerance, char *why) {
+    char what[256];
+    for (int i = 0; i < a->n && i < b->n; i++)
+        if (!tensors_agree(a->at[i], b->at[i], tolerance, what)) {
+            snprintf(
+                why, 400,
+                "number %d of %d (loss, outputs, gradients of each step; the state is last): %s", i,
+                a->n, what);
+            return false;
+        }
+    snprintf(why, 400, "%d results, expected %d", a->n, b->n);
+    return a->n == b->n;
+}
+
+typedef struct way {
+    const char *name;
+    int level;
+    void (*run)(const test_case *c, gd_module *m, gd_dtype dtype, int level, track *t);
+    bool exact;
+} way;
+static const way ways[] = {{"a jit", 0, run_jit, true},
+                           {"a session", 0, run_session, true},
+                           {"a jit of level 2", 2, run_jit, false},
+                           {"a session of level 1", 1, run_session, false},
+                           {"a session of level 2", 2, run_session, false}};
+
+static void compare(const test_case *c, gd_dtype dtype) {
+    static track expected, got;
+    char why[512];
+    GD_SCOPE;
+    gd_clear_error();
+    gd_module *m = layer_of(c, dtype);
+    if (!m) {
+        report_fail(c, dtype, "%s", gd_error_message());
+        return;
+    }
+    gd_module_train(m);
+    expected.n = 0;
+    run_eager(c, m, dtype, &expected);
+    if (gd_failed()) {
+        report_fail(c, dtype, "eagerly: %s", gd_error_message());
+        return;
+    }
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        GD_SCOPE;
+        gd_clear_error();
+        if (c->random && ways[i].run == run_session) {
+            report_skip("a session draws random numbers of its own");
+            continue;
+        }
+        got.n = 0;
+        layer_fill(c, m);
+        ways[i].run(c, m, dtype, ways[i].level, &got);
+        const double tolerance = ways[i].exact ? 0 : 10 * block_tolerance(c->block, dtype);
+        if (gd_failed())
+            report_fail(c, dtype, "%s: %s", ways[i].name, gd_error_message());
+        else if (!tracks_agree(&got, &expected, tolerance, why))
+            report_fail(c, dtype, "%s, against eager: %s", ways[i].name, why);
+        else
+            report_pass();
+    }
+}
+
+void suite_nn_steps(const test_cases *cases) { each_layer_case(cases, compare); }

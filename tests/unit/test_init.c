@@ -1,0 +1,226 @@
+/* test_init.c - initializers: moments, bounds, structure, by name from text, wrong options. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clean_test.h"
+#include "gradus/gradus.h"
+#include "ops/maker.h"
+
+typedef struct moments {
+    double mean, std, low, high, kurtosis;
+    int64_t n;
+} moments;
+
+static double *numbers_of(gd_tensor *t) {
+    const int64_t n = gd_tensor_numel(t);
+    double *x = malloc((size_t)n * sizeof *x + 1);
+    gd_copy_to(gd_cast(t, GD_F64), x, (size_t)n * sizeof *x);
+    return x;
+}
+
+static moments moments_of(gd_tensor *t) {
+    GD_SCOPE;
+    double *x = numbers_of(t);
+    moments m = {.n = gd_tensor_numel(t), .low = INFINITY, .high = -INFINITY};
+    double second = 0, fourth = 0;
+    for (int64_t i = 0; i < m.n; i++)
+        m.mean += x[i] / (double)m.n, m.low = fmin(m.low, x[i]), m.high = fmax(m.high, x[i]);
+    for (int64_t i = 0; i < m.n; i++) {
+        const double d = (x[i] - m.mean) * (x[i] - m.mean);
+        second += d / (double)m.n;
+        fourth += d * d / (double)m.n;
+    }
+    m.std = sqrt(second);
+    m.kurtosis = second > 0 ? fourth / (second * second) : 0;
+    free(x);
+    return m;
+}
+
+/* The mean within five standard errors, the deviation within 3 %. */
+static bool spreads(gd_tensor *t, double mean, double std) {
+    const moments m = moments_of(t);
+    const bool right =
+        fabs(m.mean - mean) < 5 * std / sqrt((double)m.n) && fabs(m.std - std) < 0.03 * std;
+    if (!right) fprintf(stderr, "mean %g, std %g; expected %g and %g\n", m.mean, m.std, mean, std);
+    return right;
+}
+static bool is_uniform(gd_tensor *t, double bound) {
+    const moments m = moments_of(t);
+    return m.low >= -bound && m.high <= bound && m.high > 0.99 * bound &&
+           fabs(m.kurtosis - 1.8) < 0.1;
+}
+static bool is_normal(gd_tensor *t) { return fabs(moments_of(t).kurtosis - 3) < 0.25; }
+
+/* (60, 40, 3, 3): fan in 360, fan out 540. */
+static gd_shape weight(void) { return gd_dims(60, 40, 3, 3); }
+
+CLEAN_TEST(plain_numbers_are_what_they_say) {
+    GD_SCOPE;
+    CHECK(moments_of(gd_init_zeros(weight())).high == 0 &&
+          moments_of(gd_init_ones(weight())).low == 1);
+    const moments m = moments_of(gd_init_constant(gd_dims(7), .value = 2.5));
+    CHECK(m.low == 2.5 && m.high == 2.5);
+    CHECK(gd_tensor_dtype(gd_init_constant(gd_dims(7), .value = 0.1, .dtype = GD_F64)) == GD_F64);
+    CHECK(moments_of(gd_init_constant(gd_dims(1), .value = 0.1, .dtype = GD_F64)).low == 0.1);
+    CHECK(!gd_failed());
+}
+
+CLEAN_TEST(random_numbers_have_the_moments_and_bounds_of_their_formulas) {
+    GD_SCOPE;
+    gd_seed(1);
+    const moments u = moments_of(gd_init_uniform(weight(), .low = 2, .high = 5));
+    CHECK(u.low >= 2 && u.high < 5 && fabs(u.mean - 3.5) < 0.05 &&
+          fabs(u.std - 3 / sqrt(12)) < 0.02);
+    CHECK(spreads(gd_init_normal(weight(), .mean = 1, .std = 0.5), 1, 0.5));
+    const double xavier = 0.5 * sqrt(2.0 / (360 + 540)), he = sqrt(2.0 / 360),
+                 lecun = sqrt(1.0 / 360);
+    gd_tensor *t = gd_init_xavier_uniform(weight(), .gain = 0.5);
+    CHECK(spreads(t, 0, xavier) && is_uniform(t, sqrt(3) * xavier));
+    t = gd_init_xavier_normal(weight(), .gain = 0.5);
+    CHECK(spreads(t, 0, xavier) && is_normal(t));
+    t = gd_init_kaiming_uniform(weight());
+    CHECK(spreads(t, 0, he) && is_uniform(t, sqrt(3) * he));
+    t = gd_init_kaiming_normal(weight(), .dtype = GD_F64);
+    CHECK(spreads(t, 0, he) && is_normal(t) && gd_tensor_dtype(t) == GD_F64);
+    t = gd_init_lecun_uniform(weight());
+    CHECK(spreads(t, 0, lecun) && is_uniform(t, sqrt(3) * lecun));
+    t = gd_init_lecun_normal(weight());
+    CHECK(spreads(t, 0, lecun) && is_normal(t));
+    CHECK(!gd_failed());
+}
+
+static double density(double x) { return exp(-0.5 * x * x) / sqrt(2 * M_PI); }
+static double below(double x) { return 0.5 * erfc(-x / sqrt(2)); }
+
+/* Mean and deviation of a normal number between a and b. */
+static void truncated_moments(double a, double b, double *mean, double *std) {
+    const double z = a > 0 ? below(-a) - below(-b) : below(b) - below(a);
+    *mean = (density(a) - density(b)) / z;
+    *std = sqrt(1 + (a * density(a) - b * density(b)) / z - *mean * *mean);
+}
+
+CLEAN_TEST(truncated_normal_numbers_stay_in_their_bounds_and_have_the_moments_of_the_cut_bell) {
+    static const double cuts[][2] = {{-2, 2}, {-1, 3}, {0.5, 0.75}, {4, 6}, {-12, -9}, {9, 12}};
+    gd_seed(2);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        GD_SCOPE;
+        const double a = cuts[i][0], b = cuts[i][1];
+        double mean, std;
+        truncated_moments(a, b, &mean, &std);
+        gd_tensor *t = gd_init_truncated_normal(gd_dims(150, 200), .mean = 10, .std = 0.5, .low = a,
+                                                .high = b, .dtype = GD_F64);
+        const moments m = moments_of(t);
+        CHECK_SAYING(m.low >= 10 + 0.5 * a && m.high <= 10 + 0.5 * b, "[%g, %g]: from %g to %g", a,
+                     b, m.low, m.high);
+        CHECK_SAYING(spreads(t, 10 + 0.5 * mean, 0.5 * std), "[%g, %g]", a, b);
+    }
+    CHECK(!gd_failed());
+}
+
+/* The largest element of |w w^T - gain^2 I| (or w^T w), of w as a matrix (outputs, the rest). */
+static double not_orthogonal(gd_shape dims, double gain, gd_dtype dtype) {
+    GD_SCOPE;
+    gd_tensor *w = gd_flatten(gd_init_orthogonal(dims, .gain = gain, .dtype = dtype),
+                              .start_axis = 1),
+              *wt = gd_transpose(w, 0, 1);
+    const bool wide = gd_tensor_dim(w, 0) <= gd_tensor_dim(w, 1);
+    gd_tensor *product = wide ? gd_matmul(w, wt) : gd_matmul(wt, w);
+    gd_tensor *eye =
+        gd_mul(gd_eye(gd_tensor_dim(product, 0), .dtype = dtype), gd_scalar_of(gain * gain, dtype));
+    return gd_item(gd_max(gd_abs(gd_sub(product, eye))));
+}
+
+CLEAN_TEST(orthogonal_weights_have_orthogonal_rows_or_columns) {
+    gd_seed(3);
+    CHECK(not_orthogonal(gd_dims(40, 40), 1, GD_F64) < 1e-13);
+    CHECK(not_orthogonal(gd_dims(20, 50), 3, GD_F64) < 1e-12);
+    CHECK(not_orthogonal(gd_dims(50, 20), 0.5, GD_F64) < 1e-13);
+    CHECK(not_orthogonal(gd_dims(16, 8, 3, 3), 1.5, GD_F32) < 1e-5);
+    CHECK(not_orthogonal(gd_dims(1, 1), 1, GD_F32) < 1e-6);
+    {
+        GD_SCOPE; /* no direction is preferred: their elements have mean 0 and variance 1 / columns */
+        CHECK(spreads(gd_init_orthogonal(gd_dims(100, 200)), 0, 1 / sqrt(200)));
+    }
+    CHECK(!gd_failed());
+}
+
+CLEAN_TEST(identity_weights_pass_their_input_on) {
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(2, 4, 6, 5)), *w = gd_init_identity(gd_dims(4, 4, 3, 5));
+    gd_tensor *y = gd_conv2d(x, w, NULL, .padding = {1, 2});
+    CHECK(gd_item(gd_max(gd_abs(gd_sub(x, y)))) == 0);
+    gd_tensor *line = gd_randn(gd_dims(3, 4)),
+              *z = gd_linear(line, gd_init_identity(gd_dims(4, 4), .gain = 2), NULL);
+    CHECK(gd_item(gd_max(gd_abs(gd_sub(z, gd_mul(line, gd_scalar(2)))))) == 0);
+    CHECK(moments_of(gd_init_identity(gd_dims(2, 5))).mean ==
+          0.2); /* what is not square: two ones of ten */
+    CHECK(!gd_failed());
+}
+
+/* --- by name -------------------------------------------------------------------------------------- */
+
+CLEAN_TEST(every_initializer_fills_parameters_by_name_from_text_in_their_dtype) {
+    const gd_maker *m;
+    int count = 0;
+    for (int i = 0; (m = gd_maker_at("init", i)); i++, count++) {
+        GD_SCOPE;
+        gd_module *net = gd_nn_linear(6, 4);
+        gd_module_to(net, NULL, GD_F64);
+        gd_tensor *w = gd_module_tensor(net, "weight"), *before = gd_clone(gd_detach(w));
+        CHECK_SAYING(gd_module_init(net, "weight", m->record.name) == GD_OK, "%s: %s",
+                     m->record.name, gd_error_message());
+        CHECK_SAYING(gd_tensor_dtype(w) == GD_F64 && gd_module_tensor(net, "weight") == w &&
+                         gd_tensor_requires_grad(w),
+                     "%s", m->record.name);
+        CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(gd_detach(w), before)))) > 0,
+                     "%s has changed nothing", m->record.name);
+    }
+    CHECK(count >= 14 && !gd_failed());
+}
+
+CLEAN_TEST(text_has_options_and_patterns_choose_parameters) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_sequential(gd_nn_linear(50, 40), gd_nn_linear(40, 30));
+    CHECK(gd_module_init(net, "*.weight", "truncated_normal std=0.02") == GD_OK);
+    const moments m = moments_of(gd_module_tensor(net, "0.weight"));
+    CHECK(m.high <= 0.04 + 1e-9 && m.low >= -0.04 - 1e-9 && m.std > 0.015 && m.std < 0.02);
+    CHECK(gd_module_init(net, "1.bias", "constant value=3") == GD_OK);
+    CHECK(moments_of(gd_module_tensor(net, "1.bias")).low == 3 &&
+          moments_of(gd_module_tensor(net, "0.bias")).high < 1);
+    gd_seed(5);
+    gd_tensor *typed = gd_init_xavier_normal(gd_dims(40, 50), .gain = 2);
+    gd_seed(5);
+    CHECK(gd_module_init(net, "0.weight", "xavier_normal gain=2") == GD_OK);
+    CHECK(gd_item(gd_max(gd_abs(gd_sub(typed, gd_module_tensor(net, "0.weight"))))) == 0);
+    CHECK(!gd_failed());
+}
+
+/* The message has both words. */
+static bool refused(gd_status status, const char *one, const char *other) {
+    const bool right = status != GD_OK && gd_failed() && says(one) && says(other);
+    if (!right) fprintf(stderr, "expected '%s' and '%s': %s\n", one, other, gd_error_message());
+    gd_clear_error();
+    return right;
+}
+
+CLEAN_TEST(wrong_initializers_and_options_are_refused_by_name) {
+    GD_SCOPE;
+    gd_module *net = gd_nn_linear(6, 4);
+    CHECK(refused(gd_module_init(net, "*", "xavier"), "xavier", "xavier_uniform"));
+    CHECK(refused(gd_module_init(net, "*", "normal deviation=1"), "normal", "deviation"));
+    CHECK(refused(gd_module_init(net, "weight", "normal std=-1"), "weight", "std is -1"));
+    CHECK(refused(gd_module_init(net, "weight", "uniform low=2 high=1"), "low is 2", "high 1"));
+    CHECK(refused(gd_module_init(net, "weight", "truncated_normal low=1 high=1"),
+                  "truncated_normal", "low"));
+    CHECK(refused(gd_module_init(net, "weight", "truncated_normal std=nan"), "truncated_normal",
+                  "std"));
+    CHECK(refused(gd_module_init(net, "bias", "orthogonal"), "orthogonal", "at least two"));
+    CHECK(refused(gd_module_init(net, "nothing", "zeros"), "nothing", "linear"));
+    CHECK(gd_tensor_is_error(gd_init_normal(gd_dims(3), .std = -2)) &&
+          refused(GD_E_ARGUMENT, "gd_init_normal", "std is -2"));
+    CHECK(gd_tensor_is_error(gd_init_kaiming_normal(gd_dims(3))) &&
+          refused(GD_E_SHAPE, "gd_init_kaiming_normal", "at least two"));
+}
+
+TEST_MAIN
