@@ -1,0 +1,342 @@
+/* layers_attention.c - multi-head attention, and the encoding of positions.
+ *
+ * N is the batch, L the length of the query, S that of key and value, E embed_dim, H num_heads,
+ * D = E / H. Heads are views: (N, L, E) is shown as (N, L, H, D) and permuted to (N, H, L, D), and
+ * (L, N, E) likewise, so neither layout is transposed in memory before the fused op reads it.
+ */
+#include <math.h>
+
+#include "core/alloc.h"
+#include "core/checked.h"
+#include "gradus/layers.h"
+#include "gradus/ops.h"
+#include "nn/initializer.h"
+#include "nn/layer.h"
+
+/* --- multi-head attention --------------------------------------------------------------------- */
+
+/*layer multihead_attention(query, key?, value?, key_padding_mask?, attn_mask?, embed_dim:int, num_heads:int) -> y, weights
+ * Attention with several heads: query (L, N, embed_dim), key (S, N, kdim) and value (S, N, vdim)
+ * give y (L, N, embed_dim); a single sequence has no N. Without key it is self-attention; without
+ * value, the key is the value. Masks are as PyTorch's: true hides a place, a float is added to the
+ * score. key_padding_mask is (N, S), attn_mask (L, S) or (N * num_heads, L, S). A query that sees
+ * no place gives zeros. With need_weights there is a second output, the weights (N, L, S).
+ *   dropout float = 0           of the weights, in train mode
+ *   bias bool = true            of the projections
+ *   add_bias_kv bool = false    one more place, whose key and value are parameters
+ *   add_zero_attn bool = false  one more place of zeros
+ *   kdim int = none             features of key; none: embed_dim
+ *   vdim int = none             features of value; none: embed_dim
+ *   batch_first bool = false    (N, L, E) in place of (L, N, E)
+ *   causal bool = false         place i of the query sees places up to i only
+ *   need_weights bool = false   also gives the weights, which the fused op never holds
+ *   average_attn_weights bool = true   false: the weights of each head, (N, num_heads, L, S)
+ */
+enum { IN_Q, IN_K, IN_V, IN_PADDING, IN_MASK };
+
+/* Entries, in PyTorch's order. With one projection for all, its weight stands where that of the
+ * query would. */
+enum { Q_WEIGHT, K_WEIGHT, V_WEIGHT, IN_BIAS, BIAS_K, BIAS_V, OUT_PROJ };
+
+static bool same_widths(const gd_nn_multihead_attention_options *o) {
+    return (o->kdim == GD_UNSET || o->kdim == o->embed_dim) &&
+           (o->vdim == GD_UNSET || o->vdim == o->embed_dim);
+}
+
+static gd_status multihead_attention_check(const gd_module *m) {
+    const gd_nn_multihead_attention_options *o = m->options;
+    int64_t three;
+    GD_TRY(gd_layer_at_least(m, "embed_dim", o->embed_dim, 1));
+    GD_TRY(gd_layer_at_least(m, "num_heads", o->num_heads, 1));
+    if (o->embed_dim % o->num_heads != 0)
+        return gd_fail(GD_E_ARGUMENT, "%s: num_heads is %lld; it must divide embed_dim (%lld)",
+                       m->type, (long long)o->num_heads, (long long)o->embed_dim);
+    if (!gd_mul_i64(3, o->embed_dim, &three))
+        return gd_fail(GD_E_ARGUMENT, "%s: embed_dim is %lld, which is too large", m->type,
+                       (long long)o->embed_dim);
+    if (o->kdim != GD_UNSET) GD_TRY(gd_layer_at_least(m, "kdim", o->kdim, 1));
+    if (o->vdim != GD_UNSET) GD_TRY(gd_layer_at_least(m, "vdim", o->vdim, 1));
+    return gd_layer_within(m, "dropout", o->dropout, 0, 1, true);
+}
+
+static gd_status add_xavier(gd_module *m, const char *name, int64_t rows, int64_t columns) {
+    return gd_layer_uniform(m, name, gd_dims(rows, columns),
+                            sqrt(6 / ((double)rows + (double)columns)));
+}
+
+static gd_status add_projections(gd_module *m, const gd_nn_multihead_attention_options *o) {
+    const int64_t e = o->embed_dim;
+    if (same_widths(o)) {
+        GD_TRY(add_xavier(m, "in_proj_weight", 3 * e, e));
+        GD_TRY(gd_layer_absent(m, "k_proj_weight"));
+        return gd_layer_absent(m, "v_proj_weight");
+    }
+    GD_TRY(add_xavier(m, "q_proj_weight", e, e));
+    GD_TRY(add_xavier(m, "k_proj_weight", e, o->kdim == GD_UNSET ? e : o->kdim));
+    return add_xavier(m, "v_proj_weight", e, o->vdim == GD_UNSET ? e : o->vdim);
+}
+
+static gd_status multihead_attention_build(gd_module *m) {
+    const gd_nn_multihead_attention_options *o = m->options;
+    const int64_t e = o->embed_dim;
+    GD_TRY(add_projections(m, o));
+    GD_TRY(o->bias ? gd_layer_fill(m, "in_proj_bias", gd_dims(3 * e), 0)
+                   : gd_layer_absent(m, "in_proj_bias"));
+    for (int k = 0; k < 2; k++) {
+        const char *name = k ? "bias_v" : "bias_k";
+        GD_TRY(o->add_bias_kv ? gd_layer_normal(m, name, gd_dims(1, 1, e), 1 / sqrt((double)e))
+                              : gd_layer_absent(m, name));
+    }
+    GD_TRY(gd_layer_child(m, "out_proj", gd_nn_linear(e, e, .bias = o->bias)));
+    gd_tensor *bias = gd_layer_tensor(gd_layer_child_at(m, OUT_PROJ), "bias");
+    return bias ? gd_init_fill(bias, "zeros") : GD_OK;
+}
+
+typedef struct qkv {
+    gd_tensor *q, *k, *v;
+} qkv;
+
+/* Self-attention is one product with (3E, E). Where key and value are the same, theirs is one with
+ * the last 2E rows. */
+static qkv project_at_once(gd_module *m, qkv in, int64_t e) {
+    gd_tensor *w = gd_layer_tensor_at(m, Q_WEIGHT), *b = gd_layer_tensor_at(m, IN_BIAS);
+    if (in.k == in.q && in.v == in.q) {
+        const gd_tensors all = gd_split(gd_linear(in.q, w, b), gd_dims(e), .axis = -1);
+        return (qkv){all.at[0], all.at[1], all.at[2]};
+    }
+    const bool pair = in.k == in.v;
+    const gd_shape sizes = pair ? gd_dims(e, 2 * e) : gd_dims(e, e, e);
+    const gd_tensors ws = gd_split(w, sizes), bs = b ? gd_split(b, sizes) : ws;
+    gd_tensor *q = gd_linear(in.q, ws.at[0], b ? bs.at[0] : NULL),
+              *k = gd_linear(in.k, ws.at[1], b ? bs.at[1] : NULL);
+    if (!pair) return (qkv){q, k, gd_linear(in.v, ws.at[2], b ? bs.at[2] : NULL)};
+    const gd_tensors kv = gd_split(k, gd_dims(e), .axis = -1);
+    return (qkv){q, kv.at[0], kv.at[1]};
+}
+
+static qkv project(gd_module *m, qkv in, int64_t e) {
+    if (!gd_layer_tensor_at(m, K_WEIGHT)) return project_at_once(m, in, e);
+    gd_tensor *b = gd_layer_tensor_at(m, IN_BIAS), *parts[3] = {NULL};
+    for (int i = 0; b && i < 3; i++) parts[i] = gd_narrow(b, 0, i * e, e);
+    return (qkv){gd_linear(in.q, gd_layer_tensor_at(m, Q_WEIGHT), parts[0]),
+                 gd_linear(in.k, gd_layer_tensor_at(m, K_WEIGHT), parts[1]),
+                 gd_linear(in.v, gd_layer_tensor_at(m, V_WEIGHT), parts[2])};
+}
+
+/* x (N, S, E), or (S, N, E), with one more place, which holds `place` (1, 1, E). */
+static gd_tensor *with_place(gd_tensor *x, gd_tensor *place, int axis) {
+    return gd_cat(gd_list(x, gd_add(gd_zeros_like(gd_narrow(x, axis, 0, 1)), place)), .axis = axis);
+}
+static gd_tensor *with_zeros(gd_tensor *x, int axis) {
+    return gd_pad(x, axis == 1 ? gd_dims(0, 0, 0, 1) : gd_dims(0, 0, 0, 0, 0, 1));
+}
+
+/* (N, L, E) or (L, N, E) as (N, H, L, D). A size that is not known before a run follows from the
+ * others. */
+static gd_tensor *split_heads(const gd_nn_multihead_attention_options *o, gd_tensor *x) {
+    const gd_shape dims = gd_dims(gd_tensor_dim(x, 0), gd_tensor_dim(x, 1), o->num_heads,
+                                  o->embed_dim / o->num_heads);
+    return gd_permute(gd_reshape(x, dims),
+                      o->batch_first ? gd_dims(0, 2, 1, 3) : gd_dims(1, 2, 0, 3));
+}
+static gd_tensor *join_heads(const gd_nn_multihead_attention_options *o, gd_tensor *y,
+                             const gd_tensor *query) {
+    y = gd_permute(y, o->batch_first ? gd_dims(0, 2, 1, 3) : gd_dims(2, 0, 1, 3));
+    return gd_reshape(y, gd_dims(gd_tensor_dim(query, 0), gd_tensor_dim(query, 1), o->embed_dim));
+}
+
+/* --- masks: true hides, a float is added ------------------------------------------------------ */
+
+/* The mask as numbers that are added. */
+static gd_tensor *additive(gd_tensor *mask, gd_dtype dtype) {
+    if (gd_tensor_dtype(mask) != GD_BOOL) return gd_cast(mask, dtype);
+    return gd_where(mask, gd_scalar_of(-INFINITY, dtype), gd_scalar_of(0, dtype));
+}
+
+/* Both masks as one that hides or is added, which broadcasts to (N, H, L, S); NULL: there is none.
+ * Both masks as one that hides or is added, which broadcasts to (N, H, L, S); NULL: there is none. */
+static gd_tensor *both_masks(gd_tensor *a, gd_tensor *b, gd_dtype dtype) {
+    if (!a || !b) return a ? a : b;
+    if (gd_tensor_dtype(a) == GD_BOOL && gd_tensor_dtype(b) == GD_BOOL) return gd_logical_or(a, b);
+    return gd_add(additive(a, dtype), additive(b, dtype));
+}
+
+static gd_tensor *more_places(gd_tensor *mask, int64_t places) {
+    return mask && places ? gd_pad(mask, gd_dims(0, places)) : mask;
+}
+
+static gd_tensor *mask_of(const gd_nn_multihead_attention_options *o, gd_tensors in,
+                          gd_dtype dtype) {
+    gd_tensor *padding = gd_layer_input(in, IN_PADDING), *mask = gd_layer_input(in, IN_MASK);
+    const int64_t places = o->add_bias_kv + o->add_zero_attn;
+    /* (N, S), or (S) of a single sequence, as (N, 1, 1, S) */
+    if (padding) padding = gd_unsqueeze(gd_unsqueeze(more_places(padding, places), -2), -2);
+    if (mask) {
+        mask = more_places(mask, places);
+        if (gd_tensor_rank(mask) == 3)
+            mask = gd_reshape(
+                mask, gd_dims(-1, o->num_heads, gd_tensor_dim(mask, 1), gd_tensor_dim(mask, 2)));
+    }
+    return both_masks(padding, mask, dtype);
+}
+
+/* --- computing -------------------------------------------------------------------------------- */
+
+/* (L, S): true where place j of the key is behind place i of the query. */
+static gd_tensor *later(int64_t rows, int64_t columns) {
+    return gd_lt(gd_reshape(gd_arange(0, (double)rows, .dtype = GD_I64), gd_dims(rows, 1)),
+                 gd_arange(0, (double)columns, .dtype = GD_I64));
+}
+
+/* The weights (N, H, L, S) as a tensor. Rows that see nothing are zeros, as in the fused op. */
+static gd_tensor *weights_of(const gd_nn_multihead_attention_options *o, const qkv *heads,
+                             gd_tensor *mask) {
+    const gd_dtype dtype = gd_tensor_dtype(heads->q);
+    const double scale = 1 / sqrt((double)(o->embed_dim / o->num_heads));
+    gd_tensor *scores =
+        gd_matmul(gd_mul(heads->q, gd_scalar_of(scale, dtype)), gd_transpose(heads->k, -1, -2));
+    if (o->causal)
+        mask =
+            both_masks(mask, later(gd_tensor_dim(heads->q, 2), gd_tensor_dim(heads->k, 2)), dtype);
+    if (!mask) return gd_softmax(scores, .axis = -1);
+    mask = additive(mask, dtype);
+    gd_tensor *hidden =
+                  gd_eq(gd_max(mask, .axis = -1, .keepdim = true), gd_scalar_of(-INFINITY, dtype)),
+              *zero = gd_scalar_of(0, dtype);
+    return gd_where(hidden, zero,
+                    gd_softmax(gd_where(hidden, zero, gd_add(scores, mask)), .axis = -1));
+}
+
+/* y (N, H, L, D); with need_weights also the weights. */
+static gd_tensor *attend(gd_module *m, const qkv *heads, gd_tensor *mask, gd_tensor **weights) {
+    const gd_nn_multihead_attention_options *o = m->options;
+    const bool drops = o->dropout > 0 && gd_layer_is_training(m);
+    if (o->need_weights) {
+        *weights = weights_of(o, heads, mask);
+        if (drops) *weights = gd_dropout(*weights, .p = o->dropout);
+        return gd_matmul(*weights, heads->v);
+    }
+    if (mask && gd_tensor_dtype(mask) == GD_BOOL)
+        mask = gd_logical_not(mask); /* the op's is true where it sees */
+    else if (mask)
+        mask = gd_cast(mask, gd_tensor_dtype(heads->q));
+    return gd_scaled_dot_product_attention(heads->q, heads->k, heads->v, .mask = mask,
+                                           .causal = o->causal, .dropout = o->dropout,
+                                           .training = drops);
+}
+
+static gd_status check_ranks(const gd_nn_multihead_attention_options *o, const qkv *in) {
+    const int rank = gd_tensor_rank(in->q);
+    char text[160];
+    if (rank != 2 && rank != 3)
+        return gd_fail(GD_E_SHAPE, "the query must be %s, or (L, E) for a single sequence, not %s",
+                       o->batch_first ? "(N, L, E)" : "(L, N, E)",
+                       gd_describe(in->q, text, sizeof text));
+    if (gd_tensor_rank(in->k) != rank || gd_tensor_rank(in->v) != rank)
+        return gd_fail(
+            GD_E_SHAPE,
+            "query, key and value must have the same number of dimensions, not %d, %d and %d", rank,
+            gd_tensor_rank(in->k), gd_tensor_rank(in->v));
+    const int length = o->batch_first ? 1 : 0;
+    if (o->causal && o->need_weights && rank == 3 &&
+        (gd_tensor_dim(in->q, length) < 0 || gd_tensor_dim(in->k, length) < 0))
+        return gd_fail(
+            GD_E_SHAPE,
+            "causal with need_weights has to know the lengths of query and key before a run");
+    return GD_OK;
+}
+
+/* The same tensor stays the same, so that self-attention is recognized. */
+static qkv as_batch_of_one(const qkv *in, int axis) {
+    gd_tensor *q = gd_unsqueeze(in->q, axis), *k = in->k == in->q ? q : gd_unsqueeze(in->k, axis);
+    return (qkv){q, k, in->v == in->k ? k : in->v == in->q ? q : gd_unsqueeze(in->v, axis)};
+}
+
+static gd_tensors multihead_attention_forward(gd_module *m, gd_tensors in) {
+    const gd_nn_multihead_attention_options *o = m->options;
+    qkv x = {in.at[IN_Q], gd_layer_input(in, IN_K), gd_layer_input(in, IN_V)};
+    if (!x.k) x.k = x.q;
+    if (!x.v) x.v = x.k;
+    const gd_status status = check_ranks(o, &x);
+    if (status != GD_OK) return gd_layer_fail(status);
+    const bool single = gd_tensor_rank(x.q) == 2;
+    const int batch = o->batch_first ? 0 : 1, length = 1 - batch;
+    if (single) x = as_batch_of_one(&x, batch);
+    qkv p = project(m, x, o->embed_dim);
+    if (o->add_bias_kv) {
+        p.k = with_place(p.k, gd_layer_tensor_at(m, BIAS_K), length);
+        p.v = with_place(p.v, gd_layer_tensor_at(m, BIAS_V), length);
+    }
+    if (o->add_zero_attn) p.k = with_zeros(p.k, length), p.v = with_zeros(p.v, length);
+    const qkv heads = {split_heads(o, p.q), split_heads(o, p.k), split_heads(o, p.v)};
+    gd_tensor *weights = NULL,
+              *y = attend(m, &heads, mask_of(o, in, gd_tensor_dtype(x.q)), &weights);
+    y = gd_module_run(gd_layer_child_at(m, OUT_PROJ), gd_list(join_heads(o, y, x.q))).at[0];
+    if (single) y = gd_squeeze(y, .axis = batch);
+    if (!weights) return gd_listed(y);
+    if (o->average_attn_weights) weights = gd_mean(weights, .axis = 1);
+    return gd_listed(y, single ? gd_squeeze(weights, .axis = 0) : weights);
+}
+
+/* --- positions -------------------------------------------------------------------------------- */
+
+/*layer positional_encoding(x, embed_dim:int) -> y
+ * Adds to each place of x (T, N, embed_dim) sines and cosines of its position, of wavelengths from
+ * 2 pi to 10000 * 2 pi (Vaswani et al. 2017): feature 2i is sin(t / 10000^(2i / embed_dim)),
+ * feature 2i + 1 the cosine. A single sequence has no N.
+ *   max_len int = 5000         the longest sequence
+ *   dropout float = 0          of the sum, in train mode
+ *   batch_first bool = false   x is (N, T, embed_dim)
+ */
+static gd_status positional_encoding_check(const gd_module *m) {
+    const gd_nn_positional_encoding_options *o = m->options;
+    GD_TRY(gd_layer_at_least(m, "embed_dim", o->embed_dim, 1));
+    GD_TRY(gd_layer_at_least(m, "max_len", o->max_len, 1));
+    return gd_layer_within(m, "dropout", o->dropout, 0, 1, true);
+}
+
+/* The buffer pe (max_len, embed_dim). */
+static gd_status positional_encoding_build(gd_module *m) {
+    const gd_nn_positional_encoding_options *o = m->options;
+    const int64_t e = o->embed_dim;
+    int64_t count, bytes;
+    double *table = gd_mul_i64(o->max_len, e, &count) && gd_mul_i64(count, sizeof *table, &bytes)
+                        ? gd_malloc((size_t)bytes)
+                        : NULL;
+    if (!table)
+        return gd_fail(GD_E_MEMORY, "%s: no memory for a table of max_len %lld and embed_dim %lld",
+                       m->type, (long long)o->max_len, (long long)e);
+    for (int64_t t = 0; t < o->max_len; t++)
+        for (int64_t i = 0; i < e; i++) {
+            const double angle = (double)t * exp(-log(10000) * (double)(i - i % 2) / (double)e);
+            table[t * e + i] = i % 2 ? cos(angle) : sin(angle);
+        }
+    gd_tensor *pe = gd_cast(gd_from_array(gd_dims(o->max_len, e), GD_F64, table),
+                            m->dtype == GD_DTYPE_NONE ? GD_F32 : m->dtype);
+    gd_free(table);
+    return pe->kind == GD_FAILED ? gd_failure() : gd_module_put(m, GD_A_BUFFER, "pe", pe, NULL);
+}
+
+static gd_tensors positional_encoding_forward(gd_module *m, gd_tensors in) {
+    const gd_nn_positional_encoding_options *o = m->options;
+    gd_tensor *x = in.at[0];
+    const int rank = gd_tensor_rank(x), axis = rank == 3 && o->batch_first ? 1 : 0;
+    char text[160];
+    if (rank != 2 && rank != 3)
+        return gd_layer_fail(
+            gd_fail(GD_E_SHAPE, "it takes %s, or (T, E) for a single sequence, not %s",
+                    o->batch_first ? "(N, T, E)" : "(T, N, E)", gd_describe(x, text, sizeof text)));
+    const int64_t steps = gd_tensor_dim(x, axis);
+    if (steps < 0 || steps > o->max_len)
+        return gd_layer_fail(gd_fail(GD_E_SHAPE,
+                                     "a sequence of %s; it must have at most max_len (%lld) "
+                                     "places, in a number that is known "
+                                     "before a run",
+                                     gd_describe(x, text, sizeof text), (long long)o->max_len));
+    gd_tensor *pe = gd_narrow(gd_layer_tensor_at(m, 0), 0, 0, steps);
+    gd_tensor *y = gd_add(x, rank == 3 && !o->batch_first ? gd_unsqueeze(pe, 1) : pe);
+    return gd_listed(o->dropout > 0 && gd_layer_is_training(m) ? gd_dropout(y, .p = o->dropout)
+                                                               : y);
+}
+
+#include "layers_attention.gen.h"
