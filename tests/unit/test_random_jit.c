@@ -39,7 +39,7 @@ static void update(chance *c, model *m, gd_tensor *by) {
         case 2: gd_sgd_step(to, by, number(0.1)); break;
         case 3:
             gd_momentum_step(same[first], same[(first + 1) % 3], gd_cos(same[(first + 2) % 3]),
-                             number(0.1), number(0.9));
+                             number(0.1), number(1));
             break;
         case 4: normed(m->p[1], m->p, true); break;
         default: write(c, to, by); break;
