@@ -227,25 +227,4 @@ CLEAN_TEST(dropout_of_both_depends_on_the_mode) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-/* --- the encoding of positions, which PyTorch has no layer for -------------------------------- */
-
-CLEAN_TEST(positions_are_encoded_as_sines_and_cosines) {
-    GD_SCOPE;
-    gd_module *m = gd_nn_positional_encoding(5, .max_len = 7, .batch_first = true);
-    gd_tensor *x = gd_zeros(gd_dims(2, 6, 5)), *y = gd_module_forward(m, x);
-    for (int t = 0; t < 6; t++)
-        for (int i = 0; i < 5; i++) {
-            const double angle = t / pow(10000, (i - i % 2) / 5.0);
-            CHECK(fabs(gd_item(gd_index(y, 1, t, i)) - (i % 2 ? cos(angle) : sin(angle))) < 1e-6);
-        }
-    gd_module *time_first = gd_nn_positional_encoding(5, .max_len = 7);
-    CHECK(distance(gd_module_forward(time_first, gd_transpose(x, 0, 1)), gd_transpose(y, 0, 1)) ==
-          0);
-    CHECK(distance(gd_module_forward(time_first, gd_zeros(gd_dims(6, 5))), gd_select(y, 0, 0)) ==
-          0);
-    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    gd_module_forward(m, gd_zeros(gd_dims(2, 8, 5)));
-    CHECK_SAYING(says("positional_encoding") && says("max_len (7)"), "%s", gd_error_message());
-}
-
 TEST_MAIN
