@@ -75,7 +75,10 @@ static gd_status build(gd_module *m, const recurrent *r) {
 /* The layer's parameters as a list of the scope; error tensors where there is no memory. */
 static gd_tensors weights_of(gd_module *m) {
     gd_tensor **list = gd_list_new(m->count);
-    if (!list) return gd_list_of_errors(m->count);
+    if (!list) {
+        gd_error_stick(GD_E_MEMORY);
+        return gd_list_of_errors(m->count);
+    }
     for (int i = 0; i < m->count; i++) list[i] = gd_layer_tensor_at(m, i);
     return (gd_tensors){list, m->count};
 }
