@@ -75,9 +75,25 @@ static gd_status build(gd_module *m, const recurrent *r) {
 /* The layer's parameters as a list of the scope; error tensors where there is no memory. */
 static gd_tensors weights_of(gd_module *m) {
     gd_tensor **list = gd_list_new(m->count);
-    if (!list) return gd_list_of_errors(m->count);
+    if (!list) {
+        gd_error_stick(GD_E_MEMORY);
+        return gd_list_of_errors(m->count);
+    }
     for (int i = 0; i < m->count; i++) list[i] = gd_layer_tensor_at(m, i);
     return (gd_tensors){list, m->count};
+}
+
+/* x has `rank` dimensions, or one less without a batch, and the features that the layer takes. */
+static gd_status check_x(const gd_tensor *x, int rank, bool batch_first, int64_t input) {
+    char text[160];
+    const char *with = rank == 2 ? "(N, I)" : batch_first ? "(N, T, I)" : "(T, N, I)";
+    if (gd_tensor_rank(x) != rank && gd_tensor_rank(x) != rank - 1)
+        return gd_fail(GD_E_SHAPE, "x must be %s, or %s without a batch, not %s", with,
+                       rank == 2 ? "(I)" : "(T, I)", gd_describe(x, text, sizeof text));
+    const int64_t features = gd_tensor_dim(x, -1);
+    if (features < 0 || features == input) return GD_OK; /* below 0: not known before a run */
+    return gd_fail(GD_E_SHAPE, "x is %s, with %lld features; input_size is %lld",
+                   gd_describe(x, text, sizeof text), (long long)features, (long long)input);
 }
 
 /* A single sequence, x (T, I), is a batch of one. */
@@ -148,6 +164,8 @@ static gd_status rnn_build(gd_module *m) {
 static gd_tensors rnn_forward(gd_module *m, gd_tensors in) {
     const gd_nn_rnn_options *o = m->options;
     const recurrent r = RECURRENT(1, o);
+    const gd_status status = check_x(in.at[0], 3, r.batch_first, r.input);
+    if (status != GD_OK) return gd_layer_fail(status);
     const batch b = batch_of(in, 1, r.batch_first);
     const gd_rnn_outputs y = gd_rnn(b.x, b.state[0], b.lengths, weights_of(m), .layers = r.layers,
                                     .activation = o->activation, .bidirectional = r.bidirectional,
@@ -176,6 +194,8 @@ static gd_status lstm_build(gd_module *m) {
 static gd_tensors lstm_forward(gd_module *m, gd_tensors in) {
     const gd_nn_lstm_options *o = m->options;
     const recurrent r = RECURRENT(4, o);
+    const gd_status status = check_x(in.at[0], 3, r.batch_first, r.input);
+    if (status != GD_OK) return gd_layer_fail(status);
     const batch b = batch_of(in, 2, r.batch_first);
     const gd_lstm_outputs y =
         gd_lstm(b.x, b.state[0], b.state[1], b.lengths, weights_of(m), .layers = r.layers,
@@ -204,6 +224,8 @@ static gd_status gru_build(gd_module *m) {
 static gd_tensors gru_forward(gd_module *m, gd_tensors in) {
     const gd_nn_gru_options *o = m->options;
     const recurrent r = RECURRENT(3, o);
+    const gd_status status = check_x(in.at[0], 3, r.batch_first, r.input);
+    if (status != GD_OK) return gd_layer_fail(status);
     const batch b = batch_of(in, 1, r.batch_first);
     const gd_gru_outputs y =
         gd_gru(b.x, b.state[0], b.lengths, weights_of(m), .layers = r.layers,
@@ -243,6 +265,8 @@ static gd_status rnn_cell_build(gd_module *m) {
 static gd_tensors rnn_cell_forward(gd_module *m, gd_tensors in) {
     const gd_nn_rnn_cell_options *o = m->options;
     gd_tensor *x = in.at[0];
+    const gd_status status = check_x(x, 2, false, o->input_size);
+    if (status != GD_OK) return gd_layer_fail(status);
     const gd_rnn_outputs y = gd_rnn(one_step(x), first_state(gd_layer_input(in, 1)), NULL,
                                     weights_of(m), .activation = o->activation, .biases = o->bias);
     return gd_listed(next_state(x, y.h));
@@ -265,6 +289,8 @@ static gd_status lstm_cell_build(gd_module *m) {
 static gd_tensors lstm_cell_forward(gd_module *m, gd_tensors in) {
     const gd_nn_lstm_cell_options *o = m->options;
     gd_tensor *x = in.at[0];
+    const gd_status status = check_x(x, 2, false, o->input_size);
+    if (status != GD_OK) return gd_layer_fail(status);
     const gd_lstm_outputs y =
         gd_lstm(one_step(x), first_state(gd_layer_input(in, 1)), first_state(gd_layer_input(in, 2)),
                 NULL, weights_of(m), .biases = o->bias);
@@ -288,6 +314,8 @@ static gd_status gru_cell_build(gd_module *m) {
 static gd_tensors gru_cell_forward(gd_module *m, gd_tensors in) {
     const gd_nn_gru_cell_options *o = m->options;
     gd_tensor *x = in.at[0];
+    const gd_status status = check_x(x, 2, false, o->input_size);
+    if (status != GD_OK) return gd_layer_fail(status);
     const gd_gru_outputs y = gd_gru(one_step(x), first_state(gd_layer_input(in, 1)), NULL,
                                     weights_of(m), .biases = o->bias);
     return gd_listed(next_state(x, y.h));

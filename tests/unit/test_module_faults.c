@@ -63,6 +63,27 @@ static bool train(void *user) {
 }
 TEST(training) { walk("training", train, NULL, NULL); }
 
+/* Networks of several inputs and outputs, of modules in modules, with a shared parameter. */
+static bool train_on_sequences(void *user) {
+    GD_SCOPE;
+    (void)user;
+    gd_tensor *x = gd_zeros(gd_dims(2, 3), .dtype = GD_I64);
+    gd_module *nets[] = {
+        gd_zoo_char_lstm(5, .embedding = 3, .hidden = 3),
+        gd_zoo_gpt(5, .context = 4, .layers = 1, .heads = 2, .width = 4, .dropout = 0.5)};
+    for (int i = 0; i < 2; i++) {
+        gd_optimizer *adam = gd_optim_adam(gd_module_parameters(nets[i]));
+        gd_backward(gd_sum(gd_square(gd_module_forward(nets[i], x))));
+        gd_optimizer_step(adam);
+    }
+    gd_module *m =
+        gd_nn_multihead_attention(4, 2, .need_weights = true, .add_bias_kv = true, .causal = true);
+    gd_tensor *q = gd_ones(gd_dims(3, 4)), *mask = gd_zeros(gd_dims(3, 3), .dtype = GD_BOOL);
+    gd_backward(gd_sum(gd_module_forward(m, q, q, q, NULL, mask)));
+    return !gd_failed();
+}
+TEST(training_on_sequences) { walk("training on sequences", train_on_sequences, NULL, NULL); }
+
 typedef struct held {
     gd_module *net, *other;
     gd_tensor *x, *y;

@@ -212,6 +212,70 @@ CLEAN_TEST(a_gpt_learns_a_batch_by_heart) {
     CHECK_SAYING(loss < 0.1, "the loss is %g", loss);
 }
 
+/* --- eagerly, by a jit and by a session --------------------------------------------------------- */
+
+/* A step of gradient descent: gives the loss, and what a session has to fetch for the updates. */
+static gd_tensors descend(gd_tensors in, void *user) {
+    gd_module *net = user;
+    gd_tensor *results[100];
+    int64_t n = 0;
+    gd_tensor *scores = gd_reshape(gd_module_forward(net, in.at[0]), gd_dims(-1, VOCABULARY));
+    results[n++] = gd_cross_entropy(scores, gd_reshape(in.at[1], gd_dims(-1)));
+    gd_tensors p = gd_module_parameters(net), g = gd_grad(gd_list(results[0]), p);
+    GD_NO_GRAD;
+    for (int64_t i = 0; i < p.count && i < g.count; i++)
+        results[n++] = gd_assign(p.at[i], gd_sub(p.at[i], gd_mul(g.at[i], gd_scalar(0.1))));
+    return gd_list_copy((gd_tensors){results, n});
+}
+
+enum { STEPS = 5 };
+
+static void descend_by(int way, gd_module *net, gd_tensor *x, gd_tensor *y, double *losses) {
+    GD_SCOPE;
+    if (way < 2) {
+        gd_jit *jit = way ? gd_jit_new(descend, net, .level = 0) : NULL;
+        for (int i = 0; i < STEPS; i++)
+            losses[i] = gd_item(
+                (jit ? gd_jit_call(jit, gd_list(x, y)) : descend(gd_list(x, y), net)).at[0]);
+        return;
+    }
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *a, *b;
+    gd_tensors fetches;
+    {
+        GD_GRAPH(graph);
+        a = gd_placeholder(gd_tensor_shape(x), .dtype = GD_I64);
+        b = gd_placeholder(gd_tensor_shape(y), .dtype = GD_I64);
+        fetches = descend(gd_list(a, b), net);
+    }
+    gd_session *session = gd_session_new(graph, .level = 0);
+    for (int i = 0; i < STEPS; i++)
+        losses[i] = gd_item(gd_session_run(session, gd_list(a, x, b, y), fetches).at[0]);
+}
+
+static void check_ways(gd_module *net) {
+    gd_module *twins[3] = {gd_module_clone(net), gd_module_clone(net), gd_module_clone(net)};
+    gd_tensor *x = text(2, 6), *y = text(2, 6);
+    double losses[3][STEPS];
+    for (int way = 0; way < 3; way++) {
+        descend_by(way, twins[way], x, y, losses[way]);
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        CHECK(memcmp(losses[way], losses[0], sizeof losses[0]) == 0);
+        gd_tensors p = gd_module_parameters(twins[way]), q = gd_module_parameters(twins[0]);
+        for (int64_t i = 0; i < p.count; i++) CHECK(distance(p.at[i], q.at[i]) == 0);
+    }
+    CHECK(losses[0][STEPS - 1] < losses[0][0]);
+}
+
+CLEAN_TEST(eager_steps_jits_and_sessions_give_the_same_bits) {
+    GD_SCOPE;
+    gd_seed(7);
+    check_ways(gd_zoo_char_lstm(VOCABULARY, .embedding = 8, .hidden = 12));
+    check_ways(gd_zoo_gpt(VOCABULARY, .context = 8, .layers = 2, .heads = 2, .width = 8));
+    check_ways(gd_zoo_gpt(VOCABULARY, .context = 6, .layers = 1, .heads = 2, .width = 8,
+                          .tied = false, .bias = false));
+}
+
 CLEAN_TEST(dropout_of_both_depends_on_the_mode) {
     GD_SCOPE;
     gd_seed(6);
@@ -225,27 +289,6 @@ CLEAN_TEST(dropout_of_both_depends_on_the_mode) {
         CHECK(distance(gd_module_forward(nets[i], x), gd_module_forward(nets[i], x)) == 0);
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-}
-
-/* --- the encoding of positions, which PyTorch has no layer for -------------------------------- */
-
-CLEAN_TEST(positions_are_encoded_as_sines_and_cosines) {
-    GD_SCOPE;
-    gd_module *m = gd_nn_positional_encoding(5, .max_len = 7, .batch_first = true);
-    gd_tensor *x = gd_zeros(gd_dims(2, 6, 5)), *y = gd_module_forward(m, x);
-    for (int t = 0; t < 6; t++)
-        for (int i = 0; i < 5; i++) {
-            const double angle = t / pow(10000, (i - i % 2) / 5.0);
-            CHECK(fabs(gd_item(gd_index(y, 1, t, i)) - (i % 2 ? cos(angle) : sin(angle))) < 1e-6);
-        }
-    gd_module *time_first = gd_nn_positional_encoding(5, .max_len = 7);
-    CHECK(distance(gd_module_forward(time_first, gd_transpose(x, 0, 1)), gd_transpose(y, 0, 1)) ==
-          0);
-    CHECK(distance(gd_module_forward(time_first, gd_zeros(gd_dims(6, 5))), gd_select(y, 0, 0)) ==
-          0);
-    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    gd_module_forward(m, gd_zeros(gd_dims(2, 8, 5)));
-    CHECK_SAYING(says("positional_encoding") && says("max_len (7)"), "%s", gd_error_message());
 }
 
 TEST_MAIN
