@@ -144,7 +144,8 @@ static int run_apart(const bench_entry *entry) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 5 && strcmp(argv[1], "--steps") == 0) return train_serve(argv[2], argv[3], atoi(argv[4]));
+    if ((argc == 5 || argc == 6) && strcmp(argv[1], "--steps") == 0)
+        return train_serve(argv[2], argv[3], atoi(argv[4]), argc == 6 ? argv[5] : NULL);
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         puts("bench [--out FILE] [NAME ...]\n"
              "Measures everything, or what begins with a name; prints a table and writes FILE, one JSON\n"

@@ -16,8 +16,9 @@ train *train_new(const char *net, const char *mode);
 /* One step, for bench_time. */
 void train_step(void *train);
 
-/* `bench --steps NET MODE THREADS`: for each line of input, so many steps as take about 50 ms; prints
- * the nanoseconds of one. */
-int train_serve(const char *net, const char *mode, int threads);
+/* `bench --steps NET MODE THREADS [FILE]`: for each line of input, so many steps as take about 100
+ * ms; prints the nanoseconds of one. A network of the zoo (zoo.h) takes its weights and its batch
+ * from FILE, and the first line that is printed has the losses of its first three steps. */
+int train_serve(const char *net, const char *mode, int threads, const char *file);
 
 #endif

@@ -1,52 +1,134 @@
 #!/usr/bin/env python3
 """Training steps here and in PyTorch, in turn, on the same machine.
 
-    python bench/versus_pytorch.py [build/bench/bench]
+    python bench/versus_pytorch.py [build/bench/bench] [--nets lenet,gpt] [--no-compile]
 
-with a Python that has PyTorch. Both nets (see bench/train.h) take steps in rounds, first here, then
-there, many times; printed are the medians, and the median of the ratios of each pair of rounds.
-A round is 100 ms that do not count, since a processor that was idle takes about as long to come up to
-speed, and 100 ms that do. PyTorch's time is the better of eager and torch.compile.
+with a Python that has PyTorch. Nets (see bench/train.h and bench/zoo.h) take steps in rounds, first here, then
+there, many times; printed are the medians, and the median of the ratios of each pair of rounds. A round is 100 ms
+(but at least a step) that do not count, since a processor that was idle takes about as long to come up to speed, and
+as many that do. PyTorch's time is the best of eager, eager with channels_last for images, and torch.compile.
+
+A network of the zoo has the same weights and the same batch on both sides, through a safetensors file, and the losses
+of its first three steps, the optimizer's included, are compared before anything is timed.
 """
 import argparse
+import os
 import statistics
 import subprocess
+import sys
+import tempfile
 import time
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path += [os.path.join(HERE, "..", "tools"), os.path.join(HERE, "..", "tests", "golden")]
 ROUNDS = 31
 
+# --- nets ------------------------------------------------------------------------------------------
 
-def make_net(name):
-    torch.manual_seed(0)
-    if name == "two_layer":
-        net = nn.Sequential(nn.Linear(1000, 100), nn.ReLU(), nn.Linear(100, 10))
-        return net, torch.randn(64, 1000), torch.randn(64, 10), nn.MSELoss()
+
+def two_layer():
+    net = nn.Sequential(nn.Linear(1000, 100), nn.ReLU(), nn.Linear(100, 10))
+    return net, torch.randn(64, 1000), torch.randn(64, 10)
+
+
+def mlp():
     net = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
-    return net, torch.randn(128, 784), torch.randint(0, 10, (128,)), nn.CrossEntropyLoss()
+    return net, torch.randn(128, 784), torch.randint(0, 10, (128,))
+
+
+def lenet():
+    import zoo_make
+    return zoo_make.LeNet(), torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))
+
+
+def resnet20():
+    import zoo_make
+    return zoo_make.resnet20(10), torch.randn(64, 3, 32, 32), torch.randint(0, 10, (64,))
+
+
+def resnet18():
+    import zoo_make
+    return zoo_make.resnet18(1000), torch.randn(8, 3, 224, 224), torch.randint(0, 1000, (8,))
+
+
+def char_lstm():
+    import zoo_sequence
+    text = torch.randint(0, 65, (32, 65))
+    return zoo_sequence.char_lstm(65), text[:, :-1].contiguous(), text[:, 1:].contiguous()
+
+
+def gpt():
+    import zoo_sequence
+    text = torch.randint(0, 65, (16, 129))
+    return zoo_sequence.gpt(65), text[:, :-1].contiguous(), text[:, 1:].contiguous()
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=1e-3)
+
+
+def zoo_sgd(momentum):
+    return lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=momentum)
+
+
+# name: make, optimizer, rounds, images, of the zoo. bench/zoo.c has the same optimizers.
+NETS = {
+    "two_layer": (two_layer, sgd, ROUNDS, False, False),
+    "mlp": (mlp, sgd, ROUNDS, False, False),
+    "lenet": (lenet, zoo_sgd(0), 15, True, True),
+    "resnet20": (resnet20, zoo_sgd(0.9), 9, True, True),
+    "resnet18": (resnet18, zoo_sgd(0.9), 5, True, True),
+    "char_lstm": (char_lstm, lambda p: torch.optim.Adam(p, lr=1e-3), 9, False, True),
+    "gpt": (gpt, lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.01), 7, False, True),
+}
+
+
+def loss_of(net, x, y):
+    out = net(x)
+    out = out[0] if isinstance(out, tuple) else out
+    if y.is_floating_point():
+        return F.mse_loss(out, y)
+    return F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
+
+
+# --- the two sides ---------------------------------------------------------------------------------
 
 
 class Theirs:
-    def __init__(self, name, compiled):
-        net, self.x, self.y, loss = make_net(name)
-        optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-
-        def loss_of(x, y):
-            return loss(net(x), y)
-
-        forward = torch.compile(loss_of) if compiled else loss_of
-
-        def step():
-            optimizer.zero_grad()
-            forward(self.x, self.y).backward()
-            optimizer.step()
-
-        self.step = step
-        for _ in range(20):
-            step()
+    def __init__(self, name, compiled=False, channels_last=False):
+        torch.manual_seed(0)
+        make, optimizer_of, _, _, self.zoo = NETS[name]
+        self.net, self.x, self.y = make()
+        if channels_last:
+            self.net, self.x = self.net.to(memory_format=torch.channels_last), self.x.to(memory_format=torch.channels_last)
+        self.optimizer = optimizer_of(self.net.parameters())
+        self.forward = torch.compile(loss_of) if compiled else loss_of
         self.each = 1e6
+
+    def step(self):
+        self.optimizer.zero_grad()
+        loss = self.forward(self.net, self.x, self.y)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def warm_up(self):
+        start = time.perf_counter()
+        for _ in range(20):
+            self.step()
+            if time.perf_counter() - start > 2:
+                break
+
+    def save(self, path):
+        """What bench/zoo.c reads: the weights and the batch."""
+        from to_safetensors import collect, write
+        state = {"net." + name: t for name, t in self.net.state_dict().items()}
+        ordered, metadata, _ = collect({**state, "x": self.x, "y": self.y}, "")
+        write(path, ordered, metadata)
 
     def round(self):
         steps = 1 + int(100e6 / self.each)
@@ -60,9 +142,12 @@ class Theirs:
 
 
 class Ours:
-    def __init__(self, bench, name, mode, threads):
-        self.process = subprocess.Popen([bench, "--steps", name, mode, str(threads)], stdin=subprocess.PIPE,
+    def __init__(self, bench, name, mode, threads, *file):
+        self.process = subprocess.Popen([bench, "--steps", name, mode, str(threads), *file], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
+
+    def losses(self):
+        return [float(word) for word in self.process.stdout.readline().split()]
 
     def round(self):
         self.process.stdin.write("\n")
@@ -74,36 +159,76 @@ class Ours:
         self.process.wait()
 
 
+def check_losses(name, ours, theirs):
+    """One step's tolerance is that of f32 sums; later ones build on it."""
+    far = [abs(a - b) / abs(b) for a, b in zip(ours, theirs)]
+    if len(ours) == 3 and all(f < limit for f, limit in zip(far, (1e-4, 1e-3, 1e-2))):
+        return
+    sys.exit(f"{name}: losses differ, so there is nothing to compare: here {ours}, there {theirs}")
+
+
+def start(name, threads, bench, folder, compiles):
+    """Both sides, ready for rounds."""
+    _, _, _, images, zoo = NETS[name]
+    theirs = {"torch": Theirs(name)}
+    if not zoo:
+        ours = {mode: Ours(bench, name, mode, threads) for mode in ("eager", "plan", "fused")}
+    else:
+        file = os.path.join(folder, name + ".safetensors")
+        theirs["torch"].save(file)
+        ours = {mode: Ours(bench, name, mode, threads, file) for mode in ("eager", "jit")}
+        losses = [theirs["torch"].step().item() for _ in range(3)]
+        for side in ours.values():
+            check_losses(name, side.losses(), losses)
+    if images:
+        theirs["last"] = Theirs(name, channels_last=True)
+    try:
+        if compiles:
+            theirs["compiled"] = Theirs(name, compiled=True)
+            theirs["compiled"].step()
+    except Exception as problem:  # no compiler, say
+        theirs.pop("compiled")
+        print("torch.compile:", str(problem).splitlines()[0])
+    for side in theirs.values():
+        side.warm_up()
+    return ours, theirs
+
+
+def compare(name, threads, bench, folder, compiles, rounds):
+    torch.set_num_threads(threads)
+    ours, theirs = start(name, threads, bench, folder, compiles)
+    times = {key: [] for key in (*ours, *theirs)}
+    for _ in range(rounds or NETS[name][2]):
+        for key, side in (*ours.items(), *theirs.items()):
+            time.sleep(0.02)  # threads of the one before fall asleep
+            times[key].append(side.round())
+    for side in ours.values():
+        side.end()
+    medians = {key: statistics.median(values) / 1e6 for key, values in times.items()}
+    best_ours, best_theirs = min(ours, key=medians.get), min(theirs, key=medians.get)
+    ratio = statistics.median(b / a for a, b in zip(times[best_ours], times[best_theirs]))
+    eager = statistics.median(b / a for a, b in zip(times["eager"], times["torch"]))
+    columns = [f"{medians[key]:8.3f}" if key in medians else " " * 8
+               for key in ("eager", "plan", "fused", "jit", "torch", "last", "compiled")]
+    print(f"{name:10} {threads:7} {' '.join(columns[:4])} | {' '.join(columns[4:])} | "
+          f"{ratio:.2f} (eager against eager {eager:.2f})", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", nargs="?", default="build/bench/bench", help="the program that `make bench` builds")
-    bench = parser.parse_args().bench
-    print(f"PyTorch {torch.__version__}; milliseconds a step, medians of {ROUNDS} rounds")
-    print(f"{'net':10} {'threads':>7} {'eager':>8} {'plan':>8} {'fused':>8} | {'torch':>8} {'compiled':>8} | ratio, best against best")
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        for name in ("two_layer", "mlp"):
-            ours = {mode: Ours(bench, name, mode, threads) for mode in ("eager", "plan", "fused")}
-            theirs = {"torch": Theirs(name, False)}
-            try:
-                theirs["compiled"] = Theirs(name, True)
-            except Exception as problem:  # no compiler, say
-                print("torch.compile:", str(problem).splitlines()[0])
-            times = {key: [] for key in (*ours, *theirs)}
-            for _ in range(ROUNDS):
-                for key, side in (*ours.items(), *theirs.items()):
-                    time.sleep(0.02)  # threads of the one before fall asleep
-                    times[key].append(side.round())
-            for side in ours.values():
-                side.end()
-            medians = {key: statistics.median(values) / 1e6 for key, values in times.items()}
-            best_ours = min(ours, key=medians.get)
-            best_theirs = min(theirs, key=medians.get)
-            ratio = statistics.median(b / a for a, b in zip(times[best_ours], times[best_theirs]))
-            eager = statistics.median(b / a for a, b in zip(times["eager"], times["torch"]))
-            compiled = medians.get("compiled", float("nan"))
-            print(f"{name:10} {threads:7} {medians['eager']:8.3f} {medians['plan']:8.3f} {medians['fused']:8.3f} | "
-                  f"{medians['torch']:8.3f} {compiled:8.3f} | {ratio:.2f} (eager against eager {eager:.2f})", flush=True)
+    parser.add_argument("--nets", default=",".join(NETS), help="which of %(default)s")
+    parser.add_argument("--threads", default="1,2", help="%(default)s")
+    parser.add_argument("--rounds", type=int, help="default: as many as suit the net, 5 to 31")
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes minutes for the large ones")
+    args = parser.parse_args()
+    print(f"PyTorch {torch.__version__}; milliseconds a step, medians of rounds")
+    print(f"{'net':10} {'threads':>7} {'eager':>8} {'plan':>8} {'fused':>8} {'jit':>8} | {'torch':>8} {'last':>8} {'compiled':>8} | "
+          "ratio, best against best")
+    with tempfile.TemporaryDirectory() as folder:
+        for threads in args.threads.split(","):
+            for name in args.nets.split(","):
+                compare(name, int(threads), args.bench, folder, not args.no_compile, args.rounds)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,10 @@
 #ifndef GRADUS_MODULE_H
 #define GRADUS_MODULE_H
 
+/* As in tensor.h: gcc forgets the pragmas of options.h where layers with options stand among the arguments of
+ * gd_nn_sequential in GD_CHILD. */
+#pragma GCC system_header
+
 #include "gradus/options.h"
 #include "gradus/scope.h"
 
@@ -268,8 +272,9 @@ GD_API void gd_module_unhook(gd_module *module, int64_t number);
 
 /* --- looking at it ------------------------------------------------------------------------------- */
 
-/* A table of layers, the shapes of their outputs, their parameters and multiply-adds, as Keras's, for inputs
- * like these (their shapes alone are used). free() the text; NULL after a failure. */
+/* A table of layers, the shapes of their outputs, their parameters and multiply-adds, as Keras's,
+ * for inputs like these (of floats the shapes alone are used). free() the text; NULL after a
+ * failure. */
 #define gd_module_summary(module, ...) gd_module_summary_at(GD_HERE, module, gd_list(__VA_ARGS__))
 GD_API char *gd_module_summary_at(const char *site, gd_module *module, gd_tensors inputs);
 /* Prints it. */

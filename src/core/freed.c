@@ -121,13 +121,9 @@ void gd_check_owned(const gd_object *object, const char *site) {
 
 /* Whether an address is in the part of this thread's stack below `frame`: in a frame that has ended. */
 static bool is_below(const void *address, const void *frame) {
-    pthread_attr_t attributes;
-    void *lowest;
-    size_t bytes;
-    if ((uintptr_t)address >= (uintptr_t)frame || pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
-    const bool known = pthread_attr_getstack(&attributes, &lowest, &bytes) == 0;
-    pthread_attr_destroy(&attributes);
-    return known && (uintptr_t)address >= (uintptr_t)lowest;
+    if ((uintptr_t)address >= (uintptr_t)frame) return false;
+    const char *end = gd_stack_end();
+    return end && (uintptr_t)address >= (uintptr_t)end;
 }
 
 gd_status gd_check_returned(gd_tensors returned, const void *frame) {

@@ -151,16 +151,21 @@ static char *find_stack_end(void) {
     return lowest ? (char *)lowest + guard : NULL;
 }
 
-gd_status gd_check_stack(void) {
+const char *gd_stack_end(void) {
     gd_thread *thread = &gd_this_thread;
-    const char *here = __builtin_frame_address(0);
     if (!thread->stack_end) thread->stack_end = find_stack_end();
+    return thread->stack_end;
+}
+
+gd_status gd_check_stack(void) {
+    const char *here = __builtin_frame_address(0), *end = gd_stack_end();
     /* an address below is one of another stack: the program switches between them */
-    if (!thread->stack_end || here < thread->stack_end || here - thread->stack_end >= STACK_NEEDED) return GD_OK;
+    if (!end || here < end || here - end >= STACK_NEEDED) return GD_OK;
     return gd_fail(GD_E_MEMORY,
-                   "the stack of this thread has %zu bytes left, and %d may be needed: branches, loops and functions "
+                   "the stack of this thread has %zu bytes left, and %d may be needed: branches, "
+                   "loops and functions "
                    "nest too deeply for it",
-                   (size_t)(here - thread->stack_end), STACK_NEEDED);
+                   (size_t)(here - end), STACK_NEEDED);
 }
 
 /* --- fork --------------------------------------------------------------------------------------

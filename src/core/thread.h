@@ -63,7 +63,7 @@ typedef struct gd_thread {
     int free_small_count;
     void *free_lists; /* short lists of tensors for reuse; the first word of each links to the next */
     int free_list_count;
-    char *stack_end; /* the lowest address of its stack; NULL: not asked for yet (gd_check_stack) */
+    char *stack_end; /* the lowest address of its stack; NULL: not known yet (gd_stack_end) */
     gd_counts counts;
     struct gd_thread *next; /* of all threads that are alive */
     bool alive;             /* on the list of threads; what it caches is freed when it ends */
@@ -105,6 +105,9 @@ static inline void gd_site_end(const char **before) { gd_this_thread.site = *bef
 /* GD_E_MEMORY where this thread's stack is nearly used up. Called where functions of the program, or graphs
  * in graphs, nest. */
 gd_status gd_check_stack(void);
+/* The lowest address of this thread's stack; NULL: not known. Found once for each thread: for the main thread
+ * the system reads /proc/self/maps, which takes longer than many ops. */
+const char *gd_stack_end(void);
 
 /* Adds to a count that only this thread writes. */
 static inline void gd_count(_Atomic int64_t *count, int64_t change) {

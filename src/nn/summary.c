@@ -13,7 +13,8 @@
 
 /* --- shapes alone -------------------------------------------------------------------------------- */
 
-/* Calls a module with symbols of the inputs' shapes. */
+/* Calls a module with symbols of the inputs' shapes. Integers stay values: a network may read its
+ * structure from them. */
 static gd_status run_on_shapes(gd_module *m, gd_tensors in, double *macs) {
     gd_shapes_only only;
     gd_status status = GD_OK;
@@ -24,6 +25,8 @@ static gd_status run_on_shapes(gd_module *m, gd_tensors in, double *macs) {
     for (int64_t i = 0; i < in.count && status == GD_OK; i++) {
         const gd_tensor *x = in.at[i];
         if (x && x->kind == GD_FAILED) status = gd_failure();
+        else if (x && x->kind == GD_VALUE && !gd_dtype_is_float((gd_dtype)x->dtype))
+            symbols[i] = in.at[i];
         else if (x) symbols[i] = gd_symbol(gd_shape_of(x->rank, x->dims), (gd_dtype)x->dtype, x->device);
     }
     if (status == GD_OK && gd_module_run(m, (gd_tensors){symbols, in.count}).at[0]->kind == GD_FAILED) status = gd_failure();

@@ -1,4 +1,5 @@
 /* test_module.c - modules: trees, names, calls, modes, messages. */
+#include <sys/resource.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -257,6 +258,32 @@ TEST(a_program_defines_a_layer) {
     CHECK_MESSAGE("scale needs the option 'features'");
     CHECK(!gd_layer_new("scael", NULL));
     CHECK_MESSAGE("there is no layer 'scael'");
+}
+
+/* --- what a function returns --------------------------------------------------------------------- */
+
+/* As `return gd_list(...)` does: the array is gone with the function. */
+static gd_tensors __attribute__((noinline)) ended_list(gd_tensors in, void *self) {
+    gd_tensor *volatile here[1] = {in.at[0]};
+    gd_tensor *const *volatile at = (gd_tensor *const *)here;
+    (void)self;
+    return (gd_tensors){at, 1};
+}
+
+/* The check knows the stack without opening a file at each call, as the system does for the main thread. */
+CLEAN_TEST(a_list_that_ended_with_its_function_is_refused_also_without_files) {
+    GD_SCOPE;
+    struct rlimit files;
+    gd_module *bad = gd_module_new(ended_list, 0);
+    gd_tensor *x = gd_ones(gd_dims(2));
+    gd_module_forward(bad, x);
+    CHECK_SAYING(says("a list that ended with it"), "%s", gd_error_message());
+    gd_clear_error();
+    getrlimit(RLIMIT_NOFILE, &files);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, files.rlim_max});
+    gd_module_forward(bad, x);
+    setrlimit(RLIMIT_NOFILE, &files);
+    CHECK_SAYING(says("a list that ended with it"), "%s", gd_error_message());
 }
 
 TEST_MAIN

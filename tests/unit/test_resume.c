@@ -1,0 +1,182 @@
+/* test_resume.c - a training run that goes on in a new process: the same bits as without the break.
+ *
+ * The test runs itself again: `test_resume --resume WAY LEFT_OUT FROM TO` loads FROM, takes the
+ * second half of the steps, and saves to TO.
+ */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clean_test.h"
+#include "gradus/gradus.h"
+
+enum { STEPS = 100, SAVED = 50, BATCH = 16, INPUTS = 8, CLASSES = 4 };
+
+typedef enum way { EAGER, JIT, SESSION, WAYS } way;
+static const char *const way_names[] = {"eager", "jit", "session"};
+
+typedef struct run {
+    gd_module *net;
+    gd_optimizer *adam;
+    gd_schedule *cosine;
+    gd_jit *jit;
+    gd_session *session;
+    gd_tensor *x, *y, *loss, *train; /* of the session's graph */
+    gd_tensor *losses;               /* of the second half */
+} run;
+
+static gd_tensors step(gd_tensors in, void *user) {
+    run *r = user;
+    gd_tensor *loss = gd_cross_entropy(gd_module_forward(r->net, in.at[0]), in.at[1]);
+    gd_optimizer_zero_grad(r->adam);
+    gd_backward(loss);
+    gd_optimizer_step(r->adam);
+    gd_schedule_step(r->cosine);
+    return gd_listed(loss);
+}
+
+static void make_session(run *r) {
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    r->x = gd_placeholder(gd_dims(BATCH, INPUTS));
+    r->y = gd_placeholder(gd_dims(BATCH), .dtype = GD_I64);
+    r->loss = gd_cross_entropy(gd_module_forward(r->net, r->x), r->y);
+    r->train = gd_minimize(r->adam, r->loss, .schedule = r->cosine);
+    r->session = gd_session_new(graph, .level = 0);
+}
+
+static void make(run *r, way how, uint64_t seed) {
+    gd_seed(seed);
+    *r = (run){.losses = gd_zeros(gd_dims(STEPS - SAVED))};
+    r->net = gd_nn_sequential(gd_nn_linear(INPUTS, 32), gd_nn_batch_norm1d(32), gd_nn_relu(),
+                              gd_nn_dropout(.p = 0.3), gd_nn_linear(32, CLASSES));
+    r->adam = gd_optim_adam(gd_module_parameters(r->net), .lr = 1e-2);
+    r->cosine = gd_lr_cosine(r->adam, 80, .warmup = 10);
+    if (how == JIT) r->jit = gd_jit_new(step, r, .level = 0);
+    if (how == SESSION) make_session(r);
+}
+
+/* Batches come from the generator, as dropout's noise does. */
+static void take_steps(run *r, int from, int to) {
+    for (int i = from; i < to && !gd_failed(); i++) {
+        GD_SCOPE;
+        gd_tensor *x = gd_randn(gd_dims(BATCH, INPUTS));
+        gd_tensor *y = gd_randint(gd_dims(BATCH), 0, CLASSES), *loss;
+        if (r->session)
+            loss = gd_session_run(r->session, gd_feed(r->x, x, r->y, y), gd_list(r->loss, r->train))
+                       .at[0];
+        else
+            loss = (r->jit ? gd_jit_call(r->jit, gd_list(x, y)) : step(gd_list(x, y), r)).at[0];
+        if (i >= SAVED) ((float *)gd_data(r->losses))[i - SAVED] = (float)gd_item(loss);
+    }
+}
+
+/* All parts but one. */
+static gd_state_parts parts_of(const run *r, const char *left_out, gd_state_part parts[6]) {
+    const gd_state_part all[] = {gd_part("net", r->net),         gd_part("adam", r->adam),
+                                 gd_part("cosine", r->cosine),   gd_part("rng", gd_generator()),
+                                 gd_part("session", r->session), gd_part("losses", r->losses)};
+    int64_t count = 0;
+    for (int i = 0; i < 6; i++)
+        if (all[i].object && strcmp(all[i].name, left_out) != 0) parts[count++] = all[i];
+    return (gd_state_parts){parts, count};
+}
+
+static gd_status save(const run *r, const char *path) {
+    gd_state_part parts[6];
+    return gd_save_state_with(path, parts_of(r, "", parts));
+}
+
+/* --- the new process -----------------------------------------------------------------------------
+ */
+
+static int resume(char **args) {
+    GD_SCOPE;
+    run r;
+    gd_state_part parts[6];
+    const way how = (way)atoi(args[0]);
+    make(&r, how, 99); /* other weights, and another place of the generator */
+    if (how == SESSION)
+        make(&r, SESSION, 1); /* a graph has the noise of the seed it was built with */
+    gd_load_state_with(args[2], parts_of(&r, args[1], parts));
+    take_steps(&r, SAVED, STEPS);
+    save(&r, args[3]);
+    if (gd_failed()) fprintf(stderr, "%s\n", gd_error_message());
+    return gd_failed();
+}
+
+static int resume_apart(way how, const char *left_out, const char *from, const char *to) {
+    char number[8];
+    snprintf(number, sizeof number, "%d", how);
+    const pid_t child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "test_resume", "--resume", number, left_out, from, to,
+              (char *)NULL);
+        _exit(127);
+    }
+    int status = -1;
+    if (child > 0) waitpid(child, &status, 0);
+    return status;
+}
+
+/* --- the tests -----------------------------------------------------------------------------------
+ */
+
+static const char *path_of(char *text, size_t size, const char *name) {
+    snprintf(text, size, "%s/gradus_resume_%ld_%s.safetensors",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid(), name);
+    return text;
+}
+
+/* The first tensor or value that differs; NULL: none does. */
+static const char *difference(const char *a_path, const char *b_path) {
+    gd_state *a = gd_read_state(a_path), *b = gd_read_state(b_path);
+    if (!a || !b || gd_state_count(a) != gd_state_count(b)) return "the number of tensors";
+    for (int64_t i = 0; i < gd_state_count(a); i++) {
+        gd_tensor *t = gd_state_tensor_at(a, i), *u = gd_state_find(b, gd_state_name(a, i));
+        const size_t bytes = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+        if (!u || gd_tensor_numel(t) != gd_tensor_numel(u) ||
+            gd_tensor_dtype(t) != gd_tensor_dtype(u) || memcmp(gd_data(t), gd_data(u), bytes) != 0)
+            return gd_state_name(a, i);
+    }
+    for (int64_t i = 0; i < gd_state_value_count(a); i++) {
+        const char *name = gd_state_value_name(a, i), *v = gd_state_value(b, name);
+        if (!v || strcmp(gd_state_value(a, name), v) != 0) return name;
+    }
+    return NULL;
+}
+
+static void check_resumed(way how) {
+    GD_SCOPE;
+    char saved[300], whole[300], resumed[300];
+    run r;
+    path_of(saved, sizeof saved, "saved"), path_of(whole, sizeof whole, "whole");
+    path_of(resumed, sizeof resumed, "resumed");
+    make(&r, how, 1);
+    take_steps(&r, 0, STEPS);
+    CHECK_SAYING(save(&r, whole) == GD_OK, "%s", gd_error_message());
+    make(&r, how, 1);
+    take_steps(&r, 0, SAVED);
+    CHECK_SAYING(save(&r, saved) == GD_OK, "%s", gd_error_message());
+    CHECK(difference(whole, saved) != NULL);
+
+    CHECK(resume_apart(how, "", saved, resumed) == 0);
+    const char *other = difference(whole, resumed);
+    CHECK_SAYING(!other, "%s: %s differs", way_names[how], other);
+    /* Each part is needed. (Names in that of Adam are the net's, so that it is not loaded alone.) */
+    static const char *const parts[] = {"adam", "cosine", "rng", "session"};
+    for (int i = 0; i < (how == SESSION ? 4 : 3); i++) {
+        CHECK(resume_apart(how, parts[i], saved, resumed) == 0);
+        CHECK_SAYING(difference(whole, resumed), "%s without %s: the same", way_names[how],
+                     parts[i]);
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    remove(saved), remove(whole), remove(resumed);
+}
+CLEAN_TEST(an_eager_run_goes_on_in_a_new_process) { check_resumed(EAGER); }
+CLEAN_TEST(a_traced_run_goes_on_in_a_new_process) { check_resumed(JIT); }
+CLEAN_TEST(a_sessions_run_goes_on_in_a_new_process) { check_resumed(SESSION); }
+
+int main(int argc, char **argv) {
+    if (argc == 6 && strcmp(argv[1], "--resume") == 0) return resume(argv + 2);
+    return test_run_all(argc, argv);
+}
