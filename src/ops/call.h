@@ -101,7 +101,14 @@ typedef struct gd_each {
         *numbers; /* the last inputs: of rank 0, or of rank 1: entry i has element which[i] */
     int n_numbers;
     const int *which; /* NULL: element i */
+    gd_view *views;   /* room for gd_each_views, until the call has run */
 } gd_each;
+enum { GD_EACH_INPUTS = 16 }; /* of an op, at most */
+/* Views of a call for `count` entries, each of which has so many inputs and writes so many of them.
+ */
+static inline size_t gd_each_views(int count, int inputs, int written) {
+    return (size_t)count * (size_t)(inputs + written) + GD_EACH_INPUTS;
+}
 /* `out` gets the results, `count` of them; NULL: nobody wants them. */
 gd_status gd_dispatch_each(const gd_each *each, const char *site, gd_tensor **out);
 

@@ -6,8 +6,6 @@
 #include "gradus/ops.h"
 #include "ops/call.h"
 
-enum { MOST_INPUTS = 16 };
-
 static int width_of(const gd_each *e) { return e->op->n_inputs - e->n_numbers; }
 
 static bool is_written(const gd_op *op, int input) {
@@ -26,7 +24,7 @@ static gd_tensor *number_of(const gd_each *e, int k, int i) {
 static gd_status one_by_one(const gd_each *e, const char *site, gd_tensor **out) {
     const int width = width_of(e);
     for (int i = 0; i < e->count; i++) {
-        gd_tensor *in[MOST_INPUTS];
+        gd_tensor *in[GD_EACH_INPUTS];
         memcpy(in, e->in + (size_t)i * (size_t)width, (size_t)width * sizeof *in);
         for (int k = 0; k < e->n_numbers; k++) in[width + k] = number_of(e, k, i);
         gd_tensor *y = gd_dispatch_one(e->op, site, in, e->op->n_inputs, e->attrs);
@@ -71,7 +69,7 @@ static bool is_batch(const gd_each *e, const gd_device *device) {
 static gd_status check(const gd_each *e) {
     const int width = width_of(e);
     const gd_op *base = e->op->base ? e->op->base : e->op;
-    gd_tensor numbers[MOST_INPUTS], *in[MOST_INPUTS];
+    gd_tensor numbers[GD_EACH_INPUTS], *in[GD_EACH_INPUTS];
     for (int k = 0; k < e->n_numbers; k++) {
         numbers[k] = (gd_tensor){
             .kind = GD_VALUE, .dtype = e->numbers[k]->dtype, .device = e->numbers[k]->device};
@@ -106,14 +104,12 @@ static gd_status pick(const gd_each *e, gd_tensor **numbers) {
 }
 
 static gd_status all_at_once(const gd_each *e, gd_device *device) {
-    gd_tensor *numbers[MOST_INPUTS];
+    gd_tensor *numbers[GD_EACH_INPUTS];
     GD_TRY(pick(e, numbers));
     const gd_op *op = e->op->base ? e->op->base : e->op;
     const int width = width_of(e), written = e->op->base ? 1 : op->n_mutated,
               n_in = e->count * width + e->n_numbers;
-    gd_view *views = gd_malloc(((size_t)n_in + (size_t)(e->count * written)) * sizeof *views),
-            *out = views + n_in;
-    if (!views) return gd_fail(GD_E_MEMORY, "no memory for %d tensors", n_in);
+    gd_view *views = e->views, *out = views + n_in;
     gd_kernel_call k;
     gd_kernel_call_set(&k, e->attrs, views, n_in, out, e->count * written);
     k.each = e->count;
@@ -124,15 +120,13 @@ static gd_status all_at_once(const gd_each *e, gd_device *device) {
         atomic_fetch_add(&e->in[i]->storage->version, 1);
     }
     for (int i = 0; i < e->n_numbers; i++) gd_view_set(&views[e->count * width + i], numbers[i]);
-    gd_status status = gd_run_kernel(op, &k, device);
-    gd_free(views);
-    return status;
+    return gd_run_kernel(op, &k, device);
 }
 
 gd_status gd_dispatch_each(const gd_each *e, const char *site, gd_tensor **out) {
     if (e->count < 1) return GD_OK;
     gd_device *device = e->in[0] ? e->in[0]->device : NULL;
-    if (e->op->n_inputs > MOST_INPUTS)
+    if (e->op->n_inputs > GD_EACH_INPUTS)
         return gd_fail(GD_E_UNSUPPORTED, "%s has too many inputs for a list", e->op->name);
     if (e->count == 1 || !device || !is_batch(e, device)) return one_by_one(e, site, out);
     if (gd_this_thread.attempts > 0 && gd_this_thread.recorded != GD_OK) return gd_failure();

@@ -12,19 +12,17 @@
 /*op sgd_step(p!, g, lr) -> p  elementwise nograd
  * One step of gradient descent: p minus lr times the gradient g.
  *   weight_decay float = 0   times p, added to g
- *   maximize bool = false    goes up instead
- *   p = p - lr * ((maximize ? -g : g) + weight_decay * p)
+ *   p = p - lr * (g + weight_decay * p)
  */
 
 /*op momentum_step(p!, v!, g, lr, scale) -> p  elementwise nograd
- * One step of gradient descent with momentum; v is the running sum of gradients, from 0, to which
- * the gradient is added times `scale`: 1 in the first step, 1 - dampening later.
+ * One step of gradient descent with momentum; v is the running sum of gradients, from 0. `scale` is
+ * a factor of the gradient: 1 in the first step, 1 - dampening later.
  *   momentum float = 0.9
  *   nesterov bool = false    looks one step ahead
  *   weight_decay float = 0   times p, added to g
- *   maximize bool = false    goes up instead
- *   d = (maximize ? -g : g) + weight_decay * p
- *   s = momentum * v + scale * d
+ *   d = scale * (g + weight_decay * p)
+ *   s = momentum * v + d
  *   v = s
  *   p = p - lr * (nesterov ? d + momentum * s : s)
  */

@@ -20,17 +20,20 @@ void gd_postpone_begin(gd_postponed *list) {
 
 gd_status gd_postpone_call(const gd_op *op, const gd_kernel_call *call, gd_device *device) {
     gd_postponed *list = gd_this_thread.postponed;
-    const int n = call->n_in + call->n_out;
+    const int n =
+        call->each ? 0 : call->n_in + call->n_out; /* those of a list live until it has run */
     gd_postponed_call *h = gd_malloc(sizeof *h + (size_t)n * sizeof(gd_view) + op->attrs_size);
     if (!h) return gd_fail(GD_E_MEMORY, "no memory to hold a call");
     gd_view *views = (gd_view *)(h + 1);
     *h = (gd_postponed_call){.call = *call};
-    memcpy(views, call->in, (size_t)call->n_in * sizeof *views);
-    memcpy(views + call->n_in, call->out, (size_t)call->n_out * sizeof *views);
+    if (n > 0) {
+        memcpy(views, call->in, (size_t)call->n_in * sizeof *views);
+        memcpy(views + call->n_in, call->out, (size_t)call->n_out * sizeof *views);
+        h->call.in = views;
+        h->call.out = views + call->n_in;
+    }
     h->call.op = op;
     h->call.device = device;
-    h->call.in = views;
-    h->call.out = views + call->n_in;
     h->call.attrs = call->attrs ? memcpy(views + n, call->attrs, op->attrs_size) : NULL;
     *list->end = h;
     list->end = &h->next;

@@ -85,7 +85,7 @@ static gd_status list_gradients(gd_tensors parameters, const char *what, gd_tens
 }
 
 /* Each times the factor, in place: all of one dtype in one call. */
-static gd_status scale(gd_tensor **gradients, int n, gd_tensor *factor) {
+static gd_status scale(gd_tensor **gradients, int n, gd_tensor *factor, gd_view *views) {
     while (n > 0) {
         const gd_dtype dtype = (gd_dtype)gradients[0]->dtype;
         int same = 0; /* of this dtype, which come first then */
@@ -101,12 +101,27 @@ static gd_status scale(gd_tensor **gradients, int n, gd_tensor *factor) {
                               .in = gradients,
                               .count = same,
                               .numbers = &own,
-                              .n_numbers = 1};
+                              .n_numbers = 1,
+                              .views = views};
         GD_TRY(gd_dispatch_each(&each, NULL, NULL));
+        views += gd_each_views(same, 1, 1);
         gradients += same;
         n -= same;
     }
     return GD_OK;
+}
+
+enum { FLOATS = 4 }; /* dtypes */
+
+/* All gradients are changed, or none. */
+static gd_status scale_all(gd_tensor **gradients, int n, gd_tensor *factor) {
+    gd_view *views = gd_malloc((gd_each_views(n, 1, 1) + FLOATS * GD_EACH_INPUTS) * sizeof *views);
+    if (!views) return gd_fail(GD_E_MEMORY, "no memory for %d gradients", n);
+    gd_postponed updates;
+    gd_postpone_begin(&updates);
+    const gd_status status = gd_postpone_end(&updates, scale(gradients, n, factor, views));
+    gd_free(views);
+    return status;
 }
 
 static gd_status check_norm(double max_norm, const gd_clip_options *o) {
@@ -135,11 +150,7 @@ static gd_status clip_norm(gd_tensors parameters, double max_norm, const gd_clip
     if (status == GD_OK && (*norm)->kind == GD_FAILED) status = gd_failure();
     if (status == GD_OK && o->error_if_nonfinite && !isfinite(gd_item(*norm)))
         status = gd_fail(GD_E_STATE, "gd_clip_grad_norm: the norm of the gradients is not finite");
-    if (status == GD_OK && n) {
-        gd_postponed updates; /* all gradients are changed, or none */
-        gd_postpone_begin(&updates);
-        status = gd_postpone_end(&updates, scale(gradients, n, factor_of(*norm, max_norm)));
-    }
+    if (status == GD_OK && n) status = scale_all(gradients, n, factor_of(*norm, max_norm));
     gd_free(gradients);
     return status;
 }
@@ -170,12 +181,15 @@ static gd_status clip_value(gd_tensors parameters, double value) {
     gd_clamp_options bounds = gd_clamp_defaults();
     bounds.min = gd_number_of(-value);
     bounds.max = gd_number_of(value);
+    gd_view *views = gd_malloc(gd_each_views(n, 1, 1) * sizeof *views);
+    if (!views && status == GD_OK) status = gd_fail(GD_E_MEMORY, "no memory for %d gradients", n);
     const gd_each each = {
-        .op = gd_op_find("clamp_"), .attrs = &bounds, .in = gradients, .count = n};
+        .op = gd_op_find("clamp_"), .attrs = &bounds, .in = gradients, .count = n, .views = views};
     gd_postponed updates;
     gd_postpone_begin(&updates);
     if (status == GD_OK) status = gd_dispatch_each(&each, NULL, NULL);
     status = gd_postpone_end(&updates, status);
+    gd_free(views);
     gd_free(gradients);
     return status;
 }

@@ -22,6 +22,7 @@ typedef struct gd_optim_part {
         *slots;       /* (count, needs.count); those of a parameter are NULL until its first step */
     gd_tensor *steps; /* f64[count]: how many each has taken; NULL until the first, and where nobody
                          counts */
+    struct gd_view *views;         /* room for a call, gd_each_views; NULL until the first */
     gd_tensor **gradients, **work; /* during a step: (count), (count, 2 + slots) */
 } gd_optim_part;
 
@@ -53,6 +54,7 @@ struct gd_update {
     int n_entries;
     gd_tensor **done; /* results, for a graph */
     int n_done;
+    bool called;
     gd_status status;
 };
 

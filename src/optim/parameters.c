@@ -99,6 +99,7 @@ void gd_optim_part_free(const gd_optim_group *g, gd_optim_part *part) {
         gd_release(part->slots[i]);
     gd_release(part->steps);
     gd_free(part->parameters);
+    gd_free(part->views);
     gd_free(part->options);
     *part = (gd_optim_part){.count = 0};
 }

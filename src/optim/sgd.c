@@ -28,25 +28,28 @@ static void sgd_slots(const void *options, gd_slot_needs *needs) {
     needs->counts = o->dampening != 0; /* which the first step has not */
 }
 
-/* 1 in the first step, 1 - dampening later. */
-static gd_tensor *scale_of(const gd_update *u, double dampening) {
-    gd_tensor *one = gd_scalar_of(1, GD_F64);
-    if (dampening == 0) return one;
-    return gd_where(gd_le(gd_update_count(u), one), one, gd_scalar_of(1 - dampening, GD_F64));
+/* 1 in the first step, 1 - dampening later; times `sign`. */
+static gd_tensor *scale_of(const gd_update *u, double dampening, double sign) {
+    gd_tensor *first = gd_scalar_of(sign, GD_F64);
+    if (dampening == 0) return first;
+    gd_tensor *is_first = gd_le(gd_update_count(u), gd_scalar_of(1, GD_F64));
+    return gd_where(is_first, first, gd_scalar_of(sign * (1 - dampening), GD_F64));
 }
 
+/* To go up is to go down by -(g - weight_decay p), which has the same bits as -g + weight_decay p.
+ */
 static void sgd_update(gd_update *u) {
     const gd_optim_sgd_options *o = gd_update_options(u);
+    const double sign = o->maximize ? -1 : 1, decay = sign * o->weight_decay;
+    gd_tensor *lr = gd_update_lr(u);
     if (o->momentum == 0) {
-        gd_sgd_step_options plain = {.weight_decay = o->weight_decay, .maximize = o->maximize};
-        gd_update_each(u, "sgd_step", &plain, gd_list(gd_update_lr(u)));
+        gd_sgd_step_options plain = {.weight_decay = decay};
+        gd_update_each(u, "sgd_step", &plain, gd_list(o->maximize ? gd_neg(lr) : lr));
         return;
     }
-    gd_momentum_step_options with = {.momentum = o->momentum,
-                                     .nesterov = o->nesterov,
-                                     .weight_decay = o->weight_decay,
-                                     .maximize = o->maximize};
-    gd_update_each(u, "momentum_step", &with, gd_list(gd_update_lr(u), scale_of(u, o->dampening)));
+    gd_momentum_step_options with = {
+        .momentum = o->momentum, .nesterov = o->nesterov, .weight_decay = decay};
+    gd_update_each(u, "momentum_step", &with, gd_list(lr, scale_of(u, o->dampening, sign)));
 }
 
 #include "sgd.gen.h"

@@ -31,7 +31,13 @@ static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd
         memcpy(in + 1, part->slots + i * slots, (size_t)slots * sizeof *in);
         in[width - 1] = part->gradients[i];
     }
+    if (u->called) return gd_fail(GD_E_STATE, "gd_update_each: an update calls it once");
+    u->called = true;
+    if (!part->views)
+        part->views = gd_malloc(gd_each_views(part->count, width, 1 + slots) * sizeof *part->views);
+    if (!part->views) return gd_fail(GD_E_MEMORY, "no memory for a step");
     const gd_each each = {.op = op,
+                          .views = part->views,
                           .attrs = options ? options : op->defaults,
                           .in = part->work,
                           .count = u->n_entries,
@@ -81,6 +87,7 @@ static gd_status step_part(gd_update *u) {
     const double factor = u->part->factors.lr;
     u->lr = factor == 1 ? u->group->lr : gd_mul(u->group->lr, gd_scalar_of(factor, GD_F64));
     u->count = NULL;
+    u->called = false;
     if (u->group->needs.counts) GD_TRY(count_step(u));
     rules->update(u);
     return u->status;

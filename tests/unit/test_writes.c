@@ -74,7 +74,7 @@ static gd_tensors mixed(gd_tensors in, void *user) {
     gd_tensor *first = gd_exp(t);
     gd_assign(t, gd_add(t, gd_scalar_of(0.5, GD_F64)));
     gd_sgd_step(t, x, lr);
-    gd_momentum_step(m->t[4], t, gd_sin(x), lr); /* t is its running sum */
+    gd_momentum_step(m->t[4], t, gd_sin(x), lr, gd_scalar(1)); /* t is its running sum */
     gd_tensor *second = gd_add(t, m->t[4]);
     gd_sub_(t, first);
     gd_assign(m->t[3], t);

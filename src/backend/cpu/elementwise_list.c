@@ -11,6 +11,7 @@
 #include "codegen/record.h"
 #include "core/copy.h"
 #include "core/pool.h"
+#include "core/tensor.h"
 #include "core/tile.h"
 #include "ops/call.h"
 
@@ -81,25 +82,37 @@ static int64_t straight(const list *l, int i) {
 
 /* --- pieces ----------------------------------------------------------------------------------- */
 
-static void fill(const list *l, int k, int i, char *tile, int64_t n) {
-    const gd_view v = number_at(l, k, i);
-    const double value = gd_load_f64(v.dtype, v.data);
+/* Numbers in a row, as a kernel reads them. Entries mostly have the same ones. */
+typedef struct rows {
+    char *tiles;
+    double value[MOST_NUMBERS];
+    int64_t filled[MOST_NUMBERS];
+} rows;
+
+/* At least n times the number of entry i. */
+static const void *row_of(const list *l, rows *r, int k, int i, int64_t n) {
+    const gd_view *v = &l->numbers[k];
+    const int64_t at = v->rank == 1 ? i * v->strides[0] : 0;
+    const double value =
+        gd_load_f64(v->dtype, (const char *)v->data + at * (int64_t)gd_dtype_bytes(v->dtype));
+    char *tile = r->tiles + (size_t)k * TILE * l->size;
+    if (memcmp(&r->value[k], &value, sizeof value) != 0) r->filled[k] = 0;
+    r->value[k] = value;
     if (l->dtype == GD_F64)
-        for (int64_t e = 0; e < n; e++) ((double *)(void *)tile)[e] = value;
+        for (int64_t e = r->filled[k]; e < n; e++) ((double *)(void *)tile)[e] = value;
     else
-        for (int64_t e = 0; e < n; e++) ((float *)(void *)tile)[e] = (float)value;
+        for (int64_t e = r->filled[k]; e < n; e++) ((float *)(void *)tile)[e] = (float)value;
+    if (n > r->filled[k]) r->filled[k] = n;
+    return tile;
 }
 
 /* Elements [from, to) of entry i. */
-static void run_entry(const list *l, int i, int64_t from, int64_t to, char *tiles) {
+static void run_entry(const list *l, int i, int64_t from, int64_t to, rows *r) {
     const gd_view *in = l->call->in + i * l->width, *out = l->call->out + i * l->written;
     const void *at[GD_EW_OPERANDS];
     void *to_at[GD_EW_OPERANDS];
-    for (int k = 0; k < l->n_numbers; k++) {
-        char *tile = tiles + (size_t)k * TILE * l->size;
-        fill(l, k, i, tile, to - from < TILE ? to - from : TILE);
-        at[l->width + k] = tile;
-    }
+    for (int k = 0; k < l->n_numbers; k++)
+        at[l->width + k] = row_of(l, r, k, i, to - from < TILE ? to - from : TILE);
     for (int64_t e = from; e < to; e += TILE) {
         for (int k = 0; k < l->width; k++) at[k] = (const char *)in[k].data + (size_t)e * l->size;
         for (int k = 0; k < l->written; k++) to_at[k] = (char *)out[k].data + (size_t)e * l->size;
@@ -110,6 +123,7 @@ static void run_entry(const list *l, int i, int64_t from, int64_t to, char *tile
 static void run_piece(void *arg, int64_t piece) {
     const list *l = arg;
     GD_TILE(char, tiles, BUFFER);
+    rows r = {.tiles = tiles};
     const int64_t from = piece * PIECE, total = l->ends[l->count - 1],
                   to = total - from < PIECE ? total : from + PIECE;
     int low = 0, high = l->count - 1; /* the first entry that ends behind `from` */
@@ -124,7 +138,7 @@ static void run_piece(void *arg, int64_t piece) {
         const int64_t begin = i ? l->ends[i - 1] : 0, end = l->ends[i];
         if (begin >= to) break;
         if (begin < end)
-            run_entry(l, i, from > begin ? from - begin : 0, (to < end ? to : end) - begin, tiles);
+            run_entry(l, i, from > begin ? from - begin : 0, (to < end ? to : end) - begin, &r);
     }
 }
 
