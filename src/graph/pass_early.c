@@ -11,7 +11,7 @@
 #include "core/alloc.h"
 #include "graph/program.h"
 
-enum { SMALL = 64 }; /* bytes of a number that several updates use */
+enum { SMALL = 4096 }; /* bytes of numbers that several updates use: one for each parameter */
 
 /* For each thing a list of numbers, in order: at[first[thing]], ..., before at[first[thing + 1]].
  */
@@ -145,14 +145,15 @@ static gd_status begin(early *e, gd_program *p) {
 /* --- what steps are ----------------------------------------------------------------------------
  */
 
-/* Whether the step gives variables their new values, and they can be computed right into them. */
+/* Whether the step gives variables, or tensors outside, their new values, and they can be computed
+ * right into them. */
 static bool is_update(const early *e, int at) {
     const gd_program *p = e->p;
     for (int c = e->commits.first[at]; c < e->commits.first[at + 1]; c++) {
         const gd_commit *commit = &p->commits[e->commits.at[c]];
         const int fresh = root_of(p, commit->value), old = commit->root;
-        if (p->roots[old].kind != GD_ROOT_VARIABLE ||
-            p->roots[old].bytes != p->roots[fresh].bytes || p->roots[fresh].fetched)
+        if (!gd_commit_fills_alone(p, commit) || p->roots[old].bytes != p->roots[fresh].bytes ||
+            p->roots[fresh].fetched)
             return false;
         if (last_of(&e->writing, fresh) > at) return false; /* a copy that is written later */
         if (last_of(&e->touching, old) > at) return false;  /* the old value is needed longer */

@@ -231,30 +231,13 @@ static bool updates_straight(const gd_plan *plan, const gd_pcall *k, int root, c
     return true;
 }
 
-/* Whether an assign fills memory that no other root has: a variable, or a tensor outside that is
- * all of its storage. (Where a feed has it, too, the session takes a copy of that:
- * gd_plan_overwrites.) */
-static bool fills_alone(const gd_program *p, const gd_commit *c) {
-    const gd_root *root = &p->roots[c->root];
-    const gd_pvalue *to = &p->values[c->to];
-    if (root->kind == GD_ROOT_VARIABLE) return true;
-    if (root->kind != GD_ROOT_OUTSIDE || root->constant || to->offset != 0 ||
-        !gd_is_row_major(to->rank, to->dims, to->strides))
-        return false;
-    for (int r = 0; r < p->n_roots; r++)
-        if (r != c->root && p->roots[r].kind == GD_ROOT_OUTSIDE &&
-            p->roots[r].storage == root->storage)
-            return false;
-    return true;
-}
-
 /* The new value of a variable may be computed right into it if nobody reads the old one later, and
  * nothing that can fail comes after it. */
 static bool can_write_through(const gd_plan *plan, const lives *l, const gd_commit *c, int risk) {
     const gd_program *p = plan->program;
     const gd_pvalue *v = &p->values[c->value];
     const gd_root *root = &p->roots[v->root];
-    if (root->kind != GD_ROOT_TEMPORARY || root->fetched || !fills_alone(p, c) ||
+    if (root->kind != GD_ROOT_TEMPORARY || root->fetched || !gd_commit_fills_alone(p, c) ||
         root->bytes != p->roots[c->root].bytes || v->offset != 0 ||
         !gd_is_row_major(v->rank, v->dims, v->strides))
         return false;

@@ -242,3 +242,17 @@ char *gd_program_text(const gd_program *p) {
     }
     return text;
 }
+
+bool gd_commit_fills_alone(const gd_program *p, const gd_commit *c) {
+    const gd_root *root = &p->roots[c->root];
+    const gd_pvalue *to = &p->values[c->to];
+    if (root->kind == GD_ROOT_VARIABLE) return true;
+    if (root->kind != GD_ROOT_OUTSIDE || root->constant || to->offset != 0 ||
+        !gd_is_row_major(to->rank, to->dims, to->strides))
+        return false;
+    for (int r = 0; r < p->n_roots; r++)
+        if (r != c->root && p->roots[r].kind == GD_ROOT_OUTSIDE &&
+            p->roots[r].storage == root->storage)
+            return false;
+    return true;
+}

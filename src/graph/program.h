@@ -90,6 +90,11 @@ gd_status gd_program_commit(gd_program *program, gd_commit commit);
 /* Steps, fetches and commits that read value `from` read `to`. */
 void gd_program_replace(gd_program *program, int from, int to);
 
+/* Whether an assign fills memory that no other root has: a variable, or a tensor outside that is
+ * all of its storage. (Where a feed has it, too, the session takes a copy of that:
+ * gd_plan_overwrites.) */
+bool gd_commit_fills_alone(const gd_program *program, const gd_commit *commit);
+
 /* Whether the op gives its input as it is (maybe in another dtype), and in memory of its own. */
 static inline bool gd_op_copies(const gd_op *op) {
     return op->ir && op->n_inputs == 1 && op->ir->n_outputs == 1 && gd_ir_is_var(op->ir, 0);
