@@ -37,7 +37,7 @@ static gd_status make_optimizer(trial *t) {
     gd_status status = gd_optimizer_add(t->optimizer, gd_list(t->w[2], t->w[3]), .lr = 0.05);
     if (status == GD_OK) status = gd_optimizer_set_factors(t->optimizer, t->w[1], .lr = 2);
     if (status != GD_OK) return status;
-    t->schedule = gd_lr_cosine(t->optimizer, 20, .warmup = 3);
+    t->schedule = gd_lr_cosine(t->optimizer, 20, .warmup = 3, .warmup_start = 0.5);
     return gd_error_status();
 }
 
