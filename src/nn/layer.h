@@ -7,7 +7,6 @@
  *   NAME_build    adds its parameters and buffers, when all options are known
  *   NAME_forward  outputs for inputs. Without it the op of the record is called with the inputs, and then
  *                 the layer's parameters in the order in which they were added.
- *   NAME_describe what a summary says behind the type; rarely needed
  *
  * Options are a struct, gd_nn_NAME_options: const gd_nn_linear_options *o = m->options.
  */
@@ -21,7 +20,6 @@ struct gd_layer_rules {
     gd_status (*check)(const gd_module *m);
     gd_status (*build)(gd_module *m);
     gd_tensors (*forward)(gd_module *m, gd_tensors in);
-    const char *(*describe)(const gd_module *m, char *text, size_t size);
 };
 
 /* Behind every typed constructor. */

@@ -8,7 +8,7 @@
 #include "core/grow.h"
 #include "core/map.h"
 #include "graph/shapes_only.h"
-#include "nn/layer.h"
+#include "nn/module.h"
 #include "nn/watch.h"
 
 /* --- shapes alone -------------------------------------------------------------------------------- */
@@ -79,12 +79,9 @@ static int64_t own_parameters(const gd_module *m) {
 }
 
 /* "    conv1 (conv2d)" below the module that calls it. */
-static void name_row(const table *t, const gd_module *m, char *text) {
-    char name[100], describe[40] = "";
-    const gd_layer_rules *rules = m->maker ? m->maker->rules : NULL;
-    gd_module_call_name(name, sizeof name);
-    if (rules && rules->describe) rules->describe(m, describe, sizeof describe);
-    snprintf(text, CELL, "%*s%s%s%s", 2 * (t->depth > 8 ? 8 : t->depth), "", name, *describe ? " " : "", describe);
+static void name_row(const table *t, char *text) {
+    char name[100];
+    snprintf(text, CELL, "%*s%s", 2 * (t->depth > 8 ? 8 : t->depth), "", gd_module_call_name(name, sizeof name));
 }
 
 static int begin_row(gd_module_watch *watch, gd_module *m) {
@@ -95,7 +92,7 @@ static int begin_row(gd_module_watch *watch, gd_module *m) {
     }
     row *r = &t->rows[t->count];
     *r = (row){.macs = gd_shapes_only_macs()};
-    name_row(t, m, r->name);
+    name_row(t, r->name);
     const bool again = gd_map_find(&t->seen, m) >= 0;
     r->parameters = again ? -1 : 0; /* counted at the end: it may not be built yet */
     if (!again) gd_map_put(&t->seen, m, t->count);

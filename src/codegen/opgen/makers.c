@@ -30,7 +30,7 @@ static const kind kinds[] = {
      "Layers",
      "Every layer, as the constructor of a module (module.h). Names, meanings and first weights "
      "are PyTorch's.",
-     {"check", "build", "forward", "describe"}},
+     {"check", "build", "forward"}},
     {"init",
      "init",
      "gd_tensor *",
