@@ -46,18 +46,20 @@ gd_module *gd_module_bare(const char *type) {
 }
 
 gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size, const gd_module_options *options) {
+    gd_scope *scope = gd_scope_open(); /* frees it where its struct finds no memory */
     gd_module *m = gd_module_bare(options->type ? options->type : "module");
-    if (!m) {
-        gd_report(site, GD_E_MEMORY);
-        return NULL;
+    if (m) {
+        m->forward = forward;
+        m->self_size = size;
+        m->self = gd_calloc(1, size ? size : 1);
+        if (m->self) m->destroy = options->destroy;
     }
-    m->forward = forward;
-    m->destroy = options->destroy;
-    m->self_size = size;
-    m->self = gd_calloc(1, size ? size : 1);
-    if (m->self) return m;
+    const bool made = m && m->self;
+    if (made) gd_keep(m);
+    gd_scope_close(&scope);
+    if (made) return m;
     gd_report(site, gd_fail(GD_E_MEMORY, "no memory for a module of %zu bytes", size));
-    return NULL; /* its scope frees it */
+    return NULL;
 }
 
 void *gd_module_self(gd_module *m) { return m ? m->self : NULL; }
