@@ -87,7 +87,7 @@ static gd_status check(const gd_each *e) {
 
 /* The numbers in the order of the entries. */
 static gd_status pick(const gd_each *e, gd_device *device, gd_tensor **numbers) {
-    memcpy(numbers, e->numbers, (size_t)e->n_numbers * sizeof *numbers);
+    for (int k = 0; k < e->n_numbers; k++) numbers[k] = e->numbers[k];
     bool picks = false;
     for (int k = 0; k < e->n_numbers; k++) picks |= e->which && numbers[k]->rank == 1;
     if (!picks) return GD_OK;
