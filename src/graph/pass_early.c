@@ -1,6 +1,7 @@
 /* pass_early.c - a variable's new value is computed as soon as it can be.
  *
- * Graphs are noted gradients first, then all updates, so that every gradient would live to the end.
+ * Variables here are also tensors outside that a plan assigns to, such as parameters that are leaves.
+ * A graph holds all gradients first, then all updates, so every gradient would live to the end.
  * Here an update moves up, with those steps that only updates need, behind the last step that it
  * depends on or that still reads the old value. It stays behind all steps that may fail, since a
  * run that fails must leave the variables as they were (see can_write_through in plan_build.c).

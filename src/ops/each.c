@@ -86,8 +86,8 @@ static gd_status check(const gd_each *e) {
 }
 
 /* The numbers in the order of the entries. */
-static gd_status pick(const gd_each *e, gd_tensor **numbers) {
-    memcpy(numbers, e->numbers, (size_t)e->n_numbers * sizeof *numbers);
+static gd_status pick(const gd_each *e, gd_device *device, gd_tensor **numbers) {
+    for (int k = 0; k < e->n_numbers; k++) numbers[k] = e->numbers[k];
     bool picks = false;
     for (int k = 0; k < e->n_numbers; k++) picks |= e->which && numbers[k]->rank == 1;
     if (!picks) return GD_OK;
@@ -96,6 +96,7 @@ static gd_status pick(const gd_each *e, gd_tensor **numbers) {
     for (int i = 0; i < e->count; i++) at[i] = e->which[i];
     gd_tensor *index = gd_from_array(gd_dims(e->count), GD_I64, at);
     gd_free(at);
+    if (device != gd_cpu() && index->kind != GD_FAILED) index = gd_to_device(index, device);
     for (int k = 0; k < e->n_numbers; k++) {
         if (numbers[k]->rank == 1) numbers[k] = gd_index_select(numbers[k], 0, index);
         if (numbers[k]->kind == GD_FAILED) return gd_failure();
@@ -105,7 +106,7 @@ static gd_status pick(const gd_each *e, gd_tensor **numbers) {
 
 static gd_status all_at_once(const gd_each *e, gd_device *device) {
     gd_tensor *numbers[GD_EACH_INPUTS];
-    GD_TRY(pick(e, numbers));
+    GD_TRY(pick(e, device, numbers));
     const gd_op *op = e->op->base ? e->op->base : e->op;
     const int width = width_of(e), written = e->op->base ? 1 : op->n_mutated,
               n_in = e->count * width + e->n_numbers;

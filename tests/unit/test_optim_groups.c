@@ -4,6 +4,7 @@
 
 #include "clean_test.h"
 #include "gradus/gradus.h"
+#include "backend/test/device.h"
 #include "ops/maker.h"
 
 static gd_tensor *leaf(double value) { return gd_requires_grad(gd_full(gd_dims(3), value)); }
@@ -280,6 +281,37 @@ CLEAN_TEST(a_list_is_updated_as_one_by_one) {
                              "%s, tensor %d: %s", *name, i, gd_error_message());
         }
     gd_set_num_threads(0);
+}
+
+/* A device without a kernel for lists, whose memory the host cannot read: the same updates. */
+CLEAN_TEST(parameters_on_another_device_are_updated) {
+    GD_SCOPE;
+    gd_device *device = gd_test_device();
+    for (int method = 0; method < 2; method++) {
+        gd_tensor *a[3], *b[3];
+        for (int i = 0; i < 3; i++) {
+            a[i] = leaf(1);
+            b[i] = gd_requires_grad(gd_to_device(gd_ones(gd_dims(3)), device));
+            set_grad(a[i], 0.5 + i);
+            gd_set_grad(b[i], gd_to_device(gd_full(gd_dims(3), 0.5 + i), device));
+        }
+        gd_optimizer *here = gd_optimizer_new(method ? "adamw" : "sgd", ((gd_tensors){a, 3}), NULL),
+                     *there =
+                         gd_optimizer_new(method ? "adamw" : "sgd", ((gd_tensors){b, 3}), NULL);
+        gd_schedule *s = gd_lr_exponential(here, 0.5), *t = gd_lr_exponential(there, 0.5);
+        for (int step = 0; step < 3; step++) {
+            if (step == 1) gd_set_requires_grad(a[1], false), gd_set_requires_grad(b[1], false);
+            gd_clip_grad_norm(((gd_tensors){a, 3}), 1), gd_clip_grad_norm(((gd_tensors){b, 3}), 1);
+            gd_optimizer_step(here), gd_optimizer_step(there);
+            gd_schedule_step(s), gd_schedule_step(t);
+        }
+        for (int i = 0; i < 3; i++) {
+            GD_NO_GRAD;
+            gd_tensor *back = gd_to_device(b[i], gd_device_get("cpu"));
+            CHECK_SAYING(!gd_failed() && first(back) == first(a[i]) && first(back) < 1, "%d: %s",
+                         method, gd_error_message());
+        }
+    }
 }
 
 /* --- a program's own -------------------------------------------------------------------------- */
