@@ -180,7 +180,7 @@ static gd_tensors step(gd_tensors in, void *user) {
 
 /* The loss over one batch after these steps: near 0 when the batch is known by heart. */
 static double loss_after(gd_module *net, int steps, double lr) {
-    trainer t = {net, gd_optim_adam(gd_module_parameters(net), .lr = lr)};
+    trainer t = {net, gd_optim_adamw(gd_module_parameters(net), .lr = lr)};
     gd_jit *train = gd_jit_new(step, &t);
     gd_tensor *x = text(4, 17);
     gd_tensor *input = gd_contiguous(gd_narrow(x, 1, 0, 16)),
