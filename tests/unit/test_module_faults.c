@@ -84,6 +84,23 @@ static bool train_on_sequences(void *user) {
 }
 TEST(training_on_sequences) { walk("training on sequences", train_on_sequences, NULL, NULL); }
 
+/* Networks whose graph follows from tokens. */
+static bool train_dynamic(void *user) {
+    GD_SCOPE;
+    (void)user;
+    const int64_t tree[] = {1, 0, 2}, program[] = {0, 1, 0, 2};
+    gd_module *trees = gd_zoo_tree_net(.leaves = 2, .operators = 1, .width = 2);
+    gd_module *programs =
+        gd_zoo_modular_net(.channels = 1, .size = 2, .width = 2, .unary = 1, .binary = 1,
+                           .classes = 2, .projection = 2, .hidden = 2);
+    gd_tensor *y = gd_module_forward(trees, gd_from_array(gd_dims(3), GD_I64, tree));
+    gd_tensor *x = gd_ones(gd_dims(1, 1, 2, 2));
+    gd_tensor *z = gd_module_forward(programs, gd_from_array(gd_dims(4), GD_I64, program), x);
+    gd_backward(gd_add(gd_sum(y), gd_sum(z)));
+    return trees && programs && !gd_failed();
+}
+TEST(training_dynamic_networks) { walk("training dynamic networks", train_dynamic, NULL, NULL); }
+
 typedef struct held {
     gd_module *net, *other;
     gd_tensor *x, *y;
