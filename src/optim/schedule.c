@@ -44,24 +44,40 @@ static gd_tensor *rate_of(const gd_schedule *s, gd_tensor *step, gd_tensor *base
                     rules_of(s)->rate(s->options, after, base));
 }
 
-static gd_status set_rates(const gd_schedule *s, gd_tensor *step, gd_tensor **done, int *n_done) {
+/* The rates of all groups after `step` steps. */
+static gd_status compute_rates(const gd_schedule *s, gd_tensor *step, gd_tensor **rates) {
     for (int g = 0; g < s->optimizer->n_groups; g++) {
         GD_TRY(gd_optimizer_make_lr(s->optimizer, g));
         GD_TRY(gd_optimizer_make_base(s->optimizer, g)); /* of a group that was added later */
-        const gd_optim_group *group = &s->optimizer->groups[g];
-        gd_tensor *lr = rate_of(s, step, group->base);
-        if (lr->kind != GD_FAILED) lr = gd_assign(group->lr, lr);
-        if (lr->kind == GD_FAILED) return gd_failure();
-        done[(*n_done)++] = lr;
+        rates[g] = rate_of(s, step, s->optimizer->groups[g].base);
+        if (rates[g]->kind == GD_FAILED) return gd_failure();
     }
     return GD_OK;
 }
 
+/* Count and rates, into `done`. */
+static gd_status assign(const gd_schedule *s, gd_tensor *step, gd_tensor *const *rates, gd_tensor **done, int *n_done) {
+    const int first = *n_done;
+    done[(*n_done)++] = gd_assign(s->step, step);
+    for (int g = 0; g < s->optimizer->n_groups; g++) done[(*n_done)++] = gd_assign(s->optimizer->groups[g].lr, rates[g]);
+    for (int i = first; i < *n_done; i++)
+        if (done[i]->kind == GD_FAILED) return gd_failure();
+    return GD_OK;
+}
+
+/* Only the assigns are postponed: a rate may go to another device than the one it was computed on, and
+ * must have its value then. */
 gd_status gd_schedule_advance(gd_schedule *s, gd_tensor **done, int *n_done) {
-    gd_tensor *step = gd_assign(s->step, gd_add(s->step, number(1)));
-    if (step->kind == GD_FAILED) return gd_failure();
-    done[(*n_done)++] = step;
-    return set_rates(s, step, done, n_done);
+    gd_tensor **rates = gd_calloc((size_t)s->optimizer->n_groups + 1, sizeof *rates);
+    if (!rates) return gd_fail(GD_E_MEMORY, "no memory for a step");
+    gd_tensor *step = gd_add(s->step, number(1));
+    gd_status status = step->kind == GD_FAILED ? gd_failure() : compute_rates(s, step, rates);
+    gd_postponed updates; /* all are changed, or none */
+    gd_postpone_begin(&updates);
+    if (status == GD_OK) status = assign(s, step, rates, done, n_done);
+    status = gd_postpone_end(&updates, status);
+    gd_free(rates);
+    return status;
 }
 
 /* --- making one ------------------------------------------------------------------------------- */
@@ -176,9 +192,7 @@ static gd_status take_step(gd_schedule *s) {
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin(), n_done = 0;
-    gd_postponed updates; /* all rates are changed, or none */
-    gd_postpone_begin(&updates);
-    gd_status status = gd_postpone_end(&updates, gd_schedule_advance(s, done, &n_done));
+    const gd_status status = gd_schedule_advance(s, done, &n_done);
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     gd_free(done);
