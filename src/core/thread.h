@@ -53,8 +53,6 @@ typedef struct gd_thread {
     double
         *macs; /* multiply-adds of ops that work out shapes are added here (ops/macs.h); or NULL */
     int in_profiler;
-    struct gd_module_watch *module_watch; /* that looks on (nn/watch.h); NULL: none */
-    struct gd_module_frame *module_frame; /* of the innermost module that is being called (nn/module.h) */
     const char *site;   /* of the public call or the op that is running: that of the library's calls in it */
 
     struct gd_tensor *free_tensors; /* handles for reuse */
@@ -65,6 +63,8 @@ typedef struct gd_thread {
     int free_list_count;
     char *stack_end; /* the lowest address of its stack; NULL: not known yet (gd_stack_end) */
     gd_counts counts;
+    struct gd_module_watch *module_watch; /* that looks on (nn/watch.h); NULL: none */
+    struct gd_module_frame *module_frame; /* of the innermost module that is being called (nn/module.h) */
     struct gd_thread *next; /* of all threads that are alive */
     bool alive;             /* on the list of threads; what it caches is freed when it ends */
 } gd_thread;
