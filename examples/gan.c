@@ -1,8 +1,6 @@
-/* gan.c - two nets that train against each other, as one plan: a generator of points on a circle.
- *
- * A step of each optimizer is part of one gd_jit. The discriminator's batch norm is used three times in it:
- * on true points, on false ones, and on false ones again with the discriminator's new weights.
- */
+/* gan.c - two nets that train against each other, as one plan: a generator of points on a circle. The
+ * discriminator's batch norm is used three times in a step: on true points, on false ones, and on these again
+ * with its new weights. */
 #include <gradus/gradus.h>
 
 #include "show.h"
