@@ -74,7 +74,8 @@ typedef struct gd_module_options {
     GD_WITH_OPTIONS_(gd_module_new_at(GD_HERE, forward, size,                                              \
                      GD_OPTIONS_(gd_module_options, (.type = NULL, .destroy = NULL) __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size, const gd_module_options *options);
-/* Its struct; NULL for a layer. */
+/* Its struct; NULL for a layer. For NULL, a module that could not be made, it is scratch memory of 2 KiB, so that
+ * GD_CHILD may write to it all the same. */
 GD_API void *gd_module_self(gd_module *module);
 
 /* Adds a child, a parameter or a buffer, and puts it into a field of the module's struct, which names it. A

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/object.h"
 
-enum { GD_INLINE_SCOPES = 32 };
+enum { GD_INLINE_SCOPES = 32, GD_SCRATCH = 2048 };
 
 /* What a thread has made and not freed; less than nothing where it frees what others made. Each
  * thread writes its own without a lock, which would take as long as the rest of a small op, and
@@ -63,6 +63,7 @@ typedef struct gd_thread {
     int free_list_count;
     char *stack_end; /* the lowest address of its stack; NULL: not known yet (gd_stack_end) */
     gd_counts counts;
+    _Alignas(16) char scratch[GD_SCRATCH]; /* the struct of a module that could not be made (nn/module.c) */
     struct gd_module_watch *module_watch; /* that looks on (nn/watch.h); NULL: none */
     struct gd_module_frame *module_frame; /* of the innermost module that is being called (nn/module.h) */
     struct gd_thread *next; /* of all threads that are alive */

@@ -62,7 +62,12 @@ gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size, c
     return NULL;
 }
 
-void *gd_module_self(gd_module *m) { return m ? m->self : NULL; }
+/* Programs write their children into it, also where there is no module. */
+void *gd_module_self(gd_module *m) {
+    if (m) return m->self;
+    gd_thread *thread = &gd_this_thread;
+    return memset(thread->scratch, 0, sizeof thread->scratch);
+}
 const char *gd_module_type(const gd_module *m) { return m ? m->type : ""; }
 
 /* --- entries ------------------------------------------------------------------------------------- */

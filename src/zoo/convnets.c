@@ -39,7 +39,7 @@ static gd_module *lenet_make(const void *options) {
     const gd_zoo_lenet_options *o = options;
     gd_module *net = gd_module_new(lenet_forward, sizeof(lenet), .type = "lenet");
     lenet *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->conv1, gd_nn_conv2d(o->channels, 6, 5, .padding = o->size == 28 ? 2 : 0));
     GD_CHILD(net, m->conv2, gd_nn_conv2d(6, 16, 5));
     GD_CHILD(net, m->fc1, gd_nn_linear(16 * 5 * 5, 120));
@@ -73,7 +73,7 @@ static gd_module *conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) 
 static gd_module *block(int64_t in, int64_t out, int64_t stride) {
     gd_module *net = gd_module_new(block_forward, sizeof(basic_block), .type = "basic_block");
     basic_block *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->conv1, conv(in, out, 3, stride));
     GD_CHILD(net, m->bn1, gd_nn_batch_norm2d(out));
     GD_CHILD(net, m->conv2, conv(out, out, 3, 1));
@@ -114,7 +114,7 @@ static gd_module *resnet18_make(const void *options) {
     const gd_zoo_resnet18_options *o = options;
     gd_module *net = gd_module_new(resnet_forward, sizeof(resnet), .type = "resnet18");
     resnet *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->conv1, conv(o->channels, 64, 7, 2));
     GD_CHILD(net, m->bn1, gd_nn_batch_norm2d(64));
     GD_CHILD(net, m->layer1, stage(64, 64, 2, 1));
@@ -139,7 +139,7 @@ static gd_module *resnet20_make(const void *options) {
     const gd_zoo_resnet20_options *o = options;
     gd_module *net = gd_module_new(resnet_forward, sizeof(resnet), .type = "resnet20");
     resnet *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->conv1, conv(o->channels, 16, 3, 1));
     GD_CHILD(net, m->bn1, gd_nn_batch_norm2d(16));
     GD_CHILD(net, m->layer1, stage(16, 16, 3, 1));

@@ -146,7 +146,7 @@ static gd_tensors cell_forward(gd_tensors in, void *self) {
 static gd_module *cell(int64_t width) {
     gd_module *net = gd_module_new(cell_forward, sizeof(tree_cell), .type = "tree_cell");
     tree_cell *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->candidate, gd_nn_linear(2 * width, width));
     GD_CHILD(net, m->gate, gd_nn_linear(2 * width, width));
     return net;
@@ -222,7 +222,7 @@ static gd_module *tree_net_make(const void *options) {
     const gd_zoo_tree_net_options *o = options;
     gd_module *net = gd_module_new(tree_net_forward, sizeof(tree_net), .type = "tree_net");
     tree_net *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     m->words = (vocabulary){.leaves = o->leaves, .binary = o->operators};
     GD_PARAMETER(net, m->table, gd_init_normal(gd_dims(o->leaves, o->width)));
     GD_CHILD(net, m->cells, gd_nn_list());
@@ -250,7 +250,7 @@ static gd_module *plain_block_new(int64_t width) {
     gd_module *net =
         gd_module_new(plain_block_forward, sizeof(plain_block), .type = "residual_block");
     plain_block *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->conv1, gd_nn_conv2d(width, width, 3, .padding = 1));
     GD_CHILD(net, m->conv2, gd_nn_conv2d(width, width, 3, .padding = 1));
     return net;
@@ -270,7 +270,7 @@ static gd_tensors join_block_forward(gd_tensors in, void *self) {
 static gd_module *join_block_new(int64_t width) {
     gd_module *net = gd_module_new(join_block_forward, sizeof(join_block), .type = "join_block");
     join_block *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->join, gd_nn_conv2d(2 * width, width, 1));
     GD_CHILD(net, m->block, plain_block_new(width));
     return net;
@@ -345,7 +345,7 @@ static gd_module *modular_net_make(const void *options) {
     const gd_zoo_modular_net_options *o = options;
     gd_module *net = gd_module_new(modular_net_forward, sizeof(modular_net), .type = "modular_net");
     modular_net *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     const int64_t pooled = o->size / 2;
     m->words = (vocabulary){.leaves = 1, .unary = o->unary, .binary = o->binary};
     GD_CHILD(net, m->stem,

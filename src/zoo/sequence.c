@@ -63,7 +63,7 @@ static gd_module *char_lstm_make(const void *options) {
     const gd_zoo_char_lstm_options *o = options;
     gd_module *net = gd_module_new(char_lstm_forward, sizeof(char_lstm), .type = "char_lstm");
     char_lstm *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->embedding, gd_nn_embedding(o->vocabulary, o->embedding));
     GD_CHILD(net, m->lstm,
              gd_nn_lstm(o->embedding, o->hidden, .layers = o->layers, .dropout = o->dropout));
@@ -129,7 +129,7 @@ static gd_tensors attention_forward(gd_tensors in, void *self) {
 static gd_module *new_attention(const gpt_options *o) {
     gd_module *net = gd_module_new(attention_forward, sizeof(attention), .type = "gpt_attention");
     attention *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     m->heads = o->heads;
     m->dropout = o->dropout;
     GD_CHILD(net, m->c_attn, linear(o->width, 3 * o->width, o->bias, 0.02));
@@ -150,7 +150,7 @@ static gd_tensors mlp_forward(gd_tensors in, void *self) {
 static gd_module *new_mlp(const gpt_options *o) {
     gd_module *net = gd_module_new(mlp_forward, sizeof(mlp), .type = "gpt_mlp");
     mlp *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->c_fc, linear(o->width, 4 * o->width, o->bias, 0.02));
     GD_CHILD(net, m->c_proj, linear(4 * o->width, o->width, o->bias, residual_std(o)));
     GD_CHILD(net, m->dropout, gd_nn_dropout(.p = o->dropout));
@@ -174,7 +174,7 @@ static gd_module *norm(const gpt_options *o) {
 static gd_module *new_block(const gpt_options *o) {
     gd_module *net = gd_module_new(gpt_block_forward, sizeof(gpt_block), .type = "gpt_block");
     gpt_block *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->ln_1, norm(o));
     GD_CHILD(net, m->attn, new_attention(o));
     GD_CHILD(net, m->ln_2, norm(o));
@@ -259,7 +259,7 @@ static gd_module *gpt_make(const void *options) {
     const gpt_options *o = options;
     gd_module *net = gd_module_new(gpt_forward, sizeof(gpt), .type = "gpt");
     gpt *m = gd_module_self(net);
-    if (!m) return NULL;
+    if (!net) return NULL;
     GD_CHILD(net, m->transformer, new_trunk(o));
     if (!m->transformer) return NULL;
     gd_tensor *table = o->tied ? gd_module_tensor(m->transformer, "wte.weight") : NULL;

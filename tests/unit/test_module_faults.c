@@ -48,6 +48,27 @@ static bool build(void *user) {
     gd_module_build(net, gd_zeros(gd_dims(2, 1, 6, 6)));
     return net && !gd_failed();
 }
+typedef struct { gd_module *fc1, *fc2; gd_tensor *scale; } own;
+
+static gd_tensors own_forward(gd_tensors in, void *self) {
+    own *m = self;
+    return gd_listed(gd_module_forward(m->fc2, gd_mul(gd_module_forward(m->fc1, in.at[0]), m->scale)));
+}
+
+/* As docs/modules.md writes it, with no check before the end. */
+static bool build_own(void *user) {
+    GD_SCOPE;
+    (void)user;
+    gd_module *net = gd_module_new(own_forward, sizeof(own));
+    own *m = gd_module_self(net);
+    GD_CHILD(net, m->fc1, gd_nn_linear(4, 3));
+    GD_CHILD(net, m->fc2, gd_nn_sequential(gd_nn_linear(3, 2), gd_nn_relu()));
+    GD_PARAMETER(net, m->scale, gd_ones(gd_dims(3)));
+    gd_module_forward(net, gd_ones(gd_dims(2, 4)));
+    return !gd_failed();
+}
+TEST(building_a_module_of_ones_own) { walk("a module of one's own", build_own, NULL, NULL); }
+
 TEST(building) { walk("building", build, NULL, NULL); }
 
 static bool train(void *user) {
