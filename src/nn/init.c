@@ -45,8 +45,7 @@ static gd_status parse(const char *text, const gd_maker **maker, void **options)
     if (n >= sizeof name) return gd_fail(GD_E_ARGUMENT, "there is no initializer '%.60s'", text);
     memcpy(name, text, n);
     name[n] = 0;
-    GD_TRY(gd_maker_lookup("init", name, maker));
-    return gd_maker_parse_options(*maker, text + n, options);
+    return gd_maker_read("init", name, text + n, maker, options);
 }
 
 gd_status gd_init_fill(gd_tensor *t, const char *text) {

@@ -98,8 +98,7 @@ gd_module *gd_layer_make(const char *site, const gd_maker *maker, const void *gi
 gd_module *gd_layer_new_at(const char *site, const char *name, const char *text) {
     const gd_maker *maker;
     void *options;
-    gd_status status = gd_maker_lookup("layer", name, &maker);
-    if (status == GD_OK) status = gd_maker_parse_options(maker, text, &options);
+    gd_status status = gd_maker_read("layer", name, text, &maker, &options);
     if (status == GD_OK) return make(site, maker, options);
     gd_report(site, status);
     return NULL;
@@ -250,16 +249,9 @@ gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options)
 /* --- layers of the program's own ----------------------------------------------------------------- */
 
 gd_status gd_layer_define_at(const char *site, const char *record, gd_layer_functions functions) {
-    gd_layer_rules *rules = gd_calloc_until_exit(sizeof *rules);
-    const gd_maker *maker;
-    gd_status status = rules ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a layer");
-    if (status == GD_OK) {
-        *rules = (gd_layer_rules){.build = functions.build, .forward = functions.forward};
-        status = gd_maker_define("layer", record, rules, &maker);
-    }
-    if (status == GD_OK) return GD_OK;
-    gd_free_early(rules);
-    gd_error_prefix("gd_layer_define: ");
+    const gd_layer_rules rules = {.build = functions.build, .forward = functions.forward};
+    const gd_status status = gd_maker_define("layer", record, &rules, sizeof rules);
+    if (status != GD_OK) gd_error_prefix("gd_layer_define: ");
     return gd_report(site, status);
 }
 

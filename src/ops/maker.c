@@ -84,32 +84,34 @@ static gd_status fill(defined *d, const char *kind, const void *rules) {
     return gd_attrs_fill_defaults(record, d->defaults);
 }
 
-gd_status gd_maker_define(const char *kind, const char *record, const void *rules, const gd_maker **made) {
+gd_status gd_maker_define(const char *kind, const char *record, const void *rules, size_t size) {
     if (!record) return gd_fail(GD_E_ARGUMENT, "the record is NULL");
     defined *d = gd_calloc_until_exit(sizeof *d);
     char *text = gd_calloc_until_exit(strlen(record) + 1);
-    gd_status status = d && text ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a record");
+    void *own = gd_calloc_until_exit(size);
+    gd_status status = d && text && own ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a record");
     if (status == GD_OK) {
         strcpy(text, record);
+        memcpy(own, rules, size);
         if (!gd_record_parse_maker(&d->record, text))
             status = gd_fail(GD_E_ARGUMENT, "line %d: %s", d->record.error_line, d->record.error);
     }
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    if (status == GD_OK) status = fill(d, kind, rules);
+    if (status == GD_OK) status = fill(d, kind, own);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     if (status != GD_OK) {
         gd_free_early(d);
         gd_free_early(text);
+        gd_free_early(own);
         return status;
     }
     pthread_mutex_lock(&lock);
     *last = d;
     last = &d->next;
     pthread_mutex_unlock(&lock);
-    *made = &d->maker;
     return GD_OK;
 }
 
@@ -153,6 +155,12 @@ gd_status gd_maker_parse_options(const gd_maker *maker, const char *text, void *
     if (status == GD_OK) status = gd_maker_take_options(maker, gd_attrs_data(attrs), options);
     gd_scope_close(&scope);
     return status;
+}
+
+gd_status gd_maker_read(const char *kind, const char *name, const char *text, const gd_maker **maker, void **options) {
+    *options = NULL;
+    GD_TRY(gd_maker_lookup(kind, name, maker));
+    return gd_maker_parse_options(*maker, text, options);
 }
 
 void *gd_maker_option(const gd_maker *maker, void *options, const char *name, const gd_op_attr **attr) {

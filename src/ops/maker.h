@@ -36,14 +36,18 @@ gd_status gd_maker_lookup(const char *kind, const char *name, const gd_maker **m
 /* Number `index` of a kind, from 0; NULL: there are fewer. */
 const gd_maker *gd_maker_at(const char *kind, int index);
 
-/* Defines one at run time from the text of its record; it lives until the program ends. */
-gd_status gd_maker_define(const char *kind, const char *record, const void *rules, const gd_maker **made);
+/* Defines one at run time from the text of its record, with a copy of `size` bytes of rules. It lives until the
+ * program ends. */
+gd_status gd_maker_define(const char *kind, const char *record, const void *rules, size_t size);
 
 /* An options struct of its own from the caller's (NULL: the defaults): lists are filled up, words and
  * lengths are checked. NULL in *options where there are none. Free it with gd_free. */
 gd_status gd_maker_take_options(const gd_maker *maker, const void *given, void **options);
 /* The same from text: "in_features=10 out_features=20". Options that are required must be there. */
 gd_status gd_maker_parse_options(const gd_maker *maker, const char *text, void **options);
+
+/* Finds a record and reads its options from text. */
+gd_status gd_maker_read(const char *kind, const char *name, const char *text, const gd_maker **maker, void **options);
 
 /* The place of an option in the struct; NULL: there is none of that name. */
 void *gd_maker_option(const gd_maker *maker, void *options, const char *name, const gd_op_attr **attr);

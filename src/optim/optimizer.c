@@ -117,8 +117,7 @@ gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors
     const gd_maker *maker;
     void *own;
     gd_optimizer *o = NULL;
-    gd_status status = gd_maker_lookup("optimizer", name, &maker);
-    if (status == GD_OK) status = gd_maker_parse_options(maker, options, &own);
+    gd_status status = gd_maker_read("optimizer", name, options, &maker, &own);
     if (status == GD_OK) status = make(maker, parameters, own, &o);
     gd_report(site, status);
     return o;
@@ -267,20 +266,10 @@ gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *o, double lr,
 
 /* --- optimizers of the program's own ---------------------------------------------------------- */
 
-static gd_status define(const char *record, gd_optimizer_rules rules) {
-    if (!rules.update) return gd_fail(GD_E_ARGUMENT, "there is no rule for updates");
-    gd_optimizer_rules *own = gd_calloc_until_exit(sizeof *own);
-    if (!own) return gd_fail(GD_E_MEMORY, "no memory for an optimizer");
-    *own = rules;
-    const gd_maker *maker = NULL;
-    gd_status status = gd_maker_define("optimizer", record, own, &maker);
-    if (status != GD_OK) gd_free_early(own);
-    return status;
-}
-
 gd_status gd_optimizer_define_at(const char *site, const char *record, gd_optimizer_rules rules) {
     GD_CALLED_FROM(site);
-    gd_status status = define(record, rules);
+    const gd_status status = rules.update ? gd_maker_define("optimizer", record, &rules, sizeof rules)
+                                     : gd_fail(GD_E_ARGUMENT, "there is no rule for updates");
     if (status != GD_OK) gd_error_prefix("gd_optimizer_define: ");
     return gd_report(site, status);
 }

@@ -167,8 +167,7 @@ gd_schedule *gd_schedule_new_at(const char *site, const char *name, gd_optimizer
     const gd_maker *maker;
     void *own;
     gd_schedule *s = NULL;
-    gd_status status = gd_maker_lookup("schedule", name, &maker);
-    if (status == GD_OK) status = gd_maker_parse_options(maker, options, &own);
+    gd_status status = gd_maker_read("schedule", name, options, &maker, &own);
     if (status == GD_OK) status = make(maker, optimizer, own, &s);
     gd_report(site, status);
     return s;
@@ -207,20 +206,10 @@ gd_status gd_schedule_step_at(const char *site, gd_schedule *s) {
 
 /* --- schedules of the program's own ----------------------------------------------------------- */
 
-static gd_status define(const char *record, gd_schedule_rules rules) {
-    if (!rules.rate) return gd_fail(GD_E_ARGUMENT, "there is no rule for rates");
-    gd_schedule_rules *own = gd_calloc_until_exit(sizeof *own);
-    if (!own) return gd_fail(GD_E_MEMORY, "no memory for a schedule");
-    *own = rules;
-    const gd_maker *maker = NULL;
-    gd_status status = gd_maker_define("schedule", record, own, &maker);
-    if (status != GD_OK) gd_free_early(own);
-    return status;
-}
-
 gd_status gd_schedule_define_at(const char *site, const char *record, gd_schedule_rules rules) {
     GD_CALLED_FROM(site);
-    gd_status status = define(record, rules);
+    const gd_status status = rules.rate ? gd_maker_define("schedule", record, &rules, sizeof rules)
+                                     : gd_fail(GD_E_ARGUMENT, "there is no rule for rates");
     if (status != GD_OK) gd_error_prefix("gd_schedule_define: ");
     return gd_report(site, status);
 }

@@ -49,8 +49,7 @@ gd_module *gd_net_make(const char *site, const gd_maker *maker, const void *give
 gd_module *gd_net_new_at(const char *site, const char *name, const char *text) {
     const gd_maker *maker;
     void *options;
-    gd_status status = gd_maker_lookup("net", name, &maker);
-    if (status == GD_OK) status = gd_maker_parse_options(maker, text, &options);
+    gd_status status = gd_maker_read("net", name, text, &maker, &options);
     if (status == GD_OK) return make(site, maker, options);
     gd_report(site, status);
     return NULL;
