@@ -59,7 +59,7 @@ GD_API gd_tensors gd_module_call_at(const char *site, gd_module *module, gd_tens
 #define gd_module_build(module, ...) gd_module_build_at(GD_HERE, module, gd_list(__VA_ARGS__))
 GD_API gd_status gd_module_build_at(const char *site, gd_module *module, gd_tensors inputs);
 
-/* --- modules of the program's own ---------------------------------------------------------------- */
+/* --- user-defined modules --------------------------------------------------------------------- */
 
 /* The outputs for the inputs `in`, with the struct of the module. Return gd_listed(...). */
 typedef gd_tensors (*gd_forward)(gd_tensors in, void *self);
@@ -158,7 +158,7 @@ GD_API gd_module *gd_layer_new_at(const char *site, const char *name, const char
 #define gd_net_new(name, options) gd_net_new_at(GD_HERE, name, options)
 GD_API gd_module *gd_net_new_at(const char *site, const char *name, const char *options);
 
-/* A layer of the program's own. The record has the form of the library's (CONTRIBUTING.md):
+/* Defines a layer. The record has the form of the library's (CONTRIBUTING.md):
  *
  *     gd_layer_define("scale(x, features:int) -> y\n"
  *                     "Multiplies each feature by a weight.\n"

@@ -140,7 +140,7 @@ GD_API gd_tensor *gd_clip_grad_norm_at(const char *site, gd_tensors parameters, 
 #define gd_clip_grad_value(parameters, value) gd_clip_grad_value_at(GD_HERE, parameters, value)
 GD_API gd_status gd_clip_grad_value_at(const char *site, gd_tensors parameters, double value);
 
-/* --- optimizers of the program's own ---------------------------------------------------------- */
+/* --- user-defined optimizers ------------------------------------------------------------------ */
 
 /* An optimizer is a record and its rules. The record has the form of the library's
  * (CONTRIBUTING.md), and an option `lr`; one named `weight_decay` is multiplied by a parameter's

@@ -39,7 +39,7 @@ GD_API const char *gd_schedule_name_at(int index);
 #define gd_schedule_step(schedule) gd_schedule_step_at(GD_HERE, schedule)
 GD_API gd_status gd_schedule_step_at(const char *site, gd_schedule *schedule);
 
-/* --- schedules of the program's own ----------------------------------------------------------- */
+/* --- user-defined schedules ------------------------------------------------------------------- */
 
 typedef struct gd_schedule_rules {
     gd_status (*check)(const void *options); /* of options together; NULL: all are fine */

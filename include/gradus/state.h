@@ -94,7 +94,7 @@ GD_API gd_status gd_save_state_at(const char *site, const char *path, gd_state_p
 typedef struct gd_load_report {
     int64_t loaded;     /* tensors and values that were loaded */
     int64_t missing;    /* wanted, but not in the file */
-    int64_t unexpected; /* in the file, under a part that was loaded, but not wanted */
+    int64_t unexpected; /* in the file, under a part that was loaded, but no object has it */
     int64_t unfit;      /* of another shape, or of a dtype that cannot be converted */
     char text[1024];    /* in words, with some of the names; "": everything fits */
 } gd_load_report;

@@ -246,7 +246,7 @@ gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options)
     return gd_call_with(m->op, NULL, (gd_tensors){operands, n}, op_options);
 }
 
-/* --- layers of the program's own ----------------------------------------------------------------- */
+/* --- user-defined layers ---------------------------------------------------------------------- */
 
 gd_status gd_layer_define_at(const char *site, const char *record, gd_layer_functions functions) {
     const gd_layer_rules rules = {.build = functions.build, .forward = functions.forward};

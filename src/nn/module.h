@@ -41,7 +41,7 @@ struct gd_module {
     void *op_options;
     bool built;          /* its parameters are there */
 
-    /* a module of the program's own, or a container */
+    /* a user-defined module, or a container */
     gd_forward forward;
     void *self;
     size_t self_size;

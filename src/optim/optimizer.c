@@ -264,7 +264,7 @@ gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *o, double lr,
     return gd_report(site, set_lr(o, number->group, lr));
 }
 
-/* --- optimizers of the program's own ---------------------------------------------------------- */
+/* --- user-defined optimizers ------------------------------------------------------------------ */
 
 gd_status gd_optimizer_define_at(const char *site, const char *record, gd_optimizer_rules rules) {
     GD_CALLED_FROM(site);

@@ -204,7 +204,7 @@ gd_status gd_schedule_step_at(const char *site, gd_schedule *s) {
     return gd_report(site, take_step(s));
 }
 
-/* --- schedules of the program's own ----------------------------------------------------------- */
+/* --- user-defined schedules ------------------------------------------------------------------- */
 
 gd_status gd_schedule_define_at(const char *site, const char *record, gd_schedule_rules rules) {
     GD_CALLED_FROM(site);

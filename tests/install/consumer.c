@@ -11,7 +11,7 @@ static gd_tensors forward(gd_tensors in, void *self) {
     return gd_listed(gd_module_forward(m->head, gd_module_forward(m->body, in.at[0])));
 }
 
-/* A module of the program's own, with layers and options by name. */
+/* A user-defined module, with layers and options by name. */
 static int modules(void) {
     GD_SCOPE;
     gd_module *net = gd_module_new(forward, sizeof(two_parts), .type = "two_parts");
