@@ -17,7 +17,9 @@ typedef struct operands {
     int axis; /* that is reduced */
 } operands;
 
-static gd_tensors cheap(operands o) { return gd_listed(gd_relu(gd_add(gd_mul(o.x, gd_scalar(2)), o.z))); }
+static gd_tensors cheap(operands o) {
+    return gd_listed(gd_relu(gd_add(gd_mul(o.x, gd_scalar(2)), o.z)));
+}
 static gd_tensors heavy(operands o) { return gd_listed(gd_mul(gd_gelu(gd_add(o.x, o.z)), o.x)); }
 static gd_tensors two_heavy(operands o) { return gd_listed(gd_tanh(gd_gelu(o.x))); }
 static gd_tensors bias(operands o) { return gd_listed(gd_relu(gd_add(gd_mul(o.x, o.v), o.v))); }
@@ -105,7 +107,8 @@ static gd_tensors centered(operands o) {
     gd_tensor *y = gd_sub(o.x, gd_mean(o.x, .axis = -1, .keepdim = true));
     return gd_listed(y);
 }
-static gd_tensors second_order(operands o) { /* a derivative of a derivative has no kernel of the build */
+static gd_tensors
+second_order(operands o) { /* a derivative of a derivative has no kernel of the build */
     gd_tensor *sum = gd_sum(gd_tanh(o.x));
     gd_tensor *once = gd_sum(gd_grad(gd_list(sum), gd_list(o.x), .create_graph = true).at[0]);
     return gd_grad(gd_list(once), gd_list(o.x));
@@ -154,7 +157,8 @@ static const pattern patterns[] = {
 };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
-static const int64_t sizes[][2] = {{2, 4}, {16, 32}, {128, 64}, {256, 256}, {8192, 10}, {64, 4096}, {1024, 1024}, {4096, 512}};
+static const int64_t sizes[][2] = {{2, 4},     {16, 32},   {128, 64},    {256, 256},
+                                   {8192, 10}, {64, 4096}, {1024, 1024}, {4096, 512}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 /* --- measuring ---------------------------------------------------------------------------------- */
@@ -198,11 +202,13 @@ static double ratio_of(race *r, const pair *pairs, double *fused) {
         run(r, i % 2 ? pairs[i].plain : pairs[i].fused);
         run(r, i % 2 ? pairs[i].fused : pairs[i].plain);
     }
-    while (ns_of(r, pairs[0].plain, calls) * (double)calls < 5e5) calls *= 2; /* a round: half a millisecond */
+    while (ns_of(r, pairs[0].plain, calls) * (double)calls < 5e5)
+        calls *= 2; /* a round: half a millisecond */
     double plain = 1e30;
     *fused = 1e30;
     for (int i = 0; i < ROUNDS || (i < ROUNDS * TRIES && plain < *fused); i++) {
-        const double a = ns_of(r, pairs[i % PAIRS].fused, calls), b = ns_of(r, pairs[i % PAIRS].plain, calls);
+        const double a = ns_of(r, pairs[i % PAIRS].fused, calls),
+                     b = ns_of(r, pairs[i % PAIRS].plain, calls);
         if (a < *fused) *fused = a;
         if (b < plain) plain = b;
     }
@@ -222,7 +228,9 @@ static bool is_same_plan(race *r, const pair *p) {
 
 static double measure(const pattern *p, int64_t rows, int64_t columns, double *ns) {
     GD_SCOPE;
-    race r = {.x = gd_randn(gd_dims(rows, columns)), .z = gd_randn(gd_dims(rows, columns)), .v = gd_randn(gd_dims(columns))};
+    race r = {.x = gd_randn(gd_dims(rows, columns)),
+              .z = gd_randn(gd_dims(rows, columns)),
+              .v = gd_randn(gd_dims(columns))};
     pair pairs[PAIRS];
     gd_graph *graph = gd_graph_new();
     {
@@ -245,12 +253,15 @@ static void measure_all(const char *report, const char *how) {
             double ns;
             const double ratio = measure(&patterns[i], sizes[s][0], sizes[s][1], &ns);
             if (getenv("BENCH_DETAILS"))
-                printf("    %6.3f  %10.1f us  %s (%d, %d)\n", ratio, ns / 1e3, patterns[i].name, (int)sizes[s][0], (int)sizes[s][1]);
+                printf("    %6.3f  %10.1f us  %s (%d, %d)\n", ratio, ns / 1e3, patterns[i].name,
+                       (int)sizes[s][0], (int)sizes[s][1]);
             if (ratio >= worst) continue;
             worst = ratio;
-            snprintf(where, sizeof where, "%s (%d, %d)", patterns[i].name, (int)sizes[s][0], (int)sizes[s][1]);
+            snprintf(where, sizeof where, "%s (%d, %d)", patterns[i].name, (int)sizes[s][0],
+                     (int)sizes[s][1]);
         }
-    snprintf(note, sizeof note, "level 0 / level 2 %s, the worst: %s; target at least 1", how, where);
+    snprintf(note, sizeof note, "level 0 / level 2 %s, the worst: %s; target at least 1", how,
+             where);
     bench_report(report, worst, 0, "times", note);
 }
 
@@ -261,4 +272,5 @@ static void evaluated(void) {
     measure_all("fusion_worst_no_compiler", "without a compiler");
 }
 
-const bench_entry bench_fusion[] = {{"fusion_worst", compiled}, {"fusion_worst_no_compiler", evaluated}, {NULL, NULL}};
+const bench_entry bench_fusion[] = {
+    {"fusion_worst", compiled}, {"fusion_worst_no_compiler", evaluated}, {NULL, NULL}};

@@ -54,12 +54,14 @@ static void make_net(net *n) {
 }
 
 static gd_tensor *apply(const layer *l, gd_tensor *x) {
-    gd_tensor *y = gd_conv2d(x, l->w, NULL, .stride = {{l->stride, l->stride}}, .padding = {{l->padding, l->padding}});
+    gd_tensor *y = gd_conv2d(x, l->w, NULL, .stride = {{l->stride, l->stride}},
+                             .padding = {{l->padding, l->padding}});
     return gd_batch_norm(y, l->gamma, l->beta, l->mean, l->var, .training = true);
 }
 
 static gd_tensor *loss_of(const net *n, gd_tensor *x, gd_tensor *labels) {
-    x = gd_max_pool2d(gd_relu(apply(&n->stem, x)), .kernel = {{3, 3}}, .stride = {{2, 2}}, .padding = {{1, 1}});
+    x = gd_max_pool2d(gd_relu(apply(&n->stem, x)), .kernel = {{3, 3}}, .stride = {{2, 2}},
+                      .padding = {{1, 1}});
     for (int i = 0; i < BLOCKS; i++) {
         const block *b = &n->blocks[i];
         gd_tensor *y = apply(&b->b, gd_relu(apply(&b->a, x)));
@@ -91,7 +93,8 @@ static void resnet(void) {
     static net n;
     const double before = resident();
     make_net(&n);
-    gd_tensor *x = gd_randn(gd_dims(BATCH, 3, SIZE, SIZE)), *labels = gd_randint(gd_dims(BATCH), 0, CLASSES);
+    gd_tensor *x = gd_randn(gd_dims(BATCH, 3, SIZE, SIZE)),
+              *labels = gd_randint(gd_dims(BATCH), 0, CLASSES);
     double best = 1e30;
     for (int i = 0; i < STEPS && !gd_failed(); i++) {
         const double start = bench_now();
@@ -99,9 +102,12 @@ static void resnet(void) {
         const double took = bench_now() - start;
         if (took < best) best = took;
     }
-    bench_report("resnet18_step", best / 1e6, 0, "ms", "eager training, batch 8 of 224 x 224, the best of three");
-    bench_report("resnet18_resident", resident() - before, 0, "MiB", "the same, the most memory that the process had");
-    bench_report("resnet18_in_use", (double)gd_memory_stats(NULL).peak_bytes / (1 << 20), 0, "MiB", "the same, the most in use by tensors");
+    bench_report("resnet18_step", best / 1e6, 0, "ms",
+                 "eager training, batch 8 of 224 x 224, the best of three");
+    bench_report("resnet18_resident", resident() - before, 0, "MiB",
+                 "the same, the most memory that the process had");
+    bench_report("resnet18_in_use", (double)gd_memory_stats(NULL).peak_bytes / (1 << 20), 0, "MiB",
+                 "the same, the most in use by tensors");
 }
 
 const bench_entry bench_resnet[] = {{"resnet18", resnet}, {NULL, NULL}};

@@ -10,7 +10,11 @@
 
 /* threads.h promises that 64 KiB are enough. Of these the system takes a guard page, and some room is
  * left for signal handlers and for what the program itself needs. */
-enum { STACK_PROMISED = 64 << 10, STACK_ALLOWED = STACK_PROMISED - (8 << 10), STACK_GIVEN = 2 << 20 };
+enum {
+    STACK_PROMISED = 64 << 10,
+    STACK_ALLOWED = STACK_PROMISED - (8 << 10),
+    STACK_GIVEN = 2 << 20
+};
 
 typedef struct {
     void (*fn)(void *arg);
@@ -27,7 +31,8 @@ static inline void *stack_thread(void *call) {
 static inline size_t stack_used(void (*fn)(void *arg), void *arg) {
     static unsigned char *stack;
     const unsigned char pattern = 0xa5;
-    if (!stack) stack = mmap(NULL, STACK_GIVEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!stack)
+        stack = mmap(NULL, STACK_GIVEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stack == MAP_FAILED) return 0;
     memset(stack, pattern, STACK_GIVEN);
     stack_call call = {fn, arg};

@@ -7,10 +7,13 @@
 #include "core/alloc.h"
 
 enum {
-    UNIT = 1 << 16,     /* buffers are whole multiples of this */
-    SEGMENT = 1 << 28,  /* bytes of address space that are asked for at once; pages come as they are used */
+    UNIT = 1 << 16, /* buffers are whole multiples of this */
+    SEGMENT =
+        1
+        << 28, /* bytes of address space that are asked for at once; pages come as they are used */
     PAGE = 4096,
-    SLACK = 16, /* one part in so many more is kept, or every step would free and need the same pages */
+    SLACK =
+        16, /* one part in so many more is kept, or every step would free and need the same pages */
 };
 
 /* Stands before each buffer. Blocks of a segment are linked in the order of their addresses. */
@@ -41,8 +44,10 @@ static void put_free(block *b) {
 
 static void take_free(block *b) {
     b->is_free = false;
-    if (b->last) b->last->next = b->next;
-    else free_blocks = b->next;
+    if (b->last)
+        b->last->next = b->next;
+    else
+        free_blocks = b->next;
     if (b->next) b->next->last = b->last;
     cached -= (int64_t)b->paged;
 }
@@ -107,7 +112,8 @@ static block *new_segment(size_t bytes) {
 static block *best_fit(size_t bytes) {
     block *best = NULL;
     for (block *b = free_blocks; b; b = b->next)
-        if (b->bytes >= bytes && (!best || b->bytes < best->bytes || (b->bytes == best->bytes && b->paged > best->paged)))
+        if (b->bytes >= bytes && (!best || b->bytes < best->bytes ||
+                                  (b->bytes == best->bytes && b->paged > best->paged)))
             best = b;
     return best;
 }

@@ -45,8 +45,10 @@ static void __attribute__((constructor)) read_mode(void) {
 static void keep_for_good(gd_tensor *t) {
     gd_tensor *oldest = NULL;
     pthread_mutex_lock(&lock);
-    if (kept.last) kept.last->next_free = t;
-    else kept.first = t;
+    if (kept.last)
+        kept.last->next_free = t;
+    else
+        kept.first = t;
     kept.last = t;
     if (!kept.all && ++kept.count > KEPT_UNASKED) {
         oldest = kept.first;
@@ -94,12 +96,19 @@ void gd_keep_freed_end(void) {
 
 const char *gd_freed_text(const gd_tensor *t, char *text, size_t size) {
     char made[300] = "";
-    if (t->made_op) snprintf(made, sizeof made, "the result of %s", t->made_op);
-    else snprintf(made, sizeof made, "a %s", t->block == t ? "tensor" : "list of tensors");
-    if (t->made_site) snprintf(made + strlen(made), sizeof made - strlen(made), " (%s)", t->made_site);
-    if (!t->freed_in) snprintf(text, size, "%s, whose last reference was released", made);
-    else if (!*t->freed_in) snprintf(text, size, "%s, which was freed at the end of a call", made);
-    else snprintf(text, size, "%s, which was freed at the end of the scope of %s", made, t->freed_in);
+    if (t->made_op)
+        snprintf(made, sizeof made, "the result of %s", t->made_op);
+    else
+        snprintf(made, sizeof made, "a %s", t->block == t ? "tensor" : "list of tensors");
+    if (t->made_site)
+        snprintf(made + strlen(made), sizeof made - strlen(made), " (%s)", t->made_site);
+    if (!t->freed_in)
+        snprintf(text, size, "%s, whose last reference was released", made);
+    else if (!*t->freed_in)
+        snprintf(text, size, "%s, which was freed at the end of a call", made);
+    else
+        snprintf(text, size, "%s, which was freed at the end of the scope of %s", made,
+                 t->freed_in);
     return text;
 }
 
@@ -113,8 +122,10 @@ void gd_check_owned(const gd_object *object, const char *site) {
     char text[600];
     const gd_tensor *t = (const gd_tensor *)object;
     if (object->class != &gd_tensor_class || !gd_is_freed(t)) return;
-    gd_report(site, gd_fail(GD_E_STATE, "a scope ends that held %s: gd_release is for references that gd_retain took",
-                            gd_freed_text(t, text, sizeof text)));
+    gd_report(site,
+              gd_fail(GD_E_STATE,
+                      "a scope ends that held %s: gd_release is for references that gd_retain took",
+                      gd_freed_text(t, text, sizeof text)));
 }
 
 /* --- what a function returned ------------------------------------------------------------------ */
@@ -129,11 +140,15 @@ static bool is_below(const void *address, const void *frame) {
 gd_status gd_check_returned(gd_tensors returned, const void *frame) {
     char text[600];
     if (returned.count > 0 && returned.at && is_below(returned.at, frame))
-        return gd_fail(GD_E_STATE, "the function returned a list that ended with it; write `return gd_listed(...);`, "
-                                   "not gd_list");
+        return gd_fail(
+            GD_E_STATE,
+            "the function returned a list that ended with it; write `return gd_listed(...);`, "
+            "not gd_list");
     for (int64_t k = 0; returned.at && k < returned.count; k++)
         if (gd_is_freed(returned.at[k]))
-            return gd_fail(GD_E_STATE, "result %lld of the function is %s; hand it out with `return gd_keep_list(...);`",
-                           (long long)k, gd_freed_text(returned.at[k], text, sizeof text));
+            return gd_fail(
+                GD_E_STATE,
+                "result %lld of the function is %s; hand it out with `return gd_keep_list(...);`",
+                (long long)k, gd_freed_text(returned.at[k], text, sizeof text));
     return GD_OK;
 }

@@ -65,7 +65,8 @@ static bool evaluator_wins(const gd_fuse *f, int group) {
         for (int k = 0; k < s->n_out; k++) together += gd_fuse_is_wanted(f, s->out[k]);
     }
     /* the kernel of the one op, which the build has compiled, is the group's */
-    if (members == 1 && count > 0 && gd_ew_is_compiled(f->p->steps[group].op)) return count >= SMALL;
+    if (members == 1 && count > 0 && gd_ew_is_compiled(f->p->steps[group].op))
+        return count >= SMALL;
     return together <= apart;
 }
 
@@ -74,7 +75,8 @@ static int64_t elements_of(const gd_fuse *f, int group) {
     int64_t most = 0;
     for (int m = group; m >= 0; m = f->steps[m].next) {
         const gd_pstep *s = &f->p->steps[m];
-        const gd_pvalue *v = &f->p->values[f->steps[m].kind == GD_FUSE_REDUCTION ? s->in[0] : s->out[0]];
+        const gd_pvalue *v =
+            &f->p->values[f->steps[m].kind == GD_FUSE_REDUCTION ? s->in[0] : s->out[0]];
         const int64_t count = gd_numel(v->rank, v->dims);
         if (count > most) most = count;
     }

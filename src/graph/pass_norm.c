@@ -35,7 +35,8 @@ static bool is_written(const gd_program *p, int root, int but, int but_too) {
  * op at `at` does not write it, and nobody else does, the copy is the variable. */
 static int read_directly(gd_program *p, int value, int at) {
     const int root = p->values[value].root, maker = gd_program_maker(p, value, at);
-    if (maker < 0 || !gd_step_copies(p, &p->steps[maker]) || is_written(p, root, maker, at)) return value;
+    if (maker < 0 || !gd_step_copies(p, &p->steps[maker]) || is_written(p, root, maker, at))
+        return value;
     const int from = p->steps[maker].in[0];
     int kept = 0;
     for (int i = 0; i < p->n_commits; i++) {
@@ -70,11 +71,12 @@ static bool gives_one(const gd_program *p, const gd_pstep *outer) {
 
 /* The step that computes other weights; of the two inputs that `inner` reads the second may be absent,
  * the bias, and its result is there all the same. False: it cannot be. */
-static bool fold_step(gd_program *p, const gd_op *op, const gd_pstep *inner, const gd_pstep *outer, gd_device *device,
-                      gd_pstep *made) {
+static bool fold_step(gd_program *p, const gd_op *op, const gd_pstep *inner, const gd_pstep *outer,
+                      gd_device *device, gd_pstep *made) {
     const gd_op_fuses *f = &op->facts.folds;
     *made = (gd_pstep){.op = op, .node = outer->node, .n_out = op->n_outputs};
-    made->in = gd_program_alloc(p, ((size_t)op->n_inputs + (size_t)op->n_outputs) * sizeof *made->in);
+    made->in =
+        gd_program_alloc(p, ((size_t)op->n_inputs + (size_t)op->n_outputs) * sizeof *made->in);
     if (!made->in) return false;
     made->out = made->in + op->n_inputs;
     for (int i = 0; i < op->n_inputs; i++) made->in[i] = -1;
@@ -83,43 +85,53 @@ static bool fold_step(gd_program *p, const gd_op *op, const gd_pstep *inner, con
         !gd_take_options(p, op, NULL, outer, &made->attrs) || made->in[0] < 0)
         return false;
     const gd_pvalue *w = &p->values[made->in[0]], *y = &p->values[outer->out[0]];
-    if (w->rank != y->rank || GAIN * elements(p, made->in[0]) > elements(p, outer->out[0])) return false;
+    if (w->rank != y->rank || GAIN * elements(p, made->in[0]) > elements(p, outer->out[0]))
+        return false;
     made->out[0] = value_like(p, made->in[0]);
     made->out[1] = value_like(p, outer->in[f->n_outer - 1]); /* a number for each channel */
     return made->out[0] >= 0 && made->out[1] >= 0 && gd_step_can_run(p, made, device);
 }
 
 /* The inner step with these weights, which gives what the outer one gave. */
-static bool inner_step(gd_program *p, const gd_op_fuses *f, const gd_pstep *inner, const gd_pstep *outer, const gd_pstep *folded,
-                       gd_device *device, gd_pstep *made) {
+static bool inner_step(gd_program *p, const gd_op_fuses *f, const gd_pstep *inner,
+                       const gd_pstep *outer, const gd_pstep *folded, gd_device *device,
+                       gd_pstep *made) {
     *made = *inner;
     made->n_in = f->n_inner;
     made->in = gd_program_alloc(p, ((size_t)f->n_inner + 1) * sizeof *made->in);
     if (!made->in) return false;
     made->out = made->in + f->n_inner;
     made->out[0] = outer->out[0];
-    for (int k = 0; k < f->n_inner; k++) made->in[k] = f->inner_in[k] < 0 ? inner->in[k] : folded->out[f->inner_in[k]];
+    for (int k = 0; k < f->n_inner; k++)
+        made->in[k] = f->inner_in[k] < 0 ? inner->in[k] : folded->out[f->inner_in[k]];
     return gd_step_can_run(p, made, device);
 }
 
 /* Inputs of the inner step are read later than they were: nobody may write them. */
 static bool stays(const gd_program *p, const gd_pstep *inner, const int *writes) {
     for (int k = 0; k < inner->n_in; k++)
-        if (inner->in[k] >= 0 && writes[p->values[inner->in[k]].root] > (p->roots[p->values[inner->in[k]].root].kind == GD_ROOT_TEMPORARY))
+        if (inner->in[k] >= 0 &&
+            writes[p->values[inner->in[k]].root] >
+                (p->roots[p->values[inner->in[k]].root].kind == GD_ROOT_TEMPORARY))
             return false;
     return true;
 }
 
-static bool fold(gd_program *p, const gd_op *op, int at, const int *readers, const int *writes, gd_device *device) {
+static bool fold(gd_program *p, const gd_op *op, int at, const int *readers, const int *writes,
+                 gd_device *device) {
     const gd_op_fuses *f = &op->facts.folds;
     const int from = gd_inner_step(p, f, at, readers);
-    if (from < 0 || !gives_one(p, &p->steps[at]) || !stays(p, &p->steps[from], writes)) return false;
+    if (from < 0 || !gives_one(p, &p->steps[at]) || !stays(p, &p->steps[from], writes))
+        return false;
     gd_pstep folded, made;
     const gd_pstep *inner = &p->steps[from], *outer = &p->steps[at];
-    if (!fold_step(p, op, inner, outer, device, &folded) || !inner_step(p, f, inner, outer, &folded, device, &made)) return false;
+    if (!fold_step(p, op, inner, outer, device, &folded) ||
+        !inner_step(p, f, inner, outer, &folded, device, &made))
+        return false;
     for (int k = 0; k < f->n_outer; k++) {
         const int place = f->outer_in[k];
-        if (place >= 0 && folded.in[place] >= 0 && outer->op->inputs[k].mutated) folded.in[place] = read_directly(p, folded.in[place], at);
+        if (place >= 0 && folded.in[place] >= 0 && outer->op->inputs[k].mutated)
+            folded.in[place] = read_directly(p, folded.in[place], at);
     }
     p->steps[from].removed = true;
     p->steps[at] = made;
@@ -137,7 +149,9 @@ int gd_pass_norm(gd_program *p, gd_device *device) {
         if (!op->facts.folds.outer) continue;
         for (int i = 0; i < p->n_steps; i++) {
             const gd_pstep *s = &p->steps[i];
-            if (s->removed || strcmp(s->op->name, op->facts.folds.outer) != 0 || p->values[s->in[0]].root >= known) continue;
+            if (s->removed || strcmp(s->op->name, op->facts.folds.outer) != 0 ||
+                p->values[s->in[0]].root >= known)
+                continue;
             const bool done = fold(p, op, i, readers, writes, device);
             changes += done;
             i += done; /* its step is one further on */

@@ -27,7 +27,9 @@ static gd_module *fail(const char *site, gd_status status) {
 static gd_status append(gd_module *m, gd_module *child) {
     char name[16];
     snprintf(name, sizeof name, "%d", m->count);
-    if (!child) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: module %s is NULL", m->type, name);
+    if (!child)
+        return gd_failed() ? gd_failure()
+                           : gd_fail(GD_E_ARGUMENT, "%s: module %s is NULL", m->type, name);
     return gd_module_put(m, GD_A_CHILD, name, child, NULL);
 }
 
@@ -49,10 +51,15 @@ gd_module *gd_nn_sequential_at(const char *site, gd_modules modules) {
     return m;
 }
 
-gd_module *gd_nn_list_at(const char *site, gd_modules modules) { return container(site, "list", modules); }
+gd_module *gd_nn_list_at(const char *site, gd_modules modules) {
+    return container(site, "list", modules);
+}
 
 gd_module *gd_nn_residual_at(const char *site, gd_module *inside, gd_module *shortcut) {
-    if (!inside) return fail(site, gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "residual: the module inside is NULL"));
+    if (!inside)
+        return fail(site, gd_failed()
+                              ? gd_failure()
+                              : gd_fail(GD_E_ARGUMENT, "residual: the module inside is NULL"));
     gd_scope *scope = gd_scope_open();
     gd_module *m = gd_module_bare("residual");
     gd_status status = m ? gd_module_put(m, GD_A_CHILD, "inside", inside, NULL) : GD_E_MEMORY;
@@ -64,8 +71,14 @@ gd_module *gd_nn_residual_at(const char *site, gd_module *inside, gd_module *sho
 }
 
 gd_status gd_module_append_at(const char *site, gd_module *m, gd_module *child) {
-    if (!m) return gd_report(site, gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_module_append: the module is NULL"));
+    if (!m)
+        return gd_report(
+            site, gd_failed() ? gd_failure()
+                              : gd_fail(GD_E_ARGUMENT, "gd_module_append: the module is NULL"));
     if (m->maker || m->self || m->n_rows || m->inputs)
-        return gd_report(site, gd_fail(GD_E_ARGUMENT, "gd_module_append: %s is no sequential and no list; gd_module_add names what it adds", m->type));
+        return gd_report(site, gd_fail(GD_E_ARGUMENT,
+                                       "gd_module_append: %s is no sequential and no list; "
+                                       "gd_module_add names what it adds",
+                                       m->type));
     return gd_report(site, append(m, child));
 }

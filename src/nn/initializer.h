@@ -16,7 +16,8 @@ typedef struct gd_init_rules {
 } gd_init_rules;
 
 /* Behind the typed constructors. */
-gd_tensor *gd_init_make(const char *site, const gd_maker *maker, gd_shape dims, const void *options);
+gd_tensor *gd_init_make(const char *site, const gd_maker *maker, gd_shape dims,
+                        const void *options);
 
 /* Fills a tensor by "xavier_uniform gain=2". A failure is not recorded. */
 gd_status gd_init_fill(gd_tensor *t, const char *text);

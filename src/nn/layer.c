@@ -35,7 +35,8 @@ static gd_status make_op_options(gd_module *m) {
 
 static bool is_complete(const gd_module *m) {
     for (int i = 0; i < m->maker->n_finds; i++) {
-        const int64_t *size = gd_maker_option(m->maker, m->options, m->maker->finds[i].option, NULL);
+        const int64_t *size =
+            gd_maker_option(m->maker, m->options, m->maker->finds[i].option, NULL);
         if (*size == GD_ANY) return false;
     }
     return true;
@@ -57,7 +58,9 @@ static gd_status make_parameters(gd_module *m) {
 static gd_status finish(gd_module *m) {
     const gd_layer_rules *rules = m->maker->rules;
     if (!rules->forward && !m->maker->of)
-        return gd_fail(GD_E_STATE, "the layer '%s' has no forward function, and its record names no op", m->type);
+        return gd_fail(GD_E_STATE,
+                       "the layer '%s' has no forward function, and its record names no op",
+                       m->type);
     if (rules->check) GD_TRY(rules->check(m));
     if (m->maker->of && !m->op) GD_TRY(make_op_options(m));
     m->built = false;
@@ -116,27 +119,32 @@ static gd_status find_size(gd_module *m, const gd_record_find *f, gd_tensors in)
     const int axis = x ? (wanted < 0 ? x->rank + wanted : wanted) : -1;
     char text[160];
     if (!x || axis < 0 || axis >= x->rank)
-        return gd_fail(GD_E_SHAPE, "%s is GD_ANY, to be found as size %d of '%s', which is %s", f->option, f->axis, input,
-                       x ? gd_describe(x, text, sizeof text) : "absent");
+        return gd_fail(GD_E_SHAPE, "%s is GD_ANY, to be found as size %d of '%s', which is %s",
+                       f->option, f->axis, input, x ? gd_describe(x, text, sizeof text) : "absent");
     if (x->dims[axis] < 1)
-        return gd_fail(GD_E_SHAPE,
-                       "%s is GD_ANY, and size %d of '%s' is %s; give it to the placeholder, or to the layer", f->option,
-                       f->axis, input, x->dims[axis] < 0 ? "not known before a run" : "0");
+        return gd_fail(
+            GD_E_SHAPE,
+            "%s is GD_ANY, and size %d of '%s' is %s; give it to the placeholder, or to the layer",
+            f->option, f->axis, input, x->dims[axis] < 0 ? "not known before a run" : "0");
     *size = x->dims[axis];
     return GD_OK;
 }
 
 gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
     const gd_layer_rules *rules = m->maker->rules;
-    if (m->dtype == GD_DTYPE_NONE && in.count > 0 && in.at[0] && gd_is_float(in.at[0]->dtype)) m->dtype = (gd_dtype)in.at[0]->dtype;
-    if (!m->device && in.count > 0 && in.at[0] && in.at[0]->kind == GD_VALUE) m->device = in.at[0]->device;
+    if (m->dtype == GD_DTYPE_NONE && in.count > 0 && in.at[0] && gd_is_float(in.at[0]->dtype))
+        m->dtype = (gd_dtype)in.at[0]->dtype;
+    if (!m->device && in.count > 0 && in.at[0] && in.at[0]->kind == GD_VALUE)
+        m->device = in.at[0]->device;
     for (int i = 0; i < m->maker->n_finds; i++) GD_TRY(find_size(m, &m->maker->finds[i], in));
     if (rules->check) GD_TRY(rules->check(m));
     for (int i = 0; m->op && i < m->maker->n_finds; i++) { /* the op may have it, too */
         const gd_op_attr *a = NULL;
         for (int k = 0; k < m->op->n_attrs; k++)
             if (strcmp(m->op->attrs[k].name, m->maker->finds[i].option) == 0) a = &m->op->attrs[k];
-        if (a) memcpy((char *)m->op_options + a->offset, gd_maker_option(m->maker, m->options, a->name, NULL), gd_attr_size(a));
+        if (a)
+            memcpy((char *)m->op_options + a->offset,
+                   gd_maker_option(m->maker, m->options, a->name, NULL), gd_attr_size(a));
     }
     const int before = m->count, revision = m->revision;
     const gd_status status = make_parameters(m);
@@ -150,12 +158,15 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
 
 gd_status gd_layer_at_least(const gd_module *m, const char *option, int64_t value, int64_t least) {
     if (value >= least) return GD_OK;
-    return gd_fail(GD_E_ARGUMENT, "%s: %s is %lld; it must be at least %lld", m->type, option, (long long)value, (long long)least);
+    return gd_fail(GD_E_ARGUMENT, "%s: %s is %lld; it must be at least %lld", m->type, option,
+                   (long long)value, (long long)least);
 }
 
-gd_status gd_layer_all_at_least(const gd_module *m, const char *option, int count, const int64_t *values, int64_t least) {
+gd_status gd_layer_all_at_least(const gd_module *m, const char *option, int count,
+                                const int64_t *values, int64_t least) {
     for (int i = 0; i < count; i++) {
-        if (values[i] == GD_UNSET) return gd_fail(GD_E_ARGUMENT, "%s: %s is not given", m->type, option);
+        if (values[i] == GD_UNSET)
+            return gd_fail(GD_E_ARGUMENT, "%s: %s is not given", m->type, option);
         GD_TRY(gd_layer_at_least(m, option, values[i], least));
     }
     return GD_OK;
@@ -163,35 +174,48 @@ gd_status gd_layer_all_at_least(const gd_module *m, const char *option, int coun
 
 gd_status gd_layer_size(const gd_module *m, const char *option, int64_t value) {
     if (value == GD_ANY || value >= 1) return GD_OK;
-    return gd_fail(GD_E_ARGUMENT, "%s: %s is %lld; it must be at least 1, or GD_ANY to be found from the first input", m->type, option,
-                   (long long)value);
+    return gd_fail(
+        GD_E_ARGUMENT,
+        "%s: %s is %lld; it must be at least 1, or GD_ANY to be found from the first input",
+        m->type, option, (long long)value);
 }
 
-gd_status gd_layer_within(const gd_module *m, const char *option, double value, double low, double high, bool closed) {
+gd_status gd_layer_within(const gd_module *m, const char *option, double value, double low,
+                          double high, bool closed) {
     if (value >= low && (closed ? value <= high : value < high)) return GD_OK;
-    if (isinf(high)) return gd_fail(GD_E_ARGUMENT, "%s: %s is %g; it must be at least %g", m->type, option, value, low);
-    return gd_fail(GD_E_ARGUMENT, "%s: %s is %g; it must be in [%g, %g%c", m->type, option, value, low, high, closed ? ']' : ')');
+    if (isinf(high))
+        return gd_fail(GD_E_ARGUMENT, "%s: %s is %g; it must be at least %g", m->type, option,
+                       value, low);
+    return gd_fail(GD_E_ARGUMENT, "%s: %s is %g; it must be in [%g, %g%c", m->type, option, value,
+                   low, high, closed ? ']' : ')');
 }
 
 /* --- building ------------------------------------------------------------------------------------ */
 
-static gd_dtype float_dtype(const gd_module *m) { return m->dtype == GD_DTYPE_NONE ? GD_F32 : m->dtype; }
+static gd_dtype float_dtype(const gd_module *m) {
+    return m->dtype == GD_DTYPE_NONE ? GD_F32 : m->dtype;
+}
 
 gd_status gd_layer_uniform(gd_module *m, const char *name, gd_shape dims, double bound) {
-    return gd_module_put_parameter(m, name, gd_uniform(dims, .low = -bound, .high = bound, .dtype = float_dtype(m)), NULL);
+    return gd_module_put_parameter(
+        m, name, gd_uniform(dims, .low = -bound, .high = bound, .dtype = float_dtype(m)), NULL);
 }
 
 gd_status gd_layer_normal(gd_module *m, const char *name, gd_shape dims, double std) {
-    return gd_module_put_parameter(m, name, gd_normal(dims, .std = std, .dtype = float_dtype(m)), NULL);
+    return gd_module_put_parameter(m, name, gd_normal(dims, .std = std, .dtype = float_dtype(m)),
+                                   NULL);
 }
 
 gd_status gd_layer_fill(gd_module *m, const char *name, gd_shape dims, double value) {
     return gd_module_put_parameter(m, name, gd_full(dims, value, .dtype = float_dtype(m)), NULL);
 }
 
-gd_status gd_layer_absent(gd_module *m, const char *name) { return gd_module_put(m, GD_A_PARAMETER, name, NULL, NULL); }
+gd_status gd_layer_absent(gd_module *m, const char *name) {
+    return gd_module_put(m, GD_A_PARAMETER, name, NULL, NULL);
+}
 
-gd_status gd_layer_buffer(gd_module *m, const char *name, gd_shape dims, gd_dtype dtype, double value) {
+gd_status gd_layer_buffer(gd_module *m, const char *name, gd_shape dims, gd_dtype dtype,
+                          double value) {
     gd_tensor *t = gd_full(dims, value, .dtype = dtype == GD_DTYPE_NONE ? float_dtype(m) : dtype);
     return t->kind == GD_FAILED ? gd_failure() : gd_module_put(m, GD_A_BUFFER, name, t, NULL);
 }
@@ -240,7 +264,8 @@ gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options)
         operands[n] = gd_layer_input(in, n);
         n++;
     }
-    for (int i = 0; i < m->count && n < m->op->n_inputs; i++) operands[n++] = gd_layer_tensor_at(m, i);
+    for (int i = 0; i < m->count && n < m->op->n_inputs; i++)
+        operands[n++] = gd_layer_tensor_at(m, i);
     while (n > record->n_inputs && !operands[n - 1]) n--;
     while (n < m->op->n_inputs) operands[n++] = NULL;
     return gd_call_with(m->op, NULL, (gd_tensors){operands, n}, op_options);
@@ -262,7 +287,9 @@ static const void *option(gd_module *m, const char *name, const gd_op_attr **att
 int64_t gd_layer_int(gd_module *m, const char *name) {
     const gd_op_attr *a;
     const void *field = option(m, name, &a);
-    return !field ? 0 : a->type == GD_ATTR_INTS ? *(const int64_t *)field : gd_number_i64(gd_attr_number(a, m->options));
+    return !field                    ? 0
+           : a->type == GD_ATTR_INTS ? *(const int64_t *)field
+                                     : gd_number_i64(gd_attr_number(a, m->options));
 }
 
 double gd_layer_float(gd_module *m, const char *name) {

@@ -32,9 +32,11 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors inputs);
 
 /* "conv2d: out_channels is 0; it must be at least 1" */
 gd_status gd_layer_at_least(const gd_module *m, const char *option, int64_t value, int64_t least);
-gd_status gd_layer_all_at_least(const gd_module *m, const char *option, int count, const int64_t *values, int64_t least);
+gd_status gd_layer_all_at_least(const gd_module *m, const char *option, int count,
+                                const int64_t *values, int64_t least);
 /* low <= value < high, or <= high */
-gd_status gd_layer_within(const gd_module *m, const char *option, double value, double low, double high, bool closed);
+gd_status gd_layer_within(const gd_module *m, const char *option, double value, double low,
+                          double high, bool closed);
 /* The same for a size that may be GD_ANY. */
 gd_status gd_layer_size(const gd_module *m, const char *option, int64_t value);
 
@@ -47,7 +49,8 @@ gd_status gd_layer_fill(gd_module *m, const char *name, gd_shape dims, double va
 /* A parameter that this layer does not have: its place is kept for the op. */
 gd_status gd_layer_absent(gd_module *m, const char *name);
 /* A buffer of one number. */
-gd_status gd_layer_buffer(gd_module *m, const char *name, gd_shape dims, gd_dtype dtype, double value);
+gd_status gd_layer_buffer(gd_module *m, const char *name, gd_shape dims, gd_dtype dtype,
+                          double value);
 /* A child of its own. */
 gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child);
 
@@ -56,14 +59,20 @@ gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child);
 /* Records a failure of NAME_forward: return gd_layer_fail(gd_fail(...)). */
 gd_tensors gd_layer_fail(gd_status status);
 /* Input `i`; NULL where it is absent. */
-static inline gd_tensor *gd_layer_input(gd_tensors in, int i) { return i < in.count ? in.at[i] : NULL; }
+static inline gd_tensor *gd_layer_input(gd_tensors in, int i) {
+    return i < in.count ? in.at[i] : NULL;
+}
 /* A number to compute with x: an f64 with f64, else an f32. (gd_scalar is an f32.) */
 gd_tensor *gd_layer_number(const gd_tensor *x, double value);
 /* The mode, recorded by a trace. */
 bool gd_layer_is_training(gd_module *m);
 /* The tensor, or child, that was added as number `index`. */
-static inline gd_tensor *gd_layer_tensor_at(const gd_module *m, int index) { return (gd_tensor *)m->entries[index].object; }
-static inline gd_module *gd_layer_child_at(const gd_module *m, int index) { return (gd_module *)m->entries[index].object; }
+static inline gd_tensor *gd_layer_tensor_at(const gd_module *m, int index) {
+    return (gd_tensor *)m->entries[index].object;
+}
+static inline gd_module *gd_layer_child_at(const gd_module *m, int index) {
+    return (gd_module *)m->entries[index].object;
+}
 /* Writes a buffer; gives what the outputs come after. A run of a graph does what its fetches need, so a forward
  * function puts GD_LAYER_AFTER(write) before it computes its outputs. */
 gd_tensor *gd_layer_write(gd_tensor *buffer, gd_tensor *value);

@@ -23,8 +23,10 @@ static gd_status check(const gd_module *m, const conv *c) {
     GD_TRY(gd_layer_all_at_least(m, "dilation", c->rank, c->dilation, 1));
     const bool divides = (c->in == GD_ANY || c->in % c->groups == 0) && c->out % c->groups == 0;
     if (!divides)
-        return gd_fail(GD_E_ARGUMENT, "%s: groups is %lld; it must divide in_channels (%lld) and out_channels (%lld)", m->type,
-                       (long long)c->groups, (long long)c->in, (long long)c->out);
+        return gd_fail(
+            GD_E_ARGUMENT,
+            "%s: groups is %lld; it must divide in_channels (%lld) and out_channels (%lld)",
+            m->type, (long long)c->groups, (long long)c->in, (long long)c->out);
     return GD_OK;
 }
 
@@ -40,7 +42,8 @@ static gd_status build(gd_module *m, const conv *c) {
     }
     const double bound = 1 / sqrt(fan_in);
     GD_TRY(gd_layer_uniform(m, "weight", dims, bound));
-    return c->bias ? gd_layer_uniform(m, "bias", gd_dims(c->out), bound) : gd_layer_absent(m, "bias");
+    return c->bias ? gd_layer_uniform(m, "bias", gd_dims(c->out), bound)
+                   : gd_layer_absent(m, "bias");
 }
 
 /* x (N, C, ...) with the borders that the op itself does not make: reflect, replicate, circular. */
@@ -48,7 +51,8 @@ static gd_tensor *padded(const conv *c, gd_tensor *x) {
     gd_shape sides = {.rank = 2 * c->rank, .form = 1}; /* (before, after) of the last axis first */
     for (int i = 0; i < c->rank; i++) {
         const int k = c->rank - 1 - i;
-        const int64_t all = c->pad_mode == GD_SAME ? c->dilation[k] * (c->kernel[k] - 1) : 2 * c->padding[k];
+        const int64_t all =
+            c->pad_mode == GD_SAME ? c->dilation[k] * (c->kernel[k] - 1) : 2 * c->padding[k];
         sides.at[2 * i] = all / 2;
         sides.at[2 * i + 1] = all - all / 2;
     }
@@ -64,7 +68,8 @@ static gd_tensor *prepared(const conv *c, gd_tensor *x) {
 }
 
 static gd_tensors finished(const conv *c, gd_tensor *y) {
-    return gd_listed(c->data_format == GD_CHANNELS_LAST ? gd_movedim(y, gd_dims(1), gd_dims(-1)) : y);
+    return gd_listed(c->data_format == GD_CHANNELS_LAST ? gd_movedim(y, gd_dims(1), gd_dims(-1))
+                                                        : y);
 }
 
 static gd_tensors call(gd_module *m, const conv *c, gd_tensors in) {
@@ -73,10 +78,17 @@ static gd_tensors call(gd_module *m, const conv *c, gd_tensors in) {
 
 /* --- convolutions -------------------------------------------------------------------------------- */
 
-#define CONV(N, o)                                                                                                   \
-    ((conv){.rank = (N), .in = (o)->in_channels, .out = (o)->out_channels, .groups = (o)->groups,                    \
-            .kernel = (o)->kernel.at, .padding = (o)->padding.at, .dilation = (o)->dilation.at,                      \
-            .pad_mode = (o)->pad_mode, .padding_mode = (o)->padding_mode, .data_format = (o)->data_format,           \
+#define CONV(N, o)                                                                                 \
+    ((conv){.rank = (N),                                                                           \
+            .in = (o)->in_channels,                                                                \
+            .out = (o)->out_channels,                                                              \
+            .groups = (o)->groups,                                                                 \
+            .kernel = (o)->kernel.at,                                                              \
+            .padding = (o)->padding.at,                                                            \
+            .dilation = (o)->dilation.at,                                                          \
+            .pad_mode = (o)->pad_mode,                                                             \
+            .padding_mode = (o)->padding_mode,                                                     \
+            .data_format = (o)->data_format,                                                       \
             .bias = (o)->bias})
 
 /*layer conv1d(x, in_channels:int, out_channels:int, kernel:int[1]) -> y  of conv1d
@@ -100,7 +112,8 @@ static gd_tensors conv1d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_conv1d_options *o = m->options;
     const conv c = CONV(1, o);
     if (!pads(&c)) return call(m, &c, in);
-    return finished(&c, gd_conv1d(prepared(&c, in.at[0]), gd_layer_tensor_at(m, 0), gd_layer_tensor_at(m, 1), .stride = o->stride,
+    return finished(&c, gd_conv1d(prepared(&c, in.at[0]), gd_layer_tensor_at(m, 0),
+                                  gd_layer_tensor_at(m, 1), .stride = o->stride,
                                   .dilation = o->dilation, .groups = o->groups));
 }
 
@@ -125,7 +138,8 @@ static gd_tensors conv2d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_conv2d_options *o = m->options;
     const conv c = CONV(2, o);
     if (!pads(&c)) return call(m, &c, in);
-    return finished(&c, gd_conv2d(prepared(&c, in.at[0]), gd_layer_tensor_at(m, 0), gd_layer_tensor_at(m, 1), .stride = o->stride,
+    return finished(&c, gd_conv2d(prepared(&c, in.at[0]), gd_layer_tensor_at(m, 0),
+                                  gd_layer_tensor_at(m, 1), .stride = o->stride,
                                   .dilation = o->dilation, .groups = o->groups));
 }
 
@@ -150,16 +164,25 @@ static gd_tensors conv3d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_conv3d_options *o = m->options;
     const conv c = CONV(3, o);
     if (!pads(&c)) return call(m, &c, in);
-    return finished(&c, gd_conv3d(prepared(&c, in.at[0]), gd_layer_tensor_at(m, 0), gd_layer_tensor_at(m, 1), .stride = o->stride,
+    return finished(&c, gd_conv3d(prepared(&c, in.at[0]), gd_layer_tensor_at(m, 0),
+                                  gd_layer_tensor_at(m, 1), .stride = o->stride,
                                   .dilation = o->dilation, .groups = o->groups));
 }
 
 /* --- transposed convolutions --------------------------------------------------------------------- */
 
-#define TRANSPOSED(N, o)                                                                                  \
-    ((conv){.rank = (N), .in = (o)->in_channels, .out = (o)->out_channels, .groups = (o)->groups,         \
-            .kernel = (o)->kernel.at, .padding = (o)->padding.at, .dilation = (o)->dilation.at,           \
-            .padding_mode = GD_ZEROS, .data_format = (o)->data_format, .bias = (o)->bias, .transposed = true})
+#define TRANSPOSED(N, o)                                                                           \
+    ((conv){.rank = (N),                                                                           \
+            .in = (o)->in_channels,                                                                \
+            .out = (o)->out_channels,                                                              \
+            .groups = (o)->groups,                                                                 \
+            .kernel = (o)->kernel.at,                                                              \
+            .padding = (o)->padding.at,                                                            \
+            .dilation = (o)->dilation.at,                                                          \
+            .padding_mode = GD_ZEROS,                                                              \
+            .data_format = (o)->data_format,                                                       \
+            .bias = (o)->bias,                                                                     \
+            .transposed = true})
 
 /*layer conv_transpose1d(x, in_channels:int, out_channels:int, kernel:int[1]) -> y  of conv_transpose1d
  * The gradient of a 1-d convolution with respect to its input, as a layer: x (N, C, L) grows by the stride. Weights

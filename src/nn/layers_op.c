@@ -13,7 +13,9 @@
 static gd_status op_build(gd_module *m) {
     const gd_nn_op_options *o = m->options;
     const gd_op *op = o->name ? gd_op_find(o->name) : NULL;
-    if (!op) return gd_fail(GD_E_ARGUMENT, "op: name is '%.60s', and there is no such op", o->name ? o->name : "NULL");
+    if (!op)
+        return gd_fail(GD_E_ARGUMENT, "op: name is '%.60s', and there is no such op",
+                       o->name ? o->name : "NULL");
     gd_attrs *attrs = gd_attrs_new(op);
     if (!attrs) return gd_failure();
     gd_status status = o->options ? gd_attrs_parse(attrs, o->options) : GD_OK;
@@ -29,6 +31,8 @@ static gd_status op_build(gd_module *m) {
     memcpy(m->op_options, gd_attrs_data(attrs), op->attrs_size);
     return GD_OK;
 }
-static gd_tensors op_forward(gd_module *m, gd_tensors in) { return gd_call_with(m->op, NULL, in, m->op_options); }
+static gd_tensors op_forward(gd_module *m, gd_tensors in) {
+    return gd_call_with(m->op, NULL, in, m->op_options);
+}
 
 #include "layers_op.gen.h"

@@ -26,7 +26,8 @@ static void destroy(gd_object *object) {
     gd_free(m);
     gd_object_count(-1);
 }
-static const gd_class module_class = {.name = "module", .destroy = destroy, .state = &gd_module_state};
+static const gd_class module_class = {
+    .name = "module", .destroy = destroy, .state = &gd_module_state};
 
 gd_module *gd_module_bare(const char *type) {
     const char *kept = gd_intern(type);
@@ -45,7 +46,8 @@ gd_module *gd_module_bare(const char *type) {
     return m;
 }
 
-gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size, const gd_module_options *options) {
+gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
+                            const gd_module_options *options) {
     gd_scope *scope = gd_scope_open(); /* frees it where its struct finds no memory */
     gd_module *m = gd_module_bare(options->type ? options->type : "module");
     if (m) {
@@ -87,16 +89,22 @@ static const char *field_name(const char *text) {
 }
 
 static gd_status check_name(const gd_module *m, const char *name) {
-    if (!name || !*name) return gd_fail(GD_E_ARGUMENT, "%s: the name of something added is %s", m->type, name ? "empty" : "NULL");
+    if (!name || !*name)
+        return gd_fail(GD_E_ARGUMENT, "%s: the name of something added is %s", m->type,
+                       name ? "empty" : "NULL");
     if (strpbrk(name, ".[]() \t\n"))
         return gd_fail(GD_E_ARGUMENT,
-                       "%s: '%.80s' is no name for a part of a module: names have no dots, brackets or spaces; "
+                       "%s: '%.80s' is no name for a part of a module: names have no dots, "
+                       "brackets or spaces; "
                        "for several parts use gd_nn_list, or gd_module_add with names of their own",
                        m->type, name);
-    if (strlen(name) > 120) return gd_fail(GD_E_ARGUMENT, "%s: the name '%.40s...' is too long", m->type, name);
+    if (strlen(name) > 120)
+        return gd_fail(GD_E_ARGUMENT, "%s: the name '%.40s...' is too long", m->type, name);
     if (gd_module_entry(m, name))
-        return gd_fail(GD_E_STATE, "%s has a part '%s' already; gd_module_replace puts another module in its place", m->type,
-                       name);
+        return gd_fail(
+            GD_E_STATE,
+            "%s has a part '%s' already; gd_module_replace puts another module in its place",
+            m->type, name);
     return GD_OK;
 }
 
@@ -112,16 +120,19 @@ bool gd_module_contains(const gd_module *inside, const gd_module *module, int de
 /* Where in the module's struct `field` is, or -1. */
 static ptrdiff_t place_of(const gd_module *m, const void *field) {
     const char *start = m->self, *at = field;
-    return at && start && at >= start && at + sizeof(void *) <= start + m->self_size ? at - start : -1;
+    return at && start && at >= start && at + sizeof(void *) <= start + m->self_size ? at - start
+                                                                                     : -1;
 }
 
-gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void *object, void *field) {
+gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void *object,
+                        void *field) {
     name = name && field ? field_name(name) : name;
     GD_TRY(check_name(m, name));
     if (kind == GD_A_CHILD && object && gd_module_contains(object, m, 0))
         return gd_fail(GD_E_STATE, "%s: '%s' is the module itself, or holds it", m->type, name);
     const char *kept = gd_intern(name);
-    if (!kept || !gd_grow(m->entries, m->count, m->room)) return gd_fail(GD_E_MEMORY, "no memory for a part of a module");
+    if (!kept || !gd_grow(m->entries, m->count, m->room))
+        return gd_fail(GD_E_MEMORY, "no memory for a part of a module");
     if (object) gd_object_retain(object);
     m->entries[m->count++] = (gd_entry){kind, kept, object, place_of(m, field)};
     m->revision++;
@@ -132,13 +143,19 @@ gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, 
     char text[160];
     if (t && t->kind == GD_FAILED) return gd_failure();
     if (t && t->kind != GD_VALUE)
-        return gd_fail(GD_E_STATE, "%s: the parameter '%s' is a symbol; a parameter is an eager tensor, which graphs and jits use as it is",
+        return gd_fail(GD_E_STATE,
+                       "%s: the parameter '%s' is a symbol; a parameter is an eager tensor, which "
+                       "graphs and jits use as it is",
                        m->type, field_name(name ? name : ""));
     if (t && !gd_is_float(t->dtype))
-        return gd_fail(GD_E_DTYPE, "%s: the parameter '%s' is %s; parameters are floats, and other tensors buffers", m->type,
-                       field_name(name ? name : ""), gd_describe(t, text, sizeof text));
+        return gd_fail(
+            GD_E_DTYPE,
+            "%s: the parameter '%s' is %s; parameters are floats, and other tensors buffers",
+            m->type, field_name(name ? name : ""), gd_describe(t, text, sizeof text));
     if (t && t->node)
-        return gd_fail(GD_E_STATE, "%s: the parameter '%s' is the result of ops that the tape has recorded, no leaf; write gd_detach(...)",
+        return gd_fail(GD_E_STATE,
+                       "%s: the parameter '%s' is the result of ops that the tape has recorded, no "
+                       "leaf; write gd_detach(...)",
                        m->type, field_name(name ? name : ""));
     GD_TRY(gd_module_put(m, GD_A_PARAMETER, name, t, field));
     if (t) t->requires_grad = !m->frozen;
@@ -146,7 +163,8 @@ gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, 
 }
 
 static gd_status added(const char *site, gd_module *m, const char *what, gd_status status) {
-    if (!m && status == GD_OK && !gd_failed()) status = gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
+    if (!m && status == GD_OK && !gd_failed())
+        status = gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
     return gd_report(site, status);
 }
 
@@ -156,21 +174,28 @@ static gd_status check_child(const gd_module *child) {
     return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_module_add: the child is NULL");
 }
 
-gd_status gd_module_add_at(const char *site, gd_module *m, const char *name, gd_module *child, void *field) {
+gd_status gd_module_add_at(const char *site, gd_module *m, const char *name, gd_module *child,
+                           void *field) {
     gd_status status = check_child(child);
     if (m && status == GD_OK) status = gd_module_put(m, GD_A_CHILD, name, child, field);
     return added(site, m, "gd_module_add", status);
 }
 
-gd_status gd_module_add_parameter_at(const char *site, gd_module *m, const char *name, gd_tensor *t, void *field) {
-    return added(site, m, "gd_module_add_parameter", m ? gd_module_put_parameter(m, name, t, field) : GD_OK);
+gd_status gd_module_add_parameter_at(const char *site, gd_module *m, const char *name, gd_tensor *t,
+                                     void *field) {
+    return added(site, m, "gd_module_add_parameter",
+                 m ? gd_module_put_parameter(m, name, t, field) : GD_OK);
 }
 
-gd_status gd_module_add_buffer_at(const char *site, gd_module *m, const char *name, gd_tensor *t, void *field) {
+gd_status gd_module_add_buffer_at(const char *site, gd_module *m, const char *name, gd_tensor *t,
+                                  void *field) {
     gd_status status = GD_OK;
-    if (t && t->kind == GD_FAILED) status = gd_failure();
+    if (t && t->kind == GD_FAILED)
+        status = gd_failure();
     else if (t && t->kind != GD_VALUE)
-        status = gd_fail(GD_E_STATE, "gd_module_add_buffer: '%s' is a symbol; a buffer is an eager tensor", field_name(name ? name : ""));
+        status = gd_fail(GD_E_STATE,
+                         "gd_module_add_buffer: '%s' is a symbol; a buffer is an eager tensor",
+                         field_name(name ? name : ""));
     if (m && status == GD_OK) status = gd_module_put(m, GD_A_BUFFER, name, t, field);
     return added(site, m, "gd_module_add_buffer", status);
 }

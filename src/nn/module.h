@@ -36,10 +36,10 @@ struct gd_module {
 
     /* a layer */
     const gd_maker *maker;
-    void *options;       /* its own copy */
-    const gd_op *op;     /* that it calls; NULL: none */
+    void *options;   /* its own copy */
+    const gd_op *op; /* that it calls; NULL: none */
     void *op_options;
-    bool built;          /* its parameters are there */
+    bool built; /* its parameters are there */
 
     /* a user-defined module, or a container */
     gd_forward forward;
@@ -58,9 +58,9 @@ struct gd_module {
     int n_hooks, hooks_room;
     int64_t hook_number;
 
-    int training; /* 1 or 0; traces record it */
-    bool frozen;  /* parameters that are made later require no gradient */
-    int revision; /* changes with entries and hooks, which traces depend on, too */
+    int training;      /* 1 or 0; traces record it */
+    bool frozen;       /* parameters that are made later require no gradient */
+    int revision;      /* changes with entries and hooks, which traces depend on, too */
     gd_dtype dtype;    /* of float parameters that are made later; GD_DTYPE_NONE: theirs */
     gd_device *device; /* of parameters that are made later; NULL: the default device */
 };
@@ -69,7 +69,8 @@ struct gd_module {
 gd_module *gd_module_bare(const char *type);
 
 /* Functions without a record of the failure, for library code. */
-gd_status gd_module_put(gd_module *module, gd_entry_kind kind, const char *name, void *object, void *field);
+gd_status gd_module_put(gd_module *module, gd_entry_kind kind, const char *name, void *object,
+                        void *field);
 gd_entry *gd_module_entry(const gd_module *module, const char *name);
 
 /* Whether `module` is, or is below, `inside`. `depth` is 0. */
@@ -78,7 +79,8 @@ bool gd_module_contains(const gd_module *inside, const gd_module *module, int de
 extern const struct gd_state_rules gd_module_state;
 
 /* A tensor becomes a parameter: a float leaf that requires a gradient. */
-gd_status gd_module_put_parameter(gd_module *module, const char *name, gd_tensor *tensor, void *field);
+gd_status gd_module_put_parameter(gd_module *module, const char *name, gd_tensor *tensor,
+                                  void *field);
 
 /* --- calls --------------------------------------------------------------------------------------- */
 
@@ -104,8 +106,9 @@ enum { GD_MAX_PATH = 512, GD_MAX_DEPTH = 64 };
 /* A walk over everything below a module, parents first, in order. Shared modules and tensors come once
  * (`again` is false), or for each of their names. */
 typedef struct gd_walk {
-    gd_status (*module)(struct gd_walk *walk, gd_module *module);             /* NULL: not called */
-    gd_status (*tensor)(struct gd_walk *walk, gd_module *holder, gd_entry *e); /* not for absent ones */
+    gd_status (*module)(struct gd_walk *walk, gd_module *module); /* NULL: not called */
+    gd_status (*tensor)(struct gd_walk *walk, gd_module *holder,
+                        gd_entry *e); /* not for absent ones */
     bool again;
     void *user;
     char path[GD_MAX_PATH]; /* of what is visited */

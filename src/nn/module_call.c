@@ -13,7 +13,8 @@
 /* --- paths --------------------------------------------------------------------------------------- */
 
 /* Writes the way from `from` down to `to`, "layer1.0", and returns its length; -1: there is none. */
-static int path_between(const gd_module *from, const gd_module *to, char *text, size_t size, int depth) {
+static int path_between(const gd_module *from, const gd_module *to, char *text, size_t size,
+                        int depth) {
     for (int i = 0; depth < GD_MAX_DEPTH && i < from->count; i++) {
         const gd_entry *e = &from->entries[i];
         if (e->kind != GD_A_CHILD || !e->object) continue;
@@ -21,7 +22,8 @@ static int path_between(const gd_module *from, const gd_module *to, char *text, 
         if (n < 0 || (size_t)n + 2 >= size) continue;
         if ((const gd_module *)e->object == to) return n;
         text[n] = '.';
-        const int more = path_between((const gd_module *)e->object, to, text + n + 1, size - (size_t)n - 1, depth + 1);
+        const int more = path_between((const gd_module *)e->object, to, text + n + 1,
+                                      size - (size_t)n - 1, depth + 1);
         if (more >= 0) return n + 1 + more;
     }
     return -1;
@@ -41,7 +43,8 @@ static size_t frames_path(const gd_module_frame *f, char *text, size_t size) {
 char *gd_module_call_name(char *text, size_t size) {
     const gd_module_frame *f = gd_this_thread.module_frame;
     char step[GD_MAX_PATH];
-    const bool held = f->before && path_between(f->before->module, f->module, step, sizeof step, 0) >= 0;
+    const bool held =
+        f->before && path_between(f->before->module, f->module, step, sizeof step, 0) >= 0;
     snprintf(text, size, held ? "%s (%s)" : "%.0s%s", held ? step : "", f->module->type);
     return text;
 }
@@ -57,9 +60,13 @@ char *gd_module_call_path(char *text, size_t size) {
 
 /* --- hooks --------------------------------------------------------------------------------------- */
 
-int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook fn, void *user, const gd_hook_options *o) {
-    gd_status status = m && fn ? GD_OK : gd_fail(GD_E_ARGUMENT, "gd_module_on_forward: the %s is NULL", m ? "hook" : "module");
-    if (status == GD_OK && !gd_grow(m->hooks, m->n_hooks, m->hooks_room)) status = gd_fail(GD_E_MEMORY, "no memory for a hook");
+int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook fn, void *user,
+                                const gd_hook_options *o) {
+    gd_status status = m && fn ? GD_OK
+                               : gd_fail(GD_E_ARGUMENT, "gd_module_on_forward: the %s is NULL",
+                                         m ? "hook" : "module");
+    if (status == GD_OK && !gd_grow(m->hooks, m->n_hooks, m->hooks_room))
+        status = gd_fail(GD_E_MEMORY, "no memory for a hook");
     if (status != GD_OK) {
         gd_report(site, status);
         return 0;
@@ -78,16 +85,18 @@ void gd_module_unhook(gd_module *m, int64_t number) {
         }
 }
 
-static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors out, gd_tensors *subject) {
+static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors out,
+                            gd_tensors *subject) {
     const gd_status failed = gd_error_status();
     for (int i = 0; i < m->n_hooks; i++) {
         const gd_hooked h = m->hooks[i];
         if (h.before != before) continue;
         if (gd_is_shapes_only && !h.builds_ops) continue; /* it is a run that no one sees */
         if (gd_this_thread.tracer && !h.builds_ops)
-            return gd_fail(GD_E_STATE,
-                           "it has a hook, which would be called once, when the function is traced or the graph is "
-                           "built, and in no run; a hook that does nothing but build ops is added with .builds_ops = true");
+            return gd_fail(GD_E_STATE, "it has a hook, which would be called once, when the "
+                                       "function is traced or the graph is "
+                                       "built, and in no run; a hook that does nothing but build "
+                                       "ops is added with .builds_ops = true");
         const gd_tensors y = h.fn(m, before ? *subject : in, before ? out : *subject, h.user);
         if (gd_error_status() != failed) return gd_failure();
         GD_TRY(gd_check_returned(y, __builtin_frame_address(0)));
@@ -99,7 +108,8 @@ static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors
 /* --- a call -------------------------------------------------------------------------------------- */
 
 static gd_status check_inputs(const gd_module *m, gd_tensors in) {
-    if (in.count < 0 || (in.count > 0 && !in.at)) return gd_fail(GD_E_ARGUMENT, "the list of inputs is none");
+    if (in.count < 0 || (in.count > 0 && !in.at))
+        return gd_fail(GD_E_ARGUMENT, "the list of inputs is none");
     if (!m->maker) return GD_OK;
     const gd_op *r = &m->maker->record;
     const bool list = r->n_inputs > 0 && r->inputs[r->n_inputs - 1].variadic;
@@ -110,8 +120,8 @@ static gd_status check_inputs(const gd_module *m, gd_tensors in) {
             strncat(names, r->inputs[i].name, 30);
             if (r->inputs[i].optional) strcat(names, "?");
         }
-        return gd_fail(GD_E_ARGUMENT, "it takes %d input%s (%s), not %lld", r->n_inputs, r->n_inputs == 1 ? "" : "s", names,
-                       (long long)in.count);
+        return gd_fail(GD_E_ARGUMENT, "it takes %d input%s (%s), not %lld", r->n_inputs,
+                       r->n_inputs == 1 ? "" : "s", names, (long long)in.count);
     }
     for (int i = 0; i < r->n_required; i++)
         if (!in.at[i]) return gd_fail(GD_E_ARGUMENT, "its input '%s' is NULL", r->inputs[i].name);
@@ -120,10 +130,14 @@ static gd_status check_inputs(const gd_module *m, gd_tensors in) {
 
 static gd_tensors compute(gd_module *m, gd_tensors in) {
     const gd_layer_rules *rules = m->maker ? m->maker->rules : NULL;
-    if (rules) return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in, m->op_options);
+    if (rules)
+        return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in, m->op_options);
     if (m->contained) return m->contained(m, in);
     if (m->forward) return m->forward(in, m->self);
-    gd_report(NULL, gd_fail(GD_E_STATE, "it only holds modules and has no function of its own; call those that it holds"));
+    gd_report(
+        NULL,
+        gd_fail(GD_E_STATE,
+                "it only holds modules and has no function of its own; call those that it holds"));
     return gd_list_of_errors(1);
 }
 
@@ -131,7 +145,8 @@ static gd_tensors compute(gd_module *m, gd_tensors in) {
 static gd_status check_outputs(const gd_module *m, gd_tensors out, gd_status before) {
     if (gd_error_status() != before) return gd_failure();
     if (m->forward) GD_TRY(gd_check_returned(out, __builtin_frame_address(0)));
-    if (out.count < 1 || !out.at) return gd_fail(GD_E_STATE, "its function returned no tensor; return gd_listed(y)");
+    if (out.count < 1 || !out.at)
+        return gd_fail(GD_E_STATE, "its function returned no tensor; return gd_listed(y)");
     for (int64_t i = 0; i < out.count; i++)
         if (out.at[i] && out.at[i]->kind == GD_FAILED) return gd_failure();
     return out.at[0] ? GD_OK : gd_fail(GD_E_STATE, "the first output of its function is NULL");
@@ -162,7 +177,8 @@ static void own_outputs(const gd_module *m, gd_tensors in, gd_tensors out) {
     for (int64_t i = 0; i < out.count; i++) {
         bool borrowed = false;
         for (int64_t k = 0; k < in.count; k++) borrowed |= out.at[i] == in.at[k];
-        for (int k = 0; k < m->count; k++) borrowed |= (gd_object *)out.at[i] == m->entries[k].object;
+        for (int k = 0; k < m->count; k++)
+            borrowed |= (gd_object *)out.at[i] == m->entries[k].object;
         if (borrowed && out.at[i]) gd_object_retain(&out.at[i]->object);
     }
 }

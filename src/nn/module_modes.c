@@ -16,7 +16,8 @@
 /* --- modes --------------------------------------------------------------------------------------- */
 
 static gd_status set_mode(gd_walk *w, gd_module *m) {
-    GD_TRY(gd_trace_note_value(&m->object, &m->training)); /* a jit's plan begins in the mode before */
+    GD_TRY(
+        gd_trace_note_value(&m->object, &m->training)); /* a jit's plan begins in the mode before */
     m->training = *(const int *)w->user;
     return GD_OK;
 }
@@ -30,7 +31,9 @@ void gd_module_eval(gd_module *m) { set_modes(m, 0); }
 
 static gd_status set_wanted(gd_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder;
-    return e->kind == GD_A_PARAMETER ? gd_set_requires_grad_at(NULL, (gd_tensor *)e->object, *(const bool *)w->user) : GD_OK;
+    return e->kind == GD_A_PARAMETER
+               ? gd_set_requires_grad_at(NULL, (gd_tensor *)e->object, *(const bool *)w->user)
+               : GD_OK;
 }
 
 static gd_status set_later(gd_walk *w, gd_module *m) {
@@ -40,11 +43,20 @@ static gd_status set_later(gd_walk *w, gd_module *m) {
 
 static gd_status set_frozen(const char *site, gd_module *m, bool wanted, const char *what) {
     GD_CALLED_FROM(site);
-    if (!m) return gd_report(site, gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what));
-    return gd_report(site, gd_module_walk(m, &(gd_walk){.module = set_later, .tensor = set_wanted, .user = &wanted}));
+    if (!m)
+        return gd_report(site, gd_failed()
+                                   ? gd_failure()
+                                   : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what));
+    return gd_report(
+        site,
+        gd_module_walk(m, &(gd_walk){.module = set_later, .tensor = set_wanted, .user = &wanted}));
 }
-gd_status gd_module_freeze_at(const char *site, gd_module *m) { return set_frozen(site, m, false, "gd_module_freeze"); }
-gd_status gd_module_unfreeze_at(const char *site, gd_module *m) { return set_frozen(site, m, true, "gd_module_unfreeze"); }
+gd_status gd_module_freeze_at(const char *site, gd_module *m) {
+    return set_frozen(site, m, false, "gd_module_freeze");
+}
+gd_status gd_module_unfreeze_at(const char *site, gd_module *m) {
+    return set_frozen(site, m, true, "gd_module_unfreeze");
+}
 
 static gd_status zero(gd_walk *w, gd_module *holder, gd_entry *e) {
     (void)w, (void)holder;
@@ -79,7 +91,8 @@ static gd_status move_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
         if (!made) return GD_OK;
         return gd_tensor_become(t, made);
     }
-    const gd_dtype dtype = v->dtype != GD_DTYPE_NONE && gd_is_float(t->dtype) ? v->dtype : (gd_dtype)t->dtype;
+    const gd_dtype dtype =
+        v->dtype != GD_DTYPE_NONE && gd_is_float(t->dtype) ? v->dtype : (gd_dtype)t->dtype;
     gd_device *device = v->device ? v->device : t->device;
     if (dtype == (gd_dtype)t->dtype && device == t->device) return GD_OK;
     gd_tensor *made = gd_detach(t);
@@ -100,12 +113,18 @@ static gd_status set_defaults(gd_walk *w, gd_module *m) {
 
 static gd_status move(gd_module *m, const char *device, gd_dtype dtype) {
     moving v = {.dtype = dtype};
-    if (!m) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_module_to: the module is NULL");
+    if (!m)
+        return gd_failed() ? gd_failure()
+                           : gd_fail(GD_E_ARGUMENT, "gd_module_to: the module is NULL");
     if (gd_this_thread.tracer)
-        return gd_fail(GD_E_STATE, "gd_module_to: a function is being traced, or a graph built; move the module before");
+        return gd_fail(
+            GD_E_STATE,
+            "gd_module_to: a function is being traced, or a graph built; move the module before");
     if (dtype != GD_DTYPE_NONE && !gd_is_float(dtype))
-        return gd_fail(GD_E_DTYPE, "gd_module_to: parameters are floats, and %s is none", gd_dtype_name(dtype));
-    if (device && !(v.device = gd_device_get(device))) return gd_fail(GD_E_DEVICE, "gd_module_to: there is no device '%.60s'", device);
+        return gd_fail(GD_E_DTYPE, "gd_module_to: parameters are floats, and %s is none",
+                       gd_dtype_name(dtype));
+    if (device && !(v.device = gd_device_get(device)))
+        return gd_fail(GD_E_DEVICE, "gd_module_to: there is no device '%.60s'", device);
     GD_TRY(gd_module_walk(m, &(gd_walk){.tensor = count_tensor, .user = &v}));
     v.made = gd_calloc((size_t)v.count + 1, sizeof *v.made);
     if (!v.made) return gd_fail(GD_E_MEMORY, "no memory to move a module");
@@ -171,8 +190,10 @@ static gd_status clone_module(cloning *c, const gd_module *m, gd_module **made) 
     if ((*made = made_of(c, m))) return GD_OK;
     GD_TRY(gd_check_stack());
     if (m->destroy)
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "gd_module_clone: %s has a destroy function, so its struct holds what cannot be copied", m->type);
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "gd_module_clone: %s has a destroy function, so its struct holds what cannot be copied",
+            m->type);
     gd_module *copy = gd_module_bare(m->type);
     if (!copy) return gd_failure();
     GD_TRY(remember(c, m, copy));
@@ -192,8 +213,10 @@ static gd_status clone_module(cloning *c, const gd_module *m, gd_module **made) 
     for (int i = 0; i < m->count; i++) {
         const gd_entry *e = &m->entries[i];
         void *object = NULL;
-        if (e->object && e->kind == GD_A_CHILD) GD_TRY(clone_module(c, (gd_module *)e->object, (gd_module **)&object));
-        else if (e->object) GD_TRY(clone_tensor(c, (gd_tensor *)e->object, (gd_tensor **)&object));
+        if (e->object && e->kind == GD_A_CHILD)
+            GD_TRY(clone_module(c, (gd_module *)e->object, (gd_module **)&object));
+        else if (e->object)
+            GD_TRY(clone_tensor(c, (gd_tensor *)e->object, (gd_tensor **)&object));
         GD_TRY(gd_module_put(copy, e->kind, e->name, object, NULL));
         copy->entries[i].field = e->field;
         if (e->field >= 0) memcpy((char *)copy->self + e->field, &object, sizeof object);
@@ -210,7 +233,8 @@ gd_module *gd_module_clone_at(const char *site, gd_module *m) {
     GD_EAGER;
     cloning c = {.count = 0};
     gd_module *copy = NULL;
-    gd_status status = m ? clone_module(&c, m, &copy) : gd_fail(GD_E_ARGUMENT, "gd_module_clone: the module is NULL");
+    gd_status status = m ? clone_module(&c, m, &copy)
+                         : gd_fail(GD_E_ARGUMENT, "gd_module_clone: the module is NULL");
     if (status == GD_OK) gd_keep(copy);
     gd_map_free(&c.places);
     gd_free(c.made);
@@ -242,8 +266,10 @@ gd_status gd_module_init_at(const char *site, gd_module *m, const char *match, c
     starting s = {match, text, 0};
     GD_EAGER;
     gd_status status = m && text ? gd_module_walk(m, &(gd_walk){.tensor = start, .user = &s})
-                                 : gd_fail(GD_E_ARGUMENT, "gd_module_init: the %s is NULL", m ? "initializer" : "module");
+                                 : gd_fail(GD_E_ARGUMENT, "gd_module_init: the %s is NULL",
+                                           m ? "initializer" : "module");
     if (status == GD_OK && s.count == 0)
-        status = gd_fail(GD_E_ARGUMENT, "gd_module_init: no parameter of %s fits '%s'", m->type, match ? match : "*");
+        status = gd_fail(GD_E_ARGUMENT, "gd_module_init: no parameter of %s fits '%s'", m->type,
+                         match ? match : "*");
     return gd_report(site, status);
 }

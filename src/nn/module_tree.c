@@ -12,7 +12,8 @@
 static gd_status see(gd_walk *w, const void *object, bool *skip) {
     gd_map *seen = w->seen;
     *skip = gd_map_find(seen, object) >= 0;
-    if (!*skip && !gd_map_put(seen, object, 1)) return gd_fail(GD_E_MEMORY, "no memory for a list of modules");
+    if (!*skip && !gd_map_put(seen, object, 1))
+        return gd_fail(GD_E_MEMORY, "no memory for a list of modules");
     *skip = *skip && !w->again;
     return GD_OK;
 }
@@ -21,13 +22,16 @@ static gd_status walk_on(gd_walk *w, gd_module *m, size_t used) {
     bool skip;
     GD_TRY(see(w, m, &skip));
     if (skip) return GD_OK;
-    if (++w->depth > GD_MAX_DEPTH) return gd_fail(GD_E_UNSUPPORTED, "modules are nested more than %d deep", GD_MAX_DEPTH);
+    if (++w->depth > GD_MAX_DEPTH)
+        return gd_fail(GD_E_UNSUPPORTED, "modules are nested more than %d deep", GD_MAX_DEPTH);
     if (w->module) GD_TRY(w->module(w, m));
     for (int i = 0; i < m->count; i++) {
         gd_entry *e = &m->entries[i];
         if (!e->object) continue;
-        const int n = snprintf(w->path + used, GD_MAX_PATH - used, "%s%s", used ? "." : "", e->name);
-        if (n < 0 || (size_t)n >= GD_MAX_PATH - used) return gd_fail(GD_E_UNSUPPORTED, "the name '%.60s...' is too long", w->path);
+        const int n =
+            snprintf(w->path + used, GD_MAX_PATH - used, "%s%s", used ? "." : "", e->name);
+        if (n < 0 || (size_t)n >= GD_MAX_PATH - used)
+            return gd_fail(GD_E_UNSUPPORTED, "the name '%.60s...' is too long", w->path);
         if (e->kind == GD_A_CHILD)
             GD_TRY(walk_on(w, (gd_module *)e->object, used + (size_t)n));
         else if (w->tensor) {
@@ -54,10 +58,14 @@ bool gd_name_matches(const char *name, const char *pattern) {
     if (!pattern) return true;
     const char *star = NULL, *from = NULL;
     while (*name) {
-        if (*pattern == '*') star = ++pattern, from = name;
-        else if (*pattern == *name) pattern++, name++;
-        else if (star) pattern = star, name = ++from;
-        else return false;
+        if (*pattern == '*')
+            star = ++pattern, from = name;
+        else if (*pattern == *name)
+            pattern++, name++;
+        else if (star)
+            pattern = star, name = ++from;
+        else
+            return false;
     }
     while (*pattern == '*') pattern++;
     return !*pattern;
@@ -77,7 +85,9 @@ static gd_status gather(gd_walk *w, gd_module *holder, gd_entry *e) {
     gd_tensor *t = (gd_tensor *)e->object;
     (void)holder;
     if (e->kind != g->kind) return GD_OK;
-    if (g->options && (!gd_name_matches(w->path, g->options->match) || (g->options->trainable && !t->requires_grad))) return GD_OK;
+    if (g->options && (!gd_name_matches(w->path, g->options->match) ||
+                       (g->options->trainable && !t->requires_grad)))
+        return GD_OK;
     if (g->list) g->list[g->count] = t;
     g->count++;
     return GD_OK;
@@ -86,9 +96,12 @@ static gd_status gather(gd_walk *w, gd_module *holder, gd_entry *e) {
 /* Twice over the tree: to count, and to fill. */
 static gd_tensors list_of(const char *site, gd_module *m, const char *what, gathering g) {
     gd_walk w = {.tensor = gather, .user = &g};
-    gd_status status = m ? GD_OK : gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
+    gd_status status = m             ? GD_OK
+                       : gd_failed() ? gd_failure()
+                                     : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
     if (status == GD_OK) status = gd_module_walk(m, &w);
-    if (status == GD_OK && !(g.list = gd_list_new(g.count))) status = gd_fail(GD_E_MEMORY, "no memory for a list of %lld tensors", (long long)g.count);
+    if (status == GD_OK && !(g.list = gd_list_new(g.count)))
+        status = gd_fail(GD_E_MEMORY, "no memory for a list of %lld tensors", (long long)g.count);
     g.count = 0;
     if (status == GD_OK) status = gd_module_walk(m, &w);
     if (status == GD_OK) return (gd_tensors){g.list, g.count};
@@ -97,7 +110,8 @@ static gd_tensors list_of(const char *site, gd_module *m, const char *what, gath
 }
 
 gd_tensors gd_module_parameters_at(const char *site, gd_module *m, const gd_parameters_options *o) {
-    return list_of(site, m, "gd_module_parameters", (gathering){.kind = GD_A_PARAMETER, .options = o});
+    return list_of(site, m, "gd_module_parameters",
+                   (gathering){.kind = GD_A_PARAMETER, .options = o});
 }
 
 gd_tensors gd_module_buffers_at(const char *site, gd_module *m) {
@@ -156,9 +170,11 @@ static gd_status list_module(gd_walk *w, gd_module *module) {
 
 static gd_status no_such(gd_module *m, const char *what, const char *path, bool modules) {
     similar s = {.modules = modules};
-    gd_module_walk(m, &(gd_walk){.module = modules ? list_module : NULL, .tensor = modules ? NULL : list_tensor, .user = &s});
-    return gd_fail(GD_E_ARGUMENT, "%s: %s has no %s '%.120s'; it has %s", what, m->type, modules ? "module" : "parameter or buffer", path,
-                   *s.text ? s.text : "none");
+    gd_module_walk(m, &(gd_walk){.module = modules ? list_module : NULL,
+                                 .tensor = modules ? NULL : list_tensor,
+                                 .user = &s});
+    return gd_fail(GD_E_ARGUMENT, "%s: %s has no %s '%.120s'; it has %s", what, m->type,
+                   modules ? "module" : "parameter or buffer", path, *s.text ? s.text : "none");
 }
 
 static gd_status check_path(const gd_module *m, const char *path, const char *what) {
@@ -183,7 +199,8 @@ gd_tensor *gd_module_tensor_at(const char *site, gd_module *m, const char *path)
 
 gd_tensor *gd_module_grad_at(const char *site, gd_module *m, const char *path) {
     gd_tensor *t = NULL;
-    return gd_report(site, find_tensor(m, path, "gd_module_grad", &t)) == GD_OK ? gd_tensor_grad(t) : NULL;
+    return gd_report(site, find_tensor(m, path, "gd_module_grad", &t)) == GD_OK ? gd_tensor_grad(t)
+                                                                                : NULL;
 }
 
 static gd_status find_module(gd_module *m, const char *path, gd_module **found) {
@@ -202,7 +219,9 @@ gd_module *gd_module_find_at(const char *site, gd_module *m, const char *path) {
 
 static gd_status replace(gd_module *m, const char *path, gd_module *child) {
     GD_TRY(check_path(m, path, "gd_module_replace"));
-    if (!child) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_module_replace: the child is NULL");
+    if (!child)
+        return gd_failed() ? gd_failure()
+                           : gd_fail(GD_E_ARGUMENT, "gd_module_replace: the child is NULL");
     gd_entry *e = entry_at(m, path);
     if (!e || e->kind != GD_A_CHILD) return no_such(m, "gd_module_replace", path, true);
     const char *dot = strrchr(path, '.');
@@ -211,7 +230,8 @@ static gd_status replace(gd_module *m, const char *path, gd_module *child) {
     snprintf(above, sizeof above, "%.*s", dot ? (int)(dot - path) : 0, path);
     GD_TRY(find_module(m, above, &parent));
     if (gd_module_contains(child, parent, 0))
-        return gd_fail(GD_E_STATE, "gd_module_replace: the new '%s' is the module itself, or holds it", path);
+        return gd_fail(GD_E_STATE,
+                       "gd_module_replace: the new '%s' is the module itself, or holds it", path);
     gd_retain(child);
     gd_object_release(e->object);
     e->object = (gd_object *)child;
@@ -233,7 +253,8 @@ int gd_module_count(const gd_module *m) {
 
 gd_module *gd_module_at(gd_module *m, int index) {
     for (int i = 0; m && i < m->count; i++)
-        if (m->entries[i].kind == GD_A_CHILD && index-- == 0) return (gd_module *)m->entries[i].object;
+        if (m->entries[i].kind == GD_A_CHILD && index-- == 0)
+            return (gd_module *)m->entries[i].object;
     return NULL;
 }
 
@@ -275,6 +296,10 @@ static gd_status apply_one(gd_walk *w, gd_module *m) {
 
 gd_status gd_module_apply_at(const char *site, gd_module *m, gd_module_fn fn, void *user) {
     if (!m || !fn)
-        return gd_report(site, !m && gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_module_apply: the %s is NULL", m ? "function" : "module"));
-    return gd_report(site, gd_module_walk(m, &(gd_walk){.module = apply_one, .user = &(applying){fn, user}}));
+        return gd_report(site, !m && gd_failed()
+                                   ? gd_failure()
+                                   : gd_fail(GD_E_ARGUMENT, "gd_module_apply: the %s is NULL",
+                                             m ? "function" : "module"));
+    return gd_report(
+        site, gd_module_walk(m, &(gd_walk){.module = apply_one, .user = &(applying){fn, user}}));
 }

@@ -39,8 +39,10 @@ static bool has_name(const char *list, const char *wanted) {
 }
 
 static gd_status check_names(const char *list, const char *what) {
-    if (!list || count_names(list) == 0) return gd_fail(GD_E_ARGUMENT, "%s: there is no name", what);
-    if (count_names(list) > MAX_NAMES) return gd_fail(GD_E_ARGUMENT, "%s: more than %d names", what, MAX_NAMES);
+    if (!list || count_names(list) == 0)
+        return gd_fail(GD_E_ARGUMENT, "%s: there is no name", what);
+    if (count_names(list) > MAX_NAMES)
+        return gd_fail(GD_E_ARGUMENT, "%s: more than %d names", what, MAX_NAMES);
     for (const char *s = list; *(s += strspn(s, " "));) {
         const size_t n = strcspn(s, " ");
         if (n > 120) return gd_fail(GD_E_ARGUMENT, "%s: the name '%.40s...' is too long", what, s);
@@ -69,18 +71,21 @@ static gd_status set(blobs *b, const char *name, gd_tensor *t) {
     const char *kept = place ? NULL : gd_intern(name);
     if (place) *place = t;
     if (place) return GD_OK;
-    if (!kept || !gd_grow(b->names, b->count, b->room) || !gd_grow(b->tensors, b->count, b->tensor_room))
+    if (!kept || !gd_grow(b->names, b->count, b->room) ||
+        !gd_grow(b->tensors, b->count, b->tensor_room))
         return gd_fail(GD_E_MEMORY, "no memory for a net");
     b->names[b->count] = kept;
     b->tensors[b->count++] = t;
     return GD_OK;
 }
 
-static gd_status read_names(const blobs *b, const char *list, const char *layer, gd_tensor **in, int *n) {
+static gd_status read_names(const blobs *b, const char *list, const char *layer, gd_tensor **in,
+                            int *n) {
     char name[128];
     for (*n = 0; next_name(&list, name, sizeof name); (*n)++) {
         gd_tensor **t = strcmp(name, "-") == 0 ? &(gd_tensor *){NULL} : find(b, name);
-        if (!t) return gd_fail(GD_E_STATE, "%s reads '%s', which nothing before it gives", layer, name);
+        if (!t)
+            return gd_fail(GD_E_STATE, "%s reads '%s', which nothing before it gives", layer, name);
         in[*n] = *t;
     }
     return GD_OK;
@@ -97,8 +102,9 @@ static gd_status run_row(gd_module *m, const gd_net_row *row, blobs *b) {
     char name[128];
     for (int i = 0; next_name(&gives, name, sizeof name); i++) {
         if (i >= out.count)
-            return gd_fail(GD_E_STATE, "%s gives %lld output%s, and its row has %d names for them", e->name, (long long)out.count,
-                           out.count == 1 ? "" : "s", count_names(row->gives));
+            return gd_fail(GD_E_STATE, "%s gives %lld output%s, and its row has %d names for them",
+                           e->name, (long long)out.count, out.count == 1 ? "" : "s",
+                           count_names(row->gives));
         if (strcmp(name, "-") != 0) GD_TRY(set(b, name, out.at[i]));
     }
     return GD_OK;
@@ -108,7 +114,8 @@ static gd_status run_rows(gd_module *m, gd_tensors in, blobs *b, gd_tensors *out
     const char *list = m->inputs;
     char name[128];
     if (in.count != count_names(m->inputs))
-        return gd_fail(GD_E_ARGUMENT, "it takes %d inputs (%s), not %lld", count_names(m->inputs), m->inputs, (long long)in.count);
+        return gd_fail(GD_E_ARGUMENT, "it takes %d inputs (%s), not %lld", count_names(m->inputs),
+                       m->inputs, (long long)in.count);
     for (int i = 0; next_name(&list, name, sizeof name); i++) GD_TRY(set(b, name, in.at[i]));
     for (int i = 0; i < m->n_rows; i++) GD_TRY(run_row(m, &m->rows[i], b));
     gd_tensor *results[MAX_NAMES];
@@ -134,7 +141,8 @@ static gd_tensors run_net(gd_module *m, gd_tensors in) {
 gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *outputs) {
     gd_status status = check_names(inputs, "gd_nn_net: inputs");
     if (status == GD_OK) status = check_names(outputs, "gd_nn_net: outputs");
-    const char *in = status == GD_OK ? gd_intern(inputs) : NULL, *out = in ? gd_intern(outputs) : NULL;
+    const char *in = status == GD_OK ? gd_intern(inputs) : NULL,
+               *out = in ? gd_intern(outputs) : NULL;
     gd_module *m = out ? gd_module_bare("net") : NULL;
     if (m) {
         m->inputs = in;
@@ -154,26 +162,37 @@ static bool is_given(const gd_module *m, const char *name) {
     return false;
 }
 
-static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const char *reads, const char *gives) {
+static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const char *reads,
+                         const char *gives) {
     char what[200], read[128];
-    if (!m || !m->inputs) return !m && gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_net_add: the module is %s", m ? "no gd_nn_net" : "NULL");
-    if (!layer) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_net_add: the layer '%s' is NULL", name ? name : "");
+    if (!m || !m->inputs)
+        return !m && gd_failed() ? gd_failure()
+                                 : gd_fail(GD_E_ARGUMENT, "gd_net_add: the module is %s",
+                                           m ? "no gd_nn_net" : "NULL");
+    if (!layer)
+        return gd_failed()
+                   ? gd_failure()
+                   : gd_fail(GD_E_ARGUMENT, "gd_net_add: the layer '%s' is NULL", name ? name : "");
     snprintf(what, sizeof what, "gd_net_add: what '%.80s' reads", name ? name : "");
     GD_TRY(check_names(reads, what));
     snprintf(what, sizeof what, "gd_net_add: what '%.80s' gives", name ? name : "");
     GD_TRY(check_names(gives, what));
     for (const char *list = reads; next_name(&list, read, sizeof read);)
         if (!is_given(m, read))
-            return gd_fail(GD_E_ARGUMENT, "gd_net_add: '%s' reads '%s', which is no input of the net (%s), and which no layer before it gives", name,
-                           read, m->inputs);
+            return gd_fail(GD_E_ARGUMENT,
+                           "gd_net_add: '%s' reads '%s', which is no input of the net (%s), and "
+                           "which no layer before it gives",
+                           name, read, m->inputs);
     const char *kept_reads = gd_intern(reads), *kept_gives = gd_intern(gives);
-    if (!kept_reads || !kept_gives || !gd_grow(m->rows, m->n_rows, m->rows_room)) return gd_fail(GD_E_MEMORY, "no memory for a net");
+    if (!kept_reads || !kept_gives || !gd_grow(m->rows, m->n_rows, m->rows_room))
+        return gd_fail(GD_E_MEMORY, "no memory for a net");
     GD_TRY(gd_module_put(m, GD_A_CHILD, name, layer, NULL));
     m->rows[m->n_rows++] = (gd_net_row){m->count - 1, kept_reads, kept_gives};
     return GD_OK;
 }
 
-gd_status gd_net_add_at(const char *site, gd_module *m, const char *name, gd_module *layer, const char *reads, const char *gives) {
+gd_status gd_net_add_at(const char *site, gd_module *m, const char *name, gd_module *layer,
+                        const char *reads, const char *gives) {
     return gd_report(site, add_row(m, name, layer, reads, gives));
 }
 

@@ -5,7 +5,7 @@
 #include "nn/module.h"
 
 struct gd_net_row {
-    int entry; /* of the layer, among the entries of the net */
+    int entry;                 /* of the layer, among the entries of the net */
     const char *reads, *gives; /* names with spaces between, interned */
 };
 

@@ -18,18 +18,23 @@
 static gd_status run_on_shapes(gd_module *m, gd_tensors in, double *macs) {
     gd_shapes_only only;
     gd_status status = GD_OK;
-    if (in.count < 0 || (in.count > 0 && !in.at)) return gd_fail(GD_E_ARGUMENT, "the list of inputs is none");
+    if (in.count < 0 || (in.count > 0 && !in.at))
+        return gd_fail(GD_E_ARGUMENT, "the list of inputs is none");
     gd_shapes_only_begin(&only);
     gd_tensor **symbols = gd_list_new(in.count);
     if (!symbols) status = gd_fail(GD_E_MEMORY, "no memory for a list");
     for (int64_t i = 0; i < in.count && status == GD_OK; i++) {
         const gd_tensor *x = in.at[i];
-        if (x && x->kind == GD_FAILED) status = gd_failure();
+        if (x && x->kind == GD_FAILED)
+            status = gd_failure();
         else if (x && x->kind == GD_VALUE && !gd_dtype_is_float((gd_dtype)x->dtype))
             symbols[i] = in.at[i];
-        else if (x) symbols[i] = gd_symbol(gd_shape_of(x->rank, x->dims), (gd_dtype)x->dtype, x->device);
+        else if (x)
+            symbols[i] = gd_symbol(gd_shape_of(x->rank, x->dims), (gd_dtype)x->dtype, x->device);
     }
-    if (status == GD_OK && gd_module_run(m, (gd_tensors){symbols, in.count}).at[0]->kind == GD_FAILED) status = gd_failure();
+    if (status == GD_OK &&
+        gd_module_run(m, (gd_tensors){symbols, in.count}).at[0]->kind == GD_FAILED)
+        status = gd_failure();
     *macs = gd_shapes_only_macs();
     gd_shapes_only_end(&only);
     return status;
@@ -81,7 +86,8 @@ static int64_t own_parameters(const gd_module *m) {
 /* "    conv1 (conv2d)" below the module that calls it. */
 static void name_row(const table *t, char *text) {
     char name[100];
-    snprintf(text, CELL, "%*s%s", 2 * (t->depth > 8 ? 8 : t->depth), "", gd_module_call_name(name, sizeof name));
+    snprintf(text, CELL, "%*s%s", 2 * (t->depth > 8 ? 8 : t->depth), "",
+             gd_module_call_name(name, sizeof name));
 }
 
 static int begin_row(gd_module_watch *watch, gd_module *m) {
@@ -170,14 +176,18 @@ static gd_status add_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
 static gd_status print_table(FILE *out, gd_module *m, const table *t, double macs) {
     char a[48], b[48];
     totals sum = {0, 0, 0, 0};
-    const int name = widest(t, false, 12), shape = widest(t, true, 12), width = name + shape + 2 + 15 + 17;
-    fprintf(out, "%-*s  %-*s%15s%17s\n", name, "layer", shape, "output", "parameters", "multiply-adds");
+    const int name = widest(t, false, 12), shape = widest(t, true, 12),
+              width = name + shape + 2 + 15 + 17;
+    fprintf(out, "%-*s  %-*s%15s%17s\n", name, "layer", shape, "output", "parameters",
+            "multiply-adds");
     print_line(out, width);
     for (int i = 0; i < t->count; i++) {
         const row *r = &t->rows[i];
         const bool counts = r->macs > 0 || isnan(r->macs);
         fprintf(out, "%-*s  %-*s%15s%17s\n", name, r->name, shape, r->shape,
-                r->parameters < 0 ? "shared" : r->parameters > 0 ? grouped((double)r->parameters, a, sizeof a) : "",
+                r->parameters < 0   ? "shared"
+                : r->parameters > 0 ? grouped((double)r->parameters, a, sizeof a)
+                                    : "",
                 counts && !r->inner ? grouped(r->macs, b, sizeof b) : "");
     }
     print_line(out, width);
@@ -203,7 +213,8 @@ static gd_status summarize(gd_module *m, gd_tensors in, char **text) {
         status = print_table(out, m, &t, macs);
         if (fclose(out) != 0 && status == GD_OK) status = GD_E_MEMORY;
     }
-    if ((!out && status == GD_OK) || status == GD_E_MEMORY) status = gd_fail(GD_E_MEMORY, "no memory for a summary");
+    if ((!out && status == GD_OK) || status == GD_E_MEMORY)
+        status = gd_fail(GD_E_MEMORY, "no memory for a summary");
     gd_map_free(&t.seen);
     gd_free(t.rows);
     if (status == GD_OK) return GD_OK;

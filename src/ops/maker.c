@@ -51,7 +51,8 @@ gd_status gd_maker_lookup(const char *kind, const char *name, const gd_maker **m
         if (i) strcat(known, ", ");
         strcat(known, m->record.name);
     }
-    return gd_fail(GD_E_ARGUMENT, "there is no %s '%.60s'; there are %s", kind, name ? name : "NULL", known);
+    return gd_fail(GD_E_ARGUMENT, "there is no %s '%.60s'; there are %s", kind,
+                   name ? name : "NULL", known);
 }
 
 /* --- defining ---------------------------------------------------------------------------------- */
@@ -61,9 +62,12 @@ static gd_status fill(defined *d, const char *kind, const void *rules) {
     const gd_op *op = r->options_of ? gd_op_find(r->options_of) : NULL;
     if (r->options_of && !op) return gd_fail(GD_E_ARGUMENT, "there is no op '%s'", r->options_of);
     if (r->of && !gd_op_find(r->of)) return gd_fail(GD_E_ARGUMENT, "there is no op '%s'", r->of);
-    if (op && !gd_record_add_options(r, op->attrs, op->n_attrs)) return gd_fail(GD_E_ARGUMENT, "%s", r->error);
-    if (gd_maker_find(kind, r->name)) return gd_fail(GD_E_STATE, "there is a %s '%s' already", kind, r->name);
-    d->maker = (gd_maker){.kind = kind, .of = r->of, .finds = r->finds, .n_finds = r->n_finds, .rules = rules};
+    if (op && !gd_record_add_options(r, op->attrs, op->n_attrs))
+        return gd_fail(GD_E_ARGUMENT, "%s", r->error);
+    if (gd_maker_find(kind, r->name))
+        return gd_fail(GD_E_STATE, "there is a %s '%s' already", kind, r->name);
+    d->maker = (gd_maker){
+        .kind = kind, .of = r->of, .finds = r->finds, .n_finds = r->n_finds, .rules = rules};
     gd_op *record = &d->maker.record;
     *record = (gd_op){.name = r->name,
                       .doc = r->doc,
@@ -80,7 +84,8 @@ static gd_status fill(defined *d, const char *kind, const void *rules) {
            !r->inputs[record->n_required].variadic)
         record->n_required++;
     record->attrs_size = gd_attrs_lay_out(r->attrs, r->n_attrs);
-    if (record->attrs_size > sizeof d->defaults) return gd_fail(GD_E_ARGUMENT, "%s has too many options", r->name);
+    if (record->attrs_size > sizeof d->defaults)
+        return gd_fail(GD_E_ARGUMENT, "%s has too many options", r->name);
     return gd_attrs_fill_defaults(record, d->defaults);
 }
 
@@ -137,8 +142,10 @@ gd_status gd_maker_take_options(const gd_maker *maker, const void *given, void *
     gd_attrs_normalize(record, own);
     gd_status status = gd_attrs_check(record, own);
     if (status == GD_OK) status = keep_strings(record, own);
-    if (status == GD_OK) *options = own;
-    else gd_free(own);
+    if (status == GD_OK)
+        *options = own;
+    else
+        gd_free(own);
     return status;
 }
 
@@ -157,13 +164,15 @@ gd_status gd_maker_parse_options(const gd_maker *maker, const char *text, void *
     return status;
 }
 
-gd_status gd_maker_read(const char *kind, const char *name, const char *text, const gd_maker **maker, void **options) {
+gd_status gd_maker_read(const char *kind, const char *name, const char *text,
+                        const gd_maker **maker, void **options) {
     *options = NULL;
     GD_TRY(gd_maker_lookup(kind, name, maker));
     return gd_maker_parse_options(*maker, text, options);
 }
 
-void *gd_maker_option(const gd_maker *maker, void *options, const char *name, const gd_op_attr **attr) {
+void *gd_maker_option(const gd_maker *maker, void *options, const char *name,
+                      const gd_op_attr **attr) {
     for (int i = 0; i < maker->record.n_attrs; i++) {
         const gd_op_attr *a = &maker->record.attrs[i];
         if (strcmp(a->name, name) != 0) continue;

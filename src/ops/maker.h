@@ -47,9 +47,11 @@ gd_status gd_maker_take_options(const gd_maker *maker, const void *given, void *
 gd_status gd_maker_parse_options(const gd_maker *maker, const char *text, void **options);
 
 /* Finds a record and reads its options from text. */
-gd_status gd_maker_read(const char *kind, const char *name, const char *text, const gd_maker **maker, void **options);
+gd_status gd_maker_read(const char *kind, const char *name, const char *text,
+                        const gd_maker **maker, void **options);
 
 /* The place of an option in the struct; NULL: there is none of that name. */
-void *gd_maker_option(const gd_maker *maker, void *options, const char *name, const gd_op_attr **attr);
+void *gd_maker_option(const gd_maker *maker, void *options, const char *name,
+                      const gd_op_attr **attr);
 
 #endif

@@ -22,10 +22,11 @@ static gd_status norm_fold_infer(gd_infer *i) {
         const gd_tensor *t = k < i->n_in ? i->in[k] : NULL;
         if (!t) continue;
         if (t->dtype != w->dtype)
-            return gd_op_fail(GD_E_DTYPE, "'%s' is %s and 'w' %s; they must be the same", names[k], gd_dtype_name((gd_dtype)t->dtype),
-                              gd_dtype_name((gd_dtype)w->dtype));
+            return gd_op_fail(GD_E_DTYPE, "'%s' is %s and 'w' %s; they must be the same", names[k],
+                              gd_dtype_name((gd_dtype)t->dtype), gd_dtype_name((gd_dtype)w->dtype));
         if (t->rank != 1 || t->dims[0] != w->dims[0])
-            return gd_op_fail(GD_E_SHAPE, "'%s' must have shape [%lld], not %s", names[k], (long long)w->dims[0],
+            return gd_op_fail(GD_E_SHAPE, "'%s' must have shape [%lld], not %s", names[k],
+                              (long long)w->dims[0],
                               gd_shape_text(t->rank, t->dims, text, sizeof text));
     }
     gd_meta_like(&i->out[0], w);
@@ -33,15 +34,19 @@ static gd_status norm_fold_infer(gd_infer *i) {
     return GD_OK;
 }
 
-static double at(const gd_view *v, int64_t i, double otherwise) { return v->data ? ((const double *)v->data)[i] : otherwise; }
+static double at(const gd_view *v, int64_t i, double otherwise) {
+    return v->data ? ((const double *)v->data)[i] : otherwise;
+}
 
 static gd_status norm_fold_reference(gd_kernel_call *k) {
     const gd_norm_fold_options *o = k->attrs;
     const int64_t channels = k->in[0].dims[0], n = gd_numel(k->in[0].rank - 1, k->in[0].dims + 1);
     for (int64_t c = 0; c < channels; c++) {
         const double s = at(&k->in[2], c, 1) / sqrt(at(&k->in[5], c, 0) + o->eps);
-        for (int64_t i = 0; i < n; i++) ((double *)k->out[0].data)[c * n + i] = at(&k->in[0], c * n + i, 0) * s;
-        ((double *)k->out[1].data)[c] = (at(&k->in[1], c, 0) - at(&k->in[4], c, 0)) * s + at(&k->in[3], c, 0);
+        for (int64_t i = 0; i < n; i++)
+            ((double *)k->out[0].data)[c * n + i] = at(&k->in[0], c * n + i, 0) * s;
+        ((double *)k->out[1].data)[c] =
+            (at(&k->in[1], c, 0) - at(&k->in[4], c, 0)) * s + at(&k->in[3], c, 0);
     }
     return GD_OK;
 }

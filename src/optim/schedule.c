@@ -56,10 +56,12 @@ static gd_status compute_rates(const gd_schedule *s, gd_tensor *step, gd_tensor 
 }
 
 /* Count and rates, into `done`. */
-static gd_status assign(const gd_schedule *s, gd_tensor *step, gd_tensor *const *rates, gd_tensor **done, int *n_done) {
+static gd_status assign(const gd_schedule *s, gd_tensor *step, gd_tensor *const *rates,
+                        gd_tensor **done, int *n_done) {
     const int first = *n_done;
     done[(*n_done)++] = gd_assign(s->step, step);
-    for (int g = 0; g < s->optimizer->n_groups; g++) done[(*n_done)++] = gd_assign(s->optimizer->groups[g].lr, rates[g]);
+    for (int g = 0; g < s->optimizer->n_groups; g++)
+        done[(*n_done)++] = gd_assign(s->optimizer->groups[g].lr, rates[g]);
     for (int i = first; i < *n_done; i++)
         if (done[i]->kind == GD_FAILED) return gd_failure();
     return GD_OK;
@@ -209,7 +211,7 @@ gd_status gd_schedule_step_at(const char *site, gd_schedule *s) {
 gd_status gd_schedule_define_at(const char *site, const char *record, gd_schedule_rules rules) {
     GD_CALLED_FROM(site);
     const gd_status status = rules.rate ? gd_maker_define("schedule", record, &rules, sizeof rules)
-                                     : gd_fail(GD_E_ARGUMENT, "there is no rule for rates");
+                                        : gd_fail(GD_E_ARGUMENT, "there is no rule for rates");
     if (status != GD_OK) gd_error_prefix("gd_schedule_define: ");
     return gd_report(site, status);
 }

@@ -19,7 +19,9 @@
  *   classes int = 10
  *   size int = 28     28 or 32
  */
-typedef struct { gd_module *conv1, *conv2, *fc1, *fc2, *fc3; } lenet;
+typedef struct {
+    gd_module *conv1, *conv2, *fc1, *fc2, *fc3;
+} lenet;
 
 static gd_tensors lenet_forward(gd_tensors in, void *self) {
     lenet *m = self;
@@ -33,7 +35,9 @@ static gd_status lenet_check(const void *options) {
     const gd_zoo_lenet_options *o = options;
     GD_TRY(gd_net_at_least("channels", o->channels, 1));
     GD_TRY(gd_net_at_least("classes", o->classes, 1));
-    return o->size == 28 || o->size == 32 ? GD_OK : gd_fail(GD_E_ARGUMENT, "size is %lld; it must be 28 or 32", (long long)o->size);
+    return o->size == 28 || o->size == 32
+               ? GD_OK
+               : gd_fail(GD_E_ARGUMENT, "size is %lld; it must be 28 or 32", (long long)o->size);
 }
 static gd_module *lenet_make(const void *options) {
     const gd_zoo_lenet_options *o = options;
@@ -51,7 +55,9 @@ static gd_module *lenet_make(const void *options) {
 /* --- residual networks --------------------------------------------------------------------------- */
 
 /* y = relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)), He et al. 2015. */
-typedef struct { gd_module *conv1, *bn1, *conv2, *bn2, *downsample; } basic_block;
+typedef struct {
+    gd_module *conv1, *bn1, *conv2, *bn2, *downsample;
+} basic_block;
 
 static gd_tensors block_forward(gd_tensors in, void *self) {
     basic_block *m = self;
@@ -63,7 +69,8 @@ static gd_tensors block_forward(gd_tensors in, void *self) {
 
 /* A weight of a convolution starts as He et al. say, by its fan out. */
 static gd_module *conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
-    gd_module *m = gd_nn_conv2d(in, out, kernel, .stride = stride, .padding = kernel / 2, .bias = false);
+    gd_module *m =
+        gd_nn_conv2d(in, out, kernel, .stride = stride, .padding = kernel / 2, .bias = false);
     char init[64];
     gd_snprintf(init, sizeof init, "normal std=%.17g", sqrt(2 / (double)(out * kernel * kernel)));
     if (m) gd_module_init(m, "weight", init);
@@ -79,17 +86,21 @@ static gd_module *block(int64_t in, int64_t out, int64_t stride) {
     GD_CHILD(net, m->conv2, conv(out, out, 3, 1));
     GD_CHILD(net, m->bn2, gd_nn_batch_norm2d(out));
     if (stride != 1 || in != out)
-        GD_CHILD(net, m->downsample, gd_nn_sequential(conv(in, out, 1, stride), gd_nn_batch_norm2d(out)));
+        GD_CHILD(net, m->downsample,
+                 gd_nn_sequential(conv(in, out, 1, stride), gd_nn_batch_norm2d(out)));
     return net;
 }
 
 static gd_module *stage(int64_t in, int64_t out, int blocks, int64_t stride) {
     gd_module *list = gd_nn_sequential();
-    for (int i = 0; i < blocks; i++) gd_module_append(list, block(i ? out : in, out, i ? 1 : stride));
+    for (int i = 0; i < blocks; i++)
+        gd_module_append(list, block(i ? out : in, out, i ? 1 : stride));
     return list;
 }
 
-typedef struct { gd_module *conv1, *bn1, *layer1, *layer2, *layer3, *layer4, *fc; } resnet;
+typedef struct {
+    gd_module *conv1, *bn1, *layer1, *layer2, *layer3, *layer4, *fc;
+} resnet;
 
 static gd_tensors resnet_forward(gd_tensors in, void *self) {
     resnet *m = self;

@@ -6,7 +6,8 @@
 
 gd_status gd_net_at_least(const char *option, int64_t value, int64_t least) {
     if (value >= least) return GD_OK;
-    return gd_fail(GD_E_ARGUMENT, "%s is %lld; it must be at least %lld", option, (long long)value, (long long)least);
+    return gd_fail(GD_E_ARGUMENT, "%s is %lld; it must be at least %lld", option, (long long)value,
+                   (long long)least);
 }
 
 static gd_status check(const gd_maker *maker, const void *options) {

@@ -68,11 +68,13 @@ TEST(what_is_held_for_reuse_is_no_more_than_was_in_use) {
     static const int64_t sizes[] = {3, 4, 5, 6, 7, 9, 11, 13};
     for (int i = 0; i < 8; i++) {
         GD_SCOPE;
-        for (int64_t done = 0; done + sizes[i] <= 64; done += sizes[i]) gd_zeros(gd_dims(sizes[i], MEGABYTE / 4));
+        for (int64_t done = 0; done + sizes[i] <= 64; done += sizes[i])
+            gd_zeros(gd_dims(sizes[i], MEGABYTE / 4));
     }
     const gd_memory m = gd_memory_stats(NULL);
-    CHECK_SAYING(m.live_bytes + m.cached_bytes < m.peak_bytes + m.peak_bytes / 8, "%lld live, %lld kept, at most %lld in use",
-                 (long long)m.live_bytes, (long long)m.cached_bytes, (long long)m.peak_bytes);
+    CHECK_SAYING(m.live_bytes + m.cached_bytes < m.peak_bytes + m.peak_bytes / 8,
+                 "%lld live, %lld kept, at most %lld in use", (long long)m.live_bytes,
+                 (long long)m.cached_bytes, (long long)m.peak_bytes);
     gd_memory_trim(NULL);
     CHECK(gd_memory_stats(NULL).cached_bytes == 0);
 }

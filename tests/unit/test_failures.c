@@ -26,8 +26,12 @@ static gd_tensor *symbol(void) {
     return gd_placeholder(gd_dims(3), .name = "x");
 }
 static gd_session *session(void) { return gd_session_new(gd_graph_new()); }
-static gd_tensors body(gd_tensors in, void *user) { return user ? gd_listed(in.at[0]) : gd_listed(gd_reshape(in.at[0], gd_dims(77))); }
-static gd_tensor *fn(gd_tensors in, void *user) { return user ? in.at[0] : gd_reshape(in.at[0], gd_dims(77)); }
+static gd_tensors body(gd_tensors in, void *user) {
+    return user ? gd_listed(in.at[0]) : gd_listed(gd_reshape(in.at[0], gd_dims(77)));
+}
+static gd_tensor *fn(gd_tensors in, void *user) {
+    return user ? in.at[0] : gd_reshape(in.at[0], gd_dims(77));
+}
 static void nothing(gd_context *c) { (void)c; }
 static const gd_function no_output = {.name = "no_output", .forward = nothing, .backward = nothing};
 static bool failed_list(gd_tensors list, int64_t count) {
@@ -43,10 +47,11 @@ static gd_module *net(void) { return gd_nn_linear(3, 2); }
 
 /* --- one call for each function: true when it returned what a failed call returns ---------------- */
 
-#define CALL(name, ...) static bool fail_##name(void) { return (__VA_ARGS__); }
-#define TENSOR(name, ...) CALL(name, gd_tensor_is_error(__VA_ARGS__))
-#define STATUS(name, ...) CALL(name, (__VA_ARGS__) != GD_OK)
-#define OBJECT(name, ...) CALL(name, (__VA_ARGS__) == NULL)
+#define CALL(name, ...)                                                                            \
+    static bool fail_##name(void) { return (__VA_ARGS__); }
+#define TENSOR(name, ...)      CALL(name, gd_tensor_is_error(__VA_ARGS__))
+#define STATUS(name, ...)      CALL(name, (__VA_ARGS__) != GD_OK)
+#define OBJECT(name, ...)      CALL(name, (__VA_ARGS__) == NULL)
 #define LIST(name, count, ...) CALL(name, failed_list(__VA_ARGS__, count))
 
 TENSOR(gd_empty_at, gd_empty(gd_dims(-3), GD_F32))
@@ -183,12 +188,13 @@ typedef struct {
     const char *why; /* there is no call that fails */
 } row;
 
-#define FAILS(name) {#name, fail_##name, NULL}
-#define MEMORY "fails only for want of memory, which the fault tests walk over"
+#define FAILS(name)                                                                                \
+    { #name, fail_##name, NULL }
+#define MEMORY   "fails only for want of memory, which the fault tests walk over"
 #define QUESTION "a question: 'there is none' is an answer"
-#define BLOCK "opens or closes a block, or releases"
-#define RULE "reports to the op whose rule calls it"
-#define SETTING "sets or reads what cannot be wrong"
+#define BLOCK    "opens or closes a block, or releases"
+#define RULE     "reports to the op whose rule calls it"
+#define SETTING  "sets or reads what cannot be wrong"
 
 static const row rows[] = {
     FAILS(gd_empty_at),
@@ -340,8 +346,10 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 /* What returns nothing, a number, a word or a part of an object asks or releases, and cannot fail. */
 static bool cannot_fail(const char *type, const char *name) {
-    static const char *const answers[] = {"void", "bool", "int", "int64_t", "size_t", "unsigned", "const", "gd_dtype",
-                                          "gd_word", "gd_shape", "gd_memory", "gd_rng", "gd_scope", "gd_profile_span", "double"};
+    static const char *const answers[] = {
+        "void",      "bool",   "int",      "int64_t",         "size_t",
+        "unsigned",  "const",  "gd_dtype", "gd_word",         "gd_shape",
+        "gd_memory", "gd_rng", "gd_scope", "gd_profile_span", "double"};
     static const char *const questions[] = {
         "gd_error_status",    "gd_graph_find",     "gd_tensor_grad",
         "gd_tensor_device",   "gd_default_device", "gd_keep",
@@ -370,9 +378,13 @@ static int each_declaration(const char *path, void (*look)(const char *type, con
     int count = 0;
     while (fgets(line, sizeof line, file)) {
         char type[40], *open = strchr(line, '(');
-        if (strncmp(line, "GD_API ", 7) != 0 || !open || sscanf(line + 7, "%39[a-z0-9_]", type) != 1) continue;
+        if (strncmp(line, "GD_API ", 7) != 0 || !open ||
+            sscanf(line + 7, "%39[a-z0-9_]", type) != 1)
+            continue;
         char *end = open, *start;
-        for (start = end; start > line && (isalnum((unsigned char)start[-1]) || start[-1] == '_'); start--) {}
+        for (start = end; start > line && (isalnum((unsigned char)start[-1]) || start[-1] == '_');
+             start--) {
+        }
         *end = 0;
         look(type, start);
         count++;
@@ -405,7 +417,8 @@ TEST(a_call_that_fails_records_it_and_returns_what_its_type_says) {
         GD_SCOPE;
         gd_clear_error();
         CHECK_SAYING(rows[i].fails(), "%s did not return what a failed call returns", rows[i].name);
-        CHECK_SAYING(gd_failed() && gd_error_message()[0], "%s failed and nothing is recorded", rows[i].name);
+        CHECK_SAYING(gd_failed() && gd_error_message()[0], "%s failed and nothing is recorded",
+                     rows[i].name);
     }
     gd_clear_error();
 }
@@ -434,8 +447,9 @@ static int count_of(const char *part) {
 TEST(an_op_that_fails_in_its_body_is_named_once) {
     GD_SCOPE;
     gd_cross_entropy(gd_ones(gd_dims(2, 3)), gd_full(gd_dims(2), 9, .dtype = GD_I64));
-    CHECK_SAYING(count_of("cross_entropy") == 1 && count_of("test_failures.c:") == 1 && count_of("class 9") == 1, "%s",
-                 gd_error_message());
+    CHECK_SAYING(count_of("cross_entropy") == 1 && count_of("test_failures.c:") == 1 &&
+                     count_of("class 9") == 1,
+                 "%s", gd_error_message());
     gd_clear_error();
 }
 
@@ -489,7 +503,8 @@ TEST(a_failed_list_of_any_length_can_be_read) {
     gd_fault_after(0, true); /* no memory, either */
     gd_tensors list = gd_chunk(x, 3000);
     gd_fault_after(-1, false);
-    CHECK(list.count >= UNKNOWN && gd_tensor_is_error(list.at[0]) && gd_tensor_is_error(list.at[list.count - 1]));
+    CHECK(list.count >= UNKNOWN && gd_tensor_is_error(list.at[0]) &&
+          gd_tensor_is_error(list.at[list.count - 1]));
     gd_clear_error();
 }
 

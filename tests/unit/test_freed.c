@@ -7,16 +7,16 @@
 #include "gradus/gradus.h"
 #include "test.h"
 
-#define MUST_BE_CHECKED() \
+#define MUST_BE_CHECKED()                                                                          \
     if (!gd_handles_checked) SKIP("needs GRADUS_DEBUG=handles")
 
 static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
-#define CHECK_SAYS(...)                                                                        \
-    do {                                                                                       \
-        const char *const parts[] = {__VA_ARGS__};                                             \
-        for (size_t i_ = 0; i_ < sizeof parts / sizeof *parts; i_++)                           \
-            CHECK_SAYING(says(parts[i_]), "no '%s' in: %s", parts[i_], gd_error_message());    \
-        gd_clear_error();                                                                      \
+#define CHECK_SAYS(...)                                                                            \
+    do {                                                                                           \
+        const char *const parts[] = {__VA_ARGS__};                                                 \
+        for (size_t i_ = 0; i_ < sizeof parts / sizeof *parts; i_++)                               \
+            CHECK_SAYING(says(parts[i_]), "no '%s' in: %s", parts[i_], gd_error_message());        \
+        gd_clear_error();                                                                          \
     } while (0)
 
 /* --- checked mode ------------------------------------------------------------------------------ */
@@ -32,7 +32,8 @@ TEST(a_tensor_of_an_ended_scope_names_its_op_its_line_and_the_scope) {
     gd_tensor *y = freed_by_a_scope();
     gd_tensor *other = gd_full(gd_dims(5), 7); /* would have taken its place */
     CHECK(y != other && gd_tensor_is_error(gd_add(y, y)) && gd_error_status() == GD_E_STATE);
-    CHECK_SAYS("add(a freed", "use after free", "'a' is the result of relu (", "test_freed.c:", "scope of ");
+    CHECK_SAYS("add(a freed", "use after free", "'a' is the result of relu (",
+               "test_freed.c:", "scope of ");
     CHECK(gd_item(y) != gd_item(y));
     CHECK_SAYS("gd_item: use after free", "relu");
     float out[3];
@@ -148,10 +149,13 @@ TEST(a_jit_refuses_what_ended_with_its_function) {
     CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(a_stack_list, NULL), gd_list(x)).at[0]));
     CHECK_SAYS("gd_jit_call", "ended with it", "gd_listed");
     CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(of_its_own_scope, NULL), gd_list(x)).at[0]));
-    CHECK_SAYS("gd_jit_call", "result 0 of the function", "freed at the end of the scope of ", "test_freed.c:", "gd_keep_list");
-    CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(a_list_of_its_own_scope, NULL), gd_list(x)).at[0]));
+    CHECK_SAYS("gd_jit_call", "result 0 of the function", "freed at the end of the scope of ",
+               "test_freed.c:", "gd_keep_list");
+    CHECK(gd_tensor_is_error(
+        gd_jit_call(gd_jit_new(a_list_of_its_own_scope, NULL), gd_list(x)).at[0]));
     CHECK_SAYS("list of tensors", "gd_keep_list");
-    CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(a_tensor_of_its_own_scope, NULL), gd_list(x)).at[0]));
+    CHECK(gd_tensor_is_error(
+        gd_jit_call(gd_jit_new(a_tensor_of_its_own_scope, NULL), gd_list(x)).at[0]));
     CHECK_SAYS("result of neg (", "scope of ");
     gd_tensors y = gd_jit_call(gd_jit_new(as_it_should_be, NULL), gd_list(x));
     CHECK(y.count == 1 && !gd_failed() && ((float *)gd_data(y.at[0]))[0] == -1);

@@ -21,7 +21,8 @@ static void remove_folder(void) {
 static bool has_comma(void) { return strcmp(localeconv()->decimal_point, ",") == 0; }
 
 static bool find_comma(void) {
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE", "comma"};
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE",
+                                        "comma"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (setlocale(LC_ALL, names[i]) && has_comma()) return true;
     return false;
@@ -36,17 +37,19 @@ static const char *set_comma(void) {
         setenv("GRADUS_CACHE", folder, 1);
         if (find_comma()) return NULL;
         char command[192];
-        snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/comma 2>/dev/null", folder);
+        snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/comma 2>/dev/null",
+                 folder);
         if (system(command) == 0) setenv("LOCPATH", folder, 1);
     }
     if (find_comma()) return NULL;
-    return "no locale has a decimal comma, and localedef makes none (the package 'locales' lets it)";
+    return "no locale has a decimal comma, and localedef makes none (the package 'locales' lets "
+           "it)";
 }
 
-#define COMMA_OR_SKIP                         \
-    do {                                      \
-        const char *comma_why_ = set_comma(); \
-        if (comma_why_) SKIP(comma_why_);     \
+#define COMMA_OR_SKIP                                                                              \
+    do {                                                                                           \
+        const char *comma_why_ = set_comma();                                                      \
+        if (comma_why_) SKIP(comma_why_);                                                          \
     } while (0)
 
 static void set_plain(void) { setlocale(LC_ALL, "C"); }
@@ -80,7 +83,9 @@ TEST(options_are_read_with_a_point_and_no_comma) {
 TEST(ops_are_defined_with_a_point) {
     GD_SCOPE;
     COMMA_OR_SKIP;
-    CHECK(gd_op_define("eighth(x) -> y  elementwise float\nAn eighth.\n  beta float = 1.5\n  y = beta * x * 0.125\n", NULL) == GD_OK);
+    CHECK(gd_op_define("eighth(x) -> y  elementwise float\nAn eighth.\n  beta float = 1.5\n  y = "
+                       "beta * x * 0.125\n",
+                       NULL) == GD_OK);
     gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(1), GD_F32, (float[]){2}));
     gd_tensor *y = gd_call("eighth", gd_list(x), NULL);
     CHECK(gd_item(y) == 0.375);
@@ -110,13 +115,16 @@ TEST(kernels_are_compiled_and_give_the_same_bits) {
     const gd_jit_counts after = gd_jit_count();
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     const char *off = getenv("GRADUS_JIT");
-    if (gd_jit_find_compiler(compiler, sizeof compiler, &identity) && !(off && strcmp(off, "0") == 0))
-        CHECK_SAYING(after.failed == before.failed && after.compiled > before.compiled, "%d failed, %d compiled",
-                     (int)(after.failed - before.failed), (int)(after.compiled - before.compiled));
+    if (gd_jit_find_compiler(compiler, sizeof compiler, &identity) &&
+        !(off && strcmp(off, "0") == 0))
+        CHECK_SAYING(after.failed == before.failed && after.compiled > before.compiled,
+                     "%d failed, %d compiled", (int)(after.failed - before.failed),
+                     (int)(after.compiled - before.compiled));
     set_plain();
     gd_tensors plain = gd_jit_call(gd_jit_new(chain, NULL), gd_list(x));
     for (int i = 0; i < 3; i++)
-        CHECK(memcmp(gd_data(comma.at[i]), gd_data(plain.at[i]), (size_t)gd_tensor_numel(plain.at[i]) * sizeof(float)) == 0);
+        CHECK(memcmp(gd_data(comma.at[i]), gd_data(plain.at[i]),
+                     (size_t)gd_tensor_numel(plain.at[i]) * sizeof(float)) == 0);
 }
 
 TEST(tables_and_messages_have_a_point) {

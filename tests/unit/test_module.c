@@ -6,16 +6,19 @@
 #include "gradus/gradus.h"
 #include "clean_test.h"
 
-#define CHECK_MESSAGE(...)                                                                              \
-    do {                                                                                                \
-        const char *const parts_[] = {__VA_ARGS__};                                                     \
-        CHECK(gd_failed());                                                                             \
-        for (size_t i_ = 0; i_ < sizeof parts_ / sizeof *parts_; i_++)                                  \
-            CHECK_SAYING(strstr(gd_error_message(), parts_[i_]), "'%s' is not in '%s'", parts_[i_], gd_error_message()); \
-        gd_clear_error();                                                                               \
+#define CHECK_MESSAGE(...)                                                                         \
+    do {                                                                                           \
+        const char *const parts_[] = {__VA_ARGS__};                                                \
+        CHECK(gd_failed());                                                                        \
+        for (size_t i_ = 0; i_ < sizeof parts_ / sizeof *parts_; i_++)                             \
+            CHECK_SAYING(strstr(gd_error_message(), parts_[i_]), "'%s' is not in '%s'",            \
+                         parts_[i_], gd_error_message());                                          \
+        gd_clear_error();                                                                          \
     } while (0)
 
-typedef struct { gd_module *fc1, *fc2; } two_layer;
+typedef struct {
+    gd_module *fc1, *fc2;
+} two_layer;
 
 static gd_tensors two_layer_forward(gd_tensors in, void *self) {
     two_layer *m = self;
@@ -39,7 +42,8 @@ TEST(a_module_of_ones_own_has_named_parameters_and_computes) {
     CHECK(p.count == 4);
     char name[64];
     static const char *const names[] = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"};
-    for (int i = 0; i < 4; i++) CHECK(strcmp(gd_module_name_of(net, p.at[i], name, sizeof name), names[i]) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(strcmp(gd_module_name_of(net, p.at[i], name, sizeof name), names[i]) == 0);
     CHECK(gd_module_parameter_count(net) == 4 * 8 + 8 + 8 * 3 + 3);
     gd_tensor *x = gd_randn(gd_dims(5, 4)), *y = gd_module_forward(net, x);
     CHECK(same(y, gd_linear(gd_relu(gd_linear(x, p.at[0], p.at[1])), p.at[2], p.at[3])));
@@ -49,8 +53,9 @@ TEST(a_module_of_ones_own_has_named_parameters_and_computes) {
 
 TEST(sequential_and_sizes_that_are_found) {
     GD_SCOPE;
-    gd_module *net = gd_nn_sequential(gd_nn_conv2d(1, 4, 5, .padding = 2), gd_nn_relu(), gd_nn_max_pool2d(2), gd_nn_flatten(),
-                                      gd_nn_linear(GD_ANY, 10));
+    gd_module *net =
+        gd_nn_sequential(gd_nn_conv2d(1, 4, 5, .padding = 2), gd_nn_relu(), gd_nn_max_pool2d(2),
+                         gd_nn_flatten(), gd_nn_linear(GD_ANY, 10));
     CHECK(net && !gd_failed());
     CHECK(gd_module_parameters(net).count == 2);
     gd_tensor *y = gd_module_forward(net, gd_randn(gd_dims(2, 1, 8, 8)));
@@ -62,7 +67,8 @@ TEST(sequential_and_sizes_that_are_found) {
 
 TEST(messages_name_the_layer_by_its_path) {
     GD_SCOPE;
-    gd_module *net = gd_nn_sequential(gd_nn_linear(4, 8), gd_nn_sequential(gd_nn_relu(), gd_nn_linear(9, 2)));
+    gd_module *net =
+        gd_nn_sequential(gd_nn_linear(4, 8), gd_nn_sequential(gd_nn_relu(), gd_nn_linear(9, 2)));
     gd_tensor *y = gd_module_forward(net, gd_randn(gd_dims(5, 4)));
     (void)y;
     CHECK_MESSAGE("1.1 (linear): ", "'w' takes 9 inputs", "test_module.c:");
@@ -76,7 +82,9 @@ TEST(messages_name_the_layer_by_its_path) {
     CHECK_MESSAGE("0.wieght", "0.weight, 0.bias");
 }
 
-static gd_tensors in_net(gd_tensors in, void *user) { return gd_listed(gd_module_forward((gd_module *)user, in.at[0])); }
+static gd_tensors in_net(gd_tensors in, void *user) {
+    return gd_listed(gd_module_forward((gd_module *)user, in.at[0]));
+}
 
 TEST(a_jit_makes_a_plan_for_each_mode) {
     GD_SCOPE;
@@ -176,19 +184,25 @@ TEST(nets_of_named_layers_run_in_order) {
 
 TEST(a_summary_lists_layers_shapes_parameters_and_multiply_adds) {
     GD_SCOPE;
-    gd_module *net = gd_nn_sequential(gd_nn_conv2d(1, 4, 3, .padding = 1), gd_nn_relu(), gd_nn_flatten(), gd_nn_linear(GD_ANY, 10));
+    gd_module *net = gd_nn_sequential(gd_nn_conv2d(1, 4, 3, .padding = 1), gd_nn_relu(),
+                                      gd_nn_flatten(), gd_nn_linear(GD_ANY, 10));
     gd_module_freeze(gd_module_at(net, 3));
     char *text = gd_module_summary(net, gd_zeros(gd_dims(2, 1, 8, 8)));
     CHECK(text && !gd_failed());
-    static const char *const parts[] = {"0 (conv2d)", "[2,4,8,8]", "40", "4,608", "3 (linear)", "2,570", "5,120", "2,610 parameters (2,570 frozen)",
+    static const char *const parts[] = {"0 (conv2d)",   "[2,4,8,8]",
+                                        "40",           "4,608",
+                                        "3 (linear)",   "2,570",
+                                        "5,120",        "2,610 parameters (2,570 frozen)",
                                         "10,440 bytes", "9,728 multiply-adds"};
-    for (size_t i = 0; text && i < sizeof parts / sizeof *parts; i++) CHECK_SAYING(strstr(text, parts[i]), "'%s' is not in\n%s", parts[i], text);
+    for (size_t i = 0; text && i < sizeof parts / sizeof *parts; i++)
+        CHECK_SAYING(strstr(text, parts[i]), "'%s' is not in\n%s", parts[i], text);
     free(text);
 }
 
 TEST(building_makes_parameters_without_computing) {
     GD_SCOPE;
-    gd_module *net = gd_nn_sequential(gd_nn_linear(GD_ANY, 1000), gd_nn_dropout(), gd_nn_linear(GD_ANY, 3));
+    gd_module *net =
+        gd_nn_sequential(gd_nn_linear(GD_ANY, 1000), gd_nn_dropout(), gd_nn_linear(GD_ANY, 3));
     gd_rng before = gd_rng_state();
     gd_tensor *w;
     CHECK(gd_module_build(net, gd_zeros(gd_dims(5, 20))) == GD_OK);
@@ -226,7 +240,8 @@ TEST(hooks_are_called_and_a_jit_takes_those_that_build_ops_alone) {
 
 TEST(modules_are_saved_and_loaded) {
     GD_SCOPE;
-    gd_module *a = two_layer_new(4, 8, 3), *b = two_layer_new(4, 8, 3), *other = two_layer_new(4, 9, 3);
+    gd_module *a = two_layer_new(4, 8, 3), *b = two_layer_new(4, 8, 3),
+              *other = two_layer_new(4, 9, 3);
     const char *path = "test_module.safetensors";
     CHECK(gd_save_state(path, gd_part("net", a)) == GD_OK);
     CHECK(gd_load_state(path, gd_part("net", b)) == GD_OK);
@@ -238,17 +253,21 @@ TEST(modules_are_saved_and_loaded) {
 }
 
 static gd_status scale_build(gd_module *m) {
-    return gd_module_add_parameter(m, "weight", gd_full(gd_dims(gd_layer_int(m, "features")), gd_layer_float(m, "start")));
+    return gd_module_add_parameter(
+        m, "weight", gd_full(gd_dims(gd_layer_int(m, "features")), gd_layer_float(m, "start")));
 }
-static gd_tensors scale_forward(gd_module *m, gd_tensors in) { return gd_listed(gd_mul(in.at[0], gd_layer_tensor(m, "weight"))); }
+static gd_tensors scale_forward(gd_module *m, gd_tensors in) {
+    return gd_listed(gd_mul(in.at[0], gd_layer_tensor(m, "weight")));
+}
 
 TEST(a_program_defines_a_layer) {
     GD_SCOPE;
-    gd_status status = gd_layer_define("scale(x, features:int) -> y\n"
-                                       "Multiplies each feature by a weight.\n"
-                                       "  start float = 1   what the weights are at first\n"
-                                       "  finds features x[-1]\n",
-                                       (gd_layer_functions){.build = scale_build, .forward = scale_forward});
+    gd_status status =
+        gd_layer_define("scale(x, features:int) -> y\n"
+                        "Multiplies each feature by a weight.\n"
+                        "  start float = 1   what the weights are at first\n"
+                        "  finds features x[-1]\n",
+                        (gd_layer_functions){.build = scale_build, .forward = scale_forward});
     CHECK(status == GD_OK);
     gd_module *m = gd_layer_new("scale", "features=-1 start=3");
     gd_tensor *x = gd_randn(gd_dims(2, 5));

@@ -10,12 +10,13 @@
 #include "gradus/gradus.h"
 
 static gd_module *make_net(void) {
-    return gd_nn_sequential(gd_nn_conv2d(1, 2, 3), gd_nn_batch_norm2d(2), gd_nn_relu(), gd_nn_flatten(), gd_nn_dropout(),
-                            gd_nn_linear(GD_ANY, 3));
+    return gd_nn_sequential(gd_nn_conv2d(1, 2, 3), gd_nn_batch_norm2d(2), gd_nn_relu(),
+                            gd_nn_flatten(), gd_nn_dropout(), gd_nn_linear(GD_ANY, 3));
 }
 
 /* Runs `work` with the n-th allocation failing, for n from 0 until it succeeds without. */
-static void walk(const char *what, bool (*work)(void *), void (*undo)(void *, bool done), void *user) {
+static void walk(const char *what, bool (*work)(void *), void (*undo)(void *, bool done),
+                 void *user) {
     const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
     int failures = 0;
     for (int64_t n = 0;; n++) {
@@ -28,13 +29,16 @@ static void walk(const char *what, bool (*work)(void *), void (*undo)(void *, bo
         CHECK_SAYING(fired || (done && !gd_failed()), "%s: %s", what, gd_error_message());
         if (!done) {
             failures++;
-            CHECK_SAYING(gd_failed(), "%s: allocation %lld failed, and no failure is recorded", what, (long long)n);
-            CHECK_SAYING(gd_error_status() == GD_E_MEMORY || gd_error_status() == GD_E_IO, "%s: %s", what, gd_error_message());
+            CHECK_SAYING(gd_failed(), "%s: allocation %lld failed, and no failure is recorded",
+                         what, (long long)n);
+            CHECK_SAYING(gd_error_status() == GD_E_MEMORY || gd_error_status() == GD_E_IO, "%s: %s",
+                         what, gd_error_message());
         }
         if (undo) undo(user, done);
         CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
                      "%s: allocation %lld leaks %lld objects, %lld bytes", what, (long long)n,
-                     (long long)(gd_live_objects() - objects), (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+                     (long long)(gd_live_objects() - objects),
+                     (long long)(gd_memory_stats(NULL).live_bytes - bytes));
         if (!fired || test_failures > 5) break;
     }
     gd_clear_error();
@@ -48,11 +52,15 @@ static bool build(void *user) {
     gd_module_build(net, gd_zeros(gd_dims(2, 1, 6, 6)));
     return net && !gd_failed();
 }
-typedef struct { gd_module *fc1, *fc2; gd_tensor *scale; } own;
+typedef struct {
+    gd_module *fc1, *fc2;
+    gd_tensor *scale;
+} own;
 
 static gd_tensors own_forward(gd_tensors in, void *self) {
     own *m = self;
-    return gd_listed(gd_module_forward(m->fc2, gd_mul(gd_module_forward(m->fc1, in.at[0]), m->scale)));
+    return gd_listed(
+        gd_module_forward(m->fc2, gd_mul(gd_module_forward(m->fc1, in.at[0]), m->scale)));
 }
 
 /* As docs/modules.md writes it, with no check before the end. */
@@ -75,7 +83,8 @@ static bool train(void *user) {
     GD_SCOPE;
     (void)user;
     gd_module *net = make_net();
-    gd_tensor *x = gd_ones(gd_dims(2, 1, 6, 6)), *loss = gd_sum(gd_square(gd_module_forward(net, x)));
+    gd_tensor *x = gd_ones(gd_dims(2, 1, 6, 6)),
+              *loss = gd_sum(gd_square(gd_module_forward(net, x)));
     gd_optimizer *adam = gd_optim_adam(gd_module_parameters(net));
     gd_optimizer_zero_grad(adam);
     gd_backward(loss);
@@ -147,7 +156,8 @@ static void move_back(void *user, bool done) {
     held *h = user;
     gd_clear_error();
     gd_tensors parameters = gd_module_parameters(h->net);
-    for (int i = 0; i < parameters.count; i++) CHECK(gd_tensor_dtype(parameters.at[i]) == (done ? GD_F64 : GD_F32));
+    for (int i = 0; i < parameters.count; i++)
+        CHECK(gd_tensor_dtype(parameters.at[i]) == (done ? GD_F64 : GD_F32));
     CHECK(gd_module_to(h->net, NULL, GD_F32) == GD_OK);
     CHECK(distance(gd_module_forward(h->net, h->x), h->y) == 0);
 }

@@ -38,7 +38,9 @@ static int each_source(const char *folder, visitor *visit, void *user) {
             count += each_source(path, visit, user);
             continue;
         }
-        if (length < 3 || (strcmp(e->d_name + length - 2, ".c") != 0 && strcmp(e->d_name + length - 2, ".h") != 0)) continue;
+        if (length < 3 || (strcmp(e->d_name + length - 2, ".c") != 0 &&
+                           strcmp(e->d_name + length - 2, ".h") != 0))
+            continue;
         char *text = read_file(path);
         CHECK_SAYING(text, "%s", path);
         if (text) visit(path, text, user);
@@ -64,13 +66,16 @@ static token next_token(const char **at, int *line) {
     const char *s = *at;
     for (;;) {
         if (*s == '\n') (*line)++;
-        if (isspace((unsigned char)*s)) s++;
-        else if (s[0] == '/' && s[1] == '/') s += strcspn(s, "\n");
+        if (isspace((unsigned char)*s))
+            s++;
+        else if (s[0] == '/' && s[1] == '/')
+            s += strcspn(s, "\n");
         else if (s[0] == '/' && s[1] == '*') {
             const char *end = strstr(s + 2, "*/");
             for (; *s && s != end; s++) *line += *s == '\n';
             if (end) s += 2;
-        } else break;
+        } else
+            break;
     }
     token t = {.kind = *s ? OTHER : END, .at = s, .length = *s != 0, .line = *line};
     if (isalpha((unsigned char)*s) || *s == '_') {
@@ -78,14 +83,17 @@ static token next_token(const char **at, int *line) {
         while (isalnum((unsigned char)s[t.length]) || s[t.length] == '_') t.length++;
     } else if (*s == '"' || *s == '\'') {
         if (*s == '"') t.kind = STRING;
-        while (s[t.length] && s[t.length] != *s) t.length += s[t.length] == '\\' && s[t.length + 1] ? 2 : 1;
+        while (s[t.length] && s[t.length] != *s)
+            t.length += s[t.length] == '\\' && s[t.length + 1] ? 2 : 1;
         t.length += s[t.length] != 0;
     }
     *at = s + t.length;
     return t;
 }
 
-static bool is(token t, const char *text) { return strlen(text) == t.length && memcmp(t.at, text, t.length) == 0; }
+static bool is(token t, const char *text) {
+    return strlen(text) == t.length && memcmp(t.at, text, t.length) == 0;
+}
 
 static bool is_one_of(token t, const char *const *words) {
     for (; *words; words++)
@@ -112,14 +120,16 @@ static bool prints_float(token t) {
 
 /* Never called outside core/number.c, with any arguments. */
 static const char *const never[] = {
-    "strtod",   "strtof",    "strtold",   "atof",     "strtod_l",   "strtof_l", "scanf",   "sscanf",     "fscanf",
-    "vscanf",   "vsscanf",   "vfscanf",   "vprintf",  "vfprintf",   "vsprintf", "vsnprintf", "vasprintf", "vdprintf",
-    "isalpha",  "isdigit",   "isalnum",   "isspace",  "isupper",    "islower",  "isxdigit", "ispunct",   "isprint",
-    "isgraph",  "iscntrl",   "isblank",   "toupper",  "tolower",    "strcasecmp", "strncasecmp", "strcoll", "strxfrm",
-    "strftime", "setlocale", "uselocale", "newlocale", "localeconv", NULL};
+    "strtod",   "strtof",    "strtold",   "atof",      "strtod_l",   "strtof_l",    "scanf",
+    "sscanf",   "fscanf",    "vscanf",    "vsscanf",   "vfscanf",    "vprintf",     "vfprintf",
+    "vsprintf", "vsnprintf", "vasprintf", "vdprintf",  "isalpha",    "isdigit",     "isalnum",
+    "isspace",  "isupper",   "islower",   "isxdigit",  "ispunct",    "isprint",     "isgraph",
+    "iscntrl",  "isblank",   "toupper",   "tolower",   "strcasecmp", "strncasecmp", "strcoll",
+    "strxfrm",  "strftime",  "setlocale", "uselocale", "newlocale",  "localeconv",  NULL};
 
 /* Print no floats. */
-static const char *const printers[] = {"printf", "fprintf", "sprintf", "snprintf", "asprintf", "dprintf", NULL};
+static const char *const printers[] = {"printf",   "fprintf", "sprintf", "snprintf",
+                                       "asprintf", "dprintf", NULL};
 
 enum { DEEPEST = 256 };
 
@@ -130,16 +140,19 @@ static void look_for_locale(const char *path, const char *text, void *user) {
     int depth = 0, line = 1;
     for (token t; (t = next_token(&text, &line)).kind != END; before = t) {
         if (t.kind == NAME)
-            CHECK_SAYING(!is_one_of(t, never), "%s:%d: %.*s follows the locale: use core/number.h or core/ascii.h", path,
+            CHECK_SAYING(!is_one_of(t, never),
+                         "%s:%d: %.*s follows the locale: use core/number.h or core/ascii.h", path,
                          t.line, (int)t.length, t.at);
-        if (is(t, "(") && depth + 1 < DEEPEST) { /* in plain parentheses it is still the outer call */
+        if (is(t, "(") &&
+            depth + 1 < DEEPEST) { /* in plain parentheses it is still the outer call */
             calls[depth + 1] = before.kind == NAME ? before : calls[depth];
             depth++;
         }
         if (is(t, ")") && depth > 0) depth--;
         if (t.kind == STRING && prints_float(t))
             CHECK_SAYING(calls[depth].kind == NAME && !is_one_of(calls[depth], printers),
-                         "%s:%d: %.*s prints a float as the locale says: use core/number.h", path, t.line, (int)t.length, t.at);
+                         "%s:%d: %.*s prints a float as the locale says: use core/number.h", path,
+                         t.line, (int)t.length, t.at);
     }
 }
 
@@ -174,14 +187,16 @@ static void look_for_variables(const char *path, const char *text, void *user) {
         if (t.kind != NAME || (!is(t, "getenv") && !is(t, "secure_getenv"))) continue;
         next_token(&text, &line);
         token name = next_token(&text, &line);
-        CHECK_SAYING(name.kind == STRING, "%s:%d: a variable without a literal name cannot be checked", path, name.line);
+        CHECK_SAYING(name.kind == STRING,
+                     "%s:%d: a variable without a literal name cannot be checked", path, name.line);
         if (name.kind == STRING) add(user, name.at + 1, name.length - 2);
     }
 }
 
 /* A variable of the page has a line of the table: "| `GRADUS_CC` | ... |". */
 static void look_at_page(const char *text, names *n) {
-    for (const char *at = text; (at = strstr(at, "\n| `")); at += 4) add(n, at + 4, strcspn(at + 4, "`=\n"));
+    for (const char *at = text; (at = strstr(at, "\n| `")); at += 4)
+        add(n, at + 4, strcspn(at + 4, "`=\n"));
 }
 
 TEST(every_environment_variable_is_on_its_page_and_every_one_there_is_read) {
@@ -192,9 +207,12 @@ TEST(every_environment_variable_is_on_its_page_and_every_one_there_is_read) {
     if (page) look_at_page(page, &documented);
     free(page);
     CHECK(read.count > 5);
-    for (int i = 0; i < read.count; i++) CHECK_SAYING(has(&documented, read.at[i]), "%s is read and not in docs/environment.md", read.at[i]);
+    for (int i = 0; i < read.count; i++)
+        CHECK_SAYING(has(&documented, read.at[i]), "%s is read and not in docs/environment.md",
+                     read.at[i]);
     for (int i = 0; i < documented.count; i++)
-        CHECK_SAYING(has(&read, documented.at[i]), "%s is in docs/environment.md and never read", documented.at[i]);
+        CHECK_SAYING(has(&read, documented.at[i]), "%s is in docs/environment.md and never read",
+                     documented.at[i]);
 }
 
 TEST_MAIN

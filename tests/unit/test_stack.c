@@ -30,8 +30,8 @@ static void check(const char *what, void (*fn)(void *arg)) {
 #else
     const size_t used = stack_used(fn, NULL);
     CHECK_SAYING(fine, "%s: %s", what, message);
-    CHECK_SAYING(used > 0 && used <= STACK_ALLOWED, "%s needs %zu bytes of stack; at most %d are allowed", what, used,
-                 STACK_ALLOWED);
+    CHECK_SAYING(used > 0 && used <= STACK_ALLOWED,
+                 "%s needs %zu bytes of stack; at most %d are allowed", what, used, STACK_ALLOWED);
 #endif
 }
 
@@ -50,13 +50,15 @@ static void train_a_graph(void *unused) {
         gd_tensor *h = gd_relu(gd_conv2d(x, w, NULL, .padding = 1));
         h = gd_gelu(gd_flatten(gd_max_pool2d(h, .kernel = 2), .start_axis = 1));
         h = gd_dense(h, 32, .activation = "tanh");
-        h = gd_softmax(gd_div(h, gd_sqrt(gd_mean(gd_square(h), .axis = -1, .keepdim = true))), .axis = -1);
+        h = gd_softmax(gd_div(h, gd_sqrt(gd_mean(gd_square(h), .axis = -1, .keepdim = true))),
+                       .axis = -1);
         loss = gd_cross_entropy(gd_dense(h, 10), y);
         train = gd_minimize(gd_optim_adam(gd_graph_variables(graph), .lr = 1e-3), loss);
     }
     gd_session *session = gd_session_new(graph);
     gd_tensor *xs = gd_randn(gd_dims(4, 1, 12, 12)), *ys = gd_zeros(gd_dims(4), .dtype = GD_I64);
-    for (int i = 0; i < 2; i++) gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train));
+    for (int i = 0; i < 2; i++)
+        gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train));
     free(gd_session_plan_text(session, gd_feed(x, xs, y, ys), gd_list(loss, train)));
     free(gd_graph_text(graph));
     free(gd_graph_dot(graph));
@@ -65,7 +67,6 @@ static void train_a_graph(void *unused) {
     gd_clear_error(); /* it may be too tight */
     finish(true);
 }
-
 
 static gd_tensors body(gd_tensors in, void *w) {
     return gd_listed(gd_sum(gd_gelu(gd_mul(gd_matmul(in.at[0], w), gd_scalar(2))), .axis = 1));
@@ -76,12 +77,17 @@ static void call_jits(void *unused) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_randn(gd_dims(40, 30)));
     gd_jit *jit = gd_jit_new(body, w);
-    for (int i = 0; i < 2; i++) gd_backward(gd_sum(gd_jit_call(jit, gd_list(gd_randn(gd_dims(20, 40)))).at[0]));
+    for (int i = 0; i < 2; i++)
+        gd_backward(gd_sum(gd_jit_call(jit, gd_list(gd_randn(gd_dims(20, 40)))).at[0]));
     finish(gd_tensor_grad(w) != NULL);
 }
 
-static gd_tensors below_ten(gd_tensors in, void *user) { return (void)user, gd_listed(gd_lt(in.at[0], gd_scalar(10))); }
-static gd_tensors add_one(gd_tensors in, void *user) { return (void)user, gd_listed(gd_add(in.at[0], gd_scalar(1))); }
+static gd_tensors below_ten(gd_tensors in, void *user) {
+    return (void)user, gd_listed(gd_lt(in.at[0], gd_scalar(10)));
+}
+static gd_tensors add_one(gd_tensors in, void *user) {
+    return (void)user, gd_listed(gd_add(in.at[0], gd_scalar(1)));
+}
 static gd_tensors scan_body(gd_tensors in, void *user) {
     (void)user;
     gd_tensor *y = gd_tanh(gd_add(in.at[0], in.at[1]));
@@ -98,13 +104,15 @@ static void run_loops(void *unused) {
         n = gd_placeholder(gd_dims());
         xs = gd_placeholder(gd_dims(5, 3));
         count = gd_while_loop(below_ten, add_one, gd_list(n), NULL).at[0];
-        scanned = gd_sum(gd_scan(scan_body, gd_list(gd_zeros(gd_dims(3))), gd_list(xs), NULL).ys.at[0]);
+        scanned =
+            gd_sum(gd_scan(scan_body, gd_list(gd_zeros(gd_dims(3))), gd_list(xs), NULL).ys.at[0]);
         g = gd_gradients(gd_list(scanned), gd_list(xs)).at[0];
     }
     gd_tensor *values = gd_randn(gd_dims(5, 3));
     for (int level = 0; level <= 2; level++) {
         gd_session *session = gd_session_new(graph, .level = level);
-        gd_tensors r = gd_session_run(session, gd_feed(n, gd_scalar(1), xs, values), gd_list(count, scanned, g));
+        gd_tensors r = gd_session_run(session, gd_feed(n, gd_scalar(1), xs, values),
+                                      gd_list(count, scanned, g));
         finish(gd_item(r.at[0]) == 10);
         gd_onnx_save(in_folder("loops.onnx"), session, gd_list(n, xs), gd_list(count, scanned));
     }
@@ -114,7 +122,9 @@ static void run_loops(void *unused) {
 /* --- branches in branches ----------------------------------------------------------------------- */
 
 static int depth, levels;
-static gd_tensors flat(gd_tensors in, void *user) { return (void)user, gd_listed(gd_tanh(in.at[0])); }
+static gd_tensors flat(gd_tensors in, void *user) {
+    return (void)user, gd_listed(gd_tanh(in.at[0]));
+}
 static gd_tensors nested(gd_tensors in, void *user) {
     if (depth >= levels) return gd_listed(gd_mul(in.at[0], gd_scalar(2)));
     depth++;
@@ -193,12 +203,15 @@ static void free_a_long_tape(void *unused) {
     finish(true);
 }
 
-static gd_tensor *wave(gd_tensors in, void *user) { return (void)user, gd_sum(gd_sin(gd_mul(in.at[0], in.at[0]))); }
+static gd_tensor *wave(gd_tensors in, void *user) {
+    return (void)user, gd_sum(gd_sin(gd_mul(in.at[0], in.at[0])));
+}
 
 static void use_transforms(void *unused) {
     (void)unused;
     GD_SCOPE;
-    gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(4), .dtype = GD_F64)), *v = gd_ones_like(gd_detach(x));
+    gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(4), .dtype = GD_F64)),
+              *v = gd_ones_like(gd_detach(x));
     gd_jvp(wave, gd_list(x), gd_list(v), NULL);
     gd_jacobian(wave, gd_list(x), 0, NULL);
     gd_hvp(wave, gd_list(x), gd_list(v), NULL);
@@ -256,7 +269,8 @@ static void define_an_op(void *unused) {
     (void)unused;
     GD_SCOPE;
     gd_op_define("stack_swish(x) -> y  elementwise float\nx times the sigmoid of beta x.\n"
-                 "  beta float = 1\n  y = x / (1 + exp(-beta*x))\n", NULL);
+                 "  beta float = 1\n  y = x / (1 + exp(-beta*x))\n",
+                 NULL);
     gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(30)));
     gd_tensor *y = gd_sum(gd_call("stack_swish", gd_list(x), "beta=2"));
     gd_tensor *g = gd_grad(gd_list(y), gd_list(x), .create_graph = true).at[0];

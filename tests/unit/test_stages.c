@@ -39,8 +39,8 @@ TEST(a_long_primitive_that_waits_for_another_has_a_stage_of_its_own) {
         gd_stages s;
         parse(&e, cases[i].text);
         gd_find_stages(&e.ir, true, &s);
-        CHECK_SAYING(s.count == cases[i].stages && s.n_buffers == cases[i].buffers, "%s: %d stages, %d buffers", cases[i].text,
-                     s.count, s.n_buffers);
+        CHECK_SAYING(s.count == cases[i].stages && s.n_buffers == cases[i].buffers,
+                     "%s: %d stages, %d buffers", cases[i].text, s.count, s.n_buffers);
         gd_find_stages(&e.ir, false, &s);
         CHECK(s.count == 1);
     }
@@ -67,16 +67,19 @@ static void check_kernel(const char *text, int64_t n, bool in_place) {
     gd_ew_evaluate(&p, MOST, n, in, out, tiles);
     out[0] = in_place ? x[0] : y;
     fn(n, in, out, NULL);
-    CHECK_SAYING(memcmp(out[0], expected, (size_t)n * sizeof(float)) == 0, "%s of %d", text, (int)n);
+    CHECK_SAYING(memcmp(out[0], expected, (size_t)n * sizeof(float)) == 0, "%s of %d", text,
+                 (int)n);
 }
 
 TEST(stages_give_the_same_bits_and_may_write_over_an_operand) {
-    static const char *const texts[] = {"tanh(erf(a))", "tanh(erf(a)*b + c) * a", "(a + b) * tanh(exp(c)) - a",
+    static const char *const texts[] = {"tanh(erf(a))", "tanh(erf(a)*b + c) * a",
+                                        "(a + b) * tanh(exp(c)) - a",
                                         "log(2 + tanh(erf(a))) + erf(a) * b"};
     static const int64_t sizes[] = {1, 16, 37, 255, 256, 257, 1000, MOST};
     for (int t = 0; t < 4; t++)
         for (int s = 0; s < 8; s++)
-            for (int in_place = 0; in_place < 2; in_place++) check_kernel(texts[t], sizes[s], in_place);
+            for (int in_place = 0; in_place < 2; in_place++)
+                check_kernel(texts[t], sizes[s], in_place);
 }
 
 TEST_MAIN

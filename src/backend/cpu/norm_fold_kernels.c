@@ -38,17 +38,21 @@ static void run_channel(const job *j, int64_t c) {
 
 static void run_piece(void *arg, int64_t piece) {
     const job *j = arg;
-    const int64_t from = piece * j->per_piece, to = from + j->per_piece < j->channels ? from + j->per_piece : j->channels;
+    const int64_t from = piece * j->per_piece,
+                  to = from + j->per_piece < j->channels ? from + j->per_piece : j->channels;
     for (int64_t c = from; c < to; c++) run_channel(j, c);
 }
 
 /*kernel norm_fold.channels  rank 10  contiguous
  * f32 and f64.
  */
-static bool norm_fold_channels_match(const gd_kernel_call *k) { return k->in[0].dtype == GD_F32 || k->in[0].dtype == GD_F64; }
+static bool norm_fold_channels_match(const gd_kernel_call *k) {
+    return k->in[0].dtype == GD_F32 || k->in[0].dtype == GD_F64;
+}
 
 static gd_status norm_fold_channels_run(gd_kernel_call *k) {
-    job j = {.k = k, .channels = k->in[0].dims[0], .n = gd_numel(k->in[0].rank - 1, k->in[0].dims + 1)};
+    job j = {
+        .k = k, .channels = k->in[0].dims[0], .n = gd_numel(k->in[0].rank - 1, k->in[0].dims + 1)};
     j.per_piece = j.n < PIECE ? PIECE / (j.n > 0 ? j.n : 1) : 1;
     gd_parallel_for((j.channels + j.per_piece - 1) / j.per_piece, run_piece, &j);
     return GD_OK;
