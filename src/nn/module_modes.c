@@ -123,8 +123,11 @@ static gd_status move(gd_module *m, const char *device, gd_dtype dtype) {
     if (dtype != GD_DTYPE_NONE && !gd_is_float(dtype))
         return gd_fail(GD_E_DTYPE, "gd_module_to: parameters are floats, and %s is none",
                        gd_dtype_name(dtype));
-    if (device && !(v.device = gd_device_get(device)))
-        return gd_fail(GD_E_DEVICE, "gd_module_to: there is no device '%.60s'", device);
+    if (device && !(v.device = gd_device_get(device))) {
+        const gd_status status = gd_failure(); /* which lists the devices that there are */
+        gd_error_prefix("gd_module_to: ");
+        return status;
+    }
     GD_TRY(gd_module_walk(m, &(gd_walk){.tensor = count_tensor, .user = &v}));
     v.made = gd_calloc((size_t)v.count + 1, sizeof *v.made);
     if (!v.made) return gd_fail(GD_E_MEMORY, "no memory to move a module");

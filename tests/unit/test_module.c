@@ -158,13 +158,23 @@ TEST(a_module_moves_to_another_dtype_with_the_same_handles) {
     CHECK(!gd_failed());
 }
 
+TEST(a_move_to_a_device_that_is_not_there_moves_nothing) {
+    GD_SCOPE;
+    gd_module *net = two_layer_new(4, 8, 3);
+    gd_tensor *x = gd_randn(gd_dims(2, 4)), *y = gd_module_forward(net, x);
+    CHECK(gd_module_to(net, "abacus:0", GD_F64) != GD_OK);
+    CHECK_MESSAGE("gd_module_to: ", "abacus:0", "cpu");
+    CHECK(gd_tensor_dtype(gd_module_tensor(net, "fc1.weight")) == GD_F32);
+    CHECK(same(y, gd_module_forward(net, x)));
+}
+
 TEST(shared_modules_are_listed_once) {
     GD_SCOPE;
     gd_module *one = gd_nn_linear(4, 4), *net = gd_nn_sequential(one, gd_nn_relu(), one);
     CHECK(gd_module_parameters(net).count == 2);
     gd_module *copy = gd_module_clone(net);
     CHECK(gd_module_find(copy, "0") == gd_module_find(copy, "2"));
-    CHECK(!gd_module_add(one, "back", net) == false);
+    CHECK(gd_module_add(one, "back", net) != GD_OK);
     CHECK_MESSAGE("itself, or holds it");
 }
 
