@@ -158,8 +158,8 @@ typedef gd_tensor *(*gd_fn)(gd_tensors inputs, void *user);
 /* Runs fn, keeping only its inputs; runs it again in backward, with the same random numbers, to get
  * at what it had inside. Saves memory, costs a second forward. Tensors that fn has from elsewhere (a
  * layer's weights) get their gradients too; they must still have their values then. */
-#define gd_checkpoint(...) gd_checkpoint_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensor *gd_checkpoint_at(const char *site, gd_fn fn, gd_tensors inputs, void *user);
+#define gd_recompute(...) gd_recompute_at(GD_HERE, __VA_ARGS__)
+GD_API gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *user);
 
 /* The derivative of fn at the inputs in the direction of the tangents: J v. */
 #define gd_jvp(...) gd_jvp_at(GD_HERE, __VA_ARGS__)

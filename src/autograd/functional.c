@@ -1,4 +1,4 @@
-/* functional.c - transforms of functions: jvp, the Jacobian, Hessian times vectors, checkpoints. */
+/* functional.c - transforms of functions: jvp, the Jacobian, Hessian times vectors, recomputation. */
 #include <string.h>
 
 #include "autograd/node.h"

@@ -363,7 +363,7 @@ CLEAN_TEST(transforms_work_without_a_scope) {
     gd_tensor *jv = gd_jvp(wave, gd_list(a, b), gd_list(u, u), NULL), *j = gd_jacobian(wave, gd_list(a, b), 0, NULL);
     gd_tensors h = gd_hvp(wave_sum, gd_list(a, b), gd_list(u, u), NULL);
     CHECK(near(at(j, 0), exp(0.1) * sin(0.5)) && !gd_failed());
-    gd_tensor *kept = gd_checkpoint(wave_sum, gd_list(a, b), NULL);
+    gd_tensor *kept = gd_recompute(wave_sum, gd_list(a, b), NULL);
     CHECK(gd_backward(kept) == GD_OK && near(at(gd_tensor_grad(b), 0), exp(0.1) * cos(0.5)));
     gd_release(kept);
     gd_release_list(h);
@@ -419,7 +419,7 @@ CLEAN_TEST(gradcheck_repeats_random_numbers_and_takes_none) {
     CHECK(gd_rng_state().call == 0);
 }
 
-/* --- checkpoint -------------------------------------------------------------------------------- */
+/* --- recompute --------------------------------------------------------------------------------- */
 
 typedef struct layer {
     gd_tensor *w;
@@ -432,18 +432,18 @@ static gd_tensor *run_layer(gd_tensors in, void *user) {
     return gd_dropout(gd_tanh(gd_mul(in.at[0], l->w)), .p = 0.4, .training = true);
 }
 
-/* Gradients of the stack of layers, with and without checkpoints, have the same bits. */
-static void run_stack(bool checkpointed, gd_tensor *x, layer *l, int depth) {
+/* Gradients of the stack of layers, with and without gd_recompute, have the same bits. */
+static void run_stack(bool recomputed, gd_tensor *x, layer *l, int depth) {
     GD_SCOPE;
     gd_seed(11);
     gd_tensor *h = gd_mul(x, gd_scalar_of(1.5, GD_F64));
-    for (int i = 0; i < depth; i++) h = checkpointed ? gd_checkpoint(run_layer, gd_list(h), l) : run_layer(gd_list(h), l);
+    for (int i = 0; i < depth; i++) h = recomputed ? gd_recompute(run_layer, gd_list(h), l) : run_layer(gd_list(h), l);
     gd_rng before = gd_rng_state();
     CHECK_SAYING(gd_backward(gd_sum(h)) == GD_OK, "%s", gd_error_message());
     CHECK(gd_rng_state().call == before.call);
 }
 
-CLEAN_TEST(a_checkpoint_gives_the_same_gradients_with_random_numbers_inside) {
+CLEAN_TEST(recompute_gives_the_same_gradients_with_random_numbers_inside) {
     GD_SCOPE;
     gd_tensor *x = leaf(40, 0.1, 0.02), *w = leaf(40, 0.5, 0.01);
     layer l = {w, 0};
@@ -460,36 +460,36 @@ CLEAN_TEST(a_checkpoint_gives_the_same_gradients_with_random_numbers_inside) {
     gd_release(gw);
 }
 
-CLEAN_TEST(a_checkpoint_reaches_captured_leaves_when_no_input_requires_grad) {
+CLEAN_TEST(recompute_reaches_captured_leaves_when_no_input_requires_grad) {
     GD_SCOPE;
     gd_tensor *x = gd_detach(leaf(4, 0.1, 0.2)), *w = leaf(4, 0.5, 0.1);
     layer l = {w, 0};
-    gd_tensor *y = gd_checkpoint(run_layer, gd_list(x), &l);
+    gd_tensor *y = gd_recompute(run_layer, gd_list(x), &l);
     CHECK(gd_tensor_requires_grad(y) && gd_backward(gd_sum(y)) == GD_OK && gd_tensor_grad(w) != NULL);
 }
 
 /* x times w, which it has from outside. */
 static gd_tensor *times_captured(gd_tensors in, void *user) { return gd_mul(in.at[0], *(gd_tensor **)user); }
 
-CLEAN_TEST(a_checkpoint_counts_each_way_to_a_captured_tensor_once) {
+CLEAN_TEST(recompute_counts_each_way_to_a_captured_tensor_once) {
     GD_SCOPE;
     gd_tensor *w = leaf(1, 3, 0), *x = gd_mul(w, gd_scalar_of(2, GD_F64));
-    CHECK(gd_backward(gd_checkpoint(times_captured, gd_list(x), &w)) == GD_OK); /* 2 w^2 */
+    CHECK(gd_backward(gd_recompute(times_captured, gd_list(x), &w)) == GD_OK); /* 2 w^2 */
     CHECK(near(at(gd_tensor_grad(w), 0), 12));
     x = gd_mul(w, gd_scalar_of(2, GD_F64));
-    gd_tensors g = gd_grad(gd_list(gd_checkpoint(times_captured, gd_list(x), &w)), gd_list(w), .create_graph = true);
+    gd_tensors g = gd_grad(gd_list(gd_recompute(times_captured, gd_list(x), &w)), gd_list(w), .create_graph = true);
     CHECK(near(at(g.at[0], 0), 12) && near(at(gd_tensor_grad(w), 0), 12));
     CHECK(near(at(gd_grad(gd_list(g.at[0]), gd_list(w)).at[0], 0), 4));
     /* what is captured may itself be a result, also of the same op as the input */
     gd_tensor *v = leaf(1, 3, 0), *h = gd_mul(v, gd_scalar_of(2, GD_F64));
-    gd_tensors d = gd_grad(gd_list(gd_checkpoint(times_captured, gd_list(h), &h)), gd_list(v)); /* 4 v^2 */
+    gd_tensors d = gd_grad(gd_list(gd_recompute(times_captured, gd_list(h), &h)), gd_list(v)); /* 4 v^2 */
     CHECK(near(at(d.at[0], 0), 24) && gd_tensor_grad(v) == NULL);
-    CHECK(gd_tensor_requires_grad(gd_checkpoint(times_captured, gd_list(gd_detach(x)), &w)));
+    CHECK(gd_tensor_requires_grad(gd_recompute(times_captured, gd_list(gd_detach(x)), &w)));
     gd_tensor *number = gd_detach(w);
-    CHECK(!gd_tensor_requires_grad(gd_checkpoint(times_captured, gd_list(gd_detach(x)), &number)));
+    CHECK(!gd_tensor_requires_grad(gd_recompute(times_captured, gd_list(gd_detach(x)), &number)));
 }
 
-CLEAN_TEST(a_checkpoint_keeps_less_memory) {
+CLEAN_TEST(recompute_keeps_less_memory) {
     GD_SCOPE;
     gd_tensor *x = leaf(64, 0, 0.1), *w = leaf(64, 0.5, 0);
     layer l = {w, 0};
@@ -509,7 +509,7 @@ CLEAN_TEST(a_checkpoint_keeps_less_memory) {
         gd_tensor *h = x;
         {
             GD_SCOPE;
-            for (int i = 0; i < 6; i++) h = gd_checkpoint(run_layer, gd_list(h), &l);
+            for (int i = 0; i < 6; i++) h = gd_recompute(run_layer, gd_list(h), &l);
             h = gd_keep(h);
         }
         less = gd_memory_stats(NULL).live_bytes - before;
@@ -518,14 +518,14 @@ CLEAN_TEST(a_checkpoint_keeps_less_memory) {
 }
 
 static gd_tensor *smooth(gd_tensors in, void *user) { return gd_tanh(gd_mul(in.at[0], gd_exp(user))); }
-static gd_tensor *smooth_kept(gd_tensors in, void *user) { return gd_checkpoint(smooth, in, user); }
+static gd_tensor *smooth_kept(gd_tensors in, void *user) { return gd_recompute(smooth, in, user); }
 
-CLEAN_TEST(a_checkpoint_can_be_differentiated_twice) {
+CLEAN_TEST(recompute_can_be_differentiated_twice) {
     GD_SCOPE;
     gd_tensor *x = leaf(3, 0.1, 0.2), *w = leaf(3, 0.2, 0.1);
     CHECK_SAYING(gd_gradcheck(smooth_kept, gd_list(x), w, .second_order = true) == GD_OK, "%s", gd_error_message());
     /* through the captured leaf as well: d2/dw2 by create_graph */
-    gd_tensor *y = gd_sum(gd_checkpoint(smooth, gd_list(x), w));
+    gd_tensor *y = gd_sum(gd_recompute(smooth, gd_list(x), w));
     CHECK(gd_backward(y, .create_graph = true) == GD_OK);
     gd_tensor *g = gd_tensor_grad(w);
     gd_tensors twice = gd_grad(gd_list(g), gd_list(w), .retain_graph = true), direct;
@@ -537,28 +537,28 @@ CLEAN_TEST(a_checkpoint_can_be_differentiated_twice) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(grad_through_a_checkpoint_touches_no_leaf) {
+CLEAN_TEST(grad_through_recompute_touches_no_leaf) {
     GD_SCOPE;
     gd_tensor *x = leaf(3, 0.1, 0.2), *w = leaf(3, 0.2, 0.1), *h = gd_square(x);
-    gd_tensors g = gd_grad(gd_list(gd_checkpoint(smooth, gd_list(h), w)), gd_list(x));
+    gd_tensors g = gd_grad(gd_list(gd_recompute(smooth, gd_list(h), w)), gd_list(x));
     gd_tensors plain = gd_grad(gd_list(smooth(gd_list(gd_square(x)), w)), gd_list(x));
     CHECK(near(at(g.at[0], 2), at(plain.at[0], 2)) && gd_tensor_grad(w) == NULL && gd_tensor_grad(x) == NULL);
 }
 
-CLEAN_TEST(a_checkpoint_reports_what_goes_wrong) {
+CLEAN_TEST(recompute_reports_what_goes_wrong) {
     GD_SCOPE;
     gd_tensor *x = leaf(3, 0.1, 0.2), *w = leaf(3, 0.2, 0.1);
-    CHECK(gd_tensor_is_error(gd_checkpoint(broken, gd_list(x), NULL)) && says("reshape"));
+    CHECK(gd_tensor_is_error(gd_recompute(broken, gd_list(x), NULL)) && says("reshape"));
     gd_clear_error();
-    gd_tensor *h = gd_square(x), *y = gd_checkpoint(smooth, gd_list(h), w);
+    gd_tensor *h = gd_square(x), *y = gd_recompute(smooth, gd_list(h), w);
     gd_add_(h, gd_scalar(1)); /* its input is what it keeps */
     CHECK(gd_backward(gd_sum(y)) == GD_E_STATE && says("overwritten")); gd_clear_error();
-    y = gd_checkpoint(smooth, gd_list(x), w);
+    y = gd_recompute(smooth, gd_list(x), w);
     CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_backward(gd_sum(y)) == GD_E_STATE && says("second time")); gd_clear_error();
-    CHECK(gd_tensor_is_error(gd_checkpoint(NULL, gd_list(x), NULL)));
+    CHECK(gd_tensor_is_error(gd_recompute(NULL, gd_list(x), NULL)));
     gd_clear_error();
     GD_NO_GRAD;
-    CHECK(!gd_tensor_requires_grad(gd_checkpoint(smooth, gd_list(x), w)));
+    CHECK(!gd_tensor_requires_grad(gd_recompute(smooth, gd_list(x), w)));
 }
 
 /* --- failing memory ---------------------------------------------------------------------------- */
@@ -568,7 +568,7 @@ static gd_status every_transform(gd_tensor *a, gd_tensor *b, gd_tensor *w) {
     gd_jvp(wave, gd_list(a, b), gd_list(a, b), NULL);
     gd_jacobian(wave, gd_list(a, b), 1, NULL);
     gd_hvp(wave_sum, gd_list(a, b), gd_list(a, b), NULL);
-    gd_tensor *y = gd_checkpoint(smooth, gd_list(gd_square(a)), w);
+    gd_tensor *y = gd_recompute(smooth, gd_list(gd_square(a)), w);
     if (gd_failed()) return gd_error_status();
     gd_status status = gd_backward(gd_sum(y));
     if (status == GD_OK) status = gd_gradcheck(wave, gd_list(a, b), NULL, .second_order = true);

@@ -76,7 +76,7 @@ STATUS(gd_tensor_hook_at, gd_tensor_hook(some(), NULL, NULL))
 STATUS(gd_backward_at, gd_backward(some()))
 LIST(gd_grad_at, 2, gd_grad(gd_list(some()), gd_list(leaf(), leaf())))
 LIST(gd_apply_at, 1, gd_apply(&no_output, gd_list(some()), NULL))
-TENSOR(gd_checkpoint_at, gd_checkpoint(NULL, gd_list(leaf()), NULL))
+TENSOR(gd_recompute_at, gd_recompute(NULL, gd_list(leaf()), NULL))
 TENSOR(gd_jvp_at, gd_jvp(NULL, gd_list(leaf()), gd_list(some()), NULL))
 TENSOR(gd_jacobian_at, gd_jacobian(fn, gd_list(leaf()), 7, NULL))
 LIST(gd_hvp_at, 1, gd_hvp(NULL, gd_list(leaf()), gd_list(some()), NULL))
@@ -219,7 +219,7 @@ static const row rows[] = {
     FAILS(gd_backward_at),
     FAILS(gd_grad_at),
     FAILS(gd_apply_at),
-    FAILS(gd_checkpoint_at),
+    FAILS(gd_recompute_at),
     FAILS(gd_jvp_at),
     FAILS(gd_jacobian_at),
     FAILS(gd_hvp_at),

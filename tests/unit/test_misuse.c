@@ -315,10 +315,10 @@ TEST(transforms_refuse_what_is_no_function) {
     gd_tensor *x = gd_requires_grad(some());
     gd_function function = {
         .name = "nothing", .n_out = 1, .forward = set_nothing, .backward = set_nothing};
-    CHECK_FAILED(gd_checkpoint(NULL, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_checkpoint(squares, null_list, NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_checkpoint(squares, negative_list, NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_checkpoint(nothing, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_recompute(NULL, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_recompute(squares, null_list, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_recompute(squares, negative_list, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_recompute(nothing, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_jvp(NULL, gd_list(x), gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_jvp(squares, null_list, null_list, NULL), GD_E_ARGUMENT, "inputs");
     CHECK_FAILED(gd_jvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL), GD_E_ARGUMENT, "tangent");

@@ -461,8 +461,8 @@ CLEAN_TEST(noise_follows_from_the_seed_as_it_does_without_a_jit) {
         CHECK_SAYING(gd_item(gd_sum(gd_abs(gd_sub(calls[0][i], calls[2][i])))) == 0, "call %d, as an eager function", i);
     }
     CHECK(gd_item(gd_sum(gd_abs(gd_sub(calls[0][0], calls[0][1])))) > 0);
-    /* a checkpoint calls it once more with the numbers of the first time */
-    gd_tensor *y = gd_checkpoint(drop_by_jit, gd_list(x), jit);
+    /* gd_recompute calls it once more with the numbers of the first time */
+    gd_tensor *y = gd_recompute(drop_by_jit, gd_list(x), jit);
     CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_item(gd_sum(gd_abs(gd_sub(y, gd_tensor_grad(x))))) == 0);
 }
 

@@ -8,7 +8,7 @@
 /* A kind of record. Its objects are made by gd_KIND_make(site, maker, [subject,] options). */
 typedef struct kind {
     const char *word;                  /* blocks begin with it */
-    const char *prefix;                /* of constructors: gd_PREFIX_NAME */
+    const char *prefix;                /* of constructors: gd_PREFIX_NAME; "": gd_NAME */
     const char *returns;               /* what they return */
     const char *type, *subject;        /* their first argument; NULL: none */
     const char *file;                  /* gradus/FILE.h, FILE.md */
@@ -69,6 +69,20 @@ static const kind kinds[] = {
     {"net", "zoo", "gd_module *", NULL, NULL, "zoo", "zoo/zoo.h", "gradus/module.h", "Networks",
      "Ready architectures. Names and shapes of parameters are those of the well-known implementations, whose files load.",
      {"check", "make"}},
+    {"dataset", "dataset", "gd_dataset *", NULL, NULL, "datasets", "data/dataset.h",
+     "gradus/dataset.h", "Datasets",
+     "Every dataset that reads files or makes samples, as its constructor (dataset.h).",
+     {"check", "open", "get", "name", "close"}},
+    {"transform", "transform", "gd_transform *", NULL, NULL, "transforms", "data/transform.h",
+     "gradus/dataset.h", "Transforms",
+     "What is done to a tensor of a sample (dataset.h). Images are (C, H, W), u8 or float.",
+     {"check", "apply"}},
+    {"metric", "metric", "gd_metric *", NULL, NULL, "metrics", "train/metric.h", "gradus/metric.h",
+     "Metrics", "What is measured over many batches (metric.h).",
+     {"check", "state", "update", "value"}},
+    {"callback", "", "gd_callback *", NULL, NULL, "callbacks", "train/callback.h",
+     "gradus/callback.h", "Callbacks", "What gd_fit calls while it trains (callback.h).",
+     {"check", "open", "on", "needs", "give", "take", "close"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds, MAX_MAKERS = 1000 };
 
@@ -99,7 +113,8 @@ void add_maker(source *s, char *text, int line) {
     m->line = line;
     if (!gd_record_parse_maker(&m->record, text + n + 1))
         die(s->path, line + m->record.error_line - 1, "%s", m->record.error);
-    snprintf(m->full, sizeof m->full, "%s_%s", m->kind->prefix, m->record.name);
+    snprintf(m->full, sizeof m->full, "%s%s%s", m->kind->prefix, *m->kind->prefix ? "_" : "",
+             m->record.name);
     for (int i = 0; i < n_makers; i++)
         if (strcmp(makers[i]->full, m->full) == 0)
             die(s->path, line, "%s '%s' is defined in %s too", m->kind->word, m->record.name, makers[i]->source->path);

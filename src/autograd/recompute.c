@@ -1,4 +1,4 @@
-/* checkpoint.c - gd_checkpoint: a stretch of the tape that remembers its inputs alone.
+/* recompute.c - gd_recompute: a stretch of the tape that remembers its inputs alone.
  *
  * Forward runs with the tape on, to see what the stretch depends on: its inputs, and tensors that the
  * function has from elsewhere (a layer's weights). Then one node with these as inputs takes the place
@@ -65,7 +65,7 @@ static gd_status find_sources(search *s, const gd_tensor *y, uint64_t since) {
             }
         }
     }
-    return fine ? GD_OK : gd_fail(GD_E_MEMORY, "gd_checkpoint: no memory to find what it depends on");
+    return fine ? GD_OK : gd_fail(GD_E_MEMORY, "gd_recompute: no memory to find what it depends on");
 }
 
 static void search_free(search *s) {
@@ -80,7 +80,7 @@ static void search_free(search *s) {
 static gd_status walk_stretch(gd_context *c, gd_tensor *y, uint64_t since, bool graph) {
     const gd_node *node = ((const gd_function_state *)c->state)->node;
     gd_tensor **by = gd_calloc(2 * (size_t)c->n_in + 1, sizeof *by), **result = by + c->n_in;
-    if (!by) return gd_fail(GD_E_MEMORY, "gd_checkpoint: no memory for a list");
+    if (!by) return gd_fail(GD_E_MEMORY, "gd_recompute: no memory for a list");
     int64_t count = 0;
     for (int i = 0; i < c->n_in; i++)
         if (c->needs[i]) by[count++] = node->slots[i].leaf ? node->slots[i].leaf : c->x[i];
@@ -118,21 +118,21 @@ static gd_status run_again(gd_context *c) {
     gd_grad_mode_end(&before);
     gd_rng_restore(now);
     if (!y || y->kind == GD_FAILED)
-        return y ? gd_failure() : gd_fail(GD_E_STATE, "gd_checkpoint: the function returned NULL");
+        return y ? gd_failure() : gd_fail(GD_E_STATE, "gd_recompute: the function returned NULL");
     if (y->rank != c->gy[0]->rank || memcmp(y->dims, c->gy[0]->dims, sizeof(int64_t) * y->rank) != 0)
-        return gd_fail(GD_E_STATE, "gd_checkpoint: the function's result had another shape the second time");
+        return gd_fail(GD_E_STATE, "gd_recompute: the function's result had another shape the second time");
     if (!y->requires_grad) return GD_OK; /* nothing to give a gradient to */
     return walk_stretch(c, y, since, graph);
 }
 
-static void checkpoint_backward(gd_context *c) {
+static void recompute_backward(gd_context *c) {
     gd_status status = run_again(c);
     if (status == GD_OK) return;
     for (int i = 0; i < c->n_in; i++)
         if (c->needs[i]) c->gx[i] = gd_tensor_fail(status);
 }
 
-static const gd_function checkpoint_function = {.name = "checkpoint", .backward = checkpoint_backward};
+static const gd_function recompute_function = {.name = "recompute", .backward = recompute_backward};
 
 /* --- forward ----------------------------------------------------------------------------------- */
 
@@ -143,10 +143,10 @@ static gd_status record(const stretch *s, gd_tensors inputs, const search *found
     stretch *kept = node ? gd_malloc(sizeof *kept) : NULL;
     if (!kept) {
         if (node) gd_node_release(node);
-        return gd_fail(GD_E_MEMORY, "gd_checkpoint: no memory to record it");
+        return gd_fail(GD_E_MEMORY, "gd_recompute: no memory to record it");
     }
     *kept = *s;
-    node->function = &checkpoint_function;
+    node->function = &recompute_function;
     node->user = kept;
     node->user_free = gd_free;
     for (int i = 0; i < sources; i++) gd_slot_link(&node->slots[i], found->sources[i]);
@@ -159,12 +159,12 @@ static gd_status record(const stretch *s, gd_tensors inputs, const search *found
     return GD_OK;
 }
 
-static gd_status checkpoint(const stretch *s, gd_tensors inputs, gd_tensor **result) {
+static gd_status recompute(const stretch *s, gd_tensors inputs, gd_tensor **result) {
     for (int64_t i = 0; i < inputs.count; i++)
         if (inputs.at[i] && inputs.at[i]->kind == GD_FAILED) return gd_failure();
     const uint64_t since = gd_node_next_order();
     gd_tensor *y = *result = s->fn(inputs, s->user);
-    if (!y) return gd_fail(GD_E_ARGUMENT, "gd_checkpoint: the function returned NULL");
+    if (!y) return gd_fail(GD_E_ARGUMENT, "gd_recompute: the function returned NULL");
     if (y->kind == GD_FAILED) return gd_failure();
     if (!y->node || y->node->order < since) return GD_OK; /* no gradient, or handed through */
     search found = {.n_todo = 0};
@@ -175,10 +175,10 @@ static gd_status checkpoint(const stretch *s, gd_tensors inputs, gd_tensor **res
     return status;
 }
 
-gd_tensor *gd_checkpoint_at(const char *site, gd_fn fn, gd_tensors inputs, void *user) {
+gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *user) {
     GD_CALLED_FROM(site);
     if (!fn || inputs.count < 0 || (inputs.count > 0 && !inputs.at))
-        return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_checkpoint: the function or the list of inputs is NULL"));
+        return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_recompute: the function or the list of inputs is NULL"));
     bool symbols = gd_this_thread.tracer != NULL;
     for (int64_t i = 0; i < inputs.count; i++) symbols |= gd_tensor_is_symbol(inputs.at[i]);
     /* without a tape there is nothing to save; a graph decides by itself what to keep */
@@ -186,7 +186,7 @@ gd_tensor *gd_checkpoint_at(const char *site, gd_fn fn, gd_tensors inputs, void 
     gd_scope *scope = gd_scope_open();
     stretch s = {fn, user, gd_rng_state()};
     gd_tensor *y = NULL;
-    gd_status status = checkpoint(&s, inputs, &y);
+    gd_status status = recompute(&s, inputs, &y);
     if (status == GD_OK) gd_keep(y);
     gd_scope_close(&scope);
     return status == GD_OK ? y : gd_tensor_fail(status);
