@@ -4,12 +4,15 @@
 
 #include "gradus/autograd.h"
 #include "gradus/control.h"
+#include "gradus/dataset.h"
+#include "gradus/datasets.h"
 #include "gradus/device.h"
 #include "gradus/dtype.h"
 #include "gradus/extend.h"
 #include "gradus/graph.h"
 #include "gradus/index.h"
 #include "gradus/jit.h"
+#include "gradus/loader.h"
 #include "gradus/nn.h"
 #include "gradus/npy.h"
 #include "gradus/onnx.h"
@@ -28,6 +31,8 @@
 #include "gradus/tensor.h"
 #include "gradus/testing.h"
 #include "gradus/threads.h"
+#include "gradus/train.h"
+#include "gradus/transforms.h"
 #include "gradus/zoo.h"
 
 #endif

@@ -38,6 +38,33 @@ GD_API void gd_rng_set_state(gd_rng state);
 typedef struct gd_random_generator gd_random_generator;
 GD_API gd_random_generator *gd_generator(void);
 
+/* --- single numbers ----------------------------------------------------------------------------
+ *
+ * A sequence of numbers for code that draws them one by one: strokes of a digit, the corner of a
+ * crop. It depends on its seed and its stream alone, never on the process's generator:
+ *
+ *     gd_random r = gd_random_of(seed, 7);          // stream 7 of this seed
+ *     double x = gd_random_uniform(&r);
+ *
+ * Sequences are plain structs: copy them, keep them, use each from one thread at a time. */
+typedef struct gd_random {
+    gd_rng rng;
+    uint64_t block; /* of four words each */
+    uint32_t words[4];
+    int left; /* words that are not used yet */
+} gd_random;
+
+GD_API gd_random gd_random_of(uint64_t seed, uint64_t stream);
+GD_API uint32_t gd_random_word(gd_random *random);
+/* In [0, 1), with 53 bits. */
+GD_API double gd_random_uniform(gd_random *random);
+/* In [low, high). */
+GD_API double gd_random_between(gd_random *random, double low, double high);
+/* In [0, count), each equally likely; 0 for a count below 2. */
+GD_API int64_t gd_random_below(gd_random *random, int64_t count);
+/* Normally distributed, of mean 0 and deviation 1. */
+GD_API double gd_random_normal(gd_random *random);
+
 #ifdef __cplusplus
 }
 #endif

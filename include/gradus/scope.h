@@ -63,12 +63,21 @@ typedef struct gd_state gd_state;
 typedef struct gd_attrs gd_attrs;
 typedef struct gd_npz gd_npz;
 typedef struct gd_random_generator gd_random_generator;
+typedef struct gd_dataset gd_dataset;
+typedef struct gd_transform gd_transform;
+typedef struct gd_sampler gd_sampler;
+typedef struct gd_loader gd_loader;
+typedef struct gd_metric gd_metric;
+typedef struct gd_callback gd_callback;
+typedef struct gd_history gd_history;
 #ifndef __cplusplus
 /* `call`, if `x` is such an object. */
 #define GD_FOR_OBJECT_(x, call)                                                                    \
     _Generic((x), gd_tensor *: call, gd_graph *: call, gd_session *: call, gd_jit *: call,           \
              gd_module *: call, gd_optimizer *: call, gd_schedule *: call, gd_state *: call,         \
-             gd_attrs *: call, gd_npz *: call, gd_random_generator *: call, void *: call)
+             gd_attrs *: call, gd_npz *: call, gd_random_generator *: call,                              \
+             gd_dataset *: call, gd_transform *: call, gd_sampler *: call, gd_loader *: call,        \
+             gd_metric *: call, gd_callback *: call, gd_history *: call, void *: call)
 #define gd_keep(x) ((__typeof__(x))GD_FOR_OBJECT_(x, gd_keep)(x))
 #define gd_retain(x) ((__typeof__(x))GD_FOR_OBJECT_(x, gd_retain)(x))
 #define gd_release(x) GD_FOR_OBJECT_(x, gd_release)(x)

@@ -46,6 +46,10 @@ gd_status gd_maker_take_options(const gd_maker *maker, const void *given, void *
 /* The same from text: "in_features=10 out_features=20". Options that are required must be there. */
 gd_status gd_maker_parse_options(const gd_maker *maker, const char *text, void **options);
 
+/* Options must be in the ranges that their documentation begins with: "in [0, 1): ...". `prefix` is
+ * that of constructors, for the message: "gd_optim_". */
+gd_status gd_check_ranges(const gd_maker *maker, const void *options, const char *prefix);
+
 /* Finds a record and reads its options from text. */
 gd_status gd_maker_read(const char *kind, const char *name, const char *text,
                         const gd_maker **maker, void **options);

@@ -62,10 +62,6 @@ struct gd_update {
 gd_optimizer *gd_optimizer_make(const char *site, const gd_maker *maker, gd_tensors parameters,
                                 const void *options);
 
-/* Options must be in the ranges that their documentation begins with, "in [0, 1)". `prefix`:
- * "gd_optim_". */
-gd_status gd_check_ranges(const gd_maker *maker, const void *options, const char *prefix);
-
 /* The parameters must be leaves, or variables of one graph, that are not in the optimizer yet. */
 gd_status gd_optimizer_check_parameters(const gd_optimizer *o, const char *what,
                                         gd_tensors parameters, bool *symbols);

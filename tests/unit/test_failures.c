@@ -54,6 +54,18 @@ static gd_module *net(void) { return gd_nn_linear(3, 2); }
 #define OBJECT(name, ...)      CALL(name, (__VA_ARGS__) == NULL)
 #define LIST(name, count, ...) CALL(name, failed_list(__VA_ARGS__, count))
 
+/* datasets and transforms */
+
+/* combined datasets, loaders and samplers */
+
+/* metrics and callbacks */
+
+/* compile, fit and history */
+
+/* checkpoints */
+
+/* autocast */
+
 TENSOR(gd_empty_at, gd_empty(gd_dims(-3), GD_F32))
 TENSOR(gd_from_array_at, gd_from_array(gd_dims(2), GD_F32, NULL))
 TENSOR(gd_from_memory_at, gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, NULL, NULL))
@@ -197,6 +209,18 @@ typedef struct {
 #define SETTING  "sets or reads what cannot be wrong"
 
 static const row rows[] = {
+    /* datasets and transforms */
+
+    /* combined datasets, loaders and samplers */
+
+    /* metrics and callbacks */
+
+    /* compile, fit and history */
+
+    /* checkpoints */
+
+    /* autocast */
+
     FAILS(gd_empty_at),
     FAILS(gd_from_array_at),
     FAILS(gd_from_memory_at),

@@ -79,10 +79,10 @@ static const kind kinds[] = {
      {"check", "apply"}},
     {"metric", "metric", "gd_metric *", NULL, NULL, "metrics", "train/metric.h", "gradus/metric.h",
      "Metrics", "What is measured over many batches (metric.h).",
-     {"check", "state", "update", "value"}},
+     {"check", "update", "value"}},
     {"callback", "", "gd_callback *", NULL, NULL, "callbacks", "train/callback.h",
      "gradus/callback.h", "Callbacks", "What gd_fit calls while it trains (callback.h).",
-     {"check", "open", "on", "needs", "give", "take", "close"}},
+     {"check", "open", "on", "give", "take", "close"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds, MAX_MAKERS = 1000 };
 

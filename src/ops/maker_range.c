@@ -1,11 +1,11 @@
-/* range.c - the ranges of options, which the documentation of an option begins with: "in [0, 1): of
+/* maker_range.c - the ranges of options, which the documentation of an option begins with: "in [0, 1): of
  * ...". */
 #include <math.h>
 #include <string.h>
 
 #include "core/number.h"
 #include "ops/call.h"
-#include "optim/optimizer.h"
+#include "ops/maker.h"
 
 typedef struct range {
     double low, high;

@@ -1,0 +1,146 @@
+/* loader.h - batches of a dataset.
+ *
+ *     gd_loader *train = gd_loader_new(gd_dataset_mnist("mnist", GD_TRAIN), .batch = 64,
+ *                                      .shuffle = true, .workers = 2);
+ *     for (int epoch = 0; epoch < 5; epoch++)
+ *         for (gd_tensors batch; gd_loader_next(train, &batch);) {
+ *             GD_SCOPE;
+ *             gd_tensor *images = batch.at[0], *classes = batch.at[1];
+ *             ...
+ *         }
+ *
+ * A batch has the tensors of its samples, stacked along a new first axis: inputs, then targets, then
+ * weights. It belongs to the loader until the next gd_loader_next; gd_retain keeps a tensor longer.
+ *
+ * The order of samples follows from the seed and the epoch alone: never from the number of workers
+ * or their timing. Workers are threads that prepare batches ahead, as many as .prefetch allows.
+ *
+ * A loader belongs to the current scope and is used by one thread at a time. It has state (state.h):
+ * its epoch and position, so that a run that was stopped goes on with the next batch.
+ */
+#ifndef GRADUS_LOADER_H
+#define GRADUS_LOADER_H
+
+#include "gradus/dataset.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes a batch of `count` samples: return gd_listed(...). */
+typedef gd_tensors (*gd_collate_fn)(const gd_tensors *samples, int64_t count, void *user);
+
+typedef struct gd_loader_options {
+    int64_t batch GD_DEFAULT_(32);   /* samples in a batch */
+    bool shuffle GD_DEFAULT_(false); /* another order in each epoch */
+    uint64_t seed GD_DEFAULT_(0);    /* of the order and of augmentation */
+    gd_sampler *sampler GD_DEFAULT_(nullptr); /* chooses the samples of an epoch; not with .shuffle */
+    int workers GD_DEFAULT_(0);      /* threads that prepare batches; 0: gd_loader_next does */
+    int prefetch GD_DEFAULT_(2);     /* batches that each worker may be ahead */
+    bool drop_last GD_DEFAULT_(false); /* leaves out a last batch that is not full */
+    int targets GD_DEFAULT_(1);      /* tensors of a sample that are targets, after the inputs */
+    int weights GD_DEFAULT_(0);      /* 1: the last tensor is the weight of the sample */
+    bool pad GD_DEFAULT_(false);     /* pads tensors of different sizes to the largest in the batch */
+    double pad_value GD_DEFAULT_(0); /* with this number, at the end of each axis */
+    bool skip_broken GD_DEFAULT_(false); /* a sample that cannot be read is left out and counted */
+    gd_collate_fn collate GD_DEFAULT_(nullptr); /* NULL: stacks */
+    void *user GD_DEFAULT_(nullptr);            /* for collate */
+} gd_loader_options;
+
+#define gd_loader_new(dataset, ...)                                                                \
+    GD_WITH_OPTIONS_(gd_loader_new_at(                                                             \
+        GD_HERE, dataset,                                                                          \
+        GD_OPTIONS_(gd_loader_options,                                                             \
+                    (.batch = 32, .shuffle = false, .seed = 0, .sampler = NULL, .workers = 0,      \
+                     .prefetch = 2, .drop_last = false, .targets = 1, .weights = 0, .pad = false,  \
+                     .pad_value = 0, .skip_broken = false, .collate = NULL,                        \
+                     .user = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
+                                   const gd_loader_options *options);
+
+/* The next batch. False at the end of the epoch, after which the next call begins the next epoch;
+ * and false after a failure, which is recorded and names the sample: nothing is lost then, and after
+ * gd_clear_error the next call goes on behind the batch that failed. */
+#define gd_loader_next(loader, batch) gd_loader_next_at(GD_HERE, loader, batch)
+GD_API bool gd_loader_next_at(const char *site, gd_loader *loader, gd_tensors *batch);
+
+/* How many batches an epoch has, and how many tensors of a batch are targets and weights. */
+GD_API int64_t gd_loader_batches(const gd_loader *loader);
+GD_API int gd_loader_targets(const gd_loader *loader);
+GD_API int gd_loader_weights(const gd_loader *loader);
+GD_API gd_dataset *gd_loader_dataset(const gd_loader *loader);
+
+/* How many broken samples have been left out since it was made. */
+GD_API int64_t gd_loader_skipped(const gd_loader *loader);
+
+/* Where it is: the batch that the next call gives. A batch that was prepared ahead and not given
+ * does not count. */
+typedef struct gd_loader_position {
+    int64_t epoch, batch;
+} gd_loader_position;
+GD_API gd_loader_position gd_loader_tell(const gd_loader *loader);
+#define gd_loader_seek(loader, position) gd_loader_seek_at(GD_HERE, loader, position)
+GD_API gd_status gd_loader_seek_at(const char *site, gd_loader *loader, gd_loader_position position);
+
+/* Ends the workers and frees what they have prepared; the next gd_loader_next starts them again. */
+GD_API void gd_loader_stop(gd_loader *loader);
+
+/* --- samplers ---------------------------------------------------------------------------------- */
+
+/* A sampler says which samples an epoch has, and in which order. It holds for datasets of as many
+ * samples as it was made for. */
+
+typedef struct gd_sampler_options {
+    int64_t count GD_DEFAULT_(0);      /* samples in an epoch; 0: as many as the dataset has */
+    bool replacement GD_DEFAULT_(true); /* a sample may come several times in an epoch */
+} gd_sampler_options;
+
+/* Draws sample i with probability weights[i] / sum of weights. Floats of rank 1, none negative. */
+#define gd_sampler_weighted(weights, ...)                                                          \
+    GD_WITH_OPTIONS_(gd_sampler_weighted_at(                                                       \
+        GD_HERE, weights,                                                                          \
+        GD_OPTIONS_(gd_sampler_options,                                                            \
+                    (.count = 0, .replacement = true) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_sampler *gd_sampler_weighted_at(const char *site, gd_tensor *weights,
+                                          const gd_sampler_options *options);
+
+/* Shuffles so that every stretch of an epoch, and so every batch, has the classes in the shares that
+ * they have in the dataset, as nearly as it can be. `classes`: integers of rank 1, one for each
+ * sample. */
+#define gd_sampler_stratified(classes) gd_sampler_stratified_at(GD_HERE, classes)
+GD_API gd_sampler *gd_sampler_stratified_at(const char *site, gd_tensor *classes);
+
+typedef struct gd_sampler_distributed_options {
+    bool shuffle GD_DEFAULT_(true);
+    bool drop_last GD_DEFAULT_(false); /* leaves out samples so that all have as many; else some come twice */
+} gd_sampler_distributed_options;
+
+/* The samples of process number `rank` of `world`: each has as many, and together they have all. */
+#define gd_sampler_distributed(rank, world, ...)                                                   \
+    GD_WITH_OPTIONS_(gd_sampler_distributed_at(                                                    \
+        GD_HERE, rank, world,                                                                      \
+        GD_OPTIONS_(gd_sampler_distributed_options,                                                \
+                    (.shuffle = true, .drop_last = false) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_sampler *gd_sampler_distributed_at(const char *site, int rank, int world,
+                                             const gd_sampler_distributed_options *options);
+
+/* A program's own. `at` is the sample at a position of an epoch, a function of its arguments alone;
+ * several threads call it. */
+typedef struct gd_sampler_functions {
+    int64_t (*count)(int64_t dataset_count, void *self) GD_DEFAULT_(nullptr); /* positions in an epoch */
+    int64_t (*at)(int64_t position, uint64_t seed, uint64_t epoch, int64_t dataset_count, void *self)
+        GD_DEFAULT_(nullptr);
+    void (*destroy)(void *self) GD_DEFAULT_(nullptr);
+} gd_sampler_functions;
+#define gd_sampler_from(self, ...)                                                                 \
+    GD_WITH_OPTIONS_(gd_sampler_from_at(                                                           \
+        GD_HERE, self,                                                                             \
+        GD_OPTIONS_(gd_sampler_functions,                                                          \
+                    (.count = NULL, .at = NULL, .destroy = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_sampler *gd_sampler_from_at(const char *site, void *self,
+                                      const gd_sampler_functions *functions);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

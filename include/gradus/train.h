@@ -1,0 +1,221 @@
+/* train.h - training in three lines, the Keras way.
+ *
+ *     gd_compile(net, .optimizer = "adamw lr=0.001", .loss = "cross_entropy", .metrics = "accuracy");
+ *     gd_history *h = gd_fit(net, train, .epochs = 5, .validation = test);
+ *     gd_history_plot(h, "curve.svg");
+ *
+ * gd_compile says how a net is trained. gd_fit does it: a batch is one run of a compiled plan, with
+ * forward, backward, the optimizer's step, and the sums of loss and metrics. A net whose forward
+ * reads values (gd_item in an `if`) cannot be a plan; it trains eagerly, and a line of the log says
+ * so.
+ *
+ * Resuming: with gd_checkpoint("run/") among the callbacks and .resume = "run/", a program that was
+ * killed and is started again goes on from its last checkpoint, and ends with the same bits as one
+ * that was never killed.
+ */
+#ifndef GRADUS_TRAIN_H
+#define GRADUS_TRAIN_H
+
+#include "gradus/callback.h"
+#include "gradus/callbacks.h"
+#include "gradus/loader.h"
+#include "gradus/metric.h"
+#include "gradus/metrics.h"
+#include "gradus/module.h"
+#include "gradus/optim.h"
+#include "gradus/schedule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- compile ----------------------------------------------------------------------------------- */
+
+/* The loss of a batch: a scalar, to be made small. */
+typedef gd_tensor *(*gd_loss_fn)(gd_tensors outputs, gd_tensors targets, void *user);
+
+typedef struct gd_metric_list {
+    gd_metric *const *at;
+    int64_t count;
+} gd_metric_list;
+#ifdef __cplusplus
+}
+template <int count> struct gd_metrics_of_ {
+    gd_metric *at[count];
+    operator gd_metric_list() const { return gd_metric_list{at, count}; }
+};
+template <typename... Items> inline gd_metrics_of_<sizeof...(Items)> gd_metrics(Items... items) {
+    return gd_metrics_of_<sizeof...(Items)>{{items...}};
+}
+extern "C" {
+#else
+#define gd_metrics(...)                                                                            \
+    (__extension__(gd_metric_list){(gd_metric *[]){__VA_ARGS__},                                   \
+                                   sizeof((gd_metric *[]){__VA_ARGS__}) / sizeof(gd_metric *)})
+#endif
+
+typedef struct gd_compile_options {
+    /* An optimizer's record with options, or an optimizer of the net's parameters. */
+    const char *optimizer GD_DEFAULT_("adam"); /* "adamw lr=0.001 weight_decay=0.1"; NULL: none */
+    gd_optimizer *optimizer_object GD_DEFAULT_(nullptr);
+    /* A schedule's record with options, or a schedule of that optimizer. It takes a step after each
+     * of the optimizer's. */
+    const char *schedule GD_DEFAULT_(nullptr); /* "cosine steps=1000 warmup=100" */
+    gd_schedule *schedule_object GD_DEFAULT_(nullptr);
+    /* A loss layer's record ("_loss" may be left out) with options, or a function. */
+    const char *loss GD_DEFAULT_(nullptr); /* "cross_entropy label_smoothing=0.1" */
+    gd_loss_fn loss_function GD_DEFAULT_(nullptr);
+    void *loss_user GD_DEFAULT_(nullptr);
+    /* Records of metrics with options, commas between, or metrics. */
+    const char *metrics GD_DEFAULT_(nullptr); /* "accuracy, top_k k=5" */
+    gd_metric_list metric_objects GD_DEFAULT_({nullptr, 0});
+    const char *precision GD_DEFAULT_("f32"); /* what heavy ops compute in: "f32", "bf16", "f16" */
+    int accumulate GD_DEFAULT_(1);            /* batches whose gradients make one step */
+    double clip_norm GD_DEFAULT_(0);          /* as gd_clip_grad_norm; 0: not */
+    double clip_value GD_DEFAULT_(0);         /* as gd_clip_grad_value; 0: not */
+} gd_compile_options;
+
+/* Objects are held. A net can be compiled again: the optimizer's state is then new. */
+#define gd_compile(net, ...)                                                                       \
+    GD_WITH_OPTIONS_(gd_compile_at(                                                                \
+        GD_HERE, net,                                                                              \
+        GD_OPTIONS_(gd_compile_options,                                                            \
+                    (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,              \
+                     .schedule_object = NULL, .loss = NULL, .loss_function = NULL,                 \
+                     .loss_user = NULL, .metrics = NULL, .metric_objects = {NULL, 0},              \
+                     .precision = "f32", .accumulate = 1, .clip_norm = 0,                          \
+                     .clip_value = 0) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_options *options);
+
+/* What it was compiled with; NULL: nothing. The optimizer of a net whose sizes are not all known
+ * (GD_ANY) is made when gd_fit sees the first batch. */
+GD_API gd_optimizer *gd_compiled_optimizer(gd_module *net);
+GD_API gd_schedule *gd_compiled_schedule(gd_module *net);
+/* Number `index` of the metrics, from 0. */
+GD_API gd_metric *gd_compiled_metric(gd_module *net, int index);
+
+/* --- fit --------------------------------------------------------------------------------------- */
+
+/* Data: a loader, a dataset, or a list of tensors with the same first size, inputs and then the
+ * target: gd_fit(net, gd_list(x, y)). */
+typedef struct gd_fit_data {
+    gd_loader *loader;
+    gd_dataset *dataset;
+    gd_tensors tensors;
+} gd_fit_data;
+#ifdef __cplusplus
+}
+inline gd_fit_data gd_fit_data_(gd_loader *loader) { return {loader, nullptr, {nullptr, 0}}; }
+inline gd_fit_data gd_fit_data_(gd_dataset *dataset) { return {nullptr, dataset, {nullptr, 0}}; }
+inline gd_fit_data gd_fit_data_(gd_tensors tensors) { return {nullptr, nullptr, tensors}; }
+#define GD_FIT_DATA_(data) gd_fit_data_(data)
+extern "C" {
+#else
+static inline gd_fit_data gd_fit_loader_(gd_loader *loader) { return (gd_fit_data){.loader = loader}; }
+static inline gd_fit_data gd_fit_dataset_(gd_dataset *set) { return (gd_fit_data){.dataset = set}; }
+static inline gd_fit_data gd_fit_tensors_(gd_tensors list) { return (gd_fit_data){.tensors = list}; }
+#define GD_FIT_DATA_(data)                                                                         \
+    _Generic((data), gd_loader *: gd_fit_loader_, gd_dataset *: gd_fit_dataset_,                    \
+             gd_tensors: gd_fit_tensors_)(data)
+#endif
+
+/* Replaces forward, loss and backward: computes the loss, calls gd_backward, and returns the loss.
+ * The compiled optimizer then takes its step; a function that steps optimizers of its own (a GAN)
+ * goes with .optimizer = NULL. It is traced like any function of a jit. */
+typedef gd_tensor *(*gd_step_fn)(gd_module *net, gd_tensors batch, void *user);
+
+typedef enum gd_progress {
+    GD_PROGRESS_AUTO, /* a bar where stderr is a terminal, else a line for each epoch */
+    GD_PROGRESS_BAR,
+    GD_PROGRESS_LINES,
+    GD_PROGRESS_NONE,
+} gd_progress;
+
+typedef struct gd_fit_options {
+    int64_t epochs GD_DEFAULT_(1);
+    int64_t max_steps GD_DEFAULT_(0); /* ends after so many batches in all; 0: after the epochs */
+    gd_loader *validation GD_DEFAULT_(nullptr);
+    gd_dataset *validation_dataset GD_DEFAULT_(nullptr);
+    gd_tensors validation_tensors GD_DEFAULT_({nullptr, 0});
+    double validation_split GD_DEFAULT_(0); /* the share of tensors or of a dataset that is kept back */
+    gd_tensor *class_weights GD_DEFAULT_(nullptr); /* f32 of rank 1: the weight of each class */
+    gd_callback_list callbacks GD_DEFAULT_({nullptr, 0});
+    const char *resume GD_DEFAULT_(nullptr); /* goes on from the newest good checkpoint there, if any */
+    gd_step_fn step GD_DEFAULT_(nullptr);
+    void *step_user GD_DEFAULT_(nullptr);
+    /* for tensors and datasets, which have no loader: */
+    int64_t batch GD_DEFAULT_(32);
+    bool shuffle GD_DEFAULT_(true);
+    int workers GD_DEFAULT_(0);
+    uint64_t seed GD_DEFAULT_(0);
+    gd_progress progress GD_DEFAULT_(GD_PROGRESS_AUTO);
+    bool interrupt GD_DEFAULT_(true); /* Ctrl-C ends the run after the batch; the handler that was
+                                         there before is put back at the end */
+    bool jit GD_DEFAULT_(true);       /* false: trains eagerly */
+} gd_fit_options;
+
+/* Trains, and gives the history: one row for each epoch. While a failure is recorded it does nothing.
+ * After a failure it returns NULL; the net is as the last batch left it. */
+#define gd_fit(net, data, ...)                                                                     \
+    GD_WITH_OPTIONS_(gd_fit_at(                                                                    \
+        GD_HERE, net, GD_FIT_DATA_(data),                                                          \
+        GD_OPTIONS_(gd_fit_options,                                                                \
+                    (.epochs = 1, .max_steps = 0, .validation = NULL, .validation_dataset = NULL,  \
+                     .validation_tensors = {NULL, 0}, .validation_split = 0,                       \
+                     .class_weights = NULL, .callbacks = {NULL, 0}, .resume = NULL, .step = NULL,  \
+                     .step_user = NULL, .batch = 32, .shuffle = true, .workers = 0, .seed = 0,     \
+                     .progress = GD_PROGRESS_AUTO, .interrupt = true,                              \
+                     .jit = true) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
+                             const gd_fit_options *options);
+
+/* Asks the run that is going on in any thread to end after its batch, as Ctrl-C does. Safe in a
+ * signal handler. */
+GD_API void gd_fit_interrupt(void);
+
+typedef struct gd_run_options {
+    int64_t batch GD_DEFAULT_(32); /* for tensors and datasets */
+    int workers GD_DEFAULT_(0);
+    bool jit GD_DEFAULT_(true);
+    gd_progress progress GD_DEFAULT_(GD_PROGRESS_NONE);
+} gd_run_options;
+
+/* Loss and metrics on data, in eval mode and without gradients: a history of one row, "loss" first.
+ * The net's mode is put back. */
+#define gd_evaluate(net, data, ...)                                                                \
+    GD_WITH_OPTIONS_(gd_evaluate_at(                                                               \
+        GD_HERE, net, GD_FIT_DATA_(data),                                                          \
+        GD_OPTIONS_(gd_run_options, (.batch = 32, .workers = 0, .jit = true,                       \
+                                     .progress = GD_PROGRESS_NONE) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data,
+                                  const gd_run_options *options);
+
+/* The first output of the net for all samples, in eval mode. A list of tensors, or a dataset, has
+ * inputs alone here (gd_predict(net, gd_list(x))); a loader's targets are left out. */
+#define gd_predict(net, data, ...)                                                                 \
+    GD_WITH_OPTIONS_(gd_predict_at(                                                                \
+        GD_HERE, net, GD_FIT_DATA_(data),                                                          \
+        GD_OPTIONS_(gd_run_options, (.batch = 32, .workers = 0, .jit = true,                       \
+                                     .progress = GD_PROGRESS_NONE) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
+                                const gd_run_options *options);
+
+/* --- history ----------------------------------------------------------------------------------- */
+
+/* A table: a row for each epoch, and columns "loss", the metrics, "val_loss", "val_" and the metrics,
+ * "lr", "seconds". It has state (state.h). */
+GD_API int64_t gd_history_rows(const gd_history *history);
+GD_API int64_t gd_history_columns(const gd_history *history);
+GD_API const char *gd_history_name(const gd_history *history, int64_t column);
+/* NaN where there is no such column or row. Row -1 is the last one. */
+GD_API double gd_history_value(const gd_history *history, const char *name, int64_t row);
+#define gd_history_last(history, name) gd_history_value(history, name, -1)
+
+/* Writes the curves as an SVG picture: losses, and below them metrics between 0 and 1. */
+#define gd_history_plot(...) gd_history_plot_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_history_plot_at(const char *site, const gd_history *history, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

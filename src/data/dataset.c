@@ -1,0 +1,278 @@
+/* dataset.c - datasets as objects: made from records or from functions, and their samples. */
+#include "data/dataset.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/tensor.h"
+#include "core/thread.h"
+#include "ops/op.h"
+
+/* --- the object -------------------------------------------------------------------------------- */
+
+static void destroy(gd_object *object) {
+    gd_dataset *d = (gd_dataset *)object;
+    if (d->rules->close) d->rules->close(d);
+    for (int i = 0; i < d->n_inner; i++) gd_release(d->inner[i]);
+    for (int64_t i = 0; i < d->n_classes; i++) gd_free(d->classes[i]);
+    gd_free(d->classes);
+    gd_free(d->inner);
+    gd_free(d->options);
+    gd_free(d);
+    gd_object_count(-1);
+}
+static const gd_class dataset_class = {.name = "dataset", .destroy = destroy};
+
+gd_dataset *gd_dataset_bare(const char *type, const gd_dataset_rules *rules,
+                            gd_dataset *const *inner, int n_inner) {
+    gd_dataset *d = gd_calloc(1, sizeof *d);
+    gd_dataset **held = n_inner ? gd_calloc((size_t)n_inner, sizeof *held) : NULL;
+    if (!d || (n_inner && !held)) {
+        gd_free(d);
+        gd_free(held);
+        gd_fail(GD_E_MEMORY, "no memory for a dataset");
+        return NULL;
+    }
+    gd_object_init(&d->object, &dataset_class);
+    gd_object_count(1);
+    d->type = type;
+    d->rules = rules;
+    d->inner = held;
+    for (; d->n_inner < n_inner; d->n_inner++) held[d->n_inner] = gd_retain(inner[d->n_inner]);
+    return d;
+}
+
+gd_dataset *gd_dataset_finish(const char *site, gd_dataset *d, gd_status status) {
+    if (status == GD_OK && !d) status = GD_E_MEMORY;
+    if (status == GD_OK) status = gd_scope_reserve(1);
+    if (status == GD_OK) {
+        gd_scope_adopt(&d->object);
+        return d;
+    }
+    if (d) gd_object_release(&d->object);
+    gd_report(site, status);
+    return NULL;
+}
+
+gd_status gd_dataset_set_classes(gd_dataset *d, const char *const *names, int64_t count) {
+    char digits[24];
+    d->classes = gd_calloc((size_t)count, sizeof *d->classes);
+    if (!d->classes) return gd_fail(GD_E_MEMORY, "no memory for names of classes");
+    for (; d->n_classes < count; d->n_classes++) {
+        snprintf(digits, sizeof digits, "%lld", (long long)d->n_classes);
+        const char *name = names ? names[d->n_classes] : digits;
+        char *copy = gd_malloc(strlen(name) + 1);
+        if (!copy) return gd_fail(GD_E_MEMORY, "no memory for names of classes");
+        d->classes[d->n_classes] = strcpy(copy, name);
+    }
+    return GD_OK;
+}
+
+/* --- from records ------------------------------------------------------------------------------ */
+
+/* Takes `options`. */
+static gd_dataset *open(const char *site, const gd_maker *maker, void *options) {
+    GD_CALLED_FROM(site);
+    const gd_dataset_rules *rules = maker->rules;
+    gd_status status = gd_check_ranges(maker, options, "gd_dataset_");
+    if (status == GD_OK && rules->check) status = rules->check(options);
+    gd_dataset *d = status == GD_OK ? gd_dataset_bare(maker->record.name, rules, NULL, 0) : NULL;
+    if (d) {
+        d->options = options;
+        gd_attempt attempt;
+        gd_attempt_begin(&attempt);
+        gd_scope *scope = gd_scope_open();
+        status = rules->open(d);
+        gd_scope_close(&scope);
+        status = gd_attempt_end(&attempt, status);
+    } else {
+        gd_free(options);
+        if (status == GD_OK) status = GD_E_MEMORY;
+    }
+    if (status != GD_OK) gd_error_prefix("gd_dataset_%s: ", maker->record.name);
+    return gd_dataset_finish(site, d, status);
+}
+
+gd_dataset *gd_dataset_make(const char *site, const gd_maker *maker, const void *given) {
+    void *options;
+    const gd_status status = gd_maker_take_options(maker, given, &options);
+    if (status == GD_OK) return open(site, maker, options);
+    gd_error_prefix("gd_dataset_%s: ", maker->record.name);
+    gd_report(site, status);
+    return NULL;
+}
+
+gd_dataset *gd_dataset_new_at(const char *site, const char *name, const char *text) {
+    const gd_maker *maker;
+    void *options;
+    const gd_status status = gd_maker_read("dataset", name, text, &maker, &options);
+    if (status == GD_OK) return open(site, maker, options);
+    gd_report(site, status);
+    return NULL;
+}
+
+const char *gd_dataset_name_at(int index) {
+    const gd_maker *maker = gd_maker_at("dataset", index);
+    return maker ? maker->record.name : NULL;
+}
+
+/* --- user-defined ------------------------------------------------------------------------------ */
+
+typedef struct functions {
+    void *self;
+    gd_dataset_functions call;
+    char name[80];
+} functions;
+
+/* A sample from the program's `get`. */
+static gd_status take(gd_tensors list, gd_sample *sample) {
+    if (list.count > 0 && list.at) {
+        for (int64_t i = 0; i < list.count; i++) {
+            if (!list.at[i]) return gd_fail(GD_E_ARGUMENT, "tensor %lld of it is NULL", (long long)i);
+            if (list.at[i]->kind == GD_FAILED) return gd_failure();
+        }
+        return gd_sample_from_list(sample, list);
+    }
+    return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it has no tensors");
+}
+
+static gd_status functions_get(const gd_dataset *d, int64_t index, gd_random *random,
+                               gd_sample *sample) {
+    const functions *f = d->self;
+    return take(f->call.get(index, random, f->self), sample);
+}
+
+static void functions_close(gd_dataset *d) {
+    functions *f = d->self;
+    if (f && f->call.destroy) f->call.destroy(f->self);
+    gd_free(f);
+}
+
+static const gd_dataset_rules functions_rules = {.get = functions_get, .close = functions_close};
+
+gd_dataset *gd_dataset_from_at(const char *site, void *self, const gd_dataset_functions *call) {
+    GD_CALLED_FROM(site);
+    if (!call || !call->count || !call->get)
+        return gd_dataset_finish(
+            site, NULL, gd_fail(GD_E_ARGUMENT, "gd_dataset_from needs .count and .get"));
+    functions *f = gd_calloc(1, sizeof *f);
+    gd_dataset *d = f ? gd_dataset_bare("dataset", &functions_rules, NULL, 0) : NULL;
+    if (!d) {
+        gd_free(f);
+        return gd_dataset_finish(site, NULL, gd_fail(GD_E_MEMORY, "no memory for a dataset"));
+    }
+    *f = (functions){.self = self, .call = *call};
+    snprintf(f->name, sizeof f->name, "%.79s", call->name ? call->name : "dataset");
+    d->self = f;
+    d->type = f->name;
+    d->count = call->count(self);
+    if (d->count >= 0) return gd_dataset_finish(site, d, GD_OK);
+    f->call.destroy = NULL; /* the program's own still */
+    return gd_dataset_finish(
+        site, d, gd_fail(GD_E_ARGUMENT, "gd_dataset_from: count is %lld", (long long)d->count));
+}
+
+static const gd_dataset_type *type_of(const gd_dataset *d) { return &d->rules->defined; }
+
+static gd_status defined_open(gd_dataset *d) {
+    d->self = type_of(d)->open(d->options);
+    if (!d->self) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it cannot be opened");
+    d->count = type_of(d)->count(d->self);
+    if (d->count < 0) return gd_fail(GD_E_ARGUMENT, "count is %lld", (long long)d->count);
+    return GD_OK;
+}
+
+static gd_status defined_get(const gd_dataset *d, int64_t index, gd_random *random,
+                             gd_sample *sample) {
+    return take(type_of(d)->get(index, random, d->self), sample);
+}
+
+static void defined_close(gd_dataset *d) {
+    if (d->self && type_of(d)->destroy) type_of(d)->destroy(d->self);
+}
+
+gd_status gd_dataset_define_at(const char *site, const char *record, gd_dataset_type type) {
+    const gd_dataset_rules rules = {
+        .open = defined_open, .get = defined_get, .close = defined_close, .defined = type};
+    gd_status status = type.open && type.count && type.get
+                           ? gd_maker_define("dataset", record, &rules, sizeof rules)
+                           : gd_fail(GD_E_ARGUMENT, "a dataset needs open, count and get");
+    if (status != GD_OK) gd_error_prefix("gd_dataset_define: ");
+    return gd_report(site, status);
+}
+
+/* --- samples ----------------------------------------------------------------------------------- */
+
+int64_t gd_dataset_count(const gd_dataset *d) { return d ? d->count : 0; }
+
+int64_t gd_dataset_class_count(const gd_dataset *d) { return d ? d->n_classes : 0; }
+
+const char *gd_dataset_class_name(const gd_dataset *d, int64_t index) {
+    return d && index >= 0 && index < d->n_classes ? d->classes[index] : NULL;
+}
+
+const char *gd_dataset_sample_name(gd_dataset *d, int64_t index, char *text, size_t size) {
+    if (!text || size == 0) return "";
+    if (d && d->rules->name && index >= 0 && index < d->count)
+        d->rules->name(d, index, text, size);
+    else
+        snprintf(text, size, "sample %lld", (long long)index);
+    return text;
+}
+
+/* Seeds of two epochs have nothing in common, though Philox would do with less. */
+gd_random gd_sample_random(uint64_t seed, uint64_t epoch, int64_t index) {
+    return gd_random_of(seed ^ (epoch + 1) * 0x9E3779B97F4A7C15u, (uint64_t)index);
+}
+
+void gd_sample_release(gd_sample *s) {
+    for (int i = 0; i < s->count; i++) gd_release(s->at[i]);
+    s->count = 0;
+}
+
+gd_status gd_sample_from_list(gd_sample *s, gd_tensors list) {
+    if (list.count > GD_SAMPLE_MAX)
+        return gd_fail(GD_E_ARGUMENT, "it has %lld tensors; at most %d fit", (long long)list.count,
+                       GD_SAMPLE_MAX);
+    s->count = 0;
+    while (s->count < list.count) {
+        s->at[s->count] = list.at[s->count];
+        s->count++;
+    }
+    return GD_OK;
+}
+
+gd_status gd_dataset_fetch(const gd_dataset *d, int64_t index, gd_random *random, gd_sample *sample) {
+    sample->count = 0;
+    if (index < 0 || index >= d->count)
+        return gd_fail(GD_E_INDEX, "%s has %lld samples; there is none with number %lld", d->type,
+                       (long long)d->count, (long long)index);
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    const gd_status status = gd_attempt_end(&attempt, d->rules->get(d, index, random, sample));
+    if (status == GD_OK || d->n_inner) return status; /* the one inside has named it */
+    char name[300];
+    gd_dataset_sample_name((gd_dataset *)d, index, name, sizeof name);
+    gd_error_prefix("%s: %s: ", d->type, name);
+    return status;
+}
+
+gd_tensors gd_dataset_get_at(const char *site, gd_dataset *d, int64_t index,
+                             const gd_sample_options *options) {
+    GD_CALLED_FROM(site);
+    gd_sample sample = {.count = 0};
+    gd_random random = gd_sample_random(options ? options->seed : 0, options ? options->epoch : 0, index);
+    gd_scope *scope = gd_scope_open();
+    gd_status status = d ? gd_dataset_fetch(d, index, &random, &sample)
+                         : gd_fail(GD_E_ARGUMENT, "gd_dataset_get: the dataset is NULL");
+    gd_tensors list = {sample.at, sample.count};
+    if (status == GD_OK) {
+        list = gd_keep_list(gd_list_copy(list));
+        gd_scope_close(&scope);
+        return list;
+    }
+    gd_scope_close(&scope);
+    gd_report(site, status);
+    return gd_list_of_errors(0);
+}

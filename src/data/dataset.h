@@ -1,0 +1,79 @@
+/* dataset.h - the inside of a dataset, and what records of the kind "dataset" are.
+ *
+ *     dataset mnist(path:string, part:{train, test})
+ *
+ * Rules are functions of the record's file, named after it:
+ *
+ *   NAME_check(options)       whether options are right; may be missing
+ *   NAME_open(dataset)        reads dataset->options; sets dataset->self and dataset->count, and the
+ *                             classes if it knows them. After a failure NAME_close is called, too.
+ *   NAME_get(dataset, index, random, sample)    fills `sample`, of at most GD_SAMPLE_MAX tensors, with
+ *                             new tensors of the current scope. 0 <= index < count. Thread-safe.
+ *   NAME_name(dataset, index, text, size)       what messages call it, "cats/3.jpg"; may be missing
+ *   NAME_close(dataset)       frees dataset->self; may be missing
+ *
+ * Datasets that are made of others (src/data/combine.c) use the same rules without a record.
+ */
+#ifndef GRADUS_DATA_DATASET_H
+#define GRADUS_DATA_DATASET_H
+
+#include "core/error.h"
+#include "core/object.h"
+#include "gradus/dataset.h"
+#include "ops/maker.h"
+
+enum { GD_SAMPLE_MAX = 16 };
+
+typedef struct gd_sample {
+    gd_tensor *at[GD_SAMPLE_MAX];
+    int count;
+} gd_sample;
+
+typedef struct gd_dataset_rules {
+    gd_status (*check)(const void *options);
+    gd_status (*open)(gd_dataset *dataset);
+    gd_status (*get)(const gd_dataset *dataset, int64_t index, gd_random *random, gd_sample *sample);
+    void (*name)(const gd_dataset *dataset, int64_t index, char *text, size_t size);
+    void (*close)(gd_dataset *dataset);
+    /* Where it is faster than one by one: samples `indices` as one batch, stacked. NULL: the loader
+     * does it. Only for datasets whose samples are never broken. */
+    gd_status (*gather)(const gd_dataset *dataset, const int64_t *indices, int64_t count,
+                        gd_sample *batch);
+    gd_dataset_type defined; /* of a user-defined record */
+} gd_dataset_rules;
+
+struct gd_dataset {
+    gd_object object;
+    const char *type; /* "mnist", for messages */
+    const gd_dataset_rules *rules;
+    void *options; /* of a record, its own copy; or NULL */
+    void *self;
+    int64_t count;
+    gd_dataset **inner; /* that it is made of, held */
+    int n_inner;
+    char **classes; /* their names; NULL: not known */
+    int64_t n_classes;
+};
+
+/* Behind the typed constructors. */
+gd_dataset *gd_dataset_make(const char *site, const gd_maker *maker, const void *options);
+
+/* One without a record, made of others: count 1, in no scope. NULL: no memory. `open` is not called. */
+gd_dataset *gd_dataset_bare(const char *type, const gd_dataset_rules *rules,
+                            gd_dataset *const *inner, int n_inner);
+/* Hands one to the scope of the program, or drops it after a failure, which it records. */
+gd_dataset *gd_dataset_finish(const char *site, gd_dataset *dataset, gd_status status);
+
+/* Names of classes: "0" to "9" for NULL, or copies of `names`. */
+gd_status gd_dataset_set_classes(gd_dataset *dataset, const char *const *names, int64_t count);
+
+/* A sample, without a record of the failure, whose message names it. */
+gd_status gd_dataset_fetch(const gd_dataset *dataset, int64_t index, gd_random *random,
+                           gd_sample *sample);
+/* The numbers that a sample of an epoch draws. */
+gd_random gd_sample_random(uint64_t seed, uint64_t epoch, int64_t index);
+
+void gd_sample_release(gd_sample *sample); /* tensors that no scope owns */
+gd_status gd_sample_from_list(gd_sample *sample, gd_tensors list);
+
+#endif

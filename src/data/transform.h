@@ -1,0 +1,37 @@
+/* transform.h - what is done to a tensor of a sample: records of the kind "transform".
+ *
+ *     transform crop(size:int[2])
+ *
+ * Rules are functions of the record's file, named after it: NAME_check(options), whether options are
+ * right (may be missing), and NAME_apply(options, x, random), the new tensor in the current scope, or
+ * an error tensor. Every record has `field int = 0`: the tensor of the sample that it changes.
+ * Options of ranges "in [0, 1]: ..." are checked by the words that their documentation begins with.
+ */
+#ifndef GRADUS_DATA_TRANSFORM_H
+#define GRADUS_DATA_TRANSFORM_H
+
+#include "core/error.h"
+#include "core/object.h"
+#include "gradus/dataset.h"
+#include "ops/maker.h"
+
+typedef struct gd_transform_rules {
+    gd_status (*check)(const void *options);
+    gd_tensor *(*apply)(const void *options, gd_tensor *x, gd_random *random);
+} gd_transform_rules;
+
+struct gd_transform {
+    gd_object object;
+    const gd_maker *maker;
+    void *options;
+    int64_t field;
+};
+
+/* Behind the typed constructors. */
+gd_transform *gd_transform_make(const char *site, const gd_maker *maker, const void *options);
+
+/* Without a record of the failure, whose message names the transform. */
+gd_status gd_transform_run(const gd_transform *transform, gd_tensor *x, gd_random *random,
+                           gd_tensor **y);
+
+#endif

@@ -1,0 +1,42 @@
+/* callback.h - the inside of a callback, and what records of the kind "callback" are.
+ *
+ * Rules are functions of the record's file, named after it; all but NAME_on may be missing:
+ *
+ *   NAME_check(options)           whether options are right
+ *   NAME_open(callback)           makes callback->self from callback->options
+ *   NAME_on(callback, event)      one event; a failure ends the run
+ *   NAME_give(callback, state), NAME_take(callback, in)    its state (core/state.h)
+ *   NAME_close(callback)          frees callback->self
+ */
+#ifndef GRADUS_TRAIN_CALLBACK_H
+#define GRADUS_TRAIN_CALLBACK_H
+
+#include "core/error.h"
+#include "core/state.h"
+#include "gradus/callback.h"
+#include "ops/maker.h"
+
+typedef struct gd_callback_rules {
+    gd_status (*check)(const void *options);
+    gd_status (*open)(gd_callback *callback);
+    gd_status (*on)(gd_callback *callback, gd_event *event);
+    gd_status (*give)(gd_callback *callback, gd_state *state);
+    gd_status (*take)(gd_callback *callback, gd_taking *in);
+    void (*close)(gd_callback *callback);
+} gd_callback_rules;
+
+struct gd_callback {
+    gd_object object;
+    const char *type; /* "early_stopping" */
+    const gd_callback_rules *rules;
+    void *options; /* of a record, its own copy; or NULL */
+    void *self;
+};
+
+/* Behind the typed constructors. */
+gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const void *options);
+
+/* One event for a callback; a failure names it. Used by gd_fit. */
+gd_status gd_callback_call(gd_callback *callback, gd_event *event);
+
+#endif
