@@ -448,7 +448,7 @@ static gd_status load_once(const char *path, char *folder, bool trainable, gd_gr
 
 /* Data that a model refers to are gone once another process has replaced the model. Then it is read
  * once more while no process may replace it. */
-static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
+gd_status gd_onnx_load_file(const char *path, bool trainable, gd_graph **out) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
     GD_TRY(gd_scope_reserve(1));
     char *folder = folder_of(path);
@@ -466,7 +466,7 @@ static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
 gd_graph *gd_onnx_load_at(const char *site, const char *path, const gd_onnx_load_options *o) {
     GD_CALLED_FROM(site);
     gd_graph *graph = NULL;
-    const gd_status status = load_file(path, o->trainable, &graph);
+    const gd_status status = gd_onnx_load_file(path, o->trainable, &graph);
     if (status != GD_OK) {
         gd_error_stick(status);
         return NULL;

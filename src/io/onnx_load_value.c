@@ -145,7 +145,7 @@ static gd_status evaluate(evaluation *e, gd_tensor *symbol, gd_tensor **out) {
     GD_TRY(look_at(e, symbol->node));
     while (e->n_nodes > 0) GD_TRY(look_behind(e, e->nodes[--e->n_nodes]));
     gd_tensors got =
-        gd_evaluate(gd_list(symbol), (gd_tensors){e->symbols, e->n}, (gd_tensors){e->values, e->n});
+        gd_evaluate_nodes(gd_list(symbol), (gd_tensors){e->symbols, e->n}, (gd_tensors){e->values, e->n});
     if (got.count != 1 || got.at[0]->kind != GD_VALUE) return gd_failure();
     *out = got.at[0];
     return GD_OK;

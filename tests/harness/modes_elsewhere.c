@@ -97,7 +97,7 @@ static void run_graph(const run_setup *s, run_result *r) {
     if (case_tensor_count(s->c) == 0) gd_trace_end();
     if (r->status != GD_OK) return;
     gd_tensors got =
-        gd_evaluate((gd_tensors){g.fetches, g.n_fetches}, (gd_tensors){g.feeds, g.n_feeds},
+        gd_evaluate_nodes((gd_tensors){g.fetches, g.n_fetches}, (gd_tensors){g.feeds, g.n_feeds},
                     (gd_tensors){g.values, g.n_feeds});
     r->status = gd_error_status();
     take_results(got, r);

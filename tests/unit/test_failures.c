@@ -66,6 +66,9 @@ static gd_module *net(void) { return gd_nn_linear(3, 2); }
 
 /* autocast */
 
+STATUS(gd_onnx_save_module_at, gd_onnx_save_module(missing, NULL, gd_list(some())))
+OBJECT(gd_onnx_module_at, gd_onnx_module(missing))
+CALL(gd_onnx_metadata_at, gd_onnx_metadata(missing, "key", NULL, 0) == -1)
 TENSOR(gd_empty_at, gd_empty(gd_dims(-3), GD_F32))
 TENSOR(gd_from_array_at, gd_from_array(gd_dims(2), GD_F32, NULL))
 TENSOR(gd_from_memory_at, gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, NULL, NULL))
@@ -221,6 +224,9 @@ static const row rows[] = {
 
     /* autocast */
 
+    FAILS(gd_onnx_save_module_at),
+    FAILS(gd_onnx_module_at),
+    FAILS(gd_onnx_metadata_at),
     FAILS(gd_empty_at),
     FAILS(gd_from_array_at),
     FAILS(gd_from_memory_at),
