@@ -106,6 +106,14 @@ GD_API bool gd_op_differentiable(const gd_op *op);
 /* The kernels of an op on a kind of device, best first: "direct im2col reference". For logs. */
 GD_API const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size);
 
+/* --- other records ---------------------------------------------------------------------------- */
+
+/* Records of what else is made by name: "layer", "init", "optimizer", "schedule", "net", "dataset",
+ * "transform", "metric", "callback". The calls above read them. In the order of the library's sources,
+ * then those that the program has defined; NULL where there is none. */
+GD_API const gd_op *gd_record_at(const char *kind, int index);
+GD_API const gd_op *gd_record_get(const char *kind, const char *name);
+
 /* --- words ------------------------------------------------------------------------------------- */
 
 /* The value of an option that is one of a few words (.reduction = GD_SUM). It is a hash of the

@@ -305,7 +305,7 @@ static gd_status note_version(gd_graph *graph, const gd_written *w) {
     if (!w->tensor->requires_grad || w->tensor->node || w->opaque) return GD_OK;
     if (!gd_grow(graph->versions, graph->n_versions, graph->version_room))
         return gd_fail(GD_E_MEMORY, "no memory for a graph");
-    graph->versions[graph->n_versions++] = (gd_version){gd_retain(w->tensor), gd_retain(w->symbol)};
+    graph->versions[graph->n_versions++] = (gd_leaf_version){gd_retain(w->tensor), gd_retain(w->symbol)};
     return GD_OK;
 }
 

@@ -41,9 +41,9 @@ typedef struct gd_written {
 
 /* What a leaf outside has become by being written: gradients of this symbol are gradients of the
  * leaf. */
-typedef struct gd_version {
+typedef struct gd_leaf_version {
     gd_tensor *leaf, *symbol; /* both held */
-} gd_version;
+} gd_leaf_version;
 
 /* The gradient of a leaf outside (its .grad) while a jit's function is traced. */
 typedef struct gd_leaf_grad {
@@ -92,7 +92,7 @@ struct gd_graph {
     int n_written, written_room;
     gd_captured *captured; /* of a jit, each tensor once */
     int n_captured, captured_room;
-    gd_version *versions; /* of a jit, in the order in which they were written */
+    gd_leaf_version *versions; /* of a jit, in the order in which they were written */
     int n_versions, version_room;
     gd_leaf_grad *grads; /* of a jit, each leaf once */
     int n_grads, grad_room;
