@@ -55,6 +55,14 @@ static gd_module *net(void) { return gd_nn_linear(3, 2); }
 #define LIST(name, count, ...) CALL(name, failed_list(__VA_ARGS__, count))
 
 /* datasets and transforms */
+LIST(gd_dataset_get_at, UNKNOWN, gd_dataset_get(NULL, 0))
+OBJECT(gd_dataset_from_at, gd_dataset_from(NULL))
+OBJECT(gd_dataset_new_at, gd_dataset_new("none", ""))
+OBJECT(gd_dataset_transform_at, gd_dataset_transform(NULL, NULL))
+OBJECT(gd_transform_new_at, gd_transform_new("none", ""))
+TENSOR(gd_transform_apply_at, gd_transform_apply(NULL, some(), NULL))
+STATUS(gd_dataset_define_at, gd_dataset_define("x\n", (gd_dataset_type){NULL}))
+STATUS(gd_transform_define_at, gd_transform_define("x\n", NULL))
 
 /* combined datasets, loaders and samplers */
 
@@ -213,6 +221,14 @@ typedef struct {
 
 static const row rows[] = {
     /* datasets and transforms */
+    FAILS(gd_dataset_get_at),
+    FAILS(gd_dataset_from_at),
+    FAILS(gd_dataset_new_at),
+    FAILS(gd_dataset_transform_at),
+    FAILS(gd_transform_new_at),
+    FAILS(gd_transform_apply_at),
+    FAILS(gd_dataset_define_at),
+    FAILS(gd_transform_define_at),
 
     /* combined datasets, loaders and samplers */
 
