@@ -334,7 +334,7 @@ static gd_status put_all(gd_attrs *attrs, const char *text) {
         while (*s == ' ') s++;
         if (!*s) break;
         size_t name = strcspn(s, "= "), value;
-        char key[64], word[256];
+        char key[64], word[4096]; /* a path fits */
         if (s[name] != '=' || name >= sizeof key)
             return gd_fail(GD_E_ARGUMENT, "%s: expected name=value at '%.40s'", attrs->op->name, s);
         snprintf(key, sizeof key, "%.*s", (int)name, s);
