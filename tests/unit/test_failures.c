@@ -55,6 +55,9 @@ static gd_module *net(void) { return gd_nn_linear(3, 2); }
 #define LIST(name, count, ...) CALL(name, failed_list(__VA_ARGS__, count))
 
 /* datasets and transforms */
+TENSOR(gd_load_image_at, gd_load_image(missing))
+TENSOR(gd_decode_image_at, gd_decode_image("text", 4))
+STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
 
 /* combined datasets, loaders and samplers */
 
@@ -210,6 +213,9 @@ typedef struct {
 
 static const row rows[] = {
     /* datasets and transforms */
+    FAILS(gd_load_image_at),
+    FAILS(gd_decode_image_at),
+    FAILS(gd_save_png_at),
 
     /* combined datasets, loaders and samplers */
 
