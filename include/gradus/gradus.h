@@ -10,6 +10,7 @@
 #include "gradus/dtype.h"
 #include "gradus/extend.h"
 #include "gradus/graph.h"
+#include "gradus/image.h"
 #include "gradus/index.h"
 #include "gradus/jit.h"
 #include "gradus/loader.h"

@@ -63,6 +63,9 @@ OBJECT(gd_transform_new_at, gd_transform_new("none", ""))
 TENSOR(gd_transform_apply_at, gd_transform_apply(NULL, some(), NULL))
 STATUS(gd_dataset_define_at, gd_dataset_define("x\n", (gd_dataset_type){NULL}))
 STATUS(gd_transform_define_at, gd_transform_define("x\n", NULL))
+TENSOR(gd_load_image_at, gd_load_image(missing))
+TENSOR(gd_decode_image_at, gd_decode_image("text", 4))
+STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
 
 /* combined datasets, loaders and samplers */
 
@@ -229,6 +232,9 @@ static const row rows[] = {
     FAILS(gd_transform_apply_at),
     FAILS(gd_dataset_define_at),
     FAILS(gd_transform_define_at),
+    FAILS(gd_load_image_at),
+    FAILS(gd_decode_image_at),
+    FAILS(gd_save_png_at),
 
     /* combined datasets, loaders and samplers */
 

@@ -72,7 +72,7 @@ static const kind kinds[] = {
     {"dataset", "dataset", "gd_dataset *", NULL, NULL, "datasets", "data/dataset.h",
      "gradus/dataset.h", "Datasets",
      "Every dataset that reads files or makes samples, as its constructor (dataset.h).",
-     {"check", "open", "get", "name", "close"}},
+     {"check", "open", "get", "name", "close", "gather"}},
     {"transform", "transform", "gd_transform *", NULL, NULL, "transforms", "data/transform.h",
      "gradus/dataset.h", "Transforms",
      "What is done to a tensor of a sample (dataset.h). Images are (C, H, W), u8 or float.",
