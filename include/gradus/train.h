@@ -173,32 +173,32 @@ GD_API gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
  * signal handler. */
 GD_API void gd_fit_interrupt(void);
 
-typedef struct gd_run_options {
+typedef struct gd_evaluate_options {
     int64_t batch GD_DEFAULT_(32); /* for tensors and datasets */
     int workers GD_DEFAULT_(0);
     bool jit GD_DEFAULT_(true);
     gd_progress progress GD_DEFAULT_(GD_PROGRESS_NONE);
-} gd_run_options;
+} gd_evaluate_options;
 
 /* Loss and metrics on data, in eval mode and without gradients: a history of one row, "loss" first.
  * The net's mode is put back. */
 #define gd_evaluate(net, data, ...)                                                                \
     GD_WITH_OPTIONS_(gd_evaluate_at(                                                               \
         GD_HERE, net, GD_FIT_DATA_(data),                                                          \
-        GD_OPTIONS_(gd_run_options, (.batch = 32, .workers = 0, .jit = true,                       \
+        GD_OPTIONS_(gd_evaluate_options, (.batch = 32, .workers = 0, .jit = true,                       \
                                      .progress = GD_PROGRESS_NONE) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data,
-                                  const gd_run_options *options);
+                                  const gd_evaluate_options *options);
 
 /* The first output of the net for all samples, in eval mode. A list of tensors, or a dataset, has
  * inputs alone here (gd_predict(net, gd_list(x))); a loader's targets are left out. */
 #define gd_predict(net, data, ...)                                                                 \
     GD_WITH_OPTIONS_(gd_predict_at(                                                                \
         GD_HERE, net, GD_FIT_DATA_(data),                                                          \
-        GD_OPTIONS_(gd_run_options, (.batch = 32, .workers = 0, .jit = true,                       \
+        GD_OPTIONS_(gd_evaluate_options, (.batch = 32, .workers = 0, .jit = true,                       \
                                      .progress = GD_PROGRESS_NONE) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
-                                const gd_run_options *options);
+                                const gd_evaluate_options *options);
 
 /* --- history ----------------------------------------------------------------------------------- */
 
