@@ -6,7 +6,7 @@
  *   NAME_open(callback)           makes callback->self from callback->options
  *   NAME_on(callback, event)      one event; a failure ends the run
  *   NAME_give(callback, state), NAME_take(callback, in)    its state (core/state.h)
- *   NAME_close(callback)          frees callback->self
+ *   NAME_close(callback)          frees callback->self, which may be NULL
  */
 #ifndef GRADUS_TRAIN_CALLBACK_H
 #define GRADUS_TRAIN_CALLBACK_H
@@ -23,6 +23,7 @@ typedef struct gd_callback_rules {
     gd_status (*give)(gd_callback *callback, gd_state *state);
     gd_status (*take)(gd_callback *callback, gd_taking *in);
     void (*close)(gd_callback *callback);
+    gd_callback_type defined; /* of a user-defined record */
 } gd_callback_rules;
 
 struct gd_callback {
@@ -38,5 +39,8 @@ gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const voi
 
 /* One event for a callback; a failure names it. Used by gd_fit. */
 gd_status gd_callback_call(gd_callback *callback, gd_event *event);
+
+/* A value of the run. A name that is not there is a failure that lists those that are. */
+gd_status gd_event_read(gd_event *event, const char *name, double *value);
 
 #endif

@@ -5,6 +5,14 @@
 #include "core/state.h"
 #include "gradus/train.h"
 
+/* How gd_event_value, gd_event_name_at and gd_event_stop reach a run (event.c). struct gd_fit_run begins
+ * with a pointer to one. */
+typedef struct gd_event_source {
+    double (*value)(gd_event *event, const char *name); /* NaN: there is none of that name */
+    const char *(*name_at)(gd_event *event, int index); /* NULL: there are fewer */
+    void (*stop)(gd_event *event, const char *reason);
+} gd_event_source;
+
 /* Everything that a checkpoint holds: net, optimizer, schedule, generator, loader, metrics, history,
  * callbacks, and the run's own counters, each with its name. The same names for saving and for
  * loading. Objects live as long as the run. */
