@@ -230,14 +230,24 @@ gd_status gd_callback_define_at(const char *site, const char *record, gd_callbac
 
 /* --- events ------------------------------------------------------------------------------------ */
 
-gd_status gd_callback_call(gd_callback *c, gd_event *event) {
+static gd_status call(gd_callback *c, gd_status (*rule)(gd_callback *, gd_event *),
+                      gd_event *event) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = c->rules->on(c, event);
+    gd_status status = rule(c, event);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     if (status == GD_OK) return GD_OK;
     gd_error_prefix("%s: ", c->type);
     return status;
+}
+
+gd_status gd_callback_call(gd_callback *c, gd_event *event) { return call(c, c->rules->on, event); }
+
+gd_status gd_callbacks_call(gd_callback_list list, gd_event *event) {
+    for (int64_t i = 0; i < list.count; i++) GD_TRY(gd_callback_call(list.at[i], event));
+    for (int64_t i = 0; i < list.count; i++)
+        if (list.at[i]->rules->after) GD_TRY(call(list.at[i], list.at[i]->rules->after, event));
+    return GD_OK;
 }

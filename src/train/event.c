@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "gradus/ops.h"
 #include "train/callback.h"
 #include "train/fit.h"
 
@@ -47,4 +48,26 @@ gd_status gd_event_read(gd_event *event, const char *name, double *value) {
         return GD_OK;
     }
     return refuse(event, name);
+}
+
+void gd_event_warn(gd_event *event, const char *text) {
+    const gd_event_source *source = source_of(event);
+    gd_notice(GD_LOG_WARNING, "%s", text);
+    if (source && source->say) source->say(event, text);
+}
+
+/* --- better values ----------------------------------------------------------------------------- */
+
+static bool small_is_good(const char *name) {
+    static const char *const words[] = {"loss", "error", "mae", "mse", "perplexity", "nll"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(name, words[i])) return true;
+    return false;
+}
+
+bool gd_value_improves(const char *name, gd_word mode, double value, double best) {
+    if (isnan(value)) return false;
+    if (isnan(best)) return true;
+    const bool small = mode == GD_AUTO ? small_is_good(name) : mode == GD_MIN;
+    return small ? value < best : value > best;
 }

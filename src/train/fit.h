@@ -11,6 +11,7 @@ typedef struct gd_event_source {
     double (*value)(gd_event *event, const char *name); /* NaN: there is none of that name */
     const char *(*name_at)(gd_event *event, int index); /* NULL: there are fewer */
     void (*stop)(gd_event *event, const char *reason);
+    void (*say)(gd_event *event, const char *text); /* a line of its own in the progress */
 } gd_event_source;
 
 /* Everything that a checkpoint holds: net, optimizer, schedule, generator, loader, metrics, history,
