@@ -76,6 +76,7 @@ typedef enum gd_attr_type {
     GD_ATTR_STRING, /* const char *, kept by the library */
     GD_ATTR_GRAPH,  /* gd_subgraph *, kept by the node: a branch, the body of a loop */
     GD_ATTR_NUMBER, /* gd_number: a double, or an integer of 64 bits exactly */
+    GD_ATTR_FLOATS, /* gd_floats: up to 16 numbers; not of ops */
 } gd_attr_type;
 
 typedef struct gd_op_attr {

@@ -15,8 +15,9 @@ static void print_signature(FILE *out, const gd_record *r) {
 }
 
 const char *type_text(const gd_op_attr *a) {
-    static const char *const names[] = {"int",  "float", "bool",   "ints",  "list of ints",
-                                        "word", "dtype", "string", "graph", "number"};
+    static const char *const names[] = {"int",          "float",  "bool",          "ints",
+                                        "list of ints", "word",   "dtype",         "string",
+                                        "graph",        "number", "list of floats"};
     return names[a->type];
 }
 
