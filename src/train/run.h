@@ -67,7 +67,12 @@ struct gd_fit_run {
 /* step.c: one batch. Nothing has changed where it fails. */
 gd_status gd_run_step(gd_fit_run *r, gd_tensors batch);
 gd_status gd_run_finish_group(gd_fit_run *r); /* an epoch has ended in the middle of one */
+/* Before an eager step: keeps what it may change; after one that failed: puts it back. */
+gd_status gd_run_save(void *run);
+void gd_run_restore(void *run);
 void gd_undo_free(gd_undo *undo);
+/* Forward, loss and backward alone, eagerly. */
+gd_status gd_run_forward_backward(gd_fit_run *r, gd_tensors batch, double *loss);
 /* The function of the plan. */
 gd_tensors gd_run_traced(gd_tensors batch, void *run);
 

@@ -85,6 +85,16 @@ static gd_status step(gd_fit_run *r, gd_tensors batch) {
     return GD_OK;
 }
 
+gd_status gd_run_forward_backward(gd_fit_run *r, gd_tensors batch, double *loss) {
+    gd_batch_result result;
+    if (r->options->step)
+        GD_TRY(own_step(r, batch, &result));
+    else
+        GD_TRY(walk_back(r, batch, &result));
+    *loss = gd_item(result.loss);
+    return gd_failed() ? gd_failure() : GD_OK;
+}
+
 gd_tensors gd_run_traced(gd_tensors batch, void *user) {
     const gd_status status = step(user, batch);
     if (status != GD_OK) gd_report(NULL, status);
@@ -139,7 +149,7 @@ static gd_status fill_undo(gd_fit_run *r, gd_undo *u) {
     return copy_grads(u, r->parameters);
 }
 
-static gd_status save(void *user) {
+gd_status gd_run_save(void *user) {
     gd_fit_run *r = user;
     gd_undo_free(&r->undo);
     r->undo.rng = gd_rng_state();
@@ -152,7 +162,7 @@ static gd_status save(void *user) {
 }
 
 /* Allocates nothing that can be missing on the CPU. */
-static void restore(void *user) {
+void gd_run_restore(void *user) {
     gd_fit_run *r = user;
     gd_undo *u = &r->undo;
     gd_attempt attempt;
@@ -184,8 +194,8 @@ gd_status gd_run_step(gd_fit_run *r, gd_tensors batch) {
     const gd_batch_call call = {.fn = gd_run_traced,
                                 .user = r,
                                 .key = r->group_size << 2 | (int64_t)steps << 1 | (int64_t)r->check_finite,
-                                .save = save,
-                                .restore = restore};
+                                .save = gd_run_save,
+                                .restore = gd_run_restore};
     const gd_status status = gd_batches_call(&r->train, &call, batch, NULL);
     if (r->undo.count || r->undo.n_grads) gd_undo_free(&r->undo);
     if (status != GD_OK) {
