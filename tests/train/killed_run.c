@@ -25,6 +25,8 @@ static void hear(gd_log_level level, const char *message, void *user) {
     killed_page *page = user;
     int64_t step;
     if (sscanf(message, "resumed from step %" SCNd64, &step) == 1) page->resumed = step;
+    if (sscanf(message, "gd_fit: stopped after step %" SCNd64 ": SIG", &step) == 1 && strstr(message, "SIGTERM"))
+        page->stopped = step;
     if (level < GD_LOG_WARNING) return;
     snprintf(page->warning, sizeof page->warning, "%s", message);
     page->warnings++;
@@ -77,14 +79,9 @@ static gd_status epoch_end(gd_event *event, void *self) {
     ((counter *)self)->sum += gd_event_value(event, "val_loss");
     return GD_OK;
 }
-static gd_status fit_end(gd_event *event, void *self) {
-    (void)event, (void)self;
-    page_of_run->fit_ends++;
-    return GD_OK;
-}
 
 static gd_module *make_net(void) {
-    return gd_nn_sequential(gd_nn_conv2d(1, 4, gd_dims(3), .padding = gd_dims(1)), gd_nn_batch_norm2d(4),
+    return gd_nn_sequential(gd_nn_conv2d(1, 4, 3, .padding = 1), gd_nn_batch_norm2d(4),
                             gd_nn_relu(), gd_nn_flatten(), gd_nn_dropout(.p = 0.3),
                             gd_nn_linear(4 * SIDE * SIDE, 24), gd_nn_tanh(), gd_nn_dropout(.p = 0.2),
                             gd_nn_linear(24, CLASSES));
@@ -111,12 +108,11 @@ static gd_history *train(gd_module *net, const char *folder, counter *c) {
     static int train_samples = SAMPLES, test_samples = SAMPLES / 3;
     gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=40 warmup=6", .loss = "cross_entropy",
                .metrics = "accuracy", .accumulate = 2, .clip_norm = 1.0);
-    gd_callback *count_all = gd_callback_from(c, .batch_end = batch_end, .epoch_end = epoch_end, .fit_end = fit_end,
+    gd_callback *count_all = gd_callback_from(c, .batch_end = batch_end, .epoch_end = epoch_end,
                                               .state_bytes = sizeof *c, .name = "counter");
     gd_callback *save = gd_checkpoint(folder, .every_steps = KILLED_EVERY_STEPS, .keep = 3, .best = "val_loss");
-    gd_callback *stop = gd_callback_new("early_stopping", "monitor=val_loss patience=2");
     return gd_fit(net, loader(&train_samples, true), .epochs = EPOCHS, .validation = loader(&test_samples, false),
-                  .callbacks = gd_callbacks(save, count_all, stop), .resume = folder,
+                  .callbacks = gd_callbacks(save, count_all), .resume = folder,
                   .progress = GD_PROGRESS_NONE);
 }
 
@@ -125,14 +121,14 @@ int killed_run(const char *folder, const char *result, killed_page *page) {
     page_of_run = page;
     page->resumed = -1;
     gd_set_log(hear, page);
-    gd_set_threads(2);
+    gd_set_num_threads(2);
     gd_seed(11);
     counter c = {0};
     gd_module *net = make_net(), *best = make_net();
     const gd_history *h = train(net, folder, &c);
     char path[4096];
     snprintf(path, sizeof path, "%s/best.safetensors", folder);
-    if (h && gd_history_rows(h) > 0) gd_load_state(path, gd_part("net", best));
+    if (access(path, F_OK) == 0) gd_load_state(path, gd_part("net", best));
     gd_save_state(result, gd_part("net", net), gd_part("best", best));
     if (h && !gd_failed()) write_history(result, h, &c);
     if (gd_failed()) fprintf(stderr, "%s\n", gd_error_message());

@@ -15,7 +15,7 @@ typedef struct killed_page {
     _Atomic int64_t step;     /* batches done, of the run in all */
     _Atomic int64_t resumed;  /* the step it was resumed from, as the log says; -1: it was not */
     _Atomic int64_t warnings; /* in the log */
-    _Atomic int64_t fit_ends; /* runs that came to their end or were stopped */
+    _Atomic int64_t stopped;  /* the step after which a signal has stopped it, as the log says; -1: none has */
     char warning[500];        /* the latest */
 } killed_page;
 

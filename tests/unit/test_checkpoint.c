@@ -49,7 +49,7 @@ typedef struct run {
 } run;
 
 static gd_status stop_at(gd_event *event, void *self) {
-    if (event->step == *(int64_t *)self) gd_event_stop(event, "the test wants it");
+    if (event->step == *(int64_t *)self) gd_fit_interrupt();
     return GD_OK;
 }
 
@@ -60,8 +60,8 @@ static gd_history *fit(gd_module *net, run r) {
     for (int i = 0; i < 16; i++) y[i] = x[3 * i] - x[3 * i + 1];
     gd_tensor *inputs = gd_from_array(gd_dims(16, 3), GD_F32, x), *targets = gd_from_array(gd_dims(16, 1), GD_F32, y);
     gd_callback *stop = gd_callback_from(&r.stop_at, .batch_end = stop_at, .name = "stop");
-    gd_tensors validation = {NULL, 0};
-    if (r.validates) validation = gd_list(inputs, targets);
+    gd_tensor *const both[] = {inputs, targets};
+    const gd_tensors validation = {both, r.validates ? 2 : 0};
     gd_callback *list[3] = {r.checkpoint, stop, r.more};
     return gd_fit(net, gd_list(inputs, targets), .epochs = r.epochs, .batch = 4, .progress = GD_PROGRESS_NONE,
                   .resume = r.resumes ? folder : NULL, .validation_tensors = validation,
