@@ -1,6 +1,7 @@
 /* finite.c - a check of values in a plan: a run whose values fail it changes nothing. */
 #include <math.h>
 
+#include "core/copy.h"
 #include "core/tensor.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"

@@ -38,11 +38,11 @@ static gd_status append(prediction *p, gd_tensor *y) {
         shape.at[0] = most > need ? most : p->all && 2 * p->filled > need ? 2 * p->filled : need;
         gd_tensor *larger = gd_empty(shape, (gd_dtype)y->dtype);
         if (larger->kind == GD_FAILED) return gd_failure();
-        if (p->filled) gd_copy_(gd_narrow(larger, 0, 0, p->filled), gd_narrow(p->all, 0, 0, p->filled));
+        if (p->filled) gd_assign(gd_narrow(larger, 0, 0, p->filled), gd_narrow(p->all, 0, 0, p->filled));
         gd_release(p->all);
         p->all = gd_retain(larger);
     }
-    if (n) gd_copy_(gd_narrow(p->all, 0, p->filled, n), y);
+    if (n) gd_assign(gd_narrow(p->all, 0, p->filled, n), y);
     p->filled = need;
     return gd_failed() ? gd_failure() : GD_OK;
 }

@@ -169,7 +169,7 @@ void gd_run_restore(void *user) {
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     GD_NO_GRAD;
-    for (int i = 0; i < u->count; i++) gd_copy_(u->tensors[i], u->copies[i]);
+    for (int i = 0; i < u->count; i++) gd_assign(u->tensors[i], u->copies[i]);
     for (int i = 0; i < u->n_grads; i++) gd_set_grad(r->parameters.at[i], u->grads[i]);
     gd_scope_close(&scope);
     gd_attempt_end(&attempt, GD_OK);

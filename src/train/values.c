@@ -92,4 +92,6 @@ static void stop(gd_event *event, const char *reason) {
     }
 }
 
-const gd_event_source gd_run_source = {value, name_at, stop};
+static void say(gd_event *event, const char *text) { gd_progress_say(&event->run->progress, text); }
+
+const gd_event_source gd_run_source = {value, name_at, stop, say};
