@@ -132,7 +132,7 @@ typedef enum gd_progress {
 } gd_progress;
 
 typedef struct gd_fit_options {
-    int64_t epochs GD_DEFAULT_(1);
+    int64_t epochs GD_DEFAULT_(0);    /* 0: one, or as many as max_steps takes */
     int64_t max_steps GD_DEFAULT_(0); /* ends after so many batches in all; 0: after the epochs */
     gd_loader *validation GD_DEFAULT_(nullptr);
     gd_dataset *validation_dataset GD_DEFAULT_(nullptr);
@@ -160,7 +160,7 @@ typedef struct gd_fit_options {
     GD_WITH_OPTIONS_(gd_fit_at(                                                                    \
         GD_HERE, net, GD_FIT_DATA_(data),                                                          \
         GD_OPTIONS_(gd_fit_options,                                                                \
-                    (.epochs = 1, .max_steps = 0, .validation = NULL, .validation_dataset = NULL,  \
+                    (.epochs = 0, .max_steps = 0, .validation = NULL, .validation_dataset = NULL,  \
                      .validation_tensors = {NULL, 0}, .validation_split = 0,                       \
                      .class_weights = NULL, .callbacks = {NULL, 0}, .resume = NULL, .step = NULL,  \
                      .step_user = NULL, .batch = 32, .shuffle = true, .workers = 0, .seed = 0,     \

@@ -1,0 +1,2 @@
+/* plot.c - to be written */
+#include "train/history.h"
