@@ -51,6 +51,8 @@ enum {
         1 << 19,           /* it may fail for what its tensors hold, beyond indices out of range */
     GD_OP_CALLS = 1 << 20, /* it calls a function of the program, once for each time that it stands
                               in a graph */
+    GD_OP_LOW_PRECISION = 1 << 21,  /* GD_AUTOCAST casts its float inputs to bf16 or f16 */
+    GD_OP_FULL_PRECISION = 1 << 22, /* GD_AUTOCAST casts inputs of bf16 and f16 to f32 */
 };
 
 /* An input or output. */

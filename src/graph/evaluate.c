@@ -8,6 +8,7 @@
 #include "graph/subgraph.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
+#include "ops/autocast.h"
 #include "ops/call.h"
 #include "ops/late.h"
 
@@ -229,11 +230,14 @@ static gd_status evaluate(run *r, gd_tensors fetches) {
     if (r->on_tape && r->running.tape)
         return gd_fail(GD_E_UNSUPPORTED, "gradients through a loop of unknown length have no gradient in a graph");
     gd_status status = GD_OK;
-    int before = 0;
-    if (!r->as_ops)
+    int before = 0, autocast = gd_this_thread.autocast;
+    if (!r->as_ops) {
         before = r->running.tape || r->on_tape ? gd_enable_grad_begin() : gd_no_grad_begin();
+        gd_autocast_pause(GD_DTYPE_NONE); /* the nodes have been cast as they should be */
+    }
     for (int i = 0; i < r->count && status == GD_OK; i++) status = run_node(r, &r->entries[i]);
     if (!r->as_ops) gd_grad_mode_end(&before);
+    gd_autocast_resume(&autocast);
     return status;
 }
 
@@ -315,7 +319,7 @@ static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
 
 static gd_status late_numbers(gd_tensor *t, gd_numbers *n) {
     gd_scope *scope = gd_scope_open();
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_tensor *value = t;
     if (t->kind == GD_SYMBOL) {
         gd_tensors got = gd_evaluate_nodes(gd_list(t), (gd_tensors){NULL, 0}, (gd_tensors){NULL, 0});

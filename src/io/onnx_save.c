@@ -149,7 +149,7 @@ gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors i
     if (!graph) return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: output 0 is no symbol of a graph");
     gd_scope *scope = gd_scope_open(); /* tensors live until they are written */
     gd_block device = gd_device_begin(gd_device_get("cpu"));
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     int grad = gd_no_grad_begin();
     gd_attempt attempt;
     gd_attempt_begin(&attempt);

@@ -36,7 +36,7 @@ static void build(const run_setup *s, gd_tensor *(*make)(gd_tensor *like, int nu
     run_setup setup = *s;
     if (gd_op_flags(op) & GD_OP_DYNAMIC) setup.gradients = false; /* no shape to weigh by yet */
     g->n_feeds = g->n_fetches = g->n_written = 0;
-    void *tracing = gd_tracing_off();
+    gd_tracing tracing = gd_tracing_off();
     gd_seed(7);
     r->n_in = build_inputs(s, in);
     for (int i = 0; i < r->n_in; i++)

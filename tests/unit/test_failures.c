@@ -77,6 +77,9 @@ STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
 
 /* autocast */
 
+/* begin gives the setting from before, which a failure leaves as it is */
+CALL(gd_autocast_begin_at, gd_autocast_begin(GD_F64) == gd_autocast_dtype())
+
 STATUS(gd_onnx_save_module_at, gd_onnx_save_module(missing, NULL, gd_list(some())))
 OBJECT(gd_onnx_module_at, gd_onnx_module(missing))
 CALL(gd_onnx_metadata_at, gd_onnx_metadata(missing, "key", NULL, 0) == -1)
@@ -245,6 +248,7 @@ static const row rows[] = {
     /* checkpoints */
 
     /* autocast */
+    FAILS(gd_autocast_begin_at),
 
     FAILS(gd_onnx_save_module_at),
     FAILS(gd_onnx_module_at),
