@@ -133,7 +133,7 @@ gd_dataset *gd_dataset_range_at(const char *site, gd_dataset *dataset, int64_t f
 }
 
 static const gd_dataset *find_in_split(const gd_dataset *d, const choice *c, int64_t *index) {
-    *index = gd_permute(c->key, c->first + *index, d->inner[0]->count);
+    *index = gd_shuffled(c->key, c->first + *index, d->inner[0]->count);
     return d->inner[0];
 }
 
