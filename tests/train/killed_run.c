@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -43,7 +44,7 @@ static gd_tensors get(int64_t index, gd_random *random, void *self) {
     gd_random own = gd_random_of(5, (uint64_t)(index + 1000 * *(int *)self));
     const int class = (int)(index % CLASSES);
     for (int i = 0; i < SIDE * SIDE; i++)
-        image[i] = (float)(0.8 * gd_random_normal(&own) + (i / SIDE / 2 == class ? 1.0 : 0.0));
+        image[i] = (float)(1.6 * gd_random_normal(&own) + (i / SIDE / 2 == class ? 1.0 : 0.0));
     return gd_listed(gd_from_array(gd_dims(1, SIDE, SIDE), GD_F32, image), gd_scalar_of(class, GD_I64));
 }
 
@@ -72,6 +73,7 @@ static killed_page *page_of_run;
 static gd_status batch_end(gd_event *event, void *self) {
     ((counter *)self)->batches++;
     page_of_run->step = event->step;
+    if (event->step == page_of_run->die_at) raise(SIGKILL);
     return GD_OK;
 }
 static gd_status epoch_end(gd_event *event, void *self) {
@@ -106,7 +108,7 @@ static void write_history(const char *result, const gd_history *h, const counter
 
 static gd_history *train(gd_module *net, const char *folder, counter *c) {
     static int train_samples = SAMPLES, test_samples = SAMPLES / 3;
-    gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=40 warmup=6", .loss = "cross_entropy",
+    gd_compile(net, .optimizer = "adam lr=0.03", .schedule = "cosine steps=60 warmup=6", .loss = "cross_entropy",
                .metrics = "accuracy", .accumulate = 2, .clip_norm = 1.0);
     gd_callback *count_all = gd_callback_from(c, .batch_end = batch_end, .epoch_end = epoch_end,
                                               .state_bytes = sizeof *c, .name = "counter");
