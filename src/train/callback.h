@@ -49,6 +49,7 @@ gd_status gd_event_read(gd_event *event, const char *name, double *value);
 
 /* Whether a value is better than the best so far (NaN: there is none). The mode is GD_MIN or GD_MAX, or GD_AUTO: then
  * small values are good if the name is that of a loss or an error. */
+bool gd_value_small_is_good(const char *name, gd_word mode);
 bool gd_value_improves(const char *name, gd_word mode, double value, double best);
 
 /* Tells the user of something that does not end the run, in the progress and in the log. */

@@ -58,8 +58,9 @@ void gd_event_warn(gd_event *event, const char *text) {
 
 /* --- better values ----------------------------------------------------------------------------- */
 
-static bool small_is_good(const char *name) {
+bool gd_value_small_is_good(const char *name, gd_word mode) {
     static const char *const words[] = {"loss", "error", "mae", "mse", "perplexity", "nll"};
+    if (mode != GD_AUTO) return mode == GD_MIN;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strstr(name, words[i])) return true;
     return false;
@@ -68,6 +69,5 @@ static bool small_is_good(const char *name) {
 bool gd_value_improves(const char *name, gd_word mode, double value, double best) {
     if (isnan(value)) return false;
     if (isnan(best)) return true;
-    const bool small = mode == GD_AUTO ? small_is_good(name) : mode == GD_MIN;
-    return small ? value < best : value > best;
+    return gd_value_small_is_good(name, mode) ? value < best : value > best;
 }

@@ -12,21 +12,14 @@
 
 /* --- events ------------------------------------------------------------------------------------ */
 
-/* Checkpoints come last: they hold the state that the other callbacks have after the event. */
-static bool is_last(const gd_callback *c) { return strcmp(c->type, "checkpoint") == 0; }
-
 static gd_status call_all(gd_fit_run *r, gd_event_kind kind) {
-    const gd_callback_list list = r->options->callbacks;
     gd_event *e = &r->event;
     e->kind = kind;
     e->optimizer = r->training->optimizer;
     e->batches = gd_loader_batches(r->train.loader);
     e->step = r->step;
     e->stopping = r->interrupted || *r->stopped;
-    for (int last = 0; last < 2; last++)
-        for (int64_t i = 0; i < list.count; i++)
-            if (is_last(list.at[i]) == last) GD_TRY(gd_callback_call(list.at[i], e));
-    return GD_OK;
+    return gd_callbacks_call(r->options->callbacks, e);
 }
 
 /* --- progress ---------------------------------------------------------------------------------- */
@@ -282,7 +275,6 @@ static gd_status resume(gd_fit_run *r) {
     if (status == GD_OK && restored->found) {
         char text[GD_MESSAGE_MAX];
         snprintf(text, sizeof text, "resuming from step %lld of %.900s", (long long)restored->step, restored->path);
-        gd_notice(GD_LOG_INFO, "gd_fit: %s", text);
         gd_progress_say(&r->progress, text);
         gd_run_resumed(r);
     }

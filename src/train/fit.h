@@ -12,6 +12,9 @@ typedef struct gd_event_source {
     const char *(*name_at)(gd_event *event, int index); /* NULL: there are fewer */
     void (*stop)(gd_event *event, const char *reason);
     void (*say)(gd_event *event, const char *text); /* a line of its own in the progress */
+    /* Inputs of the net in the batch that has just ended, for pictures of the net; an empty list: there
+     * are none. May be NULL. */
+    gd_tensors (*inputs)(gd_event *event);
 } gd_event_source;
 
 /* Everything that a checkpoint holds: net, optimizer, schedule, generator, loader, metrics, history,

@@ -25,6 +25,12 @@ gd_tensor *gd_divide_or(gd_tensor *a, gd_tensor *b, double otherwise) {
     return gd_where(gd_eq(b, zero), gd_scalar_of(otherwise, GD_F64), gd_div(a, b));
 }
 
+gd_tensor *gd_weighted_sum(gd_tensor *x, gd_tensor *weight, bool columns) {
+    gd_tensor *zero = gd_scalar_of(0, GD_F64);
+    gd_tensor *each = gd_where(gd_eq(weight, zero), zero, gd_mul(x, weight));
+    return columns ? gd_sum(each, .axis = gd_dims(0)) : gd_sum(each);
+}
+
 /* Weights of samples, (N) or NULL, as f64 of the shape of `like`, (N, ...). */
 static gd_tensor *spread(gd_tensor *weight, gd_tensor *like) {
     if (!weight) return gd_ones_like(like, .dtype = GD_F64);

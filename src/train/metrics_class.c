@@ -85,7 +85,7 @@ static void perplexity_update(gd_metric *m, gd_tensor *output, gd_tensor *target
     if (target->rank == output->rank && gd_is_float(target->dtype))
         of = gd_cast(gd_movedim(target, gd_dims(o->axis), gd_dims(1)), GD_F64);
     gd_tensor *loss = gd_cross_entropy(gd_cast(b.scores, GD_F64), of, .reduction = GD_NONE);
-    gd_metric_add(m, "loss", gd_sum(gd_mul(loss, b.weight)));
+    gd_metric_add(m, "loss", gd_weighted_sum(loss, b.weight, false));
     gd_metric_add(m, "count", gd_sum(b.weight));
 }
 static gd_tensor *perplexity_value(gd_metric *m) {

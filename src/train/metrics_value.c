@@ -12,7 +12,7 @@ static void add_error(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_ten
     gd_number_batch b;
     if (!gd_number_batch_read(&b, output, target, weight)) return;
     gd_tensor *d = gd_sub(b.output, b.target);
-    gd_metric_add(m, "error", gd_sum(gd_mul(squared ? gd_square(d) : gd_abs(d), b.weight)));
+    gd_metric_add(m, "error", gd_weighted_sum(squared ? gd_square(d) : gd_abs(d), b.weight, false));
     gd_metric_add(m, "count", gd_sum(b.weight));
 }
 
@@ -55,10 +55,10 @@ static void r2_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_ten
     gd_number_batch b;
     if (!gd_number_batch_read(&b, output, target, weight)) return;
     gd_tensor *error = gd_square(gd_sub(b.output, b.target));
-    gd_metric_add(m, "error", gd_sum(gd_mul(error, b.weight), .axis = gd_dims(0)));
+    gd_metric_add(m, "error", gd_weighted_sum(error, b.weight, true));
     gd_metric_add(m, "count", gd_sum(b.weight, .axis = gd_dims(0)));
-    gd_metric_add(m, "target", gd_sum(gd_mul(b.target, b.weight), .axis = gd_dims(0)));
-    gd_metric_add(m, "square", gd_sum(gd_mul(gd_square(b.target), b.weight), .axis = gd_dims(0)));
+    gd_metric_add(m, "target", gd_weighted_sum(b.target, b.weight, true));
+    gd_metric_add(m, "square", gd_weighted_sum(gd_square(b.target), b.weight, true));
 }
 static gd_tensor *r2_value(gd_metric *m) {
     gd_tensor *count = gd_metric_sum(m, "count"), *sum = gd_metric_sum(m, "target"),
