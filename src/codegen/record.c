@@ -159,6 +159,8 @@ static bool parse_flags(gd_record *r, char *s) {
         {"awaits", GD_OP_AWAITS},
         {"refuses", GD_OP_REFUSES},
         {"calls", GD_OP_CALLS},
+        {"lowp", GD_OP_LOW_PRECISION},
+        {"fullp", GD_OP_FULL_PRECISION},
         {"inplace", 0},
     };
     char end;

@@ -11,6 +11,7 @@
  *                             new tensors of the current scope. 0 <= index < count. Thread-safe.
  *   NAME_name(dataset, index, text, size)       what messages call it, "cats/3.jpg"; may be missing
  *   NAME_close(dataset)       frees dataset->self; may be missing
+ *   NAME_gather(dataset, indices, count, batch)  several samples as one batch; may be missing
  *
  * Datasets that are made of others (src/data/combine.c) use the same rules without a record.
  */

@@ -23,6 +23,7 @@ static void destroy(gd_object *object) {
     gd_free(m->hooks);
     gd_free(m->options);
     gd_free(m->op_options);
+    gd_object_release(m->source);
     gd_free(m->self);
     gd_free(m);
     gd_object_count(-1);

@@ -51,6 +51,7 @@ struct gd_module {
     gd_net_row *rows; /* of a gd_nn_net */
     int n_rows, rows_room;
     const char *inputs, *outputs; /* of a gd_nn_net */
+    gd_object *source; /* what it computes, where that does not change and clones share it: a graph; held */
 
     gd_entry *entries; /* in the order in which they were added */
     int count, room;

@@ -370,27 +370,37 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
     return GD_OK;
 }
 
+enum { WORD_MAX = 4200 }; /* a path fits */
+
+/* A value up to a space, or in quotes, where '' stands for a quote. Returns what is behind it; NULL: it
+ * is too long. */
+static const char *take_word(const char *s, char *word, size_t size) {
+    const bool quoted = *s == '\'';
+    size_t n = 0;
+    if (quoted) s++;
+    for (; *s && (quoted || *s != ' '); s++) {
+        if (quoted && *s == '\'' && *++s != '\'') break;
+        if (n + 1 >= size) return NULL;
+        word[n++] = *s;
+    }
+    word[n] = '\0';
+    return s;
+}
+
 static gd_status put_all(gd_attrs *attrs, const char *text) {
     if (!attrs) return gd_fail(GD_E_ARGUMENT, "gd_attrs_parse: attrs is NULL");
+    char word[WORD_MAX];
     for (const char *s = text ? text : ""; *s;) {
         while (*s == ' ') s++;
         if (!*s) break;
-        size_t name = strcspn(s, "= "), value;
-        char key[64], word[256];
+        const size_t name = strcspn(s, "= ");
+        char key[64];
         if (s[name] != '=' || name >= sizeof key)
             return gd_fail(GD_E_ARGUMENT, "%s: expected name=value at '%.40s'", attrs->op->name, s);
         snprintf(key, sizeof key, "%.*s", (int)name, s);
-        s += name + 1;
-        if (*s == '\'') { /* quoted: may hold spaces */
-            value = strcspn(++s, "'");
-            snprintf(word, sizeof word, "%.*s", (int)value, s);
-            s += value + (s[value] == '\'');
-        } else {
-            value = strcspn(s, " ");
-            snprintf(word, sizeof word, "%.*s", (int)value, s);
-            s += value;
-        }
-        if (value >= sizeof word) return gd_fail(GD_E_ARGUMENT, "%s: the value of %s is too long", attrs->op->name, key);
+        s = take_word(s + name + 1, word, WORD_MAX);
+        if (!s)
+            return gd_fail(GD_E_ARGUMENT, "%s: the value of %s is too long", attrs->op->name, key);
         GD_TRY(gd_attrs_put_text(attrs, key, word));
     }
     return GD_OK;
