@@ -48,7 +48,7 @@ static gd_tensors get(int64_t index, gd_random *random, void *self) {
     return gd_listed(gd_from_array(gd_dims(1, SIDE, SIDE), GD_F32, image), gd_scalar_of(class, GD_I64));
 }
 
-/* Augmentation. */
+/* A program's own augmentation. */
 static gd_tensors jitter(gd_tensors sample, gd_random *random, void *user) {
     (void)user;
     const double scale = gd_random_between(random, 0.8, 1.2), shift = gd_random_between(random, -0.2, 0.2);
@@ -57,7 +57,11 @@ static gd_tensors jitter(gd_tensors sample, gd_random *random, void *user) {
 
 static gd_loader *loader(int *samples, bool train) {
     gd_dataset *data = gd_dataset_from(samples, .count = count, .get = get, .name = "stripes");
-    if (train) data = gd_dataset_map(data, jitter, NULL);
+    if (train) {
+        data = gd_dataset_transform(data, gd_transform_flip(), gd_transform_crop(SIDE, .padding = gd_dims(1, 0)),
+                                    gd_transform_erase(.p = 0.3));
+        data = gd_dataset_map(data, jitter, NULL);
+    }
     return gd_loader_new(data, .batch = BATCH, .shuffle = train, .seed = 3, .workers = train ? 4 : 0);
 }
 
