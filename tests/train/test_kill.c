@@ -109,6 +109,7 @@ static void check_result(const char *how) {
     CHECK_SAYING(same_file(expected, result, ""), "%s: the weights differ", how);
     CHECK_SAYING(same_file(expected, result, ".txt"), "%s: the history differs", how);
     CHECK_SAYING(page->step == whole_steps, "%s: %" PRId64 " steps", how, page->step);
+    CHECK_SAYING(crash_count_files(folder) <= 4, "%s: %d files pile up", how, crash_count_files(folder));
 }
 
 /* --- a chain of kills ---------------------------------------------------------------------------- */
