@@ -47,6 +47,9 @@ gd_status gd_callbacks_call(gd_callback_list callbacks, gd_event *event);
 /* A value of the run. A name that is not there is a failure that lists those that are. */
 gd_status gd_event_read(gd_event *event, const char *name, double *value);
 
+/* Inputs of the net in the batch that has just ended; an empty list: there are none. */
+gd_tensors gd_event_inputs(gd_event *event);
+
 /* Whether a value is better than the best so far (NaN: there is none). The mode is GD_MIN or GD_MAX, or GD_AUTO: then
  * small values are good if the name is that of a loss or an error. */
 bool gd_value_small_is_good(const char *name, gd_word mode);

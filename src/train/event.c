@@ -25,6 +25,11 @@ void gd_event_stop(gd_event *event, const char *reason) {
     if (source) source->stop(event, reason ? reason : "a callback has asked for it");
 }
 
+gd_tensors gd_event_inputs(gd_event *event) {
+    const gd_event_source *source = source_of(event);
+    return source && source->inputs ? source->inputs(event) : (gd_tensors){NULL, 0};
+}
+
 static gd_status refuse(gd_event *event, const char *name) {
     char known[600] = "";
     const char *other;
