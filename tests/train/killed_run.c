@@ -117,8 +117,9 @@ static gd_history *train(gd_module *net, const char *folder, counter *c) {
     gd_callback *count_all = gd_callback_from(c, .batch_end = batch_end, .epoch_end = epoch_end,
                                               .state_bytes = sizeof *c, .name = "counter");
     gd_callback *save = gd_checkpoint(folder, .every_steps = KILLED_EVERY_STEPS, .keep = 3, .best = "val_loss");
+    gd_callback *stop = gd_callback_new("early_stopping", "monitor=val_loss patience=3");
     return gd_fit(net, loader(&train_samples, true), .epochs = EPOCHS, .validation = loader(&test_samples, false),
-                  .callbacks = gd_callbacks(save, count_all), .resume = folder,
+                  .callbacks = gd_callbacks(save, count_all, stop), .resume = folder,
                   .progress = GD_PROGRESS_NONE);
 }
 

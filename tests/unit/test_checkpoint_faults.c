@@ -174,6 +174,31 @@ CLEAN_TEST(a_checkpoint_is_on_the_disk_before_it_has_its_name_and_before_the_old
     crash_remove_folder(folder);
 }
 
+/* The rate is highest after the second epoch, where nothing can be saved; then the third has the best file. */
+CLEAN_TEST(a_best_that_was_not_saved_does_not_count) {
+    GD_SCOPE;
+    char path[400];
+    crash_folder(folder, sizeof folder, "checkpoint-best");
+    plan p = {.call = 0, .error = ENOSPC, .count = 2, .keep = 2};
+    gd_set_log(hear, NULL);
+    warnings = 0;
+    gd_module *net = gd_nn_linear(3, 1);
+    gd_compile(net, .optimizer = "adam lr=0.01", .schedule = "cosine steps=30 warmup=6", .loss = "mse");
+    gd_tensor *x = gd_randn(gd_dims(16, 3)), *y = gd_randn(gd_dims(16, 1));
+    gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 4, .batch = 4, .progress = GD_PROGRESS_NONE,
+                           .callbacks = gd_callbacks(gd_checkpoint(folder, .best = "lr", .mode = GD_MAX),
+                                                     gd_callback_from(&p, .batch_end = batch_end)));
+    CHECK_SAYING(h && warnings == 2, "%d %s", warnings, gd_error_message());
+    const double lr[] = {gd_history_value(h, "lr", 0), gd_history_value(h, "lr", 1), gd_history_value(h, "lr", 2)};
+    CHECK_SAYING(lr[0] < lr[2] && lr[2] < lr[1], "%g %g %g", lr[0], lr[1], lr[2]);
+    snprintf(path, sizeof path, "%s/best.safetensors", folder);
+    gd_state *s = gd_read_state(path);
+    const char *best = s ? gd_state_value(s, "callback.0.checkpoint.best") : NULL;
+    CHECK_SAYING(best && strtod(best, NULL) == lr[2], "%s", best ? best : gd_error_message());
+    gd_set_log(NULL, NULL);
+    crash_remove_folder(folder);
+}
+
 /* --- what the user sees -------------------------------------------------------------------------- */
 
 CLEAN_TEST(the_progress_says_that_a_checkpoint_was_not_saved) {
