@@ -66,7 +66,7 @@ typedef struct gd_compile_options {
     const char *loss GD_DEFAULT_(nullptr); /* "cross_entropy label_smoothing=0.1" */
     gd_loss_fn loss_function GD_DEFAULT_(nullptr);
     void *loss_user GD_DEFAULT_(nullptr);
-    /* Records of metrics with options, commas between, or metrics. */
+    /* Records of metrics with options, commas between; and metrics, which come behind them. */
     const char *metrics GD_DEFAULT_(nullptr); /* "accuracy, top_k k=5" */
     gd_metric_list metric_objects GD_DEFAULT_({nullptr, 0});
     /* What heavy ops compute in: "f32", "bf16", "f16" (autocast.h). With f16 the loss is scaled

@@ -23,7 +23,7 @@ static int add_all(gd_fit_run *r, const gd_batches *b, const char *before) {
     const int first = r->n_values;
     char text[GD_METRIC_UNIQUE];
     add(r, before, "loss");
-    for (int i = 0; i < b->n_metrics; i++) add(r, before, gd_metric_unique_name(b->metrics, i, text));
+    for (int i = 0; i < b->n_numbers; i++) add(r, before, gd_metric_unique_name(b->metrics, i, text));
     return r->n_values - first;
 }
 
