@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "gradus/autocast.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 #include "graph/graph.h"
@@ -28,11 +29,15 @@ static gd_status take_metrics(gd_batches *b, const gd_training *t, bool own) {
     if (!t || t->n_metrics == 0) return GD_OK;
     b->metrics = gd_calloc((size_t)t->n_metrics, sizeof *b->metrics);
     if (!b->metrics) return gd_fail(GD_E_MEMORY, "no memory for metrics");
-    for (; b->n_metrics < t->n_metrics; b->n_metrics++) {
-        gd_metric *m = t->metrics[b->n_metrics];
-        b->metrics[b->n_metrics] = own ? gd_metric_like(m) : gd_retain(m);
-        if (!b->metrics[b->n_metrics]) return gd_failure();
-    }
+    for (int numbers = 1; numbers >= 0; numbers--)
+        for (int i = 0; i < t->n_metrics; i++) {
+            gd_metric *m = t->metrics[i];
+            if (gd_metric_is_number(m) != (numbers == 1)) continue;
+            b->metrics[b->n_metrics] = own ? gd_metric_like(m) : gd_retain(m);
+            if (!b->metrics[b->n_metrics]) return gd_failure();
+            b->n_metrics++;
+            b->n_numbers += numbers;
+        }
     return GD_OK;
 }
 
@@ -65,7 +70,7 @@ void gd_batches_drop_metrics(gd_batches *b) {
     for (int i = 0; i < b->n_metrics; i++) gd_release(b->metrics[i]);
     gd_free(b->metrics);
     b->metrics = NULL;
-    b->n_metrics = 0;
+    b->n_metrics = b->n_numbers = 0;
 }
 
 void gd_batches_end(gd_batches *b) {
@@ -183,6 +188,7 @@ gd_status gd_batches_forward(gd_batches *b, gd_tensors batch, gd_batch_result *r
     GD_TRY(gd_batch_inputs(b, batch, &inputs));
     r->targets = (gd_tensors){batch.at + inputs.count, b->n_targets};
     r->weight = b->n_weights ? batch.at[batch.count - 1] : NULL;
+    GD_AUTOCAST(b->training->precision);
     r->outputs = gd_module_call(b->net, inputs);
     if (r->outputs.count < 1)
         return gd_failed() ? gd_failure() : gd_fail(GD_E_STATE, "%s: the net gave no outputs", b->what);
@@ -223,6 +229,6 @@ gd_status gd_batches_read(gd_batches *b, double *values) {
     GD_TRY(gd_copy_out(b->loss_sum, &sum, sizeof sum));
     GD_TRY(gd_copy_out(b->weight_sum, &weight, sizeof weight));
     values[0] = weight > 0 ? sum / weight : (double)NAN;
-    for (int i = 0; i < b->n_metrics; i++) values[1 + i] = gd_metric_number(b->metrics[i]);
+    for (int i = 0; i < b->n_numbers; i++) values[1 + i] = gd_metric_number(b->metrics[i]);
     return gd_failed() ? gd_failure() : GD_OK;
 }

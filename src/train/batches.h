@@ -16,8 +16,8 @@ typedef struct gd_batches {
     gd_loader *loader;
     int n_targets, n_weights;
     gd_tensor *class_weights; /* NULL: none */
-    gd_metric **metrics;
-    int n_metrics;
+    gd_metric **metrics; /* those whose values are numbers come first */
+    int n_metrics, n_numbers;
     gd_tensor *loss_sum, *weight_sum; /* f64 of rank 0 */
     gd_jit *jit;                      /* NULL: eager */
     const char *what;                 /* "gd_fit", for messages */

@@ -16,6 +16,7 @@ static void destroy(gd_object *object) {
     gd_free(t->schedule_recipe.options);
     gd_release(t->schedule);
     gd_release(t->optimizer);
+    gd_release(t->scale);
     gd_release(t->loss);
     gd_release(t->loss_each);
     for (int i = 0; i < t->n_metrics; i++) gd_release(t->metrics[i]);
@@ -246,8 +247,6 @@ static gd_status check_together(const gd_compile_options *o) {
                                       ".optimizer_object");
     if (o->loss && o->loss_function)
         return gd_fail(GD_E_ARGUMENT, "there is a .loss and a .loss_function; give one of them");
-    if (o->metrics && *o->metrics && o->metric_objects.count > 0)
-        return gd_fail(GD_E_ARGUMENT, "there are .metrics and .metric_objects; give one of them");
     if (!optimizer && (o->clip_norm > 0 || o->clip_value > 0 || o->accumulate > 1))
         return gd_fail(GD_E_ARGUMENT, "clip_norm, clip_value and accumulate belong to an optimizer, and there is none");
     return GD_OK;

@@ -92,6 +92,9 @@ static gd_status one_batch(gd_fit_run *r, bool *more) {
         r->step++;
         r->samples += gd_batch_samples(batch);
         r->fresh = false;
+        r->current = batch;
+        status = call_all(r, GD_ON_BATCH_END);
+        r->current.count = 0;
     }
     gd_scope_close(&scope);
     return status;
@@ -106,7 +109,6 @@ static gd_status run_batches(gd_fit_run *r) {
             r->ended = 1;
             break;
         }
-        GD_TRY(call_all(r, GD_ON_BATCH_END));
         GD_TRY(show_batch(r));
     }
     if (r->batch == 0) return gd_fail(GD_E_ARGUMENT, "gd_fit: there are no batches in an epoch");
