@@ -69,7 +69,9 @@ typedef struct gd_compile_options {
     /* Records of metrics with options, commas between; and metrics, which come behind them. */
     const char *metrics GD_DEFAULT_(nullptr); /* "accuracy, top_k k=5" */
     gd_metric_list metric_objects GD_DEFAULT_({nullptr, 0});
-    const char *precision GD_DEFAULT_("f32"); /* what heavy ops compute in: "f32", "bf16", "f16" */
+    /* What heavy ops compute in: "f32", "bf16", "f16" (autocast.h). With f16 the loss is scaled
+     * (loss_scale.h), unless a .step walks back itself. */
+    const char *precision GD_DEFAULT_("f32");
     int accumulate GD_DEFAULT_(1);            /* batches whose gradients make one step */
     double clip_norm GD_DEFAULT_(0);          /* as gd_clip_grad_norm; 0: not */
     double clip_value GD_DEFAULT_(0);         /* as gd_clip_grad_value; 0: not */

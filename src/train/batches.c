@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "gradus/autocast.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 #include "graph/graph.h"
@@ -187,6 +188,7 @@ gd_status gd_batches_forward(gd_batches *b, gd_tensors batch, gd_batch_result *r
     GD_TRY(gd_batch_inputs(b, batch, &inputs));
     r->targets = (gd_tensors){batch.at + inputs.count, b->n_targets};
     r->weight = b->n_weights ? batch.at[batch.count - 1] : NULL;
+    GD_AUTOCAST(b->training->precision);
     r->outputs = gd_module_call(b->net, inputs);
     if (r->outputs.count < 1)
         return gd_failed() ? gd_failure() : gd_fail(GD_E_STATE, "%s: the net gave no outputs", b->what);

@@ -16,6 +16,7 @@ static void destroy(gd_object *object) {
     gd_free(t->schedule_recipe.options);
     gd_release(t->schedule);
     gd_release(t->optimizer);
+    gd_release(t->scale);
     gd_release(t->loss);
     gd_release(t->loss_each);
     for (int i = 0; i < t->n_metrics; i++) gd_release(t->metrics[i]);

@@ -92,6 +92,9 @@ static gd_status one_batch(gd_fit_run *r, bool *more) {
         r->step++;
         r->samples += gd_batch_samples(batch);
         r->fresh = false;
+        r->current = batch;
+        status = call_all(r, GD_ON_BATCH_END);
+        r->current.count = 0;
     }
     gd_scope_close(&scope);
     return status;
@@ -106,7 +109,6 @@ static gd_status run_batches(gd_fit_run *r) {
             r->ended = 1;
             break;
         }
-        GD_TRY(call_all(r, GD_ON_BATCH_END));
         GD_TRY(show_batch(r));
     }
     if (r->batch == 0) return gd_fail(GD_E_ARGUMENT, "gd_fit: there are no batches in an epoch");
@@ -274,7 +276,10 @@ static gd_status resume(gd_fit_run *r) {
     const gd_status status = gd_checkpoint_restore(r->options->resume, (gd_state_parts){parts, count}, restored);
     if (status == GD_OK && restored->found) {
         char text[GD_MESSAGE_MAX];
-        snprintf(text, sizeof text, "resuming from step %lld of %.900s", (long long)restored->step, restored->path);
+        const int damaged = restored->damaged;
+        const int length = snprintf(text, sizeof text, "resuming from step %lld of %.900s",
+                                    (long long)restored->step, restored->path);
+        if (damaged) snprintf(text + length, sizeof text - (size_t)length, "; %d newer damaged", damaged);
         gd_progress_say(&r->progress, text);
         gd_run_resumed(r);
     }

@@ -1,6 +1,7 @@
 /* predict.c - gd_predict: the outputs for all samples, in one tensor. */
 #include <string.h>
 
+#include "gradus/autocast.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 #include "train/batches.h"
@@ -14,6 +15,7 @@ typedef struct prediction {
 static gd_tensors forward(gd_tensors inputs, void *user) {
     gd_batches *b = user;
     GD_NO_GRAD;
+    GD_AUTOCAST(b->training ? b->training->precision : GD_DTYPE_NONE);
     gd_tensors y = gd_module_call(b->net, inputs);
     return y.count > 0 ? gd_listed(y.at[0]) : y;
 }

@@ -50,6 +50,7 @@ struct gd_fit_run {
     double seconds;                 /* of this epoch, before it was resumed */
     char *stopped;                  /* why a callback has ended the run; "": it has not */
 
+    gd_tensors current; /* the batch that has just ended; the list is empty outside of its event */
     bool check_finite;
     const char *interrupted; /* why it has to stop; NULL: not */
 

@@ -130,6 +130,7 @@ gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *
     GD_TRY(add(r, &n, r->net, "net", 0, ""));
     GD_TRY(add(r, &n, r->training->optimizer, "optimizer", 0, ""));
     GD_TRY(add(r, &n, r->training->schedule, "schedule", 0, ""));
+    GD_TRY(add(r, &n, r->training->scale, "loss_scale", 0, ""));
     GD_TRY(add(r, &n, gd_generator(), "generator", 0, ""));
     GD_TRY(add(r, &n, r->train.loader, "loader", 0, ""));
     GD_TRY(add(r, &n, r->validation.loader, "validation", 0, ""));

@@ -11,7 +11,9 @@
 
 #include "core/alloc.h"
 #include "core/random.h"
+#include "gradus/autocast.h"
 #include "gradus/autograd.h"
+#include "gradus/loss_scale.h"
 #include "gradus/ops.h"
 #include "train/run.h"
 
@@ -25,7 +27,10 @@ static gd_tensor *number_like(const gd_tensor *x, double value) {
 /* The program's own step walks back itself; its gradients are divided afterwards. */
 static gd_status own_step(gd_fit_run *r, gd_tensors batch, gd_batch_result *result) {
     char text[128];
-    *result = (gd_batch_result){.loss = r->options->step(r->net, batch, r->options->step_user)};
+    {
+        GD_AUTOCAST(r->training->precision);
+        *result = (gd_batch_result){.loss = r->options->step(r->net, batch, r->options->step_user)};
+    }
     if (gd_failed()) return gd_failure();
     const gd_tensor *loss = result->loss;
     if (!loss || gd_tensor_numel(loss) != 1 || !gd_is_float(loss->dtype))

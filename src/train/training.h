@@ -6,6 +6,7 @@
 #define GRADUS_TRAIN_TRAINING_H
 
 #include "core/error.h"
+#include "gradus/loss_scale.h"
 #include "gradus/train.h"
 #include "nn/module.h"
 #include "train/metric.h"
@@ -22,6 +23,7 @@ typedef struct gd_training {
     gd_recipe optimizer_recipe, schedule_recipe;
     gd_optimizer *optimizer; /* NULL: none, or not yet */
     gd_schedule *schedule;
+    gd_loss_scale *scale; /* of f16; NULL: none */
 
     gd_module *loss;      /* a layer; NULL: none */
     gd_module *loss_each; /* the same for each element, reduction=none; NULL: it has no such option */

@@ -94,4 +94,12 @@ static void stop(gd_event *event, const char *reason) {
 
 static void say(gd_event *event, const char *text) { gd_progress_say(&event->run->progress, text); }
 
-const gd_event_source gd_run_source = {value, name_at, stop, say};
+/* Those of the batch that has just ended: the loader has it until the next one. */
+static gd_tensors inputs(gd_event *event) {
+    gd_fit_run *r = event->run;
+    gd_tensors list = {NULL, 0};
+    if (r->current.count > 0 && gd_batch_inputs(&r->train, r->current, &list) != GD_OK) list.count = 0;
+    return list;
+}
+
+const gd_event_source gd_run_source = {value, name_at, stop, say, inputs};
