@@ -116,7 +116,7 @@ static int run(int count, const char **words) {
     if (gd_failed()) return failed();
     const int code = finish(net, h, &d, &a, (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
     free_about(&a);
-    return code == DONE && gd_fit_interrupted() ? INTERRUPTED : code;
+    return code == DONE && gd_history_interrupted(h) ? INTERRUPTED : code;
 }
 
 const command demo_command = {.name = "demo",

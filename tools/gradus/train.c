@@ -181,7 +181,7 @@ static int run(int count, const char **words) {
         printf("Saved %s.%s%s\n", o.out, ends_with(o.out, ".onnx") && a.channels ? " Try: gradus predict " : "",
                ends_with(o.out, ".onnx") && a.channels ? o.out : "");
     free_about(&a);
-    return gd_fit_interrupted() ? INTERRUPTED : DONE;
+    return gd_history_interrupted(h) ? INTERRUPTED : DONE;
 }
 
 const command train_command = {
