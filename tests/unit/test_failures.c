@@ -55,6 +55,10 @@ static gd_module *net(void) { return gd_nn_linear(3, 2); }
 #define LIST(name, count, ...) CALL(name, failed_list(__VA_ARGS__, count))
 
 /* datasets and transforms */
+OBJECT(gd_transform_new_at, gd_transform_new("blur", ""))
+TENSOR(gd_transform_apply_at, gd_transform_apply(NULL, some(), NULL))
+STATUS(gd_transform_define_at, gd_transform_define("blur", NULL))
+OBJECT(gd_dataset_transform_at, gd_dataset_transform(NULL, NULL))
 
 /* combined datasets, loaders and samplers */
 
@@ -210,6 +214,10 @@ typedef struct {
 
 static const row rows[] = {
     /* datasets and transforms */
+    FAILS(gd_transform_new_at),
+    FAILS(gd_transform_apply_at),
+    FAILS(gd_transform_define_at),
+    FAILS(gd_dataset_transform_at),
 
     /* combined datasets, loaders and samplers */
 
