@@ -24,6 +24,15 @@ compiles() {
     printf '#include <stdio.h>\n#include <math.h>\nint main(void) { return 0; }\n' |
         "$tool" -x "$language" -fsyntax-only - >/dev/null 2>&1
 }
+has_header() {
+    for candidate in "$cc" cc gcc clang; do
+        if [ -n "$candidate" ] && have "$candidate"; then
+            printf '#include <stdio.h>\n#include <%s>\n' "$1" | "$candidate" -x c -fsyntax-only - >/dev/null 2>&1 &&
+                return 0
+        fi
+    done
+    return 1
+}
 any_compiles() {
     language=$1
     shift
@@ -39,8 +48,8 @@ case $want in
 build | test) ;;
 list)
     echo "to build:  gcc (or clang) libc6-dev make cmake ninja-build"
-    echo "to test:   g++ (or clang++) pkg-config binutils clang locales"
-    echo "optional:  ccache (faster rebuilds), clang-format"
+    echo "to test:   g++ (or clang++) pkg-config binutils clang locales libjpeg-dev libpng-dev"
+    echo "optional:  libjpeg-dev libpng-dev (JPEG and PNG pictures), ccache (faster rebuilds), clang-format"
     exit 0
     ;;
 *)
@@ -60,6 +69,8 @@ if [ "$want" = test ]; then
     # The tests make a locale with a decimal comma, and the unit tests are run with clang, too.
     { have localedef && [ -e /usr/share/i18n/locales/de_DE ]; } || need locales
     any_compiles c clang || need clang
+    has_header jpeglib.h || need libjpeg-dev
+    has_header png.h || need libpng-dev
 fi
 
 if [ -z "$missing" ]; then

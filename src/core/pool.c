@@ -25,13 +25,13 @@
 #include "core/pool.h"
 
 #include "core/error.h"
+#include "core/thread.h"
 #include "gradus/threads.h"
 
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +95,10 @@ static _Atomic int forks;      /* how many fork()s lie between the first process
 
 /* True on workers, and on the thread that has the pool: their loops run inline. */
 static _Thread_local bool in_loop;
+
+/* True on threads that leave the pool to others. */
+static _Thread_local bool stays_out;
+void gd_pool_stay_out(void) { stays_out = true; }
 
 /* --- waiting -------------------------------------------------------------------------------- */
 
@@ -300,21 +304,12 @@ static void end_workers(int keep) {
 
 /* Makes workers until there are `want`, or the system refuses. */
 static void make_workers(int want) {
-    /* The program's signals are for the program's threads; a new thread inherits the mask. Faults
-     * stay deliverable: they belong to the thread that commits them, and debuggers and sanitizers
-     * want to hear of them. */
-    sigset_t blocked, before;
-    sigfillset(&blocked);
-    const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&blocked, faults[i]);
-    pthread_sigmask(SIG_BLOCK, &blocked, &before);
     atomic_store(&pool.keep, want);
     while (pool.workers < want) {
         void *index = (void *)(intptr_t)pool.workers;
-        if (pthread_create(&pool.threads[pool.workers], NULL, worker_main, index) != 0) break;
+        if (!gd_thread_start(&pool.threads[pool.workers], worker_main, index)) break;
         pool.workers++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* Brings the number of workers in line with the setting. The pool is locked. */
@@ -364,7 +359,7 @@ void gd_parallel_for(int64_t n, void (*body)(void *arg, int64_t i), void *arg) {
         body(arg, 0);
         return;
     }
-    int threads = n > 1 && n <= MOST_PIECES && !in_loop ? gd_num_threads() : 1;
+    int threads = n > 1 && n <= MOST_PIECES && !in_loop && !stays_out ? gd_num_threads() : 1;
     if (threads == 1 || !try_lock()) {
         run_inline(n, body, arg);
         return;

@@ -15,4 +15,8 @@
  * result is the same. Never fails: where threads cannot be made, the caller does the work. */
 void gd_parallel_for(int64_t n, void (*body)(void *arg, int64_t i), void *arg);
 
+/* From here on, loops of this thread run inline. For threads that work beside the program's, as those
+ * of a data loader: a step of training is not to find the pool taken by them. */
+void gd_pool_stay_out(void);
+
 #endif

@@ -2,6 +2,7 @@
 #include "core/thread.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,6 +133,23 @@ gd_thread *gd_thread_make(void) {
     pthread_mutex_unlock(&lock);
     thread->alive = true;
     return thread;
+}
+
+/* --- the library's own --------------------------------------------------------------------------
+ */
+
+/* The program's signals are for the program's threads; a new thread inherits the mask. Faults stay
+ * deliverable: they belong to the thread that commits them, and debuggers and sanitizers want to hear of
+ * them. */
+bool gd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg) {
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    const bool started = pthread_create(thread, NULL, run, arg) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
 }
 
 /* --- stack -------------------------------------------------------------------------------------

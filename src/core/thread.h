@@ -5,6 +5,8 @@
 #ifndef GRADUS_CORE_THREAD_H
 #define GRADUS_CORE_THREAD_H
 
+#include <pthread.h>
+
 #include "core/error.h"
 #include "core/object.h"
 
@@ -43,6 +45,7 @@ typedef struct gd_thread {
 
     gd_device *device;  /* default device; NULL means the CPU */
     int no_grad;        /* > 0: the tape does not record */
+    int autocast;       /* the gd_dtype of GD_AUTOCAST; GD_DTYPE_NONE: off */
     int rules;          /* > 0: inside of gradient rules, whose nodes in a graph have gradients in any case */
     int bodies;         /* > 0: inside of an op's body */
     int attempts;       /* > 0: inside a gd_attempt (error.h); ops do not run after a failure */
@@ -109,6 +112,10 @@ gd_status gd_check_stack(void);
 /* The lowest address of this thread's stack; NULL: not known. Found once for each thread: for the main thread
  * the system reads /proc/self/maps, which takes longer than many ops. */
 const char *gd_stack_end(void);
+
+/* Starts a thread of the library, which the program's signals do not interrupt. False: the system
+ * refused. */
+bool gd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* Adds to a count that only this thread writes. */
 static inline void gd_count(_Atomic int64_t *count, int64_t change) {

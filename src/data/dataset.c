@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/freed.h"
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "ops/op.h"
@@ -125,9 +126,9 @@ typedef struct functions {
     char name[80];
 } functions;
 
-/* A sample from the program's `get`. */
-static gd_status take(gd_tensors list, gd_sample *sample) {
+gd_status gd_sample_take(gd_sample *sample, gd_tensors list, const void *frame) {
     if (list.count > 0 && list.at) {
+        GD_TRY(gd_check_returned(list, frame));
         for (int64_t i = 0; i < list.count; i++) {
             if (!list.at[i]) return gd_fail(GD_E_ARGUMENT, "tensor %lld of it is NULL", (long long)i);
             if (list.at[i]->kind == GD_FAILED) return gd_failure();
@@ -140,7 +141,7 @@ static gd_status take(gd_tensors list, gd_sample *sample) {
 static gd_status functions_get(const gd_dataset *d, int64_t index, gd_random *random,
                                gd_sample *sample) {
     const functions *f = d->self;
-    return take(f->call.get(index, random, f->self), sample);
+    return gd_sample_take(sample, f->call.get(index, random, f->self), __builtin_frame_address(0));
 }
 
 static void functions_close(gd_dataset *d) {
@@ -185,7 +186,8 @@ static gd_status defined_open(gd_dataset *d) {
 
 static gd_status defined_get(const gd_dataset *d, int64_t index, gd_random *random,
                              gd_sample *sample) {
-    return take(type_of(d)->get(index, random, d->self), sample);
+    return gd_sample_take(sample, type_of(d)->get(index, random, d->self),
+                          __builtin_frame_address(0));
 }
 
 static void defined_close(gd_dataset *d) {

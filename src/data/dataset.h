@@ -11,6 +11,7 @@
  *                             new tensors of the current scope. 0 <= index < count. Thread-safe.
  *   NAME_name(dataset, index, text, size)       what messages call it, "cats/3.jpg"; may be missing
  *   NAME_close(dataset)       frees dataset->self; may be missing
+ *   NAME_gather(dataset, indices, count, batch)  several samples as one batch; may be missing
  *
  * Datasets that are made of others (src/data/combine.c) use the same rules without a record.
  */
@@ -35,8 +36,9 @@ typedef struct gd_dataset_rules {
     gd_status (*get)(const gd_dataset *dataset, int64_t index, gd_random *random, gd_sample *sample);
     void (*name)(const gd_dataset *dataset, int64_t index, char *text, size_t size);
     void (*close)(gd_dataset *dataset);
-    /* Where it is faster than one by one: samples `indices` as one batch, stacked. NULL: the loader
-     * does it. Only for datasets whose samples are never broken. */
+    /* Where it is faster than one by one: samples `indices` (in range) as one batch, stacked, in new
+     * tensors of the current scope. NULL: the loader does it. Only for datasets whose samples are never
+     * broken. */
     gd_status (*gather)(const gd_dataset *dataset, const int64_t *indices, int64_t count,
                         gd_sample *batch);
     gd_dataset_type defined; /* of a user-defined record */
@@ -75,5 +77,8 @@ gd_random gd_sample_random(uint64_t seed, uint64_t epoch, int64_t index);
 
 void gd_sample_release(gd_sample *sample); /* tensors that no scope owns */
 gd_status gd_sample_from_list(gd_sample *sample, gd_tensors list);
+/* The same of what a function of the program has returned. `frame`: __builtin_frame_address(0) of the
+ * function that called it. */
+gd_status gd_sample_take(gd_sample *sample, gd_tensors list, const void *frame);
 
 #endif

@@ -299,6 +299,10 @@ gd_status gd_inflate_read(gd_inflate *z, void *buffer, size_t bytes, size_t *got
     return GD_OK;
 }
 
+size_t gd_inflate_unused(const gd_inflate *z) {
+    return (size_t)z->bit_count / 8 + (z->input_end - z->input_at);
+}
+
 gd_inflate *gd_inflate_new(const char *name, gd_inflate_fetch_fn fetch, void *source) {
     gd_inflate *z = gd_calloc(1, sizeof *z);
     if (z == NULL) return NULL;

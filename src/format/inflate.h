@@ -21,4 +21,8 @@ void gd_inflate_free(gd_inflate *z); /* NULL is fine */
  * are damaged or cut off. */
 gd_status gd_inflate_read(gd_inflate *z, void *buffer, size_t bytes, size_t *got);
 
+/* How many of the bytes that were fetched it has not used: what follows the deflated data begins so
+ * far before the end of what was fetched. */
+size_t gd_inflate_unused(const gd_inflate *z);
+
 #endif

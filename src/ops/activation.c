@@ -94,7 +94,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   gx = gy * s * (1 + x * (1 - s))
  */
 
-/*op softplus(x) -> y  elementwise float
+/*op softplus(x) -> y  elementwise float fullp
  * log(1 + exp(beta * x)) / beta; the line x where beta * x is above the threshold.
  *   beta float = 1
  *   threshold float = 20
@@ -150,7 +150,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   onnx HardSwish
  */
 
-/*op prelu(x, slope) -> y  elementwise float
+/*op prelu(x, slope) -> y  elementwise float lowp
  * x where positive, slope * x elsewhere; the slope is a tensor that broadcasts against x.
  *   y  = x > 0 ? x : slope * x
  *   gx = x > 0 ? gy : slope * gy

@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "gradus/ops.h"
 #include "gradus/session.h"
+#include "ops/autocast.h"
 #include "ops/call.h"
 #include "optim/optimizer.h"
 
@@ -181,6 +182,7 @@ static gd_status take_step(gd_optimizer *o) {
 gd_status gd_optimizer_step_at(const char *site, gd_optimizer *o) {
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
+    GD_NO_AUTOCAST;
     return gd_report(site, take_step(o));
 }
 
@@ -259,6 +261,7 @@ gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss,
                           const gd_minimize_options *options) {
     if (loss && loss->kind == GD_FAILED) return loss;
     GD_CALLED_FROM(site); /* the nodes that it adds have this place, too */
+    GD_NO_AUTOCAST;
     const char *wrong = what_is_wrong(o, loss, options);
     if (wrong) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_minimize: %s", wrong));
     gd_tensor **done = make_done(o);

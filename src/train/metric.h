@@ -47,6 +47,11 @@ const char *gd_metric_unique_name(gd_metric *const *list, int64_t index,
 /* f64 zeros of this shape, also in a trace. `device` NULL: the default one. */
 gd_tensor *gd_metric_zeros(gd_device *device, int rank, const int64_t *dims);
 
+/* Whether its value is a number, as histories have it. The record of another says so: "-> matrix". */
+static inline bool gd_metric_is_number(const gd_metric *metric) {
+    return metric->maker->record.n_outputs == 0;
+}
+
 extern const gd_state_rules gd_metric_state_rules; /* metric_state.c */
 
 #endif

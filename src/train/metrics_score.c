@@ -112,7 +112,7 @@ static gd_tensor *f1_value(gd_metric *m) {
     return average_of(m, twice, both, o->average);
 }
 
-/*metric confusion
+/*metric confusion -> matrix
  * The confusion matrix, (C,C): element [i,j] is the number of samples of class i that were taken for class j. For an output with one column it is (2,2). It is no number, so histories do not have it: read it with gd_metric_value. NaN, of rank 0, before the first batch; zeros after a reset.
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count

@@ -55,6 +55,17 @@ static gd_module *net(void) { return gd_nn_linear(3, 2); }
 #define LIST(name, count, ...) CALL(name, failed_list(__VA_ARGS__, count))
 
 /* datasets and transforms */
+LIST(gd_dataset_get_at, UNKNOWN, gd_dataset_get(NULL, 0))
+OBJECT(gd_dataset_from_at, gd_dataset_from(NULL))
+OBJECT(gd_dataset_new_at, gd_dataset_new("none", ""))
+OBJECT(gd_dataset_transform_at, gd_dataset_transform(NULL, NULL))
+OBJECT(gd_transform_new_at, gd_transform_new("none", ""))
+TENSOR(gd_transform_apply_at, gd_transform_apply(NULL, some(), NULL))
+STATUS(gd_dataset_define_at, gd_dataset_define("x\n", (gd_dataset_type){NULL}))
+STATUS(gd_transform_define_at, gd_transform_define("x\n", NULL))
+TENSOR(gd_load_image_at, gd_load_image(missing))
+TENSOR(gd_decode_image_at, gd_decode_image("text", 4))
+STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
 
 /* combined datasets, loaders and samplers */
 
@@ -79,6 +90,12 @@ STATUS(gd_callback_define_at,
 
 /* autocast */
 
+/* begin gives the setting from before, which a failure leaves as it is */
+CALL(gd_autocast_begin_at, gd_autocast_begin(GD_F64) == gd_autocast_dtype())
+
+STATUS(gd_onnx_save_module_at, gd_onnx_save_module(missing, NULL, gd_list(some())))
+OBJECT(gd_onnx_module_at, gd_onnx_module(missing))
+CALL(gd_onnx_metadata_at, gd_onnx_metadata(missing, "key", NULL, 0) == -1)
 TENSOR(gd_empty_at, gd_empty(gd_dims(-3), GD_F32))
 TENSOR(gd_from_array_at, gd_from_array(gd_dims(2), GD_F32, NULL))
 TENSOR(gd_from_memory_at, gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, NULL, NULL))
@@ -223,6 +240,17 @@ typedef struct {
 
 static const row rows[] = {
     /* datasets and transforms */
+    FAILS(gd_dataset_get_at),
+    FAILS(gd_dataset_from_at),
+    FAILS(gd_dataset_new_at),
+    FAILS(gd_dataset_transform_at),
+    FAILS(gd_transform_new_at),
+    FAILS(gd_transform_apply_at),
+    FAILS(gd_dataset_define_at),
+    FAILS(gd_transform_define_at),
+    FAILS(gd_load_image_at),
+    FAILS(gd_decode_image_at),
+    FAILS(gd_save_png_at),
 
     /* combined datasets, loaders and samplers */
 
@@ -253,7 +281,11 @@ static const row rows[] = {
     /* checkpoints */
 
     /* autocast */
+    FAILS(gd_autocast_begin_at),
 
+    FAILS(gd_onnx_save_module_at),
+    FAILS(gd_onnx_module_at),
+    FAILS(gd_onnx_metadata_at),
     FAILS(gd_empty_at),
     FAILS(gd_from_array_at),
     FAILS(gd_from_memory_at),

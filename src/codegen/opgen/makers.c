@@ -88,7 +88,7 @@ static const kind kinds[] = {
      "gradus/dataset.h",
      "Datasets",
      "Every dataset that reads files or makes samples, as its constructor (dataset.h).",
-     {"check", "open", "get", "name", "close"}},
+     {"check", "open", "get", "name", "close", "gather"}},
     {"transform",
      "transform",
      "gd_transform *",

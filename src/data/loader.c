@@ -1,0 +1,292 @@
+/* loader.c - loaders as objects: their options, their position, their state. */
+#include "data/loader.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/state.h"
+#include "core/tensor.h"
+#include "core/thread.h"
+#include "gradus/loader.h"
+
+enum { MAX_WORKERS = 256, MAX_PREFETCH = 1024 };
+
+/* --- the object -------------------------------------------------------------------------------- */
+
+static void destroy(gd_object *object) {
+    gd_loader *l = (gd_loader *)object;
+    gd_workers_end(l);
+    gd_sample_release(&l->given.batch);
+    gd_order_end(&l->order);
+    gd_release(l->options.sampler);
+    gd_release(l->dataset);
+    gd_free(l);
+    gd_object_count(-1);
+}
+
+static const gd_state_rules loader_state_rules;
+static const gd_class loader_class = {
+    .name = "loader", .destroy = destroy, .state = &loader_state_rules};
+
+static gd_status check_number(const char *name, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most) return GD_OK;
+    if (most == INT64_MAX)
+        return gd_fail(GD_E_ARGUMENT, ".%s is %lld; it is %lld or more", name, (long long)value,
+                       (long long)least);
+    return gd_fail(GD_E_ARGUMENT, ".%s is %lld; it goes from %lld to %lld", name, (long long)value,
+                   (long long)least, (long long)most);
+}
+
+static gd_status check(const gd_dataset *dataset, const gd_loader_options *o) {
+    if (!dataset) return gd_fail(GD_E_ARGUMENT, "the dataset is NULL");
+    GD_TRY(check_number("batch", o->batch, 1, INT64_MAX));
+    GD_TRY(check_number("workers", o->workers, 0, MAX_WORKERS));
+    GD_TRY(check_number("prefetch", o->prefetch, 1, MAX_PREFETCH));
+    GD_TRY(check_number("targets", o->targets, 0, GD_SAMPLE_MAX));
+    GD_TRY(check_number("weights", o->weights, 0, 1));
+    if (o->shuffle && o->sampler)
+        return gd_fail(GD_E_ARGUMENT, ".shuffle and .sampler both give an order; set one of them");
+    if (o->pad && o->collate)
+        return gd_fail(GD_E_ARGUMENT,
+                       ".pad is for stacking, which .collate replaces; set one of them");
+    return gd_sampler_fits(o->sampler, dataset->count);
+}
+
+static gd_status count_batches(gd_loader *l) {
+    const gd_loader_options *o = &l->options;
+    l->positions = gd_order_count(&l->order);
+    if (l->positions < 0)
+        return gd_fail(GD_E_ARGUMENT, "the sampler's count is %lld", (long long)l->positions);
+    if (l->positions > 0 && l->order.samples == 0)
+        return gd_fail(GD_E_ARGUMENT,
+                       "the sampler has %lld positions, and the dataset has no samples",
+                       (long long)l->positions);
+    l->batches = l->positions / o->batch + (!o->drop_last && l->positions % o->batch != 0);
+    return GD_OK;
+}
+
+static gd_status make(gd_dataset *dataset, const gd_loader_options *o, gd_loader **made) {
+    GD_TRY(check(dataset, o));
+    GD_TRY(gd_scope_reserve(1));
+    gd_loader *l = *made = gd_calloc(1, sizeof *l);
+    if (!l) return gd_fail(GD_E_MEMORY, "no memory for a loader");
+    gd_object_init(&l->object, &loader_class);
+    gd_object_count(1);
+    l->dataset = gd_retain(dataset);
+    l->options = *o;
+    gd_retain(o->sampler);
+    l->order = (gd_order){
+        .sampler = o->sampler, .shuffle = o->shuffle, .samples = dataset->count, .seed = o->seed};
+    return count_batches(l);
+}
+
+gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
+                            const gd_loader_options *options) {
+    GD_CALLED_FROM(site);
+    static const gd_loader_options defaults = {.batch = 32, .prefetch = 2, .targets = 1};
+    gd_loader *l = NULL;
+    const gd_status status = make(dataset, options ? options : &defaults, &l);
+    if (status == GD_OK) {
+        gd_scope_adopt(&l->object);
+        return l;
+    }
+    gd_error_prefix("gd_loader_new: ");
+    if (l) gd_object_release(&l->object);
+    gd_report(site, status);
+    return NULL;
+}
+
+int64_t gd_loader_batches(const gd_loader *l) { return l ? l->batches : 0; }
+int gd_loader_targets(const gd_loader *l) { return l ? l->options.targets : 0; }
+int gd_loader_weights(const gd_loader *l) { return l ? l->options.weights : 0; }
+gd_dataset *gd_loader_dataset(const gd_loader *l) { return l ? l->dataset : NULL; }
+int64_t gd_loader_skipped(const gd_loader *l) { return l ? l->skipped : 0; }
+
+/* --- batches ----------------------------------------------------------------------------------- */
+
+static gd_status begin(gd_loader *l) {
+    if (l->begun) return GD_OK;
+    GD_TRY(gd_order_begin(&l->order, (uint64_t)l->at.epoch));
+    if (l->options.workers > 0) GD_TRY(gd_workers_begin(l));
+    l->begun = true;
+    return GD_OK;
+}
+
+/* What has been prepared, or is being, does not count any more. */
+static void interrupt(gd_loader *l) {
+    gd_workers_end(l);
+    l->begun = false;
+}
+
+/* Batch l->at.batch into l->given. */
+static gd_status take(gd_loader *l) {
+    static const _Atomic bool never;
+    GD_TRY(begin(l));
+    if (l->workers && gd_workers_take(l->workers, &l->given)) return GD_OK;
+    if (l->workers) { /* a fork, or the end of the process, has ended them */
+        interrupt(l);
+        GD_TRY(begin(l));
+        if (l->workers && gd_workers_take(l->workers, &l->given)) return GD_OK;
+    }
+    gd_loader_prepare(l, l->at.batch, &never, &l->given);
+    return GD_OK;
+}
+
+/* The next batch that has samples; none at the end of an epoch. */
+static gd_status next(gd_loader *l) {
+    gd_sample_release(&l->given.batch);
+    while (l->at.batch < l->batches) {
+        GD_TRY(take(l));
+        l->at.batch++;
+        l->skipped += l->given.skipped;
+        if (l->given.status != GD_OK) {
+            gd_fail(l->given.status, "%s", l->given.text);
+            gd_this_thread.noted_placed = l->given.placed;
+            return l->given.status;
+        }
+        if (l->given.batch.count > 0) return GD_OK;
+    }
+    l->at = (gd_loader_position){l->at.epoch + 1, 0};
+    l->begun = false;
+    gd_order_end(&l->order);
+    return GD_OK;
+}
+
+bool gd_loader_next_at(const char *site, gd_loader *l, gd_tensors *batch) {
+    GD_CALLED_FROM(site);
+    gd_tensors unwanted;
+    if (!batch) batch = &unwanted;
+    *batch = gd_list_of_errors(0);
+    if (gd_failed()) return false; /* as everything that changes state */
+    gd_status status;
+    if (!l)
+        status = gd_fail(GD_E_ARGUMENT, "gd_loader_next: the loader is NULL");
+    else if (gd_this_thread.tracer)
+        status =
+            gd_fail(GD_E_STATE,
+                    "gd_loader_next: a function is being traced, and would have this batch in it "
+                    "for ever; give it the batch as an argument");
+    else
+        status = next(l);
+    if (gd_report(site, status) != GD_OK) return false;
+    *batch = (gd_tensors){l->given.batch.at, l->given.batch.count};
+    return batch->count > 0;
+}
+
+void gd_loader_stop(gd_loader *l) {
+    if (l) interrupt(l);
+}
+
+/* --- position ---------------------------------------------------------------------------------- */
+
+gd_loader_position gd_loader_tell(const gd_loader *l) {
+    return l ? l->at : (gd_loader_position){0, 0};
+}
+
+static gd_status check_position(const gd_loader *l, gd_loader_position to) {
+    if (to.epoch < 0)
+        return gd_fail(GD_E_INDEX, "epoch %lld; they count from 0", (long long)to.epoch);
+    if (to.batch >= 0 && to.batch <= l->batches) return GD_OK;
+    return gd_fail(GD_E_INDEX, "batch %lld; an epoch has %lld batches, counted from 0",
+                   (long long)to.batch, (long long)l->batches);
+}
+
+gd_status gd_loader_seek_at(const char *site, gd_loader *l, gd_loader_position to) {
+    GD_CALLED_FROM(site);
+    gd_status status = l ? check_position(l, to) : gd_fail(GD_E_ARGUMENT, "the loader is NULL");
+    if (status != GD_OK)
+        gd_error_prefix("gd_loader_seek: ");
+    else if (to.epoch != l->at.epoch || to.batch != l->at.batch) {
+        interrupt(l);
+        l->at = to;
+    }
+    return gd_report(site, status);
+}
+
+/* --- state ------------------------------------------------------------------------------------- */
+
+/* What a loader saves: where it is, and what the loader that goes on must be like. */
+typedef struct loader_state {
+    gd_loader *loader;
+    int64_t epoch, batch, skipped;
+    uint64_t seed;
+    int64_t samples, batch_size, drop_last;
+    char *order;
+} loader_state;
+
+static gd_status give(gd_object *object, gd_state *out) {
+    const gd_loader *l = (gd_loader *)object;
+    char order[120];
+    gd_order_describe(&l->order, order, sizeof order);
+    GD_TRY(gd_state_put_integer(out, "epoch", l->at.epoch));
+    GD_TRY(gd_state_put_integer(out, "batch", l->at.batch));
+    GD_TRY(gd_state_put_integer(out, "skipped", l->skipped));
+    GD_TRY(gd_state_put_unsigned(out, "seed", l->order.seed));
+    GD_TRY(gd_state_put_integer(out, "samples", l->order.samples));
+    GD_TRY(gd_state_put_integer(out, "batch_size", l->options.batch));
+    GD_TRY(gd_state_put_integer(out, "drop_last", l->options.drop_last));
+    return gd_state_put_text(out, "order", order);
+}
+
+static gd_status check_integer(gd_taking *in, const char *name, int64_t own, const char *what) {
+    int64_t value;
+    if (!gd_taking_peek_integer(in, name, &value) || value == own) return GD_OK;
+    return gd_fail(GD_E_STATE, "the loader has %s = %lld, and the one that was saved had %lld",
+                   what, (long long)own, (long long)value);
+}
+
+/* A position means the same samples only in a loader with the same order and batches. */
+static gd_status check_same(const gd_loader *l, gd_taking *in) {
+    char own[120];
+    GD_TRY(check_integer(in, "samples", l->order.samples, "a dataset with samples"));
+    GD_TRY(check_integer(in, "batch_size", l->options.batch, ".batch"));
+    GD_TRY(check_integer(in, "drop_last", l->options.drop_last, ".drop_last"));
+    const char *order = gd_taking_peek_text(in, "order");
+    gd_order_describe(&l->order, own, sizeof own);
+    if (order && strcmp(order, own) != 0)
+        return gd_fail(GD_E_STATE,
+                       "the order of the loader is \"%s\", and of the one that was saved "
+                       "\"%s\": .shuffle or .sampler differ",
+                       own, order);
+    gd_loader_position to = l->at;
+    gd_taking_peek_integer(in, "epoch", &to.epoch);
+    gd_taking_peek_integer(in, "batch", &to.batch);
+    return check_position(l, to);
+}
+
+static void loaded_or_not(void *user, bool loaded) {
+    loader_state *s = user;
+    gd_loader *l = s->loader;
+    if (loaded) {
+        interrupt(l);
+        l->at = (gd_loader_position){s->epoch, s->batch};
+        l->skipped = s->skipped;
+        l->order.seed = s->seed;
+    }
+    gd_free(s->order);
+    gd_free(s);
+}
+
+static gd_status take_state(gd_object *object, gd_taking *in) {
+    gd_loader *l = (gd_loader *)object;
+    GD_TRY(check_same(l, in));
+    loader_state *s = gd_calloc(1, sizeof *s);
+    if (!s) return gd_fail(GD_E_MEMORY, "no memory to load a loader");
+    *s = (loader_state){.loader = l,
+                        .epoch = l->at.epoch,
+                        .batch = l->at.batch,
+                        .skipped = l->skipped,
+                        .seed = l->order.seed};
+    GD_TRY(gd_taking_when_done(in, loaded_or_not, s));
+    GD_TRY(gd_taking_integer(in, "epoch", &s->epoch));
+    GD_TRY(gd_taking_integer(in, "batch", &s->batch));
+    GD_TRY(gd_taking_integer(in, "skipped", &s->skipped));
+    GD_TRY(gd_taking_unsigned(in, "seed", &s->seed));
+    GD_TRY(gd_taking_integer(in, "samples", &s->samples));
+    GD_TRY(gd_taking_integer(in, "batch_size", &s->batch_size));
+    GD_TRY(gd_taking_integer(in, "drop_last", &s->drop_last));
+    return gd_taking_text(in, "order", &s->order);
+}
+
+static const gd_state_rules loader_state_rules = {give, take_state};

@@ -1,0 +1,147 @@
+/* image_resize.c - resizing pictures; see image.h.
+ *
+ * Each output pixel is a weighted mean of the input pixels under a triangle, first along rows and then
+ * along columns. Weights have 22 bits of fraction, and what is between the passes is rounded to bytes:
+ * each pass gives what Image.resize(size, BILINEAR) of Pillow gives. (Pillow 13 sometimes begins with
+ * columns, which changes last bits.)
+ */
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "format/image.h"
+
+enum { FRACTION = 22 };
+
+/* For each output position the first input position, how many, and their weights. */
+typedef struct window {
+    int first, count;
+} window;
+
+typedef struct filter {
+    int taps;         /* weights of each position, of which window.count are used */
+    window *windows;  /* (out) */
+    int32_t *weights; /* (out, taps) */
+} filter;
+
+static void filter_free(filter *f) {
+    gd_free(f->windows);
+    gd_free(f->weights);
+}
+
+static void fill_position(filter *f, int i, int in, double scale) {
+    const double support = scale > 1 ? scale : 1, narrow = 1 / support, center = (i + 0.5) * scale;
+    int first = (int)(center - support + 0.5), end = (int)(center + support + 0.5);
+    if (first < 0) first = 0;
+    if (end > in) end = in;
+    double sum = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = 0; k < end - first; k++) {
+            const double weight = 1 - fabs((k + first - center + 0.5) * narrow);
+            if (pass == 0)
+                sum += weight > 0 ? weight : 0;
+            else
+                f->weights[(size_t)i * (size_t)f->taps + (size_t)k] =
+                    (int32_t)(0.5 + (weight > 0 ? weight : 0) / sum * (1 << FRACTION));
+        }
+    f->windows[i] = (window){first, end - first};
+}
+
+static bool filter_make(filter *f, int in, int out) {
+    const double scale = (double)in / out;
+    f->taps = (int)ceil(scale > 1 ? scale : 1) * 2 + 1;
+    f->windows = gd_malloc((size_t)out * sizeof *f->windows);
+    f->weights = gd_malloc((size_t)out * (size_t)f->taps * sizeof *f->weights);
+    if (!f->windows || !f->weights) return false;
+    for (int i = 0; i < out; i++) fill_position(f, i, in, scale);
+    return true;
+}
+
+static inline uint8_t rounded(int32_t sum) {
+    const int32_t v = sum >> FRACTION;
+    return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+}
+
+/* One row (in, channels) to (out, channels). */
+#define ROW(channels)                                                                              \
+    static void row_##channels(uint8_t *to, const uint8_t *from, const filter *f, int out) {       \
+        for (int x = 0; x < out; x++) {                                                            \
+            const window w = f->windows[x];                                                        \
+            const int32_t *weight = f->weights + (size_t)x * (size_t)f->taps;                      \
+            const uint8_t *p = from + (size_t)w.first * channels;                                  \
+            int32_t sum[channels];                                                                 \
+            for (int c = 0; c < channels; c++) sum[c] = 1 << (FRACTION - 1);                       \
+            for (int k = 0; k < w.count; k++)                                                      \
+                for (int c = 0; c < channels; c++) sum[c] += p[k * channels + c] * weight[k];      \
+            for (int c = 0; c < channels; c++)                                                     \
+                to[(size_t)x * channels + (size_t)c] = rounded(sum[c]);                            \
+        }                                                                                          \
+    }
+ROW(1)
+ROW(2)
+ROW(3)
+ROW(4)
+
+static void resize_rows(const gd_picture *from, gd_picture *to, const filter *f) {
+    static void (*const row[])(uint8_t *, const uint8_t *, const filter *,
+                               int) = {NULL, row_1, row_2, row_3, row_4};
+    const size_t channels = (size_t)from->channels;
+    for (int y = 0; y < from->height; y++)
+        row[channels](to->pixels + (size_t)y * (size_t)to->width * channels,
+                      from->pixels + (size_t)y * (size_t)from->width * channels, f, to->width);
+}
+
+/* Rows of `n` bytes; a strip of them at a time, so that its sums stay in registers and cache. */
+static void resize_columns(const gd_picture *from, gd_picture *to, const filter *f) {
+    enum { STRIP = 256 };
+    const size_t n = (size_t)from->width * (size_t)from->channels;
+    for (int y = 0; y < to->height; y++) {
+        const window w = f->windows[y];
+        const int32_t *weight = f->weights + (size_t)y * (size_t)f->taps;
+        for (size_t x = 0; x < n; x += STRIP) {
+            const size_t count = n - x < STRIP ? n - x : STRIP;
+            int32_t sum[STRIP];
+            for (size_t i = 0; i < count; i++) sum[i] = 1 << (FRACTION - 1);
+            for (int k = 0; k < w.count; k++) {
+                const uint8_t *p = from->pixels + (size_t)(w.first + k) * n + x;
+                const int32_t by = weight[k];
+                for (size_t i = 0; i < count; i++) sum[i] += p[i] * by;
+            }
+            uint8_t *q = to->pixels + (size_t)y * n + x;
+            for (size_t i = 0; i < count; i++) q[i] = rounded(sum[i]);
+        }
+    }
+}
+
+typedef void (*resize_pass)(const gd_picture *from, gd_picture *to, const filter *f);
+
+static gd_status resize_axis(gd_picture *image, const char *name, int width, int height,
+                             resize_pass pass) {
+    filter f = {.taps = 0};
+    gd_picture to = {.width = 0};
+    gd_status status =
+        gd_picture_new(&to, name, "resized", (uint64_t)width, (uint64_t)height, image->channels);
+    const bool wide = width != image->width;
+    if (status == GD_OK &&
+        !filter_make(&f, wide ? image->width : image->height, wide ? width : height))
+        status = gd_fail(GD_E_MEMORY, "%s: no memory to resize it", name);
+    if (status == GD_OK) {
+        pass(image, &to, &f);
+        gd_picture_free(image);
+        *image = to;
+    } else {
+        gd_picture_free(&to);
+    }
+    filter_free(&f);
+    return status;
+}
+
+gd_status gd_picture_resize(gd_picture *image, const char *name, int width, int height) {
+    if (width < 1 || height < 1)
+        return gd_fail(GD_E_ARGUMENT, "%s: cannot be resized to %d x %d pixels", name, width,
+                       height);
+    if (width != image->width) GD_TRY(resize_axis(image, name, width, image->height, resize_rows));
+    if (height != image->height) GD_TRY(resize_axis(image, name, width, height, resize_columns));
+    return GD_OK;
+}

@@ -1,0 +1,170 @@
+/* jpeg.c - JPEG pictures by libjpeg (libjpeg-turbo); see image.h. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "format/image.h"
+
+#ifdef GD_HAVE_JPEG
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+enum { MAX_SCANS = 500 }; /* a progressive file of a few bytes may have millions, and take hours */
+
+typedef struct decoder {
+    struct jpeg_decompress_struct info;
+    struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    jmp_buf failed;
+    const char *name;
+    const uint8_t *data;
+    size_t bytes;
+    gd_status status;
+} decoder;
+
+/* Called by libjpeg where it cannot go on. */
+static void fail(j_common_ptr common) {
+    decoder *d = common->client_data;
+    char text[JMSG_LENGTH_MAX];
+    common->err->format_message(common, text);
+    const struct jpeg_source_mgr *src = d->info.src;
+    const size_t at =
+        src && src->next_input_byte >= d->data && src->next_input_byte <= d->data + d->bytes
+            ? (size_t)(src->next_input_byte - d->data)
+            : d->bytes;
+    const bool memory = common->err->msg_code == JERR_OUT_OF_MEMORY;
+    d->status = gd_fail(memory ? GD_E_MEMORY : GD_E_FORMAT, "%s: damaged JPEG at byte %zu: %s",
+                        d->name, at, text);
+    longjmp(d->failed, 1);
+}
+
+/* Warnings: libjpeg goes on with grey pixels where data are missing; here that is a failure. Others are
+ * about what does no harm to pixels. */
+static void warn(j_common_ptr common, int level) {
+    if (level >= 0) return;
+    switch (common->err->msg_code) {
+    case JWRN_JPEG_EOF:
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE:
+    case JWRN_MUST_RESYNC: fail(common);
+    }
+}
+
+static void no_output(j_common_ptr common) { (void)common; }
+
+static void watch_scans(j_common_ptr common) {
+    decoder *d = common->client_data;
+    if (d->info.input_scan_number <= MAX_SCANS) return;
+    d->status = gd_fail(GD_E_UNSUPPORTED, "%s: a JPEG of more than %d scans", d->name, MAX_SCANS);
+    longjmp(d->failed, 1);
+}
+
+/* Adobe's CMYK, which is stored inverted, to RGB in place. */
+static void cmyk_to_rgb(gd_picture *image) {
+    const size_t count = (size_t)image->width * (size_t)image->height;
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *p = image->pixels + 4 * i;
+        const unsigned white = p[3];
+        uint8_t rgb[3];
+        for (int k = 0; k < 3; k++) {
+            const unsigned t = (255u - p[k]) * white + 128;
+            rgb[k] = (uint8_t)(white - ((t + (t >> 8)) >> 8));
+        }
+        memcpy(image->pixels + 3 * i, rgb, 3);
+    }
+    image->channels = 3;
+}
+
+static gd_status choose_colours(decoder *d, const gd_picture_options *o) {
+    struct jpeg_decompress_struct *info = &d->info;
+    switch (info->jpeg_color_space) {
+    case JCS_GRAYSCALE: info->out_color_space = JCS_GRAYSCALE; return GD_OK;
+    case JCS_YCbCr:
+        info->out_color_space = o->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+        return GD_OK;
+    case JCS_RGB: info->out_color_space = JCS_RGB; return GD_OK;
+    case JCS_CMYK:
+    case JCS_YCCK: info->out_color_space = JCS_CMYK; return GD_OK;
+    default:
+        return gd_fail(GD_E_UNSUPPORTED, "%s: a JPEG with %d components of an unknown kind",
+                       d->name, info->num_components);
+    }
+}
+
+/* The least that still has all pixels of the result. Only halvings have fast code in libjpeg-turbo. */
+static void choose_scale(struct jpeg_decompress_struct *info, const gd_picture_options *o) {
+    info->scale_num = info->scale_denom = 1;
+    if (o->width <= 0 || o->height <= 0) return;
+    for (unsigned by = 8; by > 1; by /= 2)
+        if (info->image_width / by >= (unsigned)o->width &&
+            info->image_height / by >= (unsigned)o->height) {
+            info->scale_denom = by;
+            return;
+        }
+}
+
+static gd_status decode(decoder *d, gd_picture *image, const gd_picture_options *o) {
+    struct jpeg_decompress_struct *info = &d->info;
+    jpeg_create_decompress(info);
+    info->client_data = d;
+    d->progress.progress_monitor = watch_scans;
+    info->progress = &d->progress;
+    jpeg_mem_src(info, d->data, d->bytes);
+    jpeg_read_header(info, TRUE);
+    GD_TRY(choose_colours(d, o));
+    choose_scale(info, o);
+    if ((uint64_t)info->image_width * info->image_height >
+        GD_PICTURE_MAX_PIXELS) /* libjpeg's own memory */
+        return gd_picture_new(image, d->name, "JPEG", info->image_width, info->image_height, 1);
+    jpeg_start_decompress(info);
+    GD_TRY(gd_picture_new(image, d->name, "JPEG", info->output_width, info->output_height,
+                        info->output_components));
+    const size_t row = (size_t)image->width * (size_t)image->channels;
+    while (info->output_scanline < info->output_height) {
+        JSAMPROW rows[8];
+        const unsigned left = info->output_height - info->output_scanline, n = left < 8 ? left : 8;
+        for (unsigned i = 0; i < n; i++)
+            rows[i] = image->pixels + (info->output_scanline + i) * row;
+        jpeg_read_scanlines(info, rows, n);
+    }
+    jpeg_finish_decompress(info);
+    if (info->out_color_space == JCS_CMYK) cmyk_to_rgb(image);
+    return GD_OK;
+}
+
+gd_status gd_jpeg_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes,
+                         const gd_picture_options *o) {
+    decoder *d = gd_calloc(1, sizeof *d); /* on the heap: nothing of it is lost by longjmp */
+    if (!d) return gd_fail(GD_E_MEMORY, "%s: no memory to decode it", name);
+    d->name = name;
+    d->data = data;
+    d->bytes = bytes;
+    d->info.err = jpeg_std_error(&d->errors);
+    d->info.client_data = d;
+    d->errors.error_exit = fail;
+    d->errors.emit_message = warn;
+    d->errors.output_message = no_output;
+    if (setjmp(d->failed) == 0) d->status = decode(d, image, o);
+    const gd_status status = d->status;
+    jpeg_destroy_decompress(&d->info);
+    gd_free(d);
+    return status;
+}
+
+#else
+
+gd_status gd_jpeg_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes,
+                         const gd_picture_options *o) {
+    (void)image, (void)data, (void)bytes, (void)o;
+    return gd_fail(
+        GD_E_UNSUPPORTED,
+        "%s: is a JPEG, and this library was built without libjpeg: install libjpeg-dev (Debian, "
+        "Ubuntu) or libjpeg-turbo-devel (Fedora) and build it again",
+        name);
+}
+
+#endif

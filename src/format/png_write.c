@@ -1,0 +1,114 @@
+/* png_write.c - writing PNG files, which needs no libpng; see image.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "format/crc32.h"
+#include "format/deflate.h"
+#include "format/file.h"
+#include "format/image.h"
+
+static void put_be32(uint8_t *p, uint32_t v) {
+    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (24 - 8 * i));
+}
+
+/* Length, type, data, and the checksum of the last two. */
+static gd_status write_chunk(gd_file_writer *file, const char *type, const uint8_t *data,
+                             size_t bytes) {
+    uint8_t head[8], tail[4];
+    put_be32(head, (uint32_t)bytes);
+    memcpy(head + 4, type, 4);
+    put_be32(tail, gd_crc32(gd_crc32(0, type, 4), data, bytes));
+    GD_TRY(gd_file_writer_write(file, head, 8));
+    GD_TRY(gd_file_writer_write(file, data, bytes));
+    return gd_file_writer_write(file, tail, 4);
+}
+
+/* Each row begins with the filter that gives the smallest bytes: none, what is left of a pixel, or what
+ * is above it, subtracted. */
+static void filter_row(uint8_t *to, const uint8_t *row, const uint8_t *above, size_t bytes,
+                       size_t channels) {
+    uint64_t best = UINT64_MAX;
+    uint8_t choice = 0;
+    for (uint8_t type = 0; type < 4; type++) {
+        uint64_t sum = 0;
+        const bool last = type == 3; /* the chosen one, for good */
+        const uint8_t by = last ? choice : type;
+        for (size_t i = 0; i < bytes; i++) {
+            const uint8_t left = i >= channels ? row[i - channels] : 0, up = above ? above[i] : 0;
+            const uint8_t v = (uint8_t)(row[i] - (by == 1 ? left : by == 2 ? up : 0));
+            to[1 + i] = v;
+            sum += (uint64_t)abs((int8_t)v);
+        }
+        if (!last && sum < best) best = sum, choice = type;
+    }
+    to[0] = choice;
+}
+
+static uint32_t adler32(const uint8_t *p, size_t bytes) {
+    uint32_t a = 1, b = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        a = (a + p[i]) % 65521;
+        b = (b + a) % 65521;
+    }
+    return b << 16 | a;
+}
+
+/* The pixels as a zlib stream, from gd_malloc. */
+static gd_status pack(const char *path, size_t width, size_t height, size_t channels,
+                      const uint8_t *pixels, uint8_t **packed, size_t *size) {
+    const size_t row = width * channels, bytes = height * (row + 1);
+    uint8_t *raw = gd_malloc(bytes), *out = gd_malloc(gd_deflate_bound(bytes) + 6);
+    size_t n = 0;
+    for (size_t y = 0; raw && y < height; y++)
+        filter_row(raw + y * (row + 1), pixels + y * row, y ? pixels + (y - 1) * row : NULL, row,
+                   channels);
+    if (raw && out) n = gd_deflate(out + 2, raw, bytes);
+    if (n > 0) {
+        memcpy(out, "\x78\x01", 2);
+        put_be32(out + 2 + n, adler32(raw, bytes));
+    }
+    gd_free(raw);
+    if (n == 0) gd_free(out);
+    *packed = n ? out : NULL;
+    *size = n + 6;
+    return n ? GD_OK : gd_fail(GD_E_MEMORY, "%s: no memory to compress it", path);
+}
+
+static gd_status write_file(gd_file_writer *file, int width, int height, int channels,
+                            const uint8_t *packed, size_t size) {
+    static const uint8_t types[] = {0, 0, 4, 2, 6};
+    uint8_t header[13] = {[8] = 8, [9] = types[channels]};
+    put_be32(header, (uint32_t)width);
+    put_be32(header + 4, (uint32_t)height);
+    GD_TRY(gd_file_writer_write(file, "\x89PNG\r\n\x1a\n", 8));
+    GD_TRY(write_chunk(file, "IHDR", header, sizeof header));
+    for (size_t part, at = 0; at < size; at += part) {
+        part = size - at < 1 << 30 ? size - at : 1 << 30;
+        GD_TRY(write_chunk(file, "IDAT", packed + at, part));
+    }
+    return write_chunk(file, "IEND", packed, 0);
+}
+
+gd_status gd_picture_write_png(const char *path, int width, int height, int channels,
+                             const uint8_t *pixels) {
+    if (width < 1 || height < 1 || height > GD_PICTURE_MAX_PIXELS / width || channels < 1 ||
+        channels > 4)
+        return gd_fail(GD_E_ARGUMENT, "%s: %d x %d pixels with %d channels are no picture", path,
+                       width, height, channels);
+    uint8_t *packed;
+    size_t size;
+    gd_file_writer *file;
+    GD_TRY(pack(path, (size_t)width, (size_t)height, (size_t)channels, pixels, &packed, &size));
+    gd_status status = gd_file_writer_begin(&file, path);
+    if (status == GD_OK) {
+        status = write_file(file, width, height, channels, packed, size);
+        if (status == GD_OK)
+            status = gd_file_writer_commit(file);
+        else
+            gd_file_writer_cancel(file);
+    }
+    gd_free(packed);
+    return status;
+}

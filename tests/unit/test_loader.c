@@ -1,0 +1,175 @@
+/* test_loader.c - batches: the same whatever the workers do, in order, and the loader's own. */
+#include "loader_things.h"
+
+static uint64_t two_epochs(int workers, int prefetch, bool shuffle) {
+    GD_SCOPE;
+    numbers n = {.count = 103};
+    gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 8, .shuffle = shuffle, .seed = 5,
+                                 .workers = workers, .prefetch = prefetch);
+    int batches;
+    uint64_t h = hash_epoch(l, &batches);
+    CHECK(batches == 13 && gd_loader_batches(l) == 13);
+    const uint64_t second = hash_epoch(l, &batches);
+    CHECK(batches == 13 && second != h); /* random numbers differ, if not the order */
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    return h ^ second * 3;
+}
+
+CLEAN_TEST(batches_have_the_same_bits_for_any_number_of_workers) {
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        const uint64_t plain = two_epochs(0, 2, shuffle);
+        CHECK(two_epochs(1, 1, shuffle) == plain);
+        CHECK(two_epochs(4, 2, shuffle) == plain);
+        CHECK(two_epochs(40, 3, shuffle) == plain);
+    }
+    CHECK(two_epochs(0, 2, true) != two_epochs(0, 2, false));
+}
+
+CLEAN_TEST(an_epoch_has_each_sample_once) {
+    GD_SCOPE;
+    enum { COUNT = 250 };
+    numbers n = {.count = COUNT};
+    for (int workers = 0; workers <= 3; workers += 3) {
+        gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 16, .shuffle = true, .workers = workers);
+        int seen[COUNT] = {0}, in_order = 0;
+        int64_t y[16], all = 0;
+        for (gd_tensors batch; gd_loader_next(l, &batch);) {
+            CHECK(batch.count == 2 && gd_tensor_rank(batch.at[0]) == 2 &&
+                  gd_tensor_rank(batch.at[1]) == 1);
+            read_ints(batch.at[1], y, 16);
+            for (int64_t i = 0; i < gd_tensor_numel(batch.at[1]); i++)
+                in_order += y[i] == all++, seen[y[i]]++;
+        }
+        for (int i = 0; i < COUNT; i++) CHECK(seen[i] == 1);
+        CHECK_SAYING(in_order < 10, "%d samples are in their places", in_order);
+    }
+}
+
+CLEAN_TEST(drop_last_leaves_out_a_batch_that_is_not_full) {
+    GD_SCOPE;
+    numbers n = {.count = 21};
+    for (int workers = 0; workers <= 2; workers += 2) {
+        gd_loader *l =
+            gd_loader_new(NUMBERS(&n), .batch = 4, .drop_last = true, .workers = workers);
+        CHECK(gd_loader_batches(l) == 5);
+        int count = 0;
+        for (gd_tensors batch; gd_loader_next(l, &batch); count++)
+            CHECK(gd_tensor_dim(batch.at[0], 0) == 4);
+        CHECK(count == 5);
+    }
+}
+
+CLEAN_TEST(a_dataset_without_samples_has_epochs_without_batches) {
+    GD_SCOPE;
+    numbers n = {.count = 0};
+    for (int workers = 0; workers <= 2; workers += 2) {
+        gd_loader *l = gd_loader_new(NUMBERS(&n), .shuffle = true, .workers = workers);
+        gd_tensors batch;
+        CHECK(!gd_loader_next(l, &batch) && !gd_loader_next(l, &batch) && !gd_failed());
+        CHECK(gd_loader_tell(l).epoch == 2 && gd_loader_batches(l) == 0);
+    }
+}
+
+CLEAN_TEST(a_batch_is_the_loaders_until_the_next_and_can_be_retained) {
+    GD_SCOPE;
+    numbers n = {.count = 12};
+    gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = 2);
+    gd_tensors batch;
+    gd_tensor *kept;
+    {
+        GD_SCOPE; /* does not own it */
+        CHECK(gd_loader_next(l, &batch));
+        kept = gd_retain(batch.at[1]);
+    }
+    int64_t y[4];
+    read_ints(batch.at[1], y, 4);
+    CHECK(y[0] == 0 && y[3] == 3);
+    CHECK(gd_loader_next(l, &batch));
+    read_ints(kept, y, 4);
+    CHECK(y[0] == 0 && y[3] == 3);
+    gd_release(kept);
+    read_ints(batch.at[1], y, 4);
+    CHECK(y[0] == 4 && y[3] == 7);
+    CHECK(!gd_failed());
+}
+
+/* --- prefetch ---------------------------------------------------------------------------------- */
+
+CLEAN_TEST(workers_are_no_further_ahead_than_prefetch_allows) {
+    GD_SCOPE;
+    numbers n = {.count = 400};
+    gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = 3, .prefetch = 2);
+    gd_tensors batch;
+    for (int taken = 1; taken <= 20; taken++) {
+        CHECK(gd_loader_next(l, &batch));
+        while (atomic_load(&n.calls) < (taken + 6) * 4) usleep(100);
+        usleep(500);
+        CHECK_SAYING(atomic_load(&n.calls) == (taken + 6) * 4,
+                     "%d samples were made after %d batches", atomic_load(&n.calls), taken);
+    }
+}
+
+CLEAN_TEST(no_worker_is_at_work_between_two_epochs) {
+    GD_SCOPE;
+    numbers n = {.count = 40};
+    gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = 2);
+    hash_epoch(l, NULL);
+    usleep(20000);
+    CHECK(atomic_load(&n.calls) == 40);
+    hash_epoch(l, NULL);
+    CHECK(atomic_load(&n.calls) == 80);
+}
+
+/* --- stopping ---------------------------------------------------------------------------------- */
+
+CLEAN_TEST(a_loader_can_be_stopped_and_released_at_any_time) {
+    numbers n = {.count = 64, .sleep_us = 100};
+    for (int after = 0; after < 12; after++) {
+        GD_SCOPE;
+        gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = 4);
+        gd_tensors batch;
+        for (int i = 0; i < after; i++) CHECK(gd_loader_next(l, &batch));
+        if (after % 3 == 0) continue; /* the scope ends it */
+        gd_loader_stop(l);
+        const int calls = atomic_load(&n.calls);
+        usleep(1000);
+        CHECK(atomic_load(&n.calls) == calls);
+        CHECK(gd_loader_tell(l).batch == after);
+        if (after % 3 == 1) continue;
+        int64_t y[4];
+        CHECK(gd_loader_next(l, &batch)); /* goes on */
+        read_ints(batch.at[1], y, 4);
+        CHECK(y[0] == 4 * after);
+    }
+    gd_loader_stop(NULL);
+}
+
+/* --- position ---------------------------------------------------------------------------------- */
+
+CLEAN_TEST(seek_goes_to_any_batch_of_any_epoch) {
+    GD_SCOPE;
+    numbers n = {.count = 50};
+    for (int workers = 0; workers <= 3; workers += 3) {
+        gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 8, .shuffle = true, .workers = workers);
+        uint64_t at[3][7];
+        gd_tensors batch;
+        for (int e = 0; e < 3; e++) {
+            for (int b = 0; b < 7; b++) {
+                const gd_loader_position here = gd_loader_tell(l);
+                CHECK(here.epoch == e && here.batch == b);
+                CHECK(gd_loader_next(l, &batch));
+                at[e][b] = hash_batch(1, batch);
+            }
+            CHECK(gd_loader_tell(l).batch == 7 && !gd_loader_next(l, &batch) && batch.count == 0);
+        }
+        for (int i = 0; i < 30; i++) {
+            const int e = i * 7 % 3, b = i * 5 % 7;
+            CHECK(gd_loader_seek(l, ((gd_loader_position){e, b})) == GD_OK);
+            CHECK(gd_loader_next(l, &batch) && hash_batch(1, batch) == at[e][b]);
+        }
+        CHECK(gd_loader_seek(l, ((gd_loader_position){1, 7})) == GD_OK);
+        CHECK(!gd_loader_next(l, &batch) && gd_loader_tell(l).epoch == 2);
+    }
+}
+
+TEST_MAIN
