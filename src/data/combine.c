@@ -133,7 +133,7 @@ gd_dataset *gd_dataset_range_at(const char *site, gd_dataset *dataset, int64_t f
 }
 
 static const gd_dataset *find_in_split(const gd_dataset *d, const choice *c, int64_t *index) {
-    *index = gd_permute(c->key, c->first + *index, d->inner[0]->count);
+    *index = gd_shuffled(c->key, c->first + *index, d->inner[0]->count);
     return d->inner[0];
 }
 
@@ -430,7 +430,9 @@ static gd_status map_get(const gd_dataset *d, int64_t index, gd_random *random, 
     gd_sample given;
     GD_TRY(gd_dataset_fetch(d->inner[0], index, random, &given));
     const gd_tensors made = m->fn((gd_tensors){given.at, given.count}, random, m->user);
-    const gd_status status = gd_sample_take(sample, made, __builtin_frame_address(0));
+    /* the list that it got is in this frame, and may come back */
+    const void *frame = made.at == given.at ? NULL : __builtin_frame_address(0);
+    const gd_status status = gd_sample_take(sample, made, frame);
     if (status == GD_OK && !gd_failed()) return GD_OK;
     if (status == GD_OK) gd_failure(); /* the function has recorded one */
     char name[300];

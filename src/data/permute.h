@@ -1,6 +1,6 @@
 /* permute.h - a shuffled order without a table.
  *
- * gd_permute(key, position, n) is a permutation of [0, n): a pure function of the key and n, which any
+ * gd_shuffled(key, position, n) is a permutation of [0, n): a pure function of the key and n, which any
  * thread evaluates for any position. A Feistel network with Philox as its round function permutes the
  * smallest 2^bits >= n. A result beyond n goes through the network again until it is below n (cycle
  * walking): since 2^bits < 2n, twice on average at most.
@@ -26,10 +26,10 @@ static inline gd_rng gd_draw_key(gd_draw what, uint64_t seed, uint64_t epoch) {
 }
 
 /* More rounds for few bits, where a round mixes little. */
-static inline int gd_permute_rounds(int bits) { return bits < 16 ? 16 : 8; }
+static inline int gd_shuffle_rounds(int bits) { return bits < 16 ? 16 : 8; }
 
 /* position < n. */
-static inline int64_t gd_permute(gd_rng key, int64_t position, int64_t n) {
+static inline int64_t gd_shuffled(gd_rng key, int64_t position, int64_t n) {
     if (n < 2) return 0;
     int bits = 64 - __builtin_clzll((uint64_t)n - 1);
     if (bits < 2) bits = 2;
@@ -39,7 +39,7 @@ static inline int64_t gd_permute(gd_rng key, int64_t position, int64_t n) {
     uint64_t x = (uint64_t)position;
     do {
         uint64_t low = x & low_mask, high = x >> low_bits;
-        for (int round = 0; round < gd_permute_rounds(bits); round++) {
+        for (int round = 0; round < gd_shuffle_rounds(bits); round++) {
             uint32_t words[4];
             gd_philox(key, (uint64_t)round << 32 | (round & 1 ? high : low), words);
             if (round & 1)

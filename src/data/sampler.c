@@ -92,7 +92,7 @@ gd_status gd_order_at(const gd_order *o, int64_t first, int64_t count, int64_t *
     if (o->sampler) return o->sampler->rules->at(o, first, count, indices);
     const gd_rng key = gd_draw_key(GD_DRAW_ORDER, o->seed, o->epoch);
     for (int64_t i = 0; i < count; i++)
-        indices[i] = o->shuffle ? gd_permute(key, first + i, o->samples) : first + i;
+        indices[i] = o->shuffle ? gd_shuffled(key, first + i, o->samples) : first + i;
     return GD_OK;
 }
 
@@ -121,7 +121,7 @@ static gd_status distributed_at(const gd_order *o, int64_t first, int64_t count,
     const gd_rng key = gd_draw_key(GD_DRAW_ORDER, o->seed, o->epoch);
     for (int64_t i = 0; i < count; i++) {
         const int64_t turn = ((first + i) * d->world + d->rank) % o->samples;
-        indices[i] = d->shuffle ? gd_permute(key, turn, o->samples) : turn;
+        indices[i] = d->shuffle ? gd_shuffled(key, turn, o->samples) : turn;
     }
     return GD_OK;
 }

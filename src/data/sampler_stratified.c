@@ -120,11 +120,11 @@ static int64_t member(const gd_order *o, const group *g, int64_t i) {
     /* a round of its own seed; a class, too */
     const uint64_t of_round = o->seed ^ (uint64_t)(g->first + round + 1) * 0x9E3779B97F4A7C15u;
     const int64_t class =
-        gd_permute(gd_draw_key(GD_DRAW_CLASS, of_round, o->epoch), i % g->classes, g->classes);
+        gd_shuffled(gd_draw_key(GD_DRAW_CLASS, of_round, o->epoch), i % g->classes, g->classes);
     const int64_t first = g->first + class * g->size;
     const uint64_t of_class = o->seed ^ (uint64_t)(first + 1) * 0x9E3779B97F4A7C15u;
     const int64_t place =
-        gd_permute(gd_draw_key(GD_DRAW_MEMBER, of_class, o->epoch), round, g->size);
+        gd_shuffled(gd_draw_key(GD_DRAW_MEMBER, of_class, o->epoch), round, g->size);
     return gd_indices_get(&t->list, first + place);
 }
 

@@ -104,8 +104,8 @@ static const gd_sampler_rules replacing_rules = {.count = weighted_count,
 /* --- without ----------------------------------------------------------------------------------- */
 
 /* Buckets are the upper bits of a key: 256 for each power of two. However the weights are distributed,
- * at most one key in 400 is in the same bucket. */
-enum { BUCKET_SHIFT = 44, BUCKETS = 1 << 19 };
+ * about one key in 400 at most is in the same bucket. Few samples are sorted as one. */
+enum { BUCKET_SHIFT = 44, BUCKETS = 1 << 19, FEW = 1 << 16 };
 
 typedef struct keyed {
     double key;
@@ -118,8 +118,11 @@ static double key_of(const weighted *w, gd_rng rng, int64_t i) {
     return one > 0 ? fmin(-log1p(-unit(rng, (uint64_t)i)) / one, DBL_MAX) : INFINITY;
 }
 
-static int64_t bucket_of(double key) {
+static int64_t bucket_count(const weighted *w) { return w->samples <= FEW ? 1 : BUCKETS; }
+
+static int64_t bucket_of(const weighted *w, double key) {
     uint64_t bits;
+    if (w->samples <= FEW) return 0;
     memcpy(&bits, &key, sizeof bits);
     return (int64_t)(bits >> BUCKET_SHIFT & (BUCKETS - 1));
 }
@@ -147,11 +150,11 @@ static int64_t lay_out(const weighted *w, gd_rng rng, int64_t *next, int64_t *pl
                        int64_t *largest) {
     for (int64_t i = 0; i < w->samples; i++) {
         const double key = key_of(w, rng, i);
-        if (key < INFINITY) next[bucket_of(key)]++;
+        if (key < INFINITY) next[bucket_of(w, key)]++;
     }
     int64_t used = 0;
     *placed = *largest = 0;
-    for (; used < BUCKETS && *placed < w->count; used++) {
+    for (; used < bucket_count(w) && *placed < w->count; used++) {
         const int64_t size = next[used];
         if (size > *largest) *largest = size;
         next[used] = *placed;
@@ -169,8 +172,8 @@ static gd_status fill_table(const weighted *w, gd_rng rng, int64_t *next, gd_ind
              : gd_fail(GD_E_MEMORY, "no memory to sort %lld samples", (long long)largest);
     for (int64_t i = 0; i < w->samples && status == GD_OK; i++) {
         const double key = key_of(w, rng, i);
-        if (key < INFINITY && bucket_of(key) < used)
-            gd_indices_set(table, next[bucket_of(key)]++, i);
+        if (key < INFINITY && bucket_of(w, key) < used)
+            gd_indices_set(table, next[bucket_of(w, key)]++, i);
     }
     /* now next[] are the ends */
     for (int64_t b = 0; b < used && status == GD_OK; b++)
@@ -182,7 +185,7 @@ static gd_status fill_table(const weighted *w, gd_rng rng, int64_t *next, gd_ind
 static gd_status keyed_begin(gd_order *o) {
     const weighted *w = o->sampler->self;
     gd_indices table = {.at = NULL};
-    int64_t *next = gd_calloc(BUCKETS, sizeof *next);
+    int64_t *next = gd_calloc((size_t)bucket_count(w), sizeof *next);
     const gd_status status =
         next ? fill_table(w, gd_draw_key(GD_DRAW_KEY, o->seed, o->epoch), next, &table)
              : gd_fail(GD_E_MEMORY, "no memory for the order of an epoch");

@@ -137,8 +137,10 @@ static gd_status begin(const gd_checkpoint_options *o, gd_event *event) {
     gd_free(steps);
     if (is_ours) return GD_OK;
     GD_TRY(gd_checkpoint_set_aside(o->path, &moved));
-    gd_notice(GD_LOG_WARNING, "%s: %d checkpoints of an earlier run are in its folder 'previous' now", o->path,
-              moved);
+    char text[GD_MESSAGE_MAX];
+    snprintf(text, sizeof text, "%.800s: %d checkpoints of an earlier run are in its folder 'previous' now", o->path,
+             moved);
+    gd_event_warn(event, text);
     return GD_OK;
 }
 
@@ -188,11 +190,12 @@ static gd_status load_newest(const char *folder, const int64_t *steps, int count
     for (int i = 0; i < count && damaged; i++) {
         char *path = gd_checkpoint_path(folder, steps[i]);
         if (!path) return gd_fail(GD_E_MEMORY, "%s: no memory to resume", folder);
-        snprintf(restored->path, sizeof restored->path, "%s", path);
         restored->step = steps[i];
+        snprintf(restored->path, sizeof restored->path, "%s", path);
+        status = load(path, parts, &damaged);
         gd_free(path);
-        status = load(restored->path, parts, &damaged);
         if (!damaged) break;
+        restored->damaged++;
         gd_notice(GD_LOG_WARNING, "a damaged checkpoint is passed over: %s", gd_latest_failure());
         if (!*first) snprintf(first, sizeof first, "%s", gd_latest_failure());
     }

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,23 +24,14 @@ static gd_status no_memory(const char *folder) {
 
 /* --- names --------------------------------------------------------------------------------------- */
 
-static char *GD_PRINTF(1, 2) text_of(const char *format, ...) {
-    va_list args, again;
-    va_start(args, format);
-    va_copy(again, args);
-    const int length = vsnprintf(NULL, 0, format, args);
-    char *text = length < 0 ? NULL : gd_malloc((size_t)length + 1);
-    if (text) vsnprintf(text, (size_t)length + 1, format, again);
-    va_end(again);
-    va_end(args);
-    return text;
-}
-
 /* "" is the current folder, as ".". */
 static char *path_in(const char *folder, const char *name) {
     const size_t length = strlen(folder);
-    const char *slash = length == 0 || folder[length - 1] == '/' ? "" : "/";
-    return text_of("%s%s%s", folder, slash, name);
+    const bool slash = length > 0 && folder[length - 1] != '/';
+    const size_t bytes = length + slash + strlen(name) + 1;
+    char *path = gd_malloc(bytes);
+    if (path) snprintf(path, bytes, "%s%s%s", folder, slash ? "/" : "", name);
+    return path;
 }
 
 char *gd_checkpoint_path(const char *folder, int64_t step) {
@@ -140,7 +130,7 @@ static gd_status make_one(const char *path) {
 
 gd_status gd_checkpoint_make_folder(const char *folder) {
     if (!*folder || is_folder(folder)) return GD_OK;
-    char *path = text_of("%s", folder);
+    char *path = path_in("", folder);
     if (!path) return no_memory(folder);
     gd_status status = GD_OK;
     for (size_t length = strlen(path); length > 1 && path[length - 1] == '/';) path[--length] = 0;

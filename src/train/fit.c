@@ -276,7 +276,10 @@ static gd_status resume(gd_fit_run *r) {
     const gd_status status = gd_checkpoint_restore(r->options->resume, (gd_state_parts){parts, count}, restored);
     if (status == GD_OK && restored->found) {
         char text[GD_MESSAGE_MAX];
-        snprintf(text, sizeof text, "resuming from step %lld of %.900s", (long long)restored->step, restored->path);
+        const int damaged = restored->damaged;
+        const int length = snprintf(text, sizeof text, "resuming from step %lld of %.900s",
+                                    (long long)restored->step, restored->path);
+        if (damaged) snprintf(text + length, sizeof text - (size_t)length, "; %d newer damaged", damaged);
         gd_progress_say(&r->progress, text);
         gd_run_resumed(r);
     }

@@ -32,6 +32,7 @@ void gd_fit_check_finite(gd_event *event);
 typedef struct gd_restored {
     bool found;      /* false: there is no checkpoint, and nothing was changed */
     int64_t step;    /* of the checkpoint */
+    int damaged;     /* how many newer ones were passed over */
     char path[4096]; /* of its file */
 } gd_restored;
 

@@ -16,6 +16,7 @@ typedef struct killed_page {
     _Atomic int64_t resumed;  /* the step it was resumed from, as the log says; -1: it was not */
     _Atomic int64_t warnings; /* in the log */
     _Atomic int64_t stopped;  /* the step after which a signal has stopped it, as the log says; -1: none has */
+    _Atomic int64_t die_at;   /* it kills itself after so many batches, before the checkpoint; 0: it does not */
     char warning[500];        /* the latest */
 } killed_page;
 

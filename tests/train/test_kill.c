@@ -7,12 +7,14 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "crash.h"
 #include "killed_run.h"
+#include "mix.h"
 #include "test.h"
 
 static char base[300], folder[400], result[400], expected[400], page_path[400], whole_folder[400];
@@ -20,6 +22,9 @@ static killed_page *page;
 static double whole_seconds; /* of the run that nobody kills */
 static int64_t whole_steps;
 static unsigned seed = 20240501;
+
+/* Two checkpoints of the run in different epochs; the second one in the middle of one, and of an accumulation. */
+enum { OLD = 15, NEW = 55 };
 
 static unsigned roll(unsigned below) {
     seed = seed * 1103515245u + 12345u;
@@ -59,6 +64,23 @@ static bool same_file(const char *a, const char *b, const char *suffix) {
     return same;
 }
 
+static bool copy_file(const char *from, const char *to, const char *name) {
+    char names[2][500];
+    snprintf(names[0], sizeof names[0], "%s/%s", from, name);
+    snprintf(names[1], sizeof names[1], "%s/%s", to, name);
+    FILE *f = fopen(names[0], "rb"), *g = fopen(names[1], "wb");
+    for (int c; f && g && (c = fgetc(f)) != EOF;) fputc(c, g);
+    if (f) fclose(f);
+    return (g && fclose(g) == 0) & (f != NULL);
+}
+
+/* Copies a checkpoint, and the best one beside it, from a folder to another. */
+static bool copy_step(const char *from, const char *to, int step) {
+    char name[40];
+    snprintf(name, sizeof name, "step-%08d.safetensors", step);
+    return copy_file(from, to, name) & copy_file(from, to, "best.safetensors");
+}
+
 /* The run that is never killed, once. */
 static bool begin(void) {
     if (!base[0]) {
@@ -78,7 +100,7 @@ static bool begin(void) {
                      whole_steps, page->warning);
     }
     crash_remove_folder(folder);
-    page->step = page->warnings = 0;
+    page->step = page->warnings = page->die_at = 0;
     page->resumed = page->stopped = -1;
     return test_failures == 0;
 }
@@ -87,6 +109,7 @@ static void check_result(const char *how) {
     CHECK_SAYING(same_file(expected, result, ""), "%s: the weights differ", how);
     CHECK_SAYING(same_file(expected, result, ".txt"), "%s: the history differs", how);
     CHECK_SAYING(page->step == whole_steps, "%s: %" PRId64 " steps", how, page->step);
+    CHECK_SAYING(crash_count_files(folder) <= 4, "%s: %d files pile up", how, crash_count_files(folder));
 }
 
 /* --- a chain of kills ---------------------------------------------------------------------------- */
@@ -243,6 +266,55 @@ TEST(a_run_that_is_stopped_by_sigterm_goes_on_where_it_was) {
     stopped_at = -1;
     kill_often(kills_of(6, 40), stop_it, "SIGTERM");
     CHECK_SAYING(stops > 0, "no signal came while it trained");
+}
+
+/* --- every part is needed ------------------------------------------------------------------------ */
+
+static int mix_child(void *part) {
+    char into[500], from[500];
+    snprintf(into, sizeof into, "%s/step-%08d.safetensors", folder, NEW);
+    snprintf(from, sizeof from, "%s/step-%08d.safetensors", whole_folder, OLD);
+    return mix_part(into, from, part) > 0 ? 0 : 1;
+}
+
+/* A run that is killed after the checkpoints OLD and NEW, which are copied to the folder of the whole run. */
+static void save_two(void) {
+    static const int steps[] = {OLD, NEW};
+    for (int i = 0; i < 2; i++) {
+        page->die_at = steps[i] + 1;
+        CHECK(crash_apart(start, &(run){folder, result}) == -1);
+        CHECK(copy_step(folder, whole_folder, steps[i]));
+    }
+    page->die_at = 0;
+}
+
+/* The run that goes on from NEW with one part of OLD. */
+static void run_mixed(const char *part, int *status) {
+    crash_remove_folder(folder);
+    mkdir(folder, 0777);
+    CHECK(copy_step(whole_folder, folder, NEW));
+    if (*part) CHECK_SAYING(crash_apart(mix_child, (void *)part) == 0, "%s is the same in both checkpoints", part);
+    *status = crash_apart(start, &(run){folder, result});
+    CHECK(page->resumed == NEW);
+}
+
+TEST(a_run_that_is_resumed_with_a_part_that_is_older_differs) {
+    static const char *const parts[] = {"net",     "optimizer",          "schedule",           "generator",
+                                        "loader",  "metric.0.accuracy",  "history",            "callback.0.checkpoint",
+                                        "run",     "callback.1.counter", "callback.2.early_stopping",
+                                        "net.1.running_mean", "run.loss_sum", "run.0.weight.grad"};
+    int status;
+    if (!begin()) return;
+    save_two();
+    run_mixed("", &status);
+    CHECK(status == 0);
+    check_result("resumed with all parts");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        run_mixed(parts[i], &status);
+        CHECK_SAYING(status == 0, "%s", parts[i]);
+        CHECK_SAYING(!same_file(expected, result, "") || !same_file(expected, result, ".txt"),
+                     "with another %s the result is the same", parts[i]);
+    }
 }
 
 TEST(nothing_is_left_behind) {

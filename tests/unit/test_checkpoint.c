@@ -89,6 +89,19 @@ CLEAN_TEST(it_saves_after_each_epoch_and_keeps_three) {
     end();
 }
 
+CLEAN_TEST(what_a_killed_process_has_left_is_removed_by_the_next_save) {
+    GD_SCOPE;
+    begin();
+    char path[400];
+    snprintf(path, sizeof path, "%s/step-00000099.safetensors.tmp-1", folder);
+    FILE *f = fopen(path, "w");
+    if (f) fclose(f);
+    CHECK(is_there("step-00000099.safetensors.tmp-1"));
+    CHECK(fit(make_net(), (run){.epochs = 1, .checkpoint = gd_checkpoint(folder)}));
+    CHECK(!is_there("step-00000099.safetensors.tmp-1") && crash_count_files(folder) == 1);
+    end();
+}
+
 CLEAN_TEST(it_saves_after_steps_and_at_the_end) {
     GD_SCOPE;
     begin();

@@ -169,6 +169,27 @@ CLEAN_TEST(a_checkpoint_of_another_net_is_a_failure) {
     end();
 }
 
+CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
+    GD_SCOPE;
+    begin();
+    save_step(3);
+    save_step(6);
+    gd_tensor *w = gd_zeros(gd_dims(4));
+    const gd_state_part part = {"w", w};
+    gd_restored r;
+    int failed = 0;
+    for (int n = 0;; n++) {
+        gd_fault_after(n, false);
+        const gd_status status = gd_checkpoint_restore(folder, (gd_state_parts){&part, 1}, &r);
+        gd_fault_after(-1, false);
+        if (status == GD_OK) break;
+        failed++;
+        CHECK_SAYING(status == GD_E_MEMORY && !r.found && warnings == 0, "%d: %s %s", n, gd_latest_failure(), text);
+    }
+    CHECK(failed > 5 && r.step == 6 && warnings == 0 && !gd_failed());
+    end();
+}
+
 /* --- which ones stay ----------------------------------------------------------------------------- */
 
 TEST(the_newest_stay_and_later_ones_go) {
