@@ -305,6 +305,9 @@ static gd_status fill(gd_training *t, gd_module *net, const gd_compile_options *
         t->schedule = gd_retain(o->schedule_object);
     else if (o->schedule)
         GD_TRY(read_recipe("schedule", "gd_lr_", o->schedule, &t->schedule_recipe));
+    if (t->precision == GD_F16 && (o->optimizer || o->optimizer_object) &&
+        !(t->scale = gd_retain(gd_loss_scale_new())))
+        return gd_failure();
     if (o->loss) GD_TRY(make_loss(t, o->loss));
     t->loss_function = o->loss_function;
     t->loss_user = o->loss_user;

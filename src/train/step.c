@@ -56,17 +56,17 @@ static gd_status walk_back(gd_fit_run *r, gd_tensors batch, gd_batch_result *res
                                    ".loss_function, or gd_fit a .step");
     gd_tensor *loss = result->loss;
     if (r->group_size > 1) loss = gd_mul(loss, number_like(loss, 1 / (double)r->group_size));
-    return gd_backward(loss);
+    return gd_backward(gd_loss_scale_apply(r->training->scale, loss));
 }
 
 /* What follows the last batch of a group. */
 static gd_status apply(gd_fit_run *r) {
     const gd_training *t = r->training;
     if (!t->optimizer) return GD_OK;
+    if (t->clip_norm > 0 || t->clip_value > 0) GD_TRY(gd_loss_scale_unscale(t->scale, t->optimizer));
     if (t->clip_norm > 0 && gd_clip_grad_norm(r->parameters, t->clip_norm)->kind == GD_FAILED) return gd_failure();
     if (t->clip_value > 0) GD_TRY(gd_clip_grad_value(r->parameters, t->clip_value));
-    GD_TRY(gd_optimizer_step(t->optimizer));
-    return t->schedule ? gd_schedule_step(t->schedule) : GD_OK;
+    return gd_loss_scale_step(t->scale, t->optimizer, .schedule = t->schedule);
 }
 
 static void forget_grads(gd_fit_run *r) {
