@@ -19,8 +19,8 @@
 #include "train/checkpoint_files.h"
 
 /*callback csv_log(path:string)
- * Writes a row to a CSV file after each epoch: the number of the epoch, from 1, the number of steps so far, and all values. A new run replaces the file; a resumed one goes on where its checkpoint was made. A row that cannot be written (a full disk) is lost with a warning, and training goes on.
- *   every int = 0   in [0, inf): also a row after every so many steps, without values of the validation; 0: none
+ * Appends a row to a CSV file after each epoch: the epoch, counted from 1, the number of steps so far, and all values. A new run replaces the log of an earlier one; a resumed run drops the rows written after its checkpoint and appends. If the disk is full, rows are lost with a warning and training continues.
+ *   every int = 0   in [0, inf): also append a row after every so many steps, without validation values; 0: off
  */
 
 /* A piece of text that grows. */

@@ -9,12 +9,12 @@
 #include "train/monitor.h"
 
 /*callback early_stopping
- * Ends the run when a value has not become better for some epochs, as Keras's callback of that name; and then puts the weights of the best epoch back, which Keras does on request. They are kept as a copy in memory, which is part of a checkpoint; a run that is resumed from a checkpoint goes on with the last weights. A value of NaN is never better.
- *   monitor string = val_loss      the value: "loss", a metric, or "val_" and one of them
- *   patience int = 1               in [0, inf): ends after so many epochs in a row without a better value; 0 is 1
- *   min_delta float = 0            in [0, inf): a value is better if it is better by more than this
+ * Ends the run when a value has not improved for some epochs, as in Keras. At the end of the run it restores the weights of the best epoch (in Keras this is off by default). They are kept in memory and in checkpoints; a run that is resumed from a checkpoint continues with its last weights. NaN is never an improvement.
+ *   monitor string = val_loss      "loss" or a metric, with "val_" in front for validation
+ *   patience int = 1               in [0, inf): epochs in a row without an improvement after which the run ends; 0 means 1
+ *   min_delta float = 0            in [0, inf): the smallest change that counts as an improvement
  *   mode {auto, min, max} = auto   whether small or large values are good; auto: small ones of losses, errors, mae, mse and perplexity, else large ones
- *   restore_best bool = true       puts the weights of the best epoch back when the run ends
+ *   restore_best bool = true       restores the weights of the best epoch when the run ends
  */
 
 typedef struct early_stopping {
@@ -68,7 +68,7 @@ static gd_status early_stopping_take(gd_callback *c, gd_taking *in) {
 static void stop(const gd_early_stopping_options *o, const early_stopping *s, gd_event *event) {
     char reason[300];
     gd_snprintf(reason, sizeof reason,
-                "%.100s has not become better for %lld epoch%s; the best was %.6g, in epoch %lld",
+                "%.100s has not improved for %lld epoch%s; the best was %.6g, in epoch %lld",
                 o->monitor, (long long)s->monitor.waited, s->monitor.waited == 1 ? "" : "s",
                 s->monitor.best, (long long)s->monitor.best_epoch + 1);
     gd_event_stop(event, reason);

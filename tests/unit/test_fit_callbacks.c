@@ -82,6 +82,7 @@ CLEAN_TEST(a_resumed_run_has_the_same_weights_and_the_same_log) {
         {"cosine steps=40 warmup=5", true, {14, 0, 0}},
         {NULL, false, {21, 0, 0}},
         {NULL, false, {3, 25, 0}},
+        {NULL, false, {31, 0, 0}}, /* an epoch after the best one */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         GD_SCOPE;
