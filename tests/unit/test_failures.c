@@ -70,6 +70,19 @@ STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
 /* combined datasets, loaders and samplers */
 
 /* metrics and callbacks */
+OBJECT(gd_metric_new_at, gd_metric_new("acuracy", NULL))
+OBJECT(gd_metric_accuracy_at, gd_metric_accuracy(.threshold = 2))
+STATUS(gd_metric_update_at, gd_metric_update(gd_metric_accuracy(), some(), NULL))
+TENSOR(gd_metric_value_at, gd_metric_value(NULL))
+CALL(gd_metric_number_at, isnan(gd_metric_number(NULL)))
+STATUS(gd_metric_reset_at, gd_metric_reset(NULL))
+STATUS(gd_metric_define_at, gd_metric_define("own\nA metric.\n", (gd_metric_rules){.check = NULL}))
+CALL(gd_metric_add, (gd_metric_add(gd_metric_mse(), "error", some()), true))
+OBJECT(gd_callback_new_at, gd_callback_new("early_stoping", NULL))
+OBJECT(gd_csv_log_at, gd_csv_log(""))
+OBJECT(gd_callback_from_at, gd_callback_from(NULL, .state_bytes = 8))
+STATUS(gd_callback_define_at,
+       gd_callback_define("own\nA callback.\n", (gd_callback_type){.open = NULL}))
 
 /* compile, fit and history */
 
@@ -242,6 +255,26 @@ static const row rows[] = {
     /* combined datasets, loaders and samplers */
 
     /* metrics and callbacks */
+    FAILS(gd_metric_new_at),
+    FAILS(gd_metric_accuracy_at),
+    FAILS(gd_metric_update_at),
+    FAILS(gd_metric_value_at),
+    FAILS(gd_metric_number_at),
+    FAILS(gd_metric_reset_at),
+    FAILS(gd_metric_define_at),
+    FAILS(gd_metric_add),
+    FAILS(gd_callback_new_at),
+    FAILS(gd_csv_log_at),
+    FAILS(gd_callback_from_at),
+    FAILS(gd_callback_define_at),
+    {"gd_metric_name_at", NULL, QUESTION},
+    {"gd_metric_name", NULL, QUESTION},
+    {"gd_metric_options", NULL, QUESTION},
+    {"gd_metric_sum", NULL, "reports to the metric whose rule calls it"},
+    {"gd_callback_name_at", NULL, QUESTION},
+    {"gd_event_value", NULL, QUESTION},
+    {"gd_event_name_at", NULL, QUESTION},
+    {"gd_event_stop", NULL, SETTING},
 
     /* compile, fit and history */
 
