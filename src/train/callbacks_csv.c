@@ -267,10 +267,10 @@ static bool is_wanted(const char *name, bool of_step) {
 }
 
 /* Names that the head does not have yet. */
-static gd_status add_new_columns(csv_log *l, gd_event *event, bool of_step, bool *added) {
+static gd_status add_new_columns(csv_log *l, gd_event *event, bool *added) {
     const char *name;
     for (int i = 0; (name = gd_event_name_at(event, i)); i++) {
-        if (!is_wanted(name, of_step) || has_column(l, name)) continue;
+        if (has_column(l, name)) continue;
         GD_TRY(add_column(l, name, strlen(name)));
         *added = true;
     }
@@ -312,7 +312,7 @@ static gd_status log_values(csv_log *l, const char *path, gd_event *event, bool 
     bool added = false;
     if (!l->file) GD_TRY(gd_log_file_open(&l->file, path, false));
     const int before = l->n_columns;
-    GD_TRY(add_new_columns(l, event, of_step, &added));
+    GD_TRY(add_new_columns(l, event, &added));
     const gd_status status = added ? rewrite_head(l, path) : GD_OK;
     if (status != GD_OK) { /* the file has the head of before */
         while (l->n_columns > before) gd_free(l->columns[--l->n_columns]);
