@@ -29,11 +29,11 @@ static inline const char *test_folder(void) {
     return folder;
 }
 
-/* The path of a file in it; four live at a time. */
+/* The path of a file in it; sixteen live at a time. */
 static inline const char *test_path(const char *name) {
-    static char paths[4][400];
+    static char paths[16][400];
     static int next;
-    char *path = paths[next++ & 3];
+    char *path = paths[next++ & 15];
     snprintf(path, sizeof paths[0], "%s/%s", test_folder(), name);
     return path;
 }

@@ -11,8 +11,8 @@
  * with ml_dtypes).
  *
  * Loading puts the tensor on the thread's default device. Files in Fortran order or of the other
- * byte order are turned around; compressed .npz files are read; np.load's pickled objects are
- * refused, as are strings, structures and complex numbers. Types that there are none of here are
+ * byte order are turned around; compressed .npz files and gzipped .npy files are read; np.load's
+ * pickled objects are refused, as are strings, structures and complex numbers. Types that there are none of here are
  * widened to one that holds all their values: int16 and uint16 become i32, uint32 becomes i64;
  * uint64 becomes i64 too, and a value beyond 2^63 - 1 in it is an error.
  */

@@ -521,6 +521,29 @@ bool gd_ir_gradient(const gd_ir *forward, int n_inputs, int input, gd_ir *ir, gd
     return true;
 }
 
+bool gd_ir_unless(const gd_ir *forward, const gd_op_param *inputs, int n_inputs, gd_ir *ir,
+                  gd_ir_node *nodes) {
+    gd_ir_builder b = {.count = 0};
+    int vars[2 * GD_RECORD_MAX], outputs[GD_IR_MAX_OUTPUTS], n_written = 0;
+    for (int i = 0; i < n_inputs; i++) {
+        vars[i] = gd_ir_var(&b, i);
+        n_written += inputs[i].mutated;
+    }
+    const int skip = gd_ir_var(&b, n_inputs);
+    for (int k = 0; k < forward->n_outputs; k++)
+        outputs[k] = gd_ir_inline(&b, forward, k, vars, NULL);
+    int k = forward->n_outputs - n_written; /* written inputs are the last results */
+    for (int i = 0; i < n_inputs; i++) {
+        if (!inputs[i].mutated) continue;
+        outputs[k] = gd_ir_apply(&b, "where", skip, vars[i], outputs[k]);
+        k++;
+    }
+    if (b.error[0]) return false;
+    *ir = gd_ir_finish(&b, outputs, forward->n_outputs, nodes);
+    ir->n_vars = n_inputs + 1;
+    return true;
+}
+
 bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
     const char *text = r->flags & GD_OP_NO_GRAD ? "0" : expression(r, "g", r->inputs[input].name);
     if (!text) {

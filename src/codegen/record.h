@@ -103,6 +103,11 @@ bool gd_record_gradient(gd_record *record, int input, gd_ir *ir, gd_ir_node *nod
 /* The same gradient for an op that has only its IR (a derived op). */
 bool gd_ir_gradient(const gd_ir *forward, int n_inputs, int input, gd_ir *ir, gd_ir_node *nodes);
 
+/* The expressions of an op that writes inputs, with one more variable behind them: where it is not 0,
+ * what is written is what was there. False: they are too long. */
+bool gd_ir_unless(const gd_ir *forward, const gd_op_param *inputs, int n_inputs, gd_ir *ir,
+                  gd_ir_node *nodes);
+
 /* Renumbers an IR's variables so that only those it uses are left; `used` gets their old numbers.
  * Returns how many there are. */
 int gd_ir_compact(gd_ir *ir, gd_ir_node *nodes, int *used);

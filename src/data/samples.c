@@ -37,6 +37,16 @@ void gd_bytes_to_unit(float *to, const uint8_t *from, size_t count) {
     for (size_t i = 0; i < count; i++) to[i] = unit[from[i]];
 }
 
+void gd_pixels_to_bytes(uint8_t *to, const uint8_t *from, size_t plane, size_t channels) {
+    for (size_t c = 0; c < channels; c++)
+        for (size_t i = 0; i < plane; i++) to[c * plane + i] = from[i * channels + c];
+}
+
+void gd_pixels_to_unit(float *to, const uint8_t *from, size_t plane, size_t channels) {
+    for (size_t c = 0; c < channels; c++)
+        for (size_t i = 0; i < plane; i++) to[c * plane + i] = unit[from[i * channels + c]];
+}
+
 gd_status gd_check_path(const char *path, const char *option) {
     return path && *path ? GD_OK : gd_fail(GD_E_ARGUMENT, "%s is not given", option);
 }

@@ -16,6 +16,10 @@ gd_status gd_sample_add_classes(gd_sample *sample, const int64_t *classes, const
 /* Bytes as floats in [0, 1]: b / 255. */
 void gd_bytes_to_unit(float *to, const uint8_t *from, size_t count);
 
+/* Pixels (plane, channels) as planes (channels, plane): bytes, or floats in [0, 1]. */
+void gd_pixels_to_bytes(uint8_t *to, const uint8_t *from, size_t plane, size_t channels);
+void gd_pixels_to_unit(float *to, const uint8_t *from, size_t plane, size_t channels);
+
 /* Fails where a path was not given. */
 gd_status gd_check_path(const char *path, const char *option);
 /* "folder/name" from gd_malloc; NULL: no memory. */

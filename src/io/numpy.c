@@ -9,6 +9,7 @@
 #include "core/copy.h"
 #include "core/tensor.h"
 #include "format/npy.h"
+#include "format/stream.h"
 #include "format/zip.h"
 #include "ops/op.h"
 
@@ -72,27 +73,27 @@ static gd_status to_elements(const char *name, const gd_npy_header *h, gd_dtype 
 /* Where an array comes from: a file, or an entry of an archive. */
 typedef struct source {
     const char *name;
-    uint64_t bytes, at;
-    const gd_file_reader *file;
-    gd_zip_stream *stream; /* or NULL */
+    uint64_t bytes; /* its length; of a gzip file, what it cannot exceed */
+    gd_stream *file;
+    gd_zip_stream *entry; /* or NULL */
 } source;
 
 static gd_status source_read(void *user, void *buffer, size_t bytes) {
     source *s = user;
-    if (s->stream) return gd_zip_stream_read(s->stream, buffer, bytes);
-    GD_TRY(gd_file_reader_read_at(s->file, s->at, buffer, bytes));
-    s->at += bytes;
-    return GD_OK;
+    if (s->entry) return gd_zip_stream_read(s->entry, buffer, bytes);
+    return gd_stream_take(s->file, buffer, bytes, "a .npy file");
 }
 
-/* Reads what is behind the items, so that the archive's checksum is compared. */
+/* Reads what is behind the items, so that the checksum of an archive or a gzip file is compared. */
 static gd_status source_finish(source *s, const gd_npy_header *h) {
     char rest[4096];
-    for (uint64_t left = s->stream ? s->bytes - h->data_offset - h->data_bytes : 0; left > 0;) {
+    for (uint64_t left = s->entry ? s->bytes - h->data_offset - h->data_bytes : 0; left > 0;) {
         size_t part = left < sizeof rest ? (size_t)left : sizeof rest;
-        GD_TRY(gd_zip_stream_read(s->stream, rest, part));
+        GD_TRY(gd_zip_stream_read(s->entry, rest, part));
         left -= part;
     }
+    for (size_t got = s->file && gd_stream_is_gzip(s->file); got > 0;)
+        GD_TRY(gd_stream_read(s->file, rest, sizeof rest, &got));
     return GD_OK;
 }
 
@@ -156,12 +157,12 @@ static gd_tensor *load_or_fail(source *s) {
 gd_tensor *gd_load_npy_at(const char *site, const char *path) {
     GD_CALLED_FROM(site);
     if (!path) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_load_npy: path is NULL"));
-    gd_file_reader *file;
-    gd_status status = gd_file_reader_open(&file, path);
+    gd_stream *file;
+    gd_status status = gd_stream_open(&file, path);
     if (status != GD_OK) return gd_tensor_fail(status);
-    source s = {.name = path, .bytes = gd_file_reader_size(file), .file = file};
+    source s = {.name = path, .bytes = gd_stream_most(file), .file = file};
     gd_tensor *t = load_or_fail(&s);
-    gd_file_reader_close(file);
+    gd_stream_close(file);
     return t;
 }
 
@@ -348,11 +349,11 @@ bool gd_npz_has(const gd_npz *npz, const char *name) {
 
 static gd_tensor *load_at(const gd_npz *npz, int64_t i) {
     source s = {.bytes = npz->entries[i]->bytes};
-    gd_status status = gd_zip_stream_open(&s.stream, npz->zip, npz->entries[i]);
+    gd_status status = gd_zip_stream_open(&s.entry, npz->zip, npz->entries[i]);
     if (status != GD_OK) return gd_tensor_fail(status);
-    s.name = gd_zip_stream_name(s.stream);
+    s.name = gd_zip_stream_name(s.entry);
     gd_tensor *t = load_or_fail(&s);
-    gd_zip_stream_close(s.stream);
+    gd_zip_stream_close(s.entry);
     return t;
 }
 

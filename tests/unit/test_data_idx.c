@@ -3,6 +3,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "data_files.h"
+#include "data_gather.h"
 #include "format/gzip.h"
 #include "format/idx.h"
 #include "gradus/gradus.h"
@@ -161,6 +162,7 @@ CLEAN_TEST(idx_samples_have_the_rest_of_the_shape) {
     for (int i = 0; i < 12; i++) CHECK(values[i] == pixels[i] / 255.0f);
     CHECK(gd_item_int(first.at[1]) == 3 && gd_tensor_rank(first.at[1]) == 0);
     CHECK(gd_item_int(gd_dataset_get(d, 1).at[1]) == 1);
+    check_gather(d);
     CHECK(gd_dataset_class_count(d) == 4 && strcmp(gd_dataset_class_name(d, 3), "3") == 0);
     CHECK(gd_dataset_new("idx", "images=/no/such/file") == NULL && says("/no/such/file"));
     gd_clear_error();
@@ -245,6 +247,7 @@ CLEAN_TEST(the_real_mnist_is_what_it_is_known_for) {
     CHECK(gd_copy_to(first.at[0], pixels, sizeof pixels) == GD_OK);
     CHECK_SAYING(gd_crc32(0, pixels, 784) == 0x90A92752, "%08x", gd_crc32(0, pixels, 784));
     CHECK(gd_item_int(first.at[1]) == 5);
+    check_gather(gd_dataset_mnist(folder, GD_TEST));
     double sum = 0;
     for (int64_t i = 0; i < gd_dataset_count(d); i++) {
         GD_SCOPE;

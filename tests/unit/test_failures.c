@@ -109,6 +109,12 @@ STATUS(gd_callback_define_at,
 
 /* begin gives the setting from before, which a failure leaves as it is */
 CALL(gd_autocast_begin_at, gd_autocast_begin(GD_F64) == gd_autocast_dtype())
+OBJECT(gd_loss_scale_new_at, gd_loss_scale_new(.start = -1))
+TENSOR(gd_loss_scale_apply_at, gd_loss_scale_apply(gd_loss_scale_new(), NULL))
+STATUS(gd_loss_scale_unscale_at, gd_loss_scale_unscale(gd_loss_scale_new(), NULL))
+STATUS(gd_loss_scale_step_at, gd_loss_scale_step(gd_loss_scale_new(), NULL))
+TENSOR(gd_loss_scale_value_at, gd_loss_scale_value(NULL))
+TENSOR(gd_loss_scale_skipped_at, gd_loss_scale_skipped(NULL))
 
 STATUS(gd_onnx_save_module_at, gd_onnx_save_module(missing, NULL, gd_list(some())))
 OBJECT(gd_onnx_module_at, gd_onnx_module(missing))
@@ -318,6 +324,12 @@ static const row rows[] = {
 
     /* autocast */
     FAILS(gd_autocast_begin_at),
+    FAILS(gd_loss_scale_new_at),
+    FAILS(gd_loss_scale_apply_at),
+    FAILS(gd_loss_scale_unscale_at),
+    FAILS(gd_loss_scale_step_at),
+    FAILS(gd_loss_scale_value_at),
+    FAILS(gd_loss_scale_skipped_at),
 
     FAILS(gd_onnx_save_module_at),
     FAILS(gd_onnx_module_at),

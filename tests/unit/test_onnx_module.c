@@ -1,5 +1,6 @@
 /* test_onnx_module.c - modules saved as ONNX files, and ONNX files as modules. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -80,6 +81,8 @@ CLEAN_TEST(a_loaded_net_trains_further_eagerly_and_as_a_plan) {
     unlink(file());
 }
 
+static gd_tensors forward(gd_tensors in, void *user) { return gd_listed(gd_module_forward((gd_module *)user, in.at[0])); }
+
 CLEAN_TEST(modes_are_put_back_and_batch_norms_are_saved_as_they_predict) {
     GD_SCOPE;
     gd_module *net = gd_nn_sequential(gd_nn_conv2d(1, 4, 3), gd_nn_batch_norm2d(4), gd_nn_relu(),
@@ -95,6 +98,11 @@ CLEAN_TEST(modes_are_put_back_and_batch_norms_are_saved_as_they_predict) {
     CHECK(same(y, gd_module_forward(back, x), 1e-5));
     CHECK(same(y, gd_module_forward(copy, x), 1e-5));
     CHECK(gd_module_buffers(back).count >= 2);
+    gd_jit *jit = gd_jit_new(forward, back);
+    CHECK(same(y, gd_jit_call(jit, gd_list(x)).at[0], 1e-5));
+    char *text = gd_module_summary(back, x);
+    CHECK(text && strstr(text, "parameters"));
+    free(text);
     gd_graph *graph = gd_onnx_load(file());
     CHECK(gd_graph_find(graph, "image") && gd_graph_find(graph, "scores"));
     unlink(file());

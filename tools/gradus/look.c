@@ -106,11 +106,12 @@ static const char *type_name(const gd_op_attr *a) {
 
 static void first_sentence(const char *doc, int indent) {
     char text[400];
-    const char *end = strstr(doc, ". ");
-    const char *line = strchr(doc, '\n');
-    size_t n = end ? (size_t)(end - doc) + 1 : strlen(doc);
-    if (line && (size_t)(line - doc) < n && !end) n = strlen(doc);
-    snprintf(text, sizeof text, "%.*s", (int)n, doc);
+    const char *end = doc;
+    while ((end = strchr(end, '.'))) { /* not that of "et al. 2015" */
+        end++;
+        if (*end == '\0' || ((*end == ' ' || *end == '\n') && end[1] >= 'A' && end[1] <= 'Z')) break;
+    }
+    snprintf(text, sizeof text, "%.*s", end ? (int)(end - doc) : (int)strlen(doc), doc);
     print_wrapped(text, indent, 80);
 }
 

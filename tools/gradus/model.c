@@ -158,9 +158,37 @@ static void suggest(char *text, size_t size, const gd_op *record, const char *na
     snprintf(text + n, size - n, "%s%s%lld", n ? " " : "", given, (long long)value);
 }
 
+/* Whether all weights of `net` are in `file`; counts of batches, which files do not have, stay. */
+static bool copy_weights(gd_module *net, gd_module *file) {
+    GD_SCOPE;
+    GD_NO_GRAD;
+    gd_state *to = gd_state_of(net), *from = gd_state_of(file);
+    for (int64_t i = 0; i < gd_state_count(to) && !gd_failed(); i++) {
+        gd_tensor *t = gd_state_tensor_at(to, i), *value = gd_state_find(from, gd_state_name(to, i));
+        if (value) gd_assign(t, value);
+        else if (gd_dtype_is_float(gd_tensor_dtype(t))) return false;
+    }
+    return !gd_failed();
+}
+
+/* A net of the zoo that was saved is made again, with the weights of the file: its batch norms and dropouts
+ * train as they did. Others are trained as the file has them. */
+static gd_module *load_to_train(const char *path, const data *d, about *a) {
+    gd_module *file = load_model(path, a);
+    if (!file || !*a->model || !d) return file;
+    char name[64];
+    const size_t length = strcspn(a->model, " ");
+    snprintf(name, sizeof name, "%.*s", (int)length, a->model);
+    gd_module *net = gd_net_new(name, a->model + length);
+    if (net && gd_module_build(net, gd_unsqueeze(d->sample.at[0], 0)) == GD_OK && copy_weights(net, file))
+        return net;
+    gd_clear_error();
+    return file;
+}
+
 gd_module *make_model(const char *spec, const data *d, about *a) {
-    if (ends_with(spec, ".onnx")) return load_model(spec, a);
-    char name[64], text[400];
+    if (ends_with(spec, ".onnx")) return load_to_train(spec, d, a);
+    char name[64], text[180];
     memset(a, 0, sizeof *a);
     a->background = NAN;
     const size_t length = strcspn(spec, " ");

@@ -1,0 +1,265 @@
+/* csv_table.c - see csv_table.h. */
+#include "data/csv_table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/checked.h"
+#include "core/error.h"
+#include "core/grow.h"
+#include "core/number.h"
+
+enum { MAX_CATEGORIES = 1 << 24 }; /* codes are kept as floats */
+
+typedef struct reading {
+    gd_csv_table *table;
+    const char *path;
+    const gd_csv_options *options;
+    const gd_csv_table *like;
+    int64_t row; /* of the table */
+} reading;
+
+static gd_status no_memory(const char *path) {
+    return gd_fail(GD_E_MEMORY, "%s: no memory for its table", path);
+}
+
+static gd_status wrong(const reading *r, const gd_csv_column *c, const gd_csv_field *f,
+                       const char *what) {
+    return gd_fail(GD_E_FORMAT, "%s: line %lld, column %lld (%s): '%.40s' %s", r->path,
+                   (long long)f->line, (long long)f->column, c->name, f->text, what);
+}
+
+/* --- one pass over the file -------------------------------------------------------------------- */
+
+typedef gd_status (*row_fn)(reading *r, const gd_csv_field *fields);
+
+/* Calls `take` with each record behind the header. */
+static gd_status each_record(reading *r, gd_csv *csv, row_fn take) {
+    gd_csv_table *t = r->table;
+    const gd_csv_field *fields;
+    int count;
+    for (bool first = true;; first = false) {
+        GD_TRY(gd_csv_next(csv, &fields, &count));
+        if (count == 0) return GD_OK;
+        if (!t->columns)
+            GD_TRY(r->like ? gd_csv_copy_columns(t, r->path, r->like, fields, count)
+                           : gd_csv_choose_columns(t, r->path, r->options, fields, count));
+        if (count != t->n_fields)
+            return gd_fail(GD_E_FORMAT, "%s: line %lld has %d fields; the first has %d", r->path,
+                           (long long)fields[0].line, count, t->n_fields);
+        if (!first || !t->header) GD_TRY(take(r, fields));
+    }
+}
+
+static gd_status pass(reading *r, row_fn take) {
+    gd_stream *stream;
+    gd_csv *csv;
+    r->row = 0;
+    GD_TRY(gd_stream_open(&stream, r->path));
+    gd_status status = gd_csv_open(&csv, stream, r->options->separator);
+    if (status == GD_OK) {
+        status = each_record(r, csv, take);
+        gd_csv_close(csv);
+    }
+    gd_stream_close(stream);
+    return status;
+}
+
+/* The first pass: a column with a text that is no number has categories. */
+static gd_status look(reading *r, const gd_csv_field *fields) {
+    double value;
+    for (int i = 0; i < r->table->n_columns; i++) {
+        gd_csv_column *c = &r->table->columns[i];
+        const gd_csv_field *f = &fields[c->field];
+        if (c->kind == GD_CSV_AUTO && !gd_csv_is_missing(f) && !gd_csv_number(f, &value))
+            c->kind = GD_CSV_CATEGORY;
+    }
+    r->row++;
+    return GD_OK;
+}
+
+/* --- the second pass: values ------------------------------------------------------------------- */
+
+static gd_status code_of(const reading *r, gd_csv_column *c, const gd_csv_field *f, float *value) {
+    const char *text = gd_csv_is_missing(f) ? "" : f->text;
+    uintptr_t code = (uintptr_t)gd_names_find(&c->codes, text);
+    if (!code && r->like) return wrong(r, c, f, "is a category that the other table does not have");
+    if (!code) {
+        if (c->n_categories == MAX_CATEGORIES) return wrong(r, c, f, "is one category too many");
+        char *name = gd_malloc(f->length + 1);
+        if (!name || !gd_grow(c->categories, c->n_categories, c->room)) {
+            gd_free(name);
+            return no_memory(r->path);
+        }
+        c->categories[c->n_categories++] = strcpy(name, text);
+        if (!gd_names_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
+            return no_memory(r->path);
+        code = (uintptr_t)c->n_categories;
+    }
+    *value = (float)(code - 1);
+    return GD_OK;
+}
+
+static gd_status value_of(const reading *r, gd_csv_column *c, const gd_csv_field *f, float *value) {
+    if (c->kind == GD_CSV_CATEGORY) return code_of(r, c, f, value);
+    double number = NAN;
+    if (!gd_csv_is_missing(f) && !gd_csv_number(f, &number))
+        return wrong(r, c, f, "is not a number");
+    *value = (float)number;
+    return GD_OK;
+}
+
+static gd_status refuse_missing(const reading *r, const gd_csv_column *c, const gd_csv_field *f,
+                                bool target) {
+    if (target)
+        return wrong(r, c, f,
+                     "is a missing value of the target; missing=drop leaves such rows out");
+    return wrong(r, c, f, "is a missing value; missing=mean, zero or drop says what to do with it");
+}
+
+static gd_status fill(reading *r, const gd_csv_field *fields) {
+    gd_csv_table *t = r->table;
+    const gd_csv_missing missing = r->options->missing;
+    if (r->row == t->rows) return gd_fail(GD_E_IO, "%s: has changed while it was read", r->path);
+    float *row = t->values + r->row * t->n_columns;
+    for (int i = 0; i < t->n_columns; i++) {
+        const gd_csv_field *f = &fields[t->columns[i].field];
+        if (!gd_csv_is_missing(f)) continue;
+        if (missing == GD_CSV_DROP) return GD_OK;
+        const bool target = t->has_target && i == t->n_columns - 1;
+        if (target || missing == GD_CSV_REFUSE) return refuse_missing(r, &t->columns[i], f, target);
+    }
+    for (int i = 0; i < t->n_columns; i++)
+        GD_TRY(value_of(r, &t->columns[i], &fields[t->columns[i].field], &row[i]));
+    r->row++;
+    return GD_OK;
+}
+
+/* --- when all values are there ----------------------------------------------------------------- */
+
+typedef struct ranked {
+    const char *name;
+    double number;
+    int old;
+} ranked;
+
+/* Missing last. */
+static int by_number(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    if (!*x->name != !*y->name) return !*x->name ? 1 : -1;
+    if (x->number != y->number) return x->number < y->number ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+static int by_name(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    if (!*x->name != !*y->name) return !*x->name ? 1 : -1;
+    return strcmp(x->name, y->name);
+}
+
+/* Categories were numbered as they came; now by their order. */
+static gd_status sort_categories(gd_csv_table *t, gd_csv_column *c, int column, const char *path) {
+    const int n = c->n_categories;
+    ranked *order = gd_calloc((size_t)n + 1, sizeof *order);
+    float *codes = gd_calloc((size_t)n + 1, sizeof *codes);
+    char **names = gd_calloc((size_t)n + 1, sizeof *names);
+    bool numbers = true, enough = order && codes && names;
+    for (int i = 0; enough && i < n; i++) {
+        const gd_csv_field f = {.text = c->categories[i]};
+        order[i] = (ranked){c->categories[i], 0, i};
+        if (*f.text && !gd_csv_number(&f, &order[i].number)) numbers = false;
+    }
+    if (enough) qsort(order, (size_t)n, sizeof *order, numbers ? by_number : by_name);
+    gd_names_free(&c->codes);
+    c->codes = (gd_names){0};
+    for (int i = 0; enough && i < n; i++) {
+        codes[order[i].old] = (float)i;
+        names[i] = c->categories[order[i].old];
+        enough = gd_names_add(&c->codes, names[i], (void *)(uintptr_t)(i + 1));
+    }
+    for (int64_t row = 0; enough && row < t->rows; row++) {
+        float *value = &t->values[row * t->n_columns + column];
+        *value = codes[(int)*value];
+    }
+    if (enough) memcpy(c->categories, names, (size_t)n * sizeof *names);
+    gd_free(order);
+    gd_free(codes);
+    gd_free(names);
+    return enough ? GD_OK : no_memory(path);
+}
+
+/* Mean and deviation of the numbers that are there. */
+static void measure(const gd_csv_table *t, gd_csv_column *c, int column) {
+    int64_t count = 0;
+    double sum = 0, squares = 0;
+    for (int64_t row = 0; row < t->rows; row++) {
+        const double v = t->values[row * t->n_columns + column];
+        if (!isnan(v)) sum += v, count++;
+    }
+    c->mean = count ? sum / (double)count : 0;
+    for (int64_t row = 0; row < t->rows; row++) {
+        const double v = t->values[row * t->n_columns + column] - c->mean;
+        if (!isnan(v)) squares += v * v;
+    }
+    const double deviation = count ? sqrt(squares / (double)count) : 0;
+    c->scale = deviation > 0 && isfinite(deviation) ? deviation : 1;
+}
+
+static gd_status finish(reading *r) {
+    gd_csv_table *t = r->table;
+    t->rows = r->row;
+    if (t->rows == 0) return gd_fail(GD_E_FORMAT, "%s: no row is left", r->path);
+    for (int i = 0; i < t->n_columns; i++) {
+        gd_csv_column *c = &t->columns[i];
+        if (c->kind == GD_CSV_CATEGORY) {
+            if (!r->like) GD_TRY(sort_categories(t, c, i, r->path));
+            continue;
+        }
+        if (!r->like) measure(t, c, i);
+        const float instead = r->options->missing == GD_CSV_MEAN ? (float)c->mean : 0;
+        for (int64_t row = 0; row < t->rows; row++) {
+            float *value = &t->values[row * t->n_columns + i];
+            if (isnan(*value)) *value = instead;
+        }
+    }
+    return GD_OK;
+}
+
+static gd_status read_table(reading *r) {
+    gd_csv_table *t = r->table;
+    size_t bytes;
+    GD_TRY(pass(r, look));
+    if (!t->columns) return gd_fail(GD_E_FORMAT, "%s: is empty", r->path);
+    if (r->row == 0) return gd_fail(GD_E_FORMAT, "%s: has a header, and no rows", r->path);
+    for (int i = 0; i < t->n_columns; i++)
+        if (t->columns[i].kind == GD_CSV_AUTO) t->columns[i].kind = GD_CSV_NUMBER;
+    t->rows = r->row;
+    if (!gd_mul_size((size_t)t->rows, (size_t)t->n_columns * sizeof *t->values, &bytes) ||
+        !(t->values = gd_malloc(bytes)))
+        return no_memory(r->path);
+    GD_TRY(pass(r, fill));
+    return finish(r);
+}
+
+gd_status gd_csv_table_read(gd_csv_table *t, const char *path, const gd_csv_options *options,
+                            const gd_csv_table *like) {
+    *t = (gd_csv_table){.rows = 0};
+    reading r = {.table = t, .path = path, .options = options, .like = like};
+    const gd_status status = read_table(&r);
+    if (status != GD_OK) gd_csv_table_free(t);
+    return status;
+}
+
+void gd_csv_table_free(gd_csv_table *t) {
+    for (int i = 0; i < t->n_columns; i++) {
+        gd_csv_column *c = &t->columns[i];
+        for (int k = 0; k < c->n_categories; k++) gd_free(c->categories[k]);
+        gd_free(c->categories);
+        gd_names_free(&c->codes);
+        gd_free(c->name);
+    }
+    gd_free(t->columns);
+    gd_free(t->values);
+    *t = (gd_csv_table){.rows = 0};
+}

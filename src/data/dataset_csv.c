@@ -1,0 +1,148 @@
+/* dataset_csv.c - tables in CSV files. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "data/csv_table.h"
+#include "data/samples.h"
+#include "gradus/datasets.h"
+
+/*dataset csv(path:string)
+ * A table in a CSV file, gzipped or not, read into memory. A column with a text that is no number has
+ * categories. Samples: the inputs, f32 (features), and the target: f32 (1), or where it has categories
+ * its class, i64. Empty fields, ?, NA, N/A, NaN, NULL and None are missing values.
+ *   target string = none        the target column: its name or number; none: samples have no target
+ *   columns string = none       inputs, as 'age income' or 'sepal length, sepal width'; none: all others
+ *   types string = none         what columns hold: 'zip:category size:number'; none: found from the data
+ *   header {auto, yes, no} = auto   whether the first line has names; auto: it has if no number is in it
+ *   separator string = none     one character, or 'tab'; none: a comma
+ *   missing {error, mean, zero, drop} = error   for missing numbers: fail, the mean, 0, or no such row
+ *   categories {one_hot, index} = one_hot   as inputs: a feature for each, or the number of the category
+ *   standardize bool = false    brings numbers of the input to mean 0 and deviation 1
+ *   like string = none          a CSV file whose types, categories, mean and deviation are used: for a test set
+ */
+typedef struct csv {
+    gd_csv_table table;
+    bool one_hot, standardize;
+    int n_inputs;     /* columns */
+    int64_t features; /* of a sample */
+} csv;
+
+static gd_status separator_of(const char *text, char *separator) {
+    *separator = ',';
+    if (!text) return GD_OK;
+    if (strcmp(text, "tab") == 0)
+        *separator = '\t';
+    else if (strlen(text) == 1 && !strchr("\"\r\n", *text))
+        *separator = *text;
+    else
+        return gd_fail(GD_E_ARGUMENT, "separator is '%.20s'; it is one character, or tab", text);
+    return GD_OK;
+}
+
+static gd_status csv_check(const void *options) {
+    const gd_dataset_csv_options *o = options;
+    char separator;
+    GD_TRY(gd_check_path(o->path, "path"));
+    return separator_of(o->separator, &separator);
+}
+
+enum { MAX_FEATURES = 1 << 20 };
+
+static gd_status count_features(csv *c, const char *path) {
+    const gd_csv_table *t = &c->table;
+    c->n_inputs = t->n_columns - t->has_target;
+    for (int i = 0; i < c->n_inputs; i++) {
+        const gd_csv_column *column = &t->columns[i];
+        c->features += column->kind == GD_CSV_CATEGORY && c->one_hot ? column->n_categories : 1;
+        if (c->features > MAX_FEATURES)
+            return gd_fail(GD_E_SHAPE,
+                           "%s: column %s has %d categories; as one-hot features they are too many",
+                           path, column->name, column->n_categories);
+    }
+    return GD_OK;
+}
+
+static gd_status read_both(csv *c, const gd_dataset_csv_options *o, const gd_csv_options *options) {
+    gd_csv_table like = {.rows = 0};
+    if (!o->like) return gd_csv_table_read(&c->table, o->path, options, NULL);
+    gd_status status = gd_csv_table_read(&like, o->like, options, NULL);
+    if (status == GD_OK) status = gd_csv_table_read(&c->table, o->path, options, &like);
+    gd_csv_table_free(&like);
+    return status;
+}
+
+static gd_status csv_open(gd_dataset *d) {
+    const gd_dataset_csv_options *o = d->options;
+    csv *c = d->self = gd_calloc(1, sizeof *c);
+    if (!c) return gd_fail(GD_E_MEMORY, "no memory for a dataset");
+    gd_csv_options options = {.columns = o->columns, .target = o->target, .types = o->types};
+    options.header = o->header == GD_YES ? 1 : o->header == GD_NO ? 0 : -1;
+    options.missing = o->missing == GD_MEAN   ? GD_CSV_MEAN
+                      : o->missing == GD_ZERO ? GD_CSV_ZERO
+                      : o->missing == GD_DROP ? GD_CSV_DROP
+                                              : GD_CSV_REFUSE;
+    GD_TRY(separator_of(o->separator, &options.separator));
+    c->one_hot = o->categories == GD_ONE_HOT;
+    c->standardize = o->standardize;
+    GD_TRY(read_both(c, o, &options));
+    GD_TRY(count_features(c, o->path));
+    d->count = c->table.rows;
+    const gd_csv_column *target = &c->table.columns[c->table.n_columns - 1];
+    if (!c->table.has_target || target->kind != GD_CSV_CATEGORY) return GD_OK;
+    return gd_dataset_set_classes(d, (const char *const *)target->categories, target->n_categories);
+}
+
+static void put_features(const csv *c, int64_t row, float *to) {
+    const gd_csv_table *t = &c->table;
+    const float *from = t->values + row * t->n_columns;
+    for (int i = 0; i < c->n_inputs; i++) {
+        const gd_csv_column *column = &t->columns[i];
+        if (column->kind == GD_CSV_NUMBER) {
+            *to++ = c->standardize ? (float)((from[i] - column->mean) / column->scale) : from[i];
+        } else if (c->one_hot) {
+            for (int k = 0; k < column->n_categories; k++) *to++ = (float)(k == (int)from[i]);
+        } else {
+            *to++ = from[i];
+        }
+    }
+}
+
+/* Rows `indices` of the table: as one sample, or as a batch with an axis in front. */
+static gd_status add_rows(const csv *c, const int64_t *indices, int64_t count, bool batch,
+                          gd_sample *sample) {
+    const gd_csv_table *t = &c->table;
+    const int64_t dims[2] = {count, c->features}, single[2] = {count, 1};
+    void *x = NULL, *y = NULL;
+    GD_TRY(gd_sample_add(sample, GD_F32, batch ? 2 : 1, batch ? dims : dims + 1, &x));
+    for (int64_t i = 0; i < count; i++) put_features(c, indices[i], (float *)x + i * c->features);
+    if (!t->has_target) return GD_OK;
+    const bool class = t->columns[t->n_columns - 1].kind == GD_CSV_CATEGORY;
+    GD_TRY(class ? gd_sample_add(sample, GD_I64, batch, &count, &y)
+                 : gd_sample_add(sample, GD_F32, batch ? 2 : 1, batch ? single : single + 1, &y));
+    for (int64_t i = 0; i < count; i++) {
+        const float value = t->values[indices[i] * t->n_columns + t->n_columns - 1];
+        if (class)
+            ((int64_t *)y)[i] = (int64_t)value;
+        else
+            ((float *)y)[i] = value;
+    }
+    return GD_OK;
+}
+
+static gd_status csv_get(const gd_dataset *d, int64_t index, gd_random *random, gd_sample *sample) {
+    (void)random;
+    return add_rows(d->self, &index, 1, false, sample);
+}
+static gd_status csv_gather(const gd_dataset *d, const int64_t *indices, int64_t count,
+                            gd_sample *batch) {
+    return add_rows(d->self, indices, count, true, batch);
+}
+
+static void csv_close(gd_dataset *d) {
+    csv *c = d->self;
+    if (!c) return;
+    gd_csv_table_free(&c->table);
+    gd_free(c);
+}
+
+#include "dataset_csv.gen.h"

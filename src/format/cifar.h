@@ -1,0 +1,21 @@
+/* cifar.h - the binary files of CIFAR-10 and CIFAR-100: records of one or two label bytes and 3072
+ * pixels (3, 32, 32). They have no header. */
+#ifndef GRADUS_FORMAT_CIFAR_H
+#define GRADUS_FORMAT_CIFAR_H
+
+#include "format/stream.h"
+
+enum { GD_CIFAR_PIXELS = 3 * 32 * 32, GD_CIFAR_MAX = 10000000 };
+
+typedef struct gd_cifar {
+    int64_t count, room;
+    uint8_t *pixels; /* (count, 3, 32, 32) */
+    uint8_t *labels; /* (count, labels of a record) */
+} gd_cifar;
+
+/* Appends all records of a file, of which each has `labels` label bytes; byte k of them is below
+ * limits[k]. GD_E_FORMAT: a label that cannot be, or a record that is cut off. */
+gd_status gd_cifar_read(gd_cifar *cifar, gd_stream *stream, int labels, const int *limits);
+void gd_cifar_free(gd_cifar *cifar); /* one that is all zero is fine */
+
+#endif

@@ -1,0 +1,305 @@
+/* test_data_tables.c - CSV files and arrays of NumPy's as datasets. */
+#include <math.h>
+
+#include "clean_test.h"
+#include "core/alloc.h"
+#include "core/error.h"
+#include "data_files.h"
+#include "data_gather.h"
+#include "format/csv.h"
+#include "gradus/gradus.h"
+
+/* --- records ------------------------------------------------------------------------------------- */
+
+/* All fields of a text: "a|b;c|d;", or NULL where it fails. */
+static const char *fields_of(const char *text, size_t bytes, char separator) {
+    static char out[2000];
+    uint8_t *exact = malloc(bytes ? bytes : 1);
+    gd_stream *stream;
+    gd_csv *csv;
+    const gd_csv_field *fields;
+    int count = 1;
+    size_t used = 0;
+    memcpy(exact, text, bytes);
+    out[0] = 0;
+    if (gd_stream_open_memory(&stream, "t.csv", exact, bytes) != GD_OK) abort();
+    if (gd_csv_open(&csv, stream, separator) != GD_OK) abort();
+    gd_status status;
+    while ((status = gd_csv_next(csv, &fields, &count)) == GD_OK && count > 0) {
+        for (int i = 0; i < count; i++) {
+            CHECK(strlen(fields[i].text) == fields[i].length);
+            used += (size_t)snprintf(out + used, sizeof out - used, "%s%s", fields[i].text,
+                                     i + 1 < count ? "|" : ";");
+        }
+    }
+    gd_csv_close(csv);
+    gd_stream_close(stream);
+    free(exact);
+    return status == GD_OK ? out : NULL;
+}
+static const char *fields_in(const char *text) { return fields_of(text, strlen(text), ','); }
+
+#define CHECK_FIELDS(text, expected)                                                               \
+    do {                                                                                           \
+        const char *got_ = fields_in(text);                                                        \
+        CHECK_SAYING(got_ &&strcmp(got_, expected) == 0, "%s", got_ ? got_ : gd_latest_failure()); \
+    } while (0)
+
+CLEAN_TEST(csv_records_are_those_of_the_rfc) {
+    CHECK_FIELDS("a,b\nc,d\n", "a|b;c|d;");
+    CHECK_FIELDS("a,b\r\nc,d", "a|b;c|d;");
+    CHECK_FIELDS("a,b\rc,d\r", "a|b;c|d;");
+    CHECK_FIELDS("\"a,1\",\"b\"\"c\"\n", "a,1|b\"c;");
+    CHECK_FIELDS("\"two\nlines\",x\n", "two\nlines|x;");
+    CHECK_FIELDS("\xEF\xBB\xBF"
+                 "a,\n,b",
+                 "a|;|b;");
+    CHECK_FIELDS("\n\n  \na,b\n\n\n", "a|b;");
+    CHECK_FIELDS(" a b , \"c \" ,d\n", "a b|c |d;");
+    CHECK_FIELDS("a,,\n\"\"\n", "a||;;");
+    CHECK_FIELDS("it's 5\" long,b", "it's 5\" long|b;");
+    CHECK_FIELDS("", "");
+    CHECK(strcmp(fields_of("a\tb\n", 4, '\t'), "a|b;") == 0);
+    CHECK(strcmp(fields_of("1,5;2\n", 6, ';'), "1,5|2;") == 0);
+}
+
+CLEAN_TEST(damaged_csv_is_refused_with_line_and_column) {
+    CHECK(!fields_in("a,b\nc,\"d") &&
+          strstr(gd_latest_failure(), "t.csv: line 2, column 3: the quote"));
+    CHECK(!fields_in("a,\"b\"c\n") && strstr(gd_latest_failure(), "line 1, column 6: text behind"));
+    CHECK(!fields_in("\"a\nb\",\"c\"d") && strstr(gd_latest_failure(), "line 2, column 7"));
+    CHECK(!fields_of("a,\0b", 4, ',') &&
+          strstr(gd_latest_failure(), "line 1, column 3: a zero byte"));
+    CHECK(!fields_in("\xC3\xA4,\"b\"c") && strstr(gd_latest_failure(), "column 6"));
+}
+
+/* --- tables -------------------------------------------------------------------------------------- */
+
+static const char houses[] = "size,city,rooms,price\n"
+                             "100,Bern,3,500\n"
+                             "50,Aarau,2,300\n"
+                             "75,\"Bern\",2,410.5\n";
+
+static void check_floats(gd_tensor *t, int64_t count, const float *expected) {
+    CHECK_SAYING(gd_tensor_dtype(t) == GD_F32 && gd_tensor_numel(t) == count, "%s %lld",
+                 gd_error_message(), (long long)gd_tensor_numel(t));
+    if (gd_tensor_numel(t) != count) return;
+    const float *got = gd_data(t);
+    for (int64_t i = 0; i < count; i++)
+        CHECK_SAYING(fabsf(got[i] - expected[i]) < 1e-6f, "%lld: %g, not %g", (long long)i,
+                     (double)got[i], (double)expected[i]);
+}
+#define CHECK_FLOATS(t, ...)                                                                       \
+    check_floats(t, (int64_t)(sizeof((float[]){__VA_ARGS__}) / sizeof(float)),                     \
+                 (float[]){__VA_ARGS__})
+
+CLEAN_TEST(columns_are_numbers_and_categories) {
+    GD_SCOPE;
+    const char *path = test_write_text("houses.csv", houses);
+    gd_dataset *d = gd_dataset_csv(path, .target = "price");
+    CHECK_SAYING(gd_dataset_count(d) == 3, "%s", gd_error_message());
+    gd_tensors row = gd_dataset_get(d, 0);
+    CHECK_FLOATS(row.at[0], 100, 0, 1, 3); /* Aarau, Bern */
+    CHECK_FLOATS(row.at[1], 500);
+    CHECK(gd_tensor_rank(row.at[1]) == 1 && gd_dataset_class_count(d) == 0);
+    CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 50, 1, 0, 2);
+
+    d = gd_dataset_csv(path, .target = "city", .columns = "rooms size");
+    row = gd_dataset_get(d, 2);
+    CHECK_FLOATS(row.at[0], 2, 75);
+    CHECK(gd_item_int(row.at[1]) == 1 && gd_tensor_rank(row.at[1]) == 0);
+    CHECK(gd_dataset_class_count(d) == 2 && strcmp(gd_dataset_class_name(d, 1), "Bern") == 0);
+
+    d = gd_dataset_new("csv", "path=x target=3");
+    CHECK(!d && says("x: cannot be opened"));
+    gd_clear_error();
+    d = gd_dataset_csv(path, .target = "3", .categories = GD_INDEX, .types = "rooms:category");
+    CHECK_FLOATS(gd_dataset_get(d, 0).at[0], 100, 1, 1);
+    d = gd_dataset_csv(path);
+    row = gd_dataset_get(d, 0);
+    CHECK(row.count == 1);
+    CHECK_FLOATS(row.at[0], 100, 0, 1, 3, 500);
+}
+
+CLEAN_TEST(categories_that_are_numbers_are_sorted_as_numbers) {
+    GD_SCOPE;
+    const char *path = test_write_text("n.csv", "1;10\n2;9\n3;2\n4;10\n");
+    gd_dataset *d = gd_dataset_csv(path, .separator = ";", .target = "1:category");
+    CHECK_SAYING(gd_dataset_class_count(d) == 3, "%s", gd_error_message());
+    CHECK(strcmp(gd_dataset_class_name(d, 0), "2") == 0 &&
+          strcmp(gd_dataset_class_name(d, 2), "10") == 0);
+    CHECK(gd_item_int(gd_dataset_get(d, 0).at[1]) == 2 &&
+          gd_item_int(gd_dataset_get(d, 2).at[1]) == 0);
+    CHECK(gd_dataset_count(d) == 4); /* no header: numbers in the first line */
+    CHECK(gd_dataset_count(gd_dataset_csv(path, .separator = ";", .header = GD_YES)) == 3);
+}
+
+CLEAN_TEST(missing_values_are_what_the_option_says) {
+    GD_SCOPE;
+    const char *path = test_write_text("m.csv", "a,b,y\n1,u,1\n,v,2\n3,,3\n5,u,\n");
+    CHECK(!gd_dataset_csv(path, .target = "y") &&
+          says("line 3, column 1 (a): '' is a missing value"));
+    gd_clear_error();
+    CHECK(!gd_dataset_csv(path, .target = "y", .missing = GD_MEAN) && says("line 5") &&
+          says("of the target"));
+    gd_clear_error();
+    gd_dataset *d = gd_dataset_csv(path, .target = "y", .missing = GD_DROP);
+    CHECK(gd_dataset_count(d) == 1);
+    path = test_write_text("m.csv", "a,b\n1,u\nNA,v\n3,\n5,u\n");
+    d = gd_dataset_csv(path, .missing = GD_MEAN);
+    CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 3, 0, 1, 0);
+    CHECK_FLOATS(gd_dataset_get(d, 2).at[0], 3, 0, 0,
+                 1); /* missing is a category of its own, the last */
+    d = gd_dataset_csv(path, .missing = GD_ZERO, .categories = GD_INDEX);
+    CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 0, 1);
+}
+
+CLEAN_TEST(numbers_are_standardized_by_the_training_file) {
+    GD_SCOPE;
+    const char *train = test_write_text("train.csv", "x,c,y\n1,b,0\n3,a,1\n5,b,0\n");
+    const char *test = test_write_text("test.csv", "y,c,x\n1,b,7\n");
+    gd_dataset *d = gd_dataset_csv(train, .target = "y", .standardize = true);
+    const float scale = sqrtf(8.0f / 3);
+    CHECK_FLOATS(gd_dataset_get(d, 0).at[0], -2 / scale, 0, 1);
+    CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 0, 1, 0);
+    d = gd_dataset_csv(test, .target = "y", .standardize = true, .like = train);
+    CHECK_SAYING(d, "%s", gd_error_message());
+    CHECK_FLOATS(gd_dataset_get(d, 0).at[0], 4 / scale, 0, 1);
+    CHECK_FLOATS(gd_dataset_get(d, 0).at[1], 1);
+    test_write_text("test.csv", "x,c,y\n1,z,1\n");
+    CHECK(!gd_dataset_csv(test, .target = "y", .like = train) &&
+          says("line 2, column 3 (c): 'z' is a category"));
+    gd_clear_error();
+    test_write_text("test.csv", "x,c,y\nno,b,1\n");
+    CHECK(!gd_dataset_csv(test, .target = "y", .like = train) && says("'no' is not a number"));
+    gd_clear_error();
+    test_write_text("test.csv", "x,c\n1,b\n");
+    CHECK(!gd_dataset_csv(test, .target = "y", .like = train) &&
+          says("has no column 'y'; it has x, c"));
+}
+
+CLEAN_TEST(wrong_options_of_csv_are_refused) {
+    GD_SCOPE;
+    const char *path = test_write_text("houses.csv", houses);
+    CHECK(!gd_dataset_csv(path, .target = "cost") &&
+          says("has no column 'cost'; it has size, city, rooms, price"));
+    gd_clear_error();
+    CHECK(!gd_dataset_csv(path, .types = "city") && says("neither :number nor :category"));
+    gd_clear_error();
+    CHECK(!gd_dataset_csv(path, .types = "city:number") &&
+          says("line 2, column 5 (city): 'Bern' is not a number"));
+    gd_clear_error();
+    CHECK(!gd_dataset_csv(path, .separator = "ab") && says("separator is 'ab'"));
+    gd_clear_error();
+    CHECK(!gd_dataset_csv(NULL) && says("path is not given"));
+    gd_clear_error();
+    CHECK(!gd_dataset_csv(test_write_text("e.csv", "")) && says("e.csv: is empty"));
+    gd_clear_error();
+    CHECK(!gd_dataset_csv(test_write_text("e.csv", "a,b\n")) && says("a header, and no rows"));
+    gd_clear_error();
+    CHECK(!gd_dataset_csv(test_write_text("e.csv", "1,2\n3\n")) &&
+          says("line 2 has 1 fields; the first has 2"));
+}
+
+CLEAN_TEST(a_batch_of_rows_is_the_rows) {
+    GD_SCOPE;
+    size_t size;
+    uint8_t *zipped = test_gzip(houses, sizeof houses - 1, &size);
+    const char *path = test_write("houses.csv.gz", zipped, size);
+    free(zipped);
+    gd_dataset *d = gd_dataset_csv(path, .target = "city");
+    CHECK_SAYING(d, "%s", gd_error_message());
+    CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 50, 2, 300);
+    check_gather(d);
+    check_gather(gd_dataset_csv(path, .target = "price", .standardize = true));
+    check_gather(gd_dataset_csv(path, .categories = GD_INDEX));
+}
+
+static void check_damaged_csv(const void *data, size_t bytes) {
+    GD_SCOPE;
+    const char *path = test_write("damaged.csv", data, bytes);
+    gd_dataset *d = gd_dataset_csv(path, .target = "0", .missing = GD_ZERO);
+    if (!d) CHECK_SAYING(says("damaged.csv"), "%s", gd_error_message());
+    if (d) gd_dataset_get(d, 0);
+    gd_clear_error();
+}
+
+CLEAN_TEST(a_damaged_table_is_read_or_refused) {
+    char text[] = "size,\"city\"\n1,\"a\"\"b\"\n2,\"c\nd\"\n3.5,\n";
+    for (size_t n = 0; n < sizeof text; n++) check_damaged_csv(text, n);
+    for (size_t bit = 0; bit < 8 * (sizeof text - 1); bit++) {
+        text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+        check_damaged_csv(text, sizeof text - 1);
+        text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+    }
+}
+
+/* --- NumPy --------------------------------------------------------------------------------------- */
+
+CLEAN_TEST(rows_of_arrays_are_samples) {
+    GD_SCOPE;
+    gd_tensor *x = gd_reshape(gd_arange(0, 12, .dtype = GD_F32), gd_dims(3, 2, 2)),
+              *y = gd_arange(5, 8, .dtype = GD_I64);
+    const char *path = test_path("a.npz");
+    CHECK(gd_save_npz(path, gd_names("y", "x"), gd_list(y, x)) == GD_OK);
+    gd_dataset *d = gd_dataset_numpy(path, .names = "x y");
+    CHECK_SAYING(gd_dataset_count(d) == 3, "%s", gd_error_message());
+    gd_tensors row = gd_dataset_get(d, 2);
+    CHECK(row.count == 2 && gd_tensor_rank(row.at[0]) == 2 && gd_tensor_rank(row.at[1]) == 0);
+    CHECK_FLOATS(row.at[0], 8, 9, 10, 11);
+    CHECK(gd_item_int(row.at[1]) == 7 && gd_tensor_dtype(row.at[1]) == GD_I64);
+    check_gather(d);
+    row = gd_dataset_get(gd_dataset_numpy(path), 0);
+    CHECK(gd_item_int(row.at[0]) == 5);
+    CHECK(!gd_dataset_numpy(path, .names = "z") && says("has no array 'z'"));
+    gd_clear_error();
+    CHECK(gd_save_npz(path, gd_names("a", "b"), gd_list(x, gd_ones(gd_dims(2)))) == GD_OK);
+    CHECK(!gd_dataset_numpy(path) && says("'b' is f32[2], but the first array has 3 samples"));
+    gd_clear_error();
+    const char *single = test_path("a.npy");
+    CHECK(gd_save_npy(single, x) == GD_OK);
+    size_t bytes = 0, size;
+    uint8_t *data = test_read(single, &bytes), *zipped = test_gzip(data, bytes, &size);
+    CHECK_FLOATS(gd_dataset_get(gd_dataset_numpy(single), 1).at[0], 4, 5, 6, 7);
+    const char *packed = test_write("a.npy.gz", zipped, size);
+    CHECK_FLOATS(gd_dataset_get(gd_dataset_numpy(packed), 1).at[0], 4, 5, 6, 7);
+    zipped[size / 2] ^= 1;
+    test_write("a.npy.gz", zipped, size);
+    CHECK(!gd_dataset_numpy(packed) && says("a.npy.gz"));
+    gd_clear_error();
+    CHECK(!gd_dataset_numpy(single, .names = "x") && says("is no .npz file"));
+    gd_clear_error();
+    CHECK(gd_save_npy(single, gd_scalar(1)) == GD_OK);
+    CHECK(!gd_dataset_numpy(single) && says("is one number"));
+    free(data);
+    free(zipped);
+}
+
+CLEAN_TEST(a_damaged_archive_is_refused_with_its_name) {
+    size_t bytes = 0;
+    const char *path = test_path("d.npz");
+    {
+        GD_SCOPE;
+        CHECK(gd_save_npz(path, gd_names("x", "y"),
+                          gd_list(gd_ones(gd_dims(2, 3)), gd_ones(gd_dims(2)))) == GD_OK);
+    }
+    uint8_t *data = test_read(path, &bytes);
+    for (size_t n = 0; n < bytes; n++) {
+        GD_SCOPE;
+        test_write("d.npz", data, n);
+        CHECK_SAYING(!gd_dataset_numpy(path) && says("d.npz"), "cut at %zu: %s", n,
+                     gd_error_message());
+        gd_clear_error();
+    }
+    for (size_t bit = 0; bit < 8 * bytes; bit += 3) {
+        GD_SCOPE;
+        data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        test_write("d.npz", data, bytes);
+        if (!gd_dataset_numpy(path)) CHECK_SAYING(says("d.npz"), "%s", gd_error_message());
+        data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        gd_clear_error();
+    }
+    free(data);
+}
+
+TEST_MAIN
