@@ -114,6 +114,23 @@ typedef struct gd_callback_functions {
 GD_API gd_callback *gd_callback_from_at(const char *site, void *self,
                                         const gd_callback_functions *functions);
 
+/* A record (CONTRIBUTING.md has the form), so that gd_callback_new makes it by name:
+ *
+ *     static void *open(const void *options) { ... }
+ *     gd_callback_define("beep\nRings after each epoch.\n  times int = 1   in [1, inf)\n",
+ *                        (gd_callback_type){.open = open, .functions = {.epoch_end = beep, .destroy = free}});
+ */
+typedef struct gd_callback_type {
+    gd_status (*check)(const void *options); /* of options together; NULL: all are fine */
+    /* `self` of a new callback, from the options struct: the fields in the order of the record. NULL
+     * is a failure. */
+    void *(*open)(const void *options);
+    gd_callback_functions functions; /* .name is not read: it is the record's */
+} gd_callback_type;
+
+#define gd_callback_define(...) gd_callback_define_at(GD_HERE, __VA_ARGS__)
+GD_API gd_status gd_callback_define_at(const char *site, const char *record, gd_callback_type type);
+
 #ifdef __cplusplus
 }
 #endif

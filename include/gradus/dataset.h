@@ -122,15 +122,15 @@ typedef struct gd_transform_list {
 } gd_transform_list;
 #ifdef __cplusplus
 }
-template <typename List, typename Item, int items> struct gd_list_of_ {
+template <typename List, typename Item, int items> struct gd_items_of_ {
     Item *at[items];
     operator List() const { return List{at, items}; }
 };
-template <typename... Items> inline gd_list_of_<gd_dataset_list, gd_dataset, sizeof...(Items)>
+template <typename... Items> inline gd_items_of_<gd_dataset_list, gd_dataset, sizeof...(Items)>
 gd_datasets_(Items... items) {
     return {{items...}};
 }
-template <typename... Items> inline gd_list_of_<gd_transform_list, gd_transform, sizeof...(Items)>
+template <typename... Items> inline gd_items_of_<gd_transform_list, gd_transform, sizeof...(Items)>
 gd_transforms_(Items... items) {
     return {{items...}};
 }

@@ -25,6 +25,12 @@ GD_API const char *gd_device_name(const gd_device *device);
 GD_API void gd_set_default_device(gd_device *device);
 GD_API gd_device *gd_default_device(void);
 
+/* The instruction set of the CPU's kernels: "base", "avx2" or "avx512" (GRADUS_ISA sets a lesser one). */
+GD_API const char *gd_cpu_instruction_set(void);
+
+/* The version of the library: "0.1.0". */
+GD_API const char *gd_version(void);
+
 /* Waits until all that was queued on the device is done. */
 GD_API gd_status gd_synchronize(gd_device *device);
 

@@ -2,6 +2,7 @@
 #ifndef GRADUS_H
 #define GRADUS_H
 
+#include "gradus/autocast.h"
 #include "gradus/autograd.h"
 #include "gradus/control.h"
 #include "gradus/dataset.h"
@@ -14,6 +15,7 @@
 #include "gradus/index.h"
 #include "gradus/jit.h"
 #include "gradus/loader.h"
+#include "gradus/loss_scale.h"
 #include "gradus/nn.h"
 #include "gradus/npy.h"
 #include "gradus/onnx.h"

@@ -13,7 +13,7 @@
  * when it is traced. Asking a symbol for its data is an error that names the line.
  *
  * The modes of modules (training or evaluation) are recorded when the function reads them: called
- * in another mode, the jit makes another plan. For other C values that change, the function needs a
+ * in another mode, the jit makes another plan. So it does under another setting of GD_AUTOCAST. For other C values that change, the function needs a
  * plan for each of them. Pass the value as the key of the call:
  *
  *     gd_tensor *y = gd_jit_call(fast, gd_list(x), .key = n.depth).at[0];

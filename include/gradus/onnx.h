@@ -16,6 +16,7 @@
 #ifndef GRADUS_ONNX_H
 #define GRADUS_ONNX_H
 
+#include "gradus/module.h"
 #include "gradus/session.h"
 
 #ifdef __cplusplus
@@ -30,6 +31,9 @@ typedef struct gd_onnx_save_options {
     /* An op that ONNX has no way to say (assigning a variable, a gradient that waits for sizes) becomes
      * a node of the domain "gradus", which this library reads and no other; else it is refused. */
     bool own_ops GD_DEFAULT_(false);
+    /* What else the file says, keys and values in turn and NULL at the end:
+     * .metadata = gd_names("author", "me", NULL). */
+    const char *const *metadata GD_DEFAULT_(nullptr);
 } gd_onnx_save_options;
 
 /* Saves what `outputs` need of a session's graph. `inputs` become the file's inputs: placeholders, or
@@ -46,7 +50,7 @@ typedef struct gd_onnx_save_options {
  * runs after them is refused with both names. */
 #define gd_onnx_save(path, session, inputs, outputs, ...)                                        \
     GD_WITH_OPTIONS_(gd_onnx_save_at(GD_HERE, path, session, inputs, outputs, GD_OPTIONS_(gd_onnx_save_options, \
-                                     (.external_above = 1 << 26, .own_ops = false) __VA_OPT__(,) __VA_ARGS__)))
+                                     (.external_above = 1 << 26, .own_ops = false, .metadata = NULL) __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session, gd_tensors inputs, gd_tensors outputs,
                                  const gd_onnx_save_options *options);
 
@@ -65,6 +69,43 @@ typedef struct gd_onnx_load_options {
 #define gd_onnx_load(path, ...)                                                                  \
     GD_WITH_OPTIONS_(gd_onnx_load_at(GD_HERE, path, GD_OPTIONS_(gd_onnx_load_options, (.trainable = false) __VA_OPT__(,) __VA_ARGS__)))
 GD_API gd_graph *gd_onnx_load_at(const char *site, const char *path, const gd_onnx_load_options *options);
+
+/* --- modules ----------------------------------------------------------------------------------- */
+
+typedef struct gd_onnx_save_module_options {
+    int64_t external_above GD_DEFAULT_(1 << 26); /* as above */
+    const char *const *metadata GD_DEFAULT_(nullptr);
+    bool any_batch GD_DEFAULT_(true);              /* the first size of inputs may be any */
+    const char *inputs GD_DEFAULT_("input");       /* names, with spaces between */
+    const char *outputs GD_DEFAULT_("output");
+} gd_onnx_save_module_options;
+
+/* Saves a net as it computes in eval mode, for inputs like these. Tensors have the names of the
+ * parameters. A net that decides by the size of its batch is saved for this one; the log says so.
+ *
+ *     gd_onnx_save_module("digits.onnx", net, gd_list(gd_zeros(gd_dims(1, 1, 28, 28))));
+ */
+#define gd_onnx_save_module(path, net, examples, ...)                                              \
+    GD_WITH_OPTIONS_(gd_onnx_save_module_at(                                                       \
+        GD_HERE, path, net, examples,                                                              \
+        GD_OPTIONS_(gd_onnx_save_module_options,                                                   \
+                    (.external_above = 1 << 26, .metadata = NULL, .any_batch = true,               \
+                     .inputs = "input", .outputs = "output") __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *net,
+                                        gd_tensors examples,
+                                        const gd_onnx_save_module_options *options);
+
+/* A file as a module, in the current scope: to call, to train further, to save again. Variables are
+ * its parameters and buffers: in a file that was saved here those that were, in others all floats are
+ * parameters. What a file has for prediction alone (batch norms with fixed statistics) stays so. */
+#define gd_onnx_module(path) gd_onnx_module_at(GD_HERE, path)
+GD_API gd_module *gd_onnx_module_at(const char *site, const char *path);
+
+/* What a file says under a key, into `text`, cut to `size`; and how long it is, -1 where there is no
+ * such key. A file that cannot be read is a failure. */
+#define gd_onnx_metadata(path, key, text, size) gd_onnx_metadata_at(GD_HERE, path, key, text, size)
+GD_API int64_t gd_onnx_metadata_at(const char *site, const char *path, const char *key, char *text,
+                                   size_t size);
 
 #ifdef __cplusplus
 }

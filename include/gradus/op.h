@@ -51,6 +51,8 @@ enum {
         1 << 19,           /* it may fail for what its tensors hold, beyond indices out of range */
     GD_OP_CALLS = 1 << 20, /* it calls a function of the program, once for each time that it stands
                               in a graph */
+    GD_OP_LOW_PRECISION = 1 << 21,  /* GD_AUTOCAST casts its float inputs to bf16 or f16 */
+    GD_OP_FULL_PRECISION = 1 << 22, /* GD_AUTOCAST casts inputs of bf16 and f16 to f32 */
 };
 
 /* An input or output. */
@@ -76,6 +78,7 @@ typedef enum gd_attr_type {
     GD_ATTR_STRING, /* const char *, kept by the library */
     GD_ATTR_GRAPH,  /* gd_subgraph *, kept by the node: a branch, the body of a loop */
     GD_ATTR_NUMBER, /* gd_number: a double, or an integer of 64 bits exactly */
+    GD_ATTR_FLOATS, /* gd_floats: up to 16 numbers; not of ops */
 } gd_attr_type;
 
 typedef struct gd_op_attr {
@@ -105,6 +108,14 @@ GD_API const char *gd_op_caffe_name(const gd_op *op);
 GD_API bool gd_op_differentiable(const gd_op *op);
 /* The kernels of an op on a kind of device, best first: "direct im2col reference". For logs. */
 GD_API const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size);
+
+/* --- other records ---------------------------------------------------------------------------- */
+
+/* Records of what else is made by name: "layer", "init", "optimizer", "schedule", "net", "dataset",
+ * "transform", "metric", "callback". The calls above read them. In the order of the library's sources,
+ * then those that the program has defined; NULL where there is none. */
+GD_API const gd_op *gd_record_at(const char *kind, int index);
+GD_API const gd_op *gd_record_get(const char *kind, const char *name);
 
 /* --- words ------------------------------------------------------------------------------------- */
 

@@ -106,14 +106,17 @@ typedef struct gd_minimize_options {
     double clip_norm GD_DEFAULT_(0);  /* gradients are clipped as by gd_clip_grad_norm; 0: not */
     double clip_value GD_DEFAULT_(0); /* and as by gd_clip_grad_value, after that; 0: not */
     gd_schedule *schedule GD_DEFAULT_(nullptr); /* takes a step after the optimizer's */
+    gd_loss_scale *
+        loss_scale GD_DEFAULT_(nullptr); /* scales the loss, and the step is skipped where a
+                                                      gradient overflows (loss_scale.h) */
 } gd_minimize_options;
 
 /* In a graph: a symbol that, when fetched, does one step towards a smaller loss. */
 #define gd_minimize(optimizer, loss, ...)                                                          \
     GD_WITH_OPTIONS_(gd_minimize_at(                                                               \
         GD_HERE, optimizer, loss,                                                                  \
-        GD_OPTIONS_(gd_minimize_options, (.clip_norm = 0, .clip_value = 0, .schedule = NULL)       \
-                                             __VA_OPT__(, ) __VA_ARGS__)))
+        GD_OPTIONS_(gd_minimize_options, (.clip_norm = 0, .clip_value = 0, .schedule = NULL,       \
+                                          .loss_scale = NULL) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensor *gd_minimize_at(const char *site, gd_optimizer *optimizer, gd_tensor *loss,
                                  const gd_minimize_options *options);
 

@@ -59,6 +59,7 @@ typedef struct gd_jit gd_jit;
 typedef struct gd_module gd_module;
 typedef struct gd_optimizer gd_optimizer;
 typedef struct gd_schedule gd_schedule;
+typedef struct gd_loss_scale gd_loss_scale;
 typedef struct gd_state gd_state;
 typedef struct gd_attrs gd_attrs;
 typedef struct gd_npz gd_npz;
@@ -74,7 +75,8 @@ typedef struct gd_history gd_history;
 /* `call`, if `x` is such an object. */
 #define GD_FOR_OBJECT_(x, call)                                                                    \
     _Generic((x), gd_tensor *: call, gd_graph *: call, gd_session *: call, gd_jit *: call,           \
-             gd_module *: call, gd_optimizer *: call, gd_schedule *: call, gd_state *: call,         \
+             gd_module *: call, gd_optimizer *: call, gd_schedule *: call, gd_loss_scale *: call,       \
+             gd_state *: call,                                                                       \
              gd_attrs *: call, gd_npz *: call, gd_random_generator *: call,                              \
              gd_dataset *: call, gd_transform *: call, gd_sampler *: call, gd_loader *: call,        \
              gd_metric *: call, gd_callback *: call, gd_history *: call, void *: call)

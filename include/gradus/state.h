@@ -70,6 +70,9 @@ typedef struct gd_save_state_options {
     /* Of a path that ends in ".index.json": the most bytes of tensors in one shard (a larger tensor
      * has a shard of its own). 0: 5 GB, as Hugging Face has it. */
     int64_t shard_bytes GD_DEFAULT_(0);
+    /* Writes a checksum into the metadata of each file. Loading reads such a file once more and compares: a
+     * damaged one is refused. Other programs see an ordinary string. */
+    bool checksum GD_DEFAULT_(false);
 } gd_save_state_options;
 
 /* A path that ends in ".index.json" is an index of shards, as Hugging Face writes them:
@@ -82,9 +85,10 @@ typedef struct gd_save_state_options {
  * Load them by the same path. */
 #define gd_save_state(path, ...) gd_save_state_at(GD_HERE, path, gd_parts(__VA_ARGS__), NULL)
 #define gd_save_state_with(path, parts, ...)                                                       \
-    GD_WITH_OPTIONS_(gd_save_state_at(                                                             \
-        GD_HERE, path, parts,                                                                      \
-        GD_OPTIONS_(gd_save_state_options, (.shard_bytes = 0) __VA_OPT__(, ) __VA_ARGS__)))
+    GD_WITH_OPTIONS_(                                                                              \
+        gd_save_state_at(GD_HERE, path, parts,                                                     \
+                         GD_OPTIONS_(gd_save_state_options, (.shard_bytes = 0, .checksum = false)  \
+                                                                __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_save_state_at(const char *site, const char *path, gd_state_parts parts,
                                   const gd_save_state_options *options);
 

@@ -60,6 +60,44 @@ typedef struct gd_shape {
 } gd_shape;
 #endif
 
+/* A list of up to 16 floats as an option, written gd_floats(0.485, 0.456, 0.406), or one plain number
+ * (.mean = 0.5). */
+enum { GD_MAX_FLOATS = 16 };
+#ifdef __cplusplus
+}
+struct gd_floats {
+    double at[GD_MAX_FLOATS];
+    int count;
+    int form;
+    gd_floats(double number) : at{number}, count(1), form(1) {}
+    gd_floats(std::initializer_list<double> numbers) : at{}, count(0), form(1) {
+        for (double number : numbers) {
+            if (count < GD_MAX_FLOATS) at[count] = number;
+            count++; /* one that is too long is refused by the call */
+        }
+    }
+    template <typename... Rest>
+    gd_floats(double first, double second, Rest... rest)
+        : gd_floats(std::initializer_list<double>{first, second, static_cast<double>(rest)...}) {}
+};
+inline gd_floats gd_floats_default_(double first) { /* of an option that was not given */
+    gd_floats floats(first);
+    floats.count = 0;
+    floats.form = -1;
+    return floats;
+}
+extern "C" {
+#else
+typedef struct gd_floats {
+    double at[GD_MAX_FLOATS];
+    int count;
+    int form; /* as that of gd_shape */
+} gd_floats;
+#define gd_floats(...)                                                                             \
+    (__extension__(gd_floats){                                                                     \
+        {__VA_ARGS__}, (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), 1})
+#endif
+
 /* A number for tensors that may hold integers, as an argument or option: gd_full(dims, 5), .max = 0.5.
  * Write a plain number. `value` is the number; integers beyond 2^53 do not fit a double, so `whole`
  * is the exact integer if (double)whole == value, and is ignored otherwise. Arguments keep 64-bit

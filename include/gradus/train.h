@@ -66,10 +66,12 @@ typedef struct gd_compile_options {
     const char *loss GD_DEFAULT_(nullptr); /* "cross_entropy label_smoothing=0.1" */
     gd_loss_fn loss_function GD_DEFAULT_(nullptr);
     void *loss_user GD_DEFAULT_(nullptr);
-    /* Records of metrics with options, commas between, or metrics. */
+    /* Records of metrics with options, commas between; and metrics, which come behind them. */
     const char *metrics GD_DEFAULT_(nullptr); /* "accuracy, top_k k=5" */
     gd_metric_list metric_objects GD_DEFAULT_({nullptr, 0});
-    const char *precision GD_DEFAULT_("f32"); /* what heavy ops compute in: "f32", "bf16", "f16" */
+    /* What heavy ops compute in: "f32", "bf16", "f16" (autocast.h). With f16 the loss is scaled
+     * (loss_scale.h), unless a .step walks back itself. */
+    const char *precision GD_DEFAULT_("f32");
     int accumulate GD_DEFAULT_(1);            /* batches whose gradients make one step */
     double clip_norm GD_DEFAULT_(0);          /* as gd_clip_grad_norm; 0: not */
     double clip_value GD_DEFAULT_(0);         /* as gd_clip_grad_value; 0: not */
@@ -132,7 +134,7 @@ typedef enum gd_progress {
 } gd_progress;
 
 typedef struct gd_fit_options {
-    int64_t epochs GD_DEFAULT_(1);
+    int64_t epochs GD_DEFAULT_(0);    /* 0: one, or as many as max_steps takes */
     int64_t max_steps GD_DEFAULT_(0); /* ends after so many batches in all; 0: after the epochs */
     gd_loader *validation GD_DEFAULT_(nullptr);
     gd_dataset *validation_dataset GD_DEFAULT_(nullptr);
@@ -160,7 +162,7 @@ typedef struct gd_fit_options {
     GD_WITH_OPTIONS_(gd_fit_at(                                                                    \
         GD_HERE, net, GD_FIT_DATA_(data),                                                          \
         GD_OPTIONS_(gd_fit_options,                                                                \
-                    (.epochs = 1, .max_steps = 0, .validation = NULL, .validation_dataset = NULL,  \
+                    (.epochs = 0, .max_steps = 0, .validation = NULL, .validation_dataset = NULL,  \
                      .validation_tensors = {NULL, 0}, .validation_split = 0,                       \
                      .class_weights = NULL, .callbacks = {NULL, 0}, .resume = NULL, .step = NULL,  \
                      .step_user = NULL, .batch = 32, .shuffle = true, .workers = 0, .seed = 0,     \
@@ -210,6 +212,10 @@ GD_API const char *gd_history_name(const gd_history *history, int64_t column);
 /* NaN where there is no such column or row. Row -1 is the last one. */
 GD_API double gd_history_value(const gd_history *history, const char *name, int64_t row);
 #define gd_history_last(history, name) gd_history_value(history, name, -1)
+
+/* Why the run ended before its last epoch, in words; NULL: it did not. And whether it was an interrupt. */
+GD_API const char *gd_history_stopped(const gd_history *history);
+GD_API bool gd_history_interrupted(const gd_history *history);
 
 /* Writes the curves as an SVG picture: losses, and below them metrics between 0 and 1. */
 #define gd_history_plot(...) gd_history_plot_at(GD_HERE, __VA_ARGS__)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "ops/autocast.h"
 
 void gd_save(gd_context *context, gd_tensor *t) {
     gd_function_state *state = context->state;
@@ -67,6 +68,7 @@ gd_status gd_function_forward(const gd_function *f, void (*half)(gd_context *), 
     const int n_out = gd_function_results(f);
     gd_context context = {
         .n_in = (int)x.count, .n_out = n_out, .x = x.at, .y = y, .user = user, .state = state};
+    GD_NO_AUTOCAST; /* a run of a graph may call it under another setting */
     int before = gd_no_grad_begin();
     half(&context);
     gd_grad_mode_end(&before);

@@ -15,11 +15,13 @@
 #include "core/map.h"
 #include "core/random.h"
 #include "gradus/ops.h"
+#include "ops/autocast.h"
 
 typedef struct {
     gd_fn fn;
     void *user;
-    gd_rng rng; /* as it was before the first run */
+    gd_rng rng;   /* as it was before the first run */
+    int autocast; /* the setting of the first run */
 } stretch;
 
 /* --- what a stretch depends on ------------------------------------------------------------------- */
@@ -114,7 +116,9 @@ static gd_status run_again(gd_context *c) {
     gd_rng now = gd_rng_state();
     gd_rng_restore(s->rng);
     int before = gd_enable_grad_begin();
+    const int autocast = gd_autocast_pause(s->autocast);
     gd_tensor *y = s->fn((gd_tensors){x, n}, s->user);
+    gd_autocast_resume(&autocast);
     gd_grad_mode_end(&before);
     gd_rng_restore(now);
     if (!y || y->kind == GD_FAILED)
@@ -184,7 +188,7 @@ gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *
     /* without a tape there is nothing to save; a graph decides by itself what to keep */
     if (symbols || !gd_grad_enabled()) return fn(inputs, user);
     gd_scope *scope = gd_scope_open();
-    stretch s = {fn, user, gd_rng_state()};
+    stretch s = {fn, user, gd_rng_state(), gd_this_thread.autocast};
     gd_tensor *y = NULL;
     gd_status status = recompute(&s, inputs, &y);
     if (status == GD_OK) gd_keep(y);

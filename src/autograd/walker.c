@@ -15,6 +15,7 @@
 #include "core/grow.h"
 #include "core/map.h"
 #include "gradus/ops.h"
+#include "ops/autocast.h"
 #include "ops/call.h"
 
 /* A place where gradients gather: a node's outputs, or a leaf. */
@@ -520,9 +521,11 @@ gd_status gd_walk_back(const gd_walk *walk) {
     if (status == GD_OK) {
         mark_needed(&w, order);
         int before = walk->create_graph ? gd_enable_grad_begin() : gd_no_grad_begin();
+        const int autocast = gd_autocast_pause(GD_DTYPE_NONE);
         gd_this_thread.rules++;
         status = walk_all(&w, order);
         gd_this_thread.rules--;
+        gd_autocast_resume(&autocast);
         gd_grad_mode_end(&before);
     }
     if (status == GD_OK && walk->inputs) pick_up(&w);

@@ -55,10 +55,10 @@ int gd_record_input(const gd_record *r, const char *name) {
 static bool take_type(char **s, gd_op_attr *attr) {
     static const struct { const char *text; gd_attr_type type; int count;
     } types[] = {
-        {"int[1]", GD_ATTR_INTS, 1}, {"int[2]", GD_ATTR_INTS, 2},   {"int[3]", GD_ATTR_INTS, 3},
-        {"int[]", GD_ATTR_SHAPE, 0}, {"int", GD_ATTR_INT, 0},       {"float", GD_ATTR_FLOAT, 0},
-        {"bool", GD_ATTR_BOOL, 0},   {"dtype", GD_ATTR_DTYPE, 0},   {"string", GD_ATTR_STRING, 0},
-        {"graph", GD_ATTR_GRAPH, 0}, {"number", GD_ATTR_NUMBER, 0},
+        {"int[1]", GD_ATTR_INTS, 1},   {"int[2]", GD_ATTR_INTS, 2}, {"int[3]", GD_ATTR_INTS, 3},
+        {"int[]", GD_ATTR_SHAPE, 0},   {"int", GD_ATTR_INT, 0},     {"float[]", GD_ATTR_FLOATS, 0},
+        {"float", GD_ATTR_FLOAT, 0},   {"bool", GD_ATTR_BOOL, 0},   {"dtype", GD_ATTR_DTYPE, 0},
+        {"string", GD_ATTR_STRING, 0}, {"graph", GD_ATTR_GRAPH, 0}, {"number", GD_ATTR_NUMBER, 0},
     };
     *s = gd_record_skip(*s);
     if (**s == '{') {
@@ -159,6 +159,8 @@ static bool parse_flags(gd_record *r, char *s) {
         {"awaits", GD_OP_AWAITS},
         {"refuses", GD_OP_REFUSES},
         {"calls", GD_OP_CALLS},
+        {"lowp", GD_OP_LOW_PRECISION},
+        {"fullp", GD_OP_FULL_PRECISION},
         {"inplace", 0},
     };
     char end;
@@ -398,6 +400,10 @@ static bool parse_record(gd_record *r, char *text, bool maker) {
         if (r->inputs[i].variadic) return gd_record_fail(r, "only the last input can be variadic in", r->name);
     if ((r->flags & (GD_OP_IDEMPOTENT | GD_OP_INVOLUTION)) && (r->n_inputs != 1 || r->n_outputs != 1))
         return gd_record_fail(r, "only ops of one input and one output are idempotent or involutions:", r->name);
+    for (int i = 0; i < r->n_attrs && !maker;
+         i++) /* graphs and ONNX files have no place for them */
+        if (r->attrs[i].type == GD_ATTR_FLOATS)
+            return gd_record_fail(r, "an op has no list of floats:", r->attrs[i].name);
     if ((r->flags & GD_OP_ELEMENTWISE) && r->n_exprs == 0)
         return gd_record_fail(r, "an elementwise op needs an expression:", r->name);
     return check_exprs(r);
@@ -512,6 +518,29 @@ bool gd_ir_gradient(const gd_ir *forward, int n_inputs, int input, gd_ir *ir, gd
     }
     if (sum < 0) return false;
     *ir = gd_ir_finish(&b, &sum, 1, nodes);
+    return true;
+}
+
+bool gd_ir_unless(const gd_ir *forward, const gd_op_param *inputs, int n_inputs, gd_ir *ir,
+                  gd_ir_node *nodes) {
+    gd_ir_builder b = {.count = 0};
+    int vars[2 * GD_RECORD_MAX], outputs[GD_IR_MAX_OUTPUTS], n_written = 0;
+    for (int i = 0; i < n_inputs; i++) {
+        vars[i] = gd_ir_var(&b, i);
+        n_written += inputs[i].mutated;
+    }
+    const int skip = gd_ir_var(&b, n_inputs);
+    for (int k = 0; k < forward->n_outputs; k++)
+        outputs[k] = gd_ir_inline(&b, forward, k, vars, NULL);
+    int k = forward->n_outputs - n_written; /* written inputs are the last results */
+    for (int i = 0; i < n_inputs; i++) {
+        if (!inputs[i].mutated) continue;
+        outputs[k] = gd_ir_apply(&b, "where", skip, vars[i], outputs[k]);
+        k++;
+    }
+    if (b.error[0]) return false;
+    *ir = gd_ir_finish(&b, outputs, forward->n_outputs, nodes);
+    ir->n_vars = n_inputs + 1;
     return true;
 }
 

@@ -22,12 +22,12 @@
  *
  * Inputs: `x`, `b?` optional, `xs*` any number, `x!` mutated (also `x!?`). Required attributes:
  * `dims:int[]`. Outputs: `y`, `ys*`, `mask~` hidden. Types: int, float, number (a float, or an
- * integer of 64 bits without loss), bool, dtype, string, int[1..3], int[], {word, word}, tensor? (an
- * optional input that is given by name; tensor!?: the op writes it).
+ * integer of 64 bits without loss), bool, dtype, string, int[1..3], int[], float[] (not of ops),
+ * {word, word}, tensor? (an optional input that is given by name; tensor!?: the op writes it).
  * Flags: elementwise, view, random, dynamic, nograd, internal, float, truth, integral, whole, inplace (a
  * twin that writes its first input), idempotent (done again it changes nothing), involution (done again
- * it undoes itself), shapeonly (reads shapes, and no data), heavy, rows, assigns, awaits, refuses
- * (gradus/op.h).
+ * it undoes itself), shapeonly (reads shapes, and no data), heavy, rows, assigns, awaits, refuses,
+ * calls, lowp, fullp (gradus/op.h).
  * Lines of attributes and expressions are indented by two or more; documentation is not.
  *
  * What else is made by name (layers, optimizers, schedules, initializers) has a record of the same form,
@@ -102,6 +102,11 @@ bool gd_record_gradient(gd_record *record, int input, gd_ir *ir, gd_ir_node *nod
 
 /* The same gradient for an op that has only its IR (a derived op). */
 bool gd_ir_gradient(const gd_ir *forward, int n_inputs, int input, gd_ir *ir, gd_ir_node *nodes);
+
+/* The expressions of an op that writes inputs, with one more variable behind them: where it is not 0,
+ * what is written is what was there. False: they are too long. */
+bool gd_ir_unless(const gd_ir *forward, const gd_op_param *inputs, int n_inputs, gd_ir *ir,
+                  gd_ir_node *nodes);
 
 /* Renumbers an IR's variables so that only those it uses are left; `used` gets their old numbers.
  * Returns how many there are. */

@@ -45,6 +45,7 @@ typedef struct gd_thread {
 
     gd_device *device;  /* default device; NULL means the CPU */
     int no_grad;        /* > 0: the tape does not record */
+    int autocast;       /* the gd_dtype of GD_AUTOCAST; GD_DTYPE_NONE: off */
     int rules;          /* > 0: inside of gradient rules, whose nodes in a graph have gradients in any case */
     int bodies;         /* > 0: inside of an op's body */
     int attempts;       /* > 0: inside a gd_attempt (error.h); ops do not run after a failure */

@@ -30,7 +30,7 @@ static gd_status image_folder_check(const void *options) {
 
 /* Whether the name ends like one of `suffixes`. */
 static bool is_wanted(const char *name, const char *suffixes) {
-    if (!suffixes) return gd_image_has_suffix(name);
+    if (!suffixes) return gd_picture_has_suffix(name);
     const size_t length = strlen(name);
     for (const char *s = suffixes + strspn(suffixes, " "); *s; s += strspn(s, " ")) {
         const size_t n = strcspn(s, " ");

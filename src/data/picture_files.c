@@ -9,8 +9,8 @@
 gd_status gd_picture_files_check(gd_int2 size, int64_t channels) {
     if (channels != 1 && channels != 3)
         return gd_fail(GD_E_ARGUMENT, "channels is %lld; it is 1 or 3", (long long)channels);
-    if (size.at[0] < 0 || size.at[1] < 0 || size.at[0] > GD_IMAGE_MAX_PIXELS ||
-        size.at[1] > GD_IMAGE_MAX_PIXELS || (size.at[0] == 0) != (size.at[1] == 0))
+    if (size.at[0] < 0 || size.at[1] < 0 || size.at[0] > GD_PICTURE_MAX_PIXELS ||
+        size.at[1] > GD_PICTURE_MAX_PIXELS || (size.at[0] == 0) != (size.at[1] == 0))
         return gd_fail(GD_E_ARGUMENT, "size %lld x %lld cannot be", (long long)size.at[0],
                        (long long)size.at[1]);
     return GD_OK;
@@ -25,7 +25,7 @@ gd_status gd_picture_files_new(gd_dataset *d, const char *folder, gd_int2 size, 
     gd_picture_files *f = d->self = gd_calloc(1, sizeof *f);
     if (!f || !(f->folder = gd_malloc(strlen(folder) + 1))) return no_memory();
     strcpy(f->folder, folder);
-    f->options = (gd_image_options){
+    f->options = (gd_picture_options){
         .channels = (int)channels, .height = (int)size.at[0], .width = (int)size.at[1]};
     f->bytes = bytes;
     return GD_OK;
@@ -53,7 +53,7 @@ gd_status gd_picture_files_add(gd_picture_files *f, const char *name, int32_t cl
     return GD_OK;
 }
 
-static gd_status add_pixels(const gd_picture_files *f, const gd_image *image, gd_sample *sample) {
+static gd_status add_pixels(const gd_picture_files *f, const gd_picture *image, gd_sample *sample) {
     const int64_t dims[3] = {image->channels, image->height, image->width};
     const size_t plane = (size_t)image->height * (size_t)image->width;
     void *to = NULL;
@@ -70,10 +70,10 @@ gd_status gd_picture_files_get(const gd_dataset *d, int64_t index, gd_sample *sa
     const char *name = f->names + f->files[index].name;
     char *path = gd_folder_join(f->folder, name);
     if (!path) return no_memory();
-    gd_image image;
-    gd_status status = gd_image_read(&image, *name == '/' ? name : path, &f->options);
+    gd_picture image;
+    gd_status status = gd_picture_read(&image, *name == '/' ? name : path, &f->options);
     if (status == GD_OK) status = add_pixels(f, &image, sample);
-    gd_image_free(&image);
+    gd_picture_free(&image);
     gd_free(path);
     const int64_t class = f->files[index].class;
     return status == GD_OK ? gd_sample_add_classes(sample, &class, NULL, 1) : status;

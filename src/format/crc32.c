@@ -1,4 +1,4 @@
-/* crc32.c - CRC-32 (polynomial 0xEDB88320, reflected), eight bytes a step.
+/* crc32.c - CRC-32 (polynomial 0xEDB88320, reflected) and CRC-32C (0x82F63B78), eight bytes a step.
  *
  * table[0][b] is the remainder of byte b; table[k][b] that of b followed by k zero bytes. The
  * remainder of eight bytes is the sum of those of each byte with what follows it set to zero.
@@ -9,12 +9,13 @@
 
 #include <pthread.h>
 
-static uint32_t table[8][256];
+typedef uint32_t crc_table[8][256];
+static crc_table zip_table, castagnoli_table;
 
-static void make_table(void) {
+static void make_table(crc_table table, uint32_t polynomial) {
     for (uint32_t b = 0; b < 256; b++) {
         uint32_t r = b;
-        for (int bit = 0; bit < 8; bit++) r = r & 1 ? r >> 1 ^ 0xEDB88320u : r >> 1;
+        for (int bit = 0; bit < 8; bit++) r = r & 1 ? r >> 1 ^ polynomial : r >> 1;
         table[0][b] = r;
     }
     for (int k = 1; k < 8; k++)
@@ -22,10 +23,12 @@ static void make_table(void) {
             table[k][b] = table[k - 1][b] >> 8 ^ table[0][table[k - 1][b] & 0xFF];
 }
 
-uint32_t gd_crc32(uint32_t crc, const void *data, size_t bytes) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_table);
+static void make_tables(void) {
+    make_table(zip_table, 0xEDB88320u);
+    make_table(castagnoli_table, 0x82F63B78u);
+}
 
+static uint32_t extend(const crc_table table, uint32_t crc, const void *data, size_t bytes) {
     const uint8_t *p = data;
     crc = ~crc;
     for (; bytes >= 8; bytes -= 8, p += 8) {
@@ -36,4 +39,16 @@ uint32_t gd_crc32(uint32_t crc, const void *data, size_t bytes) {
     }
     for (; bytes > 0; bytes--, p++) crc = crc >> 8 ^ table[0][(crc ^ *p) & 0xFF];
     return ~crc;
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+uint32_t gd_crc32(uint32_t crc, const void *data, size_t bytes) {
+    pthread_once(&once, make_tables);
+    return extend(zip_table, crc, data, bytes);
+}
+
+uint32_t gd_crc32c(uint32_t crc, const void *data, size_t bytes) {
+    pthread_once(&once, make_tables);
+    return extend(castagnoli_table, crc, data, bytes);
 }

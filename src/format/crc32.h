@@ -1,4 +1,4 @@
-/* crc32.h - the checksum of ZIP, gzip and PNG. */
+/* crc32.h - the checksum of ZIP, gzip and PNG; and CRC-32C, that of TFRecord files. */
 #ifndef GRADUS_FORMAT_CRC32_H
 #define GRADUS_FORMAT_CRC32_H
 
@@ -7,5 +7,6 @@
 
 /* The checksum of what `crc` stands for followed by these bytes; of nothing it is 0. */
 uint32_t gd_crc32(uint32_t crc, const void *data, size_t bytes);
+uint32_t gd_crc32c(uint32_t crc, const void *data, size_t bytes);
 
 #endif

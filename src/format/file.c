@@ -323,12 +323,16 @@ gd_status gd_file_writer_write_at(gd_file_writer *w, uint64_t offset, const void
     return write_fully(w, offset, data, bytes);
 }
 
-/* Makes the rename itself last. Not every file system can; the data is safe in any case. */
-static void sync_folder(const char *target) {
+/* Makes the rename itself last, which not every file system can. Who replaces a file by another name removes the old
+ * one next, so a disk that fails here is a failure. */
+static gd_status sync_folder(gd_file_writer *w, const char *target) {
     const int fd = gd_file_open_folder(target);
-    if (fd < 0) return;
-    fsync(fd);
+    if (fd < 0) return GD_OK;
+    gd_status status = GD_OK;
+    if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
+        status = writer_fail(w, "is in place, but its folder cannot be written to the disk");
     close(fd);
+    return status;
 }
 
 /* Closes the file, since some network file systems report a full disk only then. The lock stays: it
@@ -352,8 +356,7 @@ static gd_status put_in_place(gd_file_writer *w, const char *name) {
     if (rename(w->temporary, name) != 0) return writer_fail(w, "cannot be put in place");
     gd_free(w->temporary);
     w->temporary = NULL;
-    sync_folder(name);
-    return GD_OK;
+    return sync_folder(w, name);
 }
 
 gd_status gd_file_writer_place(gd_file_writer *w, const char *name) {

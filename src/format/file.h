@@ -5,8 +5,10 @@
  *
  * A writer fills a temporary file beside the target ("model.gd.tmp-1") and moves it over the target
  * at commit, after the bytes are on the disk. Whatever goes wrong before (a full disk, a cancel),
- * the old file is as it was and the temporary one is removed. A killed process leaves its temporary
- * file behind; the next writer of the same target removes it (file_claim.h says how it knows).
+ * the old file is as it was and the temporary one is removed. After the move the folder is written to
+ * the disk, too; if that fails, so does the commit, and the new file is in place. A killed process
+ * leaves its temporary file behind; the next writer of the same target removes it (file_claim.h says
+ * how it knows).
  *
  * Messages name the file. GD_E_IO: the system refused; GD_E_FORMAT: a read beyond the end.
  */

@@ -4,7 +4,7 @@
  * such files are GD_E_UNSUPPORTED and the message says what to install.
  *
  * A picture is damaged or truncated: GD_E_FORMAT, with its name and the byte offset. Sizes are
- * checked before anything is allocated: at most GD_IMAGE_MAX_PIXELS, and no more than the bytes of
+ * checked before anything is allocated: at most GD_PICTURE_MAX_PIXELS, and no more than the bytes of
  * the file can hold.
  */
 #ifndef GRADUS_FORMAT_IMAGE_H
@@ -12,47 +12,47 @@
 
 #include "gradus/status.h"
 
-enum { GD_IMAGE_MAX_PIXELS = 1 << 28 };
+enum { GD_PICTURE_MAX_PIXELS = 1 << 28 };
 
-typedef struct gd_image {
+typedef struct gd_picture {
     int width, height;
     int channels;    /* 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha */
     uint8_t *pixels; /* (height, width, channels) from gd_malloc */
-} gd_image;
+} gd_picture;
 
-typedef struct gd_image_options {
+typedef struct gd_picture_options {
     int channels;      /* without alpha: 1 or 3; 0: as in the file */
     bool alpha;        /* keeps or adds an alpha channel; else colours are blended with black */
     int width, height; /* of the result; 0: as in the file */
-} gd_image_options;
+} gd_picture_options;
 
 /* `name` is for messages. On failure *image is empty. */
-gd_status gd_image_decode(gd_image *image, const char *name, const void *data, size_t bytes,
-                          const gd_image_options *options);
+gd_status gd_picture_decode(gd_picture *image, const char *name, const void *data, size_t bytes,
+                          const gd_picture_options *options);
 /* Reads a file, which may be gzipped. */
-gd_status gd_image_read(gd_image *image, const char *path, const gd_image_options *options);
-void gd_image_free(gd_image *image);
+gd_status gd_picture_read(gd_picture *image, const char *path, const gd_picture_options *options);
+void gd_picture_free(gd_picture *image);
 
 /* Whether a file's name ends as those of pictures do: .jpg, .jpeg, .png, .ppm, .pgm, .pbm, .pnm. */
-bool gd_image_has_suffix(const char *name);
+bool gd_picture_has_suffix(const char *name);
 
 /* Resizes by a triangle filter as wide as the scale (antialiased bilinear), with Pillow's rounding. */
-gd_status gd_image_resize(gd_image *image, const char *name, int width, int height);
+gd_status gd_picture_resize(gd_picture *image, const char *name, int width, int height);
 
 /* Writes a PNG file of 8 bits, with 1 to 4 channels: pixels (height, width, channels). */
-gd_status gd_image_write_png(const char *path, int width, int height, int channels,
+gd_status gd_picture_write_png(const char *path, int width, int height, int channels,
                              const uint8_t *pixels);
 
 /* --- between the decoders ---------------------------------------------------------------------- */
 
 /* Sizes from a header, checked, and memory for them. `what` is "JPEG". */
-gd_status gd_image_new(gd_image *image, const char *name, const char *what, uint64_t width,
+gd_status gd_picture_new(gd_picture *image, const char *name, const char *what, uint64_t width,
                        uint64_t height, int channels);
 
-/* Each gives the channels that are cheapest for it; gd_image_decode does the rest. */
-gd_status gd_jpeg_decode(gd_image *image, const char *name, const uint8_t *data, size_t bytes,
-                         const gd_image_options *options);
-gd_status gd_png_decode(gd_image *image, const char *name, const uint8_t *data, size_t bytes);
-gd_status gd_pnm_decode(gd_image *image, const char *name, const uint8_t *data, size_t bytes);
+/* Each gives the channels that are cheapest for it; gd_picture_decode does the rest. */
+gd_status gd_jpeg_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes,
+                         const gd_picture_options *options);
+gd_status gd_png_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes);
+gd_status gd_pnm_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes);
 
 #endif

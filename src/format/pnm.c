@@ -53,7 +53,7 @@ static gd_status bit(parser *p, uint8_t *to) {
     return GD_OK;
 }
 
-static gd_status read_text(parser *p, gd_image *image, bool bits, uint32_t most) {
+static gd_status read_text(parser *p, gd_picture *image, bool bits, uint32_t most) {
     const size_t count = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
     for (size_t i = 0; i < count; i++) {
         uint32_t v;
@@ -67,7 +67,7 @@ static gd_status read_text(parser *p, gd_image *image, bool bits, uint32_t most)
     return GD_OK;
 }
 
-static void read_bits(parser *p, gd_image *image) {
+static void read_bits(parser *p, gd_picture *image) {
     const size_t row = ((size_t)image->width + 7) / 8;
     for (int y = 0; y < image->height; y++, p->at += row)
         for (int x = 0; x < image->width; x++)
@@ -75,7 +75,7 @@ static void read_bits(parser *p, gd_image *image) {
                 p->data[p->at + (size_t)x / 8] >> (7 - x % 8) & 1 ? 0 : 255;
 }
 
-static void read_bytes(parser *p, gd_image *image, uint32_t most) {
+static void read_bytes(parser *p, gd_picture *image, uint32_t most) {
     const size_t count = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
     const uint8_t *from = p->data + p->at;
     for (size_t i = 0; i < count; i++)
@@ -96,13 +96,13 @@ static uint64_t least_bytes(char kind, uint64_t width, uint64_t height, uint32_t
     }
 }
 
-gd_status gd_pnm_decode(gd_image *image, const char *name, const uint8_t *data, size_t bytes) {
+gd_status gd_pnm_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes) {
     parser p = {.name = name, .data = data, .bytes = bytes, .at = 2};
     const char kind = (char)data[1];
     const bool bits = kind == '1' || kind == '4', text = kind <= '3';
     uint32_t width, height, most = 1;
-    GD_TRY(number(&p, GD_IMAGE_MAX_PIXELS, &width));
-    GD_TRY(number(&p, GD_IMAGE_MAX_PIXELS, &height));
+    GD_TRY(number(&p, GD_PICTURE_MAX_PIXELS, &width));
+    GD_TRY(number(&p, GD_PICTURE_MAX_PIXELS, &height));
     if (!bits) GD_TRY(number(&p, 65535, &most));
     if (most == 0) return damaged(&p, "the largest value is 0");
     if (!text) { /* one byte of space, and then the pixels */
@@ -110,13 +110,13 @@ gd_status gd_pnm_decode(gd_image *image, const char *name, const uint8_t *data, 
             return damaged(&p, "a space was expected");
         p.at++;
     }
-    if ((uint64_t)width * height <= GD_IMAGE_MAX_PIXELS && width && height &&
+    if ((uint64_t)width * height <= GD_PICTURE_MAX_PIXELS && width && height &&
         least_bytes(kind, width, height, most) > bytes - p.at)
         return gd_fail(
             GD_E_FORMAT,
             "%s: damaged PNM picture: %u x %u pixels do not fit into the %zu bytes from byte %zu",
             name, width, height, bytes - p.at, p.at);
-    GD_TRY(gd_image_new(image, name, "PNM", width, height, kind == '3' || kind == '6' ? 3 : 1));
+    GD_TRY(gd_picture_new(image, name, "PNM", width, height, kind == '3' || kind == '6' ? 3 : 1));
     if (text) return read_text(&p, image, bits, most);
     if (bits)
         read_bits(&p, image);

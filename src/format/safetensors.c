@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/number.h"
 #include "format/bytes.h"
+#include "format/checksum.h"
 #include "format/json.h"
 
 enum { LENGTH_BYTES = 8, ALIGNMENT = 64 };
@@ -232,17 +233,38 @@ static gd_status read_header(gd_safetensors *out, const gd_file_reader *file, ch
     return gd_json_parse(&out->doc, path, *text, (size_t)bytes);
 }
 
+/* Finds the digits of the checksum in the header's text. */
+static gd_status find_checksum(gd_safetensors *h, const char *path, const char *text) {
+    const char *value = NULL;
+    size_t at;
+    for (size_t i = 0; i < h->n_values; i++)
+        if (strcmp(h->values[i].key, GD_CHECKSUM_KEY) == 0) value = h->values[i].text;
+    if (!value) return GD_OK;
+    if (strlen(value) != sizeof GD_CHECKSUM_BLANK - 1 ||
+        !gd_checksum_find(text, (size_t)h->data_begin - LENGTH_BYTES, &at) ||
+        memcmp(text + at, value + strlen(value) - GD_CHECKSUM_DIGITS, GD_CHECKSUM_DIGITS) != 0)
+        return gd_fail(GD_E_FORMAT, "%s: \"%s\" is '%.40s', which is no checksum", path,
+                       GD_CHECKSUM_KEY, value);
+    h->checksum_at = LENGTH_BYTES + at;
+    return GD_OK;
+}
+
 gd_status gd_safetensors_read(gd_safetensors *out, const gd_file_reader *file) {
     char *text = NULL;
     *out = (gd_safetensors){0};
     gd_status status = read_header(out, file, &text);
-    gd_free(text);
     reading r = {.out = out,
                  .path = gd_file_reader_path(file),
                  .data_bytes = gd_file_reader_size(file) - out->data_begin};
     if (status == GD_OK) status = read_tensors(&r, gd_json_root(out->doc));
+    if (status == GD_OK) status = find_checksum(out, r.path, text);
+    gd_free(text);
     if (status != GD_OK) gd_safetensors_free(out);
     return status;
+}
+
+gd_status gd_safetensors_check(const gd_safetensors *h, const gd_file_reader *file) {
+    return h->checksum_at ? gd_checksum_check(file, h->checksum_at) : GD_OK;
 }
 
 void gd_safetensors_free(gd_safetensors *h) {

@@ -35,12 +35,16 @@ typedef struct gd_safetensors {
     gd_safetensors_value *values; /* of __metadata__ */
     size_t n_values;
     uint64_t data_begin;
+    uint64_t checksum_at; /* where the digits of its checksum are (checksum.h); 0: it has none */
     int64_t *all_dims;
     struct gd_json_doc *doc;
 } gd_safetensors;
 
 gd_status gd_safetensors_read(gd_safetensors *out, const gd_file_reader *file);
 void gd_safetensors_free(gd_safetensors *header); /* {0} is fine */
+
+/* Reads all of the file and compares its checksum, if it has one. */
+gd_status gd_safetensors_check(const gd_safetensors *header, const gd_file_reader *file);
 
 /* The bits of an element of a dtype; 0: not known. */
 int gd_safetensors_bits(const char *dtype);

@@ -8,6 +8,7 @@
 #include "graph/subgraph.h"
 #include "graph/trace.h"
 #include "gradus/ops.h"
+#include "ops/autocast.h"
 #include "ops/call.h"
 #include "ops/late.h"
 
@@ -34,6 +35,7 @@ typedef struct {
     gd_tensors feeds, fed;
     gd_running running;
     bool on_tape; /* results keep their history */
+    bool as_ops;  /* the program's own mode counts */
 } run;
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to run a graph"); }
@@ -183,6 +185,7 @@ static gd_status do_commits(const run *r) {
 
 static gd_status run_with(run *r, entry *e, gd_tensor **in) {
     gd_node *node = e->node;
+    if (r->as_ops) return gd_node_run(node, in, e->values, &r->running); /* they write for themselves */
     if (node->op->flags & GD_OP_ASSIGNS) return run_assign(r, e, in);
     GD_TRY(copy_written(r, node, in));
     return gd_node_run(node, in, e->values, &r->running);
@@ -227,10 +230,15 @@ static gd_status evaluate(run *r, gd_tensors fetches) {
     }
     if (r->on_tape && r->running.tape)
         return gd_fail(GD_E_UNSUPPORTED, "gradients through a loop of unknown length have no gradient in a graph");
-    int before = r->running.tape || r->on_tape ? gd_enable_grad_begin() : gd_no_grad_begin();
     gd_status status = GD_OK;
+    int before = 0, autocast = gd_this_thread.autocast;
+    if (!r->as_ops) {
+        before = r->running.tape || r->on_tape ? gd_enable_grad_begin() : gd_no_grad_begin();
+        gd_autocast_pause(GD_DTYPE_NONE); /* the nodes have been cast as they should be */
+    }
     for (int i = 0; i < r->count && status == GD_OK; i++) status = run_node(r, &r->entries[i]);
-    gd_grad_mode_end(&before);
+    if (!r->as_ops) gd_grad_mode_end(&before);
+    gd_autocast_resume(&autocast);
     return status;
 }
 
@@ -273,8 +281,10 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     return (gd_tensors){results, fetches.count};
 }
 
-gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results) {
-    run r = {.feeds = feeds, .fed = values, .running = {.run = noise.call, .steps = noise.seed}, .on_tape = true};
+static gd_status evaluate_kept(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
+                               bool as_ops, gd_tensor **results) {
+    run r = {.feeds = feeds, .fed = values, .running = {.run = noise.call, .steps = noise.seed}, .on_tape = true,
+             .as_ops = as_ops};
     gd_status status = evaluate(&r, fetches);
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
         results[i] = find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index];
@@ -284,7 +294,15 @@ gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors v
     return status;
 }
 
-gd_tensors gd_evaluate(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
+gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results) {
+    return evaluate_kept(fetches, feeds, values, noise, false, results);
+}
+
+gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results) {
+    return evaluate_kept(fetches, feeds, values, noise, true, results);
+}
+
+gd_tensors gd_evaluate_nodes(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
     return gd_evaluate_run(fetches, feeds, values, (gd_rng){0, 0}, true);
 }
 
@@ -302,10 +320,10 @@ static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
 
 static gd_status late_numbers(gd_tensor *t, gd_numbers *n) {
     gd_scope *scope = gd_scope_open();
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_tensor *value = t;
     if (t->kind == GD_SYMBOL) {
-        gd_tensors got = gd_evaluate(gd_list(t), (gd_tensors){NULL, 0}, (gd_tensors){NULL, 0});
+        gd_tensors got = gd_evaluate_nodes(gd_list(t), (gd_tensors){NULL, 0}, (gd_tensors){NULL, 0});
         value = got.at[0];
     }
     const gd_status status = value->kind == GD_VALUE ? read_numbers(value, n) : gd_failure();

@@ -94,13 +94,18 @@ gd_block gd_graph_begin(gd_graph *graph) {
 
 void gd_graph_end(gd_block *block) { gd_this_thread.tracer = block->before; }
 
-void *gd_tracing_off(void) {
-    void *before = gd_this_thread.tracer;
-    gd_this_thread.tracer = NULL;
+gd_tracing gd_tracing_off(void) {
+    gd_thread *thread = &gd_this_thread;
+    const gd_tracing before = {thread->tracer, thread->autocast};
+    thread->tracer = NULL;
+    thread->autocast = GD_DTYPE_NONE;
     return before;
 }
 
-void gd_tracing_on(void *before) { gd_this_thread.tracer = before; }
+void gd_tracing_on(gd_tracing before) {
+    gd_this_thread.tracer = before.tracer;
+    gd_this_thread.autocast = before.autocast;
+}
 
 gd_eager gd_eager_begin(void) {
     gd_eager before = {gd_tracing_off(), gd_this_thread.noise};
@@ -109,7 +114,7 @@ gd_eager gd_eager_begin(void) {
 }
 
 void gd_eager_end(gd_eager *before) {
-    gd_tracing_on(before->tracer);
+    gd_tracing_on(before->tracing);
     gd_this_thread.noise = before->noise;
 }
 
@@ -305,7 +310,7 @@ static gd_status note_version(gd_graph *graph, const gd_written *w) {
     if (!w->tensor->requires_grad || w->tensor->node || w->opaque) return GD_OK;
     if (!gd_grow(graph->versions, graph->n_versions, graph->version_room))
         return gd_fail(GD_E_MEMORY, "no memory for a graph");
-    graph->versions[graph->n_versions++] = (gd_version){gd_retain(w->tensor), gd_retain(w->symbol)};
+    graph->versions[graph->n_versions++] = (gd_leaf_version){gd_retain(w->tensor), gd_retain(w->symbol)};
     return GD_OK;
 }
 

@@ -41,9 +41,9 @@ typedef struct gd_written {
 
 /* What a leaf outside has become by being written: gradients of this symbol are gradients of the
  * leaf. */
-typedef struct gd_version {
+typedef struct gd_leaf_version {
     gd_tensor *leaf, *symbol; /* both held */
-} gd_version;
+} gd_leaf_version;
 
 /* The gradient of a leaf outside (its .grad) while a jit's function is traced. */
 typedef struct gd_leaf_grad {
@@ -92,7 +92,7 @@ struct gd_graph {
     int n_written, written_room;
     gd_captured *captured; /* of a jit, each tensor once */
     int n_captured, captured_room;
-    gd_version *versions; /* of a jit, in the order in which they were written */
+    gd_leaf_version *versions; /* of a jit, in the order in which they were written */
     int n_versions, version_room;
     gd_leaf_grad *grads; /* of a jit, each leaf once */
     int n_grads, grad_room;
@@ -187,17 +187,21 @@ const gd_run_noise *gd_session_noise(const gd_run_noise *noise);
 /* Frees an origin; for gd_node_release. */
 void gd_origin_free(gd_origin *origin);
 
-/* Tracing off, for code that computes while a graph is being built. */
-void *gd_tracing_off(void);
-void gd_tracing_on(void *before);
+/* Tracing and autocast off, for code that computes while a graph is being built. */
+typedef struct gd_tracing {
+    void *tracer;
+    int autocast;
+} gd_tracing;
+gd_tracing gd_tracing_off(void);
+void gd_tracing_on(gd_tracing before);
 
 /* For the rest of the block ops run, also where a function is traced or a graph is built: GD_EAGER;
  * For tensors that outlive the trace, such as a parameter that a module makes in its first forward.
- * Random ops take the generator's next numbers. Grad mode, default device and the open scopes stay
- * as they are. What the traced function has written to tensors outside is not there yet, so do not
+ * Random ops take the generator's next numbers, and autocast is off. Grad mode, default device and the
+ * open scopes stay as they are. What the traced function has written to tensors outside is not there yet, so do not
  * read those. */
 typedef struct gd_eager {
-    void *tracer;
+    gd_tracing tracing;
     struct gd_rng *noise;
 } gd_eager;
 gd_eager gd_eager_begin(void);

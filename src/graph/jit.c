@@ -1,8 +1,8 @@
 /* jit.c - eager functions as plans: see gradus/jit.h.
  *
  * For each signature (the caller's key, devices, dtypes and shapes of the inputs, which captured
- * tensors require a gradient, which have one that counts, and C values such as the modes of
- * modules) the function is traced into a graph of its own, with a session that runs it. The
+ * tensors require a gradient, which have one that counts, the autocast setting, and C values such as
+ * the modes of modules) the function is traced into a graph of its own, with a session that runs it. The
  * gradient of a call is one more run of that session, which computes the forward part again with
  * the same noise.
  */
@@ -35,6 +35,7 @@ typedef struct traced {
     gd_graph *graph;
     gd_session *session;
     int64_t key;
+    int autocast; /* the setting that it was traced under */
     int n_in, n_out, n_leaves;
     uint64_t n_noise; /* how many numbers of the generator a call takes; its random nodes count from 0 */
     gd_tensor **in, **out; /* symbols */
@@ -247,6 +248,7 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     *made = NULL;
     if (!t) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     atomic_init(&t->refs, 1);
+    t->autocast = gd_this_thread.autocast;
     t->guard = gd_guard_new();
     gd_work_init(&t->deriving);
     t->forked = (gd_forked){.in_child = traced_in_child};
@@ -284,7 +286,8 @@ static bool has_moved(const traced *t) {
 }
 
 static bool is_for(const traced *t, gd_tensors inputs, int64_t key) {
-    if (t->key != key || t->n_in != inputs.count) return false;
+    if (t->key != key || t->autocast != gd_this_thread.autocast || t->n_in != inputs.count)
+        return false;
     for (int i = 0; i < t->graph->n_captured; i++) /* parameters may have been frozen since, or the other way */
         if (t->graph->captured[i].wants != t->graph->captured[i].tensor->requires_grad) return false;
     if (!gd_traced_values_fit(t->graph) || !gd_leaf_grads_fit(t->graph)) return false;

@@ -89,7 +89,7 @@ int gd_pass_fold(gd_program *p, gd_device *device) {
         return -1;
     }
     gd_thread *thread = &gd_this_thread;
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_device *before = thread->device;
     int grad = gd_no_grad_begin();
     thread->device = device;

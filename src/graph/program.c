@@ -171,6 +171,11 @@ bool gd_same_option(const gd_op_attr *a, const void *x, const void *y) {
         const gd_shape *s = (const gd_shape *)x, *t = (const gd_shape *)y;
         return s->rank == t->rank && s->form == t->form && memcmp(s->at, t->at, sizeof(int64_t) * (size_t)(s->rank > 0 ? s->rank : 0)) == 0;
     }
+    case GD_ATTR_FLOATS: {
+        const gd_floats *s = x, *t = y;
+        return s->count == t->count && s->form == t->form &&
+               memcmp(s->at, t->at, sizeof(double) * (size_t)(s->count > 0 ? s->count : 0)) == 0;
+    }
     case GD_ATTR_WORD: return *(const gd_word *)x == *(const gd_word *)y;
     case GD_ATTR_DTYPE: return *(const gd_dtype *)x == *(const gd_dtype *)y;
     case GD_ATTR_STRING: {

@@ -546,7 +546,7 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
     if (status == GD_OK && o->into.count > fetches.count)
         status = gd_fail(GD_E_ARGUMENT, "%lld tensors to write %lld fetches into", (long long)o->into.count, (long long)fetches.count);
     if (status == GD_OK) {
-        void *tracing = gd_tracing_off();
+        const gd_tracing tracing = gd_tracing_off();
         int grad = gd_no_grad_begin();
         gd_attempt attempt;
         gd_attempt_begin(&attempt);
@@ -569,7 +569,7 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
 /* Finds or makes the plan of a run, and hands it to `look`. */
 static gd_status with_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches, void (*look)(const cached *c, void *arg), void *arg) {
     GD_TRY(check_run(s, feeds, fetches));
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     const int64_t n = feeds.count / 2;
     gd_tensor **symbols = gd_malloc((size_t)(2 * n + 1) * sizeof *symbols), **values = symbols + n;
     gd_status status = symbols ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
@@ -647,7 +647,7 @@ gd_tensor *gd_session_get_at(const char *site, gd_session *s, gd_tensor *variabl
     GD_CALLED_FROM(site);
     gd_status status = check_variable(s, variable, "gd_session_get");
     if (status != GD_OK) return gd_tensor_fail(status);
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_tensor *copy = &gd_error_tensor;
     gd_turn_hold hold;
     status = initialize_once(s);
@@ -669,7 +669,7 @@ static gd_status set_variable(gd_session *s, gd_tensor *variable, gd_tensor *val
     if (value->rank != variable->rank || memcmp(value->dims, variable->dims, sizeof(int64_t) * value->rank) != 0)
         return gd_fail(GD_E_SHAPE, "gd_session_set: '%s' is %s, not %s", symbol_name(variable), gd_describe(variable, a, sizeof a),
                        gd_describe(value, b, sizeof b));
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_scope *scope = gd_scope_open();
     gd_tensor *here = value;
     gd_turn_hold hold;
@@ -708,7 +708,7 @@ static void end_hold(void *user, bool loaded) {
 }
 
 static gd_status begin_hold(gd_session *s, bool writes, state_hold **out) {
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_status status = initialize_once(s);
     gd_tracing_on(tracing);
     GD_TRY(status);

@@ -220,6 +220,8 @@ gd_status gd_onnx_set_output(gd_onnx_loader *loader, const gd_pb *node, size_t i
 const char *gd_onnx_folder(const gd_onnx_loader *loader);
 
 /* A graph from a ModelProto, owned by the caller. `folder` NULL: there are no files beside it. */
+/* From a file. The caller owns the graph, for which the scope has room. */
+gd_status gd_onnx_load_file(const char *path, bool trainable, gd_graph **out);
 gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, gd_graph **out);
 
 /* By a row. *fits false: it is not for this node, for the reason that is noted. `padded` stands for

@@ -10,6 +10,7 @@
 #include "format/file.h"
 #include "gradus/ops.h"
 #include "io/onnx_load.h"
+#include "ops/autocast.h"
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to load a graph"); }
 
@@ -398,7 +399,7 @@ gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, g
     const gd_building building =
         gd_this_building; /* blocks that are open here are not the file's */
     gd_this_building = (gd_building){NULL, NULL, 0};
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_block device = gd_device_begin(gd_device_get("cpu"));
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -448,7 +449,7 @@ static gd_status load_once(const char *path, char *folder, bool trainable, gd_gr
 
 /* Data that a model refers to are gone once another process has replaced the model. Then it is read
  * once more while no process may replace it. */
-static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
+gd_status gd_onnx_load_file(const char *path, bool trainable, gd_graph **out) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
     GD_TRY(gd_scope_reserve(1));
     char *folder = folder_of(path);
@@ -465,8 +466,9 @@ static gd_status load_file(const char *path, bool trainable, gd_graph **out) {
 
 gd_graph *gd_onnx_load_at(const char *site, const char *path, const gd_onnx_load_options *o) {
     GD_CALLED_FROM(site);
+    GD_NO_AUTOCAST;
     gd_graph *graph = NULL;
-    const gd_status status = load_file(path, o->trainable, &graph);
+    const gd_status status = gd_onnx_load_file(path, o->trainable, &graph);
     if (status != GD_OK) {
         gd_error_stick(status);
         return NULL;

@@ -149,7 +149,7 @@ gd_status gd_onnx_load_affine_grid(gd_onnx_loader *l, const gd_pb *node) {
     if (!rows) return gd_fail(GD_E_MEMORY, "no memory to load a graph");
     for (int64_t p = 0; p < count; p++)
         base_place(p, n, size + 2, corners != 0, rows + p * (n + 1));
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_tensor *base =
         gd_cast(gd_from_array(gd_dims(count, n + 1), GD_F64, rows), (gd_dtype)theta->dtype);
     gd_tracing_on(tracing);

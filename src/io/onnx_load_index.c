@@ -25,7 +25,7 @@ static gd_status never_negative(gd_onnx_loader *l, const gd_pb *node, size_t i, 
     if (l->own) return GD_OK;
     GD_TRY(gd_onnx_known(l, gd_pb_string_at(node, "input", i), &known));
     if (!known) return GD_OK;
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     *never = gd_tensor_numel(known) == 0 || gd_item(gd_min(known)) >= 0;
     gd_tracing_on(tracing);
     return GD_OK;

@@ -147,7 +147,7 @@ gd_status gd_onnx_load_resize(gd_onnx_loader *l, const gd_pb *node) {
     if (list->kind == GD_SYMBOL || (sizes && m.own && m.first && gd_has_unknown(&x, 1)))
         return resize_late(l, node, x, sizes, &m);
     GD_TRY(read_axes(node, x, list, &count, axes));
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     status = read_numbers(list, x->rank, count, axes, numbers);
     gd_tracing_on(tracing);
     GD_TRY(status);

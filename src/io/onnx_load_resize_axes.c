@@ -128,7 +128,7 @@ static gd_tensor *weighted(const way *w, gd_tensor *x, int axis, int64_t m, doub
     if (!rows) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory to load a graph"));
     for (int64_t i = 0; i < m; i++)
         fill_row(w, place_of(w, i, n, m, scale), scale, n, rows + i * n);
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_tensor *matrix = gd_cast(gd_from_array(gd_dims(m, n), GD_F64, rows), wide);
     gd_tracing_on(tracing);
     gd_free(rows);

@@ -416,7 +416,7 @@ gd_status gd_onnx_load_pad(gd_onnx_loader *l, const gd_pb *node) {
         GD_TRY(all_pads(pads, axes, n_axes, x->rank, &all));
         return set_late(l, node, o, x, &all, 1);
     }
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_status status = all_pads(pads, axes, n_axes, x->rank, &all);
     if (status == GD_OK) status = gd_late_numbers(all, &numbers);
     gd_tracing_on(tracing);

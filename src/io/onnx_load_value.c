@@ -145,7 +145,7 @@ static gd_status evaluate(evaluation *e, gd_tensor *symbol, gd_tensor **out) {
     GD_TRY(look_at(e, symbol->node));
     while (e->n_nodes > 0) GD_TRY(look_behind(e, e->nodes[--e->n_nodes]));
     gd_tensors got =
-        gd_evaluate(gd_list(symbol), (gd_tensors){e->symbols, e->n}, (gd_tensors){e->values, e->n});
+        gd_evaluate_nodes(gd_list(symbol), (gd_tensors){e->symbols, e->n}, (gd_tensors){e->values, e->n});
     if (got.count != 1 || got.at[0]->kind != GD_VALUE) return gd_failure();
     *out = got.at[0];
     return GD_OK;
@@ -153,7 +153,7 @@ static gd_status evaluate(evaluation *e, gd_tensor *symbol, gd_tensor **out) {
 
 gd_status gd_onnx_evaluate(gd_onnx_loader *l, gd_tensor *symbol, int64_t size, gd_tensor **out) {
     evaluation e = {.l = l, .size = size};
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     const gd_status status = evaluate(&e, symbol, out);
     gd_tracing_on(tracing);
     gd_map_free(&e.seen);
@@ -233,7 +233,7 @@ static gd_status numbers_of(gd_onnx_loader *l, const char *name, int *count, int
         *count = 0;
         return GD_OK;
     }
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     gd_tensor *whole = gd_cast(t, GD_I64);
     gd_tracing_on(tracing);
     GD_TRY(gd_copy_out(whole, numbers, (size_t)n * sizeof *numbers));

@@ -58,6 +58,12 @@ static gd_status add_outputs(gd_onnx_saver *s, const gd_onnx_part *p, gd_tensors
     return status;
 }
 
+static void put_metadata(gd_pb *model, const char *key, const char *value) {
+    gd_pb *pair = gd_pb_put_message(model, "metadata_props");
+    gd_pb_put_string(pair, "key", key);
+    gd_pb_put_string(pair, "value", value);
+}
+
 static void put_head(gd_onnx_saver *s) {
     gd_pb *model = gd_pb_root(s->doc);
     gd_pb_put_int(model, "ir_version", GD_ONNX_IR);
@@ -70,9 +76,8 @@ static void put_head(gd_onnx_saver *s) {
         gd_pb_put_string(opset, "domain", "gradus");
         gd_pb_put_int(opset, "version", 1);
     }
-    gd_pb *variables = gd_pb_put_message(model, "metadata_props");
-    gd_pb_put_string(variables, "key", "gradus.variables");
-    gd_pb_put_string(variables, "value", s->variables ? s->variables : "");
+    put_metadata(model, "gradus.variables", s->variables ? s->variables : "");
+    for (const char *const *m = s->metadata; m && m[0] && m[1]; m += 2) put_metadata(model, m[0], m[1]);
 }
 
 static gd_status fill(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs, gd_tensors outputs) {
@@ -110,8 +115,9 @@ static void saver_free(gd_onnx_saver *s) {
 }
 
 static gd_status save(const char *path, gd_session *session, gd_graph *graph, gd_tensors inputs,
-                      gd_tensors outputs, const gd_onnx_save_options *o) {
-    gd_onnx_saver s = {.session = session, .own_ops = o->own_ops};
+                      gd_tensors outputs, const gd_onnx_save_options *o, gd_module *module) {
+    gd_onnx_saver s = {
+        .session = session, .own_ops = o->own_ops, .module = module, .metadata = o->metadata};
     gd_onnx_part part;
     gd_status status = gd_onnx_part_begin(&part, graph);
     if (status == GD_OK && !(s.doc = gd_pb_new(&gd_onnx_model_schema))) status = no_memory();
@@ -126,8 +132,8 @@ static gd_status save(const char *path, gd_session *session, gd_graph *graph, gd
     return status;
 }
 
-static gd_status save_model(const char *path, gd_session *session, gd_tensors inputs,
-                            gd_tensors outputs, const gd_onnx_save_options *o) {
+gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors inputs,
+                             gd_tensors outputs, const gd_onnx_save_options *o, gd_module *module) {
     if (!path || !session || outputs.count < 1)
         return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: %s",
                        !path      ? "path is NULL"
@@ -143,12 +149,12 @@ static gd_status save_model(const char *path, gd_session *session, gd_tensors in
     if (!graph) return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: output 0 is no symbol of a graph");
     gd_scope *scope = gd_scope_open(); /* tensors live until they are written */
     gd_block device = gd_device_begin(gd_device_get("cpu"));
-    void *tracing = gd_tracing_off();
+    const gd_tracing tracing = gd_tracing_off();
     int grad = gd_no_grad_begin();
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_status status = gd_graph_refresh(graph);
-    if (status == GD_OK) status = save(path, session, graph, inputs, outputs, o);
+    if (status == GD_OK) status = save(path, session, graph, inputs, outputs, o, module);
     status = gd_attempt_end(&attempt, status);
     gd_grad_mode_end(&grad);
     gd_tracing_on(tracing);
@@ -162,5 +168,5 @@ gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *sessio
                           gd_tensors outputs, const gd_onnx_save_options *o) {
     if (gd_failed()) return gd_error_status(); /* half a program's results are none */
     GD_CALLED_FROM(site);
-    return gd_report(site, save_model(path, session, inputs, outputs, o));
+    return gd_report(site, gd_onnx_save_model(path, session, inputs, outputs, o, NULL));
 }

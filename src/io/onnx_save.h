@@ -4,6 +4,7 @@
 
 #include "graph/subgraph.h"
 #include "core/names.h"
+#include "gradus/module.h"
 #include "io/onnx.h"
 
 /* A tensor of the file, whose bytes are written at the end. */
@@ -29,6 +30,8 @@ struct gd_onnx_saver {
     int nested;      /* how many graphs `into` lies in */
     bool own_ops;    /* nodes of our own domain may be written */
     bool own_domain; /* and some are */
+    gd_module *module;           /* names tensors outside the graph; or NULL */
+    const char *const *metadata; /* keys and values in turn, NULL at the end; or NULL */
 };
 
 /* A part of a graph on its way into the file: of the session's graph, or of the function of a
@@ -39,6 +42,11 @@ typedef struct gd_onnx_part {
     uint64_t *used;      /* which of them are read */
     bool *wanted;        /* nodes that must be computed */
 } gd_onnx_part;
+
+/* Behind gd_onnx_save and gd_onnx_save_module. `module` names tensors outside the graph; or NULL. */
+gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors inputs,
+                             gd_tensors outputs, const gd_onnx_save_options *options,
+                             gd_module *module);
 
 gd_status gd_onnx_part_begin(gd_onnx_part *part, gd_graph *graph);
 void gd_onnx_part_end(gd_onnx_part *part);

@@ -249,6 +249,29 @@ gd_tensor *gd_onnx_captured(const gd_slot *slot) {
     return t;
 }
 
+static gd_status note_variable(gd_onnx_saver *s, bool trainable, const char *name) {
+    const size_t more = strlen(name) + 8;
+    char *grown = gd_realloc(s->variables, s->variables_length + more + 1);
+    if (!grown) return no_memory();
+    s->variables = grown;
+    s->variables_length += (size_t)snprintf(grown + s->variables_length, more + 1, "%s %s\n",
+                                            trainable ? "train" : "keep", name);
+    return GD_OK;
+}
+
+/* A parameter or a buffer of the module that is being saved has its path; NULL: it is none. */
+static const char *parameter_name(gd_onnx_saver *s, const gd_tensor *t) {
+    if (!s->module) return NULL;
+    gd_tensors lists[2] = {gd_module_parameters(s->module), gd_module_buffers(s->module)};
+    char path[512];
+    for (int k = 0; k < 2; k++)
+        for (int64_t i = 0; i < lists[k].count; i++)
+            if (gd_same_view(lists[k].at[i], t) &&
+                gd_module_name_of(s->module, lists[k].at[i], path, sizeof path))
+                return gd_onnx_unique_name(s, path, "");
+    return NULL;
+}
+
 /* The name of a tensor outside the graph; the same view of the same memory is saved once. */
 const char *gd_onnx_captured_name(gd_onnx_saver *s, const gd_slot *slot, const char *reader) {
     char text[256], shape[128], strides[128];
@@ -259,24 +282,18 @@ const char *gd_onnx_captured_name(gd_onnx_saver *s, const gd_slot *slot, const c
              gd_shape_text(t->rank, t->strides, strides, sizeof strides));
     const char *known = gd_names_find(&s->captured, text);
     if (known) return known;
-    const char *name = gd_onnx_unique_name(s, reader, "/value");
+    const char *name = parameter_name(s, t);
+    const bool parameter = name != NULL;
+    if (!name) name = gd_onnx_unique_name(s, reader, "/value");
     char *key = name ? copy_text(text) : NULL;
     if (!key || !gd_names_add(&s->captured, key, (void *)name)) {
         gd_free(key);
         no_memory();
         return NULL;
     }
+    if (parameter && note_variable(s, slot->leaf && gd_tensor_requires_grad(slot->leaf), name) != GD_OK)
+        return NULL;
     return gd_onnx_add_tensor(s, name, t) == GD_OK ? name : NULL;
-}
-
-static gd_status note_variable(gd_onnx_saver *s, const gd_origin *o, const char *name) {
-    const size_t more = strlen(name) + 8;
-    char *grown = gd_realloc(s->variables, s->variables_length + more + 1);
-    if (!grown) return no_memory();
-    s->variables = grown;
-    s->variables_length += (size_t)snprintf(grown + s->variables_length, more + 1, "%s %s\n",
-                                            o->trainable ? "train" : "keep", name);
-    return GD_OK;
 }
 
 static gd_status save_variable(gd_onnx_saver *s, const gd_onnx_part *p, gd_node *node) {
@@ -284,7 +301,7 @@ static gd_status save_variable(gd_onnx_saver *s, const gd_onnx_part *p, gd_node 
     gd_tensor *symbol = gd_slot_get(&node->slots[0], node, "a graph");
     gd_tensor *value = symbol ? gd_session_get(s->session, symbol) : NULL;
     if (!value || value->kind != GD_VALUE) return gd_failure();
-    GD_TRY(note_variable(s, node->origin, name));
+    GD_TRY(note_variable(s, node->origin->trainable, name));
     return gd_onnx_add_tensor(s, name, value);
 }
 

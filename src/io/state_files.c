@@ -18,6 +18,7 @@ static gd_status no_memory(const char *path) {
 static gd_status open_file(gd_state_file *file, const char *path) {
     GD_TRY(gd_file_reader_open(&file->reader, path));
     GD_TRY(gd_safetensors_read(&file->header, file->reader));
+    GD_TRY(gd_safetensors_check(&file->header, file->reader));
     return gd_file_reader_map(file->reader, &file->data);
 }
 
@@ -53,11 +54,36 @@ static gd_status list_shards(const char *path, const gd_json *map, const char **
     return status;
 }
 
+/* Compares the checksum of an index, if it has one. */
+static gd_status check_text(const char *path, const char *text, size_t bytes) {
+    gd_file_reader *file;
+    size_t digits_at;
+    if (!gd_checksum_find(text, bytes, &digits_at)) return GD_OK;
+    GD_TRY(gd_file_reader_open_memory(&file, path, text, bytes));
+    const gd_status status = gd_checksum_check(file, digits_at);
+    gd_file_reader_close(file);
+    return status;
+}
+
+static gd_status load_index(const char *path, gd_json_doc **doc) {
+    char *text;
+    size_t bytes;
+    *doc = NULL;
+    GD_TRY(gd_file_read_all(path, &text, &bytes));
+    gd_status status = gd_json_parse(doc, path, text, bytes);
+    if (status == GD_OK) status = check_text(path, text, bytes);
+    gd_free(text);
+    if (status == GD_OK) return GD_OK;
+    gd_json_free(*doc);
+    *doc = NULL;
+    return status;
+}
+
 gd_status gd_state_index_read(const char *path, gd_json_doc **doc, const char ***names,
                               size_t *count) {
     *names = NULL;
     *count = 0;
-    GD_TRY(gd_json_load(doc, path));
+    GD_TRY(load_index(path, doc));
     const gd_json *map = gd_json_get(gd_json_root(*doc), "weight_map");
     gd_status status = GD_OK;
     if (!map || map->type != GD_JSON_OBJECT)

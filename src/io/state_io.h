@@ -3,10 +3,11 @@
 #define GRADUS_IO_STATE_IO_H
 
 #include "core/state.h"
+#include "format/checksum.h"
 #include "format/json.h"
 #include "format/safetensors.h"
 
-/* Keys of the metadata that are no values of objects. */
+/* Keys of the metadata that are no values of objects: these, and GD_CHECKSUM_KEY. */
 #define GD_STATE_FORMAT "format"       /* "pt": Hugging Face's loaders want it */
 #define GD_STATE_PARTS  "gradus.parts" /* the names of the parts, a line each */
 
@@ -23,13 +24,14 @@ typedef struct gd_state_contents {
     const char *path;
     const gd_state_tensor **tensors; /* in the order of the state */
     size_t n_tensors;
-    gd_safetensors_value *values;
+    gd_safetensors_value *values; /* with a blank checksum where one is wanted */
     size_t n_values;
+    bool checksum;
 } gd_state_contents;
 
 uint64_t gd_state_bytes(const gd_tensor *t);
 
-/* Tensors as one file. `scratch` has room for as many entries as there are tensors. */
+/* Tensors as one file. A blank checksum among the values is filled in. */
 gd_status gd_state_write(gd_file_writer *file, const char *path, const gd_state_tensor **tensors,
                          size_t count, const gd_safetensors_value *values, size_t n_values);
 
@@ -52,6 +54,10 @@ typedef struct gd_state_files {
 
 gd_status gd_state_files_open(gd_state_files *files, const char *path);
 void gd_state_files_close(gd_state_files *files);
+
+/* Loads all parts or, after a failure, nothing, from a file that must have a checksum. *damaged: the file itself
+ * cannot be read or is not what was written, so that another one may do. */
+gd_status gd_state_load_checked(const char *path, gd_state_parts parts, bool *damaged);
 
 /* Reads an index, and gives the names of shards in the order of their first use, as many as *count;
  * they belong to *doc. The array is from gd_malloc. */

@@ -59,7 +59,7 @@ static gd_status add_tensor(opened *o, const gd_state_file *file, const gd_safet
 static gd_status add_value(opened *o, const char *key, const char *text) {
     const char *name;
     const bool renames = o->options && (o->options->prefix || o->options->rename);
-    if (strcmp(key, GD_STATE_FORMAT) == 0) return GD_OK;
+    if (strcmp(key, GD_STATE_FORMAT) == 0 || strcmp(key, GD_CHECKSUM_KEY) == 0) return GD_OK;
     if (strcmp(key, GD_STATE_PARTS) == 0) {
         if (!renames) o->source.parts = text;
         return GD_OK;
@@ -147,6 +147,17 @@ gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts pa
     close_source(&o);
     if (status != GD_OK) gd_error_prefix("gd_load_state: ");
     return gd_report(site, status);
+}
+
+gd_status gd_state_load_checked(const char *path, gd_state_parts parts, bool *damaged) {
+    opened o = {.path = path};
+    gd_status status = open_source(&o);
+    if (status == GD_OK && !o.files.at[0].header.checksum_at)
+        status = gd_fail(GD_E_FORMAT, "%s: has no checksum", path);
+    *damaged = status == GD_E_FORMAT || status == GD_E_IO;
+    if (status == GD_OK) status = gd_taking_load(&o.source, parts, NULL);
+    close_source(&o);
+    return status;
 }
 
 /* --- into a state ---------------------------------------------------------------------------- */

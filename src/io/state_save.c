@@ -41,19 +41,30 @@ uint64_t gd_state_bytes(const gd_tensor *t) {
     return (uint64_t)gd_numel(t->rank, t->dims) * gd_dtype_bytes(t->dtype);
 }
 
+/* A file that is written, and the hash of what is in it; NULL: it has no checksum. */
+typedef struct target {
+    gd_file_writer *file;
+    gd_xxh64 *hash;
+} target;
+
+static gd_status put(const target *to, const void *data, size_t bytes) {
+    if (to->hash) gd_xxh64_add(to->hash, data, bytes);
+    return gd_file_writer_write(to->file, data, bytes);
+}
+
 /* Row-major tensors in the host's memory are written as they are; of others, one at a time is
  * copied. */
-static gd_status write_tensor(gd_file_writer *file, const gd_state_tensor *e) {
+static gd_status write_tensor(const target *to, const gd_state_tensor *e) {
     const gd_tensor *t = e->tensor;
     const size_t bytes = (size_t)gd_state_bytes(t);
     if (bytes == 0) return GD_OK;
     if (t->device->api->host_reads && gd_is_row_major(t->rank, t->dims, t->strides))
-        return gd_file_writer_write(file, gd_view_of(t).data, bytes);
+        return put(to, gd_view_of(t).data, bytes);
     void *copy = gd_malloc(bytes);
     if (!copy)
         return gd_fail(GD_E_MEMORY, "no memory to gather the %zu bytes of '%s'", bytes, e->name);
     gd_status status = gd_copy_out(t, copy, bytes);
-    if (status == GD_OK) status = gd_file_writer_write(file, copy, bytes);
+    if (status == GD_OK) status = put(to, copy, bytes);
     gd_free(copy);
     return status;
 }
@@ -66,6 +77,16 @@ static size_t order_by_size(const gd_state_tensor **tensors, size_t count,
         for (size_t i = 0; i < count; i++)
             if (gd_dtype_bytes(tensors[i]->tensor->dtype) == size) ordered[n++] = tensors[i];
     return n;
+}
+
+/* The header, and where the digits of its checksum are in the file; 0: it has none. */
+static gd_status write_header(target *to, const char *header, size_t bytes, uint64_t *digits_at) {
+    const size_t json = 8; /* the length comes first */
+    size_t at;
+    const bool sums = gd_checksum_find(header + json, bytes - json, &at);
+    *digits_at = sums ? gd_file_writer_position(to->file) + json + at : 0;
+    if (!sums) to->hash = NULL;
+    return put(to, header, bytes);
 }
 
 static gd_status write_ordered(gd_file_writer *file, const char *path,
@@ -83,10 +104,16 @@ static gd_status write_ordered(gd_file_writer *file, const char *path,
                                             .bytes = gd_state_bytes(t)};
     }
     GD_TRY(gd_safetensors_make_header(path, entries, count, values, n_values, &header, &bytes));
-    gd_status status = gd_file_writer_write(file, header, bytes);
+    gd_xxh64 hash = gd_xxh64_begin();
+    target to = {file, &hash};
+    uint64_t digits_at;
+    gd_status status = write_header(&to, header, bytes, &digits_at);
     gd_free(header);
-    for (size_t i = 0; i < count && status == GD_OK; i++) status = write_tensor(file, ordered[i]);
-    return status;
+    for (size_t i = 0; i < count && status == GD_OK; i++) status = write_tensor(&to, ordered[i]);
+    if (status != GD_OK || !digits_at) return status;
+    char digits[GD_CHECKSUM_DIGITS];
+    gd_checksum_print(gd_xxh64_value(&hash), digits);
+    return gd_file_writer_write_at(file, digits_at, digits, sizeof digits);
 }
 
 gd_status gd_state_write(gd_file_writer *file, const char *path, const gd_state_tensor **tensors,
@@ -133,16 +160,18 @@ static char *part_lines(gd_state_parts parts) {
 
 static gd_status list_contents(gd_state_contents *c, const gd_state *s, const char *lines) {
     c->tensors = gd_malloc(((size_t)s->n_tensors + 1) * sizeof *c->tensors);
-    c->values = gd_malloc(((size_t)s->n_values + 2) * sizeof *c->values);
+    c->values = gd_malloc(((size_t)s->n_values + 3) * sizeof *c->values);
     if (!c->tensors || !c->values || !lines) return no_memory(c->path);
     for (int i = 0; i < s->n_tensors; i++)
         if (s->tensors[i].tied < 0) c->tensors[c->n_tensors++] = &s->tensors[i];
     c->values[c->n_values++] = (gd_safetensors_value){GD_STATE_FORMAT, "pt"};
+    if (c->checksum)
+        c->values[c->n_values++] = (gd_safetensors_value){GD_CHECKSUM_KEY, GD_CHECKSUM_BLANK};
     c->values[c->n_values++] = (gd_safetensors_value){GD_STATE_PARTS, lines};
     for (int i = 0; i < s->n_values; i++) {
         const char *name = s->values[i].name;
         if (strcmp(name, GD_STATE_FORMAT) == 0 || strcmp(name, GD_STATE_PARTS) == 0 ||
-            strcmp(name, "total_size") == 0)
+            strcmp(name, GD_CHECKSUM_KEY) == 0 || strcmp(name, "total_size") == 0)
             return gd_fail(GD_E_ARGUMENT,
                            "%s: no value can have the name '%s'; give its part a name", c->path,
                            name);
@@ -165,7 +194,7 @@ static gd_status save(const char *path, gd_state_parts parts, const gd_save_stat
     gd_state *state;
     GD_TRY(gd_state_collect(parts, &state));
     char *lines = part_lines(parts);
-    gd_state_contents c = {.path = path};
+    gd_state_contents c = {.path = path, .checksum = o && o->checksum};
     gd_status status = list_contents(&c, state, lines);
     if (status == GD_OK)
         status = index ? gd_state_save_shards(&c, (uint64_t)shard_bytes) : save_file(&c);

@@ -117,14 +117,15 @@ static gd_status cut(shards *w, uint64_t limit) {
 }
 
 static gd_status write_shards(shards *w) {
-    static const gd_safetensors_value format = {GD_STATE_FORMAT, "pt"};
+    static const gd_safetensors_value values[] = {{GD_STATE_FORMAT, "pt"},
+                                                  {GD_CHECKSUM_KEY, GD_CHECKSUM_BLANK}};
     const gd_state_contents *c = w->contents;
     for (size_t i = 0; i < w->count; i++) {
         char suffix[32];
         snprintf(suffix, sizeof suffix, "-%05zu", i + 1);
         GD_TRY(gd_file_writer_begin_beside(&w->at[i].writer, c->path, suffix));
         GD_TRY(gd_state_write(w->at[i].writer, c->path, c->tensors + w->at[i].first, w->at[i].count,
-                              &format, 1));
+                              values, c->checksum ? 2 : 1));
     }
     return GD_OK;
 }
@@ -158,11 +159,20 @@ static gd_status index_text(const shards *w, char **text, size_t *bytes) {
     return status;
 }
 
+static void fill_checksum(char *text, size_t bytes) {
+    gd_xxh64 hash = gd_xxh64_begin();
+    size_t digits_at;
+    if (!gd_checksum_find(text, bytes, &digits_at)) return;
+    gd_xxh64_add(&hash, text, bytes);
+    gd_checksum_print(gd_xxh64_value(&hash), text + digits_at);
+}
+
 static gd_status write_index(const shards *w) {
     char *text;
     size_t bytes;
     gd_file_writer *file;
     GD_TRY(index_text(w, &text, &bytes));
+    fill_checksum(text, bytes);
     gd_status status = gd_file_writer_begin(&file, w->contents->path);
     if (status == GD_OK) {
         status = gd_file_writer_write(file, text, bytes);

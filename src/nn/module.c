@@ -15,6 +15,7 @@
 
 static void destroy(gd_object *object) {
     gd_module *m = (gd_module *)object;
+    gd_object_release(m->attached); /* holds parameters, never modules of the tree */
     if (m->destroy && m->self) m->destroy(m->self);
     for (int i = 0; i < m->count; i++) gd_object_release(m->entries[i].object);
     gd_net_rows_free(m);
@@ -22,6 +23,7 @@ static void destroy(gd_object *object) {
     gd_free(m->hooks);
     gd_free(m->options);
     gd_free(m->op_options);
+    gd_object_release(m->source);
     gd_free(m->self);
     gd_free(m);
     gd_object_count(-1);

@@ -51,6 +51,7 @@ struct gd_module {
     gd_net_row *rows; /* of a gd_nn_net */
     int n_rows, rows_room;
     const char *inputs, *outputs; /* of a gd_nn_net */
+    gd_object *source; /* what it computes, where that does not change and clones share it: a graph; held */
 
     gd_entry *entries; /* in the order in which they were added */
     int count, room;
@@ -63,6 +64,7 @@ struct gd_module {
     int revision;      /* changes with entries and hooks, which traces depend on, too */
     gd_dtype dtype;    /* of float parameters that are made later; GD_DTYPE_NONE: theirs */
     gd_device *device; /* of parameters that are made later; NULL: the default device */
+    gd_object *attached; /* what gd_compile has made of it (train/training.h), held; a clone has none */
 };
 
 /* An empty module in the current scope; NULL with a failure when there is no memory. `type` is interned. */

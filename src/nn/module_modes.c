@@ -213,6 +213,7 @@ static gd_status clone_module(cloning *c, const gd_module *m, gd_module **made) 
     GD_TRY(copy_bytes(m->op_options, m->op ? m->op->attrs_size : 0, &copy->op_options));
     GD_TRY(copy_bytes(m->self, m->self_size, &copy->self));
     copy->self_size = m->self_size;
+    copy->source = gd_retain((void *)m->source);
     for (int i = 0; i < m->count; i++) {
         const gd_entry *e = &m->entries[i];
         void *object = NULL;

@@ -94,7 +94,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   gx = gy * s * (1 + x * (1 - s))
  */
 
-/*op softplus(x) -> y  elementwise float
+/*op softplus(x) -> y  elementwise float fullp
  * log(1 + exp(beta * x)) / beta; the line x where beta * x is above the threshold.
  *   beta float = 1
  *   threshold float = 20

@@ -145,7 +145,7 @@ static void attention_outputs(const gd_attention *s, gd_dtype dtype, gd_meta *y,
 
 /* --- the public op ----------------------------------------------------------------------------- */
 
-/*op scaled_dot_product_attention(q, k, v) -> y  random
+/*op scaled_dot_product_attention(q, k, v) -> y  random lowp
  * softmax(scale q kT + mask) v: (..., L, E), (..., S, E), (..., S, F) give (..., L, F). A row in
  * which all is masked gives zeros. With dropout, each weight is zeroed with that probability and the
  * others are divided by 1 - dropout; the call then takes one number of the random generator, and

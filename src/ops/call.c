@@ -40,6 +40,11 @@ void gd_attrs_normalize(const gd_op *op, void *attrs) {
         } else if (a->type == GD_ATTR_SHAPE) {
             gd_shape *list = field;
             if (list->form == -1 && list->at[0] != GD_UNSET) list->rank = list->form = 1;
+        } else if (a->type == GD_ATTR_FLOATS) {
+            gd_floats *list = field;
+            if (list->form == -1 && !isnan(list->at[0])) list->count = list->form = 1;
+            if (list->form == -1 && op->defaults)
+                *list = *(const gd_floats *)((const char *)op->defaults + a->offset);
         }
     }
 }
@@ -65,6 +70,17 @@ static gd_status check_ints(const gd_op_attr *a, const int64_t *list) {
     return GD_OK;
 }
 
+static gd_status check_floats(const gd_op_attr *a, const gd_floats *list) {
+    if (list->form == 0)
+        return gd_fail(GD_E_ARGUMENT,
+                       "%s: a list in braces does not say how long it is; write gd_floats(...)",
+                       a->name);
+    if (list->form == 1 && (list->count < 0 || list->count > GD_MAX_FLOATS))
+        return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; at most %d", a->name, list->count,
+                       GD_MAX_FLOATS);
+    return GD_OK;
+}
+
 gd_status gd_attrs_check(const gd_op *op, const void *attrs) {
     for (int i = 0; attrs && i < op->n_attrs; i++) {
         const gd_op_attr *a = &op->attrs[i];
@@ -80,6 +96,7 @@ gd_status gd_attrs_check(const gd_op *op, const void *attrs) {
             if (list->form == 1 && (list->rank < 0 || list->rank > GD_MAX_RANK))
                 return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; at most %d", a->name, list->rank, GD_MAX_RANK);
         }
+        if (a->type == GD_ATTR_FLOATS) GD_TRY(check_floats(a, field));
     }
     return GD_OK;
 }
@@ -92,6 +109,7 @@ size_t gd_attr_size(const gd_op_attr *attr) {
     case GD_ATTR_INTS: return 8 * (size_t)attr->count;
     case GD_ATTR_SHAPE: return sizeof(gd_shape);
     case GD_ATTR_NUMBER: return sizeof(gd_number);
+    case GD_ATTR_FLOATS: return sizeof(gd_floats);
     default: return 8;
     }
 }
@@ -165,16 +183,9 @@ static gd_status find_attr(gd_attrs *attrs, const char *name, const gd_op_attr *
                    *known ? known : "none");
 }
 
-static const char *const type_names[] = {"an integer",
-                                         "a number",
-                                         "true or false",
-                                         "integers",
-                                         "a list of integers",
-                                         "a word",
-                                         "an element type",
-                                         "a string",
-                                         "a graph",
-                                         "a number"};
+static const char *const type_names[] = {
+    "an integer",      "a number", "true or false", "integers", "a list of integers", "a word",
+    "an element type", "a string", "a graph",       "a number", "a list of numbers"};
 
 static gd_status wrong_type(const gd_attrs *attrs, const gd_op_attr *a, const char *given) {
     return gd_fail(GD_E_ARGUMENT, "%s: %s takes %s%s%s, not '%.80s'", attrs->op->name, a->name,
@@ -216,6 +227,7 @@ gd_status gd_attrs_put_int(gd_attrs *attrs, const char *name, int64_t value) {
         return GD_OK;
     case GD_ATTR_INTS:
     case GD_ATTR_SHAPE: return gd_attrs_put_ints(attrs, name, 1, &value);
+    case GD_ATTR_FLOATS: return gd_attrs_put_float(attrs, name, (double)value);
     default: return wrong_type(attrs, a, text);
     }
 }
@@ -230,6 +242,10 @@ gd_status gd_attrs_put_float(gd_attrs *attrs, const char *name, double value) {
     }
     if (a->type == GD_ATTR_NUMBER) {
         *(gd_number *)field = gd_number_of(value);
+        return GD_OK;
+    }
+    if (a->type == GD_ATTR_FLOATS) {
+        *(gd_floats *)field = gd_floats(value);
         return GD_OK;
     }
     if (value == trunc(value) && fabs(value) < 0x1p62) return gd_attrs_put_int(attrs, name, (int64_t)value);
@@ -259,6 +275,23 @@ static int parse_ints(const char *text, int64_t *values, int most) {
         while (*end == ' ' || *end == ']' || *end == ')') end++;
         if (!*end) return n;
         if (*end != ',') return -1;
+        text = end + 1;
+    }
+}
+
+/* Comma-separated numbers. */
+static bool parse_floats(const char *text, gd_floats *list) {
+    *list = (gd_floats){.form = 1};
+    while (*text == ' ' || *text == '[' || *text == '(') text++;
+    if (!*text || *text == ']' || *text == ')') return true;
+    for (;;) {
+        char *end;
+        const double v = gd_double_parse(text, &end);
+        if (end == text || list->count == GD_MAX_FLOATS) return false;
+        list->at[list->count++] = v;
+        while (*end == ' ' || *end == ']' || *end == ')') end++;
+        if (!*end) return true;
+        if (*end != ',') return false;
         text = end + 1;
     }
 }
@@ -320,6 +353,15 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
         *(const char **)field = kept;
         return GD_OK;
     }
+    case GD_ATTR_FLOATS: {
+        gd_floats list;
+        if (none)
+            list = (gd_floats){.at = {NAN}, .form = -1};
+        else if (!parse_floats(text, &list))
+            return wrong_type(attrs, a, text);
+        *(gd_floats *)field = list;
+        return GD_OK;
+    }
     case GD_ATTR_GRAPH: /* no text says a graph */
         if (!none) return wrong_type(attrs, a, text);
         *(gd_subgraph **)field = NULL;
@@ -328,27 +370,37 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
     return GD_OK;
 }
 
+enum { WORD_MAX = 4200 }; /* a path fits */
+
+/* A value up to a space, or in quotes, where '' stands for a quote. Returns what is behind it; NULL: it
+ * is too long. */
+static const char *take_word(const char *s, char *word, size_t size) {
+    const bool quoted = *s == '\'';
+    size_t n = 0;
+    if (quoted) s++;
+    for (; *s && (quoted || *s != ' '); s++) {
+        if (quoted && *s == '\'' && *++s != '\'') break;
+        if (n + 1 >= size) return NULL;
+        word[n++] = *s;
+    }
+    word[n] = '\0';
+    return s;
+}
+
 static gd_status put_all(gd_attrs *attrs, const char *text) {
     if (!attrs) return gd_fail(GD_E_ARGUMENT, "gd_attrs_parse: attrs is NULL");
+    char word[WORD_MAX];
     for (const char *s = text ? text : ""; *s;) {
         while (*s == ' ') s++;
         if (!*s) break;
-        size_t name = strcspn(s, "= "), value;
-        char key[64], word[4096]; /* a path fits */
+        const size_t name = strcspn(s, "= ");
+        char key[64];
         if (s[name] != '=' || name >= sizeof key)
             return gd_fail(GD_E_ARGUMENT, "%s: expected name=value at '%.40s'", attrs->op->name, s);
         snprintf(key, sizeof key, "%.*s", (int)name, s);
-        s += name + 1;
-        if (*s == '\'') { /* quoted: may hold spaces */
-            value = strcspn(++s, "'");
-            snprintf(word, sizeof word, "%.*s", (int)value, s);
-            s += value + (s[value] == '\'');
-        } else {
-            value = strcspn(s, " ");
-            snprintf(word, sizeof word, "%.*s", (int)value, s);
-            s += value;
-        }
-        if (value >= sizeof word) return gd_fail(GD_E_ARGUMENT, "%s: the value of %s is too long", attrs->op->name, key);
+        s = take_word(s + name + 1, word, WORD_MAX);
+        if (!s)
+            return gd_fail(GD_E_ARGUMENT, "%s: the value of %s is too long", attrs->op->name, key);
         GD_TRY(gd_attrs_put_text(attrs, key, word));
     }
     return GD_OK;

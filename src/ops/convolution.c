@@ -359,7 +359,7 @@ static double transposed_macs(const gd_op_shapes *s) {
 
 /* --- convolution ------------------------------------------------------------------------------- */
 
-/*op conv1d(x, w, b?) -> y  heavy
+/*op conv1d(x, w, b?) -> y  heavy lowp
  * 1-d convolution: x (N,C,L), w (O,C/groups,K), b (O) give y (N,O,M). x may come without N.
  *   stride    int[1] = 1  step between windows
  *   padding   int[1] = 0  zeros on each side
@@ -374,7 +374,7 @@ static void conv1d_vjp(gd_vjp *v) { forward_vjp(v, 1); }
 static double conv1d_macs(const gd_op_shapes *s) { return forward_macs(s); }
 static gd_status conv1d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
-/*op conv2d(x, w, b?) -> y  heavy
+/*op conv2d(x, w, b?) -> y  heavy lowp
  * 2-d convolution: x (N,C,H,W), w (O,C/groups,KH,KW), b (O) give y (N,O,OH,OW). x may come without N.
  *   stride    int[2] = 1  step between windows
  *   padding   int[2] = 0  zeros on each side
@@ -389,7 +389,7 @@ static void conv2d_vjp(gd_vjp *v) { forward_vjp(v, 2); }
 static double conv2d_macs(const gd_op_shapes *s) { return forward_macs(s); }
 static gd_status conv2d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
-/*op conv3d(x, w, b?) -> y  heavy
+/*op conv3d(x, w, b?) -> y  heavy lowp
  * 3-d convolution: x (N,C,D,H,W), w (O,C/groups,KD,KH,KW), b (O) give y (N,O,OD,OH,OW). x may come
  * without N.
  *   stride    int[3] = 1  step between windows
@@ -407,7 +407,7 @@ static gd_status conv3d_reference(gd_kernel_call *k) { return run_reference(k, T
 
 /* --- transposed convolution -------------------------------------------------------------------- */
 
-/*op conv_transpose1d(x, w, b?) -> y  heavy
+/*op conv_transpose1d(x, w, b?) -> y  heavy lowp
  * Transposed 1-d convolution, the gradient of conv1d as a layer: x (N,C,L), w (C,O/groups,K), b (O)
  * give y (N,O,M) with M = (L-1) stride - 2 padding + dilation (K-1) + output_padding + 1.
  *   stride          int[1] = 1  step between the windows of y
@@ -423,7 +423,7 @@ static void conv_transpose1d_vjp(gd_vjp *v) { transposed_vjp(v, 1); }
 static double conv_transpose1d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
 static gd_status conv_transpose1d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
 
-/*op conv_transpose2d(x, w, b?) -> y  heavy
+/*op conv_transpose2d(x, w, b?) -> y  heavy lowp
  * Transposed 2-d convolution, the gradient of conv2d as a layer: x (N,C,H,W), w (C,O/groups,KH,KW),
  * b (O) give y (N,O,OH,OW) with OH = (H-1) stride - 2 padding + dilation (KH-1) + output_padding + 1.
  *   stride          int[2] = 1  step between the windows of y
@@ -439,7 +439,7 @@ static void conv_transpose2d_vjp(gd_vjp *v) { transposed_vjp(v, 2); }
 static double conv_transpose2d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
 static gd_status conv_transpose2d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
 
-/*op conv_transpose3d(x, w, b?) -> y  heavy
+/*op conv_transpose3d(x, w, b?) -> y  heavy lowp
  * Transposed 3-d convolution, the gradient of conv3d as a layer: x (N,C,D,H,W),
  * w (C,O/groups,KD,KH,KW), b (O) give y (N,O,OD,OH,OW).
  *   stride          int[3] = 1  step between the windows of y

@@ -93,6 +93,51 @@ const struct gd_derived *gd_op_derived(const gd_op *op, int input) {
     return ready ? d : NULL;
 }
 
+/* --- steps that may be skipped ------------------------------------------------------------------ */
+
+typedef struct {
+    gd_op op;
+    gd_op_state state;
+    gd_ir ir;
+    gd_ir_node nodes[GD_IR_MAX_NODES];
+    gd_op_param inputs[24];
+    char name[96];
+} unless_op;
+
+static const gd_op *make_unless(const gd_op *op) {
+    enum { MOST = sizeof((unless_op *)0)->inputs / sizeof(gd_op_param) };
+    unless_op *u = op->n_inputs < MOST ? gd_calloc_until_exit(sizeof *u) : NULL;
+    if (!u) return NULL;
+    if (!gd_ir_unless(op->ir, op->inputs, op->n_inputs, &u->ir, u->nodes)) {
+        gd_free_early(u);
+        return NULL;
+    }
+    snprintf(u->name, sizeof u->name, "%.80s.unless", op->name);
+    memcpy(u->inputs, op->inputs, (size_t)op->n_inputs * sizeof *u->inputs);
+    u->inputs[op->n_inputs].name = "skip";
+    u->op = *op;
+    u->op.name = u->name;
+    u->op.flags |= GD_OP_INTERNAL;
+    u->op.inputs = u->inputs;
+    u->op.n_inputs = op->n_inputs + 1;
+    u->op.n_required = op->n_inputs + 1;
+    u->op.facts = (gd_op_facts){0};
+    u->op.reference = NULL; /* it has an expression */
+    u->op.gradient_ir = NULL;
+    u->op.ir = &u->ir;
+    u->op.state = &u->state;
+    return &u->op;
+}
+
+const gd_op *gd_op_unless(const gd_op *op) {
+    pthread_mutex_lock(&lock);
+    if (!op->state->unless) op->state->unless = make_unless(op);
+    const gd_op *unless = op->state->unless;
+    pthread_mutex_unlock(&lock);
+    if (!unless) gd_fail(GD_E_MEMORY, "no memory for a step of %s that may be skipped", op->name);
+    return unless;
+}
+
 /* --- records of the user's program ------------------------------------------------------------- */
 
 gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference);

@@ -11,6 +11,7 @@
 #include "core/freed.h"
 #include "core/number.h"
 #include "core/random.h"
+#include "ops/autocast.h"
 #include "ops/call.h"
 #include "ops/macs.h"
 #include "ops/op.h"
@@ -183,10 +184,13 @@ static gd_status run_expand(gd_invocation *call, gd_device *device) {
     thread->device = device;
     thread->site = call->site;
     thread->bodies++;
+    const int autocast =
+        gd_autocast_pause(GD_DTYPE_NONE); /* the op itself has a class; its parts have none */
     gd_expand expand = {call->op, call->attrs, call->n_in, call->n_out, (gd_tensor **)(uintptr_t)call->in,
                         call->out};
     for (int i = 0; i < call->n_out; i++) call->out[i] = NULL;
     call->op->expand(&expand);
+    gd_autocast_resume(&autocast);
     thread->bodies--;
     thread->device = before;
     thread->site = site;
@@ -491,10 +495,36 @@ static gd_status failed_input(const gd_invocation *call, int i) {
     return gd_fail(GD_E_STATE, "'%s' is the result of a call that failed", name);
 }
 
+static gd_status dispatch(gd_invocation *call, bool grow);
+
+/* The call with its inputs cast. The casts are freed at once, unless the tape or the graph has them. */
+static gd_status dispatch_cast(gd_invocation *call, gd_dtype target, bool grow) {
+    gd_tensor *few[MANY], *const *given = call->in;
+    gd_tensor **cast = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *cast);
+    if (!cast) return failed(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
+    GD_NO_AUTOCAST;
+    gd_scope *scope = gd_scope_open();
+    gd_status status = gd_autocast_inputs(call, target, cast);
+    if (status == GD_OK) call->in = cast;
+    status = status == GD_OK ? dispatch(call, grow) : failed(call, status);
+    for (int i = 0; i < call->n_out && status == GD_OK && !grow; i++)
+        if (call->out[i]) gd_scope_keep(&call->out[i]->object);
+    if (grow && status == GD_OK) gd_keep_list((gd_tensors){call->out, call->n_out});
+    if (grow && status != GD_OK) call->out = NULL; /* the scope frees the list */
+    gd_scope_close(&scope);
+    call->in = given;
+    if (cast != few) gd_free(cast);
+    return status;
+}
+
 /* `grow`: the number of outputs is known only after infer; the list is made then. */
 static gd_status dispatch(gd_invocation *call, bool grow) {
     gd_thread *thread = &gd_this_thread;
     if (call->n_in < 0 || (call->n_in > 0 && !call->in)) call->n_in = GD_BAD_LIST;
+    if (__builtin_expect(thread->autocast != GD_DTYPE_NONE, 0)) {
+        const gd_dtype target = gd_autocast_target(call, (gd_dtype)thread->autocast);
+        if (target != GD_DTYPE_NONE) return dispatch_cast(call, target, grow);
+    }
     if ((call->plain = is_plain(call))) {
         gd_status fine = gd_attrs_check(call->op, call->attrs);
         return fine == GD_OK ? dispatch_on(call, call->in[0]->device, grow) : failed(call, fine);

@@ -10,7 +10,7 @@
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/*op einsum(equation:string, xs*) -> y  heavy
+/*op einsum(equation:string, xs*) -> y  heavy lowp
  * Einstein's summation: "ij,jk->ik" is a matrix product, "ii->i" a diagonal, "bij->bji" a
  * transpose. Labels are letters; "..." stands for further dimensions, which broadcast. Without
  * "->" the result has the labels that occur once, in alphabetical order. Integers and bools are

@@ -98,7 +98,7 @@ static gd_status sub_infer(gd_infer *i) {
  *   y = fmod(a, b)
  */
 
-/*op pow(a, b) -> y  elementwise inplace
+/*op pow(a, b) -> y  elementwise inplace fullp
  * a to the power b.
  *   y  = pow(a, b)
  *   ga = b == 0 ? 0 : gy * b * pow(a, b - 1)
@@ -162,7 +162,7 @@ static gd_status neg_infer(gd_infer *i) {
  *   onnx Sign
  */
 
-/*op square(x) -> y  elementwise inplace
+/*op square(x) -> y  elementwise inplace fullp
  * x squared. Of bools it is i64, as in PyTorch.
  *   y  = x * x
  *   gx = 2 * gy * x
@@ -173,7 +173,7 @@ static gd_status square_infer(gd_infer *i) {
     return GD_OK;
 }
 
-/*op reciprocal(x) -> y  elementwise float inplace
+/*op reciprocal(x) -> y  elementwise float inplace fullp
  * 1 / x.
  *   y  = reciprocal(x)
  *   gx = -gy * y * y
@@ -187,7 +187,7 @@ static gd_status square_infer(gd_infer *i) {
  *   onnx Sqrt
  */
 
-/*op rsqrt(x) -> y  elementwise float inplace
+/*op rsqrt(x) -> y  elementwise float inplace fullp
  * 1 / sqrt(x).
  *   y  = rsqrt(x)
  *   gx = -0.5 * gy * y*y*y
@@ -195,45 +195,45 @@ static gd_status square_infer(gd_infer *i) {
 
 /* --- exponentials and logarithms --------------------------------------------------------------- */
 
-/*op exp(x) -> y  elementwise float inplace
+/*op exp(x) -> y  elementwise float inplace fullp
  * e to the power x.
  *   y  = exp(x)
  *   gx = gy * y
  *   onnx Exp   caffe Exp
  */
 
-/*op exp2(x) -> y  elementwise float
+/*op exp2(x) -> y  elementwise float fullp
  * 2 to the power x.
  *   y  = exp2(x)
  *   gx = gy * y * 0.693147180559945309417232121458
  */
 
-/*op expm1(x) -> y  elementwise float
+/*op expm1(x) -> y  elementwise float fullp
  * exp(x) - 1, exact near 0.
  *   y  = expm1(x)
  *   gx = gy * (y + 1)
  */
 
-/*op log(x) -> y  elementwise float inplace
+/*op log(x) -> y  elementwise float inplace fullp
  * The natural logarithm.
  *   y  = log(x)
  *   gx = gy / x
  *   onnx Log   caffe Log
  */
 
-/*op log2(x) -> y  elementwise float
+/*op log2(x) -> y  elementwise float fullp
  * The logarithm to base 2.
  *   y  = log2(x)
  *   gx = gy / (x * 0.693147180559945309417232121458)
  */
 
-/*op log10(x) -> y  elementwise float
+/*op log10(x) -> y  elementwise float fullp
  * The logarithm to base 10.
  *   y  = log10(x)
  *   gx = gy / (x * 2.30258509299404568401799145468)
  */
 
-/*op log1p(x) -> y  elementwise float
+/*op log1p(x) -> y  elementwise float fullp
  * log(1 + x), exact near 0.
  *   y  = log1p(x)
  *   gx = gy / (x + 1)
@@ -263,20 +263,20 @@ static gd_status square_infer(gd_infer *i) {
  *   onnx Cos
  */
 
-/*op tan(x) -> y  elementwise float
+/*op tan(x) -> y  elementwise float fullp
  * Tangent.
  *   y  = tan(x)
  *   gx = gy * (1 + y*y)
  *   onnx Tan
  */
 
-/*op asin(x) -> y  elementwise float
+/*op asin(x) -> y  elementwise float fullp
  * Inverse sine.
  *   y = asin(x)
  *   onnx Asin
  */
 
-/*op acos(x) -> y  elementwise float
+/*op acos(x) -> y  elementwise float fullp
  * Inverse cosine.
  *   y = acos(x)
  *   onnx Acos
@@ -288,13 +288,13 @@ static gd_status square_infer(gd_infer *i) {
  *   onnx Atan
  */
 
-/*op sinh(x) -> y  elementwise float
+/*op sinh(x) -> y  elementwise float fullp
  * Hyperbolic sine.
  *   y = sinh(x)
  *   onnx Sinh
  */
 
-/*op cosh(x) -> y  elementwise float
+/*op cosh(x) -> y  elementwise float fullp
  * Hyperbolic cosine.
  *   y = cosh(x)
  *   onnx Cosh

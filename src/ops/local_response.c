@@ -12,7 +12,7 @@
  *   y = x / pow(k + scale * sum, beta)
  */
 
-/*op local_response_norm(x, size:int) -> y
+/*op local_response_norm(x, size:int) -> y  fullp
  * Each element of x (N,C,...) divided by (k + alpha m)^beta, m the mean of the squares of its
  * neighbours: `size` channels around it, or (within) a window of that size around it in its channel.
  * What lies outside counts as 0.

@@ -70,7 +70,7 @@ static gd_tensor *optional(gd_tensor **x, int n, int i) { return i < n ? x[i] : 
  *   gtarget = -2 * gy * (x - target)
  */
 
-/*op mse_loss(x, target) -> y
+/*op mse_loss(x, target) -> y  fullp
  * The mean of (x - target)^2.
  *   reduction {none, mean, sum} = mean
  *   caffe EuclideanLoss
@@ -92,7 +92,7 @@ static void mse_loss_expand(gd_expand *e) {
  *   gtarget = -gy * sign(x - target)
  */
 
-/*op l1_loss(x, target) -> y
+/*op l1_loss(x, target) -> y  fullp
  * The mean of |x - target|.
  *   reduction {none, mean, sum} = mean
  */
@@ -114,7 +114,7 @@ static void l1_loss_expand(gd_expand *e) {
  *   gtarget = x - target >= beta ? -gy : x - target <= -beta ? gy : -gy * (x - target) / beta
  */
 
-/*op smooth_l1_loss(x, target) -> y
+/*op smooth_l1_loss(x, target) -> y  fullp
  * The mean of d^2 / (2 beta) where d = |x - target| is less than beta, of d - beta / 2 elsewhere.
  *   beta float = 1  0: the same as l1_loss
  *   reduction {none, mean, sum} = mean
@@ -139,7 +139,7 @@ static void smooth_l1_loss_expand(gd_expand *e) {
  *   gtarget = x - target >= delta ? -gy * delta : x - target <= -delta ? gy * delta : -gy * (x - target)
  */
 
-/*op huber_loss(x, target) -> y
+/*op huber_loss(x, target) -> y  fullp
  * The mean of d^2 / 2 where d = |x - target| is at most delta, of delta (d - delta / 2) elsewhere.
  *   delta float = 1
  *   reduction {none, mean, sum} = mean
@@ -164,7 +164,7 @@ static void huber_loss_expand(gd_expand *e) {
  *   gtarget = gy * (max(log1p(-x), -100) - max(log(x), -100))
  */
 
-/*op bce_loss(x, target) -> y
+/*op bce_loss(x, target) -> y  fullp
  * Binary cross-entropy of probabilities: the mean of -(target log x + (1 - target) log(1 - x)).
  * Logarithms are held at -100; an x outside 0 to 1 gives NaN. See bce_with_logits.
  *   reduction {none, mean, sum} = mean
@@ -224,7 +224,7 @@ static void bce_logits_pos_terms_vjp(gd_vjp *v) {
  *   gpos = -gy * g * target / (1 + exp(x))
  */
 
-/*op bce_with_logits(x, target) -> y
+/*op bce_with_logits(x, target) -> y  fullp
  * Binary cross-entropy of sigmoid(x), computed without overflow.
  *   reduction {none, mean, sum} = mean
  *   weight tensor?      multiplies the terms; broadcasts
@@ -259,7 +259,7 @@ static void bce_with_logits_expand(gd_expand *e) {
  *   gtarget = gy * exp(target) * (target - x + 1)
  */
 
-/*op kl_div(x, target) -> y
+/*op kl_div(x, target) -> y  fullp
  * Kullback-Leibler divergence: of target (log target - x), x being logarithms of probabilities, the
  * mean over all elements, or, for batchmean, the sum divided by the size of the first dimension.
  *   log_target bool = false  the target too is given by its logarithms
@@ -291,7 +291,7 @@ static void kl_div_expand(gd_expand *e) {
  *   gtarget = margin - target * x >= 0 ? (squared != 0 ? -2 * gy * x * (margin - target * x) : -gy * x) : 0
  */
 
-/*op hinge_loss(x, target) -> y
+/*op hinge_loss(x, target) -> y  fullp
  * The mean of max(0, margin - target x) for targets 1 and -1: of a linear classifier, or one against
  * the rest of the classes.
  *   margin float = 1
@@ -317,7 +317,7 @@ static void hinge_loss_expand(gd_expand *e) {
  *   gtarget = 0
  */
 
-/*op hinge_embedding_loss(x, target) -> y
+/*op hinge_embedding_loss(x, target) -> y  fullp
  * The mean of x where the target is 1, of max(0, margin - x) where it is -1: x is a distance.
  *   margin float = 1
  *   reduction {none, mean, sum} = mean
@@ -341,7 +341,7 @@ static void hinge_embedding_loss_expand(gd_expand *e) {
  *   gtarget = margin - target * (a - b) >= 0 ? -gy * (a - b) : 0
  */
 
-/*op margin_ranking_loss(a, b, target) -> y
+/*op margin_ranking_loss(a, b, target) -> y  fullp
  * The mean of max(0, margin - target (a - b)): a should be ranked above b where the target is 1, below
  * where it is -1.
  *   margin float = 0
@@ -369,7 +369,7 @@ static void margin_ranking_loss_expand(gd_expand *e) {
  *   gtarget = 0
  */
 
-/*op cosine_embedding_loss(a, b, target) -> y
+/*op cosine_embedding_loss(a, b, target) -> y  fullp
  * For rows a and b (N,D), or one of each (D), and targets (N) or (): the mean of 1 - cos(a, b) where
  * the target is 1, of max(0, cos(a, b) - margin) where it is -1.
  *   margin float = 0

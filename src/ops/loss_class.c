@@ -124,7 +124,7 @@ static gd_tensor *weight_gradient(gd_tensor *losses, gd_tensor *g, gd_tensor *y,
 
 /* --- negative log likelihood ------------------------------------------------------------------- */
 
-/*op nll_loss(x, target) -> y, total~
+/*op nll_loss(x, target) -> y, total~  fullp
  * Negative log likelihood: of -x at the class that the target names, x being logarithms of
  * probabilities (C), (N,C) or (N,C,d1,...), the mean (divided by the sum of the weights).
  *   reduction {none, mean, sum} = mean
@@ -304,7 +304,7 @@ static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
 
 /* --- cross-entropy ----------------------------------------------------------------------------- */
 
-/*op cross_entropy(x, target) -> y
+/*op cross_entropy(x, target) -> y  fullp
  * Cross-entropy of softmax(x) with a target, for logits x (C), (N,C) or (N,C,d1,...). The target is
  * class numbers (integers, x's shape without the classes) or probabilities (floats, x's shape).
  *   reduction {none, mean, sum} = mean  mean: divided by the sum of the weights of the classes named

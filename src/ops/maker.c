@@ -39,6 +39,16 @@ const gd_maker *gd_maker_find(const char *kind, const char *name) {
     return NULL;
 }
 
+const gd_op *gd_record_at(const char *kind, int index) {
+    const gd_maker *m = kind && index >= 0 ? gd_maker_at(kind, index) : NULL;
+    return m ? &m->record : NULL;
+}
+
+const gd_op *gd_record_get(const char *kind, const char *name) {
+    const gd_maker *m = kind ? gd_maker_find(kind, name) : NULL;
+    return m ? &m->record : NULL;
+}
+
 gd_status gd_maker_lookup(const char *kind, const char *name, const gd_maker **maker) {
     if ((*maker = gd_maker_find(kind, name))) return GD_OK;
     char known[300] = "";

@@ -63,6 +63,11 @@ gd_status gd_check_ranges(const gd_maker *maker, const void *options, const char
             if (!holds(&r, (double)list->at[k]))
                 return refuse(maker, a, (double)list->at[k], &r, prefix);
         if (list) continue;
+        const gd_floats *floats =
+            a->type == GD_ATTR_FLOATS ? (const void *)((const char *)options + a->offset) : NULL;
+        for (int k = 0; floats && k < floats->count; k++)
+            if (!holds(&r, floats->at[k])) return refuse(maker, a, floats->at[k], &r, prefix);
+        if (floats) continue;
         const double value = gd_attr_number(a, options).value;
         if (!holds(&r, value)) return refuse(maker, a, value, &r, prefix);
     }

@@ -27,7 +27,7 @@ static gd_tensor *as_matrix(gd_tensor *t) {
 
 /* --- matmul ------------------------------------------------------------------------------------ */
 
-/*op matmul(a, b) -> y  heavy rows
+/*op matmul(a, b) -> y  heavy rows lowp
  * The matrix product a (..., m, k) times b (..., k, n); leading dimensions broadcast. A vector is a
  * row on the left and a column on the right, and its dimension is gone in the result.
  *   onnx MatMul
@@ -152,7 +152,7 @@ static double matmul_macs(const gd_op_shapes *s) {
 
 /* --- linear ------------------------------------------------------------------------------------ */
 
-/*op linear(x, w, b?) -> y  heavy
+/*op linear(x, w, b?) -> y  heavy lowp
  * x (..., in) times the transpose of w (out, in), plus b (out): a fully connected layer. Integers
  * wrap, as in matmul.
  *   saves x, w

@@ -148,7 +148,7 @@ static gd_tensor *mean_over(gd_tensor *x, gd_shape axes) { return gd_mean(x, .ax
 
 /* --- batch norm -------------------------------------------------------------------------------- */
 
-/*op batch_norm(x, weight?, bias?, running_mean!?, running_var!?) -> y, mean~, rstd~
+/*op batch_norm(x, weight?, bias?, running_mean!?, running_var!?) -> y, mean~, rstd~  fullp
  * Each channel of x (N,C,...) moved and scaled to mean 0 and variance 1, then times its weight plus
  * its bias. In training by the mean and variance of the batch, and the running ones follow them:
  * running = (1 - momentum) running + momentum new (with the unbiased variance). Else by the running
@@ -344,7 +344,7 @@ static int64_t leading_count(const gd_tensor *x, int rank) { return gd_numel(x->
 /* As [rows][normalized][1]. */
 static gd_tensor *as_rows(gd_tensor *t, int64_t rows, int64_t n) { return gd_reshape(t, gd_dims(rows, n, 1)); }
 
-/*op layer_norm(x, weight?, bias?) -> y, mean~, rstd~
+/*op layer_norm(x, weight?, bias?) -> y, mean~, rstd~  fullp
  * The last dimensions of x moved and scaled to mean 0 and variance 1, then times weight plus bias,
  * which have the shape of those dimensions.
  *   normalized_dims int[] = none  sizes of the last dimensions; none: weight's, or the last one
@@ -460,7 +460,7 @@ static gd_status row_norm_grad_reference(gd_kernel_call *k) {
 
 /* --- RMS norm ---------------------------------------------------------------------------------- */
 
-/*op rms_norm(x, weight?) -> y, rstd~
+/*op rms_norm(x, weight?) -> y, rstd~  fullp
  * The last dimensions of x divided by the root of the mean of their squares, then times weight,
  * which has the shape of those dimensions.
  *   normalized_dims int[] = none  sizes of the last dimensions; none: weight's, or the last one
@@ -505,7 +505,7 @@ static gd_status rms_norm_reference(gd_kernel_call *k) {
 
 /* --- group and instance norm ------------------------------------------------------------------- */
 
-/*op group_norm(x, groups:int, weight?, bias?) -> y, mean~, rstd~
+/*op group_norm(x, groups:int, weight?, bias?) -> y, mean~, rstd~  fullp
  * x (N,C,...) with each group of C/groups channels moved and scaled to mean 0 and variance 1, then
  * each channel times its weight plus its bias.
  *   eps float = 1e-5  added to the variance
@@ -562,7 +562,7 @@ static gd_status group_norm_reference(gd_kernel_call *k) {
     return plain_forward(&p, k, k->in[1].data, k->in[2].data, o->eps, &k->out[1], &k->out[2]);
 }
 
-/*op instance_norm(x, weight?, bias?) -> y
+/*op instance_norm(x, weight?, bias?) -> y  fullp
  * group_norm with every channel a group of its own. With running statistics, they follow the mean and the
  * unbiased variance of a channel, averaged over the batch: running = (1 - momentum) running + momentum
  * new. Without use_input_stats they take the place of the mean and variance of x, and stay as they are.

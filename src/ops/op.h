@@ -67,6 +67,7 @@ struct gd_op_state {
         int n_sources;
         int8_t source[24]; /* inputs of `op`: number in gradients, inputs, outputs */
     } *derived;
+    const gd_op *unless;     /* made at first use: see gd_op_unless */
     const void *compiled[4]; /* elementwise kernels of this IR by instruction set; the backend's own */
 };
 
@@ -93,6 +94,10 @@ bool gd_reference_only(void);
 
 /* The gradient of input i of an elementwise op. */
 const struct gd_derived *gd_op_derived(const gd_op *op, int input);
+
+/* An elementwise op that writes inputs (sgd_step), with one more input `skip` behind the others, a number:
+ * where it is not 0, the op changes nothing. NULL: failed. */
+const gd_op *gd_op_unless(const gd_op *op);
 
 /* --- the dispatcher ---------------------------------------------------------------------------- */
 

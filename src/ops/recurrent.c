@@ -153,7 +153,7 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
         .dropout = (o)->dropout, .first_weight = 2 + (n_states), .states = (n_states)              \
     }
 
-/*op rnn(x, h0?, lengths?, weights*) -> y, h  heavy
+/*op rnn(x, h0?, lengths?, weights*) -> y, h  heavy lowp
  * A plain recurrent layer over all steps: h = tanh(w_ih x + b_ih + w_hh h + b_hh), or relu of it. H
  * hidden units in D directions (2 if bidirectional, else 1); docs/recurrent.md has an example.
  * - x: (T, N, I), which is time, batch, features; (N, T, I) with batch_first
@@ -186,7 +186,7 @@ static void rnn_expand(gd_expand *e) {
     run_layers(e, &l, o->activation);
 }
 
-/*op lstm(x, h0?, c0?, lengths?, weights*) -> y, h, c  heavy
+/*op lstm(x, h0?, c0?, lengths?, weights*) -> y, h, c  heavy lowp
  * Long short-term memory over all steps: i, f, g, o are the parts of w_ih x + b_ih + w_hh h + b_hh,
  * then c = sigmoid(f) c + sigmoid(i) tanh(g) and h = sigmoid(o) tanh(c). H hidden units in D
  * directions (2 if bidirectional, else 1); docs/recurrent.md has an example.
@@ -218,7 +218,7 @@ static void lstm_expand(gd_expand *e) {
     run_layers(e, &l, GD_LSTM);
 }
 
-/*op gru(x, h0?, lengths?, weights*) -> y, h  heavy
+/*op gru(x, h0?, lengths?, weights*) -> y, h  heavy lowp
  * Gated recurrent units over all steps: r = sigmoid(w_ir x + b_ir + w_hr h + b_hr), z likewise,
  * n = tanh(w_in x + b_in + r (w_hn h + b_hn)), then h = (1 - z) n + z h. H hidden units in D
  * directions (2 if bidirectional, else 1); docs/recurrent.md has an example.
@@ -292,7 +292,7 @@ static void run_cell(gd_expand *e, int states, gd_word cell) {
     if (c) e->y[1] = gd_reshape(r.c, flat);
 }
 
-/*op rnn_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y  heavy
+/*op rnn_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y  heavy lowp
  * One step of rnn: x (N, I) and h (N, H) give the next h. w_ih (H, I), w_hh (H, H), biases (H).
  *   activation {tanh, relu} = tanh
  */
@@ -301,14 +301,14 @@ static void rnn_cell_expand(gd_expand *e) {
     run_cell(e, 1, ((const gd_rnn_cell_options *)e->attrs)->activation);
 }
 
-/*op lstm_cell(x, h, c, w_ih, w_hh, b_ih?, b_hh?) -> h_next, c_next  heavy
+/*op lstm_cell(x, h, c, w_ih, w_hh, b_ih?, b_hh?) -> h_next, c_next  heavy lowp
  * One step of lstm: x (N, I), h and c (N, H) give the next h and c. w_ih (4H, I), w_hh (4H, H), biases
  * (4H), with the gates in the order of lstm.
  */
 static gd_status lstm_cell_infer(gd_infer *i) { return infer_cell(i, 4, 2); }
 static void lstm_cell_expand(gd_expand *e) { run_cell(e, 2, GD_LSTM); }
 
-/*op gru_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y  heavy
+/*op gru_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y  heavy lowp
  * One step of gru: x (N, I) and h (N, H) give the next h. w_ih (3H, I), w_hh (3H, H), biases (3H), with
  * the gates in the order of gru.
  */

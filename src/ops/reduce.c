@@ -145,7 +145,7 @@ static gd_status fold_all(gd_kernel_call *k, const gd_shape *axis, gd_dtype aske
 
 /* --- sum --------------------------------------------------------------------------------------- */
 
-/*op sum(x) -> y
+/*op sum(x) -> y  fullp
  * The sum over axes, or over all elements. Integers and bools are summed as i64.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
@@ -173,7 +173,7 @@ static gd_status sum_reference(gd_kernel_call *k) {
     return fold_all(k, &o->axis, o->dtype, false, false);
 }
 
-/*op sum_to(x, dims:int[]) -> y
+/*op sum_to(x, dims:int[]) -> y  fullp
  * The sum over broadcast dimensions, so that the result has shape dims: the opposite of expand.
  * Integers and bools give i64, as in sum, also where no dimension is left to be summed.
  *   saves nothing
@@ -209,7 +209,7 @@ static void sum_to_expand(gd_expand *e) {
  *   y = x / by
  */
 
-/*op mean(x) -> y
+/*op mean(x) -> y  fullp
  * The mean over axes, or of all elements. Floats only; of integers say the .dtype to compute in.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
@@ -244,7 +244,7 @@ static gd_status mean_reference(gd_kernel_call *k) {
 
 /* --- prod -------------------------------------------------------------------------------------- */
 
-/*op prod(x) -> y
+/*op prod(x) -> y  fullp
  * The product over axes, or of all elements. Integers and bools are multiplied as i64.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1

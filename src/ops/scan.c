@@ -61,7 +61,7 @@ static void plain_scan(const gd_kernel_call *k, int64_t axis, bool product, bool
         }
 }
 
-/*op cumsum(x, axis:int) -> y
+/*op cumsum(x, axis:int) -> y  fullp
  * The sum of the elements up to each one along an axis. Integers and bools are summed as i64.
  *   exclusive bool = false  up to the one before
  *   reverse bool = false    from the end
@@ -83,7 +83,7 @@ static gd_status cumsum_reference(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/*op cumprod(x, axis:int) -> y
+/*op cumprod(x, axis:int) -> y  fullp
  * The product of the elements up to each one along an axis. Integers and bools are multiplied as i64.
  *   exclusive bool = false  up to the one before
  *   reverse bool = false    from the end

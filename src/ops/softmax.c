@@ -61,7 +61,7 @@ static double exp_sum(const double *x, double m, int64_t n, int64_t step) {
 
 /* --- softmax ------------------------------------------------------------------------------------ */
 
-/*op softmax(x) -> y
+/*op softmax(x) -> y  fullp
  * exp(x) divided by its sum along an axis.
  *   axis int = -1
  *   saves y
@@ -129,7 +129,7 @@ static gd_status softmax_grad_reference(gd_kernel_call *k) {
 
 /* --- log_softmax -------------------------------------------------------------------------------- */
 
-/*op log_softmax(x) -> y
+/*op log_softmax(x) -> y  fullp
  * The logarithm of softmax, without overflow: x - log of the sum of exp(x) along an axis.
  *   axis int = -1
  *   saves y

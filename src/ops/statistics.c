@@ -27,7 +27,7 @@ typedef struct {
 
 /* --- variance ---------------------------------------------------------------------------------- */
 
-/*op var(x) -> y
+/*op var(x) -> y  fullp
  * The variance over axes, or of all elements: squared distances from the mean, divided by their
  * number less the correction (1: PyTorch's unbiased; 0: of the whole population).
  *   axis int[] = none     one axis or gd_dims(...); none: all
@@ -69,7 +69,7 @@ static gd_status var_reference(gd_kernel_call *k) {
     return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_variance, &f);
 }
 
-/*op std(x) -> y
+/*op std(x) -> y  fullp
  * The standard deviation over axes, or of all elements: the root of the variance. Its gradient is 0
  * where all elements are equal.
  *   axis int[] = none     one axis or gd_dims(...); none: all
@@ -104,7 +104,7 @@ static gd_status std_reference(gd_kernel_call *k) {
 
 /* --- log-sum-exp ------------------------------------------------------------------------------- */
 
-/*op logsumexp(x) -> y
+/*op logsumexp(x) -> y  fullp
  * log of the sum of exp(x) over axes, or of all elements, without overflow.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
@@ -146,7 +146,7 @@ static gd_status logsumexp_reference(gd_kernel_call *k) {
 
 /* --- norms ------------------------------------------------------------------------------------- */
 
-/*op norm(x) -> y
+/*op norm(x) -> y  fullp
  * The p-norm of the elements over axes, or of all: (sum of |x|^p)^(1/p). p = inf is the largest
  * absolute value, -inf the smallest, 0 the number of elements that are not 0. The gradient is 0
  * where the norm is; absolute values that tie for inf and -inf share it evenly.
@@ -226,7 +226,7 @@ static gd_status norm_reference(gd_kernel_call *k) {
 /* --- norms of matrices --------------------------------------------------------------------------
  */
 
-/*op matrix_norm(x) -> y
+/*op matrix_norm(x) -> y  fullp
  * A norm of each matrix that two axes of x make up: the root of the sum of squares (Frobenius,
  * where ord is not given), 1: the largest sum of absolute values of a column, inf: that of a row;
  * -1 and -inf: the smallest. (2, -2 and the nuclear norm need singular values, and are not there.)

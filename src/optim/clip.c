@@ -1,6 +1,6 @@
 /* clip.c - gradients that are made smaller.
  *
- * Norms and factors are f64; each gradient is scaled in its own dtype. In a function that a jit
+ * Norms and factors are f64; each gradient is scaled in f32, or f64 where it is. In a function that a jit
  * traces gradients are symbols, and the same ops are recorded.
  */
 #include <math.h>
@@ -25,8 +25,7 @@ static gd_tensor *norm_of_all(gd_tensor **numbers, int n, double p) {
     return numbers[0];
 }
 
-/* The norm of all gradients as if they were one vector, f64. */
-static gd_tensor *total_norm(gd_tensor *const *gradients, int n, double p) {
+gd_tensor *gd_gradients_norm(gd_tensor *const *gradients, int n, double p) {
     gd_tensor **norms = gd_malloc((size_t)n * sizeof *norms);
     if (!norms) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %d norms", n));
     for (int i = 0; i < n; i++) {
@@ -84,8 +83,12 @@ static gd_status list_gradients(gd_tensors parameters, const char *what, gd_tens
     return find(parameters, what, *gradients, n);
 }
 
-/* Each times the factor, in place: all of one dtype in one call. */
-static gd_status scale(gd_tensor **gradients, int n, gd_tensor *factor, gd_view *views) {
+gd_tensor *gd_factor_for(gd_tensor *factor, gd_dtype dtype) {
+    return dtype == GD_F64 ? factor : gd_cast(factor, GD_F32); /* f16 might not hold it */
+}
+
+/* All of one dtype in one call. */
+gd_status gd_gradients_scale(gd_tensor **gradients, int n, gd_tensor *factor, gd_view *views) {
     while (n > 0) {
         const gd_dtype dtype = (gd_dtype)gradients[0]->dtype;
         int same = 0; /* of this dtype, which come first then */
@@ -95,7 +98,7 @@ static gd_status scale(gd_tensor **gradients, int n, gd_tensor *factor, gd_view 
                 gradients[i] = gradients[same];
                 gradients[same++] = g;
             }
-        gd_tensor *own = dtype == GD_F64 ? factor : gd_cast(factor, dtype);
+        gd_tensor *own = gd_factor_for(factor, dtype);
         if (own->kind == GD_FAILED) return gd_failure();
         const gd_each each = {.op = gd_op_find("mul_"),
                               .in = gradients,
@@ -113,13 +116,20 @@ static gd_status scale(gd_tensor **gradients, int n, gd_tensor *factor, gd_view 
 
 enum { FLOATS = 4 }; /* dtypes */
 
+gd_view *gd_gradients_views(int n) {
+    gd_view *views = gd_malloc((gd_each_views(n, 1, 1) + FLOATS * GD_EACH_INPUTS) * sizeof *views);
+    if (!views) gd_fail(GD_E_MEMORY, "no memory for %d gradients", n);
+    return views;
+}
+
 /* All gradients are changed, or none. */
 static gd_status scale_all(gd_tensor **gradients, int n, gd_tensor *factor) {
-    gd_view *views = gd_malloc((gd_each_views(n, 1, 1) + FLOATS * GD_EACH_INPUTS) * sizeof *views);
-    if (!views) return gd_fail(GD_E_MEMORY, "no memory for %d gradients", n);
+    gd_view *views = gd_gradients_views(n);
+    if (!views) return GD_E_MEMORY;
     gd_postponed updates;
     gd_postpone_begin(&updates);
-    const gd_status status = gd_postpone_end(&updates, scale(gradients, n, factor, views));
+    const gd_status status =
+        gd_postpone_end(&updates, gd_gradients_scale(gradients, n, factor, views));
     gd_free(views);
     return status;
 }
@@ -146,7 +156,7 @@ static gd_status clip_norm(gd_tensors parameters, double max_norm, const gd_clip
     gd_status status = check_norm(max_norm, o);
     if (status == GD_OK) status = list_gradients(parameters, "gd_clip_grad_norm", &gradients, &n);
     if (status == GD_OK)
-        *norm = n ? total_norm(gradients, n, o->norm_type) : gd_scalar_of(0, GD_F64);
+        *norm = n ? gd_gradients_norm(gradients, n, o->norm_type) : gd_scalar_of(0, GD_F64);
     if (status == GD_OK && (*norm)->kind == GD_FAILED) status = gd_failure();
     if (status == GD_OK && o->error_if_nonfinite && !isfinite(gd_item(*norm)))
         status = gd_fail(GD_E_STATE, "gd_clip_grad_norm: the norm of the gradients is not finite");
@@ -208,8 +218,7 @@ gd_status gd_clip_grad_value_at(const char *site, gd_tensors parameters, double 
 
 /* --- gradients that are symbols of a graph ---------------------------------------------------- */
 
-/* Where the gradient of each parameter stands that has one. */
-static int places(const gd_optimizer *o, gd_tensor ***at) {
+int gd_optimizer_gradients(const gd_optimizer *o, gd_tensor ***at) {
     int n = 0;
     for (int g = 0; g < o->n_groups; g++)
         for (int k = 0; k < o->groups[g].n_parts; k++)
@@ -222,11 +231,11 @@ static int places(const gd_optimizer *o, gd_tensor ***at) {
 static gd_status clip_places(gd_tensor ***at, gd_tensor **gradients, int n, double max_norm,
                              double value) {
     for (int i = 0; i < n; i++) gradients[i] = *at[i];
-    gd_tensor *factor = max_norm > 0 ? factor_of(total_norm(gradients, n, 2), max_norm) : NULL;
+    gd_tensor *factor =
+        max_norm > 0 ? factor_of(gd_gradients_norm(gradients, n, 2), max_norm) : NULL;
     for (int i = 0; i < n; i++) {
         gd_tensor *g = gradients[i];
-        if (factor)
-            g = gd_mul(g, g->dtype == GD_F64 ? factor : gd_cast(factor, (gd_dtype)g->dtype));
+        if (factor) g = gd_mul(g, gd_factor_for(factor, (gd_dtype)g->dtype));
         if (value > 0) g = gd_clamp(g, .min = -value, .max = value);
         if (g->kind == GD_FAILED) return gd_failure();
         *at[i] = g;
@@ -238,7 +247,7 @@ gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double value) {
     if (max_norm == 0 && value == 0) return GD_OK;
     gd_tensor ***at = gd_calloc((size_t)o->n_parameters, sizeof *at);
     gd_tensor **gradients = gd_calloc((size_t)o->n_parameters, sizeof *gradients);
-    const int n = at && gradients ? places(o, at) : 0;
+    const int n = at && gradients ? gd_optimizer_gradients(o, at) : 0;
     gd_status status = at && gradients ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a step");
     if (n > 0) status = clip_places(at, gradients, n, max_norm, value);
     gd_free(at);

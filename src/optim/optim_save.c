@@ -2,12 +2,14 @@
  *
  * Of each parameter: its slots under PyTorch's names and the number of its steps
  * ("fc1.weight.exp_avg", "fc1.weight.step"). Of each group: its rate, and the base rate if there is
- * a schedule ("groups.0.lr"). Of a schedule: "step". Options are the program's, and are not saved.
+ * a schedule ("groups.0.lr"). Of a schedule: "step". Of a loss scale: "scale", "good_steps",
+ * "skipped_steps". Options are the program's, and are not saved.
  */
 #include <stdio.h>
 
 #include "core/state.h"
 #include "gradus/ops.h"
+#include "optim/loss_scale.h"
 #include "optim/schedule.h"
 
 static gd_status refuse_graph(const char *what) {
@@ -145,3 +147,23 @@ static gd_status take_schedule(gd_object *object, gd_taking *in) {
 }
 
 const gd_state_rules gd_schedule_state_rules = {give_schedule, take_schedule};
+
+/* --- loss scales ------------------------------------------------------------------------------ */
+
+static gd_status give_loss_scale(gd_object *object, gd_state *state) {
+    const gd_loss_scale *s = (gd_loss_scale *)object;
+    if (s->home == GD_LOSS_SCALE_GRAPH) return refuse_graph("loss scale");
+    for (int i = 0; i < GD_LOSS_SCALE_STATE; i++)
+        GD_TRY(gd_state_put_tensor(state, gd_loss_scale_names[i], s->state[i]));
+    return GD_OK;
+}
+
+static gd_status take_loss_scale(gd_object *object, gd_taking *in) {
+    const gd_loss_scale *s = (gd_loss_scale *)object;
+    if (s->home == GD_LOSS_SCALE_GRAPH) return refuse_graph("loss scale");
+    for (int i = 0; i < GD_LOSS_SCALE_STATE; i++)
+        GD_TRY(gd_taking_tensor(in, gd_loss_scale_names[i], s->state[i]));
+    return GD_OK;
+}
+
+const gd_state_rules gd_loss_scale_state_rules = {give_loss_scale, take_loss_scale};

@@ -50,6 +50,8 @@ struct gd_update {
     const gd_optim_group *group;
     gd_optim_part *part;
     gd_tensor *lr, *count;
+    gd_tensor
+        *skip;    /* f64 of rank 0: where it is not 0, the step changes nothing; NULL: it counts */
     int *entries; /* numbers in the part of those parameters that have a gradient */
     int n_entries;
     gd_tensor **done; /* results, for a graph */
@@ -87,13 +89,41 @@ gd_graph *gd_optimizer_graph(const gd_optimizer *o);
 gd_status gd_optimizer_make_parameter(gd_optimizer *o, int group, int part, int i);
 
 /* How they are saved and loaded (optim_save.c). */
-extern const struct gd_state_rules gd_optimizer_state_rules, gd_schedule_state_rules;
+extern const struct gd_state_rules gd_optimizer_state_rules, gd_schedule_state_rules,
+    gd_loss_scale_state_rules;
 
 /* Gradients in place of those of the parts: clipped (clip.c). */
 gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double value);
 
-/* One step of a schedule; `done` gets what has to be fetched. At most 1 + groups. */
-gd_status gd_schedule_advance(gd_schedule *schedule, gd_tensor **done, int *n_done);
+/* Where the gradient of each parameter stands that has one; `at` has room for n_parameters. */
+int gd_optimizer_gradients(const gd_optimizer *o, gd_tensor ***at);
+/* The p-norm of all gradients as if they were one vector, f64. */
+gd_tensor *gd_gradients_norm(gd_tensor *const *gradients, int n, double p);
+/* Each times the factor, in place. The list is put into another order. `views` must live until the
+ * kernels have run. */
+gd_status gd_gradients_scale(gd_tensor **gradients, int n, gd_tensor *factor,
+                             struct gd_view *views);
+struct gd_view *gd_gradients_views(int n); /* room for that, to be freed; NULL: failed */
+/* The factor as gradients of a dtype are multiplied by it. */
+gd_tensor *gd_factor_for(gd_tensor *factor, gd_dtype dtype);
+
+/* A step in parts (step.c). The gradients of all parameters are found first; then, with the state
+ * there (gd_optimizer_make_state), gd_optimizer_advance writes. `done` gets what a graph has to fetch;
+ * gd_optimizer_room makes it, large enough for a schedule and a loss scale, too. */
+gd_status gd_optimizer_check_step(const gd_optimizer *o, const char *what);
+gd_status gd_optimizer_find_gradients(const gd_optimizer *o);
+gd_status gd_optimizer_advance(gd_optimizer *o, gd_tensor *skip, gd_tensor **done, int *n_done);
+gd_tensor **gd_optimizer_room(const gd_optimizer *o);
+
+/* One step of a schedule; `done` gets what has to be fetched. At most 1 + groups. `skip` as in
+ * gd_update. */
+gd_status gd_schedule_advance(gd_schedule *schedule, gd_tensor *skip, gd_tensor **done,
+                              int *n_done);
+/* The same in two parts: what it will write, `rates` for each group; and writing it. */
+gd_status gd_schedule_next(const gd_schedule *schedule, gd_tensor *skip, gd_tensor **step,
+                           gd_tensor **rates);
+gd_status gd_schedule_assign(const gd_schedule *schedule, gd_tensor *step, gd_tensor *const *rates,
+                             gd_tensor **done, int *n_done);
 const gd_optimizer *gd_schedule_optimizer(const gd_schedule *schedule);
 
 #endif

@@ -55,9 +55,8 @@ static gd_status compute_rates(const gd_schedule *s, gd_tensor *step, gd_tensor 
     return GD_OK;
 }
 
-/* Count and rates, into `done`. */
-static gd_status assign(const gd_schedule *s, gd_tensor *step, gd_tensor *const *rates,
-                        gd_tensor **done, int *n_done) {
+gd_status gd_schedule_assign(const gd_schedule *s, gd_tensor *step, gd_tensor *const *rates,
+                             gd_tensor **done, int *n_done) {
     const int first = *n_done;
     done[(*n_done)++] = gd_assign(s->step, step);
     for (int g = 0; g < s->optimizer->n_groups; g++)
@@ -67,16 +66,33 @@ static gd_status assign(const gd_schedule *s, gd_tensor *step, gd_tensor *const 
     return GD_OK;
 }
 
+/* What there is, where the step is skipped. */
+static gd_tensor *unless(gd_tensor *skip, gd_tensor *old, gd_tensor *next) {
+    if (skip && skip->device != old->device) skip = gd_to_device(skip, old->device);
+    return skip ? gd_where(gd_cast(skip, GD_BOOL), old, next) : next;
+}
+
+gd_status gd_schedule_next(const gd_schedule *s, gd_tensor *skip, gd_tensor **step,
+                           gd_tensor **rates) {
+    *step = gd_add(s->step, number(1));
+    if ((*step)->kind == GD_FAILED) return gd_failure();
+    GD_TRY(compute_rates(s, *step, rates));
+    *step = unless(skip, s->step, *step);
+    for (int g = 0; g < s->optimizer->n_groups && skip; g++)
+        if ((rates[g] = unless(skip, s->optimizer->groups[g].lr, rates[g]))->kind == GD_FAILED)
+            return gd_failure();
+    return (*step)->kind == GD_FAILED ? gd_failure() : GD_OK;
+}
+
 /* Only the assigns are postponed: a rate may go to another device than the one it was computed on, and
  * must have its value then. */
-gd_status gd_schedule_advance(gd_schedule *s, gd_tensor **done, int *n_done) {
-    gd_tensor **rates = gd_calloc((size_t)s->optimizer->n_groups + 1, sizeof *rates);
+gd_status gd_schedule_advance(gd_schedule *s, gd_tensor *skip, gd_tensor **done, int *n_done) {
+    gd_tensor **rates = gd_calloc((size_t)s->optimizer->n_groups + 1, sizeof *rates), *step = NULL;
     if (!rates) return gd_fail(GD_E_MEMORY, "no memory for a step");
-    gd_tensor *step = gd_add(s->step, number(1));
-    gd_status status = step->kind == GD_FAILED ? gd_failure() : compute_rates(s, step, rates);
+    gd_status status = gd_schedule_next(s, skip, &step, rates);
     gd_postponed updates; /* all are changed, or none */
     gd_postpone_begin(&updates);
-    if (status == GD_OK) status = assign(s, step, rates, done, n_done);
+    if (status == GD_OK) status = gd_schedule_assign(s, step, rates, done, n_done);
     status = gd_postpone_end(&updates, status);
     gd_free(rates);
     return status;
@@ -193,7 +209,7 @@ static gd_status take_step(gd_schedule *s) {
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin(), n_done = 0;
-    const gd_status status = gd_schedule_advance(s, done, &n_done);
+    const gd_status status = gd_schedule_advance(s, NULL, done, &n_done);
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     gd_free(done);

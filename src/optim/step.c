@@ -4,7 +4,9 @@
 #include "core/alloc.h"
 #include "gradus/ops.h"
 #include "gradus/session.h"
+#include "ops/autocast.h"
 #include "ops/call.h"
+#include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 
 /* --- what rules call -------------------------------------------------------------------------- */
@@ -17,6 +19,8 @@ static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd
     gd_optim_part *part = u->part;
     const int slots = u->group->needs.count, width = slots + 2;
     if (!op) return gd_fail(GD_E_ARGUMENT, "gd_update_each: there is no such op");
+    if (numbers.count > GD_EACH_INPUTS - 1)
+        return gd_fail(GD_E_ARGUMENT, "gd_update_each: %lld numbers", (long long)numbers.count);
     if (op->n_inputs != width + (int)numbers.count || !op->ir || op->n_mutated != 1 + slots)
         return gd_fail(GD_E_ARGUMENT,
                        "gd_update_each: %s does not fit: %s needs an elementwise op that writes %d "
@@ -36,12 +40,19 @@ static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd
     if (!part->views)
         part->views = gd_malloc(gd_each_views(part->count, width, 1 + slots) * sizeof *part->views);
     if (!part->views) return gd_fail(GD_E_MEMORY, "no memory for a step");
+    gd_tensor *all[GD_EACH_INPUTS];
+    const void *attrs = options ? options : op->defaults;
+    for (int64_t i = 0; i < numbers.count; i++) all[i] = numbers.at[i];
+    if (u->skip) {
+        all[numbers.count++] = u->skip;
+        if (!(op = gd_op_unless(op))) return GD_E_MEMORY;
+    }
     const gd_each each = {.op = op,
                           .views = part->views,
-                          .attrs = options ? options : op->defaults,
+                          .attrs = attrs,
                           .in = part->work,
                           .count = u->n_entries,
-                          .numbers = numbers.at,
+                          .numbers = all,
                           .n_numbers = (int)numbers.count,
                           .which = u->n_entries < part->count ? u->entries : NULL};
     GD_TRY(gd_dispatch_each(&each, NULL, u->done + u->n_done));
@@ -72,6 +83,7 @@ static gd_tensor *one_each(const gd_update *u) {
 static gd_status count_step(gd_update *u) {
     gd_tensor *steps = u->part->steps,
               *more = u->n_entries == u->part->count ? gd_scalar_of(1, GD_F64) : one_each(u);
+    if (u->skip) more = gd_where(gd_cast(u->skip, GD_BOOL), gd_scalar_of(0, GD_F64), more);
     u->count = gd_assign(steps, gd_add(steps, more));
     if (u->count->kind == GD_FAILED) return gd_failure();
     u->done[u->n_done++] = u->count;
@@ -93,10 +105,9 @@ static gd_status step_part(gd_update *u) {
     return u->status;
 }
 
-/* One step with the gradients of the parts (NULL: none). In a graph `done` gets what has to be
- * fetched. */
-static gd_status step(gd_optimizer *o, gd_tensor **done, int *n_done) {
-    gd_update u = {.optimizer = o, .done = done, .n_done = *n_done};
+/* One step with the gradients of the parts (NULL: none). */
+gd_status gd_optimizer_advance(gd_optimizer *o, gd_tensor *skip, gd_tensor **done, int *n_done) {
+    gd_update u = {.optimizer = o, .skip = skip, .done = done, .n_done = *n_done};
     u.entries = gd_malloc((size_t)o->n_parameters * sizeof *u.entries);
     if (!u.entries) return gd_fail(GD_E_MEMORY, "no memory for a step");
     gd_status status = GD_OK;
@@ -117,10 +128,11 @@ static int part_count(const gd_optimizer *o) {
     return n;
 }
 
-/* Room for all results of a step: parameters, counts, and those of a schedule. */
-static gd_tensor **make_done(const gd_optimizer *o) {
+/* Parameters, counts, those of a schedule and of a loss scale. */
+gd_tensor **gd_optimizer_room(const gd_optimizer *o) {
     gd_tensor **done =
-        gd_calloc((size_t)(o->n_parameters + part_count(o) + o->n_groups + 2), sizeof *done);
+        gd_calloc((size_t)(o->n_parameters + part_count(o) + o->n_groups + 1 + GD_LOSS_SCALE_STATE),
+                  sizeof *done);
     if (!done) gd_fail(GD_E_MEMORY, "no memory for a step");
     return done;
 }
@@ -142,35 +154,39 @@ static gd_status find_gradients(const gd_optim_part *part) {
     return GD_OK;
 }
 
-static gd_status find_all_gradients(const gd_optimizer *o) {
+gd_status gd_optimizer_find_gradients(const gd_optimizer *o) {
     for (int g = 0; g < o->n_groups; g++)
         for (int k = 0; k < o->groups[g].n_parts; k++)
             GD_TRY(find_gradients(&o->groups[g].parts[k]));
     return GD_OK;
 }
 
-static gd_status take_step(gd_optimizer *o) {
-    if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_step: the optimizer is NULL");
+gd_status gd_optimizer_check_step(const gd_optimizer *o, const char *what) {
+    if (!o) return gd_fail(GD_E_ARGUMENT, "%s: the optimizer is NULL", what);
     if (o->in_graph)
-        return gd_fail(
-            GD_E_STATE,
-            "gd_optimizer_step: its parameters are variables of a graph; use gd_minimize");
+        return gd_fail(GD_E_STATE, "%s: its parameters are variables of a graph; use gd_minimize",
+                       what);
     if (gd_this_thread.tracer && !gd_grads_are_traced())
-        return gd_fail(
-            GD_E_STATE,
-            "gd_optimizer_step: a graph is being built; use gd_minimize in it, or trace the step "
-            "with gd_jit");
-    gd_tensor **done = make_done(o);
+        return gd_fail(GD_E_STATE,
+                       "%s: a graph is being built; use gd_minimize in it, or trace the step with "
+                       "gd_jit",
+                       what);
+    return GD_OK;
+}
+
+static gd_status take_step(gd_optimizer *o) {
+    GD_TRY(gd_optimizer_check_step(o, "gd_optimizer_step"));
+    gd_tensor **done = gd_optimizer_room(o);
     if (!done) return GD_E_MEMORY;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin(), n_done = 0;
-    gd_status status = find_all_gradients(o);
+    gd_status status = gd_optimizer_find_gradients(o);
     if (status == GD_OK) status = gd_optimizer_make_state(o);
     gd_postponed updates; /* all parameters are changed, or none */
     gd_postpone_begin(&updates);
-    if (status == GD_OK) status = step(o, done, &n_done);
+    if (status == GD_OK) status = gd_optimizer_advance(o, NULL, done, &n_done);
     status = gd_postpone_end(&updates, status);
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
@@ -181,6 +197,7 @@ static gd_status take_step(gd_optimizer *o) {
 gd_status gd_optimizer_step_at(const char *site, gd_optimizer *o) {
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
+    GD_NO_AUTOCAST;
     return gd_report(site, take_step(o));
 }
 
@@ -213,13 +230,19 @@ static gd_status find_symbols(gd_optimizer *o, gd_tensor *loss, gd_tensor **list
 
 static gd_status minimize(gd_optimizer *o, gd_tensor *loss, const gd_minimize_options *options,
                           gd_tensor **done, int *n_done) {
+    gd_loss_scale *scale = options->loss_scale;
+    gd_verdict verdict = {.skip = NULL};
+    if (scale) GD_TRY(gd_loss_scale_begin(scale, o, &loss));
     GD_TRY(find_symbols(o, loss, done));
     int before = gd_no_grad_begin();
-    gd_status status = gd_clip_symbols(o, options->clip_norm, options->clip_value);
+    gd_status status = scale ? gd_loss_scale_symbols(scale, o, &verdict) : GD_OK;
+    if (status == GD_OK) status = gd_clip_symbols(o, options->clip_norm, options->clip_value);
     if (status == GD_OK) status = gd_optimizer_make_state(o);
-    if (status == GD_OK) status = step(o, done, n_done);
+    if (status == GD_OK) status = gd_optimizer_advance(o, verdict.skip, done, n_done);
     if (status == GD_OK && options->schedule)
-        status = gd_schedule_advance(options->schedule, done, n_done);
+        status = gd_schedule_advance(options->schedule, verdict.skip, done, n_done);
+    if (status == GD_OK && verdict.skip)
+        status = gd_loss_scale_assign(scale, &verdict, done, n_done);
     gd_grad_mode_end(&before);
     return status;
 }
@@ -259,9 +282,10 @@ gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss,
                           const gd_minimize_options *options) {
     if (loss && loss->kind == GD_FAILED) return loss;
     GD_CALLED_FROM(site); /* the nodes that it adds have this place, too */
+    GD_NO_AUTOCAST;
     const char *wrong = what_is_wrong(o, loss, options);
     if (wrong) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_minimize: %s", wrong));
-    gd_tensor **done = make_done(o);
+    gd_tensor **done = gd_optimizer_room(o);
     if (!done) return gd_tensor_fail(GD_E_MEMORY);
     gd_block block =
         gd_graph_begin(o->in_graph ? gd_optimizer_graph(o) : loss->node->origin->graph);

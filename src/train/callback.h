@@ -5,8 +5,9 @@
  *   NAME_check(options)           whether options are right
  *   NAME_open(callback)           makes callback->self from callback->options
  *   NAME_on(callback, event)      one event; a failure ends the run
+ *   NAME_after(callback, event)   the same event, once all callbacks of the run have seen it
  *   NAME_give(callback, state), NAME_take(callback, in)    its state (core/state.h)
- *   NAME_close(callback)          frees callback->self
+ *   NAME_close(callback)          frees callback->self, which may be NULL
  */
 #ifndef GRADUS_TRAIN_CALLBACK_H
 #define GRADUS_TRAIN_CALLBACK_H
@@ -20,9 +21,11 @@ typedef struct gd_callback_rules {
     gd_status (*check)(const void *options);
     gd_status (*open)(gd_callback *callback);
     gd_status (*on)(gd_callback *callback, gd_event *event);
+    gd_status (*after)(gd_callback *callback, gd_event *event);
     gd_status (*give)(gd_callback *callback, gd_state *state);
     gd_status (*take)(gd_callback *callback, gd_taking *in);
     void (*close)(gd_callback *callback);
+    gd_callback_type defined; /* of a user-defined record */
 } gd_callback_rules;
 
 struct gd_callback {
@@ -36,7 +39,23 @@ struct gd_callback {
 /* Behind the typed constructors. */
 gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const void *options);
 
-/* One event for a callback; a failure names it. Used by gd_fit. */
+/* One event for a callback; a failure names it. */
 gd_status gd_callback_call(gd_callback *callback, gd_event *event);
+/* One event for all callbacks of a run, in their order; then what they do after it. Used by gd_fit. */
+gd_status gd_callbacks_call(gd_callback_list callbacks, gd_event *event);
+
+/* A value of the run. A name that is not there is a failure that lists those that are. */
+gd_status gd_event_read(gd_event *event, const char *name, double *value);
+
+/* Inputs of the net in the batch that has just ended; an empty list: there are none. */
+gd_tensors gd_event_inputs(gd_event *event);
+
+/* Whether a value is better than the best so far (NaN: there is none). The mode is GD_MIN or GD_MAX, or GD_AUTO: then
+ * small values are good if the name is that of a loss or an error. */
+bool gd_value_small_is_good(const char *name, gd_word mode);
+bool gd_value_improves(const char *name, gd_word mode, double value, double best);
+
+/* Tells the user of something that does not end the run, in the progress and in the log. */
+void gd_event_warn(gd_event *event, const char *text);
 
 #endif

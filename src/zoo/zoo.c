@@ -12,6 +12,7 @@ gd_status gd_net_at_least(const char *option, int64_t value, int64_t least) {
 
 static gd_status check(const gd_maker *maker, const void *options) {
     const gd_net_rules *rules = maker->rules;
+    GD_TRY(gd_check_ranges(maker, options, "gd_zoo_"));
     const gd_status status = rules->check ? rules->check(options) : GD_OK;
     if (status != GD_OK) gd_error_prefix("%s: ", maker->record.name);
     return status;

@@ -9,17 +9,17 @@
 #include <string.h>
 
 static void read_picture(const uint8_t *data, size_t size) {
-    gd_image image;
-    const gd_image_options options = {.channels = (int)(size % 3) / 2 * 3,
+    gd_picture image;
+    const gd_picture_options options = {.channels = (int)(size % 3) / 2 * 3,
                                       .alpha = size % 2,
                                       .width = (int)(size % 7),
                                       .height = (int)(size % 5)};
     /* a large picture is right, and takes long */
-    if (size > 1 << 14 || gd_image_decode(&image, "fuzz", data, size, &options) != GD_OK) return;
+    if (size > 1 << 14 || gd_picture_decode(&image, "fuzz", data, size, &options) != GD_OK) return;
     volatile uint8_t sum = 0;
     for (int64_t i = 0; i < (int64_t)image.width * image.height * image.channels; i++)
         sum = (uint8_t)(sum + image.pixels[i]);
-    gd_image_free(&image);
+    gd_picture_free(&image);
 }
 
 static void read_list(const uint8_t *data, size_t size) {

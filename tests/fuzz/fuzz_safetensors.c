@@ -1,11 +1,13 @@
 /* fuzz_safetensors.c - any bytes as a safetensors file: refused, or with every tensor inside the
- * file and every byte of its data in one tensor; and its header, written anew, says the same. */
+ * file and every byte of its data in one tensor; and its header, written anew, says the same. A
+ * checksum is compared, and the right one in its place is found right. */
 #include "format/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "format/checksum.h"
 
 static void check_same(const gd_safetensors *a, const gd_safetensors *b) {
     if (a->count != b->count || a->n_values != b->n_values) abort();
@@ -44,6 +46,28 @@ static void write_again(const gd_safetensors *h, size_t data_bytes) {
     free(entries);
 }
 
+static void check_sum(const gd_safetensors *h, const gd_file_reader *file, const uint8_t *data,
+                      size_t size) {
+    const gd_status status = gd_safetensors_check(h, file);
+    gd_file_reader *right;
+    if (!h->checksum_at) {
+        if (status != GD_OK) abort();
+        return;
+    }
+    if (h->checksum_at < 8 || h->checksum_at + GD_CHECKSUM_DIGITS >= h->data_begin) abort();
+    char *copy = malloc(size), *digits = copy + h->checksum_at;
+    memcpy(copy, data, size);
+    memset(digits, '0', GD_CHECKSUM_DIGITS);
+    gd_xxh64 hash = gd_xxh64_begin();
+    gd_xxh64_add(&hash, copy, size);
+    gd_checksum_print(gd_xxh64_value(&hash), digits);
+    if ((memcmp(copy, data, size) == 0) != (status == GD_OK)) abort();
+    if (gd_file_reader_open_memory(&right, "right", copy, size) != GD_OK) abort();
+    if (gd_safetensors_check(h, right) != GD_OK) abort();
+    gd_file_reader_close(right);
+    free(copy);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     gd_file_reader *file;
@@ -58,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         if (sum != size - h.data_begin) abort();
         write_again(&h, (size_t)sum);
+        check_sum(&h, file, data, size);
         gd_safetensors_free(&h);
     }
     gd_file_reader_close(file);

@@ -128,6 +128,9 @@ def corpus():
         "metadata_is_list": (packed({"__metadata__": ["a"], "a": tensor()}), "__metadata__ is an array"),
         "metadata_number": (packed({"__metadata__": {"step": 3}, "a": tensor()}), "\"step\" of __metadata__ is a number"),
         "metadata_zero_byte": (packed(b'{"__metadata__": {"a": "b\\u0000c"}}', b""), "has a zero byte"),
+        "checksum_short": (packed({"__metadata__": {"gradus.checksum": "xxh64:12"}, "a": tensor()}), "which is no checksum"),
+        "checksum_escaped": (packed(b'{"__metadata__": {"gradus\\u002echecksum": "xxh64:0123456789abcdef"}}', b""),
+                             "which is no checksum"),
     }
     for name, (data, _) in bad.items():
         with open(os.path.join(CORPUS, name + ".bin"), "wb") as f:

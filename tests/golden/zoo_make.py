@@ -161,6 +161,22 @@ def resnet20(classes):
     return ResNet([(16, 3), (32, 3), (64, 3)], classes, False)
 
 
+def mlp(inputs, hidden, outputs):
+    layers = [nn.Flatten()]
+    for size in hidden:
+        layers += [nn.Linear(inputs, size), nn.ReLU()]
+        inputs = size
+    return nn.Sequential(*layers, nn.Linear(inputs, outputs))
+
+
+def convnet(channels, width, hidden, places, classes):
+    """Without dropout, which has no numbers in common with PyTorch's."""
+    return nn.Sequential(nn.Conv2d(channels, width, 5, padding=2, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Conv2d(width, 2 * width, 5, padding=2, bias=False), nn.BatchNorm2d(2 * width), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Flatten(), nn.Linear(2 * width * places, hidden), nn.ReLU(), nn.Identity(),
+                         nn.Linear(hidden, classes))
+
+
 class Cell(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -256,6 +272,8 @@ def cases():
         "modular_net": lambda n: (ModularNet(6, 6, 8, 3, 2, 5, 12, 16),
                                   [torch.tensor([0, 1, 2, 0, 3, 4, 1, 0, 5]), *images(n, 2, 6, 6, 6)], 5),
         "char_lstm": lambda n: (zoo_sequence.char_lstm(17, embedding=12, hidden=10), text(n, 3, 7, below=17), 17),
+        "mlp": lambda n: (mlp(14, [12, 8], 3), images(n, 5, 2, 7), 3),
+        "convnet": lambda n: (convnet(2, 4, 9, 3 * 4, 10), images(n, 3, 2, 12, 16), 10),
         "gpt": lambda n: (zoo_sequence.gpt(19, context=12, layers=2, heads=3, width=24), text(n, 2, 10, below=19), 19),
     }
 

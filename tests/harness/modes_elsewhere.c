@@ -36,7 +36,7 @@ static void build(const run_setup *s, gd_tensor *(*make)(gd_tensor *like, int nu
     run_setup setup = *s;
     if (gd_op_flags(op) & GD_OP_DYNAMIC) setup.gradients = false; /* no shape to weigh by yet */
     g->n_feeds = g->n_fetches = g->n_written = 0;
-    void *tracing = gd_tracing_off();
+    gd_tracing tracing = gd_tracing_off();
     gd_seed(7);
     r->n_in = build_inputs(s, in);
     for (int i = 0; i < r->n_in; i++)
@@ -97,7 +97,7 @@ static void run_graph(const run_setup *s, run_result *r) {
     if (case_tensor_count(s->c) == 0) gd_trace_end();
     if (r->status != GD_OK) return;
     gd_tensors got =
-        gd_evaluate((gd_tensors){g.fetches, g.n_fetches}, (gd_tensors){g.feeds, g.n_feeds},
+        gd_evaluate_nodes((gd_tensors){g.fetches, g.n_fetches}, (gd_tensors){g.feeds, g.n_feeds},
                     (gd_tensors){g.values, g.n_feeds});
     r->status = gd_error_status();
     take_results(got, r);

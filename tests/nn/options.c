@@ -22,7 +22,8 @@ static const char *const *bad_values(gd_attr_type type) {
     case GD_ATTR_DTYPE: return words;
     case GD_ATTR_BOOL: return bools;
     case GD_ATTR_INTS:
-    case GD_ATTR_SHAPE: return lists;
+    case GD_ATTR_SHAPE:
+    case GD_ATTR_FLOATS: return lists;
     case GD_ATTR_STRING: return strings;
     default: return strings + 1;
     }

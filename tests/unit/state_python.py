@@ -1,6 +1,10 @@
 """The Python side of test_state_python.c: python state_python.py WHAT FILE [MORE]."""
 import sys
 
+try:
+    import xxhash
+except ImportError:
+    xxhash = None
 import numpy as np
 import torch
 from safetensors import safe_open
@@ -24,6 +28,10 @@ if what == "read":  # what the library wrote
     assert tensors["net.empty"].shape == (2, 0, 3) and len(tensors) == 19
     with safe_open(path, "pt") as file:
         assert file.metadata()["net.integer"] == "-7" and file.metadata()["format"] == "pt"
+        checksum = file.metadata().get("gradus.checksum")
+    if checksum and xxhash:  # of the file with zeros in place of its digits
+        data = open(path, "rb").read()
+        assert "xxh64:" + xxhash.xxh64(data.replace(checksum.encode(), b"xxh64:" + b"0" * 16)).hexdigest() == checksum
 elif what == "write":
     tensors = {"net." + name: values((2, 5), dtype) for name, dtype in DTYPES.items()}
     tensors.update({f"net.r{rank}": values([2, 1, 3, 1, 2, 1, 2, 1][:rank], torch.float32) for rank in range(9)})

@@ -127,29 +127,29 @@ CLEAN_TEST(a_gzipped_picture_is_read) {
 static void damage(const char *name) {
     size_t bytes = 0;
     uint8_t *data = test_read(picture(name), &bytes);
-    const gd_image_options options = {.channels = 3, .width = 5, .height = 4};
-    gd_image image;
+    const gd_picture_options options = {.channels = 3, .width = 5, .height = 4};
+    gd_picture image;
     char prefix[100];
     snprintf(prefix, sizeof prefix, "%s: ", name);
     for (size_t n = 0; n < bytes; n++) {
         uint8_t *part = malloc(n ? n : 1);
         memcpy(part, data, n);
-        const gd_status status = gd_image_decode(&image, name, part, n, &options);
+        const gd_status status = gd_picture_decode(&image, name, part, n, &options);
         /* the last byte of a text may be a space or a digit of a number; PNM says no more of its end */
         if (n + 2 < bytes || !strstr(name, "text"))
             CHECK_SAYING(status != GD_OK, "%s cut at %zu", name, n);
         if (status != GD_OK)
             CHECK_SAYING(strstr(gd_latest_failure(), prefix), "%s", gd_latest_failure());
-        gd_image_free(&image);
+        gd_picture_free(&image);
         free(part);
     }
     for (size_t bit = 0; bit < 8 * bytes; bit++) {
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        const gd_status status = gd_image_decode(&image, name, data, bytes, &options);
+        const gd_status status = gd_picture_decode(&image, name, data, bytes, &options);
         CHECK(status != GD_E_MEMORY);
         if (status != GD_OK)
             CHECK_SAYING(strstr(gd_latest_failure(), prefix), "%s", gd_latest_failure());
-        gd_image_free(&image);
+        gd_picture_free(&image);
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     free(data);

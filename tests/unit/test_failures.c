@@ -55,13 +55,53 @@ static gd_module *net(void) { return gd_nn_linear(3, 2); }
 #define LIST(name, count, ...) CALL(name, failed_list(__VA_ARGS__, count))
 
 /* datasets and transforms */
+LIST(gd_dataset_get_at, UNKNOWN, gd_dataset_get(NULL, 0))
+OBJECT(gd_dataset_from_at, gd_dataset_from(NULL))
+OBJECT(gd_dataset_new_at, gd_dataset_new("none", ""))
+OBJECT(gd_dataset_transform_at, gd_dataset_transform(NULL, NULL))
+OBJECT(gd_transform_new_at, gd_transform_new("none", ""))
+TENSOR(gd_transform_apply_at, gd_transform_apply(NULL, some(), NULL))
+STATUS(gd_dataset_define_at, gd_dataset_define("x\n", (gd_dataset_type){NULL}))
+STATUS(gd_transform_define_at, gd_transform_define("x\n", NULL))
 TENSOR(gd_load_image_at, gd_load_image(missing))
 TENSOR(gd_decode_image_at, gd_decode_image("text", 4))
 STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
+OBJECT(gd_transform_new_at, gd_transform_new("blur", ""))
+STATUS(gd_transform_define_at, gd_transform_define("blur", NULL))
 
 /* combined datasets, loaders and samplers */
+static gd_dataset *rows_of(int64_t count) { return gd_dataset_tensors(gd_ones(gd_dims(count, 2))); }
+static gd_dataset *half;
+OBJECT(gd_dataset_tensors_at, gd_dataset_tensors(some(), gd_ones(gd_dims(4))))
+OBJECT(gd_dataset_map_at, gd_dataset_map(rows_of(3), NULL, NULL))
+OBJECT(gd_dataset_filter_at, gd_dataset_filter(NULL, NULL, NULL))
+OBJECT(gd_dataset_zip_at, gd_dataset_zip(rows_of(3), rows_of(4)))
+OBJECT(gd_dataset_concat_at, gd_dataset_concat(rows_of(3), NULL))
+OBJECT(gd_dataset_subset_at, gd_dataset_subset(rows_of(3), some()))
+OBJECT(gd_dataset_range_at, gd_dataset_range(rows_of(3), 2, 2))
+STATUS(gd_dataset_random_split_at, gd_dataset_random_split(rows_of(3), 2, &half, &half))
+OBJECT(gd_loader_new_at, gd_loader_new(rows_of(3), .batch = 0))
+CALL(gd_loader_next_at, !gd_loader_next(NULL, NULL))
+STATUS(gd_loader_seek_at, gd_loader_seek(gd_loader_new(rows_of(3)), ((gd_loader_position){0, 9})))
+OBJECT(gd_sampler_weighted_at, gd_sampler_weighted(gd_zeros(gd_dims(3))))
+OBJECT(gd_sampler_stratified_at, gd_sampler_stratified(some()))
+OBJECT(gd_sampler_distributed_at, gd_sampler_distributed(2, 2))
+OBJECT(gd_sampler_from_at, gd_sampler_from(NULL))
 
 /* metrics and callbacks */
+OBJECT(gd_metric_new_at, gd_metric_new("acuracy", NULL))
+OBJECT(gd_metric_accuracy_at, gd_metric_accuracy(.threshold = 2))
+STATUS(gd_metric_update_at, gd_metric_update(gd_metric_accuracy(), some(), NULL))
+TENSOR(gd_metric_value_at, gd_metric_value(NULL))
+CALL(gd_metric_number_at, isnan(gd_metric_number(NULL)))
+STATUS(gd_metric_reset_at, gd_metric_reset(NULL))
+STATUS(gd_metric_define_at, gd_metric_define("own\nA metric.\n", (gd_metric_rules){.check = NULL}))
+CALL(gd_metric_add, (gd_metric_add(gd_metric_mse(), "error", some()), true))
+OBJECT(gd_callback_new_at, gd_callback_new("early_stoping", NULL))
+OBJECT(gd_csv_log_at, gd_csv_log(""))
+OBJECT(gd_callback_from_at, gd_callback_from(NULL, .state_bytes = 8))
+STATUS(gd_callback_define_at,
+       gd_callback_define("own\nA callback.\n", (gd_callback_type){.open = NULL}))
 
 /* compile, fit and history */
 
@@ -69,6 +109,18 @@ STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
 
 /* autocast */
 
+/* begin gives the setting from before, which a failure leaves as it is */
+CALL(gd_autocast_begin_at, gd_autocast_begin(GD_F64) == gd_autocast_dtype())
+OBJECT(gd_loss_scale_new_at, gd_loss_scale_new(.start = -1))
+TENSOR(gd_loss_scale_apply_at, gd_loss_scale_apply(gd_loss_scale_new(), NULL))
+STATUS(gd_loss_scale_unscale_at, gd_loss_scale_unscale(gd_loss_scale_new(), NULL))
+STATUS(gd_loss_scale_step_at, gd_loss_scale_step(gd_loss_scale_new(), NULL))
+TENSOR(gd_loss_scale_value_at, gd_loss_scale_value(NULL))
+TENSOR(gd_loss_scale_skipped_at, gd_loss_scale_skipped(NULL))
+
+STATUS(gd_onnx_save_module_at, gd_onnx_save_module(missing, NULL, gd_list(some())))
+OBJECT(gd_onnx_module_at, gd_onnx_module(missing))
+CALL(gd_onnx_metadata_at, gd_onnx_metadata(missing, "key", NULL, 0) == -1)
 TENSOR(gd_empty_at, gd_empty(gd_dims(-3), GD_F32))
 TENSOR(gd_from_array_at, gd_from_array(gd_dims(2), GD_F32, NULL))
 TENSOR(gd_from_memory_at, gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, NULL, NULL))
@@ -213,20 +265,77 @@ typedef struct {
 
 static const row rows[] = {
     /* datasets and transforms */
+    FAILS(gd_dataset_get_at),
+    FAILS(gd_dataset_from_at),
+    FAILS(gd_dataset_new_at),
+    FAILS(gd_dataset_transform_at),
+    FAILS(gd_transform_new_at),
+    FAILS(gd_transform_apply_at),
+    FAILS(gd_dataset_define_at),
+    FAILS(gd_transform_define_at),
     FAILS(gd_load_image_at),
     FAILS(gd_decode_image_at),
     FAILS(gd_save_png_at),
 
     /* combined datasets, loaders and samplers */
+    FAILS(gd_dataset_tensors_at),
+    FAILS(gd_dataset_map_at),
+    FAILS(gd_dataset_filter_at),
+    FAILS(gd_dataset_zip_at),
+    FAILS(gd_dataset_concat_at),
+    FAILS(gd_dataset_subset_at),
+    FAILS(gd_dataset_range_at),
+    FAILS(gd_dataset_random_split_at),
+    FAILS(gd_loader_new_at),
+    FAILS(gd_loader_next_at),
+    FAILS(gd_loader_seek_at),
+    FAILS(gd_sampler_weighted_at),
+    FAILS(gd_sampler_stratified_at),
+    FAILS(gd_sampler_distributed_at),
+    FAILS(gd_sampler_from_at),
+    {"gd_loader_tell", NULL, QUESTION},
+    {"gd_loader_dataset", NULL, QUESTION},
+    {"gd_random_of", NULL, SETTING},
+    {"gd_random_word", NULL, SETTING},
 
     /* metrics and callbacks */
+    FAILS(gd_metric_new_at),
+    FAILS(gd_metric_accuracy_at),
+    FAILS(gd_metric_update_at),
+    FAILS(gd_metric_value_at),
+    FAILS(gd_metric_number_at),
+    FAILS(gd_metric_reset_at),
+    FAILS(gd_metric_define_at),
+    FAILS(gd_metric_add),
+    FAILS(gd_callback_new_at),
+    FAILS(gd_csv_log_at),
+    FAILS(gd_callback_from_at),
+    FAILS(gd_callback_define_at),
+    {"gd_metric_name_at", NULL, QUESTION},
+    {"gd_metric_name", NULL, QUESTION},
+    {"gd_metric_options", NULL, QUESTION},
+    {"gd_metric_sum", NULL, "reports to the metric whose rule calls it"},
+    {"gd_callback_name_at", NULL, QUESTION},
+    {"gd_event_value", NULL, QUESTION},
+    {"gd_event_name_at", NULL, QUESTION},
+    {"gd_event_stop", NULL, SETTING},
 
     /* compile, fit and history */
 
     /* checkpoints */
 
     /* autocast */
+    FAILS(gd_autocast_begin_at),
+    FAILS(gd_loss_scale_new_at),
+    FAILS(gd_loss_scale_apply_at),
+    FAILS(gd_loss_scale_unscale_at),
+    FAILS(gd_loss_scale_step_at),
+    FAILS(gd_loss_scale_value_at),
+    FAILS(gd_loss_scale_skipped_at),
 
+    FAILS(gd_onnx_save_module_at),
+    FAILS(gd_onnx_module_at),
+    FAILS(gd_onnx_metadata_at),
     FAILS(gd_empty_at),
     FAILS(gd_from_array_at),
     FAILS(gd_from_memory_at),

@@ -7,6 +7,7 @@
 
 #include "codegen/jit.h"
 #include "core/number.h"
+#include "fake_run.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
@@ -152,6 +153,25 @@ TEST(tables_and_messages_have_a_point) {
     char *lines = gd_graph_text(g);
     CHECK_SAYING(lines && strstr(lines, "slope=0.25"), "%s", lines ? lines : "");
     free(lines);
+    set_plain();
+}
+
+TEST(logs_have_a_point) {
+    GD_SCOPE;
+    COMMA_OR_SKIP;
+    char path[80], text[80] = "";
+    snprintf(path, sizeof path, "%s/log.csv", folder);
+    fake_run r;
+    fake_begin(&r, gd_nn_linear(1, 1), NULL);
+    gd_callback *log = gd_csv_log(path), *stopping = gd_early_stopping(.monitor = "loss");
+    CHECK(fake_call(&r, log, GD_ON_FIT_BEGIN) == GD_OK);
+    CHECK(fake_epoch(&r, log, 1, "loss", 0.5) == GD_OK);
+    for (int i = 0; i < 2; i++) CHECK(fake_epoch(&r, stopping, 1, "loss", 0.5) == GD_OK);
+    CHECK_SAYING(strstr(r.stopped, "the best was 0.5,"), "%s", r.stopped);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fread(text, 1, sizeof text - 1, file) > 0);
+    if (file) fclose(file);
+    CHECK_SAYING(strcmp(text, "epoch,step,loss\n1,1,0.5\n") == 0, "%s", text);
     set_plain();
 }
 

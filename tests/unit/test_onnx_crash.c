@@ -4,43 +4,21 @@
  * This process only forks: children save, children load.
  */
 #define _GNU_SOURCE 1
-#include <dirent.h>
-#include <errno.h>
 #include <signal.h>
-#include <sys/ptrace.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "crash.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
 static char folder[300], path[400];
 
 static void begin(void) {
-    if (!folder[0]) {
-        const char *base = getenv("TMPDIR");
-        snprintf(folder, sizeof folder, "%s/gradus-crash-XXXXXX", base && *base ? base : "/tmp");
-        if (!mkdtemp(folder)) abort();
-        snprintf(path, sizeof path, "%s/net.onnx", folder);
-    }
-}
-
-/* How many files there are; removes them if it is told to. */
-static int files(bool removed) {
-    DIR *d = opendir(folder);
-    int count = 0;
-    char name[800];
-    for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
-        if (e->d_name[0] == '.') continue;
-        count++;
-        snprintf(name, sizeof name, "%s/%s", folder, e->d_name);
-        if (removed) unlink(name);
-    }
-    if (d) closedir(d);
-    return count;
+    if (!folder[0]) crash_folder(folder, sizeof folder, "crash");
+    snprintf(path, sizeof path, "%s/net.onnx", folder);
+    crash_empty_folder(folder);
 }
 
 /* y = x * w + mean(large), all weights `value`: w lies in the model, large beside it. */
@@ -75,71 +53,56 @@ static double load(void) {
     return y == 2 * w ? w : -2;
 }
 
-/* What a function returns in a process of its own, a number from -2 to 100. */
-static int apart(int (*function)(void)) {
-    int state = 0;
-    const pid_t child = fork();
-    if (child == 0) _exit(function() + 2);
-    waitpid(child, &state, 0);
-    return WIFEXITED(state) ? WEXITSTATUS(state) - 2 : -100;
+typedef struct saving {
+    double value;
+    bool beside;
+} saving;
+static int save_child(void *user) {
+    const saving *s = user;
+    return save(s->value, s->beside);
 }
-static int loaded(void) { return (int)load(); }
-static int save_1(void) { return save(1, true); }
-static int save_9(void) { return save(9, true); }
-static int save_8(void) { return save(8, false); }
+static int save_forever(void *user) {
+    (void)user;
+    for (int v = 1;; v = v % 90 + 1)
+        if (save(v, v % 3 != 0) != GD_OK) return 1;
+}
+static int load_child(void *user) {
+    (void)user;
+    return (int)load() + 2;
+}
+static int saved(double value, bool beside) {
+    return crash_apart(save_child, &(saving){value, beside});
+}
+static int loaded(void) { return crash_apart(load_child, NULL) - 2; }
 
 /* A last save leaves the model and its data, or the model alone, and nothing else. */
 static void leaves_no_garbage(bool beside) {
-    CHECK(apart(beside ? save_9 : save_8) == GD_OK && apart(loaded) == (beside ? 9 : 8));
-    CHECK_SAYING(files(false) == (beside ? 2 : 1), "%d files", files(false));
+    CHECK(saved(beside ? 9 : 8, beside) == GD_OK && loaded() == (beside ? 9 : 8));
+    CHECK_SAYING(crash_count_files(folder) == (beside ? 2 : 1), "%d files",
+                 crash_count_files(folder));
 }
 
 /* --- killed at every system call
  * ------------------------------------------------------------------
  */
 
-/* Saves 2 and is killed before system call `count` returns; true: it was done before. *traced
- * false: this system allows no tracing. */
-static bool save_and_die(int count, bool beside, bool *traced) {
-    int state;
-    const pid_t child = fork();
-    if (child == 0) {
-        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(77);
-        raise(SIGSTOP);
-        _exit(save(2, beside) == GD_OK ? 0 : 1);
-    }
-    waitpid(child, &state, 0);
-    *traced = WIFSTOPPED(state);
-    for (int i = 0; i < count && WIFSTOPPED(state); i++) {
-        ptrace(PTRACE_SYSCALL, child, NULL, NULL);
-        waitpid(child, &state, 0);
-    }
-    if (WIFSTOPPED(state)) {
-        kill(child, SIGKILL);
-        waitpid(child, &state, 0);
-        return false;
-    }
-    CHECK(!*traced || (WIFEXITED(state) && WEXITSTATUS(state) == 0));
-    return true;
-}
-
 /* Twice as many stops as system calls: at its beginning and at its end. */
 static void kill_everywhere(bool beside) {
     begin();
-    files(true);
-    bool traced = true, done = false;
+    crash_end end = {.traced = true, .killed = true};
     int old = 0, new = 0;
-    for (int k = 0; !done && traced; k++) {
-        CHECK(apart(save_1) == GD_OK);
-        done = save_and_die(k, beside, &traced);
-        const int value = apart(loaded);
+    for (int k = 0; end.killed && end.traced; k++) {
+        CHECK(saved(1, true) == GD_OK);
+        end = crash_at((crash_plan){.stop = k}, save_child, &(saving){2, beside});
+        CHECK(end.killed || !end.traced || end.status == GD_OK);
+        const int value = loaded();
         CHECK_SAYING(value == 1 || value == 2, "killed at stop %d: %d", k, value);
-        CHECK(!done || value == 2);
+        CHECK(end.killed || !end.traced || value == 2);
         old += value == 1;
         new += value == 2;
         if (test_failures > 10) break;
     }
-    if (!traced) SKIP("processes cannot be traced here");
+    if (!end.traced) SKIP("processes cannot be traced here");
     CHECK_SAYING(old > 10 && new > 10, "%d times the old model, %d times the new one", old, new);
     leaves_no_garbage(beside);
 }
@@ -157,23 +120,14 @@ TEST(a_save_without_external_data_that_is_killed_keeps_or_replaces_a_model_with_
 
 TEST(processes_that_save_in_a_loop_and_are_killed_leave_consistent_models_and_no_garbage) {
     begin();
-    files(true);
     unsigned seed = 12345;
-    CHECK(apart(save_1) == GD_OK);
+    CHECK(saved(1, true) == GD_OK);
     for (int i = 0; i < 80 && test_failures < 5; i++) {
-        const pid_t child = fork();
-        if (child == 0)
-            for (int v = 1;; v = v % 90 + 1)
-                if (save(v, v % 3 != 0) != GD_OK) _exit(1);
         seed = seed * 1103515245 + 12345;
-        nanosleep(&(struct timespec){0, 500000 + (seed >> 8) % 12000000}, NULL);
-        kill(child, SIGKILL);
-        int state;
-        waitpid(child, &state, 0);
-        CHECK(WIFSIGNALED(state));
-        const int value = apart(loaded);
+        CHECK(crash_after(500000 + (seed >> 8) % 12000000, SIGKILL, save_forever, NULL) == -1);
+        const int value = loaded();
         CHECK_SAYING(value > 0, "after kill %d: %d", i, value);
-        CHECK_SAYING(files(false) <= 6, "%d files pile up", files(false));
+        CHECK_SAYING(crash_count_files(folder) <= 6, "%d files pile up", crash_count_files(folder));
     }
     leaves_no_garbage(false);
 }
@@ -184,8 +138,7 @@ TEST(processes_that_save_in_a_loop_and_are_killed_leave_consistent_models_and_no
 
 TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
     begin();
-    files(true);
-    CHECK(apart(save_1) == GD_OK);
+    CHECK(saved(1, true) == GD_OK);
     pid_t children[4];
     for (int i = 0; i < 4; i++) {
         children[i] = fork();
@@ -198,7 +151,7 @@ TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
         _exit(0);
     }
     for (int i = 0; i < 30; i++) { /* a reader beside them */
-        const int value = apart(loaded);
+        const int value = loaded();
         CHECK_SAYING(value > 0, "%d", value);
     }
     for (int i = 0; i < 4; i++) {
@@ -213,11 +166,9 @@ TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
  * ----------------------------------------------------------------------------------
  */
 
-static long limit;
-
 /* A limit on the size of files stands for a full disk. */
-static int save_with_limit(void) {
-    const struct rlimit small = {(rlim_t)limit, (rlim_t)limit};
+static int save_with_limit(void *limit) {
+    const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
     return save(2, true) == GD_E_IO ? 1 : 0;
@@ -225,19 +176,18 @@ static int save_with_limit(void) {
 
 TEST(a_full_disk_leaves_the_old_model_and_its_data) {
     begin();
-    files(true);
-    CHECK(apart(save_1) == GD_OK);
+    CHECK(saved(1, true) == GD_OK);
     int failed = 0;
-    for (limit = 0; limit < 60000; limit += limit < 2000 ? 200 : 10000) {
-        const int full = apart(save_with_limit), value = apart(loaded);
-        CHECK_SAYING(value == (full == 1 ? 1 : 2), "limit %ld: %d", limit, value);
-        CHECK_SAYING(files(false) == 2, "%d files: the model and its data", files(false));
+    for (rlim_t limit = 0; limit < 60000; limit += limit < 2000 ? 200 : 10000) {
+        const int full = crash_apart(save_with_limit, &limit), value = loaded();
+        CHECK_SAYING(value == (full == 1 ? 1 : 2), "limit %ld: %d", (long)limit, value);
+        CHECK_SAYING(crash_count_files(folder) == 2, "%d files: the model and its data",
+                     crash_count_files(folder));
         failed += full == 1;
-        if (full != 1) CHECK(apart(save_1) == GD_OK);
+        if (full != 1) CHECK(saved(1, true) == GD_OK);
     }
     CHECK_SAYING(failed > 5, "%d saves failed", failed);
-    files(true);
-    rmdir(folder);
+    crash_remove_folder(folder);
     folder[0] = '\0';
 }
 

@@ -62,6 +62,23 @@ TEST(damaged_files_are_refused_or_read_whole) {
     gd_file_reader_close(file);
 }
 
+TEST(damaged_files_with_a_checksum_are_refused_or_read_whole) {
+    GD_SCOPE;
+    char path[300];
+    gd_file_reader *file;
+    const uint8_t *data;
+    snprintf(path, sizeof path, "%s/gradus-sum-%ld.safetensors",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
+    CHECK(gd_save_state_with(
+              path, gd_parts(gd_part("w", gd_ones(gd_dims(3))), gd_part("rng", gd_generator())),
+              .checksum = true) == GD_OK);
+    CHECK(gd_file_reader_open(&file, path) == GD_OK && gd_file_reader_map(file, &data) == GD_OK);
+    run_cut(LLVMFuzzerTestOneInput, data, (size_t)gd_file_reader_size(file));
+    run_damaged(LLVMFuzzerTestOneInput, data, (size_t)gd_file_reader_size(file), 3000);
+    gd_file_reader_close(file);
+    unlink(path);
+}
+
 /* --- headers --------------------------------------------------------------------------------- */
 
 TEST(a_header_that_is_written_is_read_again) {

@@ -131,7 +131,7 @@ static int as_symbols(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_te
     make_inputs(row, x);
     for (int i = 0; i < row->n_in; i++) symbols[i] = gd_symbol(row->dims[i], gd_tensor_dtype(x[i]), NULL);
     int n = derive(row, call, symbols, fetches);
-    gd_tensors got = gd_evaluate((gd_tensors){fetches, n}, (gd_tensors){symbols, row->n_in}, (gd_tensors){x, row->n_in});
+    gd_tensors got = gd_evaluate_nodes((gd_tensors){fetches, n}, (gd_tensors){symbols, row->n_in}, (gd_tensors){x, row->n_in});
     for (int i = 0; i < n && i < got.count; i++) out[i] = got.at[i];
     return n;
 }

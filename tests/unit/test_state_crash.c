@@ -5,14 +5,12 @@
  * This process only forks: children save, children load.
  */
 #define _GNU_SOURCE 1
-#include <dirent.h>
 #include <signal.h>
-#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "crash.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
@@ -21,24 +19,8 @@ static bool sharded;
 
 static void begin(bool with_shards) {
     sharded = with_shards;
-    snprintf(folder, sizeof folder, "%s/gradus-state-crash-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(folder)) abort();
+    crash_folder(folder, sizeof folder, "state-crash");
     snprintf(path, sizeof path, "%s/net.safetensors%s", folder, with_shards ? ".index.json" : "");
-}
-
-static int files(bool removed) {
-    DIR *d = opendir(folder);
-    int count = 0;
-    for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
-        char name[800];
-        if (e->d_name[0] == '.') continue;
-        count++;
-        snprintf(name, sizeof name, "%s/%s", folder, e->d_name);
-        if (removed) unlink(name);
-    }
-    if (d) closedir(d);
-    return count;
 }
 
 /* Three tensors of `value`; in three shards if it is 1, 2 or even, else in two. */
@@ -72,67 +54,47 @@ static int load(void) {
     return same ? (int)value : -2;
 }
 
-static int apart(int (*function)(void)) {
-    int state = 0;
-    const pid_t child = fork();
-    if (child == 0) _exit(function() + 2);
-    waitpid(child, &state, 0);
-    return WIFEXITED(state) ? WEXITSTATUS(state) - 2 : -100;
+static int save_value(void *value) { return save(*(double *)value); }
+static int save_forever(void *user) {
+    (void)user;
+    for (int v = 1;; v = v % 90 + 1)
+        if (save(v) != GD_OK) return 1;
 }
-static int save_1(void) { return save(1); }
-static int save_9(void) { return save(9); }
+static int load_value(void *user) {
+    (void)user;
+    return load() + 2;
+}
+static int saved(double value) { return crash_apart(save_value, &value); }
+static int loaded(void) { return crash_apart(load_value, NULL) - 2; }
 
 static void leaves_no_garbage(void) {
-    CHECK(apart(save_9) == GD_OK && apart(load) == 9);
-    CHECK_SAYING(files(false) == (sharded ? 3 : 1), "%d files", files(false));
-    files(true);
+    CHECK(saved(9) == GD_OK && loaded() == 9);
+    CHECK_SAYING(crash_count_files(folder) == (sharded ? 3 : 1), "%d files",
+                 crash_count_files(folder));
+    crash_empty_folder(folder);
     CHECK(rmdir(folder) == 0);
 }
 
 /* --- killed at every system call ---------------------------------------------------------------
  */
 
-/* Saves 2 and is killed before stop `count`; true: it was done before. */
-static bool save_and_die(int count, bool *traced) {
-    int state;
-    const pid_t child = fork();
-    if (child == 0) {
-        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(77);
-        raise(SIGSTOP);
-        _exit(save(2) == GD_OK ? 0 : 1);
-    }
-    waitpid(child, &state, 0);
-    *traced = WIFSTOPPED(state);
-    for (int i = 0; i < count && WIFSTOPPED(state); i++) {
-        ptrace(PTRACE_SYSCALL, child, NULL, NULL);
-        waitpid(child, &state, 0);
-    }
-    if (WIFSTOPPED(state)) {
-        kill(child, SIGKILL);
-        waitpid(child, &state, 0);
-        return false;
-    }
-    CHECK(!*traced || (WIFEXITED(state) && WEXITSTATUS(state) == 0));
-    return true;
-}
-
 static void kill_everywhere(bool with_shards) {
     begin(with_shards);
-    bool traced = true, done = false;
+    crash_end end = {.traced = true, .killed = true};
     int old = 0, new = 0;
-    for (int k = 0; !done && traced; k++) {
-        CHECK(apart(save_1) == GD_OK);
-        done = save_and_die(k, &traced);
-        const int value = apart(load);
+    for (int k = 0; end.killed && end.traced; k++) {
+        CHECK(saved(1) == GD_OK);
+        end = crash_at((crash_plan){.stop = k}, save_value, &(double){2});
+        CHECK(end.killed || !end.traced || end.status == GD_OK);
+        const int value = loaded();
         CHECK_SAYING(value == 1 || value == 2, "killed at stop %d: %d", k, value);
-        CHECK(!done || value == 2);
+        CHECK(end.killed || !end.traced || value == 2);
         old += value == 1;
         new += value == 2;
         if (test_failures > 10) break;
     }
-    if (!traced) {
-        files(true);
-        rmdir(folder);
+    if (!end.traced) {
+        crash_remove_folder(folder);
         SKIP("processes cannot be traced here");
     }
     CHECK_SAYING(old > 10 && new > 3, "%d times the old state, %d times the new one", old, new);
@@ -149,21 +111,14 @@ TEST(a_save_of_shards_that_is_killed_at_any_system_call_leaves_the_old_set_or_th
 TEST(saves_of_shards_that_are_killed_at_any_time_leave_no_garbage) {
     begin(true);
     unsigned seed = 12345;
-    CHECK(apart(save_1) == GD_OK);
+    CHECK(saved(1) == GD_OK);
     for (int i = 0; i < 40 && test_failures < 5; i++) {
-        const pid_t child = fork();
-        if (child == 0)
-            for (int v = 1;; v = v % 90 + 1)
-                if (save(v) != GD_OK) _exit(1);
         seed = seed * 1103515245 + 12345;
-        nanosleep(&(struct timespec){0, 500000 + (seed >> 8) % 12000000}, NULL);
-        kill(child, SIGKILL);
-        int state;
-        waitpid(child, &state, 0);
-        CHECK(WIFSIGNALED(state));
-        const int value = apart(load);
+        CHECK(crash_after(500000 + (seed >> 8) % 12000000, SIGKILL, save_forever, NULL) == -1);
+        const int value = loaded();
         CHECK_SAYING(value > 0, "after kill %d: %d", i, value);
-        CHECK_SAYING(files(false) <= 12, "%d files pile up", files(false));
+        CHECK_SAYING(crash_count_files(folder) <= 12, "%d files pile up",
+                     crash_count_files(folder));
     }
     leaves_no_garbage();
 }
@@ -172,7 +127,7 @@ TEST(saves_of_shards_that_are_killed_at_any_time_leave_no_garbage) {
 
 static void several_at_once(bool with_shards) {
     begin(with_shards);
-    CHECK(apart(save_1) == GD_OK);
+    CHECK(saved(1) == GD_OK);
     pid_t children[4];
     for (int i = 0; i < 4; i++) {
         children[i] = fork();
@@ -185,7 +140,7 @@ static void several_at_once(bool with_shards) {
         _exit(0);
     }
     for (int i = 0; i < 30; i++) { /* a reader beside them */
-        const int value = apart(load);
+        const int value = loaded();
         CHECK_SAYING(value > 0, "%d", value);
     }
     for (int i = 0; i < 4; i++) {
@@ -201,11 +156,9 @@ TEST(several_processes_that_save_shards_to_one_path_leave_one_set) { several_at_
 
 /* --- a full disk ----------------------------------------------------------------------------- */
 
-static long limit;
-
 /* A limit on the size of files stands for a full disk. */
-static int save_with_limit(void) {
-    const struct rlimit small = {(rlim_t)limit, (rlim_t)limit};
+static int save_with_limit(void *limit) {
+    const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
     return save(2) == GD_E_IO ? 1 : 0;
@@ -213,14 +166,15 @@ static int save_with_limit(void) {
 
 static void fill_disk(bool with_shards) {
     begin(with_shards);
-    CHECK(apart(save_1) == GD_OK);
+    CHECK(saved(1) == GD_OK);
     int failed = 0;
-    for (limit = 0; limit < 40000; limit += limit < 2000 ? 400 : 5000) {
-        const int full = apart(save_with_limit), value = apart(load);
-        CHECK_SAYING(value == (full == 1 ? 1 : 2), "limit %ld: %d", limit, value);
-        CHECK_SAYING(files(false) == (sharded ? 4 : 1), "limit %ld: %d files", limit, files(false));
+    for (rlim_t limit = 0; limit < 40000; limit += limit < 2000 ? 400 : 5000) {
+        const int full = crash_apart(save_with_limit, &limit), value = loaded();
+        CHECK_SAYING(value == (full == 1 ? 1 : 2), "limit %ld: %d", (long)limit, value);
+        CHECK_SAYING(crash_count_files(folder) == (sharded ? 4 : 1), "limit %ld: %d files",
+                     (long)limit, crash_count_files(folder));
         failed += full == 1;
-        if (full != 1) CHECK(apart(save_1) == GD_OK);
+        if (full != 1) CHECK(saved(1) == GD_OK);
     }
     CHECK_SAYING(failed > 5, "%d saves failed", failed);
     leaves_no_garbage();

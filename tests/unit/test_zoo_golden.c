@@ -61,7 +61,7 @@ CLEAN_TEST(names_and_shapes_are_those_of_the_references) {
     for (int n = 0; n < RULE_NETS; n++) {
         GD_SCOPE;
         const rule_net *of = &rule_nets[n];
-        gd_state *golden = golden_of(of), *state = gd_state_of(gd_net_new(of->name, of->options));
+        gd_state *golden = golden_of(of), *state = gd_state_of(rule_make(of, GD_F32).module);
         int64_t expected = 0;
         for (int64_t i = 0; i < gd_state_count(golden); i++)
             expected += strncmp(gd_state_name(golden, i), "shape.", 6) == 0;

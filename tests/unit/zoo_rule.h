@@ -101,6 +101,8 @@ static const rule_net rule_nets[] = {
      .classes = 17},
     {"gpt", "vocabulary=19 context=12 layers=2 heads=3 width=24", .x = {2, 10}, .tokens = {-1},
      .below = 19, .classes = 19},
+    {"mlp", "outputs=3 hidden=12,8", .x = {5, 2, 7}, .tokens = {-1}, .classes = 3},
+    {"convnet", "channels=2 width=4 hidden=9 dropout=0", .x = {3, 2, 12, 16}, .tokens = {-1}, .classes = 10},
 };
 enum { RULE_NETS = sizeof rule_nets / sizeof *rule_nets };
 
@@ -141,6 +143,7 @@ static inline rule_case rule_make(const rule_net *of, gd_dtype dtype) {
     while (of->tokens[n] >= 0) n++;
     if (n > 0) c.tokens = gd_from_array(gd_dims(n), GD_I64, of->tokens);
     gd_module_to(c.module, NULL, dtype);
+    if (c.x && !c.tokens) gd_module_build(c.module, c.x);
     rule_fill(c.module, of->name);
     const gd_tensor *y =
         rule_output(&(rule_case){of, gd_module_clone(c.module), c.tokens, c.x, NULL}, c.x);

@@ -1,5 +1,6 @@
 /* isa.c - which instruction set the kernels use: asked once, held in one atomic. */
 #include "backend/cpu/isa.h"
+#include "gradus/device.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -35,6 +36,8 @@ gd_isa gd_cpu_isa(void) {
         if (strcmp(asked, gd_isa_name((gd_isa)i)) == 0) want = (gd_isa)i;
     return gd_cpu_set_isa(want);
 }
+
+const char *gd_cpu_instruction_set(void) { return gd_isa_name(gd_cpu_isa()); }
 
 const char *gd_isa_name(gd_isa isa) {
     static const char *const names[GD_ISA_COUNT] = {"base", "avx2", "avx512"};

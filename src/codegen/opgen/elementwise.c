@@ -45,6 +45,18 @@ static void add_op_entries(op *o) {
     memset(nodes, 0, sizeof nodes);
     if (!gd_record_forward(r, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
     add(&ir, nodes, r->name);
+    bool writes = false;
+    for (int i = 0; i < r->n_inputs; i++) writes |= r->inputs[i].mutated;
+    if (writes) {
+        gd_ir forward = ir;
+        gd_ir_node forward_nodes[GD_IR_MAX_NODES];
+        memcpy(forward_nodes, nodes, sizeof nodes);
+        forward.nodes = forward_nodes;
+        if (!gd_ir_unless(&forward, r->inputs, r->n_inputs, &ir, nodes))
+            die(o->source->path, o->line, "the expressions are too long to be made conditional");
+        snprintf(label, sizeof label, "%s, unless", r->name);
+        add(&ir, nodes, label);
+    }
     for (int i = 0; i < r->n_inputs; i++) {
         if (!gd_record_gradient(r, i, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
         if (ir.nodes[ir.output[0]].code < GD_IR_PRIM) continue; /* zero, or passes through */

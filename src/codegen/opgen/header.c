@@ -17,6 +17,7 @@ const char *attr_c_type(const gd_op_attr *attr) {
     case GD_ATTR_STRING: return "const char *";
     case GD_ATTR_GRAPH: return "gd_subgraph *";
     case GD_ATTR_NUMBER: return "gd_number";
+    case GD_ATTR_FLOATS: return "gd_floats";
     }
     return "?";
 }
@@ -41,6 +42,23 @@ static void print_number(FILE *out, const char *text, const char *none) {
     else if (strcmp(text, "inf") == 0) fputs("(double)INFINITY", out);
     else if (strcmp(text, "-inf") == 0) fputs("-(double)INFINITY", out);
     else fputs(text, out);
+}
+
+/* "none", "0.5" or "0.8, 1.2". A program may give one number, which overwrites the first of the list
+ * and leaves the others: so a list of several stands in the record alone, and gd_attrs_normalize
+ * puts it where nothing was given. */
+static void print_floats(FILE *out, const char *text, default_form form) {
+    int count = 1;
+    for (const char *c = text; *c; c++) count += *c == ',';
+    if (count > 1 && form != FILLED) text = "none";
+    fputs(form == IN_CPLUSPLUS ? "gd_floats_default_(" : "{{", out);
+    print_number(out, text, "(double)NAN");
+    if (form == IN_CPLUSPLUS)
+        fputs(")", out);
+    else if (form == FILLED && strcmp(text, "none") != 0)
+        fprintf(out, "}, %d, 1}", count);
+    else
+        fputs("}, 0, -1}", out);
 }
 
 void print_default(FILE *out, const gd_op_attr *attr, default_form form) {
@@ -74,6 +92,7 @@ void print_default(FILE *out, const gd_op_attr *attr, default_form form) {
         print_number(out, text, "GD_UNSET");
         fputs(form == FILLED && strcmp(text, "none") != 0 ? "}, 1, 1}" : "}, 0, -1}", out);
         break;
+    case GD_ATTR_FLOATS: print_floats(out, text, form); break;
     case GD_ATTR_WORD:
         if (!*text) fputc('0', out);
         else {

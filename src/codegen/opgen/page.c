@@ -15,8 +15,9 @@ static void print_signature(FILE *out, const gd_record *r) {
 }
 
 const char *type_text(const gd_op_attr *a) {
-    static const char *const names[] = {"int",  "float", "bool",   "ints",  "list of ints",
-                                        "word", "dtype", "string", "graph", "number"};
+    static const char *const names[] = {"int",          "float",  "bool",          "ints",
+                                        "list of ints", "word",   "dtype",         "string",
+                                        "graph",        "number", "list of floats"};
     return names[a->type];
 }
 
@@ -67,6 +68,8 @@ void write_page(void) {
                 }
             if (r->inplace_too) fprintf(out, "In place: `gd_%s_`.\n", r->name);
             if (r->flags & GD_OP_NO_GRAD) fputs("No gradient.\n", out);
+            if (r->flags & GD_OP_LOW_PRECISION) fputs("Autocast: low precision.\n", out);
+            if (r->flags & GD_OP_FULL_PRECISION) fputs("Autocast: f32.\n", out);
             if (*r->onnx || *r->caffe) {
                 fputs("\n", out);
                 if (*r->onnx) fprintf(out, "ONNX `%s`. ", r->onnx);

@@ -25,9 +25,10 @@ void print_params(FILE *out, const char *op_name, const char *which, const gd_op
 }
 
 void print_attrs(FILE *out, const gd_record *r) {
-    static const char *const types[] = {
-        "GD_ATTR_INT",  "GD_ATTR_FLOAT", "GD_ATTR_BOOL",   "GD_ATTR_INTS",  "GD_ATTR_SHAPE",
-        "GD_ATTR_WORD", "GD_ATTR_DTYPE", "GD_ATTR_STRING", "GD_ATTR_GRAPH", "GD_ATTR_NUMBER"};
+    static const char *const types[] = {"GD_ATTR_INT",    "GD_ATTR_FLOAT",  "GD_ATTR_BOOL",
+                                        "GD_ATTR_INTS",   "GD_ATTR_SHAPE",  "GD_ATTR_WORD",
+                                        "GD_ATTR_DTYPE",  "GD_ATTR_STRING", "GD_ATTR_GRAPH",
+                                        "GD_ATTR_NUMBER", "GD_ATTR_FLOATS"};
     if (r->n_attrs == 0) return;
     fprintf(out, "static const gd_op_attr %s_attrs_[] = {\n", r->name);
     for (int i = 0; i < r->n_attrs; i++) {

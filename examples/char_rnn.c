@@ -1,0 +1,57 @@
+/* char_rnn.c - an LSTM that learns to write like a text, character by character.
+ *
+ *     char_rnn FILE [STEPS]     a text, such as all of Shakespeare; 1500 steps by default
+ *     char_rnn                  the source of this example; a short run
+ */
+#include <gradus/gradus.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LENGTH = 64, BATCH = 32 };
+
+/* Replaces forward, loss and backward: the net gives scores (N, T, C) and its last states. */
+static gd_tensor *step(gd_module *net, gd_tensors batch, void *user) {
+    (void)user;
+    gd_tensor *scores = gd_module_forward(net, batch.at[0]);
+    gd_tensor *loss = gd_cross_entropy(gd_flatten(scores, .start_axis = 0, .end_axis = 1), gd_flatten(batch.at[1]));
+    gd_backward(loss);
+    return loss;
+}
+
+/* Draws characters one after the other; the states carry what was before. */
+static void write_text(gd_module *net, gd_dataset *text, int length) {
+    int64_t last = 0;
+    gd_tensor *h = NULL, *c = NULL;
+    GD_NO_GRAD;
+    gd_module_eval(net);
+    for (int i = 0; i < length; i++) {
+        GD_SCOPE;
+        gd_tensors y = gd_module_call(net, gd_list(gd_from_array(gd_dims(1, 1), GD_I64, &last), h, c));
+        last = gd_item_int(gd_multinomial(gd_softmax(gd_select(y.at[0], 1, 0), .axis = 1), 1));
+        if (gd_failed()) return;
+        gd_release(h), gd_release(c);
+        h = gd_retain(y.at[1]), c = gd_retain(y.at[2]);
+        fputs(gd_dataset_class_name(text, last), stdout);
+    }
+    gd_release(h), gd_release(c);
+    putchar('\n');
+}
+
+int main(int argc, char **argv) {
+    GD_SCOPE;
+    gd_seed(0);
+    const bool real = argc > 1;
+    const int steps = argc > 2 ? atoi(argv[2]) : real ? 1500 : 150;
+    gd_dataset *text = gd_dataset_text(real ? argv[1] : __FILE__, LENGTH, .unit = GD_CHARACTER, .stride = real ? 8 : 1);
+    gd_loader *train = gd_loader_new(text, .batch = BATCH, .shuffle = true, .workers = 1);
+    gd_module *net = gd_zoo_char_lstm(gd_dataset_class_count(text), .hidden = real ? 256 : 64, .embedding = 64);
+    gd_compile(net, .optimizer = "adam lr=0.002", .clip_norm = 5);
+    gd_history *history = gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps, .step = step);
+    if (!history) {
+        fprintf(stderr, "%s\n", gd_error_message());
+        return 1;
+    }
+    write_text(net, text, real ? 500 : 100);
+    printf("loss %.3f\n", gd_history_last(history, "loss"));
+    return !gd_failed() && gd_history_last(history, "loss") < 3.5 ? 0 : 1;
+}

@@ -1,0 +1,21 @@
+/* keras_style.c - the lecture's net the Keras way: layers in a row, compile, fit. */
+#include <gradus/gradus.h>
+
+#include "show.h"
+
+enum { N = 64, D = 1000, H = 100 };
+
+int main(void) {
+    GD_SCOPE;
+    gd_seed(0);
+    gd_module *net = gd_nn_sequential(gd_nn_linear(D, H), gd_nn_relu(), gd_nn_linear(H, D));
+    gd_module_init(net, "*.weight", "xavier_uniform");
+
+    gd_tensor *x = gd_randn(gd_dims(N, D));
+    gd_tensor *y = gd_randn(gd_dims(N, D));
+    gd_compile(net, .optimizer = "sgd lr=1.0", .loss = "mse");
+    gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 50, .batch = N, .progress = GD_PROGRESS_NONE);
+
+    for (int epoch = 0; epoch < 50; epoch += 7) show_loss(epoch, gd_history_value(h, "loss", epoch));
+    return show_end(gd_history_value(h, "loss", 0) > 1 && gd_history_last(h, "loss") < 0.95);
+}

@@ -1,0 +1,234 @@
+/* batches.c - see batches.h. */
+#include "train/batches.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "gradus/autocast.h"
+#include "gradus/autograd.h"
+#include "gradus/ops.h"
+#include "graph/graph.h"
+#include "train/loss.h"
+
+/* --- beginning and end ------------------------------------------------------------------------- */
+
+/* The device of the net's parameters. */
+static gd_device *device_of(gd_module *net) {
+    gd_scope *scope = gd_scope_open();
+    gd_tensors parameters = gd_module_parameters(net);
+    gd_device *device = parameters.count > 0 && parameters.at[0] && parameters.at[0]->kind == GD_VALUE
+                            ? parameters.at[0]->device
+                            : NULL;
+    gd_scope_close(&scope);
+    return device;
+}
+
+static gd_status take_metrics(gd_batches *b, const gd_training *t, bool own) {
+    if (!t || t->n_metrics == 0) return GD_OK;
+    b->metrics = gd_calloc((size_t)t->n_metrics, sizeof *b->metrics);
+    if (!b->metrics) return gd_fail(GD_E_MEMORY, "no memory for metrics");
+    for (int numbers = 1; numbers >= 0; numbers--)
+        for (int i = 0; i < t->n_metrics; i++) {
+            gd_metric *m = t->metrics[i];
+            if (gd_metric_is_number(m) != (numbers == 1)) continue;
+            b->metrics[b->n_metrics] = own ? gd_metric_like(m) : gd_retain(m);
+            if (!b->metrics[b->n_metrics]) return gd_failure();
+            b->n_metrics++;
+            b->n_numbers += numbers;
+        }
+    return GD_OK;
+}
+
+static gd_tensor *zero(gd_device *device) {
+    gd_scope *scope = gd_scope_open();
+    gd_tensor *t = gd_metric_zeros(device, 0, NULL);
+    if (t->kind == GD_FAILED)
+        t = NULL;
+    else
+        gd_retain(t);
+    gd_scope_close(&scope);
+    return t;
+}
+
+gd_status gd_batches_begin(gd_batches *b, const char *what, gd_module *net, gd_training *training,
+                           gd_loader *loader, bool own_metrics) {
+    *b = (gd_batches){.net = gd_retain(net), .loader = gd_retain(loader), .what = what};
+    if (training) gd_object_retain(&training->object);
+    b->training = training;
+    b->n_targets = gd_loader_targets(loader);
+    b->n_weights = gd_loader_weights(loader);
+    GD_TRY(take_metrics(b, training, own_metrics));
+    gd_device *device = device_of(net);
+    b->loss_sum = zero(device);
+    b->weight_sum = b->loss_sum ? zero(device) : NULL;
+    return b->weight_sum ? GD_OK : gd_failure();
+}
+
+void gd_batches_drop_metrics(gd_batches *b) {
+    for (int i = 0; i < b->n_metrics; i++) gd_release(b->metrics[i]);
+    gd_free(b->metrics);
+    b->metrics = NULL;
+    b->n_metrics = b->n_numbers = 0;
+}
+
+void gd_batches_end(gd_batches *b) {
+    gd_release(b->jit); /* its plans hold the others */
+    gd_batches_drop_metrics(b);
+    gd_release(b->loss_sum);
+    gd_release(b->weight_sum);
+    gd_release(b->class_weights);
+    gd_release(b->loader);
+    if (b->training) gd_object_release(&b->training->object);
+    gd_release(b->net);
+    *b = (gd_batches){.net = NULL};
+}
+
+gd_status gd_batches_compile(gd_batches *b, gd_body fn, void *user) {
+    gd_scope *scope = gd_scope_open();
+    b->jit = gd_retain(gd_jit_new(fn, user));
+    gd_scope_close(&scope);
+    return b->jit ? GD_OK : gd_failure();
+}
+
+/* --- calls ------------------------------------------------------------------------------------- */
+
+/* Runs it in a scope and an attempt of its own. */
+static gd_status call_once(gd_jit *jit, const gd_batch_call *c, gd_tensors batch, gd_tensors *results) {
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    const gd_tensors y = jit ? gd_jit_call(jit, batch, .key = c->key) : c->fn(batch, c->user);
+    if (results && !gd_failed()) *results = gd_keep_list(y);
+    gd_scope_close(&scope);
+    return gd_attempt_end(&attempt, GD_OK);
+}
+
+static gd_status call_eager(const gd_batch_call *c, gd_tensors batch, gd_tensors *results) {
+    if (c->save) GD_TRY(c->save(c->user));
+    const gd_status status = call_once(NULL, c, batch, results);
+    if (status != GD_OK && c->restore) c->restore(c->user);
+    return status;
+}
+
+/* A trace that fails has changed nothing, so the batch can be run again. A shape that does not fit
+ * fails eagerly, too, and that message is the better one. */
+gd_status gd_batches_call(gd_batches *b, const gd_batch_call *c, gd_tensors batch, gd_tensors *results) {
+    if (!b->jit) return call_eager(c, batch, results);
+    const int traces = gd_jit_traces(b->jit);
+    const gd_status status = call_once(b->jit, c, batch, results);
+    if (status == GD_OK || status == GD_E_MEMORY || gd_jit_traces(b->jit) != traces) return status;
+    char why[GD_MESSAGE_MAX];
+    snprintf(why, sizeof why, "%s", gd_latest_failure());
+    GD_TRY(call_eager(c, batch, results));
+    gd_notice(GD_LOG_INFO, "%s: this net cannot be a plan and runs eagerly: %s", b->what, why);
+    gd_release(b->jit);
+    b->jit = NULL;
+    return GD_OK;
+}
+
+/* --- a batch ----------------------------------------------------------------------------------- */
+
+int64_t gd_batch_samples(gd_tensors batch) {
+    return batch.count > 0 && batch.at[0]->rank > 0 ? batch.at[0]->dims[0] : 1;
+}
+
+gd_status gd_batch_inputs(const gd_batches *b, gd_tensors batch, gd_tensors *inputs) {
+    const int64_t n = batch.count - b->n_targets - b->n_weights;
+    if (n < 1)
+        return gd_fail(GD_E_ARGUMENT,
+                       "%s: a batch has %lld tensors, of which %d are targets and %d weights; none is left for the net",
+                       b->what, (long long)batch.count, b->n_targets, b->n_weights);
+    *inputs = (gd_tensors){batch.at, n};
+    return GD_OK;
+}
+
+/* Batches come from the CPU. */
+static gd_status move(gd_device *device, gd_tensors *batch) {
+    bool there = true;
+    for (int64_t i = 0; i < batch->count; i++) there &= batch->at[i]->device == device;
+    if (there) return GD_OK;
+    *batch = gd_list_copy(*batch);
+    for (int64_t i = 0; i < batch->count; i++) {
+        gd_tensor *t = gd_to_device(batch->at[i], device);
+        if (t->kind == GD_FAILED) return gd_failure();
+        ((gd_tensor **)(uintptr_t)batch->at)[i] = t;
+    }
+    return GD_OK;
+}
+
+bool gd_batches_next(gd_batches *b, gd_tensors *batch, gd_status *status) {
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    const bool found = gd_loader_next(b->loader, batch);
+    *status = GD_OK;
+    if (found) *status = move(b->loss_sum->device, batch);
+    *status = gd_attempt_end(&attempt, *status);
+    return found && *status == GD_OK;
+}
+
+/* --- forward and loss -------------------------------------------------------------------------- */
+
+gd_status gd_batches_mean_of(gd_batch_result *r, int64_t samples) {
+    GD_NO_GRAD;
+    gd_tensor *loss = gd_detach(r->loss);
+    if (loss->kind != GD_FAILED && loss->dtype != GD_F64) loss = gd_cast(loss, GD_F64);
+    if (loss->kind != GD_FAILED && loss->rank > 0) loss = gd_reshape(loss, gd_dims());
+    r->count = gd_scalar_of((double)samples, GD_F64);
+    if (r->count->kind != GD_FAILED && r->count->device != loss->device)
+        r->count = gd_to_device(r->count, loss->device);
+    r->sum = gd_mul(loss, r->count);
+    return r->sum->kind == GD_FAILED ? gd_failure() : GD_OK;
+}
+
+gd_status gd_batches_forward(gd_batches *b, gd_tensors batch, gd_batch_result *r) {
+    gd_tensors inputs;
+    *r = (gd_batch_result){.loss = NULL};
+    GD_TRY(gd_batch_inputs(b, batch, &inputs));
+    r->targets = (gd_tensors){batch.at + inputs.count, b->n_targets};
+    r->weight = b->n_weights ? batch.at[batch.count - 1] : NULL;
+    GD_AUTOCAST(b->training->precision);
+    r->outputs = gd_module_call(b->net, inputs);
+    if (r->outputs.count < 1)
+        return gd_failed() ? gd_failure() : gd_fail(GD_E_STATE, "%s: the net gave no outputs", b->what);
+    if (gd_failed()) return gd_failure();
+    return gd_batch_loss(b, batch, r);
+}
+
+static gd_status update_metrics(gd_batches *b, const gd_batch_result *r) {
+    if (b->n_metrics == 0 || r->outputs.count == 0) return GD_OK;
+    if (r->targets.count == 0)
+        return gd_fail(GD_E_ARGUMENT, "%s: batches have no targets (.targets of the loader is 0), and metrics need one",
+                       b->what);
+    for (int i = 0; i < b->n_metrics; i++)
+        GD_TRY(gd_metric_update(b->metrics[i], r->outputs.at[0], r->targets.at[0], .weight = r->weight));
+    return GD_OK;
+}
+
+gd_status gd_batches_add(gd_batches *b, const gd_batch_result *r) {
+    GD_NO_GRAD;
+    GD_TRY(update_metrics(b, r));
+    if (!r->sum) return GD_OK;
+    gd_add_(b->loss_sum, r->sum);
+    gd_add_(b->weight_sum, r->count);
+    return gd_failed() ? gd_failure() : GD_OK;
+}
+
+/* --- sums -------------------------------------------------------------------------------------- */
+
+gd_status gd_batches_reset(gd_batches *b) {
+    static const double nothing = 0;
+    for (int i = 0; i < b->n_metrics; i++) GD_TRY(gd_metric_reset(b->metrics[i]));
+    GD_TRY(gd_copy_in(b->loss_sum, &nothing, sizeof nothing));
+    return gd_copy_in(b->weight_sum, &nothing, sizeof nothing);
+}
+
+gd_status gd_batches_read(gd_batches *b, double *values) {
+    double sum = 0, weight = 0;
+    GD_TRY(gd_copy_out(b->loss_sum, &sum, sizeof sum));
+    GD_TRY(gd_copy_out(b->weight_sum, &weight, sizeof weight));
+    values[0] = weight > 0 ? sum / weight : (double)NAN;
+    for (int i = 0; i < b->n_numbers; i++) values[1 + i] = gd_metric_number(b->metrics[i]);
+    return gd_failed() ? gd_failure() : GD_OK;
+}

@@ -1,0 +1,253 @@
+/* callback.c - callbacks as objects: made from records or from functions, called, saved. */
+#include "train/callback.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "gradus/ops.h"
+#include "graph/graph.h"
+
+/* --- the object -------------------------------------------------------------------------------- */
+
+static void destroy(gd_object *object) {
+    gd_callback *c = (gd_callback *)object;
+    if (c->rules->close) c->rules->close(c);
+    gd_free(c->options);
+    gd_free(c);
+    gd_object_count(-1);
+}
+
+static gd_status give(gd_object *object, gd_state *state) {
+    gd_callback *c = (gd_callback *)object;
+    return c->rules->give ? c->rules->give(c, state) : GD_OK;
+}
+
+static gd_status take(gd_object *object, gd_taking *in) {
+    gd_callback *c = (gd_callback *)object;
+    return c->rules->take ? c->rules->take(c, in) : GD_OK;
+}
+
+static const gd_state_rules state_rules = {give, take};
+static const gd_class callback_class = {
+    .name = "callback", .destroy = destroy, .state = &state_rules};
+
+/* One that no scope owns yet; NULL: no memory. */
+static gd_callback *bare(const char *type, const gd_callback_rules *rules) {
+    gd_callback *c = gd_calloc(1, sizeof *c);
+    if (!c) {
+        gd_fail(GD_E_MEMORY, "no memory for a callback");
+        return NULL;
+    }
+    gd_object_init(&c->object, &callback_class);
+    gd_object_count(1);
+    c->type = type;
+    c->rules = rules;
+    return c;
+}
+
+/* Hands it to the scope of the program, or drops it after a failure, which is recorded. */
+static gd_callback *finish(const char *site, gd_callback *c, gd_status status) {
+    if (status == GD_OK && !c) status = GD_E_MEMORY;
+    if (status == GD_OK) status = gd_scope_reserve(1);
+    if (status == GD_OK) {
+        gd_scope_adopt(&c->object);
+        return c;
+    }
+    if (c) gd_object_release(&c->object);
+    gd_report(site, status);
+    return NULL;
+}
+
+/* --- from records ------------------------------------------------------------------------------ */
+
+static gd_status open_it(gd_callback *c) {
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    const gd_status status = c->rules->open(c);
+    gd_scope_close(&scope);
+    return gd_attempt_end(&attempt, status);
+}
+
+/* Takes `options`. */
+static gd_callback *make(const char *site, const gd_maker *maker, void *options) {
+    const gd_callback_rules *rules = maker->rules;
+    gd_status status = gd_check_ranges(maker, options, "gd_");
+    if (status != GD_OK) {
+        gd_free(options);
+        return finish(site, NULL, status);
+    }
+    if (rules->check) status = rules->check(options);
+    gd_callback *c = status == GD_OK ? bare(maker->record.name, rules) : NULL;
+    if (c) {
+        c->options = options;
+        if (rules->open) status = open_it(c);
+    } else {
+        gd_free(options);
+    }
+    if (status != GD_OK) gd_error_prefix("gd_%s: ", maker->record.name);
+    return finish(site, c, status);
+}
+
+gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const void *given) {
+    GD_CALLED_FROM(site);
+    void *options;
+    const gd_status status = gd_maker_take_options(maker, given, &options);
+    if (status == GD_OK) return make(site, maker, options);
+    gd_error_prefix("gd_%s: ", maker->record.name);
+    return finish(site, NULL, status);
+}
+
+gd_callback *gd_callback_new_at(const char *site, const char *name, const char *text) {
+    GD_CALLED_FROM(site);
+    const gd_maker *maker;
+    void *options;
+    const gd_status status = gd_maker_read("callback", name, text, &maker, &options);
+    return status == GD_OK ? make(site, maker, options) : finish(site, NULL, status);
+}
+
+const char *gd_callback_name_at(int index) {
+    const gd_maker *maker = index < 0 ? NULL : gd_maker_at("callback", index);
+    return maker ? maker->record.name : NULL;
+}
+
+/* --- user-defined ------------------------------------------------------------------------------ */
+
+typedef struct functions {
+    void *self;
+    gd_callback_functions call;
+    char name[80];
+} functions;
+
+static gd_status functions_on(gd_callback *c, gd_event *event) {
+    const functions *f = c->self;
+    gd_status (*const on[])(gd_event *, void *) = {
+        [GD_ON_FIT_BEGIN] = f->call.fit_begin, [GD_ON_EPOCH_BEGIN] = f->call.epoch_begin,
+        [GD_ON_BATCH_END] = f->call.batch_end, [GD_ON_EPOCH_END] = f->call.epoch_end,
+        [GD_ON_FIT_END] = f->call.fit_end,
+    };
+    const gd_status status = on[event->kind] ? on[event->kind](event, f->self) : GD_OK;
+    if (status == GD_OK || gd_failed()) return gd_failed() ? gd_failure() : GD_OK;
+    return gd_fail(status, "it returned %s", gd_status_name(status)); /* of its own accord */
+}
+
+/* The bytes as they are now. */
+static gd_status functions_give(gd_callback *c, gd_state *state) {
+    const functions *f = c->self;
+    if (f->call.state_bytes == 0) return GD_OK;
+    GD_EAGER;
+    GD_SCOPE;
+    gd_tensor *bytes = gd_from_array(gd_dims((int64_t)f->call.state_bytes), GD_U8, f->self);
+    return bytes->kind == GD_FAILED ? gd_failure() : gd_state_put_tensor(state, "bytes", bytes);
+}
+
+typedef struct arrival {
+    functions *functions;
+    gd_tensor *bytes; /* held */
+} arrival;
+
+static void arrive(void *user, bool loaded) {
+    arrival *a = user;
+    if (loaded)
+        memcpy(a->functions->self, gd_view_of(a->bytes).data, a->functions->call.state_bytes);
+    gd_release(a->bytes);
+    gd_free(a);
+}
+
+static gd_status functions_take(gd_callback *c, gd_taking *in) {
+    functions *f = c->self;
+    if (f->call.state_bytes == 0) return GD_OK;
+    GD_EAGER;
+    GD_SCOPE;
+    gd_device *device = gd_this_thread.device;
+    gd_this_thread.device = gd_cpu();
+    gd_tensor *bytes = gd_empty(gd_dims((int64_t)f->call.state_bytes), GD_U8);
+    gd_this_thread.device = device;
+    if (bytes->kind == GD_FAILED) return gd_failure();
+    arrival *a = gd_calloc(1, sizeof *a);
+    if (!a) return gd_fail(GD_E_MEMORY, "no memory for the state of a callback");
+    *a = (arrival){f, gd_retain(bytes)};
+    GD_TRY(gd_taking_when_done(in, arrive, a));
+    return gd_taking_tensor(in, "bytes", bytes);
+}
+
+static void functions_close(gd_callback *c) {
+    functions *f = c->self;
+    if (f && f->call.destroy) f->call.destroy(f->self);
+    gd_free(f);
+}
+
+static const gd_callback_rules functions_rules = {
+    .on = functions_on, .give = functions_give, .take = functions_take, .close = functions_close};
+
+static gd_status add_functions(gd_callback *c, void *self, const gd_callback_functions *call) {
+    functions *f = gd_calloc(1, sizeof *f);
+    if (!f) return gd_fail(GD_E_MEMORY, "no memory for a callback");
+    *f = (functions){.self = self, .call = *call};
+    snprintf(f->name, sizeof f->name, "%.79s", call->name && *call->name ? call->name : "callback");
+    c->self = f;
+    c->type = f->name;
+    return GD_OK;
+}
+
+gd_callback *gd_callback_from_at(const char *site, void *self, const gd_callback_functions *call) {
+    GD_CALLED_FROM(site);
+    if (!call)
+        return finish(site, NULL,
+                      gd_fail(GD_E_ARGUMENT, "gd_callback_from: there are no functions"));
+    if (!self && call->state_bytes)
+        return finish(site, NULL,
+                      gd_fail(GD_E_ARGUMENT,
+                              "gd_callback_from: state_bytes is %zu, and self is NULL",
+                              call->state_bytes));
+    gd_callback *c = bare("callback", &functions_rules);
+    return finish(site, c, c ? add_functions(c, self, call) : GD_OK);
+}
+
+static gd_status defined_open(gd_callback *c) {
+    const gd_callback_type *type = &c->rules->defined;
+    void *self = type->open(c->options);
+    if (!self) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it cannot be opened");
+    gd_callback_functions call = type->functions;
+    call.name = c->type;
+    const gd_status status = add_functions(c, self, &call);
+    if (status != GD_OK && call.destroy) call.destroy(self);
+    return status;
+}
+
+gd_status gd_callback_define_at(const char *site, const char *record, gd_callback_type type) {
+    GD_CALLED_FROM(site);
+    gd_callback_rules rules = functions_rules;
+    rules.check = type.check;
+    rules.open = defined_open;
+    rules.defined = type;
+    gd_status status = type.open ? gd_maker_define("callback", record, &rules, sizeof rules)
+                                 : gd_fail(GD_E_ARGUMENT, "a callback needs open");
+    if (status != GD_OK) gd_error_prefix("gd_callback_define: ");
+    return gd_report(site, status);
+}
+
+/* --- events ------------------------------------------------------------------------------------ */
+
+static gd_status call(gd_callback *c, gd_status (*rule)(gd_callback *, gd_event *),
+                      gd_event *event) {
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    gd_status status = rule(c, event);
+    gd_scope_close(&scope);
+    status = gd_attempt_end(&attempt, status);
+    if (status == GD_OK) return GD_OK;
+    gd_error_prefix("%s: ", c->type);
+    return status;
+}
+
+gd_status gd_callback_call(gd_callback *c, gd_event *event) { return call(c, c->rules->on, event); }
+
+gd_status gd_callbacks_call(gd_callback_list list, gd_event *event) {
+    for (int64_t i = 0; i < list.count; i++) GD_TRY(gd_callback_call(list.at[i], event));
+    for (int64_t i = 0; i < list.count; i++)
+        if (list.at[i]->rules->after) GD_TRY(call(list.at[i], list.at[i]->rules->after, event));
+    return GD_OK;
+}

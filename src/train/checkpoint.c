@@ -1,0 +1,226 @@
+/* checkpoint.c - the callback that saves a run, and resuming from what it has saved.
+ *
+ * A checkpoint is one file with everything the run has (gd_fit_parts) and a checksum. It is written beside, brought
+ * to the disk, and renamed; only then are older ones removed. So whenever the process dies, the newest file that is
+ * complete is the state of the run at that step, and resuming from it gives the bits of a run that never stopped.
+ *
+ * It is written when all other callbacks have seen the event: their state after the event belongs to it.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/alloc.h"
+#include "gradus/callbacks.h"
+#include "io/state_io.h"
+#include "train/callback.h"
+#include "train/checkpoint_files.h"
+#include "train/fit.h"
+
+/*callback checkpoint(path:string)
+ * Saves the run in a folder: weights, optimizer, schedule, random numbers, place in the data, history, callbacks. A run
+ * with `.resume` of that folder goes on from the newest file that is good, with the same bits as if it had never
+ * stopped. It saves at the end of the run, too, and when Ctrl-C or SIGTERM ends it. A save that fails (a full disk) is
+ * told in the progress and the log; training goes on, and the checkpoint before stays.
+ *   every_steps int = 0       in [0, inf): after so many batches; 0: not
+ *   every_minutes float = 0   in [0, inf): after so many minutes; 0: not
+ *   every_epochs int = 1      in [0, inf): after so many epochs; 0: not
+ *   keep int = 3              in [0, inf): how many of the newest files stay; 0: all
+ *   best string = none        also keeps best.safetensors: where this value was best ("val_loss")
+ *   mode {auto, min, max} = auto   whether small or large values of it are good; auto goes by its name
+ */
+
+typedef struct checkpoint {
+    double best;      /* the value of best.safetensors; NaN: there is none yet */
+    double last_time; /* of the latest attempt to save, in minutes */
+    bool unsaved;     /* something has happened since the latest save */
+} checkpoint;
+
+static double minutes_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return ((double)now.tv_sec + (double)now.tv_nsec * 1e-9) / 60;
+}
+
+static gd_status checkpoint_check(const void *options) {
+    const gd_checkpoint_options *o = options;
+    return o->path && *o->path ? GD_OK : gd_fail(GD_E_ARGUMENT, "the path is empty");
+}
+
+static gd_status checkpoint_open(gd_callback *c) {
+    checkpoint *self = gd_calloc(1, sizeof *self);
+    if (!self) return gd_fail(GD_E_MEMORY, "no memory for it");
+    self->best = NAN;
+    c->self = self;
+    return GD_OK;
+}
+
+static void checkpoint_close(gd_callback *c) { gd_free(c->self); }
+
+static gd_status checkpoint_give(gd_callback *c, gd_state *state) {
+    const checkpoint *self = c->self;
+    return gd_state_put_number(state, "best", self->best);
+}
+
+static gd_status checkpoint_take(gd_callback *c, gd_taking *in) {
+    checkpoint *self = c->self;
+    return gd_taking_number(in, "best", &self->best);
+}
+
+/* --- saving -------------------------------------------------------------------------------------- */
+
+static gd_status write_parts(gd_event *event, const char *path) {
+    gd_state_part parts[GD_FIT_PARTS];
+    int count = 0;
+    GD_TRY(gd_fit_parts(event, parts, &count));
+    const gd_save_state_options options = {.checksum = true};
+    return gd_save_state_at(NULL, path, (gd_state_parts){parts, count}, &options);
+}
+
+/* A failure of the disk, or for want of memory, is told, and *saved is false; any other is one of the program. */
+static gd_status save(gd_event *event, char *path, bool *saved) {
+    gd_status status = GD_E_MEMORY;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    status = path ? write_parts(event, path) : gd_fail(GD_E_MEMORY, "no memory for its path");
+    status = gd_attempt_end(&attempt, status);
+    gd_free(path);
+    *saved = status == GD_OK;
+    if (status != GD_E_IO && status != GD_E_MEMORY) return status;
+    char text[GD_MESSAGE_MAX + 120];
+    snprintf(text, sizeof text, "the checkpoint of step %lld is not saved, and training goes on: %s",
+             (long long)event->step, gd_latest_failure());
+    gd_event_warn(event, text);
+    return GD_OK;
+}
+
+static gd_status save_step(gd_callback *c, gd_event *event) {
+    const gd_checkpoint_options *o = c->options;
+    checkpoint *self = c->self;
+    bool saved;
+    self->last_time = minutes_now();
+    gd_checkpoint_sweep(o->path);
+    GD_TRY(save(event, gd_checkpoint_path(o->path, event->step), &saved));
+    if (!saved) return GD_OK;
+    self->unsaved = false;
+    gd_checkpoint_prune(o->path, event->step, o->keep);
+    return GD_OK;
+}
+
+/* After an epoch. The file holds its own value as the best. */
+static gd_status save_best(gd_callback *c, gd_event *event) {
+    const gd_checkpoint_options *o = c->options;
+    checkpoint *self = c->self;
+    double value;
+    bool saved;
+    if (!o->best || !*o->best) return GD_OK;
+    GD_TRY(gd_event_read(event, o->best, &value));
+    if (!gd_value_improves(o->best, o->mode, value, self->best)) return GD_OK;
+    const double before = self->best;
+    self->best = value;
+    GD_TRY(save(event, gd_checkpoint_best_path(o->path), &saved));
+    if (!saved) self->best = before;
+    return GD_OK;
+}
+
+/* --- events -------------------------------------------------------------------------------------- */
+
+/* A run that was not resumed from this folder leaves what it finds there to the run before. */
+static gd_status begin(const gd_checkpoint_options *o, gd_event *event) {
+    int64_t *steps;
+    int count, moved;
+    GD_TRY(gd_checkpoint_make_folder(o->path));
+    GD_TRY(gd_checkpoint_steps(o->path, &steps, &count));
+    bool is_ours = count == 0;
+    for (int i = 0; i < count; i++) is_ours |= steps[i] == event->step && event->step > 0;
+    gd_free(steps);
+    if (is_ours) return GD_OK;
+    GD_TRY(gd_checkpoint_set_aside(o->path, &moved));
+    char text[GD_MESSAGE_MAX];
+    snprintf(text, sizeof text, "%.800s: %d checkpoints of an earlier run are in its folder 'previous' now", o->path,
+             moved);
+    gd_event_warn(event, text);
+    return GD_OK;
+}
+
+static gd_status checkpoint_on(gd_callback *c, gd_event *event) {
+    checkpoint *self = c->self;
+    if (event->kind != GD_ON_FIT_BEGIN) return GD_OK;
+    self->last_time = minutes_now();
+    self->unsaved = false;
+    return begin(c->options, event);
+}
+
+static bool is_due(const gd_checkpoint_options *o, const checkpoint *self, const gd_event *event) {
+    switch (event->kind) {
+    case GD_ON_BATCH_END:
+        return (o->every_steps > 0 && event->step % o->every_steps == 0) ||
+               (o->every_minutes > 0 && minutes_now() - self->last_time >= o->every_minutes);
+    case GD_ON_EPOCH_END: return o->every_epochs > 0 && (event->epoch + 1) % o->every_epochs == 0;
+    case GD_ON_FIT_END: return self->unsaved;
+    default: return false;
+    }
+}
+
+static gd_status checkpoint_after(gd_callback *c, gd_event *event) {
+    const gd_checkpoint_options *o = c->options;
+    checkpoint *self = c->self;
+    if (event->kind == GD_ON_BATCH_END || event->kind == GD_ON_EPOCH_END) self->unsaved = true;
+    if (event->kind == GD_ON_EPOCH_END) GD_TRY(save_best(c, event));
+    if (is_due(o, self, event)) return save_step(c, event);
+    if (event->kind == GD_ON_FIT_END) { /* a process that was killed after its last save had no time for it */
+        gd_checkpoint_sweep(o->path);
+        gd_checkpoint_prune(o->path, event->step, o->keep);
+    }
+    return GD_OK;
+}
+
+/* --- resuming ------------------------------------------------------------------------------------ */
+
+static gd_status load(const char *path, gd_state_parts parts, bool *damaged) {
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    const gd_status status = gd_state_load_checked(path, parts, damaged);
+    gd_scope_close(&scope);
+    return gd_attempt_end(&attempt, status);
+}
+
+/* The newest that is good; the message of a failure names the newest. */
+static gd_status load_newest(const char *folder, const int64_t *steps, int count, gd_state_parts parts,
+                             gd_restored *restored) {
+    char first[GD_MESSAGE_MAX] = "";
+    gd_status status = GD_OK;
+    bool damaged = true;
+    for (int i = 0; i < count && damaged; i++) {
+        char *path = gd_checkpoint_path(folder, steps[i]);
+        if (!path) return gd_fail(GD_E_MEMORY, "%s: no memory to resume", folder);
+        restored->step = steps[i];
+        snprintf(restored->path, sizeof restored->path, "%s", path);
+        status = load(path, parts, &damaged);
+        gd_free(path);
+        if (!damaged) break;
+        restored->damaged++;
+        gd_notice(GD_LOG_WARNING, "a damaged checkpoint is passed over: %s", gd_latest_failure());
+        if (!*first) snprintf(first, sizeof first, "%s", gd_latest_failure());
+    }
+    restored->found = status == GD_OK;
+    if (status == GD_OK || !damaged) return status;
+    return gd_fail(GD_E_FORMAT, "%s: no checkpoint there can be resumed from; of %d, the newest: %s", folder, count,
+                   first);
+}
+
+gd_status gd_checkpoint_restore(const char *folder, gd_state_parts parts, gd_restored *restored) {
+    int64_t *steps;
+    int count;
+    *restored = (gd_restored){0};
+    GD_TRY(gd_checkpoint_steps(folder, &steps, &count));
+    const gd_status status = count ? load_newest(folder, steps, count, parts, restored) : GD_OK;
+    gd_free(steps);
+    if (status == GD_OK && restored->found)
+        gd_notice(GD_LOG_INFO, "resumed from step %lld: %s", (long long)restored->step, restored->path);
+    return status;
+}
+
+#include "checkpoint.gen.h"

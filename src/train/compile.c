@@ -1,0 +1,363 @@
+/* compile.c - gd_compile: how a net is trained. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/ascii.h"
+#include "nn/layer.h"
+#include "optim/schedule.h"
+#include "train/training.h"
+
+/* --- the object -------------------------------------------------------------------------------- */
+
+static void destroy(gd_object *object) {
+    gd_training *t = (gd_training *)object;
+    gd_free(t->optimizer_recipe.options);
+    gd_free(t->schedule_recipe.options);
+    gd_release(t->schedule);
+    gd_release(t->optimizer);
+    gd_release(t->scale);
+    gd_release(t->loss);
+    gd_release(t->loss_each);
+    for (int i = 0; i < t->n_metrics; i++) gd_release(t->metrics[i]);
+    gd_free(t->metrics);
+    gd_free(t);
+    gd_object_count(-1);
+}
+static const gd_class training_class = {.name = "training", .destroy = destroy};
+
+static gd_training *bare(void) {
+    gd_training *t = gd_calloc(1, sizeof *t);
+    if (!t) {
+        gd_fail(GD_E_MEMORY, "no memory to compile a net");
+        return NULL;
+    }
+    gd_object_init(&t->object, &training_class);
+    gd_object_count(1);
+    t->accumulate = 1;
+    t->precision = GD_DTYPE_NONE;
+    return t;
+}
+
+gd_training *gd_training_of(const gd_module *net) {
+    return net && net->attached && net->attached->class == &training_class ? (gd_training *)net->attached : NULL;
+}
+
+static void attach(gd_module *net, gd_training *t) {
+    gd_object *old = net->attached;
+    net->attached = &t->object;
+    gd_object_release(old);
+}
+
+gd_status gd_training_get(gd_module *net, const char *what, gd_training **training) {
+    if (!net) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: the net is NULL", what);
+    *training = gd_training_of(net);
+    if (*training) return GD_OK;
+    return gd_fail(GD_E_STATE,
+                   "%s: the net is not compiled; call gd_compile(net, .optimizer = \"adam\", .loss = ...) first",
+                   what);
+}
+
+/* --- text -------------------------------------------------------------------------------------- */
+
+/* "NAME option=value ..." in two. `name` is a copy of the first word. */
+static gd_status split(const char *text, char name[80], const char **options) {
+    while (gd_is_space(*text)) text++;
+    size_t length = 0;
+    while (text[length] && !gd_is_space(text[length])) length++;
+    if (length >= 80) return gd_fail(GD_E_ARGUMENT, "'%.40s...' is no name", text);
+    memcpy(name, text, length);
+    name[length] = '\0';
+    *options = text + length;
+    while (gd_is_space(**options)) ++*options;
+    return GD_OK;
+}
+
+typedef gd_status (*check_fn)(const void *options);
+
+static gd_status read_recipe(const char *kind, const char *prefix, const char *text, gd_recipe *recipe) {
+    char name[80];
+    const char *options;
+    GD_TRY(split(text, name, &options));
+    GD_TRY(gd_maker_read(kind, name, options, &recipe->maker, &recipe->options));
+    GD_TRY(gd_check_ranges(recipe->maker, recipe->options, prefix));
+    /* the rules of both kinds begin with their check */
+    const bool schedule = strcmp(kind, "schedule") == 0;
+    const check_fn check = schedule ? ((const gd_schedule_rules *)recipe->maker->rules)->check
+                                    : ((const gd_optimizer_rules *)recipe->maker->rules)->check;
+    return check ? check(recipe->options) : GD_OK;
+}
+
+/* --- the loss ---------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Layers whose name ends in "_loss", without it. */
+static gd_status no_such_loss(const char *name) {
+    char known[700] = "";
+    const gd_maker *m;
+    for (int i = 0; (m = gd_maker_at("layer", i)); i++) {
+        const char *own = m->record.name;
+        if (!ends_with(own, "_loss")) continue;
+        const size_t used = strlen(known);
+        if (used + strlen(own) + 8 > sizeof known) {
+            strcat(known, " ...");
+            break;
+        }
+        snprintf(known + used, sizeof known - used, "%s%.*s", used ? ", " : "", (int)strlen(own) - 5, own);
+    }
+    return gd_fail(GD_E_ARGUMENT, "there is no loss '%s'; there are %s", name, known);
+}
+
+static gd_status find_loss(const char *name, const gd_maker **maker) {
+    char full[90];
+    snprintf(full, sizeof full, "%s_loss", name);
+    *maker = gd_maker_find("layer", full);
+    if (!*maker && (*maker = gd_maker_find("layer", name)) && !ends_with(name, "_loss")) {
+        /* a loss that the program has defined takes two inputs or more */
+        if ((*maker)->record.n_inputs < 2) *maker = NULL;
+    }
+    return *maker ? GD_OK : no_such_loss(name);
+}
+
+static gd_status make_layer(const gd_maker *maker, const void *options, gd_module **made) {
+    gd_scope *scope = gd_scope_open();
+    *made = gd_retain(gd_layer_make(NULL, maker, options));
+    gd_scope_close(&scope);
+    return *made ? GD_OK : gd_failure();
+}
+
+/* The layer, and the one that gives a loss for each element. */
+static gd_status make_losses(gd_training *t, const gd_maker *maker, void *options) {
+    const gd_op_attr *attr = NULL;
+    GD_TRY(make_layer(maker, options, &t->loss));
+    gd_word *reduction = options ? gd_maker_option(maker, options, "reduction", &attr) : NULL;
+    if (!reduction || attr->type != GD_ATTR_WORD) return GD_OK;
+    if (*reduction == GD_NONE)
+        return gd_fail(GD_E_ARGUMENT, "reduction=none gives many numbers; a net is trained with one: mean or sum");
+    *reduction = GD_NONE;
+    return make_layer(maker, options, &t->loss_each);
+}
+
+static gd_status make_loss(gd_training *t, const char *text) {
+    char name[80];
+    const char *given;
+    const gd_maker *maker;
+    void *options = NULL;
+    GD_TRY(split(text, name, &given));
+    GD_TRY(find_loss(name, &maker));
+    gd_status status = gd_maker_parse_options(maker, given, &options);
+    if (status == GD_OK) status = make_losses(t, maker, options);
+    gd_free(options);
+    return status;
+}
+
+/* --- metrics ----------------------------------------------------------------------------------- */
+
+gd_metric *gd_metric_like(const gd_metric *metric) {
+    gd_scope *scope = gd_scope_open();
+    gd_metric *copy = gd_retain(gd_metric_make(NULL, metric->maker, metric->options));
+    gd_scope_close(&scope);
+    return copy;
+}
+
+static gd_status add_metric(gd_training *t, gd_metric *metric) {
+    gd_metric **list = gd_realloc(t->metrics, (size_t)(t->n_metrics + 1) * sizeof *list);
+    if (!list) return gd_fail(GD_E_MEMORY, "no memory for a metric");
+    t->metrics = list;
+    list[t->n_metrics++] = gd_retain(metric);
+    return GD_OK;
+}
+
+/* Where the metric ends that begins at `text`: at a comma that a name follows. Commas also stand
+ * between the numbers of a list. */
+static const char *metric_end(const char *text) {
+    for (; *text; text++) {
+        if (*text != ',') continue;
+        const char *next = text + 1;
+        while (gd_is_space(*next)) next++;
+        if (!*next || gd_is_alpha(*next) || *next == '_') break;
+    }
+    return text;
+}
+
+static gd_status metric_from(gd_training *t, char *text) {
+    char name[80];
+    const char *options;
+    GD_TRY(split(text, name, &options));
+    if (!*name) return gd_fail(GD_E_ARGUMENT, "there is a comma without a metric");
+    gd_scope *scope = gd_scope_open();
+    gd_metric *metric = gd_metric_new_at(NULL, name, options);
+    const gd_status status = metric ? add_metric(t, metric) : gd_failure();
+    gd_scope_close(&scope);
+    return status;
+}
+
+static gd_status make_metrics(gd_training *t, const char *text) {
+    while (gd_is_space(*text)) text++;
+    while (*text) {
+        const char *end = metric_end(text);
+        char *one = gd_malloc((size_t)(end - text) + 1);
+        if (!one) return gd_fail(GD_E_MEMORY, "no memory for a metric");
+        memcpy(one, text, (size_t)(end - text));
+        one[end - text] = '\0';
+        const gd_status status = metric_from(t, one);
+        gd_free(one);
+        GD_TRY(status);
+        text = *end ? end + 1 : end;
+        if (*end && !*text) return gd_fail(GD_E_ARGUMENT, "there is a comma without a metric");
+    }
+    return GD_OK;
+}
+
+/* --- numbers ----------------------------------------------------------------------------------- */
+
+static gd_status read_precision(const char *text, gd_dtype *precision) {
+    *precision = GD_DTYPE_NONE;
+    if (!text || strcmp(text, "f32") == 0) return GD_OK;
+    if (strcmp(text, "bf16") == 0) return *precision = GD_BF16, GD_OK;
+    if (strcmp(text, "f16") == 0) return *precision = GD_F16, GD_OK;
+    return gd_fail(GD_E_ARGUMENT, "there is no precision '%.20s'; there are f32, bf16, f16", text);
+}
+
+static gd_status check_numbers(const gd_compile_options *o) {
+    if (o->accumulate < 1)
+        return gd_fail(GD_E_ARGUMENT, "accumulate is %d; at least one batch makes a step", o->accumulate);
+    if (!(o->clip_norm >= 0)) return gd_fail(GD_E_ARGUMENT, "clip_norm is %g; it must be in [0, inf)", o->clip_norm);
+    if (!(o->clip_value >= 0)) return gd_fail(GD_E_ARGUMENT, "clip_value is %g; it must be in [0, inf)", o->clip_value);
+    return GD_OK;
+}
+
+/* The default optimizer is one that nobody has asked for. */
+static bool is_default(const char *optimizer) { return optimizer && strcmp(optimizer, "adam") == 0; }
+
+static gd_status check_together(const gd_compile_options *o) {
+    if (o->optimizer_object && o->optimizer && !is_default(o->optimizer))
+        return gd_fail(GD_E_ARGUMENT, "there is an .optimizer and an .optimizer_object; give one of them");
+    const bool optimizer = o->optimizer || o->optimizer_object;
+    if (o->schedule && o->schedule_object)
+        return gd_fail(GD_E_ARGUMENT, "there is a .schedule and a .schedule_object; give one of them");
+    if ((o->schedule || o->schedule_object) && !optimizer)
+        return gd_fail(GD_E_ARGUMENT, "there is a schedule without an optimizer");
+    if (o->schedule_object && gd_schedule_optimizer(o->schedule_object) != o->optimizer_object)
+        return gd_fail(GD_E_ARGUMENT, "the .schedule_object is that of another optimizer; give its optimizer as "
+                                      ".optimizer_object");
+    if (o->loss && o->loss_function)
+        return gd_fail(GD_E_ARGUMENT, "there is a .loss and a .loss_function; give one of them");
+    if (!optimizer && (o->clip_norm > 0 || o->clip_value > 0 || o->accumulate > 1))
+        return gd_fail(GD_E_ARGUMENT, "clip_norm, clip_value and accumulate belong to an optimizer, and there is none");
+    return GD_OK;
+}
+
+/* --- optimizer and schedule -------------------------------------------------------------------- */
+
+static gd_status look_built(gd_walk *w, gd_module *m) {
+    *(bool *)w->user &= m->built;
+    return GD_OK;
+}
+
+bool gd_module_is_built(gd_module *net) {
+    bool built = true;
+    return gd_module_walk(net, &(gd_walk){.module = look_built, .user = &built}) == GD_OK && built;
+}
+
+static gd_status make_optimizer(gd_training *t, gd_module *net) {
+    gd_tensors parameters = gd_module_parameters(net);
+    if (parameters.count > 0 && parameters.at[0] && parameters.at[0]->kind == GD_FAILED) return gd_failure();
+    if (parameters.count == 0)
+        return gd_fail(GD_E_ARGUMENT, "the net has no parameters to train; .optimizer = NULL is for nets that a .step "
+                                      "trains by itself");
+    t->optimizer = gd_retain(gd_optimizer_make(NULL, t->optimizer_recipe.maker, parameters, t->optimizer_recipe.options));
+    return t->optimizer ? GD_OK : gd_failure();
+}
+
+static gd_status make_both(gd_training *t, gd_module *net) {
+    if (!t->optimizer && t->optimizer_recipe.maker) GD_TRY(make_optimizer(t, net));
+    if (t->schedule || !t->schedule_recipe.maker) return GD_OK;
+    t->schedule = gd_retain(gd_schedule_make(NULL, t->schedule_recipe.maker, t->optimizer, t->schedule_recipe.options));
+    return t->schedule ? GD_OK : gd_failure();
+}
+
+gd_status gd_training_prepare(gd_training *t, gd_module *net, gd_tensors inputs) {
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    gd_status status = gd_module_is_built(net) ? GD_OK : gd_module_build_at(NULL, net, inputs);
+    if (status == GD_OK) status = make_both(t, net);
+    gd_scope_close(&scope);
+    return gd_attempt_end(&attempt, status);
+}
+
+/* --- gd_compile -------------------------------------------------------------------------------- */
+
+static gd_status fill(gd_training *t, gd_module *net, const gd_compile_options *o) {
+    GD_TRY(check_together(o));
+    GD_TRY(check_numbers(o));
+    GD_TRY(read_precision(o->precision, &t->precision));
+    if (o->optimizer_object)
+        t->optimizer = gd_retain(o->optimizer_object);
+    else if (o->optimizer)
+        GD_TRY(read_recipe("optimizer", "gd_optim_", o->optimizer, &t->optimizer_recipe));
+    if (o->schedule_object)
+        t->schedule = gd_retain(o->schedule_object);
+    else if (o->schedule)
+        GD_TRY(read_recipe("schedule", "gd_lr_", o->schedule, &t->schedule_recipe));
+    if (t->precision == GD_F16 && (o->optimizer || o->optimizer_object) &&
+        !(t->scale = gd_retain(gd_loss_scale_new())))
+        return gd_failure();
+    if (o->loss) GD_TRY(make_loss(t, o->loss));
+    t->loss_function = o->loss_function;
+    t->loss_user = o->loss_user;
+    if (o->metrics) GD_TRY(make_metrics(t, o->metrics));
+    for (int64_t i = 0; i < o->metric_objects.count; i++) {
+        if (!o->metric_objects.at[i]) return gd_fail(GD_E_ARGUMENT, "metric %lld is NULL", (long long)i);
+        GD_TRY(add_metric(t, o->metric_objects.at[i]));
+    }
+    t->accumulate = o->accumulate;
+    t->clip_norm = o->clip_norm;
+    t->clip_value = o->clip_value;
+    return gd_module_is_built(net) && gd_module_parameter_count(net) > 0 ? make_both(t, net) : GD_OK;
+}
+
+static gd_status compile(gd_module *net, const gd_compile_options *o) {
+    if (!net) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "the net is NULL");
+    gd_training *t = bare();
+    if (!t) return GD_E_MEMORY;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    gd_status status = fill(t, net, o);
+    gd_scope_close(&scope);
+    status = gd_attempt_end(&attempt, status);
+    if (status == GD_OK)
+        attach(net, t);
+    else
+        gd_object_release(&t->object);
+    return status;
+}
+
+gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_options *options) {
+    GD_CALLED_FROM(site);
+    static const gd_compile_options defaults = {.optimizer = "adam", .precision = "f32", .accumulate = 1};
+    const gd_status status = compile(net, options ? options : &defaults);
+    if (status != GD_OK) gd_error_prefix("gd_compile: ");
+    return gd_report(site, status);
+}
+
+gd_optimizer *gd_compiled_optimizer(gd_module *net) {
+    gd_training *t = gd_training_of(net);
+    return t ? t->optimizer : NULL;
+}
+
+gd_schedule *gd_compiled_schedule(gd_module *net) {
+    gd_training *t = gd_training_of(net);
+    return t ? t->schedule : NULL;
+}
+
+gd_metric *gd_compiled_metric(gd_module *net, int index) {
+    gd_training *t = gd_training_of(net);
+    return t && index >= 0 && index < t->n_metrics ? t->metrics[index] : NULL;
+}

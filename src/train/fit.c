@@ -1,0 +1,399 @@
+/* fit.c - gd_fit: the loop over epochs and batches. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "gradus/autograd.h"
+#include "gradus/ops.h"
+#include "train/loss.h"
+#include "train/run.h"
+
+/* --- events ------------------------------------------------------------------------------------ */
+
+static gd_status call_all(gd_fit_run *r, gd_event_kind kind) {
+    gd_event *e = &r->event;
+    e->kind = kind;
+    e->optimizer = r->training->optimizer;
+    e->batches = gd_loader_batches(r->train.loader);
+    e->step = r->step;
+    e->stopping = r->interrupted || *r->stopped;
+    return gd_callbacks_call(r->options->callbacks, e);
+}
+
+/* --- progress ---------------------------------------------------------------------------------- */
+
+static void fill_progress(gd_fit_run *r, gd_progress_numbers *n, double now) {
+    *n = (gd_progress_numbers){.what = "epoch",
+                               .epoch = r->event.epoch + 1,
+                               .epochs = r->epochs,
+                               .batch = r->batch,
+                               .batches = gd_loader_batches(r->train.loader),
+                               .rate = (double)NAN,
+                               .left = (double)NAN,
+                               .seconds = r->seconds + now - r->began};
+    const double since = now - r->first_done;
+    const int64_t batches = r->batch - r->first_batch, samples = r->samples - r->first_samples;
+    if (batches > 0 && since > 0) n->rate = (double)samples / since;
+    if (batches > 0 && n->batches > 0) n->left = (double)(n->batches - r->batch) * since / (double)batches;
+    if (batches == 0 && now > r->began && r->samples > 0) n->rate = (double)r->samples / (now - r->began);
+}
+
+/* Values for people: of training, and after an epoch those of validation. */
+static void show(gd_fit_run *r, bool done, double now) {
+    gd_progress_numbers n;
+    gd_progress_value values[64];
+    const int most = done ? r->n_train + r->n_val : r->n_train;
+    fill_progress(r, &n, now);
+    for (int i = 0; i < most && n.n_values < 64; i++)
+        if (!(done && isnan(r->values[i].value) && i >= r->n_train)) /* not validated */
+            values[n.n_values++] = (gd_progress_value){r->values[i].name, r->values[i].value};
+    n.values = values;
+    if (done)
+        gd_progress_done(&r->progress, &n, now);
+    else
+        gd_progress_draw(&r->progress, &n, now);
+}
+
+static gd_status show_batch(gd_fit_run *r) {
+    const double now = gd_progress_clock();
+    if (r->first_batch < 0) { /* the first batch makes the plan; rates begin behind it */
+        r->first_batch = r->batch;
+        r->first_samples = r->samples;
+        r->first_done = now;
+    }
+    if (!gd_progress_due(&r->progress, now)) return GD_OK;
+    GD_TRY(gd_run_read(r));
+    show(r, false, now);
+    return GD_OK;
+}
+
+/* --- an epoch ---------------------------------------------------------------------------------- */
+
+static bool at_most_steps(const gd_fit_run *r) {
+    return r->options->max_steps > 0 && r->step >= r->options->max_steps;
+}
+
+/* Whether the run ends before the next batch. */
+static bool must_stop(gd_fit_run *r) {
+    if (!r->interrupted) r->interrupted = gd_interrupted(&r->interrupt);
+    return r->interrupted || *r->stopped || at_most_steps(r);
+}
+
+static gd_status one_batch(gd_fit_run *r, bool *more) {
+    gd_tensors batch;
+    gd_status status;
+    gd_scope *scope = gd_scope_open();
+    *more = gd_batches_next(&r->train, &batch, &status);
+    if (*more) status = gd_run_step(r, batch);
+    if (*more && status == GD_OK) {
+        r->event.batch = r->batch++;
+        r->step++;
+        r->samples += gd_batch_samples(batch);
+        r->fresh = false;
+        r->current = batch;
+        status = call_all(r, GD_ON_BATCH_END);
+        r->current.count = 0;
+    }
+    gd_scope_close(&scope);
+    return status;
+}
+
+static gd_status run_batches(gd_fit_run *r) {
+    const int64_t batches = gd_loader_batches(r->train.loader);
+    for (bool more = true; !r->ended;) {
+        if (!(batches > 0 && r->batch >= batches) && must_stop(r)) return GD_OK;
+        GD_TRY(one_batch(r, &more));
+        if (!more) {
+            r->ended = 1;
+            break;
+        }
+        GD_TRY(show_batch(r));
+    }
+    if (r->batch == 0) return gd_fail(GD_E_ARGUMENT, "gd_fit: there are no batches in an epoch");
+    return gd_run_finish_group(r);
+}
+
+/* The row, with the values of validation where there was one. */
+static gd_status add_row(gd_fit_run *r, bool validated) {
+    GD_TRY(gd_run_read(r));
+    GD_TRY(gd_history_add_row(r->history));
+    for (int i = 0; i < r->n_values; i++) {
+        const bool validation = i >= r->n_train && i < r->n_train + r->n_val;
+        gd_history_set(r->history, gd_history_find(r->history, r->values[i].name),
+                       validation && !validated ? (double)NAN : r->values[i].value);
+    }
+    return GD_OK;
+}
+
+/* What follows the batches of an epoch. An epoch that was interrupted has a row without validation;
+ * one that max_steps has ended is treated like a complete one. */
+static gd_status end_epoch(gd_fit_run *r) {
+    const bool planned = r->ended || (at_most_steps(r) && !r->interrupted && !*r->stopped);
+    bool complete = false;
+    if (r->batch == 0 && !r->ended) return GD_OK;
+    GD_TRY(gd_run_read(r)); /* before validation takes time */
+    if (!r->interrupted) r->interrupted = gd_interrupted(&r->interrupt);
+    if (planned && r->validates && !r->interrupted) {
+        GD_TRY(gd_run_validate(r, &complete));
+        if (!complete) r->interrupted = gd_interrupted(&r->interrupt);
+    } else if (planned && !r->validates) {
+        complete = true;
+    }
+    for (int i = 0; !complete && i < r->n_val; i++) r->values[r->n_train + i].value = (double)NAN;
+    GD_TRY(add_row(r, complete));
+    show(r, true, gd_progress_clock());
+    r->partial = !(r->ended && complete);
+    if (!r->partial) { /* a checkpoint of this event goes on with the next epoch */
+        r->epoch++;
+        r->batch = r->ended = 0;
+        r->seconds = 0;
+        r->began = gd_progress_clock();
+    }
+    return planned && complete ? call_all(r, GD_ON_EPOCH_END) : GD_OK;
+}
+
+static gd_status begin_epoch(gd_fit_run *r) {
+    r->event.epoch = r->epoch;
+    r->event.batch = r->batch;
+    r->began = gd_progress_clock();
+    r->samples = 0;
+    r->first_batch = -1;
+    r->fresh = false;
+    if (r->batch > 0 || r->ended) return GD_OK; /* resumed in the middle of it */
+    r->seconds = 0;
+    GD_TRY(gd_batches_reset(&r->train));
+    return call_all(r, GD_ON_EPOCH_BEGIN);
+}
+
+static gd_status run_epochs(gd_fit_run *r) {
+    while ((r->epochs == 0 || r->epoch < r->epochs) && (r->ended || !must_stop(r))) {
+        GD_TRY(begin_epoch(r));
+        GD_TRY(run_batches(r));
+        GD_TRY(end_epoch(r));
+        if (r->partial) break;
+    }
+    return GD_OK;
+}
+
+/* --- beginning --------------------------------------------------------------------------------- */
+
+static gd_status check_options(const gd_fit_options *o) {
+    if (o->epochs < 0) return gd_fail(GD_E_ARGUMENT, "gd_fit: epochs is %lld", (long long)o->epochs);
+    if (o->max_steps < 0) return gd_fail(GD_E_ARGUMENT, "gd_fit: max_steps is %lld", (long long)o->max_steps);
+    if (!(o->validation_split >= 0 && o->validation_split < 1))
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split is %g; it must be in [0, 1)", o->validation_split);
+    const int validations = !!o->validation + !!o->validation_dataset + (o->validation_tensors.count > 0) +
+                            (o->validation_split > 0);
+    if (validations > 1)
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: there are %d sources of validation; give one of .validation, "
+                                      ".validation_dataset, .validation_tensors, .validation_split", validations);
+    for (int64_t i = 0; i < o->callbacks.count; i++)
+        if (!o->callbacks.at[i])
+            return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_fit: callback %lld is NULL", (long long)i);
+    return GD_OK;
+}
+
+/* Keeps back a share of the samples. */
+static gd_status split(gd_fit_data *data, const gd_fit_options *o, gd_fit_data *kept) {
+    gd_dataset *all = data->dataset, *train = NULL, *rest = NULL;
+    if (data->loader)
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split is of tensors or a dataset; split the dataset of a loader "
+                                      "with gd_dataset_random_split");
+    if (!all && !(all = gd_dataset_tensors_at(NULL, data->tensors))) return gd_failure();
+    GD_TRY(gd_dataset_random_split(all, 1 - o->validation_split, &train, &rest, .seed = o->seed));
+    if (gd_dataset_count(train) == 0 || gd_dataset_count(rest) == 0)
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split = %g of %lld samples leaves %lld to train with and %lld to "
+                                      "validate", o->validation_split, (long long)gd_dataset_count(all),
+                       (long long)gd_dataset_count(train), (long long)gd_dataset_count(rest));
+    *data = (gd_fit_data){.dataset = train};
+    *kept = (gd_fit_data){.dataset = rest};
+    return GD_OK;
+}
+
+static gd_status open_loaders(gd_fit_run *r, gd_fit_data data, gd_loader **train, gd_loader **validation) {
+    const gd_fit_options *o = r->options;
+    const int targets = data.loader || data.dataset || data.tensors.count > 1 ? 1 : 0;
+    gd_fit_data kept = {.loader = o->validation, .dataset = o->validation_dataset, .tensors = o->validation_tensors};
+    gd_loading loading = {.batch = o->batch, .shuffle = o->shuffle, .workers = o->workers, .seed = o->seed, .targets = targets};
+    if (o->validation_split > 0) GD_TRY(split(&data, o, &kept));
+    GD_TRY(gd_loader_for(data, &loading, train));
+    if (!kept.loader && !kept.dataset && kept.tensors.count == 0) return GD_OK;
+    loading.shuffle = false;
+    r->validates = true;
+    return gd_loader_for(kept, &loading, validation);
+}
+
+static gd_status check_loss(gd_fit_run *r) {
+    const gd_training *t = r->training;
+    const gd_fit_options *o = r->options;
+    const bool loss = t->loss || t->loss_function, weights = r->train.n_weights || o->class_weights;
+    if (!loss && !o->step)
+        return gd_fail(GD_E_STATE, "gd_fit: the net was compiled without a loss; give gd_compile a .loss or a .loss_function, "
+                                   "or gd_fit a .step");
+    if (r->validates && !loss && t->n_metrics == 0)
+        return gd_fail(GD_E_STATE, "gd_fit: validation needs a loss or metrics of gd_compile; a .step is for training alone");
+    if (!t->optimizer && !t->optimizer_recipe.maker && !o->step)
+        return gd_fail(GD_E_STATE, "gd_fit: the net was compiled with .optimizer = NULL; that goes with a .step that updates "
+                                   "the parameters");
+    if (weights && !o->step) GD_TRY(gd_check_weights(t, "gd_fit", o->class_weights));
+    if (r->validates && r->validation.n_weights && loss) GD_TRY(gd_check_weights(t, "gd_fit", NULL));
+    return GD_OK;
+}
+
+/* The first batch's shapes build the net; the loader gives the batch again. */
+static gd_status prepare(gd_fit_run *r) {
+    gd_tensors batch, inputs = {NULL, 0};
+    gd_status status = GD_OK;
+    gd_loader *loader = r->train.loader;
+    gd_loader_position at = gd_loader_tell(loader);
+    if (at.batch != 0) { /* the program has read a part of this epoch */
+        at = (gd_loader_position){at.epoch + 1, 0};
+        GD_TRY(gd_loader_seek(loader, at));
+    }
+    if (!gd_module_is_built(r->net)) {
+        if (!gd_batches_next(&r->train, &batch, &status))
+            return status != GD_OK ? status : gd_fail(GD_E_ARGUMENT, "gd_fit: there are no batches in an epoch");
+        GD_TRY(gd_batch_inputs(&r->train, batch, &inputs));
+        GD_TRY(gd_training_prepare(r->training, r->net, inputs));
+        GD_TRY(gd_loader_seek(loader, at));
+    } else {
+        GD_TRY(gd_training_prepare(r->training, r->net, inputs));
+    }
+    r->parameters = gd_module_parameters(r->net);
+    gd_module_zero_grad(r->net);
+    return gd_failed() ? gd_failure() : GD_OK;
+}
+
+static gd_status resume(gd_fit_run *r) {
+    gd_state_part parts[GD_FIT_PARTS];
+    gd_restored *restored;
+    int count = 0;
+    if (!r->options->resume) return GD_OK;
+    GD_TRY(gd_fit_parts(&r->event, parts, &count));
+    if (!(restored = gd_calloc(1, sizeof *restored))) return gd_fail(GD_E_MEMORY, "no memory to resume a run");
+    const gd_status status = gd_checkpoint_restore(r->options->resume, (gd_state_parts){parts, count}, restored);
+    if (status == GD_OK && restored->found) {
+        char text[GD_MESSAGE_MAX];
+        const int damaged = restored->damaged;
+        const int length = snprintf(text, sizeof text, "resuming from step %lld of %.900s",
+                                    (long long)restored->step, restored->path);
+        if (damaged) snprintf(text + length, sizeof text - (size_t)length, "; %d newer damaged", damaged);
+        gd_progress_say(&r->progress, text);
+        gd_run_resumed(r);
+    }
+    gd_free(restored);
+    return status;
+}
+
+static gd_status begin(gd_fit_run *r, gd_fit_data data) {
+    gd_loader *train = NULL, *validation = NULL;
+    const gd_fit_options *o = r->options;
+    GD_TRY(check_options(o));
+    gd_status status = open_loaders(r, data, &train, &validation);
+    if (status == GD_OK) status = gd_batches_begin(&r->train, "gd_fit", r->net, r->training, train, true);
+    if (status == GD_OK && validation)
+        status = gd_batches_begin(&r->validation, "gd_fit", r->net, r->training, validation, false);
+    gd_release(train);
+    gd_release(validation);
+    GD_TRY(status);
+    if (o->step) gd_batches_drop_metrics(&r->train); /* nobody has outputs to measure */
+    GD_TRY(check_loss(r));
+    r->train.class_weights = gd_retain(o->class_weights);
+    GD_TRY(prepare(r));
+    GD_TRY(gd_modes_save(r->net, &r->modes));
+    if (!r->net->training) gd_modes_set(&r->modes, 1);
+    if (o->jit) GD_TRY(gd_batches_compile(&r->train, gd_run_traced, r));
+    if (o->jit && r->validates) GD_TRY(gd_run_compile_validation(r));
+    if (!(r->history = gd_history_bare())) return GD_E_MEMORY;
+    return gd_run_name_values(r);
+}
+
+/* --- gd_fit ------------------------------------------------------------------------------------ */
+
+static void say_why(gd_fit_run *r) {
+    char text[GD_MESSAGE_MAX];
+    if (!r->interrupted && !*r->stopped) return;
+    r->history->interrupted = r->interrupted != NULL;
+    snprintf(r->history->stopped, sizeof r->history->stopped, "%s", r->interrupted ? r->interrupted : r->stopped);
+    snprintf(text, sizeof text, "stopped after step %lld: %.900s", (long long)r->step,
+             r->interrupted ? r->interrupted : r->stopped);
+    gd_notice(GD_LOG_INFO, "gd_fit: %s", text);
+    gd_progress_say(&r->progress, text);
+}
+
+static gd_status train(gd_fit_run *r, gd_fit_data data) {
+    GD_TRY(begin(r, data));
+    r->began = gd_progress_clock();
+    GD_TRY(resume(r));
+    GD_TRY(call_all(r, GD_ON_FIT_BEGIN));
+    GD_TRY(run_epochs(r));
+    say_why(r);
+    GD_TRY(call_all(r, GD_ON_FIT_END));
+    return GD_OK;
+}
+
+static void end(gd_fit_run *r) {
+    gd_progress_end(&r->progress);
+    if (r->train.net) gd_loader_stop(r->train.loader);
+    if (r->validation.net) gd_loader_stop(r->validation.loader);
+    gd_modes_put_back(&r->modes);
+    if (r->training && r->training->optimizer) gd_module_zero_grad(r->net);
+    gd_batches_end(&r->train);
+    gd_batches_end(&r->validation);
+    gd_undo_free(&r->undo);
+    gd_free(r->values);
+    gd_free(r->stopped);
+}
+
+/* The run and its callbacks' list are the call's own; what they hold is held until the end. */
+static gd_status fit(gd_module *net, gd_fit_data data, const gd_fit_options *o, gd_history **history) {
+    gd_training *t;
+    GD_TRY(gd_training_get(net, "gd_fit", &t));
+    gd_fit_run *r = gd_calloc(1, sizeof *r);
+    if (!r || !(r->stopped = gd_calloc(1, 1))) {
+        gd_free(r);
+        return gd_fail(GD_E_MEMORY, "no memory for a run");
+    }
+    r->source = &gd_run_source;
+    r->options = o;
+    r->net = gd_retain(net);
+    r->training = t;
+    gd_object_retain(&t->object);
+    r->epochs = o->epochs ? o->epochs : o->max_steps ? 0 : 1;
+    r->event = (gd_event){.net = net, .epochs = r->epochs, .run = r};
+    gd_run_state_init(r);
+    gd_progress_begin(&r->progress, o->progress, STDERR_FILENO);
+    gd_interrupt_begin(&r->interrupt, o->interrupt);
+    const gd_status status = train(r, data);
+    gd_interrupt_end(&r->interrupt);
+    end(r);
+    *history = r->history;
+    gd_free(r);
+    gd_object_release(&t->object);
+    gd_release(net);
+    return status;
+}
+
+gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data, const gd_fit_options *options) {
+    static const gd_fit_options defaults = {.batch = 32, .shuffle = true, .interrupt = true, .jit = true};
+    if (gd_failed()) return NULL;
+    GD_CALLED_FROM(site);
+    gd_history *h = NULL;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    gd_status status = gd_this_thread.tracer ? gd_fail(GD_E_STATE, "gd_fit: a function is being traced, or a graph built")
+                                             : fit(net, data, options ? options : &defaults, &h);
+    gd_scope_close(&scope);
+    status = gd_attempt_end(&attempt, status);
+    if (status == GD_OK) status = gd_scope_reserve(1);
+    if (status == GD_OK) {
+        gd_scope_adopt(&h->object);
+        return h;
+    }
+    gd_release(h);
+    gd_report(site, status);
+    return NULL;
+}

@@ -1,0 +1,35 @@
+/* history.h - the inside of a history: a table of numbers, a row for each epoch. */
+#ifndef GRADUS_TRAIN_HISTORY_H
+#define GRADUS_TRAIN_HISTORY_H
+
+#include "core/error.h"
+#include "core/state.h"
+#include "gradus/train.h"
+
+struct gd_history {
+    gd_object object;
+    char **names;
+    int n_columns, columns_room;
+    double *values; /* (rows, n_columns), row-major */
+    int64_t n_rows, rows_room;
+    bool interrupted;  /* by Ctrl-C, SIGTERM or gd_fit_interrupt */
+    char stopped[200]; /* why the run ended early; "": it did not */
+};
+
+/* An empty table; count 1, in no scope. NULL: no memory. */
+gd_history *gd_history_bare(void);
+
+/* The number of a column, which is added if it is not there: its rows are NaN so far. -1: no memory. */
+int gd_history_column(gd_history *history, const char *name);
+/* Column `name`, or -1. */
+int gd_history_find(const gd_history *history, const char *name);
+
+/* A row of NaN at the end. */
+gd_status gd_history_add_row(gd_history *history);
+/* In the last row; the column is there. */
+void gd_history_set(gd_history *history, int column, double value);
+
+/* The SVG text of the curves, from gd_malloc; NULL: no memory (plot.c). */
+char *gd_history_svg(const gd_history *history);
+
+#endif

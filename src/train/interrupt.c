@@ -1,0 +1,87 @@
+/* interrupt.c - see interrupt.h.
+ *
+ * The handler counts. A run compares the counts with those of its beginning, so that a request from
+ * before does not end it, and one request ends all runs that are going on. A second signal, while
+ * the runs end, is the old handler's: the handler puts the old one back and raises the signal again.
+ * The handler calls nothing but sigaction and raise, which are safe in one.
+ */
+#include "train/interrupt.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "core/fork.h"
+#include "gradus/train.h"
+
+static const int caught[] = {SIGINT, SIGTERM};
+enum { CAUGHT = 2 };
+
+static _Atomic int requests, signals, last_signal;
+static _Atomic int fresh; /* signals since the handlers were installed */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(lock)
+static int runs;                       /* that catch signals */
+static struct sigaction before[CAUGHT]; /* does not change while handlers are installed */
+static bool installed[CAUGHT];
+
+static void handle(int signal) {
+    if (atomic_fetch_add(&fresh, 1) > 0) {
+        for (int i = 0; i < CAUGHT; i++)
+            if (caught[i] == signal) sigaction(signal, &before[i], NULL);
+        raise(signal); /* blocked until the handler returns */
+        return;
+    }
+    atomic_store(&last_signal, signal);
+    atomic_fetch_add(&signals, 1);
+}
+
+void gd_fit_interrupt(void) { atomic_fetch_add(&requests, 1); }
+
+/* A signal that is ignored (nohup, a job in the background) stays ignored. */
+static void install(void) {
+    atomic_store(&fresh, 0);
+    for (int i = 0; i < CAUGHT; i++) {
+        struct sigaction own = {.sa_handler = handle, .sa_flags = SA_RESTART};
+        sigemptyset(&own.sa_mask);
+        installed[i] = sigaction(caught[i], NULL, &before[i]) == 0 &&
+                       ((before[i].sa_flags & SA_SIGINFO) || before[i].sa_handler != SIG_IGN) &&
+                       sigaction(caught[i], &own, NULL) == 0;
+    }
+}
+
+/* A handler that the program has installed meanwhile is left alone. */
+static void put_back(void) {
+    for (int i = 0; i < CAUGHT; i++) {
+        struct sigaction now;
+        if (!installed[i] || sigaction(caught[i], NULL, &now) != 0) continue;
+        if (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == handle) sigaction(caught[i], &before[i], NULL);
+        installed[i] = false;
+    }
+}
+
+void gd_interrupt_begin(gd_interrupt *i, bool catches) {
+    i->catches = catches;
+    i->requests = atomic_load(&requests);
+    i->signals = atomic_load(&signals);
+    if (!catches) return;
+    pthread_mutex_lock(&lock);
+    if (runs++ == 0) install();
+    pthread_mutex_unlock(&lock);
+}
+
+void gd_interrupt_end(gd_interrupt *i) {
+    if (!i->catches) return;
+    pthread_mutex_lock(&lock);
+    if (--runs == 0) put_back();
+    pthread_mutex_unlock(&lock);
+    i->catches = false;
+}
+
+const char *gd_interrupted(const gd_interrupt *i) {
+    if (i->catches && atomic_load_explicit(&signals, memory_order_relaxed) != i->signals)
+        return atomic_load(&last_signal) == SIGTERM ? "SIGTERM" : "Ctrl-C";
+    return atomic_load_explicit(&requests, memory_order_relaxed) != i->requests ? "gd_fit_interrupt" : NULL;
+}

@@ -1,0 +1,400 @@
+/* metric.c - metrics as objects: updates, values, resets.
+ *
+ * An update computes the new value of every sum first and assigns all of them at the end, so a
+ * failure leaves the sums as they were.
+ */
+#include "train/metric.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/grow.h"
+#include "gradus/autograd.h"
+#include "gradus/ops.h"
+#include "graph/graph.h"
+#include "ops/call.h"
+
+static const gd_metric_rules *rules_of(const gd_metric *m) { return m->maker->rules; }
+
+static void destroy(gd_object *object) {
+    gd_metric *m = (gd_metric *)object;
+    for (int i = 0; i < m->n_totals; i++) gd_release(m->totals[i].sum);
+    gd_release(m->reset_mark);
+    gd_free(m->totals);
+    gd_free(m->options);
+    gd_free(m);
+    gd_object_count(-1);
+}
+static const gd_class metric_class = {
+    .name = "metric", .destroy = destroy, .state = &gd_metric_state_rules};
+
+/* --- making one -------------------------------------------------------------------------------- */
+
+/* "top_{k}" with the options put in. */
+static void write_label(gd_metric *m, const char *form) {
+    size_t n = 0;
+    for (const char *c = form; *c && n + 1 < sizeof m->label; c++) {
+        const size_t word = *c == '{' ? strcspn(c + 1, "}") : 0;
+        char name[40];
+        const gd_op_attr *attr = NULL;
+        if (word && word < sizeof name && c[1 + word]) {
+            snprintf(name, sizeof name, "%.*s", (int)word, c + 1);
+            if (gd_maker_option(m->maker, m->options, name, &attr)) {
+                const double value = gd_attr_number(attr, m->options).value;
+                n += (size_t)snprintf(m->label + n, sizeof m->label - n, "%g", value);
+                if (n >= sizeof m->label) n = sizeof m->label - 1;
+                c += 1 + word;
+                continue;
+            }
+        }
+        m->label[n++] = *c;
+    }
+    m->label[n] = 0;
+}
+
+static void set_label(gd_metric *m) {
+    const gd_op_attr *attr = NULL;
+    const char *const *form = gd_maker_option(m->maker, m->options, "label", &attr);
+    const bool given = form && attr->type == GD_ATTR_STRING && *form && **form;
+    write_label(m, given ? *form : m->maker->record.name);
+}
+
+/* Takes `options`. */
+static gd_status make(const gd_maker *maker, void *options, gd_metric **made) {
+    const gd_metric_rules *rules = maker->rules;
+    gd_status status = gd_check_ranges(maker, options, "gd_metric_");
+    if (status == GD_OK && rules->check) {
+        status = rules->check(options);
+        if (status != GD_OK) gd_error_prefix("gd_metric_%s: ", maker->record.name);
+    }
+    if (status == GD_OK) status = gd_scope_reserve(1);
+    gd_metric *m = status == GD_OK ? gd_calloc(1, sizeof *m) : NULL;
+    if (!m) {
+        gd_free(options);
+        return status != GD_OK ? status : gd_fail(GD_E_MEMORY, "no memory for a metric");
+    }
+    gd_object_init(&m->object, &metric_class);
+    gd_object_count(1);
+    m->maker = maker;
+    m->options = options;
+    set_label(m);
+    gd_scope_adopt(&m->object);
+    *made = m;
+    return GD_OK;
+}
+
+gd_metric *gd_metric_make(const char *site, const gd_maker *maker, const void *given) {
+    GD_CALLED_FROM(site);
+    void *options;
+    gd_metric *m = NULL;
+    gd_status status = gd_maker_take_options(maker, given, &options);
+    if (status == GD_OK)
+        status = make(maker, options, &m);
+    else
+        gd_error_prefix("gd_metric_%s: ", maker->record.name);
+    gd_report(site, status);
+    return m;
+}
+
+gd_metric *gd_metric_new_at(const char *site, const char *name, const char *text) {
+    GD_CALLED_FROM(site);
+    const gd_maker *maker;
+    void *options;
+    gd_metric *m = NULL;
+    gd_status status = gd_maker_read("metric", name, text, &maker, &options);
+    if (status == GD_OK) status = make(maker, options, &m);
+    gd_report(site, status);
+    return m;
+}
+
+const char *gd_metric_name_at(int index) {
+    const gd_maker *maker = index < 0 ? NULL : gd_maker_at("metric", index);
+    return maker ? maker->record.name : NULL;
+}
+
+gd_status gd_metric_define_at(const char *site, const char *record, gd_metric_rules rules) {
+    GD_CALLED_FROM(site);
+    gd_status status = rules.update && rules.value
+                           ? gd_maker_define("metric", record, &rules, sizeof rules)
+                           : gd_fail(GD_E_ARGUMENT, "a metric needs update and value");
+    if (status != GD_OK) gd_error_prefix("gd_metric_define: ");
+    return gd_report(site, status);
+}
+
+const char *gd_metric_name(const gd_metric *m) { return m ? m->label : ""; }
+const void *gd_metric_options(const gd_metric *m) { return m ? m->options : NULL; }
+
+const char *gd_metric_unique_name(gd_metric *const *list, int64_t index,
+                                  char text[GD_METRIC_UNIQUE]) {
+    int same = 1;
+    for (int64_t i = 0; i < index; i++)
+        same += strcmp(gd_metric_name(list[i]), gd_metric_name(list[index])) == 0;
+    if (same == 1)
+        snprintf(text, GD_METRIC_UNIQUE, "%s", gd_metric_name(list[index]));
+    else
+        snprintf(text, GD_METRIC_UNIQUE, "%s_%d", gd_metric_name(list[index]), same);
+    return text;
+}
+
+/* --- sums -------------------------------------------------------------------------------------- */
+
+gd_tensor *gd_metric_zeros(gd_device *device, int rank, const int64_t *dims) {
+    GD_EAGER;
+    gd_device *before = gd_this_thread.device;
+    if (device) gd_this_thread.device = device;
+    gd_tensor *t = gd_zeros(gd_shape_of(rank, dims), .dtype = GD_F64);
+    gd_this_thread.device = before;
+    return t;
+}
+
+static gd_metric_total *find(const gd_metric *m, const char *name) {
+    for (int i = 0; i < m->n_totals; i++)
+        if (strcmp(m->totals[i].name, name) == 0) return &m->totals[i];
+    return NULL;
+}
+
+/* Whether the function that is traced has reset the metric when it had no sums. */
+static bool was_reset_here(const gd_metric *m) {
+    gd_graph *graph = gd_graph_traced();
+    return graph && m->reset_mark && gd_graph_find_write(graph, m->reset_mark);
+}
+
+/* A new sum for values like this one. The value itself is the first of them where the metric was
+ * reset before: each call of the traced function must begin at 0. */
+static gd_status add_total(gd_metric *m, const char *name, const gd_tensor *value,
+                           gd_metric_total **total) {
+    if (strlen(name) >= GD_METRIC_NAME)
+        return gd_fail(GD_E_ARGUMENT, "the name of a sum, '%.20s...', is longer than %d characters",
+                       name, GD_METRIC_NAME - 1);
+    for (int i = 0; i < value->rank; i++)
+        if (value->dims[i] < 0)
+            return gd_fail(GD_E_SHAPE, "the shape of the sum '%s' is not known in this graph",
+                           name);
+    gd_tensor *zeros = gd_metric_zeros(value->device, value->rank, value->dims);
+    if (zeros->kind == GD_FAILED) return gd_failure();
+    if (!gd_grow(m->totals, m->n_totals, m->totals_room))
+        return gd_fail(GD_E_MEMORY, "no memory for the sums of a metric");
+    *total = &m->totals[m->n_totals++];
+    **total = (gd_metric_total){.sum = gd_retain(zeros)};
+    strcpy((*total)->name, name);
+    return GD_OK;
+}
+
+static gd_status check_shape(const gd_metric_total *t, const gd_tensor *value) {
+    char before[128], now[128];
+    if (value->rank == t->sum->rank &&
+        memcmp(value->dims, t->sum->dims, (size_t)value->rank * sizeof *value->dims) == 0)
+        return GD_OK;
+    return gd_fail(GD_E_SHAPE, "the sum '%s' is %s so far, and this batch gives %s", t->name,
+                   gd_shape_text(t->sum->rank, t->sum->dims, before, sizeof before),
+                   gd_shape_text(value->rank, value->dims, now, sizeof now));
+}
+
+static gd_status add(gd_metric *m, const char *name, gd_tensor *value) {
+    if (!m->updating)
+        return gd_fail(GD_E_STATE, "gd_metric_add is called outside of the metric's update");
+    if (!name || !value) return gd_fail(GD_E_ARGUMENT, "gd_metric_add: an argument is NULL");
+    if (value->kind == GD_FAILED) return gd_failure();
+    gd_metric_total *t = find(m, name);
+    if (t) {
+        GD_TRY(check_shape(t, value));
+    } else {
+        const bool first = was_reset_here(m);
+        GD_TRY(add_total(m, name, value, &t));
+        if (first) t->next = gd_metric_zeros(value->device, value->rank, value->dims);
+    }
+    gd_tensor *more = value->dtype == GD_F64 ? value : gd_cast(value, GD_F64);
+    t->next = gd_add(t->next ? t->next : t->sum, more);
+    return t->next->kind == GD_FAILED ? gd_failure() : GD_OK;
+}
+
+void gd_metric_add(gd_metric *m, const char *name, gd_tensor *value) {
+    if (!m || m->added != GD_OK) return;
+    const gd_status status = add(m, name, value);
+    if (m->updating)
+        m->added = status;
+    else
+        gd_report(NULL, status);
+}
+
+gd_tensor *gd_metric_sum(gd_metric *m, const char *name) {
+    const gd_metric_total *t = m && name ? find(m, name) : NULL;
+    if (t) return t->next ? t->next : t->sum;
+    if (m) { /* a function that is traced now gets 0, and is traced again when there are sums */
+        const gd_status status = gd_trace_note_value(&m->object, &m->n_totals);
+        if (status != GD_OK) return gd_tensor_fail(status);
+    }
+    return gd_scalar_of(0, GD_F64);
+}
+
+/* --- updates ----------------------------------------------------------------------------------- */
+
+static gd_status check_update(const gd_metric *m, const gd_tensor *output, const gd_tensor *target,
+                              const gd_tensor *weight) {
+    char weights[128], outputs[128];
+    if (!m || !output || !target)
+        return gd_fail(GD_E_ARGUMENT, "gd_metric_update: the %s is NULL",
+                       !m        ? "metric"
+                       : !output ? "output"
+                                 : "target");
+    if (output->kind == GD_FAILED || target->kind == GD_FAILED ||
+        (weight && weight->kind == GD_FAILED))
+        return gd_failure();
+    if (weight &&
+        (!gd_is_float(weight->dtype) || weight->rank != 1 || output->rank == 0 ||
+         (weight->dims[0] != output->dims[0] && weight->dims[0] >= 0 && output->dims[0] >= 0)))
+        return gd_fail(GD_E_SHAPE,
+                       "weight is %s; it must be floats of rank 1, one for each sample of "
+                       "the output %s",
+                       gd_describe(weight, weights, sizeof weights),
+                       gd_describe(output, outputs, sizeof outputs));
+    return GD_OK;
+}
+
+/* All sums, or, where there is no memory for one of them, none. */
+static gd_status assign_all(gd_metric *m) {
+    gd_postponed updates;
+    gd_postpone_begin(&updates);
+    gd_status status = GD_OK;
+    for (int i = 0; i < m->n_totals && status == GD_OK; i++)
+        if (m->totals[i].next && gd_assign(m->totals[i].sum, m->totals[i].next)->kind == GD_FAILED)
+            status = gd_failure();
+    return gd_postpone_end(&updates, status);
+}
+
+static gd_status run_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
+    GD_TRY(gd_trace_note_value(&m->object, &m->replaced));
+    gd_device *device = gd_this_thread.device;
+    gd_this_thread.device = output->device;
+    m->updating = true;
+    m->added = GD_OK;
+    rules_of(m)->update(m, output, target, weight);
+    m->updating = false;
+    gd_this_thread.device = device;
+    const gd_status added = m->added;
+    m->added = GD_OK;
+    GD_TRY(added);
+    if (gd_failed()) return gd_failure();
+    return assign_all(m);
+}
+
+static gd_status update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
+    if (m && m->updating)
+        return gd_fail(GD_E_STATE, "gd_metric_update is called in its own update");
+    GD_TRY(check_update(m, output, target, weight));
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    int grad = gd_no_grad_begin();
+    gd_status status = run_update(m, output, target, weight);
+    gd_grad_mode_end(&grad);
+    for (int i = 0; i < m->n_totals; i++) m->totals[i].next = NULL;
+    gd_scope_close(&scope);
+    status = gd_attempt_end(&attempt, status);
+    if (status != GD_OK) gd_error_prefix("metric %s: ", m->label);
+    return status;
+}
+
+gd_status gd_metric_update_at(const char *site, gd_metric *m, gd_tensor *output, gd_tensor *target,
+                              const gd_metric_update_options *options) {
+    if (gd_failed()) return gd_error_status();
+    GD_CALLED_FROM(site);
+    return gd_report(site, update(m, output, target, options ? options->weight : NULL));
+}
+
+/* --- values ------------------------------------------------------------------------------------ */
+
+static gd_status compute(gd_metric *m, gd_tensor **value) {
+    if (!m) return gd_fail(GD_E_ARGUMENT, "gd_metric_value: the metric is NULL");
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    int grad = gd_no_grad_begin();
+    gd_status status = gd_trace_note_value(&m->object, &m->replaced);
+    *value = status == GD_OK ? rules_of(m)->value(m) : NULL;
+    if (*value && (*value)->kind != GD_FAILED && (*value)->dtype != GD_F64)
+        *value = gd_cast(*value, GD_F64);
+    if (status == GD_OK && (!*value || (*value)->kind == GD_FAILED))
+        status = gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it gave no value");
+    if (status == GD_OK) gd_keep(*value);
+    gd_grad_mode_end(&grad);
+    gd_scope_close(&scope);
+    status = gd_attempt_end(&attempt, status);
+    if (status != GD_OK) gd_error_prefix("metric %s: ", m->label);
+    return status;
+}
+
+gd_tensor *gd_metric_value_at(const char *site, gd_metric *m) {
+    GD_CALLED_FROM(site);
+    gd_tensor *value;
+    const gd_status status = compute(m, &value);
+    return status == GD_OK ? value : gd_tensor_fail(status);
+}
+
+static gd_status read_number(gd_metric *m, double *number) {
+    gd_tensor *value;
+    char shape[128];
+    GD_SCOPE;
+    GD_TRY(compute(m, &value));
+    if (value->kind == GD_VALUE && value->rank == 0)
+        return gd_copy_out(value, number, sizeof *number);
+    if (value->kind == GD_VALUE)
+        return gd_fail(GD_E_SHAPE,
+                       "metric %s: the value is %s, no number; gd_metric_value gives it", m->label,
+                       gd_describe(value, shape, sizeof shape));
+    return gd_fail(GD_E_STATE,
+                   "metric %s: there is no number in a function that is traced; "
+                   "gd_metric_value gives a symbol",
+                   m->label);
+}
+
+double gd_metric_number_at(const char *site, gd_metric *m) {
+    GD_CALLED_FROM(site);
+    double number = NAN;
+    return gd_report(site, read_number(m, &number)) == GD_OK ? number : NAN;
+}
+
+/* --- resets ------------------------------------------------------------------------------------ */
+
+/* In a traced function the sums, or the mark for sums that are still to come, are assigned. */
+static gd_status mark_reset(gd_metric *m) {
+    if (!m->reset_mark) {
+        gd_tensor *mark = gd_metric_zeros(NULL, 0, NULL);
+        if (mark->kind == GD_FAILED) return gd_failure();
+        m->reset_mark = gd_retain(mark);
+    }
+    GD_TRY(gd_trace_note_value(&m->object, &m->replaced));
+    return gd_assign(m->reset_mark, gd_scalar_of(0, GD_F64))->kind == GD_FAILED ? gd_failure()
+                                                                                : GD_OK;
+}
+
+static gd_status reset(gd_metric *m) {
+    if (!m) return gd_fail(GD_E_ARGUMENT, "gd_metric_reset: the metric is NULL");
+    if (m->updating) return gd_fail(GD_E_STATE, "gd_metric_reset is called in its update");
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    int grad = gd_no_grad_begin();
+    gd_status status = m->n_totals == 0 && gd_graph_traced() ? mark_reset(m) : GD_OK;
+    for (int i = 0; i < m->n_totals; i++) {
+        const gd_tensor *sum = m->totals[i].sum;
+        m->totals[i].next = gd_metric_zeros(sum->device, sum->rank, sum->dims);
+        if (m->totals[i].next->kind == GD_FAILED) status = gd_failure();
+    }
+    if (status == GD_OK) status = gd_trace_note_value(&m->object, &m->replaced);
+    if (status == GD_OK) status = assign_all(m);
+    gd_grad_mode_end(&grad);
+    for (int i = 0; i < m->n_totals; i++) m->totals[i].next = NULL;
+    gd_scope_close(&scope);
+    status = gd_attempt_end(&attempt, status);
+    if (status != GD_OK) gd_error_prefix("metric %s: ", m->label);
+    return status;
+}
+
+gd_status gd_metric_reset_at(const char *site, gd_metric *m) {
+    if (gd_failed()) return gd_error_status();
+    GD_CALLED_FROM(site);
+    return gd_report(site, reset(m));
+}

@@ -1,0 +1,95 @@
+/* metrics_class.c - how often the right class is found.
+ *
+ * Outputs are (N,C) or (N,C,...), PyTorch's layout; `axis` says where the classes are. Targets are
+ * class numbers, (N) or (N,...), or one-hot vectors or probabilities of the output's shape.
+ */
+#include "gradus/metrics.h"
+#include "gradus/ops.h"
+#include "train/metric_inputs.h"
+
+/* The sum of weights of what is right, and that of all. */
+static void add_right(gd_metric *m, const gd_class_batch *b, gd_tensor *right) {
+    gd_metric_add(m, "right", gd_sum(gd_mul(gd_cast(right, GD_F64), b->weight)));
+    gd_metric_add(m, "count", gd_sum(b->weight));
+}
+
+static gd_tensor *right_of_all(gd_metric *m) {
+    return gd_div(gd_metric_sum(m, "right"), gd_metric_sum(m, "count"));
+}
+
+/*metric accuracy
+ * The share of samples whose class is right. The predicted class is the first of those with the largest output; an output with one column, (N,1) or (N), is class 1 above the threshold, else class 0. Targets are class numbers, or one-hot vectors or probabilities of the output's shape.
+ *   axis int = 1                the axis of the classes in the output; -1: the last one
+ *   ignore_index int = -100     targets with this class number do not count
+ *   logits bool = true          an output with one column is logits; false: probabilities
+ *   threshold float = 0.5       in [0, 1]: the probability above which such an output is class 1
+ *   label string = none         its name in histories; none: "accuracy"
+ */
+static void accuracy_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
+    const gd_metric_accuracy_options *o = gd_metric_options(m);
+    gd_class_batch b;
+    if (!gd_class_batch_read(&b, output, target, weight, GD_CLASS_FORM(o))) return;
+    add_right(m, &b, gd_eq(b.predicted, b.actual));
+}
+static gd_tensor *accuracy_value(gd_metric *m) { return right_of_all(m); }
+
+/*metric top_k
+ * The share of samples whose class is among the k with the largest outputs. Of equal outputs the one with the lower class number comes first, so top_k with k = 1 is the accuracy.
+ *   k int = 5                   in [1, inf): how many
+ *   axis int = 1                the axis of the classes in the output; -1: the last one
+ *   ignore_index int = -100     targets with this class number do not count
+ *   label string = top_{k}      its name in histories
+ */
+static void top_k_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
+    const gd_metric_top_k_options *o = gd_metric_options(m);
+    gd_class_batch b;
+    if (!gd_class_batch_read(&b, output, target, weight,
+                             (gd_class_form){o->axis, o->ignore_index, true, 0.5}))
+        return;
+    if (b.binary) {
+        gd_tensor_fail(
+            gd_fail(GD_E_SHAPE, "the output has one column; top_k needs one for each class"));
+        return;
+    }
+    /* The place of the target is the number of classes before it: (N,C,...) summed over classes. A
+     * NaN counts as larger than any number, as argmax has it. */
+    gd_tensor *at = gd_unsqueeze(b.actual, 1), *own = gd_gather(b.scores, 1, at);
+    gd_tensor *number = gd_arange(0, b.classes, .dtype = GD_I64);
+    for (int i = 2; i < b.scores->rank; i++) number = gd_unsqueeze(number, -1);
+    gd_tensor *before = gd_logical_or(gd_logical_not(gd_le(b.scores, own)),
+                                      gd_logical_and(gd_eq(b.scores, own), gd_lt(number, at)));
+    gd_tensor *place = gd_sum(before, .axis = gd_dims(1));
+    add_right(m, &b, gd_lt(place, gd_scalar_int(o->k)));
+}
+static gd_tensor *top_k_value(gd_metric *m) { return right_of_all(m); }
+
+/*metric perplexity
+ * exp of the mean cross-entropy: how many classes (tokens) a model wavers between. Outputs are logits.
+ *   axis int = 1                the axis of the classes in the output; -1: the last one
+ *   ignore_index int = -100     targets with this class number do not count
+ *   label string = none         its name in histories; none: "perplexity"
+ */
+static void perplexity_update(gd_metric *m, gd_tensor *output, gd_tensor *target,
+                              gd_tensor *weight) {
+    const gd_metric_perplexity_options *o = gd_metric_options(m);
+    gd_class_batch b;
+    if (!gd_class_batch_read(&b, output, target, weight,
+                             (gd_class_form){o->axis, o->ignore_index, true, 0.5}))
+        return;
+    if (b.binary) {
+        gd_tensor_fail(
+            gd_fail(GD_E_SHAPE, "the output has one column; perplexity needs one for each class"));
+        return;
+    }
+    gd_tensor *of = b.actual;
+    if (target->rank == output->rank && gd_is_float(target->dtype))
+        of = gd_cast(gd_movedim(target, gd_dims(o->axis), gd_dims(1)), GD_F64);
+    gd_tensor *loss = gd_cross_entropy(gd_cast(b.scores, GD_F64), of, .reduction = GD_NONE);
+    gd_metric_add(m, "loss", gd_weighted_sum(loss, b.weight, false));
+    gd_metric_add(m, "count", gd_sum(b.weight));
+}
+static gd_tensor *perplexity_value(gd_metric *m) {
+    return gd_exp(gd_div(gd_metric_sum(m, "loss"), gd_metric_sum(m, "count")));
+}
+
+#include "metrics_class.gen.h"

@@ -1,0 +1,113 @@
+/* progress.c - when and where the texts of progress.h are written. */
+#include "train/progress.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double redraw_seconds = 0.1, line_seconds = 30;
+
+double gd_progress_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A terminal that is gone, or a full pipe, does not end the training. */
+static void write_all(int fd, const char *text, size_t bytes) {
+    while (bytes > 0) {
+        const ssize_t n = write(fd, text, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return;
+        text += n;
+        bytes -= (size_t)n;
+    }
+}
+
+/* One write for a line, so that lines of several threads do not mix. */
+static void write_line(int fd, const char *before, const char *text, const char *after) {
+    char all[GD_PROGRESS_TEXT + 32];
+    const int n = snprintf(all, sizeof all, "%s%s%s", before, text, after);
+    if (n > 0) write_all(fd, all, (size_t)n < sizeof all ? (size_t)n : sizeof all - 1);
+}
+
+/* The terminal's width now; it may have changed since the last line. */
+static int width_of(int fd) {
+    struct winsize size;
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    const char *columns = getenv("COLUMNS");
+    const int n = columns ? atoi(columns) : 0;
+    return n > 0 ? n : 80;
+}
+
+static const char *environment(const char *name) {
+    const char *text = getenv(name);
+    return text ? text : "";
+}
+
+/* As the locale's variables say; a program that never calls setlocale has a terminal all the same. */
+static bool is_utf8(void) {
+    const char *locale = environment("LC_ALL");
+    if (!*locale) locale = environment("LC_CTYPE");
+    if (!*locale) locale = environment("LANG");
+    return strcasestr(locale, "utf-8") || strcasestr(locale, "utf8");
+}
+
+void gd_progress_begin(gd_progress_writer *w, gd_progress mode, int fd) {
+    const char *term = environment("TERM");
+    const bool redraws = isatty(fd) && *term && strcmp(term, "dumb") != 0;
+    *w = (gd_progress_writer){.mode = mode, .fd = fd, .last = gd_progress_clock()};
+    if (mode == GD_PROGRESS_AUTO) w->mode = redraws ? GD_PROGRESS_BAR : GD_PROGRESS_LINES;
+    w->style.utf8 = is_utf8();
+    w->style.colour = redraws && !*environment("NO_COLOR");
+    if (w->mode == GD_PROGRESS_BAR) w->last = 0; /* the first bar at once */
+}
+
+bool gd_progress_due(const gd_progress_writer *w, double now) {
+    if (w->mode == GD_PROGRESS_NONE) return false;
+    return now - w->last >= (w->mode == GD_PROGRESS_BAR ? redraw_seconds : line_seconds);
+}
+
+static const char clear_line[] = "\r\x1b[K";
+
+void gd_progress_draw(gd_progress_writer *w, const gd_progress_numbers *n, double now) {
+    char text[GD_PROGRESS_TEXT];
+    if (w->mode == GD_PROGRESS_BAR) {
+        gd_progress_bar(n, width_of(w->fd), w->style, text);
+        write_line(w->fd, "\r", text, "\x1b[K");
+        w->drawn = true;
+    } else if (w->mode == GD_PROGRESS_LINES) {
+        gd_progress_middle(n, text);
+        write_line(w->fd, "", text, "\n");
+    }
+    w->last = now;
+}
+
+void gd_progress_done(gd_progress_writer *w, const gd_progress_numbers *n, double now) {
+    char text[GD_PROGRESS_TEXT];
+    if (w->mode == GD_PROGRESS_NONE) return;
+    const bool bar = w->mode == GD_PROGRESS_BAR;
+    gd_progress_result(n, bar ? width_of(w->fd) : 0, text);
+    write_line(w->fd, bar ? clear_line : "", text, "\n");
+    w->drawn = false;
+    w->last = now;
+}
+
+void gd_progress_say(gd_progress_writer *w, const char *text) {
+    char line[GD_PROGRESS_TEXT];
+    if (w->mode == GD_PROGRESS_NONE) return;
+    snprintf(line, sizeof line, "%s", text);
+    if (w->drawn) write_all(w->fd, "\n", 1);
+    write_line(w->fd, "", line, "\n");
+    w->drawn = false;
+}
+
+void gd_progress_end(gd_progress_writer *w) {
+    if (w->drawn) write_all(w->fd, "\n", 1);
+    w->drawn = false;
+}

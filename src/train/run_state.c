@@ -1,0 +1,156 @@
+/* run_state.c - what a checkpoint of a run holds, and how the run goes on from one. */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/device.h"
+#include "gradus/autograd.h"
+#include "gradus/random.h"
+#include "train/run.h"
+
+static gd_fit_run *run_of(gd_object *object) {
+    return (gd_fit_run *)((char *)object - offsetof(gd_fit_run, state));
+}
+
+/* --- the run's own state ----------------------------------------------------------------------- */
+
+/* Gradients of a group that is not complete. */
+static gd_status give_grads(gd_fit_run *r, gd_state *state) {
+    for (int64_t i = 0; i < r->parameters.count; i++) {
+        gd_tensor *g = gd_tensor_grad(r->parameters.at[i]);
+        const char *name = g ? gd_state_name_for(state, r->parameters.at[i], i, "grad") : NULL;
+        if (g && !name) return gd_failure();
+        if (g) GD_TRY(gd_state_put_tensor(state, name, g));
+    }
+    return GD_OK;
+}
+
+static gd_status give(gd_object *object, gd_state *state) {
+    gd_fit_run *r = run_of(object);
+    GD_TRY(gd_state_put_integer(state, "epoch", r->epoch));
+    GD_TRY(gd_state_put_integer(state, "batch", r->batch));
+    GD_TRY(gd_state_put_integer(state, "step", r->step));
+    GD_TRY(gd_state_put_integer(state, "ended", r->ended));
+    GD_TRY(gd_state_put_integer(state, "partial", r->partial));
+    GD_TRY(gd_state_put_integer(state, "group_done", r->group_done));
+    GD_TRY(gd_state_put_integer(state, "group_size", r->group_size));
+    GD_TRY(gd_state_put_number(state, "seconds", r->seconds + gd_progress_clock() - r->began));
+    GD_TRY(gd_state_put_text(state, "stopped", r->stopped));
+    GD_TRY(gd_state_put_tensor(state, "loss_sum", r->train.loss_sum));
+    GD_TRY(gd_state_put_tensor(state, "weight_sum", r->train.weight_sum));
+    return r->group_done > 0 ? give_grads(r, state) : GD_OK;
+}
+
+/* Gradients that are loaded become those of the parameters when the load has succeeded. */
+typedef struct loaded_grads {
+    gd_fit_run *run;
+    gd_tensor *at[]; /* one for each parameter, held; NULL: none */
+} loaded_grads;
+
+static void adopt_grads(void *user, bool loaded) {
+    loaded_grads *g = user;
+    gd_scope *scope = gd_scope_open();
+    for (int64_t i = 0; i < g->run->parameters.count; i++) {
+        if (loaded) gd_set_grad(g->run->parameters.at[i], g->at[i]);
+        gd_release(g->at[i]);
+    }
+    gd_scope_close(&scope);
+    gd_free(g);
+}
+
+static gd_status take_grads(loaded_grads *g, gd_taking *in) {
+    const gd_tensors parameters = g->run->parameters;
+    for (int64_t i = 0; i < parameters.count; i++) {
+        const gd_tensor *p = parameters.at[i];
+        const char *name = gd_taking_name_for(in, p, i, "grad");
+        if (!name) return gd_failure();
+        if (!gd_taking_has(in, name)) continue;
+        g->at[i] = gd_retain(gd_tensor_new(p->device, (gd_dtype)p->dtype, p->rank, p->dims));
+        if (!g->at[i]) return gd_failure();
+        GD_TRY(gd_taking_tensor(in, name, g->at[i]));
+    }
+    return GD_OK;
+}
+
+static gd_status take(gd_object *object, gd_taking *in) {
+    gd_fit_run *r = run_of(object);
+    GD_TRY(gd_taking_integer(in, "epoch", &r->epoch));
+    GD_TRY(gd_taking_integer(in, "batch", &r->batch));
+    GD_TRY(gd_taking_integer(in, "step", &r->step));
+    GD_TRY(gd_taking_integer(in, "ended", &r->ended));
+    GD_TRY(gd_taking_integer(in, "partial", &r->partial));
+    GD_TRY(gd_taking_integer(in, "group_done", &r->group_done));
+    GD_TRY(gd_taking_integer(in, "group_size", &r->group_size));
+    GD_TRY(gd_taking_number(in, "seconds", &r->seconds));
+    GD_TRY(gd_taking_text(in, "stopped", &r->stopped));
+    GD_TRY(gd_taking_tensor(in, "loss_sum", r->train.loss_sum));
+    GD_TRY(gd_taking_tensor(in, "weight_sum", r->train.weight_sum));
+    loaded_grads *g = gd_calloc(1, sizeof *g + (size_t)r->parameters.count * sizeof *g->at);
+    if (!g) return gd_fail(GD_E_MEMORY, "no memory for gradients");
+    g->run = r;
+    gd_scope *scope = gd_scope_open();
+    const gd_status status = take_grads(g, in);
+    gd_scope_close(&scope);
+    if (status != GD_OK) {
+        adopt_grads(g, false);
+        return status;
+    }
+    return gd_taking_when_done(in, adopt_grads, g);
+}
+
+static const gd_state_rules rules = {give, take};
+static void nothing(gd_object *object) { (void)object; }
+static const gd_class run_class = {.name = "run", .destroy = nothing, .state = &rules};
+
+/* It is a part of the run, and never freed by itself. */
+void gd_run_state_init(gd_fit_run *r) {
+    gd_object_init(&r->state, &run_class);
+    atomic_init(&r->state.refs, GD_IMMORTAL);
+}
+
+/* --- all parts --------------------------------------------------------------------------------- */
+
+static gd_status add(gd_fit_run *r, int *n, void *object, const char *format, int number, const char *name) {
+    if (!object) return GD_OK;
+    if (*n == GD_FIT_PARTS)
+        return gd_fail(GD_E_UNSUPPORTED, "a run has more than %d metrics and callbacks; a checkpoint cannot hold them",
+                       GD_FIT_PARTS);
+    snprintf(r->part_names[*n], sizeof r->part_names[*n], format, number, name);
+    r->parts[*n] = (gd_state_part){r->part_names[*n], object};
+    ++*n;
+    return GD_OK;
+}
+
+gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *count) {
+    gd_fit_run *r = event->run;
+    const gd_callback_list callbacks = r->options->callbacks;
+    int n = 0;
+    GD_TRY(add(r, &n, r->net, "net", 0, ""));
+    GD_TRY(add(r, &n, r->training->optimizer, "optimizer", 0, ""));
+    GD_TRY(add(r, &n, r->training->schedule, "schedule", 0, ""));
+    GD_TRY(add(r, &n, r->training->scale, "loss_scale", 0, ""));
+    GD_TRY(add(r, &n, gd_generator(), "generator", 0, ""));
+    GD_TRY(add(r, &n, r->train.loader, "loader", 0, ""));
+    GD_TRY(add(r, &n, r->validation.loader, "validation", 0, ""));
+    for (int i = 0; i < r->train.n_metrics; i++)
+        GD_TRY(add(r, &n, r->train.metrics[i], "metric.%d.%.40s", i, r->train.metrics[i]->maker->record.name));
+    GD_TRY(add(r, &n, r->history, "history", 0, ""));
+    for (int i = 0; i < callbacks.count; i++)
+        GD_TRY(add(r, &n, callbacks.at[i], "callback.%d.%.40s", i, callbacks.at[i]->type));
+    GD_TRY(add(r, &n, &r->state, "run", 0, ""));
+    memcpy(parts, r->parts, (size_t)n * sizeof *parts);
+    *count = n;
+    return GD_OK;
+}
+
+/* The row of an epoch that goes on is written again at its end. The last validation's values are in
+ * the last row. */
+void gd_run_resumed(gd_fit_run *r) {
+    for (int i = 0; i < r->n_values; i++)
+        r->values[i].value = gd_history_value(r->history, r->values[i].name, r->partial ? -2 : -1);
+    if (r->partial && r->history->n_rows > 0) r->history->n_rows--;
+    r->partial = 0;
+    r->fresh = false;
+}

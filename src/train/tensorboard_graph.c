@@ -1,0 +1,347 @@
+/* tensorboard_graph.c - a net as TensorFlow's GraphDef; see tensorboard.h.
+ *
+ * The net runs on shapes alone (graph/shapes_only.h). Its ops are the nodes behind the outputs; which
+ * module has called each of them follows from the numbers of nodes, which grow with time.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/node.h"
+#include "core/alloc.h"
+#include "core/grow.h"
+#include "core/map.h"
+#include "core/names.h"
+#include "gradus/ops.h"
+#include "graph/print.h"
+#include "graph/shapes_only.h"
+#include "nn/module.h"
+#include "nn/watch.h"
+#include "train/tensorboard.h"
+
+enum { MOST_NAME = GD_MAX_PATH + 80 };
+
+/* A call of a module: its path, and the nodes that were made in it. */
+typedef struct call {
+    char path[GD_MAX_PATH];
+    uint64_t first, end;
+} call;
+
+typedef struct picture {
+    gd_module_watch watch;
+    gd_module *net;
+    call **calls;
+    int n_calls, calls_room;
+    gd_node **nodes; /* in the order in which they were made */
+    int n_nodes, nodes_room;
+    gd_map at;    /* which node of `nodes` */
+    char **names; /* of all that has one, in no order */
+    int n_names, names_room;
+    gd_names taken;
+    char **name_of;     /* of `nodes` */
+    gd_map captured;    /* tensors outside: numbers in `names` */
+    gd_tensor **inputs; /* of the net, as the pass has them */
+    int64_t n_inputs;
+    gd_pb *graph;
+    bool failed; /* no memory */
+} picture;
+
+static gd_status no_memory(void) {
+    return gd_fail(GD_E_MEMORY, "no memory for a picture of the net");
+}
+
+/* --- the pass ---------------------------------------------------------------------------------- */
+
+/* "layer1.0 (conv2d)" as "layer1/0"; the net itself, which is its type alone, as "". */
+static void write_path(char path[GD_MAX_PATH]) {
+    char *type;
+    gd_module_call_path(path, GD_MAX_PATH);
+    if ((type = strstr(path, " (")))
+        *type = 0;
+    else
+        *path = 0;
+    for (char *c = path; *c; c++)
+        if (*c == '.') *c = '/';
+}
+
+static int begin_call(gd_module_watch *watch, gd_module *module) {
+    picture *p = (picture *)watch;
+    call *c = gd_calloc(1, sizeof *c);
+    (void)module;
+    if (!c || !gd_grow(p->calls, p->n_calls, p->calls_room)) {
+        gd_free(c);
+        p->failed = true;
+        return -1;
+    }
+    write_path(c->path);
+    c->first = gd_node_next_order();
+    p->calls[p->n_calls] = c;
+    return p->n_calls++;
+}
+
+static void end_call(gd_module_watch *watch, int row, gd_tensors outputs) {
+    picture *p = (picture *)watch;
+    (void)outputs;
+    if (row >= 0) p->calls[row]->end = gd_node_next_order();
+}
+
+/* A symbol for an input: its node tells it from others. */
+static gd_tensor *input_like(gd_tensor *x, bool integers_stay) {
+    if (integers_stay && !gd_is_float(x->dtype)) return x;
+    return gd_symbol(gd_shape_of(x->rank, x->dims), (gd_dtype)x->dtype, x->device);
+}
+
+static gd_status run(picture *p, gd_tensors in, bool integers_stay, gd_tensors *out) {
+    for (int i = 0; i < p->n_calls; i++) gd_free(p->calls[i]);
+    p->n_calls = 0;
+    for (int64_t i = 0; i < in.count; i++) {
+        p->inputs[i] = in.at[i] ? input_like(in.at[i], integers_stay) : NULL;
+        if (p->inputs[i] && p->inputs[i]->kind == GD_FAILED) return gd_failure();
+    }
+    gd_module_watch *before = gd_this_thread.module_watch;
+    gd_this_thread.module_watch = &p->watch;
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    *out = gd_module_run(p->net, (gd_tensors){p->inputs, in.count});
+    const gd_status status =
+        gd_attempt_end(&attempt, out->at[0]->kind == GD_FAILED ? gd_failure() : GD_OK);
+    gd_this_thread.module_watch = before;
+    return p->failed ? no_memory() : status;
+}
+
+/* --- nodes ------------------------------------------------------------------------------------- */
+
+static bool add_node(picture *p, gd_node *node) {
+    if (!node || gd_map_find(&p->at, node) >= 0) return true;
+    if (!gd_grow(p->nodes, p->n_nodes, p->nodes_room) || !gd_map_put(&p->at, node, p->n_nodes))
+        return false;
+    p->nodes[p->n_nodes++] = node;
+    return true;
+}
+
+static int by_order(const void *a, const void *b) {
+    const gd_node *x = *(gd_node *const *)a, *y = *(gd_node *const *)b;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+/* All nodes that the outputs need. */
+static gd_status gather(picture *p, gd_tensors out) {
+    bool good = true;
+    for (int64_t i = 0; i < out.count && good; i++)
+        if (out.at[i] && out.at[i]->kind == GD_SYMBOL) good = add_node(p, out.at[i]->node);
+    for (int n = 0; n < p->n_nodes && good; n++)
+        for (int i = 0; i < p->nodes[n]->n_in && good; i++)
+            good = add_node(p, p->nodes[n]->slots[i].node);
+    if (!good) return no_memory();
+    if (p->n_nodes) qsort(p->nodes, (size_t)p->n_nodes, sizeof *p->nodes, by_order);
+    for (int n = 0; n < p->n_nodes && good; n++) good = gd_map_put(&p->at, p->nodes[n], n);
+    p->name_of = gd_calloc((size_t)p->n_nodes + 1, sizeof *p->name_of);
+    return good && p->name_of ? GD_OK : no_memory();
+}
+
+/* The path of the innermost module that has made the node. */
+static const char *path_of(const picture *p, const gd_node *node) {
+    for (int i = p->n_calls; i-- > 0;)
+        if (p->calls[i]->first <= node->order && node->order < p->calls[i]->end)
+            return p->calls[i]->path;
+    return "";
+}
+
+/* The number of the input that the node stands for; -1: none. */
+static int64_t input_of(const picture *p, const gd_node *node) {
+    for (int64_t i = 0; i < p->n_inputs; i++)
+        if (p->inputs[i] && p->inputs[i]->node == node) return i;
+    return -1;
+}
+
+/* --- names ------------------------------------------------------------------------------------- */
+
+/* A name that TensorFlow takes, and that is not taken yet; NULL: no memory. */
+static char *unique(picture *p, const char *wanted) {
+    char *name = gd_calloc(1, MOST_NAME + 24);
+    if (!name || !gd_grow(p->names, p->n_names, p->names_room)) {
+        gd_free(name);
+        p->failed = true;
+        return NULL;
+    }
+    snprintf(name, MOST_NAME, "%s", wanted);
+    for (char *c = name; *c; c++)
+        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-", *c))
+            *c = '_';
+    const size_t length = strlen(name);
+    for (int n = 1; gd_names_find(&p->taken, name); n++) snprintf(name + length, 24, "_%d", n);
+    p->names[p->n_names++] = name;
+    if (!gd_names_add(&p->taken, name, name)) p->failed = true;
+    return name;
+}
+
+static gd_pb *add_def(picture *p, const char *name, const char *op) {
+    gd_pb *def = gd_pb_put_message(p->graph, "node");
+    gd_pb_put_string(def, "name", name ? name : "");
+    gd_pb_put_string(def, "op", op);
+    return def;
+}
+
+static gd_pb *add_attr(gd_pb *def, const char *key) {
+    gd_pb *entry = gd_pb_put_message(def, "attr");
+    gd_pb_put_string(entry, "key", key);
+    return gd_pb_put_message(entry, "value");
+}
+
+static void put_shape(gd_pb *shape, const gd_slot *slot) {
+    for (int i = 0; i < slot->rank; i++)
+        gd_pb_put_int(gd_pb_put_message(shape, "dim"), "size", slot->dims[i]);
+}
+
+/* TensorFlow's number of a dtype. */
+static int type_of(unsigned dtype) {
+    static const uint8_t types[16] = {
+        [GD_F32] = 1, [GD_F64] = 2,   [GD_I32] = 3,   [GD_U8] = 4,  [GD_I8] = 6,
+        [GD_I64] = 9, [GD_BOOL] = 10, [GD_BF16] = 14, [GD_F16] = 19};
+    return types[dtype & 15u];
+}
+
+/* --- edges ------------------------------------------------------------------------------------- */
+
+/* A tensor from outside: a parameter or buffer of the net, an input that has stayed a value, or another
+ * value, each once. */
+static const char *captured_name(picture *p, const gd_slot *slot) {
+    const int known = gd_map_find(&p->captured, slot->captured);
+    char path[GD_MAX_PATH], wanted[MOST_NAME];
+    if (known >= 0) return p->names[known];
+    const char *op = slot->captured->requires_grad ? "Parameter" : "Buffer";
+    bool is_input = false;
+    for (int64_t i = 0; i < p->n_inputs; i++) is_input |= p->inputs[i] == slot->captured;
+    if (is_input)
+        snprintf(wanted, sizeof wanted, "%s", op = "input");
+    else if (gd_module_name_of(p->net, slot->captured, path, sizeof path))
+        snprintf(wanted, sizeof wanted, "%s", path);
+    else
+        snprintf(wanted, sizeof wanted, "%s", op = "constant");
+    for (char *c = wanted; *c && !is_input; c++)
+        if (*c == '.') *c = '/';
+    const int number = p->n_names;
+    char *name = unique(p, wanted);
+    if (!name || !gd_map_put(&p->captured, slot->captured, number)) {
+        p->failed = true;
+        return "";
+    }
+    gd_pb *def = add_def(p, name,
+                         is_input                      ? "Placeholder"
+                         : strcmp(op, "constant") == 0 ? "Const"
+                                                       : op);
+    gd_pb_put_int(add_attr(def, "dtype"), "type", type_of(slot->dtype));
+    put_shape(
+        gd_pb_put_message(gd_pb_put_message(add_attr(def, "_output_shapes"), "list"), "shape"),
+        slot);
+    return name;
+}
+
+/* "layer1/0/conv1/conv2d", with ":1" for the second output. */
+static void edge_text(picture *p, const gd_node *from, int index, char *text, size_t size) {
+    const int at = gd_map_find(&p->at, from);
+    const char *name = at >= 0 && p->name_of[at] ? p->name_of[at] : "";
+    if (index)
+        snprintf(text, size, "%s:%d", name, index);
+    else
+        snprintf(text, size, "%s", name);
+}
+
+/* The options of an op that are not the defaults, as text. */
+static void put_options(gd_pb *def, const gd_node *node) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = node->op && node->attrs ? open_memstream(&text, &bytes) : NULL;
+    if (!out) return;
+    gd_print_options(out, node->op, node->attrs);
+    fclose(out);
+    if (text && *text) gd_pb_put_string(add_attr(def, "options"), "s", text + (*text == ' '));
+    free(text);
+}
+
+static void put_node(picture *p, int n) {
+    const gd_node *node = p->nodes[n];
+    const int64_t input = input_of(p, node);
+    const char *op = node->op ? node->op->name : node->function ? node->function->name : "op";
+    char wanted[MOST_NAME];
+    const char *path = path_of(p, node);
+    if (input >= 0)
+        snprintf(wanted, sizeof wanted, "input");
+    else
+        snprintf(wanted, sizeof wanted, "%s%s%s", path, *path ? "/" : "", op);
+    p->name_of[n] = unique(p, wanted);
+    for (int i = 0; i < node->n_in && input < 0; i++) /* nodes of their own, which come first */
+        if (node->slots[i].captured) captured_name(p, &node->slots[i]);
+    gd_pb *def = add_def(p, p->name_of[n], input >= 0 ? "Placeholder" : op);
+    for (int i = 0; i < node->n_in && input < 0; i++) {
+        char edge[MOST_NAME + 40];
+        const gd_slot *slot = &node->slots[i];
+        if (slot->captured) {
+            gd_pb_put_string(def, "input", captured_name(p, slot));
+        } else if (slot->node) {
+            edge_text(p, slot->node, slot->index, edge, sizeof edge);
+            gd_pb_put_string(def, "input", edge);
+        }
+    }
+    if (node->n_out)
+        gd_pb_put_int(add_attr(def, "dtype"), "type", type_of(node->slots[node->n_in].dtype));
+    gd_pb *shapes = gd_pb_put_message(add_attr(def, "_output_shapes"), "list");
+    for (int i = 0; i < node->n_out; i++)
+        put_shape(gd_pb_put_message(shapes, "shape"), &node->slots[node->n_in + i]);
+    if (input < 0) put_options(def, node);
+}
+
+static void put_outputs(picture *p, gd_tensors out) {
+    for (int64_t i = 0; i < out.count; i++) {
+        char edge[MOST_NAME + 40];
+        if (!out.at[i] || out.at[i]->kind != GD_SYMBOL || !out.at[i]->node) continue;
+        gd_pb *def = add_def(p, unique(p, "output"), "Identity");
+        edge_text(p, out.at[i]->node, out.at[i]->node_index, edge, sizeof edge);
+        gd_pb_put_string(def, "input", edge);
+    }
+}
+
+/* --- the whole --------------------------------------------------------------------------------- */
+
+static gd_status draw(picture *p, gd_tensors in, gd_pb_doc *doc) {
+    gd_tensors out;
+    p->n_inputs = in.count;
+    if (!(p->inputs = gd_list_new(in.count))) return no_memory();
+    if (run(p, in, false, &out) != GD_OK)
+        GD_TRY(run(p, in, true, &out)); /* a net that reads integers */
+    GD_TRY(gather(p, out));
+    p->graph = gd_pb_root(doc);
+    for (int n = 0; n < p->n_nodes; n++) put_node(p, n);
+    put_outputs(p, out);
+    gd_pb_put_int(gd_pb_put_message(p->graph, "versions"), "producer", 22);
+    return p->failed ? no_memory() : GD_OK;
+}
+
+static void clear(picture *p) {
+    for (int i = 0; i < p->n_calls; i++) gd_free(p->calls[i]);
+    for (int i = 0; i < p->n_names; i++) gd_free(p->names[i]);
+    gd_free(p->calls);
+    gd_free(p->names);
+    gd_free(p->nodes);
+    gd_free(p->name_of);
+    gd_map_free(&p->at);
+    gd_map_free(&p->captured);
+    gd_names_free(&p->taken);
+}
+
+gd_status gd_tensorboard_graph(gd_module *net, gd_tensors inputs, char **data, size_t *bytes) {
+    picture p = {.watch = {begin_call, end_call}, .net = net};
+    gd_shapes_only only;
+    *data = NULL;
+    gd_pb_doc *doc = gd_pb_new(&gd_graph_def_schema);
+    if (!doc) return GD_E_MEMORY;
+    int grad = gd_no_grad_begin();
+    gd_shapes_only_begin(&only);
+    gd_status status = draw(&p, inputs, doc);
+    if (status == GD_OK) status = gd_pb_print(doc, data, bytes);
+    gd_shapes_only_end(&only);
+    gd_grad_mode_end(&grad);
+    clear(&p);
+    gd_pb_free(doc);
+    return status;
+}

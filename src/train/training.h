@@ -1,0 +1,68 @@
+/* training.h - what gd_compile attaches to a net.
+ *
+ * It holds no module of the net, and no jit, whose plans would: the net could never be freed.
+ */
+#ifndef GRADUS_TRAIN_TRAINING_H
+#define GRADUS_TRAIN_TRAINING_H
+
+#include "core/error.h"
+#include "gradus/loss_scale.h"
+#include "gradus/train.h"
+#include "nn/module.h"
+#include "train/metric.h"
+
+/* A record that was read from text, to be made into an object later. */
+typedef struct gd_recipe {
+    const gd_maker *maker; /* NULL: none */
+    void *options;
+} gd_recipe;
+
+/* Everything but the makers is held. */
+typedef struct gd_training {
+    gd_object object;
+    gd_recipe optimizer_recipe, schedule_recipe;
+    gd_optimizer *optimizer; /* NULL: none, or not yet */
+    gd_schedule *schedule;
+    gd_loss_scale *scale; /* of f16; NULL: none */
+
+    gd_module *loss;      /* a layer; NULL: none */
+    gd_module *loss_each; /* the same for each element, reduction=none; NULL: it has no such option */
+    gd_loss_fn loss_function;
+    void *loss_user;
+
+    gd_metric **metrics;
+    int n_metrics;
+    gd_dtype precision; /* GD_DTYPE_NONE: that of the tensors */
+    int accumulate;
+    double clip_norm, clip_value;
+} gd_training;
+
+/* What is attached to the net; NULL: nothing. */
+gd_training *gd_training_of(const gd_module *net);
+/* Fails where the net is NULL, or was not compiled. */
+gd_status gd_training_get(gd_module *net, const char *what, gd_training **training);
+
+/* Finds sizes that were left out from a batch's inputs, and makes optimizer and schedule if they are
+ * to be made by name and are not there. */
+gd_status gd_training_prepare(gd_training *training, gd_module *net, gd_tensors inputs);
+
+/* Whether all parameters of a net are there. */
+bool gd_module_is_built(gd_module *net);
+
+/* A metric like this one, with sums of its own: count 1, in no scope. NULL: failed. */
+gd_metric *gd_metric_like(const gd_metric *metric);
+
+/* --- modes ------------------------------------------------------------------------------------- */
+
+/* The modes of all modules of a tree, which are held. */
+typedef struct gd_modes {
+    gd_module **at;
+    int *training;
+    int count, room;
+} gd_modes;
+
+gd_status gd_modes_save(gd_module *net, gd_modes *modes); /* into zeros */
+void gd_modes_set(const gd_modes *modes, int training);
+void gd_modes_put_back(gd_modes *modes); /* and frees what it holds; once */
+
+#endif

@@ -1,0 +1,105 @@
+/* values.c - the numbers of a run by their names: for histories, callbacks and the progress. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "train/run.h"
+
+int gd_run_find(const gd_fit_run *r, const char *name) {
+    for (int i = 0; i < r->n_values; i++)
+        if (strcmp(r->values[i].name, name) == 0) return i;
+    return -1;
+}
+
+static void add(gd_fit_run *r, const char *before, const char *name) {
+    gd_run_value *v = &r->values[r->n_values++];
+    v->value = (double)NAN;
+    snprintf(v->name, sizeof v->name, "%s%s", before, name);
+}
+
+/* "loss", "accuracy"; with "val_" before them. */
+static int add_all(gd_fit_run *r, const gd_batches *b, const char *before) {
+    const int first = r->n_values;
+    char text[GD_METRIC_UNIQUE];
+    add(r, before, "loss");
+    for (int i = 0; i < b->n_numbers; i++) add(r, before, gd_metric_unique_name(b->metrics, i, text));
+    return r->n_values - first;
+}
+
+gd_status gd_run_name_values(gd_fit_run *r) {
+    const size_t most = 4 + (size_t)r->train.n_metrics + (size_t)r->validation.n_metrics;
+    r->values = gd_calloc(most, sizeof *r->values);
+    if (!r->values) return gd_fail(GD_E_MEMORY, "no memory for the values of a run");
+    r->n_train = add_all(r, &r->train, "");
+    if (r->validates) r->n_val = add_all(r, &r->validation, "val_");
+    r->lr_at = r->n_values;
+    if (r->training->optimizer)
+        add(r, "", "lr");
+    else
+        r->lr_at = -1;
+    r->seconds_at = r->n_values;
+    add(r, "", "seconds");
+    for (int i = 0; i < r->n_values; i++)
+        if (gd_history_column(r->history, r->values[i].name) < 0) return GD_E_MEMORY;
+    return GD_OK;
+}
+
+gd_status gd_run_read(gd_fit_run *r) {
+    double *read = gd_malloc((size_t)(1 + r->train.n_metrics) * sizeof *read);
+    if (!read) return gd_fail(GD_E_MEMORY, "no memory for the values of a run");
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    gd_status status = r->fresh ? GD_OK : gd_batches_read(&r->train, read);
+    for (int i = 0; !r->fresh && i < r->n_train && status == GD_OK; i++) r->values[i].value = read[i];
+    r->fresh |= status == GD_OK;
+    /* callbacks change the rate between batches */
+    if (r->lr_at >= 0 && status == GD_OK) r->values[r->lr_at].value = gd_item(gd_optimizer_lr(r->training->optimizer));
+    gd_scope_close(&scope);
+    gd_free(read);
+    r->values[r->seconds_at].value = r->seconds + gd_progress_clock() - r->began;
+    return gd_attempt_end(&attempt, status);
+}
+
+/* --- for callbacks ----------------------------------------------------------------------------- */
+
+static double value(gd_event *event, const char *name) {
+    gd_fit_run *r = event->run;
+    const int i = gd_run_find(r, name);
+    if (i < 0) return (double)NAN;
+    const bool validation = i >= r->n_train && i < r->n_train + r->n_val;
+    if (!validation) {
+        const gd_status status = gd_run_read(r);
+        if (status != GD_OK) gd_report(NULL, status);
+    }
+    return r->values[i].value;
+}
+
+static const char *name_at(gd_event *event, int index) {
+    const gd_fit_run *r = event->run;
+    return index < r->n_values ? r->values[index].name : NULL;
+}
+
+static void stop(gd_event *event, const char *reason) {
+    gd_fit_run *r = event->run;
+    event->stopping = true;
+    if (r->stopped && *r->stopped) return;
+    char *copy = gd_malloc(strlen(reason) + 1);
+    if (copy) {
+        gd_free(r->stopped);
+        r->stopped = strcpy(copy, *reason ? reason : "a callback");
+    }
+}
+
+static void say(gd_event *event, const char *text) { gd_progress_say(&event->run->progress, text); }
+
+/* Those of the batch that has just ended: the loader has it until the next one. */
+static gd_tensors inputs(gd_event *event) {
+    gd_fit_run *r = event->run;
+    gd_tensors list = {NULL, 0};
+    if (r->current.count > 0 && gd_batch_inputs(&r->train, r->current, &list) != GD_OK) list.count = 0;
+    return list;
+}
+
+const gd_event_source gd_run_source = {value, name_at, stop, say, inputs};

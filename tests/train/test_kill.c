@@ -1,0 +1,333 @@
+/* test_kill.c - a training run that is killed again and again ends with the same bits as one that is not.
+ *
+ * `test_kill --train FOLDER RESULT PAGE` is the run (killed_run.h); the tests start it, kill it, and start it again
+ * until it is done. GRADUS_TEST_FULL=1: a kill at every system call that writes, and more at random.
+ */
+#define _GNU_SOURCE 1
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "crash.h"
+#include "killed_run.h"
+#include "mix.h"
+#include "test.h"
+
+static char base[300], folder[400], result[400], expected[400], page_path[400], whole_folder[400];
+static killed_page *page;
+static double whole_seconds; /* of the run that nobody kills */
+static int64_t whole_steps;
+static unsigned seed = 20240501;
+
+/* Two checkpoints of the run in different epochs; the second one in the middle of one, and of an accumulation. */
+enum { OLD = 15, NEW = 55 };
+
+static unsigned roll(unsigned below) {
+    seed = seed * 1103515245u + 12345u;
+    return (seed >> 8) % below;
+}
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* --- the run, in a process of its own ------------------------------------------------------------ */
+
+typedef struct run {
+    const char *folder, *result;
+} run;
+
+static int start(void *user) {
+    const run *r = user;
+    execl("/proc/self/exe", "test_kill", "--train", r->folder, r->result, page_path, (char *)NULL);
+    return 127;
+}
+
+static bool same_file(const char *a, const char *b, const char *suffix) {
+    char names[2][500];
+    snprintf(names[0], sizeof names[0], "%s%s", a, suffix);
+    snprintf(names[1], sizeof names[1], "%s%s", b, suffix);
+    FILE *f = fopen(names[0], "rb"), *g = fopen(names[1], "rb");
+    bool same = f && g;
+    for (int c = 0; same && c != EOF;) {
+        c = fgetc(f);
+        same = c == fgetc(g);
+    }
+    if (f) fclose(f);
+    if (g) fclose(g);
+    return same;
+}
+
+static bool copy_file(const char *from, const char *to, const char *name) {
+    char names[2][500];
+    snprintf(names[0], sizeof names[0], "%s/%s", from, name);
+    snprintf(names[1], sizeof names[1], "%s/%s", to, name);
+    FILE *f = fopen(names[0], "rb"), *g = fopen(names[1], "wb");
+    for (int c; f && g && (c = fgetc(f)) != EOF;) fputc(c, g);
+    if (f) fclose(f);
+    return (g && fclose(g) == 0) & (f != NULL);
+}
+
+/* Copies a checkpoint, and the best one beside it, from a folder to another. */
+static bool copy_step(const char *from, const char *to, int step) {
+    char name[40];
+    snprintf(name, sizeof name, "step-%08d.safetensors", step);
+    return copy_file(from, to, name) & copy_file(from, to, "best.safetensors");
+}
+
+/* The run that is never killed, once. */
+static bool begin(void) {
+    if (!base[0]) {
+        crash_folder(base, sizeof base, "kill");
+        snprintf(folder, sizeof folder, "%s/run", base);
+        snprintf(whole_folder, sizeof whole_folder, "%s/whole", base);
+        snprintf(result, sizeof result, "%s/result.safetensors", base);
+        snprintf(expected, sizeof expected, "%s/expected.safetensors", base);
+        snprintf(page_path, sizeof page_path, "%s/page", base);
+        page = killed_page_open(page_path);
+        if (!page) abort();
+        const double from = seconds_now();
+        CHECK(crash_apart(start, &(run){whole_folder, expected}) == 0);
+        whole_seconds = seconds_now() - from;
+        whole_steps = page->step;
+        CHECK_SAYING(page->resumed == -1 && page->warnings == 0 && whole_steps > 30, "%" PRId64 " steps, %s",
+                     whole_steps, page->warning);
+    }
+    crash_remove_folder(folder);
+    page->step = page->warnings = page->die_at = 0;
+    page->resumed = page->stopped = -1;
+    return test_failures == 0;
+}
+
+static void check_result(const char *how) {
+    CHECK_SAYING(same_file(expected, result, ""), "%s: the weights differ", how);
+    CHECK_SAYING(same_file(expected, result, ".txt"), "%s: the history differs", how);
+    CHECK_SAYING(page->step == whole_steps, "%s: %" PRId64 " steps", how, page->step);
+    CHECK_SAYING(crash_count_files(folder) <= 4, "%s: %d files pile up", how, crash_count_files(folder));
+}
+
+/* --- a chain of kills ---------------------------------------------------------------------------- */
+
+/* How a process of the chain ends; true: it was killed. */
+typedef bool (*ending)(int number, int *status);
+
+typedef struct chain {
+    int64_t reached; /* the step that the processes so far have come to */
+    int64_t resumed; /* the latest step that was resumed from */
+    int kills, runs, longest;
+} chain;
+
+/* A process has ended: where it says it went on is at most an interval behind. */
+static void check_resumed(chain *c, const char *how) {
+    const int64_t from = page->resumed;
+    CHECK_SAYING(page->warnings == 0, "%s: %s", how, page->warning);
+    page->warnings = 0;
+    if (from >= 0) {
+        CHECK_SAYING(from <= c->reached && from >= c->reached - KILLED_EVERY_STEPS && from >= c->resumed,
+                     "%s: resumed from %" PRId64 ", killed at %" PRId64, how, from, c->reached);
+        if ((int)(c->reached - from) > c->longest) c->longest = (int)(c->reached - from);
+        c->resumed = from;
+    } else if (page->step != c->reached) { /* it has trained, and from the beginning */
+        CHECK_SAYING(c->reached <= KILLED_EVERY_STEPS && c->resumed == 0,
+                     "%s: started again, killed at %" PRId64, how, c->reached);
+    }
+    c->reached = page->step;
+    page->resumed = -1;
+}
+
+static void kill_often(int kills, ending end, const char *how) {
+    if (!begin()) return;
+    chain c = {0};
+    while (c.kills < kills && test_failures < 5) {
+        int status = 0;
+        const bool killed = end(c.kills, &status);
+        c.kills += killed;
+        check_resumed(&c, how);
+        if (killed) continue;
+        CHECK_SAYING(status == 0, "%s: the run failed after %d kills", how, c.kills);
+        check_result(how);
+        c.runs++;
+        c = (chain){.kills = c.kills, .runs = c.runs, .longest = c.longest};
+        crash_remove_folder(folder);
+        page->step = 0;
+    }
+    CHECK(crash_apart(start, &(run){folder, result}) == 0);
+    check_resumed(&c, how);
+    check_result(how);
+    printf("%s: %d kills, %d complete runs, at most %d steps lost\n", how, c.kills, c.runs + 1, c.longest);
+}
+
+static int kills_of(int few, int many) { return getenv("GRADUS_TEST_FULL") ? many : few; }
+
+/* --- the ways to die ----------------------------------------------------------------------------- */
+
+static bool kill_at_any_time(int number, int *status) {
+    (void)number;
+    const long long longest = (long long)(1.1e9 * whole_seconds);
+    *status = crash_after((long long)roll((unsigned)(longest / 1000)) * 1000, SIGKILL, start,
+                          &(run){folder, result});
+    return *status == -1;
+}
+
+TEST(a_run_that_is_killed_at_any_time_ends_with_the_same_bits) {
+    kill_often(kills_of(6, 200), kill_at_any_time, "kill -9 at any time");
+}
+
+static const long calls[] = {
+    SYS_write,   SYS_pwrite64, SYS_fsync,
+#ifdef SYS_rename
+    SYS_rename,
+#endif
+#ifdef SYS_renameat
+    SYS_renameat,
+#endif
+    SYS_renameat2,
+#ifdef SYS_unlink
+    SYS_unlink,
+#endif
+    SYS_unlinkat,
+#ifdef SYS_mkdir
+    SYS_mkdir,
+#endif
+    SYS_mkdirat,
+};
+enum { CALLS = sizeof calls / sizeof *calls };
+static bool cannot_trace;
+static int seen[2][1000]; /* kills at each call: when it began, and when it ended */
+
+/* In a chain a process goes on where the one before was killed. A checkpoint has 12 to 14 stops. */
+static bool kill_at_calls(int number, int *status) {
+    const crash_plan plan = {.stop = number + 1, .calls = calls, .n_calls = CALLS};
+    const crash_end end = crash_at(plan, start, &(run){folder, result});
+    *status = end.status;
+    cannot_trace |= !end.traced;
+    if (end.killed && end.call >= 0 && end.call < 1000) seen[!end.before][end.call]++;
+    return end.killed || cannot_trace;
+}
+
+/* Every stop of the run: killed there, and then let alone. */
+static void kill_at_every_call(void) {
+    int status = 0, stop = 0;
+    for (; begin() && kill_at_calls(stop, &status) && !cannot_trace; stop++) {
+        chain c = {0};
+        check_resumed(&c, "at each call");
+        CHECK(crash_apart(start, &(run){folder, result}) == 0);
+        check_resumed(&c, "at each call");
+        check_result("at each call");
+    }
+    CHECK(status == 0);
+    printf("kill -9 at each of %d stops\n", stop);
+}
+
+TEST(a_run_that_is_killed_before_and_after_writes_and_renames_ends_with_the_same_bits) {
+    kill_often(14, kill_at_calls, "kill -9 at system calls");
+    if (getenv("GRADUS_TEST_FULL")) kill_at_every_call();
+    if (cannot_trace) SKIP("processes cannot be traced here");
+    for (int after = 0; after < 2; after++) {
+        int renames = seen[after][SYS_renameat2];
+#ifdef SYS_rename
+        renames += seen[after][SYS_rename];
+#endif
+#ifdef SYS_renameat
+        renames += seen[after][SYS_renameat];
+#endif
+        CHECK_SAYING(renames && seen[after][SYS_pwrite64] && seen[after][SYS_fsync], "%d %d %d", renames,
+                     seen[after][SYS_pwrite64], seen[after][SYS_fsync]);
+    }
+}
+
+/* SIGTERM: the run stops after its batch, and saves. Nothing is lost. */
+static int64_t stopped_at = -1;
+static int stops;
+
+static bool stop_it(int number, int *status) {
+    (void)number;
+    page->stopped = -1;
+    const long long longest = (long long)(1.1e9 * whole_seconds);
+    *status = crash_after((long long)roll((unsigned)(longest / 1000)) * 1000, SIGTERM, start,
+                          &(run){folder, result});
+    if (stopped_at >= 0 && page->resumed >= 0) {
+        CHECK_SAYING(page->resumed == stopped_at, "resumed from %" PRId64 ", stopped at %" PRId64, page->resumed,
+                     stopped_at);
+        stopped_at = -1;
+    }
+    if (page->stopped >= 0) stopped_at = page->stopped;
+    stops += page->stopped >= 0;
+    return page->stopped >= 0 || *status == -1; /* -1: before the run began to listen */
+}
+
+TEST(a_run_that_is_stopped_by_sigterm_goes_on_where_it_was) {
+    stopped_at = -1;
+    kill_often(kills_of(6, 40), stop_it, "SIGTERM");
+    CHECK_SAYING(stops > 0, "no signal came while it trained");
+}
+
+/* --- every part is needed ------------------------------------------------------------------------ */
+
+static int mix_child(void *part) {
+    char into[500], from[500];
+    snprintf(into, sizeof into, "%s/step-%08d.safetensors", folder, NEW);
+    snprintf(from, sizeof from, "%s/step-%08d.safetensors", whole_folder, OLD);
+    return mix_part(into, from, part) > 0 ? 0 : 1;
+}
+
+/* A run that is killed after the checkpoints OLD and NEW, which are copied to the folder of the whole run. */
+static void save_two(void) {
+    static const int steps[] = {OLD, NEW};
+    for (int i = 0; i < 2; i++) {
+        page->die_at = steps[i] + 1;
+        CHECK(crash_apart(start, &(run){folder, result}) == -1);
+        CHECK(copy_step(folder, whole_folder, steps[i]));
+    }
+    page->die_at = 0;
+}
+
+/* The run that goes on from NEW with one part of OLD. */
+static void run_mixed(const char *part, int *status) {
+    crash_remove_folder(folder);
+    mkdir(folder, 0777);
+    CHECK(copy_step(whole_folder, folder, NEW));
+    if (*part) CHECK_SAYING(crash_apart(mix_child, (void *)part) == 0, "%s is the same in both checkpoints", part);
+    *status = crash_apart(start, &(run){folder, result});
+    CHECK(page->resumed == NEW);
+}
+
+TEST(a_run_that_is_resumed_with_a_part_that_is_older_differs) {
+    static const char *const parts[] = {"net",     "optimizer",          "schedule",           "generator",
+                                        "loader",  "metric.0.accuracy",  "history",            "callback.0.checkpoint",
+                                        "run",     "callback.1.counter", "callback.2.early_stopping",
+                                        "net.1.running_mean", "run.loss_sum", "run.0.weight.grad"};
+    int status;
+    if (!begin()) return;
+    save_two();
+    run_mixed("", &status);
+    CHECK(status == 0);
+    check_result("resumed with all parts");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        run_mixed(parts[i], &status);
+        CHECK_SAYING(status == 0, "%s", parts[i]);
+        CHECK_SAYING(!same_file(expected, result, "") || !same_file(expected, result, ".txt"),
+                     "with another %s the result is the same", parts[i]);
+    }
+}
+
+TEST(nothing_is_left_behind) {
+    crash_remove_folder(folder);
+    crash_remove_folder(whole_folder);
+    crash_remove_folder(base);
+    CHECK(access(base, F_OK) != 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 5 && strcmp(argv[1], "--train") == 0) {
+        killed_page *own = killed_page_open(argv[4]);
+        return own ? killed_run(argv[2], argv[3], own) : 2;
+    }
+    return test_run_all(argc, argv);
+}

@@ -1,0 +1,488 @@
+/* test_callbacks.c - callbacks, with events of a run that trains nothing (fake_run.h). */
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clean_test.h"
+#include "fake_run.h"
+#include "gradus/gradus.h"
+
+static void set_weight(gd_module *net, double weight) {
+    const float both[] = {(float)weight, (float)weight};
+    CHECK(gd_copy_from(gd_module_tensor(net, "weight"), both, sizeof both) == GD_OK);
+}
+static gd_module *net_of(double weight) {
+    gd_module *net = gd_nn_linear(2, 1, .bias = false);
+    set_weight(net, weight);
+    return net;
+}
+static double weight_of(gd_module *net) {
+    GD_SCOPE;
+    return gd_item(gd_mean(gd_module_tensor(net, "weight")));
+}
+
+#define CHECK_OK(...)                                                                              \
+    do {                                                                                           \
+        const gd_status status_ = (__VA_ARGS__);                                                   \
+        CHECK_SAYING(status_ == GD_OK, "%s", gd_latest_failure());                                 \
+    } while (0)
+
+/* Takes the state of a callback over into a new one, as a checkpoint does. */
+static void hand_over(gd_callback *from, gd_callback *to) {
+    char path[] = "/tmp/gradus_callback_XXXXXX";
+    const int file = mkstemp(path);
+    CHECK_OK(gd_save_state(path, gd_part("c", from)));
+    CHECK_OK(gd_load_state(path, gd_part("c", to)));
+    if (file >= 0) close(file);
+    unlink(path);
+}
+
+/* --- early stopping -------------------------------------------------------------------------------- */
+
+CLEAN_TEST(early_stopping_ends_the_run_and_puts_the_best_weights_back) {
+    GD_SCOPE;
+    fake_run r;
+    gd_module *net = net_of(0);
+    gd_callback *c = gd_early_stopping(.patience = 2);
+    fake_begin(&r, net, NULL);
+    CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
+    const double losses[] = {3, 2, 2.5, NAN};
+    for (int i = 0; i < 4; i++) {
+        CHECK(!*r.stopped);
+        set_weight(net, i);
+        CHECK_OK(fake_epoch(&r, c, 1, "val_loss", losses[i]));
+    }
+    CHECK_SAYING(strcmp(r.stopped,
+                        "val_loss has not improved for 2 epochs; the best was 2, in epoch 2") == 0,
+                 "%s", r.stopped);
+    CHECK_OK(fake_call(&r, c, GD_ON_FIT_END));
+    CHECK(weight_of(net) == 1);
+    r.event.step = r.event.epoch = 0; /* a second run begins anew */
+    *r.stopped = 0;
+    CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
+    CHECK_OK(fake_epoch(&r, c, 1, "val_loss", 9));
+    CHECK_OK(fake_epoch(&r, c, 1, "val_loss", 9));
+    CHECK(!*r.stopped);
+    CHECK_OK(fake_epoch(&r, c, 1, "val_loss", 9));
+    CHECK(*r.stopped);
+}
+
+CLEAN_TEST(early_stopping_knows_which_values_are_good) {
+    GD_SCOPE;
+    struct {
+        const char *monitor, *options;
+        double values[3];
+        bool stops;
+    } const cases[] = {
+        {"val_accuracy", "monitor=val_accuracy", {0.5, 0.6, 0.7}, false},
+        {"val_accuracy", "monitor=val_accuracy", {0.5, 0.4, 0.4}, true},
+        {"val_accuracy", "monitor=val_accuracy mode=min", {0.5, 0.4, 0.3}, false},
+        {"val_rmse", "monitor=val_rmse", {3, 2, 1}, false},
+        {"perplexity", "monitor=perplexity", {3, 4, 5}, true},
+        {"loss", "monitor=loss min_delta=0.5", {3, 2.6, 2.4}, true},
+        {"loss", "monitor=loss min_delta=0.5 patience=3", {3, 2.6, 2.4}, false},
+        {"top_5", "monitor=top_5 min_delta=0.1", {0.5, 0.59, 0.9}, true},
+        {"loss", "monitor=loss patience=0", {2, 1, 1}, true},
+        {"loss", "monitor=loss patience=0", {3, 2, 1}, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fake_run r;
+        fake_begin(&r, net_of(1), NULL);
+        gd_callback *c = gd_callback_new("early_stopping", cases[i].options);
+        for (int k = 0; k < 3; k++)
+            CHECK_OK(fake_epoch(&r, c, 1, cases[i].monitor, cases[i].values[k]));
+        CHECK_SAYING((*r.stopped != 0) == cases[i].stops, "%s: %s", cases[i].options, r.stopped);
+    }
+}
+
+CLEAN_TEST(early_stopping_goes_on_from_its_state) {
+    GD_SCOPE;
+    fake_run r;
+    gd_module *net = net_of(7);
+    gd_callback *before = gd_early_stopping(.patience = 2, .monitor = "loss");
+    fake_begin(&r, net, NULL);
+    CHECK_OK(fake_epoch(&r, before, 1, "loss", 1));
+    set_weight(net, 8);
+    CHECK_OK(fake_epoch(&r, before, 1, "loss", 2));
+    gd_callback *after = gd_early_stopping(.patience = 2, .monitor = "loss");
+    hand_over(before, after);
+    CHECK_OK(fake_call(&r, after, GD_ON_FIT_BEGIN));
+    CHECK(!*r.stopped);
+    CHECK_OK(fake_epoch(&r, after, 1, "loss", 2));
+    CHECK(strstr(r.stopped, "for 2 epochs; the best was 1, in epoch 1"));
+    gd_callback *again = gd_early_stopping(.patience = 2, .monitor = "loss"); /* after the stop */
+    hand_over(after, again);
+    *r.stopped = 0;
+    CHECK_OK(fake_call(&r, again, GD_ON_FIT_BEGIN));
+    CHECK(strstr(r.stopped, "for 2 epochs"));
+    CHECK_OK(fake_call(&r, again, GD_ON_FIT_END));
+    CHECK(weight_of(net) == 7);
+    /* saved after its end: a resumed run has the last weights, and at its end the best again */
+    gd_callback *last = gd_early_stopping(.patience = 2, .monitor = "loss");
+    hand_over(again, last);
+    CHECK_OK(fake_call(&r, last, GD_ON_FIT_BEGIN));
+    CHECK(weight_of(net) == 8);
+    CHECK_OK(fake_call(&r, last, GD_ON_FIT_END));
+    CHECK(weight_of(net) == 7);
+    gd_callback *fresh =
+        gd_early_stopping(.monitor = "loss"); /* without weights, into one that has some */
+    hand_over(fresh, again);
+    set_weight(net, 5);
+    CHECK_OK(fake_call(&r, again, GD_ON_FIT_END));
+    CHECK(weight_of(net) == 5);
+}
+
+CLEAN_TEST(a_name_that_is_not_there_is_a_failure) {
+    GD_SCOPE;
+    fake_run r;
+    fake_begin(&r, net_of(1), NULL);
+    fake_set(&r, "loss", 1);
+    fake_set(&r, "accuracy", 1);
+    gd_callback *c = gd_early_stopping(.monitor = "val_los");
+    CHECK(fake_epoch(&r, c, 1, "val_loss", 1) == GD_E_ARGUMENT);
+    CHECK_SAYING(strcmp(gd_latest_failure(),
+                        "early_stopping: there is no value 'val_los'; there are loss, "
+                        "accuracy, val_loss") == 0,
+                 "%s", gd_latest_failure());
+    CHECK(!gd_early_stopping(.monitor = "") && says("gd_early_stopping: monitor is empty"));
+    gd_clear_error();
+    CHECK(!gd_early_stopping(.patience = -1) &&
+          says("gd_early_stopping: patience is -1; it must be in [0, inf)"));
+    gd_clear_error();
+    CHECK(!gd_callback_new("early_stoping", "") &&
+          says("there is no callback 'early_stoping'; there are"));
+}
+
+/* --- learning rates -------------------------------------------------------------------------------- */
+
+static double lr_of(gd_optimizer *o, int group) {
+    GD_SCOPE;
+    return gd_item(gd_optimizer_lr(o, .group = group));
+}
+
+CLEAN_TEST(reduce_on_plateau_follows_keras) {
+    GD_SCOPE;
+    fake_run r;
+    gd_module *net = net_of(1);
+    gd_optimizer *o = gd_optim_sgd(gd_module_parameters(net), .lr = 1);
+    gd_tensor *extra = gd_requires_grad(gd_ones(gd_dims(2)));
+    gd_optimizer_add(o, gd_list(extra), .lr = 0.5);
+    gd_callback *c = gd_reduce_on_plateau(.monitor = "loss", .factor = 0.5, .patience = 2,
+                                          .cooldown = 1, .min_lr = 0.3, .min_delta = 0);
+    fake_begin(&r, net, o);
+    CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
+    const double losses[] = {3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2};
+    /*           Keras: wait 0, 1, 2 -> lr; cooldown; 1, 2 -> lr; 2 is better while cooling; 1, 2 -> min_lr */
+    const double rates[] = {1, 1, .5, .5, .5, .3, .3, .3, .3, .3, .3};
+    for (int i = 0; i < 11; i++) {
+        CHECK_OK(fake_epoch(&r, c, 1, "loss", losses[i]));
+        CHECK_SAYING(lr_of(o, 0) == rates[i], "epoch %d: %g", i, lr_of(o, 0));
+        CHECK(lr_of(o, 1) == (i < 2 ? 0.5 : 0.3));
+        if (i == 4) { /* resumed in the middle */
+            gd_callback *other =
+                gd_reduce_on_plateau(.monitor = "loss", .factor = 0.5, .patience = 2, .cooldown = 1,
+                                     .min_lr = 0.3, .min_delta = 0);
+            hand_over(c, other);
+            c = other;
+            CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
+        }
+    }
+    fake_begin(&r, net, NULL);
+    CHECK(fake_call(&r, c, GD_ON_FIT_BEGIN) == GD_E_STATE);
+    CHECK(strstr(gd_latest_failure(), "reduce_on_plateau: the run has no optimizer of its own"));
+}
+
+CLEAN_TEST(a_schedule_steps_after_epochs_or_batches) {
+    GD_SCOPE;
+    for (int every = 0; every < 2; every++) {
+        gd_module *net = net_of(1), *other = net_of(1);
+        gd_optimizer *o = gd_optim_sgd(gd_module_parameters(net), .lr = 0.1);
+        gd_optimizer *reference = gd_optim_sgd(gd_module_parameters(other), .lr = 0.1);
+        gd_schedule *schedule = gd_lr_cosine(reference, 10, .warmup = 2);
+        gd_callback *c =
+            gd_callback_new("scheduled", every ? "schedule='cosine steps=10 warmup=2' every=step"
+                                               : "schedule='cosine steps=10 warmup=2'");
+        fake_run r;
+        fake_begin(&r, net, o);
+        CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
+        for (int epoch = 0; epoch < 6; epoch++) {
+            for (int batch = 0; batch < 2; batch++) {
+                CHECK_SAYING(lr_of(o, 0) == lr_of(reference, 0), "%.17g, not %.17g", lr_of(o, 0),
+                             lr_of(reference, 0));
+                CHECK_OK(fake_batch(&r, c));
+                if (every) gd_schedule_step(schedule);
+            }
+            CHECK_OK(fake_epoch_end(&r, c));
+            if (!every) gd_schedule_step(schedule);
+            if (epoch != 2) continue;
+            /* a new process: another optimizer and another callback get the state */
+            char path[] = "/tmp/gradus_callback_XXXXXX";
+            close(mkstemp(path));
+            CHECK_OK(gd_save_state(path, gd_part("o", o), gd_part("c", c)));
+            o = gd_optim_sgd(gd_module_parameters(net), .lr = 0.1);
+            c = every ? gd_scheduled("cosine steps=10 warmup=2", .every = GD_STEP)
+                      : gd_scheduled("cosine steps=10 warmup=2");
+            CHECK_OK(gd_load_state(path, gd_part("o", o), gd_part("c", c)));
+            unlink(path);
+            r.event.optimizer = o;
+            CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
+        }
+    }
+    CHECK(!gd_scheduled("cosinus steps=3") && says("gd_scheduled: there is no schedule 'cosinus'"));
+    gd_clear_error();
+    CHECK(!gd_scheduled("cosine") && says("steps"));
+    gd_clear_error();
+    CHECK(!gd_scheduled(NULL) && gd_failed());
+    gd_clear_error();
+}
+
+/* --- CSV ------------------------------------------------------------------------------------------- */
+
+static char folder[300];
+
+static const char *in_folder(const char *name) {
+    static char path[400];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void make_folder(void) {
+    strcpy(folder, "/tmp/gradus_callbacks_XXXXXX");
+    CHECK(mkdtemp(folder) != NULL);
+}
+
+static void remove_folder(void) {
+    char command[400];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    CHECK(system(command) == 0);
+}
+
+static const char *read_text(const char *path) {
+    static char text[4000];
+    FILE *file = fopen(path, "r");
+    size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file) fclose(file);
+    text[n] = 0;
+    return text;
+}
+
+static void write_text(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+#define CHECK_TEXT(path, expected)                                                                 \
+    CHECK_SAYING(strcmp(read_text(path), expected) == 0, "%s", read_text(path))
+
+CLEAN_TEST(csv_log_writes_a_row_for_each_epoch) {
+    GD_SCOPE;
+    fake_run r;
+    make_folder();
+    char path[400];
+    snprintf(path, sizeof path, "%s", in_folder("deep/er/log.csv"));
+    gd_module *net = net_of(1);
+    gd_optimizer *o = gd_optim_sgd(gd_module_parameters(net), .lr = 0.25);
+    gd_callback *c = gd_csv_log(path);
+    fake_begin(&r, net, o);
+    fake_set(&r, "loss", 1.5);
+    CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
+    CHECK_TEXT(path, "");
+    CHECK_OK(fake_epoch(&r, c, 3, "val_loss", 0.1));
+    CHECK_TEXT(path, "epoch,step,loss,val_loss,lr\n1,3,1.5,0.1,0.25\n"); /* at once */
+    fake_set(&r, "loss", INFINITY);
+    CHECK_OK(fake_epoch(&r, c, 3, "val_loss", NAN));
+    CHECK_OK(
+        fake_epoch(&r, c, 3, "a \"b\", c", 1e-7)); /* a name that comes later, and needs quotes */
+    CHECK_OK(fake_call(&r, c, GD_ON_FIT_END));
+    CHECK_TEXT(
+        path, "epoch,step,loss,val_loss,lr,\"a \"\"b\"\", c\"\n1,3,1.5,0.1,0.25\n2,6,inf,nan,0.25\n"
+              "3,9,inf,nan,0.25,1e-07\n");
+    /* resumed after two epochs: the third row goes, the head stays */
+    gd_callback *before = gd_csv_log(path), *after = gd_csv_log(path);
+    fake_run two;
+    fake_begin(&two, net, o);
+    char other[400];
+    snprintf(other, sizeof other, "%s", in_folder("other.csv"));
+    gd_callback *writer = gd_csv_log(other); /* has written two rows */
+    CHECK_OK(fake_call(&two, writer, GD_ON_FIT_BEGIN));
+    for (int i = 0; i < 2; i++) CHECK_OK(fake_epoch(&two, writer, 3, "loss", 1));
+    hand_over(writer, after);
+    r.event.step = 6, r.event.epoch = 2;
+    CHECK_OK(fake_call(&r, after, GD_ON_FIT_BEGIN));
+    fake_set(&r, "loss", 9);
+    CHECK_OK(fake_epoch(&r, after, 3, "val_loss", 8));
+    CHECK_TEXT(
+        path, "epoch,step,loss,val_loss,lr,\"a \"\"b\"\", c\"\n1,3,1.5,0.1,0.25\n2,6,inf,nan,0.25\n"
+              "3,9,9,8,0.25,1e-07\n");
+    /* a file that was cut off in the middle of a row */
+    write_text(path, "epoch,step,loss\n1,3,1.5\n2,6,0.");
+    hand_over(writer, before);
+    r.event.step = 6, r.event.epoch = 2;
+    CHECK_OK(fake_call(&r, before, GD_ON_FIT_BEGIN));
+    CHECK_TEXT(path, "epoch,step,loss\n1,3,1.5\n");
+    /* another run replaces the log, and nothing but a log */
+    r.event.step = r.event.epoch = 0;
+    CHECK_OK(fake_call(&r, before, GD_ON_FIT_BEGIN));
+    CHECK_TEXT(path, "");
+    write_text(path, "name,age\nAda,36\n");
+    CHECK(fake_call(&r, before, GD_ON_FIT_BEGIN) == GD_E_FORMAT);
+    CHECK(strstr(gd_latest_failure(), "is no log of a run") && strstr(gd_latest_failure(), path));
+    CHECK_TEXT(path, "name,age\nAda,36\n");
+    remove_folder();
+}
+
+CLEAN_TEST(csv_log_writes_rows_for_steps) {
+    GD_SCOPE;
+    fake_run r;
+    make_folder();
+    const char *path = in_folder("log.csv");
+    gd_callback *c = gd_csv_log(path, .every = 2);
+    fake_begin(&r, net_of(1), NULL);
+    CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
+    fake_set(&r, "loss", 2);
+    CHECK_OK(fake_epoch(&r, c, 5, "val_loss", 3));
+    CHECK_OK(fake_epoch(&r, c, 1, "val_loss", 4));
+    CHECK_TEXT(path, "epoch,step,loss,val_loss\n1,2,2\n1,4,2\n1,5,2,3\n2,6,2,\n2,6,2,4\n");
+    remove_folder();
+}
+
+/* A limit of the size of files stands for a full disk: a write beyond it fails. */
+CLEAN_TEST(a_full_disk_loses_rows_and_no_run) {
+    GD_SCOPE;
+    fake_run r;
+    make_folder();
+    const char *path = in_folder("log.csv");
+    gd_callback *c = gd_csv_log(path);
+    fake_begin(&r, net_of(1), NULL);
+    CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
+    CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.5));
+    struct rlimit before, small;
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = strlen("epoch,step,loss\n1,1,0.5\n") + 3; /* a part of a row fits */
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.25));
+    CHECK_SAYING(strstr(r.said, "csv_log: rows are lost, and training goes on: ") &&
+                     strstr(r.said, path),
+                 "%s", r.said);
+    *r.said = 0;
+    CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.125));
+    CHECK(!*r.said); /* told once */
+    setrlimit(RLIMIT_FSIZE, &before);
+    CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.0625));
+    CHECK_TEXT(path, "epoch,step,loss\n1,1,0.5\n4,4,0.0625\n");
+    gd_callback *nowhere = gd_csv_log("/proc/no/such/log.csv"); /* a wrong path is told at once */
+    CHECK(fake_call(&r, nowhere, GD_ON_FIT_BEGIN) == GD_E_IO);
+    CHECK(!gd_csv_log("") && says("gd_csv_log: the path is empty"));
+    gd_clear_error();
+    remove_folder();
+}
+
+/* --- of a program's own ---------------------------------------------------------------------------- */
+
+typedef struct mine {
+    double best;
+    int calls[5];
+    int destroyed;
+} mine;
+
+static gd_status count_call(gd_event *event, void *self) {
+    ((mine *)self)->calls[event->kind]++;
+    return GD_OK;
+}
+static gd_status look(gd_event *event, void *self) {
+    mine *m = self;
+    m->calls[event->kind]++;
+    m->best = gd_event_value(event, "loss");
+    if (m->best > 5) gd_event_stop(event, "the loss is large");
+    if (m->best > 6) return GD_E_STATE;
+    if (m->best < 0) return gd_reshape(gd_ones(gd_dims(3)), gd_dims(7)), GD_OK;
+    return GD_OK;
+}
+static void destroy_mine(void *self) { ((mine *)self)->destroyed++; }
+
+CLEAN_TEST(a_program_has_callbacks_of_its_own) {
+    mine m = {0}, other = {0};
+    {
+        GD_SCOPE;
+        fake_run r;
+        fake_begin(&r, net_of(1), NULL);
+        gd_callback *c =
+            gd_callback_from(&m, .fit_begin = count_call, .epoch_begin = count_call,
+                             .batch_end = count_call, .epoch_end = look, .fit_end = count_call,
+                             .destroy = destroy_mine, .state_bytes = sizeof m, .name = "mine");
+        CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
+        CHECK_OK(fake_call(&r, c, GD_ON_EPOCH_BEGIN));
+        CHECK_OK(fake_epoch(&r, c, 3, "loss", 2));
+        CHECK_OK(fake_call(&r, c, GD_ON_FIT_END));
+        CHECK(m.calls[0] == 1 && m.calls[1] == 1 && m.calls[2] == 3 && m.calls[3] == 1 &&
+              m.calls[4] == 1);
+        CHECK(m.best == 2 && !*r.stopped);
+        CHECK_OK(fake_epoch(&r, c, 0, "loss", 5.5));
+        CHECK(strcmp(r.stopped, "the loss is large") == 0);
+        CHECK(fake_epoch(&r, c, 0, "loss", 7) == GD_E_STATE);
+        CHECK_SAYING(strcmp(gd_latest_failure(), "mine: it returned GD_E_STATE") == 0, "%s",
+                     gd_latest_failure());
+        CHECK(fake_epoch(&r, c, 0, "loss", -1) == GD_E_SHAPE); /* an op has failed */
+        CHECK(strncmp(gd_latest_failure(), "mine: reshape", 13) == 0 && !gd_failed());
+        gd_callback *to = gd_callback_from(&other, .state_bytes = sizeof other);
+        hand_over(c, to);
+        CHECK(memcmp(&m, &other, sizeof m) == 0);
+        mine small = {.best = 3};
+        gd_callback *unfit = gd_callback_from(&small, .state_bytes = 8);
+        CHECK(gd_set_state(unfit, gd_state_of(c)) != GD_OK && small.best == 3);
+        gd_clear_error();
+        CHECK_OK(fake_call(&r, gd_callback_from(NULL), GD_ON_FIT_BEGIN)); /* no functions at all */
+        CHECK(!gd_callback_from(NULL, .state_bytes = 3) && says("self is NULL"));
+        gd_clear_error();
+    }
+    CHECK(m.destroyed == 1);
+}
+
+static void *open_mine(const void *options) {
+    const struct { int64_t times; } *o = options;
+    mine *m = o->times < 9 ? calloc(1, sizeof *m) : NULL;
+    if (m) m->best = (double)o->times;
+    return m;
+}
+
+CLEAN_TEST(a_program_defines_callbacks) {
+    GD_SCOPE;
+    CHECK(gd_callback_define(
+              "beep\nRings.\n  times int = 1   in [1, inf)\n",
+              (gd_callback_type){.open = open_mine,
+                                 .functions = {.epoch_end = look, .destroy = free}}) == GD_OK);
+    fake_run r;
+    fake_begin(&r, net_of(1), NULL);
+    gd_callback *c = gd_callback_new("beep", "times=4");
+    CHECK(c != NULL);
+    CHECK(fake_epoch(&r, c, 1, "loss", 7) == GD_E_STATE &&
+          strncmp(gd_latest_failure(), "beep: ", 6) == 0);
+    CHECK(!gd_callback_new("beep", "times=0") && says("gd_beep: times is 0"));
+    gd_clear_error();
+    CHECK(!gd_callback_new("beep", "times=9") && says("gd_beep: it cannot be opened"));
+    gd_clear_error();
+    int count = 0;
+    while (gd_callback_name_at(count)) count++;
+    CHECK(count >= 8 && !gd_callback_name_at(-1));
+}
+
+CLEAN_TEST(a_list_of_callbacks_is_called_in_its_order) {
+    GD_SCOPE;
+    fake_run r;
+    mine a = {0}, b = {0};
+    fake_begin(&r, net_of(1), NULL);
+    r.event.kind = GD_ON_EPOCH_END;
+    fake_set(&r, "loss", 9);
+    gd_callback_list list = gd_callbacks(gd_callback_from(&a, .epoch_end = count_call),
+                                         gd_callback_from(&b, .epoch_end = look),
+                                         gd_callback_from(&a, .epoch_end = count_call));
+    CHECK(gd_callbacks_call(list, &r.event) == GD_E_STATE);
+    CHECK(a.calls[GD_ON_EPOCH_END] == 1 && b.calls[GD_ON_EPOCH_END] == 1); /* a failure ends it */
+}
+
+TEST_MAIN

@@ -1,0 +1,303 @@
+/* test_checkpoint.c - the callback that saves a run: when, what stays, and resuming. */
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clean_test.h"
+#include "crash.h"
+#include "gradus/gradus.h"
+
+static char folder[300], text[8000];
+
+static void hear(gd_log_level level, const char *message, void *user) {
+    (void)user;
+    if (level >= GD_LOG_INFO)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", message);
+}
+
+static void begin(void) {
+    crash_folder(folder, sizeof folder, "checkpoint");
+    gd_set_log(hear, NULL);
+    text[0] = 0;
+}
+
+static void end(void) {
+    gd_set_log(NULL, NULL);
+    crash_remove_folder(folder);
+}
+
+static bool is_there(const char *name) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+/* --- runs ---------------------------------------------------------------------------------------- */
+
+/* 4 batches an epoch. */
+static gd_module *make_net(void) {
+    gd_seed(1);
+    gd_module *net = gd_nn_sequential(gd_nn_linear(3, 4), gd_nn_dropout(.p = 0.2), gd_nn_linear(4, 1));
+    gd_compile(net, .optimizer = "adam lr=0.01", .loss = "mse");
+    return net;
+}
+
+typedef struct run {
+    int64_t epochs, stop_at;
+    bool resumes, validates;
+    gd_callback *checkpoint, *more;
+} run;
+
+static gd_status stop_at(gd_event *event, void *self) {
+    if (event->step == *(int64_t *)self) gd_fit_interrupt();
+    return GD_OK;
+}
+
+static gd_history *fit(gd_module *net, run r) {
+    gd_random random = gd_random_of(1, 2);
+    float x[16 * 3], y[16];
+    for (int i = 0; i < 48; i++) x[i] = (float)gd_random_normal(&random);
+    for (int i = 0; i < 16; i++) y[i] = x[3 * i] - x[3 * i + 1];
+    gd_tensor *inputs = gd_from_array(gd_dims(16, 3), GD_F32, x), *targets = gd_from_array(gd_dims(16, 1), GD_F32, y);
+    gd_callback *stop = gd_callback_from(&r.stop_at, .batch_end = stop_at, .name = "stop");
+    gd_tensor *const both[] = {inputs, targets};
+    const gd_tensors validation = {both, r.validates ? 2 : 0};
+    gd_callback *list[3] = {r.checkpoint, stop, r.more};
+    return gd_fit(net, gd_list(inputs, targets), .epochs = r.epochs, .batch = 4, .progress = GD_PROGRESS_NONE,
+                  .resume = r.resumes ? folder : NULL, .validation_tensors = validation,
+                  .callbacks = ((gd_callback_list){list, r.more ? 3 : 2}));
+}
+
+static double sum_of(gd_module *net) {
+    double sum = 0;
+    gd_tensors parameters = gd_module_parameters(net);
+    for (int64_t i = 0; i < parameters.count; i++)
+        sum += gd_item(gd_sum(gd_mul(gd_cast(parameters.at[i], GD_F64), gd_scalar((double)(i + 1)))));
+    return sum;
+}
+
+/* --- when ---------------------------------------------------------------------------------------- */
+
+CLEAN_TEST(it_saves_after_each_epoch_and_keeps_three) {
+    GD_SCOPE;
+    begin();
+    gd_history *h = fit(make_net(), (run){.epochs = 5, .checkpoint = gd_checkpoint(folder)});
+    CHECK_SAYING(h && gd_history_rows(h) == 5, "%s", gd_error_message());
+    CHECK_SAYING(crash_count_files(folder) == 3, "%d files", crash_count_files(folder));
+    CHECK(is_there("step-00000012.safetensors") && is_there("step-00000016.safetensors") &&
+          is_there("step-00000020.safetensors"));
+    end();
+}
+
+CLEAN_TEST(what_a_killed_process_has_left_is_removed_by_the_next_save) {
+    GD_SCOPE;
+    begin();
+    char path[400];
+    snprintf(path, sizeof path, "%s/step-00000099.safetensors.tmp-1", folder);
+    FILE *f = fopen(path, "w");
+    if (f) fclose(f);
+    CHECK(is_there("step-00000099.safetensors.tmp-1"));
+    CHECK(fit(make_net(), (run){.epochs = 1, .checkpoint = gd_checkpoint(folder)}));
+    CHECK(!is_there("step-00000099.safetensors.tmp-1") && crash_count_files(folder) == 1);
+    end();
+}
+
+CLEAN_TEST(it_saves_after_steps_and_at_the_end) {
+    GD_SCOPE;
+    begin();
+    CHECK(fit(make_net(), (run){.epochs = 2,
+                                .checkpoint = gd_checkpoint(folder, .every_steps = 3, .every_epochs = 0, .keep = 0)}));
+    CHECK_SAYING(crash_count_files(folder) == 3, "%d files", crash_count_files(folder));
+    CHECK(is_there("step-00000003.safetensors") && is_there("step-00000006.safetensors") &&
+          is_there("step-00000008.safetensors"));
+    end();
+}
+
+CLEAN_TEST(it_saves_by_the_clock) {
+    GD_SCOPE;
+    begin();
+    CHECK(fit(make_net(), (run){.epochs = 2, .checkpoint = gd_checkpoint(folder, .every_minutes = 1e-9,
+                                                                         .every_epochs = 0, .keep = 0)}));
+    CHECK_SAYING(crash_count_files(folder) == 8, "%d files", crash_count_files(folder));
+    crash_empty_folder(folder);
+    CHECK(fit(make_net(), (run){.epochs = 2, .checkpoint = gd_checkpoint(folder, .every_minutes = 1e9,
+                                                                         .every_epochs = 0, .keep = 0)}));
+    CHECK_SAYING(crash_count_files(folder) == 1, "%d files", crash_count_files(folder));
+    end();
+}
+
+CLEAN_TEST(a_run_that_is_stopped_saves_where_it_is_and_goes_on_there) {
+    GD_SCOPE;
+    begin();
+    gd_module *whole = make_net();
+    CHECK(fit(whole, (run){.epochs = 3, .checkpoint = gd_checkpoint(folder)}));
+    const double expected = sum_of(whole);
+    crash_empty_folder(folder);
+    CHECK(fit(make_net(), (run){.epochs = 3, .stop_at = 6, .checkpoint = gd_checkpoint(folder)}));
+    CHECK(is_there("step-00000006.safetensors"));
+    text[0] = 0;
+    gd_module *net = make_net();
+    (void)gd_item(gd_randn(gd_dims())); /* the generator is elsewhere */
+    CHECK(sum_of(net) != expected);
+    gd_history *h = fit(net, (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder)});
+    CHECK_SAYING(h && sum_of(net) == expected, "%s", gd_error_message());
+    CHECK_SAYING(h && gd_history_rows(h) == 3, "%d", (int)gd_history_rows(h));
+    CHECK_SAYING(strstr(text, "resumed from step 6: "), "%s", text);
+    end();
+}
+
+CLEAN_TEST(a_run_that_is_done_stays_done) {
+    GD_SCOPE;
+    begin();
+    gd_module *net = make_net();
+    CHECK(fit(net, (run){.epochs = 2, .checkpoint = gd_checkpoint(folder)}));
+    const double expected = sum_of(net);
+    net = make_net();
+    gd_history *h = fit(net, (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)});
+    CHECK_SAYING(h && sum_of(net) == expected && gd_history_rows(h) == 2, "%s", gd_error_message());
+    char paths[2][400];
+    snprintf(paths[0], sizeof paths[0], "%s/step-00000004.safetensors", folder);
+    for (int i = 1; i < 4; i++) { /* older ones that a killed process had no time to remove */
+        snprintf(paths[1], sizeof paths[1], "%s/step-%08d.safetensors", folder, i);
+        CHECK(link(paths[0], paths[1]) == 0);
+    }
+    CHECK(fit(net, (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)}));
+    CHECK(crash_count_files(folder) == 3);
+    h = fit(net, (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder)}); /* and can go on */
+    CHECK(h && sum_of(net) != expected && gd_history_rows(h) == 3);
+    end();
+}
+
+/* --- the best ------------------------------------------------------------------------------------ */
+
+CLEAN_TEST(the_best_is_kept_and_is_a_file_of_weights_like_any_other) {
+    GD_SCOPE;
+    begin();
+    gd_module *net = make_net();
+    gd_history *h = fit(net, (run){.epochs = 4, .validates = true,
+                                   .checkpoint = gd_checkpoint(folder, .best = "val_loss", .keep = 0)});
+    CHECK_SAYING(h, "%s", gd_error_message());
+    int best = 0;
+    for (int i = 1; i < 4; i++)
+        if (gd_history_value(h, "val_loss", i) < gd_history_value(h, "val_loss", best)) best = i;
+    char names[2][400];
+    snprintf(names[0], sizeof names[0], "%s/best.safetensors", folder);
+    snprintf(names[1], sizeof names[1], "%s/step-%08d.safetensors", folder, 4 * (best + 1));
+    gd_module *a = make_net(), *b = make_net();
+    CHECK_SAYING(gd_load_state(names[0], gd_part("net", a)) == GD_OK && gd_load_state(names[1], gd_part("net", b)) == GD_OK,
+                 "%s", gd_error_message());
+    CHECK(sum_of(a) == sum_of(b));
+    end();
+}
+
+/* With the largest loss as the best, the first epoch is. */
+CLEAN_TEST(the_mode_says_what_is_good_and_the_best_survives_a_resume) {
+    GD_SCOPE;
+    begin();
+    struct stat first, later;
+    char path[400];
+    snprintf(path, sizeof path, "%s/best.safetensors", folder);
+    for (int round = 0; round < 2; round++) {
+        gd_history *h = fit(make_net(), (run){.epochs = 1 + 3 * round, .validates = true, .resumes = true,
+                                              .checkpoint = gd_checkpoint(folder, .best = "val_loss", .mode = GD_MAX)});
+        CHECK_SAYING(h, "%s", gd_error_message());
+        CHECK(stat(path, round ? &later : &first) == 0);
+        if (round) CHECK(gd_history_value(h, "val_loss", 0) > gd_history_value(h, "val_loss", 3));
+    }
+    CHECK(first.st_ino == later.st_ino);
+    end();
+}
+
+CLEAN_TEST(a_value_that_the_run_does_not_have_ends_it_with_those_it_has) {
+    GD_SCOPE;
+    begin();
+    CHECK(!fit(make_net(), (run){.epochs = 1, .checkpoint = gd_checkpoint(folder, .best = "val_los")}));
+    CHECK_SAYING(says("checkpoint: there is no value 'val_los'; there are loss"), "%s", gd_error_message());
+    end();
+}
+
+/* --- folders ------------------------------------------------------------------------------------- */
+
+CLEAN_TEST(a_run_that_starts_anew_sets_the_checkpoints_of_the_run_before_aside) {
+    GD_SCOPE;
+    begin();
+    CHECK(fit(make_net(), (run){.epochs = 3, .checkpoint = gd_checkpoint(folder)}));
+    CHECK(fit(make_net(), (run){.epochs = 1, .checkpoint = gd_checkpoint(folder)}));
+    CHECK(is_there("step-00000004.safetensors") && !is_there("step-00000012.safetensors") &&
+          is_there("previous/step-00000012.safetensors"));
+    CHECK_SAYING(strstr(text, "3 checkpoints of an earlier run"), "%s", text);
+    gd_history *h = fit(make_net(), (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)});
+    CHECK(h && strstr(text, "resumed from step 4: ") && is_there("step-00000008.safetensors"));
+    end();
+}
+
+CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_replaced) {
+    GD_SCOPE;
+    begin();
+    gd_module *net = make_net();
+    CHECK(fit(net, (run){.epochs = 3, .checkpoint = gd_checkpoint(folder)}));
+    const double expected = sum_of(net);
+    char path[400];
+    snprintf(path, sizeof path, "%s/step-00000012.safetensors", folder);
+    CHECK(truncate(path, 300) == 0);
+    net = make_net();
+    CHECK(fit(net, (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder)}));
+    CHECK_SAYING(strstr(text, "step-00000012.safetensors") && strstr(text, "resumed from step 8: "), "%s", text);
+    CHECK(sum_of(net) == expected);
+    gd_state *s = gd_read_state(path);
+    CHECK_SAYING(s, "%s", gd_error_message());
+    end();
+}
+
+CLEAN_TEST(a_checkpoint_of_another_net_ends_the_run) {
+    GD_SCOPE;
+    begin();
+    CHECK(fit(make_net(), (run){.epochs = 1, .checkpoint = gd_checkpoint(folder)}));
+    gd_module *other = gd_nn_sequential(gd_nn_linear(3, 1));
+    gd_compile(other, .optimizer = "adam", .loss = "mse");
+    CHECK(!fit(other, (run){.epochs = 1, .resumes = true, .checkpoint = gd_checkpoint(folder)}));
+    CHECK_SAYING(says("step-00000004.safetensors does not fit"), "%s", gd_error_message());
+    end();
+}
+
+CLEAN_TEST(a_folder_that_cannot_be_made_ends_the_run_at_once) {
+    GD_SCOPE;
+    begin();
+    char path[400];
+    snprintf(path, sizeof path, "%s/file", folder);
+    FILE *f = fopen(path, "w");
+    if (f) fclose(f);
+    CHECK(!fit(make_net(), (run){.epochs = 1, .checkpoint = gd_checkpoint(path)}));
+    CHECK_SAYING(says("/file: the folder cannot be made"), "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(!gd_checkpoint("") && says("gd_checkpoint: the path is empty"));
+    gd_clear_error();
+    CHECK(!gd_checkpoint("x", .keep = -1) && says("keep is -1"));
+    end();
+}
+
+/* --- other callbacks ----------------------------------------------------------------------------- */
+
+typedef struct seen {
+    int64_t epochs;
+} seen;
+static gd_status count_epochs(gd_event *event, void *self) {
+    (void)event;
+    ((seen *)self)->epochs++;
+    return GD_OK;
+}
+
+/* The checkpoint stands first in the list, and still has what those behind it know after the event. */
+CLEAN_TEST(the_state_of_callbacks_behind_it_is_that_after_the_event) {
+    GD_SCOPE;
+    begin();
+    seen before = {0}, after = {0};
+    gd_callback *counts = gd_callback_from(&before, .epoch_end = count_epochs, .state_bytes = sizeof before);
+    CHECK(fit(make_net(), (run){.epochs = 2, .checkpoint = gd_checkpoint(folder), .more = counts}));
+    counts = gd_callback_from(&after, .epoch_end = count_epochs, .state_bytes = sizeof after);
+    CHECK(fit(make_net(), (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder), .more = counts}));
+    CHECK_SAYING(before.epochs == 2 && after.epochs == 3, "%d, %d", (int)before.epochs, (int)after.epochs);
+    end();
+}
+
+TEST_MAIN

@@ -1,0 +1,317 @@
+/* test_fit.c - gd_compile, gd_fit, gd_evaluate and gd_predict: what they compute. */
+#include <math.h>
+
+#include "clean_test.h"
+#include "fit_things.h"
+#include "gradus/gradus.h"
+
+/* --- compile ----------------------------------------------------------------------------------- */
+
+CLEAN_TEST(compile_names_what_there_is) {
+    GD_SCOPE;
+    gd_module *net = make_net();
+    static const struct {
+        gd_compile_options options;
+        const char *says;
+    } wrong[] = {
+        {{.optimizer = "adamm", .accumulate = 1}, "there is no optimizer 'adamm'; there are "},
+        {{.optimizer = "adam lr=-1", .accumulate = 1}, "lr"},
+        {{.optimizer = "adam rate=1", .accumulate = 1}, "rate"},
+        {{.optimizer = "adam", .loss = "cross", .accumulate = 1}, "there is no loss 'cross'; there are mse, l1"},
+        {{.optimizer = "adam", .loss = "relu", .accumulate = 1}, "there is no loss 'relu'"},
+        {{.optimizer = "adam", .loss = "mse reduction=none", .accumulate = 1}, "reduction=none"},
+        {{.optimizer = "adam", .loss = "cross_entropy label_smoothing=2", .accumulate = 1}, "label_smoothing"},
+        {{.optimizer = "adam", .metrics = "acuracy", .accumulate = 1}, "there is no metric 'acuracy'"},
+        {{.optimizer = "adam", .metrics = "accuracy,", .accumulate = 1}, "comma"},
+        {{.optimizer = "adam", .metrics = "top_k k=0", .accumulate = 1}, "k"},
+        {{.optimizer = "adam", .schedule = "cosin", .accumulate = 1}, "there is no schedule 'cosin'"},
+        {{.optimizer = "adam", .schedule = "cosine", .accumulate = 1}, "steps"},
+        {{.optimizer = NULL, .schedule = "cosine steps=5", .accumulate = 1}, "schedule without an optimizer"},
+        {{.optimizer = "adam", .precision = "f8", .accumulate = 1}, "there is no precision 'f8'"},
+        {{.optimizer = "adam", .accumulate = 0}, "accumulate"},
+        {{.optimizer = "adam", .accumulate = 1, .clip_norm = -1}, "clip_norm"},
+        {{.optimizer = NULL, .accumulate = 2}, "accumulate"},
+        {{.optimizer = "sgd", .loss = "mse", .loss_function = half_loss, .accumulate = 1}, "give one of them"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_SAYING(gd_compile_at("here", net, &wrong[i].options) != GD_OK, "case %zu", i);
+        CHECK_SAYING(says(wrong[i].says), "case %zu: %s", i, gd_error_message());
+        gd_clear_error();
+        CHECK(!gd_compiled_optimizer(net));
+    }
+    gd_optimizer *own = gd_optim_sgd(gd_module_parameters(net));
+    CHECK(gd_compile(net, .optimizer = "sgd", .optimizer_object = own) == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK(gd_compile(net, .optimizer_object = own, .schedule_object = gd_lr_step(own, 5)) == GD_OK);
+    CHECK(gd_compiled_optimizer(net) == own && gd_compiled_schedule(net));
+    CHECK(gd_compile(net, .metrics = "accuracy, top_k k=2 ,accuracy", .loss = "cross_entropy_loss") == GD_OK);
+    CHECK(strcmp(gd_metric_name(gd_compiled_metric(net, 1)), "top_2") == 0 && gd_compiled_metric(net, 2) && !gd_compiled_metric(net, 3));
+    CHECK(gd_compiled_optimizer(net) != own);
+    CHECK(!gd_compiled_optimizer(gd_module_clone(net)));
+    CHECK(!gd_fit(gd_module_clone(net), gd_list(gd_ones(gd_dims(2, 2)), gd_ones(gd_dims(2)))) && says("gd_compile"));
+}
+
+/* --- the same bits as a loop by hand ----------------------------------------------------------- */
+
+/* Batches of 16 of 60 samples: the last one has 12. */
+static void by_hand(gd_module *net, gd_tensor *x, gd_tensor *y, int epochs, double losses[]) {
+    gd_optimizer *adam = gd_optim_adam(gd_module_parameters(net), .lr = 0.05);
+    gd_schedule *schedule = gd_lr_cosine(adam, 20);
+    for (int e = 0; e < epochs; e++) {
+        double sum = 0;
+        for (int64_t from = 0; from < SAMPLES; from += 16) {
+            GD_SCOPE;
+            const int64_t n = SAMPLES - from < 16 ? SAMPLES - from : 16;
+            gd_tensor *loss = gd_cross_entropy(gd_module_forward(net, gd_narrow(x, 0, from, n)), gd_narrow(y, 0, from, n));
+            gd_optimizer_zero_grad(adam);
+            gd_backward(loss);
+            gd_clip_grad_norm(gd_module_parameters(net), 0.7);
+            gd_optimizer_step(adam);
+            gd_schedule_step(schedule);
+            sum += gd_item(loss) * (double)n;
+        }
+        losses[e] = sum / SAMPLES;
+    }
+}
+
+CLEAN_TEST(fit_computes_what_a_loop_by_hand_does) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *hand = make_dropout_net(), *eager = gd_module_clone(hand), *plan = gd_module_clone(hand);
+    double losses[3];
+    gd_seed(9);
+    by_hand(hand, x, y, 3, losses);
+    for (int jit = 0; jit < 2; jit++) {
+        gd_module *net = jit ? plan : eager;
+        gd_seed(9);
+        gd_compile(net, .optimizer = "adam lr=0.05", .schedule = "cosine steps=20", .loss = "cross_entropy", .clip_norm = 0.7);
+        gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 3, .batch = 16, .shuffle = false, .jit = jit, QUIET);
+        CHECK_SAYING(h, "%s", gd_error_message());
+        for (int e = 0; e < 3; e++)
+            CHECK_SAYING(fabs(gd_history_value(h, "loss", e) - losses[e]) < (jit ? 1e-6 : 1e-12), "epoch %d: %.17g, not %.17g", e,
+                         gd_history_value(h, "loss", e), losses[e]);
+        const double off = largest_difference(net, hand);
+        CHECK_SAYING(off <= (jit ? 1e-5 : 0), "jit %d: differs by %g", jit, off);
+        CHECK(gd_module_is_training(net));
+    }
+}
+
+CLEAN_TEST(nets_without_sizes_are_built_by_the_first_batch) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_seed(1);
+    gd_module *net = gd_nn_sequential(gd_nn_linear(GD_ANY, 8), gd_nn_tanh(), gd_nn_linear(GD_ANY, CLASSES));
+    CHECK(gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy") == GD_OK);
+    CHECK(!gd_compiled_optimizer(net));
+    gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 2, QUIET);
+    CHECK_SAYING(h && gd_compiled_optimizer(net), "%s", gd_error_message());
+    CHECK(gd_history_value(h, "loss", 1) < gd_history_value(h, "loss", 0));
+}
+
+/* A hand-made group: the mean of the losses of its batches. */
+CLEAN_TEST(accumulated_batches_make_the_step_of_their_mean) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *hand = make_net(), *net = gd_module_clone(hand);
+    gd_optimizer *sgd = gd_optim_sgd(gd_module_parameters(hand), .lr = 0.1);
+    /* 60 samples: batches of 13, 13, 13 | 13, 8 */
+    static const int groups[2][4] = {{0, 13, 26, -1}, {39, 52, -1}};
+    for (int g = 0; g < 2; g++) {
+        const int count = g ? 2 : 3;
+        gd_optimizer_zero_grad(sgd);
+        for (int i = 0; i < count; i++) {
+            const int from = groups[g][i], n = SAMPLES - from < 13 ? SAMPLES - from : 13;
+            gd_tensor *loss = gd_cross_entropy(gd_module_forward(hand, gd_narrow(x, 0, from, n)), gd_narrow(y, 0, from, n));
+            gd_backward(gd_mul(loss, gd_scalar(1.0 / count)));
+        }
+        gd_optimizer_step(sgd);
+    }
+    for (int jit = 0; jit < 2; jit++) {
+        gd_module *own = gd_module_clone(net);
+        gd_compile(own, .optimizer = "sgd lr=0.1", .loss = "cross_entropy", .accumulate = 3);
+        gd_fit(own, gd_list(x, y), .batch = 13, .shuffle = false, .jit = jit, QUIET);
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        CHECK_SAYING(largest_difference(own, hand) < 1e-6, "jit %d: differs by %g", jit, largest_difference(own, hand));
+        CHECK(!gd_tensor_grad(gd_module_parameters(own).at[0]));
+    }
+}
+
+/* --- weights ----------------------------------------------------------------------------------- */
+
+CLEAN_TEST(weights_of_classes_are_those_of_the_loss) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *hand = make_net(), *net = gd_module_clone(hand);
+    gd_tensor *w = gd_from_array(gd_dims(CLASSES), GD_F32, ((float[]){1, 5, 0.2f}));
+    gd_optimizer *sgd = gd_optim_sgd(gd_module_parameters(hand), .lr = 0.1);
+    gd_tensor *loss = gd_cross_entropy(gd_module_forward(hand, x), y, .weight = w);
+    gd_backward(loss);
+    gd_optimizer_step(sgd);
+    gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy", .metrics = "accuracy");
+    gd_history *h = gd_fit(net, gd_list(x, y), .batch = SAMPLES, .shuffle = false, .class_weights = w, QUIET);
+    CHECK_SAYING(h, "%s", gd_error_message());
+    CHECK_SAYING(largest_difference(net, hand) < 1e-6, "differs by %g", largest_difference(net, hand));
+    CHECK(fabs(gd_history_last(h, "loss") - gd_item(loss)) < 1e-5);
+    gd_compile(net, .optimizer = "sgd", .loss_function = half_loss);
+    CHECK(!gd_fit(net, gd_list(x, y), .class_weights = w, QUIET) && says("reduction"));
+}
+
+/* Samples of weight 0 do not count; weights that are equal change nothing. */
+CLEAN_TEST(weights_of_samples_come_from_the_loader) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    const int64_t half = SAMPLES / 2;
+    gd_tensor *w = gd_cat(gd_list(gd_full(gd_dims(half), 2), gd_zeros(gd_dims(half))));
+    gd_module *part = make_net(), *net = gd_module_clone(part);
+    gd_compile(part, .optimizer = "sgd lr=0.1", .loss = "cross_entropy", .metrics = "accuracy");
+    gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy", .metrics = "accuracy");
+    gd_history *a = gd_fit(part, gd_list(gd_narrow(x, 0, 0, half), gd_narrow(y, 0, 0, half)), .batch = half, .shuffle = false, QUIET);
+    gd_loader *loader = gd_loader_new(gd_dataset_tensors(x, y, w), .batch = SAMPLES, .weights = 1);
+    gd_history *b = gd_fit(net, loader, QUIET);
+    CHECK_SAYING(a && b, "%s", gd_error_message());
+    CHECK_SAYING(largest_difference(net, part) < 1e-6, "differs by %g", largest_difference(net, part));
+    CHECK(fabs(gd_history_last(a, "loss") - gd_history_last(b, "loss")) < 1e-6);
+    CHECK(fabs(gd_history_last(a, "accuracy") - gd_history_last(b, "accuracy")) < 1e-12);
+    gd_history *e = gd_evaluate(net, loader);
+    CHECK_SAYING(fabs(gd_history_last(e, "loss") - gd_history_last(gd_evaluate(net, gd_list(gd_narrow(x, 0, 0, half), gd_narrow(y, 0, 0, half)), .batch = half), "loss")) < 1e-6, "%s", gd_error_message());
+}
+
+/* --- validation, evaluation, prediction -------------------------------------------------------- */
+
+CLEAN_TEST(validation_is_in_eval_mode_and_modes_are_put_back) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_dropout_net();
+    gd_module *frozen = gd_module_at(net, 1);
+    gd_compile(net, .optimizer = "sgd lr=0.05", .loss = "cross_entropy", .metrics = "accuracy");
+    gd_module_eval(frozen); /* stays so while the net is trained */
+    gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 2, .validation_tensors = gd_list(x, y), QUIET);
+    CHECK_SAYING(h, "%s", gd_error_message());
+    CHECK(gd_module_is_training(net) && !gd_module_is_training(frozen));
+    gd_module_eval(net);
+    gd_tensor *loss = gd_cross_entropy(gd_module_forward(net, x), y);
+    CHECK_SAYING(fabs(gd_history_last(h, "val_loss") - gd_item(loss)) < 1e-5, "%g %g", gd_history_last(h, "val_loss"), gd_item(loss));
+    gd_history *e = gd_evaluate(net, gd_list(x, y), .batch = 7);
+    CHECK(fabs(gd_history_last(e, "loss") - gd_item(loss)) < 1e-5);
+    CHECK(gd_history_last(e, "accuracy") == gd_history_last(h, "val_accuracy"));
+    CHECK(gd_metric_number(gd_compiled_metric(net, 0)) == gd_history_last(e, "accuracy"));
+    CHECK(!gd_module_is_training(net));
+    CHECK(gd_fit(net, gd_list(x, y), QUIET) && !gd_module_is_training(net));
+}
+
+CLEAN_TEST(a_split_keeps_samples_back) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    double first = 0;
+    for (int i = 0; i < 2; i++) {
+        gd_module *net = make_net();
+        gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
+        gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 2, .validation_split = 0.25, .seed = 4, QUIET);
+        CHECK_SAYING(h && isfinite(gd_history_last(h, "val_loss")), "%s", gd_error_message());
+        if (i) CHECK(gd_history_last(h, "val_loss") == first);
+        first = gd_history_last(h, "val_loss");
+    }
+    gd_module *net = make_net();
+    gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy");
+    CHECK(!gd_fit(net, gd_list(x, y), .validation_split = 0.001, QUIET) && says("leaves"));
+    gd_clear_error();
+    CHECK(!gd_fit(net, gd_loader_new(gd_dataset_tensors(x, y)), .validation_split = 0.1, QUIET) && says("gd_dataset_random_split"));
+}
+
+CLEAN_TEST(predictions_are_those_of_the_net) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_dropout_net();
+    gd_module_eval(net);
+    gd_tensor *expected = gd_module_forward(net, x);
+    gd_module_train(net);
+    for (int jit = 0; jit < 2; jit++) {
+        gd_tensor *a = gd_predict(net, gd_list(x), .batch = 7, .jit = jit);
+        gd_tensor *b = gd_predict(net, gd_loader_new(gd_dataset_tensors(x, y), .batch = 16), .jit = jit);
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        CHECK(gd_item(gd_max(gd_abs(gd_sub(a, expected)))) < 1e-5 && gd_item(gd_max(gd_abs(gd_sub(b, expected)))) < 1e-5);
+        CHECK(gd_tensor_dim(a, 0) == SAMPLES && !gd_tensor_requires_grad(a));
+    }
+    CHECK(gd_module_is_training(net));
+    gd_predict(net, gd_list(gd_zeros(gd_dims(4, FEATURES + 1))));
+    CHECK(gd_failed() && gd_module_is_training(net));
+}
+
+/* --- steps ------------------------------------------------------------------------------------- */
+
+CLEAN_TEST(max_steps_ends_in_the_middle_of_an_epoch) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_net();
+    gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
+    int batches = 0;
+    gd_callback *counter = gd_callback_from(&batches, .batch_end = count_batch);
+    gd_history *h = gd_fit(net, gd_list(x, y), .batch = 10, .max_steps = 15, .callbacks = gd_callbacks(counter), .validation_tensors = gd_list(x, y), QUIET);
+    CHECK_SAYING(batches == 15 && gd_history_rows(h) == 3, "%d batches, %lld rows", batches, (long long)gd_history_rows(h));
+    CHECK(isfinite(gd_history_last(h, "val_loss")));
+    batches = 0;
+    gd_fit(net, gd_list(x, y), .batch = 10, .max_steps = 15, .epochs = 2, .callbacks = gd_callbacks(counter), QUIET);
+    CHECK(batches == 12);
+}
+
+/* A forward that reads values cannot be traced. */
+static gd_tensors reads_values(gd_tensors in, void *self) {
+    gd_module **layer = self;
+    gd_tensor *y = gd_module_forward(*layer, in.at[0]);
+    return gd_listed(gd_item(gd_max(y)) > 1e9 ? gd_neg(y) : y);
+}
+
+static char logged[2000];
+static void log_line(gd_log_level level, const char *message, void *user) {
+    (void)level, (void)user;
+    snprintf(logged, sizeof logged, "%s", message);
+}
+
+CLEAN_TEST(a_net_that_reads_values_trains_eagerly) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *inner = make_dropout_net(), *plain = gd_module_clone(inner);
+    gd_module *net = gd_module_new(reads_values, sizeof(gd_module *));
+    gd_module **self = gd_module_self(net);
+    GD_CHILD(net, *self, inner);
+    for (int i = 0; i < 2; i++) {
+        gd_module *m = i ? plain : net;
+        gd_compile(m, .optimizer = "adam", .loss = "cross_entropy", .metrics = "accuracy");
+        gd_set_log(log_line, NULL);
+        logged[0] = '\0';
+        gd_seed(5);
+        gd_history *h = gd_fit(m, gd_list(x, y), .epochs = 2, .shuffle = false, .jit = i == 0, QUIET);
+        gd_set_log(NULL, NULL);
+        CHECK_SAYING(h, "%s", gd_error_message());
+        if (i == 0) CHECK_SAYING(strstr(logged, "eagerly") && strstr(logged, "gd_fit"), "%s", logged);
+    }
+    CHECK_SAYING(largest_difference(inner, plain) == 0, "%g", largest_difference(inner, plain));
+}
+
+CLEAN_TEST(a_failure_names_the_layer_and_leaves_modes_alone) {
+    GD_SCOPE;
+    gd_module *net = make_net();
+    gd_compile(net, .optimizer = "adam", .loss = "cross_entropy");
+    gd_module_eval(net);
+    CHECK(!gd_fit(net, gd_list(gd_ones(gd_dims(8, FEATURES + 1)), gd_zeros(gd_dims(8), .dtype = GD_I64)), QUIET));
+    CHECK_SAYING(says("0 (linear)"), "%s", gd_error_message());
+    CHECK(!gd_module_is_training(net));
+    gd_clear_error();
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_tensor *wrong = gd_full(gd_dims(SAMPLES), 7, .dtype = GD_I64);
+    CHECK(!gd_fit(net, gd_list(x, wrong), QUIET));
+    CHECK_SAYING(says("7"), "%s", gd_error_message());
+}
+
+TEST_MAIN

@@ -1,0 +1,415 @@
+/* Loss scaling: the same bits as without it, and steps that overflow change nothing. */
+#include <math.h>
+#include <string.h>
+
+#include "gradus/gradus.h"
+#include "gradus/testing.h"
+#include "test.h"
+
+enum { IN = 6, OUT = 3, ROWS = 8 };
+
+static const char *const optimizers[][2] = {
+    {"sgd", "lr=0.1"},
+    {"sgd", "lr=0.1 momentum=0.9 dampening=0.1"},
+    {"adam", "lr=0.01"},
+    {"adam", "lr=0.01 amsgrad=true"},
+    {"adamw", "lr=0.01 weight_decay=0.1"},
+    {"rmsprop", "lr=0.01 momentum=0.5 centered=true"},
+    {"rmsprop", "lr=0.01"},
+    {"adagrad", "lr=0.1"},
+};
+enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
+
+/* One training: parameters, optimizer, schedule, and a scale or none. */
+typedef struct run {
+    gd_tensor *w, *b;
+    gd_optimizer *optimizer;
+    gd_schedule *schedule;
+    gd_loss_scale *scale;
+    bool clips;
+} run;
+
+static gd_tensor *start(gd_shape dims) {
+    float data[IN * OUT];
+    for (int i = 0; i < IN * OUT; i++) data[i] = sinf((float)i * 1.7f + 0.3f);
+    return gd_requires_grad(gd_from_array(dims, GD_F32, data));
+}
+
+static run make_run(int which, gd_loss_scale *scale) {
+    run r = {.w = start(gd_dims(IN, OUT)), .b = start(gd_dims(OUT)), .scale = scale};
+    r.optimizer = gd_optimizer_new(optimizers[which][0], gd_list(r.w, r.b), optimizers[which][1]);
+    r.schedule = gd_lr_exponential(r.optimizer, 0.9);
+    return r;
+}
+
+static gd_tensor *batch(int step) {
+    float data[ROWS * IN];
+    for (int i = 0; i < ROWS * IN; i++) data[i] = cosf((float)(i + 31 * step));
+    return gd_from_array(gd_dims(ROWS, IN), GD_F32, data);
+}
+
+/* `bad` of rank 0 is added to the loss times w's first number: NaN and infinity reach the gradient. */
+static gd_tensor *loss_of(const run *r, gd_tensor *x, gd_tensor *bad) {
+    gd_tensor *y = gd_linear(x, gd_transpose(r->w, 0, 1), r->b);
+    return gd_add(gd_mean(gd_square(y)), gd_mul(bad, gd_sum(gd_narrow(r->w, 0, 0, 1))));
+}
+
+static gd_tensors step(gd_tensors in, void *user) {
+    run *r = user;
+    gd_optimizer_zero_grad(r->optimizer);
+    gd_tensor *loss = loss_of(r, in.at[0], in.at[1]);
+    gd_backward(gd_loss_scale_apply(r->scale, loss));
+    if (r->clips) {
+        gd_loss_scale_unscale(r->scale, r->optimizer);
+        gd_clip_grad_norm(gd_list(r->w, r->b), 0.5);
+    }
+    gd_loss_scale_step(r->scale, r->optimizer, .schedule = r->schedule);
+    return gd_listed(loss);
+}
+
+static bool same(gd_tensor *a, gd_tensor *b) {
+    const size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
+    return memcmp(gd_data(a), gd_data(b), bytes) == 0;
+}
+
+static bool same_states(const gd_state *x, const gd_state *y) {
+    bool all = gd_state_count(x) == gd_state_count(y) && gd_state_count(x) > 0;
+    for (int64_t i = 0; all && i < gd_state_count(x); i++)
+        all = same(gd_state_tensor_at(x, i), gd_state_tensor_at(y, i));
+    return all;
+}
+
+/* Parameters, rates and all that the optimizer keeps. */
+static bool same_runs(const run *a, const run *b) {
+    return same(a->w, b->w) && same(a->b, b->b) &&
+           same_states(gd_state_of(a->optimizer), gd_state_of(b->optimizer)) &&
+           same_states(gd_state_of(a->schedule), gd_state_of(b->schedule));
+}
+
+static double value_of(gd_loss_scale *s) { return gd_item(gd_loss_scale_value(s)); }
+static double skipped_of(gd_loss_scale *s) { return gd_item(gd_loss_scale_skipped(s)); }
+
+/* --- the same bits ----------------------------------------------------------------------------- */
+
+TEST(a_power_of_two_changes_no_bit) {
+    GD_SCOPE;
+    gd_tensor *none = gd_scalar(0);
+    for (int which = 0; which < OPTIMIZERS; which++)
+        for (int way = 0; way < 4; way++) { /* eager or jit, clipped or not */
+            GD_SCOPE;
+            run plain = make_run(which, NULL),
+                scaled = make_run(which, gd_loss_scale_new(.interval = 3));
+            plain.clips = scaled.clips = way & 2;
+            gd_jit *a = gd_jit_new(step, &plain, .level = 0),
+                   *b = gd_jit_new(step, &scaled, .level = 0);
+            for (int i = 0; i < 8; i++) {
+                gd_tensors in = gd_list(batch(i), none);
+                if (way & 1)
+                    gd_jit_call(a, in), gd_jit_call(b, in);
+                else
+                    step(in, &plain), step(in, &scaled);
+            }
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            CHECK_SAYING(same_runs(&plain, &scaled), "%s %s, way %d", optimizers[which][0],
+                         optimizers[which][1], way);
+            CHECK(value_of(scaled.scale) == 65536 * 4);
+            CHECK(skipped_of(scaled.scale) == 0);
+        }
+}
+
+/* --- steps that overflow ----------------------------------------------------------------------- */
+
+/* Bad steps in between leave a run as if they had never been. */
+TEST(a_step_that_overflows_changes_nothing) {
+    GD_SCOPE;
+    static const double bad[] = {0, NAN, INFINITY, 0, 0, -INFINITY, 0, NAN, 0};
+    for (int which = 0; which < OPTIMIZERS; which++)
+        for (int way = 0; way < 5; way++) { /* eager, jit of levels 0 to 2, clipped */
+            GD_SCOPE;
+            run plain = make_run(which, NULL), scaled = make_run(which, gd_loss_scale_new());
+            plain.clips = scaled.clips = way == 4;
+            gd_jit *jit = gd_jit_new(step, &scaled, .level = way > 0 ? (way - 1) % 3 : 0),
+                   *other = gd_jit_new(step, &plain, .level = way > 0 ? (way - 1) % 3 : 0);
+            for (int i = 0; i < 9; i++) {
+                gd_tensors in = gd_list(batch(i), gd_scalar(bad[i]));
+                if (way == 0 || way == 4)
+                    step(in, &scaled);
+                else
+                    gd_jit_call(jit, in);
+                if (bad[i] != 0) continue;
+                if (way == 0 || way == 4)
+                    step(in, &plain);
+                else
+                    gd_jit_call(other, in);
+            }
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            CHECK_SAYING(same_runs(&plain, &scaled), "%s %s, way %d", optimizers[which][0],
+                         optimizers[which][1], way);
+            CHECK(value_of(scaled.scale) == 65536.0 / 16);
+            CHECK(skipped_of(scaled.scale) == 4);
+        }
+}
+
+/* The first step of all may be a bad one: Adam's corrections divide by 1 - beta^0 then. */
+TEST(the_first_step_may_be_skipped) {
+    GD_SCOPE;
+    run plain = make_run(2, NULL), scaled = make_run(2, gd_loss_scale_new());
+    step(gd_list(batch(0), gd_scalar(NAN)), &scaled);
+    for (int i = 0; i < 3; i++) {
+        step(gd_list(batch(i), gd_scalar(0)), &scaled);
+        step(gd_list(batch(i), gd_scalar(0)), &plain);
+    }
+    CHECK(!gd_failed() && same_runs(&plain, &scaled));
+}
+
+TEST(the_scale_grows_after_good_steps_and_stays_finite) {
+    GD_SCOPE;
+    run r =
+        make_run(0, gd_loss_scale_new(.start = 1024, .growth = 4, .backoff = 0.25, .interval = 2));
+    static const double bad[] = {0, 0, 0, NAN, 0, 0};
+    static const double expected[] = {1024, 4096, 4096, 1024, 1024, 4096};
+    for (int i = 0; i < 6; i++) {
+        step(gd_list(batch(i), gd_scalar(bad[i])), &r);
+        CHECK(value_of(r.scale) == expected[i]);
+    }
+    gd_loss_scale *large = gd_loss_scale_new(.start = 0x1p127, .interval = 1);
+    gd_tensor *w = gd_requires_grad(gd_scalar(1e-3));
+    gd_optimizer *o = gd_optim_sgd(gd_list(w), .lr = 0);
+    gd_backward(gd_loss_scale_apply(large, gd_mul(w, gd_scalar(1e-3))));
+    gd_loss_scale_step(large, o);
+    CHECK(value_of(large) == 0x1p127);
+    gd_loss_scale *small = gd_loss_scale_new(.start = 0x1p-126);
+    gd_optimizer_zero_grad(o);
+    gd_backward(gd_loss_scale_apply(small, gd_mul(w, gd_scalar(NAN))));
+    gd_loss_scale_step(small, o);
+    CHECK(value_of(small) == 0x1p-126);
+    CHECK(!gd_failed());
+}
+
+TEST(a_loss_of_f16_is_scaled_in_f32) {
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3, .dtype = GD_F16));
+    gd_loss_scale *scale = gd_loss_scale_new();
+    gd_optimizer *o = gd_optim_sgd(gd_list(w), .lr = 1);
+    gd_tensor *loss = gd_loss_scale_apply(scale, gd_mean(w));
+    CHECK(gd_tensor_dtype(loss) == GD_F32 && gd_item(loss) == 3 * 65536.0);
+    CHECK(gd_tensor_dtype(gd_loss_scale_apply(scale, gd_scalar_of(2, GD_F64))) == GD_F64);
+    gd_backward(gd_loss_scale_apply(scale, gd_mul(gd_mean(w), gd_scalar(0x1p-14))));
+    gd_loss_scale_step(scale, o);
+    CHECK(skipped_of(scale) == 0);
+    CHECK(gd_item(gd_select(gd_tensor_grad(w), 0, 0)) == 0x1p-15);
+    CHECK(!gd_failed());
+}
+
+/* A gradient without elements has no largest one. */
+TEST(parameters_without_elements_or_gradients_are_fine) {
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(3))),
+              *empty = gd_requires_grad(gd_ones(gd_dims(0, 3))),
+              *unused = gd_requires_grad(gd_ones(gd_dims(2)));
+    gd_optimizer *o = gd_optim_adam(gd_list(w, empty, unused), .lr = 0.1);
+    gd_schedule *schedule = gd_lr_exponential(o, 0.5);
+    gd_loss_scale *scale = gd_loss_scale_new();
+    CHECK(gd_loss_scale_step(scale, o, .schedule = schedule) == GD_OK); /* no gradients at all */
+    CHECK(gd_item(gd_optimizer_lr(o)) == 0.05);
+    gd_backward(gd_loss_scale_apply(scale, gd_add(gd_sum(w), gd_sum(empty))));
+    CHECK(gd_loss_scale_step(scale, o) == GD_OK);
+    CHECK(gd_item(gd_select(w, 0, 0)) < 1 && gd_item(gd_select(unused, 0, 0)) == 1);
+    CHECK(!gd_failed());
+}
+
+static void sign_update(gd_update *u) {
+    gd_update_each(u, "sign_step", NULL, gd_list(gd_update_lr(u)));
+}
+
+TEST(user_defined_optimizers_skip_too) {
+    GD_SCOPE;
+    gd_op_define(
+        "sign_step(p!, g, lr) -> p  elementwise nograd\nOne step by the sign of the gradient.\n"
+        "  p = p - lr * sign(g)\n",
+        NULL);
+    gd_optimizer_define("signs\nSign descent.\n  lr float = 0.01   in [0, inf)\n",
+                        (gd_optimizer_rules){.update = sign_update});
+    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(3)));
+    gd_optimizer *o = gd_optimizer_new("signs", gd_list(w), "lr=0.5");
+    gd_loss_scale *scale = gd_loss_scale_new();
+    static const double factors[] = {1, NAN, 1}, expected[] = {0.5, 0.5, 0};
+    for (int i = 0; i < 3; i++) {
+        gd_optimizer_zero_grad(o);
+        gd_backward(gd_loss_scale_apply(scale, gd_mul(gd_sum(w), gd_scalar(factors[i]))));
+        gd_loss_scale_step(scale, o);
+        CHECK(gd_item(gd_select(w, 0, 1)) == expected[i]);
+    }
+    CHECK(!gd_failed());
+}
+
+/* --- graphs ------------------------------------------------------------------------------------ */
+
+typedef struct built {
+    gd_graph *graph;
+    gd_tensor *x, *bad, *train, *w, *scale;
+} built;
+
+/* The same training as a graph: of variables, or of eager parameters. */
+static built build(int which, bool variables, bool scales, bool clips) {
+    built g = {.graph = gd_graph_new()};
+    gd_tensor *w = start(gd_dims(IN, OUT)), *b = start(gd_dims(OUT));
+    GD_GRAPH(g.graph);
+    if (variables) {
+        w = gd_variable(gd_detach(w), .name = "w");
+        b = gd_variable(gd_detach(b), .name = "b");
+    }
+    g.w = w;
+    g.x = gd_placeholder(gd_dims(ROWS, IN));
+    g.bad = gd_placeholder(gd_dims());
+    const run r = {.w = w, .b = b};
+    gd_optimizer *o = gd_optimizer_new(optimizers[which][0], gd_list(w, b), optimizers[which][1]);
+    gd_schedule *s = gd_lr_exponential(o, 0.9);
+    gd_loss_scale *scale = scales ? gd_loss_scale_new() : NULL;
+    g.train = gd_minimize(o, loss_of(&r, g.x, g.bad), .schedule = s, .loss_scale = scale,
+                          .clip_norm = clips ? 0.5 : 0);
+    if (scales) g.scale = gd_loss_scale_value(scale);
+    return g;
+}
+
+TEST(sessions_skip_steps_too) {
+    GD_SCOPE;
+    static const double bad[] = {0, NAN, 0, 0, INFINITY, 0};
+    for (int which = 0; which < OPTIMIZERS; which++)
+        for (int way = 0; way < 12; way++) {
+            GD_SCOPE;
+            const bool variables = way & 1;
+            const int level = way / 2 % 3;
+            built plain = build(which, variables, false, way >= 6),
+                  scaled = build(which, variables, true, way >= 6);
+            gd_session *a = gd_session_new(plain.graph, .level = level),
+                       *b = gd_session_new(scaled.graph, .level = level);
+            for (int i = 0; i < 6; i++) {
+                gd_session_run(b, gd_list(scaled.x, batch(i), scaled.bad, gd_scalar(bad[i])),
+                               gd_list(scaled.train));
+                if (bad[i] == 0)
+                    gd_session_run(a, gd_list(plain.x, batch(i), plain.bad, gd_scalar(0)),
+                                   gd_list(plain.train));
+            }
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            if (gd_failed()) return;
+            gd_tensor *u = variables ? gd_session_get(a, plain.w) : plain.w,
+                      *v = variables ? gd_session_get(b, scaled.w) : scaled.w;
+            CHECK_SAYING(same(u, v), "%s %s, way %d", optimizers[which][0], optimizers[which][1],
+                         way);
+            gd_tensor *scale = variables ? gd_session_get(b, scaled.scale) : scaled.scale;
+            CHECK(gd_item(scale) == 65536.0 / 4);
+        }
+}
+
+/* --- state ------------------------------------------------------------------------------------- */
+
+TEST(the_state_is_saved_and_restored) {
+    GD_SCOPE;
+    run r = make_run(0, gd_loss_scale_new(.interval = 5));
+    static const double bad[] = {0, NAN, 0, 0};
+    for (int i = 0; i < 4; i++) step(gd_list(batch(i), gd_scalar(bad[i])), &r);
+    gd_loss_scale *other = gd_loss_scale_new(.interval = 5);
+    gd_state *state = gd_state_of(r.scale);
+    CHECK(gd_state_count(state) == 3);
+    CHECK(gd_item(gd_state_find(state, "good_steps")) == 2);
+    CHECK(gd_set_state(other, state) == GD_OK);
+    CHECK(value_of(other) == 32768 && skipped_of(other) == 1);
+    CHECK(!gd_failed());
+}
+
+/* --- misuse ------------------------------------------------------------------------------------ */
+
+#define REFUSES(call, code, word)                                                                  \
+    do {                                                                                           \
+        (void)(call);                                                                              \
+        CHECK_SAYING(gd_error_status() == (code) && strstr(gd_error_message(), word), "%s",        \
+                     gd_error_message());                                                          \
+        gd_clear_error();                                                                          \
+    } while (0)
+
+static gd_tensors step_alone(gd_tensors in, void *user) {
+    run *r = user;
+    gd_loss_scale_step(r->scale, r->optimizer);
+    return gd_listed(gd_clone(in.at[0]));
+}
+
+TEST(misuse_is_named) {
+    GD_SCOPE;
+    REFUSES(gd_loss_scale_new(.start = 0), GD_E_ARGUMENT, "start");
+    REFUSES(gd_loss_scale_new(.start = 1e39), GD_E_ARGUMENT, "start");
+    REFUSES(gd_loss_scale_new(.growth = 0.5), GD_E_ARGUMENT, "growth");
+    REFUSES(gd_loss_scale_new(.backoff = 2), GD_E_ARGUMENT, "backoff");
+    REFUSES(gd_loss_scale_new(.backoff = NAN), GD_E_ARGUMENT, "backoff");
+    REFUSES(gd_loss_scale_new(.interval = 0), GD_E_ARGUMENT, "interval");
+    run r = make_run(0, gd_loss_scale_new()), other = make_run(0, NULL);
+    REFUSES(gd_loss_scale_apply(r.scale, NULL), GD_E_ARGUMENT, "loss is NULL");
+    REFUSES(gd_loss_scale_apply(r.scale, gd_scalar_of(1, GD_I64)), GD_E_DTYPE, "i64");
+    REFUSES(gd_loss_scale_step(r.scale, NULL), GD_E_ARGUMENT, "optimizer is NULL");
+    REFUSES(gd_loss_scale_step(r.scale, r.optimizer, .schedule = other.schedule), GD_E_ARGUMENT,
+            "schedule");
+    REFUSES(gd_loss_scale_value(NULL), GD_E_ARGUMENT, "NULL");
+    gd_backward(gd_loss_scale_apply(r.scale, loss_of(&r, batch(0), gd_scalar(0))));
+    CHECK(gd_loss_scale_unscale(r.scale, r.optimizer) == GD_OK);
+    REFUSES(gd_loss_scale_unscale(r.scale, r.optimizer), GD_E_STATE, "already");
+    gd_jit *jit = gd_jit_new(step_alone, &r);
+    REFUSES(gd_jit_call(jit, gd_list(batch(0))), GD_E_STATE, "outside");
+    CHECK(gd_loss_scale_step(r.scale, r.optimizer) == GD_OK);
+}
+
+TEST(a_scale_stays_where_it_was_used_first) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    GD_GRAPH(graph);
+    gd_tensor *w = gd_variable(gd_scalar(1), .name = "w");
+    gd_optimizer *o = gd_optim_sgd(gd_list(w));
+    gd_loss_scale *scale = gd_loss_scale_new(), *eager = gd_loss_scale_new();
+    gd_minimize(o, gd_square(w), .loss_scale = scale);
+    CHECK(!gd_failed());
+    REFUSES(gd_loss_scale_apply(scale, gd_square(w)), GD_E_STATE, "gd_minimize");
+    REFUSES(gd_state_of(scale), GD_E_STATE, "session");
+    gd_loss_scale_apply(eager, gd_square(w));
+    REFUSES(gd_minimize(o, gd_square(w), .loss_scale = eager), GD_E_STATE, "loss scale");
+}
+
+/* --- no memory --------------------------------------------------------------------------------- */
+
+/* Whatever allocation fails, the step has been done or it has not, and the next one goes on from there. */
+TEST(a_step_without_memory_changes_nothing) {
+    GD_SCOPE;
+    run plain = make_run(2, gd_loss_scale_new()), r = make_run(2, gd_loss_scale_new());
+    gd_tensor *zero = gd_scalar(0);
+    step(gd_list(batch(0), zero), &plain);
+    int failures = 0;
+    bool done = false;
+    gd_backward(gd_loss_scale_apply(r.scale, loss_of(&r, batch(0), zero)));
+    for (int64_t n = 0; !done && n < 5000; n++) {
+        gd_fault_after(n, false);
+        done = gd_loss_scale_step(r.scale, r.optimizer, .schedule = r.schedule) == GD_OK;
+        gd_fault_after(-1, false);
+        if (!done) {
+            CHECK(gd_error_status() == GD_E_MEMORY);
+            failures++;
+            gd_clear_error();
+        }
+    }
+    CHECK(done && failures > 20);
+    CHECK(same_runs(&plain, &r));
+    CHECK(value_of(r.scale) == 65536);
+}
+
+TEST(making_one_without_memory_fails_cleanly) {
+    const int64_t before = gd_live_objects();
+    bool done = false;
+    for (int64_t n = 0; !done && n < 100; n++) {
+        GD_SCOPE;
+        gd_fault_after(n, false);
+        done = gd_loss_scale_new() != NULL;
+        gd_fault_after(-1, false);
+        CHECK(done || gd_error_status() == GD_E_MEMORY);
+        gd_clear_error();
+    }
+    CHECK(done && gd_live_objects() == before);
+}
+
+TEST_MAIN

@@ -1,0 +1,171 @@
+/* args.c - reading a command line. */
+#include "args.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+int usage_error(const command *c, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fputs("gradus", stderr);
+    if (c) fprintf(stderr, " %s", c->name);
+    fputs(": ", stderr);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\nTry 'gradus %s--help'.\n", c ? strcat(strcpy((char[40]){0}, c->name), " ") : "");
+    va_end(args);
+    return USAGE;
+}
+
+/* --- help -------------------------------------------------------------------------------------- */
+
+static void print_options(const option *o) {
+    for (; o->name; o++) {
+        if (o->type == HEADING) {
+            printf("\n%s:\n", o->name);
+            continue;
+        }
+        char left[60];
+        snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+        if (strlen(left) > 22)
+            printf("  %s\n  %-22s  ", left, "");
+        else
+            printf("  %-22s  ", left);
+        print_wrapped(o->help, 26, 80);
+    }
+}
+
+void print_help(const command *c) {
+    printf("%s\n\nusage: %s\n", c->summary, c->usage);
+    if (c->about) printf("\n%s", c->about);
+    if (c->options && c->options->name) {
+        if (c->options->type != HEADING) puts("\noptions:");
+        print_options(c->options);
+    }
+    print_options(common_options);
+    if (c->examples) printf("\nexamples:\n%s", c->examples);
+}
+
+/* --- reading ----------------------------------------------------------------------------------- */
+
+static const option *find_in(const option *o, const char *name, size_t length) {
+    for (; o && o->name; o++)
+        if (o->type != HEADING && strlen(o->name) == length && strncmp(o->name, name, length) == 0)
+            return o;
+    return NULL;
+}
+
+/* How many letters have to change to make one of the other; for suggestions. */
+static int distance(const char *a, const char *b, size_t n) {
+    int row[64], m = (int)strlen(b);
+    if (m > 62 || n > 62) return 99;
+    for (int j = 0; j <= m; j++) row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        int corner = row[0];
+        row[0] = (int)i;
+        for (int j = 1; j <= m; j++) {
+            int best = corner + (a[i - 1] != b[j - 1]);
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            corner = row[j];
+            row[j] = best;
+        }
+    }
+    return row[m];
+}
+
+const char *nearest_option(const command *c, const char *name, size_t length) {
+    const option *lists[] = {c->options, common_options};
+    const char *best = NULL;
+    int least = 4;
+    for (int k = 0; k < 2; k++)
+        for (const option *o = lists[k]; o && o->name; o++) {
+            if (o->type == HEADING) continue;
+            const int d = distance(name, o->name, length);
+            if (d < least) best = o->name, least = d;
+        }
+    return best;
+}
+
+static bool take_value(const command *c, const option *o, const char *text) {
+    char *end;
+    errno = 0;
+    switch (o->type) {
+    case TEXT: *(const char **)o->into = text; return true;
+    case INTEGER: {
+        const long long n = strtoll(text, &end, 10);
+        if (!*text || *end || errno) break;
+        *(int64_t *)o->into = n;
+        return true;
+    }
+    case NUMBER: {
+        const double x = strtod(text, &end);
+        if (!*text || *end || errno || !isfinite(x)) break;
+        *(double *)o->into = x;
+        return true;
+    }
+    default: break;
+    }
+    usage_error(c, "--%s wants %s, and '%s' is none", o->name,
+                o->type == INTEGER ? "an integer" : "a number", text);
+    return false;
+}
+
+static bool take_option(const command *c, char **argv, int argc, int *at) {
+    const char *name = argv[*at] + 2;
+    const size_t length = strcspn(name, "=");
+    const char *given = name[length] ? name + length + 1 : NULL;
+    const option *o = find_in(c->options, name, length);
+    if (!o) o = find_in(common_options, name, length);
+    if (!o) {
+        const char *near = nearest_option(c, name, length);
+        usage_error(c, "there is no option --%.*s%s%s%s", (int)length, name,
+                    near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
+        return false;
+    }
+    if (o->type == FLAG) {
+        if (given) usage_error(c, "--%s takes no value", o->name);
+        else *(bool *)o->into = true;
+        return !given;
+    }
+    if (!given && *at + 1 < argc) given = argv[++*at];
+    if (!given) usage_error(c, "--%s needs a value: %s", o->name, o->value);
+    return given && take_value(c, o, given);
+}
+
+bool read_args(const command *c, int argc, char **argv, const char **words, int *count, int *code) {
+    bool only_words = false;
+    *count = 0;
+    *code = USAGE;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (!only_words && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
+            print_help(c);
+            *code = DONE;
+            return false;
+        }
+        if (!only_words && strcmp(word, "--") == 0) {
+            only_words = true;
+            continue;
+        }
+        if (!only_words && strncmp(word, "--", 2) == 0) {
+            if (!take_option(c, argv, argc, &i)) return false;
+            continue;
+        }
+        if (!only_words && word[0] == '-' && word[1]) {
+            usage_error(c, "there is no option %s", word);
+            return false;
+        }
+        if (*count == MOST_WORDS) {
+            usage_error(c, "more than %d arguments", MOST_WORDS);
+            return false;
+        }
+        words[(*count)++] = word;
+    }
+    return true;
+}

@@ -1,0 +1,313 @@
+/* look.c - gradus summary, list, ops and info: what there is. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+/* --- summary ----------------------------------------------------------------------------------- */
+
+static struct {
+    const char *input;
+} s = {NULL};
+
+static const option summary_options[] = {
+    {"input", TEXT, &s.input, "SIZES", "of one input with its batch: 1,3,224,224 (default: what the net is known for)"},
+    {0}};
+
+/* "1,3,224,224" */
+static bool read_sizes(const char *text, gd_shape *dims) {
+    *dims = gd_dims(0);
+    dims->rank = 0;
+    while (*text && dims->rank < 8) {
+        char *end;
+        const long long n = strtoll(text, &end, 10);
+        if (end == text || n < 1 || (*end && *end != ',')) return false;
+        dims->at[dims->rank++] = n;
+        text = *end ? end + 1 : end;
+    }
+    return dims->rank > 0 && !*text;
+}
+
+static int64_t option_of(const char *model, const char *name, int64_t otherwise) {
+    char key[64];
+    snprintf(key, sizeof key, "%s=", name);
+    const char *at = strstr(model, key);
+    return at ? strtoll(at + strlen(key), NULL, 10) : otherwise;
+}
+
+/* Inputs that the nets of the zoo take. */
+static gd_tensor *known_input(const char *model, const about *a) {
+    if (a->channels) return gd_zeros(gd_dims(1, a->channels, a->height, a->width));
+    if (strncmp(model, "resnet18", 8) == 0)
+        return gd_zeros(gd_dims(1, option_of(model, "channels", 3), 224, 224));
+    if (strncmp(model, "resnet20", 8) == 0)
+        return gd_zeros(gd_dims(1, option_of(model, "channels", 3), 32, 32));
+    if (strncmp(model, "gpt", 3) == 0)
+        return gd_zeros(gd_dims(1, option_of(model, "context", 128)), .dtype = GD_I64);
+    if (strncmp(model, "char_lstm", 9) == 0) return gd_zeros(gd_dims(1, 128), .dtype = GD_I64);
+    const int64_t size = option_of(model, "size", 28);
+    return gd_zeros(gd_dims(1, option_of(model, "channels", 1), size, size));
+}
+
+static int run_summary(int count, const char **words) {
+    about a;
+    if (count != 1) return usage_error(&summary_command, "it needs one net, and got %d", count);
+    gd_module *net = make_model(words[0], NULL, &a);
+    if (!net) return failed();
+    gd_shape dims;
+    if (s.input && !read_sizes(s.input, &dims))
+        return usage_error(&summary_command, "--input wants sizes like 1,3,224,224, and got '%s'", s.input);
+    gd_tensor *x = s.input ? gd_zeros(dims) : known_input(words[0], &a);
+    char *text = gd_module_summary(net, x);
+    if (!text) return failed();
+    if (common.json) {
+        json_begin(NULL);
+        json_text("model", words[0]);
+        json_integer("parameters", gd_module_parameter_count(net));
+        json_text("table", text);
+        json_end();
+        json_line();
+    } else
+        fputs(text, stdout);
+    free(text);
+    free_about(&a);
+    return DONE;
+}
+
+const command summary_command = {
+    .name = "summary",
+    .usage = "gradus summary NET|MODEL.onnx [--input SIZES]",
+    .summary = "the layers of a net, with shapes and parameters",
+    .examples = "  gradus summary lenet\n  gradus summary \"resnet18 classes=10\" --input 1,3,64,64\n",
+    .options = summary_options,
+    .run = run_summary};
+
+/* --- records: list and ops --------------------------------------------------------------------- */
+
+static const struct {
+    const char *plural, *kind;
+} kinds[] = {{"nets", "net"},         {"datasets", "dataset"},   {"transforms", "transform"},
+             {"layers", "layer"},     {"optimizers", "optimizer"}, {"schedules", "schedule"},
+             {"metrics", "metric"},   {"callbacks", "callback"}, {"inits", "init"}};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+static const char *type_name(const gd_op_attr *a) {
+    switch (a->type) {
+    case GD_ATTR_INT: return "integer";
+    case GD_ATTR_FLOAT: return "number";
+    case GD_ATTR_BOOL: return "true or false";
+    case GD_ATTR_WORD: return a->words;
+    case GD_ATTR_STRING: return "text";
+    case GD_ATTR_DTYPE: return "dtype";
+    case GD_ATTR_NUMBER: return "number";
+    default: return "list";
+    }
+}
+
+static void first_sentence(const char *doc, int indent) {
+    char text[400];
+    const char *end = doc;
+    while ((end = strchr(end, '.'))) { /* not that of "et al. 2015" */
+        end++;
+        if (*end == '\0' || ((*end == ' ' || *end == '\n') && end[1] >= 'A' && end[1] <= 'Z')) break;
+    }
+    snprintf(text, sizeof text, "%.*s", end ? (int)(end - doc) : (int)strlen(doc), doc);
+    print_wrapped(text, indent, 80);
+}
+
+static void json_record(const gd_op *r) {
+    json_begin(NULL);
+    json_text("name", gd_op_name(r));
+    json_text("doc", gd_op_doc(r));
+    json_begin_list("options");
+    for (int i = 0; i < gd_op_attr_count(r); i++) {
+        const gd_op_attr *a = gd_op_attr_at(r, i);
+        json_begin(NULL);
+        json_text("name", a->name);
+        json_text("type", type_name(a));
+        json_bool("required", a->required);
+        json_text("default", a->required ? NULL : a->default_text);
+        json_text("doc", a->doc);
+        json_end();
+    }
+    json_end_list();
+    json_end();
+}
+
+static void print_record(const gd_op *r) {
+    printf("%s\n", gd_op_name(r));
+    print_wrapped(gd_op_doc(r), 0, 80);
+    for (int i = 0; i < gd_op_attr_count(r); i++) {
+        const gd_op_attr *a = gd_op_attr_at(r, i);
+        if (a->type == GD_ATTR_GRAPH) continue;
+        char left[80];
+        snprintf(left, sizeof left, "%s%s%s", a->name, a->required ? "" : "=", a->required ? "" : a->default_text);
+        if (strlen(left) > 22) printf("  %s\n  %-22s  ", left, "");
+        else printf("  %-22s  ", left);
+        char right[600];
+        snprintf(right, sizeof right, "%s%s%s", type_name(a), *a->doc ? ": " : "", a->doc);
+        print_wrapped(right, 26, 80);
+    }
+}
+
+static int run_list(int count, const char **words) {
+    if (count == 0) {
+        puts("What can be listed, and how many there are:");
+        for (int k = 0; k < N_KINDS; k++) {
+            int n = 0;
+            while (gd_record_at(kinds[k].kind, n)) n++;
+            printf("  gradus list %-12s %d\n", kinds[k].plural, n);
+        }
+        return DONE;
+    }
+    const char *kind = NULL;
+    for (int k = 0; k < N_KINDS; k++)
+        if (strcmp(words[0], kinds[k].plural) == 0 || strcmp(words[0], kinds[k].kind) == 0) kind = kinds[k].kind;
+    if (!kind) return usage_error(&list_command, "there is no list of %s", words[0]);
+    const gd_op *one = count > 1 ? gd_record_get(kind, words[1]) : NULL;
+    if (count > 1 && !one) return usage_error(&list_command, "there is no %s '%s'", kind, words[1]);
+    if (common.json) json_begin_list(NULL);
+    for (int i = 0; one ? i < 1 : gd_record_at(kind, i) != NULL; i++) {
+        const gd_op *r = one ? one : gd_record_at(kind, i);
+        if (common.json) json_record(r);
+        else if (one) print_record(r);
+        else {
+            printf("%-22s  ", gd_op_name(r));
+            first_sentence(gd_op_doc(r), 24);
+        }
+    }
+    if (common.json) {
+        json_end_list();
+        json_line();
+    } else if (!one)
+        printf("\nOptions of one: gradus list %s NAME\n", words[0]);
+    return DONE;
+}
+
+const command list_command = {
+    .name = "list",
+    .usage = "gradus list [nets|datasets|transforms|layers|... [NAME]]",
+    .summary = "nets, datasets, transforms, optimizers ... and their options",
+    .examples = "  gradus list transforms\n  gradus list dataset csv\n",
+    .run = run_list};
+
+/* --- ops --------------------------------------------------------------------------------------- */
+
+static const char *kind_of_device(void) {
+    static char kind[32];
+    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(common.device ? common.device : "cpu", ":"),
+             common.device ? common.device : "cpu");
+    return kind;
+}
+
+static void print_op(const gd_op *op) {
+    char kernels[200];
+    printf("%s(", gd_op_name(op));
+    for (int i = 0; i < gd_op_input_count(op); i++) {
+        const gd_op_param *p = gd_op_input(op, i);
+        printf("%s%s%s", i ? ", " : "", p->name, p->variadic ? "..." : p->optional ? "?" : "");
+    }
+    fputs(") -> ", stdout);
+    for (int i = 0; i < gd_op_output_count(op); i++)
+        if (!gd_op_output(op, i)->hidden) printf("%s%s", i ? ", " : "", gd_op_output(op, i)->name);
+    putchar('\n');
+    print_record(op);
+    printf("kernels on %s: %s\n", kind_of_device(), gd_op_kernels(op, kind_of_device(), kernels, sizeof kernels));
+    if (*gd_op_onnx_name(op)) printf("ONNX: %s\n", gd_op_onnx_name(op));
+}
+
+static int run_ops(int count, const char **words) {
+    const gd_op *one = count ? gd_op_find(words[0]) : NULL;
+    if (count && !one) return usage_error(&ops_command, "there is no op '%s'", words[0]);
+    if (one && !common.json) {
+        print_op(one);
+        return DONE;
+    }
+    int total = 0, without = 0;
+    if (common.json) json_begin_list(NULL);
+    for (int i = 0; i < gd_op_count(); i++) {
+        const gd_op *op = one ? one : gd_op_at(i);
+        char kernels[200];
+        if (gd_op_flags(op) & (GD_OP_INTERNAL | GD_OP_INPLACE)) continue;
+        const bool has = *gd_op_kernels(op, kind_of_device(), kernels, sizeof kernels) != '\0';
+        total++;
+        without += !has;
+        if (common.json) json_record(op);
+        else {
+            printf("%-24s%s ", gd_op_name(op), gd_op_differentiable(op) ? " " : "*");
+            first_sentence(gd_op_doc(op), 26);
+        }
+        if (one) break;
+    }
+    if (common.json) {
+        json_end_list();
+        json_line();
+    } else
+        printf("\n%d ops. * has no gradient. Options of one: gradus ops NAME\n", total);
+    if (without && !common.json && common.device)
+        printf("%d of them have no kernel of their own on %s and run as other ops.\n", without, kind_of_device());
+    return DONE;
+}
+
+const command ops_command = {.name = "ops",
+                             .usage = "gradus ops [NAME]",
+                             .summary = "the operations, and the options of one",
+                             .examples = "  gradus ops conv2d\n",
+                             .run = run_ops};
+
+/* --- info -------------------------------------------------------------------------------------- */
+
+static int about_model(const char *path) {
+    about a;
+    gd_module *net = load_model(path, &a);
+    if (!net) return failed();
+    const int64_t n = gd_module_parameter_count(net);
+    if (common.json) {
+        json_begin(NULL);
+        json_text("file", path);
+        json_text("model", a.model);
+        json_integer("parameters", n);
+        json_text("transform", a.transform);
+        json_begin_list("classes");
+        for (int64_t i = 0; i < a.n_classes; i++) json_text(NULL, a.classes[i]);
+        json_end_list();
+        json_end();
+        json_line();
+    } else {
+        printf("%s\n  parameters  %lld\n", path, (long long)n);
+        if (*a.model) printf("  model       %s\n", a.model);
+        if (*a.transform) printf("  transform   %s\n", a.transform);
+        if (a.channels)
+            printf("  takes       images of %lld x %lld, %s\n", (long long)a.width, (long long)a.height,
+                   a.channels == 1 ? "grey" : "colour");
+        if (a.n_classes) printf("  classes     %lld:", (long long)a.n_classes);
+        for (int64_t i = 0; i < a.n_classes && i < 12; i++) printf(" %s", a.classes[i]);
+        if (a.n_classes) puts(a.n_classes > 12 ? " ..." : "");
+    }
+    free_about(&a);
+    return DONE;
+}
+
+static int run_info(int count, const char **words) {
+    if (count > 1) return usage_error(&info_command, "it takes one file, and got %d", count);
+    if (count) return about_model(words[0]);
+    if (common.json) {
+        json_begin(NULL);
+        json_text("version", gd_version());
+        json_integer("threads", gd_num_threads());
+        json_text("device", gd_device_name(gd_default_device()));
+        json_text("instruction_set", gd_cpu_instruction_set());
+        json_integer("ops", gd_op_count());
+        json_end();
+        json_line();
+        return DONE;
+    }
+    printf("gradus %s\n  instruction set  %s\n  threads          %d\n  devices          cpu\n  ops              %d\n",
+           gd_version(), gd_cpu_instruction_set(), gd_num_threads(), gd_op_count());
+    return DONE;
+}
+
+const command info_command = {.name = "info",
+                              .usage = "gradus info [MODEL.onnx]",
+                              .summary = "this build and machine, or a saved model",
+                              .run = run_info};

@@ -1,0 +1,124 @@
+/* main.c - the gradus command: finds the subcommand and the options that all of them have. */
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+static const command *const commands[] = {&demo_command, &train_command,   &eval_command,
+                                          &predict_command, &summary_command, &list_command,
+                                          &ops_command,     &info_command};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+settings common;
+
+const option common_options[] = {
+    {"common options", HEADING, NULL, NULL, NULL},
+    {"device", TEXT, &common.device, "NAME", "where it runs: cpu (default)"},
+    {"seed", INTEGER, &common.seed, "N", "of all random numbers (default 0)"},
+    {"threads", INTEGER, &common.threads, "N", "how many the CPU uses (default: one for each core)"},
+    {"json", FLAG, &common.json, NULL, "results as JSON on stdout"},
+    {"quiet", FLAG, &common.quiet, NULL, "no progress"},
+    {"help", FLAG, NULL, NULL, "this text"},
+    {0}};
+
+void print_wrapped(const char *text, int indent, int width) {
+    int column = indent;
+    while (*text) {
+        const int length = (int)strcspn(text, " \n");
+        if (column > indent && column + 1 + length > width) {
+            printf("\n%*s", indent, "");
+            column = indent;
+        }
+        if (column > indent) putchar(' '), column++;
+        printf("%.*s", length, text);
+        column += length;
+        text += length;
+        text += strspn(text, " \n");
+    }
+    putchar('\n');
+}
+
+int failed(void) {
+    const char *message = gd_failed() ? gd_error_message() : "it failed";
+    if (common.json) {
+        json_begin(NULL);
+        json_text("error", message);
+        json_text("status", gd_status_name(gd_error_status()));
+        json_end();
+        json_line();
+    }
+    fprintf(stderr, "gradus: %s\n", message);
+    return FAILED;
+}
+
+/* What the library has to say: warnings always, the rest unless --quiet. */
+static void log_line(gd_log_level level, const char *message, void *user) {
+    (void)user;
+    if (level >= GD_LOG_WARNING) fprintf(stderr, "gradus: warning: %s\n", message);
+    else if (level == GD_LOG_INFO && !common.quiet) fprintf(stderr, "gradus: %s\n", message);
+}
+
+static void print_overview(FILE *out) {
+    fputs("gradus trains and runs neural networks.\n\nusage: gradus COMMAND [options]\n\ncommands:\n", out);
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
+    fputs("\nBegin with:\n"
+          "  gradus demo                         train a net that reads digits; takes a minute\n"
+          "  gradus train --help                 the same with data of your own\n"
+          "\nEvery command has --help. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n",
+          out);
+}
+
+static int set_up(const command *c) {
+    gd_set_log(log_line, NULL);
+    if (common.threads < 0 || common.threads > 256)
+        return usage_error(c, "--threads is %lld; it must be from 1 to 256", (long long)common.threads);
+    if (common.threads > 0 && gd_set_num_threads((int)common.threads) != GD_OK) return failed();
+    gd_seed((uint64_t)common.seed);
+    if (!common.device) return DONE;
+    gd_device *device = gd_device_get(common.device);
+    if (!device) return failed();
+    gd_set_default_device(device);
+    return DONE;
+}
+
+int main(int argc, char **argv) {
+    setlocale(LC_CTYPE, "");
+    if (argc < 2) {
+        print_overview(stderr);
+        return USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "help") == 0 && argc > 2) {
+        name = argv[2];
+        argv[2] = (char *)"--help";
+        argc = 3;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_overview(stdout);
+        return DONE;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("gradus %s\n", gd_version());
+        return DONE;
+    }
+    for (int i = 0; i < N_COMMANDS; i++) {
+        const command *c = commands[i];
+        const char *words[MOST_WORDS];
+        int count, code;
+        if (strcmp(c->name, name) != 0) continue;
+        if (!read_args(c, argc - 2, argv + 2, words, &count, &code)) return code;
+        GD_SCOPE;
+        code = set_up(c);
+        if (code == DONE) code = c->run(count, words);
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+            fputs("gradus: stdout cannot be written\n", stderr);
+            if (code == DONE) code = FAILED;
+        }
+        return code;
+    }
+    fprintf(stderr, "gradus: there is no command '%s'\n\n", name);
+    print_overview(stderr);
+    return USAGE;
+}

@@ -1,0 +1,119 @@
+/* predict.c - gradus predict: what a model says of pictures. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+static struct {
+    int64_t top;
+    const char *invert;
+} o = {.top = 5, .invert = "auto"};
+
+static const option options[] = {
+    {"top", INTEGER, &o.top, "N", "how many classes are shown (default 5)"},
+    {"invert", TEXT, &o.invert, "auto|yes|no", "black and white change places; auto: where a picture is on paper and the model has learned from white on black"},
+    {0}};
+
+/* Mean of the pixels at the border of an image (1, H, W). */
+static double border(gd_tensor *x) {
+    const int64_t h = gd_tensor_dim(x, 1), w = gd_tensor_dim(x, 2);
+    gd_tensor *edges[] = {gd_slice(x, .axis = 1, .stop = 1), gd_slice(x, .axis = 1, .start = h - 1),
+                          gd_slice(x, .axis = 2, .stop = 1), gd_slice(x, .axis = 2, .start = w - 1)};
+    double sum = 0;
+    for (int i = 0; i < 4; i++) sum += gd_item(gd_mean(edges[i])) / 4;
+    return sum;
+}
+
+/* The picture as the model wants it: (1, C, H, W). */
+static gd_tensor *prepare(const char *path, const about *a, bool *inverted) {
+    gd_tensor *x = gd_load_image(path, .channels = (int)a->channels);
+    char size[64];
+    snprintf(size, sizeof size, "size=%lld,%lld", (long long)a->height, (long long)a->width);
+    x = gd_transform_apply(gd_transform_new("resize", size), x, NULL);
+    x = gd_mul(gd_cast(x, GD_F32), gd_scalar(1.0 / 255));
+    if (gd_failed()) return NULL;
+    *inverted = strcmp(o.invert, "yes") == 0 ||
+                (strcmp(o.invert, "auto") == 0 && isfinite(a->background) && fabs(border(x) - a->background) > 0.5);
+    if (*inverted) x = gd_sub(gd_scalar(1), x);
+    gd_dataset *one = apply_transforms(gd_dataset_tensors(gd_unsqueeze(x, 0)), a->transform);
+    return one ? gd_unsqueeze(gd_dataset_get(one, 0).at[0], 0) : NULL;
+}
+
+static const char *class_name(const about *a, int64_t i, char *text, size_t size) {
+    if (i < a->n_classes) return a->classes[i];
+    snprintf(text, size, "class %lld", (long long)i);
+    return text;
+}
+
+static void print_top(const char *path, gd_tensor *scores, const about *a, bool inverted, bool several) {
+    const int64_t classes = gd_tensor_numel(scores);
+    const int64_t n = o.top < classes ? o.top : classes;
+    gd_topk_outputs best = gd_topk(gd_softmax(gd_flatten(scores), .axis = 0), n);
+    char text[40];
+    if (common.json) {
+        json_begin(NULL);
+        json_text("file", path);
+        json_begin_list("top");
+    } else if (several || inverted)
+        printf("%s%s\n", path, inverted ? " (inverted)" : "");
+    for (int64_t i = 0; i < n && !gd_failed(); i++) {
+        const double p = gd_item(gd_select(best.values, 0, i));
+        const int64_t c = gd_item_int(gd_select(best.indices, 0, i));
+        const char *name = class_name(a, c, text, sizeof text);
+        if (!common.json) {
+            printf("%6.2f %%  %s\n", 100 * p, name);
+            continue;
+        }
+        json_begin(NULL);
+        json_text("class", name);
+        json_integer("index", c);
+        json_number("probability", p);
+        json_end();
+    }
+    if (common.json) {
+        json_end_list();
+        json_end();
+        json_line();
+    }
+}
+
+static int run(int count, const char **words) {
+    about a;
+    if (count < 2) return usage_error(&predict_command, "it needs a model and at least one picture");
+    if (o.top < 1) return usage_error(&predict_command, "--top must be at least 1");
+    if (strcmp(o.invert, "auto") && strcmp(o.invert, "yes") && strcmp(o.invert, "no"))
+        return usage_error(&predict_command, "--invert is auto, yes or no");
+    gd_module *net = load_model(words[0], &a);
+    if (!net) return failed();
+    if (!a.channels) {
+        fprintf(stderr, "gradus: %s does not say which pictures it takes; models that gradus train has saved from pictures do\n",
+                words[0]);
+        return FAILED;
+    }
+    int code = DONE;
+    for (int i = 1; i < count; i++) {
+        GD_SCOPE;
+        bool inverted = false;
+        gd_tensor *x = prepare(words[i], &a, &inverted);
+        gd_tensor *scores = x ? gd_module_forward(net, x) : NULL;
+        if (scores && !gd_failed()) print_top(words[i], scores, &a, inverted, count > 2);
+        if (gd_failed()) {
+            code = failed();
+            gd_clear_error();
+        }
+    }
+    free_about(&a);
+    return code;
+}
+
+const command predict_command = {
+    .name = "predict",
+    .usage = "gradus predict MODEL.onnx IMAGE... [options]",
+    .summary = "say what is in pictures",
+    .about = "Prints the likeliest classes. Pictures are PNG, JPEG or PPM files of any size; they are\n"
+             "scaled to the size that the model has learned from.\n",
+    .examples = "  gradus predict m.onnx digit.png\n"
+                "  gradus predict cats.onnx *.jpg --top 1 --json\n",
+    .options = options,
+    .run = run};

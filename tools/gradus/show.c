@@ -1,0 +1,97 @@
+/* show.c - pictures and tables in a terminal. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+static int terminal_width(void) {
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/* The pixels of an image, rows one after the other; free() them. */
+static float *pixels_of(gd_tensor *image, int *height, int *width) {
+    const int rank = gd_tensor_rank(image);
+    *height = (int)gd_tensor_dim(image, rank - 2);
+    *width = (int)gd_tensor_dim(image, rank - 1);
+    const size_t bytes = sizeof(float) * (size_t)*height * (size_t)*width;
+    float *p = malloc(bytes);
+    if (p && gd_copy_to(gd_contiguous(gd_cast(image, GD_F32)), p, bytes) != GD_OK) {
+        free(p);
+        return NULL;
+    }
+    return p;
+}
+
+/* Two pixels above each other as one character: four levels of ink by shades and half blocks. */
+static const char *cell(float top, float bottom) {
+    const bool t = top > 0.35f, b = bottom > 0.35f;
+    if (t && b) return top + bottom > 1.3f ? "█" : "▓";
+    if (t) return "▀";
+    if (b) return "▄";
+    return top + bottom > 0.35f ? "░" : " ";
+}
+
+static void print_row(const float *p, int height, int width, int row, int left, int right) {
+    for (int x = left; x < right; x++) {
+        const float top = p[row * width + x], bottom = row + 1 < height ? p[(row + 1) * width + x] : 0;
+        fputs(cell(top, bottom), stdout);
+    }
+}
+
+void show_images(gd_tensor *const *images, const char *const *captions, int count) {
+    enum { MOST = 16, GAP = 2, TRIM = 3 };
+    float *p[MOST];
+    int height = 0, width = 0, shown = 0;
+    if (count > MOST) count = MOST;
+    for (; shown < count; shown++)
+        if (!(p[shown] = pixels_of(images[shown], &height, &width))) break;
+    const int trim = width >= 28 ? TRIM : 0, columns = width - 2 * trim;
+    int in_a_row = (terminal_width() - 1) / (columns + GAP);
+    if (in_a_row < 1) in_a_row = 1;
+    for (int first = 0; first < shown; first += in_a_row) {
+        const int last = first + in_a_row < shown ? first + in_a_row : shown;
+        for (int row = trim; row < height - trim; row += 2) {
+            for (int i = first; i < last; i++) {
+                print_row(p[i], height, width, row, trim, width - trim);
+                if (i + 1 < last) printf("%*s", GAP, "");
+            }
+            putchar('\n');
+        }
+        for (int i = first; i < last; i++) printf("%-*.*s", columns + GAP, columns, captions[i]);
+        fputs("\n\n", stdout);
+    }
+    for (int i = 0; i < shown; i++) free(p[i]);
+}
+
+void show_confusion(gd_tensor *matrix, char *const *names) {
+    const int n = (int)gd_tensor_dim(matrix, 0);
+    double *m = malloc(sizeof(double) * (size_t)n * (size_t)n);
+    if (!m || gd_copy_to(gd_contiguous(gd_cast(matrix, GD_F64)), m, sizeof(double) * (size_t)n * (size_t)n) != GD_OK) {
+        free(m);
+        return;
+    }
+    int wide = 5;
+    for (int i = 0; i < n; i++)
+        if (names && (int)strlen(names[i]) > wide) wide = (int)strlen(names[i]);
+    if (wide > 12) wide = 12;
+    printf("Confusion matrix: rows are true classes, columns what the net says.\n\n%*s", wide + 1, "");
+    for (int j = 0; j < n; j++)
+        if (names) printf(" %5.5s", names[j]);
+        else printf(" %5d", j);
+    putchar('\n');
+    for (int i = 0; i < n; i++) {
+        double all = 0;
+        if (names) printf("%*.*s ", wide, wide, names[i]);
+        else printf("%*d ", wide, i);
+        for (int j = 0; j < n; j++) all += m[i * n + j];
+        for (int j = 0; j < n; j++)
+            if (m[i * n + j] == 0) printf("     %s", "·");
+            else printf(" %5.0f", m[i * n + j]);
+        printf("   %5.1f %%\n", all > 0 ? 100 * m[i * n + i] / all : 0.0);
+    }
+    putchar('\n');
+    free(m);
+}
