@@ -79,6 +79,17 @@ gd_status gd_image_fill(const gd_floats *list, const gd_image *image, const char
     return GD_OK;
 }
 
+gd_status gd_image_check_size(const gd_shape *size) {
+    if (size->form != 1 || size->rank < 1 || size->rank > 2)
+        return gd_fail(GD_E_ARGUMENT, "size has %d numbers; give one, or height and width",
+                       size->rank);
+    for (int i = 0; i < size->rank; i++)
+        if (size->at[i] < 1 || size->at[i] > GD_IMAGE_SIDE)
+            return gd_fail(GD_E_ARGUMENT, "size is %lld; it must be in [1, %d]",
+                           (long long)size->at[i], GD_IMAGE_SIDE);
+    return GD_OK;
+}
+
 /* --- windows ----------------------------------------------------------------------------------- */
 
 gd_border gd_border_of(gd_word mode) {

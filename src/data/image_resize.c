@@ -180,6 +180,14 @@ static gd_status nearest(const gd_image *x, gd_box part, gd_image *y) {
     return GD_OK;
 }
 
+/* Bytes are rounded between the two passes, too, as PIL and torchvision do. */
+static void round_row(float *row, int64_t width) {
+    for (int64_t j = 0; j < width; j++) {
+        const float v = row[j] + 0.5f;
+        row[j] = (float)(int)(v < 0 ? 0 : v > 255 ? 255 : v);
+    }
+}
+
 gd_status gd_image_resize(const gd_image *x, gd_box part, int64_t height, int64_t width,
                           gd_filter filter, bool antialias, gd_image *y) {
     axis rows, columns;
@@ -199,7 +207,9 @@ gd_status gd_image_resize(const gd_image *x, gd_box part, int64_t height, int64_
             if (done < rows.first[i]) done = rows.first[i];
             for (; done < rows.first[i] + keep; done++) {
                 const int64_t at = (c * x->height + part.top + done) * x->width + part.left;
-                across(&columns, row_f32(x, at, part.width, line), wide + done % keep * width);
+                float *to = wide + done % keep * width;
+                across(&columns, row_f32(x, at, part.width, line), to);
+                if (x->dtype == GD_U8) round_row(to, width);
             }
             down(&rows, i, wide, keep, width, sum);
             put_row(y, (c * height + i) * width, sum, width);
