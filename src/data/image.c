@@ -177,13 +177,26 @@ gd_status gd_image_window(const gd_image *x, int64_t top, int64_t left, int64_t 
     return GD_OK;
 }
 
+/* Eight bytes at a time. */
+static void reverse_uint8_t(const void *from, void *to, int64_t n) {
+    const uint8_t *x = from;
+    uint8_t *y = to;
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, x + n - 8 - i, 8);
+        eight = __builtin_bswap64(eight);
+        memcpy(y + i, &eight, 8);
+    }
+    for (; i < n; i++) y[i] = x[n - 1 - i];
+}
+
 #define REVERSE(type)                                                                              \
     static void reverse_##type(const void *from, void *to, int64_t n) {                            \
         const type *x = from;                                                                      \
         type *y = to;                                                                              \
         for (int64_t i = 0; i < n; i++) y[i] = x[n - 1 - i];                                       \
     }
-REVERSE(uint8_t)
 REVERSE(uint16_t)
 REVERSE(uint32_t)
 REVERSE(uint64_t)

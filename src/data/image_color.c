@@ -93,27 +93,36 @@ void gd_image_saturation(gd_image *x, double factor) {
         }
 }
 
-/* n pixels in [0, 1]. The hue as six sixths of a turn; a channel is the greatest of the three less what the
- * distance from its own hue takes off. */
-static void turn_hue(int n, float shift, float *r, float *g, float *b) {
+static float greater(float a, float b) { return a > b ? a : b; }
+static float lesser(float a, float b) { return a < b ? a : b; }
+
+/* How much of the range a channel lacks, whose own hue is `from` sixths behind h. */
+static float lacks(float h, float from) {
+    float d = h + from;
+    d = d >= 6 ? d - 6 : d;
+    return clamp(lesser(d, 4 - d), 1);
+}
+
+/* n pixels in [0, 1]. The hue is in sixths of a turn; a channel is the greatest of the three less what the
+ * distance from its own hue takes off. No branches, so that compilers use vectors. */
+static void turn_hue(int n, float shift, float *restrict r, float *restrict g, float *restrict b) {
     for (int i = 0; i < n; i++) {
-        const float high = fmaxf(r[i], fmaxf(g[i], b[i])), low = fminf(r[i], fminf(g[i], b[i]));
-        const float range = high - low, per = range > 0 ? 1 / range : 0;
-        const float red = (g[i] - b[i]) * per, green = 2 + (b[i] - r[i]) * per,
-                    blue = 4 + (r[i] - g[i]) * per;
-        float h = high == r[i] ? red : high == g[i] ? green : blue;
-        h += shift; /* now in [-1, 11) */
+        const float red = r[i], green = g[i], blue = b[i];
+        const float high = greater(red, greater(green, blue)),
+                    low = lesser(red, lesser(green, blue));
+        const float range = high - low, divisor = range > 0 ? range : 1;
+        /* differences and the hue at which they are 0, of the greatest channel */
+        float over = red - green, hue = 4;
+        over = high == green ? blue - red : over;
+        hue = high == green ? 2 : hue;
+        over = high == red ? green - blue : over;
+        hue = high == red ? 0 : hue;
+        float h = hue + over / divisor + shift; /* in [-1, 11) */
         h = h < 0 ? h + 6 : h;
         h = h >= 6 ? h - 6 : h;
-        float k[3] = {h + 5, h + 3, h + 1};
-        for (int c = 0; c < 3; c++) {
-            float d = k[c] >= 6 ? k[c] - 6 : k[c];
-            d = d < 4 - d ? d : 4 - d;
-            k[c] = high - range * clamp(d, 1);
-        }
-        r[i] = k[0];
-        g[i] = k[1];
-        b[i] = k[2];
+        r[i] = high - range * lacks(h, 5);
+        g[i] = high - range * lacks(h, 3);
+        b[i] = high - range * lacks(h, 1);
     }
 }
 
