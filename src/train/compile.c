@@ -259,9 +259,9 @@ static gd_status look_built(gd_walk *w, gd_module *m) {
     return GD_OK;
 }
 
-bool gd_module_is_built(gd_module *net) {
-    bool built = true;
-    return gd_module_walk(net, &(gd_walk){.module = look_built, .user = &built}) == GD_OK && built;
+gd_status gd_module_is_built(gd_module *net, bool *built) {
+    *built = true;
+    return gd_module_walk(net, &(gd_walk){.module = look_built, .user = built});
 }
 
 static gd_status make_optimizer(gd_training *t, gd_module *net) {
@@ -285,7 +285,9 @@ gd_status gd_training_prepare(gd_training *t, gd_module *net, gd_tensors inputs)
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = gd_module_is_built(net) ? GD_OK : gd_module_build_at(NULL, net, inputs);
+    bool built = false;
+    gd_status status = gd_module_is_built(net, &built);
+    if (status == GD_OK && !built) status = gd_module_build_at(NULL, net, inputs);
     if (status == GD_OK) status = make_both(t, net);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
@@ -319,7 +321,9 @@ static gd_status fill(gd_training *t, gd_module *net, const gd_compile_options *
     t->accumulate = o->accumulate;
     t->clip_norm = o->clip_norm;
     t->clip_value = o->clip_value;
-    return gd_module_is_built(net) && gd_module_parameter_count(net) > 0 ? make_both(t, net) : GD_OK;
+    bool built;
+    GD_TRY(gd_module_is_built(net, &built));
+    return built && gd_module_parameter_count(net) > 0 ? make_both(t, net) : GD_OK;
 }
 
 static gd_status compile(gd_module *net, const gd_compile_options *o) {

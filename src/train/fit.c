@@ -252,7 +252,9 @@ static gd_status prepare(gd_fit_run *r) {
         at = (gd_loader_position){at.epoch + 1, 0};
         GD_TRY(gd_loader_seek(loader, at));
     }
-    if (!gd_module_is_built(r->net)) {
+    bool built;
+    GD_TRY(gd_module_is_built(r->net, &built));
+    if (!built) {
         if (!gd_batches_next(&r->train, &batch, &status))
             return status != GD_OK ? status : gd_fail(GD_E_ARGUMENT, "gd_fit: there are no batches in an epoch");
         GD_TRY(gd_batch_inputs(&r->train, batch, &inputs));

@@ -38,8 +38,8 @@ void gd_progress_rate(double rate, char text[32]) {
     static const char *const unit[] = {"", "k", "M", "G"};
     int u = 0;
     while (rate >= 999.5 && u < 3) rate /= 1000, u++;
-    gd_snprintf(text, 32, "%.*f%s/s", rate >= 99.95 || (u == 0 && rate >= 10) ? 0 : rate >= 1 ? 1 : 2, rate,
-                unit[u]);
+    const int digits = u == 0 ? (rate >= 9.95 ? 0 : rate >= 0.995 ? 1 : 2) : rate >= 99.95 ? 0 : 1;
+    gd_snprintf(text, 32, "%.*f%s/s", digits, rate, unit[u]);
 }
 
 /* "4.2s" for what took less than a minute. */
@@ -76,7 +76,7 @@ static void put(line *l, const char *text) {
     l->columns += columns_of(text);
 }
 
-static int digits(int64_t number) {
+static int width_of(int64_t number) {
     char text[32];
     return snprintf(text, sizeof text, "%lld", (long long)number);
 }
@@ -86,7 +86,7 @@ static void label(const gd_progress_numbers *n, bool brief, char text[80]) {
     if (n->epoch == 0)
         snprintf(text, 80, "%.40s", n->what);
     else if (n->epochs > 0)
-        snprintf(text, 80, "%.40s%s%*lld/%lld", brief ? "" : n->what, brief ? "" : " ", digits(n->epochs),
+        snprintf(text, 80, "%.40s%s%*lld/%lld", brief ? "" : n->what, brief ? "" : " ", width_of(n->epochs),
                  (long long)n->epoch, (long long)n->epochs);
     else
         snprintf(text, 80, "%.40s%s%lld", brief ? "" : n->what, brief ? "" : " ", (long long)n->epoch);
@@ -145,7 +145,7 @@ static int write_line(const gd_progress_numbers *n, const detail *d, gd_progress
     }
     if (d->counts) {
         if (n->batches > 0)
-            snprintf(part, sizeof part, "%*lld/%lld", digits(n->batches), (long long)n->batch, (long long)n->batches);
+            snprintf(part, sizeof part, "%*lld/%lld", width_of(n->batches), (long long)n->batch, (long long)n->batches);
         else
             snprintf(part, sizeof part, "%lld", (long long)n->batch);
         field(&l, part);

@@ -47,7 +47,7 @@ gd_status gd_training_get(gd_module *net, const char *what, gd_training **traini
 gd_status gd_training_prepare(gd_training *training, gd_module *net, gd_tensors inputs);
 
 /* Whether all parameters of a net are there. */
-bool gd_module_is_built(gd_module *net);
+gd_status gd_module_is_built(gd_module *net, bool *built);
 
 /* A metric like this one, with sums of its own: count 1, in no scope. NULL: failed. */
 gd_metric *gd_metric_like(const gd_metric *metric);

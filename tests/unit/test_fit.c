@@ -139,6 +139,27 @@ CLEAN_TEST(accumulated_batches_make_the_step_of_their_mean) {
     }
 }
 
+/* Mixed precision learns the same things; parameters stay f32, and f16 has a loss scale. */
+CLEAN_TEST(nets_train_in_half_precision) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    double loss[3];
+    for (int i = 0; i < 3; i++) {
+        gd_module *net = make_net();
+        CHECK(gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=100", .loss = "cross_entropy", .metrics = "accuracy",
+                         .clip_norm = 1, .accumulate = 2, .precision = ((const char *[]){"f32", "bf16", "f16"})[i]) == GD_OK);
+        gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 10, .batch = 16, .validation_tensors = gd_list(x, y), QUIET);
+        CHECK_SAYING(h, "%s", gd_error_message());
+        loss[i] = gd_history_last(h, "val_loss");
+        CHECK(gd_tensor_dtype(gd_module_parameters(net).at[0]) == GD_F32);
+        CHECK(fabs(gd_history_last(gd_evaluate(net, gd_list(x, y)), "loss") - loss[i]) < 1e-6);
+        CHECK(!gd_failed() && gd_tensor_dim(gd_predict(net, gd_list(x)), 0) == SAMPLES);
+    }
+    CHECK_SAYING(loss[1] != loss[0] && fabs(loss[1] - loss[0]) < 0.05, "bf16: %g, f32: %g", loss[1], loss[0]);
+    CHECK_SAYING(loss[2] != loss[0] && fabs(loss[2] - loss[0]) < 0.02, "f16: %g, f32: %g", loss[2], loss[0]);
+}
+
 /* --- weights ----------------------------------------------------------------------------------- */
 
 CLEAN_TEST(weights_of_classes_are_those_of_the_loss) {

@@ -1,5 +1,4 @@
 /* test_progress.c - what a run shows: in terminals of any width, in a file, in a pipe. */
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
