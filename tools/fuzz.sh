@@ -3,7 +3,8 @@
 #
 # What it finds interesting stays in BUILD/corpus/TARGET and is where the next run goes on. The first one
 # starts from the files that test_onnx_control writes, graphs with branches and loops, and from those of
-# other programs in tests/golden; fuzz_safetensors starts from tests/golden and tests/fuzz/corpus. An input that crashes is left in BUILD as TARGET-crash-...
+# other programs in tests/golden; fuzz_safetensors starts from tests/golden and tests/fuzz/corpus,
+# fuzz_image from tests/golden/pictures. An input that crashes is left in BUILD as TARGET-crash-...
 set -eu
 build=$1
 seconds=$2
@@ -22,6 +23,11 @@ if [ ! -d "$build/corpus/fuzz_safetensors" ]; then
     mkdir -p "$build/corpus/fuzz_safetensors"
     cp "$(dirname "$0")/../tests/golden/safetensors"/*.safetensors "$(dirname "$0")/../tests/fuzz/corpus/safetensors"/*.bin \
         "$build/corpus/fuzz_safetensors/"
+fi
+if [ ! -d "$build/corpus/fuzz_image" ]; then
+    mkdir -p "$build/corpus/fuzz_image" "$build/corpus/fuzz_csv"
+    find "$(dirname "$0")/../tests/golden/pictures" -type f -size -2k ! -name '*.npz' -exec cp {} "$build/corpus/fuzz_image/" \;
+    printf 'a,"b""c",d\r\n1,"x\ny",2.5\r\n, u ,NA\n-3e4,x,7\n' >"$build/corpus/fuzz_csv/table.csv"
 fi
 for target in "$build"/tests/fuzz_*; do
     [ -x "$target" ] && [ -f "$target" ] || continue

@@ -46,7 +46,7 @@ static gd_tensor *batches(gd_loader *loader, int64_t steps) {
         }
         GD_SCOPE;
         gd_tensor *last = gd_slice(batch.at[1], .axis = 1, .start = LENGTH - 1);
-        gd_tensor *both = gd_concat(gd_list(batch.at[0], last), .axis = 1);
+        gd_tensor *both = gd_cat(gd_list(batch.at[0], last), .axis = 1);
         const int64_t n = gd_tensor_numel(both);
         if (!all) all = gd_keep(gd_zeros(gd_dims(steps, gd_tensor_dim(both, 0), LENGTH + 1), .dtype = GD_I64));
         if (gd_failed()) return NULL;

@@ -16,7 +16,8 @@
  *   other  the dtype of its inputs. Where f16 or bf16 meets f32, the result is f32
  *
  * f64, integers and bools are never cast, and a call that has an f64 input is left as it is. So are ops
- * that write in place (gd_exp_) and gd_op_run_into: their dtype is that of the tensor they write.
+ * that write in place (gd_exp_), gd_op_run_into, and gd_batch_norm where its statistics are bf16 or f16:
+ * their dtype is that of the tensor they write.
  * Parameters stay f32: a cast is an op like any other, and its gradient casts back.
  *
  * Gradient rules and hooks, functions of gd_apply, optimizer steps and runs of sessions compute in the

@@ -218,6 +218,10 @@ GD_API const char *gd_history_name(const gd_history *history, int64_t column);
 GD_API double gd_history_value(const gd_history *history, const char *name, int64_t row);
 #define gd_history_last(history, name) gd_history_value(history, name, -1)
 
+/* Why the run ended before its last epoch, in words; NULL: it did not. And whether it was an interrupt. */
+GD_API const char *gd_history_stopped(const gd_history *history);
+GD_API bool gd_history_interrupted(const gd_history *history);
+
 /* Writes the curves as an SVG picture: losses, and below them metrics between 0 and 1. */
 #define gd_history_plot(...) gd_history_plot_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_history_plot_at(const char *site, const gd_history *history, const char *path);

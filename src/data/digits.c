@@ -22,6 +22,41 @@ enum { LINE_POINTS = 256, MOST_SIZE = 256 };
 
 typedef gd_dataset_digits_options knobs;
 
+/* How much each thing varies, at options of 1. */
+static const struct hand {
+    float each;                           /* points of a stroke, of the digit's height */
+    float ends;                           /* the first and last piece of a stroke, of its length */
+    float width;                          /* of a digit, at first */
+    float top, high;                      /* its top against its bottom: width, height */
+    float lean;                           /* its middle, to the side */
+    float wide;                           /* logarithm of its width */
+    float turn;                           /* radians */
+    float slant, slant_spread, slant_one; /* mean, spread, and more of it for 1 */
+    float push, tempo;                    /* the warp and its frequency */
+    float pen, pen_spread,
+        pen_change;          /* half width in pixels of 28, its logarithm, along a stroke */
+    float soft, soft_spread; /* edges, in pixels */
+} hand = {
+    .each = 0.031f,
+    .ends = 0.12f,
+    .width = 0.84f,
+    .top = 0.26f,
+    .high = 0.14f,
+    .lean = 0.06f,
+    .wide = 0.24f,
+    .turn = 0.15f,
+    .slant = 0.10f,
+    .slant_spread = 0.27f,
+    .slant_one = 0.10f,
+    .push = 0.046f,
+    .tempo = 0.9f,
+    .pen = 1.24f,
+    .pen_spread = 0.28f,
+    .pen_change = 0.14f,
+    .soft = 0.9f,
+    .soft_spread = 0.6f,
+};
+
 /* --- numbers ----------------------------------------------------------------------------------- */
 
 /* About normally distributed: the sum of four. Never beyond 3.5. */
@@ -74,19 +109,29 @@ typedef struct pen {
     float x[GD_DIGIT_POINTS], y[GD_DIGIT_POINTS];
 } pen;
 
-/* Points of the style, moved at random: each for itself, and the upper and lower half as a whole. */
+static bool is_end(const gd_digit_style *s, int i) {
+    return s->points[i].kind == GD_PEN_DOWN || i + 1 == s->count ||
+           s->points[i + 1].kind == GD_PEN_DOWN;
+}
+
+/* Points of the style, moved at random: each for itself, and the upper and lower half together. */
 static void place_points(const gd_digit_style *s, const knobs *o, gd_random *r, pen *p) {
-    const float each = 0.028f * (float)o->jitter, shape = (float)o->jitter;
-    const float wide = 0.22f * shape * spread(r); /* the top is wider than the bottom */
-    const float high = 0.10f * shape * spread(r); /* the top half is higher */
-    const float lean = 0.06f * shape * spread(r); /* the middle is to the side */
+    const float jitter = (float)o->jitter;
+    const float wide = hand.top * jitter * spread(r), high = hand.high * jitter * spread(r),
+                lean = hand.lean * jitter * spread(r);
     for (int i = 0; i < s->count; i++) {
-        float x = (float)s->points[i].x / 100 - 0.5f, y = (float)s->points[i].y / 100 - 0.5f;
-        const float from_middle = 1 - 4 * y * y;
-        x = x * (1 - wide * y) + lean * from_middle;
-        y = y + high * from_middle / 2;
-        p->x[i] = x * 0.72f + each * spread(r);
-        p->y[i] = y + each * spread(r);
+        const float x = (float)s->points[i].x / 100 - 0.5f, y = (float)s->points[i].y / 100 - 0.5f;
+        const float from_ends = 1 - 4 * y * y;
+        p->x[i] =
+            (x * (1 - wide * y) + lean * from_ends + hand.each * jitter * spread(r)) * hand.width;
+        p->y[i] = y + high * from_ends / 2 + hand.each * jitter * spread(r);
+    }
+    for (int i = 0; i < s->count; i++) {
+        if (!is_end(s, i)) continue;
+        const int next = s->points[i].kind == GD_PEN_DOWN ? i + 1 : i - 1;
+        const float more = hand.ends * jitter * spread(r);
+        p->x[i] += more * (p->x[i] - p->x[next]);
+        p->y[i] += more * (p->y[i] - p->y[next]);
     }
 }
 
@@ -124,17 +169,17 @@ static void draw_strokes(const gd_digit_style *s, const pen *p, drawing *d) {
 /* --- the hand ---------------------------------------------------------------------------------- */
 
 static void bend(drawing *d, int digit, const knobs *o, gd_random *r) {
-    const float turn = 0.10f * (float)o->rotation * spread(r);
-    float slant = (0.10f + 0.22f * spread(r)) * (float)o->slant;
-    if (digit == 1) slant += 0.15f * (float)o->slant * spread(r);
-    const float wide = grow(0.20f * (float)o->jitter * spread(r));
+    const float turn = hand.turn * (float)o->rotation * spread(r);
+    float slant = (hand.slant + hand.slant_spread * spread(r)) * (float)o->slant;
+    if (digit == 1) slant += hand.slant_one * (float)o->slant * spread(r);
+    const float wide = grow(hand.wide * (float)o->jitter * spread(r));
     const float c = 1 - turn * turn / 2, s = turn * (1 - turn * turn / 6);
-    float push[2][4], amount = 0.030f * (float)o->warp;
+    float push[2][4], amount = hand.push * (float)o->warp;
     for (int k = 0; k < 2; k++) {
-        push[k][0] = 0.9f * spread(r);
-        push[k][1] = 0.9f * spread(r);
+        push[k][0] = hand.tempo * spread(r);
+        push[k][1] = hand.tempo * spread(r);
         push[k][2] = unit(r);
-        push[k][3] = amount * (0.5f + unit(r)) * 1.2f;
+        push[k][3] = amount * (0.5f + unit(r));
     }
     for (int i = 0; i < d->count; i++) {
         dot *p = &d->at[i];
@@ -147,8 +192,8 @@ static void bend(drawing *d, int digit, const knobs *o, gd_random *r) {
 
 /* Half widths along the strokes, in pixels of an image of 28. */
 static float press(drawing *d, const knobs *o, gd_random *r) {
-    const float width = 1.35f * grow(0.28f * spread(r)) * (float)o->thickness;
-    const float change = 0.14f * spread(r), tempo = 1 + 2 * unit(r), phase = unit(r);
+    const float width = hand.pen * grow(hand.pen_spread * spread(r)) * (float)o->thickness;
+    const float change = hand.pen_change * spread(r), tempo = 1 + 2 * unit(r), phase = unit(r);
     float most = 0;
     for (int i = 0; i < d->count; i++) {
         float f = 1 + change * wave(tempo * (float)i / 64 + phase);
@@ -265,7 +310,7 @@ static void draw(const knobs *o, int digit, gd_random *r, float *scratch, float 
     bend(&d, digit, o, r);
     press(&d, o, r);
     fit(&d, box, pixel);
-    const float soft = (0.9f + 0.6f * unit(r)) * (pixel > 1 ? pixel : 1);
+    const float soft = (hand.soft + hand.soft_spread * unit(r)) * (pixel > 1 ? pixel : 1);
     memset(scratch, 0, (size_t)n * (size_t)n * sizeof *scratch);
     for (int i = 0; i < d.count; i++) d.at[i].x += 1, d.at[i].y += 1;
     for (int i = 0; i + 1 < d.count; i++)

@@ -21,7 +21,7 @@ typedef struct gd_digit_style {
     int8_t weight; /* how often, compared to the digit's other styles */
 } gd_digit_style;
 
-enum { GD_DIGIT_STYLES = 10, GD_DIGIT_POINTS = 32 };
+enum { GD_DIGIT_STYLES = 12, GD_DIGIT_POINTS = 32 };
 extern const gd_digit_style gd_digit_styles[10][GD_DIGIT_STYLES];
 
 #endif

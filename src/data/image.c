@@ -79,6 +79,17 @@ gd_status gd_image_fill(const gd_floats *list, const gd_image *image, const char
     return GD_OK;
 }
 
+gd_status gd_image_check_size(const gd_shape *size) {
+    if (size->form != 1 || size->rank < 1 || size->rank > 2)
+        return gd_fail(GD_E_ARGUMENT, "size has %d numbers; give one, or height and width",
+                       size->rank);
+    for (int i = 0; i < size->rank; i++)
+        if (size->at[i] < 1 || size->at[i] > GD_IMAGE_SIDE)
+            return gd_fail(GD_E_ARGUMENT, "size is %lld; it must be in [1, %d]",
+                           (long long)size->at[i], GD_IMAGE_SIDE);
+    return GD_OK;
+}
+
 /* --- windows ----------------------------------------------------------------------------------- */
 
 gd_border gd_border_of(gd_word mode) {
@@ -166,13 +177,26 @@ gd_status gd_image_window(const gd_image *x, int64_t top, int64_t left, int64_t 
     return GD_OK;
 }
 
+/* Eight bytes at a time. */
+static void reverse_uint8_t(const void *from, void *to, int64_t n) {
+    const uint8_t *x = from;
+    uint8_t *y = to;
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, x + n - 8 - i, 8);
+        eight = __builtin_bswap64(eight);
+        memcpy(y + i, &eight, 8);
+    }
+    for (; i < n; i++) y[i] = x[n - 1 - i];
+}
+
 #define REVERSE(type)                                                                              \
     static void reverse_##type(const void *from, void *to, int64_t n) {                            \
         const type *x = from;                                                                      \
         type *y = to;                                                                              \
         for (int64_t i = 0; i < n; i++) y[i] = x[n - 1 - i];                                       \
     }
-REVERSE(uint8_t)
 REVERSE(uint16_t)
 REVERSE(uint32_t)
 REVERSE(uint64_t)

@@ -57,6 +57,11 @@ static inline float gd_fill_at(const float value[GD_MAX_FLOATS], int64_t c, int6
     return colors > GD_MAX_FLOATS ? value[0] : value[c % colors];
 }
 
+/* The height and width that the option "size" states: one number for both, or two. */
+gd_status gd_image_check_size(const gd_shape *size);
+static inline int64_t gd_size_height(const gd_shape *size) { return size->at[0]; }
+static inline int64_t gd_size_width(const gd_shape *size) { return size->at[size->rank - 1]; }
+
 /* --- moving pixels ----------------------------------------------------------------------------- */
 
 /* The window of `height` by `width` at (top, left) of the image with a border around it. Any dtype;
@@ -98,7 +103,7 @@ void gd_image_brightness(gd_image *x, double factor);
 void gd_image_contrast(gd_image *x, double factor);
 void gd_image_saturation(gd_image *x, double factor);
 void gd_image_hue(gd_image *x, double shift); /* in turns, -0.5 to 0.5 */
-gd_status gd_image_grayscale(const gd_image *x, gd_image *y, int64_t channels);
+gd_status gd_image_grayscale(const gd_image *x, int64_t channels, gd_image *y);
 
 /* Normally distributed numbers, drawn from as many words of `random` as there are. */
 void gd_random_normals(gd_random *random, float *values, int64_t count);

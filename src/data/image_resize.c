@@ -32,35 +32,49 @@ static double triangle(double x) {
     return x < 1 ? 1 - x : 0;
 }
 
+/* The pixels that output i covers: `low` to before `high`. */
+static void cover(const axis *a, int64_t i, double support, int64_t *low, int64_t *high) {
+    const double center = (double)a->in / (double)a->out * ((double)i + 0.5);
+    *low = (int64_t)(center - support + 0.5);
+    *high = (int64_t)(center + support + 0.5);
+    if (*low < 0) *low = 0;
+    if (*high > a->in) *high = a->in;
+}
+
 /* Antialias: the filter is as wide as an output pixel, cut off at the edges and brought to a sum of
  * 1 again. */
 static void weigh_area(axis *a, gd_filter filter, double wide) {
     const double scale = (double)a->in / (double)a->out, stretch = scale > 1 ? scale : 1;
-    const double support = wide * stretch;
     for (int64_t i = 0; i < a->out; i++) {
         const double center = scale * ((double)i + 0.5);
-        int64_t low = (int64_t)(center - support + 0.5), high = (int64_t)(center + support + 0.5);
-        if (low < 0) low = 0;
-        if (high > a->in) high = a->in;
-        if (low > a->in - a->taps) { /* the row of weights must lie inside */
-            const int64_t at = a->in - a->taps;
-            a->first[i] = (int32_t)(at < 0 ? 0 : at);
-        } else {
-            a->first[i] = (int32_t)low;
-        }
-        double sum = 0;
+        int64_t low, high;
+        cover(a, i, wide * stretch, &low, &high);
+        /* all of the weights must lie inside */
+        const int64_t first = low > a->in - a->taps ? a->in - a->taps : low;
         float *w = a->weight + i * a->taps;
+        double sum = 0;
+        a->first[i] = (int32_t)first;
         for (int64_t k = 0; k < a->taps; k++) {
-            const int64_t at = a->first[i] + k;
-            const double d = ((double)at + 0.5 - center) / stretch;
-            const double v = at < low || at >= high        ? 0
-                             : filter == GD_FILTER_BICUBIC ? cubic(d, -0.5)
-                                                           : triangle(d);
+            const double d = ((double)(first + k) + 0.5 - center) / stretch;
+            double v = filter == GD_FILTER_BICUBIC ? cubic(d, -0.5) : triangle(d);
+            if (first + k < low || first + k >= high) v = 0;
             w[k] = (float)v;
             sum += v;
         }
         for (int64_t k = 0; k < a->taps; k++) w[k] = (float)(w[k] / sum);
     }
+}
+
+/* As many as the output with most pixels covers. */
+static int64_t taps_of_area(const axis *a, double wide) {
+    const double scale = (double)a->in / (double)a->out;
+    int64_t taps = 1;
+    for (int64_t i = 0; i < a->out; i++) {
+        int64_t low, high;
+        cover(a, i, wide * (scale > 1 ? scale : 1), &low, &high);
+        if (high - low > taps) taps = high - low;
+    }
+    return taps;
 }
 
 /* Without: two or four neighbors, and those beyond the edge count as the edge. */
@@ -87,9 +101,9 @@ static void weigh_points(axis *a, gd_filter filter) {
 }
 
 static gd_status weigh(axis *a, int64_t in, int64_t out, gd_filter filter, bool antialias) {
-    const double wide = filter == GD_FILTER_BICUBIC ? 2 : 1, scale = (double)in / (double)out;
+    const double wide = filter == GD_FILTER_BICUBIC ? 2 : 1;
     *a = (axis){.in = in, .out = out};
-    a->taps = antialias ? (int64_t)ceil(wide * (scale > 1 ? scale : 1)) * 2 + 1 : 2 * (int64_t)wide;
+    a->taps = antialias ? taps_of_area(a, wide) : 2 * (int64_t)wide;
     if (a->taps > in) a->taps = in;
     gd_tensor *first = gd_empty(gd_dims(out), GD_I32),
               *weight = gd_empty(gd_dims(out, a->taps), GD_F32);
@@ -111,27 +125,26 @@ static const float *row_f32(const gd_image *x, int64_t at, int64_t width, float 
     return to;
 }
 
-static void across(const axis *a, const float *restrict from, float *restrict to) {
-    const int64_t taps = a->taps;
-    if (taps == 2) {
-        for (int64_t j = 0; j < a->out; j++) {
-            const float *x = from + a->first[j], *w = a->weight + 2 * j;
-            to[j] = x[0] * w[0] + x[1] * w[1];
-        }
-        return;
-    }
-    if (taps == 3) {
-        for (int64_t j = 0; j < a->out; j++) {
-            const float *x = from + a->first[j], *w = a->weight + 3 * j;
-            to[j] = x[0] * w[0] + x[1] * w[1] + x[2] * w[2];
-        }
-        return;
-    }
+/* With a number of taps that the compiler knows. */
+static inline __attribute__((always_inline)) void
+across_of(const axis *a, int64_t taps, const float *restrict from, float *restrict to) {
     for (int64_t j = 0; j < a->out; j++) {
         const float *x = from + a->first[j], *w = a->weight + j * taps;
-        float s = 0;
-        for (int64_t k = 0; k < taps; k++) s += x[k] * w[k];
+        float s = x[0] * w[0];
+        for (int64_t k = 1; k < taps; k++) s += x[k] * w[k];
         to[j] = s;
+    }
+}
+
+static void across(const axis *a, const float *from, float *to) {
+    switch (a->taps) {
+    case 1: across_of(a, 1, from, to); break;
+    case 2: across_of(a, 2, from, to); break;
+    case 3: across_of(a, 3, from, to); break;
+    case 4: across_of(a, 4, from, to); break;
+    case 5: across_of(a, 5, from, to); break;
+    case 6: across_of(a, 6, from, to); break;
+    default: across_of(a, a->taps, from, to);
     }
 }
 
@@ -180,6 +193,14 @@ static gd_status nearest(const gd_image *x, gd_box part, gd_image *y) {
     return GD_OK;
 }
 
+/* Bytes are rounded between the two passes, too, as PIL and torchvision do. */
+static void round_row(float *row, int64_t width) {
+    for (int64_t j = 0; j < width; j++) {
+        const float v = row[j] + 0.5f;
+        row[j] = (float)(int)(v < 0 ? 0 : v > 255 ? 255 : v);
+    }
+}
+
 gd_status gd_image_resize(const gd_image *x, gd_box part, int64_t height, int64_t width,
                           gd_filter filter, bool antialias, gd_image *y) {
     axis rows, columns;
@@ -199,7 +220,9 @@ gd_status gd_image_resize(const gd_image *x, gd_box part, int64_t height, int64_
             if (done < rows.first[i]) done = rows.first[i];
             for (; done < rows.first[i] + keep; done++) {
                 const int64_t at = (c * x->height + part.top + done) * x->width + part.left;
-                across(&columns, row_f32(x, at, part.width, line), wide + done % keep * width);
+                float *to = wide + done % keep * width;
+                across(&columns, row_f32(x, at, part.width, line), to);
+                if (x->dtype == GD_U8) round_row(to, width);
             }
             down(&rows, i, wide, keep, width, sum);
             put_row(y, (c * height + i) * width, sum, width);

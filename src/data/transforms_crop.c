@@ -28,14 +28,6 @@ static gd_status check_padding(const gd_shape *p) {
     return GD_OK;
 }
 
-static gd_status check_size(const int64_t *size) {
-    for (int i = 0; i < 2; i++)
-        if (size[i] < 1 || size[i] > GD_IMAGE_SIDE)
-            return gd_fail(GD_E_ARGUMENT, "size is %lld; it must be in [1, %d]", (long long)size[i],
-                           GD_IMAGE_SIDE);
-    return GD_OK;
-}
-
 /*transform pad(padding:int[])
  * Adds a border. One number for all sides; two for left and right, top and bottom; or four for left,
  * top, right, bottom.
@@ -61,8 +53,8 @@ static gd_tensor *pad_apply(const void *options, gd_tensor *x, gd_random *random
     return gd_image_result(status, &y, x);
 }
 
-/*transform crop(size:int[2])
- * A part of this height and width, at random. Draws its top, then its left.
+/*transform crop(size:int[])
+ * A part of this size, at random: one number, or height and width. Draws its top, then its left.
  *   padding int[] = 0       pixels around the image first: one number; two for left and right, top and bottom; or left, top, right, bottom
  *   pad_if_needed bool = false   also pads a smaller image to the size
  *   mode {constant, edge, reflect, symmetric} = constant   what padding holds, as in pad
@@ -71,12 +63,12 @@ static gd_tensor *pad_apply(const void *options, gd_tensor *x, gd_random *random
  */
 static gd_status crop_check(const void *options) {
     const gd_transform_crop_options *o = options;
-    GD_TRY(check_size(o->size.at));
+    GD_TRY(gd_image_check_size(&o->size));
     return check_padding(&o->padding);
 }
 static gd_tensor *crop_apply(const void *options, gd_tensor *x, gd_random *random) {
     const gd_transform_crop_options *o = options;
-    const int64_t h = o->size.at[0], w = o->size.at[1];
+    const int64_t h = gd_size_height(&o->size), w = gd_size_width(&o->size);
     gd_margins m = margins(&o->padding);
     float fill[GD_MAX_FLOATS];
     gd_image image, y;
@@ -104,13 +96,13 @@ static gd_tensor *crop_apply(const void *options, gd_tensor *x, gd_random *rando
     return gd_image_result(status, &y, x);
 }
 
-/*transform center_crop(size:int[2])
- * The middle of the image, of this height and width. A smaller image is padded with zeros.
+/*transform center_crop(size:int[])
+ * The middle of the image, of this size: one number, or height and width. A smaller image is padded with zeros.
  *   field int = 0           in [0, inf): the tensor of the sample
  */
 static gd_status center_crop_check(const void *options) {
     const gd_transform_center_crop_options *o = options;
-    return check_size(o->size.at);
+    return gd_image_check_size(&o->size);
 }
 /* Where the part begins, as torchvision rounds it: padding first, then half to even. */
 static int64_t center(int64_t have, int64_t want) {
@@ -118,12 +110,12 @@ static int64_t center(int64_t have, int64_t want) {
 }
 static gd_tensor *center_crop_apply(const void *options, gd_tensor *x, gd_random *random) {
     const gd_transform_center_crop_options *o = options;
+    const int64_t h = gd_size_height(&o->size), w = gd_size_width(&o->size);
     gd_image image, y;
     (void)random;
     gd_status status = gd_image_of(x, &image);
     if (status == GD_OK)
-        status = gd_image_window(&image, center(image.height, o->size.at[0]),
-                                 center(image.width, o->size.at[1]), o->size.at[0], o->size.at[1],
+        status = gd_image_window(&image, center(image.height, h), center(image.width, w), h, w,
                                  GD_BORDER_CONSTANT, NULL, &y);
     return gd_image_result(status, &y, x);
 }

@@ -16,13 +16,7 @@
  */
 static gd_status resize_check(const void *options) {
     const gd_transform_resize_options *o = options;
-    if (o->size.rank < 1 || o->size.rank > 2)
-        return gd_fail(GD_E_ARGUMENT, "size has %d numbers; give one, or height and width",
-                       o->size.rank);
-    for (int i = 0; i < o->size.rank; i++)
-        if (o->size.at[i] < 1 || o->size.at[i] > GD_IMAGE_SIDE)
-            return gd_fail(GD_E_ARGUMENT, "size is %lld; it must be in [1, %d]",
-                           (long long)o->size.at[i], GD_IMAGE_SIDE);
+    GD_TRY(gd_image_check_size(&o->size));
     if (o->max_size == GD_UNSET) return GD_OK;
     if (o->size.rank == 2) return gd_fail(GD_E_ARGUMENT, "max_size goes with a size of one number");
     if (o->max_size <= o->size.at[0])
@@ -68,8 +62,8 @@ static gd_tensor *resize_apply(const void *options, gd_tensor *x, gd_random *ran
     return gd_image_result(status, &y, x);
 }
 
-/*transform random_resized_crop(size:int[2])
- * A random part of the image, resized to this height and width. Draws, up to ten times until a part
+/*transform random_resized_crop(size:int[])
+ * A random part of the image, resized to this size: one number, or height and width. Draws, up to ten times until a part
  * fits, its area and its ratio; then its top and its left. The middle of the image where none fits.
  *   scale float[] = 0.08, 1  area of the part as a share of the image: least and greatest
  *   ratio float[] = 0.75, 1.3333333333333333   its width to its height: least and greatest, drawn from their logarithms
@@ -79,10 +73,7 @@ static gd_tensor *resize_apply(const void *options, gd_tensor *x, gd_random *ran
  */
 static gd_status random_resized_crop_check(const void *options) {
     const gd_transform_random_resized_crop_options *o = options;
-    for (int i = 0; i < 2; i++)
-        if (o->size.at[i] < 1 || o->size.at[i] > GD_IMAGE_SIDE)
-            return gd_fail(GD_E_ARGUMENT, "size is %lld; it must be in [1, %d]",
-                           (long long)o->size.at[i], GD_IMAGE_SIDE);
+    GD_TRY(gd_image_check_size(&o->size));
     const gd_floats *ranges[] = {&o->scale, &o->ratio};
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "ratio" : "scale";
@@ -131,8 +122,9 @@ static gd_tensor *random_resized_crop_apply(const void *options, gd_tensor *x, g
     gd_image image, y;
     gd_status status = gd_image_of_values(x, &image);
     if (status == GD_OK)
-        status = gd_image_resize(&image, resized_part(o, &image, random), o->size.at[0],
-                                 o->size.at[1], gd_filter_of(o->interpolation), o->antialias, &y);
+        status = gd_image_resize(&image, resized_part(o, &image, random), gd_size_height(&o->size),
+                                 gd_size_width(&o->size), gd_filter_of(o->interpolation),
+                                 o->antialias, &y);
     return gd_image_result(status, &y, x);
 }
 

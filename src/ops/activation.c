@@ -150,7 +150,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   onnx HardSwish
  */
 
-/*op prelu(x, slope) -> y  elementwise float lowp
+/*op prelu(x, slope) -> y  elementwise float
  * x where positive, slope * x elsewhere; the slope is a tensor that broadcasts against x.
  *   y  = x > 0 ? x : slope * x
  *   gx = x > 0 ? gy : slope * gy

@@ -28,7 +28,7 @@ static bool is_narrow(const gd_tensor *t) { return t->dtype == GD_F16 || t->dtyp
 static bool is_written(const gd_op *op, int i) {
     return op->n_mutated > 0 && i < op->n_inputs && op->inputs[i].mutated;
 }
-/* f64 and what is no float stay as they are; so does what the op writes. */
+/* What is no float stays as it is; so does what the op writes. */
 static bool is_eligible(const gd_invocation *call, int i) {
     const gd_tensor *t = call->in[i];
     return t && (is_narrow(t) || t->dtype == GD_F32) && !is_written(call->op, i);
@@ -47,8 +47,9 @@ gd_dtype gd_autocast_target(const gd_invocation *call, gd_dtype low) {
     bool narrow = false, full = false, other = false;
     for (int i = 0; i < call->n_in; i++) {
         const gd_tensor *t = call->in[i];
-        if (t && (t->dtype == GD_F64 || t->kind == GD_FAILED || t->kind == GD_META))
-            return GD_DTYPE_NONE;
+        if (!t) continue;
+        if (t->dtype == GD_F64 || t->kind == GD_FAILED || t->kind == GD_META) return GD_DTYPE_NONE;
+        if (is_written(op, i) && is_narrow(t)) return GD_DTYPE_NONE; /* a net that is bf16 itself */
         if (!is_eligible(call, i)) continue;
         narrow |= is_narrow(t);
         full |= t->dtype == GD_F32;

@@ -162,7 +162,7 @@ static gd_status neg_infer(gd_infer *i) {
  *   onnx Sign
  */
 
-/*op square(x) -> y  elementwise inplace
+/*op square(x) -> y  elementwise inplace fullp
  * x squared. Of bools it is i64, as in PyTorch.
  *   y  = x * x
  *   gx = 2 * gy * x

@@ -9,7 +9,7 @@
 
 enum { AXES = GD_RESIZE_AXES };
 
-/*op resize(x) -> y
+/*op resize(x) -> y  fullp
  * x (N,C,L), (N,C,H,W) or (N,C,D,H,W) with other sizes of the axes after N and C, given as numbers
  * or by a factor; PyTorch's interpolate. linear is linear, bilinear or trilinear.
  *   size  int[] = none             of the result, one number for all axes or one each

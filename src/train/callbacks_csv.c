@@ -19,8 +19,8 @@
 #include "train/checkpoint_files.h"
 
 /*callback csv_log(path:string)
- * Writes a row to a CSV file after each epoch: the number of the epoch, from 1, the number of steps so far, and all values. A new run replaces the file; a resumed one goes on where its checkpoint was made. A row that cannot be written (a full disk) is lost with a warning, and training goes on.
- *   every int = 0   in [0, inf): also a row after every so many steps, without values of the validation; 0: none
+ * Appends a row to a CSV file after each epoch: the epoch, counted from 1, the number of steps so far, and all values. A new run replaces the log of an earlier one; a resumed run drops the rows written after its checkpoint and appends. If the disk is full, rows are lost with a warning and training continues.
+ *   every int = 0   in [0, inf): also append a row after every so many steps, without validation values; 0: off
  */
 
 /* A piece of text that grows. */
@@ -267,10 +267,10 @@ static bool is_wanted(const char *name, bool of_step) {
 }
 
 /* Names that the head does not have yet. */
-static gd_status add_new_columns(csv_log *l, gd_event *event, bool of_step, bool *added) {
+static gd_status add_new_columns(csv_log *l, gd_event *event, bool *added) {
     const char *name;
     for (int i = 0; (name = gd_event_name_at(event, i)); i++) {
-        if (!is_wanted(name, of_step) || has_column(l, name)) continue;
+        if (has_column(l, name)) continue;
         GD_TRY(add_column(l, name, strlen(name)));
         *added = true;
     }
@@ -312,7 +312,7 @@ static gd_status log_values(csv_log *l, const char *path, gd_event *event, bool 
     bool added = false;
     if (!l->file) GD_TRY(gd_log_file_open(&l->file, path, false));
     const int before = l->n_columns;
-    GD_TRY(add_new_columns(l, event, of_step, &added));
+    GD_TRY(add_new_columns(l, event, &added));
     const gd_status status = added ? rewrite_head(l, path) : GD_OK;
     if (status != GD_OK) { /* the file has the head of before */
         while (l->n_columns > before) gd_free(l->columns[--l->n_columns]);

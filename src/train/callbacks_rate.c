@@ -19,11 +19,11 @@ static gd_status need_optimizer(const gd_event *event) {
 }
 
 /*callback reduce_on_plateau
- * Multiplies the learning rates by a factor when a value has not become better for some epochs, as Keras's ReduceLROnPlateau. It is of no use together with a schedule, which sets the rates anew.
- *   monitor string = val_loss      the value: "loss", a metric, or "val_" and one of them
+ * Multiplies the learning rates by a factor when a value has not improved for some epochs, as Keras's ReduceLROnPlateau. Do not combine it with a schedule, which overwrites the rates.
+ *   monitor string = val_loss      "loss" or a metric, with "val_" in front for validation
  *   factor float = 0.1             in (0, 1): what rates are multiplied by
- *   patience int = 10              in [0, inf): so many epochs in a row without a better value; 0 is 1
- *   min_delta float = 0.0001       in [0, inf): a value is better if it is better by more than this
+ *   patience int = 10              in [0, inf): epochs in a row without an improvement; 0 means 1
+ *   min_delta float = 0.0001       in [0, inf): the smallest change that counts as an improvement
  *   cooldown int = 0               in [0, inf): epochs after a change that do not count
  *   min_lr float = 0               in [0, inf): no rate becomes smaller
  *   mode {auto, min, max} = auto   whether small or large values are good; auto: small ones of losses, errors, mae, mse and perplexity, else large ones

@@ -9,22 +9,24 @@
 #include "train/monitor.h"
 
 /*callback early_stopping
- * Ends the run when a value has not become better for some epochs, as Keras's callback of that name; and then puts the weights of the best epoch back, which Keras does on request. They are kept as a copy in memory, which is part of a checkpoint. A value of NaN is never better.
- *   monitor string = val_loss      the value: "loss", a metric, or "val_" and one of them
- *   patience int = 1               in [0, inf): ends after so many epochs in a row without a better value; 0 is 1
- *   min_delta float = 0            in [0, inf): a value is better if it is better by more than this
+ * Ends the run when a value has not improved for some epochs, as in Keras. At the end of the run it restores the weights of the best epoch (in Keras this is off by default). They are kept in memory and in checkpoints; a run that is resumed from a checkpoint continues with its last weights. NaN is never an improvement.
+ *   monitor string = val_loss      "loss" or a metric, with "val_" in front for validation
+ *   patience int = 1               in [0, inf): epochs in a row without an improvement after which the run ends; 0 means 1
+ *   min_delta float = 0            in [0, inf): the smallest change that counts as an improvement
  *   mode {auto, min, max} = auto   whether small or large values are good; auto: small ones of losses, errors, mae, mse and perplexity, else large ones
- *   restore_best bool = true       puts the weights of the best epoch back when the run ends
+ *   restore_best bool = true       restores the weights of the best epoch when the run ends
  */
 
 typedef struct early_stopping {
     gd_monitor monitor;
     int64_t stopped; /* 1: it has ended the run */
-    gd_kept_state best;
+    int64_t
+        exchanged; /* 1: the run has ended, the net has the best weights, and `kept` are the last */
+    gd_kept_state kept; /* the best weights */
 } early_stopping;
 
 static void early_stopping_reset(early_stopping *s) {
-    gd_kept_state_drop(&s->best);
+    gd_kept_state_drop(&s->kept);
     *s = (early_stopping){.monitor = {.best = NAN}};
 }
 
@@ -43,7 +45,7 @@ static gd_status early_stopping_open(gd_callback *c) {
 
 static void early_stopping_close(gd_callback *c) {
     early_stopping *s = c->self;
-    if (s) gd_kept_state_drop(&s->best);
+    if (s) gd_kept_state_drop(&s->kept);
     gd_free(s);
 }
 
@@ -51,20 +53,22 @@ static gd_status early_stopping_give(gd_callback *c, gd_state *state) {
     const early_stopping *s = c->self;
     GD_TRY(gd_monitor_give(&s->monitor, state));
     GD_TRY(gd_state_put_integer(state, "stopped", s->stopped));
-    return gd_kept_state_give(&s->best, "best", state);
+    GD_TRY(gd_state_put_integer(state, "exchanged", s->exchanged));
+    return gd_kept_state_give(&s->kept, "weights", state);
 }
 
 static gd_status early_stopping_take(gd_callback *c, gd_taking *in) {
     early_stopping *s = c->self;
     GD_TRY(gd_monitor_take(&s->monitor, in));
     GD_TRY(gd_taking_integer(in, "stopped", &s->stopped));
-    return gd_kept_state_take(&s->best, "best", in);
+    GD_TRY(gd_taking_integer(in, "exchanged", &s->exchanged));
+    return gd_kept_state_take(&s->kept, "weights", in);
 }
 
 static void stop(const gd_early_stopping_options *o, const early_stopping *s, gd_event *event) {
     char reason[300];
     gd_snprintf(reason, sizeof reason,
-                "%.100s has not become better for %lld epoch%s; the best was %.6g, in epoch %lld",
+                "%.100s has not improved for %lld epoch%s; the best was %.6g, in epoch %lld",
                 o->monitor, (long long)s->monitor.waited, s->monitor.waited == 1 ? "" : "s",
                 s->monitor.best, (long long)s->monitor.best_epoch + 1);
     gd_event_stop(event, reason);
@@ -74,16 +78,27 @@ static gd_status after_epoch(const gd_early_stopping_options *o, early_stopping 
                              gd_event *event) {
     bool better;
     GD_TRY(gd_monitor_look(&s->monitor, event, o->monitor, o->mode, o->min_delta, &better));
-    if (better) return o->restore_best ? gd_kept_state_copy(&s->best, event->net) : GD_OK;
+    if (better) return o->restore_best ? gd_kept_state_copy(&s->kept, event->net) : GD_OK;
     if (s->monitor.waited < o->patience) return GD_OK;
     s->stopped = 1;
     stop(o, s, event);
     return GD_OK;
 }
 
-static gd_status put_back(const early_stopping *s, gd_event *event) {
-    if (!s->best.at || s->monitor.waited == 0) return GD_OK; /* the last epoch was the best */
-    GD_TRY(gd_kept_state_restore(&s->best, event->net));
+/* A run that was resumed from what the end of another has left goes on with the last weights. */
+static gd_status begin(const gd_early_stopping_options *o, early_stopping *s, gd_event *event) {
+    if (event->step == 0) early_stopping_reset(s); /* another run */
+    if (s->exchanged) GD_TRY(gd_kept_state_exchange(&s->kept, event->net));
+    s->exchanged = 0;
+    if (s->stopped) stop(o, s, event);
+    return GD_OK;
+}
+
+static gd_status end(early_stopping *s, gd_event *event) {
+    if (!s->kept.at || s->monitor.waited == 0 || s->exchanged)
+        return GD_OK; /* the last epoch was the best */
+    GD_TRY(gd_kept_state_exchange(&s->kept, event->net));
+    s->exchanged = 1;
     gd_notice(GD_LOG_INFO, "early_stopping: the weights are those of epoch %lld",
               (long long)s->monitor.best_epoch + 1);
     return GD_OK;
@@ -92,13 +107,9 @@ static gd_status put_back(const early_stopping *s, gd_event *event) {
 static gd_status early_stopping_on(gd_callback *c, gd_event *event) {
     early_stopping *s = c->self;
     switch (event->kind) {
-    case GD_ON_FIT_BEGIN:
-        if (event->step == 0) early_stopping_reset(s); /* another run */
-        if (s->stopped)
-            stop(c->options, s, event); /* resumed from a checkpoint that was made after the stop */
-        return GD_OK;
+    case GD_ON_FIT_BEGIN: return begin(c->options, s, event);
     case GD_ON_EPOCH_END: return after_epoch(c->options, s, event);
-    case GD_ON_FIT_END: return put_back(s, event);
+    case GD_ON_FIT_END: return end(s, event);
     default: return GD_OK;
     }
 }

@@ -164,10 +164,16 @@ static bool is_due(const gd_checkpoint_options *o, const checkpoint *self, const
 }
 
 static gd_status checkpoint_after(gd_callback *c, gd_event *event) {
+    const gd_checkpoint_options *o = c->options;
     checkpoint *self = c->self;
     if (event->kind == GD_ON_BATCH_END || event->kind == GD_ON_EPOCH_END) self->unsaved = true;
     if (event->kind == GD_ON_EPOCH_END) GD_TRY(save_best(c, event));
-    return is_due(c->options, self, event) ? save_step(c, event) : GD_OK;
+    if (is_due(o, self, event)) return save_step(c, event);
+    if (event->kind == GD_ON_FIT_END) { /* a process that was killed after its last save had no time for it */
+        gd_checkpoint_sweep(o->path);
+        gd_checkpoint_prune(o->path, event->step, o->keep);
+    }
+    return GD_OK;
 }
 
 /* --- resuming ------------------------------------------------------------------------------------ */

@@ -96,6 +96,10 @@ void gd_history_set(gd_history *h, int column, double value) {
 
 /* --- reading it -------------------------------------------------------------------------------- */
 
+const char *gd_history_stopped(const gd_history *h) { return h && *h->stopped ? h->stopped : NULL; }
+
+bool gd_history_interrupted(const gd_history *h) { return h && h->interrupted; }
+
 int64_t gd_history_rows(const gd_history *h) { return h ? h->n_rows : 0; }
 int64_t gd_history_columns(const gd_history *h) { return h ? h->n_columns : 0; }
 

@@ -12,6 +12,8 @@ struct gd_history {
     int n_columns, columns_room;
     double *values; /* (rows, n_columns), row-major */
     int64_t n_rows, rows_room;
+    bool interrupted;  /* by Ctrl-C, SIGTERM or gd_fit_interrupt */
+    char stopped[200]; /* why the run ended early; "": it did not */
 };
 
 /* An empty table; count 1, in no scope. NULL: no memory. */

@@ -63,28 +63,46 @@ gd_status gd_kept_state_copy(gd_kept_state *k, void *object) {
     return GD_OK;
 }
 
-gd_status gd_kept_state_restore(const gd_kept_state *k, void *object) {
-    GD_EAGER;
-    GD_NO_GRAD;
-    GD_SCOPE;
-    const gd_state *state = gd_state_of_at(NULL, object);
-    if (!state) return gd_failure();
+/* Checks everything before anything is written. */
+static gd_status check(const gd_kept_state *k, const gd_state *state) {
     if (gd_state_count(state) != k->count)
         return gd_fail(GD_E_STATE, "the net has %lld tensors now, and had %lld when they were kept",
                        (long long)gd_state_count(state), (long long)k->count);
     for (int64_t i = 0; i < k->count; i++) {
-        gd_tensor *to = gd_state_tensor_at(state, i), *from = k->at[i];
+        const gd_tensor *to = gd_state_tensor_at(state, i), *from = k->at[i];
         char now[128], then[128];
         if (to->rank != from->rank ||
             memcmp(to->dims, from->dims, (size_t)to->rank * sizeof *to->dims) != 0)
             return gd_fail(GD_E_SHAPE, "%s is %s now, and was %s when it was kept",
                            gd_state_name(state, i), gd_describe(to, now, sizeof now),
                            gd_describe(from, then, sizeof then));
+    }
+    return GD_OK;
+}
+
+static gd_status write_all(const gd_kept_state *k, const gd_state *state) {
+    for (int64_t i = 0; i < k->count; i++) {
+        gd_tensor *to = gd_state_tensor_at(state, i), *from = k->at[i];
         if (to->device != from->device) from = gd_to_device(from, to->device);
         if (from->kind == GD_FAILED) return gd_failure();
         GD_TRY(gd_copy_tensor(to, from));
     }
     return GD_OK;
+}
+
+gd_status gd_kept_state_exchange(gd_kept_state *k, void *object) {
+    GD_EAGER;
+    GD_NO_GRAD;
+    GD_SCOPE;
+    gd_kept_state now = {NULL, 0};
+    const gd_state *state = gd_state_of_at(NULL, object);
+    if (!state) return gd_failure();
+    GD_TRY(check(k, state));
+    GD_TRY(clone_all(&now, state));
+    const gd_status status = write_all(k, state);
+    gd_kept_state_drop(status == GD_OK ? k : &now);
+    if (status == GD_OK) *k = now;
+    return status;
 }
 
 /* --- as part of another state ------------------------------------------------------------------ */

@@ -12,8 +12,8 @@ typedef struct gd_kept_state {
 void gd_kept_state_drop(gd_kept_state *kept);
 /* Copies the object's tensors, into those that are kept already where they fit. */
 gd_status gd_kept_state_copy(gd_kept_state *kept, void *object);
-/* Copies them back, into the memory of the object's own tensors. */
-gd_status gd_kept_state_restore(const gd_kept_state *kept, void *object);
+/* Exchanges them with the object's: into the memory of its own tensors, and new copies are kept. */
+gd_status gd_kept_state_exchange(gd_kept_state *kept, void *object);
 
 /* As part of another state: NAME.0, NAME.1 ..., and NAME_count. The kept tensors are replaced when the
  * load has succeeded. */

@@ -61,7 +61,8 @@ gd_status gd_run_read(gd_fit_run *r) {
         r->values[r->lr_at].value = gd_item(gd_optimizer_lr(r->training->optimizer));
     gd_scope_close(&scope);
     gd_free(read);
-    r->values[r->seconds_at].value = r->seconds + gd_progress_clock() - r->began;
+    if (r->event.kind != GD_ON_EPOCH_END) /* whose clock runs for the next epoch already */
+        r->values[r->seconds_at].value = r->seconds + gd_progress_clock() - r->began;
     return gd_attempt_end(&attempt, status);
 }
 

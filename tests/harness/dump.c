@@ -145,6 +145,7 @@ static void put_variant(const test_case *c, gd_dtype dtype) {
     printf("{\"key\": \"%016" PRIx64 "\", \"where\": \"%s:%d\", \"op\": \"%s\", \"family\": \"%s\", \"torch\": ", golden_key(c, dtype),
            c->block->file, c->line, gd_op_name(c->block->op), c->block->family);
     dump_string(c->block->torch);
+    printf(", \"internal\": %s", gd_op_flags(c->block->op) & GD_OP_INTERNAL ? "true" : "false");
     printf(", \"dtype\": \"%s\", \"grad\": %s, \"options\": ", dtype ? gd_dtype_name(dtype) : "-",
            case_has_gradient(c, dtype ? dtype : GD_F32, &why) ? "true" : "false");
     dump_options(c);

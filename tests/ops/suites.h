@@ -20,6 +20,7 @@ void suite_errors(const test_cases *cases);
 void suite_faults(const test_cases *cases);
 void suite_stack(const test_cases *cases);
 void suite_macs(const test_cases *cases);
+void suite_autocast(const test_cases *cases);
 void suite_coverage(const test_cases *cases);
 
 /* Whether docs/onnx.md lists what can be saved; a part of suite_coverage. */

@@ -34,6 +34,7 @@ static const suite suites[] = {
     {"errors", "wrong calls give a status and a message that names the op", suite_errors, false},
     {"faults", "any allocation may fail: no crash, no leak, GD_E_MEMORY", suite_faults, false},
     {"stack", "64 KiB of stack are enough", suite_stack, false},
+    {"autocast", "autocast gives what casts by hand give", suite_autocast, false},
     {"macs", "rules count the multiply-adds of the op's body", suite_macs, false},
     {"coverage", "every op has cases, every gradient is checked", suite_coverage, true},
     {NULL, NULL, NULL, false},

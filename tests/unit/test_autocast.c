@@ -3,8 +3,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gradus/gradus.h"
+#include "gradus/testing.h"
 #include "test.h"
 
 static gd_tensor *leaf(gd_shape dims) { return gd_requires_grad(gd_randn(dims)); }
@@ -230,6 +232,208 @@ TEST(a_session_runs_the_graph_as_it_was_built) {
         CHECK(gd_tensor_dtype(y.at[0]) == GD_BF16 && gd_tensor_dtype(y.at[1]) == GD_F32);
     }
     CHECK(!gd_failed());
+}
+
+/* An ONNX file has the casts, and gives the same results. */
+TEST(a_graph_with_casts_is_saved_as_onnx) {
+    GD_SCOPE;
+    static const gd_dtype lows[] = {GD_BF16, GD_F16};
+    for (int i = 0; i < 2; i++) {
+        gd_graph *g = gd_graph_new();
+        gd_tensor *x, *y, *value = gd_randn(gd_dims(4, 6)), *w = gd_randn(gd_dims(5, 6)),
+                          *b = gd_randn(gd_dims(5));
+        {
+            GD_GRAPH(g);
+            x = gd_placeholder(gd_dims(4, 6), .name = "x");
+            GD_AUTOCAST(lows[i]);
+            y = gd_named(gd_softmax(gd_relu(gd_linear(x, w, b))), "y");
+        }
+        CHECK(gd_tensor_dtype(y) == GD_F32);
+        gd_session *s = gd_session_new(g);
+        char path[] = "/tmp/gradus_autocast_XXXXXX";
+        const int file = mkstemp(path);
+        CHECK(file >= 0);
+        close(file);
+        CHECK(gd_onnx_save(path, s, gd_list(x), gd_list(y)) == GD_OK);
+        gd_tensor *before = gd_session_run(s, gd_list(x, value), gd_list(y)).at[0], *after;
+        {
+            GD_AUTOCAST(GD_BF16); /* loading takes the file as it is */
+            gd_graph *loaded = gd_onnx_load(path);
+            gd_tensor *in = gd_graph_find(loaded, "x"), *out = gd_graph_find(loaded, "y");
+            after = gd_session_run(gd_session_new(loaded), gd_list(in, value), gd_list(out)).at[0];
+        }
+        unlink(path);
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+        if (gd_failed()) return;
+        CHECK(memcmp(gd_data(before), gd_data(after), 20 * sizeof(float)) == 0);
+    }
+}
+
+/* --- threads ----------------------------------------------------------------------------------- */
+
+typedef struct caller {
+    gd_jit *jit;
+    gd_tensor *x;
+    gd_dtype dtype;
+    bool right;
+} caller;
+
+static void *call_often(void *arg) {
+    caller *c = arg;
+    c->right = true;
+    for (int i = 0; i < 50 && c->right; i++) {
+        GD_SCOPE;
+        GD_AUTOCAST(c->dtype);
+        const gd_dtype y = gd_tensor_dtype(gd_jit_call(c->jit, gd_list(c->x)).at[0]),
+                       expected = c->dtype == GD_DTYPE_NONE ? GD_F32 : c->dtype;
+        c->right =
+            y == expected && gd_tensor_dtype(gd_matmul(c->x, c->x)) == expected && !gd_failed();
+    }
+    return NULL;
+}
+
+TEST(threads_call_one_jit_under_different_settings) {
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(6, 6));
+    gd_jit *jit = gd_jit_new(product_of, x);
+    static const gd_dtype dtypes[] = {GD_DTYPE_NONE, GD_BF16, GD_F16, GD_BF16};
+    caller callers[4];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        callers[i] = (caller){jit, x, dtypes[i], false};
+        CHECK(pthread_create(&threads[i], NULL, call_often, &callers[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(callers[i].right);
+    }
+    CHECK(gd_jit_traces(jit) == 3);
+}
+
+/* --- no memory --------------------------------------------------------------------------------- */
+
+TEST(any_allocation_may_fail) {
+    gd_tensor *x = gd_ones(gd_dims(4, 4));
+    for (int way = 0; way < 2; way++) {
+        const int64_t before = gd_live_objects();
+        bool done = false;
+        int failures = 0;
+        for (int64_t n = 0; !done && n < 500; n++) {
+            GD_SCOPE;
+            GD_AUTOCAST(GD_BF16);
+            gd_fault_after(n, false);
+            gd_tensor *y =
+                way ? gd_softmax(gd_matmul(x, x)) : gd_einsum("ij,jk->ik", gd_list(x, x));
+            gd_fault_after(-1, false);
+            done = !gd_failed();
+            CHECK(done ? gd_tensor_dtype(y) == (way ? GD_F32 : GD_BF16)
+                       : gd_error_status() == GD_E_MEMORY);
+            failures += !done;
+            gd_clear_error();
+        }
+        CHECK(done && failures > 2);
+        CHECK(gd_live_objects() == before);
+    }
+    gd_release(x);
+}
+
+TEST(a_failed_call_names_the_op_and_the_place) {
+    GD_SCOPE;
+    gd_tensor *x = gd_ones(gd_dims(4, 3));
+    GD_AUTOCAST(GD_BF16);
+    CHECK(gd_tensor_is_error(gd_matmul(x, x)));
+    CHECK(strstr(gd_error_message(), "matmul(a bf16[4,3]") &&
+          strstr(gd_error_message(), "test_autocast.c"));
+    gd_clear_error();
+    CHECK(gd_tensor_is_error(gd_matmul(x, NULL)));
+    gd_clear_error();
+    CHECK(gd_autocast_dtype() == GD_BF16);
+}
+
+/* --- training ---------------------------------------------------------------------------------- */
+
+typedef struct training {
+    gd_module *net;
+    gd_optimizer *optimizer;
+    gd_loss_scale *scale;
+    gd_dtype dtype;
+} training;
+
+static gd_tensors train_step(gd_tensors in, void *user) {
+    training *t = user;
+    gd_optimizer_zero_grad(t->optimizer);
+    gd_tensor *loss;
+    {
+        GD_AUTOCAST(t->dtype);
+        gd_tensor *y = gd_module_forward(t->net, in.at[0]);
+        loss = gd_cross_entropy(gd_reshape(y, gd_dims(-1, gd_tensor_dim(y, -1))),
+                                gd_reshape(in.at[1], gd_dims(-1)));
+    }
+    gd_backward(gd_loss_scale_apply(t->scale, loss));
+    gd_loss_scale_step(t->scale, t->optimizer);
+    return gd_listed(loss);
+}
+
+enum { STEPS = 50, LAST = 10 };
+
+typedef struct losses {
+    double all, last; /* means of all steps, and of the last ones */
+} losses;
+
+/* The same weights and batches in each dtype. */
+static losses train(const char *net, const char *options, bool tokens, gd_dtype dtype, bool jit) {
+    GD_SCOPE;
+    gd_seed(3);
+    training t = {.net = gd_net_new(net, options), .dtype = dtype};
+    t.optimizer = gd_optim_adamw(gd_module_parameters(t.net), .lr = 2e-3);
+    if (dtype == GD_F16) t.scale = gd_loss_scale_new();
+    gd_jit *plan = jit ? gd_jit_new(train_step, &t) : NULL;
+    gd_tensor *patterns = gd_randn(gd_dims(10, 1, 28, 28));
+    losses sum = {0, 0};
+    for (int i = 0; i < STEPS && !gd_failed(); i++) {
+        GD_SCOPE;
+        gd_tensor *x, *y;
+        if (tokens) { /* counting upwards, modulo 17 */
+            gd_tensor *start = gd_randint(gd_dims(8, 1), 0, 17);
+            gd_tensor *all =
+                gd_remainder(gd_add(start, gd_arange(0, 17, .dtype = GD_I64)), gd_scalar_int(17));
+            x = gd_contiguous(gd_narrow(all, 1, 0, 16)),
+            y = gd_contiguous(gd_narrow(all, 1, 1, 16));
+        } else {
+            y = gd_randint(gd_dims(32), 0, 10);
+            x = gd_add(gd_index_select(patterns, 0, y), gd_randn(gd_dims(32, 1, 28, 28)));
+        }
+        gd_tensor *loss =
+            jit ? gd_jit_call(plan, gd_list(x, y)).at[0] : train_step(gd_list(x, y), &t).at[0];
+        sum.all += gd_item(loss) / STEPS;
+        if (i >= STEPS - LAST) sum.last += gd_item(loss) / LAST;
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    gd_tensors parameters = gd_module_parameters(t.net);
+    for (int64_t i = 0; i < parameters.count; i++)
+        CHECK(gd_tensor_dtype(parameters.at[i]) == GD_F32);
+    gd_clear_error();
+    return sum;
+}
+
+/* PyTorch's means with and without autocast are up to 0.013 of the first loss apart, either way. */
+static void compare_training(const char *net, const char *options, bool tokens, double first) {
+    const losses exact = train(net, options, tokens, GD_DTYPE_NONE, true);
+    static const gd_dtype lows[] = {GD_BF16, GD_F16};
+    CHECK_SAYING(exact.last < first / 2, "f32 ends at %g", exact.last);
+    for (int i = 0; i < 2; i++)
+        for (int jit = 0; jit < 2; jit++) {
+            const losses low = train(net, options, tokens, lows[i], jit);
+            CHECK_SAYING(fabs(low.all - exact.all) < 0.02 * first && low.last < first / 2,
+                         "%s%s: %g and %g at the end; f32 %g and %g", gd_dtype_name(lows[i]),
+                         jit ? ", jit" : "", low.all, low.last, exact.all, exact.last);
+        }
+}
+
+TEST(lenet_learns_as_in_f32) { compare_training("lenet", "", false, log(10)); }
+TEST(gpt_learns_as_in_f32) {
+    compare_training("gpt", "vocabulary=17 context=16 layers=2 heads=2 width=32 dropout=0", true,
+                     log(17));
 }
 
 TEST_MAIN

@@ -55,10 +55,9 @@ CLEAN_TEST(early_stopping_ends_the_run_and_puts_the_best_weights_back) {
         set_weight(net, i);
         CHECK_OK(fake_epoch(&r, c, 1, "val_loss", losses[i]));
     }
-    CHECK_SAYING(
-        strcmp(r.stopped,
-               "val_loss has not become better for 2 epochs; the best was 2, in epoch 2") == 0,
-        "%s", r.stopped);
+    CHECK_SAYING(strcmp(r.stopped,
+                        "val_loss has not improved for 2 epochs; the best was 2, in epoch 2") == 0,
+                 "%s", r.stopped);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_END));
     CHECK(weight_of(net) == 1);
     r.event.step = r.event.epoch = 0; /* a second run begins anew */
@@ -120,6 +119,13 @@ CLEAN_TEST(early_stopping_goes_on_from_its_state) {
     CHECK_OK(fake_call(&r, again, GD_ON_FIT_BEGIN));
     CHECK(strstr(r.stopped, "for 2 epochs"));
     CHECK_OK(fake_call(&r, again, GD_ON_FIT_END));
+    CHECK(weight_of(net) == 7);
+    /* saved after its end: a resumed run has the last weights, and at its end the best again */
+    gd_callback *last = gd_early_stopping(.patience = 2, .monitor = "loss");
+    hand_over(again, last);
+    CHECK_OK(fake_call(&r, last, GD_ON_FIT_BEGIN));
+    CHECK(weight_of(net) == 8);
+    CHECK_OK(fake_call(&r, last, GD_ON_FIT_END));
     CHECK(weight_of(net) == 7);
     gd_callback *fresh =
         gd_early_stopping(.monitor = "loss"); /* without weights, into one that has some */

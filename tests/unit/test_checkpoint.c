@@ -155,6 +155,14 @@ CLEAN_TEST(a_run_that_is_done_stays_done) {
     net = make_net();
     gd_history *h = fit(net, (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)});
     CHECK_SAYING(h && sum_of(net) == expected && gd_history_rows(h) == 2, "%s", gd_error_message());
+    char paths[2][400];
+    snprintf(paths[0], sizeof paths[0], "%s/step-00000004.safetensors", folder);
+    for (int i = 1; i < 4; i++) { /* older ones that a killed process had no time to remove */
+        snprintf(paths[1], sizeof paths[1], "%s/step-%08d.safetensors", folder, i);
+        CHECK(link(paths[0], paths[1]) == 0);
+    }
+    CHECK(fit(net, (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)}));
+    CHECK(crash_count_files(folder) == 3);
     h = fit(net, (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder)}); /* and can go on */
     CHECK(h && sum_of(net) != expected && gd_history_rows(h) == 3);
     end();

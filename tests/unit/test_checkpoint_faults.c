@@ -87,7 +87,7 @@ static int good_files(void) {
 
 /* Calls begin to fail in the second epoch; a batch later there is a good checkpoint and no rest of a bad one. */
 typedef struct plan {
-    int call, error, count, keep, good;
+    int call, error, count, keep, others, good; /* others: files that are no steps */
 } plan;
 
 static gd_status batch_end(gd_event *event, void *self) {
@@ -100,7 +100,7 @@ static gd_status batch_end(gd_event *event, void *self) {
     }
     if (event->step == 9) {
         p->good = good_files();
-        CHECK_SAYING(p->good == crash_count_files(folder), "%d good ones among %d files", p->good,
+        CHECK_SAYING(p->good + p->others == crash_count_files(folder), "%d good ones among %d files", p->good,
                      crash_count_files(folder));
     }
     return GD_OK;
@@ -179,7 +179,7 @@ CLEAN_TEST(a_best_that_was_not_saved_does_not_count) {
     GD_SCOPE;
     char path[400];
     crash_folder(folder, sizeof folder, "checkpoint-best");
-    plan p = {.call = 0, .error = ENOSPC, .count = 2, .keep = 2};
+    plan p = {.call = 0, .error = ENOSPC, .count = 2, .others = 1};
     gd_set_log(hear, NULL);
     warnings = 0;
     gd_module *net = gd_nn_linear(3, 1);

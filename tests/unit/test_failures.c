@@ -66,8 +66,27 @@ STATUS(gd_transform_define_at, gd_transform_define("x\n", NULL))
 TENSOR(gd_load_image_at, gd_load_image(missing))
 TENSOR(gd_decode_image_at, gd_decode_image("text", 4))
 STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
+OBJECT(gd_transform_new_at, gd_transform_new("blur", ""))
+STATUS(gd_transform_define_at, gd_transform_define("blur", NULL))
 
 /* combined datasets, loaders and samplers */
+static gd_dataset *rows_of(int64_t count) { return gd_dataset_tensors(gd_ones(gd_dims(count, 2))); }
+static gd_dataset *half;
+OBJECT(gd_dataset_tensors_at, gd_dataset_tensors(some(), gd_ones(gd_dims(4))))
+OBJECT(gd_dataset_map_at, gd_dataset_map(rows_of(3), NULL, NULL))
+OBJECT(gd_dataset_filter_at, gd_dataset_filter(NULL, NULL, NULL))
+OBJECT(gd_dataset_zip_at, gd_dataset_zip(rows_of(3), rows_of(4)))
+OBJECT(gd_dataset_concat_at, gd_dataset_concat(rows_of(3), NULL))
+OBJECT(gd_dataset_subset_at, gd_dataset_subset(rows_of(3), some()))
+OBJECT(gd_dataset_range_at, gd_dataset_range(rows_of(3), 2, 2))
+STATUS(gd_dataset_random_split_at, gd_dataset_random_split(rows_of(3), 2, &half, &half))
+OBJECT(gd_loader_new_at, gd_loader_new(rows_of(3), .batch = 0))
+CALL(gd_loader_next_at, !gd_loader_next(NULL, NULL))
+STATUS(gd_loader_seek_at, gd_loader_seek(gd_loader_new(rows_of(3)), ((gd_loader_position){0, 9})))
+OBJECT(gd_sampler_weighted_at, gd_sampler_weighted(gd_zeros(gd_dims(3))))
+OBJECT(gd_sampler_stratified_at, gd_sampler_stratified(some()))
+OBJECT(gd_sampler_distributed_at, gd_sampler_distributed(2, 2))
+OBJECT(gd_sampler_from_at, gd_sampler_from(NULL))
 
 /* metrics and callbacks */
 OBJECT(gd_metric_new_at, gd_metric_new("acuracy", NULL))
@@ -270,6 +289,25 @@ static const row rows[] = {
     FAILS(gd_save_png_at),
 
     /* combined datasets, loaders and samplers */
+    FAILS(gd_dataset_tensors_at),
+    FAILS(gd_dataset_map_at),
+    FAILS(gd_dataset_filter_at),
+    FAILS(gd_dataset_zip_at),
+    FAILS(gd_dataset_concat_at),
+    FAILS(gd_dataset_subset_at),
+    FAILS(gd_dataset_range_at),
+    FAILS(gd_dataset_random_split_at),
+    FAILS(gd_loader_new_at),
+    FAILS(gd_loader_next_at),
+    FAILS(gd_loader_seek_at),
+    FAILS(gd_sampler_weighted_at),
+    FAILS(gd_sampler_stratified_at),
+    FAILS(gd_sampler_distributed_at),
+    FAILS(gd_sampler_from_at),
+    {"gd_loader_tell", NULL, QUESTION},
+    {"gd_loader_dataset", NULL, QUESTION},
+    {"gd_random_of", NULL, SETTING},
+    {"gd_random_word", NULL, SETTING},
 
     /* metrics and callbacks */
     FAILS(gd_metric_new_at),

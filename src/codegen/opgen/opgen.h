@@ -48,7 +48,7 @@ typedef struct kernel {
     source *source;
 } kernel;
 
-enum { MAX_OPS = 2000, MAX_KERNELS = 2000, MAX_SOURCES = 200 };
+enum { MAX_OPS = 2000, MAX_KERNELS = 2000, MAX_SOURCES = 1000 };
 extern op *ops[MAX_OPS];
 extern int n_ops;
 extern kernel kernels[MAX_KERNELS];

@@ -1,0 +1,338 @@
+/* test_loader_batches.c - how samples become a batch: stacked, padded, by a function; broken ones. */
+#include "backend/test/device.h"
+#include "loader_things.h"
+
+/* --- shapes ------------------------------------------------------------------------------------ */
+
+/* Sample i: i32 of i % 4 + 1 numbers i, a (2, i % 3) matrix of 1, a number. */
+static int64_t ragged_count(void *self) {
+    (void)self;
+    return 9;
+}
+static gd_tensors ragged_get(int64_t index, gd_random *random, void *self) {
+    (void)random, (void)self;
+    return gd_listed(gd_full(gd_dims(index % 4 + 1), (double)index, .dtype = GD_I32),
+                     gd_transpose(gd_ones(gd_dims(index % 3, 2)), 0, 1),
+                     gd_scalar_of((double)index, GD_I64));
+}
+static gd_dataset *ragged(void) {
+    return gd_dataset_from(NULL, .count = ragged_count, .get = ragged_get, .name = "ragged");
+}
+
+CLEAN_TEST(samples_of_different_shapes_are_both_named) {
+    GD_SCOPE;
+    for (int workers = 0; workers <= 2; workers += 2) {
+        gd_loader *l = gd_loader_new(ragged(), .batch = 3, .workers = workers);
+        gd_tensors batch;
+        CHECK(!gd_loader_next(l, &batch) && gd_error_status() == GD_E_SHAPE);
+        CHECK(batch.count > 0 && gd_tensor_is_error(batch.at[0]));
+        CHECK_SAYING(
+            says("sample 0 and sample 1 do not fit in one batch: tensor 0 is i32[1] and i32[2]") &&
+                says(".pad") && says("test_loader_batches.c:"),
+            "%s", gd_error_message());
+        gd_clear_error();
+    }
+}
+
+CLEAN_TEST(pad_fills_each_axis_up_at_its_end) {
+    GD_SCOPE;
+    for (int workers = 0; workers <= 2; workers += 2) {
+        gd_loader *l =
+            gd_loader_new(ragged(), .batch = 4, .workers = workers, .pad = true, .pad_value = -7);
+        gd_tensors batch;
+        CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
+        CHECK(batch.count == 3 && gd_tensor_is_contiguous(batch.at[0]));
+        const int32_t rows[4][4] = {{0, -7, -7, -7}, {1, 1, -7, -7}, {2, 2, 2, -7}, {3, 3, 3, 3}};
+        int32_t got[4][4];
+        CHECK(gd_tensor_dim(batch.at[0], 0) == 4 && gd_tensor_dim(batch.at[0], 1) == 4);
+        CHECK(gd_copy_to(batch.at[0], got, sizeof got) == GD_OK &&
+              memcmp(rows, got, sizeof got) == 0);
+        const float flat[4][2][2] = {
+            {{-7, -7}, {-7, -7}}, {{1, -7}, {1, -7}}, {{1, 1}, {1, 1}}, {{-7, -7}, {-7, -7}}};
+        float two[4][2][2];
+        CHECK(gd_tensor_rank(batch.at[1]) == 3 && gd_tensor_dim(batch.at[1], 2) == 2);
+        CHECK(gd_copy_to(batch.at[1], two, sizeof two) == GD_OK &&
+              memcmp(flat, two, sizeof two) == 0);
+        CHECK(gd_tensor_rank(batch.at[2]) == 1);
+        CHECK(gd_loader_next(l, &batch) && gd_loader_next(l, &batch)); /* the last has one sample */
+        CHECK(gd_tensor_dim(batch.at[0], 0) == 1 && gd_tensor_dim(batch.at[0], 1) == 1);
+        CHECK(!gd_loader_next(l, &batch) && !gd_failed());
+    }
+}
+
+/* Samples that do not fit together for another reason. */
+static gd_tensors odd_get(int64_t index, gd_random *random, void *self) {
+    (void)random;
+    gd_tensor *x = gd_ones(gd_dims(2));
+    switch (*(int *)self) {
+    case 0: return index ? gd_listed(gd_cast(x, GD_F64)) : gd_listed(x);
+    case 1: return index ? gd_listed(gd_ones(gd_dims(2, 1))) : gd_listed(x);
+    case 2: return index ? gd_listed(x, x) : gd_listed(x);
+    default: return gd_listed(gd_ones(gd_dims(1, 1, 1, 1, 1, 1, 1, 1)));
+    }
+}
+
+CLEAN_TEST(other_differences_are_errors_with_and_without_pad) {
+    GD_SCOPE;
+    static const char *const words[] = {"tensor 0 is f32[2] and f64[2]",
+                                        "tensor 0 is f32[2] and f32[2,1]",
+                                        "sample 0 has 1 tensors and sample 1 has 2", "rank 8"};
+    for (int kind = 0; kind < 4; kind++)
+        for (int pad = 0; pad < 2; pad++) {
+            gd_dataset *d = gd_dataset_from(&kind, .count = ragged_count, .get = odd_get);
+            gd_loader *l =
+                gd_loader_new(d, .batch = 2, .pad = pad, .skip_broken = true, .targets = 0);
+            gd_tensors batch;
+            CHECK(!gd_loader_next(l, &batch));
+            CHECK_SAYING(says(words[kind]), "%s", gd_error_message());
+            gd_clear_error();
+        }
+}
+
+/* --- a function of the program ----------------------------------------------------------------- */
+
+static gd_tensors lengths(const gd_tensors *samples, int64_t count, void *user) {
+    GD_SCOPE;
+    int64_t sizes[16];
+    for (int64_t i = 0; i < count; i++)
+        sizes[i] = gd_tensor_dim(samples[i].at[0], 0) * *(int *)user;
+    return gd_keep_list(gd_listed(samples[0].at[0], gd_from_array(gd_dims(count), GD_I64, sizes)));
+}
+static gd_tensors collate_fails(const gd_tensors *samples, int64_t count, void *user) {
+    (void)count, (void)user;
+    return gd_listed(gd_reshape(samples[0].at[0], gd_dims(77)));
+}
+
+CLEAN_TEST(a_collate_function_makes_the_batch) {
+    GD_SCOPE;
+    int factor = 10;
+    for (int workers = 0; workers <= 2; workers += 2) {
+        gd_loader *l = gd_loader_new(ragged(), .batch = 4, .workers = workers, .collate = lengths,
+                                     .user = &factor);
+        gd_tensors batch;
+        int64_t sizes[4];
+        CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
+        read_ints(batch.at[1], sizes, 4);
+        CHECK(sizes[0] == 10 && sizes[3] == 40);
+        gd_loader *bad =
+            gd_loader_new(ragged(), .batch = 4, .workers = workers, .collate = collate_fails);
+        CHECK(!gd_loader_next(bad, &batch) && says("the collate function: "));
+        gd_clear_error();
+    }
+}
+
+/* --- broken samples ---------------------------------------------------------------------------- */
+
+CLEAN_TEST(a_broken_sample_fails_its_batch_in_its_turn_and_the_next_goes_on) {
+    for (int records = 0; records < 2; records++)
+        for (int workers = 0; workers <= 4; workers += 2) {
+            GD_SCOPE;
+            numbers n = {.count = 30, .broken_every = 14, .records = records}; /* 13 and 27 */
+            gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = workers);
+            gd_tensors batch;
+            int64_t y[4];
+            for (int b = 0; b < 8; b++) {
+                const bool fails = b == 3 || b == 6;
+                if (workers) usleep(2000); /* it is prepared long before its turn */
+                CHECK_SAYING(gd_loader_next(l, &batch) == !fails, "batch %d: %s", b,
+                             gd_error_message());
+                CHECK(gd_failed() == fails);
+                if (fails) {
+                    CHECK_SAYING(says(b == 3 ? "numbers: sample 13: " : "numbers: sample 27: "),
+                                 "%s", gd_error_message());
+                    CHECK(!gd_loader_next(l, &batch)); /* waits for gd_clear_error */
+                    CHECK(gd_loader_tell(l).batch == b + 1);
+                    gd_clear_error();
+                } else {
+                    read_ints(batch.at[1], y, 4);
+                    CHECK(y[0] == 4 * b);
+                }
+            }
+            CHECK(!gd_loader_next(l, &batch) && !gd_failed() && gd_loader_skipped(l) == 0);
+            CHECK(gd_loader_tell(l).epoch == 1);
+        }
+}
+
+static void check_skipping(int broken_every, int workers, uint64_t *expected) {
+    GD_SCOPE;
+    numbers n = {.count = 60, .broken_every = broken_every, .records = workers % 2};
+    gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .shuffle = true, .workers = workers,
+                                 .skip_broken = true);
+    uint64_t h = 7;
+    int64_t samples = 0;
+    for (int epoch = 0; epoch < 2; epoch++)
+        for (gd_tensors batch; gd_loader_next(l, &batch);) {
+            CHECK(gd_tensor_is_contiguous(batch.at[0]));
+            samples += gd_tensor_dim(batch.at[1], 0);
+            CHECK(gd_loader_skipped(l) + samples <= 4 * gd_loader_tell(l).batch + 60 * epoch);
+            h = hash_batch(h, batch);
+            const int64_t skipped = gd_loader_skipped(l);
+            h = hash(h, &skipped, sizeof skipped); /* of batches that were given, not prepared */
+        }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    CHECK_SAYING(gd_loader_skipped(l) == 2 * (60 / broken_every), "%" PRId64, gd_loader_skipped(l));
+    CHECK(samples == 120 - gd_loader_skipped(l));
+    if (workers == 0) *expected = h;
+    CHECK(h == *expected);
+}
+
+CLEAN_TEST(broken_samples_can_be_left_out_and_are_counted) {
+    uint64_t expected = 0;
+    static const int kinds[] = {7, 2, 1}; /* at last all of them: no batches */
+    for (int k = 0; k < 3; k++)
+        for (int workers = 0; workers <= 3; workers++) check_skipping(kinds[k], workers, &expected);
+}
+
+CLEAN_TEST(broken_samples_are_left_out_of_padded_batches_too) {
+    GD_SCOPE;
+    numbers n = {.count = 10, .broken_every = 3};
+    gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 5, .pad = true, .skip_broken = true);
+    gd_tensors batch;
+    CHECK(gd_loader_next(l, &batch) && gd_tensor_dim(batch.at[0], 0) == 4 &&
+          gd_loader_skipped(l) == 1);
+    CHECK(gd_loader_next(l, &batch) && gd_tensor_dim(batch.at[0], 0) == 3 &&
+          gd_loader_skipped(l) == 3);
+}
+
+/* --- the thread ---------------------------------------------------------------------- */
+
+static gd_tensors first_ones(const gd_tensors *samples, int64_t count, void *user) {
+    (void)count, (void)user;
+    return gd_listed(samples[0].at[0]);
+}
+static gd_tensors looks_around(int64_t index, gd_random *random, void *self) {
+    (void)random;
+    gd_tensor *x = gd_requires_grad(gd_full(gd_dims(2), (double)index));
+    if (gd_default_device() != gd_device_get("cpu")) *(bool *)self = true;
+    return gd_listed(gd_mul(x, x));
+}
+
+CLEAN_TEST(samples_are_made_on_the_cpu_and_without_a_tape) {
+    GD_SCOPE;
+    bool elsewhere = false;
+    gd_dataset *d = gd_dataset_from(&elsewhere, .count = ragged_count, .get = looks_around);
+    gd_loader *l = gd_loader_new(d, .batch = 3, .targets = 0, .collate = first_ones);
+    gd_tensors batch;
+    {
+        GD_DEVICE(gd_test_device());
+        CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
+    }
+    CHECK(!elsewhere && gd_tensor_device(batch.at[0]) == gd_device_get("cpu"));
+    CHECK(!gd_tensor_requires_grad(batch.at[0]));
+}
+
+static gd_tensors made_elsewhere(int64_t index, gd_random *random, void *self) {
+    (void)random, (void)self;
+    return gd_listed(gd_to_device(gd_full(gd_dims(2), (double)index), gd_test_device()));
+}
+
+CLEAN_TEST(tensors_of_another_device_are_copied_or_refused) {
+    GD_SCOPE;
+    gd_device *device = gd_test_device();
+    gd_tensors batch;
+    float x[3][2];
+    for (int pad = 0; pad < 2; pad++) {
+        gd_dataset *d = gd_dataset_from(NULL, .count = ragged_count, .get = made_elsewhere);
+        gd_loader *l = gd_loader_new(d, .batch = 3, .targets = 0, .pad = pad);
+        CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
+        CHECK(gd_tensor_device(batch.at[0]) == gd_device_get("cpu"));
+        CHECK(gd_copy_to(batch.at[0], x, sizeof x) == GD_OK && x[0][0] == 0 && x[2][1] == 2);
+    }
+    gd_tensor *ones = gd_to_device(gd_ones(gd_dims(9)), device);
+    gd_tensor *classes = gd_to_device(gd_zeros(gd_dims(9), .dtype = GD_I64), device);
+    CHECK(gd_sampler_weighted(ones) && gd_sampler_stratified(classes));
+    CHECK(gd_dataset_count(gd_dataset_subset(ragged(), classes)) == 9);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    CHECK(!gd_dataset_tensors(ones) && says("tensor 0 is on test:0"));
+    gd_clear_error();
+}
+
+static gd_tensors reads_a_loader(gd_tensors in, void *user) {
+    gd_tensors batch;
+    gd_loader_next(user, &batch);
+    return gd_listed(gd_add(in.at[0], batch.at[0]));
+}
+
+CLEAN_TEST(a_traced_function_cannot_read_a_loader) {
+    GD_SCOPE;
+    gd_loader *l =
+        gd_loader_new(gd_dataset_tensors(gd_ones(gd_dims(6, 2))), .batch = 2, .targets = 0);
+    gd_jit_call(gd_jit_new(reads_a_loader, l), gd_list(gd_ones(gd_dims(2, 2))));
+    CHECK_SAYING(says("gd_loader_next: a function is being traced"), "%s", gd_error_message());
+    gd_clear_error();
+    CHECK(gd_loader_tell(l).batch == 0);
+}
+
+/* --- options ----------------------------------------------------------------------------------- */
+
+static int64_t own_count(int64_t samples, void *self) {
+    (void)samples;
+    return *(int64_t *)self;
+}
+static int64_t own_at(int64_t position, uint64_t seed, uint64_t epoch, int64_t samples,
+                      void *self) {
+    (void)self;
+    return position == 5 && seed == 99 ? samples : (position + (int64_t)epoch) % samples;
+}
+
+CLEAN_TEST(a_program_can_have_a_sampler_of_its_own) {
+    GD_SCOPE;
+    numbers n = {.count = 4};
+    int64_t positions = 9, y[9];
+    gd_sampler *s = gd_sampler_from(&positions, .count = own_count, .at = own_at);
+    for (int workers = 0; workers <= 2; workers += 2) {
+        gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 3, .sampler = s, .workers = workers);
+        CHECK(gd_loader_batches(l) == 3 &&
+              gd_loader_seek(l, ((gd_loader_position){1, 1})) == GD_OK);
+        gd_tensors batch;
+        CHECK(gd_loader_next(l, &batch));
+        read_ints(batch.at[1], y, 9);
+        CHECK(y[0] == 0 && y[1] == 1 && y[2] == 2);
+        gd_loader *bad =
+            gd_loader_new(NUMBERS(&n), .batch = 3, .sampler = s, .workers = workers, .seed = 99);
+        CHECK(gd_loader_next(bad, &batch) && !gd_loader_next(bad, &batch));
+        CHECK_SAYING(says("gives sample 4 at position 5; the dataset has 4"), "%s",
+                     gd_error_message());
+        gd_clear_error();
+    }
+    positions = -1;
+    CHECK(!gd_loader_new(NUMBERS(&n), .sampler = s) && says("the sampler's count is -1"));
+}
+
+CLEAN_TEST(options_that_do_not_fit_are_refused) {
+    GD_SCOPE;
+    numbers n = {.count = 6};
+    gd_dataset *d = NUMBERS(&n);
+    gd_sampler *s = gd_sampler_weighted(gd_ones(gd_dims(5)));
+#define REFUSES(part, ...)                                                                         \
+    do {                                                                                           \
+        CHECK(!gd_loader_new(__VA_ARGS__));                                                        \
+        CHECK_SAYING(says(part) && says("gd_loader_new: "), "%s", gd_error_message());             \
+        gd_clear_error();                                                                          \
+    } while (0)
+    REFUSES("the dataset is NULL", NULL);
+    REFUSES(".batch is 0; it is 1 or more", d, .batch = 0);
+    REFUSES(".workers is -1; it goes from 0 to 256", d, .workers = -1);
+    REFUSES(".prefetch is 0", d, .prefetch = 0);
+    REFUSES(".targets is -1", d, .targets = -1);
+    REFUSES(".weights is 2; it goes from 0 to 1", d, .weights = 2);
+    REFUSES(".shuffle and .sampler", d, .shuffle = true, .sampler = gd_sampler_distributed(0, 2));
+    REFUSES(".pad is for stacking", d, .pad = true, .collate = lengths);
+    REFUSES("the sampler was made for 5 samples, and the dataset has 6", d, .sampler = s);
+    gd_loader *l = gd_loader_new(d, .targets = 2, .weights = 1);
+    gd_tensors batch;
+    CHECK(!gd_loader_next(l, &batch));
+    CHECK_SAYING(says("batches have 2 tensors; .targets = 2 and .weights = 1 would be 3"), "%s",
+                 gd_error_message());
+    gd_clear_error();
+    CHECK(gd_loader_seek(l, ((gd_loader_position){0, 2})) != GD_OK &&
+          says("an epoch has 1 batches"));
+    gd_clear_error();
+    CHECK(gd_loader_seek(l, ((gd_loader_position){-1, 0})) != GD_OK && says("epoch -1"));
+    gd_clear_error();
+    CHECK(gd_loader_targets(l) == 2 && gd_loader_weights(l) == 1 && gd_loader_dataset(l) == d);
+    CHECK(gd_loader_batches(NULL) == 0 && !gd_loader_dataset(NULL) &&
+          gd_loader_tell(NULL).epoch == 0);
+}
+
+TEST_MAIN
