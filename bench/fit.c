@@ -5,7 +5,16 @@
 #include "bench.h"
 #include "gradus/gradus.h"
 
-enum { BATCH = 32, FEATURES = 64, HIDDEN = 64, CLASSES = 10, SAMPLES = 50 * BATCH, WARM = 100, STEPS = 1000, ROUNDS = 15 };
+enum {
+    BATCH = 32,
+    FEATURES = 64,
+    HIDDEN = 64,
+    CLASSES = 10,
+    SAMPLES = 50 * BATCH,
+    WARM = 100,
+    STEPS = 1000,
+    ROUNDS = 15
+};
 
 typedef struct rival {
     gd_dataset *data;
@@ -17,7 +26,8 @@ typedef struct rival {
 } rival;
 
 static gd_module *make_net(void) {
-    return gd_nn_sequential(gd_nn_linear(FEATURES, HIDDEN), gd_nn_relu(), gd_nn_linear(HIDDEN, HIDDEN), gd_nn_relu(),
+    return gd_nn_sequential(gd_nn_linear(FEATURES, HIDDEN), gd_nn_relu(),
+                            gd_nn_linear(HIDDEN, HIDDEN), gd_nn_relu(),
                             gd_nn_linear(HIDDEN, CLASSES));
 }
 
@@ -63,7 +73,8 @@ static gd_status look(gd_event *event, void *self) {
 static void by_fit(rival *r, bool metric) {
     GD_SCOPE;
     r->net = make_net();
-    gd_compile(r->net, .optimizer = "adam", .loss = "cross_entropy", .metrics = metric ? "accuracy" : NULL);
+    gd_compile(r->net, .optimizer = "adam", .loss = "cross_entropy",
+               .metrics = metric ? "accuracy" : NULL);
     gd_loader *loader = gd_loader_new(r->data, .batch = BATCH, .shuffle = true);
     gd_fit(r->net, loader, .max_steps = WARM + STEPS, .progress = GD_PROGRESS_NONE,
            .callbacks = gd_callbacks(gd_callback_from(r, .batch_end = look)));
@@ -76,7 +87,8 @@ static int ascending(const void *a, const void *b) {
 
 static void compare(bool metric) {
     GD_SCOPE;
-    rival r = {.data = gd_dataset_tensors(gd_randn(gd_dims(SAMPLES, FEATURES)), gd_randint(gd_dims(SAMPLES), 0, CLASSES))};
+    rival r = {.data = gd_dataset_tensors(gd_randn(gd_dims(SAMPLES, FEATURES)),
+                                          gd_randint(gd_dims(SAMPLES), 0, CLASSES))};
     double ratios[ROUNDS], hand[ROUNDS], fit[ROUNDS];
     for (int i = -1; i < ROUNDS; i++) { /* the first round fills the cache of kernels */
         by_hand(&r, metric);
@@ -90,9 +102,12 @@ static void compare(bool metric) {
     qsort(fit, ROUNDS, sizeof *fit, ascending);
     qsort(ratios, ROUNDS, sizeof *ratios, ascending);
     const char *note = metric ? "with accuracy" : "";
-    bench_report(metric ? "fit.metric.hand" : "fit.hand", hand[ROUNDS / 2] / 1e3, (hand[3 * ROUNDS / 4] - hand[ROUNDS / 4]) / 1e3, "us", note);
-    bench_report(metric ? "fit.metric.fit" : "fit.fit", fit[ROUNDS / 2] / 1e3, (fit[3 * ROUNDS / 4] - fit[ROUNDS / 4]) / 1e3, "us", note);
-    bench_report(metric ? "fit.metric.ratio" : "fit.ratio", ratios[ROUNDS / 2], ratios[3 * ROUNDS / 4] - ratios[ROUNDS / 4], "x", "gd_fit / a jit by hand");
+    bench_report(metric ? "fit.metric.hand" : "fit.hand", hand[ROUNDS / 2] / 1e3,
+                 (hand[3 * ROUNDS / 4] - hand[ROUNDS / 4]) / 1e3, "us", note);
+    bench_report(metric ? "fit.metric.fit" : "fit.fit", fit[ROUNDS / 2] / 1e3,
+                 (fit[3 * ROUNDS / 4] - fit[ROUNDS / 4]) / 1e3, "us", note);
+    bench_report(metric ? "fit.metric.ratio" : "fit.ratio", ratios[ROUNDS / 2],
+                 ratios[3 * ROUNDS / 4] - ratios[ROUNDS / 4], "x", "gd_fit / a jit by hand");
 }
 
 static void plain(void) { compare(false); }

@@ -25,8 +25,9 @@ typedef struct gd_training {
     gd_schedule *schedule;
     gd_loss_scale *scale; /* of f16; NULL: none */
 
-    gd_module *loss;      /* a layer; NULL: none */
-    gd_module *loss_each; /* the same for each element, reduction=none; NULL: it has no such option */
+    gd_module *loss; /* a layer; NULL: none */
+    gd_module
+        *loss_each; /* the same for each element, reduction=none; NULL: it has no such option */
     gd_loss_fn loss_function;
     void *loss_user;
 

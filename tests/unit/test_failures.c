@@ -108,7 +108,8 @@ static gd_module *compiled(void) {
     return m;
 }
 STATUS(gd_compile_at, gd_compile(net(), .optimizer = "no_such_optimizer"))
-OBJECT(gd_fit_at, gd_fit(compiled(), gd_list(gd_ones(gd_dims(4, 5)), gd_ones(gd_dims(4, 2))), .progress = GD_PROGRESS_NONE))
+OBJECT(gd_fit_at, gd_fit(compiled(), gd_list(gd_ones(gd_dims(4, 5)), gd_ones(gd_dims(4, 2))),
+                         .progress = GD_PROGRESS_NONE))
 OBJECT(gd_evaluate_at, gd_evaluate(net(), gd_list(gd_ones(gd_dims(4, 3)), gd_ones(gd_dims(4, 2)))))
 TENSOR(gd_predict_at, gd_predict(net(), gd_list(gd_ones(gd_dims(4, 5)))))
 STATUS(gd_history_plot_at, gd_history_plot(NULL, missing))

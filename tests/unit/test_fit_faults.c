@@ -20,10 +20,11 @@ typedef struct work {
 } work;
 
 static gd_history *train(gd_module *net, gd_tensor *x, gd_tensor *y, bool jit, int steps) {
-    if (gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=60", .loss = "cross_entropy", .metrics = "accuracy",
-                   .clip_norm = 1) != GD_OK)
+    if (gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=60",
+                   .loss = "cross_entropy", .metrics = "accuracy", .clip_norm = 1) != GD_OK)
         return NULL;
-    return gd_fit(net, gd_list(x, y), .epochs = 2, .max_steps = steps, .batch = 30, .seed = 3, .validation_tensors = gd_list(x, y), .jit = jit, QUIET);
+    return gd_fit(net, gd_list(x, y), .epochs = 2, .max_steps = steps, .batch = 30, .seed = 3,
+                  .validation_tensors = gd_list(x, y), .jit = jit, QUIET);
 }
 
 static gd_status fit(gd_module *net, gd_tensor *x, gd_tensor *y) {
@@ -40,7 +41,8 @@ static gd_status fit_eager(gd_module *net, gd_tensor *x, gd_tensor *y) {
 
 static gd_status evaluate(gd_module *net, gd_tensor *x, gd_tensor *y) {
     GD_SCOPE;
-    if (gd_compile(net, .loss = "cross_entropy", .metrics = "accuracy") != GD_OK) return gd_error_status();
+    if (gd_compile(net, .loss = "cross_entropy", .metrics = "accuracy") != GD_OK)
+        return gd_error_status();
     gd_evaluate(net, gd_list(x, y));
     return gd_error_status();
 }
@@ -62,7 +64,8 @@ static bool is_after_some_steps(gd_module *net, bool trains) {
 }
 
 static bool walk_one(const work *w, bool trains, int64_t n) {
-    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes, asked = gd_fault_allocations();
+    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
+                  asked = gd_fault_allocations();
     struct sigaction handler;
     bool fired;
     {
@@ -76,17 +79,22 @@ static bool walk_one(const work *w, bool trains, int64_t n) {
         gd_status status = w->act(net, x, y);
         gd_fault_after(-1, false);
         fired = gd_fault_allocations() - asked > n;
-        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "%s, allocation %lld: %s", w->name, (long long)n, gd_error_message());
+        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "%s, allocation %lld: %s",
+                     w->name, (long long)n, gd_error_message());
         gd_clear_error();
         sigaction(SIGINT, NULL, &handler);
-        CHECK_SAYING(handler.sa_handler == SIG_DFL, "%s, allocation %lld: the handler is left", w->name, (long long)n);
-        CHECK_SAYING(gd_module_is_training(net) && !gd_module_is_training(gd_module_at(net, 1)), "%s, allocation %lld: modes", w->name, (long long)n);
-        CHECK_SAYING(is_after_some_steps(net, trains), "%s, allocation %lld: a step was done in part", w->name, (long long)n);
+        CHECK_SAYING(handler.sa_handler == SIG_DFL, "%s, allocation %lld: the handler is left",
+                     w->name, (long long)n);
+        CHECK_SAYING(gd_module_is_training(net) && !gd_module_is_training(gd_module_at(net, 1)),
+                     "%s, allocation %lld: modes", w->name, (long long)n);
+        CHECK_SAYING(is_after_some_steps(net, trains),
+                     "%s, allocation %lld: a step was done in part", w->name, (long long)n);
         gd_tensors parameters = gd_module_parameters(net);
         for (int64_t i = 0; i < parameters.count; i++) CHECK(!gd_tensor_grad(parameters.at[i]));
     }
-    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes, "%s, allocation %lld leaks %lld objects",
-                 w->name, (long long)n, (long long)(gd_live_objects() - objects));
+    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
+                 "%s, allocation %lld leaks %lld objects", w->name, (long long)n,
+                 (long long)(gd_live_objects() - objects));
     return fired;
 }
 
@@ -109,8 +117,12 @@ static void walk(const work *w, bool trains) {
 }
 
 TEST(fit_survives_any_failed_allocation) { walk(&(work){"gd_fit", fit, true}, true); }
-TEST(eager_fit_survives_any_failed_allocation) { walk(&(work){"gd_fit without a jit", fit_eager, false}, true); }
-TEST(evaluate_survives_any_failed_allocation) { walk(&(work){"gd_evaluate", evaluate, true}, false); }
+TEST(eager_fit_survives_any_failed_allocation) {
+    walk(&(work){"gd_fit without a jit", fit_eager, false}, true);
+}
+TEST(evaluate_survives_any_failed_allocation) {
+    walk(&(work){"gd_evaluate", evaluate, true}, false);
+}
 TEST(predict_survives_any_failed_allocation) { walk(&(work){"gd_predict", predict, true}, false); }
 
 TEST_MAIN
