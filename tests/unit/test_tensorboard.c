@@ -287,6 +287,60 @@ CLEAN_TEST(a_graph_has_all_inputs_and_outputs) {
     gd_free(data);
 }
 
+/* Names are there once, and every edge begins at one that comes before. */
+static bool is_complete(const gd_pb *graph) {
+    for (size_t i = 0; i < gd_pb_count(graph, "node"); i++) {
+        const gd_pb *node = gd_pb_message_at(graph, "node", i);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(gd_pb_string(gd_pb_message_at(graph, "node", k), "name"),
+                       gd_pb_string(node, "name")) == 0)
+                return false;
+        for (size_t k = 0; k < gd_pb_count(node, "input"); k++) {
+            const char *from = gd_pb_string_at(node, "input", k);
+            bool found = false;
+            for (size_t n = 0; n < i && !found; n++) {
+                const char *name = gd_pb_string(gd_pb_message_at(graph, "node", n), "name");
+                found = strncmp(name, from, strlen(name)) == 0 &&
+                        strspn(from + strlen(name), ":0123456789") == strlen(from + strlen(name));
+            }
+            if (!found) fprintf(stderr, "%s reads '%s'\n", gd_pb_string(node, "name"), from);
+            if (!found) return false;
+        }
+    }
+    return true;
+}
+
+CLEAN_TEST(graphs_of_networks_are_complete) {
+    GD_SCOPE;
+    gd_tensor *image = gd_ones(gd_dims(2, 3, 64, 64)),
+              *text = gd_zeros(gd_dims(2, 8), .dtype = GD_I64);
+    struct {
+        gd_module *net;
+        gd_tensor *input;
+        size_t least;
+        const char *node, *op, *inputs;
+    } const nets[] = {
+        {gd_zoo_resnet18(), image, 100, "layer1/0/relu", "relu", "layer1/0/bn1/batch_norm"},
+        {gd_zoo_gpt(10, .layers = 2, .heads = 2, .width = 8, .context = 8), text, 30, "input",
+         "Placeholder", ""},
+        {gd_zoo_char_lstm(10), text, 5, "input", "Placeholder", ""},
+    };
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        char *data;
+        size_t bytes;
+        gd_pb_doc *doc = NULL;
+        CHECK_OK(gd_tensorboard_graph(nets[i].net, gd_list(nets[i].input), &data, &bytes));
+        CHECK_OK(gd_pb_read(&doc, &gd_graph_def_schema, "graph", data, bytes));
+        const gd_pb *graph = gd_pb_root(doc);
+        CHECK_SAYING(is_complete(graph) && gd_pb_count(graph, "node") >= nets[i].least,
+                     "net %zu: %zu nodes", i, gd_pb_count(graph, "node"));
+        CHECK(has_node(graph, nets[i].node, nets[i].op, nets[i].inputs));
+        gd_pb_free(doc);
+        gd_free(data);
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
 static gd_tensors reads_values(gd_tensors in, void *self) {
     (void)self;
     return gd_listed(gd_item(gd_sum(in.at[0])) > 0 ? in.at[0] : gd_neg(in.at[0]));
