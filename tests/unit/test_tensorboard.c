@@ -191,9 +191,12 @@ CLEAN_TEST(our_own_reader_finds_what_was_written) {
 
 CLEAN_TEST(histograms_count_every_finite_element_once) {
     GD_SCOPE;
-    const float x[] = {0, -0.0f, 1, 1, -3, 1e-13f, 1e25f, NAN, INFINITY, -INFINITY, 1e-30f, -1e30f};
+    const double x[] = {0,    -0.0,     1,         1,           -3,           1e-13, 1e25,
+                        NAN,  INFINITY, -INFINITY, 1e-30,       -1e30,        1e-12, -1e-12,
+                        0.25, -0.25,    1e20,      1e-12 * 1.1, -1e-12 * 1.1, 5e-324};
+    enum { COUNT = sizeof x / sizeof *x, FINITE = COUNT - 3 };
     gd_pb_doc *doc = gd_event_new(1);
-    CHECK_OK(gd_tensorboard_histogram(doc, "x", gd_from_array(gd_dims(3, 4), GD_F32, x)));
+    CHECK_OK(gd_tensorboard_histogram(doc, "x", gd_from_array(gd_dims(2, COUNT / 2), GD_F64, x)));
     CHECK_OK(gd_tensorboard_histogram(doc, "none", gd_full(gd_dims(2), NAN)));
     CHECK_OK(gd_tensorboard_histogram(doc, "empty", gd_zeros(gd_dims(0))));
     CHECK_OK(gd_tensorboard_histogram(doc, "whole", gd_arange(0, 20000, .dtype = GD_I64)));
@@ -201,18 +204,18 @@ CLEAN_TEST(histograms_count_every_finite_element_once) {
     CHECK(gd_pb_count(summary, "value") == 2);
     const gd_pb *h = gd_pb_message(gd_pb_message_at(summary, "value", 0), "histo");
     const gd_pb_list *limits = gd_pb_get(h, "bucket_limit"), *counts = gd_pb_get(h, "bucket");
-    CHECK(gd_pb_float(h, "num", 0) == 9 && gd_pb_float(h, "max", 0) == (double)1e25f);
+    CHECK(gd_pb_float(h, "num", 0) == FINITE && gd_pb_float(h, "max", 0) == 1e25);
     CHECK(limits->count == counts->count && limits->doubles[limits->count - 1] == DBL_MAX);
     double all = 0;
     for (size_t i = 0; i < counts->count; i++) {
         int in = 0;
-        for (int k = 0; k < 12; k++)
+        for (int k = 0; k < COUNT; k++)
             in += isfinite(x[k]) && (double)x[k] < limits->doubles[i] &&
                   (i == 0 || (double)x[k] >= limits->doubles[i - 1]);
         CHECK(counts->doubles[i] == in);
         all += counts->doubles[i];
     }
-    CHECK(all == 9);
+    CHECK(all == FINITE);
     const gd_pb *many = gd_pb_message(gd_pb_message_at(summary, "value", 1), "histo");
     CHECK(gd_pb_float(many, "num", 0) == 20000 && gd_pb_float(many, "sum", 0) == 199990000);
     gd_pb_free(doc);
