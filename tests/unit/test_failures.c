@@ -66,8 +66,6 @@ STATUS(gd_transform_define_at, gd_transform_define("x\n", NULL))
 TENSOR(gd_load_image_at, gd_load_image(missing))
 TENSOR(gd_decode_image_at, gd_decode_image("text", 4))
 STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
-OBJECT(gd_transform_new_at, gd_transform_new("blur", ""))
-STATUS(gd_transform_define_at, gd_transform_define("blur", NULL))
 
 /* combined datasets, loaders and samplers */
 static gd_dataset *rows_of(int64_t count) { return gd_dataset_tensors(gd_ones(gd_dims(count, 2))); }
