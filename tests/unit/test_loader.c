@@ -1,4 +1,6 @@
 /* test_loader.c - batches: the same whatever the workers do, in order, and the loader's own. */
+#include <pthread.h>
+
 #include "core/pool.h"
 #include "loader_things.h"
 
@@ -109,6 +111,43 @@ CLEAN_TEST(a_batch_is_the_loaders_until_the_next_and_can_be_retained) {
     read_ints(batch.at[1], y, 4);
     CHECK(y[0] == 4 && y[3] == 7);
     CHECK(!gd_failed());
+}
+
+/* --- small stacks ------------------------------------------------------------------------------ */
+
+static void *on_a_small_stack(void *arg) {
+    GD_SCOPE;
+    numbers n = {.count = 40, .broken_every = 7};
+    gd_tensor *weights = gd_ones(gd_dims(40)), *classes = gd_zeros(gd_dims(40), .dtype = GD_I64);
+    gd_sampler *samplers[] = {gd_sampler_weighted(weights, .replacement = false),
+                              gd_sampler_stratified(classes)};
+    gd_dataset *a, *b;
+    gd_dataset_random_split(NUMBERS(&n), 0.5, &a, &b);
+    gd_dataset *all = gd_dataset_concat(a, b);
+    for (int i = 0; i < 2; i++) {
+        hash_epoch(gd_loader_new(all, .batch = 4, .sampler = samplers[i], .skip_broken = true),
+                   NULL);
+        hash_epoch(
+            gd_loader_new(all, .batch = 4, .sampler = samplers[i], .pad = true, .workers = 2),
+            NULL);
+    }
+    *(bool *)arg = gd_failed() && says("sample "); /* of the last loader, which skips none */
+    return NULL;
+}
+
+CLEAN_TEST(a_loader_needs_little_stack) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("frames are larger with a sanitizer");
+#endif
+    pthread_attr_t attributes;
+    pthread_t thread;
+    bool ended = false;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 64 << 10);
+    CHECK(pthread_create(&thread, &attributes, on_a_small_stack, &ended) == 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+    CHECK(ended);
 }
 
 /* --- prefetch ---------------------------------------------------------------------------------- */
