@@ -333,7 +333,7 @@ static gd_status begin(gd_fit_run *r, gd_fit_data data) {
     GD_TRY(status);
     if (o->step) gd_batches_drop_metrics(&r->train); /* nobody has outputs to measure */
     GD_TRY(check_loss(r));
-    r->train.class_weights = gd_retain(o->class_weights);
+    GD_TRY(gd_batches_weigh_classes(&r->train, o->class_weights));
     GD_TRY(prepare(r));
     GD_TRY(gd_modes_save(r->net, &r->modes));
     if (!r->net->training) gd_modes_set(&r->modes, 1);
