@@ -31,7 +31,8 @@ static gd_status device_of_module(gd_walk *w, gd_module *m) {
 static gd_status find_device(gd_module *net, gd_device **device) {
     *device = NULL;
     GD_TRY(gd_module_walk(net, &(gd_walk){.tensor = device_of_tensor, .user = device}));
-    return *device ? GD_OK : gd_module_walk(net, &(gd_walk){.module = device_of_module, .user = device});
+    return *device ? GD_OK
+                   : gd_module_walk(net, &(gd_walk){.module = device_of_module, .user = device});
 }
 
 static gd_status take_metrics(gd_batches *b, const gd_training *t, bool own) {
@@ -79,7 +80,9 @@ gd_status gd_batches_begin(gd_batches *b, const char *what, gd_module *net, gd_t
 gd_status gd_batches_weigh_classes(gd_batches *b, gd_tensor *weights) {
     if (!weights) return GD_OK;
     gd_scope *scope = gd_scope_open();
-    gd_tensor *own = weights->device == b->loss_sum->device ? weights : gd_to_device(weights, b->loss_sum->device);
+    gd_tensor *own = weights->device == b->loss_sum->device
+                         ? weights
+                         : gd_to_device(weights, b->loss_sum->device);
     const gd_status status = own->kind == GD_FAILED ? gd_failure() : GD_OK;
     if (status == GD_OK) b->class_weights = gd_retain(own);
     gd_scope_close(&scope);

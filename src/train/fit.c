@@ -349,7 +349,8 @@ static void say_why(gd_fit_run *r) {
     char text[GD_MESSAGE_MAX];
     if (!r->interrupted && !*r->stopped) return;
     r->history->interrupted = r->interrupted != NULL;
-    snprintf(r->history->stopped, sizeof r->history->stopped, "%s", r->interrupted ? r->interrupted : r->stopped);
+    snprintf(r->history->stopped, sizeof r->history->stopped, "%s",
+             r->interrupted ? r->interrupted : r->stopped);
     snprintf(text, sizeof text, "stopped after step %lld: %.900s", (long long)r->step,
              r->interrupted ? r->interrupted : r->stopped);
     gd_notice(GD_LOG_INFO, "gd_fit: %s", text);

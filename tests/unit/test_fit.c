@@ -200,16 +200,16 @@ CLEAN_TEST(nets_train_on_their_device) {
     double loss[2];
     for (int i = 0; i < 2; i++) {
         gd_module *net = i ? there : here;
-        gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=100", .loss = "cross_entropy",
-                   .metrics = "accuracy", .clip_norm = 1, .accumulate = 2);
+        gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=100",
+                   .loss = "cross_entropy", .metrics = "accuracy", .clip_norm = 1, .accumulate = 2);
         gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 2, .batch = 16, .class_weights = w,
                                .validation_tensors = gd_list(x, y), QUIET,
                                .callbacks = gd_callbacks(gd_stop_on_nan()));
         CHECK_SAYING(h, "%s", gd_error_message());
         loss[i] = gd_history_last(h, "val_loss");
         gd_tensor *out = gd_predict(net, gd_list(x));
-        CHECK_SAYING(!gd_failed() && gd_tensor_device(out) == (i ? device : gd_device_get("cpu")), "%s",
-                     gd_error_message());
+        CHECK_SAYING(!gd_failed() && gd_tensor_device(out) == (i ? device : gd_device_get("cpu")),
+                     "%s", gd_error_message());
     }
     CHECK_SAYING(fabs(loss[1] - loss[0]) < 1e-5, "%g %g", loss[1], loss[0]);
 }
