@@ -14,16 +14,25 @@
 
 /* --- beginning and end ------------------------------------------------------------------------- */
 
-/* The device of the net's parameters. */
-static gd_device *device_of(gd_module *net) {
-    gd_scope *scope = gd_scope_open();
-    gd_tensors parameters = gd_module_parameters(net);
-    gd_device *device =
-        parameters.count > 0 && parameters.at[0] && parameters.at[0]->kind == GD_VALUE
-            ? parameters.at[0]->device
-            : NULL;
-    gd_scope_close(&scope);
-    return device;
+static gd_status device_of_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+    gd_device **device = w->user;
+    (void)holder;
+    if (e->kind == GD_A_PARAMETER && !*device) *device = ((gd_tensor *)e->object)->device;
+    return GD_OK;
+}
+
+static gd_status device_of_module(gd_walk *w, gd_module *m) {
+    gd_device **device = w->user;
+    if (!*device) *device = m->device;
+    return GD_OK;
+}
+
+/* That of the first parameter, or the one where parameters will be; NULL: the default one. */
+static gd_status find_device(gd_module *net, gd_device **device) {
+    *device = NULL;
+    GD_TRY(gd_module_walk(net, &(gd_walk){.tensor = device_of_tensor, .user = device}));
+    return *device ? GD_OK
+                   : gd_module_walk(net, &(gd_walk){.module = device_of_module, .user = device});
 }
 
 static gd_status take_metrics(gd_batches *b, const gd_training *t, bool own) {
@@ -61,10 +70,23 @@ gd_status gd_batches_begin(gd_batches *b, const char *what, gd_module *net, gd_t
     b->n_targets = gd_loader_targets(loader);
     b->n_weights = gd_loader_weights(loader);
     GD_TRY(take_metrics(b, training, own_metrics));
-    gd_device *device = device_of(net);
+    gd_device *device;
+    GD_TRY(find_device(net, &device));
     b->loss_sum = zero(device);
     b->weight_sum = b->loss_sum ? zero(device) : NULL;
     return b->weight_sum ? GD_OK : gd_failure();
+}
+
+gd_status gd_batches_weigh_classes(gd_batches *b, gd_tensor *weights) {
+    if (!weights) return GD_OK;
+    gd_scope *scope = gd_scope_open();
+    gd_tensor *own = weights->device == b->loss_sum->device
+                         ? weights
+                         : gd_to_device(weights, b->loss_sum->device);
+    const gd_status status = own->kind == GD_FAILED ? gd_failure() : GD_OK;
+    if (status == GD_OK) b->class_weights = gd_retain(own);
+    gd_scope_close(&scope);
+    return status;
 }
 
 void gd_batches_drop_metrics(gd_batches *b) {

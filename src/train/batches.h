@@ -26,6 +26,8 @@ typedef struct gd_batches {
 /* The metrics of the training themselves, or (`own`) new ones like them. */
 gd_status gd_batches_begin(gd_batches *b, const char *what, gd_module *net, gd_training *training,
                            gd_loader *loader, bool own_metrics);
+/* Takes the weights of classes, on the device of the net; NULL: none. */
+gd_status gd_batches_weigh_classes(gd_batches *b, gd_tensor *weights);
 void gd_batches_drop_metrics(gd_batches *b);
 void gd_batches_end(gd_batches *b);
 

@@ -333,7 +333,7 @@ static gd_status begin(gd_fit_run *r, gd_fit_data data) {
     GD_TRY(status);
     if (o->step) gd_batches_drop_metrics(&r->train); /* nobody has outputs to measure */
     GD_TRY(check_loss(r));
-    r->train.class_weights = gd_retain(o->class_weights);
+    GD_TRY(gd_batches_weigh_classes(&r->train, o->class_weights));
     GD_TRY(prepare(r));
     GD_TRY(gd_modes_save(r->net, &r->modes));
     if (!r->net->training) gd_modes_set(&r->modes, 1);
@@ -349,7 +349,8 @@ static void say_why(gd_fit_run *r) {
     char text[GD_MESSAGE_MAX];
     if (!r->interrupted && !*r->stopped) return;
     r->history->interrupted = r->interrupted != NULL;
-    snprintf(r->history->stopped, sizeof r->history->stopped, "%s", r->interrupted ? r->interrupted : r->stopped);
+    snprintf(r->history->stopped, sizeof r->history->stopped, "%s",
+             r->interrupted ? r->interrupted : r->stopped);
     snprintf(text, sizeof text, "stopped after step %lld: %.900s", (long long)r->step,
              r->interrupted ? r->interrupted : r->stopped);
     gd_notice(GD_LOG_INFO, "gd_fit: %s", text);

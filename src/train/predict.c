@@ -41,8 +41,8 @@ static gd_status append(prediction *p, gd_tensor *y) {
         gd_shape shape = gd_shape_of(y->rank, y->dims);
         const int64_t most = most_samples(&p->batches, n);
         shape.at[0] = most > need ? most : p->all && 2 * p->filled > need ? 2 * p->filled : need;
-        gd_tensor *larger = gd_empty(shape, (gd_dtype)y->dtype);
-        if (larger->kind == GD_FAILED) return gd_failure();
+        gd_tensor *larger = gd_tensor_new(y->device, (gd_dtype)y->dtype, shape.rank, shape.at);
+        if (!larger) return gd_failure();
         if (p->filled)
             gd_assign(gd_narrow(larger, 0, 0, p->filled), gd_narrow(p->all, 0, 0, p->filled));
         gd_release(p->all);

@@ -3,6 +3,7 @@
 
 #include "clean_test.h"
 #include "fit_things.h"
+#include "backend/test/device.h"
 #include "gradus/gradus.h"
 
 /* --- compile ----------------------------------------------------------------------------------- */
@@ -180,6 +181,37 @@ CLEAN_TEST(nets_train_in_half_precision) {
                  loss[0]);
     CHECK_SAYING(loss[2] != loss[0] && fabs(loss[2] - loss[0]) < 0.02, "f16: %g, f32: %g", loss[2],
                  loss[0]);
+}
+
+/* Batches, class weights and sums follow the net to its device. */
+CLEAN_TEST(nets_train_on_their_device) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_device *device = gd_test_device();
+    gd_module *late = gd_nn_linear(GD_ANY, CLASSES); /* built there */
+    CHECK(gd_module_to(late, gd_device_name(device), GD_DTYPE_NONE) == GD_OK);
+    gd_compile(late, .optimizer = "sgd", .loss = "cross_entropy");
+    CHECK_SAYING(gd_fit(late, gd_list(x, y), QUIET), "%s", gd_error_message());
+    CHECK(gd_tensor_device(gd_module_parameters(late).at[0]) == device);
+    gd_module *there = make_net(), *here = gd_module_clone(there);
+    CHECK(gd_module_to(there, gd_device_name(device), GD_DTYPE_NONE) == GD_OK);
+    gd_tensor *w = gd_from_array(gd_dims(CLASSES), GD_F32, ((float[]){1, 2, 3}));
+    double loss[2];
+    for (int i = 0; i < 2; i++) {
+        gd_module *net = i ? there : here;
+        gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=100",
+                   .loss = "cross_entropy", .metrics = "accuracy", .clip_norm = 1, .accumulate = 2);
+        gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 2, .batch = 16, .class_weights = w,
+                               .validation_tensors = gd_list(x, y), QUIET,
+                               .callbacks = gd_callbacks(gd_stop_on_nan()));
+        CHECK_SAYING(h, "%s", gd_error_message());
+        loss[i] = gd_history_last(h, "val_loss");
+        gd_tensor *out = gd_predict(net, gd_list(x));
+        CHECK_SAYING(!gd_failed() && gd_tensor_device(out) == (i ? device : gd_device_get("cpu")),
+                     "%s", gd_error_message());
+    }
+    CHECK_SAYING(fabs(loss[1] - loss[0]) < 1e-5, "%g %g", loss[1], loss[0]);
 }
 
 /* --- weights ----------------------------------------------------------------------------------- */
