@@ -30,10 +30,10 @@ build: setup ## the library, the tests and the examples, in build/
 	@$(call configure_in,$(BUILD))
 	@$(call compile_in,$(BUILD))
 
-demo: setup ## train a small net and watch the loss fall
+demo: setup ## train a net that reads digits, and see what it says of some
 	@$(call configure_in,$(BUILD))
-	@$(call compile_in,$(BUILD)) --target two_layer_autograd
-	@$(BUILD)/examples/two_layer_autograd
+	@$(call compile_in,$(BUILD)) --target gradus_tool
+	@$(BUILD)/bin/gradus demo --dir $(BUILD)/demo
 
 test: setup-test ## build everything and run the tests
 	@$(call configure_in,$(BUILD))

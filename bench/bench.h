@@ -36,6 +36,7 @@ void bench_report(const char *name, double value, double spread, const char *uni
 typedef struct bench_entry { const char *name; void (*run)(void); } bench_entry;
 extern const bench_entry bench_eager[], bench_memory[], bench_math[], bench_product[],
     bench_network[], bench_sequence[], bench_plan[], bench_fuse[], bench_fusion[], bench_resnet[],
-    bench_precision[], bench_transforms[];
+    bench_precision[], bench_transforms[], bench_loader[],
+    bench_fit[];
 
 #endif

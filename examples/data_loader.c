@@ -32,5 +32,5 @@ int main(void) {
         if (epoch == 0) first = last;
         show_loss(epoch, last);
     }
-    return show_end(last < first / 2);
+    return show_end(last < 0.7 * first);
 }

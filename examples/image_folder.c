@@ -18,17 +18,18 @@ static bool inside(int shape, double x, double y) {
     return fabs(x) < 0.85 && fabs(y) < 0.85;
 }
 
-/* 100 pictures of each shape, somewhere, in some colour. */
+/* 300 pictures of each shape, somewhere, in some colour. */
 static const char *make_pictures(void) {
     static unsigned char pixels[3 * SIZE * SIZE];
     gd_random r = gd_random_of(1, 0);
     mkdir("shapes", 0777);
-    for (int i = 0; i < 300 && !gd_failed(); i++) {
+    for (int i = 0; i < 900 && !gd_failed(); i++) {
         GD_SCOPE;
         char path[80];
         const double cx = gd_random_between(&r, 10, 22), cy = gd_random_between(&r, 10, 22), s = gd_random_between(&r, 5, 9);
         unsigned char ink[3], paper[3];
-        for (int c = 0; c < 3; c++) ink[c] = (unsigned char)gd_random_below(&r, 256), paper[c] = ink[c] ^ 0x80;
+        for (int c = 0; c < 3; c++)
+            ink[c] = (unsigned char)(156 + gd_random_below(&r, 100)), paper[c] = (unsigned char)gd_random_below(&r, 100);
         for (int p = 0; p < SIZE * SIZE; p++)
             for (int c = 0; c < 3; c++)
                 pixels[c * SIZE * SIZE + p] = inside(i % 3, (p % SIZE - cx) / s, (p / SIZE - cy) / s) ? ink[c] : paper[c];
@@ -46,11 +47,11 @@ int main(int argc, char **argv) {
     const char *dir = argc > 1 ? argv[1] : make_pictures();
     gd_dataset *train, *test, *all = gd_dataset_image_folder(dir, .size = SIZE);
     gd_dataset_random_split(all, 0.8, &train, &test);
-    train = gd_dataset_transform(train, gd_transform_flip(), gd_transform_color_jitter(.brightness = 0.2));
+    train = gd_dataset_transform(train, gd_transform_flip(), gd_transform_color_jitter(.brightness = 0.1));
     gd_module *net = gd_zoo_convnet(.channels = 3, .classes = gd_dataset_class_count(all));
-    gd_compile(net, .optimizer = "adamw lr=0.003", .loss = "cross_entropy", .metrics = "accuracy");
-    gd_history *h = gd_fit(net, gd_loader_new(train, .batch = 16, .shuffle = true, .workers = 2),
-                           .epochs = argc > 2 ? atoi(argv[2]) : 12, .validation = gd_loader_new(test, .batch = 16));
+    gd_compile(net, .optimizer = "adamw lr=0.002", .loss = "cross_entropy", .metrics = "accuracy");
+    gd_history *h = gd_fit(net, gd_loader_new(train, .batch = 32, .shuffle = true, .workers = 2),
+                           .epochs = argc > 2 ? atoi(argv[2]) : 10, .validation = gd_loader_new(test, .batch = 16));
     if (!h) {
         fprintf(stderr, "%s\n", gd_error_message());
         return 1;

@@ -88,7 +88,7 @@ typedef struct gd_dataset_functions {
 GD_API gd_dataset *gd_dataset_from_at(const char *site, void *self,
                                       const gd_dataset_functions *functions);
 
-/* Tensors with the same first size: sample i has row i of each. They are held, not copied. */
+/* Tensors on the CPU with the same first size: sample i has row i of each. They are held, not copied. */
 #define gd_dataset_tensors(...) gd_dataset_tensors_at(GD_HERE, gd_list(__VA_ARGS__))
 GD_API gd_dataset *gd_dataset_tensors_at(const char *site, gd_tensors tensors);
 
@@ -100,13 +100,14 @@ GD_API const char *gd_dataset_name_at(int index);
 
 /* --- of others --------------------------------------------------------------------------------- */
 
-/* A new sample made of one. */
+/* Samples that `fn` makes of those of a dataset: return gd_listed(x, y), or `sample` itself. Several
+ * threads call it. */
 typedef gd_tensors (*gd_map_fn)(gd_tensors sample, gd_random *random, void *user);
 #define gd_dataset_map(...) gd_dataset_map_at(GD_HERE, __VA_ARGS__)
 GD_API gd_dataset *gd_dataset_map_at(const char *site, gd_dataset *dataset, gd_map_fn fn,
                                      void *user);
 
-/* The samples for which `fn` is true. Each is looked at once, now. */
+/* The samples for which `fn` is true. It is called once for each sample, now. */
 typedef bool (*gd_filter_fn)(gd_tensors sample, void *user);
 #define gd_dataset_filter(...) gd_dataset_filter_at(GD_HERE, __VA_ARGS__)
 GD_API gd_dataset *gd_dataset_filter_at(const char *site, gd_dataset *dataset, gd_filter_fn fn,
@@ -155,7 +156,7 @@ GD_API gd_dataset *gd_dataset_zip_at(const char *site, gd_dataset_list datasets)
 #define gd_dataset_concat(...) gd_dataset_concat_at(GD_HERE, GD_DATASETS_(__VA_ARGS__))
 GD_API gd_dataset *gd_dataset_concat_at(const char *site, gd_dataset_list datasets);
 
-/* The samples with these numbers, i32 or i64, in this order. */
+/* The samples with these numbers, i32 or i64 of rank 1, in this order. The numbers are copied. */
 #define gd_dataset_subset(dataset, indices) gd_dataset_subset_at(GD_HERE, dataset, indices)
 GD_API gd_dataset *gd_dataset_subset_at(const char *site, gd_dataset *dataset, gd_tensor *indices);
 /* Samples first, first + 1 ... of it, `count` of them. */
@@ -168,7 +169,8 @@ typedef struct gd_random_split_options {
     uint64_t seed GD_DEFAULT_(0);
 } gd_random_split_options;
 
-/* Cuts it into two parts at random: `share` of the samples, and the rest.
+/* Cuts it into two parts at random: `share` of the samples (in [0, 1]), and the rest. It takes no
+ * memory for each sample.
  *
  *     gd_dataset *train, *test;
  *     gd_dataset_random_split(all, 0.9, &train, &test, .seed = 1);

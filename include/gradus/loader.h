@@ -10,13 +10,17 @@
  *         }
  *
  * A batch has the tensors of its samples, stacked along a new first axis: inputs, then targets, then
- * weights. It belongs to the loader until the next gd_loader_next; gd_retain keeps a tensor longer.
+ * weights. It is on the CPU, and belongs to the loader until the next gd_loader_next; gd_retain keeps a
+ * tensor longer.
  *
- * The order of samples follows from the seed and the epoch alone: never from the number of workers
- * or their timing. Workers are threads that prepare batches ahead, as many as .prefetch allows.
+ * The order of samples follows from the seed and the epoch alone, never from the number of workers or
+ * their timing. Workers are threads that prepare batches ahead, as many as .prefetch allows. They work
+ * from the first gd_loader_next of an epoch to its last batch. A program that leaves an epoch early and
+ * frees what its dataset reads calls gd_loader_stop first.
  *
  * A loader belongs to the current scope and is used by one thread at a time. It has state (state.h):
- * its epoch and position, so that a run that was stopped goes on with the next batch.
+ * its seed, epoch and position, so that a run that was stopped goes on with the next batch. A state
+ * loads only into a loader with as many samples, the same batch size and the same kind of order.
  */
 #ifndef GRADUS_LOADER_H
 #define GRADUS_LOADER_H
@@ -42,7 +46,7 @@ typedef struct gd_loader_options {
     int weights GD_DEFAULT_(0);      /* 1: the last tensor is the weight of the sample */
     bool pad GD_DEFAULT_(false);     /* pads tensors of different sizes to the largest in the batch */
     double pad_value GD_DEFAULT_(0); /* with this number, at the end of each axis */
-    bool skip_broken GD_DEFAULT_(false); /* a sample that cannot be read is left out and counted */
+    bool skip_broken GD_DEFAULT_(false); /* leaves out, and counts, samples that cannot be read */
     gd_collate_fn collate GD_DEFAULT_(nullptr); /* NULL: stacks */
     void *user GD_DEFAULT_(nullptr);            /* for collate */
 } gd_loader_options;
@@ -58,9 +62,9 @@ typedef struct gd_loader_options {
 GD_API gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
                                    const gd_loader_options *options);
 
-/* The next batch. False at the end of the epoch, after which the next call begins the next epoch;
- * and false after a failure, which is recorded and names the sample: nothing is lost then, and after
- * gd_clear_error the next call goes on behind the batch that failed. */
+/* The next batch. False at the end of the epoch; the call after that begins the next epoch. Also false
+ * after a failure, which is recorded and names the sample: after gd_clear_error the next call goes on
+ * behind the batch that failed. */
 #define gd_loader_next(loader, batch) gd_loader_next_at(GD_HERE, loader, batch)
 GD_API bool gd_loader_next_at(const char *site, gd_loader *loader, gd_tensors *batch);
 
@@ -70,7 +74,7 @@ GD_API int gd_loader_targets(const gd_loader *loader);
 GD_API int gd_loader_weights(const gd_loader *loader);
 GD_API gd_dataset *gd_loader_dataset(const gd_loader *loader);
 
-/* How many broken samples have been left out since it was made. */
+/* How many broken samples have been left out of the batches that it has given. */
 GD_API int64_t gd_loader_skipped(const gd_loader *loader);
 
 /* Where it is: the batch that the next call gives. A batch that was prepared ahead and not given
@@ -82,7 +86,8 @@ GD_API gd_loader_position gd_loader_tell(const gd_loader *loader);
 #define gd_loader_seek(loader, position) gd_loader_seek_at(GD_HERE, loader, position)
 GD_API gd_status gd_loader_seek_at(const char *site, gd_loader *loader, gd_loader_position position);
 
-/* Ends the workers and frees what they have prepared; the next gd_loader_next starts them again. */
+/* Ends the workers and frees what they have prepared. The position stays, and the next gd_loader_next
+ * starts them again. */
 GD_API void gd_loader_stop(gd_loader *loader);
 
 /* --- samplers ---------------------------------------------------------------------------------- */
@@ -95,7 +100,8 @@ typedef struct gd_sampler_options {
     bool replacement GD_DEFAULT_(true); /* a sample may come several times in an epoch */
 } gd_sampler_options;
 
-/* Draws sample i with probability weights[i] / sum of weights. Floats of rank 1, none negative. */
+/* Draws sample i with probability weights[i] / sum of weights. Floats of rank 1, none negative; they are
+ * held, and must not change. Memory: 1/8 byte for each sample with replacement, 4 bytes without. */
 #define gd_sampler_weighted(weights, ...)                                                          \
     GD_WITH_OPTIONS_(gd_sampler_weighted_at(                                                       \
         GD_HERE, weights,                                                                          \
@@ -105,8 +111,8 @@ GD_API gd_sampler *gd_sampler_weighted_at(const char *site, gd_tensor *weights,
                                           const gd_sampler_options *options);
 
 /* Shuffles so that every stretch of an epoch, and so every batch, has the classes in the shares that
- * they have in the dataset, as nearly as it can be. `classes`: integers of rank 1, one for each
- * sample. */
+ * they have in the dataset, give or take a sample or two. `classes`: integers of rank 1, one for each
+ * sample. Memory: 4 bytes for each sample. */
 #define gd_sampler_stratified(classes) gd_sampler_stratified_at(GD_HERE, classes)
 GD_API gd_sampler *gd_sampler_stratified_at(const char *site, gd_tensor *classes);
 

@@ -1,5 +1,5 @@
-/* state.h - saving and loading what has state: modules, optimizers, schedules, sessions, the random
- * generator, tensors.
+/* state.h - saving and loading what has state: modules, optimizers, schedules, loss scales, sessions,
+ * the random generator, tensors.
  *
  *     gd_save_state("digits.safetensors", gd_part("net", net), gd_part("adam", adam));
  *     gd_load_state("digits.safetensors", gd_part("net", net), gd_part("adam", adam));

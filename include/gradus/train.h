@@ -93,7 +93,8 @@ GD_API gd_status gd_compile_at(const char *site, gd_module *net, const gd_compil
  * (GD_ANY) is made when gd_fit sees the first batch. */
 GD_API gd_optimizer *gd_compiled_optimizer(gd_module *net);
 GD_API gd_schedule *gd_compiled_schedule(gd_module *net);
-/* Number `index` of the metrics, from 0. */
+/* Number `index` of the metrics, from 0. It holds the sums of the latest gd_evaluate or validation;
+ * training has metrics of its own. */
 GD_API gd_metric *gd_compiled_metric(gd_module *net, int index);
 
 /* --- fit --------------------------------------------------------------------------------------- */
@@ -157,7 +158,11 @@ typedef struct gd_fit_options {
 } gd_fit_options;
 
 /* Trains, and gives the history: one row for each epoch. While a failure is recorded it does nothing.
- * After a failure it returns NULL; the net is as the last batch left it. */
+ * After a failure it returns NULL; the net is as the last batch left it.
+ *
+ * An epoch that Ctrl-C or a callback has ended in the middle has a row without validation; one that
+ * .max_steps has ended is validated. Modes of modules are put back at the end. docs/training.md has
+ * the details. */
 #define gd_fit(net, data, ...)                                                                     \
     GD_WITH_OPTIONS_(gd_fit_at(                                                                    \
         GD_HERE, net, GD_FIT_DATA_(data),                                                          \

@@ -22,7 +22,8 @@ static gd_status check_finite_raw(gd_kernel_call *k) {
     const int64_t size = (int64_t)gd_dtype_size(x->dtype);
     for (int64_t n = 0; n < count; n++) {
         const double value = gd_load_f64(x->dtype, (char *)x->data + from * size);
-        if (!isfinite(value)) return gd_op_fail(GD_E_STATE, "element %lld is %g", (long long)n, value);
+        if (!isfinite(value))
+            return gd_op_fail(GD_E_STATE, "element %lld is %g", (long long)n, value);
         gd_store_f64(y->dtype, (char *)y->data + to * size, value);
         for (int a = x->rank; a-- > 0;) { /* the next element, row-major */
             from += x->strides[a];

@@ -18,9 +18,10 @@
 static gd_device *device_of(gd_module *net) {
     gd_scope *scope = gd_scope_open();
     gd_tensors parameters = gd_module_parameters(net);
-    gd_device *device = parameters.count > 0 && parameters.at[0] && parameters.at[0]->kind == GD_VALUE
-                            ? parameters.at[0]->device
-                            : NULL;
+    gd_device *device =
+        parameters.count > 0 && parameters.at[0] && parameters.at[0]->kind == GD_VALUE
+            ? parameters.at[0]->device
+            : NULL;
     gd_scope_close(&scope);
     return device;
 }
@@ -95,7 +96,8 @@ gd_status gd_batches_compile(gd_batches *b, gd_body fn, void *user) {
 /* --- calls ------------------------------------------------------------------------------------- */
 
 /* Runs it in a scope and an attempt of its own. */
-static gd_status call_once(gd_jit *jit, const gd_batch_call *c, gd_tensors batch, gd_tensors *results) {
+static gd_status call_once(gd_jit *jit, const gd_batch_call *c, gd_tensors batch,
+                           gd_tensors *results) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
@@ -114,7 +116,8 @@ static gd_status call_eager(const gd_batch_call *c, gd_tensors batch, gd_tensors
 
 /* A trace that fails has changed nothing, so the batch can be run again. A shape that does not fit
  * fails eagerly, too, and that message is the better one. */
-gd_status gd_batches_call(gd_batches *b, const gd_batch_call *c, gd_tensors batch, gd_tensors *results) {
+gd_status gd_batches_call(gd_batches *b, const gd_batch_call *c, gd_tensors batch,
+                          gd_tensors *results) {
     if (!b->jit) return call_eager(c, batch, results);
     const int traces = gd_jit_traces(b->jit);
     const gd_status status = call_once(b->jit, c, batch, results);
@@ -138,7 +141,8 @@ gd_status gd_batch_inputs(const gd_batches *b, gd_tensors batch, gd_tensors *inp
     const int64_t n = batch.count - b->n_targets - b->n_weights;
     if (n < 1)
         return gd_fail(GD_E_ARGUMENT,
-                       "%s: a batch has %lld tensors, of which %d are targets and %d weights; none is left for the net",
+                       "%s: a batch has %lld tensors, of which %d are targets and %d weights; none "
+                       "is left for the net",
                        b->what, (long long)batch.count, b->n_targets, b->n_weights);
     *inputs = (gd_tensors){batch.at, n};
     return GD_OK;
@@ -191,7 +195,8 @@ gd_status gd_batches_forward(gd_batches *b, gd_tensors batch, gd_batch_result *r
     GD_AUTOCAST(b->training->precision);
     r->outputs = gd_module_call(b->net, inputs);
     if (r->outputs.count < 1)
-        return gd_failed() ? gd_failure() : gd_fail(GD_E_STATE, "%s: the net gave no outputs", b->what);
+        return gd_failed() ? gd_failure()
+                           : gd_fail(GD_E_STATE, "%s: the net gave no outputs", b->what);
     if (gd_failed()) return gd_failure();
     return gd_batch_loss(b, batch, r);
 }
@@ -199,10 +204,13 @@ gd_status gd_batches_forward(gd_batches *b, gd_tensors batch, gd_batch_result *r
 static gd_status update_metrics(gd_batches *b, const gd_batch_result *r) {
     if (b->n_metrics == 0 || r->outputs.count == 0) return GD_OK;
     if (r->targets.count == 0)
-        return gd_fail(GD_E_ARGUMENT, "%s: batches have no targets (.targets of the loader is 0), and metrics need one",
-                       b->what);
+        return gd_fail(
+            GD_E_ARGUMENT,
+            "%s: batches have no targets (.targets of the loader is 0), and metrics need one",
+            b->what);
     for (int i = 0; i < b->n_metrics; i++)
-        GD_TRY(gd_metric_update(b->metrics[i], r->outputs.at[0], r->targets.at[0], .weight = r->weight));
+        GD_TRY(gd_metric_update(b->metrics[i], r->outputs.at[0], r->targets.at[0],
+                                .weight = r->weight));
     return GD_OK;
 }
 

@@ -16,7 +16,7 @@ typedef struct gd_batches {
     gd_loader *loader;
     int n_targets, n_weights;
     gd_tensor *class_weights; /* NULL: none */
-    gd_metric **metrics; /* those whose values are numbers come first */
+    gd_metric **metrics;      /* those whose values are numbers come first */
     int n_metrics, n_numbers;
     gd_tensor *loss_sum, *weight_sum; /* f64 of rank 0 */
     gd_jit *jit;                      /* NULL: eager */
@@ -43,14 +43,15 @@ typedef struct gd_batch_call {
 
 /* Where the function cannot be traced but works eagerly, it stays eager, and a line of the log says
  * so. Results are those of the current scope; NULL: not wanted. */
-gd_status gd_batches_call(gd_batches *b, const gd_batch_call *call, gd_tensors batch, gd_tensors *results);
+gd_status gd_batches_call(gd_batches *b, const gd_batch_call *call, gd_tensors batch,
+                          gd_tensors *results);
 
 /* --- in the function --------------------------------------------------------------------------- */
 
 typedef struct gd_batch_result {
     gd_tensors outputs, targets;
-    gd_tensor *weight; /* of each sample, rank 1; NULL: 1 */
-    gd_tensor *loss;   /* a scalar; NULL: the training has none */
+    gd_tensor *weight;      /* of each sample, rank 1; NULL: 1 */
+    gd_tensor *loss;        /* a scalar; NULL: the training has none */
     gd_tensor *sum, *count; /* of what the loss is the mean: f64 of rank 0, without a history */
 } gd_batch_result;
 

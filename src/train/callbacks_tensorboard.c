@@ -149,12 +149,13 @@ static gd_status write_graph(board *b, gd_event *event) {
     const gd_tensors inputs = gd_event_inputs(event);
     if (inputs.count == 0) return GD_OK;
     b->draw = false;
-    char *data;
+    char *data = NULL;
     size_t bytes;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_status status =
         gd_attempt_end(&attempt, gd_tensorboard_graph(event->net, inputs, &data, &bytes));
+    if (status != GD_OK) gd_free(data);
     if (status == GD_E_MEMORY) return status;
     if (status != GD_OK) {
         gd_notice(GD_LOG_INFO, "tensorboard: the log has no graph of the net: %s",

@@ -40,7 +40,9 @@ static gd_training *bare(void) {
 }
 
 gd_training *gd_training_of(const gd_module *net) {
-    return net && net->attached && net->attached->class == &training_class ? (gd_training *)net->attached : NULL;
+    return net && net->attached && net->attached->class == &training_class
+               ? (gd_training *)net->attached
+               : NULL;
 }
 
 static void attach(gd_module *net, gd_training *t) {
@@ -50,11 +52,13 @@ static void attach(gd_module *net, gd_training *t) {
 }
 
 gd_status gd_training_get(gd_module *net, const char *what, gd_training **training) {
-    if (!net) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: the net is NULL", what);
+    if (!net)
+        return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: the net is NULL", what);
     *training = gd_training_of(net);
     if (*training) return GD_OK;
     return gd_fail(GD_E_STATE,
-                   "%s: the net is not compiled; call gd_compile(net, .optimizer = \"adam\", .loss = ...) first",
+                   "%s: the net is not compiled; call gd_compile(net, .optimizer = \"adam\", .loss "
+                   "= ...) first",
                    what);
 }
 
@@ -75,7 +79,8 @@ static gd_status split(const char *text, char name[80], const char **options) {
 
 typedef gd_status (*check_fn)(const void *options);
 
-static gd_status read_recipe(const char *kind, const char *prefix, const char *text, gd_recipe *recipe) {
+static gd_status read_recipe(const char *kind, const char *prefix, const char *text,
+                             gd_recipe *recipe) {
     char name[80];
     const char *options;
     GD_TRY(split(text, name, &options));
@@ -107,7 +112,8 @@ static gd_status no_such_loss(const char *name) {
             strcat(known, " ...");
             break;
         }
-        snprintf(known + used, sizeof known - used, "%s%.*s", used ? ", " : "", (int)strlen(own) - 5, own);
+        snprintf(known + used, sizeof known - used, "%s%.*s", used ? ", " : "",
+                 (int)strlen(own) - 5, own);
     }
     return gd_fail(GD_E_ARGUMENT, "there is no loss '%s'; there are %s", name, known);
 }
@@ -137,7 +143,8 @@ static gd_status make_losses(gd_training *t, const gd_maker *maker, void *option
     gd_word *reduction = options ? gd_maker_option(maker, options, "reduction", &attr) : NULL;
     if (!reduction || attr->type != GD_ATTR_WORD) return GD_OK;
     if (*reduction == GD_NONE)
-        return gd_fail(GD_E_ARGUMENT, "reduction=none gives many numbers; a net is trained with one: mean or sum");
+        return gd_fail(GD_E_ARGUMENT,
+                       "reduction=none gives many numbers; a net is trained with one: mean or sum");
     *reduction = GD_NONE;
     return make_layer(maker, options, &t->loss_each);
 }
@@ -225,30 +232,40 @@ static gd_status read_precision(const char *text, gd_dtype *precision) {
 
 static gd_status check_numbers(const gd_compile_options *o) {
     if (o->accumulate < 1)
-        return gd_fail(GD_E_ARGUMENT, "accumulate is %d; at least one batch makes a step", o->accumulate);
-    if (!(o->clip_norm >= 0)) return gd_fail(GD_E_ARGUMENT, "clip_norm is %g; it must be in [0, inf)", o->clip_norm);
-    if (!(o->clip_value >= 0)) return gd_fail(GD_E_ARGUMENT, "clip_value is %g; it must be in [0, inf)", o->clip_value);
+        return gd_fail(GD_E_ARGUMENT, "accumulate is %d; at least one batch makes a step",
+                       o->accumulate);
+    if (!(o->clip_norm >= 0))
+        return gd_fail(GD_E_ARGUMENT, "clip_norm is %g; it must be in [0, inf)", o->clip_norm);
+    if (!(o->clip_value >= 0))
+        return gd_fail(GD_E_ARGUMENT, "clip_value is %g; it must be in [0, inf)", o->clip_value);
     return GD_OK;
 }
 
 /* The default optimizer is one that nobody has asked for. */
-static bool is_default(const char *optimizer) { return optimizer && strcmp(optimizer, "adam") == 0; }
+static bool is_default(const char *optimizer) {
+    return optimizer && strcmp(optimizer, "adam") == 0;
+}
 
 static gd_status check_together(const gd_compile_options *o) {
     if (o->optimizer_object && o->optimizer && !is_default(o->optimizer))
-        return gd_fail(GD_E_ARGUMENT, "there is an .optimizer and an .optimizer_object; give one of them");
+        return gd_fail(GD_E_ARGUMENT,
+                       "there is an .optimizer and an .optimizer_object; give one of them");
     const bool optimizer = o->optimizer || o->optimizer_object;
     if (o->schedule && o->schedule_object)
-        return gd_fail(GD_E_ARGUMENT, "there is a .schedule and a .schedule_object; give one of them");
+        return gd_fail(GD_E_ARGUMENT,
+                       "there is a .schedule and a .schedule_object; give one of them");
     if ((o->schedule || o->schedule_object) && !optimizer)
         return gd_fail(GD_E_ARGUMENT, "there is a schedule without an optimizer");
     if (o->schedule_object && gd_schedule_optimizer(o->schedule_object) != o->optimizer_object)
-        return gd_fail(GD_E_ARGUMENT, "the .schedule_object is that of another optimizer; give its optimizer as "
-                                      ".optimizer_object");
+        return gd_fail(GD_E_ARGUMENT,
+                       "the .schedule_object is that of another optimizer; give its optimizer as "
+                       ".optimizer_object");
     if (o->loss && o->loss_function)
         return gd_fail(GD_E_ARGUMENT, "there is a .loss and a .loss_function; give one of them");
     if (!optimizer && (o->clip_norm > 0 || o->clip_value > 0 || o->accumulate > 1))
-        return gd_fail(GD_E_ARGUMENT, "clip_norm, clip_value and accumulate belong to an optimizer, and there is none");
+        return gd_fail(
+            GD_E_ARGUMENT,
+            "clip_norm, clip_value and accumulate belong to an optimizer, and there is none");
     return GD_OK;
 }
 
@@ -259,25 +276,30 @@ static gd_status look_built(gd_walk *w, gd_module *m) {
     return GD_OK;
 }
 
-bool gd_module_is_built(gd_module *net) {
-    bool built = true;
-    return gd_module_walk(net, &(gd_walk){.module = look_built, .user = &built}) == GD_OK && built;
+gd_status gd_module_is_built(gd_module *net, bool *built) {
+    *built = true;
+    return gd_module_walk(net, &(gd_walk){.module = look_built, .user = built});
 }
 
 static gd_status make_optimizer(gd_training *t, gd_module *net) {
     gd_tensors parameters = gd_module_parameters(net);
-    if (parameters.count > 0 && parameters.at[0] && parameters.at[0]->kind == GD_FAILED) return gd_failure();
+    if (parameters.count > 0 && parameters.at[0] && parameters.at[0]->kind == GD_FAILED)
+        return gd_failure();
     if (parameters.count == 0)
-        return gd_fail(GD_E_ARGUMENT, "the net has no parameters to train; .optimizer = NULL is for nets that a .step "
-                                      "trains by itself");
-    t->optimizer = gd_retain(gd_optimizer_make(NULL, t->optimizer_recipe.maker, parameters, t->optimizer_recipe.options));
+        return gd_fail(
+            GD_E_ARGUMENT,
+            "the net has no parameters to train; .optimizer = NULL is for nets that a .step "
+            "trains by itself");
+    t->optimizer = gd_retain(gd_optimizer_make(NULL, t->optimizer_recipe.maker, parameters,
+                                               t->optimizer_recipe.options));
     return t->optimizer ? GD_OK : gd_failure();
 }
 
 static gd_status make_both(gd_training *t, gd_module *net) {
     if (!t->optimizer && t->optimizer_recipe.maker) GD_TRY(make_optimizer(t, net));
     if (t->schedule || !t->schedule_recipe.maker) return GD_OK;
-    t->schedule = gd_retain(gd_schedule_make(NULL, t->schedule_recipe.maker, t->optimizer, t->schedule_recipe.options));
+    t->schedule = gd_retain(
+        gd_schedule_make(NULL, t->schedule_recipe.maker, t->optimizer, t->schedule_recipe.options));
     return t->schedule ? GD_OK : gd_failure();
 }
 
@@ -285,7 +307,9 @@ gd_status gd_training_prepare(gd_training *t, gd_module *net, gd_tensors inputs)
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = gd_module_is_built(net) ? GD_OK : gd_module_build_at(NULL, net, inputs);
+    bool built = false;
+    gd_status status = gd_module_is_built(net, &built);
+    if (status == GD_OK && !built) status = gd_module_build_at(NULL, net, inputs);
     if (status == GD_OK) status = make_both(t, net);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
@@ -313,13 +337,16 @@ static gd_status fill(gd_training *t, gd_module *net, const gd_compile_options *
     t->loss_user = o->loss_user;
     if (o->metrics) GD_TRY(make_metrics(t, o->metrics));
     for (int64_t i = 0; i < o->metric_objects.count; i++) {
-        if (!o->metric_objects.at[i]) return gd_fail(GD_E_ARGUMENT, "metric %lld is NULL", (long long)i);
+        if (!o->metric_objects.at[i])
+            return gd_fail(GD_E_ARGUMENT, "metric %lld is NULL", (long long)i);
         GD_TRY(add_metric(t, o->metric_objects.at[i]));
     }
     t->accumulate = o->accumulate;
     t->clip_norm = o->clip_norm;
     t->clip_value = o->clip_value;
-    return gd_module_is_built(net) && gd_module_parameter_count(net) > 0 ? make_both(t, net) : GD_OK;
+    bool built;
+    GD_TRY(gd_module_is_built(net, &built));
+    return built && gd_module_parameter_count(net) > 0 ? make_both(t, net) : GD_OK;
 }
 
 static gd_status compile(gd_module *net, const gd_compile_options *o) {
@@ -341,7 +368,8 @@ static gd_status compile(gd_module *net, const gd_compile_options *o) {
 
 gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_options *options) {
     GD_CALLED_FROM(site);
-    static const gd_compile_options defaults = {.optimizer = "adam", .precision = "f32", .accumulate = 1};
+    static const gd_compile_options defaults = {
+        .optimizer = "adam", .precision = "f32", .accumulate = 1};
     const gd_status status = compile(net, options ? options : &defaults);
     if (status != GD_OK) gd_error_prefix("gd_compile: ");
     return gd_report(site, status);

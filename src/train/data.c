@@ -3,10 +3,13 @@
 #include "train/batches.h"
 
 static gd_status check_count(gd_tensors list) {
-    if (list.count < 1 || !list.at) return gd_fail(GD_E_ARGUMENT, "there is no data: no loader, no dataset and no tensors");
+    if (list.count < 1 || !list.at)
+        return gd_fail(GD_E_ARGUMENT, "there is no data: no loader, no dataset and no tensors");
     for (int64_t i = 0; i < list.count; i++)
         if (!list.at[i] || list.at[i]->kind == GD_FAILED)
-            return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "tensor %lld of the data is NULL", (long long)i);
+            return gd_failed()
+                       ? gd_failure()
+                       : gd_fail(GD_E_ARGUMENT, "tensor %lld of the data is NULL", (long long)i);
     return GD_OK;
 }
 
@@ -22,8 +25,9 @@ gd_status gd_loader_for(gd_fit_data data, const gd_loading *o, gd_loader **loade
         dataset = gd_dataset_tensors_at(NULL, data.tensors);
     }
     if (status == GD_OK && dataset)
-        *loader = gd_retain(gd_loader_new(dataset, .batch = o->batch, .shuffle = o->shuffle, .seed = o->seed,
-                                          .workers = o->workers, .targets = targets));
+        *loader =
+            gd_retain(gd_loader_new(dataset, .batch = o->batch, .shuffle = o->shuffle,
+                                    .seed = o->seed, .workers = o->workers, .targets = targets));
     gd_scope_close(&scope);
     if (status == GD_OK && !*loader) status = gd_failure();
     return status;

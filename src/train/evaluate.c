@@ -33,7 +33,8 @@ static void show(pass *p, int64_t batch, double began) {
     p->shown.batch = batch;
     p->shown.seconds = now - began;
     p->shown.rate = (double)p->samples / (now - began);
-    p->shown.left = (double)(p->shown.batches - batch) * (now - began) / (double)(batch ? batch : 1);
+    p->shown.left =
+        (double)(p->shown.batches - batch) * (now - began) / (double)(batch ? batch : 1);
     gd_progress_draw(p->progress, &p->shown, now);
 }
 
@@ -113,9 +114,12 @@ static gd_status fill_row(gd_batches *b, gd_history *h) {
     gd_status status = gd_batches_read(b, read);
     if (status == GD_OK) status = gd_history_add_row(h);
     for (int i = 0; i <= b->n_numbers && status == GD_OK; i++) {
-        const int column = gd_history_column(h, i ? gd_metric_unique_name(b->metrics, i - 1, text) : "loss");
-        if (column < 0) status = GD_E_MEMORY;
-        else gd_history_set(h, column, read[i]);
+        const int column =
+            gd_history_column(h, i ? gd_metric_unique_name(b->metrics, i - 1, text) : "loss");
+        if (column < 0)
+            status = GD_E_MEMORY;
+        else
+            gd_history_set(h, column, read[i]);
     }
     gd_free(read);
     return status;
@@ -124,7 +128,8 @@ static gd_status fill_row(gd_batches *b, gd_history *h) {
 static void finish_progress(pass *p, const gd_history *h) {
     gd_progress_value *values = gd_calloc((size_t)h->n_columns + 1, sizeof *values);
     if (!values) return;
-    for (int i = 0; i < h->n_columns; i++) values[i] = (gd_progress_value){h->names[i], h->values[i]};
+    for (int i = 0; i < h->n_columns; i++)
+        values[i] = (gd_progress_value){h->names[i], h->values[i]};
     p->shown.values = values;
     p->shown.n_values = h->n_columns;
     p->shown.rate = p->shown.seconds > 0 ? (double)p->samples / p->shown.seconds : (double)NAN;
@@ -138,7 +143,8 @@ static gd_status evaluate(gd_batches *b, const gd_evaluate_options *o, gd_histor
     gd_progress_begin(&writer, o->progress, STDERR_FILENO);
     pass p = {.batches = b, .progress = &writer, .shown = {.what = "evaluate"}};
     if (!b->training->loss && !b->training->loss_function && b->n_metrics == 0)
-        return gd_fail(GD_E_STATE, "gd_evaluate: the net was compiled without a loss and without metrics");
+        return gd_fail(GD_E_STATE,
+                       "gd_evaluate: the net was compiled without a loss and without metrics");
     if (b->n_weights) GD_TRY(gd_check_weights(b->training, "gd_evaluate", NULL));
     if (o->jit) GD_TRY(gd_batches_compile(b, evaluated, b));
     GD_TRY(rewind_loader(b->loader));
@@ -153,7 +159,8 @@ static gd_status evaluate(gd_batches *b, const gd_evaluate_options *o, gd_histor
     return status;
 }
 
-static gd_status begin(gd_module *net, gd_fit_data data, const gd_evaluate_options *o, gd_history **h) {
+static gd_status begin(gd_module *net, gd_fit_data data, const gd_evaluate_options *o,
+                       gd_history **h) {
     gd_training *t;
     gd_loader *loader;
     const gd_loading loading = {.batch = o->batch, .workers = o->workers, .targets = 1};
@@ -168,8 +175,10 @@ static gd_status begin(gd_module *net, gd_fit_data data, const gd_evaluate_optio
     return status;
 }
 
-gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data, const gd_evaluate_options *options) {
-    static const gd_evaluate_options defaults = {.batch = 32, .jit = true, .progress = GD_PROGRESS_NONE};
+gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data,
+                           const gd_evaluate_options *options) {
+    static const gd_evaluate_options defaults = {
+        .batch = 32, .jit = true, .progress = GD_PROGRESS_NONE};
     if (gd_failed()) return NULL;
     GD_CALLED_FROM(site);
     gd_history *h = NULL;

@@ -93,10 +93,12 @@ static double largest_parameter(const gd_module *m) {
 static void describe(watch *w, const gd_module *m, gd_tensors inputs) {
     search *s = w->search;
     const double most = largest_parameter(m);
-    int n = gd_snprintf(s->text, sizeof s->text, "%s%s(%s): output is not finite (inputs are %sfinite", w->path,
-                        *w->path ? " " : "", m->type, all_finite(inputs) ? "" : "not ");
+    int n =
+        gd_snprintf(s->text, sizeof s->text, "%s%s(%s): output is not finite (inputs are %sfinite",
+                    w->path, *w->path ? " " : "", m->type, all_finite(inputs) ? "" : "not ");
     if (n > 0 && (size_t)n < sizeof s->text)
-        gd_snprintf(s->text + n, sizeof s->text - (size_t)n, isnan(most) ? ")" : ", max |w| = %.4g)", most);
+        gd_snprintf(s->text + n, sizeof s->text - (size_t)n,
+                    isnan(most) ? ")" : ", max |w| = %.4g)", most);
     s->found = true;
 }
 
@@ -138,7 +140,8 @@ static void look_behind(gd_fit_run *r, search *s, double loss) {
     if (s->found || gd_failed()) return;
     if (!isfinite(loss)) {
         s->found = true;
-        gd_snprintf(s->text, sizeof s->text, "the loss is %g; all outputs of layers are finite", loss);
+        gd_snprintf(s->text, sizeof s->text, "the loss is %g; all outputs of layers are finite",
+                    loss);
         return;
     }
     for (int64_t i = r->parameters.count; i-- > 0 && !s->found;) {
@@ -168,7 +171,8 @@ static void run_again(gd_fit_run *r, gd_tensors batch, search *s) {
 gd_status gd_run_explain(gd_fit_run *r, gd_tensors batch, gd_status status) {
     char before[GD_MESSAGE_MAX];
     snprintf(before, sizeof before, "%s", gd_latest_failure());
-    search *s = status == GD_E_STATE && strstr(before, "check_finite") ? gd_calloc(1, sizeof *s) : NULL;
+    search *s =
+        status == GD_E_STATE && strstr(before, "check_finite") ? gd_calloc(1, sizeof *s) : NULL;
     if (!s) return status;
     if (gd_run_save(r) == GD_OK) {
         run_again(r, batch, s);

@@ -36,8 +36,10 @@ static void fill_progress(gd_fit_run *r, gd_progress_numbers *n, double now) {
     const double since = now - r->first_done;
     const int64_t batches = r->batch - r->first_batch, samples = r->samples - r->first_samples;
     if (batches > 0 && since > 0) n->rate = (double)samples / since;
-    if (batches > 0 && n->batches > 0) n->left = (double)(n->batches - r->batch) * since / (double)batches;
-    if (batches == 0 && now > r->began && r->samples > 0) n->rate = (double)r->samples / (now - r->began);
+    if (batches > 0 && n->batches > 0)
+        n->left = (double)(n->batches - r->batch) * since / (double)batches;
+    if (batches == 0 && now > r->began && r->samples > 0)
+        n->rate = (double)r->samples / (now - r->began);
 }
 
 /* Values for people: of training, and after an epoch those of validation. */
@@ -180,18 +182,25 @@ static gd_status run_epochs(gd_fit_run *r) {
 /* --- beginning --------------------------------------------------------------------------------- */
 
 static gd_status check_options(const gd_fit_options *o) {
-    if (o->epochs < 0) return gd_fail(GD_E_ARGUMENT, "gd_fit: epochs is %lld", (long long)o->epochs);
-    if (o->max_steps < 0) return gd_fail(GD_E_ARGUMENT, "gd_fit: max_steps is %lld", (long long)o->max_steps);
+    if (o->epochs < 0)
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: epochs is %lld", (long long)o->epochs);
+    if (o->max_steps < 0)
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: max_steps is %lld", (long long)o->max_steps);
     if (!(o->validation_split >= 0 && o->validation_split < 1))
-        return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split is %g; it must be in [0, 1)", o->validation_split);
-    const int validations = !!o->validation + !!o->validation_dataset + (o->validation_tensors.count > 0) +
-                            (o->validation_split > 0);
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split is %g; it must be in [0, 1)",
+                       o->validation_split);
+    const int validations = !!o->validation + !!o->validation_dataset +
+                            (o->validation_tensors.count > 0) + (o->validation_split > 0);
     if (validations > 1)
-        return gd_fail(GD_E_ARGUMENT, "gd_fit: there are %d sources of validation; give one of .validation, "
-                                      ".validation_dataset, .validation_tensors, .validation_split", validations);
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_fit: there are %d sources of validation; give one of .validation, "
+                       ".validation_dataset, .validation_tensors, .validation_split",
+                       validations);
     for (int64_t i = 0; i < o->callbacks.count; i++)
         if (!o->callbacks.at[i])
-            return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_fit: callback %lld is NULL", (long long)i);
+            return gd_failed()
+                       ? gd_failure()
+                       : gd_fail(GD_E_ARGUMENT, "gd_fit: callback %lld is NULL", (long long)i);
     return GD_OK;
 }
 
@@ -199,24 +208,36 @@ static gd_status check_options(const gd_fit_options *o) {
 static gd_status split(gd_fit_data *data, const gd_fit_options *o, gd_fit_data *kept) {
     gd_dataset *all = data->dataset, *train = NULL, *rest = NULL;
     if (data->loader)
-        return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split is of tensors or a dataset; split the dataset of a loader "
-                                      "with gd_dataset_random_split");
+        return gd_fail(
+            GD_E_ARGUMENT,
+            "gd_fit: validation_split is of tensors or a dataset; split the dataset of a loader "
+            "with gd_dataset_random_split");
     if (!all && !(all = gd_dataset_tensors_at(NULL, data->tensors))) return gd_failure();
     GD_TRY(gd_dataset_random_split(all, 1 - o->validation_split, &train, &rest, .seed = o->seed));
     if (gd_dataset_count(train) == 0 || gd_dataset_count(rest) == 0)
-        return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split = %g of %lld samples leaves %lld to train with and %lld to "
-                                      "validate", o->validation_split, (long long)gd_dataset_count(all),
-                       (long long)gd_dataset_count(train), (long long)gd_dataset_count(rest));
+        return gd_fail(
+            GD_E_ARGUMENT,
+            "gd_fit: validation_split = %g of %lld samples leaves %lld to train with and %lld to "
+            "validate",
+            o->validation_split, (long long)gd_dataset_count(all),
+            (long long)gd_dataset_count(train), (long long)gd_dataset_count(rest));
     *data = (gd_fit_data){.dataset = train};
     *kept = (gd_fit_data){.dataset = rest};
     return GD_OK;
 }
 
-static gd_status open_loaders(gd_fit_run *r, gd_fit_data data, gd_loader **train, gd_loader **validation) {
+static gd_status open_loaders(gd_fit_run *r, gd_fit_data data, gd_loader **train,
+                              gd_loader **validation) {
     const gd_fit_options *o = r->options;
     const int targets = data.loader || data.dataset || data.tensors.count > 1 ? 1 : 0;
-    gd_fit_data kept = {.loader = o->validation, .dataset = o->validation_dataset, .tensors = o->validation_tensors};
-    gd_loading loading = {.batch = o->batch, .shuffle = o->shuffle, .workers = o->workers, .seed = o->seed, .targets = targets};
+    gd_fit_data kept = {.loader = o->validation,
+                        .dataset = o->validation_dataset,
+                        .tensors = o->validation_tensors};
+    gd_loading loading = {.batch = o->batch,
+                          .shuffle = o->shuffle,
+                          .workers = o->workers,
+                          .seed = o->seed,
+                          .targets = targets};
     if (o->validation_split > 0) GD_TRY(split(&data, o, &kept));
     GD_TRY(gd_loader_for(data, &loading, train));
     if (!kept.loader && !kept.dataset && kept.tensors.count == 0) return GD_OK;
@@ -230,15 +251,19 @@ static gd_status check_loss(gd_fit_run *r) {
     const gd_fit_options *o = r->options;
     const bool loss = t->loss || t->loss_function, weights = r->train.n_weights || o->class_weights;
     if (!loss && !o->step)
-        return gd_fail(GD_E_STATE, "gd_fit: the net was compiled without a loss; give gd_compile a .loss or a .loss_function, "
+        return gd_fail(GD_E_STATE, "gd_fit: the net was compiled without a loss; give gd_compile a "
+                                   ".loss or a .loss_function, "
                                    "or gd_fit a .step");
     if (r->validates && !loss && t->n_metrics == 0)
-        return gd_fail(GD_E_STATE, "gd_fit: validation needs a loss or metrics of gd_compile; a .step is for training alone");
+        return gd_fail(GD_E_STATE, "gd_fit: validation needs a loss or metrics of gd_compile; a "
+                                   ".step is for training alone");
     if (!t->optimizer && !t->optimizer_recipe.maker && !o->step)
-        return gd_fail(GD_E_STATE, "gd_fit: the net was compiled with .optimizer = NULL; that goes with a .step that updates "
+        return gd_fail(GD_E_STATE, "gd_fit: the net was compiled with .optimizer = NULL; that goes "
+                                   "with a .step that updates "
                                    "the parameters");
     if (weights && !o->step) GD_TRY(gd_check_weights(t, "gd_fit", o->class_weights));
-    if (r->validates && r->validation.n_weights && loss) GD_TRY(gd_check_weights(t, "gd_fit", NULL));
+    if (r->validates && r->validation.n_weights && loss)
+        GD_TRY(gd_check_weights(t, "gd_fit", NULL));
     return GD_OK;
 }
 
@@ -252,9 +277,13 @@ static gd_status prepare(gd_fit_run *r) {
         at = (gd_loader_position){at.epoch + 1, 0};
         GD_TRY(gd_loader_seek(loader, at));
     }
-    if (!gd_module_is_built(r->net)) {
+    bool built;
+    GD_TRY(gd_module_is_built(r->net, &built));
+    if (!built) {
         if (!gd_batches_next(&r->train, &batch, &status))
-            return status != GD_OK ? status : gd_fail(GD_E_ARGUMENT, "gd_fit: there are no batches in an epoch");
+            return status != GD_OK
+                       ? status
+                       : gd_fail(GD_E_ARGUMENT, "gd_fit: there are no batches in an epoch");
         GD_TRY(gd_batch_inputs(&r->train, batch, &inputs));
         GD_TRY(gd_training_prepare(r->training, r->net, inputs));
         GD_TRY(gd_loader_seek(loader, at));
@@ -272,14 +301,17 @@ static gd_status resume(gd_fit_run *r) {
     int count = 0;
     if (!r->options->resume) return GD_OK;
     GD_TRY(gd_fit_parts(&r->event, parts, &count));
-    if (!(restored = gd_calloc(1, sizeof *restored))) return gd_fail(GD_E_MEMORY, "no memory to resume a run");
-    const gd_status status = gd_checkpoint_restore(r->options->resume, (gd_state_parts){parts, count}, restored);
+    if (!(restored = gd_calloc(1, sizeof *restored)))
+        return gd_fail(GD_E_MEMORY, "no memory to resume a run");
+    const gd_status status =
+        gd_checkpoint_restore(r->options->resume, (gd_state_parts){parts, count}, restored);
     if (status == GD_OK && restored->found) {
         char text[GD_MESSAGE_MAX];
         const int damaged = restored->damaged;
         const int length = snprintf(text, sizeof text, "resuming from step %lld of %.900s",
                                     (long long)restored->step, restored->path);
-        if (damaged) snprintf(text + length, sizeof text - (size_t)length, "; %d newer damaged", damaged);
+        if (damaged)
+            snprintf(text + length, sizeof text - (size_t)length, "; %d newer damaged", damaged);
         gd_progress_say(&r->progress, text);
         gd_run_resumed(r);
     }
@@ -292,7 +324,8 @@ static gd_status begin(gd_fit_run *r, gd_fit_data data) {
     const gd_fit_options *o = r->options;
     GD_TRY(check_options(o));
     gd_status status = open_loaders(r, data, &train, &validation);
-    if (status == GD_OK) status = gd_batches_begin(&r->train, "gd_fit", r->net, r->training, train, true);
+    if (status == GD_OK)
+        status = gd_batches_begin(&r->train, "gd_fit", r->net, r->training, train, true);
     if (status == GD_OK && validation)
         status = gd_batches_begin(&r->validation, "gd_fit", r->net, r->training, validation, false);
     gd_release(train);
@@ -348,7 +381,8 @@ static void end(gd_fit_run *r) {
 }
 
 /* The run and its callbacks' list are the call's own; what they hold is held until the end. */
-static gd_status fit(gd_module *net, gd_fit_data data, const gd_fit_options *o, gd_history **history) {
+static gd_status fit(gd_module *net, gd_fit_data data, const gd_fit_options *o,
+                     gd_history **history) {
     gd_training *t;
     GD_TRY(gd_training_get(net, "gd_fit", &t));
     gd_fit_run *r = gd_calloc(1, sizeof *r);
@@ -376,16 +410,20 @@ static gd_status fit(gd_module *net, gd_fit_data data, const gd_fit_options *o, 
     return status;
 }
 
-gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data, const gd_fit_options *options) {
-    static const gd_fit_options defaults = {.batch = 32, .shuffle = true, .interrupt = true, .jit = true};
+gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
+                      const gd_fit_options *options) {
+    static const gd_fit_options defaults = {
+        .batch = 32, .shuffle = true, .interrupt = true, .jit = true};
     if (gd_failed()) return NULL;
     GD_CALLED_FROM(site);
     gd_history *h = NULL;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = gd_this_thread.tracer ? gd_fail(GD_E_STATE, "gd_fit: a function is being traced, or a graph built")
-                                             : fit(net, data, options ? options : &defaults, &h);
+    gd_status status =
+        gd_this_thread.tracer
+            ? gd_fail(GD_E_STATE, "gd_fit: a function is being traced, or a graph built")
+            : fit(net, data, options ? options : &defaults, &h);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     if (status == GD_OK) status = gd_scope_reserve(1);

@@ -28,7 +28,8 @@ static void destroy(gd_object *object) {
 static gd_status give(gd_object *object, gd_state *state);
 static gd_status take(gd_object *object, gd_taking *in);
 static const gd_state_rules state_rules = {give, take};
-static const gd_class history_class = {.name = "history", .destroy = destroy, .state = &state_rules};
+static const gd_class history_class = {
+    .name = "history", .destroy = destroy, .state = &state_rules};
 
 gd_history *gd_history_bare(void) {
     gd_history *h = gd_calloc(1, sizeof *h);
@@ -52,7 +53,8 @@ int gd_history_find(const gd_history *h, const char *name) {
 /* Room for so many rows of so many columns. */
 static gd_status reserve(gd_history *h, int64_t rows, int columns) {
     size_t count, bytes;
-    if (!gd_mul_size((size_t)rows, (size_t)columns, &count) || !gd_mul_size(count, sizeof(double), &bytes))
+    if (!gd_mul_size((size_t)rows, (size_t)columns, &count) ||
+        !gd_mul_size(count, sizeof(double), &bytes))
         return gd_fail(GD_E_OVERFLOW, "a history of %lld rows", (long long)rows);
     double *values = gd_realloc(h->values, bytes ? bytes : 1);
     if (!values) return gd_fail(GD_E_MEMORY, "no memory for a history");
@@ -81,7 +83,8 @@ int gd_history_column(gd_history *h, const char *name) {
 }
 
 gd_status gd_history_add_row(gd_history *h) {
-    if (h->n_rows == h->rows_room) GD_TRY(reserve(h, h->rows_room ? 2 * h->rows_room : 16, h->n_columns));
+    if (h->n_rows == h->rows_room)
+        GD_TRY(reserve(h, h->rows_room ? 2 * h->rows_room : 16, h->n_columns));
     for (int i = 0; i < h->n_columns; i++) h->values[h->n_rows * h->n_columns + i] = (double)NAN;
     h->n_rows++;
     return GD_OK;
@@ -107,7 +110,8 @@ const char *gd_history_name(const gd_history *h, int64_t column) {
 double gd_history_value(const gd_history *h, const char *name, int64_t row) {
     const int column = gd_history_find(h, name);
     if (row < 0 && h) row += h->n_rows;
-    return column >= 0 && row >= 0 && row < h->n_rows ? h->values[row * h->n_columns + column] : (double)NAN;
+    return column >= 0 && row >= 0 && row < h->n_rows ? h->values[row * h->n_columns + column]
+                                                      : (double)NAN;
 }
 
 /* --- state: "names", one on a line, and "values" (rows, columns) --------------------------------- */
@@ -135,8 +139,9 @@ static gd_status give(gd_object *object, gd_state *state) {
     gd_scope *scope = gd_scope_open();
     const int64_t dims[2] = {h->n_rows, h->n_columns};
     gd_tensor *values = gd_tensor_new(gd_cpu(), GD_F64, 2, dims);
-    status = values ? gd_copy_in(values, h->values, (size_t)(h->n_rows * h->n_columns) * sizeof(double))
-                    : GD_E_MEMORY;
+    status =
+        values ? gd_copy_in(values, h->values, (size_t)(h->n_rows * h->n_columns) * sizeof(double))
+               : GD_E_MEMORY;
     if (status == GD_OK) status = gd_state_put_tensor(state, "values", values);
     gd_scope_close(&scope);
     return status;
@@ -171,7 +176,8 @@ static void adopt(void *user, bool loaded) {
         h->n_columns = h->columns_room = l->columns;
         h->n_rows = h->rows_room = l->values ? l->values->dims[0] : 0;
         h->values = l->room;
-        if (l->values) gd_copy_out(l->values, h->values, (size_t)(h->n_rows * h->n_columns) * sizeof(double));
+        if (l->values)
+            gd_copy_out(l->values, h->values, (size_t)(h->n_rows * h->n_columns) * sizeof(double));
         l->names = NULL;
         l->room = NULL;
     }
@@ -185,7 +191,8 @@ static gd_status split_names(loading *l, const char *text) {
     if (!l->names) return gd_fail(GD_E_MEMORY, "no memory for a history");
     for (int i = 0; i < l->columns; i++) {
         const size_t length = strcspn(text, "\n");
-        if (!(l->names[i] = gd_malloc(length + 1))) return gd_fail(GD_E_MEMORY, "no memory for a history");
+        if (!(l->names[i] = gd_malloc(length + 1)))
+            return gd_fail(GD_E_MEMORY, "no memory for a history");
         memcpy(l->names[i], text, length);
         l->names[i][length] = '\0';
         text += length + (text[length] == '\n');
@@ -207,7 +214,8 @@ static gd_status prepare(loading *l, gd_taking *in) {
     if (!gd_mul_size((size_t)shape.at[0], (size_t)l->columns, &count) ||
         !gd_mul_size(count, sizeof(double), &bytes))
         return gd_fail(GD_E_OVERFLOW, "a history of %lld rows", (long long)shape.at[0]);
-    if (!(l->room = gd_malloc(bytes ? bytes : 1))) return gd_fail(GD_E_MEMORY, "no memory for a history");
+    if (!(l->room = gd_malloc(bytes ? bytes : 1)))
+        return gd_fail(GD_E_MEMORY, "no memory for a history");
     gd_scope *scope = gd_scope_open();
     l->values = gd_retain(gd_tensor_new(gd_cpu(), GD_F64, 2, shape.at));
     gd_scope_close(&scope);

@@ -23,7 +23,7 @@ static _Atomic int fresh; /* signals since the handlers were installed */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(lock)
-static int runs;                       /* that catch signals */
+static int runs;                        /* that catch signals */
 static struct sigaction before[CAUGHT]; /* does not change while handlers are installed */
 static bool installed[CAUGHT];
 
@@ -57,7 +57,8 @@ static void put_back(void) {
     for (int i = 0; i < CAUGHT; i++) {
         struct sigaction now;
         if (!installed[i] || sigaction(caught[i], NULL, &now) != 0) continue;
-        if (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == handle) sigaction(caught[i], &before[i], NULL);
+        if (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == handle)
+            sigaction(caught[i], &before[i], NULL);
         installed[i] = false;
     }
 }
@@ -83,5 +84,6 @@ void gd_interrupt_end(gd_interrupt *i) {
 const char *gd_interrupted(const gd_interrupt *i) {
     if (i->catches && atomic_load_explicit(&signals, memory_order_relaxed) != i->signals)
         return atomic_load(&last_signal) == SIGTERM ? "SIGTERM" : "Ctrl-C";
-    return atomic_load_explicit(&requests, memory_order_relaxed) != i->requests ? "gd_fit_interrupt" : NULL;
+    return atomic_load_explicit(&requests, memory_order_relaxed) != i->requests ? "gd_fit_interrupt"
+                                                                                : NULL;
 }

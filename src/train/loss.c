@@ -14,10 +14,12 @@
 gd_status gd_check_weights(const gd_training *t, const char *what, const gd_tensor *classes) {
     if (!t->loss_each)
         return gd_fail(GD_E_ARGUMENT,
-                       "%s: weights need a loss for each sample: a .loss by name that has an option reduction%s", what,
-                       t->loss_function ? "; a .loss_function gives one number" : "");
+                       "%s: weights need a loss for each sample: a .loss by name that has an "
+                       "option reduction%s",
+                       what, t->loss_function ? "; a .loss_function gives one number" : "");
     if (classes && (classes->kind != GD_VALUE || classes->rank != 1 || classes->dtype != GD_F32))
-        return gd_fail(GD_E_SHAPE, "%s: class_weights must be f32 of rank 1, a weight for each class", what);
+        return gd_fail(GD_E_SHAPE,
+                       "%s: class_weights must be f32 of rank 1, a weight for each class", what);
     return GD_OK;
 }
 
@@ -29,10 +31,11 @@ static gd_status call_loss(gd_module *layer, const gd_batch_result *r, gd_tensor
     int64_t outputs = layer->maker->record.n_required - r->targets.count;
     if (outputs < 1) outputs = 1;
     if (outputs > r->outputs.count)
-        return gd_fail(GD_E_ARGUMENT, "%s needs %lld outputs of the net, which has %lld", layer->type, (long long)outputs,
-                       (long long)r->outputs.count);
+        return gd_fail(GD_E_ARGUMENT, "%s needs %lld outputs of the net, which has %lld",
+                       layer->type, (long long)outputs, (long long)r->outputs.count);
     if (outputs + r->targets.count > MOST)
-        return gd_fail(GD_E_ARGUMENT, "%s: there are %lld targets", layer->type, (long long)r->targets.count);
+        return gd_fail(GD_E_ARGUMENT, "%s: there are %lld targets", layer->type,
+                       (long long)r->targets.count);
     int64_t n = 0;
     for (int64_t i = 0; i < outputs; i++) in[n++] = r->outputs.at[i];
     for (int64_t i = 0; i < r->targets.count; i++) in[n++] = r->targets.at[i];
@@ -52,8 +55,10 @@ static gd_status classes_of(gd_tensor *target, const gd_tensor *each, gd_tensor 
     } else if (t->rank == each->rank + 1 && gd_is_float(t->dtype)) {
         *classes = gd_argmax(t, .axis = 1);
     } else {
-        return gd_fail(GD_E_SHAPE, "class_weights need a class for each loss: the loss is %s, and the target %s",
-                       gd_describe(each, a, sizeof a), gd_describe(t, b, sizeof b));
+        return gd_fail(
+            GD_E_SHAPE,
+            "class_weights need a class for each loss: the loss is %s, and the target %s",
+            gd_describe(each, a, sizeof a), gd_describe(t, b, sizeof b));
     }
     return (*classes)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
@@ -63,32 +68,40 @@ static gd_status spread(gd_tensor *weight, const gd_tensor *each, gd_tensor **w)
     gd_shape shape = gd_shape_of(each->rank, each->dims);
     char a[128];
     if (gd_tensor_numel(weight) != (each->rank ? each->dims[0] : 1))
-        return gd_fail(GD_E_SHAPE, "weights must be (N), one for each sample; they are %s", gd_describe(weight, a, sizeof a));
+        return gd_fail(GD_E_SHAPE, "weights must be (N), one for each sample; they are %s",
+                       gd_describe(weight, a, sizeof a));
     for (int i = 1; i < each->rank; i++) shape.at[i] = 1;
     gd_tensor *own = gd_detach(weight);
-    if (own->kind != GD_FAILED && own->dtype != each->dtype) own = gd_cast(own, (gd_dtype)each->dtype);
+    if (own->kind != GD_FAILED && own->dtype != each->dtype)
+        own = gd_cast(own, (gd_dtype)each->dtype);
     *w = gd_expand(gd_reshape(own, shape), gd_shape_of(each->rank, each->dims));
     return (*w)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
 /* *w, if there is one, times the weights of the classes. */
-static gd_status times_classes(gd_batches *b, const gd_tensor *each, gd_tensor *classes, gd_tensor **w) {
+static gd_status times_classes(gd_batches *b, const gd_tensor *each, gd_tensor *classes,
+                               gd_tensor **w) {
     gd_tensor *flat = gd_index_select(b->class_weights, 0, gd_reshape(classes, gd_dims(-1)));
     gd_tensor *own = gd_reshape(flat, gd_shape_of(each->rank, each->dims));
-    if (own->kind != GD_FAILED && own->dtype != each->dtype) own = gd_cast(own, (gd_dtype)each->dtype);
+    if (own->kind != GD_FAILED && own->dtype != each->dtype)
+        own = gd_cast(own, (gd_dtype)each->dtype);
     *w = *w ? gd_mul(*w, own) : own;
     return (*w)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-static gd_status weights_for(gd_batches *b, gd_batch_result *r, const gd_tensor *each, gd_tensor **w) {
+static gd_status weights_for(gd_batches *b, gd_batch_result *r, const gd_tensor *each,
+                             gd_tensor **w) {
     GD_NO_GRAD;
     gd_tensor *target = r->targets.count ? r->targets.at[0] : NULL, *classes = NULL, *kept = NULL;
     const gd_maker *maker = b->training->loss_each->maker;
-    const int64_t *ignore = gd_maker_option(maker, b->training->loss_each->options, "ignore_index", NULL);
+    const int64_t *ignore =
+        gd_maker_option(maker, b->training->loss_each->options, "ignore_index", NULL);
     *w = NULL;
     if (r->weight) GD_TRY(spread(r->weight, each, w));
-    if (ignore && target && !gd_is_float(target->dtype) && gd_tensor_numel(target) == gd_tensor_numel(each))
-        kept = gd_ne(gd_reshape(target, gd_shape_of(each->rank, each->dims)), gd_scalar_int(*ignore));
+    if (ignore && target && !gd_is_float(target->dtype) &&
+        gd_tensor_numel(target) == gd_tensor_numel(each))
+        kept =
+            gd_ne(gd_reshape(target, gd_shape_of(each->rank, each->dims)), gd_scalar_int(*ignore));
     if (b->class_weights) {
         if (!target) return gd_fail(GD_E_ARGUMENT, "class_weights need a target");
         GD_TRY(classes_of(target, each, &classes));
@@ -130,7 +143,8 @@ gd_status gd_batch_loss(gd_batches *b, gd_tensors batch, gd_batch_result *r) {
     else
         return GD_OK;
     if (!r->loss || r->loss->kind == GD_FAILED)
-        return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: the loss function gave NULL", b->what);
+        return gd_failed() ? gd_failure()
+                           : gd_fail(GD_E_ARGUMENT, "%s: the loss function gave NULL", b->what);
     if (gd_tensor_numel(r->loss) != 1 || !gd_is_float(r->loss->dtype)) {
         char text[128];
         return gd_fail(GD_E_SHAPE, "%s: the loss must be one float; it is %s", b->what,

@@ -11,6 +11,7 @@
 
 #include "core/alloc.h"
 #include "core/grow.h"
+#include "core/number.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 #include "graph/graph.h"
@@ -43,7 +44,7 @@ static void write_label(gd_metric *m, const char *form) {
             snprintf(name, sizeof name, "%.*s", (int)word, c + 1);
             if (gd_maker_option(m->maker, m->options, name, &attr)) {
                 const double value = gd_attr_number(attr, m->options).value;
-                n += (size_t)snprintf(m->label + n, sizeof m->label - n, "%g", value);
+                n += (size_t)gd_snprintf(m->label + n, sizeof m->label - n, "%g", value);
                 if (n >= sizeof m->label) n = sizeof m->label - 1;
                 c += 1 + word;
                 continue;

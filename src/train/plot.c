@@ -14,7 +14,17 @@
 #include "format/file.h"
 #include "train/history.h"
 
-enum { WIDTH = 760, LEFT = 64, RIGHT = 24, TOP = 44, PANEL = 220, GAP = 60, BOTTOM = 46, MOST_PANELS = 8, MOST_CURVES = 24 };
+enum {
+    WIDTH = 760,
+    LEFT = 64,
+    RIGHT = 24,
+    TOP = 44,
+    PANEL = 220,
+    GAP = 60,
+    BOTTOM = 46,
+    MOST_PANELS = 8,
+    MOST_CURVES = 24
+};
 enum { FEW = 25 }; /* epochs whose points are drawn */
 
 /* --- text -------------------------------------------------------------------------------------- */
@@ -49,7 +59,11 @@ static void put(text *t, const char *format, ...) {
 /* Names are the program's: what XML gives a meaning is escaped, control characters are left out. */
 static void put_escaped(text *t, const char *name) {
     for (; *name; name++) {
-        const char *code = *name == '<' ? "&lt;" : *name == '>' ? "&gt;" : *name == '&' ? "&amp;" : *name == '"' ? "&quot;" : NULL;
+        const char *code = *name == '<'   ? "&lt;"
+                           : *name == '>' ? "&gt;"
+                           : *name == '&' ? "&amp;"
+                           : *name == '"' ? "&quot;"
+                                          : NULL;
         if (code)
             put(t, "%s", code);
         else if ((unsigned char)*name >= 0x20)
@@ -86,7 +100,8 @@ static scale scale_of(double low, double high) {
 }
 
 static double place(const scale *s, double value) { /* 0 at the bottom, 1 at the top */
-    return s->step > 0 ? (value - s->low) / (s->high - s->low) : log(value / s->low) / log(s->high / s->low);
+    return s->step > 0 ? (value - s->low) / (s->high - s->low)
+                       : log(value / s->low) / log(s->high / s->low);
 }
 
 /* --- panels ------------------------------------------------------------------------------------ */
@@ -105,10 +120,14 @@ typedef struct plot {
     text out;
 } plot;
 
-static const char *base_name(const char *name) { return strncmp(name, "val_", 4) == 0 ? name + 4 : name; }
+static const char *base_name(const char *name) {
+    return strncmp(name, "val_", 4) == 0 ? name + 4 : name;
+}
 static bool is_validation(const char *name) { return base_name(name) != name; }
 
-static double value_at(const gd_history *h, int column, int64_t row) { return h->values[row * h->n_columns + column]; }
+static double value_at(const gd_history *h, int column, int64_t row) {
+    return h->values[row * h->n_columns + column];
+}
 
 /* The finite values of columns of this name, with and without "val_"; false: none. */
 static bool range_of(const gd_history *h, int column, double *low, double *high) {
@@ -126,13 +145,17 @@ static bool range_of(const gd_history *h, int column, double *low, double *high)
 static bool is_share(const gd_history *h, const char *base) {
     for (int i = 0; i < h->n_columns; i++) {
         double low = 0, high = 0;
-        if (strcmp(base_name(h->names[i]), base) == 0 && range_of(h, i, &low, &high) && (low < 0 || high > 1)) return false;
+        if (strcmp(base_name(h->names[i]), base) == 0 && range_of(h, i, &low, &high) &&
+            (low < 0 || high > 1))
+            return false;
     }
     return true;
 }
 
 static panel *panel_for(plot *p, const char *base) {
-    const char *title = strcmp(base, "loss") == 0 ? "loss" : is_share(p->history, base) ? "metrics" : base;
+    const char *title = strcmp(base, "loss") == 0    ? "loss"
+                        : is_share(p->history, base) ? "metrics"
+                                                     : base;
     for (int i = 0; i < p->n_panels; i++)
         if (strcmp(p->panels[i].title, title) == 0) return &p->panels[i];
     if (p->n_panels == MOST_PANELS) return NULL;
@@ -146,7 +169,8 @@ static void fill_panels(plot *p) {
     for (int i = 0; i < h->n_columns; i++) {
         double low, high;
         const char *base = base_name(h->names[i]);
-        if (strcmp(base, "lr") == 0 || strcmp(base, "seconds") == 0 || !range_of(h, i, &low, &high)) continue;
+        if (strcmp(base, "lr") == 0 || strcmp(base, "seconds") == 0 || !range_of(h, i, &low, &high))
+            continue;
         panel *own = panel_for(p, base);
         if (own && own->n_columns < MOST_CURVES) own->columns[own->n_columns++] = i;
     }
@@ -177,14 +201,18 @@ static double x_of(const gd_history *h, int64_t row) {
     return h->n_rows == 1 ? LEFT + room / 2 : LEFT + room * (double)row / (double)(h->n_rows - 1);
 }
 
-static double y_of(const panel *p, double value) { return p->top + PANEL * (1 - place(&p->y, value)); }
+static double y_of(const panel *p, double value) {
+    return p->top + PANEL * (1 - place(&p->y, value));
+}
 
 static void draw_tick(plot *p, const panel *own, double value) {
     char number[32];
     const double y = y_of(own, value);
     gd_snprintf(number, sizeof number, "%.6g", fabs(value) < own->y.step * 1e-6 ? 0.0 : value);
-    put(&p->out, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>\n", LEFT, y, WIDTH - RIGHT, y);
-    put(&p->out, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT - 8, y + 4, number);
+    put(&p->out, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>\n", LEFT, y,
+        WIDTH - RIGHT, y);
+    put(&p->out, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+        LEFT - 8, y + 4, number);
 }
 
 /* 1, 2 and 5 times powers of ten; powers alone where there are many. */
@@ -200,7 +228,8 @@ static void draw_decades(plot *p, const panel *own) {
 
 static void draw_axes(plot *p, const panel *own, bool last) {
     const gd_history *h = p->history;
-    for (int i = 0; own->y.step > 0 && own->y.low + i * own->y.step <= own->y.high + own->y.step * 1e-6; i++)
+    for (int i = 0;
+         own->y.step > 0 && own->y.low + i * own->y.step <= own->y.high + own->y.step * 1e-6; i++)
         draw_tick(p, own, own->y.low + i * own->y.step);
     if (own->y.step == 0) draw_decades(p, own);
     const double bottom = own->top + PANEL;
@@ -208,24 +237,31 @@ static void draw_axes(plot *p, const panel *own, bool last) {
     for (int64_t epoch = 1; epoch <= h->n_rows; epoch++) {
         if (epoch % step && !(epoch == 1 && h->n_rows < 2 * step)) continue;
         const double x = x_of(h, epoch - 1);
-        put(&p->out, "<line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", x, bottom, x, bottom + 4);
-        put(&p->out, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%lld</text>\n", x, bottom + 18,
-            (long long)epoch);
+        put(&p->out, "<line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", x,
+            bottom, x, bottom + 4);
+        put(&p->out,
+            "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%lld</text>\n", x,
+            bottom + 18, (long long)epoch);
     }
-    put(&p->out, "<path class=\"axis\" d=\"M%d %.1fV%.1fH%d\"/>\n", LEFT, own->top, bottom, WIDTH - RIGHT);
+    put(&p->out, "<path class=\"axis\" d=\"M%d %.1fV%.1fH%d\"/>\n", LEFT, own->top, bottom,
+        WIDTH - RIGHT);
     if (last)
-        put(&p->out, "<text class=\"label\" x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">epoch</text>\n",
+        put(&p->out,
+            "<text class=\"label\" x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">epoch</text>\n",
             (LEFT + WIDTH - RIGHT) / 2, bottom + 36);
 }
 
 /* Curves of one metric have one colour. */
 static const char *colour_of(const panel *own, const gd_history *h, int number) {
-    static const char *const colours[] = {"#2563eb", "#ea580c", "#16a34a", "#9333ea", "#dc2626", "#0d9488"};
+    static const char *const colours[] = {"#2563eb", "#ea580c", "#16a34a",
+                                          "#9333ea", "#dc2626", "#0d9488"};
     int index = 0;
     for (int i = 0; i < number; i++) {
-        bool before = false, same = strcmp(base_name(h->names[own->columns[i]]), base_name(h->names[own->columns[number]])) == 0;
+        bool before = false, same = strcmp(base_name(h->names[own->columns[i]]),
+                                           base_name(h->names[own->columns[number]])) == 0;
         for (int k = 0; k < i; k++)
-            before |= strcmp(base_name(h->names[own->columns[k]]), base_name(h->names[own->columns[i]])) == 0;
+            before |= strcmp(base_name(h->names[own->columns[k]]),
+                             base_name(h->names[own->columns[i]])) == 0;
         if (same) break;
         index += !before;
     }
@@ -235,8 +271,10 @@ static const char *colour_of(const panel *own, const gd_history *h, int number) 
 /* Filled for training, hollow for validation. */
 static void draw_point(plot *p, int column, double x, double y, const char *colour) {
     const bool hollow = is_validation(p->history->names[column]);
-    put(&p->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.5\"/>\n", x, y,
-        hollow ? "#ffffff" : colour, colour);
+    put(&p->out,
+        "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\" stroke=\"%s\" "
+        "stroke-width=\"1.5\"/>\n",
+        x, y, hollow ? "#ffffff" : colour, colour);
 }
 
 static void draw_curve(plot *p, const panel *own, int number) {
@@ -244,7 +282,8 @@ static void draw_curve(plot *p, const panel *own, int number) {
     const int column = own->columns[number];
     const char *colour = colour_of(own, h, number);
     bool open = false;
-    put(&p->out, "<path class=\"%s\" stroke=\"%s\" d=\"", is_validation(h->names[column]) ? "val" : "train", colour);
+    put(&p->out, "<path class=\"%s\" stroke=\"%s\" d=\"",
+        is_validation(h->names[column]) ? "val" : "train", colour);
     for (int64_t row = 0; row < h->n_rows; row++) {
         const double v = value_at(h, column, row);
         if (isfinite(v)) put(&p->out, "%c%.1f %.1f", open ? 'L' : 'M', x_of(h, row), y_of(own, v));
@@ -256,7 +295,8 @@ static void draw_curve(plot *p, const panel *own, int number) {
         const double v = value_at(h, column, row);
         const bool alone = (row == 0 || !isfinite(value_at(h, column, row - 1))) &&
                            (row + 1 == h->n_rows || !isfinite(value_at(h, column, row + 1)));
-        if (isfinite(v) && (h->n_rows <= FEW || alone)) draw_point(p, column, x_of(h, row), y_of(own, v), colour);
+        if (isfinite(v) && (h->n_rows <= FEW || alone))
+            draw_point(p, column, x_of(h, row), y_of(own, v), colour);
     }
 }
 
@@ -275,9 +315,10 @@ static void draw_legend(plot *p, const panel *own) {
         const char *name = h->names[own->columns[i]];
         x -= text_width(name) + 40;
         if (x < LEFT + 60) break;
-        put(&p->out, "<path class=\"%s\" stroke=\"%s\" d=\"M%.1f %.1fh20\"/>\n", is_validation(name) ? "val" : "train",
-            colour_of(own, h, i), x, own->top - 14);
-        if (h->n_rows <= FEW) draw_point(p, own->columns[i], x + 10, own->top - 14, colour_of(own, h, i));
+        put(&p->out, "<path class=\"%s\" stroke=\"%s\" d=\"M%.1f %.1fh20\"/>\n",
+            is_validation(name) ? "val" : "train", colour_of(own, h, i), x, own->top - 14);
+        if (h->n_rows <= FEW)
+            draw_point(p, own->columns[i], x + 10, own->top - 14, colour_of(own, h, i));
         put(&p->out, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\">", x + 26, own->top - 10);
         put_escaped(&p->out, name);
         put(&p->out, "</text>\n");
@@ -285,11 +326,17 @@ static void draw_legend(plot *p, const panel *own) {
 }
 
 static void draw(plot *p) {
-    put(&p->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-                 "font-family=\"Helvetica, Arial, sans-serif\">\n", WIDTH, p->height, WIDTH, p->height);
-    put(&p->out, "<style>.grid{stroke:#e5e7eb}.axis{stroke:#6b7280;fill:none}.tick{font-size:11px;fill:#4b5563}"
-                 ".label{font-size:12px;fill:#1f2937}.title{font-size:13px;font-weight:bold;fill:#111827}"
-                 ".train,.val{fill:none;stroke-width:2;stroke-linejoin:round}.val{stroke-dasharray:6 3}</style>\n");
+    put(&p->out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+        "%d\" "
+        "font-family=\"Helvetica, Arial, sans-serif\">\n",
+        WIDTH, p->height, WIDTH, p->height);
+    put(&p->out,
+        "<style>.grid{stroke:#e5e7eb}.axis{stroke:#6b7280;fill:none}.tick{font-size:11px;fill:#"
+        "4b5563}"
+        ".label{font-size:12px;fill:#1f2937}.title{font-size:13px;font-weight:bold;fill:#111827}"
+        ".train,.val{fill:none;stroke-width:2;stroke-linejoin:round}.val{stroke-dasharray:6 "
+        "3}</style>\n");
     put(&p->out, "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n");
     for (int k = 0; k < p->n_panels; k++) {
         const panel *own = &p->panels[k];
@@ -317,7 +364,8 @@ char *gd_history_svg(const gd_history *history) {
 
 static gd_status save(const gd_history *history, const char *path) {
     gd_file_writer *writer;
-    if (!history || !path) return gd_fail(GD_E_ARGUMENT, "the %s is NULL", history ? "path" : "history");
+    if (!history || !path)
+        return gd_fail(GD_E_ARGUMENT, "the %s is NULL", history ? "path" : "history");
     bool any = false;
     for (int i = 0; i < history->n_columns; i++) {
         double low, high;

@@ -22,7 +22,8 @@ static gd_tensors forward(gd_tensors inputs, void *user) {
 
 /* How many samples there are in all, if all batches are full. */
 static int64_t most_samples(const gd_batches *b, int64_t in_batch) {
-    const int64_t samples = gd_dataset_count(gd_loader_dataset(b->loader)), full = gd_loader_batches(b->loader) * in_batch;
+    const int64_t samples = gd_dataset_count(gd_loader_dataset(b->loader)),
+                  full = gd_loader_batches(b->loader) * in_batch;
     return samples < full ? samples : full;
 }
 
@@ -30,9 +31,11 @@ static int64_t most_samples(const gd_batches *b, int64_t in_batch) {
  * that draws more samples than the dataset has makes it grow. */
 static gd_status append(prediction *p, gd_tensor *y) {
     char text[128];
-    if (y->rank == 0 || (p->all && (y->rank != p->all->rank ||
-                                    memcmp(y->dims + 1, p->all->dims + 1, sizeof(int64_t) * (y->rank - 1u)) != 0)))
-        return gd_fail(GD_E_SHAPE, "gd_predict: the net gave %s for a batch, which does not stack", gd_describe(y, text, sizeof text));
+    if (y->rank == 0 ||
+        (p->all && (y->rank != p->all->rank ||
+                    memcmp(y->dims + 1, p->all->dims + 1, sizeof(int64_t) * (y->rank - 1u)) != 0)))
+        return gd_fail(GD_E_SHAPE, "gd_predict: the net gave %s for a batch, which does not stack",
+                       gd_describe(y, text, sizeof text));
     const int64_t n = y->dims[0], need = p->filled + n;
     if (!p->all || p->all->dims[0] < need) {
         gd_shape shape = gd_shape_of(y->rank, y->dims);
@@ -40,7 +43,8 @@ static gd_status append(prediction *p, gd_tensor *y) {
         shape.at[0] = most > need ? most : p->all && 2 * p->filled > need ? 2 * p->filled : need;
         gd_tensor *larger = gd_empty(shape, (gd_dtype)y->dtype);
         if (larger->kind == GD_FAILED) return gd_failure();
-        if (p->filled) gd_assign(gd_narrow(larger, 0, 0, p->filled), gd_narrow(p->all, 0, 0, p->filled));
+        if (p->filled)
+            gd_assign(gd_narrow(larger, 0, 0, p->filled), gd_narrow(p->all, 0, 0, p->filled));
         gd_release(p->all);
         p->all = gd_retain(larger);
     }
@@ -59,7 +63,9 @@ static gd_status run_batches(prediction *p) {
         more = gd_batches_next(b, &batch, &status);
         if (more) status = gd_batch_inputs(b, batch, &inputs);
         if (more && status == GD_OK) status = gd_batches_call(b, &call, inputs, &y);
-        if (more && status == GD_OK) status = y.count > 0 ? append(p, y.at[0]) : gd_fail(GD_E_STATE, "gd_predict: the net gave no outputs");
+        if (more && status == GD_OK)
+            status = y.count > 0 ? append(p, y.at[0])
+                                 : gd_fail(GD_E_STATE, "gd_predict: the net gave no outputs");
         gd_scope_close(&scope);
     }
     return status;
@@ -81,10 +87,12 @@ static gd_status predict(prediction *p, const gd_evaluate_options *o, gd_tensor 
     return (*y)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-static gd_status begin(prediction *p, gd_module *net, gd_fit_data data, const gd_evaluate_options *o, gd_tensor **y) {
+static gd_status begin(prediction *p, gd_module *net, gd_fit_data data,
+                       const gd_evaluate_options *o, gd_tensor **y) {
     gd_loader *loader;
     const gd_loading loading = {.batch = o->batch, .workers = o->workers, .targets = 0};
-    if (!net) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_predict: the net is NULL");
+    if (!net)
+        return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_predict: the net is NULL");
     GD_TRY(gd_loader_for(data, &loading, &loader));
     gd_training *t = gd_training_of(net);
     gd_status status = gd_batches_begin(&p->batches, "gd_predict", net, t, loader, false);
@@ -94,8 +102,10 @@ static gd_status begin(prediction *p, gd_module *net, gd_fit_data data, const gd
     return status;
 }
 
-gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data, const gd_evaluate_options *options) {
-    static const gd_evaluate_options defaults = {.batch = 32, .jit = true, .progress = GD_PROGRESS_NONE};
+gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
+                         const gd_evaluate_options *options) {
+    static const gd_evaluate_options defaults = {
+        .batch = 32, .jit = true, .progress = GD_PROGRESS_NONE};
     if (gd_failed()) return &gd_error_tensor;
     GD_CALLED_FROM(site);
     GD_NO_GRAD;
@@ -105,7 +115,8 @@ gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data, con
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_status status = begin(&p, net, data, options ? options : &defaults, &y);
-    if (status == GD_OK && y == p.all) status = gd_scope_take(&gd_retain(y)->object); /* this scope's, then the caller's */
+    if (status == GD_OK && y == p.all)
+        status = gd_scope_take(&gd_retain(y)->object); /* this scope's, then the caller's */
     if (status == GD_OK) gd_keep(y);
     gd_scope_close(&scope);
     gd_release(p.all);

@@ -45,26 +45,21 @@ static int width_of(int fd) {
     return n > 0 ? n : 80;
 }
 
-static const char *environment(const char *name) {
-    const char *text = getenv(name);
-    return text ? text : "";
-}
-
 /* As the locale's variables say; a program that never calls setlocale has a terminal all the same. */
 static bool is_utf8(void) {
-    const char *locale = environment("LC_ALL");
-    if (!*locale) locale = environment("LC_CTYPE");
-    if (!*locale) locale = environment("LANG");
-    return strcasestr(locale, "utf-8") || strcasestr(locale, "utf8");
+    const char *locale = getenv("LC_ALL");
+    if (!locale || !*locale) locale = getenv("LC_CTYPE");
+    if (!locale || !*locale) locale = getenv("LANG");
+    return locale && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8"));
 }
 
 void gd_progress_begin(gd_progress_writer *w, gd_progress mode, int fd) {
-    const char *term = environment("TERM");
-    const bool redraws = isatty(fd) && *term && strcmp(term, "dumb") != 0;
+    const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+    const bool redraws = isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
     *w = (gd_progress_writer){.mode = mode, .fd = fd, .last = gd_progress_clock()};
     if (mode == GD_PROGRESS_AUTO) w->mode = redraws ? GD_PROGRESS_BAR : GD_PROGRESS_LINES;
     w->style.utf8 = is_utf8();
-    w->style.colour = redraws && !*environment("NO_COLOR");
+    w->style.colour = redraws && !(no_colour && *no_colour);
     if (w->mode == GD_PROGRESS_BAR) w->last = 0; /* the first bar at once */
 }
 

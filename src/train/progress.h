@@ -51,8 +51,8 @@ typedef struct gd_progress_writer {
     gd_progress mode; /* BAR, LINES or NONE */
     int fd;
     gd_progress_style style;
-    bool drawn;    /* a bar is on the current line */
-    double last;   /* when it was drawn, or a line was written */
+    bool drawn;  /* a bar is on the current line */
+    double last; /* when it was drawn, or a line was written */
 } gd_progress_writer;
 
 /* AUTO becomes a bar where `fd` is a terminal that can redraw a line, else lines. */

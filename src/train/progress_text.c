@@ -38,8 +38,8 @@ void gd_progress_rate(double rate, char text[32]) {
     static const char *const unit[] = {"", "k", "M", "G"};
     int u = 0;
     while (rate >= 999.5 && u < 3) rate /= 1000, u++;
-    gd_snprintf(text, 32, "%.*f%s/s", rate >= 99.95 || (u == 0 && rate >= 10) ? 0 : rate >= 1 ? 1 : 2, rate,
-                unit[u]);
+    const int digits = u == 0 ? (rate >= 9.95 ? 0 : rate >= 0.995 ? 1 : 2) : rate >= 99.95 ? 0 : 1;
+    gd_snprintf(text, 32, "%.*f%s/s", digits, rate, unit[u]);
 }
 
 /* "4.2s" for what took less than a minute. */
@@ -76,7 +76,7 @@ static void put(line *l, const char *text) {
     l->columns += columns_of(text);
 }
 
-static int digits(int64_t number) {
+static int width_of(int64_t number) {
     char text[32];
     return snprintf(text, sizeof text, "%lld", (long long)number);
 }
@@ -86,10 +86,11 @@ static void label(const gd_progress_numbers *n, bool brief, char text[80]) {
     if (n->epoch == 0)
         snprintf(text, 80, "%.40s", n->what);
     else if (n->epochs > 0)
-        snprintf(text, 80, "%.40s%s%*lld/%lld", brief ? "" : n->what, brief ? "" : " ", digits(n->epochs),
-                 (long long)n->epoch, (long long)n->epochs);
+        snprintf(text, 80, "%.40s%s%*lld/%lld", brief ? "" : n->what, brief ? "" : " ",
+                 width_of(n->epochs), (long long)n->epoch, (long long)n->epochs);
     else
-        snprintf(text, 80, "%.40s%s%lld", brief ? "" : n->what, brief ? "" : " ", (long long)n->epoch);
+        snprintf(text, 80, "%.40s%s%lld", brief ? "" : n->what, brief ? "" : " ",
+                 (long long)n->epoch);
 }
 
 /* "loss 0.1234" */
@@ -114,9 +115,11 @@ typedef struct detail {
 
 /* Half a cell is done where the end falls into one: "━━━╸  ". */
 static void draw_bar(line *l, double done, int width, gd_progress_style style) {
-    const int halves = (int)(done * 2 * width + 1e-9), full = halves / 2, half = style.utf8 && halves % 2;
+    const int halves = (int)(done * 2 * width + 1e-9), full = halves / 2,
+              half = style.utf8 && halves % 2;
     if (style.colour) put_code(l, "\x1b[32m");
-    for (int i = 0; i < full; i++) put(l, style.utf8 ? "━" : i == width - 1 || i < full - 1 ? "=" : ">");
+    for (int i = 0; i < full; i++)
+        put(l, style.utf8 ? "━" : i == width - 1 || i < full - 1 ? "=" : ">");
     if (half) put(l, "╸");
     if (style.colour) put_code(l, "\x1b[39;2m");
     for (int i = full + half; i < width; i++) put(l, style.utf8 ? (style.colour ? "━" : "─") : "-");
@@ -145,7 +148,8 @@ static int write_line(const gd_progress_numbers *n, const detail *d, gd_progress
     }
     if (d->counts) {
         if (n->batches > 0)
-            snprintf(part, sizeof part, "%*lld/%lld", digits(n->batches), (long long)n->batch, (long long)n->batches);
+            snprintf(part, sizeof part, "%*lld/%lld", width_of(n->batches), (long long)n->batch,
+                     (long long)n->batches);
         else
             snprintf(part, sizeof part, "%lld", (long long)n->batch);
         field(&l, part);
@@ -200,7 +204,11 @@ void gd_progress_bar(const gd_progress_numbers *n, int width, gd_progress_style 
                      char text[GD_PROGRESS_TEXT]) {
     const int room = width > 2 ? width - 1 : 1; /* in the last column some terminals wrap */
     const bool known = n->batches > 0;
-    detail d = {.percent = known, .counts = true, .rate = true, .left = true, .bar = known ? BAR : 0,
+    detail d = {.percent = known,
+                .counts = true,
+                .rate = true,
+                .left = true,
+                .bar = known ? BAR : 0,
                 .values = n->n_values};
     int columns = write_line(n, &d, style, text);
     while (columns > room && reduce(&d, known)) columns = write_line(n, &d, style, text);

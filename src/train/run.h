@@ -18,8 +18,9 @@ typedef struct gd_run_value {
 
 /* What an eager step may have changed when it fails. */
 typedef struct gd_undo {
-    gd_tensor **tensors, **copies; /* buffers and, where a step function steps itself, parameters; held */
-    gd_tensor **grads;             /* of the parameters before the step, in their order; NULL: none; held */
+    gd_tensor **tensors,
+        **copies;      /* buffers and, where a step function steps itself, parameters; held */
+    gd_tensor **grads; /* of the parameters before the step, in their order; NULL: none; held */
     int count, n_grads;
     gd_rng rng;
 } gd_undo;
@@ -34,8 +35,9 @@ struct gd_fit_run {
     int64_t epochs; /* to do; 0: until max_steps */
     gd_batches train, validation;
     bool validates;
-    gd_tensors parameters; /* of the net, held by its modules; the list is held by the run's scope */
-    gd_history *history;   /* held */
+    gd_tensors
+        parameters;      /* of the net, held by its modules; the list is held by the run's scope */
+    gd_history *history; /* held */
     gd_modes modes;
     gd_interrupt interrupt;
     gd_progress_writer progress;
@@ -43,9 +45,9 @@ struct gd_fit_run {
     gd_undo undo;
 
     /* where it is; saved in checkpoints */
-    int64_t epoch, batch, step;     /* batches done in this epoch, and in all */
-    int64_t ended;                  /* the loader has given the last batch of the epoch */
-    int64_t partial;                /* the last row of the history is that of an epoch that is not complete */
+    int64_t epoch, batch, step; /* batches done in this epoch, and in all */
+    int64_t ended;              /* the loader has given the last batch of the epoch */
+    int64_t partial; /* the last row of the history is that of an epoch that is not complete */
     int64_t group_done, group_size; /* batches whose gradients are added up, of so many */
     double seconds;                 /* of this epoch, before it was resumed */
     char *stopped;                  /* why a callback has ended the run; "": it has not */
@@ -89,7 +91,7 @@ gd_status gd_run_check(gd_fit_run *r, gd_batch_result *result);
 
 /* values.c */
 gd_status gd_run_name_values(gd_fit_run *r);
-gd_status gd_run_read(gd_fit_run *r);             /* loss, metrics and lr, unless they are fresh */
+gd_status gd_run_read(gd_fit_run *r); /* loss, metrics and lr, unless they are fresh */
 int gd_run_find(const gd_fit_run *r, const char *name); /* -1: none */
 extern const gd_event_source gd_run_source;
 

@@ -112,11 +112,14 @@ void gd_run_state_init(gd_fit_run *r) {
 
 /* --- all parts --------------------------------------------------------------------------------- */
 
-static gd_status add(gd_fit_run *r, int *n, void *object, const char *format, int number, const char *name) {
+static gd_status add(gd_fit_run *r, int *n, void *object, const char *format, int number,
+                     const char *name) {
     if (!object) return GD_OK;
     if (*n == GD_FIT_PARTS)
-        return gd_fail(GD_E_UNSUPPORTED, "a run has more than %d metrics and callbacks; a checkpoint cannot hold them",
-                       GD_FIT_PARTS);
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "a run has more than %d metrics and callbacks; a checkpoint cannot hold them",
+            GD_FIT_PARTS);
     snprintf(r->part_names[*n], sizeof r->part_names[*n], format, number, name);
     r->parts[*n] = (gd_state_part){r->part_names[*n], object};
     ++*n;
@@ -135,7 +138,8 @@ gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *
     GD_TRY(add(r, &n, r->train.loader, "loader", 0, ""));
     GD_TRY(add(r, &n, r->validation.loader, "validation", 0, ""));
     for (int i = 0; i < r->train.n_metrics; i++)
-        GD_TRY(add(r, &n, r->train.metrics[i], "metric.%d.%.40s", i, r->train.metrics[i]->maker->record.name));
+        GD_TRY(add(r, &n, r->train.metrics[i], "metric.%d.%.40s", i,
+                   r->train.metrics[i]->maker->record.name));
     GD_TRY(add(r, &n, r->history, "history", 0, ""));
     for (int i = 0; i < callbacks.count; i++)
         GD_TRY(add(r, &n, callbacks.at[i], "callback.%d.%.40s", i, callbacks.at[i]->type));

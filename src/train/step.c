@@ -34,7 +34,8 @@ static gd_status own_step(gd_fit_run *r, gd_tensors batch, gd_batch_result *resu
     if (gd_failed()) return gd_failure();
     const gd_tensor *loss = result->loss;
     if (!loss || gd_tensor_numel(loss) != 1 || !gd_is_float(loss->dtype))
-        return gd_fail(GD_E_ARGUMENT, "gd_fit: the .step function must return the loss, one float; it returned %s",
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_fit: the .step function must return the loss, one float; it returned %s",
                        loss ? gd_describe(loss, text, sizeof text) : "NULL");
     return gd_batches_mean_of(result, gd_batch_samples(batch));
 }
@@ -52,8 +53,9 @@ static gd_status scale_grads(gd_fit_run *r, double factor) {
 static gd_status walk_back(gd_fit_run *r, gd_tensors batch, gd_batch_result *result) {
     GD_TRY(gd_batches_forward(&r->train, batch, result));
     if (!result->loss)
-        return gd_fail(GD_E_STATE, "gd_fit: the net was compiled without a loss; give gd_compile a .loss or a "
-                                   ".loss_function, or gd_fit a .step");
+        return gd_fail(GD_E_STATE,
+                       "gd_fit: the net was compiled without a loss; give gd_compile a .loss or a "
+                       ".loss_function, or gd_fit a .step");
     gd_tensor *loss = result->loss;
     if (r->group_size > 1) loss = gd_mul(loss, number_like(loss, 1 / (double)r->group_size));
     return gd_backward(gd_loss_scale_apply(r->training->scale, loss));
@@ -63,8 +65,10 @@ static gd_status walk_back(gd_fit_run *r, gd_tensors batch, gd_batch_result *res
 static gd_status apply(gd_fit_run *r) {
     const gd_training *t = r->training;
     if (!t->optimizer) return GD_OK;
-    if (t->clip_norm > 0 || t->clip_value > 0) GD_TRY(gd_loss_scale_unscale(t->scale, t->optimizer));
-    if (t->clip_norm > 0 && gd_clip_grad_norm(r->parameters, t->clip_norm)->kind == GD_FAILED) return gd_failure();
+    if (t->clip_norm > 0 || t->clip_value > 0)
+        GD_TRY(gd_loss_scale_unscale(t->scale, t->optimizer));
+    if (t->clip_norm > 0 && gd_clip_grad_norm(r->parameters, t->clip_norm)->kind == GD_FAILED)
+        return gd_failure();
     if (t->clip_value > 0) GD_TRY(gd_clip_grad_value(r->parameters, t->clip_value));
     return gd_loss_scale_step(t->scale, t->optimizer, .schedule = t->schedule);
 }
@@ -148,7 +152,8 @@ static gd_status fill_undo(gd_fit_run *r, gd_undo *u) {
     u->tensors = gd_calloc(most, sizeof *u->tensors);
     u->copies = gd_calloc(most, sizeof *u->copies);
     u->grads = gd_calloc(most, sizeof *u->grads);
-    if (!u->tensors || !u->copies || !u->grads) return gd_fail(GD_E_MEMORY, "no memory to keep the state of a net");
+    if (!u->tensors || !u->copies || !u->grads)
+        return gd_fail(GD_E_MEMORY, "no memory to keep the state of a net");
     GD_TRY(copy_tensors(u, buffers));
     if (all) GD_TRY(copy_tensors(u, r->parameters));
     return copy_grads(u, r->parameters);
@@ -198,7 +203,8 @@ gd_status gd_run_step(gd_fit_run *r, gd_tensors batch) {
     const gd_rng before = gd_rng_state();
     const gd_batch_call call = {.fn = gd_run_traced,
                                 .user = r,
-                                .key = r->group_size << 2 | (int64_t)steps << 1 | (int64_t)r->check_finite,
+                                .key = r->group_size << 2 | (int64_t)steps << 1 |
+                                       (int64_t)r->check_finite,
                                 .save = gd_run_save,
                                 .restore = gd_run_restore};
     const gd_status status = gd_batches_call(&r->train, &call, batch, NULL);
@@ -216,7 +222,8 @@ gd_status gd_run_finish_group(gd_fit_run *r) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    const double share = r->options->step ? 1 / (double)r->group_done : (double)r->group_size / (double)r->group_done;
+    const double share = r->options->step ? 1 / (double)r->group_done
+                                          : (double)r->group_size / (double)r->group_done;
     gd_status status = scale_grads(r, share);
     if (status == GD_OK) status = apply(r);
     if (status == GD_OK) forget_grads(r);

@@ -91,21 +91,24 @@ static gd_tensor *input_like(gd_tensor *x, bool integers_stay) {
     return gd_symbol(gd_shape_of(x->rank, x->dims), (gd_dtype)x->dtype, x->device);
 }
 
-static gd_status run(picture *p, gd_tensors in, bool integers_stay, gd_tensors *out) {
-    for (int i = 0; i < p->n_calls; i++) gd_free(p->calls[i]);
-    p->n_calls = 0;
+static gd_status run_once(picture *p, gd_tensors in, bool integers_stay, gd_tensors *out) {
     for (int64_t i = 0; i < in.count; i++) {
         p->inputs[i] = in.at[i] ? input_like(in.at[i], integers_stay) : NULL;
         if (p->inputs[i] && p->inputs[i]->kind == GD_FAILED) return gd_failure();
     }
     gd_module_watch *before = gd_this_thread.module_watch;
     gd_this_thread.module_watch = &p->watch;
+    *out = gd_module_run(p->net, (gd_tensors){p->inputs, in.count});
+    gd_this_thread.module_watch = before;
+    return out->at[0]->kind == GD_FAILED ? gd_failure() : GD_OK;
+}
+
+static gd_status run(picture *p, gd_tensors in, bool integers_stay, gd_tensors *out) {
+    for (int i = 0; i < p->n_calls; i++) gd_free(p->calls[i]);
+    p->n_calls = 0;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    *out = gd_module_run(p->net, (gd_tensors){p->inputs, in.count});
-    const gd_status status =
-        gd_attempt_end(&attempt, out->at[0]->kind == GD_FAILED ? gd_failure() : GD_OK);
-    gd_this_thread.module_watch = before;
+    const gd_status status = gd_attempt_end(&attempt, run_once(p, in, integers_stay, out));
     return p->failed ? no_memory() : status;
 }
 
@@ -307,8 +310,10 @@ static gd_status draw(picture *p, gd_tensors in, gd_pb_doc *doc) {
     gd_tensors out;
     p->n_inputs = in.count;
     if (!(p->inputs = gd_list_new(in.count))) return no_memory();
-    if (run(p, in, false, &out) != GD_OK)
-        GD_TRY(run(p, in, true, &out)); /* a net that reads integers */
+    gd_status status = run(p, in, false, &out);
+    if (status != GD_OK && status != GD_E_MEMORY)
+        status = run(p, in, true, &out); /* a net that reads integers */
+    GD_TRY(status);
     GD_TRY(gather(p, out));
     p->graph = gd_pb_root(doc);
     for (int n = 0; n < p->n_nodes; n++) put_node(p, n);

@@ -8,46 +8,52 @@
 #include "gradus/ops.h"
 #include "train/tensorboard.h"
 
-enum { MOST_LIMITS = 1600, PIECE = 1 << 13 };
+enum { MOST_LIMITS = 1600, PIECE = 1 << 13, LEAST_EXPONENT = -40, EXPONENTS = 110 };
 
 typedef struct tally {
     double limits
-        [MOST_LIMITS]; /* of buckets, above them: a bucket has what is less than its limit, and not
-                                   less than the one before */
+        [MOST_LIMITS]; /* of buckets: one has what is less than its limit, and not less than the limit before */
     double counts[MOST_LIMITS];
-    int buckets;
+    int buckets, side;    /* limits below 0, as many as above it */
+    int first[EXPONENTS]; /* how many limits above 0 are less than 2^(LEAST_EXPONENT + i) */
     double min, max, num, sum, squares;
     double piece[PIECE];
 } tally;
 
 static void start(tally *t) {
-    int n = 0;
-    for (double v = 1e-12; v < 1e20; v *= 1.1) n++;
-    t->buckets = 2 * n + 2;
-    t->limits[n] = 0;
-    int i = 0;
-    for (double v = 1e-12; v < 1e20; v *= 1.1, i++) {
-        t->limits[n + 1 + i] = v;
-        t->limits[n - 1 - i] = -v;
-    }
+    for (double v = 1e-12; v < 1e20; v *= 1.1) t->side++;
+    const int n = t->side;
+    double *above =
+        t->limits + n +
+        1; /* limits are -above[n - 1] ... -above[0], 0, above[0] ... above[n - 1], DBL_MAX */
+    above[0] = 1e-12;
+    for (int i = 1; i < n; i++) above[i] = above[i - 1] * 1.1;
+    for (int i = 0; i < n; i++) t->limits[n - 1 - i] = -above[i];
     t->limits[2 * n + 1] = DBL_MAX;
+    t->buckets = 2 * n + 2;
+    for (int e = 0, i = 0; e < EXPONENTS; e++) {
+        while (i < n && above[i] < ldexp(1, LEAST_EXPONENT + e)) i++;
+        t->first[e] = i;
+    }
     t->min = INFINITY;
     t->max = -INFINITY;
 }
 
+/* How many limits above 0 are less than a, or not more if `equal`: at most 8 steps from the power of 2 below a. */
+static int limits_below(const tally *t, double a, bool equal) {
+    const double *above = t->limits + t->side + 1;
+    const int exponent = a > 0 ? ilogb(a) - LEAST_EXPONENT : 0;
+    int m = exponent < 0 ? 0 : t->first[exponent < EXPONENTS ? exponent : EXPONENTS - 1];
+    while (m < t->side && (above[m] < a || (equal && above[m] == a))) m++;
+    return m;
+}
+
 static void count(tally *t, double x) {
     if (!isfinite(x)) return;
-    int low = 0, high = t->buckets - 1; /* the first limit above x */
-    while (low < high) {
-        const int middle = (low + high) / 2;
-        if (t->limits[middle] > x)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    t->counts[low]++;
-    t->min = fmin(t->min, x);
-    t->max = fmax(t->max, x);
+    t->counts[x < 0 ? t->side - limits_below(t, -x, false)
+                    : t->side + 1 + limits_below(t, x, true)]++;
+    if (x < t->min) t->min = x;
+    if (x > t->max) t->max = x;
     t->num++;
     t->sum += x;
     t->squares += x * x;

@@ -25,8 +25,9 @@ typedef struct gd_training {
     gd_schedule *schedule;
     gd_loss_scale *scale; /* of f16; NULL: none */
 
-    gd_module *loss;      /* a layer; NULL: none */
-    gd_module *loss_each; /* the same for each element, reduction=none; NULL: it has no such option */
+    gd_module *loss; /* a layer; NULL: none */
+    gd_module
+        *loss_each; /* the same for each element, reduction=none; NULL: it has no such option */
     gd_loss_fn loss_function;
     void *loss_user;
 
@@ -47,7 +48,7 @@ gd_status gd_training_get(gd_module *net, const char *what, gd_training **traini
 gd_status gd_training_prepare(gd_training *training, gd_module *net, gd_tensors inputs);
 
 /* Whether all parameters of a net are there. */
-bool gd_module_is_built(gd_module *net);
+gd_status gd_module_is_built(gd_module *net, bool *built);
 
 /* A metric like this one, with sums of its own: count 1, in no scope. NULL: failed. */
 gd_metric *gd_metric_like(const gd_metric *metric);

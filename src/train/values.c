@@ -23,7 +23,8 @@ static int add_all(gd_fit_run *r, const gd_batches *b, const char *before) {
     const int first = r->n_values;
     char text[GD_METRIC_UNIQUE];
     add(r, before, "loss");
-    for (int i = 0; i < b->n_numbers; i++) add(r, before, gd_metric_unique_name(b->metrics, i, text));
+    for (int i = 0; i < b->n_numbers; i++)
+        add(r, before, gd_metric_unique_name(b->metrics, i, text));
     return r->n_values - first;
 }
 
@@ -52,13 +53,16 @@ gd_status gd_run_read(gd_fit_run *r) {
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_status status = r->fresh ? GD_OK : gd_batches_read(&r->train, read);
-    for (int i = 0; !r->fresh && i < r->n_train && status == GD_OK; i++) r->values[i].value = read[i];
+    for (int i = 0; !r->fresh && i < r->n_train && status == GD_OK; i++)
+        r->values[i].value = read[i];
     r->fresh |= status == GD_OK;
     /* callbacks change the rate between batches */
-    if (r->lr_at >= 0 && status == GD_OK) r->values[r->lr_at].value = gd_item(gd_optimizer_lr(r->training->optimizer));
+    if (r->lr_at >= 0 && status == GD_OK)
+        r->values[r->lr_at].value = gd_item(gd_optimizer_lr(r->training->optimizer));
     gd_scope_close(&scope);
     gd_free(read);
-    r->values[r->seconds_at].value = r->seconds + gd_progress_clock() - r->began;
+    if (r->event.kind != GD_ON_EPOCH_END) /* whose clock runs for the next epoch already */
+        r->values[r->seconds_at].value = r->seconds + gd_progress_clock() - r->began;
     return gd_attempt_end(&attempt, status);
 }
 
@@ -98,7 +102,8 @@ static void say(gd_event *event, const char *text) { gd_progress_say(&event->run
 static gd_tensors inputs(gd_event *event) {
     gd_fit_run *r = event->run;
     gd_tensors list = {NULL, 0};
-    if (r->current.count > 0 && gd_batch_inputs(&r->train, r->current, &list) != GD_OK) list.count = 0;
+    if (r->current.count > 0 && gd_batch_inputs(&r->train, r->current, &list) != GD_OK)
+        list.count = 0;
     return list;
 }
 

@@ -72,6 +72,16 @@ static void put_option(const gd_op_attr *a, const char *data) {
         else dump_ints(list->at, list->rank);
         break;
     }
+    case GD_ATTR_FLOATS: {
+        const gd_floats *list = field;
+        printf("[");
+        for (int i = 0; i < list->count; i++) {
+            if (i) printf(", ");
+            put_number(list->at[i]);
+        }
+        printf("]");
+        break;
+    }
     case GD_ATTR_WORD: put_word(a->words, *(const gd_word *)field); break;
     case GD_ATTR_DTYPE: {
         gd_dtype dtype = *(const gd_dtype *)field;

@@ -30,8 +30,8 @@ static inline gd_module *make_net(void) {
 
 static inline gd_module *make_dropout_net(void) {
     gd_seed(3);
-    return gd_nn_sequential(gd_nn_linear(FEATURES, 8), gd_nn_batch_norm1d(8), gd_nn_relu(), gd_nn_dropout(.p = 0.2),
-                            gd_nn_linear(8, CLASSES));
+    return gd_nn_sequential(gd_nn_linear(FEATURES, 8), gd_nn_batch_norm1d(8), gd_nn_relu(),
+                            gd_nn_dropout(.p = 0.2), gd_nn_linear(8, CLASSES));
 }
 
 /* Over all parameters and buffers. */
@@ -43,7 +43,8 @@ static inline double largest_difference(gd_module *a, gd_module *b) {
         gd_tensors q = kind ? gd_module_buffers(b) : gd_module_parameters(b);
         if (p.count != q.count) return INFINITY;
         for (int64_t i = 0; i < p.count; i++) {
-            gd_tensor *d = gd_max(gd_abs(gd_sub(gd_cast(gd_detach(p.at[i]), GD_F64), gd_cast(gd_detach(q.at[i]), GD_F64))));
+            gd_tensor *d = gd_max(gd_abs(
+                gd_sub(gd_cast(gd_detach(p.at[i]), GD_F64), gd_cast(gd_detach(q.at[i]), GD_F64))));
             const double v = gd_item(d);
             if (!(v <= most)) most = v;
         }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gradus/extend.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
 #include "test.h"
@@ -83,10 +84,11 @@ TEST(products_run_low_and_sums_run_in_f32) {
 TEST(f64_and_what_is_written_in_place_stay) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(4, 6)), *w = gd_randn(gd_dims(6, 3), .dtype = GD_F64);
-    gd_tensor *b = gd_randn(gd_dims(4), .dtype = GD_BF16);
+    gd_tensor *b = gd_randn(gd_dims(4), .dtype = GD_BF16), *exact = gd_matmul(x, w);
     GD_AUTOCAST(GD_BF16);
-    CHECK(gd_tensor_dtype(gd_matmul(x, w)) == GD_F64);
-    CHECK(gd_tensor_dtype(gd_matmul(gd_cast(x, GD_F64), w)) == GD_F64);
+    gd_tensor *y = gd_matmul(x, w); /* x is not rounded to bf16 on its way to f64 */
+    CHECK(gd_tensor_dtype(y) == GD_F64);
+    CHECK(memcmp(gd_data(y), gd_data(exact), 12 * sizeof(double)) == 0);
     CHECK(gd_tensor_dtype(gd_exp_(b)) == GD_BF16);
     CHECK(!gd_failed());
 }
@@ -99,6 +101,48 @@ TEST(casts_are_freed_with_the_call) {
     const int64_t before = gd_live_objects();
     gd_matmul(x, w);
     CHECK(gd_live_objects() == before + 1);
+}
+
+/* Powers of a matrix: x, x x, x x x ...; a list of products. */
+static gd_status powers_infer(gd_infer *i) {
+    const int64_t n = *(const int64_t *)i->attrs;
+    const gd_status status =
+        n < 1 ? gd_op_fail(GD_E_ARGUMENT, "n is %lld", (long long)n) : gd_infer_outputs(i, (int)n);
+    for (int k = 0; k < n && status == GD_OK; k++) {
+        i->out[k].rank = 2;
+        i->out[k].dims[0] = i->out[k].dims[1] = gd_tensor_dim(i->in[0], 0);
+    }
+    return status;
+}
+static void powers_expand(gd_expand *e) {
+    for (int k = 0; k < e->n_out; k++)
+        e->y[k] = k ? gd_matmul(e->y[k - 1], e->x[0]) : gd_clone(e->x[0]);
+}
+
+TEST(ops_of_the_program_have_classes_and_lists_of_results) {
+    GD_SCOPE;
+    gd_op_define("powers(x, n:int) -> ys*  lowp\nPowers of a matrix.\n",
+                 &(gd_op_rules){.infer = powers_infer, .expand = powers_expand});
+    const gd_op *powers = gd_op_find("powers");
+    gd_tensor *x = gd_randn(gd_dims(3, 3));
+    for (int64_t n = 0; n < 4; n++) {
+        GD_SCOPE;
+        gd_attrs *attrs = gd_attrs_new(powers);
+        gd_attrs_set_int(attrs, "n", n);
+        GD_AUTOCAST(GD_F16);
+        const int64_t before = gd_live_objects();
+        gd_tensors y = gd_op_call(powers, gd_list(x), attrs);
+        if (n > 0) {
+            CHECK(y.count == n &&
+                  gd_live_objects() == before + n + 1); /* the results and their list */
+            for (int64_t k = 0; k < y.count; k++) CHECK(gd_tensor_dtype(y.at[k]) == GD_F16);
+            CHECK(gd_item(gd_select(gd_select(y.at[0], 0, 0), 0, 0)) != 0);
+        } else {
+            CHECK(gd_error_status() == GD_E_ARGUMENT);
+            gd_clear_error();
+        }
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    }
 }
 
 TEST(a_thread_without_a_scope_owns_the_result_alone) {
@@ -146,6 +190,18 @@ TEST(backward_is_the_same_inside_and_after_the_block) {
     }
     after = gd_grad(gd_list(loss), gd_list(w)).at[0];
     CHECK(memcmp(gd_data(inside), gd_data(after), 18 * sizeof(float)) == 0);
+    CHECK(!gd_failed());
+}
+
+/* A forward that was f32 has gradients in f32, wherever the walk back stands. */
+TEST(backward_under_autocast_does_not_round_an_f32_forward) {
+    GD_SCOPE;
+    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = leaf(gd_dims(6, 3)),
+              *loss = gd_sum(gd_square(gd_matmul(x, w)));
+    gd_tensor *outside = gd_grad(gd_list(loss), gd_list(w), .retain_graph = true).at[0];
+    GD_AUTOCAST(GD_BF16);
+    gd_tensor *inside = gd_grad(gd_list(loss), gd_list(w)).at[0];
+    CHECK(memcmp(gd_data(inside), gd_data(outside), 18 * sizeof(float)) == 0);
     CHECK(!gd_failed());
 }
 

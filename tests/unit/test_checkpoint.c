@@ -146,6 +146,63 @@ CLEAN_TEST(a_run_that_is_stopped_saves_where_it_is_and_goes_on_there) {
     end();
 }
 
+static int64_t reads_left = -1; /* of samples of validation until the run is interrupted; -1: it is not */
+
+static int64_t six(void *self) {
+    (void)self;
+    return 6;
+}
+static gd_tensors validation_sample(int64_t index, gd_random *random, void *self) {
+    (void)random, (void)self;
+    if (reads_left >= 0 && reads_left-- == 0) gd_fit_interrupt();
+    return gd_listed(gd_full(gd_dims(3), (double)index), gd_full(gd_dims(1), 1));
+}
+
+/* Three epochs of 4 batches, with validation in 3; early stopping keeps the best weights. */
+static gd_history *fit_validated(gd_module *net, int64_t stop) {
+    GD_SCOPE;
+    gd_random random = gd_random_of(1, 2);
+    float x[48], y[16];
+    for (int i = 0; i < 48; i++) x[i] = (float)gd_random_normal(&random);
+    for (int i = 0; i < 16; i++) y[i] = x[3 * i] - x[3 * i + 1];
+    gd_loader *validation = gd_loader_new(gd_dataset_from(NULL, .count = six, .get = validation_sample), .batch = 2);
+    return gd_keep(gd_fit(
+        net, gd_list(gd_from_array(gd_dims(16, 3), GD_F32, x), gd_from_array(gd_dims(16, 1), GD_F32, y)), .epochs = 3,
+        .batch = 4, .progress = GD_PROGRESS_NONE, .resume = folder, .validation = validation,
+        .callbacks = gd_callbacks(gd_checkpoint(folder, .every_epochs = 0), gd_early_stopping(.patience = 5),
+                                  gd_callback_from(&stop, .batch_end = stop_at, .name = "stop"))));
+}
+
+static double sum_of_history(const gd_history *h) {
+    double sum = 1000 * (double)gd_history_rows(h);
+    for (int64_t r = 0; r < gd_history_rows(h); r++)
+        sum += (double)(r + 1) * (gd_history_value(h, "loss", r) + 2 * gd_history_value(h, "val_loss", r));
+    return sum;
+}
+
+/* After each batch, and at each sample of validation. */
+CLEAN_TEST(a_run_that_is_interrupted_anywhere_goes_on_there) {
+    GD_SCOPE;
+    begin();
+    gd_module *net = make_net();
+    gd_history *h = fit_validated(net, 0);
+    const double expected = sum_of(net), rows = h ? sum_of_history(h) : 0;
+    for (int64_t moment = 1; moment <= 12 + 18 && test_failures < 3; moment++) {
+        GD_SCOPE;
+        crash_empty_folder(folder);
+        reads_left = moment > 12 ? moment - 13 : -1;
+        CHECK(fit_validated(make_net(), moment <= 12 ? moment : 0));
+        CHECK(moment > 12 || strstr(text, "stopped after step"));
+        reads_left = -1;
+        net = make_net();
+        h = fit_validated(net, 0);
+        CHECK_SAYING(h && sum_of(net) == expected, "%d: %s", (int)moment, gd_error_message());
+        CHECK_SAYING(h && sum_of_history(h) == rows, "%d: another history, of %d rows", (int)moment,
+                     (int)gd_history_rows(h));
+    }
+    end();
+}
+
 CLEAN_TEST(a_run_that_is_done_stays_done) {
     GD_SCOPE;
     begin();

@@ -238,4 +238,27 @@ CLEAN_TEST(zip_puts_samples_side_by_side) {
     gd_clear_error();
 }
 
+CLEAN_TEST(names_of_classes_and_samples_are_passed_on) {
+    GD_SCOPE;
+    numbers n = {.count = 30};
+    gd_dataset *digits = gd_dataset_digits(.count = 30), *plain = NUMBERS(&n), *first, *rest;
+    CHECK(gd_dataset_class_count(digits) == 10);
+    gd_dataset_random_split(digits, 0.5, &first, &rest);
+    const int64_t some[] = {7, 9};
+    gd_dataset *subset = gd_dataset_subset(plain, gd_from_array(gd_dims(2), GD_I64, some));
+    gd_dataset *with[] = {gd_dataset_range(digits, 2, 3), first,
+                          gd_dataset_map(digits, as_it_is, NULL), gd_dataset_concat(digits, rest),
+                          gd_dataset_zip(plain, digits)};
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+        CHECK(gd_dataset_class_count(with[i]) == 10);
+        CHECK(strcmp(gd_dataset_class_name(with[i], 7), "7") == 0);
+    }
+    CHECK(gd_dataset_class_count(gd_dataset_concat(digits, plain)) == 0);
+    char text[80];
+    gd_dataset *all = gd_dataset_concat(gd_dataset_range(plain, 20, 5), subset);
+    CHECK(strcmp(gd_dataset_sample_name(all, 1, text, sizeof text), "sample 21") == 0);
+    CHECK(strcmp(gd_dataset_sample_name(gd_dataset_zip(all), 6, text, sizeof text), "sample 9") ==
+          0);
+}
+
 TEST_MAIN

@@ -66,8 +66,6 @@ STATUS(gd_transform_define_at, gd_transform_define("x\n", NULL))
 TENSOR(gd_load_image_at, gd_load_image(missing))
 TENSOR(gd_decode_image_at, gd_decode_image("text", 4))
 STATUS(gd_save_png_at, gd_save_png(missing, gd_ones(gd_dims(2, 2))))
-OBJECT(gd_transform_new_at, gd_transform_new("blur", ""))
-STATUS(gd_transform_define_at, gd_transform_define("blur", NULL))
 
 /* combined datasets, loaders and samplers */
 static gd_dataset *rows_of(int64_t count) { return gd_dataset_tensors(gd_ones(gd_dims(count, 2))); }
@@ -104,6 +102,17 @@ STATUS(gd_callback_define_at,
        gd_callback_define("own\nA callback.\n", (gd_callback_type){.open = NULL}))
 
 /* compile, fit and history */
+static gd_module *compiled(void) {
+    gd_module *m = net();
+    gd_compile(m, .optimizer = "sgd", .loss = "mse");
+    return m;
+}
+STATUS(gd_compile_at, gd_compile(net(), .optimizer = "no_such_optimizer"))
+OBJECT(gd_fit_at, gd_fit(compiled(), gd_list(gd_ones(gd_dims(4, 5)), gd_ones(gd_dims(4, 2))),
+                         .progress = GD_PROGRESS_NONE))
+OBJECT(gd_evaluate_at, gd_evaluate(net(), gd_list(gd_ones(gd_dims(4, 3)), gd_ones(gd_dims(4, 2)))))
+TENSOR(gd_predict_at, gd_predict(net(), gd_list(gd_ones(gd_dims(4, 5)))))
+STATUS(gd_history_plot_at, gd_history_plot(NULL, missing))
 
 /* checkpoints */
 
@@ -321,6 +330,19 @@ static const row rows[] = {
     {"gd_event_stop", NULL, SETTING},
 
     /* compile, fit and history */
+    FAILS(gd_compile_at),
+    FAILS(gd_fit_at),
+    FAILS(gd_evaluate_at),
+    FAILS(gd_predict_at),
+    FAILS(gd_history_plot_at),
+    {"gd_compiled_optimizer", NULL, QUESTION},
+    {"gd_compiled_schedule", NULL, QUESTION},
+    {"gd_compiled_metric", NULL, QUESTION},
+    {"gd_fit_interrupt", NULL, SETTING},
+    {"gd_history_rows", NULL, QUESTION},
+    {"gd_history_columns", NULL, QUESTION},
+    {"gd_history_name", NULL, QUESTION},
+    {"gd_history_value", NULL, QUESTION},
 
     /* checkpoints */
 

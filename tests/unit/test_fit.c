@@ -17,21 +17,27 @@ CLEAN_TEST(compile_names_what_there_is) {
         {{.optimizer = "adamm", .accumulate = 1}, "there is no optimizer 'adamm'; there are "},
         {{.optimizer = "adam lr=-1", .accumulate = 1}, "lr"},
         {{.optimizer = "adam rate=1", .accumulate = 1}, "rate"},
-        {{.optimizer = "adam", .loss = "cross", .accumulate = 1}, "there is no loss 'cross'; there are mse, l1"},
+        {{.optimizer = "adam", .loss = "cross", .accumulate = 1},
+         "there is no loss 'cross'; there are mse, l1"},
         {{.optimizer = "adam", .loss = "relu", .accumulate = 1}, "there is no loss 'relu'"},
         {{.optimizer = "adam", .loss = "mse reduction=none", .accumulate = 1}, "reduction=none"},
-        {{.optimizer = "adam", .loss = "cross_entropy label_smoothing=2", .accumulate = 1}, "label_smoothing"},
-        {{.optimizer = "adam", .metrics = "acuracy", .accumulate = 1}, "there is no metric 'acuracy'"},
+        {{.optimizer = "adam", .loss = "cross_entropy label_smoothing=2", .accumulate = 1},
+         "label_smoothing"},
+        {{.optimizer = "adam", .metrics = "acuracy", .accumulate = 1},
+         "there is no metric 'acuracy'"},
         {{.optimizer = "adam", .metrics = "accuracy,", .accumulate = 1}, "comma"},
         {{.optimizer = "adam", .metrics = "top_k k=0", .accumulate = 1}, "k"},
-        {{.optimizer = "adam", .schedule = "cosin", .accumulate = 1}, "there is no schedule 'cosin'"},
+        {{.optimizer = "adam", .schedule = "cosin", .accumulate = 1},
+         "there is no schedule 'cosin'"},
         {{.optimizer = "adam", .schedule = "cosine", .accumulate = 1}, "steps"},
-        {{.optimizer = NULL, .schedule = "cosine steps=5", .accumulate = 1}, "schedule without an optimizer"},
+        {{.optimizer = NULL, .schedule = "cosine steps=5", .accumulate = 1},
+         "schedule without an optimizer"},
         {{.optimizer = "adam", .precision = "f8", .accumulate = 1}, "there is no precision 'f8'"},
         {{.optimizer = "adam", .accumulate = 0}, "accumulate"},
         {{.optimizer = "adam", .accumulate = 1, .clip_norm = -1}, "clip_norm"},
         {{.optimizer = NULL, .accumulate = 2}, "accumulate"},
-        {{.optimizer = "sgd", .loss = "mse", .loss_function = half_loss, .accumulate = 1}, "give one of them"},
+        {{.optimizer = "sgd", .loss = "mse", .loss_function = half_loss, .accumulate = 1},
+         "give one of them"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK_SAYING(gd_compile_at("here", net, &wrong[i].options) != GD_OK, "case %zu", i);
@@ -44,11 +50,14 @@ CLEAN_TEST(compile_names_what_there_is) {
     gd_clear_error();
     CHECK(gd_compile(net, .optimizer_object = own, .schedule_object = gd_lr_step(own, 5)) == GD_OK);
     CHECK(gd_compiled_optimizer(net) == own && gd_compiled_schedule(net));
-    CHECK(gd_compile(net, .metrics = "accuracy, top_k k=2 ,accuracy", .loss = "cross_entropy_loss") == GD_OK);
-    CHECK(strcmp(gd_metric_name(gd_compiled_metric(net, 1)), "top_2") == 0 && gd_compiled_metric(net, 2) && !gd_compiled_metric(net, 3));
+    CHECK(gd_compile(net, .metrics = "accuracy, top_k k=2 ,accuracy",
+                     .loss = "cross_entropy_loss") == GD_OK);
+    CHECK(strcmp(gd_metric_name(gd_compiled_metric(net, 1)), "top_2") == 0 &&
+          gd_compiled_metric(net, 2) && !gd_compiled_metric(net, 3));
     CHECK(gd_compiled_optimizer(net) != own);
     CHECK(!gd_compiled_optimizer(gd_module_clone(net)));
-    CHECK(!gd_fit(gd_module_clone(net), gd_list(gd_ones(gd_dims(2, 2)), gd_ones(gd_dims(2)))) && says("gd_compile"));
+    CHECK(!gd_fit(gd_module_clone(net), gd_list(gd_ones(gd_dims(2, 2)), gd_ones(gd_dims(2)))) &&
+          says("gd_compile"));
 }
 
 /* --- the same bits as a loop by hand ----------------------------------------------------------- */
@@ -62,7 +71,8 @@ static void by_hand(gd_module *net, gd_tensor *x, gd_tensor *y, int epochs, doub
         for (int64_t from = 0; from < SAMPLES; from += 16) {
             GD_SCOPE;
             const int64_t n = SAMPLES - from < 16 ? SAMPLES - from : 16;
-            gd_tensor *loss = gd_cross_entropy(gd_module_forward(net, gd_narrow(x, 0, from, n)), gd_narrow(y, 0, from, n));
+            gd_tensor *loss = gd_cross_entropy(gd_module_forward(net, gd_narrow(x, 0, from, n)),
+                                               gd_narrow(y, 0, from, n));
             gd_optimizer_zero_grad(adam);
             gd_backward(loss);
             gd_clip_grad_norm(gd_module_parameters(net), 0.7);
@@ -78,19 +88,23 @@ CLEAN_TEST(fit_computes_what_a_loop_by_hand_does) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
-    gd_module *hand = make_dropout_net(), *eager = gd_module_clone(hand), *plan = gd_module_clone(hand);
+    gd_module *hand = make_dropout_net(), *eager = gd_module_clone(hand),
+              *plan = gd_module_clone(hand);
     double losses[3];
     gd_seed(9);
     by_hand(hand, x, y, 3, losses);
     for (int jit = 0; jit < 2; jit++) {
         gd_module *net = jit ? plan : eager;
         gd_seed(9);
-        gd_compile(net, .optimizer = "adam lr=0.05", .schedule = "cosine steps=20", .loss = "cross_entropy", .clip_norm = 0.7);
-        gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 3, .batch = 16, .shuffle = false, .jit = jit, QUIET);
+        gd_compile(net, .optimizer = "adam lr=0.05", .schedule = "cosine steps=20",
+                   .loss = "cross_entropy", .clip_norm = 0.7);
+        gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 3, .batch = 16, .shuffle = false,
+                               .jit = jit, QUIET);
         CHECK_SAYING(h, "%s", gd_error_message());
         for (int e = 0; e < 3; e++)
-            CHECK_SAYING(fabs(gd_history_value(h, "loss", e) - losses[e]) < (jit ? 1e-6 : 1e-12), "epoch %d: %.17g, not %.17g", e,
-                         gd_history_value(h, "loss", e), losses[e]);
+            CHECK_SAYING(fabs(gd_history_value(h, "loss", e) - losses[e]) < (jit ? 1e-6 : 1e-12),
+                         "epoch %d: %.17g, not %.17g", e, gd_history_value(h, "loss", e),
+                         losses[e]);
         const double off = largest_difference(net, hand);
         CHECK_SAYING(off <= (jit ? 1e-5 : 0), "jit %d: differs by %g", jit, off);
         CHECK(gd_module_is_training(net));
@@ -102,7 +116,8 @@ CLEAN_TEST(nets_without_sizes_are_built_by_the_first_batch) {
     gd_tensor *x, *y;
     make_data(&x, &y);
     gd_seed(1);
-    gd_module *net = gd_nn_sequential(gd_nn_linear(GD_ANY, 8), gd_nn_tanh(), gd_nn_linear(GD_ANY, CLASSES));
+    gd_module *net =
+        gd_nn_sequential(gd_nn_linear(GD_ANY, 8), gd_nn_tanh(), gd_nn_linear(GD_ANY, CLASSES));
     CHECK(gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy") == GD_OK);
     CHECK(!gd_compiled_optimizer(net));
     gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 2, QUIET);
@@ -124,7 +139,8 @@ CLEAN_TEST(accumulated_batches_make_the_step_of_their_mean) {
         gd_optimizer_zero_grad(sgd);
         for (int i = 0; i < count; i++) {
             const int from = groups[g][i], n = SAMPLES - from < 13 ? SAMPLES - from : 13;
-            gd_tensor *loss = gd_cross_entropy(gd_module_forward(hand, gd_narrow(x, 0, from, n)), gd_narrow(y, 0, from, n));
+            gd_tensor *loss = gd_cross_entropy(gd_module_forward(hand, gd_narrow(x, 0, from, n)),
+                                               gd_narrow(y, 0, from, n));
             gd_backward(gd_mul(loss, gd_scalar(1.0 / count)));
         }
         gd_optimizer_step(sgd);
@@ -134,9 +150,36 @@ CLEAN_TEST(accumulated_batches_make_the_step_of_their_mean) {
         gd_compile(own, .optimizer = "sgd lr=0.1", .loss = "cross_entropy", .accumulate = 3);
         gd_fit(own, gd_list(x, y), .batch = 13, .shuffle = false, .jit = jit, QUIET);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-        CHECK_SAYING(largest_difference(own, hand) < 1e-6, "jit %d: differs by %g", jit, largest_difference(own, hand));
+        CHECK_SAYING(largest_difference(own, hand) < 1e-6, "jit %d: differs by %g", jit,
+                     largest_difference(own, hand));
         CHECK(!gd_tensor_grad(gd_module_parameters(own).at[0]));
     }
+}
+
+/* Mixed precision learns the same things; parameters stay f32, and f16 has a loss scale. */
+CLEAN_TEST(nets_train_in_half_precision) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    double loss[3];
+    for (int i = 0; i < 3; i++) {
+        gd_module *net = make_net();
+        CHECK(gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=100",
+                         .loss = "cross_entropy", .metrics = "accuracy", .clip_norm = 1,
+                         .accumulate = 2,
+                         .precision = ((const char *[]){"f32", "bf16", "f16"})[i]) == GD_OK);
+        gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 10, .batch = 16,
+                               .validation_tensors = gd_list(x, y), QUIET);
+        CHECK_SAYING(h, "%s", gd_error_message());
+        loss[i] = gd_history_last(h, "val_loss");
+        CHECK(gd_tensor_dtype(gd_module_parameters(net).at[0]) == GD_F32);
+        CHECK(fabs(gd_history_last(gd_evaluate(net, gd_list(x, y)), "loss") - loss[i]) < 1e-6);
+        CHECK(!gd_failed() && gd_tensor_dim(gd_predict(net, gd_list(x)), 0) == SAMPLES);
+    }
+    CHECK_SAYING(loss[1] != loss[0] && fabs(loss[1] - loss[0]) < 0.05, "bf16: %g, f32: %g", loss[1],
+                 loss[0]);
+    CHECK_SAYING(loss[2] != loss[0] && fabs(loss[2] - loss[0]) < 0.02, "f16: %g, f32: %g", loss[2],
+                 loss[0]);
 }
 
 /* --- weights ----------------------------------------------------------------------------------- */
@@ -152,9 +195,11 @@ CLEAN_TEST(weights_of_classes_are_those_of_the_loss) {
     gd_backward(loss);
     gd_optimizer_step(sgd);
     gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy", .metrics = "accuracy");
-    gd_history *h = gd_fit(net, gd_list(x, y), .batch = SAMPLES, .shuffle = false, .class_weights = w, QUIET);
+    gd_history *h =
+        gd_fit(net, gd_list(x, y), .batch = SAMPLES, .shuffle = false, .class_weights = w, QUIET);
     CHECK_SAYING(h, "%s", gd_error_message());
-    CHECK_SAYING(largest_difference(net, hand) < 1e-6, "differs by %g", largest_difference(net, hand));
+    CHECK_SAYING(largest_difference(net, hand) < 1e-6, "differs by %g",
+                 largest_difference(net, hand));
     CHECK(fabs(gd_history_last(h, "loss") - gd_item(loss)) < 1e-5);
     gd_compile(net, .optimizer = "sgd", .loss_function = half_loss);
     CHECK(!gd_fit(net, gd_list(x, y), .class_weights = w, QUIET) && says("reduction"));
@@ -170,15 +215,23 @@ CLEAN_TEST(weights_of_samples_come_from_the_loader) {
     gd_module *part = make_net(), *net = gd_module_clone(part);
     gd_compile(part, .optimizer = "sgd lr=0.1", .loss = "cross_entropy", .metrics = "accuracy");
     gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy", .metrics = "accuracy");
-    gd_history *a = gd_fit(part, gd_list(gd_narrow(x, 0, 0, half), gd_narrow(y, 0, 0, half)), .batch = half, .shuffle = false, QUIET);
+    gd_history *a = gd_fit(part, gd_list(gd_narrow(x, 0, 0, half), gd_narrow(y, 0, 0, half)),
+                           .batch = half, .shuffle = false, QUIET);
     gd_loader *loader = gd_loader_new(gd_dataset_tensors(x, y, w), .batch = SAMPLES, .weights = 1);
     gd_history *b = gd_fit(net, loader, QUIET);
     CHECK_SAYING(a && b, "%s", gd_error_message());
-    CHECK_SAYING(largest_difference(net, part) < 1e-6, "differs by %g", largest_difference(net, part));
+    CHECK_SAYING(largest_difference(net, part) < 1e-6, "differs by %g",
+                 largest_difference(net, part));
     CHECK(fabs(gd_history_last(a, "loss") - gd_history_last(b, "loss")) < 1e-6);
     CHECK(fabs(gd_history_last(a, "accuracy") - gd_history_last(b, "accuracy")) < 1e-12);
     gd_history *e = gd_evaluate(net, loader);
-    CHECK_SAYING(fabs(gd_history_last(e, "loss") - gd_history_last(gd_evaluate(net, gd_list(gd_narrow(x, 0, 0, half), gd_narrow(y, 0, 0, half)), .batch = half), "loss")) < 1e-6, "%s", gd_error_message());
+    CHECK_SAYING(
+        fabs(gd_history_last(e, "loss") -
+             gd_history_last(
+                 gd_evaluate(net, gd_list(gd_narrow(x, 0, 0, half), gd_narrow(y, 0, 0, half)),
+                             .batch = half),
+                 "loss")) < 1e-6,
+        "%s", gd_error_message());
 }
 
 /* --- validation, evaluation, prediction -------------------------------------------------------- */
@@ -191,12 +244,14 @@ CLEAN_TEST(validation_is_in_eval_mode_and_modes_are_put_back) {
     gd_module *frozen = gd_module_at(net, 1);
     gd_compile(net, .optimizer = "sgd lr=0.05", .loss = "cross_entropy", .metrics = "accuracy");
     gd_module_eval(frozen); /* stays so while the net is trained */
-    gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 2, .validation_tensors = gd_list(x, y), QUIET);
+    gd_history *h =
+        gd_fit(net, gd_list(x, y), .epochs = 2, .validation_tensors = gd_list(x, y), QUIET);
     CHECK_SAYING(h, "%s", gd_error_message());
     CHECK(gd_module_is_training(net) && !gd_module_is_training(frozen));
     gd_module_eval(net);
     gd_tensor *loss = gd_cross_entropy(gd_module_forward(net, x), y);
-    CHECK_SAYING(fabs(gd_history_last(h, "val_loss") - gd_item(loss)) < 1e-5, "%g %g", gd_history_last(h, "val_loss"), gd_item(loss));
+    CHECK_SAYING(fabs(gd_history_last(h, "val_loss") - gd_item(loss)) < 1e-5, "%g %g",
+                 gd_history_last(h, "val_loss"), gd_item(loss));
     gd_history *e = gd_evaluate(net, gd_list(x, y), .batch = 7);
     CHECK(fabs(gd_history_last(e, "loss") - gd_item(loss)) < 1e-5);
     CHECK(gd_history_last(e, "accuracy") == gd_history_last(h, "val_accuracy"));
@@ -213,7 +268,8 @@ CLEAN_TEST(a_split_keeps_samples_back) {
     for (int i = 0; i < 2; i++) {
         gd_module *net = make_net();
         gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
-        gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 2, .validation_split = 0.25, .seed = 4, QUIET);
+        gd_history *h =
+            gd_fit(net, gd_list(x, y), .epochs = 2, .validation_split = 0.25, .seed = 4, QUIET);
         CHECK_SAYING(h && isfinite(gd_history_last(h, "val_loss")), "%s", gd_error_message());
         if (i) CHECK(gd_history_last(h, "val_loss") == first);
         first = gd_history_last(h, "val_loss");
@@ -222,7 +278,8 @@ CLEAN_TEST(a_split_keeps_samples_back) {
     gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy");
     CHECK(!gd_fit(net, gd_list(x, y), .validation_split = 0.001, QUIET) && says("leaves"));
     gd_clear_error();
-    CHECK(!gd_fit(net, gd_loader_new(gd_dataset_tensors(x, y)), .validation_split = 0.1, QUIET) && says("gd_dataset_random_split"));
+    CHECK(!gd_fit(net, gd_loader_new(gd_dataset_tensors(x, y)), .validation_split = 0.1, QUIET) &&
+          says("gd_dataset_random_split"));
 }
 
 CLEAN_TEST(predictions_are_those_of_the_net) {
@@ -235,9 +292,11 @@ CLEAN_TEST(predictions_are_those_of_the_net) {
     gd_module_train(net);
     for (int jit = 0; jit < 2; jit++) {
         gd_tensor *a = gd_predict(net, gd_list(x), .batch = 7, .jit = jit);
-        gd_tensor *b = gd_predict(net, gd_loader_new(gd_dataset_tensors(x, y), .batch = 16), .jit = jit);
+        gd_tensor *b =
+            gd_predict(net, gd_loader_new(gd_dataset_tensors(x, y), .batch = 16), .jit = jit);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-        CHECK(gd_item(gd_max(gd_abs(gd_sub(a, expected)))) < 1e-5 && gd_item(gd_max(gd_abs(gd_sub(b, expected)))) < 1e-5);
+        CHECK(gd_item(gd_max(gd_abs(gd_sub(a, expected)))) < 1e-5 &&
+              gd_item(gd_max(gd_abs(gd_sub(b, expected)))) < 1e-5);
         CHECK(gd_tensor_dim(a, 0) == SAMPLES && !gd_tensor_requires_grad(a));
     }
     CHECK(gd_module_is_training(net));
@@ -255,11 +314,15 @@ CLEAN_TEST(max_steps_ends_in_the_middle_of_an_epoch) {
     gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
     int batches = 0;
     gd_callback *counter = gd_callback_from(&batches, .batch_end = count_batch);
-    gd_history *h = gd_fit(net, gd_list(x, y), .batch = 10, .max_steps = 15, .callbacks = gd_callbacks(counter), .validation_tensors = gd_list(x, y), QUIET);
-    CHECK_SAYING(batches == 15 && gd_history_rows(h) == 3, "%d batches, %lld rows", batches, (long long)gd_history_rows(h));
+    gd_history *h =
+        gd_fit(net, gd_list(x, y), .batch = 10, .max_steps = 15, .callbacks = gd_callbacks(counter),
+               .validation_tensors = gd_list(x, y), QUIET);
+    CHECK_SAYING(batches == 15 && gd_history_rows(h) == 3, "%d batches, %lld rows", batches,
+                 (long long)gd_history_rows(h));
     CHECK(isfinite(gd_history_last(h, "val_loss")));
     batches = 0;
-    gd_fit(net, gd_list(x, y), .batch = 10, .max_steps = 15, .epochs = 2, .callbacks = gd_callbacks(counter), QUIET);
+    gd_fit(net, gd_list(x, y), .batch = 10, .max_steps = 15, .epochs = 2,
+           .callbacks = gd_callbacks(counter), QUIET);
     CHECK(batches == 12);
 }
 
@@ -290,10 +353,12 @@ CLEAN_TEST(a_net_that_reads_values_trains_eagerly) {
         gd_set_log(log_line, NULL);
         logged[0] = '\0';
         gd_seed(5);
-        gd_history *h = gd_fit(m, gd_list(x, y), .epochs = 2, .shuffle = false, .jit = i == 0, QUIET);
+        gd_history *h =
+            gd_fit(m, gd_list(x, y), .epochs = 2, .shuffle = false, .jit = i == 0, QUIET);
         gd_set_log(NULL, NULL);
         CHECK_SAYING(h, "%s", gd_error_message());
-        if (i == 0) CHECK_SAYING(strstr(logged, "eagerly") && strstr(logged, "gd_fit"), "%s", logged);
+        if (i == 0)
+            CHECK_SAYING(strstr(logged, "eagerly") && strstr(logged, "gd_fit"), "%s", logged);
     }
     CHECK_SAYING(largest_difference(inner, plain) == 0, "%g", largest_difference(inner, plain));
 }
@@ -303,7 +368,9 @@ CLEAN_TEST(a_failure_names_the_layer_and_leaves_modes_alone) {
     gd_module *net = make_net();
     gd_compile(net, .optimizer = "adam", .loss = "cross_entropy");
     gd_module_eval(net);
-    CHECK(!gd_fit(net, gd_list(gd_ones(gd_dims(8, FEATURES + 1)), gd_zeros(gd_dims(8), .dtype = GD_I64)), QUIET));
+    CHECK(!gd_fit(net,
+                  gd_list(gd_ones(gd_dims(8, FEATURES + 1)), gd_zeros(gd_dims(8), .dtype = GD_I64)),
+                  QUIET));
     CHECK_SAYING(says("0 (linear)"), "%s", gd_error_message());
     CHECK(!gd_module_is_training(net));
     gd_clear_error();

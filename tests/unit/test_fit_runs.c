@@ -53,22 +53,26 @@ static gd_module *make_gan(gan *g) {
 CLEAN_TEST(a_gan_is_a_step_function) {
     GD_SCOPE;
     gd_seed(2);
-    gd_tensor *real = gd_add(gd_mul(gd_randn(gd_dims(256, 2)), gd_scalar(0.2)), gd_from_array(gd_dims(2), GD_F32, ((float[]){3, -2})));
+    gd_tensor *real = gd_add(gd_mul(gd_randn(gd_dims(256, 2)), gd_scalar(0.2)),
+                             gd_from_array(gd_dims(2), GD_F32, ((float[]){3, -2})));
     gan made[2];
     gd_module *nets[2];
     for (int jit = 0; jit < 2; jit++) {
         nets[jit] = make_gan(&made[jit]);
         gd_seed(5);
         CHECK(gd_compile(nets[jit], .optimizer = NULL) == GD_OK);
-        gd_history *h = gd_fit(nets[jit], gd_list(real), .epochs = 60, .batch = 64, .step = gan_step, .step_user = &made[jit],
-                               .jit = jit, QUIET);
+        gd_history *h = gd_fit(nets[jit], gd_list(real), .epochs = 60, .batch = 64,
+                               .step = gan_step, .step_user = &made[jit], .jit = jit, QUIET);
         CHECK_SAYING(h, "%s", gd_error_message());
         CHECK(isfinite(gd_history_last(h, "loss")) && isnan(gd_history_last(h, "lr")));
     }
-    CHECK_SAYING(largest_difference(nets[0], nets[1]) < 1e-3, "%g", largest_difference(nets[0], nets[1]));
-    gd_tensor *centre = gd_mean(gd_module_forward(made[1].generator, gd_randn(gd_dims(500, 3))), .axis = gd_dims(0));
-    CHECK_SAYING(gd_item(gd_select(centre, 0, 0)) > 1 && gd_item(gd_select(centre, 0, 1)) < -0.5, "generates around %g %g",
-                 gd_item(gd_select(centre, 0, 0)), gd_item(gd_select(centre, 0, 1)));
+    CHECK_SAYING(largest_difference(nets[0], nets[1]) < 1e-3, "%g",
+                 largest_difference(nets[0], nets[1]));
+    gd_tensor *centre = gd_mean(gd_module_forward(made[1].generator, gd_randn(gd_dims(500, 3))),
+                                .axis = gd_dims(0));
+    CHECK_SAYING(gd_item(gd_select(centre, 0, 0)) > 1 && gd_item(gd_select(centre, 0, 1)) < -0.5,
+                 "generates around %g %g", gd_item(gd_select(centre, 0, 0)),
+                 gd_item(gd_select(centre, 0, 1)));
 }
 
 /* A language model: batches of token windows, the loss over all positions; the compiled optimizer. */
@@ -76,7 +80,8 @@ enum { TOKENS = 11, WINDOW = 6 };
 
 static gd_tensor *next_token_loss(gd_module *net, gd_tensor *tokens) {
     const int64_t n = gd_tensor_dim(tokens, 0);
-    gd_tensor *logits = gd_module_forward(net, gd_narrow(tokens, 1, 0, WINDOW)); /* (n, WINDOW, TOKENS) */
+    gd_tensor *logits =
+        gd_module_forward(net, gd_narrow(tokens, 1, 0, WINDOW)); /* (n, WINDOW, TOKENS) */
     return gd_cross_entropy(gd_reshape(logits, gd_dims(n * WINDOW, TOKENS)),
                             gd_reshape(gd_narrow(tokens, 1, 1, WINDOW), gd_dims(n * WINDOW)));
 }
@@ -92,13 +97,17 @@ CLEAN_TEST(a_language_model_is_a_step_function) {
     GD_SCOPE;
     int64_t tokens[64][WINDOW + 1];
     for (int i = 0; i < 64; i++)
-        for (int k = 0; k <= WINDOW; k++) tokens[i][k] = (i + 3 * k) % TOKENS; /* the next one follows from this one */
+        for (int k = 0; k <= WINDOW; k++)
+            tokens[i][k] = (i + 3 * k) % TOKENS; /* the next one follows from this one */
     gd_tensor *windows = gd_from_array(gd_dims(64, WINDOW + 1), GD_I64, tokens);
     gd_seed(1);
     gd_module *net = gd_nn_sequential(gd_nn_embedding(TOKENS, 12), gd_nn_linear(12, TOKENS));
-    CHECK(gd_compile(net, .optimizer = "adam lr=0.05", .schedule = "cosine steps=200", .clip_norm = 1) == GD_OK);
-    gd_history *h = gd_fit(net, gd_list(windows), .max_steps = 100, .batch = 16, .step = language_step, QUIET);
-    CHECK_SAYING(h && gd_history_last(h, "loss") < 0.1, "%g %s", gd_history_last(h, "loss"), gd_error_message());
+    CHECK(gd_compile(net, .optimizer = "adam lr=0.05", .schedule = "cosine steps=200",
+                     .clip_norm = 1) == GD_OK);
+    gd_history *h =
+        gd_fit(net, gd_list(windows), .max_steps = 100, .batch = 16, .step = language_step, QUIET);
+    CHECK_SAYING(h && gd_history_last(h, "loss") < 0.1, "%g %s", gd_history_last(h, "loss"),
+                 gd_error_message());
     CHECK(gd_history_last(h, "lr") < 0.05 && gd_history_last(h, "lr") > 0);
 }
 
@@ -160,11 +169,15 @@ CLEAN_TEST(signals_end_a_run_after_its_batch) {
         stopper s = {.at = 8, .signal = signals[i]};
         gd_module *net = make_net();
         gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy");
-        gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 5, .batch = 10, .validation_tensors = gd_list(x, y),
-                               .callbacks = gd_callbacks(gd_callback_from(&s, .batch_end = stop_batch, .fit_end = stop_end)), QUIET);
+        gd_history *h = gd_fit(
+            net, gd_list(x, y), .epochs = 5, .batch = 10, .validation_tensors = gd_list(x, y),
+            .callbacks =
+                gd_callbacks(gd_callback_from(&s, .batch_end = stop_batch, .fit_end = stop_end)),
+            QUIET);
         CHECK_SAYING(h, "%s", gd_error_message());
         CHECK_SAYING(s.seen == 8 && s.ends == 1, "%d batches, %d ends", s.seen, s.ends);
-        CHECK(gd_history_rows(h) == 2 && isfinite(gd_history_value(h, "val_loss", 0)) && isnan(gd_history_last(h, "val_loss")));
+        CHECK(gd_history_rows(h) == 2 && isfinite(gd_history_value(h, "val_loss", 0)) &&
+              isnan(gd_history_last(h, "val_loss")));
         CHECK(isfinite(gd_history_last(h, "loss")));
         sigaction(SIGINT, NULL, &now);
         CHECK(now.sa_handler == old_handler);
@@ -176,14 +189,17 @@ CLEAN_TEST(signals_end_a_run_after_its_batch) {
     gd_module *net = make_net();
     gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy");
     gd_fit(net, gd_list(x, y), .batch = 10, QUIET,
-           .callbacks = gd_callbacks(gd_callback_from(&once, .batch_end = stop_batch), gd_callback_from(&twice, .batch_end = stop_batch)));
-    CHECK_SAYING(old_handler_calls == 1 && once.seen == 2, "%d calls, %d batches", old_handler_calls, once.seen);
+           .callbacks = gd_callbacks(gd_callback_from(&once, .batch_end = stop_batch),
+                                     gd_callback_from(&twice, .batch_end = stop_batch)));
+    CHECK_SAYING(old_handler_calls == 1 && once.seen == 2, "%d calls, %d batches",
+                 old_handler_calls, once.seen);
     sigaction(SIGINT, NULL, &now);
     CHECK(now.sa_handler == old_handler);
     /* declined */
     old_handler_calls = 0;
     stopper declined = {.at = 2, .signal = SIGINT};
-    gd_fit(net, gd_list(x, y), .batch = 10, .interrupt = false, QUIET, .callbacks = gd_callbacks(gd_callback_from(&declined, .batch_end = stop_batch)));
+    gd_fit(net, gd_list(x, y), .batch = 10, .interrupt = false, QUIET,
+           .callbacks = gd_callbacks(gd_callback_from(&declined, .batch_end = stop_batch)));
     CHECK(old_handler_calls == 1 && declined.seen == 6);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
@@ -203,21 +219,25 @@ static void run_bad(gd_module *net, gd_tensor *x, gd_tensor *y, bool jit, const 
     gd_compile(good, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
     gd_compile(net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
     gd_seed(8);
-    gd_fit(good, gd_list(gd_narrow(x, 0, 0, 30), gd_narrow(y, 0, 0, 30)), .batch = 10, .shuffle = false, .jit = jit, QUIET);
+    gd_fit(good, gd_list(gd_narrow(x, 0, 0, 30), gd_narrow(y, 0, 0, 30)), .batch = 10,
+           .shuffle = false, .jit = jit, QUIET);
     const gd_rng rng = gd_rng_state();
     gd_seed(8);
     gd_fit(net, gd_list(x, y), .batch = 10, .shuffle = false, .jit = jit, QUIET,
            .callbacks = gd_callbacks(gd_callback_from(NULL, .fit_begin = check_finite)));
-    CHECK_SAYING(gd_failed() && says("step 4") && says(expected), "jit %d: %s", jit, gd_error_message());
+    CHECK_SAYING(gd_failed() && says("step 4") && says(expected), "jit %d: %s", jit,
+                 gd_error_message());
     gd_clear_error();
-    CHECK_SAYING(largest_difference(net, good) < 1e-6, "jit %d: %g", jit, largest_difference(net, good));
+    CHECK_SAYING(largest_difference(net, good) < 1e-6, "jit %d: %g", jit,
+                 largest_difference(net, good));
     CHECK(gd_rng_state().call == rng.call);
 }
 
 /* h * exp(x): infinite where x is large. */
 static gd_tensors boost(gd_tensors in, void *self) {
     (void)self;
-    return gd_listed(gd_mul(in.at[0], gd_exp(gd_mean(in.at[1], .axis = gd_dims(1), .keepdim = true))));
+    return gd_listed(
+        gd_mul(in.at[0], gd_exp(gd_mean(in.at[1], .axis = gd_dims(1), .keepdim = true))));
 }
 
 typedef struct boosted {
@@ -249,9 +269,11 @@ CLEAN_TEST(a_step_that_is_not_finite_is_not_done_and_names_the_layer) {
         gd_tensor *bad = gd_clone(x);
         float *row = (float *)gd_data(bad) + 35 * FEATURES;
         for (int k = 0; k < FEATURES; k++) row[k] = 100;
-        run_bad(make_boosted(), bad, y, jit, "gd_fit: step 4: boost (boost): output is not finite (inputs are finite)");
+        run_bad(make_boosted(), bad, y, jit,
+                "gd_fit: step 4: boost (boost): output is not finite (inputs are finite)");
         row[0] = NAN;
-        run_bad(make_dropout_net(), bad, y, jit, "0 (linear): output is not finite (inputs are not finite, max |w| = 0.");
+        run_bad(make_dropout_net(), bad, y, jit,
+                "0 (linear): output is not finite (inputs are not finite, max |w| = 0.");
     }
 }
 
@@ -274,10 +296,13 @@ CLEAN_TEST(a_gradient_that_is_not_finite_is_named) {
         gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy");
         gd_module *before = gd_nn_linear(FEATURES, CLASSES);
         gd_set_state(before, gd_state_of(*self));
-        gd_fit(net, gd_list(x, y), .jit = jit, QUIET, .callbacks = gd_callbacks(gd_callback_from(NULL, .fit_begin = check_finite)));
-        CHECK_SAYING(says("step 1") && says("the gradient of fc.bias is not finite"), "%s", gd_error_message());
+        gd_fit(net, gd_list(x, y), .jit = jit, QUIET,
+               .callbacks = gd_callbacks(gd_callback_from(NULL, .fit_begin = check_finite)));
+        CHECK_SAYING(says("step 1") && says("the gradient of fc.bias is not finite"), "%s",
+                     gd_error_message());
         gd_clear_error();
-        CHECK(largest_difference(*self, before) == 0 && !gd_tensor_grad(gd_module_parameters(net).at[0]));
+        CHECK(largest_difference(*self, before) == 0 &&
+              !gd_tensor_grad(gd_module_parameters(net).at[0]));
     }
 }
 
@@ -296,19 +321,26 @@ static gd_status end_now(gd_event *event, void *self) {
     return e->how == BY_FAILURE && event->step == e->step + 1 ? GD_E_IO : GD_OK;
 }
 
-static gd_history *train_one(gd_module *net, gd_tensor *x, gd_tensor *y, const char *folder, ending end, int accumulate, bool jit) {
-    gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=60", .loss = "cross_entropy", .metrics = "accuracy",
-               .accumulate = accumulate, .clip_norm = 1);
-    gd_callback *stop = gd_early_stopping(.patience = 50), *ends = gd_callback_from(&end, .batch_end = end_now);
+static gd_history *train_one(gd_module *net, gd_tensor *x, gd_tensor *y, const char *folder,
+                             ending end, int accumulate, bool jit) {
+    gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=60",
+               .loss = "cross_entropy", .metrics = "accuracy", .accumulate = accumulate,
+               .clip_norm = 1);
+    gd_callback *stop = gd_early_stopping(.patience = 50),
+                *ends = gd_callback_from(&end, .batch_end = end_now);
     gd_callback_list list =
-        folder ? gd_callbacks(gd_checkpoint(folder, .every_steps = 3, .keep = 0), stop, ends) : gd_callbacks(stop);
-    gd_loader *loader = gd_loader_new(gd_dataset_tensors(x, y), .batch = 11, .shuffle = true, .seed = 5);
-    return gd_fit(net, loader, .epochs = 4, .max_steps = end.how == BY_MAX_STEPS ? end.step : 0, .resume = folder,
-                  .validation_tensors = gd_list(x, y), .callbacks = list, .jit = jit, QUIET);
+        folder ? gd_callbacks(gd_checkpoint(folder, .every_steps = 3, .keep = 0), stop, ends)
+               : gd_callbacks(stop);
+    gd_loader *loader =
+        gd_loader_new(gd_dataset_tensors(x, y), .batch = 11, .shuffle = true, .seed = 5);
+    return gd_fit(net, loader, .epochs = 4, .max_steps = end.how == BY_MAX_STEPS ? end.step : 0,
+                  .resume = folder, .validation_tensors = gd_list(x, y), .callbacks = list,
+                  .jit = jit, QUIET);
 }
 
 static bool same_history(const gd_history *a, const gd_history *b) {
-    bool same = gd_history_rows(a) == gd_history_rows(b) && gd_history_columns(a) == gd_history_columns(b);
+    bool same =
+        gd_history_rows(a) == gd_history_rows(b) && gd_history_columns(a) == gd_history_columns(b);
     for (int64_t c = 0; same && c < gd_history_columns(a); c++) {
         const char *name = gd_history_name(a, c);
         if (strcmp(name, "seconds") == 0) continue;
@@ -323,7 +355,8 @@ static bool same_history(const gd_history *a, const gd_history *b) {
 }
 
 /* Trains to the end, in two parts. */
-static void check_resumed(gd_module *whole, const gd_history *all, gd_tensor *x, gd_tensor *y, ending end, int accumulate, bool jit) {
+static void check_resumed(gd_module *whole, const gd_history *all, gd_tensor *x, gd_tensor *y,
+                          ending end, int accumulate, bool jit) {
     GD_SCOPE;
     char folder[] = "/tmp/gradus-fit-XXXXXX", command[100];
     CHECK(mkdtemp(folder));
@@ -337,9 +370,11 @@ static void check_resumed(gd_module *whole, const gd_history *all, gd_tensor *x,
     CHECK_SAYING(rest, "%s", gd_error_message());
     snprintf(command, sizeof command, "rm -r %s", folder);
     CHECK(system(command) == 0);
-    CHECK_SAYING(largest_difference(again, whole) == 0, "jit %d, accumulate %d, way %d, step %d: differs by %g", jit, accumulate,
-                 end.how, end.step, largest_difference(again, whole));
-    CHECK_SAYING(same_history(all, rest), "jit %d, accumulate %d, way %d, step %d", jit, accumulate, end.how, end.step);
+    CHECK_SAYING(largest_difference(again, whole) == 0,
+                 "jit %d, accumulate %d, way %d, step %d: differs by %g", jit, accumulate, end.how,
+                 end.step, largest_difference(again, whole));
+    CHECK_SAYING(same_history(all, rest), "jit %d, accumulate %d, way %d, step %d", jit, accumulate,
+                 end.how, end.step);
 }
 
 CLEAN_TEST(a_resumed_run_ends_with_the_same_bits) {
@@ -357,7 +392,8 @@ CLEAN_TEST(a_resumed_run_ends_with_the_same_bits) {
             for (int i = 0; i < 4; i++)
                 for (int how = BY_MAX_STEPS; how <= BY_FAILURE; how++)
                     /* max_steps ends a group of gradients early, which is another step then */
-                    if (how != BY_MAX_STEPS || accumulate == 1) check_resumed(whole, all, x, y, (ending){how, stops[i]}, accumulate, jit);
+                    if (how != BY_MAX_STEPS || accumulate == 1)
+                        check_resumed(whole, all, x, y, (ending){how, stops[i]}, accumulate, jit);
         }
 }
 
@@ -372,9 +408,12 @@ CLEAN_TEST(a_run_that_was_ended_does_not_go_on) {
     for (int i = 0; i < 2; i++) {
         gd_module *m = i ? again : net;
         gd_compile(m, .optimizer = "sgd lr=0", .loss = "cross_entropy");
-        gd_history *h = gd_fit(m, gd_list(x, y), .epochs = 20, .resume = folder, .validation_tensors = gd_list(x, y), QUIET,
-                               .callbacks = gd_callbacks(gd_early_stopping(.patience = 2), gd_checkpoint(folder)));
-        CHECK_SAYING(gd_history_rows(h) == 3, "%lld rows: %s", (long long)gd_history_rows(h), gd_error_message());
+        gd_history *h = gd_fit(
+            m, gd_list(x, y), .epochs = 20, .resume = folder, .validation_tensors = gd_list(x, y),
+            QUIET,
+            .callbacks = gd_callbacks(gd_early_stopping(.patience = 2), gd_checkpoint(folder)));
+        CHECK_SAYING(gd_history_rows(h) == 3, "%lld rows: %s", (long long)gd_history_rows(h),
+                     gd_error_message());
     }
     CHECK(largest_difference(net, again) == 0);
     snprintf(command, sizeof command, "rm -r %s", folder);
@@ -393,7 +432,8 @@ static void *train_in_thread(void *arg) {
     job *j = arg;
     GD_SCOPE;
     gd_compile(j->net, .optimizer = "sgd lr=0.1", .loss = "cross_entropy", .metrics = "accuracy");
-    gd_history *h = gd_fit(j->net, gd_list(j->x, j->y), .epochs = 20, .workers = 1, .validation_tensors = gd_list(j->x, j->y), QUIET);
+    gd_history *h = gd_fit(j->net, gd_list(j->x, j->y), .epochs = 20, .workers = 1,
+                           .validation_tensors = gd_list(j->x, j->y), QUIET);
     j->loss = h ? gd_history_last(h, "val_loss") : NAN;
     return NULL;
 }
@@ -409,7 +449,8 @@ CLEAN_TEST(two_threads_train_two_nets) {
     for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, train_in_thread, &jobs[i]);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
     train_in_thread(&jobs[2]);
-    for (int i = 0; i < 2; i++) CHECK(largest_difference(jobs[i].net, jobs[2].net) == 0 && jobs[i].loss == jobs[2].loss);
+    for (int i = 0; i < 2; i++)
+        CHECK(largest_difference(jobs[i].net, jobs[2].net) == 0 && jobs[i].loss == jobs[2].loss);
 }
 
 /* A fit in a callback of another one. */
@@ -432,8 +473,9 @@ CLEAN_TEST(runs_nest) {
     gd_compile(j.net, .optimizer = "sgd", .loss = "cross_entropy", .metrics = "accuracy");
     gd_compile(other.net, .optimizer = "sgd", .loss = "cross_entropy", .metrics = "accuracy");
     gd_compile(alone, .optimizer = "sgd", .loss = "cross_entropy", .metrics = "accuracy");
-    gd_history *a = gd_fit(other.net, gd_list(j.x, j.y), .epochs = 2, .batch = 16, QUIET,
-                           .callbacks = gd_callbacks(gd_callback_from(&j, .batch_end = fit_inside)));
+    gd_history *a =
+        gd_fit(other.net, gd_list(j.x, j.y), .epochs = 2, .batch = 16, QUIET,
+               .callbacks = gd_callbacks(gd_callback_from(&j, .batch_end = fit_inside)));
     CHECK_SAYING(a && isfinite(j.loss), "%s", gd_error_message());
     gd_history *b = gd_fit(alone, gd_list(j.x, j.y), .epochs = 2, .batch = 16, QUIET);
     /* gd_evaluate of the net in the middle of an epoch leaves the sums of training alone */

@@ -8,11 +8,15 @@
 #include "train/history.h"
 
 static gd_history *make(int rows) {
-    static const char *const names[] = {"loss", "accuracy", "val_loss", "val_accuracy", "perplexity", "lr", "seconds"};
+    static const char *const names[] = {"loss",       "accuracy", "val_loss", "val_accuracy",
+                                        "perplexity", "lr",       "seconds"};
     gd_history *h = gd_history_bare();
     for (int i = 0; i < 7; i++) CHECK(gd_history_column(h, names[i]) == i);
     for (int row = 0; row < rows; row++) {
-        const double t = (row + 1.0) / rows, values[] = {2 / (1 + t), t, row % 3 == 1 ? NAN : 3 / (1 + t), t / 2, exp(2 / t), 0.1, 1};
+        const double t = (row + 1.0) / rows,
+                     values[] = {
+                         2 / (1 + t), t, row % 3 == 1 ? NAN : 3 / (1 + t), t / 2, exp(2 / t),
+                         0.1,         1};
         CHECK(gd_history_add_row(h) == GD_OK);
         for (int i = 0; i < 7; i++) gd_history_set(h, i, values[i]);
     }
@@ -22,14 +26,19 @@ static gd_history *make(int rows) {
 CLEAN_TEST(histories_are_tables) {
     gd_history *h = make(3);
     CHECK(gd_history_rows(h) == 3 && gd_history_columns(h) == 7);
-    CHECK(strcmp(gd_history_name(h, 2), "val_loss") == 0 && !gd_history_name(h, 7) && !gd_history_name(h, -1));
+    CHECK(strcmp(gd_history_name(h, 2), "val_loss") == 0 && !gd_history_name(h, 7) &&
+          !gd_history_name(h, -1));
     CHECK(gd_history_value(h, "accuracy", 0) == 1 / 3.0 && gd_history_last(h, "accuracy") == 1);
-    CHECK(gd_history_value(h, "accuracy", -3) == 1 / 3.0 && isnan(gd_history_value(h, "accuracy", -4)));
-    CHECK(isnan(gd_history_value(h, "accuracy", 3)) && isnan(gd_history_value(h, "f1", 0)) && isnan(gd_history_value(h, NULL, 0)));
-    CHECK(gd_history_rows(NULL) == 0 && gd_history_columns(NULL) == 0 && isnan(gd_history_last(NULL, "loss")) && !gd_history_name(NULL, 0));
+    CHECK(gd_history_value(h, "accuracy", -3) == 1 / 3.0 &&
+          isnan(gd_history_value(h, "accuracy", -4)));
+    CHECK(isnan(gd_history_value(h, "accuracy", 3)) && isnan(gd_history_value(h, "f1", 0)) &&
+          isnan(gd_history_value(h, NULL, 0)));
+    CHECK(gd_history_rows(NULL) == 0 && gd_history_columns(NULL) == 0 &&
+          isnan(gd_history_last(NULL, "loss")) && !gd_history_name(NULL, 0));
     /* a column that comes later has no values before */
     CHECK(gd_history_column(h, "late") == 7);
-    CHECK(isnan(gd_history_value(h, "late", 1)) && gd_history_value(h, "accuracy", 0) == 1 / 3.0 && gd_history_value(h, "seconds", 2) == 1);
+    CHECK(isnan(gd_history_value(h, "late", 1)) && gd_history_value(h, "accuracy", 0) == 1 / 3.0 &&
+          gd_history_value(h, "seconds", 2) == 1);
     gd_release(h);
 }
 
@@ -42,11 +51,13 @@ CLEAN_TEST(histories_are_saved_and_loaded) {
         CHECK(gd_save_state(path, gd_part("history", h)) == GD_OK);
         for (int i = 0; i < 2; i++) {
             gd_history *to = i ? empty : other;
-            CHECK_SAYING(gd_load_state(path, gd_part("history", to)) == GD_OK, "%s", gd_error_message());
+            CHECK_SAYING(gd_load_state(path, gd_part("history", to)) == GD_OK, "%s",
+                         gd_error_message());
             CHECK(gd_history_rows(to) == rows && gd_history_columns(to) == 7);
             for (int c = 0; c < 7; c++)
                 for (int row = 0; row < rows; row++) {
-                    const double a = gd_history_value(h, gd_history_name(h, c), row), b = gd_history_value(to, gd_history_name(h, c), row);
+                    const double a = gd_history_value(h, gd_history_name(h, c), row),
+                                 b = gd_history_value(to, gd_history_name(h, c), row);
                     CHECK(a == b || (isnan(a) && isnan(b)));
                 }
             CHECK(gd_history_add_row(to) == GD_OK && gd_history_rows(to) == rows + 1);
@@ -74,11 +85,15 @@ CLEAN_TEST(pictures_have_a_panel_for_each_scale) {
     for (int i = 0; i < 3; i++) {
         gd_history *h = make(rows[i]);
         char *svg = gd_history_svg(h);
-        CHECK(svg && strncmp(svg, "<svg ", 5) == 0 && strcmp(svg + strlen(svg) - 7, "</svg>\n") == 0);
-        CHECK_SAYING(count_of(svg, "class=\"title\"") == 3, "%d panels", count_of(svg, "class=\"title\""));
-        CHECK(strstr(svg, ">loss</text>") && strstr(svg, ">metrics</text>") && strstr(svg, ">perplexity</text>"));
+        CHECK(svg && strncmp(svg, "<svg ", 5) == 0 &&
+              strcmp(svg + strlen(svg) - 7, "</svg>\n") == 0);
+        CHECK_SAYING(count_of(svg, "class=\"title\"") == 3, "%d panels",
+                     count_of(svg, "class=\"title\""));
+        CHECK(strstr(svg, ">loss</text>") && strstr(svg, ">metrics</text>") &&
+              strstr(svg, ">perplexity</text>"));
         CHECK(strstr(svg, ">val_accuracy</text>") && strstr(svg, ">epoch</text>"));
-        CHECK(!strstr(svg, "nan") && !strstr(svg, "inf") && !strstr(svg, ">lr<") && !strstr(svg, "href"));
+        CHECK(!strstr(svg, "nan") && !strstr(svg, "inf") && !strstr(svg, ">lr<") &&
+              !strstr(svg, "href"));
         /* every third value of val_loss is missing: the curve is in pieces */
         const char *dashed = strstr(svg, "class=\"val\" stroke");
         CHECK(dashed);

@@ -1,4 +1,7 @@
 /* test_loader.c - batches: the same whatever the workers do, in order, and the loader's own. */
+#include <pthread.h>
+
+#include "core/pool.h"
 #include "loader_things.h"
 
 static uint64_t two_epochs(int workers, int prefetch, bool shuffle) {
@@ -42,6 +45,23 @@ CLEAN_TEST(an_epoch_has_each_sample_once) {
         }
         for (int i = 0; i < COUNT; i++) CHECK(seen[i] == 1);
         CHECK_SAYING(in_order < 10, "%d samples are in their places", in_order);
+    }
+}
+
+CLEAN_TEST(a_sample_of_a_batch_is_the_one_that_gd_dataset_get_gives) {
+    GD_SCOPE;
+    numbers n = {.count = 20};
+    gd_dataset *d = NUMBERS(&n);
+    gd_loader *l = gd_loader_new(d, .batch = 5, .shuffle = true, .seed = 8);
+    CHECK(gd_loader_seek(l, ((gd_loader_position){3, 2})) == GD_OK);
+    gd_tensors batch;
+    CHECK(gd_loader_next(l, &batch));
+    float x[5][2], alone[2];
+    gd_copy_to(batch.at[0], x, sizeof x);
+    for (int i = 0; i < 5; i++) {
+        gd_tensors sample = gd_dataset_get(d, (int64_t)x[i][0], .seed = 8, .epoch = 3);
+        gd_copy_to(sample.at[0], alone, sizeof alone);
+        CHECK(alone[0] == x[i][0] && alone[1] == x[i][1]);
     }
 }
 
@@ -93,6 +113,43 @@ CLEAN_TEST(a_batch_is_the_loaders_until_the_next_and_can_be_retained) {
     CHECK(!gd_failed());
 }
 
+/* --- small stacks ------------------------------------------------------------------------------ */
+
+static void *on_a_small_stack(void *arg) {
+    GD_SCOPE;
+    numbers n = {.count = 40, .broken_every = 7};
+    gd_tensor *weights = gd_ones(gd_dims(40)), *classes = gd_zeros(gd_dims(40), .dtype = GD_I64);
+    gd_sampler *samplers[] = {gd_sampler_weighted(weights, .replacement = false),
+                              gd_sampler_stratified(classes)};
+    gd_dataset *a, *b;
+    gd_dataset_random_split(NUMBERS(&n), 0.5, &a, &b);
+    gd_dataset *all = gd_dataset_concat(a, b);
+    for (int i = 0; i < 2; i++) {
+        hash_epoch(gd_loader_new(all, .batch = 4, .sampler = samplers[i], .skip_broken = true),
+                   NULL);
+        hash_epoch(
+            gd_loader_new(all, .batch = 4, .sampler = samplers[i], .pad = true, .workers = 2),
+            NULL);
+    }
+    *(bool *)arg = gd_failed() && says("sample "); /* of the last loader, which skips none */
+    return NULL;
+}
+
+CLEAN_TEST(a_loader_needs_little_stack) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("frames are larger with a sanitizer");
+#endif
+    pthread_attr_t attributes;
+    pthread_t thread;
+    bool ended = false;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 64 << 10);
+    CHECK(pthread_create(&thread, &attributes, on_a_small_stack, &ended) == 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+    CHECK(ended);
+}
+
 /* --- prefetch ---------------------------------------------------------------------------------- */
 
 CLEAN_TEST(workers_are_no_further_ahead_than_prefetch_allows) {
@@ -118,6 +175,36 @@ CLEAN_TEST(no_worker_is_at_work_between_two_epochs) {
     CHECK(atomic_load(&n.calls) == 40);
     hash_epoch(l, NULL);
     CHECK(atomic_load(&n.calls) == 80);
+}
+
+/* --- the pool ---------------------------------------------------------------------------------- */
+
+static _Thread_local bool is_caller;
+static _Atomic int elsewhere;
+static void look_around(void *arg, int64_t piece) {
+    (void)arg, (void)piece;
+    if (!is_caller) atomic_fetch_add(&elsewhere, 1);
+    usleep(200);
+}
+static gd_tensors uses_the_pool(int64_t index, gd_random *random, void *self) {
+    is_caller = true;
+    gd_parallel_for(8, look_around, NULL);
+    is_caller = false;
+    return numbers_get(index, random, self);
+}
+
+/* A step of training would find it taken. */
+CLEAN_TEST(workers_leave_the_thread_pool_to_the_program) {
+    GD_SCOPE;
+    numbers n = {.count = 12};
+    gd_set_num_threads(3);
+    for (int workers = 2; workers >= 0; workers -= 2) {
+        gd_dataset *d = gd_dataset_from(&n, .count = numbers_count, .get = uses_the_pool);
+        hash_epoch(gd_loader_new(d, .batch = 3, .workers = workers), NULL);
+        CHECK_SAYING((atomic_load(&elsewhere) == 0) == (workers > 0), "%d pieces with %d workers",
+                     atomic_load(&elsewhere), workers);
+    }
+    gd_set_num_threads(0);
 }
 
 /* --- stopping ---------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* test_loader_batches.c - how samples become a batch: stacked, padded, by a function; broken ones. */
+#include "backend/test/device.h"
 #include "loader_things.h"
 
 /* --- shapes ------------------------------------------------------------------------------------ */
@@ -193,22 +194,57 @@ CLEAN_TEST(broken_samples_are_left_out_of_padded_batches_too) {
           gd_loader_skipped(l) == 3);
 }
 
-/* --- the program's thread ---------------------------------------------------------------------- */
+/* --- the thread ---------------------------------------------------------------------- */
 
-CLEAN_TEST(batches_do_not_depend_on_what_the_thread_is_doing) {
+static gd_tensors first_ones(const gd_tensors *samples, int64_t count, void *user) {
+    (void)count, (void)user;
+    return gd_listed(samples[0].at[0]);
+}
+static gd_tensors looks_around(int64_t index, gd_random *random, void *self) {
+    (void)random;
+    gd_tensor *x = gd_requires_grad(gd_full(gd_dims(2), (double)index));
+    if (gd_default_device() != gd_device_get("cpu")) *(bool *)self = true;
+    return gd_listed(gd_mul(x, x));
+}
+
+CLEAN_TEST(samples_are_made_on_the_cpu_and_without_a_tape) {
     GD_SCOPE;
-    gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(6, 2)));
-    gd_loader *l = gd_loader_new(gd_dataset_tensors(gd_mul(x, x)), .batch = 3, .targets = 0);
-    gd_device *other = gd_device_get("test");
-    gd_clear_error();
+    bool elsewhere = false;
+    gd_dataset *d = gd_dataset_from(&elsewhere, .count = ragged_count, .get = looks_around);
+    gd_loader *l = gd_loader_new(d, .batch = 3, .targets = 0, .collate = first_ones);
     gd_tensors batch;
-    if (other) {
-        GD_DEVICE(other);
+    {
+        GD_DEVICE(gd_test_device());
         CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
-    } else {
-        CHECK(gd_loader_next(l, &batch));
     }
-    CHECK(gd_tensor_device(batch.at[0]) == gd_device_get("cpu"));
+    CHECK(!elsewhere && gd_tensor_device(batch.at[0]) == gd_device_get("cpu"));
+    CHECK(!gd_tensor_requires_grad(batch.at[0]));
+}
+
+static gd_tensors made_elsewhere(int64_t index, gd_random *random, void *self) {
+    (void)random, (void)self;
+    return gd_listed(gd_to_device(gd_full(gd_dims(2), (double)index), gd_test_device()));
+}
+
+CLEAN_TEST(tensors_of_another_device_are_copied_or_refused) {
+    GD_SCOPE;
+    gd_device *device = gd_test_device();
+    gd_tensors batch;
+    float x[3][2];
+    for (int pad = 0; pad < 2; pad++) {
+        gd_dataset *d = gd_dataset_from(NULL, .count = ragged_count, .get = made_elsewhere);
+        gd_loader *l = gd_loader_new(d, .batch = 3, .targets = 0, .pad = pad);
+        CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
+        CHECK(gd_tensor_device(batch.at[0]) == gd_device_get("cpu"));
+        CHECK(gd_copy_to(batch.at[0], x, sizeof x) == GD_OK && x[0][0] == 0 && x[2][1] == 2);
+    }
+    gd_tensor *ones = gd_to_device(gd_ones(gd_dims(9)), device);
+    gd_tensor *classes = gd_to_device(gd_zeros(gd_dims(9), .dtype = GD_I64), device);
+    CHECK(gd_sampler_weighted(ones) && gd_sampler_stratified(classes));
+    CHECK(gd_dataset_count(gd_dataset_subset(ragged(), classes)) == 9);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    CHECK(!gd_dataset_tensors(ones) && says("tensor 0 is on test:0"));
+    gd_clear_error();
 }
 
 static gd_tensors reads_a_loader(gd_tensors in, void *user) {

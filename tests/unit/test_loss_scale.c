@@ -201,6 +201,19 @@ TEST(a_loss_of_f16_is_scaled_in_f32) {
     CHECK(!gd_failed());
 }
 
+/* 1 / scale is below the numbers of f16. */
+TEST(gradients_of_f16_are_unscaled_in_f32) {
+    GD_SCOPE;
+    gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3, .dtype = GD_F16));
+    gd_loss_scale *scale = gd_loss_scale_new(.start = 0x1p25);
+    gd_optimizer *o = gd_optim_sgd(gd_list(w), .lr = 1);
+    gd_backward(gd_loss_scale_apply(scale, gd_mul(gd_cast(gd_sum(w), GD_F32), gd_scalar(0x1p-20))));
+    gd_loss_scale_step(scale, o);
+    CHECK(skipped_of(scale) == 0);
+    CHECK(gd_item(gd_select(gd_tensor_grad(w), 0, 0)) == 0x1p-20);
+    CHECK(!gd_failed());
+}
+
 /* A gradient without elements has no largest one. */
 TEST(parameters_without_elements_or_gradients_are_fine) {
     GD_SCOPE;
@@ -355,6 +368,8 @@ TEST(misuse_is_named) {
     gd_jit *jit = gd_jit_new(step_alone, &r);
     REFUSES(gd_jit_call(jit, gd_list(batch(0))), GD_E_STATE, "outside");
     CHECK(gd_loss_scale_step(r.scale, r.optimizer) == GD_OK);
+    CHECK(gd_loss_scale_unscale(r.scale, r.optimizer) ==
+          GD_OK); /* the step has ended the last one */
 }
 
 TEST(a_scale_stays_where_it_was_used_first) {

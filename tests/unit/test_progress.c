@@ -1,5 +1,4 @@
 /* test_progress.c - what a run shows: in terminals of any width, in a file, in a pipe. */
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,11 +12,20 @@
 #include "gradus/gradus.h"
 #include "train/progress.h"
 
-static const gd_progress_value values[] = {{"loss", 0.12345}, {"accuracy", 0.9712}, {"val_loss", 0.31}, {"val_accuracy", 0.95}};
+static const gd_progress_value values[] = {
+    {"loss", 0.12345}, {"accuracy", 0.9712}, {"val_loss", 0.31}, {"val_accuracy", 0.95}};
 
 static gd_progress_numbers half(void) {
-    return (gd_progress_numbers){.what = "epoch", .epoch = 2, .epochs = 5, .batch = 844, .batches = 1875, .rate = 21312, .left = 12, .seconds = 4.2,
-                                 .values = values, .n_values = 2};
+    return (gd_progress_numbers){.what = "epoch",
+                                 .epoch = 2,
+                                 .epochs = 5,
+                                 .batch = 844,
+                                 .batches = 1875,
+                                 .rate = 21312,
+                                 .left = 12,
+                                 .seconds = 4.2,
+                                 .values = values,
+                                 .n_values = 2};
 }
 
 static int columns(const char *text) {
@@ -31,7 +39,8 @@ TEST(bars_fit_their_terminals) {
         int width;
         const char *text;
     } cases[] = {
-        {100, "epoch 2/5 ===========>----------------  45%   844/1875  21.3k/s  0:12  loss 0.1235  accuracy 0.9712"},
+        {100, "epoch 2/5 ===========>----------------  45%   844/1875  21.3k/s  0:12  loss 0.1235  "
+              "accuracy 0.9712"},
         {80, "epoch 2/5 =======>-----------  45%  21.3k/s  0:12  loss 0.1235  accuracy 0.9712"},
         {40, "epoch 2/5 =>---  45%  0:12  loss 0.1235"},
         {20, "2/5  loss 0.1235"},
@@ -62,28 +71,38 @@ TEST(lines_that_stay_go_on_in_the_next_line) {
     gd_progress_numbers n = half();
     n.n_values = 4;
     gd_progress_result(&n, 0, text);
-    CHECK_SAYING(strcmp(text, "epoch 2/5  4.2s  21.3k/s  loss 0.1235  accuracy 0.9712  val_loss 0.3100  val_accuracy 0.9500") == 0, "%s", text);
+    CHECK_SAYING(strcmp(text, "epoch 2/5  4.2s  21.3k/s  loss 0.1235  accuracy 0.9712  val_loss "
+                              "0.3100  val_accuracy 0.9500") == 0,
+                 "%s", text);
     gd_progress_result(&n, 80, text);
-    CHECK_SAYING(strcmp(text, "epoch 2/5  4.2s  21.3k/s  loss 0.1235  accuracy 0.9712  val_loss 0.3100\n  val_accuracy 0.9500") == 0, "%s", text);
+    CHECK_SAYING(strcmp(text, "epoch 2/5  4.2s  21.3k/s  loss 0.1235  accuracy 0.9712  val_loss "
+                              "0.3100\n  val_accuracy 0.9500") == 0,
+                 "%s", text);
     gd_progress_middle(&n, text);
-    CHECK_SAYING(strncmp(text, "epoch 2/5  45%   844/1875  21.3k/s  0:12 left  loss 0.1235", 58) == 0, "%s", text);
+    CHECK_SAYING(strncmp(text, "epoch 2/5  45%   844/1875  21.3k/s  0:12 left  loss 0.1235", 58) ==
+                     0,
+                 "%s", text);
 }
 
 TEST(numbers_are_short) {
     static const struct {
         double value;
         const char *number;
-    } numbers[] = {{0.12345, "0.1235"}, {0, "0.0000"}, {-1.5, "-1.5000"}, {12.3456, "12.346"}, {123.456, "123.46"}, {4321.5, "4321.5"}, {123456, "123456"},
-                   {1e7, "1.00e+07"}, {1.2e-5, "1.20e-05"}, {NAN, "nan"}, {INFINITY, "inf"}, {-INFINITY, "-inf"}};
+    } numbers[] = {{0.12345, "0.1235"}, {0, "0.0000"},       {-1.5, "-1.5000"},
+                   {12.3456, "12.346"}, {123.456, "123.46"}, {4321.5, "4321.5"},
+                   {123456, "123456"},  {1e7, "1.00e+07"},   {1.2e-5, "1.20e-05"},
+                   {NAN, "nan"},        {INFINITY, "inf"},   {-INFINITY, "-inf"}};
     char text[32];
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         gd_progress_number(numbers[i].value, text);
-        CHECK_SAYING(strcmp(text, numbers[i].number) == 0, "'%s', not '%s'", text, numbers[i].number);
+        CHECK_SAYING(strcmp(text, numbers[i].number) == 0, "'%s', not '%s'", text,
+                     numbers[i].number);
     }
     static const struct {
         double seconds;
         const char *time;
-    } times[] = {{0, "0:00"}, {12.4, "0:12"}, {59.6, "1:00"}, {3725, "1:02:05"}, {90061, "1d 01:01"}, {-1, "?"}, {NAN, "?"}, {1e30, "?"}};
+    } times[] = {{0, "0:00"},         {12.4, "0:12"}, {59.6, "1:00"}, {3725, "1:02:05"},
+                 {90061, "1d 01:01"}, {-1, "?"},      {NAN, "?"},     {1e30, "?"}};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         gd_progress_time(times[i].seconds, text);
         CHECK_SAYING(strcmp(text, times[i].time) == 0, "'%s', not '%s'", text, times[i].time);
@@ -91,7 +110,8 @@ TEST(numbers_are_short) {
     static const struct {
         double rate;
         const char *text;
-    } rates[] = {{0.25, "0.25/s"}, {3.44, "3.4/s"}, {812, "812/s"}, {21312, "21.3k/s"}, {999.7, "1.0k/s"}, {3.2e6, "3.2M/s"}};
+    } rates[] = {{0.25, "0.25/s"},   {3.44, "3.4/s"},   {812, "812/s"},
+                 {21312, "21.3k/s"}, {999.7, "1.0k/s"}, {3.2e6, "3.2M/s"}};
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         gd_progress_rate(rates[i].rate, text);
         CHECK_SAYING(strcmp(text, rates[i].text) == 0, "'%s', not '%s'", text, rates[i].text);
@@ -112,7 +132,8 @@ static void train(gd_progress mode) {
     make_data(&x, &y);
     gd_module *net = make_net();
     gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy", .metrics = "accuracy");
-    gd_fit(net, gd_list(x, y), .epochs = 2, .batch = 2, .progress = mode, .validation_tensors = gd_list(x, y),
+    gd_fit(net, gd_list(x, y), .epochs = 2, .batch = 2, .progress = mode,
+           .validation_tensors = gd_list(x, y),
            .callbacks = gd_callbacks(gd_callback_from(NULL, .batch_end = wait_a_little)));
 }
 
@@ -136,7 +157,8 @@ static void read_child(int theirs, int mine, gd_progress mode, char *text, size_
 static void read_terminal(int width, const char *term, gd_progress mode, char *text, size_t size) {
     const int mine = posix_openpt(O_RDWR | O_NOCTTY);
     char name[100];
-    CHECK(mine >= 0 && grantpt(mine) == 0 && unlockpt(mine) == 0 && ptsname_r(mine, name, sizeof name) == 0);
+    CHECK(mine >= 0 && grantpt(mine) == 0 && unlockpt(mine) == 0 &&
+          ptsname_r(mine, name, sizeof name) == 0);
     const int theirs = open(name, O_RDWR | O_NOCTTY);
     const struct winsize window = {.ws_row = 24, .ws_col = (unsigned short)width};
     CHECK(theirs >= 0 && ioctl(theirs, TIOCSWINSZ, &window) == 0);
@@ -157,7 +179,8 @@ static int widest_line(const char *text) {
     int widest = 0, width = 0;
     for (; *text; text++) {
         if (*text == '\x1b') {
-            while (*text && !(*text >= 'A' && *text <= 'Z') && !(*text >= 'a' && *text <= 'z')) text++;
+            while (*text && !(*text >= 'A' && *text <= 'Z') && !(*text >= 'a' && *text <= 'z'))
+                text++;
             continue;
         }
         if (*text == '\r' || *text == '\n')
@@ -175,8 +198,11 @@ TEST(a_terminal_has_a_bar) {
     unsetenv("NO_COLOR");
     for (int i = 0; i < 3; i++) {
         read_terminal(widths[i], "xterm", GD_PROGRESS_AUTO, seen, sizeof seen);
-        CHECK_SAYING(widest_line(seen) < widths[i], "width %d: %d columns\n%s", widths[i], widest_line(seen), seen);
-        CHECK_SAYING(count_of(seen, "\r") >= 4 && strstr(seen, "epoch 2/2  ") && strstr(seen, "val_accuracy"), "%s", seen);
+        CHECK_SAYING(widest_line(seen) < widths[i], "width %d: %d columns\n%s", widths[i],
+                     widest_line(seen), seen);
+        CHECK_SAYING(count_of(seen, "\r") >= 4 && strstr(seen, "epoch 2/2  ") &&
+                         strstr(seen, "val_accuracy"),
+                     "%s", seen);
         /* at most ten times a second: a run of 60 batches of 10 ms is longer than half a second */
         CHECK_SAYING(count_of(seen, "\x1b[K") < 30, "%d redraws", count_of(seen, "\x1b[K"));
     }
@@ -191,7 +217,9 @@ TEST(a_terminal_has_a_bar) {
 }
 
 static void check_lines(const char *text) {
-    CHECK_SAYING(!strchr(text, '\x1b') && count_of(text, "epoch 1/2") == 1 && count_of(text, "epoch 2/2") == 1, "%s", text);
+    CHECK_SAYING(!strchr(text, '\x1b') && count_of(text, "epoch 1/2") == 1 &&
+                     count_of(text, "epoch 2/2") == 1,
+                 "%s", text);
     CHECK(strstr(text, "val_accuracy 0."));
 }
 

@@ -191,9 +191,12 @@ CLEAN_TEST(our_own_reader_finds_what_was_written) {
 
 CLEAN_TEST(histograms_count_every_finite_element_once) {
     GD_SCOPE;
-    const float x[] = {0, -0.0f, 1, 1, -3, 1e-13f, 1e25f, NAN, INFINITY, -INFINITY, 1e-30f, -1e30f};
+    const double x[] = {0,    -0.0,     1,         1,           -3,           1e-13, 1e25,
+                        NAN,  INFINITY, -INFINITY, 1e-30,       -1e30,        1e-12, -1e-12,
+                        0.25, -0.25,    1e20,      1e-12 * 1.1, -1e-12 * 1.1, 5e-324};
+    enum { COUNT = sizeof x / sizeof *x, FINITE = COUNT - 3 };
     gd_pb_doc *doc = gd_event_new(1);
-    CHECK_OK(gd_tensorboard_histogram(doc, "x", gd_from_array(gd_dims(3, 4), GD_F32, x)));
+    CHECK_OK(gd_tensorboard_histogram(doc, "x", gd_from_array(gd_dims(2, COUNT / 2), GD_F64, x)));
     CHECK_OK(gd_tensorboard_histogram(doc, "none", gd_full(gd_dims(2), NAN)));
     CHECK_OK(gd_tensorboard_histogram(doc, "empty", gd_zeros(gd_dims(0))));
     CHECK_OK(gd_tensorboard_histogram(doc, "whole", gd_arange(0, 20000, .dtype = GD_I64)));
@@ -201,18 +204,18 @@ CLEAN_TEST(histograms_count_every_finite_element_once) {
     CHECK(gd_pb_count(summary, "value") == 2);
     const gd_pb *h = gd_pb_message(gd_pb_message_at(summary, "value", 0), "histo");
     const gd_pb_list *limits = gd_pb_get(h, "bucket_limit"), *counts = gd_pb_get(h, "bucket");
-    CHECK(gd_pb_float(h, "num", 0) == 9 && gd_pb_float(h, "max", 0) == (double)1e25f);
+    CHECK(gd_pb_float(h, "num", 0) == FINITE && gd_pb_float(h, "max", 0) == 1e25);
     CHECK(limits->count == counts->count && limits->doubles[limits->count - 1] == DBL_MAX);
     double all = 0;
     for (size_t i = 0; i < counts->count; i++) {
         int in = 0;
-        for (int k = 0; k < 12; k++)
+        for (int k = 0; k < COUNT; k++)
             in += isfinite(x[k]) && (double)x[k] < limits->doubles[i] &&
                   (i == 0 || (double)x[k] >= limits->doubles[i - 1]);
         CHECK(counts->doubles[i] == in);
         all += counts->doubles[i];
     }
-    CHECK(all == 9);
+    CHECK(all == FINITE);
     const gd_pb *many = gd_pb_message(gd_pb_message_at(summary, "value", 1), "histo");
     CHECK(gd_pb_float(many, "num", 0) == 20000 && gd_pb_float(many, "sum", 0) == 199990000);
     gd_pb_free(doc);
@@ -285,6 +288,60 @@ CLEAN_TEST(a_graph_has_all_inputs_and_outputs) {
           has_node(graph, "output_1", "Identity", "mul"));
     gd_pb_free(doc);
     gd_free(data);
+}
+
+/* Names are there once, and every edge begins at one that comes before. */
+static bool is_complete(const gd_pb *graph) {
+    for (size_t i = 0; i < gd_pb_count(graph, "node"); i++) {
+        const gd_pb *node = gd_pb_message_at(graph, "node", i);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(gd_pb_string(gd_pb_message_at(graph, "node", k), "name"),
+                       gd_pb_string(node, "name")) == 0)
+                return false;
+        for (size_t k = 0; k < gd_pb_count(node, "input"); k++) {
+            const char *from = gd_pb_string_at(node, "input", k);
+            bool found = false;
+            for (size_t n = 0; n < i && !found; n++) {
+                const char *name = gd_pb_string(gd_pb_message_at(graph, "node", n), "name");
+                found = strncmp(name, from, strlen(name)) == 0 &&
+                        strspn(from + strlen(name), ":0123456789") == strlen(from + strlen(name));
+            }
+            if (!found) fprintf(stderr, "%s reads '%s'\n", gd_pb_string(node, "name"), from);
+            if (!found) return false;
+        }
+    }
+    return true;
+}
+
+CLEAN_TEST(graphs_of_networks_are_complete) {
+    GD_SCOPE;
+    gd_tensor *image = gd_ones(gd_dims(2, 3, 64, 64)),
+              *text = gd_zeros(gd_dims(2, 8), .dtype = GD_I64);
+    struct {
+        gd_module *net;
+        gd_tensor *input;
+        size_t least;
+        const char *node, *op, *inputs;
+    } const nets[] = {
+        {gd_zoo_resnet18(), image, 100, "layer1/0/relu", "relu", "layer1/0/bn1/batch_norm"},
+        {gd_zoo_gpt(10, .layers = 2, .heads = 2, .width = 8, .context = 8), text, 30, "input",
+         "Placeholder", ""},
+        {gd_zoo_char_lstm(10), text, 5, "input", "Placeholder", ""},
+    };
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        char *data;
+        size_t bytes;
+        gd_pb_doc *doc = NULL;
+        CHECK_OK(gd_tensorboard_graph(nets[i].net, gd_list(nets[i].input), &data, &bytes));
+        CHECK_OK(gd_pb_read(&doc, &gd_graph_def_schema, "graph", data, bytes));
+        const gd_pb *graph = gd_pb_root(doc);
+        CHECK_SAYING(is_complete(graph) && gd_pb_count(graph, "node") >= nets[i].least,
+                     "net %zu: %zu nodes", i, gd_pb_count(graph, "node"));
+        CHECK(has_node(graph, nets[i].node, nets[i].op, nets[i].inputs));
+        gd_pb_free(doc);
+        gd_free(data);
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
 static gd_tensors reads_values(gd_tensors in, void *self) {

@@ -67,10 +67,10 @@ static int finish(gd_module *net, gd_history *h, const data *d, about *a, double
     printf("Saved:\n  %-28s the model\n  %-28s how it learned\n", model, curve);
     if (picture) printf("  %-28s a digit\n", digit);
     puts("\nWhat to try next:");
-    if (picture) printf("  gradus predict %s %s\n", model, digit);
-    printf("  gradus summary %s\n", model);
-    puts("  gradus train --model lenet --data mnist:DIR --out mnist.onnx    with the files of MNIST in DIR\n"
-         "  gradus train --help");
+    if (picture) printf("  %s predict %s %s\n", program, model, digit);
+    printf("  %s summary %s\n", program, model);
+    printf("  %s train --model lenet --data mnist:DIR --out mnist.onnx    # the files of MNIST in DIR\n", program);
+    printf("  %s train --help\n", program);
     return DONE;
 }
 

@@ -11,6 +11,7 @@ static const command *const commands[] = {&demo_command, &train_command,   &eval
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 settings common;
+const char *program = "gradus";
 
 const option common_options[] = {
     {"common options", HEADING, NULL, NULL, NULL},
@@ -85,6 +86,7 @@ static int set_up(const command *c) {
 
 int main(int argc, char **argv) {
     setlocale(LC_CTYPE, "");
+    if (argc > 0 && argv[0][0]) program = argv[0];
     if (argc < 2) {
         print_overview(stderr);
         return USAGE;

@@ -18,6 +18,7 @@ typedef struct settings {
     bool json, quiet;
 } settings;
 extern settings common;
+extern const char *program; /* as it was called: "gradus", "build/bin/gradus" */
 
 /* Says the recorded failure on stderr (as JSON on stdout with --json), and returns FAILED. */
 int failed(void);

@@ -177,9 +177,10 @@ static int run(int count, const char **words) {
     if (o.out && save_model(o.out, net, d.sample, 1, &a) != GD_OK) return failed();
     if (o.curve && gd_history_plot(h, o.curve) != GD_OK) return failed();
     if (common.json) print_json(h, &a, net);
-    if (o.out && !common.quiet && !common.json)
-        printf("Saved %s.%s%s\n", o.out, ends_with(o.out, ".onnx") && a.channels ? " Try: gradus predict " : "",
-               ends_with(o.out, ".onnx") && a.channels ? o.out : "");
+    if (o.out && !common.quiet && !common.json) {
+        printf("Saved %s.\n", o.out);
+        if (ends_with(o.out, ".onnx") && a.channels) printf("Try: %s predict %s PICTURE\n", program, o.out);
+    }
     free_about(&a);
     return gd_history_interrupted(h) ? INTERRUPTED : DONE;
 }

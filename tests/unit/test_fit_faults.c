@@ -1,0 +1,128 @@
+/* test_fit_faults.c - training in which any one allocation fails.
+ *
+ * Promised: the status is GD_E_MEMORY, or the memory was not needed; nothing leaks; modes and signal
+ * handlers are as before; the net is that of some whole number of steps; and the same training, done
+ * again, gives what it would have given.
+ */
+#include <signal.h>
+
+#include "clean_test.h"
+#include "fit_things.h"
+#include "gradus/gradus.h"
+#include "gradus/testing.h"
+
+enum { MOST_ALLOCATIONS = 60000, STEPS = 4 };
+
+typedef struct work {
+    const char *name;
+    gd_status (*act)(gd_module *net, gd_tensor *x, gd_tensor *y);
+    bool jit;
+} work;
+
+static gd_history *train(gd_module *net, gd_tensor *x, gd_tensor *y, bool jit, int steps) {
+    if (gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=60",
+                   .loss = "cross_entropy", .metrics = "accuracy", .clip_norm = 1) != GD_OK)
+        return NULL;
+    return gd_fit(net, gd_list(x, y), .epochs = 2, .max_steps = steps, .batch = 30, .seed = 3,
+                  .validation_tensors = gd_list(x, y), .jit = jit, QUIET);
+}
+
+static gd_status fit(gd_module *net, gd_tensor *x, gd_tensor *y) {
+    GD_SCOPE;
+    train(net, x, y, true, 0);
+    return gd_error_status();
+}
+
+static gd_status fit_eager(gd_module *net, gd_tensor *x, gd_tensor *y) {
+    GD_SCOPE;
+    train(net, x, y, false, 0);
+    return gd_error_status();
+}
+
+static gd_status evaluate(gd_module *net, gd_tensor *x, gd_tensor *y) {
+    GD_SCOPE;
+    if (gd_compile(net, .loss = "cross_entropy", .metrics = "accuracy") != GD_OK)
+        return gd_error_status();
+    gd_evaluate(net, gd_list(x, y));
+    return gd_error_status();
+}
+
+static gd_status predict(gd_module *net, gd_tensor *x, gd_tensor *y) {
+    GD_SCOPE;
+    (void)y;
+    gd_predict(net, gd_list(x), .batch = 25);
+    return gd_error_status();
+}
+
+/* Nets after 0 to STEPS steps. */
+static gd_module *after[STEPS + 1];
+
+static bool is_after_some_steps(gd_module *net, bool trains) {
+    for (int i = 0; i <= (trains ? STEPS : 0); i++)
+        if (largest_difference(net, after[i]) == 0) return true;
+    return false;
+}
+
+static bool walk_one(const work *w, bool trains, int64_t n) {
+    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
+                  asked = gd_fault_allocations();
+    struct sigaction handler;
+    bool fired;
+    {
+        GD_SCOPE;
+        gd_tensor *x, *y;
+        make_data(&x, &y);
+        gd_module *net = make_dropout_net();
+        gd_module_eval(gd_module_at(net, 1));
+        gd_seed(17);
+        gd_fault_after(n, false);
+        gd_status status = w->act(net, x, y);
+        gd_fault_after(-1, false);
+        fired = gd_fault_allocations() - asked > n;
+        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "%s, allocation %lld: %s",
+                     w->name, (long long)n, gd_error_message());
+        gd_clear_error();
+        sigaction(SIGINT, NULL, &handler);
+        CHECK_SAYING(handler.sa_handler == SIG_DFL, "%s, allocation %lld: the handler is left",
+                     w->name, (long long)n);
+        CHECK_SAYING(gd_module_is_training(net) && !gd_module_is_training(gd_module_at(net, 1)),
+                     "%s, allocation %lld: modes", w->name, (long long)n);
+        CHECK_SAYING(is_after_some_steps(net, trains),
+                     "%s, allocation %lld: a step was done in part", w->name, (long long)n);
+        gd_tensors parameters = gd_module_parameters(net);
+        for (int64_t i = 0; i < parameters.count; i++) CHECK(!gd_tensor_grad(parameters.at[i]));
+    }
+    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
+                 "%s, allocation %lld leaks %lld objects", w->name, (long long)n,
+                 (long long)(gd_live_objects() - objects));
+    return fired;
+}
+
+static void walk(const work *w, bool trains) {
+    GD_SCOPE;
+    gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
+    for (int steps = 0; steps <= (trains ? STEPS : 0); steps++) {
+        gd_tensor *x, *y;
+        make_data(&x, &y);
+        after[steps] = make_dropout_net();
+        gd_module_eval(gd_module_at(after[steps], 1));
+        gd_seed(17);
+        if (steps) CHECK(train(after[steps], x, y, w->jit, steps));
+    }
+    int64_t n = 0;
+    const int failures = test_failures;
+    while (n < MOST_ALLOCATIONS && test_failures < failures + 3 && walk_one(w, trains, n)) n++;
+    CHECK_SAYING(n > 20 && n < MOST_ALLOCATIONS, "%s has %lld allocations", w->name, (long long)n);
+    gd_set_num_threads(0);
+}
+
+TEST(fit_survives_any_failed_allocation) { walk(&(work){"gd_fit", fit, true}, true); }
+TEST(eager_fit_survives_any_failed_allocation) {
+    walk(&(work){"gd_fit without a jit", fit_eager, false}, true);
+}
+TEST(evaluate_survives_any_failed_allocation) {
+    walk(&(work){"gd_evaluate", evaluate, true}, false);
+}
+TEST(predict_survives_any_failed_allocation) { walk(&(work){"gd_predict", predict, true}, false); }
+
+TEST_MAIN
