@@ -57,7 +57,9 @@ void gd_state_files_close(gd_state_files *files);
 
 /* Loads all parts or, after a failure, nothing, from a file that must have a checksum. *damaged: the file itself
  * cannot be read or is not what was written, so that another one may do. */
-gd_status gd_state_load_checked(const char *path, gd_state_parts parts, bool *damaged);
+/* Parts whose names begin with `optional` are left as they are where the file has none of that name. */
+gd_status gd_state_load_checked(const char *path, gd_state_parts parts, const char *optional,
+                                bool *damaged);
 
 /* Reads an index, and gives the names of shards in the order of their first use, as many as *count;
  * they belong to *doc. The array is from gd_malloc. */

@@ -149,13 +149,39 @@ gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts pa
     return gd_report(site, status);
 }
 
-gd_status gd_state_load_checked(const char *path, gd_state_parts parts, bool *damaged) {
+/* Whether a list with a name in each line has this one. */
+static bool lists(const char *lines, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *at = lines; at && *at; at += strcspn(at, "\n"), at += *at == '\n')
+        if (strncmp(at, name, length) == 0 && (at[length] == '\n' || at[length] == '\0')) return true;
+    return false;
+}
+
+/* The parts that the file must have, or has. */
+static gd_status load_parts(const gd_source *source, gd_state_parts parts, const char *optional) {
+    gd_state_part *kept = gd_calloc((size_t)parts.count + 1, sizeof *kept);
+    int64_t n = 0;
+    if (!kept) return gd_fail(GD_E_MEMORY, "no memory to load a state");
+    for (int64_t i = 0; i < parts.count; i++) {
+        const char *name = parts.at[i].name;
+        if (!optional || strncmp(name, optional, strlen(optional)) != 0 || lists(source->parts, name))
+            kept[n++] = parts.at[i];
+        else
+            gd_notice(GD_LOG_INFO, "%s has no '%s', which begins anew", source->title, name);
+    }
+    const gd_status status = gd_taking_load(source, (gd_state_parts){kept, n}, NULL);
+    gd_free(kept);
+    return status;
+}
+
+gd_status gd_state_load_checked(const char *path, gd_state_parts parts, const char *optional,
+                                bool *damaged) {
     opened o = {.path = path};
     gd_status status = open_source(&o);
     if (status == GD_OK && !o.files.at[0].header.checksum_at)
         status = gd_fail(GD_E_FORMAT, "%s: has no checksum", path);
     *damaged = status == GD_E_FORMAT || status == GD_E_IO;
-    if (status == GD_OK) status = gd_taking_load(&o.source, parts, NULL);
+    if (status == GD_OK) status = load_parts(&o.source, parts, optional);
     close_source(&o);
     return status;
 }

@@ -182,7 +182,7 @@ static gd_status load(const char *path, gd_state_parts parts, bool *damaged) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    const gd_status status = gd_state_load_checked(path, parts, damaged);
+    const gd_status status = gd_state_load_checked(path, parts, "callback.", damaged);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
 }

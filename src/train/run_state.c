@@ -126,6 +126,17 @@ static gd_status add(gd_fit_run *r, int *n, void *object, const char *format, in
     return GD_OK;
 }
 
+/* "callback.early_stopping", "callback.early_stopping_2": callbacks of other types may come and go. */
+static gd_status add_callback(gd_fit_run *r, int *n, gd_callback_list list, int index) {
+    const char *type = list.at[index]->type;
+    int number = 1;
+    for (int i = 0; i < index; i++) number += strcmp(list.at[i]->type, type) == 0;
+    if (number == 1) return add(r, n, list.at[index], "callback.%.0d%.40s", 0, type);
+    char name[60];
+    snprintf(name, sizeof name, "%.40s_%d", type, number);
+    return add(r, n, list.at[index], "callback.%.0d%.50s", 0, name);
+}
+
 gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *count) {
     gd_fit_run *r = event->run;
     const gd_callback_list callbacks = r->options->callbacks;
@@ -141,8 +152,7 @@ gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *
         GD_TRY(add(r, &n, r->train.metrics[i], "metric.%d.%.40s", i,
                    r->train.metrics[i]->maker->record.name));
     GD_TRY(add(r, &n, r->history, "history", 0, ""));
-    for (int i = 0; i < callbacks.count; i++)
-        GD_TRY(add(r, &n, callbacks.at[i], "callback.%d.%.40s", i, callbacks.at[i]->type));
+    for (int i = 0; i < callbacks.count; i++) GD_TRY(add_callback(r, &n, callbacks, i));
     GD_TRY(add(r, &n, &r->state, "run", 0, ""));
     memcpy(parts, r->parts, (size_t)n * sizeof *parts);
     *count = n;

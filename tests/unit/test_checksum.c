@@ -107,7 +107,7 @@ CLEAN_TEST(a_file_with_a_checksum_loads_and_hides_it) {
         bool damaged;
         const gd_state_part part = {"a", a};
         if (!shards && !checksum)
-            CHECK(gd_state_load_checked(name, (gd_state_parts){&part, 1}, &damaged) ==
+            CHECK(gd_state_load_checked(name, (gd_state_parts){&part, 1}, NULL, &damaged) ==
                       GD_E_FORMAT &&
                   damaged && strstr(gd_latest_failure(), "has no checksum"));
     }
@@ -122,7 +122,7 @@ static gd_status load(const char *name, bool checked) {
     const gd_state_part parts[] = {{"a", a}, {"b", b}, {"rng", gd_generator()}};
     bool damaged = false;
     const gd_status status = checked
-                                 ? gd_state_load_checked(name, (gd_state_parts){parts, 3}, &damaged)
+                                 ? gd_state_load_checked(name, (gd_state_parts){parts, 3}, NULL, &damaged)
                                  : gd_load_state_with(name, ((gd_state_parts){parts, 3}));
     const char *message = checked ? gd_latest_failure() : gd_error_message();
     if (status == GD_OK) return GD_OK;
