@@ -1,7 +1,6 @@
 /* char_rnn.c - an LSTM that learns to write like a text, character by character.
  *
  *     char_rnn FILE [STEPS]     a text, such as all of Shakespeare; 1500 steps by default
- *     char_rnn                  the source of this example; a short run
  */
 #include <gradus/gradus.h>
 #include <stdio.h>
@@ -39,19 +38,22 @@ static void write_text(gd_module *net, gd_dataset *text, int length) {
 
 int main(int argc, char **argv) {
     GD_SCOPE;
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s FILE [STEPS]\n", argv[0]);
+        return 2;
+    }
     gd_seed(0);
-    const bool real = argc > 1;
-    const int steps = argc > 2 ? atoi(argv[2]) : real ? 1500 : 150;
-    gd_dataset *text = gd_dataset_text(real ? argv[1] : __FILE__, LENGTH, .unit = GD_CHARACTER, .stride = real ? 8 : 1);
+    const int steps = argc > 2 ? atoi(argv[2]) : 1500;
+    gd_dataset *text = gd_dataset_text(argv[1], LENGTH, .unit = GD_CHARACTER, .stride = 8);
     gd_loader *train = gd_loader_new(text, .batch = BATCH, .shuffle = true, .workers = 1);
-    gd_module *net = gd_zoo_char_lstm(gd_dataset_class_count(text), .hidden = real ? 256 : 64, .embedding = 64);
+    gd_module *net = gd_zoo_char_lstm(gd_dataset_class_count(text), .hidden = 256, .embedding = 64);
     gd_compile(net, .optimizer = "adam lr=0.002", .clip_norm = 5);
     gd_history *history = gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps, .step = step);
     if (!history) {
         fprintf(stderr, "%s\n", gd_error_message());
         return 1;
     }
-    write_text(net, text, real ? 500 : 100);
+    write_text(net, text, 300);
     printf("loss %.3f\n", gd_history_last(history, "loss"));
     return !gd_failed() && gd_history_last(history, "loss") < 3.5 ? 0 : 1;
 }

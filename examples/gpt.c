@@ -1,7 +1,6 @@
 /* gpt.c - a small GPT that learns to write like a text.
  *
  *     gpt FILE [STEPS]     a text, such as all of Shakespeare; 2000 steps by default
- *     gpt                  the source of this example; a short run
  */
 #include <gradus/gradus.h>
 #include <stdio.h>
@@ -37,20 +36,23 @@ static void write_text(gd_module *net, gd_dataset *text, int length) {
 
 int main(int argc, char **argv) {
     GD_SCOPE;
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s FILE [STEPS]\n", argv[0]);
+        return 2;
+    }
     gd_seed(0);
-    const bool real = argc > 1;
-    const int steps = argc > 2 ? atoi(argv[2]) : real ? 2000 : 150;
-    gd_dataset *text = gd_dataset_text(real ? argv[1] : __FILE__, CONTEXT, .unit = GD_CHARACTER, .stride = real ? 8 : 1);
+    const int steps = argc > 2 ? atoi(argv[2]) : 2000;
+    gd_dataset *text = gd_dataset_text(argv[1], CONTEXT, .unit = GD_CHARACTER, .stride = 8);
     gd_loader *train = gd_loader_new(text, .batch = BATCH, .shuffle = true, .workers = 1);
-    gd_module *net = gd_zoo_gpt(gd_dataset_class_count(text), .context = CONTEXT, .layers = real ? 4 : 2, .heads = 4,
-                                .width = real ? 128 : 64, .dropout = 0);
+    gd_module *net = gd_zoo_gpt(gd_dataset_class_count(text), .context = CONTEXT, .layers = 4, .heads = 4,
+                                .width = 128, .dropout = 0);
     gd_compile(net, .optimizer = "adamw lr=0.001", .loss_function = next_character, .clip_norm = 1);
     gd_history *h = gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps);
     if (!h) {
         fprintf(stderr, "%s\n", gd_error_message());
         return 1;
     }
-    write_text(net, text, real ? 500 : 100);
+    write_text(net, text, 300);
     printf("loss %.3f\n", gd_history_last(h, "loss"));
     return !gd_failed() && gd_history_last(h, "loss") < 3.5 ? 0 : 1;
 }

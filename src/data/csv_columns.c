@@ -188,8 +188,9 @@ gd_status gd_csv_copy_columns(gd_csv_table *t, const char *path, const gd_csv_ta
     for (int i = 0; i < like->n_columns; i++) {
         const gd_csv_column *from = &like->columns[i];
         const list_item item = {.at = from->name, .length = strlen(from->name)};
-        int field;
-        GD_TRY(find_field(t, path, fields, count, &item, &field));
+        int field = from->field; /* names may occur twice */
+        if (field >= count || strcmp(fields[field].text, from->name) != 0)
+            GD_TRY(find_field(t, path, fields, count, &item, &field));
         GD_TRY(add_column(t, path, fields, field, from->kind));
         gd_csv_column *c = &t->columns[i];
         c->mean = from->mean;

@@ -65,9 +65,9 @@ static gd_tensor *normalize_apply(const void *options, gd_tensor *x, gd_random *
     if (status == GD_OK) status = gd_image_fill(&o->mean, &image, "mean", mean);
     if (status == GD_OK) status = gd_image_fill(&o->std, &image, "std", std);
     if (status == GD_OK) status = gd_image_new(&image, image.height, image.width, GD_F32, &y);
-    const int64_t n = image.height * image.width,
-                  colors = status == GD_OK ? gd_image_colors(&image) : 1;
-    for (int64_t c = 0; status == GD_OK && c < image.channels; c++) {
+    if (status != GD_OK) return gd_tensor_fail(status);
+    const int64_t n = image.height * image.width, colors = gd_image_colors(&image);
+    for (int64_t c = 0; c < image.channels; c++) {
         const float factor = 1 / gd_fill_at(std, c, colors);
         const float offset = -gd_fill_at(mean, c, colors) * factor;
         float *to = (float *)y.data + c * n;
@@ -76,7 +76,7 @@ static gd_tensor *normalize_apply(const void *options, gd_tensor *x, gd_random *
         else
             scale_f32((float *)image.data + c * n, to, n, factor, offset);
     }
-    return gd_image_result(status, &y, x);
+    return gd_image_result(GD_OK, &y, x);
 }
 
 /*transform cast(dtype:dtype)

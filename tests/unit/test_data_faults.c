@@ -27,6 +27,7 @@ static gd_dataset *open_folder(void) {
 static gd_dataset *open_list(void) { return gd_dataset_image_list(test_path("pets/list.txt")); }
 
 static void make_files(void) {
+    GD_SCOPE;
     if (*folder) return;
     snprintf(folder, sizeof folder, "%s", test_folder());
     static const uint8_t x[] = {0, 0, 0x0B, 2, 0, 0, 0, 2, 0, 0, 0, 1, 1, 2, 3, 4},

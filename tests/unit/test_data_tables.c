@@ -166,6 +166,8 @@ CLEAN_TEST(numbers_are_standardized_by_the_training_file) {
     CHECK_SAYING(d, "%s", gd_error_message());
     CHECK_FLOATS(gd_dataset_get(d, 0).at[0], 4 / scale, 0, 1);
     CHECK_FLOATS(gd_dataset_get(d, 0).at[1], 1);
+    const char *twice = test_write_text("twice.csv", "x,x\n1,2\n3,4\n");
+    CHECK_FLOATS(gd_dataset_get(gd_dataset_csv(twice, .like = twice), 1).at[0], 3, 4);
     test_write_text("test.csv", "x,c,y\n1,z,1\n");
     CHECK(!gd_dataset_csv(test, .target = "y", .like = train) &&
           says("line 2, column 3 (c): 'z' is a category"));

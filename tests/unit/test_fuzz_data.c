@@ -19,6 +19,9 @@
 #define LLVMFuzzerTestOneInput fuzz_image
 #include "../fuzz/fuzz_image.c"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_text
+#include "../fuzz/fuzz_text.c"
+#undef LLVMFuzzerTestOneInput
 
 CLEAN_TEST(damaged_gzip_files_are_refused_or_read_whole) {
     size_t size;
@@ -56,15 +59,27 @@ CLEAN_TEST(damaged_csv_files_are_refused_or_read_whole) {
     run_damaged(fuzz_csv, text, sizeof text - 1, 3000);
 }
 
-CLEAN_TEST(damaged_pictures_lists_and_texts_are_refused_or_read_whole) {
-    static const char *const texts[] = {"P1 3 2\n101 0 1 0",      "P2 2 2 9 1 2 # x\n 3 9",
-                                        "P3 1 2 255 1 2 3 4 5 6", "P4 9 2 abcd",
-                                        "P5 2 2 255 abcd",        "P6 1 2 65535 abcdefghijkl",
-                                        "a/b.jpg 1\nc d 2\n",     "\xC3\xA4 \xE2\x82\xAC\n"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        run_cut(fuzz_image, texts[i], strlen(texts[i]));
-        run_damaged(fuzz_image, texts[i], strlen(texts[i]), 200);
+static void run_texts(fuzz_target run, const char *const *texts, int rounds) {
+    for (; *texts; texts++) {
+        run_cut(run, *texts, strlen(*texts));
+        run_damaged(run, *texts, strlen(*texts), rounds);
     }
+}
+
+CLEAN_TEST(damaged_pictures_are_refused_or_read_whole) {
+    static const char *const texts[] = {"P1 3 2\n101 0 1 0",
+                                        "P2 2 2 9 1 2 # x\n 3 9",
+                                        "P3 1 2 255 1 2 3 4 5 6",
+                                        "P4 9 2 abcd",
+                                        "P5 2 2 255 abcd",
+                                        "P6 1 2 65535 abcdefghijkl",
+                                        NULL};
+    run_texts(fuzz_image, texts, 3000);
+}
+
+CLEAN_TEST(damaged_lists_and_texts_are_refused_or_read_whole) {
+    static const char *const texts[] = {"a/b.jpg 1\nc d 2\n", "\xC3\xA4 \xE2\x82\xAC\n", NULL};
+    run_texts(fuzz_text, texts, 500);
 }
 
 TEST_MAIN
