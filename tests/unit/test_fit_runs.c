@@ -7,6 +7,7 @@
 #include "clean_test.h"
 #include "fit_things.h"
 #include "gradus/gradus.h"
+#include "stack.h"
 #include "train/fit.h"
 
 /* --- steps of the program's own ---------------------------------------------------------------- */
@@ -451,6 +452,34 @@ CLEAN_TEST(two_threads_train_two_nets) {
     train_in_thread(&jobs[2]);
     for (int i = 0; i < 2; i++)
         CHECK(largest_difference(jobs[i].net, jobs[2].net) == 0 && jobs[i].loss == jobs[2].loss);
+}
+
+/* With everything that a run can have: progress, a checkpoint, a step that is not finite. */
+static void train_whole(void *arg) {
+    GD_SCOPE;
+    gd_tensor *x, *y;
+    make_data(&x, &y);
+    gd_module *net = make_dropout_net();
+    gd_compile(net, .optimizer = "adamw", .schedule = "cosine steps=60", .loss = "cross_entropy",
+               .metrics = "accuracy, top_k k=2", .clip_norm = 1, .accumulate = 2);
+    for (int i = 0; i < 2; i++)
+        CHECK(gd_fit(net, gd_list(x, y), .epochs = 2 + i, .validation_split = 0.2, .resume = arg, QUIET,
+                     .callbacks = gd_callbacks(gd_early_stopping(), gd_checkpoint(arg))));
+    CHECK(gd_evaluate(net, gd_list(x, y)) && gd_tensor_dim(gd_predict(net, gd_list(x)), 0) == SAMPLES);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    ((float *)gd_data(x))[7] = NAN;
+    gd_fit(net, gd_list(x, y), QUIET, .callbacks = gd_callbacks(gd_stop_on_nan()));
+    CHECK(says("not finite"));
+    gd_clear_error();
+}
+
+TEST(a_small_stack_is_enough) {
+    char folder[] = "/tmp/gradus-fit-XXXXXX", command[100];
+    CHECK(mkdtemp(folder));
+    const size_t used = stack_used(train_whole, folder);
+    CHECK_SAYING(used > 0 && used < STACK_ALLOWED, "%zu bytes of stack", used);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK(system(command) == 0);
 }
 
 /* A fit in a callback of another one. */
