@@ -88,7 +88,6 @@ extern "C" {
 /* By the name of its record, with options as text: gd_callback_new("early_stopping", "patience=2"). */
 #define gd_callback_new(name, options) gd_callback_new_at(GD_HERE, name, options)
 GD_API gd_callback *gd_callback_new_at(const char *site, const char *name, const char *options);
-GD_API const char *gd_callback_name_at(int index);
 
 /* --- user-defined callbacks -------------------------------------------------------------------- */
 

@@ -95,8 +95,6 @@ GD_API gd_dataset *gd_dataset_tensors_at(const char *site, gd_tensors tensors);
 /* By the name of its record, with options as text: gd_dataset_new("mnist", "path=mnist part=train"). */
 #define gd_dataset_new(name, options) gd_dataset_new_at(GD_HERE, name, options)
 GD_API gd_dataset *gd_dataset_new_at(const char *site, const char *name, const char *options);
-/* The names there are: number `index`, from 0; NULL where there are fewer. */
-GD_API const char *gd_dataset_name_at(int index);
 
 /* --- of others --------------------------------------------------------------------------------- */
 
@@ -196,7 +194,6 @@ GD_API gd_dataset *gd_dataset_transform_at(const char *site, gd_dataset *dataset
 /* By the name of its record, with options as text: gd_transform_new("crop", "size=28 padding=2"). */
 #define gd_transform_new(name, options) gd_transform_new_at(GD_HERE, name, options)
 GD_API gd_transform *gd_transform_new_at(const char *site, const char *name, const char *options);
-GD_API const char *gd_transform_name_at(int index);
 
 /* Applies one to a tensor. `random` NULL: random transforms draw from seed 0. */
 #define gd_transform_apply(transform, x, random) gd_transform_apply_at(GD_HERE, transform, x, random)

@@ -24,7 +24,6 @@ extern "C" {
 /* By the name of its record, with options as text: gd_metric_new("top_k", "k=5"). */
 #define gd_metric_new(name, options) gd_metric_new_at(GD_HERE, name, options)
 GD_API gd_metric *gd_metric_new_at(const char *site, const char *name, const char *options);
-GD_API const char *gd_metric_name_at(int index);
 
 typedef struct gd_metric_update_options {
     gd_tensor *weight GD_DEFAULT_(nullptr); /* of each sample, floats of rank 1; NULL: 1 */

@@ -43,8 +43,6 @@ extern "C" {
     gd_optimizer_new_at(GD_HERE, name, parameters, options)
 GD_API gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors parameters,
                                          const char *options);
-/* The names there are: number `index`, from 0; NULL where there are fewer. */
-GD_API const char *gd_optimizer_name_at(int index);
 
 /* gd_optimizer_add(adam, parameters, .lr = 1e-4, .weight_decay = 0) adds a group of parameters with
  * options of its own; those that are not given are the first group's (optimizers.h has the macro).

@@ -32,8 +32,6 @@ extern "C" {
     gd_schedule_new_at(GD_HERE, name, optimizer, options)
 GD_API gd_schedule *gd_schedule_new_at(const char *site, const char *name, gd_optimizer *optimizer,
                                        const char *options);
-/* The names there are: number `index`, from 0; NULL where there are fewer. */
-GD_API const char *gd_schedule_name_at(int index);
 
 /* Sets the rates for the next step. Does nothing, and returns it, while a failure is recorded. */
 #define gd_schedule_step(schedule) gd_schedule_step_at(GD_HERE, schedule)

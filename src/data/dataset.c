@@ -113,11 +113,6 @@ gd_dataset *gd_dataset_new_at(const char *site, const char *name, const char *te
     return NULL;
 }
 
-const char *gd_dataset_name_at(int index) {
-    const gd_maker *maker = gd_maker_at("dataset", index);
-    return maker ? maker->record.name : NULL;
-}
-
 /* --- user-defined ------------------------------------------------------------------------------ */
 
 typedef struct functions {

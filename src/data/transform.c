@@ -64,11 +64,6 @@ gd_transform *gd_transform_new_at(const char *site, const char *name, const char
     return t;
 }
 
-const char *gd_transform_name_at(int index) {
-    const gd_maker *maker = gd_maker_at("transform", index);
-    return maker ? maker->record.name : NULL;
-}
-
 gd_status gd_transform_define_at(const char *site, const char *record, gd_transform_fn apply) {
     const gd_transform_rules rules = {.apply = apply};
     gd_status status = apply ? gd_maker_define("transform", record, &rules, sizeof rules)

@@ -123,11 +123,6 @@ gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors
     return o;
 }
 
-const char *gd_optimizer_name_at(int index) {
-    const gd_maker *maker = index < 0 ? NULL : gd_maker_at("optimizer", index);
-    return maker ? maker->record.name : NULL;
-}
-
 /* --- groups ----------------------------------------------------------------------------------- */
 
 /* Puts an option that was given into the group's own. */

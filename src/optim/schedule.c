@@ -191,11 +191,6 @@ gd_schedule *gd_schedule_new_at(const char *site, const char *name, gd_optimizer
     return s;
 }
 
-const char *gd_schedule_name_at(int index) {
-    const gd_maker *maker = index < 0 ? NULL : gd_maker_at("schedule", index);
-    return maker ? maker->record.name : NULL;
-}
-
 /* --- a step ----------------------------------------------------------------------------------- */
 
 static gd_status take_step(gd_schedule *s) {

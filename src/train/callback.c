@@ -107,11 +107,6 @@ gd_callback *gd_callback_new_at(const char *site, const char *name, const char *
     return status == GD_OK ? make(site, maker, options) : finish(site, NULL, status);
 }
 
-const char *gd_callback_name_at(int index) {
-    const gd_maker *maker = index < 0 ? NULL : gd_maker_at("callback", index);
-    return maker ? maker->record.name : NULL;
-}
-
 /* --- user-defined ------------------------------------------------------------------------------ */
 
 typedef struct functions {

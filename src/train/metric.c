@@ -110,11 +110,6 @@ gd_metric *gd_metric_new_at(const char *site, const char *name, const char *text
     return m;
 }
 
-const char *gd_metric_name_at(int index) {
-    const gd_maker *maker = index < 0 ? NULL : gd_maker_at("metric", index);
-    return maker ? maker->record.name : NULL;
-}
-
 gd_status gd_metric_define_at(const char *site, const char *record, gd_metric_rules rules) {
     GD_CALLED_FROM(site);
     gd_status status = rules.update && rules.value

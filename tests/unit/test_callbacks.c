@@ -467,8 +467,8 @@ CLEAN_TEST(a_program_defines_callbacks) {
     CHECK(!gd_callback_new("beep", "times=9") && says("gd_beep: it cannot be opened"));
     gd_clear_error();
     int count = 0;
-    while (gd_callback_name_at(count)) count++;
-    CHECK(count >= 8 && !gd_callback_name_at(-1));
+    while (gd_record_at("callback", count)) count++;
+    CHECK(count >= 8 && !gd_record_at("callback", -1));
 }
 
 CLEAN_TEST(a_list_of_callbacks_is_called_in_its_order) {

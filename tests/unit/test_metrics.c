@@ -397,8 +397,8 @@ CLEAN_TEST(names_have_their_options) {
     CHECK(strcmp(gd_metric_name(gd_metric_new("top_k", "k=3")), "top_3") == 0);
     CHECK(strcmp(gd_metric_name(NULL), "") == 0);
     int count = 0;
-    while (gd_metric_name_at(count)) count++;
-    CHECK(count >= 12 && !gd_metric_name_at(-1));
+    while (gd_record_at("metric", count)) count++;
+    CHECK(count >= 12 && !gd_record_at("metric", -1));
 }
 
 static void count_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {

@@ -171,9 +171,9 @@ CLEAN_TEST(bad_options_are_named) {
 
 CLEAN_TEST(all_optimizers_and_schedules_have_names) {
     int n = 0, schedules = 0;
-    while (gd_optimizer_name_at(n)) n++;
-    while (gd_schedule_name_at(schedules)) schedules++;
-    CHECK(n >= 5 && schedules >= 8 && !gd_optimizer_name_at(-1) && !gd_schedule_name_at(-1));
+    while (gd_record_at("optimizer", n)) n++;
+    while (gd_record_at("schedule", schedules)) schedules++;
+    CHECK(n >= 5 && schedules >= 8 && !gd_record_at("optimizer", -1) && !gd_record_at("schedule", -1));
 }
 
 /* --- clipping --------------------------------------------------------------------------------- */

@@ -437,11 +437,11 @@ static const struct {
 };
 
 TEST(each_transform_is_in_the_list) {
-    for (int i = 0; gd_transform_name_at(i); i++) {
-        bool found = !strcmp(gd_transform_name_at(i), "one_hot");
+    for (int i = 0; gd_record_at("transform", i); i++) {
+        bool found = !strcmp(gd_op_name(gd_record_at("transform", i)), "one_hot");
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-            found |= !strcmp(all[k].name, gd_transform_name_at(i));
-        CHECK_SAYING(found, "%s is not tested", gd_transform_name_at(i));
+            found |= !strcmp(all[k].name, gd_op_name(gd_record_at("transform", i)));
+        CHECK_SAYING(found, "%s is not tested", gd_op_name(gd_record_at("transform", i)));
     }
 }
 
