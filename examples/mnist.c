@@ -26,9 +26,7 @@ int main(int argc, char **argv) {
     gd_loader *train = gd_loader_new(digits, .batch = 64, .shuffle = true, .workers = 1);
     gd_loader *test = gd_loader_new(unseen, .batch = 200);
     gd_module *net = make_net();
-    char schedule[80];
-    snprintf(schedule, sizeof schedule, "cosine steps=%lld", (long long)(epochs * gd_loader_batches(train)));
-    gd_compile(net, .optimizer = "adamw lr=0.002", .schedule = schedule, .loss = "cross_entropy", .metrics = "accuracy");
+    gd_compile(net, .optimizer = "adamw lr=0.002", .schedule = "cosine", .loss = "cross_entropy", .metrics = "accuracy");
     gd_history *h = gd_fit(net, train, .epochs = epochs, .validation = test);
     if (!h) {
         fprintf(stderr, "%s\n", gd_error_message());

@@ -59,8 +59,8 @@ typedef struct gd_compile_options {
     const char *optimizer GD_DEFAULT_("adam"); /* "adamw lr=0.001 weight_decay=0.1"; NULL: none */
     gd_optimizer *optimizer_object GD_DEFAULT_(nullptr);
     /* A schedule's record with options, or a schedule of that optimizer. It takes a step after each
-     * of the optimizer's. */
-    const char *schedule GD_DEFAULT_(nullptr); /* "cosine steps=1000 warmup=100" */
+     * of the optimizer's. Without steps (cosine, one_cycle) it is as long as the first gd_fit. */
+    const char *schedule GD_DEFAULT_(nullptr); /* "cosine warmup=100" */
     gd_schedule *schedule_object GD_DEFAULT_(nullptr);
     /* A loss layer's record ("_loss" may be left out) with options, or a function. */
     const char *loss GD_DEFAULT_(nullptr); /* "cross_entropy label_smoothing=0.1" */

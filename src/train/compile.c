@@ -93,6 +93,26 @@ static gd_status read_recipe(const char *kind, const char *prefix, const char *t
     return check ? check(recipe->options) : GD_OK;
 }
 
+/* A schedule whose record requires a number of steps, and whose text gives none, gets it from the
+ * run. */
+static gd_status read_schedule(gd_training *t, const char *text) {
+    char name[80];
+    const char *options;
+    GD_TRY(split(text, name, &options));
+    const gd_maker *maker = gd_maker_find("schedule", name);
+    const gd_op_attr *attr = NULL;
+    if (maker && maker->record.attrs_size) gd_maker_option(maker, (void *)maker->record.defaults, "steps", &attr);
+    t->schedule_is_open = attr && attr->required && !strstr(options, "steps=");
+    if (!t->schedule_is_open) return read_recipe("schedule", "gd_lr_", text, &t->schedule_recipe);
+    const size_t size = strlen(text) + 12;
+    char *with_steps = gd_malloc(size);
+    if (!with_steps) return gd_fail(GD_E_MEMORY, "no memory for a schedule");
+    snprintf(with_steps, size, "%s steps=1", text);
+    const gd_status status = read_recipe("schedule", "gd_lr_", with_steps, &t->schedule_recipe);
+    gd_free(with_steps);
+    return status;
+}
+
 /* --- the loss ---------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *end) {
@@ -295,22 +315,33 @@ static gd_status make_optimizer(gd_training *t, gd_module *net) {
     return t->optimizer ? GD_OK : gd_failure();
 }
 
-static gd_status make_both(gd_training *t, gd_module *net) {
+/* Steps that a schedule has left open: those of the run that remain after its warm-up. */
+static void fill_steps(gd_recipe *recipe, int64_t steps) {
+    int64_t *own = gd_maker_option(recipe->maker, recipe->options, "steps", NULL);
+    const int64_t *warmup = gd_maker_option(recipe->maker, recipe->options, "warmup", NULL);
+    *own = steps - (warmup ? *warmup : 0);
+    if (*own < 1) *own = 1;
+}
+
+/* `steps` 0: not known yet. */
+static gd_status make_both(gd_training *t, gd_module *net, int64_t steps) {
     if (!t->optimizer && t->optimizer_recipe.maker) GD_TRY(make_optimizer(t, net));
     if (t->schedule || !t->schedule_recipe.maker) return GD_OK;
+    if (t->schedule_is_open && steps == 0) return GD_OK;
+    if (t->schedule_is_open) fill_steps(&t->schedule_recipe, steps);
     t->schedule = gd_retain(
         gd_schedule_make(NULL, t->schedule_recipe.maker, t->optimizer, t->schedule_recipe.options));
     return t->schedule ? GD_OK : gd_failure();
 }
 
-gd_status gd_training_prepare(gd_training *t, gd_module *net, gd_tensors inputs) {
+gd_status gd_training_prepare(gd_training *t, gd_module *net, gd_tensors inputs, int64_t steps) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     bool built = false;
     gd_status status = gd_module_is_built(net, &built);
     if (status == GD_OK && !built) status = gd_module_build_at(NULL, net, inputs);
-    if (status == GD_OK) status = make_both(t, net);
+    if (status == GD_OK) status = make_both(t, net, steps);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
 }
@@ -328,7 +359,7 @@ static gd_status fill(gd_training *t, gd_module *net, const gd_compile_options *
     if (o->schedule_object)
         t->schedule = gd_retain(o->schedule_object);
     else if (o->schedule)
-        GD_TRY(read_recipe("schedule", "gd_lr_", o->schedule, &t->schedule_recipe));
+        GD_TRY(read_schedule(t, o->schedule));
     if (t->precision == GD_F16 && (o->optimizer || o->optimizer_object) &&
         !(t->scale = gd_retain(gd_loss_scale_new())))
         return gd_failure();
@@ -346,7 +377,7 @@ static gd_status fill(gd_training *t, gd_module *net, const gd_compile_options *
     t->clip_value = o->clip_value;
     bool built;
     GD_TRY(gd_module_is_built(net, &built));
-    return built && gd_module_parameter_count(net) > 0 ? make_both(t, net) : GD_OK;
+    return built && gd_module_parameter_count(net) > 0 ? make_both(t, net, 0) : GD_OK;
 }
 
 static gd_status compile(gd_module *net, const gd_compile_options *o) {

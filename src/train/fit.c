@@ -267,6 +267,18 @@ static gd_status check_loss(gd_fit_run *r) {
     return GD_OK;
 }
 
+/* How many steps the optimizer takes, if nothing ends the run early. */
+static int64_t planned_steps(const gd_fit_run *r) {
+    const int64_t batches = gd_loader_batches(r->train.loader), group = r->training->accumulate;
+    const int64_t of_epoch = (batches + group - 1) / group, most = r->options->max_steps;
+    int64_t steps = r->epochs * of_epoch;
+    if (most > 0 && batches > 0) { /* complete epochs, and a part of one */
+        const int64_t limit = most / batches * of_epoch + (most % batches + group - 1) / group;
+        if (r->epochs == 0 || limit < steps) steps = limit;
+    }
+    return steps > 0 ? steps : 1;
+}
+
 /* The first batch's shapes build the net; the loader gives the batch again. */
 static gd_status prepare(gd_fit_run *r) {
     gd_tensors batch, inputs = {NULL, 0};
@@ -285,10 +297,10 @@ static gd_status prepare(gd_fit_run *r) {
                        ? status
                        : gd_fail(GD_E_ARGUMENT, "gd_fit: there are no batches in an epoch");
         GD_TRY(gd_batch_inputs(&r->train, batch, &inputs));
-        GD_TRY(gd_training_prepare(r->training, r->net, inputs));
+        GD_TRY(gd_training_prepare(r->training, r->net, inputs, planned_steps(r)));
         GD_TRY(gd_loader_seek(loader, at));
     } else {
-        GD_TRY(gd_training_prepare(r->training, r->net, inputs));
+        GD_TRY(gd_training_prepare(r->training, r->net, inputs, planned_steps(r)));
     }
     r->parameters = gd_module_parameters(r->net);
     gd_module_zero_grad(r->net);

@@ -21,6 +21,7 @@ typedef struct gd_recipe {
 typedef struct gd_training {
     gd_object object;
     gd_recipe optimizer_recipe, schedule_recipe;
+    bool schedule_is_open; /* its number of steps is that of the first run */
     gd_optimizer *optimizer; /* NULL: none, or not yet */
     gd_schedule *schedule;
     gd_loss_scale *scale; /* of f16; NULL: none */
@@ -44,8 +45,9 @@ gd_training *gd_training_of(const gd_module *net);
 gd_status gd_training_get(gd_module *net, const char *what, gd_training **training);
 
 /* Finds sizes that were left out from a batch's inputs, and makes optimizer and schedule if they are
- * to be made by name and are not there. */
-gd_status gd_training_prepare(gd_training *training, gd_module *net, gd_tensors inputs);
+ * to be made by name and are not there. `steps`: how many the optimizer will take in the run. */
+gd_status gd_training_prepare(gd_training *training, gd_module *net, gd_tensors inputs,
+                              int64_t steps);
 
 /* Whether all parameters of a net are there. */
 gd_status gd_module_is_built(gd_module *net, bool *built);

@@ -30,7 +30,7 @@ CLEAN_TEST(compile_names_what_there_is) {
         {{.optimizer = "adam", .metrics = "top_k k=0", .accumulate = 1}, "k"},
         {{.optimizer = "adam", .schedule = "cosin", .accumulate = 1},
          "there is no schedule 'cosin'"},
-        {{.optimizer = "adam", .schedule = "cosine", .accumulate = 1}, "steps"},
+        {{.optimizer = "adam", .schedule = "cosine warmup=-1", .accumulate = 1}, "warmup"},
         {{.optimizer = NULL, .schedule = "cosine steps=5", .accumulate = 1},
          "schedule without an optimizer"},
         {{.optimizer = "adam", .precision = "f8", .accumulate = 1}, "there is no precision 'f8'"},
@@ -411,6 +411,29 @@ CLEAN_TEST(a_failure_names_the_layer_and_leaves_modes_alone) {
     gd_tensor *wrong = gd_full(gd_dims(SAMPLES), 7, .dtype = GD_I64);
     CHECK(!gd_fit(net, gd_list(x, wrong), QUIET));
     CHECK_SAYING(says("7"), "%s", gd_error_message());
+}
+
+/* --- schedules as long as the run -------------------------------------------------------------- */
+
+CLEAN_TEST(a_schedule_without_steps_ends_with_the_run) {
+    static const struct {
+        const char *schedule;
+        int epochs, accumulate;
+        int64_t max_steps;
+    } rows[] = {{"cosine", 4, 1, 0},          {"cosine warmup=3", 2, 1, 0}, {"cosine", 3, 2, 0},
+                {"cosine warmup=2", 0, 1, 7}, {"cosine", 9, 4, 13},         {"cosine", 2, 3, 1000}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        GD_SCOPE;
+        gd_tensor *x = gd_randn(gd_dims(50, 3)), *y = gd_randn(gd_dims(50, 1));
+        gd_module *net = gd_nn_linear(3, 1);
+        CHECK(gd_compile(net, .optimizer = "sgd lr=0.1", .schedule = rows[i].schedule, .loss = "mse",
+                         .accumulate = rows[i].accumulate) == GD_OK);
+        CHECK(gd_compiled_schedule(net) == NULL);
+        gd_fit(net, gd_list(x, y), .epochs = rows[i].epochs, .max_steps = rows[i].max_steps, .batch = 10,
+               .progress = GD_PROGRESS_NONE);
+        const double lr = gd_item(gd_optimizer_lr(gd_compiled_optimizer(net)));
+        CHECK_SAYING(!gd_failed() && lr < 1e-9, "row %d: the rate ends at %g", (int)i, lr);
+    }
 }
 
 TEST_MAIN

@@ -100,8 +100,7 @@ static int run(int count, const char **words) {
     fflush(stdout);
     gd_loader *train = gd_loader_new(d.train, .batch = 64, .shuffle = true, .workers = 1, .seed = (uint64_t)common.seed);
     gd_loader *test = gd_loader_new(d.test, .batch = 100);
-    snprintf(text, sizeof text, "cosine steps=%lld warmup=50", (long long)(o.epochs * gd_loader_batches(train)));
-    gd_compile(net, .optimizer = "adamw lr=0.003", .schedule = text, .loss = "cross_entropy",
+    gd_compile(net, .optimizer = "adamw lr=0.003", .schedule = "cosine warmup=50", .loss = "cross_entropy",
                .metric_objects = gd_metrics(gd_metric_accuracy(), confusion));
     gd_history *h = gd_fit(net, train, .epochs = o.epochs, .validation = test,
                            .progress = common.quiet ? GD_PROGRESS_NONE : GD_PROGRESS_AUTO);

@@ -35,7 +35,7 @@ static const option options[] = {
     {"batch", INTEGER, &o.batch, "N", "samples in a batch (default 64)"},
     {"lr", NUMBER, &o.lr, "RATE", "learning rate (default: the optimizer's)"},
     {"optimizer", TEXT, &o.optimizer, "NAME", "with options: \"sgd momentum=0.9\" (default adamw; `gradus list optimizers`)"},
-    {"schedule", TEXT, &o.schedule, "NAME", "of the learning rate: \"cosine warmup=100\"; steps are filled in (`gradus list schedules`)"},
+    {"schedule", TEXT, &o.schedule, "NAME", "of the learning rate: \"cosine warmup=100\"; without steps it is as long as the run (`gradus list schedules`)"},
     {"loss", TEXT, &o.loss, "NAME", "with options (default: cross_entropy for classes, mse for numbers)"},
     {"metrics", TEXT, &o.metrics, "LIST", "commas between (default: accuracy for classes, mae for numbers; `gradus list metrics`)"},
     {"augment", TEXT, &o.augment, "LIST", "transforms of training samples: \"crop size=28 padding=2, flip\" (`gradus list transforms`)"},
@@ -62,30 +62,15 @@ static gd_tensor *sequence_loss(gd_tensors outputs, gd_tensors targets, void *us
     return gd_cross_entropy(gd_flatten(scores, .start_axis = 0, .end_axis = -2), gd_flatten(targets.at[0]));
 }
 
-/* "cosine warmup=100" with steps=... where the record needs it and it is not given. */
-static void fill_schedule(char *text, size_t size, int64_t steps) {
-    snprintf(text, size, "%s", o.schedule);
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, " "), text);
-    const gd_op *record = gd_record_get("schedule", name);
-    for (int i = 0; record && i < gd_op_attr_count(record); i++) {
-        const gd_op_attr *a = gd_op_attr_at(record, i);
-        if (!a->required || strcmp(a->name, "steps") != 0 || strstr(text, "steps=")) continue;
-        const size_t n = strlen(text);
-        snprintf(text + n, size - n, " steps=%lld", (long long)(steps > 0 ? steps : 1));
-    }
-}
-
-static gd_status compile(gd_module *net, const data *d, int64_t steps, const char **loss_name) {
-    char optimizer[300], schedule[300] = "";
+static gd_status compile(gd_module *net, const data *d, const char **loss_name) {
+    char optimizer[300];
     const bool sequence = d->classes && gd_tensor_rank(d->sample.at[d->sample.count - 1]) == 1;
     if (o.lr > 0) snprintf(optimizer, sizeof optimizer, "%s lr=%.17g", o.optimizer, o.lr);
     else snprintf(optimizer, sizeof optimizer, "%s", o.optimizer);
-    if (o.schedule) fill_schedule(schedule, sizeof schedule, steps);
     const char *loss = o.loss ? o.loss : d->classes ? "cross_entropy" : "mse";
     const char *metrics = o.metrics ? o.metrics : sequence ? NULL : d->classes ? "accuracy" : "mae";
     *loss_name = sequence ? "" : loss;
-    return gd_compile(net, .optimizer = optimizer, .schedule = *schedule ? schedule : NULL,
+    return gd_compile(net, .optimizer = optimizer, .schedule = o.schedule,
                       .loss = sequence ? NULL : loss, .loss_function = sequence ? sequence_loss : NULL,
                       .metrics = metrics, .precision = o.precision, .accumulate = (int)o.accumulate,
                       .clip_norm = o.clip);
@@ -164,9 +149,8 @@ static int run(int count, const char **words) {
                                      .workers = (int)o.workers);
     gd_loader *test = d.test ? gd_loader_new(d.test, .batch = o.batch, .workers = (int)o.workers) : NULL;
     if (gd_failed()) return failed();
-    const int64_t steps = o.steps ? o.steps : o.epochs * gd_loader_batches(train) / o.accumulate;
     const char *loss = NULL;
-    if (compile(net, &d, steps, &loss) != GD_OK) return failed();
+    if (compile(net, &d, &loss) != GD_OK) return failed();
     describe_data(&a, &d, o.transform, loss);
     if (!common.quiet)
         fprintf(stderr, "%s: %lld samples%s%.0lld, batches of %lld\n", a.model[0] ? a.model : o.model,
