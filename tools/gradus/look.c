@@ -135,7 +135,6 @@ static void json_record(const gd_op *r) {
 }
 
 static void print_record(const gd_op *r) {
-    printf("%s\n", gd_op_name(r));
     print_wrapped(gd_op_doc(r), 0, 80);
     for (int i = 0; i < gd_op_attr_count(r); i++) {
         const gd_op_attr *a = gd_op_attr_at(r, i);
@@ -170,7 +169,10 @@ static int run_list(int count, const char **words) {
     for (int i = 0; one ? i < 1 : gd_record_at(kind, i) != NULL; i++) {
         const gd_op *r = one ? one : gd_record_at(kind, i);
         if (common.json) json_record(r);
-        else if (one) print_record(r);
+        else if (one) {
+            puts(gd_op_name(r));
+            print_record(r);
+        }
         else {
             printf("%-22s  ", gd_op_name(r));
             first_sentence(gd_op_doc(r), 24);
@@ -281,7 +283,8 @@ static int about_model(const char *path) {
             printf("  takes       images of %lld x %lld, %s\n", (long long)a.width, (long long)a.height,
                    a.channels == 1 ? "grey" : "colour");
         if (a.n_classes) printf("  classes     %lld:", (long long)a.n_classes);
-        for (int64_t i = 0; i < a.n_classes && i < 12; i++) printf(" %s", a.classes[i]);
+        for (int64_t i = 0; i < a.n_classes && i < 12; i++)
+            printf(" %s", strcmp(a.classes[i], "\n") == 0 ? "\\n" : a.classes[i]);
         if (a.n_classes) puts(a.n_classes > 12 ? " ..." : "");
     }
     free_about(&a);

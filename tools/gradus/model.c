@@ -34,11 +34,21 @@ static void copy_text(const char *path, const char *key, char *into, size_t size
     free(text);
 }
 
+static void unescape(char *text) {
+    char *to = text;
+    for (const char *c = text; *c; c++) {
+        if (*c == '\\' && c[1]) *to++ = *++c == 'n' ? '\n' : *c;
+        else *to++ = *c;
+    }
+    *to = '\0';
+}
+
 /* Names of classes, a line each. */
 static void split_classes(about *a, char *text) {
     for (char *line = text; line && *line;) {
         char *end = strchr(line, '\n');
         if (end) *end = '\0';
+        unescape(line);
         char **grown = realloc(a->classes, (size_t)(a->n_classes + 1) * sizeof *grown);
         if (!grown) return;
         a->classes = grown;
@@ -114,10 +124,15 @@ gd_module *load_model(const char *path, about *a) {
 
 static char *join_classes(const about *a) {
     size_t size = 1;
-    for (int64_t i = 0; i < a->n_classes; i++) size += strlen(a->classes[i]) + 1;
+    for (int64_t i = 0; i < a->n_classes; i++) size += 2 * strlen(a->classes[i]) + 1;
     char *text = calloc(size, 1), *at = text;
-    for (int64_t i = 0; text && i < a->n_classes; i++)
-        at += sprintf(at, "%s%s", i ? "\n" : "", a->classes[i]);
+    for (int64_t i = 0; text && i < a->n_classes; i++) {
+        if (i) *at++ = '\n';
+        for (const char *c = a->classes[i]; *c; c++) {
+            if (*c == '\n' || *c == '\\') *at++ = '\\'; /* a character of a text may be a new line */
+            *at++ = *c == '\n' ? 'n' : *c;
+        }
+    }
     return text;
 }
 

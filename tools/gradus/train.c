@@ -29,7 +29,7 @@ static const option options[] = {
     {"split", NUMBER, &o.split, "SHARE", "of the data kept back for validation where they have no test part (default 0.1)"},
     {"out", TEXT, &o.out, "FILE", "where the model goes: .onnx, or .safetensors for the weights alone"},
     {"weights", TEXT, &o.weights, "FILE", "a .safetensors file to start from; what does not fit is left out and named"},
-    {"how", HEADING, NULL, NULL, NULL},
+    {"how to train it", HEADING, NULL, NULL, NULL},
     {"epochs", INTEGER, &o.epochs, "N", "how often all samples are seen (default 5)"},
     {"steps", INTEGER, &o.steps, "N", "ends after so many batches"},
     {"batch", INTEGER, &o.batch, "N", "samples in a batch (default 64)"},
