@@ -56,6 +56,7 @@ int failed(void) {
 /* What the library has to say: warnings always, the rest unless --quiet. */
 static void log_line(gd_log_level level, const char *message, void *user) {
     (void)user;
+    if (strncmp(message, "gd_fit: stopped", 15) == 0) return; /* the progress says it */
     if (level >= GD_LOG_WARNING) fprintf(stderr, "gradus: warning: %s\n", message);
     else if (level == GD_LOG_INFO && !common.quiet) fprintf(stderr, "gradus: %s\n", message);
 }
