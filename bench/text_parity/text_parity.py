@@ -58,6 +58,7 @@ def train(net, folder, steps):
 
 
 def main():
+    sys.stdout.reconfigure(line_buffering=True)
     parser = argparse.ArgumentParser()
     parser.add_argument("file")
     parser.add_argument("--nets", default="char_lstm,gpt")
