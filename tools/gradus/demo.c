@@ -11,12 +11,12 @@
 static struct {
     const char *dir;
     int64_t samples, epochs;
-} o = {.dir = "digits-demo", .samples = 20000, .epochs = 4};
+} o = {.dir = "digits-demo", .samples = 30000, .epochs = 5};
 
 static const option options[] = {
     {"dir", TEXT, &o.dir, "DIR", "where the model and the curve go (default digits-demo)"},
-    {"samples", INTEGER, &o.samples, "N", "digits to learn from (default 20000)"},
-    {"epochs", INTEGER, &o.epochs, "N", "how often each is seen (default 4)"},
+    {"samples", INTEGER, &o.samples, "N", "digits to learn from (default 30000)"},
+    {"epochs", INTEGER, &o.epochs, "N", "how often each is seen (default 5)"},
     {0}};
 
 enum { TEST_SAMPLES = 2000, SHOWN = 9 };
