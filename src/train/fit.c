@@ -438,13 +438,5 @@ gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
             ? gd_fail(GD_E_STATE, "gd_fit: a function is being traced, or a graph built")
             : fit(net, data, options ? options : &defaults, &h);
     gd_scope_close(&scope);
-    status = gd_attempt_end(&attempt, status);
-    if (status == GD_OK) status = gd_scope_reserve(1);
-    if (status == GD_OK) {
-        gd_scope_adopt(&h->object);
-        return h;
-    }
-    gd_release(h);
-    gd_report(site, status);
-    return NULL;
+    return gd_history_finish(site, h, gd_attempt_end(&attempt, status));
 }

@@ -96,6 +96,17 @@ void gd_history_set(gd_history *h, int column, double value) {
 
 /* --- reading it -------------------------------------------------------------------------------- */
 
+gd_history *gd_history_finish(const char *site, gd_history *h, gd_status status) {
+    if (status == GD_OK) status = gd_scope_reserve(1);
+    if (status == GD_OK) {
+        gd_scope_adopt(&h->object);
+        return h;
+    }
+    gd_release(h);
+    gd_report(site, status);
+    return NULL;
+}
+
 const char *gd_history_stopped(const gd_history *h) { return h && *h->stopped ? h->stopped : NULL; }
 
 bool gd_history_interrupted(const gd_history *h) { return h && h->interrupted; }

@@ -19,6 +19,9 @@ struct gd_history {
 /* An empty table; count 1, in no scope. NULL: no memory. */
 gd_history *gd_history_bare(void);
 
+/* Hands a history to the scope of the program, or drops it after a failure, which it records. */
+gd_history *gd_history_finish(const char *site, gd_history *history, gd_status status);
+
 /* The number of a column, which is added if it is not there: its rows are NaN so far. -1: no memory. */
 int gd_history_column(gd_history *history, const char *name);
 /* Column `name`, or -1. */
