@@ -39,6 +39,10 @@ struct gd_callback {
 /* Behind the typed constructors. */
 gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const void *options);
 
+/* A disk that fails costs a log and not the run: GD_E_IO is told once (`warned`), and is no failure then.
+ * `what` is lost: "csv_log: rows". */
+gd_status gd_event_tell_lost(gd_event *event, gd_status status, const char *what, bool *warned);
+
 /* One event for a callback; a failure names it. */
 gd_status gd_callback_call(gd_callback *callback, gd_event *event);
 /* One event for all callbacks of a run, in their order; then what they do after it. Used by gd_fit. */

@@ -148,17 +148,8 @@ static gd_status read_head(csv_log *l, const char *at, const char *end) {
 
 /* --- the file ---------------------------------------------------------------------------------- */
 
-/* A failure of the disk is told once, and training goes on. */
 static gd_status tell(csv_log *l, gd_event *event, gd_status status) {
-    if (status != GD_E_IO) return status;
-    if (!l->warned) {
-        char message[GD_MESSAGE_MAX + 80];
-        snprintf(message, sizeof message, "csv_log: rows are lost, and training goes on: %s",
-                 gd_latest_failure());
-        gd_event_warn(event, message);
-    }
-    l->warned = true;
-    return GD_OK;
+    return gd_event_tell_lost(event, status, "csv_log: rows", &l->warned);
 }
 
 /* The whole file anew: the head, then these rows. */

@@ -53,17 +53,8 @@ static gd_status tensorboard_take(gd_callback *c, gd_taking *in) {
     return gd_taking_integer(in, "last", &((board *)c->self)->last);
 }
 
-/* A failure of the disk is told once, and training goes on. */
 static gd_status tell(board *b, gd_event *event, gd_status status) {
-    if (status != GD_E_IO) return status;
-    if (!b->warned) {
-        char message[GD_MESSAGE_MAX + 80];
-        snprintf(message, sizeof message, "tensorboard: events are lost, and training goes on: %s",
-                 gd_latest_failure());
-        gd_event_warn(event, message);
-    }
-    b->warned = true;
-    return GD_OK;
+    return gd_event_tell_lost(event, status, "tensorboard: events", &b->warned);
 }
 
 /* --- events ------------------------------------------------------------------------------------ */

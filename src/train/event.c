@@ -1,5 +1,6 @@
 /* event.c - what callbacks ask of the run behind an event. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "gradus/ops.h"
@@ -75,4 +76,16 @@ bool gd_value_improves(const char *name, gd_word mode, double value, double best
     if (isnan(value)) return false;
     if (isnan(best)) return true;
     return gd_value_small_is_good(name, mode) ? value < best : value > best;
+}
+
+gd_status gd_event_tell_lost(gd_event *event, gd_status status, const char *what, bool *warned) {
+    if (status != GD_E_IO) return status;
+    if (!*warned) {
+        char message[GD_MESSAGE_MAX + 80];
+        snprintf(message, sizeof message, "%s are lost, and training goes on: %s", what,
+                 gd_latest_failure());
+        gd_event_warn(event, message);
+    }
+    *warned = true;
+    return GD_OK;
 }
