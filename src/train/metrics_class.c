@@ -33,6 +33,16 @@ static void accuracy_update(gd_metric *m, gd_tensor *output, gd_tensor *target, 
 }
 static gd_tensor *accuracy_value(gd_metric *m) { return right_of_all(m); }
 
+/* For metrics that need a column for each class. */
+static bool read_columns(gd_class_batch *b, gd_tensor *output, gd_tensor *target, gd_tensor *weight,
+                         gd_class_form form, const char *metric) {
+    if (!gd_class_batch_read(b, output, target, weight, form)) return false;
+    if (b->binary)
+        gd_tensor_fail(gd_fail(GD_E_SHAPE, "the output has one column; %s needs one for each class",
+                               metric));
+    return !b->binary;
+}
+
 /*metric top_k
  * The share of samples whose class is among the k with the largest outputs. Of equal outputs the one with the lower class number comes first, so top_k with k = 1 is the accuracy.
  *   k int = 5                   in [1, inf): how many
@@ -43,14 +53,8 @@ static gd_tensor *accuracy_value(gd_metric *m) { return right_of_all(m); }
 static void top_k_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
     const gd_metric_top_k_options *o = gd_metric_options(m);
     gd_class_batch b;
-    if (!gd_class_batch_read(&b, output, target, weight,
-                             (gd_class_form){o->axis, o->ignore_index, true, 0.5}))
-        return;
-    if (b.binary) {
-        gd_tensor_fail(
-            gd_fail(GD_E_SHAPE, "the output has one column; top_k needs one for each class"));
-        return;
-    }
+    const gd_class_form form = {o->axis, o->ignore_index, true, 0.5};
+    if (!read_columns(&b, output, target, weight, form, "top_k")) return;
     /* The place of the target is the number of classes before it: (N,C,...) summed over classes. A
      * NaN counts as larger than any number, as argmax has it. */
     gd_tensor *at = gd_unsqueeze(b.actual, 1), *own = gd_gather(b.scores, 1, at);
@@ -73,14 +77,8 @@ static void perplexity_update(gd_metric *m, gd_tensor *output, gd_tensor *target
                               gd_tensor *weight) {
     const gd_metric_perplexity_options *o = gd_metric_options(m);
     gd_class_batch b;
-    if (!gd_class_batch_read(&b, output, target, weight,
-                             (gd_class_form){o->axis, o->ignore_index, true, 0.5}))
-        return;
-    if (b.binary) {
-        gd_tensor_fail(
-            gd_fail(GD_E_SHAPE, "the output has one column; perplexity needs one for each class"));
-        return;
-    }
+    const gd_class_form form = {o->axis, o->ignore_index, true, 0.5};
+    if (!read_columns(&b, output, target, weight, form, "perplexity")) return;
     gd_tensor *of = b.actual;
     if (target->rank == output->rank && gd_is_float(target->dtype))
         of = gd_cast(gd_movedim(target, gd_dims(o->axis), gd_dims(1)), GD_F64);
