@@ -18,8 +18,8 @@ void gd_affine_matrix(double angle, double tx, double ty, double scale, double s
     m[5] = -m[3] * tx - m[4] * ty;
 }
 
-/* Pixels from middle - half to middle + half, begun ones included. A whole number of them, as a turn by
- * 90 degrees gives, is taken as it is, wherever they begin. */
+/* The number of pixels that the interval from middle - half to middle + half touches. Where its length is
+ * an integer, as after a rotation by 90 degrees, it is that integer. */
 static int64_t extent(double middle, double half) {
     if (fabs(2 * half - nearbyint(2 * half)) < 1e-4) return (int64_t)nearbyint(2 * half);
     const double low = trunc((middle - half) * 1e4) * 1e-4,

@@ -33,7 +33,7 @@ static const float *load(const gd_image *x, int64_t at, int n, float *buffer) {
     return buffer;
 }
 
-/* The gray of n pixels at `at` of a plane of `plane`; of bytes a whole number. */
+/* The gray of n pixels at `at` of a plane of `plane`; rounded to an integer for bytes. */
 static void gray_of(const gd_image *x, int64_t at, int64_t plane, int n, float *gray) {
     float buffer[3][TILE];
     const float *r = load(x, at, n, buffer[0]), *g = load(x, at + plane, n, buffer[1]),

@@ -44,7 +44,7 @@ typedef struct gd_batch_call {
 } gd_batch_call;
 
 /* Where the function cannot be traced but works eagerly, it stays eager, and a line of the log says
- * so. Results are those of the current scope; NULL: not wanted. */
+ * so. Results belong to the current scope; NULL: the caller does not need them. */
 gd_status gd_batches_call(gd_batches *b, const gd_batch_call *call, gd_tensors batch,
                           gd_tensors *results);
 

@@ -10,7 +10,7 @@ typedef struct gd_interrupt {
     int requests, signals;
 } gd_interrupt;
 
-/* From here to the end SIGINT and SIGTERM are noted, if `catches`. Runs nest, and go on in several
+/* From here to the end SIGINT and SIGTERM are recorded, if `catches`. Runs nest, and go on in several
  * threads at once: the first one installs the handlers, the last one puts back those from before. */
 void gd_interrupt_begin(gd_interrupt *interrupt, bool catches);
 void gd_interrupt_end(gd_interrupt *interrupt);
