@@ -12,7 +12,8 @@ enum { LENGTH = 64, BATCH = 32 };
 static gd_tensor *step(gd_module *net, gd_tensors batch, void *user) {
     (void)user;
     gd_tensor *scores = gd_module_forward(net, batch.at[0]);
-    gd_tensor *loss = gd_cross_entropy(gd_flatten(scores, .start_axis = 0, .end_axis = 1), gd_flatten(batch.at[1]));
+    gd_tensor *loss = gd_cross_entropy(gd_flatten(scores, .start_axis = 0, .end_axis = 1),
+                                       gd_flatten(batch.at[1]));
     gd_backward(loss);
     return loss;
 }
@@ -25,7 +26,8 @@ static void write_text(gd_module *net, gd_dataset *text, int length) {
     gd_module_eval(net);
     for (int i = 0; i < length; i++) {
         GD_SCOPE;
-        gd_tensors y = gd_module_call(net, gd_list(gd_from_array(gd_dims(1, 1), GD_I64, &last), h, c));
+        gd_tensors y =
+            gd_module_call(net, gd_list(gd_from_array(gd_dims(1, 1), GD_I64, &last), h, c));
         last = gd_item_int(gd_multinomial(gd_softmax(gd_select(y.at[0], 1, 0), .axis = 1), 1));
         if (gd_failed()) return;
         gd_release(h), gd_release(c);

@@ -28,8 +28,9 @@ static const char *make_table(void) {
 int main(int argc, char **argv) {
     GD_SCOPE;
     gd_seed(0);
-    gd_dataset *table = gd_dataset_csv(argc > 1 ? argv[1] : make_table(), .target = argc > 2 ? argv[2] : "price",
-                                       .missing = GD_MEAN, .standardize = true);
+    gd_dataset *table =
+        gd_dataset_csv(argc > 1 ? argv[1] : make_table(), .target = argc > 2 ? argv[2] : "price",
+                       .missing = GD_MEAN, .standardize = true);
     gd_module *net = gd_nn_sequential(gd_nn_linear(GD_ANY, 32), gd_nn_relu(), gd_nn_linear(32, 1));
     gd_compile(net, .optimizer = "adam lr=0.01", .loss = "mse", .metrics = "mae, r2");
     gd_history *h = gd_fit(net, table, .epochs = 30, .batch = 32, .validation_split = 0.2,
@@ -39,6 +40,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     gd_history_plot(h, "houses.svg");
-    printf("mean error %.3f, r2 %.3f\n", gd_history_last(h, "val_mae"), gd_history_last(h, "val_r2"));
+    printf("mean error %.3f, r2 %.3f\n", gd_history_last(h, "val_mae"),
+           gd_history_last(h, "val_r2"));
     return !gd_failed() && (argc > 1 || gd_history_last(h, "val_mae") < 0.15) ? 0 : 1;
 }

@@ -16,14 +16,16 @@ int main(void) {
     gd_tensor *y = gd_randn(gd_dims(N, OUT));
     gd_module *net = gd_nn_sequential(gd_nn_linear(D, H), gd_nn_relu(), gd_nn_linear(H, OUT));
     gd_optimizer *sgd = gd_optim_sgd(gd_module_parameters(net), .lr = 1e-4);
-    gd_loader *loader = gd_loader_new(gd_dataset_tensors(x, y), .batch = 8, .shuffle = true, .workers = 1);
+    gd_loader *loader =
+        gd_loader_new(gd_dataset_tensors(x, y), .batch = 8, .shuffle = true, .workers = 1);
 
     double first = 0, last = 0;
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         last = 0;
         for (gd_tensors batch; gd_loader_next(loader, &batch);) {
             GD_SCOPE;
-            gd_tensor *loss = gd_mse_loss(gd_module_forward(net, batch.at[0]), batch.at[1], .reduction = GD_SUM);
+            gd_tensor *loss =
+                gd_mse_loss(gd_module_forward(net, batch.at[0]), batch.at[1], .reduction = GD_SUM);
             gd_optimizer_zero_grad(sgd);
             gd_backward(loss);
             gd_optimizer_step(sgd);

@@ -12,7 +12,8 @@ enum { CONTEXT = 64, BATCH = 16 };
 /* Scores (N, T, C) and the next characters (N, T): every place is a sample. */
 static gd_tensor *next_character(gd_tensors outputs, gd_tensors targets, void *user) {
     (void)user;
-    return gd_cross_entropy(gd_flatten(outputs.at[0], .start_axis = 0, .end_axis = 1), gd_flatten(targets.at[0]));
+    return gd_cross_entropy(gd_flatten(outputs.at[0], .start_axis = 0, .end_axis = 1),
+                            gd_flatten(targets.at[0]));
 }
 
 /* Draws characters one after the other. */
@@ -44,8 +45,8 @@ int main(int argc, char **argv) {
     const int steps = argc > 2 ? atoi(argv[2]) : 2000;
     gd_dataset *text = gd_dataset_text(argv[1], CONTEXT, .unit = GD_CHARACTER, .stride = 8);
     gd_loader *train = gd_loader_new(text, .batch = BATCH, .shuffle = true, .workers = 1);
-    gd_module *net = gd_zoo_gpt(gd_dataset_class_count(text), .context = CONTEXT, .layers = 4, .heads = 4,
-                                .width = 128, .dropout = 0);
+    gd_module *net = gd_zoo_gpt(gd_dataset_class_count(text), .context = CONTEXT, .layers = 4,
+                                .heads = 4, .width = 128, .dropout = 0);
     gd_compile(net, .optimizer = "adamw lr=0.001", .loss_function = next_character, .clip_norm = 1);
     gd_history *h = gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps);
     if (!h) {

@@ -26,13 +26,16 @@ static const char *make_pictures(void) {
     for (int i = 0; i < 900 && !gd_failed(); i++) {
         GD_SCOPE;
         char path[80];
-        const double cx = gd_random_between(&r, 10, 22), cy = gd_random_between(&r, 10, 22), s = gd_random_between(&r, 5, 9);
+        const double cx = gd_random_between(&r, 10, 22), cy = gd_random_between(&r, 10, 22),
+                     s = gd_random_between(&r, 5, 9);
         unsigned char ink[3], paper[3];
         for (int c = 0; c < 3; c++)
-            ink[c] = (unsigned char)(156 + gd_random_below(&r, 100)), paper[c] = (unsigned char)gd_random_below(&r, 100);
+            ink[c] = (unsigned char)(156 + gd_random_below(&r, 100)),
+            paper[c] = (unsigned char)gd_random_below(&r, 100);
         for (int p = 0; p < SIZE * SIZE; p++)
             for (int c = 0; c < 3; c++)
-                pixels[c * SIZE * SIZE + p] = inside(i % 3, (p % SIZE - cx) / s, (p / SIZE - cy) / s) ? ink[c] : paper[c];
+                pixels[c * SIZE * SIZE + p] =
+                    inside(i % 3, (p % SIZE - cx) / s, (p / SIZE - cy) / s) ? ink[c] : paper[c];
         snprintf(path, sizeof path, "shapes/%s", shapes[i % 3]);
         mkdir(path, 0777);
         snprintf(path, sizeof path, "shapes/%s/%d.png", shapes[i % 3], i / 3);
@@ -47,16 +50,18 @@ int main(int argc, char **argv) {
     const char *dir = argc > 1 ? argv[1] : make_pictures();
     gd_dataset *train, *test, *all = gd_dataset_image_folder(dir, .size = SIZE);
     gd_dataset_random_split(all, 0.8, &train, &test);
-    train = gd_dataset_transform(train, gd_transform_flip(), gd_transform_color_jitter(.brightness = 0.1));
+    train = gd_dataset_transform(train, gd_transform_flip(),
+                                 gd_transform_color_jitter(.brightness = 0.1));
     gd_module *net = gd_zoo_convnet(.channels = 3, .classes = gd_dataset_class_count(all));
     gd_compile(net, .optimizer = "adamw lr=0.002", .loss = "cross_entropy", .metrics = "accuracy");
     gd_history *h = gd_fit(net, gd_loader_new(train, .batch = 32, .shuffle = true, .workers = 2),
-                           .epochs = argc > 2 ? atoi(argv[2]) : 10, .validation = gd_loader_new(test, .batch = 16));
+                           .epochs = argc > 2 ? atoi(argv[2]) : 10,
+                           .validation = gd_loader_new(test, .batch = 16));
     if (!h) {
         fprintf(stderr, "%s\n", gd_error_message());
         return 1;
     }
-    printf("%.1f %% of %lld pictures that it has not seen are right\n", 100 * gd_history_last(h, "val_accuracy"),
-           (long long)gd_dataset_count(test));
+    printf("%.1f %% of %lld pictures that it has not seen are right\n",
+           100 * gd_history_last(h, "val_accuracy"), (long long)gd_dataset_count(test));
     return !gd_failed() && (argc > 1 || gd_history_last(h, "val_accuracy") > 0.8) ? 0 : 1;
 }

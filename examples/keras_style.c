@@ -14,8 +14,10 @@ int main(void) {
     gd_tensor *x = gd_randn(gd_dims(N, D));
     gd_tensor *y = gd_randn(gd_dims(N, D));
     gd_compile(net, .optimizer = "sgd lr=1.0", .loss = "mse");
-    gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 50, .batch = N, .progress = GD_PROGRESS_NONE);
+    gd_history *h =
+        gd_fit(net, gd_list(x, y), .epochs = 50, .batch = N, .progress = GD_PROGRESS_NONE);
 
-    for (int epoch = 0; epoch < 50; epoch += 7) show_loss(epoch, gd_history_value(h, "loss", epoch));
+    for (int epoch = 0; epoch < 50; epoch += 7)
+        show_loss(epoch, gd_history_value(h, "loss", epoch));
     return show_end(gd_history_value(h, "loss", 0) > 1 && gd_history_last(h, "loss") < 0.95);
 }

@@ -125,7 +125,8 @@ gd_status gd_sample_take(gd_sample *sample, gd_tensors list, const void *frame) 
     if (list.count > 0 && list.at) {
         GD_TRY(gd_check_returned(list, frame));
         for (int64_t i = 0; i < list.count; i++) {
-            if (!list.at[i]) return gd_fail(GD_E_ARGUMENT, "tensor %lld of it is NULL", (long long)i);
+            if (!list.at[i])
+                return gd_fail(GD_E_ARGUMENT, "tensor %lld of it is NULL", (long long)i);
             if (list.at[i]->kind == GD_FAILED) return gd_failure();
         }
         return gd_sample_from_list(sample, list);
@@ -150,8 +151,8 @@ static const gd_dataset_rules functions_rules = {.get = functions_get, .close = 
 gd_dataset *gd_dataset_from_at(const char *site, void *self, const gd_dataset_functions *call) {
     GD_CALLED_FROM(site);
     if (!call || !call->count || !call->get)
-        return gd_dataset_finish(
-            site, NULL, gd_fail(GD_E_ARGUMENT, "gd_dataset_from needs .count and .get"));
+        return gd_dataset_finish(site, NULL,
+                                 gd_fail(GD_E_ARGUMENT, "gd_dataset_from needs .count and .get"));
     functions *f = gd_calloc(1, sizeof *f);
     gd_dataset *d = f ? gd_dataset_bare("dataset", &functions_rules, NULL, 0) : NULL;
     if (!d) {
@@ -240,7 +241,8 @@ gd_status gd_sample_from_list(gd_sample *s, gd_tensors list) {
     return GD_OK;
 }
 
-gd_status gd_dataset_fetch(const gd_dataset *d, int64_t index, gd_random *random, gd_sample *sample) {
+gd_status gd_dataset_fetch(const gd_dataset *d, int64_t index, gd_random *random,
+                           gd_sample *sample) {
     sample->count = 0;
     if (index < 0 || index >= d->count)
         return gd_fail(GD_E_INDEX, "%s has %lld samples; there is none with number %lld", d->type,
@@ -259,7 +261,8 @@ gd_tensors gd_dataset_get_at(const char *site, gd_dataset *d, int64_t index,
                              const gd_sample_options *options) {
     GD_CALLED_FROM(site);
     gd_sample sample = {.count = 0};
-    gd_random random = gd_sample_random(options ? options->seed : 0, options ? options->epoch : 0, index);
+    gd_random random =
+        gd_sample_random(options ? options->seed : 0, options ? options->epoch : 0, index);
     gd_scope *scope = gd_scope_open();
     gd_status status = d ? gd_dataset_fetch(d, index, &random, &sample)
                          : gd_fail(GD_E_ARGUMENT, "gd_dataset_get: the dataset is NULL");

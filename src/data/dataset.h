@@ -33,7 +33,8 @@ typedef struct gd_sample {
 typedef struct gd_dataset_rules {
     gd_status (*check)(const void *options);
     gd_status (*open)(gd_dataset *dataset);
-    gd_status (*get)(const gd_dataset *dataset, int64_t index, gd_random *random, gd_sample *sample);
+    gd_status (*get)(const gd_dataset *dataset, int64_t index, gd_random *random,
+                     gd_sample *sample);
     void (*name)(const gd_dataset *dataset, int64_t index, char *text, size_t size);
     void (*close)(gd_dataset *dataset);
     /* Where it is faster than one by one: samples `indices` (in range) as one batch, stacked, in new

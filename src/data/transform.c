@@ -87,12 +87,14 @@ gd_status gd_transform_run(const gd_transform *t, gd_tensor *x, gd_random *rando
     return status;
 }
 
-gd_tensor *gd_transform_apply_at(const char *site, gd_transform *t, gd_tensor *x, gd_random *random) {
+gd_tensor *gd_transform_apply_at(const char *site, gd_transform *t, gd_tensor *x,
+                                 gd_random *random) {
     GD_CALLED_FROM(site);
     gd_random zero = gd_random_of(0, 0);
     gd_tensor *y = NULL;
     gd_scope *scope = gd_scope_open();
-    gd_status status = t && x ? GD_OK : gd_fail(GD_E_ARGUMENT, "gd_transform_apply: an argument is NULL");
+    gd_status status =
+        t && x ? GD_OK : gd_fail(GD_E_ARGUMENT, "gd_transform_apply: an argument is NULL");
     if (status == GD_OK && x->kind == GD_FAILED) status = gd_failure();
     if (status == GD_OK) status = gd_transform_run(t, x, random ? random : &zero, &y);
     if (status == GD_OK) gd_keep(y);
@@ -107,7 +109,8 @@ typedef struct chain {
     gd_transform *at[]; /* held */
 } chain;
 
-static gd_status chain_get(const gd_dataset *d, int64_t index, gd_random *random, gd_sample *sample) {
+static gd_status chain_get(const gd_dataset *d, int64_t index, gd_random *random,
+                           gd_sample *sample) {
     const chain *c = d->self;
     GD_TRY(gd_dataset_fetch(d->inner[0], index, random, sample));
     gd_status status = GD_OK;
@@ -147,7 +150,8 @@ gd_dataset *gd_dataset_transform_at(const char *site, gd_dataset *dataset, gd_tr
     for (int64_t i = 0; i < list.count; i++)
         if (!list.at[i])
             return gd_dataset_finish(site, NULL,
-                                     gd_fail(GD_E_ARGUMENT, "gd_dataset_transform: transform %lld is NULL",
+                                     gd_fail(GD_E_ARGUMENT,
+                                             "gd_dataset_transform: transform %lld is NULL",
                                              (long long)i));
     chain *c = gd_calloc(1, sizeof *c + (size_t)list.count * sizeof *c->at);
     gd_dataset *d = c ? gd_dataset_bare(dataset->type, &chain_rules, &dataset, 1) : NULL;
@@ -160,6 +164,7 @@ gd_dataset *gd_dataset_transform_at(const char *site, gd_dataset *dataset, gd_tr
     d->count = dataset->count;
     gd_status status = GD_OK;
     if (dataset->n_classes)
-        status = gd_dataset_set_classes(d, (const char *const *)dataset->classes, dataset->n_classes);
+        status =
+            gd_dataset_set_classes(d, (const char *const *)dataset->classes, dataset->n_classes);
     return gd_dataset_finish(site, d, status);
 }

@@ -14,14 +14,15 @@ void gd_picture_free(gd_picture *image) {
 }
 
 gd_status gd_picture_new(gd_picture *image, const char *name, const char *what, uint64_t width,
-                       uint64_t height, int channels) {
+                         uint64_t height, int channels) {
     if (width == 0 || height == 0)
         return gd_fail(GD_E_FORMAT, "%s: a %s picture of %llu x %llu pixels", name, what,
                        (unsigned long long)width, (unsigned long long)height);
     if (width > GD_PICTURE_MAX_PIXELS || height > GD_PICTURE_MAX_PIXELS / width)
         return gd_fail(GD_E_UNSUPPORTED,
                        "%s: its %s header says %llu x %llu pixels; at most %d are read", name, what,
-                       (unsigned long long)width, (unsigned long long)height, GD_PICTURE_MAX_PIXELS);
+                       (unsigned long long)width, (unsigned long long)height,
+                       GD_PICTURE_MAX_PIXELS);
     const size_t bytes = (size_t)width * (size_t)height * (size_t)channels;
     image->pixels = gd_malloc(bytes);
     if (!image->pixels)
@@ -102,11 +103,11 @@ static gd_status decode(gd_picture *image, const char *name, const uint8_t *data
     GD_TRY(set_channels(image, name, colours + o->alpha));
     if (o->width == 0 && o->height == 0) return GD_OK;
     return gd_picture_resize(image, name, o->width ? o->width : image->width,
-                           o->height ? o->height : image->height);
+                             o->height ? o->height : image->height);
 }
 
 gd_status gd_picture_decode(gd_picture *image, const char *name, const void *data, size_t bytes,
-                          const gd_picture_options *options) {
+                            const gd_picture_options *options) {
     *image = (gd_picture){.width = 0};
     const gd_status status = decode(image, name, data, bytes, options);
     if (status != GD_OK) gd_picture_free(image);

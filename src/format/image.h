@@ -28,7 +28,7 @@ typedef struct gd_picture_options {
 
 /* `name` is for messages. On failure *image is empty. */
 gd_status gd_picture_decode(gd_picture *image, const char *name, const void *data, size_t bytes,
-                          const gd_picture_options *options);
+                            const gd_picture_options *options);
 /* Reads a file, which may be gzipped. */
 gd_status gd_picture_read(gd_picture *image, const char *path, const gd_picture_options *options);
 void gd_picture_free(gd_picture *image);
@@ -41,13 +41,13 @@ gd_status gd_picture_resize(gd_picture *image, const char *name, int width, int 
 
 /* Writes a PNG file of 8 bits, with 1 to 4 channels: pixels (height, width, channels). */
 gd_status gd_picture_write_png(const char *path, int width, int height, int channels,
-                             const uint8_t *pixels);
+                               const uint8_t *pixels);
 
 /* --- between the decoders ---------------------------------------------------------------------- */
 
 /* Sizes from a header, checked, and memory for them. `what` is "JPEG". */
 gd_status gd_picture_new(gd_picture *image, const char *name, const char *what, uint64_t width,
-                       uint64_t height, int channels);
+                         uint64_t height, int channels);
 
 /* Each gives the channels that are cheapest for it; gd_picture_decode does the rest. */
 gd_status gd_jpeg_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes,

@@ -122,7 +122,7 @@ static gd_status decode(decoder *d, gd_picture *image, const gd_picture_options 
         return gd_picture_new(image, d->name, "JPEG", info->image_width, info->image_height, 1);
     jpeg_start_decompress(info);
     GD_TRY(gd_picture_new(image, d->name, "JPEG", info->output_width, info->output_height,
-                        info->output_components));
+                          info->output_components));
     const size_t row = (size_t)image->width * (size_t)image->channels;
     while (info->output_scanline < info->output_height) {
         JSAMPROW rows[8];

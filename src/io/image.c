@@ -51,9 +51,9 @@ static gd_tensor *load(const char *path, const void *bytes, size_t size,
     if (!o) o = &none;
     gd_status status = check_options(o);
     const gd_picture_options wish = {.channels = (int)o->channels,
-                                   .alpha = o->alpha,
-                                   .width = (int)o->width,
-                                   .height = (int)o->height};
+                                     .alpha = o->alpha,
+                                     .width = (int)o->width,
+                                     .height = (int)o->height};
     if (status == GD_OK)
         status = bytes ? gd_picture_decode(&image, path, bytes, size, &wish)
                        : gd_picture_read(&image, path, &wish);

@@ -99,16 +99,18 @@ static gd_status try_save(const saving *s, bool any_batch) {
 }
 
 static gd_status check_saving(const saving *s) {
-    const char *wrong = !s->path                                         ? "path is NULL"
-                        : !s->net                                        ? "the module is NULL"
-                        : s->examples.count < 1 || !s->examples.at       ? "there are no examples of inputs"
-                        : !s->options->inputs || !*s->options->inputs    ? "inputs have no name"
-                        : !s->options->outputs || !*s->options->outputs  ? "outputs have no name"
-                                                                         : NULL;
+    const char *wrong = !s->path  ? "path is NULL"
+                        : !s->net ? "the module is NULL"
+                        : s->examples.count < 1 || !s->examples.at
+                            ? "there are no examples of inputs"
+                        : !s->options->inputs || !*s->options->inputs   ? "inputs have no name"
+                        : !s->options->outputs || !*s->options->outputs ? "outputs have no name"
+                                                                        : NULL;
     if (wrong) return gd_fail(GD_E_ARGUMENT, "gd_onnx_save_module: %s", wrong);
     for (int64_t i = 0; i < s->examples.count; i++)
         if (!s->examples.at[i])
-            return gd_fail(GD_E_ARGUMENT, "gd_onnx_save_module: example %lld is NULL", (long long)i);
+            return gd_fail(GD_E_ARGUMENT, "gd_onnx_save_module: example %lld is NULL",
+                           (long long)i);
     return GD_OK;
 }
 
@@ -178,10 +180,10 @@ gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *
 /* The graph of a file, which clones of its module share. */
 typedef struct model {
     gd_object object;
-    gd_graph *graph;      /* held */
-    gd_tensor **feeds;    /* inputs, then variables; held */
-    const char **paths;   /* of the variables in the module; interned */
-    gd_tensor **outputs;  /* held */
+    gd_graph *graph;     /* held */
+    gd_tensor **feeds;   /* inputs, then variables; held */
+    const char **paths;  /* of the variables in the module; interned */
+    gd_tensor **outputs; /* held */
     int n_inputs, n_variables, n_outputs;
 } model;
 
@@ -276,7 +278,8 @@ static gd_status add_variables(gd_module *module, model *m) {
         const gd_origin *o = m->graph->variables[i]->origin;
         gd_tensor *symbol = gd_graph_find(m->graph, o->name);
         const char *path = path_of(o->name);
-        if (!path || !symbol || symbol->kind != GD_SYMBOL) return gd_fail(GD_E_MEMORY, "no memory for a model");
+        if (!path || !symbol || symbol->kind != GD_SYMBOL)
+            return gd_fail(GD_E_MEMORY, "no memory for a model");
         gd_tensor *value = gd_clone(o->initial);
         if (value->kind == GD_FAILED) return gd_failure();
         const gd_status status = put_tensor(module, path, value, o->trainable);
@@ -351,8 +354,9 @@ int64_t gd_onnx_metadata_at(const char *site, const char *path, const char *key,
                             size_t size) {
     gd_pb_doc *doc;
     if (size > 0 && text) text[0] = '\0';
-    gd_status status = path && key ? gd_pb_load(&doc, &gd_onnx_model_schema, path)
-                                   : gd_fail(GD_E_ARGUMENT, "gd_onnx_metadata: an argument is NULL");
+    gd_status status = path && key
+                           ? gd_pb_load(&doc, &gd_onnx_model_schema, path)
+                           : gd_fail(GD_E_ARGUMENT, "gd_onnx_metadata: an argument is NULL");
     if (status != GD_OK) {
         gd_report(site, status);
         return -1;

@@ -89,7 +89,8 @@ static gd_status save(gd_event *event, char *path, bool *saved) {
     *saved = status == GD_OK;
     if (status != GD_E_IO && status != GD_E_MEMORY) return status;
     char text[GD_MESSAGE_MAX + 120];
-    snprintf(text, sizeof text, "the checkpoint of step %lld is not saved, and training goes on: %s",
+    snprintf(text, sizeof text,
+             "the checkpoint of step %lld is not saved, and training goes on: %s",
              (long long)event->step, gd_latest_failure());
     gd_event_warn(event, text);
     return GD_OK;
@@ -138,7 +139,8 @@ static gd_status begin(const gd_checkpoint_options *o, gd_event *event) {
     if (is_ours) return GD_OK;
     GD_TRY(gd_checkpoint_set_aside(o->path, &moved));
     char text[GD_MESSAGE_MAX];
-    snprintf(text, sizeof text, "%.800s: %d checkpoints of an earlier run are in its folder 'previous' now", o->path,
+    snprintf(text, sizeof text,
+             "%.800s: %d checkpoints of an earlier run are in its folder 'previous' now", o->path,
              moved);
     gd_event_warn(event, text);
     return GD_OK;
@@ -169,7 +171,8 @@ static gd_status checkpoint_after(gd_callback *c, gd_event *event) {
     if (event->kind == GD_ON_BATCH_END || event->kind == GD_ON_EPOCH_END) self->unsaved = true;
     if (event->kind == GD_ON_EPOCH_END) GD_TRY(save_best(c, event));
     if (is_due(o, self, event)) return save_step(c, event);
-    if (event->kind == GD_ON_FIT_END) { /* a process that was killed after its last save had no time for it */
+    if (event->kind ==
+        GD_ON_FIT_END) { /* a process that was killed after its last save had no time for it */
         gd_checkpoint_sweep(o->path);
         gd_checkpoint_prune(o->path, event->step, o->keep);
     }
@@ -188,8 +191,8 @@ static gd_status load(const char *path, gd_state_parts parts, bool *damaged) {
 }
 
 /* The newest that is good; the message of a failure names the newest. */
-static gd_status load_newest(const char *folder, const int64_t *steps, int count, gd_state_parts parts,
-                             gd_restored *restored) {
+static gd_status load_newest(const char *folder, const int64_t *steps, int count,
+                             gd_state_parts parts, gd_restored *restored) {
     char first[GD_MESSAGE_MAX] = "";
     gd_status status = GD_OK;
     bool damaged = true;
@@ -207,8 +210,9 @@ static gd_status load_newest(const char *folder, const int64_t *steps, int count
     }
     restored->found = status == GD_OK;
     if (status == GD_OK || !damaged) return status;
-    return gd_fail(GD_E_FORMAT, "%s: no checkpoint there can be resumed from; of %d, the newest: %s", folder, count,
-                   first);
+    return gd_fail(GD_E_FORMAT,
+                   "%s: no checkpoint there can be resumed from; of %d, the newest: %s", folder,
+                   count, first);
 }
 
 gd_status gd_checkpoint_restore(const char *folder, gd_state_parts parts, gd_restored *restored) {
@@ -219,7 +223,8 @@ gd_status gd_checkpoint_restore(const char *folder, gd_state_parts parts, gd_res
     const gd_status status = count ? load_newest(folder, steps, count, parts, restored) : GD_OK;
     gd_free(steps);
     if (status == GD_OK && restored->found)
-        gd_notice(GD_LOG_INFO, "resumed from step %lld: %s", (long long)restored->step, restored->path);
+        gd_notice(GD_LOG_INFO, "resumed from step %lld: %s", (long long)restored->step,
+                  restored->path);
     return status;
 }
 

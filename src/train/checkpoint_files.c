@@ -61,7 +61,8 @@ static bool is_step(const char *name, int64_t *step) {
 static bool is_temporary(const char *name) {
     int64_t step;
     size_t length = step_length(name, &step);
-    if (!length && strncmp(name, best_name, sizeof best_name - 1) == 0) length = sizeof best_name - 1;
+    if (!length && strncmp(name, best_name, sizeof best_name - 1) == 0)
+        length = sizeof best_name - 1;
     return length && strncmp(name + length, ".tmp-", 5) == 0;
 }
 
@@ -94,7 +95,9 @@ gd_status gd_checkpoint_steps(const char *folder, int64_t **steps, int *count) {
     *count = 0;
     DIR *d = opendir(*folder ? folder : ".");
     if (!d && errno == ENOENT) return GD_OK;
-    if (!d) return gd_fail(GD_E_IO, "%s: cannot be read as a folder of checkpoints: %s", folder, SYSTEM_TEXT);
+    if (!d)
+        return gd_fail(GD_E_IO, "%s: cannot be read as a folder of checkpoints: %s", folder,
+                       SYSTEM_TEXT);
     const gd_status status = read_steps(d, folder, steps, count);
     closedir(d);
     if (status == GD_OK) return GD_OK;

@@ -101,7 +101,8 @@ static gd_status read_schedule(gd_training *t, const char *text) {
     GD_TRY(split(text, name, &options));
     const gd_maker *maker = gd_maker_find("schedule", name);
     const gd_op_attr *attr = NULL;
-    if (maker && maker->record.attrs_size) gd_maker_option(maker, (void *)maker->record.defaults, "steps", &attr);
+    if (maker && maker->record.attrs_size)
+        gd_maker_option(maker, (void *)maker->record.defaults, "steps", &attr);
     t->schedule_is_open = attr && attr->required && !strstr(options, "steps=");
     if (!t->schedule_is_open) return read_recipe("schedule", "gd_lr_", text, &t->schedule_recipe);
     const size_t size = strlen(text) + 12;

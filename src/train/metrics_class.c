@@ -38,8 +38,8 @@ static bool read_columns(gd_class_batch *b, gd_tensor *output, gd_tensor *target
                          gd_class_form form, const char *metric) {
     if (!gd_class_batch_read(b, output, target, weight, form)) return false;
     if (b->binary)
-        gd_tensor_fail(gd_fail(GD_E_SHAPE, "the output has one column; %s needs one for each class",
-                               metric));
+        gd_tensor_fail(
+            gd_fail(GD_E_SHAPE, "the output has one column; %s needs one for each class", metric));
     return !b->binary;
 }
 

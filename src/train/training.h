@@ -21,7 +21,7 @@ typedef struct gd_recipe {
 typedef struct gd_training {
     gd_object object;
     gd_recipe optimizer_recipe, schedule_recipe;
-    bool schedule_is_open; /* its number of steps is that of the first run */
+    bool schedule_is_open;   /* its number of steps is that of the first run */
     gd_optimizer *optimizer; /* NULL: none, or not yet */
     gd_schedule *schedule;
     gd_loss_scale *scale; /* of f16; NULL: none */

@@ -40,12 +40,12 @@ static gd_module *mlp_make(const void *options) {
  */
 static gd_module *convnet_make(const void *options) {
     const gd_zoo_convnet_options *o = options;
-    return gd_nn_sequential(
-        gd_nn_conv2d(o->channels, o->width, 5, .padding = 2, .bias = false), gd_nn_batch_norm2d(o->width), gd_nn_relu(),
-        gd_nn_max_pool2d(2), gd_nn_conv2d(o->width, 2 * o->width, 5, .padding = 2, .bias = false),
-        gd_nn_batch_norm2d(2 * o->width), gd_nn_relu(), gd_nn_max_pool2d(2), gd_nn_flatten(),
-        gd_nn_linear(GD_ANY, o->hidden), gd_nn_relu(), gd_nn_dropout(.p = o->dropout),
-        gd_nn_linear(o->hidden, o->classes));
+    return gd_nn_sequential(gd_nn_conv2d(o->channels, o->width, 5, .padding = 2, .bias = false),
+                            gd_nn_batch_norm2d(o->width), gd_nn_relu(), gd_nn_max_pool2d(2),
+                            gd_nn_conv2d(o->width, 2 * o->width, 5, .padding = 2, .bias = false),
+                            gd_nn_batch_norm2d(2 * o->width), gd_nn_relu(), gd_nn_max_pool2d(2),
+                            gd_nn_flatten(), gd_nn_linear(GD_ANY, o->hidden), gd_nn_relu(),
+                            gd_nn_dropout(.p = o->dropout), gd_nn_linear(o->hidden, o->classes));
 }
 
 #include "simple.gen.h"

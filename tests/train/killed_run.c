@@ -26,7 +26,8 @@ static void hear(gd_log_level level, const char *message, void *user) {
     killed_page *page = user;
     int64_t step;
     if (sscanf(message, "resumed from step %" SCNd64, &step) == 1) page->resumed = step;
-    if (sscanf(message, "gd_fit: stopped after step %" SCNd64 ": SIG", &step) == 1 && strstr(message, "SIGTERM"))
+    if (sscanf(message, "gd_fit: stopped after step %" SCNd64 ": SIG", &step) == 1 &&
+        strstr(message, "SIGTERM"))
         page->stopped = step;
     if (level < GD_LOG_WARNING) return;
     snprintf(page->warning, sizeof page->warning, "%s", message);
@@ -45,24 +46,29 @@ static gd_tensors get(int64_t index, gd_random *random, void *self) {
     const int class = (int)(index % CLASSES);
     for (int i = 0; i < SIDE * SIDE; i++)
         image[i] = (float)(1.6 * gd_random_normal(&own) + (i / SIDE / 2 == class ? 1.0 : 0.0));
-    return gd_listed(gd_from_array(gd_dims(1, SIDE, SIDE), GD_F32, image), gd_scalar_of(class, GD_I64));
+    return gd_listed(gd_from_array(gd_dims(1, SIDE, SIDE), GD_F32, image),
+                     gd_scalar_of(class, GD_I64));
 }
 
 /* A program's own augmentation. */
 static gd_tensors jitter(gd_tensors sample, gd_random *random, void *user) {
     (void)user;
-    const double scale = gd_random_between(random, 0.8, 1.2), shift = gd_random_between(random, -0.2, 0.2);
-    return gd_listed(gd_add(gd_mul(sample.at[0], gd_scalar(scale)), gd_scalar(shift)), sample.at[1]);
+    const double scale = gd_random_between(random, 0.8, 1.2),
+                 shift = gd_random_between(random, -0.2, 0.2);
+    return gd_listed(gd_add(gd_mul(sample.at[0], gd_scalar(scale)), gd_scalar(shift)),
+                     sample.at[1]);
 }
 
 static gd_loader *loader(int *samples, bool train) {
     gd_dataset *data = gd_dataset_from(samples, .count = count, .get = get, .name = "stripes");
     if (train) {
-        data = gd_dataset_transform(data, gd_transform_flip(), gd_transform_crop(SIDE, .padding = gd_dims(1, 0)),
+        data = gd_dataset_transform(data, gd_transform_flip(),
+                                    gd_transform_crop(SIDE, .padding = gd_dims(1, 0)),
                                     gd_transform_erase(.p = 0.3));
         data = gd_dataset_map(data, jitter, NULL);
     }
-    return gd_loader_new(data, .batch = BATCH, .shuffle = train, .seed = 3, .workers = train ? 4 : 0);
+    return gd_loader_new(data, .batch = BATCH, .shuffle = train, .seed = 3,
+                         .workers = train ? 4 : 0);
 }
 
 /* --- the run ------------------------------------------------------------------------------------- */
@@ -89,8 +95,8 @@ static gd_status epoch_end(gd_event *event, void *self) {
 static gd_module *make_net(void) {
     return gd_nn_sequential(gd_nn_conv2d(1, 4, 3, .padding = 1), gd_nn_batch_norm2d(4),
                             gd_nn_relu(), gd_nn_flatten(), gd_nn_dropout(.p = 0.3),
-                            gd_nn_linear(4 * SIDE * SIDE, 24), gd_nn_tanh(), gd_nn_dropout(.p = 0.2),
-                            gd_nn_linear(24, CLASSES));
+                            gd_nn_linear(4 * SIDE * SIDE, 24), gd_nn_tanh(),
+                            gd_nn_dropout(.p = 0.2), gd_nn_linear(24, CLASSES));
 }
 
 /* Numbers of the history with all their bits, without times. */
@@ -103,7 +109,8 @@ static void write_history(const char *result, const gd_history *h, const counter
         const char *name = gd_history_name(h, k);
         if (strcmp(name, "seconds") == 0) continue;
         fprintf(f, "%s", name);
-        for (int64_t r = 0; r < gd_history_rows(h); r++) fprintf(f, " %a", gd_history_value(h, name, r));
+        for (int64_t r = 0; r < gd_history_rows(h); r++)
+            fprintf(f, " %a", gd_history_value(h, name, r));
         fprintf(f, "\n");
     }
     fprintf(f, "%" PRId64 " batches, %" PRId64 " epochs, %a\n", c->batches, c->epochs, c->sum);
@@ -112,13 +119,15 @@ static void write_history(const char *result, const gd_history *h, const counter
 
 static gd_history *train(gd_module *net, const char *folder, counter *c) {
     static int train_samples = SAMPLES, test_samples = SAMPLES / 3;
-    gd_compile(net, .optimizer = "adam lr=0.03", .schedule = "cosine steps=60 warmup=6", .loss = "cross_entropy",
-               .metrics = "accuracy", .accumulate = 2, .clip_norm = 1.0);
+    gd_compile(net, .optimizer = "adam lr=0.03", .schedule = "cosine steps=60 warmup=6",
+               .loss = "cross_entropy", .metrics = "accuracy", .accumulate = 2, .clip_norm = 1.0);
     gd_callback *count_all = gd_callback_from(c, .batch_end = batch_end, .epoch_end = epoch_end,
                                               .state_bytes = sizeof *c, .name = "counter");
-    gd_callback *save = gd_checkpoint(folder, .every_steps = KILLED_EVERY_STEPS, .keep = 3, .best = "val_loss");
+    gd_callback *save =
+        gd_checkpoint(folder, .every_steps = KILLED_EVERY_STEPS, .keep = 3, .best = "val_loss");
     gd_callback *stop = gd_callback_new("early_stopping", "monitor=val_loss patience=3");
-    return gd_fit(net, loader(&train_samples, true), .epochs = EPOCHS, .validation = loader(&test_samples, false),
+    return gd_fit(net, loader(&train_samples, true), .epochs = EPOCHS,
+                  .validation = loader(&test_samples, false),
                   .callbacks = gd_callbacks(save, count_all, stop), .resume = folder,
                   .progress = GD_PROGRESS_NONE);
 }

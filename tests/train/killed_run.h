@@ -15,9 +15,11 @@ typedef struct killed_page {
     _Atomic int64_t step;     /* batches done, of the run in all */
     _Atomic int64_t resumed;  /* the step it was resumed from, as the log says; -1: it was not */
     _Atomic int64_t warnings; /* in the log */
-    _Atomic int64_t stopped;  /* the step after which a signal has stopped it, as the log says; -1: none has */
-    _Atomic int64_t die_at;   /* it kills itself after so many batches, before the checkpoint; 0: it does not */
-    char warning[500];        /* the latest */
+    _Atomic int64_t
+        stopped; /* the step after which a signal has stopped it, as the log says; -1: none has */
+    _Atomic int64_t
+        die_at; /* it kills itself after so many batches, before the checkpoint; 0: it does not */
+    char warning[500]; /* the latest */
 } killed_page;
 
 /* Maps the file at this path, which is made if it is not there; NULL: it cannot be. */

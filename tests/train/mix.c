@@ -16,7 +16,8 @@ typedef struct source {
 
 static bool open_source(source *s, const char *path) {
     *s = (source){0};
-    return gd_file_reader_open(&s->reader, path) == GD_OK && gd_safetensors_read(&s->header, s->reader) == GD_OK &&
+    return gd_file_reader_open(&s->reader, path) == GD_OK &&
+           gd_safetensors_read(&s->header, s->reader) == GD_OK &&
            gd_file_reader_map(s->reader, &s->data) == GD_OK;
 }
 
@@ -43,11 +44,13 @@ static const char *find_value(const source *s, const char *key) {
 }
 
 /* The file in memory: `data[i]` are the bytes of entry i. */
-static bool write_all(const char *path, gd_safetensors_entry *entries, const uint8_t **data, size_t count,
-                      gd_safetensors_value *values, size_t n_values) {
+static bool write_all(const char *path, gd_safetensors_entry *entries, const uint8_t **data,
+                      size_t count, gd_safetensors_value *values, size_t n_values) {
     char *header;
     size_t bytes, at;
-    if (gd_safetensors_make_header(path, entries, count, values, n_values, &header, &bytes) != GD_OK) return false;
+    if (gd_safetensors_make_header(path, entries, count, values, n_values, &header, &bytes) !=
+        GD_OK)
+        return false;
     size_t size = bytes;
     for (size_t i = 0; i < count; i++) size += entries[i].bytes;
     char *file = calloc(1, size);
@@ -77,7 +80,8 @@ static int mix(const source *a, const source *b, const char *path, const char *p
                                    *other = is_of(e->name, part) ? find(b, e->name) : NULL;
         entries[i] = other ? *other : *e;
         data[i] = other ? b->data + other->begin : a->data + e->begin;
-        differ += other && (other->bytes != e->bytes || memcmp(data[i], a->data + e->begin, e->bytes) != 0);
+        differ += other &&
+                  (other->bytes != e->bytes || memcmp(data[i], a->data + e->begin, e->bytes) != 0);
     }
     for (size_t i = 0; i < n_values; i++) {
         const char *key = a->header.values[i].key, *text = a->header.values[i].text,

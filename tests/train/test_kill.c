@@ -96,8 +96,8 @@ static bool begin(void) {
         CHECK(crash_apart(start, &(run){whole_folder, expected}) == 0);
         whole_seconds = seconds_now() - from;
         whole_steps = page->step;
-        CHECK_SAYING(page->resumed == -1 && page->warnings == 0 && whole_steps > 30, "%" PRId64 " steps, %s",
-                     whole_steps, page->warning);
+        CHECK_SAYING(page->resumed == -1 && page->warnings == 0 && whole_steps > 30,
+                     "%" PRId64 " steps, %s", whole_steps, page->warning);
     }
     crash_remove_folder(folder);
     page->step = page->warnings = page->die_at = 0;
@@ -109,7 +109,8 @@ static void check_result(const char *how) {
     CHECK_SAYING(same_file(expected, result, ""), "%s: the weights differ", how);
     CHECK_SAYING(same_file(expected, result, ".txt"), "%s: the history differs", how);
     CHECK_SAYING(page->step == whole_steps, "%s: %" PRId64 " steps", how, page->step);
-    CHECK_SAYING(crash_count_files(folder) <= 4, "%s: %d files pile up", how, crash_count_files(folder));
+    CHECK_SAYING(crash_count_files(folder) <= 4, "%s: %d files pile up", how,
+                 crash_count_files(folder));
 }
 
 /* --- a chain of kills ---------------------------------------------------------------------------- */
@@ -129,7 +130,8 @@ static void check_resumed(chain *c, const char *how) {
     CHECK_SAYING(page->warnings == 0, "%s: %s", how, page->warning);
     page->warnings = 0;
     if (from >= 0) {
-        CHECK_SAYING(from <= c->reached && from >= c->reached - KILLED_EVERY_STEPS && from >= c->resumed,
+        CHECK_SAYING(from <= c->reached && from >= c->reached - KILLED_EVERY_STEPS &&
+                         from >= c->resumed,
                      "%s: resumed from %" PRId64 ", killed at %" PRId64, how, from, c->reached);
         if ((int)(c->reached - from) > c->longest) c->longest = (int)(c->reached - from);
         c->resumed = from;
@@ -160,7 +162,8 @@ static void kill_often(int kills, ending end, const char *how) {
     CHECK(crash_apart(start, &(run){folder, result}) == 0);
     check_resumed(&c, how);
     check_result(how);
-    printf("%s: %d kills, %d complete runs, at most %d steps lost\n", how, c.kills, c.runs + 1, c.longest);
+    printf("%s: %d kills, %d complete runs, at most %d steps lost\n", how, c.kills, c.runs + 1,
+           c.longest);
 }
 
 static int kills_of(int few, int many) { return getenv("GRADUS_TEST_FULL") ? many : few; }
@@ -180,7 +183,7 @@ TEST(a_run_that_is_killed_at_any_time_ends_with_the_same_bits) {
 }
 
 static const long calls[] = {
-    SYS_write,   SYS_pwrite64, SYS_fsync,
+    SYS_write,     SYS_pwrite64, SYS_fsync,
 #ifdef SYS_rename
     SYS_rename,
 #endif
@@ -237,8 +240,8 @@ TEST(a_run_that_is_killed_before_and_after_writes_and_renames_ends_with_the_same
 #ifdef SYS_renameat
         renames += seen[after][SYS_renameat];
 #endif
-        CHECK_SAYING(renames && seen[after][SYS_pwrite64] && seen[after][SYS_fsync], "%d %d %d", renames,
-                     seen[after][SYS_pwrite64], seen[after][SYS_fsync]);
+        CHECK_SAYING(renames && seen[after][SYS_pwrite64] && seen[after][SYS_fsync], "%d %d %d",
+                     renames, seen[after][SYS_pwrite64], seen[after][SYS_fsync]);
     }
 }
 
@@ -253,8 +256,8 @@ static bool stop_it(int number, int *status) {
     *status = crash_after((long long)roll((unsigned)(longest / 1000)) * 1000, SIGTERM, start,
                           &(run){folder, result});
     if (stopped_at >= 0 && page->resumed >= 0) {
-        CHECK_SAYING(page->resumed == stopped_at, "resumed from %" PRId64 ", stopped at %" PRId64, page->resumed,
-                     stopped_at);
+        CHECK_SAYING(page->resumed == stopped_at, "resumed from %" PRId64 ", stopped at %" PRId64,
+                     page->resumed, stopped_at);
         stopped_at = -1;
     }
     if (page->stopped >= 0) stopped_at = page->stopped;
@@ -293,16 +296,28 @@ static void run_mixed(const char *part, int *status) {
     crash_remove_folder(folder);
     mkdir(folder, 0777);
     CHECK(copy_step(whole_folder, folder, NEW));
-    if (*part) CHECK_SAYING(crash_apart(mix_child, (void *)part) == 0, "%s is the same in both checkpoints", part);
+    if (*part)
+        CHECK_SAYING(crash_apart(mix_child, (void *)part) == 0,
+                     "%s is the same in both checkpoints", part);
     *status = crash_apart(start, &(run){folder, result});
     CHECK(page->resumed == NEW);
 }
 
 TEST(a_run_that_is_resumed_with_a_part_that_is_older_differs) {
-    static const char *const parts[] = {"net",     "optimizer",          "schedule",           "generator",
-                                        "loader",  "metric.0.accuracy",  "history",            "callback.checkpoint",
-                                        "run",     "callback.counter", "callback.early_stopping",
-                                        "net.1.running_mean", "run.loss_sum", "run.0.weight.grad"};
+    static const char *const parts[] = {"net",
+                                        "optimizer",
+                                        "schedule",
+                                        "generator",
+                                        "loader",
+                                        "metric.0.accuracy",
+                                        "history",
+                                        "callback.checkpoint",
+                                        "run",
+                                        "callback.counter",
+                                        "callback.early_stopping",
+                                        "net.1.running_mean",
+                                        "run.loss_sum",
+                                        "run.0.weight.grad"};
     int status;
     if (!begin()) return;
     save_two();

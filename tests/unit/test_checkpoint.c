@@ -37,7 +37,8 @@ static bool is_there(const char *name) {
 /* 4 batches an epoch. */
 static gd_module *make_net(void) {
     gd_seed(1);
-    gd_module *net = gd_nn_sequential(gd_nn_linear(3, 4), gd_nn_dropout(.p = 0.2), gd_nn_linear(4, 1));
+    gd_module *net =
+        gd_nn_sequential(gd_nn_linear(3, 4), gd_nn_dropout(.p = 0.2), gd_nn_linear(4, 1));
     gd_compile(net, .optimizer = "adam lr=0.01", .loss = "mse");
     return net;
 }
@@ -58,13 +59,15 @@ static gd_history *fit(gd_module *net, run r) {
     float x[16 * 3], y[16];
     for (int i = 0; i < 48; i++) x[i] = (float)gd_random_normal(&random);
     for (int i = 0; i < 16; i++) y[i] = x[3 * i] - x[3 * i + 1];
-    gd_tensor *inputs = gd_from_array(gd_dims(16, 3), GD_F32, x), *targets = gd_from_array(gd_dims(16, 1), GD_F32, y);
+    gd_tensor *inputs = gd_from_array(gd_dims(16, 3), GD_F32, x),
+              *targets = gd_from_array(gd_dims(16, 1), GD_F32, y);
     gd_callback *stop = gd_callback_from(&r.stop_at, .batch_end = stop_at, .name = "stop");
     gd_tensor *const both[] = {inputs, targets};
     const gd_tensors validation = {both, r.validates ? 2 : 0};
     gd_callback *list[3] = {r.checkpoint, stop, r.more};
-    return gd_fit(net, gd_list(inputs, targets), .epochs = r.epochs, .batch = 4, .progress = GD_PROGRESS_NONE,
-                  .resume = r.resumes ? folder : NULL, .validation_tensors = validation,
+    return gd_fit(net, gd_list(inputs, targets), .epochs = r.epochs, .batch = 4,
+                  .progress = GD_PROGRESS_NONE, .resume = r.resumes ? folder : NULL,
+                  .validation_tensors = validation,
                   .callbacks = ((gd_callback_list){list, r.more ? 3 : 2}));
 }
 
@@ -72,7 +75,8 @@ static double sum_of(gd_module *net) {
     double sum = 0;
     gd_tensors parameters = gd_module_parameters(net);
     for (int64_t i = 0; i < parameters.count; i++)
-        sum += gd_item(gd_sum(gd_mul(gd_cast(parameters.at[i], GD_F64), gd_scalar((double)(i + 1)))));
+        sum +=
+            gd_item(gd_sum(gd_mul(gd_cast(parameters.at[i], GD_F64), gd_scalar((double)(i + 1)))));
     return sum;
 }
 
@@ -106,7 +110,8 @@ CLEAN_TEST(it_saves_after_steps_and_at_the_end) {
     GD_SCOPE;
     begin();
     CHECK(fit(make_net(), (run){.epochs = 2,
-                                .checkpoint = gd_checkpoint(folder, .every_steps = 3, .every_epochs = 0, .keep = 0)}));
+                                .checkpoint = gd_checkpoint(folder, .every_steps = 3,
+                                                            .every_epochs = 0, .keep = 0)}));
     CHECK_SAYING(crash_count_files(folder) == 3, "%d files", crash_count_files(folder));
     CHECK(is_there("step-00000003.safetensors") && is_there("step-00000006.safetensors") &&
           is_there("step-00000008.safetensors"));
@@ -116,12 +121,14 @@ CLEAN_TEST(it_saves_after_steps_and_at_the_end) {
 CLEAN_TEST(it_saves_by_the_clock) {
     GD_SCOPE;
     begin();
-    CHECK(fit(make_net(), (run){.epochs = 2, .checkpoint = gd_checkpoint(folder, .every_minutes = 1e-9,
-                                                                         .every_epochs = 0, .keep = 0)}));
+    CHECK(fit(make_net(), (run){.epochs = 2,
+                                .checkpoint = gd_checkpoint(folder, .every_minutes = 1e-9,
+                                                            .every_epochs = 0, .keep = 0)}));
     CHECK_SAYING(crash_count_files(folder) == 8, "%d files", crash_count_files(folder));
     crash_empty_folder(folder);
-    CHECK(fit(make_net(), (run){.epochs = 2, .checkpoint = gd_checkpoint(folder, .every_minutes = 1e9,
-                                                                         .every_epochs = 0, .keep = 0)}));
+    CHECK(fit(make_net(), (run){.epochs = 2,
+                                .checkpoint = gd_checkpoint(folder, .every_minutes = 1e9,
+                                                            .every_epochs = 0, .keep = 0)}));
     CHECK_SAYING(crash_count_files(folder) == 1, "%d files", crash_count_files(folder));
     end();
 }
@@ -139,14 +146,16 @@ CLEAN_TEST(a_run_that_is_stopped_saves_where_it_is_and_goes_on_there) {
     gd_module *net = make_net();
     (void)gd_item(gd_randn(gd_dims())); /* the generator is elsewhere */
     CHECK(sum_of(net) != expected);
-    gd_history *h = fit(net, (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder)});
+    gd_history *h =
+        fit(net, (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder)});
     CHECK_SAYING(h && sum_of(net) == expected, "%s", gd_error_message());
     CHECK_SAYING(h && gd_history_rows(h) == 3, "%d", (int)gd_history_rows(h));
     CHECK_SAYING(strstr(text, "resumed from step 6: "), "%s", text);
     end();
 }
 
-static int64_t reads_left = -1; /* of samples of validation until the run is interrupted; -1: it is not */
+static int64_t reads_left =
+    -1; /* of samples of validation until the run is interrupted; -1: it is not */
 
 static int64_t six(void *self) {
     (void)self;
@@ -165,18 +174,23 @@ static gd_history *fit_validated(gd_module *net, int64_t stop) {
     float x[48], y[16];
     for (int i = 0; i < 48; i++) x[i] = (float)gd_random_normal(&random);
     for (int i = 0; i < 16; i++) y[i] = x[3 * i] - x[3 * i + 1];
-    gd_loader *validation = gd_loader_new(gd_dataset_from(NULL, .count = six, .get = validation_sample), .batch = 2);
+    gd_loader *validation =
+        gd_loader_new(gd_dataset_from(NULL, .count = six, .get = validation_sample), .batch = 2);
     return gd_keep(gd_fit(
-        net, gd_list(gd_from_array(gd_dims(16, 3), GD_F32, x), gd_from_array(gd_dims(16, 1), GD_F32, y)), .epochs = 3,
-        .batch = 4, .progress = GD_PROGRESS_NONE, .resume = folder, .validation = validation,
-        .callbacks = gd_callbacks(gd_checkpoint(folder, .every_epochs = 0), gd_early_stopping(.patience = 5),
-                                  gd_callback_from(&stop, .batch_end = stop_at, .name = "stop"))));
+        net,
+        gd_list(gd_from_array(gd_dims(16, 3), GD_F32, x), gd_from_array(gd_dims(16, 1), GD_F32, y)),
+        .epochs = 3, .batch = 4, .progress = GD_PROGRESS_NONE, .resume = folder,
+        .validation = validation,
+        .callbacks =
+            gd_callbacks(gd_checkpoint(folder, .every_epochs = 0), gd_early_stopping(.patience = 5),
+                         gd_callback_from(&stop, .batch_end = stop_at, .name = "stop"))));
 }
 
 static double sum_of_history(const gd_history *h) {
     double sum = 1000 * (double)gd_history_rows(h);
     for (int64_t r = 0; r < gd_history_rows(h); r++)
-        sum += (double)(r + 1) * (gd_history_value(h, "loss", r) + 2 * gd_history_value(h, "val_loss", r));
+        sum += (double)(r + 1) *
+               (gd_history_value(h, "loss", r) + 2 * gd_history_value(h, "val_loss", r));
     return sum;
 }
 
@@ -210,7 +224,8 @@ CLEAN_TEST(a_run_that_is_done_stays_done) {
     CHECK(fit(net, (run){.epochs = 2, .checkpoint = gd_checkpoint(folder)}));
     const double expected = sum_of(net);
     net = make_net();
-    gd_history *h = fit(net, (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)});
+    gd_history *h =
+        fit(net, (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)});
     CHECK_SAYING(h && sum_of(net) == expected && gd_history_rows(h) == 2, "%s", gd_error_message());
     char paths[2][400];
     snprintf(paths[0], sizeof paths[0], "%s/step-00000004.safetensors", folder);
@@ -220,7 +235,9 @@ CLEAN_TEST(a_run_that_is_done_stays_done) {
     }
     CHECK(fit(net, (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)}));
     CHECK(crash_count_files(folder) == 3);
-    h = fit(net, (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder)}); /* and can go on */
+    h = fit(net, (run){.epochs = 3,
+                       .resumes = true,
+                       .checkpoint = gd_checkpoint(folder)}); /* and can go on */
     CHECK(h && sum_of(net) != expected && gd_history_rows(h) == 3);
     end();
 }
@@ -231,8 +248,10 @@ CLEAN_TEST(the_best_is_kept_and_is_a_file_of_weights_like_any_other) {
     GD_SCOPE;
     begin();
     gd_module *net = make_net();
-    gd_history *h = fit(net, (run){.epochs = 4, .validates = true,
-                                   .checkpoint = gd_checkpoint(folder, .best = "val_loss", .keep = 0)});
+    gd_history *h =
+        fit(net, (run){.epochs = 4,
+                       .validates = true,
+                       .checkpoint = gd_checkpoint(folder, .best = "val_loss", .keep = 0)});
     CHECK_SAYING(h, "%s", gd_error_message());
     int best = 0;
     for (int i = 1; i < 4; i++)
@@ -241,7 +260,8 @@ CLEAN_TEST(the_best_is_kept_and_is_a_file_of_weights_like_any_other) {
     snprintf(names[0], sizeof names[0], "%s/best.safetensors", folder);
     snprintf(names[1], sizeof names[1], "%s/step-%08d.safetensors", folder, 4 * (best + 1));
     gd_module *a = make_net(), *b = make_net();
-    CHECK_SAYING(gd_load_state(names[0], gd_part("net", a)) == GD_OK && gd_load_state(names[1], gd_part("net", b)) == GD_OK,
+    CHECK_SAYING(gd_load_state(names[0], gd_part("net", a)) == GD_OK &&
+                     gd_load_state(names[1], gd_part("net", b)) == GD_OK,
                  "%s", gd_error_message());
     CHECK(sum_of(a) == sum_of(b));
     end();
@@ -255,8 +275,12 @@ CLEAN_TEST(the_mode_says_what_is_good_and_the_best_survives_a_resume) {
     char path[400];
     snprintf(path, sizeof path, "%s/best.safetensors", folder);
     for (int round = 0; round < 2; round++) {
-        gd_history *h = fit(make_net(), (run){.epochs = 1 + 3 * round, .validates = true, .resumes = true,
-                                              .checkpoint = gd_checkpoint(folder, .best = "val_loss", .mode = GD_MAX)});
+        gd_history *h =
+            fit(make_net(),
+                (run){.epochs = 1 + 3 * round,
+                      .validates = true,
+                      .resumes = true,
+                      .checkpoint = gd_checkpoint(folder, .best = "val_loss", .mode = GD_MAX)});
         CHECK_SAYING(h, "%s", gd_error_message());
         CHECK(stat(path, round ? &later : &first) == 0);
         if (round) CHECK(gd_history_value(h, "val_loss", 0) > gd_history_value(h, "val_loss", 3));
@@ -268,8 +292,10 @@ CLEAN_TEST(the_mode_says_what_is_good_and_the_best_survives_a_resume) {
 CLEAN_TEST(a_value_that_the_run_does_not_have_ends_it_with_those_it_has) {
     GD_SCOPE;
     begin();
-    CHECK(!fit(make_net(), (run){.epochs = 1, .checkpoint = gd_checkpoint(folder, .best = "val_los")}));
-    CHECK_SAYING(says("checkpoint: there is no value 'val_los'; there are loss"), "%s", gd_error_message());
+    CHECK(!fit(make_net(),
+               (run){.epochs = 1, .checkpoint = gd_checkpoint(folder, .best = "val_los")}));
+    CHECK_SAYING(says("checkpoint: there is no value 'val_los'; there are loss"), "%s",
+                 gd_error_message());
     end();
 }
 
@@ -283,7 +309,8 @@ CLEAN_TEST(a_run_that_starts_anew_sets_the_checkpoints_of_the_run_before_aside) 
     CHECK(is_there("step-00000004.safetensors") && !is_there("step-00000012.safetensors") &&
           is_there("previous/step-00000012.safetensors"));
     CHECK_SAYING(strstr(text, "3 checkpoints of an earlier run"), "%s", text);
-    gd_history *h = fit(make_net(), (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)});
+    gd_history *h =
+        fit(make_net(), (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)});
     CHECK(h && strstr(text, "resumed from step 4: ") && is_there("step-00000008.safetensors"));
     end();
 }
@@ -299,7 +326,8 @@ CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_replaced) {
     CHECK(truncate(path, 300) == 0);
     net = make_net();
     CHECK(fit(net, (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder)}));
-    CHECK_SAYING(strstr(text, "step-00000012.safetensors") && strstr(text, "resumed from step 8: "), "%s", text);
+    CHECK_SAYING(strstr(text, "step-00000012.safetensors") && strstr(text, "resumed from step 8: "),
+                 "%s", text);
     CHECK(sum_of(net) == expected);
     gd_state *s = gd_read_state(path);
     CHECK_SAYING(s, "%s", gd_error_message());
@@ -349,11 +377,15 @@ CLEAN_TEST(the_state_of_callbacks_behind_it_is_that_after_the_event) {
     GD_SCOPE;
     begin();
     seen before = {0}, after = {0};
-    gd_callback *counts = gd_callback_from(&before, .epoch_end = count_epochs, .state_bytes = sizeof before);
+    gd_callback *counts =
+        gd_callback_from(&before, .epoch_end = count_epochs, .state_bytes = sizeof before);
     CHECK(fit(make_net(), (run){.epochs = 2, .checkpoint = gd_checkpoint(folder), .more = counts}));
     counts = gd_callback_from(&after, .epoch_end = count_epochs, .state_bytes = sizeof after);
-    CHECK(fit(make_net(), (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder), .more = counts}));
-    CHECK_SAYING(before.epochs == 2 && after.epochs == 3, "%d, %d", (int)before.epochs, (int)after.epochs);
+    CHECK(fit(
+        make_net(),
+        (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder), .more = counts}));
+    CHECK_SAYING(before.epochs == 2 && after.epochs == 3, "%d, %d", (int)before.epochs,
+                 (int)after.epochs);
     end();
 }
 

@@ -54,7 +54,8 @@ int open(const char *path, int flags, ...) {
 }
 int unlink(const char *path) {
     const size_t length = strlen(calls);
-    if (length + 1 < sizeof calls) calls[length] = 'u'; /* of those that are not needed any more: nothing depends on it */
+    if (length + 1 < sizeof calls)
+        calls[length] = 'u'; /* of those that are not needed any more: nothing depends on it */
     return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
@@ -100,8 +101,8 @@ static gd_status batch_end(gd_event *event, void *self) {
     }
     if (event->step == 9) {
         p->good = good_files();
-        CHECK_SAYING(p->good + p->others == crash_count_files(folder), "%d good ones among %d files", p->good,
-                     crash_count_files(folder));
+        CHECK_SAYING(p->good + p->others == crash_count_files(folder),
+                     "%d good ones among %d files", p->good, crash_count_files(folder));
     }
     return GD_OK;
 }
@@ -113,7 +114,8 @@ static double train(plan *p, gd_progress progress) {
     text[0] = 0;
     gd_set_log(hear, NULL);
     gd_seed(1);
-    gd_module *net = gd_nn_sequential(gd_nn_linear(3, 4), gd_nn_dropout(.p = 0.2), gd_nn_linear(4, 1));
+    gd_module *net =
+        gd_nn_sequential(gd_nn_linear(3, 4), gd_nn_dropout(.p = 0.2), gd_nn_linear(4, 1));
     gd_compile(net, .optimizer = "adam lr=0.01", .loss = "mse");
     gd_tensor *x = gd_randn(gd_dims(16, 3)), *y = gd_randn(gd_dims(16, 1));
     gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 4, .batch = 4, .progress = progress,
@@ -148,14 +150,17 @@ static void fail_each_call(int error, int keep, const char *reason) {
         CHECK_SAYING(good_files() == keep, "call %d: %d good", call, good_files());
         CHECK(crash_count_files(folder) == good_files());
     }
-    CHECK_SAYING(failed >= 6, "%d calls failed", failed); /* open, write twice, sync, rename, sync */
+    CHECK_SAYING(failed >= 6, "%d calls failed",
+                 failed); /* open, write twice, sync, rename, sync */
     crash_remove_folder(folder);
 }
 
 CLEAN_TEST(each_call_that_finds_the_disk_full_once_is_survived) {
     fail_each_call(ENOSPC, 2, "No space left on device");
 }
-CLEAN_TEST(each_call_that_the_disk_fails_once_is_survived) { fail_each_call(EIO, 1, "Input/output error"); }
+CLEAN_TEST(each_call_that_the_disk_fails_once_is_survived) {
+    fail_each_call(EIO, 1, "Input/output error");
+}
 
 CLEAN_TEST(a_disk_that_stays_full_is_survived) {
     crash_folder(folder, sizeof folder, "checkpoint-full");
@@ -183,13 +188,16 @@ CLEAN_TEST(a_best_that_was_not_saved_does_not_count) {
     gd_set_log(hear, NULL);
     warnings = 0;
     gd_module *net = gd_nn_linear(3, 1);
-    gd_compile(net, .optimizer = "adam lr=0.01", .schedule = "cosine steps=30 warmup=6", .loss = "mse");
+    gd_compile(net, .optimizer = "adam lr=0.01", .schedule = "cosine steps=30 warmup=6",
+               .loss = "mse");
     gd_tensor *x = gd_randn(gd_dims(16, 3)), *y = gd_randn(gd_dims(16, 1));
-    gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 4, .batch = 4, .progress = GD_PROGRESS_NONE,
-                           .callbacks = gd_callbacks(gd_checkpoint(folder, .best = "lr", .mode = GD_MAX),
-                                                     gd_callback_from(&p, .batch_end = batch_end)));
+    gd_history *h =
+        gd_fit(net, gd_list(x, y), .epochs = 4, .batch = 4, .progress = GD_PROGRESS_NONE,
+               .callbacks = gd_callbacks(gd_checkpoint(folder, .best = "lr", .mode = GD_MAX),
+                                         gd_callback_from(&p, .batch_end = batch_end)));
     CHECK_SAYING(h && warnings == 2, "%d %s", warnings, gd_error_message());
-    const double lr[] = {gd_history_value(h, "lr", 0), gd_history_value(h, "lr", 1), gd_history_value(h, "lr", 2)};
+    const double lr[] = {gd_history_value(h, "lr", 0), gd_history_value(h, "lr", 1),
+                         gd_history_value(h, "lr", 2)};
     CHECK_SAYING(lr[0] < lr[2] && lr[2] < lr[1], "%g %g %g", lr[0], lr[1], lr[2]);
     snprintf(path, sizeof path, "%s/best.safetensors", folder);
     gd_state *s = gd_read_state(path);
@@ -254,7 +262,8 @@ static gd_status fill_up(gd_event *event, void *self) {
     snprintf(path, sizeof path, "%s/other", folder);
     if (event->step == 5) {
         const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT, 0600);
-        while (write(fd, block, sizeof block) > 0) {}
+        while (write(fd, block, sizeof block) > 0) {
+        }
         close(fd);
     }
     if (event->step == 13) unlink(path);
@@ -280,12 +289,15 @@ static int train_on_tmpfs(void *user) {
     gd_module *net = gd_nn_sequential(gd_nn_linear(3, 4), gd_nn_linear(4, 1));
     gd_compile(net, .optimizer = "adam lr=0.01", .loss = "mse");
     gd_tensor *x = gd_randn(gd_dims(16, 3)), *y = gd_randn(gd_dims(16, 1));
-    gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 5, .batch = 4, .progress = GD_PROGRESS_NONE,
-                           .callbacks = gd_callbacks(gd_callback_from(NULL, .batch_end = fill_up),
-                                                     gd_checkpoint(folder, .keep = 0)));
+    gd_history *h =
+        gd_fit(net, gd_list(x, y), .epochs = 5, .batch = 4, .progress = GD_PROGRESS_NONE,
+               .callbacks = gd_callbacks(gd_callback_from(NULL, .batch_end = fill_up),
+                                         gd_checkpoint(folder, .keep = 0)));
     CHECK_SAYING(h && gd_history_rows(h) == 5, "%s", gd_error_message());
-    CHECK_SAYING(warnings == 2 && strstr(text, "No space left on device"), "%d: %s", warnings, text);
-    CHECK_SAYING(good_files() == 3 && crash_count_files(folder) == 3, "%d", good_files()); /* epochs 1, 4, 5 */
+    CHECK_SAYING(warnings == 2 && strstr(text, "No space left on device"), "%d: %s", warnings,
+                 text);
+    CHECK_SAYING(good_files() == 3 && crash_count_files(folder) == 3, "%d",
+                 good_files()); /* epochs 1, 4, 5 */
     return test_failures != 0;
 }
 

@@ -137,14 +137,15 @@ CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_named_with_the_reason) {
         save_step(9);
         ways[i].damage(in_folder("step-00000009.safetensors"));
         CHECK(restore() == 6);
-        CHECK_SAYING(warnings == 1 && strstr(text, "step-00000009.safetensors") && strstr(text, ways[i].reason) &&
-                         strstr(text, "resumed from step 6"),
+        CHECK_SAYING(warnings == 1 && strstr(text, "step-00000009.safetensors") &&
+                         strstr(text, ways[i].reason) && strstr(text, "resumed from step 6"),
                      "%s: %s", ways[i].reason, text);
         ways[i].damage(in_folder("step-00000006.safetensors"));
         CHECK(restore() == 3 && warnings == 3);
         ways[i].damage(in_folder("step-00000003.safetensors"));
         CHECK(restore() == -2);
-        CHECK_SAYING(strstr(gd_latest_failure(), "no checkpoint there can be resumed from; of 3, the newest: ") &&
+        CHECK_SAYING(strstr(gd_latest_failure(),
+                            "no checkpoint there can be resumed from; of 3, the newest: ") &&
                          strstr(gd_latest_failure(), "step-00000009.safetensors") &&
                          strstr(gd_latest_failure(), ways[i].reason),
                      "%s", gd_latest_failure());
@@ -184,7 +185,8 @@ CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
         gd_fault_after(-1, false);
         if (status == GD_OK) break;
         failed++;
-        CHECK_SAYING(status == GD_E_MEMORY && !r.found && warnings == 0, "%d: %s %s", n, gd_latest_failure(), text);
+        CHECK_SAYING(status == GD_E_MEMORY && !r.found && warnings == 0, "%d: %s %s", n,
+                     gd_latest_failure(), text);
     }
     CHECK(failed > 5 && r.step == 6 && warnings == 0 && !gd_failed());
     end();
@@ -208,9 +210,11 @@ TEST(the_newest_stay_and_later_ones_go) {
 }
 
 TEST(files_of_killed_writers_are_removed_and_those_of_others_stay) {
-    static const char *const left[] = {"step-00000004.safetensors.tmp-1", "step-123456789.safetensors.tmp-77-1",
+    static const char *const left[] = {"step-00000004.safetensors.tmp-1",
+                                       "step-123456789.safetensors.tmp-77-1",
                                        "best.safetensors.tmp-2"};
-    static const char *const others[] = {"step-00000004.safetensors", "step-4.safetensors.tmp-1", "notes.tmp-1"};
+    static const char *const others[] = {"step-00000004.safetensors", "step-4.safetensors.tmp-1",
+                                         "notes.tmp-1"};
     gd_file_writer *writer;
     begin();
     for (int i = 0; i < 3; i++) save_file(left[i], 1), save_file(others[i], 1);
@@ -230,7 +234,8 @@ TEST(checkpoints_of_an_earlier_run_are_set_aside_once) {
         if (round == 1) save_file("best.safetensors", 1);
         CHECK_SAYING(gd_checkpoint_set_aside(folder, &moved) == GD_OK, "%s", gd_latest_failure());
         CHECK(moved == round + 1 && crash_count_files(folder) == 1);
-        CHECK_SAYING(crash_count_files(in_folder("previous")) == 3, "%d", crash_count_files(in_folder("previous")));
+        CHECK_SAYING(crash_count_files(in_folder("previous")) == 3, "%d",
+                     crash_count_files(in_folder("previous")));
     }
     CHECK(is_there("previous/step-00000023.safetensors") && !is_there("previous/best.safetensors"));
     end();
@@ -243,7 +248,8 @@ TEST(folders_are_made_with_those_above_them) {
     CHECK(gd_checkpoint_make_folder("") == GD_OK && gd_checkpoint_make_folder(".") == GD_OK);
     save_file("file", 1);
     CHECK(gd_checkpoint_make_folder(in_folder("file")) == GD_E_IO);
-    CHECK_SAYING(strstr(gd_latest_failure(), "/file: the folder cannot be made: "), "%s", gd_latest_failure());
+    CHECK_SAYING(strstr(gd_latest_failure(), "/file: the folder cannot be made: "), "%s",
+                 gd_latest_failure());
     CHECK(gd_checkpoint_make_folder(in_folder("file/x")) == GD_E_IO);
     crash_empty_folder(in_folder("a/b"));
     crash_empty_folder(in_folder("a"));

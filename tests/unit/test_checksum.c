@@ -121,9 +121,9 @@ static gd_status load(const char *name, bool checked) {
     gd_seed(99);
     const gd_state_part parts[] = {{"a", a}, {"b", b}, {"rng", gd_generator()}};
     bool damaged = false;
-    const gd_status status = checked
-                                 ? gd_state_load_checked(name, (gd_state_parts){parts, 3}, NULL, &damaged)
-                                 : gd_load_state_with(name, ((gd_state_parts){parts, 3}));
+    const gd_status status =
+        checked ? gd_state_load_checked(name, (gd_state_parts){parts, 3}, NULL, &damaged)
+                : gd_load_state_with(name, ((gd_state_parts){parts, 3}));
     const char *message = checked ? gd_latest_failure() : gd_error_message();
     if (status == GD_OK) return GD_OK;
     CHECK_SAYING(strstr(message, folder), "%s", message); /* names the file */

@@ -17,7 +17,8 @@ static gd_tensors get(int64_t index, gd_random *random, void *self) {
     if (index == 3) return gd_listed(gd_reshape(gd_ones(gd_dims(2)), gd_dims(3)));
     if (index == 4) return gd_listed((gd_tensor *)NULL);
     if (index == 5) return (gd_tensors){NULL, 0};
-    return gd_listed(gd_scalar_of((double)(index * index), GD_F32), gd_scalar_of(gd_random_uniform(random), GD_F64));
+    return gd_listed(gd_scalar_of((double)(index * index), GD_F32),
+                     gd_scalar_of(gd_random_uniform(random), GD_F64));
 }
 static void destroy(void *self) { ((squares *)self)->destroyed++; }
 
@@ -25,7 +26,8 @@ CLEAN_TEST(a_dataset_is_two_functions) {
     squares s = {.count = 10};
     {
         GD_SCOPE;
-        gd_dataset *d = gd_dataset_from(&s, .count = count, .get = get, .destroy = destroy, .name = "squares");
+        gd_dataset *d =
+            gd_dataset_from(&s, .count = count, .get = get, .destroy = destroy, .name = "squares");
         CHECK(gd_dataset_count(d) == 10 && gd_dataset_count(NULL) == 0);
         gd_tensors sample = gd_dataset_get(d, 7);
         CHECK(sample.count == 2 && gd_item(sample.at[0]) == 49);
@@ -59,7 +61,8 @@ CLEAN_TEST(a_broken_sample_is_named) {
     CHECK(says("squares has 10 samples; there is none with number 10"));
     gd_clear_error();
     s.count = -1;
-    CHECK(gd_dataset_from(&s, .count = count, .get = get, .destroy = destroy) == NULL && s.destroyed == 0);
+    CHECK(gd_dataset_from(&s, .count = count, .get = get, .destroy = destroy) == NULL &&
+          s.destroyed == 0);
     gd_clear_error();
 }
 
@@ -82,15 +85,18 @@ static gd_tensors get_number(int64_t index, gd_random *random, void *self) {
 CLEAN_TEST(datasets_and_transforms_are_made_by_name) {
     static bool defined;
     if (!defined) {
-        CHECK(gd_transform_define("plus\nAdds a number.\n  number float = 1\n  field int = 0\n", plus) == GD_OK);
+        CHECK(gd_transform_define("plus\nAdds a number.\n  number float = 1\n  field int = 0\n",
+                                  plus) == GD_OK);
         CHECK(gd_dataset_define("numbers(n:int)\nThe numbers from 0.\n",
-                                (gd_dataset_type){open_numbers, count_numbers, get_number, NULL}) == GD_OK);
+                                (gd_dataset_type){open_numbers, count_numbers, get_number, NULL}) ==
+              GD_OK);
         defined = true;
     }
     GD_SCOPE;
     gd_dataset *d = gd_dataset_new("numbers", "n=5");
     CHECK(gd_dataset_count(d) == 5);
-    gd_dataset *t = gd_dataset_transform(d, gd_transform_new("plus", "number=0.5"), gd_transform_scale(.factor = 2));
+    gd_dataset *t = gd_dataset_transform(d, gd_transform_new("plus", "number=0.5"),
+                                         gd_transform_scale(.factor = 2));
     CHECK(gd_item(gd_dataset_get(t, 3).at[0]) == 7);
     CHECK(gd_record_get("transform", "plus") && !gd_record_get("dataset", "plus"));
     CHECK(gd_dataset_new("numbers", "") == NULL && says("n"));

@@ -426,11 +426,11 @@ CLEAN_TEST(a_schedule_without_steps_ends_with_the_run) {
         GD_SCOPE;
         gd_tensor *x = gd_randn(gd_dims(50, 3)), *y = gd_randn(gd_dims(50, 1));
         gd_module *net = gd_nn_linear(3, 1);
-        CHECK(gd_compile(net, .optimizer = "sgd lr=0.1", .schedule = rows[i].schedule, .loss = "mse",
-                         .accumulate = rows[i].accumulate) == GD_OK);
+        CHECK(gd_compile(net, .optimizer = "sgd lr=0.1", .schedule = rows[i].schedule,
+                         .loss = "mse", .accumulate = rows[i].accumulate) == GD_OK);
         CHECK(gd_compiled_schedule(net) == NULL);
-        gd_fit(net, gd_list(x, y), .epochs = rows[i].epochs, .max_steps = rows[i].max_steps, .batch = 10,
-               .progress = GD_PROGRESS_NONE);
+        gd_fit(net, gd_list(x, y), .epochs = rows[i].epochs, .max_steps = rows[i].max_steps,
+               .batch = 10, .progress = GD_PROGRESS_NONE);
         const double lr = gd_item(gd_optimizer_lr(gd_compiled_optimizer(net)));
         CHECK_SAYING(!gd_failed() && lr < 1e-9, "row %d: the rate ends at %g", (int)i, lr);
     }

@@ -463,9 +463,10 @@ static void train_whole(void *arg) {
     gd_compile(net, .optimizer = "adamw", .schedule = "cosine steps=60", .loss = "cross_entropy",
                .metrics = "accuracy, top_k k=2", .clip_norm = 1, .accumulate = 2);
     for (int i = 0; i < 2; i++)
-        CHECK(gd_fit(net, gd_list(x, y), .epochs = 2 + i, .validation_split = 0.2, .resume = arg, QUIET,
-                     .callbacks = gd_callbacks(gd_early_stopping(), gd_checkpoint(arg))));
-    CHECK(gd_evaluate(net, gd_list(x, y)) && gd_tensor_dim(gd_predict(net, gd_list(x)), 0) == SAMPLES);
+        CHECK(gd_fit(net, gd_list(x, y), .epochs = 2 + i, .validation_split = 0.2, .resume = arg,
+                     QUIET, .callbacks = gd_callbacks(gd_early_stopping(), gd_checkpoint(arg))));
+    CHECK(gd_evaluate(net, gd_list(x, y)) &&
+          gd_tensor_dim(gd_predict(net, gd_list(x)), 0) == SAMPLES);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     ((float *)gd_data(x))[7] = NAN;
     gd_fit(net, gd_list(x, y), QUIET, .callbacks = gd_callbacks(gd_stop_on_nan()));

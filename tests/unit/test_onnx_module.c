@@ -23,7 +23,8 @@ CLEAN_TEST(a_net_comes_back_with_its_names_and_results) {
     gd_seed(1);
     gd_module *net = gd_net_new("lenet", "");
     gd_tensor *x = gd_randn(gd_dims(3, 1, 28, 28));
-    CHECK(gd_onnx_save_module(file(), net, gd_list(x), .metadata = gd_names("classes", "a,b", NULL)) == GD_OK);
+    CHECK(gd_onnx_save_module(file(), net, gd_list(x),
+                              .metadata = gd_names("classes", "a,b", NULL)) == GD_OK);
     gd_module *back = gd_onnx_module(file());
     CHECK(back != NULL && !gd_failed());
     gd_module_eval(net);
@@ -81,16 +82,20 @@ CLEAN_TEST(a_loaded_net_trains_further_eagerly_and_as_a_plan) {
     unlink(file());
 }
 
-static gd_tensors forward(gd_tensors in, void *user) { return gd_listed(gd_module_forward((gd_module *)user, in.at[0])); }
+static gd_tensors forward(gd_tensors in, void *user) {
+    return gd_listed(gd_module_forward((gd_module *)user, in.at[0]));
+}
 
 CLEAN_TEST(modes_are_put_back_and_batch_norms_are_saved_as_they_predict) {
     GD_SCOPE;
-    gd_module *net = gd_nn_sequential(gd_nn_conv2d(1, 4, 3), gd_nn_batch_norm2d(4), gd_nn_relu(),
-                                      gd_nn_dropout(.p = 0.5), gd_nn_flatten(), gd_nn_linear(4 * 36, 3));
+    gd_module *net =
+        gd_nn_sequential(gd_nn_conv2d(1, 4, 3), gd_nn_batch_norm2d(4), gd_nn_relu(),
+                         gd_nn_dropout(.p = 0.5), gd_nn_flatten(), gd_nn_linear(4 * 36, 3));
     gd_tensor *x = gd_randn(gd_dims(8, 1, 8, 8));
     gd_module_forward(net, x); /* statistics */
     gd_module_eval(gd_module_at(net, 3));
-    CHECK(gd_onnx_save_module(file(), net, gd_list(x), .inputs = "image", .outputs = "scores") == GD_OK);
+    CHECK(gd_onnx_save_module(file(), net, gd_list(x), .inputs = "image", .outputs = "scores") ==
+          GD_OK);
     CHECK(gd_module_is_training(net) && !gd_module_is_training(gd_module_at(net, 3)));
     gd_module *back = gd_onnx_module(file()), *copy = gd_module_clone(back);
     gd_module_eval(net);
@@ -114,7 +119,8 @@ CLEAN_TEST(failures_say_what_is_missing) {
     gd_clear_error();
     CHECK(gd_onnx_save_module(file(), NULL, gd_list(gd_ones(gd_dims(1)))) == GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK(gd_onnx_save_module(file(), gd_nn_linear(3, 2), gd_list(gd_ones(gd_dims(2, 5)))) == GD_E_SHAPE);
+    CHECK(gd_onnx_save_module(file(), gd_nn_linear(3, 2), gd_list(gd_ones(gd_dims(2, 5)))) ==
+          GD_E_SHAPE);
     CHECK(access(file(), F_OK) != 0);
     gd_clear_error();
 }

@@ -45,7 +45,8 @@ TEST(a_copy_of_a_sequence_goes_on_alike_and_streams_differ) {
 static double excess(const int *counts, int cells, int draws) {
     double sum = 0;
     const double expected = (double)draws / cells;
-    for (int i = 0; i < cells; i++) sum += (counts[i] - expected) * (counts[i] - expected) / expected;
+    for (int i = 0; i < cells; i++)
+        sum += (counts[i] - expected) * (counts[i] - expected) / expected;
     return (sum - (cells - 1)) / sqrt(2.0 * (cells - 1));
 }
 
@@ -56,7 +57,8 @@ TEST(numbers_are_uniform_between_their_bounds_and_normal) {
     double sum = 0, squares = 0;
     int beyond = 0; /* 1.96 deviations */
     for (int i = 0; i < DRAWS; i++) {
-        const double u = gd_random_uniform(&r), b = gd_random_between(&r, -3, 5), z = gd_random_normal(&r);
+        const double u = gd_random_uniform(&r), b = gd_random_between(&r, -3, 5),
+                     z = gd_random_normal(&r);
         CHECK(u >= 0 && u < 1 && b >= -3 && b < 5);
         uniform[(int)(u * CELLS)]++;
         between[(int)((b + 3) / 8 * CELLS)]++;
@@ -87,7 +89,8 @@ TEST(each_number_below_a_count_is_equally_likely) {
     }
     CHECK_SAYING(fabs(low - DRAWS * 2 / 3.0) < 4 * sqrt(DRAWS * 2 / 9.0), "%d of %d are low", low,
                  DRAWS);
-    CHECK(gd_random_below(&r, 1) == 0 && gd_random_below(&r, 0) == 0 && gd_random_below(&r, -9) == 0);
+    CHECK(gd_random_below(&r, 1) == 0 && gd_random_below(&r, 0) == 0 &&
+          gd_random_below(&r, -9) == 0);
 }
 
 /* --- the permutation --------------------------------------------------------------------------- */
@@ -97,7 +100,8 @@ static void check_permutation(gd_rng key, int64_t n) {
     int64_t missing = n;
     for (int64_t i = 0; i < n; i++) {
         const int64_t to = gd_shuffled(key, i, n);
-        CHECK_SAYING(to >= 0 && to < n && !seen[to], "n %" PRId64 ": %" PRId64 " to %" PRId64, n, i, to);
+        CHECK_SAYING(to >= 0 && to < n && !seen[to], "n %" PRId64 ": %" PRId64 " to %" PRId64, n, i,
+                     to);
         if (test_failures > 5) break;
         missing -= !seen[to];
         seen[to] = 1;
@@ -163,11 +167,13 @@ TEST(places_of_samples_and_of_pairs_are_uniform) {
         for (int i = 0; i < CELLS; i++) { /* cells differ by one sample in size */
             int64_t own = 0;
             for (int64_t x = 0; x < n && n < 2000; x++) own += x * CELLS / n == i;
-            const double expected = n < 2000 ? (double)DRAWS * (double)own / (double)n : DRAWS / (double)CELLS;
+            const double expected =
+                n < 2000 ? (double)DRAWS * (double)own / (double)n : DRAWS / (double)CELLS;
             sum += (place[i] - expected) * (place[i] - expected) / expected;
         }
         CHECK_SAYING((sum - 7) / sqrt(14) < 4, "n %" PRId64 ": places %g", n, sum);
-        if (n >= 1000) CHECK_SAYING(excess(distance, CELLS, DRAWS) < 4, "n %" PRId64 ": distances", n);
+        if (n >= 1000)
+            CHECK_SAYING(excess(distance, CELLS, DRAWS) < 4, "n %" PRId64 ": distances", n);
     }
 }
 
@@ -182,7 +188,8 @@ TEST(orders_of_epochs_and_seeds_have_nothing_in_common) {
             fixed += here == i;
         }
         /* each is 1 on average */
-        CHECK_SAYING(same_epoch < 8 && same_seed < 8 && fixed < 8, "%d %d %d", same_epoch, same_seed, fixed);
+        CHECK_SAYING(same_epoch < 8 && same_seed < 8 && fixed < 8, "%d %d %d", same_epoch,
+                     same_seed, fixed);
     }
 }
 
@@ -215,8 +222,10 @@ CLEAN_TEST(weighted_draws_come_in_the_proportion_of_the_weights) {
     double sum = 0;
     for (int i = 0; i < N; i++) {
         const double expected = weights[i] / total * DRAWS;
-        if (weights[i] == 0) CHECK(counts[i] == 0);
-        else sum += (counts[i] - expected) * (counts[i] - expected) / expected, kinds++;
+        if (weights[i] == 0)
+            CHECK(counts[i] == 0);
+        else
+            sum += (counts[i] - expected) * (counts[i] - expected) / expected, kinds++;
     }
     CHECK_SAYING(fabs(sum - (kinds - 1)) < 4 * sqrt(2.0 * (kinds - 1)), "%g of %d", sum, kinds);
     free(drawn);
@@ -277,7 +286,8 @@ CLEAN_TEST(each_stretch_has_the_classes_in_their_shares) {
             for (int i = 0; i < STRETCH; i++) counts[classes[order[first + i]]]++;
             for (int c = 0; c < CLASSES; c++) {
                 const double share = (double)sizes[c] / N * STRETCH;
-                CHECK_SAYING(fabs(counts[c] - share) <= 3, "class %d: %d of %g", c, counts[c], share);
+                CHECK_SAYING(fabs(counts[c] - share) <= 3, "class %d: %d of %g", c, counts[c],
+                             share);
             }
         }
         if (test_failures > 5) break;
@@ -300,7 +310,9 @@ CLEAN_TEST(stratified_orders_are_shuffled_and_take_any_integers) {
     CHECK(memcmp(order[0], order[1], sizeof *order) == 0);
     for (int i = 0; i < N; i += 3) { /* three classes of a size: each once in a round */
         int sum = 0, most = -9;
-        for (int k = 0; k < 3; k++) sum += near[order[0][i + k]], most = near[order[0][i + k]] > most ? near[order[0][i + k]] : most;
+        for (int k = 0; k < 3; k++)
+            sum += near[order[0][i + k]],
+                most = near[order[0][i + k]] > most ? near[order[0][i + k]] : most;
         CHECK(sum == 0 && most == 1);
     }
     epoch_of(a, N, 1, 1, N, order[1]);
@@ -332,7 +344,8 @@ CLEAN_TEST(ranks_have_as_many_samples_each_and_together_all) {
                     for (int64_t i = 0; i < count; i++) times[order[i]]++, total++;
                 }
                 for (int i = 0; i < n; i++)
-                    CHECK(how >= 2 ? times[i] <= 1 : times[i] >= 1 && times[i] <= 1 + (total - 1) / n);
+                    CHECK(how >= 2 ? times[i] <= 1
+                                   : times[i] >= 1 && times[i] <= 1 + (total - 1) / n);
             }
 }
 
@@ -356,8 +369,8 @@ static double megabytes(void) {
 static void check_bookkeeping(const char *what, gd_sampler *sampler, double before) {
     GD_SCOPE;
     gd_dataset *d = gd_dataset_from(NULL, .count = millions, .get = million_get);
-    gd_loader *l = gd_loader_new(d, .batch = 64, .shuffle = !sampler, .sampler = sampler, .workers = 2,
-                                 .targets = 0);
+    gd_loader *l = gd_loader_new(d, .batch = 64, .shuffle = !sampler, .sampler = sampler,
+                                 .workers = 2, .targets = 0);
     gd_tensors batch;
     for (int i = 0; i < 50; i++) CHECK(gd_loader_next(l, &batch));
     gd_dataset *train, *rest;
@@ -375,14 +388,16 @@ CLEAN_TEST(ten_million_samples_cost_less_than_64_megabytes) {
 #endif
     check_bookkeeping("shuffled", NULL, megabytes());
     gd_tensor *weights = gd_ones(gd_dims(10000000));
-    gd_tensor *classes = gd_remainder(gd_arange(0, 10000000, .dtype = GD_I32), gd_scalar_of(1000, GD_I32));
+    gd_tensor *classes =
+        gd_remainder(gd_arange(0, 10000000, .dtype = GD_I32), gd_scalar_of(1000, GD_I32));
     for (int k = 0; k < 3; k++) {
         GD_SCOPE;
         const double before = megabytes();
         gd_sampler *s = k == 0   ? gd_sampler_weighted(weights)
                         : k == 1 ? gd_sampler_weighted(weights, .replacement = false)
                                  : gd_sampler_stratified(classes);
-        static const char *const names[] = {"weighted", "weighted without replacement", "stratified"};
+        static const char *const names[] = {"weighted", "weighted without replacement",
+                                            "stratified"};
         check_bookkeeping(names[k], s, before);
     }
 }

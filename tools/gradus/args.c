@@ -17,7 +17,8 @@ int usage_error(const command *c, const char *format, ...) {
     if (c) fprintf(stderr, " %s", c->name);
     fputs(": ", stderr);
     vfprintf(stderr, format, args);
-    fprintf(stderr, "\nTry 'gradus %s--help'.\n", c ? strcat(strcpy((char[40]){0}, c->name), " ") : "");
+    fprintf(stderr, "\nTry 'gradus %s--help'.\n",
+            c ? strcat(strcpy((char[40]){0}, c->name), " ") : "");
     va_end(args);
     return USAGE;
 }
@@ -31,7 +32,8 @@ static void print_options(const option *o) {
             continue;
         }
         char left[60];
-        snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+        snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "",
+                 o->value ? o->value : "");
         if (strlen(left) > 22)
             printf("  %s\n  %-22s  ", left, "");
         else
@@ -129,8 +131,10 @@ static bool take_option(const command *c, char **argv, int argc, int *at) {
         return false;
     }
     if (o->type == FLAG) {
-        if (given) usage_error(c, "--%s takes no value", o->name);
-        else *(bool *)o->into = true;
+        if (given)
+            usage_error(c, "--%s takes no value", o->name);
+        else
+            *(bool *)o->into = true;
         return !given;
     }
     if (!given && *at + 1 < argc) given = argv[++*at];

@@ -18,8 +18,8 @@ typedef enum option_type { HEADING, TEXT, INTEGER, NUMBER, FLAG } option_type;
 typedef struct option {
     const char *name; /* without the dashes; of a heading, its text */
     option_type type;
-    void *into;          /* const char **, int64_t *, double *, bool * */
-    const char *value;   /* what help calls its value */
+    void *into;        /* const char **, int64_t *, double *, bool * */
+    const char *value; /* what help calls its value */
     const char *help;
 } option;
 

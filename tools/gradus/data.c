@@ -21,7 +21,8 @@ static const gd_op_attr *place_of(const gd_op *record) {
     return NULL;
 }
 
-static void add_option(char *text, size_t size, const char *name, const char *value, size_t length) {
+static void add_option(char *text, size_t size, const char *name, const char *value,
+                       size_t length) {
     size_t n = strlen(text);
     n += (size_t)snprintf(text + n, size - n, "%s%s='", n ? " " : "", name);
     for (size_t i = 0; i < length && n + 4 < size; i++) {
@@ -62,7 +63,8 @@ static gd_dataset *open_one(const char *spec, const char *part, bool *has_parts)
         const char *name = at + 1;
         const size_t n = strcspn(name, "=,"), v = name[n] == '=' ? strcspn(name + n + 1, ",") : 0;
         char key[64];
-        if (name[n] != '=' || n >= sizeof key) return refuse("options are written ,name=value", spec);
+        if (name[n] != '=' || n >= sizeof key)
+            return refuse("options are written ,name=value", spec);
         snprintf(key, sizeof key, "%.*s", (int)n, name);
         said_part |= strcmp(key, "part") == 0;
         add_option(text, sizeof text, key, name + n + 1, v);
@@ -122,8 +124,10 @@ gd_status open_data(const char *spec, const char *validation, double split, cons
     memset(out, 0, sizeof *out);
     gd_dataset *train = open_one(spec, "train", &parts), *test = NULL;
     if (!train) return gd_error_status();
-    if (validation) test = open_one(validation, "test", NULL);
-    else if (parts) test = open_one(spec, "test", NULL);
+    if (validation)
+        test = open_one(validation, "test", NULL);
+    else if (parts)
+        test = open_one(spec, "test", NULL);
     else if (split > 0) {
         gd_dataset *rest = NULL;
         gd_dataset_random_split(train, 1 - split, &train, &rest, .seed = seed);

@@ -33,14 +33,20 @@ static void show_some(gd_module *net, gd_dataset *test) {
     const char *captions[SHOWN];
     int n = 0;
     for (int wrong = 1; wrong >= 0; wrong--)
-        for (int64_t i = 0; i < gd_dataset_count(test) && n < (wrong ? 2 : SHOWN) && !gd_failed(); i++) {
+        for (int64_t i = 0; i < gd_dataset_count(test) && n < (wrong ? 2 : SHOWN) && !gd_failed();
+             i++) {
             gd_tensors sample = gd_dataset_get(test, i);
-            gd_tensor *p = gd_softmax(gd_module_forward(net, gd_unsqueeze(sample.at[0], 0)), .axis = 1);
-            const int64_t said = gd_item_int(gd_argmax(gd_flatten(p), .axis = 0)), is = gd_item_int(sample.at[1]);
+            gd_tensor *p =
+                gd_softmax(gd_module_forward(net, gd_unsqueeze(sample.at[0], 0)), .axis = 1);
+            const int64_t said = gd_item_int(gd_argmax(gd_flatten(p), .axis = 0)),
+                          is = gd_item_int(sample.at[1]);
             if ((said != is) != (wrong == 1)) continue;
             const double sure = gd_item(gd_max(p));
-            if (said == is) snprintf(text[n], sizeof text[n], "%lld (%.0f %%)", (long long)said, 100 * sure);
-            else snprintf(text[n], sizeof text[n], "%lld, but is %lld", (long long)said, (long long)is);
+            if (said == is)
+                snprintf(text[n], sizeof text[n], "%lld (%.0f %%)", (long long)said, 100 * sure);
+            else
+                snprintf(text[n], sizeof text[n], "%lld, but is %lld", (long long)said,
+                         (long long)is);
             images[n] = sample.at[0];
             captions[n] = text[n];
             n++;
@@ -59,17 +65,20 @@ static int finish(gd_module *net, gd_history *h, const data *d, about *a, double
     in_dir("digits.onnx", model, sizeof model);
     in_dir("curve.svg", curve, sizeof curve);
     in_dir("digit.png", digit, sizeof digit);
-    if (save_model(model, net, d->sample, 1, a) != GD_OK || gd_history_plot(h, curve) != GD_OK) return failed();
+    if (save_model(model, net, d->sample, 1, a) != GD_OK || gd_history_plot(h, curve) != GD_OK)
+        return failed();
     const bool picture = save_digit(d->test, digit) == GD_OK;
     if (!picture) gd_clear_error(); /* a build without libpng */
-    printf("%.2f %% of %d unseen digits are right, after %.0f seconds.\n\n", 100 * gd_history_last(h, "val_accuracy"),
-           TEST_SAMPLES, seconds);
+    printf("%.2f %% of %d unseen digits are right, after %.0f seconds.\n\n",
+           100 * gd_history_last(h, "val_accuracy"), TEST_SAMPLES, seconds);
     printf("Saved:\n  %-28s the model\n  %-28s how it learned\n", model, curve);
     if (picture) printf("  %-28s a digit\n", digit);
     puts("\nWhat to try next:");
     if (picture) printf("  %s predict %s %s\n", program, model, digit);
     printf("  %s summary %s\n", program, model);
-    printf("  %s train --model lenet --data mnist:DIR --out mnist.onnx    # the files of MNIST in DIR\n", program);
+    printf("  %s train --model lenet --data mnist:DIR --out mnist.onnx    # the files of MNIST in "
+           "DIR\n",
+           program);
     printf("  %s train --help\n", program);
     return DONE;
 }
@@ -77,7 +86,8 @@ static int finish(gd_module *net, gd_history *h, const data *d, about *a, double
 static int run(int count, const char **words) {
     (void)words;
     if (count) return usage_error(&demo_command, "it takes no arguments");
-    if (o.samples < 100 || o.epochs < 1) return usage_error(&demo_command, "--samples at least 100, --epochs at least 1");
+    if (o.samples < 100 || o.epochs < 1)
+        return usage_error(&demo_command, "--samples at least 100, --epochs at least 1");
     if (mkdir(o.dir, 0777) != 0 && errno != EEXIST) {
         fprintf(stderr, "gradus: the folder %s cannot be made\n", o.dir);
         return FAILED;
@@ -86,21 +96,26 @@ static int run(int count, const char **words) {
     clock_gettime(CLOCK_MONOTONIC, &begin);
     char text[80];
     data d = {.n_classes = 10, .classes = true};
-    snprintf(text, sizeof text, "count=%lld seed=%lld", (long long)o.samples, (long long)common.seed + 1);
+    snprintf(text, sizeof text, "count=%lld seed=%lld", (long long)o.samples,
+             (long long)common.seed + 1);
     d.train = gd_dataset_new("digits", text);
-    snprintf(text, sizeof text, "count=%d seed=%lld", TEST_SAMPLES, (long long)common.seed + 1000003);
+    snprintf(text, sizeof text, "count=%d seed=%lld", TEST_SAMPLES,
+             (long long)common.seed + 1000003);
     d.test = gd_dataset_new("digits", text);
     d.sample = gd_dataset_get(d.train, 0);
     about a;
     gd_module *net = make_model("convnet", &d, &a);
     gd_metric *confusion = gd_metric_confusion();
     if (gd_failed()) return failed();
-    printf("A small convolutional net learns to read digits: %lld of them, drawn by this program.\n\n",
-           (long long)o.samples);
+    printf(
+        "A small convolutional net learns to read digits: %lld of them, drawn by this program.\n\n",
+        (long long)o.samples);
     fflush(stdout);
-    gd_loader *train = gd_loader_new(d.train, .batch = 64, .shuffle = true, .workers = 1, .seed = (uint64_t)common.seed);
+    gd_loader *train = gd_loader_new(d.train, .batch = 64, .shuffle = true, .workers = 1,
+                                     .seed = (uint64_t)common.seed);
     gd_loader *test = gd_loader_new(d.test, .batch = 100);
-    gd_compile(net, .optimizer = "adamw lr=0.003", .schedule = "cosine warmup=50", .loss = "cross_entropy",
+    gd_compile(net, .optimizer = "adamw lr=0.003", .schedule = "cosine warmup=50",
+               .loss = "cross_entropy",
                .metric_objects = gd_metrics(gd_metric_accuracy(), confusion));
     gd_history *h = gd_fit(net, train, .epochs = o.epochs, .validation = test,
                            .progress = common.quiet ? GD_PROGRESS_NONE : GD_PROGRESS_AUTO);
@@ -113,7 +128,9 @@ static int run(int count, const char **words) {
     show_some(net, d.test);
     describe_data(&a, &d, NULL, "cross_entropy");
     if (gd_failed()) return failed();
-    const int code = finish(net, h, &d, &a, (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
+    const int code =
+        finish(net, h, &d, &a,
+               (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
     free_about(&a);
     return code == DONE && gd_history_interrupted(h) ? INTERRUPTED : code;
 }

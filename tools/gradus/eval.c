@@ -10,8 +10,10 @@ static struct {
 } o = {.batch = 64, .workers = 1};
 
 static const option options[] = {
-    {"data", TEXT, &o.data, "KIND:PLACE", "data to measure on, as for gradus train; of data with a test part, that one"},
-    {"metrics", TEXT, &o.metrics, "LIST", "commas between (default: accuracy for classes, mae for numbers)"},
+    {"data", TEXT, &o.data, "KIND:PLACE",
+     "data to measure on, as for gradus train; of data with a test part, that one"},
+    {"metrics", TEXT, &o.metrics, "LIST",
+     "commas between (default: accuracy for classes, mae for numbers)"},
     {"loss", TEXT, &o.loss, "NAME", "default: the one that the model was trained with"},
     {"confusion", FLAG, &o.confusion, NULL, "prints the confusion matrix"},
     {"batch", INTEGER, &o.batch, "N", "samples in a batch (default 64)"},
@@ -52,10 +54,13 @@ static int run(int count, const char **words) {
     gd_metric *confusion = o.confusion && classes ? gd_metric_confusion() : NULL;
     const char *loss = o.loss ? o.loss : *a.loss ? a.loss : classes ? "cross_entropy" : "mse";
     gd_compile(net, .optimizer = NULL, .loss = loss,
-               .metrics = o.metrics ? o.metrics : classes ? "accuracy" : "mae",
+               .metrics = o.metrics ? o.metrics
+                          : classes ? "accuracy"
+                                    : "mae",
                .metric_objects = {&confusion, confusion != NULL});
     gd_loader *loader = gd_loader_new(test, .batch = o.batch, .workers = (int)o.workers);
-    gd_history *h = gd_evaluate(net, loader, .progress = common.quiet ? GD_PROGRESS_NONE : GD_PROGRESS_AUTO);
+    gd_history *h =
+        gd_evaluate(net, loader, .progress = common.quiet ? GD_PROGRESS_NONE : GD_PROGRESS_AUTO);
     if (!h) return failed();
     print_results(h, words[0], gd_dataset_count(test));
     if (confusion && !common.json) {
@@ -66,10 +71,9 @@ static int run(int count, const char **words) {
     return gd_failed() ? failed() : DONE;
 }
 
-const command eval_command = {
-    .name = "eval",
-    .usage = "gradus eval MODEL.onnx --data KIND:PLACE [options]",
-    .summary = "measure a saved model on data",
-    .examples = "  gradus eval m.onnx --data mnist:DIR --confusion\n",
-    .options = options,
-    .run = run};
+const command eval_command = {.name = "eval",
+                              .usage = "gradus eval MODEL.onnx --data KIND:PLACE [options]",
+                              .summary = "measure a saved model on data",
+                              .examples = "  gradus eval m.onnx --data mnist:DIR --confusion\n",
+                              .options = options,
+                              .run = run};

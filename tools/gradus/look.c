@@ -6,12 +6,11 @@
 
 /* --- summary ----------------------------------------------------------------------------------- */
 
-static struct {
-    const char *input;
-} s = {NULL};
+static struct { const char *input; } s = {NULL};
 
 static const option summary_options[] = {
-    {"input", TEXT, &s.input, "SIZES", "of one input with its batch: 1,3,224,224 (default: what the net is known for)"},
+    {"input", TEXT, &s.input, "SIZES",
+     "of one input with its batch: 1,3,224,224 (default: what the net is known for)"},
     {0}};
 
 /* "1,3,224,224" */
@@ -56,7 +55,8 @@ static int run_summary(int count, const char **words) {
     if (!net) return failed();
     gd_shape dims;
     if (s.input && !read_sizes(s.input, &dims))
-        return usage_error(&summary_command, "--input wants sizes like 1,3,224,224, and got '%s'", s.input);
+        return usage_error(&summary_command, "--input wants sizes like 1,3,224,224, and got '%s'",
+                           s.input);
     gd_tensor *x = s.input ? gd_zeros(dims) : known_input(words[0], &a);
     char *text = gd_module_summary(net, x);
     if (!text) return failed();
@@ -78,7 +78,8 @@ const command summary_command = {
     .name = "summary",
     .usage = "gradus summary NET|MODEL.onnx [--input SIZES]",
     .summary = "the layers of a net, with shapes and parameters",
-    .examples = "  gradus summary lenet\n  gradus summary \"resnet18 classes=10\" --input 1,3,64,64\n",
+    .examples =
+        "  gradus summary lenet\n  gradus summary \"resnet18 classes=10\" --input 1,3,64,64\n",
     .options = summary_options,
     .run = run_summary};
 
@@ -86,9 +87,9 @@ const command summary_command = {
 
 static const struct {
     const char *plural, *kind;
-} kinds[] = {{"nets", "net"},         {"datasets", "dataset"},   {"transforms", "transform"},
-             {"layers", "layer"},     {"optimizers", "optimizer"}, {"schedules", "schedule"},
-             {"metrics", "metric"},   {"callbacks", "callback"}, {"inits", "init"}};
+} kinds[] = {{"nets", "net"},       {"datasets", "dataset"},     {"transforms", "transform"},
+             {"layers", "layer"},   {"optimizers", "optimizer"}, {"schedules", "schedule"},
+             {"metrics", "metric"}, {"callbacks", "callback"},   {"inits", "init"}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static const char *type_name(const gd_op_attr *a) {
@@ -109,7 +110,8 @@ static void first_sentence(const char *doc, int indent) {
     const char *end = doc;
     while ((end = strchr(end, '.'))) { /* not that of "et al. 2015" */
         end++;
-        if (*end == '\0' || ((*end == ' ' || *end == '\n') && end[1] >= 'A' && end[1] <= 'Z')) break;
+        if (*end == '\0' || ((*end == ' ' || *end == '\n') && end[1] >= 'A' && end[1] <= 'Z'))
+            break;
     }
     snprintf(text, sizeof text, "%.*s", end ? (int)(end - doc) : (int)strlen(doc), doc);
     print_wrapped(text, indent, 80);
@@ -140,9 +142,12 @@ static void print_record(const gd_op *r) {
         const gd_op_attr *a = gd_op_attr_at(r, i);
         if (a->type == GD_ATTR_GRAPH) continue;
         char left[80];
-        snprintf(left, sizeof left, "%s%s%s", a->name, a->required ? "" : "=", a->required ? "" : a->default_text);
-        if (strlen(left) > 22) printf("  %s\n  %-22s  ", left, "");
-        else printf("  %-22s  ", left);
+        snprintf(left, sizeof left, "%s%s%s", a->name, a->required ? "" : "=",
+                 a->required ? "" : a->default_text);
+        if (strlen(left) > 22)
+            printf("  %s\n  %-22s  ", left, "");
+        else
+            printf("  %-22s  ", left);
         char right[600];
         snprintf(right, sizeof right, "%s%s%s", type_name(a), *a->doc ? ": " : "", a->doc);
         print_wrapped(right, 26, 80);
@@ -161,19 +166,20 @@ static int run_list(int count, const char **words) {
     }
     const char *kind = NULL;
     for (int k = 0; k < N_KINDS; k++)
-        if (strcmp(words[0], kinds[k].plural) == 0 || strcmp(words[0], kinds[k].kind) == 0) kind = kinds[k].kind;
+        if (strcmp(words[0], kinds[k].plural) == 0 || strcmp(words[0], kinds[k].kind) == 0)
+            kind = kinds[k].kind;
     if (!kind) return usage_error(&list_command, "there is no list of %s", words[0]);
     const gd_op *one = count > 1 ? gd_record_get(kind, words[1]) : NULL;
     if (count > 1 && !one) return usage_error(&list_command, "there is no %s '%s'", kind, words[1]);
     if (common.json) json_begin_list(NULL);
     for (int i = 0; one ? i < 1 : gd_record_at(kind, i) != NULL; i++) {
         const gd_op *r = one ? one : gd_record_at(kind, i);
-        if (common.json) json_record(r);
+        if (common.json)
+            json_record(r);
         else if (one) {
             puts(gd_op_name(r));
             print_record(r);
-        }
-        else {
+        } else {
             printf("%-22s  ", gd_op_name(r));
             first_sentence(gd_op_doc(r), 24);
         }
@@ -186,12 +192,12 @@ static int run_list(int count, const char **words) {
     return DONE;
 }
 
-const command list_command = {
-    .name = "list",
-    .usage = "gradus list [nets|datasets|transforms|layers|... [NAME]]",
-    .summary = "nets, datasets, transforms, optimizers ... and their options",
-    .examples = "  gradus list transforms\n  gradus list dataset csv\n",
-    .run = run_list};
+const command list_command = {.name = "list",
+                              .usage = "gradus list [nets|datasets|transforms|layers|... [NAME]]",
+                              .summary =
+                                  "nets, datasets, transforms, optimizers ... and their options",
+                              .examples = "  gradus list transforms\n  gradus list dataset csv\n",
+                              .run = run_list};
 
 /* --- ops --------------------------------------------------------------------------------------- */
 
@@ -214,7 +220,8 @@ static void print_op(const gd_op *op) {
         if (!gd_op_output(op, i)->hidden) printf("%s%s", i ? ", " : "", gd_op_output(op, i)->name);
     putchar('\n');
     print_record(op);
-    printf("kernels on %s: %s\n", kind_of_device(), gd_op_kernels(op, kind_of_device(), kernels, sizeof kernels));
+    printf("kernels on %s: %s\n", kind_of_device(),
+           gd_op_kernels(op, kind_of_device(), kernels, sizeof kernels));
     if (*gd_op_onnx_name(op)) printf("ONNX: %s\n", gd_op_onnx_name(op));
 }
 
@@ -234,7 +241,8 @@ static int run_ops(int count, const char **words) {
         const bool has = *gd_op_kernels(op, kind_of_device(), kernels, sizeof kernels) != '\0';
         total++;
         without += !has;
-        if (common.json) json_record(op);
+        if (common.json)
+            json_record(op);
         else {
             printf("%-24s%s ", gd_op_name(op), gd_op_differentiable(op) ? " " : "*");
             first_sentence(gd_op_doc(op), 26);
@@ -247,7 +255,8 @@ static int run_ops(int count, const char **words) {
     } else
         printf("\n%d ops. * has no gradient. Options of one: gradus ops NAME\n", total);
     if (without && !common.json && common.device)
-        printf("%d of them have no kernel of their own on %s and run as other ops.\n", without, kind_of_device());
+        printf("%d of them have no kernel of their own on %s and run as other ops.\n", without,
+               kind_of_device());
     return DONE;
 }
 
@@ -280,8 +289,8 @@ static int about_model(const char *path) {
         if (*a.model) printf("  model       %s\n", a.model);
         if (*a.transform) printf("  transform   %s\n", a.transform);
         if (a.channels)
-            printf("  takes       images of %lld x %lld, %s\n", (long long)a.width, (long long)a.height,
-                   a.channels == 1 ? "grey" : "colour");
+            printf("  takes       images of %lld x %lld, %s\n", (long long)a.width,
+                   (long long)a.height, a.channels == 1 ? "grey" : "colour");
         if (a.n_classes) printf("  classes     %lld:", (long long)a.n_classes);
         for (int64_t i = 0; i < a.n_classes && i < 12; i++)
             printf(" %s", strcmp(a.classes[i], "\n") == 0 ? "\\n" : a.classes[i]);
@@ -305,7 +314,8 @@ static int run_info(int count, const char **words) {
         json_line();
         return DONE;
     }
-    printf("gradus %s\n  instruction set  %s\n  threads          %d\n  devices          cpu\n  ops              %d\n",
+    printf("gradus %s\n  instruction set  %s\n  threads          %d\n  devices          cpu\n  ops "
+           "             %d\n",
            gd_version(), gd_cpu_instruction_set(), gd_num_threads(), gd_op_count());
     return DONE;
 }

@@ -5,7 +5,7 @@
 
 #include "tool.h"
 
-static const command *const commands[] = {&demo_command, &train_command,   &eval_command,
+static const command *const commands[] = {&demo_command,    &train_command,   &eval_command,
                                           &predict_command, &summary_command, &list_command,
                                           &ops_command,     &info_command};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -17,7 +17,8 @@ const option common_options[] = {
     {"common options", HEADING, NULL, NULL, NULL},
     {"device", TEXT, &common.device, "NAME", "where it runs: cpu (default)"},
     {"seed", INTEGER, &common.seed, "N", "of all random numbers (default 0)"},
-    {"threads", INTEGER, &common.threads, "N", "how many the CPU uses (default: one for each core)"},
+    {"threads", INTEGER, &common.threads, "N",
+     "how many the CPU uses (default: one for each core)"},
     {"json", FLAG, &common.json, NULL, "results as JSON on stdout"},
     {"quiet", FLAG, &common.quiet, NULL, "no progress"},
     {"help", FLAG, NULL, NULL, "this text"},
@@ -57,25 +58,31 @@ int failed(void) {
 static void log_line(gd_log_level level, const char *message, void *user) {
     (void)user;
     if (strncmp(message, "gd_fit: stopped", 15) == 0) return; /* the progress says it */
-    if (level >= GD_LOG_WARNING) fprintf(stderr, "gradus: warning: %s\n", message);
-    else if (level == GD_LOG_INFO && !common.quiet) fprintf(stderr, "gradus: %s\n", message);
+    if (level >= GD_LOG_WARNING)
+        fprintf(stderr, "gradus: warning: %s\n", message);
+    else if (level == GD_LOG_INFO && !common.quiet)
+        fprintf(stderr, "gradus: %s\n", message);
 }
 
 static void print_overview(FILE *out) {
-    fputs("gradus trains and runs neural networks.\n\nusage: gradus COMMAND [options]\n\ncommands:\n", out);
+    fputs(
+        "gradus trains and runs neural networks.\n\nusage: gradus COMMAND [options]\n\ncommands:\n",
+        out);
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
     fputs("\nBegin with:\n"
           "  gradus demo                         train a net that reads digits; takes a minute\n"
           "  gradus train --help                 the same with data of your own\n"
-          "\nEvery command has --help. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n",
+          "\nEvery command has --help. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 "
+          "interrupted.\n",
           out);
 }
 
 static int set_up(const command *c) {
     gd_set_log(log_line, NULL);
     if (common.threads < 0 || common.threads > 256)
-        return usage_error(c, "--threads is %lld; it must be from 1 to 256", (long long)common.threads);
+        return usage_error(c, "--threads is %lld; it must be from 1 to 256",
+                           (long long)common.threads);
     if (common.threads > 0 && gd_set_num_threads((int)common.threads) != GD_OK) return failed();
     gd_seed((uint64_t)common.seed);
     if (!common.device) return DONE;

@@ -37,8 +37,10 @@ static void copy_text(const char *path, const char *key, char *into, size_t size
 static void unescape(char *text) {
     char *to = text;
     for (const char *c = text; *c; c++) {
-        if (*c == '\\' && c[1]) *to++ = *++c == 'n' ? '\n' : *c;
-        else *to++ = *c;
+        if (*c == '\\' && c[1])
+            *to++ = *++c == 'n' ? '\n' : *c;
+        else
+            *to++ = *c;
     }
     *to = '\0';
 }
@@ -68,7 +70,8 @@ static void read_about(const char *path, about *a) {
     free(classes);
     copy_text(path, "gradus.image", text, sizeof text);
     long long c, h, w;
-    if (sscanf(text, "%lld %lld %lld", &c, &h, &w) == 3) a->channels = c, a->height = h, a->width = w;
+    if (sscanf(text, "%lld %lld %lld", &c, &h, &w) == 3)
+        a->channels = c, a->height = h, a->width = w;
     copy_text(path, "gradus.background", text, sizeof text);
     a->background = *text ? strtod(text, NULL) : NAN;
 }
@@ -81,7 +84,8 @@ static double border_mean(gd_dataset *dataset) {
         gd_tensor *x = gd_cast(gd_dataset_get(dataset, i).at[0], GD_F32);
         const int64_t h = gd_tensor_dim(x, 1), w = gd_tensor_dim(x, 2);
         float *pixels = malloc(sizeof(float) * (size_t)(h * w));
-        if (!pixels || gd_copy_to(gd_contiguous(x), pixels, sizeof(float) * (size_t)(h * w)) != GD_OK) {
+        if (!pixels ||
+            gd_copy_to(gd_contiguous(x), pixels, sizeof(float) * (size_t)(h * w)) != GD_OK) {
             free(pixels);
             gd_clear_error();
             return NAN;
@@ -101,7 +105,8 @@ void describe_data(about *a, const data *d, const char *transform, const char *l
     const int64_t n = gd_dataset_class_count(d->train);
     a->classes = n ? calloc((size_t)n, sizeof *a->classes) : NULL;
     for (; a->classes && a->n_classes < n; a->n_classes++)
-        if (!(a->classes[a->n_classes] = strdup(gd_dataset_class_name(d->train, a->n_classes)))) break;
+        if (!(a->classes[a->n_classes] = strdup(gd_dataset_class_name(d->train, a->n_classes))))
+            break;
     const gd_tensor *x = d->sample.at[0];
     const bool image = gd_tensor_rank(x) == 3 && gd_dtype_is_float(gd_tensor_dtype(x)) &&
                        (gd_tensor_dim(x, 0) == 1 || gd_tensor_dim(x, 0) == 3);
@@ -129,19 +134,21 @@ static char *join_classes(const about *a) {
     for (int64_t i = 0; text && i < a->n_classes; i++) {
         if (i) *at++ = '\n';
         for (const char *c = a->classes[i]; *c; c++) {
-            if (*c == '\n' || *c == '\\') *at++ = '\\'; /* a character of a text may be a new line */
+            if (*c == '\n' || *c == '\\')
+                *at++ = '\\'; /* a character of a text may be a new line */
             *at++ = *c == '\n' ? 'n' : *c;
         }
     }
     return text;
 }
 
-gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_t targets, const about *a) {
+gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_t targets,
+                     const about *a) {
     if (ends_with(path, ".safetensors")) return gd_save_state(path, gd_part("", net));
     char *classes = join_classes(a), image[80] = "", background[32] = "";
     if (a->channels)
-        snprintf(image, sizeof image, "%lld %lld %lld", (long long)a->channels, (long long)a->height,
-                 (long long)a->width);
+        snprintf(image, sizeof image, "%lld %lld %lld", (long long)a->channels,
+                 (long long)a->height, (long long)a->width);
     if (isfinite(a->background)) snprintf(background, sizeof background, "%.4f", a->background);
     gd_tensor *inputs[8];
     int64_t count = 0;
@@ -150,8 +157,8 @@ gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_
     const gd_status status = gd_onnx_save_module(
         path, net, ((gd_tensors){inputs, count}),
         .metadata = gd_names("gradus.model", a->model, "gradus.classes", classes ? classes : "",
-                             "gradus.transform", a->transform, "gradus.loss", a->loss, "gradus.image",
-                             image, "gradus.background", background, NULL));
+                             "gradus.transform", a->transform, "gradus.loss", a->loss,
+                             "gradus.image", image, "gradus.background", background, NULL));
     free(classes);
     return status;
 }
@@ -179,9 +186,12 @@ static bool copy_weights(gd_module *net, gd_module *file) {
     GD_NO_GRAD;
     gd_state *to = gd_state_of(net), *from = gd_state_of(file);
     for (int64_t i = 0; i < gd_state_count(to) && !gd_failed(); i++) {
-        gd_tensor *t = gd_state_tensor_at(to, i), *value = gd_state_find(from, gd_state_name(to, i));
-        if (value) gd_assign(t, value);
-        else if (gd_dtype_is_float(gd_tensor_dtype(t))) return false;
+        gd_tensor *t = gd_state_tensor_at(to, i),
+                  *value = gd_state_find(from, gd_state_name(to, i));
+        if (value)
+            gd_assign(t, value);
+        else if (gd_dtype_is_float(gd_tensor_dtype(t)))
+            return false;
     }
     return !gd_failed();
 }
@@ -195,7 +205,8 @@ static gd_module *load_to_train(const char *path, const data *d, about *a) {
     const size_t length = strcspn(a->model, " ");
     snprintf(name, sizeof name, "%.*s", (int)length, a->model);
     gd_module *net = gd_net_new(name, a->model + length);
-    if (net && gd_module_build(net, gd_unsqueeze(d->sample.at[0], 0)) == GD_OK && copy_weights(net, file))
+    if (net && gd_module_build(net, gd_unsqueeze(d->sample.at[0], 0)) == GD_OK &&
+        copy_weights(net, file))
         return net;
     gd_clear_error();
     return file;
@@ -217,7 +228,8 @@ gd_module *make_model(const char *spec, const data *d, about *a) {
         suggest(text, sizeof text, record, "vocabulary", d->n_classes);
         suggest(text, sizeof text, record, "channels", image ? gd_tensor_dim(x, 0) : 0);
         suggest(text, sizeof text, record, "size", image ? gd_tensor_dim(x, 1) : 0);
-        suggest(text, sizeof text, record, "context", gd_tensor_rank(x) == 1 ? gd_tensor_dim(x, 0) : 0);
+        suggest(text, sizeof text, record, "context",
+                gd_tensor_rank(x) == 1 ? gd_tensor_dim(x, 0) : 0);
         suggest(text, sizeof text, record, "features",
                 gd_tensor_rank(x) == 1 ? gd_tensor_dim(x, 0) : 0);
         suggest(text, sizeof text, record, "outputs", d->classes ? d->n_classes : 1);

@@ -12,14 +12,17 @@ static struct {
 
 static const option options[] = {
     {"top", INTEGER, &o.top, "N", "how many classes are shown (default 5)"},
-    {"invert", TEXT, &o.invert, "auto|yes|no", "black and white change places; auto: where a picture is on paper and the model has learned from white on black"},
+    {"invert", TEXT, &o.invert, "auto|yes|no",
+     "black and white change places; auto: where a picture is on paper and the model has learned "
+     "from white on black"},
     {0}};
 
 /* Mean of the pixels at the border of an image (1, H, W). */
 static double border(gd_tensor *x) {
     const int64_t h = gd_tensor_dim(x, 1), w = gd_tensor_dim(x, 2);
     gd_tensor *edges[] = {gd_slice(x, .axis = 1, .stop = 1), gd_slice(x, .axis = 1, .start = h - 1),
-                          gd_slice(x, .axis = 2, .stop = 1), gd_slice(x, .axis = 2, .start = w - 1)};
+                          gd_slice(x, .axis = 2, .stop = 1),
+                          gd_slice(x, .axis = 2, .start = w - 1)};
     double sum = 0;
     for (int i = 0; i < 4; i++) sum += gd_item(gd_mean(edges[i])) / 4;
     return sum;
@@ -33,8 +36,9 @@ static gd_tensor *prepare(const char *path, const about *a, bool *inverted) {
     x = gd_transform_apply(gd_transform_new("resize", size), x, NULL);
     x = gd_mul(gd_cast(x, GD_F32), gd_scalar(1.0 / 255));
     if (gd_failed()) return NULL;
-    *inverted = strcmp(o.invert, "yes") == 0 ||
-                (strcmp(o.invert, "auto") == 0 && isfinite(a->background) && fabs(border(x) - a->background) > 0.5);
+    *inverted =
+        strcmp(o.invert, "yes") == 0 || (strcmp(o.invert, "auto") == 0 && isfinite(a->background) &&
+                                         fabs(border(x) - a->background) > 0.5);
     if (*inverted) x = gd_sub(gd_scalar(1), x);
     gd_dataset *one = apply_transforms(gd_dataset_tensors(gd_unsqueeze(x, 0)), a->transform);
     return one ? gd_unsqueeze(gd_dataset_get(one, 0).at[0], 0) : NULL;
@@ -46,7 +50,8 @@ static const char *class_name(const about *a, int64_t i, char *text, size_t size
     return text;
 }
 
-static void print_top(const char *path, gd_tensor *scores, const about *a, bool inverted, bool several) {
+static void print_top(const char *path, gd_tensor *scores, const about *a, bool inverted,
+                      bool several) {
     const int64_t classes = gd_tensor_numel(scores);
     const int64_t n = o.top < classes ? o.top : classes;
     gd_topk_outputs best = gd_topk(gd_softmax(gd_flatten(scores), .axis = 0), n);
@@ -80,14 +85,17 @@ static void print_top(const char *path, gd_tensor *scores, const about *a, bool 
 
 static int run(int count, const char **words) {
     about a;
-    if (count < 2) return usage_error(&predict_command, "it needs a model and at least one picture");
+    if (count < 2)
+        return usage_error(&predict_command, "it needs a model and at least one picture");
     if (o.top < 1) return usage_error(&predict_command, "--top must be at least 1");
     if (strcmp(o.invert, "auto") && strcmp(o.invert, "yes") && strcmp(o.invert, "no"))
         return usage_error(&predict_command, "--invert is auto, yes or no");
     gd_module *net = load_model(words[0], &a);
     if (!net) return failed();
     if (!a.channels) {
-        fprintf(stderr, "gradus: %s does not say which pictures it takes; models that gradus train has saved from pictures do\n",
+        fprintf(stderr,
+                "gradus: %s does not say which pictures it takes; models that gradus train has "
+                "saved from pictures do\n",
                 words[0]);
         return FAILED;
     }
@@ -111,8 +119,9 @@ const command predict_command = {
     .name = "predict",
     .usage = "gradus predict MODEL.onnx IMAGE... [options]",
     .summary = "say what is in pictures",
-    .about = "Prints the likeliest classes. Pictures are PNG, JPEG or PPM files of any size; they are\n"
-             "scaled to the size that the model has learned from.\n",
+    .about =
+        "Prints the likeliest classes. Pictures are PNG, JPEG or PPM files of any size; they are\n"
+        "scaled to the size that the model has learned from.\n",
     .examples = "  gradus predict m.onnx digit.png\n"
                 "  gradus predict cats.onnx *.jpg --top 1 --json\n",
     .options = options,

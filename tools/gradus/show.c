@@ -36,7 +36,8 @@ static const char *cell(float top, float bottom) {
 
 static void print_row(const float *p, int height, int width, int row, int left, int right) {
     for (int x = left; x < right; x++) {
-        const float top = p[row * width + x], bottom = row + 1 < height ? p[(row + 1) * width + x] : 0;
+        const float top = p[row * width + x],
+                    bottom = row + 1 < height ? p[(row + 1) * width + x] : 0;
         fputs(cell(top, bottom), stdout);
     }
 }
@@ -69,7 +70,8 @@ void show_images(gd_tensor *const *images, const char *const *captions, int coun
 void show_confusion(gd_tensor *matrix, char *const *names) {
     const int n = (int)gd_tensor_dim(matrix, 0);
     double *m = malloc(sizeof(double) * (size_t)n * (size_t)n);
-    if (!m || gd_copy_to(gd_contiguous(gd_cast(matrix, GD_F64)), m, sizeof(double) * (size_t)n * (size_t)n) != GD_OK) {
+    if (!m || gd_copy_to(gd_contiguous(gd_cast(matrix, GD_F64)), m,
+                         sizeof(double) * (size_t)n * (size_t)n) != GD_OK) {
         free(m);
         return;
     }
@@ -77,19 +79,26 @@ void show_confusion(gd_tensor *matrix, char *const *names) {
     for (int i = 0; i < n; i++)
         if (names && (int)strlen(names[i]) > wide) wide = (int)strlen(names[i]);
     if (wide > 12) wide = 12;
-    printf("Confusion matrix: rows are true classes, columns what the net says.\n\n%*s", wide + 1, "");
+    printf("Confusion matrix: rows are true classes, columns what the net says.\n\n%*s", wide + 1,
+           "");
     for (int j = 0; j < n; j++)
-        if (names) printf(" %5.5s", names[j]);
-        else printf(" %5d", j);
+        if (names)
+            printf(" %5.5s", names[j]);
+        else
+            printf(" %5d", j);
     putchar('\n');
     for (int i = 0; i < n; i++) {
         double all = 0;
-        if (names) printf("%*.*s ", wide, wide, names[i]);
-        else printf("%*d ", wide, i);
+        if (names)
+            printf("%*.*s ", wide, wide, names[i]);
+        else
+            printf("%*d ", wide, i);
         for (int j = 0; j < n; j++) all += m[i * n + j];
         for (int j = 0; j < n; j++)
-            if (m[i * n + j] == 0) printf("     %s", "·");
-            else printf(" %5.0f", m[i * n + j]);
+            if (m[i * n + j] == 0)
+                printf("     %s", "·");
+            else
+                printf(" %5.0f", m[i * n + j]);
         printf("   %5.1f %%\n", all > 0 ? 100 * m[i * n + i] / all : 0.0);
     }
     putchar('\n');

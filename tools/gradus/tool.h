@@ -29,9 +29,9 @@ void print_wrapped(const char *text, int indent, int width);
 /* --- JSON (json.c) ----------------------------------------------------------------------------- */
 
 /* Writes values one after the other; commas and quotes are its business. */
-void json_begin(const char *key);       /* { ; key NULL: not in an object */
+void json_begin(const char *key); /* { ; key NULL: not in an object */
 void json_end(void);
-void json_begin_list(const char *key);  /* [ */
+void json_begin_list(const char *key); /* [ */
 void json_end_list(void);
 void json_text(const char *key, const char *value); /* NULL: null */
 void json_number(const char *key, double value);    /* null where it is not finite */
@@ -73,7 +73,8 @@ typedef struct about {
 gd_module *make_model(const char *spec, const data *d, about *a);
 /* Loads FILE.onnx. */
 gd_module *load_model(const char *path, about *a);
-gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_t targets, const about *a);
+gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_t targets,
+                     const about *a);
 void describe_data(about *a, const data *d, const char *transform, const char *loss);
 void free_about(about *a);
 bool ends_with(const char *text, const char *end);

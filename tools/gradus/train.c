@@ -23,33 +23,50 @@ static struct {
 
 static const option options[] = {
     {"what to train", HEADING, NULL, NULL, NULL},
-    {"model", TEXT, &o.model, "NET", "a net with options (\"resnet20 classes=10\"; `gradus list nets`), or a saved model.onnx to train further"},
-    {"data", TEXT, &o.data, "KIND:PLACE", "data, as in mnist:DIR, image_folder:DIR, csv:FILE,target=price, digits (`gradus list datasets`)"},
-    {"validation", TEXT, &o.validation, "KIND:PLACE", "data to validate on (default: the test part of the data, or --split)"},
-    {"split", NUMBER, &o.split, "SHARE", "of the data kept back for validation where they have no test part (default 0.1)"},
-    {"out", TEXT, &o.out, "FILE", "where the model goes: .onnx, or .safetensors for the weights alone"},
-    {"weights", TEXT, &o.weights, "FILE", "a .safetensors file to start from; what does not fit is left out and named"},
+    {"model", TEXT, &o.model, "NET",
+     "a net with options (\"resnet20 classes=10\"; `gradus list nets`), or a saved model.onnx to "
+     "train further"},
+    {"data", TEXT, &o.data, "KIND:PLACE",
+     "data, as in mnist:DIR, image_folder:DIR, csv:FILE,target=price, digits (`gradus list "
+     "datasets`)"},
+    {"validation", TEXT, &o.validation, "KIND:PLACE",
+     "data to validate on (default: the test part of the data, or --split)"},
+    {"split", NUMBER, &o.split, "SHARE",
+     "of the data kept back for validation where they have no test part (default 0.1)"},
+    {"out", TEXT, &o.out, "FILE",
+     "where the model goes: .onnx, or .safetensors for the weights alone"},
+    {"weights", TEXT, &o.weights, "FILE",
+     "a .safetensors file to start from; what does not fit is left out and named"},
     {"how to train it", HEADING, NULL, NULL, NULL},
     {"epochs", INTEGER, &o.epochs, "N", "how often all samples are seen (default 5)"},
     {"steps", INTEGER, &o.steps, "N", "ends after so many batches"},
     {"batch", INTEGER, &o.batch, "N", "samples in a batch (default 64)"},
     {"lr", NUMBER, &o.lr, "RATE", "learning rate (default: the optimizer's)"},
-    {"optimizer", TEXT, &o.optimizer, "NAME", "with options: \"sgd momentum=0.9\" (default adamw; `gradus list optimizers`)"},
-    {"schedule", TEXT, &o.schedule, "NAME", "of the learning rate: \"cosine warmup=100\"; without steps it is as long as the run (`gradus list schedules`)"},
-    {"loss", TEXT, &o.loss, "NAME", "with options (default: cross_entropy for classes, mse for numbers)"},
-    {"metrics", TEXT, &o.metrics, "LIST", "commas between (default: accuracy for classes, mae for numbers; `gradus list metrics`)"},
-    {"augment", TEXT, &o.augment, "LIST", "transforms of training samples: \"crop size=28 padding=2, flip\" (`gradus list transforms`)"},
-    {"transform", TEXT, &o.transform, "LIST", "transforms of all samples, also when the model predicts: \"normalize mean=0.13 std=0.31\""},
+    {"optimizer", TEXT, &o.optimizer, "NAME",
+     "with options: \"sgd momentum=0.9\" (default adamw; `gradus list optimizers`)"},
+    {"schedule", TEXT, &o.schedule, "NAME",
+     "of the learning rate: \"cosine warmup=100\"; without steps it is as long as the run (`gradus "
+     "list schedules`)"},
+    {"loss", TEXT, &o.loss, "NAME",
+     "with options (default: cross_entropy for classes, mse for numbers)"},
+    {"metrics", TEXT, &o.metrics, "LIST",
+     "commas between (default: accuracy for classes, mae for numbers; `gradus list metrics`)"},
+    {"augment", TEXT, &o.augment, "LIST",
+     "transforms of training samples: \"crop size=28 padding=2, flip\" (`gradus list transforms`)"},
+    {"transform", TEXT, &o.transform, "LIST",
+     "transforms of all samples, also when the model predicts: \"normalize mean=0.13 std=0.31\""},
     {"accumulate", INTEGER, &o.accumulate, "N", "batches that make one step (default 1)"},
     {"clip", NUMBER, &o.clip, "NORM", "scales gradients down to this norm"},
     {"precision", TEXT, &o.precision, "DTYPE", "of heavy ops: f32 (default), bf16, f16"},
-    {"patience", INTEGER, &o.patience, "N", "stops when validation has not improved for so many epochs, and takes the best weights"},
+    {"patience", INTEGER, &o.patience, "N",
+     "stops when validation has not improved for so many epochs, and takes the best weights"},
     {"workers", INTEGER, &o.workers, "N", "threads that prepare batches (default 1)"},
     {"eager", FLAG, &o.eager, NULL, "runs op by op, without a plan"},
     {"what to keep", HEADING, NULL, NULL, NULL},
     {"checkpoints", TEXT, &o.checkpoints, "DIR", "saves everything there after each epoch"},
     {"every", INTEGER, &o.every, "N", "and after so many batches"},
-    {"resume", FLAG, &o.resume, NULL, "goes on from the newest checkpoint in --checkpoints, if there is one"},
+    {"resume", FLAG, &o.resume, NULL,
+     "goes on from the newest checkpoint in --checkpoints, if there is one"},
     {"log", TEXT, &o.log, "FILE", "a CSV file with a row for each epoch"},
     {"tensorboard", TEXT, &o.tensorboard, "DIR", "event files for TensorBoard"},
     {"curve", TEXT, &o.curve, "FILE", "the curves as an SVG picture"},
@@ -59,21 +76,24 @@ static const option options[] = {
 static gd_tensor *sequence_loss(gd_tensors outputs, gd_tensors targets, void *user) {
     (void)user;
     gd_tensor *scores = outputs.at[0];
-    return gd_cross_entropy(gd_flatten(scores, .start_axis = 0, .end_axis = -2), gd_flatten(targets.at[0]));
+    return gd_cross_entropy(gd_flatten(scores, .start_axis = 0, .end_axis = -2),
+                            gd_flatten(targets.at[0]));
 }
 
 static gd_status compile(gd_module *net, const data *d, const char **loss_name) {
     char optimizer[300];
     const bool sequence = d->classes && gd_tensor_rank(d->sample.at[d->sample.count - 1]) == 1;
-    if (o.lr > 0) snprintf(optimizer, sizeof optimizer, "%s lr=%.17g", o.optimizer, o.lr);
-    else snprintf(optimizer, sizeof optimizer, "%s", o.optimizer);
+    if (o.lr > 0)
+        snprintf(optimizer, sizeof optimizer, "%s lr=%.17g", o.optimizer, o.lr);
+    else
+        snprintf(optimizer, sizeof optimizer, "%s", o.optimizer);
     const char *loss = o.loss ? o.loss : d->classes ? "cross_entropy" : "mse";
     const char *metrics = o.metrics ? o.metrics : sequence ? NULL : d->classes ? "accuracy" : "mae";
     *loss_name = sequence ? "" : loss;
-    return gd_compile(net, .optimizer = optimizer, .schedule = o.schedule,
-                      .loss = sequence ? NULL : loss, .loss_function = sequence ? sequence_loss : NULL,
-                      .metrics = metrics, .precision = o.precision, .accumulate = (int)o.accumulate,
-                      .clip_norm = o.clip);
+    return gd_compile(
+        net, .optimizer = optimizer, .schedule = o.schedule, .loss = sequence ? NULL : loss,
+        .loss_function = sequence ? sequence_loss : NULL, .metrics = metrics,
+        .precision = o.precision, .accumulate = (int)o.accumulate, .clip_norm = o.clip);
 }
 
 static gd_status load_weights(gd_module *net, gd_tensors sample) {
@@ -82,7 +102,8 @@ static gd_status load_weights(gd_module *net, gd_tensors sample) {
     gd_module_build(net, x);
     const gd_status status =
         gd_load_state_with(o.weights, gd_parts(gd_part("", net)), .partial = &report);
-    if (status == GD_OK && *report.text) fprintf(stderr, "gradus: %s: %s\n", o.weights, report.text);
+    if (status == GD_OK && *report.text)
+        fprintf(stderr, "gradus: %s: %s\n", o.weights, report.text);
     return status;
 }
 
@@ -91,8 +112,8 @@ static gd_history *fit(gd_module *net, const data *d, gd_loader *train, gd_loade
     int64_t n = 0;
     list[n++] = gd_stop_on_nan();
     if (o.patience > 0)
-        list[n++] = gd_early_stopping(.monitor = d->test ? "val_loss" : "loss", .patience = o.patience,
-                                      .restore_best = true);
+        list[n++] = gd_early_stopping(.monitor = d->test ? "val_loss" : "loss",
+                                      .patience = o.patience, .restore_best = true);
     if (o.log) list[n++] = gd_csv_log(o.log);
     if (o.tensorboard) list[n++] = gd_tensorboard(o.tensorboard);
     if (o.checkpoints) list[n++] = gd_checkpoint(o.checkpoints, .every_steps = o.every);
@@ -121,41 +142,50 @@ static void print_json(const gd_history *h, const about *a, gd_module *net) {
 }
 
 static int check(void) {
-    if (!o.model) return usage_error(&train_command, "--model is missing; for example --model lenet");
+    if (!o.model)
+        return usage_error(&train_command, "--model is missing; for example --model lenet");
     if (!o.data) return usage_error(&train_command, "--data is missing; for example --data digits");
     if (o.epochs < 1) return usage_error(&train_command, "--epochs must be at least 1");
     if (o.batch < 1) return usage_error(&train_command, "--batch must be at least 1");
-    if (o.workers < 0 || o.workers > 64) return usage_error(&train_command, "--workers must be from 0 to 64");
-    if (o.split < 0 || o.split >= 1) return usage_error(&train_command, "--split must be in [0, 1)");
-    if (o.resume && !o.checkpoints) return usage_error(&train_command, "--resume needs --checkpoints DIR");
+    if (o.workers < 0 || o.workers > 64)
+        return usage_error(&train_command, "--workers must be from 0 to 64");
+    if (o.split < 0 || o.split >= 1)
+        return usage_error(&train_command, "--split must be in [0, 1)");
+    if (o.resume && !o.checkpoints)
+        return usage_error(&train_command, "--resume needs --checkpoints DIR");
     if (o.out && !ends_with(o.out, ".onnx") && !ends_with(o.out, ".safetensors"))
-        return usage_error(&train_command, "--out %s: its name must end in .onnx or .safetensors", o.out);
+        return usage_error(&train_command, "--out %s: its name must end in .onnx or .safetensors",
+                           o.out);
     return DONE;
 }
 
 static int run(int count, const char **words) {
-    if (count) return usage_error(&train_command, "what is '%s'? All settings are options", words[0]);
+    if (count)
+        return usage_error(&train_command, "what is '%s'? All settings are options", words[0]);
     const int wrong = check();
     if (wrong) return wrong;
     data d;
     about a;
     const uint64_t seed = (uint64_t)common.seed;
-    if (open_data(o.data, o.validation, o.split, o.augment, o.transform, seed, &d) != GD_OK || !d.train)
+    if (open_data(o.data, o.validation, o.split, o.augment, o.transform, seed, &d) != GD_OK ||
+        !d.train)
         return gd_failed() ? failed() : USAGE;
     gd_module *net = make_model(o.model, &d, &a);
     if (!net) return failed();
     if (o.weights && load_weights(net, d.sample) != GD_OK) return failed();
     gd_loader *train = gd_loader_new(d.train, .batch = o.batch, .shuffle = true, .seed = seed,
                                      .workers = (int)o.workers);
-    gd_loader *test = d.test ? gd_loader_new(d.test, .batch = o.batch, .workers = (int)o.workers) : NULL;
+    gd_loader *test =
+        d.test ? gd_loader_new(d.test, .batch = o.batch, .workers = (int)o.workers) : NULL;
     if (gd_failed()) return failed();
     const char *loss = NULL;
     if (compile(net, &d, &loss) != GD_OK) return failed();
     describe_data(&a, &d, o.transform, loss);
     if (!common.quiet)
-        fprintf(stderr, "%s: %lld samples%s%.0lld, batches of %lld\n", a.model[0] ? a.model : o.model,
-                (long long)gd_dataset_count(d.train), d.test ? ", validated on " : "",
-                (long long)(d.test ? gd_dataset_count(d.test) : 0), (long long)o.batch);
+        fprintf(stderr, "%s: %lld samples%s%.0lld, batches of %lld\n",
+                a.model[0] ? a.model : o.model, (long long)gd_dataset_count(d.train),
+                d.test ? ", validated on " : "", (long long)(d.test ? gd_dataset_count(d.test) : 0),
+                (long long)o.batch);
     gd_history *h = fit(net, &d, train, test);
     if (!h) return failed();
     if (o.out && save_model(o.out, net, d.sample, 1, &a) != GD_OK) return failed();
@@ -163,7 +193,8 @@ static int run(int count, const char **words) {
     if (common.json) print_json(h, &a, net);
     if (o.out && !common.quiet && !common.json) {
         printf("Saved %s.\n", o.out);
-        if (ends_with(o.out, ".onnx") && a.channels) printf("Try: %s predict %s PICTURE\n", program, o.out);
+        if (ends_with(o.out, ".onnx") && a.channels)
+            printf("Try: %s predict %s PICTURE\n", program, o.out);
     }
     free_about(&a);
     return gd_history_interrupted(h) ? INTERRUPTED : DONE;
@@ -173,15 +204,19 @@ const command train_command = {
     .name = "train",
     .usage = "gradus train --model NET --data KIND:PLACE [--out FILE] [options]",
     .summary = "train a net on data",
-    .about = "Data are a kind and a place. Images, text and tables are read as they are; sizes and\n"
-             "the number of classes are found from them. Ctrl-C ends after the batch and keeps\n"
-             "everything; with --checkpoints and --resume a run that was stopped or killed goes on\n"
-             "and ends as if nothing had happened.\n",
-    .examples = "  gradus train --model lenet --data mnist:DIR --epochs 3 --out m.onnx\n"
-                "  gradus train --model resnet20 --data cifar10:DIR --augment \"crop size=32 padding=4, flip\" \\\n"
-                "      --optimizer \"sgd momentum=0.9\" --lr 0.1 --schedule cosine --epochs 100 \\\n"
-                "      --checkpoints run --resume --out cifar.onnx --curve cifar.svg\n"
-                "  gradus train --model m.onnx --data image_folder:photos,size=28,channels=1 --out tuned.onnx\n"
-                "  gradus train --model mlp --data csv:houses.csv,target=price --out price.onnx\n",
+    .about =
+        "Data are a kind and a place. Images, text and tables are read as they are; sizes and\n"
+        "the number of classes are found from them. Ctrl-C ends after the batch and keeps\n"
+        "everything; with --checkpoints and --resume a run that was stopped or killed goes on\n"
+        "and ends as if nothing had happened.\n",
+    .examples =
+        "  gradus train --model lenet --data mnist:DIR --epochs 3 --out m.onnx\n"
+        "  gradus train --model resnet20 --data cifar10:DIR --augment \"crop size=32 padding=4, "
+        "flip\" \\\n"
+        "      --optimizer \"sgd momentum=0.9\" --lr 0.1 --schedule cosine --epochs 100 \\\n"
+        "      --checkpoints run --resume --out cifar.onnx --curve cifar.svg\n"
+        "  gradus train --model m.onnx --data image_folder:photos,size=28,channels=1 --out "
+        "tuned.onnx\n"
+        "  gradus train --model mlp --data csv:houses.csv,target=price --out price.onnx\n",
     .options = options,
     .run = run};
