@@ -3,7 +3,7 @@
 #define GRADUS_TESTS_PROGRAM_H
 
 #include "gradus/gradus.h"
-#include "graph/program.h"
+#include "graph/lower/program.h"
 #include "test.h"
 
 /* The program of a run, before any pass. */

@@ -63,7 +63,7 @@ struct gd_node {
 extern void (*gd_origin_free_hook)(struct gd_origin *origin);
 
 /* While a function is traced, what eager code does to the gradients of leaves is noted instead; set
- * by graphs, too (graph/trace_grad.c). */
+ * by graphs, too (graph/build/trace_grad.c). */
 typedef struct gd_grad_hooks {
     bool (*tracing)(void); /* the others are called only then */
     gd_status (*get)(const gd_tensor *leaf, gd_tensor **grad);

@@ -5,7 +5,7 @@
 #include "gradus/nn.h"
 #include "gradus/op.h"
 #include "gradus/ops.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 
 /* An op of one tensor, none of whose options must be given. */
 static gd_status check_activation(const char *name) {

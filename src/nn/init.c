@@ -10,7 +10,7 @@
 #include "gradus/inits.h"
 #include "gradus/nn.h"
 #include "gradus/ops.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 #include "nn/initializer.h"
 #include "ops/call.h"
 

@@ -10,7 +10,7 @@
 #include "core/integer.h"
 #include "gradus/graph.h"
 #include "gradus/ops.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 #include "ops/call.h"
 #include "ops/intern.h"
 

@@ -7,7 +7,7 @@
 #include "core/alloc.h"
 #include "core/grow.h"
 #include "gradus/autograd.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 #include "nn/net.h"
 #include "ops/intern.h"
 

@@ -4,8 +4,8 @@
 
 #include "core/freed.h"
 #include "core/grow.h"
-#include "graph/graph.h"
-#include "graph/shapes_only.h"
+#include "graph/build/graph.h"
+#include "graph/build/shapes_only.h"
 #include "nn/layer.h"
 #include "nn/watch.h"
 #include "ops/call.h"

@@ -8,7 +8,7 @@
 #include "gradus/autograd.h"
 #include "gradus/device.h"
 #include "gradus/ops.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 #include "nn/initializer.h"
 #include "nn/module.h"
 #include "nn/net.h"

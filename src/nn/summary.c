@@ -7,7 +7,7 @@
 #include "core/alloc.h"
 #include "core/grow.h"
 #include "core/map.h"
-#include "graph/shapes_only.h"
+#include "graph/build/shapes_only.h"
 #include "nn/module.h"
 #include "nn/watch.h"
 

@@ -1,5 +1,5 @@
 /* control.c - branches and loops as ops: nodes of a graph whose options are graphs. gd_cond,
- * gd_while_loop and gd_scan (control.h) make them; src/graph/control.c runs them. */
+ * gd_while_loop and gd_scan (control.h) make them; src/graph/control/control.c runs them. */
 #include <math.h>
 
 #include "gradus/ops.h"

@@ -10,7 +10,7 @@
 
 #include "core/object.h"
 #include "gradus/optim.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 #include "ops/maker.h"
 
 typedef struct gd_optim_part {

@@ -9,7 +9,7 @@
 #include "gradus/autocast.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 #include "train/loss.h"
 
 /* --- beginning and end ------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 
 #include "core/alloc.h"
 #include "gradus/ops.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 
 /* --- the object -------------------------------------------------------------------------------- */
 

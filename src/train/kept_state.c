@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 #include "ops/call.h"
 
 enum { MOST_NAME = 80 };

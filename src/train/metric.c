@@ -14,7 +14,7 @@
 #include "core/number.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 #include "ops/call.h"
 
 static const gd_metric_rules *rules_of(const gd_metric *m) { return m->maker->rules; }

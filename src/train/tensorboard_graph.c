@@ -1,6 +1,6 @@
 /* tensorboard_graph.c - a net as TensorFlow's GraphDef; see tensorboard.h.
  *
- * The net runs on shapes alone (graph/shapes_only.h). Its ops are the nodes behind the outputs; which
+ * The net runs on shapes alone (graph/build/shapes_only.h). Its ops are the nodes behind the outputs; which
  * module has called each of them follows from the numbers of nodes, which grow with time.
  */
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "core/map.h"
 #include "core/names.h"
 #include "gradus/ops.h"
-#include "graph/print.h"
-#include "graph/shapes_only.h"
+#include "graph/build/print.h"
+#include "graph/build/shapes_only.h"
 #include "nn/module.h"
 #include "nn/watch.h"
 #include "train/tensorboard.h"

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "backend/test/device.h"
-#include "graph/graph.h"
-#include "graph/trace.h"
+#include "graph/build/graph.h"
+#include "graph/build/trace.h"
 #include "gradus/session.h"
 #include "modes.h"
 #include "report.h"

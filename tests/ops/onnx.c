@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "io/onnx.h"
+#include "onnx/onnx.h"
 #include "suites.h"
 
 static bool unknown_sizes;

@@ -7,7 +7,7 @@
 #include "backend/cpu/elementwise_job.h"
 #include "backend/test/device.h"
 #include "codegen/jit.h"
-#include "graph/fuse.h"
+#include "graph/passes/fuse.h"
 #include "test.h"
 
 /* How plans run: by the evaluator, or by what the compiler makes. Both fuse all they can, also

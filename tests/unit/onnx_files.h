@@ -8,7 +8,7 @@
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "gradus/gradus.h"
-#include "io/onnx.h"
+#include "onnx/onnx.h"
 
 static char folder[300];
 

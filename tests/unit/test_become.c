@@ -3,7 +3,7 @@
 #include "clean_test.h"
 #include "core/tensor.h"
 #include "gradus/gradus.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 
 static double at(gd_tensor *t, int i) {
     float host[64];

@@ -2,7 +2,7 @@
  */
 #include <math.h>
 
-#include "graph/subgraph.h"
+#include "graph/build/subgraph.h"
 #include "gradus/gradus.h"
 #include "clean_test.h"
 #include "unit/control_models.h"

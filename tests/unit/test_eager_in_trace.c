@@ -2,7 +2,7 @@
  */
 #include "clean_test.h"
 #include "gradus/gradus.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 
 /* A layer that makes its weight in the first forward. */
 typedef struct lazy {

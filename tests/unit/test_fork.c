@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "gradus/gradus.h"
-#include "graph/turn.h"
+#include "graph/run/turn.h"
 #include "test.h"
 
 #if defined(__SANITIZE_THREAD__)

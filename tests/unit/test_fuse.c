@@ -2,7 +2,7 @@
  * same. */
 #include "backend/cpu/isa.h"
 #include "fuse_ways.h"
-#include "graph/program.h"
+#include "graph/lower/program.h"
 
 /* --- what is fused -------------------------------------------------------------------------------
  */

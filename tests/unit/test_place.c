@@ -1,7 +1,7 @@
 /* test_place.c - where buffers of a plan lie: no two at the same place at the same time, and the slab
  * hardly larger than what is alive at one time.
  */
-#include "graph/memory.h"
+#include "graph/plan/memory.h"
 #include "random.h"
 #include "test.h"
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "gradus/gradus.h"
-#include "graph/memory.h"
+#include "graph/plan/memory.h"
 #include "ops/op.h"
 #include "test.h"
 

@@ -11,7 +11,7 @@
 
 #include "backend/test/device.h"
 #include "gradus/gradus.h"
-#include "graph/trace.h"
+#include "graph/build/trace.h"
 #include "test.h"
 
 enum { MOST = 8 };

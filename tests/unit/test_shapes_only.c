@@ -3,8 +3,8 @@
 
 #include "clean_test.h"
 #include "gradus/gradus.h"
-#include "graph/graph.h"
-#include "graph/shapes_only.h"
+#include "graph/build/graph.h"
+#include "graph/build/shapes_only.h"
 #include "ops/macs.h"
 
 typedef struct net {

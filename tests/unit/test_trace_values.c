@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "core/object.h"
 #include "gradus/gradus.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 
 /* An object with a mode, as a module has one. */
 typedef struct thing {

@@ -2,7 +2,7 @@
  * functions. */
 #include "clean_test.h"
 #include "gradus/gradus.h"
-#include "graph/graph.h"
+#include "graph/build/graph.h"
 
 /* A public function of the library: ops inside of it have the place of its call. */
 #define layer(x, w) layer_at(GD_HERE, x, w)

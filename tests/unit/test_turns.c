@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "clean_test.h"
 #include "gradus/gradus.h"
-#include "graph/turn.h"
+#include "graph/run/turn.h"
 
 /* --- turns ---------------------------------------------------------------------------------------
  */

@@ -1,0 +1,378 @@
+/* subgraph.c - see subgraph.h. */
+#include "graph/build/subgraph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/freed.h"
+#include "core/frame.h"
+#include "core/grow.h"
+#include "gradus/ops.h"
+
+gd_meta gd_meta_of(const gd_tensor *t) {
+    gd_meta m = {.dtype = (gd_dtype)t->dtype, .rank = t->rank, .view_of = -1, .device = t->device};
+    for (int d = 0; d < t->rank; d++) m.dims[d] = t->dims[d];
+    return m;
+}
+
+static void subgraph_destroy(gd_subgraph *sub) {
+    gd_release(sub->graph);
+    gd_free(sub->in);
+    gd_free(sub->out);
+    gd_free(sub->out_index);
+    gd_free(sub->metas);
+    gd_free(sub->first_value);
+    gd_free(sub);
+}
+
+/* --- tracing -----------------------------------------------------------------------------------
+ */
+
+static gd_status no_memory(void) {
+    return gd_fail(GD_E_MEMORY, "no memory for the graph of a function");
+}
+
+static bool is_inside(const gd_subgraph *sub, const gd_node *node) {
+    return node && node->origin && node->origin->graph == sub->graph;
+}
+
+static GD_OWN_FRAME gd_status add_input(gd_subgraph *sub, const gd_meta *meta, gd_tensor **symbol) {
+    char name[32];
+    gd_node **grown = gd_realloc(sub->in, (size_t)(sub->n_in + 1) * sizeof *grown);
+    if (!grown) return no_memory();
+    sub->in = grown;
+    snprintf(name, sizeof name, "in_%d", sub->n_in);
+    GD_TRY(gd_graph_source(sub->graph, GD_FROM_PLACEHOLDER, NULL, name, meta, symbol));
+    sub->in[sub->n_in++] = (*symbol)->node; /* held by the graph */
+    return GD_OK;
+}
+
+/* A node for a tensor of the world outside. It gives it as it is: a copy would lie in memory in
+ * another way, and a sum over it could have other last bits. */
+static gd_tensor *noted(gd_tensor *t) {
+    gd_shape axes = {.rank = t->rank, .form = 1};
+    for (int d = 0; d < t->rank; d++) axes.at[d] = d;
+    return gd_permute(t, axes);
+}
+
+static gd_status take_output(gd_subgraph *sub, gd_tensor *y, int k) {
+    if (!y) return gd_fail(GD_E_ARGUMENT, "result %d is NULL", k);
+    if (y->kind == GD_FAILED) return gd_failure();
+    if (y->kind != GD_SYMBOL || !is_inside(sub, y->node)) y = noted(y);
+    if (y->kind == GD_FAILED) return gd_failure();
+    sub->out[k] = y->node;
+    sub->out_index[k] = y->node_index;
+    sub->metas[k] = gd_meta_of(y);
+    return GD_OK;
+}
+
+static GD_OWN_FRAME gd_status take_outputs(gd_subgraph *sub, gd_tensors y) {
+    if (y.count < 0 || y.count > 1 << 20 || (y.count > 0 && !y.at))
+        return gd_fail(GD_E_ARGUMENT, "a list of %lld results", (long long)y.count);
+    sub->out = gd_calloc((size_t)y.count + 1, sizeof *sub->out);
+    sub->out_index = gd_calloc((size_t)y.count + 1, sizeof *sub->out_index);
+    sub->metas = gd_calloc((size_t)y.count + 1, sizeof *sub->metas);
+    if (!sub->out || !sub->out_index || !sub->metas) return no_memory();
+    sub->n_made = sub->graph->count;
+    for (int64_t k = 0; k < y.count; k++) GD_TRY(take_output(sub, y.at[k], (int)k));
+    sub->n_out = (int)y.count;
+    return GD_OK;
+}
+
+static gd_status trace_body(gd_subgraph *sub, gd_body body, void *user, const gd_meta *inputs,
+                            int n_inputs) {
+    gd_tensor **x = gd_list_new(n_inputs);
+    if (!x) return GD_E_MEMORY;
+    for (int i = 0; i < n_inputs; i++) GD_TRY(add_input(sub, &inputs[i], &x[i]));
+    sub->n_given = n_inputs;
+    gd_keep_freed_begin();
+    gd_tensors y = body((gd_tensors){x, n_inputs}, user);
+    gd_status status = !y.at && gd_failed() ? gd_failure() : gd_check_returned(y, __builtin_frame_address(0));
+    if (status == GD_OK) status = take_outputs(sub, y);
+    gd_keep_freed_end();
+    return status;
+}
+
+gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int n_inputs,
+                            gd_subgraph **made) {
+    *made = NULL;
+    GD_TRY(gd_check_stack());
+    gd_subgraph *sub = gd_calloc(1, sizeof *sub);
+    if (!sub) return no_memory();
+    atomic_init(&sub->refs, 1);
+    sub->destroy = subgraph_destroy;
+    gd_scope *scope = gd_scope_open();
+    sub->graph = gd_retain(gd_graph_new());
+    gd_status status = sub->graph ? GD_OK : GD_E_MEMORY;
+    if (status == GD_OK) {
+        /* what blocks around the call say holds for its node, not for the nodes inside */
+        const gd_building outside = gd_this_building;
+        gd_this_building = (gd_building){.prefix = NULL};
+        sub->graph->body = GD_BODY_OPEN;
+        sub->graph->outer = gd_graph_building();
+        gd_block block = gd_graph_begin(sub->graph);
+        int grad = gd_enable_grad_begin();
+        double *macs = gd_this_thread.macs;
+        if (macs) gd_this_thread.macs = &sub->macs;
+        status = trace_body(sub, body, user, inputs, n_inputs);
+        gd_this_thread.macs = macs;
+        gd_grad_mode_end(&grad);
+        gd_graph_end(&block);
+        sub->graph->body = GD_BODY_SEALED;
+        sub->graph->outer = NULL;
+        gd_this_building = outside;
+    }
+    gd_scope_close(&scope);
+    if (status == GD_OK)
+        *made = sub;
+    else
+        gd_subgraph_release(sub);
+    return status;
+}
+
+/* --- capturing ---------------------------------------------------------------------------------
+ */
+
+/* Whether a graph around the function writes this value: the function then reads what was written
+ * before it, and that is known outside alone. */
+static bool is_written(const gd_slot *slot) {
+    for (const gd_graph *g = gd_graph_building(); g; g = g->outer)
+        for (int n = 0; g->writes_values && n < g->count; n++) {
+            const gd_node *node = g->nodes[n];
+            for (int i = 0; node->op && i < node->n_in && i < node->op->n_inputs; i++)
+                if (node->op->inputs[i].mutated && node->slots[i].present && node->slots[i].storage == slot->storage)
+                    return true;
+        }
+    return false;
+}
+
+/* Symbols from outside, values through which a gradient may have to go, and values that the graph
+ * outside writes. Other values stay where they are: they are read when the graph runs, as everywhere in
+ * graphs. */
+static bool is_captured(const gd_subgraph *sub, const gd_slot *slot) {
+    if (!slot->present) return false;
+    if (slot->symbol) return !is_inside(sub, slot->node);
+    return (slot->requires_grad && (slot->leaf || slot->node)) || (slot->storage && is_written(slot));
+}
+
+static bool is_same(const gd_tensor *t, const gd_slot *slot) {
+    if (slot->leaf) return t == slot->leaf;
+    if (slot->node || t->node) return t->node == slot->node && t->node_index == slot->index;
+    return t->kind == GD_VALUE && t->storage == slot->storage && t->offset == slot->offset &&
+           t->dtype == slot->dtype && t->rank == slot->rank &&
+           memcmp(t->dims, slot->dims, sizeof *t->dims * t->rank) == 0 &&
+           memcmp(t->strides, slot->strides, sizeof *t->strides * t->rank) == 0;
+}
+
+static gd_status capture(gd_capturing *c, const gd_slot *slot, int *index) {
+    for (*index = 0; *index < c->count; ++*index)
+        if (is_same(c->captured[*index], slot)) return GD_OK;
+    if (!gd_grow(c->captured, c->count, c->capacity)) return no_memory();
+    gd_tensor *t = slot->symbol ? gd_slot_get(slot, NULL, "a graph") : gd_slot_as_it_is(slot);
+    if (!t) return GD_E_MEMORY;
+    c->captured[c->count++] = gd_retain(t);
+    return GD_OK;
+}
+
+static gd_status capture_all(gd_capturing *c, const gd_subgraph *sub) {
+    int index;
+    for (int n = 0; n < sub->graph->count; n++)
+        for (int i = 0; i < sub->graph->nodes[n]->n_in; i++)
+            if (is_captured(sub, &sub->graph->nodes[n]->slots[i]))
+                GD_TRY(capture(c, &sub->graph->nodes[n]->slots[i], &index));
+    return GD_OK;
+}
+
+/* Every function gets all that is captured, so that one list of inputs serves them. */
+static gd_status use_captured(gd_capturing *c, gd_subgraph *sub) {
+    const int before = sub->graph->count;
+    gd_tensor **symbols = gd_malloc((size_t)(c->count + 1) * sizeof *symbols);
+    gd_status status = symbols ? GD_OK : no_memory();
+    for (int i = 0; i < c->count && status == GD_OK; i++) {
+        gd_meta m = gd_meta_of(c->captured[i]);
+        status = add_input(sub, &m, &symbols[i]);
+    }
+    for (int n = 0; n < before && status == GD_OK; n++)
+        for (int i = 0; i < sub->graph->nodes[n]->n_in && status == GD_OK; i++) {
+            gd_slot *slot = &sub->graph->nodes[n]->slots[i];
+            int index;
+            if (!is_captured(sub, slot)) continue;
+            status = capture(c, slot, &index); /* it is there */
+            if (status == GD_OK) gd_slot_replace(slot, symbols[index]);
+        }
+    gd_free(symbols);
+    return status;
+}
+
+/* A result that was captured needs no node of its own any more: it is an input now. (Gradients are
+ * then added up in the order in which eager code does it.) */
+static void pass_through(gd_subgraph *sub) {
+    for (int k = 0; k < sub->n_out; k++) {
+        if (sub->out[k]->origin->number < sub->n_made) continue;
+        const gd_slot *slot = &sub->out[k]->slots[0];
+        if (!slot->symbol || slot->node->op) continue;
+        sub->out[k] = slot->node;
+        sub->out_index[k] = slot->index;
+    }
+}
+
+void gd_capturing_free(gd_capturing *c) {
+    for (int i = 0; i < c->count; i++) gd_release(c->captured[i]);
+    gd_free(c->captured);
+    *c = (gd_capturing){NULL, 0, 0};
+}
+
+/* --- what there is to do -----------------------------------------------------------------------
+ */
+
+gd_subgraph *gd_node_subgraph(const gd_node *node, int index) {
+    for (int i = 0; node->op && i < node->op->n_attrs && node->attrs; i++)
+        if (node->op->attrs[i].type == GD_ATTR_GRAPH && index-- == 0)
+            return *(gd_subgraph *const *)((const char *)node->attrs + node->op->attrs[i].offset);
+    return NULL;
+}
+
+unsigned gd_node_traits(const gd_node *node) {
+    static const unsigned of_control[] = {[GD_CONTROL_BRANCH] = GD_HAS_BRANCH,
+                                          [GD_CONTROL_WHILE] = GD_HAS_WHILE,
+                                          [GD_CONTROL_SCAN] = GD_HAS_SCAN,
+                                          [GD_CONTROL_GRADIENTS] = GD_HAS_GRADIENTS};
+    const gd_op *op = node->op;
+    if (!op) return 0;
+    if (!(op->flags & GD_OP_WHOLE)) return op->flags & GD_OP_DYNAMIC ? GD_HAS_SIZES : 0;
+    unsigned traits = of_control[op->facts.control];
+    const gd_subgraph *sub;
+    for (int i = 0; (sub = gd_node_subgraph(node, i)) != NULL; i++) traits |= sub->traits;
+    return traits;
+}
+
+/* Numbers the results of all nodes that the outputs need. Nodes come after those they use. */
+static gd_status number_values(gd_subgraph *sub) {
+    gd_graph *g = sub->graph;
+    sub->first_value = gd_malloc((size_t)(g->count + 1) * sizeof *sub->first_value);
+    if (!sub->first_value) return no_memory();
+    for (int n = 0; n < g->count; n++) sub->first_value[n] = -1;
+    for (int k = 0; k < sub->n_out; k++) sub->first_value[sub->out[k]->origin->number] = 0;
+    for (int k = 0; k < sub->n_in; k++) sub->first_value[sub->in[k]->origin->number] = 0;
+    for (int n = g->count; n-- > 0;) {
+        const gd_node *node = g->nodes[n];
+        if (sub->first_value[n] < 0) continue;
+        for (int i = 0; i < node->n_in; i++)
+            if (node->slots[i].symbol) sub->first_value[node->slots[i].node->origin->number] = 0;
+    }
+    for (int n = 0; n < g->count; n++) {
+        if (sub->first_value[n] < 0) continue;
+        sub->first_value[n] = sub->n_values;
+        sub->n_values += g->nodes[n]->n_out;
+        sub->n_needed += g->nodes[n]->op != NULL;
+        sub->traits |= gd_node_traits(g->nodes[n]);
+    }
+    return GD_OK;
+}
+
+gd_status gd_subgraph_close(gd_capturing *c, gd_subgraph *const *subs, int n_subs) {
+    gd_status status = GD_OK;
+    gd_scope *scope = gd_scope_open();
+    for (int i = 0; i < n_subs && status == GD_OK; i++) status = capture_all(c, subs[i]);
+    for (int i = 0; i < n_subs && status == GD_OK; i++) status = use_captured(c, subs[i]);
+    for (int i = 0; i < n_subs && status == GD_OK; i++) {
+        pass_through(subs[i]);
+        status = number_values(subs[i]);
+    }
+    gd_scope_close(&scope);
+    return status;
+}
+
+/* --- running -----------------------------------------------------------------------------------
+ */
+
+gd_tensor *gd_on_tape(gd_tensor *value) {
+    return gd_dtype_is_float((gd_dtype)value->dtype) ? gd_requires_grad(gd_detach(value)) : value;
+}
+
+/* The number of a random node in this run and this step of the loops around it. */
+static gd_rng noise_of(const gd_node *node, const gd_running *r) {
+    gd_rng rng = node->rng;
+    rng.call += r->run;
+    rng.seed ^= r->steps;
+    return rng;
+}
+
+static gd_status run_whole(const gd_node *node, gd_tensor *const *in, gd_tensor **out) {
+    gd_expand expand = {node->op, node->attrs, node->n_in, node->n_out, (gd_tensor **)(uintptr_t)in,
+                        out};
+    node->op->expand(&expand);
+    for (int k = 0; k < node->n_out; k++)
+        if (!out[k] || out[k]->kind == GD_FAILED) return gd_failure();
+    return GD_OK;
+}
+
+static gd_status run_any(gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *r) {
+    if (gd_node_subgraph(node, 0)) return gd_control_run(node, in, out, r);
+    if (node->op->flags & GD_OP_WHOLE) return run_whole(node, in, out);
+    gd_rng noise = noise_of(node, r), *before = gd_this_thread.noise;
+    if (node->op->flags & GD_OP_RANDOM) gd_this_thread.noise = &noise; /* for its body */
+    gd_status status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, noise, out, node->n_out);
+    gd_this_thread.noise = before;
+    return status;
+}
+
+/* As it was noted: under GD_NO_GRAD. */
+static gd_status run_without_grad(gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *r) {
+    const int rules = gd_this_thread.rules;
+    int grad = gd_no_grad_begin();
+    gd_this_thread.rules = 0;
+    gd_status status = run_any(node, in, out, r);
+    gd_this_thread.rules = rules;
+    gd_grad_mode_end(&grad);
+    return status;
+}
+
+gd_status gd_node_run(gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *r) {
+    if (r->left && --*r->left < 0)
+        return gd_fail(GD_E_STATE, "the loops of the graph are too long to be unrolled");
+    gd_status status = (node->stops ? run_without_grad : run_any)(node, in, out, r);
+    for (int k = 0; k < node->n_out && status == GD_OK && r->tape; k++) {
+        if (!out[k] || out[k]->requires_grad || out[k]->kind != GD_VALUE) continue;
+        out[k] = gd_on_tape(out[k]);
+        if (out[k]->kind == GD_FAILED) status = gd_failure();
+    }
+    return status;
+}
+
+static gd_status run_inside(const gd_subgraph *sub, gd_node *node, gd_tensor **values,
+                            const gd_running *r) {
+    gd_tensor *few[16], **in = node->n_in > 16 ? gd_malloc((size_t)node->n_in * sizeof *in) : few;
+    if (!in) return gd_fail(GD_E_MEMORY, "no memory to run a graph");
+    gd_status status = GD_OK;
+    for (int i = 0; i < node->n_in && status == GD_OK; i++) {
+        const gd_slot *slot = &node->slots[i];
+        in[i] = !slot->present ? NULL
+                : slot->symbol ? values[sub->first_value[slot->node->origin->number] + slot->index]
+                               : gd_slot_as_it_is(slot);
+        if (slot->present && !in[i]) status = gd_failure();
+    }
+    if (status == GD_OK)
+        status = gd_node_run(node, in, values + sub->first_value[node->origin->number], r);
+    if (in != few) gd_free(in);
+    return status;
+}
+
+gd_status gd_subgraph_run(const gd_subgraph *sub, gd_tensor *const *in, gd_tensor **out,
+                          const gd_running *r) {
+    gd_tensor **values = gd_calloc((size_t)sub->n_values + 1, sizeof *values);
+    if (!values) return gd_fail(GD_E_MEMORY, "no memory to run a graph");
+    gd_scope *scope = gd_scope_open();
+    gd_status status = GD_OK;
+    for (int i = 0; i < sub->n_in; i++)
+        values[sub->first_value[sub->in[i]->origin->number]] = in[i];
+    for (int n = 0; n < sub->graph->count && status == GD_OK; n++)
+        if (sub->first_value[n] >= 0 && sub->graph->nodes[n]->op)
+            status = run_inside(sub, sub->graph->nodes[n], values, r);
+    for (int k = 0; k < sub->n_out && status == GD_OK; k++)
+        out[k] =
+            gd_retain(values[sub->first_value[sub->out[k]->origin->number] + sub->out_index[k]]);
+    gd_scope_close(&scope);
+    gd_free(values);
+    return status;
+}

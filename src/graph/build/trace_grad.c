@@ -1,0 +1,408 @@
+/* trace_grad.c - see trace_grad.h. */
+#include "graph/build/trace_grad.h"
+
+#include "autograd/walker.h"
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "core/grow.h"
+#include "gradus/ops.h"
+#include "ops/call.h"
+
+/* --- tracing: what a leaf's gradient is now -----------------------------------------------------
+ */
+
+static bool tracing(void) { return gd_graph_traced() != NULL; }
+
+static gd_status check_place(const gd_graph *graph, const char *what) {
+    if (gd_graph_building() == graph) return GD_OK;
+    return gd_fail(GD_E_UNSUPPORTED,
+                   "%s in a branch or in the body of a loop: gradients of leaves belong to the "
+                   "function around it; "
+                   "call it there, or take gradients with gd_grad",
+                   what);
+}
+
+/* A symbol has no gradient of its own. One that stands for an input of the jit may, when it is
+ * called. */
+static gd_status note_symbol(const gd_tensor *t, const char *what) {
+    char text[200];
+    gd_origin *o = t->node->origin;
+    if (o && o->kind == GD_FROM_PLACEHOLDER) {
+        o->graded = true;
+        return GD_OK;
+    }
+    return gd_fail(GD_E_UNSUPPORTED,
+                   "%s: %s is a result in the function that is being traced, which gets no "
+                   "gradient of its own; "
+                   "gd_grad(results, gd_list(it)) gives it",
+                   what, gd_symbol_text_hook(t, text, sizeof text));
+}
+
+static gd_leaf_grad *find(const gd_graph *graph, const gd_tensor *leaf) {
+    for (int i = 0; i < graph->n_grads; i++)
+        if (graph->grads[i].leaf == leaf) return &graph->grads[i];
+    return NULL;
+}
+
+static gd_status add(gd_graph *graph, gd_tensor *leaf, gd_leaf_grad **added) {
+    if (!gd_grow(graph->grads, graph->n_grads, graph->grad_room))
+        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+    *added = &graph->grads[graph->n_grads++];
+    **added = (gd_leaf_grad){.leaf = gd_retain(leaf)};
+    return GD_OK;
+}
+
+static bool has_history(const gd_tensor *grad) { return grad->node || grad->requires_grad; }
+
+/* The gradient that a leaf has before the call, as an input of the graph; and a second handle for
+ * it, which will mean something else after it was written in place. */
+static gd_status look(gd_leaf_grad *g) {
+    const gd_tensor *before = g->leaf->grad;
+    g->looked = true;
+    if (!before) return GD_OK;
+    if (has_history(before))
+        return gd_fail(GD_E_UNSUPPORTED, "the gradient that a leaf has before the call was made "
+                                         "with .create_graph, and has a history of "
+                                         "its own; forget it before (gd_zero_grad), or give the "
+                                         "leaf a gd_detach of it (gd_set_grad)");
+    gd_device *device = gd_this_thread.device;
+    gd_this_thread.device = before->device;
+    gd_tensor *symbol =
+        gd_placeholder(gd_shape_of(before->rank, before->dims), .dtype = (gd_dtype)before->dtype);
+    gd_this_thread.device = device;
+    gd_tensor *handle = symbol->kind == GD_FAILED
+                            ? NULL
+                            : gd_slot_get(&symbol->node->slots[0], symbol->node, "a graph");
+    if (!handle) return gd_failure();
+    g->fed = gd_retain(symbol);
+    g->now = gd_retain(handle);
+    g->kept = true;
+    return GD_OK;
+}
+
+static gd_status get(const gd_tensor *leaf, gd_tensor **grad) {
+    gd_graph *graph = gd_graph_traced();
+    GD_TRY(check_place(graph, "gd_tensor_grad"));
+    *grad = NULL;
+    if (leaf->kind != GD_VALUE) return note_symbol(leaf, "gd_tensor_grad");
+    gd_leaf_grad *g = find(graph, leaf);
+    if (!g) {
+        GD_TRY(add(graph, (gd_tensor *)leaf, &g)); /* held, not changed */
+        GD_TRY(look(g));
+    }
+    *grad = g->now;
+    return GD_OK;
+}
+
+static gd_status set(gd_tensor *leaf, gd_tensor *grad) {
+    gd_graph *graph = gd_graph_traced();
+    GD_TRY(check_place(graph, "gd_set_grad"));
+    if (leaf->kind != GD_VALUE) return note_symbol(leaf, grad ? "gd_set_grad" : "gd_zero_grad");
+    GD_TRY(gd_graph_read(graph, grad, &grad));
+    if (grad && grad->kind != GD_SYMBOL) grad = gd_clone(grad); /* noted as a copy */
+    if (grad && grad->kind != GD_SYMBOL) return gd_failure();
+    gd_leaf_grad *g = find(graph, leaf);
+    if (!g) GD_TRY(add(graph, leaf, &g));
+    gd_retain(grad);
+    gd_release(g->now);
+    g->now = grad;
+    g->kept = false;
+    return GD_OK;
+}
+
+/* --- tracing: gd_backward -----------------------------------------------------------------------
+ */
+
+/* Adds to what is there, in place, as eager code does; else it is a copy that nobody else has. */
+static gd_status accumulate(gd_tensor *leaf, gd_tensor *g) {
+    gd_tensor *now;
+    GD_TRY(get(leaf, &now));
+    if (now) return gd_add_(now, g)->kind == GD_FAILED ? gd_failure() : GD_OK;
+    gd_tensor *own = gd_clone(g);
+    return own->kind == GD_FAILED ? gd_failure() : set(leaf, own);
+}
+
+/* Where gradients may end: what the function takes from outside, what it has made of leaves, its
+ * inputs. */
+typedef struct ends {
+    gd_tensor **symbols, **leaves; /* a leaf's own, or a symbol for it; leaves[i] NULL: no leaf */
+    bool *reached;
+    int count;
+} ends;
+
+static void put(ends *e, gd_tensor *symbol, gd_tensor *leaf) {
+    e->symbols[e->count] = symbol;
+    e->leaves[e->count++] = leaf;
+}
+
+static gd_status find_ends(gd_graph *graph, ends *e) {
+    const size_t most = (size_t)(graph->n_captured + graph->n_versions + graph->count) + 1;
+    e->symbols = gd_calloc(most, 2 * sizeof *e->symbols + sizeof *e->reached);
+    if (!e->symbols) return gd_fail(GD_E_MEMORY, "no memory for gradients");
+    e->leaves = e->symbols + most;
+    e->reached = (bool *)(e->leaves + most);
+    for (int i = 0; i < graph->n_captured; i++) {
+        gd_tensor *t = graph->captured[i].tensor;
+        if (t->requires_grad) put(e, t, t->node ? NULL : t);
+    }
+    for (int i = 0; i < graph->n_versions; i++)
+        put(e, graph->versions[i].symbol, graph->versions[i].leaf);
+    for (int i = 0; i < graph->count; i++) {
+        gd_node *node = graph->nodes[i];
+        if (node->origin->kind != GD_FROM_PLACEHOLDER ||
+            !gd_dtype_is_float((gd_dtype)node->slots[0].dtype))
+            continue;
+        gd_tensor *symbol = gd_slot_get(&node->slots[0], node, "a graph");
+        if (!symbol) return gd_failure();
+        put(e, symbol, NULL);
+    }
+    return GD_OK;
+}
+
+/* Only leaves stay; an input may turn out to be one when the jit is called. */
+static gd_status keep_leaves(ends *e) {
+    char shape[128];
+    int n = 0;
+    for (int i = 0; i < e->count; i++) {
+        gd_tensor *t = e->symbols[i];
+        if (!e->reached[i]) continue;
+        if (e->leaves[i]) {
+            e->symbols[n] = t;
+            e->leaves[n++] = e->leaves[i];
+        } else if (t->kind == GD_SYMBOL)
+            t->node->origin->graded = true;
+        else
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "gd_backward: the result depends on a tensor of shape %s that was "
+                           "computed outside of the "
+                           "function that is being traced, and would walk on from there; compute "
+                           "it in the function, or gd_detach it",
+                           gd_shape_text(t->rank, t->dims, shape, sizeof shape));
+    }
+    e->count = n;
+    return n > 0 ? GD_OK
+                 : gd_fail(GD_E_STATE, "gd_backward: the result does not depend on a leaf outside "
+                                       "that requires grad");
+}
+
+/* The gradient of a leaf is the sum over all that it has been in the function; then its hooks are
+ * called. */
+static gd_status hand_over(const ends *e, gd_tensor *const *g, int i) {
+    gd_tensor *sum = g[i];
+    for (int k = 0; k < e->count && sum; k++) {
+        if (e->leaves[k] != e->leaves[i] || !g[k] || k == i) continue;
+        if (k < i) return GD_OK; /* is done */
+        sum = gd_add(sum, g[k]);
+        if (sum->kind == GD_FAILED) return gd_failure();
+    }
+    if (!sum) return GD_OK;
+    gd_tensor *final = gd_retain(sum);
+    gd_status status = gd_call_hooks(e->leaves[i]->hooks, 0, &final);
+    if (status == GD_OK) status = accumulate(e->leaves[i], final);
+    gd_release(final);
+    return status;
+}
+
+static gd_status walk(gd_graph *graph, gd_tensor *result, gd_tensor *gradient) {
+    ends e = {.count = 0};
+    gd_status status = find_ends(graph, &e);
+    if (status == GD_OK)
+        status = gd_walk_reaches(&(gd_walk){.outputs = &result,
+                                            .gradients = &gradient,
+                                            .n_outputs = 1,
+                                            .inputs = e.symbols,
+                                            .n_inputs = e.count},
+                                 e.reached);
+    if (status == GD_OK) status = keep_leaves(&e);
+    if (status == GD_OK) {
+        gd_walks_stay_inside = true;
+        gd_tensors g =
+            gd_grad(gd_list(result), ((gd_tensors){e.symbols, e.count}),
+                    .gradients = gd_list(gradient), .allow_unused = true, .create_graph = true);
+        gd_walks_stay_inside = false;
+        if (gd_failed() || g.count != e.count) status = gd_failure();
+        int before = gd_no_grad_begin(); /* gradients have no gradient here */
+        for (int i = 0; i < e.count && status == GD_OK; i++) status = hand_over(&e, g.at, i);
+        gd_grad_mode_end(&before);
+    }
+    gd_free(e.symbols);
+    return status;
+}
+
+static gd_status backward(gd_tensor *result, gd_tensor *gradient, const gd_backward_options *o) {
+    gd_graph *graph = gd_graph_traced();
+    GD_TRY(check_place(graph, "gd_backward"));
+    GD_TRY(gd_graph_read(graph, result, &result));
+    if (o->create_graph)
+        return gd_fail(GD_E_UNSUPPORTED, "gd_backward: .create_graph in a function that is being "
+                                         "traced; gd_grad with .create_graph gives "
+                                         "gradients that have gradients there");
+    if (result->kind != GD_SYMBOL)
+        return gd_fail(GD_E_UNSUPPORTED, "gd_backward: the result is not made by the function that "
+                                         "is being traced; walk back from it "
+                                         "outside, or compute it in the function");
+    return walk(graph, result, gradient);
+}
+
+/* --- tracing: what is done at once
+ * ----------------------------------------------------------------
+ */
+
+/* Remembers what the flag was when the call began. */
+static gd_status freeze(gd_tensor *leaf) {
+    gd_graph *graph = gd_graph_traced();
+    for (int i = 0; i < graph->n_frozen; i++)
+        if (graph->frozen[i].tensor == leaf) return GD_OK;
+    if (!gd_grow(graph->frozen, graph->n_frozen, graph->frozen_room))
+        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+    graph->frozen[graph->n_frozen++] = (gd_frozen){gd_retain(leaf), leaf->requires_grad};
+    return GD_OK;
+}
+
+gd_status gd_frozen_leaves_end(gd_graph *graph, gd_status status) {
+    char shape[128];
+    for (int i = 0; i < graph->n_frozen && status == GD_OK; i++) {
+        const gd_tensor *t = graph->frozen[i].tensor;
+        if (t->requires_grad != graph->frozen[i].before)
+            status = gd_fail(
+                GD_E_UNSUPPORTED,
+                "the function leaves a tensor of shape %s %s, which a later call of its jit would "
+                "not do; change it back before the function returns, or change it outside",
+                gd_shape_text(t->rank, t->dims, shape, sizeof shape),
+                t->requires_grad ? "requiring a gradient" : "frozen");
+    }
+    for (int i = 0; i < graph->n_frozen && status != GD_OK; i++)
+        graph->frozen[i].tensor->requires_grad = graph->frozen[i].before;
+    return status;
+}
+
+/* What C code writes is written once, when the function is traced; what it reads of a tensor that
+ * the function has written is not there before the call runs. */
+static gd_status check_access(const gd_tensor *t, const char *what, bool writes) {
+    char shape[128];
+    const gd_graph *graph = gd_graph_traced();
+    GD_TRY(gd_check_hook_access(what));
+    if (!graph) return GD_OK;
+    if (writes)
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "%s in the function of a gd_jit would be done when the function is traced, and not in "
+            "later calls; %s",
+            what,
+            t ? "pass the values as an input and gd_assign them, or copy them outside"
+              : "call it outside");
+    const gd_written *w = gd_graph_find_write(graph, t);
+    if (!w) return GD_OK;
+    const gd_node *node = w->symbol->node;
+    return gd_fail(GD_E_STATE,
+                   "%s: the tensor of shape %s was written by %s (%s) in the function that is "
+                   "being traced, and has "
+                   "its new value when the call has run; read it then",
+                   what, gd_shape_text(t->rank, t->dims, shape, sizeof shape),
+                   node->op ? node->op->name : "it", node->site ? node->site : "?");
+}
+
+static void __attribute__((constructor)) set_hooks(void) {
+    gd_traced_grads =
+        (gd_grad_hooks){tracing, get, set, backward, freeze, gd_traced_hook, gd_check_hook};
+    gd_traced_access_hook = check_access;
+}
+
+/* --- running ------------------------------------------------------------------------------------
+ */
+
+bool gd_leaf_grads_fit(const gd_graph *graph) {
+    for (int i = 0; i < graph->n_grads; i++) {
+        const gd_leaf_grad *g = &graph->grads[i];
+        const gd_tensor *before = g->leaf->grad;
+        if (!g->looked) continue;
+        if (!before != !g->fed ||
+            (before && (before->dtype != g->fed->dtype || has_history(before))))
+            return false;
+    }
+    return true;
+}
+
+/* What was there before is still the leaf's, and as it was. */
+static bool is_unchanged(const gd_leaf_grad *g) { return g->kept && g->now->node == g->fed->node; }
+static bool is_fetched(const gd_leaf_grad *g) { return g->now && !is_unchanged(g); }
+
+static gd_status check_apart(const gd_graph *graph, const gd_leaf_grad *g, gd_tensor *const *inputs,
+                             int n_inputs) {
+    const gd_storage *storage = g->leaf->grad->storage;
+    const char *what = NULL;
+    for (int i = 0; i < n_inputs && !what; i++)
+        if (inputs[i]->storage == storage) what = "is an input as well";
+    for (int i = 0; i < graph->n_captured && !what; i++)
+        if (graph->captured[i].tensor->storage == storage) what = "is used by it directly as well";
+    if (!what) return GD_OK;
+    return gd_fail(GD_E_UNSUPPORTED,
+                   "the function adds to a leaf's gradient that %s; let it ask for the gradient "
+                   "(gd_tensor_grad), or "
+                   "give it a gd_clone",
+                   what);
+}
+
+gd_status gd_leaf_grads_begin(const gd_graph *graph, gd_tensor *const *inputs, int n_inputs) {
+    for (int i = 0; i < graph->n_grads; i++) {
+        const gd_leaf_grad *g = &graph->grads[i];
+        if (g->kept && is_fetched(g)) GD_TRY(check_apart(graph, g, inputs, n_inputs));
+    }
+    for (int i = 0; i < graph->n_grads; i++) /* so that their memory is there for the new ones */
+        if (!graph->grads[i].kept && !graph->grads[i].fed)
+            GD_TRY(gd_replace_grad(graph->grads[i].leaf, NULL));
+    return GD_OK;
+}
+
+int gd_leaf_grads_feed(const gd_graph *graph, gd_tensor **feeds) {
+    int n = 0;
+    for (int i = 0; i < graph->n_grads; i++)
+        if (graph->grads[i].fed)
+            feeds[n++] = graph->grads[i].fed, feeds[n++] = graph->grads[i].leaf->grad;
+    return n;
+}
+
+int gd_leaf_grads_fetch(const gd_graph *graph, gd_tensor **fetches) {
+    int n = 0;
+    for (int i = 0; i < graph->n_grads; i++)
+        if (is_fetched(&graph->grads[i])) fetches[n++] = graph->grads[i].now;
+    return n;
+}
+
+/* A plan may give several results the same memory. */
+static bool is_alone(gd_tensor *const *results, int n_results, int k) {
+    const gd_tensor *t = results[k];
+    for (int i = 0; i < n_results; i++)
+        if (i != k && results[i]->storage == t->storage) return false;
+    return gd_is_row_major(t->rank, t->dims, t->strides);
+}
+
+/* On the CPU without asking for memory: parameters are written by now, and nothing may fail any
+ * more. */
+static gd_status overwrite(gd_tensor *grad, gd_tensor *result) {
+    const gd_view to = gd_view_of(grad), from = gd_view_of(result);
+    atomic_fetch_add(&grad->storage->version, 1);
+    if (!grad->device->api->host_reads) return gd_copy_tensor(grad, result);
+    gd_copy_elements(&to, &from);
+    return GD_OK;
+}
+
+gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, int n_results) {
+    int k = n_results;
+    for (int i = 0; i < graph->n_grads; i++) k -= is_fetched(&graph->grads[i]);
+    for (int i = 0; i < graph->n_grads; i++) {
+        const gd_leaf_grad *g = &graph->grads[i];
+        gd_tensor *leaf = g->leaf;
+        if (!g->now) GD_TRY(gd_replace_grad(leaf, NULL));
+        if (!is_fetched(g)) continue;
+        gd_tensor *result = results[k++];
+        if (g->kept) {
+            GD_TRY(overwrite(leaf->grad, result));
+            continue;
+        }
+        if (!is_alone(results, n_results, k - 1)) result = gd_clone(result);
+        if (result->kind == GD_FAILED) return gd_failure();
+        GD_TRY(gd_replace_grad(leaf, result));
+    }
+    return GD_OK;
+}

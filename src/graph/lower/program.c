@@ -1,0 +1,263 @@
+/* program.c - the arrays of a program, and its text. */
+#include "graph/lower/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/grow.h"
+#include "graph/run/plan.h"
+#include "graph/build/print.h"
+#include "ops/call.h"
+
+/* --- memory ------------------------------------------------------------------------------------ */
+
+struct gd_block_list {
+    struct gd_block_list *next;
+};
+
+void *gd_program_alloc(gd_program *program, size_t bytes) {
+    struct gd_block_list *block = gd_calloc(1, sizeof *block + (bytes + 15) / 16 * 16 + 16);
+    if (!block) {
+        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return NULL;
+    }
+    block->next = program->memory;
+    program->memory = block;
+    return (char *)block + 16;
+}
+
+void gd_program_free(gd_program *program) {
+    if (!program) return;
+    for (int i = 0; i < program->n_roots; i++) gd_storage_release(program->roots[i].storage);
+    for (int i = 0; i < program->n_held; i++) gd_node_release(program->held[i]);
+    gd_free(program->roots);
+    gd_free(program->values);
+    gd_free(program->steps);
+    gd_free(program->commits);
+    for (int i = 0; i < program->n_inner; i++) gd_plan_free(program->inner[i]);
+    gd_free(program->inner);
+    gd_free(program->held);
+    gd_map_free(&program->views);
+    while (program->memory) {
+        struct gd_block_list *block = program->memory;
+        program->memory = block->next;
+        gd_free(block);
+    }
+    gd_free(program);
+}
+
+static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to plan a run"); }
+
+int gd_program_root(gd_program *p, gd_root root) {
+    if (!gd_grow(p->roots, p->n_roots, p->roots_room)) return no_memory(), -1;
+    p->roots[p->n_roots] = root;
+    return p->n_roots++;
+}
+
+int gd_program_value(gd_program *p, gd_pvalue value) {
+    if (!gd_grow(p->values, p->n_values, p->values_room)) return no_memory(), -1;
+    p->values[p->n_values] = value;
+    return p->n_values++;
+}
+
+gd_pstep *gd_program_step(gd_program *p) {
+    if (!gd_grow(p->steps, p->n_steps, p->steps_room)) return no_memory(), NULL;
+    memset(&p->steps[p->n_steps], 0, sizeof *p->steps);
+    return &p->steps[p->n_steps++];
+}
+
+gd_status gd_program_commit(gd_program *p, gd_commit commit) {
+    if (!gd_grow(p->commits, p->n_commits, p->commits_room)) return no_memory();
+    p->commits[p->n_commits++] = commit;
+    return GD_OK;
+}
+
+void gd_program_replace(gd_program *p, int from, int to) {
+    for (int i = 0; i < p->n_steps; i++)
+        for (int k = 0; k < p->steps[i].n_in; k++)
+            if (p->steps[i].in[k] == from) p->steps[i].in[k] = to;
+    for (int i = 0; i < p->n_fetches; i++)
+        if (p->fetches[i] == from) p->fetches[i] = to;
+    for (int i = 0; i < p->n_commits; i++)
+        if (p->commits[i].value == from) p->commits[i].value = to;
+}
+
+bool gd_step_copies(const gd_program *p, const gd_pstep *s) {
+    if (!gd_op_copies(s->op) || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 || s->out[0] < 0) return false;
+    const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
+    return x->dtype == y->dtype && x->rank == y->rank && memcmp(x->dims, y->dims, sizeof(int64_t) * x->rank) == 0;
+}
+
+/* --- who reads and writes ------------------------------------------------------------------------ */
+
+static int *one_for_each_root(const gd_program *p) {
+    int *counts = gd_calloc((size_t)p->n_roots + 1, sizeof *counts);
+    if (!counts) no_memory();
+    return counts;
+}
+
+int *gd_program_readers(const gd_program *p) {
+    int *readers = one_for_each_root(p);
+    if (!readers) return NULL;
+    for (int i = 0; i < p->n_steps; i++)
+        for (int k = 0; k < p->steps[i].n_in && !p->steps[i].removed; k++)
+            if (p->steps[i].in[k] >= 0) readers[p->values[p->steps[i].in[k]].root]++;
+    for (int i = 0; i < p->n_fetches; i++) readers[p->values[p->fetches[i]].root]++;
+    for (int i = 0; i < p->n_commits; i++) readers[p->values[p->commits[i].value].root]++;
+    return readers;
+}
+
+int *gd_program_writes(const gd_program *p) {
+    int *writes = one_for_each_root(p);
+    for (int i = 0; writes && i < p->n_steps; i++)
+        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].view && !p->steps[i].removed; k++)
+            if (p->steps[i].out[k] >= 0) writes[p->values[p->steps[i].out[k]].root]++;
+    return writes;
+}
+
+int gd_program_maker(const gd_program *p, int value, int before) {
+    for (int i = before; i-- > 0;)
+        for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
+            if (p->steps[i].out[k] == value) return i;
+    return -1;
+}
+
+char gd_somewhere;
+
+gd_view gd_program_view(const gd_pvalue *v) {
+    gd_view view = {.data = &gd_somewhere, .dtype = (gd_dtype)v->dtype, .rank = v->rank};
+    for (int i = 0; i < v->rank; i++) view.dims[i] = v->dims[i], view.strides[i] = v->strides[i];
+    return view;
+}
+
+const gd_kernel *gd_step_kernel(const gd_program *p, const gd_pstep *s, gd_device *device) {
+    enum { MOST = 32 };
+    const int n = s->n_in + s->n_out;
+    gd_view views[MOST];
+    if ((s->op->flags & GD_OP_WHOLE) || n > MOST) return NULL;
+    for (int i = 0; i < n; i++) {
+        const int value = i < s->n_in ? s->in[i] : s->out[i - s->n_in];
+        if (value == -1) views[i] = (gd_view){.data = NULL};
+        else views[i] = gd_program_view(&p->values[value < 0 ? GD_UNWANTED(value) : value]);
+        if (value < 0) views[i].data = NULL;
+    }
+    gd_kernel_call call;
+    gd_kernel_call_set(&call, s->attrs, views, s->n_in, views + s->n_in, s->n_out);
+    call.op = s->op;
+    call.device = device;
+    return gd_kernel_select(s->op, &call, device->api->kind);
+}
+
+void gd_program_describe(const gd_program *p, int value, gd_device *device, gd_tensor *t) {
+    const gd_pvalue *v = &p->values[value];
+    memset(t, 0, sizeof *t);
+    t->kind = GD_META;
+    t->dtype = v->dtype;
+    t->rank = v->rank;
+    t->offset = v->offset;
+    t->device = device;
+    for (int i = 0; i < v->rank; i++) t->dims[i] = v->dims[i], t->strides[i] = v->strides[i];
+}
+
+bool gd_same_option(const gd_op_attr *a, const void *x, const void *y) {
+    switch (a->type) {
+    case GD_ATTR_INT: return memcmp(x, y, sizeof(int64_t)) == 0;
+    case GD_ATTR_FLOAT: return memcmp(x, y, sizeof(double)) == 0;
+    case GD_ATTR_NUMBER: return gd_number_equal(*(const gd_number *)x, *(const gd_number *)y);
+    case GD_ATTR_BOOL: return *(const bool *)x == *(const bool *)y;
+    case GD_ATTR_INTS: return memcmp(x, y, (size_t)a->count * sizeof(int64_t)) == 0;
+    case GD_ATTR_SHAPE: {
+        const gd_shape *s = (const gd_shape *)x, *t = (const gd_shape *)y;
+        return s->rank == t->rank && s->form == t->form && memcmp(s->at, t->at, sizeof(int64_t) * (size_t)(s->rank > 0 ? s->rank : 0)) == 0;
+    }
+    case GD_ATTR_FLOATS: {
+        const gd_floats *s = x, *t = y;
+        return s->count == t->count && s->form == t->form &&
+               memcmp(s->at, t->at, sizeof(double) * (size_t)(s->count > 0 ? s->count : 0)) == 0;
+    }
+    case GD_ATTR_WORD: return *(const gd_word *)x == *(const gd_word *)y;
+    case GD_ATTR_DTYPE: return *(const gd_dtype *)x == *(const gd_dtype *)y;
+    case GD_ATTR_STRING: {
+        const char *s = *(const char *const *)x, *t = *(const char *const *)y;
+        return s == t || (s && t && strcmp(s, t) == 0);
+    }
+    case GD_ATTR_GRAPH: return *(gd_subgraph *const *)x == *(gd_subgraph *const *)y;
+    }
+    return false;
+}
+
+bool gd_same_options(const gd_pstep *a, const gd_pstep *b) {
+    if (a->attrs == b->attrs) return true;
+    if (!a->attrs || !b->attrs) return false;
+    for (int i = 0; i < a->op->n_attrs; i++) {
+        const gd_op_attr *attr = &a->op->attrs[i];
+        if (!gd_same_option(attr, (const char *)a->attrs + attr->offset, (const char *)b->attrs + attr->offset)) return false;
+    }
+    return true;
+}
+
+/* --- text -------------------------------------------------------------------------------------- */
+
+static const char *const root_names[] = {"", "feed ", "variable ", "outside "};
+
+static void print_value(FILE *out, const gd_program *p, int v) {
+    char shape[128];
+    const gd_pvalue *value = &p->values[v];
+    const gd_root *root = &p->roots[value->root];
+    fprintf(out, "%%%d", v);
+    if (root->kind != GD_ROOT_TEMPORARY) fprintf(out, " (%s%d)", root_names[root->kind], root->number);
+    fprintf(out, " %s%s", gd_dtype_name((gd_dtype)value->dtype), gd_shape_text(value->rank, value->dims, shape, sizeof shape));
+}
+
+char *gd_program_text(const gd_program *p) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out) return NULL;
+    for (int i = 0; i < p->n_steps; i++) {
+        const gd_pstep *s = &p->steps[i];
+        if (s->removed) continue;
+        for (int k = 0, first = 1; k < s->n_out; k++) {
+            if (s->out[k] < 0) continue;
+            if (!first) fputs(", ", out);
+            print_value(out, p, s->out[k]);
+            first = 0;
+        }
+        fprintf(out, " = %s(", s->op->name);
+        for (int k = 0; k < s->n_in; k++) {
+            if (k) fputs(", ", out);
+            if (s->in[k] < 0) fputs("-", out);
+            else if (p->roots[p->values[s->in[k]].root].kind == GD_ROOT_TEMPORARY) fprintf(out, "%%%d", s->in[k]);
+            else print_value(out, p, s->in[k]);
+        }
+        fputs(")", out);
+        gd_print_options(out, s->op, s->attrs);
+        fputs("\n", out);
+    }
+    for (int i = 0; i < p->n_commits; i++)
+        fprintf(out, "%s%d <- %%%d\n", root_names[p->roots[p->commits[i].root].kind], p->roots[p->commits[i].root].number,
+                p->commits[i].value);
+    fputs("fetch", out);
+    for (int i = 0; i < p->n_fetches; i++) fprintf(out, " %%%d", p->fetches[i]);
+    fputs(p->dynamic ? " (sizes depend on data: evaluated node by node)\n" : "\n", out);
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+bool gd_commit_fills_alone(const gd_program *p, const gd_commit *c) {
+    const gd_root *root = &p->roots[c->root];
+    const gd_pvalue *to = &p->values[c->to];
+    if (root->kind == GD_ROOT_VARIABLE) return true;
+    if (root->kind != GD_ROOT_OUTSIDE || root->constant || to->offset != 0 ||
+        !gd_is_row_major(to->rank, to->dims, to->strides))
+        return false;
+    for (int r = 0; r < p->n_roots; r++)
+        if (r != c->root && p->roots[r].kind == GD_ROOT_OUTSIDE &&
+            p->roots[r].storage == root->storage)
+            return false;
+    return true;
+}

@@ -1,0 +1,334 @@
+/* fuse.c - groups of elementwise steps, with the reduction behind them, become one step each.
+ *
+ * fuse_group.c decides which; here a group's expression is composed and compiled, the step is
+ * written, and the program put in an order in which everything comes after what it needs.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/elementwise_job.h"
+#include "core/alloc.h"
+#include "graph/passes/fuse.h"
+#include "ops/call.h"
+#include "ops/infer.h"
+#include "gradus/ops.h"
+
+static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+static void list_members(gd_fusing *g, int group) {
+    const gd_fuse *f = g->f;
+    g->reduction = -1;
+    g->by_rows = gd_fuse_row_shape(f, group, &g->row_shape);
+    for (int m = group; m >= 0; m = f->steps[m].next) {
+        if (f->steps[m].kind == GD_FUSE_REDUCTION && !g->by_rows)
+            g->reduction = m;
+        else
+            g->members[g->n_members++] = m;
+        if (f->steps[m].type) g->model.type = f->steps[m].type;
+    }
+    if (!g->model.type) g->model.type = GD_I32; /* truths alone */
+    qsort(g->members, (size_t)g->n_members, sizeof g->members[0], ascending);
+    const gd_pvalue *shape =
+        g->by_rows ? g->row_shape.shape : &f->p->values[f->p->steps[g->members[0]].out[0]];
+    g->options.rank = shape->rank;
+    memcpy(g->options.dims, shape->dims, sizeof(int64_t) * shape->rank);
+}
+
+/* --- operands ----------------------------------------------------------------------------------
+ */
+
+static int place_of(int *list, int *count, int value) {
+    for (int i = 0; i < *count; i++)
+        if (list[i] == value) return i;
+    list[*count] = value;
+    return (*count)++;
+}
+
+static int constant(gd_fusing *g, gd_param number) {
+    for (int i = 0; i < g->model.n_constants; i++)
+        if (memcmp(&g->options.constants[i], &number, sizeof number) == 0) return i;
+    g->options.constants[g->model.n_constants] = number;
+    return g->model.n_constants++;
+}
+
+int gd_fusing_constant(gd_fusing *g, double number) {
+    return constant(g, (gd_param){.real = number});
+}
+
+/* An option of a step, as the group's type has it. */
+static int option_constant(gd_fusing *g, const gd_pstep *s, int k) {
+    return constant(g, gd_attr_param(&s->op->attrs[k], s->attrs, g->model.type));
+}
+
+/* What the expression reads: where it stands among tensors, scalars or constants. */
+typedef enum { INSIDE, TENSOR, SCALAR, CONSTANT, COLUMN } source_kind;
+
+/* A number for each row. A member that has one itself reads no other tensors. */
+static bool is_column(gd_fusing *g, int member, int value) {
+    const gd_pvalue *v = &g->f->p->values[value],
+                    *y = &g->f->p->values[g->f->p->steps[member].out[0]];
+    if (!g->by_rows || !gd_fuse_is_column(v, &g->row_shape)) return false;
+    if (g->f->steps[member].kind == GD_FUSE_EACH && !gd_fuse_same_dims(y, g->row_shape.shape))
+        return true;
+    return gd_fuse_is_row_value(v, &g->row_shape) && g->n_columns < GD_ROW_COLUMNS;
+}
+
+static source_kind look_at(gd_fusing *g, int member, int value, int *number) {
+    const gd_fuse *f = g->f;
+    double filled;
+    const int writer = f->writer[f->p->values[value].root];
+    if (writer >= 0 && f->steps[writer].group == f->steps[member].group) return INSIDE;
+    if (gd_fuse_constant(f, value, &filled)) {
+        *number = gd_fusing_constant(g, filled);
+        return CONSTANT;
+    }
+    if (gd_fuse_is_scalar(f, value, g->model.type, gd_numel(g->options.rank, g->options.dims))) {
+        *number = place_of(g->scalars, &g->model.n_scalars, value);
+        return SCALAR;
+    }
+    if (is_column(g, member, value)) {
+        *number = place_of(g->columns, &g->n_columns, value);
+        return COLUMN;
+    }
+    *number = place_of(g->tensors, &g->model.n_tensors, value);
+    return TENSOR;
+}
+
+static bool uses_param(const gd_ir *ir, int number) {
+    for (int i = 0; i < ir->count; i++)
+        if (ir->nodes[i].code == GD_IR_PARAM && ir->nodes[i].arg[0] == number) return true;
+    return false;
+}
+
+static void list_operands(gd_fusing *g) {
+    int number;
+    for (int i = 0; i < g->n_members; i++) {
+        const gd_pstep *s = &g->f->p->steps[g->members[i]];
+        for (int k = 0; k < s->n_in; k++) look_at(g, g->members[i], s->in[k], &number);
+        if (g->f->steps[g->members[i]].kind == GD_FUSE_REDUCTION) /* for a mean */
+            gd_fusing_constant(g, (double)g->row_shape.n);
+        for (int k = 0; s->op->ir && k < s->op->n_attrs; k++)
+            if (uses_param(s->op->ir, k)) option_constant(g, s, k);
+    }
+}
+
+/* --- the expression ----------------------------------------------------------------------------
+ */
+
+int gd_fusing_node(gd_fusing *g, int i, int value) {
+    const int params = g->model.n_scalars + g->model.n_constants;
+    int number = 0;
+    switch (look_at(g, g->members[i < 0 ? 0 : i], value, &number)) {
+    case TENSOR: return gd_ir_var(&g->b, number);
+    case SCALAR: return gd_ir_param(&g->b, number);
+    case CONSTANT: return gd_ir_param(&g->b, g->model.n_scalars + number);
+    case COLUMN: return gd_ir_param(&g->b, params + number);
+    case INSIDE: break;
+    }
+    for (int m = 0; m < g->n_members; m++) {
+        const gd_pstep *s = &g->f->p->steps[g->members[m]];
+        for (int k = 0; k < s->n_out; k++)
+            if (g->f->p->values[s->out[k]].root == g->f->p->values[value].root)
+                return g->made[m][k];
+    }
+    return -1;
+}
+
+void gd_fusing_member(gd_fusing *g, int i) {
+    const gd_pstep *s = &g->f->p->steps[g->members[i]];
+    int vars[GD_FUSED_TENSORS], params[GD_FUSED_PARAMS] = {0};
+    for (int k = 0; k < s->n_in; k++) vars[k] = gd_fusing_node(g, i, s->in[k]);
+    for (int k = 0; k < s->op->n_attrs && k < GD_FUSED_PARAMS; k++)
+        if (uses_param(s->op->ir, k))
+            params[k] = gd_ir_param(&g->b, g->model.n_scalars + option_constant(g, s, k));
+    for (int k = 0; k < s->n_out; k++)
+        g->made[i][k] = gd_ir_inline(&g->b, s->op->ir, k, vars, params);
+}
+
+static gd_status compose(gd_fusing *g) {
+    int results[GD_FUSED_OUTPUTS];
+    const gd_program *p = g->f->p;
+    for (int i = 0; i < g->n_members; i++) gd_fusing_member(g, i);
+    for (int i = 0; i < g->n_members; i++) {
+        const gd_pstep *s = &p->steps[g->members[i]];
+        for (int k = 0; k < s->n_out; k++) {
+            if (!gd_fuse_is_wanted(g->f, s->out[k])) continue;
+            results[g->n_outputs] = g->made[i][k];
+            g->outputs[g->n_outputs++] = s->out[k];
+        }
+    }
+    if (g->reduction >= 0) {
+        results[g->n_outputs] = gd_fusing_node(g, -1, p->steps[g->reduction].in[0]);
+        g->outputs[g->n_outputs++] = p->steps[g->reduction].out[0];
+    }
+    if (g->b.error[0]) return gd_fail(GD_E_STATE, "in a fused step: %s", g->b.error);
+    g->model.ir = gd_ir_finish(&g->b, results, g->n_outputs, g->nodes);
+    g->model.ir.n_vars = g->model.n_tensors;
+    return GD_OK;
+}
+
+/* "fused{sub, square, mean}", as far as there is room. */
+static void name_it(gd_fusing *g) {
+    char *name = g->model.name;
+    const size_t size = sizeof g->model.name, reserve = 24;
+    size_t used = (size_t)snprintf(name, size, "fused{");
+    const int n = g->n_members + (g->reduction >= 0);
+    for (int i = 0; i < n; i++) {
+        const gd_op *op = g->f->p->steps[i < g->n_members ? g->members[i] : g->reduction].op;
+        if (used + strlen(op->name) + reserve > size) {
+            used += (size_t)snprintf(name + used, size - used, ", %d more", n - i);
+            break;
+        }
+        used += (size_t)snprintf(name + used, size - used, "%s%s", i ? ", " : "", op->name);
+    }
+    snprintf(name + used, size - used, "}");
+}
+
+/* --- the step ----------------------------------------------------------------------------------
+ */
+
+/* Writes the group's step in the place of its last member. */
+static gd_status write_step(gd_fusing *g) {
+    gd_program *p = g->f->p;
+    const int n_in = g->model.n_tensors + g->model.n_scalars + g->n_columns;
+    const gd_op *op = gd_op_fused(&g->model);
+    int *ids = gd_program_alloc(p, (size_t)(n_in + g->n_outputs + 1) * sizeof *ids);
+    gd_fused_options *options = gd_program_alloc(p, sizeof *options);
+    if (!op || !ids || !options) return GD_E_MEMORY;
+    *options = g->options;
+    memcpy(ids, g->tensors, (size_t)g->model.n_tensors * sizeof *ids);
+    memcpy(ids + g->model.n_tensors, g->scalars, (size_t)g->model.n_scalars * sizeof *ids);
+    memcpy(ids + n_in - g->n_columns, g->columns, (size_t)g->n_columns * sizeof *ids);
+    memcpy(ids + n_in, g->outputs, (size_t)g->n_outputs * sizeof *ids);
+    int last = g->members[g->n_members - 1];
+    for (int i = 0; i < g->n_members; i++) p->steps[g->members[i]].removed = true;
+    if (g->reduction >= 0) {
+        p->steps[g->reduction].removed = true;
+        if (g->reduction > last) last = g->reduction;
+    }
+    p->steps[last] = (gd_pstep){.op = op,
+                                .attrs = options,
+                                .node = p->steps[last].node,
+                                .n_in = n_in,
+                                .n_out = g->n_outputs,
+                                .in = ids,
+                                .out = ids + n_in};
+    return GD_OK;
+}
+
+/* Composes a group: its expression, operands and name. A group of rows that is too long is
+ * dissolved, and has no members then. */
+static gd_status compose_group(gd_fuse *f, int group, gd_fusing *g) {
+    memset(g, 0, sizeof *g);
+    g->f = f;
+    list_members(g, group);
+    list_operands(g);
+    if (g->by_rows && !gd_fusing_rows(g)) {
+        gd_fuse_dissolve(f, group);
+        g->n_members = 0;
+        return GD_OK;
+    }
+    if (!g->by_rows) GD_TRY(compose(g));
+    if (g->reduction >= 0) {
+        g->model.reduction = f->p->steps[g->reduction].op;
+        GD_TRY(gd_fuse_axes(f->p, &f->p->steps[g->reduction], &g->options.axes));
+    }
+    name_it(g);
+    return GD_OK;
+}
+
+/* Compiles the kernels of all groups at once: the compiler is started once. */
+static gd_status compile_all(gd_fuse *f, int groups, gd_fusing *g) {
+    const gd_op **ops = gd_malloc(((size_t)groups + 1) * sizeof *ops);
+    int64_t *elements = gd_malloc(((size_t)groups + 1) * sizeof *elements);
+    gd_status status = ops && elements ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    int n = 0;
+    for (int i = 0; i < f->p->n_steps && n < groups && status == GD_OK; i++) {
+        if (!gd_fuse_is_group(f, i)) continue;
+        status = compose_group(f, i, g);
+        if (status != GD_OK || g->n_members == 0) continue;
+        if (!(ops[n] = gd_op_fused(&g->model))) status = GD_E_MEMORY;
+        elements[n++] = gd_numel(g->options.rank, g->options.dims);
+    }
+    if (status == GD_OK) gd_fused_warm(ops, elements, n);
+    gd_free(ops);
+    gd_free(elements);
+    return status;
+}
+
+/* Writes the step of a group, unless it has no compiled kernel and is slower without one. */
+static gd_status write_group(gd_fuse *f, int group, gd_fusing *g) {
+    GD_TRY(compose_group(f, group, g));
+    const gd_op *op = g->n_members ? gd_op_fused(&g->model) : NULL;
+    if (!op) return g->n_members ? GD_E_MEMORY : GD_OK;
+    if (gd_fused_has_kernel(op) || gd_fuse_is_worth_evaluating(f, group)) return write_step(g);
+    gd_fuse_dissolve(f, group);
+    return GD_OK;
+}
+
+/* --- the order ---------------------------------------------------------------------------------
+ */
+
+typedef struct ordering {
+    const gd_fuse *f;
+    int *order, count;
+    bool *done; /* groups */
+} ordering;
+
+/* What the group needs, then its step. */
+static void put(ordering *o, int group) {
+    int last = group;
+    if (o->done[group]) return;
+    o->done[group] = true;
+    for (int m = group; m >= 0; m = o->f->steps[m].next) {
+        if (m > last) last = m;
+        for (int k = 0; k < o->f->steps[m].n_needs; k++) {
+            const int need = o->f->needs[o->f->steps[m].first_need + k];
+            if (o->f->steps[need].group != group) put(o, o->f->steps[need].group);
+        }
+    }
+    o->order[o->count++] = last;
+}
+
+static bool is_last(const gd_fuse *f, int step) {
+    for (int m = f->steps[step].group; m >= 0; m = f->steps[m].next)
+        if (m > step) return false;
+    return true;
+}
+
+static gd_status reorder(const gd_fuse *f) {
+    gd_program *p = f->p;
+    const size_t n = (size_t)p->n_steps + 1;
+    ordering o = {.f = f, .order = gd_malloc(n * sizeof(int)), .done = gd_calloc(n, sizeof(bool))};
+    gd_pstep *steps = gd_malloc(n * sizeof *steps);
+    gd_status status =
+        o.order && o.done && steps ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (status == GD_OK) {
+        for (int i = 0; i < p->n_steps; i++)
+            if (is_last(f, i)) put(&o, f->steps[i].group);
+        for (int i = 0; i < o.count; i++) steps[i] = p->steps[o.order[i]];
+        memcpy(p->steps, steps, (size_t)o.count * sizeof *steps);
+        p->n_steps = o.count;
+    }
+    gd_free(o.order);
+    gd_free(o.done);
+    gd_free(steps);
+    return status;
+}
+
+int gd_pass_fuse(gd_program *p) {
+    gd_fuse f;
+    gd_status status = gd_fuse_begin(&f, p);
+    const int groups = status == GD_OK ? gd_fuse_group(&f) : 0;
+    gd_fusing *g = groups ? gd_malloc(sizeof *g) : NULL;
+    if (groups && !g) status = gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (groups && status == GD_OK) status = compile_all(&f, groups, g);
+    for (int i = 0; groups && i < p->n_steps && status == GD_OK; i++)
+        if (gd_fuse_is_group(&f, i)) status = write_group(&f, i, g);
+    if (groups && status == GD_OK) status = reorder(&f);
+    gd_free(g);
+    gd_fuse_end(&f);
+    if (status != GD_OK) return -1;
+    return groups && gd_pass_prune(p) < 0 ? -1 : groups; /* constants that nobody reads any more */
+}

@@ -1,0 +1,95 @@
+/* fuse_worth.c - which groups are worth a fused step.
+ *
+ * A group whose kernel is compiled always is: its values stay in registers. Without a compiler, or
+ * with too few elements to be worth one, the evaluator runs the group primitive by primitive on
+ * tiles in the first-level cache. Each primitive costs it a pass over the tile, while the build has
+ * compiled kernels of single ops, which take one pass over memory for all primitives of an op. So
+ * passes are counted: gelu, a dozen primitives, is faster alone. The count follows from the program
+ * alone; bench/fusion.c measures whether it is right.
+ */
+#include "backend/cpu/elementwise_job.h"
+#include "codegen/jit.h"
+#include "graph/passes/fuse.h"
+
+enum {
+    CONVERSION = 4,  /* passes that it costs to store a value in another dtype, or to load it */
+    SMALL = 1024,    /* elements: fewer are in the first-level cache anyway */
+    LONG_ROW = 2048, /* elements of a row that are worth what the evaluator does for each row */
+};
+
+static bool always;
+void gd_fuse_set_always(bool on) { __atomic_store_n(&always, on, __ATOMIC_RELAXED); }
+bool gd_fuse_always(void) { return __atomic_load_n(&always, __ATOMIC_RELAXED); }
+
+static bool has_compiler(gd_fuse *f) {
+    if (!f->compiler) f->compiler = gd_jit_is_ready() ? 1 : -1;
+    return f->compiler > 0;
+}
+
+static int primitives(const gd_op *op) {
+    int count = 0;
+    for (int i = 0; i < op->ir->count; i++) count += op->ir->nodes[i].code >= GD_IR_PRIM;
+    return count;
+}
+
+/* Passes of an elementwise member as a step of its own, beyond what it costs in a group: over its
+ * operands, and to convert those that the group would keep in registers. */
+static int passes_apart(const gd_fuse *f, int member, gd_dtype type) {
+    const gd_pstep *s = &f->p->steps[member];
+    int passes = gd_ew_is_compiled(s->op) ? 1 : primitives(s->op) + 1;
+    for (int k = 0; k < s->n_in; k++) {
+        const gd_pvalue *v = &f->p->values[s->in[k]];
+        const int writer = f->writer[v->root];
+        if (writer < 0 || f->steps[writer].group != f->steps[member].group) continue;
+        if (v->dtype != type) passes += 2 * CONVERSION;
+    }
+    return passes;
+}
+
+static bool evaluator_wins(const gd_fuse *f, int group) {
+    const gd_dtype type = gd_fuse_type(f, group);
+    int apart = 0, together = 0, members = 0;
+    int64_t count = 0;
+    for (int m = group; m >= 0; m = f->steps[m].next) {
+        const gd_pstep *s = &f->p->steps[m];
+        if (f->steps[m].kind == GD_FUSE_REDUCTION) {
+            const gd_pvalue *x = &f->p->values[s->in[0]];
+            count = gd_numel(x->rank, x->dims);
+            apart += count >= SMALL;
+            together++;
+            continue;
+        }
+        members++;
+        apart += passes_apart(f, m, type ? type : GD_I32);
+        together += primitives(s->op);
+        for (int k = 0; k < s->n_out; k++) together += gd_fuse_is_wanted(f, s->out[k]);
+    }
+    /* the kernel of the one op, which the build has compiled, is the group's */
+    if (members == 1 && count > 0 && gd_ew_is_compiled(f->p->steps[group].op))
+        return count >= SMALL;
+    return together <= apart;
+}
+
+/* Elements that the group's kernel runs over. */
+static int64_t elements_of(const gd_fuse *f, int group) {
+    int64_t most = 0;
+    for (int m = group; m >= 0; m = f->steps[m].next) {
+        const gd_pstep *s = &f->p->steps[m];
+        const gd_pvalue *v =
+            &f->p->values[f->steps[m].kind == GD_FUSE_REDUCTION ? s->in[0] : s->out[0]];
+        const int64_t count = gd_numel(v->rank, v->dims);
+        if (count > most) most = count;
+    }
+    return most;
+}
+
+bool gd_fuse_is_worth_evaluating(gd_fuse *f, int group) {
+    gd_row_shape rows;
+    if (gd_fuse_always() || f->steps[group].next < 0) return true;
+    return gd_fuse_row_shape(f, group, &rows) ? rows.n >= LONG_ROW : evaluator_wins(f, group);
+}
+
+bool gd_fuse_is_worth(gd_fuse *f, int group) {
+    if (gd_fuse_is_worth_evaluating(f, group)) return true;
+    return gd_ew_is_worth_compiling(elements_of(f, group)) && has_compiler(f);
+}

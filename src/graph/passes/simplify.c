@@ -1,0 +1,226 @@
+/* simplify.c - steps that change nothing.
+ *
+ * Views of the same memory that look the same are one value: that is what a transpose of a
+ * transpose and a reshape of a reshape come to. Beyond that, what the records of ops say: x * 1, x
+ * + 0 and their like (`neutral`), ops that do nothing the second time (`idempotent`), and those
+ * that undo themselves
+ * (`involution`).
+ */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "graph/lower/program.h"
+
+typedef struct simplify {
+    gd_program *p;
+    int *instead;      /* of each value: what is read in its place; itself */
+    int *made;         /* of each value: the last step so far that has it as a result; -1: none */
+    int *first, *next; /* of each root: the values that look into it; -1: no more */
+    bool *written;     /* of each root: it is written after it was made, so that its copies stay */
+} simplify;
+
+/* Everything that looks into the result of step s, which only has a copy of `to`, looks into `to`.
+ * Only later steps do. */
+static bool forward(simplify *f, gd_pstep *s, int to) {
+    gd_program *p = f->p;
+    const gd_pvalue from = p->values[s->out[0]], target = p->values[to];
+    const bool same_layout = target.offset == from.offset &&
+                             memcmp(target.strides, from.strides, sizeof(int64_t) * from.rank) == 0;
+    for (int v = f->first[from.root]; v >= 0 && !same_layout; v = f->next[v])
+        if (v != s->out[0]) return false; /* views of the copy would need its layout */
+    for (int v = f->first[from.root], next; v >= 0; v = next) {
+        next = f->next[v];
+        if (v == s->out[0]) continue;
+        p->values[v].root = target.root;
+        f->next[v] = f->first[target.root];
+        f->first[target.root] = v;
+    }
+    f->first[from.root] = s->out[0];
+    f->next[s->out[0]] = -1;
+    f->instead[s->out[0]] = to;
+    s->removed = true;
+    return true;
+}
+
+/* What is read in the place of a value: a view may be one with a copy that is gone. */
+static int final_value(const simplify *f, int value) {
+    while (value >= 0 && f->instead[value] != value) value = f->instead[value];
+    return value;
+}
+
+static void read_instead(const simplify *f, gd_pstep *s) {
+    for (int k = 0; k < s->n_in; k++) s->in[k] = final_value(f, s->in[k]);
+}
+
+static void fetch_instead(const simplify *f) {
+    gd_program *p = f->p;
+    for (int i = 0; i < p->n_fetches; i++) p->fetches[i] = final_value(f, p->fetches[i]);
+    for (int i = 0; i < p->n_commits; i++)
+        p->commits[i].value = final_value(f, p->commits[i].value);
+}
+
+static bool same_shape(const gd_pvalue *a, const gd_pvalue *b) {
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0;
+}
+
+static bool same_view(const gd_pvalue *a, const gd_pvalue *b) {
+    return a->root == b->root && a->offset == b->offset && same_shape(a, b) &&
+           memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0;
+}
+
+static uint64_t hash(const gd_pvalue *v) {
+    uint64_t h = (uint64_t)v->root * 0x9e3779b97f4a7c15u + (uint64_t)v->offset;
+    for (int d = 0; d < v->rank; d++)
+        h = (h ^ (uint64_t)v->dims[d] ^ ((uint64_t)v->strides[d] << 32)) * 0x9e3779b97f4a7c15u;
+    return h >> 32;
+}
+
+/* Of each value the first that looks so; NULL, noted, when there is no memory. */
+static int *first_alike(const gd_program *p) {
+    size_t slots = 1;
+    while (slots < (size_t)p->n_values) slots *= 2;
+    int *first = gd_malloc((2 * (size_t)p->n_values + slots) * sizeof *first);
+    if (!first) {
+        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return NULL;
+    }
+    int *next = first + p->n_values, *slot = next + p->n_values;
+    for (size_t i = 0; i < slots; i++) slot[i] = -1;
+    for (int v = 0; v < p->n_values; v++) {
+        int *at = &slot[hash(&p->values[v]) & (slots - 1)], u = *at;
+        while (u >= 0 && !same_view(&p->values[u], &p->values[v])) u = next[u];
+        first[v] = u >= 0 ? u : v;
+        if (u >= 0) continue;
+        next[v] = *at;
+        *at = v;
+    }
+    return first;
+}
+
+static int unite_views(simplify *f) {
+    gd_program *p = f->p;
+    int *first = first_alike(p), changes = 0;
+    if (!first) return -1;
+    for (int i = 0; i < p->n_steps; i++) {
+        gd_pstep *s = &p->steps[i];
+        int united = 0;
+        for (int k = 0; s->view && !s->removed && k < s->n_out; k++) {
+            const int mine = s->out[k];
+            if (mine < 0) continue;
+            f->instead[mine] = first[mine];
+            united += first[mine] != mine;
+        }
+        if (united > 0 && united == s->n_out) {
+            s->removed = true;
+            changes++;
+        }
+    }
+    gd_free(first);
+    return changes;
+}
+
+/* --- rules -------------------------------------------------------------------------------------
+ */
+
+/* Whether the value is a folded constant, `number` everywhere. */
+static bool is_number(const gd_program *p, int value, double number) {
+    const gd_pvalue *v = &p->values[value];
+    const gd_root *root = &p->roots[v->root];
+    if (root->kind != GD_ROOT_OUTSIDE || !root->constant || !root->storage->device->api->host_reads)
+        return false;
+    /* the whole root, which is at most as large as folding allows: any view of it is then the same
+     */
+    const size_t size = gd_dtype_bytes(v->dtype);
+    for (size_t at = 0; at + size <= root->bytes; at += size)
+        if (gd_load_f64((gd_dtype)v->dtype, (const char *)root->storage->data + at) != number)
+            return false;
+    return root->bytes > 0;
+}
+
+/* op(x, neutral) is x, and op(neutral, x). */
+static int other_operand(const gd_program *p, const gd_pstep *s) {
+    if (s->n_in != 2 || s->op->n_inputs != 2 || s->in[1] < 0) return -1;
+    for (int k = 2; k-- > 0;)
+        if (s->op->inputs[k].has_neutral && is_number(p, s->in[k], s->op->inputs[k].neutral))
+            return s->in[1 - k];
+    return -1;
+}
+
+/* The value that the result of step `at` equals, as far as its op's record says; or -1. */
+static int same_as(const simplify *f, const gd_pstep *s) {
+    const gd_program *p = f->p;
+    if (s->n_out != 1 || s->out[0] < 0 || s->n_in < 1 || s->in[0] < 0) return -1;
+    const int other = other_operand(p, s);
+    if (other >= 0) return other;
+    if (s->n_in != 1) return -1;
+    if (gd_op_copies(s->op)) return s->in[0]; /* a copy */
+    if (!(s->op->flags & (GD_OP_IDEMPOTENT | GD_OP_INVOLUTION))) return -1;
+    const int maker = f->made[s->in[0]];
+    const gd_pstep *before = maker < 0 ? NULL : &p->steps[maker];
+    if (!before || before->op != s->op || before->view || before->n_in != 1 ||
+        !gd_same_options(before, s))
+        return -1;
+    return s->op->flags & GD_OP_IDEMPOTENT ? s->in[0] : before->in[0];
+}
+
+/* --- the pass ----------------------------------------------------------------------------------
+ */
+
+static void end(simplify *f) {
+    gd_free(f->instead);
+    gd_free(f->first);
+    gd_free(f->written);
+}
+
+static gd_status begin(simplify *f, gd_program *p) {
+    const size_t values = (size_t)p->n_values + 1, roots = (size_t)p->n_roots + 1;
+    *f = (simplify){.p = p,
+                    .instead = gd_malloc(3 * values * sizeof(int)),
+                    .first = gd_malloc(roots * sizeof(int)),
+                    .written = gd_calloc(roots, sizeof(bool))};
+    if (!f->instead || !f->first || !f->written)
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    f->made = f->instead + values;
+    f->next = f->made + values;
+    for (int r = 0; r < p->n_roots; r++) f->first[r] = -1;
+    for (int v = 0; v < p->n_values; v++) {
+        f->instead[v] = v;
+        f->made[v] = -1;
+        f->next[v] = f->first[p->values[v].root];
+        f->first[p->values[v].root] = v;
+    }
+    for (int i = 0; i < p->n_steps; i++) { /* ops that write their inputs */
+        const gd_pstep *s = &p->steps[i];
+        for (int k = s->op->n_outputs; k < s->n_out && !s->removed; k++)
+            if (s->out[k] >= 0) f->written[p->values[s->out[k]].root] = true;
+    }
+    return GD_OK;
+}
+
+/* Whether the step has been found to change nothing, and is gone. */
+static bool drop(simplify *f, gd_pstep *s) {
+    const gd_program *p = f->p;
+    if (s->removed || s->view) return false;
+    const int to = same_as(f, s);
+    return to >= 0 && same_shape(&p->values[to], &p->values[s->out[0]]) &&
+           !f->written[p->values[s->out[0]].root] && !f->written[p->values[to].root] &&
+           forward(f, s, to);
+}
+
+int gd_pass_simplify(gd_program *p) {
+    simplify f;
+    const gd_status status = begin(&f, p);
+    int changes = status == GD_OK ? unite_views(&f) : -1;
+    for (int i = 0; i < p->n_steps && changes >= 0; i++) {
+        gd_pstep *s = &p->steps[i];
+        read_instead(&f, s);
+        changes += drop(&f, s);
+        for (int k = 0; k < s->n_out && !s->removed; k++)
+            if (s->out[k] >= 0) f.made[s->out[k]] = i;
+    }
+    if (changes >= 0) fetch_instead(&f);
+    end(&f);
+    return changes;
+}

@@ -1,0 +1,31 @@
+/* scratch.c - what memory a plan needs besides its block: constants, and what kernels have the
+ * threads keep. */
+#include "graph/plan/build.h"
+#include "gradus/threads.h"
+
+size_t gd_plan_constant_bytes(const gd_plan *plan) {
+    const gd_program *p = plan->program;
+    size_t bytes = 0;
+    for (int r = 0; r < p->n_roots; r++) {
+        bool counted = !p->roots[r].constant;
+        for (int k = 0; k < r && !counted; k++)
+            counted = p->roots[k].constant && p->roots[k].storage == p->roots[r].storage;
+        if (!counted) bytes += p->roots[r].storage->bytes;
+    }
+    for (int i = 0; i < p->n_inner; i++) bytes += gd_plan_constant_bytes(p->inner[i]);
+    return bytes;
+}
+
+/* The most that a kernel of the plan has each thread keep. */
+static size_t most_scratch(const gd_plan *plan) {
+    size_t most = 0;
+    for (int i = 0; i < plan->n_calls; i++)
+        if (plan->calls[i].scratch > most) most = plan->calls[i].scratch;
+    for (int i = 0; i < plan->program->n_inner; i++) {
+        const size_t inner = most_scratch(plan->program->inner[i]);
+        if (inner > most) most = inner;
+    }
+    return most;
+}
+
+size_t gd_plan_scratch(const gd_plan *plan) { return (size_t)gd_num_threads() * most_scratch(plan); }

@@ -1,0 +1,335 @@
+/* evaluate.c - nodes one after the other, as eager ops: for runs that no plan can be made of, and
+ * for tests. Variables get what was written to them last at the end; until then readers are given it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/grow.h"
+#include "core/map.h"
+#include "graph/build/subgraph.h"
+#include "graph/build/trace.h"
+#include "gradus/ops.h"
+#include "ops/autocast.h"
+#include "ops/call.h"
+#include "ops/late.h"
+
+typedef struct {
+    gd_node *node;
+    gd_tensor **values; /* of its outputs; NULL before it has run */
+    bool fed;
+} entry;
+
+/* `to`, a variable or a tensor outside, is `value` from node number `order` on; the last such is
+ * copied to it at the end. */
+typedef struct {
+    gd_tensor *to, *value;
+    uint64_t order;
+    const char *site;
+} commit;
+
+typedef struct {
+    entry *entries;
+    int count, capacity;
+    gd_map seen; /* nodes that have an entry, while they are gathered */
+    commit *commits;
+    int n_commits, commit_capacity;
+    gd_tensors feeds, fed;
+    gd_running running;
+    bool on_tape; /* results keep their history */
+    bool as_ops;  /* the program's own mode counts */
+} run;
+
+static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to run a graph"); }
+
+/* --- what is needed ----------------------------------------------------------------------------
+ */
+
+static gd_status add(run *r, gd_node *node) {
+    if (gd_map_find(&r->seen, node) >= 0) return GD_OK;
+    if (!gd_grow(r->entries, r->count, r->capacity) || !gd_map_put(&r->seen, node, r->count))
+        return no_memory();
+    gd_tensor **values = gd_list_new(node->n_out);
+    if (!values) return GD_E_MEMORY;
+    entry *e = &r->entries[r->count++];
+    *e = (entry){.node = node, .values = values};
+    for (int64_t i = 0; i < r->feeds.count; i++) {
+        if (r->feeds.at[i]->node != node) continue;
+        values[r->feeds.at[i]->node_index] = r->fed.at[i];
+        e->fed = true;
+    }
+    return GD_OK;
+}
+
+static int by_order(const void *a, const void *b) {
+    uint64_t x = ((const entry *)a)->node->order, y = ((const entry *)b)->node->order;
+    return x < y ? -1 : x > y;
+}
+
+/* Once they are in order. */
+static entry *find(const run *r, const gd_node *node) {
+    int low = 0, high = r->count - 1;
+    while (low <= high) {
+        int middle = (low + high) / 2;
+        if (r->entries[middle].node == node) return &r->entries[middle];
+        if (r->entries[middle].node->order < node->order)
+            low = middle + 1;
+        else
+            high = middle - 1;
+    }
+    return NULL;
+}
+
+static gd_status gather(run *r, gd_tensors fetches) {
+    for (int64_t i = 0; i < fetches.count; i++) {
+        if (!gd_tensor_is_symbol(fetches.at[i]))
+            return gd_fail(GD_E_ARGUMENT, "fetch %lld is no symbol", (long long)i);
+        GD_TRY(add(r, fetches.at[i]->node));
+    }
+    for (int at = 0; at < r->count; at++) { /* grows while we go */
+        const gd_node *node = r->entries[at].node;
+        if (r->entries[at].fed) continue;
+        for (int i = 0; i < node->n_in; i++)
+            if (node->slots[i].symbol) GD_TRY(add(r, node->slots[i].node));
+        for (int i = 0; node->origin && i < node->origin->n_after; i++)
+            GD_TRY(add(r, node->origin->after[i]));
+    }
+    if (r->count) qsort(r->entries, (size_t)r->count, sizeof *r->entries, by_order);
+    return GD_OK;
+}
+
+/* --- assigns -----------------------------------------------------------------------------------
+ */
+
+static gd_status add_commit(run *r, gd_tensor *to, gd_tensor *value, const gd_node *node) {
+    for (int i = 0; i < r->n_commits; i++)
+        if (gd_overlap(r->commits[i].to, to) && !gd_same_view(r->commits[i].to, to))
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "it writes a tensor that shares its memory with one that was written "
+                           "before in the run, at %s",
+                           r->commits[i].site ? r->commits[i].site : "(unknown place)");
+    if (!gd_grow(r->commits, r->n_commits, r->commit_capacity)) return no_memory();
+    r->commits[r->n_commits++] = (commit){to, value, node->order, node->site};
+    return GD_OK;
+}
+
+/* The value of a variable, or of a tensor outside, as the node sees it. */
+static gd_status as_seen(const run *r, const gd_node *node, gd_tensor **t) {
+    for (int i = r->n_commits; i-- > 0;) {
+        const commit *c = &r->commits[i];
+        if (c->order >= node->as_of) continue;
+        if (gd_same_view(c->to, *t)) return *t = c->value, GD_OK;
+        if (gd_overlap(c->to, *t))
+            return gd_fail(
+                GD_E_UNSUPPORTED,
+                "it reads a tensor that shares its memory with one that was written before in the "
+                "run; use that one, and make views of it in the graph");
+    }
+    return GD_OK;
+}
+
+static bool is_last(const run *r, int at) {
+    for (int i = at + 1; i < r->n_commits; i++)
+        if (gd_same_view(r->commits[i].to, r->commits[at].to)) return false;
+    return true;
+}
+
+/* Whether it is memory of a feed, a variable or a value outside: what looks into it is copied
+ * before it is given away. */
+static bool is_foreign(const run *r, const gd_storage *storage) {
+    for (int64_t i = 0; i < r->fed.count; i++)
+        if (r->fed.at[i]->storage == storage) return true;
+    for (int i = 0; i < r->count; i++)
+        for (int k = 0; k < r->entries[i].node->n_in; k++)
+            if (r->entries[i].node->slots[k].storage == storage) return true;
+    return false;
+}
+
+/* gd_assign: the result is the new value; the variable gets it at the end. */
+static gd_status run_assign(run *r, entry *e, gd_tensor *const *in) {
+    gd_tensor *y = gd_expand(in[1], gd_shape_of(in[0]->rank, in[0]->dims));
+    if (y->kind != GD_FAILED && y->dtype != in[0]->dtype) y = gd_cast(y, (gd_dtype)in[0]->dtype);
+    if (y->kind == GD_FAILED) return gd_failure();
+    e->values[0] = y;
+    if (is_foreign(r, y->storage)) y = gd_clone(gd_detach(y)); /* two variables may change places */
+    return y->kind == GD_FAILED ? gd_failure() : add_commit(r, in[0], y, e->node);
+}
+
+/* An input that the op writes is a copy of it, which becomes the variable's value at the end. */
+static gd_status copy_written(run *r, const gd_node *node, gd_tensor **in) {
+    for (int i = 0; i < node->op->n_inputs && i < node->n_in; i++) {
+        if (!node->op->inputs[i].mutated || !in[i]) continue;
+        gd_tensor *to = in[i], *now = to;
+        GD_TRY(as_seen(r, node, &now));
+        gd_tensor *copy = gd_clone(gd_detach(now));
+        if (copy->kind == GD_FAILED) return gd_failure();
+        GD_TRY(add_commit(r, to, copy, node));
+        in[i] = copy;
+    }
+    return GD_OK;
+}
+
+/* All of them, or none. */
+static gd_status do_commits(const run *r) {
+    gd_status status = GD_OK;
+    gd_postponed copies;
+    gd_postpone_begin(&copies);
+    for (int i = 0; i < r->n_commits && status == GD_OK; i++)
+        if (is_last(r, i)) status = gd_copy_tensor(r->commits[i].to, r->commits[i].value);
+    GD_TRY(gd_postpone_end(&copies, status));
+    for (int i = 0; i < r->n_commits; i++)
+        atomic_fetch_add(&r->commits[i].to->storage->version, 1);
+    return GD_OK;
+}
+
+/* --- running -----------------------------------------------------------------------------------
+ */
+
+static gd_status run_with(run *r, entry *e, gd_tensor **in) {
+    gd_node *node = e->node;
+    if (r->as_ops) return gd_node_run(node, in, e->values, &r->running); /* they write for themselves */
+    if (node->op->flags & GD_OP_ASSIGNS) return run_assign(r, e, in);
+    GD_TRY(copy_written(r, node, in));
+    return gd_node_run(node, in, e->values, &r->running);
+}
+
+static gd_status run_node(run *r, entry *e) {
+    gd_node *node = e->node;
+    if (e->fed) return GD_OK;
+    if (!node->op)
+        return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed",
+                       node->origin ? node->origin->name : "a symbol");
+    gd_tensor **in = gd_calloc((size_t)node->n_in + 1, sizeof *in);
+    if (!in) return no_memory();
+    gd_status status = GD_OK;
+    for (int i = 0; i < node->n_in && status == GD_OK; i++) {
+        const gd_slot *slot = &node->slots[i];
+        if (!slot->present) continue;
+        in[i] = slot->symbol ? find(r, slot->node)->values[slot->index] : gd_slot_as_it_is(slot);
+        if (!in[i]) status = gd_failure();
+        const bool written =
+            i < node->op->n_inputs && node->op->inputs[i].mutated; /* copy_written looks */
+        const bool outside =
+            !slot->symbol || (slot->node->origin && slot->node->origin->kind == GD_FROM_VARIABLE);
+        if (status == GD_OK && outside && !written) status = as_seen(r, node, &in[i]);
+    }
+    if (status == GD_OK) status = run_with(r, e, in);
+    gd_free(in);
+    return status;
+}
+
+static gd_status evaluate(run *r, gd_tensors fetches) {
+    GD_TRY(gather(r, fetches));
+    for (int i = 0; i < r->count && !r->running.tape; i++)
+        r->running.tape = gd_node_traits(r->entries[i].node) & GD_HAS_GRADIENTS;
+    for (int i = 0; i < r->count && r->running.tape && !r->on_tape; i++) {
+        entry *e = &r->entries[i];
+        for (int k = 0; k < e->node->n_out && e->fed; k++) {
+            if (!e->values[k]) continue;
+            e->values[k] = gd_on_tape(e->values[k]);
+            if (e->values[k]->kind == GD_FAILED) return gd_failure();
+        }
+    }
+    if (r->on_tape && r->running.tape)
+        return gd_fail(GD_E_UNSUPPORTED, "gradients through a loop of unknown length have no gradient in a graph");
+    gd_status status = GD_OK;
+    int before = 0, autocast = gd_this_thread.autocast;
+    if (!r->as_ops) {
+        before = r->running.tape || r->on_tape ? gd_enable_grad_begin() : gd_no_grad_begin();
+        gd_autocast_pause(GD_DTYPE_NONE); /* the nodes have been cast as they should be */
+    }
+    for (int i = 0; i < r->count && status == GD_OK; i++) status = run_node(r, &r->entries[i]);
+    if (!r->as_ops) gd_grad_mode_end(&before);
+    gd_autocast_resume(&autocast);
+    return status;
+}
+
+static gd_status take_results(const run *r, gd_tensors fetches, gd_tensor **results) {
+    for (int64_t i = 0; i < fetches.count; i++) {
+        gd_tensor *y = gd_detach(find(r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
+        if (y->kind != GD_FAILED && is_foreign(r, y->storage)) y = gd_clone(y);
+        if (y->kind == GD_FAILED) return gd_failure();
+        results[i] = gd_retain(y);
+    }
+    return GD_OK;
+}
+
+gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                           gd_rng noise, bool assigns) {
+    gd_tensor **results = gd_list_new(fetches.count);
+    if (!results) {
+        gd_error_stick(GD_E_MEMORY);
+        return gd_list_of_errors(fetches.count);
+    }
+    gd_status status = gd_scope_reserve((size_t)fetches.count);
+    gd_scope *scope = gd_scope_open();
+    run r = {.feeds = feeds, .fed = values, .running = {.run = noise.call, .steps = noise.seed}};
+    if (status == GD_OK) status = evaluate(&r, fetches);
+    if (status == GD_OK) status = take_results(&r, fetches, results);
+    if (status == GD_OK && assigns) status = do_commits(&r);
+    gd_free(r.entries);
+    gd_map_free(&r.seen);
+    gd_free(r.commits);
+    gd_scope_close(&scope);
+    for (int64_t i = 0; i < fetches.count; i++) {
+        if (status == GD_OK) {
+            gd_scope_adopt(&results[i]->object);
+            continue;
+        }
+        gd_release(results[i]);
+        results[i] = &gd_error_tensor;
+    }
+    if (status != GD_OK) gd_error_stick(status);
+    return (gd_tensors){results, fetches.count};
+}
+
+static gd_status evaluate_kept(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
+                               bool as_ops, gd_tensor **results) {
+    run r = {.feeds = feeds, .fed = values, .running = {.run = noise.call, .steps = noise.seed}, .on_tape = true,
+             .as_ops = as_ops};
+    gd_status status = evaluate(&r, fetches);
+    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
+        results[i] = find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index];
+    gd_free(r.entries);
+    gd_map_free(&r.seen);
+    gd_free(r.commits);
+    return status;
+}
+
+gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results) {
+    return evaluate_kept(fetches, feeds, values, noise, false, results);
+}
+
+gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results) {
+    return evaluate_kept(fetches, feeds, values, noise, true, results);
+}
+
+gd_tensors gd_evaluate_nodes(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
+    return gd_evaluate_run(fetches, feeds, values, (gd_rng){0, 0}, true);
+}
+
+/* --- numbers that follow from sizes (ops/late.h) -------------------------------------------------
+ */
+
+static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
+    const int64_t count = gd_numel(t->rank, t->dims);
+    if (gd_dtype_is_float((gd_dtype)t->dtype) || t->rank > 1 || count > GD_LATE_NUMBERS)
+        return gd_fail(GD_E_UNSUPPORTED, "%lld numbers of dtype %s in %d dimensions are no list of whole numbers",
+                       (long long)count, gd_dtype_name((gd_dtype)t->dtype), t->rank);
+    n->count = (int)count;
+    return count ? gd_copy_out(gd_cast(t, GD_I64), n->at, (size_t)count * sizeof *n->at) : GD_OK;
+}
+
+static gd_status late_numbers(gd_tensor *t, gd_numbers *n) {
+    gd_scope *scope = gd_scope_open();
+    const gd_tracing tracing = gd_tracing_off();
+    gd_tensor *value = t;
+    if (t->kind == GD_SYMBOL) {
+        gd_tensors got = gd_evaluate_nodes(gd_list(t), (gd_tensors){NULL, 0}, (gd_tensors){NULL, 0});
+        value = got.at[0];
+    }
+    const gd_status status = value->kind == GD_VALUE ? read_numbers(value, n) : gd_failure();
+    gd_tracing_on(tracing);
+    gd_scope_close(&scope);
+    return status;
+}
+
+static void __attribute__((constructor)) set_hook(void) { gd_late_numbers = late_numbers; }

@@ -1,0 +1,254 @@
+/* plan.c - choosing kernels, deciding where values lie, and running. */
+#include "graph/run/plan.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "graph/plan/memory.h"
+#include "graph/plan/build.h"
+#include "ops/call.h"
+#include "ops/profile.h"
+
+struct gd_instance {
+    gd_instance *next; /* of those that nobody uses */
+    void *slab;
+    void **base; /* where each root lies now */
+    gd_view *views;
+    gd_kernel_call *calls;
+    gd_storage **fetched; /* for each fetch buffer */
+};
+
+/* --- instances --------------------------------------------------------------------------------- */
+
+static void set_base(const gd_plan *plan, gd_instance *in, int root, void *base) {
+    if (in->base[root] == base) return;
+    in->base[root] = base;
+    for (int i = plan->first_view[root]; i < plan->first_view[root + 1]; i++) {
+        const int v = plan->views_of[i];
+        in->views[v].data = (char *)base + plan->bindings[v].offset;
+    }
+}
+
+static void instance_free(gd_plan *plan, gd_instance *in) {
+    if (!in) return;
+    if (in->slab) gd_device_free(plan->device, in->slab, plan->slab);
+    for (int i = 0; in->fetched && i < plan->n_buffers; i++) gd_storage_release(in->fetched[i]);
+    gd_free(in->base);
+    gd_free(in->views);
+    gd_free(in->calls);
+    gd_free(in->fetched);
+    gd_free(in);
+}
+
+static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
+    in->base = gd_calloc((size_t)plan->program->n_roots + 1, sizeof *in->base);
+    in->views = gd_malloc(((size_t)plan->n_views + 1) * sizeof *in->views);
+    in->calls = gd_calloc((size_t)plan->n_calls + 1, sizeof *in->calls);
+    in->fetched = gd_calloc((size_t)plan->n_buffers + 1, sizeof *in->fetched);
+    if (!in->base || !in->views || !in->calls || !in->fetched) return gd_fail(GD_E_MEMORY, "no memory for a run");
+    if (plan->n_views) memcpy(in->views, plan->views, (size_t)plan->n_views * sizeof *in->views);
+    if (plan->slab) GD_TRY(gd_device_alloc(plan->device, plan->slab, &in->slab));
+    for (int r = 0; r < plan->program->n_roots; r++)
+        if (plan->places[r].in_slab) set_base(plan, in, r, (char *)in->slab + plan->places[r].offset);
+        else if (plan->program->roots[r].kind == GD_ROOT_OUTSIDE) set_base(plan, in, r, plan->program->roots[r].storage->data);
+    for (int i = 0; i < plan->n_calls; i++) {
+        const gd_pcall *c = &plan->calls[i];
+        gd_kernel_call *k = &in->calls[i];
+        gd_kernel_call_set(k, c->step->attrs, in->views + c->first, c->n_in, in->views + c->first + c->n_in, c->n_out);
+        k->op = c->step->op;
+        k->kernel = c->kernel;
+        k->device = plan->device;
+        k->workspace = c->workspace < 0 ? NULL : in->views[c->workspace].data;
+        k->workspace_bytes = c->workspace_bytes;
+    }
+    return GD_OK;
+}
+
+gd_status gd_plan_borrow(gd_plan *plan, gd_instance **instance) {
+    gd_guard_lock(plan->guard);
+    gd_instance *in = plan->idle;
+    if (in) plan->idle = in->next;
+    gd_guard_unlock(plan->guard);
+    *instance = in;
+    if (in) return GD_OK;
+    in = gd_calloc(1, sizeof *in);
+    gd_status status = in ? fill_instance(plan, in) : gd_fail(GD_E_MEMORY, "no memory for a run");
+    if (status != GD_OK) {
+        instance_free(plan, in);
+        in = NULL;
+    }
+    *instance = in;
+    return status;
+}
+
+void gd_plan_return(gd_plan *plan, gd_instance *in) {
+    gd_guard_lock(plan->guard);
+    in->next = plan->idle;
+    plan->idle = in;
+    gd_guard_unlock(plan->guard);
+}
+
+void gd_plan_free(gd_plan *plan) {
+    if (!plan) return;
+    while (plan->idle) {
+        gd_instance *in = plan->idle;
+        plan->idle = in->next;
+        instance_free(plan, in);
+    }
+    gd_free(plan->views);
+    gd_free(plan->bindings);
+    gd_free(plan->calls);
+    gd_free(plan->copies);
+    gd_free(plan->places);
+    gd_free(plan->first_view);
+    gd_free(plan->views_of);
+    gd_free(plan->buffers);
+    gd_program_free(plan->program);
+    gd_free(plan);
+}
+
+/* --- asking ------------------------------------------------------------------------------------ */
+
+const gd_program *gd_plan_program(const gd_plan *plan) { return plan->program; }
+size_t gd_plan_slab(const gd_plan *plan) {
+    size_t bytes = plan->slab;
+    for (int i = 0; i < plan->program->n_inner; i++) /* an instance of each function of its loops */
+        bytes += gd_plan_slab(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
+    return bytes;
+}
+size_t gd_plan_live(const gd_plan *plan) {
+    size_t bytes = plan->live;
+    for (int i = 0; i < plan->program->n_inner; i++)
+        bytes += gd_plan_live(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
+    return bytes;
+}
+int gd_plan_recomputed(const gd_plan *plan) { return plan->recomputed; }
+bool gd_plan_overwrites(const gd_plan *plan, const gd_storage *storage) {
+    const gd_program *p = plan->program;
+    for (int i = 0; i < p->n_commits; i++)
+        if (p->commits[i].through && p->roots[p->commits[i].root].storage == storage) return true;
+    return false;
+}
+
+bool gd_plan_writes(const gd_plan *plan) { return plan->program->n_commits > 0; }
+
+size_t gd_plan_fetch_bytes(const gd_plan *plan) {
+    size_t bytes = 0;
+    for (int i = 0; i < plan->n_buffers; i++) bytes += plan->program->roots[plan->buffers[i]].bytes;
+    return bytes;
+}
+
+/* --- a run ------------------------------------------------------------------------------------- */
+
+/* Buffers of fetches that the caller of an earlier run still holds are left to him. */
+gd_status gd_plan_prepare(gd_plan *plan, gd_instance *in) {
+    for (int i = 0; i < plan->n_buffers; i++) {
+        gd_storage *s = in->fetched[i];
+        if (!s || atomic_load(&s->refs) > 1) {
+            gd_storage *fresh = gd_storage_new(plan->device, plan->program->roots[plan->buffers[i]].bytes);
+            if (!fresh) return GD_E_MEMORY;
+            gd_storage_release(s);
+            in->fetched[i] = s = fresh;
+        }
+        set_base(plan, in, plan->buffers[i], s->data);
+    }
+    return GD_OK;
+}
+
+static gd_status copy_view(gd_plan *plan, gd_view *to, gd_view *from) {
+    if (plan->device->api->host_reads) {
+        gd_copy_elements(to, from);
+        return GD_OK;
+    }
+    gd_kernel_call call;
+    gd_kernel_call_set(&call, NULL, from, 1, to, 1);
+    return gd_run_kernel(gd_op_find("clone"), &call, plan->device);
+}
+
+static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_kernel_call *k) {
+    for (int i = c->first_copy; i < c->first_copy + c->n_before; i++)
+        GD_TRY(copy_view(plan, &in->views[plan->copies[i].to], &in->views[plan->copies[i].from]));
+    const int64_t started = gd_profile_start();
+    gd_status status;
+    if (plan->device->api->host_reads) {
+        gd_kernel_call copy = *k;
+        status = k->kernel->run(&copy);
+    } else {
+        status = plan->device->api->run(plan->device, k);
+    }
+    if (started) status = gd_profile_end(k, started, status);
+    if (status != GD_OK) {
+        const gd_node *node = c->step->node;
+        gd_error_prefix("%s: ", node && node->origin ? node->origin->name : c->step->op->name);
+        if (node && node->site) gd_error_suffix(" (%s)", node->site);
+        return status;
+    }
+    for (int i = c->first_copy + c->n_before; i < c->first_copy + c->n_before + c->n_after; i++)
+        GD_TRY(copy_view(plan, &in->views[plan->copies[i].to], &in->views[plan->copies[i].from]));
+    return GD_OK;
+}
+
+static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,
+                           uint64_t steps) {
+    gd_program *p = plan->program;
+    for (int r = 0; r < p->n_roots; r++) {
+        if (p->roots[r].kind == GD_ROOT_FEED) {
+            const gd_tensor *t = feeds.at[p->roots[r].number];
+            set_base(plan, in, r, (char *)t->storage->data + (size_t)t->offset * gd_dtype_bytes(t->dtype));
+        } else if (p->roots[r].kind == GD_ROOT_VARIABLE) {
+            set_base(plan, in, r, variables[p->roots[r].number]->storage->data);
+        }
+    }
+    for (int i = 0; i < plan->n_calls; i++) {
+        const gd_pcall *c = &plan->calls[i];
+        if (c->step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) { /* WHOLE: the numbers are for its functions */
+            in->calls[i].rng = c->step->op->flags & GD_OP_RANDOM ? c->step->node->rng : (gd_rng){0};
+            in->calls[i].rng.call += run;
+            in->calls[i].rng.seed ^= steps;
+        }
+        GD_TRY(run_call(plan, in, c, &in->calls[i]));
+    }
+    if (!plan->device->api->host_reads) GD_TRY(plan->device->api->synchronize(plan->device)); /* errors in the data */
+    for (int i = 0; i < plan->n_commit_copies; i++) {
+        const gd_pcopy *c = &plan->copies[plan->first_commit_copy + i];
+        GD_TRY(copy_view(plan, &in->views[c->to], &in->views[c->from]));
+    }
+    for (int i = 0; i < p->n_commits; i++) { /* the tape may have saved what was there */
+        const gd_root *root = &p->roots[p->commits[i].root];
+        if (root->kind == GD_ROOT_OUTSIDE) atomic_fetch_add(&root->storage->version, 1);
+    }
+    return GD_OK;
+}
+
+gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, gd_rng noise) {
+    return run_calls(plan, in, feeds, variables, noise.call, noise.seed);
+}
+
+gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,
+                           uint64_t steps) {
+    GD_TRY(gd_plan_prepare(plan, in));
+    return run_calls(plan, in, feeds, variables, run, steps);
+}
+
+gd_view gd_plan_result_view(const gd_plan *plan, const gd_instance *in, int fetch) {
+    const gd_pvalue *v = &plan->program->values[plan->program->fetches[fetch]];
+    gd_view view = {.dtype = (gd_dtype)v->dtype, .rank = v->rank};
+    for (int i = 0; i < v->rank; i++) view.dims[i] = v->dims[i], view.strides[i] = v->strides[i];
+    view.data = (char *)in->base[v->root] + (size_t)v->offset * gd_dtype_bytes(v->dtype);
+    return view;
+}
+
+gd_tensor *gd_plan_result(gd_plan *plan, gd_instance *in, int fetch) {
+    const gd_pvalue *v = &plan->program->values[plan->program->fetches[fetch]];
+    gd_storage *storage = NULL;
+    for (int i = 0; i < plan->n_buffers; i++)
+        if (plan->buffers[i] == v->root) storage = in->fetched[i];
+    gd_tensor *t = gd_tensor_bare(GD_VALUE, plan->device, (gd_dtype)v->dtype, v->rank, v->dims);
+    if (!t) return NULL;
+    for (int i = 0; i < v->rank; i++) t->strides[i] = v->strides[i];
+    t->offset = v->offset;
+    t->storage = storage;
+    gd_storage_retain(storage);
+    return t;
+}

@@ -1,0 +1,172 @@
+/* save.c - a part of a session's graph as an ONNX file; see gradus/onnx.h. */
+#include "onnx/save/save.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "gradus/ops.h"
+
+static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to save a graph"); }
+
+/* --- inputs and outputs
+ * --------------------------------------------------------------------------- */
+
+static gd_status check_symbol(const gd_onnx_part *p, const gd_tensor *t, const char *what,
+                              int64_t i) {
+    const gd_origin *o = t && t->kind == GD_SYMBOL ? t->node->origin : NULL;
+    if (!o || o->graph != p->graph)
+        return gd_fail(GD_E_ARGUMENT, "%s %lld is no symbol of the session's graph", what,
+                       (long long)i);
+    return GD_OK;
+}
+
+static gd_status add_inputs(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs) {
+    for (int64_t i = 0; i < inputs.count; i++) {
+        const gd_tensor *t = inputs.at[i];
+        GD_TRY(check_symbol(p, t, "input", i));
+        const gd_origin *o = t->node->origin;
+        if (p->names[o->number] && p->names[o->number][t->node_index])
+            return gd_fail(GD_E_ARGUMENT, "'%s' is twice among the inputs", o->name);
+        const char *name = gd_onnx_unique_name(s, o->name, "");
+        if (!name) return GD_E_MEMORY;
+        GD_TRY(gd_onnx_part_input(p, t->node, t->node_index, name));
+        gd_onnx_put_value_info(s->file_graph, "input", name, (gd_dtype)t->dtype, t->rank, t->dims);
+    }
+    return GD_OK;
+}
+
+/* An output is a value that a node makes, under a name of its own: what is something else goes
+ * through an Identity. */
+static gd_status add_outputs(gd_onnx_saver *s, const gd_onnx_part *p, gd_tensors outputs) {
+    gd_names said = {0};
+    gd_status status = GD_OK;
+    for (int64_t i = 0; i < outputs.count && status == GD_OK; i++) {
+        const gd_tensor *t = outputs.at[i];
+        const gd_origin *o = t->node->origin;
+        const char *name = p->names[o->number][t->node_index];
+        if (!p->wanted[o->number] || o->kind != GD_FROM_OP || gd_names_find(&said, name)) {
+            const char *copy = gd_onnx_unique_name(s, name, "/output");
+            if (!copy) status = GD_E_MEMORY;
+            if (!copy) break;
+            gd_onnx_put_simple(s, "Identity", name, copy);
+            name = copy;
+        }
+        if (!gd_names_add(&said, name, (void *)name)) status = no_memory();
+        gd_onnx_put_value_info(s->file_graph, "output", name, (gd_dtype)t->dtype, t->rank, t->dims);
+    }
+    gd_names_free(&said);
+    return status;
+}
+
+static void put_metadata(gd_pb *model, const char *key, const char *value) {
+    gd_pb *pair = gd_pb_put_message(model, "metadata_props");
+    gd_pb_put_string(pair, "key", key);
+    gd_pb_put_string(pair, "value", value);
+}
+
+static void put_head(gd_onnx_saver *s) {
+    gd_pb *model = gd_pb_root(s->doc);
+    gd_pb_put_int(model, "ir_version", GD_ONNX_IR);
+    gd_pb_put_string(model, "producer_name", "gradus");
+    gd_pb *opset = gd_pb_put_message(model, "opset_import");
+    gd_pb_put_string(opset, "domain", "");
+    gd_pb_put_int(opset, "version", GD_ONNX_OPSET);
+    if (s->own_domain) {
+        opset = gd_pb_put_message(model, "opset_import");
+        gd_pb_put_string(opset, "domain", "gradus");
+        gd_pb_put_int(opset, "version", 1);
+    }
+    put_metadata(model, "gradus.variables", s->variables ? s->variables : "");
+    for (const char *const *m = s->metadata; m && m[0] && m[1]; m += 2) put_metadata(model, m[0], m[1]);
+}
+
+static gd_status fill(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs, gd_tensors outputs) {
+    GD_TRY(add_inputs(s, p, inputs));
+    for (int64_t i = 0; i < outputs.count; i++) {
+        GD_TRY(check_symbol(p, outputs.at[i], "output", i));
+        GD_TRY(gd_onnx_want(p, outputs.at[i]->node, outputs.at[i]->node_index, "the file"));
+    }
+    GD_TRY(gd_onnx_want_all(p));
+    /* names that the user has given come first, so that they stay as they are */
+    for (int64_t i = 0; i < outputs.count; i++)
+        if (p->wanted[outputs.at[i]->node->origin->number])
+            GD_TRY(gd_onnx_name_outputs(s, p, outputs.at[i]->node));
+    GD_TRY(gd_onnx_save_part(s, p));
+    GD_TRY(add_outputs(s, p, outputs));
+    put_head(s);
+    return GD_OK;
+}
+
+/* --- the call
+ * ------------------------------------------------------------------------------------- */
+
+static void free_keys(gd_names *names) {
+    for (size_t i = 0; i < names->size; i++) gd_free((void *)names->slots[i].name);
+    gd_names_free(names);
+}
+
+static void saver_free(gd_onnx_saver *s) {
+    gd_free(s->initializers);
+    gd_free(s->variables);
+    free_keys(&s->constants);
+    free_keys(&s->captured);
+    free_keys(&s->taken);
+    gd_pb_free(s->doc);
+}
+
+static gd_status save(const char *path, gd_session *session, gd_graph *graph, gd_tensors inputs,
+                      gd_tensors outputs, const gd_onnx_save_options *o, gd_module *module) {
+    gd_onnx_saver s = {
+        .session = session, .own_ops = o->own_ops, .module = module, .metadata = o->metadata};
+    gd_onnx_part part;
+    gd_status status = gd_onnx_part_begin(&part, graph);
+    if (status == GD_OK && !(s.doc = gd_pb_new(&gd_onnx_model_schema))) status = no_memory();
+    if (status == GD_OK) {
+        s.into = s.file_graph = gd_pb_put_message(gd_pb_root(s.doc), "graph");
+        gd_pb_put_string(s.file_graph, "name", "graph");
+        status = fill(&s, &part, inputs, outputs);
+    }
+    if (status == GD_OK) status = gd_onnx_write_files(&s, path, o->external_above);
+    gd_onnx_part_end(&part);
+    saver_free(&s);
+    return status;
+}
+
+gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors inputs,
+                             gd_tensors outputs, const gd_onnx_save_options *o, gd_module *module) {
+    if (!path || !session || outputs.count < 1)
+        return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: %s",
+                       !path      ? "path is NULL"
+                       : !session ? "the session is NULL"
+                                  : "there are no outputs");
+    if (o->external_above < 0)
+        return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: external_above is %lld",
+                       (long long)o->external_above);
+    const gd_tensor *first = outputs.at[0];
+    gd_graph *graph = first && first->kind == GD_SYMBOL && first->node->origin
+                          ? first->node->origin->graph
+                          : NULL;
+    if (!graph) return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: output 0 is no symbol of a graph");
+    gd_scope *scope = gd_scope_open(); /* tensors live until they are written */
+    gd_block device = gd_device_begin(gd_device_get("cpu"));
+    const gd_tracing tracing = gd_tracing_off();
+    int grad = gd_no_grad_begin();
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_status status = gd_graph_refresh(graph);
+    if (status == GD_OK) status = save(path, session, graph, inputs, outputs, o, module);
+    status = gd_attempt_end(&attempt, status);
+    gd_grad_mode_end(&grad);
+    gd_tracing_on(tracing);
+    gd_device_end(&device);
+    gd_scope_close(&scope);
+    if (status != GD_OK) gd_error_prefix("gd_onnx_save: %s: ", path);
+    return status;
+}
+
+gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session, gd_tensors inputs,
+                          gd_tensors outputs, const gd_onnx_save_options *o) {
+    if (gd_failed()) return gd_error_status(); /* half a program's results are none */
+    GD_CALLED_FROM(site);
+    return gd_report(site, gd_onnx_save_model(path, session, inputs, outputs, o, NULL));
+}
