@@ -83,8 +83,8 @@ docs: setup ## write the reference pages in docs/ (ops, layers, ...) from the re
 	@cp $(BUILD)/gen/*.md docs/
 	@echo "docs/ is up to date"
 
-format: ## run clang-format over the lines that differ from the last commit
-	@git clang-format --force --extensions c,h HEAD
+format: setup-test ## run clang-format over all sources
+	@git ls-files "*.c" "*.h" | xargs clang-format-14 -i
 
 install: setup ## install into PREFIX (default /usr/local)
 	@$(call configure_in,$(BUILD),-DCMAKE_INSTALL_PREFIX=$(PREFIX))

@@ -6,7 +6,7 @@
 #include "bench.h"
 #include "gradus/gradus.h"
 
-/* --- one-element ops --------------------------------------------------------------------------- */
+/* --- one-element ops -------------------------------------------------------------------------- */
 
 static gd_tensor *a, *b;
 
@@ -30,7 +30,7 @@ static void eager_add(void) {
 
 const bench_entry bench_eager[] = {{"eager", eager_add}, {NULL, NULL}};
 
-/* --- large arrays ------------------------------------------------------------------------------ */
+/* --- large arrays ----------------------------------------------------------------------------- */
 
 enum { MIB = 1 << 20, LARGE = 64 * MIB };
 
@@ -40,7 +40,12 @@ typedef struct {
 } arrays;
 
 /* memcpy split over two threads that are already there: as good as copying gets. */
-typedef struct { char *to, *from; size_t bytes; pthread_barrier_t *start, *end; bool stop; } half;
+typedef struct {
+    char *to, *from;
+    size_t bytes;
+    pthread_barrier_t *start, *end;
+    bool stop;
+} half;
 static half second;
 static pthread_barrier_t start_line, finish_line;
 
@@ -79,7 +84,9 @@ static void memory_bound(void) {
     GD_SCOPE;
     gd_set_num_threads(2);
     int64_t n = LARGE / 4;
-    arrays v = {.x = gd_full(gd_dims(n), 1.5), .y = gd_full(gd_dims(n), 2.5), .out = gd_full(gd_dims(n), 0)};
+    arrays v = {.x = gd_full(gd_dims(n), 1.5),
+                .y = gd_full(gd_dims(n), 2.5),
+                .out = gd_full(gd_dims(n), 0)};
     v.from = malloc(LARGE);
     v.to = malloc(LARGE);
     if (!v.from || !v.to) return;
@@ -93,9 +100,11 @@ static void memory_bound(void) {
     if (pthread_create(&thread, NULL, copy_second_half, &second) != 0) return;
     /* bytes a second: add moves 3 arrays, a copy 2, a sum reads 1 */
     bench_pair p = bench_versus(add_large, copy_in_two, &v, 0);
-    bench_report("add_vs_copy", p.ratio * 3 / 2, p.spread * 3 / 2, "ratio", "64 MiB arrays, 2 threads; target 0.8");
+    bench_report("add_vs_copy", p.ratio * 3 / 2, p.spread * 3 / 2, "ratio",
+                 "64 MiB arrays, 2 threads; target 0.8");
     p = bench_versus(sum_large, copy_in_two, &v, 0);
-    bench_report("sum_vs_copy", p.ratio / 2, p.spread / 2, "ratio", "64 MiB, 2 threads; target 0.8");
+    bench_report("sum_vs_copy", p.ratio / 2, p.spread / 2, "ratio",
+                 "64 MiB, 2 threads; target 0.8");
     second.stop = true;
     pthread_barrier_wait(&start_line);
     pthread_join(thread, NULL);

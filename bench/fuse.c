@@ -106,9 +106,7 @@ static void reduction(void) {
                  "mean(square(a-b)) over 2^22 floats: unfused / fused");
 }
 
-/* --- reductions of rows
- * ---------------------------------------------------------------------------
- */
+/* --- reductions of rows ----------------------------------------------------------------------- */
 
 static gd_tensor *rms(gd_tensor *x, gd_tensor *scale) {
     gd_tensor *mean = gd_mean(gd_square(x), .axis = -1, .keepdim = true);
@@ -157,9 +155,7 @@ static void softmax_chain(void) {
     by_rows(true, 32768, 10, "softmax_short", "softmax by hand, 32768 rows of 10");
 }
 
-/* --- the order of elements
- * -------------------------------------------------------------------------
- */
+/* --- the order of elements -------------------------------------------------------------------- */
 
 /* One elementwise step over a transposed operand, read by a product: level 0 reads against the
  * grain. */

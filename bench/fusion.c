@@ -10,7 +10,7 @@
 #include "bench.h"
 #include "gradus/gradus.h"
 
-/* --- patterns: from x (rows, columns), z of the same shape and v (columns) ------------------------ */
+/* --- patterns: from x (rows, columns), z of the same shape and v (columns) -------------------- */
 
 typedef struct operands {
     gd_tensor *x, *z, *v;
@@ -161,7 +161,7 @@ static const int64_t sizes[][2] = {{2, 4},     {16, 32},   {128, 64},    {256, 2
                                    {8192, 10}, {64, 4096}, {1024, 1024}, {4096, 512}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-/* --- measuring ---------------------------------------------------------------------------------- */
+/* --- measuring -------------------------------------------------------------------------------- */
 
 typedef struct race {
     gd_tensor *px, *pz, *pv;

@@ -105,10 +105,12 @@ bench_pair bench_versus(void (*a)(void *), void (*b)(void *), void *arg, double 
     return p;
 }
 
-void bench_report(const char *name, double value, double spread, const char *unit, const char *note) {
+void bench_report(const char *name, double value, double spread, const char *unit,
+                  const char *note) {
     printf("  %-28s %12.4g  (quartiles %8.2g apart)  %-8s %s\n", name, value, spread, unit, note);
     fflush(stdout);
-    fprintf(results, "{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"spread\": %.3g}\n", name, value, unit, spread);
+    fprintf(results, "{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"spread\": %.3g}\n",
+            name, value, unit, spread);
     fflush(results);
 }
 
@@ -122,7 +124,8 @@ static bool chosen(const char *name, char **wanted, int n) {
 /* A processor that was idle takes a while to come up to speed. */
 static void wake_up(void) {
     double until = bench_now() + 2e8;
-    while (bench_now() < until) {}
+    while (bench_now() < until) {
+    }
 }
 
 static int run_apart(const bench_entry *entry) {
@@ -148,7 +151,8 @@ int main(int argc, char **argv) {
         return train_serve(argv[2], argv[3], atoi(argv[4]), argc == 6 ? argv[5] : NULL);
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         puts("bench [--out FILE] [NAME ...]\n"
-             "Measures everything, or what begins with a name; prints a table and writes FILE, one JSON\n"
+             "Measures everything, or what begins with a name; prints a table and writes FILE, one "
+             "JSON\n"
              "object a line (results.json beside this program).");
         return 0;
     }
@@ -165,9 +169,9 @@ int main(int argc, char **argv) {
         return 1;
     }
     const bench_entry *const lists[] = {
-        bench_eager, bench_memory, bench_math,   bench_product, bench_network,   bench_sequence,
-        bench_plan,  bench_fuse,   bench_fusion, bench_resnet,  bench_precision, bench_transforms,
-        bench_loader, bench_fit};
+        bench_eager,     bench_memory,     bench_math,   bench_product, bench_network,
+        bench_sequence,  bench_plan,       bench_fuse,   bench_fusion,  bench_resnet,
+        bench_precision, bench_transforms, bench_loader, bench_fit};
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (const bench_entry *e = lists[l]; e->name; e++)
             if (chosen(e->name, argv + first, argc - first)) failures += run_apart(e);

@@ -30,7 +30,8 @@ static void conv_3x3(void) {
     x = gd_normal(gd_dims(8, 64, 56, 56));
     w = gd_normal(gd_dims(64, 64, 3, 3));
     double spread, ns = bench_time(conv, NULL, &spread), flops = 2.0 * 8 * 64 * 56 * 56 * 64 * 9;
-    bench_report("conv_3x3_gflops", flops / ns, flops / ns * spread / ns, "GFLOP/s", "8 x 64 x 56 x 56, 64 filters");
+    bench_report("conv_3x3_gflops", flops / ns, flops / ns * spread / ns, "GFLOP/s",
+                 "8 x 64 x 56 x 56, 64 filters");
 }
 
 /* Bytes read and written once. */
@@ -43,7 +44,8 @@ static void rows(void) {
     double spread, bytes = 2.0 * 512 * 1024 * 4, ns = bench_time(softmax, NULL, &spread);
     bench_report("softmax_gbps", bytes / ns, bytes / ns * spread / ns, "GB/s", "512 rows of 1024");
     ns = bench_time(layer_norm, NULL, &spread);
-    bench_report("layer_norm_gbps", bytes / ns, bytes / ns * spread / ns, "GB/s", "512 rows of 1024");
+    bench_report("layer_norm_gbps", bytes / ns, bytes / ns * spread / ns, "GB/s",
+                 "512 rows of 1024");
 }
 
 const bench_entry bench_network[] = {{"conv", conv_3x3}, {"rows", rows}, {NULL, NULL}};

@@ -5,7 +5,7 @@
 #include "gradus/gradus.h"
 #include "train.h"
 
-/* --- the cost of a run -------------------------------------------------------------------------- */
+/* --- the cost of a run ------------------------------------------------------------------------ */
 
 static gd_session *session;
 static gd_tensors feeds, fetches;
@@ -36,13 +36,15 @@ static void run_cost(void) {
     session = gd_session_new(graph, .level = 0);
     one[0] = constant;
     empty = bench_time(run_session, NULL, &spread);
-    bench_report("run_empty_ns", empty, spread, "ns", "a run that fetches one constant; target 1000");
+    bench_report("run_empty_ns", empty, spread, "ns",
+                 "a run that fetches one constant; target 1000");
     one[0] = chain;
     double ns = bench_time(run_session, NULL, &spread);
-    bench_report("run_node_ns", (ns - empty) / NODES, spread / NODES, "ns", "a node of one element, unfused; target 100");
+    bench_report("run_node_ns", (ns - empty) / NODES, spread / NODES, "ns",
+                 "a node of one element, unfused; target 100");
 }
 
-/* --- training steps ----------------------------------------------------------------------------- */
+/* --- training steps --------------------------------------------------------------------------- */
 
 /* In turn, so that all see the same machine. */
 static void measure(const char *net, int threads) {
@@ -57,7 +59,8 @@ static void measure(const char *net, int threads) {
     bench_in_turn(train_step, trains, MODES, found);
     for (int m = 0; m < MODES; m++) {
         char row[64], note[64] = "a training step with eager ops";
-        if (m > 0) snprintf(note, sizeof note, "%.2f times as fast as the eager step", found[m].speedup);
+        if (m > 0)
+            snprintf(note, sizeof note, "%.2f times as fast as the eager step", found[m].speedup);
         snprintf(row, sizeof row, "%s_%s_ms%s", net, modes[m], threads > 1 ? "_2t" : "");
         bench_report(row, found[m].ns / 1e6, found[m].spread / 1e6, "ms", note);
     }
@@ -89,7 +92,9 @@ static void module_overhead(void) {
             if (overhead <= worst) continue;
             worst = overhead;
             spread = found[1].spread / found[1].ns;
-            snprintf(note, sizeof note, "a step with modules / with bare ops, the worst: %s, %s; target at most 1.1", nets[n], modes[m]);
+            snprintf(note, sizeof note,
+                     "a step with modules / with bare ops, the worst: %s, %s; target at most 1.1",
+                     nets[n], modes[m]);
         }
     bench_report("module_overhead", worst, spread, "times", note);
 }

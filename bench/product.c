@@ -8,8 +8,9 @@
 #include "backend/cpu/isa.h"
 #include "gradus/gradus.h"
 
-typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
-                         const float *b, int ldb, float beta, float *c, int ldc);
+typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha,
+                         const float *a, int lda, const float *b, int ldb, float beta, float *c,
+                         int ldc);
 typedef void (*threads_fn)(int n);
 
 typedef struct {
@@ -28,9 +29,9 @@ static void ours(void *arg) {
 static void theirs(void *arg) {
     product *p = arg;
     enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
-    p->sgemm(ROW_MAJOR, p->ta ? TRANSPOSED : PLAIN, p->tb ? TRANSPOSED : PLAIN, (int)p->m, (int)p->n, (int)p->k, 1,
-             gd_data(p->a), (int)(p->ta ? p->m : p->k), gd_data(p->b), (int)(p->tb ? p->k : p->n), 0, gd_data(p->c),
-             (int)p->n);
+    p->sgemm(ROW_MAJOR, p->ta ? TRANSPOSED : PLAIN, p->tb ? TRANSPOSED : PLAIN, (int)p->m,
+             (int)p->n, (int)p->k, 1, gd_data(p->a), (int)(p->ta ? p->m : p->k), gd_data(p->b),
+             (int)(p->tb ? p->k : p->n), 0, gd_data(p->c), (int)p->n);
 }
 
 /* Idle threads of OpenBLAS go on spinning for 2^28 ticks of the clock, a tenth of a second, on the
@@ -43,7 +44,8 @@ static const double REST_NS = 5e6;
  * use, the same instruction set as ours, unless the user has said so; what it took is printed. */
 static void *open_rival(void) {
     gd_isa isa = gd_cpu_isa();
-    if (isa != GD_ISA_BASE) setenv("OPENBLAS_CORETYPE", isa == GD_ISA_AVX512 ? "SkylakeX" : "Haswell", 0);
+    if (isa != GD_ISA_BASE)
+        setenv("OPENBLAS_CORETYPE", isa == GD_ISA_AVX512 ? "SkylakeX" : "Haswell", 0);
     setenv("OPENBLAS_THREAD_TIMEOUT", "22", 0);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW);
     char *(*core)(void) = library ? (char *(*)(void))dlsym(library, "openblas_get_corename") : NULL;
@@ -52,17 +54,22 @@ static void *open_rival(void) {
 }
 
 static void products(void) {
-    static const product shapes[] = {
-        {.m = 32, .n = 32, .k = 32},       {.m = 64, .n = 64, .k = 64},
-        {.m = 128, .n = 128, .k = 128},    {.m = 256, .n = 256, .k = 256},
-        {.m = 512, .n = 512, .k = 512},    {.m = 1024, .n = 1024, .k = 1024},
-        {.m = 128, .n = 512, .k = 784, .tb = true}, {.m = 512, .n = 784, .k = 128, .ta = true},
-        {.m = 64, .n = 100, .k = 1000, .tb = true}};
+    static const product shapes[] = {{.m = 32, .n = 32, .k = 32},
+                                     {.m = 64, .n = 64, .k = 64},
+                                     {.m = 128, .n = 128, .k = 128},
+                                     {.m = 256, .n = 256, .k = 256},
+                                     {.m = 512, .n = 512, .k = 512},
+                                     {.m = 1024, .n = 1024, .k = 1024},
+                                     {.m = 128, .n = 512, .k = 784, .tb = true},
+                                     {.m = 512, .n = 784, .k = 128, .ta = true},
+                                     {.m = 64, .n = 100, .k = 1000, .tb = true}};
     GD_SCOPE;
     void *library = open_rival();
     sgemm_fn sgemm = library ? (sgemm_fn)dlsym(library, "cblas_sgemm") : NULL;
-    threads_fn set_threads = library ? (threads_fn)dlsym(library, "openblas_set_num_threads") : NULL;
-    if (!sgemm || !set_threads) printf("  (no OpenBLAS here: install libopenblas0 for matmul_vs_openblas)\n");
+    threads_fn set_threads =
+        library ? (threads_fn)dlsym(library, "openblas_set_num_threads") : NULL;
+    if (!sgemm || !set_threads)
+        printf("  (no OpenBLAS here: install libopenblas0 for matmul_vs_openblas)\n");
     double logs = 0;
     int count = 0;
     for (int threads = 1; threads <= 2; threads++)
@@ -79,8 +86,12 @@ static void products(void) {
             gd_set_num_threads(threads);
             char name[64];
             double flops = 2.0 * (double)p.m * (double)p.n * (double)p.k;
-            snprintf(name, sizeof name, "matmul_%lldx%lldx%lld%s_%dt", (long long)p.m, (long long)p.n, (long long)p.k,
-                     p.ta ? "_tn" : p.tb ? "_nt" : "", threads);
+            snprintf(name, sizeof name, "matmul_%lldx%lldx%lld%s_%dt", (long long)p.m,
+                     (long long)p.n, (long long)p.k,
+                     p.ta   ? "_tn"
+                     : p.tb ? "_nt"
+                            : "",
+                     threads);
             if (!sgemm || !set_threads) {
                 double spread, ns = bench_time(ours, &p, &spread);
                 bench_report(name, flops / ns, 0, "GFLOP/s", "");
@@ -94,7 +105,9 @@ static void products(void) {
             logs += log(pair.ratio);
             count++;
         }
-    if (count) bench_report("matmul_vs_openblas", exp(logs / count), 0, "ratio", "geometric mean; target 1.1");
+    if (count)
+        bench_report("matmul_vs_openblas", exp(logs / count), 0, "ratio",
+                     "geometric mean; target 1.1");
 }
 
 const bench_entry bench_product[] = {{"matmul", products}, {NULL, NULL}};

@@ -15,7 +15,7 @@ typedef struct shape {
     const char *name;
     int layers;
     int64_t batch, size[MOST_LAYERS + 1]; /* inputs, ..., outputs */
-    bool classes;                         /* cross entropy of class numbers; else the mean of squares */
+    bool classes; /* cross entropy of class numbers; else the mean of squares */
 } shape;
 
 static const shape shapes[] = {
@@ -25,8 +25,8 @@ static const shape shapes[] = {
 
 struct train {
     const shape *shape;
-    gd_tensor *x, *y;                                  /* data */
-    gd_tensor *w[MOST_LAYERS], *b[MOST_LAYERS];        /* parameters, of both forms */
+    gd_tensor *x, *y;                           /* data */
+    gd_tensor *w[MOST_LAYERS], *b[MOST_LAYERS]; /* parameters, of both forms */
     gd_tensor *parameters[2 * MOST_LAYERS];
     gd_module *net; /* that computes with them; NULL: bare ops do */
     gd_optimizer *optimizer;
@@ -104,16 +104,15 @@ train *train_new(const char *net, const char *mode) {
     train *t = &trains[made++];
     const int64_t outputs = s->size[s->layers];
     *t = (train){.shape = s, .x = gd_randn(gd_dims(s->batch, s->size[0]))};
-    t->y = s->classes ? gd_randint(gd_dims(s->batch), 0, outputs) : gd_randn(gd_dims(s->batch, outputs));
+    t->y = s->classes ? gd_randint(gd_dims(s->batch), 0, outputs)
+                      : gd_randn(gd_dims(s->batch, outputs));
     const bool modules = strncmp(mode, "module_", 7) == 0;
     if (modules) mode += 7;
     const bool jit = strncmp(mode, "jit", 3) == 0;
     t->forgets_last = strcmp(mode, "jit_forgets") == 0;
     if (jit) t->jit = gd_jit_new(eager_step, t);
-    if (modules)
-        make_net(t);
-    else if (jit || strcmp(mode, "eager") == 0)
-        make_parameters(t, false);
+    if (modules) make_net(t);
+    else if (jit || strcmp(mode, "eager") == 0) make_parameters(t, false);
     else make_session(t, strcmp(mode, "plan") == 0 ? 0 : 2);
     return gd_failed() ? NULL : t;
 }
@@ -126,10 +125,8 @@ void train_step(void *arg) {
         return;
     }
     const gd_tensors in = gd_list(t->x, t->y);
-    if (t->jit)
-        gd_jit_call(t->jit, in);
-    else
-        eager_step(in, t);
+    if (t->jit) gd_jit_call(t->jit, in);
+    else eager_step(in, t);
 }
 
 /* For each line of input, so many steps as take about 100 ms; prints the nanoseconds of one. */

@@ -17,8 +17,9 @@ typedef struct {
 
 /* x (n, 1, 16, 16) -> logits (n, 4) */
 static gd_tensor *forward(const net *n, gd_tensor *x) {
-    gd_tensor *h = gd_max_pool2d(gd_relu(gd_conv2d(x, n->conv1, NULL, .padding = 1)), .kernel = 2); /* (n, 8, 8, 8) */
-    h = gd_relu(gd_conv2d(h, n->conv2, NULL, .stride = 2, .padding = 1));                         /* (n, 16, 4, 4) */
+    gd_tensor *h = gd_max_pool2d(gd_relu(gd_conv2d(x, n->conv1, NULL, .padding = 1)),
+                                 .kernel = 2);                            /* (n, 8, 8, 8) */
+    h = gd_relu(gd_conv2d(h, n->conv2, NULL, .stride = 2, .padding = 1)); /* (n, 16, 4, 4) */
     return gd_linear(gd_mean(h, .axis = gd_dims(2, 3)), n->w, n->b);
 }
 
@@ -37,7 +38,8 @@ static void make_batch(gd_tensor **images, gd_tensor **labels) {
     const gd_shape each = gd_dims(BATCH, 1, 1, 1);
     *labels = gd_randint(gd_dims(BATCH), 0, CLASSES);
     gd_tensor *a = gd_mul(gd_reshape(*labels, each), gd_scalar(pi / CLASSES));
-    gd_tensor *frequency = gd_uniform(each, .low = 0.8, .high = 1.8), *phase = gd_uniform(each, .high = 2 * pi);
+    gd_tensor *frequency = gd_uniform(each, .low = 0.8, .high = 1.8),
+              *phase = gd_uniform(each, .high = 2 * pi);
     gd_tensor *x = gd_arange(0, SIZE), *y = gd_reshape(x, gd_dims(SIZE, 1));
     gd_tensor *along = gd_add(gd_mul(x, gd_cos(a)), gd_mul(y, gd_sin(a)));
     gd_tensor *noise = gd_mul(gd_randn(gd_dims(BATCH, 1, SIZE, SIZE)), gd_scalar(0.3));
@@ -66,7 +68,9 @@ int main(void) {
         GD_SCOPE;
         gd_tensor *images, *labels;
         make_batch(&images, &labels);
-        right += gd_item(gd_mean(gd_cast(gd_eq(gd_argmax(forward(&n, images), .axis = 1), labels), GD_F32))) / 8;
+        right += gd_item(gd_mean(
+                     gd_cast(gd_eq(gd_argmax(forward(&n, images), .axis = 1), labels), GD_F32))) /
+                 8;
     }
     printf("%.1f %% of new images are classified right.\n", 100 * right);
     return show_end(right > 0.9);

@@ -8,7 +8,10 @@
 #define RADIUS 0.7
 enum { BATCH = 128, NOISE = 4, WIDTH = 64, STEPS = 3000 };
 
-typedef struct { gd_module *generator, *discriminator; gd_optimizer *adam_g, *adam_d; } gan;
+typedef struct {
+    gd_module *generator, *discriminator;
+    gd_optimizer *adam_g, *adam_d;
+} gan;
 
 static gd_tensor *judged(gan *g, gd_tensor *points, double truth) {
     gd_tensor *scores = gd_module_forward(g->discriminator, points);
@@ -40,10 +43,12 @@ static gd_tensor *circle(void) {
 int main(void) {
     GD_SCOPE;
     gd_seed(1);
-    gan g = {.generator = gd_nn_sequential(gd_nn_linear(NOISE, WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, WIDTH), gd_nn_relu(),
+    gan g = {.generator = gd_nn_sequential(gd_nn_linear(NOISE, WIDTH), gd_nn_relu(),
+                                           gd_nn_linear(WIDTH, WIDTH), gd_nn_relu(),
                                            gd_nn_linear(WIDTH, 2), gd_nn_tanh()),
-             .discriminator = gd_nn_sequential(gd_nn_linear(2, WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, WIDTH),
-                                               gd_nn_batch_norm1d(WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, 1))};
+             .discriminator =
+                 gd_nn_sequential(gd_nn_linear(2, WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, WIDTH),
+                                  gd_nn_batch_norm1d(WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, 1))};
     g.adam_g = gd_optim_adam(gd_module_parameters(g.generator), .lr = 3e-4, .beta1 = 0.5);
     g.adam_d = gd_optim_adam(gd_module_parameters(g.discriminator), .lr = 3e-4, .beta1 = 0.5);
     gd_jit *train = gd_jit_new(step, &g);

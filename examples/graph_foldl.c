@@ -32,13 +32,16 @@ int main(void) {
     bool right = true;
     for (int steps = 0; steps <= 12; steps += 3) {
         gd_tensor *xs = gd_randn(gd_dims(steps, D));
-        gd_tensors r = gd_session_run(session, gd_feed(x, xs, y0, y0s, w, gd_detach(ws)), gd_list(y, gradient));
+        gd_tensors r = gd_session_run(session, gd_feed(x, xs, y0, y0s, w, gd_detach(ws)),
+                                      gd_list(y, gradient));
 
         gd_tensor *by_for = y0s; /* what eager code would say */
         for (int t = 0; t < steps; t++) by_for = gd_mul(gd_add(by_for, gd_select(xs, 0, t)), ws);
-        gd_tensor *g = steps ? gd_grad(gd_list(gd_sum(by_for)), gd_list(ws)).at[0] : gd_zeros(gd_dims(D));
+        gd_tensor *g =
+            steps ? gd_grad(gd_list(gd_sum(by_for)), gd_list(ws)).at[0] : gd_zeros(gd_dims(D));
         const double off = distance(r.at[0], by_for), gradient_off = distance(r.at[1], g);
-        printf("%2d steps: y differs by %g from the loop in C, the gradient by %g\n", steps, off, gradient_off);
+        printf("%2d steps: y differs by %g from the loop in C, the gradient by %g\n", steps, off,
+               gradient_off);
         right = right && off <= 1e-5 && gradient_off <= 1e-4;
     }
     return show_end(right);

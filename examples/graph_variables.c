@@ -20,7 +20,8 @@ int main(void) {
         GD_GRAPH(graph);
         x = gd_placeholder(gd_dims(N, D), .name = "x");
         y = gd_placeholder(gd_dims(N, D), .name = "y");
-        w1 = gd_variable(gd_randn(gd_dims(D, H)), .name = "w1"); /* drawn once, when the session starts */
+        w1 = gd_variable(gd_randn(gd_dims(D, H)),
+                         .name = "w1"); /* drawn once, when the session starts */
         w2 = gd_variable(gd_randn(gd_dims(H, D)), .name = "w2");
         gd_tensor *h = gd_clamp(gd_matmul(x, w1), .min = 0);
         gd_tensor *error = gd_sub(gd_matmul(h, w2), y);
@@ -41,7 +42,8 @@ int main(void) {
 
     for (int step = 1; step <= STEPS && !gd_failed(); step++) {
         GD_SCOPE;
-        last = gd_item(gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, updates)).at[0]);
+        last =
+            gd_item(gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, updates)).at[0]);
         if (step == 1) first = last;
         if (step == 1 || step % 5 == 0) show_loss(step, last);
     }

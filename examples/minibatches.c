@@ -26,7 +26,8 @@ static void make_spirals(int count, gd_tensor **x, gd_tensor **y) {
     gd_tensor *class = gd_randint(gd_dims(count), 0, 2);
     gd_tensor *angle = gd_add(gd_mul(t, gd_scalar(3 * pi)), gd_mul(class, gd_scalar(pi)));
     gd_tensor *noise = gd_mul(gd_randn(gd_dims(count, 2)), gd_scalar(0.02));
-    *x = gd_add(gd_stack(gd_list(gd_mul(t, gd_cos(angle)), gd_mul(t, gd_sin(angle))), .axis = 1), noise);
+    *x = gd_add(gd_stack(gd_list(gd_mul(t, gd_cos(angle)), gd_mul(t, gd_sin(angle))), .axis = 1),
+                noise);
     *y = class;
 }
 
@@ -43,9 +44,12 @@ int main(void) {
     gd_tensor *x, *y, *test_x, *test_y;
     make_spirals(POINTS, &x, &y);
     make_spirals(POINTS, &test_x, &test_y);
-    net n = {gd_requires_grad(gd_init_kaiming_normal(gd_dims(WIDTH, 2))),     gd_requires_grad(gd_zeros(gd_dims(WIDTH))),
-             gd_requires_grad(gd_init_kaiming_normal(gd_dims(WIDTH, WIDTH))), gd_requires_grad(gd_zeros(gd_dims(WIDTH))),
-             gd_requires_grad(gd_init_kaiming_normal(gd_dims(2, WIDTH))),     gd_requires_grad(gd_zeros(gd_dims(2)))};
+    net n = {gd_requires_grad(gd_init_kaiming_normal(gd_dims(WIDTH, 2))),
+             gd_requires_grad(gd_zeros(gd_dims(WIDTH))),
+             gd_requires_grad(gd_init_kaiming_normal(gd_dims(WIDTH, WIDTH))),
+             gd_requires_grad(gd_zeros(gd_dims(WIDTH))),
+             gd_requires_grad(gd_init_kaiming_normal(gd_dims(2, WIDTH))),
+             gd_requires_grad(gd_zeros(gd_dims(2)))};
     gd_optimizer *adam = gd_optim_adam(gd_list(n.w1, n.b1, n.w2, n.b2, n.w3, n.b3), .lr = 0.01);
 
     for (int epoch = 1; epoch <= EPOCHS && !gd_failed(); epoch++) {
@@ -55,7 +59,8 @@ int main(void) {
         for (int at = 0; at < POINTS; at += BATCH) {
             GD_SCOPE; /* what a step makes is freed before the next one */
             gd_tensor *batch = gd_narrow(order, 0, at, BATCH);
-            gd_tensor *loss = gd_cross_entropy(forward(&n, gd_index_select(x, 0, batch), true), gd_index_select(y, 0, batch));
+            gd_tensor *loss = gd_cross_entropy(forward(&n, gd_index_select(x, 0, batch), true),
+                                               gd_index_select(y, 0, batch));
             gd_optimizer_zero_grad(adam);
             gd_backward(loss);
             gd_optimizer_step(adam);

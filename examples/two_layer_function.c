@@ -19,7 +19,8 @@ static void relu_backward(gd_context *c) {
     c->gx[0] = gd_mul(c->gy[0], gd_gt(x, gd_scalar(0)));
 }
 
-static const gd_function relu = {.name = "relu", .forward = relu_forward, .backward = relu_backward};
+static const gd_function relu = {
+    .name = "relu", .forward = relu_forward, .backward = relu_backward};
 
 static gd_tensor *my_relu(gd_tensor *x) {
     gd_tensors y = gd_apply(&relu, gd_list(x), NULL);

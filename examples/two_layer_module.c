@@ -5,7 +5,9 @@
 
 enum { N = 64, D_IN = 1000, H = 100, D_OUT = 10, STEPS = 500 };
 
-typedef struct { gd_module *linear1, *linear2; } two_layer_net;
+typedef struct {
+    gd_module *linear1, *linear2;
+} two_layer_net;
 
 static gd_tensors forward(gd_tensors in, void *self) {
     two_layer_net *m = self;

@@ -8,16 +8,16 @@
 #include "test.h"
 
 /* A TEST that also fails when objects or bytes are left over. */
-#define CLEAN_TEST(id)                                                                             \
-    static void id##_body(void);                                                                   \
-    TEST(id) {                                                                                     \
-        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;             \
-        id##_body();                                                                               \
-        gd_clear_error();                                                                          \
-        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,    \
-                     "leaks %lld objects, %lld bytes", (long long)(gd_live_objects() - objects),   \
-                     (long long)(gd_memory_stats(NULL).live_bytes - bytes));                       \
-    }                                                                                              \
+#define CLEAN_TEST(id)                                                                           \
+    static void id##_body(void);                                                                 \
+    TEST(id) {                                                                                   \
+        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;           \
+        id##_body();                                                                             \
+        gd_clear_error();                                                                        \
+        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,  \
+                     "leaks %lld objects, %lld bytes", (long long)(gd_live_objects() - objects), \
+                     (long long)(gd_memory_stats(NULL).live_bytes - bytes));                     \
+    }                                                                                            \
     static void id##_body(void)
 
 /* Whether the message of the latest failure has these words. */

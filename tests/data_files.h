@@ -87,10 +87,8 @@ static inline uint8_t *test_gzip(const void *data, size_t bytes, size_t *size) {
 static inline const char *real_data(const char *name) {
     static char path[600];
     const char *from = getenv("GRADUS_DATA");
-    if (from)
-        snprintf(path, sizeof path, "%s/%s", from, name);
-    else
-        snprintf(path, sizeof path, "%s/../shared/data/%s", GRADUS_SOURCE, name);
+    if (from) snprintf(path, sizeof path, "%s/%s", from, name);
+    else snprintf(path, sizeof path, "%s/../shared/data/%s", GRADUS_SOURCE, name);
     return access(path, R_OK) == 0 ? path : NULL;
 }
 

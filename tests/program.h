@@ -22,14 +22,14 @@ static inline void check_text(const gd_program *p, const char *expected) {
 }
 
 /* From here to FETCH a graph is built, in which x is a placeholder of shape (m, n). */
-#define IN_GRAPH(name, m, n)                                                                       \
-    GD_SCOPE;                                                                                      \
-    gd_graph *name = gd_graph_new();                                                               \
-    gd_tensor *x, *y, *value = gd_full(gd_dims(m, n), 1);                                          \
-    gd_block block = gd_graph_begin(name);                                                         \
+#define IN_GRAPH(name, m, n)                              \
+    GD_SCOPE;                                             \
+    gd_graph *name = gd_graph_new();                      \
+    gd_tensor *x, *y, *value = gd_full(gd_dims(m, n), 1); \
+    gd_block block = gd_graph_begin(name);                \
     x = gd_placeholder(gd_dims(m, n))
-#define FETCH(...)                                                                                 \
-    gd_graph_end(&block);                                                                          \
+#define FETCH(...)        \
+    gd_graph_end(&block); \
     gd_program *p = program_of(gd_list(x), gd_list(value), gd_list(__VA_ARGS__))
 
 #endif

@@ -22,16 +22,16 @@ typedef struct test_entry {
 } test_entry;
 
 static test_entry *test_first, **test_last = &test_first;
-static int test_failures;          /* of the running test */
+static int test_failures;            /* of the running test */
 static const char *test_skipped_for; /* why the running test was skipped */
 
-#define TEST(id)                                                                    \
-    static void id(void);                                                           \
-    static void __attribute__((constructor)) test_register_##id(void) {             \
-        static test_entry entry = {#id, id, NULL};                                  \
-        *test_last = &entry;                                                        \
-        test_last = &entry.next;                                                    \
-    }                                                                               \
+#define TEST(id)                                                        \
+    static void id(void);                                               \
+    static void __attribute__((constructor)) test_register_##id(void) { \
+        static test_entry entry = {#id, id, NULL};                      \
+        *test_last = &entry;                                            \
+        test_last = &entry.next;                                        \
+    }                                                                   \
     static void id(void)
 
 /* A condition that must hold; the test goes on after a failure. */

@@ -48,8 +48,8 @@ case $want in
 build | test) ;;
 list)
     echo "to build:  gcc (or clang) libc6-dev make cmake ninja-build"
-    echo "to test:   g++ (or clang++) pkg-config binutils clang locales libjpeg-dev libpng-dev"
-    echo "optional:  libjpeg-dev libpng-dev (JPEG and PNG pictures), ccache (faster rebuilds), clang-format"
+    echo "to test:   g++ (or clang++) pkg-config binutils clang locales libjpeg-dev libpng-dev clang-format-14"
+    echo "optional:  libjpeg-dev libpng-dev (JPEG and PNG pictures), ccache (faster rebuilds)"
     exit 0
     ;;
 *)
@@ -71,6 +71,7 @@ if [ "$want" = test ]; then
     any_compiles c clang || need clang
     has_header jpeglib.h || need libjpeg-dev
     has_header png.h || need libpng-dev
+    have clang-format-14 || need clang-format-14 # tools/check_format.sh wants this version
 fi
 
 if [ -z "$missing" ]; then

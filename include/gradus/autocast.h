@@ -39,8 +39,8 @@ extern "C" {
 
 /* For the rest of the block: GD_AUTOCAST(GD_BF16); or GD_F16, or GD_DTYPE_NONE, which turns it off.
  * Any other dtype is a failure, and changes nothing. */
-#define GD_AUTOCAST(dtype)                                                                         \
-    __attribute__((cleanup(gd_autocast_end), unused)) gd_dtype GD_SCOPE_NAME_(__COUNTER__) =       \
+#define GD_AUTOCAST(dtype)                                                                   \
+    __attribute__((cleanup(gd_autocast_end), unused)) gd_dtype GD_SCOPE_NAME_(__COUNTER__) = \
         gd_autocast_begin(dtype)
 
 /* By hand: begin returns the setting before, which end restores. */

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* --- leaves ------------------------------------------------------------------------------------ */
+/* --- leaves ----------------------------------------------------------------------------------- */
 
 /* Marks a float tensor as a leaf whose gradient is wanted, and returns it. */
 #define gd_requires_grad(...) gd_requires_grad_at(GD_HERE, __VA_ARGS__)
@@ -45,19 +45,19 @@ GD_API gd_status gd_set_grad_at(const char *site, gd_tensor *t, gd_tensor *grad)
 #define gd_detach(...) gd_detach_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_detach_at(const char *site, gd_tensor *t);
 
-/* --- switching the tape off -------------------------------------------------------------------- */
+/* --- switching the tape off ------------------------------------------------------------------- */
 
 /* For the rest of the block, ops are not remembered: GD_NO_GRAD; In a graph, no gradient goes back
  * through what the block notes. */
-#define GD_NO_GRAD                                                                             \
-    __attribute__((cleanup(gd_grad_mode_end), unused)) int GD_SCOPE_NAME_(__COUNTER__) =       \
+#define GD_NO_GRAD                                                                       \
+    __attribute__((cleanup(gd_grad_mode_end), unused)) int GD_SCOPE_NAME_(__COUNTER__) = \
         gd_no_grad_begin()
 GD_API int gd_no_grad_begin(void);
 GD_API int gd_enable_grad_begin(void);
 GD_API void gd_grad_mode_end(int *before);
 GD_API bool gd_grad_enabled(void);
 
-/* --- walking back ------------------------------------------------------------------------------ */
+/* --- walking back ----------------------------------------------------------------------------- */
 
 typedef struct gd_backward_options {
     /* of the result; needed unless it has one element. Default: 1 */
@@ -71,13 +71,16 @@ typedef struct gd_backward_options {
 /* Adds the gradient of `result` to every leaf that it depends on. A walk that fails on its way (no
  * memory) has added it to those leaves whose gradient was complete by then, and not to the others:
  * before the next try, gd_zero_grad them all. */
-#define gd_backward(result, ...)                                                                 \
-    GD_WITH_OPTIONS_(gd_backward_at(GD_HERE, result, GD_OPTIONS_(gd_backward_options,            \
-                                    (.gradient = NULL) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_options *options);
+#define gd_backward(result, ...)     \
+    GD_WITH_OPTIONS_(gd_backward_at( \
+        GD_HERE, result,             \
+        GD_OPTIONS_(gd_backward_options, (.gradient = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_status gd_backward_at(const char *site, gd_tensor *result,
+                                const gd_backward_options *options);
 
 typedef struct gd_grad_options {
-    gd_tensors gradients GD_DEFAULT_({}); /* of the outputs, in order; NULL entries and count 0: ones */
+    gd_tensors
+        gradients GD_DEFAULT_({}); /* of the outputs, in order; NULL entries and count 0: ones */
     bool retain_graph GD_DEFAULT_(false), create_graph GD_DEFAULT_(false);
     /* an input that the outputs do not depend on gives NULL, not an error */
     bool allow_unused GD_DEFAULT_(false);
@@ -85,9 +88,10 @@ typedef struct gd_grad_options {
 
 /* The gradients of the sum of `outputs` by each of `inputs` (leaves or not), in order. No leaf's
  * own gradient is touched. */
-#define gd_grad(outputs, inputs, ...)                                                            \
-    GD_WITH_OPTIONS_(gd_grad_at(GD_HERE, outputs, inputs, GD_OPTIONS_(gd_grad_options,           \
-                                (.retain_graph = false) __VA_OPT__(,) __VA_ARGS__)))
+#define gd_grad(outputs, inputs, ...) \
+    GD_WITH_OPTIONS_(gd_grad_at(      \
+        GD_HERE, outputs, inputs,     \
+        GD_OPTIONS_(gd_grad_options, (.retain_graph = false) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs,
                              const gd_grad_options *options);
 
@@ -97,13 +101,13 @@ typedef gd_tensor *(*gd_hook_fn)(gd_tensor *gradient, void *user);
 #define gd_tensor_hook(...) gd_tensor_hook_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void *user);
 
-/* --- functions of your own --------------------------------------------------------------------- */
+/* --- functions of your own -------------------------------------------------------------------- */
 
 /* What the two halves of a function see. */
 typedef struct gd_context {
     int n_in, n_out;
-    gd_tensor *const *x; /* forward: the inputs. backward: only their shapes; use gd_saved */
-    gd_tensor **y;       /* forward: to be filled */
+    gd_tensor *const *x;  /* forward: the inputs. backward: only their shapes; use gd_saved */
+    gd_tensor **y;        /* forward: to be filled */
     gd_tensor *const *gy; /* backward: gradients of the outputs */
     const bool *needs;    /* backward: which inputs want a gradient */
     gd_tensor **gx;       /* backward: to be filled; NULL means zero */
@@ -141,7 +145,8 @@ typedef struct gd_function {
  * of a call, once, when the gradient is built: the gradient then has gradients itself. Graphs with
  * such nodes cannot be saved as ONNX. */
 #define gd_apply(...) gd_apply_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs, void *user);
+GD_API gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs,
+                              void *user);
 
 /* In forward: keeps a tensor for backward. In backward: the i-th that was kept. */
 GD_API void gd_save(gd_context *context, gd_tensor *t);
@@ -150,7 +155,7 @@ GD_API gd_tensor *gd_saved(gd_context *context, int i);
 /* In infer: a tensor of this shape and dtype, without data. */
 GD_API gd_tensor *gd_shaped(gd_shape dims, gd_dtype dtype);
 
-/* --- transforms -------------------------------------------------------------------------------- */
+/* --- transforms ------------------------------------------------------------------------------- */
 
 /* A function of tensors, for the calls below: one output, from inputs and whatever `user` has. */
 typedef gd_tensor *(*gd_fn)(gd_tensors inputs, void *user);
@@ -163,29 +168,36 @@ GD_API gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs,
 
 /* The derivative of fn at the inputs in the direction of the tangents: J v. */
 #define gd_jvp(...) gd_jvp_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensor *gd_jvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors tangents, void *user);
+GD_API gd_tensor *gd_jvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors tangents,
+                            void *user);
 
 /* The whole Jacobian of fn by input number `input`: shape of the output, then of the input. */
 #define gd_jacobian(...) gd_jacobian_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensor *gd_jacobian_at(const char *site, gd_fn fn, gd_tensors inputs, int input, void *user);
+GD_API gd_tensor *gd_jacobian_at(const char *site, gd_fn fn, gd_tensors inputs, int input,
+                                 void *user);
 
 /* Hessian times vectors of a function with one output element; one result for each input. */
 #define gd_hvp(...) gd_hvp_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors vectors, void *user);
+GD_API gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors vectors,
+                            void *user);
 
 typedef struct gd_gradcheck_options {
-    double step GD_DEFAULT_(1e-6), tolerance_relative GD_DEFAULT_(1e-4), tolerance_absolute GD_DEFAULT_(1e-6);
+    double step GD_DEFAULT_(1e-6), tolerance_relative GD_DEFAULT_(1e-4),
+        tolerance_absolute GD_DEFAULT_(1e-6);
     bool second_order GD_DEFAULT_(false); /* check the gradient's own gradient too */
-    int64_t elements GD_DEFAULT_(0); /* of each input at most so many are moved, spread over it; 0: all of them */
-    bool twice GD_DEFAULT_(false);   /* the library's own: inside the second-order check */
+    int64_t elements GD_DEFAULT_(
+        0); /* of each input at most so many are moved, spread over it; 0: all of them */
+    bool twice GD_DEFAULT_(false); /* the library's own: inside the second-order check */
 } gd_gradcheck_options;
 
 /* Compares gradients with finite differences, in f64, at the inputs that require a gradient.
  * GD_OK, or a failure whose message names the input and element and both numbers. */
-#define gd_gradcheck(fn, inputs, user, ...)                                                              \
-    GD_WITH_OPTIONS_(gd_gradcheck_at(GD_HERE, fn, inputs, user, GD_OPTIONS_(gd_gradcheck_options,        \
-                     (.step = 1e-6, .tolerance_relative = 1e-4, .tolerance_absolute = 1e-6)              \
-                     __VA_OPT__(,) __VA_ARGS__)))
+#define gd_gradcheck(fn, inputs, user, ...)                                                \
+    GD_WITH_OPTIONS_(gd_gradcheck_at(                                                      \
+        GD_HERE, fn, inputs, user,                                                         \
+        GD_OPTIONS_(gd_gradcheck_options,                                                  \
+                    (.step = 1e-6, .tolerance_relative = 1e-4, .tolerance_absolute = 1e-6) \
+                        __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_gradcheck_at(const char *site, gd_fn fn, gd_tensors inputs, void *user,
                                  const gd_gradcheck_options *options);
 

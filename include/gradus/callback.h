@@ -47,9 +47,9 @@ typedef struct gd_event {
     gd_history *history;     /* rows of the epochs so far */
     int64_t epoch, epochs;   /* from 0; how many there will be, 0: not known */
     int64_t batch, batches;  /* in this epoch, from 0; 0: not known */
-    int64_t step;            /* batches since the first epoch began; after a batch it counts that batch */
-    bool stopping;           /* somebody has asked for a stop */
-    struct gd_fit_run *run;  /* the library's */
+    int64_t step;  /* batches since the first epoch began; after a batch it counts that batch */
+    bool stopping; /* somebody has asked for a stop */
+    struct gd_fit_run *run; /* the library's */
 } gd_event;
 
 /* What the run knows now: "loss" and metrics are those of the epoch so far; "val_loss" and so on are
@@ -62,7 +62,7 @@ GD_API const char *gd_event_name_at(gd_event *event, int index);
 /* The run ends after this event; the reason is said in the log and in the progress. */
 GD_API void gd_event_stop(gd_event *event, const char *reason);
 
-/* --- the list ---------------------------------------------------------------------------------- */
+/* --- the list --------------------------------------------------------------------------------- */
 
 typedef struct gd_callback_list {
     gd_callback *const *at;
@@ -74,22 +74,23 @@ template <int count> struct gd_callbacks_of_ {
     gd_callback *at[count];
     operator gd_callback_list() const { return gd_callback_list{at, count}; }
 };
-template <typename... Items> inline gd_callbacks_of_<sizeof...(Items)> gd_callbacks(Items... items) {
+template <typename... Items>
+inline gd_callbacks_of_<sizeof...(Items)> gd_callbacks(Items... items) {
     return gd_callbacks_of_<sizeof...(Items)>{{items...}};
 }
 extern "C" {
 #else
-#define gd_callbacks(...)                                                                          \
-    (__extension__(gd_callback_list){                                                              \
-        (gd_callback *[]){__VA_ARGS__},                                                            \
-        sizeof((gd_callback *[]){__VA_ARGS__}) / sizeof(gd_callback *)})
+#define gd_callbacks(...)                                                     \
+    (__extension__(gd_callback_list){(gd_callback *[]){__VA_ARGS__},          \
+                                     sizeof((gd_callback *[]){__VA_ARGS__}) / \
+                                         sizeof(gd_callback *)})
 #endif
 
 /* By the name of its record, with options as text: gd_callback_new("early_stopping", "patience=2"). */
 #define gd_callback_new(name, options) gd_callback_new_at(GD_HERE, name, options)
 GD_API gd_callback *gd_callback_new_at(const char *site, const char *name, const char *options);
 
-/* --- user-defined callbacks -------------------------------------------------------------------- */
+/* --- user-defined callbacks ------------------------------------------------------------------- */
 
 typedef struct gd_callback_functions {
     gd_status (*fit_begin)(gd_event *event, void *self) GD_DEFAULT_(nullptr); /* each may be NULL */
@@ -108,8 +109,8 @@ typedef struct gd_callback_functions {
         GD_HERE, self,                                                                             \
         GD_OPTIONS_(gd_callback_functions,                                                         \
                     (.fit_begin = NULL, .epoch_begin = NULL, .batch_end = NULL, .epoch_end = NULL, \
-                     .fit_end = NULL, .destroy = NULL, .state_bytes = 0,                           \
-                     .name = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+                     .fit_end = NULL, .destroy = NULL, .state_bytes = 0, .name = NULL)             \
+                        __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_callback *gd_callback_from_at(const char *site, void *self,
                                         const gd_callback_functions *functions);
 

@@ -35,8 +35,10 @@ typedef gd_tensors (*gd_body)(gd_tensors inputs, void *user);
 
 /* What `yes` gives for the inputs where the predicate, one element, is true (not 0), else what `no`
  * gives. Only that one runs. Both give as many tensors, of the same shapes and dtypes. */
-#define gd_cond(predicate, yes, no, inputs, user) gd_cond_at(GD_HERE, predicate, yes, no, inputs, user)
-GD_API gd_tensors gd_cond_at(const char *site, gd_tensor *predicate, gd_body yes, gd_body no, gd_tensors inputs, void *user);
+#define gd_cond(predicate, yes, no, inputs, user) \
+    gd_cond_at(GD_HERE, predicate, yes, no, inputs, user)
+GD_API gd_tensors gd_cond_at(const char *site, gd_tensor *predicate, gd_body yes, gd_body no,
+                             gd_tensors inputs, void *user);
 
 typedef struct gd_while_loop_options {
     int64_t max_steps GD_DEFAULT_(INT64_MAX); /* it ends after so many in any case */
@@ -44,11 +46,12 @@ typedef struct gd_while_loop_options {
 
 /* Replaces the state by what `body` gives for it as long as `condition`, which gives one element, is
  * true of it. The state keeps its shapes and dtypes. */
-#define gd_while_loop(condition, body, state, user, ...)                                                 \
-    GD_WITH_OPTIONS_(gd_while_loop_at(GD_HERE, condition, body, state, user,                             \
-                                      GD_OPTIONS_(gd_while_loop_options, (.max_steps = INT64_MAX)        \
-                                                  __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body body, gd_tensors state, void *user,
+#define gd_while_loop(condition, body, state, user, ...) \
+    GD_WITH_OPTIONS_(gd_while_loop_at(                   \
+        GD_HERE, condition, body, state, user,           \
+        GD_OPTIONS_(gd_while_loop_options, (.max_steps = INT64_MAX) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body body,
+                                   gd_tensors state, void *user,
                                    const gd_while_loop_options *options);
 
 typedef struct gd_scan_options {
@@ -62,15 +65,17 @@ typedef struct gd_scanned {
 
 /* Goes along axis 0 of all `xs`: body(state..., x_t...) gives the next state and any number of
  * further results y_t. The state keeps its shapes and dtypes, and the y_t are alike. */
-#define gd_scan(body, state, xs, user, ...)                                                              \
-    GD_WITH_OPTIONS_(gd_scan_at(GD_HERE, body, state, xs, user,                                          \
-                                GD_OPTIONS_(gd_scan_options, (.reverse = false) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_scanned gd_scan_at(const char *site, gd_body body, gd_tensors state, gd_tensors xs, void *user,
-                             const gd_scan_options *options);
+#define gd_scan(body, state, xs, user, ...)        \
+    GD_WITH_OPTIONS_(                              \
+        gd_scan_at(GD_HERE, body, state, xs, user, \
+                   GD_OPTIONS_(gd_scan_options, (.reverse = false) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_scanned gd_scan_at(const char *site, gd_body body, gd_tensors state, gd_tensors xs,
+                             void *user, const gd_scan_options *options);
 
 /* The scan of one tensor of which only the end matters: step(y, x_t...) gives the next y. */
 #define gd_foldl(step, initial, xs, user) gd_foldl_at(GD_HERE, step, initial, xs, user)
-GD_API gd_tensor *gd_foldl_at(const char *site, gd_fn step, gd_tensor *initial, gd_tensors xs, void *user);
+GD_API gd_tensor *gd_foldl_at(const char *site, gd_fn step, gd_tensor *initial, gd_tensors xs,
+                              void *user);
 
 #ifdef __cplusplus
 }

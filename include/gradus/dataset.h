@@ -44,7 +44,7 @@
 extern "C" {
 #endif
 
-/* --- using one --------------------------------------------------------------------------------- */
+/* --- using one -------------------------------------------------------------------------------- */
 
 /* How many samples it has; 0 for NULL. */
 GD_API int64_t gd_dataset_count(const gd_dataset *dataset);
@@ -55,9 +55,9 @@ typedef struct gd_sample_options {
 } gd_sample_options;
 
 /* Sample number `index`, in the current scope. A failure names the sample. */
-#define gd_dataset_get(dataset, index, ...)                                                        \
-    GD_WITH_OPTIONS_(gd_dataset_get_at(                                                            \
-        GD_HERE, dataset, index,                                                                   \
+#define gd_dataset_get(dataset, index, ...) \
+    GD_WITH_OPTIONS_(gd_dataset_get_at(     \
+        GD_HERE, dataset, index,            \
         GD_OPTIONS_(gd_sample_options, (.seed = 0, .epoch = 0) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensors gd_dataset_get_at(const char *site, gd_dataset *dataset, int64_t index,
                                     const gd_sample_options *options);
@@ -70,20 +70,21 @@ GD_API const char *gd_dataset_class_name(const gd_dataset *dataset, int64_t inde
 GD_API const char *gd_dataset_sample_name(gd_dataset *dataset, int64_t index, char *text,
                                           size_t size);
 
-/* --- making one -------------------------------------------------------------------------------- */
+/* --- making one ------------------------------------------------------------------------------- */
 
 typedef struct gd_dataset_functions {
     int64_t (*count)(void *self) GD_DEFAULT_(nullptr);
     /* Sample number `index`, from 0: return gd_listed(x, y). */
     gd_tensors (*get)(int64_t index, gd_random *random, void *self) GD_DEFAULT_(nullptr);
-    void (*destroy)(void *self) GD_DEFAULT_(nullptr); /* called when the dataset is freed; or NULL */
-    const char *name GD_DEFAULT_(nullptr);            /* for messages; NULL: "dataset" */
+    void (*destroy)(void *self)
+        GD_DEFAULT_(nullptr);              /* called when the dataset is freed; or NULL */
+    const char *name GD_DEFAULT_(nullptr); /* for messages; NULL: "dataset" */
 } gd_dataset_functions;
 
-#define gd_dataset_from(self, ...)                                                                 \
-    GD_WITH_OPTIONS_(gd_dataset_from_at(                                                           \
-        GD_HERE, self,                                                                             \
-        GD_OPTIONS_(gd_dataset_functions, (.count = NULL, .get = NULL, .destroy = NULL,            \
+#define gd_dataset_from(self, ...)                                                      \
+    GD_WITH_OPTIONS_(gd_dataset_from_at(                                                \
+        GD_HERE, self,                                                                  \
+        GD_OPTIONS_(gd_dataset_functions, (.count = NULL, .get = NULL, .destroy = NULL, \
                                            .name = NULL) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_dataset *gd_dataset_from_at(const char *site, void *self,
                                       const gd_dataset_functions *functions);
@@ -96,7 +97,7 @@ GD_API gd_dataset *gd_dataset_tensors_at(const char *site, gd_tensors tensors);
 #define gd_dataset_new(name, options) gd_dataset_new_at(GD_HERE, name, options)
 GD_API gd_dataset *gd_dataset_new_at(const char *site, const char *name, const char *options);
 
-/* --- of others --------------------------------------------------------------------------------- */
+/* --- of others -------------------------------------------------------------------------------- */
 
 /* Samples that `fn` makes of those of a dataset: return gd_listed(x, y), or `sample` itself. Several
  * threads call it. */
@@ -125,25 +126,26 @@ template <typename List, typename Item, int items> struct gd_items_of_ {
     Item *at[items];
     operator List() const { return List{at, items}; }
 };
-template <typename... Items> inline gd_items_of_<gd_dataset_list, gd_dataset, sizeof...(Items)>
-gd_datasets_(Items... items) {
+template <typename... Items>
+inline gd_items_of_<gd_dataset_list, gd_dataset, sizeof...(Items)> gd_datasets_(Items... items) {
     return {{items...}};
 }
-template <typename... Items> inline gd_items_of_<gd_transform_list, gd_transform, sizeof...(Items)>
+template <typename... Items>
+inline gd_items_of_<gd_transform_list, gd_transform, sizeof...(Items)>
 gd_transforms_(Items... items) {
     return {{items...}};
 }
-#define GD_DATASETS_(...) gd_datasets_(__VA_ARGS__)
+#define GD_DATASETS_(...)   gd_datasets_(__VA_ARGS__)
 #define GD_TRANSFORMS_(...) gd_transforms_(__VA_ARGS__)
 extern "C" {
 #else
-#define GD_DATASETS_(...)                                                                          \
-    (__extension__(gd_dataset_list){(gd_dataset *[]){__VA_ARGS__},                                 \
+#define GD_DATASETS_(...)                                          \
+    (__extension__(gd_dataset_list){(gd_dataset *[]){__VA_ARGS__}, \
                                     sizeof((gd_dataset *[]){__VA_ARGS__}) / sizeof(gd_dataset *)})
-#define GD_TRANSFORMS_(...)                                                                        \
-    (__extension__(gd_transform_list){                                                             \
-        (gd_transform *[]){__VA_ARGS__},                                                           \
-        sizeof((gd_transform *[]){__VA_ARGS__}) / sizeof(gd_transform *)})
+#define GD_TRANSFORMS_(...)                                                     \
+    (__extension__(gd_transform_list){(gd_transform *[]){__VA_ARGS__},          \
+                                      sizeof((gd_transform *[]){__VA_ARGS__}) / \
+                                          sizeof(gd_transform *)})
 #endif
 
 /* Sample i has the tensors of sample i of each. All have the same count. */
@@ -158,8 +160,7 @@ GD_API gd_dataset *gd_dataset_concat_at(const char *site, gd_dataset_list datase
 #define gd_dataset_subset(dataset, indices) gd_dataset_subset_at(GD_HERE, dataset, indices)
 GD_API gd_dataset *gd_dataset_subset_at(const char *site, gd_dataset *dataset, gd_tensor *indices);
 /* Samples first, first + 1 ... of it, `count` of them. */
-#define gd_dataset_range(dataset, first, count)                                                    \
-    gd_dataset_range_at(GD_HERE, dataset, first, count)
+#define gd_dataset_range(dataset, first, count) gd_dataset_range_at(GD_HERE, dataset, first, count)
 GD_API gd_dataset *gd_dataset_range_at(const char *site, gd_dataset *dataset, int64_t first,
                                        int64_t count);
 
@@ -173,20 +174,20 @@ typedef struct gd_random_split_options {
  *     gd_dataset *train, *test;
  *     gd_dataset_random_split(all, 0.9, &train, &test, .seed = 1);
  */
-#define gd_dataset_random_split(dataset, share, first, rest, ...)                                  \
-    GD_WITH_OPTIONS_(gd_dataset_random_split_at(                                                   \
-        GD_HERE, dataset, share, first, rest,                                                      \
+#define gd_dataset_random_split(dataset, share, first, rest, ...) \
+    GD_WITH_OPTIONS_(gd_dataset_random_split_at(                  \
+        GD_HERE, dataset, share, first, rest,                     \
         GD_OPTIONS_(gd_random_split_options, (.seed = 0) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_dataset_random_split_at(const char *site, gd_dataset *dataset, double share,
                                             gd_dataset **first, gd_dataset **rest,
                                             const gd_random_split_options *options);
 
-/* --- transforms -------------------------------------------------------------------------------- */
+/* --- transforms ------------------------------------------------------------------------------- */
 
 /* Samples with these transforms applied in this order (transforms.h has the constructors). Each has
  * an option .field: the tensor of the sample that it changes, from 0. A transform that is NULL is a
  * failure; for a function of the program there is gd_dataset_map. */
-#define gd_dataset_transform(dataset, ...)                                                         \
+#define gd_dataset_transform(dataset, ...) \
     gd_dataset_transform_at(GD_HERE, dataset, GD_TRANSFORMS_(__VA_ARGS__))
 GD_API gd_dataset *gd_dataset_transform_at(const char *site, gd_dataset *dataset,
                                            gd_transform_list transforms);
@@ -196,11 +197,12 @@ GD_API gd_dataset *gd_dataset_transform_at(const char *site, gd_dataset *dataset
 GD_API gd_transform *gd_transform_new_at(const char *site, const char *name, const char *options);
 
 /* Applies one to a tensor. `random` NULL: random transforms draw from seed 0. */
-#define gd_transform_apply(transform, x, random) gd_transform_apply_at(GD_HERE, transform, x, random)
+#define gd_transform_apply(transform, x, random) \
+    gd_transform_apply_at(GD_HERE, transform, x, random)
 GD_API gd_tensor *gd_transform_apply_at(const char *site, gd_transform *transform, gd_tensor *x,
                                         gd_random *random);
 
-/* --- user-defined records ---------------------------------------------------------------------- */
+/* --- user-defined records --------------------------------------------------------------------- */
 
 /* A dataset or a transform that can be made by name. The record has the form of the library's
  * (CONTRIBUTING.md), `options` is the struct of its options in the order of the record. */
@@ -215,7 +217,8 @@ GD_API gd_status gd_dataset_define_at(const char *site, const char *record, gd_d
 
 typedef gd_tensor *(*gd_transform_fn)(const void *options, gd_tensor *x, gd_random *random);
 #define gd_transform_define(...) gd_transform_define_at(GD_HERE, __VA_ARGS__)
-GD_API gd_status gd_transform_define_at(const char *site, const char *record, gd_transform_fn apply);
+GD_API gd_status gd_transform_define_at(const char *site, const char *record,
+                                        gd_transform_fn apply);
 
 #ifdef __cplusplus
 }

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* --- shapes ------------------------------------------------------------------------------------ */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 /* Shape, strides and type of a tensor to be. */
 typedef struct gd_meta {
@@ -40,10 +40,10 @@ typedef struct gd_meta {
  * returns GD_OK, or says with gd_op_fail what does not fit. */
 typedef struct gd_infer {
     const gd_op *op;
-    const void *attrs;          /* the op's options struct */
-    gd_tensor *const *in;       /* NULL: an optional input that is absent. Look at shapes only. */
+    const void *attrs;    /* the op's options struct */
+    gd_tensor *const *in; /* NULL: an optional input that is absent. Look at shapes only. */
     int n_in;
-    gd_meta *out;               /* n_out entries, view_of = -1, dtype that of the first input */
+    gd_meta *out; /* n_out entries, view_of = -1, dtype that of the first input */
     int n_out;
 } gd_infer;
 
@@ -54,7 +54,7 @@ GD_API gd_status gd_infer_outputs(gd_infer *infer, int n);
  * the call are added: say only what does not fit, and what would. */
 GD_API gd_status gd_op_fail(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
 
-/* --- gradients --------------------------------------------------------------------------------- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 /* The question put to a gradient rule: given the gradients gy of the outputs, what are those of
  * the inputs? It answers with ordinary ops, so it works on values and on symbols, and can be
@@ -80,7 +80,7 @@ typedef struct gd_expand {
     gd_tensor **y;
 } gd_expand;
 
-/* --- kernels ----------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 /* A tensor as a kernel sees it: plain data. */
 typedef struct gd_view {
@@ -101,8 +101,8 @@ typedef struct gd_kernel_call {
     const gd_view *in; /* read only */
     gd_view *out;      /* the outputs, then the inputs that the op mutates; data NULL: not wanted */
     int n_in, n_out;
-    int each; /* the library's own: of a call for a list, the number of its entries; else 0 */
-    gd_rng rng;      /* for random ops: the number this call has taken */
+    int each;   /* the library's own: of a call for a list, the number of its entries; else 0 */
+    gd_rng rng; /* for random ops: the number this call has taken */
     void *workspace; /* as many bytes as the kernel asked for, 64-byte aligned */
     size_t workspace_bytes;
     gd_device *device;
@@ -133,8 +133,7 @@ struct gd_kernel {
 /* For a kernel of a dynamic op: makes output i with these dims; call->out[i] is then valid. */
 GD_API gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t *dims);
 
-/* --- counting ----------------------------------------------------------------------------------
- */
+/* --- counting --------------------------------------------------------------------------------- */
 
 /* The shapes of one call of an op. Only dtype, rank and dims count; a rank of -1: an absent input.
  */
@@ -144,7 +143,7 @@ typedef struct gd_op_shapes {
     int n_in, n_out;
 } gd_op_shapes;
 
-/* --- adding an op ------------------------------------------------------------------------------ */
+/* --- adding an op ----------------------------------------------------------------------------- */
 
 typedef struct gd_op_rules {
     gd_status (*infer)(gd_infer *infer);

@@ -51,14 +51,15 @@ GD_API gd_graph *gd_graph_new(void);
 
 /* From here to the end of the block, ops are added to the graph: GD_GRAPH(graph); */
 #define GD_GRAPH(graph) GD_BLOCK_(gd_graph_end, gd_graph_begin(graph))
-typedef struct gd_block { void *before; } gd_block;
-#define GD_BLOCK_(end, begin)                                                                    \
+typedef struct gd_block {
+    void *before;
+} gd_block;
+#define GD_BLOCK_(end, begin) \
     __attribute__((cleanup(end), unused)) gd_block GD_SCOPE_NAME_(__COUNTER__) = begin
 GD_API gd_block gd_graph_begin(gd_graph *graph);
 GD_API void gd_graph_end(gd_block *block);
 
-/* --- where values come from -------------------------------------------------------------------- */
-
+/* --- where values come from ------------------------------------------------------------------- */
 
 typedef struct gd_placeholder_options {
     const char *name GD_DEFAULT_(nullptr);
@@ -66,10 +67,13 @@ typedef struct gd_placeholder_options {
 } gd_placeholder_options;
 
 /* A value that is fed in each run. Its dims may be GD_ANY. */
-#define gd_placeholder(dims, ...)                                                                \
-    GD_WITH_OPTIONS_(gd_placeholder_at(GD_HERE, dims, GD_OPTIONS_(gd_placeholder_options,        \
-                                       (.name = NULL, .dtype = GD_F32) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_tensor *gd_placeholder_at(const char *site, gd_shape dims, const gd_placeholder_options *options);
+#define gd_placeholder(dims, ...)                                                             \
+    GD_WITH_OPTIONS_(                                                                         \
+        gd_placeholder_at(GD_HERE, dims,                                                      \
+                          GD_OPTIONS_(gd_placeholder_options, (.name = NULL, .dtype = GD_F32) \
+                                                                  __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_tensor *gd_placeholder_at(const char *site, gd_shape dims,
+                                    const gd_placeholder_options *options);
 
 typedef struct gd_variable_options {
     const char *name GD_DEFAULT_(nullptr);
@@ -78,10 +82,13 @@ typedef struct gd_variable_options {
 
 /* A value that lives in the session between runs. `initial` says what it starts as: a symbol, which
  * each session computes once, or a tensor, which is copied. */
-#define gd_variable(initial, ...)                                                                \
-    GD_WITH_OPTIONS_(gd_variable_at(GD_HERE, initial, GD_OPTIONS_(gd_variable_options,           \
-                                    (.name = NULL, .trainable = true) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_tensor *gd_variable_at(const char *site, gd_tensor *initial, const gd_variable_options *options);
+#define gd_variable(initial, ...)                       \
+    GD_WITH_OPTIONS_(                                   \
+        gd_variable_at(GD_HERE, initial,                \
+                       GD_OPTIONS_(gd_variable_options, \
+                                   (.name = NULL, .trainable = true) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_tensor *gd_variable_at(const char *site, gd_tensor *initial,
+                                 const gd_variable_options *options);
 
 /* The trainable variables, in the order they were made. */
 GD_API gd_tensors gd_graph_variables(gd_graph *graph);
@@ -122,7 +129,7 @@ GD_API void gd_device_end(gd_block *block);
 #define gd_named(...) gd_named_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name);
 
-/* --- looking at it ----------------------------------------------------------------------------- */
+/* --- looking at it ---------------------------------------------------------------------------- */
 
 /* The graph as text, one node a line, and as Graphviz DOT (`dot -Tsvg`). NULL when there is no
  * memory; free() the result. */

@@ -30,19 +30,19 @@ typedef struct gd_load_image_options {
     int64_t width GD_DEFAULT_(0); /* pixels than that needs */
 } gd_load_image_options;
 
-#define gd_load_image(path, ...)                                                                   \
-    GD_WITH_OPTIONS_(gd_load_image_at(                                                             \
-        GD_HERE, path,                                                                             \
-        GD_OPTIONS_(gd_load_image_options, (.channels = 0, .alpha = false, .height = 0,            \
+#define gd_load_image(path, ...)                                                        \
+    GD_WITH_OPTIONS_(gd_load_image_at(                                                  \
+        GD_HERE, path,                                                                  \
+        GD_OPTIONS_(gd_load_image_options, (.channels = 0, .alpha = false, .height = 0, \
                                             .width = 0) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensor *gd_load_image_at(const char *site, const char *path,
                                    const gd_load_image_options *options);
 
 /* The same of the bytes of a file. */
-#define gd_decode_image(bytes, size, ...)                                                          \
-    GD_WITH_OPTIONS_(gd_decode_image_at(                                                           \
-        GD_HERE, bytes, size,                                                                      \
-        GD_OPTIONS_(gd_load_image_options, (.channels = 0, .alpha = false, .height = 0,            \
+#define gd_decode_image(bytes, size, ...)                                               \
+    GD_WITH_OPTIONS_(gd_decode_image_at(                                                \
+        GD_HERE, bytes, size,                                                           \
+        GD_OPTIONS_(gd_load_image_options, (.channels = 0, .alpha = false, .height = 0, \
                                             .width = 0) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensor *gd_decode_image_at(const char *site, const void *bytes, size_t size,
                                      const gd_load_image_options *options);

@@ -109,10 +109,10 @@ static inline gd_place gd_place_number_(int64_t position) {
 static inline gd_place gd_place_tensor_(gd_tensor *t) {
     return GD_PLACE_AS_(GD_PLACE_TENSOR, t, 0, 0, 1);
 }
-#define GD_PLACE_(place)                                                                           \
-    _Generic((place), gd_place                                                                     \
-             : gd_place_same_, gd_tensor *                                                         \
-             : gd_place_tensor_, default                                                           \
+#define GD_PLACE_(place)                   \
+    _Generic((place), gd_place             \
+             : gd_place_same_, gd_tensor * \
+             : gd_place_tensor_, default   \
              : gd_place_number_)(place)
 
 /* GD_PLACE_ of each argument, with a comma behind each. A macro does not expand inside itself, so
@@ -123,13 +123,13 @@ static inline gd_place gd_place_tensor_(gd_tensor *t) {
 #define GD_AGAIN3_(...)     GD_AGAIN2_(GD_AGAIN2_(GD_AGAIN2_(__VA_ARGS__)))
 #define GD_AGAIN2_(...)     __VA_ARGS__
 #define GD_EACH_PLACE_(...) __VA_OPT__(GD_AGAIN_(GD_NEXT_PLACE_(__VA_ARGS__)))
-#define GD_NEXT_PLACE_(place, ...)                                                                 \
+#define GD_NEXT_PLACE_(place, ...) \
     GD_PLACE_(place), __VA_OPT__(GD_NEXT_PLACE_NAME_ GD_NOTHING_(__VA_ARGS__))
 #define GD_NEXT_PLACE_NAME_() GD_NEXT_PLACE_
 
-#define gd_places(...)                                                                             \
-    (__extension__(gd_place_list){                                                                 \
-        (const gd_place[]){GD_EACH_PLACE_(__VA_ARGS__)},                                           \
+#define gd_places(...)                                   \
+    (__extension__(gd_place_list){                       \
+        (const gd_place[]){GD_EACH_PLACE_(__VA_ARGS__)}, \
         (int)(sizeof((gd_place[]){GD_EACH_PLACE_(__VA_ARGS__)}) / sizeof(gd_place))})
 #endif
 
@@ -142,9 +142,9 @@ typedef struct gd_index_put_options {
 } gd_index_put_options;
 
 /* A new tensor: x with value, which broadcasts to the shape of x[places], at these places. */
-#define gd_index_put(x, places, value, ...)                                                        \
-    GD_WITH_OPTIONS_(gd_index_put_at(                                                              \
-        GD_HERE, x, places, value,                                                                 \
+#define gd_index_put(x, places, value, ...) \
+    GD_WITH_OPTIONS_(gd_index_put_at(       \
+        GD_HERE, x, places, value,          \
         GD_OPTIONS_(gd_index_put_options, (.accumulate = false) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensor *gd_index_put_at(const char *site, gd_tensor *x, gd_place_list places,
                                   gd_tensor *value, const gd_index_put_options *options);

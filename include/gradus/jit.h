@@ -101,15 +101,19 @@ extern "C" {
 typedef struct gd_jit gd_jit;
 
 typedef struct gd_jit_options {
-    int level GD_DEFAULT_(2);  /* as of sessions */
-    int plans GD_DEFAULT_(32); /* how many are kept, one for each kind of inputs; the one not used for longest goes first */
+    int level GD_DEFAULT_(2); /* as of sessions */
+    int plans GD_DEFAULT_(
+        32); /* how many are kept, one for each kind of inputs; the one not used for longest goes first */
 } gd_jit_options;
 
 /* A function (see gd_body in control.h) to be called as a plan, in the current scope. `user` must stay
  * valid. */
-#define gd_jit_new(fn, user, ...)                                                               \
-    GD_WITH_OPTIONS_(gd_jit_new_at(GD_HERE, fn, user, GD_OPTIONS_(gd_jit_options, (.level = 2, .plans = 32) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_options *options);
+#define gd_jit_new(fn, user, ...)   \
+    GD_WITH_OPTIONS_(gd_jit_new_at( \
+        GD_HERE, fn, user,          \
+        GD_OPTIONS_(gd_jit_options, (.level = 2, .plans = 32) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user,
+                             const gd_jit_options *options);
 
 typedef struct gd_jit_call_options {
     int64_t key GD_DEFAULT_(0); /* calls with another key have a plan of their own */
@@ -117,9 +121,9 @@ typedef struct gd_jit_call_options {
 
 /* Calls it. The results are new tensors, as many as the function returns: none is fine, if it is called
  * for what it writes. On failure the list holds error tensors. */
-#define gd_jit_call(jit, inputs, ...)                                                              \
-    GD_WITH_OPTIONS_(                                                                              \
-        gd_jit_call_at(GD_HERE, jit, inputs,                                                       \
+#define gd_jit_call(jit, inputs, ...)        \
+    GD_WITH_OPTIONS_(                        \
+        gd_jit_call_at(GD_HERE, jit, inputs, \
                        GD_OPTIONS_(gd_jit_call_options, (.key = 0) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
                                  const gd_jit_call_options *options);

@@ -38,27 +38,28 @@ typedef struct gd_loader_options {
     int64_t batch GD_DEFAULT_(32);   /* samples in a batch */
     bool shuffle GD_DEFAULT_(false); /* another order in each epoch */
     uint64_t seed GD_DEFAULT_(0);    /* of the order and of augmentation */
-    gd_sampler *sampler GD_DEFAULT_(nullptr); /* chooses the samples of an epoch; not with .shuffle */
-    int workers GD_DEFAULT_(0);      /* threads that prepare batches; 0: gd_loader_next does */
-    int prefetch GD_DEFAULT_(2);     /* batches that each worker may be ahead */
+    gd_sampler *
+        sampler GD_DEFAULT_(nullptr);  /* chooses the samples of an epoch; not with .shuffle */
+    int workers GD_DEFAULT_(0);        /* threads that prepare batches; 0: gd_loader_next does */
+    int prefetch GD_DEFAULT_(2);       /* batches that each worker may be ahead */
     bool drop_last GD_DEFAULT_(false); /* leaves out a last batch that is not full */
-    int targets GD_DEFAULT_(1);      /* tensors of a sample that are targets, after the inputs */
-    int weights GD_DEFAULT_(0);      /* 1: the last tensor is the weight of the sample */
-    bool pad GD_DEFAULT_(false);     /* pads tensors of different sizes to the largest in the batch */
-    double pad_value GD_DEFAULT_(0); /* with this number, at the end of each axis */
+    int targets GD_DEFAULT_(1);        /* tensors of a sample that are targets, after the inputs */
+    int weights GD_DEFAULT_(0);        /* 1: the last tensor is the weight of the sample */
+    bool pad GD_DEFAULT_(false); /* pads tensors of different sizes to the largest in the batch */
+    double pad_value GD_DEFAULT_(0);     /* with this number, at the end of each axis */
     bool skip_broken GD_DEFAULT_(false); /* leaves out, and counts, samples that cannot be read */
     gd_collate_fn collate GD_DEFAULT_(nullptr); /* NULL: stacks */
     void *user GD_DEFAULT_(nullptr);            /* for collate */
 } gd_loader_options;
 
-#define gd_loader_new(dataset, ...)                                                                \
-    GD_WITH_OPTIONS_(gd_loader_new_at(                                                             \
-        GD_HERE, dataset,                                                                          \
-        GD_OPTIONS_(gd_loader_options,                                                             \
-                    (.batch = 32, .shuffle = false, .seed = 0, .sampler = NULL, .workers = 0,      \
-                     .prefetch = 2, .drop_last = false, .targets = 1, .weights = 0, .pad = false,  \
-                     .pad_value = 0, .skip_broken = false, .collate = NULL,                        \
-                     .user = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_loader_new(dataset, ...)                                                               \
+    GD_WITH_OPTIONS_(gd_loader_new_at(                                                            \
+        GD_HERE, dataset,                                                                         \
+        GD_OPTIONS_(gd_loader_options,                                                            \
+                    (.batch = 32, .shuffle = false, .seed = 0, .sampler = NULL, .workers = 0,     \
+                     .prefetch = 2, .drop_last = false, .targets = 1, .weights = 0, .pad = false, \
+                     .pad_value = 0, .skip_broken = false, .collate = NULL, .user = NULL)         \
+                        __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
                                    const gd_loader_options *options);
 
@@ -84,29 +85,30 @@ typedef struct gd_loader_position {
 } gd_loader_position;
 GD_API gd_loader_position gd_loader_tell(const gd_loader *loader);
 #define gd_loader_seek(loader, position) gd_loader_seek_at(GD_HERE, loader, position)
-GD_API gd_status gd_loader_seek_at(const char *site, gd_loader *loader, gd_loader_position position);
+GD_API gd_status gd_loader_seek_at(const char *site, gd_loader *loader,
+                                   gd_loader_position position);
 
 /* Ends the workers and frees what they have prepared. The position stays, and the next gd_loader_next
  * starts them again. */
 GD_API void gd_loader_stop(gd_loader *loader);
 
-/* --- samplers ---------------------------------------------------------------------------------- */
+/* --- samplers --------------------------------------------------------------------------------- */
 
 /* A sampler says which samples an epoch has, and in which order. It holds for datasets of as many
  * samples as it was made for. */
 
 typedef struct gd_sampler_options {
-    int64_t count GD_DEFAULT_(0);      /* samples in an epoch; 0: as many as the dataset has */
+    int64_t count GD_DEFAULT_(0);       /* samples in an epoch; 0: as many as the dataset has */
     bool replacement GD_DEFAULT_(true); /* a sample may come several times in an epoch */
 } gd_sampler_options;
 
 /* Draws sample i with probability weights[i] / sum of weights. Floats of rank 1, none negative; they are
  * held, and must not change. Memory: 1/8 byte for each sample with replacement, 4 bytes without. */
-#define gd_sampler_weighted(weights, ...)                                                          \
-    GD_WITH_OPTIONS_(gd_sampler_weighted_at(                                                       \
-        GD_HERE, weights,                                                                          \
-        GD_OPTIONS_(gd_sampler_options,                                                            \
-                    (.count = 0, .replacement = true) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_sampler_weighted(weights, ...)                                                        \
+    GD_WITH_OPTIONS_(                                                                            \
+        gd_sampler_weighted_at(GD_HERE, weights,                                                 \
+                               GD_OPTIONS_(gd_sampler_options, (.count = 0, .replacement = true) \
+                                                                   __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_sampler *gd_sampler_weighted_at(const char *site, gd_tensor *weights,
                                           const gd_sampler_options *options);
 
@@ -118,31 +120,33 @@ GD_API gd_sampler *gd_sampler_stratified_at(const char *site, gd_tensor *classes
 
 typedef struct gd_sampler_distributed_options {
     bool shuffle GD_DEFAULT_(true);
-    bool drop_last GD_DEFAULT_(false); /* leaves out samples so that all have as many; else some come twice */
+    bool drop_last
+        GD_DEFAULT_(false); /* leaves out samples so that all have as many; else some come twice */
 } gd_sampler_distributed_options;
 
 /* The samples of process number `rank` of `world`: each has as many, and together they have all. */
-#define gd_sampler_distributed(rank, world, ...)                                                   \
-    GD_WITH_OPTIONS_(gd_sampler_distributed_at(                                                    \
-        GD_HERE, rank, world,                                                                      \
-        GD_OPTIONS_(gd_sampler_distributed_options,                                                \
-                    (.shuffle = true, .drop_last = false) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_sampler_distributed(rank, world, ...)                                                 \
+    GD_WITH_OPTIONS_(gd_sampler_distributed_at(GD_HERE, rank, world,                             \
+                                               GD_OPTIONS_(gd_sampler_distributed_options,       \
+                                                           (.shuffle = true, .drop_last = false) \
+                                                               __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_sampler *gd_sampler_distributed_at(const char *site, int rank, int world,
                                              const gd_sampler_distributed_options *options);
 
 /* A program's own. `at` is the sample at a position of an epoch, a function of its arguments alone;
  * several threads call it. */
 typedef struct gd_sampler_functions {
-    int64_t (*count)(int64_t dataset_count, void *self) GD_DEFAULT_(nullptr); /* positions in an epoch */
-    int64_t (*at)(int64_t position, uint64_t seed, uint64_t epoch, int64_t dataset_count, void *self)
-        GD_DEFAULT_(nullptr);
+    int64_t (*count)(int64_t dataset_count, void *self)
+        GD_DEFAULT_(nullptr); /* positions in an epoch */
+    int64_t (*at)(int64_t position, uint64_t seed, uint64_t epoch, int64_t dataset_count,
+                  void *self) GD_DEFAULT_(nullptr);
     void (*destroy)(void *self) GD_DEFAULT_(nullptr);
 } gd_sampler_functions;
-#define gd_sampler_from(self, ...)                                                                 \
-    GD_WITH_OPTIONS_(gd_sampler_from_at(                                                           \
-        GD_HERE, self,                                                                             \
-        GD_OPTIONS_(gd_sampler_functions,                                                          \
-                    (.count = NULL, .at = NULL, .destroy = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_sampler_from(self, ...)                                                               \
+    GD_WITH_OPTIONS_(gd_sampler_from_at(GD_HERE, self,                                           \
+                                        GD_OPTIONS_(gd_sampler_functions,                        \
+                                                    (.count = NULL, .at = NULL, .destroy = NULL) \
+                                                        __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_sampler *gd_sampler_from_at(const char *site, void *self,
                                       const gd_sampler_functions *functions);
 

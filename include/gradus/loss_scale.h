@@ -38,10 +38,10 @@ typedef struct gd_loss_scale_options {
     int64_t interval GD_DEFAULT_(2000); /* at least 1 */
 } gd_loss_scale_options;
 
-#define gd_loss_scale_new(...)                                                                     \
-    GD_WITH_OPTIONS_(gd_loss_scale_new_at(                                                         \
-        GD_HERE, GD_OPTIONS_(gd_loss_scale_options,                                                \
-                             (.start = 65536, .growth = 2, .backoff = 0.5, .interval = 2000)       \
+#define gd_loss_scale_new(...)                                                               \
+    GD_WITH_OPTIONS_(gd_loss_scale_new_at(                                                   \
+        GD_HERE, GD_OPTIONS_(gd_loss_scale_options,                                          \
+                             (.start = 65536, .growth = 2, .backoff = 0.5, .interval = 2000) \
                                  __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_loss_scale *gd_loss_scale_new_at(const char *site, const gd_loss_scale_options *options);
 
@@ -68,9 +68,9 @@ typedef struct gd_loss_scale_step_options {
 
 /* A step of the optimizer, or none where a gradient is not finite; then adapts the scale. NULL as the
  * scale: the step of the optimizer and of the schedule. */
-#define gd_loss_scale_step(scale, optimizer, ...)                                                  \
-    GD_WITH_OPTIONS_(gd_loss_scale_step_at(                                                        \
-        GD_HERE, scale, optimizer,                                                                 \
+#define gd_loss_scale_step(scale, optimizer, ...) \
+    GD_WITH_OPTIONS_(gd_loss_scale_step_at(       \
+        GD_HERE, scale, optimizer,                \
         GD_OPTIONS_(gd_loss_scale_step_options, (.schedule = NULL) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_loss_scale_step_at(const char *site, gd_loss_scale *scale,
                                        gd_optimizer *optimizer,

@@ -31,9 +31,9 @@ typedef struct gd_metric_update_options {
 
 /* Adds a batch: what the net gave and what it should have given. Does nothing, and returns it, while
  * a failure is recorded. */
-#define gd_metric_update(metric, output, target, ...)                                              \
-    GD_WITH_OPTIONS_(gd_metric_update_at(                                                          \
-        GD_HERE, metric, output, target,                                                           \
+#define gd_metric_update(metric, output, target, ...) \
+    GD_WITH_OPTIONS_(gd_metric_update_at(             \
+        GD_HERE, metric, output, target,              \
         GD_OPTIONS_(gd_metric_update_options, (.weight = NULL) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_metric_update_at(const char *site, gd_metric *metric, gd_tensor *output,
                                      gd_tensor *target, const gd_metric_update_options *options);
@@ -52,7 +52,7 @@ GD_API gd_status gd_metric_reset_at(const char *site, gd_metric *metric);
 /* What histories and progress call it: "accuracy", "top_5". */
 GD_API const char *gd_metric_name(const gd_metric *metric);
 
-/* --- user-defined metrics ---------------------------------------------------------------------- */
+/* --- user-defined metrics --------------------------------------------------------------------- */
 
 /* A metric is a record (CONTRIBUTING.md has the form) and two functions of ordinary ops:
  *

@@ -17,24 +17,30 @@
 extern "C" {
 #endif
 
-/* --- layers of a graph --------------------------------------------------------------------------- */
+/* --- layers of a graph ------------------------------------------------------------------------ */
 
 typedef struct gd_dense_options {
-    const char *activation GD_DEFAULT_(nullptr); /* an op of one tensor, by name: "relu", "tanh", "gelu" ... */
+    const char *activation
+        GD_DEFAULT_(nullptr); /* an op of one tensor, by name: "relu", "tanh", "gelu" ... */
     bool bias GD_DEFAULT_(true);
-    gd_tensor *weight GD_DEFAULT_(nullptr); /* what the weight (units, n) starts as; NULL: Xavier, uniform */
+    gd_tensor *weight
+        GD_DEFAULT_(nullptr); /* what the weight (units, n) starts as; NULL: Xavier, uniform */
     bool trainable GD_DEFAULT_(true);
-    const char *name GD_DEFAULT_(nullptr); /* variables are NAME/weight and NAME/bias; NULL: they have none */
+    const char *name
+        GD_DEFAULT_(nullptr); /* variables are NAME/weight and NAME/bias; NULL: they have none */
 } gd_dense_options;
 
 /* x (..., n) -> activation(x weight^T + bias) (..., units), in the graph that is being built. It makes the
  * weight (units, n) and the bias (units), zeros at first, as variables of x's dtype, for which n must be
  * known; other sizes of x need not be. */
-#define gd_dense(x, units, ...)                                                                  \
-    GD_WITH_OPTIONS_(gd_dense_at(GD_HERE, x, units, GD_OPTIONS_(gd_dense_options,                \
-                                 (.activation = NULL, .bias = true, .weight = NULL,              \
-                                  .trainable = true, .name = NULL) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_tensor *gd_dense_at(const char *site, gd_tensor *x, int64_t units, const gd_dense_options *options);
+#define gd_dense(x, units, ...)                                                    \
+    GD_WITH_OPTIONS_(                                                              \
+        gd_dense_at(GD_HERE, x, units,                                             \
+                    GD_OPTIONS_(gd_dense_options,                                  \
+                                (.activation = NULL, .bias = true, .weight = NULL, \
+                                 .trainable = true, .name = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_tensor *gd_dense_at(const char *site, gd_tensor *x, int64_t units,
+                              const gd_dense_options *options);
 
 #ifdef __cplusplus
 }

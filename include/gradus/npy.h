@@ -25,21 +25,21 @@
 extern "C" {
 #endif
 
-/* --- one array ------------------------------------------------------------------------------- */
+/* --- one array -------------------------------------------------------------------------------- */
 
 #define gd_save_npy(...) gd_save_npy_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_save_npy_at(const char *site, const char *path, const gd_tensor *t);
 #define gd_load_npy(...) gd_load_npy_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_load_npy_at(const char *site, const char *path);
 
-/* --- several, with names --------------------------------------------------------------------- */
+/* --- several, with names ---------------------------------------------------------------------- */
 
 /* A list of names, as many as there are tensors in the list beside it. */
 #ifdef __cplusplus
 } /* like gd_list, it lives until the end of the call that it is written in */
 template <int count> struct gd_names_of_ {
     const char *at[count];
-    operator const char *const *() const { return at; }
+    operator const char * const *() const { return at; }
 };
 template <typename... Names> inline gd_names_of_<sizeof...(Names)> gd_names(Names... names) {
     return gd_names_of_<sizeof...(Names)>{{names...}};
@@ -51,7 +51,8 @@ extern "C" {
 
 /* names has tensors.count entries; each may be used once. */
 #define gd_save_npz(...) gd_save_npz_at(GD_HERE, __VA_ARGS__)
-GD_API gd_status gd_save_npz_at(const char *site, const char *path, const char *const *names, gd_tensors tensors);
+GD_API gd_status gd_save_npz_at(const char *site, const char *path, const char *const *names,
+                                gd_tensors tensors);
 
 /* The array of that name. To load several, open the file once: */
 #define gd_load_npz(...) gd_load_npz_at(GD_HERE, __VA_ARGS__)

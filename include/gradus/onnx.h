@@ -48,10 +48,13 @@ typedef struct gd_onnx_save_options {
  * GD_AFTER: a file cannot say that one node brings another. Nodes that only had to run before are left
  * out if nothing remains of them; if they write a variable, or are functions of the program, what
  * runs after them is refused with both names. */
-#define gd_onnx_save(path, session, inputs, outputs, ...)                                        \
-    GD_WITH_OPTIONS_(gd_onnx_save_at(GD_HERE, path, session, inputs, outputs, GD_OPTIONS_(gd_onnx_save_options, \
-                                     (.external_above = 1 << 26, .own_ops = false, .metadata = NULL) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session, gd_tensors inputs, gd_tensors outputs,
+#define gd_onnx_save(path, session, inputs, outputs, ...)                               \
+    GD_WITH_OPTIONS_(gd_onnx_save_at(                                                   \
+        GD_HERE, path, session, inputs, outputs,                                        \
+        GD_OPTIONS_(gd_onnx_save_options, (.external_above = 1 << 26, .own_ops = false, \
+                                           .metadata = NULL) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session,
+                                 gd_tensors inputs, gd_tensors outputs,
                                  const gd_onnx_save_options *options);
 
 typedef struct gd_onnx_load_options {
@@ -66,17 +69,20 @@ typedef struct gd_onnx_load_options {
  *
  * NULL, with the failure recorded, when the file is damaged, has something that is not known here, or
  * asks for data outside its own folder: the message names the node and its operator. */
-#define gd_onnx_load(path, ...)                                                                  \
-    GD_WITH_OPTIONS_(gd_onnx_load_at(GD_HERE, path, GD_OPTIONS_(gd_onnx_load_options, (.trainable = false) __VA_OPT__(,) __VA_ARGS__)))
-GD_API gd_graph *gd_onnx_load_at(const char *site, const char *path, const gd_onnx_load_options *options);
+#define gd_onnx_load(path, ...)       \
+    GD_WITH_OPTIONS_(gd_onnx_load_at( \
+        GD_HERE, path,                \
+        GD_OPTIONS_(gd_onnx_load_options, (.trainable = false) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_graph *gd_onnx_load_at(const char *site, const char *path,
+                                 const gd_onnx_load_options *options);
 
-/* --- modules ----------------------------------------------------------------------------------- */
+/* --- modules ---------------------------------------------------------------------------------- */
 
 typedef struct gd_onnx_save_module_options {
     int64_t external_above GD_DEFAULT_(1 << 26); /* as above */
     const char *const *metadata GD_DEFAULT_(nullptr);
-    bool any_batch GD_DEFAULT_(true);              /* the first size of inputs may be any */
-    const char *inputs GD_DEFAULT_("input");       /* names, with spaces between */
+    bool any_batch GD_DEFAULT_(true);        /* the first size of inputs may be any */
+    const char *inputs GD_DEFAULT_("input"); /* names, with spaces between */
     const char *outputs GD_DEFAULT_("output");
 } gd_onnx_save_module_options;
 
@@ -85,11 +91,11 @@ typedef struct gd_onnx_save_module_options {
  *
  *     gd_onnx_save_module("digits.onnx", net, gd_list(gd_zeros(gd_dims(1, 1, 28, 28))));
  */
-#define gd_onnx_save_module(path, net, examples, ...)                                              \
-    GD_WITH_OPTIONS_(gd_onnx_save_module_at(                                                       \
-        GD_HERE, path, net, examples,                                                              \
-        GD_OPTIONS_(gd_onnx_save_module_options,                                                   \
-                    (.external_above = 1 << 26, .metadata = NULL, .any_batch = true,               \
+#define gd_onnx_save_module(path, net, examples, ...)                                \
+    GD_WITH_OPTIONS_(gd_onnx_save_module_at(                                         \
+        GD_HERE, path, net, examples,                                                \
+        GD_OPTIONS_(gd_onnx_save_module_options,                                     \
+                    (.external_above = 1 << 26, .metadata = NULL, .any_batch = true, \
                      .inputs = "input", .outputs = "output") __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *net,
                                         gd_tensors examples,

@@ -15,9 +15,10 @@ extern "C" {
 #endif
 
 typedef struct gd_op gd_op;
-typedef struct gd_subgraph gd_subgraph; /* a function of tensors, as a graph; control.h makes them */
+typedef struct gd_subgraph
+    gd_subgraph; /* a function of tensors, as a graph; control.h makes them */
 
-/* --- reading the table ----------------------------------------------------------------------- */
+/* --- reading the table ------------------------------------------------------------------------ */
 
 /* Ops in order of their names, those a program has added included. */
 GD_API int gd_op_count(void);
@@ -63,7 +64,8 @@ typedef struct gd_op_param {
     bool mutated;  /* written by the op */
     bool option;   /* given by name in the typed call (.weight = w) */
     bool hidden;   /* an output for the gradient's use alone; typed calls do not return it */
-    bool has_neutral; /* an input of two: where it is `neutral` everywhere, the result is the other one */
+    bool
+        has_neutral; /* an input of two: where it is `neutral` everywhere, the result is the other one */
     double neutral;
 } gd_op_param;
 
@@ -117,21 +119,22 @@ GD_API const char *gd_op_kernels(const gd_op *op, const char *device_kind, char 
 GD_API const gd_op *gd_record_at(const char *kind, int index);
 GD_API const gd_op *gd_record_get(const char *kind, const char *name);
 
-/* --- words ------------------------------------------------------------------------------------- */
+/* --- words ------------------------------------------------------------------------------------ */
 
 /* The value of an option that is one of a few words (.reduction = GD_SUM). It is a hash of the
  * text, so it means the same in every version of the library. */
 typedef uint32_t gd_word;
 GD_API gd_word gd_word_of(const char *text);
 
-/* --- calling by name --------------------------------------------------------------------------- */
+/* --- calling by name -------------------------------------------------------------------------- */
 
 /* The options of one call, by name. Made with the record's defaults; belongs to the scope. */
 typedef struct gd_attrs gd_attrs;
 GD_API gd_attrs *gd_attrs_new(const gd_op *op);
 GD_API gd_status gd_attrs_set_int(gd_attrs *attrs, const char *name, int64_t value);
 GD_API gd_status gd_attrs_set_float(gd_attrs *attrs, const char *name, double value);
-GD_API gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values);
+GD_API gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count,
+                                   const int64_t *values);
 /* From text, whatever the type: "2", "0.5", "true", "1,2", "same", "f32". */
 GD_API gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text);
 /* Several at once: "stride=2 padding=1,1 pad_mode=same". */
@@ -140,7 +143,8 @@ GD_API gd_status gd_attrs_parse(gd_attrs *attrs, const char *text);
 /* Calls an op. Inputs stand in the record's order, absent ones as NULL; absent ones at the end may
  * be left out. attrs NULL: all defaults. Returns the outputs that are not hidden. */
 #define gd_op_call(...) gd_op_call_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensors gd_op_call_at(const char *site, const gd_op *op, gd_tensors inputs, const gd_attrs *attrs);
+GD_API gd_tensors gd_op_call_at(const char *site, const gd_op *op, gd_tensors inputs,
+                                const gd_attrs *attrs);
 
 /* The short form: by name, options as text (NULL: none), the first output. */
 #define gd_call(name, inputs, options) gd_call_at(GD_HERE, name, inputs, options)
@@ -150,8 +154,8 @@ GD_API gd_tensor *gd_call_at(const char *site, const char *name, gd_tensors inpu
 /* Runs an op into tensors that exist already (the shapes and dtypes it would make), without
  * recording a gradient. */
 #define gd_op_run_into(...) gd_op_run_into_at(GD_HERE, __VA_ARGS__)
-GD_API gd_status gd_op_run_into_at(const char *site, const gd_op *op, gd_tensors inputs, const gd_attrs *attrs,
-                                gd_tensors outputs);
+GD_API gd_status gd_op_run_into_at(const char *site, const gd_op *op, gd_tensors inputs,
+                                   const gd_attrs *attrs, gd_tensors outputs);
 
 #ifdef __cplusplus
 }

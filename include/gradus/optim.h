@@ -39,7 +39,7 @@ extern "C" {
 
 /* By the name of its record, with options as text: gd_optimizer_new("adamw", parameters, "lr=0.001
  * weight_decay=0.01"). */
-#define gd_optimizer_new(name, parameters, options)                                                \
+#define gd_optimizer_new(name, parameters, options) \
     gd_optimizer_new_at(GD_HERE, name, parameters, options)
 GD_API gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors parameters,
                                          const char *options);
@@ -48,7 +48,7 @@ GD_API gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_
  * options of its own; those that are not given are the first group's (optimizers.h has the macro).
  * A parameter is in one group. The same with options as text: gd_optimizer_add_text(adam,
  * parameters, "lr=1e-4 weight_decay=0"). */
-#define gd_optimizer_add_text(optimizer, parameters, options)                                      \
+#define gd_optimizer_add_text(optimizer, parameters, options) \
     gd_optimizer_add_text_at(GD_HERE, optimizer, parameters, options)
 GD_API gd_status gd_optimizer_add_text_at(const char *site, gd_optimizer *optimizer,
                                           gd_tensors parameters, const char *options);
@@ -59,9 +59,9 @@ typedef struct gd_factors {
     double lr GD_DEFAULT_(1);
     double weight_decay GD_DEFAULT_(1);
 } gd_factors;
-#define gd_optimizer_set_factors(optimizer, parameter, ...)                                        \
-    GD_WITH_OPTIONS_(gd_optimizer_set_factors_at(                                                  \
-        GD_HERE, optimizer, parameter,                                                             \
+#define gd_optimizer_set_factors(optimizer, parameter, ...) \
+    GD_WITH_OPTIONS_(gd_optimizer_set_factors_at(           \
+        GD_HERE, optimizer, parameter,                      \
         GD_OPTIONS_(gd_factors, (.lr = 1, .weight_decay = 1) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_optimizer_set_factors_at(const char *site, gd_optimizer *optimizer,
                                              gd_tensor *parameter, const gd_factors *factors);
@@ -87,15 +87,15 @@ typedef struct gd_group_number {
 /* The learning rate of the first group, or of group number .group: an f64 tensor of rank 0, read at
  * each step. For parameters that are variables it is one, too. The plans of jits and sessions read
  * it at each run. */
-#define gd_optimizer_lr(optimizer, ...)                                                            \
-    GD_WITH_OPTIONS_(                                                                              \
-        gd_optimizer_lr_at(GD_HERE, optimizer,                                                     \
+#define gd_optimizer_lr(optimizer, ...)        \
+    GD_WITH_OPTIONS_(                          \
+        gd_optimizer_lr_at(GD_HERE, optimizer, \
                            GD_OPTIONS_(gd_group_number, (.group = 0) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *optimizer,
                                      const gd_group_number *number);
-#define gd_optimizer_set_lr(optimizer, lr, ...)                                                    \
-    GD_WITH_OPTIONS_(gd_optimizer_set_lr_at(                                                       \
-        GD_HERE, optimizer, lr,                                                                    \
+#define gd_optimizer_set_lr(optimizer, lr, ...) \
+    GD_WITH_OPTIONS_(gd_optimizer_set_lr_at(    \
+        GD_HERE, optimizer, lr,                 \
         GD_OPTIONS_(gd_group_number, (.group = 0) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *optimizer, double lr,
                                         const gd_group_number *number);
@@ -110,10 +110,10 @@ typedef struct gd_minimize_options {
 } gd_minimize_options;
 
 /* In a graph: a symbol that, when fetched, does one step towards a smaller loss. */
-#define gd_minimize(optimizer, loss, ...)                                                          \
-    GD_WITH_OPTIONS_(gd_minimize_at(                                                               \
-        GD_HERE, optimizer, loss,                                                                  \
-        GD_OPTIONS_(gd_minimize_options, (.clip_norm = 0, .clip_value = 0, .schedule = NULL,       \
+#define gd_minimize(optimizer, loss, ...)                                                    \
+    GD_WITH_OPTIONS_(gd_minimize_at(                                                         \
+        GD_HERE, optimizer, loss,                                                            \
+        GD_OPTIONS_(gd_minimize_options, (.clip_norm = 0, .clip_value = 0, .schedule = NULL, \
                                           .loss_scale = NULL) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensor *gd_minimize_at(const char *site, gd_optimizer *optimizer, gd_tensor *loss,
                                  const gd_minimize_options *options);
@@ -129,10 +129,10 @@ typedef struct gd_clip_options {
 /* Scales the gradients of the parameters so that their norm, as if they were one vector, is at most
  * max_norm. Gives the norm from before, an f64 tensor of rank 0. Parameters without a gradient are
  * skipped. */
-#define gd_clip_grad_norm(parameters, max_norm, ...)                                               \
-    GD_WITH_OPTIONS_(gd_clip_grad_norm_at(                                                         \
-        GD_HERE, parameters, max_norm,                                                             \
-        GD_OPTIONS_(gd_clip_options,                                                               \
+#define gd_clip_grad_norm(parameters, max_norm, ...) \
+    GD_WITH_OPTIONS_(gd_clip_grad_norm_at(           \
+        GD_HERE, parameters, max_norm,               \
+        GD_OPTIONS_(gd_clip_options,                 \
                     (.norm_type = 2, .error_if_nonfinite = false) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensor *gd_clip_grad_norm_at(const char *site, gd_tensors parameters, double max_norm,
                                        const gd_clip_options *options);

@@ -24,21 +24,19 @@ extern "C" {
 #endif
 
 typedef struct gd_print_options {
-    int precision GD_DEFAULT_(8);   /* digits behind the point, 0 to 20 */
-    int threshold GD_DEFAULT_(1000); /* more elements than this are not all shown */
-    int edge_items GD_DEFAULT_(3);  /* then: so many at each end of each dimension */
-    int line_width GD_DEFAULT_(75); /* longer lines are wrapped */
+    int precision GD_DEFAULT_(8);     /* digits behind the point, 0 to 20 */
+    int threshold GD_DEFAULT_(1000);  /* more elements than this are not all shown */
+    int edge_items GD_DEFAULT_(3);    /* then: so many at each end of each dimension */
+    int line_width GD_DEFAULT_(75);   /* longer lines are wrapped */
     bool describe GD_DEFAULT_(false); /* a line with dtype and shape below: f32[2,2] */
 } gd_print_options;
 
-#define GD_PRINT_OPTIONS_(...)                                                                 \
-    GD_OPTIONS_(gd_print_options,                                                              \
-                (.precision = 8, .threshold = 1000, .edge_items = 3, .line_width = 75)         \
-                __VA_OPT__(,) __VA_ARGS__)
+#define GD_PRINT_OPTIONS_(...)                                                         \
+    GD_OPTIONS_(gd_print_options, (.precision = 8, .threshold = 1000, .edge_items = 3, \
+                                   .line_width = 75) __VA_OPT__(, ) __VA_ARGS__)
 
 /* To the standard output, with a line break at the end. */
-#define gd_print(t, ...) \
-    GD_WITH_OPTIONS_(gd_fprint_with(stdout, t, GD_PRINT_OPTIONS_(__VA_ARGS__)))
+#define gd_print(t, ...) GD_WITH_OPTIONS_(gd_fprint_with(stdout, t, GD_PRINT_OPTIONS_(__VA_ARGS__)))
 /* To a stream. GD_E_IO: it could not be written. */
 #define gd_fprint(stream, t, ...) \
     GD_WITH_OPTIONS_(gd_fprint_with(stream, t, GD_PRINT_OPTIONS_(__VA_ARGS__)))

@@ -53,8 +53,8 @@ GD_API gd_status gd_profiler_save_trace(const char *path);
 /* For the rest of the block: a named span in the trace, around what is called in it.
  *     GD_PROFILE("forward");
  * The name must stay valid until the trace is saved. */
-#define GD_PROFILE(name)                                                                      \
-    __attribute__((cleanup(gd_profile_span_end), unused)) gd_profile_span GD_SCOPE_NAME_(     \
+#define GD_PROFILE(name)                                                                  \
+    __attribute__((cleanup(gd_profile_span_end), unused)) gd_profile_span GD_SCOPE_NAME_( \
         __COUNTER__) = gd_profile_span_begin(name)
 typedef struct gd_profile_span {
     const char *name;
@@ -63,7 +63,7 @@ typedef struct gd_profile_span {
 GD_API gd_profile_span gd_profile_span_begin(const char *name);
 GD_API void gd_profile_span_end(gd_profile_span *span);
 
-/* --- anomaly mode ------------------------------------------------------------------------------ */
+/* --- anomaly mode ----------------------------------------------------------------------------- */
 
 /* While on, every op looks through its floating-point results and fails when there is a NaN in
  * one: the message names the op, its inputs' shapes, the place of the call, and whether an input

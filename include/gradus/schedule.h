@@ -28,7 +28,7 @@ extern "C" {
 
 /* By the name of its record, with options as text: gd_schedule_new("cosine", adam, "steps=1000
  * warmup=100"). */
-#define gd_schedule_new(name, optimizer, options)                                                  \
+#define gd_schedule_new(name, optimizer, options) \
     gd_schedule_new_at(GD_HERE, name, optimizer, options)
 GD_API gd_schedule *gd_schedule_new_at(const char *site, const char *name, gd_optimizer *optimizer,
                                        const char *options);

@@ -34,9 +34,9 @@ extern "C" {
 typedef struct gd_scope gd_scope;
 
 #define GD_SCOPE_NAME__(n) gd_scope_##n
-#define GD_SCOPE_NAME_(n) GD_SCOPE_NAME__(n)
-#define GD_SCOPE                                                                                 \
-    __attribute__((cleanup(gd_scope_close), unused)) gd_scope *GD_SCOPE_NAME_(__COUNTER__) =     \
+#define GD_SCOPE_NAME_(n)  GD_SCOPE_NAME__(n)
+#define GD_SCOPE                                                                             \
+    __attribute__((cleanup(gd_scope_close), unused)) gd_scope *GD_SCOPE_NAME_(__COUNTER__) = \
         gd_scope_open_at(GD_HERE)
 
 /* By hand, for those who cannot use the macro: close in reverse order. */
@@ -73,15 +73,15 @@ typedef struct gd_callback gd_callback;
 typedef struct gd_history gd_history;
 #ifndef __cplusplus
 /* `call`, if `x` is such an object. */
-#define GD_FOR_OBJECT_(x, call)                                                                    \
+#define GD_FOR_OBJECT_(x, call) \
     _Generic((x), gd_tensor *: call, gd_graph *: call, gd_session *: call, gd_jit *: call,           \
              gd_module *: call, gd_optimizer *: call, gd_schedule *: call, gd_loss_scale *: call,       \
              gd_state *: call,                                                                       \
              gd_attrs *: call, gd_npz *: call, gd_random_generator *: call,                              \
              gd_dataset *: call, gd_transform *: call, gd_sampler *: call, gd_loader *: call,        \
              gd_metric *: call, gd_callback *: call, gd_history *: call, void *: call)
-#define gd_keep(x) ((__typeof__(x))GD_FOR_OBJECT_(x, gd_keep)(x))
-#define gd_retain(x) ((__typeof__(x))GD_FOR_OBJECT_(x, gd_retain)(x))
+#define gd_keep(x)    ((__typeof__(x))GD_FOR_OBJECT_(x, gd_keep)(x))
+#define gd_retain(x)  ((__typeof__(x))GD_FOR_OBJECT_(x, gd_retain)(x))
 #define gd_release(x) GD_FOR_OBJECT_(x, gd_release)(x)
 #endif
 
@@ -93,14 +93,18 @@ GD_API gd_tensors gd_keep_list(gd_tensors list);
 #define gd_listed(...) gd_list_copy(gd_list(__VA_ARGS__))
 GD_API gd_tensors gd_list_copy(gd_tensors list);
 
-GD_API void gd_release_list(gd_tensors list);  /* for a thread with no scope */
+GD_API void gd_release_list(gd_tensors list); /* for a thread with no scope */
 
 /* Live tensors, views and lists of the whole process, for leak checks. */
 GD_API int64_t gd_live_objects(void);
 
 #ifdef __cplusplus
 }
-template <typename T> inline T *gd_keep(T *object) { return static_cast<T *>(gd_keep(static_cast<void *>(object))); }
-template <typename T> inline T *gd_retain(T *object) { return static_cast<T *>(gd_retain(static_cast<void *>(object))); }
+template <typename T> inline T *gd_keep(T *object) {
+    return static_cast<T *>(gd_keep(static_cast<void *>(object)));
+}
+template <typename T> inline T *gd_retain(T *object) {
+    return static_cast<T *>(gd_retain(static_cast<void *>(object)));
+}
 #endif
 #endif

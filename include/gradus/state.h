@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-/* --- parts ----------------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 /* An object and what its names begin with in a file; "" or NULL: nothing. */
 typedef struct gd_state_part {
@@ -56,15 +56,15 @@ template <typename... Parts> inline gd_parts_of_<sizeof...(Parts)> gd_parts(Part
 }
 extern "C" {
 #else
-#define gd_part(name, object)                                                                      \
+#define gd_part(name, object) \
     (__extension__(gd_state_part){name, GD_FOR_OBJECT_(object, (void *)(object))})
-#define gd_parts(...)                                                                              \
-    (__extension__(gd_state_parts){(const gd_state_part[]){__VA_ARGS__},                           \
-                                   sizeof((gd_state_part[]){__VA_ARGS__}) /                        \
+#define gd_parts(...)                                                       \
+    (__extension__(gd_state_parts){(const gd_state_part[]){__VA_ARGS__},    \
+                                   sizeof((gd_state_part[]){__VA_ARGS__}) / \
                                        sizeof(gd_state_part)})
 #endif
 
-/* --- saving ---------------------------------------------------------------------------------- */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 typedef struct gd_save_state_options {
     /* Of a path that ends in ".index.json": the most bytes of tensors in one shard (a larger tensor
@@ -84,15 +84,15 @@ typedef struct gd_save_state_options {
  * stay until the new index is in place (new ones have other names meanwhile), and are removed then.
  * Load them by the same path. */
 #define gd_save_state(path, ...) gd_save_state_at(GD_HERE, path, gd_parts(__VA_ARGS__), NULL)
-#define gd_save_state_with(path, parts, ...)                                                       \
-    GD_WITH_OPTIONS_(                                                                              \
-        gd_save_state_at(GD_HERE, path, parts,                                                     \
-                         GD_OPTIONS_(gd_save_state_options, (.shard_bytes = 0, .checksum = false)  \
+#define gd_save_state_with(path, parts, ...)                                                      \
+    GD_WITH_OPTIONS_(                                                                             \
+        gd_save_state_at(GD_HERE, path, parts,                                                    \
+                         GD_OPTIONS_(gd_save_state_options, (.shard_bytes = 0, .checksum = false) \
                                                                 __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_save_state_at(const char *site, const char *path, gd_state_parts parts,
                                   const gd_save_state_options *options);
 
-/* --- loading --------------------------------------------------------------------------------- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 /* What a partial load did, and what did not fit. */
 typedef struct gd_load_report {
@@ -115,15 +115,15 @@ typedef struct gd_load_state_options {
 } gd_load_state_options;
 
 #define gd_load_state(path, ...) gd_load_state_at(GD_HERE, path, gd_parts(__VA_ARGS__), NULL)
-#define gd_load_state_with(path, parts, ...)                                                       \
-    GD_WITH_OPTIONS_(gd_load_state_at(                                                             \
-        GD_HERE, path, parts,                                                                      \
-        GD_OPTIONS_(gd_load_state_options, (.partial = NULL, .prefix = NULL, .rename = NULL,       \
+#define gd_load_state_with(path, parts, ...)                                                 \
+    GD_WITH_OPTIONS_(gd_load_state_at(                                                       \
+        GD_HERE, path, parts,                                                                \
+        GD_OPTIONS_(gd_load_state_options, (.partial = NULL, .prefix = NULL, .rename = NULL, \
                                             .user = NULL) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts parts,
                                   const gd_load_state_options *options);
 
-/* --- without a file -------------------------------------------------------------------------- */
+/* --- without a file --------------------------------------------------------------------------- */
 
 /* The state of an object, or of a file, in the current scope. That of an object holds its own
  * tensors, which change when the object does; that of a file holds new ones on the default device.
@@ -141,7 +141,7 @@ GD_API gd_state *gd_read_state_at(const char *site, const char *path);
 #ifdef __cplusplus
 #define gd_set_state(object, state) gd_set_state_at(GD_HERE, object, state)
 #else
-#define gd_set_state(object, state)                                                                \
+#define gd_set_state(object, state) \
     gd_set_state_at(GD_HERE, GD_FOR_OBJECT_(object, (void *)(object)), state)
 #endif
 GD_API gd_status gd_set_state_at(const char *site, void *object, const gd_state *state);

@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #if defined(__GNUC__)
-#define GD_API __attribute__((visibility("default")))
+#define GD_API                     __attribute__((visibility("default")))
 #define GD_PRINTF(fmt_at, args_at) __attribute__((format(printf, fmt_at, args_at)))
 #else
 #error "gradus needs gcc or clang"
@@ -54,9 +54,9 @@ typedef enum gd_status {
     GD_E_OVERFLOW,    /* a size that does not fit 63 bits */
     GD_E_MEMORY,      /* no memory left */
     GD_E_UNSUPPORTED, /* a valid request that this build, device or op cannot serve */
-    GD_E_STATE,       /* not now: backward twice, an overwritten saved value, a symbol read as data */
-    GD_E_IO,          /* the operating system refused to read or write */
-    GD_E_FORMAT,      /* a file that is not what it claims to be */
+    GD_E_STATE,  /* not now: backward twice, an overwritten saved value, a symbol read as data */
+    GD_E_IO,     /* the operating system refused to read or write */
+    GD_E_FORMAT, /* a file that is not what it claims to be */
 } gd_status;
 
 /* The name of a status, such as "GD_E_SHAPE". */
@@ -78,7 +78,7 @@ GD_API const char *gd_error_message(void);
 /* Forgets the recorded failure, so that state-changing calls work again. */
 GD_API void gd_clear_error(void);
 
-/* --- log ------------------------------------------------------------------------------------ */
+/* --- log -------------------------------------------------------------------------------------- */
 
 typedef enum gd_log_level { GD_LOG_DEBUG, GD_LOG_INFO, GD_LOG_WARNING, GD_LOG_ERROR } gd_log_level;
 typedef void (*gd_log_fn)(gd_log_level level, const char *message, void *user);
@@ -87,13 +87,13 @@ typedef void (*gd_log_fn)(gd_log_level level, const char *message, void *user);
  * thread; `fn` must be safe to call from any thread. */
 GD_API void gd_set_log(gd_log_fn fn, void *user);
 
-/* --- where a call stands -------------------------------------------------------------------- */
+/* --- where a call stands ---------------------------------------------------------------------- */
 
 /* Calls carry the place they were written at ("train.c:42"), for error messages: gd_item(t) is a macro
  * for gd_item_at(GD_HERE, t). Bindings call the functions behind the macros and give a place of their
  * own, or NULL. */
 #define GD_STRING_(x) #x
-#define GD_STRING(x) GD_STRING_(x)
+#define GD_STRING(x)  GD_STRING_(x)
 #ifdef GD_BUILDING /* inside the library: messages name the line of the program's call instead */
 #define GD_HERE ((const char *)0)
 #else

@@ -26,7 +26,7 @@ enum { GD_MAX_RANK = 8 };
 
 typedef struct gd_tensor gd_tensor;
 
-/* --- lists of numbers ------------------------------------------------------------------------ */
+/* --- lists of numbers ------------------------------------------------------------------------- */
 
 /* A list of up to 8 sizes or axes, written gd_dims(64, 1000). gd_dims() is the empty list, the
  * shape of a single number. As an option of an op it may also be one plain number (.axis = 1). */
@@ -93,8 +93,8 @@ typedef struct gd_floats {
     int count;
     int form; /* as that of gd_shape */
 } gd_floats;
-#define gd_floats(...)                                                                             \
-    (__extension__(gd_floats){                                                                     \
+#define gd_floats(...)         \
+    (__extension__(gd_floats){ \
         {__VA_ARGS__}, (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), 1})
 #endif
 
@@ -104,7 +104,7 @@ typedef struct gd_floats {
  * integers without further ado; a named option needs .max = gd_number_of(9007199254740993). */
 #ifdef __cplusplus
 } /* made from numbers of any type in C++ */
-#define GD_FROM_(type, exact)                                                                      \
+#define GD_FROM_(type, exact) \
     gd_number(type x) : value(static_cast<double>(x)), whole(exact) {}
 struct gd_number {
     double value;
@@ -146,11 +146,13 @@ static inline gd_number gd_number_same_(gd_number x) { return x; }
 /* Options of fixed length: .stride = 2 means 2, 2; .stride = {2, 1} is taken as written. */
 #ifdef __cplusplus
 }
-#define GD_LIST_(n, ...)                                  \
-    struct gd_int##n {                                    \
-        int64_t at[n];                                    \
-        gd_int##n(int64_t each) { for (int i = 0; i < n; i++) at[i] = each; } \
-        __VA_ARGS__                                       \
+#define GD_LIST_(n, ...)                              \
+    struct gd_int##n {                                \
+        int64_t at[n];                                \
+        gd_int##n(int64_t each) {                     \
+            for (int i = 0; i < n; i++) at[i] = each; \
+        }                                             \
+        __VA_ARGS__                                   \
     }
 GD_LIST_(1, );
 GD_LIST_(2, gd_int2(int64_t a, int64_t b) : at{a, b} {});
@@ -162,12 +164,18 @@ template <typename... Sizes> inline gd_shape gd_dims(Sizes... sizes) {
 }
 extern "C" {
 #else
-typedef struct gd_int1 { int64_t at[1]; } gd_int1;
-typedef struct gd_int2 { int64_t at[2]; } gd_int2;
-typedef struct gd_int3 { int64_t at[3]; } gd_int3;
-#define gd_dims(...)                                                              \
-    (__extension__(gd_shape){{__VA_ARGS__},                                       \
-                             (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), 1})
+typedef struct gd_int1 {
+    int64_t at[1];
+} gd_int1;
+typedef struct gd_int2 {
+    int64_t at[2];
+} gd_int2;
+typedef struct gd_int3 {
+    int64_t at[3];
+} gd_int3;
+#define gd_dims(...)          \
+    (__extension__(gd_shape){ \
+        {__VA_ARGS__}, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), 1})
 #endif
 
 /* In a list option: an element that was not given. */
@@ -185,7 +193,7 @@ typedef struct gd_int3 { int64_t at[3]; } gd_int3;
 /* A shape from an array. */
 GD_API gd_shape gd_shape_of(int rank, const int64_t *sizes);
 
-/* --- lists of tensors ------------------------------------------------------------------------ */
+/* --- lists of tensors ------------------------------------------------------------------------- */
 
 /* Several tensors: gd_cat(gd_list(a, b, c), .axis = 1). A list that an op returns belongs to the
  * scope like a tensor does, array included. */
@@ -205,12 +213,12 @@ template <typename... Tensors> inline gd_list_of_<sizeof...(Tensors)> gd_list(Te
 }
 extern "C" {
 #else
-#define gd_list(...)                                                               \
-    (__extension__(gd_tensors){(gd_tensor *const[]){__VA_ARGS__},                  \
+#define gd_list(...)                                              \
+    (__extension__(gd_tensors){(gd_tensor *const[]){__VA_ARGS__}, \
                                sizeof((gd_tensor *[]){__VA_ARGS__}) / sizeof(gd_tensor *)})
 #endif
 
-/* --- asking ---------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 /* All of these accept NULL and error tensors: they answer 0, GD_DTYPE_NONE or false. */
 GD_API gd_dtype gd_tensor_dtype(const gd_tensor *t);
@@ -224,7 +232,7 @@ GD_API bool gd_tensor_is_contiguous(const gd_tensor *t);
 GD_API bool gd_tensor_is_error(const gd_tensor *t);
 GD_API bool gd_tensor_is_symbol(const gd_tensor *t);
 
-/* --- data in and out ------------------------------------------------------------------------- */
+/* --- data in and out -------------------------------------------------------------------------- */
 
 /* A tensor of uninitialized memory on the thread's default device (device.h). */
 #define gd_empty(...) gd_empty_at(GD_HERE, __VA_ARGS__)
@@ -232,7 +240,8 @@ GD_API gd_tensor *gd_empty_at(const char *site, gd_shape shape, gd_dtype dtype);
 
 /* Copies `data` (row-major) into a new tensor: gd_from_array(gd_dims(2, 3), GD_F32, values). */
 #define gd_from_array(...) gd_from_array_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensor *gd_from_array_at(const char *site, gd_shape shape, gd_dtype dtype, const void *data);
+GD_API gd_tensor *gd_from_array_at(const char *site, gd_shape shape, gd_dtype dtype,
+                                   const void *data);
 
 /* A tensor of rank 0: gd_scalar(2) is f32; gd_scalar_of(2, GD_I64) says another type. */
 #define gd_scalar(...) gd_scalar_at(GD_HERE, __VA_ARGS__)
@@ -246,8 +255,9 @@ GD_API gd_tensor *gd_scalar_int_at(const char *site, int64_t value);
  * be a multiple of the element's size. When the last handle is gone, deleter(data, user) is called
  * (NULL: nothing is); when the call fails, it is not, and the memory stays the caller's. */
 #define gd_from_memory(...) gd_from_memory_at(GD_HERE, __VA_ARGS__)
-GD_API gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *strides, gd_dtype dtype, void *data,
-                                 void (*deleter)(void *data, void *user), void *user);
+GD_API gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *strides,
+                                    gd_dtype dtype, void *data,
+                                    void (*deleter)(void *data, void *user), void *user);
 
 /* Copies a tensor's elements to the host, row-major, waiting for its device. `bytes` must be
  * numel * element size exactly. */

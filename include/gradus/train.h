@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-/* --- compile ----------------------------------------------------------------------------------- */
+/* --- compile ---------------------------------------------------------------------------------- */
 
 /* The loss of a batch: a scalar, to be made small. */
 typedef gd_tensor *(*gd_loss_fn)(gd_tensors outputs, gd_tensors targets, void *user);
@@ -49,8 +49,8 @@ template <typename... Items> inline gd_metrics_of_<sizeof...(Items)> gd_metrics(
 }
 extern "C" {
 #else
-#define gd_metrics(...)                                                                            \
-    (__extension__(gd_metric_list){(gd_metric *[]){__VA_ARGS__},                                   \
+#define gd_metrics(...)                                          \
+    (__extension__(gd_metric_list){(gd_metric *[]){__VA_ARGS__}, \
                                    sizeof((gd_metric *[]){__VA_ARGS__}) / sizeof(gd_metric *)})
 #endif
 
@@ -72,21 +72,21 @@ typedef struct gd_compile_options {
     /* What heavy ops compute in: "f32", "bf16", "f16" (autocast.h). With f16 the loss is scaled
      * (loss_scale.h), unless a .step walks back itself. */
     const char *precision GD_DEFAULT_("f32");
-    int accumulate GD_DEFAULT_(1);            /* batches whose gradients make one step */
-    double clip_norm GD_DEFAULT_(0);          /* as gd_clip_grad_norm; 0: not */
-    double clip_value GD_DEFAULT_(0);         /* as gd_clip_grad_value; 0: not */
+    int accumulate GD_DEFAULT_(1);    /* batches whose gradients make one step */
+    double clip_norm GD_DEFAULT_(0);  /* as gd_clip_grad_norm; 0: not */
+    double clip_value GD_DEFAULT_(0); /* as gd_clip_grad_value; 0: not */
 } gd_compile_options;
 
 /* Objects are held. A net can be compiled again: the optimizer's state is then new. */
-#define gd_compile(net, ...)                                                                       \
-    GD_WITH_OPTIONS_(gd_compile_at(                                                                \
-        GD_HERE, net,                                                                              \
-        GD_OPTIONS_(gd_compile_options,                                                            \
-                    (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,              \
-                     .schedule_object = NULL, .loss = NULL, .loss_function = NULL,                 \
-                     .loss_user = NULL, .metrics = NULL, .metric_objects = {NULL, 0},              \
-                     .precision = "f32", .accumulate = 1, .clip_norm = 0,                          \
-                     .clip_value = 0) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_compile(net, ...)                                                               \
+    GD_WITH_OPTIONS_(gd_compile_at(                                                        \
+        GD_HERE, net,                                                                      \
+        GD_OPTIONS_(gd_compile_options,                                                    \
+                    (.optimizer = "adam", .optimizer_object = NULL, .schedule = NULL,      \
+                     .schedule_object = NULL, .loss = NULL, .loss_function = NULL,         \
+                     .loss_user = NULL, .metrics = NULL, .metric_objects = {NULL, 0},      \
+                     .precision = "f32", .accumulate = 1, .clip_norm = 0, .clip_value = 0) \
+                        __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_options *options);
 
 /* What it was compiled with; NULL: nothing. The optimizer of a net whose sizes are not all known
@@ -97,7 +97,7 @@ GD_API gd_schedule *gd_compiled_schedule(gd_module *net);
  * training has metrics of its own. */
 GD_API gd_metric *gd_compiled_metric(gd_module *net, int index);
 
-/* --- fit --------------------------------------------------------------------------------------- */
+/* --- fit -------------------------------------------------------------------------------------- */
 
 /* Data: a loader, a dataset, or a list of tensors with the same first size, inputs and then the
  * target: gd_fit(net, gd_list(x, y)). */
@@ -114,12 +114,18 @@ inline gd_fit_data gd_fit_data_(gd_tensors tensors) { return {nullptr, nullptr, 
 #define GD_FIT_DATA_(data) gd_fit_data_(data)
 extern "C" {
 #else
-static inline gd_fit_data gd_fit_loader_(gd_loader *loader) { return (gd_fit_data){.loader = loader}; }
+static inline gd_fit_data gd_fit_loader_(gd_loader *loader) {
+    return (gd_fit_data){.loader = loader};
+}
 static inline gd_fit_data gd_fit_dataset_(gd_dataset *set) { return (gd_fit_data){.dataset = set}; }
-static inline gd_fit_data gd_fit_tensors_(gd_tensors list) { return (gd_fit_data){.tensors = list}; }
-#define GD_FIT_DATA_(data)                                                                         \
-    _Generic((data), gd_loader *: gd_fit_loader_, gd_dataset *: gd_fit_dataset_,                    \
-             gd_tensors: gd_fit_tensors_)(data)
+static inline gd_fit_data gd_fit_tensors_(gd_tensors list) {
+    return (gd_fit_data){.tensors = list};
+}
+#define GD_FIT_DATA_(data)                  \
+    _Generic((data), gd_loader *            \
+             : gd_fit_loader_, gd_dataset * \
+             : gd_fit_dataset_, gd_tensors  \
+             : gd_fit_tensors_)(data)
 #endif
 
 /* Replaces forward, loss and backward: computes the loss, calls gd_backward, and returns the loss.
@@ -140,10 +146,12 @@ typedef struct gd_fit_options {
     gd_loader *validation GD_DEFAULT_(nullptr);
     gd_dataset *validation_dataset GD_DEFAULT_(nullptr);
     gd_tensors validation_tensors GD_DEFAULT_({nullptr, 0});
-    double validation_split GD_DEFAULT_(0); /* the share of tensors or of a dataset that is kept back */
+    double validation_split
+        GD_DEFAULT_(0); /* the share of tensors or of a dataset that is kept back */
     gd_tensor *class_weights GD_DEFAULT_(nullptr); /* f32 of rank 1: the weight of each class */
     gd_callback_list callbacks GD_DEFAULT_({nullptr, 0});
-    const char *resume GD_DEFAULT_(nullptr); /* goes on from the newest good checkpoint there, if any */
+    const char *
+        resume GD_DEFAULT_(nullptr); /* goes on from the newest good checkpoint there, if any */
     gd_step_fn step GD_DEFAULT_(nullptr);
     void *step_user GD_DEFAULT_(nullptr);
     /* for tensors and datasets, which have no loader: */
@@ -163,16 +171,16 @@ typedef struct gd_fit_options {
  * An epoch that Ctrl-C or a callback has ended in the middle has a row without validation; one that
  * .max_steps has ended is validated. Modes of modules are put back at the end. docs/training.md has
  * the details. */
-#define gd_fit(net, data, ...)                                                                     \
-    GD_WITH_OPTIONS_(gd_fit_at(                                                                    \
-        GD_HERE, net, GD_FIT_DATA_(data),                                                          \
-        GD_OPTIONS_(gd_fit_options,                                                                \
-                    (.epochs = 0, .max_steps = 0, .validation = NULL, .validation_dataset = NULL,  \
-                     .validation_tensors = {NULL, 0}, .validation_split = 0,                       \
-                     .class_weights = NULL, .callbacks = {NULL, 0}, .resume = NULL, .step = NULL,  \
-                     .step_user = NULL, .batch = 32, .shuffle = true, .workers = 0, .seed = 0,     \
-                     .progress = GD_PROGRESS_AUTO, .interrupt = true,                              \
-                     .jit = true) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_fit(net, data, ...)                                                                    \
+    GD_WITH_OPTIONS_(gd_fit_at(                                                                   \
+        GD_HERE, net, GD_FIT_DATA_(data),                                                         \
+        GD_OPTIONS_(gd_fit_options,                                                               \
+                    (.epochs = 0, .max_steps = 0, .validation = NULL, .validation_dataset = NULL, \
+                     .validation_tensors = {NULL, 0}, .validation_split = 0,                      \
+                     .class_weights = NULL, .callbacks = {NULL, 0}, .resume = NULL, .step = NULL, \
+                     .step_user = NULL, .batch = 32, .shuffle = true, .workers = 0, .seed = 0,    \
+                     .progress = GD_PROGRESS_AUTO, .interrupt = true, .jit = true) __VA_OPT__(, ) \
+                        __VA_ARGS__)))
 GD_API gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
                              const gd_fit_options *options);
 
@@ -189,25 +197,27 @@ typedef struct gd_evaluate_options {
 
 /* Loss and metrics on data, in eval mode and without gradients: a history of one row, "loss" first.
  * The net's mode is put back. */
-#define gd_evaluate(net, data, ...)                                                                \
-    GD_WITH_OPTIONS_(gd_evaluate_at(                                                               \
-        GD_HERE, net, GD_FIT_DATA_(data),                                                          \
-        GD_OPTIONS_(gd_evaluate_options, (.batch = 32, .workers = 0, .jit = true,                       \
-                                     .progress = GD_PROGRESS_NONE) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_evaluate(net, data, ...)                                                        \
+    GD_WITH_OPTIONS_(gd_evaluate_at(                                                       \
+        GD_HERE, net, GD_FIT_DATA_(data),                                                  \
+        GD_OPTIONS_(gd_evaluate_options,                                                   \
+                    (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE) \
+                        __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data,
                                   const gd_evaluate_options *options);
 
 /* The first output of the net for all samples, in eval mode. A list of tensors, or a dataset, has
  * inputs alone here (gd_predict(net, gd_list(x))); a loader's targets are left out. */
-#define gd_predict(net, data, ...)                                                                 \
-    GD_WITH_OPTIONS_(gd_predict_at(                                                                \
-        GD_HERE, net, GD_FIT_DATA_(data),                                                          \
-        GD_OPTIONS_(gd_evaluate_options, (.batch = 32, .workers = 0, .jit = true,                       \
-                                     .progress = GD_PROGRESS_NONE) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_predict(net, data, ...)                                                         \
+    GD_WITH_OPTIONS_(gd_predict_at(                                                        \
+        GD_HERE, net, GD_FIT_DATA_(data),                                                  \
+        GD_OPTIONS_(gd_evaluate_options,                                                   \
+                    (.batch = 32, .workers = 0, .jit = true, .progress = GD_PROGRESS_NONE) \
+                        __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
                                 const gd_evaluate_options *options);
 
-/* --- history ----------------------------------------------------------------------------------- */
+/* --- history ---------------------------------------------------------------------------------- */
 
 /* A table: a row for each epoch, and columns "loss", the metrics, "val_loss", "val_" and the metrics,
  * "lr", "seconds". It has state (state.h). */

@@ -96,7 +96,8 @@ static gd_status run(const gd_function *function, gd_tensors inputs, void *user,
             gd_tensor *alias = gd_tensor_alias(y[i]);
             if (!alias) return GD_E_MEMORY;
             for (int s = 0; s < state.n_saved; s++)
-                if (state.saved[s] == y[i] && y[i]->node == NULL && !y[i]->requires_grad) state.saved[s] = alias;
+                if (state.saved[s] == y[i] && y[i]->node == NULL && !y[i]->requires_grad)
+                    state.saved[s] = alias;
             y[i] = alias;
         }
     }
@@ -120,7 +121,8 @@ static gd_status apply(const gd_function *function, gd_tensors inputs, void *use
                   : run(function, inputs, user, y, grad && thread->no_grad == 0);
 }
 
-gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs, void *user) {
+gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs,
+                       void *user) {
     GD_CALLED_FROM(site);
     int n_out = function && function->n_out > 0 ? function->n_out : 1;
     gd_tensor **y = gd_list_new(n_out);
@@ -143,21 +145,26 @@ gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors
     return y ? (gd_tensors){y, n_out} : gd_list_of_errors(n_out);
 }
 
-/* --- moving between devices: a function whose backward moves back ------------------------------ */
+/* --- moving between devices: a function whose backward moves back ----------------------------- */
 
 static gd_tensor *moved(gd_tensor *t, gd_device *device) {
     size_t bytes = (size_t)gd_numel(t->rank, t->dims) * gd_dtype_size((gd_dtype)t->dtype);
     gd_tensor *copy = gd_tensor_new(device, (gd_dtype)t->dtype, t->rank, t->dims);
     void *host = gd_malloc(bytes);
-    gd_status status = copy && host ? gd_copy_out(t, host, bytes) : gd_fail(GD_E_MEMORY, "gd_to_device: no memory for %zu bytes", bytes);
+    gd_status status = copy && host
+                           ? gd_copy_out(t, host, bytes)
+                           : gd_fail(GD_E_MEMORY, "gd_to_device: no memory for %zu bytes", bytes);
     if (status == GD_OK) status = gd_copy_in(copy, host, bytes);
     gd_free(host);
     return status == GD_OK ? copy : gd_tensor_fail(status);
 }
 
 static void move_forward(gd_context *c) { c->y[0] = moved(c->x[0], c->user); }
-static void move_backward(gd_context *c) { c->gx[0] = gd_to_device(c->gy[0], gd_tensor_device(c->x[0])); }
-static const gd_function move_function = {.name = "to_device", .forward = move_forward, .backward = move_backward};
+static void move_backward(gd_context *c) {
+    c->gx[0] = gd_to_device(c->gy[0], gd_tensor_device(c->x[0]));
+}
+static const gd_function move_function = {
+    .name = "to_device", .forward = move_forward, .backward = move_backward};
 
 gd_tensor *gd_to_device_at(const char *site, gd_tensor *t, gd_device *device) {
     GD_CALLED_FROM(site);
@@ -174,7 +181,8 @@ gd_tensor *gd_to_device_at(const char *site, gd_tensor *t, gd_device *device) {
                     "gd_to_device: a symbol of a graph stays on the device of its session"));
     gd_tensors y = gd_apply(&move_function, (gd_tensors){&t, 1}, device);
     gd_tensor *result = y.at[0];
-    if (gd_this_thread.depth == 0 && result->kind != GD_FAILED) { /* no scope: the list is ours to free */
+    if (gd_this_thread.depth == 0 &&
+        result->kind != GD_FAILED) { /* no scope: the list is ours to free */
         gd_object_retain(&result->object);
         gd_release_list(y);
     }

@@ -17,8 +17,7 @@
 #include "gradus/ops.h"
 #include "ops/function.h"
 
-/* --- the table
- * ------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 typedef struct applied {
     const gd_function *function;
@@ -51,8 +50,7 @@ static gd_status look_up(int64_t number, applied *found) {
     return there ? GD_OK : gd_fail(GD_E_ARGUMENT, "such nodes are made by gd_apply");
 }
 
-/* --- shapes
- * ---------------------------------------------------------------------------------------- */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 enum { KEEPS = 6 * GD_MOST_SAVED };
 
@@ -206,8 +204,7 @@ gd_tensor *gd_shaped(gd_shape dims, gd_dtype dtype) {
     return t ? t : gd_tensor_fail(status != GD_OK ? status : GD_E_MEMORY);
 }
 
-/* --- nodes
- * ----------------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 gd_status gd_function_trace(const gd_function *f, gd_tensors x, void *user, gd_tensor **y) {
     for (int64_t i = 0; i < x.count; i++)
@@ -282,15 +279,12 @@ static void vjp(gd_vjp *v) {
     gd_function_state state = {.n_saved = 0};
     gd_status status = look_up(o->function, &a);
     if (status == GD_OK) find_saved(o, v->x, v->y, &state);
-    if (status == GD_OK && a.function->backward_of_ops)
-        take_ops(&a, v, (int)o->results, &state);
-    else if (status == GD_OK)
-        status = add_backward(o, v, &state);
+    if (status == GD_OK && a.function->backward_of_ops) take_ops(&a, v, (int)o->results, &state);
+    else if (status == GD_OK) status = add_backward(o, v, &state);
     if (status != GD_OK) gd_error_stick(status);
 }
 
-/* --- calls
- * ----------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static void free_copy(void *data, void *user) {
     (void)user;
@@ -323,8 +317,7 @@ static gd_status let_go(gd_storage *s) {
             memcpy(copy, s->data, s->bytes);
             s->data = copy;
             s->deleter = free_copy;
-        } else
-            status = gd_fail(GD_E_MEMORY, "no memory for a tensor that the function has kept");
+        } else status = gd_fail(GD_E_MEMORY, "no memory for a tensor that the function has kept");
     }
     gd_storage_release(s);
     return status;

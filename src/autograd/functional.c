@@ -7,7 +7,7 @@
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 
-/* --- what the transforms share ----------------------------------------------------------------- */
+/* --- what the transforms share ---------------------------------------------------------------- */
 
 /* The inputs as fn shall see them. An input that requires grad is used as it is, so that a
  * transform can be differentiated like any other call; another float input is seen again as a leaf
@@ -21,10 +21,12 @@ typedef struct {
 
 static gd_status prepare(gd_tensors inputs, const char *what, prepared *p) {
     *p = (prepared){.graph = false};
-    if (inputs.count < 1 || !inputs.at) return gd_fail(GD_E_ARGUMENT, "%s: there are no inputs", what);
+    if (inputs.count < 1 || !inputs.at)
+        return gd_fail(GD_E_ARGUMENT, "%s: there are no inputs", what);
     gd_tensor **all = gd_list_new(inputs.count), **floats = gd_list_new(inputs.count);
     p->float_at = gd_malloc((size_t)inputs.count * sizeof *p->float_at);
-    if (!all || !floats || !p->float_at) return gd_fail(GD_E_MEMORY, "%s: no memory for a list", what);
+    if (!all || !floats || !p->float_at)
+        return gd_fail(GD_E_MEMORY, "%s: no memory for a list", what);
     int64_t n = 0;
     for (int64_t i = 0; i < inputs.count; i++) {
         gd_tensor *x = inputs.at[i];
@@ -71,7 +73,8 @@ static gd_tensor *zeros_like(const gd_tensor *t) {
 }
 
 /* A tensor that goes with input number i: its tangent or its vector. */
-static gd_status check_beside(const gd_tensor *v, const gd_tensor *x, int64_t i, const char *what, const char *name) {
+static gd_status check_beside(const gd_tensor *v, const gd_tensor *x, int64_t i, const char *what,
+                              const char *name) {
     char a[160], b[160];
     if (v->kind == GD_FAILED) return gd_failure();
     if (v->rank != x->rank || memcmp(v->dims, x->dims, sizeof(int64_t) * x->rank) != 0)
@@ -81,10 +84,11 @@ static gd_status check_beside(const gd_tensor *v, const gd_tensor *x, int64_t i,
 }
 
 /* Puts beside each float input its tangent: zeros where it is NULL. */
-static gd_status fit_beside(const prepared *p, gd_tensors given, const char *what, const char *name, gd_tensor **fitted) {
+static gd_status fit_beside(const prepared *p, gd_tensors given, const char *what, const char *name,
+                            gd_tensor **fitted) {
     if (given.count != p->all.count || !given.at)
-        return gd_fail(GD_E_ARGUMENT, "%s: %lld %ss for %lld inputs", what, (long long)given.count, name,
-                       (long long)p->all.count);
+        return gd_fail(GD_E_ARGUMENT, "%s: %lld %ss for %lld inputs", what, (long long)given.count,
+                       name, (long long)p->all.count);
     for (int64_t k = 0; k < p->floats.count; k++) {
         int64_t i = p->float_at[k];
         const gd_tensor *x = p->floats.at[k];
@@ -113,10 +117,11 @@ static gd_tensor *own(gd_tensor *y, bool graph) {
     return graph ? gd_clone(y) : gd_detach(y);
 }
 
-/* --- J v --------------------------------------------------------------------------------------- */
+/* --- J v -------------------------------------------------------------------------------------- */
 
 /* The gradient g = J^T u is linear in u, so the gradient of <g, v> by u is J v. */
-static gd_status jvp(gd_fn fn, const prepared *p, gd_tensors tangents, void *user, gd_tensor **result) {
+static gd_status jvp(gd_fn fn, const prepared *p, gd_tensors tangents, void *user,
+                     gd_tensor **result) {
     gd_tensor **v = gd_list_new(p->floats.count), **g_used = gd_list_new(p->floats.count),
               **v_used = gd_list_new(p->floats.count);
     if (!v || !g_used || !v_used) return gd_fail(GD_E_MEMORY, "gd_jvp: no memory for a list");
@@ -127,7 +132,8 @@ static gd_status jvp(gd_fn fn, const prepared *p, gd_tensors tangents, void *use
     *result = u; /* fn does not depend on its inputs */
     if (!y->requires_grad && y->kind == GD_VALUE) return GD_OK;
     if (u->kind == GD_VALUE) u = gd_requires_grad(u);
-    gd_tensors g = gd_grad(gd_list(y), p->floats, .gradients = gd_list(u), .create_graph = true, .allow_unused = true);
+    gd_tensors g = gd_grad(gd_list(y), p->floats, .gradients = gd_list(u), .create_graph = true,
+                           .allow_unused = true);
     if (g.count == 0 || gd_tensor_is_error(g.at[0])) return gd_failure();
     int64_t n = 0;
     for (int64_t k = 0; k < g.count; k++)
@@ -139,14 +145,16 @@ static gd_status jvp(gd_fn fn, const prepared *p, gd_tensors tangents, void *use
     if (n == 0) return GD_OK;
     bool graph = p->graph;
     for (int64_t k = 0; k < n; k++) graph |= v_used[k]->requires_grad && gd_grad_enabled();
-    gd_tensors jv = gd_grad(((gd_tensors){g_used, n}), gd_list(u), .gradients = (gd_tensors){v_used, n},
-                            .create_graph = graph, .retain_graph = true, .allow_unused = true);
+    gd_tensors jv =
+        gd_grad(((gd_tensors){g_used, n}), gd_list(u), .gradients = (gd_tensors){v_used, n},
+                .create_graph = graph, .retain_graph = true, .allow_unused = true);
     if (jv.count == 0) return gd_failure();
     if (jv.at[0]) *result = own(jv.at[0], graph);
     return GD_OK;
 }
 
-gd_tensor *gd_jvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors tangents, void *user) {
+gd_tensor *gd_jvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors tangents,
+                     void *user) {
     GD_CALLED_FROM(site);
     if (!fn) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_jvp: the function is NULL"));
     gd_scope *scope = gd_scope_open();
@@ -157,7 +165,7 @@ gd_tensor *gd_jvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors t
     return finish(scope, &p, status, y);
 }
 
-/* --- the Jacobian ------------------------------------------------------------------------------ */
+/* --- the Jacobian ----------------------------------------------------------------------------- */
 
 enum { ROWS_AT_ONCE = 128 }; /* rows joined at a time */
 
@@ -191,16 +199,20 @@ static gd_tensor *jacobian_row(gd_tensor *y, gd_tensor *x, int64_t row, char *ho
     return gd_keep(gd_reshape(g.at[0] ? g.at[0] : zeros_like(x), gd_dims(1, numel)));
 }
 
-static gd_status jacobian(gd_fn fn, const prepared *p, gd_tensor *x, void *user, gd_tensor **result) {
+static gd_status jacobian(gd_fn fn, const prepared *p, gd_tensor *x, void *user,
+                          gd_tensor **result) {
     char a[160], b[160];
     gd_tensor *y = call_taped(fn, p->all, user);
     GD_TRY(check_fn_result(y, "gd_jacobian"));
-    if (y->kind != GD_VALUE) return gd_fail(GD_E_UNSUPPORTED, "gd_jacobian: symbols of a graph have no elements to go through");
+    if (y->kind != GD_VALUE)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "gd_jacobian: symbols of a graph have no elements to go through");
     gd_shape shape = {.rank = y->rank + x->rank, .form = 1};
     if (shape.rank > GD_MAX_RANK)
-        return gd_fail(GD_E_SHAPE, "gd_jacobian: %s by %s has more than %d dimensions", gd_describe(y, a, sizeof a),
-                       gd_describe(x, b, sizeof b), GD_MAX_RANK);
-    for (int k = 0; k < shape.rank; k++) shape.at[k] = k < y->rank ? y->dims[k] : x->dims[k - y->rank];
+        return gd_fail(GD_E_SHAPE, "gd_jacobian: %s by %s has more than %d dimensions",
+                       gd_describe(y, a, sizeof a), gd_describe(x, b, sizeof b), GD_MAX_RANK);
+    for (int k = 0; k < shape.rank; k++)
+        shape.at[k] = k < y->rank ? y->dims[k] : x->dims[k - y->rank];
     int64_t rows = gd_numel(y->rank, y->dims);
     if (rows == 0 || gd_numel(x->rank, x->dims) == 0 || !y->requires_grad) {
         *result = gd_full(shape, 0.0, .dtype = (gd_dtype)x->dtype);
@@ -208,7 +220,9 @@ static gd_status jacobian(gd_fn fn, const prepared *p, gd_tensor *x, void *user,
     }
     char *host = gd_calloc((size_t)rows, gd_dtype_size((gd_dtype)y->dtype));
     gd_tensor **list = gd_malloc((size_t)rows * sizeof *list);
-    gd_status status = host && list ? GD_OK : gd_fail(GD_E_MEMORY, "gd_jacobian: no memory for %lld rows", (long long)rows);
+    gd_status status = host && list ? GD_OK
+                                    : gd_fail(GD_E_MEMORY, "gd_jacobian: no memory for %lld rows",
+                                              (long long)rows);
     for (int64_t i = 0; i < rows && status == GD_OK; i++) {
         list[i] = jacobian_row(y, x, i, host, p->graph);
         if (list[i]->kind == GD_FAILED) status = gd_failure();
@@ -229,14 +243,16 @@ gd_tensor *gd_jacobian_at(const char *site, gd_fn fn, gd_tensors inputs, int inp
     for (int64_t k = 0; k < p.floats.count; k++)
         if (p.float_at[k] == input) x = p.floats.at[k];
     if (status == GD_OK && !x)
-        status = gd_fail(GD_E_INDEX, "gd_jacobian: there is no float input %d among %lld", input, (long long)inputs.count);
+        status = gd_fail(GD_E_INDEX, "gd_jacobian: there is no float input %d among %lld", input,
+                         (long long)inputs.count);
     if (status == GD_OK) status = jacobian(fn, &p, x, user, &y);
     return finish(scope, &p, status, y);
 }
 
-/* --- Hessian times vectors --------------------------------------------------------------------- */
+/* --- Hessian times vectors -------------------------------------------------------------------- */
 
-static gd_status hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user, gd_tensor **results) {
+static gd_status hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user,
+                     gd_tensor **results) {
     gd_tensor **v = gd_list_new(p->floats.count), **g_used = gd_list_new(p->floats.count),
               **v_used = gd_list_new(p->floats.count);
     char text[160];
@@ -245,7 +261,8 @@ static gd_status hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user
     gd_tensor *y = call_taped(fn, p->all, user);
     GD_TRY(check_fn_result(y, "gd_hvp"));
     if (gd_numel(y->rank, y->dims) != 1)
-        return gd_fail(GD_E_SHAPE, "gd_hvp: the function's result is %s; it must have one element", gd_describe(y, text, sizeof text));
+        return gd_fail(GD_E_SHAPE, "gd_hvp: the function's result is %s; it must have one element",
+                       gd_describe(y, text, sizeof text));
     gd_tensors g = {NULL, 0}, hv = {NULL, 0};
     int64_t n = 0;
     if (y->requires_grad || y->kind == GD_SYMBOL) {
@@ -270,7 +287,8 @@ static gd_status hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user
     return GD_OK;
 }
 
-gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors vectors, void *user) {
+gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors vectors,
+                     void *user) {
     GD_CALLED_FROM(site);
     gd_tensor **results = gd_list_new(inputs.count);
     gd_status status = !results ? GD_E_MEMORY
@@ -286,5 +304,6 @@ gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors v
     if (status == GD_OK) return (gd_tensors){results, inputs.count};
     gd_error_stick(status);
     for (int64_t i = 0; results && i < inputs.count; i++) results[i] = &gd_error_tensor;
-    return results && inputs.count > 0 ? (gd_tensors){results, inputs.count} : gd_list_of_errors(inputs.count);
+    return results && inputs.count > 0 ? (gd_tensors){results, inputs.count}
+                                       : gd_list_of_errors(inputs.count);
 }

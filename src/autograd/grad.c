@@ -23,9 +23,9 @@ void gd_elementwise_vjp(gd_vjp *v) {
         gd_tensor *in[24];
         for (int k = 0; k < d->n_sources; k++) {
             int s = d->source[k];
-            in[k] = s < v->n_out              ? v->gy[s]
-                    : s < v->n_out + v->n_in  ? v->x[s - v->n_out]
-                                              : v->y[s - v->n_out - v->n_in];
+            in[k] = s < v->n_out             ? v->gy[s]
+                    : s < v->n_out + v->n_in ? v->x[s - v->n_out]
+                                             : v->y[s - v->n_out - v->n_in];
         }
         v->gx[i] = gd_dispatch_one(d->op, NULL, in, d->n_sources, v->attrs);
     }
@@ -36,8 +36,11 @@ static gd_tensor *start_gradient(gd_tensor *y, gd_tensor *given, bool ones_fit, 
     char a[160], b[160];
     if (!given) {
         if (!ones_fit && gd_numel(y->rank, y->dims) != 1)
-            return gd_tensor_fail(gd_fail(GD_E_SHAPE, "%s: the result is %s; give the gradient to start from, or "
-                                          "reduce it to one element first", what, gd_describe(y, a, sizeof a)));
+            return gd_tensor_fail(
+                gd_fail(GD_E_SHAPE,
+                        "%s: the result is %s; give the gradient to start from, or "
+                        "reduce it to one element first",
+                        what, gd_describe(y, a, sizeof a)));
         if (y->kind == GD_SYMBOL) return gd_ones_like(y);
         gd_device *before = gd_this_thread.device;
         gd_this_thread.device = y->device;
@@ -48,19 +51,23 @@ static gd_tensor *start_gradient(gd_tensor *y, gd_tensor *given, bool ones_fit, 
     if (given->kind == GD_FAILED) return given;
     bool fits = given->rank == y->rank;
     for (int i = 0; i < y->rank && fits; i++)
-        fits = given->dims[i] == y->dims[i] || given->dims[i] == GD_UNKNOWN || y->dims[i] == GD_UNKNOWN;
+        fits = given->dims[i] == y->dims[i] || given->dims[i] == GD_UNKNOWN ||
+               y->dims[i] == GD_UNKNOWN;
     if (!fits)
         return gd_tensor_fail(gd_fail(GD_E_SHAPE, "%s: the gradient is %s, the result %s", what,
-                                      gd_describe(given, a, sizeof a), gd_describe(y, b, sizeof b)));
+                                      gd_describe(given, a, sizeof a),
+                                      gd_describe(y, b, sizeof b)));
     return given->dtype == y->dtype ? given : gd_cast(given, (gd_dtype)y->dtype);
 }
 
 static gd_status check_result(const gd_tensor *y, const char *what) {
     char text[160];
     if (!y || y->kind == GD_FAILED || y->kind == GD_META)
-        return gd_fail(GD_E_ARGUMENT, "%s: the result is %s", what, gd_describe(y, text, sizeof text));
+        return gd_fail(GD_E_ARGUMENT, "%s: the result is %s", what,
+                       gd_describe(y, text, sizeof text));
     if (!y->requires_grad && y->kind != GD_SYMBOL)
-        return gd_fail(GD_E_STATE, "%s: the result does not depend on a tensor that requires grad", what);
+        return gd_fail(GD_E_STATE, "%s: the result does not depend on a tensor that requires grad",
+                       what);
     return GD_OK;
 }
 
@@ -68,14 +75,16 @@ static gd_status backward(gd_tensor *result, const gd_backward_options *o) {
     GD_TRY(check_result(result, "gd_backward"));
     const bool traced = gd_grads_are_traced();
     if (result->kind == GD_SYMBOL && !traced)
-        return gd_fail(GD_E_STATE, "gd_backward: the result is a symbol of a graph; gd_grad gives its gradients, which are symbols, too");
+        return gd_fail(GD_E_STATE, "gd_backward: the result is a symbol of a graph; gd_grad gives "
+                                   "its gradients, which are symbols, too");
     gd_scope *scope = gd_scope_open();
     gd_tensor *gradient = start_gradient(result, o->gradient, false, "gd_backward");
     gd_status status = gradient->kind == GD_FAILED ? gd_failure() : GD_OK;
-    if (status == GD_OK && traced)
-        status = gd_traced_grads.backward(result, gradient, o);
+    if (status == GD_OK && traced) status = gd_traced_grads.backward(result, gradient, o);
     else if (status == GD_OK)
-        status = gd_walk_back(&(gd_walk){.outputs = &result, .gradients = &gradient, .n_outputs = 1,
+        status = gd_walk_back(&(gd_walk){.outputs = &result,
+                                         .gradients = &gradient,
+                                         .n_outputs = 1,
                                          .retain_graph = o->retain_graph || o->create_graph,
                                          .create_graph = o->create_graph});
     gd_scope_close(&scope);
@@ -104,9 +113,12 @@ static gd_status defer(const char *site, const gd_walk *walk, const bool *reache
         if (reached[i]) all[n++] = walk->inputs[i];
     const int64_t wanted = n - 2 * walk->n_outputs;
     gd_tensors g = {NULL, 0};
-    if (wanted > 0) g = gd_deferred_gradients_at(site, (gd_tensors){all, n}, &(gd_deferred_gradients_options){.outputs = walk->n_outputs});
+    if (wanted > 0)
+        g = gd_deferred_gradients_at(site, (gd_tensors){all, n},
+                                     &(gd_deferred_gradients_options){.outputs = walk->n_outputs});
     gd_free(all);
-    if (g.count != wanted) return gd_this_thread.recorded ? gd_this_thread.recorded : gd_this_thread.noted;
+    if (g.count != wanted)
+        return gd_this_thread.recorded ? gd_this_thread.recorded : gd_this_thread.noted;
     for (int64_t i = 0, k = 0; i < walk->n_inputs; i++)
         if (reached[i]) walk->results[i] = gd_retain(g.at[k++]);
     return GD_OK;
@@ -116,38 +128,46 @@ static gd_status walk_or_defer(const char *site, const gd_walk *walk) {
     bool waits = false, *reached = NULL;
     if (walk->outputs[0]->kind != GD_SYMBOL) return gd_walk_back(walk);
     reached = gd_calloc((size_t)walk->n_inputs, sizeof *reached);
-    gd_status status = reached ? gd_walk_waits(walk, &waits, reached) : gd_fail(GD_E_MEMORY, "no memory for gradients");
+    gd_status status = reached ? gd_walk_waits(walk, &waits, reached)
+                               : gd_fail(GD_E_MEMORY, "no memory for gradients");
     if (status == GD_OK) status = waits ? defer(site, walk, reached) : gd_walk_back(walk);
     gd_free(reached);
     return status;
 }
 
-static gd_status grad(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o, gd_tensor **results) {
+static gd_status grad(const char *site, gd_tensors outputs, gd_tensors inputs,
+                      const gd_grad_options *o, gd_tensor **results) {
     if (outputs.count < 1 || !outputs.at || inputs.count < 1)
         return gd_fail(GD_E_ARGUMENT, "gd_grad: no outputs or no inputs");
     if (o->gradients.count != 0 && o->gradients.count != outputs.count)
-        return gd_fail(GD_E_ARGUMENT, "gd_grad: %lld gradients for %lld outputs", (long long)o->gradients.count,
-                       (long long)outputs.count);
+        return gd_fail(GD_E_ARGUMENT, "gd_grad: %lld gradients for %lld outputs",
+                       (long long)o->gradients.count, (long long)outputs.count);
     for (int64_t i = 0; i < outputs.count; i++) GD_TRY(check_result(outputs.at[i], "gd_grad"));
     for (int64_t i = 0; i < inputs.count; i++) {
         const gd_tensor *x = inputs.at[i];
         if (!x || (!x->requires_grad && x->kind != GD_SYMBOL))
             return gd_fail(GD_E_STATE, "gd_grad: input %lld does not require grad", (long long)i);
         if (x->kind == GD_SYMBOL && !gd_dtype_is_float((gd_dtype)x->dtype))
-            return gd_fail(GD_E_DTYPE, "gd_grad: input %lld is %s; floats have gradients", (long long)i, gd_dtype_name((gd_dtype)x->dtype));
+            return gd_fail(GD_E_DTYPE, "gd_grad: input %lld is %s; floats have gradients",
+                           (long long)i, gd_dtype_name((gd_dtype)x->dtype));
     }
     gd_tensor **gradients = gd_malloc((size_t)outputs.count * sizeof *gradients);
     if (!gradients) return gd_fail(GD_E_MEMORY, "no memory for gradients");
     gd_status status = GD_OK;
     for (int64_t i = 0; i < outputs.count && status == GD_OK; i++) {
-        gradients[i] = start_gradient(outputs.at[i], o->gradients.count ? o->gradients.at[i] : NULL, true, "gd_grad");
+        gradients[i] = start_gradient(outputs.at[i], o->gradients.count ? o->gradients.at[i] : NULL,
+                                      true, "gd_grad");
         if (gradients[i]->kind == GD_FAILED) status = gd_failure();
     }
     if (status == GD_OK)
-        status = walk_or_defer(site, &(gd_walk){.outputs = outputs.at, .gradients = gradients, .n_outputs = outputs.count,
-                                          .inputs = inputs.at, .n_inputs = inputs.count, .results = results,
-                                          .retain_graph = o->retain_graph || o->create_graph,
-                                          .create_graph = o->create_graph});
+        status = walk_or_defer(site, &(gd_walk){.outputs = outputs.at,
+                                                .gradients = gradients,
+                                                .n_outputs = outputs.count,
+                                                .inputs = inputs.at,
+                                                .n_inputs = inputs.count,
+                                                .results = results,
+                                                .retain_graph = o->retain_graph || o->create_graph,
+                                                .create_graph = o->create_graph});
     gd_free(gradients);
     return status;
 }
@@ -166,8 +186,8 @@ static gd_status cut_off(gd_tensor **results, int64_t count) {
 }
 
 /* grad() in a scope and an attempt of its own. */
-static gd_status attempt_grad(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *o,
-                              gd_tensor **results) {
+static gd_status attempt_grad(const char *site, gd_tensors outputs, gd_tensors inputs,
+                              const gd_grad_options *o, gd_tensor **results) {
     if (gd_failed()) return gd_error_status();
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -181,18 +201,22 @@ static gd_status attempt_grad(const char *site, gd_tensors outputs, gd_tensors i
 
 static gd_status unused(const gd_tensor *x, int64_t i) {
     char text[200] = "";
-    return gd_fail(GD_E_STATE, "gd_grad: the outputs do not depend on input %lld%s%s (.allow_unused = true gives NULL instead)",
+    return gd_fail(GD_E_STATE,
+                   "gd_grad: the outputs do not depend on input %lld%s%s (.allow_unused = true "
+                   "gives NULL instead)",
                    (long long)i, x->kind == GD_SYMBOL ? ", " : "",
                    x->kind == GD_SYMBOL ? gd_symbol_text_hook(x, text, sizeof text) : "");
 }
 
-gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs, const gd_grad_options *options) {
+gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs,
+                      const gd_grad_options *options) {
     static const gd_grad_options none;
     if (!options) options = &none;
     GD_CALLED_FROM(site);
     if (inputs.count < 0 || !inputs.at) inputs.count = 0;
     gd_tensor **results = gd_list_new(inputs.count);
-    gd_status status = results ? attempt_grad(site, outputs, inputs, options, results) : GD_E_MEMORY;
+    gd_status status =
+        results ? attempt_grad(site, outputs, inputs, options, results) : GD_E_MEMORY;
     for (int64_t i = 0; i < inputs.count && results; i++) {
         if (!results[i]) {
             if (status == GD_OK && !options->allow_unused) status = unused(inputs.at[i], i);
@@ -209,5 +233,6 @@ gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs, c
         results[i] = &gd_error_tensor;
     }
     /* the list is there, filled with error tensors, so that result.at[0] can be passed on */
-    return results && inputs.count ? (gd_tensors){results, inputs.count} : gd_list_of_errors(inputs.count);
+    return results && inputs.count ? (gd_tensors){results, inputs.count}
+                                   : gd_list_of_errors(inputs.count);
 }

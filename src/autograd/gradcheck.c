@@ -38,7 +38,9 @@ static double weight(uint64_t stream, int64_t i) {
 static gd_tensor *weights_like(const gd_tensor *t, uint64_t stream) {
     int64_t n = gd_numel(t->rank, t->dims);
     double *data = gd_malloc((size_t)n * sizeof *data);
-    if (!data) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)n));
+    if (!data)
+        return gd_tensor_fail(
+            gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)n));
     for (int64_t i = 0; i < n; i++) data[i] = weight(stream, i);
     gd_tensor *w = gd_from_array(gd_shape_of(t->rank, t->dims), GD_F64, data);
     gd_free(data);
@@ -46,7 +48,7 @@ static gd_tensor *weights_like(const gd_tensor *t, uint64_t stream) {
     return w;
 }
 
-/* --- one evaluation ---------------------------------------------------------------------------- */
+/* --- one evaluation --------------------------------------------------------------------------- */
 
 static gd_status evaluate(check *c, gd_tensor **result) {
     char text[160];
@@ -55,7 +57,8 @@ static gd_status evaluate(check *c, gd_tensor **result) {
     if (!y) return gd_fail(GD_E_ARGUMENT, "gd_gradcheck: the function returned NULL");
     if (y->kind == GD_FAILED) return gd_failure();
     if (y->dtype != GD_F64)
-        return gd_fail(GD_E_DTYPE, "gd_gradcheck: the function's result is %s; the check needs f64", gd_describe(y, text, sizeof text));
+        return gd_fail(GD_E_DTYPE, "gd_gradcheck: the function's result is %s; the check needs f64",
+                       gd_describe(y, text, sizeof text));
     *result = y;
     return GD_OK;
 }
@@ -80,7 +83,8 @@ static gd_status set_element(gd_tensor *x, double *host, int64_t n, int64_t e, d
 }
 
 /* <w, y> at element e of x, moved by a step either way. `above` has room for the result. */
-static gd_status difference(check *c, gd_tensor *x, double *host, int64_t n, int64_t e, double *above, double *slope) {
+static gd_status difference(check *c, gd_tensor *x, double *host, int64_t n, int64_t e,
+                            double *above, double *slope) {
     double at = host[e], step = c->options->step * fmax(1.0, fabs(at));
     double high = at + step, low = at - step; /* as they are after rounding */
     gd_status status = set_element(x, host, n, e, high);
@@ -108,10 +112,13 @@ static gd_status check_input(check *c, int64_t input, gd_tensor *gradient) {
     gd_tensor *x = c->inputs.at[input];
     int64_t n = gd_numel(x->rank, x->dims);
     char text[160];
-    double *host = gd_calloc((size_t)(2 * n + c->n_y) + 1, sizeof *host), *analytic = host + n, *above = host + 2 * n;
-    if (!host) return gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)n);
+    double *host = gd_calloc((size_t)(2 * n + c->n_y) + 1, sizeof *host), *analytic = host + n,
+           *above = host + 2 * n;
+    if (!host)
+        return gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)n);
     gd_status status = gd_copy_out(x, host, (size_t)n * sizeof *host);
-    if (status == GD_OK && gradient) status = gd_copy_out(gradient, analytic, (size_t)n * sizeof *analytic);
+    if (status == GD_OK && gradient)
+        status = gd_copy_out(gradient, analytic, (size_t)n * sizeof *analytic);
     const int64_t most = c->options->elements, parts = most > 0 && most < n ? most : n;
     for (int64_t part = 0; part < parts && status == GD_OK; part++) {
         const int64_t from = part * n / parts, size = (part + 1) * n / parts - from;
@@ -119,18 +126,22 @@ static gd_status check_input(check *c, int64_t input, gd_tensor *gradient) {
         double slope = 0;
         status = difference(c, x, host, n, e, above, &slope);
         if (status == GD_OK && !close_enough(analytic[e], slope, c->options))
-            status = gd_fail(GD_E_ARGUMENT, "gd_gradcheck: input %lld (%s), element %lld%s: the gradient says %.10g, "
-                             "finite differences say %.10g", (long long)input, gd_describe(x, text, sizeof text),
-                             (long long)e, c->options->twice ? ", second order" : "", analytic[e], slope);
+            status =
+                gd_fail(GD_E_ARGUMENT,
+                        "gd_gradcheck: input %lld (%s), element %lld%s: the gradient says %.10g, "
+                        "finite differences say %.10g",
+                        (long long)input, gd_describe(x, text, sizeof text), (long long)e,
+                        c->options->twice ? ", second order" : "", analytic[e], slope);
     }
     gd_free(host);
     return status;
 }
 
-/* --- the first order --------------------------------------------------------------------------- */
+/* --- the first order -------------------------------------------------------------------------- */
 
 /* Copies of the inputs that are checked, so that the caller's own are never written. */
-static gd_status copy_inputs(gd_tensors inputs, gd_tensor **copies, gd_tensor **checked, int64_t *n_checked) {
+static gd_status copy_inputs(gd_tensors inputs, gd_tensor **copies, gd_tensor **checked,
+                             int64_t *n_checked) {
     char text[160];
     *n_checked = 0;
     for (int64_t i = 0; i < inputs.count; i++) {
@@ -139,8 +150,10 @@ static gd_status copy_inputs(gd_tensors inputs, gd_tensor **copies, gd_tensor **
         if (x && x->kind == GD_FAILED) return gd_failure();
         if (!x || !x->requires_grad) continue;
         if (x->dtype != GD_F64 || x->kind != GD_VALUE)
-            return gd_fail(GD_E_DTYPE, "gd_gradcheck: input %lld is %s; those that require grad must be f64 values",
-                           (long long)i, gd_describe(x, text, sizeof text));
+            return gd_fail(
+                GD_E_DTYPE,
+                "gd_gradcheck: input %lld is %s; those that require grad must be f64 values",
+                (long long)i, gd_describe(x, text, sizeof text));
         copies[i] = gd_requires_grad(gd_clone(gd_detach(x)));
         if (copies[i]->kind == GD_FAILED) return gd_failure();
         checked[(*n_checked)++] = copies[i];
@@ -162,11 +175,13 @@ static gd_status first_order(check *c, gd_tensors checked) {
         g = gd_grad(gd_list(y), checked, .gradients = gd_list(w), .allow_unused = true);
         if (g.count != checked.count || gd_tensor_is_error(g.at[0])) return gd_failure();
     } else if (!c->options->twice) { /* a gradient may well be constant */
-        return gd_fail(GD_E_STATE, "gd_gradcheck: the result does not depend on an input that requires grad");
+        return gd_fail(GD_E_STATE,
+                       "gd_gradcheck: the result does not depend on an input that requires grad");
     }
     c->n_y = gd_numel(y->rank, y->dims);
     c->y = gd_malloc((size_t)c->n_y * 2 * sizeof *c->y);
-    if (!c->y) return gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)c->n_y);
+    if (!c->y)
+        return gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)c->n_y);
     c->w = c->y + c->n_y;
     for (int64_t i = 0; i < c->n_y; i++) c->w[i] = weight(0, i);
     for (int64_t i = 0, k = 0; i < c->inputs.count && status == GD_OK; i++)
@@ -178,7 +193,7 @@ static gd_status first_order(check *c, gd_tensors checked) {
     return status;
 }
 
-/* --- the second order -------------------------------------------------------------------------- */
+/* --- the second order ------------------------------------------------------------------------- */
 
 typedef struct {
     gd_fn fn;
@@ -198,16 +213,18 @@ static gd_tensor *gradient_function(gd_tensors inputs, void *user) {
     gd_tensor *y = f->fn((gd_tensors){inputs.at, n}, f->user);
     gd_grad_mode_end(&before);
     if (!y || y->kind == GD_FAILED || !y->requires_grad) return y && y->kind == GD_FAILED ? y : sum;
-    gd_tensors g = gd_grad(gd_list(y), ((gd_tensors){checked, n_checked}), .gradients = gd_list(inputs.at[n]),
-                           .create_graph = graph, .allow_unused = true);
+    gd_tensors g =
+        gd_grad(gd_list(y), ((gd_tensors){checked, n_checked}), .gradients = gd_list(inputs.at[n]),
+                .create_graph = graph, .allow_unused = true);
     if (g.count == 0) return &gd_error_tensor;
     for (int64_t k = 0; k < g.count; k++)
-        if (g.at[k]) sum = gd_add(sum, gd_sum(gd_mul(g.at[k], weights_like(g.at[k], (uint64_t)k + 2))));
+        if (g.at[k])
+            sum = gd_add(sum, gd_sum(gd_mul(g.at[k], weights_like(g.at[k], (uint64_t)k + 2))));
     return sum;
 }
 
-static gd_status second_order(gd_fn fn, gd_tensors copies, void *user, const gd_gradcheck_options *options,
-                              const gd_tensor *y) {
+static gd_status second_order(gd_fn fn, gd_tensors copies, void *user,
+                              const gd_gradcheck_options *options, const gd_tensor *y) {
     gd_tensor **with_v = gd_list_new(copies.count + 1);
     if (!with_v) return GD_E_MEMORY;
     for (int64_t i = 0; i < copies.count; i++) with_v[i] = copies.at[i];
@@ -217,20 +234,28 @@ static gd_status second_order(gd_fn fn, gd_tensors copies, void *user, const gd_
     again.second_order = false;
     again.twice = true;
     inner f = {fn, user};
-    return gd_gradcheck_at(NULL, gradient_function, (gd_tensors){with_v, copies.count + 1}, &f, &again);
+    return gd_gradcheck_at(NULL, gradient_function, (gd_tensors){with_v, copies.count + 1}, &f,
+                           &again);
 }
 
-/* --- the call ---------------------------------------------------------------------------------- */
+/* --- the call --------------------------------------------------------------------------------- */
 
-static gd_status gradcheck(gd_fn fn, gd_tensors inputs, void *user, const gd_gradcheck_options *options) {
+static gd_status gradcheck(gd_fn fn, gd_tensors inputs, void *user,
+                           const gd_gradcheck_options *options) {
     if (!fn || inputs.count < 1 || !inputs.at)
-        return gd_fail(GD_E_ARGUMENT, "gd_gradcheck: the function or the list of inputs is missing");
-    if (!(options->step > 0)) return gd_fail(GD_E_ARGUMENT, "gd_gradcheck: the step must be above 0");
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_gradcheck: the function or the list of inputs is missing");
+    if (!(options->step > 0))
+        return gd_fail(GD_E_ARGUMENT, "gd_gradcheck: the step must be above 0");
     gd_tensor **copies = gd_list_new(inputs.count), **checked = gd_list_new(inputs.count);
     int64_t n_checked;
     if (!copies || !checked) return GD_E_MEMORY;
     GD_TRY(copy_inputs(inputs, copies, checked, &n_checked));
-    check c = {.fn = fn, .user = user, .inputs = {copies, inputs.count}, .rng = gd_rng_state(), .options = options};
+    check c = {.fn = fn,
+               .user = user,
+               .inputs = {copies, inputs.count},
+               .rng = gd_rng_state(),
+               .options = options};
     gd_status status = first_order(&c, (gd_tensors){checked, n_checked});
     if (status == GD_OK && options->second_order) {
         gd_tensor *y = NULL;
@@ -242,7 +267,8 @@ static gd_status gradcheck(gd_fn fn, gd_tensors inputs, void *user, const gd_gra
 
 gd_status gd_gradcheck_at(const char *site, gd_fn fn, gd_tensors inputs, void *user,
                           const gd_gradcheck_options *options) {
-    static const gd_gradcheck_options usual = {.step = 1e-6, .tolerance_relative = 1e-4, .tolerance_absolute = 1e-6};
+    static const gd_gradcheck_options usual = {
+        .step = 1e-6, .tolerance_relative = 1e-4, .tolerance_absolute = 1e-6};
     if (gd_failed()) return gd_error_status();
     gd_attempt attempt;
     gd_attempt_begin(&attempt);

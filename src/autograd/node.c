@@ -64,9 +64,13 @@ gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, in
     return node;
 }
 
-uint64_t gd_node_next_order(void) { return atomic_load_explicit(&next_order, memory_order_relaxed); }
+uint64_t gd_node_next_order(void) {
+    return atomic_load_explicit(&next_order, memory_order_relaxed);
+}
 
-void gd_node_retain(gd_node *node) { atomic_fetch_add_explicit(&node->refs, 1, memory_order_relaxed); }
+void gd_node_retain(gd_node *node) {
+    atomic_fetch_add_explicit(&node->refs, 1, memory_order_relaxed);
+}
 
 static void slot_clear(gd_slot *slot, bool output) {
     if (slot->storage) gd_storage_release(slot->storage);
@@ -128,7 +132,7 @@ static void __attribute__((constructor)) set_hooks(void) {
     gd_hooks_release_hook = hooks_release;
 }
 
-/* --- slots ------------------------------------------------------------------------------------- */
+/* --- slots ------------------------------------------------------------------------------------ */
 
 void gd_slot_set(gd_slot *slot, gd_tensor *t, bool save) {
     slot->present = t != NULL;
@@ -179,7 +183,8 @@ void gd_slot_capture(gd_slot *slot, gd_tensor *t) {
 gd_tensor *gd_slot_as_it_is(const gd_slot *slot) {
     if (slot->leaf) return slot->leaf;
     if (slot->captured && slot->captured->storage == slot->storage) return slot->captured;
-    gd_tensor *t = gd_tensor_bare(GD_VALUE, slot->device, (gd_dtype)slot->dtype, slot->rank, slot->dims);
+    gd_tensor *t =
+        gd_tensor_bare(GD_VALUE, slot->device, (gd_dtype)slot->dtype, slot->rank, slot->dims);
     if (!t) return NULL;
     for (int i = 0; i < slot->rank; i++) t->strides[i] = slot->strides[i];
     t->offset = slot->offset;
@@ -198,9 +203,10 @@ gd_tensor *gd_slot_get(const gd_slot *slot, gd_node *self, const char *what) {
     gd_tensor_kind kind = slot->symbol ? GD_SYMBOL : slot->storage ? GD_VALUE : GD_META;
     if (slot->storage && atomic_load(&slot->storage->version) != slot->version) {
         char shape[128];
-        gd_fail(GD_E_STATE, "the gradient of %s needs a tensor of shape %s that was overwritten since by an "
-                "in-place op (write %u, the gradient saw %u)", what,
-                gd_shape_text(slot->rank, slot->dims, shape, sizeof shape),
+        gd_fail(GD_E_STATE,
+                "the gradient of %s needs a tensor of shape %s that was overwritten since by an "
+                "in-place op (write %u, the gradient saw %u)",
+                what, gd_shape_text(slot->rank, slot->dims, shape, sizeof shape),
                 (unsigned)atomic_load(&slot->storage->version), (unsigned)slot->version);
         return NULL;
     }
@@ -211,7 +217,8 @@ gd_tensor *gd_slot_get(const gd_slot *slot, gd_node *self, const char *what) {
         gd_scope_adopt(&slot->leaf->object);
         return slot->leaf;
     }
-    gd_tensor *t = gd_tensor_bare(kind, slot->device, (gd_dtype)slot->dtype, slot->rank, slot->dims);
+    gd_tensor *t =
+        gd_tensor_bare(kind, slot->device, (gd_dtype)slot->dtype, slot->rank, slot->dims);
     if (!t) return NULL;
     for (int i = 0; i < slot->rank; i++) t->strides[i] = slot->strides[i];
     t->offset = slot->offset;

@@ -12,7 +12,8 @@
 
 /* A tensor as a node remembers it. */
 typedef struct gd_slot {
-    gd_node *node; /* where it came from; NULL: a leaf or a constant. An output's own node: not held */
+    gd_node
+        *node; /* where it came from; NULL: a leaf or a constant. An output's own node: not held */
     int32_t index;
     uint32_t version;
     gd_tensor *leaf;     /* a leaf that requires grad */
@@ -21,7 +22,7 @@ typedef struct gd_slot {
     gd_device *device;
     int64_t offset;
     uint8_t dtype, rank;
-    bool present;       /* false: an optional input that is absent */
+    bool present; /* false: an optional input that is absent */
     bool requires_grad;
     bool saved;
     bool symbol;
@@ -32,15 +33,15 @@ struct gd_hook {
     gd_hook *next;
     gd_hook_fn fn;
     void *user;
-    int index; /* which output of its node */
+    int index;        /* which output of its node */
     const char *site; /* where it was added */
 };
 
 struct gd_node {
     _Atomic int32_t refs;
-    bool spent;   /* saved values were given up after a walk */
-    bool graph;   /* a node of a graph: its outputs are symbols */
-    bool stops;   /* of a graph's: noted under GD_NO_GRAD, so no gradient goes back through it */
+    bool spent;     /* saved values were given up after a walk */
+    bool graph;     /* a node of a graph: its outputs are symbols */
+    bool stops;     /* of a graph's: noted under GD_NO_GRAD, so no gradient goes back through it */
     uint64_t order; /* nodes made later have larger numbers */
     uint64_t as_of; /* of a graph's: it sees what nodes before this number have written; gd_as_of,
                        or its order */

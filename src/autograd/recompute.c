@@ -24,13 +24,14 @@ typedef struct {
     int autocast; /* the setting of the first run */
 } stretch;
 
-/* --- what a stretch depends on ------------------------------------------------------------------- */
+/* --- what a stretch depends on ---------------------------------------------------------------- */
 
 typedef struct {
     gd_map seen;
     gd_node **todo;
     int n_todo, todo_room;
-    gd_slot **sources; /* slots of nodes inside that hold what comes from outside, each source once */
+    gd_slot *
+        *sources; /* slots of nodes inside that hold what comes from outside, each source once */
     int n_sources, sources_room;
 } search;
 
@@ -48,7 +49,8 @@ static bool push_source(search *s, gd_slot *slot) {
 
 static bool is_source(const search *s, const gd_slot *slot) {
     for (int i = 0; i < s->n_sources; i++)
-        if (s->sources[i]->node == slot->node && s->sources[i]->leaf == slot->leaf && s->sources[i]->index == slot->index)
+        if (s->sources[i]->node == slot->node && s->sources[i]->leaf == slot->leaf &&
+            s->sources[i]->index == slot->index)
             return true;
     return false;
 }
@@ -67,7 +69,8 @@ static gd_status find_sources(search *s, const gd_tensor *y, uint64_t since) {
             }
         }
     }
-    return fine ? GD_OK : gd_fail(GD_E_MEMORY, "gd_recompute: no memory to find what it depends on");
+    return fine ? GD_OK
+                : gd_fail(GD_E_MEMORY, "gd_recompute: no memory to find what it depends on");
 }
 
 static void search_free(search *s) {
@@ -76,7 +79,7 @@ static void search_free(search *s) {
     gd_free(s->sources);
 }
 
-/* --- backward ---------------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 /* Gradients of y, made by nodes of this number and later, by the needed sources. */
 static gd_status walk_stretch(gd_context *c, gd_tensor *y, uint64_t since, bool graph) {
@@ -86,9 +89,15 @@ static gd_status walk_stretch(gd_context *c, gd_tensor *y, uint64_t since, bool 
     int64_t count = 0;
     for (int i = 0; i < c->n_in; i++)
         if (c->needs[i]) by[count++] = node->slots[i].leaf ? node->slots[i].leaf : c->x[i];
-    gd_status status = gd_walk_back(&(gd_walk){.outputs = &y, .gradients = c->gy, .n_outputs = 1, .inputs = by,
-                                               .n_inputs = count, .results = result, .since = since,
-                                               .retain_graph = graph, .create_graph = graph});
+    gd_status status = gd_walk_back(&(gd_walk){.outputs = &y,
+                                               .gradients = c->gy,
+                                               .n_outputs = 1,
+                                               .inputs = by,
+                                               .n_inputs = count,
+                                               .results = result,
+                                               .since = since,
+                                               .retain_graph = graph,
+                                               .create_graph = graph});
     for (int i = 0, at = 0; i < c->n_in; i++) {
         gd_tensor *g = c->needs[i] ? result[at++] : NULL;
         if (!g) continue;
@@ -123,8 +132,10 @@ static gd_status run_again(gd_context *c) {
     gd_rng_restore(now);
     if (!y || y->kind == GD_FAILED)
         return y ? gd_failure() : gd_fail(GD_E_STATE, "gd_recompute: the function returned NULL");
-    if (y->rank != c->gy[0]->rank || memcmp(y->dims, c->gy[0]->dims, sizeof(int64_t) * y->rank) != 0)
-        return gd_fail(GD_E_STATE, "gd_recompute: the function's result had another shape the second time");
+    if (y->rank != c->gy[0]->rank ||
+        memcmp(y->dims, c->gy[0]->dims, sizeof(int64_t) * y->rank) != 0)
+        return gd_fail(GD_E_STATE,
+                       "gd_recompute: the function's result had another shape the second time");
     if (!y->requires_grad) return GD_OK; /* nothing to give a gradient to */
     return walk_stretch(c, y, since, graph);
 }
@@ -138,7 +149,7 @@ static void recompute_backward(gd_context *c) {
 
 static const gd_function recompute_function = {.name = "recompute", .backward = recompute_backward};
 
-/* --- forward ----------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 /* Makes y the result of a node with these sources. */
 static gd_status record(const stretch *s, gd_tensors inputs, const search *found, gd_tensor *y) {
@@ -173,7 +184,8 @@ static gd_status recompute(const stretch *s, gd_tensors inputs, gd_tensor **resu
     if (!y->node || y->node->order < since) return GD_OK; /* no gradient, or handed through */
     search found = {.n_todo = 0};
     gd_status status = find_sources(&found, y, since);
-    if (status == GD_OK && !(*result = gd_tensor_alias(y))) status = GD_E_MEMORY; /* without the history */
+    if (status == GD_OK && !(*result = gd_tensor_alias(y)))
+        status = GD_E_MEMORY; /* without the history */
     if (status == GD_OK) status = record(s, inputs, &found, *result);
     search_free(&found);
     return status;
@@ -182,7 +194,8 @@ static gd_status recompute(const stretch *s, gd_tensors inputs, gd_tensor **resu
 gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *user) {
     GD_CALLED_FROM(site);
     if (!fn || inputs.count < 0 || (inputs.count > 0 && !inputs.at))
-        return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_recompute: the function or the list of inputs is NULL"));
+        return gd_tensor_fail(
+            gd_fail(GD_E_ARGUMENT, "gd_recompute: the function or the list of inputs is NULL"));
     bool symbols = gd_this_thread.tracer != NULL;
     for (int64_t i = 0; i < inputs.count; i++) symbols |= gd_tensor_is_symbol(inputs.at[i]);
     /* without a tape there is nothing to save; a graph decides by itself what to keep */

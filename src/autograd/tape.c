@@ -27,7 +27,8 @@ gd_node *gd_node_record(const gd_invocation *call) {
         gd_slot *slot = &node->slots[i];
         gd_slot_set(slot, call->in[i], saves_input(op, i));
         /* an in-place op has overwritten its first input already */
-        if (call->op->base && slot->storage && slot->storage == call->in[0]->storage) slot->version--;
+        if (call->op->base && slot->storage && slot->storage == call->in[0]->storage)
+            slot->version--;
     }
     return node;
 }
@@ -35,7 +36,8 @@ gd_node *gd_node_record(const gd_invocation *call) {
 static gd_status tape(gd_invocation *call) {
     const gd_op *op = call->op->base ? call->op->base : call->op;
     bool any = false; /* integer results have no gradient */
-    for (int i = 0; i < call->n_out; i++) any |= call->out[i] && gd_dtype_is_float((gd_dtype)call->out[i]->dtype);
+    for (int i = 0; i < call->n_out; i++)
+        any |= call->out[i] && gd_dtype_is_float((gd_dtype)call->out[i]->dtype);
     if (!any) return GD_OK;
     gd_node *node = gd_node_record(call);
     if (!node) return GD_E_MEMORY;
@@ -67,16 +69,19 @@ static gd_status tape(gd_invocation *call) {
 
 static void __attribute__((constructor)) register_tape(void) { gd_record_hooks.tape = tape; }
 
-/* --- leaves ------------------------------------------------------------------------------------ */
+/* --- leaves ----------------------------------------------------------------------------------- */
 
 static gd_status set_requires_grad(gd_tensor *t, bool wanted) {
     char text[160];
-    if (!t || t->kind == GD_FAILED) return gd_fail(GD_E_ARGUMENT, "gd_set_requires_grad: no tensor");
+    if (!t || t->kind == GD_FAILED)
+        return gd_fail(GD_E_ARGUMENT, "gd_set_requires_grad: no tensor");
     if (t->node && t->kind == GD_VALUE)
-        return gd_fail(GD_E_STATE, "gd_set_requires_grad: %s is the result of an op; only leaves can be set",
+        return gd_fail(GD_E_STATE,
+                       "gd_set_requires_grad: %s is the result of an op; only leaves can be set",
                        gd_describe(t, text, sizeof text));
     if (wanted && !gd_dtype_is_float((gd_dtype)t->dtype))
-        return gd_fail(GD_E_DTYPE, "gd_set_requires_grad: %s is not a float tensor", gd_describe(t, text, sizeof text));
+        return gd_fail(GD_E_DTYPE, "gd_set_requires_grad: %s is not a float tensor",
+                       gd_describe(t, text, sizeof text));
     if (t->kind == GD_VALUE && t->requires_grad != wanted && gd_grads_are_traced()) {
         gd_status status = gd_traced_grads.freeze(t);
         if (status != GD_OK) gd_error_stick(status); /* the function must not go on */
@@ -113,10 +118,11 @@ gd_status gd_replace_grad(gd_tensor *t, gd_tensor *grad) {
     const bool traced = gd_grads_are_traced();
     if (!t || !is_any(t, traced) || (grad && !is_any(grad, traced)))
         return gd_fail(GD_E_ARGUMENT, "gd_set_grad: no tensor");
-    if (grad && (grad->rank != t->rank || memcmp(grad->dims, t->dims, sizeof(int64_t) * t->rank) != 0)) {
+    if (grad &&
+        (grad->rank != t->rank || memcmp(grad->dims, t->dims, sizeof(int64_t) * t->rank) != 0)) {
         char a[160], b[160];
-        return gd_fail(GD_E_SHAPE, "gd_set_grad: %s is no gradient of %s", gd_describe(grad, a, sizeof a),
-                       gd_describe(t, b, sizeof b));
+        return gd_fail(GD_E_SHAPE, "gd_set_grad: %s is no gradient of %s",
+                       gd_describe(grad, a, sizeof a), gd_describe(t, b, sizeof b));
     }
     if (grad && !gd_dtype_is_float((gd_dtype)grad->dtype))
         return gd_fail(GD_E_DTYPE, "gd_set_grad: a gradient cannot be %s",
@@ -152,7 +158,8 @@ gd_tensor *gd_detach_at(const char *site, gd_tensor *t) {
 
 static gd_status add_hook(const char *site, gd_tensor *t, gd_hook_fn fn, void *user) {
     if (!t || !fn || !t->requires_grad)
-        return gd_fail(GD_E_ARGUMENT, "gd_tensor_hook: needs a tensor that requires grad, and a function");
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_tensor_hook: needs a tensor that requires grad, and a function");
     if (t->kind == GD_SYMBOL) GD_TRY(gd_traced_grads.check_hook(t));
     if (t->kind == GD_VALUE)
         GD_TRY(gd_check_traced_access(t, "gd_tensor_hook of a tensor outside", true));
@@ -169,7 +176,7 @@ gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void 
     return gd_report(site, add_hook(site ? site : gd_this_thread.site, t, fn, user));
 }
 
-/* --- the switch -------------------------------------------------------------------------------- */
+/* --- the switch ------------------------------------------------------------------------------- */
 
 int gd_no_grad_begin(void) {
     int before = gd_this_thread.no_grad;

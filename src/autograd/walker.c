@@ -36,7 +36,7 @@ typedef struct {
     const gd_walk *walk;
 } walker;
 
-/* --- the map of places ------------------------------------------------------------------------- */
+/* --- the map of places ------------------------------------------------------------------------ */
 
 static int find(const walker *w, const void *key) { return gd_map_find(&w->at, key); }
 
@@ -70,7 +70,7 @@ static bool ends_at(const walker *w, const gd_node *node) {
     return node->order < w->walk->since || (gd_walks_stay_inside && !node->graph);
 }
 
-/* --- first pass: what is there, and what is needed --------------------------------------------- */
+/* --- first pass: what is there, and what is needed -------------------------------------------- */
 
 static bool is_target(const walker *w, const gd_node *node, int index, const gd_tensor *leaf) {
     const gd_walk *walk = w->walk;
@@ -140,11 +140,12 @@ static void mark_needed(walker *w, const int *order) {
             if (key) p->behind = w->places[find(w, key)].needed;
         }
         p->needed = p->behind;
-        for (int k = 0; k < p->node->n_out && !p->needed; k++) p->needed = is_target(w, p->node, k, NULL);
+        for (int k = 0; k < p->node->n_out && !p->needed; k++)
+            p->needed = is_target(w, p->node, k, NULL);
     }
 }
 
-/* --- gradients gather -------------------------------------------------------------------------- */
+/* --- gradients gather ------------------------------------------------------------------------- */
 
 /* Adds g to what is there; takes a reference of its own. */
 static gd_status gather(gd_tensor **sum, gd_tensor *g) {
@@ -165,10 +166,8 @@ gd_status gd_call_hooks(const gd_hook *hooks, int index, gd_tensor **grad) {
     for (const gd_hook *h = hooks; h; h = h->next) {
         gd_tensor *other;
         if (h->index != index) continue;
-        if ((*grad)->kind == GD_SYMBOL)
-            GD_TRY(gd_traced_grads.hook(h, *grad, &other));
-        else
-            other = h->fn(*grad, h->user);
+        if ((*grad)->kind == GD_SYMBOL) GD_TRY(gd_traced_grads.hook(h, *grad, &other));
+        else other = h->fn(*grad, h->user);
         if (!other) continue;
         if (other->kind == GD_FAILED) return gd_failure();
         gd_object_retain(&other->object);
@@ -217,12 +216,13 @@ static gd_status finish_leaf(walker *w, place *p) {
     return g->kind == GD_FAILED ? gd_failure() : gd_replace_grad(leaf, g);
 }
 
-/* --- one node ---------------------------------------------------------------------------------- */
+/* --- one node --------------------------------------------------------------------------------- */
 
 static gd_tensor *zeros_like_slot(const gd_slot *slot) {
     gd_device *before = gd_this_thread.device;
     gd_this_thread.device = slot->device;
-    gd_tensor *zeros = gd_full(gd_shape_of(slot->rank, slot->dims), 0.0, .dtype = (gd_dtype)slot->dtype);
+    gd_tensor *zeros =
+        gd_full(gd_shape_of(slot->rank, slot->dims), 0.0, .dtype = (gd_dtype)slot->dtype);
     gd_this_thread.device = before;
     return zeros;
 }
@@ -249,7 +249,8 @@ static gd_status fill_args(walker *w, place *p, rule_args *a) {
         a->needs[i] = key && w->places[find(w, key)].needed;
         if (!slot->present) continue;
         /* a graph reads values as they are when it runs; on the tape one that was overwritten is an error */
-        a->x[i] = node->graph && slot->storage ? gd_slot_as_it_is(slot) : gd_slot_get(slot, NULL, what);
+        a->x[i] =
+            node->graph && slot->storage ? gd_slot_as_it_is(slot) : gd_slot_get(slot, NULL, what);
         if (!a->x[i]) return gd_failure();
     }
     for (int i = 0; i < node->n_out; i++) {
@@ -257,8 +258,12 @@ static gd_status fill_args(walker *w, place *p, rule_args *a) {
         if (!slot->present) continue;
         a->y[i] = gd_slot_get(slot, node, what);
         if (!a->y[i]) return gd_failure();
-        if (node->op && node->op->outputs[i < node->op->n_outputs ? i : node->op->n_outputs - 1].hidden) continue; /* has none */
-        a->gy[i] = p->grads[i] ? p->grads[i] : gd_dtype_is_float((gd_dtype)slot->dtype) ? zeros_like_slot(slot) : NULL;
+        if (node->op &&
+            node->op->outputs[i < node->op->n_outputs ? i : node->op->n_outputs - 1].hidden)
+            continue; /* has none */
+        a->gy[i] = p->grads[i]                                ? p->grads[i]
+                   : gd_dtype_is_float((gd_dtype)slot->dtype) ? zeros_like_slot(slot)
+                                                              : NULL;
         if (a->gy[i] && a->gy[i]->kind == GD_FAILED) return gd_failure();
     }
     return GD_OK;
@@ -271,7 +276,8 @@ static gd_status run_body(const gd_walk *walk, gd_node *node, rule_args *a) {
     int n = node->n_in, m = node->n_out, n_by = 0, n_outs = 0;
     gd_tensor **block = gd_calloc((size_t)(3 * n + 3 * m) + 1, sizeof *block);
     if (!block) return gd_fail(GD_E_MEMORY, "no memory for a gradient");
-    gd_tensor **x = block, **by = x + n, **result = by + n, **y = result + n, **outs = y + m, **gy = outs + m;
+    gd_tensor **x = block, **by = x + n, **result = by + n, **y = result + n, **outs = y + m,
+              **gy = outs + m;
     gd_status status = GD_OK;
     int before = gd_enable_grad_begin();
     for (int i = 0; i < n; i++) {
@@ -283,16 +289,21 @@ static gd_status run_body(const gd_walk *walk, gd_node *node, rule_args *a) {
     gd_grad_mode_end(&before);
     for (int i = 0; i < m && status == GD_OK; i++) {
         if (!y[i]) continue;
-        if (y[i]->kind == GD_FAILED)
-            status = gd_failure();
+        if (y[i]->kind == GD_FAILED) status = gd_failure();
         else if (y[i]->requires_grad && a->gy[i]) {
             outs[n_outs] = y[i];
             gy[n_outs++] = a->gy[i];
         }
     }
     if (status == GD_OK && n_outs > 0)
-        status = gd_walk_back(&(gd_walk){.outputs = outs, .gradients = gy, .n_outputs = n_outs, .inputs = by, .n_inputs = n_by,
-                                         .results = result, .retain_graph = walk->create_graph, .create_graph = walk->create_graph});
+        status = gd_walk_back(&(gd_walk){.outputs = outs,
+                                         .gradients = gy,
+                                         .n_outputs = n_outs,
+                                         .inputs = by,
+                                         .n_inputs = n_by,
+                                         .results = result,
+                                         .retain_graph = walk->create_graph,
+                                         .create_graph = walk->create_graph});
     for (int i = 0, k = 0; i < n; i++) {
         gd_tensor *g = a->needs[i] ? result[k++] : NULL;
         if (!g) continue;
@@ -316,7 +327,8 @@ static gd_status run_rule(const gd_walk *walk, gd_node *node, rule_args *a) {
         node->function->backward(&context);
         return gd_attempt_end(&attempt, status);
     }
-    gd_vjp vjp = {node->op, node->attrs, node->n_in, node->n_out, a->x, a->y, a->gy, a->needs, a->gx};
+    gd_vjp vjp = {node->op, node->attrs, node->n_in, node->n_out, a->x,
+                  a->y,     a->gy,       a->needs,   a->gx};
     gd_device *before = gd_this_thread.device; /* constants of a rule belong where its values are */
     const char *site = gd_this_thread.site;
     const uint64_t as_of = gd_as_of;
@@ -348,23 +360,26 @@ static gd_status walk_node(walker *w, place *p) {
     for (int i = 0; i < node->n_out; i++) any |= p->grads[i] != NULL;
     GD_TRY(call_node_hooks(w, p));
     if (node->n_in == 0) return GD_OK; /* a symbol that is fed */
-    if (!any) return GD_OK; /* nothing flows here; its leaves still count down below */
+    if (!any) return GD_OK;            /* nothing flows here; its leaves still count down below */
     if (node->spent)
-        return gd_fail(GD_E_STATE, "walked back through %s a second time; its saved values are gone "
-                       "(.retain_graph = true keeps them)", node->op ? node->op->name : node->function->name);
+        return gd_fail(GD_E_STATE,
+                       "walked back through %s a second time; its saved values are gone "
+                       "(.retain_graph = true keeps them)",
+                       node->op ? node->op->name : node->function->name);
     int n = node->n_in, m = node->n_out;
     gd_tensor **block = gd_calloc((size_t)(2 * n + 2 * m) + 1, sizeof *block + sizeof(bool));
     if (!block) return gd_fail(GD_E_MEMORY, "no memory for a gradient rule");
-    rule_args a = {block, block + n, block + n + m, block + n + 2 * m, (bool *)(block + 2 * n + 2 * m)};
+    rule_args a = {block, block + n, block + n + m, block + n + 2 * m,
+                   (bool *)(block + 2 * n + 2 * m)};
     gd_status status = fill_args(w, p, &a);
     if (status == GD_OK) status = run_rule(w->walk, node, &a);
     for (int i = 0; i < n && status == GD_OK; i++) {
         if (!a.needs[i] || !a.gx[i]) continue;
         gd_slot *slot = &node->slots[i];
         if (a.gx[i]->kind != GD_FAILED) a.gx[i] = fit(a.gx[i], slot);
-        if (a.gx[i]->kind == GD_FAILED)
-            status = gd_failure();
-        else if (slot->node) status = gather(&w->places[find(w, slot->node)].grads[slot->index], a.gx[i]);
+        if (a.gx[i]->kind == GD_FAILED) status = gd_failure();
+        else if (slot->node)
+            status = gather(&w->places[find(w, slot->node)].grads[slot->index], a.gx[i]);
         else if (slot->leaf) status = gather(&w->places[find(w, slot->leaf)].grads[0], a.gx[i]);
     }
     gd_free(block);
@@ -380,7 +395,7 @@ static void spend(gd_node *node) {
     }
 }
 
-/* --- the walk ---------------------------------------------------------------------------------- */
+/* --- the walk --------------------------------------------------------------------------------- */
 
 static gd_status seed(walker *w) {
     for (int64_t i = 0; i < w->walk->n_outputs; i++) {
@@ -406,7 +421,8 @@ static gd_status walk_all(walker *w, const int *order) {
             gd_status status = p->behind ? walk_node(w, p) : call_node_hooks(w, p);
             gd_scope_close(&scope);
             if (status != GD_OK) {
-                gd_error_suffix("; in the gradient of %s at %s", p->node->op ? p->node->op->name : p->node->function->name,
+                gd_error_suffix("; in the gradient of %s at %s",
+                                p->node->op ? p->node->op->name : p->node->function->name,
                                 p->node->site ? p->node->site : "(unknown place)");
                 return status;
             }
@@ -455,7 +471,8 @@ static void mark_reached(walker *w, const int *order, bool *reached) {
         for (int k = 0; k < p->node->n_in; k++) {
             const gd_slot *slot = &p->node->slots[k];
             const void *key = slot->node ? (const void *)slot->node : slot->leaf;
-            if (key && gd_dtype_is_float((gd_dtype)slot->dtype)) w->places[find(w, key)].done = true;
+            if (key && gd_dtype_is_float((gd_dtype)slot->dtype))
+                w->places[find(w, key)].done = true;
         }
     }
     for (int64_t i = 0; i < w->walk->n_inputs; i++) {
@@ -488,9 +505,11 @@ gd_status gd_walk_waits(const gd_walk *walk, bool *waits, bool *reached) {
     *waits = false;
     for (int i = 0; i < w.count && !*waits; i++) {
         const gd_node *node = w.places[i].node;
-        if (node && node->op && (node->op->flags & GD_OP_WHOLE)) *waits |= !gd_this_thread.settled || !node->op->vjp;
+        if (node && node->op && (node->op->flags & GD_OP_WHOLE))
+            *waits |= !gd_this_thread.settled || !node->op->vjp;
         for (int k = 0; node && k < node->n_in + node->n_out; k++)
-            for (int d = 0; d < node->slots[k].rank; d++) *waits |= node->slots[k].dims[d] == GD_UNKNOWN;
+            for (int d = 0; d < node->slots[k].rank; d++)
+                *waits |= node->slots[k].dims[d] == GD_UNKNOWN;
     }
     int *order = NULL;
     if (status == GD_OK && *waits) status = check_no_hooks(&w);

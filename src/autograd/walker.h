@@ -14,7 +14,7 @@ typedef struct gd_walk {
     gd_tensor *const *inputs; /* NULL: add to every leaf's own gradient instead */
     int64_t n_inputs;
     gd_tensor **results; /* for each input a reference to its gradient, or NULL */
-    uint64_t since; /* nodes with smaller numbers are where the walk ends; 0: none is */
+    uint64_t since;      /* nodes with smaller numbers are where the walk ends; 0: none is */
     bool retain_graph, create_graph;
 } gd_walk;
 

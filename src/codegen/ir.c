@@ -7,7 +7,7 @@
 
 #include "core/whole.h"
 
-/* --- building ---------------------------------------------------------------------------------- */
+/* --- building --------------------------------------------------------------------------------- */
 
 static int fail(gd_ir_builder *b, const char *what) {
     if (!b->error[0]) snprintf(b->error, sizeof b->error, "%s", what);
@@ -91,15 +91,17 @@ int gd_ir_apply(gd_ir_builder *b, const char *name, int x, int y, int z) {
     return apply_prim(b, prim, (int[3]){x, y, z});
 }
 
-/* --- composing --------------------------------------------------------------------------------- */
+/* --- composing -------------------------------------------------------------------------------- */
 
-int gd_ir_inline(gd_ir_builder *b, const gd_ir *ir, int output, const int *vars, const int *params) {
+int gd_ir_inline(gd_ir_builder *b, const gd_ir *ir, int output, const int *vars,
+                 const int *params) {
     int map[GD_IR_MAX_NODES];
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *n = &ir->nodes[i];
         if (n->code == GD_IR_CONST) map[i] = gd_ir_const(b, n->value);
         else if (n->code == GD_IR_VAR) map[i] = vars[n->arg[0]];
-        else if (n->code == GD_IR_PARAM) map[i] = params ? params[n->arg[0]] : gd_ir_param(b, n->arg[0]);
+        else if (n->code == GD_IR_PARAM)
+            map[i] = params ? params[n->arg[0]] : gd_ir_param(b, n->arg[0]);
         else {
             int args[3] = {-1, -1, -1};
             for (int k = 0; k < 3; k++)
@@ -112,7 +114,9 @@ int gd_ir_inline(gd_ir_builder *b, const gd_ir *ir, int output, const int *vars,
 }
 
 /* In a derivative rule: a, b, c are the operands, y the result, g its adjoint. */
-typedef struct { int operand[3], result, adjoint; } rule_names;
+typedef struct {
+    int operand[3], result, adjoint;
+} rule_names;
 
 static int rule_lookup(gd_ir_builder *b, void *context, const char *name, size_t length) {
     const rule_names *names = context;
@@ -125,7 +129,9 @@ static int rule_lookup(gd_ir_builder *b, void *context, const char *name, size_t
 }
 
 /* x + y, where -1 is nothing yet. */
-static int plus(gd_ir_builder *b, int x, int y) { return x < 0 ? y : gd_ir_apply(b, "add", x, y, -1); }
+static int plus(gd_ir_builder *b, int x, int y) {
+    return x < 0 ? y : gd_ir_apply(b, "add", x, y, -1);
+}
 
 int gd_ir_derivative(gd_ir_builder *b, int root, int adjoint, int var) {
     static const char *const choice = "where";
@@ -187,7 +193,7 @@ gd_ir gd_ir_finish(const gd_ir_builder *b, const int *outputs, int n_outputs, gd
     return ir;
 }
 
-/* --- asking ------------------------------------------------------------------------------------ */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 bool gd_ir_uses_var(const gd_ir *ir, int number) {
     for (int i = 0; i < ir->count; i++)
@@ -230,8 +236,10 @@ int gd_ir_slots(const gd_ir *ir, int16_t *slot) {
         if (n->code == GD_IR_VAR && !(is_output[i] && ir->n_outputs > 1)) continue;
         for (int k = 0; n->code >= GD_IR_PRIM && k < 3; k++) {
             const int from = n->arg[k];
-            if (from < 0 || last[from] != i || is_output[from] || ir->nodes[from].code < GD_IR_PRIM) continue;
-            if ((k > 0 && from == n->arg[0]) || (k > 1 && from == n->arg[1])) continue; /* the same operand twice */
+            if (from < 0 || last[from] != i || is_output[from] || ir->nodes[from].code < GD_IR_PRIM)
+                continue;
+            if ((k > 0 && from == n->arg[0]) || (k > 1 && from == n->arg[1]))
+                continue; /* the same operand twice */
             unused[n_unused++] = slot[from];
         }
         slot[i] = (int16_t)(n_unused && n->code >= GD_IR_PRIM ? unused[--n_unused] : count++);
@@ -239,7 +247,7 @@ int gd_ir_slots(const gd_ir *ir, int16_t *slot) {
     return count;
 }
 
-/* --- evaluating -------------------------------------------------------------------------------- */
+/* --- evaluating ------------------------------------------------------------------------------- */
 
 void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out) {
     double v[GD_IR_MAX_NODES];
@@ -263,8 +271,7 @@ bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const int64_t *param
         const gd_ir_node *n = &ir->nodes[i];
         if (n->code == GD_IR_CONST) v[i] = gd_whole_i64(n->value);
         else if (n->code == GD_IR_VAR) v[i] = vars[n->arg[0]];
-        else if (n->code == GD_IR_PARAM)
-            v[i] = params[n->arg[0]];
+        else if (n->code == GD_IR_PARAM) v[i] = params[n->arg[0]];
         else {
             const gd_prim *p = &gd_prims[n->code - GD_IR_PRIM];
             if (!p->whole) return false;

@@ -32,17 +32,17 @@ typedef struct gd_ir {
     const gd_ir_node *nodes;
 } gd_ir;
 
-/* --- primitives -------------------------------------------------------------------------------- */
+/* --- primitives ------------------------------------------------------------------------------- */
 
 enum { GD_PRIM_FLOAT = 1, GD_PRIM_INT = 2, GD_PRIM_BOTH = 3 };
 
 typedef struct gd_prim {
     const char *name;
     int arity;
-    unsigned types;            /* for which compute types it exists */
-    const char *derivative[3]; /* by each operand, see prims.c; NULL: zero */
-    double (*real)(double, double, double);        /* the plain reference */
-    int64_t (*whole)(int64_t, int64_t, int64_t);   /* NULL where types has no INT */
+    unsigned types;                              /* for which compute types it exists */
+    const char *derivative[3];                   /* by each operand, see prims.c; NULL: zero */
+    double (*real)(double, double, double);      /* the plain reference */
+    int64_t (*whole)(int64_t, int64_t, int64_t); /* NULL where types has no INT */
     bool is_long; /* its instructions wait for each other: see stages.h */
 } gd_prim;
 
@@ -52,7 +52,7 @@ extern const int gd_prim_count;
 /* Its index, or -1. */
 int gd_prim_find(const char *name, size_t length);
 
-/* --- building ---------------------------------------------------------------------------------- */
+/* --- building --------------------------------------------------------------------------------- */
 
 /* An IR under construction. */
 typedef struct gd_ir_builder {
@@ -85,7 +85,7 @@ int gd_ir_derivative(gd_ir_builder *b, int root, int adjoint, int var);
 /* Only what the outputs need, renumbered, into `nodes` (room for GD_IR_MAX_NODES). */
 gd_ir gd_ir_finish(const gd_ir_builder *b, const int *outputs, int n_outputs, gd_ir_node *nodes);
 
-/* --- using ------------------------------------------------------------------------------------- */
+/* --- using ------------------------------------------------------------------------------------ */
 
 bool gd_ir_uses_var(const gd_ir *ir, int number);
 /* Which of GD_PRIM_FLOAT and GD_PRIM_INT the whole expression exists for. */

@@ -30,7 +30,8 @@ static int choice(parser *p);
 
 static int complain(parser *p, const char *what) {
     if (!p->b->error[0])
-        snprintf(p->b->error, sizeof p->b->error, "%s at '%.20s' in '%.100s'", what, p->at, p->text);
+        snprintf(p->b->error, sizeof p->b->error, "%s at '%.20s' in '%.100s'", what, p->at,
+                 p->text);
     return -1;
 }
 

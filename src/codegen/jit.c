@@ -28,8 +28,7 @@ enum {
     TOGETHER = 32, /* kernels in one run of the compiler */
 };
 
-/* --- all kernels of the process ----------------------------------------------------------------
- */
+/* --- all kernels of the process --------------------------------------------------------------- */
 
 typedef struct entry {
     struct entry *next;
@@ -75,8 +74,7 @@ __attribute__((constructor)) static void at_fork(void) {
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* --- one kernel --------------------------------------------------------------------------------
- */
+/* --- one kernel ------------------------------------------------------------------------------- */
 
 typedef struct kernel {
     const gd_jit_source *source;
@@ -103,10 +101,8 @@ static bool print_text(const workshop *w, kernel *k) {
     const gd_jit_source *s = k->source;
     FILE *out = open_memstream(&k->text, &k->bytes);
     if (!out) return false;
-    if (s->rows)
-        gd_print_rows(out, s->rows, s->type, "GD_JIT_KERNEL");
-    else
-        gd_print_kernel(out, w->target->dialect, s->ir, s->type, "GD_JIT_KERNEL");
+    if (s->rows) gd_print_rows(out, s->rows, s->type, "GD_JIT_KERNEL");
+    else gd_print_kernel(out, w->target->dialect, s->ir, s->type, "GD_JIT_KERNEL");
     return fclose(out) == 0;
 }
 
@@ -159,8 +155,7 @@ static void warn(const char *why) {
                   why);
 }
 
-/* --- compiling several --------------------------------------------------------------------------
- */
+/* --- compiling several ------------------------------------------------------------------------ */
 
 static bool write_all(int fd, const char *text, size_t bytes) {
     while (bytes) {
@@ -294,8 +289,7 @@ static void make(kernel *list, int n, const gd_jit_target *target, char why[GD_J
     gd_free(w);
 }
 
-/* --- asking ------------------------------------------------------------------------------------
- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static entry *find(uint64_t hash, const char *type, const gd_jit_target *target) {
     entry *e = entries;

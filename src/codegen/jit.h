@@ -63,8 +63,7 @@ gd_jit_counts gd_jit_count(void);
  * Kernels in use stay valid. */
 void gd_jit_forget(void);
 
-/* --- the compiler (jit_compiler.c) ---------------------------------------------------------------
- */
+/* --- the compiler (jit_compiler.c) ------------------------------------------------------------ */
 
 /* A sentence for the log: what is missing and what helps. Names in it are cut after GD_JIT_SHOWN
  * bytes. */
@@ -78,8 +77,7 @@ typedef enum gd_jit_run { GD_JIT_RAN, GD_JIT_FAILED, GD_JIT_HUNG } gd_jit_run;
 /* Runs it and waits, though not for ever. */
 gd_jit_run gd_jit_run_compiler(char *const *argv);
 
-/* --- the cache (jit_cache.c) ---------------------------------------------------------------------
- */
+/* --- the cache (jit_cache.c) ------------------------------------------------------------------ */
 
 enum { GD_JIT_PATH = 1024, GD_JIT_KEY = 33 };
 

@@ -13,8 +13,7 @@
 #include "core/grow.h"
 #include "core/number.h"
 
-/* --- hashes ------------------------------------------------------------------------------------
- */
+/* --- hashes ----------------------------------------------------------------------------------- */
 
 void gd_jit_hash_start(gd_jit_hash *h) {
     *h = (gd_jit_hash){1469598103934665603u, 0x6C62272E07BB0142u};
@@ -34,8 +33,7 @@ void gd_jit_hash_text(const gd_jit_hash *h, char text[GD_JIT_KEY]) {
              (unsigned long long)h->b);
 }
 
-/* --- the directory -----------------------------------------------------------------------------
- */
+/* --- the directory ---------------------------------------------------------------------------- */
 
 /* Makes it and what is above it, closed to others. */
 static bool make_directories(char *path) {
@@ -52,12 +50,9 @@ static bool choose(char *path, size_t size) {
     const char *given = secure_getenv("GRADUS_CACHE"), *base = secure_getenv("XDG_CACHE_HOME"),
                *home = secure_getenv("HOME");
     int length = -1;
-    if (given && *given)
-        length = snprintf(path, size, "%s", given);
-    else if (base && *base == '/')
-        length = snprintf(path, size, "%s/gradus", base);
-    else if (home && *home == '/')
-        length = snprintf(path, size, "%s/.cache/gradus", home);
+    if (given && *given) length = snprintf(path, size, "%s", given);
+    else if (base && *base == '/') length = snprintf(path, size, "%s/gradus", base);
+    else if (home && *home == '/') length = snprintf(path, size, "%s/.cache/gradus", home);
     return length > 0 && (size_t)length < size;
 }
 
@@ -77,8 +72,7 @@ static bool is_own(const char *path, char why[GD_JIT_WHY]) {
                  "\"chmod 700\" on it, or set "
                  "GRADUS_CACHE to another",
                  GD_JIT_SHOWN, path, (unsigned)(s.st_mode & 07777));
-    else
-        return true;
+    else return true;
     return false;
 }
 
@@ -103,8 +97,7 @@ bool gd_jit_directory(char *path, size_t size, char why[GD_JIT_WHY]) {
     return fits;
 }
 
-/* --- files -------------------------------------------------------------------------------------
- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 typedef struct seal {
     char magic[16];
@@ -173,8 +166,7 @@ bool gd_jit_is_sealed(const char *path) {
     return right;
 }
 
-/* --- names -------------------------------------------------------------------------------------
- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static bool copy_file(const char *from, const char *to) {
     size_t bytes;
@@ -197,8 +189,7 @@ bool gd_jit_name(const char *path, const char *name) {
     return done;
 }
 
-/* --- how much is kept --------------------------------------------------------------------------
- */
+/* --- how much is kept ------------------------------------------------------------------------- */
 
 enum {
     MEGABYTES = 256,

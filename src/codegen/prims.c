@@ -9,19 +9,19 @@
 
 #include "codegen/ir.h"
 
-#define REAL(name, expr)                                            \
-    static double real_##name(double a, double b, double c) {       \
-        (void)a, (void)b, (void)c;                                  \
-        return expr;                                                \
+#define REAL(name, expr)                                      \
+    static double real_##name(double a, double b, double c) { \
+        (void)a, (void)b, (void)c;                            \
+        return expr;                                          \
     }
-#define WHOLE(name, expr)                                           \
-    static int64_t whole_##name(int64_t a, int64_t b, int64_t c) {  \
-        (void)a, (void)b, (void)c;                                  \
-        return (int64_t)(expr);                                     \
+#define WHOLE(name, expr)                                          \
+    static int64_t whole_##name(int64_t a, int64_t b, int64_t c) { \
+        (void)a, (void)b, (void)c;                                 \
+        return (int64_t)(expr);                                    \
     }
 #define U(x) ((uint64_t)(x)) /* wrapping arithmetic */
 
-/* --- arithmetic -------------------------------------------------------------------------------- */
+/* --- arithmetic ------------------------------------------------------------------------------- */
 
 REAL(add, a + b)
 REAL(sub, a - b)
@@ -70,7 +70,7 @@ static int64_t whole_floor_divide(int64_t a, int64_t b, int64_t c) {
     return r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
 }
 
-/* --- functions --------------------------------------------------------------------------------- */
+/* --- functions -------------------------------------------------------------------------------- */
 
 REAL(sqrt, sqrt(a))
 REAL(rsqrt, 1 / sqrt(a))
@@ -111,7 +111,7 @@ static int64_t whole_pow(int64_t a, int64_t b, int64_t c) {
     return (int64_t)result;
 }
 
-/* --- truth: results are 1 and 0 ---------------------------------------------------------------- */
+/* --- truth: results are 1 and 0 --------------------------------------------------------------- */
 
 REAL(eq, a == b)
 REAL(ne, a != b)
@@ -146,33 +146,33 @@ WHOLE(logical_or, a != 0 || b != 0)
 WHOLE(logical_xor, (a != 0) != (b != 0))
 WHOLE(where, a != 0 ? b : c)
 
-/* --- bits -------------------------------------------------------------------------------------- */
+/* --- bits ------------------------------------------------------------------------------------- */
 
 WHOLE(bit_and, a &b)
 WHOLE(bit_or, a | b)
 WHOLE(bit_xor, a ^ b)
 WHOLE(bit_not, ~a)
-WHOLE(shl, b < 0 || b > 63 ? 0 : U(a) << b)
+WHOLE(shl, b<0 || b> 63 ? 0 : U(a) << b)
 WHOLE(shr, a >> (b < 0 || b > 63 ? 63 : b))
 
-/* --- the table --------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
-#define F1(name, da)                                                                               \
+#define F1(name, da) \
     { #name, 1, GD_PRIM_FLOAT, {da }, real_##name, NULL, false }
-#define F2(name, da, db)                                                                           \
+#define F2(name, da, db) \
     { #name, 2, GD_PRIM_FLOAT, {da, db }, real_##name, NULL, false }
 /* long: a polynomial and more, some twenty instructions that wait for each other */
-#define L1(name, da)                                                                               \
+#define L1(name, da) \
     { #name, 1, GD_PRIM_FLOAT, {da }, real_##name, NULL, true }
-#define L2(name, da, db)                                                                           \
+#define L2(name, da, db) \
     { #name, 2, GD_PRIM_FLOAT, {da, db }, real_##name, NULL, true }
-#define B1(name, da)                                                                               \
+#define B1(name, da) \
     { #name, 1, GD_PRIM_BOTH, {da }, real_##name, whole_##name, false }
-#define B2(name, da, db)                                                                           \
+#define B2(name, da, db) \
     { #name, 2, GD_PRIM_BOTH, {da, db }, real_##name, whole_##name, false }
-#define I1(name)                                                                                   \
+#define I1(name) \
     { #name, 1, GD_PRIM_INT, {NULL }, NULL, whole_##name, false }
-#define I2(name)                                                                                   \
+#define I2(name) \
     { #name, 2, GD_PRIM_INT, {NULL }, NULL, whole_##name, false }
 
 const gd_prim gd_prims[] = {

@@ -7,20 +7,16 @@
 #include "codegen/stages.h"
 #include "core/number.h"
 
-/* --- any language ------------------------------------------------------------------------------
- */
+/* --- any language ----------------------------------------------------------------------------- */
 
 /* A number as C writes it, to the last bit. */
 static void number(char *text, size_t size, const char *type, double value) {
     const char *suffix = strcmp(type, "f32") == 0 ? "f" : "";
-    if (type[0] == 'i')
-        snprintf(text, size, "%lld", (long long)value);
-    else if (isnan(value))
-        snprintf(text, size, "__builtin_nan%s(\"\")", suffix);
+    if (type[0] == 'i') snprintf(text, size, "%lld", (long long)value);
+    else if (isnan(value)) snprintf(text, size, "__builtin_nan%s(\"\")", suffix);
     else if (isinf(value))
         snprintf(text, size, "%s__builtin_inf%s()", value < 0 ? "-" : "", suffix);
-    else
-        gd_snprintf(text, size, "%a%s", value, suffix);
+    else gd_snprintf(text, size, "%a%s", value, suffix);
 }
 
 static void operand(FILE *out, const gd_dialect *d, const gd_ir *ir, int node, const char *type) {
@@ -72,8 +68,7 @@ void gd_print_kernel(FILE *out, const gd_dialect *d, const gd_ir *ir, const char
     d->kernel(out, d, ir, type, name);
 }
 
-/* --- C -----------------------------------------------------------------------------------------
- */
+/* --- C ---------------------------------------------------------------------------------------- */
 
 static const char *c_type(const char *type) {
     if (type[0] == 'i') return type[1] == '3' ? "int32_t" : "int64_t";
@@ -92,8 +87,7 @@ static void c_body(FILE *out, const gd_dialect *d, const gd_ir *ir, const char *
                     count);
     for (int i = 0; i < ir->count; i++) {
         if (ir->nodes[i].code < GD_IR_PRIM) continue;
-        if (s->stage[i] == stage)
-            statement(out, d, ir, type, i);
+        if (s->stage[i] == stage) statement(out, d, ir, type, i);
         else if (gd_stage_reads_node(ir, s, stage, i))
             fprintf(out, "        v%s t%d = v_load_%s(b%d + (i - block));\n", type, i, type,
                     s->buffer[i]);
@@ -151,8 +145,7 @@ static void c_kernel(FILE *out, const gd_dialect *d, const gd_ir *ir, const char
                 type, c, i, kind, i);
     gd_stages stages;
     gd_find_stages(ir, type[0] == 'f', &stages);
-    if (stages.count > 1)
-        c_blocks(out, d, ir, type, &stages);
+    if (stages.count > 1) c_blocks(out, d, ir, type, &stages);
     else {
         fputs("    const int64_t end = n;\n    int64_t i = 0;\n", out);
         c_loop(out, d, ir, type, &stages, 0);

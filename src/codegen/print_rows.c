@@ -110,10 +110,8 @@ static void print_pass(const printing *p, const gd_row_pass *pass) {
     }
     bool folds = false;
     for (int i = 0; i < pass->each.n_outputs; i++) folds |= gd_row_folds(pass->use[i]);
-    if (folds)
-        folding_pass(p, pass);
-    else if (pass->each.n_outputs)
-        simple_pass(p, pass);
+    if (folds) folding_pass(p, pass);
+    else if (pass->each.n_outputs) simple_pass(p, pass);
 }
 
 void gd_print_rows(FILE *out, const gd_rows *rows, const char *type, const char *name) {
@@ -142,8 +140,7 @@ void gd_print_rows(FILE *out, const gd_rows *rows, const char *type, const char 
             fprintf(out,
                     "    const v%s p%d = v_splat_%s(*(const %s *)(in[%d] + row * in_step[%d]));\n",
                     type, rows->n_params + i, type, p.c, at, at);
-        else
-            fprintf(out, "    v%s p%d;\n", type, rows->n_params + i);
+        else fprintf(out, "    v%s p%d;\n", type, rows->n_params + i);
     }
     for (int i = 0; i < rows->n_passes; i++) print_pass(&p, &rows->pass[i]);
     for (int i = 0; i < rows->n_results; i++)

@@ -49,11 +49,14 @@ int gd_record_input(const gd_record *r, const char *name) {
     return -1;
 }
 
-/* --- types ------------------------------------------------------------------------------------- */
+/* --- types ------------------------------------------------------------------------------------ */
 
 /* Reads a type at *s; returns false when there is none. */
 static bool take_type(char **s, gd_op_attr *attr) {
-    static const struct { const char *text; gd_attr_type type; int count;
+    static const struct {
+        const char *text;
+        gd_attr_type type;
+        int count;
     } types[] = {
         {"int[1]", GD_ATTR_INTS, 1},   {"int[2]", GD_ATTR_INTS, 2}, {"int[3]", GD_ATTR_INTS, 3},
         {"int[]", GD_ATTR_SHAPE, 0},   {"int", GD_ATTR_INT, 0},     {"float[]", GD_ATTR_FLOATS, 0},
@@ -83,7 +86,7 @@ static bool take_type(char **s, gd_op_attr *attr) {
     return false;
 }
 
-/* --- the first line ---------------------------------------------------------------------------- */
+/* --- the first line --------------------------------------------------------------------------- */
 
 static gd_op_attr *add_attr(gd_record *r) {
     if (r->n_attrs == GD_RECORD_MAX) {
@@ -138,7 +141,9 @@ static bool parse_params(gd_record *r, char *s, gd_op_param *params, int *count,
 }
 
 static bool parse_flags(gd_record *r, char *s) {
-    static const struct { const char *text; unsigned flag;
+    static const struct {
+        const char *text;
+        unsigned flag;
     } flags[] = {
         {"elementwise", GD_OP_ELEMENTWISE},
         {"view", GD_OP_VIEW},
@@ -192,7 +197,8 @@ static bool parse_maker_head(gd_record *r, char *line) {
     if (open && !close) return gd_record_fail(r, "expected ')' in", line);
     if (open) *open = *close = 0;
     r->name = trim(line);
-    if (name_length(r->name) != strlen(r->name) || !*r->name) return gd_record_fail(r, "bad name", r->name);
+    if (name_length(r->name) != strlen(r->name) || !*r->name)
+        return gd_record_fail(r, "bad name", r->name);
     if (open && !parse_params(r, open + 1, r->inputs, &r->n_inputs, true)) return false;
     return !arrow || parse_params(r, trim(arrow + 2), r->outputs, &r->n_outputs, false);
 }
@@ -203,7 +209,8 @@ static bool parse_head(gd_record *r, char *line) {
     if (!open || !close) return gd_record_fail(r, "expected name(inputs) -> outputs in", line);
     *open = *close = 0;
     r->name = trim(line);
-    if (name_length(r->name) != strlen(r->name) || !*r->name) return gd_record_fail(r, "bad op name", r->name);
+    if (name_length(r->name) != strlen(r->name) || !*r->name)
+        return gd_record_fail(r, "bad op name", r->name);
     if (!parse_params(r, open + 1, r->inputs, &r->n_inputs, true)) return false;
     char *arrow = strstr(close + 1, "->");
     if (!arrow) return gd_record_fail(r, "expected '->' in the head of", r->name);
@@ -216,7 +223,7 @@ static bool parse_head(gd_record *r, char *line) {
     return more ? parse_flags(r, end + 1) : true;
 }
 
-/* --- the other lines --------------------------------------------------------------------------- */
+/* --- the other lines -------------------------------------------------------------------------- */
 
 static bool parse_saves(gd_record *r, char *s) {
     char end;
@@ -229,7 +236,8 @@ static bool parse_saves(gd_record *r, char *s) {
             if (strcmp(name, r->outputs[i].name) == 0) r->saves_out |= 1u << i, known = true;
         if (!known) return gd_record_fail(r, "no such input or output", name);
         if (end == 0) break;
-        while (*++s == ',' || *s == ' ') {}
+        while (*++s == ',' || *s == ' ') {
+        }
     }
     return true;
 }
@@ -237,7 +245,8 @@ static bool parse_saves(gd_record *r, char *s) {
 /* "a 1, b 1": an input, and the number that leaves the other one as it is. */
 static bool parse_neutral(gd_record *r, char *s) {
     char end;
-    if (r->n_inputs != 2) return gd_record_fail(r, "neutral numbers are for ops of two inputs, not for", r->name);
+    if (r->n_inputs != 2)
+        return gd_record_fail(r, "neutral numbers are for ops of two inputs, not for", r->name);
     for (char *name; (name = gd_record_name(&s, &end));) {
         const int at = gd_record_input(r, name);
         if (at < 0) return gd_record_fail(r, "no such input", name);
@@ -285,11 +294,13 @@ static bool parse_attr(gd_record *r, char *name, char *rest) {
 /* "in_features x[-1]" */
 static bool parse_finds(gd_record *r, char *s) {
     char end, *option = gd_record_name(&s, &end);
-    if (!option || !end || r->n_finds == GD_MAX_FINDS) return gd_record_fail(r, "expected an option and a size at", s);
+    if (!option || !end || r->n_finds == GD_MAX_FINDS)
+        return gd_record_fail(r, "expected an option and a size at", s);
     s++;
     char *input = gd_record_name(&s, &end), *after;
     const int at = input ? gd_record_input(r, input) : -1;
-    if (at < 0 || end != '[') return gd_record_fail(r, "expected a size such as x[1] after", option);
+    if (at < 0 || end != '[')
+        return gd_record_fail(r, "expected a size such as x[1] after", option);
     const long axis = strtol(s + 1, &after, 10);
     if (*after != ']') return gd_record_fail(r, "expected a size such as x[1] after", option);
     r->finds[r->n_finds++] = (gd_record_find){option, at, (int)axis};
@@ -299,7 +310,8 @@ static bool parse_finds(gd_record *r, char *s) {
 /* "of conv2d", "of batch_norm but training" */
 static bool parse_options_of(gd_record *r, char *s) {
     char end, *of = gd_record_name(&s, &end);
-    if (!of || strcmp(of, "of") != 0 || !end) return gd_record_fail(r, "expected 'of' and an op at", s);
+    if (!of || strcmp(of, "of") != 0 || !end)
+        return gd_record_fail(r, "expected 'of' and an op at", s);
     s++;
     r->options_of = gd_record_name(&s, &end);
     if (!r->options_of) return gd_record_fail(r, "expected an op at", s);
@@ -317,7 +329,8 @@ static bool parse_field(gd_record *r, char *line) {
     char *rest = end ? s + 1 : s;
     if (end == ' ') rest = gd_record_skip(rest);
     if (r->maker && strcmp(name, "finds") == 0) return parse_finds(r, rest);
-    if (r->maker && strcmp(name, "options") == 0 && strncmp(rest, "of ", 3) == 0) return parse_options_of(r, rest);
+    if (r->maker && strcmp(name, "options") == 0 && strncmp(rest, "of ", 3) == 0)
+        return parse_options_of(r, rest);
     if (strcmp(name, "saves") == 0) return parse_saves(r, rest);
     if (strcmp(name, "neutral") == 0) return parse_neutral(r, rest);
     bool is_fact;
@@ -365,7 +378,8 @@ static bool check_exprs(gd_record *r) {
             used |= r->inputs[k].mutated && strcmp(name, r->inputs[k].name) == 0;
         }
         for (int k = i + 1; k < r->n_exprs; k++) used |= mentions(r->exprs[k].text, name);
-        if (!used) return gd_record_fail(r, "neither an output, nor a gradient, nor used below it:", name);
+        if (!used)
+            return gd_record_fail(r, "neither an output, nor a gradient, nor used below it:", name);
     }
     return true;
 }
@@ -397,9 +411,12 @@ static bool parse_record(gd_record *r, char *text, bool maker) {
     if (!*r->name) return gd_record_fail(r, "the record is empty", "");
     /* Options that are tensors come last among the inputs; a variadic input cannot have them. */
     for (int i = 0; i + 1 < r->n_inputs; i++)
-        if (r->inputs[i].variadic) return gd_record_fail(r, "only the last input can be variadic in", r->name);
-    if ((r->flags & (GD_OP_IDEMPOTENT | GD_OP_INVOLUTION)) && (r->n_inputs != 1 || r->n_outputs != 1))
-        return gd_record_fail(r, "only ops of one input and one output are idempotent or involutions:", r->name);
+        if (r->inputs[i].variadic)
+            return gd_record_fail(r, "only the last input can be variadic in", r->name);
+    if ((r->flags & (GD_OP_IDEMPOTENT | GD_OP_INVOLUTION)) &&
+        (r->n_inputs != 1 || r->n_outputs != 1))
+        return gd_record_fail(
+            r, "only ops of one input and one output are idempotent or involutions:", r->name);
     for (int i = 0; i < r->n_attrs && !maker;
          i++) /* graphs and ONNX files have no place for them */
         if (r->attrs[i].type == GD_ATTR_FLOATS)
@@ -417,7 +434,8 @@ bool gd_record_add_options(gd_record *r, const gd_op_attr *attrs, int count) {
         gd_op_attr *attr = add_attr(r);
         if (!attr) return false;
         *attr = attrs[i];
-        if (attr->required) return gd_record_fail(r, "an option that the op requires must be named:", attr->name);
+        if (attr->required)
+            return gd_record_fail(r, "an option that the op requires must be named:", attr->name);
     }
     return true;
 }
@@ -426,7 +444,7 @@ bool gd_record_parse_maker(gd_record *r, char *text) { return parse_record(r, te
 
 bool gd_record_parse(gd_record *r, char *text) { return parse_record(r, text, false); }
 
-/* --- expressions ------------------------------------------------------------------------------- */
+/* --- expressions ------------------------------------------------------------------------------ */
 
 typedef struct {
     const gd_record *r;
@@ -580,7 +598,9 @@ int gd_ir_compact(gd_ir *ir, gd_ir_node *nodes, int *used) {
 
 uint64_t gd_ir_hash(const gd_ir *ir) {
     uint64_t h = 1469598103934665603u; /* FNV-1a over the fields, primitives by name */
-#define MIX(p, n) for (size_t mix_ = 0; mix_ < (n); mix_++) h = (h ^ ((const unsigned char *)(p))[mix_]) * 1099511628211u
+#define MIX(p, n)                             \
+    for (size_t mix_ = 0; mix_ < (n); mix_++) \
+    h = (h ^ ((const unsigned char *)(p))[mix_]) * 1099511628211u
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *n = &ir->nodes[i];
         const char *name = n->code == GD_IR_CONST   ? "#"

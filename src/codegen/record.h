@@ -57,7 +57,9 @@ typedef struct gd_record_find {
 } gd_record_find;
 
 /* The name of an expression's left side, and its text. */
-typedef struct gd_record_expr { char *name, *text; } gd_record_expr;
+typedef struct gd_record_expr {
+    char *name, *text;
+} gd_record_expr;
 
 typedef struct gd_record {
     char *text; /* all strings below point into it */
@@ -80,7 +82,7 @@ typedef struct gd_record {
     char *options_but; /* a list of those that it does not have */
     gd_record_find finds[GD_MAX_FINDS];
     int n_finds;
-    char error[256];              /* "" when the record is right */
+    char error[256]; /* "" when the record is right */
     int error_line;
 } gd_record;
 

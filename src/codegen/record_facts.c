@@ -41,8 +41,7 @@ static bool parse_fills(gd_record *r, char *s) {
                           : gd_record_fail(r, "no float option to fill with:", name ? name : s);
 }
 
-/* --- fuses --------------------------------------------------------------------------------------
- */
+/* --- fuses ------------------------------------------------------------------------------------ */
 
 /* The names before '(' in place, with a space between them: "conv1d|conv2d (" and "relu.gx(".
  * Returns what is behind the sign. */
@@ -50,10 +49,8 @@ static char *take_ops(char *s, char **names) {
     char *open = strchr(s = gd_record_skip(s), '('), *to = s;
     if (!open || open == s) return NULL;
     for (char *c = s; c < open; c++)
-        if (*c == '|')
-            *to++ = ' ';
-        else if (*c != ' ')
-            *to++ = *c;
+        if (*c == '|') *to++ = ' ';
+        else if (*c != ' ') *to++ = *c;
     *to = 0;
     *names = s;
     return open + 1;
@@ -101,8 +98,7 @@ static bool parse_folds(gd_record *r, char *text) {
     return parse_two(r, text, GD_FUSES_OTHER, &r->facts.folds);
 }
 
-/* --- index --------------------------------------------------------------------------------------
- */
+/* --- index ------------------------------------------------------------------------------------ */
 
 static const gd_op_attr *find_attr(const gd_record *r, const char *name) {
     for (int i = 0; i < r->n_attrs && name; i++)

@@ -97,14 +97,12 @@ static bool walk_pass(planning *p, int pass) {
     for (int k = 0; k < r->n_results; k++) {
         if (r->is_row[k]) {
             if (!give_value(p, r->result[k])) return false;
-        } else if (pass == p->rows->n_passes - 1 && !walk(p, r->result[k], pass))
-            return false;
+        } else if (pass == p->rows->n_passes - 1 && !walk(p, r->result[k], pass)) return false;
     }
     return true;
 }
 
-/* --- the expressions of the passes
- * ----------------------------------------------------------------- */
+/* --- the expressions of the passes ------------------------------------------------------------ */
 
 /* Copies node i for a pass; -1: too long. In `once`, row values that are ready earlier are read. */
 static int copy(const planning *p, gd_ir_builder *b, int *map, int i, int pass, bool once) {
@@ -211,8 +209,7 @@ bool gd_rows_make(const gd_rows_request *r, gd_rows *rows) {
     return true;
 }
 
-/* --- using -------------------------------------------------------------------------------------
- */
+/* --- using ------------------------------------------------------------------------------------ */
 
 void gd_rows_copy(gd_rows *to, const gd_rows *from) {
     *to = *from;

@@ -56,8 +56,7 @@ typedef struct gd_rows {
     int n_nodes;
 } gd_rows;
 
-/* --- making ------------------------------------------------------------------------------------
- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 /* One expression over elements and row values, in a builder. Variables are the tensors. Parameters:
  * n_params, then one for each column, then one for each reduction. */
@@ -73,8 +72,7 @@ typedef struct gd_rows_request {
 /* Cuts it into passes. False where it is too long. */
 bool gd_rows_make(const gd_rows_request *request, gd_rows *rows);
 
-/* --- using -------------------------------------------------------------------------------------
- */
+/* --- using ------------------------------------------------------------------------------------ */
 
 void gd_rows_copy(gd_rows *to, const gd_rows *from);
 bool gd_rows_same(const gd_rows *a, const gd_rows *b);

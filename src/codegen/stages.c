@@ -90,6 +90,8 @@ bool gd_stage_reads_node(const gd_ir *ir, const gd_stages *s, int stage, int nod
 
 bool gd_stage_reads_var(const gd_ir *ir, const gd_stages *s, int stage, int number) {
     for (int i = 0; i < ir->count; i++)
-        if (ir->nodes[i].code == GD_IR_VAR && ir->nodes[i].arg[0] == number && reads(ir, s, stage, i)) return true;
+        if (ir->nodes[i].code == GD_IR_VAR && ir->nodes[i].arg[0] == number &&
+            reads(ir, s, stage, i))
+            return true;
     return false;
 }

@@ -18,7 +18,9 @@ void gd_fault_after(int64_t n, bool lasting) {
     atomic_store(&fault_countdown, n);
 }
 
-bool gd_faults_armed(void) { return atomic_load_explicit(&fault_countdown, memory_order_relaxed) >= 0; }
+bool gd_faults_armed(void) {
+    return atomic_load_explicit(&fault_countdown, memory_order_relaxed) >= 0;
+}
 
 int64_t gd_fault_allocations(void) { return atomic_load(&allocation_count); }
 

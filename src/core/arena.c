@@ -30,7 +30,7 @@ static block *free_blocks;
 static uint64_t clock_now;
 static int64_t cached, live, most_live; /* bytes; cached: of free blocks that have pages */
 
-/* --- lists --------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 static void put_free(block *b) {
     b->is_free = true;
@@ -44,10 +44,8 @@ static void put_free(block *b) {
 
 static void take_free(block *b) {
     b->is_free = false;
-    if (b->last)
-        b->last->next = b->next;
-    else
-        free_blocks = b->next;
+    if (b->last) b->last->next = b->next;
+    else free_blocks = b->next;
     if (b->next) b->next->last = b->last;
     cached -= (int64_t)b->paged;
 }
@@ -75,7 +73,7 @@ static void cut(block *a, size_t bytes) {
     put_free(rest);
 }
 
-/* --- pages --------------------------------------------------------------------------------------- */
+/* --- pages ------------------------------------------------------------------------------------ */
 
 /* All but the header's. */
 static void drop_pages(block *b) {
@@ -106,7 +104,7 @@ static block *new_segment(size_t bytes) {
     return b;
 }
 
-/* --- buffers ------------------------------------------------------------------------------------- */
+/* --- buffers ---------------------------------------------------------------------------------- */
 
 /* The smallest that is large enough; of two, the one with more pages. */
 static block *best_fit(size_t bytes) {
@@ -156,7 +154,6 @@ void gd_arena_trim(void) {
         if (!b->before && !b->after) { /* a whole segment */
             take_free(b);
             gd_free_pages(b, b->bytes);
-        } else if (b->paged)
-            drop_pages(b);
+        } else if (b->paged) drop_pages(b);
     }
 }

@@ -14,11 +14,15 @@
 #include "core/tensor.h"
 #include "core/transpose.h"
 
-/* --- half precision ---------------------------------------------------------------------------- */
+/* --- half precision --------------------------------------------------------------------------- */
 
 float gd_f16_to_f32(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, mantissa = h & 0x3ffu, exponent = h >> 10 & 0x1fu;
-    union { uint32_t u; float f; } bits;
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, mantissa = h & 0x3ffu,
+             exponent = h >> 10 & 0x1fu;
+    union {
+        uint32_t u;
+        float f;
+    } bits;
     if (exponent == 0x1fu) bits.u = sign | 0x7f800000u | mantissa << 13;
     else if (exponent != 0) bits.u = sign | (exponent + 112u) << 23 | mantissa << 13;
     else {
@@ -29,13 +33,19 @@ float gd_f16_to_f32(uint16_t h) {
 }
 
 uint16_t gd_f32_to_f16(float f) {
-    union { float f; uint32_t u; } bits = {f};
+    union {
+        float f;
+        uint32_t u;
+    } bits = {f};
     uint32_t sign = bits.u >> 16 & 0x8000u, magnitude = bits.u & 0x7fffffffu;
     if (magnitude > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu)); /* NaN */
-    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds to infinity */
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);    /* rounds to infinity */
     if (magnitude < 0x38800000u) { /* denormal in f16: let the adder round */
-        union { float f; uint32_t u; } sum = {.u = magnitude};
+        union {
+            float f;
+            uint32_t u;
+        } sum = {.u = magnitude};
         sum.f += 0.5f; /* one unit in the last place of 0.5 is 2^-24 */
         return (uint16_t)(sign | (sum.u - 0x3f000000u));
     }
@@ -43,7 +53,7 @@ uint16_t gd_f32_to_f16(float f) {
     return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
 }
 
-/* --- one element ------------------------------------------------------------------------------- */
+/* --- one element ------------------------------------------------------------------------------ */
 
 double gd_load_f64(gd_dtype dtype, const void *p) {
     switch (dtype) {
@@ -99,18 +109,18 @@ void gd_store_i64(gd_dtype dtype, void *p, int64_t value) {
     }
 }
 
-/* --- rows of elements -------------------------------------------------------------------------- */
+/* --- rows of elements ------------------------------------------------------------------------- */
 
 /* How each type is read, and into which type. */
 #define LOAD_BOOL(p) ((int32_t)(*(const uint8_t *)(p) != 0))
-#define LOAD_U8(p) ((int32_t) * (const uint8_t *)(p))
-#define LOAD_I8(p) ((int32_t) * (const int8_t *)(p))
-#define LOAD_I32(p) (*(const int32_t *)(p))
-#define LOAD_I64(p) (*(const int64_t *)(p))
-#define LOAD_F16(p) (gd_f16_to_f32(*(const uint16_t *)(p)))
+#define LOAD_U8(p)   ((int32_t) * (const uint8_t *)(p))
+#define LOAD_I8(p)   ((int32_t) * (const int8_t *)(p))
+#define LOAD_I32(p)  (*(const int32_t *)(p))
+#define LOAD_I64(p)  (*(const int64_t *)(p))
+#define LOAD_F16(p)  (gd_f16_to_f32(*(const uint16_t *)(p)))
 #define LOAD_BF16(p) (gd_bf16_to_f32(*(const uint16_t *)(p)))
-#define LOAD_F32(p) (*(const float *)(p))
-#define LOAD_F64(p) (*(const double *)(p))
+#define LOAD_F32(p)  (*(const float *)(p))
+#define LOAD_F64(p)  (*(const double *)(p))
 
 /* Integers wrap, floats follow the rule of core/whole.h. */
 static inline uint8_t wrap_u8(int64_t v) { return (uint8_t)v; }
@@ -123,15 +133,17 @@ static inline int64_t wrap_i64(int64_t v) { return v; }
 #define STORE_I8(p, v)   (*(int8_t *)(p) = INT_OF(i8, gd_whole_i8_f32, v))
 #define STORE_I32(p, v)  (*(int32_t *)(p) = INT_OF(i32, gd_whole_i32_f32, v))
 #define STORE_I64(p, v)  (*(int64_t *)(p) = INT_OF(i64, gd_whole_i64, v))
-#define STORE_F16(p, v) (*(uint16_t *)(p) = gd_f32_to_f16((float)(v)))
+#define STORE_F16(p, v)  (*(uint16_t *)(p) = gd_f32_to_f16((float)(v)))
 #define STORE_BF16(p, v) (*(uint16_t *)(p) = gd_f32_to_bf16((float)(v)))
-#define STORE_F32(p, v) (*(float *)(p) = (float)(v))
-#define STORE_F64(p, v) (*(double *)(p) = (double)(v))
+#define STORE_F32(p, v)  (*(float *)(p) = (float)(v))
+#define STORE_F64(p, v)  (*(double *)(p) = (double)(v))
 
+/* clang-format off */
 #define EACH_TYPE(X, ...) \
     X(BOOL, __VA_ARGS__) X(U8, __VA_ARGS__) X(I8, __VA_ARGS__) X(I32, __VA_ARGS__) \
     X(I64, __VA_ARGS__) X(F16, __VA_ARGS__) X(BF16, __VA_ARGS__) X(F32, __VA_ARGS__) \
     X(F64, __VA_ARGS__)
+/* clang-format on */
 
 #define SIZE_BOOL 1
 #define SIZE_U8   1
@@ -144,18 +156,20 @@ static inline int64_t wrap_i64(int64_t v) { return v; }
 #define SIZE_F64  8
 
 /* Rows without gaps have a loop of their own: with constant steps it becomes vector code. */
-#define TO_CASE(TO, FROM)                                                                          \
-    case GD_##TO:                                                                                  \
-        if (ds == SIZE_##TO && ss == SIZE_##FROM)                                                  \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                STORE_##TO(d + i * SIZE_##TO, LOAD_##FROM(s + i * SIZE_##FROM));                   \
-        else                                                                                       \
-            for (int64_t i = 0; i < n; i++) STORE_##TO(d + i * ds, LOAD_##FROM(s + i * ss));       \
+#define TO_CASE(TO, FROM)                                                                    \
+    case GD_##TO:                                                                            \
+        if (ds == SIZE_##TO && ss == SIZE_##FROM)                                            \
+            for (int64_t i = 0; i < n; i++)                                                  \
+                STORE_##TO(d + i * SIZE_##TO, LOAD_##FROM(s + i * SIZE_##FROM));             \
+        else                                                                                 \
+            for (int64_t i = 0; i < n; i++) STORE_##TO(d + i * ds, LOAD_##FROM(s + i * ss)); \
         break;
 /* The inner EACH_TYPE must not be the outer one: a macro does not expand inside itself. */
+/* clang-format off */
 #define EACH_TO(FROM) \
     TO_CASE(BOOL, FROM) TO_CASE(U8, FROM) TO_CASE(I8, FROM) TO_CASE(I32, FROM) TO_CASE(I64, FROM) \
     TO_CASE(F16, FROM) TO_CASE(BF16, FROM) TO_CASE(F32, FROM) TO_CASE(F64, FROM)
+/* clang-format on */
 #define FROM_CASE(FROM, unused) \
     case GD_##FROM:             \
         switch (to) {           \
@@ -179,10 +193,18 @@ static void move_row(size_t size, char *d, int64_t ds, const char *s, int64_t ss
         return;
     }
     switch (size) {
-    case 1: for (int64_t i = 0; i < n; i++) d[i * ds] = s[i * ss]; break;
-    case 2: for (int64_t i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, 2); break;
-    case 4: for (int64_t i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, 4); break;
-    default: for (int64_t i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, 8); break;
+    case 1:
+        for (int64_t i = 0; i < n; i++) d[i * ds] = s[i * ss];
+        break;
+    case 2:
+        for (int64_t i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, 2);
+        break;
+    case 4:
+        for (int64_t i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, 4);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, 8);
+        break;
     }
 }
 
@@ -198,7 +220,7 @@ void gd_convert_row(gd_dtype to, void *dst, int64_t dst_step, gd_dtype from, con
     else convert_row(to, dst, dst_step, from, src, src_step, n);
 }
 
-/* --- views ------------------------------------------------------------------------------------- */
+/* --- views ------------------------------------------------------------------------------------ */
 
 enum { PIECE = 32768 }; /* elements of a piece of work for one thread */
 
@@ -228,7 +250,8 @@ static void fill_row(size_t size, char *d, const char *s, int64_t n) {
     }
     size_t total = size * (size_t)n, filled = size;
     memcpy(pattern, s, size);
-    for (; filled < sizeof pattern && filled < total; filled *= 2) memcpy(pattern + filled, pattern, filled);
+    for (; filled < sizeof pattern && filled < total; filled *= 2)
+        memcpy(pattern + filled, pattern, filled);
     for (size_t at = 0; at < total; at += filled)
         memcpy(d + at, pattern, total - at < filled ? total - at : filled);
 }
@@ -265,7 +288,8 @@ static void copy_piece(void *arg, int64_t piece) {
             s += i * j->ss[k];
         }
         int64_t rows = j->dims[plane] - r, cols = j->dims[row] - col;
-        copy_block(j, d, s, rows < j->row_step ? rows : j->row_step, cols < j->col_step ? cols : j->col_step);
+        copy_block(j, d, s, rows < j->row_step ? rows : j->row_step,
+                   cols < j->col_step ? cols : j->col_step);
     }
 }
 
@@ -288,11 +312,13 @@ static bool merge_dims(job *j, const gd_view *dst, const gd_view *src) {
         j->dims[n] = dst->dims[k];
         j->ds[n] = dst->strides[k] * d_size;
         j->ss[n] = src->strides[k] * s_size;
-        for (int i = n++; i > 0 && magnitude(j->ds[i - 1]) < magnitude(j->ds[i]); i--) swap_dims(j, i - 1, i);
+        for (int i = n++; i > 0 && magnitude(j->ds[i - 1]) < magnitude(j->ds[i]); i--)
+            swap_dims(j, i - 1, i);
     }
     for (int k = 0; k < n; k++) {
         int last = j->rank - 1;
-        if (last >= 0 && j->ds[last] == j->ds[k] * j->dims[k] && j->ss[last] == j->ss[k] * j->dims[k]) {
+        if (last >= 0 && j->ds[last] == j->ds[k] * j->dims[k] &&
+            j->ss[last] == j->ss[k] * j->dims[k]) {
             j->dims[last] *= j->dims[k];
             j->ds[last] = j->ds[k];
             j->ss[last] = j->ss[k];

@@ -24,11 +24,17 @@ void gd_store_i64(gd_dtype dtype, void *p, int64_t value);
 float gd_f16_to_f32(uint16_t h);
 uint16_t gd_f32_to_f16(float f);
 static inline float gd_bf16_to_f32(uint16_t h) {
-    union { uint32_t u; float f; } bits = {(uint32_t)h << 16};
+    union {
+        uint32_t u;
+        float f;
+    } bits = {(uint32_t)h << 16};
     return bits.f;
 }
 static inline uint16_t gd_f32_to_bf16(float f) {
-    union { float f; uint32_t u; } bits = {f};
+    union {
+        float f;
+        uint32_t u;
+    } bits = {f};
     if ((bits.u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((bits.u >> 16) | 0x40u);
     return (uint16_t)((bits.u + 0x7fffu + ((bits.u >> 16) & 1u)) >> 16);
 }

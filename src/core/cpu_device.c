@@ -18,7 +18,9 @@
 
 enum { ALIGNMENT = 64, CLASSES = 4 * 48 };
 
-typedef struct free_buffer { struct free_buffer *next; } free_buffer;
+typedef struct free_buffer {
+    struct free_buffer *next;
+} free_buffer;
 
 static free_buffer *free_lists[CLASSES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -186,7 +188,7 @@ static const gd_device_api cpu_api = {
 
 gd_device gd_cpu_device = {.api = &cpu_api, .name = "cpu"};
 
-/* --- kernels that want the simple case --------------------------------------------------------- */
+/* --- kernels that want the simple case -------------------------------------------------------- */
 
 gd_dtype gd_staged_dtype(gd_dtype dtype, unsigned flags) {
     if (flags & GD_KERNEL_DOUBLE) return gd_dtype_is_float(dtype) ? GD_F64 : GD_I64;

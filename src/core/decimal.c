@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- whole numbers --------------------------------------------------------------------------- */
+/* --- whole numbers ---------------------------------------------------------------------------- */
 
 /* The largest that occur are about 2^1150, from the smallest double. */
 enum { WORDS = 40 };
@@ -82,10 +82,11 @@ static int divide(whole *r, const whole *s) {
     return digit;
 }
 
-/* --- digits ---------------------------------------------------------------------------------- */
+/* --- digits ----------------------------------------------------------------------------------- */
 
 /* |value| = mantissa * 2^exponent, as the dtype has it. */
-static void take_apart(gd_dtype dtype, double value, uint64_t *mantissa, int *exponent, bool *uneven) {
+static void take_apart(gd_dtype dtype, double value, uint64_t *mantissa, int *exponent,
+                       bool *uneven) {
     /* bits of a mantissa, and the exponent of the smallest number */
     int bits = dtype == GD_F64 ? 53 : dtype == GD_F32 ? 24 : dtype == GD_F16 ? 11 : 8;
     int smallest = dtype == GD_F64 ? -1074 : dtype == GD_F32 ? -149 : dtype == GD_F16 ? -24 : -133;
@@ -134,7 +135,7 @@ gd_decimal gd_decimal_of(gd_dtype dtype, double value, bool scientific, int leas
     }
 
     int shift = scientific ? 1 : d.point; /* place of the first digit: 1 - shift */
-    if (1 - shift > most) { /* less than one of the last place: that, or nothing */
+    if (1 - shift > most) {               /* less than one of the last place: that, or nothing */
         multiply(&r, 2);
         bool one = 1 - shift == most + 1 && compare(&r, &s) > 0;
         return (gd_decimal){.digits = {one ? '1' : '0'}, .count = 1, .point = one ? 1 - most : 1};

@@ -41,7 +41,9 @@ gd_device *gd_device_get(const char *name) {
         }
     }
     pthread_mutex_unlock(&lock);
-    if (!found) gd_report(NULL, gd_fail(GD_E_DEVICE, "no device '%s'; there is %s", name ? name : "", known));
+    if (!found)
+        gd_report(NULL,
+                  gd_fail(GD_E_DEVICE, "no device '%s'; there is %s", name ? name : "", known));
     return found;
 }
 
@@ -62,14 +64,16 @@ gd_status gd_synchronize(gd_device *device) {
 /* Without the small tensors of other threads: asking each of them would take longer than an op. */
 static void raise_peak(gd_device *d, int64_t live) {
     int64_t peak = atomic_load_explicit(&d->peak_bytes, memory_order_relaxed);
-    while (live > peak && !atomic_compare_exchange_weak(&d->peak_bytes, &peak, live)) {}
+    while (live > peak && !atomic_compare_exchange_weak(&d->peak_bytes, &peak, live)) {
+    }
 }
 
 static void count(gd_device *d, int64_t bytes) {
     int64_t live = atomic_fetch_add_explicit(&d->live_bytes, bytes, memory_order_relaxed) + bytes;
     if (bytes < 0) return;
     atomic_fetch_add_explicit(&d->allocations, 1, memory_order_relaxed);
-    if (d == gd_cpu()) live += atomic_load_explicit(&gd_this_thread.counts.small_bytes, memory_order_relaxed);
+    if (d == gd_cpu())
+        live += atomic_load_explicit(&gd_this_thread.counts.small_bytes, memory_order_relaxed);
     raise_peak(d, live);
 }
 
@@ -106,7 +110,8 @@ gd_memory gd_memory_stats(gd_device *device) {
     gd_device *d = device ? device : gd_cpu();
     gd_counts sum = {0, 0, 0};
     if (d == gd_cpu()) gd_counts_sum(&sum);
-    int64_t live = atomic_load(&d->live_bytes) + sum.small_bytes, peak = atomic_load(&d->peak_bytes);
+    int64_t live = atomic_load(&d->live_bytes) + sum.small_bytes,
+            peak = atomic_load(&d->peak_bytes);
     return (gd_memory){live, live > peak ? live : peak, atomic_load(&d->cached_bytes),
                        atomic_load(&d->allocations) + sum.small_taken};
 }

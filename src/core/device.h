@@ -45,7 +45,6 @@ typedef struct gd_device_api {
 /* The CPU's `reserve`; set by its kernels, so that the device need not know them. */
 extern gd_status (*gd_cpu_reserve_hook)(void);
 
-
 struct gd_device {
     const gd_device_api *api;
     char name[32];

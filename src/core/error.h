@@ -10,9 +10,9 @@
 
 #include "gradus/status.h"
 
-#define GD_TRY(call)                          \
-    do {                                      \
-        gd_status try_status_ = (call);       \
+#define GD_TRY(call)                                  \
+    do {                                              \
+        gd_status try_status_ = (call);               \
         if (try_status_ != GD_OK) return try_status_; \
     } while (0)
 
@@ -60,7 +60,8 @@ gd_status gd_failure(void);
 typedef struct gd_attempt {
     gd_status before;
     bool before_placed, before_within;
-    char *before_text; /* on the heap, since attempts nest; NULL: nothing was recorded, or no memory */
+    char *
+        before_text; /* on the heap, since attempts nest; NULL: nothing was recorded, or no memory */
 } gd_attempt;
 void gd_attempt_begin(gd_attempt *attempt);
 gd_status gd_attempt_end(gd_attempt *attempt, gd_status status);

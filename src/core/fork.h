@@ -14,11 +14,11 @@
 
 #include <pthread.h>
 
-#define GD_AT_FORK_(lock, ...)                                                      \
-    static void lock##_before_fork(void) { pthread_mutex_lock(&lock); }             \
-    static void lock##_after_fork(void) { pthread_mutex_unlock(&lock); }            \
-    __attribute__((constructor __VA_ARGS__)) static void lock##_at_fork(void) {     \
-        pthread_atfork(lock##_before_fork, lock##_after_fork, lock##_after_fork);   \
+#define GD_AT_FORK_(lock, ...)                                                    \
+    static void lock##_before_fork(void) { pthread_mutex_lock(&lock); }           \
+    static void lock##_after_fork(void) { pthread_mutex_unlock(&lock); }          \
+    __attribute__((constructor __VA_ARGS__)) static void lock##_at_fork(void) {   \
+        pthread_atfork(lock##_before_fork, lock##_after_fork, lock##_after_fork); \
     }
 
 #define GD_MUTEX_AT_FORK(lock)       GD_AT_FORK_(lock)

@@ -40,15 +40,13 @@ static void __attribute__((constructor)) read_mode(void) {
 #endif
 }
 
-/* --- keeping ----------------------------------------------------------------------------------- */
+/* --- keeping ---------------------------------------------------------------------------------- */
 
 static void keep_for_good(gd_tensor *t) {
     gd_tensor *oldest = NULL;
     pthread_mutex_lock(&lock);
-    if (kept.last)
-        kept.last->next_free = t;
-    else
-        kept.first = t;
+    if (kept.last) kept.last->next_free = t;
+    else kept.first = t;
     kept.last = t;
     if (!kept.all && ++kept.count > KEPT_UNASKED) {
         oldest = kept.first;
@@ -92,20 +90,16 @@ void gd_keep_freed_end(void) {
     }
 }
 
-/* --- saying it --------------------------------------------------------------------------------- */
+/* --- saying it -------------------------------------------------------------------------------- */
 
 const char *gd_freed_text(const gd_tensor *t, char *text, size_t size) {
     char made[300] = "";
-    if (t->made_op)
-        snprintf(made, sizeof made, "the result of %s", t->made_op);
-    else
-        snprintf(made, sizeof made, "a %s", t->block == t ? "tensor" : "list of tensors");
+    if (t->made_op) snprintf(made, sizeof made, "the result of %s", t->made_op);
+    else snprintf(made, sizeof made, "a %s", t->block == t ? "tensor" : "list of tensors");
     if (t->made_site)
         snprintf(made + strlen(made), sizeof made - strlen(made), " (%s)", t->made_site);
-    if (!t->freed_in)
-        snprintf(text, size, "%s, whose last reference was released", made);
-    else if (!*t->freed_in)
-        snprintf(text, size, "%s, which was freed at the end of a call", made);
+    if (!t->freed_in) snprintf(text, size, "%s, whose last reference was released", made);
+    else if (!*t->freed_in) snprintf(text, size, "%s, which was freed at the end of a call", made);
     else
         snprintf(text, size, "%s, which was freed at the end of the scope of %s", made,
                  t->freed_in);
@@ -128,7 +122,7 @@ void gd_check_owned(const gd_object *object, const char *site) {
                       gd_freed_text(t, text, sizeof text)));
 }
 
-/* --- what a function returned ------------------------------------------------------------------ */
+/* --- what a function returned ----------------------------------------------------------------- */
 
 /* Whether an address is in the part of this thread's stack below `frame`: in a frame that has ended. */
 static bool is_below(const void *address, const void *frame) {

@@ -22,11 +22,11 @@ static inline void *gd_grown(void *array, int count, int *capacity, size_t size)
  *     if (!gd_grow(p->roots, p->n_roots, p->roots_room)) return no_memory();
  *     p->roots[p->n_roots++] = root;
  */
-#define gd_grow(array, count, capacity)                                                            \
-    __extension__({                                                                                \
-        void *gd_grown_ = gd_grown(array, count, &(capacity), sizeof *(array));                    \
-        if (gd_grown_) (array) = gd_grown_;                                                        \
-        gd_grown_ != NULL;                                                                         \
+#define gd_grow(array, count, capacity)                                         \
+    __extension__({                                                             \
+        void *gd_grown_ = gd_grown(array, count, &(capacity), sizeof *(array)); \
+        if (gd_grown_) (array) = gd_grown_;                                     \
+        gd_grown_ != NULL;                                                      \
     })
 
 #endif

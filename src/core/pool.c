@@ -100,7 +100,7 @@ static _Thread_local bool in_loop;
 static _Thread_local bool stays_out;
 void gd_pool_stay_out(void) { stays_out = true; }
 
-/* --- waiting -------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
@@ -157,7 +157,7 @@ static uint32_t wait_for_call(uint32_t seen) {
     return atomic_load(&pool.calls);
 }
 
-/* --- processors ------------------------------------------------------------------------------ */
+/* --- processors ------------------------------------------------------------------------------- */
 
 static void note_processor(int slot) {
     atomic_store_explicit(&pool.processor[slot], sched_getcpu(), memory_order_relaxed);
@@ -199,7 +199,7 @@ static void find_place(place *p) {
     note_processor(p->slot);
 }
 
-/* --- pieces --------------------------------------------------------------------------------- */
+/* --- pieces ----------------------------------------------------------------------------------- */
 
 static void run_inline(int64_t n, void (*body)(void *, int64_t), void *arg) {
     for (int64_t i = 0; i < n; i++) body(arg, i);
@@ -265,7 +265,7 @@ static void close_gate(void) {
     }
 }
 
-/* --- workers -------------------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------------------- */
 
 static void *worker_main(void *index_as_pointer) {
     const int index = (int)(intptr_t)index_as_pointer;
@@ -330,7 +330,7 @@ static bool try_lock(void) {
 
 static void unlock(void) { atomic_store_explicit(&pool.locked, false, memory_order_release); }
 
-/* --- the loop ------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 /* A share is two numbers of 32 bits. */
 static const int64_t MOST_PIECES = INT32_MAX;
@@ -377,7 +377,7 @@ void gd_parallel_for(int64_t n, void (*body)(void *arg, int64_t i), void *arg) {
     unlock();
 }
 
-/* --- the setting ---------------------------------------------------------------------------- */
+/* --- the setting ------------------------------------------------------------------------------ */
 
 /* The processors this thread may run on. */
 static int default_threads(void) {
@@ -410,8 +410,9 @@ int gd_num_threads(void) {
 
 gd_status gd_set_num_threads(int n) {
     if (n > MAX_THREADS)
-        return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_set_num_threads: %d threads, at most %d can be used", n,
-                                        MAX_THREADS));
+        return gd_report(NULL, gd_fail(GD_E_ARGUMENT,
+                                       "gd_set_num_threads: %d threads, at most %d can be used", n,
+                                       MAX_THREADS));
     int threads = n > 0 ? n : default_threads();
     atomic_store(&setting, threads);
     /* Give threads back at once where possible; else the next loop does, as it makes new ones. */
@@ -422,7 +423,7 @@ gd_status gd_set_num_threads(int n) {
     return GD_OK;
 }
 
-/* --- fork, exit, dlclose -------------------------------------------------------------------- */
+/* --- fork, exit, dlclose ---------------------------------------------------------------------- */
 
 /* Only the forking thread lives on in the child. If it forked from within a piece it still has
  * the pool (or was a worker): then the lock stays, and what it calls until it returns runs

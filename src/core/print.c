@@ -12,7 +12,7 @@
 #include "core/decimal.h"
 #include "core/tensor.h"
 
-/* --- a text that grows ----------------------------------------------------------------------- */
+/* --- a text that grows ------------------------------------------------------------------------ */
 
 typedef struct text {
     char *at;
@@ -47,7 +47,7 @@ static void strip_spaces(text *t) {
     while (t->length > 0 && t->at[t->length - 1] == ' ') t->length--;
 }
 
-/* --- one element ----------------------------------------------------------------------------- */
+/* --- one element ------------------------------------------------------------------------------ */
 
 /* How all elements of a tensor are written, so that they stand below each other. */
 typedef struct format {
@@ -106,7 +106,9 @@ static int add_exponent(word *w, int exponent, int digits) {
     return digits > length ? digits : length;
 }
 
-static const char *special(double value) { return isnan(value) ? "nan" : value < 0 ? "-inf" : "inf"; }
+static const char *special(double value) {
+    return isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+}
 
 static void pad_left(word *w, int width) {
     word padded = {.length = 0};
@@ -155,7 +157,7 @@ static word element_word(const format *f, const void *element) {
     return w;
 }
 
-/* --- which elements are shown ---------------------------------------------------------------- */
+/* --- which elements are shown ----------------------------------------------------------------- */
 
 typedef struct printer {
     gd_view view; /* on the host */
@@ -192,11 +194,11 @@ static void visit(const printer *p, int axis, const char *at, visitor see, void 
         visit(p, axis + 1, at + i * step, see, user);
 }
 
-/* --- the format that suits them -------------------------------------------------------------- */
+/* --- the format that suits them --------------------------------------------------------------- */
 
 typedef struct range {
     gd_dtype dtype;
-    double least, most;   /* absolute values of finite numbers other than 0 */
+    double least, most; /* absolute values of finite numbers other than 0 */
     bool finite, nonfinite, minus_infinity;
 } range;
 
@@ -277,7 +279,7 @@ static void choose_format(printer *p) {
     if (wide > f->left) f->left = wide;
 }
 
-/* --- brackets and lines ---------------------------------------------------------------------- */
+/* --- brackets and lines ----------------------------------------------------------------------- */
 
 /* One row, wrapped. The line starts after `indent` columns, the brackets included. */
 static void put_row(const printer *p, const char *at) {
@@ -352,7 +354,7 @@ static void put_number(text *out, gd_dtype dtype, const void *element) {
     put(out, w.at, (size_t)w.length);
 }
 
-/* --- public ---------------------------------------------------------------------------------- */
+/* --- public ----------------------------------------------------------------------------------- */
 
 /* The elements where the host can read them; *copy is to be freed. */
 static gd_status host_view(const gd_tensor *t, gd_view *view, void **copy) {

@@ -13,10 +13,8 @@ static gd_rng state = {.seed = 0, .call = 0};
 /* A function that is traced would do it once, and not in later calls. */
 static void set_state(gd_rng new_state, const char *what) {
     gd_status status = gd_check_traced_access(NULL, what, true);
-    if (status == GD_OK)
-        gd_rng_restore(new_state);
-    else
-        gd_error_stick(status);
+    if (status == GD_OK) gd_rng_restore(new_state);
+    else gd_error_stick(status);
 }
 
 void gd_seed(uint64_t seed) { set_state((gd_rng){seed, 0}, "gd_seed"); }
@@ -45,7 +43,7 @@ gd_rng gd_rng_take_many(uint64_t count) {
     return taken;
 }
 
-/* --- its state ------------------------------------------------------------------------------- */
+/* --- its state -------------------------------------------------------------------------------- */
 
 struct gd_random_generator {
     gd_object object;

@@ -25,7 +25,7 @@ void gd_object_release(gd_object *object) {
         object->class->destroy(object);
 }
 
-/* --- scopes ------------------------------------------------------------------------------------ */
+/* --- scopes ----------------------------------------------------------------------------------- */
 
 gd_scope *gd_scope_open_at(const char *site) {
     gd_thread *thread = &gd_this_thread;
@@ -46,8 +46,7 @@ gd_scope *gd_scope_open_at(const char *site) {
     }
     if (thread->unrecorded > 0 || thread->depth == thread->start_capacity)
         thread->unrecorded++; /* its objects live as long as the scope around it */
-    else
-        thread->starts[thread->depth++] = (gd_scope_start){thread->object_count, site};
+    else thread->starts[thread->depth++] = (gd_scope_start){thread->object_count, site};
     return (gd_scope *)thread;
 }
 
@@ -92,10 +91,8 @@ void gd_scope_adopt(gd_object *object) {
 
 gd_status gd_scope_take(gd_object *object) {
     gd_status status = gd_scope_reserve(1);
-    if (status == GD_OK)
-        gd_scope_adopt(object);
-    else
-        gd_object_release(object);
+    if (status == GD_OK) gd_scope_adopt(object);
+    else gd_object_release(object);
     return status;
 }
 
@@ -117,7 +114,7 @@ void gd_scope_keep(gd_object *object) {
     }
 }
 
-/* --- public ------------------------------------------------------------------------------------ */
+/* --- public ----------------------------------------------------------------------------------- */
 
 /* Records a use after free, of a tensor. */
 static bool is_freed(void *object, const char *what) {
@@ -138,6 +135,6 @@ void *(gd_retain)(void *object) {
     return object;
 }
 
-void (gd_release)(void *object) {
+void(gd_release)(void *object) {
     if (object && !is_freed(object, "gd_release")) gd_object_release(object);
 }

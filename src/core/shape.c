@@ -45,8 +45,7 @@ bool gd_is_row_major(int rank, const int64_t *dims, const int64_t *strides) {
 gd_status gd_dims_bytes(int rank, const int64_t *dims, gd_dtype dtype, size_t *bytes) {
     char text[128];
     if (rank < 0 || rank > GD_MAX_RANK)
-        return gd_fail(GD_E_SHAPE, "a tensor has 0 to %d dimensions, not %d", GD_MAX_RANK,
-                       rank);
+        return gd_fail(GD_E_SHAPE, "a tensor has 0 to %d dimensions, not %d", GD_MAX_RANK, rank);
     if (gd_dtype_size(dtype) == 0)
         return gd_fail(GD_E_DTYPE, "there is no element type number %d", (int)dtype);
     size_t total = gd_dtype_size(dtype);
@@ -67,7 +66,8 @@ gd_status gd_dims_bytes(int rank, const int64_t *dims, gd_dtype dtype, size_t *b
 
 gd_status gd_shape_bytes(gd_shape shape, gd_dtype dtype, size_t *bytes) {
     if (shape.form == 0 && shape.rank == 0 && shape.at[0] != 0)
-        return gd_fail(GD_E_ARGUMENT, "a list in braces does not say how long it is; write gd_dims(...)");
+        return gd_fail(GD_E_ARGUMENT,
+                       "a list in braces does not say how long it is; write gd_dims(...)");
     return gd_dims_bytes(shape.rank, shape.at, dtype, bytes);
 }
 
@@ -88,7 +88,8 @@ static char *bracketed(int count, const int64_t *numbers, bool sizes, char *buff
         if (sizes && numbers[i] == GD_UNKNOWN)
             used += (size_t)snprintf(buffer + used, size - used, "%s?", comma);
         else
-            used += (size_t)snprintf(buffer + used, size - used, "%s%lld", comma, (long long)numbers[i]);
+            used += (size_t)snprintf(buffer + used, size - used, "%s%lld", comma,
+                                     (long long)numbers[i]);
     }
     if (used < size) snprintf(buffer + used, size - used, "]");
     return buffer;

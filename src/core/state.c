@@ -10,7 +10,7 @@
 #include "core/number.h"
 #include "core/state_path.h"
 
-/* --- the object ------------------------------------------------------------------------------ */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void state_destroy(gd_object *object) {
     gd_state *s = (gd_state *)object;
@@ -62,7 +62,7 @@ gd_status gd_state_new(gd_state **out) {
     return GD_OK;
 }
 
-/* --- tensors --------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 bool gd_state_same(const gd_tensor *a, const gd_tensor *b) {
     if (a == b) return true;
@@ -137,13 +137,12 @@ gd_status gd_state_put_tensor(gd_state *s, const char *name, gd_tensor *t) {
         status = gd_fail(GD_E_ARGUMENT, "a tensor without a name; give its part one");
     else if (there >= 0 && !gd_state_same(s->tensors[there].tensor, t))
         status = gd_fail(GD_E_ARGUMENT, "two tensors have the name '%s'", full);
-    else if (there < 0)
-        status = add_tensor(s, full, t);
+    else if (there < 0) status = add_tensor(s, full, t);
     if (status != GD_OK || there >= 0) gd_free(full);
     return status;
 }
 
-/* --- values ---------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 gd_status gd_state_put_text(gd_state *s, const char *name, const char *value) {
     const size_t bytes = strlen(value) + 1;
@@ -153,8 +152,7 @@ gd_status gd_state_put_text(gd_state *s, const char *name, const char *value) {
         status = gd_state_no_memory();
     else if (number_of(&s->values_by_name, full) >= 0)
         status = gd_fail(GD_E_ARGUMENT, "two values have the name '%s'", full);
-    else if (!set_number(&s->values_by_name, full, s->n_values))
-        status = gd_state_no_memory();
+    else if (!set_number(&s->values_by_name, full, s->n_values)) status = gd_state_no_memory();
     if (status != GD_OK) {
         gd_free(full);
         gd_free(text);
@@ -185,7 +183,7 @@ gd_status gd_state_put_unsigned(gd_state *s, const char *name, uint64_t value) {
     return gd_state_put_text(s, name, text);
 }
 
-/* --- objects --------------------------------------------------------------------------------- */
+/* --- objects ---------------------------------------------------------------------------------- */
 
 gd_status gd_state_put_object(gd_state *s, const char *name, void *object) {
     size_t before;
@@ -263,7 +261,7 @@ void gd_state_end_save(gd_state *state) {
     gd_object_release(&state->object);
 }
 
-/* --- tensors as parts ------------------------------------------------------------------------ */
+/* --- tensors as parts ------------------------------------------------------------------------- */
 
 static gd_status give_tensor(gd_object *object, gd_state *state) {
     return gd_state_put_tensor(state, "", (gd_tensor *)object);
@@ -273,7 +271,7 @@ static gd_status take_tensor(gd_object *object, gd_taking *in) {
 }
 const gd_state_rules gd_tensor_state_rules = {give_tensor, take_tensor};
 
-/* --- public ---------------------------------------------------------------------------------- */
+/* --- public ----------------------------------------------------------------------------------- */
 
 gd_state *gd_state_of_at(const char *site, void *object) {
     GD_CALLED_FROM(site);

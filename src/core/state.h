@@ -47,7 +47,7 @@ typedef struct gd_state_rules {
  * first. Use it to release a lock, to adopt tensors that `take` created, or to free them. */
 typedef void (*gd_state_done)(void *user, bool loaded);
 
-/* --- giving ---------------------------------------------------------------------------------- */
+/* --- giving ----------------------------------------------------------------------------------- */
 
 gd_status gd_state_put_tensor(gd_state *state, const char *name, gd_tensor *tensor);
 gd_status gd_state_put_number(gd_state *state, const char *name, double value);
@@ -66,7 +66,7 @@ const char *gd_state_name_for(gd_state *state, const gd_tensor *of, int64_t inde
 /* Without memory to register it, `done` is called at once, and the call fails. */
 gd_status gd_state_when_done(gd_state *state, gd_state_done done, void *user);
 
-/* --- taking ---------------------------------------------------------------------------------- */
+/* --- taking ----------------------------------------------------------------------------------- */
 
 /* The tensor's own memory is written; handle and storage stay. Shapes must be equal; floats are
  * converted to the tensor's dtype. */
@@ -95,8 +95,7 @@ bool gd_taking_peek_number(gd_taking *in, const char *name, double *value);
 bool gd_taking_peek_integer(gd_taking *in, const char *name, int64_t *value);
 const char *gd_taking_peek_text(gd_taking *in, const char *name); /* NULL: not there */
 
-/* --- whole saves and loads (src/io) ------------------------------------------------------------
- */
+/* --- whole saves and loads (src/io) ----------------------------------------------------------- */
 
 typedef struct gd_state_tensor {
     char *name;

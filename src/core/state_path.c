@@ -10,7 +10,7 @@
 
 gd_status gd_state_no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory for a state"); }
 
-/* --- prefixes -------------------------------------------------------------------------------- */
+/* --- prefixes --------------------------------------------------------------------------------- */
 
 gd_status gd_path_begin(gd_state_path *path, const char *name, size_t *before) {
     const size_t length = strlen(name);
@@ -68,7 +68,7 @@ const char *gd_path_text(gd_state_path *path, const char *first, const char *sec
     return path->texts[path->n_texts++] = text;
 }
 
-/* --- the end --------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 gd_status gd_path_when_done(gd_state_path *path, gd_state_done done, void *user) {
     if (!gd_grow(path->ends, path->n_ends, path->ends_room)) {
@@ -95,18 +95,16 @@ void gd_path_free(gd_state_path *path) {
     *path = (gd_state_path){0};
 }
 
-/* --- parts ----------------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 const gd_state_rules *gd_state_rules_of(const void *object, const char *name) {
     const gd_object *o = object;
     char part[160] = "the object";
     if (name) snprintf(part, sizeof part, "part '%.120s'", name);
-    if (!o)
-        gd_fail(GD_E_ARGUMENT, "%s is NULL", part);
+    if (!o) gd_fail(GD_E_ARGUMENT, "%s is NULL", part);
     else if (!o->class->state)
         gd_fail(GD_E_ARGUMENT, "%s is of the kind '%s', which has no state", part, o->class->name);
-    else
-        return o->class->state;
+    else return o->class->state;
     return NULL;
 }
 
@@ -131,7 +129,7 @@ gd_status gd_check_parts(gd_state_parts parts) {
     return GD_OK;
 }
 
-/* --- values as text -------------------------------------------------------------------------- */
+/* --- values as text --------------------------------------------------------------------------- */
 
 bool gd_value_number(const char *text, double *value) {
     char *end;

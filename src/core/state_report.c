@@ -23,8 +23,7 @@ static void GD_PRINTF(2, 3) put(writer *w, const char *format, ...) {
     if (w->used >= w->size) w->used = w->size - 1;
 }
 
-/* --- which names a load is answerable for ------------------------------------------------------
- */
+/* --- which names a load is answerable for ----------------------------------------------------- */
 
 /* The length of a part's name if `name` is under it, else -1. */
 static long under(const char *part, size_t length, const char *name) {
@@ -51,7 +50,7 @@ static bool is_ours(const gd_taking *in, const char *name) {
     return ours >= 0 && ours >= others;
 }
 
-/* --- lists ----------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 /* Whether a want is satisfied by another name of the same tensor or value. */
 static bool is_satisfied(const gd_taking *in, const gd_want *w) {
@@ -66,10 +65,8 @@ static bool is_satisfied(const gd_taking *in, const gd_want *w) {
 }
 
 static void put_begin(writer *w, const char *what, int64_t i) {
-    if (i == 0)
-        put(w, "%s %s ", w->listed ? ";" : ":", what);
-    else if (i < NAMED)
-        put(w, ", ");
+    if (i == 0) put(w, "%s %s ", w->listed ? ";" : ":", what);
+    else if (i < NAMED) put(w, ", ");
     w->listed = true;
 }
 
@@ -136,7 +133,7 @@ static int64_t list_unfit(const gd_taking *in, writer *w, gd_fit fit, const char
     return n;
 }
 
-/* --- a hint ---------------------------------------------------------------------------------- */
+/* --- a hint ----------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *name, const char *end) {
     const size_t a = strlen(name), b = strlen(end);

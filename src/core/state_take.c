@@ -14,7 +14,7 @@ static bool set_number(gd_names *names, const char *name, int number) {
     return gd_names_add(names, name, (void *)(intptr_t)(number + 1));
 }
 
-/* --- questions ------------------------------------------------------------------------------- */
+/* --- questions -------------------------------------------------------------------------------- */
 
 /* The entry under a full name, or under one that is relative to the object. Without memory to look
  * there is none, and the load fails for it in the end. */
@@ -70,14 +70,12 @@ const char *gd_taking_peek_text(gd_taking *in, const char *name) {
     return v ? v->text : NULL;
 }
 
-/* --- wants ----------------------------------------------------------------------------------- */
+/* --- wants ------------------------------------------------------------------------------------ */
 
 static void want_free(gd_want *w) {
     gd_free(w->name);
-    if (w->tensor)
-        gd_object_release(&w->tensor->object);
-    else if (w->kind == GD_TEXT_VALUE)
-        gd_free(w->text);
+    if (w->tensor) gd_object_release(&w->tensor->object);
+    else if (w->kind == GD_TEXT_VALUE) gd_free(w->text);
     gd_free(w->staged);
 }
 
@@ -91,8 +89,7 @@ static gd_status add_want(gd_taking *in, gd_want w) {
     const void *place = w.tensor ? (const void *)w.tensor->storage : w.to;
     const int there = w.name ? number_of(&in->wanted, w.name) : -1;
     gd_status status = GD_OK;
-    if (!w.name)
-        status = gd_state_no_memory();
+    if (!w.name) status = gd_state_no_memory();
     else if (there >= 0 && !same_place(&in->wants[there], &w))
         status = gd_fail(GD_E_ARGUMENT, "two %s have the name '%s'",
                          w.tensor ? "tensors" : "values", w.name);
@@ -212,7 +209,7 @@ const char *gd_taking_name_for(gd_taking *in, const gd_tensor *of, int64_t index
     return first;
 }
 
-/* --- a load ---------------------------------------------------------------------------------- */
+/* --- a load ----------------------------------------------------------------------------------- */
 
 static gd_status index_source(gd_taking *in) {
     const gd_source *s = in->source;

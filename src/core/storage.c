@@ -65,7 +65,8 @@ gd_storage *gd_storage_wrap(gd_device *device, void *data, size_t bytes,
         gd_fail(GD_E_MEMORY, "no memory for a storage");
         return NULL;
     }
-    *s = (gd_storage){.device = device, .data = data, .bytes = bytes, .deleter = deleter, .user = user};
+    *s = (gd_storage){
+        .device = device, .data = data, .bytes = bytes, .deleter = deleter, .user = user};
     atomic_init(&s->refs, 1);
     atomic_init(&s->version, 0);
     return s;

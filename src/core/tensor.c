@@ -23,8 +23,9 @@ extern const struct gd_state_rules gd_tensor_state_rules; /* state.c */
 const gd_class gd_tensor_class = {
     .name = "tensor", .destroy = tensor_destroy, .state = &gd_tensor_state_rules};
 
-gd_tensor gd_error_tensor = {
-    .object = {.refs = GD_IMMORTAL, .class = &gd_tensor_class}, .kind = GD_FAILED, .device = &gd_cpu_device};
+gd_tensor gd_error_tensor = {.object = {.refs = GD_IMMORTAL, .class = &gd_tensor_class},
+                             .kind = GD_FAILED,
+                             .device = &gd_cpu_device};
 
 gd_tensor *gd_tensor_fail(gd_status status) {
     gd_error_stick(status);
@@ -115,7 +116,8 @@ gd_tensor *gd_tensor_new(gd_device *device, gd_dtype dtype, int rank, const int6
 
 gd_tensor *gd_tensor_view(gd_tensor *base, int rank, const int64_t *dims, const int64_t *strides,
                           int64_t offset) {
-    gd_tensor *t = gd_tensor_bare((gd_tensor_kind)base->kind, base->device, (gd_dtype)base->dtype, rank, dims);
+    gd_tensor *t =
+        gd_tensor_bare((gd_tensor_kind)base->kind, base->device, (gd_dtype)base->dtype, rank, dims);
     if (!t) return NULL;
     for (int i = 0; i < rank; i++) t->strides[i] = strides[i];
     t->offset = offset;
@@ -177,7 +179,7 @@ gd_status gd_tensor_become(gd_tensor *leaf, gd_tensor *value) {
     return GD_OK;
 }
 
-/* --- asking ------------------------------------------------------------------------------------ */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static bool usable(const gd_tensor *t) {
     if (t && t->kind != GD_FAILED) return true;
@@ -210,7 +212,7 @@ bool gd_tensor_is_contiguous(const gd_tensor *t) {
 bool gd_tensor_is_error(const gd_tensor *t) { return t && t->kind == GD_FAILED; }
 bool gd_tensor_is_symbol(const gd_tensor *t) { return t && t->kind == GD_SYMBOL; }
 
-/* --- data in ----------------------------------------------------------------------------------- */
+/* --- data in ---------------------------------------------------------------------------------- */
 
 gd_tensor *gd_empty_at(const char *site, gd_shape shape, gd_dtype dtype) {
     GD_CALLED_FROM(site);
@@ -244,8 +246,7 @@ gd_tensor *gd_scalar_of_at(const char *site, gd_number value, gd_dtype dtype) {
     char bytes[8];
     if (gd_dtype_is_int(dtype) && gd_number_is_whole(value))
         gd_store_i64(dtype, bytes, gd_number_i64(value));
-    else
-        gd_store_f64(dtype, bytes, value.value);
+    else gd_store_f64(dtype, bytes, value.value);
     return gd_from_array_at(site, gd_shape_of(0, NULL), dtype, bytes);
 }
 gd_tensor *gd_scalar_at(const char *site, double value) {
@@ -271,8 +272,9 @@ static gd_status check_strides(gd_shape shape, const int64_t *strides, gd_dtype 
     return GD_OK;
 }
 
-gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *strides, gd_dtype dtype, void *data,
-                             void (*deleter)(void *, void *), void *user) {
+gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *strides,
+                             gd_dtype dtype, void *data, void (*deleter)(void *, void *),
+                             void *user) {
     GD_CALLED_FROM(site);
     size_t bytes;
     gd_status status = gd_shape_bytes(shape, dtype, &bytes);
@@ -288,13 +290,14 @@ gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *st
     if (status != GD_OK) return gd_tensor_fail(status);
     gd_tensor *t = gd_tensor_bare(GD_VALUE, gd_cpu(), dtype, shape.rank, shape.at);
     if (!t) return gd_tensor_fail(GD_E_MEMORY);
-    t->storage = gd_storage_wrap(gd_cpu(), data, bytes, deleter ? deleter : gd_storage_keep_foreign, user);
+    t->storage =
+        gd_storage_wrap(gd_cpu(), data, bytes, deleter ? deleter : gd_storage_keep_foreign, user);
     if (!t->storage) return give_up(t, GD_E_MEMORY);
     for (int i = 0; strides && i < shape.rank; i++) t->strides[i] = strides[i];
     return t;
 }
 
-/* --- data out ---------------------------------------------------------------------------------- */
+/* --- data out --------------------------------------------------------------------------------- */
 
 static gd_status check_readable(const gd_tensor *t, const char *what) {
     char text[200];
@@ -307,11 +310,15 @@ static gd_status check_readable(const gd_tensor *t, const char *what) {
             return gd_fail(gd_this_thread.recorded, "%s: %s", what, gd_this_thread.recorded_text);
         return gd_fail(GD_E_STATE, "%s: the tensor is the result of a call that failed", what);
     case GD_SYMBOL:
-        return gd_fail(GD_E_STATE, "%s: %s is a symbol of a graph and has no data; run the graph and read "
-                       "what it fetches", what, gd_symbol_text_hook(t, text, sizeof text));
+        return gd_fail(GD_E_STATE,
+                       "%s: %s is a symbol of a graph and has no data; run the graph and read "
+                       "what it fetches",
+                       what, gd_symbol_text_hook(t, text, sizeof text));
     case GD_META:
-        return gd_fail(GD_E_STATE, "%s: only the shape of this tensor was saved for the gradient "
-                       "(name it in the op's `saves` line)", what);
+        return gd_fail(GD_E_STATE,
+                       "%s: only the shape of this tensor was saved for the gradient "
+                       "(name it in the op's `saves` line)",
+                       what);
     }
     return GD_OK;
 }
@@ -394,7 +401,8 @@ gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes) {
     host_image image;
     GD_TRY(image_open(t, &image));
     gd_copy_elements(&image.view, &from);
-    gd_status status = t->device->api->upload(t->device, image.handle, image.view.data, image.bytes);
+    gd_status status =
+        t->device->api->upload(t->device, image.handle, image.view.data, image.bytes);
     gd_free(image.view.data);
     return status;
 }

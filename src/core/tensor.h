@@ -25,7 +25,7 @@ struct gd_tensor {
     bool is_view;       /* shares the storage of a tensor made by another call */
     gd_device *device;
     gd_storage *storage;
-    int64_t offset;               /* of the first element, in elements */
+    int64_t offset; /* of the first element, in elements */
     int64_t dims[GD_MAX_RANK];
     int64_t strides[GD_MAX_RANK]; /* in elements */
 
@@ -37,8 +37,8 @@ struct gd_tensor {
 
     /* for messages about a use after free (core/freed.h) */
     const char *made_op, *made_site; /* the op and the call that made it; NULL: not known */
-    const char *freed_in;            /* of a freed handle: the scope that ended, "" a call's; NULL: none */
-    void *block;                     /* of a freed handle: the memory that is kept for it; else NULL */
+    const char *freed_in; /* of a freed handle: the scope that ended, "" a call's; NULL: none */
+    void *block;          /* of a freed handle: the memory that is kept for it; else NULL */
 };
 
 extern const gd_class gd_tensor_class;
@@ -73,8 +73,9 @@ gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes);
 
 /* gd_dtype_size without the call. */
 static inline size_t gd_dtype_bytes(unsigned dtype) {
-    static const uint8_t bytes[16] = {[GD_BOOL] = 1, [GD_U8] = 1,  [GD_I8] = 1,  [GD_I32] = 4, [GD_I64] = 8,
-                                      [GD_F16] = 2,  [GD_BF16] = 2, [GD_F32] = 4, [GD_F64] = 8};
+    static const uint8_t bytes[16] = {
+        [GD_BOOL] = 1, [GD_U8] = 1,   [GD_I8] = 1,  [GD_I32] = 4, [GD_I64] = 8,
+        [GD_F16] = 2,  [GD_BF16] = 2, [GD_F32] = 4, [GD_F64] = 8};
     return bytes[dtype & 15u];
 }
 
@@ -102,7 +103,8 @@ gd_tensor *gd_tensor_fail(gd_status status);
 static inline void gd_view_set(gd_view *v, const gd_tensor *t) {
     v->dtype = (gd_dtype)t->dtype;
     v->rank = t->rank;
-    v->data = t->storage ? (char *)t->storage->data + (size_t)t->offset * gd_dtype_bytes(t->dtype) : NULL;
+    v->data =
+        t->storage ? (char *)t->storage->data + (size_t)t->offset * gd_dtype_bytes(t->dtype) : NULL;
     for (int i = 0; i < t->rank; i++) v->dims[i] = t->dims[i], v->strides[i] = t->strides[i];
 }
 

@@ -20,8 +20,7 @@ static gd_thread *threads;
 static gd_counts others;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* --- counts ------------------------------------------------------------------------------------
- */
+/* --- counts ----------------------------------------------------------------------------------- */
 
 static void add_shared(_Atomic int64_t *count, int64_t change) {
     atomic_fetch_add_explicit(count, change, memory_order_relaxed);
@@ -35,10 +34,8 @@ static void add_all(gd_counts *to, const gd_counts *from) {
 
 void gd_object_count(int change) {
     gd_thread *thread = &gd_this_thread;
-    if (__builtin_expect(thread->alive, 1))
-        gd_count(&thread->counts.objects, change);
-    else
-        add_shared(&others.objects, change);
+    if (__builtin_expect(thread->alive, 1)) gd_count(&thread->counts.objects, change);
+    else add_shared(&others.objects, change);
 }
 
 int64_t gd_small_count(int taken, int64_t bytes) {
@@ -67,8 +64,7 @@ int64_t gd_live_objects(void) {
     return sum.objects;
 }
 
-/* --- the beginning and the end -----------------------------------------------------------------
- */
+/* --- the beginning and the end ---------------------------------------------------------------- */
 
 /* A thread for which there is no memory gets one of these: it can still report that. Threads beyond
  * their number share the last one. */
@@ -88,7 +84,8 @@ static void give_back(gd_thread *thread) {
         return;
     }
     memset(thread, 0, sizeof *thread);
-    if (thread - emergency < EMERGENCY_BLOCKS - 1) atomic_flag_clear(&emergency_taken[thread - emergency]);
+    if (thread - emergency < EMERGENCY_BLOCKS - 1)
+        atomic_flag_clear(&emergency_taken[thread - emergency]);
 }
 
 static void thread_end(void *arg) {
@@ -135,8 +132,7 @@ gd_thread *gd_thread_make(void) {
     return thread;
 }
 
-/* --- the library's own --------------------------------------------------------------------------
- */
+/* --- the library's own ------------------------------------------------------------------------ */
 
 /* The program's signals are for the program's threads; a new thread inherits the mask. Faults stay
  * deliverable: they belong to the thread that commits them, and debuggers and sanitizers want to hear of
@@ -152,8 +148,7 @@ bool gd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg) {
     return started;
 }
 
-/* --- stack -------------------------------------------------------------------------------------
- */
+/* --- stack ------------------------------------------------------------------------------------ */
 
 /* More than any path needs from one check to the next. */
 enum { STACK_NEEDED = 24 << 10 };
@@ -186,8 +181,7 @@ gd_status gd_check_stack(void) {
                    (size_t)(here - end), STACK_NEEDED);
 }
 
-/* --- fork --------------------------------------------------------------------------------------
- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void in_parent(void) { pthread_mutex_unlock(&lock); }

@@ -39,36 +39,41 @@ typedef struct gd_thread {
     gd_scope_start *starts, inline_starts[GD_INLINE_SCOPES];
     size_t depth, start_capacity;
     size_t unrecorded; /* scopes opened when there was no memory to record their start */
-    const char *closing; /* the site of the scope that is being closed, "" if it has none; NULL: none */
-    int keeping_freed;   /* > 0: handles that are freed are kept until the trace ends (core/freed.h) */
+    const char
+        *closing; /* the site of the scope that is being closed, "" if it has none; NULL: none */
+    int keeping_freed; /* > 0: handles that are freed are kept until the trace ends (core/freed.h) */
     struct gd_tensor *freed; /* those */
 
-    gd_device *device;  /* default device; NULL means the CPU */
-    int no_grad;        /* > 0: the tape does not record */
-    int autocast;       /* the gd_dtype of GD_AUTOCAST; GD_DTYPE_NONE: off */
-    int rules;          /* > 0: inside of gradient rules, whose nodes in a graph have gradients in any case */
-    int bodies;         /* > 0: inside of an op's body */
-    int attempts;       /* > 0: inside a gd_attempt (error.h); ops do not run after a failure */
+    gd_device *device; /* default device; NULL means the CPU */
+    int no_grad;       /* > 0: the tape does not record */
+    int autocast;      /* the gd_dtype of GD_AUTOCAST; GD_DTYPE_NONE: off */
+    int rules; /* > 0: inside of gradient rules, whose nodes in a graph have gradients in any case */
+    int bodies;   /* > 0: inside of an op's body */
+    int attempts; /* > 0: inside a gd_attempt (error.h); ops do not run after a failure */
     struct gd_postponed *postponed; /* kernel calls wait there (ops/call.h); NULL: they run */
     struct gd_rng *noise; /* the number that the next random op takes; NULL: the next of all */
-    void *tracer;       /* the graph that ops are appended to; NULL: they run */
-    int settled;        /* > 0: all sizes are known, and gradients through loops are not put off */
+    void *tracer;         /* the graph that ops are appended to; NULL: they run */
+    int settled; /* > 0: all sizes are known, and gradients through loops are not put off */
     double
         *macs; /* multiply-adds of ops that work out shapes are added here (ops/macs.h); or NULL */
     int in_profiler;
-    const char *site;   /* of the public call or the op that is running: that of the library's calls in it */
+    const char
+        *site; /* of the public call or the op that is running: that of the library's calls in it */
 
     struct gd_tensor *free_tensors; /* handles for reuse */
     int free_tensor_count;
     struct gd_small_storage *free_small; /* storages of a few elements for reuse, buffer included */
     int free_small_count;
-    void *free_lists; /* short lists of tensors for reuse; the first word of each links to the next */
+    void *
+        free_lists; /* short lists of tensors for reuse; the first word of each links to the next */
     int free_list_count;
     char *stack_end; /* the lowest address of its stack; NULL: not known yet (gd_stack_end) */
     gd_counts counts;
-    _Alignas(16) char scratch[GD_SCRATCH]; /* the struct of a module that could not be made (nn/module.c) */
+    _Alignas(16) char scratch
+        [GD_SCRATCH]; /* the struct of a module that could not be made (nn/module.c) */
     struct gd_module_watch *module_watch; /* that looks on (nn/watch.h); NULL: none */
-    struct gd_module_frame *module_frame; /* of the innermost module that is being called (nn/module.h) */
+    struct gd_module_frame
+        *module_frame;      /* of the innermost module that is being called (nn/module.h) */
     struct gd_thread *next; /* of all threads that are alive */
     bool alive;             /* on the list of threads; what it caches is freed when it ends */
 } gd_thread;
@@ -119,7 +124,8 @@ bool gd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* Adds to a count that only this thread writes. */
 static inline void gd_count(_Atomic int64_t *count, int64_t change) {
-    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + change, memory_order_relaxed);
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + change,
+                          memory_order_relaxed);
 }
 
 /* Counts small storages taken, and bytes taken or, negative, given back; returns this thread's. */

@@ -16,8 +16,8 @@ void *gd_tile_take(size_t bytes);
 void gd_tile_give(void *tile);
 
 static inline void gd_tile_end_(const void *tile) { gd_tile_give(*(void *const *)tile); }
-#define GD_TILE(type, name, count)                                                                 \
-    type *const name __attribute__((cleanup(gd_tile_end_))) =                                      \
+#define GD_TILE(type, name, count)                            \
+    type *const name __attribute__((cleanup(gd_tile_end_))) = \
         __builtin_assume_aligned(gd_tile_take(sizeof(type) * (size_t)(count)), 64)
 
 #endif

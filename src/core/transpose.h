@@ -64,16 +64,16 @@ GD_SQUARE gd_square_8(char *d, int64_t ds, const char *s, int64_t ss) { /* 2 x 2
 
 /* Loops over squares of N elements of SIZE bytes, so that rows of the target are written along;
  * what is left at the edges goes one by one. */
-#define GD_DEFINE_BLOCK(SIZE, N)                                                                   \
-    static void gd_block_##SIZE(char *d, int64_t ds, const char *s, int64_t ss, int64_t rows,      \
-                                int64_t cols) {                                                    \
-        int64_t whole_rows = rows / N * N, whole_cols = cols / N * N;                              \
-        for (int64_t c = 0; c < whole_cols; c += N)                                                \
-            for (int64_t r = 0; r < whole_rows; r += N)                                            \
-                gd_square_##SIZE(d + c * ds + r * SIZE, ds, s + r * ss + c * SIZE, ss);            \
-        for (int64_t c = 0; c < cols; c++)                                                         \
-            for (int64_t r = c < whole_cols ? whole_rows : 0; r < rows; r++)                       \
-                memcpy(d + c * ds + r * SIZE, s + r * ss + c * SIZE, SIZE);                        \
+#define GD_DEFINE_BLOCK(SIZE, N)                                                              \
+    static void gd_block_##SIZE(char *d, int64_t ds, const char *s, int64_t ss, int64_t rows, \
+                                int64_t cols) {                                               \
+        int64_t whole_rows = rows / N * N, whole_cols = cols / N * N;                         \
+        for (int64_t c = 0; c < whole_cols; c += N)                                           \
+            for (int64_t r = 0; r < whole_rows; r += N)                                       \
+                gd_square_##SIZE(d + c * ds + r * SIZE, ds, s + r * ss + c * SIZE, ss);       \
+        for (int64_t c = 0; c < cols; c++)                                                    \
+            for (int64_t r = c < whole_cols ? whole_rows : 0; r < rows; r++)                  \
+                memcpy(d + c * ds + r * SIZE, s + r * ss + c * SIZE, SIZE);                   \
     }
 GD_DEFINE_BLOCK(1, 1)
 GD_DEFINE_BLOCK(2, 8)
@@ -86,7 +86,8 @@ static void gd_transpose_block(size_t size, char *d, int64_t ds, const char *s, 
     int64_t step = (int64_t)size, block = size < 4 ? 64 : 32;
     for (int64_t c = 0; c < cols; c += block)
         for (int64_t r = 0; r < rows; r += block) {
-            int64_t n = rows - r < block ? rows - r : block, m = cols - c < block ? cols - c : block;
+            int64_t n = rows - r < block ? rows - r : block,
+                    m = cols - c < block ? cols - c : block;
             char *to = d + c * ds + r * step;
             const char *from = s + r * ss + c * step;
             switch (size) {

@@ -45,7 +45,7 @@ static gd_status fetch(job *j, int64_t i, gd_sample *sample, bool *there) {
     return GD_OK;
 }
 
-/* --- stacking ---------------------------------------------------------------------------------- */
+/* --- stacking --------------------------------------------------------------------------------- */
 
 static const char *text_of(unsigned dtype, int rank, const int64_t *dims, char *text, size_t size) {
     const int used = snprintf(text, size, "%s", gd_dtype_name((gd_dtype)dtype));
@@ -109,8 +109,7 @@ static void copy_to_row(gd_tensor *batch, int64_t row, const gd_tensor *from) {
     if (gd_is_row_major(source.rank, source.dims, source.strides) &&
         gd_is_row_major(target.rank, target.dims, target.strides))
         memcpy(target.data, source.data, (size_t)numel * size);
-    else
-        gd_copy_elements(&target, &source);
+    else gd_copy_elements(&target, &source);
 }
 
 /* Tensors like those of the first sample, in the scope outside. */
@@ -156,7 +155,7 @@ static gd_status stack(job *j) {
     return status;
 }
 
-/* --- all samples at once ----------------------------------------------------------------------- */
+/* --- all samples at once ---------------------------------------------------------------------- */
 
 /* The samples that are there; their numbers move to the front of j->indices. */
 static gd_status fetch_all(job *j, gd_sample *samples) {
@@ -233,7 +232,7 @@ static gd_status collect(job *j) {
     return status;
 }
 
-/* --- a batch ----------------------------------------------------------------------------------- */
+/* --- a batch ---------------------------------------------------------------------------------- */
 
 static gd_status make(job *j, int64_t number) {
     const gd_loader *l = j->loader;
@@ -243,12 +242,10 @@ static gd_status make(job *j, int64_t number) {
     j->indices = gd_malloc((size_t)j->count * sizeof *j->indices);
     if (!j->indices) return gd_fail(GD_E_MEMORY, "no memory for a batch");
     GD_TRY(gd_order_at(&l->order, first, j->count, j->indices));
-    if (o->collate || o->pad)
-        GD_TRY(collect(j));
+    if (o->collate || o->pad) GD_TRY(collect(j));
     else if (l->dataset->rules->gather)
         GD_TRY(l->dataset->rules->gather(l->dataset, j->indices, j->count, &j->batch));
-    else
-        GD_TRY(stack(j));
+    else GD_TRY(stack(j));
     if (j->batch.count == 0 || o->targets + o->weights <= j->batch.count) return GD_OK;
     return gd_fail(GD_E_ARGUMENT,
                    "batches have %d tensors; .targets = %d and .weights = %d would be %d of them",

@@ -15,7 +15,7 @@
 #include "data/indices.h"
 #include "data/permute.h"
 
-/* --- datasets that choose ---------------------------------------------------------------------- */
+/* --- datasets that choose --------------------------------------------------------------------- */
 
 typedef struct choice choice;
 struct choice {
@@ -110,7 +110,7 @@ static gd_status is_there(const gd_dataset *dataset) {
     return dataset ? GD_OK : gd_fail(GD_E_ARGUMENT, "the dataset is NULL");
 }
 
-/* --- range and random split -------------------------------------------------------------------- */
+/* --- range and random split ------------------------------------------------------------------- */
 
 static const gd_dataset *find_in_range(const gd_dataset *d, const choice *c, int64_t *index) {
     *index += c->first;
@@ -178,7 +178,7 @@ gd_status gd_dataset_random_split_at(const char *site, gd_dataset *dataset, doub
     return gd_report(site, status);
 }
 
-/* --- subset and filter ------------------------------------------------------------------------- */
+/* --- subset and filter ------------------------------------------------------------------------ */
 
 static const gd_dataset *find_in_list(const gd_dataset *d, const choice *c, int64_t *index) {
     *index = gd_indices_get(&c->indices, *index);
@@ -289,7 +289,7 @@ gd_dataset *gd_dataset_filter_at(const char *site, gd_dataset *dataset, gd_filte
     return finish(site, "gd_dataset_filter", d, status);
 }
 
-/* --- several ----------------------------------------------------------------------------------- */
+/* --- several ---------------------------------------------------------------------------------- */
 
 static gd_status are_there(gd_dataset_list list) {
     if (!list.at || list.count < 1) return gd_fail(GD_E_ARGUMENT, "it takes one dataset or more");
@@ -316,10 +316,8 @@ static const gd_dataset *find_in_concat(const gd_dataset *d, const choice *c, in
     int low = 0, high = d->n_inner - 1; /* the first whose end lies behind the index */
     while (low < high) {
         const int middle = low + (high - low) / 2;
-        if (c->ends[middle] > *index)
-            high = middle;
-        else
-            low = middle + 1;
+        if (c->ends[middle] > *index) high = middle;
+        else low = middle + 1;
     }
     if (low > 0) *index -= c->ends[low - 1];
     return d->inner[low];
@@ -418,7 +416,7 @@ gd_dataset *gd_dataset_zip_at(const char *site, gd_dataset_list list) {
     return finish(site, "gd_dataset_zip", d, status);
 }
 
-/* --- map --------------------------------------------------------------------------------------- */
+/* --- map -------------------------------------------------------------------------------------- */
 
 typedef struct mapping {
     gd_map_fn fn;

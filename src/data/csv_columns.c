@@ -34,7 +34,7 @@ static bool is_header(const gd_csv_options *o, const gd_csv_field *fields, int c
     return true;
 }
 
-/* --- lists of columns -------------------------------------------------------------------------- */
+/* --- lists of columns ------------------------------------------------------------------------- */
 
 /* "a b:category", or with commas where names have spaces: "sepal length, sepal width". */
 typedef struct list_item {
@@ -100,7 +100,7 @@ static gd_status find_field(const gd_csv_table *t, const char *path, const gd_cs
                    path, count - 1, (int)item->length, item->at);
 }
 
-/* --- choosing ---------------------------------------------------------------------------------- */
+/* --- choosing --------------------------------------------------------------------------------- */
 
 static gd_status add_column(gd_csv_table *t, const char *path, const gd_csv_field *fields,
                             int field, gd_csv_kind kind) {
@@ -162,7 +162,7 @@ gd_status gd_csv_choose_columns(gd_csv_table *t, const char *path, const gd_csv_
     return status;
 }
 
-/* --- the columns of another table -------------------------------------------------------------- */
+/* --- the columns of another table ------------------------------------------------------------- */
 
 static gd_status copy_categories(gd_csv_column *c, const gd_csv_column *from, const char *path) {
     c->categories = gd_calloc((size_t)from->n_categories + 1, sizeof *c->categories);

@@ -31,7 +31,7 @@ static gd_status wrong(const reading *r, const gd_csv_column *c, const gd_csv_fi
                    (long long)f->line, (long long)f->column, c->name, f->text, what);
 }
 
-/* --- one pass over the file -------------------------------------------------------------------- */
+/* --- one pass over the file ------------------------------------------------------------------- */
 
 typedef gd_status (*row_fn)(reading *r, const gd_csv_field *fields);
 
@@ -80,7 +80,7 @@ static gd_status look(reading *r, const gd_csv_field *fields) {
     return GD_OK;
 }
 
-/* --- the second pass: values ------------------------------------------------------------------- */
+/* --- the second pass: values ------------------------------------------------------------------ */
 
 static gd_status code_of(const reading *r, gd_csv_column *c, const gd_csv_field *f, float *value) {
     const char *text = gd_csv_is_missing(f) ? "" : f->text;
@@ -137,7 +137,7 @@ static gd_status fill(reading *r, const gd_csv_field *fields) {
     return GD_OK;
 }
 
-/* --- when all values are there ----------------------------------------------------------------- */
+/* --- when all values are there ---------------------------------------------------------------- */
 
 typedef struct ranked {
     const char *name;

@@ -48,7 +48,7 @@ gd_status gd_csv_table_read(gd_csv_table *table, const char *path, const gd_csv_
                             const gd_csv_table *like);
 void gd_csv_table_free(gd_csv_table *table); /* one that is all zero is fine */
 
-/* --- between its files ------------------------------------------------------------------------- */
+/* --- between its files ------------------------------------------------------------------------ */
 
 /* Chooses columns by the first record (csv_columns.c). */
 gd_status gd_csv_choose_columns(gd_csv_table *table, const char *path,

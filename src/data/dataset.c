@@ -10,7 +10,7 @@
 #include "core/thread.h"
 #include "ops/op.h"
 
-/* --- the object -------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void destroy(gd_object *object) {
     gd_dataset *d = (gd_dataset *)object;
@@ -70,7 +70,7 @@ gd_status gd_dataset_set_classes(gd_dataset *d, const char *const *names, int64_
     return GD_OK;
 }
 
-/* --- from records ------------------------------------------------------------------------------ */
+/* --- from records ----------------------------------------------------------------------------- */
 
 /* Takes `options`. */
 static gd_dataset *open(const char *site, const gd_maker *maker, void *options) {
@@ -113,7 +113,7 @@ gd_dataset *gd_dataset_new_at(const char *site, const char *name, const char *te
     return NULL;
 }
 
-/* --- user-defined ------------------------------------------------------------------------------ */
+/* --- user-defined ----------------------------------------------------------------------------- */
 
 typedef struct functions {
     void *self;
@@ -200,7 +200,7 @@ gd_status gd_dataset_define_at(const char *site, const char *record, gd_dataset_
     return gd_report(site, status);
 }
 
-/* --- samples ----------------------------------------------------------------------------------- */
+/* --- samples ---------------------------------------------------------------------------------- */
 
 int64_t gd_dataset_count(const gd_dataset *d) { return d ? d->count : 0; }
 
@@ -212,10 +212,8 @@ const char *gd_dataset_class_name(const gd_dataset *d, int64_t index) {
 
 const char *gd_dataset_sample_name(gd_dataset *d, int64_t index, char *text, size_t size) {
     if (!text || size == 0) return "";
-    if (d && d->rules->name && index >= 0 && index < d->count)
-        d->rules->name(d, index, text, size);
-    else
-        snprintf(text, size, "sample %lld", (long long)index);
+    if (d && d->rules->name && index >= 0 && index < d->count) d->rules->name(d, index, text, size);
+    else snprintf(text, size, "sample %lld", (long long)index);
     return text;
 }
 

@@ -30,12 +30,9 @@ typedef struct csv {
 static gd_status separator_of(const char *text, char *separator) {
     *separator = ',';
     if (!text) return GD_OK;
-    if (strcmp(text, "tab") == 0)
-        *separator = '\t';
-    else if (strlen(text) == 1 && !strchr("\"\r\n", *text))
-        *separator = *text;
-    else
-        return gd_fail(GD_E_ARGUMENT, "separator is '%.20s'; it is one character, or tab", text);
+    if (strcmp(text, "tab") == 0) *separator = '\t';
+    else if (strlen(text) == 1 && !strchr("\"\r\n", *text)) *separator = *text;
+    else return gd_fail(GD_E_ARGUMENT, "separator is '%.20s'; it is one character, or tab", text);
     return GD_OK;
 }
 
@@ -121,10 +118,8 @@ static gd_status add_rows(const csv *c, const int64_t *indices, int64_t count, b
                  : gd_sample_add(sample, GD_F32, batch ? 2 : 1, batch ? single : single + 1, &y));
     for (int64_t i = 0; i < count; i++) {
         const float value = t->values[indices[i] * t->n_columns + t->n_columns - 1];
-        if (class)
-            ((int64_t *)y)[i] = (int64_t)value;
-        else
-            ((float *)y)[i] = value;
+        if (class) ((int64_t *)y)[i] = (int64_t)value;
+        else ((float *)y)[i] = value;
     }
     return GD_OK;
 }

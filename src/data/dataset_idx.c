@@ -24,7 +24,7 @@ static gd_status read_idx(const char *path, gd_idx *idx) {
     return status;
 }
 
-/* --- what both have in common ------------------------------------------------------------------ */
+/* --- what both have in common ----------------------------------------------------------------- */
 
 static gd_dtype dtype_of(gd_idx_type type) {
     switch (type) {

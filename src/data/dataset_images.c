@@ -51,12 +51,9 @@ static gd_status add_folder(gd_picture_files *f, const char *name, int32_t class
     if (status == GD_OK) status = gd_folder_read(&in, path);
     for (int i = 0; i < in.count && status == GD_OK; i++) {
         char *inside = gd_folder_join(name, in.names[i]);
-        if (!inside)
-            status = gd_fail(GD_E_MEMORY, "no memory for a path");
-        else if (in.is_folder[i])
-            status = add_folder(f, inside, class, suffixes, depth + 1);
-        else if (is_wanted(inside, suffixes))
-            status = gd_picture_files_add(f, inside, class);
+        if (!inside) status = gd_fail(GD_E_MEMORY, "no memory for a path");
+        else if (in.is_folder[i]) status = add_folder(f, inside, class, suffixes, depth + 1);
+        else if (is_wanted(inside, suffixes)) status = gd_picture_files_add(f, inside, class);
         gd_free(inside);
     }
     gd_folder_free(&in);
@@ -185,10 +182,8 @@ static gd_status image_list_open(gd_dataset *d) {
     if (!root) return gd_fail(GD_E_MEMORY, "no memory for a path");
     strcpy(root, o->path);
     char *slash = strrchr(root, '/');
-    if (!slash)
-        strcpy(root, ".");
-    else
-        slash[slash == root] = 0; /* "/list.txt" is in "/" */
+    if (!slash) strcpy(root, ".");
+    else slash[slash == root] = 0; /* "/list.txt" is in "/" */
     gd_status status =
         gd_picture_files_new(d, o->root ? o->root : root, o->size, o->channels, o->bytes);
     gd_free(root);

@@ -33,12 +33,9 @@ static gd_status name_units(gd_dataset *d, const gd_characters *c, bool bytes) {
     char(*texts)[5] = gd_calloc((size_t)count, sizeof *texts);
     const char **names = gd_calloc((size_t)count, sizeof *names);
     for (int64_t i = 0; texts && names && i < count; i++) {
-        if (!bytes)
-            gd_character_print(c->vocabulary[i], texts[i]);
-        else if (i >= ' ' && i < 127)
-            texts[i][0] = (char)i;
-        else
-            snprintf(texts[i], sizeof texts[i], "\\x%02x", (unsigned)i & 255);
+        if (!bytes) gd_character_print(c->vocabulary[i], texts[i]);
+        else if (i >= ' ' && i < 127) texts[i][0] = (char)i;
+        else snprintf(texts[i], sizeof texts[i], "\\x%02x", (unsigned)i & 255);
         names[i] = texts[i];
     }
     const gd_status status = texts && names

@@ -102,8 +102,7 @@ static gd_status open_bytes(shards *s, int i, const uint8_t **data, size_t *byte
     gd_stream_close(stream);
     if (status == GD_OK && gzip)
         status = gd_file_reader_open_memory(&s->files[i], s->names[i], s->unpacked[i], *bytes);
-    else if (status == GD_OK)
-        status = gd_file_reader_open(&s->files[i], s->names[i]);
+    else if (status == GD_OK) status = gd_file_reader_open(&s->files[i], s->names[i]);
     if (status == GD_OK) status = gd_file_reader_map(s->files[i], data);
     if (status == GD_OK) *bytes = (size_t)gd_file_reader_size(s->files[i]);
     return status;
@@ -152,10 +151,8 @@ static gd_status open_shard(shards *s, int i, const gd_dataset_tokens_options *o
     size_t bytes;
     *p = (gd_token_piece){.first = s->stretches.total, .name = s->names[i]};
     GD_TRY(open_bytes(s, i, &p->data, &bytes));
-    if (bytes >= 6 && memcmp(p->data, "\x93NUMPY", 6) == 0)
-        GD_TRY(take_npy(s, i, p));
-    else
-        GD_TRY(take_raw(s->names[i], o, bytes, p));
+    if (bytes >= 6 && memcmp(p->data, "\x93NUMPY", 6) == 0) GD_TRY(take_npy(s, i, p));
+    else GD_TRY(take_raw(s->names[i], o, bytes, p));
     s->stretches.total += p->count; /* bytes of files: far from 2^63 */
     s->stretches.n_pieces += p->count > 0;
     return GD_OK;

@@ -57,7 +57,7 @@ static const struct hand {
     .soft_spread = 0.6f,
 };
 
-/* --- numbers ----------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 /* About normally distributed: the sum of four. Never beyond 3.5. */
 static float spread(gd_random *r) {
@@ -84,7 +84,7 @@ static float wave(float t) {
     return -x * (1 - z / 6 * (1 - z / 20 * (1 - z / 42)));
 }
 
-/* --- strokes to polylines ---------------------------------------------------------------------- */
+/* --- strokes to polylines --------------------------------------------------------------------- */
 
 typedef struct dot {
     float x, y, r;
@@ -166,7 +166,7 @@ static void draw_strokes(const gd_digit_style *s, const pen *p, drawing *d) {
     }
 }
 
-/* --- the hand ---------------------------------------------------------------------------------- */
+/* --- the hand --------------------------------------------------------------------------------- */
 
 static void bend(drawing *d, int digit, const knobs *o, gd_random *r) {
     const float turn = hand.turn * (float)o->rotation * spread(r);
@@ -226,7 +226,7 @@ static void fit(drawing *d, float box, float pixel) {
     }
 }
 
-/* --- pixels ------------------------------------------------------------------------------------ */
+/* --- pixels ----------------------------------------------------------------------------------- */
 
 /* One piece of a line from a to b, onto an image of n by n. `soft` is the width of its edge. */
 static void paint(float *image, int n, const dot *a, const dot *b, float soft) {
@@ -284,7 +284,7 @@ static void add_noise(float *image, int count, float sigma, gd_random *r) {
     }
 }
 
-/* --- the dataset ------------------------------------------------------------------------------- */
+/* --- the dataset ------------------------------------------------------------------------------ */
 
 /* Ten samples in a row have each digit once, in an order of their own. */
 static int digit_of(const knobs *o, int64_t index) {

@@ -2,16 +2,16 @@
  * through points. D starts a stroke, C is a corner, P a smooth point. */
 #include "data/digits.h"
 
-#define D(x, y)                                                                                    \
+#define D(x, y) \
     { x, y, GD_PEN_DOWN }
-#define C(x, y)                                                                                    \
+#define C(x, y) \
     { x, y, GD_PEN_CORNER }
-#define P(x, y)                                                                                    \
+#define P(x, y) \
     { x, y, GD_PEN_CURVE }
-#define STYLE(weight, ...)                                                                         \
-    {                                                                                              \
-        (const gd_pen_point[]){__VA_ARGS__},                                                       \
-            sizeof((gd_pen_point[]){__VA_ARGS__}) / sizeof(gd_pen_point), weight                   \
+#define STYLE(weight, ...)                                                       \
+    {                                                                            \
+        (const gd_pen_point[]){__VA_ARGS__},                                     \
+            sizeof((gd_pen_point[]){__VA_ARGS__}) / sizeof(gd_pen_point), weight \
     }
 
 const gd_digit_style gd_digit_styles[10][GD_DIGIT_STYLES] = {

@@ -8,7 +8,7 @@
 #include "gradus/ops.h"
 #include "ops/op.h"
 
-/* --- tensors as images ------------------------------------------------------------------------- */
+/* --- tensors as images ------------------------------------------------------------------------ */
 
 gd_status gd_image_of(gd_tensor *x, gd_image *image) {
     char text[160];
@@ -90,7 +90,7 @@ gd_status gd_image_check_size(const gd_shape *size) {
     return GD_OK;
 }
 
-/* --- windows ----------------------------------------------------------------------------------- */
+/* --- windows ---------------------------------------------------------------------------------- */
 
 gd_border gd_border_of(gd_word mode) {
     return mode == GD_EDGE        ? GD_BORDER_EDGE
@@ -117,8 +117,7 @@ static void element(gd_dtype dtype, float value, void *to) {
 }
 
 static void repeat(char *to, const char *one, size_t bytes, int64_t count) {
-    if (bytes == 1)
-        memset(to, *one, (size_t)count);
+    if (bytes == 1) memset(to, *one, (size_t)count);
     else
         for (int64_t i = 0; i < count; i++) memcpy(to + (size_t)i * bytes, one, bytes);
 }
@@ -158,10 +157,8 @@ gd_status gd_image_window(const gd_image *x, int64_t top, int64_t left, int64_t 
     for (int64_t c = 0; c < x->channels; c++) {
         const float value = fill ? gd_fill_at(fill, c, colors) : 0;
         if (value != 0 || c == 0 || colors > 1) {
-            if (value == 0)
-                memset(one, 0, sizeof one);
-            else
-                element(x->dtype, value, one);
+            if (value == 0) memset(one, 0, sizeof one);
+            else element(x->dtype, value, one);
         }
         for (int64_t i = 0; i < height; i++) {
             const bool outside = top + i < 0 || top + i >= x->height;
@@ -191,11 +188,11 @@ static void reverse_uint8_t(const void *from, void *to, int64_t n) {
     for (; i < n; i++) y[i] = x[n - 1 - i];
 }
 
-#define REVERSE(type)                                                                              \
-    static void reverse_##type(const void *from, void *to, int64_t n) {                            \
-        const type *x = from;                                                                      \
-        type *y = to;                                                                              \
-        for (int64_t i = 0; i < n; i++) y[i] = x[n - 1 - i];                                       \
+#define REVERSE(type)                                                   \
+    static void reverse_##type(const void *from, void *to, int64_t n) { \
+        const type *x = from;                                           \
+        type *y = to;                                                   \
+        for (int64_t i = 0; i < n; i++) y[i] = x[n - 1 - i];            \
     }
 REVERSE(uint16_t)
 REVERSE(uint32_t)
@@ -231,10 +228,8 @@ void gd_image_set(gd_image *x, int64_t top, int64_t left, int64_t height, int64_
             for (int64_t j = 0; j < width; j++) {
                 float v =
                     values ? values[(c * height + i) * width + j] : gd_fill_at(fill, c, colors);
-                if (!u8)
-                    ((float *)x->data)[at + j] = v;
-                else
-                    ((uint8_t *)x->data)[at + j] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v + 0.5f);
+                if (!u8) ((float *)x->data)[at + j] = v;
+                else ((uint8_t *)x->data)[at + j] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v + 0.5f);
             }
         }
 }

@@ -62,7 +62,7 @@ gd_status gd_image_check_size(const gd_shape *size);
 static inline int64_t gd_size_height(const gd_shape *size) { return size->at[0]; }
 static inline int64_t gd_size_width(const gd_shape *size) { return size->at[size->rank - 1]; }
 
-/* --- moving pixels ----------------------------------------------------------------------------- */
+/* --- moving pixels ---------------------------------------------------------------------------- */
 
 /* The window of `height` by `width` at (top, left) of the image with a border around it. Any dtype;
  * constant borders have the channel's number of `fill`. */
@@ -73,7 +73,7 @@ gd_status gd_image_flip(const gd_image *x, bool horizontal, gd_image *y);
 void gd_image_set(gd_image *x, int64_t top, int64_t left, int64_t height, int64_t width,
                   const float *fill, const float *values);
 
-/* --- resampling -------------------------------------------------------------------------------- */
+/* --- resampling ------------------------------------------------------------------------------- */
 
 typedef enum gd_filter { GD_FILTER_NEAREST, GD_FILTER_BILINEAR, GD_FILTER_BICUBIC } gd_filter;
 gd_filter gd_filter_of(gd_word interpolation);
@@ -97,7 +97,7 @@ void gd_affine_matrix(double angle, double tx, double ty, double scale, double s
 /* The sizes of an image that has all of `x` after this. */
 void gd_affine_sizes(const gd_image *x, const double m[6], int64_t *height, int64_t *width);
 
-/* --- colors: (..., 3, H, W), or 1 channel; in place ---------------------------------------------- */
+/* --- colors: (..., 3, H, W), or 1 channel; in place ------------------------------------------- */
 
 void gd_image_brightness(gd_image *x, double factor);
 void gd_image_contrast(gd_image *x, double factor);

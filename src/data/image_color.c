@@ -53,10 +53,8 @@ void gd_image_contrast(gd_image *x, double factor) {
         for (int64_t first = 0; first < plane; first += TILE) {
             const int n = plane - first < TILE ? (int)(plane - first) : TILE;
             const float *v = gray;
-            if (colors == 3)
-                gray_of(x, c * plane + first, plane, n, gray);
-            else
-                v = load(x, c * plane + first, n, gray);
+            if (colors == 3) gray_of(x, c * plane + first, plane, n, gray);
+            else v = load(x, c * plane + first, n, gray);
             float part = 0; /* of at most 256 numbers */
             for (int i = 0; i < n; i++) part += v[i];
             sum += part;
@@ -165,8 +163,7 @@ gd_status gd_image_grayscale(const gd_image *x, int64_t channels, gd_image *y) {
             gray_of(x, c * 3 * plane + first, plane, n, gray);
             if (x->dtype == GD_F32)
                 memcpy((float *)y->data + to + first, gray, (size_t)n * sizeof *gray);
-            else
-                store(y, to + first, n, gray);
+            else store(y, to + first, n, gray);
         }
         if (colors == 1)
             memcpy((char *)y->data + (size_t)to * bytes,

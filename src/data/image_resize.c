@@ -110,10 +110,8 @@ static gd_status weigh(axis *a, int64_t in, int64_t out, gd_filter filter, bool 
     a->first = gd_data(first);
     a->weight = gd_data(weight);
     if (!a->first || !a->weight) return gd_failure();
-    if (antialias)
-        weigh_area(a, filter, wide);
-    else
-        weigh_points(a, filter);
+    if (antialias) weigh_area(a, filter, wide);
+    else weigh_points(a, filter);
     return GD_OK;
 }
 
@@ -184,10 +182,8 @@ static gd_status nearest(const gd_image *x, gd_box part, gd_image *y) {
             for (int64_t j = 0; j < y->width; j++) {
                 int64_t s = (int64_t)((float)j * across_scale);
                 if (s >= part.width) s = part.width - 1;
-                if (x->dtype == GD_F32)
-                    ((float *)y->data)[to + j] = ((float *)x->data)[from + s];
-                else
-                    ((uint8_t *)y->data)[to + j] = ((uint8_t *)x->data)[from + s];
+                if (x->dtype == GD_F32) ((float *)y->data)[to + j] = ((float *)x->data)[from + s];
+                else ((uint8_t *)y->data)[to + j] = ((uint8_t *)x->data)[from + s];
             }
         }
     return GD_OK;

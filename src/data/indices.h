@@ -26,10 +26,8 @@ static inline int64_t gd_indices_get(const gd_indices *list, int64_t i) {
 }
 
 static inline void gd_indices_set(gd_indices *list, int64_t i, int64_t index) {
-    if (list->wide)
-        ((int64_t *)list->at)[i] = index;
-    else
-        ((int32_t *)list->at)[i] = (int32_t)index;
+    if (list->wide) ((int64_t *)list->at)[i] = index;
+    else ((int32_t *)list->at)[i] = (int32_t)index;
 }
 
 #endif

@@ -12,7 +12,7 @@
 
 enum { MAX_WORKERS = 256, MAX_PREFETCH = 1024 };
 
-/* --- the object -------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void destroy(gd_object *object) {
     gd_loader *l = (gd_loader *)object;
@@ -103,7 +103,7 @@ int gd_loader_weights(const gd_loader *l) { return l ? l->options.weights : 0; }
 gd_dataset *gd_loader_dataset(const gd_loader *l) { return l ? l->dataset : NULL; }
 int64_t gd_loader_skipped(const gd_loader *l) { return l ? l->skipped : 0; }
 
-/* --- batches ----------------------------------------------------------------------------------- */
+/* --- batches ---------------------------------------------------------------------------------- */
 
 static gd_status begin(gd_loader *l) {
     if (l->begun) return GD_OK;
@@ -160,15 +160,13 @@ bool gd_loader_next_at(const char *site, gd_loader *l, gd_tensors *batch) {
     *batch = gd_list_of_errors(0);
     if (gd_failed()) return false; /* as everything that changes state */
     gd_status status;
-    if (!l)
-        status = gd_fail(GD_E_ARGUMENT, "gd_loader_next: the loader is NULL");
+    if (!l) status = gd_fail(GD_E_ARGUMENT, "gd_loader_next: the loader is NULL");
     else if (gd_this_thread.tracer)
         status =
             gd_fail(GD_E_STATE,
                     "gd_loader_next: a function is being traced, and would have this batch in it "
                     "for ever; give it the batch as an argument");
-    else
-        status = next(l);
+    else status = next(l);
     if (gd_report(site, status) != GD_OK) return false;
     *batch = (gd_tensors){l->given.batch.at, l->given.batch.count};
     return batch->count > 0;
@@ -178,7 +176,7 @@ void gd_loader_stop(gd_loader *l) {
     if (l) interrupt(l);
 }
 
-/* --- position ---------------------------------------------------------------------------------- */
+/* --- position --------------------------------------------------------------------------------- */
 
 gd_loader_position gd_loader_tell(const gd_loader *l) {
     return l ? l->at : (gd_loader_position){0, 0};
@@ -195,8 +193,7 @@ static gd_status check_position(const gd_loader *l, gd_loader_position to) {
 gd_status gd_loader_seek_at(const char *site, gd_loader *l, gd_loader_position to) {
     GD_CALLED_FROM(site);
     gd_status status = l ? check_position(l, to) : gd_fail(GD_E_ARGUMENT, "the loader is NULL");
-    if (status != GD_OK)
-        gd_error_prefix("gd_loader_seek: ");
+    if (status != GD_OK) gd_error_prefix("gd_loader_seek: ");
     else if (to.epoch != l->at.epoch || to.batch != l->at.batch) {
         interrupt(l);
         l->at = to;
@@ -204,7 +201,7 @@ gd_status gd_loader_seek_at(const char *site, gd_loader *l, gd_loader_position t
     return gd_report(site, status);
 }
 
-/* --- state ------------------------------------------------------------------------------------- */
+/* --- state ------------------------------------------------------------------------------------ */
 
 /* What a loader saves: where it is, and what the loader that goes on must be like. */
 typedef struct loader_state {

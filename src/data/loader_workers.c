@@ -54,7 +54,7 @@ static bool shut_down;    /* the program or the library is being left */
 static _Atomic int forks; /* between the first process and this one */
 static _Thread_local bool is_worker;
 
-/* --- workers ----------------------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------------------- */
 
 static bool may_take(const gd_workers *w) {
     return w->next < w->end && w->next < w->given + w->room;
@@ -189,7 +189,7 @@ void gd_workers_end(gd_loader *l) {
     gd_free(w);
 }
 
-/* --- fork, exit, dlclose ----------------------------------------------------------------------- */
+/* --- fork, exit, dlclose ---------------------------------------------------------------------- */
 
 static void after_fork_in_child(void) { atomic_fetch_add(&forks, 1); }
 

@@ -42,10 +42,8 @@ static inline int64_t gd_shuffled(gd_rng key, int64_t position, int64_t n) {
         for (int round = 0; round < gd_shuffle_rounds(bits); round++) {
             uint32_t words[4];
             gd_philox(key, (uint64_t)round << 32 | (round & 1 ? high : low), words);
-            if (round & 1)
-                low ^= words[0] & low_mask;
-            else
-                high ^= words[0] & high_mask;
+            if (round & 1) low ^= words[0] & low_mask;
+            else high ^= words[0] & high_mask;
         }
         x = high << low_bits | low;
     } while (x >= (uint64_t)n);

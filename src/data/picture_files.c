@@ -58,10 +58,8 @@ static gd_status add_pixels(const gd_picture_files *f, const gd_picture *image, 
     const size_t plane = (size_t)image->height * (size_t)image->width;
     void *to = NULL;
     GD_TRY(gd_sample_add(sample, f->bytes ? GD_U8 : GD_F32, 3, dims, &to));
-    if (f->bytes)
-        gd_pixels_to_bytes(to, image->pixels, plane, (size_t)image->channels);
-    else
-        gd_pixels_to_unit(to, image->pixels, plane, (size_t)image->channels);
+    if (f->bytes) gd_pixels_to_bytes(to, image->pixels, plane, (size_t)image->channels);
+    else gd_pixels_to_unit(to, image->pixels, plane, (size_t)image->channels);
     return GD_OK;
 }
 

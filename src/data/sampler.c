@@ -8,7 +8,7 @@
 #include "core/thread.h"
 #include "data/permute.h"
 
-/* --- the object -------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void destroy(gd_object *object) {
     gd_sampler *s = (gd_sampler *)object;
@@ -71,7 +71,7 @@ gd_status gd_sampler_fits(const gd_sampler *s, int64_t samples) {
                    (long long)s->made_for, (long long)samples);
 }
 
-/* --- orders ------------------------------------------------------------------------------------ */
+/* --- orders ----------------------------------------------------------------------------------- */
 
 int64_t gd_order_count(const gd_order *o) {
     return o->sampler ? o->sampler->rules->count(o->sampler, o->samples) : o->samples;
@@ -97,13 +97,11 @@ gd_status gd_order_at(const gd_order *o, int64_t first, int64_t count, int64_t *
 }
 
 void gd_order_describe(const gd_order *o, char *text, size_t size) {
-    if (o->sampler)
-        o->sampler->rules->describe(o->sampler, text, size);
-    else
-        snprintf(text, size, "%s", o->shuffle ? "shuffled" : "in order");
+    if (o->sampler) o->sampler->rules->describe(o->sampler, text, size);
+    else snprintf(text, size, "%s", o->shuffle ? "shuffled" : "in order");
 }
 
-/* --- distributed ------------------------------------------------------------------------------- */
+/* --- distributed ------------------------------------------------------------------------------ */
 
 typedef struct distributed {
     int64_t rank, world;
@@ -153,7 +151,7 @@ gd_sampler *gd_sampler_distributed_at(const char *site, int rank, int world,
     return gd_sampler_finish(site, "gd_sampler_distributed", s, status);
 }
 
-/* --- a program's own --------------------------------------------------------------------------- */
+/* --- a program's own -------------------------------------------------------------------------- */
 
 typedef struct own {
     void *self;

@@ -50,7 +50,7 @@ static void stratified_close(gd_sampler *s) {
     gd_free(t->groups);
 }
 
-/* --- the order --------------------------------------------------------------------------------- */
+/* --- the order -------------------------------------------------------------------------------- */
 
 /* A group on the way through an epoch. */
 typedef struct stream {
@@ -148,7 +148,7 @@ static const gd_sampler_rules stratified_rules = {.count = stratified_count,
                                                   .describe = stratified_describe,
                                                   .close = stratified_close};
 
-/* --- making one -------------------------------------------------------------------------------- */
+/* --- making one ------------------------------------------------------------------------------- */
 
 /* Classes by number: `values` are the classes there are, sorted, or NULL where they are least,
  * least + 1, ... */

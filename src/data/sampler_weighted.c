@@ -62,17 +62,15 @@ static double unit(gd_rng key, uint64_t block) {
     return (double)(((uint64_t)words[0] << 32 | words[1]) >> 11) * 0x1p-53;
 }
 
-/* --- with replacement -------------------------------------------------------------------------- */
+/* --- with replacement ------------------------------------------------------------------------- */
 
 /* The sample whose part of the sum has `target` in it. */
 static int64_t locate(const weighted *w, double target) {
     int64_t low = 0, high = w->blocks - 1;
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
-        if (w->ends[middle] > target)
-            high = middle;
-        else
-            low = middle + 1;
+        if (w->ends[middle] > target) high = middle;
+        else low = middle + 1;
     }
     double sum = low > 0 ? w->ends[low - 1] : 0;
     int64_t i = low * BLOCK, last = i;
@@ -101,7 +99,7 @@ static const gd_sampler_rules replacing_rules = {.count = weighted_count,
                                                  .describe = weighted_describe,
                                                  .close = weighted_close};
 
-/* --- without ----------------------------------------------------------------------------------- */
+/* --- without ---------------------------------------------------------------------------------- */
 
 /* Buckets are the upper bits of a key: 256 for each power of two. However the weights are distributed,
  * about one key in 400 at most is in the same bucket. Few samples are sorted as one. */
@@ -206,7 +204,7 @@ static const gd_sampler_rules keyed_rules = {.count = weighted_count,
                                              .describe = weighted_describe,
                                              .close = weighted_close};
 
-/* --- making one -------------------------------------------------------------------------------- */
+/* --- making one ------------------------------------------------------------------------------- */
 
 /* Checks the weights, and adds them up. */
 static gd_status add_up(weighted *w, int64_t *positive) {

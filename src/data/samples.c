@@ -65,10 +65,8 @@ char *gd_folder_join(const char *folder, const char *name) {
 
 static void copy_row(const gd_rows *r, int64_t index, void *to, int64_t at) {
     const uint8_t *from = (const uint8_t *)r->data + (size_t)index * r->bytes;
-    if (r->unit)
-        gd_bytes_to_unit((float *)to + (size_t)at * r->bytes, from, r->bytes);
-    else
-        memcpy((uint8_t *)to + (size_t)at * r->bytes, from, r->bytes);
+    if (r->unit) gd_bytes_to_unit((float *)to + (size_t)at * r->bytes, from, r->bytes);
+    else memcpy((uint8_t *)to + (size_t)at * r->bytes, from, r->bytes);
 }
 
 gd_status gd_rows_get(const gd_rows *r, int64_t index, gd_sample *sample) {

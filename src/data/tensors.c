@@ -39,10 +39,8 @@ static void copy_rows(gd_tensor *to, const gd_tensor *from, const int64_t *indic
     char *first = source.data;
     for (int64_t i = 0; i < count && row; i++, target.data = (char *)target.data + row) {
         source.data = first + (ptrdiff_t)(indices[i] * from->strides[0]) * (ptrdiff_t)size;
-        if (plain)
-            memcpy(target.data, source.data, row);
-        else
-            gd_copy_elements(&target, &source);
+        if (plain) memcpy(target.data, source.data, row);
+        else gd_copy_elements(&target, &source);
     }
 }
 

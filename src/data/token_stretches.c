@@ -42,10 +42,8 @@ static const gd_token_piece *piece_of(const gd_token_stretches *t, int64_t numbe
     int low = 0, high = t->n_pieces - 1;
     while (low < high) { /* the last that begins at or before it */
         const int middle = (low + high + 1) / 2;
-        if (t->pieces[middle].first <= number)
-            low = middle;
-        else
-            high = middle - 1;
+        if (t->pieces[middle].first <= number) low = middle;
+        else high = middle - 1;
     }
     return &t->pieces[low];
 }

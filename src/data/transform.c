@@ -7,7 +7,7 @@
 #include "data/dataset.h"
 #include "ops/op.h"
 
-/* --- the object -------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void destroy(gd_object *object) {
     gd_transform *t = (gd_transform *)object;
@@ -46,10 +46,8 @@ gd_transform *gd_transform_make(const char *site, const gd_maker *maker, const v
     void *options;
     gd_transform *t = NULL;
     gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK)
-        status = make(maker, options, &t);
-    else
-        gd_error_prefix("gd_transform_%s: ", maker->record.name);
+    if (status == GD_OK) status = make(maker, options, &t);
+    else gd_error_prefix("gd_transform_%s: ", maker->record.name);
     gd_report(site, status);
     return t;
 }
@@ -72,7 +70,7 @@ gd_status gd_transform_define_at(const char *site, const char *record, gd_transf
     return gd_report(site, status);
 }
 
-/* --- applying it ------------------------------------------------------------------------------- */
+/* --- applying it ------------------------------------------------------------------------------ */
 
 gd_status gd_transform_run(const gd_transform *t, gd_tensor *x, gd_random *random, gd_tensor **y) {
     const gd_transform_rules *rules = t->maker->rules;
@@ -102,7 +100,7 @@ gd_tensor *gd_transform_apply_at(const char *site, gd_transform *t, gd_tensor *x
     return status == GD_OK ? y : gd_tensor_fail(status);
 }
 
-/* --- datasets with transforms ------------------------------------------------------------------ */
+/* --- datasets with transforms ----------------------------------------------------------------- */
 
 typedef struct chain {
     int64_t count;
@@ -119,8 +117,7 @@ static gd_status chain_get(const gd_dataset *d, int64_t index, gd_random *random
         if (field < 0 || field >= sample->count)
             status = gd_fail(GD_E_INDEX, "transform %s: it has %d tensors; there is no field %lld",
                              c->at[i]->maker->record.name, sample->count, (long long)field);
-        else
-            status = gd_transform_run(c->at[i], sample->at[field], random, &sample->at[field]);
+        else status = gd_transform_run(c->at[i], sample->at[field], random, &sample->at[field]);
     }
     if (status == GD_OK) return GD_OK;
     char name[300];

@@ -106,8 +106,7 @@ static gd_box resized_part(const gd_transform_random_resized_crop_options *o, co
     }
     const double ratio = (double)x->width / (double)x->height;
     box = (gd_box){0, 0, x->height, x->width};
-    if (ratio < o->ratio.at[0])
-        box.height = (int64_t)nearbyint((double)x->width / o->ratio.at[0]);
+    if (ratio < o->ratio.at[0]) box.height = (int64_t)nearbyint((double)x->width / o->ratio.at[0]);
     else if (ratio > o->ratio.at[1])
         box.width = (int64_t)nearbyint((double)x->height * o->ratio.at[1]);
     if (box.height < 1) box.height = 1;

@@ -30,8 +30,7 @@ static gd_tensor *scale_apply(const void *options, gd_tensor *x, gd_random *rand
         const int64_t n = gd_numel(x->rank, x->dims);
         if (x->dtype == GD_U8)
             scale_u8(gd_data(x), gd_data(y), n, (float)o->factor, (float)o->offset);
-        else
-            scale_f32(gd_data(x), gd_data(y), n, (float)o->factor, (float)o->offset);
+        else scale_f32(gd_data(x), gd_data(y), n, (float)o->factor, (float)o->offset);
         return y;
     }
     gd_tensor *y = gd_is_float(x->dtype) ? x : gd_cast(x, GD_F32);
@@ -73,8 +72,7 @@ static gd_tensor *normalize_apply(const void *options, gd_tensor *x, gd_random *
         float *to = (float *)y.data + c * n;
         if (image.dtype == GD_U8)
             scale_u8((uint8_t *)image.data + c * n, to, n, factor / 255, offset);
-        else
-            scale_f32((float *)image.data + c * n, to, n, factor, offset);
+        else scale_f32((float *)image.data + c * n, to, n, factor, offset);
     }
     return gd_image_result(GD_OK, &y, x);
 }
@@ -161,10 +159,8 @@ static gd_tensor *noise_apply(const void *options, gd_tensor *x, gd_random *rand
                                : ((float *)image.data)[first + i];
             float z = v + mean + sigma * values[i];
             if (o->clip || u8) z = z < 0 ? 0 : z > 1 ? 1 : z;
-            if (u8)
-                ((uint8_t *)y.data)[first + i] = (uint8_t)(z * 255 + 0.5f);
-            else
-                ((float *)y.data)[first + i] = z;
+            if (u8) ((uint8_t *)y.data)[first + i] = (uint8_t)(z * 255 + 0.5f);
+            else ((float *)y.data)[first + i] = z;
         }
     }
     return gd_image_result(GD_OK, &y, x);

@@ -68,12 +68,9 @@ static gd_status read_all(gd_characters *c, const char *name, const char *text, 
         const size_t length = gd_utf8_length(p, end);
         const uint32_t n = numbers[code_at(p, length)];
         p += length;
-        if (c->itemsize == 1)
-            *to = (uint8_t)n;
-        else if (c->itemsize == 2)
-            gd_put_u16(to, (uint16_t)n);
-        else
-            gd_put_u32(to, n);
+        if (c->itemsize == 1) *to = (uint8_t)n;
+        else if (c->itemsize == 2) gd_put_u16(to, (uint16_t)n);
+        else gd_put_u32(to, n);
     }
     return GD_OK;
 }

@@ -44,7 +44,7 @@ static gd_status wrong(const gd_csv *c, int64_t line, int64_t column, const char
                    (long long)line, (long long)column, what);
 }
 
-/* --- bytes ------------------------------------------------------------------------------------- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 static gd_status fill(gd_csv *c) {
     c->at = 0;
@@ -94,7 +94,7 @@ static gd_status keep(gd_csv *c, int byte) {
     return GD_OK;
 }
 
-/* --- fields ------------------------------------------------------------------------------------ */
+/* --- fields ----------------------------------------------------------------------------------- */
 
 static bool is_blank(const gd_csv *c, int byte) {
     return (byte == ' ' || byte == '\t') && byte != c->separator;

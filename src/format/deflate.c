@@ -31,14 +31,10 @@ static void put_code(writer *w, uint32_t code, int count) {
 }
 
 static void put_symbol(writer *w, uint32_t symbol) {
-    if (symbol < 144)
-        put_code(w, 0x30 + symbol, 8);
-    else if (symbol < 256)
-        put_code(w, 0x190 + symbol - 144, 9);
-    else if (symbol < 280)
-        put_code(w, symbol - 256, 7);
-    else
-        put_code(w, 0xC0 + symbol - 280, 8);
+    if (symbol < 144) put_code(w, 0x30 + symbol, 8);
+    else if (symbol < 256) put_code(w, 0x190 + symbol - 144, 9);
+    else if (symbol < 280) put_code(w, symbol - 256, 7);
+    else put_code(w, 0xC0 + symbol - 280, 8);
 }
 
 /* Lengths 3 to 10 and distances 1 to 4 have a symbol each; then each power of two has so many symbols

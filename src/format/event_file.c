@@ -13,7 +13,7 @@
 #include "format/crc32.h"
 #include "format/log_file.h"
 
-/* --- schemas ----------------------------------------------------------------------------------- */
+/* --- schemas ---------------------------------------------------------------------------------- */
 
 static const gd_pb_field histogram_fields[] = {
     {1, "min", GD_PB_DOUBLE, 0, NULL, NULL},
@@ -97,7 +97,7 @@ static const gd_pb_field graph_fields[] = {
 };
 const gd_pb_schema gd_graph_def_schema = GD_PB_SCHEMA("GraphDef", graph_fields);
 
-/* --- records ----------------------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------------------- */
 
 struct gd_event_file {
     gd_log_file *log;
@@ -153,7 +153,7 @@ gd_status gd_event_file_write(gd_event_file *f, gd_pb_doc *event) {
     return status;
 }
 
-/* --- files ------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 /* TensorBoard reads the files of a folder in the order of their names, which is that of their times. */
 static gd_status open_new(gd_event_file *f, const char *folder) {
@@ -183,10 +183,8 @@ gd_status gd_event_file_create(gd_event_file **out, const char *folder) {
     gd_pb_doc *first = status == GD_OK ? gd_event_new(0) : NULL;
     if (first) gd_pb_put_string(gd_pb_root(first), "file_version", "brain.Event:2");
     if (status == GD_OK) status = gd_event_file_write(f, first);
-    if (status == GD_OK)
-        *out = f;
-    else
-        gd_event_file_close(f);
+    if (status == GD_OK) *out = f;
+    else gd_event_file_close(f);
     return status;
 }
 

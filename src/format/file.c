@@ -34,7 +34,7 @@ static char *copy_text(const char *text) {
     return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
-/* --- reading -------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 struct gd_file_reader {
     char *path;
@@ -75,10 +75,8 @@ gd_status gd_file_reader_open(gd_file_reader **out, const char *path) {
     gd_status status = GD_OK;
     if (fstat(fd, &info) != 0)
         status = gd_fail(GD_E_IO, "%s: cannot be asked for its size: %s", path, SYSTEM_TEXT);
-    else if (!S_ISREG(info.st_mode))
-        status = gd_fail(GD_E_IO, "%s: is not a regular file", path);
-    else
-        status = reader_new(out, path);
+    else if (!S_ISREG(info.st_mode)) status = gd_fail(GD_E_IO, "%s: is not a regular file", path);
+    else status = reader_new(out, path);
     if (status != GD_OK) {
         close(fd);
         return status;
@@ -155,8 +153,7 @@ gd_status gd_file_read_all(const char *path, char **data, size_t *bytes) {
         (text = gd_malloc(with_zero)) == NULL)
         status = gd_fail(GD_E_MEMORY, "%s: no memory left for its %llu bytes", path,
                          (unsigned long long)reader->size);
-    else
-        status = gd_file_reader_read_at(reader, 0, text, size);
+    else status = gd_file_reader_read_at(reader, 0, text, size);
     gd_file_reader_close(reader);
     if (status != GD_OK) {
         gd_free(text);
@@ -168,7 +165,7 @@ gd_status gd_file_read_all(const char *path, char **data, size_t *bytes) {
     return GD_OK;
 }
 
-/* --- writing -------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 struct gd_file_writer {
     char *path;       /* as the caller gave it, for messages */

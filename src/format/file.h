@@ -18,7 +18,7 @@
 #include "format/file_claim.h"
 #include "gradus/status.h"
 
-/* --- reading -------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 typedef struct gd_file_reader gd_file_reader;
 
@@ -47,7 +47,7 @@ gd_status gd_file_reader_map(gd_file_reader *reader, const uint8_t **data);
 /* Reads a whole file into memory from gd_malloc, with a zero byte behind the *bytes bytes. */
 gd_status gd_file_read_all(const char *path, char **data, size_t *bytes);
 
-/* --- writing -------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 typedef struct gd_file_writer gd_file_writer;
 

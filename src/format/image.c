@@ -33,7 +33,7 @@ gd_status gd_picture_new(gd_picture *image, const char *name, const char *what, 
     return GD_OK;
 }
 
-/* --- channels ---------------------------------------------------------------------------------- */
+/* --- channels --------------------------------------------------------------------------------- */
 
 /* v * a / 255, rounded. */
 static inline uint8_t blend(unsigned v, unsigned a) {
@@ -80,7 +80,7 @@ static gd_status set_channels(gd_picture *image, const char *name, int to) {
     return GD_OK;
 }
 
-/* --- decoding ---------------------------------------------------------------------------------- */
+/* --- decoding --------------------------------------------------------------------------------- */
 
 static gd_status unknown(const char *name, const uint8_t *p, size_t bytes) {
     if (bytes == 0) return gd_fail(GD_E_FORMAT, "%s: is empty", name);
@@ -97,8 +97,7 @@ static gd_status decode(gd_picture *image, const char *name, const uint8_t *data
         GD_TRY(gd_png_decode(image, name, data, bytes));
     else if (bytes >= 2 && data[0] == 'P' && data[1] >= '1' && data[1] <= '6')
         GD_TRY(gd_pnm_decode(image, name, data, bytes));
-    else
-        return unknown(name, data, bytes);
+    else return unknown(name, data, bytes);
     const int colours = o->channels ? o->channels : image->channels >= 3 ? 3 : 1;
     GD_TRY(set_channels(image, name, colours + o->alpha));
     if (o->width == 0 && o->height == 0) return GD_OK;

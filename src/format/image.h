@@ -43,7 +43,7 @@ gd_status gd_picture_resize(gd_picture *image, const char *name, int width, int 
 gd_status gd_picture_write_png(const char *path, int width, int height, int channels,
                                const uint8_t *pixels);
 
-/* --- between the decoders ---------------------------------------------------------------------- */
+/* --- between the decoders --------------------------------------------------------------------- */
 
 /* Sizes from a header, checked, and memory for them. `what` is "JPEG". */
 gd_status gd_picture_new(gd_picture *image, const char *name, const char *what, uint64_t width,

@@ -39,8 +39,7 @@ static void fill_position(filter *f, int i, int in, double scale) {
     for (int pass = 0; pass < 2; pass++)
         for (int k = 0; k < end - first; k++) {
             const double weight = 1 - fabs((k + first - center + 0.5) * narrow);
-            if (pass == 0)
-                sum += weight > 0 ? weight : 0;
+            if (pass == 0) sum += weight > 0 ? weight : 0;
             else
                 f->weights[(size_t)i * (size_t)f->taps + (size_t)k] =
                     (int32_t)(0.5 + (weight > 0 ? weight : 0) / sum * (1 << FRACTION));
@@ -64,19 +63,19 @@ static inline uint8_t rounded(int32_t sum) {
 }
 
 /* One row (in, channels) to (out, channels). */
-#define ROW(channels)                                                                              \
-    static void row_##channels(uint8_t *to, const uint8_t *from, const filter *f, int out) {       \
-        for (int x = 0; x < out; x++) {                                                            \
-            const window w = f->windows[x];                                                        \
-            const int32_t *weight = f->weights + (size_t)x * (size_t)f->taps;                      \
-            const uint8_t *p = from + (size_t)w.first * channels;                                  \
-            int32_t sum[channels];                                                                 \
-            for (int c = 0; c < channels; c++) sum[c] = 1 << (FRACTION - 1);                       \
-            for (int k = 0; k < w.count; k++)                                                      \
-                for (int c = 0; c < channels; c++) sum[c] += p[k * channels + c] * weight[k];      \
-            for (int c = 0; c < channels; c++)                                                     \
-                to[(size_t)x * channels + (size_t)c] = rounded(sum[c]);                            \
-        }                                                                                          \
+#define ROW(channels)                                                                         \
+    static void row_##channels(uint8_t *to, const uint8_t *from, const filter *f, int out) {  \
+        for (int x = 0; x < out; x++) {                                                       \
+            const window w = f->windows[x];                                                   \
+            const int32_t *weight = f->weights + (size_t)x * (size_t)f->taps;                 \
+            const uint8_t *p = from + (size_t)w.first * channels;                             \
+            int32_t sum[channels];                                                            \
+            for (int c = 0; c < channels; c++) sum[c] = 1 << (FRACTION - 1);                  \
+            for (int k = 0; k < w.count; k++)                                                 \
+                for (int c = 0; c < channels; c++) sum[c] += p[k * channels + c] * weight[k]; \
+            for (int c = 0; c < channels; c++)                                                \
+                to[(size_t)x * channels + (size_t)c] = rounded(sum[c]);                       \
+        }                                                                                     \
     }
 ROW(1)
 ROW(2)

@@ -58,7 +58,7 @@ static gd_status damaged(const gd_inflate *z, const char *what) {
                    (unsigned long long)z->total, what);
 }
 
-/* --- bits ----------------------------------------------------------------------------------- */
+/* --- bits ------------------------------------------------------------------------------------- */
 
 /* Fills up to at least `want` bits if the input has them; decoding may look at bits beyond the
  * end (they are 0), but not use them: drop() is where cut-off data are noticed. */
@@ -90,7 +90,7 @@ static gd_status take_bits(gd_inflate *z, int n, uint32_t *value) {
     return drop(z, n);
 }
 
-/* --- codes ---------------------------------------------------------------------------------- */
+/* --- codes ------------------------------------------------------------------------------------ */
 
 static uint32_t reverse(uint32_t value, int bits) {
     uint32_t reversed = 0;
@@ -151,7 +151,7 @@ static gd_status decode(gd_inflate *z, const code *c, uint32_t *symbol) {
     return damaged(z, "a code that stands for nothing");
 }
 
-/* --- blocks --------------------------------------------------------------------------------- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 static void use_fixed_codes(gd_inflate *z) {
     uint8_t lengths[MAX_LITERALS];
@@ -237,7 +237,7 @@ static gd_status begin_block(gd_inflate *z) {
     return GD_OK;
 }
 
-/* --- output --------------------------------------------------------------------------------- */
+/* --- output ----------------------------------------------------------------------------------- */
 
 static inline void emit(gd_inflate *z, uint8_t *out, uint8_t byte) {
     z->window[z->total++ & (WINDOW - 1)] = byte;
@@ -287,12 +287,9 @@ gd_status gd_inflate_read(gd_inflate *z, void *buffer, size_t bytes, size_t *got
             if (z->stored_left == 0) z->state = BETWEEN_BLOCKS;
         } else {
             GD_TRY(decode(z, &z->literals, &value));
-            if (value < END_OF_BLOCK)
-                emit(z, out++, (uint8_t)value);
-            else if (value == END_OF_BLOCK)
-                z->state = BETWEEN_BLOCKS;
-            else
-                GD_TRY(begin_copy(z, value));
+            if (value < END_OF_BLOCK) emit(z, out++, (uint8_t)value);
+            else if (value == END_OF_BLOCK) z->state = BETWEEN_BLOCKS;
+            else GD_TRY(begin_copy(z, value));
         }
     }
     *got = bytes - (size_t)(end - out);

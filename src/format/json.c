@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the document's memory ------------------------------------------------------------------ */
+/* --- the document's memory -------------------------------------------------------------------- */
 
 enum { FIRST_BLOCK = 2048, LARGEST_BLOCK = 1 << 20 };
 
@@ -63,7 +63,7 @@ void gd_json_free(gd_json_doc *doc) {
     gd_free(doc);
 }
 
-/* --- the parser ----------------------------------------------------------------------------- */
+/* --- the parser ------------------------------------------------------------------------------- */
 
 typedef struct parser {
     const char *name;
@@ -134,7 +134,7 @@ static gd_status push(parser *p, const gd_json *child) {
     return GD_OK;
 }
 
-/* --- strings -------------------------------------------------------------------------------- */
+/* --- strings ---------------------------------------------------------------------------------- */
 
 static int hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -225,7 +225,7 @@ static gd_status parse_string(parser *p, const char **text, size_t *length) {
     return GD_OK;
 }
 
-/* --- numbers -------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 static bool skip_digits(parser *p) {
     const char *start = p->at;
@@ -289,7 +289,7 @@ static gd_status parse_number(parser *p, gd_json *out) {
     return GD_OK;
 }
 
-/* --- lists ---------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 static gd_status parse_value(parser *p, gd_json *out);
 
@@ -405,7 +405,7 @@ static gd_status parse_value(parser *p, gd_json *out) {
     return GD_OK;
 }
 
-/* --- the outside ---------------------------------------------------------------------------- */
+/* --- the outside ------------------------------------------------------------------------------ */
 
 gd_status gd_json_parse(gd_json_doc **out, const char *name, const char *text, size_t bytes) {
     *out = NULL;

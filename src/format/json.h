@@ -31,7 +31,7 @@
 
 enum { GD_JSON_MAX_DEPTH = 256 };
 
-/* --- reading -------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 typedef enum gd_json_type {
     GD_JSON_NULL,
@@ -85,7 +85,7 @@ const gd_json *gd_json_at(const gd_json *list, size_t i);
 /* "null", "a boolean", "a number" ... for messages. */
 const char *gd_json_type_name(gd_json_type type);
 
-/* --- writing -------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 typedef struct gd_json_writer {
     gd_status status; /* of the first failure */

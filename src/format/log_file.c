@@ -34,14 +34,10 @@ gd_status gd_log_file_open(gd_log_file **out, const char *path, bool create) {
                          SYSTEM_TEXT);
     else if (fstat(f->fd, &info) != 0)
         status = gd_fail(GD_E_IO, "%s: cannot be asked for its size: %s", path, SYSTEM_TEXT);
-    else if (!S_ISREG(info.st_mode))
-        status = gd_fail(GD_E_IO, "%s: is not a regular file", path);
-    else
-        f->size = info.st_size;
-    if (status == GD_OK)
-        *out = f;
-    else
-        gd_log_file_close(f);
+    else if (!S_ISREG(info.st_mode)) status = gd_fail(GD_E_IO, "%s: is not a regular file", path);
+    else f->size = info.st_size;
+    if (status == GD_OK) *out = f;
+    else gd_log_file_close(f);
     return status;
 }
 
@@ -58,10 +54,8 @@ static gd_status write_all(gd_log_file *f, const char *data, size_t bytes) {
 
 gd_status gd_log_file_append(gd_log_file *f, const void *data, size_t bytes) {
     const gd_status status = write_all(f, data, bytes);
-    if (status == GD_OK)
-        f->size += (off_t)bytes;
-    else if (ftruncate(f->fd, f->size) != 0)
-        gd_error_suffix("; and its end is damaged");
+    if (status == GD_OK) f->size += (off_t)bytes;
+    else if (ftruncate(f->fd, f->size) != 0) gd_error_suffix("; and its end is damaged");
     return status;
 }
 

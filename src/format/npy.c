@@ -24,7 +24,7 @@ enum {
 static const uint8_t magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 static const bool big_endian = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
 
-/* --- the dictionary ------------------------------------------------------------------------- */
+/* --- the dictionary --------------------------------------------------------------------------- */
 
 typedef struct scanner {
     const char *name;
@@ -157,7 +157,7 @@ static gd_status scan_dictionary(scanner *s, gd_npy_header *h) {
     return s->at == s->end ? GD_OK : expected(s, "nothing more than padding");
 }
 
-/* --- reading -------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* False when there are more bytes than 63 bits can count. */
 static bool count_bytes(const gd_npy_header *h, uint64_t *bytes) {
@@ -248,7 +248,7 @@ void gd_npy_swap(void *items, size_t count, int itemsize) {
         }
 }
 
-/* --- writing -------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static gd_status check_header(gd_npy_header *h) {
     static const char *const sizes[] = {"248", "1248", "1248", "1", "2"};

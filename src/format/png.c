@@ -110,10 +110,8 @@ gd_status gd_png_decode(gd_picture *image, const char *name, const uint8_t *data
     d->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, d, fail, warn, NULL, get_memory,
                                       free_memory);
     if (d->png) d->info = png_create_info_struct(d->png);
-    if (!d->info)
-        gd_fail(GD_E_MEMORY, "%s: no memory to decode it", name);
-    else if (setjmp(png_jmpbuf(d->png)) == 0)
-        d->status = decode(d, image);
+    if (!d->info) gd_fail(GD_E_MEMORY, "%s: no memory to decode it", name);
+    else if (setjmp(png_jmpbuf(d->png)) == 0) d->status = decode(d, image);
     const gd_status status = d->status;
     if (d->png) png_destroy_read_struct(&d->png, d->info ? &d->info : NULL, NULL);
     gd_free(d->rows);

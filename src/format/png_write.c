@@ -104,10 +104,8 @@ gd_status gd_picture_write_png(const char *path, int width, int height, int chan
     gd_status status = gd_file_writer_begin(&file, path);
     if (status == GD_OK) {
         status = write_file(file, width, height, channels, packed, size);
-        if (status == GD_OK)
-            status = gd_file_writer_commit(file);
-        else
-            gd_file_writer_cancel(file);
+        if (status == GD_OK) status = gd_file_writer_commit(file);
+        else gd_file_writer_cancel(file);
     }
     gd_free(packed);
     return status;

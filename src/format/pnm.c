@@ -18,12 +18,9 @@ static gd_status damaged(const parser *p, const char *what) {
 static void skip_space(parser *p) {
     for (bool comment = false; p->at < p->bytes; p->at++) {
         const char c = (char)p->data[p->at];
-        if (comment)
-            comment = c != '\n' && c != '\r';
-        else if (c == '#')
-            comment = true;
-        else if (!gd_is_space(c))
-            return;
+        if (comment) comment = c != '\n' && c != '\r';
+        else if (c == '#') comment = true;
+        else if (!gd_is_space(c)) return;
     }
 }
 
@@ -118,9 +115,7 @@ gd_status gd_pnm_decode(gd_picture *image, const char *name, const uint8_t *data
             name, width, height, bytes - p.at, p.at);
     GD_TRY(gd_picture_new(image, name, "PNM", width, height, kind == '3' || kind == '6' ? 3 : 1));
     if (text) return read_text(&p, image, bits, most);
-    if (bits)
-        read_bits(&p, image);
-    else
-        read_bytes(&p, image, most);
+    if (bits) read_bits(&p, image);
+    else read_bytes(&p, image, most);
     return GD_OK;
 }

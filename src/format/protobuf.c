@@ -103,10 +103,8 @@ const gd_pb_field *gd_pb_field_numbered(const gd_pb_schema *schema, uint32_t num
 static bool grow(gd_pb_doc *doc, void **items, size_t *capacity, size_t need, size_t item) {
     size_t larger = *capacity, bytes;
     while (larger < need)
-        if (larger == 0)
-            larger = need < 2 ? 1 : need;
-        else if (!gd_mul_size(larger, 2, &larger))
-            return false;
+        if (larger == 0) larger = need < 2 ? 1 : need;
+        else if (!gd_mul_size(larger, 2, &larger)) return false;
     if (larger == *capacity) return true;
     void *grown = gd_mul_size(larger, item, &bytes) ? gd_pb_alloc(doc, bytes) : NULL;
     if (grown == NULL) return false;
@@ -243,10 +241,8 @@ void gd_pb_put_float(gd_pb *m, const char *name, double value) {
     const gd_pb_field *field;
     void *place = place_for(m, name, GD_PB_FLOAT, GD_PB_DOUBLE, &field);
     if (place == NULL) return;
-    if (field->type == GD_PB_FLOAT)
-        *(float *)place = (float)value;
-    else
-        *(double *)place = value;
+    if (field->type == GD_PB_FLOAT) *(float *)place = (float)value;
+    else *(double *)place = value;
 }
 
 void gd_pb_put_bytes(gd_pb *m, const char *name, const void *data, size_t bytes) {
@@ -293,10 +289,8 @@ static gd_status load(gd_pb_doc **out, const gd_pb_schema *schema, const char *p
     *out = NULL;
     GD_TRY(gd_file_read_all(path, &data, &bytes));
     gd_status status = read(out, schema, path, data, bytes);
-    if (status == GD_OK)
-        (*out)->data = data;
-    else
-        gd_free(data);
+    if (status == GD_OK) (*out)->data = data;
+    else gd_free(data);
     return status;
 }
 

@@ -74,7 +74,7 @@ struct gd_pb_schema {
     const gd_pb_field *fields;
     int count;
 };
-#define GD_PB_SCHEMA(name, fields)                                                                 \
+#define GD_PB_SCHEMA(name, fields) \
     { name, fields, (int)(sizeof(fields) / sizeof *(fields)) }
 
 /* --- messages --------------------------------------------------------------------------------- */

@@ -25,24 +25,19 @@ static gd_status indent(printer *p, int depth) {
 static void print_real(char text[GD_DOUBLE_TEXT], const gd_pb_list *list, size_t i) {
     const double value =
         list->field->type == GD_PB_FLOAT ? (double)list->floats[i] : list->doubles[i];
-    if (isnan(value))
-        snprintf(text, GD_DOUBLE_TEXT, "nan");
-    else if (isinf(value))
-        snprintf(text, GD_DOUBLE_TEXT, value < 0 ? "-inf" : "inf");
+    if (isnan(value)) snprintf(text, GD_DOUBLE_TEXT, "nan");
+    else if (isinf(value)) snprintf(text, GD_DOUBLE_TEXT, value < 0 ? "-inf" : "inf");
     else if (list->field->type == GD_PB_FLOAT)
         gd_double_print(text, gd_float_shortest(list->floats[i]));
-    else
-        gd_double_print(text, value);
+    else gd_double_print(text, value);
 }
 
 static void print_whole(char *text, size_t size, const gd_pb_list *list, size_t i) {
     const int64_t value = list->ints[i];
-    if (list->field->type == GD_PB_BOOL)
-        snprintf(text, size, value ? "true" : "false");
+    if (list->field->type == GD_PB_BOOL) snprintf(text, size, value ? "true" : "false");
     else if (list->field->type == GD_PB_UINT64)
         snprintf(text, size, "%llu", (unsigned long long)value);
-    else
-        snprintf(text, size, "%lld", (long long)value);
+    else snprintf(text, size, "%lld", (long long)value);
 }
 
 /* Bytes that are no UTF-8, and control characters, as three octal digits. */
@@ -58,14 +53,10 @@ static gd_status put_quoted(printer *p, const gd_pb_bytes *bytes) {
             continue;
         }
         const char c = *s++;
-        if (c == '\n')
-            snprintf(text, sizeof text, "\\n");
-        else if (c == '"' || c == '\\')
-            snprintf(text, sizeof text, "\\%c", c);
-        else if (length == 1 && c >= ' ' && c != 0x7F)
-            snprintf(text, sizeof text, "%c", c);
-        else
-            snprintf(text, sizeof text, "\\%03o", (unsigned)(unsigned char)c);
+        if (c == '\n') snprintf(text, sizeof text, "\\n");
+        else if (c == '"' || c == '\\') snprintf(text, sizeof text, "\\%c", c);
+        else if (length == 1 && c >= ' ' && c != 0x7F) snprintf(text, sizeof text, "%c", c);
+        else snprintf(text, sizeof text, "\\%03o", (unsigned)(unsigned char)c);
         GD_TRY(put(p, text));
     }
     return put(p, "\"");
@@ -95,10 +86,8 @@ static gd_status print_value(printer *p, const gd_pb_list *list, size_t i, int d
         GD_TRY(put_quoted(p, &list->bytes[i]));
     } else {
         const char *name = field->type == GD_PB_ENUM ? enum_name(field, list->ints[i]) : NULL;
-        if (field->type == GD_PB_FLOAT || field->type == GD_PB_DOUBLE)
-            print_real(text, list, i);
-        else
-            print_whole(text, sizeof text, list, i);
+        if (field->type == GD_PB_FLOAT || field->type == GD_PB_DOUBLE) print_real(text, list, i);
+        else print_whole(text, sizeof text, list, i);
         GD_TRY(put(p, name ? name : text));
     }
     return put(p, "\n");

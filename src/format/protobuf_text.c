@@ -244,10 +244,8 @@ static bool whole_number(gd_pb_type type, const char *token, int64_t *value) {
 
 static bool real_number(const char *token, double *value) {
     const char *digits = token + (*token == '-');
-    if (is_word(digits, "inf", "infinity"))
-        *value = *token == '-' ? -INFINITY : INFINITY;
-    else if (strcmp(digits, "nan") == 0)
-        *value = NAN;
+    if (is_word(digits, "inf", "infinity")) *value = *token == '-' ? -INFINITY : INFINITY;
+    else if (strcmp(digits, "nan") == 0) *value = NAN;
     else {
         char *end;
         if (!is_digit(*digits) && !(*digits == '.' && is_digit(digits[1]))) return false;
@@ -269,12 +267,9 @@ static bool enum_number(const gd_pb_field *field, const char *token, int64_t *va
 }
 
 static bool bool_number(const char *token, int64_t *value) {
-    if (is_word(token, "true", "True") || strcmp(token, "t") == 0)
-        *value = 1;
-    else if (is_word(token, "false", "False") || strcmp(token, "f") == 0)
-        *value = 0;
-    else
-        return whole_number(GD_PB_BOOL, token, value);
+    if (is_word(token, "true", "True") || strcmp(token, "t") == 0) *value = 1;
+    else if (is_word(token, "false", "False") || strcmp(token, "f") == 0) *value = 0;
+    else return whole_number(GD_PB_BOOL, token, value);
     return true;
 }
 
@@ -306,12 +301,9 @@ static gd_status read_number(parser *p, gd_pb_list *list) {
     }
     void *to = gd_pb_room(p->doc, list, 1);
     if (to == NULL) return no_memory(p);
-    if (type == GD_PB_FLOAT)
-        *(float *)to = (float)real;
-    else if (type == GD_PB_DOUBLE)
-        *(double *)to = real;
-    else
-        *(int64_t *)to = whole;
+    if (type == GD_PB_FLOAT) *(float *)to = (float)real;
+    else if (type == GD_PB_DOUBLE) *(double *)to = real;
+    else *(int64_t *)to = whole;
     p->at += length;
     skip_space(p);
     return GD_OK;

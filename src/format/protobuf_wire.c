@@ -130,10 +130,8 @@ static gd_status read_packed(reader *r, gd_pb_list *list) {
     const size_t item = type == GD_PB_FLOAT ? 4 : 8;
     if (wire_type_of(type) == VARINT)
         for (size_t i = 0; i < length; i++) count += r->at[i] < 0x80; /* the last byte of each */
-    else if (length % item)
-        return wrong(r, place, "packed numbers do not fill their bytes");
-    else
-        count = length / item;
+    else if (length % item) return wrong(r, place, "packed numbers do not fill their bytes");
+    else count = length / item;
     r->end = r->at + length;
     gd_status status = count > 0 ? read_numbers(r, list, count) : GD_OK;
     if (status == GD_OK && r->at != r->end) status = wrong(r, r->at, "a number is cut off");

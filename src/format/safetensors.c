@@ -32,7 +32,7 @@ int gd_safetensors_bits(const char *dtype) {
     return 0;
 }
 
-/* --- reading --------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 typedef struct reading {
     gd_safetensors *out;
@@ -275,7 +275,7 @@ void gd_safetensors_free(gd_safetensors *h) {
     *h = (gd_safetensors){0};
 }
 
-/* --- writing --------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void put_entry(gd_json_writer *w, const gd_safetensors_entry *e) {
     gd_json_put_key(w, e->name);
@@ -340,8 +340,7 @@ gd_status gd_safetensors_make_header(const char *path, gd_safetensors_entry *ent
             GD_E_UNSUPPORTED,
             "%s: the names and values need a header of %zu bytes, and at most %d are allowed", path,
             padded, GD_SAFETENSORS_MAX_HEADER);
-    else if (!(*header = gd_malloc(padded)))
-        status = no_memory(path);
+    else if (!(*header = gd_malloc(padded))) status = no_memory(path);
     if (status == GD_OK) {
         gd_put_u64((uint8_t *)*header, padded - LENGTH_BYTES);
         memcpy(*header + LENGTH_BYTES, json, length);

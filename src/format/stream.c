@@ -32,10 +32,8 @@ static gd_status begin(gd_stream **out, gd_file_reader *file) {
     bool gzip;
     gd_status status = gd_gzip_is(file, &gzip);
     if (status == GD_OK && gzip) status = gd_gzip_open(&s->gzip, file);
-    if (status == GD_OK)
-        *out = s;
-    else
-        gd_stream_close(s);
+    if (status == GD_OK) *out = s;
+    else gd_stream_close(s);
     return status;
 }
 
@@ -137,10 +135,8 @@ gd_status gd_stream_read_all(gd_stream *s, size_t limit, char **data, size_t *by
         if (status != GD_OK || have < room - 1) break;
         const size_t larger = room < SIZE_MAX / 2 ? room * 2 : room;
         char *grown = have <= limit ? gd_realloc(text, larger) : NULL;
-        if (grown)
-            text = grown, room = larger;
-        else
-            status = GD_E_MEMORY;
+        if (grown) text = grown, room = larger;
+        else status = GD_E_MEMORY;
     }
     if (status == GD_E_MEMORY)
         status = have > limit

@@ -41,7 +41,7 @@ static gd_status no_memory(const gd_file_reader *file) {
                    gd_file_reader_path(file));
 }
 
-/* --- the end records ------------------------------------------------------------------------ */
+/* --- the end records -------------------------------------------------------------------------- */
 
 /* The place of the end record in the last bytes of the file, or -1. The comment behind it reaches
  * to the end of the file, which tells the record from a signature that is part of a comment. */
@@ -109,7 +109,7 @@ static gd_status find_directory(const gd_file_reader *file, directory *d) {
     return status;
 }
 
-/* --- the directory -------------------------------------------------------------------------- */
+/* --- the directory ---------------------------------------------------------------------------- */
 
 /* Takes the numbers that did not fit from the Zip64 extra field: in this order, only those. */
 static bool read_extra64(const uint8_t *extra, size_t bytes, gd_zip_entry *e) {
@@ -244,7 +244,7 @@ const gd_zip_entry *gd_zip_reader_find(const gd_zip_reader *zip, const char *nam
     return NULL;
 }
 
-/* --- contents ------------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 struct gd_zip_stream {
     const gd_file_reader *file;
@@ -351,10 +351,8 @@ gd_status gd_zip_stream_read(gd_zip_stream *s, void *buffer, size_t bytes) {
                        bytes, s->left);
     if (bytes == 0) return GD_OK;
     size_t got;
-    if (s->inflate != NULL)
-        GD_TRY(inflate_exactly(s, buffer, bytes));
-    else
-        GD_TRY(fetch_stored(s, buffer, bytes, &got));
+    if (s->inflate != NULL) GD_TRY(inflate_exactly(s, buffer, bytes));
+    else GD_TRY(fetch_stored(s, buffer, bytes, &got));
     s->crc = gd_crc32(s->crc, buffer, bytes);
     s->left -= bytes;
     if (s->left == 0 && s->crc != s->entry->crc)

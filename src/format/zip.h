@@ -14,7 +14,7 @@
 #include "gradus/status.h"
 #include "format/file.h"
 
-/* --- reading -------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 typedef struct gd_zip_entry {
     const char *name;      /* no zero bytes inside; otherwise as it stands in the archive */
@@ -52,7 +52,7 @@ const char *gd_zip_stream_name(const gd_zip_stream *stream);
  * and a mismatch is that call's GD_E_FORMAT. */
 gd_status gd_zip_stream_read(gd_zip_stream *stream, void *buffer, size_t bytes);
 
-/* --- writing -------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 typedef struct gd_zip_writer gd_zip_writer;
 

@@ -67,7 +67,7 @@ void gd_zip_writer_cancel(gd_zip_writer *zip) {
     writer_free(zip);
 }
 
-/* --- entries -------------------------------------------------------------------------------- */
+/* --- entries ---------------------------------------------------------------------------------- */
 
 /* Writes checksum and sizes of the open entry over the zeros that stand in its local header. */
 static gd_status end_entry(gd_zip_writer *zip) {
@@ -155,7 +155,7 @@ gd_status gd_zip_writer_write(gd_zip_writer *zip, const void *data, size_t bytes
     return GD_OK;
 }
 
-/* --- the directory -------------------------------------------------------------------------- */
+/* --- the directory ---------------------------------------------------------------------------- */
 
 static uint32_t low_or_ones(uint64_t value) {
     return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
@@ -257,10 +257,8 @@ static gd_status write_directory(gd_zip_writer *zip) {
 
 gd_status gd_zip_writer_commit(gd_zip_writer *zip) {
     gd_status status = write_directory(zip);
-    if (status == GD_OK)
-        status = gd_file_writer_commit(zip->file);
-    else
-        gd_file_writer_cancel(zip->file);
+    if (status == GD_OK) status = gd_file_writer_commit(zip->file);
+    else gd_file_writer_cancel(zip->file);
     writer_free(zip);
     return status;
 }

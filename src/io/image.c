@@ -12,7 +12,7 @@
 #include "format/image.h"
 #include "ops/op.h"
 
-/* --- loading ----------------------------------------------------------------------------------- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 static gd_status check_options(const gd_load_image_options *o) {
     if (o->channels != 0 && o->channels != 1 && o->channels != 3)
@@ -79,7 +79,7 @@ gd_tensor *gd_decode_image_at(const char *site, const void *bytes, size_t size,
     return load("gd_decode_image", bytes, size, options);
 }
 
-/* --- saving ------------------------------------------------------------------------------------ */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 static uint8_t to_byte(gd_dtype dtype, const uint8_t *p) {
     double v = gd_load_f64(dtype, p);

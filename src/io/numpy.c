@@ -13,7 +13,7 @@
 #include "format/zip.h"
 #include "ops/op.h"
 
-/* --- element types --------------------------------------------------------------------------- */
+/* --- element types ---------------------------------------------------------------------------- */
 
 /* The dtype that holds all values of the file's items, or nearly: uint64 is looked at one by one. */
 static gd_dtype dtype_for(const gd_npy_header *h) {
@@ -29,10 +29,11 @@ static gd_dtype dtype_for(const gd_npy_header *h) {
 
 static void describe_dtype(gd_dtype dtype, gd_npy_header *h) {
     h->itemsize = (int)gd_dtype_size(dtype);
-    h->kind = dtype == GD_BOOL   ? GD_NPY_BOOL
-              : dtype == GD_BF16 ? GD_NPY_BFLOAT
-              : dtype == GD_U8   ? GD_NPY_UINT
-              : gd_dtype_is_float(dtype) ? GD_NPY_FLOAT : GD_NPY_INT;
+    h->kind = dtype == GD_BOOL           ? GD_NPY_BOOL
+              : dtype == GD_BF16         ? GD_NPY_BFLOAT
+              : dtype == GD_U8           ? GD_NPY_UINT
+              : gd_dtype_is_float(dtype) ? GD_NPY_FLOAT
+                                         : GD_NPY_INT;
 }
 
 /* Items as they came from the file into elements of `dtype`, in place. There is room for the
@@ -61,14 +62,15 @@ static gd_status to_elements(const char *name, const gd_npy_header *h, gd_dtype 
         else memcpy(&v, from, sizeof v);
         if (v > INT64_MAX)
             return gd_fail(GD_E_UNSUPPORTED,
-                           "%s: item %" PRId64 " is %" PRIu64 ", an uint64 that no dtype here holds",
+                           "%s: item %" PRId64 " is %" PRIu64
+                           ", an uint64 that no dtype here holds",
                            name, i, v);
         gd_store_i64(dtype, bytes + width * i, (int64_t)v);
     }
     return GD_OK;
 }
 
-/* --- loading one array ----------------------------------------------------------------------- */
+/* --- loading one array ------------------------------------------------------------------------ */
 
 /* Where an array comes from: a file, or an entry of an archive. */
 typedef struct source {
@@ -98,8 +100,8 @@ static gd_status source_finish(source *s, const gd_npy_header *h) {
 }
 
 /* Reads the items into `elements`, row-major, using `scratch` where their order is another one. */
-static gd_status read_elements(source *s, const gd_npy_header *h, const gd_tensor *t, void *elements,
-                               void *scratch) {
+static gd_status read_elements(source *s, const gd_npy_header *h, const gd_tensor *t,
+                               void *elements, void *scratch) {
     int64_t count = gd_numel(t->rank, t->dims);
     gd_dtype dtype = (gd_dtype)t->dtype;
     void *to = scratch ? scratch : elements;
@@ -166,7 +168,7 @@ gd_tensor *gd_load_npy_at(const char *site, const char *path) {
     return t;
 }
 
-/* --- saving one array ------------------------------------------------------------------------ */
+/* --- saving one array ------------------------------------------------------------------------- */
 
 typedef gd_status (*write_fn)(void *target, const void *data, size_t bytes);
 
@@ -219,7 +221,7 @@ gd_status gd_save_npy_at(const char *site, const char *path, const gd_tensor *t)
     return gd_report(site, save_npy(path, t));
 }
 
-/* --- archives -------------------------------------------------------------------------------- */
+/* --- archives --------------------------------------------------------------------------------- */
 
 static const char suffix[] = ".npy";
 enum { SUFFIX = sizeof suffix - 1 };
@@ -258,7 +260,8 @@ static gd_status save_npz(const char *path, const char *const *names, gd_tensors
     return status;
 }
 
-gd_status gd_save_npz_at(const char *site, const char *path, const char *const *names, gd_tensors tensors) {
+gd_status gd_save_npz_at(const char *site, const char *path, const char *const *names,
+                         gd_tensors tensors) {
     if (gd_failed()) return gd_error_status();
     return gd_report(site, save_npz(path, names, tensors));
 }
@@ -322,8 +325,8 @@ static gd_npz *open_npz(const char *path, gd_status *status) {
 
 gd_npz *gd_npz_open_at(const char *site, const char *path) {
     GD_CALLED_FROM(site);
-    gd_status status = path ? gd_scope_reserve(1)
-                            : gd_fail(GD_E_ARGUMENT, "gd_npz_open: path is NULL");
+    gd_status status =
+        path ? gd_scope_reserve(1) : gd_fail(GD_E_ARGUMENT, "gd_npz_open: path is NULL");
     gd_npz *npz = status == GD_OK ? open_npz(path, &status) : NULL;
     if (npz) gd_scope_adopt(&npz->object);
     else gd_error_stick(status);

@@ -22,7 +22,7 @@ static gd_status open_file(gd_state_file *file, const char *path) {
     return gd_file_reader_map(file->reader, &file->data);
 }
 
-/* --- an index -------------------------------------------------------------------------------- */
+/* --- an index --------------------------------------------------------------------------------- */
 
 /* A shard lies beside its index: an index from elsewhere must not name other files. */
 static gd_status check_shard(const char *path, const gd_json *where) {
@@ -88,10 +88,8 @@ gd_status gd_state_index_read(const char *path, gd_json_doc **doc, const char **
     gd_status status = GD_OK;
     if (!map || map->type != GD_JSON_OBJECT)
         status = gd_fail(GD_E_FORMAT, "%s: has no \"weight_map\" that is an object", path);
-    else if (!(*names = gd_malloc((map->count + 1) * sizeof **names)))
-        status = no_memory(path);
-    else
-        status = list_shards(path, map, *names, count);
+    else if (!(*names = gd_malloc((map->count + 1) * sizeof **names))) status = no_memory(path);
+    else status = list_shards(path, map, *names, count);
     if (status == GD_OK) return GD_OK;
     gd_json_free(*doc);
     gd_free(*names);
@@ -150,7 +148,7 @@ static gd_status open_index(gd_state_files *files, const char *path) {
     return status == GD_OK ? check_index(files, path) : status;
 }
 
-/* --- either ---------------------------------------------------------------------------------- */
+/* --- either ----------------------------------------------------------------------------------- */
 
 gd_status gd_state_files_open(gd_state_files *files, const char *path) {
     gd_status status;

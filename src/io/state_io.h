@@ -17,7 +17,7 @@ gd_dtype gd_safetensors_dtype_from(const char *name); /* GD_DTYPE_NONE: not ours
 /* Whether a path is that of an index. */
 bool gd_is_state_index(const char *path);
 
-/* --- writing --------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /* What is to be written: tensors without ties, and values with the keys above. */
 typedef struct gd_state_contents {
@@ -37,7 +37,7 @@ gd_status gd_state_write(gd_file_writer *file, const char *path, const gd_state_
 
 gd_status gd_state_save_shards(const gd_state_contents *c, uint64_t shard_bytes);
 
-/* --- reading --------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 typedef struct gd_state_file {
     gd_file_reader *reader;

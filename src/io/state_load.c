@@ -9,7 +9,7 @@ static gd_status no_memory(const char *path) {
     return gd_fail(GD_E_MEMORY, "%s: no memory to load it", path);
 }
 
-/* --- names ----------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 /* What a load reads from, with the names that the options make of those in the file. */
 typedef struct opened {
@@ -130,7 +130,7 @@ static void close_source(opened *o) {
     gd_state_files_close(&o->files);
 }
 
-/* --- into objects ---------------------------------------------------------------------------- */
+/* --- into objects ----------------------------------------------------------------------------- */
 
 gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts parts,
                            const gd_load_state_options *options) {
@@ -153,7 +153,8 @@ gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts pa
 static bool lists(const char *lines, const char *name) {
     const size_t length = strlen(name);
     for (const char *at = lines; at && *at; at += strcspn(at, "\n"), at += *at == '\n')
-        if (strncmp(at, name, length) == 0 && (at[length] == '\n' || at[length] == '\0')) return true;
+        if (strncmp(at, name, length) == 0 && (at[length] == '\n' || at[length] == '\0'))
+            return true;
     return false;
 }
 
@@ -164,10 +165,10 @@ static gd_status load_parts(const gd_source *source, gd_state_parts parts, const
     if (!kept) return gd_fail(GD_E_MEMORY, "no memory to load a state");
     for (int64_t i = 0; i < parts.count; i++) {
         const char *name = parts.at[i].name;
-        if (!optional || strncmp(name, optional, strlen(optional)) != 0 || lists(source->parts, name))
+        if (!optional || strncmp(name, optional, strlen(optional)) != 0 ||
+            lists(source->parts, name))
             kept[n++] = parts.at[i];
-        else
-            gd_notice(GD_LOG_INFO, "%s has no '%s', which begins anew", source->title, name);
+        else gd_notice(GD_LOG_INFO, "%s has no '%s', which begins anew", source->title, name);
     }
     const gd_status status = gd_taking_load(source, (gd_state_parts){kept, n}, NULL);
     gd_free(kept);
@@ -186,7 +187,7 @@ gd_status gd_state_load_checked(const char *path, gd_state_parts parts, const ch
     return status;
 }
 
-/* --- into a state ---------------------------------------------------------------------------- */
+/* --- into a state ----------------------------------------------------------------------------- */
 
 /* Tensors without values, which the load fills in. */
 static gd_status make_tensors(const gd_source *source, gd_state *state) {

@@ -35,7 +35,7 @@ static gd_status no_memory(const char *path) {
     return gd_fail(GD_E_MEMORY, "%s: no memory to save a state", path);
 }
 
-/* --- one file -------------------------------------------------------------------------------- */
+/* --- one file --------------------------------------------------------------------------------- */
 
 uint64_t gd_state_bytes(const gd_tensor *t) {
     return (uint64_t)gd_numel(t->rank, t->dims) * gd_dtype_bytes(t->dtype);
@@ -140,7 +140,7 @@ static gd_status save_file(const gd_state_contents *c) {
     return status;
 }
 
-/* --- contents -------------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 /* The names of the parts, a line each. */
 static char *part_lines(gd_state_parts parts) {

@@ -55,7 +55,7 @@ static size_t stem_length(const char *path) {
     return length;
 }
 
-/* --- names ----------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static bool are_digits(const char *text) { return strspn(text, "0123456789") >= DIGITS; }
 
@@ -92,7 +92,7 @@ static gd_status name_shards(shards *w) {
     return GD_OK;
 }
 
-/* --- writing --------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /* Tensors in their order, as many to a shard as fit. */
 static gd_status cut(shards *w, uint64_t limit) {
@@ -176,10 +176,8 @@ static gd_status write_index(const shards *w) {
     gd_status status = gd_file_writer_begin(&file, w->contents->path);
     if (status == GD_OK) {
         status = gd_file_writer_write(file, text, bytes);
-        if (status == GD_OK)
-            status = gd_file_writer_commit(file);
-        else
-            gd_file_writer_cancel(file);
+        if (status == GD_OK) status = gd_file_writer_commit(file);
+        else gd_file_writer_cancel(file);
     }
     gd_free(text);
     return status;
@@ -204,8 +202,7 @@ static gd_status read_old(shards *w) {
     return status == GD_E_FORMAT ? GD_OK : status;
 }
 
-/* --- removing what no index names --------------------------------------------------------------
- */
+/* --- removing what no index names ------------------------------------------------------------- */
 
 /* "model.safetensors.index.json-00001.tmp-1": what a killed save has left. */
 static bool is_left_over(const char *path, const char *name) {
@@ -256,7 +253,7 @@ static void clean_up(shards *w, gd_status failed) {
     gd_free(message);
 }
 
-/* --- all of it ------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static gd_status put_in_place(shards *w) {
     GD_TRY(read_old(w));

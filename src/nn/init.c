@@ -14,7 +14,7 @@
 #include "nn/initializer.h"
 #include "ops/call.h"
 
-/* --- the kind ------------------------------------------------------------------------------------ */
+/* --- the kind --------------------------------------------------------------------------------- */
 
 static gd_tensor *make(const gd_maker *maker, gd_shape dims, const void *options) {
     const gd_init_rules *rules = maker->rules;
@@ -67,9 +67,11 @@ gd_status gd_init_fill(gd_tensor *t, const char *text) {
     return gd_attempt_end(&attempt, status);
 }
 
-/* --- shared pieces ------------------------------------------------------------------------------- */
+/* --- shared pieces ---------------------------------------------------------------------------- */
 
-typedef struct fans { double in, out; } fans;
+typedef struct fans {
+    double in, out;
+} fans;
 
 static fans fans_of(gd_shape dims) {
     double window = 1;
@@ -79,14 +81,17 @@ static fans fans_of(gd_shape dims) {
 
 static gd_status check_weight(gd_shape dims) {
     if (dims.rank >= 2) return GD_OK;
-    return gd_fail(GD_E_SHAPE, "a weight has dims (outputs, inputs, ...), at least two, not %d", dims.rank < 0 ? 0 : (int)dims.rank);
+    return gd_fail(GD_E_SHAPE, "a weight has dims (outputs, inputs, ...), at least two, not %d",
+                   dims.rank < 0 ? 0 : (int)dims.rank);
 }
 
 static gd_status check_std(double std) {
     return std >= 0 ? GD_OK : gd_fail(GD_E_ARGUMENT, "std is %g; it must be at least 0", std);
 }
 
-static gd_tensor *normal(gd_shape dims, gd_dtype dtype, double std) { return gd_normal(dims, .std = std, .dtype = dtype); }
+static gd_tensor *normal(gd_shape dims, gd_dtype dtype, double std) {
+    return gd_normal(dims, .std = std, .dtype = dtype);
+}
 
 /* The standard deviation of numbers spread over [-w, w) is w / sqrt(3). */
 static gd_tensor *uniform(gd_shape dims, gd_dtype dtype, double std) {
@@ -110,7 +115,7 @@ static gd_tensor *from_numbers(gd_shape dims, gd_dtype dtype, const double *numb
     return dtype == GD_F64 ? t : gd_cast(t, dtype);
 }
 
-/* --- plain numbers ------------------------------------------------------------------------------- */
+/* --- plain numbers ---------------------------------------------------------------------------- */
 
 /*init zeros
  * Zeros.
@@ -153,21 +158,23 @@ static gd_status identity_check(gd_shape dims, const void *options) {
 static gd_tensor *identity_make(gd_shape dims, const void *options) {
     const gd_init_identity_options *o = options;
     const int64_t outputs = dims.at[0], inputs = dims.at[1];
-    gd_tensor *eye = gd_mul(gd_eye(outputs, .m = inputs, .dtype = o->dtype), gd_full(gd_dims(1), o->gain, .dtype = o->dtype));
+    gd_tensor *eye = gd_mul(gd_eye(outputs, .m = inputs, .dtype = o->dtype),
+                            gd_full(gd_dims(1), o->gain, .dtype = o->dtype));
     if (dims.rank == 2) return eye;
     gd_shape ones = gd_shape_of(dims.rank, dims.at);
     gd_tensor *window = NULL; /* 1 in its middle */
     for (int i = 2; i < dims.rank; i++) {
         for (int k = 0; k < dims.rank; k++) ones.at[k] = k == i ? dims.at[i] : 1;
         gd_tensor *at = gd_reshape(gd_arange(0, dims.at[i], .dtype = GD_I64), ones);
-        gd_tensor *here = gd_cast(gd_eq(at, gd_full(gd_dims(1), dims.at[i] / 2, .dtype = GD_I64)), o->dtype);
+        gd_tensor *here =
+            gd_cast(gd_eq(at, gd_full(gd_dims(1), dims.at[i] / 2, .dtype = GD_I64)), o->dtype);
         window = window ? gd_mul(window, here) : here;
     }
     for (int k = 0; k < dims.rank; k++) ones.at[k] = k < 2 ? dims.at[k] : 1;
     return gd_mul(gd_reshape(eye, ones), window);
 }
 
-/* --- random numbers ------------------------------------------------------------------------------ */
+/* --- random numbers --------------------------------------------------------------------------- */
 
 /*init uniform
  * Random numbers between two bounds.
@@ -178,7 +185,8 @@ static gd_tensor *identity_make(gd_shape dims, const void *options) {
 static gd_status uniform_check(gd_shape dims, const void *options) {
     const gd_init_uniform_options *o = options;
     (void)dims;
-    return o->low <= o->high ? GD_OK : gd_fail(GD_E_ARGUMENT, "low is %g, and high %g", o->low, o->high);
+    return o->low <= o->high ? GD_OK
+                             : gd_fail(GD_E_ARGUMENT, "low is %g, and high %g", o->low, o->high);
 }
 static gd_tensor *uniform_make(gd_shape dims, const void *options) {
     const gd_init_uniform_options *o = options;
@@ -213,7 +221,9 @@ static gd_status truncated_normal_check(gd_shape dims, const void *options) {
     const gd_init_truncated_normal_options *o = options;
     (void)dims;
     GD_TRY(check_std(o->std));
-    return o->low < o->high ? GD_OK : gd_fail(GD_E_ARGUMENT, "low is %g, and high %g; low must be less", o->low, o->high);
+    return o->low < o->high ? GD_OK
+                            : gd_fail(GD_E_ARGUMENT, "low is %g, and high %g; low must be less",
+                                      o->low, o->high);
 }
 
 static double normal_cdf(double x) { return 0.5 * erfc(-x / sqrt(2)); }
@@ -241,13 +251,15 @@ static gd_tensor *truncated_normal_make(gd_shape dims, const void *options) {
     GD_EAGER;
     /* far above the mean the distribution function is 1 - tiny, which has no digits: use the other side */
     const double sign = o->low > 0 ? -1 : 1;
-    const double low = fmax(sign > 0 ? o->low : -o->high, -38), high = fmin(sign > 0 ? o->high : -o->low, 38);
+    const double low = fmax(sign > 0 ? o->low : -o->high, -38),
+                 high = fmin(sign > 0 ? o->high : -o->low, 38);
     const double from = normal_cdf(low), to = normal_cdf(high);
     gd_tensor *u = gd_uniform(dims, .low = 0, .high = 1, .dtype = GD_F64);
     if (u->kind == GD_FAILED) return u;
     const int64_t n = gd_numel(u->rank, u->dims);
     double *numbers = gd_malloc((size_t)n * sizeof *numbers + 1);
-    if (!numbers) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld numbers", (long long)n));
+    if (!numbers)
+        return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld numbers", (long long)n));
     gd_status status = gd_copy_out(u, numbers, (size_t)n * sizeof *numbers);
     for (int64_t i = 0; i < n && status == GD_OK; i++) {
         const double z = sign * normal_quantile(from + numbers[i] * (to - from), low, high);
@@ -263,7 +275,9 @@ static gd_tensor *truncated_normal_make(gd_shape dims, const void *options) {
  *   gain float = 1    weights are as many times as large
  *   dtype dtype = f32
  */
-static gd_status xavier_uniform_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_status xavier_uniform_check(gd_shape dims, const void *options) {
+    return (void)options, check_weight(dims);
+}
 static gd_tensor *xavier_uniform_make(gd_shape dims, const void *options) {
     const gd_init_xavier_uniform_options *o = options;
     return uniform(dims, o->dtype, xavier_std(dims, o->gain));
@@ -274,7 +288,9 @@ static gd_tensor *xavier_uniform_make(gd_shape dims, const void *options) {
  *   gain float = 1
  *   dtype dtype = f32
  */
-static gd_status xavier_normal_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_status xavier_normal_check(gd_shape dims, const void *options) {
+    return (void)options, check_weight(dims);
+}
 static gd_tensor *xavier_normal_make(gd_shape dims, const void *options) {
     const gd_init_xavier_normal_options *o = options;
     return normal(dims, o->dtype, xavier_std(dims, o->gain));
@@ -285,7 +301,9 @@ static gd_tensor *xavier_normal_make(gd_shape dims, const void *options) {
  *   gain float = 1.4142135623730951
  *   dtype dtype = f32
  */
-static gd_status kaiming_uniform_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_status kaiming_uniform_check(gd_shape dims, const void *options) {
+    return (void)options, check_weight(dims);
+}
 static gd_tensor *kaiming_uniform_make(gd_shape dims, const void *options) {
     const gd_init_kaiming_uniform_options *o = options;
     return uniform(dims, o->dtype, fan_in_std(dims, o->gain));
@@ -296,7 +314,9 @@ static gd_tensor *kaiming_uniform_make(gd_shape dims, const void *options) {
  *   gain float = 1.4142135623730951
  *   dtype dtype = f32
  */
-static gd_status kaiming_normal_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_status kaiming_normal_check(gd_shape dims, const void *options) {
+    return (void)options, check_weight(dims);
+}
 static gd_tensor *kaiming_normal_make(gd_shape dims, const void *options) {
     const gd_init_kaiming_normal_options *o = options;
     return normal(dims, o->dtype, fan_in_std(dims, o->gain));
@@ -306,18 +326,24 @@ static gd_tensor *kaiming_normal_make(gd_shape dims, const void *options) {
  * LeCun et al. 1998: the variance is 1 / fan in. For selu.
  *   dtype dtype = f32
  */
-static gd_status lecun_uniform_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_status lecun_uniform_check(gd_shape dims, const void *options) {
+    return (void)options, check_weight(dims);
+}
 static gd_tensor *lecun_uniform_make(gd_shape dims, const void *options) {
-    return uniform(dims, ((const gd_init_lecun_uniform_options *)options)->dtype, fan_in_std(dims, 1));
+    return uniform(dims, ((const gd_init_lecun_uniform_options *)options)->dtype,
+                   fan_in_std(dims, 1));
 }
 
 /*init lecun_normal
  * The same with normal numbers.
  *   dtype dtype = f32
  */
-static gd_status lecun_normal_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_status lecun_normal_check(gd_shape dims, const void *options) {
+    return (void)options, check_weight(dims);
+}
 static gd_tensor *lecun_normal_make(gd_shape dims, const void *options) {
-    return normal(dims, ((const gd_init_lecun_normal_options *)options)->dtype, fan_in_std(dims, 1));
+    return normal(dims, ((const gd_init_lecun_normal_options *)options)->dtype,
+                  fan_in_std(dims, 1));
 }
 
 /*init orthogonal
@@ -326,7 +352,9 @@ static gd_tensor *lecun_normal_make(gd_shape dims, const void *options) {
  *   gain float = 1
  *   dtype dtype = f32
  */
-static gd_status orthogonal_check(gd_shape dims, const void *options) { return (void)options, check_weight(dims); }
+static gd_status orthogonal_check(gd_shape dims, const void *options) {
+    return (void)options, check_weight(dims);
+}
 
 /* Makes `count` vectors of `length` numbers, one after the other, orthogonal and of length 1. Each is
  * projected twice, so that rounding leaves nothing of the others in it. */
@@ -354,10 +382,12 @@ static gd_tensor *orthogonal_make(gd_shape dims, const void *options) {
     const int64_t n = gd_numel(t->rank, t->dims), columns = rows > 0 ? n / rows : 0;
     const bool wide = rows <= columns; /* else columns are the vectors */
     double *numbers = gd_malloc(2 * (size_t)n * sizeof *numbers + 1), *v = numbers + n;
-    if (!numbers) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld numbers", (long long)n));
+    if (!numbers)
+        return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld numbers", (long long)n));
     gd_status status = gd_copy_out(t, v, (size_t)n * sizeof *v);
     if (status == GD_OK) orthogonalize(v, wide ? rows : columns, wide ? columns : rows);
-    for (int64_t i = 0; i < n && status == GD_OK; i++) numbers[i] = o->gain * (wide ? v[i] : v[i % columns * rows + i / columns]);
+    for (int64_t i = 0; i < n && status == GD_OK; i++)
+        numbers[i] = o->gain * (wide ? v[i] : v[i % columns * rows + i / columns]);
     t = status == GD_OK ? from_numbers(dims, o->dtype, numbers) : gd_tensor_fail(status);
     gd_free(numbers);
     return t;

@@ -14,7 +14,7 @@
 #include "ops/call.h"
 #include "ops/intern.h"
 
-/* --- making -------------------------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------------------- */
 
 /* The options of the op, with those of the layer that have the same names. */
 static gd_status make_op_options(gd_module *m) {
@@ -80,8 +80,7 @@ static gd_module *make(const char *site, const gd_maker *maker, void *options) {
         m->options = options;
         status = finish(m);
         if (status == GD_OK) gd_keep(m);
-    } else
-        gd_free(options);
+    } else gd_free(options);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     if (status == GD_OK) return m;
@@ -107,7 +106,7 @@ gd_module *gd_layer_new_at(const char *site, const char *name, const char *text)
     return NULL;
 }
 
-/* --- sizes that were left out -------------------------------------------------------------------- */
+/* --- sizes that were left out ----------------------------------------------------------------- */
 
 static gd_status find_size(gd_module *m, const gd_record_find *f, gd_tensors in) {
     int64_t *size = gd_maker_option(m->maker, m->options, f->option, NULL);
@@ -154,7 +153,7 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
     return status;
 }
 
-/* --- checks -------------------------------------------------------------------------------------- */
+/* --- checks ----------------------------------------------------------------------------------- */
 
 gd_status gd_layer_at_least(const gd_module *m, const char *option, int64_t value, int64_t least) {
     if (value >= least) return GD_OK;
@@ -190,7 +189,7 @@ gd_status gd_layer_within(const gd_module *m, const char *option, double value, 
                    low, high, closed ? ']' : ')');
 }
 
-/* --- building ------------------------------------------------------------------------------------ */
+/* --- building --------------------------------------------------------------------------------- */
 
 static gd_dtype float_dtype(const gd_module *m) {
     return m->dtype == GD_DTYPE_NONE ? GD_F32 : m->dtype;
@@ -224,7 +223,7 @@ gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child) {
     return child ? gd_module_put(m, GD_A_CHILD, name, child, NULL) : gd_failure();
 }
 
-/* --- computing ----------------------------------------------------------------------------------- */
+/* --- computing -------------------------------------------------------------------------------- */
 
 bool gd_layer_is_training(gd_module *m) {
     if (gd_trace_note_value(&m->object, &m->training) != GD_OK) gd_report(NULL, gd_failure());

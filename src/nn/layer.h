@@ -28,7 +28,7 @@ gd_module *gd_layer_make(const char *site, const gd_maker *maker, const void *op
 /* Makes the parameters of a layer whose sizes were left out, from the inputs of a call. */
 gd_status gd_layer_build_for(gd_module *m, gd_tensors inputs);
 
-/* --- for checks ---------------------------------------------------------------------------------- */
+/* --- for checks ------------------------------------------------------------------------------- */
 
 /* "conv2d: out_channels is 0; it must be at least 1" */
 gd_status gd_layer_at_least(const gd_module *m, const char *option, int64_t value, int64_t least);
@@ -40,7 +40,7 @@ gd_status gd_layer_within(const gd_module *m, const char *option, double value, 
 /* The same for a size that may be GD_ANY. */
 gd_status gd_layer_size(const gd_module *m, const char *option, int64_t value);
 
-/* --- for builds ---------------------------------------------------------------------------------- */
+/* --- for builds ------------------------------------------------------------------------------- */
 
 /* Adds a parameter of random numbers between -bound and bound, or normal ones; of one number. */
 gd_status gd_layer_uniform(gd_module *m, const char *name, gd_shape dims, double bound);
@@ -54,7 +54,7 @@ gd_status gd_layer_buffer(gd_module *m, const char *name, gd_shape dims, gd_dtyp
 /* A child of its own. */
 gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child);
 
-/* --- for forward --------------------------------------------------------------------------------- */
+/* --- for forward ------------------------------------------------------------------------------ */
 
 /* Records a failure of NAME_forward: return gd_layer_fail(gd_fail(...)). */
 gd_tensors gd_layer_fail(gd_status status);

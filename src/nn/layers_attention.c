@@ -218,8 +218,7 @@ static gd_tensor *attend(gd_module *m, const qkv *heads, gd_tensor *mask, gd_ten
     }
     if (mask && gd_tensor_dtype(mask) == GD_BOOL)
         mask = gd_logical_not(mask); /* the op's is true where it sees */
-    else if (mask)
-        mask = gd_cast(mask, gd_tensor_dtype(heads->q));
+    else if (mask) mask = gd_cast(mask, gd_tensor_dtype(heads->q));
     return gd_scaled_dot_product_attention(heads->q, heads->k, heads->v, .mask = mask,
                                            .causal = o->causal, .dropout = o->dropout,
                                            .training = drops);

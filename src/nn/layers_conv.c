@@ -76,19 +76,19 @@ static gd_tensors call(gd_module *m, const conv *c, gd_tensors in) {
     return finished(c, gd_layer_call_op(m, gd_list(prepared(c, in.at[0])), m->op_options).at[0]);
 }
 
-/* --- convolutions -------------------------------------------------------------------------------- */
+/* --- convolutions ----------------------------------------------------------------------------- */
 
-#define CONV(N, o)                                                                                 \
-    ((conv){.rank = (N),                                                                           \
-            .in = (o)->in_channels,                                                                \
-            .out = (o)->out_channels,                                                              \
-            .groups = (o)->groups,                                                                 \
-            .kernel = (o)->kernel.at,                                                              \
-            .padding = (o)->padding.at,                                                            \
-            .dilation = (o)->dilation.at,                                                          \
-            .pad_mode = (o)->pad_mode,                                                             \
-            .padding_mode = (o)->padding_mode,                                                     \
-            .data_format = (o)->data_format,                                                       \
+#define CONV(N, o)                             \
+    ((conv){.rank = (N),                       \
+            .in = (o)->in_channels,            \
+            .out = (o)->out_channels,          \
+            .groups = (o)->groups,             \
+            .kernel = (o)->kernel.at,          \
+            .padding = (o)->padding.at,        \
+            .dilation = (o)->dilation.at,      \
+            .pad_mode = (o)->pad_mode,         \
+            .padding_mode = (o)->padding_mode, \
+            .data_format = (o)->data_format,   \
             .bias = (o)->bias})
 
 /*layer conv1d(x, in_channels:int, out_channels:int, kernel:int[1]) -> y  of conv1d
@@ -169,19 +169,19 @@ static gd_tensors conv3d_forward(gd_module *m, gd_tensors in) {
                                   .dilation = o->dilation, .groups = o->groups));
 }
 
-/* --- transposed convolutions --------------------------------------------------------------------- */
+/* --- transposed convolutions ------------------------------------------------------------------ */
 
-#define TRANSPOSED(N, o)                                                                           \
-    ((conv){.rank = (N),                                                                           \
-            .in = (o)->in_channels,                                                                \
-            .out = (o)->out_channels,                                                              \
-            .groups = (o)->groups,                                                                 \
-            .kernel = (o)->kernel.at,                                                              \
-            .padding = (o)->padding.at,                                                            \
-            .dilation = (o)->dilation.at,                                                          \
-            .padding_mode = GD_ZEROS,                                                              \
-            .data_format = (o)->data_format,                                                       \
-            .bias = (o)->bias,                                                                     \
+#define TRANSPOSED(N, o)                     \
+    ((conv){.rank = (N),                     \
+            .in = (o)->in_channels,          \
+            .out = (o)->out_channels,        \
+            .groups = (o)->groups,           \
+            .kernel = (o)->kernel.at,        \
+            .padding = (o)->padding.at,      \
+            .dilation = (o)->dilation.at,    \
+            .padding_mode = GD_ZEROS,        \
+            .data_format = (o)->data_format, \
+            .bias = (o)->bias,               \
             .transposed = true})
 
 /*layer conv_transpose1d(x, in_channels:int, out_channels:int, kernel:int[1]) -> y  of conv_transpose1d

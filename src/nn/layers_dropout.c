@@ -24,8 +24,7 @@ static gd_tensors dropout_forward(gd_module *m, gd_tensors in) {
     return gd_listed(gd_dropout(in.at[0], .p = o->p));
 }
 
-/* --- whole channels
- * -------------------------------------------------------------------------------- */
+/* --- whole channels --------------------------------------------------------------------------- */
 
 /* Ones, (N, C, 1, ...) for x (N, C, ...): one for each channel. `first` is the first axis that is
  * not counted. */
@@ -92,8 +91,7 @@ static gd_tensors dropout3d_forward(gd_module *m, gd_tensors in) {
     return drop_channels(m, in, 3, false, o->p);
 }
 
-/* --- for selu
- * -------------------------------------------------------------------------------------- */
+/* --- for selu --------------------------------------------------------------------------------- */
 
 /* What selu tends to for very negative numbers: -scale * alpha. */
 static const double SELU_FLOOR = -1.7580993408473766;

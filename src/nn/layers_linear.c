@@ -52,8 +52,7 @@ static gd_tensors bilinear_forward(gd_module *m, gd_tensors in) {
     return gd_listed(bias ? gd_add(y, bias) : y);
 }
 
-/* --- tables
- * --------------------------------------------------------------------------------------- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 /* Normal numbers, and zeros in the row of the padding. */
 static gd_status build_table(gd_module *m, int64_t rows, int64_t width, int64_t padding_idx) {

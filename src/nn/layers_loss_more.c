@@ -11,8 +11,7 @@ static gd_tensors reduced(gd_tensor *loss, gd_word reduction) {
                                            : loss);
 }
 
-/* --- of signs
- * --------------------------------------------------------------------------------------- */
+/* --- of signs --------------------------------------------------------------------------------- */
 
 /*layer soft_margin_loss(x, target) -> loss
  * The mean of log(1 + exp(-target x)) for targets 1 and -1.
@@ -37,8 +36,7 @@ static gd_tensors multi_label_soft_margin_loss_forward(gd_module *m, gd_tensors 
     return reduced(gd_mean(loss, .axis = gd_dims(-1)), o->reduction);
 }
 
-/* --- margins between classes
- * ------------------------------------------------------------------------ */
+/* --- margins between classes ------------------------------------------------------------------ */
 
 /* (N, C), and a target of its class numbers, (N) or (N, C); one sample may come without N. */
 static gd_status check_classes(const gd_tensor *x, const gd_tensor *target, bool many) {
@@ -112,8 +110,7 @@ static gd_tensors multi_label_margin_loss_forward(gd_module *m, gd_tensors in) {
                           o->reduction);
 }
 
-/* --- distances
- * -------------------------------------------------------------------------------------- */
+/* --- distances -------------------------------------------------------------------------------- */
 
 /*layer triplet_margin_loss(anchor, positive, negative) -> loss
  * The mean of max(0, d(anchor, positive) - d(anchor, negative) + margin), d being the p-norm along the
@@ -143,8 +140,7 @@ static gd_tensors triplet_margin_loss_forward(gd_module *m, gd_tensors in) {
                    o->reduction);
 }
 
-/* --- likelihoods
- * ------------------------------------------------------------------------------------ */
+/* --- likelihoods ------------------------------------------------------------------------------ */
 
 /*layer poisson_nll_loss(x, target) -> loss
  * Negative log likelihood of a Poisson distribution: of exp(x) - target x, or, without log_input, of

@@ -6,8 +6,7 @@
 #include "gradus/ops.h"
 #include "nn/layer.h"
 
-/* --- batch norms ---------------------------------------------------------------------------------
- */
+/* --- batch norms ------------------------------------------------------------------------------ */
 
 typedef struct batch_norm {
     int least, most; /* ranks of x */
@@ -80,8 +79,8 @@ static gd_tensors forward_batch(gd_module *m, gd_tensors in, const batch_norm *b
                                    .eps = b->eps));
 }
 
-#define BATCH(LEAST, MOST, o)                                                                      \
-    ((batch_norm){(LEAST), (MOST), (o)->num_features, (o)->momentum, (o)->eps, (o)->affine,        \
+#define BATCH(LEAST, MOST, o)                                                               \
+    ((batch_norm){(LEAST), (MOST), (o)->num_features, (o)->momentum, (o)->eps, (o)->affine, \
                   (o)->track_running_stats})
 
 /*layer batch_norm1d(x, num_features:int) -> y
@@ -150,8 +149,7 @@ static gd_tensors batch_norm3d_forward(gd_module *m, gd_tensors in) {
     return forward_batch(m, in, &BATCH(5, 5, o));
 }
 
-/* --- instance norms
- * ------------------------------------------------------------------------------- */
+/* --- instance norms --------------------------------------------------------------------------- */
 
 static gd_status check_instance(const gd_module *m, const batch_norm *b) {
     GD_TRY(gd_layer_size(m, "num_features", b->features));
@@ -240,8 +238,7 @@ static gd_tensors instance_norm3d_forward(gd_module *m, gd_tensors in) {
     return forward_instance(m, in, &BATCH(4, 5, o));
 }
 
-/* --- of the last dimensions, of groups
- * ------------------------------------------------------------- */
+/* --- of the last dimensions, of groups -------------------------------------------------------- */
 
 /* Sizes of the last dimensions; the only one may be GD_ANY. */
 static gd_status check_normalized(const gd_module *m, const gd_shape *dims) {

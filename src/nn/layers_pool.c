@@ -5,7 +5,7 @@
 #include "gradus/ops.h"
 #include "nn/layer.h"
 
-/* --- windows -------------------------------------------------------------------------------------- */
+/* --- windows ---------------------------------------------------------------------------------- */
 
 /* An option of a window that has a default of its own: the kernel's size. */
 static gd_status check_stride(const gd_module *m, int rank, const int64_t *stride) {
@@ -158,7 +158,7 @@ static gd_tensors avg_pool3d_forward(gd_module *m, gd_tensors in) {
     return call(m, in, o->data_format);
 }
 
-/* --- p-norms of windows --------------------------------------------------------------------------- */
+/* --- p-norms of windows ----------------------------------------------------------------------- */
 
 static gd_status check_lp(const gd_module *m, double norm_type) {
     if (isfinite(norm_type) && norm_type != 0) return GD_OK;
@@ -231,7 +231,7 @@ static gd_tensors lp_pool3d_forward(gd_module *m, gd_tensors in) {
         o->norm_type, 3, o->kernel.at);
 }
 
-/* --- windows of a number that is given --------------------------------------------------------------- */
+/* --- windows of a number that is given -------------------------------------------------------- */
 
 /* Sizes, or -1 for that of x. */
 static gd_status check_sizes(const gd_module *m, int rank, const int64_t *size) {
@@ -315,7 +315,7 @@ static gd_tensors adaptive_max_pool3d_forward(gd_module *m, gd_tensors in) {
     return gd_listed(r.y, r.indices);
 }
 
-/* --- all of a channel ------------------------------------------------------------------------------- */
+/* --- all of a channel ------------------------------------------------------------------------- */
 
 /* y (N, C, 1, ...), or (N, C) without its axes of size 1. */
 static gd_tensors call_global(gd_module *m, gd_tensors in, bool keepdim, gd_word data_format) {
@@ -351,7 +351,7 @@ static gd_tensors global_max_pool_forward(gd_module *m, gd_tensors in) {
     return call_global(m, in, o->keepdim, o->data_format);
 }
 
-/* --- and back --------------------------------------------------------------------------------------- */
+/* --- and back --------------------------------------------------------------------------------- */
 
 /* x (N, C, ...) put to its places in planes of `size`, zeros elsewhere. */
 static gd_tensors unpool(gd_module *m, gd_tensors in, int rank, const int64_t *kernel,

@@ -127,14 +127,14 @@ static gd_tensors outputs(const batch *b, gd_tensor *y, gd_tensor *h, gd_tensor 
     return c ? gd_listed(y, h, c) : gd_listed(y, h);
 }
 
-#define RECURRENT(GATES, o)                                                                        \
-    ((recurrent){.input = (o)->input_size,                                                         \
-                 .hidden = (o)->hidden_size,                                                       \
-                 .gates = (GATES),                                                                 \
-                 .layers = (o)->layers,                                                            \
-                 .dropout = (o)->dropout,                                                          \
-                 .bidirectional = (o)->bidirectional,                                              \
-                 .bias = (o)->bias,                                                                \
+#define RECURRENT(GATES, o)                           \
+    ((recurrent){.input = (o)->input_size,            \
+                 .hidden = (o)->hidden_size,          \
+                 .gates = (GATES),                    \
+                 .layers = (o)->layers,               \
+                 .dropout = (o)->dropout,             \
+                 .bidirectional = (o)->bidirectional, \
+                 .bias = (o)->bias,                   \
                  .batch_first = (o)->batch_first})
 
 /* The mode matters, and is recorded, only where there is something to drop. */

@@ -6,8 +6,7 @@
 #include "gradus/ops.h"
 #include "nn/layer.h"
 
-/* --- shapes
- * --------------------------------------------------------------------------------------- */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 /*layer identity(x) -> y
  * y = x.
@@ -83,8 +82,7 @@ static gd_tensors unflatten_forward(gd_module *m, gd_tensors in) {
  * x with its axes in another order.
  */
 
-/* --- pixels and channels
- * ---------------------------------------------------------------------------- */
+/* --- pixels and channels ---------------------------------------------------------------------- */
 
 /* x (..., C, H, W): the axis of its channels, or a failure. */
 static gd_status check_image(const gd_tensor *x) {

@@ -16,16 +16,16 @@ typedef struct block {
     bool batch_first, norm_first, bias, causal;
 } block;
 
-#define BLOCK(o)                                                                                   \
-    ((block){.embed_dim = (o)->embed_dim,                                                          \
-             .num_heads = (o)->num_heads,                                                          \
-             .feedforward = (o)->dim_feedforward,                                                  \
-             .dropout = (o)->dropout,                                                              \
-             .eps = (o)->layer_norm_eps,                                                           \
-             .activation = (o)->activation,                                                        \
-             .batch_first = (o)->batch_first,                                                      \
-             .norm_first = (o)->norm_first,                                                        \
-             .bias = (o)->bias,                                                                    \
+#define BLOCK(o)                                  \
+    ((block){.embed_dim = (o)->embed_dim,         \
+             .num_heads = (o)->num_heads,         \
+             .feedforward = (o)->dim_feedforward, \
+             .dropout = (o)->dropout,             \
+             .eps = (o)->layer_norm_eps,          \
+             .activation = (o)->activation,       \
+             .batch_first = (o)->batch_first,     \
+             .norm_first = (o)->norm_first,       \
+             .bias = (o)->bias,                   \
              .causal = (o)->causal})
 
 static gd_status check(const gd_module *m, const block *b) {

@@ -11,7 +11,7 @@
 #include "nn/net.h"
 #include "ops/intern.h"
 
-/* --- the object ---------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void destroy(gd_object *object) {
     gd_module *m = (gd_module *)object;
@@ -74,7 +74,7 @@ void *gd_module_self(gd_module *m) {
 }
 const char *gd_module_type(const gd_module *m) { return m ? m->type : ""; }
 
-/* --- entries ------------------------------------------------------------------------------------- */
+/* --- entries ---------------------------------------------------------------------------------- */
 
 gd_entry *gd_module_entry(const gd_module *m, const char *name) {
     for (int i = 0; i < m->count; i++)
@@ -192,8 +192,7 @@ gd_status gd_module_add_parameter_at(const char *site, gd_module *m, const char 
 gd_status gd_module_add_buffer_at(const char *site, gd_module *m, const char *name, gd_tensor *t,
                                   void *field) {
     gd_status status = GD_OK;
-    if (t && t->kind == GD_FAILED)
-        status = gd_failure();
+    if (t && t->kind == GD_FAILED) status = gd_failure();
     else if (t && t->kind != GD_VALUE)
         status = gd_fail(GD_E_STATE,
                          "gd_module_add_buffer: '%s' is a symbol; a buffer is an eager tensor",

@@ -51,7 +51,8 @@ struct gd_module {
     gd_net_row *rows; /* of a gd_nn_net */
     int n_rows, rows_room;
     const char *inputs, *outputs; /* of a gd_nn_net */
-    gd_object *source; /* what it computes, where that does not change and clones share it: a graph; held */
+    gd_object *
+        source; /* what it computes, where that does not change and clones share it: a graph; held */
 
     gd_entry *entries; /* in the order in which they were added */
     int count, room;
@@ -64,7 +65,8 @@ struct gd_module {
     int revision;      /* changes with entries and hooks, which traces depend on, too */
     gd_dtype dtype;    /* of float parameters that are made later; GD_DTYPE_NONE: theirs */
     gd_device *device; /* of parameters that are made later; NULL: the default device */
-    gd_object *attached; /* what gd_compile has made of it (train/training.h), held; a clone has none */
+    gd_object
+        *attached; /* what gd_compile has made of it (train/training.h), held; a clone has none */
 };
 
 /* An empty module in the current scope; NULL with a failure when there is no memory. `type` is interned. */
@@ -84,7 +86,7 @@ extern const struct gd_state_rules gd_module_state;
 gd_status gd_module_put_parameter(gd_module *module, const char *name, gd_tensor *tensor,
                                   void *field);
 
-/* --- calls --------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 /* A call that is running, for paths in messages and for gd_module_is_training(NULL). */
 typedef struct gd_module_frame {
@@ -101,7 +103,7 @@ char *gd_module_call_name(char *text, size_t size);
 /* Outputs, in a list of the current scope. */
 gd_tensors gd_module_run(gd_module *module, gd_tensors inputs);
 
-/* --- walking ------------------------------------------------------------------------------------- */
+/* --- walking ---------------------------------------------------------------------------------- */
 
 enum { GD_MAX_PATH = 512, GD_MAX_DEPTH = 64 };
 

@@ -10,7 +10,7 @@
 #include "nn/watch.h"
 #include "ops/call.h"
 
-/* --- paths --------------------------------------------------------------------------------------- */
+/* --- paths ------------------------------------------------------------------------------------ */
 
 /* Writes the way from `from` down to `to`, "layer1.0", and returns its length; -1: there is none. */
 static int path_between(const gd_module *from, const gd_module *to, char *text, size_t size,
@@ -58,7 +58,7 @@ char *gd_module_call_path(char *text, size_t size) {
     return text;
 }
 
-/* --- hooks --------------------------------------------------------------------------------------- */
+/* --- hooks ------------------------------------------------------------------------------------ */
 
 int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook fn, void *user,
                                 const gd_hook_options *o) {
@@ -105,7 +105,7 @@ static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors
     return GD_OK;
 }
 
-/* --- a call -------------------------------------------------------------------------------------- */
+/* --- a call ----------------------------------------------------------------------------------- */
 
 static gd_status check_inputs(const gd_module *m, gd_tensors in) {
     if (in.count < 0 || (in.count > 0 && !in.at))

@@ -13,7 +13,7 @@
 #include "nn/module.h"
 #include "nn/net.h"
 
-/* --- modes --------------------------------------------------------------------------------------- */
+/* --- modes ------------------------------------------------------------------------------------ */
 
 static gd_status set_mode(gd_walk *w, gd_module *m) {
     GD_TRY(
@@ -65,7 +65,7 @@ static gd_status zero(gd_walk *w, gd_module *holder, gd_entry *e) {
 }
 void gd_module_zero_grad(gd_module *m) { gd_module_walk(m, &(gd_walk){.tensor = zero}); }
 
-/* --- moving -------------------------------------------------------------------------------------- */
+/* --- moving ----------------------------------------------------------------------------------- */
 
 typedef struct moving {
     gd_device *device; /* NULL: they stay */
@@ -152,7 +152,7 @@ gd_status gd_module_to_at(const char *site, gd_module *m, const char *device, gd
     return gd_report(site, gd_attempt_end(&attempt, status));
 }
 
-/* --- copying ------------------------------------------------------------------------------------- */
+/* --- copying ---------------------------------------------------------------------------------- */
 
 typedef struct cloning {
     gd_map places; /* objects of the original, by their number in `made` */
@@ -219,8 +219,7 @@ static gd_status clone_module(cloning *c, const gd_module *m, gd_module **made) 
         void *object = NULL;
         if (e->object && e->kind == GD_A_CHILD)
             GD_TRY(clone_module(c, (gd_module *)e->object, (gd_module **)&object));
-        else if (e->object)
-            GD_TRY(clone_tensor(c, (gd_tensor *)e->object, (gd_tensor **)&object));
+        else if (e->object) GD_TRY(clone_tensor(c, (gd_tensor *)e->object, (gd_tensor **)&object));
         GD_TRY(gd_module_put(copy, e->kind, e->name, object, NULL));
         copy->entries[i].field = e->field;
         if (e->field >= 0) memcpy((char *)copy->self + e->field, &object, sizeof object);
@@ -248,7 +247,7 @@ gd_module *gd_module_clone_at(const char *site, gd_module *m) {
     return status == GD_OK ? copy : NULL;
 }
 
-/* --- starting anew ------------------------------------------------------------------------------- */
+/* --- starting anew ---------------------------------------------------------------------------- */
 
 typedef struct starting {
     const char *match, *text;

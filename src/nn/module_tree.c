@@ -6,7 +6,7 @@
 #include "gradus/autograd.h"
 #include "nn/module.h"
 
-/* --- walking ------------------------------------------------------------------------------------- */
+/* --- walking ---------------------------------------------------------------------------------- */
 
 /* True for what was seen before, and `again` is not set. */
 static gd_status see(gd_walk *w, const void *object, bool *skip) {
@@ -32,8 +32,7 @@ static gd_status walk_on(gd_walk *w, gd_module *m, size_t used) {
             snprintf(w->path + used, GD_MAX_PATH - used, "%s%s", used ? "." : "", e->name);
         if (n < 0 || (size_t)n >= GD_MAX_PATH - used)
             return gd_fail(GD_E_UNSUPPORTED, "the name '%.60s...' is too long", w->path);
-        if (e->kind == GD_A_CHILD)
-            GD_TRY(walk_on(w, (gd_module *)e->object, used + (size_t)n));
+        if (e->kind == GD_A_CHILD) GD_TRY(walk_on(w, (gd_module *)e->object, used + (size_t)n));
         else if (w->tensor) {
             GD_TRY(see(w, e->object, &skip));
             if (!skip) GD_TRY(w->tensor(w, m, e));
@@ -58,20 +57,16 @@ bool gd_name_matches(const char *name, const char *pattern) {
     if (!pattern) return true;
     const char *star = NULL, *from = NULL;
     while (*name) {
-        if (*pattern == '*')
-            star = ++pattern, from = name;
-        else if (*pattern == *name)
-            pattern++, name++;
-        else if (star)
-            pattern = star, name = ++from;
-        else
-            return false;
+        if (*pattern == '*') star = ++pattern, from = name;
+        else if (*pattern == *name) pattern++, name++;
+        else if (star) pattern = star, name = ++from;
+        else return false;
     }
     while (*pattern == '*') pattern++;
     return !*pattern;
 }
 
-/* --- lists of tensors ---------------------------------------------------------------------------- */
+/* --- lists of tensors ------------------------------------------------------------------------- */
 
 typedef struct gathering {
     gd_entry_kind kind;
@@ -131,7 +126,7 @@ int64_t gd_module_parameter_count(gd_module *m) {
     return count;
 }
 
-/* --- paths --------------------------------------------------------------------------------------- */
+/* --- paths ------------------------------------------------------------------------------------ */
 
 /* The entry at a path, "layer1.0.conv1"; NULL: there is none. */
 static gd_entry *entry_at(gd_module *m, const char *path) {
@@ -281,7 +276,7 @@ const char *gd_module_name_of(gd_module *m, const gd_tensor *t, char *text, size
     return n.found ? text : NULL;
 }
 
-/* --- apply --------------------------------------------------------------------------------------- */
+/* --- apply ------------------------------------------------------------------------------------ */
 
 typedef struct applying {
     gd_module_fn fn;

@@ -12,7 +12,7 @@
 
 enum { MAX_NAMES = 64 };
 
-/* --- names with spaces between ------------------------------------------------------------------- */
+/* --- names with spaces between ---------------------------------------------------------------- */
 
 /* The next name, into `name`; false: there is none. */
 static bool next_name(const char **list, char *name, size_t size) {
@@ -51,7 +51,7 @@ static gd_status check_names(const char *list, const char *what) {
     return GD_OK;
 }
 
-/* --- computing ----------------------------------------------------------------------------------- */
+/* --- computing -------------------------------------------------------------------------------- */
 
 /* Names and the tensors that they stand for now. */
 typedef struct blobs {
@@ -136,7 +136,7 @@ static gd_tensors run_net(gd_module *m, gd_tensors in) {
     return gd_list_of_errors(1);
 }
 
-/* --- building ------------------------------------------------------------------------------------ */
+/* --- building --------------------------------------------------------------------------------- */
 
 gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *outputs) {
     gd_status status = check_names(inputs, "gd_nn_net: inputs");

@@ -11,7 +11,7 @@
 #include "nn/module.h"
 #include "nn/watch.h"
 
-/* --- shapes alone -------------------------------------------------------------------------------- */
+/* --- shapes alone ----------------------------------------------------------------------------- */
 
 /* Calls a module with symbols of the inputs' shapes. Integers stay values: a network may read its
  * structure from them. */
@@ -25,8 +25,7 @@ static gd_status run_on_shapes(gd_module *m, gd_tensors in, double *macs) {
     if (!symbols) status = gd_fail(GD_E_MEMORY, "no memory for a list");
     for (int64_t i = 0; i < in.count && status == GD_OK; i++) {
         const gd_tensor *x = in.at[i];
-        if (x && x->kind == GD_FAILED)
-            status = gd_failure();
+        if (x && x->kind == GD_FAILED) status = gd_failure();
         else if (x && x->kind == GD_VALUE && !gd_dtype_is_float((gd_dtype)x->dtype))
             symbols[i] = in.at[i];
         else if (x)
@@ -56,7 +55,7 @@ gd_status gd_module_build_at(const char *site, gd_module *m, gd_tensors in) {
     return gd_report(site, gd_attempt_end(&attempt, status));
 }
 
-/* --- rows of the table --------------------------------------------------------------------------- */
+/* --- rows of the table ------------------------------------------------------------------------ */
 
 enum { CELL = 160 };
 typedef struct row {
@@ -123,7 +122,7 @@ static void end_row(gd_module_watch *watch, int at, gd_tensors out) {
     }
 }
 
-/* --- text ---------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 /* 11689512 as "11,689,512" */
 static const char *grouped(double number, char *text, size_t size) {

@@ -9,7 +9,7 @@
 #include "nn/module.h"
 #include "ops/intern.h"
 
-/* --- saving ------------------------------------------------------------------------------------ */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 /* Word `index` of a list of names, or of its last word with a number behind it. */
 static void pick_name(const char *names, int64_t index, char *text, size_t size) {
@@ -23,10 +23,8 @@ static void pick_name(const char *names, int64_t index, char *text, size_t size)
         word += strcspn(word, " ");
     }
     const int length = (int)strcspn(last, " ");
-    if (at == index && *word)
-        snprintf(text, size, "%.*s", length, last);
-    else
-        snprintf(text, size, "%.*s_%lld", length, last, (long long)index);
+    if (at == index && *word) snprintf(text, size, "%.*s", length, last);
+    else snprintf(text, size, "%.*s_%lld", length, last, (long long)index);
 }
 
 typedef struct saving {
@@ -175,7 +173,7 @@ gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *
     return gd_report(site, status);
 }
 
-/* --- loading ----------------------------------------------------------------------------------- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 /* The graph of a file, which clones of its module share. */
 typedef struct model {
@@ -348,7 +346,7 @@ gd_module *gd_onnx_module_at(const char *site, const char *path) {
     return status == GD_OK ? module : NULL;
 }
 
-/* --- metadata ---------------------------------------------------------------------------------- */
+/* --- metadata --------------------------------------------------------------------------------- */
 
 int64_t gd_onnx_metadata_at(const char *site, const char *path, const char *key, char *text,
                             size_t size) {

@@ -27,8 +27,7 @@ int gd_onnx_type_of(gd_dtype dtype);
 gd_dtype gd_onnx_dtype(int64_t number);
 const char *gd_onnx_type_name(int64_t number);
 
-/* --- rows --------------------------------------------------------------------------------------
- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 typedef struct gd_onnx_call gd_onnx_call;
 typedef struct gd_onnx_loader gd_onnx_loader;
@@ -125,8 +124,7 @@ bool gd_onnx_next_input(const char **text, gd_onnx_input *input);
 bool gd_onnx_next_attribute(const char **text, gd_onnx_attribute *attribute);
 bool gd_onnx_next_condition(const char **text, gd_onnx_condition *condition);
 
-/* --- looking at records --------------------------------------------------------------------------
- */
+/* --- looking at records ----------------------------------------------------------------------- */
 
 const gd_op_attr *gd_onnx_option(const gd_op *op, const char *name); /* NULL: none of that name */
 int gd_onnx_input_index(const gd_op *op, const char *name);          /* -1: none */
@@ -135,8 +133,7 @@ const char *gd_onnx_word(const gd_op_attr *attr, gd_word value, char word[GD_ONN
 /* The numbers of an int, int[n] or int[] option; -1 where it is not given. */
 int gd_onnx_numbers(const gd_op_attr *attr, const void *attrs, int64_t *numbers);
 
-/* --- saving --------------------------------------------------------------------------------------
- */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 /* A call of an op, to be saved. */
 struct gd_onnx_call {
@@ -183,14 +180,12 @@ void gd_onnx_put_string(gd_pb *node, const char *name, const char *value);
 void gd_onnx_put_strings(gd_pb *node, const char *name, int count, const char *const *values);
 gd_pb *gd_onnx_put_graph(gd_pb *node, const char *name); /* an empty one */
 
-/* --- tensors -------------------------------------------------------------------------------------
- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 /* Reads a TensorProto, in the current scope. `folder` is where external data may lie. */
 gd_status gd_onnx_read_tensor(const gd_pb *tensor, const char *folder, gd_tensor **out);
 
-/* --- loading -------------------------------------------------------------------------------------
- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 /* Of the node that is being loaded. */
 size_t gd_onnx_input_count(const gd_pb *node);

@@ -23,8 +23,7 @@ static const kind kinds[] = {{"LSTM", 4, {0, 3, 1, 2}, 3, {"Sigmoid", "Tanh", "T
                              {"GRU", 3, {1, 0, 2}, 2, {"Sigmoid", "Tanh"}},
                              {"RNN", 1, {0}, 1, {"Tanh"}}};
 
-/* --- saving -------------------------------------------------------------------------------------
- */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 enum { X, H0, C0, LENGTHS, W_IH, W_HH, B_IH, B_HH };
 
@@ -141,8 +140,7 @@ gd_status gd_onnx_save_recurrent(gd_onnx_saver *s, const gd_onnx_call *c, bool *
     return GD_OK;
 }
 
-/* --- loading ------------------------------------------------------------------------------------
- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 typedef gd_onnx_layer layer;
 
@@ -260,10 +258,8 @@ static gd_status load(gd_onnx_loader *l, const gd_pb *node, const kind *k) {
     gd_tensor *out[3][2];
     for (int64_t d = 0; d < a.directions; d++) {
         gd_recurrent_outputs r = {.y = NULL};
-        if (a.plain)
-            r = run_direction(&a, d);
-        else
-            GD_TRY(gd_onnx_scan_direction(&a, d, &r.y, &r.h, &r.c));
+        if (a.plain) r = run_direction(&a, d);
+        else GD_TRY(gd_onnx_scan_direction(&a, d, &r.y, &r.h, &r.c));
         out[0][d] = gd_unsqueeze(r.y, 1); /* (T, 1, N, H) */
         out[1][d] = r.h;
         out[2][d] = r.c;

@@ -9,8 +9,7 @@
 
 static int whole_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
-/* --- what a row cannot say
- * ------------------------------------------------------------------------ */
+/* --- what a row cannot say -------------------------------------------------------------------- */
 
 static bool all_size_one(const gd_onnx_call *c) {
     const gd_squeeze_options *o = c->attrs;
@@ -96,8 +95,7 @@ static bool kernel_is_known(const gd_onnx_call *c) {
     return true;
 }
 
-/* --- the table
- * ------------------------------------------------------------------------------------ */
+/* --- the table -------------------------------------------------------------------------------- */
 
 /* a row is a line */
 /* clang-format off */
@@ -353,8 +351,7 @@ bool gd_onnx_own_row(const gd_op *op, gd_onnx_row *row) {
     return true;
 }
 
-/* --- reading rows
- * --------------------------------------------------------------------------------- */
+/* --- reading rows ----------------------------------------------------------------------------- */
 
 /* The next word, without the separators that end it; false at the end. */
 static bool next_word(const char **text, char *word, size_t size) {
@@ -388,10 +385,8 @@ bool gd_onnx_next_input(const char **text, gd_onnx_input *i) {
         i->filled = true;
         i->fill = part[0] - '0';
     }
-    if (cut(word, ':', part, sizeof part))
-        i->kind = GD_ONNX_LIST;
-    else if (cut(word, '=', part, sizeof part))
-        i->kind = GD_ONNX_NUMBER;
+    if (cut(word, ':', part, sizeof part)) i->kind = GD_ONNX_LIST;
+    else if (cut(word, '=', part, sizeof part)) i->kind = GD_ONNX_NUMBER;
     if (i->kind != GD_ONNX_TENSOR) memcpy(i->onnx, word, sizeof i->onnx);
     memcpy(i->ours, i->kind == GD_ONNX_TENSOR ? word : part, sizeof i->ours);
     return true;
@@ -420,18 +415,13 @@ bool gd_onnx_next_condition(const char **text, gd_onnx_condition *c) {
     char word[3 * GD_ONNX_WORD], part[3 * GD_ONNX_WORD];
     if (!next_word(text, word, sizeof word)) return false;
     *c = (gd_onnx_condition){.kind = GD_ONNX_OPTION};
-    if (!cut(word, ':', part, sizeof part))
-        cut(word, '=', c->value, sizeof c->value);
-    else if (strcmp(part, "int") == 0)
-        c->kind = GD_ONNX_IS_INT;
-    else if (strcmp(part, "float") == 0)
-        c->kind = GD_ONNX_IS_FLOAT;
+    if (!cut(word, ':', part, sizeof part)) cut(word, '=', c->value, sizeof c->value);
+    else if (strcmp(part, "int") == 0) c->kind = GD_ONNX_IS_INT;
+    else if (strcmp(part, "float") == 0) c->kind = GD_ONNX_IS_FLOAT;
     else if (cut(part, '=', c->value, sizeof c->value) && strcmp(part, "as") == 0)
         c->kind = GD_ONNX_SAME_RANK;
-    else if (c->value[0])
-        c->kind = GD_ONNX_RANK_IS;
-    else if (cut(part, '>', c->value, sizeof c->value))
-        c->kind = GD_ONNX_RANK_ABOVE;
+    else if (c->value[0]) c->kind = GD_ONNX_RANK_IS;
+    else if (cut(part, '>', c->value, sizeof c->value)) c->kind = GD_ONNX_RANK_ABOVE;
     else {
         c->kind = GD_ONNX_IS_DTYPE;
         memcpy(c->value, part, sizeof c->value);
@@ -440,8 +430,7 @@ bool gd_onnx_next_condition(const char **text, gd_onnx_condition *c) {
     return true;
 }
 
-/* --- records
- * -------------------------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------------------- */
 
 const gd_op_attr *gd_onnx_option(const gd_op *op, const char *name) {
     for (int i = 0; i < op->n_attrs; i++)
@@ -473,10 +462,8 @@ int gd_onnx_numbers(const gd_op_attr *attr, const void *attrs, int64_t *numbers)
         memcpy(numbers, list->at, (size_t)count * sizeof *numbers);
         return count;
     }
-    if (attr->type == GD_ATTR_INTS)
-        count = attr->count;
-    else if (attr->type != GD_ATTR_INT)
-        return -1;
+    if (attr->type == GD_ATTR_INTS) count = attr->count;
+    else if (attr->type != GD_ATTR_INT) return -1;
     memcpy(numbers, field, (size_t)count * sizeof *numbers);
     return numbers[0] == GD_UNSET ? -1 : count;
 }

@@ -15,8 +15,7 @@ static const char *name_of(const gd_pb *t) {
     return *gd_pb_string(t, "name") ? gd_pb_string(t, "name") : "(no name)";
 }
 
-/* --- data in another file
- * ------------------------------------------------------------------------- */
+/* --- data in another file --------------------------------------------------------------------- */
 
 typedef struct place {
     const char *location;
@@ -42,12 +41,9 @@ static gd_status read_place(const gd_pb *t, place *p) {
         const gd_pb *pair = gd_pb_message_at(t, "external_data", i);
         const char *key = gd_pb_string(pair, "key"), *value = gd_pb_string(pair, "value");
         bool ok = true;
-        if (strcmp(key, "location") == 0)
-            p->location = value;
-        else if (strcmp(key, "offset") == 0)
-            ok = parse_u64(value, &p->offset);
-        else if (strcmp(key, "length") == 0)
-            ok = p->has_length = parse_u64(value, &p->length);
+        if (strcmp(key, "location") == 0) p->location = value;
+        else if (strcmp(key, "offset") == 0) ok = parse_u64(value, &p->offset);
+        else if (strcmp(key, "length") == 0) ok = p->has_length = parse_u64(value, &p->length);
         if (!ok)
             return gd_fail(GD_E_FORMAT, "tensor '%s': the %s of its data is '%.40s'", name_of(t),
                            key, value);
@@ -107,8 +103,7 @@ static gd_status read_external(const gd_pb *t, const char *folder, void *data, s
     return status;
 }
 
-/* --- data in the message
- * -------------------------------------------------------------------------- */
+/* --- data in the message ---------------------------------------------------------------------- */
 
 /* The field that holds elements of a dtype where they are not raw. */
 static const char *field_for(gd_dtype dtype) {
@@ -127,14 +122,11 @@ static gd_status read_typed(const gd_pb *t, gd_dtype dtype, char *data, int64_t 
         return gd_fail(GD_E_FORMAT, "tensor '%s': has %zu elements in %s, and should have %" PRId64,
                        name_of(t), have, field_for(dtype), count);
     for (int64_t i = 0; i < count; i++, data += item) {
-        if (dtype == GD_F32)
-            memcpy(data, &list->floats[i], sizeof(float));
-        else if (dtype == GD_F64)
-            memcpy(data, &list->doubles[i], sizeof(double));
+        if (dtype == GD_F32) memcpy(data, &list->floats[i], sizeof(float));
+        else if (dtype == GD_F64) memcpy(data, &list->doubles[i], sizeof(double));
         else if (dtype == GD_F16 || dtype == GD_BF16)
             memcpy(data, &(uint16_t){(uint16_t)list->ints[i]}, sizeof(uint16_t));
-        else
-            gd_store_i64(dtype, data, list->ints[i]);
+        else gd_store_i64(dtype, data, list->ints[i]);
     }
     return GD_OK;
 }

@@ -19,7 +19,8 @@ static gd_status assign_infer(gd_infer *i) {
         fits = value->dims[d] == size || value->dims[d] == 1;
     }
     if (!fits)
-        return gd_op_fail(GD_E_SHAPE, "%s cannot be written into %s", gd_describe(value, b, sizeof b), gd_describe(x, a, sizeof a));
+        return gd_op_fail(GD_E_SHAPE, "%s cannot be written into %s",
+                          gd_describe(value, b, sizeof b), gd_describe(x, a, sizeof a));
     gd_meta_like(&i->out[0], x);
     return GD_OK;
 }

@@ -13,7 +13,7 @@
 #include "ops/infer.h"
 #include "ops/macs.h"
 
-/* --- shapes ------------------------------------------------------------------------------------ */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 /* y = (batch..., L, F): checks the shapes and finds them. */
 gd_status gd_attention_shape(const gd_attention_inputs *in, gd_attention *s) {
@@ -26,11 +26,12 @@ gd_status gd_attention_shape(const gd_attention_inputs *in, gd_attention *s) {
     s->columns = k->dims[k->rank - 2];
     s->value_width = v->dims[v->rank - 1];
     if (k->dims[k->rank - 1] != s->width)
-        return gd_op_fail(GD_E_SHAPE, "the last dimensions of 'q' and 'k' are %lld and %lld; they must be equal",
-                          (long long)s->width, (long long)k->dims[k->rank - 1]);
+        return gd_op_fail(
+            GD_E_SHAPE, "the last dimensions of 'q' and 'k' are %lld and %lld; they must be equal",
+            (long long)s->width, (long long)k->dims[k->rank - 1]);
     if (v->dims[v->rank - 2] != s->columns)
-        return gd_op_fail(GD_E_SHAPE, "'k' has %lld places and 'v' %lld; they must be equal", (long long)s->columns,
-                          (long long)v->dims[v->rank - 2]);
+        return gd_op_fail(GD_E_SHAPE, "'k' has %lld places and 'v' %lld; they must be equal",
+                          (long long)s->columns, (long long)v->dims[v->rank - 2]);
     const gd_view *all[4] = {q, k, v, m};
     for (int i = 0; i < 4; i++)
         if (all[i] && all[i]->rank - 2 > s->rank) s->rank = all[i]->rank - 2;
@@ -43,22 +44,27 @@ gd_status gd_attention_shape(const gd_attention_inputs *in, gd_attention *s) {
             if (heads && (i == 1 || i == 2)) {
                 int64_t q_heads = q->rank > 2 ? q->dims[q->rank - 3] : 1;
                 if (n == 0 || q_heads % n != 0 || (i == 2 && q_heads / n != s->groups))
-                    return gd_op_fail(GD_E_SHAPE, "%lld heads of 'q' cannot share %lld heads of 'k' and 'v'",
+                    return gd_op_fail(GD_E_SHAPE,
+                                      "%lld heads of 'q' cannot share %lld heads of 'k' and 'v'",
                                       (long long)q_heads, (long long)n);
                 s->groups = q_heads / n;
                 continue;
             }
             if (n == 1 || n == size) continue;
-            if (size != 1) return gd_op_fail(GD_E_SHAPE, "leading dimensions %lld and %lld do not broadcast", (long long)size, (long long)n);
+            if (size != 1)
+                return gd_op_fail(GD_E_SHAPE, "leading dimensions %lld and %lld do not broadcast",
+                                  (long long)size, (long long)n);
             size = n;
         }
         s->batch[d] = size;
     }
     if (m) {
-        int64_t mr = m->rank > 1 ? m->dims[m->rank - 2] : 1, mc = m->rank > 0 ? m->dims[m->rank - 1] : 1;
+        int64_t mr = m->rank > 1 ? m->dims[m->rank - 2] : 1,
+                mc = m->rank > 0 ? m->dims[m->rank - 1] : 1;
         if ((mr != 1 && mr != s->rows) || (mc != 1 && mc != s->columns))
-            return gd_op_fail(GD_E_SHAPE, "'mask' ends in (%lld, %lld), which does not broadcast to (%lld, %lld)",
-                              (long long)mr, (long long)mc, (long long)s->rows, (long long)s->columns);
+            return gd_op_fail(
+                GD_E_SHAPE, "'mask' ends in (%lld, %lld), which does not broadcast to (%lld, %lld)",
+                (long long)mr, (long long)mc, (long long)s->rows, (long long)s->columns);
     }
     s->count = gd_numel(s->rank, s->batch);
     s->scale = isnan(in->scale) ? 1 / sqrt((double)(s->width > 0 ? s->width : 1)) : in->scale;
@@ -67,7 +73,8 @@ gd_status gd_attention_shape(const gd_attention_inputs *in, gd_attention *s) {
 }
 
 /* Where matrix number `index` of the batch begins in an operand, in elements. */
-int64_t gd_attention_offset(const gd_attention *s, const gd_view *t, int64_t index, bool shared_heads) {
+int64_t gd_attention_offset(const gd_attention *s, const gd_view *t, int64_t index,
+                            bool shared_heads) {
     int64_t at = 0;
     for (int d = s->rank; d-- > 0;) {
         int64_t i = index % s->batch[d];
@@ -143,7 +150,7 @@ static void attention_outputs(const gd_attention *s, gd_dtype dtype, gd_meta *y,
     memcpy(lse->dims, y->dims, sizeof lse->dims);
 }
 
-/* --- the public op ----------------------------------------------------------------------------- */
+/* --- the public op ---------------------------------------------------------------------------- */
 
 /*op scaled_dot_product_attention(q, k, v) -> y  random lowp
  * softmax(scale q kT + mask) v: (..., L, E), (..., S, E), (..., S, F) give (..., L, F). A row in
@@ -173,7 +180,7 @@ static void scaled_dot_product_attention_expand(gd_expand *e) {
                                    .grouped = o->grouped, .dropout = key ? o->dropout : 0);
 }
 
-/* --- plain kernels: one row of weights at a time ----------------------------------------------- */
+/* --- plain kernels: one row of weights at a time ---------------------------------------------- */
 
 void gd_attention_matrix(gd_attention_plain *p, int64_t e) {
     p->matrix = e;
@@ -279,7 +286,7 @@ static gd_status attention_forward_reference(gd_kernel_call *c) {
     return GD_OK;
 }
 
-/* --- the body in public ops -------------------------------------------------------------------- */
+/* --- the body in public ops ------------------------------------------------------------------- */
 
 static gd_tensor *swap_last(gd_tensor *t) { return gd_transpose(t, -2, -1); }
 
@@ -288,7 +295,8 @@ gd_tensor *gd_attention_wide(gd_tensor *t) {
 }
 
 gd_tensor *gd_spread_heads(gd_tensor *t, gd_tensor *q, bool grouped) {
-    if (!grouped || t->rank < 3 || q->rank < 3 || t->dims[t->rank - 3] == q->dims[q->rank - 3]) return t;
+    if (!grouped || t->rank < 3 || q->rank < 3 || t->dims[t->rank - 3] == q->dims[q->rank - 3])
+        return t;
     int64_t heads = t->dims[t->rank - 3], groups = q->dims[q->rank - 3] / heads;
     gd_shape one = {.form = 1}, many, flat;
     for (int d = 0; d < t->rank; d++) {
@@ -303,7 +311,9 @@ gd_tensor *gd_spread_heads(gd_tensor *t, gd_tensor *q, bool grouped) {
 }
 
 gd_tensor *gd_gather_heads(gd_tensor *g, const gd_tensor *like, bool grouped) {
-    if (!grouped || like->rank < 3 || g->rank < 3 || g->dims[g->rank - 3] == like->dims[like->rank - 3]) return g;
+    if (!grouped || like->rank < 3 || g->rank < 3 ||
+        g->dims[g->rank - 3] == like->dims[like->rank - 3])
+        return g;
     int64_t heads = like->dims[like->rank - 3], groups = g->dims[g->rank - 3] / heads;
     gd_shape split = {.form = 1};
     for (int d = 0; d < g->rank; d++) {
@@ -316,18 +326,23 @@ gd_tensor *gd_gather_heads(gd_tensor *g, const gd_tensor *like, bool grouped) {
 gd_tensor *gd_attention_weights(gd_tensor *q, gd_tensor *k, gd_tensor *mask, bool causal,
                                 bool grouped, double scale) {
     k = gd_spread_heads(k, q, grouped);
-    if (isnan(scale)) scale = 1 / sqrt((double)(q->dims[q->rank - 1] > 0 ? q->dims[q->rank - 1] : 1));
+    if (isnan(scale))
+        scale = 1 / sqrt((double)(q->dims[q->rank - 1] > 0 ? q->dims[q->rank - 1] : 1));
     gd_tensor *scores = gd_mul(gd_matmul(q, swap_last(k)), gd_scalar_of(scale, (gd_dtype)q->dtype));
-    gd_tensor *never = gd_scalar_of(-INFINITY, (gd_dtype)q->dtype), *zero = gd_scalar_of(0, (gd_dtype)q->dtype);
+    gd_tensor *never = gd_scalar_of(-INFINITY, (gd_dtype)q->dtype),
+              *zero = gd_scalar_of(0, (gd_dtype)q->dtype);
     if (causal) {
         gd_device *before = gd_this_thread.device;
         gd_this_thread.device = q->device;
-        gd_tensor *seen = gd_tril(gd_full(gd_dims(gd_tensor_dim(q, -2), gd_tensor_dim(k, -2)), 1, .dtype = GD_BOOL));
+        gd_tensor *seen = gd_tril(
+            gd_full(gd_dims(gd_tensor_dim(q, -2), gd_tensor_dim(k, -2)), 1, .dtype = GD_BOOL));
         gd_this_thread.device = before;
         scores = gd_where(seen, scores, never);
     }
-    if (mask) scores = mask->dtype == GD_BOOL ? gd_where(mask, scores, never) : gd_add(scores, mask);
-    gd_tensor *some = gd_gt(gd_sum(gd_gt(scores, never), .axis = -1, .keepdim = true), gd_scalar_int(0));
+    if (mask)
+        scores = mask->dtype == GD_BOOL ? gd_where(mask, scores, never) : gd_add(scores, mask);
+    gd_tensor *some =
+        gd_gt(gd_sum(gd_gt(scores, never), .axis = -1, .keepdim = true), gd_scalar_int(0));
     return gd_where(some, gd_softmax(gd_where(some, scores, zero), .axis = -1), zero);
 }
 
@@ -356,7 +371,8 @@ static gd_tensor *whole_batch(gd_tensor *t, const gd_tensor *y, bool shared_head
     gd_shape own = gd_tensor_shape(t), whole = gd_tensor_shape(y);
     for (int back = 1; back <= 2 + shared_heads && back <= y->rank; back++)
         whole.at[y->rank - back] = back <= t->rank ? t->dims[t->rank - back] : 1;
-    bool same = own.rank == whole.rank && memcmp(own.at, whole.at, sizeof *own.at * (size_t)own.rank) == 0;
+    bool same =
+        own.rank == whole.rank && memcmp(own.at, whole.at, sizeof *own.at * (size_t)own.rank) == 0;
     return same ? t : gd_expand(t, whole);
 }
 
@@ -377,7 +393,8 @@ static gd_tensor *mask_gradient(const gd_vjp *v, gd_tensor *mask, gd_tensor *key
 static void attention_forward_vjp(gd_vjp *v) {
     const gd_attention_forward_options *o = v->attrs;
     gd_tensor *mask = v->n_in > 3 ? v->x[3] : NULL, *key = v->n_in > 4 ? v->x[4] : NULL;
-    gd_tensor *q = whole_batch(v->x[0], v->y[0], false), *keys = whole_batch(v->x[1], v->y[0], o->grouped),
+    gd_tensor *q = whole_batch(v->x[0], v->y[0], false),
+              *keys = whole_batch(v->x[1], v->y[0], o->grouped),
               *values = whole_batch(v->x[2], v->y[0], o->grouped);
     gd_attention_grad_outputs g = gd_attention_grad(
         q, keys, values, v->y[0], v->y[1], v->gy[0], .mask = mask, .key = key, .causal = o->causal,

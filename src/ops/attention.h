@@ -16,9 +16,9 @@ typedef struct gd_attention_inputs {
 typedef struct gd_attention {
     int rank; /* leading dimensions */
     int64_t batch[GD_MAX_RANK];
-    int64_t count; /* matrices in all */
+    int64_t count;                             /* matrices in all */
     int64_t rows, columns, width, value_width; /* L, S, E, F */
-    int64_t groups; /* heads of q for each head of k and v */
+    int64_t groups;                            /* heads of q for each head of k and v */
     double scale;
     bool causal;
 } gd_attention;
@@ -35,19 +35,20 @@ gd_attention_inputs gd_attention_call_inputs(const gd_view *in, int n_in, int ma
                                              bool grouped, double scale, double dropout);
 
 /* Where matrix number `index` begins in an operand (row-major), in elements. */
-int64_t gd_attention_offset(const gd_attention *s, const gd_view *t, int64_t index, bool shared_heads);
+int64_t gd_attention_offset(const gd_attention *s, const gd_view *t, int64_t index,
+                            bool shared_heads);
 
 /* What the mask adds to the score at (row, column): 0 or minus infinity where it is bool. */
 double gd_attention_mask(const gd_view *mask, int64_t base, int64_t row, int64_t column);
 
-/* --- dropout: weight number i of all (batch..., L, S) is kept if element i of this call is ---------- */
+/* --- dropout: weight number i of all (batch..., L, S) is kept if element i of this call is ---- */
 
 gd_rng gd_attention_rng(const gd_view *key);
 
 /* What kept elements are multiplied by. */
 static inline double gd_kept_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 
-/* --- plain kernels ----------------------------------------------------------------------------- */
+/* --- plain kernels ---------------------------------------------------------------------------- */
 
 typedef struct gd_attention_plain {
     gd_attention_inputs in;
@@ -67,7 +68,7 @@ double gd_attention_row(const gd_attention_plain *p, int64_t i, double *w);
 /* What dropout multiplies weight (i, j) by. */
 double gd_attention_kept(const gd_attention_plain *p, int64_t i, int64_t j);
 
-/* --- bodies ------------------------------------------------------------------------------------ */
+/* --- bodies ----------------------------------------------------------------------------------- */
 
 /* f16 and bf16 as f32: bodies round once, at their end, as kernels do. NULL stays NULL. */
 gd_tensor *gd_attention_wide(gd_tensor *t);

@@ -22,7 +22,7 @@ void gd_autocast_end(gd_dtype *before) {
     if (before) gd_this_thread.autocast = (int)*before;
 }
 
-/* --- what is cast ------------------------------------------------------------------------------ */
+/* --- what is cast ----------------------------------------------------------------------------- */
 
 static bool is_narrow(const gd_tensor *t) { return t->dtype == GD_F16 || t->dtype == GD_BF16; }
 static bool is_written(const gd_op *op, int i) {

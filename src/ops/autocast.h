@@ -14,8 +14,8 @@ static inline int gd_autocast_pause(int setting) {
     return before;
 }
 static inline void gd_autocast_resume(const int *before) { gd_this_thread.autocast = *before; }
-#define GD_NO_AUTOCAST                                                                             \
-    __attribute__((cleanup(gd_autocast_resume), unused)) const int autocast_before_ =              \
+#define GD_NO_AUTOCAST                                                                \
+    __attribute__((cleanup(gd_autocast_resume), unused)) const int autocast_before_ = \
         gd_autocast_pause(GD_DTYPE_NONE)
 
 /* The dtype that the floats among the inputs are cast to, by the op's class; GD_DTYPE_NONE: no input

@@ -27,7 +27,7 @@ gd_word gd_word_of(const char *text) {
     return h;
 }
 
-/* --- options as structs ------------------------------------------------------------------------ */
+/* --- options as structs ----------------------------------------------------------------------- */
 
 void gd_attrs_normalize(const gd_op *op, void *attrs) {
     for (int i = 0; i < op->n_attrs; i++) {
@@ -91,10 +91,13 @@ gd_status gd_attrs_check(const gd_op *op, const void *attrs) {
         if (a->type == GD_ATTR_SHAPE) {
             const gd_shape *list = field;
             if (list->form == 0)
-                return gd_fail(GD_E_ARGUMENT, "%s: a list in braces does not say how long it is; "
-                               "write gd_dims(...)", a->name);
+                return gd_fail(GD_E_ARGUMENT,
+                               "%s: a list in braces does not say how long it is; "
+                               "write gd_dims(...)",
+                               a->name);
             if (list->form == 1 && (list->rank < 0 || list->rank > GD_MAX_RANK))
-                return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; at most %d", a->name, list->rank, GD_MAX_RANK);
+                return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; at most %d", a->name, list->rank,
+                               GD_MAX_RANK);
         }
         if (a->type == GD_ATTR_FLOATS) GD_TRY(check_floats(a, field));
     }
@@ -135,7 +138,7 @@ gd_param gd_attr_param(const gd_op_attr *attr, const void *attrs, gd_dtype type)
     return (gd_param){.whole = whole < low ? low : whole > high ? high : whole};
 }
 
-/* --- options by name --------------------------------------------------------------------------- */
+/* --- options by name -------------------------------------------------------------------------- */
 
 struct gd_attrs {
     gd_object object;
@@ -165,7 +168,8 @@ gd_attrs *gd_attrs_new(const gd_op *op) {
     return attrs;
 }
 
-static gd_status find_attr(gd_attrs *attrs, const char *name, const gd_op_attr **attr, void **field) {
+static gd_status find_attr(gd_attrs *attrs, const char *name, const gd_op_attr **attr,
+                           void **field) {
     if (!attrs || !name) return gd_fail(GD_E_ARGUMENT, "gd_attrs: NULL");
     for (int i = 0; i < attrs->op->n_attrs; i++)
         if (strcmp(attrs->op->attrs[i].name, name) == 0) {
@@ -189,7 +193,8 @@ static const char *const type_names[] = {
 
 static gd_status wrong_type(const gd_attrs *attrs, const gd_op_attr *a, const char *given) {
     return gd_fail(GD_E_ARGUMENT, "%s: %s takes %s%s%s, not '%.80s'", attrs->op->name, a->name,
-                   type_names[a->type], a->words ? ": one of " : "", a->words ? a->words : "", given);
+                   type_names[a->type], a->words ? ": one of " : "", a->words ? a->words : "",
+                   given);
 }
 
 gd_status gd_attrs_put_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values) {
@@ -248,7 +253,8 @@ gd_status gd_attrs_put_float(gd_attrs *attrs, const char *name, double value) {
         *(gd_floats *)field = gd_floats(value);
         return GD_OK;
     }
-    if (value == trunc(value) && fabs(value) < 0x1p62) return gd_attrs_put_int(attrs, name, (int64_t)value);
+    if (value == trunc(value) && fabs(value) < 0x1p62)
+        return gd_attrs_put_int(attrs, name, (int64_t)value);
     char text[40];
     gd_snprintf(text, sizeof text, "%g", value);
     return wrong_type(attrs, a, text);
@@ -328,10 +334,8 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
         }
         double v = none ? NAN : gd_double_parse(text, &end);
         if (!none && (end == text || *end)) return wrong_type(attrs, a, text);
-        if (a->type == GD_ATTR_NUMBER)
-            *(gd_number *)field = gd_number_of(v);
-        else
-            *(double *)field = v;
+        if (a->type == GD_ATTR_NUMBER) *(gd_number *)field = gd_number_of(v);
+        else *(double *)field = v;
         return GD_OK;
     }
     case GD_ATTR_BOOL:
@@ -355,10 +359,8 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
     }
     case GD_ATTR_FLOATS: {
         gd_floats list;
-        if (none)
-            list = (gd_floats){.at = {NAN}, .form = -1};
-        else if (!parse_floats(text, &list))
-            return wrong_type(attrs, a, text);
+        if (none) list = (gd_floats){.at = {NAN}, .form = -1};
+        else if (!parse_floats(text, &list)) return wrong_type(attrs, a, text);
         *(gd_floats *)field = list;
         return GD_OK;
     }
@@ -418,7 +420,9 @@ gd_status gd_attrs_set_ints(gd_attrs *attrs, const char *name, int count, const 
 gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text) {
     return gd_report(NULL, gd_attrs_put_text(attrs, name, text));
 }
-gd_status gd_attrs_parse(gd_attrs *attrs, const char *text) { return gd_report(NULL, put_all(attrs, text)); }
+gd_status gd_attrs_parse(gd_attrs *attrs, const char *text) {
+    return gd_report(NULL, put_all(attrs, text));
+}
 
 size_t gd_attrs_lay_out(gd_op_attr *attrs, int n) {
     size_t at = 0;
@@ -442,13 +446,13 @@ gd_status gd_attrs_fill_defaults(const gd_op *op, void *defaults) {
     return status;
 }
 
-/* --- calling ----------------------------------------------------------------------------------- */
+/* --- calling ---------------------------------------------------------------------------------- */
 
 gd_status gd_attrs_check_given(const gd_op *op, const gd_attrs *attrs) {
     for (int i = 0; i < op->n_attrs && i < 64; i++)
         if (op->attrs[i].required && !(attrs && (attrs->given >> i & 1)))
-            return gd_fail(GD_E_ARGUMENT, "%s needs the option '%s' (%s)", op->name, op->attrs[i].name,
-                           type_names[op->attrs[i].type]);
+            return gd_fail(GD_E_ARGUMENT, "%s needs the option '%s' (%s)", op->name,
+                           op->attrs[i].name, type_names[op->attrs[i].type]);
     if (attrs && attrs->op != op)
         return gd_fail(GD_E_ARGUMENT, "options of %s given to %s", attrs->op->name, op->name);
     return GD_OK;
@@ -485,13 +489,16 @@ gd_tensors gd_call_with(const gd_op *op, const char *site, gd_tensors inputs, co
     return (gd_tensors){out, visible};
 }
 
-static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs, const gd_attrs *attrs) {
-    gd_status status = op ? gd_attrs_check_given(op, attrs) : gd_fail(GD_E_ARGUMENT, "gd_op_call: op is NULL");
+static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs,
+                          const gd_attrs *attrs) {
+    gd_status status =
+        op ? gd_attrs_check_given(op, attrs) : gd_fail(GD_E_ARGUMENT, "gd_op_call: op is NULL");
     if (status != GD_OK) {
         gd_report(site, status);
         return gd_list_of_errors(0);
     }
-    if (!attrs || op->n_attrs == 0) return gd_call_with(op, site, inputs, op->n_attrs ? op->defaults : NULL);
+    if (!attrs || op->n_attrs == 0)
+        return gd_call_with(op, site, inputs, op->n_attrs ? op->defaults : NULL);
     /* a copy, so that one gd_attrs can be set further and used again */
     char few[512];
     char *data = op->attrs_size <= sizeof few ? few : gd_malloc(op->attrs_size);
@@ -506,13 +513,16 @@ static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs, 
     return result;
 }
 
-gd_tensors gd_op_call_at(const char *site, const gd_op *op, gd_tensors inputs, const gd_attrs *attrs) {
+gd_tensors gd_op_call_at(const char *site, const gd_op *op, gd_tensors inputs,
+                         const gd_attrs *attrs) {
     return call_at(op, site, inputs, attrs);
 }
 
 gd_tensor *gd_call_at(const char *site, const char *name, gd_tensors inputs, const char *options) {
     const gd_op *op = gd_op_find(name);
-    if (!op) return (gd_report(site, gd_fail(GD_E_ARGUMENT, "there is no op '%s'", name ? name : "")), &gd_error_tensor);
+    if (!op)
+        return (gd_report(site, gd_fail(GD_E_ARGUMENT, "there is no op '%s'", name ? name : "")),
+                &gd_error_tensor);
     gd_scope *scope = gd_scope_open();
     gd_attrs *attrs = gd_attrs_new(op);
     gd_status status = attrs ? put_all(attrs, options) : GD_E_MEMORY;
@@ -563,7 +573,8 @@ static gd_status check_into(const gd_op *op, gd_tensors inputs, const void *attr
     return GD_OK;
 }
 
-static gd_status run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs, gd_tensors outputs) {
+static gd_status run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *attrs,
+                          gd_tensors outputs) {
     if (!op) return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: op is NULL");
     GD_TRY(gd_attrs_check_given(op, attrs));
     gd_tensor *padded[GD_RECORD_MAX];
@@ -582,7 +593,8 @@ static gd_status run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *at
         gd_view *v = &views[inputs.count + i];
         char a[160], b[160];
         *v = gd_view_of(outputs.at[i]);
-        if (v->dtype != metas[i].dtype || v->rank != metas[i].rank || memcmp(v->dims, metas[i].dims, sizeof(int64_t) * (size_t)v->rank) != 0)
+        if (v->dtype != metas[i].dtype || v->rank != metas[i].rank ||
+            memcmp(v->dims, metas[i].dims, sizeof(int64_t) * (size_t)v->rank) != 0)
             return gd_fail(GD_E_SHAPE, "gd_op_run_into: output %d of %s is %s%s, not %s", i,
                            op->name, gd_dtype_name(metas[i].dtype),
                            gd_shape_text(metas[i].rank, metas[i].dims, a, sizeof a),
@@ -595,8 +607,8 @@ static gd_status run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *at
     return gd_run_kernel(op, &call, outputs.at[0]->device);
 }
 
-gd_status gd_op_run_into_at(const char *site, const gd_op *op, gd_tensors inputs, const gd_attrs *attrs,
-                            gd_tensors outputs) {
+gd_status gd_op_run_into_at(const char *site, const gd_op *op, gd_tensors inputs,
+                            const gd_attrs *attrs, gd_tensors outputs) {
     return gd_report(site, run_into(op, inputs, attrs, outputs));
 }
 

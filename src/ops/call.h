@@ -45,8 +45,8 @@ gd_param gd_attr_param(const gd_op_attr *attr, const void *attrs, gd_dtype type)
 
 /* Field by field, not by an initializer: the compiler clears structs of this size with a string
  * instruction that takes longer to start than a small op takes to run. */
-static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, const gd_view *in, int n_in,
-                                      gd_view *out, int n_out) {
+static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, const gd_view *in,
+                                      int n_in, gd_view *out, int n_out) {
     k->op = NULL;
     k->kernel = NULL;
     k->attrs = attrs;

@@ -14,7 +14,7 @@
 
 enum { AXES = GD_CONV_AXES };
 
-/* --- options ----------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 /* The options of any op in this file, by axis; those of absent axes do nothing. */
 typedef struct {
@@ -26,7 +26,8 @@ typedef struct {
 
 /* Reads an op's options struct by the names in its record. */
 static gd_status read_options(const gd_op *op, const void *attrs, int n, options *o) {
-    *o = (options){.stride = {1, 1, 1}, .dilation = {1, 1, 1}, .dims = {1, 1, 1}, .pad_mode = GD_EXPLICIT};
+    *o = (options){
+        .stride = {1, 1, 1}, .dilation = {1, 1, 1}, .dims = {1, 1, 1}, .pad_mode = GD_EXPLICIT};
     for (int i = 0; i < op->n_attrs; i++) {
         const gd_op_attr *a = &op->attrs[i];
         const void *field = (const char *)attrs + a->offset;
@@ -51,17 +52,23 @@ static gd_status read_options(const gd_op *op, const void *attrs, int n, options
 static gd_status check_options(const options *o, int n) {
     for (int a = AXES - n; a < AXES; a++) {
         if (o->stride[a] < 1)
-            return gd_op_fail(GD_E_ARGUMENT, "stride is %lld; it must be at least 1", (long long)o->stride[a]);
+            return gd_op_fail(GD_E_ARGUMENT, "stride is %lld; it must be at least 1",
+                              (long long)o->stride[a]);
         if (o->dilation[a] < 1)
-            return gd_op_fail(GD_E_ARGUMENT, "dilation is %lld; it must be at least 1", (long long)o->dilation[a]);
+            return gd_op_fail(GD_E_ARGUMENT, "dilation is %lld; it must be at least 1",
+                              (long long)o->dilation[a]);
         if (o->padding[a] < 0)
-            return gd_op_fail(GD_E_ARGUMENT, "padding is %lld; it must not be negative", (long long)o->padding[a]);
+            return gd_op_fail(GD_E_ARGUMENT, "padding is %lld; it must not be negative",
+                              (long long)o->padding[a]);
         if (o->pad_mode != GD_EXPLICIT && o->padding[a] != 0)
             return gd_op_fail(GD_E_ARGUMENT, "padding is given by number and by pad_mode");
         if (o->pad_mode == GD_SAME && o->stride[a] != 1)
-            return gd_op_fail(GD_E_ARGUMENT, "pad_mode same needs stride 1, not %lld", (long long)o->stride[a]);
+            return gd_op_fail(GD_E_ARGUMENT, "pad_mode same needs stride 1, not %lld",
+                              (long long)o->stride[a]);
     }
-    if (o->groups < 1) return gd_op_fail(GD_E_ARGUMENT, "groups is %lld; it must be at least 1", (long long)o->groups);
+    if (o->groups < 1)
+        return gd_op_fail(GD_E_ARGUMENT, "groups is %lld; it must be at least 1",
+                          (long long)o->groups);
     return GD_OK;
 }
 
@@ -85,19 +92,23 @@ gd_conv gd_conv_of(const gd_kernel_call *k, const gd_view *x, const gd_view *w, 
         c.stride[a] = o.stride[a];
         c.dilation[a] = o.dilation[a];
         c.before[a] = zeros_before(&o, a, c.kernel[a]);
-        if (c.out[a] == 1) c.stride[a] = 1; /* of one window, and of one tap, the step says nothing: */
+        if (c.out[a] == 1)
+            c.stride[a] = 1; /* of one window, and of one tap, the step says nothing: */
         if (c.kernel[a] == 1) c.dilation[a] = 1; /* let it not look like a special case */
     }
     return c;
 }
 
-/* --- shapes ------------------------------------------------------------------------------------ */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 static gd_status need_image(const gd_tensor *x, const char *name, int n) {
     if (x->dtype == GD_BOOL) return gd_op_fail(GD_E_DTYPE, "'%s' must be numbers, not bool", name);
     if (x->rank == n + 1 || x->rank == n + 2) return GD_OK;
-    return gd_op_fail(GD_E_SHAPE, "'%s' must have %d dimensions (batch, channels and %d axes), or %d without the batch; "
-                      "it has %d", name, n + 2, n, n + 1, x->rank);
+    return gd_op_fail(
+        GD_E_SHAPE,
+        "'%s' must have %d dimensions (batch, channels and %d axes), or %d without the batch; "
+        "it has %d",
+        name, n + 2, n, n + 1, x->rank);
 }
 
 static gd_status need_weight(const gd_tensor *w, int n, int64_t groups) {
@@ -106,22 +117,26 @@ static gd_status need_weight(const gd_tensor *w, int n, int64_t groups) {
         return gd_op_fail(GD_E_SHAPE, "%lld groups do not divide dimension 0 of 'w', which is %lld",
                           (long long)groups, (long long)w->dims[0]);
     for (int d = 2; d < w->rank; d++)
-        if (w->dims[d] < 1) return gd_op_fail(GD_E_SHAPE, "a kernel of size 0: dimension %d of 'w'", d);
+        if (w->dims[d] < 1)
+            return gd_op_fail(GD_E_SHAPE, "a kernel of size 0: dimension %d of 'w'", d);
     return GD_OK;
 }
 
 static gd_status need_channels(const gd_tensor *x, const char *name, int n, int64_t channels) {
     int axis = x->rank - n - 1;
     if (x->dims[axis] == channels) return GD_OK;
-    return gd_op_fail(GD_E_SHAPE, "'%s' has %lld channels (dimension %d); 'w' and groups ask for %lld", name,
+    return gd_op_fail(GD_E_SHAPE,
+                      "'%s' has %lld channels (dimension %d); 'w' and groups ask for %lld", name,
                       (long long)x->dims[axis], axis, (long long)channels);
 }
 
 static gd_status need_bias(const gd_tensor *b, const gd_tensor *x, int64_t channels) {
     GD_TRY(gd_need_same_dtype(x, b, "x", "b"));
     if (b->rank == 1 && b->dims[0] == channels) return GD_OK;
-    return gd_op_fail(GD_E_SHAPE, "'b' must have one dimension of size %lld, one number for each channel of the result",
-                      (long long)channels);
+    return gd_op_fail(
+        GD_E_SHAPE,
+        "'b' must have one dimension of size %lld, one number for each channel of the result",
+        (long long)channels);
 }
 
 static gd_status too_large(void) { return gd_op_fail(GD_E_OVERFLOW, "sizes overflow"); }
@@ -137,8 +152,8 @@ static gd_status check_reach(const options *o, int axis, int64_t windows, int64_
     const int64_t limit = INT64_C(1) << 50;
     int64_t begin = 0, span = 0;
     if ((windows > 1 && !gd_mul_i64(windows - 1, o->stride[axis], &begin)) ||
-        (kernel > 1 && !gd_mul_i64(kernel - 1, o->dilation[axis], &span)) || begin > limit || span > limit ||
-        o->padding[axis] > limit)
+        (kernel > 1 && !gd_mul_i64(kernel - 1, o->dilation[axis], &span)) || begin > limit ||
+        span > limit || o->padding[axis] > limit)
         return too_large();
     return GD_OK;
 }
@@ -151,9 +166,12 @@ static gd_status output_size(const options *o, int axis, int64_t in, int64_t ker
     else if (!gd_mul_i64(2, o->padding[axis], &padding)) return too_large();
     if (!gd_add_i64(in, padding, &padding)) return too_large();
     if (span > padding)
-        return gd_op_fail(GD_E_SHAPE, "a window of %lld elements (kernel %lld, dilation %lld) does not fit into %lld "
-                          "(%lld and the padding)", (long long)span, (long long)kernel,
-                          (long long)o->dilation[axis], (long long)padding, (long long)in);
+        return gd_op_fail(
+            GD_E_SHAPE,
+            "a window of %lld elements (kernel %lld, dilation %lld) does not fit into %lld "
+            "(%lld and the padding)",
+            (long long)span, (long long)kernel, (long long)o->dilation[axis], (long long)padding,
+            (long long)in);
     *out = (padding - span) / o->stride[axis] + 1;
     return check_reach(o, axis, *out, kernel);
 }
@@ -174,7 +192,8 @@ static gd_status infer_forward(gd_infer *i, int n) {
     gd_meta_like(y, x);
     y->dims[x->rank - n - 1] = w->dims[0];
     for (int d = 0; d < n; d++)
-        GD_TRY(output_size(&o, AXES - n + d, x->dims[x->rank - n + d], w->dims[2 + d], &y->dims[x->rank - n + d]));
+        GD_TRY(output_size(&o, AXES - n + d, x->dims[x->rank - n + d], w->dims[2 + d],
+                           &y->dims[x->rank - n + d]));
     return GD_OK;
 }
 
@@ -195,18 +214,23 @@ static gd_status infer_transposed(gd_infer *i, int n) {
     y->dims[x->rank - n - 1] = channels;
     for (int d = 0; d < n; d++) {
         int a = AXES - n + d;
-        int64_t in = x->dims[x->rank - n + d], extra = o.output_padding[a], span, cut, *out = &y->dims[x->rank - n + d];
+        int64_t in = x->dims[x->rank - n + d], extra = o.output_padding[a], span, cut,
+                *out = &y->dims[x->rank - n + d];
         if (extra < 0 || (extra >= o.stride[a] && extra >= o.dilation[a]))
-            return gd_op_fail(GD_E_ARGUMENT, "output_padding is %lld; it must be less than stride (%lld) or dilation (%lld)",
-                              (long long)extra, (long long)o.stride[a], (long long)o.dilation[a]);
+            return gd_op_fail(
+                GD_E_ARGUMENT,
+                "output_padding is %lld; it must be less than stride (%lld) or dilation (%lld)",
+                (long long)extra, (long long)o.stride[a], (long long)o.dilation[a]);
         if (in < 1) return gd_op_fail(GD_E_SHAPE, "'x' is empty along axis %d", x->rank - n + d);
         if (!window_span(&o, a, w->dims[2 + d], &span) || !gd_mul_i64(2, o.padding[a], &cut) ||
-            !gd_mul_i64(in - 1, o.stride[a], out) || !gd_add_i64(*out, span, out) || !gd_add_i64(*out, extra, out))
+            !gd_mul_i64(in - 1, o.stride[a], out) || !gd_add_i64(*out, span, out) ||
+            !gd_add_i64(*out, extra, out))
             return too_large();
         *out -= cut;
         GD_TRY(check_reach(&o, a, in, w->dims[2 + d]));
         if (*out < 1)
-            return gd_op_fail(GD_E_SHAPE, "the result would have size %lld: 'x' is too small for this padding",
+            return gd_op_fail(GD_E_SHAPE,
+                              "the result would have size %lld: 'x' is too small for this padding",
                               (long long)*out);
     }
     return GD_OK;
@@ -216,43 +240,48 @@ static gd_status infer_transposed(gd_infer *i, int n) {
 static gd_status read_internal(gd_infer *i, options *o, int *n) {
     const gd_shape *dims = i->attrs; /* the first attribute of them all */
     *n = dims->rank;
-    if (*n < 1 || *n > AXES) return gd_op_fail(GD_E_ARGUMENT, "dims has %d numbers; one to three axes are known", *n);
+    if (*n < 1 || *n > AXES)
+        return gd_op_fail(GD_E_ARGUMENT, "dims has %d numbers; one to three axes are known", *n);
     GD_TRY(read_options(i->op, i->attrs, *n, o));
     GD_TRY(check_options(o, *n));
     for (int d = 0; d < *n; d++)
-        if (dims->at[d] < 0) return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld", (long long)dims->at[d]);
+        if (dims->at[d] < 0)
+            return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld", (long long)dims->at[d]);
     GD_TRY(need_image(i->in[0], i->op->inputs[0].name, *n));
     return gd_need_same_dtype(i->in[0], i->in[1], i->op->inputs[0].name, i->op->inputs[1].name);
 }
 
-static void set_result(gd_meta *y, const gd_tensor *like, int n, int64_t channels, const options *o) {
+static void set_result(gd_meta *y, const gd_tensor *like, int n, int64_t channels,
+                       const options *o) {
     gd_meta_like(y, like);
     y->dims[like->rank - n - 1] = channels;
     memcpy(y->dims + like->rank - n, o->dims + AXES - n, (size_t)n * sizeof *y->dims);
 }
 
-/* --- kernels ----------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 typedef enum { TO_OUTPUT, TO_INPUT, TO_WEIGHT } direction;
 
 /* Adds the products of the form to one of the three tensors, all row-major. Whole numbers wrap. */
-#define DEFINE_ADD_PRODUCTS(name, type)                                                                             \
-    static void name(const gd_conv *c, direction to, type *x, type *w, type *y) {                                   \
-        const int64_t in = gd_conv_places(c->in), out = gd_conv_places(c->out), taps = gd_conv_places(c->kernel);   \
-        for (int64_t n = 0; n < c->batch; n++)                                                                      \
-            for (int64_t o = 0; o < c->groups * c->co; o++)                                                         \
-                for (int64_t ci = 0; ci < c->ci; ci++)                                                              \
-                    for (int64_t t = 0; t < taps; t++)                                                              \
-                        for (int64_t p = 0; p < out; p++) {                                                         \
-                            const int64_t at = element_under(c, t, p);                                              \
-                            if (at < 0) continue;                                                                   \
-                            type *xe = x + (n * c->groups * c->ci + o / c->co * c->ci + ci) * in + at;              \
-                            type *we = w + (o * c->ci + ci) * taps + t;                                             \
-                            type *ye = y + (n * c->groups * c->co + o) * out + p;                                   \
-                            if (to == TO_OUTPUT) *ye += *xe * *we;                                                  \
-                            else if (to == TO_INPUT) *xe += *ye * *we;                                              \
-                            else *we += *xe * *ye;                                                                  \
-                        }                                                                                           \
+#define DEFINE_ADD_PRODUCTS(name, type)                                                         \
+    static void name(const gd_conv *c, direction to, type *x, type *w, type *y) {               \
+        const int64_t in = gd_conv_places(c->in), out = gd_conv_places(c->out),                 \
+                      taps = gd_conv_places(c->kernel);                                         \
+        for (int64_t n = 0; n < c->batch; n++)                                                  \
+            for (int64_t o = 0; o < c->groups * c->co; o++)                                     \
+                for (int64_t ci = 0; ci < c->ci; ci++)                                          \
+                    for (int64_t t = 0; t < taps; t++)                                          \
+                        for (int64_t p = 0; p < out; p++) {                                     \
+                            const int64_t at = element_under(c, t, p);                          \
+                            if (at < 0) continue;                                               \
+                            type *xe =                                                          \
+                                x + (n * c->groups * c->ci + o / c->co * c->ci + ci) * in + at; \
+                            type *we = w + (o * c->ci + ci) * taps + t;                         \
+                            type *ye = y + (n * c->groups * c->co + o) * out + p;               \
+                            if (to == TO_OUTPUT) *ye += *xe * *we;                              \
+                            else if (to == TO_INPUT) *xe += *ye * *we;                          \
+                            else *we += *xe * *ye;                                              \
+                        }                                                                       \
     }
 
 /* The element of a channel of x that lies under tap t of window p; -1 in the padding. */
@@ -274,7 +303,8 @@ DEFINE_ADD_PRODUCTS(add_products_i64, uint64_t)
 
 /* The result before the products are added: the bias of its channel, or zero. The elements are
  * 8 bytes whatever their type. */
-static void begin_with(gd_view *y, const gd_view *bias, int64_t batch, int64_t channels, int64_t places) {
+static void begin_with(gd_view *y, const gd_view *bias, int64_t batch, int64_t channels,
+                       int64_t places) {
     uint64_t *to = y->data;
     for (int64_t i = 0; i < batch * channels; i++)
         for (int64_t p = 0; p < places; p++)
@@ -295,9 +325,11 @@ static gd_status run_reference(gd_kernel_call *k, direction to) {
     return GD_OK;
 }
 
-/* --- gradients --------------------------------------------------------------------------------- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
-static gd_shape list_of(const int64_t *numbers, int n) { return gd_shape_of(n, numbers + AXES - n); }
+static gd_shape list_of(const int64_t *numbers, int n) {
+    return gd_shape_of(n, numbers + AXES - n);
+}
 
 static gd_shape spatial(const gd_tensor *t, int n) { return gd_shape_of(n, t->dims + t->rank - n); }
 
@@ -311,17 +343,20 @@ static options plain_options(const gd_vjp *v, int n) {
 }
 
 /* The three directions, with the sizes of `like` for the result. */
-static gd_tensor *to_output(gd_tensor *x, gd_tensor *w, const gd_tensor *like, const options *o, int n) {
+static gd_tensor *to_output(gd_tensor *x, gd_tensor *w, const gd_tensor *like, const options *o,
+                            int n) {
     return gd_conv_forward(x, w, spatial(like, n), list_of(o->stride, n), list_of(o->padding, n),
                            list_of(o->dilation, n), o->groups);
 }
-static gd_tensor *to_input(gd_tensor *y, gd_tensor *w, const gd_tensor *like, const options *o, int n) {
+static gd_tensor *to_input(gd_tensor *y, gd_tensor *w, const gd_tensor *like, const options *o,
+                           int n) {
     return gd_conv_grad_input(y, w, spatial(like, n), list_of(o->stride, n), list_of(o->padding, n),
                               list_of(o->dilation, n), o->groups);
 }
-static gd_tensor *to_weight(gd_tensor *x, gd_tensor *y, const gd_tensor *like, const options *o, int n) {
-    return gd_conv_grad_weight(x, y, spatial(like, n), list_of(o->stride, n), list_of(o->padding, n),
-                               list_of(o->dilation, n), o->groups);
+static gd_tensor *to_weight(gd_tensor *x, gd_tensor *y, const gd_tensor *like, const options *o,
+                            int n) {
+    return gd_conv_grad_weight(x, y, spatial(like, n), list_of(o->stride, n),
+                               list_of(o->padding, n), list_of(o->dilation, n), o->groups);
 }
 
 /* The gradient of the bias: what each channel of gy adds up to. */
@@ -357,7 +392,7 @@ static double transposed_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->in[0]) * gd_shape_elements_from(&s->in[1], 1);
 }
 
-/* --- convolution ------------------------------------------------------------------------------- */
+/* --- convolution ------------------------------------------------------------------------------ */
 
 /*op conv1d(x, w, b?) -> y  heavy lowp
  * 1-d convolution: x (N,C,L), w (O,C/groups,K), b (O) give y (N,O,M). x may come without N.
@@ -405,7 +440,7 @@ static void conv3d_vjp(gd_vjp *v) { forward_vjp(v, 3); }
 static double conv3d_macs(const gd_op_shapes *s) { return forward_macs(s); }
 static gd_status conv3d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
 
-/* --- transposed convolution -------------------------------------------------------------------- */
+/* --- transposed convolution ------------------------------------------------------------------- */
 
 /*op conv_transpose1d(x, w, b?) -> y  heavy lowp
  * Transposed 1-d convolution, the gradient of conv1d as a layer: x (N,C,L), w (C,O/groups,K), b (O)
@@ -421,7 +456,9 @@ static gd_status conv3d_reference(gd_kernel_call *k) { return run_reference(k, T
 static gd_status conv_transpose1d_infer(gd_infer *i) { return infer_transposed(i, 1); }
 static void conv_transpose1d_vjp(gd_vjp *v) { transposed_vjp(v, 1); }
 static double conv_transpose1d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
-static gd_status conv_transpose1d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
+static gd_status conv_transpose1d_reference(gd_kernel_call *k) {
+    return run_reference(k, TO_INPUT);
+}
 
 /*op conv_transpose2d(x, w, b?) -> y  heavy lowp
  * Transposed 2-d convolution, the gradient of conv2d as a layer: x (N,C,H,W), w (C,O/groups,KH,KW),
@@ -437,7 +474,9 @@ static gd_status conv_transpose1d_reference(gd_kernel_call *k) { return run_refe
 static gd_status conv_transpose2d_infer(gd_infer *i) { return infer_transposed(i, 2); }
 static void conv_transpose2d_vjp(gd_vjp *v) { transposed_vjp(v, 2); }
 static double conv_transpose2d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
-static gd_status conv_transpose2d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
+static gd_status conv_transpose2d_reference(gd_kernel_call *k) {
+    return run_reference(k, TO_INPUT);
+}
 
 /*op conv_transpose3d(x, w, b?) -> y  heavy lowp
  * Transposed 3-d convolution, the gradient of conv3d as a layer: x (N,C,D,H,W),
@@ -453,9 +492,11 @@ static gd_status conv_transpose2d_reference(gd_kernel_call *k) { return run_refe
 static gd_status conv_transpose3d_infer(gd_infer *i) { return infer_transposed(i, 3); }
 static void conv_transpose3d_vjp(gd_vjp *v) { transposed_vjp(v, 3); }
 static double conv_transpose3d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
-static gd_status conv_transpose3d_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
+static gd_status conv_transpose3d_reference(gd_kernel_call *k) {
+    return run_reference(k, TO_INPUT);
+}
 
-/* --- the three directions ---------------------------------------------------------------------- */
+/* --- the three directions --------------------------------------------------------------------- */
 
 /*op conv_forward(x, w, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> y  internal heavy
  * The convolution whose result has the spatial sizes dims: padding is that before x alone.
@@ -469,7 +510,8 @@ static gd_status conv_forward_infer(gd_infer *i) {
     GD_TRY(need_weight(i->in[1], n, o.groups));
     if (!gd_mul_i64(i->in[1]->dims[1], o.groups, &channels)) return too_large();
     GD_TRY(need_channels(i->in[0], "x", n, channels));
-    for (int d = 0; d < n; d++) GD_TRY(check_reach(&o, AXES - n + d, o.dims[AXES - n + d], i->in[1]->dims[2 + d]));
+    for (int d = 0; d < n; d++)
+        GD_TRY(check_reach(&o, AXES - n + d, o.dims[AXES - n + d], i->in[1]->dims[2 + d]));
     set_result(&i->out[0], i->in[0], n, i->in[1]->dims[0], &o);
     return GD_OK;
 }
@@ -488,7 +530,8 @@ static gd_status conv_forward_reference(gd_kernel_call *k) { return run_referenc
  */
 static gd_status conv_relu_infer(gd_infer *i) {
     const int n = i->in[1]->rank - 2;
-    if (n < 1 || n > AXES) return gd_op_fail(GD_E_SHAPE, "'w' must have one to three axes behind its channels");
+    if (n < 1 || n > AXES)
+        return gd_op_fail(GD_E_SHAPE, "'w' must have one to three axes behind its channels");
     return infer_forward(i, n);
 }
 static double conv_relu_macs(const gd_op_shapes *s) { return forward_macs(s); }
@@ -497,14 +540,15 @@ static void conv_relu_expand(gd_expand *e) {
     gd_tensor *x = e->x[0], *w = e->x[1], *b = e->n_in > 2 ? e->x[2] : NULL, *y;
     const int64_t *s = o->stride.at, *p = o->padding.at, *d = o->dilation.at;
     if (o->stride.rank == 1)
-        y = gd_conv1d(x, w, b, .stride = {{s[0]}}, .padding = {{p[0]}}, .pad_mode = o->pad_mode, .dilation = {{d[0]}},
-                      .groups = o->groups);
+        y = gd_conv1d(x, w, b, .stride = {{s[0]}}, .padding = {{p[0]}}, .pad_mode = o->pad_mode,
+                      .dilation = {{d[0]}}, .groups = o->groups);
     else if (o->stride.rank == 2)
-        y = gd_conv2d(x, w, b, .stride = {{s[0], s[1]}}, .padding = {{p[0], p[1]}}, .pad_mode = o->pad_mode,
-                      .dilation = {{d[0], d[1]}}, .groups = o->groups);
+        y = gd_conv2d(x, w, b, .stride = {{s[0], s[1]}}, .padding = {{p[0], p[1]}},
+                      .pad_mode = o->pad_mode, .dilation = {{d[0], d[1]}}, .groups = o->groups);
     else
-        y = gd_conv3d(x, w, b, .stride = {{s[0], s[1], s[2]}}, .padding = {{p[0], p[1], p[2]}}, .pad_mode = o->pad_mode,
-                      .dilation = {{d[0], d[1], d[2]}}, .groups = o->groups);
+        y = gd_conv3d(x, w, b, .stride = {{s[0], s[1], s[2]}}, .padding = {{p[0], p[1], p[2]}},
+                      .pad_mode = o->pad_mode, .dilation = {{d[0], d[1], d[2]}},
+                      .groups = o->groups);
     e->y[0] = gd_relu(y);
 }
 
@@ -521,7 +565,8 @@ static gd_status conv_grad_input_infer(gd_infer *i) {
     GD_TRY(need_channels(i->in[0], "gy", n, i->in[1]->dims[0]));
     if (!gd_mul_i64(i->in[1]->dims[1], o.groups, &channels)) return too_large();
     const gd_tensor *gy = i->in[0];
-    for (int d = 0; d < n; d++) GD_TRY(check_reach(&o, AXES - n + d, gy->dims[gy->rank - n + d], i->in[1]->dims[2 + d]));
+    for (int d = 0; d < n; d++)
+        GD_TRY(check_reach(&o, AXES - n + d, gy->dims[gy->rank - n + d], i->in[1]->dims[2 + d]));
     set_result(&i->out[0], gy, n, channels, &o);
     return GD_OK;
 }
@@ -548,9 +593,11 @@ static gd_status conv_grad_weight_infer(gd_infer *i) {
     if (gy->rank != x->rank || (channels == 1 && gy->dims[0] != x->dims[0]))
         return gd_op_fail(GD_E_SHAPE, "'x' and 'gy' must be batches of the same size");
     if (x->dims[channels] % o.groups != 0 || gy->dims[channels] % o.groups != 0)
-        return gd_op_fail(GD_E_SHAPE, "%lld groups do not divide the channels", (long long)o.groups);
+        return gd_op_fail(GD_E_SHAPE, "%lld groups do not divide the channels",
+                          (long long)o.groups);
     for (int d = 0; d < n; d++) {
-        if (o.dims[AXES - n + d] < 1) return gd_op_fail(GD_E_ARGUMENT, "a kernel of size 0: number %d of dims", d);
+        if (o.dims[AXES - n + d] < 1)
+            return gd_op_fail(GD_E_ARGUMENT, "a kernel of size 0: number %d of dims", d);
         GD_TRY(check_reach(&o, AXES - n + d, gy->dims[gy->rank - n + d], o.dims[AXES - n + d]));
     }
     gw->dtype = (gd_dtype)x->dtype;
@@ -570,6 +617,8 @@ static void conv_grad_weight_vjp(gd_vjp *v) {
 static double conv_grad_weight_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->in[1]) * gd_shape_elements_from(&s->out[0], 1);
 }
-static gd_status conv_grad_weight_reference(gd_kernel_call *k) { return run_reference(k, TO_WEIGHT); }
+static gd_status conv_grad_weight_reference(gd_kernel_call *k) {
+    return run_reference(k, TO_WEIGHT);
+}
 
 #include "convolution.gen.h"

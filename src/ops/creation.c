@@ -10,7 +10,7 @@
 
 enum { PIECE = 32768, TILE = 1024 }; /* elements for one thread; and what it makes at a time */
 
-/* --- constants --------------------------------------------------------------------------------- */
+/* --- constants -------------------------------------------------------------------------------- */
 
 /* A row-major y filled piece by piece: each from a short stretch of the repeated element. */
 typedef struct {
@@ -28,10 +28,8 @@ static void fill_piece(void *arg, int64_t piece) {
 
 /* A number that gd_need_fits has accepted, as an element. */
 static void store(gd_dtype dtype, void *to, gd_number value) {
-    if (gd_dtype_is_int(dtype))
-        gd_store_i64(dtype, to, gd_number_i64(value));
-    else
-        gd_store_f64(dtype, to, value.value);
+    if (gd_dtype_is_int(dtype)) gd_store_i64(dtype, to, gd_number_i64(value));
+    else gd_store_f64(dtype, to, value.value);
 }
 
 static void fill(const gd_view *y, gd_number value) {
@@ -42,7 +40,8 @@ static void fill(const gd_view *y, gd_number value) {
     if (gd_is_row_major(y->rank, y->dims, y->strides)) {
         j.bytes = gd_numel(y->rank, y->dims) * (int64_t)size;
         const size_t needed = j.bytes < TILE ? (size_t)j.bytes : TILE;
-        for (size_t have = size; have < needed; have *= 2) /* TILE is a power of two, as is the size */
+        for (size_t have = size; have < needed;
+             have *= 2) /* TILE is a power of two, as is the size */
             memcpy(j.pattern + have, j.pattern, have);
         gd_parallel_for((j.bytes + PIECE - 1) / PIECE, fill_piece, &j);
         return;
@@ -117,7 +116,8 @@ static gd_status full_like_infer(gd_infer *i) {
     const gd_full_like_options *o = i->attrs;
     gd_meta_like(&i->out[0], i->in[0]);
     if (o->dtype) i->out[0].dtype = o->dtype;
-    if (gd_dtype_size(i->out[0].dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
+    if (gd_dtype_size(i->out[0].dtype) == 0)
+        return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
     return gd_need_fits(o->value, i->out[0].dtype);
 }
 static gd_status full_like_raw(gd_kernel_call *k) {
@@ -155,8 +155,8 @@ static gd_status eye_infer(gd_infer *i) {
     const gd_eye_options *o = i->attrs;
     int64_t m = o->m == GD_UNSET ? o->n : o->m;
     if (o->n < 0 || m < 0)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld rows and %lld columns; neither can be negative", (long long)o->n,
-                          (long long)m);
+        return gd_op_fail(GD_E_ARGUMENT, "%lld rows and %lld columns; neither can be negative",
+                          (long long)o->n, (long long)m);
     return given_shape(&i->out[0], gd_dims(o->n, m), o->dtype);
 }
 static gd_status eye_raw(gd_kernel_call *k) {
@@ -168,7 +168,7 @@ static gd_status eye_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- sequences --------------------------------------------------------------------------------- */
+/* --- sequences -------------------------------------------------------------------------------- */
 
 /* Element i is start + i*step from the front or, past the middle of a linspace, end - (n-1-i)*step:
  * both ends are exact. Whole numbers (an arange of integers) are counted as such. */
@@ -182,16 +182,21 @@ typedef struct {
 
 static void sequence_piece(void *arg, int64_t piece) {
     const sequence *s = arg;
-    union { double real[TILE]; int64_t whole[TILE]; } tile;
+    union {
+        double real[TILE];
+        int64_t whole[TILE];
+    } tile;
     int64_t size = (int64_t)gd_dtype_size(s->y->dtype), step = s->y->strides[0] * size;
     int64_t from = piece * TILE, count = s->n - from < TILE ? s->n - from : TILE;
     for (int64_t k = 0; k < count; k++) {
         int64_t i = from + k;
-        if (s->whole) tile.whole[k] = (int64_t)((uint64_t)s->first + (uint64_t)i * (uint64_t)s->stride);
+        if (s->whole)
+            tile.whole[k] = (int64_t)((uint64_t)s->first + (uint64_t)i * (uint64_t)s->stride);
         else if (i < s->middle) tile.real[k] = s->start + s->step * (double)i;
         else tile.real[k] = s->end - s->step * (double)(s->n - 1 - i);
     }
-    gd_convert_row(s->y->dtype, (char *)s->y->data + from * step, step, s->whole ? GD_I64 : GD_F64, &tile, 8, count);
+    gd_convert_row(s->y->dtype, (char *)s->y->data + from * step, step, s->whole ? GD_I64 : GD_F64,
+                   &tile, 8, count);
 }
 
 static gd_status sequence_run(sequence *s) {
@@ -233,16 +238,20 @@ static gd_status arange_infer(gd_infer *i) {
     double start = o->start.value, end = o->end.value, step = o->step.value;
     GD_TRY(sequence_dtype(o->dtype));
     if (!isfinite(start) || !isfinite(end) || !isfinite(step))
-        return gd_op_fail(GD_E_ARGUMENT, "from %g to %g in steps of %g never ends; numbers must be finite", start, end, step);
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "from %g to %g in steps of %g never ends; numbers must be finite", start,
+                          end, step);
     if (gd_dtype_is_int(o->dtype) &&
         (!number_fits_i64(o->start) || !number_fits_i64(o->end) || !number_fits_i64(o->step)))
-        return gd_op_fail(GD_E_OVERFLOW, "from %g to %g does not fit %s", start, end, gd_dtype_name(o->dtype));
+        return gd_op_fail(GD_E_OVERFLOW, "from %g to %g does not fit %s", start, end,
+                          gd_dtype_name(o->dtype));
     if (o->dtype == GD_I64) start = trunc(start), end = trunc(end), step = trunc(step);
     if (step == 0)
         return gd_op_fail(GD_E_ARGUMENT, "a step of %g%s leads nowhere", o->step.value,
                           o->step.value ? ", of which an integer keeps 0," : "");
     if ((step > 0) != (end >= start) && end != start)
-        return gd_op_fail(GD_E_ARGUMENT, "a step of %g does not lead from %g to %g", step, start, end);
+        return gd_op_fail(GD_E_ARGUMENT, "a step of %g does not lead from %g to %g", step, start,
+                          end);
     bool whole =
         gd_number_is_whole(o->start) && gd_number_is_whole(o->end) && gd_number_is_whole(o->step);
     if (gd_dtype_is_int(o->dtype) && (whole || o->dtype == GD_I64)) {
@@ -270,14 +279,20 @@ static gd_status arange_raw(gd_kernel_call *k) {
 static gd_status linspace_infer(gd_infer *i) {
     const gd_linspace_options *o = i->attrs;
     GD_TRY(sequence_dtype(o->dtype));
-    if (o->steps < 0) return gd_op_fail(GD_E_ARGUMENT, "%lld steps; there cannot be less than none", (long long)o->steps);
+    if (o->steps < 0)
+        return gd_op_fail(GD_E_ARGUMENT, "%lld steps; there cannot be less than none",
+                          (long long)o->steps);
     if (gd_dtype_is_int(o->dtype) && (!fits_i64(o->start) || !fits_i64(o->end)))
-        return gd_op_fail(GD_E_OVERFLOW, "from %g to %g does not fit %s", o->start, o->end, gd_dtype_name(o->dtype));
+        return gd_op_fail(GD_E_OVERFLOW, "from %g to %g does not fit %s", o->start, o->end,
+                          gd_dtype_name(o->dtype));
     return given_shape(&i->out[0], gd_dims(o->steps), o->dtype);
 }
 static gd_status linspace_raw(gd_kernel_call *k) {
     const gd_linspace_options *o = k->attrs;
-    sequence s = {.y = &k->out[0], .start = o->start, .end = o->end, .middle = o->steps == 1 ? 1 : o->steps / 2};
+    sequence s = {.y = &k->out[0],
+                  .start = o->start,
+                  .end = o->end,
+                  .middle = o->steps == 1 ? 1 : o->steps / 2};
     if (gd_dtype_is_int(o->dtype)) s.start = trunc(s.start), s.end = trunc(s.end);
     s.step = o->steps > 1 ? (s.end - s.start) / (double)(o->steps - 1) : 0;
     return sequence_run(&s);

@@ -15,7 +15,8 @@ static gd_status deferred_gradients_infer(gd_infer *i) {
     const gd_deferred_gradients_options *o = i->attrs;
     const int64_t inputs = o->outputs < 1 || o->outputs > i->n_in ? 0 : i->n_in - 2 * o->outputs;
     if (inputs < 1)
-        return gd_op_fail(GD_E_ARGUMENT, "%d tensors are not %lld outputs, as many gradients, and inputs", i->n_in,
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "%d tensors are not %lld outputs, as many gradients, and inputs", i->n_in,
                           (long long)o->outputs);
     GD_TRY(gd_infer_outputs(i, (int)inputs));
     for (int64_t k = 0; k < inputs; k++) gd_meta_like(&i->out[k], i->in[2 * o->outputs + k]);
@@ -25,9 +26,10 @@ static void deferred_gradients_expand(gd_expand *e) {
     const gd_deferred_gradients_options *o = e->attrs;
     const int64_t n = o->outputs;
     gd_tensors x = {e->x + 2 * n, e->n_in - 2 * n};
-    gd_tensors g = gd_grad(((gd_tensors){e->x, n}), x, .gradients = (gd_tensors){e->x + n, n}, .create_graph = true,
-                           .allow_unused = true);
-    for (int64_t k = 0; k < g.count && k < e->n_out; k++) e->y[k] = g.at[k] ? g.at[k] : gd_zeros_like(x.at[k]);
+    gd_tensors g = gd_grad(((gd_tensors){e->x, n}), x, .gradients = (gd_tensors){e->x + n, n},
+                           .create_graph = true, .allow_unused = true);
+    for (int64_t k = 0; k < g.count && k < e->n_out; k++)
+        e->y[k] = g.at[k] ? g.at[k] : gd_zeros_like(x.at[k]);
 }
 
 #include "deferred.gen.h"

@@ -13,7 +13,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(lock)
 
-/* --- gradients --------------------------------------------------------------------------------- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 /* An op for a gradient expression. Its inputs are named by what they were: gy, x, y. */
 typedef struct {
@@ -25,7 +25,8 @@ typedef struct {
     char name[96];
 } derived_op;
 
-static const gd_op *make_op(const gd_op *parent, int input, const gd_ir *ir, const gd_ir_node *nodes, int n) {
+static const gd_op *make_op(const gd_op *parent, int input, const gd_ir *ir,
+                            const gd_ir_node *nodes, int n) {
     derived_op *d = gd_calloc_until_exit(sizeof *d);
     if (!d) return NULL;
     memcpy(d->nodes, nodes, sizeof d->nodes);
@@ -93,7 +94,7 @@ const struct gd_derived *gd_op_derived(const gd_op *op, int input) {
     return ready ? d : NULL;
 }
 
-/* --- steps that may be skipped ------------------------------------------------------------------ */
+/* --- steps that may be skipped ---------------------------------------------------------------- */
 
 typedef struct {
     gd_op op;
@@ -138,7 +139,7 @@ const gd_op *gd_op_unless(const gd_op *op) {
     return unless;
 }
 
-/* --- records of the user's program ------------------------------------------------------------- */
+/* --- records of the user's program ------------------------------------------------------------ */
 
 gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference);
 
@@ -166,13 +167,25 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
                        "elementwise "
                        "op, can be",
                        r->name, r->n_inputs, r->n_outputs, GD_MAX_OUTPUTS);
-    *op = (gd_op){.name = r->name, .doc = r->doc, .onnx = r->onnx, .caffe = r->caffe,
-                  .flags = r->flags | GD_OP_USER, .inputs = r->inputs, .n_inputs = r->n_inputs,
-                  .outputs = r->outputs, .n_outputs = r->n_outputs, .attrs = r->attrs,
-                  .n_attrs = r->n_attrs, .defaults = u->defaults, .saves_in = r->saves_in,
-                  .saves_out = r->saves_out, .facts = r->facts, .state = &u->state};
+    *op = (gd_op){.name = r->name,
+                  .doc = r->doc,
+                  .onnx = r->onnx,
+                  .caffe = r->caffe,
+                  .flags = r->flags | GD_OP_USER,
+                  .inputs = r->inputs,
+                  .n_inputs = r->n_inputs,
+                  .outputs = r->outputs,
+                  .n_outputs = r->n_outputs,
+                  .attrs = r->attrs,
+                  .n_attrs = r->n_attrs,
+                  .defaults = u->defaults,
+                  .saves_in = r->saves_in,
+                  .saves_out = r->saves_out,
+                  .facts = r->facts,
+                  .state = &u->state};
     while (op->n_required < r->n_inputs && !r->inputs[op->n_required].optional &&
-           !r->inputs[op->n_required].variadic) op->n_required++;
+           !r->inputs[op->n_required].variadic)
+        op->n_required++;
     for (int i = 0; i < r->n_inputs; i++) op->n_mutated += r->inputs[i].mutated;
     op->attrs_size = gd_attrs_lay_out(r->attrs, r->n_attrs);
     if (rules) {
@@ -181,8 +194,11 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
         op->expand = rules->expand;
         op->macs = rules->macs;
         if (rules->reference) {
-            u->kernel = (gd_kernel){.op = r->name, .variant = "reference", .device = "cpu",
-                                    .flags = rules->reference_flags, .run = rules->reference};
+            u->kernel = (gd_kernel){.op = r->name,
+                                    .variant = "reference",
+                                    .device = "cpu",
+                                    .flags = rules->reference_flags,
+                                    .run = rules->reference};
             op->reference = &u->kernel;
         }
     }
@@ -191,7 +207,8 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
         op->saves_in = op->saves_out = 0;
         for (int i = 0; i < r->n_inputs; i++) {
             gd_ir *g = &u->gradients[i];
-            if (!gd_record_gradient(r, i, g, u->gradient_nodes[i])) return gd_fail(GD_E_ARGUMENT, "%s", r->error);
+            if (!gd_record_gradient(r, i, g, u->gradient_nodes[i]))
+                return gd_fail(GD_E_ARGUMENT, "%s", r->error);
             u->gradient_list[i] = g;
             for (int k = 0; k < r->n_inputs; k++)
                 if (gd_ir_uses_var(g, r->n_outputs + k)) op->saves_in |= 1u << k;
@@ -202,7 +219,8 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
         op->gradient_ir = u->gradient_list;
         if (!op->infer) op->infer = gd_infer_elementwise;
     }
-    if (!op->infer && !op->expand) return gd_fail(GD_E_ARGUMENT, "op '%s' has no infer rule and no body", r->name);
+    if (!op->infer && !op->expand)
+        return gd_fail(GD_E_ARGUMENT, "op '%s' has no infer rule and no body", r->name);
     return gd_attrs_fill_defaults(op, u->defaults);
 }
 

@@ -22,7 +22,7 @@ gd_recorder gd_record_hooks;
 
 enum { FEW = 8, MANY = 64 }; /* tensors that fit on the stack; more are allocated */
 
-/* --- failure ----------------------------------------------------------------------------------- */
+/* --- failure ---------------------------------------------------------------------------------- */
 
 gd_status gd_op_fail(gd_status status, const char *format, ...) {
     char text[GD_MESSAGE_MAX];
@@ -45,7 +45,8 @@ static gd_status explain(const gd_invocation *call, gd_status status) {
         char shape[160] = "absent";
         if (gd_is_freed(call->in[i])) snprintf(shape, sizeof shape, "freed");
         else if (call->in[i]) gd_describe(call->in[i], shape, sizeof shape);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "", name, shape);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "", name,
+                                 shape);
     }
     gd_error_prefix("%.*s): ", (int)(sizeof text - 1), text);
     gd_error_place(call->site);
@@ -59,7 +60,7 @@ static gd_status failed(gd_invocation *call, gd_status status) {
     return status;
 }
 
-/* --- checks ------------------------------------------------------------------------------------ */
+/* --- checks ----------------------------------------------------------------------------------- */
 
 gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in) {
     bool variadic = op->n_inputs > 0 && op->inputs[op->n_inputs - 1].variadic;
@@ -80,7 +81,8 @@ gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in) {
             if (!param->optional || param->variadic)
                 return gd_fail(GD_E_ARGUMENT, "'%s' is NULL", param->name);
         } else if (t->kind == GD_META) {
-            return gd_fail(GD_E_STATE, "'%s' was not saved for the gradient; only its shape is known",
+            return gd_fail(GD_E_STATE,
+                           "'%s' was not saved for the gradient; only its shape is known",
                            param->name);
         }
     }
@@ -102,7 +104,8 @@ static gd_status find_device(const gd_invocation *call, gd_device **device, bool
             for (int k = 0; k < i; k++) {
                 const gd_tensor *u = call->in[k];
                 if (u && (u->rank != 0 || u->device != gd_cpu()))
-                    return gd_fail(GD_E_DEVICE, "tensors on %s and on %s; move one with gd_to_device",
+                    return gd_fail(GD_E_DEVICE,
+                                   "tensors on %s and on %s; move one with gd_to_device",
                                    u->device->name, t->device->name);
             }
             *numbers = true;
@@ -120,15 +123,14 @@ bool gd_grad_wanted(const gd_op *op, gd_tensor *const *in, int n_in) {
     return false;
 }
 
-/* --- shapes ------------------------------------------------------------------------------------ */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 gd_status gd_infer_outputs(gd_infer *infer, int n) {
     gd_meta *out = gd_malloc((size_t)(n > 0 ? n : 1) * sizeof *out);
     if (!out) return gd_fail(GD_E_MEMORY, "no memory for %d outputs", n);
     infer->out = out;
     infer->n_out = n;
-    for (int i = 0; i < n; i++)
-        gd_meta_clear(&out[i], infer->in, infer->n_in);
+    for (int i = 0; i < n; i++) gd_meta_clear(&out[i], infer->in, infer->n_in);
     return GD_OK;
 }
 
@@ -144,7 +146,7 @@ static gd_status check_metas(const gd_meta *metas, int n) {
     return GD_OK;
 }
 
-/* --- running ----------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 /* Takes what the body has made out of its scope, if all of it is there. */
 static gd_status keep_outputs(gd_invocation *call) {
@@ -186,8 +188,9 @@ static gd_status run_expand(gd_invocation *call, gd_device *device) {
     thread->bodies++;
     const int autocast =
         gd_autocast_pause(GD_DTYPE_NONE); /* the op itself has a class; its parts have none */
-    gd_expand expand = {call->op, call->attrs, call->n_in, call->n_out, (gd_tensor **)(uintptr_t)call->in,
-                        call->out};
+    gd_expand expand = {
+        call->op, call->attrs, call->n_in, call->n_out, (gd_tensor **)(uintptr_t)call->in,
+        call->out};
     for (int i = 0; i < call->n_out; i++) call->out[i] = NULL;
     call->op->expand(&expand);
     gd_autocast_resume(&autocast);
@@ -208,7 +211,8 @@ gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t 
     gd_storage_release(call->made[i]);
     call->made[i] = storage;
     const gd_device_api *api = call->device->api;
-    view->data = api->kernel_address ? api->kernel_address(call->device, storage->data) : storage->data;
+    view->data =
+        api->kernel_address ? api->kernel_address(call->device, storage->data) : storage->data;
     view->rank = rank;
     for (int k = 0; k < rank; k++) view->dims[k] = dims[k];
     gd_row_major(rank, view->dims, view->strides);
@@ -236,9 +240,9 @@ static inline gd_status go(gd_kernel_call *call, const gd_staging *staging) {
     gd_device *device = call->device;
     void *workspace = call->workspace; /* a device may put in an address of its own */
     int64_t started = gd_profile_start();
-    gd_status status = staging                              ? gd_kernel_run_staged(call, staging)
+    gd_status status = staging                           ? gd_kernel_run_staged(call, staging)
                        : call->op->flags & GD_OP_DYNAMIC ? device->api->run_now(device, call)
-                                                            : device->api->run(device, call);
+                                                         : device->api->run(device, call);
     call->workspace = workspace;
     return started ? gd_profile_end(call, started, status) : status;
 }
@@ -256,8 +260,12 @@ gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device
     return status;
 }
 
-gd_status gd_kernel_ready(const gd_op *op, gd_kernel_call *call, gd_device *device) { return make_ready(op, call, device); }
-gd_status gd_kernel_go(gd_kernel_call *call, const gd_staging *staging) { return go(call, staging); }
+gd_status gd_kernel_ready(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+    return make_ready(op, call, device);
+}
+gd_status gd_kernel_go(gd_kernel_call *call, const gd_staging *staging) {
+    return go(call, staging);
+}
 void gd_kernel_done(gd_kernel_call *call) { finish(call); }
 
 /* Makes the outputs and runs the kernel into them. */
@@ -269,7 +277,8 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
         return gd_fail(GD_E_MEMORY, "no memory for %d tensors", n_views);
     void *made[FEW] = {NULL}; /* storages of a dynamic op's outputs */
     gd_kernel_call k;
-    gd_kernel_call_set(&k, call->attrs, views, call->n_in, views + call->n_in, call->n_out + n_mutated);
+    gd_kernel_call_set(&k, call->attrs, views, call->n_in, views + call->n_in,
+                       call->n_out + n_mutated);
     k.rng = call->rng;
     if (op->flags & GD_OP_DYNAMIC) k.made = made;
     gd_status status = GD_OK;
@@ -293,9 +302,10 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
             *view = (gd_view){.dtype = m->dtype};
             continue;
         }
-        gd_tensor *y = m->view_of >= 0
-                           ? gd_tensor_view(call->in[m->view_of], m->rank, m->dims, m->strides, m->offset)
-                           : gd_tensor_new(m->device ? m->device : device, m->dtype, m->rank, m->dims);
+        gd_tensor *y =
+            m->view_of >= 0
+                ? gd_tensor_view(call->in[m->view_of], m->rank, m->dims, m->strides, m->offset)
+                : gd_tensor_new(m->device ? m->device : device, m->dtype, m->rank, m->dims);
         if (!y) status = GD_E_MEMORY;
         else {
             call->out[i] = y;
@@ -311,7 +321,8 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
     if (status == GD_OK && needed) status = gd_run_kernel(op, &k, device);
     for (int i = 0; i < call->n_out && i < FEW && (op->flags & GD_OP_DYNAMIC); i++) {
         gd_tensor *y = status != GD_OK ? NULL
-                       : gd_tensor_bare(GD_VALUE, device, k.out[i].dtype, k.out[i].rank, k.out[i].dims);
+                                       : gd_tensor_bare(GD_VALUE, device, k.out[i].dtype,
+                                                        k.out[i].rank, k.out[i].dims);
         if (y) {
             y->storage = made[i];
             call->out[i] = y;
@@ -324,7 +335,7 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
     return status;
 }
 
-/* --- in place ---------------------------------------------------------------------------------- */
+/* --- in place --------------------------------------------------------------------------------- */
 
 static bool same_memory(const gd_tensor *a, const gd_tensor *b) {
     return a->offset == b->offset && a->dtype == b->dtype && a->rank == b->rank &&
@@ -337,7 +348,8 @@ static gd_status check_inplace(const gd_invocation *call, const gd_meta *m, bool
     char text[160];
     if (x->rank != m->rank || memcmp(x->dims, m->dims, sizeof(int64_t) * x->rank) != 0)
         return gd_fail(GD_E_SHAPE, "the result has shape %s and cannot be written into '%s'",
-                       gd_shape_text(m->rank, m->dims, text, sizeof text), call->op->inputs[0].name);
+                       gd_shape_text(m->rank, m->dims, text, sizeof text),
+                       call->op->inputs[0].name);
     bool fits = m->dtype == x->dtype || gd_dtype_is_float((gd_dtype)x->dtype) ||
                 (!gd_dtype_is_float(m->dtype) && x->dtype != GD_BOOL);
     if (!fits)
@@ -345,15 +357,19 @@ static gd_status check_inplace(const gd_invocation *call, const gd_meta *m, bool
                        gd_dtype_name(m->dtype), call->op->inputs[0].name);
     for (int i = 0; i < x->rank; i++)
         if (x->strides[i] == 0 && x->dims[i] > 1)
-            return gd_fail(GD_E_ARGUMENT, "'%s' is expanded: several of its elements are one place in "
-                           "memory; copy it first", call->op->inputs[0].name);
+            return gd_fail(GD_E_ARGUMENT,
+                           "'%s' is expanded: several of its elements are one place in "
+                           "memory; copy it first",
+                           call->op->inputs[0].name);
     if (!grad) return GD_OK;
     if (x->requires_grad && !x->node)
         return gd_fail(GD_E_STATE, "'%s' is a leaf that requires grad; write it under GD_NO_GRAD",
                        call->op->inputs[0].name);
     if (x->is_view || x->storage->taped_view)
-        return gd_fail(GD_E_STATE, "'%s' shares its memory with another tensor, and the tape is on; "
-                       "use the op that makes a new tensor, or GD_NO_GRAD", call->op->inputs[0].name);
+        return gd_fail(GD_E_STATE,
+                       "'%s' shares its memory with another tensor, and the tape is on; "
+                       "use the op that makes a new tensor, or GD_NO_GRAD",
+                       call->op->inputs[0].name);
     return GD_OK;
 }
 
@@ -391,7 +407,7 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
     return status;
 }
 
-/* --- the way ----------------------------------------------------------------------------------- */
+/* --- the way ---------------------------------------------------------------------------------- */
 
 char gd_no_graph;
 
@@ -420,7 +436,8 @@ static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *dev
     bool grad = gd_grad_wanted(op, call->in, call->n_in);
     if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = next_noise();
     if (is_symbolic(call)) {
-        if (!gd_record_hooks.trace) return gd_fail(GD_E_UNSUPPORTED, "there are no graphs in this build");
+        if (!gd_record_hooks.trace)
+            return gd_fail(GD_E_UNSUPPORTED, "there are no graphs in this build");
         if (gd_this_thread.macs) GD_TRY(gd_count_macs(call, infer->out));
         return gd_record_hooks.trace(call, infer->out);
     }
@@ -465,7 +482,8 @@ static bool expands(const gd_invocation *call, gd_device *device) {
     const gd_op *op = call->op;
     if (!op->expand) return false;
     /* bodies and gradients compute with sizes: they wait until these are known */
-    if (is_symbolic(call) && ((op->flags & GD_OP_WHOLE) || gd_has_unknown(call->in, call->n_in))) return false;
+    if (is_symbolic(call) && ((op->flags & GD_OP_WHOLE) || gd_has_unknown(call->in, call->n_in)))
+        return false;
     return !op->infer || !gd_kernel_exists(op, device->api->kind);
 }
 
@@ -475,9 +493,12 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow);
  * small op feels each of the checks that it makes needless. */
 static bool is_plain(const gd_invocation *call) {
     const gd_thread *thread = &gd_this_thread;
-    if (thread->tracer || thread->attempts > 0 || call->n_in != call->op->n_inputs || call->n_in < 1) return false;
+    if (thread->tracer || thread->attempts > 0 || call->n_in != call->op->n_inputs ||
+        call->n_in < 1)
+        return false;
     const gd_tensor *first = call->in[0];
-    if (call->op->inputs[call->n_in - 1].variadic || !first || first->kind != GD_VALUE) return false;
+    if (call->op->inputs[call->n_in - 1].variadic || !first || first->kind != GD_VALUE)
+        return false;
     for (int i = 1; i < call->n_in; i++) {
         const gd_tensor *t = call->in[i];
         if (!t || t->kind != GD_VALUE || t->device != first->device) return false;
@@ -491,7 +512,8 @@ static gd_status failed_input(const gd_invocation *call, int i) {
     const char *name = last < 0 ? "extra" : call->op->inputs[i < last ? i : last].name;
     char text[600];
     if (gd_is_freed(call->in[i]))
-        return gd_fail(GD_E_STATE, "use after free: '%s' is %s", name, gd_freed_text(call->in[i], text, sizeof text));
+        return gd_fail(GD_E_STATE, "use after free: '%s' is %s", name,
+                       gd_freed_text(call->in[i], text, sizeof text));
     return gd_fail(GD_E_STATE, "'%s' is the result of a call that failed", name);
 }
 
@@ -531,7 +553,7 @@ static gd_status dispatch(gd_invocation *call, bool grow) {
     }
     bool run = thread->attempts == 0 ||
                thread->recorded == GD_OK; /* a rule that has failed goes no further */
-    int bad = -1; /* an input that is an error tensor */
+    int bad = -1;                         /* an input that is an error tensor */
     for (int i = 0; i < call->n_in && bad < 0; i++)
         if (call->in[i] && call->in[i]->kind == GD_FAILED) bad = i;
     if (bad >= 0 && thread->recorded == GD_OK) return failed(call, failed_input(call, bad));
@@ -574,7 +596,8 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
         return status == GD_OK ? GD_OK : failed(call, status);
     }
     if (grow) {
-        status = gd_infer_any(call->op, &infer); /* once more below, cheap: a list has few tensors */
+        status =
+            gd_infer_any(call->op, &infer); /* once more below, cheap: a list has few tensors */
         if (infer.out != few) gd_free(infer.out);
         if (status == GD_OK) {
             call->n_out = infer.n_out;
@@ -589,17 +612,22 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
             status = run_expand(call, device);
             if (status == GD_OK) return GD_OK;
             failed(call, status);
-            if (gd_this_thread.depth == 0) gd_release_list((gd_tensors){call->out, 0}); /* no scope has it */
+            if (gd_this_thread.depth == 0)
+                gd_release_list((gd_tensors){call->out, 0}); /* no scope has it */
             call->out = NULL;
             return status;
         }
         infer.out = few;
         infer.n_out = 0;
     }
-    status = gd_this_thread.depth > 0 ? with_metas(call, &infer, device) : without_scope(call, &infer, device);
+    status = gd_this_thread.depth > 0 ? with_metas(call, &infer, device)
+                                      : without_scope(call, &infer, device);
     if (infer.out != few) gd_free(infer.out);
-    for (int i = 0; status == GD_OK && gd_this_thread.depth == 0 && i < call->n_out && i < call->op->n_outputs; i++)
-        if (call->op->outputs[i].hidden && call->out[i]) { /* no scope owns it, and no caller sees it */
+    for (int i = 0;
+         status == GD_OK && gd_this_thread.depth == 0 && i < call->n_out && i < call->op->n_outputs;
+         i++)
+        if (call->op->outputs[i].hidden &&
+            call->out[i]) { /* no scope owns it, and no caller sees it */
             gd_release(call->out[i]);
             call->out[i] = NULL;
         }
@@ -623,25 +651,47 @@ static gd_status remember_maker(const gd_invocation *call, gd_status status) {
 
 gd_status gd_dispatch(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                       const void *attrs, gd_tensor **out, int n_out) {
-    gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = n_out};
+    gd_invocation call = {.op = op,
+                          .site = place(site),
+                          .in = in,
+                          .n_in = n_in,
+                          .attrs = attrs,
+                          .out = out,
+                          .n_out = n_out};
     return remember_maker(&call, dispatch(&call, false));
 }
 
 gd_status gd_dispatch_again(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                             const void *attrs, gd_rng rng, gd_tensor **out, int n_out) {
-    gd_invocation call = {.op = op, .site = site, .in = in, .n_in = n_in, .attrs = attrs, .out = out,
-                          .n_out = n_out, .rng = rng, .rng_given = true, .want_hidden = true};
-    if (op->n_outputs == 0 || !op->outputs[op->n_outputs - 1].variadic) return dispatch(&call, false);
+    gd_invocation call = {.op = op,
+                          .site = site,
+                          .in = in,
+                          .n_in = n_in,
+                          .attrs = attrs,
+                          .out = out,
+                          .n_out = n_out,
+                          .rng = rng,
+                          .rng_given = true,
+                          .want_hidden = true};
+    if (op->n_outputs == 0 || !op->outputs[op->n_outputs - 1].variadic)
+        return dispatch(&call, false);
     call.n_out = 0;
     gd_status status = dispatch(&call, true);
-    for (int i = 0; i < n_out; i++) out[i] = i < call.n_out && call.out ? call.out[i] : &gd_error_tensor;
+    for (int i = 0; i < n_out; i++)
+        out[i] = i < call.n_out && call.out ? call.out[i] : &gd_error_tensor;
     return status;
 }
 
 gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                            const void *attrs) {
     gd_tensor *out[FEW];
-    gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs, .out = out, .n_out = op->n_outputs};
+    gd_invocation call = {.op = op,
+                          .site = place(site),
+                          .in = in,
+                          .n_in = n_in,
+                          .attrs = attrs,
+                          .out = out,
+                          .n_out = op->n_outputs};
     remember_maker(&call, dispatch(&call, false));
     return out[0];
 }
@@ -659,7 +709,9 @@ static int64_t asked_for(const gd_op *op, const void *attrs) {
 gd_tensors gd_dispatch_list(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                             const void *attrs) {
     gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs};
-    if (remember_maker(&call, dispatch(&call, true)) == GD_OK) return (gd_tensors){call.out, call.n_out};
-    if (call.out && gd_this_thread.depth == 0) gd_release_list((gd_tensors){call.out, 0}); /* no scope has it */
+    if (remember_maker(&call, dispatch(&call, true)) == GD_OK)
+        return (gd_tensors){call.out, call.n_out};
+    if (call.out && gd_this_thread.depth == 0)
+        gd_release_list((gd_tensors){call.out, 0}); /* no scope has it */
     return gd_list_of_errors(asked_for(op, attrs));
 }

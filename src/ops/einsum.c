@@ -22,8 +22,8 @@
 enum { LABELS = 64, MAX_OPERANDS = 16 };
 
 typedef struct {
-    int n;                              /* operands */
-    int rank[MAX_OPERANDS + 1];         /* the last one is the result */
+    int n;                      /* operands */
+    int rank[MAX_OPERANDS + 1]; /* the last one is the result */
     int8_t label[MAX_OPERANDS + 1][GD_MAX_RANK];
     int64_t size[LABELS]; /* -1: does not occur */
     int count[LABELS];
@@ -70,7 +70,8 @@ static gd_status parse_equation(const char *text, int n, gd_tensor *const *xs, e
     const char *s = text;
     int dots = 0;
     for (int i = 0; i < n; i++) {
-        if (i > 0 && *s++ != ',') return gd_op_fail(GD_E_ARGUMENT, "'%s' has fewer terms than the %d tensors", text, n);
+        if (i > 0 && *s++ != ',')
+            return gd_op_fail(GD_E_ARGUMENT, "'%s' has fewer terms than the %d tensors", text, n);
         GD_TRY(parse_term(&s, xs[i]->rank, 0, q->label[i], &q->rank[i]));
         for (int k = 0; k < q->rank[i]; k++) {
             int label = q->label[i][k];
@@ -79,20 +80,26 @@ static gd_status parse_equation(const char *text, int n, gd_tensor *const *xs, e
             q->count[label]++;
             if (*known == -1 || *known == 1) *known = size;
             else if (size != *known && size != 1)
-                return gd_op_fail(GD_E_SHAPE, "in '%s' one label has sizes %lld and %lld", text, (long long)*known, (long long)size);
+                return gd_op_fail(GD_E_SHAPE, "in '%s' one label has sizes %lld and %lld", text,
+                                  (long long)*known, (long long)size);
         }
     }
     while (*s == ' ') s++;
-    if (*s == ',') return gd_op_fail(GD_E_ARGUMENT, "'%s' has more terms than the %d tensors", text, n);
+    if (*s == ',')
+        return gd_op_fail(GD_E_ARGUMENT, "'%s' has more terms than the %d tensors", text, n);
     if (*s == '-') {
         if (s[1] != '>') return gd_op_fail(GD_E_ARGUMENT, "expected '->' in '%s'", text);
         s += 2;
         GD_TRY(parse_term(&s, -1, dots, q->label[n], &q->rank[n]));
         if (*s) return gd_op_fail(GD_E_ARGUMENT, "did not expect '%s' after the result", s);
         for (int k = 0; k < q->rank[n]; k++) {
-            if (q->size[q->label[n][k]] == -1) return gd_op_fail(GD_E_ARGUMENT, "a label of the result of '%s' is in no term", text);
+            if (q->size[q->label[n][k]] == -1)
+                return gd_op_fail(GD_E_ARGUMENT, "a label of the result of '%s' is in no term",
+                                  text);
             for (int j = 0; j < k; j++)
-                if (q->label[n][j] == q->label[n][k]) return gd_op_fail(GD_E_ARGUMENT, "a label stands twice in the result of '%s'", text);
+                if (q->label[n][j] == q->label[n][k])
+                    return gd_op_fail(GD_E_ARGUMENT, "a label stands twice in the result of '%s'",
+                                      text);
         }
         return GD_OK;
     }
@@ -100,7 +107,8 @@ static gd_status parse_equation(const char *text, int n, gd_tensor *const *xs, e
     static const char alphabetical[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     for (const char *c = alphabetical; *c; c++)
         if (q->count[label_of(*c)] == 1) {
-            if (q->rank[n] == GD_MAX_RANK) return gd_op_fail(GD_E_SHAPE, "more than %d labels in the result", GD_MAX_RANK);
+            if (q->rank[n] == GD_MAX_RANK)
+                return gd_op_fail(GD_E_SHAPE, "more than %d labels in the result", GD_MAX_RANK);
             q->label[n][q->rank[n]++] = (int8_t)label_of(*c);
         }
     return GD_OK;
@@ -125,7 +133,7 @@ static gd_status einsum_infer(gd_infer *i) {
     return GD_OK;
 }
 
-/* --- the body ---------------------------------------------------------------------------------- */
+/* --- the body --------------------------------------------------------------------------------- */
 
 typedef struct {
     gd_tensor *t;
@@ -176,8 +184,8 @@ static int64_t size_at(const term *t, int label) {
 }
 
 /* t's dimensions in the order of `labels` (those it has), reshaped to (batch, rows, cols). */
-static gd_tensor *grouped(const term *t, const int *batch, int nb, const int *rows, int nr, const int *cols, int nc,
-                          const int64_t *batch_size) {
+static gd_tensor *grouped(const term *t, const int *batch, int nb, const int *rows, int nr,
+                          const int *cols, int nc, const int64_t *batch_size) {
     gd_shape axes = {.form = 1}, dims = {.form = 1};
     const int *groups[3] = {batch, rows, cols}, counts[3] = {nb, nr, nc};
     int64_t product[3] = {1, 1, 1};
@@ -194,7 +202,8 @@ static gd_tensor *grouped(const term *t, const int *batch, int nb, const int *ro
 
 /* The product of two terms, with labels not in `keep` summed. */
 static term multiply(term a, term b, const bool *keep) {
-    int batch[GD_MAX_RANK], inner[GD_MAX_RANK], left[GD_MAX_RANK], right[GD_MAX_RANK], nb = 0, ni = 0, nl = 0, nr = 0;
+    int batch[GD_MAX_RANK], inner[GD_MAX_RANK], left[GD_MAX_RANK], right[GD_MAX_RANK],
+        nb = 0, ni = 0, nl = 0, nr = 0;
     int64_t batch_size[GD_MAX_RANK];
     gd_shape dims = {.form = 1};
     term y = {.rank = 0};
@@ -211,9 +220,12 @@ static term multiply(term a, term b, const bool *keep) {
     }
     for (int k = 0; k < b.rank; k++)
         if (place(&a, b.label[k]) < 0) right[nr++] = b.label[k];
-    for (int k = 0; k < nb; k++) y.label[y.rank++] = (int8_t)batch[k], dims.at[dims.rank++] = batch_size[k];
-    for (int k = 0; k < nl; k++) y.label[y.rank++] = (int8_t)left[k], dims.at[dims.rank++] = size_at(&a, left[k]);
-    for (int k = 0; k < nr && y.rank < GD_MAX_RANK; k++) y.label[y.rank++] = (int8_t)right[k], dims.at[dims.rank++] = size_at(&b, right[k]);
+    for (int k = 0; k < nb; k++)
+        y.label[y.rank++] = (int8_t)batch[k], dims.at[dims.rank++] = batch_size[k];
+    for (int k = 0; k < nl; k++)
+        y.label[y.rank++] = (int8_t)left[k], dims.at[dims.rank++] = size_at(&a, left[k]);
+    for (int k = 0; k < nr && y.rank < GD_MAX_RANK; k++)
+        y.label[y.rank++] = (int8_t)right[k], dims.at[dims.rank++] = size_at(&b, right[k]);
     gd_tensor *ta = grouped(&a, batch, nb, left, nl, inner, ni, batch_size);
     gd_tensor *tb = grouped(&b, batch, nb, inner, ni, right, nr, batch_size);
     y.t = gd_reshape(gd_matmul(ta, tb), dims);
@@ -235,7 +247,8 @@ static void einsum_expand(gd_expand *e) {
                   .rank = q.rank[i]};
         memcpy(t.label, q.label[i], sizeof t.label);
         take_diagonals(&t);
-        bool keep[LABELS] = {false}; /* labels that are still needed: by the result or a later term */
+        bool keep[LABELS] = {
+            false}; /* labels that are still needed: by the result or a later term */
         for (int k = 0; k < q.rank[q.n]; k++) keep[q.label[q.n][k]] = true;
         for (int later = i + 1; later < q.n; later++)
             for (int k = 0; k < q.rank[later]; k++) keep[q.label[later][k]] = true;

@@ -9,7 +9,7 @@
 #include "ops/infer.h"
 #include "gradus/ops.h"
 
-/* --- copies ------------------------------------------------------------------------------------ */
+/* --- copies ----------------------------------------------------------------------------------- */
 
 /*op clone(x) -> y  elementwise
  * A copy with memory of its own.
@@ -35,7 +35,7 @@ static gd_status cast_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- arithmetic -------------------------------------------------------------------------------- */
+/* --- arithmetic ------------------------------------------------------------------------------- */
 
 /*op add(a, b) -> y  elementwise inplace
  * a + b.
@@ -193,7 +193,7 @@ static gd_status square_infer(gd_infer *i) {
  *   gx = -0.5 * gy * y*y*y
  */
 
-/* --- exponentials and logarithms --------------------------------------------------------------- */
+/* --- exponentials and logarithms -------------------------------------------------------------- */
 
 /*op exp(x) -> y  elementwise float inplace fullp
  * e to the power x.
@@ -239,7 +239,7 @@ static gd_status square_infer(gd_infer *i) {
  *   gx = gy / (x + 1)
  */
 
-/* --- trigonometry ------------------------------------------------------------------------------ */
+/* --- trigonometry ----------------------------------------------------------------------------- */
 
 /*op sin(x) -> y  elementwise float
  * Sine.
@@ -336,7 +336,7 @@ static gd_status square_infer(gd_infer *i) {
  *   y = erfc(x)
  */
 
-/* --- rounding ---------------------------------------------------------------------------------- */
+/* --- rounding --------------------------------------------------------------------------------- */
 
 /*op floor(x) -> y  elementwise idempotent
  * The largest integer not above x.
@@ -415,7 +415,7 @@ static void clamp_tensor_expand(gd_expand *e) {
                          : gd_clamp_high(x, max);
 }
 
-/* --- tests and comparisons --------------------------------------------------------------------- */
+/* --- tests and comparisons -------------------------------------------------------------------- */
 
 /*op isnan(x) -> y  elementwise truth
  * Whether it is NaN.
@@ -507,7 +507,7 @@ static gd_status where_infer(gd_infer *i) {
     return GD_OK;
 }
 
-/* --- bits -------------------------------------------------------------------------------------- */
+/* --- bits ------------------------------------------------------------------------------------- */
 
 /*op bitwise_and(a, b) -> y  elementwise integral
  * Bits set in both.

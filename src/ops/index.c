@@ -33,7 +33,7 @@ typedef struct {
     gd_shape axes, names; /* of `part`, and of x */
 } walk;
 
-/* --- checks ------------------------------------------------------------------------------------ */
+/* --- checks ----------------------------------------------------------------------------------- */
 
 /* How many axes of x a place stands for. */
 static int axes_taken(const gd_place *p) {
@@ -84,7 +84,7 @@ static gd_status check_mask(const walk *w, const gd_tensor *mask) {
     return GD_OK;
 }
 
-/* --- places to views ------------------------------------------------------------------------------- */
+/* --- places to views -------------------------------------------------------------------------- */
 
 static gd_status add_index(walk *w, gd_tensor *index) {
     if (w->axes.rank == GD_MAX_RANK)
@@ -168,7 +168,7 @@ static gd_status follow(walk *w, const char *site, gd_tensor *x, gd_place_list p
     return GD_OK;
 }
 
-/* --- the calls --------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 /* An error tensor among x and the places, which the call then returns; NULL: none. */
 static gd_tensor *failed_one(gd_tensor *x, gd_place_list places) {
@@ -204,8 +204,7 @@ gd_tensor *gd_index_at(const char *site, gd_tensor *x, gd_place_list places) {
 static bool part_shape(const walk *w, gd_shape *shape) {
     gd_meta part;
     if (w->part->kind == GD_FAILED) return false;
-    if (w->axes.rank == 0)
-        *shape = gd_tensor_shape(w->part);
+    if (w->axes.rank == 0) *shape = gd_tensor_shape(w->part);
     else {
         for (int k = 0; k < w->axes.rank; k++)
             if (w->indices[k]->kind == GD_FAILED) return false;
@@ -260,8 +259,7 @@ gd_tensor *gd_index_put_at(const char *site, gd_tensor *x, gd_place_list places,
     if (w.axes.rank > 0)
         part = gd_index_axes_put_at(site, w.part, value, w.axes,
                                     (gd_tensors){w.indices, w.axes.rank}, &o);
-    else
-        part = add ? gd_add_at(site, w.part, value) : value;
+    else part = add ? gd_add_at(site, w.part, value) : value;
     for (int i = w.n_steps; i-- > 0;) part = put_back(&w, &w.steps[i], part);
     return part == value ? gd_clone_at(site, part) : part;
 }

@@ -11,7 +11,7 @@
 #include "ops/indexing.h"
 #include "ops/infer.h"
 
-/* --- shared ------------------------------------------------------------------------------------ */
+/* --- shared ----------------------------------------------------------------------------------- */
 
 gd_status gd_axes_layout_of(const gd_shape *axes, int rank, gd_axes_layout *l) {
     *l = (gd_axes_layout){.rank = rank, .n = axes->rank};
@@ -24,10 +24,8 @@ gd_status gd_axes_layout_of(const gd_shape *axes, int rank, gd_axes_layout *l) {
     }
     int kept = 0;
     for (int d = 0, k = 0; d < rank; d++)
-        if (k < l->n && l->axes[k] == d)
-            k++;
-        else
-            l->kept[kept++] = d;
+        if (k < l->n && l->axes[k] == d) k++;
+        else l->kept[kept++] = d;
     l->front = l->axes[l->n - 1] - l->axes[0] == l->n - 1 ? l->axes[0] : 0;
     return GD_OK;
 }
@@ -147,7 +145,7 @@ static gd_view part_of(const gd_axes_layout *l, const gd_view *v, int64_t at, co
     return part;
 }
 
-/* --- as other ops ------------------------------------------------------------------------------ */
+/* --- as other ops ----------------------------------------------------------------------------- */
 
 /* x with the indexed axes in front, joined to one, and the kept ones joined to one behind it. */
 static gd_tensor *as_table(gd_tensor *x, const gd_axes_layout *l) {
@@ -197,7 +195,7 @@ static gd_axes_layout layout_of(const gd_shape *axes, const gd_tensor *x,
     return l;
 }
 
-/* --- reading ----------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /*op index_axes(x, axes:int[], indices*) -> y  refuses
  * x[..., i, ..., j, ...] for tensors of integers i, j, one for each of the axes, which ascend. The indices
@@ -261,7 +259,7 @@ static void index_axes_expand(gd_expand *e) {
     e->y[0] = move_indices(gd_reshape(rows, dims), &l, false);
 }
 
-/* --- writing ----------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /*op index_axes_put(x, src, axes:int[], indices*) -> y  refuses
  * x with src at the places that index_axes reads, whose result's shape src has. Where indices

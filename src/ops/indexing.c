@@ -13,10 +13,11 @@
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/* --- shared ------------------------------------------------------------------------------------ */
+/* --- shared ----------------------------------------------------------------------------------- */
 
 gd_status gd_check_indices(const gd_view *index, int64_t size, const char *what) {
-    int64_t total = gd_numel(index->rank, index->dims), width = (int64_t)gd_dtype_size(index->dtype);
+    int64_t total = gd_numel(index->rank, index->dims),
+            width = (int64_t)gd_dtype_size(index->dtype);
     for (int64_t e = 0; e < total; e++) {
         int64_t position[GD_MAX_RANK], at = 0, rest = e;
         for (int d = index->rank; d-- > 0;) {
@@ -28,9 +29,10 @@ gd_status gd_check_indices(const gd_view *index, int64_t size, const char *what)
         if (i >= 0 && i < size) continue;
         char text[128], range[64] = "it is empty";
         if (size > 0) snprintf(range, sizeof range, "0 to %lld", (long long)size - 1);
-        return gd_op_fail(GD_E_INDEX, "index %lld at position %s is out of range for %s of size %lld (%s)",
-                          (long long)i, gd_shape_text(index->rank, position, text, sizeof text), what,
-                          (long long)size, range);
+        return gd_op_fail(GD_E_INDEX,
+                          "index %lld at position %s is out of range for %s of size %lld (%s)",
+                          (long long)i, gd_shape_text(index->rank, position, text, sizeof text),
+                          what, (long long)size, range);
     }
     return GD_OK;
 }
@@ -51,7 +53,8 @@ gd_status gd_check_index(const gd_tensor *x, const gd_tensor *index, int axis) {
     GD_TRY(gd_need_int(index, "index"));
     if (gd_numel(index->rank, index->dims) == 0) return GD_OK;
     if (gd_rank_1d(index) != gd_rank_1d(x))
-        return gd_op_fail(GD_E_SHAPE, "'index' has %d dimensions, 'x' %d; they must be equal", index->rank, x->rank);
+        return gd_op_fail(GD_E_SHAPE, "'index' has %d dimensions, 'x' %d; they must be equal",
+                          index->rank, x->rank);
     for (int d = 0; d < gd_rank_1d(x); d++)
         if (d != axis && gd_dim_1d(index, d) > gd_dim_1d(x, d))
             return gd_op_fail(GD_E_SHAPE, "'index' has size %lld in dimension %d, 'x' only %lld",
@@ -80,7 +83,7 @@ gd_status gd_check_axis_indices(const gd_view *index, int64_t size, int axis) {
 
 static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
-/* --- gather ------------------------------------------------------------------------------------ */
+/* --- gather ----------------------------------------------------------------------------------- */
 
 /*op gather(x, axis:int, index) -> y
  * Picks along an axis, place by place: y[i][j][k] = x[i][index[i][j][k]][k] for axis 1. y has the
@@ -104,7 +107,8 @@ static void gather_vjp(gd_vjp *v) {
 }
 static gd_status gather_raw(gd_kernel_call *k) {
     const gd_gather_options *o = k->attrs;
-    gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]), y = gd_at_least_1d(k->out[0]);
+    gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]),
+            y = gd_at_least_1d(k->out[0]);
     int axis = axis_of(o->axis, x.rank);
     int64_t total = gd_numel(index.rank, index.dims), size = (int64_t)gd_dtype_size(x.dtype);
     int64_t width = (int64_t)gd_dtype_size(index.dtype);
@@ -118,11 +122,12 @@ static gd_status gather_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- whole slices by index --------------------------------------------------------------------- */
+/* --- whole slices by index -------------------------------------------------------------------- */
 
 static gd_status need_list(const gd_tensor *index) {
     GD_TRY(gd_need_int(index, "index"));
-    if (index->rank > 1) return gd_op_fail(GD_E_SHAPE, "'index' must have 1 dimension, not %d", index->rank);
+    if (index->rank > 1)
+        return gd_op_fail(GD_E_SHAPE, "'index' must have 1 dimension, not %d", index->rank);
     return GD_OK;
 }
 
@@ -151,14 +156,16 @@ static void index_select_vjp(gd_vjp *v) {
 }
 static gd_status index_select_raw(gd_kernel_call *k) {
     const gd_index_select_options *o = k->attrs;
-    gd_view from = gd_at_least_1d(k->in[0]), to = gd_at_least_1d(k->out[0]), index = gd_at_least_1d(k->in[1]);
+    gd_view from = gd_at_least_1d(k->in[0]), to = gd_at_least_1d(k->out[0]),
+            index = gd_at_least_1d(k->in[1]);
     int axis = axis_of(o->axis, from.rank);
     int64_t size = (int64_t)gd_dtype_size(from.dtype), width = (int64_t)gd_dtype_size(index.dtype);
     char *x = from.data, *y = to.data;
     GD_TRY(gd_check_axis_indices(&k->in[1], from.dims[axis], axis));
     from.dims[axis] = to.dims[axis] = 1;
     for (int64_t n = 0; n < index.dims[0]; n++) {
-        int64_t i = gd_load_i64(index.dtype, (const char *)index.data + n * index.strides[0] * width);
+        int64_t i =
+            gd_load_i64(index.dtype, (const char *)index.data + n * index.strides[0] * width);
         from.data = x + i * from.strides[axis] * size;
         to.data = y + n * to.strides[axis] * size;
         gd_copy_elements(&to, &from);
@@ -182,8 +189,10 @@ static gd_status index_add_infer(gd_infer *i) {
     GD_TRY(gd_need_rank(src, "src", x->rank));
     for (int d = 0; d < x->rank; d++)
         if (d != axis && src->dims[d] != x->dims[d])
-            return gd_op_fail(GD_E_SHAPE, "'src' has size %lld in dimension %d, 'x' %lld; only the axis may differ",
-                              (long long)src->dims[d], d, (long long)x->dims[d]);
+            return gd_op_fail(
+                GD_E_SHAPE,
+                "'src' has size %lld in dimension %d, 'x' %lld; only the axis may differ",
+                (long long)src->dims[d], d, (long long)x->dims[d]);
     int64_t n = gd_numel(index->rank, index->dims);
     if (gd_dim_1d(src, axis) != n)
         return gd_op_fail(GD_E_SHAPE, "%lld indices for %lld slices of 'src'", (long long)n,
@@ -196,11 +205,13 @@ static void index_add_vjp(gd_vjp *v) {
     if (v->needs[0]) v->gx[0] = v->gy[0];
     if (!v->needs[2]) return;
     v->gx[2] = gd_index_select(v->gy[0], o->axis, v->x[1]);
-    if (o->alpha != 1) v->gx[2] = gd_mul(v->gx[2], gd_scalar_of(o->alpha, (gd_dtype)v->gy[0]->dtype));
+    if (o->alpha != 1)
+        v->gx[2] = gd_mul(v->gx[2], gd_scalar_of(o->alpha, (gd_dtype)v->gy[0]->dtype));
 }
 static gd_status index_add_reference(gd_kernel_call *k) {
     const gd_index_add_options *o = k->attrs;
-    gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]), src = gd_at_least_1d(k->in[2]);
+    gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]),
+            src = gd_at_least_1d(k->in[2]);
     int axis = axis_of(o->axis, x.rank);
     int64_t total = gd_numel(src.rank, src.dims);
     GD_TRY(gd_check_axis_indices(&k->in[1], x.dims[axis], axis));
@@ -212,8 +223,11 @@ static gd_status index_add_reference(gd_kernel_call *k) {
             rest /= src.dims[d];
             to += (d == axis ? ((const int64_t *)index.data)[i] : i) * x.strides[d];
         }
-        if (x.dtype == GD_F64) ((double *)k->out[0].data)[to] += o->alpha * ((const double *)src.data)[e];
-        else ((uint64_t *)k->out[0].data)[to] += (uint64_t)(int64_t)o->alpha * ((const uint64_t *)src.data)[e];
+        if (x.dtype == GD_F64)
+            ((double *)k->out[0].data)[to] += o->alpha * ((const double *)src.data)[e];
+        else
+            ((uint64_t *)k->out[0].data)[to] +=
+                (uint64_t)(int64_t)o->alpha * ((const uint64_t *)src.data)[e];
     }
     return GD_OK;
 }
@@ -233,9 +247,11 @@ static gd_status embedding_infer(gd_infer *i) {
     GD_TRY(gd_need_rank(weight, "weight", 2));
     int64_t rows = weight->dims[0];
     if (o->padding_idx != GD_UNSET && (o->padding_idx < -rows || o->padding_idx >= rows))
-        return gd_op_fail(GD_E_INDEX, "padding_idx %lld is not one of %lld rows", (long long)o->padding_idx, (long long)rows);
+        return gd_op_fail(GD_E_INDEX, "padding_idx %lld is not one of %lld rows",
+                          (long long)o->padding_idx, (long long)rows);
     if (x->rank == GD_MAX_RANK)
-        return gd_op_fail(GD_E_SHAPE, "'x' has %d dimensions, and the result one more; at most %d", x->rank, GD_MAX_RANK);
+        return gd_op_fail(GD_E_SHAPE, "'x' has %d dimensions, and the result one more; at most %d",
+                          x->rank, GD_MAX_RANK);
     gd_meta_like(&i->out[0], x);
     i->out[0].dtype = (gd_dtype)weight->dtype;
     i->out[0].dims[i->out[0].rank++] = weight->dims[1];
@@ -245,7 +261,8 @@ static void embedding_vjp(gd_vjp *v) {
     const gd_embedding_options *o = v->attrs;
     if (!v->needs[1]) return;
     int64_t rows = v->x[1]->dims[0], width = v->x[1]->dims[1], n = gd_tensor_numel(v->x[0]);
-    gd_tensor *index = gd_reshape(v->x[0], gd_dims(n)), *g = gd_reshape(v->gy[0], gd_dims(n, width));
+    gd_tensor *index = gd_reshape(v->x[0], gd_dims(n)),
+              *g = gd_reshape(v->gy[0], gd_dims(n, width));
     if (o->padding_idx != GD_UNSET) {
         int64_t row = o->padding_idx < 0 ? o->padding_idx + rows : o->padding_idx;
         g = gd_masked_fill(g, gd_reshape(gd_eq(index, gd_scalar_int(row)), gd_dims(n, 1)), 0);
@@ -254,15 +271,16 @@ static void embedding_vjp(gd_vjp *v) {
 }
 static gd_status embedding_raw(gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *weight = &k->in[1], *y = &k->out[0];
-    int64_t n = gd_numel(x->rank, x->dims), width = (int64_t)gd_dtype_size(x->dtype), size = (int64_t)gd_dtype_size(y->dtype);
+    int64_t n = gd_numel(x->rank, x->dims), width = (int64_t)gd_dtype_size(x->dtype),
+            size = (int64_t)gd_dtype_size(y->dtype);
     GD_TRY(gd_check_indices(x, weight->dims[0], "a table"));
     for (int64_t e = 0; e < n; e++) {
         int64_t at, to, none;
         gd_locate(e, x, x->rank, &at, y, &to, x, &none);
         int64_t row = gd_load_i64(x->dtype, (const char *)x->data + at * width);
-        gd_convert_row(y->dtype, (char *)y->data + to * size, y->strides[x->rank] * size, weight->dtype,
-                       (const char *)weight->data + row * weight->strides[0] * size, weight->strides[1] * size,
-                       weight->dims[1]);
+        gd_convert_row(y->dtype, (char *)y->data + to * size, y->strides[x->rank] * size,
+                       weight->dtype, (const char *)weight->data + row * weight->strides[0] * size,
+                       weight->strides[1] * size, weight->dims[1]);
     }
     return GD_OK;
 }
@@ -291,7 +309,8 @@ static gd_status check_one_hot(const gd_tensor *x, gd_dtype dtype) {
 
 /* y is zeros and ones; all of x are classes. */
 static void put_ones(const gd_view *x, const gd_view *y) {
-    int64_t n = gd_numel(x->rank, x->dims), width = (int64_t)gd_dtype_size(x->dtype), size = (int64_t)gd_dtype_size(y->dtype);
+    int64_t n = gd_numel(x->rank, x->dims), width = (int64_t)gd_dtype_size(x->dtype),
+            size = (int64_t)gd_dtype_size(y->dtype);
     static const int64_t zero;
     gd_view nothing = *y;
     nothing.data = (void *)(uintptr_t)&zero;

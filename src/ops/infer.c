@@ -31,8 +31,11 @@ gd_status gd_broadcast_dims(gd_tensor *const *in, int n_in, int *rank, int64_t *
             int64_t n = k < 0 ? 1 : in[i]->dims[k];
             if (n == 1 || n == size) continue;
             if (size != 1)
-                return gd_op_fail(GD_E_SHAPE, "dimension %d from the end is %lld here and %lld there; they must be "
-                                  "equal, or one of them 1", *rank - d, (long long)size, (long long)n);
+                return gd_op_fail(
+                    GD_E_SHAPE,
+                    "dimension %d from the end is %lld here and %lld there; they must be "
+                    "equal, or one of them 1",
+                    *rank - d, (long long)size, (long long)n);
             size = n;
         }
         dims[d] = size;
@@ -52,12 +55,16 @@ static gd_status infer_written(gd_infer *infer) {
         if (!op->inputs[i].mutated) continue;
         const gd_tensor *x = infer->in[i];
         if (x->rank != rank || memcmp(x->dims, dims, sizeof(int64_t) * (size_t)rank) != 0)
-            return gd_op_fail(GD_E_SHAPE, "'%s' is written and must have the shape of the result, %s, not %s", op->inputs[i].name,
-                              gd_shape_text(rank, dims, a, sizeof a), gd_shape_text(x->rank, x->dims, b, sizeof b));
+            return gd_op_fail(GD_E_SHAPE,
+                              "'%s' is written and must have the shape of the result, %s, not %s",
+                              op->inputs[i].name, gd_shape_text(rank, dims, a, sizeof a),
+                              gd_shape_text(x->rank, x->dims, b, sizeof b));
         if (!gd_dtype_is_float((gd_dtype)x->dtype))
-            return gd_op_fail(GD_E_DTYPE, "'%s' must be float, not %s", op->inputs[i].name, gd_dtype_name((gd_dtype)x->dtype));
+            return gd_op_fail(GD_E_DTYPE, "'%s' must be float, not %s", op->inputs[i].name,
+                              gd_dtype_name((gd_dtype)x->dtype));
         for (int k = 0; k < infer->n_out; k++)
-            if (strcmp(op->outputs[k].name, op->inputs[i].name) == 0) gd_meta_view(&infer->out[k], x, i);
+            if (strcmp(op->outputs[k].name, op->inputs[i].name) == 0)
+                gd_meta_view(&infer->out[k], x, i);
     }
     return GD_OK;
 }
@@ -160,7 +167,7 @@ gd_status gd_infer_bounds(gd_infer *infer, double min, double max) {
     return GD_OK;
 }
 
-/* --- axes -------------------------------------------------------------------------------------- */
+/* --- axes ------------------------------------------------------------------------------------- */
 
 bool gd_shape_is_set(const gd_shape *list) { return list->form == 1; }
 
@@ -203,12 +210,14 @@ void gd_meta_view(gd_meta *y, const gd_tensor *x, int input) {
 
 gd_status gd_need_float(const gd_tensor *t, const char *name) {
     if (gd_dtype_is_float((gd_dtype)t->dtype)) return GD_OK;
-    return gd_op_fail(GD_E_DTYPE, "'%s' must be a float tensor, not %s", name, gd_dtype_name((gd_dtype)t->dtype));
+    return gd_op_fail(GD_E_DTYPE, "'%s' must be a float tensor, not %s", name,
+                      gd_dtype_name((gd_dtype)t->dtype));
 }
 
 gd_status gd_need_int(const gd_tensor *t, const char *name) {
     if (gd_dtype_is_int((gd_dtype)t->dtype)) return GD_OK;
-    return gd_op_fail(GD_E_DTYPE, "'%s' must be an integer tensor, not %s", name, gd_dtype_name((gd_dtype)t->dtype));
+    return gd_op_fail(GD_E_DTYPE, "'%s' must be an integer tensor, not %s", name,
+                      gd_dtype_name((gd_dtype)t->dtype));
 }
 
 gd_status gd_need_rank(const gd_tensor *t, const char *name, int rank) {
@@ -216,7 +225,8 @@ gd_status gd_need_rank(const gd_tensor *t, const char *name, int rank) {
     return gd_op_fail(GD_E_SHAPE, "'%s' must have %d dimensions, not %d", name, rank, t->rank);
 }
 
-gd_status gd_need_same_dtype(const gd_tensor *a, const gd_tensor *b, const char *name_a, const char *name_b) {
+gd_status gd_need_same_dtype(const gd_tensor *a, const gd_tensor *b, const char *name_a,
+                             const char *name_b) {
     if (a->dtype == b->dtype) return GD_OK;
     return gd_op_fail(GD_E_DTYPE, "'%s' is %s and '%s' is %s; they must be the same", name_a,
                       gd_dtype_name((gd_dtype)a->dtype), name_b, gd_dtype_name((gd_dtype)b->dtype));

@@ -32,6 +32,7 @@ void gd_dtype_range(gd_dtype dtype, double *low, double *high);
 gd_status gd_need_float(const gd_tensor *t, const char *name);
 gd_status gd_need_int(const gd_tensor *t, const char *name);
 gd_status gd_need_rank(const gd_tensor *t, const char *name, int rank);
-gd_status gd_need_same_dtype(const gd_tensor *a, const gd_tensor *b, const char *name_a, const char *name_b);
+gd_status gd_need_same_dtype(const gd_tensor *a, const gd_tensor *b, const char *name_a,
+                             const char *name_b);
 
 #endif

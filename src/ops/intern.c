@@ -51,10 +51,8 @@ void gd_free_early(void *block) {
     if (!block) return;
     kept *k = (kept *)(void *)((char *)block - offsetof(kept, block));
     pthread_mutex_lock(&lock);
-    if (k->before)
-        k->before->next = k->next;
-    else
-        blocks = k->next;
+    if (k->before) k->before->next = k->next;
+    else blocks = k->next;
     if (k->next) k->next->before = k->before;
     pthread_mutex_unlock(&lock);
     gd_free(k);

@@ -5,7 +5,7 @@
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/* --- split and cat ----------------------------------------------------------------------------- */
+/* --- split and cat ---------------------------------------------------------------------------- */
 
 /*op split(x, sizes:int[]) -> ys*  view
  * Cuts x along an axis into pieces: of the given sizes, which add up to the whole, or, for one
@@ -41,15 +41,19 @@ static gd_status split_infer(gd_infer *i) {
     int64_t whole = x->dims[axis], n = o->sizes.rank, sum = 0;
     if (n == 1) {
         int64_t size = o->sizes.at[0];
-        if (size < 0 || (size == 0 && whole > 0)) return gd_op_fail(GD_E_ARGUMENT, "pieces of size %lld", (long long)size);
+        if (size < 0 || (size == 0 && whole > 0))
+            return gd_op_fail(GD_E_ARGUMENT, "pieces of size %lld", (long long)size);
         return cut(i, axis, whole == 0 ? 1 : (whole - 1) / size + 1, size, NULL);
     }
     for (int k = 0; k < n; k++) {
-        if (o->sizes.at[k] < 0) return gd_op_fail(GD_E_ARGUMENT, "a piece of size %lld", (long long)o->sizes.at[k]);
-        if (__builtin_add_overflow(sum, o->sizes.at[k], &sum)) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
+        if (o->sizes.at[k] < 0)
+            return gd_op_fail(GD_E_ARGUMENT, "a piece of size %lld", (long long)o->sizes.at[k]);
+        if (__builtin_add_overflow(sum, o->sizes.at[k], &sum))
+            return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
     }
     if (sum != whole || n == 0)
-        return gd_op_fail(GD_E_SHAPE, "the sizes add up to %lld, axis %d has %lld", (long long)sum, axis, (long long)whole);
+        return gd_op_fail(GD_E_SHAPE, "the sizes add up to %lld, axis %d has %lld", (long long)sum,
+                          axis, (long long)whole);
     return cut(i, axis, n, 0, o->sizes.at);
 }
 static void split_vjp(gd_vjp *v) {
@@ -69,7 +73,8 @@ static gd_status chunk_infer(gd_infer *i) {
     int axis;
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
     if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number cannot be cut");
-    if (o->chunks < 1) return gd_op_fail(GD_E_ARGUMENT, "%lld pieces; at least 1", (long long)o->chunks);
+    if (o->chunks < 1)
+        return gd_op_fail(GD_E_ARGUMENT, "%lld pieces; at least 1", (long long)o->chunks);
     int64_t whole = x->dims[axis];
     if (whole == 0) return cut(i, axis, o->chunks, 0, NULL);
     int64_t size = (whole - 1) / o->chunks + 1;
@@ -93,21 +98,27 @@ static gd_status cat_infer(gd_infer *i) {
     gd_meta *y = &i->out[0];
     const gd_tensor *first = i->in[0];
     int axis;
-    for (int k = 0; k < i->n_in && cat_skips(first); k++) first = i->in[k]; /* an old habit of PyTorch's */
+    for (int k = 0; k < i->n_in && cat_skips(first); k++)
+        first = i->in[k]; /* an old habit of PyTorch's */
     GD_TRY(gd_axis(o->axis, first->rank, &axis));
-    if (first->rank == 0) return gd_op_fail(GD_E_SHAPE, "single numbers cannot be joined; use gd_stack");
+    if (first->rank == 0)
+        return gd_op_fail(GD_E_SHAPE, "single numbers cannot be joined; use gd_stack");
     gd_meta_like(y, first);
     y->dims[axis] = 0;
     for (int k = 0; k < i->n_in; k++) {
         const gd_tensor *t = i->in[k];
         y->dtype = gd_promote(y->dtype, (gd_dtype)t->dtype);
         if (cat_skips(t) && first->rank != 1) continue;
-        if (t->rank != first->rank) return gd_op_fail(GD_E_SHAPE, "tensor %d has %d dimensions, others %d", k, t->rank, first->rank);
+        if (t->rank != first->rank)
+            return gd_op_fail(GD_E_SHAPE, "tensor %d has %d dimensions, others %d", k, t->rank,
+                              first->rank);
         for (int d = 0; d < t->rank; d++)
             if (d != axis && t->dims[d] != first->dims[d])
-                return gd_op_fail(GD_E_SHAPE, "tensor %d has size %lld in dimension %d, others %lld", k,
+                return gd_op_fail(GD_E_SHAPE,
+                                  "tensor %d has size %lld in dimension %d, others %lld", k,
                                   (long long)t->dims[d], d, (long long)first->dims[d]);
-        if (__builtin_add_overflow(y->dims[axis], t->dims[axis], &y->dims[axis])) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
+        if (__builtin_add_overflow(y->dims[axis], t->dims[axis], &y->dims[axis]))
+            return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
     }
     return GD_OK;
 }
@@ -130,7 +141,8 @@ static gd_status cat_raw(gd_kernel_call *k) {
         if (x->rank != part.rank) continue;
         part.dims[axis] = x->dims[axis];
         gd_copy_elements(&part, x);
-        part.data = (char *)part.data + x->dims[axis] * part.strides[axis] * (int64_t)gd_dtype_size(part.dtype);
+        part.data = (char *)part.data +
+                    x->dims[axis] * part.strides[axis] * (int64_t)gd_dtype_size(part.dtype);
     }
     return GD_OK;
 }
@@ -149,12 +161,14 @@ static gd_status stack_infer(gd_infer *i) {
         return gd_op_fail(GD_E_SHAPE, "a tensor has at most %d dimensions", GD_MAX_RANK);
     GD_TRY(gd_axis(o->axis, first->rank + 1, &axis));
     y->rank = first->rank + 1;
-    for (int d = 0; d < y->rank; d++) y->dims[d] = d < axis ? first->dims[d] : d == axis ? i->n_in : first->dims[d - 1];
+    for (int d = 0; d < y->rank; d++)
+        y->dims[d] = d < axis ? first->dims[d] : d == axis ? i->n_in : first->dims[d - 1];
     for (int k = 0; k < i->n_in; k++) {
         const gd_tensor *t = i->in[k];
         char a[128], b[128];
         y->dtype = gd_promote(y->dtype, (gd_dtype)t->dtype);
-        if (t->rank != first->rank || memcmp(t->dims, first->dims, sizeof(int64_t) * first->rank) != 0)
+        if (t->rank != first->rank ||
+            memcmp(t->dims, first->dims, sizeof(int64_t) * first->rank) != 0)
             return gd_op_fail(GD_E_SHAPE, "tensor %d has the shape %s, the first %s", k,
                               gd_shape_text(t->rank, t->dims, a, sizeof a),
                               gd_shape_text(first->rank, first->dims, b, sizeof b));
@@ -183,7 +197,7 @@ static gd_status stack_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- repeat ------------------------------------------------------------------------------------ */
+/* --- repeat ----------------------------------------------------------------------------------- */
 
 /*op repeat(x, repeats:int[]) -> y
  * x side by side with itself: repeats[d] times along dimension d. There may be more repeats than
@@ -197,13 +211,16 @@ static gd_status repeat_infer(gd_infer *i) {
     gd_meta *y = &i->out[0];
     int extra = o->repeats.rank - x->rank;
     if (extra < 0)
-        return gd_op_fail(GD_E_SHAPE, "%d repeats for %d dimensions; gd_tile takes fewer", o->repeats.rank, x->rank);
+        return gd_op_fail(GD_E_SHAPE, "%d repeats for %d dimensions; gd_tile takes fewer",
+                          o->repeats.rank, x->rank);
     y->rank = o->repeats.rank;
     for (int d = 0; d < y->rank; d++) {
         int64_t n = o->repeats.at[d];
-        if (n < 0) return gd_op_fail(GD_E_ARGUMENT, "%lld repeats of dimension %d", (long long)n, d);
+        if (n < 0)
+            return gd_op_fail(GD_E_ARGUMENT, "%lld repeats of dimension %d", (long long)n, d);
         if (__builtin_mul_overflow(n, d < extra ? 1 : x->dims[d - extra], &y->dims[d]))
-            return gd_op_fail(GD_E_OVERFLOW, "%lld repeats of dimension %d are too many", (long long)n, d);
+            return gd_op_fail(GD_E_OVERFLOW, "%lld repeats of dimension %d are too many",
+                              (long long)n, d);
     }
     return GD_OK;
 }
@@ -213,7 +230,8 @@ static void repeat_vjp(gd_vjp *v) {
     gd_tensor *g = v->gy[0];
     if (gd_tensor_numel(v->x[0]) == 0) return; /* repeats may be any number then */
     int extra = o->repeats.rank - v->x[0]->rank;
-    for (int d = 0; d < dims.rank; d++) { /* one dimension at a time: (before, repeats, size, after) */
+    for (int d = 0; d < dims.rank;
+         d++) { /* one dimension at a time: (before, repeats, size, after) */
         if (o->repeats.at[d] == 1) continue;
         int64_t size = d < extra ? 1 : v->x[0]->dims[d - extra];
         int64_t before = gd_numel(d, dims.at), after = gd_numel(dims.rank - d - 1, dims.at + d + 1);

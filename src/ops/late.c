@@ -38,23 +38,28 @@ static gd_status late_infer(gd_infer *i) {
     const gd_late_options *o = i->attrs;
     i->out[0].dtype = o->dtype;
     i->out[0].rank = o->dims.rank;
-    for (int d = 0; d < o->dims.rank; d++) i->out[0].dims[d] = o->dims.at[d] < 0 ? GD_UNKNOWN : o->dims.at[d];
+    for (int d = 0; d < o->dims.rank; d++)
+        i->out[0].dims[d] = o->dims.at[d] < 0 ? GD_UNKNOWN : o->dims.at[d];
     return GD_OK;
 }
 static void late_expand(gd_expand *e) {
     const gd_late_options *o = e->attrs;
     const int own = o->kind == GD_LATE_RANGE ? 0 : 1, n = e->n_in - own;
     gd_numbers lists[GD_LATE_LISTS];
-    gd_status status = n >= 1 && n <= GD_LATE_LISTS ? GD_OK : gd_fail(GD_E_ARGUMENT, "%d lists of numbers", n);
-    for (int k = 0; k < n && status == GD_OK; k++) status = gd_late_numbers(e->x[own + k], &lists[k]);
-    e->y[0] = status == GD_OK ? gd_late_now(o, own ? e->x[0] : NULL, lists, n) : gd_tensor_fail(status);
+    gd_status status =
+        n >= 1 && n <= GD_LATE_LISTS ? GD_OK : gd_fail(GD_E_ARGUMENT, "%d lists of numbers", n);
+    for (int k = 0; k < n && status == GD_OK; k++)
+        status = gd_late_numbers(e->x[own + k], &lists[k]);
+    e->y[0] =
+        status == GD_OK ? gd_late_now(o, own ? e->x[0] : NULL, lists, n) : gd_tensor_fail(status);
 }
 
 /* --- the calls -------------------------------------------------------------------------------- */
 
 static gd_tensor *too_many(const gd_numbers *list) {
-    return gd_tensor_fail(
-        gd_fail(GD_E_UNSUPPORTED, "a list of %d numbers; at most %d are possible here", list->count, GD_MAX_RANK));
+    return gd_tensor_fail(gd_fail(GD_E_UNSUPPORTED,
+                                  "a list of %d numbers; at most %d are possible here", list->count,
+                                  GD_MAX_RANK));
 }
 
 static gd_tensor *reshape_now(gd_tensor *x, const gd_numbers *list, bool zero) {
@@ -65,7 +70,8 @@ static gd_tensor *reshape_now(gd_tensor *x, const gd_numbers *list, bool zero) {
         if (dims.at[i] != 0 || zero) continue;
         if (i >= x->rank)
             return gd_tensor_fail(gd_fail(
-                GD_E_SHAPE, "dimension %d is to be that of its input, which has %d dimensions", i, x->rank));
+                GD_E_SHAPE, "dimension %d is to be that of its input, which has %d dimensions", i,
+                x->rank));
         dims.at[i] = x->dims[i];
     }
     return gd_reshape(x, dims);
@@ -144,14 +150,16 @@ static gd_tensor *resize_now(gd_tensor *x, const gd_numbers *sizes, const gd_lat
     return gd_resize(x, .size = size, .mode = o->mode, .align_corners = o->align_corners);
 }
 
-gd_tensor *gd_late_now(const gd_late_options *o, gd_tensor *x, const gd_numbers *lists, int n_lists) {
+gd_tensor *gd_late_now(const gd_late_options *o, gd_tensor *x, const gd_numbers *lists,
+                       int n_lists) {
     switch (o->kind) {
     case GD_LATE_RANGE: return range_now(lists, n_lists, o->dtype);
     case GD_LATE_EXPAND: return expand_now(x, &lists[0]);
     case GD_LATE_SLICE: return slice_now(x, lists, n_lists);
     case GD_LATE_REPEAT:
-        return lists[0].count > GD_MAX_RANK ? too_many(&lists[0])
-                                            : gd_repeat(x, gd_shape_of(lists[0].count, lists[0].at));
+        return lists[0].count > GD_MAX_RANK
+                   ? too_many(&lists[0])
+                   : gd_repeat(x, gd_shape_of(lists[0].count, lists[0].at));
     case GD_LATE_PAD: return pad_now(x, &lists[0], o);
     case GD_LATE_RESIZE: return resize_now(x, &lists[0], o);
     case GD_LATE_SELECT:

@@ -32,7 +32,8 @@ typedef enum gd_late_kind {
     GD_LATE_KINDS
 } gd_late_kind;
 
-gd_tensor *gd_late_now(const gd_late_options *options, gd_tensor *x, const gd_numbers *lists, int n_lists);
+gd_tensor *gd_late_now(const gd_late_options *options, gd_tensor *x, const gd_numbers *lists,
+                       int n_lists);
 
 /* The numbers of a value, or of a symbol that follows from values: src/graph's. */
 extern gd_status (*gd_late_numbers)(gd_tensor *tensor, gd_numbers *numbers);

@@ -29,15 +29,13 @@ static void local_response_norm_expand(gd_expand *e) {
         o->size < 1) {
         if (o->size < 1)
             gd_op_fail(GD_E_ARGUMENT, "size is %lld, and must be at least 1", (long long)o->size);
-        else if (gd_need_float(x, "x") == GD_OK)
-            gd_op_fail(GD_E_SHAPE, "'x' must be (N,C,...)");
+        else if (gd_need_float(x, "x") == GD_OK) gd_op_fail(GD_E_SHAPE, "'x' must be (N,C,...)");
         e->y[0] = &gd_error_tensor;
         return;
     }
     gd_tensor *sum = gd_square(x);
     double count = (double)o->size;
-    if (o->region == GD_ACROSS)
-        sum = gd_window_sum(sum, 1, o->size, o->size / 2);
+    if (o->region == GD_ACROSS) sum = gd_window_sum(sum, 1, o->size, o->size / 2);
     else {
         count = 1;
         for (int k = 2; k < x->rank; k++) {

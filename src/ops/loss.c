@@ -11,7 +11,7 @@
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/* --- what they share --------------------------------------------------------------------------- */
+/* --- what they share -------------------------------------------------------------------------- */
 
 static gd_tensor *reduce_terms(gd_tensor *terms, gd_word reduction) {
     return reduction == GD_NONE ? terms : reduction == GD_SUM ? gd_sum(terms) : gd_mean(terms);
@@ -23,15 +23,19 @@ static gd_status terms_infer(gd_infer *i, gd_word reduction) {
     GD_TRY(gd_broadcast_dims(i->in, i->n_in, &y->rank, y->dims));
     y->dtype = gd_result_dtype(i->in, i->n_in);
     if (!gd_dtype_is_float(y->dtype))
-        return gd_op_fail(GD_E_DTYPE, "a loss of %s has no fractions; one input must be a float tensor", gd_dtype_name(y->dtype));
+        return gd_op_fail(GD_E_DTYPE,
+                          "a loss of %s has no fractions; one input must be a float tensor",
+                          gd_dtype_name(y->dtype));
     if (reduction != GD_NONE) y->rank = 0;
     return GD_OK;
 }
 
-static gd_status need_same_shape(const gd_tensor *a, const gd_tensor *b, const char *name_a, const char *name_b) {
+static gd_status need_same_shape(const gd_tensor *a, const gd_tensor *b, const char *name_a,
+                                 const char *name_b) {
     bool same = a->rank == b->rank;
     for (int k = 0; k < a->rank && same; k++) same = a->dims[k] == b->dims[k];
-    return same ? GD_OK : gd_op_fail(GD_E_SHAPE, "'%s' and '%s' must have the same shape", name_a, name_b);
+    return same ? GD_OK
+                : gd_op_fail(GD_E_SHAPE, "'%s' and '%s' must have the same shape", name_a, name_b);
 }
 
 /* Warns where x and target broadcast; the call's line is that of the user's program. */
@@ -61,7 +65,7 @@ static gd_tensor *optional(gd_tensor **x, int n, int i) { return i < n ? x[i] : 
  *   y = x * by + plus
  */
 
-/* --- distances --------------------------------------------------------------------------------- */
+/* --- distances -------------------------------------------------------------------------------- */
 
 /*op mse_terms(x, target) -> y  elementwise internal
  * (x - target)^2.
@@ -121,14 +125,17 @@ static void l1_loss_expand(gd_expand *e) {
  */
 static gd_status smooth_l1_loss_infer(gd_infer *i) {
     const gd_smooth_l1_loss_options *o = i->attrs;
-    if (!(o->beta >= 0)) return gd_op_fail(GD_E_ARGUMENT, "beta is %g; it must be 0 or more", o->beta);
+    if (!(o->beta >= 0))
+        return gd_op_fail(GD_E_ARGUMENT, "beta is %g; it must be 0 or more", o->beta);
     return terms_infer(i, o->reduction);
 }
 static void smooth_l1_loss_expand(gd_expand *e) {
     const gd_smooth_l1_loss_options *o = e->attrs;
     note_broadcast(e);
     gd_tensor *x = e->x[0], *target = e->x[1];
-    e->y[0] = reduce_terms(o->beta > 0 ? gd_smooth_l1_terms(x, target, .beta = o->beta) : gd_l1_terms(x, target), o->reduction);
+    e->y[0] = reduce_terms(o->beta > 0 ? gd_smooth_l1_terms(x, target, .beta = o->beta)
+                                       : gd_l1_terms(x, target),
+                           o->reduction);
 }
 
 /*op huber_terms(x, target) -> y  elementwise internal
@@ -146,7 +153,8 @@ static void smooth_l1_loss_expand(gd_expand *e) {
  */
 static gd_status huber_loss_infer(gd_infer *i) {
     const gd_huber_loss_options *o = i->attrs;
-    if (!(o->delta > 0)) return gd_op_fail(GD_E_ARGUMENT, "delta is %g; it must be above 0", o->delta);
+    if (!(o->delta > 0))
+        return gd_op_fail(GD_E_ARGUMENT, "delta is %g; it must be above 0", o->delta);
     return terms_infer(i, o->reduction);
 }
 static void huber_loss_expand(gd_expand *e) {
@@ -155,7 +163,7 @@ static void huber_loss_expand(gd_expand *e) {
     e->y[0] = reduce_terms(gd_huber_terms(e->x[0], e->x[1], .delta = o->delta), o->reduction);
 }
 
-/* --- yes or no --------------------------------------------------------------------------------- */
+/* --- yes or no -------------------------------------------------------------------------------- */
 
 /*op bce_terms(x, target) -> y  elementwise internal
  * -(target log x + (1 - target) log(1 - x)), logarithms held at -100.
@@ -239,11 +247,12 @@ static gd_status bce_with_logits_infer(gd_infer *i) {
 static void bce_with_logits_expand(gd_expand *e) {
     const gd_bce_with_logits_options *o = e->attrs;
     gd_tensor *weight = optional(e->x, e->n_in, 2), *pos = optional(e->x, e->n_in, 3);
-    gd_tensor *terms = pos ? gd_bce_logits_pos_terms(e->x[0], e->x[1], pos) : gd_bce_logits_terms(e->x[0], e->x[1]);
+    gd_tensor *terms = pos ? gd_bce_logits_pos_terms(e->x[0], e->x[1], pos)
+                           : gd_bce_logits_terms(e->x[0], e->x[1]);
     e->y[0] = reduce_terms(weight ? gd_mul(terms, weight) : terms, o->reduction);
 }
 
-/* --- distributions ----------------------------------------------------------------------------- */
+/* --- distributions ---------------------------------------------------------------------------- */
 
 /*op kl_div_terms(x, target) -> y  elementwise internal
  * target (log target - x); 0 log 0 is 0.
@@ -268,7 +277,8 @@ static void bce_with_logits_expand(gd_expand *e) {
 static gd_status kl_div_infer(gd_infer *i) {
     const gd_kl_div_options *o = i->attrs;
     if (o->reduction == GD_BATCHMEAN && i->in[0]->rank == 0)
-        return gd_op_fail(GD_E_SHAPE, "batchmean divides by the size of the first dimension, and x has none");
+        return gd_op_fail(GD_E_SHAPE,
+                          "batchmean divides by the size of the first dimension, and x has none");
     return terms_infer(i, o->reduction);
 }
 static void kl_div_expand(gd_expand *e) {
@@ -280,7 +290,7 @@ static void kl_div_expand(gd_expand *e) {
     else e->y[0] = gd_affine(gd_sum(terms), 1.0 / (double)gd_tensor_dim(x, 0), 0);
 }
 
-/* --- margins ----------------------------------------------------------------------------------- */
+/* --- margins ---------------------------------------------------------------------------------- */
 
 /*op hinge_terms(x, target) -> y  elementwise internal
  * max(0, margin - target x), or its square.
@@ -306,7 +316,8 @@ static gd_status hinge_loss_infer(gd_infer *i) {
 static void hinge_loss_expand(gd_expand *e) {
     const gd_hinge_loss_options *o = e->attrs;
     note_broadcast(e);
-    e->y[0] = reduce_terms(gd_hinge_terms(e->x[0], e->x[1], .margin = o->margin, .squared = o->squared), o->reduction);
+    e->y[0] = reduce_terms(
+        gd_hinge_terms(e->x[0], e->x[1], .margin = o->margin, .squared = o->squared), o->reduction);
 }
 
 /*op hinge_embedding_terms(x, target) -> y  elementwise internal
@@ -329,7 +340,8 @@ static gd_status hinge_embedding_loss_infer(gd_infer *i) {
 static void hinge_embedding_loss_expand(gd_expand *e) {
     const gd_hinge_embedding_loss_options *o = e->attrs;
     note_broadcast(e);
-    e->y[0] = reduce_terms(gd_hinge_embedding_terms(e->x[0], e->x[1], .margin = o->margin), o->reduction);
+    e->y[0] =
+        reduce_terms(gd_hinge_embedding_terms(e->x[0], e->x[1], .margin = o->margin), o->reduction);
 }
 
 /*op margin_ranking_terms(a, b, target) -> y  elementwise internal
@@ -353,7 +365,8 @@ static gd_status margin_ranking_loss_infer(gd_infer *i) {
 }
 static void margin_ranking_loss_expand(gd_expand *e) {
     const gd_margin_ranking_loss_options *o = e->attrs;
-    e->y[0] = reduce_terms(gd_margin_ranking_terms(e->x[0], e->x[1], e->x[2], .margin = o->margin), o->reduction);
+    e->y[0] = reduce_terms(gd_margin_ranking_terms(e->x[0], e->x[1], e->x[2], .margin = o->margin),
+                           o->reduction);
 }
 
 /*op cosine_of(ab, aa, bb) -> y  elementwise internal
@@ -381,9 +394,11 @@ static gd_status cosine_embedding_loss_infer(gd_infer *i) {
     GD_TRY(gd_need_float(a, "a"));
     GD_TRY(gd_need_float(b, "b"));
     GD_TRY(need_same_shape(a, b, "a", "b"));
-    if (a->rank != 1 && a->rank != 2) return gd_op_fail(GD_E_SHAPE, "'a' and 'b' must have 1 or 2 dimensions, not %d", a->rank);
+    if (a->rank != 1 && a->rank != 2)
+        return gd_op_fail(GD_E_SHAPE, "'a' and 'b' must have 1 or 2 dimensions, not %d", a->rank);
     if (target->rank != a->rank - 1 || (target->rank == 1 && target->dims[0] != a->dims[0]))
-        return gd_op_fail(GD_E_SHAPE, "'target' must have the shape of 'a' without its last dimension");
+        return gd_op_fail(GD_E_SHAPE,
+                          "'target' must have the shape of 'a' without its last dimension");
     i->out[0].dtype = gd_promote((gd_dtype)a->dtype, (gd_dtype)b->dtype);
     i->out[0].rank = o->reduction == GD_NONE ? target->rank : 0;
     if (i->out[0].rank) i->out[0].dims[0] = target->dims[0];
@@ -392,8 +407,9 @@ static gd_status cosine_embedding_loss_infer(gd_infer *i) {
 static void cosine_embedding_loss_expand(gd_expand *e) {
     const gd_cosine_embedding_loss_options *o = e->attrs;
     gd_tensor *a = e->x[0], *b = e->x[1];
-    gd_tensor *cosine = gd_cosine_of(gd_sum(gd_mul(a, b), .axis = -1), gd_sum(gd_square(a), .axis = -1),
-                                     gd_sum(gd_square(b), .axis = -1));
+    gd_tensor *cosine =
+        gd_cosine_of(gd_sum(gd_mul(a, b), .axis = -1), gd_sum(gd_square(a), .axis = -1),
+                     gd_sum(gd_square(b), .axis = -1));
     e->y[0] = reduce_terms(gd_cosine_terms(cosine, e->x[2], .margin = o->margin), o->reduction);
 }
 

@@ -8,7 +8,7 @@
 #include "ops/infer.h"
 #include "ops/loss_class.h"
 
-/* --- shapes ------------------------------------------------------------------------------------ */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 static int class_axis(const gd_tensor *x) { return x->rank > 1; }
 
@@ -16,22 +16,29 @@ static gd_tensor *optional(gd_tensor **x, int n, int i) { return i < n ? x[i] : 
 
 static gd_status need_classes(const gd_tensor *x, const gd_tensor *weight) {
     GD_TRY(gd_need_float(x, "x"));
-    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "'x' must have a dimension of classes: (C), (N,C) or (N,C,d1,...)");
+    if (x->rank == 0)
+        return gd_op_fail(GD_E_SHAPE,
+                          "'x' must have a dimension of classes: (C), (N,C) or (N,C,d1,...)");
     if (!weight) return GD_OK;
     int64_t classes = x->dims[class_axis(x)];
     GD_TRY(gd_need_same_dtype(x, weight, "x", "weight"));
     if (weight->rank != 1 || weight->dims[0] != classes)
-        return gd_op_fail(GD_E_SHAPE, "'weight' must have one number for each of the %lld classes", (long long)classes);
+        return gd_op_fail(GD_E_SHAPE, "'weight' must have one number for each of the %lld classes",
+                          (long long)classes);
     return GD_OK;
 }
 
 /* One number for each position: x's shape without the classes. */
-static gd_status need_positions(const gd_tensor *t, const char *name, int rank, const int64_t *dims) {
+static gd_status need_positions(const gd_tensor *t, const char *name, int rank,
+                                const int64_t *dims) {
     int axis = rank > 1;
     bool same = t->rank == rank - 1;
     for (int k = 0; k < t->rank && same; k++) same = t->dims[k] == dims[k + (k >= axis)];
-    return same ? GD_OK
-                : gd_op_fail(GD_E_SHAPE, "'%s' must have the shape of 'x' without its dimension %d, the classes", name, axis);
+    return same
+               ? GD_OK
+               : gd_op_fail(GD_E_SHAPE,
+                            "'%s' must have the shape of 'x' without its dimension %d, the classes",
+                            name, axis);
 }
 
 static gd_status need_indices(const gd_tensor *x, const gd_tensor *target) {
@@ -67,12 +74,14 @@ gd_status gd_bad_class(const gd_view *target, int64_t position, int64_t classes,
         at += rest % target->dims[k] * target->strides[k];
         rest /= target->dims[k];
     }
-    int64_t value = gd_load_i64(target->dtype, (const char *)target->data + at * (int64_t)gd_dtype_size(target->dtype));
-    return gd_op_fail(GD_E_INDEX, "target %lld is class %lld, and there are classes 0 to %lld (%lld is ignored)",
-                      (long long)position, (long long)value, (long long)classes - 1, (long long)ignore);
+    int64_t value = gd_load_i64(target->dtype, (const char *)target->data +
+                                                   at * (int64_t)gd_dtype_size(target->dtype));
+    return gd_op_fail(
+        GD_E_INDEX, "target %lld is class %lld, and there are classes 0 to %lld (%lld is ignored)",
+        (long long)position, (long long)value, (long long)classes - 1, (long long)ignore);
 }
 
-/* --- pieces of gradient rules ------------------------------------------------------------------ */
+/* --- pieces of gradient rules ----------------------------------------------------------------- */
 
 /* A vector of one number for each class, in a shape that broadcasts against x. */
 static gd_tensor *along_classes(gd_tensor *v, const gd_tensor *x) {
@@ -83,7 +92,8 @@ static gd_tensor *along_classes(gd_tensor *v, const gd_tensor *x) {
 
 /* x's shape: true at the class that the target names. */
 static gd_tensor *named_classes(const gd_tensor *x, gd_tensor *target) {
-    gd_tensor *numbers = gd_arange(0, (double)gd_tensor_dim(x, class_axis(x)), .dtype = (gd_dtype)target->dtype);
+    gd_tensor *numbers =
+        gd_arange(0, (double)gd_tensor_dim(x, class_axis(x)), .dtype = (gd_dtype)target->dtype);
     return gd_eq(gd_unsqueeze(target, class_axis(x)), along_classes(numbers, x));
 }
 
@@ -93,7 +103,8 @@ static gd_tensor *ignored_targets(gd_tensor *target, int64_t ignore) {
 
 /* The gradient of the loss (`total` where it is a mean, else NULL) as that of each position's term,
  * with a dimension of size 1 for the classes. */
-static gd_tensor *position_gradient(gd_tensor *g, gd_tensor *total, const gd_tensor *x, gd_tensor *target, int64_t ignore) {
+static gd_tensor *position_gradient(gd_tensor *g, gd_tensor *total, const gd_tensor *x,
+                                    gd_tensor *target, int64_t ignore) {
     gd_dtype dtype = (gd_dtype)x->dtype;
     if (total) g = gd_div(g, gd_cast(total, dtype));
     g = gd_where(ignored_targets(target, ignore), gd_full_like(target, 0, .dtype = dtype), g);
@@ -102,16 +113,19 @@ static gd_tensor *position_gradient(gd_tensor *g, gd_tensor *total, const gd_ten
 
 /* The sum of the weights of the classes that targets name, as a function of the weights. */
 static gd_tensor *weight_total(gd_tensor *x, gd_tensor *target, gd_tensor *weight, int64_t ignore) {
-    return gd_neg(gd_nll_loss(gd_ones_like(x), target, .reduction = GD_SUM, .ignore_index = ignore, .weight = weight));
+    return gd_neg(gd_nll_loss(gd_ones_like(x), target, .reduction = GD_SUM, .ignore_index = ignore,
+                              .weight = weight));
 }
 
 /* The gradient by the weights, from `losses` (-log p of every class) and g as above. Of the weight of
  * its class each position has own * its loss; for a mean, y is divided by that weight's share. */
-static gd_tensor *weight_gradient(gd_tensor *losses, gd_tensor *g, gd_tensor *y, gd_tensor *target, double smoothing) {
+static gd_tensor *weight_gradient(gd_tensor *losses, gd_tensor *g, gd_tensor *y, gd_tensor *target,
+                                  double smoothing) {
     gd_tensor *named = named_classes(losses, target), *part;
     if (smoothing > 0) {
-        gd_tensor *shares = gd_affine(gd_cast(named, (gd_dtype)losses->dtype), 1 - smoothing,
-                                      smoothing / (double)gd_tensor_dim(losses, class_axis(losses)));
+        gd_tensor *shares =
+            gd_affine(gd_cast(named, (gd_dtype)losses->dtype), 1 - smoothing,
+                      smoothing / (double)gd_tensor_dim(losses, class_axis(losses)));
         part = gd_mul(losses, shares);
     } else part = gd_where(named, losses, gd_zeros_like(losses)); /* 0 times infinity shall be 0 */
     if (y) part = gd_sub(part, gd_mul(named, y));
@@ -122,7 +136,7 @@ static gd_tensor *weight_gradient(gd_tensor *losses, gd_tensor *g, gd_tensor *y,
     return axes.rank ? gd_sum(part, .axis = axes) : part;
 }
 
-/* --- negative log likelihood ------------------------------------------------------------------- */
+/* --- negative log likelihood ------------------------------------------------------------------ */
 
 /*op nll_loss(x, target) -> y, total~  fullp
  * Negative log likelihood: of -x at the class that the target names, x being logarithms of
@@ -147,18 +161,21 @@ static gd_status nll_loss_infer(gd_infer *i) {
 
 static void nll_loss_vjp(gd_vjp *v) {
     const gd_nll_loss_options *o = v->attrs;
-    gd_tensor *x = v->x[0], *target = v->x[1], *weight = optional(v->x, v->n_in, 2), *total = v->y[1];
+    gd_tensor *x = v->x[0], *target = v->x[1], *weight = optional(v->x, v->n_in, 2),
+              *total = v->y[1];
     bool mean = o->reduction == GD_MEAN;
     if (!weight || !v->needs[2]) {
-        v->gx[0] = gd_nll_loss_grad(v->gy[0], target, total, gd_tensor_shape(x), .reduction = o->reduction,
-                                    .ignore_index = o->ignore_index, .weight = weight);
+        v->gx[0] =
+            gd_nll_loss_grad(v->gy[0], target, total, gd_tensor_shape(x), .reduction = o->reduction,
+                             .ignore_index = o->ignore_index, .weight = weight);
         return;
     }
     /* all of it as a function of the weights too */
     if (mean) total = weight_total(x, target, weight, o->ignore_index);
     gd_tensor *g = position_gradient(v->gy[0], mean ? total : NULL, x, target, o->ignore_index);
     if (v->needs[0])
-        v->gx[0] = gd_where(named_classes(x, target), gd_neg(gd_mul(g, along_classes(weight, x))), gd_zeros_like(x));
+        v->gx[0] = gd_where(named_classes(x, target), gd_neg(gd_mul(g, along_classes(weight, x))),
+                            gd_zeros_like(x));
     v->gx[2] = weight_gradient(gd_neg(x), g, mean ? v->y[0] : NULL, target, 0);
 }
 
@@ -184,13 +201,16 @@ static bool next_target(target_walk *w, bool *bad) {
         at += rest % t->dims[k] * t->strides[k];
         rest /= t->dims[k];
     }
-    int64_t class = gd_load_i64(t->dtype, (const char *)t->data + at * (int64_t)gd_dtype_size(t->dtype));
+    int64_t class =
+        gd_load_i64(t->dtype, (const char *)t->data + at * (int64_t)gd_dtype_size(t->dtype));
     *bad = class != w->ignore && (class < 0 || class >= w->shape.classes);
     w->class_at = class == w->ignore || *bad ? -1 : class;
     w->weight_at = 1;
     if (w->weight.data && w->class_at >= 0)
-        w->weight_at = gd_load_f64(w->weight.dtype, (const char *)w->weight.data + w->class_at * w->weight.strides[0] *
-                                                                                   (int64_t)gd_dtype_size(w->weight.dtype));
+        w->weight_at =
+            gd_load_f64(w->weight.dtype,
+                        (const char *)w->weight.data + w->class_at * w->weight.strides[0] *
+                                                           (int64_t)gd_dtype_size(w->weight.dtype));
     return true;
 }
 
@@ -218,20 +238,25 @@ static char *element(const gd_view *v, int64_t i) {
 static gd_status nll_loss_raw(gd_kernel_call *k) {
     const gd_nll_loss_options *o = k->attrs;
     const gd_view *x = &k->in[0], *y = &k->out[0];
-    target_walk w = {.shape = gd_class_shape_of(x->rank, x->dims), .target = &k->in[1], .weight = gd_optional_view(k, 2),
-                     .ignore = o->ignore_index, .position = -1};
+    target_walk w = {.shape = gd_class_shape_of(x->rank, x->dims),
+                     .target = &k->in[1],
+                     .weight = gd_optional_view(k, 2),
+                     .ignore = o->ignore_index,
+                     .position = -1};
     double sum = 0, total = 0;
     for (bool bad; next_target(&w, &bad);) {
         if (bad) return gd_bad_class(w.target, w.position, w.shape.classes, w.ignore);
         double loss = 0;
         if (w.class_at >= 0) {
-            loss = -w.weight_at * gd_load_f64(x->dtype, class_element(x, w.outer_at, w.class_at, w.inner_at));
+            loss = -w.weight_at *
+                   gd_load_f64(x->dtype, class_element(x, w.outer_at, w.class_at, w.inner_at));
             total += w.weight_at;
         }
         sum += loss;
         if (o->reduction == GD_NONE) gd_store_f64(y->dtype, element(y, w.position), loss);
     }
-    if (o->reduction != GD_NONE) gd_store_f64(y->dtype, y->data, o->reduction == GD_MEAN ? sum / total : sum);
+    if (o->reduction != GD_NONE)
+        gd_store_f64(y->dtype, y->data, o->reduction == GD_MEAN ? sum / total : sum);
     if (k->out[1].data) *(double *)k->out[1].data = total;
     return GD_OK;
 }
@@ -242,12 +267,14 @@ static void nll_loss_expand(gd_expand *e) {
     gd_tensor *x = e->x[0], *target = e->x[1], *weight = optional(e->x, e->n_in, 2);
     gd_tensor *zero = gd_zeros_like(target), *ignored = ignored_targets(target, o->ignore_index);
     gd_tensor *class = gd_where(ignored, zero, target);
-    gd_tensor *picked = gd_neg(gd_squeeze(gd_gather(x, class_axis(x), gd_unsqueeze(class, class_axis(x))), .axis = class_axis(x)));
-    gd_tensor *weights = weight ? gd_reshape(gd_gather(weight, 0, gd_reshape(class, gd_dims(-1))), gd_tensor_shape(target))
+    gd_tensor *picked = gd_neg(gd_squeeze(
+        gd_gather(x, class_axis(x), gd_unsqueeze(class, class_axis(x))), .axis = class_axis(x)));
+    gd_tensor *weights = weight ? gd_reshape(gd_gather(weight, 0, gd_reshape(class, gd_dims(-1))),
+                                             gd_tensor_shape(target))
                                 : gd_ones_like(picked);
     weights = gd_where(ignored, gd_zeros_like(weights), weights);
     gd_tensor *terms = gd_where(ignored, gd_zeros_like(picked), gd_mul(picked, weights));
-    e->y[0] = o->reduction == GD_NONE ? terms
+    e->y[0] = o->reduction == GD_NONE  ? terms
               : o->reduction == GD_SUM ? gd_sum(terms)
                                        : gd_div(gd_sum(terms), gd_sum(weights));
 }
@@ -271,7 +298,8 @@ static gd_status nll_loss_grad_infer(gd_infer *i) {
     GD_TRY(gd_need_int(target, "target"));
     GD_TRY(need_positions(target, "target", rank, o->dims.at));
     GD_TRY(need_total(i->in[2]));
-    if (weight && (weight->rank != 1 || weight->dims[0] != o->dims.at[rank > 1] || !gd_dtype_is_float((gd_dtype)weight->dtype)))
+    if (weight && (weight->rank != 1 || weight->dims[0] != o->dims.at[rank > 1] ||
+                   !gd_dtype_is_float((gd_dtype)weight->dtype)))
         return gd_op_fail(GD_E_SHAPE, "'weight' must have one number for each class");
     i->out[0].rank = rank;
     memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
@@ -279,14 +307,17 @@ static gd_status nll_loss_grad_infer(gd_infer *i) {
 }
 static void nll_loss_grad_vjp(gd_vjp *v) { /* linear in gy: its transpose is the loss itself */
     const gd_nll_loss_grad_options *o = v->attrs;
-    v->gx[0] = gd_nll_loss(v->gy[0], v->x[1], .reduction = o->reduction, .ignore_index = o->ignore_index,
-                           .weight = optional(v->x, v->n_in, 3));
+    v->gx[0] = gd_nll_loss(v->gy[0], v->x[1], .reduction = o->reduction,
+                           .ignore_index = o->ignore_index, .weight = optional(v->x, v->n_in, 3));
 }
 static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
     const gd_nll_loss_grad_options *o = k->attrs;
     const gd_view *gy = &k->in[0], *gx = &k->out[0];
-    target_walk w = {.shape = gd_class_shape_of(gx->rank, gx->dims), .target = &k->in[1], .weight = gd_optional_view(k, 3),
-                     .ignore = o->ignore_index, .position = -1};
+    target_walk w = {.shape = gd_class_shape_of(gx->rank, gx->dims),
+                     .target = &k->in[1],
+                     .weight = gd_optional_view(k, 3),
+                     .ignore = o->ignore_index,
+                     .position = -1};
     char zero[8] = {0};
     gd_view zeros = *gx; /* one zero for all: a view with no steps */
     zeros.data = zero;
@@ -296,13 +327,15 @@ static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
     for (bool bad; next_target(&w, &bad);) {
         if (bad) return gd_bad_class(w.target, w.position, w.shape.classes, w.ignore);
         if (w.class_at < 0) continue;
-        double g = gd_load_f64(gy->dtype, o->reduction == GD_NONE ? element(gy, w.position) : gy->data);
-        gd_store_f64(gx->dtype, class_element(gx, w.outer_at, w.class_at, w.inner_at), -g * w.weight_at * share);
+        double g =
+            gd_load_f64(gy->dtype, o->reduction == GD_NONE ? element(gy, w.position) : gy->data);
+        gd_store_f64(gx->dtype, class_element(gx, w.outer_at, w.class_at, w.inner_at),
+                     -g * w.weight_at * share);
     }
     return GD_OK;
 }
 
-/* --- cross-entropy ----------------------------------------------------------------------------- */
+/* --- cross-entropy ---------------------------------------------------------------------------- */
 
 /*op cross_entropy(x, target) -> y  fullp
  * Cross-entropy of softmax(x) with a target, for logits x (C), (N,C) or (N,C,d1,...). The target is
@@ -315,7 +348,8 @@ static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
  */
 static gd_status check_smoothing(double smoothing) {
     if (smoothing >= 0 && smoothing <= 1) return GD_OK;
-    return gd_op_fail(GD_E_ARGUMENT, "label_smoothing is %g; it must lie between 0 and 1", smoothing);
+    return gd_op_fail(GD_E_ARGUMENT, "label_smoothing is %g; it must lie between 0 and 1",
+                      smoothing);
 }
 
 static gd_status cross_entropy_infer(gd_infer *i) {
@@ -327,27 +361,35 @@ static gd_status cross_entropy_infer(gd_infer *i) {
     if (!gd_dtype_is_float((gd_dtype)target->dtype)) return need_indices(x, target);
     bool same = target->rank == x->rank;
     for (int k = 0; k < x->rank && same; k++) same = target->dims[k] == x->dims[k];
-    if (!same) return gd_op_fail(GD_E_SHAPE, "a 'target' of probabilities (floats) must have the shape of 'x'");
+    if (!same)
+        return gd_op_fail(GD_E_SHAPE,
+                          "a 'target' of probabilities (floats) must have the shape of 'x'");
     i->out[0].dtype = gd_promote((gd_dtype)x->dtype, (gd_dtype)target->dtype);
     return GD_OK;
 }
 
-static gd_tensor *probabilities_loss(gd_tensor *x, gd_tensor *target, gd_tensor *weight, const gd_cross_entropy_options *o) {
+static gd_tensor *probabilities_loss(gd_tensor *x, gd_tensor *target, gd_tensor *weight,
+                                     const gd_cross_entropy_options *o) {
     int axis = class_axis(x);
     double smoothing = o->label_smoothing;
-    if (smoothing > 0) target = gd_affine(target, 1 - smoothing, smoothing / (double)gd_tensor_dim(x, axis));
+    if (smoothing > 0)
+        target = gd_affine(target, 1 - smoothing, smoothing / (double)gd_tensor_dim(x, axis));
     gd_tensor *terms = gd_mul(gd_log_softmax(x, .axis = axis), target);
     if (weight) terms = gd_mul(terms, along_classes(weight, x));
     terms = gd_neg(gd_sum(terms, .axis = axis));
-    return o->reduction == GD_NONE ? terms : o->reduction == GD_SUM ? gd_sum(terms) : gd_mean(terms);
+    return o->reduction == GD_NONE  ? terms
+           : o->reduction == GD_SUM ? gd_sum(terms)
+                                    : gd_mean(terms);
 }
 
 static void cross_entropy_expand(gd_expand *e) {
     const gd_cross_entropy_options *o = e->attrs;
     gd_tensor *x = e->x[0], *target = e->x[1], *weight = optional(e->x, e->n_in, 2);
-    if (gd_dtype_is_float((gd_dtype)target->dtype)) e->y[0] = probabilities_loss(x, target, weight, o);
+    if (gd_dtype_is_float((gd_dtype)target->dtype))
+        e->y[0] = probabilities_loss(x, target, weight, o);
     else
-        e->y[0] = gd_index_cross_entropy(x, target, .reduction = o->reduction, .ignore_index = o->ignore_index,
+        e->y[0] = gd_index_cross_entropy(x, target, .reduction = o->reduction,
+                                         .ignore_index = o->ignore_index,
                                          .label_smoothing = o->label_smoothing, .weight = weight);
 }
 
@@ -379,13 +421,16 @@ static gd_status index_cross_entropy_infer(gd_infer *i) {
 
 static void index_cross_entropy_vjp(gd_vjp *v) {
     const gd_index_cross_entropy_options *o = v->attrs;
-    gd_tensor *x = v->x[0], *target = v->x[1], *weight = optional(v->x, v->n_in, 2), *total = v->y[3];
+    gd_tensor *x = v->x[0], *target = v->x[1], *weight = optional(v->x, v->n_in, 2),
+              *total = v->y[3];
     bool mean = o->reduction == GD_MEAN;
-    if (weight && v->needs[2] && mean) total = weight_total(x, target, weight, o->ignore_index); /* of the weights too */
+    if (weight && v->needs[2] && mean)
+        total = weight_total(x, target, weight, o->ignore_index); /* of the weights too */
     if (v->needs[0])
-        v->gx[0] = gd_index_cross_entropy_grad(v->gy[0], x, target, v->y[1], v->y[2], total, .reduction = o->reduction,
-                                               .ignore_index = o->ignore_index, .label_smoothing = o->label_smoothing,
-                                               .weight = weight);
+        v->gx[0] =
+            gd_index_cross_entropy_grad(v->gy[0], x, target, v->y[1], v->y[2], total,
+                                        .reduction = o->reduction, .ignore_index = o->ignore_index,
+                                        .label_smoothing = o->label_smoothing, .weight = weight);
     if (weight && v->needs[2]) {
         gd_tensor *g = position_gradient(v->gy[0], mean ? total : NULL, x, target, o->ignore_index);
         gd_tensor *losses = gd_neg(gd_log_softmax(x, .axis = class_axis(x)));
@@ -396,7 +441,8 @@ static void index_cross_entropy_vjp(gd_vjp *v) {
 /* The loss of smoothing alone: -sum over all classes of weight * log p, reduced like the rest. */
 static gd_tensor *even_loss(gd_tensor *x, gd_tensor *logp, gd_tensor *target, gd_tensor *weight,
                             const gd_index_cross_entropy_options *o) {
-    gd_tensor *terms = gd_neg(gd_sum(weight ? gd_mul(logp, along_classes(weight, x)) : logp, .axis = class_axis(x)));
+    gd_tensor *terms = gd_neg(
+        gd_sum(weight ? gd_mul(logp, along_classes(weight, x)) : logp, .axis = class_axis(x)));
     gd_tensor *ignored = ignored_targets(target, o->ignore_index);
     terms = gd_where(ignored, gd_zeros_like(terms), terms);
     if (o->reduction == GD_NONE) return terms;
@@ -409,7 +455,8 @@ static void index_cross_entropy_expand(gd_expand *e) {
     gd_tensor *x = e->x[0], *target = e->x[1], *weight = optional(e->x, e->n_in, 2);
     double smoothing = o->label_smoothing, classes = (double)gd_tensor_dim(x, class_axis(x));
     gd_tensor *logp = gd_log_softmax(x, .axis = class_axis(x));
-    gd_tensor *named = gd_nll_loss(logp, target, .reduction = o->reduction, .ignore_index = o->ignore_index, .weight = weight);
+    gd_tensor *named = gd_nll_loss(logp, target, .reduction = o->reduction,
+                                   .ignore_index = o->ignore_index, .weight = weight);
     if (smoothing == 0) e->y[0] = named;
     else
         e->y[0] = gd_add(gd_affine(named, 1 - smoothing, 0),
@@ -441,9 +488,14 @@ static double weight_sum(const double *weight, int64_t classes) {
 static gd_status index_cross_entropy_reference(gd_kernel_call *k) {
     const gd_index_cross_entropy_options *o = k->attrs;
     const double *x = k->in[0].data, *weight = gd_optional_view(k, 2).data;
-    double *y = k->out[0].data, *shift = k->out[1].data, *scale = k->out[2].data, *total_out = k->out[3].data;
+    double *y = k->out[0].data, *shift = k->out[1].data, *scale = k->out[2].data,
+           *total_out = k->out[3].data;
     gd_class_shape s = gd_class_shape_of(k->in[0].rank, k->in[0].dims);
-    target_walk w = {.shape = s, .target = &k->in[1], .weight = gd_optional_view(k, 2), .ignore = o->ignore_index, .position = -1};
+    target_walk w = {.shape = s,
+                     .target = &k->in[1],
+                     .weight = gd_optional_view(k, 2),
+                     .ignore = o->ignore_index,
+                     .position = -1};
     double sum = 0, total = 0, all = weight_sum(weight, s.classes), smoothing = o->label_smoothing;
     for (bool bad; next_target(&w, &bad);) {
         if (bad) return gd_bad_class(w.target, w.position, s.classes, w.ignore);
@@ -452,8 +504,10 @@ static gd_status index_cross_entropy_reference(gd_kernel_call *k) {
         double loss = 0;
         if (w.class_at >= 0) {
             double logsum = log(l.sum);
-            loss = (1 - smoothing) * w.weight_at * (logsum - (mine[w.class_at * s.inner] - l.shift));
-            if (smoothing > 0) loss += smoothing / (double)s.classes * (all * (logsum + l.shift) - l.even);
+            loss =
+                (1 - smoothing) * w.weight_at * (logsum - (mine[w.class_at * s.inner] - l.shift));
+            if (smoothing > 0)
+                loss += smoothing / (double)s.classes * (all * (logsum + l.shift) - l.even);
             total += w.weight_at;
         }
         sum += loss;
@@ -484,7 +538,8 @@ static gd_status index_cross_entropy_grad_infer(gd_infer *i) {
     GD_TRY(need_positions(shift, "shift", x->rank, x->dims));
     GD_TRY(need_positions(scale, "scale", x->rank, x->dims));
     if (shift->dtype != wide((gd_dtype)x->dtype) || scale->dtype != shift->dtype)
-        return gd_op_fail(GD_E_DTYPE, "'shift' and 'scale' must be %s", gd_dtype_name(wide((gd_dtype)x->dtype)));
+        return gd_op_fail(GD_E_DTYPE, "'shift' and 'scale' must be %s",
+                          gd_dtype_name(wide((gd_dtype)x->dtype)));
     GD_TRY(need_total(i->in[5]));
     GD_TRY(check_smoothing(o->label_smoothing));
     gd_meta_like(&i->out[0], x);
@@ -499,8 +554,10 @@ static void index_cross_entropy_grad_expand(gd_expand *e) {
     gd_tensor *x = e->x[1], *target = e->x[2], *weight = optional(e->x, e->n_in, 6);
     int axis = class_axis(x);
     double even = o->label_smoothing / (double)gd_tensor_dim(x, axis);
-    gd_tensor *g = position_gradient(e->x[0], o->reduction == GD_MEAN ? e->x[5] : NULL, x, target, o->ignore_index);
-    gd_tensor *own = gd_affine(gd_cast(named_classes(x, target), (gd_dtype)x->dtype), 1 - o->label_smoothing, 0);
+    gd_tensor *g = position_gradient(e->x[0], o->reduction == GD_MEAN ? e->x[5] : NULL, x, target,
+                                     o->ignore_index);
+    gd_tensor *own =
+        gd_affine(gd_cast(named_classes(x, target), (gd_dtype)x->dtype), 1 - o->label_smoothing, 0);
     if (weight) own = gd_mul(own, weight = along_classes(weight, x));
     gd_tensor *mass = gd_sum(own, .axis = axis, .keepdim = true), *taken = own;
     if (even > 0 && weight) {
@@ -515,22 +572,29 @@ static void index_cross_entropy_grad_expand(gd_expand *e) {
 
 static gd_status index_cross_entropy_grad_reference(gd_kernel_call *k) {
     const gd_index_cross_entropy_grad_options *o = k->attrs;
-    const double *gy = k->in[0].data, *x = k->in[1].data, *shift = k->in[3].data, *scale = k->in[4].data;
+    const double *gy = k->in[0].data, *x = k->in[1].data, *shift = k->in[3].data,
+                 *scale = k->in[4].data;
     const double *weight = gd_optional_view(k, 6).data;
     double *gx = k->out[0].data;
     gd_class_shape s = gd_class_shape_of(k->in[1].rank, k->in[1].dims);
-    target_walk w = {.shape = s, .target = &k->in[2], .weight = gd_optional_view(k, 6), .ignore = o->ignore_index, .position = -1};
+    target_walk w = {.shape = s,
+                     .target = &k->in[2],
+                     .weight = gd_optional_view(k, 6),
+                     .ignore = o->ignore_index,
+                     .position = -1};
     double share = o->reduction == GD_MEAN ? 1 / *(const double *)k->in[5].data : 1;
     double even = o->label_smoothing / (double)s.classes, all = weight_sum(weight, s.classes);
     for (bool bad; next_target(&w, &bad);) {
         if (bad) return gd_bad_class(w.target, w.position, s.classes, w.ignore);
         int64_t first = w.outer_at * s.classes * s.inner + w.inner_at;
-        double g = share * gy[o->reduction == GD_NONE ? w.position : 0], own = (1 - o->label_smoothing) * w.weight_at;
+        double g = share * gy[o->reduction == GD_NONE ? w.position : 0],
+               own = (1 - o->label_smoothing) * w.weight_at;
         for (int64_t c = 0; c < s.classes; c++) {
             int64_t at = first + c * s.inner;
             double p = exp(x[at] - shift[w.position]) * scale[w.position];
             gx[at] = w.class_at < 0 ? 0
-                                    : g * ((own + even * all) * p - (c == w.class_at ? own : 0) - even * (weight ? weight[c] : 1));
+                                    : g * ((own + even * all) * p - (c == w.class_at ? own : 0) -
+                                           even * (weight ? weight[c] : 1));
         }
     }
     return GD_OK;

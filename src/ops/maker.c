@@ -9,7 +9,7 @@
 #include "ops/call.h"
 #include "ops/intern.h"
 
-/* --- finding ----------------------------------------------------------------------------------- */
+/* --- finding ---------------------------------------------------------------------------------- */
 
 /* One that the program has defined. */
 typedef struct defined {
@@ -65,7 +65,7 @@ gd_status gd_maker_lookup(const char *kind, const char *name, const gd_maker **m
                    name ? name : "NULL", known);
 }
 
-/* --- defining ---------------------------------------------------------------------------------- */
+/* --- defining --------------------------------------------------------------------------------- */
 
 static gd_status fill(defined *d, const char *kind, const void *rules) {
     gd_record *r = &d->record;
@@ -130,7 +130,7 @@ gd_status gd_maker_define(const char *kind, const char *record, const void *rule
     return GD_OK;
 }
 
-/* --- options ----------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 /* Texts of the caller's are kept. */
 static gd_status keep_strings(const gd_op *record, void *options) {
@@ -152,10 +152,8 @@ gd_status gd_maker_take_options(const gd_maker *maker, const void *given, void *
     gd_attrs_normalize(record, own);
     gd_status status = gd_attrs_check(record, own);
     if (status == GD_OK) status = keep_strings(record, own);
-    if (status == GD_OK)
-        *options = own;
-    else
-        gd_free(own);
+    if (status == GD_OK) *options = own;
+    else gd_free(own);
     return status;
 }
 

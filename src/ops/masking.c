@@ -9,7 +9,8 @@
 
 static gd_status need_mask(const gd_tensor *mask) {
     if (mask->dtype == GD_BOOL) return GD_OK;
-    return gd_op_fail(GD_E_DTYPE, "'mask' must be bool, not %s", gd_dtype_name((gd_dtype)mask->dtype));
+    return gd_op_fail(GD_E_DTYPE, "'mask' must be bool, not %s",
+                      gd_dtype_name((gd_dtype)mask->dtype));
 }
 
 /* Walks over the elements of a shape in row-major order; offsets in tensors that broadcast to it. */
@@ -46,9 +47,11 @@ static void broadcast(const gd_view *a, const gd_view *b, int *rank, int64_t *di
     }
 }
 
-static bool is_set(const gd_view *mask, int64_t at) { return ((const uint8_t *)mask->data)[at] != 0; }
+static bool is_set(const gd_view *mask, int64_t at) {
+    return ((const uint8_t *)mask->data)[at] != 0;
+}
 
-/* --- masked_fill ------------------------------------------------------------------------------- */
+/* --- masked_fill ------------------------------------------------------------------------------ */
 
 /*op masked_fill(x, mask, value:number) -> y  elementwise inplace
  * value where the mask is true, x elsewhere. In an integer tensor the fraction of value is dropped;
@@ -69,7 +72,7 @@ static gd_status masked_fill_infer(gd_infer *i) {
     return gd_need_fits(o->value, dtype);
 }
 
-/* --- masked_select ----------------------------------------------------------------------------- */
+/* --- masked_select ---------------------------------------------------------------------------- */
 
 /*op masked_select(x, mask) -> y  dynamic
  * The elements of x where the mask is true, in row-major order, as one dimension. x and mask
@@ -88,7 +91,8 @@ static gd_status masked_select_infer(gd_infer *i) {
 static void masked_select_vjp(gd_vjp *v) {
     gd_shape dims = {.form = 1};
     if (!v->needs[0] || gd_broadcast_dims(v->x, 2, &dims.rank, dims.at) != GD_OK) return;
-    v->gx[0] = gd_masked_scatter(gd_zeros_on(v->gy[0], (gd_dtype)v->gy[0]->dtype, dims), v->x[1], v->gy[0]);
+    v->gx[0] = gd_masked_scatter(gd_zeros_on(v->gy[0], (gd_dtype)v->gy[0]->dtype, dims), v->x[1],
+                                 v->gy[0]);
 }
 static gd_status masked_select_raw(gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *mask = &k->in[1];
@@ -96,7 +100,8 @@ static gd_status masked_select_raw(gd_kernel_call *k) {
     int64_t dims[GD_MAX_RANK], n = 0, size = (int64_t)gd_dtype_size(x->dtype);
     broadcast(x, mask, &rank, dims);
     walk w = walk_over(rank, dims);
-    for (int64_t e = gd_numel(rank, dims); e-- > 0; walk_on(&w)) n += is_set(mask, walk_offset(&w, mask));
+    for (int64_t e = gd_numel(rank, dims); e-- > 0; walk_on(&w))
+        n += is_set(mask, walk_offset(&w, mask));
     GD_TRY(gd_kernel_output(k, 0, 1, &n));
     char *y = k->out[0].data;
     w = walk_over(rank, dims);
@@ -108,7 +113,7 @@ static gd_status masked_select_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- masked_scatter ---------------------------------------------------------------------------- */
+/* --- masked_scatter --------------------------------------------------------------------------- */
 
 /*op masked_scatter(x, mask, src) -> y  refuses
  * x with the elements of src, in row-major order, put where the mask is true. x and mask
@@ -140,13 +145,14 @@ static gd_status masked_scatter_raw(gd_kernel_call *k) {
     for (int64_t e = 0; e < total; e++, walk_on(&w)) {
         if (!is_set(mask, walk_offset(&w, mask))) continue;
         if (taken++ < given) {
-            memcpy((char *)y->data + walk_offset(&w, y) * size, (const char *)src->data + walk_offset(&s, src) * size,
-                   (size_t)size);
+            memcpy((char *)y->data + walk_offset(&w, y) * size,
+                   (const char *)src->data + walk_offset(&s, src) * size, (size_t)size);
             walk_on(&s);
         }
     }
     if (taken > given)
-        return gd_op_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld", (long long)taken, (long long)given);
+        return gd_op_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld",
+                          (long long)taken, (long long)given);
     return GD_OK;
 }
 
@@ -164,7 +170,8 @@ static gd_status masked_scatter_grad_infer(gd_infer *i) {
     if (rank != i->in[0]->rank || memcmp(dims, i->in[0]->dims, (size_t)rank * sizeof *dims) != 0)
         return gd_op_fail(GD_E_SHAPE, "'mask' must broadcast to the shape of 'gy'");
     for (int d = 0; d < o->dims.rank; d++)
-        if (o->dims.at[d] < 0) return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld", (long long)o->dims.at[d]);
+        if (o->dims.at[d] < 0)
+            return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld", (long long)o->dims.at[d]);
     i->out[0].rank = o->dims.rank;
     memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
     return GD_OK;
@@ -180,16 +187,17 @@ static gd_status masked_scatter_grad_raw(gd_kernel_call *k) {
     walk w = walk_over(gy->rank, gy->dims), s = walk_over(gsrc->rank, gsrc->dims);
     for (int64_t e = 0; e < total && at < room; e++, walk_on(&w)) {
         if (!is_set(mask, walk_offset(&w, mask))) continue;
-        memcpy((char *)gsrc->data + walk_offset(&s, gsrc) * size, (const char *)gy->data + walk_offset(&w, gy) * size,
-               (size_t)size);
+        memcpy((char *)gsrc->data + walk_offset(&s, gsrc) * size,
+               (const char *)gy->data + walk_offset(&w, gy) * size, (size_t)size);
         walk_on(&s);
         at++;
     }
-    for (; at < room; at++, walk_on(&s)) memset((char *)gsrc->data + walk_offset(&s, gsrc) * size, 0, (size_t)size);
+    for (; at < room; at++, walk_on(&s))
+        memset((char *)gsrc->data + walk_offset(&s, gsrc) * size, 0, (size_t)size);
     return GD_OK;
 }
 
-/* --- nonzero ----------------------------------------------------------------------------------- */
+/* --- nonzero ---------------------------------------------------------------------------------- */
 
 /*op nonzero(x) -> y  dynamic nograd
  * The positions of the elements that are not zero, in row-major order: y (count, rank of x), i64.
@@ -204,7 +212,8 @@ static gd_status nonzero_infer(gd_infer *i) {
 }
 static bool is_nonzero(const gd_view *x, int64_t at) {
     const char *p = (const char *)x->data + at * (int64_t)gd_dtype_size(x->dtype);
-    return gd_dtype_is_float(x->dtype) ? gd_load_f64(x->dtype, p) != 0 : gd_load_i64(x->dtype, p) != 0;
+    return gd_dtype_is_float(x->dtype) ? gd_load_f64(x->dtype, p) != 0
+                                       : gd_load_i64(x->dtype, p) != 0;
 }
 static gd_status nonzero_raw(gd_kernel_call *k) {
     const gd_view *x = &k->in[0];

@@ -25,7 +25,7 @@ static gd_tensor *as_matrix(gd_tensor *t) {
     return gd_reshape(t, gd_dims(rows, last));
 }
 
-/* --- matmul ------------------------------------------------------------------------------------ */
+/* --- matmul ----------------------------------------------------------------------------------- */
 
 /*op matmul(a, b) -> y  heavy rows lowp
  * The matrix product a (..., m, k) times b (..., k, n); leading dimensions broadcast. A vector is a
@@ -51,19 +51,24 @@ static matrix_shapes shapes_of(int rank_a, const int64_t *a, int rank_b, const i
 static gd_status matmul_infer(gd_infer *i) {
     const gd_tensor *a = i->in[0], *b = i->in[1];
     gd_meta *y = &i->out[0];
-    if (a->rank == 0 || b->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number is no matrix; use gd_mul");
+    if (a->rank == 0 || b->rank == 0)
+        return gd_op_fail(GD_E_SHAPE, "a single number is no matrix; use gd_mul");
     y->dtype = gd_promote((gd_dtype)a->dtype, (gd_dtype)b->dtype);
     matrix_shapes s = shapes_of(a->rank, a->dims, b->rank, b->dims);
     int64_t inner_a = s.a[s.rank_a - 1], inner_b = s.b[s.rank_b - 2];
     if (inner_a != inner_b)
-        return gd_op_fail(GD_E_SHAPE, "the last dimension of 'a' is %lld, that of 'b' to be summed with it %lld; they "
-                          "must be equal", (long long)inner_a, (long long)inner_b);
+        return gd_op_fail(
+            GD_E_SHAPE,
+            "the last dimension of 'a' is %lld, that of 'b' to be summed with it %lld; they "
+            "must be equal",
+            (long long)inner_a, (long long)inner_b);
     int rank = s.rank_a > s.rank_b ? s.rank_a : s.rank_b;
     for (int d = 0; d < rank - 2; d++) {
         int ka = d - (rank - s.rank_a), kb = d - (rank - s.rank_b);
         int64_t na = ka < 0 ? 1 : s.a[ka], nb = kb < 0 ? 1 : s.b[kb];
         if (na != nb && na != 1 && nb != 1)
-            return gd_op_fail(GD_E_SHAPE, "leading dimensions %lld and %lld do not broadcast", (long long)na, (long long)nb);
+            return gd_op_fail(GD_E_SHAPE, "leading dimensions %lld and %lld do not broadcast",
+                              (long long)na, (long long)nb);
         y->dims[d] = na == 1 ? nb : na;
     }
     y->rank = rank - 2;
@@ -97,15 +102,16 @@ static void matmul_vjp(gd_vjp *v) {
     if (v->needs[1]) {
         /* one matrix for all of a's leading dimensions: one product over all rows */
         bool one = s.rank_b == 2;
-        gd_tensor *gb = one ? gd_matmul(swap_last(as_matrix(a)), as_matrix(gy)) : gd_matmul(swap_last(a), gy);
+        gd_tensor *gb =
+            one ? gd_matmul(swap_last(as_matrix(a)), as_matrix(gy)) : gd_matmul(swap_last(a), gy);
         if (!one) gb = gd_sum_to(gb, gd_shape_of(s.rank_b, s.b));
         v->gx[1] = gd_reshape(gb, gd_tensor_shape(v->x[1]));
     }
 }
 
 /* Where matrix number `index` of the result begins in an operand. */
-static int64_t batch_offset(int64_t index, int batch_rank, const int64_t *batch, int rank, const int64_t *dims,
-                            const int64_t *strides) {
+static int64_t batch_offset(int64_t index, int batch_rank, const int64_t *batch, int rank,
+                            const int64_t *dims, const int64_t *strides) {
     int64_t at = 0;
     for (int d = batch_rank; d-- > 0;) {
         int k = d - (batch_rank - (rank - 2));
@@ -120,7 +126,8 @@ static gd_status matmul_reference(gd_kernel_call *c) {
     gd_view *y = &c->out[0];
     matrix_shapes s = shapes_of(a->rank, a->dims, b->rank, b->dims);
     int rank = s.rank_a > s.rank_b ? s.rank_a : s.rank_b;
-    int64_t m = s.a[s.rank_a - 2], k = s.a[s.rank_a - 1], n = s.b[s.rank_b - 1], sa[GD_MAX_RANK], sb[GD_MAX_RANK];
+    int64_t m = s.a[s.rank_a - 2], k = s.a[s.rank_a - 1], n = s.b[s.rank_b - 1], sa[GD_MAX_RANK],
+            sb[GD_MAX_RANK];
     gd_row_major(s.rank_a, s.a, sa);
     gd_row_major(s.rank_b, s.b, sb);
     int64_t count = gd_numel(rank - 2, y->dims);
@@ -150,7 +157,7 @@ static double matmul_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->out[0]) * (double)s->in[0].dims[s->in[0].rank - 1];
 }
 
-/* --- linear ------------------------------------------------------------------------------------ */
+/* --- linear ----------------------------------------------------------------------------------- */
 
 /*op linear(x, w, b?) -> y  heavy lowp
  * x (..., in) times the transpose of w (out, in), plus b (out): a fully connected layer. Integers
@@ -204,10 +211,8 @@ static gd_status linear_reference(gd_kernel_call *k) {
                 whole +=
                     ((const uint64_t *)x->data)[row + t] * ((const uint64_t *)w->data)[column + t];
         }
-        if (reals)
-            ((double *)k->out[0].data)[i] = real;
-        else
-            ((uint64_t *)k->out[0].data)[i] = whole;
+        if (reals) ((double *)k->out[0].data)[i] = real;
+        else ((uint64_t *)k->out[0].data)[i] = whole;
     }
     return GD_OK;
 }
@@ -242,8 +247,10 @@ static gd_status matmul_relu_grad_infer(gd_infer *i) {
     GD_TRY(gd_need_float(y, "y"));
     GD_TRY(gd_need_same_dtype(y, a, "y", "a"));
     GD_TRY(gd_need_same_dtype(y, b, "y", "b"));
-    if (a->dims[1] != b->dims[0] || y->rank != 2 || y->dims[0] != a->dims[0] || y->dims[1] != b->dims[1])
-        return gd_op_fail(GD_E_SHAPE, "'a' times 'b' must be possible and have the shape of 'y', %s",
+    if (a->dims[1] != b->dims[0] || y->rank != 2 || y->dims[0] != a->dims[0] ||
+        y->dims[1] != b->dims[1])
+        return gd_op_fail(GD_E_SHAPE,
+                          "'a' times 'b' must be possible and have the shape of 'y', %s",
                           gd_shape_text(y->rank, y->dims, text, sizeof text));
     gd_meta_like(&i->out[0], y);
     return GD_OK;
@@ -269,8 +276,10 @@ static gd_status matmul_step_infer(gd_infer *i) {
     GD_TRY(gd_need_float(lr, "lr"));
     GD_TRY(gd_need_same_dtype(p, a, "p", "a"));
     GD_TRY(gd_need_same_dtype(p, b, "p", "b"));
-    if (a->dims[1] != b->dims[0] || p->rank != 2 || p->dims[0] != a->dims[0] || p->dims[1] != b->dims[1])
-        return gd_op_fail(GD_E_SHAPE, "'a' times 'b' must be possible and have the shape of 'p', %s",
+    if (a->dims[1] != b->dims[0] || p->rank != 2 || p->dims[0] != a->dims[0] ||
+        p->dims[1] != b->dims[1])
+        return gd_op_fail(GD_E_SHAPE,
+                          "'a' times 'b' must be possible and have the shape of 'p', %s",
                           gd_shape_text(p->rank, p->dims, text, sizeof text));
     gd_meta_view(&i->out[0], p, 0);
     return GD_OK;
@@ -278,9 +287,11 @@ static gd_status matmul_step_infer(gd_infer *i) {
 static double matmul_step_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->in[0]) * (double)s->in[1].dims[1];
 }
-static void matmul_step_expand(gd_expand *e) { e->y[0] = gd_sgd_step(e->x[0], gd_matmul(e->x[1], e->x[2]), e->x[3]); }
+static void matmul_step_expand(gd_expand *e) {
+    e->y[0] = gd_sgd_step(e->x[0], gd_matmul(e->x[1], e->x[2]), e->x[3]);
+}
 
-/* --- dot and outer ----------------------------------------------------------------------------- */
+/* --- dot and outer ---------------------------------------------------------------------------- */
 
 /*op dot(a, b) -> y
  * The sum of the products of two vectors.

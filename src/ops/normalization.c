@@ -13,7 +13,7 @@
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/* --- what the norms share ---------------------------------------------------------------------- */
+/* --- what the norms share --------------------------------------------------------------------- */
 
 /* Statistics and parameters of halves are f32. */
 static gd_dtype wide_dtype(const gd_tensor *x) { return x->dtype == GD_F64 ? GD_F64 : GD_F32; }
@@ -25,14 +25,17 @@ static void meta_list(gd_meta *y, gd_dtype dtype, int64_t n) {
 }
 
 /* An optional parameter of one number for each of c channels, in x's dtype or the wide one. */
-static gd_status check_parameter(const gd_tensor *t, const char *name, const gd_tensor *x, int rank, const int64_t *dims) {
+static gd_status check_parameter(const gd_tensor *t, const char *name, const gd_tensor *x, int rank,
+                                 const int64_t *dims) {
     char a[128], b[128];
     if (!t) return GD_OK;
     if (t->dtype != x->dtype && t->dtype != wide_dtype(x))
-        return gd_op_fail(GD_E_DTYPE, "'%s' is %s and 'x' %s; it must be the same%s", name, gd_dtype_name((gd_dtype)t->dtype),
-                          gd_dtype_name((gd_dtype)x->dtype), wide_dtype(x) != x->dtype ? ", or f32" : "");
+        return gd_op_fail(GD_E_DTYPE, "'%s' is %s and 'x' %s; it must be the same%s", name,
+                          gd_dtype_name((gd_dtype)t->dtype), gd_dtype_name((gd_dtype)x->dtype),
+                          wide_dtype(x) != x->dtype ? ", or f32" : "");
     if (t->rank != rank || memcmp(t->dims, dims, sizeof(int64_t) * (size_t)rank) != 0)
-        return gd_op_fail(GD_E_SHAPE, "'%s' must have shape %s, not %s", name, gd_shape_text(rank, dims, a, sizeof a),
+        return gd_op_fail(GD_E_SHAPE, "'%s' must have shape %s, not %s", name,
+                          gd_shape_text(rank, dims, a, sizeof a),
                           gd_shape_text(t->rank, t->dims, b, sizeof b));
     return GD_OK;
 }
@@ -71,7 +74,8 @@ static int64_t plain_group(const plain *p, int64_t e) {
     return p->groups ? e / (p->c * p->s) * p->groups + channel / (p->c / p->groups) : channel;
 }
 
-static void plain_statistics(const plain *p, const double *x, double eps, double *mean, double *variance, double *rstd) {
+static void plain_statistics(const plain *p, const double *x, double eps, double *mean,
+                             double *variance, double *rstd) {
     int64_t total = p->n * p->c * p->s, count = plain_count(p);
     double share = plain_share(p);
     memset(mean, 0, sizeof(double) * (size_t)count);
@@ -84,8 +88,8 @@ static void plain_statistics(const plain *p, const double *x, double eps, double
     for (int64_t g = 0; g < count; g++) rstd[g] = 1 / sqrt(variance[g] + eps);
 }
 
-static void plain_apply(const plain *p, const double *x, const double *weight, const double *bias, const double *mean,
-                        const double *rstd, double *y) {
+static void plain_apply(const plain *p, const double *x, const double *weight, const double *bias,
+                        const double *mean, const double *rstd, double *y) {
     int64_t total = p->n * p->c * p->s;
     for (int64_t e = 0; e < total; e++) {
         int64_t g = plain_group(p, e), c = plain_channel(p, e);
@@ -95,10 +99,13 @@ static void plain_apply(const plain *p, const double *x, const double *weight, c
 
 /* Three numbers for each mean: itself, the variance, and what comes of it; two sums are enough on the
  * way back. */
-static size_t plain_bytes(const plain *p) { return sizeof(double) * (size_t)(3 * plain_count(p) + 1); }
+static size_t plain_bytes(const plain *p) {
+    return sizeof(double) * (size_t)(3 * plain_count(p) + 1);
+}
 
-static gd_status plain_forward(const plain *p, gd_kernel_call *k, const double *weight, const double *bias, double eps,
-                               gd_view *mean_out, gd_view *rstd_out) {
+static gd_status plain_forward(const plain *p, gd_kernel_call *k, const double *weight,
+                               const double *bias, double eps, gd_view *mean_out,
+                               gd_view *rstd_out) {
     int64_t count = plain_count(p);
     double *mean = k->workspace, *variance = mean + count, *rstd = variance + count;
     plain_statistics(p, k->in[0].data, eps, mean, variance, rstd);
@@ -109,7 +116,8 @@ static gd_status plain_forward(const plain *p, gd_kernel_call *k, const double *
 }
 
 /* gx, gweight and gbias; `fixed`: mean and rstd do not depend on x. */
-static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double *mean, const double *rstd, bool fixed) {
+static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double *mean,
+                                const double *rstd, bool fixed) {
     const double *gy = k->in[0].data, *x = k->in[1].data, *weight = k->in[2].data;
     double *gx = k->out[0].data, *gweight = k->out[1].data, *gbias = k->out[2].data;
     int64_t total = p->n * p->c * p->s, count = plain_count(p);
@@ -127,7 +135,8 @@ static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double 
     }
     for (int64_t e = 0; e < total; e++) {
         int64_t g = plain_group(p, e);
-        double hat = (x[e] - (mean ? mean[g] : 0)) * rstd[g], w = weight ? weight[plain_channel(p, e)] : 1;
+        double hat = (x[e] - (mean ? mean[g] : 0)) * rstd[g],
+               w = weight ? weight[plain_channel(p, e)] : 1;
         gx[e] = rstd[g] * (gy[e] * w - (fixed ? 0 : (p->centered ? sum[g] : 0) + hat * dot[g]));
     }
     return GD_OK;
@@ -139,14 +148,18 @@ static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double 
  */
 
 /* Halves are computed as f32 in the bodies. */
-static gd_tensor *widened(gd_tensor *t, gd_dtype dtype) { return t && t->dtype != dtype ? gd_cast(t, dtype) : t; }
+static gd_tensor *widened(gd_tensor *t, gd_dtype dtype) {
+    return t && t->dtype != dtype ? gd_cast(t, dtype) : t;
+}
 
 /* A list of channels as [1][c][1], or NULL. */
 static gd_tensor *as_channels(gd_tensor *t) { return t ? gd_reshape(t, gd_dims(1, -1, 1)) : NULL; }
 
-static gd_tensor *mean_over(gd_tensor *x, gd_shape axes) { return gd_mean(x, .axis = axes, .keepdim = true); }
+static gd_tensor *mean_over(gd_tensor *x, gd_shape axes) {
+    return gd_mean(x, .axis = axes, .keepdim = true);
+}
 
-/* --- batch norm -------------------------------------------------------------------------------- */
+/* --- batch norm ------------------------------------------------------------------------------- */
 
 /*op batch_norm(x, weight?, bias?, running_mean!?, running_var!?) -> y, mean~, rstd~  fullp
  * Each channel of x (N,C,...) moved and scaled to mean 0 and variance 1, then times its weight plus
@@ -168,9 +181,11 @@ static gd_status batch_norm_infer(gd_infer *i) {
     const char *names[] = {"x", "weight", "bias", "running_mean", "running_var"};
     for (int k = 1; k < 5; k++) GD_TRY(check_parameter(i->in[k], names[k], x, 1, &channels));
     if (!i->in[3] != !i->in[4])
-        return gd_op_fail(GD_E_ARGUMENT, "'running_mean' and 'running_var' must both be given, or neither");
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "'running_mean' and 'running_var' must both be given, or neither");
     if (!o->training && !i->in[3])
-        return gd_op_fail(GD_E_ARGUMENT, "without training, 'running_mean' and 'running_var' are needed");
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "without training, 'running_mean' and 'running_var' are needed");
     gd_shape dims = channels_of(x);
     if (o->training && dims.at[0] * dims.at[2] == 1)
         return gd_op_fail(GD_E_SHAPE, "training needs more than one value for each channel");
@@ -181,7 +196,8 @@ static gd_status batch_norm_infer(gd_infer *i) {
 }
 static void batch_norm_vjp(gd_vjp *v) {
     const gd_batch_norm_options *o = v->attrs;
-    gd_batch_norm_grad_outputs g = gd_batch_norm_grad(v->gy[0], v->x[0], v->x[1], v->y[1], v->y[2], o->training, o->eps);
+    gd_batch_norm_grad_outputs g =
+        gd_batch_norm_grad(v->gy[0], v->x[0], v->x[1], v->y[1], v->y[2], o->training, o->eps);
     v->gx[0] = g.gx;
     if (v->needs[1]) v->gx[1] = g.gweight;
     if (v->needs[2]) v->gx[2] = g.gbias;
@@ -270,9 +286,11 @@ static gd_status check_norm_grad(const gd_infer *i, int64_t channels, int64_t co
     for (int k = 3; k < 5; k++) {
         const gd_tensor *t = k < i->n_in ? i->in[k] : NULL;
         if (!t && k == 3) continue;
-        bool fits = t && (t->dtype == wide_dtype(x) || t->dtype == x->dtype) && gd_numel(t->rank, t->dims) == count;
+        bool fits = t && (t->dtype == wide_dtype(x) || t->dtype == x->dtype) &&
+                    gd_numel(t->rank, t->dims) == count;
         if (!fits)
-            return gd_op_fail(GD_E_SHAPE, "'%s' must have %lld elements of type %s", i->op->inputs[k].name, (long long)count,
+            return gd_op_fail(GD_E_SHAPE, "'%s' must have %lld elements of type %s",
+                              i->op->inputs[k].name, (long long)count,
                               gd_dtype_name(wide_dtype(x)));
     }
     return GD_OK;
@@ -295,15 +313,18 @@ static void batch_norm_grad_expand(gd_expand *e) {
     const gd_batch_norm_grad_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[1]);
     gd_shape dims = channels_of(e->x[1]), axes = gd_dims(0, 2);
-    gd_tensor *gy = gd_reshape(widened(e->x[0], dtype), dims), *x = gd_reshape(widened(e->x[1], dtype), dims);
+    gd_tensor *gy = gd_reshape(widened(e->x[0], dtype), dims),
+              *x = gd_reshape(widened(e->x[1], dtype), dims);
     gd_tensor *rstd = as_channels(e->x[4]), *from;
     if (o->training) { /* in terms of x, so that gradients see what mean and rstd are made of */
         from = gd_sub(x, mean_over(x, axes));
         rstd = gd_rsqrt_plus(mean_over(gd_square(from), axes), o->eps);
     } else from = gd_sub(x, as_channels(e->x[3]));
-    gd_tensor *hat = gd_mul(from, rstd), *sum = gd_sum(gy, .axis = axes), *dot = gd_sum(gd_mul(gy, hat), .axis = axes);
+    gd_tensor *hat = gd_mul(from, rstd), *sum = gd_sum(gy, .axis = axes),
+              *dot = gd_sum(gd_mul(gy, hat), .axis = axes);
     gd_tensor *g = gy;
-    if (o->training) g = gd_sub(gd_sub(gy, mean_over(gy, axes)), gd_mul(hat, mean_over(gd_mul(gy, hat), axes)));
+    if (o->training)
+        g = gd_sub(gd_sub(gy, mean_over(gy, axes)), gd_mul(hat, mean_over(gd_mul(gy, hat), axes)));
     g = gd_mul(g, rstd);
     if (e->x[2]) g = gd_mul(g, as_channels(widened(e->x[2], dtype)));
     e->y[0] = gd_reshape(widened(g, (gd_dtype)e->x[1]->dtype), gd_tensor_shape(e->x[1]));
@@ -320,29 +341,36 @@ static gd_status batch_norm_grad_reference(gd_kernel_call *k) {
     return plain_backward(&p, k, k->in[3].data, k->in[4].data, !o->training);
 }
 
-/* --- layer norm -------------------------------------------------------------------------------- */
+/* --- layer norm ------------------------------------------------------------------------------- */
 
 /* How many of the last dims are normalized. */
-static gd_status normalized_rank(const gd_infer *i, const gd_shape *given, int n_parameters, int *rank) {
+static gd_status normalized_rank(const gd_infer *i, const gd_shape *given, int n_parameters,
+                                 int *rank) {
     const gd_tensor *x = i->in[0];
     char a[128], b[128];
     gd_shape dims = *given;
     for (int k = 1; k <= n_parameters && !gd_shape_is_set(&dims); k++)
         if (i->in[k]) dims = gd_tensor_shape(i->in[k]);
     if (!gd_shape_is_set(&dims)) dims = gd_dims(x->rank > 0 ? x->dims[x->rank - 1] : 1);
-    if (dims.rank < 1 || dims.rank > x->rank || memcmp(dims.at, x->dims + x->rank - dims.rank, sizeof(int64_t) * (size_t)dims.rank) != 0)
+    if (dims.rank < 1 || dims.rank > x->rank ||
+        memcmp(dims.at, x->dims + x->rank - dims.rank, sizeof(int64_t) * (size_t)dims.rank) != 0)
         return gd_op_fail(GD_E_SHAPE, "normalized_dims are %s, and not the last dimensions of %s",
-                          gd_shape_text(dims.rank, dims.at, a, sizeof a), gd_shape_text(x->rank, x->dims, b, sizeof b));
+                          gd_shape_text(dims.rank, dims.at, a, sizeof a),
+                          gd_shape_text(x->rank, x->dims, b, sizeof b));
     *rank = dims.rank;
     for (int k = 1; k <= n_parameters; k++)
         GD_TRY(check_parameter(i->in[k], k == 1 ? "weight" : "bias", x, dims.rank, dims.at));
     return GD_OK;
 }
 
-static int64_t leading_count(const gd_tensor *x, int rank) { return gd_numel(x->rank - rank, x->dims); }
+static int64_t leading_count(const gd_tensor *x, int rank) {
+    return gd_numel(x->rank - rank, x->dims);
+}
 
 /* As [rows][normalized][1]. */
-static gd_tensor *as_rows(gd_tensor *t, int64_t rows, int64_t n) { return gd_reshape(t, gd_dims(rows, n, 1)); }
+static gd_tensor *as_rows(gd_tensor *t, int64_t rows, int64_t n) {
+    return gd_reshape(t, gd_dims(rows, n, 1));
+}
 
 /*op layer_norm(x, weight?, bias?) -> y, mean~, rstd~  fullp
  * The last dimensions of x moved and scaled to mean 0 and variance 1, then times weight plus bias,
@@ -370,11 +398,13 @@ static void rows_vjp(gd_vjp *v, gd_tensor *mean, gd_tensor *rstd, double eps, in
     if (rows > 0) n = gd_tensor_numel(x) / rows;
     for (int k = 1; k <= n_parameters; k++)
         if (v->x[k]) n = gd_tensor_numel(v->x[k]);
-    gd_row_norm_grad_outputs g = gd_row_norm_grad(as_rows(v->gy[0], rows, n), as_rows(x, rows, n),
-                                                  weight ? gd_reshape(weight, gd_dims(n)) : NULL, mean, rstd, 1, eps);
+    gd_row_norm_grad_outputs g =
+        gd_row_norm_grad(as_rows(v->gy[0], rows, n), as_rows(x, rows, n),
+                         weight ? gd_reshape(weight, gd_dims(n)) : NULL, mean, rstd, 1, eps);
     v->gx[0] = gd_reshape(g.gx, gd_tensor_shape(x));
     for (int k = 1; k <= n_parameters; k++)
-        if (v->needs[k]) v->gx[k] = gd_reshape(k == 1 ? g.gweight : g.gbias, gd_tensor_shape(v->x[k]));
+        if (v->needs[k])
+            v->gx[k] = gd_reshape(k == 1 ? g.gweight : g.gbias, gd_tensor_shape(v->x[k]));
 }
 static void layer_norm_vjp(gd_vjp *v) {
     const gd_layer_norm_options *o = v->attrs;
@@ -382,7 +412,8 @@ static void layer_norm_vjp(gd_vjp *v) {
 }
 
 /* The axes that a parameter covers, or that are named, or the last one. */
-static gd_shape normalized_axes(const gd_tensor *x, const gd_shape *given, const gd_tensor *weight, const gd_tensor *bias) {
+static gd_shape normalized_axes(const gd_tensor *x, const gd_shape *given, const gd_tensor *weight,
+                                const gd_tensor *bias) {
     int rank = gd_shape_is_set(given) ? given->rank : weight ? weight->rank : bias ? bias->rank : 1;
     gd_shape axes = {.rank = rank, .form = 1};
     for (int k = 0; k < rank; k++) axes.at[k] = x->rank - rank + k;
@@ -422,7 +453,8 @@ static gd_status row_norm_grad_infer(gd_infer *i) {
     int64_t groups = ((const gd_row_norm_grad_options *)i->attrs)->groups;
     GD_TRY(gd_need_rank(x, "x", 3));
     if (groups < 1 || x->dims[1] % groups != 0)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld groups for %lld channels", (long long)groups, (long long)x->dims[1]);
+        return gd_op_fail(GD_E_ARGUMENT, "%lld groups for %lld channels", (long long)groups,
+                          (long long)x->dims[1]);
     GD_TRY(check_norm_grad(i, x->dims[1], x->dims[0] * groups));
     gd_meta_like(&i->out[0], x);
     meta_list(&i->out[1], wide_dtype(x), x->dims[1]);
@@ -434,10 +466,12 @@ static void row_norm_grad_expand(gd_expand *e) {
     gd_dtype dtype = wide_dtype(e->x[1]);
     gd_tensor *gy = widened(e->x[0], dtype), *x = widened(e->x[1], dtype), *g = gy;
     int64_t n = x->dims[0], c = x->dims[1], s = x->dims[2];
-    gd_shape rows = gd_dims(n, o->groups, c / o->groups * s), axes = gd_dims(0, 2), last = gd_dims(2);
+    gd_shape rows = gd_dims(n, o->groups, c / o->groups * s), axes = gd_dims(0, 2),
+             last = gd_dims(2);
     gd_tensor *from = gd_reshape(x, rows);
     if (e->x[3]) from = gd_sub(from, mean_over(from, last));
-    gd_tensor *rstd = gd_rsqrt_plus(mean_over(gd_square(from), last), o->eps), *hat = gd_mul(from, rstd);
+    gd_tensor *rstd = gd_rsqrt_plus(mean_over(gd_square(from), last), o->eps),
+              *hat = gd_mul(from, rstd);
     if (e->x[2]) g = gd_mul(g, as_channels(widened(e->x[2], dtype)));
     g = gd_reshape(g, rows);
     gd_tensor *pull = gd_mul(hat, mean_over(gd_mul(g, hat), last));
@@ -458,7 +492,7 @@ static gd_status row_norm_grad_reference(gd_kernel_call *k) {
     return plain_backward(&p, k, k->in[3].data, k->in[4].data, false);
 }
 
-/* --- RMS norm ---------------------------------------------------------------------------------- */
+/* --- RMS norm --------------------------------------------------------------------------------- */
 
 /*op rms_norm(x, weight?) -> y, rstd~  fullp
  * The last dimensions of x divided by the root of the mean of their squares, then times weight,
@@ -468,7 +502,9 @@ static gd_status row_norm_grad_reference(gd_kernel_call *k) {
  *   saves x, weight, rstd
  *   onnx RMSNormalization
  */
-static double rms_eps(double eps, gd_dtype dtype) { return !isnan(eps) ? eps : dtype == GD_F64 ? 0x1p-52 : 0x1p-23; }
+static double rms_eps(double eps, gd_dtype dtype) {
+    return !isnan(eps) ? eps : dtype == GD_F64 ? 0x1p-52 : 0x1p-23;
+}
 
 static gd_status rms_norm_infer(gd_infer *i) {
     const gd_rms_norm_options *o = i->attrs;
@@ -500,10 +536,11 @@ static size_t rms_norm_workspace(const gd_kernel_call *k) {
 static gd_status rms_norm_reference(gd_kernel_call *k) {
     const gd_rms_norm_options *o = k->attrs;
     plain p = plain_rows(&k->in[0], k->out[1].dims[0], false);
-    return plain_forward(&p, k, k->in[1].data, NULL, rms_eps(o->eps, k->in[0].dtype), NULL, &k->out[1]);
+    return plain_forward(&p, k, k->in[1].data, NULL, rms_eps(o->eps, k->in[0].dtype), NULL,
+                         &k->out[1]);
 }
 
-/* --- group and instance norm ------------------------------------------------------------------- */
+/* --- group and instance norm ------------------------------------------------------------------ */
 
 /*op group_norm(x, groups:int, weight?, bias?) -> y, mean~, rstd~  fullp
  * x (N,C,...) with each group of C/groups channels moved and scaled to mean 0 and variance 1, then
@@ -516,10 +553,12 @@ static gd_status group_norm_infer(gd_infer *i) {
     const gd_group_norm_options *o = i->attrs;
     const gd_tensor *x = i->in[0];
     GD_TRY(gd_need_float(x, "x"));
-    if (x->rank < 2) return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions (N,C,...), not %d", x->rank);
+    if (x->rank < 2)
+        return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions (N,C,...), not %d",
+                          x->rank);
     if (o->groups < 1 || x->dims[1] % o->groups != 0)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld channels cannot be divided into %lld groups", (long long)x->dims[1],
-                          (long long)o->groups);
+        return gd_op_fail(GD_E_ARGUMENT, "%lld channels cannot be divided into %lld groups",
+                          (long long)x->dims[1], (long long)o->groups);
     GD_TRY(check_parameter(i->in[1], "weight", x, 1, &x->dims[1]));
     GD_TRY(check_parameter(i->in[2], "bias", x, 1, &x->dims[1]));
     gd_meta_like(&i->out[0], x);
@@ -547,7 +586,8 @@ static void group_norm_expand(gd_expand *e) {
     int64_t share = o->groups > 0 ? dims.at[1] / o->groups * dims.at[2] : 0;
     gd_tensor *x = gd_reshape(widened(e->x[0], dtype), gd_dims(dims.at[0], o->groups, share));
     gd_tensor *var = gd_var(x, .axis = last, .correction = 0, .keepdim = true);
-    gd_tensor *y = gd_reshape(gd_mul(gd_sub(x, mean_over(x, last)), gd_rsqrt_plus(var, o->eps)), dims);
+    gd_tensor *y =
+        gd_reshape(gd_mul(gd_sub(x, mean_over(x, last)), gd_rsqrt_plus(var, o->eps)), dims);
     if (e->x[1]) y = gd_mul(y, as_channels(widened(e->x[1], dtype)));
     if (e->x[2]) y = gd_add(y, as_channels(widened(e->x[2], dtype)));
     e->y[0] = gd_reshape(widened(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
@@ -601,8 +641,7 @@ static void instance_norm_expand(gd_expand *e) {
     const gd_instance_norm_options *o = e->attrs;
     gd_tensor *x = e->x[0], *mean = e->n_in > 3 ? e->x[3] : NULL,
               *var = e->n_in > 4 ? e->x[4] : NULL;
-    if (!o->use_input_stats)
-        e->y[0] = gd_batch_norm(x, e->x[1], e->x[2], mean, var, .eps = o->eps);
+    if (!o->use_input_stats) e->y[0] = gd_batch_norm(x, e->x[1], e->x[2], mean, var, .eps = o->eps);
     else if (mean && gd_tensor_numel(x) > 0)
         e->y[0] = gd_instance_norm_train(x, e->x[1], e->x[2], mean, var, o->momentum, o->eps);
     else

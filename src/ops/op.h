@@ -63,21 +63,28 @@ struct gd_op_state {
     struct gd_derived {
         const gd_op *op; /* NULL where the gradient is zero or passes through */
         bool ready, zero;
-        int passes;        /* the output whose gradient passes through unchanged, or -1 */
+        int passes; /* the output whose gradient passes through unchanged, or -1 */
         int n_sources;
         int8_t source[24]; /* inputs of `op`: number in gradients, inputs, outputs */
-    } *derived;
-    const gd_op *unless;     /* made at first use: see gd_op_unless */
-    const void *compiled[4]; /* elementwise kernels of this IR by instruction set; the backend's own */
+    } * derived;
+    const gd_op *unless; /* made at first use: see gd_op_unless */
+    const void
+        *compiled[4]; /* elementwise kernels of this IR by instruction set; the backend's own */
 };
 
-/* --- the table --------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 /* The generated list: one array of records for each source file. */
-typedef struct gd_op_family { const gd_op *const *ops; int count; } gd_op_family;
+typedef struct gd_op_family {
+    const gd_op *const *ops;
+    int count;
+} gd_op_family;
 extern const gd_op_family gd_op_families[];
 extern const int gd_op_family_count;
-typedef struct gd_kernel_family { const gd_kernel *kernels; int count; } gd_kernel_family;
+typedef struct gd_kernel_family {
+    const gd_kernel *kernels;
+    int count;
+} gd_kernel_family;
 extern const gd_kernel_family gd_kernel_families[];
 extern const int gd_kernel_family_count;
 
@@ -99,7 +106,7 @@ const struct gd_derived *gd_op_derived(const gd_op *op, int input);
  * where it is not 0, the op changes nothing. NULL: failed. */
 const gd_op *gd_op_unless(const gd_op *op);
 
-/* --- the dispatcher ---------------------------------------------------------------------------- */
+/* --- the dispatcher --------------------------------------------------------------------------- */
 
 /* One call on its way through the dispatcher. */
 typedef struct gd_invocation {

@@ -21,15 +21,19 @@ static gd_status check_axis(const gd_pad_axis *a, gd_word mode, int axis, int64_
     int64_t uncut = a->n + (a->left < 0 ? a->left : 0) + (right < 0 ? right : 0);
     bool edges = mode == GD_REFLECT || mode == GD_REPLICATE; /* show what was cut off, too */
     if (a->out < 0 || (uncut < 0 && !edges))
-        return gd_op_fail(GD_E_SHAPE, "padding cuts %lld and %lld off axis %d of size %lld, which leaves less than nothing",
-                          (long long)-a->left, (long long)-right, axis, (long long)a->n);
+        return gd_op_fail(
+            GD_E_SHAPE,
+            "padding cuts %lld and %lld off axis %d of size %lld, which leaves less than nothing",
+            (long long)-a->left, (long long)-right, axis, (long long)a->n);
     if (mode == GD_CONSTANT || (a->left <= 0 && right <= 0 && uncut >= 0)) return GD_OK;
     int64_t most = mode == GD_REFLECT ? a->n - 1 : mode == GD_CIRCULAR ? a->n : INT64_MAX;
     if (a->n == 0 || (uncut == 0 && !edges))
         return gd_op_fail(GD_E_SHAPE, "axis %d is empty: there is nothing to repeat", axis);
     if (a->left > most || right > most)
-        return gd_op_fail(GD_E_SHAPE, "axis %d has size %lld and takes at most %lld on a side in this mode, not %lld",
-                          axis, (long long)a->n, (long long)most, (long long)(a->left > most ? a->left : right));
+        return gd_op_fail(
+            GD_E_SHAPE,
+            "axis %d has size %lld and takes at most %lld on a side in this mode, not %lld", axis,
+            (long long)a->n, (long long)most, (long long)(a->left > most ? a->left : right));
     return GD_OK;
 }
 
@@ -38,13 +42,15 @@ static gd_status pad_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0];
     gd_pad_axis axes[GD_MAX_RANK];
     if (o->padding.rank % 2 != 0)
-        return gd_op_fail(GD_E_ARGUMENT, "padding has %d numbers; they come in pairs", o->padding.rank);
+        return gd_op_fail(GD_E_ARGUMENT, "padding has %d numbers; they come in pairs",
+                          o->padding.rank);
     if (o->padding.rank > 2 * x->rank)
-        return gd_op_fail(GD_E_SHAPE, "padding has %d numbers; %d dimensions take %d at most", o->padding.rank,
-                          x->rank, 2 * x->rank);
+        return gd_op_fail(GD_E_SHAPE, "padding has %d numbers; %d dimensions take %d at most",
+                          o->padding.rank, x->rank, 2 * x->rank);
     for (int k = 0; k < o->padding.rank; k++) { /* so that sums cannot overflow */
         int64_t n = o->padding.at[k];
-        if (n > INT64_MAX / 4 || n < -(INT64_MAX / 4)) return gd_op_fail(GD_E_OVERFLOW, "padding of %lld", (long long)n);
+        if (n > INT64_MAX / 4 || n < -(INT64_MAX / 4))
+            return gd_op_fail(GD_E_OVERFLOW, "padding of %lld", (long long)n);
     }
     gd_pad_axes(x->rank, x->dims, &o->padding, axes);
     i->out[0].rank = x->rank;
@@ -61,8 +67,9 @@ static void pad_vjp(gd_vjp *v) {
     const gd_pad_options *o = v->attrs;
     gd_shape back = o->padding;
     for (int k = 0; k < back.rank; k++) back.at[k] = -back.at[k];
-    v->gx[0] = o->mode == GD_CONSTANT ? gd_pad(v->gy[0], back)
-                                      : gd_pad_grad(v->gy[0], gd_tensor_shape(v->x[0]), o->padding, o->mode);
+    v->gx[0] = o->mode == GD_CONSTANT
+                   ? gd_pad(v->gy[0], back)
+                   : gd_pad_grad(v->gy[0], gd_tensor_shape(v->x[0]), o->padding, o->mode);
 }
 
 static gd_status pad_raw(gd_kernel_call *k) {
@@ -84,7 +91,8 @@ static gd_status pad_raw(gd_kernel_call *k) {
             from += j * x->strides[d];
             inside &= j >= 0;
         }
-        memcpy((char *)y->data + to * (int64_t)size, inside ? (const char *)x->data + from * (int64_t)size : value, size);
+        memcpy((char *)y->data + to * (int64_t)size,
+               inside ? (const char *)x->data + from * (int64_t)size : value, size);
     }
     return GD_OK;
 }
@@ -105,7 +113,8 @@ static gd_status pad_grad_infer(gd_infer *i) {
     for (int d = 0; d < gy->rank; d++) {
         GD_TRY(check_axis(&axes[d], o->mode, d, axes[d].out - axes[d].n - axes[d].left));
         if (axes[d].out != gy->dims[d])
-            return gd_op_fail(GD_E_SHAPE, "dimension %d is %lld, not %lld", d, (long long)gy->dims[d], (long long)axes[d].out);
+            return gd_op_fail(GD_E_SHAPE, "dimension %d is %lld, not %lld", d,
+                              (long long)gy->dims[d], (long long)axes[d].out);
     }
     i->out[0].rank = gy->rank;
     memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);

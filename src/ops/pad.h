@@ -15,10 +15,12 @@ typedef struct gd_pad_axis {
 
 /* The axes of a tensor of these dims under a list in PyTorch's order: (left, right) of the last
  * axis, then of the one before it, ... */
-static inline void gd_pad_axes(int rank, const int64_t *dims, const gd_shape *padding, gd_pad_axis *axes) {
+static inline void gd_pad_axes(int rank, const int64_t *dims, const gd_shape *padding,
+                               gd_pad_axis *axes) {
     for (int d = 0; d < rank; d++) {
         int k = 2 * (rank - 1 - d);
-        int64_t left = k < padding->rank ? padding->at[k] : 0, right = k < padding->rank ? padding->at[k + 1] : 0;
+        int64_t left = k < padding->rank ? padding->at[k] : 0,
+                right = k < padding->rank ? padding->at[k + 1] : 0;
         gd_pad_axis *a = &axes[d];
         a->n = dims[d];
         a->left = left;

@@ -14,7 +14,7 @@
 
 enum { AXES = GD_POOL_AXES };
 
-/* --- options ----------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 /* The options of any op in this file, by axis. */
 typedef struct {
@@ -27,7 +27,11 @@ typedef struct {
 
 /* Reads an op's options struct by the names in its record. */
 static gd_status read_options(const gd_op *op, const void *attrs, int n, options *o) {
-    *o = (options){.kernel = {1, 1, 1}, .stride = {1, 1, 1}, .dilation = {1, 1, 1}, .size = {1, 1, 1}, .dims = {1, 1, 1}};
+    *o = (options){.kernel = {1, 1, 1},
+                   .stride = {1, 1, 1},
+                   .dilation = {1, 1, 1},
+                   .size = {1, 1, 1},
+                   .dims = {1, 1, 1}};
     for (int i = 0; i < op->n_attrs; i++) {
         const gd_op_attr *a = &op->attrs[i];
         const void *field = (const char *)attrs + a->offset;
@@ -39,7 +43,8 @@ static gd_status read_options(const gd_op *op, const void *attrs, int n, options
         else if (strcmp(a->name, "size") == 0) to = o->size;
         else if (strcmp(a->name, "dims") == 0) to = o->dims;
         else if (strcmp(a->name, "ceil_mode") == 0) o->ceil_mode = *(const bool *)field;
-        else if (strcmp(a->name, "count_include_pad") == 0) o->count_include_pad = *(const bool *)field;
+        else if (strcmp(a->name, "count_include_pad") == 0)
+            o->count_include_pad = *(const bool *)field;
         else if (strcmp(a->name, "divisor_override") == 0) {
             o->divisor = *(const int64_t *)field;
             if (o->divisor == 0) return gd_op_fail(GD_E_ARGUMENT, "divisor_override is 0");
@@ -60,15 +65,21 @@ static gd_status read_options(const gd_op *op, const void *attrs, int n, options
 static gd_status check_options(const options *o, int n) {
     for (int a = AXES - n; a < AXES; a++) {
         int64_t span;
-        if (o->kernel[a] == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "kernel, the size of the window, is not given");
+        if (o->kernel[a] == GD_UNSET)
+            return gd_op_fail(GD_E_ARGUMENT, "kernel, the size of the window, is not given");
         if (o->kernel[a] < 1 || o->stride[a] < 1 || o->dilation[a] < 1)
-            return gd_op_fail(GD_E_ARGUMENT, "kernel (%lld), stride (%lld) and dilation (%lld) must be at least 1",
-                              (long long)o->kernel[a], (long long)o->stride[a], (long long)o->dilation[a]);
-        if (!gd_mul_i64(o->kernel[a] - 1, o->dilation[a], &span) || span > INT64_MAX / 4 || o->stride[a] > INT64_MAX / 4)
+            return gd_op_fail(GD_E_ARGUMENT,
+                              "kernel (%lld), stride (%lld) and dilation (%lld) must be at least 1",
+                              (long long)o->kernel[a], (long long)o->stride[a],
+                              (long long)o->dilation[a]);
+        if (!gd_mul_i64(o->kernel[a] - 1, o->dilation[a], &span) || span > INT64_MAX / 4 ||
+            o->stride[a] > INT64_MAX / 4)
             return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
         if (o->padding[a] < 0 || o->padding[a] > (span + 1) / 2)
-            return gd_op_fail(GD_E_ARGUMENT, "padding is %lld; it must be at most half of the window, which spans %lld",
-                              (long long)o->padding[a], (long long)(span + 1));
+            return gd_op_fail(
+                GD_E_ARGUMENT,
+                "padding is %lld; it must be at most half of the window, which spans %lld",
+                (long long)o->padding[a], (long long)(span + 1));
     }
     return GD_OK;
 }
@@ -77,14 +88,17 @@ static gd_status check_options(const options *o, int n) {
 static gd_status output_size(const options *o, int a, int64_t in, int64_t *out) {
     int64_t span = (o->kernel[a] - 1) * o->dilation[a] + 1, room;
     if (in < 1) return gd_op_fail(GD_E_SHAPE, "there is nothing to pool: an axis is empty");
-    if (!gd_add_i64(in, 2 * o->padding[a], &room) || room > INT64_MAX / 2) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
+    if (!gd_add_i64(in, 2 * o->padding[a], &room) || room > INT64_MAX / 2)
+        return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
     room -= span;
     if (o->ceil_mode) room += o->stride[a] - 1;
     *out = room < 0 ? 0 : room / o->stride[a] + 1;
     /* with ceil_mode, the last window must still begin inside, or in the padding before */
     if (o->ceil_mode && *out > 0 && (*out - 1) * o->stride[a] >= in + o->padding[a]) --*out;
     if (*out < 1)
-        return gd_op_fail(GD_E_SHAPE, "a window that spans %lld does not fit into %lld elements and padding %lld on each side",
+        return gd_op_fail(GD_E_SHAPE,
+                          "a window that spans %lld does not fit into %lld elements and padding "
+                          "%lld on each side",
                           (long long)span, (long long)in, (long long)o->padding[a]);
     return GD_OK;
 }
@@ -92,17 +106,22 @@ static gd_status output_size(const options *o, int a, int64_t in, int64_t *out) 
 static gd_status need_planes(const gd_tensor *x, const char *name, int n) {
     if (x->dtype == GD_BOOL) return gd_op_fail(GD_E_DTYPE, "'%s' must be numbers, not bool", name);
     if (x->rank == n + 1 || x->rank == n + 2) return GD_OK;
-    return gd_op_fail(GD_E_SHAPE, "'%s' must have %d dimensions (batch, channels and %d axes), or %d without the batch; "
-                      "it has %d", name, n + 2, n, n + 1, x->rank);
+    return gd_op_fail(
+        GD_E_SHAPE,
+        "'%s' must have %d dimensions (batch, channels and %d axes), or %d without the batch; "
+        "it has %d",
+        name, n + 2, n, n + 1, x->rank);
 }
 
 gd_pool gd_pool_of(const gd_kernel_call *k, const gd_view *x, const gd_view *y) {
     gd_pool p = {.planes = 1, .adaptive = strncmp(k->op->name, "adaptive_", 9) == 0};
     int n = AXES;
-    for (int i = 0; i < k->op->n_attrs; i++) { /* how many axes: as many as the sizes have numbers */
+    for (int i = 0; i < k->op->n_attrs;
+         i++) { /* how many axes: as many as the sizes have numbers */
         const gd_op_attr *a = &k->op->attrs[i];
         if (a->type == GD_ATTR_INTS) n = a->count;
-        else if (a->type == GD_ATTR_SHAPE) n = ((const gd_shape *)((const char *)k->attrs + a->offset))->rank;
+        else if (a->type == GD_ATTR_SHAPE)
+            n = ((const gd_shape *)((const char *)k->attrs + a->offset))->rank;
         else continue;
         break;
     }
@@ -127,7 +146,9 @@ static int64_t places(const int64_t size[AXES]) { return size[0] * size[1] * siz
 
 static gd_shape spatial(const gd_tensor *t, int n) { return gd_shape_of(n, t->dims + t->rank - n); }
 
-static gd_shape list_of(const int64_t *numbers, int n) { return gd_shape_of(n, numbers + AXES - n); }
+static gd_shape list_of(const int64_t *numbers, int n) {
+    return gd_shape_of(n, numbers + AXES - n);
+}
 
 /* The type of the places of maxima that only the gradient sees: half the memory where it will do. */
 static gd_dtype index_dtype(const gd_tensor *x, int n) {
@@ -137,7 +158,7 @@ static gd_dtype index_dtype(const gd_tensor *x, int n) {
     return plane <= INT32_MAX ? GD_I32 : GD_I64;
 }
 
-/* --- maxima ------------------------------------------------------------------------------------ */
+/* --- maxima ----------------------------------------------------------------------------------- */
 
 static gd_status infer_pool(gd_infer *i, int n) {
     const gd_tensor *x = i->in[0];
@@ -147,7 +168,8 @@ static gd_status infer_pool(gd_infer *i, int n) {
     GD_TRY(check_options(&o, n));
     GD_TRY(need_planes(x, "x", n));
     gd_meta_like(y, x);
-    for (int d = 0; d < n; d++) GD_TRY(output_size(&o, AXES - n + d, x->dims[x->rank - n + d], &y->dims[x->rank - n + d]));
+    for (int d = 0; d < n; d++)
+        GD_TRY(output_size(&o, AXES - n + d, x->dims[x->rank - n + d], &y->dims[x->rank - n + d]));
     if (i->n_out > 1) {
         i->out[1] = *y;
         i->out[1].dtype = i->op->outputs[1].hidden ? index_dtype(x, n) : GD_I64;
@@ -281,10 +303,11 @@ static gd_status max_pool3d_with_indices_infer(gd_infer *i) { return infer_pool(
 static void max_pool3d_with_indices_vjp(gd_vjp *v) { max_vjp(v, 3); }
 static gd_status max_pool3d_with_indices_reference(gd_kernel_call *k) { return run_max(k); }
 
-/* --- averages ---------------------------------------------------------------------------------- */
+/* --- averages --------------------------------------------------------------------------------- */
 
 /* What the sum of a window is divided by. */
-static int64_t divisor_of(const gd_pool *p, const gd_pool_window *d, const gd_pool_window *h, const gd_pool_window *w) {
+static int64_t divisor_of(const gd_pool *p, const gd_pool_window *d, const gd_pool_window *h,
+                          const gd_pool_window *w) {
     return p->divisor ? p->divisor : d->size * h->size * w->size;
 }
 
@@ -295,27 +318,27 @@ static int64_t divide_i64(int64_t sum, int64_t divisor) { /* the smallest number
 
 /* Averages of x into y; or, the other way round, y / divisor added to each element of x. Averages
  * of whole numbers are cut towards zero, and sums wrap. */
-#define DEFINE_AVERAGE(name, type, sum_type, divide)                                               \
-    static void name(const gd_pool *p, bool back, type *x, type *y) {                              \
-        const int64_t in = places(p->in), out = places(p->out);                                    \
-        if (back) memset(x, 0, (size_t)(p->planes * in) * sizeof *x);                              \
-        for (int64_t i = 0; i < p->planes * out; i++) {                                            \
-            type *plane = x + i / out * in;                                                        \
-            const gd_pool_window d = gd_pool_window_at(p, 0, i % out / (p->out[1] * p->out[2]));   \
-            const gd_pool_window h = gd_pool_window_at(p, 1, i % out / p->out[2] % p->out[1]);     \
-            const gd_pool_window w = gd_pool_window_at(p, 2, i % p->out[2]);                       \
-            const int64_t count = d.count * h.count * w.count;                                     \
-            const type divisor = (type)divisor_of(p, &d, &h, &w);                                  \
-            sum_type sum = 0;                                                                      \
-            for (int64_t t = 0; t < count; t++) {                                                  \
-                const int64_t z = d.first + t / (h.count * w.count);                               \
-                const int64_t r = h.first + t / w.count % h.count;                                 \
-                const int64_t at = (z * p->in[1] + r) * p->in[2] + w.first + t % w.count;          \
-                if (back) plane[at] += divide(y[i], divisor);                                      \
-                else sum += (sum_type)plane[at];                                                   \
-            }                                                                                      \
-            if (!back) y[i] = count ? divide((type)sum, divisor) : 0;                              \
-        }                                                                                          \
+#define DEFINE_AVERAGE(name, type, sum_type, divide)                                             \
+    static void name(const gd_pool *p, bool back, type *x, type *y) {                            \
+        const int64_t in = places(p->in), out = places(p->out);                                  \
+        if (back) memset(x, 0, (size_t)(p->planes * in) * sizeof *x);                            \
+        for (int64_t i = 0; i < p->planes * out; i++) {                                          \
+            type *plane = x + i / out * in;                                                      \
+            const gd_pool_window d = gd_pool_window_at(p, 0, i % out / (p->out[1] * p->out[2])); \
+            const gd_pool_window h = gd_pool_window_at(p, 1, i % out / p->out[2] % p->out[1]);   \
+            const gd_pool_window w = gd_pool_window_at(p, 2, i % p->out[2]);                     \
+            const int64_t count = d.count * h.count * w.count;                                   \
+            const type divisor = (type)divisor_of(p, &d, &h, &w);                                \
+            sum_type sum = 0;                                                                    \
+            for (int64_t t = 0; t < count; t++) {                                                \
+                const int64_t z = d.first + t / (h.count * w.count);                             \
+                const int64_t r = h.first + t / w.count % h.count;                               \
+                const int64_t at = (z * p->in[1] + r) * p->in[2] + w.first + t % w.count;        \
+                if (back) plane[at] += divide(y[i], divisor);                                    \
+                else sum += (sum_type)plane[at];                                                 \
+            }                                                                                    \
+            if (!back) y[i] = count ? divide((type)sum, divisor) : 0;                            \
+        }                                                                                        \
     }
 DEFINE_AVERAGE(average_f64, double, double, divide_f64)
 DEFINE_AVERAGE(average_i64, int64_t, uint64_t, divide_i64)
@@ -332,9 +355,9 @@ static gd_status run_average(gd_kernel_call *k, bool back) {
 static void average_vjp(gd_vjp *v, int n) {
     options o;
     read_options(v->op, v->attrs, n, &o);
-    v->gx[0] = gd_avg_pool_grad(v->gy[0], spatial(v->x[0], n), list_of(o.kernel, n), list_of(o.stride, n),
-                                list_of(o.padding, n), o.ceil_mode, o.count_include_pad,
-                                o.divisor ? o.divisor : GD_UNSET);
+    v->gx[0] = gd_avg_pool_grad(v->gy[0], spatial(v->x[0], n), list_of(o.kernel, n),
+                                list_of(o.stride, n), list_of(o.padding, n), o.ceil_mode,
+                                o.count_include_pad, o.divisor ? o.divisor : GD_UNSET);
 }
 
 /*op avg_pool1d(x) -> y
@@ -382,7 +405,7 @@ static gd_status avg_pool3d_infer(gd_infer *i) { return infer_pool(i, 3); }
 static void avg_pool3d_vjp(gd_vjp *v) { average_vjp(v, 3); }
 static gd_status avg_pool3d_reference(gd_kernel_call *k) { return run_average(k, false); }
 
-/* --- adaptive ---------------------------------------------------------------------------------- */
+/* --- adaptive --------------------------------------------------------------------------------- */
 
 static gd_status infer_adaptive(gd_infer *i, int n) {
     const gd_tensor *x = i->in[0];
@@ -395,7 +418,9 @@ static gd_status infer_adaptive(gd_infer *i, int n) {
     for (int d = 0; d < n; d++) {
         int64_t size = o.size[AXES - n + d], *out = &y->dims[x->rank - n + d], unused;
         if (size == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "size, of the result, is not given");
-        if (size < -1) return gd_op_fail(GD_E_ARGUMENT, "size is %lld; it must not be negative, but for -1", (long long)size);
+        if (size < -1)
+            return gd_op_fail(GD_E_ARGUMENT, "size is %lld; it must not be negative, but for -1",
+                              (long long)size);
         if (*out < 1) return gd_op_fail(GD_E_SHAPE, "axis %d of 'x' is empty", x->rank - n + d);
         if (size >= 0) {
             if (!gd_add_i64(size, 1, &unused) || !gd_mul_i64(unused, *out, &unused))
@@ -416,7 +441,9 @@ static gd_status infer_adaptive(gd_infer *i, int n) {
  *   saves nothing
  */
 static gd_status adaptive_avg_pool1d_infer(gd_infer *i) { return infer_adaptive(i, 1); }
-static void adaptive_avg_pool1d_vjp(gd_vjp *v) { v->gx[0] = gd_adaptive_avg_pool_grad(v->gy[0], spatial(v->x[0], 1)); }
+static void adaptive_avg_pool1d_vjp(gd_vjp *v) {
+    v->gx[0] = gd_adaptive_avg_pool_grad(v->gy[0], spatial(v->x[0], 1));
+}
 static gd_status adaptive_avg_pool1d_reference(gd_kernel_call *k) { return run_average(k, false); }
 
 /*op adaptive_avg_pool2d(x) -> y
@@ -426,7 +453,9 @@ static gd_status adaptive_avg_pool1d_reference(gd_kernel_call *k) { return run_a
  *   saves nothing
  */
 static gd_status adaptive_avg_pool2d_infer(gd_infer *i) { return infer_adaptive(i, 2); }
-static void adaptive_avg_pool2d_vjp(gd_vjp *v) { v->gx[0] = gd_adaptive_avg_pool_grad(v->gy[0], spatial(v->x[0], 2)); }
+static void adaptive_avg_pool2d_vjp(gd_vjp *v) {
+    v->gx[0] = gd_adaptive_avg_pool_grad(v->gy[0], spatial(v->x[0], 2));
+}
 static gd_status adaptive_avg_pool2d_reference(gd_kernel_call *k) { return run_average(k, false); }
 
 /*op adaptive_avg_pool3d(x) -> y
@@ -436,7 +465,9 @@ static gd_status adaptive_avg_pool2d_reference(gd_kernel_call *k) { return run_a
  *   saves nothing
  */
 static gd_status adaptive_avg_pool3d_infer(gd_infer *i) { return infer_adaptive(i, 3); }
-static void adaptive_avg_pool3d_vjp(gd_vjp *v) { v->gx[0] = gd_adaptive_avg_pool_grad(v->gy[0], spatial(v->x[0], 3)); }
+static void adaptive_avg_pool3d_vjp(gd_vjp *v) {
+    v->gx[0] = gd_adaptive_avg_pool_grad(v->gy[0], spatial(v->x[0], 3));
+}
 static gd_status adaptive_avg_pool3d_reference(gd_kernel_call *k) { return run_average(k, false); }
 
 /*op adaptive_max_pool1d(x) -> y, indices~
@@ -514,7 +545,7 @@ static gd_status adaptive_max_pool3d_with_indices_reference(gd_kernel_call *k) {
     return run_max(k);
 }
 
-/* --- global ------------------------------------------------------------------------------------ */
+/* --- global ----------------------------------------------------------------------------------- */
 
 /*op global_avg_pool(x) -> y
  * The average of each channel of x (N,C,L), (N,C,H,W) or (N,C,D,H,W); its axes stay, with size 1.
@@ -539,15 +570,17 @@ static void global_max_pool_expand(gd_expand *e) {
                              : gd_adaptive_max_pool3d(x, .size = 1);
 }
 
-/* --- gradients --------------------------------------------------------------------------------- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 /* The rank of the planes of an internal op, from its attribute `dims`. */
 static gd_status read_dims(const gd_shape *dims, int *n) {
     *n = dims->rank;
-    if (*n < 1 || *n > AXES) return gd_op_fail(GD_E_ARGUMENT, "dims has %d numbers; one to three axes are known", *n);
+    if (*n < 1 || *n > AXES)
+        return gd_op_fail(GD_E_ARGUMENT, "dims has %d numbers; one to three axes are known", *n);
     for (int d = 0; d < *n; d++)
         if (dims->at[d] < 1)
-            return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld; it must be at least 1", (long long)dims->at[d]);
+            return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld; it must be at least 1",
+                              (long long)dims->at[d]);
     return GD_OK;
 }
 
@@ -581,16 +614,20 @@ static void avg_pool_grad_vjp(gd_vjp *v) {
     const int64_t *k = a->kernel.at, *s = a->stride.at, *p = a->padding.at;
     gd_tensor *g = v->gy[0];
     if (a->dims.rank == 1)
-        v->gx[0] = gd_avg_pool1d(g, .kernel = {{k[0]}}, .stride = {{s[0]}}, .padding = {{p[0]}}, .ceil_mode = a->ceil_mode,
-                                 .count_include_pad = a->count_include_pad, .divisor_override = a->divisor_override);
+        v->gx[0] =
+            gd_avg_pool1d(g, .kernel = {{k[0]}}, .stride = {{s[0]}}, .padding = {{p[0]}},
+                          .ceil_mode = a->ceil_mode, .count_include_pad = a->count_include_pad,
+                          .divisor_override = a->divisor_override);
     else if (a->dims.rank == 2)
-        v->gx[0] = gd_avg_pool2d(g, .kernel = {{k[0], k[1]}}, .stride = {{s[0], s[1]}}, .padding = {{p[0], p[1]}},
-                                 .ceil_mode = a->ceil_mode, .count_include_pad = a->count_include_pad,
+        v->gx[0] = gd_avg_pool2d(g, .kernel = {{k[0], k[1]}}, .stride = {{s[0], s[1]}},
+                                 .padding = {{p[0], p[1]}}, .ceil_mode = a->ceil_mode,
+                                 .count_include_pad = a->count_include_pad,
                                  .divisor_override = a->divisor_override);
     else
         v->gx[0] = gd_avg_pool3d(g, .kernel = {{k[0], k[1], k[2]}}, .stride = {{s[0], s[1], s[2]}},
                                  .padding = {{p[0], p[1], p[2]}}, .ceil_mode = a->ceil_mode,
-                                 .count_include_pad = a->count_include_pad, .divisor_override = a->divisor_override);
+                                 .count_include_pad = a->count_include_pad,
+                                 .divisor_override = a->divisor_override);
 }
 
 /*op adaptive_avg_pool_grad(gy, dims:int[]) -> gx  internal
@@ -613,7 +650,9 @@ static gd_status adaptive_avg_pool_grad_infer(gd_infer *i) {
     }
     return GD_OK;
 }
-static gd_status adaptive_avg_pool_grad_reference(gd_kernel_call *k) { return run_average(k, true); }
+static gd_status adaptive_avg_pool_grad_reference(gd_kernel_call *k) {
+    return run_average(k, true);
+}
 static void adaptive_avg_pool_grad_vjp(gd_vjp *v) {
     const gd_adaptive_avg_pool_grad_options *a = v->attrs;
     int n = a->dims.rank;
@@ -629,11 +668,14 @@ static gd_status need_places(const gd_tensor *x, const gd_tensor *indices, int n
     GD_TRY(gd_need_int(indices, "indices"));
     bool fits = indices->rank == x->rank && x->rank > n;
     for (int d = 0; fits && d < x->rank - n; d++) fits = indices->dims[d] == x->dims[d];
-    return fits ? GD_OK : gd_op_fail(GD_E_SHAPE, "'indices' must have the batch and channels of the planes");
+    return fits
+               ? GD_OK
+               : gd_op_fail(GD_E_SHAPE, "'indices' must have the batch and channels of the planes");
 }
 
 static gd_status bad_place(int64_t at, int64_t plane) {
-    return gd_fail(GD_E_INDEX, "place %lld in a plane of %lld elements", (long long)at, (long long)plane);
+    return gd_fail(GD_E_INDEX, "place %lld in a plane of %lld elements", (long long)at,
+                   (long long)plane);
 }
 
 static int64_t plane_size(const gd_view *x, int n) {
@@ -654,7 +696,8 @@ static gd_status pool_scatter_infer(gd_infer *i) {
     int n;
     GD_TRY(read_dims(&a->dims, &n));
     GD_TRY(need_places(gy, indices, 0));
-    if (gy->rank <= n) return gd_op_fail(GD_E_SHAPE, "'gy' has %d dimensions, dims %d", gy->rank, n);
+    if (gy->rank <= n)
+        return gd_op_fail(GD_E_SHAPE, "'gy' has %d dimensions, dims %d", gy->rank, n);
     gd_meta_like(&i->out[0], gy);
     memcpy(i->out[0].dims + gy->rank - n, a->dims.at, (size_t)n * sizeof *a->dims.at);
     return GD_OK;
@@ -666,7 +709,8 @@ static void pool_scatter_vjp(gd_vjp *v) {
 static gd_status pool_scatter_reference(gd_kernel_call *k) {
     const gd_pool_scatter_options *a = k->attrs;
     const gd_view *gy = &k->in[0], *gx = &k->out[0];
-    const int64_t *at = k->in[1].data, n = gd_numel(gy->rank, gy->dims), total = gd_numel(gx->rank, gx->dims);
+    const int64_t *at = k->in[1].data, n = gd_numel(gy->rank, gy->dims),
+                  total = gd_numel(gx->rank, gx->dims);
     const int64_t from = plane_size(gy, a->dims.rank), to = plane_size(gx, a->dims.rank);
     memset(gx->data, 0, (size_t)total * 8);
     for (int64_t i = 0; i < n; i++) {
@@ -686,7 +730,9 @@ static gd_status pool_scatter_reference(gd_kernel_call *k) {
  */
 static gd_status pool_gather_infer(gd_infer *i) {
     const gd_pool_gather_options *a = i->attrs;
-    if (a->axes < 1 || a->axes > AXES) return gd_op_fail(GD_E_ARGUMENT, "axes is %lld; one to three are known", (long long)a->axes);
+    if (a->axes < 1 || a->axes > AXES)
+        return gd_op_fail(GD_E_ARGUMENT, "axes is %lld; one to three are known",
+                          (long long)a->axes);
     GD_TRY(need_places(i->in[0], i->in[1], (int)a->axes));
     for (int d = i->in[0]->rank - (int)a->axes; d < i->in[0]->rank; d++)
         if (i->in[0]->dims[d] < 1) return gd_op_fail(GD_E_SHAPE, "axis %d of 'x' is empty", d);
@@ -706,7 +752,8 @@ static gd_status pool_gather_reference(gd_kernel_call *k) {
     for (int64_t i = 0; i < n; i++) {
         if (at[i] < -1 || at[i] >= from) return bad_place(at[i], from);
         /* 8 bytes whatever the type */
-        ((uint64_t *)y->data)[i] = at[i] < 0 ? 0 : ((const uint64_t *)x->data)[i / to * from + at[i]];
+        ((uint64_t *)y->data)[i] =
+            at[i] < 0 ? 0 : ((const uint64_t *)x->data)[i / to * from + at[i]];
     }
     return GD_OK;
 }

@@ -12,7 +12,8 @@ typedef struct gd_pool {
     int64_t planes;
     int64_t in[GD_POOL_AXES], out[GD_POOL_AXES];
     bool adaptive; /* windows of equal share, from in and out alone: the four below are not used */
-    int64_t kernel[GD_POOL_AXES], stride[GD_POOL_AXES], dilation[GD_POOL_AXES], padding[GD_POOL_AXES];
+    int64_t kernel[GD_POOL_AXES], stride[GD_POOL_AXES], dilation[GD_POOL_AXES],
+        padding[GD_POOL_AXES];
     bool count_padding; /* averages divide by the window's size with its padding ... */
     int64_t divisor;    /* ... or by this, unless it is 0 */
 } gd_pool;
@@ -35,11 +36,13 @@ static inline gd_pool_window gd_pool_window_at(const gd_pool *p, int axis, int64
     }
     const int64_t step = p->dilation[axis], kernel = p->kernel[axis];
     const int64_t begin = o * p->stride[axis] - p->padding[axis];
-    const int64_t skip = begin < 0 ? (-begin + step - 1) / step : 0; /* taps before the first element */
-    const int64_t reach = in - begin; /* taps at less than this are inside */
+    const int64_t skip =
+        begin < 0 ? (-begin + step - 1) / step : 0; /* taps before the first element */
+    const int64_t reach = in - begin;               /* taps at less than this are inside */
     const int64_t taps = reach <= 0 ? 0 : (reach - 1) / step + 1;
     const int64_t end = taps < kernel ? taps : kernel;
-    const int64_t whole = begin + kernel < in + p->padding[axis] ? kernel : in + p->padding[axis] - begin;
+    const int64_t whole =
+        begin + kernel < in + p->padding[axis] ? kernel : in + p->padding[axis] - begin;
     const int64_t count = end > skip ? end - skip : 0;
     return (gd_pool_window){begin + skip * step, count, step, p->count_padding ? whole : count};
 }

@@ -25,7 +25,7 @@ enum {
     MOST_FACTOR = 1 << 26
 };
 
-/* --- ops that have a body and no rule ----------------------------------------------------------- */
+/* --- ops that have a body and no rule --------------------------------------------------------- */
 
 gd_status gd_infer_by_body(gd_infer *i) {
     gd_thread *thread = &gd_this_thread;
@@ -42,7 +42,9 @@ gd_status gd_infer_by_body(gd_infer *i) {
     thread->noise = &numbers; /* takes none of the generator's */
     for (int k = 0; k < i->n_in && status == GD_OK; k++) {
         const gd_tensor *t = i->in[k];
-        if (t && !(x[k] = gd_tensor_bare(GD_SYMBOL, t->device, (gd_dtype)t->dtype, t->rank, t->dims))) status = GD_E_MEMORY;
+        if (t &&
+            !(x[k] = gd_tensor_bare(GD_SYMBOL, t->device, (gd_dtype)t->dtype, t->rank, t->dims)))
+            status = GD_E_MEMORY;
     }
     gd_expand expand = {i->op, i->attrs, i->n_in, i->n_out, x, y};
     if (status == GD_OK) i->op->expand(&expand);
@@ -74,14 +76,14 @@ bool gd_has_unknown(gd_tensor *const *in, int n_in) {
     return false;
 }
 
-/* --- probing ------------------------------------------------------------------------------------ */
+/* --- probing ---------------------------------------------------------------------------------- */
 
 typedef struct probing {
     const gd_op *op;
     gd_infer *infer;
-    gd_tensor **in;      /* copies of those inputs that have unknown sizes */
+    gd_tensor **in; /* copies of those inputs that have unknown sizes */
     gd_tensor *copies;
-    int n_unknown;       /* in all inputs; beyond MOST_UNKNOWN they are only ever free */
+    int n_unknown; /* in all inputs; beyond MOST_UNKNOWN they are only ever free */
     int64_t *place[MOST_UNKNOWN];
     int64_t choices[MOST_CHOICES]; /* sizes that an unknown one may be bound to */
     int n_choices;
@@ -90,7 +92,7 @@ typedef struct probing {
     bool found;      /* some sizes fit: */
     gd_infer answer; /* what the rule says to them */
     gd_meta *room;   /* for further answers, where the rule makes no room of its own */
-    bool hopeless; /* no answer can be given before the sizes are known */
+    bool hopeless;   /* no answer can be given before the sizes are known */
 } probing;
 
 static void add_choice(probing *p, int64_t size) {
@@ -111,7 +113,8 @@ static void set_free(probing *p, int64_t size) {
 /* The rule's answer to the sizes as they are now. */
 static gd_status ask(probing *p, gd_infer *answer, gd_meta *out) {
     for (int i = 0; i < p->infer->n_in; i++)
-        if (p->in[i] != p->infer->in[i]) gd_row_major(p->in[i]->rank, p->in[i]->dims, p->in[i]->strides);
+        if (p->in[i] != p->infer->in[i])
+            gd_row_major(p->in[i]->rank, p->in[i]->dims, p->in[i]->strides);
     *answer = *p->infer;
     answer->in = p->in;
     answer->out = out;
@@ -124,7 +127,9 @@ static gd_status differ(probing *p, gd_infer *first, const gd_infer *other) {
     for (int k = 0; same && k < first->n_out; k++) same = first->out[k].rank == other->out[k].rank;
     if (!same) {
         p->hopeless = true;
-        return gd_fail(GD_E_SHAPE, "how many results or dimensions there are depends on a size that is not known yet");
+        return gd_fail(
+            GD_E_SHAPE,
+            "how many results or dimensions there are depends on a size that is not known yet");
     }
     for (int k = 0; k < first->n_out; k++)
         for (int d = 0; d < first->out[k].rank; d++)
@@ -165,12 +170,14 @@ static gd_status try_probes(probing *p, const int64_t *probes, const pins *pinne
         else if (u < 0) status = accepted; /* alone, it may be bound to another; together not */
         if (other.out != spare) gd_free(other.out);
     }
-    if (status == GD_OK && p->found) status = differ(p, &p->answer, &first); /* sizes of another kind fit, too */
+    if (status == GD_OK && p->found)
+        status = differ(p, &p->answer, &first); /* sizes of another kind fit, too */
     else if (status == GD_OK) {
         p->found = true;
         p->answer = first;
     }
-    if (first.out != given && first.out != p->room && first.out != p->answer.out) gd_free(first.out);
+    if (first.out != given && first.out != p->room && first.out != p->answer.out)
+        gd_free(first.out);
     gd_free(spare);
     return status;
 }
@@ -194,10 +201,13 @@ static void bind(probing *p, int from, pins *pinned, int goal) {
 static gd_status search(probing *p) {
     pins none = {.count = 0};
     const int64_t multiple[2] = {PROBES[0][0] * p->factor, PROBES[0][1] * p->factor};
-    for (size_t i = 0; i < sizeof PROBES / sizeof *PROBES && !p->found; i++) try_probes(p, PROBES[i], &none);
+    for (size_t i = 0; i < sizeof PROBES / sizeof *PROBES && !p->found; i++)
+        try_probes(p, PROBES[i], &none);
     if (!p->found && p->factor > 1) try_probes(p, multiple, &none);
-    for (int goal = 1; goal <= MOST_PINNED && !p->found && !p->hopeless; goal++) bind(p, 0, &none, goal);
-    if (p->found && !p->hopeless) { /* what did not fit was an answer, and is no message to anybody */
+    for (int goal = 1; goal <= MOST_PINNED && !p->found && !p->hopeless; goal++)
+        bind(p, 0, &none, goal);
+    if (p->found &&
+        !p->hopeless) { /* what did not fit was an answer, and is no message to anybody */
         gd_this_thread.noted = GD_OK;
         gd_this_thread.noted_text[0] = 0;
         p->infer->out = p->answer.out;
@@ -207,8 +217,12 @@ static gd_status search(probing *p) {
     p->found = p->hopeless = false; /* once more, for the message */
     p->tries = 0;
     gd_status status = try_probes(p, PROBES[0], &none);
-    if (status != GD_OK) gd_error_suffix(" (taking %lld for each size that is not known yet)", (long long)PROBES[0][0]);
-    return status != GD_OK ? status : gd_fail(GD_E_SHAPE, "its shape depends on a size that is not known yet");
+    if (status != GD_OK)
+        gd_error_suffix(" (taking %lld for each size that is not known yet)",
+                        (long long)PROBES[0][0]);
+    return status != GD_OK
+               ? status
+               : gd_fail(GD_E_SHAPE, "its shape depends on a size that is not known yet");
 }
 
 /* The known sizes of the inputs that have unknown ones, multiplied; 0: too many elements. */
@@ -246,7 +260,8 @@ static void add_options(probing *p) {
         const char *field = (const char *)p->infer->attrs + a->offset;
         const int64_t *list = (const int64_t *)field;
         int n = a->type == GD_ATTR_INT ? 1 : a->type == GD_ATTR_INTS ? a->count : 0;
-        if (a->type == GD_ATTR_SHAPE) n = ((const gd_shape *)field)->form == 1 ? ((const gd_shape *)field)->rank : 0;
+        if (a->type == GD_ATTR_SHAPE)
+            n = ((const gd_shape *)field)->form == 1 ? ((const gd_shape *)field)->rank : 0;
         for (int k = 0; k < n; k++)
             if (list[k] > 0 && list[k] < 1 << 20) add_choice(p, list[k]);
         if (a->type == GD_ATTR_SHAPE && n > 1) add_list(p, list, n);
@@ -268,7 +283,8 @@ gd_status gd_infer_any(const gd_op *op, gd_infer *infer) {
     probing p = {.op = op, .infer = infer};
     p.in = gd_malloc((size_t)infer->n_in * sizeof *p.in);
     p.copies = gd_malloc((size_t)n * sizeof *p.copies);
-    gd_status status = p.in && p.copies ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to work out shapes");
+    gd_status status =
+        p.in && p.copies ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to work out shapes");
     for (int i = 0, k = 0; i < infer->n_in && status == GD_OK; i++) {
         gd_tensor *t = infer->in[i];
         bool unknown = false;

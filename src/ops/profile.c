@@ -26,7 +26,7 @@ int64_t gd_profile_now(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec + 1;
 }
 
-/* --- what is measured ------------------------------------------------------------------------ */
+/* --- what is measured ------------------------------------------------------------------------- */
 
 /* One kernel run, or a span of the program's own (op is NULL). */
 typedef struct event {
@@ -76,8 +76,9 @@ static void *grow(void *list, int64_t count, int64_t *capacity, size_t size) {
 
 static void add_to_row(const event *e) {
     int64_t i = 0;
-    while (i < profile.n_rows && !(profile.rows[i].op == e->op && profile.rows[i].kernel == e->kernel &&
-                                   profile.rows[i].device == e->device))
+    while (i < profile.n_rows &&
+           !(profile.rows[i].op == e->op && profile.rows[i].kernel == e->kernel &&
+             profile.rows[i].device == e->device))
         i++;
     if (i == profile.n_rows) {
         row *rows = grow(profile.rows, profile.n_rows, &profile.row_capacity, sizeof *rows);
@@ -99,8 +100,10 @@ static void note(const event *e) {
     pthread_mutex_lock(&lock);
     if (e->started >= profile.started) { /* else it began before this profile */
         if (e->op) add_to_row(e);
-        event *events = profile.n_events == MAX_EVENTS ? NULL
-                        : grow(profile.events, profile.n_events, &profile.event_capacity, sizeof *events);
+        event *events =
+            profile.n_events == MAX_EVENTS
+                ? NULL
+                : grow(profile.events, profile.n_events, &profile.event_capacity, sizeof *events);
         if (events) {
             profile.events = events;
             events[profile.n_events++] = *e;
@@ -121,8 +124,12 @@ static int64_t view_bytes(const gd_view *v) {
 }
 
 static void measure(const gd_kernel_call *call, int64_t started) {
-    event e = {.name = call->op->name, .op = call->op, .kernel = call->kernel, .device = call->device,
-               .started = started, .thread = thread_number()};
+    event e = {.name = call->op->name,
+               .op = call->op,
+               .kernel = call->kernel,
+               .device = call->device,
+               .started = started,
+               .thread = thread_number()};
     gd_event *done = NULL;
     if (call->device->api->event_record(call->device, &done) == GD_OK)
         call->device->api->event_wait(call->device, done);
@@ -133,7 +140,7 @@ static void measure(const gd_kernel_call *call, int64_t started) {
     note(&e);
 }
 
-/* --- anomalies ------------------------------------------------------------------------------- */
+/* --- anomalies -------------------------------------------------------------------------------- */
 
 /* The number of the first NaN of a view that the host can read, in row-major order, or -1. */
 static int64_t first_nan(const gd_view *v) {
@@ -152,7 +159,8 @@ static int64_t first_nan(const gd_view *v) {
 static int64_t first_nan_on(gd_device *device, const gd_view *v) {
     if (device->api->host_reads) return first_nan(v);
     size_t bytes = (size_t)view_bytes(v);
-    if (bytes == 0 || !gd_dtype_is_float(v->dtype) || !gd_is_row_major(v->rank, v->dims, v->strides))
+    if (bytes == 0 || !gd_dtype_is_float(v->dtype) ||
+        !gd_is_row_major(v->rank, v->dims, v->strides))
         return -1;
     gd_view host = *v;
     host.data = gd_malloc(bytes);
@@ -170,7 +178,8 @@ static gd_status look_for_nan(const gd_kernel_call *call) {
         const char *origin = "its inputs have none";
         for (int k = 0; k < call->n_in; k++)
             if (first_nan_on(call->device, &call->in[k]) >= 0) origin = "an input has one already";
-        return gd_fail(GD_E_STATE, "anomaly: %s's result has a NaN, first at element %" PRId64 "; %s",
+        return gd_fail(GD_E_STATE,
+                       "anomaly: %s's result has a NaN, first at element %" PRId64 "; %s",
                        call->op->name, at, origin);
     }
     return GD_OK;
@@ -190,7 +199,7 @@ void gd_set_anomaly_mode(bool on) {
 
 bool gd_anomaly_mode(void) { return atomic_load(&gd_watch) & GD_WATCH_NAN; }
 
-/* --- on and off ------------------------------------------------------------------------------ */
+/* --- on and off ------------------------------------------------------------------------------- */
 
 static void forget(void) {
     gd_free(profile.events);
@@ -238,12 +247,14 @@ gd_profile_span gd_profile_span_begin(const char *name) {
 
 void gd_profile_span_end(gd_profile_span *span) {
     if (!span || !span->started || !gd_profiler_is_on()) return;
-    event e = {.name = span->name ? span->name : "", .started = span->started, .thread = thread_number(),
+    event e = {.name = span->name ? span->name : "",
+               .started = span->started,
+               .thread = thread_number(),
                .nanoseconds = gd_profile_now() - span->started};
     note(&e);
 }
 
-/* --- reports --------------------------------------------------------------------------------- */
+/* --- reports ---------------------------------------------------------------------------------- */
 
 static int slower_first(const void *a, const void *b) {
     const row *x = a, *y = b;
@@ -273,9 +284,12 @@ bool gd_profiler_row(int64_t i, gd_profile_row *result) {
     if (sorted_rows(&rows, &count) != GD_OK) return false;
     bool there = i >= 0 && i < count && result;
     if (there)
-        *result = (gd_profile_row){.op = rows[i].op->name, .kernel = rows[i].kernel->variant,
-                                   .device = rows[i].device->name, .calls = rows[i].calls,
-                                   .total_ms = (double)rows[i].nanoseconds / 1e6, .bytes = rows[i].bytes,
+        *result = (gd_profile_row){.op = rows[i].op->name,
+                                   .kernel = rows[i].kernel->variant,
+                                   .device = rows[i].device->name,
+                                   .calls = rows[i].calls,
+                                   .total_ms = (double)rows[i].nanoseconds / 1e6,
+                                   .bytes = rows[i].bytes,
                                    .live_bytes = rows[i].live_bytes};
     gd_free(rows);
     return there;
@@ -304,7 +318,8 @@ gd_status gd_profiler_table(FILE *stream) {
     row *rows;
     int64_t count, total = 0, calls = 0;
     char moved[16], live[16];
-    if (!stream) return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_profiler_table: the stream is NULL"));
+    if (!stream)
+        return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_profiler_table: the stream is NULL"));
     GD_TRY(gd_report(NULL, sorted_rows(&rows, &count)));
     int op_width = 5, kernel_width = 6;
     for (int64_t i = 0; i < count; i++) {
@@ -315,8 +330,8 @@ gd_status gd_profiler_table(FILE *stream) {
         calls += rows[i].calls;
     }
     bool fine = fprintf(stream, "%-*s  %-*s  %-8s %8s %11s %11s %6s %8s %8s\n", op_width, "op",
-                        kernel_width, "kernel", "device", "calls", "total ms", "mean us", "%", "moved",
-                        "live") > 0;
+                        kernel_width, "kernel", "device", "calls", "total ms", "mean us", "%",
+                        "moved", "live") > 0;
     for (int64_t i = 0; i < count && fine; i++) {
         const row *r = &rows[i];
         fine = gd_fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f %11.2f %6.1f %8s %8s\n",
@@ -331,7 +346,9 @@ gd_status gd_profiler_table(FILE *stream) {
                           "total", kernel_width, "", "", calls, (double)total / 1e6,
                           (double)measured_for() / 1e6) > 0;
     gd_free(rows);
-    return fine ? GD_OK : gd_report(NULL, gd_fail(GD_E_IO, "gd_profiler_table: the stream could not be written"));
+    return fine ? GD_OK
+                : gd_report(NULL,
+                            gd_fail(GD_E_IO, "gd_profiler_table: the stream could not be written"));
 }
 
 static void put_number(gd_json_writer *w, const char *key, int64_t value) {
@@ -397,7 +414,8 @@ static gd_status trace_text(char **text, size_t *bytes) {
 }
 
 gd_status gd_profiler_save_trace(const char *path) {
-    if (!path) return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_profiler_save_trace: path is NULL"));
+    if (!path)
+        return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_profiler_save_trace: path is NULL"));
     char *text;
     size_t bytes;
     GD_TRY(gd_report(NULL, trace_text(&text, &bytes)));

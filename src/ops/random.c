@@ -10,7 +10,7 @@
 #include "ops/infer.h"
 #include "ops/random_dist.h"
 
-/* --- what the ops share ------------------------------------------------------------------------ */
+/* --- what the ops share ----------------------------------------------------------------------- */
 
 static gd_status float_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
     size_t bytes;
@@ -24,7 +24,8 @@ static gd_status float_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
 }
 
 static gd_status like_shape(gd_infer *i, gd_dtype dtype) {
-    return float_shape(&i->out[0], gd_shape_of(i->in[0]->rank, i->in[0]->dims), dtype ? dtype : (gd_dtype)i->in[0]->dtype);
+    return float_shape(&i->out[0], gd_shape_of(i->in[0]->rank, i->in[0]->dims),
+                       dtype ? dtype : (gd_dtype)i->in[0]->dtype);
 }
 
 /* Where element i of a view, counted row-major, lies. */
@@ -39,7 +40,7 @@ static char *element(const gd_view *v, int64_t i) {
 
 static int64_t count_of(const gd_view *v) { return gd_numel(v->rank, v->dims); }
 
-/* --- uniform ----------------------------------------------------------------------------------- */
+/* --- uniform ---------------------------------------------------------------------------------- */
 
 /* The largest number of a 16-bit float type under the one with these bits. */
 static uint16_t half_below(uint16_t bits) {
@@ -88,10 +89,13 @@ gd_uniform_params gd_uniform_prepare(gd_dtype dtype, double low, double high) {
 static gd_status uniform_infer(gd_infer *i) {
     const gd_uniform_options *o = i->attrs;
     GD_TRY(float_shape(&i->out[0], o->dims, o->dtype));
-    if (!(o->low <= o->high)) return gd_op_fail(GD_E_ARGUMENT, "low is %g and high is %g; low must not be above", o->low, o->high);
+    if (!(o->low <= o->high))
+        return gd_op_fail(GD_E_ARGUMENT, "low is %g and high is %g; low must not be above", o->low,
+                          o->high);
     gd_uniform_params p = gd_uniform_prepare(o->dtype, o->low, o->high);
     if (!isfinite(o->low) || !isfinite(o->high) || !isfinite(p.low) || !isfinite(p.range))
-        return gd_op_fail(GD_E_ARGUMENT, "from %g to %g is more than %s can hold", o->low, o->high, gd_dtype_name(o->dtype));
+        return gd_op_fail(GD_E_ARGUMENT, "from %g to %g is more than %s can hold", o->low, o->high,
+                          gd_dtype_name(o->dtype));
     return GD_OK;
 }
 
@@ -138,7 +142,7 @@ static gd_status rand_like_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- normal ------------------------------------------------------------------------------------ */
+/* --- normal ----------------------------------------------------------------------------------- */
 
 /*op normal(dims:int[]) -> y  nograd random
  * Random numbers of the normal distribution with this mean and standard deviation.
@@ -205,7 +209,7 @@ static gd_status randn_like_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- yes or no --------------------------------------------------------------------------------- */
+/* --- yes or no -------------------------------------------------------------------------------- */
 
 /*op bernoulli(p) -> y  nograd random refuses
  * 1 with the probability that p says for that element, else 0.
@@ -222,7 +226,8 @@ static gd_status bernoulli_raw(gd_kernel_call *k) {
     for (int64_t i = 0, n = count_of(y); i < n; i++) {
         double chance = gd_load_f64(p->dtype, element(p, i));
         if (!(chance >= 0 && chance <= 1))
-            return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability", (long long)i, chance);
+            return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability",
+                              (long long)i, chance);
         gd_store_f64(y->dtype, element(y, i), gd_chance(chance, gd_word_at(k->rng, (uint64_t)i)));
     }
     return GD_OK;
@@ -300,7 +305,7 @@ static gd_status dropout_train_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- one number for several calls ---------------------------------------------------------------- */
+/* --- one number for several calls ------------------------------------------------------------- */
 
 /*op random_key(x) -> key  nograd random internal shapeonly
  * A number of the generator as data: its seed and its call number, two i64. What is computed from it
@@ -345,7 +350,7 @@ static gd_status key_mask_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- whole numbers ----------------------------------------------------------------------------- */
+/* --- whole numbers ---------------------------------------------------------------------------- */
 
 /* The smallest and largest whole numbers that a dtype counts without gaps. */
 static void whole_limits(gd_dtype dtype, int64_t *least, int64_t *most) {
@@ -371,13 +376,14 @@ static gd_status randint_infer(gd_infer *i) {
     size_t bytes;
     int64_t least, most;
     if (o->low >= o->high)
-        return gd_op_fail(GD_E_ARGUMENT, "there is no whole number from %lld up to and without %lld", (long long)o->low,
-                          (long long)o->high);
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "there is no whole number from %lld up to and without %lld",
+                          (long long)o->low, (long long)o->high);
     GD_TRY(gd_shape_bytes(o->dims, o->dtype, &bytes));
     whole_limits(o->dtype, &least, &most);
     if (o->low < least || o->high - 1 > most)
-        return gd_op_fail(GD_E_OVERFLOW, "%s counts from %lld to %lld only", gd_dtype_name(o->dtype), (long long)least,
-                          (long long)most);
+        return gd_op_fail(GD_E_OVERFLOW, "%s counts from %lld to %lld only",
+                          gd_dtype_name(o->dtype), (long long)least, (long long)most);
     i->out[0].dtype = o->dtype;
     i->out[0].rank = o->dims.rank;
     memcpy(i->out[0].dims, o->dims.at, sizeof i->out[0].dims);
@@ -388,7 +394,9 @@ static gd_status randint_raw(gd_kernel_call *k) {
     const gd_view *y = &k->out[0];
     uint64_t range = (uint64_t)o->high - (uint64_t)o->low;
     for (int64_t i = 0, n = count_of(y); i < n; i++)
-        gd_store_i64(y->dtype, element(y, i), (int64_t)((uint64_t)o->low + gd_below(gd_long_at(k->rng, (uint64_t)i), range)));
+        gd_store_i64(
+            y->dtype, element(y, i),
+            (int64_t)((uint64_t)o->low + gd_below(gd_long_at(k->rng, (uint64_t)i), range)));
     return GD_OK;
 }
 
@@ -400,12 +408,15 @@ static gd_status randperm_infer(gd_infer *i) {
     const gd_randperm_options *o = i->attrs;
     size_t bytes;
     int64_t least, most;
-    if (o->n < 0) return gd_op_fail(GD_E_ARGUMENT, "n is %lld; it must be 0 or more", (long long)o->n);
-    if (!gd_dtype_is_int(o->dtype)) return gd_op_fail(GD_E_DTYPE, "makes integers, not %s", gd_dtype_name(o->dtype));
+    if (o->n < 0)
+        return gd_op_fail(GD_E_ARGUMENT, "n is %lld; it must be 0 or more", (long long)o->n);
+    if (!gd_dtype_is_int(o->dtype))
+        return gd_op_fail(GD_E_DTYPE, "makes integers, not %s", gd_dtype_name(o->dtype));
     GD_TRY(gd_shape_bytes(gd_dims(o->n), GD_I64, &bytes));
     whole_limits(o->dtype, &least, &most);
     if (o->n - 1 > most)
-        return gd_op_fail(GD_E_OVERFLOW, "%s counts to %lld only", gd_dtype_name(o->dtype), (long long)most);
+        return gd_op_fail(GD_E_OVERFLOW, "%s counts to %lld only", gd_dtype_name(o->dtype),
+                          (long long)most);
     i->out[0].dtype = o->dtype;
     i->out[0].rank = 1;
     i->out[0].dims[0] = o->n;
@@ -432,7 +443,8 @@ static void draw_tickets(gd_rng rng, int64_t n, ticket *tickets) {
     uint64_t *bits = (uint64_t *)(tickets + n);
     int64_t *starts = (int64_t *)(bits + n + 1);
     memset(starts, 0, (buckets + 1) * sizeof *starts);
-    for (int64_t i = 0; i < n; i += 2) { /* the elements of a block: one more than n if that is odd */
+    for (int64_t i = 0; i < n;
+         i += 2) { /* the elements of a block: one more than n if that is odd */
         uint32_t w[4];
         gd_philox(rng, (uint64_t)i / 2, w);
         bits[i] = (uint64_t)w[0] << 32 | w[1];
@@ -452,7 +464,8 @@ static void draw_tickets(gd_rng rng, int64_t n, ticket *tickets) {
 /* Tickets, their bits (one more, for blocks of two), and where buckets begin. */
 static size_t randperm_workspace(const gd_kernel_call *k) {
     const int64_t n = k->out[0].dims[0];
-    return (size_t)n * sizeof(ticket) + ((size_t)n + 1) * 8 + (((size_t)1 << (64 - bucket_shift(n))) + 1) * 8;
+    return (size_t)n * sizeof(ticket) + ((size_t)n + 1) * 8 +
+           (((size_t)1 << (64 - bucket_shift(n))) + 1) * 8;
 }
 static gd_status randperm_raw(gd_kernel_call *k) {
     const gd_view *y = &k->out[0];
@@ -463,7 +476,7 @@ static gd_status randperm_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- choosing ---------------------------------------------------------------------------------- */
+/* --- choosing --------------------------------------------------------------------------------- */
 
 /*op multinomial(weights, n:int) -> y  nograd random refuses
  * n classes drawn with the probabilities that a row of weights is proportional to: weights (K) give
@@ -480,11 +493,12 @@ static gd_status multinomial_infer(gd_infer *i) {
     if (w->rank != 1 && w->rank != 2)
         return gd_op_fail(GD_E_SHAPE, "weights must have 1 or 2 dimensions, not %d", w->rank);
     int64_t classes = w->dims[w->rank - 1];
-    if (o->n <= 0) return gd_op_fail(GD_E_ARGUMENT, "n is %lld; at least 1 must be drawn", (long long)o->n);
+    if (o->n <= 0)
+        return gd_op_fail(GD_E_ARGUMENT, "n is %lld; at least 1 must be drawn", (long long)o->n);
     if (classes == 0) return gd_op_fail(GD_E_SHAPE, "there is no class to draw");
     if (!o->replacement && o->n > classes)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld of %lld classes cannot be drawn without replacement", (long long)o->n,
-                          (long long)classes);
+        return gd_op_fail(GD_E_ARGUMENT, "%lld of %lld classes cannot be drawn without replacement",
+                          (long long)o->n, (long long)classes);
     gd_meta_like(y, w);
     y->dims[y->rank - 1] = o->n;
     y->dtype = GD_I64;
@@ -501,8 +515,10 @@ static gd_status read_weights(const gd_view *w, int64_t row, double *weights, in
     for (int64_t c = 0; c < w->dims[last]; c++) {
         double weight = gd_load_f64(w->dtype, at + c * w->strides[last] * size);
         if (!(weight >= 0) || isinf(weight))
-            return gd_op_fail(GD_E_ARGUMENT, "weight %lld of row %lld is %g; weights must be 0 or more, and finite",
-                              (long long)c, (long long)row, weight);
+            return gd_op_fail(
+                GD_E_ARGUMENT,
+                "weight %lld of row %lld is %g; weights must be 0 or more, and finite",
+                (long long)c, (long long)row, weight);
         *positive += weight > 0;
         total += weights[c] = weight;
     }
@@ -526,7 +542,9 @@ typedef struct {
     int64_t index;
 } arrival;
 
-static bool later(arrival a, arrival b) { return a.wait > b.wait || (a.wait == b.wait && a.index > b.index); }
+static bool later(arrival a, arrival b) {
+    return a.wait > b.wait || (a.wait == b.wait && a.index > b.index);
+}
 
 static void sink(arrival *heap, int64_t n, int64_t at) {
     for (int64_t child; (child = 2 * at + 1) < n; at = child) {
@@ -540,7 +558,8 @@ static void sink(arrival *heap, int64_t n, int64_t at) {
 
 /* Without replacement: class c arrives after an exponential time with rate weight c; the first n
  * to arrive are the draw, in that order. The heap has the latest of the earliest n on top. */
-static void first_arrivals(gd_rng rng, int64_t row, int64_t classes, const double *weights, arrival *heap, int64_t n) {
+static void first_arrivals(gd_rng rng, int64_t row, int64_t classes, const double *weights,
+                           arrival *heap, int64_t n) {
     int64_t held = 0;
     uint64_t block = UINT64_MAX;
     uint32_t w[4];
@@ -568,16 +587,21 @@ static void first_arrivals(gd_rng rng, int64_t row, int64_t classes, const doubl
     }
 }
 
-static gd_status multinomial_row(const gd_kernel_call *k, int64_t row, double *weights, arrival *heap) {
+static gd_status multinomial_row(const gd_kernel_call *k, int64_t row, double *weights,
+                                 arrival *heap) {
     const gd_multinomial_options *o = k->attrs;
     const gd_view *w = &k->in[0], *y = &k->out[0];
     int64_t classes = w->dims[w->rank - 1], positive;
     GD_TRY(read_weights(w, row, weights, &positive));
     if (!o->replacement && positive < o->n)
-        return gd_op_fail(GD_E_ARGUMENT, "row %lld has %lld classes with a weight above 0; %lld cannot be drawn without "
-                          "replacement", (long long)row, (long long)positive, (long long)o->n);
+        return gd_op_fail(
+            GD_E_ARGUMENT,
+            "row %lld has %lld classes with a weight above 0; %lld cannot be drawn without "
+            "replacement",
+            (long long)row, (long long)positive, (long long)o->n);
     if (!o->replacement) first_arrivals(k->rng, row, classes, weights, heap, o->n);
-    for (int64_t c = 1; c < classes && o->replacement; c++) weights[c] += weights[c - 1]; /* running sums */
+    for (int64_t c = 1; c < classes && o->replacement; c++)
+        weights[c] += weights[c - 1]; /* running sums */
     for (int64_t i = 0; i < o->n; i++) {
         int64_t at = row * o->n + i, drawn;
         if (o->replacement) {
@@ -602,7 +626,8 @@ static gd_status multinomial_raw(gd_kernel_call *k) {
     double *weights = k->workspace;
     arrival *heap = o->replacement ? NULL : (arrival *)(weights + classes);
     gd_status status = GD_OK;
-    for (int64_t row = 0; row < rows && status == GD_OK; row++) status = multinomial_row(k, row, weights, heap);
+    for (int64_t row = 0; row < rows && status == GD_OK; row++)
+        status = multinomial_row(k, row, weights, heap);
     return status;
 }
 

@@ -42,7 +42,7 @@ static inline double gd_double_bits(uint64_t bits) {
     return x;
 }
 
-/* --- words of an element ----------------------------------------------------------------------- */
+/* --- words of an element ---------------------------------------------------------------------- */
 
 static inline uint32_t gd_word_at(gd_rng rng, uint64_t i) {
     uint32_t words[4];
@@ -56,12 +56,12 @@ static inline uint64_t gd_long_at(gd_rng rng, uint64_t i) {
     return (uint64_t)words[i % 2 * 2] << 32 | words[i % 2 * 2 + 1];
 }
 
-/* --- uniform ----------------------------------------------------------------------------------- */
+/* --- uniform ---------------------------------------------------------------------------------- */
 
 /* [low, high): `below` is the largest number under high, because rounding may end on high. */
 typedef struct gd_uniform_params {
     double low, range, below;
-    int shift; /* bits of the word that the type has no room for: 8 (f32), 21 (f16), 24 (bf16) */
+    int shift;  /* bits of the word that the type has no room for: 8 (f32), 21 (f16), 24 (bf16) */
     float unit; /* 2^(shift - 32) */
 } gd_uniform_params;
 
@@ -83,7 +83,7 @@ static inline double gd_uniform_f64(const gd_uniform_params *p, uint32_t a, uint
     return y < p->below ? y : p->below;
 }
 
-/* --- logarithm, sine and cosine ---------------------------------------------------------------- */
+/* --- logarithm, sine and cosine --------------------------------------------------------------- */
 
 /* u = 2^k (1 + f), 1 + f from 2/3 to 4/3; u is normal and positive. log u = k ln 2 + f + f^2 P(f)
  * to 2^-27. */
@@ -155,7 +155,7 @@ static inline void gd_quarters_f64(uint32_t q, double t, double *sine, double *c
     *cosine = gd_double_bits(gd_bits_f64(odd_c) ^ (uint64_t)((q + 1) & 2) << 62);
 }
 
-/* --- normal ------------------------------------------------------------------------------------ */
+/* --- normal ----------------------------------------------------------------------------------- */
 
 /* Radius from the first word, angle from the second; the nearest quarter turn is taken off in the
  * integers. The largest radius is 6.66. */
@@ -171,24 +171,27 @@ static inline void gd_normals_f32(uint32_t a, uint32_t b, float *x, float *y) {
 
 /* 53 bits each, as gd_unit_f64 takes them. The largest radius is 8.57. */
 static inline void gd_normals_f64(const uint32_t w[4], double *x, double *y) {
-    double u = ((double)(int32_t)(w[0] >> 5) * 0x1p26 + (double)(int32_t)(w[1] >> 6) + 0.5) * 0x1p-53;
+    double u =
+        ((double)(int32_t)(w[0] >> 5) * 0x1p26 + (double)(int32_t)(w[1] >> 6) + 0.5) * 0x1p-53;
     double radius = __builtin_sqrt(-2.0 * gd_log_unit_f64(u));
     uint32_t q = (w[2] + 0x20000000u) >> 30;
-    double t = ((double)((int32_t)(w[2] - (q << 30)) >> 5) * 0x1p26 + (double)(int32_t)(w[3] >> 6)) * 0x1p-53;
+    double t =
+        ((double)((int32_t)(w[2] - (q << 30)) >> 5) * 0x1p26 + (double)(int32_t)(w[3] >> 6)) *
+        0x1p-53;
     double sine, cosine;
     gd_quarters_f64(q, t, &sine, &cosine);
     *x = radius * cosine;
     *y = radius * sine;
 }
 
-/* --- whole numbers ----------------------------------------------------------------------------- */
+/* --- whole numbers ---------------------------------------------------------------------------- */
 
 /* 0 to range - 1 (range 0 stands for 2^64), uneven by no more than range / 2^64. */
 static inline uint64_t gd_below(uint64_t bits, uint64_t range) {
     return range ? (uint64_t)((unsigned __int128)bits * range >> 64) : bits;
 }
 
-/* --- yes or no --------------------------------------------------------------------------------- */
+/* --- yes or no -------------------------------------------------------------------------------- */
 
 /* True with probability p, in steps of 2^-32: always for 1, never for 0. */
 static inline bool gd_chance(double p, uint32_t word) { return (double)word < p * 0x1p32; }

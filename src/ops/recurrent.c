@@ -24,7 +24,7 @@ typedef struct {
     int states;       /* 1 (h) or 2 (h and c) */
 } layout;
 
-/* --- shapes --------------------------------------------------------------------------------- */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 static gd_status need_dims(const gd_tensor *t, const char *name, int rank, const int64_t *dims) {
     char text[128];
@@ -95,7 +95,7 @@ static gd_status infer_layers(gd_infer *i, layout *l) {
     return GD_OK;
 }
 
-/* --- layers over time ----------------------------------------------------------------------- */
+/* --- layers over time ------------------------------------------------------------------------- */
 
 /* x (T, N, I), and zeros from the end of each sequence on: what stands there counts nowhere, not
  * even if it is no number. */
@@ -146,11 +146,11 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
         e->y[1 + s] = count == 1 ? final[s][0] : gd_cat(((gd_tensors){final[s], count}), .axis = 0);
 }
 
-#define LAYOUT(o, n_gates, n_states)                                                               \
-    {                                                                                              \
-        .layers = (o)->layers, .directions = (o)->bidirectional ? 2 : 1, .gates = (n_gates),       \
-        .batch_first = (o)->batch_first, .biases = (o)->biases, .training = (o)->training,         \
-        .dropout = (o)->dropout, .first_weight = 2 + (n_states), .states = (n_states)              \
+#define LAYOUT(o, n_gates, n_states)                                                         \
+    {                                                                                        \
+        .layers = (o)->layers, .directions = (o)->bidirectional ? 2 : 1, .gates = (n_gates), \
+        .batch_first = (o)->batch_first, .biases = (o)->biases, .training = (o)->training,   \
+        .dropout = (o)->dropout, .first_weight = 2 + (n_states), .states = (n_states)        \
     }
 
 /*op rnn(x, h0?, lengths?, weights*) -> y, h  heavy lowp
@@ -250,7 +250,7 @@ static void gru_expand(gd_expand *e) {
     run_layers(e, &l, GD_GRU);
 }
 
-/* --- cells ---------------------------------------------------------------------------------- */
+/* --- cells ------------------------------------------------------------------------------------ */
 
 /* x (N, I), states (N, H), w_ih (G*H, I), w_hh (G*H, H), biases (G*H). */
 static gd_status infer_cell(gd_infer *i, int gates, int states) {

@@ -106,7 +106,7 @@ static gd_status recurrent_infer(gd_infer *i) {
     return GD_OK;
 }
 
-/* --- pieces of the bodies ------------------------------------------------------------------- */
+/* --- pieces of the bodies --------------------------------------------------------------------- */
 
 /* Halves are computed as f32, as the kernels do. */
 static gd_tensor *as_dtype(gd_tensor *t, gd_dtype dtype) {
@@ -173,7 +173,7 @@ static gd_tensor *choose(gd_tensor *real, gd_tensor *yes, gd_tensor *no) {
 
 static int64_t nth_step(const layer *l, int64_t k) { return l->reverse ? l->steps - 1 - k : k; }
 
-/* --- forward -------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 /* gx (N, G*H) is the input's part of the gates; h, c (N, H) the states, which are replaced. */
 static void step(const layer *l, gd_tensor *gx, gd_tensor **h, gd_tensor **c) {
@@ -190,8 +190,7 @@ static void step(const layer *l, gd_tensor *gx, gd_tensor **h, gd_tensor **c) {
         gd_tensor *in = gd_mul(gd_sigmoid(gate(l, g, 0)), gd_tanh(gate(l, g, 2)));
         *c = gd_add(gd_mul(gd_sigmoid(gate(l, g, 1)), *c), in);
         *h = gd_mul(gd_sigmoid(gate(l, g, 3)), gd_tanh(*c));
-    } else
-        *h = l->cell == GD_RELU ? gd_relu(g) : gd_tanh(g);
+    } else *h = l->cell == GD_RELU ? gd_relu(g) : gd_tanh(g);
 }
 
 /* Every step multiplies all weights with each row of the batch. */
@@ -220,7 +219,7 @@ static void recurrent_expand(gd_expand *e) {
     for (int k = 0; k < 3; k++) e->y[k] = as_dtype(e->y[k], (gd_dtype)e->x[X]->dtype);
 }
 
-/* --- gradients ------------------------------------------------------------------------------ */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 /* The states before each step (T, N, H), from those after it. */
 static gd_tensor *states_before(const layer *l, gd_tensor *y) {
@@ -267,8 +266,7 @@ static void recurrent_vjp(gd_vjp *v) {
         if (!l.in[H0] && l.steps > 0) { /* the first step began with zeros */
             after = flat(&l, g.gates, o->reverse ? 0 : 1, l.steps - 1);
             before = flat(&l, v->y[0], o->reverse ? 1 : 0, l.steps - 1);
-        } else
-            before = flat(&l, states_before(&l, v->y[0]), 0, l.steps);
+        } else before = flat(&l, states_before(&l, v->y[0]), 0, l.steps);
         v->gx[W_HH] = over_rows(gd_narrow(after, 1, 0, shared), before);
         if (o->cell == GD_GRU)
             v->gx[W_HH] =

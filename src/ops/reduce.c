@@ -9,7 +9,7 @@
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/* --- what reductions share --------------------------------------------------------------------- */
+/* --- what reductions share -------------------------------------------------------------------- */
 
 int64_t gd_reduced_count(const gd_tensor *x, uint32_t mask) {
     int64_t n = 1;
@@ -39,7 +39,8 @@ gd_status gd_need_elements(const gd_tensor *x, uint32_t mask) {
     if (results == 0) return GD_OK; /* nothing is asked for */
     for (int k = 0; k < x->rank; k++)
         if ((mask >> k & 1) && x->dims[k] == 0)
-            return gd_op_fail(GD_E_INDEX, "axis %d is empty, and there is no result without elements", k);
+            return gd_op_fail(GD_E_INDEX,
+                              "axis %d is empty, and there is no result without elements", k);
     return GD_OK;
 }
 
@@ -127,8 +128,7 @@ static void fold(void *context, const void *elements, int64_t n, int64_t result)
         double r = gd_load_f64(f->x->dtype, e);
         uint64_t w = (uint64_t)gd_load_i64(f->x->dtype, e);
         if (f->asked == GD_BOOL) r = w = r != 0;
-        else if (f->asked && !is_real)
-            w = (uint64_t)as_stored(f->asked, f->x->dtype, e);
+        else if (f->asked && !is_real) w = (uint64_t)as_stored(f->asked, f->x->dtype, e);
         real = f->product ? real * r : real + r;
         whole = f->product ? whole * w : f->asked == GD_BOOL ? whole | w : whole + w;
     }
@@ -138,12 +138,13 @@ static void fold(void *context, const void *elements, int64_t n, int64_t result)
     else gd_store_i64(f->y->dtype, to, (int64_t)whole);
 }
 
-static gd_status fold_all(gd_kernel_call *k, const gd_shape *axis, gd_dtype asked, bool product, bool mean) {
+static gd_status fold_all(gd_kernel_call *k, const gd_shape *axis, gd_dtype asked, bool product,
+                          bool mean) {
     folding f = {&k->in[0], &k->out[0], product, mean, asked};
     return gd_each_group(k, axes_of(axis, k->in[0].rank), fold, &f);
 }
 
-/* --- sum --------------------------------------------------------------------------------------- */
+/* --- sum -------------------------------------------------------------------------------------- */
 
 /*op sum(x) -> y  fullp
  * The sum over axes, or over all elements. Integers and bools are summed as i64.
@@ -202,7 +203,7 @@ static void sum_to_expand(gd_expand *e) {
     e->y[0] = extra > 0 ? gd_reshape(y, o->dims) : y;
 }
 
-/* --- mean -------------------------------------------------------------------------------------- */
+/* --- mean ------------------------------------------------------------------------------------- */
 
 /*op divide_by(x, by:float) -> y  elementwise internal
  * x divided by a constant.
@@ -225,7 +226,8 @@ static gd_status mean_infer(gd_infer *i) {
     GD_TRY(infer_axes(i, &o->axis, o->keepdim, &mask));
     i->out[0].dtype = o->dtype ? o->dtype : (gd_dtype)i->in[0]->dtype;
     if (!gd_dtype_is_float(i->out[0].dtype))
-        return gd_op_fail(GD_E_DTYPE, "the mean of %s is no %s; say .dtype = GD_F32 or another float",
+        return gd_op_fail(GD_E_DTYPE,
+                          "the mean of %s is no %s; say .dtype = GD_F32 or another float",
                           gd_dtype_name((gd_dtype)i->in[0]->dtype), gd_dtype_name(i->out[0].dtype));
     return GD_OK;
 }
@@ -242,7 +244,7 @@ static gd_status mean_reference(gd_kernel_call *k) {
     return fold_all(k, &o->axis, o->dtype, false, true);
 }
 
-/* --- prod -------------------------------------------------------------------------------------- */
+/* --- prod ------------------------------------------------------------------------------------- */
 
 /*op prod(x) -> y  fullp
  * The product over axes, or of all elements. Integers and bools are multiplied as i64.
@@ -308,7 +310,7 @@ static gd_status prod_reference(gd_kernel_call *k) {
     return fold_all(k, &o->axis, o->dtype, true, false);
 }
 
-/* --- max and min ------------------------------------------------------------------------------- */
+/* --- max and min ------------------------------------------------------------------------------ */
 
 /*op extreme_grad(gy, x, y, count) -> g  elementwise internal
  * The gradient of max and min: gy shared evenly by the elements equal to the result.
@@ -365,7 +367,8 @@ static void find_extreme(void *context, const void *elements, int64_t n, int64_t
     if (e->index) ((int64_t *)e->index->data)[result] = at;
 }
 
-static gd_status extremes(gd_kernel_call *k, uint32_t mask, bool largest, const gd_view *value, const gd_view *index) {
+static gd_status extremes(gd_kernel_call *k, uint32_t mask, bool largest, const gd_view *value,
+                          const gd_view *index) {
     extreme e = {k->in[0].dtype, largest, value, index};
     return gd_each_group(k, mask, find_extreme, &e);
 }
@@ -401,7 +404,7 @@ static gd_status min_reference(gd_kernel_call *k) {
     return extremes(k, axes_of(&o->axis, k->in[0].rank), false, &k->out[0], NULL);
 }
 
-/* --- places of extremes ------------------------------------------------------------------------ */
+/* --- places of extremes ----------------------------------------------------------------------- */
 
 /* One axis, or all of them where it is not given. */
 static gd_status axis_mask(int64_t axis, int rank, uint32_t *mask) {
@@ -484,8 +487,9 @@ static void place_vjp(gd_vjp *v, int64_t axis) {
         v->gx[0] = v->gy[0];
         return;
     }
-    v->gx[0] = gd_place_at(gd_restore_dims(v->gy[0], v->x[0], mask), gd_restore_dims(v->y[1], v->x[0], mask),
-                           axis, gd_tensor_dim(v->x[0], (int)axis));
+    v->gx[0] = gd_place_at(gd_restore_dims(v->gy[0], v->x[0], mask),
+                           gd_restore_dims(v->y[1], v->x[0], mask), axis,
+                           gd_tensor_dim(v->x[0], (int)axis));
 }
 static void max_with_index_vjp(gd_vjp *v) {
     const gd_max_with_index_options *o = v->attrs;
@@ -530,15 +534,19 @@ static gd_status min_with_index_reference(gd_kernel_call *k) {
 static gd_status check_indices(const gd_tensor *indices, const gd_tensor *x, int axis) {
     if (indices->dtype != GD_I64) return gd_op_fail(GD_E_DTYPE, "'indices' must be i64");
     bool fits = indices->rank == x->rank && x->rank > 0;
-    for (int k = 0; fits && k < x->rank; k++) fits = indices->dims[k] == (k == axis ? 1 : x->dims[k]);
-    return fits ? GD_OK : gd_op_fail(GD_E_SHAPE, "'indices' must have the shape of one element along axis %d", axis);
+    for (int k = 0; fits && k < x->rank; k++)
+        fits = indices->dims[k] == (k == axis ? 1 : x->dims[k]);
+    return fits ? GD_OK
+                : gd_op_fail(GD_E_SHAPE,
+                             "'indices' must have the shape of one element along axis %d", axis);
 }
 static gd_status place_at_infer(gd_infer *i) {
     const gd_place_at_options *o = i->attrs;
     int axis;
     GD_TRY(gd_axis(o->axis, i->in[0]->rank, &axis));
     GD_TRY(check_indices(i->in[1], i->in[0], axis));
-    if (i->in[0]->dims[axis] != 1) return gd_op_fail(GD_E_SHAPE, "'g' must have size 1 along axis %d", axis);
+    if (i->in[0]->dims[axis] != 1)
+        return gd_op_fail(GD_E_SHAPE, "'g' must have size 1 along axis %d", axis);
     gd_meta_like(&i->out[0], i->in[0]);
     i->out[0].dims[axis] = o->size;
     return GD_OK;
@@ -550,17 +558,21 @@ static void place_at_vjp(gd_vjp *v) {
 
 /* For each element of `few`, which has size 1 along the axis: its offset and that of the element of
  * `many` at its index. */
-static gd_status move_at(const gd_view *few, const gd_view *indices, const gd_view *many, int64_t axis, bool place) {
+static gd_status move_at(const gd_view *few, const gd_view *indices, const gd_view *many,
+                         int64_t axis, bool place) {
     int64_t n = gd_numel(few->rank, few->dims);
     int k = (int)(axis < 0 ? axis + few->rank : axis);
     size_t size = gd_dtype_size(few->dtype);
     for (int64_t e = 0; e < n; e++) {
-        int64_t index = *((const int64_t *)indices->data + offset_at(e, few->rank, few->dims, indices->strides));
+        int64_t index = *((const int64_t *)indices->data +
+                          offset_at(e, few->rank, few->dims, indices->strides));
         int64_t at = offset_at(e, few->rank, few->dims, many->strides);
         if (index < 0 || index >= many->dims[k])
-            return gd_fail(GD_E_INDEX, "index %lld, axis %d has %lld", (long long)index, k, (long long)many->dims[k]);
+            return gd_fail(GD_E_INDEX, "index %lld, axis %d has %lld", (long long)index, k,
+                           (long long)many->dims[k]);
         at += index * many->strides[k];
-        char *one = (char *)few->data + offset_at(e, few->rank, few->dims, few->strides) * (int64_t)size;
+        char *one =
+            (char *)few->data + offset_at(e, few->rank, few->dims, few->strides) * (int64_t)size;
         char *other = (char *)many->data + at * (int64_t)size;
         memcpy(place ? other : one, place ? one : other, size);
     }
@@ -599,7 +611,7 @@ static gd_status pick_at_raw(gd_kernel_call *k) {
     return move_at(&k->out[0], &k->in[1], &k->in[0], o->axis, false);
 }
 
-/* --- truth ------------------------------------------------------------------------------------- */
+/* --- truth ------------------------------------------------------------------------------------ */
 
 typedef struct {
     gd_dtype dtype;
@@ -611,7 +623,8 @@ static void find_truth(void *context, const void *elements, int64_t n, int64_t r
     const truth *t = context;
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++)
-        count += t->dtype == GD_F64 ? ((const double *)elements)[i] != 0 : ((const int64_t *)elements)[i] != 0;
+        count += t->dtype == GD_F64 ? ((const double *)elements)[i] != 0
+                                    : ((const int64_t *)elements)[i] != 0;
     ((int64_t *)t->y->data)[result] = t->all ? count == n : count > 0;
 }
 

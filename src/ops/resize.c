@@ -25,11 +25,14 @@ static gd_status resize_infer(gd_infer *i) {
     gd_meta *y = &i->out[0];
     const bool sized = gd_shape_is_set(&o->size), scaled = !isnan(o->scale);
     const int n = x->rank - 2;
-    if (n < 1 || n > AXES) return gd_op_fail(GD_E_SHAPE, "'x' must have 3 to 5 dimensions (batch, channels, axes), not %d", x->rank);
+    if (n < 1 || n > AXES)
+        return gd_op_fail(
+            GD_E_SHAPE, "'x' must have 3 to 5 dimensions (batch, channels, axes), not %d", x->rank);
     if (sized == scaled) return gd_op_fail(GD_E_ARGUMENT, "either size or scale must be given");
     if (sized && o->size.rank != 1 && o->size.rank != n)
         return gd_op_fail(GD_E_ARGUMENT, "size has %d numbers for %d axes", o->size.rank, n);
-    if (scaled && !(o->scale > 0 && o->scale < 0x1p62)) return gd_op_fail(GD_E_ARGUMENT, "scale is %g; it must be positive", o->scale);
+    if (scaled && !(o->scale > 0 && o->scale < 0x1p62))
+        return gd_op_fail(GD_E_ARGUMENT, "scale is %g; it must be positive", o->scale);
     if (o->mode == GD_LINEAR) GD_TRY(gd_need_float(x, "x"));
     else if (o->align_corners) return gd_op_fail(GD_E_ARGUMENT, "align_corners is for mode linear");
     gd_meta_like(y, x);
@@ -39,15 +42,16 @@ static gd_status resize_infer(gd_infer *i) {
         double want = (double)*size * o->scale;
         if (scaled && want >= 0x1p62) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
         *size = scaled ? (int64_t)want : o->size.at[o->size.rank == 1 ? 0 : d];
-        if (*size < 1) return gd_op_fail(GD_E_SHAPE, "the result would have size %lld", (long long)*size);
+        if (*size < 1)
+            return gd_op_fail(GD_E_SHAPE, "the result would have size %lld", (long long)*size);
     }
     return GD_OK;
 }
 static void resize_vjp(gd_vjp *v) {
     const gd_resize_options *o = v->attrs;
     const gd_tensor *x = v->x[0];
-    v->gx[0] = gd_resize_grad(v->gy[0], gd_shape_of(x->rank - 2, x->dims + 2), o->mode == GD_LINEAR, o->align_corners,
-                              o->scale);
+    v->gx[0] = gd_resize_grad(v->gy[0], gd_shape_of(x->rank - 2, x->dims + 2), o->mode == GD_LINEAR,
+                              o->align_corners, o->scale);
 }
 
 /*op resize_grad(gy, dims:int[], linear:bool, align_corners:bool, scale:float) -> gx  internal
@@ -59,15 +63,19 @@ static gd_status resize_grad_infer(gd_infer *i) {
     const gd_tensor *gy = i->in[0];
     GD_TRY(gd_need_float(gy, "gy"));
     if (o->dims.rank < 1 || o->dims.rank > AXES || gy->rank != o->dims.rank + 2)
-        return gd_op_fail(GD_E_SHAPE, "dims has %d numbers for %d dimensions", o->dims.rank, gy->rank);
-    if (o->align_corners && !o->linear) return gd_op_fail(GD_E_ARGUMENT, "align_corners is for linear resizing");
+        return gd_op_fail(GD_E_SHAPE, "dims has %d numbers for %d dimensions", o->dims.rank,
+                          gy->rank);
+    if (o->align_corners && !o->linear)
+        return gd_op_fail(GD_E_ARGUMENT, "align_corners is for linear resizing");
     gd_meta_like(&i->out[0], gy);
     for (int d = 0; d < o->dims.rank; d++) {
-        if (o->dims.at[d] < 1 || gy->dims[2 + d] < 1) return gd_op_fail(GD_E_SHAPE, "an axis is empty");
+        if (o->dims.at[d] < 1 || gy->dims[2 + d] < 1)
+            return gd_op_fail(GD_E_SHAPE, "an axis is empty");
         const double size = (double)o->dims.at[d] * o->scale; /* of the result, rounded down */
-        if (!isnan(o->scale) && !(size >= (double)gy->dims[2 + d] && size < (double)gy->dims[2 + d] + 1))
-            return gd_op_fail(GD_E_SHAPE, "axis %d of 'gy' is %lld long, not %g times %lld", 2 + d, (long long)gy->dims[2 + d],
-                              o->scale, (long long)o->dims.at[d]);
+        if (!isnan(o->scale) &&
+            !(size >= (double)gy->dims[2 + d] && size < (double)gy->dims[2 + d] + 1))
+            return gd_op_fail(GD_E_SHAPE, "axis %d of 'gy' is %lld long, not %g times %lld", 2 + d,
+                              (long long)gy->dims[2 + d], o->scale, (long long)o->dims.at[d]);
         i->out[0].dims[2 + d] = o->dims.at[d];
     }
     return GD_OK;
@@ -77,12 +85,14 @@ static void resize_grad_vjp(gd_vjp *v) {
     const gd_tensor *gy = v->x[0];
     const gd_word mode = o->linear ? GD_LINEAR : GD_NEAREST;
     if (isnan(o->scale))
-        v->gx[0] = gd_resize(v->gy[0], .size = gd_shape_of(gy->rank - 2, gy->dims + 2), .mode = mode, .align_corners = o->align_corners);
+        v->gx[0] = gd_resize(v->gy[0], .size = gd_shape_of(gy->rank - 2, gy->dims + 2),
+                             .mode = mode, .align_corners = o->align_corners);
     else
-        v->gx[0] = gd_resize(v->gy[0], .scale = o->scale, .mode = mode, .align_corners = o->align_corners);
+        v->gx[0] =
+            gd_resize(v->gy[0], .scale = o->scale, .mode = mode, .align_corners = o->align_corners);
 }
 
-/* --- kernels ----------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 gd_resize_form gd_resize_form_of(const gd_kernel_call *k, const gd_view *x, const gd_view *y) {
     gd_resize_form r = {.planes = x->dims[0] * x->dims[1]};
@@ -117,7 +127,8 @@ static char *element(const gd_view *v, int64_t plane, int64_t index) {
 
 /* The up to eight elements of x that make element `index` of y, and their weights; returns how
  * many there are. */
-static int sources(const gd_resize_form *r, int64_t index, bool f64, int64_t at[8], double weight[8]) {
+static int sources(const gd_resize_form *r, int64_t index, bool f64, int64_t at[8],
+                   double weight[8]) {
     int n = 1;
     int64_t step = 1;
     at[0] = 0;
@@ -156,7 +167,8 @@ static gd_status resize_raw(gd_kernel_call *k) {
                 continue;
             }
             double sum = 0;
-            for (int s = 0; s < n; s++) sum += weight[s] * gd_load_f64(x->dtype, element(x, p, at[s]));
+            for (int s = 0; s < n; s++)
+                sum += weight[s] * gd_load_f64(x->dtype, element(x, p, at[s]));
             gd_store_f64(y->dtype, to, sum);
         }
     return GD_OK;

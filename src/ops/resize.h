@@ -28,7 +28,8 @@ typedef struct gd_resize_source {
 
 /* Where elements come from is computed in f32 for all types but f64, as in PyTorch, so that the
  * same elements are picked where a place falls on the border between two; fmaf for the same reason. */
-static inline gd_resize_source gd_resize_source_of(const gd_resize_form *r, int axis, int64_t o, bool f64) {
+static inline gd_resize_source gd_resize_source_of(const gd_resize_form *r, int axis, int64_t o,
+                                                   bool f64) {
     const int64_t in = r->in[axis], out = r->out[axis];
     if (r->linear && in == out) return (gd_resize_source){o, o, 0}; /* whatever the scale */
     double at;

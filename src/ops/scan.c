@@ -14,7 +14,8 @@ static gd_status scan_infer(gd_infer *i, int64_t axis, gd_dtype dtype) {
     const gd_tensor *x = i->in[0];
     int k;
     GD_TRY(gd_axis(axis, x->rank, &k));
-    if (dtype != GD_DTYPE_NONE && gd_dtype_size(dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
+    if (dtype != GD_DTYPE_NONE && gd_dtype_size(dtype) == 0)
+        return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
     gd_meta_like(&i->out[0], x);
     if (dtype) i->out[0].dtype = dtype;
     else if (!gd_dtype_is_float((gd_dtype)x->dtype)) i->out[0].dtype = GD_I64;
@@ -38,7 +39,8 @@ static lines lines_along(const gd_view *x, int64_t axis) {
 }
 
 /* Plain scans: f64 or i64, as the result is. */
-static void plain_scan(const gd_kernel_call *k, int64_t axis, bool product, bool exclusive, bool reverse, gd_dtype asked) {
+static void plain_scan(const gd_kernel_call *k, int64_t axis, bool product, bool exclusive,
+                       bool reverse, gd_dtype asked) {
     lines l = lines_along(&k->in[0], axis);
     for (int64_t o = 0; o < l.outer; o++)
         for (int64_t i = 0; i < l.inner; i++) {
@@ -103,7 +105,8 @@ static void cumprod_vjp(gd_vjp *v) {
     gd_tensor *x = v->x[0], *gy = v->gy[0];
     if (x->dtype != gy->dtype) x = gd_cast(x, (gd_dtype)gy->dtype);
     gd_tensor *before = gd_cumprod(x, o->axis, .exclusive = true, .reverse = o->reverse);
-    gd_tensor *after = gd_linear_scan(x, gy, o->axis, .reverse = !o->reverse, .neighbour = !o->exclusive);
+    gd_tensor *after =
+        gd_linear_scan(x, gy, o->axis, .reverse = !o->reverse, .neighbour = !o->exclusive);
     if (o->exclusive) after = gd_shift(after, o->axis, o->reverse ? 1 : -1);
     v->gx[0] = gd_mul(before, after);
 }
@@ -113,7 +116,7 @@ static gd_status cumprod_reference(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- the linear recurrence --------------------------------------------------------------------- */
+/* --- the linear recurrence -------------------------------------------------------------------- */
 
 /*op linear_scan(a, b, axis:int) -> y  internal heavy
  * y[k] = c[k] y[k-1] + b[k] along an axis, with y[-1] = 0; c is a, or a[k-1] for `neighbour`. In
@@ -139,11 +142,13 @@ static gd_status linear_scan_infer(gd_infer *i) {
 static void linear_scan_vjp(gd_vjp *v) {
     const gd_linear_scan_options *o = v->attrs;
     gd_tensor *a = v->x[0], *y = v->y[0];
-    gd_tensor *gb = gd_linear_scan(a, v->gy[0], o->axis, .reverse = !o->reverse, .neighbour = !o->neighbour);
+    gd_tensor *gb =
+        gd_linear_scan(a, v->gy[0], o->axis, .reverse = !o->reverse, .neighbour = !o->neighbour);
     int64_t back = o->reverse ? -1 : 1;
     v->gx[1] = gb;
     if (v->needs[0])
-        v->gx[0] = o->neighbour ? gd_mul(gd_shift(gb, o->axis, -back), y) : gd_mul(gb, gd_shift(y, o->axis, back));
+        v->gx[0] = o->neighbour ? gd_mul(gd_shift(gb, o->axis, -back), y)
+                                : gd_mul(gb, gd_shift(y, o->axis, back));
 }
 static gd_status linear_scan_reference(gd_kernel_call *k) {
     const gd_linear_scan_options *o = k->attrs;
@@ -189,7 +194,11 @@ static gd_status shift_raw(gd_kernel_call *k) {
         return GD_OK;
     }
     int axis = (int)(o->axis < 0 ? o->axis + y.rank : o->axis);
-    int64_t n = y.dims[axis], by = o->by > n ? n : o->by < -n ? -n : o->by, size = (int64_t)gd_dtype_size(y.dtype);
+    int64_t n = y.dims[axis],
+            by = o->by > n    ? n
+                 : o->by < -n ? -n
+                              : o->by,
+            size = (int64_t)gd_dtype_size(y.dtype);
     int64_t moved = by < 0 ? -by : by;
     gd_view rest = y; /* where the zeros go */
     rest.dims[axis] = zero.dims[axis] = moved;

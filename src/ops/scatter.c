@@ -14,8 +14,7 @@
 
 static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
-/* --- shared ------------------------------------------------------------------------------------
- */
+/* --- shared ----------------------------------------------------------------------------------- */
 
 static gd_status scatter_rule(gd_infer *i, int64_t given_axis) {
     const gd_tensor *x = i->in[0], *index = i->in[1], *src = i->in[2];
@@ -92,10 +91,8 @@ static gd_status scatter_plain(gd_kernel_call *k, int64_t given_axis, scatter_ho
 static gd_tensor *reach(gd_tensor *g, const gd_tensor *src) {
     if (gd_tensor_numel(g) == 0 && gd_tensor_numel(src) > 0) return gd_zeros_as(src);
     if (g->kind == GD_FAILED) return g;
-    if (g->rank < src->rank)
-        g = gd_reshape(g, gd_dims(1)); /* a single number is a list of one */
-    else if (g->rank > src->rank)
-        return gd_reshape(g, gd_tensor_shape(src));
+    if (g->rank < src->rank) g = gd_reshape(g, gd_dims(1)); /* a single number is a list of one */
+    else if (g->rank > src->rank) return gd_reshape(g, gd_tensor_shape(src));
     gd_shape dims = gd_tensor_shape(g);
     for (int d = 0; d < src->rank; d++) {
         if (dims.at[d] == src->dims[d]) continue;
@@ -112,8 +109,7 @@ static gd_tensor *reached(gd_tensor *src, const gd_tensor *index) {
     return src;
 }
 
-/* --- placing and adding ------------------------------------------------------------------------
- */
+/* --- placing and adding ----------------------------------------------------------------------- */
 
 /*op scatter(x, axis:int, index, src) -> y
  * x with elements of src put in along an axis, place by place: y[i][index[i][j][k]][k] =
@@ -181,10 +177,8 @@ static gd_status scatter_lost_raw(gd_kernel_call *k) {
                 int64_t at = (from + m * index.strides[axis]) * width;
                 int64_t *writer = &line[gd_load_i64(index.dtype, (const char *)index.data + at)];
                 int64_t me = n * length + m + 1;
-                if (pass == 0)
-                    *writer = me;
-                else
-                    ((uint8_t *)lost.data)[to + m * lost.strides[axis]] = *writer != me;
+                if (pass == 0) *writer = me;
+                else ((uint8_t *)lost.data)[to + m * lost.strides[axis]] = *writer != me;
             }
     }
     return GD_OK;
@@ -208,8 +202,7 @@ static gd_status scatter_add_reference(gd_kernel_call *k) {
     return scatter_plain(k, ((const gd_scatter_add_options *)k->attrs)->axis, ADD);
 }
 
-/* --- products ----------------------------------------------------------------------------------
- */
+/* --- products --------------------------------------------------------------------------------- */
 
 /*op scatter_mul(x, axis:int, index, src) -> y
  * As scatter, but what is there is multiplied by the elements of src.
@@ -337,8 +330,7 @@ static void scatter_others_expand(gd_expand *e) {
     e->y[1] = gd_reshape(gd_narrow(others, axis, n, m), given);
 }
 
-/* --- extremes ----------------------------------------------------------------------------------
- */
+/* --- extremes --------------------------------------------------------------------------------- */
 
 /*op scatter_extreme(x, axis:int, index, src, largest:bool, include_self:bool) -> y  internal
  * The largest or smallest of the elements of src that go to a place, and of what is there
@@ -399,8 +391,7 @@ static gd_status scatter_extreme_reference(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- all reductions ----------------------------------------------------------------------------
- */
+/* --- all reductions --------------------------------------------------------------------------- */
 
 /*op scatter_reduce(x, axis:int, index, src) -> y
  * As scatter, but the elements of src that go to one place are reduced with what is there, or,

@@ -5,7 +5,7 @@
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/* --- reshape ----------------------------------------------------------------------------------- */
+/* --- reshape ---------------------------------------------------------------------------------- */
 
 /*op reshape(x, dims:int[]) -> y  view
  * The same elements in another shape; one dimension may be -1 and follows from the others. A view
@@ -63,14 +63,17 @@ static gd_status reshape_infer(gd_infer *i) {
         y->dims[k] = o->dims.at[k];
         if (y->dims[k] == -1 && unknown < 0) unknown = k;
         else if (y->dims[k] < 0)
-            return gd_op_fail(GD_E_SHAPE, "dims are %s: one of them may be -1, others not be negative",
+            return gd_op_fail(GD_E_SHAPE,
+                              "dims are %s: one of them may be -1, others not be negative",
                               gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
         else if (__builtin_mul_overflow(known, y->dims[k], &known))
-            return gd_op_fail(GD_E_OVERFLOW, "%s is too large", gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
+            return gd_op_fail(GD_E_OVERFLOW, "%s is too large",
+                              gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
     }
     if (unknown >= 0 && known > 0) y->dims[unknown] = total / known;
     if (unknown >= 0 && known == 0)
-        return gd_op_fail(GD_E_SHAPE, "%s: -1 could be anything beside a 0", gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
+        return gd_op_fail(GD_E_SHAPE, "%s: -1 could be anything beside a 0",
+                          gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
     if (gd_numel(y->rank, y->dims) != total)
         return gd_op_fail(GD_E_SHAPE, "%lld elements do not fit dims %s", (long long)total,
                           gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
@@ -170,7 +173,8 @@ static void unsqueeze_vjp(gd_vjp *v) {
  *   saves nothing
  */
 static gd_status contiguous_infer(gd_infer *i) {
-    if (gd_is_row_major(i->in[0]->rank, i->in[0]->dims, i->in[0]->strides)) gd_meta_view(&i->out[0], i->in[0], 0);
+    if (gd_is_row_major(i->in[0]->rank, i->in[0]->dims, i->in[0]->strides))
+        gd_meta_view(&i->out[0], i->in[0], 0);
     else gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }
@@ -185,7 +189,7 @@ static gd_status stop_gradient_infer(gd_infer *i) {
     return GD_OK;
 }
 
-/* --- expand ------------------------------------------------------------------------------------ */
+/* --- expand ----------------------------------------------------------------------------------- */
 
 /*op expand(x, dims:int[]) -> y  view
  * x repeated along new dimensions and those of size 1, without copying; -1 keeps a size.
@@ -200,14 +204,16 @@ static gd_status expand_infer(gd_infer *i) {
     char text[128];
     gd_meta_view(y, x, 0);
     if (extra < 0)
-        return gd_op_fail(GD_E_SHAPE, "%d dimensions cannot be expanded to %d", x->rank, o->dims.rank);
+        return gd_op_fail(GD_E_SHAPE, "%d dimensions cannot be expanded to %d", x->rank,
+                          o->dims.rank);
     y->rank = o->dims.rank;
     for (int k = 0; k < y->rank; k++) {
         int64_t want = o->dims.at[k], have = k < extra ? 1 : x->dims[k - extra];
         if (want == -1 && k >= extra) want = have;
         if (want < 0 || (have != 1 && have != want))
             return gd_op_fail(GD_E_SHAPE, "cannot be expanded to %s: dimension %d is %lld",
-                              gd_numbers_text(y->rank, o->dims.at, text, sizeof text), k, (long long)have);
+                              gd_numbers_text(y->rank, o->dims.at, text, sizeof text), k,
+                              (long long)have);
         y->dims[k] = want;
         y->strides[k] = have == 1 && want != 1 ? 0 : k < extra ? 0 : x->strides[k - extra];
     }
@@ -216,7 +222,7 @@ static gd_status expand_infer(gd_infer *i) {
 }
 static void expand_vjp(gd_vjp *v) { v->gx[0] = gd_sum_to(v->gy[0], gd_tensor_shape(v->x[0])); }
 
-/* --- permute ----------------------------------------------------------------------------------- */
+/* --- permute ---------------------------------------------------------------------------------- */
 
 /*op permute(x, axes:int[]) -> y  view
  * Dimension k of the result is dimension axes[k] of x.
@@ -281,7 +287,8 @@ static void transpose_vjp(gd_vjp *v) {
 static gd_status movedim_order(const gd_movedim_options *o, int rank, int *from) {
     uint32_t sources, destinations;
     if (o->source.rank != o->destination.rank)
-        return gd_op_fail(GD_E_ARGUMENT, "%d sources for %d destinations", o->source.rank, o->destination.rank);
+        return gd_op_fail(GD_E_ARGUMENT, "%d sources for %d destinations", o->source.rank,
+                          o->destination.rank);
     GD_TRY(gd_axes_mask(&o->source, rank, &sources));
     GD_TRY(gd_axes_mask(&o->destination, rank, &destinations));
     for (int k = 0, next = 0; k < rank; k++) { /* those that were not named fill the gaps */
@@ -314,7 +321,7 @@ static void movedim_vjp(gd_vjp *v) {
     v->gx[0] = gd_movedim(v->gy[0], o->destination, o->source);
 }
 
-/* --- turning round ----------------------------------------------------------------------------- */
+/* --- turning round ---------------------------------------------------------------------------- */
 
 /*op flip(x, axes:int[]) -> y
  * The elements in the opposite order along each of the axes.
@@ -376,12 +383,14 @@ static int64_t roll_shift(int64_t shift, int64_t size) {
 static void roll_vjp(gd_vjp *v) {
     const gd_roll_options *o = v->attrs;
     gd_shape back = o->shifts;
-    for (int k = 0; k < back.rank; k++) { /* by its size, as the opposite of the smallest number is none */
+    for (int k = 0; k < back.rank;
+         k++) { /* by its size, as the opposite of the smallest number is none */
         int64_t size = gd_shape_is_set(&o->axis) ? gd_tensor_dim(v->x[0], (int)o->axis.at[k])
                                                  : gd_tensor_numel(v->x[0]);
         back.at[k] = -roll_shift(back.at[k], size);
     }
-    v->gx[0] = gd_shape_is_set(&o->axis) ? gd_roll(v->gy[0], back, .axis = o->axis) : gd_roll(v->gy[0], back);
+    v->gx[0] = gd_shape_is_set(&o->axis) ? gd_roll(v->gy[0], back, .axis = o->axis)
+                                         : gd_roll(v->gy[0], back);
 }
 
 /* Copies the parts that stay together: two for each rolled axis, from this one on. */
@@ -420,14 +429,16 @@ static gd_status roll_raw(gd_kernel_call *k) {
         int64_t shift[GD_MAX_RANK] = {0};
         for (int i = 0; i < o->axis.rank; i++) { /* an axis may be named twice */
             int axis = (int)(o->axis.at[i] < 0 ? o->axis.at[i] + x->rank : o->axis.at[i]);
-            shift[axis] = roll_shift(shift[axis] + roll_shift(o->shifts.at[i], x->dims[axis]), x->dims[axis]);
+            shift[axis] =
+                roll_shift(shift[axis] + roll_shift(o->shifts.at[i], x->dims[axis]), x->dims[axis]);
         }
         roll_axes(y, *x, shift, 0);
         return GD_OK;
     }
     int64_t n = gd_numel(x->rank, x->dims), shift = roll_shift(o->shifts.at[0], n);
     int64_t size = (int64_t)gd_dtype_size(x->dtype);
-    if (gd_is_row_major(x->rank, x->dims, x->strides) && gd_is_row_major(y.rank, y.dims, y.strides)) {
+    if (gd_is_row_major(x->rank, x->dims, x->strides) &&
+        gd_is_row_major(y.rank, y.dims, y.strides)) {
         gd_view line = {.data = x->data, .dtype = x->dtype, .rank = 1, .dims = {n}, .strides = {1}};
         gd_view to = line;
         to.data = y.data;

@@ -18,7 +18,8 @@ static gd_status narrow_infer(gd_infer *i) {
     if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to narrow");
     int64_t size = x->dims[axis], start = o->start < 0 ? o->start + size : o->start;
     if (start < 0 || start > size || o->length < 0 || o->length > size - start)
-        return gd_op_fail(GD_E_INDEX, "start %lld and length %lld do not lie in axis %d of size %lld",
+        return gd_op_fail(GD_E_INDEX,
+                          "start %lld and length %lld do not lie in axis %d of size %lld",
                           (long long)o->start, (long long)o->length, axis, (long long)size);
     gd_meta_view(&i->out[0], x, 0);
     i->out[0].dims[axis] = o->length;
@@ -45,8 +46,9 @@ static gd_status select_infer(gd_infer *i) {
     if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to select from");
     int64_t size = x->dims[axis], index = o->index < 0 ? o->index + size : o->index;
     if (index < 0 || index >= size)
-        return gd_op_fail(GD_E_INDEX, "index %lld is out of range for axis %d of size %lld (%lld to %lld)",
-                          (long long)o->index, axis, (long long)size, (long long)-size, (long long)size - 1);
+        return gd_op_fail(
+            GD_E_INDEX, "index %lld is out of range for axis %d of size %lld (%lld to %lld)",
+            (long long)o->index, axis, (long long)size, (long long)-size, (long long)size - 1);
     gd_meta_view(y, x, 0);
     y->rank--;
     for (int k = axis; k < y->rank; k++) {
@@ -73,7 +75,7 @@ static void subtensor_expand(gd_expand *e) {
     for (int k = 0; k < o->index.rank; k++) e->y[0] = gd_select(e->y[0], 0, o->index.at[k]);
 }
 
-/* --- slices ------------------------------------------------------------------------------------ */
+/* --- slices ----------------------------------------------------------------------------------- */
 
 /*op slice(x) -> y  view
  * Every step-th position of an axis from start up to, but without, stop, as Python's
@@ -88,7 +90,8 @@ static void subtensor_expand(gd_expand *e) {
  */
 
 /* The slice as positions start, start + step, ... (length of them) of an axis of this size. */
-static gd_status slice_range(const gd_slice_options *o, int64_t size, int64_t *start, int64_t *length) {
+static gd_status slice_range(const gd_slice_options *o, int64_t size, int64_t *start,
+                             int64_t *length) {
     int64_t step = o->step;
     if (step == 0) return gd_op_fail(GD_E_ARGUMENT, "the step is 0");
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1; /* where positions stop */
@@ -103,7 +106,9 @@ static gd_status slice_range(const gd_slice_options *o, int64_t size, int64_t *s
         if (to < 0) to += size;
         to = to < low ? low : to > high ? high : to;
     }
-    uint64_t distance = step > 0 ? (to > from ? (uint64_t)(to - from) : 0) : from > to ? (uint64_t)(from - to) : 0;
+    uint64_t distance = step > 0    ? (to > from ? (uint64_t)(to - from) : 0)
+                        : from > to ? (uint64_t)(from - to)
+                                    : 0;
     uint64_t stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
     *length = distance ? (int64_t)((distance - 1) / stride + 1) : 0;
     *start = *length ? from : 0;
@@ -132,7 +137,8 @@ static void slice_vjp(gd_vjp *v) {
     const gd_slice_options *o = v->attrs;
     int64_t start, length;
     if (slice_range(o, gd_tensor_dim(v->x[0], (int)o->axis), &start, &length) != GD_OK) return;
-    v->gx[0] = gd_slice_grad(v->gy[0], gd_tensor_shape(v->x[0]), o->axis, start, length > 1 ? o->step : 1);
+    v->gx[0] =
+        gd_slice_grad(v->gy[0], gd_tensor_shape(v->x[0]), o->axis, start, length > 1 ? o->step : 1);
 }
 
 /* The positions of the axis as a view of t. */
@@ -246,13 +252,16 @@ static gd_status slice_grad_infer(gd_infer *i) {
     GD_TRY(gd_axis(o->axis, gy->rank, &axis));
     for (int d = 0; d < gy->rank; d++)
         if (d != axis && gy->dims[d] != o->dims.at[d])
-            return gd_op_fail(GD_E_SHAPE, "dimension %d is %lld, not %lld", d, (long long)gy->dims[d], (long long)o->dims.at[d]);
+            return gd_op_fail(GD_E_SHAPE, "dimension %d is %lld, not %lld", d,
+                              (long long)gy->dims[d], (long long)o->dims.at[d]);
     if (o->step == 0) return gd_op_fail(GD_E_ARGUMENT, "the step is 0");
     int64_t size = gy->rank ? o->dims.at[axis] : 0, length = gy->rank ? gy->dims[axis] : 0;
     __int128 end = (__int128)o->start + (__int128)(length - 1) * o->step;
     if (length > 0 && (o->start < 0 || o->start >= size || end < 0 || end >= size))
-        return gd_op_fail(GD_E_INDEX, "positions %lld, and every %lld-th from there, do not lie in a size of %lld",
-                          (long long)o->start, (long long)o->step, (long long)size);
+        return gd_op_fail(
+            GD_E_INDEX,
+            "positions %lld, and every %lld-th from there, do not lie in a size of %lld",
+            (long long)o->start, (long long)o->step, (long long)size);
     i->out[0].rank = o->dims.rank;
     memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
     return GD_OK;
@@ -263,7 +272,8 @@ static void slice_grad_vjp(gd_vjp *v) {
     if (length == 0 || o->step == 1) v->gx[0] = gd_narrow(v->gy[0], o->axis, o->start, length);
     else {
         int64_t stop = o->step > 0 ? last + 1 : last > 0 ? last - 1 : GD_END;
-        v->gx[0] = gd_slice(v->gy[0], .axis = o->axis, .start = o->start, .stop = stop, .step = o->step);
+        v->gx[0] =
+            gd_slice(v->gy[0], .axis = o->axis, .start = o->start, .stop = stop, .step = o->step);
     }
 }
 static gd_status slice_grad_raw(gd_kernel_call *k) {

@@ -24,7 +24,9 @@ static gd_status infer_grad(gd_infer *i, int64_t axis) {
 }
 
 /* The sum along an axis, which stays with size 1. Of a single number: itself. */
-static gd_tensor *sum_along(gd_tensor *x, int64_t axis) { return gd_sum(x, .axis = gd_dims(axis), .keepdim = true); }
+static gd_tensor *sum_along(gd_tensor *x, int64_t axis) {
+    return gd_sum(x, .axis = gd_dims(axis), .keepdim = true);
+}
 
 /* Plain kernels: body(x, n, step, y, other) for each line along the axis. */
 typedef void (*line_fn)(const double *x, const double *other, double *y, int64_t n, int64_t step);
@@ -42,7 +44,8 @@ static gd_status each_line(gd_kernel_call *k, int64_t axis, line_fn body) {
         for (int64_t i = 0; i < inner; i++) {
             int64_t first = o * n * inner + i;
             const double *other = k->n_in > 1 ? (const double *)k->in[1].data + first : NULL;
-            body((const double *)x->data + first, other, (double *)k->out[0].data + first, n, inner);
+            body((const double *)x->data + first, other, (double *)k->out[0].data + first, n,
+                 inner);
         }
     return GD_OK;
 }
@@ -59,7 +62,7 @@ static double exp_sum(const double *x, double m, int64_t n, int64_t step) {
     return sum;
 }
 
-/* --- softmax ------------------------------------------------------------------------------------ */
+/* --- softmax ---------------------------------------------------------------------------------- */
 
 /*op softmax(x) -> y  fullp
  * exp(x) divided by its sum along an axis.
@@ -85,7 +88,8 @@ static void softmax_expand(gd_expand *e) {
     gd_tensor *p = gd_exp(gd_sub(x, gd_max(x, .axis = gd_dims(o->axis), .keepdim = true)));
     e->y[0] = gd_div(p, sum_along(p, o->axis));
 }
-static void plain_softmax(const double *x, const double *other, double *y, int64_t n, int64_t step) {
+static void plain_softmax(const double *x, const double *other, double *y, int64_t n,
+                          int64_t step) {
     (void)other;
     double m = n > 0 ? largest(x, n, step) : 0, sum = exp_sum(x, m, n, step);
     for (int64_t t = 0; t < n; t++) y[t * step] = exp(x[t * step] - m) / sum;
@@ -117,7 +121,8 @@ static void softmax_grad_expand(gd_expand *e) {
     gd_tensor *gy = e->x[0], *y = e->x[1];
     e->y[0] = gd_mul(y, gd_sub(gy, sum_along(gd_mul(gy, y), o->axis)));
 }
-static void plain_softmax_grad(const double *gy, const double *y, double *gx, int64_t n, int64_t step) {
+static void plain_softmax_grad(const double *gy, const double *y, double *gx, int64_t n,
+                               int64_t step) {
     double dot = 0;
     for (int64_t t = 0; t < n; t++) dot += gy[t * step] * y[t * step];
     for (int64_t t = 0; t < n; t++) gx[t * step] = y[t * step] * (gy[t * step] - dot);
@@ -127,7 +132,7 @@ static gd_status softmax_grad_reference(gd_kernel_call *k) {
     return each_line(k, o->axis, plain_softmax_grad);
 }
 
-/* --- log_softmax -------------------------------------------------------------------------------- */
+/* --- log_softmax ------------------------------------------------------------------------------ */
 
 /*op log_softmax(x) -> y  fullp
  * The logarithm of softmax, without overflow: x - log of the sum of exp(x) along an axis.
@@ -153,7 +158,8 @@ static void log_softmax_expand(gd_expand *e) {
     gd_tensor *d = gd_sub(x, gd_max(x, .axis = gd_dims(o->axis), .keepdim = true));
     e->y[0] = gd_sub(d, gd_log(sum_along(gd_exp(d), o->axis)));
 }
-static void plain_log_softmax(const double *x, const double *other, double *y, int64_t n, int64_t step) {
+static void plain_log_softmax(const double *x, const double *other, double *y, int64_t n,
+                              int64_t step) {
     (void)other;
     double m = n > 0 ? largest(x, n, step) : 0, sum = exp_sum(x, m, n, step);
     for (int64_t t = 0; t < n; t++) y[t * step] = (x[t * step] - m) - log(sum);
@@ -181,7 +187,8 @@ static void log_softmax_grad_expand(gd_expand *e) {
     gd_tensor *gy = e->x[0], *y = e->x[1];
     e->y[0] = gd_sub(gy, gd_mul(gd_exp(y), sum_along(gy, o->axis)));
 }
-static void plain_log_softmax_grad(const double *gy, const double *y, double *gx, int64_t n, int64_t step) {
+static void plain_log_softmax_grad(const double *gy, const double *y, double *gx, int64_t n,
+                                   int64_t step) {
     double sum = 0;
     for (int64_t t = 0; t < n; t++) sum += gy[t * step];
     for (int64_t t = 0; t < n; t++) gx[t * step] = gy[t * step] - exp(y[t * step]) * sum;

@@ -11,7 +11,7 @@
 #include "ops/indexing.h"
 #include "ops/infer.h"
 
-/* --- the plain way ----------------------------------------------------------------------------- */
+/* --- the plain way ---------------------------------------------------------------------------- */
 
 /* Whether element a of a line comes before element b, where they are not equal. */
 typedef struct {
@@ -22,7 +22,8 @@ typedef struct {
 } line;
 
 static bool before(const line *l, int64_t a, int64_t b) {
-    const char *p = l->data + (l->descending ? b : a) * l->step, *q = l->data + (l->descending ? a : b) * l->step;
+    const char *p = l->data + (l->descending ? b : a) * l->step,
+               *q = l->data + (l->descending ? a : b) * l->step;
     if (!gd_dtype_is_float(l->dtype)) return gd_load_i64(l->dtype, p) < gd_load_i64(l->dtype, q);
     double x = gd_load_f64(l->dtype, p), y = gd_load_f64(l->dtype, q);
     return x < y || (!isnan(x) && isnan(y));
@@ -34,9 +35,11 @@ static int64_t *sort_line(const line *l, int64_t n, int64_t *order, int64_t *spa
     for (int64_t i = 0; i < n; i++) order[i] = i;
     for (int64_t width = 1; width < n; width *= 2) {
         for (int64_t start = 0; start < n; start += 2 * width) {
-            int64_t middle = start + width < n ? start + width : n, end = start + 2 * width < n ? start + 2 * width : n;
+            int64_t middle = start + width < n ? start + width : n,
+                    end = start + 2 * width < n ? start + 2 * width : n;
             for (int64_t i = start, j = middle, to = start; to < end; to++)
-                spare[to] = j == end || (i < middle && !before(l, order[j], order[i])) ? order[i++] : order[j++];
+                spare[to] = j == end || (i < middle && !before(l, order[j], order[i])) ? order[i++]
+                                                                                       : order[j++];
         }
         int64_t *t = order;
         order = spare;
@@ -53,7 +56,8 @@ static size_t orders_bytes(const gd_view *x, int64_t axis) {
 
 /* The first `count` of each line of x in order, as values and positions. */
 static gd_status sort_lines(gd_kernel_call *k, int64_t given_axis, int64_t count, bool descending) {
-    gd_view x = gd_at_least_1d(k->in[0]), values = gd_at_least_1d(k->out[0]), indices = gd_at_least_1d(k->out[1]);
+    gd_view x = gd_at_least_1d(k->in[0]), values = gd_at_least_1d(k->out[0]),
+            indices = gd_at_least_1d(k->out[1]);
     int axis = (int)(given_axis < 0 ? given_axis + x.rank : given_axis);
     int64_t n = x.dims[axis], size = (int64_t)gd_dtype_size(x.dtype);
     int64_t *order = k->workspace;
@@ -72,7 +76,8 @@ static gd_status sort_lines(gd_kernel_call *k, int64_t given_axis, int64_t count
         l.data = (const char *)x.data + from * size;
         const int64_t *sorted = sort_line(&l, n, order, order + n);
         for (int64_t i = 0; i < count; i++) {
-            memcpy((char *)values.data + (to + i * values.strides[axis]) * size, l.data + sorted[i] * l.step, (size_t)size);
+            memcpy((char *)values.data + (to + i * values.strides[axis]) * size,
+                   l.data + sorted[i] * l.step, (size_t)size);
             ((int64_t *)indices.data)[to_index + i * indices.strides[axis]] = sorted[i];
         }
     }
@@ -82,10 +87,11 @@ static gd_status sort_lines(gd_kernel_call *k, int64_t given_axis, int64_t count
 /* The gradient of an element goes where the element was. */
 static gd_tensor *put_back(gd_vjp *v, int64_t axis) {
     const gd_tensor *x = v->x[0];
-    return gd_scatter_add(gd_zeros_on(x, (gd_dtype)x->dtype, gd_tensor_shape(x)), axis, v->y[1], v->gy[0]);
+    return gd_scatter_add(gd_zeros_on(x, (gd_dtype)x->dtype, gd_tensor_shape(x)), axis, v->y[1],
+                          v->gy[0]);
 }
 
-/* --- sort -------------------------------------------------------------------------------------- */
+/* --- sort ------------------------------------------------------------------------------------- */
 
 /*op sort(x) -> values, indices  heavy
  * The elements in order along an axis, and where each of them was.
@@ -104,7 +110,9 @@ static gd_status sort_infer(gd_infer *i) {
     i->out[1].dtype = GD_I64;
     return GD_OK;
 }
-static void sort_vjp(gd_vjp *v) { v->gx[0] = put_back(v, ((const gd_sort_options *)v->attrs)->axis); }
+static void sort_vjp(gd_vjp *v) {
+    v->gx[0] = put_back(v, ((const gd_sort_options *)v->attrs)->axis);
+}
 static size_t sort_workspace(const gd_kernel_call *k) {
     return orders_bytes(&k->in[0], ((const gd_sort_options *)k->attrs)->axis);
 }
@@ -123,10 +131,11 @@ static gd_status sort_raw(gd_kernel_call *k) {
  */
 static void argsort_expand(gd_expand *e) {
     const gd_argsort_options *o = e->attrs;
-    e->y[0] = gd_sort(e->x[0], .axis = o->axis, .descending = o->descending, .stable = o->stable).indices;
+    e->y[0] =
+        gd_sort(e->x[0], .axis = o->axis, .descending = o->descending, .stable = o->stable).indices;
 }
 
-/* --- topk -------------------------------------------------------------------------------------- */
+/* --- topk ------------------------------------------------------------------------------------- */
 
 /*op topk(x, k:int) -> values, indices  heavy
  * The k largest (or smallest) elements along an axis, in order, and where they were. Of equal ones
@@ -145,14 +154,17 @@ static gd_status topk_infer(gd_infer *i) {
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
     int64_t n = x->rank ? x->dims[axis] : 1;
     if (o->k < 0 || o->k > n)
-        return gd_op_fail(GD_E_ARGUMENT, "k is %lld; axis %d has %lld elements", (long long)o->k, axis, (long long)n);
+        return gd_op_fail(GD_E_ARGUMENT, "k is %lld; axis %d has %lld elements", (long long)o->k,
+                          axis, (long long)n);
     gd_meta_like(&i->out[0], x);
     gd_meta_like(&i->out[1], x);
     if (x->rank) i->out[0].dims[axis] = i->out[1].dims[axis] = o->k;
     i->out[1].dtype = GD_I64;
     return GD_OK;
 }
-static void topk_vjp(gd_vjp *v) { v->gx[0] = put_back(v, ((const gd_topk_options *)v->attrs)->axis); }
+static void topk_vjp(gd_vjp *v) {
+    v->gx[0] = put_back(v, ((const gd_topk_options *)v->attrs)->axis);
+}
 static size_t topk_workspace(const gd_kernel_call *k) {
     return orders_bytes(&k->in[0], ((const gd_topk_options *)k->attrs)->axis);
 }

@@ -25,7 +25,7 @@ typedef struct {
     bool root;
 } plain;
 
-/* --- variance ---------------------------------------------------------------------------------- */
+/* --- variance --------------------------------------------------------------------------------- */
 
 /*op var(x) -> y  fullp
  * The variance over axes, or of all elements: squared distances from the mean, divided by their
@@ -93,7 +93,8 @@ static void std_vjp(gd_vjp *v) {
     uint32_t mask = axes_of(&o->axis, x->rank);
     double by = 1 / ((double)gd_reduced_count(x, mask) - o->correction);
     gd_tensor *mean = gd_mean(x, .axis = gd_mask_axes(mask), .keepdim = true);
-    v->gx[0] = gd_std_grad(gd_restore_dims(v->gy[0], x, mask), x, mean, gd_restore_dims(v->y[0], x, mask), by);
+    v->gx[0] = gd_std_grad(gd_restore_dims(v->gy[0], x, mask), x, mean,
+                           gd_restore_dims(v->y[0], x, mask), by);
 }
 static size_t std_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status std_reference(gd_kernel_call *k) {
@@ -102,7 +103,7 @@ static gd_status std_reference(gd_kernel_call *k) {
     return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_variance, &f);
 }
 
-/* --- log-sum-exp ------------------------------------------------------------------------------- */
+/* --- log-sum-exp ------------------------------------------------------------------------------ */
 
 /*op logsumexp(x) -> y  fullp
  * log of the sum of exp(x) over axes, or of all elements, without overflow.
@@ -125,7 +126,8 @@ static void logsumexp_vjp(gd_vjp *v) {
     const gd_logsumexp_options *o = v->attrs;
     gd_tensor *x = v->x[0];
     uint32_t mask = axes_of(&o->axis, x->rank);
-    v->gx[0] = gd_logsumexp_grad(gd_restore_dims(v->gy[0], x, mask), x, gd_restore_dims(v->y[0], x, mask));
+    v->gx[0] =
+        gd_logsumexp_grad(gd_restore_dims(v->gy[0], x, mask), x, gd_restore_dims(v->y[0], x, mask));
 }
 
 static void plain_logsumexp(void *context, const void *elements, int64_t n, int64_t result) {
@@ -144,7 +146,7 @@ static gd_status logsumexp_reference(gd_kernel_call *k) {
     return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_logsumexp, &f);
 }
 
-/* --- norms ------------------------------------------------------------------------------------- */
+/* --- norms ------------------------------------------------------------------------------------ */
 
 /*op norm(x) -> y  fullp
  * The p-norm of the elements over axes, or of all: (sum of |x|^p)^(1/p). p = inf is the largest
@@ -223,8 +225,7 @@ static gd_status norm_reference(gd_kernel_call *k) {
     return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_norm, &f);
 }
 
-/* --- norms of matrices --------------------------------------------------------------------------
- */
+/* --- norms of matrices ------------------------------------------------------------------------ */
 
 /*op matrix_norm(x) -> y  fullp
  * A norm of each matrix that two axes of x make up: the root of the sum of squares (Frobenius,

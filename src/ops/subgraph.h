@@ -15,7 +15,7 @@ struct gd_subgraph {
     _Atomic int32_t refs;
     void (*destroy)(gd_subgraph *sub); /* src/graph's: it knows what a graph is */
     struct gd_graph *graph;            /* its nodes, in the order they run */
-    gd_node **in;                      /* sources: first what the call gives, then what was captured */
+    gd_node **in; /* sources: first what the call gives, then what was captured */
     int n_in, n_given;
     gd_node **out; /* output k is result out_index[k] of node out[k] */
     int *out_index;
@@ -50,7 +50,8 @@ static inline void gd_subgraph_retain(gd_subgraph *sub) {
 }
 
 static inline void gd_subgraph_release(gd_subgraph *sub) {
-    if (sub && atomic_fetch_sub_explicit(&sub->refs, 1, memory_order_acq_rel) == 1) sub->destroy(sub);
+    if (sub && atomic_fetch_sub_explicit(&sub->refs, 1, memory_order_acq_rel) == 1)
+        sub->destroy(sub);
 }
 
 #endif

@@ -30,7 +30,7 @@ static const gd_kernel *reduction_first[GD_MAX_KERNELS];
 static gd_kernel_list list_kernels[GD_DEVICE_KINDS];
 static const gd_kernel *list_first[GD_MAX_KERNELS];
 
-/* --- ops --------------------------------------------------------------------------------------- */
+/* --- ops -------------------------------------------------------------------------------------- */
 
 static int position(const char *name) { /* where it is, or would go */
     int low = 0, high = table_count;
@@ -58,7 +58,7 @@ static void remove_op(const gd_op *op) {
     memmove(&table[at], &table[at + 1], (size_t)(--table_count - at) * sizeof *table);
 }
 
-/* --- kernels ----------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 static gd_kernel_list *list_for(gd_kernel_list *lists, const char *device) {
     for (int i = 0; i < GD_DEVICE_KINDS && lists[i].device; i++)
@@ -114,7 +114,8 @@ static void read_generated(void) {
     for (int i = 0; i < table_count; i++)
         if (table[i]->reference && !table[i]->base) add_kernel(table[i]->reference);
     for (int f = 0; f < gd_kernel_family_count; f++)
-        for (int i = 0; i < gd_kernel_families[f].count; i++) add_kernel(&gd_kernel_families[f].kernels[i]);
+        for (int i = 0; i < gd_kernel_families[f].count; i++)
+            add_kernel(&gd_kernel_families[f].kernels[i]);
 }
 
 void gd_table_init(void) { pthread_once(&once, read_generated); }
@@ -122,7 +123,8 @@ void gd_table_init(void) { pthread_once(&once, read_generated); }
 gd_status gd_kernel_register(const gd_kernel *kernel) {
     gd_table_init();
     if (!kernel || !kernel->op || !kernel->device || !kernel->run)
-        return gd_report(NULL, gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set"));
+        return gd_report(
+            NULL, gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set"));
     pthread_mutex_lock(&lock);
     gd_status status = add_kernel(kernel);
     pthread_mutex_unlock(&lock);
@@ -130,7 +132,8 @@ gd_status gd_kernel_register(const gd_kernel *kernel) {
 }
 
 /* Kernels are registered before they are used, so reading takes no lock. */
-static const gd_kernel *select_from(gd_kernel_list *lists, const gd_kernel_call *call, const char *device) {
+static const gd_kernel *select_from(gd_kernel_list *lists, const gd_kernel_call *call,
+                                    const char *device) {
     gd_kernel_list *list = list_for(lists, device);
     for (int i = 0; list && i < list->count; i++) {
         const gd_kernel *k = list->entries[i];
@@ -155,8 +158,8 @@ bool gd_kernel_exists(const gd_op *op, const char *device) {
     gd_kernel_list *own = list_for(op->state->kernels, device);
     /* the body of an op that has no plain kernel is its reference */
     if (own && reference_only && op->expand && own->entries[own->count - 1]->rank > 0) own = NULL;
-    return own ||
-           (op->ir && list_for(elementwise_kernels, device)) || ((op->flags & GD_OP_VIEW) && op->infer);
+    return own || (op->ir && list_for(elementwise_kernels, device)) ||
+           ((op->flags & GD_OP_VIEW) && op->infer);
 }
 
 bool gd_list_kernel_exists(const char *device) {
@@ -174,7 +177,7 @@ void gd_set_reference_kernels(bool on) {
     reference_only = on;
 }
 
-/* --- reading ----------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 const gd_op *gd_op_find(const char *name) {
     gd_table_init();
@@ -220,7 +223,8 @@ const gd_op_attr *gd_op_attr_at(const gd_op *op, int i) {
 const char *gd_op_onnx_name(const gd_op *op) { return op ? op->onnx : ""; }
 const char *gd_op_caffe_name(const gd_op *op) { return op ? op->caffe : ""; }
 bool gd_op_differentiable(const gd_op *op) {
-    return op && !(op->flags & (GD_OP_NO_GRAD | GD_OP_TRUTH | GD_OP_INTEGRAL)) && (op->vjp || op->ir || op->expand);
+    return op && !(op->flags & (GD_OP_NO_GRAD | GD_OP_TRUTH | GD_OP_INTEGRAL)) &&
+           (op->vjp || op->ir || op->expand);
 }
 
 const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size) {
@@ -233,19 +237,21 @@ const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, 
                                 op && op->ir ? list_for(elementwise_kernels, device_kind) : NULL};
     for (int l = 0; l < 2; l++)
         for (int i = 0; lists[l] && i < lists[l]->count && used < size; i++)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "", lists[l]->entries[i]->variant);
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "",
+                                     lists[l]->entries[i]->variant);
     return text;
 }
 
-/* --- lists ------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 /* Short ones come and go with every run of a session: each thread keeps some for reuse. */
 enum { SHORT_LIST = 8, CACHED_LISTS = 32 };
 
 typedef struct {
     gd_object object;
-    bool is_short;   /* has room for SHORT_LIST tensors */
-    gd_tensor *last; /* behind the places: a handle that all of them hold once the list is freed, or NULL */
+    bool is_short; /* has room for SHORT_LIST tensors */
+    gd_tensor *
+        last; /* behind the places: a handle that all of them hold once the list is freed, or NULL */
     gd_tensor *at[];
 } list;
 
@@ -274,7 +280,8 @@ gd_tensor **gd_list_new(int64_t count) {
     if (gd_scope_reserve(1) != GD_OK) return NULL;
     gd_thread *thread = &gd_this_thread;
     const bool keep = gd_keeps_freed(thread), is_short = count <= SHORT_LIST && !keep;
-    const size_t places = sizeof(list) + (size_t)(is_short || count < 1 ? SHORT_LIST : count) * sizeof(gd_tensor *);
+    const size_t places =
+        sizeof(list) + (size_t)(is_short || count < 1 ? SHORT_LIST : count) * sizeof(gd_tensor *);
     const size_t bytes = places + (keep ? sizeof(gd_tensor) : 0);
     list *l = is_short && !gd_faults_armed() ? thread->free_lists : NULL;
     if (l) {
@@ -282,7 +289,8 @@ gd_tensor **gd_list_new(int64_t count) {
         thread->free_list_count--;
         memset(l, 0, bytes);
     } else {
-        l = count < INT32_MAX ? gd_calloc(1, bytes) : NULL; /* more fit no int of a kernel call either */
+        l = count < INT32_MAX ? gd_calloc(1, bytes)
+                              : NULL; /* more fit no int of a kernel call either */
     }
     if (!l) {
         gd_fail(GD_E_MEMORY, "no memory for a list of %lld tensors", (long long)count);
@@ -290,7 +298,8 @@ gd_tensor **gd_list_new(int64_t count) {
     }
     l->is_short = is_short;
     l->last = keep ? (gd_tensor *)(void *)((char *)l + places) : NULL;
-    if (keep) *l->last = (gd_tensor){.kind = GD_FAILED, .device = gd_cpu(), .made_site = thread->site};
+    if (keep)
+        *l->last = (gd_tensor){.kind = GD_FAILED, .device = gd_cpu(), .made_site = thread->site};
     gd_object_init(&l->object, &list_class);
     gd_object_count(1);
     gd_scope_adopt(&l->object);
@@ -342,7 +351,7 @@ void gd_release_list(gd_tensors tensors) {
     if (tensors.at) gd_object_release(&list_of(tensors)->object);
 }
 
-/* --- adding an op ------------------------------------------------------------------------------ */
+/* --- adding an op ----------------------------------------------------------------------------- */
 
 gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference) {
     gd_table_init();

@@ -6,7 +6,9 @@
 #include "ops/infer.h"
 
 static gd_status triangle_infer(gd_infer *i) {
-    if (i->in[0]->rank < 2) return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions, not %d", i->in[0]->rank);
+    if (i->in[0]->rank < 2)
+        return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions, not %d",
+                          i->in[0]->rank);
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }
@@ -28,14 +30,16 @@ static gd_status triangle_copy(gd_kernel_call *k, int64_t diagonal, bool lower) 
             rest /= x->dims[d];
         }
         for (int64_t i = 0; i < rows; i++) {
-            int64_t edge = i + diagonal + (lower ? 1 : 0); /* lower: columns below it; upper: from it on */
+            int64_t edge =
+                i + diagonal + (lower ? 1 : 0); /* lower: columns below it; upper: from it on */
             edge = edge < 0 ? 0 : edge > cols ? cols : edge;
             int64_t from = lower ? 0 : edge, to = lower ? edge : cols;
             char *row = (char *)y->data + (e * rows + i) * cols * size;
             memset(row, 0, (size_t)(cols * size));
             if (to > from)
                 gd_convert_row(y->dtype, row + from * size, size, x->dtype,
-                               (const char *)x->data + (at + i * x->strides[r - 2] + from * x->strides[r - 1]) * size,
+                               (const char *)x->data +
+                                   (at + i * x->strides[r - 2] + from * x->strides[r - 1]) * size,
                                x->strides[r - 1] * size, to - from);
         }
     }
@@ -49,7 +53,9 @@ static gd_status triangle_copy(gd_kernel_call *k, int64_t diagonal, bool lower) 
  *   onnx Trilu
  */
 static gd_status tril_infer(gd_infer *i) { return triangle_infer(i); }
-static void tril_vjp(gd_vjp *v) { v->gx[0] = gd_tril(v->gy[0], .diagonal = ((const gd_tril_options *)v->attrs)->diagonal); }
+static void tril_vjp(gd_vjp *v) {
+    v->gx[0] = gd_tril(v->gy[0], .diagonal = ((const gd_tril_options *)v->attrs)->diagonal);
+}
 static gd_status tril_raw(gd_kernel_call *k) {
     return triangle_copy(k, ((const gd_tril_options *)k->attrs)->diagonal, true);
 }
@@ -60,7 +66,9 @@ static gd_status tril_raw(gd_kernel_call *k) {
  *   saves nothing
  */
 static gd_status triu_infer(gd_infer *i) { return triangle_infer(i); }
-static void triu_vjp(gd_vjp *v) { v->gx[0] = gd_triu(v->gy[0], .diagonal = ((const gd_triu_options *)v->attrs)->diagonal); }
+static void triu_vjp(gd_vjp *v) {
+    v->gx[0] = gd_triu(v->gy[0], .diagonal = ((const gd_triu_options *)v->attrs)->diagonal);
+}
 static gd_status triu_raw(gd_kernel_call *k) {
     return triangle_copy(k, ((const gd_triu_options *)k->attrs)->diagonal, false);
 }
@@ -74,12 +82,15 @@ static gd_status triu_raw(gd_kernel_call *k) {
  */
 
 /* Where the diagonal begins and how long it is. */
-static gd_status diagonal_place(const gd_diagonal_options *o, int rank, const int64_t *dims, int *a, int *b, int64_t *length) {
-    if (rank < 2) return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions, not %d", rank);
+static gd_status diagonal_place(const gd_diagonal_options *o, int rank, const int64_t *dims, int *a,
+                                int *b, int64_t *length) {
+    if (rank < 2)
+        return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions, not %d", rank);
     GD_TRY(gd_axis(o->axis1, rank, a));
     GD_TRY(gd_axis(o->axis2, rank, b));
     if (*a == *b) return gd_op_fail(GD_E_ARGUMENT, "axis1 and axis2 are the same");
-    int64_t n = o->offset >= 0 ? dims[*a] : dims[*a] + o->offset, m = o->offset >= 0 ? dims[*b] - o->offset : dims[*b];
+    int64_t n = o->offset >= 0 ? dims[*a] : dims[*a] + o->offset,
+            m = o->offset >= 0 ? dims[*b] - o->offset : dims[*b];
     *length = n < m ? n : m;
     if (*length < 0) *length = 0;
     return GD_OK;
@@ -100,12 +111,14 @@ static gd_status diagonal_infer(gd_infer *i) {
     }
     y->dims[y->rank] = length;
     y->strides[y->rank++] = x->strides[a] + x->strides[b];
-    if (length > 0) y->offset += o->offset >= 0 ? o->offset * x->strides[b] : -o->offset * x->strides[a];
+    if (length > 0)
+        y->offset += o->offset >= 0 ? o->offset * x->strides[b] : -o->offset * x->strides[a];
     return GD_OK;
 }
 static void diagonal_vjp(gd_vjp *v) {
     const gd_diagonal_options *o = v->attrs;
-    v->gx[0] = gd_diagonal_grad(v->gy[0], gd_tensor_shape(v->x[0]), .offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2);
+    v->gx[0] = gd_diagonal_grad(v->gy[0], gd_tensor_shape(v->x[0]), .offset = o->offset,
+                                .axis1 = o->axis1, .axis2 = o->axis2);
 }
 
 /*op diagonal_grad(gy, dims:int[]) -> gx  internal
@@ -129,7 +142,8 @@ static gd_status diagonal_grad_infer(gd_infer *i) {
         if (d != a && d != b) want[n++] = o->dims.at[d];
     want[n++] = length;
     if (gy->rank != n || memcmp(gy->dims, want, sizeof *want * (size_t)n) != 0)
-        return gd_op_fail(GD_E_SHAPE, "'gy' must have shape %s", gd_shape_text(n, want, text, sizeof text));
+        return gd_op_fail(GD_E_SHAPE, "'gy' must have shape %s",
+                          gd_shape_text(n, want, text, sizeof text));
     i->out[0].rank = o->dims.rank;
     memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
     return GD_OK;
@@ -147,7 +161,8 @@ static gd_status diagonal_grad_raw(gd_kernel_call *k) {
     GD_TRY(diagonal_place(&place, y->rank, y->dims, &a, &b, &length));
     memset(y->data, 0, (size_t)(gd_numel(y->rank, y->dims) * size));
     if (length == 0) return GD_OK; /* the offset may be any number */
-    line.data = (char *)y->data + (o->offset >= 0 ? o->offset * y->strides[b] : -o->offset * y->strides[a]) * size;
+    line.data = (char *)y->data +
+                (o->offset >= 0 ? o->offset * y->strides[b] : -o->offset * y->strides[a]) * size;
     int n = 0;
     for (int d = 0; d < y->rank; d++)
         if (d != a && d != b) line.strides[n++] = y->strides[d];

@@ -22,10 +22,8 @@ static void step(gd_update *u, const gd_adam_step_options *o, bool amsgrad, gd_t
                                           .eps = o->eps,
                                           .weight_decay = o->weight_decay,
                                           .maximize = o->maximize};
-    if (amsgrad)
-        gd_update_each(u, "amsgrad_step", &with, gd_list(by, root, keep));
-    else
-        gd_update_each(u, "adam_step", o, gd_list(by, root, keep));
+    if (amsgrad) gd_update_each(u, "amsgrad_step", &with, gd_list(by, root, keep));
+    else gd_update_each(u, "adam_step", o, gd_list(by, root, keep));
 }
 
 /*optimizer adam

@@ -271,7 +271,7 @@ gd_status gd_loss_scale_symbols(gd_loss_scale *s, const gd_optimizer *o, gd_verd
     return status;
 }
 
-/* --- gradients of leaves: eager, and in a trace ------------------------------------------------ */
+/* --- gradients of leaves: eager, and in a trace ----------------------------------------------- */
 
 /* A list of the optimizer's gradients, to be freed. */
 static gd_status list_gradients(const gd_optimizer *o, gd_tensor ***list, int *n) {

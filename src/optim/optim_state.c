@@ -54,10 +54,8 @@ static gd_tensor *filled(const gd_tensor *p, gd_shape shape, gd_dtype dtype, dou
 
 /* "adam/lr", "adam/group1/lr" */
 static const char *name_of(const gd_optimizer *o, int group, const char *what, char *text) {
-    if (group)
-        snprintf(text, MOST_NAME, "%s/group%d/%s", o->maker->record.name, group, what);
-    else
-        snprintf(text, MOST_NAME, "%s/%s", o->maker->record.name, what);
+    if (group) snprintf(text, MOST_NAME, "%s/group%d/%s", o->maker->record.name, group, what);
+    else snprintf(text, MOST_NAME, "%s/%s", o->maker->record.name, what);
     return text;
 }
 

@@ -93,10 +93,8 @@ static gd_status make(const gd_maker *maker, gd_tensors parameters, void *option
     gd_object_count(1);
     o->maker = maker;
     const gd_status status = add_group(o, what, parameters, options);
-    if (status != GD_OK)
-        gd_object_release(&o->object);
-    else
-        gd_scope_adopt(&o->object);
+    if (status != GD_OK) gd_object_release(&o->object);
+    else gd_scope_adopt(&o->object);
     *made = status == GD_OK ? o : NULL;
     return status;
 }
@@ -136,10 +134,8 @@ static gd_status override(const gd_maker *maker, const gd_op_attr *a, const void
     if (!to)
         return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add: %s has no option '%s'", maker->record.name,
                        a->name);
-    if (attr->type == GD_ATTR_FLOAT && is_float)
-        *(double *)to = *(const double *)from;
-    else if (attr->type == GD_ATTR_BOOL && !is_float)
-        *(bool *)to = *(const int64_t *)from != 0;
+    if (attr->type == GD_ATTR_FLOAT && is_float) *(double *)to = *(const double *)from;
+    else if (attr->type == GD_ATTR_BOOL && !is_float) *(bool *)to = *(const int64_t *)from != 0;
     else
         return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add: '%s' of %s is of another type", a->name,
                        maker->record.name);
@@ -263,8 +259,9 @@ gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *o, double lr,
 
 gd_status gd_optimizer_define_at(const char *site, const char *record, gd_optimizer_rules rules) {
     GD_CALLED_FROM(site);
-    const gd_status status = rules.update ? gd_maker_define("optimizer", record, &rules, sizeof rules)
-                                     : gd_fail(GD_E_ARGUMENT, "there is no rule for updates");
+    const gd_status status = rules.update
+                                 ? gd_maker_define("optimizer", record, &rules, sizeof rules)
+                                 : gd_fail(GD_E_ARGUMENT, "there is no rule for updates");
     if (status != GD_OK) gd_error_prefix("gd_optimizer_define: ");
     return gd_report(site, status);
 }

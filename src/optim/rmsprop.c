@@ -39,12 +39,9 @@ static void rmsprop_update(gd_update *u) {
     const gd_tensors lr = gd_list(gd_update_lr(u));
     if (o->momentum > 0 && o->centered)
         gd_update_each(u, "rmsprop_centered_momentum_step", &both, lr);
-    else if (o->momentum > 0)
-        gd_update_each(u, "rmsprop_momentum_step", &momentum, lr);
-    else if (o->centered)
-        gd_update_each(u, "rmsprop_centered_step", &centered, lr);
-    else
-        gd_update_each(u, "rmsprop_step", &plain, lr);
+    else if (o->momentum > 0) gd_update_each(u, "rmsprop_momentum_step", &momentum, lr);
+    else if (o->centered) gd_update_each(u, "rmsprop_centered_step", &centered, lr);
+    else gd_update_each(u, "rmsprop_step", &plain, lr);
 }
 
 #include "rmsprop.gen.h"

@@ -160,10 +160,8 @@ static gd_status make(const gd_maker *maker, gd_optimizer *optimizer, void *opti
         status = gd_attempt_end(&attempt, status);
         if (status != GD_OK) gd_error_prefix("gd_lr_%s: ", maker->record.name);
     }
-    if (status != GD_OK)
-        gd_object_release(&s->object);
-    else
-        gd_scope_adopt(&s->object);
+    if (status != GD_OK) gd_object_release(&s->object);
+    else gd_scope_adopt(&s->object);
     *made = status == GD_OK ? s : NULL;
     return status;
 }

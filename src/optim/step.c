@@ -146,8 +146,7 @@ static gd_status find_gradients(const gd_optim_part *part) {
         if (!p->requires_grad)
             GD_TRY(gd_graph_note_capture(gd_graph_building(),
                                          p)); /* a jit traces anew when it is thawed */
-        else
-            g = gd_tensor_grad(p);
+        else g = gd_tensor_grad(p);
         if (g && g->kind == GD_FAILED) return gd_failure();
         part->gradients[i] = g;
     }
@@ -210,10 +209,8 @@ static gd_status find_symbols(gd_optimizer *o, gd_tensor *loss, gd_tensor **list
         for (int k = 0; k < o->groups[g].n_parts; k++)
             for (int i = 0; i < o->groups[g].parts[k].count; i++) {
                 gd_tensor *p = o->groups[g].parts[k].parameters[i];
-                if (!p->requires_grad)
-                    GD_TRY(gd_graph_note_capture(gd_graph_building(), p));
-                else
-                    list[n++] = p;
+                if (!p->requires_grad) GD_TRY(gd_graph_note_capture(gd_graph_building(), p));
+                else list[n++] = p;
             }
     if (n == 0) return gd_fail(GD_E_STATE, "gd_minimize: all parameters are frozen");
     const gd_tensors gradients =

@@ -12,7 +12,7 @@
 #include "graph/build/graph.h"
 #include "train/loss.h"
 
-/* --- beginning and end ------------------------------------------------------------------------- */
+/* --- beginning and end ------------------------------------------------------------------------ */
 
 static gd_status device_of_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
     gd_device **device = w->user;
@@ -54,10 +54,8 @@ static gd_status take_metrics(gd_batches *b, const gd_training *t, bool own) {
 static gd_tensor *zero(gd_device *device) {
     gd_scope *scope = gd_scope_open();
     gd_tensor *t = gd_metric_zeros(device, 0, NULL);
-    if (t->kind == GD_FAILED)
-        t = NULL;
-    else
-        gd_retain(t);
+    if (t->kind == GD_FAILED) t = NULL;
+    else gd_retain(t);
     gd_scope_close(&scope);
     return t;
 }
@@ -115,7 +113,7 @@ gd_status gd_batches_compile(gd_batches *b, gd_body fn, void *user) {
     return b->jit ? GD_OK : gd_failure();
 }
 
-/* --- calls ------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 /* Runs it in a scope and an attempt of its own. */
 static gd_status call_once(gd_jit *jit, const gd_batch_call *c, gd_tensors batch,
@@ -153,7 +151,7 @@ gd_status gd_batches_call(gd_batches *b, const gd_batch_call *c, gd_tensors batc
     return GD_OK;
 }
 
-/* --- a batch ----------------------------------------------------------------------------------- */
+/* --- a batch ---------------------------------------------------------------------------------- */
 
 int64_t gd_batch_samples(gd_tensors batch) {
     return batch.count > 0 && batch.at[0]->rank > 0 ? batch.at[0]->dims[0] : 1;
@@ -194,7 +192,7 @@ bool gd_batches_next(gd_batches *b, gd_tensors *batch, gd_status *status) {
     return found && *status == GD_OK;
 }
 
-/* --- forward and loss -------------------------------------------------------------------------- */
+/* --- forward and loss ------------------------------------------------------------------------- */
 
 gd_status gd_batches_mean_of(gd_batch_result *r, int64_t samples) {
     GD_NO_GRAD;
@@ -245,7 +243,7 @@ gd_status gd_batches_add(gd_batches *b, const gd_batch_result *r) {
     return gd_failed() ? gd_failure() : GD_OK;
 }
 
-/* --- sums -------------------------------------------------------------------------------------- */
+/* --- sums ------------------------------------------------------------------------------------- */
 
 gd_status gd_batches_reset(gd_batches *b) {
     static const double nothing = 0;

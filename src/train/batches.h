@@ -48,7 +48,7 @@ typedef struct gd_batch_call {
 gd_status gd_batches_call(gd_batches *b, const gd_batch_call *call, gd_tensors batch,
                           gd_tensors *results);
 
-/* --- in the function --------------------------------------------------------------------------- */
+/* --- in the function -------------------------------------------------------------------------- */
 
 typedef struct gd_batch_result {
     gd_tensors outputs, targets;
@@ -64,7 +64,7 @@ gd_status gd_batches_add(gd_batches *b, const gd_batch_result *result);
 /* Fills sum and count for a loss that stands for `samples` samples. */
 gd_status gd_batches_mean_of(gd_batch_result *result, int64_t samples);
 
-/* --- outside of it ----------------------------------------------------------------------------- */
+/* --- outside of it ---------------------------------------------------------------------------- */
 
 /* How many samples a batch has: the first size of its first tensor. */
 int64_t gd_batch_samples(gd_tensors batch);
@@ -79,7 +79,7 @@ gd_status gd_batches_reset(gd_batches *b);
 /* Reads them: `values` has the loss (NaN: none) and then the metrics. */
 gd_status gd_batches_read(gd_batches *b, double *values);
 
-/* --- data -------------------------------------------------------------------------------------- */
+/* --- data ------------------------------------------------------------------------------------- */
 
 typedef struct gd_loading {
     int64_t batch;

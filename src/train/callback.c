@@ -8,7 +8,7 @@
 #include "gradus/ops.h"
 #include "graph/build/graph.h"
 
-/* --- the object -------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void destroy(gd_object *object) {
     gd_callback *c = (gd_callback *)object;
@@ -59,7 +59,7 @@ static gd_callback *finish(const char *site, gd_callback *c, gd_status status) {
     return NULL;
 }
 
-/* --- from records ------------------------------------------------------------------------------ */
+/* --- from records ----------------------------------------------------------------------------- */
 
 static gd_status open_it(gd_callback *c) {
     gd_attempt attempt;
@@ -107,7 +107,7 @@ gd_callback *gd_callback_new_at(const char *site, const char *name, const char *
     return status == GD_OK ? make(site, maker, options) : finish(site, NULL, status);
 }
 
-/* --- user-defined ------------------------------------------------------------------------------ */
+/* --- user-defined ----------------------------------------------------------------------------- */
 
 typedef struct functions {
     void *self;
@@ -223,7 +223,7 @@ gd_status gd_callback_define_at(const char *site, const char *record, gd_callbac
     return gd_report(site, status);
 }
 
-/* --- events ------------------------------------------------------------------------------------ */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static gd_status call(gd_callback *c, gd_status (*rule)(gd_callback *, gd_event *),
                       gd_event *event) {

@@ -94,7 +94,7 @@ static gd_status csv_log_take(gd_callback *c, gd_taking *in) {
     return gd_taking_integer(in, "rows", &((csv_log *)c->self)->rows);
 }
 
-/* --- the head ---------------------------------------------------------------------------------- */
+/* --- the head --------------------------------------------------------------------------------- */
 
 /* Names with commas or quotes are in quotes, and quotes in them are doubled. */
 static void add_name(text *t, const char *name) {
@@ -137,16 +137,14 @@ static gd_status read_head(csv_log *l, const char *at, const char *end) {
     for (int i = 0; at <= end && status == GD_OK; i++) {
         text name = {0};
         at = read_name(at, end, &name) + 1;
-        if (name.failed)
-            status = no_memory();
-        else if (i >= 2)
-            status = add_column(l, name.at ? name.at : "", (size_t)name.count);
+        if (name.failed) status = no_memory();
+        else if (i >= 2) status = add_column(l, name.at ? name.at : "", (size_t)name.count);
         gd_free(name.at);
     }
     return status;
 }
 
-/* --- the file ---------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 static gd_status tell(csv_log *l, gd_event *event, gd_status status) {
     return gd_event_tell_lost(event, status, "csv_log: rows", &l->warned);
@@ -162,10 +160,8 @@ static gd_status replace(csv_log *l, const char *path, const char *rows, size_t 
     gd_status status = head.failed ? no_memory() : gd_file_writer_begin(&writer, path);
     if (status == GD_OK) status = gd_file_writer_write(writer, head.at, (size_t)head.count);
     if (status == GD_OK && bytes) status = gd_file_writer_write(writer, rows, bytes);
-    if (status == GD_OK)
-        status = gd_file_writer_commit(writer);
-    else
-        gd_file_writer_cancel(writer);
+    if (status == GD_OK) status = gd_file_writer_commit(writer);
+    else gd_file_writer_cancel(writer);
     gd_free(head.at);
     return status == GD_OK ? gd_log_file_open(&l->file, path, false) : status;
 }
@@ -239,16 +235,13 @@ static gd_status begin(csv_log *l, const char *path, gd_event *event) {
     return gd_log_file_open(&l->file, path, false);
 }
 
-/* --- rows -------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static void add_number(text *t, double value) {
     char digits[GD_DOUBLE_TEXT];
-    if (isnan(value))
-        strcpy(digits, "nan");
-    else if (isinf(value))
-        strcpy(digits, value < 0 ? "-inf" : "inf");
-    else
-        gd_double_print(digits, value);
+    if (isnan(value)) strcpy(digits, "nan");
+    else if (isinf(value)) strcpy(digits, value < 0 ? "-inf" : "inf");
+    else gd_double_print(digits, value);
     add_text(t, digits, strlen(digits));
 }
 

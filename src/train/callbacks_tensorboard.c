@@ -57,7 +57,7 @@ static gd_status tell(board *b, gd_event *event, gd_status status) {
     return gd_event_tell_lost(event, status, "tensorboard: events", &b->warned);
 }
 
-/* --- events ------------------------------------------------------------------------------------ */
+/* --- events ----------------------------------------------------------------------------------- */
 
 /* In the file of a resumed run: TensorBoard drops what it has of this step and later ones. */
 static gd_status write_start(board *b, int64_t step) {
@@ -81,14 +81,11 @@ static gd_status begin(const gd_tensorboard_options *o, board *b, gd_event *even
 
 /* "loss" as "loss/train", "val_loss" as "loss/validation", "lr" as it is; after a step as "step/loss". */
 static void write_tag(char text[160], const char *name, bool of_step) {
-    if (of_step)
-        snprintf(text, 160, "step/%.140s", name);
-    else if (strncmp(name, "val_", 4) == 0)
-        snprintf(text, 160, "%.140s/validation", name + 4);
+    if (of_step) snprintf(text, 160, "step/%.140s", name);
+    else if (strncmp(name, "val_", 4) == 0) snprintf(text, 160, "%.140s/validation", name + 4);
     else if (strcmp(name, "lr") == 0 || strcmp(name, "seconds") == 0)
         snprintf(text, 160, "%.140s", name);
-    else
-        snprintf(text, 160, "%.140s/train", name);
+    else snprintf(text, 160, "%.140s/train", name);
 }
 
 static void add_scalar(gd_pb_doc *doc, gd_event *event, const char *name, bool of_step) {

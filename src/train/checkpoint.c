@@ -68,7 +68,7 @@ static gd_status checkpoint_take(gd_callback *c, gd_taking *in) {
     return gd_taking_number(in, "best", &self->best);
 }
 
-/* --- saving -------------------------------------------------------------------------------------- */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 static gd_status write_parts(gd_event *event, const char *path) {
     gd_state_part parts[GD_FIT_PARTS];
@@ -125,7 +125,7 @@ static gd_status save_best(gd_callback *c, gd_event *event) {
     return GD_OK;
 }
 
-/* --- events -------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 /* A run that was not resumed from this folder leaves what it finds there to the run before. */
 static gd_status begin(const gd_checkpoint_options *o, gd_event *event) {
@@ -179,7 +179,7 @@ static gd_status checkpoint_after(gd_callback *c, gd_event *event) {
     return GD_OK;
 }
 
-/* --- resuming ------------------------------------------------------------------------------------ */
+/* --- resuming --------------------------------------------------------------------------------- */
 
 static gd_status load(const char *path, gd_state_parts parts, bool *damaged) {
     gd_attempt attempt;

@@ -22,7 +22,7 @@ static gd_status no_memory(const char *folder) {
     return gd_fail(GD_E_MEMORY, "%s: no memory for the names of its checkpoints", folder);
 }
 
-/* --- names --------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 /* "" is the current folder, as ".". */
 static char *path_in(const char *folder, const char *name) {
@@ -66,7 +66,7 @@ static bool is_temporary(const char *name) {
     return length && strncmp(name + length, ".tmp-", 5) == 0;
 }
 
-/* --- the folder ---------------------------------------------------------------------------------- */
+/* --- the folder ------------------------------------------------------------------------------- */
 
 static int newest_first(const void *a, const void *b) {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -148,7 +148,7 @@ gd_status gd_checkpoint_make_folder(const char *folder) {
     return status;
 }
 
-/* --- removing ------------------------------------------------------------------------------------ */
+/* --- removing --------------------------------------------------------------------------------- */
 
 void gd_checkpoint_sweep(const char *folder) {
     DIR *d = opendir(*folder ? folder : ".");
@@ -174,15 +174,13 @@ void gd_checkpoint_prune(const char *folder, int64_t step, int64_t keep) {
     if (gd_checkpoint_steps(folder, &steps, &count) != GD_OK) return;
     for (int i = 0; i < count; i++) {
         const bool later = steps[i] > step;
-        if (later || (keep > 0 && kept >= keep))
-            remove_step(folder, steps[i]);
-        else
-            kept++;
+        if (later || (keep > 0 && kept >= keep)) remove_step(folder, steps[i]);
+        else kept++;
     }
     gd_free(steps);
 }
 
-/* --- an earlier run ------------------------------------------------------------------------------ */
+/* --- an earlier run --------------------------------------------------------------------------- */
 
 static gd_status move(const char *folder, const char *to, const char *name) {
     char *from_path = path_in(folder, name), *to_path = path_in(to, name);

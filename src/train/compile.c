@@ -8,7 +8,7 @@
 #include "optim/schedule.h"
 #include "train/training.h"
 
-/* --- the object -------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void destroy(gd_object *object) {
     gd_training *t = (gd_training *)object;
@@ -62,7 +62,7 @@ gd_status gd_training_get(gd_module *net, const char *what, gd_training **traini
                    what);
 }
 
-/* --- text -------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 /* "NAME option=value ..." in two. `name` is a copy of the first word. */
 static gd_status split(const char *text, char name[80], const char **options) {
@@ -114,7 +114,7 @@ static gd_status read_schedule(gd_training *t, const char *text) {
     return status;
 }
 
-/* --- the loss ---------------------------------------------------------------------------------- */
+/* --- the loss --------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *end) {
     const size_t n = strlen(text), m = strlen(end);
@@ -183,7 +183,7 @@ static gd_status make_loss(gd_training *t, const char *text) {
     return status;
 }
 
-/* --- metrics ----------------------------------------------------------------------------------- */
+/* --- metrics ---------------------------------------------------------------------------------- */
 
 gd_metric *gd_metric_like(const gd_metric *metric) {
     gd_scope *scope = gd_scope_open();
@@ -241,7 +241,7 @@ static gd_status make_metrics(gd_training *t, const char *text) {
     return GD_OK;
 }
 
-/* --- numbers ----------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 static gd_status read_precision(const char *text, gd_dtype *precision) {
     *precision = GD_DTYPE_NONE;
@@ -290,7 +290,7 @@ static gd_status check_together(const gd_compile_options *o) {
     return GD_OK;
 }
 
-/* --- optimizer and schedule -------------------------------------------------------------------- */
+/* --- optimizer and schedule ------------------------------------------------------------------- */
 
 static gd_status look_built(gd_walk *w, gd_module *m) {
     *(bool *)w->user &= m->built;
@@ -347,20 +347,17 @@ gd_status gd_training_prepare(gd_training *t, gd_module *net, gd_tensors inputs,
     return gd_attempt_end(&attempt, status);
 }
 
-/* --- gd_compile -------------------------------------------------------------------------------- */
+/* --- gd_compile ------------------------------------------------------------------------------- */
 
 static gd_status fill(gd_training *t, gd_module *net, const gd_compile_options *o) {
     GD_TRY(check_together(o));
     GD_TRY(check_numbers(o));
     GD_TRY(read_precision(o->precision, &t->precision));
-    if (o->optimizer_object)
-        t->optimizer = gd_retain(o->optimizer_object);
+    if (o->optimizer_object) t->optimizer = gd_retain(o->optimizer_object);
     else if (o->optimizer)
         GD_TRY(read_recipe("optimizer", "gd_optim_", o->optimizer, &t->optimizer_recipe));
-    if (o->schedule_object)
-        t->schedule = gd_retain(o->schedule_object);
-    else if (o->schedule)
-        GD_TRY(read_schedule(t, o->schedule));
+    if (o->schedule_object) t->schedule = gd_retain(o->schedule_object);
+    else if (o->schedule) GD_TRY(read_schedule(t, o->schedule));
     if (t->precision == GD_F16 && (o->optimizer || o->optimizer_object) &&
         !(t->scale = gd_retain(gd_loss_scale_new())))
         return gd_failure();
@@ -391,10 +388,8 @@ static gd_status compile(gd_module *net, const gd_compile_options *o) {
     gd_status status = fill(t, net, o);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
-    if (status == GD_OK)
-        attach(net, t);
-    else
-        gd_object_release(&t->object);
+    if (status == GD_OK) attach(net, t);
+    else gd_object_release(&t->object);
     return status;
 }
 

@@ -64,7 +64,7 @@ static gd_status run_batches(pass *p, bool *complete) {
     return status;
 }
 
-/* --- validation -------------------------------------------------------------------------------- */
+/* --- validation ------------------------------------------------------------------------------- */
 
 static gd_status read_values(gd_fit_run *r) {
     double *read = gd_malloc((size_t)r->n_val * sizeof *read);
@@ -105,7 +105,7 @@ gd_status gd_run_validate(gd_fit_run *r, bool *complete) {
     return status;
 }
 
-/* --- gd_evaluate ------------------------------------------------------------------------------- */
+/* --- gd_evaluate ------------------------------------------------------------------------------ */
 
 static gd_status fill_row(gd_batches *b, gd_history *h) {
     char text[GD_METRIC_UNIQUE];
@@ -116,10 +116,8 @@ static gd_status fill_row(gd_batches *b, gd_history *h) {
     for (int i = 0; i <= b->n_numbers && status == GD_OK; i++) {
         const int column =
             gd_history_column(h, i ? gd_metric_unique_name(b->metrics, i - 1, text) : "loss");
-        if (column < 0)
-            status = GD_E_MEMORY;
-        else
-            gd_history_set(h, column, read[i]);
+        if (column < 0) status = GD_E_MEMORY;
+        else gd_history_set(h, column, read[i]);
     }
     gd_free(read);
     return status;

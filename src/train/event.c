@@ -62,7 +62,7 @@ void gd_event_warn(gd_event *event, const char *text) {
     if (source && source->say) source->say(event, text);
 }
 
-/* --- better values ----------------------------------------------------------------------------- */
+/* --- better values ---------------------------------------------------------------------------- */
 
 bool gd_value_small_is_good(const char *name, gd_word mode) {
     static const char *const words[] = {"loss", "error", "mae", "mse", "perplexity", "nll"};

@@ -15,7 +15,7 @@
 
 void gd_fit_check_finite(gd_event *event) { event->run->check_finite = true; }
 
-/* --- in the plan ------------------------------------------------------------------------------- */
+/* --- in the plan ------------------------------------------------------------------------------ */
 
 /* The largest absolute value of a gradient, f64 of rank 0. It is not finite if any value is not. */
 static gd_tensor *largest(gd_tensor *g) {
@@ -47,7 +47,7 @@ gd_status gd_run_check(gd_fit_run *r, gd_batch_result *result) {
     return GD_OK;
 }
 
-/* --- finding the layer ------------------------------------------------------------------------- */
+/* --- finding the layer ------------------------------------------------------------------------ */
 
 typedef struct search {
     struct watch *watches;

@@ -10,7 +10,7 @@
 #include "train/loss.h"
 #include "train/run.h"
 
-/* --- events ------------------------------------------------------------------------------------ */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static gd_status call_all(gd_fit_run *r, gd_event_kind kind) {
     gd_event *e = &r->event;
@@ -22,7 +22,7 @@ static gd_status call_all(gd_fit_run *r, gd_event_kind kind) {
     return gd_callbacks_call(r->options->callbacks, e);
 }
 
-/* --- progress ---------------------------------------------------------------------------------- */
+/* --- progress --------------------------------------------------------------------------------- */
 
 static void fill_progress(gd_fit_run *r, gd_progress_numbers *n, double now) {
     *n = (gd_progress_numbers){.what = "epoch",
@@ -52,10 +52,8 @@ static void show(gd_fit_run *r, bool done, double now) {
         if (!(done && isnan(r->values[i].value) && i >= r->n_train)) /* not validated */
             values[n.n_values++] = (gd_progress_value){r->values[i].name, r->values[i].value};
     n.values = values;
-    if (done)
-        gd_progress_done(&r->progress, &n, now);
-    else
-        gd_progress_draw(&r->progress, &n, now);
+    if (done) gd_progress_done(&r->progress, &n, now);
+    else gd_progress_draw(&r->progress, &n, now);
 }
 
 static gd_status show_batch(gd_fit_run *r) {
@@ -71,7 +69,7 @@ static gd_status show_batch(gd_fit_run *r) {
     return GD_OK;
 }
 
-/* --- an epoch ---------------------------------------------------------------------------------- */
+/* --- an epoch --------------------------------------------------------------------------------- */
 
 static bool at_most_steps(const gd_fit_run *r) {
     return r->options->max_steps > 0 && r->step >= r->options->max_steps;
@@ -179,7 +177,7 @@ static gd_status run_epochs(gd_fit_run *r) {
     return GD_OK;
 }
 
-/* --- beginning --------------------------------------------------------------------------------- */
+/* --- beginning -------------------------------------------------------------------------------- */
 
 static gd_status check_options(const gd_fit_options *o) {
     if (o->epochs < 0)
@@ -355,7 +353,7 @@ static gd_status begin(gd_fit_run *r, gd_fit_data data) {
     return gd_run_name_values(r);
 }
 
-/* --- gd_fit ------------------------------------------------------------------------------------ */
+/* --- gd_fit ----------------------------------------------------------------------------------- */
 
 static void say_why(gd_fit_run *r) {
     char text[GD_MESSAGE_MAX];

@@ -27,7 +27,7 @@ gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *
  * names the first layer (the callback stop_on_nan, when the run begins). */
 void gd_fit_check_finite(gd_event *event);
 
-/* --- checkpoints (checkpoint.c), called by gd_fit when it resumes ------------------------------- */
+/* --- checkpoints (checkpoint.c), called by gd_fit when it resumes ----------------------------- */
 
 typedef struct gd_restored {
     bool found;      /* false: there is no checkpoint, and nothing was changed */

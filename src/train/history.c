@@ -10,7 +10,7 @@
 #include "core/grow.h"
 #include "core/thread.h"
 
-/* --- the object -------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void free_names(char **names, int count) {
     for (int i = 0; i < count; i++) gd_free(names[i]);
@@ -42,7 +42,7 @@ gd_history *gd_history_bare(void) {
     return h;
 }
 
-/* --- filling it -------------------------------------------------------------------------------- */
+/* --- filling it ------------------------------------------------------------------------------- */
 
 int gd_history_find(const gd_history *h, const char *name) {
     for (int i = 0; h && name && i < h->n_columns; i++)
@@ -94,7 +94,7 @@ void gd_history_set(gd_history *h, int column, double value) {
     if (column >= 0) h->values[(h->n_rows - 1) * h->n_columns + column] = value;
 }
 
-/* --- reading it -------------------------------------------------------------------------------- */
+/* --- reading it ------------------------------------------------------------------------------- */
 
 gd_history *gd_history_finish(const char *site, gd_history *h, gd_status status) {
     if (status == GD_OK) status = gd_scope_reserve(1);
@@ -125,7 +125,7 @@ double gd_history_value(const gd_history *h, const char *name, int64_t row) {
                                                       : (double)NAN;
 }
 
-/* --- state: "names", one on a line, and "values" (rows, columns) --------------------------------- */
+/* --- state: "names", one on a line, and "values" (rows, columns) ------------------------------ */
 
 static char *joined(const gd_history *h) {
     size_t bytes = 1;

@@ -105,7 +105,7 @@ gd_status gd_kept_state_exchange(gd_kept_state *k, void *object) {
     return status;
 }
 
-/* --- as part of another state ------------------------------------------------------------------ */
+/* --- as part of another state ----------------------------------------------------------------- */
 
 static const char *part_name(char text[MOST_NAME], const char *name, int64_t i) {
     snprintf(text, MOST_NAME, "%s.%lld", name, (long long)i);

@@ -43,7 +43,7 @@ static gd_status call_loss(gd_module *layer, const gd_batch_result *r, gd_tensor
     return (*loss)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-/* --- weights ----------------------------------------------------------------------------------- */
+/* --- weights ---------------------------------------------------------------------------------- */
 
 /* Class numbers, one for each element of the loss: those of the target, or the largest of a target
  * with a number for each class (one-hot). */
@@ -131,17 +131,14 @@ static gd_status weighted(gd_batches *b, gd_batch_result *r) {
     return r->loss->kind == GD_FAILED || r->sum->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-/* --- the loss ---------------------------------------------------------------------------------- */
+/* --- the loss --------------------------------------------------------------------------------- */
 
 gd_status gd_batch_loss(gd_batches *b, gd_tensors batch, gd_batch_result *r) {
     const gd_training *t = b->training;
     if (t->loss && (r->weight || b->class_weights)) return weighted(b, r);
-    if (t->loss)
-        GD_TRY(call_loss(t->loss, r, &r->loss));
-    else if (t->loss_function)
-        r->loss = t->loss_function(r->outputs, r->targets, t->loss_user);
-    else
-        return GD_OK;
+    if (t->loss) GD_TRY(call_loss(t->loss, r, &r->loss));
+    else if (t->loss_function) r->loss = t->loss_function(r->outputs, r->targets, t->loss_user);
+    else return GD_OK;
     if (!r->loss || r->loss->kind == GD_FAILED)
         return gd_failed() ? gd_failure()
                            : gd_fail(GD_E_ARGUMENT, "%s: the loss function gave NULL", b->what);

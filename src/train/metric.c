@@ -31,7 +31,7 @@ static void destroy(gd_object *object) {
 static const gd_class metric_class = {
     .name = "metric", .destroy = destroy, .state = &gd_metric_state_rules};
 
-/* --- making one -------------------------------------------------------------------------------- */
+/* --- making one ------------------------------------------------------------------------------- */
 
 /* "top_{k}" with the options put in. */
 static void write_label(gd_metric *m, const char *form) {
@@ -91,10 +91,8 @@ gd_metric *gd_metric_make(const char *site, const gd_maker *maker, const void *g
     void *options;
     gd_metric *m = NULL;
     gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK)
-        status = make(maker, options, &m);
-    else
-        gd_error_prefix("gd_metric_%s: ", maker->record.name);
+    if (status == GD_OK) status = make(maker, options, &m);
+    else gd_error_prefix("gd_metric_%s: ", maker->record.name);
     gd_report(site, status);
     return m;
 }
@@ -127,14 +125,12 @@ const char *gd_metric_unique_name(gd_metric *const *list, int64_t index,
     int same = 1;
     for (int64_t i = 0; i < index; i++)
         same += strcmp(gd_metric_name(list[i]), gd_metric_name(list[index])) == 0;
-    if (same == 1)
-        snprintf(text, GD_METRIC_UNIQUE, "%s", gd_metric_name(list[index]));
-    else
-        snprintf(text, GD_METRIC_UNIQUE, "%s_%d", gd_metric_name(list[index]), same);
+    if (same == 1) snprintf(text, GD_METRIC_UNIQUE, "%s", gd_metric_name(list[index]));
+    else snprintf(text, GD_METRIC_UNIQUE, "%s_%d", gd_metric_name(list[index]), same);
     return text;
 }
 
-/* --- sums -------------------------------------------------------------------------------------- */
+/* --- sums ------------------------------------------------------------------------------------- */
 
 gd_tensor *gd_metric_zeros(gd_device *device, int rank, const int64_t *dims) {
     GD_EAGER;
@@ -209,10 +205,8 @@ static gd_status add(gd_metric *m, const char *name, gd_tensor *value) {
 void gd_metric_add(gd_metric *m, const char *name, gd_tensor *value) {
     if (!m || m->added != GD_OK) return;
     const gd_status status = add(m, name, value);
-    if (m->updating)
-        m->added = status;
-    else
-        gd_report(NULL, status);
+    if (m->updating) m->added = status;
+    else gd_report(NULL, status);
 }
 
 gd_tensor *gd_metric_sum(gd_metric *m, const char *name) {
@@ -225,7 +219,7 @@ gd_tensor *gd_metric_sum(gd_metric *m, const char *name) {
     return gd_scalar_of(0, GD_F64);
 }
 
-/* --- updates ----------------------------------------------------------------------------------- */
+/* --- updates ---------------------------------------------------------------------------------- */
 
 static gd_status check_update(const gd_metric *m, const gd_tensor *output, const gd_tensor *target,
                               const gd_tensor *weight) {
@@ -300,7 +294,7 @@ gd_status gd_metric_update_at(const char *site, gd_metric *m, gd_tensor *output,
     return gd_report(site, update(m, output, target, options ? options->weight : NULL));
 }
 
-/* --- values ------------------------------------------------------------------------------------ */
+/* --- values ----------------------------------------------------------------------------------- */
 
 static gd_status compute(gd_metric *m, gd_tensor **value) {
     if (!m) return gd_fail(GD_E_ARGUMENT, "gd_metric_value: the metric is NULL");
@@ -352,7 +346,7 @@ double gd_metric_number_at(const char *site, gd_metric *m) {
     return gd_report(site, read_number(m, &number)) == GD_OK ? number : NAN;
 }
 
-/* --- resets ------------------------------------------------------------------------------------ */
+/* --- resets ----------------------------------------------------------------------------------- */
 
 /* In a traced function the sums, or the mark for sums that are still to come, are assigned. */
 static gd_status mark_reset(gd_metric *m) {

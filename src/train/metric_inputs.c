@@ -39,7 +39,7 @@ static gd_tensor *spread(gd_tensor *weight, gd_tensor *like) {
     return like->rank > 1 ? gd_mul(w, gd_ones_like(like, .dtype = GD_F64)) : w;
 }
 
-/* --- classes ----------------------------------------------------------------------------------- */
+/* --- classes ---------------------------------------------------------------------------------- */
 
 typedef struct shapes {
     int axis, rank;            /* of the classes; of (N, ...) */
@@ -88,8 +88,7 @@ static bool read_binary(gd_class_batch *b, gd_tensor *output, gd_tensor *target,
         target = gd_squeeze(target, .axis = s->axis);
     else if (target->rank == s->rank + 1 && s->axis < 0 && target->dims[1] == 1)
         target = gd_squeeze(target, .axis = 1);
-    else if (!same_dims(target, s->rank, s->dims))
-        return refuse_target(output, target, s);
+    else if (!same_dims(target, s->rank, s->dims)) return refuse_target(output, target, s);
     const double limit = form.logits ? log(form.threshold / (1 - form.threshold)) : form.threshold;
     gd_tensor *half = gd_scalar(0.5);
     *valid = gd_ne(target, gd_scalar_of((double)form.ignore_index, GD_F64));
@@ -143,7 +142,7 @@ gd_tensor *gd_class_sum(const gd_class_batch *b, gd_tensor *index, gd_tensor *we
                         gd_flatten(weight));
 }
 
-/* --- numbers ----------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 /* Whether the dims are the same but for those of size 1: (N,1) and (N). */
 static bool same_but_ones(const gd_tensor *a, const gd_tensor *b) {

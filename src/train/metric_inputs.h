@@ -11,7 +11,7 @@ typedef struct gd_class_form {
     bool logits;          /* outputs with one column are logits, else probabilities */
     double threshold;     /* the probability above which such an output is class 1 */
 } gd_class_form;
-#define GD_CLASS_FORM(o)                                                                           \
+#define GD_CLASS_FORM(o) \
     ((gd_class_form){(o)->axis, (o)->ignore_index, (o)->logits, (o)->threshold})
 
 /* A batch of classes. Shapes are (N, ...): those of the output without its axis of classes. */

@@ -41,14 +41,10 @@ static gd_tensor *average_of(gd_metric *m, gd_tensor *part, gd_tensor *whole, gd
     if (actual->rank == 0) return number(NAN); /* before the first batch */
     gd_tensor *each = gd_divide_or(part, whole, 0), *all = gd_sum(actual), *value;
     gd_tensor *binary = gd_select(each, 0, 1);
-    if (average == GD_BINARY)
-        value = binary;
-    else if (average == GD_MICRO)
-        value = gd_divide_or(gd_sum(part), gd_sum(whole), 0);
-    else if (average == GD_WEIGHTED)
-        value = gd_div(gd_sum(gd_mul(each, actual)), all);
-    else
-        value = mean_of_present(each, actual, predicted);
+    if (average == GD_BINARY) value = binary;
+    else if (average == GD_MICRO) value = gd_divide_or(gd_sum(part), gd_sum(whole), 0);
+    else if (average == GD_WEIGHTED) value = gd_div(gd_sum(gd_mul(each, actual)), all);
+    else value = mean_of_present(each, actual, predicted);
     if (average == GD_AUTO)
         value = gd_where(gd_gt(gd_metric_sum(m, "binary"), number(0)), binary, value);
     return gd_where(gd_eq(all, number(0)), number(NAN), value);

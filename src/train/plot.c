@@ -27,7 +27,7 @@ enum {
 };
 enum { FEW = 25 }; /* epochs whose points are drawn */
 
-/* --- text -------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 typedef struct text {
     char *at;
@@ -64,14 +64,12 @@ static void put_escaped(text *t, const char *name) {
                            : *name == '&' ? "&amp;"
                            : *name == '"' ? "&quot;"
                                           : NULL;
-        if (code)
-            put(t, "%s", code);
-        else if ((unsigned char)*name >= 0x20)
-            put(t, "%c", *name);
+        if (code) put(t, "%s", code);
+        else if ((unsigned char)*name >= 0x20) put(t, "%c", *name);
     }
 }
 
-/* --- scales ------------------------------------------------------------------------------------ */
+/* --- scales ----------------------------------------------------------------------------------- */
 
 typedef struct scale {
     double low, high; /* of the axis */
@@ -104,7 +102,7 @@ static double place(const scale *s, double value) { /* 0 at the bottom, 1 at the
                        : log(value / s->low) / log(s->high / s->low);
 }
 
-/* --- panels ------------------------------------------------------------------------------------ */
+/* --- panels ----------------------------------------------------------------------------------- */
 
 typedef struct panel {
     char title[80];
@@ -194,7 +192,7 @@ static void fill_panels(plot *p) {
     p->height = (int)(top - GAP + BOTTOM);
 }
 
-/* --- drawing ----------------------------------------------------------------------------------- */
+/* --- drawing ---------------------------------------------------------------------------------- */
 
 static double x_of(const gd_history *h, int64_t row) {
     const double room = WIDTH - LEFT - RIGHT;
@@ -377,10 +375,8 @@ static gd_status save(const gd_history *history, const char *path) {
     gd_status status = gd_file_writer_begin(&writer, path);
     if (status == GD_OK) {
         status = gd_file_writer_write(writer, svg, strlen(svg));
-        if (status == GD_OK)
-            status = gd_file_writer_commit(writer);
-        else
-            gd_file_writer_cancel(writer);
+        if (status == GD_OK) status = gd_file_writer_commit(writer);
+        else gd_file_writer_cancel(writer);
     }
     gd_free(svg);
     return status;

@@ -45,7 +45,7 @@ void gd_progress_time(double seconds, char text[32]);
 /* "21.3k/s" */
 void gd_progress_rate(double rate, char text[32]);
 
-/* --- the writer -------------------------------------------------------------------------------- */
+/* --- the writer ------------------------------------------------------------------------------- */
 
 typedef struct gd_progress_writer {
     gd_progress mode; /* BAR, LINES or NONE */

@@ -6,16 +6,13 @@
 #include "core/number.h"
 #include "train/progress.h"
 
-/* --- numbers ----------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 void gd_progress_number(double v, char text[32]) {
     const double a = fabs(v);
-    if (isnan(v))
-        strcpy(text, "nan");
-    else if (isinf(v))
-        strcpy(text, v < 0 ? "-inf" : "inf");
-    else if (a != 0 && (a < 1e-4 || a >= 1e6))
-        gd_snprintf(text, 32, "%.2e", v);
+    if (isnan(v)) strcpy(text, "nan");
+    else if (isinf(v)) strcpy(text, v < 0 ? "-inf" : "inf");
+    else if (a != 0 && (a < 1e-4 || a >= 1e6)) gd_snprintf(text, 32, "%.2e", v);
     else
         gd_snprintf(text, 32, "%.*f", a < 10 ? 4 : a < 100 ? 3 : a < 1000 ? 2 : a < 1e4 ? 1 : 0, v);
 }
@@ -26,12 +23,9 @@ void gd_progress_time(double seconds, char text[32]) {
         return;
     }
     const long s = (long)(seconds + 0.5);
-    if (s >= 86400)
-        snprintf(text, 32, "%ldd %02ld:%02ld", s / 86400, s / 3600 % 24, s / 60 % 60);
-    else if (s >= 3600)
-        snprintf(text, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-    else
-        snprintf(text, 32, "%ld:%02ld", s / 60, s % 60);
+    if (s >= 86400) snprintf(text, 32, "%ldd %02ld:%02ld", s / 86400, s / 3600 % 24, s / 60 % 60);
+    else if (s >= 3600) snprintf(text, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else snprintf(text, 32, "%ld:%02ld", s / 60, s % 60);
 }
 
 void gd_progress_rate(double rate, char text[32]) {
@@ -44,13 +38,11 @@ void gd_progress_rate(double rate, char text[32]) {
 
 /* "4.2s" for what took less than a minute. */
 static void took(double seconds, char text[32]) {
-    if (seconds < 59.95)
-        gd_snprintf(text, 32, "%.1fs", seconds);
-    else
-        gd_progress_time(seconds, text);
+    if (seconds < 59.95) gd_snprintf(text, 32, "%.1fs", seconds);
+    else gd_progress_time(seconds, text);
 }
 
-/* --- lines ------------------------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 typedef struct line {
     char *text;
@@ -83,8 +75,7 @@ static int width_of(int64_t number) {
 
 /* "epoch 2/5"; short: "2/5". */
 static void label(const gd_progress_numbers *n, bool brief, char text[80]) {
-    if (n->epoch == 0)
-        snprintf(text, 80, "%.40s", n->what);
+    if (n->epoch == 0) snprintf(text, 80, "%.40s", n->what);
     else if (n->epochs > 0)
         snprintf(text, 80, "%.40s%s%*lld/%lld", brief ? "" : n->what, brief ? "" : " ",
                  width_of(n->epochs), (long long)n->epoch, (long long)n->epochs);
@@ -105,7 +96,7 @@ static double share(const gd_progress_numbers *n) {
     return s < 0 ? 0 : s > 1 ? 1 : s;
 }
 
-/* --- the bar ----------------------------------------------------------------------------------- */
+/* --- the bar ---------------------------------------------------------------------------------- */
 
 /* What a line has; it gets less until it fits. */
 typedef struct detail {
@@ -150,8 +141,7 @@ static int write_line(const gd_progress_numbers *n, const detail *d, gd_progress
         if (n->batches > 0)
             snprintf(part, sizeof part, "%*lld/%lld", width_of(n->batches), (long long)n->batch,
                      (long long)n->batches);
-        else
-            snprintf(part, sizeof part, "%lld", (long long)n->batch);
+        else snprintf(part, sizeof part, "%lld", (long long)n->batch);
         field(&l, part);
     }
     if (d->rate && n->rate >= 0) {
@@ -220,7 +210,7 @@ void gd_progress_bar(const gd_progress_numbers *n, int width, gd_progress_style 
     }
 }
 
-/* --- lines that stay --------------------------------------------------------------------------- */
+/* --- lines that stay -------------------------------------------------------------------------- */
 
 static void wrapped(line *l, const char *text, int width) {
     if (width > 0 && l->columns > 0 && l->columns + 2 + columns_of(text) >= width) {

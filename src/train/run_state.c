@@ -14,7 +14,7 @@ static gd_fit_run *run_of(gd_object *object) {
     return (gd_fit_run *)((char *)object - offsetof(gd_fit_run, state));
 }
 
-/* --- the run's own state ----------------------------------------------------------------------- */
+/* --- the run's own state ---------------------------------------------------------------------- */
 
 /* Gradients of a group that is not complete. */
 static gd_status give_grads(gd_fit_run *r, gd_state *state) {
@@ -110,7 +110,7 @@ void gd_run_state_init(gd_fit_run *r) {
     atomic_init(&r->state.refs, GD_IMMORTAL);
 }
 
-/* --- all parts --------------------------------------------------------------------------------- */
+/* --- all parts -------------------------------------------------------------------------------- */
 
 static gd_status add(gd_fit_run *r, int *n, void *object, const char *format, int number,
                      const char *name) {

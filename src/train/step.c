@@ -17,7 +17,7 @@
 #include "gradus/ops.h"
 #include "train/run.h"
 
-/* --- the function ------------------------------------------------------------------------------ */
+/* --- the function ----------------------------------------------------------------------------- */
 
 static gd_tensor *number_like(const gd_tensor *x, double value) {
     gd_tensor *n = gd_scalar_of(value, (gd_dtype)x->dtype);
@@ -82,10 +82,8 @@ static void forget_grads(gd_fit_run *r) {
 static gd_status step(gd_fit_run *r, gd_tensors batch) {
     gd_batch_result result;
     const bool steps = r->group_done + 1 == r->group_size;
-    if (r->options->step)
-        GD_TRY(own_step(r, batch, &result));
-    else
-        GD_TRY(walk_back(r, batch, &result));
+    if (r->options->step) GD_TRY(own_step(r, batch, &result));
+    else GD_TRY(walk_back(r, batch, &result));
     if (r->check_finite) GD_TRY(gd_run_check(r, &result));
     if (steps && r->options->step) GD_TRY(scale_grads(r, 1 / (double)r->group_size));
     if (steps) GD_TRY(apply(r));
@@ -96,10 +94,8 @@ static gd_status step(gd_fit_run *r, gd_tensors batch) {
 
 gd_status gd_run_forward_backward(gd_fit_run *r, gd_tensors batch, double *loss) {
     gd_batch_result result;
-    if (r->options->step)
-        GD_TRY(own_step(r, batch, &result));
-    else
-        GD_TRY(walk_back(r, batch, &result));
+    if (r->options->step) GD_TRY(own_step(r, batch, &result));
+    else GD_TRY(walk_back(r, batch, &result));
     *loss = gd_item(result.loss);
     return gd_failed() ? gd_failure() : GD_OK;
 }
@@ -110,7 +106,7 @@ gd_tensors gd_run_traced(gd_tensors batch, void *user) {
     return (gd_tensors){NULL, 0};
 }
 
-/* --- undoing an eager step --------------------------------------------------------------------- */
+/* --- undoing an eager step -------------------------------------------------------------------- */
 
 void gd_undo_free(gd_undo *u) {
     for (int i = 0; i < u->count; i++) {
@@ -186,7 +182,7 @@ void gd_run_restore(void *user) {
     gd_rng_restore(u->rng);
 }
 
-/* --- a batch ----------------------------------------------------------------------------------- */
+/* --- a batch ---------------------------------------------------------------------------------- */
 
 /* How many batches the group has that begins now. */
 static int64_t group_size(const gd_fit_run *r) {

@@ -50,16 +50,14 @@ static gd_status no_memory(void) {
     return gd_fail(GD_E_MEMORY, "no memory for a picture of the net");
 }
 
-/* --- the pass ---------------------------------------------------------------------------------- */
+/* --- the pass --------------------------------------------------------------------------------- */
 
 /* "layer1.0 (conv2d)" as "layer1/0"; the net itself, which is its type alone, as "". */
 static void write_path(char path[GD_MAX_PATH]) {
     char *type;
     gd_module_call_path(path, GD_MAX_PATH);
-    if ((type = strstr(path, " (")))
-        *type = 0;
-    else
-        *path = 0;
+    if ((type = strstr(path, " ("))) *type = 0;
+    else *path = 0;
     for (char *c = path; *c; c++)
         if (*c == '.') *c = '/';
 }
@@ -112,7 +110,7 @@ static gd_status run(picture *p, gd_tensors in, bool integers_stay, gd_tensors *
     return p->failed ? no_memory() : status;
 }
 
-/* --- nodes ------------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static bool add_node(picture *p, gd_node *node) {
     if (!node || gd_map_find(&p->at, node) >= 0) return true;
@@ -157,7 +155,7 @@ static int64_t input_of(const picture *p, const gd_node *node) {
     return -1;
 }
 
-/* --- names ------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 /* A name that TensorFlow takes, and that is not taken yet; NULL: no memory. */
 static char *unique(picture *p, const char *wanted) {
@@ -204,7 +202,7 @@ static int type_of(unsigned dtype) {
     return types[dtype & 15u];
 }
 
-/* --- edges ------------------------------------------------------------------------------------- */
+/* --- edges ------------------------------------------------------------------------------------ */
 
 /* A tensor from outside: a parameter or buffer of the net, an input that has stayed a value, or another
  * value, each once. */
@@ -215,12 +213,10 @@ static const char *captured_name(picture *p, const gd_slot *slot) {
     const char *op = slot->captured->requires_grad ? "Parameter" : "Buffer";
     bool is_input = false;
     for (int64_t i = 0; i < p->n_inputs; i++) is_input |= p->inputs[i] == slot->captured;
-    if (is_input)
-        snprintf(wanted, sizeof wanted, "%s", op = "input");
+    if (is_input) snprintf(wanted, sizeof wanted, "%s", op = "input");
     else if (gd_module_name_of(p->net, slot->captured, path, sizeof path))
         snprintf(wanted, sizeof wanted, "%s", path);
-    else
-        snprintf(wanted, sizeof wanted, "%s", op = "constant");
+    else snprintf(wanted, sizeof wanted, "%s", op = "constant");
     for (char *c = wanted; *c && !is_input; c++)
         if (*c == '.') *c = '/';
     const int number = p->n_names;
@@ -244,10 +240,8 @@ static const char *captured_name(picture *p, const gd_slot *slot) {
 static void edge_text(picture *p, const gd_node *from, int index, char *text, size_t size) {
     const int at = gd_map_find(&p->at, from);
     const char *name = at >= 0 && p->name_of[at] ? p->name_of[at] : "";
-    if (index)
-        snprintf(text, size, "%s:%d", name, index);
-    else
-        snprintf(text, size, "%s", name);
+    if (index) snprintf(text, size, "%s:%d", name, index);
+    else snprintf(text, size, "%s", name);
 }
 
 /* The options of an op that are not the defaults, as text. */
@@ -268,10 +262,8 @@ static void put_node(picture *p, int n) {
     const char *op = node->op ? node->op->name : node->function ? node->function->name : "op";
     char wanted[MOST_NAME];
     const char *path = path_of(p, node);
-    if (input >= 0)
-        snprintf(wanted, sizeof wanted, "input");
-    else
-        snprintf(wanted, sizeof wanted, "%s%s%s", path, *path ? "/" : "", op);
+    if (input >= 0) snprintf(wanted, sizeof wanted, "input");
+    else snprintf(wanted, sizeof wanted, "%s%s%s", path, *path ? "/" : "", op);
     p->name_of[n] = unique(p, wanted);
     for (int i = 0; i < node->n_in && input < 0; i++) /* nodes of their own, which come first */
         if (node->slots[i].captured) captured_name(p, &node->slots[i]);
@@ -304,7 +296,7 @@ static void put_outputs(picture *p, gd_tensors out) {
     }
 }
 
-/* --- the whole --------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 static gd_status draw(picture *p, gd_tensors in, gd_pb_doc *doc) {
     gd_tensors out;

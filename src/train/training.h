@@ -55,7 +55,7 @@ gd_status gd_module_is_built(gd_module *net, bool *built);
 /* A metric like this one, with sums of its own: count 1, in no scope. NULL: failed. */
 gd_metric *gd_metric_like(const gd_metric *metric);
 
-/* --- modes ------------------------------------------------------------------------------------- */
+/* --- modes ------------------------------------------------------------------------------------ */
 
 /* The modes of all modules of a tree, which are held. */
 typedef struct gd_modes {

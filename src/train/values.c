@@ -35,10 +35,8 @@ gd_status gd_run_name_values(gd_fit_run *r) {
     r->n_train = add_all(r, &r->train, "");
     if (r->validates) r->n_val = add_all(r, &r->validation, "val_");
     r->lr_at = r->n_values;
-    if (r->training->optimizer)
-        add(r, "", "lr");
-    else
-        r->lr_at = -1;
+    if (r->training->optimizer) add(r, "", "lr");
+    else r->lr_at = -1;
     r->seconds_at = r->n_values;
     add(r, "", "seconds");
     for (int i = 0; i < r->n_values; i++)
@@ -66,7 +64,7 @@ gd_status gd_run_read(gd_fit_run *r) {
     return gd_attempt_end(&attempt, status);
 }
 
-/* --- for callbacks ----------------------------------------------------------------------------- */
+/* --- for callbacks ---------------------------------------------------------------------------- */
 
 static double value(gd_event *event, const char *name) {
     gd_fit_run *r = event->run;

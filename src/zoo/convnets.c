@@ -10,7 +10,7 @@
 #include "core/number.h"
 #include "zoo/zoo.h"
 
-/* --- LeNet --------------------------------------------------------------------------------------- */
+/* --- LeNet ------------------------------------------------------------------------------------ */
 
 /*net lenet
  * LeCun et al. 1998, as it is trained today: two convolutions with relu and max pooling, three linear layers. For x
@@ -52,7 +52,7 @@ static gd_module *lenet_make(const void *options) {
     return net;
 }
 
-/* --- residual networks --------------------------------------------------------------------------- */
+/* --- residual networks ------------------------------------------------------------------------ */
 
 /* y = relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)), He et al. 2015. */
 typedef struct {

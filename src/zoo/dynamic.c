@@ -31,7 +31,7 @@ static gd_status check_operators(const char *option, int64_t value) {
 }
 static gd_status check_width(int64_t value) { return check_range("width", value, 1, 1 << 30); }
 
-/* --- tokens in postfix order --------------------------------------------------------------------- */
+/* --- tokens in postfix order ------------------------------------------------------------------ */
 
 /* What tokens mean: first the leaves, then operators on one state, then those on two. */
 typedef struct vocabulary {
@@ -126,7 +126,7 @@ static gd_tensor *walk(const vocabulary *v, const postfix *p, state_fn *state, v
     return root;
 }
 
-/* --- trees --------------------------------------------------------------------------------------- */
+/* --- trees ------------------------------------------------------------------------------------ */
 
 /* state = gate * tanh(candidate) + (1 - gate) * (left + right) / 2, where candidate and gate are linear in
  * [left, right] (1, 2 width). */
@@ -233,7 +233,7 @@ static gd_module *tree_net_make(const void *options) {
     return net;
 }
 
-/* --- programs over images ------------------------------------------------------------------------ */
+/* --- programs over images --------------------------------------------------------------------- */
 
 /* y = relu(x + conv2(relu(conv1(x)))). */
 typedef struct {

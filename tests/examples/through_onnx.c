@@ -66,10 +66,8 @@ static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetc
         fprintf(stderr, "%s: off by %g: %s\n", path, off, gd_error_message());
         failures++;
     }
-    if (folder)
-        leave(path, names, values, n, wanted);
-    else
-        unlink(path);
+    if (folder) leave(path, names, values, n, wanted);
+    else unlink(path);
     compared++;
 }
 

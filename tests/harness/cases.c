@@ -43,14 +43,14 @@ static const char *own_text(test_cases *cases, const char *from, size_t n) {
     return cases->texts[cases->n_texts++] = copy_text(from, n);
 }
 
-/* --- inputs ------------------------------------------------------------------------------------ */
+/* --- inputs ----------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
     data_kind kind;
-} kind_names[] = {{"positive", KIND_POSITIVE}, {"above1", KIND_ABOVE1},    {"unit", KIND_UNIT},
-                  {"prob", KIND_PROB},         {"away", KIND_AWAY},        {"zeros", KIND_ZEROS},
-                  {"ties", KIND_TIES},         {"special", KIND_SPECIAL},  {"index", KIND_INDEX},
+} kind_names[] = {{"positive", KIND_POSITIVE}, {"above1", KIND_ABOVE1},     {"unit", KIND_UNIT},
+                  {"prob", KIND_PROB},         {"away", KIND_AWAY},         {"zeros", KIND_ZEROS},
+                  {"ties", KIND_TIES},         {"special", KIND_SPECIAL},   {"index", KIND_INDEX},
                   {"mask", KIND_MASK},         {"distinct", KIND_DISTINCT}, {"sign", KIND_SIGN}};
 
 /* ":index(5,neg)" after the colon. */
@@ -138,11 +138,14 @@ static bool check_names(reader *r, const test_case *c) {
             const gd_op_param *p = gd_op_input(op, k);
             if (strcmp(p->name, c->inputs[i].name) != 0) continue;
             known = true;
-            if (c->inputs[i].n_items > 1 && !p->variadic) return bad(r, "a list for an input that takes one tensor", p->name);
-            if (c->inputs[i].none && !p->optional && !p->variadic) return bad(r, "this input cannot be absent", p->name);
+            if (c->inputs[i].n_items > 1 && !p->variadic)
+                return bad(r, "a list for an input that takes one tensor", p->name);
+            if (c->inputs[i].none && !p->optional && !p->variadic)
+                return bad(r, "this input cannot be absent", p->name);
         }
         for (int k = 0; k < i; k++)
-            if (strcmp(c->inputs[k].name, c->inputs[i].name) == 0) return bad(r, "given twice", c->inputs[i].name);
+            if (strcmp(c->inputs[k].name, c->inputs[i].name) == 0)
+                return bad(r, "given twice", c->inputs[i].name);
         if (!known) return bad(r, "the op has no such input", c->inputs[i].name);
     }
     for (int k = 0; k < gd_op_input_count(op); k++) {
@@ -161,7 +164,7 @@ static bool check_options(reader *r, const test_case *c) {
     return true;
 }
 
-/* --- lines ------------------------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 static bool read_marks(reader *r, const char *s, test_case *c) {
     while (*s) {
@@ -170,7 +173,8 @@ static bool read_marks(reader *r, const char *s, test_case *c) {
         else if (n == 8 && strncmp(s, "nosecond", n) == 0) c->nosecond = true;
         else if (n == 7 && strncmp(s, "notorch", n) == 0) c->notorch = true;
         else if (n == 6 && strncmp(s, "random", n) == 0 && c->block->layer) c->random = true;
-        else if (n > 0) return bad(r, "unknown mark (nograd, nosecond, notorch; random for a layer)", s);
+        else if (n > 0)
+            return bad(r, "unknown mark (nograd, nosecond, notorch; random for a layer)", s);
         s += n;
         while (*s == ' ') s++;
     }
@@ -201,7 +205,8 @@ static bool read_case(reader *r, const char *text) {
     if (second && !read_marks(r, second + 1 + (second[1] == ' '), c)) return false;
     if (!check_names(r, c) || !check_options(r, c)) return false;
     for (int i = 0; i < c->n_inputs; i++)
-        for (int k = 0; k < c->inputs[i].n_items; k++) c->flexible |= c->inputs[i].items[k].dtype == GD_DTYPE_NONE;
+        for (int k = 0; k < c->inputs[i].n_items; k++)
+            c->flexible |= c->inputs[i].items[k].dtype == GD_DTYPE_NONE;
     return true;
 }
 
@@ -241,9 +246,14 @@ static bool begin_block(reader *r, const char *name, bool is_layer) {
     test_cases *all = r->cases;
     all->blocks = realloc(all->blocks, (size_t)(all->n_blocks + 1) * sizeof *all->blocks);
     r->block = &all->blocks[all->n_blocks++];
-    *r->block = (test_block){.file = r->file, .family = r->family, .line = r->line, .op = op, .layer = layer,
+    *r->block = (test_block){.file = r->file,
+                             .family = r->family,
+                             .line = r->line,
+                             .op = op,
+                             .layer = layer,
                              .dtypes = 1u << GD_F16 | 1u << GD_BF16 | 1u << GD_F32 | 1u << GD_F64,
-                             .tolerance_f32 = 2e-5, .tolerance_f64 = 1e-10};
+                             .tolerance_f32 = 2e-5,
+                             .tolerance_f64 = 1e-10};
     return true;
 }
 
@@ -269,11 +279,18 @@ static bool read_line(reader *r, char *line) {
     if (!b) return bad(r, "expected 'op NAME' or 'layer NAME' first", line);
     if (is(line, "case")) return read_case(r, rest);
     if (is(line, "dtypes")) return read_dtypes(r, rest);
-    if (is(line, "torch")) return b->torch ? bad(r, "a second torch line", rest) : (b->torch = copy_text(rest, strlen(rest)), true);
+    if (is(line, "torch"))
+        return b->torch ? bad(r, "a second torch line", rest)
+                        : (b->torch = copy_text(rest, strlen(rest)), true);
     if (is(line, "call") && b->layer)
-        return b->call ? bad(r, "a second call line", rest) : (b->call = copy_text(rest, strlen(rest)), true);
-    if (is(line, "nograd")) return *rest ? (free(b->nograd), b->nograd = copy_text(rest, strlen(rest)), true) : bad(r, "give the reason", line);
-    if (is(line, "nosecond")) return *rest ? (free(b->nosecond), b->nosecond = copy_text(rest, strlen(rest)), true) : bad(r, "give the reason", line);
+        return b->call ? bad(r, "a second call line", rest)
+                       : (b->call = copy_text(rest, strlen(rest)), true);
+    if (is(line, "nograd"))
+        return *rest ? (free(b->nograd), b->nograd = copy_text(rest, strlen(rest)), true)
+                     : bad(r, "give the reason", line);
+    if (is(line, "nosecond"))
+        return *rest ? (free(b->nosecond), b->nosecond = copy_text(rest, strlen(rest)), true)
+                     : bad(r, "give the reason", line);
     if (is(line, "tolerance")) {
         char *end;
         b->tolerance_f32 = strtod(rest, &end);
@@ -285,14 +302,18 @@ static bool read_line(reader *r, char *line) {
         }
         return true;
     }
-    return bad(r, "expected op, layer, torch, call, dtypes, tolerance, nograd, nosecond or case", line);
+    return bad(r, "expected op, layer, torch, call, dtypes, tolerance, nograd, nosecond or case",
+               line);
 }
 
-/* --- files ------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
-static void read_file(test_cases *cases, const char *folder, const char *name, const char *only_op) {
+static void read_file(test_cases *cases, const char *folder, const char *name,
+                      const char *only_op) {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "r");
@@ -308,7 +329,8 @@ static void read_file(test_cases *cases, const char *folder, const char *name, c
     size_t size = 0;
     while (getline(&line, &size, f) >= 0) {
         r.line++;
-        if (!read_line(&r, line) && r.block && r.block->n_cases > 0 && r.block->cases[r.block->n_cases - 1].line == r.line)
+        if (!read_line(&r, line) && r.block && r.block->n_cases > 0 &&
+            r.block->cases[r.block->n_cases - 1].line == r.line)
             r.block->n_cases--; /* the bad case is left out, the rest still runs */
     }
     free(line);
@@ -328,7 +350,8 @@ test_cases cases_read(const char *folder, const char *family, const char *op) {
     for (struct dirent *e; (e = readdir(dir)) && n < 256;) {
         size_t length = strlen(e->d_name);
         if (length < 5 || strcmp(e->d_name + length - 4, ".txt") != 0) continue;
-        if (family && (strlen(family) != length - 4 || strncmp(family, e->d_name, length - 4) != 0)) continue;
+        if (family && (strlen(family) != length - 4 || strncmp(family, e->d_name, length - 4) != 0))
+            continue;
         names[n++] = copy_text(e->d_name, length);
     }
     closedir(dir);
@@ -337,7 +360,8 @@ test_cases cases_read(const char *folder, const char *family, const char *op) {
     for (int i = 0; i < n; i++) free(names[i]);
     /* the arrays have stopped moving: point back */
     for (int b = 0; b < cases.n_blocks; b++)
-        for (int k = 0; k < cases.blocks[b].n_cases; k++) cases.blocks[b].cases[k].block = &cases.blocks[b];
+        for (int k = 0; k < cases.blocks[b].n_cases; k++)
+            cases.blocks[b].cases[k].block = &cases.blocks[b];
     return cases;
 }
 
@@ -345,7 +369,8 @@ void cases_free(test_cases *cases) {
     for (int b = 0; b < cases->n_blocks; b++) {
         test_block *block = &cases->blocks[b];
         for (int k = 0; k < block->n_cases; k++) {
-            for (int i = 0; i < block->cases[k].n_inputs; i++) free(block->cases[k].inputs[i].items);
+            for (int i = 0; i < block->cases[k].n_inputs; i++)
+                free(block->cases[k].inputs[i].items);
             free(block->cases[k].text);
             free(block->cases[k].options);
         }
@@ -360,7 +385,7 @@ void cases_free(test_cases *cases) {
     free(cases->texts);
 }
 
-/* --- asking ------------------------------------------------------------------------------------ */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static const case_input *find_input(const test_case *c, const char *name) {
     for (int i = 0; i < c->n_inputs; i++)
@@ -396,6 +421,7 @@ const case_item *case_item_at(const test_case *c, int i, const char **name, int 
 
 const char *case_name(const test_case *c) {
     static char text[512];
-    snprintf(text, sizeof text, "%s:%d: %s: case %s", c->block->file, c->line, gd_op_name(c->block->op), c->text);
+    snprintf(text, sizeof text, "%s:%d: %s: case %s", c->block->file, c->line,
+             gd_op_name(c->block->op), c->text);
     return text;
 }

@@ -49,7 +49,7 @@ typedef struct test_case {
     case_input inputs[MAX_INPUTS];
     int n_inputs;
     bool nograd, nosecond, notorch;
-    bool random;   /* of a layer: train mode draws random numbers, so only eval mode equals PyTorch */
+    bool random; /* of a layer: train mode draws random numbers, so only eval mode equals PyTorch */
     bool flexible; /* some input has no dtype of its own */
 } test_case;
 
@@ -57,10 +57,10 @@ struct test_block {
     const char *file; /* "elementwise.txt" */
     const char *family;
     int line;
-    const gd_op *op;                /* the op, or the record of the layer */
-    const struct gd_maker *layer;   /* of a layer block; NULL: an op's */
-    char *torch; /* NULL: PyTorch has no such thing */
-    char *call;  /* of a layer: how PyTorch's module `m` is called; NULL: with the inputs in order */
+    const gd_op *op;              /* the op, or the record of the layer */
+    const struct gd_maker *layer; /* of a layer block; NULL: an op's */
+    char *torch;                  /* NULL: PyTorch has no such thing */
+    char *call; /* of a layer: how PyTorch's module `m` is called; NULL: with the inputs in order */
     unsigned dtypes; /* bit for each dtype that inputs are tried with */
     bool dtypes_given;
     double tolerance_f32, tolerance_f64;

@@ -48,12 +48,14 @@ double *tensor_numbers(const gd_tensor *t) {
     int64_t n = gd_tensor_numel(t);
     gd_dtype dtype = gd_tensor_dtype(t);
     double *numbers = malloc((size_t)n * sizeof *numbers + 1);
-    for (int64_t i = 0; i < n; i++) numbers[i] = gd_load_f64(dtype, data + (size_t)i * gd_dtype_size(dtype));
+    for (int64_t i = 0; i < n; i++)
+        numbers[i] = gd_load_f64(dtype, data + (size_t)i * gd_dtype_size(dtype));
     free(data);
     return numbers;
 }
 
-static bool floats_agree(gd_dtype dtype, const char *a, const char *b, int64_t n, double tolerance, char *why) {
+static bool floats_agree(gd_dtype dtype, const char *a, const char *b, int64_t n, double tolerance,
+                         char *why) {
     size_t size = gd_dtype_size(dtype);
     double *x = malloc((size_t)n * sizeof *x + 1), *y = malloc((size_t)n * sizeof *y + 1);
     for (int64_t i = 0; i < n; i++) {
@@ -64,8 +66,10 @@ static bool floats_agree(gd_dtype dtype, const char *a, const char *b, int64_t n
     bool agree = true;
     for (int64_t i = 0; i < n && agree; i++) {
         agree = tolerance > 0 ? numbers_agree(x[i], y[i], tolerance, scale)
-                              : memcmp(a + (size_t)i * size, b + (size_t)i * size, size) == 0 || (isnan(x[i]) && isnan(y[i]));
-        if (!agree) snprintf(why, WHY, "element %lld is %.17g, expected %.17g", (long long)i, x[i], y[i]);
+                              : memcmp(a + (size_t)i * size, b + (size_t)i * size, size) == 0 ||
+                                    (isnan(x[i]) && isnan(y[i]));
+        if (!agree)
+            snprintf(why, WHY, "element %lld is %.17g, expected %.17g", (long long)i, x[i], y[i]);
     }
     free(x);
     free(y);
@@ -77,14 +81,16 @@ static bool all_zero(const gd_tensor *t, char *why) {
     bool zero = x != NULL;
     for (int64_t i = 0; i < gd_tensor_numel(t) && zero; i++)
         if (x[i] != 0) {
-            snprintf(why, WHY, "element %lld is %.17g, the other has no value (zero)", (long long)i, x[i]);
+            snprintf(why, WHY, "element %lld is %.17g, the other has no value (zero)", (long long)i,
+                     x[i]);
             zero = false;
         }
     free(x);
     return zero;
 }
 
-bool tensors_agree(const gd_tensor *actual, const gd_tensor *expected, double tolerance, char *why) {
+bool tensors_agree(const gd_tensor *actual, const gd_tensor *expected, double tolerance,
+                   char *why) {
     char a_text[160], b_text[160];
     snprintf(why, WHY, "cannot be read: %.200s", gd_error_message());
     if (!actual && !expected) return true;
@@ -93,7 +99,8 @@ bool tensors_agree(const gd_tensor *actual, const gd_tensor *expected, double to
     bool same = dtype == gd_tensor_dtype(expected) && actual->rank == expected->rank;
     for (int k = 0; same && k < actual->rank; k++) same = actual->dims[k] == expected->dims[k];
     if (!same) {
-        snprintf(why, WHY, "is %s, expected %s", gd_describe(actual, a_text, 100), gd_describe(expected, b_text, 100));
+        snprintf(why, WHY, "is %s, expected %s", gd_describe(actual, a_text, 100),
+                 gd_describe(expected, b_text, 100));
         return false;
     }
     char *a = elements(actual), *b = elements(expected);
@@ -103,9 +110,11 @@ bool tensors_agree(const gd_tensor *actual, const gd_tensor *expected, double to
     else
         for (int64_t i = 0; i < n && agree; i++) {
             size_t size = gd_dtype_size(dtype);
-            long long x = gd_load_i64(dtype, a + (size_t)i * size), y = gd_load_i64(dtype, b + (size_t)i * size);
+            long long x = gd_load_i64(dtype, a + (size_t)i * size),
+                      y = gd_load_i64(dtype, b + (size_t)i * size);
             agree = x == y;
-            if (!agree) snprintf(why, WHY, "element %lld is %lld, expected %lld", (long long)i, x, y);
+            if (!agree)
+                snprintf(why, WHY, "element %lld is %lld, expected %lld", (long long)i, x, y);
         }
     free(a);
     free(b);

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- folders ------------------------------------------------------------------------------------- */
+/* --- folders ---------------------------------------------------------------------------------- */
 
 void crash_folder(char *folder, size_t size, const char *stem) {
     const char *base = getenv("TMPDIR");
@@ -48,7 +48,7 @@ void crash_remove_folder(const char *folder) {
     rmdir(folder);
 }
 
-/* --- children ------------------------------------------------------------------------------------ */
+/* --- children --------------------------------------------------------------------------------- */
 
 static int wait_for(pid_t child) {
     int state = 0;
@@ -78,7 +78,7 @@ int crash_after(long long nanoseconds, int signal, crash_child child, void *user
     return wait_for(id);
 }
 
-/* --- system calls -------------------------------------------------------------------------------- */
+/* --- system calls ----------------------------------------------------------------------------- */
 
 /* As <linux/ptrace.h> has it, which cannot be included beside <sys/ptrace.h>. */
 enum { GET_SYSCALL_INFO = 0x420e, INFO_ENTRY = 1 };

@@ -23,7 +23,7 @@ void crash_remove_folder(const char *folder);
 /* What a child returns; -1: a signal ended it. */
 int crash_apart(crash_child child, void *user);
 
-/* --- killed at system calls ---------------------------------------------------------------------- */
+/* --- killed at system calls ------------------------------------------------------------------- */
 
 typedef struct crash_plan {
     int stop; /* SIGKILL at this stop: 0 is before the child begins */
@@ -43,7 +43,7 @@ typedef struct crash_end {
 /* Traces the thread that runs `child` alone: others of the process are killed with it. */
 crash_end crash_at(crash_plan plan, crash_child child, void *user);
 
-/* --- killed at any time -------------------------------------------------------------------------- */
+/* --- killed at any time ----------------------------------------------------------------------- */
 
 /* Sends a signal after so many nanoseconds. Returns the exit status; -1: a signal ended it. */
 int crash_after(long long nanoseconds, int signal, crash_child child, void *user);

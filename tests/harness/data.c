@@ -7,7 +7,7 @@
 
 #include "core/copy.h"
 
-/* --- numbers ----------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 /* splitmix64 of a counter. */
 static uint64_t word_at(uint64_t seed, uint64_t i) {
@@ -21,12 +21,13 @@ static double unit_at(uint64_t seed, uint64_t i) { /* in (0, 1), 24 bits */
     return (double)(word_at(seed, i) >> 40) * 0x1p-24 + 0x1p-25;
 }
 
-static const double special_floats[] = {
-    NAN, INFINITY, -INFINITY, 0.0, -0.0, 0.5, 1.5, 2.5, -0.5, 1e-40, 3e38, -1e-40, -3e38, 1.0, -1.0,
-    -1.5, -2.5, 100.0, -100.0, 1e5, -1e5, 20.0, -20.0, 0.1};
+static const double special_floats[] = {NAN,  INFINITY, -INFINITY, 0.0,    -0.0,  0.5,  1.5,   2.5,
+                                        -0.5, 1e-40,    3e38,      -1e-40, -3e38, 1.0,  -1.0,  -1.5,
+                                        -2.5, 100.0,    -100.0,    1e5,    -1e5,  20.0, -20.0, 0.1};
 enum { N_SPECIAL_FLOATS = sizeof special_floats / sizeof *special_floats };
 
-static double float_at(uint64_t seed, const case_item *item, int64_t i, int64_t n, const int64_t *order) {
+static double float_at(uint64_t seed, const case_item *item, int64_t i, int64_t n,
+                       const int64_t *order) {
     double u = unit_at(seed, (uint64_t)i);
     switch (item->kind) {
     case KIND_POSITIVE: return 0.1 + 1.9 * u;
@@ -49,20 +50,28 @@ static double float_at(uint64_t seed, const case_item *item, int64_t i, int64_t 
 }
 
 static int64_t smallest(gd_dtype dtype) {
-    return dtype == GD_I8 ? INT8_MIN : dtype == GD_I32 ? INT32_MIN : dtype == GD_I64 ? INT64_MIN : 0;
+    return dtype == GD_I8    ? INT8_MIN
+           : dtype == GD_I32 ? INT32_MIN
+           : dtype == GD_I64 ? INT64_MIN
+                             : 0;
 }
 static int64_t largest(gd_dtype dtype) {
-    return dtype == GD_U8 ? UINT8_MAX : dtype == GD_I8 ? INT8_MAX : dtype == GD_I32 ? INT32_MAX
-           : dtype == GD_I64 ? INT64_MAX : 1;
+    return dtype == GD_U8    ? UINT8_MAX
+           : dtype == GD_I8  ? INT8_MAX
+           : dtype == GD_I32 ? INT32_MAX
+           : dtype == GD_I64 ? INT64_MAX
+                             : 1;
 }
 
 static int64_t special_whole(gd_dtype dtype, int64_t i) {
     int64_t low = smallest(dtype), high = largest(dtype);
-    const int64_t list[] = {low, high, 0, 1, low ? -1 : 2, 2, low ? -2 : 3, high - 1, low + 1, 7, low ? -7 : 5, 31, 63};
+    const int64_t list[] = {
+        low, high, 0, 1, low ? -1 : 2, 2, low ? -2 : 3, high - 1, low + 1, 7, low ? -7 : 5, 31, 63};
     return list[i % (int64_t)(sizeof list / sizeof *list)];
 }
 
-static int64_t whole_at(uint64_t seed, const case_item *item, gd_dtype dtype, int64_t i, const int64_t *order) {
+static int64_t whole_at(uint64_t seed, const case_item *item, gd_dtype dtype, int64_t i,
+                        const int64_t *order) {
     uint64_t w = word_at(seed, (uint64_t)i) >> 16;
     bool is_unsigned = dtype == GD_U8 || dtype == GD_BOOL;
     switch (item->kind) {
@@ -77,7 +86,8 @@ static int64_t whole_at(uint64_t seed, const case_item *item, gd_dtype dtype, in
     case KIND_DISTINCT: return order[i];
     case KIND_SIGN: return w & 1 ? 1 : -1;
     case KIND_INDEX:
-        return item->negative ? (int64_t)(w % (uint64_t)(2 * item->range)) - item->range : (int64_t)(w % (uint64_t)item->range);
+        return item->negative ? (int64_t)(w % (uint64_t)(2 * item->range)) - item->range
+                              : (int64_t)(w % (uint64_t)item->range);
     case KIND_AWAY:
     case KIND_PLAIN: break;
     }
@@ -105,7 +115,11 @@ void data_fill(uint64_t seed, const case_item *item, gd_dtype dtype, int64_t n, 
             gd_store_f64(dtype, to, (double)(float)float_at(seed, item, i, n, order));
         } else {
             int64_t v = whole_at(seed, item, dtype, i, order);
-            gd_store_i64(dtype, to, dtype == GD_BOOL ? (item->kind == KIND_PLAIN || item->kind == KIND_AWAY ? v & 1 : v != 0) : v);
+            gd_store_i64(
+                dtype, to,
+                dtype == GD_BOOL
+                    ? (item->kind == KIND_PLAIN || item->kind == KIND_AWAY ? v & 1 : v != 0)
+                    : v);
         }
     }
     free(order);
@@ -127,7 +141,7 @@ gd_tensor *loss_weights(const gd_tensor *y, int k) {
     return w;
 }
 
-/* --- layouts ----------------------------------------------------------------------------------- */
+/* --- layouts ---------------------------------------------------------------------------------- */
 
 const char *layout_name(layout kind) {
     static const char *const names[] = {"row-major", "transposed", "stepped", "expanded"};
@@ -178,7 +192,8 @@ static void free_buffer(void *data, void *user) {
 }
 
 /* Moves row-major data into a fresh buffer with these strides, and wraps it. */
-static gd_tensor *place(const gd_shape *dims, const int64_t *strides, gd_dtype dtype, const char *rows, int64_t n) {
+static gd_tensor *place(const gd_shape *dims, const int64_t *strides, gd_dtype dtype,
+                        const char *rows, int64_t n) {
     size_t size = gd_dtype_size(dtype);
     int64_t span = 1;
     for (int k = 0; k < dims->rank; k++) span += (dims->at[k] - 1) * strides[k];
@@ -229,7 +244,8 @@ gd_tensor *case_tensor(const test_case *c, int i, gd_dtype dtype, layout kind, b
     int64_t n = numel(&item->dims), strides[GD_MAX_RANK];
     size_t size = gd_dtype_size(dtype);
     char *rows = malloc((size_t)n * size + 1);
-    uint64_t seed = text_hash(text_hash(text_hash((uint64_t)k, gd_op_name(c->block->op)), c->text), name);
+    uint64_t seed =
+        text_hash(text_hash(text_hash((uint64_t)k, gd_op_name(c->block->op)), c->text), name);
     data_fill(seed, item, dtype, n, rows);
     if (kind == LAYOUT_EXPANDED || like_expanded) repeat_first(&item->dims, size, rows, n);
     strides_of(layout_applies(kind, item) ? kind : LAYOUT_ROWS, &item->dims, strides);

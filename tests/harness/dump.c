@@ -55,10 +55,8 @@ static void put_option(const gd_op_attr *a, const char *data) {
     case GD_ATTR_FLOAT: put_number(*(const double *)field); break;
     case GD_ATTR_NUMBER: {
         const gd_number *n = field;
-        if ((double)n->whole == n->value && fabs(n->value) >= 0x1p53)
-            printf("%" PRId64, n->whole);
-        else
-            put_number(n->value);
+        if ((double)n->whole == n->value && fabs(n->value) >= 0x1p53) printf("%" PRId64, n->whole);
+        else put_number(n->value);
         break;
     }
     case GD_ATTR_BOOL: printf(*(const bool *)field ? "true" : "false"); break;
@@ -122,7 +120,8 @@ int dump_inputs(const test_case *c, gd_dtype dtype, gd_tensor **t) {
     const gd_op *op = c->block->op;
     printf("\"names\": [");
     for (int i = 0; i < gd_op_input_count(op); i++)
-        printf("%s{\"name\": \"%s\", \"list\": %s}", i ? ", " : "", gd_op_input(op, i)->name, gd_op_input(op, i)->variadic ? "true" : "false");
+        printf("%s{\"name\": \"%s\", \"list\": %s}", i ? ", " : "", gd_op_input(op, i)->name,
+               gd_op_input(op, i)->variadic ? "true" : "false");
     printf("], \"tensors\": [");
     int n = case_tensor_count(c);
     for (int i = 0; i < n; i++) {
@@ -133,7 +132,8 @@ int dump_inputs(const test_case *c, gd_dtype dtype, gd_tensor **t) {
         printf("%s{\"name\": \"%s\", ", i ? ", " : "", name);
         if (t[i]) {
             gd_shape dims = gd_tensor_shape(t[i]);
-            printf("\"dtype\": \"%s\", \"mutated\": %s, \"dims\": ", gd_dtype_name(gd_tensor_dtype(t[i])),
+            printf("\"dtype\": \"%s\", \"mutated\": %s, \"dims\": ",
+                   gd_dtype_name(gd_tensor_dtype(t[i])),
                    input_is_mutated(op, i) ? "true" : "false");
             dump_ints(dims.at, dims.rank);
         } else printf("\"dtype\": null");
@@ -145,15 +145,19 @@ int dump_inputs(const test_case *c, gd_dtype dtype, gd_tensor **t) {
 
 void dump_bytes(gd_tensor *const *t, int n) {
     for (int i = 0; i < n; i++)
-        if (t[i]) fwrite(gd_data(t[i]), gd_dtype_size(gd_tensor_dtype(t[i])), (size_t)gd_tensor_numel(t[i]), stdout);
+        if (t[i])
+            fwrite(gd_data(t[i]), gd_dtype_size(gd_tensor_dtype(t[i])),
+                   (size_t)gd_tensor_numel(t[i]), stdout);
 }
 
 static void put_variant(const test_case *c, gd_dtype dtype) {
     const char *why;
     gd_tensor *t[MAX_TENSORS];
     GD_SCOPE;
-    printf("{\"key\": \"%016" PRIx64 "\", \"where\": \"%s:%d\", \"op\": \"%s\", \"family\": \"%s\", \"torch\": ", golden_key(c, dtype),
-           c->block->file, c->line, gd_op_name(c->block->op), c->block->family);
+    printf("{\"key\": \"%016" PRIx64
+           "\", \"where\": \"%s:%d\", \"op\": \"%s\", \"family\": \"%s\", \"torch\": ",
+           golden_key(c, dtype), c->block->file, c->line, gd_op_name(c->block->op),
+           c->block->family);
     dump_string(c->block->torch);
     printf(", \"internal\": %s", gd_op_flags(c->block->op) & GD_OP_INTERNAL ? "true" : "false");
     printf(", \"dtype\": \"%s\", \"grad\": %s, \"options\": ", dtype ? gd_dtype_name(dtype) : "-",
@@ -171,7 +175,8 @@ void golden_dump(const test_cases *cases) {
         for (int k = 0; k < block->n_cases && block->torch; k++) {
             gd_dtype dtypes[GD_DTYPE_COUNT];
             int n = golden_dtypes(&block->cases[k], dtypes);
-            for (int d = 0; d < n && !block->cases[k].notorch; d++) put_variant(&block->cases[k], dtypes[d]);
+            for (int d = 0; d < n && !block->cases[k].notorch; d++)
+                put_variant(&block->cases[k], dtypes[d]);
         }
     }
 }

@@ -12,7 +12,8 @@
 enum { SAMPLES = 48 };
 
 uint64_t golden_key(const test_case *c, gd_dtype dtype) {
-    uint64_t h = text_hash(2, gd_op_name(c->block->op)); /* 2: the version of the data and the format */
+    uint64_t h =
+        text_hash(2, gd_op_name(c->block->op)); /* 2: the version of the data and the format */
     h = text_hash(h, c->block->torch ? c->block->torch : "");
     if (c->block->call) h = text_hash(h, c->block->call);
     h = text_hash(h, c->text);
@@ -31,7 +32,7 @@ int golden_dtypes(const test_case *c, gd_dtype dtypes[GD_DTYPE_COUNT]) {
     return n;
 }
 
-/* --- the file ---------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 typedef struct entry {
     uint64_t key;
@@ -55,7 +56,9 @@ typedef struct stored {
     uint32_t not_finite;
 } stored;
 
-static uint32_t u32_at(const unsigned char *p) { return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24; }
+static uint32_t u32_at(const unsigned char *p) {
+    return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
+}
 
 static const unsigned char *read_tensor(const unsigned char *p, stored *t) {
     *t = (stored){.dtype = (gd_dtype)p[0], .rank = p[1], .sampled = p[2], .n = 1};
@@ -132,7 +135,7 @@ char *golden_text(const golden *g, uint64_t key) {
     return text;
 }
 
-/* --- comparing --------------------------------------------------------------------------------- */
+/* --- comparing -------------------------------------------------------------------------------- */
 
 /* Element i, by way of a place that is aligned: in the file it may lie anywhere. */
 static double stored_number(const stored *s, int64_t i) {
@@ -152,9 +155,14 @@ static bool check_head(const gd_tensor *t, const stored *s, char *why) {
     for (int k = 0; same && k < s->rank; k++) same = gd_tensor_dim(t, k) == s->dims[k];
     if (same) return true;
     int used = snprintf(why, 256, "is %s(", gd_dtype_name(gd_tensor_dtype(t)));
-    for (int k = 0; k < gd_tensor_rank(t); k++) used += snprintf(why + used, 256 - (size_t)used, "%s%lld", k ? "," : "", (long long)gd_tensor_dim(t, k));
-    used += snprintf(why + used, 256 - (size_t)used, "), PyTorch's is %s(", gd_dtype_name(s->dtype));
-    for (int k = 0; k < s->rank; k++) used += snprintf(why + used, 256 - (size_t)used, "%s%lld", k ? "," : "", (long long)s->dims[k]);
+    for (int k = 0; k < gd_tensor_rank(t); k++)
+        used += snprintf(why + used, 256 - (size_t)used, "%s%lld", k ? "," : "",
+                         (long long)gd_tensor_dim(t, k));
+    used +=
+        snprintf(why + used, 256 - (size_t)used, "), PyTorch's is %s(", gd_dtype_name(s->dtype));
+    for (int k = 0; k < s->rank; k++)
+        used +=
+            snprintf(why + used, 256 - (size_t)used, "%s%lld", k ? "," : "", (long long)s->dims[k]);
     snprintf(why + used, 256 - (size_t)used, ")");
     return false;
 }
@@ -167,7 +175,8 @@ static bool check_samples(const stored *s, const double *x, double tolerance, ch
     for (int j = 0; j < SAMPLES; j++) {
         int64_t i = j * (s->n - 1) / (SAMPLES - 1);
         if (numbers_agree(x[i], samples[j], tolerance, scale)) continue;
-        snprintf(why, 256, "element %lld is %.17g, PyTorch's is %.17g", (long long)i, x[i], samples[j]);
+        snprintf(why, 256, "element %lld is %.17g, PyTorch's is %.17g", (long long)i, x[i],
+                 samples[j]);
         return false;
     }
     for (int64_t i = 0; i < s->n; i++) {
@@ -178,9 +187,11 @@ static bool check_samples(const stored *s, const double *x, double tolerance, ch
         snprintf(why, 256, "%u elements are not finite, PyTorch has %u", not_finite, s->not_finite);
         return false;
     }
-    if (fabs(sum - s->sum) <= tolerance * (s->sum_of_sizes + scale) && fabs(sizes - s->sum_of_sizes) <= tolerance * (s->sum_of_sizes + scale))
+    if (fabs(sum - s->sum) <= tolerance * (s->sum_of_sizes + scale) &&
+        fabs(sizes - s->sum_of_sizes) <= tolerance * (s->sum_of_sizes + scale))
         return true;
-    snprintf(why, 256, "sums over all elements are %.12g and %.12g, PyTorch's %.12g and %.12g", sum, sizes, s->sum, s->sum_of_sizes);
+    snprintf(why, 256, "sums over all elements are %.12g and %.12g, PyTorch's %.12g and %.12g", sum,
+             sizes, s->sum, s->sum_of_sizes);
     return false;
 }
 
@@ -191,12 +202,14 @@ static bool check_wholes(const gd_tensor *t, const stored *s, char *why) {
     bool same = gd_copy_to(t, data, (size_t)s->n * size) == GD_OK;
     if (!same) snprintf(why, 256, "cannot be read: %.200s", gd_error_message());
     uint64_t sum = 0, expected;
-    for (int64_t i = 0; i < s->n; i++) sum += (uint64_t)gd_load_i64(s->dtype, data + (size_t)i * size) * (uint64_t)(2 * i + 1);
+    for (int64_t i = 0; i < s->n; i++)
+        sum += (uint64_t)gd_load_i64(s->dtype, data + (size_t)i * size) * (uint64_t)(2 * i + 1);
     for (int64_t j = 0; j < (s->sampled ? SAMPLES : s->n) && same; j++) {
         int64_t i = s->sampled ? j * (s->n - 1) / (SAMPLES - 1) : j;
         long long x = gd_load_i64(s->dtype, data + (size_t)i * size), y = stored_whole(s, j);
         same = x == y;
-        if (!same) snprintf(why, 256, "element %lld is %lld, PyTorch's is %lld", (long long)i, x, y);
+        if (!same)
+            snprintf(why, 256, "element %lld is %lld, PyTorch's is %lld", (long long)i, x, y);
     }
     memcpy(&expected, &s->sum, 8);
     if (same && s->sampled && sum != expected) {
@@ -222,7 +235,9 @@ static bool check_tensor(const gd_tensor *t, const stored *s, double tolerance, 
         double scale = scale_of(y, n);
         for (int64_t i = 0; i < n && same; i++) {
             same = numbers_agree(x[i], y[i], tolerance, scale);
-            if (!same) snprintf(why, 256, "element %lld is %.17g, PyTorch's is %.17g", (long long)i, x[i], y[i]);
+            if (!same)
+                snprintf(why, 256, "element %lld is %.17g, PyTorch's is %.17g", (long long)i, x[i],
+                         y[i]);
         }
         free(y);
     }
@@ -230,7 +245,8 @@ static bool check_tensor(const gd_tensor *t, const stored *s, double tolerance, 
     return same;
 }
 
-golden_answer golden_compare(const golden *g, uint64_t key, const run_result *r, const test_block *b, char *why) {
+golden_answer golden_compare(const golden *g, uint64_t key, const run_result *r,
+                             const test_block *b, char *why) {
     const entry *e = find(g, key);
     char what[256];
     if (!e) return GOLDEN_MISSING;

@@ -16,13 +16,19 @@ typedef struct golden golden;
 golden *golden_open(const char *folder, const char *family); /* NULL: no file, or not one of ours */
 void golden_close(golden *g);
 
-typedef enum golden_answer { GOLDEN_SAME, GOLDEN_DIFFERS, GOLDEN_MISSING, GOLDEN_REFUSED } golden_answer;
+typedef enum golden_answer {
+    GOLDEN_SAME,
+    GOLDEN_DIFFERS,
+    GOLDEN_MISSING,
+    GOLDEN_REFUSED
+} golden_answer;
 
 /* Whether PyTorch has a result for this key, without comparing. */
 golden_answer golden_look(const golden *g, uint64_t key);
 
 /* Compares a result with the stored one; `why` (512 bytes) says what differs. */
-golden_answer golden_compare(const golden *g, uint64_t key, const run_result *r, const test_block *b, char *why);
+golden_answer golden_compare(const golden *g, uint64_t key, const run_result *r,
+                             const test_block *b, char *why);
 
 /* The text that is stored as bytes in an entry of one output (nn_make.py: names and shapes of a state); NULL:
  * there is none. The caller frees it. */

@@ -6,11 +6,11 @@
 
 #include "modes.h"
 
-/* --- eager -------------------------------------------------------------------------------------- */
+/* --- eager ------------------------------------------------------------------------------------ */
 
 static const run_mode eager = {"eager", true, NULL, run_case, false};
 
-/* --- without a scope: the caller owns what calls return ------------------------------------------ */
+/* --- without a scope: the caller owns what calls return --------------------------------------- */
 
 /* Into the scope that the caller opens afterwards. */
 typedef struct copies {
@@ -104,4 +104,5 @@ static void run_unscoped(const run_setup *s, run_result *r) {
 
 static const run_mode unscoped = {"without scopes", true, NULL, run_unscoped, true};
 
-const run_mode *const modes[] = {&eager, &unscoped, &graph_mode, &plan_mode, &optimized_mode, &unknown_mode, &device_mode, NULL};
+const run_mode *const modes[] = {&eager,          &unscoped,     &graph_mode,  &plan_mode,
+                                 &optimized_mode, &unknown_mode, &device_mode, NULL};

@@ -14,8 +14,7 @@ static bool writes_inputs(const gd_op *op) {
     return false;
 }
 
-/* --- as symbols ---------------------------------------------------------------------------------
- */
+/* --- as symbols ------------------------------------------------------------------------------- */
 
 static bool graph_available(const test_case *c, const char **why) {
     if (writes_inputs(c->block->op)) *why = "a graph does not write into the values it is fed";
@@ -43,7 +42,8 @@ static void build(const run_setup *s, gd_tensor *(*make)(gd_tensor *like, int nu
         if (in[i] && !input_is_mutated(op, i)) g->values[g->n_feeds++] = gd_detach(in[i]);
     gd_tracing_on(tracing);
     for (int i = 0, k = 0; i < r->n_in; i++)
-        if (in[i] && input_is_mutated(op, i)) symbol[i] = g->written[g->n_written++] = gd_variable(in[i]);
+        if (in[i] && input_is_mutated(op, i))
+            symbol[i] = g->written[g->n_written++] = gd_variable(in[i]);
         else if (in[i]) symbol[i] = g->feeds[k++] = make(in[i], i);
     gd_tensors y = gd_op_call(op, (gd_tensors){symbol, r->n_in}, build_attrs(s->c));
     r->status = gd_error_status();
@@ -98,15 +98,14 @@ static void run_graph(const run_setup *s, run_result *r) {
     if (r->status != GD_OK) return;
     gd_tensors got =
         gd_evaluate_nodes((gd_tensors){g.fetches, g.n_fetches}, (gd_tensors){g.feeds, g.n_feeds},
-                    (gd_tensors){g.values, g.n_feeds});
+                          (gd_tensors){g.values, g.n_feeds});
     r->status = gd_error_status();
     take_results(got, r);
 }
 
 const run_mode graph_mode = {"as symbols", true, graph_available, run_graph, false};
 
-/* --- as a plan ----------------------------------------------------------------------------------
- */
+/* --- as a plan -------------------------------------------------------------------------------- */
 
 static void run_session(const run_setup *s, run_result *r, int level,
                         gd_tensor *(*make)(gd_tensor *like, int number)) {
@@ -126,11 +125,13 @@ static void run_session(const run_setup *s, run_result *r, int level,
                                     ((gd_tensors){g.fetches, g.n_fetches}));
     r->status = gd_error_status();
     take_results(got, r);
-    for (int i = 0; i < g.n_written; i++) r->out[r->n_out++] = gd_session_get(session, g.written[i]);
+    for (int i = 0; i < g.n_written; i++)
+        r->out[r->n_out++] = gd_session_get(session, g.written[i]);
 }
 
 static bool plan_available(const test_case *c, const char **why) {
-    if (gd_op_flags(c->block->op) & GD_OP_INPLACE) *why = "in place, a symbol's handle means the new value";
+    if (gd_op_flags(c->block->op) & GD_OP_INPLACE)
+        *why = "in place, a symbol's handle means the new value";
     return *why == NULL;
 }
 
@@ -145,8 +146,7 @@ const run_mode plan_mode = {"as a plan", true, plan_available, run_planned, fals
 const run_mode optimized_mode = {"as a plan of level 2", false, plan_available, run_optimized,
                                  false};
 
-/* --- with sizes unknown -------------------------------------------------------------------------
- */
+/* --- with sizes unknown ----------------------------------------------------------------------- */
 
 /* Where the op's shape rule cannot do without a size, saying so is right. */
 static void run_unknown(const run_setup *s, run_result *r) {
@@ -161,8 +161,7 @@ static void run_unknown(const run_setup *s, run_result *r) {
 const run_mode unknown_mode = {"as a plan of unknown sizes", true, plan_available, run_unknown,
                                true};
 
-/* --- on the test device -------------------------------------------------------------------------
- */
+/* --- on the test device ----------------------------------------------------------------------- */
 
 static gd_tensor *to_host(gd_tensor *t) { return t ? gd_to_device(t, gd_device_get("cpu")) : NULL; }
 

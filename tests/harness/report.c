@@ -23,7 +23,8 @@ void report_begin(const suite *s) {
 }
 
 int report_end(void) {
-    for (int i = 0; i < n_reasons; i++) printf("  %d skipped: %s\n", reasons[i].count, reasons[i].text);
+    for (int i = 0; i < n_reasons; i++)
+        printf("  %d skipped: %s\n", reasons[i].count, reasons[i].text);
     printf("%s: %d passed, %d failed\n", running->name, passed, failed);
     fflush(stdout);
     return failed;
@@ -89,5 +90,6 @@ bool test_full(void) {
 }
 
 bool test_sampled(const test_case *c, int n) {
-    return only_op || test_full() || text_hash(text_hash(0, gd_op_name(c->block->op)), c->text) % (uint64_t)n == 0;
+    return only_op || test_full() ||
+           text_hash(text_hash(0, gd_op_name(c->block->op)), c->text) % (uint64_t)n == 0;
 }

@@ -18,7 +18,8 @@ int build_inputs(const run_setup *s, gd_tensor **in) {
     int n = case_tensor_count(s->c);
     for (int i = 0; i < n; i++) {
         in[i] = case_tensor(s->c, i, s->dtype, s->layouts[i], s->like_expanded[i]);
-        if (in[i] && s->gradients && gd_dtype_is_float(gd_tensor_dtype(in[i])) && !input_is_mutated(s->c->block->op, i))
+        if (in[i] && s->gradients && gd_dtype_is_float(gd_tensor_dtype(in[i])) &&
+            !input_is_mutated(s->c->block->op, i))
             in[i] = gd_requires_grad(in[i]);
     }
     while (n > 0 && !in[n - 1]) n--; /* absent ones at the end may be left out */
@@ -44,8 +45,9 @@ bool case_has_gradient(const test_case *c, gd_dtype dtype, const char **why) {
 }
 
 /* Gradients by the inputs of what `y` weighs; false where nothing depends on anything. */
-static bool gradients_of(gd_tensor *const *in, int n_in, gd_tensor *const *y, gd_tensor *const *shapes, int n_y, int salt,
-                         bool again, gd_tensor **grad) {
+static bool gradients_of(gd_tensor *const *in, int n_in, gd_tensor *const *y,
+                         gd_tensor *const *shapes, int n_y, int salt, bool again,
+                         gd_tensor **grad) {
     gd_tensor *outs[MAX_TENSORS], *weights[MAX_TENSORS], *by[MAX_TENSORS];
     int n_outs = 0, n_by = 0, place[MAX_TENSORS];
     for (int k = 0; k < n_y; k++)
@@ -59,15 +61,18 @@ static bool gradients_of(gd_tensor *const *in, int n_in, gd_tensor *const *y, gd
             by[n_by++] = in[i];
         }
     if (n_outs == 0 || n_by == 0) return false;
-    gd_tensors g = gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}), .create_graph = again,
-                           .gradients = (gd_tensors){weights, n_outs}, .allow_unused = true);
+    gd_tensors g =
+        gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}), .create_graph = again,
+                .gradients = (gd_tensors){weights, n_outs}, .allow_unused = true);
     for (int k = 0; k < n_by && k < g.count; k++) grad[place[k]] = g.at[k];
     return !gd_failed();
 }
 
-gd_status differentiate(const run_setup *s, gd_tensor *const *in, gd_tensor *const *y, int n_y, run_result *r) {
+gd_status differentiate(const run_setup *s, gd_tensor *const *in, gd_tensor *const *y, int n_y,
+                        run_result *r) {
     enum { SALT = 5 }; /* weights of the second order that are not those of the first */
-    r->has_grad = gradients_of(in, r->n_in, y, s->shapes ? s->shapes : y, n_y, 0, s->second, r->grad);
+    r->has_grad =
+        gradients_of(in, r->n_in, y, s->shapes ? s->shapes : y, n_y, 0, s->second, r->grad);
     if (s->second && r->has_grad)
         r->has_second = gradients_of(in, r->n_in, r->grad, r->grad, r->n_in, SALT, false, r->grad2);
     return gd_error_status();
@@ -99,7 +104,8 @@ double block_tolerance(const test_block *b, gd_dtype dtype) {
     }
 }
 
-static bool gradients_agree(gd_tensor *const *a, gd_tensor *const *b, int n, const test_block *block, char *why) {
+static bool gradients_agree(gd_tensor *const *a, gd_tensor *const *b, int n,
+                            const test_block *block, char *why) {
     char what[300];
     for (int i = 0; i < n; i++) {
         if (!a[i] && !b[i]) continue;
@@ -125,7 +131,8 @@ bool results_agree(const run_result *a, const run_result *b, const test_block *b
             return false;
         }
     }
-    if (a->has_grad && b->has_grad && !gradients_agree(a->grad, b->grad, a->n_in, block, why)) return false;
+    if (a->has_grad && b->has_grad && !gradients_agree(a->grad, b->grad, a->n_in, block, why))
+        return false;
     if (!a->has_second && !b->has_second) return true;
     if (gradients_agree(a->grad2, b->grad2, a->n_in, block, why)) return true;
     snprintf(what, sizeof what, "%.*s", (int)sizeof what - 1, why);

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 
-typedef struct { gd_module *body, *head; } two_parts;
+typedef struct {
+    gd_module *body, *head;
+} two_parts;
 
 static gd_tensors forward(gd_tensors in, void *self) {
     two_parts *m = self;
@@ -16,13 +18,16 @@ static int modules(void) {
     GD_SCOPE;
     gd_module *net = gd_module_new(forward, sizeof(two_parts), .type = "two_parts");
     two_parts *m = gd_module_self(net);
-    GD_CHILD(net, m->body, gd_nn_sequential(gd_nn_conv2d(1, 4, 3, .padding = 1), gd_nn_relu(), gd_nn_max_pool2d(2),
-                                            gd_nn_flatten(), gd_nn_dropout(.p = 0.1)));
+    GD_CHILD(net, m->body,
+             gd_nn_sequential(gd_nn_conv2d(1, 4, 3, .padding = 1), gd_nn_relu(),
+                              gd_nn_max_pool2d(2), gd_nn_flatten(), gd_nn_dropout(.p = 0.1)));
     GD_CHILD(net, m->head, gd_nn_linear(GD_ANY, 10, .bias = false));
     gd_tensor *y = gd_module_forward(net, gd_randn(gd_dims(2, 1, 8, 8)));
-    gd_tensor *loss = gd_module_forward(gd_nn_mse_loss(.reduction = GD_SUM), y, gd_zeros(gd_dims(2, 10)));
+    gd_tensor *loss =
+        gd_module_forward(gd_nn_mse_loss(.reduction = GD_SUM), y, gd_zeros(gd_dims(2, 10)));
     gd_backward(loss);
-    return !gd_failed() && gd_tensor_dim(y, 1) == 10 && gd_module_parameters(net, .match = "*.weight").count == 2 &&
+    return !gd_failed() && gd_tensor_dim(y, 1) == 10 &&
+           gd_module_parameters(net, .match = "*.weight").count == 2 &&
            gd_module_grad(net, "head.weight") && gd_init_orthogonal(gd_dims(3, 3), .gain = 2);
 }
 

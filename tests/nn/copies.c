@@ -36,10 +36,8 @@ static void compare(const test_case *c, gd_dtype dtype, const char *what, gd_mod
         if (!same)
             report_fail(c, dtype, "%s: %s, expected %s: %s", what, y.name[i], x.name[i], why);
     }
-    if (same && !runs_agree(c, dtype, a, b, why))
-        report_fail(c, dtype, "%s: %s", what, why);
-    else if (same)
-        report_pass();
+    if (same && !runs_agree(c, dtype, a, b, why)) report_fail(c, dtype, "%s: %s", what, why);
+    else if (same) report_pass();
 }
 
 /* The options of the case with GD_ANY in those that the layer finds. */

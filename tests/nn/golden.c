@@ -86,8 +86,7 @@ void suite_nn_golden(const test_cases *cases) {
     }
 }
 
-/* --- what nn_make.py reads
- * ------------------------------------------------------------------------- */
+/* --- what nn_make.py reads -------------------------------------------------------------------- */
 
 static int failed;
 
@@ -110,10 +109,8 @@ static void dump(const test_case *c, gd_dtype dtype) {
            c->nograd || c->block->nograd ? "false" : "true", gd_dtype_name(dtype));
     dump_string(c->block->torch);
     printf(", \"call\": ");
-    if (c->block->call)
-        dump_string(c->block->call);
-    else
-        printf("null");
+    if (c->block->call) dump_string(c->block->call);
+    else printf("null");
     printf(", \"keys\": {\"state\": \"%016" PRIx64 "\", \"train\": \"%016" PRIx64
            "\", \"eval\": \"%016" PRIx64 "\"}, \"options\": ",
            key_of(c, dtype, "state"), key_of(c, dtype, "train"), key_of(c, dtype, "eval"));

@@ -70,10 +70,8 @@ void layer_run(const test_case *c, gd_module *m, gd_dtype dtype, bool train, run
     gd_tensor *in[2 * MAX_TENSORS];
     layer_state s;
     *r = (run_result){.status = GD_OK};
-    if (train)
-        gd_module_train(m);
-    else
-        gd_module_eval(m);
+    if (train) gd_module_train(m);
+    else gd_module_eval(m);
     gd_seed(7);
     const int n_in = layer_inputs(c, dtype, in);
     gd_tensors y = gd_module_call(m, ((gd_tensors){in, n_in}));

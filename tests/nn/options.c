@@ -62,16 +62,14 @@ static void try(const test_case *c, const gd_op_attr *a, const char *value) {
         gd_tensor *in[MAX_TENSORS];
         const int n = layer_inputs(c, GD_F32, in);
         gd_module_call(m, ((gd_tensors){in, n}));
-    } else if (!gd_failed())
-        report_fail(c, GD_DTYPE_NONE, "%s: no layer, and no failure", text);
+    } else if (!gd_failed()) report_fail(c, GD_DTYPE_NONE, "%s: no layer, and no failure", text);
     const char *message = gd_error_message();
     if (gd_failed() &&
         (!has_word(message, gd_op_name(c->block->op)) || !has_word(message, a->name)))
         report_fail(c, GD_DTYPE_NONE,
                     "%s=%s: the message names not both the layer and the option: %s", a->name,
                     value, message);
-    else
-        report_pass();
+    else report_pass();
 }
 
 void suite_nn_options(const test_cases *cases) {
@@ -93,8 +91,7 @@ void suite_nn_coverage(const test_cases *cases) {
         bool any = false;
         for (int b = 0; b < cases->n_blocks; b++)
             any |= cases->blocks[b].layer == m && cases->blocks[b].n_cases > 0;
-        if (any)
-            report_pass();
+        if (any) report_pass();
         else
             report_fail(NULL, GD_DTYPE_NONE, "the layer '%s' has no case in tests/cases/nn",
                         m->record.name);

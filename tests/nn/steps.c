@@ -196,12 +196,10 @@ static void compare(const test_case *c, gd_dtype dtype) {
         layer_fill(c, m);
         ways[i].run(c, m, dtype, ways[i].level, &got);
         const double tolerance = ways[i].exact ? 0 : 10 * block_tolerance(c->block, dtype);
-        if (gd_failed())
-            report_fail(c, dtype, "%s: %s", ways[i].name, gd_error_message());
+        if (gd_failed()) report_fail(c, dtype, "%s: %s", ways[i].name, gd_error_message());
         else if (!tracks_agree(&got, &expected, tolerance, why))
             report_fail(c, dtype, "%s, against eager: %s", ways[i].name, why);
-        else
-            report_pass();
+        else report_pass();
     }
 }
 

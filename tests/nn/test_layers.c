@@ -54,10 +54,8 @@ int main(int argc, char **argv) {
                              : strcmp(argv[i], "--family") == 0 ? &only_family
                              : strcmp(argv[i], "--suite") == 0  ? &only_suite
                                                                 : NULL;
-        if (value && i + 1 < argc)
-            *value = argv[++i];
-        else if (strcmp(argv[i], "--dump") == 0)
-            dump = true;
+        if (value && i + 1 < argc) *value = argv[++i];
+        else if (strcmp(argv[i], "--dump") == 0) dump = true;
         else if (strcmp(argv[i], "--list") == 0) {
             for (const suite *s = suites; s->name; s++) printf("%-10s %s\n", s->name, s->promise);
             return 0;

@@ -113,7 +113,7 @@ static const char *check_one(const test_case *c, gd_dtype dtype, gd_dtype low, r
     return why;
 }
 
-/* --- PyTorch's dtypes ---------------------------------------------------------------------------- */
+/* --- PyTorch's dtypes ------------------------------------------------------------------------- */
 
 static char *golden_rows;
 
@@ -160,7 +160,7 @@ static const char *dtypes_as_torch(const test_case *c, gd_dtype dtype, const run
     return why;
 }
 
-/* --- the suite ----------------------------------------------------------------------------------- */
+/* --- the suite -------------------------------------------------------------------------------- */
 
 static void check(const test_case *c, gd_dtype dtype) {
     static const gd_dtype lows[] = {GD_BF16, GD_F16};
@@ -171,10 +171,8 @@ static void check(const test_case *c, gd_dtype dtype) {
         run_result r;
         const char *why = check_one(c, dtype, lows[k], &r);
         if (!why && lows[k] == GD_BF16) why = dtypes_as_torch(c, dtype, &r);
-        if (why)
-            report_fail(c, dtype, "under autocast to %s: %s", gd_dtype_name(lows[k]), why);
-        else
-            report_pass();
+        if (why) report_fail(c, dtype, "under autocast to %s: %s", gd_dtype_name(lows[k]), why);
+        else report_pass();
         gd_clear_error();
     }
 }

@@ -9,7 +9,9 @@
 
 /* What else may be in the table: pieces of other ops, twins (tested with their base op), and what a
  * test program has added. */
-static bool exempt(const gd_op *op) { return gd_op_flags(op) & (GD_OP_INTERNAL | GD_OP_INPLACE | GD_OP_USER); }
+static bool exempt(const gd_op *op) {
+    return gd_op_flags(op) & (GD_OP_INTERNAL | GD_OP_INPLACE | GD_OP_USER);
+}
 
 /* The part of the reference page that is about an op; NULL: there is none. */
 static char *section_of(char *page, const gd_op *op, size_t *length) {
@@ -31,8 +33,7 @@ static void check_words(char *page, const gd_op *op) {
             for (size_t c = 0; c < n && c < 48; c++)
                 constant[4 + c] = (char)toupper((unsigned char)w[c]);
             strcat(constant, "`");
-            if (section && memmem(section, length, constant, strlen(constant)))
-                report_pass();
+            if (section && memmem(section, length, constant, strlen(constant))) report_pass();
             else
                 report_fail(NULL, GD_DTYPE_NONE, "docs/ops.md does not say %s for .%s of %s",
                             constant, gd_op_attr_at(op, i)->name, gd_op_name(op));
@@ -71,20 +72,25 @@ void suite_coverage(const test_cases *cases) {
             torch |= block->torch != NULL;
             excused |= block->nograd != NULL;
             here += block->n_cases;
-            for (int k = 0; k < block->n_cases; k++) gradients += case_has_gradient(&block->cases[k], GD_F64, &why);
+            for (int k = 0; k < block->n_cases; k++)
+                gradients += case_has_gradient(&block->cases[k], GD_F64, &why);
         }
         covered += here > 0;
         with_torch += torch;
         n_cases += here;
         differentiable += gd_op_differentiable(op);
-        if (here == 0) report_fail(NULL, GD_DTYPE_NONE, "%s has no case in tests/cases/", gd_op_name(op));
+        if (here == 0)
+            report_fail(NULL, GD_DTYPE_NONE, "%s has no case in tests/cases/", gd_op_name(op));
         else if (gd_op_differentiable(op) && gradients == 0 && !excused)
-            report_fail(NULL, GD_DTYPE_NONE, "%s has a gradient, and no case that checks it", gd_op_name(op));
+            report_fail(NULL, GD_DTYPE_NONE, "%s has a gradient, and no case that checks it",
+                        gd_op_name(op));
         else report_pass();
-        if (!*gd_op_doc(op)) report_fail(NULL, GD_DTYPE_NONE, "%s has no documentation", gd_op_name(op));
+        if (!*gd_op_doc(op))
+            report_fail(NULL, GD_DTYPE_NONE, "%s has no documentation", gd_op_name(op));
     }
     check_onnx_page();
     check_reference();
-    printf("  %d of %d ops have cases (%d in all); %d ops are compared with PyTorch, %d are differentiable\n", covered,
-           ops, n_cases, with_torch, differentiable);
+    printf("  %d of %d ops have cases (%d in all); %d ops are compared with PyTorch, %d are "
+           "differentiable\n",
+           covered, ops, n_cases, with_torch, differentiable);
 }

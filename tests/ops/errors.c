@@ -20,14 +20,16 @@ typedef struct attempt {
     gd_attrs *attrs;
 } attempt;
 
-/* --- guesses: what an op without cases might take ---------------------------------------------- */
+/* --- guesses: what an op without cases might take --------------------------------------------- */
 
-static const gd_shape guesses[] = {{{2, 3}, 2, 1}, {{6}, 1, 1}, {{2, 3, 4}, 3, 1}, {{2, 3, 4, 5}, 4, 1}};
+static const gd_shape guesses[] = {
+    {{2, 3}, 2, 1}, {{6}, 1, 1}, {{2, 3, 4}, 3, 1}, {{2, 3, 4, 5}, 4, 1}};
 enum { GUESSES = sizeof guesses / sizeof *guesses };
 static int guess; /* the one that is tried */
 
 static void guess_inputs(attempt *a) {
-    for (int i = 0; i < gd_op_input_count(a->op); i++) a->in[a->n_in++] = gd_full(guesses[guess], 1.0, .dtype = GD_F32);
+    for (int i = 0; i < gd_op_input_count(a->op); i++)
+        a->in[a->n_in++] = gd_full(guesses[guess], 1.0, .dtype = GD_F32);
 }
 
 /* Something for each option that has no default. */
@@ -36,8 +38,12 @@ static void guess_options(attempt *a) {
     for (int k = 0; k < gd_op_attr_count(a->op); k++) {
         const gd_op_attr *at = gd_op_attr_at(a->op, k);
         if (!at->required) continue;
-        snprintf(text, sizeof text, "%s", at->type == GD_ATTR_BOOL ? "true" : at->type == GD_ATTR_DTYPE ? "f32" : "1");
-        if (at->type == GD_ATTR_WORD) snprintf(text, sizeof text, "%.*s", (int)strcspn(at->words, " "), at->words);
+        snprintf(text, sizeof text, "%s",
+                 at->type == GD_ATTR_BOOL    ? "true"
+                 : at->type == GD_ATTR_DTYPE ? "f32"
+                                             : "1");
+        if (at->type == GD_ATTR_WORD)
+            snprintf(text, sizeof text, "%.*s", (int)strcspn(at->words, " "), at->words);
         if (at->type == GD_ATTR_SHAPE)
             for (int d = 1; d < guesses[guess].rank; d++) strcat(text, ",1");
         gd_attrs_set_text(a->attrs, at->name, text);
@@ -62,7 +68,8 @@ static void start(attempt *a, const gd_op *op, const test_case *c) {
 
 static void complain(const attempt *a, const char *what, const char *problem) {
     char text[700];
-    snprintf(text, sizeof text, "%s: %s: %s [%s]", gd_op_name(a->op), what, problem, gd_error_message());
+    snprintf(text, sizeof text, "%s: %s: %s [%s]", gd_op_name(a->op), what, problem,
+             gd_error_message());
     report_fail(a->c, GD_DTYPE_NONE, "%s", text);
 }
 
@@ -80,20 +87,24 @@ static void differentiate_call(const attempt *a, const char *what) {
     for (int i = 0; i < a->n_in; i++) {
         if (input_is_mutated(a->op, i)) return;
         in[i] = a->in[i];
-        if (in[i] && gd_dtype_is_float(gd_tensor_dtype(in[i]))) in[i] = by[n_by++] = gd_requires_grad(gd_detach(in[i]));
+        if (in[i] && gd_dtype_is_float(gd_tensor_dtype(in[i])))
+            in[i] = by[n_by++] = gd_requires_grad(gd_detach(in[i]));
     }
     if (n_by == 0) return;
     gd_tensors y = gd_op_call(a->op, (gd_tensors){in, a->n_in}, a->attrs);
     for (int k = 0; k < y.count; k++) /* a view may be larger than the world */
         if (gd_tensor_numel(y.at[k]) > 1 << 20) return;
     for (int k = 0; k < y.count; k++)
-        if (gd_tensor_requires_grad(y.at[k])) loss = loss ? gd_add(loss, gd_sum(y.at[k])) : gd_sum(y.at[k]);
+        if (gd_tensor_requires_grad(y.at[k]))
+            loss = loss ? gd_add(loss, gd_sum(y.at[k])) : gd_sum(y.at[k]);
     if (!loss) return;
     gd_grad(gd_list(loss), ((gd_tensors){by, n_by}), .allow_unused = true);
     /* an index, or a mask, may not fit what is empty and was never looked at */
     const gd_status status = gd_error_status();
-    const bool by_data = status == GD_E_INDEX || strcmp(gd_op_name(a->op), "masked_scatter_grad") == 0;
-    if (status != GD_OK && status != GD_E_MEMORY && !by_data) complain(a, what, "was accepted, and has no gradient");
+    const bool by_data =
+        status == GD_E_INDEX || strcmp(gd_op_name(a->op), "masked_scatter_grad") == 0;
+    if (status != GD_OK && status != GD_E_MEMORY && !by_data)
+        complain(a, what, "was accepted, and has no gradient");
 }
 
 /* Calls. Where `must_fail`, success is a failure of the test. */
@@ -101,14 +112,16 @@ static void call(const attempt *a, const char *what, bool must_fail) {
     gd_tensors y = gd_op_call(a->op, (gd_tensors){a->in, a->n_in}, a->attrs);
     gd_status status = gd_error_status();
     if (status == GD_OK && must_fail) complain(a, what, "was accepted");
-    else if (status != GD_OK && !all_errors(y)) complain(a, what, "failed and did not return error tensors");
-    else if (status != GD_OK && !strstr(gd_error_message(), gd_op_name(a->op))) complain(a, what, "the message does not name the op");
+    else if (status != GD_OK && !all_errors(y))
+        complain(a, what, "failed and did not return error tensors");
+    else if (status != GD_OK && !strstr(gd_error_message(), gd_op_name(a->op)))
+        complain(a, what, "the message does not name the op");
     else report_pass();
     if (status == GD_OK && !must_fail) differentiate_call(a, what);
     gd_clear_error();
 }
 
-/* --- inputs ------------------------------------------------------------------------------------ */
+/* --- inputs ----------------------------------------------------------------------------------- */
 
 /* Shapes that nearly fit, made at each axis. */
 static const char *const other_shapes[] = {"a larger", "a smaller", "an empty", "no", "one before"};
@@ -147,7 +160,8 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
         start(&a, op, c);
         int n = a.n_in, required = 0;
         for (int k = 0; k < gd_op_input_count(op); k++) required += !gd_op_input(op, k)->optional;
-        bool variadic = gd_op_input_count(op) > 0 && gd_op_input(op, gd_op_input_count(op) - 1)->variadic;
+        bool variadic =
+            gd_op_input_count(op) > 0 && gd_op_input(op, gd_op_input_count(op) - 1)->variadic;
         a.n_in = 0;
         call(&a, "no inputs", required > 0);
         a.n_in = n;
@@ -155,8 +169,9 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
         call(&a, "40 inputs", !variadic);
     }
     /* other shapes and dtypes: some are fine, none may crash */
-    static const gd_shape shapes[] = {{.rank = 0, .form = 1}, {{7}, 1, 1}, {{7, 11, 13}, 3, 1}, {{0}, 1, 1},
-                                      {{1, 1, 1, 1, 1, 1, 1, 1}, 8, 1}, {{3, 0, 5}, 3, 1}, {{2, 3, 4, 5, 6}, 5, 1}};
+    static const gd_shape shapes[] = {
+        {.rank = 0, .form = 1},           {{7}, 1, 1},       {{7, 11, 13}, 3, 1},    {{0}, 1, 1},
+        {{1, 1, 1, 1, 1, 1, 1, 1}, 8, 1}, {{3, 0, 5}, 3, 1}, {{2, 3, 4, 5, 6}, 5, 1}};
     for (int i = 0; i < MAX_TENSORS; i++) {
         GD_SCOPE;
         start(&a, op, c);
@@ -176,27 +191,50 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
         }
         for (int k = 0; k < OTHER_SHAPES * gd_tensor_rank(right); k++) {
             a.in[i] = nearby(right, k);
-            snprintf(what, sizeof what, "input %d with %s axis %d", i, other_shapes[k % OTHER_SHAPES], k / OTHER_SHAPES);
+            snprintf(what, sizeof what, "input %d with %s axis %d", i,
+                     other_shapes[k % OTHER_SHAPES], k / OTHER_SHAPES);
             call(&a, what, false);
         }
         a.in[i] = gd_reshape(right, gd_dims(-3)); /* an error tensor passes through */
         gd_tensors y = gd_op_call(a.op, (gd_tensors){a.in, a.n_in}, a.attrs);
-        if (!all_errors(y) || !strstr(gd_error_message(), "reshape")) complain(&a, "an error tensor", "did not pass through");
+        if (!all_errors(y) || !strstr(gd_error_message(), "reshape"))
+            complain(&a, "an error tensor", "did not pass through");
         else report_pass();
         gd_clear_error();
     }
 }
 
-/* --- options ----------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static bool takes_any_text(gd_attr_type type) { return type == GD_ATTR_STRING; }
 
 static void wrong_options(const gd_op *op, const test_case *c) {
-    static const char *const garbage[] = {"", "abc", "1,2,3,4,5,6,7,8,9,10", "@", "1;2", "0x", "--1", "1e999x", "nonesuch"};
-    static const char *const numbers[] = {"-1", "0", "1", "3", "-7", "99", "-99", "1099511627776", "9223372036854775807",
-                                          "-9223372036854775807", "-9223372036854775808", "99999999999999999999"};
-    static const char *const lists[] = {"-1", "0", "99", "0,0", "-1,-1", "5,-5", "1,2,3", "7,7,7,7,7,7,7,7", "3,1099511627776",
-                                        "4611686018427387904,4", "9223372036854775807", "2147483648,2147483648,2147483648"};
+    static const char *const garbage[] = {
+        "", "abc", "1,2,3,4,5,6,7,8,9,10", "@", "1;2", "0x", "--1", "1e999x", "nonesuch"};
+    static const char *const numbers[] = {"-1",
+                                          "0",
+                                          "1",
+                                          "3",
+                                          "-7",
+                                          "99",
+                                          "-99",
+                                          "1099511627776",
+                                          "9223372036854775807",
+                                          "-9223372036854775807",
+                                          "-9223372036854775808",
+                                          "99999999999999999999"};
+    static const char *const lists[] = {"-1",
+                                        "0",
+                                        "99",
+                                        "0,0",
+                                        "-1,-1",
+                                        "5,-5",
+                                        "1,2,3",
+                                        "7,7,7,7,7,7,7,7",
+                                        "3,1099511627776",
+                                        "4611686018427387904,4",
+                                        "9223372036854775807",
+                                        "2147483648,2147483648,2147483648"};
     static const char *const floats[] = {"nan", "inf", "-inf", "-1", "0", "1e300", "-1e-300"};
     char what[160];
     attempt a;
@@ -204,10 +242,12 @@ static void wrong_options(const gd_op *op, const test_case *c) {
         GD_SCOPE;
         start(&a, op, c);
         gd_status s = gd_attrs_parse(a.attrs, "no_such_option=1");
-        if (s == GD_OK || !strstr(gd_error_message(), gd_op_name(op))) complain(&a, "an unknown option", "was not refused by name");
+        if (s == GD_OK || !strstr(gd_error_message(), gd_op_name(op)))
+            complain(&a, "an unknown option", "was not refused by name");
         else report_pass();
         s = gd_attrs_parse(a.attrs, "just words");
-        if (s == GD_OK || !strstr(gd_error_message(), gd_op_name(op))) complain(&a, "options without =", "were not refused by name");
+        if (s == GD_OK || !strstr(gd_error_message(), gd_op_name(op)))
+            complain(&a, "options without =", "were not refused by name");
         else report_pass();
     }
     for (int k = 0; k < gd_op_attr_count(op); k++) {
@@ -226,8 +266,10 @@ static void wrong_options(const gd_op *op, const test_case *c) {
             gd_status s = gd_attrs_set_text(a.attrs, at->name, garbage[g]);
             snprintf(what, sizeof what, "%s=%s", at->name, garbage[g]);
             bool empty_list = !*garbage[g] && at->type == GD_ATTR_SHAPE;
-            if (s == GD_OK && !takes_any_text(at->type) && !empty_list) complain(&a, what, "was accepted");
-            else if (s != GD_OK && !strstr(gd_error_message(), gd_op_name(op))) complain(&a, what, "the message does not name the op");
+            if (s == GD_OK && !takes_any_text(at->type) && !empty_list)
+                complain(&a, what, "was accepted");
+            else if (s != GD_OK && !strstr(gd_error_message(), gd_op_name(op)))
+                complain(&a, what, "the message does not name the op");
             else report_pass();
         }
         bool list = at->type == GD_ATTR_SHAPE || at->type == GD_ATTR_INTS;
@@ -249,7 +291,7 @@ static void wrong_options(const gd_op *op, const test_case *c) {
     }
 }
 
-/* --- the suite --------------------------------------------------------------------------------- */
+/* --- the suite -------------------------------------------------------------------------------- */
 
 static void check_op(const gd_op *op, const test_case *c) {
     int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
@@ -258,8 +300,9 @@ static void check_op(const gd_op *op, const test_case *c) {
     wrong_options(op, c);
     gd_clear_error();
     if (gd_live_objects() != objects || gd_memory_stats(NULL).live_bytes != bytes)
-        report_fail(c, GD_DTYPE_NONE, "%s: wrong calls leak %lld objects, %lld bytes", gd_op_name(op),
-                    (long long)(gd_live_objects() - objects), (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+        report_fail(c, GD_DTYPE_NONE, "%s: wrong calls leak %lld objects, %lld bytes",
+                    gd_op_name(op), (long long)(gd_live_objects() - objects),
+                    (long long)(gd_memory_stats(NULL).live_bytes - bytes));
 }
 
 void suite_errors(const test_cases *cases) {
@@ -280,7 +323,8 @@ void suite_errors(const test_cases *cases) {
         for (int b = 0; b < cases->n_blocks; b++) {
             const test_block *block = &cases->blocks[b];
             if (block->op != op) continue;
-            for (int k = 0; k < block->n_cases && (k == 0 || full); k++, found = true) check_op(op, &block->cases[k]);
+            for (int k = 0; k < block->n_cases && (k == 0 || full); k++, found = true)
+                check_op(op, &block->cases[k]);
         }
         /* with a family given, only its ops; those without cases go with no family */
         for (guess = 0; !found && !only_family && guess < GUESSES; guess++) check_op(op, NULL);

@@ -8,7 +8,8 @@
 enum { MOST = 3000 }; /* allocations walked over for one op */
 
 /* One call and its gradients, with inputs that exist already. */
-static gd_status forward_and_back(const run_setup *s, gd_tensor *const *in, int n_in, const gd_attrs *attrs, run_result *r) {
+static gd_status forward_and_back(const run_setup *s, gd_tensor *const *in, int n_in,
+                                  const gd_attrs *attrs, run_result *r) {
     gd_tensor *outs[MAX_TENSORS], *by[MAX_TENSORS];
     int n_outs = 0, n_by = 0;
     *r = (run_result){.n_in = n_in};
@@ -21,7 +22,8 @@ static gd_status forward_and_back(const run_setup *s, gd_tensor *const *in, int 
     for (int i = 0; i < n_in; i++)
         if (gd_tensor_requires_grad(in[i])) by[n_by++] = in[i];
     if (n_outs == 0 || n_by == 0) return GD_OK;
-    gd_tensors g = gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}), .allow_unused = true);
+    gd_tensors g =
+        gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}), .allow_unused = true);
     if (gd_failed()) return gd_error_status();
     for (int i = 0, k = 0; i < n_in; i++)
         if (gd_tensor_requires_grad(in[i])) r->grad[i] = g.at[k++];
@@ -40,7 +42,8 @@ static bool walk_one(const test_case *c, gd_dtype dtype, int64_t n, bool lasting
     gd_clear_error();
     int n_in = build_inputs(&s, in);
     gd_attrs *attrs = build_attrs(c);
-    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes, before = gd_fault_allocations();
+    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
+            before = gd_fault_allocations();
     bool fired;
     {
         GD_SCOPE;
@@ -50,19 +53,25 @@ static bool walk_one(const test_case *c, gd_dtype dtype, int64_t n, bool lasting
         gd_fault_after(-1, false);
         fired = gd_fault_allocations() - before > n;
         if (status != GD_OK && status != GD_E_MEMORY)
-            report_fail(c, dtype, "allocation %lld fails: %s [%s]", (long long)n, gd_status_name(status), gd_error_message());
+            report_fail(c, dtype, "allocation %lld fails: %s [%s]", (long long)n,
+                        gd_status_name(status), gd_error_message());
         if (status != GD_OK && !fired)
             report_fail(c, dtype, "fails without a fault: %s", gd_error_message());
         gd_clear_error();
-        if (status == GD_OK && !input_is_mutated(c->block->op, 0)) { /* a fault that was survived must not have changed a number */
+        if (status == GD_OK &&
+            !input_is_mutated(c->block->op,
+                              0)) { /* a fault that was survived must not have changed a number */
             gd_seed(7);
             forward_and_back(&s, in, n_in, attrs, &whole);
-            if (!results_agree(&broken, &whole, NULL, why)) report_fail(c, dtype, "allocation %lld fails unnoticed: %s", (long long)n, why);
+            if (!results_agree(&broken, &whole, NULL, why))
+                report_fail(c, dtype, "allocation %lld fails unnoticed: %s", (long long)n, why);
         }
     }
     if (gd_live_objects() != objects || gd_memory_stats(NULL).live_bytes != bytes)
-        report_fail(c, dtype, "allocation %lld fails%s: leaks %lld objects, %lld bytes", (long long)n, lasting ? " and all after" : "",
-                    (long long)(gd_live_objects() - objects), (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+        report_fail(c, dtype, "allocation %lld fails%s: leaks %lld objects, %lld bytes",
+                    (long long)n, lasting ? " and all after" : "",
+                    (long long)(gd_live_objects() - objects),
+                    (long long)(gd_memory_stats(NULL).live_bytes - bytes));
     gd_clear_error();
     return fired;
 }
@@ -71,11 +80,11 @@ static void check(const test_case *c, gd_dtype dtype) {
     int64_t n = 0;
     report_at(c, dtype);
     while (n < MOST && walk_one(c, dtype, n, false)) n++;
-    for (int64_t k = 0; k < n; k += n > 40 ? n / 40 : 1) walk_one(c, dtype, k, true);
+    for (int64_t k = 0; k<n; k += n> 40 ? n / 40 : 1) walk_one(c, dtype, k, true);
     report_pass();
 }
 
-/* --- a training step --------------------------------------------------------------------------- */
+/* --- a training step -------------------------------------------------------------------------- */
 
 typedef struct net {
     gd_tensor *x, *target, *w1, *b1, *w2, *b2;
@@ -90,7 +99,8 @@ static gd_status train_step(const net *m) {
     gd_status status = gd_backward(loss);
     if (status != GD_OK) return status;
     GD_NO_GRAD;
-    for (int i = 0; i < 4; i++) gd_sub_(params[i], gd_mul(gd_tensor_grad(params[i]), gd_scalar(0.01)));
+    for (int i = 0; i < 4; i++)
+        gd_sub_(params[i], gd_mul(gd_tensor_grad(params[i]), gd_scalar(0.01)));
     return gd_error_status();
 }
 
@@ -107,22 +117,30 @@ static void training_step(void) {
     }
     bool fired = true;
     for (int64_t n = 0; n < 20000 && fired; n += n < 200 ? 1 : 7) {
-        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes, before = gd_fault_allocations();
+        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
+                before = gd_fault_allocations();
         {
             GD_SCOPE;
-            net m = {filled(gd_dims(8, 5), 1), filled(gd_dims(8, 2), 2), gd_requires_grad(filled(gd_dims(5, 7), 1)),
-                     gd_requires_grad(filled(gd_dims(7), 1)), gd_requires_grad(filled(gd_dims(7, 2), 1)), gd_requires_grad(filled(gd_dims(2), 1))};
+            net m = {filled(gd_dims(8, 5), 1),
+                     filled(gd_dims(8, 2), 2),
+                     gd_requires_grad(filled(gd_dims(5, 7), 1)),
+                     gd_requires_grad(filled(gd_dims(7), 1)),
+                     gd_requires_grad(filled(gd_dims(7, 2), 1)),
+                     gd_requires_grad(filled(gd_dims(2), 1))};
             gd_fault_after(n, false);
             gd_status status = train_step(&m);
             gd_fault_after(-1, false);
             fired = gd_fault_allocations() - before > n;
             if (status != (fired ? GD_E_MEMORY : GD_OK) && status != GD_OK)
-                report_fail(NULL, GD_DTYPE_NONE, "training step, allocation %lld fails: %s [%s]", (long long)n, gd_status_name(status), gd_error_message());
+                report_fail(NULL, GD_DTYPE_NONE, "training step, allocation %lld fails: %s [%s]",
+                            (long long)n, gd_status_name(status), gd_error_message());
             gd_clear_error();
         }
         if (gd_live_objects() != objects || gd_memory_stats(NULL).live_bytes != bytes)
-            report_fail(NULL, GD_DTYPE_NONE, "training step, allocation %lld fails: leaks %lld objects, %lld bytes", (long long)n,
-                        (long long)(gd_live_objects() - objects), (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+            report_fail(NULL, GD_DTYPE_NONE,
+                        "training step, allocation %lld fails: leaks %lld objects, %lld bytes",
+                        (long long)n, (long long)(gd_live_objects() - objects),
+                        (long long)(gd_memory_stats(NULL).live_bytes - bytes));
     }
     report_pass();
 }
@@ -135,7 +153,9 @@ void suite_faults(const test_cases *cases) {
         if (block->n_cases == 0 || (block->op == last && !test_full())) continue;
         last = block->op;
         for (int k = 0; k < (test_full() ? block->n_cases : 1); k++)
-            check(&block->cases[k], !block->cases[k].flexible ? GD_DTYPE_NONE : block->dtypes >> GD_F32 & 1 ? GD_F32 : GD_I64);
+            check(&block->cases[k], !block->cases[k].flexible     ? GD_DTYPE_NONE
+                                    : block->dtypes >> GD_F32 & 1 ? GD_F32
+                                                                  : GD_I64);
     }
     if (!only_op && (!only_family || strcmp(only_family, "elementwise") == 0)) training_step();
     gd_set_num_threads(0);

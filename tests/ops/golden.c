@@ -26,7 +26,8 @@ static void check(const test_case *c, gd_dtype dtype) {
     uint64_t key = golden_key(c, dtype);
     golden_answer answer = golden_look(g, key);
     if (answer == GOLDEN_MISSING) {
-        report_fail(c, dtype, "no golden result for this case; run: python tests/golden/make.py %s", c->block->family);
+        report_fail(c, dtype, "no golden result for this case; run: python tests/golden/make.py %s",
+                    c->block->family);
         return;
     }
     if (answer == GOLDEN_REFUSED) {

@@ -64,9 +64,10 @@ static void check(const test_case *c) {
     report_at(c, GD_F64);
     int n = build_inputs(&s, in);
     for (int i = 0; i < n; i++)
-        if (gd_tensor_dtype(in[i]) == GD_F64 && !input_is_mutated(c->block->op, i)) gd_requires_grad(in[i]);
+        if (gd_tensor_dtype(in[i]) == GD_F64 && !input_is_mutated(c->block->op, i))
+            gd_requires_grad(in[i]);
     narrow = false;
-    {   /* a result that cannot have a gradient (integers) has none to check */
+    { /* a result that cannot have a gradient (integers) has none to check */
         GD_SCOPE;
         gd_tensor *y = call_op((gd_tensors){in, n}, (void *)c);
         if (gd_failed()) {
@@ -82,13 +83,17 @@ static void check(const test_case *c) {
             return;
         }
     }
-    const char *no_second = c->block->nosecond ? c->block->nosecond : c->nosecond ? "second order: marked nosecond" : NULL;
-    gd_status status = gd_gradcheck(call_op, ((gd_tensors){in, n}), (void *)c, .second_order = false, .elements = SPREAD);
+    const char *no_second = c->block->nosecond ? c->block->nosecond
+                            : c->nosecond      ? "second order: marked nosecond"
+                                               : NULL;
+    gd_status status = gd_gradcheck(call_op, ((gd_tensors){in, n}), (void *)c,
+                                    .second_order = false, .elements = SPREAD);
     if (status == GD_OK) report_pass();
     else report_fail(c, GD_F64, "%s", gd_error_message());
     if (no_second) report_skip(no_second);
     if (no_second || status != GD_OK) return;
-    status = gd_gradcheck(call_op, ((gd_tensors){in, n}), (void *)c, .second_order = true, .elements = SPREAD);
+    status = gd_gradcheck(call_op, ((gd_tensors){in, n}), (void *)c, .second_order = true,
+                          .elements = SPREAD);
     if (status == GD_OK) report_pass();
     else report_fail(c, GD_F64, "%s", gd_error_message());
 }

@@ -40,8 +40,9 @@ static void run_twin(const gd_op *twin, const run_setup *s, run_result *r, bool 
     if (!s->gradients || !gd_tensor_requires_grad(y.at[0])) return;
     for (int i = 0; i < r->n_in; i++) {
         if (!gd_tensor_requires_grad(leaves[i])) continue;
-        gd_tensors g = gd_grad(gd_list(y.at[0]), gd_list(leaves[i]), .gradients = gd_list(loss_weights(y.at[0], 0)),
-                               .retain_graph = true, .allow_unused = true);
+        gd_tensors g = gd_grad(gd_list(y.at[0]), gd_list(leaves[i]),
+                               .gradients = gd_list(loss_weights(y.at[0], 0)), .retain_graph = true,
+                               .allow_unused = true);
         if (gd_failed()) break;
         r->grad[i] = g.at[0];
     }
@@ -60,7 +61,8 @@ static void check(const test_case *c, gd_dtype dtype) {
     run_case(&s, &base);
     gd_tensor *x = case_tensor(c, 0, dtype, LAYOUT_ROWS, false);
     if (base.status != GD_OK || base.n_out != 1) return; /* another suite's to report */
-    bool fits = same_shape(base.out[0], x) && gd_tensor_dtype(base.out[0]) == gd_tensor_dtype(x), itself = false;
+    bool fits = same_shape(base.out[0], x) && gd_tensor_dtype(base.out[0]) == gd_tensor_dtype(x),
+         itself = false;
     run_twin(twin, &s, &written, &itself);
     if (!fits) { /* a wider result is refused, a narrower dtype may be written */
         if (!same_shape(base.out[0], x) && written.status != GD_E_SHAPE)
@@ -70,10 +72,13 @@ static void check(const test_case *c, gd_dtype dtype) {
     }
     if (written.status == GD_E_STATE && strstr(gd_error_message(), "overwritten"))
         report_skip("gradient: the op overwrites what its gradient needs, and says so");
-    else if (written.status != GD_OK) report_fail(c, dtype, "%s: %s", gd_op_name(twin), gd_error_message());
+    else if (written.status != GD_OK)
+        report_fail(c, dtype, "%s: %s", gd_op_name(twin), gd_error_message());
     else if (!itself) report_fail(c, dtype, "%s did not return its first input", gd_op_name(twin));
     else if (results_agree(&written, &base, NULL, why)) report_pass();
     else report_fail(c, dtype, "%s: %s", gd_op_name(twin), why);
 }
 
-void suite_inplace(const test_cases *cases) { each_variant(cases, 1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64, check); }
+void suite_inplace(const test_cases *cases) {
+    each_variant(cases, 1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64, check);
+}

@@ -37,15 +37,13 @@ static void check_case(const test_case *c, gd_dtype dtype) {
     const char *why = r.status != GD_OK
                           ? gd_error_message()
                           : compare(c->block->op, build_attrs(c), in, n_in, r.out, r.n_out, 0);
-    if (why)
-        report_fail(c, dtype, "%s", why);
-    else
-        report_pass();
+    if (why) report_fail(c, dtype, "%s", why);
+    else report_pass();
 }
 
 /* Internal ops without cases: "2,3" is a tensor of that shape, "-" an absent one. */
 #define LAYER(I, G, h0, c0) "7,2," I " " h0 " " c0 " - " G "," I " " G ",5 " G " " G
-#define BACK(gc, I, G, h0, c0, saved, cells)                                                       \
+#define BACK(gc, I, G, h0, c0, saved, cells) \
     "7,2,5 1,2,5 " gc ",2,5 " LAYER(I, G, h0, c0) " 7,2,5 7,2," saved " 7,2," cells
 static const struct example {
     const char *op, *shapes, *options;
@@ -74,8 +72,7 @@ static int read_shapes(const char *text, gd_tensor **in) {
     for (char *end; *text; text = end + (*end == ' ')) {
         gd_shape shape = {.form = 1};
         end = (char *)(uintptr_t)text;
-        if (*text == '-' || *text == '.')
-            end++;
+        if (*text == '-' || *text == '.') end++;
         else
             for (shape.at[shape.rank++] = strtoll(text, &end, 10); *end == ',';)
                 shape.at[shape.rank++] = strtoll(end + 1, &end, 10);
@@ -94,10 +91,8 @@ static void check_example(const struct example *x) {
     const gd_tensors y = gd_op_call(op, ((gd_tensors){in, n_in}), attrs);
     const char *why = gd_failed() ? gd_error_message()
                                   : compare(op, attrs, in, n_in, y.at, (int)y.count, x->again);
-    if (why)
-        report_fail(NULL, GD_F32, "%s %s: %s", x->op, x->options, why);
-    else
-        report_pass();
+    if (why) report_fail(NULL, GD_F32, "%s %s: %s", x->op, x->options, why);
+    else report_pass();
     gd_clear_error();
 }
 

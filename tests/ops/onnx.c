@@ -156,10 +156,8 @@ static void check(const test_case *c, gd_dtype dtype) {
     const bool any = (flags & GD_OP_RANDOM) ||
                      strstr(c->options ? c->options : "", "dropout=0.5") ||
                      ((flags & GD_OP_INTERNAL) && strstr(gd_op_name(c->block->op), "_grad"));
-    if (getenv("GRADUS_ONNX_DIR") && status == GD_OK && !any)
-        leave_numbers(path, &n, expected);
-    else
-        unlink(file);
+    if (getenv("GRADUS_ONNX_DIR") && status == GD_OK && !any) leave_numbers(path, &n, expected);
+    else unlink(file);
     if (status != GD_OK || gd_failed()) {
         report_fail(c, dtype, "%s", gd_error_message());
         return;
@@ -171,14 +169,11 @@ static void check(const test_case *c, gd_dtype dtype) {
     run_result a = {.n_out = n.n_out}, b = {.n_out = n.n_out};
     for (int k = 0; k < n.n_out; k++) a.out[k] = got.at[k], b.out[k] = expected.at[k];
     /* where one node says it all, the loaded graph is the saved one: the same bits */
-    if (results_agree(&a, &b, direct ? NULL : c->block, why))
-        report_pass();
-    else
-        report_fail(c, dtype, "%s", why);
+    if (results_agree(&a, &b, direct ? NULL : c->block, why)) report_pass();
+    else report_fail(c, dtype, "%s", why);
 }
 
-/* --- the page of the documentation
- * ------------------------------------------------------------------ */
+/* --- the page of the documentation ------------------------------------------------------------ */
 
 /* A line for each op and each ONNX operator it can be: "| `add` | `Add` |". */
 static char *table(void) {
@@ -209,10 +204,8 @@ void check_onnx_page(void) {
     size_t bytes = 0;
     const gd_status status =
         gd_file_read_all(GRADUS_CASES_DIR "/../../docs/onnx.md", &page, &bytes);
-    if (status == GD_OK && strstr(page, wanted))
-        report_pass();
-    else
-        report_fail(NULL, GD_DTYPE_NONE, "docs/onnx.md does not have this table:\n%s", wanted);
+    if (status == GD_OK && strstr(page, wanted)) report_pass();
+    else report_fail(NULL, GD_DTYPE_NONE, "docs/onnx.md does not have this table:\n%s", wanted);
     gd_free(page);
     free(wanted);
 }

@@ -16,7 +16,8 @@ static void check(const test_case *c, gd_dtype dtype) {
     gd_set_reference_kernels(true);
     run_case(&s, &slow);
     gd_set_reference_kernels(false);
-    if (slow.status != GD_OK) report_fail(c, dtype, "with reference kernels: %s", gd_error_message());
+    if (slow.status != GD_OK)
+        report_fail(c, dtype, "with reference kernels: %s", gd_error_message());
     else if (results_agree(&fast, &slow, c->block, why)) report_pass();
     else report_fail(c, dtype, "expected as the reference kernels: %s", why);
 }

@@ -29,8 +29,7 @@ static void check_stack(const test_case *c, gd_dtype dtype) {
         where = (gd_isa)isa;
     }
     gd_cpu_set_isa(best);
-    if (most <= STACK_ALLOWED)
-        report_pass();
+    if (most <= STACK_ALLOWED) report_pass();
     else
         report_fail(c, dtype, "needs %zu bytes of stack (%s); at most %d are allowed", most,
                     gd_isa_name(where), STACK_ALLOWED);

@@ -43,5 +43,6 @@ static void check(const test_case *c, gd_dtype dtype) {
 }
 
 void suite_strides(const test_cases *cases) {
-    each_variant(cases, 1u << GD_F32 | 1u << GD_F16 | 1u << GD_I64 | 1u << GD_U8 | 1u << GD_BOOL, check);
+    each_variant(cases, 1u << GD_F32 | 1u << GD_F16 | 1u << GD_I64 | 1u << GD_U8 | 1u << GD_BOOL,
+                 check);
 }

@@ -28,6 +28,7 @@ void check_onnx_page(void);
 
 /* Calls fn for each case and each dtype that its block asks for among `mask`. A case whose inputs
  * all have dtypes of their own is called once, with GD_DTYPE_NONE. */
-void each_variant(const test_cases *cases, unsigned mask, void (*fn)(const test_case *c, gd_dtype dtype));
+void each_variant(const test_cases *cases, unsigned mask,
+                  void (*fn)(const test_case *c, gd_dtype dtype));
 
 #endif

@@ -40,7 +40,8 @@ static const suite suites[] = {
     {NULL, NULL, NULL, false},
 };
 
-void each_variant(const test_cases *cases, unsigned mask, void (*fn)(const test_case *c, gd_dtype dtype)) {
+void each_variant(const test_cases *cases, unsigned mask,
+                  void (*fn)(const test_case *c, gd_dtype dtype)) {
     for (int b = 0; b < cases->n_blocks; b++)
         for (int k = 0; k < cases->blocks[b].n_cases; k++) {
             const test_case *c = &cases->blocks[b].cases[k];
@@ -58,11 +59,13 @@ static int run_suite(const suite *s, const test_cases *cases) {
     s->run(cases);
     gd_clear_error();
     if (gd_live_objects() != objects || gd_memory_stats(NULL).live_bytes != bytes)
-        report_fail(NULL, GD_DTYPE_NONE, "the suite leaks: %lld objects, %lld bytes", (long long)(gd_live_objects() - objects),
+        report_fail(NULL, GD_DTYPE_NONE, "the suite leaks: %lld objects, %lld bytes",
+                    (long long)(gd_live_objects() - objects),
                     (long long)(gd_memory_stats(NULL).live_bytes - bytes));
     clock_gettime(CLOCK_MONOTONIC, &to);
     int failed = report_end();
-    printf("  %.1f s\n", (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));
+    printf("  %.1f s\n",
+           (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));
     return failed;
 }
 
@@ -80,7 +83,9 @@ int main(int argc, char **argv) {
             for (const suite *s = suites; s->name; s++) printf("%-10s %s\n", s->name, s->promise);
             return 0;
         } else {
-            fprintf(stderr, "usage: %s [--op NAME] [--family NAME] [--suite NAME] [--list] [--dump]\n", argv[0]);
+            fprintf(stderr,
+                    "usage: %s [--op NAME] [--family NAME] [--suite NAME] [--list] [--dump]\n",
+                    argv[0]);
             return 2;
         }
     }

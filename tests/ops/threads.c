@@ -11,7 +11,7 @@
 
 enum { LARGEST = 300000 }; /* elements of any tensor of an enlarged case */
 
-/* --- cases made larger, so that there is work to share ----------------------------------------- */
+/* --- cases made larger, so that there is work to share ---------------------------------------- */
 
 /* A copy of the case in which every dim of that size is `factor` times as large. The text stays, so
  * the data begin as before. */
@@ -20,7 +20,8 @@ static test_case enlarged(const test_case *c, int64_t size, int64_t factor) {
     for (int i = 0; i < c->n_inputs; i++) {
         case_input *in = &big.inputs[i];
         in->items = malloc((size_t)(in->n_items + 1) * sizeof *in->items);
-        if (in->n_items) memcpy(in->items, c->inputs[i].items, (size_t)in->n_items * sizeof *in->items);
+        if (in->n_items)
+            memcpy(in->items, c->inputs[i].items, (size_t)in->n_items * sizeof *in->items);
         for (int k = 0; k < in->n_items; k++)
             for (int d = 0; d < in->items[k].dims.rank; d++)
                 if (in->items[k].dims.at[d] == size) in->items[k].dims.at[d] *= factor;
@@ -37,7 +38,8 @@ static int64_t elements(const test_case *c) {
     for (int i = 0; i < c->n_inputs; i++)
         for (int k = 0; k < c->inputs[i].n_items; k++) {
             int64_t n = 1;
-            for (int d = 0; d < c->inputs[i].items[k].dims.rank; d++) n *= c->inputs[i].items[k].dims.at[d];
+            for (int d = 0; d < c->inputs[i].items[k].dims.rank; d++)
+                n *= c->inputs[i].items[k].dims.at[d];
             total += n;
         }
     return total;
@@ -68,20 +70,24 @@ static bool affordable(const test_case *c, gd_dtype dtype) {
     gd_tensor *in[MAX_TENSORS];
     run_setup s = {.c = c, .dtype = dtype};
     int n = build_inputs(&s, in);
-    gd_infer infer = {op, gd_op_attr_count(op) ? gd_attrs_data(build_attrs(c)) : NULL, in, n, metas, gd_op_output_count(op)};
-    for (int k = 0; k < infer.n_out; k++) metas[k] = (gd_meta){.view_of = -1, .dtype = n && in[0] ? gd_tensor_dtype(in[0]) : GD_F32};
+    gd_infer infer = {op,    gd_op_attr_count(op) ? gd_attrs_data(build_attrs(c)) : NULL,
+                      in,    n,
+                      metas, gd_op_output_count(op)};
+    for (int k = 0; k < infer.n_out; k++)
+        metas[k] = (gd_meta){.view_of = -1, .dtype = n && in[0] ? gd_tensor_dtype(in[0]) : GD_F32};
     bool fine = op->infer(&infer) == GD_OK;
     for (int k = 0; k < infer.n_out && fine; k++) {
         int64_t elements_out = 1;
         for (int d = 0; d < infer.out[k].rank; d++)
-            fine = fine && !__builtin_mul_overflow(elements_out, infer.out[k].dims[d], &elements_out);
+            fine =
+                fine && !__builtin_mul_overflow(elements_out, infer.out[k].dims[d], &elements_out);
         fine = fine && elements_out <= LARGEST;
     }
     if (infer.out != metas) gd_free(infer.out);
     return fine;
 }
 
-/* --- threads ----------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static void same_bits(const test_case *c, gd_dtype dtype, const char *what, bool large) {
     static const int few[] = {3, 0}, many_counts[] = {2, 3, 4, 7, 0};
@@ -101,7 +107,8 @@ static void same_bits(const test_case *c, gd_dtype dtype, const char *what, bool
         GD_SCOPE;
         gd_set_num_threads(counts[i]);
         run_case(&s, &many);
-        if (many.status != GD_OK) report_fail(c, dtype, "%s%d threads: %s", what, counts[i], gd_error_message());
+        if (many.status != GD_OK)
+            report_fail(c, dtype, "%s%d threads: %s", what, counts[i], gd_error_message());
         else if (results_agree(&many, &one, NULL, why)) continue;
         else report_fail(c, dtype, "%s%d threads give other bits than 1: %s", what, counts[i], why);
         return;
@@ -124,7 +131,8 @@ static void check_threads(const test_case *c, gd_dtype dtype) {
             test_case big = enlarged(c, sizes[i], factor);
             if (affordable(&big, dtype)) {
                 char what[64];
-                snprintf(what, sizeof what, "size %lld made %lld: ", (long long)sizes[i], (long long)(sizes[i] * factor));
+                snprintf(what, sizeof what, "size %lld made %lld: ", (long long)sizes[i],
+                         (long long)(sizes[i] * factor));
                 same_bits(&big, dtype, what, true);
                 done = true;
             }
@@ -139,7 +147,7 @@ void suite_threads(const test_cases *cases) {
     gd_clear_error();
 }
 
-/* --- instruction sets -------------------------------------------------------------------------- */
+/* --- instruction sets ------------------------------------------------------------------------- */
 
 static void check_isa(const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
@@ -160,10 +168,14 @@ static void check_isa(const test_case *c, gd_dtype dtype) {
         gd_cpu_set_isa((gd_isa)isa);
         run_case(&s, &fast);
         fine = fast.status == GD_OK && results_agree(&fast, &slow, c->block, why);
-        if (!fine) report_fail(c, dtype, "%s: %s", gd_isa_name((gd_isa)isa), fast.status == GD_OK ? why : gd_error_message());
+        if (!fine)
+            report_fail(c, dtype, "%s: %s", gd_isa_name((gd_isa)isa),
+                        fast.status == GD_OK ? why : gd_error_message());
     }
     gd_cpu_set_isa(best);
     if (fine) report_pass();
 }
 
-void suite_isa(const test_cases *cases) { each_variant(cases, ~(1u << GD_I8 | 1u << GD_BOOL), check_isa); }
+void suite_isa(const test_cases *cases) {
+    each_variant(cases, ~(1u << GD_I8 | 1u << GD_BOOL), check_isa);
+}

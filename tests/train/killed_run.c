@@ -34,7 +34,7 @@ static void hear(gd_log_level level, const char *message, void *user) {
     page->warnings++;
 }
 
-/* --- data ---------------------------------------------------------------------------------------- */
+/* --- data ------------------------------------------------------------------------------------- */
 
 static int64_t count(void *self) { return *(int *)self; }
 
@@ -71,7 +71,7 @@ static gd_loader *loader(int *samples, bool train) {
                          .workers = train ? 4 : 0);
 }
 
-/* --- the run ------------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------- */
 
 /* A callback with state: its numbers are part of the result. */
 typedef struct counter {

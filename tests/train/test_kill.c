@@ -37,7 +37,7 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* --- the run, in a process of its own ------------------------------------------------------------ */
+/* --- the run, in a process of its own --------------------------------------------------------- */
 
 typedef struct run {
     const char *folder, *result;
@@ -113,7 +113,7 @@ static void check_result(const char *how) {
                  crash_count_files(folder));
 }
 
-/* --- a chain of kills ---------------------------------------------------------------------------- */
+/* --- a chain of kills ------------------------------------------------------------------------- */
 
 /* How a process of the chain ends; true: it was killed. */
 typedef bool (*ending)(int number, int *status);
@@ -168,7 +168,7 @@ static void kill_often(int kills, ending end, const char *how) {
 
 static int kills_of(int few, int many) { return getenv("GRADUS_TEST_FULL") ? many : few; }
 
-/* --- the ways to die ----------------------------------------------------------------------------- */
+/* --- the ways to die -------------------------------------------------------------------------- */
 
 static bool kill_at_any_time(int number, int *status) {
     (void)number;
@@ -271,7 +271,7 @@ TEST(a_run_that_is_stopped_by_sigterm_goes_on_where_it_was) {
     CHECK_SAYING(stops > 0, "no signal came while it trained");
 }
 
-/* --- every part is needed ------------------------------------------------------------------------ */
+/* --- every part is needed --------------------------------------------------------------------- */
 
 static int mix_child(void *part) {
     char into[500], from[500];

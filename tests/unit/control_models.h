@@ -6,8 +6,7 @@
 
 static gd_tensor *noise(gd_shape dims, gd_dtype dtype) { return gd_cast(gd_randn(dims), dtype); }
 
-/* --- models: functions of tensors, written once -------------------------------------------------
- */
+/* --- models: functions of tensors, written once ----------------------------------------------- */
 
 /* y_t = (y_{t-1} + x_t) * w; w comes from outside. */
 static gd_tensor *fold_step(gd_tensors in, void *w) {
@@ -79,7 +78,7 @@ typedef struct outside {
 static gd_tensors inner_fold(gd_tensors in, void *user) {
     outside *o = user;
     return gd_listed(gd_foldl(fold_step, in.at[0], gd_list(o->x), o->w),
-                      gd_add(in.at[1], gd_ones_like(in.at[1])));
+                     gd_add(in.at[1], gd_ones_like(in.at[1])));
 }
 static gd_tensors inner_sine(gd_tensors in, void *user) {
     outside *o = user;

@@ -81,10 +81,8 @@ static __attribute__((unused)) void check_all_ways(const char *what, body_fn bod
     GD_SCOPE;
     results eager = body(x, arg);
     for (int compiled = 0; compiled < 2; compiled++) {
-        if (compiled)
-            use_compiler();
-        else
-            use_evaluator();
+        if (compiled) use_compiler();
+        else use_evaluator();
         planned p = plan(body, arg, x, n, 2);
         gd_tensors got = run(&p);
         CHECK_SAYING(!gd_failed(), "%s: %s", what, gd_error_message());

@@ -69,11 +69,10 @@ static inline gd_tensor *run_one(gd_graph *graph, const char *input, gd_tensor *
     return r.count ? r.at[0] : NULL;
 }
 
-/* --- files from text ----------------------------------------------------------------------------
- */
+/* --- files from text -------------------------------------------------------------------------- */
 
 #define HEAD "ir_version: 10 opset_import { version: 21 } "
-#define INPUT(name, dims)                                                                          \
+#define INPUT(name, dims) \
     "input { name: '" name "' type { tensor_type { elem_type: 1 shape { " dims " } } } } "
 #define OUTPUT(name) "output { name: '" name "' type { tensor_type { elem_type: 1 } } } "
 
@@ -87,12 +86,12 @@ static inline void refuses(const char *text, gd_status status, const char *messa
 }
 
 /* main, and the folder removed. */
-#define ONNX_TEST_MAIN                                                                             \
-    int main(int argc, char **argv) {                                                              \
-        const int status = test_run_all(argc, argv);                                               \
-        char command[400];                                                                         \
-        snprintf(command, sizeof command, "rm -rf '%s'", folder);                                  \
-        return folder[0] && system(command) != 0 ? 1 : status;                                     \
+#define ONNX_TEST_MAIN                                            \
+    int main(int argc, char **argv) {                             \
+        const int status = test_run_all(argc, argv);              \
+        char command[400];                                        \
+        snprintf(command, sizeof command, "rm -rf '%s'", folder); \
+        return folder[0] && system(command) != 0 ? 1 : status;    \
     }
 
 #endif

@@ -7,9 +7,9 @@
 #define ANY                 "dim { dim_param: 'n' } "
 #define SIZE(n)             "dim { dim_value: " #n " } "
 #define NODE(type, in, out) "node { name: '" out "' op_type: '" type "' " in " output: '" out "' } "
-#define LIST(name, count, numbers)                                                                 \
+#define LIST(name, count, numbers) \
     "initializer { name: '" name "' data_type: 7 dims: " #count " int64_data: [" numbers "] } "
-#define NUMBER(name, number)                                                                       \
+#define NUMBER(name, number) \
     "initializer { name: '" name "' data_type: 7 int64_data: " #number " } "
 #define INT(name, number)   "attribute { name: '" name "' type: INT i: " #number " } "
 #define INTS(name, numbers) "attribute { name: '" name "' type: INTS ints: [" numbers "] } "

@@ -171,12 +171,9 @@ static results body(uint64_t seed, enum kind kind, gd_tensor *const *in) {
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)], *y;
         const int way = below(&c, 3);
-        if (way == 0 && is_float(b) && is_float(a))
-            y = made_of_floats(&c, a, b);
-        else if (way == 1 && kind != FLOATS)
-            y = made_by_deciding(&c, a, b);
-        else
-            y = made_smoothly(&c, a, b, kind);
+        if (way == 0 && is_float(b) && is_float(a)) y = made_of_floats(&c, a, b);
+        else if (way == 1 && kind != FLOATS) y = made_by_deciding(&c, a, b);
+        else y = made_smoothly(&c, a, b, kind);
         pool[n++] = y;
         if (below(&c, 5) == 0 && r.count < MOST_RESULTS - 1) r.at[r.count++] = y;
     }

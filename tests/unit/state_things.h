@@ -11,7 +11,7 @@
 #include "core/state.h"
 #include "gradus/gradus.h"
 
-/* --- a net ----------------------------------------------------------------------------------- */
+/* --- a net ------------------------------------------------------------------------------------ */
 
 typedef struct net {
     gd_object object;
@@ -97,7 +97,7 @@ static inline bool all_are(const net *n, double value) {
     return true;
 }
 
-/* --- an optimizer ---------------------------------------------------------------------------- */
+/* --- an optimizer ----------------------------------------------------------------------------- */
 
 typedef struct moments {
     gd_object object;
@@ -183,7 +183,7 @@ static inline moments *new_moments(net *of, double value) {
 }
 static inline void end_moments(moments *m) { gd_object_release(&m->object); }
 
-/* --- files ----------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static inline const char *test_path(const char *name) {
     static char path[4][400];

@@ -34,8 +34,7 @@ TEST(buffers_do_not_overlap_whatever_the_order) {
             CHECK(is_whole(b));
             gd_arena_free(b->at);
             b->at = NULL;
-        } else
-            fill(b, MEGABYTE + (state >> 8) % (6 * MEGABYTE), (unsigned char)i);
+        } else fill(b, MEGABYTE + (state >> 8) % (6 * MEGABYTE), (unsigned char)i);
     }
     for (int i = 0; i < BUFFERS; i++)
         if (list[i].at) {

@@ -134,7 +134,7 @@ TEST(gradients_in_half_precision_are_right_where_softmax_is_peaked) {
             }
 }
 
-/* --- dropout ----------------------------------------------------------------------------------- */
+/* --- dropout ---------------------------------------------------------------------------------- */
 
 /* Written out, with gd_dropout of the weights. */
 static gd_tensor *written_out(gd_tensor *q, gd_tensor *k, gd_tensor *v, double p, bool causal) {

@@ -12,7 +12,7 @@
 
 static gd_tensor *leaf(gd_shape dims) { return gd_requires_grad(gd_randn(dims)); }
 
-/* --- the setting ------------------------------------------------------------------------------- */
+/* --- the setting ------------------------------------------------------------------------------ */
 
 TEST(the_setting_ends_with_its_block) {
     CHECK(gd_autocast_dtype() == GD_DTYPE_NONE);
@@ -61,7 +61,7 @@ TEST(a_thread_has_its_own_setting) {
     CHECK(other == GD_DTYPE_NONE);
 }
 
-/* --- classes ----------------------------------------------------------------------------------- */
+/* --- classes ---------------------------------------------------------------------------------- */
 
 TEST(products_run_low_and_sums_run_in_f32) {
     GD_SCOPE;
@@ -158,7 +158,7 @@ TEST(a_thread_without_a_scope_owns_the_result_alone) {
     gd_release(x);
 }
 
-/* --- gradients --------------------------------------------------------------------------------- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 TEST(gradients_of_f32_parameters_are_f32) {
     GD_SCOPE;
@@ -223,7 +223,7 @@ TEST(recompute_runs_again_under_the_first_setting) {
     CHECK(memcmp(gd_data(direct), gd_data(gd_tensor_grad(w)), 18 * sizeof(float)) == 0);
 }
 
-/* --- functions of the program ------------------------------------------------------------------ */
+/* --- functions of the program ----------------------------------------------------------------- */
 
 static gd_dtype seen;
 static void product_forward(gd_context *c) {
@@ -244,7 +244,7 @@ TEST(functions_of_the_program_decide_themselves) {
     CHECK(gd_autocast_dtype() == GD_BF16);
 }
 
-/* --- jits and graphs --------------------------------------------------------------------------- */
+/* --- jits and graphs -------------------------------------------------------------------------- */
 
 static gd_tensors product_of(gd_tensors in, void *w) {
     return gd_listed(gd_relu(gd_matmul(in.at[0], w)));
@@ -325,7 +325,7 @@ TEST(a_graph_with_casts_is_saved_as_onnx) {
     }
 }
 
-/* --- threads ----------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 typedef struct caller {
     gd_jit *jit;
@@ -366,7 +366,7 @@ TEST(threads_call_one_jit_under_different_settings) {
     CHECK(gd_jit_traces(jit) == 3);
 }
 
-/* --- no memory --------------------------------------------------------------------------------- */
+/* --- no memory -------------------------------------------------------------------------------- */
 
 TEST(any_allocation_may_fail) {
     gd_tensor *x = gd_ones(gd_dims(4, 4));
@@ -406,7 +406,7 @@ TEST(a_failed_call_names_the_op_and_the_place) {
     CHECK(gd_autocast_dtype() == GD_BF16);
 }
 
-/* --- training ---------------------------------------------------------------------------------- */
+/* --- training --------------------------------------------------------------------------------- */
 
 typedef struct training {
     gd_module *net;

@@ -16,7 +16,7 @@ static gd_tensor *leaf(int n, double first, double step) {
     return gd_requires_grad(gd_from_array(gd_dims(n), GD_F64, data));
 }
 
-/* --- walking back ------------------------------------------------------------------------------ */
+/* --- walking back ----------------------------------------------------------------------------- */
 
 CLEAN_TEST(gradients_accumulate_until_they_are_zeroed) {
     GD_SCOPE;
@@ -33,17 +33,21 @@ CLEAN_TEST(a_leaf_used_many_times_gets_the_sum_of_all_uses) {
     GD_SCOPE;
     gd_tensor *x = leaf(2, 3, 1), *y = x;
     for (int i = 0; i < 4; i++) y = gd_mul(y, x); /* x^5 */
-    CHECK(gd_backward(gd_sum(y)) == GD_OK && near(at(gd_tensor_grad(x), 0), 5 * 81) && near(at(gd_tensor_grad(x), 1), 5 * 256));
+    CHECK(gd_backward(gd_sum(y)) == GD_OK && near(at(gd_tensor_grad(x), 0), 5 * 81) &&
+          near(at(gd_tensor_grad(x), 1), 5 * 256));
     gd_zero_grad(x);
-    CHECK(gd_backward(x, .gradient = gd_full(gd_dims(2), 7, .dtype = GD_F64)) == GD_OK && near(at(gd_tensor_grad(x), 1), 7)); /* itself */
+    CHECK(gd_backward(x, .gradient = gd_full(gd_dims(2), 7, .dtype = GD_F64)) == GD_OK &&
+          near(at(gd_tensor_grad(x), 1), 7)); /* itself */
 }
 
 CLEAN_TEST(broadcast_inputs_get_the_sum_over_what_was_repeated) {
     GD_SCOPE;
-    gd_tensor *row = leaf(3, 1, 1), *number = gd_requires_grad(gd_scalar_of(2, GD_F64)), *x = gd_full(gd_dims(4, 3), 5, .dtype = GD_F64);
+    gd_tensor *row = leaf(3, 1, 1), *number = gd_requires_grad(gd_scalar_of(2, GD_F64)),
+              *x = gd_full(gd_dims(4, 3), 5, .dtype = GD_F64);
     CHECK(gd_backward(gd_sum(gd_mul(gd_add(x, row), number))) == GD_OK);
     CHECK(near(at(gd_tensor_grad(row), 0), 8) && gd_tensor_rank(gd_tensor_grad(row)) == 1);
-    CHECK(near(gd_item(gd_tensor_grad(number)), 4 * (6 + 7 + 8)) && gd_tensor_rank(gd_tensor_grad(number)) == 0);
+    CHECK(near(gd_item(gd_tensor_grad(number)), 4 * (6 + 7 + 8)) &&
+          gd_tensor_rank(gd_tensor_grad(number)) == 0);
 }
 
 CLEAN_TEST(a_second_walk_needs_retain_graph) {
@@ -51,18 +55,24 @@ CLEAN_TEST(a_second_walk_needs_retain_graph) {
     gd_tensor *x = leaf(2, 1, 1), *loss = gd_sum(gd_exp(x));
     CHECK(gd_backward(loss, .retain_graph = true) == GD_OK);
     CHECK(gd_backward(loss) == GD_OK && near(at(gd_tensor_grad(x), 0), 2 * exp(1)));
-    CHECK(gd_backward(loss) == GD_E_STATE && says("second time") && says("retain_graph")); gd_clear_error();
+    CHECK(gd_backward(loss) == GD_E_STATE && says("second time") && says("retain_graph"));
+    gd_clear_error();
     CHECK(near(at(gd_tensor_grad(x), 0), 2 * exp(1)) && !gd_failed()); /* nothing was added */
 }
 
 CLEAN_TEST(a_result_of_several_elements_needs_a_gradient_to_start_from) {
     GD_SCOPE;
     gd_tensor *x = leaf(3, 1, 1), *y = gd_square(x);
-    CHECK(gd_backward(y) == GD_E_SHAPE && says("[3]")); gd_clear_error();
-    CHECK(gd_backward(y, .gradient = gd_full(gd_dims(2), 1)) == GD_E_SHAPE); gd_clear_error();
-    CHECK(gd_backward(y, .gradient = gd_full(gd_dims(3), 10)) == GD_OK && near(at(gd_tensor_grad(x), 1), 40));
-    CHECK(gd_backward(gd_detach(y)) == GD_E_STATE); gd_clear_error();
-    CHECK(gd_backward(NULL) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_backward(y) == GD_E_SHAPE && says("[3]"));
+    gd_clear_error();
+    CHECK(gd_backward(y, .gradient = gd_full(gd_dims(2), 1)) == GD_E_SHAPE);
+    gd_clear_error();
+    CHECK(gd_backward(y, .gradient = gd_full(gd_dims(3), 10)) == GD_OK &&
+          near(at(gd_tensor_grad(x), 1), 40));
+    CHECK(gd_backward(gd_detach(y)) == GD_E_STATE);
+    gd_clear_error();
+    CHECK(gd_backward(NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
 }
 
 CLEAN_TEST(grad_returns_gradients_and_touches_no_leaf) {
@@ -72,7 +82,8 @@ CLEAN_TEST(grad_returns_gradients_and_touches_no_leaf) {
     CHECK(g.count == 2 && near(at(g.at[0], 0), exp(3)) && near(at(g.at[1], 0), exp(3)));
     CHECK(gd_tensor_grad(w) == NULL && gd_tensor_grad(x) == NULL);
     g = gd_grad(gd_list(y), gd_list(h)); /* the walk ends at h ... */
-    CHECK(gd_backward(gd_sum(h)) == GD_OK && near(at(gd_tensor_grad(x), 1), 4)); /* ... so what made h is still there */
+    CHECK(gd_backward(gd_sum(h)) == GD_OK &&
+          near(at(gd_tensor_grad(x), 1), 4)); /* ... so what made h is still there */
     gd_tensor *other = leaf(2, 0, 0);
     g = gd_grad(gd_list(gd_exp(w)), gd_list(w, other), .allow_unused = true);
     CHECK(g.count == 2 && g.at[0] && g.at[1] == NULL);
@@ -102,7 +113,8 @@ CLEAN_TEST(gradients_of_gradients) {
         CHECK(near(at(y, 0), expected[order]));
     }
     gd_tensor *loss = gd_sum(gd_square(x));
-    CHECK(gd_backward(loss, .create_graph = true) == GD_OK && gd_tensor_requires_grad(gd_tensor_grad(x)));
+    CHECK(gd_backward(loss, .create_graph = true) == GD_OK &&
+          gd_tensor_requires_grad(gd_tensor_grad(x)));
     gd_tensor *g = gd_tensor_grad(x);
     gd_tensors gg = gd_grad(gd_list(g), gd_list(x));
     CHECK(near(at(gg.at[0], 0), 2));
@@ -127,7 +139,7 @@ CLEAN_TEST(a_chain_of_a_hundred_thousand_that_nobody_walks) {
     gd_release(x);
 }
 
-/* --- the switch, leaves ------------------------------------------------------------------------ */
+/* --- the switch, leaves ----------------------------------------------------------------------- */
 
 CLEAN_TEST(no_grad_switches_the_tape_off_for_its_block) {
     GD_SCOPE;
@@ -149,29 +161,36 @@ CLEAN_TEST(detach_cuts_the_history_and_shares_memory) {
     GD_SCOPE;
     gd_tensor *x = leaf(2, 1, 1), *y = gd_exp(x), *d = gd_detach(y);
     CHECK(gd_data(d) == gd_data(y) && !gd_tensor_requires_grad(d));
-    CHECK(gd_backward(gd_sum(gd_mul(y, d))) == GD_OK && near(at(gd_tensor_grad(x), 0), exp(1) * exp(1)));
+    CHECK(gd_backward(gd_sum(gd_mul(y, d))) == GD_OK &&
+          near(at(gd_tensor_grad(x), 0), exp(1) * exp(1)));
 }
 
 CLEAN_TEST(only_float_leaves_can_require_grad) {
     GD_SCOPE;
     gd_tensor *whole = gd_full(gd_dims(2), 1, .dtype = GD_I64), *x = leaf(2, 1, 1);
-    CHECK(gd_set_requires_grad(whole, true) == GD_E_DTYPE); gd_clear_error();
+    CHECK(gd_set_requires_grad(whole, true) == GD_E_DTYPE);
+    gd_clear_error();
     CHECK(gd_tensor_is_error(gd_requires_grad(whole)));
     gd_clear_error();
-    CHECK(gd_set_requires_grad(gd_exp(x), false) == GD_E_STATE && gd_set_requires_grad(NULL, true) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_set_requires_grad(gd_exp(x), false) == GD_E_STATE &&
+          gd_set_requires_grad(NULL, true) == GD_E_ARGUMENT);
+    gd_clear_error();
     CHECK(gd_set_requires_grad(x, false) == GD_OK && !gd_tensor_requires_grad(gd_exp(x)));
-    CHECK(gd_set_grad(x, gd_full(gd_dims(3), 1)) == GD_E_SHAPE && gd_set_grad(x, gd_full(gd_dims(2), 1)) == GD_OK); gd_clear_error();
+    CHECK(gd_set_grad(x, gd_full(gd_dims(3), 1)) == GD_E_SHAPE &&
+          gd_set_grad(x, gd_full(gd_dims(2), 1)) == GD_OK);
+    gd_clear_error();
     CHECK(at(gd_tensor_grad(x), 0) == 1);
 }
 
-/* --- in place ---------------------------------------------------------------------------------- */
+/* --- in place --------------------------------------------------------------------------------- */
 
 CLEAN_TEST(an_overwritten_value_that_the_gradient_needs_is_an_error) {
     GD_SCOPE;
     gd_tensor *x = leaf(2, 1, 1), *h = gd_mul(x, gd_scalar(2)), *y = gd_square(h);
     gd_add_(h, gd_scalar(1));
     CHECK(!gd_failed());
-    CHECK(gd_backward(gd_sum(y)) == GD_E_STATE && says("square") && says("overwritten")); gd_clear_error();
+    CHECK(gd_backward(gd_sum(y)) == GD_E_STATE && says("square") && says("overwritten"));
+    gd_clear_error();
     CHECK(gd_tensor_grad(x) == NULL);
 }
 
@@ -199,7 +218,7 @@ CLEAN_TEST(in_place_on_a_leaf_or_a_shared_memory_is_refused_while_the_tape_is_on
     CHECK(!gd_failed() && at(x, 0) == 2);
 }
 
-/* --- hooks and functions ----------------------------------------------------------------------- */
+/* --- hooks and functions ---------------------------------------------------------------------- */
 
 static gd_tensor *doubling(gd_tensor *g, void *user) {
     ++*(int *)user;
@@ -215,11 +234,14 @@ CLEAN_TEST(hooks_see_a_complete_gradient_and_may_change_it) {
     int calls = 0;
     double seen = 0;
     gd_tensor *x = leaf(1, 3, 0), *h = gd_square(x);
-    CHECK(gd_tensor_hook(h, watching, &seen) == GD_OK && gd_tensor_hook(x, doubling, &calls) == GD_OK);
+    CHECK(gd_tensor_hook(h, watching, &seen) == GD_OK &&
+          gd_tensor_hook(x, doubling, &calls) == GD_OK);
     gd_tensor *y = gd_add(gd_mul(h, gd_scalar(5)), h); /* h is used twice: 6 in all */
     CHECK(gd_backward(gd_sum(y)) == GD_OK);
     CHECK(seen == 6 && calls == 1 && near(at(gd_tensor_grad(x), 0), 2 * 6 * 6));
-    CHECK(gd_tensor_hook(gd_detach(x), watching, &seen) == GD_E_ARGUMENT && gd_tensor_hook(x, NULL, NULL) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_tensor_hook(gd_detach(x), watching, &seen) == GD_E_ARGUMENT &&
+          gd_tensor_hook(x, NULL, NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
 }
 
 static gd_tensor *failing(gd_tensor *g, void *user) {
@@ -231,7 +253,8 @@ CLEAN_TEST(a_hook_that_fails_stops_the_walk) {
     GD_SCOPE;
     gd_tensor *x = leaf(1, 3, 0), *h = gd_square(x);
     CHECK(gd_tensor_hook(h, failing, NULL) == GD_OK);
-    CHECK(gd_backward(gd_sum(h)) == GD_E_SHAPE && says("reshape") && gd_tensor_grad(x) == NULL); gd_clear_error();
+    CHECK(gd_backward(gd_sum(h)) == GD_E_SHAPE && says("reshape") && gd_tensor_grad(x) == NULL);
+    gd_clear_error();
 }
 
 /* x^3 with its own gradient, which is differentiable again. */
@@ -243,7 +266,8 @@ static void cube_backward(gd_context *c) {
     gd_tensor *x = gd_saved(c, 0);
     if (c->needs[0]) c->gx[0] = gd_mul(c->gy[0], gd_mul(gd_square(x), gd_scalar_of(3, GD_F64)));
 }
-static const gd_function cube = {.name = "cube", .forward = cube_forward, .backward = cube_backward};
+static const gd_function cube = {
+    .name = "cube", .forward = cube_forward, .backward = cube_backward};
 
 CLEAN_TEST(a_function_of_ones_own_has_gradients_of_any_order) {
     GD_SCOPE;
@@ -264,9 +288,11 @@ static void pair_forward(gd_context *c) {
 static void pair_backward(gd_context *c) {
     gd_tensor *sum = gd_saved(c, 0);
     if (c->needs[0]) c->gx[0] = gd_add(c->gy[0], c->gy[1]);
-    if (c->needs[1]) c->gx[1] = gd_mul(c->gy[1], sum); /* wrong on purpose: to see that it is used */
+    if (c->needs[1])
+        c->gx[1] = gd_mul(c->gy[1], sum); /* wrong on purpose: to see that it is used */
 }
-static const gd_function pair = {.name = "pair", .n_out = 2, .forward = pair_forward, .backward = pair_backward};
+static const gd_function pair = {
+    .name = "pair", .n_out = 2, .forward = pair_forward, .backward = pair_backward};
 
 CLEAN_TEST(a_function_may_have_several_outputs_and_save_them) {
     GD_SCOPE;
@@ -279,7 +305,7 @@ CLEAN_TEST(a_function_may_have_several_outputs_and_save_them) {
     CHECK(gd_failed() && says("gd_apply"));
 }
 
-/* --- transforms -------------------------------------------------------------------------------- */
+/* --- transforms ------------------------------------------------------------------------------- */
 
 /* f(a, b) = exp(a) * sin(b), element by element. */
 static gd_tensor *wave(gd_tensors in, void *user) {
@@ -302,10 +328,12 @@ static gd_tensor *broken(gd_tensors in, void *user) {
 
 CLEAN_TEST(jvp_is_the_derivative_in_a_direction) {
     GD_SCOPE;
-    gd_tensor *a = gd_detach(leaf(3, 0.1, 0.2)), *b = leaf(3, 0.5, 0.3), *u = leaf(3, 1, 1), *v = leaf(3, -1, 0.5);
+    gd_tensor *a = gd_detach(leaf(3, 0.1, 0.2)), *b = leaf(3, 0.5, 0.3), *u = leaf(3, 1, 1),
+              *v = leaf(3, -1, 0.5);
     gd_tensor *jv = gd_jvp(wave, gd_list(a, b), gd_list(u, v), NULL);
     for (int i = 0; i < 3; i++)
-        CHECK(near(at(jv, i), exp(at(a, i)) * (sin(at(b, i)) * at(u, i) + cos(at(b, i)) * at(v, i))));
+        CHECK(
+            near(at(jv, i), exp(at(a, i)) * (sin(at(b, i)) * at(u, i) + cos(at(b, i)) * at(v, i))));
     jv = gd_jvp(wave, gd_list(a, b), gd_list(u, NULL), NULL); /* NULL: no change in b */
     CHECK(near(at(jv, 2), exp(at(a, 2)) * sin(at(b, 2)) * at(u, 2)));
     CHECK(near(at(gd_jvp(first_alone, gd_list(a), gd_list(u), NULL), 1), at(u, 1)));
@@ -315,12 +343,15 @@ CLEAN_TEST(jvp_is_the_derivative_in_a_direction) {
     gd_clear_error();
     CHECK(gd_tensor_is_error(gd_jvp(broken, gd_list(a), gd_list(u), NULL)) && says("reshape"));
     gd_clear_error();
-    CHECK(gd_tensor_is_error(gd_jvp(wave, gd_list(a, b), gd_list(u, gd_full(gd_dims(2), 1)), NULL)) && says("tangent 1"));
+    CHECK(
+        gd_tensor_is_error(gd_jvp(wave, gd_list(a, b), gd_list(u, gd_full(gd_dims(2), 1)), NULL)) &&
+        says("tangent 1"));
 }
 
 CLEAN_TEST(jvp_can_be_differentiated) {
     GD_SCOPE;
-    gd_tensor *a = leaf(2, 0.1, 0.2), *b = gd_detach(leaf(2, 0.5, 0.3)), *u = gd_full(gd_dims(2), 1, .dtype = GD_F64);
+    gd_tensor *a = leaf(2, 0.1, 0.2), *b = gd_detach(leaf(2, 0.5, 0.3)),
+              *u = gd_full(gd_dims(2), 1, .dtype = GD_F64);
     gd_tensor *jv = gd_jvp(wave, gd_list(a, b), gd_list(u, NULL), NULL); /* exp(a) sin(b) */
     CHECK(gd_tensor_requires_grad(jv));
     gd_tensors g = gd_grad(gd_list(jv), gd_list(a));
@@ -333,20 +364,24 @@ CLEAN_TEST(the_jacobian_has_the_outputs_shape_then_the_inputs) {
     gd_tensor *j = gd_jacobian(wave, gd_list(a, b), 1, NULL);
     CHECK(gd_tensor_rank(j) == 2 && gd_tensor_dim(j, 0) == 3 && gd_tensor_dim(j, 1) == 3);
     for (int i = 0; i < 3; i++)
-        for (int k = 0; k < 3; k++) CHECK(near(at(j, 3 * i + k), i == k ? exp(at(a, i)) * cos(at(b, i)) : 0));
+        for (int k = 0; k < 3; k++)
+            CHECK(near(at(j, 3 * i + k), i == k ? exp(at(a, i)) * cos(at(b, i)) : 0));
     CHECK(gd_tensor_rank(gd_jacobian(wave_sum, gd_list(a, b), 0, NULL)) == 1);
     CHECK(at(gd_jacobian(constant, gd_list(a), 0, NULL), 5) == 0);
     gd_tensor *many = gd_jacobian(first_alone, gd_list(leaf(50, 0, 1)), 0, NULL);
     CHECK(at(many, 49 * 50 + 49) == 1 && at(many, 49 * 50 + 48) == 0);
-    many = gd_jacobian(first_alone, gd_list(gd_full(gd_dims(200), 1)), 0, NULL); /* more rows than are joined at once */
-    CHECK(gd_tensor_numel(many) == 40000 && at(many, 199 * 200 + 199) == 1 && at(many, 199 * 200) == 0);
+    many = gd_jacobian(first_alone, gd_list(gd_full(gd_dims(200), 1)), 0,
+                       NULL); /* more rows than are joined at once */
+    CHECK(gd_tensor_numel(many) == 40000 && at(many, 199 * 200 + 199) == 1 &&
+          at(many, 199 * 200) == 0);
     CHECK(!gd_failed());
     CHECK(gd_tensor_is_error(gd_jacobian(wave, gd_list(a, b), 2, NULL)) && says("input 2"));
 }
 
 CLEAN_TEST(hvp_is_the_hessian_times_vectors) {
     GD_SCOPE;
-    gd_tensor *a = leaf(2, 0.1, 0.2), *b = leaf(2, 0.5, 0.3), *u = leaf(2, 1, 1), *v = leaf(2, -1, 3);
+    gd_tensor *a = leaf(2, 0.1, 0.2), *b = leaf(2, 0.5, 0.3), *u = leaf(2, 1, 1),
+              *v = leaf(2, -1, 3);
     gd_tensors h = gd_hvp(wave_sum, gd_list(a, b), gd_list(u, v), NULL);
     CHECK(h.count == 2);
     for (int i = 0; i < 2; i++) {
@@ -360,7 +395,8 @@ CLEAN_TEST(hvp_is_the_hessian_times_vectors) {
 
 CLEAN_TEST(transforms_work_without_a_scope) {
     gd_tensor *a = leaf(2, 0.1, 0.2), *b = leaf(2, 0.5, 0.3), *u = leaf(2, 1, 1);
-    gd_tensor *jv = gd_jvp(wave, gd_list(a, b), gd_list(u, u), NULL), *j = gd_jacobian(wave, gd_list(a, b), 0, NULL);
+    gd_tensor *jv = gd_jvp(wave, gd_list(a, b), gd_list(u, u), NULL),
+              *j = gd_jacobian(wave, gd_list(a, b), 0, NULL);
     gd_tensors h = gd_hvp(wave_sum, gd_list(a, b), gd_list(u, u), NULL);
     CHECK(near(at(j, 0), exp(0.1) * sin(0.5)) && !gd_failed());
     gd_tensor *kept = gd_recompute(wave_sum, gd_list(a, b), NULL);
@@ -374,7 +410,7 @@ CLEAN_TEST(transforms_work_without_a_scope) {
     gd_release(u);
 }
 
-/* --- gradcheck --------------------------------------------------------------------------------- */
+/* --- gradcheck -------------------------------------------------------------------------------- */
 
 static gd_tensor *half_of_the_truth(gd_tensors in, void *user) {
     (void)user;
@@ -393,18 +429,26 @@ CLEAN_TEST(gradcheck_passes_what_is_right_and_names_what_is_wrong) {
     CHECK(gd_gradcheck(wave, gd_list(a, b), NULL, .second_order = true) == GD_OK);
     CHECK(gd_gradcheck(first_alone, gd_list(a), NULL, .second_order = true) == GD_OK);
     CHECK(gd_gradcheck(half_of_the_truth, gd_list(a), NULL) == GD_E_ARGUMENT);
-    CHECK_SAYING(says("input 0") && says("element 0") && says("test_autograd.c:"), "%s", gd_error_message());
+    CHECK_SAYING(says("input 0") && says("element 0") && says("test_autograd.c:"), "%s",
+                 gd_error_message());
     gd_clear_error();
     CHECK(gd_gradcheck(wave, gd_list(a, b), NULL, .second_order = true, .elements = 2) == GD_OK);
-    CHECK(gd_gradcheck(half_of_the_truth, gd_list(a), NULL, .elements = 1) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_gradcheck(half_of_the_truth, gd_list(a), NULL, .elements = 1) == GD_E_ARGUMENT);
+    gd_clear_error();
     CHECK(gd_gradcheck(second_order_lie, gd_list(a), NULL) == GD_OK);
-    CHECK(gd_gradcheck(second_order_lie, gd_list(a), NULL, .second_order = true) == GD_E_ARGUMENT && says("second order")); gd_clear_error();
+    CHECK(gd_gradcheck(second_order_lie, gd_list(a), NULL, .second_order = true) == GD_E_ARGUMENT &&
+          says("second order"));
+    gd_clear_error();
     CHECK(!gd_failed() && near(at(a, 0), 0.4) && gd_tensor_grad(a) == NULL);
     gd_tensor *narrow = gd_requires_grad(gd_full(gd_dims(2), 1));
-    CHECK(gd_gradcheck(first_alone, gd_list(narrow), NULL) == GD_E_DTYPE && says("f64")); gd_clear_error();
-    CHECK(gd_gradcheck(first_alone, gd_list(gd_detach(a)), NULL) == GD_E_STATE); gd_clear_error();
-    CHECK(gd_gradcheck(broken, gd_list(a), NULL) == GD_E_SHAPE && says("reshape")); gd_clear_error();
-    CHECK(gd_gradcheck(NULL, gd_list(a), NULL) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_gradcheck(first_alone, gd_list(narrow), NULL) == GD_E_DTYPE && says("f64"));
+    gd_clear_error();
+    CHECK(gd_gradcheck(first_alone, gd_list(gd_detach(a)), NULL) == GD_E_STATE);
+    gd_clear_error();
+    CHECK(gd_gradcheck(broken, gd_list(a), NULL) == GD_E_SHAPE && says("reshape"));
+    gd_clear_error();
+    CHECK(gd_gradcheck(NULL, gd_list(a), NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
 }
 
 static gd_tensor *noisy(gd_tensors in, void *user) {
@@ -415,11 +459,12 @@ static gd_tensor *noisy(gd_tensors in, void *user) {
 CLEAN_TEST(gradcheck_repeats_random_numbers_and_takes_none) {
     GD_SCOPE;
     gd_seed(3);
-    CHECK_SAYING(gd_gradcheck(noisy, gd_list(leaf(3, 1, 1)), NULL, .second_order = true) == GD_OK, "%s", gd_error_message());
+    CHECK_SAYING(gd_gradcheck(noisy, gd_list(leaf(3, 1, 1)), NULL, .second_order = true) == GD_OK,
+                 "%s", gd_error_message());
     CHECK(gd_rng_state().call == 0);
 }
 
-/* --- recompute --------------------------------------------------------------------------------- */
+/* --- recompute -------------------------------------------------------------------------------- */
 
 typedef struct layer {
     gd_tensor *w;
@@ -437,7 +482,8 @@ static void run_stack(bool recomputed, gd_tensor *x, layer *l, int depth) {
     GD_SCOPE;
     gd_seed(11);
     gd_tensor *h = gd_mul(x, gd_scalar_of(1.5, GD_F64));
-    for (int i = 0; i < depth; i++) h = recomputed ? gd_recompute(run_layer, gd_list(h), l) : run_layer(gd_list(h), l);
+    for (int i = 0; i < depth; i++)
+        h = recomputed ? gd_recompute(run_layer, gd_list(h), l) : run_layer(gd_list(h), l);
     gd_rng before = gd_rng_state();
     CHECK_SAYING(gd_backward(gd_sum(h)) == GD_OK, "%s", gd_error_message());
     CHECK(gd_rng_state().call == before.call);
@@ -455,7 +501,9 @@ CLEAN_TEST(recompute_gives_the_same_gradients_with_random_numbers_inside) {
     l.runs = 0;
     run_stack(true, x, &l, 4);
     CHECK(l.runs == 8);
-    for (int i = 0; i < 40; i++) CHECK(near(at(gd_tensor_grad(x), i), at(gx, i)) && near(at(gd_tensor_grad(w), i), at(gw, i)));
+    for (int i = 0; i < 40; i++)
+        CHECK(near(at(gd_tensor_grad(x), i), at(gx, i)) &&
+              near(at(gd_tensor_grad(w), i), at(gw, i)));
     gd_release(gx);
     gd_release(gw);
 }
@@ -465,11 +513,14 @@ CLEAN_TEST(recompute_reaches_captured_leaves_when_no_input_requires_grad) {
     gd_tensor *x = gd_detach(leaf(4, 0.1, 0.2)), *w = leaf(4, 0.5, 0.1);
     layer l = {w, 0};
     gd_tensor *y = gd_recompute(run_layer, gd_list(x), &l);
-    CHECK(gd_tensor_requires_grad(y) && gd_backward(gd_sum(y)) == GD_OK && gd_tensor_grad(w) != NULL);
+    CHECK(gd_tensor_requires_grad(y) && gd_backward(gd_sum(y)) == GD_OK &&
+          gd_tensor_grad(w) != NULL);
 }
 
 /* x times w, which it has from outside. */
-static gd_tensor *times_captured(gd_tensors in, void *user) { return gd_mul(in.at[0], *(gd_tensor **)user); }
+static gd_tensor *times_captured(gd_tensors in, void *user) {
+    return gd_mul(in.at[0], *(gd_tensor **)user);
+}
 
 CLEAN_TEST(recompute_counts_each_way_to_a_captured_tensor_once) {
     GD_SCOPE;
@@ -477,12 +528,14 @@ CLEAN_TEST(recompute_counts_each_way_to_a_captured_tensor_once) {
     CHECK(gd_backward(gd_recompute(times_captured, gd_list(x), &w)) == GD_OK); /* 2 w^2 */
     CHECK(near(at(gd_tensor_grad(w), 0), 12));
     x = gd_mul(w, gd_scalar_of(2, GD_F64));
-    gd_tensors g = gd_grad(gd_list(gd_recompute(times_captured, gd_list(x), &w)), gd_list(w), .create_graph = true);
+    gd_tensors g = gd_grad(gd_list(gd_recompute(times_captured, gd_list(x), &w)), gd_list(w),
+                           .create_graph = true);
     CHECK(near(at(g.at[0], 0), 12) && near(at(gd_tensor_grad(w), 0), 12));
     CHECK(near(at(gd_grad(gd_list(g.at[0]), gd_list(w)).at[0], 0), 4));
     /* what is captured may itself be a result, also of the same op as the input */
     gd_tensor *v = leaf(1, 3, 0), *h = gd_mul(v, gd_scalar_of(2, GD_F64));
-    gd_tensors d = gd_grad(gd_list(gd_recompute(times_captured, gd_list(h), &h)), gd_list(v)); /* 4 v^2 */
+    gd_tensors d =
+        gd_grad(gd_list(gd_recompute(times_captured, gd_list(h), &h)), gd_list(v)); /* 4 v^2 */
     CHECK(near(at(d.at[0], 0), 24) && gd_tensor_grad(v) == NULL);
     CHECK(gd_tensor_requires_grad(gd_recompute(times_captured, gd_list(gd_detach(x)), &w)));
     gd_tensor *number = gd_detach(w);
@@ -517,19 +570,23 @@ CLEAN_TEST(recompute_keeps_less_memory) {
     CHECK_SAYING(2 * less <= plain, "%lld bytes, without %lld", (long long)less, (long long)plain);
 }
 
-static gd_tensor *smooth(gd_tensors in, void *user) { return gd_tanh(gd_mul(in.at[0], gd_exp(user))); }
+static gd_tensor *smooth(gd_tensors in, void *user) {
+    return gd_tanh(gd_mul(in.at[0], gd_exp(user)));
+}
 static gd_tensor *smooth_kept(gd_tensors in, void *user) { return gd_recompute(smooth, in, user); }
 
 CLEAN_TEST(recompute_can_be_differentiated_twice) {
     GD_SCOPE;
     gd_tensor *x = leaf(3, 0.1, 0.2), *w = leaf(3, 0.2, 0.1);
-    CHECK_SAYING(gd_gradcheck(smooth_kept, gd_list(x), w, .second_order = true) == GD_OK, "%s", gd_error_message());
+    CHECK_SAYING(gd_gradcheck(smooth_kept, gd_list(x), w, .second_order = true) == GD_OK, "%s",
+                 gd_error_message());
     /* through the captured leaf as well: d2/dw2 by create_graph */
     gd_tensor *y = gd_sum(gd_recompute(smooth, gd_list(x), w));
     CHECK(gd_backward(y, .create_graph = true) == GD_OK);
     gd_tensor *g = gd_tensor_grad(w);
     gd_tensors twice = gd_grad(gd_list(g), gd_list(w), .retain_graph = true), direct;
-    gd_tensors plain = gd_grad(gd_list(gd_sum(smooth(gd_list(x), w))), gd_list(w), .create_graph = true);
+    gd_tensors plain =
+        gd_grad(gd_list(gd_sum(smooth(gd_list(x), w))), gd_list(w), .create_graph = true);
     direct = gd_grad(plain, gd_list(w));
     CHECK(near(at(twice.at[0], 1), at(direct.at[0], 1)) && near(at(g, 1), at(plain.at[0], 1)));
     gd_zero_grad(w);
@@ -542,7 +599,8 @@ CLEAN_TEST(grad_through_recompute_touches_no_leaf) {
     gd_tensor *x = leaf(3, 0.1, 0.2), *w = leaf(3, 0.2, 0.1), *h = gd_square(x);
     gd_tensors g = gd_grad(gd_list(gd_recompute(smooth, gd_list(h), w)), gd_list(x));
     gd_tensors plain = gd_grad(gd_list(smooth(gd_list(gd_square(x)), w)), gd_list(x));
-    CHECK(near(at(g.at[0], 2), at(plain.at[0], 2)) && gd_tensor_grad(w) == NULL && gd_tensor_grad(x) == NULL);
+    CHECK(near(at(g.at[0], 2), at(plain.at[0], 2)) && gd_tensor_grad(w) == NULL &&
+          gd_tensor_grad(x) == NULL);
 }
 
 CLEAN_TEST(recompute_reports_what_goes_wrong) {
@@ -552,16 +610,19 @@ CLEAN_TEST(recompute_reports_what_goes_wrong) {
     gd_clear_error();
     gd_tensor *h = gd_square(x), *y = gd_recompute(smooth, gd_list(h), w);
     gd_add_(h, gd_scalar(1)); /* its input is what it keeps */
-    CHECK(gd_backward(gd_sum(y)) == GD_E_STATE && says("overwritten")); gd_clear_error();
+    CHECK(gd_backward(gd_sum(y)) == GD_E_STATE && says("overwritten"));
+    gd_clear_error();
     y = gd_recompute(smooth, gd_list(x), w);
-    CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_backward(gd_sum(y)) == GD_E_STATE && says("second time")); gd_clear_error();
+    CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_backward(gd_sum(y)) == GD_E_STATE &&
+          says("second time"));
+    gd_clear_error();
     CHECK(gd_tensor_is_error(gd_recompute(NULL, gd_list(x), NULL)));
     gd_clear_error();
     GD_NO_GRAD;
     CHECK(!gd_tensor_requires_grad(gd_recompute(smooth, gd_list(x), w)));
 }
 
-/* --- failing memory ---------------------------------------------------------------------------- */
+/* --- failing memory --------------------------------------------------------------------------- */
 
 static gd_status every_transform(gd_tensor *a, gd_tensor *b, gd_tensor *w) {
     GD_SCOPE;
@@ -583,16 +644,19 @@ CLEAN_TEST(any_allocation_of_a_transform_may_fail) {
     for (int64_t n = 0; n < 20000 && fired; n += n < 500 ? 1 : 13) {
         gd_zero_grad(a);
         gd_zero_grad(w);
-        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes, before = gd_fault_allocations();
+        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
+                before = gd_fault_allocations();
         gd_fault_after(n, false);
         gd_status status = every_transform(a, b, w);
         gd_fault_after(-1, false);
         fired = gd_fault_allocations() - before > n;
-        CHECK_SAYING(status == (fired ? GD_E_MEMORY : GD_OK), "allocation %lld: %s: %s", (long long)n, gd_status_name(status), gd_error_message());
+        CHECK_SAYING(status == (fired ? GD_E_MEMORY : GD_OK), "allocation %lld: %s: %s",
+                     (long long)n, gd_status_name(status), gd_error_message());
         gd_clear_error();
         gd_zero_grad(a);
         gd_zero_grad(w);
-        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes, "allocation %lld leaks", (long long)n);
+        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
+                     "allocation %lld leaks", (long long)n);
     }
     CHECK(!fired && near(at(a, 0), 0.1));
 }

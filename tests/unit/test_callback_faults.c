@@ -54,7 +54,7 @@ static gd_status save_and_load(trial *t) {
     return state ? gd_set_state(t->callback, state) : gd_error_status();
 }
 
-/* --- callbacks ------------------------------------------------------------------------------------- */
+/* --- callbacks -------------------------------------------------------------------------------- */
 
 static void make_stopping(trial *t) {
     t->callback = gd_early_stopping(.monitor = "loss");

@@ -24,10 +24,10 @@ static double weight_of(gd_module *net) {
     return gd_item(gd_mean(gd_module_tensor(net, "weight")));
 }
 
-#define CHECK_OK(...)                                                                              \
-    do {                                                                                           \
-        const gd_status status_ = (__VA_ARGS__);                                                   \
-        CHECK_SAYING(status_ == GD_OK, "%s", gd_latest_failure());                                 \
+#define CHECK_OK(...)                                              \
+    do {                                                           \
+        const gd_status status_ = (__VA_ARGS__);                   \
+        CHECK_SAYING(status_ == GD_OK, "%s", gd_latest_failure()); \
     } while (0)
 
 /* Takes the state of a callback over into a new one, as a checkpoint does. */
@@ -40,7 +40,7 @@ static void hand_over(gd_callback *from, gd_callback *to) {
     unlink(path);
 }
 
-/* --- early stopping -------------------------------------------------------------------------------- */
+/* --- early stopping --------------------------------------------------------------------------- */
 
 CLEAN_TEST(early_stopping_ends_the_run_and_puts_the_best_weights_back) {
     GD_SCOPE;
@@ -156,7 +156,7 @@ CLEAN_TEST(a_name_that_is_not_there_is_a_failure) {
           says("there is no callback 'early_stoping'; there are"));
 }
 
-/* --- learning rates -------------------------------------------------------------------------------- */
+/* --- learning rates --------------------------------------------------------------------------- */
 
 static double lr_of(gd_optimizer *o, int group) {
     GD_SCOPE;
@@ -239,7 +239,7 @@ CLEAN_TEST(a_schedule_steps_after_epochs_or_batches) {
     gd_clear_error();
 }
 
-/* --- CSV ------------------------------------------------------------------------------------------- */
+/* --- CSV -------------------------------------------------------------------------------------- */
 
 static char folder[300];
 
@@ -274,7 +274,7 @@ static void write_text(const char *path, const char *text) {
     CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
-#define CHECK_TEXT(path, expected)                                                                 \
+#define CHECK_TEXT(path, expected) \
     CHECK_SAYING(strcmp(read_text(path), expected) == 0, "%s", read_text(path))
 
 CLEAN_TEST(csv_log_writes_a_row_for_each_epoch) {
@@ -382,7 +382,7 @@ CLEAN_TEST(a_full_disk_loses_rows_and_no_run) {
     remove_folder();
 }
 
-/* --- of a program's own ---------------------------------------------------------------------------- */
+/* --- of a program's own ----------------------------------------------------------------------- */
 
 typedef struct mine {
     double best;

@@ -151,8 +151,8 @@ static void check(const char *way, gd_tensor *y, gd_tensor *x) {
     }
 }
 
-#define EACH_PAIR(from, to)                                                                        \
-    for (gd_dtype from = GD_BOOL; from < GD_DTYPE_COUNT; from++)                                   \
+#define EACH_PAIR(from, to)                                      \
+    for (gd_dtype from = GD_BOOL; from < GD_DTYPE_COUNT; from++) \
         for (gd_dtype to = GD_BOOL; to < GD_DTYPE_COUNT; to++)
 
 TEST(eager_casts_follow_the_rule_on_every_instruction_set) {
@@ -208,10 +208,8 @@ static results cast_between(gd_tensor *const *x, const void *arg) {
 TEST(plans_follow_the_rule_by_the_evaluator_and_compiled) {
     for (int level = 0; level <= 2; level++)
         for (int compiled = 0; compiled < (level == 2 ? 2 : 1); compiled++) {
-            if (compiled)
-                use_compiler();
-            else
-                use_evaluator();
+            if (compiled) use_compiler();
+            else use_evaluator();
             EACH_PAIR(from, to) {
                 GD_SCOPE;
                 wanted = to;

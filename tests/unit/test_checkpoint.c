@@ -32,7 +32,7 @@ static bool is_there(const char *name) {
     return access(path, F_OK) == 0;
 }
 
-/* --- runs ---------------------------------------------------------------------------------------- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 /* 4 batches an epoch. */
 static gd_module *make_net(void) {
@@ -80,7 +80,7 @@ static double sum_of(gd_module *net) {
     return sum;
 }
 
-/* --- when ---------------------------------------------------------------------------------------- */
+/* --- when ------------------------------------------------------------------------------------- */
 
 CLEAN_TEST(it_saves_after_each_epoch_and_keeps_three) {
     GD_SCOPE;
@@ -242,7 +242,7 @@ CLEAN_TEST(a_run_that_is_done_stays_done) {
     end();
 }
 
-/* --- the best ------------------------------------------------------------------------------------ */
+/* --- the best --------------------------------------------------------------------------------- */
 
 CLEAN_TEST(the_best_is_kept_and_is_a_file_of_weights_like_any_other) {
     GD_SCOPE;
@@ -299,7 +299,7 @@ CLEAN_TEST(a_value_that_the_run_does_not_have_ends_it_with_those_it_has) {
     end();
 }
 
-/* --- folders ------------------------------------------------------------------------------------- */
+/* --- folders ---------------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_run_that_starts_anew_sets_the_checkpoints_of_the_run_before_aside) {
     GD_SCOPE;
@@ -361,7 +361,7 @@ CLEAN_TEST(a_folder_that_cannot_be_made_ends_the_run_at_once) {
     end();
 }
 
-/* --- other callbacks ----------------------------------------------------------------------------- */
+/* --- other callbacks -------------------------------------------------------------------------- */
 
 typedef struct seen {
     int64_t epochs;

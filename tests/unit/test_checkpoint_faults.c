@@ -18,7 +18,7 @@
 #include "gradus/gradus.h"
 #include "train/checkpoint_files.h"
 
-/* --- calls that fail ----------------------------------------------------------------------------- */
+/* --- calls that fail -------------------------------------------------------------------------- */
 
 /* The library's calls come here, since the program has functions of these names. */
 static int faults_left, fault_error, calls_until_fault = -1;
@@ -59,7 +59,7 @@ int unlink(const char *path) {
     return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
-/* --- a run --------------------------------------------------------------------------------------- */
+/* --- a run ------------------------------------------------------------------------------------ */
 
 static char folder[300], text[20000];
 static int warnings;
@@ -207,7 +207,7 @@ CLEAN_TEST(a_best_that_was_not_saved_does_not_count) {
     crash_remove_folder(folder);
 }
 
-/* --- what the user sees -------------------------------------------------------------------------- */
+/* --- what the user sees ----------------------------------------------------------------------- */
 
 CLEAN_TEST(the_progress_says_that_a_checkpoint_was_not_saved) {
     char path[400], seen[20000] = "";
@@ -227,7 +227,7 @@ CLEAN_TEST(the_progress_says_that_a_checkpoint_was_not_saved) {
     crash_remove_folder(folder);
 }
 
-/* --- disks that are full ------------------------------------------------------------------------- */
+/* --- disks that are full ---------------------------------------------------------------------- */
 
 /* A limit on the size of files. */
 static int train_with_limit(void *limit) {

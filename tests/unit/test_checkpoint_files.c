@@ -74,7 +74,7 @@ static int64_t restore(void) {
     return r.step;
 }
 
-/* --- resuming ------------------------------------------------------------------------------------ */
+/* --- resuming --------------------------------------------------------------------------------- */
 
 CLEAN_TEST(the_newest_checkpoint_is_restored_and_the_log_says_so) {
     begin();
@@ -192,7 +192,7 @@ CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
     end();
 }
 
-/* --- which ones stay ----------------------------------------------------------------------------- */
+/* --- which ones stay -------------------------------------------------------------------------- */
 
 TEST(the_newest_stay_and_later_ones_go) {
     begin();

@@ -8,7 +8,7 @@
 #include "gradus/gradus.h"
 #include "io/state_io.h"
 
-/* --- the hash ------------------------------------------------------------------------------------ */
+/* --- the hash --------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const void *data, size_t bytes, size_t piece) {
     gd_xxh64 h = gd_xxh64_begin();
@@ -33,7 +33,7 @@ TEST(the_hash_is_xxh64_in_pieces_of_any_size) {
                          known[i].bytes, piece);
 }
 
-/* --- where the digits are ------------------------------------------------------------------------ */
+/* --- where the digits are --------------------------------------------------------------------- */
 
 static long found_at(const char *json) {
     size_t at;
@@ -53,7 +53,7 @@ TEST(digits_are_found_in_the_member_with_the_key_alone) {
     CHECK(found_at("{\"gradus.checksum\"") == -1 && found_at("") == -1);
 }
 
-/* --- files --------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static char folder[300], path[400], index_path[400];
 

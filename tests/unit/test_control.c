@@ -59,8 +59,7 @@ static void graph_results(const model *m, gd_tensor *const *values, bool any, in
     for (int i = 0; i < RESULTS; i++) CHECK(same_bits(again.at[i], results[i]));
 }
 
-/* --- the promises --------------------------------------------------------------------------------
- */
+/* --- the promises ----------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_graph_gives_the_bits_of_eager_code_values_and_gradients_of_two_orders) {
     for (int k = 0; k < MODELS; k++)
@@ -149,8 +148,7 @@ CLEAN_TEST(what_can_be_planned_is) {
     gd_short_scan = before;
 }
 
-/* --- lstm
- * ----------------------------------------------------------------------------------------- */
+/* --- lstm ------------------------------------------------------------------------------------- */
 
 typedef struct lstm_weights {
     gd_tensor *w_ih, *w_hh, *b_ih, *b_hh;
@@ -226,8 +224,7 @@ CLEAN_TEST(an_lstm_by_scan_equals_the_lstm_op) {
     }
 }
 
-/* --- none, and many
- * ------------------------------------------------------------------------------- */
+/* --- none, and many --------------------------------------------------------------------------- */
 
 CLEAN_TEST(loops_of_no_steps_give_what_they_were_given) {
     GD_SCOPE;
@@ -301,8 +298,7 @@ CLEAN_TEST(a_loop_ends_after_max_steps) {
     CHECK(gd_item(gd_session_run(gd_session_new(graph), gd_nothing, gd_list(y)).at[0]) == 8);
 }
 
-/* --- a run
- * ---------------------------------------------------------------------------------------- */
+/* --- a run ------------------------------------------------------------------------------------ */
 
 static gd_tensors divide(gd_tensors in, void *user) {
     (void)user;
@@ -592,8 +588,7 @@ CLEAN_TEST(the_text_of_a_graph_shows_branches_and_bodies) {
     free(dot);
 }
 
-/* --- what is refused
- * ------------------------------------------------------------------------------ */
+/* --- what is refused -------------------------------------------------------------------------- */
 
 static gd_tensors longer(gd_tensors in, void *u) {
     (void)u;
@@ -640,14 +635,14 @@ static gd_tensors writes(gd_tensors in, void *u) {
     return gd_listed(in.at[0]);
 }
 
-#define REFUSED(call, code, ...)                                                                   \
-    do {                                                                                           \
-        call;                                                                                      \
-        const char *parts[] = {"test_control.c:", __VA_ARGS__};                                    \
-        for (size_t i_ = 0; i_ < sizeof parts / sizeof *parts; i_++)                               \
-            CHECK_SAYING(gd_error_status() == code && says(parts[i_]), "wanted '%s': %s",          \
-                         parts[i_], gd_error_message());                                           \
-        gd_clear_error();                                                                          \
+#define REFUSED(call, code, ...)                                                          \
+    do {                                                                                  \
+        call;                                                                             \
+        const char *parts[] = {"test_control.c:", __VA_ARGS__};                           \
+        for (size_t i_ = 0; i_ < sizeof parts / sizeof *parts; i_++)                      \
+            CHECK_SAYING(gd_error_status() == code && says(parts[i_]), "wanted '%s': %s", \
+                         parts[i_], gd_error_message());                                  \
+        gd_clear_error();                                                                 \
     } while (0)
 
 CLEAN_TEST(what_does_not_fit_is_refused_with_its_place) {
@@ -705,8 +700,7 @@ CLEAN_TEST(errors_pass_through) {
     CHECK(gd_tensor_is_error(y) && gd_tensor_is_error(z) && says("matmul"));
 }
 
-/* --- bad days
- * -------------------------------------------------------------------------------------- */
+/* --- bad days --------------------------------------------------------------------------------- */
 
 static gd_tensor *nth(gd_tensors list, int i) { return i < list.count ? list.at[i] : gd_sum(NULL); }
 

@@ -17,8 +17,7 @@
 
 enum { AXES = GD_CONV_AXES };
 
-/* --- random numbers ----------------------------------------------------------------------------
- */
+/* --- random numbers --------------------------------------------------------------------------- */
 
 static void begin_random(void) {
     const char *seed = getenv("GRADUS_TEST_SEED");
@@ -27,8 +26,7 @@ static void begin_random(void) {
 
 static int draws(int few, int many) { return getenv("GRADUS_TEST_FULL") ? many : few; }
 
-/* --- forms -------------------------------------------------------------------------------------
- */
+/* --- forms ------------------------------------------------------------------------------------ */
 
 static const char *const direction_names[] = {"to y", "to x", "to w"};
 
@@ -98,17 +96,14 @@ static gd_conv draw_form(void) {
             if (a >= AXES - axes)
                 draw_axis(&c, a, wide ? 60 : deep ? 6 : axes == 3 ? 8 : axes == 2 ? 20 : 90);
         }
-        if (one_in(8))
-            c.groups = random_int(1, 40), c.ci = c.co = 1; /* depthwise */
-        else
-            c.ci = draw_channels(deep ? 300 : wide ? 4 : 40), c.co = draw_channels(wide ? 4 : 70);
+        if (one_in(8)) c.groups = random_int(1, 40), c.ci = c.co = 1; /* depthwise */
+        else c.ci = draw_channels(deep ? 300 : wide ? 4 : 40), c.co = draw_channels(wide ? 4 : 70);
         if (deep && one_in(3)) c.co = random_int(500, 700);
         if (work_of(&c) < 3e5 || (one_in(20) && work_of(&c) < 3e6)) return c;
     }
 }
 
-/* --- plain loops -------------------------------------------------------------------------------
- */
+/* --- plain loops ------------------------------------------------------------------------------ */
 
 /* Of an axis: the element under a tap, or -1. */
 static int64_t under(const gd_conv *c, int a, int64_t window, int64_t tap) {
@@ -135,18 +130,14 @@ static void plain(const gd_conv *c, gd_conv_direction to, double *x, double *w, 
                             x + (n * c->groups * c->ci + o / c->co * c->ci + i) * in + place;
                         double *we = w + (o * c->ci + i) * taps + t,
                                *ye = y + (n * c->groups * c->co + o) * out + p;
-                        if (to == GD_CONV_TO_OUTPUT)
-                            *ye += *xe * *we;
-                        else if (to == GD_CONV_TO_INPUT)
-                            *xe += *ye * *we;
-                        else
-                            *we += *xe * *ye;
+                        if (to == GD_CONV_TO_OUTPUT) *ye += *xe * *we;
+                        else if (to == GD_CONV_TO_INPUT) *xe += *ye * *we;
+                        else *we += *xe * *ye;
                     }
         }
 }
 
-/* --- one form, one direction -------------------------------------------------------------------
- */
+/* --- one form, one direction ------------------------------------------------------------------ */
 
 static void *allocate(int64_t bytes) {
     void *p = malloc(bytes > 0 ? (size_t)bytes : 1);
@@ -167,10 +158,8 @@ static double *draw_numbers(int64_t n) {
 static void *copy_as(const double *from, int64_t n, gd_dtype dtype) {
     void *to = allocate(n * (dtype == GD_F64 ? 8 : 4));
     for (int64_t i = 0; i < n; i++) {
-        if (dtype == GD_F64)
-            ((double *)to)[i] = from[i];
-        else
-            ((float *)to)[i] = (float)from[i];
+        if (dtype == GD_F64) ((double *)to)[i] = from[i];
+        else ((float *)to)[i] = (float)from[i];
     }
     return to;
 }
@@ -296,8 +285,7 @@ static void check_all(const gd_conv *c, gd_dtype dtype) {
     check_form(&by_products, c, GD_CONV_TO_WEIGHT, dtype);
 }
 
-/* --- the tests ---------------------------------------------------------------------------------
- */
+/* --- the tests -------------------------------------------------------------------------------- */
 
 TEST(convolution_by_products_is_exact_for_random_shapes) {
     begin_random();
@@ -395,8 +383,7 @@ TEST(convolution_by_winograd_agrees_for_random_shapes) {
     }
 }
 
-/* --- whole calls -------------------------------------------------------------------------------
- */
+/* --- whole calls ------------------------------------------------------------------------------ */
 
 /* A tensor of small whole numbers, which f16 and bf16 have too, in one of several layouts. */
 static gd_tensor *draw_tensor(gd_shape dims, gd_dtype dtype) {

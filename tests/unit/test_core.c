@@ -9,7 +9,7 @@ static const float six[6] = {1, 2, 3, 4, 5, 6};
 static gd_tensor *matrix(void) { return gd_from_array(gd_dims(2, 3), GD_F32, six); }
 static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
 
-/* --- scopes ------------------------------------------------------------------------------------ */
+/* --- scopes ----------------------------------------------------------------------------------- */
 
 TEST(a_scope_frees_what_was_made_in_it) {
     int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
@@ -149,14 +149,15 @@ TEST(a_view_keeps_the_memory_of_its_base) {
     gd_release(view);
 }
 
-/* --- errors ------------------------------------------------------------------------------------ */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 TEST(a_failed_op_is_recorded_with_op_shapes_and_place) {
     GD_SCOPE;
     float five[5] = {0};
     gd_tensor *y = gd_add(matrix(), gd_from_array(gd_dims(5), GD_F32, five));
     CHECK(gd_tensor_is_error(y) && gd_failed() && gd_error_status() == GD_E_SHAPE);
-    CHECK_SAYING(says("add") && says("[2,3]") && says("[5]") && says("test_core.c:"), "%s", gd_error_message());
+    CHECK_SAYING(says("add") && says("[2,3]") && says("[5]") && says("test_core.c:"), "%s",
+                 gd_error_message());
     gd_clear_error();
     CHECK(!gd_failed() && !*gd_error_message());
 }
@@ -167,7 +168,8 @@ TEST(error_tensors_pass_through_and_the_first_failure_stays) {
     gd_tensor *y = gd_exp(gd_add(gd_mul(bad, bad), matrix()));
     CHECK(gd_tensor_is_error(y) && says("reshape"));
     gd_narrow(matrix(), 5, 0, 1); /* a second failure */
-    CHECK(says("reshape") && gd_error_status() == GD_E_SHAPE); gd_clear_error();
+    CHECK(says("reshape") && gd_error_status() == GD_E_SHAPE);
+    gd_clear_error();
     CHECK(gd_tensor_rank(y) == 0 && gd_tensor_dtype(y) == GD_DTYPE_NONE && gd_data(y) == NULL);
     gd_clear_error();
     y = gd_add(y, y); /* cleared, but still the result of something that failed */
@@ -179,7 +181,8 @@ TEST(a_status_call_records_its_failure_too) {
     GD_SCOPE;
     float out[5];
     CHECK(gd_copy_to(matrix(), out, sizeof out) == GD_E_SHAPE);
-    CHECK(gd_failed() && gd_error_status() == GD_E_SHAPE && says("gd_copy_to") && says("test_core.c:"));
+    CHECK(gd_failed() && gd_error_status() == GD_E_SHAPE && says("gd_copy_to") &&
+          says("test_core.c:"));
     CHECK(gd_copy_to(NULL, out, sizeof out) == GD_E_ARGUMENT); /* the first failure stays */
     CHECK(gd_error_status() == GD_E_SHAPE);
     gd_clear_error();
@@ -208,7 +211,8 @@ TEST(reading_what_cannot_be_read_says_why) {
 }
 
 TEST(every_status_has_a_name) {
-    for (int s = GD_OK; s <= GD_E_FORMAT; s++) CHECK(strncmp(gd_status_name((gd_status)s), s ? "GD_E_" : "GD_OK", 5) == 0);
+    for (int s = GD_OK; s <= GD_E_FORMAT; s++)
+        CHECK(strncmp(gd_status_name((gd_status)s), s ? "GD_E_" : "GD_OK", 5) == 0);
 }
 
 static void *fails_alone(void *arg) {
@@ -226,7 +230,7 @@ TEST(failures_belong_to_their_thread) {
     CHECK(failed && !gd_failed());
 }
 
-/* --- dtypes ------------------------------------------------------------------------------------ */
+/* --- dtypes ----------------------------------------------------------------------------------- */
 
 TEST(promotion_is_the_table_of_the_header) {
     static const char *const table[9][9] = {
@@ -239,21 +243,24 @@ TEST(promotion_is_the_table_of_the_header) {
         {"bf16", "bf16", "bf16", "bf16", "bf16", "f32", "bf16", "f32", "f64"},
         {"f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f64"},
         {"f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64"}};
-    static const char *const names[] = {"bool", "u8", "i8", "i32", "i64", "f16", "bf16", "f32", "f64"};
+    static const char *const names[] = {"bool", "u8",   "i8",  "i32", "i64",
+                                        "f16",  "bf16", "f32", "f64"};
     for (int i = 0; i < 9; i++)
         for (int k = 0; k < 9; k++) {
             gd_dtype a = gd_dtype_from_name(names[i]), b = gd_dtype_from_name(names[k]);
-            CHECK_SAYING(gd_promote(a, b) == gd_dtype_from_name(table[i][k]), "%s with %s gives %s", names[i], names[k],
-                         gd_dtype_name(gd_promote(a, b)));
+            CHECK_SAYING(gd_promote(a, b) == gd_dtype_from_name(table[i][k]), "%s with %s gives %s",
+                         names[i], names[k], gd_dtype_name(gd_promote(a, b)));
             GD_SCOPE; /* and in an op */
-            gd_tensor *y = gd_add(gd_full(gd_dims(2), 1, .dtype = a), gd_full(gd_dims(2), 1, .dtype = b));
+            gd_tensor *y =
+                gd_add(gd_full(gd_dims(2), 1, .dtype = a), gd_full(gd_dims(2), 1, .dtype = b));
             CHECK(gd_tensor_dtype(y) == gd_promote(a, b));
         }
 }
 
 TEST(a_number_of_rank_0_does_not_widen) {
     GD_SCOPE;
-    gd_tensor *half = gd_full(gd_dims(2), 1, .dtype = GD_F16), *whole = gd_full(gd_dims(2), 1, .dtype = GD_I32);
+    gd_tensor *half = gd_full(gd_dims(2), 1, .dtype = GD_F16),
+              *whole = gd_full(gd_dims(2), 1, .dtype = GD_I32);
     CHECK(gd_tensor_dtype(gd_mul(half, gd_scalar(2))) == GD_F16);
     CHECK(gd_tensor_dtype(gd_mul(half, gd_scalar_of(2, GD_F64))) == GD_F16);
     CHECK(gd_tensor_dtype(gd_mul(whole, gd_scalar_int(2))) == GD_I32);
@@ -267,17 +274,21 @@ TEST(dtypes_have_names_and_sizes) {
         CHECK(gd_dtype_size((gd_dtype)d) > 0);
     }
     CHECK(gd_dtype_from_name("f31") == GD_DTYPE_NONE && gd_dtype_size(GD_DTYPE_NONE) == 0);
-    CHECK(gd_dtype_is_float(GD_BF16) && !gd_dtype_is_float(GD_I8) && gd_dtype_is_int(GD_U8) && !gd_dtype_is_int(GD_BOOL));
+    CHECK(gd_dtype_is_float(GD_BF16) && !gd_dtype_is_float(GD_I8) && gd_dtype_is_int(GD_U8) &&
+          !gd_dtype_is_int(GD_BOOL));
 }
 
-/* --- shapes and views -------------------------------------------------------------------------- */
+/* --- shapes and views ------------------------------------------------------------------------- */
 
 TEST(shapes_are_answered_for_any_tensor) {
     GD_SCOPE;
     gd_tensor *x = matrix();
-    CHECK(gd_tensor_rank(x) == 2 && gd_tensor_numel(x) == 6 && gd_tensor_dim(x, -1) == 3 && gd_tensor_dim(x, 0) == 2);
-    CHECK(gd_tensor_stride(x, 0) == 3 && gd_tensor_stride(x, -1) == 1 && gd_tensor_dim(x, 2) == 0 && gd_tensor_dim(x, -3) == 0);
-    CHECK(gd_tensor_rank(NULL) == 0 && gd_tensor_numel(NULL) == 0 && !gd_tensor_is_contiguous(NULL) && !gd_tensor_is_error(NULL));
+    CHECK(gd_tensor_rank(x) == 2 && gd_tensor_numel(x) == 6 && gd_tensor_dim(x, -1) == 3 &&
+          gd_tensor_dim(x, 0) == 2);
+    CHECK(gd_tensor_stride(x, 0) == 3 && gd_tensor_stride(x, -1) == 1 && gd_tensor_dim(x, 2) == 0 &&
+          gd_tensor_dim(x, -3) == 0);
+    CHECK(gd_tensor_rank(NULL) == 0 && gd_tensor_numel(NULL) == 0 &&
+          !gd_tensor_is_contiguous(NULL) && !gd_tensor_is_error(NULL));
     gd_shape s = gd_dims();
     CHECK(s.rank == 0 && gd_tensor_rank(gd_full(s, 3.0)) == 0 && gd_item(gd_full(s, 3.0)) == 3);
     CHECK(gd_tensor_numel(gd_full(gd_dims(3, 0, 2), 1)) == 0);
@@ -286,7 +297,8 @@ TEST(shapes_are_answered_for_any_tensor) {
 
 TEST(sizes_that_cannot_be_are_refused) {
     GD_SCOPE;
-    const gd_shape wrong[] = {gd_dims(-1, 2), gd_dims(INT64_MAX, 2), gd_dims(INT64_MAX / 2, 1), gd_dims(1ll << 40, 1ll << 40)};
+    const gd_shape wrong[] = {gd_dims(-1, 2), gd_dims(INT64_MAX, 2), gd_dims(INT64_MAX / 2, 1),
+                              gd_dims(1ll << 40, 1ll << 40)};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK(gd_tensor_is_error(gd_empty(wrong[i], GD_F32)));
         gd_clear_error();
@@ -300,7 +312,8 @@ TEST(sizes_that_cannot_be_are_refused) {
 
 TEST(views_share_memory) {
     GD_SCOPE;
-    gd_tensor *x = matrix(), *t = gd_permute(x, gd_dims(1, 0)), *row = gd_narrow(x, 0, 1, 1), *flat = gd_reshape(x, gd_dims(-1));
+    gd_tensor *x = matrix(), *t = gd_permute(x, gd_dims(1, 0)), *row = gd_narrow(x, 0, 1, 1),
+              *flat = gd_reshape(x, gd_dims(-1));
     CHECK(gd_data(t) == gd_data(x) && !gd_tensor_is_contiguous(t) && gd_tensor_dim(t, 0) == 3);
     CHECK(gd_data(flat) == gd_data(x) && (float *)gd_data(row) == (float *)gd_data(x) + 3);
     ((float *)gd_data(x))[3] = 40;
@@ -316,7 +329,9 @@ TEST(copy_to_and_from_follow_strides) {
     CHECK(gd_copy_from(t, in, sizeof in) == GD_OK);
     CHECK(gd_copy_to(t, out, sizeof out) == GD_OK && memcmp(in, out, sizeof in) == 0);
     CHECK(gd_copy_to(x, out, sizeof out) == GD_OK && out[1] == 30 && out[3] == 20);
-    CHECK(gd_copy_from(t, in, 4) == GD_E_SHAPE && gd_copy_from(t, NULL, sizeof in) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_copy_from(t, in, 4) == GD_E_SHAPE &&
+          gd_copy_from(t, NULL, sizeof in) == GD_E_ARGUMENT);
+    gd_clear_error();
     gd_tensor *nothing = gd_full(gd_dims(0), 1);
     CHECK(gd_copy_to(nothing, NULL, 0) == GD_OK && gd_copy_from(nothing, NULL, 0) == GD_OK);
     gd_clear_error();
@@ -347,21 +362,24 @@ TEST(foreign_memory_is_used_in_place_and_deleted_once) {
     CHECK(deleted == 1);
     {
         GD_SCOPE;
-        CHECK(gd_tensor_is_error(gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, count_delete, &one)));
+        CHECK(
+            gd_tensor_is_error(gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, count_delete, &one)));
         strides[0] = -1;
-        CHECK(gd_tensor_is_error(gd_from_memory(gd_dims(2, 3), strides, GD_F32, memory, count_delete, &one)));
+        CHECK(gd_tensor_is_error(
+            gd_from_memory(gd_dims(2, 3), strides, GD_F32, memory, count_delete, &one)));
         gd_clear_error();
         gd_from_memory(gd_dims(2), NULL, GD_F32, memory, NULL, NULL);
     }
     CHECK(deleted == 1); /* a refused one still belongs to the caller */
 }
 
-/* --- threads ----------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static void *computes(void *arg) {
     for (int i = 0; i < 50; i++) {
         GD_SCOPE;
-        gd_tensor *x = gd_full(gd_dims(300, 40), 0.5), *w = gd_requires_grad(gd_full(gd_dims(40), 2));
+        gd_tensor *x = gd_full(gd_dims(300, 40), 0.5),
+                  *w = gd_requires_grad(gd_full(gd_dims(40), 2));
         gd_tensor *loss = gd_sum(gd_mul(gd_add(x, *(gd_tensor **)arg), w));
         if (gd_backward(loss) != GD_OK || gd_item(loss) != 300 * 40 * 3.0f) return (void *)1;
         if (((float *)gd_data(gd_tensor_grad(w)))[7] != 300 * 1.5f) return (void *)1;
@@ -388,7 +406,7 @@ TEST(the_number_of_threads_can_be_set) {
     CHECK(gd_set_num_threads(0) == GD_OK && gd_num_threads() >= 1);
 }
 
-/* --- options ----------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 TEST(options_by_name_the_rest_by_default) {
     GD_SCOPE;
@@ -402,8 +420,10 @@ TEST(options_by_name_the_rest_by_default) {
     s = gd_tensor_shape(gd_avg_pool2d(x, .stride = {4, 3}, .kernel = {2, 3}, .padding = 1));
     CHECK(s.at[2] == 3 && s.at[3] == 3);
     /* 0 is a value like any other */
-    CHECK(gd_tensor_numel(gd_sum(matrix(), .axis = 0)) == 3 && gd_tensor_numel(gd_sum(matrix(), .axis = -1)) == 2);
-    CHECK(gd_tensor_numel(gd_sum(matrix())) == 1 && gd_tensor_rank(gd_sum(matrix(), .axis = gd_dims(0, 1), .keepdim = true)) == 2);
+    CHECK(gd_tensor_numel(gd_sum(matrix(), .axis = 0)) == 3 &&
+          gd_tensor_numel(gd_sum(matrix(), .axis = -1)) == 2);
+    CHECK(gd_tensor_numel(gd_sum(matrix())) == 1 &&
+          gd_tensor_rank(gd_sum(matrix(), .axis = gd_dims(0, 1), .keepdim = true)) == 2);
     CHECK(gd_item(gd_clamp(gd_scalar(5), .max = 0)) == 0 && gd_item(gd_clamp(gd_scalar(5))) == 5);
     CHECK(!gd_failed());
 }
@@ -429,14 +449,18 @@ TEST(options_as_text) {
     CHECK(gd_attrs_parse(attrs, "axis=0,1 keepdim=true dtype=f64") == GD_OK);
     gd_tensors y = gd_op_call(gd_op_find("sum"), gd_list(matrix()), attrs);
     CHECK(y.count == 1 && gd_tensor_dtype(y.at[0]) == GD_F64 && gd_tensor_rank(y.at[0]) == 2);
-    CHECK(gd_attrs_set_text(attrs, "keepdim", "perhaps") == GD_E_ARGUMENT && says("sum") && says("keepdim")); gd_clear_error();
-    CHECK(gd_attrs_set_text(attrs, "axes", "1") == GD_E_ARGUMENT && says("axis")); gd_clear_error(); /* says what there is */
+    CHECK(gd_attrs_set_text(attrs, "keepdim", "perhaps") == GD_E_ARGUMENT && says("sum") &&
+          says("keepdim"));
+    gd_clear_error();
+    CHECK(gd_attrs_set_text(attrs, "axes", "1") == GD_E_ARGUMENT && says("axis"));
+    gd_clear_error(); /* says what there is */
     CHECK(gd_op_call(gd_op_find("exp"), gd_list(matrix()), attrs).at[0] != NULL && gd_failed());
     gd_clear_error();
 }
 
 TEST(words_are_hashes_of_their_text) {
-    CHECK(gd_word_of("same") == GD_SAME && gd_word_of("valid") == GD_VALID && gd_word_of("same") != gd_word_of("valid"));
+    CHECK(gd_word_of("same") == GD_SAME && gd_word_of("valid") == GD_VALID &&
+          gd_word_of("same") != gd_word_of("valid"));
     GD_SCOPE;
     gd_tensor *x = gd_full(gd_dims(1, 1, 4, 4), 1), *w = gd_full(gd_dims(1, 1, 3, 3), 1);
     gd_tensor *y = gd_conv2d(x, w, NULL, .pad_mode = GD_SAME);
@@ -446,15 +470,19 @@ TEST(words_are_hashes_of_their_text) {
     gd_clear_error();
 }
 
-/* --- the table --------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 TEST(the_table_can_be_read) {
     int n = gd_op_count();
-    for (int i = 1; i < n; i++) CHECK(strcmp(gd_op_name(gd_op_at(i - 1)), gd_op_name(gd_op_at(i))) < 0);
-    CHECK(gd_op_at(-1) == NULL && gd_op_at(n) == NULL && gd_op_find(NULL) == NULL && gd_op_find("nope") == NULL);
+    for (int i = 1; i < n; i++)
+        CHECK(strcmp(gd_op_name(gd_op_at(i - 1)), gd_op_name(gd_op_at(i))) < 0);
+    CHECK(gd_op_at(-1) == NULL && gd_op_at(n) == NULL && gd_op_find(NULL) == NULL &&
+          gd_op_find("nope") == NULL);
     const gd_op *sum = gd_op_find("sum");
-    CHECK(strcmp(gd_op_onnx_name(sum), "ReduceSum") == 0 && gd_op_input_count(sum) == 1 && gd_op_differentiable(sum));
-    CHECK(strcmp(gd_op_attr_at(sum, 0)->name, "axis") == 0 && gd_op_attr_at(sum, 99) == NULL && *gd_op_doc(sum));
+    CHECK(strcmp(gd_op_onnx_name(sum), "ReduceSum") == 0 && gd_op_input_count(sum) == 1 &&
+          gd_op_differentiable(sum));
+    CHECK(strcmp(gd_op_attr_at(sum, 0)->name, "axis") == 0 && gd_op_attr_at(sum, 99) == NULL &&
+          *gd_op_doc(sum));
     char text[200];
     CHECK(strstr(gd_op_kernels(sum, "cpu", text, sizeof text), "reference") != NULL);
 }
@@ -466,10 +494,12 @@ TEST(a_program_adds_an_elementwise_op_by_its_expression) {
                          "  beta float = 1\n"
                          "  y = x / (1 + exp(-beta*x))\n";
     CHECK_SAYING(gd_op_define(record, NULL) == GD_OK, "%s", gd_error_message());
-    CHECK(gd_op_define(record, NULL) == GD_E_ARGUMENT && says("test_swish")); gd_clear_error(); /* the name is taken */
+    CHECK(gd_op_define(record, NULL) == GD_E_ARGUMENT && says("test_swish"));
+    gd_clear_error(); /* the name is taken */
     gd_clear_error();
     const gd_op *op = gd_op_find("test_swish");
-    CHECK(op && gd_op_flags(op) & GD_OP_USER && gd_op_flags(op) & GD_OP_ELEMENTWISE && gd_op_differentiable(op));
+    CHECK(op && gd_op_flags(op) & GD_OP_USER && gd_op_flags(op) & GD_OP_ELEMENTWISE &&
+          gd_op_differentiable(op));
     gd_tensor *x = gd_requires_grad(gd_full(gd_dims(3), 0.7, .dtype = GD_F64));
     gd_tensor *y = gd_call("test_swish", gd_list(x), "beta=2");
     double s = 1 / (1 + exp(-1.4));
@@ -484,7 +514,8 @@ TEST(a_program_adds_an_elementwise_op_by_its_expression) {
 
 /* y[i] = x[i] + i along the last axis, with every rule written out. */
 static gd_status ramp_infer(gd_infer *i) {
-    if (gd_tensor_rank(i->in[0]) < 1) return gd_op_fail(GD_E_SHAPE, "x needs at least one dimension");
+    if (gd_tensor_rank(i->in[0]) < 1)
+        return gd_op_fail(GD_E_SHAPE, "x needs at least one dimension");
     gd_shape s = gd_tensor_shape(i->in[0]);
     i->out[0].rank = s.rank;
     memcpy(i->out[0].dims, s.at, sizeof s.at);
@@ -496,27 +527,42 @@ static gd_status ramp_run(gd_kernel_call *k) {
     int64_t row = x->dims[x->rank - 1], n = 1;
     for (int d = 0; d < x->rank; d++) n *= x->dims[d];
     const double *step = k->attrs;
-    for (int64_t i = 0; i < n; i++) ((double *)k->out[0].data)[i] = ((const double *)x->data)[i] + *step * (double)(i % row);
+    for (int64_t i = 0; i < n; i++)
+        ((double *)k->out[0].data)[i] = ((const double *)x->data)[i] + *step * (double)(i % row);
     return GD_OK;
 }
 
 TEST(a_program_adds_an_op_with_rules_and_a_kernel) {
     GD_SCOPE;
-    gd_op_rules rules = {.infer = ramp_infer, .vjp = ramp_vjp, .reference = ramp_run, .reference_flags = GD_KERNEL_DOUBLE};
-    CHECK_SAYING(gd_op_define("test_ramp(x) -> y\nAdds a ramp along the last axis.\n  step float = 1\n  saves nothing\n", &rules) == GD_OK,
+    gd_op_rules rules = {.infer = ramp_infer,
+                         .vjp = ramp_vjp,
+                         .reference = ramp_run,
+                         .reference_flags = GD_KERNEL_DOUBLE};
+    CHECK_SAYING(gd_op_define("test_ramp(x) -> y\nAdds a ramp along the last axis.\n  step float = "
+                              "1\n  saves nothing\n",
+                              &rules) == GD_OK,
                  "%s", gd_error_message());
-    gd_tensor *x = gd_requires_grad(matrix()), *y = gd_call("test_ramp", gd_list(gd_permute(x, gd_dims(1, 0))), "step=10");
+    gd_tensor *x = gd_requires_grad(matrix()),
+              *y = gd_call("test_ramp", gd_list(gd_permute(x, gd_dims(1, 0))), "step=10");
     float out[6];
-    CHECK(gd_copy_to(y, out, sizeof out) == GD_OK && out[0] == 1 && out[1] == 14 && out[5] == 16); /* strided, f32 */
+    CHECK(gd_copy_to(y, out, sizeof out) == GD_OK && out[0] == 1 && out[1] == 14 &&
+          out[5] == 16); /* strided, f32 */
     CHECK(gd_backward(gd_sum(y)) == GD_OK && ((float *)gd_data(gd_tensor_grad(x)))[3] == 1);
-    CHECK(gd_tensor_is_error(gd_call("test_ramp", gd_list(gd_scalar(1)), NULL)) && says("test_ramp") && says("at least one"));
+    CHECK(gd_tensor_is_error(gd_call("test_ramp", gd_list(gd_scalar(1)), NULL)) &&
+          says("test_ramp") && says("at least one"));
     gd_clear_error();
 }
 
 TEST(a_record_that_does_not_parse_is_refused_with_its_line) {
-    static const char *const wrong[] = {"", "noparens", "test_a(x -> y", "test_b(x) -> y  elementwise\ndoc\n  y = x +\n",
-                                        "test_c(x) -> y  elementwise\ndoc\n  y = nothing(x)\n", "test_d(x) -> y\ndoc\n",
-                                        "test_e(x) -> y  elementwise\ndoc\n  k spoon = 1\n  y = x\n", "Test F(x) -> y"};
+    static const char *const wrong[] = {
+        "",
+        "noparens",
+        "test_a(x -> y",
+        "test_b(x) -> y  elementwise\ndoc\n  y = x +\n",
+        "test_c(x) -> y  elementwise\ndoc\n  y = nothing(x)\n",
+        "test_d(x) -> y\ndoc\n",
+        "test_e(x) -> y  elementwise\ndoc\n  k spoon = 1\n  y = x\n",
+        "Test F(x) -> y"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK_SAYING(gd_op_define(wrong[i], NULL) == GD_E_ARGUMENT, "record %zu: %s", i, wrong[i]);
         CHECK(says("gd_op_define"));
@@ -526,7 +572,7 @@ TEST(a_record_that_does_not_parse_is_refused_with_its_line) {
     gd_clear_error();
 }
 
-/* --- random numbers and the log ---------------------------------------------------------------- */
+/* --- random numbers and the log --------------------------------------------------------------- */
 
 TEST(the_random_state_can_be_saved_and_restored) {
     GD_SCOPE;

@@ -121,7 +121,7 @@ CLEAN_TEST(a_list_has_paths_and_labels) {
           says("lists no pictures"));
 }
 
-/* --- threads ------------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static gd_dataset *shared;
 static void *read_all(void *sum) {

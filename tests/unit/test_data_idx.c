@@ -8,7 +8,7 @@
 #include "format/idx.h"
 #include "gradus/gradus.h"
 
-/* --- gzip -------------------------------------------------------------------------------------- */
+/* --- gzip ------------------------------------------------------------------------------------- */
 
 /* All of a file in memory through a stream; NULL: it fails. gd_free() it. */
 static char *unpack(const void *data, size_t bytes, size_t *size) {
@@ -111,7 +111,7 @@ CLEAN_TEST(a_stream_bounds_what_a_header_may_claim) {
     CHECK(!gd_dataset_idx(path) && says("cannot be there") && says("claim"));
 }
 
-/* --- IDX --------------------------------------------------------------------------------------- */
+/* --- IDX -------------------------------------------------------------------------------------- */
 
 static const char *write_idx(const char *name, int type, int rank, const int64_t *dims,
                              const void *items, size_t bytes) {
@@ -124,7 +124,7 @@ static const char *write_idx(const char *name, int type, int rank, const int64_t
     free(file);
     return path;
 }
-#define DIMS(...)                                                                                  \
+#define DIMS(...) \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]) { __VA_ARGS__ }
 
 static void check_item(int type, const char *name, const void *items, size_t bytes, gd_dtype dtype,
@@ -205,7 +205,7 @@ CLEAN_TEST(a_damaged_idx_file_is_refused_with_its_name) {
     free(zipped);
 }
 
-/* --- MNIST ------------------------------------------------------------------------------------- */
+/* --- MNIST ------------------------------------------------------------------------------------ */
 
 CLEAN_TEST(mnist_takes_all_names_of_its_files) {
     GD_SCOPE;

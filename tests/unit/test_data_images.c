@@ -121,7 +121,7 @@ CLEAN_TEST(a_gzipped_picture_is_read) {
     free(zipped);
 }
 
-/* --- damage -------------------------------------------------------------------------------------- */
+/* --- damage ----------------------------------------------------------------------------------- */
 
 /* Cut at each byte, and with each bit turned around. */
 static void damage(const char *name) {
@@ -191,7 +191,7 @@ CLEAN_TEST(without_its_library_a_picture_is_refused_with_the_package) {
     }
 }
 
-/* --- saving -------------------------------------------------------------------------------------- */
+/* --- saving ----------------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_saved_png_is_read_back) {
     if (!built_for(".png")) SKIP("built without libpng");

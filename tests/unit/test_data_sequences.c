@@ -15,7 +15,7 @@ static void check_integers(gd_tensor *t, int64_t count, const int64_t *expected)
         CHECK_SAYING(got[i] == expected[i], "%lld: %lld, not %lld", (long long)i, (long long)got[i],
                      (long long)expected[i]);
 }
-#define CHECK_INTEGERS(t, ...)                                                                     \
+#define CHECK_INTEGERS(t, ...) \
     check_integers(t, (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__})
 
 static bool fails(gd_dataset *d, int64_t index) {
@@ -23,7 +23,7 @@ static bool fails(gd_dataset *d, int64_t index) {
     return gd_failed();
 }
 
-/* --- text ---------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 CLEAN_TEST(characters_are_numbered_by_their_code_points) {
     GD_SCOPE;
@@ -90,7 +90,7 @@ CLEAN_TEST(tinyshakespeare_has_65_characters) {
           strcmp(gd_dataset_class_name(d, 64), "z") == 0);
 }
 
-/* --- tokens -------------------------------------------------------------------------------------- */
+/* --- tokens ----------------------------------------------------------------------------------- */
 
 CLEAN_TEST(tokens_span_shards) {
     GD_SCOPE;
@@ -150,7 +150,7 @@ CLEAN_TEST(tokens_have_several_types) {
     CHECK(fails(d, 0) && says("token 1 is -5, which is negative"));
 }
 
-/* --- CIFAR --------------------------------------------------------------------------------------- */
+/* --- CIFAR ------------------------------------------------------------------------------------ */
 
 enum { PIXELS = 3072 };
 

@@ -9,7 +9,7 @@
 #include "format/csv.h"
 #include "gradus/gradus.h"
 
-/* --- records ------------------------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------------------- */
 
 /* All fields of a text: "a|b;c|d;", or NULL where it fails. */
 static const char *fields_of(const char *text, size_t bytes, char separator) {
@@ -73,7 +73,7 @@ CLEAN_TEST(damaged_csv_is_refused_with_line_and_column) {
     CHECK(!fields_in("\xC3\xA4,\"b\"c") && strstr(gd_latest_failure(), "column 6"));
 }
 
-/* --- tables -------------------------------------------------------------------------------------- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 static const char houses[] = "size,city,rooms,price\n"
                              "100,Bern,3,500\n"
@@ -89,8 +89,8 @@ static void check_floats(gd_tensor *t, int64_t count, const float *expected) {
         CHECK_SAYING(fabsf(got[i] - expected[i]) < 1e-6f, "%lld: %g, not %g", (long long)i,
                      (double)got[i], (double)expected[i]);
 }
-#define CHECK_FLOATS(t, ...)                                                                       \
-    check_floats(t, (int64_t)(sizeof((float[]){__VA_ARGS__}) / sizeof(float)),                     \
+#define CHECK_FLOATS(t, ...)                                                   \
+    check_floats(t, (int64_t)(sizeof((float[]){__VA_ARGS__}) / sizeof(float)), \
                  (float[]){__VA_ARGS__})
 
 CLEAN_TEST(columns_are_numbers_and_categories) {
@@ -236,7 +236,7 @@ CLEAN_TEST(a_damaged_table_is_read_or_refused) {
     }
 }
 
-/* --- NumPy --------------------------------------------------------------------------------------- */
+/* --- NumPy ------------------------------------------------------------------------------------ */
 
 CLEAN_TEST(rows_of_arrays_are_samples) {
     GD_SCOPE;

@@ -17,14 +17,14 @@ static double value_of(gd_dataset *d, int64_t index, int field) {
         gd_reshape(gd_slice(gd_reshape(sample.at[field], gd_dims(-1)), .stop = 1), gd_dims()));
 }
 
-#define REFUSES(call, part)                                                                        \
-    do {                                                                                           \
-        CHECK(!(call));                                                                            \
-        CHECK_SAYING(says(part), "%s", gd_error_message());                                        \
-        gd_clear_error();                                                                          \
+#define REFUSES(call, part)                                 \
+    do {                                                    \
+        CHECK(!(call));                                     \
+        CHECK_SAYING(says(part), "%s", gd_error_message()); \
+        gd_clear_error();                                   \
     } while (0)
 
-/* --- tensors ----------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_sample_of_tensors_is_a_row_of_each) {
     GD_SCOPE;
@@ -83,7 +83,7 @@ CLEAN_TEST(tensors_that_do_not_fit_are_refused) {
     REFUSES(gd_dataset_tensors_at("x.c:1", (gd_tensors){NULL, 0}), "it takes 1 to 16");
 }
 
-/* --- choosing ---------------------------------------------------------------------------------- */
+/* --- choosing --------------------------------------------------------------------------------- */
 
 static bool is_even(gd_tensors sample, void *user) {
     if (user) ++*(int *)user;
@@ -166,7 +166,7 @@ CLEAN_TEST(choices_that_do_not_fit_are_refused) {
     REFUSES(gd_dataset_map(d, NULL, NULL), "the function is NULL");
 }
 
-/* --- new samples ------------------------------------------------------------------------------- */
+/* --- new samples ------------------------------------------------------------------------------ */
 
 static gd_tensors add_noise(gd_tensors sample, gd_random *random, void *user) {
     GD_SCOPE; /* what it makes in between is freed */

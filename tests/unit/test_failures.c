@@ -45,9 +45,9 @@ static const char *const missing = "/no/such/folder/file";
 static const char *const words[] = {"x", NULL};
 static gd_module *net(void) { return gd_nn_linear(3, 2); }
 
-/* --- one call for each function: true when it returned what a failed call returns ---------------- */
+/* --- one call for each function: true when it returned what a failed call returns ------------- */
 
-#define CALL(name, ...)                                                                            \
+#define CALL(name, ...) \
     static bool fail_##name(void) { return (__VA_ARGS__); }
 #define TENSOR(name, ...)      CALL(name, gd_tensor_is_error(__VA_ARGS__))
 #define STATUS(name, ...)      CALL(name, (__VA_ARGS__) != GD_OK)
@@ -256,7 +256,7 @@ OBJECT(gd_net_new_at, gd_net_new("no_such_net", ""))
 STATUS(gd_module_print_at, gd_module_print(NULL, some()))
 OBJECT(gd_module_summary_at, gd_module_summary(NULL, some()))
 
-/* --- the list ------------------------------------------------------------------------------------ */
+/* --- the list --------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;
@@ -264,7 +264,7 @@ typedef struct {
     const char *why; /* there is no call that fails */
 } row;
 
-#define FAILS(name)                                                                                \
+#define FAILS(name) \
     { #name, fail_##name, NULL }
 #define MEMORY   "fails only for want of memory, which the fault tests walk over"
 #define QUESTION "a question: 'there is none' is an answer"

@@ -22,9 +22,13 @@ typedef struct {
     char bytes[MOST_STATE][MOST_BYTES];
 } snapshot;
 
-static gd_tensor *weights(gd_shape dims) { return gd_requires_grad(gd_uniform(dims, .low = -0.5, .high = 0.5)); }
+static gd_tensor *weights(gd_shape dims) {
+    return gd_requires_grad(gd_uniform(dims, .low = -0.5, .high = 0.5));
+}
 
-static size_t bytes_of(const gd_tensor *t) { return (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t)); }
+static size_t bytes_of(const gd_tensor *t) {
+    return (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+}
 
 static void save(const model *m, gd_tensor *const *state, snapshot *s) {
     for (int i = 0; i < m->n_state; i++) {
@@ -34,7 +38,8 @@ static void save(const model *m, gd_tensor *const *state, snapshot *s) {
 }
 
 static void restore(const model *m, gd_tensor *const *state, const snapshot *s) {
-    for (int i = 0; i < m->n_state; i++) CHECK(gd_copy_from(state[i], s->bytes[i], bytes_of(state[i])) == GD_OK);
+    for (int i = 0; i < m->n_state; i++)
+        CHECK(gd_copy_from(state[i], s->bytes[i], bytes_of(state[i])) == GD_OK);
 }
 
 static bool is_same(const gd_tensor *t, const char *bytes) {
@@ -43,14 +48,16 @@ static bool is_same(const gd_tensor *t, const char *bytes) {
 }
 
 /* `walked` tells the caller whether backward was through. */
-static gd_status train_step(const model *m, gd_tensor *const *state, gd_tensor *x, gd_tensor *target, bool *walked) {
+static gd_status train_step(const model *m, gd_tensor *const *state, gd_tensor *x,
+                            gd_tensor *target, bool *walked) {
     GD_SCOPE;
     *walked = false;
     gd_status status = gd_backward(m->loss(state, x, target));
     if (status != GD_OK) return status;
     *walked = true;
     GD_NO_GRAD;
-    for (int i = 0; i < m->n_parameters; i++) gd_sub_(state[i], gd_mul(gd_tensor_grad(state[i]), gd_scalar(0.1)));
+    for (int i = 0; i < m->n_parameters; i++)
+        gd_sub_(state[i], gd_mul(gd_tensor_grad(state[i]), gd_scalar(0.1)));
     return gd_error_status();
 }
 
@@ -61,34 +68,42 @@ static void forget_gradients(const model *m, gd_tensor *const *state) {
 
 /* One step in which allocation n fails, and all after it if `lasting`; then one without a fault.
  * False: the step asked for less. */
-static bool walk_one(const model *m, gd_tensor *const *state, gd_tensor *x, gd_tensor *target, const snapshot *before,
-                     const snapshot *after, int64_t n, bool lasting) {
-    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes, asked = gd_fault_allocations();
+static bool walk_one(const model *m, gd_tensor *const *state, gd_tensor *x, gd_tensor *target,
+                     const snapshot *before, const snapshot *after, int64_t n, bool lasting) {
+    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
+            asked = gd_fault_allocations();
     bool walked;
     gd_seed(3);
     gd_fault_after(n, lasting);
     gd_status status = train_step(m, state, x, target, &walked);
     gd_fault_after(-1, false);
     bool fired = gd_fault_allocations() - asked > n;
-    CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "%s, allocation %lld: %s: %s", m->name, (long long)n,
-                 gd_status_name(status), gd_error_message());
+    CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "%s, allocation %lld: %s: %s",
+                 m->name, (long long)n, gd_status_name(status), gd_error_message());
     for (int i = 0; i < m->n_state; i++) {
-        bool as_before = is_same(state[i], before->bytes[i]), as_after = is_same(state[i], after->bytes[i]);
-        CHECK_SAYING(as_before || as_after, "%s, allocation %lld: state %d is neither old nor new", m->name, (long long)n, i);
-        if (status == GD_OK) CHECK_SAYING(as_after, "%s, allocation %lld: state %d was not updated", m->name, (long long)n, i);
+        bool as_before = is_same(state[i], before->bytes[i]),
+             as_after = is_same(state[i], after->bytes[i]);
+        CHECK_SAYING(as_before || as_after, "%s, allocation %lld: state %d is neither old nor new",
+                     m->name, (long long)n, i);
+        if (status == GD_OK)
+            CHECK_SAYING(as_after, "%s, allocation %lld: state %d was not updated", m->name,
+                         (long long)n, i);
         if (!walked && i < m->n_parameters)
-            CHECK_SAYING(as_before, "%s, allocation %lld: parameter %d changed without a gradient", m->name, (long long)n, i);
+            CHECK_SAYING(as_before, "%s, allocation %lld: parameter %d changed without a gradient",
+                         m->name, (long long)n, i);
     }
     forget_gradients(m, state);
     CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
                  "%s, allocation %lld: leaks %lld objects, %lld bytes", m->name, (long long)n,
-                 (long long)(gd_live_objects() - objects), (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+                 (long long)(gd_live_objects() - objects),
+                 (long long)(gd_memory_stats(NULL).live_bytes - bytes));
     restore(m, state, before);
     gd_seed(3);
     status = train_step(m, state, x, target, &walked);
     CHECK_SAYING(status == GD_OK, "%s, the step after: %s", m->name, gd_error_message());
     for (int i = 0; i < m->n_state; i++)
-        CHECK_SAYING(is_same(state[i], after->bytes[i]), "%s, allocation %lld: the next step differs in state %d", m->name,
+        CHECK_SAYING(is_same(state[i], after->bytes[i]),
+                     "%s, allocation %lld: the next step differs in state %d", m->name,
                      (long long)n, i);
     forget_gradients(m, state);
     restore(m, state, before);
@@ -105,19 +120,24 @@ static void walk(const model *m) {
     m->make(state, &x, &target);
     save(m, state, &before);
     gd_seed(3);
-    CHECK_SAYING(train_step(m, state, x, target, &walked) == GD_OK, "%s: %s", m->name, gd_error_message());
+    CHECK_SAYING(train_step(m, state, x, target, &walked) == GD_OK, "%s: %s", m->name,
+                 gd_error_message());
     save(m, state, &after);
-    for (int i = 0; i < m->n_state; i++) CHECK(memcmp(before.bytes[i], after.bytes[i], bytes_of(state[i])) != 0);
+    for (int i = 0; i < m->n_state; i++)
+        CHECK(memcmp(before.bytes[i], after.bytes[i], bytes_of(state[i])) != 0);
     forget_gradients(m, state);
     restore(m, state, &before);
     int64_t n = 0;
-    while (n < 20000 && test_failures < 20 && walk_one(m, state, x, target, &before, &after, n, false)) n++;
+    while (n < 20000 && test_failures < 20 &&
+           walk_one(m, state, x, target, &before, &after, n, false))
+        n++;
     CHECK_SAYING(n > 20 && n < 20000, "%s has %lld allocations", m->name, (long long)n);
-    for (int64_t k = 0; k < n && test_failures < 20; k += n / 30 + 1) walk_one(m, state, x, target, &before, &after, k, true);
+    for (int64_t k = 0; k < n && test_failures < 20; k += n / 30 + 1)
+        walk_one(m, state, x, target, &before, &after, k, true);
     gd_set_num_threads(0);
 }
 
-/* --- two layers -------------------------------------------------------------------------------- */
+/* --- two layers ------------------------------------------------------------------------------- */
 
 static void make_layers(gd_tensor **state, gd_tensor **x, gd_tensor **target) {
     static const int64_t classes[] = {0, 2, 1, 0, 2, 2};
@@ -137,7 +157,7 @@ TEST(two_layers_survive_any_failed_allocation) {
     walk(&(model){"two layers", make_layers, layers_loss, 4, 4});
 }
 
-/* --- images ------------------------------------------------------------------------------------ */
+/* --- images ----------------------------------------------------------------------------------- */
 
 static void make_images(gd_tensor **state, gd_tensor **x, gd_tensor **target) {
     static const int64_t classes[] = {1, 0, 2};
@@ -156,14 +176,15 @@ static gd_tensor *images_loss(gd_tensor *const *s, gd_tensor *x, gd_tensor *targ
     gd_tensor *h = gd_conv2d(x, s[0], NULL, .padding = 1);
     h = gd_relu(gd_batch_norm(h, s[1], s[2], s[5], s[6], .training = true));
     h = gd_dropout(gd_max_pool2d(h, .kernel = 2), .p = 0.3, .training = true);
-    return gd_cross_entropy(gd_linear(gd_flatten(h, .start_axis = 1), s[3], s[4]), target, .label_smoothing = 0.1);
+    return gd_cross_entropy(gd_linear(gd_flatten(h, .start_axis = 1), s[3], s[4]), target,
+                            .label_smoothing = 0.1);
 }
 
 TEST(convolution_norm_and_dropout_survive_any_failed_allocation) {
     walk(&(model){"images", make_images, images_loss, 5, 7});
 }
 
-/* --- sequences --------------------------------------------------------------------------------- */
+/* --- sequences -------------------------------------------------------------------------------- */
 
 static void make_sequences(gd_tensor **state, gd_tensor **x, gd_tensor **target) {
     *x = gd_normal(gd_dims(4, 2, 3)); /* steps, batch, features */

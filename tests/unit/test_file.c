@@ -17,12 +17,12 @@
 
 static int failures;
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition);  \
-            failures++;                                                                            \
-        }                                                                                          \
+#define CHECK(condition)                                                                          \
+    do {                                                                                          \
+        if (!(condition)) {                                                                       \
+            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
+            failures++;                                                                           \
+        }                                                                                         \
     } while (0)
 
 static char folder[500], path[600];
@@ -231,10 +231,8 @@ static void reads_are_bounded(void) {
     gd_file_reader *r;
     char buffer[20] = "";
     for (int memory = 0; memory < 2; memory++) {
-        if (memory)
-            CHECK(gd_file_reader_open_memory(&r, "m", "0123456789", 10) == GD_OK);
-        else
-            CHECK(gd_file_reader_open(&r, path) == GD_OK);
+        if (memory) CHECK(gd_file_reader_open_memory(&r, "m", "0123456789", 10) == GD_OK);
+        else CHECK(gd_file_reader_open(&r, path) == GD_OK);
         CHECK(gd_file_reader_size(r) == 10);
         CHECK(strcmp(gd_file_reader_path(r), memory ? "m" : path) == 0);
         CHECK(gd_file_reader_read_at(r, 3, buffer, 4) == GD_OK && memcmp(buffer, "3456", 4) == 0);

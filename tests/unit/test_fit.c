@@ -6,7 +6,7 @@
 #include "backend/test/device.h"
 #include "gradus/gradus.h"
 
-/* --- compile ----------------------------------------------------------------------------------- */
+/* --- compile ---------------------------------------------------------------------------------- */
 
 CLEAN_TEST(compile_names_what_there_is) {
     GD_SCOPE;
@@ -61,7 +61,7 @@ CLEAN_TEST(compile_names_what_there_is) {
           says("gd_compile"));
 }
 
-/* --- the same bits as a loop by hand ----------------------------------------------------------- */
+/* --- the same bits as a loop by hand ---------------------------------------------------------- */
 
 /* Batches of 16 of 60 samples: the last one has 12. */
 static void by_hand(gd_module *net, gd_tensor *x, gd_tensor *y, int epochs, double losses[]) {
@@ -214,7 +214,7 @@ CLEAN_TEST(nets_train_on_their_device) {
     CHECK_SAYING(fabs(loss[1] - loss[0]) < 1e-5, "%g %g", loss[1], loss[0]);
 }
 
-/* --- weights ----------------------------------------------------------------------------------- */
+/* --- weights ---------------------------------------------------------------------------------- */
 
 CLEAN_TEST(weights_of_classes_are_those_of_the_loss) {
     GD_SCOPE;
@@ -266,7 +266,7 @@ CLEAN_TEST(weights_of_samples_come_from_the_loader) {
         "%s", gd_error_message());
 }
 
-/* --- validation, evaluation, prediction -------------------------------------------------------- */
+/* --- validation, evaluation, prediction ------------------------------------------------------- */
 
 CLEAN_TEST(validation_is_in_eval_mode_and_modes_are_put_back) {
     GD_SCOPE;
@@ -336,7 +336,7 @@ CLEAN_TEST(predictions_are_those_of_the_net) {
     CHECK(gd_failed() && gd_module_is_training(net));
 }
 
-/* --- steps ------------------------------------------------------------------------------------- */
+/* --- steps ------------------------------------------------------------------------------------ */
 
 CLEAN_TEST(max_steps_ends_in_the_middle_of_an_epoch) {
     GD_SCOPE;
@@ -413,7 +413,7 @@ CLEAN_TEST(a_failure_names_the_layer_and_leaves_modes_alone) {
     CHECK_SAYING(says("7"), "%s", gd_error_message());
 }
 
-/* --- schedules as long as the run -------------------------------------------------------------- */
+/* --- schedules as long as the run ------------------------------------------------------------- */
 
 CLEAN_TEST(a_schedule_without_steps_ends_with_the_run) {
     static const struct {

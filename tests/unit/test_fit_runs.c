@@ -10,7 +10,7 @@
 #include "stack.h"
 #include "train/fit.h"
 
-/* --- steps of the program's own ---------------------------------------------------------------- */
+/* --- steps of the program's own --------------------------------------------------------------- */
 
 /* A GAN: the net holds both; each has an optimizer of its own. */
 typedef struct gan {
@@ -131,7 +131,7 @@ CLEAN_TEST(a_step_function_returns_the_loss) {
     CHECK(!gd_fit(net, gd_list(x, y), QUIET) && says(".step"));
 }
 
-/* --- interrupts -------------------------------------------------------------------------------- */
+/* --- interrupts ------------------------------------------------------------------------------- */
 
 static int old_handler_calls;
 static void old_handler(int signal) { (void)signal, old_handler_calls++; }
@@ -145,10 +145,8 @@ static gd_status stop_batch(gd_event *event, void *self) {
     stopper *s = self;
     (void)event;
     if (++s->seen == s->at) {
-        if (s->signal)
-            raise(s->signal);
-        else
-            gd_fit_interrupt();
+        if (s->signal) raise(s->signal);
+        else gd_fit_interrupt();
     }
     return GD_OK;
 }
@@ -206,7 +204,7 @@ CLEAN_TEST(signals_end_a_run_after_its_batch) {
     signal(SIGTERM, SIG_DFL);
 }
 
-/* --- values that are not finite ---------------------------------------------------------------- */
+/* --- values that are not finite --------------------------------------------------------------- */
 
 static gd_status check_finite(gd_event *event, void *self) {
     (void)self;
@@ -307,7 +305,7 @@ CLEAN_TEST(a_gradient_that_is_not_finite_is_named) {
     }
 }
 
-/* --- resuming ---------------------------------------------------------------------------------- */
+/* --- resuming --------------------------------------------------------------------------------- */
 
 /* How the first part of a run ends. */
 enum { NOT, BY_MAX_STEPS, BY_INTERRUPT, BY_FAILURE };
@@ -421,7 +419,7 @@ CLEAN_TEST(a_run_that_was_ended_does_not_go_on) {
     CHECK(system(command) == 0);
 }
 
-/* --- threads ----------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 typedef struct job {
     gd_tensor *x, *y;

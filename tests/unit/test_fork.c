@@ -18,7 +18,8 @@
 /* AddressSanitizer's allocator has locks that a fork does not wait for: a child hangs in malloc where another
  * thread was in it. */
 #if defined(__SANITIZE_ADDRESS__)
-#define SKIP_WITH_BUSY_ALLOCATOR SKIP("AddressSanitizer's allocator does not survive a fork while others use it")
+#define SKIP_WITH_BUSY_ALLOCATOR \
+    SKIP("AddressSanitizer's allocator does not survive a fork while others use it")
 #else
 #define SKIP_WITH_BUSY_ALLOCATOR
 #endif
@@ -38,8 +39,7 @@ static bool in_child(bool (*works)(void *), void *arg) {
            WEXITSTATUS(status) == 0;
 }
 
-/* --- a session that is read, and one that is written
- * ----------------------------------------------- */
+/* --- a session that is read, and one that is written ------------------------------------------ */
 
 typedef struct model {
     gd_session *session;
@@ -167,8 +167,7 @@ TEST(a_jit_that_others_trace_works_in_the_child) {
     check_forks(keep_planning);
 }
 
-/* --- what takes long at the moment of the fork
- * ----------------------------------------------------- */
+/* --- what takes long at the moment of the fork ------------------------------------------------ */
 
 static _Atomic int stage; /* 1: the other thread is in the middle of it; 2: it may go on */
 static bool is_child;
@@ -256,8 +255,7 @@ TEST(a_gradient_that_is_being_made_is_made_anew_in_the_child) {
     CHECK(done != NULL && walk_back(&l));
 }
 
-/* --- a run that does not end
- * ----------------------------------------------------------------------- */
+/* --- a run that does not end ------------------------------------------------------------------ */
 
 typedef struct lonely {
     gd_turn turn;
@@ -320,8 +318,7 @@ TEST(a_thread_may_fork_while_it_writes) {
     gd_clear_error();
 }
 
-/* --- kernels and the pool
- * -------------------------------------------------------------------------- */
+/* --- kernels and the pool --------------------------------------------------------------------- */
 
 static char base[64];
 

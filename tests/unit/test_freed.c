@@ -7,19 +7,19 @@
 #include "gradus/gradus.h"
 #include "test.h"
 
-#define MUST_BE_CHECKED()                                                                          \
+#define MUST_BE_CHECKED() \
     if (!gd_handles_checked) SKIP("needs GRADUS_DEBUG=handles")
 
 static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
-#define CHECK_SAYS(...)                                                                            \
-    do {                                                                                           \
-        const char *const parts[] = {__VA_ARGS__};                                                 \
-        for (size_t i_ = 0; i_ < sizeof parts / sizeof *parts; i_++)                               \
-            CHECK_SAYING(says(parts[i_]), "no '%s' in: %s", parts[i_], gd_error_message());        \
-        gd_clear_error();                                                                          \
+#define CHECK_SAYS(...)                                                                     \
+    do {                                                                                    \
+        const char *const parts[] = {__VA_ARGS__};                                          \
+        for (size_t i_ = 0; i_ < sizeof parts / sizeof *parts; i_++)                        \
+            CHECK_SAYING(says(parts[i_]), "no '%s' in: %s", parts[i_], gd_error_message()); \
+        gd_clear_error();                                                                   \
     } while (0)
 
-/* --- checked mode ------------------------------------------------------------------------------ */
+/* --- checked mode ----------------------------------------------------------------------------- */
 
 static gd_tensor *freed_by_a_scope(void) {
     GD_SCOPE;
@@ -107,7 +107,7 @@ TEST(handles_are_not_reused) {
     }
 }
 
-/* --- always: what a traced function returns ---------------------------------------------------- */
+/* --- always: what a traced function returns --------------------------------------------------- */
 
 static gd_tensors a_stack_list(gd_tensors in, void *user) {
     (void)user;

@@ -9,8 +9,7 @@ static double distance(gd_tensor *a, gd_tensor *b) {
     return gd_item(gd_max(gd_abs(gd_sub(gd_detach(a), gd_detach(b)))));
 }
 
-/* --- functions
- * --------------------------------------------------------------------------------------- */
+/* --- functions -------------------------------------------------------------------------------- */
 
 typedef struct scale {
     float by;
@@ -84,8 +83,7 @@ static const gd_function in_ops = {
 static const gd_function in_ops_by_call = {
     .name = "in_ops_by_call", .forward = ops_forward, .backward = ops_backward};
 
-/* --- jits
- * ---------------------------------------------------------------------------------------------- */
+/* --- jits ------------------------------------------------------------------------------------- */
 
 typedef struct net {
     gd_tensor *w, *b;
@@ -189,8 +187,7 @@ CLEAN_TEST(gradients_of_gradients_go_through_backwards_of_ops) {
                  "%s", gd_error_message());
 }
 
-/* --- graphs
- * -------------------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 /* Sizes that are known, that are not, and that depend on data. */
 CLEAN_TEST(functions_are_nodes_of_graphs) {
@@ -296,8 +293,7 @@ CLEAN_TEST(inputs_may_be_kept_and_given_back) {
     kept = NULL;
 }
 
-/* --- what is refused
- * ------------------------------------------------------------------------------------- */
+/* --- what is refused -------------------------------------------------------------------------- */
 
 static void fail_forward(gd_context *c) { c->y[0] = gd_add(c->x[0], gd_ones(gd_dims(77))); }
 static void rank_forward(gd_context *c) { /* the shape follows from the values */

@@ -4,8 +4,7 @@
 #include "fuse_ways.h"
 #include "graph/lower/program.h"
 
-/* --- what is fused -------------------------------------------------------------------------------
- */
+/* --- what is fused ---------------------------------------------------------------------------- */
 
 static results chain_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
@@ -97,8 +96,7 @@ TEST(what_is_too_much_for_one_kernel_becomes_several) {
     check_all_ways("many operands", many_operands_body, NULL, x, 22, 0);
 }
 
-/* --- shapes, scalars, types ----------------------------------------------------------------------
- */
+/* --- shapes, scalars, types ------------------------------------------------------------------- */
 
 static results broadcast_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
@@ -181,8 +179,7 @@ TEST(constants_are_numbers_like_others) {
     check_all_ways("zeros", zero_body, NULL, &x, 1, 0);
 }
 
-/* --- every op, in chains made by chance ----------------------------------------------------------
- */
+/* --- every op, in chains made by chance ------------------------------------------------------- */
 
 static bool takes_part(const gd_op *op) {
     const unsigned no = GD_OP_INPLACE | GD_OP_RANDOM | GD_OP_INTEGRAL | GD_OP_USER;
@@ -226,8 +223,7 @@ static results random_body(gd_tensor *const *x, const void *arg) {
         for (int k = 0; k < n_in; k++)
             in[k] = pool[k == chosen ? n - 1 : (int)(next_of(&state) % (uint32_t)n)];
         for (int k = 0; k < n_in; k++) { /* what the op takes */
-            if (strcmp(gd_op_input(op, k)->name, "mask") == 0)
-                in[k] = gd_gt(in[k], x[3]);
+            if (strcmp(gd_op_input(op, k)->name, "mask") == 0) in[k] = gd_gt(in[k], x[3]);
             else if (gd_op_flags(op) & GD_OP_INTERNAL)
                 in[k] = gd_cast(in[k], gd_tensor_dtype(x[0]));
         }
@@ -274,8 +270,7 @@ TEST(all_instruction_sets) {
     gd_cpu_set_isa(before);
 }
 
-/* --- gradients, and nets that learn
- * --------------------------------------------------------------- */
+/* --- gradients, and nets that learn ----------------------------------------------------------- */
 
 static results gradient_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
@@ -334,8 +329,7 @@ TEST(variables_are_updated_in_place) {
                  "%s", gd_error_message());
 }
 
-/* --- reductions
- * ----------------------------------------------------------------------------------- */
+/* --- reductions ------------------------------------------------------------------------------- */
 
 typedef struct reduced {
     const char *op, *options;
@@ -422,8 +416,7 @@ TEST(reductions_have_the_same_bits_on_any_number_of_threads) {
     gd_set_num_threads(2);
 }
 
-/* --- a program's own ops
- * ---------------------------------------------------------------------------- */
+/* --- a program's own ops ---------------------------------------------------------------------- */
 
 static results own_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
@@ -443,8 +436,7 @@ TEST(an_op_without_a_kernel_gets_one_by_itself) {
     check_all_ways("bent", own_body, NULL, &x, 1, 0);
 }
 
-/* --- the rest
- * -------------------------------------------------------------------------------------- */
+/* --- the rest --------------------------------------------------------------------------------- */
 
 TEST(the_profiler_lists_the_ops_of_a_kernel) {
     GD_SCOPE;
@@ -489,7 +481,7 @@ TEST(fused_steps_run_on_other_devices) {
     gd_clear_error();
 }
 
-/* --- limits of integers ------------------------------------------------------------------------- */
+/* --- limits of integers ----------------------------------------------------------------------- */
 
 /* Limits that are not given are infinite, and others are further than an integer can be. */
 static results limited(gd_tensor *const *x, const void *arg) {
@@ -508,7 +500,8 @@ TEST(limits_beyond_the_integers_limit_none) {
         gd_tensor *x = gd_arange(-2, 3, .dtype = dtypes[d]);
         const results eager = limited(&x, NULL);
         for (int i = 0; i < 3; i++)
-            CHECK(same_numbers(gd_cast(eager.at[i], GD_I64), gd_from_array(gd_dims(5), GD_I64, want[i]), 0));
+            CHECK(same_numbers(gd_cast(eager.at[i], GD_I64),
+                               gd_from_array(gd_dims(5), GD_I64, want[i]), 0));
         check_all_ways(gd_dtype_name(dtypes[d]), limited, NULL, &x, 1, 0);
     }
 }

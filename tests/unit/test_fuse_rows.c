@@ -7,8 +7,7 @@
 static results one(gd_tensor *y) { return (results){{y}, 1}; }
 static results two(gd_tensor *y, gd_tensor *z) { return (results){{y, z}, 2}; }
 
-/* --- the usual suspects
- * ---------------------------------------------------------------------------- */
+/* --- the usual suspects ----------------------------------------------------------------------- */
 
 static results center_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
@@ -49,11 +48,11 @@ static char *fused_text(body_fn body, gd_tensor *const *x, int n) {
     return text_of(&p);
 }
 
-#define CHECK_TEXT(body, x, n, expected)                                                           \
-    do {                                                                                           \
-        char *text = fused_text(body, x, n);                                                       \
-        CHECK_SAYING(strstr(text, expected) && count(text, " = ") == 1, "%s", text);               \
-        free(text);                                                                                \
+#define CHECK_TEXT(body, x, n, expected)                                             \
+    do {                                                                             \
+        char *text = fused_text(body, x, n);                                         \
+        CHECK_SAYING(strstr(text, expected) && count(text, " = ") == 1, "%s", text); \
+        free(text);                                                                  \
     } while (0)
 
 TEST(reductions_of_rows_and_what_uses_them_become_one_step) {
@@ -154,8 +153,7 @@ TEST(numbers_that_are_none) {
     check_body("special, several chunks", softmax_body, &wide, 1, 1e-6);
 }
 
-/* --- shapes
- * ------------------------------------------------------------------------------------------ */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 /* An attention mask over (B,1,1,T), a scale for each row from outside, and scalars. */
 static results attention_body(gd_tensor *const *x, const void *arg) {
@@ -215,8 +213,7 @@ TEST(a_whole_tensor_as_one_row) {
     free(text);
 }
 
-/* --- what is not one kernel
- * ---------------------------------------------------------------------------- */
+/* --- what is not one kernel ------------------------------------------------------------------- */
 
 /* Square: [4] would broadcast along the rows, and must not be taken for a value of each. */
 static results askew_body(gd_tensor *const *x, const void *arg) {
@@ -248,8 +245,7 @@ TEST(what_only_looks_like_rows_is_left_alone) {
     free(text);
 }
 
-/* --- threads, instruction sets, memory
- * ------------------------------------------------------------------ */
+/* --- threads, instruction sets, memory -------------------------------------------------------- */
 
 TEST(rows_have_the_same_bits_on_any_number_of_threads) {
     GD_SCOPE;
@@ -302,8 +298,7 @@ TEST(a_row_is_written_where_it_was_read) {
     CHECK_SAYING(memory.live_bytes < 2 * 64 * 64 * 4, "%d bytes", (int)memory.live_bytes);
 }
 
-/* --- gradients
- * ------------------------------------------------------------------------------------------ */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 static results gradient_body(gd_tensor *const *x, const void *arg) {
     gd_tensor *w = x[0]->requires_grad ? x[0] : gd_requires_grad(gd_clone(x[0]));

@@ -34,10 +34,10 @@ static const char *fused_steps(body_fn body, int64_t rows, int64_t columns) {
     return found;
 }
 
-#define CHECK_FUSED(body, rows, columns, expected)                                                 \
-    do {                                                                                           \
-        const char *found_ = fused_steps(body, rows, columns);                                     \
-        CHECK_SAYING(strcmp(found_, expected) == 0, "\"%s\"", found_);                             \
+#define CHECK_FUSED(body, rows, columns, expected)                     \
+    do {                                                               \
+        const char *found_ = fused_steps(body, rows, columns);         \
+        CHECK_SAYING(strcmp(found_, expected) == 0, "\"%s\"", found_); \
     } while (0)
 
 static results heavy(gd_tensor *const *x, const void *arg) {
@@ -117,10 +117,8 @@ TEST(a_compiler_that_fails_is_as_none) {
 /* The result is in memory anyway: to make it in the order of the sum costs more than to read it. */
 TEST(a_sum_of_what_is_kept_stays_a_step) {
     for (int compiled = 0; compiled < 2; compiled++) {
-        if (compiled)
-            use_default();
-        else
-            use_no_compiler();
+        if (compiled) use_default();
+        else use_no_compiler();
         CHECK_FUSED(bias_gradient, 1024, 100, "");
         CHECK_FUSED(short_rows, 1024, 10, compiled ? "fused{sub, square}" : "");
     }

@@ -37,7 +37,7 @@ static void *allocate(size_t bytes) {
     return p;
 }
 
-/* --- elements of any type, by other means than the code under test --------------------------- */
+/* --- elements of any type, by other means than the code under test ---------------------------- */
 
 static size_t size_of(gd_dtype t) { return t == GD_F64 ? 8 : t == GD_F32 ? 4 : 2; }
 
@@ -53,12 +53,9 @@ static double read_at(const void *data, gd_dtype t, int64_t i) {
     const int fraction = (int)(h & ((1u << fraction_bits) - 1));
     const int exponent = (int)((h & 0x7fff) >> fraction_bits), top = t == GD_F16 ? 31 : 255;
     double x;
-    if (exponent == top)
-        x = fraction ? (double)NAN : (double)INFINITY;
-    else if (exponent == 0)
-        x = ldexp(fraction, 1 - bias - fraction_bits);
-    else
-        x = ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
+    if (exponent == top) x = fraction ? (double)NAN : (double)INFINITY;
+    else if (exponent == 0) x = ldexp(fraction, 1 - bias - fraction_bits);
+    else x = ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
     return h & 0x8000 ? -x : x;
 }
 
@@ -83,14 +80,13 @@ static void write_at(void *data, gd_dtype t, int64_t i, double x) {
             if (exponent > 0)
                 h |= (unsigned)exponent << fraction_bits |
                      ((unsigned)ldexp(f, fraction_bits + 1) & ((1u << fraction_bits) - 1));
-            else
-                h |= (unsigned)ldexp(f, fraction_bits + exponent);
+            else h |= (unsigned)ldexp(f, fraction_bits + exponent);
         }
         ((uint16_t *)data)[i] = (uint16_t)h;
     }
 }
 
-/* --- matrices of any layout ------------------------------------------------------------------ */
+/* --- matrices of any layout ------------------------------------------------------------------- */
 
 /* `count` matrices in one buffer, which has NaN wherever there is no element. */
 typedef struct matrix {
@@ -140,7 +136,7 @@ static matrix make_matrix(int64_t m, int64_t n, int64_t count, enum layout layou
     return x;
 }
 
-/* --- one case -------------------------------------------------------------------------------- */
+/* --- one case --------------------------------------------------------------------------------- */
 
 typedef struct test_case {
     int64_t m, n, k, products;
@@ -302,7 +298,7 @@ static void fill_case(test_case *t, enum layout a, enum layout b, enum layout c,
         t->bias = make_matrix(t->m, t->n, t->products, bias_layouts[random_int(0, 3)], tc);
 }
 
-/* --- the tests ------------------------------------------------------------------------------- */
+/* --- the tests -------------------------------------------------------------------------------- */
 
 static int64_t random_size(void) {
     switch (random_int(0, 5)) {
@@ -528,7 +524,8 @@ static void no_memory_is_a_status(void) {
 
 /* Once there is a reserve, products have the same bits without memory as with it. */
 static void a_reserve_is_enough(void) {
-    static const int64_t shapes[][3] = {{90, 90, 90}, {300, 400, 300}, {5, 40, 9000}, {700, 600, 3000}};
+    static const int64_t shapes[][3] = {
+        {90, 90, 90}, {300, 400, 300}, {5, 40, 9000}, {700, 600, 3000}};
     static const gd_dtype types[] = {GD_F32, GD_F64, GD_BF16};
     if (gd_gemm_reserve() != GD_OK) printf("no reserve\n"), failures++;
     for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
@@ -546,8 +543,10 @@ static void a_reserve_is_enough(void) {
                 gd_fault_after(0, true);
                 if (status == GD_OK) status = run_case(&t);
                 gd_fault_after(-1, false);
-                if (status != GD_OK) describe(&t, gd_isa_name((gd_isa)isa), "fails in spite of the reserve");
-                if (memcmp(with, t.c.buffer, t.c.bytes) != 0) describe(&t, gd_isa_name((gd_isa)isa), "has other bits in the reserve");
+                if (status != GD_OK)
+                    describe(&t, gd_isa_name((gd_isa)isa), "fails in spite of the reserve");
+                if (memcmp(with, t.c.buffer, t.c.bytes) != 0)
+                    describe(&t, gd_isa_name((gd_isa)isa), "has other bits in the reserve");
                 free(with);
                 free_case(&t);
             }

@@ -6,18 +6,20 @@
 #include "clean_test.h"
 
 static gd_tensor *numbers(gd_shape dims, double first, double step) {
-    return gd_add(gd_mul(gd_reshape(gd_arange(0, (double)gd_tensor_numel(gd_full(dims, 0))), dims), gd_scalar(step)), gd_scalar(first));
+    return gd_add(gd_mul(gd_reshape(gd_arange(0, (double)gd_tensor_numel(gd_full(dims, 0))), dims),
+                         gd_scalar(step)),
+                  gd_scalar(first));
 }
 
 static bool same_bits(gd_tensor *a, gd_tensor *b) {
     a = gd_contiguous(a);
     b = gd_contiguous(b);
     size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
-    return !gd_failed() && gd_tensor_numel(a) == gd_tensor_numel(b) && gd_tensor_dtype(a) == gd_tensor_dtype(b) &&
-           memcmp(gd_data(a), gd_data(b), bytes) == 0;
+    return !gd_failed() && gd_tensor_numel(a) == gd_tensor_numel(b) &&
+           gd_tensor_dtype(a) == gd_tensor_dtype(b) && memcmp(gd_data(a), gd_data(b), bytes) == 0;
 }
 
-/* --- a net that learns -------------------------------------------------------------------------- */
+/* --- a net that learns ------------------------------------------------------------------------ */
 
 typedef struct net {
     gd_graph *graph;
@@ -64,7 +66,8 @@ CLEAN_TEST(a_net_learns_and_fetching_the_loss_alone_changes_nothing) {
         GD_SCOPE;
         loss = gd_item(gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss, n.train)).at[0]);
     }
-    CHECK_SAYING(loss < 0.2 * first && !gd_failed(), "%g to %g: %s", first, loss, gd_error_message());
+    CHECK_SAYING(loss < 0.2 * first && !gd_failed(), "%g to %g: %s", first, loss,
+                 gd_error_message());
     CHECK(!same_bits(before, gd_session_get(s, n.w1)));
 }
 
@@ -76,17 +79,20 @@ CLEAN_TEST(a_session_trains_to_the_bits_of_eager_ops) {
         net n = make_net(any);
         gd_session *s = gd_session_new(n.graph, .level = 0);
         gd_tensor *x = numbers(gd_dims(8, 20), -1, 0.0125), *y = numbers(gd_dims(8, 5), 0, 0.1);
-        gd_tensor *w1 = gd_requires_grad(gd_session_get(s, n.w1)), *w2 = gd_requires_grad(gd_session_get(s, n.w2));
+        gd_tensor *w1 = gd_requires_grad(gd_session_get(s, n.w1)),
+                  *w2 = gd_requires_grad(gd_session_get(s, n.w2));
         for (int i = 0; i < 5; i++) {
             GD_SCOPE;
             gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.train));
-            gd_tensor *loss = gd_mean(gd_square(gd_sub(gd_matmul(gd_relu(gd_matmul(x, w1)), w2), y)));
+            gd_tensor *loss =
+                gd_mean(gd_square(gd_sub(gd_matmul(gd_relu(gd_matmul(x, w1)), w2), y)));
             gd_tensors g = gd_grad(gd_list(loss), gd_list(w1, w2));
             GD_NO_GRAD;
             gd_sub_(w1, gd_mul(g.at[0], gd_scalar_of(0.01, GD_F32)));
             gd_sub_(w2, gd_mul(g.at[1], gd_scalar_of(0.01, GD_F32)));
         }
-        CHECK_SAYING(same_bits(gd_detach(w1), gd_session_get(s, n.w1)) && same_bits(gd_detach(w2), gd_session_get(s, n.w2)),
+        CHECK_SAYING(same_bits(gd_detach(w1), gd_session_get(s, n.w1)) &&
+                         same_bits(gd_detach(w2), gd_session_get(s, n.w2)),
                      "%s batch: %s", any ? "any" : "known", gd_error_message());
     }
 }
@@ -96,13 +102,16 @@ CLEAN_TEST(one_graph_takes_batches_of_any_size) {
     net n = make_net(true);
     gd_session *s = gd_session_new(n.graph);
     for (int64_t batch = 1; batch < 6; batch++) {
-        gd_tensor *x = numbers(gd_dims(batch, 20), 0, 0.01), *y = numbers(gd_dims(batch, 5), 1, 0.1);
-        double loss = gd_item(gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss, n.train)).at[0]);
-        CHECK_SAYING(isfinite(loss) && !gd_failed(), "batch %d: %s", (int)batch, gd_error_message());
+        gd_tensor *x = numbers(gd_dims(batch, 20), 0, 0.01),
+                  *y = numbers(gd_dims(batch, 5), 1, 0.1);
+        double loss =
+            gd_item(gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss, n.train)).at[0]);
+        CHECK_SAYING(isfinite(loss) && !gd_failed(), "batch %d: %s", (int)batch,
+                     gd_error_message());
     }
 }
 
-/* --- values ------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 CLEAN_TEST(results_that_are_held_are_not_overwritten) {
     GD_SCOPE;
@@ -127,7 +136,8 @@ CLEAN_TEST(fetches_may_be_feeds_variables_views_and_the_same_twice) {
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
     gd_tensor *x = gd_placeholder(gd_dims(2, 3)), *v = gd_variable(gd_full(gd_dims(2), 4));
-    gd_tensor *t = gd_permute(x, gd_dims(1, 0)), *update = gd_assign(v, gd_add(v, gd_full(gd_dims(2), 1)));
+    gd_tensor *t = gd_permute(x, gd_dims(1, 0)),
+              *update = gd_assign(v, gd_add(v, gd_full(gd_dims(2), 1)));
     gd_session *s = gd_session_new(graph);
     float data[6] = {1, 2, 3, 4, 5, 6};
     gd_tensor *value = gd_from_array(gd_dims(2, 3), GD_F32, data);
@@ -165,11 +175,13 @@ CLEAN_TEST(noise_is_new_in_each_run_and_the_same_in_each_session) {
         noise = gd_randn(gd_dims(4));
     }
     gd_session *a = gd_session_new(graph), *b = gd_session_new(graph);
-    gd_tensor *a1 = gd_session_run(a, gd_nothing, gd_list(noise)).at[0], *a2 = gd_session_run(a, gd_nothing, gd_list(noise)).at[0];
+    gd_tensor *a1 = gd_session_run(a, gd_nothing, gd_list(noise)).at[0],
+              *a2 = gd_session_run(a, gd_nothing, gd_list(noise)).at[0];
     gd_tensor *b1 = gd_session_run(b, gd_nothing, gd_list(noise)).at[0];
     CHECK(same_bits(a1, b1) && !same_bits(a1, a2));
     gd_seed(5);
-    CHECK(same_bits(a1, gd_randn(gd_dims(4)))); /* and the first run is what an eager call would give */
+    CHECK(same_bits(a1,
+                    gd_randn(gd_dims(4)))); /* and the first run is what an eager call would give */
 }
 
 CLEAN_TEST(what_must_run_before_is_run_too) {
@@ -185,7 +197,8 @@ CLEAN_TEST(what_must_run_before_is_run_too) {
     }
     gd_session *s = gd_session_new(graph);
     for (int i = 0; i < 3; i++) gd_session_run(s, gd_nothing, gd_list(y));
-    CHECK_SAYING(gd_item(gd_session_get(s, v)) == 3, "%g %s", gd_item(gd_session_get(s, v)), gd_error_message());
+    CHECK_SAYING(gd_item(gd_session_get(s, v)) == 3, "%g %s", gd_item(gd_session_get(s, v)),
+                 gd_error_message());
 }
 
 CLEAN_TEST(sizes_that_depend_on_data_work_and_have_gradients) {
@@ -200,12 +213,13 @@ CLEAN_TEST(sizes_that_depend_on_data_work_and_have_gradients) {
     }
     gd_session *s = gd_session_new(graph);
     float data[5] = {1, -2, 3, -4, 5};
-    gd_tensors r = gd_session_run(s, gd_feed(x, gd_from_array(gd_dims(5), GD_F32, data)), gd_list(sum, g));
+    gd_tensors r =
+        gd_session_run(s, gd_feed(x, gd_from_array(gd_dims(5), GD_F32, data)), gd_list(sum, g));
     CHECK_SAYING(gd_item(r.at[0]) == 35 && !gd_failed(), "%s", gd_error_message());
     CHECK(((float *)gd_data(r.at[1]))[2] == 6 && ((float *)gd_data(r.at[1]))[3] == 0);
 }
 
-/* --- failures ----------------------------------------------------------------------------------- */
+/* --- failures --------------------------------------------------------------------------------- */
 
 CLEAN_TEST(shapes_are_checked_while_the_graph_is_built) {
     GD_SCOPE;
@@ -213,7 +227,8 @@ CLEAN_TEST(shapes_are_checked_while_the_graph_is_built) {
     GD_GRAPH(graph);
     gd_tensor *x = gd_placeholder(gd_dims(GD_ANY, 7)), *w = gd_variable(gd_randn(gd_dims(8, 3)));
     gd_matmul(x, w);
-    CHECK(gd_error_status() == GD_E_SHAPE && says("[?,7]") && says("test_graph.c")); gd_clear_error();
+    CHECK(gd_error_status() == GD_E_SHAPE && says("[?,7]") && says("test_graph.c"));
+    gd_clear_error();
 }
 
 CLEAN_TEST(feeds_are_checked_before_anything_runs) {
@@ -227,7 +242,8 @@ CLEAN_TEST(feeds_are_checked_before_anything_runs) {
     gd_session_run(s, gd_feed(n.x, gd_full(gd_dims(8, 21), 1), n.y, y), gd_list(n.loss));
     CHECK(gd_error_status() == GD_E_SHAPE && says("feed 'x' takes f32[8,20], not f32[8,21]"));
     gd_clear_error();
-    gd_session_run(s, gd_feed(n.x, gd_full(gd_dims(8, 20), 1, .dtype = GD_F64), n.y, y), gd_list(n.loss));
+    gd_session_run(s, gd_feed(n.x, gd_full(gd_dims(8, 20), 1, .dtype = GD_F64), n.y, y),
+                   gd_list(n.loss));
     CHECK(gd_error_status() == GD_E_DTYPE);
     gd_clear_error();
     gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(x));
@@ -235,7 +251,8 @@ CLEAN_TEST(feeds_are_checked_before_anything_runs) {
     gd_clear_error();
     net other = make_net(false);
     gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(other.loss));
-    CHECK(gd_error_status() == GD_E_ARGUMENT && says("another graph")); gd_clear_error();
+    CHECK(gd_error_status() == GD_E_ARGUMENT && says("another graph"));
+    gd_clear_error();
 }
 
 CLEAN_TEST(a_failed_run_changes_no_variable) {
@@ -252,7 +269,8 @@ CLEAN_TEST(a_failed_run_changes_no_variable) {
     gd_session *s = gd_session_new(graph);
     int64_t good[2] = {0, 2}, bad[2] = {0, 3};
     gd_session_run(s, gd_feed(i, gd_from_array(gd_dims(2), GD_I64, good)), gd_list(update, picked));
-    CHECK_SAYING(!gd_failed() && gd_item(gd_sum(gd_session_get(s, v))) == 6, "%s", gd_error_message());
+    CHECK_SAYING(!gd_failed() && gd_item(gd_sum(gd_session_get(s, v))) == 6, "%s",
+                 gd_error_message());
     gd_session_run(s, gd_feed(i, gd_from_array(gd_dims(2), GD_I64, bad)), gd_list(update, picked));
     CHECK(gd_error_status() == GD_E_INDEX && says("index_select"));
     gd_clear_error();
@@ -276,7 +294,7 @@ CLEAN_TEST(of_two_assigns_the_later_one_wins) {
     CHECK(gd_item(gd_sum(gd_session_get(s, v))) == 6 && !gd_failed());
 }
 
-/* --- plans -------------------------------------------------------------------------------------- */
+/* --- plans ------------------------------------------------------------------------------------ */
 
 CLEAN_TEST(the_plan_can_be_read_and_says_what_it_needs) {
     GD_SCOPE;
@@ -285,7 +303,8 @@ CLEAN_TEST(the_plan_can_be_read_and_says_what_it_needs) {
     gd_tensor *x = gd_full(gd_dims(8, 20), 1), *y = gd_full(gd_dims(8, 5), 1);
     gd_plan_memory m;
     CHECK(gd_session_plan(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss, n.train), &m) == GD_OK);
-    CHECK(m.peak_bytes > 0 && m.peak_bytes < 8192 && m.variable_bytes == (200 + 50) * 4 && !m.at_least);
+    CHECK(m.peak_bytes > 0 && m.peak_bytes < 8192 && m.variable_bytes == (200 + 50) * 4 &&
+          !m.at_least);
     char *text = gd_session_plan_text(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss, n.train));
     CHECK(text && strstr(text, "matmul(") && strstr(text, "variable 0 <- "));
     free(text);
@@ -310,7 +329,7 @@ CLEAN_TEST(old_plans_make_room_for_new_ones) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-/* --- threads ------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 typedef struct worker {
     gd_session *session;
@@ -348,7 +367,7 @@ CLEAN_TEST(several_threads_run_one_session) {
     }
 }
 
-/* --- feeding and fetching as others do ------------------------------------------------------------ */
+/* --- feeding and fetching as others do -------------------------------------------------------- */
 
 CLEAN_TEST(results_of_one_node_are_fed_all_or_none) {
     GD_SCOPE;
@@ -365,16 +384,22 @@ CLEAN_TEST(results_of_one_node_are_fed_all_or_none) {
     }
     for (int level = 0; level < 3; level++) {
         gd_session *s = gd_session_new(graph, .level = level);
-        gd_tensor *ones = gd_ones(gd_dims(4)), *tens = gd_full(gd_dims(2), 10), *twenties = gd_full(gd_dims(2), 20);
+        gd_tensor *ones = gd_ones(gd_dims(4)), *tens = gd_full(gd_dims(2), 10),
+                  *twenties = gd_full(gd_dims(2), 20);
         CHECK(gd_item(gd_session_run(s, gd_feed(parts.at[0], tens), gd_list(first)).at[0]) == 20);
-        CHECK(gd_item(gd_session_run(s, gd_feed(parts.at[1], tens), gd_list(second)).at[0]) == 20); /* not the plan before */
-        gd_tensors r = gd_session_run(s, gd_feed(parts.at[0], tens, parts.at[1], twenties), gd_list(first, second));
+        CHECK(gd_item(gd_session_run(s, gd_feed(parts.at[1], tens), gd_list(second)).at[0]) ==
+              20); /* not the plan before */
+        gd_tensors r = gd_session_run(s, gd_feed(parts.at[0], tens, parts.at[1], twenties),
+                                      gd_list(first, second));
         CHECK(!gd_failed() && gd_item(r.at[0]) == 20 && gd_item(r.at[1]) == 40);
         gd_session_run(s, gd_feed(parts.at[0], tens, x, ones), gd_list(first, second));
-        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("'parts' has several results; number 1 is needed"), "%s", gd_error_message());
+        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT &&
+                         says("'parts' has several results; number 1 is needed"),
+                     "%s", gd_error_message());
         gd_clear_error();
         gd_session_run(s, gd_feed(x, ones, x, ones), gd_list(first));
-        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("feed 'x': it is fed twice"), "%s", gd_error_message());
+        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("feed 'x': it is fed twice"), "%s",
+                     gd_error_message());
         gd_clear_error();
     }
 }
@@ -383,19 +408,26 @@ CLEAN_TEST(what_is_given_to_write_into_must_fit) {
     GD_SCOPE;
     net n = make_net(true);
     gd_session *s = gd_session_new(n.graph);
-    gd_tensor *x = gd_ones(gd_dims(2, 20)), *y = gd_ones(gd_dims(2, 5)), *into = gd_full(gd_dims(), 0, .dtype = GD_F64);
+    gd_tensor *x = gd_ones(gd_dims(2, 20)), *y = gd_ones(gd_dims(2, 5)),
+              *into = gd_full(gd_dims(), 0, .dtype = GD_F64);
     gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), .into = gd_list(into));
     CHECK(!gd_failed() && gd_item(into) > 0); /* converted */
     gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), .into = gd_list(n.loss));
-    CHECK_SAYING(gd_error_status() == GD_E_SHAPE && says("into a symbol, f32[]"), "%s", gd_error_message());
+    CHECK_SAYING(gd_error_status() == GD_E_SHAPE && says("into a symbol, f32[]"), "%s",
+                 gd_error_message());
     gd_clear_error();
     gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), .into = gd_list(into, into));
-    CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("2 tensors to write 1 fetches into"), "%s", gd_error_message());
+    CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("2 tensors to write 1 fetches into"),
+                 "%s", gd_error_message());
     gd_clear_error();
     CHECK(gd_session_plan(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), NULL) == GD_OK);
-    CHECK(gd_session_plan(s, gd_feed(n.x, x), gd_list(n.loss), NULL) == GD_E_ARGUMENT && says("gd_session_plan: 'y' is needed")); gd_clear_error();
-    CHECK(gd_session_set(s, n.x, x) == GD_E_ARGUMENT && says("gd_session_set: 'x' is no variable")); gd_clear_error();
-    CHECK(gd_session_set(s, n.w1, n.w1) == GD_E_ARGUMENT && says("the value for 'w1' is a symbol")); gd_clear_error();
+    CHECK(gd_session_plan(s, gd_feed(n.x, x), gd_list(n.loss), NULL) == GD_E_ARGUMENT &&
+          says("gd_session_plan: 'y' is needed"));
+    gd_clear_error();
+    CHECK(gd_session_set(s, n.x, x) == GD_E_ARGUMENT && says("gd_session_set: 'x' is no variable"));
+    gd_clear_error();
+    CHECK(gd_session_set(s, n.w1, n.w1) == GD_E_ARGUMENT && says("the value for 'w1' is a symbol"));
+    gd_clear_error();
 }
 
 /* Messages name places of the program, not of the library; and there is none where nothing failed. */
@@ -413,8 +445,11 @@ CLEAN_TEST(messages_have_the_lines_of_the_program) {
     }
     CHECK_SAYING(!*gd_error_message(), "%s", gd_error_message());
     gd_session *s = gd_session_new(graph);
-    gd_session_run(s, gd_feed(x, gd_ones(gd_dims(1, 3)), y, gd_full(gd_dims(1), 77, .dtype = GD_I64)), gd_list(loss, train));
-    CHECK_SAYING(gd_error_status() != GD_OK && says("class 77") && names_this_file_alone(), "%s", gd_error_message());
+    gd_session_run(s,
+                   gd_feed(x, gd_ones(gd_dims(1, 3)), y, gd_full(gd_dims(1), 77, .dtype = GD_I64)),
+                   gd_list(loss, train));
+    CHECK_SAYING(gd_error_status() != GD_OK && says("class 77") && names_this_file_alone(), "%s",
+                 gd_error_message());
     gd_clear_error();
     CHECK(gd_onnx_save("never.onnx", s, gd_list(x, y), gd_list(train)) == GD_E_UNSUPPORTED);
     CHECK_SAYING(names_this_file_alone(), "%s", gd_error_message());
@@ -434,7 +469,8 @@ CLEAN_TEST(a_symbol_stays_in_its_graph) {
         b = gd_placeholder(gd_dims(2), .name = "b");
     }
     gd_add(a, b);
-    CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("'b', is a symbol of another graph"), "%s", gd_error_message());
+    CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("'b', is a symbol of another graph"),
+                 "%s", gd_error_message());
     gd_clear_error();
     {
         GD_SCOPE;
@@ -442,7 +478,9 @@ CLEAN_TEST(a_symbol_stays_in_its_graph) {
         orphan = gd_keep(gd_placeholder(gd_dims(2), .name = "orphan"));
     }
     gd_relu(orphan);
-    CHECK_SAYING(gd_error_status() == GD_E_STATE && says("'orphan', is a symbol of a graph that is gone"), "%s", gd_error_message());
+    CHECK_SAYING(gd_error_status() == GD_E_STATE &&
+                     says("'orphan', is a symbol of a graph that is gone"),
+                 "%s", gd_error_message());
     gd_clear_error();
 }
 
@@ -453,7 +491,8 @@ typedef struct runner {
 static void *run_once(void *arg) {
     GD_SCOPE;
     const runner *r = arg;
-    gd_session_run(r->session, gd_feed(r->net->x, gd_ones(gd_dims(2, 20))), gd_list(r->net->w1, gd_graph_find(r->net->graph, "w2")));
+    gd_session_run(r->session, gd_feed(r->net->x, gd_ones(gd_dims(2, 20))),
+                   gd_list(r->net->w1, gd_graph_find(r->net->graph, "w2")));
     return gd_failed() ? "failed" : NULL;
 }
 

@@ -144,8 +144,7 @@ static void walk(const work *w, int level) {
     gd_set_num_threads(0);
 }
 
-/* --- sessions -----------------------------------------------------------------------------------
- */
+/* --- sessions --------------------------------------------------------------------------------- */
 
 /* Of the graph that is walked over; it lives outside of the trials. */
 static struct {
@@ -207,8 +206,7 @@ TEST(a_training_step_in_a_session_survives_any_failed_allocation) {
     }
 }
 
-/* --- branches and loops -------------------------------------------------------------------------
- */
+/* --- branches and loops ----------------------------------------------------------------------- */
 
 static gd_tensors scan_step(gd_tensors in, void *w) {
     gd_tensor *h = gd_tanh(gd_add(gd_matmul(in.at[0], w), in.at[1]));
@@ -260,8 +258,7 @@ TEST(branches_and_loops_survive_any_failed_allocation) {
         }
 }
 
-/* --- optimizers ---------------------------------------------------------------------------------
- */
+/* --- optimizers ------------------------------------------------------------------------------- */
 
 static void new_optimizer(trial *t) {
     t->w[0] = gd_requires_grad(gd_full(gd_dims(6, 8), 0.2));
@@ -286,8 +283,7 @@ TEST(a_step_of_an_optimizer_survives_any_failed_allocation) {
     walk(&(work){"adam", new_optimizer, step, look_at_parameters, true}, 0);
 }
 
-/* --- traced functions ---------------------------------------------------------------------------
- */
+/* --- traced functions ------------------------------------------------------------------------- */
 
 static trial *jitted; /* the function reads its tensors from here */
 static gd_tensor *net(gd_tensor *x) {

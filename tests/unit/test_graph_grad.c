@@ -4,11 +4,13 @@
 
 static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
 
-/* --- what stops a gradient ----------------------------------------------------------------------- */
+/* --- what stops a gradient -------------------------------------------------------------------- */
 
 typedef gd_tensor *(*formula)(gd_tensor *x, gd_tensor *w);
 
-static gd_tensor *detached(gd_tensor *x, gd_tensor *w) { return gd_sum(gd_mul(gd_detach(gd_mul(x, w)), gd_square(w))); }
+static gd_tensor *detached(gd_tensor *x, gd_tensor *w) {
+    return gd_sum(gd_mul(gd_detach(gd_mul(x, w)), gd_square(w)));
+}
 
 static gd_tensor *under_no_grad(gd_tensor *x, gd_tensor *w) {
     gd_tensor *fixed;
@@ -19,7 +21,9 @@ static gd_tensor *under_no_grad(gd_tensor *x, gd_tensor *w) {
     return gd_sum(gd_mul(fixed, gd_square(w)));
 }
 
-static gd_tensor *step_detached(gd_tensors in, void *user) { return gd_add(gd_mul(gd_detach(in.at[0]), user), in.at[1]); }
+static gd_tensor *step_detached(gd_tensors in, void *user) {
+    return gd_add(gd_mul(gd_detach(in.at[0]), user), in.at[1]);
+}
 static gd_tensor *in_a_loop(gd_tensor *x, gd_tensor *w) {
     return gd_sum(gd_foldl(step_detached, gd_zeros(gd_dims()), gd_list(x), gd_sum(gd_square(w))));
 }
@@ -46,7 +50,8 @@ static void eager(formula f, gd_tensor *xs, gd_tensor *ws, gd_tensor **first, gd
 
 CLEAN_TEST(what_is_cut_off_from_its_history_has_no_gradient_in_a_graph_either) {
     GD_SCOPE;
-    gd_tensor *xs = gd_from_array(gd_dims(3), GD_F32, (float[]){0.5f, -1, 2}), *ws = gd_from_array(gd_dims(3), GD_F32, (float[]){1, 2, -0.5f});
+    gd_tensor *xs = gd_from_array(gd_dims(3), GD_F32, (float[]){0.5f, -1, 2}),
+              *ws = gd_from_array(gd_dims(3), GD_F32, (float[]){1, 2, -0.5f});
     const formula formulas[] = {detached, under_no_grad, in_a_loop, no_grad_in_a_loop};
     for (int f = 0; f < 4; f++)
         for (int unknown = 0; unknown < 2; unknown++)
@@ -62,15 +67,18 @@ CLEAN_TEST(what_is_cut_off_from_its_history_has_no_gradient_in_a_graph_either) {
                     g = gd_gradients(gd_list(formulas[f](x, w)), gd_list(w)).at[0];
                     gg = gd_gradients(gd_list(gd_sum(gd_square(g))), gd_list(w)).at[0];
                 }
-                gd_tensors r = gd_session_run(gd_session_new(graph, .level = level), gd_feed(x, xs), gd_list(g, gg));
-                CHECK_SAYING(!gd_failed() && distance(r.at[0], first) < 1e-5 && distance(r.at[1], second) < 1e-4,
-                             "formula %d, %s sizes, level %d: off by %g and %g %s", f, unknown ? "unknown" : "known", level,
-                             distance(r.at[0], first), distance(r.at[1], second), gd_error_message());
+                gd_tensors r = gd_session_run(gd_session_new(graph, .level = level), gd_feed(x, xs),
+                                              gd_list(g, gg));
+                CHECK_SAYING(!gd_failed() && distance(r.at[0], first) < 1e-5 &&
+                                 distance(r.at[1], second) < 1e-4,
+                             "formula %d, %s sizes, level %d: off by %g and %g %s", f,
+                             unknown ? "unknown" : "known", level, distance(r.at[0], first),
+                             distance(r.at[1], second), gd_error_message());
                 gd_clear_error();
             }
 }
 
-/* --- what does not depend ------------------------------------------------------------------------ */
+/* --- what does not depend --------------------------------------------------------------------- */
 
 CLEAN_TEST(an_input_without_influence_is_an_error_whether_sizes_are_known_or_not) {
     for (int unknown = 0; unknown < 2; unknown++) {
@@ -78,15 +86,19 @@ CLEAN_TEST(an_input_without_influence_is_an_error_whether_sizes_are_known_or_not
         gd_graph *graph = gd_graph_new();
         GD_GRAPH(graph);
         gd_tensor *x = gd_placeholder(gd_dims(unknown ? GD_ANY : 3, 2), .name = "x");
-        gd_tensor *w = gd_variable(gd_ones(gd_dims(2)), .name = "w"), *other = gd_variable(gd_ones(gd_dims(2)), .name = "other");
+        gd_tensor *w = gd_variable(gd_ones(gd_dims(2)), .name = "w"),
+                  *other = gd_variable(gd_ones(gd_dims(2)), .name = "other");
         gd_tensor *loss = gd_sum(gd_mul(gd_mul(x, w), gd_detach(other)));
         gd_gradients(gd_list(loss), gd_list(w, other));
-        CHECK_SAYING(gd_error_status() == GD_E_STATE && says("input 1, 'other' of") && says("test_graph_grad.c"), "%s", gd_error_message());
+        CHECK_SAYING(gd_error_status() == GD_E_STATE && says("input 1, 'other' of") &&
+                         says("test_graph_grad.c"),
+                     "%s", gd_error_message());
         gd_clear_error();
         gd_tensors g = gd_grad(gd_list(loss), gd_list(w, other), .allow_unused = true);
         CHECK(!gd_failed() && g.count == 2 && g.at[0] && !g.at[1]);
         gd_gradients(gd_list(loss), gd_list(gd_placeholder(gd_dims(2), .dtype = GD_I64)));
-        CHECK_SAYING(gd_error_status() == GD_E_DTYPE && says("input 0 is i64"), "%s", gd_error_message());
+        CHECK_SAYING(gd_error_status() == GD_E_DTYPE && says("input 0 is i64"), "%s",
+                     gd_error_message());
         gd_clear_error();
     }
 }
@@ -101,7 +113,8 @@ CLEAN_TEST(an_optimizer_leaves_variables_alone_that_the_loss_does_not_use) {
             x = gd_placeholder(gd_dims(unknown ? GD_ANY : 3, 2));
             w = gd_variable(gd_ones(gd_dims(2)));
             other = gd_variable(gd_ones(gd_dims(2)));
-            train = gd_minimize(gd_optim_sgd(gd_list(w, other), .lr = 0.1, .weight_decay = 0.5), gd_sum(gd_mul(x, w)));
+            train = gd_minimize(gd_optim_sgd(gd_list(w, other), .lr = 0.1, .weight_decay = 0.5),
+                                gd_sum(gd_mul(x, w)));
         }
         gd_session *s = gd_session_new(graph);
         gd_session_run(s, gd_feed(x, gd_ones(gd_dims(3, 2))), gd_list(train));
@@ -120,7 +133,7 @@ CLEAN_TEST(walking_back_from_a_symbol_is_refused) {
     CHECK(!gd_tensor_grad(w));
 }
 
-/* --- values outside ------------------------------------------------------------------------------ */
+/* --- values outside --------------------------------------------------------------------------- */
 
 CLEAN_TEST(gradients_are_of_values_as_they_are_when_the_graph_runs) {
     GD_SCOPE;
@@ -133,11 +146,12 @@ CLEAN_TEST(gradients_are_of_values_as_they_are_when_the_graph_runs) {
     }
     gd_copy_from(scale, (float[]){5, 6}, 8); /* before the gradient is asked for */
     g = gd_gradients(gd_list(y), gd_list(x)).at[0];
-    gd_tensors r = gd_session_run(gd_session_new(graph), gd_feed(x, gd_ones(gd_dims(2))), gd_list(g));
+    gd_tensors r =
+        gd_session_run(gd_session_new(graph), gd_feed(x, gd_ones(gd_dims(2))), gd_list(g));
     CHECK_SAYING(!gd_failed() && distance(r.at[0], scale) == 0, "%s", gd_error_message());
 }
 
-/* --- ops that write ------------------------------------------------------------------------------ */
+/* --- ops that write --------------------------------------------------------------------------- */
 
 /* The mask makes sizes depend on data: such a run is evaluated node by node, with a tape. */
 static gd_tensor *normed_and_masked(gd_tensor *x, gd_tensor *w, gd_tensor *mean, gd_tensor *var) {
@@ -148,7 +162,8 @@ static gd_tensor *normed_and_masked(gd_tensor *x, gd_tensor *w, gd_tensor *mean,
 CLEAN_TEST(gradients_go_through_ops_that_write_in_runs_without_a_plan) {
     GD_SCOPE;
     gd_seed(3);
-    gd_tensor *xs = gd_randn(gd_dims(4, 3)), *w = gd_requires_grad(gd_randn(gd_dims(3))), *mean = gd_zeros(gd_dims(3)), *var = gd_ones(gd_dims(3));
+    gd_tensor *xs = gd_randn(gd_dims(4, 3)), *w = gd_requires_grad(gd_randn(gd_dims(3))),
+              *mean = gd_zeros(gd_dims(3)), *var = gd_ones(gd_dims(3));
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *gw, *v, *m;
     {
@@ -156,16 +171,19 @@ CLEAN_TEST(gradients_go_through_ops_that_write_in_runs_without_a_plan) {
         x = gd_placeholder(gd_dims(GD_ANY, 3));
         v = gd_variable(gd_detach(w));
         m = gd_variable(mean, .trainable = false);
-        gw = gd_gradients(gd_list(normed_and_masked(x, v, m, gd_variable(var, .trainable = false))), gd_list(v)).at[0];
+        gw = gd_gradients(gd_list(normed_and_masked(x, v, m, gd_variable(var, .trainable = false))),
+                          gd_list(v))
+                 .at[0];
     }
     gd_session *session = gd_session_new(graph);
     gd_tensor *got = gd_session_run(session, gd_feed(x, xs), gd_list(gw)).at[0];
     gd_tensor *want = gd_grad(gd_list(normed_and_masked(xs, w, mean, var)), gd_list(w)).at[0];
-    CHECK_SAYING(!gd_failed() && distance(got, want) == 0 && gd_item(gd_max(gd_abs(want))) > 0, "%s", gd_error_message());
+    CHECK_SAYING(!gd_failed() && distance(got, want) == 0 && gd_item(gd_max(gd_abs(want))) > 0,
+                 "%s", gd_error_message());
     CHECK(distance(gd_session_get(session, m), mean) == 0 && gd_item(gd_max(gd_abs(mean))) > 0);
 }
 
-/* --- names --------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 CLEAN_TEST(a_name_is_of_one_node_of_its_scope) {
     GD_SCOPE;
@@ -177,10 +195,13 @@ CLEAN_TEST(a_name_is_of_one_node_of_its_scope) {
         gd_tensor *inner = gd_variable(gd_ones(gd_dims(2)), .name = "w");
         CHECK_SAYING(!gd_failed() && gd_tensor_dim(inner, 0) == 2, "%s", gd_error_message());
         gd_variable(gd_ones(gd_dims(3)), .name = "w");
-        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("\"hidden/w\", of ") && says("test_graph_grad.c"), "%s", gd_error_message());
+        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("\"hidden/w\", of ") &&
+                         says("test_graph_grad.c"),
+                     "%s", gd_error_message());
         gd_clear_error();
     }
-    CHECK(gd_tensor_dim(gd_graph_find(graph, "w"), 0) == 1 && gd_tensor_dim(gd_graph_find(graph, "hidden/w"), 0) == 2);
+    CHECK(gd_tensor_dim(gd_graph_find(graph, "w"), 0) == 1 &&
+          gd_tensor_dim(gd_graph_find(graph, "hidden/w"), 0) == 2);
     gd_named(gd_relu(w), "w");
     CHECK(gd_error_status() == GD_E_ARGUMENT && says("another node named \"w\""));
     gd_clear_error();

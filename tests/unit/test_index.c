@@ -15,7 +15,7 @@ static gd_tensor *ints(gd_shape dims, const int64_t *data) {
 static gd_tensor *bools(gd_shape dims, const bool *data) {
     return gd_from_array(dims, GD_BOOL, data);
 }
-#define INTS(...)                                                                                  \
+#define INTS(...) \
     ints(gd_dims((int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8)), (int64_t[]){__VA_ARGS__})
 
 /* The shape and all elements. */
@@ -31,7 +31,7 @@ static bool is(gd_tensor *t, gd_shape dims, const double *expected) {
         if (got[i] != expected[i]) return false;
     return true;
 }
-#define IS(t, dims, ...)                                                                           \
+#define IS(t, dims, ...) \
     CHECK_SAYING(is(t, dims, (double[]){__VA_ARGS__}), "%s", gd_error_message())
 
 TEST(numbers_ranges_and_new_axes_are_views) {

@@ -158,7 +158,7 @@ CLEAN_TEST(identity_weights_pass_their_input_on) {
     CHECK(!gd_failed());
 }
 
-/* --- by name -------------------------------------------------------------------------------------- */
+/* --- by name ---------------------------------------------------------------------------------- */
 
 CLEAN_TEST(every_initializer_fills_parameters_by_name_from_text_in_their_dtype) {
     const gd_maker *m;

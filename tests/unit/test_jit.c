@@ -16,8 +16,7 @@
 #include "gradus/gradus.h"
 #include "test.h"
 
-/* --- expressions
- * ---------------------------------------------------------------------------------- */
+/* --- expressions ------------------------------------------------------------------------------ */
 
 typedef struct expression {
     gd_ir ir;
@@ -56,8 +55,7 @@ static bool works(gd_ew_fn fn) {
 }
 #define PRODUCT "a*b + a"
 
-/* --- processes and directories
- * --------------------------------------------------------------------- */
+/* --- processes and directories ---------------------------------------------------------------- */
 
 /* The bits that a child returns. */
 enum { WORKS = 1, COMPILED = 2, LOADED = 4, FAILED = 8 };
@@ -119,8 +117,7 @@ static void remove_tree(const char *path) {
     finish(child);
 }
 
-/* --- what must work
- * --------------------------------------------------------------------------------- */
+/* --- what must work --------------------------------------------------------------------------- */
 
 TEST(a_kernel_is_compiled_once_and_then_found) {
     fresh_cache("new/deeper");
@@ -197,8 +194,7 @@ TEST(processes_may_fill_the_cache_at_once) {
     remove_tree(base);
 }
 
-/* --- files that are not what they should be
- * --------------------------------------------------------- */
+/* --- files that are not what they should be --------------------------------------------------- */
 
 static void write_file(const char *path, const char *text, size_t bytes) {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0700);
@@ -255,8 +251,7 @@ TEST(the_kernel_of_another_expression_is_not_taken) {
     remove_tree(base);
 }
 
-/* --- where it must not work
- * --------------------------------------------------------------------------- */
+/* --- where it must not work ------------------------------------------------------------------- */
 
 TEST(a_directory_that_others_can_use_is_left_alone) {
     static const mode_t modes[] = {0755, 0770, 0701, 0777};
@@ -302,8 +297,7 @@ TEST(without_a_compiler_there_is_no_kernel_and_no_rest) {
     remove_tree(base);
 }
 
-/* --- in a plan
- * ------------------------------------------------------------------------------------------ */
+/* --- in a plan -------------------------------------------------------------------------------- */
 
 static int debug_messages;
 static void count_messages(gd_log_level level, const char *message, void *context) {
@@ -342,8 +336,7 @@ TEST(a_plan_runs_with_a_compiler_and_without) {
     remove_tree(base);
 }
 
-/* --- what the log says
- * ---------------------------------------------------------------------------------- */
+/* --- what the log says ------------------------------------------------------------------------ */
 
 static int warnings;
 static char warning[1024];
@@ -403,8 +396,7 @@ TEST(what_stops_compiled_kernels_is_said_once_and_what_helps) {
     remove_tree(base);
 }
 
-/* --- several at once
- * ------------------------------------------------------------------------------------- */
+/* --- several at once -------------------------------------------------------------------------- */
 
 /* A plan of three kernels, the first of which another plan has too. */
 static int run_kernels(int count, bool *right) {
@@ -507,8 +499,7 @@ TEST(a_compiler_that_crashes_or_hangs_is_done_without) {
     remove_tree(base);
 }
 
-/* --- a fork while a kernel is compiled
- * --------------------------------------------------------------------- */
+/* --- a fork while a kernel is compiled -------------------------------------------------------- */
 
 static int compile_in_grandchild(void) {
     unsetenv("GRADUS_CC");
@@ -541,8 +532,7 @@ TEST(a_child_does_not_wait_for_what_its_parent_compiles) {
     remove_tree(base);
 }
 
-/* --- how much is kept
- * -------------------------------------------------------------------------------------- */
+/* --- how much is kept ------------------------------------------------------------------------- */
 
 static double bytes_of(const char *directory) {
     DIR *d = opendir(directory);

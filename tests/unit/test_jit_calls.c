@@ -17,8 +17,7 @@ static net make_net(void) {
 
 static double first(gd_tensor *t) { return gd_item(gd_at(gd_detach(t), 0)); }
 
-/* --- keys ---------------------------------------------------------------------------------------
- */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 static gd_tensors predict(gd_tensors in, void *user) {
     net *n = user;
@@ -65,8 +64,7 @@ CLEAN_TEST(gradients_of_calls_with_keys_are_those_of_their_plans) {
     CHECK_SAYING(first(gd_tensor_grad(n.w)) == 12 && !gd_failed(), "%s", gd_error_message());
 }
 
-/* --- what C code does at once -------------------------------------------------------------------
- */
+/* --- what C code does at once ----------------------------------------------------------------- */
 
 typedef enum {
     COPY_FROM,

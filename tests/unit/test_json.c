@@ -13,12 +13,12 @@
 
 static int failures;
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition);  \
-            failures++;                                                                            \
-        }                                                                                          \
+#define CHECK(condition)                                                                          \
+    do {                                                                                          \
+        if (!(condition)) {                                                                       \
+            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
+            failures++;                                                                           \
+        }                                                                                         \
     } while (0)
 
 /* Parses a copy of exactly the text's size, so that AddressSanitizer sees a read beyond it. */
@@ -55,7 +55,7 @@ static const char rich[] =
     "[], {}],\n \"a\": {\"b\": {\"c\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}}, \"n\": 9007199254740993, "
     "\"k1\": 1, \"k2\": 2, \"k3\": 3, \"k4\": 4, \"k5\": 5, \"k6\": 6}";
 
-/* --- reading -------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static void values_of_every_type(void) {
     gd_json_doc *doc = parse(rich);
@@ -226,7 +226,7 @@ static void no_memory_is_a_status(void) {
     }
 }
 
-/* --- writing -------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static void write_example(gd_json_writer *w, int indent) {
     gd_json_writer_begin(w, indent);

@@ -9,8 +9,7 @@ static char *plan_text(body_fn body, gd_tensor *const *x, int n) {
     return text_of(&p);
 }
 
-/* --- sinking
- * ------------------------------------------------------------------------------------------ */
+/* --- sinking ---------------------------------------------------------------------------------- */
 
 /* A chain over a transposed operand, with operands of every kind beside it. */
 static results chain_body(gd_tensor *const *x, const void *arg) {
@@ -66,8 +65,7 @@ TEST(permutes_cancel_around_elementwise_steps) {
     free(text);
 }
 
-/* --- attention by hand
- * ---------------------------------------------------------------------------------- */
+/* --- attention by hand ------------------------------------------------------------------------ */
 
 enum { B = 2, T = 7, H = 3, D = 4 };
 
@@ -107,8 +105,7 @@ TEST(the_heads_of_attention_are_put_together_without_a_copy) {
     free(text);
 }
 
-/* --- copies that have to be
- * ------------------------------------------------------------------------------ */
+/* --- copies that have to be ------------------------------------------------------------------- */
 
 static results copies_body(gd_tensor *const *x, const void *arg) {
     (void)arg;

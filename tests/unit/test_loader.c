@@ -113,7 +113,7 @@ CLEAN_TEST(a_batch_is_the_loaders_until_the_next_and_can_be_retained) {
     CHECK(!gd_failed());
 }
 
-/* --- small stacks ------------------------------------------------------------------------------ */
+/* --- small stacks ----------------------------------------------------------------------------- */
 
 static void *on_a_small_stack(void *arg) {
     GD_SCOPE;
@@ -150,7 +150,7 @@ CLEAN_TEST(a_loader_needs_little_stack) {
     CHECK(ended);
 }
 
-/* --- prefetch ---------------------------------------------------------------------------------- */
+/* --- prefetch --------------------------------------------------------------------------------- */
 
 CLEAN_TEST(workers_are_no_further_ahead_than_prefetch_allows) {
     GD_SCOPE;
@@ -177,7 +177,7 @@ CLEAN_TEST(no_worker_is_at_work_between_two_epochs) {
     CHECK(atomic_load(&n.calls) == 80);
 }
 
-/* --- the pool ---------------------------------------------------------------------------------- */
+/* --- the pool --------------------------------------------------------------------------------- */
 
 static _Thread_local bool is_caller;
 static _Atomic int elsewhere;
@@ -207,7 +207,7 @@ CLEAN_TEST(workers_leave_the_thread_pool_to_the_program) {
     gd_set_num_threads(0);
 }
 
-/* --- stopping ---------------------------------------------------------------------------------- */
+/* --- stopping --------------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_loader_can_be_stopped_and_released_at_any_time) {
     numbers n = {.count = 64, .sleep_us = 100};
@@ -231,7 +231,7 @@ CLEAN_TEST(a_loader_can_be_stopped_and_released_at_any_time) {
     gd_loader_stop(NULL);
 }
 
-/* --- position ---------------------------------------------------------------------------------- */
+/* --- position --------------------------------------------------------------------------------- */
 
 CLEAN_TEST(seek_goes_to_any_batch_of_any_epoch) {
     GD_SCOPE;

@@ -2,7 +2,7 @@
 #include "backend/test/device.h"
 #include "loader_things.h"
 
-/* --- shapes ------------------------------------------------------------------------------------ */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 /* Sample i: i32 of i % 4 + 1 numbers i, a (2, i % 3) matrix of 1, a number. */
 static int64_t ragged_count(void *self) {
@@ -89,7 +89,7 @@ CLEAN_TEST(other_differences_are_errors_with_and_without_pad) {
         }
 }
 
-/* --- a function of the program ----------------------------------------------------------------- */
+/* --- a function of the program ---------------------------------------------------------------- */
 
 static gd_tensors lengths(const gd_tensors *samples, int64_t count, void *user) {
     GD_SCOPE;
@@ -121,7 +121,7 @@ CLEAN_TEST(a_collate_function_makes_the_batch) {
     }
 }
 
-/* --- broken samples ---------------------------------------------------------------------------- */
+/* --- broken samples --------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_broken_sample_fails_its_batch_in_its_turn_and_the_next_goes_on) {
     for (int records = 0; records < 2; records++)
@@ -194,7 +194,7 @@ CLEAN_TEST(broken_samples_are_left_out_of_padded_batches_too) {
           gd_loader_skipped(l) == 3);
 }
 
-/* --- the thread ---------------------------------------------------------------------- */
+/* --- the thread ------------------------------------------------------------------------------- */
 
 static gd_tensors first_ones(const gd_tensors *samples, int64_t count, void *user) {
     (void)count, (void)user;
@@ -263,7 +263,7 @@ CLEAN_TEST(a_traced_function_cannot_read_a_loader) {
     CHECK(gd_loader_tell(l).batch == 0);
 }
 
-/* --- options ----------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static int64_t own_count(int64_t samples, void *self) {
     (void)samples;
@@ -304,11 +304,11 @@ CLEAN_TEST(options_that_do_not_fit_are_refused) {
     numbers n = {.count = 6};
     gd_dataset *d = NUMBERS(&n);
     gd_sampler *s = gd_sampler_weighted(gd_ones(gd_dims(5)));
-#define REFUSES(part, ...)                                                                         \
-    do {                                                                                           \
-        CHECK(!gd_loader_new(__VA_ARGS__));                                                        \
-        CHECK_SAYING(says(part) && says("gd_loader_new: "), "%s", gd_error_message());             \
-        gd_clear_error();                                                                          \
+#define REFUSES(part, ...)                                                             \
+    do {                                                                               \
+        CHECK(!gd_loader_new(__VA_ARGS__));                                            \
+        CHECK_SAYING(says(part) && says("gd_loader_new: "), "%s", gd_error_message()); \
+        gd_clear_error();                                                              \
     } while (0)
     REFUSES("the dataset is NULL", NULL);
     REFUSES(".batch is 0; it is 1 or more", d, .batch = 0);

@@ -67,7 +67,7 @@ CLEAN_TEST(a_state_of_another_loader_is_refused_and_changes_nothing) {
     CHECK(gd_set_state(a, state) == GD_OK && gd_loader_tell(a).batch == 2);
 }
 
-/* --- fork -------------------------------------------------------------------------------------- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 #if defined(__SANITIZE_THREAD__)
 #define SKIP_FORKS SKIP("ThreadSanitizer does not follow the child of a threaded program")
@@ -117,7 +117,7 @@ TEST(the_child_of_a_fork_can_use_and_free_a_loader) {
     gd_release(l);
 }
 
-/* --- signals and the end ----------------------------------------------------------------------- */
+/* --- signals and the end ---------------------------------------------------------------------- */
 
 static _Atomic int in_worker;
 static pthread_t main_thread;

@@ -47,10 +47,10 @@ static const char *set_comma(void) {
            "it)";
 }
 
-#define COMMA_OR_SKIP                                                                              \
-    do {                                                                                           \
-        const char *comma_why_ = set_comma();                                                      \
-        if (comma_why_) SKIP(comma_why_);                                                          \
+#define COMMA_OR_SKIP                         \
+    do {                                      \
+        const char *comma_why_ = set_comma(); \
+        if (comma_why_) SKIP(comma_why_);     \
     } while (0)
 
 static void set_plain(void) { setlocale(LC_ALL, "C"); }

@@ -8,7 +8,9 @@
 #include "ops/call.h"
 #include "test.h"
 
-static gd_tensor *indices(int64_t n, const int64_t *values) { return gd_from_array(gd_dims(n), GD_I64, values); }
+static gd_tensor *indices(int64_t n, const int64_t *values) {
+    return gd_from_array(gd_dims(n), GD_I64, values);
+}
 
 static bool close_to(double a, double b, double tolerance) {
     return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= tolerance * fmax(1, fabs(b));
@@ -26,7 +28,7 @@ static bool same_values(gd_tensor *a, gd_tensor *b, double tolerance) {
     return same;
 }
 
-/* --- wrong targets ------------------------------------------------------------------------------ */
+/* --- wrong targets ---------------------------------------------------------------------------- */
 
 TEST(a_class_that_does_not_exist_is_named_with_its_place) {
     static const gd_dtype dtypes[] = {GD_F32, GD_F64, GD_F16};
@@ -34,11 +36,14 @@ TEST(a_class_that_does_not_exist_is_named_with_its_place) {
         for (int high = 0; high < 2; high++) {
             GD_SCOPE;
             enum { N = 5000, C = 10 };
-            gd_tensor *x = gd_randn(gd_dims(N, C), .dtype = dtypes[d]), *target = gd_randint(gd_dims(N), 0, C);
+            gd_tensor *x = gd_randn(gd_dims(N, C), .dtype = dtypes[d]),
+                      *target = gd_randint(gd_dims(N), 0, C);
             int64_t *t = gd_data(target);
-            t[4321] = 99, t[1234] = high ? C : -1; /* the first one is named, whichever thread finds it */
+            t[4321] = 99,
+            t[1234] = high ? C : -1; /* the first one is named, whichever thread finds it */
             char expected[80];
-            snprintf(expected, sizeof expected, "target 1234 is class %d, and there are classes 0 to 9", high ? C : -1);
+            snprintf(expected, sizeof expected,
+                     "target 1234 is class %d, and there are classes 0 to 9", high ? C : -1);
             gd_tensor *y[2] = {gd_cross_entropy(x, target), NULL};
             CHECK(gd_tensor_is_error(y[0]) && gd_error_status() == GD_E_INDEX);
             CHECK_SAYING(strstr(gd_error_message(), expected), "%s", gd_error_message());
@@ -64,15 +69,15 @@ TEST(a_target_that_broadcasts_is_warned_of) {
     gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(8, 1))), *target = gd_rand(gd_dims(8));
     gd_set_log(take_log, NULL);
     char line[40];
-#define WARNS(name, call)                                                                          \
-    do {                                                                                           \
-        logged[0] = 0, n_logged = 0;                                                               \
-        snprintf(line, sizeof line, "test_loss.c:%d)", __LINE__);                                  \
-        gd_tensor *loss = call;                                                                    \
-        CHECK(gd_backward(gd_sum(loss)) == GD_OK && n_logged == 1);                                \
-        CHECK_SAYING(strstr(logged, name ": x [8,1] and target [8] broadcast to [8,8]"), "%s",     \
-                     logged);                                                                      \
-        CHECK_SAYING(strstr(logged, line), "%s", logged);                                          \
+#define WARNS(name, call)                                                                      \
+    do {                                                                                       \
+        logged[0] = 0, n_logged = 0;                                                           \
+        snprintf(line, sizeof line, "test_loss.c:%d)", __LINE__);                              \
+        gd_tensor *loss = call;                                                                \
+        CHECK(gd_backward(gd_sum(loss)) == GD_OK && n_logged == 1);                            \
+        CHECK_SAYING(strstr(logged, name ": x [8,1] and target [8] broadcast to [8,8]"), "%s", \
+                     logged);                                                                  \
+        CHECK_SAYING(strstr(logged, line), "%s", logged);                                      \
     } while (0)
     WARNS("mse_loss", gd_mse_loss(x, target));
     WARNS("l1_loss", gd_l1_loss(x, target));
@@ -102,12 +107,13 @@ TEST(a_target_that_broadcasts_is_warned_of) {
 TEST(shapes_that_do_not_fit_are_refused) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(4, 3)), *whole = gd_zeros(gd_dims(4), .dtype = GD_I64);
-#define REFUSED(status, expression)                                                                   \
-    do {                                                                                              \
-        CHECK(gd_tensor_is_error(expression));                                                        \
-        CHECK_SAYING(gd_error_status() == status, "%s: %s", gd_status_name(gd_error_status()), gd_error_message()); \
-        CHECK_SAYING(strstr(gd_error_message(), "test_loss.c"), "%s", gd_error_message());            \
-        gd_clear_error();                                                                             \
+#define REFUSED(status, expression)                                                            \
+    do {                                                                                       \
+        CHECK(gd_tensor_is_error(expression));                                                 \
+        CHECK_SAYING(gd_error_status() == status, "%s: %s", gd_status_name(gd_error_status()), \
+                     gd_error_message());                                                      \
+        CHECK_SAYING(strstr(gd_error_message(), "test_loss.c"), "%s", gd_error_message());     \
+        gd_clear_error();                                                                      \
     } while (0)
     REFUSED(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(3), .dtype = GD_I64)));
     REFUSED(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(4, 1), .dtype = GD_I64)));
@@ -129,7 +135,7 @@ TEST(shapes_that_do_not_fit_are_refused) {
     REFUSED(GD_E_SHAPE, gd_cosine_embedding_loss(x, x, gd_scalar(1)));
 }
 
-/* --- ignored targets ---------------------------------------------------------------------------- */
+/* --- ignored targets -------------------------------------------------------------------------- */
 
 TEST(targets_that_are_all_ignored_give_nan_as_a_mean_and_0_as_a_sum) {
     static const int64_t ignored[3] = {-100, -100, -100};
@@ -156,7 +162,8 @@ TEST(logits_of_an_ignored_target_do_not_matter) {
         }
         gd_requires_grad(x);
         gd_tensor *y = gd_cross_entropy(x, target);
-        double first = log(exp(-1) + 1 + exp(1) + exp(2)), second = log(1 + exp(-1) + exp(-2) + exp(-3));
+        double first = log(exp(-1) + 1 + exp(1) + exp(2)),
+               second = log(1 + exp(-1) + exp(-2) + exp(-3));
         CHECK_SAYING(close_to(gd_item(y), (first + second) / 2, 1e-6), "%g", gd_item(y));
         CHECK(gd_backward(y) == GD_OK);
         const float *g = gd_data(gd_tensor_grad(x));
@@ -165,7 +172,7 @@ TEST(logits_of_an_ignored_target_do_not_matter) {
     }
 }
 
-/* --- numbers ------------------------------------------------------------------------------------ */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 TEST(large_logits_keep_their_digits) {
     static const int64_t values[2] = {0, 1};
@@ -188,7 +195,8 @@ TEST(bce_with_logits_is_finite_far_out_in_both_orders) {
     gd_tensor *target = gd_from_array(gd_dims(4), GD_F32, targets);
     for (int weighted = 0; weighted < 2; weighted++) {
         gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(4), GD_F32, data));
-        gd_tensor *y = gd_bce_with_logits(x, target, .reduction = GD_SUM, .pos_weight = weighted ? gd_full(gd_dims(1), 2) : NULL);
+        gd_tensor *y = gd_bce_with_logits(x, target, .reduction = GD_SUM,
+                                          .pos_weight = weighted ? gd_full(gd_dims(1), 2) : NULL);
         CHECK(close_to(gd_item(y), weighted ? 270 : 180, 1e-6));
         gd_tensors g = gd_grad(gd_list(y), gd_list(x), .create_graph = true);
         gd_tensors h = gd_grad(gd_list(gd_sum(g.at[0])), gd_list(x));
@@ -198,7 +206,7 @@ TEST(bce_with_logits_is_finite_far_out_in_both_orders) {
     }
 }
 
-/* --- kernels and bodies ------------------------------------------------------------------------- */
+/* --- kernels and bodies ----------------------------------------------------------------------- */
 
 /* The op's body, said in other ops, against its kernel. */
 static void check_body(const char *name, gd_tensors inputs, const char *options, double tolerance) {
@@ -206,15 +214,19 @@ static void check_body(const char *name, gd_tensors inputs, const char *options,
     gd_tensor *from_kernel = gd_call(name, inputs, options), *y[4] = {NULL};
     gd_attrs *attrs = gd_attrs_new(op);
     CHECK(gd_attrs_parse(attrs, options) == GD_OK);
-    gd_expand body = {op, gd_attrs_data(attrs), (int)inputs.count, op->n_outputs, (gd_tensor **)inputs.at, y};
+    gd_expand body = {
+        op, gd_attrs_data(attrs), (int)inputs.count, op->n_outputs, (gd_tensor **)inputs.at, y};
     op->expand(&body);
-    CHECK_SAYING(!gd_failed() && same_values(y[0], from_kernel, tolerance), "%s %s: %s", name, options, gd_error_message());
+    CHECK_SAYING(!gd_failed() && same_values(y[0], from_kernel, tolerance), "%s %s: %s", name,
+                 options, gd_error_message());
     gd_clear_error();
 }
 
 TEST(bodies_give_what_kernels_give) {
-    static const char *const options[] = {"", "reduction=sum", "reduction=none", "ignore_index=1", "ignore_index=1 reduction=none"};
-    static const gd_shape shapes[] = {{{5}, 1, 1}, {{7, 5}, 2, 1}, {{3, 5, 4}, 3, 1}, {{2, 5, 3, 4}, 4, 1}};
+    static const char *const options[] = {"", "reduction=sum", "reduction=none", "ignore_index=1",
+                                          "ignore_index=1 reduction=none"};
+    static const gd_shape shapes[] = {
+        {{5}, 1, 1}, {{7, 5}, 2, 1}, {{3, 5, 4}, 3, 1}, {{2, 5, 3, 4}, 4, 1}};
     for (int s = 0; s < 4; s++)
         for (int weighted = 0; weighted < 2; weighted++)
             for (int o = 0; o < 5; o++) {
@@ -223,8 +235,11 @@ TEST(bodies_give_what_kernels_give) {
                 gd_shape places = {.form = 1};
                 for (int k = 0; k < shapes[s].rank; k++)
                     if (k != (shapes[s].rank > 1)) places.at[places.rank++] = shapes[s].at[k];
-                gd_tensor *x = gd_randn(shapes[s], .dtype = GD_F64), *target = gd_randint(places, 0, 5);
-                gd_tensor *weight = weighted ? gd_uniform(gd_dims(5), .low = 0.5, .high = 2, .dtype = GD_F64) : NULL;
+                gd_tensor *x = gd_randn(shapes[s], .dtype = GD_F64),
+                          *target = gd_randint(places, 0, 5);
+                gd_tensor *weight =
+                    weighted ? gd_uniform(gd_dims(5), .low = 0.5, .high = 2, .dtype = GD_F64)
+                             : NULL;
                 gd_tensors in = gd_list(x, target, weight);
                 char smooth[80];
                 snprintf(smooth, sizeof smooth, "%s label_smoothing=0.3", options[o]);
@@ -237,7 +252,8 @@ TEST(bodies_give_what_kernels_give) {
 TEST(no_memory_is_a_status) {
     for (int n = 0; n < 40; n++) {
         GD_SCOPE;
-        gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(40, 7))), *target = gd_randint(gd_dims(40), 0, 7);
+        gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(40, 7))),
+                  *target = gd_randint(gd_dims(40), 0, 7);
         gd_fault_after(n, true);
         gd_tensor *y = gd_cross_entropy(x, target, .label_smoothing = 0.1);
         gd_status status = gd_tensor_is_error(y) ? gd_error_status() : gd_backward(y);

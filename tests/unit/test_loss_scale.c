@@ -89,7 +89,7 @@ static bool same_runs(const run *a, const run *b) {
 static double value_of(gd_loss_scale *s) { return gd_item(gd_loss_scale_value(s)); }
 static double skipped_of(gd_loss_scale *s) { return gd_item(gd_loss_scale_skipped(s)); }
 
-/* --- the same bits ----------------------------------------------------------------------------- */
+/* --- the same bits ---------------------------------------------------------------------------- */
 
 TEST(a_power_of_two_changes_no_bit) {
     GD_SCOPE;
@@ -104,10 +104,8 @@ TEST(a_power_of_two_changes_no_bit) {
                    *b = gd_jit_new(step, &scaled, .level = 0);
             for (int i = 0; i < 8; i++) {
                 gd_tensors in = gd_list(batch(i), none);
-                if (way & 1)
-                    gd_jit_call(a, in), gd_jit_call(b, in);
-                else
-                    step(in, &plain), step(in, &scaled);
+                if (way & 1) gd_jit_call(a, in), gd_jit_call(b, in);
+                else step(in, &plain), step(in, &scaled);
             }
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             CHECK_SAYING(same_runs(&plain, &scaled), "%s %s, way %d", optimizers[which][0],
@@ -117,7 +115,7 @@ TEST(a_power_of_two_changes_no_bit) {
         }
 }
 
-/* --- steps that overflow ----------------------------------------------------------------------- */
+/* --- steps that overflow ---------------------------------------------------------------------- */
 
 /* Bad steps in between leave a run as if they had never been. */
 TEST(a_step_that_overflows_changes_nothing) {
@@ -132,15 +130,11 @@ TEST(a_step_that_overflows_changes_nothing) {
                    *other = gd_jit_new(step, &plain, .level = way > 0 ? (way - 1) % 3 : 0);
             for (int i = 0; i < 9; i++) {
                 gd_tensors in = gd_list(batch(i), gd_scalar(bad[i]));
-                if (way == 0 || way == 4)
-                    step(in, &scaled);
-                else
-                    gd_jit_call(jit, in);
+                if (way == 0 || way == 4) step(in, &scaled);
+                else gd_jit_call(jit, in);
                 if (bad[i] != 0) continue;
-                if (way == 0 || way == 4)
-                    step(in, &plain);
-                else
-                    gd_jit_call(other, in);
+                if (way == 0 || way == 4) step(in, &plain);
+                else gd_jit_call(other, in);
             }
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             CHECK_SAYING(same_runs(&plain, &scaled), "%s %s, way %d", optimizers[which][0],
@@ -256,7 +250,7 @@ TEST(user_defined_optimizers_skip_too) {
     CHECK(!gd_failed());
 }
 
-/* --- graphs ------------------------------------------------------------------------------------ */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 typedef struct built {
     gd_graph *graph;
@@ -315,7 +309,7 @@ TEST(sessions_skip_steps_too) {
         }
 }
 
-/* --- state ------------------------------------------------------------------------------------- */
+/* --- state ------------------------------------------------------------------------------------ */
 
 TEST(the_state_is_saved_and_restored) {
     GD_SCOPE;
@@ -331,14 +325,14 @@ TEST(the_state_is_saved_and_restored) {
     CHECK(!gd_failed());
 }
 
-/* --- misuse ------------------------------------------------------------------------------------ */
+/* --- misuse ----------------------------------------------------------------------------------- */
 
-#define REFUSES(call, code, word)                                                                  \
-    do {                                                                                           \
-        (void)(call);                                                                              \
-        CHECK_SAYING(gd_error_status() == (code) && strstr(gd_error_message(), word), "%s",        \
-                     gd_error_message());                                                          \
-        gd_clear_error();                                                                          \
+#define REFUSES(call, code, word)                                                           \
+    do {                                                                                    \
+        (void)(call);                                                                       \
+        CHECK_SAYING(gd_error_status() == (code) && strstr(gd_error_message(), word), "%s", \
+                     gd_error_message());                                                   \
+        gd_clear_error();                                                                   \
     } while (0)
 
 static gd_tensors step_alone(gd_tensors in, void *user) {
@@ -387,7 +381,7 @@ TEST(a_scale_stays_where_it_was_used_first) {
     REFUSES(gd_minimize(o, gd_square(w), .loss_scale = eager), GD_E_STATE, "loss scale");
 }
 
-/* --- no memory --------------------------------------------------------------------------------- */
+/* --- no memory -------------------------------------------------------------------------------- */
 
 /* Whatever allocation fails, the step has been done or it has not, and the next one goes on from there. */
 TEST(a_step_without_memory_changes_nothing) {

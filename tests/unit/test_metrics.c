@@ -17,7 +17,7 @@ static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * (1 + fabs(b
                      gd_error_message());                                                          \
     } while (0)
 
-/* --- accuracy ---------------------------------------------------------------------------------- */
+/* --- accuracy --------------------------------------------------------------------------------- */
 
 static gd_tensor *three_by_three(void) {
     return FLOATS(gd_dims(3, 3), 1, 2, 0, /* class 1 */ 5, 5, 1 /* class 0: the first of equals */,
@@ -86,7 +86,7 @@ CLEAN_TEST(a_jit_that_resets_begins_each_call_at_zero) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-/* --- values of scikit-learn and PyTorch (golden/metrics_make.py) ----------------------------------- */
+/* --- values of scikit-learn and PyTorch (golden/metrics_make.py) ------------------------------ */
 
 enum { N = 300, C = 7, T = 9, BATCHES = 3 };
 
@@ -185,10 +185,8 @@ static void update_all(gd_metric *m, data d, bool jitted_too) {
         gd_tensor *part[3] = {gd_narrow(d.output, 0, at, n), gd_narrow(d.target, 0, at, n), NULL};
         if (d.weight) part[2] = gd_narrow(d.weight, 0, at, n);
         gd_tensors list = {part, d.weight ? 3 : 2};
-        if (jit)
-            gd_jit_call(jit, list);
-        else
-            update_one(list, m);
+        if (jit) gd_jit_call(jit, list);
+        else update_one(list, m);
     }
 }
 
@@ -239,13 +237,13 @@ static void compare_all(bool jitted_too) {
 CLEAN_TEST(values_are_those_of_scikit_learn) { compare_all(false); }
 CLEAN_TEST(values_of_a_jit_are_those_of_scikit_learn) { compare_all(true); }
 
-/* --- forms of outputs and targets ------------------------------------------------------------------ */
+/* --- forms of outputs and targets ------------------------------------------------------------- */
 
-#define CHECK_ONE(made, output, target, expected)                                                  \
-    do {                                                                                           \
-        gd_metric *made_ = made;                                                                   \
-        gd_metric_update(made_, output, target);                                                   \
-        CHECK_NUMBER(made_, expected);                                                             \
+#define CHECK_ONE(made, output, target, expected) \
+    do {                                          \
+        gd_metric *made_ = made;                  \
+        gd_metric_update(made_, output, target);  \
+        CHECK_NUMBER(made_, expected);            \
     } while (0)
 
 CLEAN_TEST(accuracy_takes_targets_in_all_forms) {
@@ -386,7 +384,7 @@ CLEAN_TEST(sums_do_not_lose_small_numbers) {
     CHECK_NUMBER(m, 1);
 }
 
-/* --- labels, records ------------------------------------------------------------------------------- */
+/* --- labels, records -------------------------------------------------------------------------- */
 
 CLEAN_TEST(names_have_their_options) {
     GD_SCOPE;
@@ -429,13 +427,13 @@ CLEAN_TEST(a_program_defines_metrics) {
     CHECK_NUMBER(m, 13);
 }
 
-/* --- what does not fit ----------------------------------------------------------------------------- */
+/* --- what does not fit ------------------------------------------------------------------------ */
 
-#define CHECK_REFUSED(made, output, target, words)                                                 \
-    do {                                                                                           \
-        CHECK(gd_metric_update(made, output, target) != GD_OK);                                    \
-        CHECK_SAYING(says(words), "%s", gd_error_message());                                       \
-        gd_clear_error();                                                                          \
+#define CHECK_REFUSED(made, output, target, words)              \
+    do {                                                        \
+        CHECK(gd_metric_update(made, output, target) != GD_OK); \
+        CHECK_SAYING(says(words), "%s", gd_error_message());    \
+        gd_clear_error();                                       \
     } while (0)
 
 CLEAN_TEST(messages_say_what_would_fit) {
@@ -492,7 +490,7 @@ CLEAN_TEST(nothing_is_added_while_a_failure_is_recorded) {
     CHECK_NUMBER(m, 2.0 / 3);
 }
 
-/* --- state ----------------------------------------------------------------------------------------- */
+/* --- state ------------------------------------------------------------------------------------ */
 
 CLEAN_TEST(sums_are_saved_and_loaded) {
     GD_SCOPE;

@@ -11,22 +11,22 @@
 static const gd_tensors no_list = {NULL, 0}, null_list = {NULL, 2}, negative_list = {NULL, -3};
 
 /* The call has failed with this status, and its message has `part` in it. */
-#define CHECK_FAILED(call, status, part)                                                                        \
-    do {                                                                                                        \
-        gd_clear_error();                                                                                       \
-        gd_tensor *failed_ = (call);                                                                            \
-        CHECK_SAYING(gd_tensor_is_error(failed_) && gd_error_status() == (status), "%s: %s",                    \
-                     gd_status_name(gd_error_status()), gd_error_message());                                    \
-        CHECK_SAYING(strstr(gd_error_message(), part) != NULL, "%s", gd_error_message());                       \
-        gd_clear_error();                                                                                       \
+#define CHECK_FAILED(call, status, part)                                                     \
+    do {                                                                                     \
+        gd_clear_error();                                                                    \
+        gd_tensor *failed_ = (call);                                                         \
+        CHECK_SAYING(gd_tensor_is_error(failed_) && gd_error_status() == (status), "%s: %s", \
+                     gd_status_name(gd_error_status()), gd_error_message());                 \
+        CHECK_SAYING(strstr(gd_error_message(), part) != NULL, "%s", gd_error_message());    \
+        gd_clear_error();                                                                    \
     } while (0)
 
-#define CHECK_STATUS(call, status)                                                                              \
-    do {                                                                                                        \
-        gd_status got_ = (call);                                                                                \
-        CHECK_SAYING(got_ == (status), "%s: %s", gd_status_name(got_), gd_error_message());                     \
-        CHECK(gd_error_status() == (status));                                                                   \
-        gd_clear_error();                                                                                       \
+#define CHECK_STATUS(call, status)                                                          \
+    do {                                                                                    \
+        gd_status got_ = (call);                                                            \
+        CHECK_SAYING(got_ == (status), "%s: %s", gd_status_name(got_), gd_error_message()); \
+        CHECK(gd_error_status() == (status));                                               \
+        gd_clear_error();                                                                   \
     } while (0)
 
 /* What a failed list holds. */
@@ -38,13 +38,17 @@ static bool all_errors(gd_tensors list) {
 
 static gd_tensor *some(void) { return gd_from_array(gd_dims(3), GD_F32, (const float[]){1, 2, 3}); }
 
-/* --- tensors ----------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 TEST(null_tensors_are_answered) {
-    CHECK(gd_tensor_rank(NULL) == 0 && gd_tensor_numel(NULL) == 0 && gd_tensor_dtype(NULL) == GD_DTYPE_NONE);
-    CHECK(gd_tensor_device(NULL) == NULL && gd_tensor_dim(NULL, 0) == 0 && gd_tensor_stride(NULL, -1) == 0);
-    CHECK(!gd_tensor_is_contiguous(NULL) && !gd_tensor_is_error(NULL) && !gd_tensor_is_symbol(NULL));
-    CHECK(!gd_tensor_requires_grad(NULL) && !gd_tensor_is_leaf(NULL) && gd_tensor_grad(NULL) == NULL);
+    CHECK(gd_tensor_rank(NULL) == 0 && gd_tensor_numel(NULL) == 0 &&
+          gd_tensor_dtype(NULL) == GD_DTYPE_NONE);
+    CHECK(gd_tensor_device(NULL) == NULL && gd_tensor_dim(NULL, 0) == 0 &&
+          gd_tensor_stride(NULL, -1) == 0);
+    CHECK(!gd_tensor_is_contiguous(NULL) && !gd_tensor_is_error(NULL) &&
+          !gd_tensor_is_symbol(NULL));
+    CHECK(!gd_tensor_requires_grad(NULL) && !gd_tensor_is_leaf(NULL) &&
+          gd_tensor_grad(NULL) == NULL);
     CHECK(gd_data(NULL) == NULL && gd_keep(NULL) == NULL && gd_retain(NULL) == NULL);
     CHECK(gd_tensor_shape(NULL).rank == 0);
     gd_release(NULL);
@@ -82,13 +86,19 @@ TEST(foreign_memory_must_be_within_reach) {
     GD_SCOPE;
     _Alignas(16) char data[64] = {0};
     CHECK_FAILED(gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, NULL, NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_from_memory(gd_dims(2), NULL, GD_F32, data + 1, NULL, NULL), GD_E_ARGUMENT, "multiple of 4");
-    CHECK_FAILED(gd_from_memory(gd_dims(2), (const int64_t[]){-1}, GD_F32, data, NULL, NULL), GD_E_ARGUMENT, "negative");
-    CHECK_FAILED(gd_from_memory(gd_dims(3), (const int64_t[]){INT64_MAX}, GD_F32, data, NULL, NULL), GD_E_OVERFLOW, "stride 0");
-    CHECK_FAILED(gd_from_memory(gd_dims(2, 2), (const int64_t[]){INT64_MAX / 16, INT64_MAX / 8}, GD_F32, data, NULL, NULL),
+    CHECK_FAILED(gd_from_memory(gd_dims(2), NULL, GD_F32, data + 1, NULL, NULL), GD_E_ARGUMENT,
+                 "multiple of 4");
+    CHECK_FAILED(gd_from_memory(gd_dims(2), (const int64_t[]){-1}, GD_F32, data, NULL, NULL),
+                 GD_E_ARGUMENT, "negative");
+    CHECK_FAILED(gd_from_memory(gd_dims(3), (const int64_t[]){INT64_MAX}, GD_F32, data, NULL, NULL),
+                 GD_E_OVERFLOW, "stride 0");
+    CHECK_FAILED(gd_from_memory(gd_dims(2, 2), (const int64_t[]){INT64_MAX / 16, INT64_MAX / 8},
+                                GD_F32, data, NULL, NULL),
                  GD_E_OVERFLOW, "stride 1");
-    CHECK(!gd_tensor_is_error(gd_from_memory(gd_dims(1, 4), (const int64_t[]){-7, 2}, GD_F32, data, NULL, NULL)));
-    CHECK(!gd_tensor_is_error(gd_from_memory(gd_dims(0, 4), (const int64_t[]){INT64_MAX, 1}, GD_F32, data, NULL, NULL)));
+    CHECK(!gd_tensor_is_error(
+        gd_from_memory(gd_dims(1, 4), (const int64_t[]){-7, 2}, GD_F32, data, NULL, NULL)));
+    CHECK(!gd_tensor_is_error(
+        gd_from_memory(gd_dims(0, 4), (const int64_t[]){INT64_MAX, 1}, GD_F32, data, NULL, NULL)));
 }
 
 TEST(without_a_scope_a_failed_call_leaks_nothing) {
@@ -119,7 +129,7 @@ TEST(reading_with_the_wrong_size_is_refused) {
     gd_clear_error();
 }
 
-/* --- scopes ------------------------------------------------------------------------------------ */
+/* --- scopes ----------------------------------------------------------------------------------- */
 
 static void *close_other(void *scope) {
     gd_scope_close(scope);
@@ -156,7 +166,7 @@ TEST(keeping_what_is_kept_already_changes_nothing) {
     CHECK(gd_item(gd_sum(y)) == 6);
 }
 
-/* --- calls ------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 TEST(null_and_impossible_lists_are_refused) {
     GD_SCOPE;
@@ -199,19 +209,23 @@ TEST(options_that_are_not_there_are_refused) {
     CHECK_STATUS(gd_attrs_parse(NULL, "axis=1"), GD_E_ARGUMENT);
     CHECK_STATUS(gd_attrs_parse(attrs, "axis=1 =2"), GD_E_ARGUMENT);
     gd_release(NULL);
-    CHECK(all_errors(gd_op_call(gd_op_find("mean"), gd_list(some()), attrs))); /* options of another op */
+    CHECK(all_errors(
+        gd_op_call(gd_op_find("mean"), gd_list(some()), attrs))); /* options of another op */
     CHECK(gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK_FAILED(gd_conv2d(gd_zeros(gd_dims(1, 1, 4, 4)), gd_zeros(gd_dims(1, 1, 1, 1)), NULL, .stride = INT64_MAX),
+    CHECK_FAILED(gd_conv2d(gd_zeros(gd_dims(1, 1, 4, 4)), gd_zeros(gd_dims(1, 1, 1, 1)), NULL,
+                           .stride = INT64_MAX),
                  GD_E_ARGUMENT, "stride");
-    CHECK_FAILED(gd_conv2d(gd_zeros(gd_dims(1, 1, 4, 4)), gd_zeros(gd_dims(1, 1, 1, 1)), NULL, .dilation = -INT64_MAX),
+    CHECK_FAILED(gd_conv2d(gd_zeros(gd_dims(1, 1, 4, 4)), gd_zeros(gd_dims(1, 1, 1, 1)), NULL,
+                           .dilation = -INT64_MAX),
                  GD_E_ARGUMENT, "dilation");
 }
 
 TEST(the_table_is_read_with_care) {
     char text[8] = "full";
     CHECK(gd_op_at(-1) == NULL && gd_op_at(gd_op_count()) == NULL && gd_op_find(NULL) == NULL);
-    CHECK(strcmp(gd_op_name(NULL), "") == 0 && gd_op_input(NULL, 0) == NULL && gd_op_attr_at(gd_op_at(0), -1) == NULL);
+    CHECK(strcmp(gd_op_name(NULL), "") == 0 && gd_op_input(NULL, 0) == NULL &&
+          gd_op_attr_at(gd_op_at(0), -1) == NULL);
     CHECK(!gd_op_differentiable(NULL) && gd_op_flags(NULL) == 0);
     CHECK(strcmp(gd_op_kernels(NULL, "cpu", text, sizeof text), "") == 0);
     CHECK(strcmp(gd_op_kernels(gd_op_at(0), NULL, text, sizeof text), "") == 0);
@@ -236,12 +250,16 @@ TEST(running_into_tensors_that_do_not_fit_is_refused) {
     CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(y, y)), GD_E_ARGUMENT);
     CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(NULL)), GD_E_ARGUMENT);
     CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(matrix)), GD_E_SHAPE);
-    CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(gd_select(matrix, 1, 0))), GD_E_ARGUMENT);
-    CHECK_STATUS(gd_op_run_into(gd_op_find("add_"), gd_list(x, x), NULL, gd_list(y)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(gd_select(matrix, 1, 0))),
+                 GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(gd_op_find("add_"), gd_list(x, x), NULL, gd_list(y)),
+                 GD_E_ARGUMENT);
     CHECK_STATUS(gd_op_run_into(gd_op_find("split"), gd_list(x), NULL, gd_list(y)), GD_E_ARGUMENT);
-    CHECK_STATUS(gd_op_run_into(gd_op_find("nonzero"), gd_list(x), NULL, gd_list(y)), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_op_run_into(gd_op_find("nonzero"), gd_list(x), NULL, gd_list(y)),
+                 GD_E_ARGUMENT);
     gd_tensor *four = gd_zeros(gd_dims(2, 3));
-    CHECK_STATUS(gd_op_run_into(gd_op_find("batch_norm"), gd_list(four, NULL, NULL, y, y), NULL, gd_list(four, y, y)),
+    CHECK_STATUS(gd_op_run_into(gd_op_find("batch_norm"), gd_list(four, NULL, NULL, y, y), NULL,
+                                gd_list(four, y, y)),
                  GD_E_ARGUMENT); /* it writes its inputs */
 }
 
@@ -249,15 +267,19 @@ TEST(an_op_with_too_many_outputs_is_refused) {
     CHECK_STATUS(gd_op_define(NULL, NULL), GD_E_ARGUMENT);
     CHECK_STATUS(gd_op_define("", NULL), GD_E_ARGUMENT);
     CHECK_STATUS(gd_op_define("nine(x) -> a, b, c, d, e, f, g, h, i\nNine.\n",
-                              &(gd_op_rules){.expand = (void (*)(gd_expand *))abort}), GD_E_ARGUMENT);
-    CHECK_STATUS(gd_op_define("nine(a, b, c, d, e, f, g, h, i) -> y  elementwise\nNine.\n  y = a+b+c+d+e+f+g+h+i\n", NULL),
+                              &(gd_op_rules){.expand = (void (*)(gd_expand *))abort}),
                  GD_E_ARGUMENT);
+    CHECK_STATUS(
+        gd_op_define(
+            "nine(a, b, c, d, e, f, g, h, i) -> y  elementwise\nNine.\n  y = a+b+c+d+e+f+g+h+i\n",
+            NULL),
+        GD_E_ARGUMENT);
     CHECK_STATUS(gd_kernel_register(NULL), GD_E_ARGUMENT);
     CHECK_STATUS(gd_kernel_register(&(gd_kernel){.op = "add"}), GD_E_ARGUMENT);
     CHECK(gd_op_find("nine") == NULL);
 }
 
-/* --- gradients --------------------------------------------------------------------------------- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 static gd_tensor *squares(gd_tensors x, void *user) {
     (void)user;
@@ -287,7 +309,8 @@ TEST(gradients_of_nothing_are_refused) {
     CHECK_FAILED(gd_grad(null_list, gd_list(x)).at[0], GD_E_ARGUMENT, "gd_grad");
     CHECK_FAILED(gd_grad(gd_list(NULL), gd_list(x)).at[0], GD_E_ARGUMENT, "gd_grad");
     CHECK_FAILED(gd_grad(gd_list(y), gd_list(NULL)).at[0], GD_E_STATE, "input 0");
-    CHECK_FAILED(gd_grad(gd_list(y), gd_list(x), .gradients = null_list).at[0], GD_E_ARGUMENT, "gradients");
+    CHECK_FAILED(gd_grad(gd_list(y), gd_list(x), .gradients = null_list).at[0], GD_E_ARGUMENT,
+                 "gradients");
     CHECK_STATUS(gd_set_requires_grad(NULL, true), GD_E_ARGUMENT);
     CHECK_STATUS(gd_set_requires_grad(gd_scalar_int(1), true), GD_E_DTYPE);
     CHECK_STATUS(gd_tensor_hook(NULL, NULL, NULL), GD_E_ARGUMENT);
@@ -321,21 +344,25 @@ TEST(transforms_refuse_what_is_no_function) {
     CHECK_FAILED(gd_recompute(nothing, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_jvp(NULL, gd_list(x), gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_jvp(squares, null_list, null_list, NULL), GD_E_ARGUMENT, "inputs");
-    CHECK_FAILED(gd_jvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL), GD_E_ARGUMENT, "tangent");
+    CHECK_FAILED(gd_jvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL), GD_E_ARGUMENT,
+                 "tangent");
     CHECK_FAILED(gd_jvp(nothing, gd_list(x), gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_jacobian(NULL, gd_list(x), 0, NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_jacobian(squares, gd_list(x), 1, NULL), GD_E_INDEX, "input 1");
     CHECK_FAILED(gd_jacobian(squares, gd_list(x), -1, NULL), GD_E_INDEX, "input -1");
-    CHECK(gd_hvp(NULL, gd_list(x), gd_list(x), NULL).count == 1 && gd_error_status() == GD_E_ARGUMENT);
+    CHECK(gd_hvp(NULL, gd_list(x), gd_list(x), NULL).count == 1 &&
+          gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK_FAILED(gd_hvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL).at[0], GD_E_ARGUMENT, "vector");
+    CHECK_FAILED(gd_hvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL).at[0], GD_E_ARGUMENT,
+                 "vector");
     gd_hvp(squares, negative_list, negative_list, NULL);
     CHECK(gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
     CHECK_STATUS(gd_gradcheck(NULL, gd_list(x), NULL), GD_E_ARGUMENT);
     CHECK_STATUS(gd_gradcheck(squares, null_list, NULL), GD_E_ARGUMENT);
     CHECK_STATUS(gd_gradcheck(squares, negative_list, NULL), GD_E_ARGUMENT);
-    CHECK(gd_tensor_is_error(gd_apply(NULL, gd_list(x), NULL).at[0]) && gd_error_status() == GD_E_ARGUMENT);
+    CHECK(gd_tensor_is_error(gd_apply(NULL, gd_list(x), NULL).at[0]) &&
+          gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
     CHECK_FAILED(gd_apply(&function, null_list, NULL).at[0], GD_E_ARGUMENT, "list");
     CHECK_FAILED(gd_apply(&function, negative_list, NULL).at[0], GD_E_ARGUMENT, "list");
@@ -343,12 +370,13 @@ TEST(transforms_refuse_what_is_no_function) {
     gd_grad_mode_end(NULL);
 }
 
-/* --- the rest ---------------------------------------------------------------------------------- */
+/* --- the rest --------------------------------------------------------------------------------- */
 
 TEST(devices_threads_and_streams_that_are_none) {
     GD_SCOPE;
     gd_tensor *x = some();
-    CHECK(gd_device_get(NULL) == NULL && gd_device_get("") == NULL && gd_device_get("cpu:7") == NULL);
+    CHECK(gd_device_get(NULL) == NULL && gd_device_get("") == NULL &&
+          gd_device_get("cpu:7") == NULL);
     CHECK(strcmp(gd_device_name(NULL), "") == 0);
     CHECK_FAILED(gd_to_device(NULL, gd_device_get("cpu")), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_to_device(x, NULL), GD_E_ARGUMENT, "NULL");

@@ -6,14 +6,14 @@
 #include "gradus/gradus.h"
 #include "clean_test.h"
 
-#define CHECK_MESSAGE(...)                                                                         \
-    do {                                                                                           \
-        const char *const parts_[] = {__VA_ARGS__};                                                \
-        CHECK(gd_failed());                                                                        \
-        for (size_t i_ = 0; i_ < sizeof parts_ / sizeof *parts_; i_++)                             \
-            CHECK_SAYING(strstr(gd_error_message(), parts_[i_]), "'%s' is not in '%s'",            \
-                         parts_[i_], gd_error_message());                                          \
-        gd_clear_error();                                                                          \
+#define CHECK_MESSAGE(...)                                                              \
+    do {                                                                                \
+        const char *const parts_[] = {__VA_ARGS__};                                     \
+        CHECK(gd_failed());                                                             \
+        for (size_t i_ = 0; i_ < sizeof parts_ / sizeof *parts_; i_++)                  \
+            CHECK_SAYING(strstr(gd_error_message(), parts_[i_]), "'%s' is not in '%s'", \
+                         parts_[i_], gd_error_message());                               \
+        gd_clear_error();                                                               \
     } while (0)
 
 typedef struct {
@@ -289,7 +289,7 @@ TEST(a_program_defines_a_layer) {
     CHECK_MESSAGE("there is no layer 'scael'");
 }
 
-/* --- what a function returns --------------------------------------------------------------------- */
+/* --- what a function returns ------------------------------------------------------------------ */
 
 /* As `return gd_list(...)` does: the array is gone with the function. */
 static gd_tensors __attribute__((noinline)) ended_list(gd_tensors in, void *self) {

@@ -4,39 +4,53 @@
 #include "gradus/gradus.h"
 #include "test.h"
 
-/* --- what weights start as ----------------------------------------------------------------------- */
+/* --- what weights start as -------------------------------------------------------------------- */
 
 static double deviation(gd_tensor *x) { return sqrt(gd_item(gd_mean(gd_mul(x, x)))); }
 
 static void check_spread(const char *what, gd_tensor *x, double expected, bool normal) {
     const double most = gd_item(gd_max(gd_abs(x))), got = deviation(x);
-    CHECK_SAYING(!gd_failed() && fabs(got / expected - 1) < 0.02, "%s: deviation %g, not %g", what, got, expected);
-    CHECK_SAYING(fabs(gd_item(gd_mean(x))) < 0.05 * expected, "%s: mean %g", what, gd_item(gd_mean(x)));
+    CHECK_SAYING(!gd_failed() && fabs(got / expected - 1) < 0.02, "%s: deviation %g, not %g", what,
+                 got, expected);
+    CHECK_SAYING(fabs(gd_item(gd_mean(x))) < 0.05 * expected, "%s: mean %g", what,
+                 gd_item(gd_mean(x)));
     /* numbers spread evenly end at sqrt(3) deviations, others go on */
-    CHECK_SAYING(normal ? most > 2.5 * expected : most > 1.7 * expected && most <= 1.7321 * expected, "%s: up to %g", what, most);
+    CHECK_SAYING(normal ? most > 2.5 * expected
+                        : most > 1.7 * expected && most <= 1.7321 * expected,
+                 "%s: up to %g", what, most);
 }
 
 TEST(weights_are_as_large_as_their_fans_say) {
     GD_SCOPE;
     gd_seed(3);
-    check_spread("xavier_uniform", gd_init_xavier_uniform(gd_dims(300, 100)), sqrt(2.0 / 400), false);
+    check_spread("xavier_uniform", gd_init_xavier_uniform(gd_dims(300, 100)), sqrt(2.0 / 400),
+                 false);
     check_spread("xavier_normal", gd_init_xavier_normal(gd_dims(300, 100)), sqrt(2.0 / 400), true);
-    check_spread("kaiming_uniform", gd_init_kaiming_uniform(gd_dims(300, 100)), sqrt(2.0 / 100), false);
-    check_spread("kaiming_normal", gd_init_kaiming_normal(gd_dims(300, 100)), sqrt(2.0 / 100), true);
-    check_spread("a convolution's", gd_init_xavier_uniform(gd_dims(64, 32, 3, 3)), sqrt(2.0 / (9 * 96)), false);
-    check_spread("a convolution's", gd_init_kaiming_normal(gd_dims(64, 32, 3, 3)), sqrt(2.0 / (9 * 32)), true);
-    check_spread("gain", gd_init_xavier_normal(gd_dims(300, 100), .gain = 5.0 / 3), 5.0 / 3 * sqrt(2.0 / 400), true);
-    check_spread("LeCun's", gd_init_kaiming_normal(gd_dims(300, 100), .gain = 1, .dtype = GD_F64), 0.1, true);
+    check_spread("kaiming_uniform", gd_init_kaiming_uniform(gd_dims(300, 100)), sqrt(2.0 / 100),
+                 false);
+    check_spread("kaiming_normal", gd_init_kaiming_normal(gd_dims(300, 100)), sqrt(2.0 / 100),
+                 true);
+    check_spread("a convolution's", gd_init_xavier_uniform(gd_dims(64, 32, 3, 3)),
+                 sqrt(2.0 / (9 * 96)), false);
+    check_spread("a convolution's", gd_init_kaiming_normal(gd_dims(64, 32, 3, 3)),
+                 sqrt(2.0 / (9 * 32)), true);
+    check_spread("gain", gd_init_xavier_normal(gd_dims(300, 100), .gain = 5.0 / 3),
+                 5.0 / 3 * sqrt(2.0 / 400), true);
+    check_spread("LeCun's", gd_init_kaiming_normal(gd_dims(300, 100), .gain = 1, .dtype = GD_F64),
+                 0.1, true);
     CHECK(gd_tensor_dtype(gd_init_xavier_normal(gd_dims(3, 2), .dtype = GD_BF16)) == GD_BF16);
     CHECK(gd_tensor_numel(gd_init_kaiming_uniform(gd_dims(3, 0))) == 0 && !gd_failed());
     CHECK(gd_tensor_is_error(gd_init_xavier_uniform(gd_dims(3))));
-    CHECK(strstr(gd_error_message(), "at least two, not 1") && strstr(gd_error_message(), "test_nn.c"));
+    CHECK(strstr(gd_error_message(), "at least two, not 1") &&
+          strstr(gd_error_message(), "test_nn.c"));
     gd_clear_error();
 }
 
-/* --- dense --------------------------------------------------------------------------------------- */
+/* --- dense ------------------------------------------------------------------------------------ */
 
-static bool close_to(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))) < 1e-5; }
+static bool close_to(gd_tensor *a, gd_tensor *b) {
+    return gd_item(gd_max(gd_abs(gd_sub(a, b)))) < 1e-5;
+}
 
 TEST(a_dense_layer_is_linear_with_variables_of_its_own) {
     GD_SCOPE;
@@ -45,11 +59,13 @@ TEST(a_dense_layer_is_linear_with_variables_of_its_own) {
     {
         GD_GRAPH(graph);
         x = gd_placeholder(gd_dims(GD_ANY, 5, 7));
-        y = gd_dense(gd_dense(x, 40, .activation = "gelu", .name = "hidden"), 3, .name = "output", .bias = false);
+        y = gd_dense(gd_dense(x, 40, .activation = "gelu", .name = "hidden"), 3, .name = "output",
+                     .bias = false);
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     gd_session *session = gd_session_new(graph);
-    gd_tensor *w = gd_session_get(session, gd_graph_find(graph, "hidden/weight")), *b = gd_session_get(session, gd_graph_find(graph, "hidden/bias"));
+    gd_tensor *w = gd_session_get(session, gd_graph_find(graph, "hidden/weight")),
+              *b = gd_session_get(session, gd_graph_find(graph, "hidden/bias"));
     gd_tensor *w2 = gd_session_get(session, gd_graph_find(graph, "output/weight"));
     CHECK(gd_graph_variables(graph).count == 3 && gd_graph_find(graph, "output/bias") == NULL);
     CHECK(gd_tensor_dim(w, 0) == 40 && gd_tensor_dim(w, 1) == 7 && gd_item(gd_sum(gd_abs(b))) == 0);
@@ -69,20 +85,25 @@ TEST(a_dense_layer_starts_as_it_is_told) {
     {
         GD_GRAPH(graph);
         x = gd_placeholder(gd_dims(2, 4), .dtype = GD_F64);
-        y = gd_dense(x, 3, .weight = gd_full(gd_dims(3, 4), 0.5, .dtype = GD_F64), .trainable = false);
+        y = gd_dense(x, 3, .weight = gd_full(gd_dims(3, 4), 0.5, .dtype = GD_F64),
+                     .trainable = false);
     }
     CHECK(gd_graph_variables(graph).count == 0);
-    gd_tensor *got = gd_session_run(gd_session_new(graph), gd_feed(x, gd_ones(gd_dims(2, 4), .dtype = GD_F64)), gd_list(y)).at[0];
-    CHECK_SAYING(!gd_failed() && gd_tensor_dtype(got) == GD_F64 && gd_item(gd_sum(got)) == 12, "%s", gd_error_message());
+    gd_tensor *got = gd_session_run(gd_session_new(graph),
+                                    gd_feed(x, gd_ones(gd_dims(2, 4), .dtype = GD_F64)), gd_list(y))
+                         .at[0];
+    CHECK_SAYING(!gd_failed() && gd_tensor_dtype(got) == GD_F64 && gd_item(gd_sum(got)) == 12, "%s",
+                 gd_error_message());
 }
 
-#define REFUSES(call, ...)                                                                       \
-    do {                                                                                         \
-        CHECK(gd_tensor_is_error(call));                                                         \
-        const char *const words[] = {__VA_ARGS__, "test_nn.c"};                                  \
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++)                                \
-            CHECK_SAYING(strstr(gd_error_message(), words[i]), "no '%s' in: %s", words[i], gd_error_message()); \
-        gd_clear_error();                                                                        \
+#define REFUSES(call, ...)                                                                 \
+    do {                                                                                   \
+        CHECK(gd_tensor_is_error(call));                                                   \
+        const char *const words[] = {__VA_ARGS__, "test_nn.c"};                            \
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)                          \
+            CHECK_SAYING(strstr(gd_error_message(), words[i]), "no '%s' in: %s", words[i], \
+                         gd_error_message());                                              \
+        gd_clear_error();                                                                  \
     } while (0)
 
 TEST(what_a_dense_layer_cannot_do_it_says) {
@@ -101,7 +122,8 @@ TEST(what_a_dense_layer_cannot_do_it_says) {
         REFUSES(gd_dense(x, 4, .activation = "add"), "add is no activation");
         REFUSES(gd_dense(x, 4, .activation = "reshape"), "reshape is no activation");
         REFUSES(gd_dense(x, 4, .weight = gd_zeros(gd_dims(3, 4))), "(units, n), here (4, 3)");
-        REFUSES(gd_dense(x, 4, .weight = gd_zeros(gd_dims(4, 3), .dtype = GD_F64)), "weight is f64, x f32");
+        REFUSES(gd_dense(x, 4, .weight = gd_zeros(gd_dims(4, 3), .dtype = GD_F64)),
+                "weight is f64, x f32");
         CHECK(gd_graph_variables(graph).count == 0); /* nothing was left behind */
         gd_dense(x, 4, .name = "layer");
         REFUSES(gd_dense(x, 4, .name = "layer"), "layer/weight");

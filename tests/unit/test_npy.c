@@ -11,12 +11,12 @@
 
 static int failures;
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition);  \
-            failures++;                                                                            \
-        }                                                                                          \
+#define CHECK(condition)                                                                          \
+    do {                                                                                          \
+        if (!(condition)) {                                                                       \
+            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
+            failures++;                                                                           \
+        }                                                                                         \
     } while (0)
 
 /* A .npy file of the given version and dictionary, followed by `items` zero bytes. */

@@ -20,10 +20,10 @@ static bool all_are(gd_tensor *t, int64_t value) {
     return true;
 }
 
-#define FINE(condition)                                                                            \
-    do {                                                                                           \
-        CHECK_SAYING(condition, "%s", gd_error_message());                                         \
-        gd_clear_error();                                                                          \
+#define FINE(condition)                                    \
+    do {                                                   \
+        CHECK_SAYING(condition, "%s", gd_error_message()); \
+        gd_clear_error();                                  \
     } while (0)
 
 TEST(arguments_keep_integers_of_every_type) {
@@ -133,14 +133,14 @@ TEST(files_keep_integers) {
     unlink(path);
 }
 
-#define REFUSED(status, words, expression)                                                         \
-    do {                                                                                           \
-        gd_tensor *refused = expression;                                                           \
-        CHECK(gd_tensor_is_error(refused));                                                        \
-        CHECK_SAYING(gd_error_status() == status && strstr(gd_error_message(), words) &&           \
-                         strstr(gd_error_message(), "test_numbers.c"),                             \
-                     "%s: %s", gd_status_name(gd_error_status()), gd_error_message());             \
-        gd_clear_error();                                                                          \
+#define REFUSED(status, words, expression)                                               \
+    do {                                                                                 \
+        gd_tensor *refused = expression;                                                 \
+        CHECK(gd_tensor_is_error(refused));                                              \
+        CHECK_SAYING(gd_error_status() == status && strstr(gd_error_message(), words) && \
+                         strstr(gd_error_message(), "test_numbers.c"),                   \
+                     "%s: %s", gd_status_name(gd_error_status()), gd_error_message());   \
+        gd_clear_error();                                                                \
     } while (0)
 
 TEST(numbers_that_a_dtype_does_not_hold_are_refused) {
@@ -179,13 +179,13 @@ TEST(activations_of_integers_are_floats_and_right) {
     GD_SCOPE;
     const int32_t values[] = {-300, -1, 0, 7};
     gd_tensor *x = gd_from_array(gd_dims(4), GD_I32, values), *wide = gd_cast(x, GD_F32);
-#define SAME_AS_FLOATS(call)                                                                       \
-    do {                                                                                           \
-        gd_tensor *t = x, *got = call;                                                             \
-        t = wide;                                                                                  \
-        gd_tensor *expected = call;                                                                \
-        CHECK_SAYING(gd_tensor_dtype(got) == GD_F32 && same_numbers(got, expected, 0), #call);     \
-        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());                                      \
+#define SAME_AS_FLOATS(call)                                                                   \
+    do {                                                                                       \
+        gd_tensor *t = x, *got = call;                                                         \
+        t = wide;                                                                              \
+        gd_tensor *expected = call;                                                            \
+        CHECK_SAYING(gd_tensor_dtype(got) == GD_F32 && same_numbers(got, expected, 0), #call); \
+        CHECK_SAYING(!gd_failed(), "%s", gd_error_message());                                  \
     } while (0)
     SAME_AS_FLOATS(gd_leaky_relu(t, .slope = 0.3));
     SAME_AS_FLOATS(gd_prelu(t, t));

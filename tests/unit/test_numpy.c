@@ -11,7 +11,8 @@ static char folder[256], path[300];
 
 static const char *file(const char *name) {
     if (!*folder) {
-        snprintf(folder, sizeof folder, "%s/gradus-numpy-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+        snprintf(folder, sizeof folder, "%s/gradus-numpy-XXXXXX",
+                 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
         if (!mkdtemp(folder)) abort();
     }
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -34,7 +35,8 @@ static bool shows(const gd_tensor *t, const char *text) {
 /* The call before has failed, with these words in the message. */
 static bool failed_with(gd_status status, const char *words) {
     bool as_said = gd_error_status() == status && strstr(gd_error_message(), words);
-    if (!as_said) fprintf(stderr, "%s: %s\n", gd_status_name(gd_error_status()), gd_error_message());
+    if (!as_said)
+        fprintf(stderr, "%s: %s\n", gd_status_name(gd_error_status()), gd_error_message());
     gd_clear_error();
     return as_said;
 }
@@ -48,7 +50,8 @@ TEST(every_dtype_comes_back) {
         gd_tensor *back = gd_load_npy(file("d.npy"));
         CHECK(!gd_failed());
         CHECK(gd_tensor_dtype(back) == (gd_dtype)d);
-        CHECK(gd_tensor_rank(back) == 2 && gd_tensor_dim(back, 0) == 2 && gd_tensor_dim(back, 1) == 3);
+        CHECK(gd_tensor_rank(back) == 2 && gd_tensor_dim(back, 0) == 2 &&
+              gd_tensor_dim(back, 1) == 3);
         char a[48], b[48];
         size_t bytes = 6 * gd_dtype_size((gd_dtype)d);
         CHECK(gd_copy_to(t, a, bytes) == GD_OK && gd_copy_to(back, b, bytes) == GD_OK);
@@ -75,7 +78,8 @@ TEST(the_bytes_are_numpys_own) {
     /* np.save(path, np.array([1, 2], "f4")) */
     char numpys[136];
     memcpy(numpys, "\x93NUMPY\1\0v\0", 10);
-    int length = snprintf(numpys + 10, 118, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }");
+    int length =
+        snprintf(numpys + 10, 118, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }");
     memset(numpys + 10 + length, ' ', (size_t)(118 - length));
     numpys[127] = '\n';
     memcpy(numpys + 128, values, 8);
@@ -119,21 +123,29 @@ TEST(what_has_no_place_here_is_refused_with_the_reason) {
     write_file("n.npz", numpy_sample, sizeof numpy_sample);
     gd_npz *npz = gd_npz_open(path);
     CHECK(gd_tensor_is_error(gd_npz_load(npz, "too_large")));
-    CHECK(failed_with(GD_E_UNSUPPORTED, "9223372036854775808")); gd_clear_error();
+    CHECK(failed_with(GD_E_UNSUPPORTED, "9223372036854775808"));
+    gd_clear_error();
     CHECK(gd_tensor_is_error(gd_npz_load(npz, "complex")));
-    CHECK(failed_with(GD_E_UNSUPPORTED, "c16")); gd_clear_error();
+    CHECK(failed_with(GD_E_UNSUPPORTED, "c16"));
+    gd_clear_error();
     CHECK(gd_tensor_is_error(gd_npz_load(npz, "deep")));
-    CHECK(failed_with(GD_E_UNSUPPORTED, "9 dimensions")); gd_clear_error();
+    CHECK(failed_with(GD_E_UNSUPPORTED, "9 dimensions"));
+    gd_clear_error();
     CHECK(gd_tensor_is_error(gd_npz_load(npz, "nothing")));
-    CHECK(failed_with(GD_E_ARGUMENT, "no array 'nothing'; it has fortran, i2")); gd_clear_error();
+    CHECK(failed_with(GD_E_ARGUMENT, "no array 'nothing'; it has fortran, i2"));
+    gd_clear_error();
     CHECK(gd_tensor_is_error(gd_npz_load_all(npz).at[0]));
-    CHECK(failed_with(GD_E_UNSUPPORTED, "too_large")); gd_clear_error();
+    CHECK(failed_with(GD_E_UNSUPPORTED, "too_large"));
+    gd_clear_error();
     CHECK(gd_tensor_is_error(gd_load_npy(path)));
-    CHECK(failed_with(GD_E_FORMAT, "no .npy file")); gd_clear_error();
+    CHECK(failed_with(GD_E_FORMAT, "no .npy file"));
+    gd_clear_error();
     CHECK(gd_tensor_is_error(gd_load_npy(file("absent.npy"))));
-    CHECK(failed_with(GD_E_IO, "absent.npy")); gd_clear_error();
+    CHECK(failed_with(GD_E_IO, "absent.npy"));
+    gd_clear_error();
     CHECK(gd_npz_open(file("absent.npz")) == NULL);
-    CHECK(failed_with(GD_E_IO, "absent.npz")); gd_clear_error();
+    CHECK(failed_with(GD_E_IO, "absent.npz"));
+    gd_clear_error();
 }
 
 TEST(archives_come_back_whole_and_by_name) {
@@ -147,8 +159,10 @@ TEST(archives_come_back_whole_and_by_name) {
     CHECK(all.count == 2 && shows(all.at[0], "[[0.5 0.5]\n [0.5 0.5]]\nf32[2,2]"));
     CHECK(gd_save_npz(path, NULL, (gd_tensors){NULL, 0}) == GD_OK);
     CHECK(gd_npz_count(gd_npz_open(path)) == 0);
-    CHECK(gd_save_npz(path, gd_names("a", "a"), gd_list(w, b)) == GD_E_ARGUMENT); gd_clear_error();
-    CHECK(gd_save_npz(path, gd_names("a", ""), gd_list(w, b)) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_save_npz(path, gd_names("a", "a"), gd_list(w, b)) == GD_E_ARGUMENT);
+    gd_clear_error();
+    CHECK(gd_save_npz(path, gd_names("a", ""), gd_list(w, b)) == GD_E_ARGUMENT);
+    gd_clear_error();
     CHECK(!gd_failed());
 }
 
@@ -162,8 +176,10 @@ TEST(a_failed_program_saves_nothing) {
     gd_clear_error();
     CHECK(gd_item(gd_load_npy(file("k.npy"))) == 1);
     CHECK(access(file("k.npz"), F_OK) != 0);
-    CHECK(gd_save_npy(file("no/such/folder.npy"), t) == GD_E_IO); gd_clear_error();
-    CHECK(gd_save_npy(file("k.npy"), NULL) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_save_npy(file("no/such/folder.npy"), t) == GD_E_IO);
+    gd_clear_error();
+    CHECK(gd_save_npy(file("k.npy"), NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
 }
 
 TEST(damage_is_noticed) {
@@ -213,7 +229,8 @@ TEST(nothing_leaks_and_no_memory_is_a_status) {
 }
 
 TEST(zz_the_folder_is_removed) {
-    static const char *const names[] = {"d.npy", "s.npy", "b.npy", "e.npy", "n.npz", "a.npz", "k.npy", "x.npz"};
+    static const char *const names[] = {"d.npy", "s.npy", "b.npy", "e.npy",
+                                        "n.npz", "a.npz", "k.npy", "x.npz"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unlink(file(names[i]));
     CHECK(rmdir(folder) == 0); /* so no temporary file was left */
 }

@@ -6,8 +6,7 @@
 #include "../fuzz/fuzz_onnx.c"
 #include "onnx_files.h"
 
-/* --- nets
- * ----------------------------------------------------------------------------------------- */
+/* --- nets ------------------------------------------------------------------------------------- */
 
 typedef struct net {
     gd_graph *graph;
@@ -232,15 +231,20 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     gd_tensor *value = gd_full(gd_dims(2), 0);
     const char *path = in_folder("never.onnx");
     CHECK(gd_onnx_save(path, n.session, gd_nothing, gd_list(n.y)) == GD_E_ARGUMENT &&
-          says("'x' is needed and is not among the inputs")); gd_clear_error();
+          says("'x' is needed and is not among the inputs"));
+    gd_clear_error();
     CHECK(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(value)) == GD_E_ARGUMENT &&
-          says("output 0")); gd_clear_error();
+          says("output 0"));
+    gd_clear_error();
     CHECK(gd_onnx_save(path, n.session, gd_list(n.x, n.x), gd_list(n.y)) == GD_E_ARGUMENT &&
-          says("twice")); gd_clear_error();
+          says("twice"));
+    gd_clear_error();
     CHECK(gd_onnx_save(NULL, n.session, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT &&
-          gd_onnx_save(path, NULL, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT); gd_clear_error();
+          gd_onnx_save(path, NULL, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT);
+    gd_clear_error();
     CHECK(gd_onnx_save(in_folder("no/folder.onnx"), n.session, gd_list(n.x), gd_list(n.y)) ==
-          GD_E_IO); gd_clear_error();
+          GD_E_IO);
+    gd_clear_error();
     gd_tensor *sorted;
     {
         GD_GRAPH(n.graph);
@@ -248,7 +252,8 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     }
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_nothing, gd_list(sorted)) == GD_E_UNSUPPORTED &&
                      says("'shuffled' is randperm, which ONNX has no operator for"),
-                 "%s", gd_error_message()); gd_clear_error();
+                 "%s", gd_error_message());
+    gd_clear_error();
     CHECK(access(path, F_OK) != 0 && !gd_failed());
 }
 
@@ -283,14 +288,15 @@ CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) 
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(counted)) ==
                          GD_E_UNSUPPORTED &&
                      says("'counted' runs after 'add_one' (GD_AFTER), which writes a variable"),
-                 "%s", gd_error_message()); gd_clear_error();
+                 "%s", gd_error_message());
+    gd_clear_error();
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(far)) == GD_E_UNSUPPORTED &&
                      says("'far' runs after 'add_one' (GD_AFTER)"),
-                 "%s", gd_error_message()); gd_clear_error();
+                 "%s", gd_error_message());
+    gd_clear_error();
 }
 
-/* --- data beside the file
- * ------------------------------------------------------------------------- */
+/* --- data beside the file --------------------------------------------------------------------- */
 
 /* The file of the folder whose name begins so; there is one. */
 static const char *beside(const char *start) {
@@ -328,7 +334,8 @@ CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     if (symlink("/etc/passwd", data) != 0) abort();
     CHECK_SAYING(gd_onnx_load(path) == NULL && gd_error_status() == GD_E_FORMAT &&
                      says("leads out of the folder"),
-                 "%s", gd_error_message()); gd_clear_error();
+                 "%s", gd_error_message());
+    gd_clear_error();
 }
 
 CLEAN_TEST(data_outside_the_folder_are_refused) {
@@ -350,8 +357,7 @@ CLEAN_TEST(data_outside_the_folder_are_refused) {
             GD_E_FORMAT, "the offset of its data");
 }
 
-/* --- files that are wrong
- * ------------------------------------------------------------------------- */
+/* --- files that are wrong --------------------------------------------------------------------- */
 
 CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
     refuses("ir_version: 10", GD_E_FORMAT, "no graph");
@@ -422,7 +428,8 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
     GD_SCOPE;
     CHECK(gd_onnx_load(in_folder("not there")) == NULL && gd_error_status() == GD_E_IO);
     gd_clear_error();
-    CHECK(gd_onnx_load(NULL) == NULL && gd_error_status() == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_onnx_load(NULL) == NULL && gd_error_status() == GD_E_ARGUMENT);
+    gd_clear_error();
 }
 
 /* What other programs write. */
@@ -456,8 +463,7 @@ CLEAN_TEST(files_of_others_are_read) {
     CHECK(gd_graph_variables(g).count == 1); /* w; the shape is a constant, and c is a node */
 }
 
-/* --- damage
- * ---------------------------------------------------------------------------------------- */
+/* --- damage ----------------------------------------------------------------------------------- */
 
 static char *read_net(size_t *bytes) {
     GD_SCOPE;

@@ -17,8 +17,7 @@
 
 enum { MOST_VALUES = 64, MOST_PATH = 1024 };
 
-/* --- one model ----------------------------------------------------------------------------------
- */
+/* --- one model -------------------------------------------------------------------------------- */
 
 typedef enum verdict { RIGHT, REFUSED, WRONG, VERDICTS } verdict;
 
@@ -73,10 +72,8 @@ static bool close_to(gd_tensor *have, gd_tensor *wanted) {
                  gd_copy_to(gd_cast(wanted, GD_F64), b, n * sizeof *b) == GD_OK;
     const bool small = gd_dtype_size(gd_tensor_dtype(wanted)) == 2;
     for (size_t i = 0; i < n && close; i++) {
-        if (isnan(b[i]) || isinf(b[i]))
-            close = isnan(b[i]) ? isnan(a[i]) : a[i] == b[i];
-        else
-            close = fabs(a[i] - b[i]) <= (small ? 1e-3 : 1e-7) + 1e-3 * fabs(b[i]);
+        if (isnan(b[i]) || isinf(b[i])) close = isnan(b[i]) ? isnan(a[i]) : a[i] == b[i];
+        else close = fabs(a[i] - b[i]) <= (small ? 1e-3 : 1e-7) + 1e-3 * fabs(b[i]);
     }
     gd_free(a);
     gd_free(b);
@@ -204,8 +201,7 @@ static verdict judge(model *m, baking b, int level, bool sized) {
     return v;
 }
 
-/* --- all of them --------------------------------------------------------------------------------
- */
+/* --- all of them ------------------------------------------------------------------------------ */
 
 typedef struct tally {
     int level;

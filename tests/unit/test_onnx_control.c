@@ -9,8 +9,7 @@
 #include "control_models.h"
 #include "onnx_files.h"
 
-/* --- models that are saved here -----------------------------------------------------------------
- */
+/* --- models that are saved here --------------------------------------------------------------- */
 
 typedef struct net {
     gd_graph *graph;
@@ -98,18 +97,17 @@ CLEAN_TEST(branches_and_loops_go_through_a_file_and_give_the_same_bits) {
         }
 }
 
-/* --- files of others -----------------------------------------------------------------------------
- */
+/* --- files of others -------------------------------------------------------------------------- */
 
-#define SCALAR(list, name, type)                                                                   \
+#define SCALAR(list, name, type) \
     list " { name: '" name "' type { tensor_type { elem_type: " type " shape { } } } } "
-#define ANY_OF(list, name, type)                                                                   \
+#define ANY_OF(list, name, type) \
     list " { name: '" name "' type { tensor_type { elem_type: " type " } } } "
 #define NODE(type, in, out) "node { op_type: '" type "' " in " output: '" out "' } "
-#define CONSTANT(name, type, field)                                                                \
-    "node { op_type: 'Constant' output: '" name "' attribute { name: 'value' type: TENSOR t { "    \
+#define CONSTANT(name, type, field)                                                             \
+    "node { op_type: 'Constant' output: '" name "' attribute { name: 'value' type: TENSOR t { " \
     "data_type: " type " " field " } } } "
-#define GRAPH(name, content)                                                                       \
+#define GRAPH(name, content) \
     "attribute { name: '" name "' type: GRAPH g { name: 'g' " content " } } "
 #define INTS(name, numbers) "attribute { name: '" name "' type: INTS ints: " numbers " } "
 
@@ -132,8 +130,8 @@ static bool is(gd_tensor *t, int64_t count, const double *wanted) {
                  "%s", gd_error_message())
 
 /* y = p ? x * w : -x, with w a weight of the file that only a branch reads. */
-#define BRANCHES                                                                                   \
-    GRAPH("then_branch", NODE("Mul", "input: 'x' input: 'w'", "a") ANY_OF("output", "a", "1"))     \
+#define BRANCHES                                                                               \
+    GRAPH("then_branch", NODE("Mul", "input: 'x' input: 'w'", "a") ANY_OF("output", "a", "1")) \
     GRAPH("else_branch", NODE("Neg", "input: 'x'", "b") ANY_OF("output", "b", "1"))
 #define WEIGHT "initializer { name: 'w' data_type: 1 dims: 2 float_data: [3, 4] } "
 
@@ -166,20 +164,20 @@ CLEAN_TEST(a_condition_that_is_known_leaves_one_branch) {
 }
 
 /* s_0 = x; s_{t+1} = s_t + t, and z_t = s_t * w: w from outside, t the number of the step. */
-#define LOOP_BODY(going)                                                                           \
-    GRAPH("body",                                                                                  \
-          SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF(                              \
-              "input", "s",                                                                        \
-              "1") "node { op_type: 'Cast' input: 't' output: 'tf' attribute { name: 'to' type: "  \
-                   "INT i: 1 } } " NODE("Add", "input: 's' input: 'tf'", "n")                      \
-                       NODE("Mul", "input: 's' input: 'w'", "z") going ANY_OF("output", "d", "9")  \
+#define LOOP_BODY(going)                                                                          \
+    GRAPH("body",                                                                                 \
+          SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF(                             \
+              "input", "s",                                                                       \
+              "1") "node { op_type: 'Cast' input: 't' output: 'tf' attribute { name: 'to' type: " \
+                   "INT i: 1 } } " NODE("Add", "input: 's' input: 'tf'", "n")                     \
+                       NODE("Mul", "input: 's' input: 'w'", "z") going ANY_OF("output", "d", "9") \
                            ANY_OF("output", "n", "1") ANY_OF("output", "z", "1"))
-#define LOOP(inputs, going)                                                                        \
-    HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "7")                   \
-        WEIGHT CONSTANT("three", "7", "int64_data: 3") CONSTANT("five", "1", "float_data: 5")      \
-            CONSTANT("yes", "9",                                                                   \
-                     "int32_data: 1") "node { name: 'l' op_type: 'Loop' " inputs                   \
-                                      " input: 'x' output: 'end' output: 'all' " LOOP_BODY(        \
+#define LOOP(inputs, going)                                                                   \
+    HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "7")              \
+        WEIGHT CONSTANT("three", "7", "int64_data: 3") CONSTANT("five", "1", "float_data: 5") \
+            CONSTANT("yes", "9",                                                              \
+                     "int32_data: 1") "node { name: 'l' op_type: 'Loop' " inputs              \
+                                      " input: 'x' output: 'end' output: 'all' " LOOP_BODY(   \
                                           going) "} " OUTPUT("end") OUTPUT("all") "}"
 #define ALWAYS NODE("Identity", "input: 'c'", "d")
 /* on as long as the sum is below 5 */
@@ -201,16 +199,16 @@ CLEAN_TEST(a_loop_of_another_program_counts_its_steps_and_gathers_results) {
 }
 
 /* The same without what is gathered: the number of steps may be data. */
-#define PLAIN_LOOP(inputs, going)                                                                  \
-    HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "7") WEIGHT CONSTANT(  \
-        "five", "1",                                                                               \
-        "float_data: 5") "node { name: 'l' op_type: 'Loop' " inputs                                \
-                         " input: 'x' output: 'end' " GRAPH(                                       \
-                             "body",                                                               \
-                             SCALAR("input", "t", "7") SCALAR("input", "c", "9")                   \
-                                 ANY_OF("input", "s", "1")                                         \
-                                     NODE("Add", "input: 's' input: 'w'", "n")                     \
-                                         going ANY_OF("output", "d", "9")                          \
+#define PLAIN_LOOP(inputs, going)                                                                 \
+    HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "7") WEIGHT CONSTANT( \
+        "five", "1",                                                                              \
+        "float_data: 5") "node { name: 'l' op_type: 'Loop' " inputs                               \
+                         " input: 'x' output: 'end' " GRAPH(                                      \
+                             "body",                                                              \
+                             SCALAR("input", "t", "7") SCALAR("input", "c", "9")                  \
+                                 ANY_OF("input", "s", "1")                                        \
+                                     NODE("Add", "input: 's' input: 'w'", "n")                    \
+                                         going ANY_OF("output", "d", "9")                         \
                                              ANY_OF("output", "n", "1")) "} " OUTPUT("end") "}"
 
 CLEAN_TEST(the_number_of_steps_may_be_data) {
@@ -223,7 +221,8 @@ CLEAN_TEST(the_number_of_steps_may_be_data) {
     IS(run_one(g, "x", x, "end"), 4, 6); /* at least once */
     g = gd_onnx_load(write_model(LOOP("input: 'p' input: 'yes'", ALWAYS)));
     CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED && says("'l' (Loop)") &&
-          says("as many positions as it takes steps")); gd_clear_error();
+          says("as many positions as it takes steps"));
+    gd_clear_error();
 }
 
 /* Two sequences, one of them backwards and along its last axis; results to the last axis. */
@@ -249,10 +248,9 @@ CLEAN_TEST(a_scan_of_another_program_goes_along_any_axis_in_any_direction) {
     IS(run_two(g, x, p, "back"), 40, 47, 19, 26, -2, 5);
 }
 
-/* --- files that are wrong
- * -------------------------------------------------------------------------- */
+/* --- files that are wrong --------------------------------------------------------------------- */
 
-#define WRONG(node)                                                                                \
+#define WRONG(node) \
     HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "9") WEIGHT node "}"
 
 CLEAN_TEST(a_wrong_branch_or_loop_is_refused_with_its_place) {
@@ -343,7 +341,8 @@ CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
     refuses(deep, GD_E_UNSUPPORTED, "graphs lie in graphs more than 20 levels deep");
     gd_pb_doc *doc;
     CHECK(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", parser, strlen(parser)) ==
-          GD_E_FORMAT); gd_clear_error();
+          GD_E_FORMAT);
+    gd_clear_error();
     free(fine);
     free(deep);
     free(parser);
@@ -352,33 +351,30 @@ CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
 CLEAN_TEST(a_loop_of_very_many_steps_is_loaded_and_does_not_begin) {
     GD_SCOPE;
     gd_graph *g =
-        gd_onnx_load(
-            write_model(HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") CONSTANT(
-                "m", "7",
-                "int64_data: 9223372036854775807") "node { name: 'l' op_type: 'Loop' input: 'm' "
-                                                   "input: '' input: 'x' output: 'end' output: "
-                                                   "'all' " GRAPH("body",
-                                                                  SCALAR("input", "t", "7") SCALAR(
-                                                                      "input", "c",
-                                                                      "9") ANY_OF("input", "s",
-                                                                                  "1") NODE("Identi"
-                                                                                            "ty",
-                                                                                            "input:"
-                                                                                            " 'c'",
-                                                                                            "d")
-                                                                      NODE("Neg", "input: 's'",
-                                                                           "n") ANY_OF("output",
-                                                                                       "d", "9")
-                                                                          ANY_OF("output", "n", "1") ANY_OF(
-                                                                              "output", "n",
-                                                                              "1")) "} " OUTPUT("en"
-                                                                                                "d") "}"));
+        gd_onnx_load(write_model(HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") CONSTANT(
+            "m", "7",
+            "int64_data: 9223372036854775807") "node { name: 'l' op_type: 'Loop' input: 'm' "
+                                               "input: '' input: 'x' output: 'end' output: "
+                                               "'all' " GRAPH(
+                                                   "body",
+                                                   SCALAR("input", "t", "7") SCALAR(
+                                                       "input", "c", "9") ANY_OF("input", "s", "1")
+                                                       NODE("Identi"
+                                                            "ty",
+                                                            "input:"
+                                                            " 'c'",
+                                                            "d") NODE("Neg", "input: 's'", "n")
+                                                           ANY_OF("output", "d",
+                                                                  "9") ANY_OF("output", "n", "1")
+                                                               ANY_OF("output", "n",
+                                                                      "1")) "} " OUTPUT("en"
+                                                                                        "d") "}"));
     CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED &&
-          says("as many positions as it takes steps")); gd_clear_error();
+          says("as many positions as it takes steps"));
+    gd_clear_error();
 }
 
-/* --- damage
- * ---------------------------------------------------------------------------------------- */
+/* --- damage ----------------------------------------------------------------------------------- */
 
 /* A scan in a branch in a loop. */
 static char *read_nested(size_t *bytes) {

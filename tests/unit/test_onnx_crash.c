@@ -82,9 +82,7 @@ static void leaves_no_garbage(bool beside) {
                  crash_count_files(folder));
 }
 
-/* --- killed at every system call
- * ------------------------------------------------------------------
- */
+/* --- killed at every system call -------------------------------------------------------------- */
 
 /* Twice as many stops as system calls: at its beginning and at its end. */
 static void kill_everywhere(bool beside) {
@@ -114,9 +112,7 @@ TEST(a_save_without_external_data_that_is_killed_keeps_or_replaces_a_model_with_
     kill_everywhere(false);
 }
 
-/* --- killed at any time
- * ---------------------------------------------------------------------------
- */
+/* --- killed at any time ----------------------------------------------------------------------- */
 
 TEST(processes_that_save_in_a_loop_and_are_killed_leave_consistent_models_and_no_garbage) {
     begin();
@@ -132,9 +128,7 @@ TEST(processes_that_save_in_a_loop_and_are_killed_leave_consistent_models_and_no
     leaves_no_garbage(false);
 }
 
-/* --- several at once
- * ------------------------------------------------------------------------------
- */
+/* --- several at once -------------------------------------------------------------------------- */
 
 TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
     begin();
@@ -162,9 +156,7 @@ TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
     leaves_no_garbage(true);
 }
 
-/* --- a full disk
- * ----------------------------------------------------------------------------------
- */
+/* --- a full disk ------------------------------------------------------------------------------ */
 
 /* A limit on the size of files stands for a full disk. */
 static int save_with_limit(void *limit) {

@@ -1,8 +1,7 @@
 /* test_onnx_large.c - files of many nodes are loaded, planned, run and saved. */
 #include "onnx_files.h"
 
-/* --- models -------------------------------------------------------------------------------------
- */
+/* --- models ----------------------------------------------------------------------------------- */
 
 static gd_pb *add_node(gd_pb *graph, const char *type, const char *a, const char *b,
                        const char *y) {
@@ -87,7 +86,7 @@ static void outputs(gd_pb *graph, int nodes) {
     }
 }
 
-/* --- loading, running, saving ------------------------------------------------------------------ */
+/* --- loading, running, saving ----------------------------------------------------------------- */
 
 /* A second or two where the time grows with the nodes, hours where it grows with their square. */
 #ifdef GD_SANITIZED

@@ -6,11 +6,10 @@
 #define ANY               "dim { dim_param: 'n' } "
 #define INT(name, number) "attribute { name: '" name "' type: INT i: " #number " } "
 #define WORD(name, text)  "attribute { name: '" name "' type: STRING s: '" text "' } "
-#define LIST(name, count, numbers)                                                                 \
+#define LIST(name, count, numbers) \
     "initializer { name: '" name "' data_type: 7 dims: " #count " int64_data: [" numbers "] } "
 
-/* --- recurrent layers ----------------------------------------------------------------------------
- */
+/* --- recurrent layers ------------------------------------------------------------------------- */
 
 enum { T = 3, N = 2, I = 2, H = 2 };
 
@@ -117,10 +116,10 @@ CLEAN_TEST(recurrent_layers_of_others_have_their_gates_in_another_order) {
         }
 }
 
-#define LAYER(type, inputs, attributes)                                                            \
-    HEAD "graph { " INPUT("x", SIZE(3) SIZE(2) SIZE(2)) INPUT("w", SIZE(1) SIZE(8) SIZE(2))        \
-        INPUT("u", SIZE(1) SIZE(6) SIZE(2)) "node { name: 'l' op_type: '" type                     \
-                                            "' input: 'x' " inputs " output: 'y' " attributes      \
+#define LAYER(type, inputs, attributes)                                                       \
+    HEAD "graph { " INPUT("x", SIZE(3) SIZE(2) SIZE(2)) INPUT("w", SIZE(1) SIZE(8) SIZE(2))   \
+        INPUT("u", SIZE(1) SIZE(6) SIZE(2)) "node { name: 'l' op_type: '" type                \
+                                            "' input: 'x' " inputs " output: 'y' " attributes \
                                             "} }"
 
 CLEAN_TEST(recurrent_layers_that_ours_are_not_are_refused) {
@@ -140,8 +139,7 @@ CLEAN_TEST(recurrent_layers_that_ours_are_not_are_refused) {
             "its attribute 'gates'");
 }
 
-/* --- others --------------------------------------------------------------------------------------
- */
+/* --- others ----------------------------------------------------------------------------------- */
 
 CLEAN_TEST(one_hot_counts_from_the_end_and_has_any_axis) {
     GD_SCOPE;
@@ -160,11 +158,11 @@ CLEAN_TEST(one_hot_counts_from_the_end_and_has_any_axis) {
 CLEAN_TEST(resizing_goes_by_sizes_or_factors_of_named_axes) {
     GD_SCOPE;
     gd_tensor *x = numbers(gd_dims(1, 1, 2, 3), 0, 1);
-#define RESIZE(numbers, inputs, attributes)                                                        \
-    HEAD "graph { " INPUT("x", ANY SIZE(1) SIZE(2) SIZE(3)) numbers                                \
-        "node { name: 'r' op_type: 'Resize' input: 'x' " inputs " output: 'y' " attributes         \
+#define RESIZE(numbers, inputs, attributes)                                                \
+    HEAD "graph { " INPUT("x", ANY SIZE(1) SIZE(2) SIZE(3)) numbers                        \
+        "node { name: 'r' op_type: 'Resize' input: 'x' " inputs " output: 'y' " attributes \
         "} " OUTPUT("y") "}"
-#define ASYMMETRIC                                                                                 \
+#define ASYMMETRIC \
     WORD("coordinate_transformation_mode", "asymmetric") WORD("nearest_mode", "floor")
     gd_graph *g = gd_onnx_load(write_model(
         RESIZE(LIST("s", 2, "6, 4"), "input: '' input: '' input: 's'",
@@ -204,14 +202,18 @@ CLEAN_TEST(numbers_that_no_byte_can_be_mean_the_same_in_a_file) {
         }
         gd_session *before = gd_session_new(graph);
         const char *path = in_folder("bytes.onnx");
-        CHECK_SAYING(gd_onnx_save(path, before, gd_list(x), ((gd_tensors){y, 4})) == GD_OK, "%s", gd_error_message());
+        CHECK_SAYING(gd_onnx_save(path, before, gd_list(x), ((gd_tensors){y, 4})) == GD_OK, "%s",
+                     gd_error_message());
         gd_graph *again = gd_onnx_load(path);
         gd_session *after = gd_session_new(again);
         for (int i = 0; i < 4 && !gd_failed(); i++) {
             char name[4] = {'y', (char)('0' + i), 0};
             gd_tensor *want = gd_session_run(before, gd_feed(x, xs), gd_list(y[i])).at[0];
-            gd_tensor *got = gd_session_run(after, gd_feed(gd_graph_find(again, "x"), xs), gd_list(gd_graph_find(again, name))).at[0];
-            CHECK_SAYING(same_bits(want, got) && (i == 3 || same_bits(want, xs)), "%s, %s", gd_dtype_name(dtypes[d]), name);
+            gd_tensor *got = gd_session_run(after, gd_feed(gd_graph_find(again, "x"), xs),
+                                            gd_list(gd_graph_find(again, name)))
+                                 .at[0];
+            CHECK_SAYING(same_bits(want, got) && (i == 3 || same_bits(want, xs)), "%s, %s",
+                         gd_dtype_name(dtypes[d]), name);
         }
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     }

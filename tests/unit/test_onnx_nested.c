@@ -66,9 +66,7 @@ static gd_status save_nested(kind of, int depth, const char *path) {
     return gd_onnx_save(path, session, gd_list(x), gd_list(gd_named(y, "y")));
 }
 
-/* --- a thread with a small stack
- * ------------------------------------------------------------------
- */
+/* --- a thread with a small stack -------------------------------------------------------------- */
 
 typedef struct job {
     kind kind;
@@ -107,10 +105,8 @@ static void on_small_stack(job *j) {
 
 static void nests(kind of, int most) {
     job j = {.kind = of, .depth = most, .path = in_folder("nested.onnx")};
-    if (SMALL_FRAMES)
-        on_small_stack(&j);
-    else
-        work(&j);
+    if (SMALL_FRAMES) on_small_stack(&j);
+    else work(&j);
     CHECK_SAYING(j.saved == GD_OK && j.loaded == GD_OK, "%d levels: saved %s, loaded %s", most,
                  gd_status_name(j.saved), gd_status_name(j.loaded));
     GD_SCOPE;

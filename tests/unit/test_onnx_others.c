@@ -48,8 +48,7 @@ static void read_sample(const char *path, sample *s) {
     gd_pb_free(doc);
 }
 
-/* --- running and comparing ----------------------------------------------------------------------
- */
+/* --- running and comparing -------------------------------------------------------------------- */
 
 /* How far apart they are, as a part of the largest number; -1: shapes or dtypes differ. */
 static double distance_of(gd_tensor *a, gd_tensor *b) {
@@ -139,8 +138,7 @@ static void check_file(const char *from, const char *file) {
     if (saved) gives(saved, &s, 0, "saved and loaded");
 }
 
-/* --- the files ----------------------------------------------------------------------------------
- */
+/* --- the files -------------------------------------------------------------------------------- */
 
 static const char *part = "";
 

@@ -2,16 +2,15 @@
  * inputs, as exporters write them, and borders of windows that are not the same on both sides. */
 #include "onnx_text.h"
 
-/* --- shapes -------------------------------------------------------------------------------------
- */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 /* x.view(x.size(0), -1, 3): Shape, Gather, Unsqueeze, Concat, Reshape. */
-#define VIEW(dims)                                                                                 \
-    HEAD "graph { " INPUT("x", dims) NUMBER("zero", 0) LIST("first", 1, "0")                       \
-        LIST("rest", 2, "-1, 3") NODE("Shape", "input: 'x'", "sizes")                              \
-            NODE("Gather", "input: 'sizes' input: 'zero'", "n")                                    \
-                NODE("Unsqueeze", "input: 'n' input: 'first'", "ns")                               \
-                    NODE("Concat", "input: 'ns' input: 'rest' " INT("axis", 0), "shape")           \
+#define VIEW(dims)                                                                       \
+    HEAD "graph { " INPUT("x", dims) NUMBER("zero", 0) LIST("first", 1, "0")             \
+        LIST("rest", 2, "-1, 3") NODE("Shape", "input: 'x'", "sizes")                    \
+            NODE("Gather", "input: 'sizes' input: 'zero'", "n")                          \
+                NODE("Unsqueeze", "input: 'n' input: 'first'", "ns")                     \
+                    NODE("Concat", "input: 'ns' input: 'rest' " INT("axis", 0), "shape") \
                         NODE("Reshape", "input: 'x' input: 'shape'", "y") OUTPUT("y") "}"
 
 CLEAN_TEST(a_shape_that_follows_from_sizes_is_known_when_they_are) {
@@ -61,12 +60,12 @@ CLEAN_TEST(two_sizes_may_be_kept_at_once) {
 CLEAN_TEST(slices_ranges_tiles_and_positions_follow_from_sizes) {
     GD_SCOPE;
     gd_tensor *x = numbers(gd_dims(6, 2), 0, 1);
-#define WITH_N                                                                                     \
-    HEAD "graph { " INPUT("x", ANY SIZE(2)) NUMBER("zero", 0) NUMBER("one", 1) NUMBER("two", 2)    \
-        LIST("zeros", 1, "0") LIST("ones", 1, "1") LIST("twos", 1, "2")                            \
-            NODE("Shape", "input: 'x'", "sizes")                                                   \
-                NODE("Gather", "input: 'sizes' input: 'zero'", "n")                                \
-                    NODE("Div", "input: 'n' input: 'two'", "h")                                    \
+#define WITH_N                                                                                  \
+    HEAD "graph { " INPUT("x", ANY SIZE(2)) NUMBER("zero", 0) NUMBER("one", 1) NUMBER("two", 2) \
+        LIST("zeros", 1, "0") LIST("ones", 1, "1") LIST("twos", 1, "2")                         \
+            NODE("Shape", "input: 'x'", "sizes")                                                \
+                NODE("Gather", "input: 'sizes' input: 'zero'", "n")                             \
+                    NODE("Div", "input: 'n' input: 'two'", "h")                                 \
                         NODE("Unsqueeze", "input: 'h' input: 'zeros'", "hs")
     gd_tensor *y =
         result(WITH_N NODE("Slice", "input: 'x' input: 'zeros' input: 'hs' input: 'zeros'", "y")
@@ -134,21 +133,20 @@ CLEAN_TEST(a_shape_that_is_data_is_refused) {
             GD_E_UNSUPPORTED, "'y' (Reshape): its input 's' is known only when the graph runs");
 }
 
-/* --- borders -------------------------------------------------------------------------------------
- */
+/* --- borders ---------------------------------------------------------------------------------- */
 
 static gd_tensor *bordered(gd_tensor *x, int64_t left, int64_t right, double value) {
     return gd_pad(x, gd_dims(left, right), .value = value);
 }
 
-#define CONV1(attributes)                                                                          \
-    HEAD "graph { " INPUT(                                                                         \
-        "x", ANY SIZE(1) SIZE(6)) "initializer { name: 'w' data_type: 1 dims: 1 dims: 1 "          \
-                                  "dims: 4 float_data: [1, -2, 3, 0.5] } " NODE(                   \
-                                      "Conv", "input: 'x' input: 'w' " attributes, "y")            \
+#define CONV1(attributes)                                                                 \
+    HEAD "graph { " INPUT(                                                                \
+        "x", ANY SIZE(1) SIZE(6)) "initializer { name: 'w' data_type: 1 dims: 1 dims: 1 " \
+                                  "dims: 4 float_data: [1, -2, 3, 0.5] } " NODE(          \
+                                      "Conv", "input: 'x' input: 'w' " attributes, "y")   \
                                       OUTPUT("y") "}"
-#define POOL1(type, attributes)                                                                    \
-    HEAD "graph { " INPUT("x", ANY SIZE(1) SIZE(6))                                                \
+#define POOL1(type, attributes)                     \
+    HEAD "graph { " INPUT("x", ANY SIZE(1) SIZE(6)) \
         NODE(type, "input: 'x' " INTS("kernel_shape", "4") attributes, "y") OUTPUT("y") "}"
 
 CLEAN_TEST(a_border_may_differ_between_the_sides_or_keep_the_size) {

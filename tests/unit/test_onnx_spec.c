@@ -5,14 +5,13 @@
 #include "onnx_text.h"
 
 #define EMPTY(name) "initializer { name: '" name "' data_type: 7 dims: 0 } "
-#define FLOATS(name, count, numbers)                                                               \
+#define FLOATS(name, count, numbers) \
     "initializer { name: '" name "' data_type: 1 dims: " #count " float_data: [" numbers "] } "
-#define TYPED(list, name, type)                                                                    \
-    list " { name: '" name "' type { tensor_type { elem_type: " #type                              \
+#define TYPED(list, name, type)                                       \
+    list " { name: '" name "' type { tensor_type { elem_type: " #type \
          " shape { " SIZE(4) " } } } } "
 
-/* --- reductions ---------------------------------------------------------------------------------
- */
+/* --- reductions ------------------------------------------------------------------------------- */
 
 static gd_tensor *reduced(const char *op, const char *axes, const char *attributes) {
     char text[900];
@@ -75,11 +74,10 @@ CLEAN_TEST(a_reduction_over_no_axes_is_saved_as_one) {
     gd_pb_free(doc);
 }
 
-/* --- elementwise --------------------------------------------------------------------------------
- */
+/* --- elementwise ------------------------------------------------------------------------------ */
 
-#define POW(first, second)                                                                         \
-    HEAD "graph { " TYPED("input", "x", first) TYPED("input", "b", second)                         \
+#define POW(first, second)                                                 \
+    HEAD "graph { " TYPED("input", "x", first) TYPED("input", "b", second) \
         NODE("Pow", "input: 'x' input: 'b'", "y") TYPED("output", "y", first) "}"
 
 static gd_tensor *power(const char *text, gd_tensor *a, gd_tensor *b) {
@@ -117,8 +115,7 @@ CLEAN_TEST(the_upper_bound_of_clip_counts_where_the_lower_one_is_above_it) {
     CHECK_SAYING(same_bits(y, gd_ones(gd_dims(3))), "%s", gd_error_message());
 }
 
-/* --- layers -------------------------------------------------------------------------------------
- */
+/* --- layers ----------------------------------------------------------------------------------- */
 
 CLEAN_TEST(the_third_input_of_gemm_broadcasts) {
     static const char *const dims[] = {"dims: 2 dims: 3", "dims: 3", "dims: 1", "dims: 2 dims: 1",
@@ -162,9 +159,9 @@ CLEAN_TEST(the_last_of_several_largest_elements_is_found) {
 }
 
 /* y is the second output of the node. */
-#define SECOND(type, in, more)                                                                     \
-    HEAD "graph { " INPUT("x", ANY SIZE(2)) FLOATS("one", 2, "1, 1")                               \
-        LIST("class", 2, "0, 1") "node { op_type: '" type "' " in                                  \
+#define SECOND(type, in, more)                                       \
+    HEAD "graph { " INPUT("x", ANY SIZE(2)) FLOATS("one", 2, "1, 1") \
+        LIST("class", 2, "0, 1") "node { op_type: '" type "' " in    \
                                  " output: 'a' output: 'y' } " more "}"
 
 CLEAN_TEST(further_outputs_of_layers_are_there) {
@@ -182,8 +179,7 @@ CLEAN_TEST(further_outputs_of_layers_are_there) {
                     gd_ones(gd_dims(2, 2), .dtype = GD_BOOL)));
 }
 
-/* --- sequences ----------------------------------------------------------------------------------
- */
+/* --- sequences -------------------------------------------------------------------------------- */
 
 /* x, 2x, 3x; 0 is put at a position, and all of it is joined. */
 static gd_tensor *inserted(const char *position) {
@@ -215,14 +211,13 @@ CLEAN_TEST(a_negative_position_of_an_insert_counts_from_the_end_of_the_sequence)
     }
 }
 
-/* --- Resize -------------------------------------------------------------------------------------
- */
+/* --- Resize ----------------------------------------------------------------------------------- */
 
-#define RESIZE(dims, sizes, mode)                                                                  \
-    HEAD "graph { " INPUT("x", dims) LIST("s", 4, sizes)                                           \
-        NODE("Resize",                                                                             \
-             "input: 'x' input: '' input: '' input: 's' " WORD("mode", "linear")                   \
-                 WORD("coordinate_transformation_mode", mode),                                     \
+#define RESIZE(dims, sizes, mode)                                                \
+    HEAD "graph { " INPUT("x", dims) LIST("s", 4, sizes)                         \
+        NODE("Resize",                                                           \
+             "input: 'x' input: '' input: '' input: 's' " WORD("mode", "linear") \
+                 WORD("coordinate_transformation_mode", mode),                   \
              "y") OUTPUT("y") "}"
 
 CLEAN_TEST(one_element_that_is_resized_to_by_pytorch_half_pixel_is_the_first) {
@@ -240,8 +235,7 @@ CLEAN_TEST(one_element_that_is_resized_to_by_pytorch_half_pixel_is_the_first) {
                     other));
 }
 
-/* --- sizes that are not known -------------------------------------------------------------------
- */
+/* --- sizes that are not known ----------------------------------------------------------------- */
 
 CLEAN_TEST(an_axis_of_unknown_size_is_cut_into_parts_of_known_sizes) {
     GD_SCOPE;

@@ -196,12 +196,9 @@ static void step(runner *r, int i) {
     net *n = &r->net;
     gd_tensor *x = n->x[i % 4], *y = n->y[i % 4];
     if (n->c->frozen) gd_set_requires_grad(n->w[1], i >= n->c->frozen);
-    if (r->session)
-        gd_session_run(r->session, gd_feed(r->x, x, r->y, y), gd_list(r->step));
-    else if (r->jit)
-        gd_jit_call(r->jit, gd_list(x, y));
-    else
-        train(gd_list(x, y), n);
+    if (r->session) gd_session_run(r->session, gd_feed(r->x, x, r->y, y), gd_list(r->step));
+    else if (r->jit) gd_jit_call(r->jit, gd_list(x, y));
+    else train(gd_list(x, y), n);
 }
 
 static gd_tensor *value_of(const runner *r, gd_tensor *t, mode m) {

@@ -173,7 +173,8 @@ CLEAN_TEST(all_optimizers_and_schedules_have_names) {
     int n = 0, schedules = 0;
     while (gd_record_at("optimizer", n)) n++;
     while (gd_record_at("schedule", schedules)) schedules++;
-    CHECK(n >= 5 && schedules >= 8 && !gd_record_at("optimizer", -1) && !gd_record_at("schedule", -1));
+    CHECK(n >= 5 && schedules >= 8 && !gd_record_at("optimizer", -1) &&
+          !gd_record_at("schedule", -1));
 }
 
 /* --- clipping --------------------------------------------------------------------------------- */

@@ -71,12 +71,9 @@ static void run(net *n, int from, int to) {
     for (int i = from; i < to && !gd_failed(); i++) {
         GD_SCOPE;
         gd_tensor *x = data(gd_dims(5, 4), 10 + i % 5);
-        if (n->session)
-            gd_session_run(n->session, gd_feed(n->x, x), gd_list(n->step));
-        else if (n->jit)
-            gd_jit_call(n->jit, gd_list(x));
-        else
-            train(gd_list(x), n);
+        if (n->session) gd_session_run(n->session, gd_feed(n->x, x), gd_list(n->step));
+        else if (n->jit) gd_jit_call(n->jit, gd_list(x));
+        else train(gd_list(x), n);
     }
 }
 

@@ -50,7 +50,8 @@ TEST(share_makes_what_either_of_two_is_wanted_for) {
 
 TEST(share_leaves_noise_and_different_options_alone) {
     IN_GRAPH(g, 2, 3);
-    y = gd_add(gd_add(gd_dropout(x), gd_dropout(x)), gd_add(gd_leaky_relu(x, .slope = 0.1), gd_leaky_relu(x, .slope = 0.2)));
+    y = gd_add(gd_add(gd_dropout(x), gd_dropout(x)),
+               gd_add(gd_leaky_relu(x, .slope = 0.1), gd_leaky_relu(x, .slope = 0.2)));
     FETCH(y);
     CHECK(gd_pass_share(p) == 0);
     gd_program_free(p);
@@ -63,13 +64,16 @@ TEST(fold_computes_what_is_the_same_in_every_run) {
     CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 4);
     check_text(p, "%5 f32[2,3] = mul(%0 (feed 0) f32[2,3], %4 (outside 4) f32[3])\n"
                   "fetch %5\n");
-    CHECK(((float *)p->roots[4].storage->data)[0] > 2.82f && ((float *)p->roots[4].storage->data)[2] < 2.83f);
+    CHECK(((float *)p->roots[4].storage->data)[0] > 2.82f &&
+          ((float *)p->roots[4].storage->data)[2] < 2.83f);
     gd_program_free(p);
 }
 
 TEST(simplify_drops_neutral_steps) {
     IN_GRAPH(g, 2, 3);
-    y = gd_div(gd_sub(gd_add(gd_mul(gd_ones(gd_dims(3)), x), gd_zeros(gd_dims(2, 3))), gd_zeros(gd_dims(3))), gd_ones(gd_dims(1)));
+    y = gd_div(gd_sub(gd_add(gd_mul(gd_ones(gd_dims(3)), x), gd_zeros(gd_dims(2, 3))),
+                      gd_zeros(gd_dims(3))),
+               gd_ones(gd_dims(1)));
     y = gd_sin(y);
     FETCH(y);
     CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 4 && gd_pass_simplify(p) == 4);
@@ -93,7 +97,8 @@ TEST(simplify_unites_views_and_undoes_what_undoes_itself) {
     gd_tensor *reshaped = gd_reshape(gd_reshape(there_and_back, gd_dims(6)), gd_dims(2, 3));
     y = gd_exp(gd_neg(gd_neg(gd_relu(gd_relu(gd_clone(reshaped))))));
     FETCH(y);
-    while (gd_pass_simplify(p) > 0) {}
+    while (gd_pass_simplify(p) > 0) {
+    }
     CHECK(gd_pass_prune(p) >= 0);
     check_text(p, "%6 f32[2,3] = relu(%0 (feed 0) f32[2,3])\n"
                   "%10 f32[2,3] = exp(%6)\n"
@@ -103,46 +108,78 @@ TEST(simplify_unites_views_and_undoes_what_undoes_itself) {
 
 /* A program's own ops are simplified as their records say. */
 TEST(simplify_knows_what_a_program_says_of_its_ops) {
-    CHECK(gd_op_define("pass_blend(a, b) -> y  elementwise\nOf a and b.\n  y = max(a, b) - min(b, 3)\n  neutral b 3\n", NULL) == GD_OK);
-    CHECK(gd_op_define("pass_hold(x) -> y  elementwise idempotent\nAt most `most`.\n  most float = 1\n  y = min(x, most)\n", NULL) == GD_OK);
-    CHECK(gd_op_define("pass_turn(x) -> y  elementwise involution\n1 - x.\n  y = 1 - x\n", NULL) == GD_OK);
+    CHECK(gd_op_define("pass_blend(a, b) -> y  elementwise\nOf a and b.\n  y = max(a, b) - min(b, "
+                       "3)\n  neutral b 3\n",
+                       NULL) == GD_OK);
+    CHECK(gd_op_define("pass_hold(x) -> y  elementwise idempotent\nAt most `most`.\n  most float = "
+                       "1\n  y = min(x, most)\n",
+                       NULL) == GD_OK);
+    CHECK(gd_op_define("pass_turn(x) -> y  elementwise involution\n1 - x.\n  y = 1 - x\n", NULL) ==
+          GD_OK);
     IN_GRAPH(g, 2, 3);
-    y = gd_call("pass_blend", gd_list(x, gd_full(gd_dims(3), 3)), NULL);                       /* x */
-    y = gd_call("pass_blend", gd_list(gd_full(gd_dims(3), 3), y), NULL);                       /* stays */
-    y = gd_call("pass_hold", gd_list(gd_call("pass_hold", gd_list(y), "most=2")), "most=2");   /* once */
-    y = gd_call("pass_hold", gd_list(y), "most=3");                                            /* other options: stays */
-    y = gd_call("pass_turn", gd_list(gd_call("pass_turn", gd_list(y), NULL)), NULL);           /* nothing */
+    y = gd_call("pass_blend", gd_list(x, gd_full(gd_dims(3), 3)), NULL); /* x */
+    y = gd_call("pass_blend", gd_list(gd_full(gd_dims(3), 3), y), NULL); /* stays */
+    y = gd_call("pass_hold", gd_list(gd_call("pass_hold", gd_list(y), "most=2")),
+                "most=2");                          /* once */
+    y = gd_call("pass_hold", gd_list(y), "most=3"); /* other options: stays */
+    y = gd_call("pass_turn", gd_list(gd_call("pass_turn", gd_list(y), NULL)), NULL); /* nothing */
     y = gd_exp(y);
     FETCH(y);
     CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 2);
-    while (gd_pass_simplify(p) > 0) {}
+    while (gd_pass_simplify(p) > 0) {
+    }
     CHECK(gd_pass_prune(p) >= 0);
     char *text = gd_program_text(p);
     int steps = 0;
     for (const char *at = text; (at = strstr(at, " = ")); at++) steps++;
-    CHECK_SAYING(steps == 4 && strstr(text, "pass_hold(%4) most=2") && strstr(text, "most=3") && !strstr(text, "pass_turn"), "%s", text);
+    CHECK_SAYING(steps == 4 && strstr(text, "pass_hold(%4) most=2") && strstr(text, "most=3") &&
+                     !strstr(text, "pass_turn"),
+                 "%s", text);
     free(text);
     gd_program_free(p);
 }
 
 TEST(records_say_what_they_can_keep) {
-    CHECK(gd_op_define("pass_bad(a, b, c) -> y  elementwise\nx.\n  y = a + b + c\n  neutral a 0\n", NULL) == GD_E_ARGUMENT);
+    CHECK(gd_op_define("pass_bad(a, b, c) -> y  elementwise\nx.\n  y = a + b + c\n  neutral a 0\n",
+                       NULL) == GD_E_ARGUMENT);
     CHECK_SAYING(strstr(gd_error_message(), "two inputs"), "%s", gd_error_message());
     gd_clear_error();
-    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  neutral c 0\n", NULL) == GD_E_ARGUMENT);
+    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  neutral c 0\n",
+                       NULL) == GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  neutral a none\n", NULL) == GD_E_ARGUMENT);
+    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  neutral a none\n",
+                       NULL) == GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise idempotent\nx.\n  y = a + b\n", NULL) == GD_E_ARGUMENT);
+    CHECK(gd_op_define("pass_bad(a, b) -> y  elementwise idempotent\nx.\n  y = a + b\n", NULL) ==
+          GD_E_ARGUMENT);
     gd_clear_error();
-    static const char *const lines[] = {"control branch",      "control maybe", "reduces sum",          "fills a",
-                                        "fuses relu(a, b)",    "fuses relu",    "fuses relu(linear(a)", "fuses relu(linear(a, c))",
-                                        "fuses relu(tanh(exp(a)))", "index c < a[0]", "index a b", "index a < c", "index a < b",
-                                        "index a < b[x]", "index a < b[0] or none", "index a < b[-1]", "index a < b[0",
-                                        "index a < b[0:1]", "index a < b[:]", "gives a < b[0]", "gives y b[0]", "gives y < y[0]", "gives y < b"};
+    static const char *const lines[] = {"control branch",
+                                        "control maybe",
+                                        "reduces sum",
+                                        "fills a",
+                                        "fuses relu(a, b)",
+                                        "fuses relu",
+                                        "fuses relu(linear(a)",
+                                        "fuses relu(linear(a, c))",
+                                        "fuses relu(tanh(exp(a)))",
+                                        "index c < a[0]",
+                                        "index a b",
+                                        "index a < c",
+                                        "index a < b",
+                                        "index a < b[x]",
+                                        "index a < b[0] or none",
+                                        "index a < b[-1]",
+                                        "index a < b[0",
+                                        "index a < b[0:1]",
+                                        "index a < b[:]",
+                                        "gives a < b[0]",
+                                        "gives y b[0]",
+                                        "gives y < y[0]",
+                                        "gives y < b"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char record[160];
-        snprintf(record, sizeof record, "pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  %s\n", lines[i]);
+        snprintf(record, sizeof record, "pass_bad(a, b) -> y  elementwise\nx.\n  y = a + b\n  %s\n",
+                 lines[i]);
         CHECK_SAYING(gd_op_define(record, NULL) == GD_E_ARGUMENT, "%s", lines[i]);
         gd_clear_error();
     }
@@ -151,7 +188,8 @@ TEST(records_say_what_they_can_keep) {
 /* A product whose every element is squared, and divided by `by`: as linear_relu is for linear and relu. */
 static gd_status product_squared_infer(gd_infer *i) {
     const gd_tensor *a = i->in[0], *b = i->in[1];
-    if (a->rank != 2 || b->rank != 2 || a->dims[1] != b->dims[0]) return gd_op_fail(GD_E_SHAPE, "matrices only");
+    if (a->rank != 2 || b->rank != 2 || a->dims[1] != b->dims[0])
+        return gd_op_fail(GD_E_SHAPE, "matrices only");
     gd_meta_like(&i->out[0], a);
     i->out[0].dims[1] = b->dims[1];
     return GD_OK;
@@ -170,10 +208,19 @@ static gd_status product_squared(gd_kernel_call *k) {
 
 /* Two steps become one of a program's own op, as its record says: with its options, and where it can be. */
 TEST(epilogue_knows_what_a_program_says_of_its_ops) {
-    const gd_op_rules rules = {.infer = product_squared_infer, .reference = product_squared, .reference_flags = GD_KERNEL_DOUBLE};
-    CHECK(gd_op_define("pass_scaled_square(x) -> y  elementwise\nx.\n  by float = 1\n  plus float = 0\n  y = x * x / by + plus\n", NULL) == GD_OK);
-    CHECK(gd_op_define("pass_product_squared(a, b) -> y  nograd\nx.\n  by float = 1\n  fuses pass_scaled_square(matmul(a, b))\n", &rules) == GD_OK);
-    struct { const char *options; bool batch, other, fused; } cases[] = {
+    const gd_op_rules rules = {.infer = product_squared_infer,
+                               .reference = product_squared,
+                               .reference_flags = GD_KERNEL_DOUBLE};
+    CHECK(gd_op_define("pass_scaled_square(x) -> y  elementwise\nx.\n  by float = 1\n  plus float "
+                       "= 0\n  y = x * x / by + plus\n",
+                       NULL) == GD_OK);
+    CHECK(gd_op_define("pass_product_squared(a, b) -> y  nograd\nx.\n  by float = 1\n  fuses "
+                       "pass_scaled_square(matmul(a, b))\n",
+                       &rules) == GD_OK);
+    struct {
+        const char *options;
+        bool batch, other, fused;
+    } cases[] = {
         {"by=2", false, false, true},
         {"by=2 plus=1", false, false, false}, /* an option that the op does not have */
         {"by=2", true, false, false},         /* its rule does not take three axes */
@@ -181,7 +228,9 @@ TEST(epilogue_knows_what_a_program_says_of_its_ops) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         GD_SCOPE;
-        gd_tensor *value = cases[i].batch ? gd_full(gd_dims(2, 2, 3), 1) : gd_full(gd_dims(2, 3), 1), *x, *y;
+        gd_tensor *value =
+                      cases[i].batch ? gd_full(gd_dims(2, 2, 3), 1) : gd_full(gd_dims(2, 3), 1),
+                  *x, *y;
         gd_graph *g = gd_graph_new();
         {
             GD_GRAPH(g);
@@ -193,7 +242,9 @@ TEST(epilogue_knows_what_a_program_says_of_its_ops) {
         gd_program *p = program_of(gd_list(x), gd_list(value), gd_list(y));
         CHECK(gd_pass_epilogue(p, gd_cpu()) == cases[i].fused);
         char *text = gd_program_text(p);
-        CHECK_SAYING(!strstr(text, "pass_product_squared(%0 (feed 0) f32[2,3], %1) by=2") == !cases[i].fused, "%s", text);
+        CHECK_SAYING(!strstr(text, "pass_product_squared(%0 (feed 0) f32[2,3], %1) by=2") ==
+                         !cases[i].fused,
+                     "%s", text);
         free(text);
         gd_program_free(p);
         gd_session *session = gd_session_new(g, .level = 2);
@@ -216,7 +267,9 @@ TEST(epilogue_folds_relu_and_steps_of_descent) {
     gd_program *p = program_of(gd_list(x), gd_list(gd_full(gd_dims(2, 3), 1)), gd_list(train));
     CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == 2);
     char *text = gd_program_text(p);
-    CHECK_SAYING(text && strstr(text, "linear_relu(") && strstr(text, "matmul_step(") && !strstr(text, "sgd_step"), "%s", text);
+    CHECK_SAYING(text && strstr(text, "linear_relu(") && strstr(text, "matmul_step(") &&
+                     !strstr(text, "sgd_step"),
+                 "%s", text);
     free(text);
     gd_program_free(p);
 }
@@ -248,7 +301,8 @@ TEST(epilogue_masks_what_goes_back_through_relu) {
     gd_tensor *b = gd_session_run(fast, gd_feed(x, data), gd_list(gw)).at[0];
     float one[12], other[12];
     CHECK(gd_copy_to(a, one, sizeof one) == GD_OK && gd_copy_to(b, other, sizeof other) == GD_OK);
-    for (int i = 0; i < 12; i++) CHECK(fabsf(one[i] - other[i]) < 1e-4f || (isnan(one[i]) && isnan(other[i])));
+    for (int i = 0; i < 12; i++)
+        CHECK(fabsf(one[i] - other[i]) < 1e-4f || (isnan(one[i]) && isnan(other[i])));
 }
 
 /* Shapes for each of the ways in which the CPU convolves: products, Winograd's, directly by groups. */
@@ -268,7 +322,8 @@ TEST(epilogue_folds_relu_into_convolutions) {
             GD_SCOPE;
             gd_graph *g = gd_graph_new();
             gd_tensor *x, *y;
-            gd_tensor *w = gd_randn(gd_shape_of(4, convolutions[i].w)), *b = biased ? gd_randn(gd_dims(convolutions[i].w[0])) : NULL;
+            gd_tensor *w = gd_randn(gd_shape_of(4, convolutions[i].w)),
+                      *b = biased ? gd_randn(gd_dims(convolutions[i].w[0])) : NULL;
             gd_tensor *value = gd_randn(gd_shape_of(4, convolutions[i].x));
             {
                 GD_GRAPH(g);
@@ -278,10 +333,13 @@ TEST(epilogue_folds_relu_into_convolutions) {
             gd_program *p = program_of(gd_list(x), gd_list(value), gd_list(y));
             CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == 1);
             char *text = gd_program_text(p);
-            CHECK_SAYING(strstr(text, " = conv_relu(%0 (feed 0)") && !strstr(text, "= relu(") && !strstr(text, "conv2d("), "%s", text);
+            CHECK_SAYING(strstr(text, " = conv_relu(%0 (feed 0)") && !strstr(text, "= relu(") &&
+                             !strstr(text, "conv2d("),
+                         "%s", text);
             free(text);
             gd_program_free(p);
-            gd_session *plain = gd_session_new(g, .level = 0), *fast = gd_session_new(g, .level = 2);
+            gd_session *plain = gd_session_new(g, .level = 0),
+                       *fast = gd_session_new(g, .level = 2);
             gd_tensor *a = gd_session_run(plain, gd_feed(x, value), gd_list(y)).at[0];
             gd_tensor *c = gd_session_run(fast, gd_feed(x, value), gd_list(y)).at[0];
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
@@ -402,7 +460,7 @@ TEST(epilogue_leaves_convolutions_that_others_read) {
     gd_program_free(p);
 }
 
-/* --- layout ------------------------------------------------------------------------------------- */
+/* --- layout ----------------------------------------------------------------------------------- */
 
 TEST(layout_sinks_permutes_through_elementwise_steps_until_they_cancel) {
     IN_GRAPH(g, 2, 3);
@@ -438,7 +496,8 @@ TEST(layout_leaves_products_their_transposed_operands) {
     while (gd_pass_simplify(p) > 0) gd_pass_layout(p, gd_device_get("cpu"));
     CHECK(gd_pass_prune(p) >= 0);
     char *text = gd_program_text(p);
-    CHECK_SAYING(!strstr(text, "contiguous") && !strstr(text, "clone") && strstr(text, "f32[2,3] = relu(%0 (feed 0) f32[2,3])"),
+    CHECK_SAYING(!strstr(text, "contiguous") && !strstr(text, "clone") &&
+                     strstr(text, "f32[2,3] = relu(%0 (feed 0) f32[2,3])"),
                  "%s", text);
     free(text);
     gd_program_free(p);
@@ -460,10 +519,12 @@ TEST(layout_lets_a_product_write_what_would_be_copied) {
     int made = -1, copied = -1;
     for (int i = 0; i < p->n_steps; i++) {
         if (strcmp(gd_op_name(p->steps[i].op), "matmul") == 0) made = p->steps[i].out[0];
-        if (strcmp(gd_op_name(p->steps[i].op), "reshape") == 0 && p->steps[i].view) copied = p->steps[i].out[0];
+        if (strcmp(gd_op_name(p->steps[i].op), "reshape") == 0 && p->steps[i].view)
+            copied = p->steps[i].out[0];
     }
     CHECK(made >= 0 && copied >= 0 && p->values[made].root == p->values[copied].root);
-    CHECK(p->values[made].strides[0] == 4 && p->values[made].strides[1] == 8 && p->values[made].strides[2] == 1);
+    CHECK(p->values[made].strides[0] == 4 && p->values[made].strides[1] == 8 &&
+          p->values[made].strides[2] == 1);
     gd_program_free(p);
 }
 
@@ -473,7 +534,9 @@ TEST(layout_makes_nobody_copy) {
     for (int i = 0; i < 3; i++) {
         IN_GRAPH(g, 2, 3);
         gd_tensor *t = gd_exp(gd_permute(x, gd_dims(1, 0)));
-        y = i == 0 ? t : i == 1 ? gd_linear(t, gd_ones(gd_dims(4, 2)), NULL) : gd_cumsum(gd_add(t, gd_ones(gd_dims(3, 2))), 0);
+        y = i == 0   ? t
+            : i == 1 ? gd_linear(t, gd_ones(gd_dims(4, 2)), NULL)
+                     : gd_cumsum(gd_add(t, gd_ones(gd_dims(3, 2))), 0);
         FETCH(y);
         CHECK_SAYING(gd_pass_layout(p, gd_device_get("cpu")) == 0, "%d", i);
         gd_program_free(p);

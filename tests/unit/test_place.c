@@ -26,7 +26,8 @@ static int training(gd_span *spans, int layers, bool uneven) {
         spans[n++] = (gd_span){bytes[l], begin[l], back, 0};
         for (int k = below(4); k > 0; k--) {
             const int at = begin[l] + below(3);
-            spans[n++] = (gd_span){bytes[l] * (size_t)(1 + below(3)) / 2 + 1, at, at + 1 + below(3), 0};
+            spans[n++] =
+                (gd_span){bytes[l] * (size_t)(1 + below(3)) / 2 + 1, at, at + 1 + below(3), 0};
         }
         for (int k = 1 + below(3); k > 0; k--) {
             const int at = back - below(3) > turn ? back - below(3) : turn;
@@ -44,7 +45,8 @@ static void check_apart(const gd_span *spans, int n, size_t slab) {
         CHECK(end_of(&spans[i]) <= slab && spans[i].offset % GD_SLAB_ALIGNMENT == 0);
         for (int k = 0; k < i; k++) {
             const bool same_time = spans[i].begin <= spans[k].end && spans[k].begin <= spans[i].end;
-            const bool same_place = spans[i].offset < end_of(&spans[k]) && spans[k].offset < end_of(&spans[i]);
+            const bool same_place =
+                spans[i].offset < end_of(&spans[k]) && spans[k].offset < end_of(&spans[i]);
             CHECK_SAYING(!same_time || !same_place, "buffers %d and %d overlap", i, k);
         }
     }
@@ -60,7 +62,9 @@ TEST(a_training_step_needs_what_is_alive) {
             size_t slab, live;
             CHECK(gd_place_spans(spans, n, &slab, &live) == GD_OK);
             CHECK(slab >= live);
-            CHECK_SAYING((double)slab <= 1.05 * (double)live, "%d layers, seed %d: %zu bytes for %zu alive", layers[x], seed, slab, live);
+            CHECK_SAYING((double)slab <= 1.05 * (double)live,
+                         "%d layers, seed %d: %zu bytes for %zu alive", layers[x], seed, slab,
+                         live);
             check_apart(spans, n, slab);
         }
 }

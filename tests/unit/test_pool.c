@@ -39,15 +39,15 @@ enum { child_may_make_threads = 1 };
 
 static _Atomic int failures;
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition);  \
-            failures++;                                                                            \
-        }                                                                                          \
+#define CHECK(condition)                                                                          \
+    do {                                                                                          \
+        if (!(condition)) {                                                                       \
+            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
+            failures++;                                                                           \
+        }                                                                                         \
     } while (0)
 
-/* --- bodies --------------------------------------------------------------------------------- */
+/* --- bodies ----------------------------------------------------------------------------------- */
 
 enum { MANY = 1000 };
 
@@ -127,7 +127,7 @@ static bool workers_come_to(int n) {
     return false;
 }
 
-/* --- tests ---------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void environment_sets_the_number(void) {
     /* main set GRADUS_NUM_THREADS before anybody asked. */

@@ -14,7 +14,9 @@ static bool is(const gd_tensor *t, const char *text) {
     return false;
 }
 
-static gd_tensor *f64(int n, const double *values) { return gd_from_array(gd_dims(n), GD_F64, values); }
+static gd_tensor *f64(int n, const double *values) {
+    return gd_from_array(gd_dims(n), GD_F64, values);
+}
 #define F64(...) f64((int)(sizeof((double[]){__VA_ARGS__}) / 8), (double[]){__VA_ARGS__})
 #define F32(...) gd_cast(F64(__VA_ARGS__), GD_F32)
 #define F16(...) gd_cast(F64(__VA_ARGS__), GD_F16)
@@ -61,7 +63,8 @@ TEST(nan_and_infinity_stand_in_line) {
 
 TEST(matrices_and_more) {
     GD_SCOPE;
-    CHECK(is(gd_reshape(F64(1, 0.5, -2, (double)NAN), gd_dims(2, 2)), "[[ 1.   0.5]\n [-2.   nan]]"));
+    CHECK(
+        is(gd_reshape(F64(1, 0.5, -2, (double)NAN), gd_dims(2, 2)), "[[ 1.   0.5]\n [-2.   nan]]"));
     CHECK(is(gd_reshape(F64(0, 1, 2, 3, 4, 5, 6, 7), gd_dims(2, 2, 2)),
              "[[[0. 1.]\n  [2. 3.]]\n\n [[4. 5.]\n  [6. 7.]]]"));
     CHECK(is(gd_permute(gd_reshape(count_up(6), gd_dims(2, 3)), gd_dims(1, 0)),
@@ -74,7 +77,8 @@ TEST(integers_and_truth_values) {
     const int64_t wide[] = {INT64_MIN, 1};
     const uint8_t bytes[] = {0, 255, 7};
     const bool truths[] = {true, false, false, true};
-    CHECK(is(gd_from_array(gd_dims(2), GD_I64, wide), "[-9223372036854775808                    1]"));
+    CHECK(
+        is(gd_from_array(gd_dims(2), GD_I64, wide), "[-9223372036854775808                    1]"));
     CHECK(is(gd_from_array(gd_dims(3), GD_U8, bytes), "[  0 255   7]"));
     CHECK(is(gd_from_array(gd_dims(2, 2), GD_BOOL, truths), "[[ True False]\n [False  True]]"));
 }
@@ -134,7 +138,8 @@ TEST(a_stream_gets_a_line) {
     CHECK(gd_fprint(f, F32(1, 2)) == GD_OK);
     fclose(f);
     CHECK(strcmp(text, "[1. 2.]\n") == 0);
-    CHECK(gd_fprint(NULL, F32(1)) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_fprint(NULL, F32(1)) == GD_E_ARGUMENT);
+    gd_clear_error();
 }
 
 TEST(failures_show_their_message) {

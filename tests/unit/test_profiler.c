@@ -72,7 +72,8 @@ TEST(the_table_has_a_line_for_each_op) {
     CHECK(strncmp(text, "op ", 3) == 0 && strstr(text, "mean us"));
     CHECK(strstr(text, "\ntanh ") && strstr(text, "\nsum ") && strstr(text, "\ntotal "));
     free(text);
-    CHECK(gd_profiler_table(NULL) == GD_E_ARGUMENT); gd_clear_error();
+    CHECK(gd_profiler_table(NULL) == GD_E_ARGUMENT);
+    gd_clear_error();
 }
 
 TEST(the_trace_is_json_with_spans_calls_and_memory) {
@@ -111,7 +112,8 @@ TEST(the_trace_is_json_with_spans_calls_and_memory) {
     }
     gd_json_free(doc);
     unlink(path);
-    CHECK(gd_profiler_save_trace("/no/such/folder/trace.json") == GD_E_IO); gd_clear_error();
+    CHECK(gd_profiler_save_trace("/no/such/folder/trace.json") == GD_E_IO);
+    gd_clear_error();
     CHECK(!gd_failed());
 }
 
@@ -142,7 +144,8 @@ TEST(anomaly_mode_names_the_op_behind_a_nan) {
     gd_tensor *y = gd_add(gd_log(x), fine);
     CHECK(gd_tensor_is_error(y));
     CHECK(strncmp(gd_error_message(), "log(x f32[2,3]): anomaly:", 25) == 0);
-    CHECK(strstr(gd_error_message(), "element 0") && strstr(gd_error_message(), "its inputs have none"));
+    CHECK(strstr(gd_error_message(), "element 0") &&
+          strstr(gd_error_message(), "its inputs have none"));
     CHECK(strstr(gd_error_message(), "test_profiler.c:"));
     gd_clear_error();
     const float values[] = {1, NAN};

@@ -118,7 +118,7 @@ TEST(numbers_are_short) {
     }
 }
 
-/* --- runs -------------------------------------------------------------------------------------- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 static gd_status wait_a_little(gd_event *event, void *self) {
     (void)event, (void)self;
@@ -183,10 +183,8 @@ static int widest_line(const char *text) {
                 text++;
             continue;
         }
-        if (*text == '\r' || *text == '\n')
-            width = 0;
-        else
-            width += ((unsigned char)*text & 0xC0) != 0x80;
+        if (*text == '\r' || *text == '\n') width = 0;
+        else width += ((unsigned char)*text & 0xC0) != 0x80;
         if (width > widest) widest = width;
     }
     return widest;

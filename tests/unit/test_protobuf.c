@@ -214,8 +214,7 @@ TEST(nesting_has_a_limit) {
             const size_t length = 2 * DEEP * 3 - at;
             if (length >= 128)
                 nested[--at] = (char)(length >> 7), nested[--at] = (char)(length | 0x80);
-            else
-                nested[--at] = (char)length;
+            else nested[--at] = (char)length;
             nested[--at] = 0x5a;
         }
         prose[0] = '\0';
@@ -223,8 +222,7 @@ TEST(nesting_has_a_limit) {
         for (int i = 0; i < levels; i++) strcat(prose, "}");
         const bool fits = levels <= 99;
         CHECK((read_wire(&doc, nested + at, 2 * DEEP * 3 - at) == GD_OK) == fits);
-        if (fits)
-            check_way_back(doc, false);
+        if (fits) check_way_back(doc, false);
         else
             CHECK_SAYING(says("child.child.child.child.child.child....child") && says("100 levels"),
                          "%s", gd_latest_failure());
@@ -293,8 +291,7 @@ TEST(wrong_text_is_refused_with_line_column_and_field) {
     refuses_text("i32: ", "i32: expected a whole number of 32 bits, found the end");
 }
 
-/* --- the short form of fuzz/fuzz_protobuf.c: damaged messages, always the same ones
- * ---------------- */
+/* --- the short form of fuzz/fuzz_protobuf.c: damaged messages, always the same ones ----------- */
 
 TEST(damaged_messages_never_crash_and_what_is_read_can_be_written) {
     for (int round = 0; round < 20000; round++) {

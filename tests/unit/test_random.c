@@ -13,28 +13,45 @@
 #include "ops/random_dist.h"
 #include "test.h"
 
-/* --- helpers ------------------------------------------------------------------------------------ */
+/* --- helpers ---------------------------------------------------------------------------------- */
 
 typedef gd_tensor *(*maker)(gd_shape dims, gd_dtype dtype);
 
-static gd_tensor *make_uniform(gd_shape dims, gd_dtype dtype) { return gd_uniform(dims, .low = -3, .high = 5, .dtype = dtype); }
-static gd_tensor *make_normal(gd_shape dims, gd_dtype dtype) { return gd_normal(dims, .mean = 2, .std = 0.5, .dtype = dtype); }
-static gd_tensor *make_randint(gd_shape dims, gd_dtype dtype) {
-    return dtype == GD_F64 ? gd_randint(dims, -7, INT64_C(1) << 40) : gd_randint(dims, -7, 100, .dtype = dtype);
+static gd_tensor *make_uniform(gd_shape dims, gd_dtype dtype) {
+    return gd_uniform(dims, .low = -3, .high = 5, .dtype = dtype);
 }
-static gd_tensor *make_bernoulli(gd_shape dims, gd_dtype dtype) { return gd_bernoulli(gd_full(dims, 0.3, .dtype = dtype)); }
-static gd_tensor *make_dropout(gd_shape dims, gd_dtype dtype) { return gd_dropout(gd_full(dims, 0.7, .dtype = dtype), .p = 0.3); }
-static gd_tensor *make_rand_like(gd_shape dims, gd_dtype dtype) { return gd_rand_like(gd_zeros(dims, .dtype = dtype)); }
-static gd_tensor *make_randn_like(gd_shape dims, gd_dtype dtype) { return gd_randn_like(gd_zeros(dims, .dtype = dtype)); }
+static gd_tensor *make_normal(gd_shape dims, gd_dtype dtype) {
+    return gd_normal(dims, .mean = 2, .std = 0.5, .dtype = dtype);
+}
+static gd_tensor *make_randint(gd_shape dims, gd_dtype dtype) {
+    return dtype == GD_F64 ? gd_randint(dims, -7, INT64_C(1) << 40)
+                           : gd_randint(dims, -7, 100, .dtype = dtype);
+}
+static gd_tensor *make_bernoulli(gd_shape dims, gd_dtype dtype) {
+    return gd_bernoulli(gd_full(dims, 0.3, .dtype = dtype));
+}
+static gd_tensor *make_dropout(gd_shape dims, gd_dtype dtype) {
+    return gd_dropout(gd_full(dims, 0.7, .dtype = dtype), .p = 0.3);
+}
+static gd_tensor *make_rand_like(gd_shape dims, gd_dtype dtype) {
+    return gd_rand_like(gd_zeros(dims, .dtype = dtype));
+}
+static gd_tensor *make_randn_like(gd_shape dims, gd_dtype dtype) {
+    return gd_randn_like(gd_zeros(dims, .dtype = dtype));
+}
 
-static const maker makers[] = {make_uniform, make_normal, make_randint, make_bernoulli, make_dropout, make_rand_like, make_randn_like};
+static const maker makers[] = {make_uniform, make_normal,    make_randint,   make_bernoulli,
+                               make_dropout, make_rand_like, make_randn_like};
 enum { MAKERS = sizeof makers / sizeof *makers };
 static const gd_dtype float_dtypes[] = {GD_F32, GD_F64, GD_F16, GD_BF16};
 
-static size_t bytes_of(const gd_tensor *t) { return (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t)); }
+static size_t bytes_of(const gd_tensor *t) {
+    return (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+}
 
 static bool same_bits(const gd_tensor *a, const gd_tensor *b) {
-    return a && b && gd_data(a) && gd_data(b) && bytes_of(a) == bytes_of(b) && memcmp(gd_data(a), gd_data(b), bytes_of(a)) == 0;
+    return a && b && gd_data(a) && gd_data(b) && bytes_of(a) == bytes_of(b) &&
+           memcmp(gd_data(a), gd_data(b), bytes_of(a)) == 0;
 }
 
 /* The elements as doubles, sorted or not; freed by the caller. */
@@ -73,13 +90,19 @@ static double mean_of(const double *v, int64_t n, int power, double center) {
     return sum / (double)n;
 }
 
-/* --- the generator ------------------------------------------------------------------------------ */
+/* --- the generator ---------------------------------------------------------------------------- */
 
 TEST(philox_gives_the_published_words) {
-    static const struct { gd_rng rng; uint64_t block; uint32_t words[4]; } known[] = {
+    static const struct {
+        gd_rng rng;
+        uint64_t block;
+        uint32_t words[4];
+    } known[] = {
         {{0, 0}, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
         {{UINT64_MAX, UINT64_MAX}, UINT64_MAX, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {{0x299f31d0a4093822, 0x0370734413198a2e}, 0x85a308d3243f6a88, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+        {{0x299f31d0a4093822, 0x0370734413198a2e},
+         0x85a308d3243f6a88,
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         uint32_t words[4];
@@ -95,12 +118,12 @@ TEST(each_call_takes_one_number_whatever_its_size) {
     uint64_t call = 0;
     gd_tensor *x = gd_ones(gd_dims(3, 4));
     CHECK(gd_rng_state().call == call);
-#define TAKES(n, expression)                                                                 \
-    do {                                                                                     \
-        CHECK(!gd_tensor_is_error(expression));                                              \
-        call += n;                                                                           \
-        CHECK_SAYING(gd_rng_state().call == call, "%llu, not %llu", (unsigned long long)gd_rng_state().call, \
-                     (unsigned long long)call);                                              \
+#define TAKES(n, expression)                                                             \
+    do {                                                                                 \
+        CHECK(!gd_tensor_is_error(expression));                                          \
+        call += n;                                                                       \
+        CHECK_SAYING(gd_rng_state().call == call, "%llu, not %llu",                      \
+                     (unsigned long long)gd_rng_state().call, (unsigned long long)call); \
     } while (0)
     TAKES(1, gd_rand(gd_dims(1)));
     TAKES(1, gd_rand(gd_dims(1000, 100)));
@@ -138,7 +161,7 @@ TEST(state_can_be_set_back) {
     CHECK(!same_bits(first, gd_randn(gd_dims(100))));
 }
 
-/* --- the same bits ------------------------------------------------------------------------------ */
+/* --- the same bits ---------------------------------------------------------------------------- */
 
 TEST(elements_are_the_words_that_the_header_says) {
     GD_SCOPE;
@@ -150,13 +173,15 @@ TEST(elements_are_the_words_that_the_header_says) {
     rng = gd_rng_state();
     const double *d = gd_data(gd_rand(gd_dims(N), .dtype = GD_F64));
     for (int i = 0; i < N; i++) {
-        uint64_t bits = gd_long_at(rng, (uint64_t)i); /* the upper 27 and 26 bits of its two words */
+        uint64_t bits =
+            gd_long_at(rng, (uint64_t)i); /* the upper 27 and 26 bits of its two words */
         CHECK(d[i] == (double)(((bits >> 37) << 26) | ((bits & 0xffffffff) >> 6)) * 0x1p-53);
     }
     rng = gd_rng_state();
     const int64_t *w = gd_data(gd_randint(gd_dims(N), -10, 1000));
     for (int i = 0; i < N; i++)
-        CHECK(w[i] == -10 + (int64_t)((unsigned __int128)gd_long_at(rng, (uint64_t)i) * 1010 >> 64));
+        CHECK(w[i] ==
+              -10 + (int64_t)((unsigned __int128)gd_long_at(rng, (uint64_t)i) * 1010 >> 64));
 }
 
 TEST(a_longer_tensor_begins_like_a_shorter_one) {
@@ -174,7 +199,8 @@ TEST(a_longer_tensor_begins_like_a_shorter_one) {
 }
 
 TEST(bits_do_not_depend_on_threads_instruction_set_or_kernel) {
-    static const int64_t sizes[] = {1, 2, 3, 5, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 16383, 16385, 50001};
+    static const int64_t sizes[] = {1,   2,   3,    5,    127,  128,   129,   255,
+                                    256, 257, 1023, 1024, 1025, 16383, 16385, 50001};
     gd_isa best = gd_cpu_isa();
     for (int m = 0; m < MAKERS; m++)
         for (size_t t = 0; t < 4; t++)
@@ -189,21 +215,24 @@ TEST(bits_do_not_depend_on_threads_instruction_set_or_kernel) {
                     for (int threads = 1; threads <= 4; threads += 3) {
                         gd_set_num_threads(threads);
                         gd_rng_set_state(at);
-                        CHECK_SAYING(same_bits(expected, makers[m](dims, float_dtypes[t])), "maker %d %s n %lld %s %d threads", m,
-                                     gd_dtype_name(float_dtypes[t]), (long long)sizes[s], gd_isa_name((gd_isa)isa), threads);
+                        CHECK_SAYING(same_bits(expected, makers[m](dims, float_dtypes[t])),
+                                     "maker %d %s n %lld %s %d threads", m,
+                                     gd_dtype_name(float_dtypes[t]), (long long)sizes[s],
+                                     gd_isa_name((gd_isa)isa), threads);
                     }
                 }
                 gd_cpu_set_isa(best);
                 gd_set_num_threads(0);
                 gd_set_reference_kernels(true);
                 gd_rng_set_state(at);
-                CHECK_SAYING(same_bits(expected, makers[m](dims, float_dtypes[t])), "maker %d %s n %lld reference", m,
-                             gd_dtype_name(float_dtypes[t]), (long long)sizes[s]);
+                CHECK_SAYING(same_bits(expected, makers[m](dims, float_dtypes[t])),
+                             "maker %d %s n %lld reference", m, gd_dtype_name(float_dtypes[t]),
+                             (long long)sizes[s]);
                 gd_set_reference_kernels(false);
             }
 }
 
-/* --- uniform ------------------------------------------------------------------------------------ */
+/* --- uniform ---------------------------------------------------------------------------------- */
 
 TEST(uniform_numbers_are_uniform) {
     for (int t = 0; t < 2; t++) {
@@ -212,10 +241,12 @@ TEST(uniform_numbers_are_uniform) {
         gd_tensor *x = gd_rand(gd_dims(1000000), .dtype = float_dtypes[t]);
         int64_t n;
         double *v = values(x, &n), lag = 0;
-        CHECK_SAYING(kolmogorov(x, uniform_distribution) < 1.95, "%g", kolmogorov(x, uniform_distribution));
+        CHECK_SAYING(kolmogorov(x, uniform_distribution) < 1.95, "%g",
+                     kolmogorov(x, uniform_distribution));
         CHECK(fabs(mean_of(v, n, 1, 0.5)) < 3.3 * sqrt(1.0 / 12 / (double)n));
         CHECK(fabs(mean_of(v, n, 2, 0.5) - 1.0 / 12) < 3.3 * sqrt(1.0 / 180 / (double)n));
-        for (int64_t i = 1; i < n; i++) lag += (v[i] - 0.5) * (v[i - 1] - 0.5); /* neighbours know nothing of each other */
+        for (int64_t i = 1; i < n; i++)
+            lag += (v[i] - 0.5) * (v[i - 1] - 0.5); /* neighbours know nothing of each other */
         CHECK(fabs(lag / (double)n) < 3.3 / 12 / sqrt((double)n));
         for (int64_t i = 0; i < n; i++) CHECK(v[i] >= 0 && v[i] < 1);
         free(v);
@@ -233,7 +264,8 @@ TEST(halves_of_uniform_have_all_their_values_below_one) {
             CHECK(v[i] >= 0 && v[i] < 1 && v[i] * (double)levels == floor(v[i] * (double)levels));
             count[(int64_t)(v[i] * (double)levels)]++;
         }
-        for (int64_t k = 0; k < levels; k++) chi += pow(count[k] - (double)n / (double)levels, 2) / ((double)n / (double)levels);
+        for (int64_t k = 0; k < levels; k++)
+            chi += pow(count[k] - (double)n / (double)levels, 2) / ((double)n / (double)levels);
         CHECK(fabs(chi - (double)(levels - 1)) < 3.3 * sqrt(2 * (double)levels));
         free(count);
         free(v);
@@ -244,20 +276,23 @@ TEST(uniform_stays_below_high_where_rounding_would_reach_it) {
     GD_SCOPE;
     for (int t = 0; t < 4; t++) {
         gd_dtype dtype = float_dtypes[t];
-        gd_uniform_params p = gd_uniform_prepare(dtype, 1, 2), q = gd_uniform_prepare(dtype, -1, 0), r = gd_uniform_prepare(dtype, 3, 3);
+        gd_uniform_params p = gd_uniform_prepare(dtype, 1, 2), q = gd_uniform_prepare(dtype, -1, 0),
+                          r = gd_uniform_prepare(dtype, 3, 3);
         double top = dtype == GD_F64 ? gd_uniform_f64(&p, ~0u, ~0u) : gd_uniform_f32(&p, ~0u);
-        CHECK(top < 2 && gd_item(gd_scalar_of(top, dtype)) == top); /* representable, so storing does not round it up */
+        CHECK(top < 2 && gd_item(gd_scalar_of(top, dtype)) ==
+                             top); /* representable, so storing does not round it up */
         top = dtype == GD_F64 ? gd_uniform_f64(&q, ~0u, ~0u) : gd_uniform_f32(&q, ~0u);
         CHECK(top < 0);
         CHECK((dtype == GD_F64 ? gd_uniform_f64(&r, ~0u, ~0u) : gd_uniform_f32(&r, ~0u)) == 3);
         int64_t n;
-        double *v = values(gd_uniform(gd_dims(20000), .low = 7.5, .high = 8.25, .dtype = dtype), &n);
+        double *v =
+            values(gd_uniform(gd_dims(20000), .low = 7.5, .high = 8.25, .dtype = dtype), &n);
         for (int64_t i = 0; i < n; i++) CHECK(v[i] >= 7.5 && v[i] < 8.25);
         free(v);
     }
 }
 
-/* --- normal ------------------------------------------------------------------------------------- */
+/* --- normal ----------------------------------------------------------------------------------- */
 
 TEST(normal_numbers_are_normal) {
     for (int t = 0; t < 2; t++) {
@@ -266,13 +301,15 @@ TEST(normal_numbers_are_normal) {
         gd_tensor *x = gd_randn(gd_dims(1000, 1000), .dtype = float_dtypes[t]);
         int64_t n;
         double *v = values(x, &n), root = sqrt((double)n), lag = 0, pairs = 0;
-        CHECK_SAYING(kolmogorov(x, normal_distribution) < 1.95, "%g", kolmogorov(x, normal_distribution));
+        CHECK_SAYING(kolmogorov(x, normal_distribution) < 1.95, "%g",
+                     kolmogorov(x, normal_distribution));
         CHECK(fabs(mean_of(v, n, 1, 0)) < 3.3 / root);
         CHECK(fabs(mean_of(v, n, 2, 0) - 1) < 3.3 * sqrt(2) / root);
         CHECK(fabs(mean_of(v, n, 3, 0)) < 3.3 * sqrt(15) / root);
         CHECK(fabs(mean_of(v, n, 4, 0) - 3) < 3.3 * sqrt(96) / root);
         for (int64_t i = 1; i < n; i++) lag += v[i] * v[i - 1];
-        for (int64_t i = 1; i < n; i += 2) pairs += (v[i] * v[i] - 1) * (v[i - 1] * v[i - 1] - 1); /* of one radius */
+        for (int64_t i = 1; i < n; i += 2)
+            pairs += (v[i] * v[i] - 1) * (v[i - 1] * v[i - 1] - 1); /* of one radius */
         CHECK(fabs(lag / root) < 3.3);
         CHECK(fabs(pairs / sqrt((double)n / 2)) < 3.3 * 2);
         int64_t beyond = 0;
@@ -291,20 +328,25 @@ TEST(normals_agree_with_the_formula_in_higher_precision) {
     for (uint64_t i = 0; i < 300000; i++) {
         uint32_t w[4];
         gd_philox((gd_rng){77, 0}, i, w);
-        if (i < 1000) w[0] = (uint32_t)i;             /* the far tail */
+        if (i < 1000) w[0] = (uint32_t)i;                /* the far tail */
         else if (i < 2000) w[0] = ~(uint32_t)(i - 1000); /* the very center */
-        if (i % 5 == 0) w[1] = w[2] = (w[1] & 7) * 0x20000000u + (w[3] & 3) - 2; /* near the eighths of a turn */
+        if (i % 5 == 0)
+            w[1] = w[2] =
+                (w[1] & 7) * 0x20000000u + (w[3] & 3) - 2; /* near the eighths of a turn */
         float x, y;
         gd_normals_f32(w[0], w[1], &x, &y);
-        double u = ((float)(int32_t)(w[0] >> 1) + 0.5f) * 0x1p-31f, angle = 2 * M_PI * (w[1] * 0x1p-32);
+        double u = ((float)(int32_t)(w[0] >> 1) + 0.5f) * 0x1p-31f,
+               angle = 2 * M_PI * (w[1] * 0x1p-32);
         double radius = sqrt(-2 * log(u)), scale = radius > 0 ? radius : 1;
-        worst = fmax(worst, fmax(fabs(x - radius * cos(angle)), fabs(y - radius * sin(angle))) / scale);
+        worst =
+            fmax(worst, fmax(fabs(x - radius * cos(angle)), fabs(y - radius * sin(angle))) / scale);
         double a, b;
         gd_normals_f64(w, &a, &b);
         u = ((w[0] >> 5) * 0x1p26 + (w[1] >> 6) + 0.5) * 0x1p-53;
         angle = 2 * M_PI * (((w[2] >> 5) * 0x1p26 + (w[3] >> 6)) * 0x1p-53);
         radius = sqrt(-2 * log(u)), scale = radius > 0 ? radius : 1;
-        worst_wide = fmax(worst_wide, fmax(fabs(a - radius * cos(angle)), fabs(b - radius * sin(angle))) / scale);
+        worst_wide = fmax(
+            worst_wide, fmax(fabs(a - radius * cos(angle)), fabs(b - radius * sin(angle))) / scale);
     }
     CHECK_SAYING(worst < 3e-7, "%g", worst);
     CHECK_SAYING(worst_wide < 2e-15, "%g", worst_wide);
@@ -323,7 +365,7 @@ TEST(mean_and_std_shift_and_scale) {
     free(v);
 }
 
-/* --- whole numbers ------------------------------------------------------------------------------ */
+/* --- whole numbers ---------------------------------------------------------------------------- */
 
 TEST(randint_covers_its_range_evenly) {
     GD_SCOPE;
@@ -338,7 +380,8 @@ TEST(randint_covers_its_range_evenly) {
     for (int k = 0; k < HIGH - LOW; k++) chi += pow((double)count[k] - N / 7.0, 2) / (N / 7.0);
     CHECK_SAYING(chi < 22.5, "%g", chi); /* 6 degrees of freedom */
     free(v);
-    const int64_t *whole = gd_data(gd_randint(gd_dims(1000), INT64_MIN, INT64_MAX)), *one = gd_data(gd_randint(gd_dims(50), 8, 9));
+    const int64_t *whole = gd_data(gd_randint(gd_dims(1000), INT64_MIN, INT64_MAX)),
+                  *one = gd_data(gd_randint(gd_dims(50), 8, 9));
     int negative = 0;
     for (int i = 0; i < 1000; i++) negative += whole[i] < 0;
     CHECK(abs(negative - 500) < 60);
@@ -355,7 +398,8 @@ TEST(randperm_is_a_permutation_and_all_are_equally_likely) {
         CHECK(gd_tensor_dtype(p) == GD_I64 && gd_tensor_numel(p) == sizes[s]);
         char *seen = calloc((size_t)sizes[s] + 1, 1);
         for (int64_t i = 0; i < sizes[s]; i++) CHECK(v[i] >= 0 && v[i] < sizes[s] && !seen[v[i]]++);
-        for (int64_t i = 1; i < sizes[s]; i++) CHECK(gd_long_at(rng, (uint64_t)v[i - 1]) <= gd_long_at(rng, (uint64_t)v[i]));
+        for (int64_t i = 1; i < sizes[s]; i++)
+            CHECK(gd_long_at(rng, (uint64_t)v[i - 1]) <= gd_long_at(rng, (uint64_t)v[i]));
         free(seen);
     }
     int count[24] = {0}, draws = 48000;
@@ -373,14 +417,15 @@ TEST(randperm_is_a_permutation_and_all_are_equally_likely) {
     CHECK_SAYING(chi < 49.7, "%g", chi); /* 23 degrees of freedom */
 }
 
-/* --- choosing ----------------------------------------------------------------------------------- */
+/* --- choosing --------------------------------------------------------------------------------- */
 
 TEST(bernoulli_follows_each_element) {
     GD_SCOPE;
     gd_seed(81);
     enum { N = 100000 };
     float p[5] = {0, 1, 0.5f, 0.01f, 0.9f};
-    gd_tensor *chances = gd_expand(gd_reshape(gd_from_array(gd_dims(5), GD_F32, p), gd_dims(1, 5)), gd_dims(N, 5));
+    gd_tensor *chances =
+        gd_expand(gd_reshape(gd_from_array(gd_dims(5), GD_F32, p), gd_dims(1, 5)), gd_dims(N, 5));
     gd_tensor *y = gd_bernoulli(chances);
     const float *v = gd_data(y);
     CHECK(gd_tensor_dtype(y) == GD_F32);
@@ -420,7 +465,8 @@ TEST(multinomial_draws_without_replacement_as_weighted) {
     gd_seed(92);
     enum { N = 100000 };
     float w[4] = {1, 0, 3, 6};
-    gd_tensor *rows = gd_expand(gd_reshape(gd_from_array(gd_dims(4), GD_F32, w), gd_dims(1, 4)), gd_dims(N, 4));
+    gd_tensor *rows =
+        gd_expand(gd_reshape(gd_from_array(gd_dims(4), GD_F32, w), gd_dims(1, 4)), gd_dims(N, 4));
     const int64_t *v = gd_data(gd_multinomial(rows, 2));
     double pairs[4][4] = {{0}};
     for (int i = 0; i < N; i++) {
@@ -430,7 +476,8 @@ TEST(multinomial_draws_without_replacement_as_weighted) {
     for (int a = 0; a < 4; a++)
         for (int b = 0; b < 4; b++) {
             double p = a == b ? 0 : w[a] / 10 * w[b] / (10 - w[a]);
-            CHECK_SAYING(fabs(pairs[a][b] - N * p) <= 3.5 * sqrt(N * p * (1 - p)), "%d then %d: %g of %g", a, b, pairs[a][b], N * p);
+            CHECK_SAYING(fabs(pairs[a][b] - N * p) <= 3.5 * sqrt(N * p * (1 - p)),
+                         "%d then %d: %g of %g", a, b, pairs[a][b], N * p);
         }
     double many[50]; /* all of them, in some order */
     for (int k = 0; k < 50; k++) many[k] = k + 1;
@@ -440,17 +487,21 @@ TEST(multinomial_draws_without_replacement_as_weighted) {
     CHECK(seen == (UINT64_C(1) << 50) - 1);
 }
 
-/* --- dropout ------------------------------------------------------------------------------------ */
+/* --- dropout ---------------------------------------------------------------------------------- */
 
 TEST(dropout_zeroes_and_scales_and_so_does_its_gradient) {
     gd_seed(101);
     for (int t = 0; t < 4; t++) {
         GD_SCOPE;
-        gd_tensor *x = gd_requires_grad(gd_uniform(gd_dims(300, 401), .low = 0.5, .high = 1, .dtype = float_dtypes[t]));
+        gd_tensor *x = gd_requires_grad(
+            gd_uniform(gd_dims(300, 401), .low = 0.5, .high = 1, .dtype = float_dtypes[t]));
         gd_tensor *y = gd_dropout(x, .p = 0.25);
         CHECK(gd_backward(gd_sum(y)) == GD_OK);
         int64_t n, zeros = 0;
-        double *a = values(x, &n), *b = values(y, &n), *g = values(gd_tensor_grad(x), &n), last = t == 1 ? 1e-15 : t == 0 ? 1e-6 : 1e-2;
+        double *a = values(x, &n), *b = values(y, &n), *g = values(gd_tensor_grad(x), &n),
+               last = t == 1   ? 1e-15
+                      : t == 0 ? 1e-6
+                               : 1e-2;
         for (int64_t i = 0; i < n; i++) {
             bool kept = b[i] != 0;
             zeros += !kept;
@@ -490,20 +541,22 @@ static gd_tensor *cube_of_dropout(gd_tensors inputs, void *user) {
 TEST(dropout_has_gradients_of_both_orders) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(3, 5), .dtype = GD_F64));
-    CHECK_SAYING(gd_gradcheck(cube_of_dropout, gd_list(x), NULL, .second_order = true) == GD_OK, "%s", gd_error_message());
+    CHECK_SAYING(gd_gradcheck(cube_of_dropout, gd_list(x), NULL, .second_order = true) == GD_OK,
+                 "%s", gd_error_message());
 }
 
-/* --- failures ----------------------------------------------------------------------------------- */
+/* --- failures --------------------------------------------------------------------------------- */
 
 TEST(what_makes_no_sense_is_refused) {
     GD_SCOPE;
     float bad[3] = {0.5f, 1.5f, 0}, nan[2] = {NAN, 1}, none[2] = {0, 0}, negative[2] = {1, -1};
     gd_tensor *whole = gd_full(gd_dims(3), 1, .dtype = GD_I64), *x = gd_ones(gd_dims(3));
-#define REFUSED(status, expression)                                                                   \
-    do {                                                                                              \
-        CHECK(gd_tensor_is_error(expression));                                                        \
-        CHECK_SAYING(gd_error_status() == status, "%s: %s", gd_status_name(gd_error_status()), gd_error_message()); \
-        gd_clear_error();                                                                             \
+#define REFUSED(status, expression)                                                            \
+    do {                                                                                       \
+        CHECK(gd_tensor_is_error(expression));                                                 \
+        CHECK_SAYING(gd_error_status() == status, "%s: %s", gd_status_name(gd_error_status()), \
+                     gd_error_message());                                                      \
+        gd_clear_error();                                                                      \
     } while (0)
     REFUSED(GD_E_DTYPE, gd_rand(gd_dims(3), .dtype = GD_I32));
     REFUSED(GD_E_DTYPE, gd_randn_like(whole));
@@ -550,9 +603,11 @@ TEST(no_memory_is_a_status) {
         GD_SCOPE;
         gd_tensor *w = gd_ones(gd_dims(5));
         gd_fault_after(n, true);
-        gd_tensor *made[] = {gd_randperm(100), gd_multinomial(w, 2), gd_randn(gd_dims(100)), gd_dropout(w)};
+        gd_tensor *made[] = {gd_randperm(100), gd_multinomial(w, 2), gd_randn(gd_dims(100)),
+                             gd_dropout(w)};
         gd_fault_after(-1, false);
-        for (size_t i = 0; i < sizeof made / sizeof *made; i++) CHECK(!gd_tensor_is_error(made[i]) || gd_error_status() == GD_E_MEMORY);
+        for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+            CHECK(!gd_tensor_is_error(made[i]) || gd_error_status() == GD_E_MEMORY);
         gd_clear_error();
     }
 }

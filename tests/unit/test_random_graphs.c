@@ -9,8 +9,7 @@
 
 enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MOST_VALUES = 160 };
 
-/* --- how values are made of others ---------------------------------------------------------------
- */
+/* --- how values are made of others ------------------------------------------------------------ */
 
 static gd_tensor *number(double x) { return gd_full(gd_dims(), x, .dtype = GD_F64); }
 static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
@@ -91,8 +90,7 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     return r;
 }
 
-/* --- in both modes -------------------------------------------------------------------------------
- */
+/* --- in both modes ---------------------------------------------------------------------------- */
 
 static gd_shape parameter_shape(int i) {
     switch (i) {

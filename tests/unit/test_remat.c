@@ -4,8 +4,7 @@
 #include "ops/op.h"
 #include "program.h"
 
-/* --- the pass, seen in the text -----------------------------------------------------------------
- */
+/* --- the pass, seen in the text --------------------------------------------------------------- */
 
 /* As the plan does: the pass replaces the array of steps. */
 static int remat(gd_program *p, size_t target) {
@@ -81,8 +80,7 @@ TEST(remat_repeats_views_and_noise) {
     gd_program_free(p);
 }
 
-/* --- deep nets ----------------------------------------------------------------------------------
- */
+/* --- deep nets -------------------------------------------------------------------------------- */
 
 enum { LAYERS = 32, WIDTH = 32, BATCH = 256, IMAGE_LAYERS = 12 };
 
@@ -238,7 +236,8 @@ TEST(a_limit_that_cannot_be_met_fails_before_anything_runs) {
     CHECK(gd_copy_to(gd_session_get(s, w), after, sizeof after) == GD_OK &&
           memcmp(before, after, sizeof before) == 0);
     gd_plan_memory m;
-    CHECK(gd_session_plan(s, feed, gd_list(n.loss, n.train), &m) == GD_E_MEMORY); gd_clear_error();
+    CHECK(gd_session_plan(s, feed, gd_list(n.loss, n.train), &m) == GD_E_MEMORY);
+    gd_clear_error();
     gd_tensor *few = gd_randn(gd_dims(2, WIDTH)); /* a smaller batch is fine */
     gd_session_run(s, gd_feed(n.x, few, n.y, few), gd_list(n.loss, n.train));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
@@ -247,8 +246,7 @@ TEST(a_limit_that_cannot_be_met_fails_before_anything_runs) {
     gd_clear_error();
 }
 
-/* --- updates ------------------------------------------------------------------------------------
- */
+/* --- updates ---------------------------------------------------------------------------------- */
 
 /* Where the first step with this op stands among all. */
 static int place_of(const gd_program *p, const char *op, int from) {
@@ -277,15 +275,18 @@ TEST(variables_are_updated_as_soon_as_their_gradient_is_there) {
 TEST(no_update_moves_in_front_of_a_step_that_may_fail) {
     for (int risky = 0; risky < 2; risky++) {
         IN_GRAPH(g, 16, 16);
-        gd_tensor *w1 = gd_variable(gd_ones(gd_dims(16, 16))), *w2 = gd_variable(gd_ones(gd_dims(16, 16)));
+        gd_tensor *w1 = gd_variable(gd_ones(gd_dims(16, 16))),
+                  *w2 = gd_variable(gd_ones(gd_dims(16, 16)));
         gd_tensor *loss = gd_sum(gd_matmul(gd_tanh(gd_matmul(x, w1)), w2));
         gd_tensors by = gd_gradients(gd_list(loss), gd_list(w1, w2));
-        gd_tensor *rows = risky ? gd_index_select(x, 0, gd_full(gd_dims(3), 2, .dtype = GD_I64)) : gd_softmax(x);
+        gd_tensor *rows =
+            risky ? gd_index_select(x, 0, gd_full(gd_dims(3), 2, .dtype = GD_I64)) : gd_softmax(x);
         gd_tensor *lr = gd_scalar(0.1);
         y = gd_group(gd_list(gd_sgd_step(w1, by.at[0], lr), gd_sgd_step(w2, by.at[1], lr)));
         FETCH(gd_sum(rows), y);
         CHECK(gd_pass_early(p) >= !risky);
-        const int failing = place_of(p, risky ? "index_select" : "softmax", 0), update = place_of(p, "sgd_step", 0);
+        const int failing = place_of(p, risky ? "index_select" : "softmax", 0),
+                  update = place_of(p, "sgd_step", 0);
         char *text = gd_program_text(p);
         CHECK_SAYING(failing >= 0 && update >= 0 && (update > failing) == risky, "%s", text);
         free(text);
@@ -306,7 +307,8 @@ TEST(a_variable_is_as_it_was_when_data_is_refused) {
                 x = gd_placeholder(gd_dims(4, 16));
                 w = gd_variable(gd_ones(gd_dims(16, 16)));
                 w2 = gd_variable(gd_ones(gd_dims(16, 16)));
-                train = gd_minimize(gd_optim_sgd(gd_list(w, w2), .lr = 0.1), gd_sum(gd_matmul(gd_tanh(gd_matmul(x, w)), w2)));
+                train = gd_minimize(gd_optim_sgd(gd_list(w, w2), .lr = 0.1),
+                                    gd_sum(gd_matmul(gd_tanh(gd_matmul(x, w)), w2)));
                 if (op == BERNOULLI) y = gd_bernoulli(x);
                 else if (op == MULTINOMIAL) y = gd_multinomial(x, 3);
                 else y = gd_masked_scatter(x, gd_gt(x, gd_scalar(-2)), gd_zeros(gd_dims(63)));
@@ -320,7 +322,8 @@ TEST(a_variable_is_as_it_was_when_data_is_refused) {
             CHECK(gd_copy_to(gd_session_get(s, w), after[0], sizeof after[0]) == GD_OK);
             CHECK(gd_copy_to(gd_session_get(s, w2), after[1], sizeof after[1]) == GD_OK);
             for (int i = 0; i < 2; i++)
-                CHECK_SAYING(memcmp(before, after[i], sizeof before) == 0, "op %d, level %d", op, level);
+                CHECK_SAYING(memcmp(before, after[i], sizeof before) == 0, "op %d, level %d", op,
+                             level);
         }
 }
 
@@ -339,7 +342,8 @@ static model language_model(void) {
     m.table = gd_variable(gd_randn(gd_dims(WORDS, WIDE)));
     m.w = gd_variable(gd_randn(gd_dims(WORDS, WIDE)));
     gd_tensor *logits = gd_linear(gd_tanh(gd_embedding(m.x, m.table)), m.w, NULL);
-    m.loss = gd_cross_entropy(gd_reshape(logits, gd_dims(-1, WORDS)), gd_reshape(m.target, gd_dims(-1)));
+    m.loss =
+        gd_cross_entropy(gd_reshape(logits, gd_dims(-1, WORDS)), gd_reshape(m.target, gd_dims(-1)));
     m.train = gd_minimize(gd_optim_sgd(gd_list(m.table, m.w), .lr = 0.5), m.loss);
     return m;
 }
@@ -356,11 +360,13 @@ static gd_tensor *tokens(int64_t last) {
 TEST(indices_that_have_been_checked_hold_no_update_up) {
     GD_SCOPE;
     model m = language_model();
-    gd_program *p = program_of(gd_list(m.x, m.target), gd_list(tokens(0), tokens(1)), gd_list(m.loss, m.train));
+    gd_program *p =
+        program_of(gd_list(m.x, m.target), gd_list(tokens(0), tokens(1)), gd_list(m.loss, m.train));
     CHECK(gd_pass_early(p) > 0);
     const int update = place_of(p, "sgd_step", 0), gradient = place_of(p, "index_add", 0);
     char *text = gd_program_text(p);
-    CHECK_SAYING(update > place_of(p, "index_cross_entropy_grad", 0) && update < gradient, "%s", text);
+    CHECK_SAYING(update > place_of(p, "index_cross_entropy_grad", 0) && update < gradient, "%s",
+                 text);
     free(text);
     bool *risks = gd_program_risks(p);
     CHECK(risks[place_of(p, "embedding", 0)] && risks[place_of(p, "index_cross_entropy", 0)]);
@@ -369,17 +375,23 @@ TEST(indices_that_have_been_checked_hold_no_update_up) {
     gd_program_free(p);
     gd_plan_memory memory;
     gd_session *s = gd_session_new(m.graph);
-    CHECK(gd_session_plan(s, gd_feed(m.x, tokens(0), m.target, tokens(1)), gd_list(m.loss, m.train), &memory) == GD_OK);
+    CHECK(gd_session_plan(s, gd_feed(m.x, tokens(0), m.target, tokens(1)), gd_list(m.loss, m.train),
+                          &memory) == GD_OK);
     /* gradients of the table and of w, which are not there at the same time, and some rows */
-    CHECK_SAYING(gd_reference_only() || memory.peak_bytes < 2 * WORDS * WIDE * 4, "%lld bytes", (long long)memory.peak_bytes);
+    CHECK_SAYING(gd_reference_only() || memory.peak_bytes < 2 * WORDS * WIDE * 4, "%lld bytes",
+                 (long long)memory.peak_bytes);
 }
 
 /* What max pooling says of the winners' places is right, so that its gradient cannot fail. */
 TEST(indices_that_a_step_makes_hold_no_update_up) {
     IN_GRAPH(g, 6, 64);
-    gd_tensor *w1 = gd_variable(gd_randn(gd_dims(4, 3, 3, 3))), *w2 = gd_variable(gd_randn(gd_dims(5, 64)));
-    gd_tensor *pooled = gd_max_pool2d(gd_tanh(gd_conv2d(gd_reshape(x, gd_dims(2, 3, 8, 8)), w1, NULL, .padding = {{1, 1}})), .kernel = {{2, 2}});
-    y = gd_minimize(gd_optim_sgd(gd_list(w1, w2)), gd_sum(gd_linear(gd_flatten(pooled, .start_axis = 1), w2, NULL)));
+    gd_tensor *w1 = gd_variable(gd_randn(gd_dims(4, 3, 3, 3))),
+              *w2 = gd_variable(gd_randn(gd_dims(5, 64)));
+    gd_tensor *pooled = gd_max_pool2d(
+        gd_tanh(gd_conv2d(gd_reshape(x, gd_dims(2, 3, 8, 8)), w1, NULL, .padding = {{1, 1}})),
+        .kernel = {{2, 2}});
+    y = gd_minimize(gd_optim_sgd(gd_list(w1, w2)),
+                    gd_sum(gd_linear(gd_flatten(pooled, .start_axis = 1), w2, NULL)));
     FETCH(y);
     CHECK(gd_pass_early(p) > 0);
     const int update = place_of(p, "sgd_step", 0), gradient = place_of(p, "pool_scatter", 0);
@@ -413,16 +425,20 @@ TEST(a_language_model_is_as_it_was_when_an_index_is_out_of_range) {
         model m = language_model();
         gd_session *s = gd_session_new(m.graph, .level = level);
         float before[2][WORDS * WIDE], after[2][WORDS * WIDE];
-        for (int run = 0; run < 3; run++) { /* a token that is none, a class that is none, neither */
+        for (int run = 0; run < 3;
+             run++) { /* a token that is none, a class that is none, neither */
             CHECK(gd_copy_to(gd_session_get(s, m.table), before[0], sizeof before[0]) == GD_OK);
             CHECK(gd_copy_to(gd_session_get(s, m.w), before[1], sizeof before[1]) == GD_OK);
-            gd_session_run(s, gd_feed(m.x, tokens(run == 0 ? WORDS : 0), m.target, tokens(run == 1 ? WORDS : 1)),
-                           gd_list(m.loss, m.train));
+            gd_session_run(
+                s,
+                gd_feed(m.x, tokens(run == 0 ? WORDS : 0), m.target, tokens(run == 1 ? WORDS : 1)),
+                gd_list(m.loss, m.train));
             CHECK(gd_error_status() == (run < 2 ? GD_E_INDEX : GD_OK));
             gd_clear_error();
             CHECK(gd_copy_to(gd_session_get(s, m.table), after[0], sizeof after[0]) == GD_OK);
             CHECK(gd_copy_to(gd_session_get(s, m.w), after[1], sizeof after[1]) == GD_OK);
-            for (int i = 0; i < 2; i++) CHECK((memcmp(before[i], after[i], sizeof before[i]) == 0) == (run < 2));
+            for (int i = 0; i < 2; i++)
+                CHECK((memcmp(before[i], after[i], sizeof before[i]) == 0) == (run < 2));
         }
     }
 }
@@ -438,12 +454,12 @@ TEST(other_indices_and_other_sizes_are_checked_again) {
         j = gd_placeholder(gd_dims(4), .dtype = GD_I64);
         x = gd_placeholder(gd_dims(9, 5));
         y[0] = gd_index_select(x, -1, i);
-        y[1] = gd_index_select(x, 0, i);                            /* of 9, not 5: checked */
-        y[2] = gd_embedding(gd_reshape(i, gd_dims(2, 2)), x);       /* the same numbers: checked */
-        y[3] = gd_one_hot(i, 4, .dtype = GD_F32);                   /* of 4: not */
-        y[4] = gd_index_select(x, 0, j);                            /* other numbers */
-        y[5] = gd_index_select(x, 0, gd_flip(i, gd_dims(0)));       /* a copy: nobody knows of what */
-        y[6] = gd_index_select(x, 1, gd_narrow(j, 0, 1, 2));        /* some of them, of 5 */
+        y[1] = gd_index_select(x, 0, i);                      /* of 9, not 5: checked */
+        y[2] = gd_embedding(gd_reshape(i, gd_dims(2, 2)), x); /* the same numbers: checked */
+        y[3] = gd_one_hot(i, 4, .dtype = GD_F32);             /* of 4: not */
+        y[4] = gd_index_select(x, 0, j);                      /* other numbers */
+        y[5] = gd_index_select(x, 0, gd_flip(i, gd_dims(0))); /* a copy: nobody knows of what */
+        y[6] = gd_index_select(x, 1, gd_narrow(j, 0, 1, 2));  /* some of them, of 5 */
         y[7] = gd_nll_loss(x, gd_narrow(gd_cat(gd_list(i, i, j), .axis = 0), 0, 0, 9));
     }
     static const char *const ops[] = {"index_select",    "index_select", "embedding",

@@ -64,8 +64,7 @@ static void take_steps(run *r, int from, int to) {
         if (r->session)
             loss = gd_session_run(r->session, gd_feed(r->x, x, r->y, y), gd_list(r->loss, r->train))
                        .at[0];
-        else
-            loss = (r->jit ? gd_jit_call(r->jit, gd_list(x, y)) : step(gd_list(x, y), r)).at[0];
+        else loss = (r->jit ? gd_jit_call(r->jit, gd_list(x, y)) : step(gd_list(x, y), r)).at[0];
         if (i >= SAVED) ((float *)gd_data(r->losses))[i - SAVED] = (float)gd_item(loss);
     }
 }
@@ -86,8 +85,7 @@ static gd_status save(const run *r, const char *path) {
     return gd_save_state_with(path, parts_of(r, "", parts));
 }
 
-/* --- the new process -----------------------------------------------------------------------------
- */
+/* --- the new process -------------------------------------------------------------------------- */
 
 static int resume(char **args) {
     GD_SCOPE;
@@ -118,8 +116,7 @@ static int resume_apart(way how, const char *left_out, const char *from, const c
     return status;
 }
 
-/* --- the tests -----------------------------------------------------------------------------------
- */
+/* --- the tests -------------------------------------------------------------------------------- */
 
 static const char *path_of(char *text, size_t size, const char *name) {
     snprintf(text, size, "%s/gradus_resume_%ld_%s.safetensors",

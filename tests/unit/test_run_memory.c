@@ -11,7 +11,7 @@
 #include "ops/op.h"
 #include "test.h"
 
-/* --- counting ----------------------------------------------------------------------------------- */
+/* --- counting --------------------------------------------------------------------------------- */
 
 static _Atomic long allocations;
 static _Atomic int counting;
@@ -20,7 +20,8 @@ static _Atomic int counting;
 static const bool can_count = false; /* the sanitizers' own malloc is not to be replaced */
 #else
 static const bool can_count = true;
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
+    *__libc_memalign(size_t, size_t);
 static void count(void) {
     if (counting) allocations++;
 }
@@ -53,21 +54,25 @@ void *mmap(void *at, size_t n, int protection, int flags, int file, off_t offset
 }
 #endif
 
-/* --- nets --------------------------------------------------------------------------------------- */
+/* --- nets ------------------------------------------------------------------------------------- */
 
 typedef struct net {
     gd_graph *graph;
     gd_tensor *x, *y, *loss, *train, *xs, *ys;
 } net;
 
-static gd_tensor *weights(int64_t a, int64_t b) { return gd_variable(gd_mul(gd_randn(gd_dims(a, b)), gd_scalar(0.1))); }
+static gd_tensor *weights(int64_t a, int64_t b) {
+    return gd_variable(gd_mul(gd_randn(gd_dims(a, b)), gd_scalar(0.1)));
+}
 
 static net dense_net(bool adam) {
-    net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(32, 50)), .ys = gd_randn(gd_dims(32, 10))};
+    net n = {
+        .graph = gd_graph_new(), .xs = gd_randn(gd_dims(32, 50)), .ys = gd_randn(gd_dims(32, 10))};
     GD_GRAPH(n.graph);
     n.x = gd_placeholder(gd_dims(GD_ANY, 50));
     n.y = gd_placeholder(gd_dims(GD_ANY, 10));
-    gd_tensor *w1 = weights(50, 40), *b1 = gd_variable(gd_zeros(gd_dims(40))), *w2 = weights(40, 10);
+    gd_tensor *w1 = weights(50, 40), *b1 = gd_variable(gd_zeros(gd_dims(40))),
+              *w2 = weights(40, 10);
     gd_tensor *h = gd_dropout(gd_gelu(gd_add(gd_matmul(n.x, w1), b1)), .p = 0.3);
     n.loss = gd_mse_loss(gd_matmul(h, w2), n.y);
     gd_tensors all = gd_graph_variables(n.graph);
@@ -76,12 +81,16 @@ static net dense_net(bool adam) {
 }
 
 static net image_net(void) {
-    net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(4, 3, 12, 12)), .ys = gd_randint(gd_dims(4), 0, 10)};
+    net n = {.graph = gd_graph_new(),
+             .xs = gd_randn(gd_dims(4, 3, 12, 12)),
+             .ys = gd_randint(gd_dims(4), 0, 10)};
     GD_GRAPH(n.graph);
     n.x = gd_placeholder(gd_dims(4, 3, 12, 12));
     n.y = gd_placeholder(gd_dims(4), .dtype = GD_I64);
-    gd_tensor *w1 = gd_variable(gd_mul(gd_randn(gd_dims(8, 3, 3, 3)), gd_scalar(0.1))), *b1 = gd_variable(gd_zeros(gd_dims(8)));
-    gd_tensor *mean = gd_variable(gd_zeros(gd_dims(8)), .trainable = false), *var = gd_variable(gd_ones(gd_dims(8)), .trainable = false);
+    gd_tensor *w1 = gd_variable(gd_mul(gd_randn(gd_dims(8, 3, 3, 3)), gd_scalar(0.1))),
+              *b1 = gd_variable(gd_zeros(gd_dims(8)));
+    gd_tensor *mean = gd_variable(gd_zeros(gd_dims(8)), .trainable = false),
+              *var = gd_variable(gd_ones(gd_dims(8)), .trainable = false);
     gd_tensor *h = gd_conv2d(n.x, w1, b1, .padding = 1);
     h = gd_relu(gd_batch_norm(h, NULL, NULL, mean, var, .training = true));
     h = gd_reshape(gd_max_pool2d(h, .kernel = 2), gd_dims(4, -1));
@@ -101,24 +110,30 @@ static gd_tensors loop_half(gd_tensors in, void *w) {
 }
 static gd_tensors loop_other(gd_tensors in, void *w) { return gd_listed(gd_matmul(in.at[0], w)); }
 static net loop_net(void) {
-    net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(300, 4, 8)), .ys = gd_randn(gd_dims(4, 8))};
+    net n = {
+        .graph = gd_graph_new(), .xs = gd_randn(gd_dims(300, 4, 8)), .ys = gd_randn(gd_dims(4, 8))};
     GD_GRAPH(n.graph);
     n.x = gd_placeholder(gd_dims(GD_ANY, 4, 8));
     n.y = gd_placeholder(gd_dims(4, 8));
     gd_tensor *w = weights(8, 8), *v = weights(8, 8);
     gd_scanned s = gd_scan(loop_step, gd_list(gd_zeros(gd_dims(4, 8))), gd_list(n.x), w);
     gd_tensor *mean = gd_mean(s.ys.at[0], .axis = 0);
-    n.loss = gd_mse_loss(gd_cond(gd_gt(gd_sum(n.x), gd_scalar(-1e9)), loop_other, loop_half, gd_list(mean), v).at[0], n.y);
+    n.loss = gd_mse_loss(
+        gd_cond(gd_gt(gd_sum(n.x), gd_scalar(-1e9)), loop_other, loop_half, gd_list(mean), v).at[0],
+        n.y);
     n.train = gd_minimize(gd_optim_sgd(gd_graph_variables(n.graph), .lr = 0.1), n.loss);
     return n;
 }
 
 static net sequence_net(void) {
-    net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(12, 4, 6)), .ys = gd_randn(gd_dims(12, 4, 10))};
+    net n = {.graph = gd_graph_new(),
+             .xs = gd_randn(gd_dims(12, 4, 6)),
+             .ys = gd_randn(gd_dims(12, 4, 10))};
     GD_GRAPH(n.graph);
     n.x = gd_placeholder(gd_dims(12, 4, 6));
     n.y = gd_placeholder(gd_dims(12, 4, 10));
-    gd_tensor *w1 = weights(40, 6), *w2 = weights(40, 10), *b1 = gd_variable(gd_zeros(gd_dims(40))), *b2 = gd_variable(gd_zeros(gd_dims(40)));
+    gd_tensor *w1 = weights(40, 6), *w2 = weights(40, 10), *b1 = gd_variable(gd_zeros(gd_dims(40))),
+              *b2 = gd_variable(gd_zeros(gd_dims(40)));
     gd_tensor *y = gd_lstm(n.x, NULL, NULL, NULL, gd_list(w1, w2, b1, b2)).y;
     n.loss = gd_mse_loss(gd_layer_norm(y, gd_variable(gd_ones(gd_dims(10))), NULL), n.y);
     n.train = gd_minimize(gd_optim_adam(gd_graph_variables(n.graph), .lr = 0.01), n.loss);
@@ -128,12 +143,15 @@ static net sequence_net(void) {
 /* Tens of megabytes: a few layers on many rows, and convolutions. */
 static net wide_net(void) {
     enum { ROWS = 6000, WIDTH = 256, LAYERS = 8 };
-    net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(ROWS, WIDTH)), .ys = gd_randn(gd_dims(ROWS, WIDTH))};
+    net n = {.graph = gd_graph_new(),
+             .xs = gd_randn(gd_dims(ROWS, WIDTH)),
+             .ys = gd_randn(gd_dims(ROWS, WIDTH))};
     GD_GRAPH(n.graph);
     n.x = gd_placeholder(gd_dims(ROWS, WIDTH));
     n.y = gd_placeholder(gd_dims(ROWS, WIDTH));
     gd_tensor *h = n.x;
-    for (int i = 0; i < LAYERS; i++) h = gd_tanh(gd_linear(h, weights(WIDTH, WIDTH), gd_variable(gd_zeros(gd_dims(WIDTH)))));
+    for (int i = 0; i < LAYERS; i++)
+        h = gd_tanh(gd_linear(h, weights(WIDTH, WIDTH), gd_variable(gd_zeros(gd_dims(WIDTH)))));
     n.loss = gd_mse_loss(h, n.y);
     n.train = gd_minimize(gd_optim_adam(gd_graph_variables(n.graph), .lr = 0.001), n.loss);
     return n;
@@ -142,11 +160,14 @@ static net wide_net(void) {
 /* Lines that are too long for a sort to keep on the stack, and several of them. */
 static net sorting_net(void) {
     enum { ROWS = 80, WIDTH = 400 };
-    net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(ROWS, 50)), .ys = gd_randn(gd_dims(ROWS, WIDTH))};
+    net n = {.graph = gd_graph_new(),
+             .xs = gd_randn(gd_dims(ROWS, 50)),
+             .ys = gd_randn(gd_dims(ROWS, WIDTH))};
     GD_GRAPH(n.graph);
     n.x = gd_placeholder(gd_dims(ROWS, 50));
     n.y = gd_placeholder(gd_dims(ROWS, WIDTH));
-    gd_tensor *h = gd_matmul(n.x, weights(50, WIDTH)), *least = gd_topk(h, 300, .largest = false).values;
+    gd_tensor *h = gd_matmul(n.x, weights(50, WIDTH)),
+              *least = gd_topk(h, 300, .largest = false).values;
     gd_tensor *sum = gd_add(gd_sort(h).values, gd_gather(h, 1, gd_argsort(n.y)));
     n.loss = gd_add(gd_mse_loss(sum, n.y), gd_mean(gd_mul(least, least)));
     n.train = gd_minimize(gd_optim_sgd(gd_graph_variables(n.graph), .lr = 0.01), n.loss);
@@ -155,21 +176,25 @@ static net sorting_net(void) {
 
 static net wide_image_net(void) {
     enum { IMAGES = 8, CHANNELS = 32, SIZE = 48, LAYERS = 6 };
-    net n = {.graph = gd_graph_new(), .xs = gd_randn(gd_dims(IMAGES, CHANNELS, SIZE, SIZE)), .ys = gd_randn(gd_dims(IMAGES, CHANNELS, SIZE, SIZE))};
+    net n = {.graph = gd_graph_new(),
+             .xs = gd_randn(gd_dims(IMAGES, CHANNELS, SIZE, SIZE)),
+             .ys = gd_randn(gd_dims(IMAGES, CHANNELS, SIZE, SIZE))};
     GD_GRAPH(n.graph);
     n.x = gd_placeholder(gd_dims(IMAGES, CHANNELS, SIZE, SIZE));
     n.y = gd_placeholder(gd_dims(IMAGES, CHANNELS, SIZE, SIZE));
     gd_tensor *h = n.x;
     for (int i = 0; i < LAYERS; i++) {
-        gd_tensor *w = gd_variable(gd_mul(gd_randn(gd_dims(CHANNELS, CHANNELS, 3, 3)), gd_scalar(0.05)));
-        h = gd_relu(gd_batch_norm(gd_conv2d(h, w, NULL, .padding = 1), NULL, NULL, NULL, NULL, .training = true));
+        gd_tensor *w =
+            gd_variable(gd_mul(gd_randn(gd_dims(CHANNELS, CHANNELS, 3, 3)), gd_scalar(0.05)));
+        h = gd_relu(gd_batch_norm(gd_conv2d(h, w, NULL, .padding = 1), NULL, NULL, NULL, NULL,
+                                  .training = true));
     }
     n.loss = gd_mse_loss(h, n.y);
     n.train = gd_minimize(gd_optim_sgd(gd_graph_variables(n.graph), .lr = 0.01), n.loss);
     return n;
 }
 
-/* --- tests -------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 /* A worker thread gets its working memory (GEMM_SCRATCHES blocks at most) when it first has something
  * to do, which may be in a later run if the machine is busy. So what is strict is the count on one
@@ -194,11 +219,13 @@ static void check_net(const char *name, net n, int level, int threads) {
     }
     counting = 0;
     CHECK_SAYING(last < first, "%s does not learn: %g to %g", name, first, last);
-    CHECK_SAYING(!can_count || allocations <= GEMM_SCRATCHES * (threads - 1), "%s, level %d, %d threads: %ld allocations in 20 runs", name, level, threads,
+    CHECK_SAYING(!can_count || allocations <= GEMM_SCRATCHES * (threads - 1),
+                 "%s, level %d, %d threads: %ld allocations in 20 runs", name, level, threads,
                  (long)allocations);
     gd_plan_memory m;
     CHECK(gd_session_plan(s, gd_feed(n.x, n.xs, n.y, n.ys), gd_list(n.loss, n.train), &m) == GD_OK);
-    CHECK_SAYING(m.peak_bytes <= m.live_bytes + m.live_bytes / 20, "%s: a block of %lld bytes for %lld", name, (long long)m.peak_bytes,
+    CHECK_SAYING(m.peak_bytes <= m.live_bytes + m.live_bytes / 20,
+                 "%s: a block of %lld bytes for %lld", name, (long long)m.peak_bytes,
                  (long long)m.live_bytes);
 }
 
@@ -215,7 +242,9 @@ TEST(later_runs_allocate_nothing) {
         }
 }
 
-static int64_t on_device(const gd_plan_memory *m) { return m->peak_bytes + m->variable_bytes + m->fetch_bytes + m->constant_bytes; }
+static int64_t on_device(const gd_plan_memory *m) {
+    return m->peak_bytes + m->variable_bytes + m->fetch_bytes + m->constant_bytes;
+}
 
 /* The device counts what the plan says, to the byte, in the first run and in the next. */
 static void check_counters(const char *name, net n, int level) {
@@ -227,13 +256,16 @@ static void check_counters(const char *name, net n, int level) {
     CHECK(gd_session_plan(s, feed, fetch, &m) == GD_OK && !m.at_least);
     gd_session_run(s, feed, fetch);
     const int64_t first = gd_memory_stats(NULL).live_bytes - before;
-    CHECK_SAYING(first == on_device(&m), "%s, level %d: %lld bytes for a plan of %lld + %lld + %lld + %lld", name, level, (long long)first,
-                 (long long)m.peak_bytes, (long long)m.variable_bytes, (long long)m.fetch_bytes, (long long)m.constant_bytes);
+    CHECK_SAYING(first == on_device(&m),
+                 "%s, level %d: %lld bytes for a plan of %lld + %lld + %lld + %lld", name, level,
+                 (long long)first, (long long)m.peak_bytes, (long long)m.variable_bytes,
+                 (long long)m.fetch_bytes, (long long)m.constant_bytes);
     GD_SCOPE;
     gd_memory_reset_peak(NULL);
     gd_session_run(s, feed, gd_list(n.loss, n.train)); /* its fetches are held: new buffers */
     const int64_t peak = gd_memory_stats(NULL).peak_bytes - before;
-    CHECK_SAYING(peak == on_device(&m) + m.fetch_bytes, "%s, level %d: %lld bytes in the second run", name, level, (long long)peak);
+    CHECK_SAYING(peak == on_device(&m) + m.fetch_bytes,
+                 "%s, level %d: %lld bytes in the second run", name, level, (long long)peak);
     CHECK_SAYING(!gd_failed(), "%s: %s", name, gd_error_message());
 }
 
@@ -254,7 +286,8 @@ TEST(what_first_values_needed_is_given_back) {
     gd_tensor *w;
     {
         GD_GRAPH(g);
-        w = gd_variable(gd_sum(gd_matmul(gd_randn(gd_dims(1000, 1000)), gd_randn(gd_dims(1000, 100))), .axis = 0));
+        w = gd_variable(gd_sum(
+            gd_matmul(gd_randn(gd_dims(1000, 1000)), gd_randn(gd_dims(1000, 100))), .axis = 0));
     }
     gd_memory_trim(NULL);
     gd_session *s = gd_session_new(g);
@@ -293,9 +326,11 @@ static void check_growth(const char *name, net (*make)(void), int level, int thr
         gd_session_run(s, feed, fetch);
     }
     CHECK_SAYING(!gd_failed(), "%s: %s", name, gd_error_message());
-    const int64_t growth = resident() - before, least = on_device(&m), most = least + m.scratch_bytes;
+    const int64_t growth = resident() - before, least = on_device(&m),
+                  most = least + m.scratch_bytes;
     if (before > 0)
-        CHECK_SAYING(growth <= most + most / 20 && growth >= least - least / 20, "%s, level %d, %d threads: grows by %lld, listed are %lld to %lld", name,
+        CHECK_SAYING(growth <= most + most / 20 && growth >= least - least / 20,
+                     "%s, level %d, %d threads: grows by %lld, listed are %lld to %lld", name,
                      level, threads, (long long)growth, (long long)least, (long long)most);
     CHECK(m.peak_bytes > 20 << 20 && m.scratch_bytes < m.peak_bytes / 2);
 }
@@ -310,7 +345,7 @@ TEST(a_process_grows_by_what_the_plan_lists) {
         }
 }
 
-/* --- placing ------------------------------------------------------------------------------------ */
+/* --- placing ---------------------------------------------------------------------------------- */
 
 TEST(things_that_live_at_the_same_time_do_not_overlap) {
     unsigned seed = 12345;
@@ -323,15 +358,19 @@ TEST(things_that_live_at_the_same_time_do_not_overlap) {
             seed = seed * 1103515245u + 12345u;
             const int begin = (int)(seed >> 16) % 50;
             seed = seed * 1103515245u + 12345u;
-            spans[i] = (gd_span){.bytes = (seed >> 16) % 5000, .begin = begin, .end = begin + (int)(seed >> 8) % 20};
+            spans[i] = (gd_span){
+                .bytes = (seed >> 16) % 5000, .begin = begin, .end = begin + (int)(seed >> 8) % 20};
         }
         size_t slab, live;
         CHECK(gd_place_spans(spans, n, &slab, &live) == GD_OK && slab >= live);
         for (int i = 0; i < n; i++) {
-            CHECK(spans[i].offset % GD_SLAB_ALIGNMENT == 0 && spans[i].offset + spans[i].bytes <= slab);
+            CHECK(spans[i].offset % GD_SLAB_ALIGNMENT == 0 &&
+                  spans[i].offset + spans[i].bytes <= slab);
             for (int k = 0; k < i; k++) {
-                const bool together = spans[i].begin <= spans[k].end && spans[k].begin <= spans[i].end;
-                const bool apart = spans[i].offset + spans[i].bytes <= spans[k].offset || spans[k].offset + spans[k].bytes <= spans[i].offset;
+                const bool together =
+                    spans[i].begin <= spans[k].end && spans[k].begin <= spans[i].end;
+                const bool apart = spans[i].offset + spans[i].bytes <= spans[k].offset ||
+                                   spans[k].offset + spans[k].bytes <= spans[i].offset;
                 CHECK(!together || apart);
             }
         }

@@ -21,7 +21,7 @@ static gd_status read_bytes(const void *data, size_t bytes, gd_safetensors *h) {
     return status;
 }
 
-/* --- hostile files --------------------------------------------------------------------------- */
+/* --- hostile files ---------------------------------------------------------------------------- */
 
 TEST(every_bad_file_of_the_corpus_is_refused_with_its_reason) {
     FILE *list = fopen(GRADUS_CORPUS "/safetensors/expected.txt", "r");
@@ -79,7 +79,7 @@ TEST(damaged_files_with_a_checksum_are_refused_or_read_whole) {
     unlink(path);
 }
 
-/* --- headers --------------------------------------------------------------------------------- */
+/* --- headers ---------------------------------------------------------------------------------- */
 
 TEST(a_header_that_is_written_is_read_again) {
     const int64_t dims[] = {2, 3};
@@ -161,7 +161,7 @@ CLEAN_TEST(data_that_are_not_aligned_are_loaded_and_converted) {
     unlink(path);
 }
 
-/* --- more than 4 GB -------------------------------------------------------------------------- */
+/* --- more than 4 GB --------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_file_of_more_than_4_gb_is_read_through_a_map) {
     GD_SCOPE;

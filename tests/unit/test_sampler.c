@@ -6,7 +6,7 @@
 #include "data/sampler.h"
 #include "loader_things.h"
 
-/* --- gd_random --------------------------------------------------------------------------------- */
+/* --- gd_random -------------------------------------------------------------------------------- */
 
 /* The known answers of Random123 for Philox 4x32-10. */
 TEST(random_words_are_those_of_philox) {
@@ -93,7 +93,7 @@ TEST(each_number_below_a_count_is_equally_likely) {
           gd_random_below(&r, -9) == 0);
 }
 
-/* --- the permutation --------------------------------------------------------------------------- */
+/* --- the permutation -------------------------------------------------------------------------- */
 
 static void check_permutation(gd_rng key, int64_t n) {
     unsigned char *seen = calloc(1, (size_t)n + 1);
@@ -193,7 +193,7 @@ TEST(orders_of_epochs_and_seeds_have_nothing_in_common) {
     }
 }
 
-/* --- samplers ---------------------------------------------------------------------------------- */
+/* --- samplers --------------------------------------------------------------------------------- */
 
 /* The samples of an epoch, from the sampler itself, in stretches of `step`. */
 static int64_t epoch_of(gd_sampler *s, int64_t samples, uint64_t seed, uint64_t epoch, int64_t step,
@@ -222,10 +222,8 @@ CLEAN_TEST(weighted_draws_come_in_the_proportion_of_the_weights) {
     double sum = 0;
     for (int i = 0; i < N; i++) {
         const double expected = weights[i] / total * DRAWS;
-        if (weights[i] == 0)
-            CHECK(counts[i] == 0);
-        else
-            sum += (counts[i] - expected) * (counts[i] - expected) / expected, kinds++;
+        if (weights[i] == 0) CHECK(counts[i] == 0);
+        else sum += (counts[i] - expected) * (counts[i] - expected) / expected, kinds++;
     }
     CHECK_SAYING(fabs(sum - (kinds - 1)) < 4 * sqrt(2.0 * (kinds - 1)), "%g of %d", sum, kinds);
     free(drawn);
@@ -349,7 +347,7 @@ CLEAN_TEST(ranks_have_as_many_samples_each_and_together_all) {
             }
 }
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static int64_t millions(void *self) {
     (void)self;
@@ -402,15 +400,15 @@ CLEAN_TEST(ten_million_samples_cost_less_than_64_megabytes) {
     }
 }
 
-/* --- what does not fit ------------------------------------------------------------------------- */
+/* --- what does not fit ------------------------------------------------------------------------ */
 
 CLEAN_TEST(messages_of_samplers_say_what_would_fit) {
     GD_SCOPE;
-#define REFUSES(call, part)                                                                        \
-    do {                                                                                           \
-        CHECK(!(call));                                                                            \
-        CHECK_SAYING(says(part), "%s", gd_error_message());                                        \
-        gd_clear_error();                                                                          \
+#define REFUSES(call, part)                                 \
+    do {                                                    \
+        CHECK(!(call));                                     \
+        CHECK_SAYING(says(part), "%s", gd_error_message()); \
+        gd_clear_error();                                   \
     } while (0)
     const float bad[] = {1, -2, 1}, none[] = {0, 0}, some[] = {0, 1, 0};
     REFUSES(gd_sampler_weighted(NULL), "the weights are NULL");

@@ -6,7 +6,7 @@
 
 static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
 
-/* --- first weights ------------------------------------------------------------------------------ */
+/* --- first weights ---------------------------------------------------------------------------- */
 
 /* Uniform in (-bound, bound): none beyond it, and some near it. */
 static void check_uniform(gd_module *m, const char *name, double bound) {
@@ -47,7 +47,7 @@ CLEAN_TEST(first_weights_are_pytorchs) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-/* --- dropout ------------------------------------------------------------------------------------ */
+/* --- dropout ---------------------------------------------------------------------------------- */
 
 /* In train mode two calls differ; in eval mode they do not. */
 static void check_drops(gd_module *m, gd_tensors in) {
@@ -77,7 +77,7 @@ CLEAN_TEST(dropout_is_for_train_mode_alone) {
     CHECK(distance(gd_module_call(one, in).at[0], gd_module_call(one, in).at[0]) == 0);
 }
 
-/* --- attention ---------------------------------------------------------------------------------- */
+/* --- attention -------------------------------------------------------------------------------- */
 
 /* Where the mask hides all places, the heads give zeros, and y is the bias of out_proj. */
 CLEAN_TEST(a_query_that_sees_nothing_gives_zeros_and_no_nan) {
@@ -175,7 +175,7 @@ CLEAN_TEST(wrong_shapes_and_options_are_named) {
     check_message("layers.0.self_attn", "mask");
 }
 
-/* --- positions, which PyTorch has no layer for -------------------------------------------------- */
+/* --- positions, which PyTorch has no layer for ------------------------------------------------ */
 
 CLEAN_TEST(positions_are_encoded_as_sines_and_cosines) {
     GD_SCOPE;

@@ -18,13 +18,13 @@ enum { MOST = 8 };
 
 typedef struct op_row {
     const char *name;
-    int n_in, n_mask;              /* inputs; those from n_mask on are bool */
-    gd_shape dims[MOST];           /* of the inputs */
+    int n_in, n_mask;    /* inputs; those from n_mask on are bool */
+    gd_shape dims[MOST]; /* of the inputs */
     gd_tensor *(*typed)(gd_tensor **x);
     gd_tensor *(*by_name)(gd_tensor **x);
 } op_row;
 
-/* --- the ops ------------------------------------------------------------------------------------ */
+/* --- the ops ---------------------------------------------------------------------------------- */
 
 static gd_tensor *tanh_typed(gd_tensor **x) { return gd_tanh(x[0]); }
 static gd_tensor *tanh_named(gd_tensor **x) { return gd_call("tanh", gd_list(x[0]), ""); }
@@ -39,7 +39,8 @@ static gd_tensor *conv2d_named(gd_tensor **x) {
 /* All outputs are used, each in its own way. */
 static gd_tensor *weigh(gd_tensors parts) {
     gd_tensor *y = parts.at[0];
-    for (int64_t i = 1; i < parts.count; i++) y = gd_add(gd_sin(y), gd_sum(gd_exp(parts.at[i]), .axis = 0, .keepdim = true));
+    for (int64_t i = 1; i < parts.count; i++)
+        y = gd_add(gd_sin(y), gd_sum(gd_exp(parts.at[i]), .axis = 0, .keepdim = true));
     return y;
 }
 static gd_tensor *split_typed(gd_tensor **x) { return weigh(gd_split(x[0], gd_dims(2))); }
@@ -50,7 +51,9 @@ static gd_tensor *split_named(gd_tensor **x) {
 }
 
 static gd_tensor *dropout_typed(gd_tensor **x) { return gd_dropout(gd_exp(x[0]), .p = 0.4); }
-static gd_tensor *dropout_named(gd_tensor **x) { return gd_call("dropout", gd_list(gd_exp(x[0])), "p=0.4"); }
+static gd_tensor *dropout_named(gd_tensor **x) {
+    return gd_call("dropout", gd_list(gd_exp(x[0])), "p=0.4");
+}
 
 static gd_tensor *both_states(gd_tensor *y, gd_tensor *h, gd_tensor *c) {
     return gd_add(gd_sum(gd_square(y), .axis = 0), gd_mul(h, c));
@@ -60,12 +63,17 @@ static gd_tensor *lstm_typed(gd_tensor **x) {
     return both_states(o.y, o.h, o.c);
 }
 static gd_tensor *lstm_named(gd_tensor **x) {
-    gd_tensors o = gd_op_call(gd_op_find("lstm"), gd_list(x[0], NULL, NULL, NULL, x[1], x[2], x[3], x[4]), NULL);
+    gd_tensors o = gd_op_call(gd_op_find("lstm"),
+                              gd_list(x[0], NULL, NULL, NULL, x[1], x[2], x[3], x[4]), NULL);
     return o.count == 3 ? both_states(o.at[0], o.at[1], o.at[2]) : NULL;
 }
 
-static gd_tensor *masked_select_typed(gd_tensor **x) { return gd_masked_select(gd_exp(x[0]), x[1]); }
-static gd_tensor *masked_select_named(gd_tensor **x) { return gd_call("masked_select", gd_list(gd_exp(x[0]), x[1]), ""); }
+static gd_tensor *masked_select_typed(gd_tensor **x) {
+    return gd_masked_select(gd_exp(x[0]), x[1]);
+}
+static gd_tensor *masked_select_named(gd_tensor **x) {
+    return gd_call("masked_select", gd_list(gd_exp(x[0]), x[1]), "");
+}
 
 static gd_tensor *add_typed(gd_tensor **x) {
     gd_tensor *y = gd_sin(x[0]);
@@ -80,21 +88,37 @@ static gd_tensor *add_named(gd_tensor **x) {
 
 static const op_row rows[] = {
     {"tanh", 1, 1, {{{3, 4}, 2, 1}}, tanh_typed, tanh_named},
-    {"conv2d", 3, 3, {{{2, 3, 7, 6}, 4, 1}, {{4, 3, 3, 2}, 4, 1}, {{4}, 1, 1}}, conv2d_typed, conv2d_named},
+    {"conv2d",
+     3,
+     3,
+     {{{2, 3, 7, 6}, 4, 1}, {{4, 3, 3, 2}, 4, 1}, {{4}, 1, 1}},
+     conv2d_typed,
+     conv2d_named},
     {"split", 1, 1, {{{5, 3}, 2, 1}}, split_typed, split_named},
     {"dropout", 1, 1, {{{6, 7}, 2, 1}}, dropout_typed, dropout_named},
-    {"lstm", 5, 5, {{{4, 2, 3}, 3, 1}, {{20, 3}, 2, 1}, {{20, 5}, 2, 1}, {{20}, 1, 1}, {{20}, 1, 1}}, lstm_typed, lstm_named},
-    {"masked_select", 2, 1, {{{4, 5}, 2, 1}, {{4, 5}, 2, 1}}, masked_select_typed, masked_select_named},
+    {"lstm",
+     5,
+     5,
+     {{{4, 2, 3}, 3, 1}, {{20, 3}, 2, 1}, {{20, 5}, 2, 1}, {{20}, 1, 1}, {{20}, 1, 1}},
+     lstm_typed,
+     lstm_named},
+    {"masked_select",
+     2,
+     1,
+     {{{4, 5}, 2, 1}, {{4, 5}, 2, 1}},
+     masked_select_typed,
+     masked_select_named},
     {"add_", 2, 2, {{{3, 4}, 2, 1}, {{4}, 1, 1}}, add_typed, add_named},
 };
 
-/* --- value, gradient, gradient of the gradient ---------------------------------------------------- */
+/* --- value, gradient, gradient of the gradient ------------------------------------------------ */
 
 enum { RESULTS = 1 + 2 * MOST };
 
 /* The sum of squares (so that even a linear op has a second order), and its gradients by all inputs;
  * the second order is of the sum of squares of the first. Returns how many tensors it put in `out`. */
-static int derive(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_tensor **x, gd_tensor **out) {
+static int derive(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_tensor **x,
+                  gd_tensor **out) {
     int n = 0;
     gd_tensor *loss = gd_sum(gd_square(call(x)));
     gd_tensors by = {x, row->n_mask};
@@ -129,9 +153,11 @@ static int eager(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_tensor 
 static int as_symbols(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_tensor **out) {
     gd_tensor *x[MOST], *symbols[MOST], *fetches[RESULTS];
     make_inputs(row, x);
-    for (int i = 0; i < row->n_in; i++) symbols[i] = gd_symbol(row->dims[i], gd_tensor_dtype(x[i]), NULL);
+    for (int i = 0; i < row->n_in; i++)
+        symbols[i] = gd_symbol(row->dims[i], gd_tensor_dtype(x[i]), NULL);
     int n = derive(row, call, symbols, fetches);
-    gd_tensors got = gd_evaluate_nodes((gd_tensors){fetches, n}, (gd_tensors){symbols, row->n_in}, (gd_tensors){x, row->n_in});
+    gd_tensors got = gd_evaluate_nodes((gd_tensors){fetches, n}, (gd_tensors){symbols, row->n_in},
+                                       (gd_tensors){x, row->n_in});
     for (int i = 0; i < n && i < got.count; i++) out[i] = got.at[i];
     return n;
 }
@@ -149,14 +175,17 @@ static int on_device(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_ten
     return gd_synchronize(device) == GD_OK ? n : 0;
 }
 
-/* --- the comparison ------------------------------------------------------------------------------- */
+/* --- the comparison --------------------------------------------------------------------------- */
 
-static void compare(const op_row *row, const char *mode, gd_tensor **expected, int n, gd_tensor **got, int n_got) {
+static void compare(const op_row *row, const char *mode, gd_tensor **expected, int n,
+                    gd_tensor **got, int n_got) {
     CHECK_SAYING(!gd_failed() && n_got == n, "%s %s: %s", row->name, mode, gd_error_message());
     for (int i = 0; i < n && n_got == n && !gd_failed(); i++) {
         size_t bytes = (size_t)gd_tensor_numel(expected[i]) * sizeof(double);
-        CHECK_SAYING(gd_tensor_numel(got[i]) == gd_tensor_numel(expected[i]) && gd_tensor_dtype(got[i]) == GD_F64 &&
-                         memcmp(gd_data(gd_contiguous(got[i])), gd_data(gd_contiguous(expected[i])), bytes) == 0,
+        CHECK_SAYING(gd_tensor_numel(got[i]) == gd_tensor_numel(expected[i]) &&
+                         gd_tensor_dtype(got[i]) == GD_F64 &&
+                         memcmp(gd_data(gd_contiguous(got[i])), gd_data(gd_contiguous(expected[i])),
+                                bytes) == 0,
                      "%s %s: result %d differs", row->name, mode, i);
     }
     gd_clear_error();
@@ -171,7 +200,8 @@ static void check_row(const op_row *row) {
     GD_SCOPE;
     gd_tensor *expected[RESULTS], *got[RESULTS];
     int n = eager(row, row->typed, expected);
-    CHECK_SAYING(n == 1 + 2 * row->n_mask && has_second_order(row, expected), "%s: %s", row->name, gd_error_message());
+    CHECK_SAYING(n == 1 + 2 * row->n_mask && has_second_order(row, expected), "%s: %s", row->name,
+                 gd_error_message());
     compare(row, "by name", expected, n, got, eager(row, row->by_name, got));
     compare(row, "as symbols", expected, n, got, as_symbols(row, row->typed, got));
     compare(row, "as symbols, by name", expected, n, got, as_symbols(row, row->by_name, got));

@@ -107,14 +107,14 @@ CLEAN_TEST(multiply_adds_are_counted_call_by_call) {
 }
 
 /* The multiply-adds of one call. */
-#define MACS(call)                                                                                 \
-    ({                                                                                             \
-        gd_shapes_only only_;                                                                      \
-        gd_shapes_only_begin(&only_);                                                              \
-        (void)(call);                                                                              \
-        const double macs_ = gd_shapes_only_macs();                                                \
-        gd_shapes_only_end(&only_);                                                                \
-        macs_;                                                                                     \
+#define MACS(call)                                  \
+    ({                                              \
+        gd_shapes_only only_;                       \
+        gd_shapes_only_begin(&only_);               \
+        (void)(call);                               \
+        const double macs_ = gd_shapes_only_macs(); \
+        gd_shapes_only_end(&only_);                 \
+        macs_;                                      \
     })
 #define S(...) gd_symbol(gd_dims(__VA_ARGS__), GD_F32, NULL)
 

@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-/* --- files ----------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 /* All of a file with a 0 behind it; free() it. NULL: it cannot be read. */
 static char *read_file(const char *path) {
@@ -51,7 +51,7 @@ static int each_source(const char *folder, visitor *visit, void *user) {
     return count;
 }
 
-/* --- tokens of C ----------------------------------------------------------------------------- */
+/* --- tokens of C ------------------------------------------------------------------------------ */
 
 typedef enum { END, NAME, STRING, OTHER } token_kind;
 typedef struct token {
@@ -66,16 +66,13 @@ static token next_token(const char **at, int *line) {
     const char *s = *at;
     for (;;) {
         if (*s == '\n') (*line)++;
-        if (isspace((unsigned char)*s))
-            s++;
-        else if (s[0] == '/' && s[1] == '/')
-            s += strcspn(s, "\n");
+        if (isspace((unsigned char)*s)) s++;
+        else if (s[0] == '/' && s[1] == '/') s += strcspn(s, "\n");
         else if (s[0] == '/' && s[1] == '*') {
             const char *end = strstr(s + 2, "*/");
             for (; *s && s != end; s++) *line += *s == '\n';
             if (end) s += 2;
-        } else
-            break;
+        } else break;
     }
     token t = {.kind = *s ? OTHER : END, .at = s, .length = *s != 0, .line = *line};
     if (isalpha((unsigned char)*s) || *s == '_') {
@@ -101,7 +98,7 @@ static bool is_one_of(token t, const char *const *words) {
     return false;
 }
 
-/* --- what follows the locale ----------------------------------------------------------------- */
+/* --- what follows the locale ------------------------------------------------------------------ */
 
 /* A conversion of a float, as "%.*g". */
 static bool prints_float(token t) {

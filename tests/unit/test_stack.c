@@ -35,7 +35,7 @@ static void check(const char *what, void (*fn)(void *arg)) {
 #endif
 }
 
-/* --- graphs ------------------------------------------------------------------------------------ */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 static void train_a_graph(void *unused) {
     (void)unused;
@@ -119,7 +119,7 @@ static void run_loops(void *unused) {
     finish(gd_onnx_load(path) != NULL);
 }
 
-/* --- branches in branches ----------------------------------------------------------------------- */
+/* --- branches in branches --------------------------------------------------------------------- */
 
 static int depth, levels;
 static gd_tensors flat(gd_tensors in, void *user) {
@@ -176,7 +176,7 @@ static void fails_where_the_stack_ends(void) {
     CHECK_SAYING(status == GD_E_MEMORY, "%s", gd_status_name(status));
 }
 
-/* --- the tape ---------------------------------------------------------------------------------- */
+/* --- the tape --------------------------------------------------------------------------------- */
 
 enum { LONG = 20000 };
 
@@ -219,7 +219,7 @@ static void use_transforms(void *unused) {
     finish(gd_gradcheck(wave, gd_list(x), NULL, .second_order = true) == GD_OK);
 }
 
-/* --- files, text ------------------------------------------------------------------------------- */
+/* --- files, text ------------------------------------------------------------------------------ */
 
 static void use_files(void *unused) {
     (void)unused;

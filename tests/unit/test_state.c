@@ -4,7 +4,7 @@
 #include "backend/test/device.h"
 #include "state_things.h"
 
-/* --- round trips ----------------------------------------------------------------------------- */
+/* --- round trips ------------------------------------------------------------------------------ */
 
 CLEAN_TEST(every_dtype_and_rank_goes_through_a_file) {
     GD_SCOPE;
@@ -136,7 +136,7 @@ CLEAN_TEST(a_device_that_the_host_cannot_read_is_saved_and_loaded) {
     unlink(path);
 }
 
-/* --- names ----------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 CLEAN_TEST(a_state_lists_names_and_tensors) {
     GD_SCOPE;
@@ -269,7 +269,7 @@ CLEAN_TEST(names_that_two_nets_have_are_told_apart_by_their_parts) {
     unlink(path);
 }
 
-/* --- what does not fit ----------------------------------------------------------------------- */
+/* --- what does not fit ------------------------------------------------------------------------ */
 
 CLEAN_TEST(a_load_that_does_not_fit_says_how_and_changes_nothing) {
     GD_SCOPE;
@@ -417,7 +417,7 @@ CLEAN_TEST(parts_without_state_or_with_the_same_name_are_refused) {
     end_net(o);
 }
 
-/* --- options of loading ---------------------------------------------------------------------- */
+/* --- options of loading ----------------------------------------------------------------------- */
 
 static const char *rename_layer(const char *name, void *user) {
     static char text[100];

@@ -75,8 +75,7 @@ static void leaves_no_garbage(void) {
     CHECK(rmdir(folder) == 0);
 }
 
-/* --- killed at every system call ---------------------------------------------------------------
- */
+/* --- killed at every system call -------------------------------------------------------------- */
 
 static void kill_everywhere(bool with_shards) {
     begin(with_shards);
@@ -124,7 +123,7 @@ TEST(saves_of_shards_that_are_killed_at_any_time_leave_no_garbage) {
     leaves_no_garbage();
 }
 
-/* --- several at once ------------------------------------------------------------------------- */
+/* --- several at once -------------------------------------------------------------------------- */
 
 static void several_at_once(bool with_shards) {
     begin(with_shards);
@@ -155,7 +154,7 @@ static void several_at_once(bool with_shards) {
 TEST(several_processes_that_save_to_one_path_leave_one_state) { several_at_once(false); }
 TEST(several_processes_that_save_shards_to_one_path_leave_one_set) { several_at_once(true); }
 
-/* --- a full disk ----------------------------------------------------------------------------- */
+/* --- a full disk ------------------------------------------------------------------------------ */
 
 /* A limit on the size of files stands for a full disk. */
 static int save_with_limit(void *limit) {

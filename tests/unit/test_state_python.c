@@ -55,8 +55,9 @@ CLEAN_TEST(the_package_reads_our_files) {
     net *n = make(false);
     const char *path = test_path("ours.safetensors");
     for (int checksum = 0; checksum < 2; checksum++) {
-        CHECK_SAYING(gd_save_state_with(path, gd_parts(gd_part("net", (void *)n)), .checksum = checksum) == GD_OK, "%s",
-                     gd_error_message());
+        CHECK_SAYING(gd_save_state_with(path, gd_parts(gd_part("net", (void *)n)),
+                                        .checksum = checksum) == GD_OK,
+                     "%s", gd_error_message());
         CHECK(run("read", path));
     }
     end_net(n);

@@ -31,13 +31,13 @@ static void remove_folder(void) {
     CHECK(system(command) == 0);
 }
 
-#define CHECK_OK(...)                                                                              \
-    do {                                                                                           \
-        const gd_status status_ = (__VA_ARGS__);                                                   \
-        CHECK_SAYING(status_ == GD_OK, "%s", gd_latest_failure());                                 \
+#define CHECK_OK(...)                                              \
+    do {                                                           \
+        const gd_status status_ = (__VA_ARGS__);                   \
+        CHECK_SAYING(status_ == GD_OK, "%s", gd_latest_failure()); \
     } while (0)
 
-/* --- a reader -------------------------------------------------------------------------------------- */
+/* --- a reader --------------------------------------------------------------------------------- */
 
 enum { MOST = 200 };
 typedef struct events {
@@ -118,7 +118,7 @@ TEST(checksums_are_those_of_the_castagnoli_polynomial) {
     CHECK(gd_crc32c(gd_crc32c(0, "1234", 4), "56789", 5) == 0xE3069283u);
 }
 
-/* --- a run ----------------------------------------------------------------------------------------- */
+/* --- a run ------------------------------------------------------------------------------------ */
 
 static gd_module *make_net(void) {
     gd_module *net = gd_nn_sequential(gd_nn_conv2d(1, 2, 3, .padding = 1), gd_nn_relu(),
@@ -221,7 +221,7 @@ CLEAN_TEST(histograms_count_every_finite_element_once) {
     gd_pb_free(doc);
 }
 
-/* --- the graph ------------------------------------------------------------------------------------- */
+/* --- the graph -------------------------------------------------------------------------------- */
 
 static bool has_node(const gd_pb *graph, const char *name, const char *op, const char *inputs) {
     for (size_t i = 0; i < gd_pb_count(graph, "node"); i++) {
@@ -366,7 +366,7 @@ CLEAN_TEST(a_net_that_reads_values_has_no_graph_and_trains) {
     remove_folder();
 }
 
-/* --- no room --------------------------------------------------------------------------------------- */
+/* --- no room ---------------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_full_disk_loses_events_and_no_run) {
     GD_SCOPE;
@@ -398,7 +398,7 @@ CLEAN_TEST(a_full_disk_loses_events_and_no_run) {
     remove_folder();
 }
 
-/* --- TensorBoard itself ---------------------------------------------------------------------------- */
+/* --- TensorBoard itself ----------------------------------------------------------------------- */
 
 static bool has_package(const char *python) {
     char command[700];

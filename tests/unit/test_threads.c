@@ -16,7 +16,8 @@ typedef struct {
 } shared;
 
 static shared make_shared(void) {
-    return (shared){gd_normal(gd_dims(16, 24)), gd_normal(gd_dims(8, 24)), gd_zeros(gd_dims(16), .dtype = GD_I64)};
+    return (shared){gd_normal(gd_dims(16, 24)), gd_normal(gd_dims(8, 24)),
+                    gd_zeros(gd_dims(16), .dtype = GD_I64)};
 }
 
 /* One step of training on weights of the thread's own, starting from the shared ones. */
@@ -24,10 +25,12 @@ static bool step(const shared *s, float *loss) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_clone(s->w));
     gd_tensor *h = gd_layer_norm(gd_gelu(gd_linear(s->x, w, NULL)), NULL, NULL);
-    gd_tensor *y = gd_cross_entropy(gd_add(h, gd_tanh(gd_einsum("nc,nc->nc", gd_list(h, h)))), s->target);
+    gd_tensor *y =
+        gd_cross_entropy(gd_add(h, gd_tanh(gd_einsum("nc,nc->nc", gd_list(h, h)))), s->target);
     if (gd_backward(y) != GD_OK) return false;
     GD_NO_GRAD;
-    gd_tensor *noise = gd_dropout(gd_normal(gd_dims(8, 24)), .training = true); /* takes the generator's lock */
+    gd_tensor *noise =
+        gd_dropout(gd_normal(gd_dims(8, 24)), .training = true); /* takes the generator's lock */
     gd_sub_(w, gd_mul(gd_tensor_grad(w), gd_scalar(0.1)));
     gd_tensor *kept = gd_call("sum", gd_list(gd_mul(noise, w)), "axis=1 keepdim=true");
     *loss = (float)gd_item(y);
@@ -81,7 +84,8 @@ static void *meddle(void *arg) {
         gd_set_log(NULL, NULL);
         if (!gd_op_find("conv2d") || !gd_op_at(gd_op_count() - 1)) j->failed = true;
         gd_op_kernels(gd_op_find("matmul"), "cpu", text, sizeof text);
-        snprintf(record, sizeof record, "meddled%d(x) -> y  elementwise float\nTwice x.\n  y = 2*x\n", i);
+        snprintf(record, sizeof record,
+                 "meddled%d(x) -> y  elementwise float\nTwice x.\n  y = 2*x\n", i);
         if (gd_op_define(record, NULL) != GD_OK) j->failed = true;
         if (i % 4 == 0) gd_profiler_start();
         if (i % 4 == 2) gd_profiler_stop();
@@ -150,7 +154,8 @@ TEST(a_child_of_fork_computes_whatever_other_threads_were_doing) {
             float loss = 0;
             bool fine = step(&s, &loss) && loss == expected;
             gd_seed(1);
-            fine = fine && gd_op_find("tanh") && gd_op_define("child(x) -> y  elementwise\nx.\n  y = x\n", NULL) == GD_OK;
+            fine = fine && gd_op_find("tanh") &&
+                   gd_op_define("child(x) -> y  elementwise\nx.\n  y = x\n", NULL) == GD_OK;
             _exit(fine ? 0 : 1);
         }
         int status = -1;

@@ -202,8 +202,7 @@ CLEAN_TEST(hooks_that_would_not_be_called_are_refused) {
     }
 }
 
-/* --- what is behind a tensor outside ------------------------------------------------------------
- */
+/* --- what is behind a tensor outside ---------------------------------------------------------- */
 
 typedef struct both {
     gd_tensor *v, *w; /* w is computed from v */

@@ -138,10 +138,8 @@ CLEAN_TEST(steps_in_a_jit_and_without_take_turns) {
     a.noisy = b.noisy = false;
     for (int i = 0; i < 6; i++) {
         gd_tensor *x = gd_randn(gd_dims(4 + i % 2, 5)), *y = gd_randint(gd_dims(4 + i % 2), 0, 3);
-        if (i % 3 == 1)
-            train(gd_list(x, y), &a);
-        else
-            gd_jit_call(jit, gd_list(x, y));
+        if (i % 3 == 1) train(gd_list(x, y), &a);
+        else gd_jit_call(jit, gd_list(x, y));
         train(gd_list(x, y), &b);
     }
     CHECK_SAYING(!gd_failed() && difference(&a, &b) == 0, "%g %s", difference(&a, &b),
@@ -149,8 +147,7 @@ CLEAN_TEST(steps_in_a_jit_and_without_take_turns) {
     CHECK(gd_jit_traces(jit) == 2);
 }
 
-/* --- gradients alone
- * ------------------------------------------------------------------------------ */
+/* --- gradients alone -------------------------------------------------------------------------- */
 
 static gd_tensors walk(gd_tensors in, void *user) {
     net *n = user;
@@ -321,8 +318,7 @@ CLEAN_TEST(a_gradient_has_a_gradient_where_that_is_asked_for) {
     }
 }
 
-/* --- two optimizers, and the rate
- * ----------------------------------------------------------------- */
+/* --- two optimizers, and the rate ------------------------------------------------------------- */
 
 typedef struct players {
     gd_tensor *a, *b;
@@ -373,8 +369,7 @@ CLEAN_TEST(a_leaf_that_was_written_is_still_a_leaf) {
     }
 }
 
-/* --- what is refused
- * ------------------------------------------------------------------------------ */
+/* --- what is refused -------------------------------------------------------------------------- */
 
 typedef enum { CREATE, OUTSIDE, HISTORY, BRANCH, OF_RESULT, NO_LEAF } wrong_kind;
 typedef struct wrong {

@@ -28,8 +28,11 @@ CLEAN_TEST(a_traced_function_gives_what_the_function_gives) {
     GD_NO_GRAD;
     for (int64_t batch = 1; batch < 4; batch++)
         for (int again = 0; again < 3; again++) {
-            gd_tensor *x = gd_randn(gd_dims(batch, 3)), *y = layer(gd_list(x), &n).at[0], *z = gd_jit_call(jit, gd_list(x)).at[0];
-            CHECK_SAYING(!gd_failed() && memcmp(gd_data(y), gd_data(z), (size_t)batch * 4 * sizeof(float)) == 0, "%s", gd_error_message());
+            gd_tensor *x = gd_randn(gd_dims(batch, 3)), *y = layer(gd_list(x), &n).at[0],
+                      *z = gd_jit_call(jit, gd_list(x)).at[0];
+            CHECK_SAYING(!gd_failed() &&
+                             memcmp(gd_data(y), gd_data(z), (size_t)batch * 4 * sizeof(float)) == 0,
+                         "%s", gd_error_message());
         }
     CHECK(gd_jit_traces(jit) == 3);
 }
@@ -43,7 +46,8 @@ CLEAN_TEST(parameters_are_read_as_they_are_when_it_runs) {
     gd_jit_call(jit, gd_list(x));
     gd_mul_(n.w, gd_scalar(0));
     gd_mul_(n.b, gd_scalar(0));
-    CHECK(at(gd_jit_call(jit, gd_list(x)).at[0], 2) == 0 && !gd_failed() && gd_jit_traces(jit) == 1);
+    CHECK(at(gd_jit_call(jit, gd_list(x)).at[0], 2) == 0 && !gd_failed() &&
+          gd_jit_traces(jit) == 1);
 }
 
 CLEAN_TEST(it_is_one_node_of_the_tape_with_the_right_gradients) {
@@ -51,13 +55,16 @@ CLEAN_TEST(it_is_one_node_of_the_tape_with_the_right_gradients) {
     net n = make_net();
     gd_jit *jit = gd_jit_new(layer, &n, .level = 0);
     gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(5, 3)));
-    gd_tensors eager = gd_grad(gd_list(gd_sum(gd_square(layer(gd_list(x), &n).at[0]))), gd_list(x, n.w, n.b));
+    gd_tensors eager =
+        gd_grad(gd_list(gd_sum(gd_square(layer(gd_list(x), &n).at[0]))), gd_list(x, n.w, n.b));
     for (int again = 0; again < 3; again++) {
-        gd_tensors traced = gd_grad(gd_list(gd_sum(gd_square(gd_jit_call(jit, gd_list(x)).at[0]))), gd_list(x, n.w, n.b));
+        gd_tensors traced = gd_grad(gd_list(gd_sum(gd_square(gd_jit_call(jit, gd_list(x)).at[0]))),
+                                    gd_list(x, n.w, n.b));
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
         for (int i = 0; i < 3 && !gd_failed(); i++)
             for (int k = 0; k < gd_tensor_numel(eager.at[i]); k++)
-                CHECK(fabs(at(eager.at[i], k) - at(traced.at[i], k)) <= 1e-5 * (1 + fabs(at(eager.at[i], k))));
+                CHECK(fabs(at(eager.at[i], k) - at(traced.at[i], k)) <=
+                      1e-5 * (1 + fabs(at(eager.at[i], k))));
     }
     gd_backward(gd_sum(gd_jit_call(jit, gd_list(x)).at[0]));
     CHECK(gd_tensor_grad(n.w) && gd_tensor_grad(x) && !gd_failed());
@@ -86,7 +93,8 @@ CLEAN_TEST(a_parameter_overwritten_before_backward_is_an_error) {
     }
     gd_tensors g = gd_grad(gd_list(gd_sum(y)), gd_list(n.w));
     (void)g;
-    CHECK(gd_error_status() == GD_E_STATE && says("overwritten")); gd_clear_error();
+    CHECK(gd_error_status() == GD_E_STATE && says("overwritten"));
+    gd_clear_error();
 }
 
 /* A whole training step, in which the parameters are written. */
@@ -119,7 +127,8 @@ CLEAN_TEST(what_the_function_writes_is_written_in_each_run) {
         CHECK(gd_item(training_step(gd_list(x, y), &b).at[0]) == last);
     }
     CHECK(last < first && gd_jit_traces(jit) == 1);
-    CHECK(memcmp(gd_data(a.w), gd_data(b.w), 12 * sizeof(float)) == 0 && memcmp(gd_data(a.b), gd_data(b.b), 4 * sizeof(float)) == 0);
+    CHECK(memcmp(gd_data(a.w), gd_data(b.w), 12 * sizeof(float)) == 0 &&
+          memcmp(gd_data(a.b), gd_data(b.b), 4 * sizeof(float)) == 0);
 }
 
 typedef struct statistics {
@@ -133,15 +142,17 @@ static gd_tensors normalized(gd_tensors in, void *user) {
 
 CLEAN_TEST(statistics_are_kept_up) {
     GD_SCOPE;
-    statistics a = {gd_zeros(gd_dims(3)), gd_ones(gd_dims(3))}, b = {gd_zeros(gd_dims(3)), gd_ones(gd_dims(3))};
+    statistics a = {gd_zeros(gd_dims(3)), gd_ones(gd_dims(3))},
+               b = {gd_zeros(gd_dims(3)), gd_ones(gd_dims(3))};
     gd_jit *jit = gd_jit_new(normalized, &a);
     for (int i = 0; i < 4; i++) {
         gd_tensor *x = gd_randn(gd_dims(8, 3));
         gd_jit_call(jit, gd_list(x));
         normalized(gd_list(x), &b);
     }
-    CHECK_SAYING(!gd_failed() && fabs(at(a.mean, 1) - at(b.mean, 1)) < 1e-6 && fabs(at(a.var, 2) - at(b.var, 2)) < 1e-6, "%g %g %s",
-                 at(a.mean, 1), at(b.mean, 1), gd_error_message());
+    CHECK_SAYING(!gd_failed() && fabs(at(a.mean, 1) - at(b.mean, 1)) < 1e-6 &&
+                     fabs(at(a.var, 2) - at(b.var, 2)) < 1e-6,
+                 "%g %g %s", at(a.mean, 1), at(b.mean, 1), gd_error_message());
 }
 
 static gd_tensors noisy(gd_tensors in, void *user) {
@@ -156,7 +167,8 @@ CLEAN_TEST(noise_is_new_in_each_call_and_the_same_on_the_way_back) {
     gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0], *z = gd_jit_call(jit, gd_list(x)).at[0];
     CHECK(memcmp(gd_data(y), gd_data(z), 64 * sizeof(float)) != 0);
     gd_tensor *gy = gd_grad(gd_list(gd_sum(y)), gd_list(x)).at[0]; /* the first of the two calls */
-    CHECK_SAYING(!gd_failed() && memcmp(gd_data(y), gd_data(gy), 64 * sizeof(float)) == 0, "%s", gd_error_message());
+    CHECK_SAYING(!gd_failed() && memcmp(gd_data(y), gd_data(gy), 64 * sizeof(float)) == 0, "%s",
+                 gd_error_message());
 }
 
 static gd_tensors peeking(gd_tensors in, void *user) {
@@ -171,7 +183,7 @@ CLEAN_TEST(looking_at_the_data_of_a_symbol_is_an_error) {
     CHECK_SAYING(gd_failed(), "it was allowed");
 }
 
-/* --- gradients of gradients --------------------------------------------------------------------- */
+/* --- gradients of gradients ------------------------------------------------------------------- */
 
 static bool near(gd_tensor *a, gd_tensor *b) {
     for (int k = 0; k < gd_tensor_numel(a); k++)
@@ -184,14 +196,17 @@ typedef struct deep {
 } deep;
 
 static gd_tensor *square_layer(gd_tensor *x, const deep *d) { return gd_tanh(gd_matmul(x, d->w)); }
-static gd_tensors square_layers(gd_tensors in, void *user) { return gd_listed(square_layer(in.at[0], user)); }
+static gd_tensors square_layers(gd_tensors in, void *user) {
+    return gd_listed(square_layer(in.at[0], user));
+}
 
 /* Convolution, norm with running statistics, attention, recurrence: ops whose gradients are ops of their own. */
 static gd_tensors many_ops(gd_tensors in, void *user) {
     const deep *d = user;
     gd_tensor *x = gd_reshape(square_layer(in.at[0], d), gd_dims(1, 1, 6, 6));
     x = gd_conv2d(x, d->kernel, NULL, .padding = 1);
-    x = gd_reshape(gd_softplus(gd_batch_norm(x, NULL, NULL, d->mean, d->var, .training = true)), gd_dims(1, 2, 6, 6));
+    x = gd_reshape(gd_softplus(gd_batch_norm(x, NULL, NULL, d->mean, d->var, .training = true)),
+                   gd_dims(1, 2, 6, 6));
     gd_tensor *sums = gd_sum(x, .axis = 3);
     return gd_listed(gd_scaled_dot_product_attention(x, x, x), sums);
 }
@@ -199,15 +214,18 @@ static gd_tensors many_ops(gd_tensors in, void *user) {
 /* The gradient of a function of the gradient, by x and by the parameters. */
 static gd_tensors second_order(gd_tensors y, gd_tensor *x, const deep *d) {
     gd_tensor *loss = gd_sum(gd_square(y.at[0]));
-    for (int64_t k = 1; k < y.count; k++) loss = gd_add(loss, gd_sum(gd_mul(y.at[k], gd_square(y.at[k]))));
+    for (int64_t k = 1; k < y.count; k++)
+        loss = gd_add(loss, gd_sum(gd_mul(y.at[k], gd_square(y.at[k]))));
     gd_tensors g = gd_grad(gd_list(loss), gd_list(x, d->w), .create_graph = true);
-    return gd_grad(gd_list(gd_add(gd_sum(gd_square(g.at[0])), gd_sum(gd_exp(g.at[1])))), gd_list(x, d->w));
+    return gd_grad(gd_list(gd_add(gd_sum(gd_square(g.at[0])), gd_sum(gd_exp(g.at[1])))),
+                   gd_list(x, d->w));
 }
 
 static deep make_deep(void) {
     gd_seed(5);
-    return (deep){gd_requires_grad(gd_mul(gd_randn(gd_dims(6, 6)), gd_scalar(0.3))), gd_mul(gd_randn(gd_dims(2, 1, 3, 3)), gd_scalar(0.3)),
-                  gd_zeros(gd_dims(2)), gd_ones(gd_dims(2))};
+    return (deep){gd_requires_grad(gd_mul(gd_randn(gd_dims(6, 6)), gd_scalar(0.3))),
+                  gd_mul(gd_randn(gd_dims(2, 1, 3, 3)), gd_scalar(0.3)), gd_zeros(gd_dims(2)),
+                  gd_ones(gd_dims(2))};
 }
 
 CLEAN_TEST(gradients_of_gradients_go_through_it) {
@@ -216,10 +234,12 @@ CLEAN_TEST(gradients_of_gradients_go_through_it) {
         deep d = make_deep();
         d.w = gd_requires_grad(gd_detach(d.w));
         gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(6, 6)));
-        gd_jit *layer_jit = gd_jit_new(square_layers, &d, .level = level), *many_jit = gd_jit_new(many_ops, &d, .level = level);
+        gd_jit *layer_jit = gd_jit_new(square_layers, &d, .level = level),
+               *many_jit = gd_jit_new(many_ops, &d, .level = level);
         /* twice the same weights, and an input that depends on them */
         gd_tensors eager = second_order(gd_list(square_layer(square_layer(x, &d), &d)), x, &d);
-        gd_tensors traced = second_order(gd_jit_call(layer_jit, gd_jit_call(layer_jit, gd_list(x))), x, &d);
+        gd_tensors traced =
+            second_order(gd_jit_call(layer_jit, gd_jit_call(layer_jit, gd_list(x))), x, &d);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
         if (gd_failed()) return;
         CHECK(near(eager.at[0], traced.at[0]) && near(eager.at[1], traced.at[1]));
@@ -232,7 +252,9 @@ CLEAN_TEST(gradients_of_gradients_go_through_it) {
     }
 }
 
-static gd_tensors noisy_layer(gd_tensors in, void *user) { return gd_listed(gd_dropout(square_layer(in.at[0], user), .p = 0.5)); }
+static gd_tensors noisy_layer(gd_tensors in, void *user) {
+    return gd_listed(gd_dropout(square_layer(in.at[0], user), .p = 0.5));
+}
 
 CLEAN_TEST(with_the_tape_on_it_repeats_its_noise) {
     GD_SCOPE;
@@ -257,7 +279,9 @@ static gd_tensors doubled(gd_tensors in, void *user) {
     (void)user;
     return gd_listed(gd_mul(in.at[0], gd_scalar(2)));
 }
-static gd_tensors doubles(gd_tensors in, void *user) { return gd_while_loop(is_small, doubled, in, user); }
+static gd_tensors doubles(gd_tensors in, void *user) {
+    return gd_while_loop(is_small, doubled, in, user);
+}
 
 CLEAN_TEST(gradients_of_gradients_of_loops_are_refused) {
     GD_SCOPE;
@@ -267,11 +291,13 @@ CLEAN_TEST(gradients_of_gradients_of_loops_are_refused) {
     gd_tensors g = gd_grad(gd_list(loss), gd_list(x), .retain_graph = true);
     CHECK_SAYING(!gd_failed() && at(g.at[0], 0) > 1, "%s", gd_error_message());
     gd_grad(gd_list(loss), gd_list(x), .create_graph = true);
-    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && strstr(gd_error_message(), "call the function itself"), "%s", gd_error_message());
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED &&
+                     strstr(gd_error_message(), "call the function itself"),
+                 "%s", gd_error_message());
     gd_clear_error();
 }
 
-/* --- as other people write ------------------------------------------------------------------------ */
+/* --- as other people write -------------------------------------------------------------------- */
 
 static gd_tensors add_one_in_place(gd_tensors in, void *user) {
     (void)user;
@@ -284,11 +310,14 @@ CLEAN_TEST(inputs_that_the_function_writes_are_written) {
     gd_tensor *x = gd_full(gd_dims(2), 1), *w = gd_requires_grad(gd_full(gd_dims(2), 5));
     gd_jit *jit = gd_jit_new(add_one_in_place, NULL);
     gd_tensor *y = gd_jit_call(jit, gd_list(x, w)).at[0];
-    CHECK_SAYING(gd_item(gd_max(y)) == 10 && gd_item(gd_max(x)) == 2, "%g %g %s", gd_item(gd_max(y)), gd_item(gd_max(x)), gd_error_message());
-    CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_item(gd_max(gd_tensor_grad(w))) == 2); /* of what it was in that call */
+    CHECK_SAYING(gd_item(gd_max(y)) == 10 && gd_item(gd_max(x)) == 2, "%g %g %s",
+                 gd_item(gd_max(y)), gd_item(gd_max(x)), gd_error_message());
+    CHECK(gd_backward(gd_sum(y)) == GD_OK &&
+          gd_item(gd_max(gd_tensor_grad(w))) == 2); /* of what it was in that call */
     CHECK(gd_item(gd_max(gd_jit_call(jit, gd_list(x, w)).at[0])) == 15 && gd_item(gd_max(x)) == 3);
     gd_jit_call(jit, gd_list(w, x));
-    CHECK(gd_error_status() == GD_E_STATE && says("writes input 0 in place, which requires a gradient") && gd_item(gd_max(w)) == 5);
+    CHECK(gd_error_status() == GD_E_STATE &&
+          says("writes input 0 in place, which requires a gradient") && gd_item(gd_max(w)) == 5);
     gd_clear_error();
 }
 
@@ -311,10 +340,13 @@ static gd_tensors times_captured(gd_tensors in, void *user) {
 
 CLEAN_TEST(gradients_reach_what_is_captured_however_it_came_to_be) {
     GD_SCOPE;
-    gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3)), *h = gd_square(w), *x = gd_full(gd_dims(2), 2);
-    gd_jit *jit = gd_jit_new(times_captured, &h); /* a result on the tape; and one of the outputs are integers */
+    gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3)), *h = gd_square(w),
+              *x = gd_full(gd_dims(2), 2);
+    gd_jit *jit = gd_jit_new(times_captured,
+                             &h); /* a result on the tape; and one of the outputs are integers */
     CHECK(gd_backward(gd_sum(gd_jit_call(jit, gd_list(x)).at[0])) == GD_OK);
-    CHECK_SAYING(gd_tensor_grad(w) && gd_item(gd_max(gd_tensor_grad(w))) == 12, "%s", gd_error_message());
+    CHECK_SAYING(gd_tensor_grad(w) && gd_item(gd_max(gd_tensor_grad(w))) == 12, "%s",
+                 gd_error_message());
 }
 
 CLEAN_TEST(parameters_may_be_evaluated_frozen_and_updated_before_they_learn) {
@@ -329,13 +361,18 @@ CLEAN_TEST(parameters_may_be_evaluated_frozen_and_updated_before_they_learn) {
         gd_add_(w, gd_scalar(1));
     }
     gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0];
-    CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_tensor_grad(w) && gd_item(gd_max(gd_tensor_grad(w))) == 2 && gd_item(gd_max(y)) == 8);
+    CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_tensor_grad(w) &&
+          gd_item(gd_max(gd_tensor_grad(w))) == 2 && gd_item(gd_max(y)) == 8);
     gd_set_requires_grad(w, false);
     CHECK(!gd_tensor_requires_grad(gd_jit_call(jit, gd_list(x)).at[0]) && gd_jit_traces(jit) == 2);
 }
 
-static gd_tensors call_another(gd_tensors in, void *user) { return gd_listed(gd_neg(gd_jit_call(user, in).at[0])); }
-static gd_tensors call_itself(gd_tensors in, void *user) { return gd_jit_call(*(gd_jit **)user, in); }
+static gd_tensors call_another(gd_tensors in, void *user) {
+    return gd_listed(gd_neg(gd_jit_call(user, in).at[0]));
+}
+static gd_tensors call_itself(gd_tensors in, void *user) {
+    return gd_jit_call(*(gd_jit **)user, in);
+}
 
 CLEAN_TEST(jits_may_call_each_other_and_be_called_in_graphs) {
     GD_SCOPE;
@@ -348,7 +385,8 @@ CLEAN_TEST(jits_may_call_each_other_and_be_called_in_graphs) {
         p = gd_placeholder(gd_dims(GD_ANY));
         y = gd_jit_call(outer, gd_list(p)).at[0];
     }
-    CHECK(gd_item(gd_max(gd_session_run(gd_session_new(graph), gd_feed(p, x), gd_list(y)).at[0])) == -6);
+    CHECK(gd_item(gd_max(gd_session_run(gd_session_new(graph), gd_feed(p, x), gd_list(y)).at[0])) ==
+          -6);
     gd_jit *endless = NULL;
     endless = gd_jit_new(call_itself, &endless);
     gd_relu(gd_jit_call(endless, gd_list(x)).at[0]); /* the place is there, and holds an error */
@@ -387,16 +425,20 @@ CLEAN_TEST(writing_through_views_is_refused_in_graphs) {
     GD_SCOPE;
     gd_tensor *w = gd_full(gd_dims(2), 3);
     CHECK(gd_jit_call(gd_jit_new(write_a_view, w), gd_list(gd_ones(gd_dims(1)))).count > 0);
-    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("is a view (slice)"), "%s", gd_error_message());
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("is a view (slice)"), "%s",
+                 gd_error_message());
     gd_clear_error();
     gd_jit_call(gd_jit_new(write_under_a_view, w), gd_list(gd_ones(gd_dims(2))));
-    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("has a view (reshape of ") && says("test_tracing.c"), "%s", gd_error_message());
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("has a view (reshape of ") &&
+                     says("test_tracing.c"),
+                 "%s", gd_error_message());
     gd_clear_error();
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
     gd_tensor *v = gd_variable(w, .name = "v");
     gd_add_(v, w);
-    CHECK_SAYING(gd_error_status() == GD_E_STATE && says("the variable 'v'") && says("gd_assign"), "%s", gd_error_message());
+    CHECK_SAYING(gd_error_status() == GD_E_STATE && says("the variable 'v'") && says("gd_assign"),
+                 "%s", gd_error_message());
     gd_clear_error();
 }
 
@@ -414,8 +456,10 @@ CLEAN_TEST(statistics_are_not_kept_up_on_the_way_back) {
     gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(2, 1), GD_F32, (float[]){2, 6}));
     norm n = {gd_full(gd_dims(1), 0), gd_full(gd_dims(1), 1)};
     gd_jit *jit = gd_jit_new(normalize, &n);
-    for (int call = 0; call < 2; call++) CHECK(gd_backward(gd_sum(gd_square(gd_jit_call(jit, gd_list(x)).at[0]))) == GD_OK);
-    CHECK_SAYING(fabs(gd_item(n.mean) - 0.76) < 1e-5, "%g, not 0.76 %s", gd_item(n.mean), gd_error_message());
+    for (int call = 0; call < 2; call++)
+        CHECK(gd_backward(gd_sum(gd_square(gd_jit_call(jit, gd_list(x)).at[0]))) == GD_OK);
+    CHECK_SAYING(fabs(gd_item(n.mean) - 0.76) < 1e-5, "%g, not 0.76 %s", gd_item(n.mean),
+                 gd_error_message());
 }
 
 static gd_tensors count_and_scale(gd_tensors in, void *user) {
@@ -428,7 +472,9 @@ CLEAN_TEST(a_gradient_that_needs_what_the_function_has_overwritten_is_refused) {
     gd_tensor *count = gd_full(gd_dims(), 1), *x = gd_requires_grad(gd_ones(gd_dims(2)));
     gd_tensor *y = gd_jit_call(gd_jit_new(count_and_scale, count), gd_list(x)).at[0];
     CHECK(gd_item(gd_max(y)) == 2 && gd_item(count) == 2);
-    CHECK_SAYING(gd_backward(gd_sum(y)) == GD_E_STATE && says("by the function itself"), "%s", gd_error_message()); gd_clear_error();
+    CHECK_SAYING(gd_backward(gd_sum(y)) == GD_E_STATE && says("by the function itself"), "%s",
+                 gd_error_message());
+    gd_clear_error();
     CHECK(gd_item(count) == 2);
 }
 
@@ -438,7 +484,9 @@ CLEAN_TEST(a_saved_value_that_a_jit_has_overwritten_is_an_error) {
     gd_tensor *count = gd_full(gd_dims(), 1), *x = gd_requires_grad(gd_ones(gd_dims(2)));
     gd_tensor *y = gd_sum(gd_mul(x, count));
     gd_jit_call(gd_jit_new(count_and_scale, count), gd_list(gd_ones(gd_dims(2))));
-    CHECK_SAYING(gd_item(count) == 2 && gd_backward(y) == GD_E_STATE && says("overwritten since"), "%s", gd_error_message()); gd_clear_error();
+    CHECK_SAYING(gd_item(count) == 2 && gd_backward(y) == GD_E_STATE && says("overwritten since"),
+                 "%s", gd_error_message());
+    gd_clear_error();
 }
 
 static gd_tensors drop_twice(gd_tensors in, void *user) {
@@ -454,16 +502,21 @@ CLEAN_TEST(noise_follows_from_the_seed_as_it_does_without_a_jit) {
     gd_jit *jit = gd_jit_new(drop_twice, NULL, .level = 0);
     for (int way = 0; way < 3; way++) { /* traced now, traced before, without */
         gd_seed(9);
-        for (int i = 0; i < 3; i++) calls[way][i] = (way < 2 ? gd_jit_call(jit, gd_list(x)) : drop_twice(gd_list(x), NULL)).at[0];
+        for (int i = 0; i < 3; i++)
+            calls[way][i] =
+                (way < 2 ? gd_jit_call(jit, gd_list(x)) : drop_twice(gd_list(x), NULL)).at[0];
     }
     for (int i = 0; i < 3; i++) {
-        CHECK_SAYING(gd_item(gd_sum(gd_abs(gd_sub(calls[0][i], calls[1][i])))) == 0, "call %d, after the seed was set again", i);
-        CHECK_SAYING(gd_item(gd_sum(gd_abs(gd_sub(calls[0][i], calls[2][i])))) == 0, "call %d, as an eager function", i);
+        CHECK_SAYING(gd_item(gd_sum(gd_abs(gd_sub(calls[0][i], calls[1][i])))) == 0,
+                     "call %d, after the seed was set again", i);
+        CHECK_SAYING(gd_item(gd_sum(gd_abs(gd_sub(calls[0][i], calls[2][i])))) == 0,
+                     "call %d, as an eager function", i);
     }
     CHECK(gd_item(gd_sum(gd_abs(gd_sub(calls[0][0], calls[0][1])))) > 0);
     /* gd_recompute calls it once more with the numbers of the first time */
     gd_tensor *y = gd_recompute(drop_by_jit, gd_list(x), jit);
-    CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_item(gd_sum(gd_abs(gd_sub(y, gd_tensor_grad(x))))) == 0);
+    CHECK(gd_backward(gd_sum(y)) == GD_OK &&
+          gd_item(gd_sum(gd_abs(gd_sub(y, gd_tensor_grad(x))))) == 0);
 }
 
 static gd_tensors less_than_three(gd_tensors in, void *user) {
@@ -475,7 +528,9 @@ static gd_tensors drop_once_more(gd_tensors in, void *user) {
     return gd_listed(gd_add(in.at[0], gd_scalar(1)), gd_dropout(in.at[1], .p = 0.5));
 }
 static gd_tensors drop_in_a_loop(gd_tensors in, void *user) {
-    return gd_listed(gd_while_loop(less_than_three, drop_once_more, gd_list(gd_scalar(0), in.at[0]), user).at[1]);
+    return gd_listed(
+        gd_while_loop(less_than_three, drop_once_more, gd_list(gd_scalar(0), in.at[0]), user)
+            .at[1]);
 }
 
 CLEAN_TEST(noise_in_a_loop_is_the_same_on_the_way_back) {
@@ -486,11 +541,14 @@ CLEAN_TEST(noise_in_a_loop_is_the_same_on_the_way_back) {
         gd_zero_grad(x);
         gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0];
         CHECK(gd_backward(gd_sum(y)) == GD_OK && gd_item(gd_max(y)) == 8);
-        CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(y, gd_tensor_grad(x))))) == 0, "call %d %s", call, gd_error_message());
+        CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(y, gd_tensor_grad(x))))) == 0, "call %d %s", call,
+                     gd_error_message());
     }
 }
 
-static gd_tensors busy(gd_tensors in, void *user) { return gd_listed(gd_sum(gd_tanh(gd_matmul(in.at[0], user)))); }
+static gd_tensors busy(gd_tensors in, void *user) {
+    return gd_listed(gd_sum(gd_tanh(gd_matmul(in.at[0], user))));
+}
 
 typedef struct caller {
     gd_jit *jit;
@@ -513,7 +571,8 @@ static void *call_often(void *arg) {
 CLEAN_TEST(several_threads_may_call_one_jit) {
     GD_SCOPE;
     gd_tensor *w = gd_full(gd_dims(4, 4), 0.1), *x = gd_requires_grad(gd_ones(gd_dims(1, 4)));
-    const double expected = gd_item(gd_sum(gd_grad(gd_list(busy(gd_list(x), w).at[0]), gd_list(x)).at[0]));
+    const double expected =
+        gd_item(gd_sum(gd_grad(gd_list(busy(gd_list(x), w).at[0]), gd_list(x)).at[0]));
     pthread_t threads[4];
     caller callers[4];
     gd_jit *jit = gd_jit_new(busy, w, .level = 0);

@@ -19,10 +19,8 @@ static gd_tensor *picture(gd_dtype dtype, int64_t c, int64_t h, int64_t w) {
             for (int64_t j = 0; j < w; j++) {
                 const int64_t at = (k * h + i) * w + j;
                 const int v = (int)(((31 * k + 7 * i + 5 * j + i * j) * 37 + j * j / 3) % 256);
-                if (dtype == GD_U8)
-                    ((uint8_t *)gd_data(x))[at] = (uint8_t)v;
-                else
-                    ((float *)gd_data(x))[at] = (float)v / 255;
+                if (dtype == GD_U8) ((uint8_t *)gd_data(x))[at] = (uint8_t)v;
+                else ((float *)gd_data(x))[at] = (float)v / 255;
             }
     return x;
 }
@@ -37,7 +35,7 @@ static bool same(gd_tensor *a, gd_tensor *b) {
 
 static float at(gd_tensor *x, int64_t i) { return ((float *)gd_data(x))[i]; }
 
-/* --- against torchvision ----------------------------------------------------------------------- */
+/* --- against torchvision ---------------------------------------------------------------------- */
 
 enum { MOST_WORDS = 20 };
 
@@ -156,7 +154,7 @@ TEST(functions_on_images_give_what_torchvision_gives) {
     if (golden) fclose(golden);
 }
 
-/* --- what random ones draw --------------------------------------------------------------------- */
+/* --- what random ones draw -------------------------------------------------------------------- */
 
 TEST(crop_draws_its_top_then_its_left) {
     GD_SCOPE;
@@ -338,7 +336,7 @@ TEST(rotate_and_affine_draw_in_their_ranges) {
                x)); /* nothing to do changes nothing */
 }
 
-/* --- values ------------------------------------------------------------------------------------ */
+/* --- values ----------------------------------------------------------------------------------- */
 
 TEST(resize_keeps_the_ratio_for_one_number) {
     GD_SCOPE;
@@ -413,7 +411,7 @@ TEST(datasets_apply_transforms_to_their_field) {
     CHECK(fabsf(at(s.at[0], 0) + 0.13f / 0.31f) < 1e-5f);
 }
 
-/* --- shapes and dtypes ------------------------------------------------------------------------- */
+/* --- shapes and dtypes ------------------------------------------------------------------------ */
 
 /* One of each, with options. */
 static const struct {
@@ -501,13 +499,13 @@ TEST(many_channels_take_one_number) {
     CHECK(fabsf(at(y, 16 * 19) - (at(x, 16 * 19) - 1) / 2) < 1e-6);
 }
 
-#define REFUSED(what, ...)                                                                         \
-    do {                                                                                           \
-        GD_SCOPE;                                                                                  \
-        const gd_tensor *y_ = (__VA_ARGS__);                                                       \
-        CHECK(gd_tensor_is_error(y_));                                                             \
-        CHECK_SAYING(strstr(gd_error_message(), what), "%s", gd_error_message());                  \
-        gd_clear_error();                                                                          \
+#define REFUSED(what, ...)                                                        \
+    do {                                                                          \
+        GD_SCOPE;                                                                 \
+        const gd_tensor *y_ = (__VA_ARGS__);                                      \
+        CHECK(gd_tensor_is_error(y_));                                            \
+        CHECK_SAYING(strstr(gd_error_message(), what), "%s", gd_error_message()); \
+        gd_clear_error();                                                         \
     } while (0)
 
 TEST(what_does_not_fit_is_refused) {

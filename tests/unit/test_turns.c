@@ -10,8 +10,7 @@
 #include "gradus/gradus.h"
 #include "graph/run/turn.h"
 
-/* --- turns ---------------------------------------------------------------------------------------
- */
+/* --- turns ------------------------------------------------------------------------------------ */
 
 enum { MOST = 8 };
 typedef struct visitor {
@@ -93,7 +92,8 @@ TEST(a_thread_may_read_inside_of_its_own_reading_and_nothing_else) {
     while (waiting(&turn) == 0) sched_yield();
     CHECK(gd_turn_take(&turn, false, &inner) == GD_OK); /* though a writer waits */
     gd_turn_leave(&inner);
-    CHECK(gd_turn_take(&turn, true, &inner) == GD_E_STATE && strstr(gd_latest_failure(), "after that run"));
+    CHECK(gd_turn_take(&turn, true, &inner) == GD_E_STATE &&
+          strstr(gd_latest_failure(), "after that run"));
     gd_turn_leave(&outer);
     pthread_join(writer.thread, NULL);
     CHECK(gd_turn_take(&turn, true, &outer) == GD_OK);
@@ -102,8 +102,7 @@ TEST(a_thread_may_read_inside_of_its_own_reading_and_nothing_else) {
     gd_clear_error();
 }
 
-/* --- sessions ------------------------------------------------------------------------------------
- */
+/* --- sessions --------------------------------------------------------------------------------- */
 
 /* A crowd that never pauses beside one thread. The processor's time is not the lock's to give, so
  * that the one need not get as many runs as each of the others: a starved thread gets one in a
@@ -118,10 +117,8 @@ typedef struct party {
 
 static void run(party *p, bool writes) {
     GD_SCOPE;
-    if (writes)
-        gd_session_run(p->session, gd_feed(), gd_list(p->train));
-    else
-        gd_session_run(p->session, gd_feed(p->x, gd_ones(gd_dims(1, 256))), gd_list(p->y));
+    if (writes) gd_session_run(p->session, gd_feed(), gd_list(p->train));
+    else gd_session_run(p->session, gd_feed(p->x, gd_ones(gd_dims(1, 256))), gd_list(p->y));
 }
 
 static void *keep_reading(void *arg) {

@@ -132,26 +132,26 @@ static void judge(const char *name, const char *type, gd_isa isa, const worst *w
 
 /* ---- Unary functions ------------------------------------------------------------------------- */
 
-#define REFERENCES(D, S)                                                                           \
-    static D ref_neg##S(D x) { return -x; }                                                        \
-    static D ref_sign##S(D x) { return (x > 0) - (x < 0); }                                        \
-    static D ref_rsqrt##S(D x) { return 1 / sqrt##S(x); }                                          \
-    static D ref_reciprocal##S(D x) { return 1 / x; }                                              \
-    static D ref_isnan##S(D x) { return isnan(x) ? 1 : 0; }                                        \
-    static D ref_isinf##S(D x) { return isinf(x) ? 1 : 0; }                                        \
-    static D ref_isfinite##S(D x) { return isfinite(x) ? 1 : 0; }                                  \
-    static D ref_not##S(D x) { return x == 0 ? 1 : 0; }                                            \
-    static D ref_digamma##S(D x) {                                                                 \
-        if (x == 0) return copysign##S(INFINITY, -x);                                              \
-        if (x < 0 && (isinf(x) || x == floor##S(x))) return NAN;                                   \
-        D sum = 0, pi = 3.14159265358979323846264338L;                                             \
-        if (x < 0) sum = -pi / tan##S(pi * (x - round##S(x))), x = 1 - x;                          \
-        for (; x < 30; x += 1) sum -= 1 / x;                                                       \
-        D z = 1 / (x * x);                                                                         \
-        D tail =                                                                                   \
-            z * (-1 / (D)12 +                                                                      \
-                 z * (1 / (D)120 + z * (-1 / (D)252 + z * (1 / (D)240 + z * (-1 / (D)132)))));     \
-        return (isinf(x) ? x : log##S(x) - (D)0.5 / x) + tail + sum;                               \
+#define REFERENCES(D, S)                                                                       \
+    static D ref_neg##S(D x) { return -x; }                                                    \
+    static D ref_sign##S(D x) { return (x > 0) - (x < 0); }                                    \
+    static D ref_rsqrt##S(D x) { return 1 / sqrt##S(x); }                                      \
+    static D ref_reciprocal##S(D x) { return 1 / x; }                                          \
+    static D ref_isnan##S(D x) { return isnan(x) ? 1 : 0; }                                    \
+    static D ref_isinf##S(D x) { return isinf(x) ? 1 : 0; }                                    \
+    static D ref_isfinite##S(D x) { return isfinite(x) ? 1 : 0; }                              \
+    static D ref_not##S(D x) { return x == 0 ? 1 : 0; }                                        \
+    static D ref_digamma##S(D x) {                                                             \
+        if (x == 0) return copysign##S(INFINITY, -x);                                          \
+        if (x < 0 && (isinf(x) || x == floor##S(x))) return NAN;                               \
+        D sum = 0, pi = 3.14159265358979323846264338L;                                         \
+        if (x < 0) sum = -pi / tan##S(pi * (x - round##S(x))), x = 1 - x;                      \
+        for (; x < 30; x += 1) sum -= 1 / x;                                                   \
+        D z = 1 / (x * x);                                                                     \
+        D tail =                                                                               \
+            z * (-1 / (D)12 +                                                                  \
+                 z * (1 / (D)120 + z * (-1 / (D)252 + z * (1 / (D)240 + z * (-1 / (D)132))))); \
+        return (isinf(x) ? x : log##S(x) - (D)0.5 / x) + tail + sum;                           \
     }
 REFERENCES(double, )
 REFERENCES(long double, l)
@@ -274,37 +274,37 @@ static void all_unary_f64(void) {
 
 /* ---- Binary functions ------------------------------------------------------------------------ */
 
-#define REFERENCES2(E, D, S, F)                                                                    \
-    static D ref2_add##S(E a, E b) { return (D)a + b; }                                            \
-    static D ref2_sub##S(E a, E b) { return (D)a - b; }                                            \
-    static D ref2_mul##S(E a, E b) { return (D)a * b; }                                            \
-    static D ref2_div##S(E a, E b) { return (D)a / b; }                                            \
-    static D ref2_fmod##S(E a, E b) { return fmod##F(a, b); }                                      \
-    static D ref2_max##S(E a, E b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }          \
-    static D ref2_min##S(E a, E b) { return isnan(a) || isnan(b) ? NAN : a < b ? a : b; }          \
-    static D ref2_copysign##S(E a, E b) { return copysign##F(a, b); }                              \
-    static D ref2_eq##S(E a, E b) { return a == b; }                                               \
-    static D ref2_ne##S(E a, E b) { return a != b; }                                               \
-    static D ref2_lt##S(E a, E b) { return a < b; }                                                \
-    static D ref2_le##S(E a, E b) { return a <= b; }                                               \
-    static D ref2_gt##S(E a, E b) { return a > b; }                                                \
-    static D ref2_ge##S(E a, E b) { return a >= b; }                                               \
-    static D ref2_and##S(E a, E b) { return a != 0 && b != 0; }                                    \
-    static D ref2_or##S(E a, E b) { return a != 0 || b != 0; }                                     \
-    static D ref2_xor##S(E a, E b) { return (a != 0) != (b != 0); }                                \
-    static D ref2_remainder##S(E a, E b) {                                                         \
-        E r = fmod##F(a, b);                                                                       \
-        if (r != 0 && (b < 0) != (r < 0)) r += b;                                                  \
-        return r;                                                                                  \
-    }                                                                                              \
-    static D ref2_floor_divide##S(E a, E b) { /* as PyTorch writes it */                           \
-        if (b == 0) return a / b;                                                                  \
-        E r = fmod##F(a, b), q = (a - r) / b;                                                      \
-        if (r != 0 && (b < 0) != (r < 0)) q -= 1;                                                  \
-        if (q == 0) return copysign##F(0, a / b);                                                  \
-        E whole = floor##F(q);                                                                     \
-        if (q - whole > (E)0.5) whole += 1;                                                        \
-        return whole;                                                                              \
+#define REFERENCES2(E, D, S, F)                                                           \
+    static D ref2_add##S(E a, E b) { return (D)a + b; }                                   \
+    static D ref2_sub##S(E a, E b) { return (D)a - b; }                                   \
+    static D ref2_mul##S(E a, E b) { return (D)a * b; }                                   \
+    static D ref2_div##S(E a, E b) { return (D)a / b; }                                   \
+    static D ref2_fmod##S(E a, E b) { return fmod##F(a, b); }                             \
+    static D ref2_max##S(E a, E b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; } \
+    static D ref2_min##S(E a, E b) { return isnan(a) || isnan(b) ? NAN : a < b ? a : b; } \
+    static D ref2_copysign##S(E a, E b) { return copysign##F(a, b); }                     \
+    static D ref2_eq##S(E a, E b) { return a == b; }                                      \
+    static D ref2_ne##S(E a, E b) { return a != b; }                                      \
+    static D ref2_lt##S(E a, E b) { return a < b; }                                       \
+    static D ref2_le##S(E a, E b) { return a <= b; }                                      \
+    static D ref2_gt##S(E a, E b) { return a > b; }                                       \
+    static D ref2_ge##S(E a, E b) { return a >= b; }                                      \
+    static D ref2_and##S(E a, E b) { return a != 0 && b != 0; }                           \
+    static D ref2_or##S(E a, E b) { return a != 0 || b != 0; }                            \
+    static D ref2_xor##S(E a, E b) { return (a != 0) != (b != 0); }                       \
+    static D ref2_remainder##S(E a, E b) {                                                \
+        E r = fmod##F(a, b);                                                              \
+        if (r != 0 && (b < 0) != (r < 0)) r += b;                                         \
+        return r;                                                                         \
+    }                                                                                     \
+    static D ref2_floor_divide##S(E a, E b) { /* as PyTorch writes it */                  \
+        if (b == 0) return a / b;                                                         \
+        E r = fmod##F(a, b), q = (a - r) / b;                                             \
+        if (r != 0 && (b < 0) != (r < 0)) q -= 1;                                         \
+        if (q == 0) return copysign##F(0, a / b);                                         \
+        E whole = floor##F(q);                                                            \
+        if (q - whole > (E)0.5) whole += 1;                                               \
+        return whole;                                                                     \
     }
 REFERENCES2(float, double, , f)
 REFERENCES2(double, long double, l, )
@@ -313,7 +313,7 @@ static double ref2_atan2(float a, float b) { return atan2(a, b); }
 static long double ref2_powl(double a, double b) { return powl(a, b); }
 static long double ref2_atan2l(double a, double b) { return atan2l(a, b); }
 
-#define BINARY_ENTRY(name, ref, limit)                                                             \
+#define BINARY_ENTRY(name, ref, limit) \
     { name, ref, ref##l, limit }
 static const struct binary {
     const char *name;

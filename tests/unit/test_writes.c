@@ -10,8 +10,7 @@ static double distance(gd_tensor *a, gd_tensor *b) {
     return gd_item(gd_max(gd_abs(gd_sub(gd_detach(a), gd_detach(b)))));
 }
 
-/* --- jits
- * ------------------------------------------------------------------------------------------ */
+/* --- jits ------------------------------------------------------------------------------------- */
 
 enum { TENSORS = 6 };
 typedef struct model {
@@ -204,8 +203,7 @@ CLEAN_TEST(other_views_of_what_was_written_are_refused_unless_they_are_apart) {
     CHECK_SAYING(!gd_failed() && gd_item(gd_sum(all)) == 3, "%s", gd_error_message());
 }
 
-/* --- graphs
- * ---------------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------- */
 
 /* Reads between the writes of a variable; `loop` makes the run one without a plan. */
 CLEAN_TEST(reads_in_a_graph_see_the_writes_that_were_built_before_them) {
@@ -246,7 +244,9 @@ CLEAN_TEST(reads_in_a_graph_see_the_writes_that_were_built_before_them) {
         }
 }
 
-static gd_tensors times_outside(gd_tensors in, void *outside) { return gd_listed(gd_mul(in.at[0], outside)); }
+static gd_tensors times_outside(gd_tensors in, void *outside) {
+    return gd_listed(gd_mul(in.at[0], outside));
+}
 static gd_tensors nested_times_outside(gd_tensors in, void *outside) {
     return gd_cond(gd_gt(in.at[0], gd_scalar(0)), times_outside, times_outside, in, outside);
 }
@@ -262,16 +262,18 @@ CLEAN_TEST(a_branch_sees_what_the_graph_has_written_to_a_tensor_outside_before) 
         before = gd_cond(choice, times_outside, times_outside, gd_list(x), outside).at[0];
         write = gd_assign(outside, gd_scalar(5));
         after = gd_cond(choice, nested_times_outside, times_outside, gd_list(x), outside).at[0];
-        after = gd_add(after, gd_cond(choice, times_outside, times_outside, gd_list(x), other).at[0]);
+        after =
+            gd_add(after, gd_cond(choice, times_outside, times_outside, gd_list(x), other).at[0]);
     }
     for (int level = 0; level <= 2; level++) {
         const float one = 1;
         CHECK(gd_copy_from(outside, &one, sizeof one) == GD_OK);
         gd_session *session = gd_session_new(graph, .level = level);
-        gd_tensors r = gd_session_run(session, gd_feed(x, gd_scalar(3)), gd_list(before, after, write));
+        gd_tensors r =
+            gd_session_run(session, gd_feed(x, gd_scalar(3)), gd_list(before, after, write));
         CHECK_SAYING(gd_item(r.at[0]) == 3 && gd_item(r.at[1]) == 15 + 21 && gd_item(outside) == 5,
-                     "level %d: %g, %g, %g: %s", level, gd_item(r.at[0]), gd_item(r.at[1]), gd_item(outside),
-                     gd_error_message());
+                     "level %d: %g, %g, %g: %s", level, gd_item(r.at[0]), gd_item(r.at[1]),
+                     gd_item(outside), gd_error_message());
     }
 }
 

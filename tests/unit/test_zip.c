@@ -16,12 +16,12 @@
 
 static int failures;
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition);  \
-            failures++;                                                                            \
-        }                                                                                          \
+#define CHECK(condition)                                                                          \
+    do {                                                                                          \
+        if (!(condition)) {                                                                       \
+            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
+            failures++;                                                                           \
+        }                                                                                         \
     } while (0)
 
 /* np.savez_compressed(f, a=(np.arange(400) * 7 % 23).astype('<i4').reshape(20, 20),
@@ -99,7 +99,7 @@ static gd_status read_everything(const void *data, size_t bytes) {
     return status;
 }
 
-/* --- checksums and inflate ------------------------------------------------------------------ */
+/* --- checksums and inflate -------------------------------------------------------------------- */
 
 static void checksum_of_known_text(void) {
     CHECK(gd_crc32(0, "", 0) == 0);
@@ -203,7 +203,7 @@ static void damaged_blocks_are_refused(void) {
     }
 }
 
-/* --- reading -------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static void compressed_archive_of_numpy(void) {
     gd_file_reader *file;
@@ -369,7 +369,7 @@ static void no_memory_to_read_is_a_status(void) {
     }
 }
 
-/* --- writing -------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static gd_status write_example(void) {
     gd_zip_writer *zip;

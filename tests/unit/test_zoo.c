@@ -22,13 +22,12 @@ CLEAN_TEST(networks_for_images_have_the_known_numbers_of_parameters) {
               11689512 - 993 * 513, 7);
 }
 
-/* --- networks whose graph follows from tokens ----------------------------------------------------
- */
+/* --- networks whose graph follows from tokens ------------------------------------------------- */
 
 static gd_tensor *tokens_of(int64_t n, const int64_t *tokens) {
     return gd_from_array(gd_dims(n), GD_I64, tokens);
 }
-#define TOKENS(...)                                                                                \
+#define TOKENS(...) \
     tokens_of(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
 CLEAN_TEST(a_tree_net_computes_along_the_tree) {

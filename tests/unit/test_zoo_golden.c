@@ -48,7 +48,7 @@ CLEAN_TEST(every_network_of_the_zoo_is_compared) {
     }
 }
 
-/* --- names and shapes ---------------------------------------------------------------------------- */
+/* --- names and shapes ------------------------------------------------------------------------- */
 
 static bool same_dims(const gd_tensor *t, gd_tensor *dims) {
     if (!dims || gd_tensor_rank(t) != gd_tensor_numel(dims)) return false;
@@ -74,7 +74,7 @@ CLEAN_TEST(names_and_shapes_are_those_of_the_references) {
     }
 }
 
-/* --- outputs and gradients ----------------------------------------------------------------------- */
+/* --- outputs and gradients -------------------------------------------------------------------- */
 
 typedef struct seen {
     double eval, train, loss;
@@ -170,7 +170,7 @@ CLEAN_TEST(gradients_in_f64_are_pytorchs) {
     for (int n = 0; n < RULE_NETS; n++) check_gradients(&rule_nets[n]);
 }
 
-/* --- what the golden files notice ---------------------------------------------------------------- */
+/* --- what the golden files notice ------------------------------------------------------------- */
 
 /* To first order, noise of 1 % in a parameter changes the loss by what is stored with its gradient. */
 CLEAN_TEST(stored_gradients_tell_that_noise_in_any_parameter_is_noticed) {

@@ -212,7 +212,7 @@ CLEAN_TEST(a_gpt_learns_a_batch_by_heart) {
     CHECK_SAYING(loss < 0.1, "the loss is %g", loss);
 }
 
-/* --- eagerly, by a jit and by a session --------------------------------------------------------- */
+/* --- eagerly, by a jit and by a session ------------------------------------------------------- */
 
 /* A step of gradient descent: gives the loss, and what a session has to fetch for the updates. */
 static gd_tensors descend(gd_tensors in, void *user) {

@@ -13,36 +13,36 @@
 typedef void probe_fn(int64_t n, const void *a, const void *b, const void *c, void *out);
 
 /* A loop as generated kernels have it: whole vectors, then the rest as a part of one. */
-#define LOOP(T, E, lanes, WHOLE, PART)                                                             \
-    (void)b;                                                                                       \
-    (void)c;                                                                                       \
-    const E *pa = a, *pb = b, *pc = c;                                                             \
-    E *po = out;                                                                                   \
-    (void)pb;                                                                                      \
-    (void)pc;                                                                                      \
-    int64_t i = 0;                                                                                 \
-    for (; i + (lanes) <= n; i += (lanes)) v_store_##T(po + i, WHOLE);                             \
-    int rest = (int)(n - i);                                                                       \
+#define LOOP(T, E, lanes, WHOLE, PART)                                 \
+    (void)b;                                                           \
+    (void)c;                                                           \
+    const E *pa = a, *pb = b, *pc = c;                                 \
+    E *po = out;                                                       \
+    (void)pb;                                                          \
+    (void)pc;                                                          \
+    int64_t i = 0;                                                     \
+    for (; i + (lanes) <= n; i += (lanes)) v_store_##T(po + i, WHOLE); \
+    int rest = (int)(n - i);                                           \
     if (rest > 0) v_store_part_##T(po + i, PART, rest)
 
 #define ARGS int64_t n, const void *a, const void *b, const void *c, void *out
 
-#define DEFINE1(name, T, E, lanes)                                                                 \
-    static void name##_##T(ARGS) {                                                                 \
-        LOOP(T, E, lanes, v_##name##_##T(v_load_##T(pa + i)),                                      \
-             v_##name##_##T(v_load_part_##T(pa + i, rest)));                                       \
+#define DEFINE1(name, T, E, lanes)                            \
+    static void name##_##T(ARGS) {                            \
+        LOOP(T, E, lanes, v_##name##_##T(v_load_##T(pa + i)), \
+             v_##name##_##T(v_load_part_##T(pa + i, rest)));  \
     }
-#define DEFINE2(name, T, E, lanes)                                                                 \
-    static void name##_##T(ARGS) {                                                                 \
-        LOOP(T, E, lanes, v_##name##_##T(v_load_##T(pa + i), v_load_##T(pb + i)),                  \
-             v_##name##_##T(v_load_part_##T(pa + i, rest), v_load_part_##T(pb + i, rest)));        \
+#define DEFINE2(name, T, E, lanes)                                                          \
+    static void name##_##T(ARGS) {                                                          \
+        LOOP(T, E, lanes, v_##name##_##T(v_load_##T(pa + i), v_load_##T(pb + i)),           \
+             v_##name##_##T(v_load_part_##T(pa + i, rest), v_load_part_##T(pb + i, rest))); \
     }
-#define DEFINE3(name, T, E, lanes)                                                                 \
-    static void name##_##T(ARGS) {                                                                 \
-        LOOP(T, E, lanes,                                                                          \
-             v_##name##_##T(v_load_##T(pa + i), v_load_##T(pb + i), v_load_##T(pc + i)),           \
-             v_##name##_##T(v_load_part_##T(pa + i, rest), v_load_part_##T(pb + i, rest),          \
-                            v_load_part_##T(pc + i, rest)));                                       \
+#define DEFINE3(name, T, E, lanes)                                                        \
+    static void name##_##T(ARGS) {                                                        \
+        LOOP(T, E, lanes,                                                                 \
+             v_##name##_##T(v_load_##T(pa + i), v_load_##T(pb + i), v_load_##T(pc + i)),  \
+             v_##name##_##T(v_load_part_##T(pa + i, rest), v_load_part_##T(pb + i, rest), \
+                            v_load_part_##T(pc + i, rest)));                              \
     }
 #define ENTRY(name, T, E, lanes) {#name "_" #T, name##_##T},
 
@@ -93,23 +93,23 @@ typedef void probe_fn(int64_t n, const void *a, const void *b, const void *c, vo
 EVERY(DEFINE1, DEFINE2, DEFINE3)
 
 /* Conversions change the type of the lanes, so they have loops of their own (whole vectors). */
-#define DEFINE_CAST(to, from, TE, FE, lanes)                                                       \
-    static void to##_from_##from(ARGS) {                                                           \
-        (void)b;                                                                                   \
-        (void)c;                                                                                   \
-        for (int64_t i = 0; i + (lanes) <= n; i += (lanes))                                        \
-            v_store_##to((TE *)out + i, v_##to##_from_##from(v_load_##from((const FE *)a + i)));   \
+#define DEFINE_CAST(to, from, TE, FE, lanes)                                                     \
+    static void to##_from_##from(ARGS) {                                                         \
+        (void)b;                                                                                 \
+        (void)c;                                                                                 \
+        for (int64_t i = 0; i + (lanes) <= n; i += (lanes))                                      \
+            v_store_##to((TE *)out + i, v_##to##_from_##from(v_load_##from((const FE *)a + i))); \
     }
 DEFINE_CAST(f32, i32, float, int32_t, VF32_LANES)
 DEFINE_CAST(i32, f32, int32_t, float, VF32_LANES)
 DEFINE_CAST(f64, i64, double, int64_t, VF64_LANES)
 DEFINE_CAST(i64, f64, int64_t, double, VF64_LANES)
 
-#define DEFINE_HALF(name)                                                                          \
-    static void name(ARGS) {                                                                       \
-        (void)b;                                                                                   \
-        (void)c;                                                                                   \
-        convert_##name(n, a, out);                                                                 \
+#define DEFINE_HALF(name)          \
+    static void name(ARGS) {       \
+        (void)b;                   \
+        (void)c;                   \
+        convert_##name(n, a, out); \
     }
 DEFINE_HALF(f16_to_f32)
 DEFINE_HALF(bf16_to_f32)

@@ -78,7 +78,7 @@ static inline void rule_fill(gd_module *module, const char *net) {
     }
 }
 
-/* --- the networks -------------------------------------------------------------------------------- */
+/* --- the networks ----------------------------------------------------------------------------- */
 
 typedef struct rule_net {
     const char *name, *options;
@@ -102,7 +102,8 @@ static const rule_net rule_nets[] = {
     {"gpt", "vocabulary=19 context=12 layers=2 heads=3 width=24", .x = {2, 10}, .tokens = {-1},
      .below = 19, .classes = 19},
     {"mlp", "outputs=3 hidden=12,8", .x = {5, 2, 7}, .tokens = {-1}, .classes = 3},
-    {"convnet", "channels=2 width=4 hidden=9 dropout=0", .x = {3, 2, 12, 16}, .tokens = {-1}, .classes = 10},
+    {"convnet", "channels=2 width=4 hidden=9 dropout=0", .x = {3, 2, 12, 16}, .tokens = {-1},
+     .classes = 10},
 };
 enum { RULE_NETS = sizeof rule_nets / sizeof *rule_nets };
 

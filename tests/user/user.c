@@ -18,8 +18,10 @@ int main(void) {
     GD_SCOPE;
     gd_seed(1);
     gd_tensor *x = gd_randn(gd_dims(16, 8)), *target = gd_randn(gd_dims(16, 2));
-    gd_tensor *w1 = gd_requires_grad(gd_randn(gd_dims(8, 12))), *b1 = gd_requires_grad(gd_zeros(gd_dims(12)));
-    gd_tensor *w2 = gd_requires_grad(gd_randn(gd_dims(12, 2))), *b2 = gd_requires_grad(gd_zeros(gd_dims(2)));
+    gd_tensor *w1 = gd_requires_grad(gd_randn(gd_dims(8, 12))),
+              *b1 = gd_requires_grad(gd_zeros(gd_dims(12)));
+    gd_tensor *w2 = gd_requires_grad(gd_randn(gd_dims(12, 2))),
+              *b2 = gd_requires_grad(gd_zeros(gd_dims(2)));
     gd_tensor *const params[] = {w1, b1, w2, b2};
     double first = 0, last = 0;
     for (int step = 0; step < 100; step++) {
@@ -46,12 +48,14 @@ int main(void) {
         gd_tensors g = gd_grad(gd_list(gd_sum(gd_exp(b1))), gd_list(b1), .retain_graph = true);
         /* calls with options among the tensors of a list, and among other calls' arguments */
         gd_tensors rows = gd_list(gd_sum(x, .axis = 1), gd_mean(x, .axis = 1, .keepdim = true));
-        gd_tensor *both = gd_cat(gd_list(gd_sum(x, .axis = 0), gd_mean(x, .axis = 0)),
-                                 .axis = 0);
-        if (rows.count != 2 || gd_tensor_rank(gd_listed(gd_sum(gd_sum(x, .axis = 1), .axis = 0)).at[0]) != 0) return 1;
+        gd_tensor *both = gd_cat(gd_list(gd_sum(x, .axis = 0), gd_mean(x, .axis = 0)), .axis = 0);
+        if (rows.count != 2 ||
+            gd_tensor_rank(gd_listed(gd_sum(gd_sum(x, .axis = 1), .axis = 0)).at[0]) != 0)
+            return 1;
         (void)both;
         gd_tensor *d = gd_requires_grad(gd_full(gd_dims(2), 1.5, .dtype = GD_F64));
-        gd_status right = gd_gradcheck(square_sum, gd_list(d), NULL, .second_order = true, .step = 1e-5);
+        gd_status right =
+            gd_gradcheck(square_sum, gd_list(d), NULL, .second_order = true, .step = 1e-5);
         gd_load_report report;
         if (gd_save_state("user.safetensors", gd_part("x", x), gd_part("rng", gd_generator())) !=
             GD_OK)

@@ -23,7 +23,7 @@ int usage_error(const command *c, const char *format, ...) {
     return USAGE;
 }
 
-/* --- help -------------------------------------------------------------------------------------- */
+/* --- help ------------------------------------------------------------------------------------- */
 
 static void print_options(const option *o) {
     for (; o->name; o++) {
@@ -34,10 +34,8 @@ static void print_options(const option *o) {
         char left[60];
         snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "",
                  o->value ? o->value : "");
-        if (strlen(left) > 22)
-            printf("  %s\n  %-22s  ", left, "");
-        else
-            printf("  %-22s  ", left);
+        if (strlen(left) > 22) printf("  %s\n  %-22s  ", left, "");
+        else printf("  %-22s  ", left);
         print_wrapped(o->help, 26, 80);
     }
 }
@@ -53,7 +51,7 @@ void print_help(const command *c) {
     if (c->examples) printf("\nexamples:\n%s", c->examples);
 }
 
-/* --- reading ----------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static const option *find_in(const option *o, const char *name, size_t length) {
     for (; o && o->name; o++)
@@ -131,10 +129,8 @@ static bool take_option(const command *c, char **argv, int argc, int *at) {
         return false;
     }
     if (o->type == FLAG) {
-        if (given)
-            usage_error(c, "--%s takes no value", o->name);
-        else
-            *(bool *)o->into = true;
+        if (given) usage_error(c, "--%s takes no value", o->name);
+        else *(bool *)o->into = true;
         return !given;
     }
     if (!given && *at + 1 < argc) given = argv[++*at];

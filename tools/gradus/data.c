@@ -56,8 +56,7 @@ static gd_dataset *open_one(const char *spec, const char *part, bool *has_parts)
         if (n && !place) return refuse("this kind has no place", spec);
         if (n) add_option(text, sizeof text, place->name, at, n);
         at += n;
-    } else if (place)
-        return refuse("it needs a place, as in KIND:PLACE", spec);
+    } else if (place) return refuse("it needs a place, as in KIND:PLACE", spec);
     bool said_part = false;
     while (*at == ',') {
         const char *name = at + 1;
@@ -76,7 +75,7 @@ static gd_dataset *open_one(const char *spec, const char *part, bool *has_parts)
     return gd_dataset_new(kind, text);
 }
 
-/* --- transforms -------------------------------------------------------------------------------- */
+/* --- transforms ------------------------------------------------------------------------------- */
 
 /* Items of a list with commas between, in which commas may also stand in values: an item begins where a
  * word without "=" follows a comma. "crop size=28,28 padding=2, flip" has two. */
@@ -107,7 +106,7 @@ gd_dataset *apply_transforms(gd_dataset *dataset, const char *text) {
     return dataset;
 }
 
-/* --- all of it --------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static gd_status look_at(data *d) {
     d->sample = gd_dataset_get(d->train, 0);
@@ -124,10 +123,8 @@ gd_status open_data(const char *spec, const char *validation, double split, cons
     memset(out, 0, sizeof *out);
     gd_dataset *train = open_one(spec, "train", &parts), *test = NULL;
     if (!train) return gd_error_status();
-    if (validation)
-        test = open_one(validation, "test", NULL);
-    else if (parts)
-        test = open_one(spec, "test", NULL);
+    if (validation) test = open_one(validation, "test", NULL);
+    else if (parts) test = open_one(spec, "test", NULL);
     else if (split > 0) {
         gd_dataset *rest = NULL;
         gd_dataset_random_split(train, 1 - split, &train, &rest, .seed = seed);

@@ -12,14 +12,10 @@ static void print_string(const char *s) {
     putchar('"');
     for (; *s; s++) {
         const unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c == '\n')
-            fputs("\\n", stdout);
-        else if (c < 0x20)
-            printf("\\u%04x", c);
-        else
-            putchar(c);
+        if (c == '"' || c == '\\') printf("\\%c", c);
+        else if (c == '\n') fputs("\\n", stdout);
+        else if (c < 0x20) printf("\\u%04x", c);
+        else putchar(c);
     }
     putchar('"');
 }
@@ -52,18 +48,14 @@ void json_end_list(void) { close(']'); }
 
 void json_text(const char *key, const char *value) {
     before(key);
-    if (value)
-        print_string(value);
-    else
-        fputs("null", stdout);
+    if (value) print_string(value);
+    else fputs("null", stdout);
 }
 
 void json_number(const char *key, double value) {
     before(key);
-    if (isfinite(value))
-        printf("%.9g", value);
-    else
-        fputs("null", stdout);
+    if (isfinite(value)) printf("%.9g", value);
+    else fputs("null", stdout);
 }
 
 void json_integer(const char *key, int64_t value) {

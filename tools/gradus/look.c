@@ -4,7 +4,7 @@
 
 #include "tool.h"
 
-/* --- summary ----------------------------------------------------------------------------------- */
+/* --- summary ---------------------------------------------------------------------------------- */
 
 static struct { const char *input; } s = {NULL};
 
@@ -67,8 +67,7 @@ static int run_summary(int count, const char **words) {
         json_text("table", text);
         json_end();
         json_line();
-    } else
-        fputs(text, stdout);
+    } else fputs(text, stdout);
     free(text);
     free_about(&a);
     return DONE;
@@ -83,7 +82,7 @@ const command summary_command = {
     .options = summary_options,
     .run = run_summary};
 
-/* --- records: list and ops --------------------------------------------------------------------- */
+/* --- records: list and ops -------------------------------------------------------------------- */
 
 static const struct {
     const char *plural, *kind;
@@ -144,10 +143,8 @@ static void print_record(const gd_op *r) {
         char left[80];
         snprintf(left, sizeof left, "%s%s%s", a->name, a->required ? "" : "=",
                  a->required ? "" : a->default_text);
-        if (strlen(left) > 22)
-            printf("  %s\n  %-22s  ", left, "");
-        else
-            printf("  %-22s  ", left);
+        if (strlen(left) > 22) printf("  %s\n  %-22s  ", left, "");
+        else printf("  %-22s  ", left);
         char right[600];
         snprintf(right, sizeof right, "%s%s%s", type_name(a), *a->doc ? ": " : "", a->doc);
         print_wrapped(right, 26, 80);
@@ -174,8 +171,7 @@ static int run_list(int count, const char **words) {
     if (common.json) json_begin_list(NULL);
     for (int i = 0; one ? i < 1 : gd_record_at(kind, i) != NULL; i++) {
         const gd_op *r = one ? one : gd_record_at(kind, i);
-        if (common.json)
-            json_record(r);
+        if (common.json) json_record(r);
         else if (one) {
             puts(gd_op_name(r));
             print_record(r);
@@ -187,8 +183,7 @@ static int run_list(int count, const char **words) {
     if (common.json) {
         json_end_list();
         json_line();
-    } else if (!one)
-        printf("\nOptions of one: gradus list %s NAME\n", words[0]);
+    } else if (!one) printf("\nOptions of one: gradus list %s NAME\n", words[0]);
     return DONE;
 }
 
@@ -199,7 +194,7 @@ const command list_command = {.name = "list",
                               .examples = "  gradus list transforms\n  gradus list dataset csv\n",
                               .run = run_list};
 
-/* --- ops --------------------------------------------------------------------------------------- */
+/* --- ops -------------------------------------------------------------------------------------- */
 
 static const char *kind_of_device(void) {
     static char kind[32];
@@ -241,8 +236,7 @@ static int run_ops(int count, const char **words) {
         const bool has = *gd_op_kernels(op, kind_of_device(), kernels, sizeof kernels) != '\0';
         total++;
         without += !has;
-        if (common.json)
-            json_record(op);
+        if (common.json) json_record(op);
         else {
             printf("%-24s%s ", gd_op_name(op), gd_op_differentiable(op) ? " " : "*");
             first_sentence(gd_op_doc(op), 26);
@@ -252,8 +246,7 @@ static int run_ops(int count, const char **words) {
     if (common.json) {
         json_end_list();
         json_line();
-    } else
-        printf("\n%d ops. * has no gradient. Options of one: gradus ops NAME\n", total);
+    } else printf("\n%d ops. * has no gradient. Options of one: gradus ops NAME\n", total);
     if (without && !common.json && common.device)
         printf("%d of them have no kernel of their own on %s and run as other ops.\n", without,
                kind_of_device());
@@ -266,7 +259,7 @@ const command ops_command = {.name = "ops",
                              .examples = "  gradus ops conv2d\n",
                              .run = run_ops};
 
-/* --- info -------------------------------------------------------------------------------------- */
+/* --- info ------------------------------------------------------------------------------------- */
 
 static int about_model(const char *path) {
     about a;

@@ -58,10 +58,8 @@ int failed(void) {
 static void log_line(gd_log_level level, const char *message, void *user) {
     (void)user;
     if (strncmp(message, "gd_fit: stopped", 15) == 0) return; /* the progress says it */
-    if (level >= GD_LOG_WARNING)
-        fprintf(stderr, "gradus: warning: %s\n", message);
-    else if (level == GD_LOG_INFO && !common.quiet)
-        fprintf(stderr, "gradus: %s\n", message);
+    if (level >= GD_LOG_WARNING) fprintf(stderr, "gradus: warning: %s\n", message);
+    else if (level == GD_LOG_INFO && !common.quiet) fprintf(stderr, "gradus: %s\n", message);
 }
 
 static void print_overview(FILE *out) {

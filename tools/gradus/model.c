@@ -18,7 +18,7 @@ void free_about(about *a) {
     a->n_classes = 0;
 }
 
-/* --- what the file says ------------------------------------------------------------------------ */
+/* --- what the file says ----------------------------------------------------------------------- */
 
 /* The text of a key; free() it. NULL: there is none. */
 static char *metadata(const char *path, const char *key) {
@@ -37,10 +37,8 @@ static void copy_text(const char *path, const char *key, char *into, size_t size
 static void unescape(char *text) {
     char *to = text;
     for (const char *c = text; *c; c++) {
-        if (*c == '\\' && c[1])
-            *to++ = *++c == 'n' ? '\n' : *c;
-        else
-            *to++ = *c;
+        if (*c == '\\' && c[1]) *to++ = *++c == 'n' ? '\n' : *c;
+        else *to++ = *c;
     }
     *to = '\0';
 }
@@ -116,7 +114,7 @@ void describe_data(about *a, const data *d, const char *transform, const char *l
     a->background = image && a->channels == 1 && !*a->transform ? border_mean(d->train) : NAN;
 }
 
-/* --- files ------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 gd_module *load_model(const char *path, about *a) {
     memset(a, 0, sizeof *a);
@@ -163,7 +161,7 @@ gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_
     return status;
 }
 
-/* --- by name ----------------------------------------------------------------------------------- */
+/* --- by name ---------------------------------------------------------------------------------- */
 
 static bool has_option(const gd_op *record, const char *name) {
     for (int i = 0; i < gd_op_attr_count(record); i++)
@@ -188,10 +186,8 @@ static bool copy_weights(gd_module *net, gd_module *file) {
     for (int64_t i = 0; i < gd_state_count(to) && !gd_failed(); i++) {
         gd_tensor *t = gd_state_tensor_at(to, i),
                   *value = gd_state_find(from, gd_state_name(to, i));
-        if (value)
-            gd_assign(t, value);
-        else if (gd_dtype_is_float(gd_tensor_dtype(t)))
-            return false;
+        if (value) gd_assign(t, value);
+        else if (gd_dtype_is_float(gd_tensor_dtype(t))) return false;
     }
     return !gd_failed();
 }

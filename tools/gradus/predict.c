@@ -60,8 +60,7 @@ static void print_top(const char *path, gd_tensor *scores, const about *a, bool 
         json_begin(NULL);
         json_text("file", path);
         json_begin_list("top");
-    } else if (several || inverted)
-        printf("%s%s\n", path, inverted ? " (inverted)" : "");
+    } else if (several || inverted) printf("%s%s\n", path, inverted ? " (inverted)" : "");
     for (int64_t i = 0; i < n && !gd_failed(); i++) {
         const double p = gd_item(gd_select(best.values, 0, i));
         const int64_t c = gd_item_int(gd_select(best.indices, 0, i));

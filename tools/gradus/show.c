@@ -82,23 +82,17 @@ void show_confusion(gd_tensor *matrix, char *const *names) {
     printf("Confusion matrix: rows are true classes, columns what the net says.\n\n%*s", wide + 1,
            "");
     for (int j = 0; j < n; j++)
-        if (names)
-            printf(" %5.5s", names[j]);
-        else
-            printf(" %5d", j);
+        if (names) printf(" %5.5s", names[j]);
+        else printf(" %5d", j);
     putchar('\n');
     for (int i = 0; i < n; i++) {
         double all = 0;
-        if (names)
-            printf("%*.*s ", wide, wide, names[i]);
-        else
-            printf("%*d ", wide, i);
+        if (names) printf("%*.*s ", wide, wide, names[i]);
+        else printf("%*d ", wide, i);
         for (int j = 0; j < n; j++) all += m[i * n + j];
         for (int j = 0; j < n; j++)
-            if (m[i * n + j] == 0)
-                printf("     %s", "·");
-            else
-                printf(" %5.0f", m[i * n + j]);
+            if (m[i * n + j] == 0) printf("     %s", "·");
+            else printf(" %5.0f", m[i * n + j]);
         printf("   %5.1f %%\n", all > 0 ? 100 * m[i * n + i] / all : 0.0);
     }
     putchar('\n');

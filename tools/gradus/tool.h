@@ -10,7 +10,7 @@
 extern const command train_command, eval_command, predict_command, demo_command, summary_command,
     ops_command, list_command, info_command;
 
-/* --- common options (main.c) ------------------------------------------------------------------- */
+/* --- common options (main.c) ------------------------------------------------------------------ */
 
 typedef struct settings {
     const char *device;
@@ -26,7 +26,7 @@ int failed(void);
 /* Text that is wrapped at `width` columns; later lines are indented by `indent`. Ends the line. */
 void print_wrapped(const char *text, int indent, int width);
 
-/* --- JSON (json.c) ----------------------------------------------------------------------------- */
+/* --- JSON (json.c) ---------------------------------------------------------------------------- */
 
 /* Writes values one after the other; commas and quotes are its business. */
 void json_begin(const char *key); /* { ; key NULL: not in an object */
@@ -39,7 +39,7 @@ void json_integer(const char *key, int64_t value);
 void json_bool(const char *key, bool value);
 void json_line(void); /* the end of a document */
 
-/* --- data (data.c) ----------------------------------------------------------------------------- */
+/* --- data (data.c) ---------------------------------------------------------------------------- */
 
 /* "KIND:PLACE", "KIND:PLACE,option=value", "KIND" */
 typedef struct data {
@@ -58,7 +58,7 @@ gd_dataset *open_test_data(const char *spec, const char *transform);
 /* Applies "normalize mean=0.1 std=0.3, flip" to the samples. */
 gd_dataset *apply_transforms(gd_dataset *dataset, const char *text);
 
-/* --- models (model.c) -------------------------------------------------------------------------- */
+/* --- models (model.c) ------------------------------------------------------------------------- */
 
 /* What a saved model says of itself in its file's metadata. */
 typedef struct about {
@@ -79,7 +79,7 @@ void describe_data(about *a, const data *d, const char *transform, const char *l
 void free_about(about *a);
 bool ends_with(const char *text, const char *end);
 
-/* --- pictures in a terminal (show.c) ----------------------------------------------------------- */
+/* --- pictures in a terminal (show.c) ---------------------------------------------------------- */
 
 /* An image (1, H, W) or (H, W) of floats in [0, 1], in block characters, two rows of pixels in one of
  * text; `beside`: lines of text to its right, or NULL. */

@@ -83,10 +83,8 @@ static gd_tensor *sequence_loss(gd_tensors outputs, gd_tensors targets, void *us
 static gd_status compile(gd_module *net, const data *d, const char **loss_name) {
     char optimizer[300];
     const bool sequence = d->classes && gd_tensor_rank(d->sample.at[d->sample.count - 1]) == 1;
-    if (o.lr > 0)
-        snprintf(optimizer, sizeof optimizer, "%s lr=%.17g", o.optimizer, o.lr);
-    else
-        snprintf(optimizer, sizeof optimizer, "%s", o.optimizer);
+    if (o.lr > 0) snprintf(optimizer, sizeof optimizer, "%s lr=%.17g", o.optimizer, o.lr);
+    else snprintf(optimizer, sizeof optimizer, "%s", o.optimizer);
     const char *loss = o.loss ? o.loss : d->classes ? "cross_entropy" : "mse";
     const char *metrics = o.metrics ? o.metrics : sequence ? NULL : d->classes ? "accuracy" : "mae";
     *loss_name = sequence ? "" : loss;

@@ -24,8 +24,8 @@ enum { ROWS = 64, COLUMNS = 256 };
 typedef struct {
     gd_attention s;
     const gd_view *q, *k, *v, *mask;
-    float *y, *lse;                          /* forward */
-    const float *saved_y, *saved_lse, *gy;   /* backward */
+    float *y, *lse;                        /* forward */
+    const float *saved_y, *saved_lse, *gy; /* backward */
     float *gq, *gk, *gv;
     bool exact; /* saved_y has been rounded to half precision: not to be used */
     bool drops; /* weights are dropped: kept with a chance of limit / 2^32, and scaled */
@@ -36,10 +36,18 @@ typedef struct {
     gd_status status;
 } job;
 
-static gd_status product(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_col, const float *b,
-                         int64_t b_row, int64_t b_col, int64_t m, int64_t n, int64_t k, double scale, bool add) {
-    return gd_gemm_run(&(gd_gemm){.m = m, .n = n, .k = k, .a = {a, GD_F32, a_row, a_col}, .b = {b, GD_F32, b_row, b_col},
-                                  .c = {c, GD_F32, c_row, 1}, .accumulate = add, .scaled = scale != 1, .scale = scale});
+static gd_status product(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_col,
+                         const float *b, int64_t b_row, int64_t b_col, int64_t m, int64_t n,
+                         int64_t k, double scale, bool add) {
+    return gd_gemm_run(&(gd_gemm){.m = m,
+                                  .n = n,
+                                  .k = k,
+                                  .a = {a, GD_F32, a_row, a_col},
+                                  .b = {b, GD_F32, b_row, b_col},
+                                  .c = {c, GD_F32, c_row, 1},
+                                  .accumulate = add,
+                                  .scaled = scale != 1,
+                                  .scale = scale});
 }
 
 /* Adds the mask of row r, columns [c, c + n), to their scores. `base` is where the mask of this matrix begins. */
@@ -51,19 +59,26 @@ static void mask_row(const job *j, int64_t base, int64_t r, int64_t c, int64_t n
         return;
     }
     if (m->rank > 1 && m->dims[m->rank - 2] > 1) base += r * m->strides[m->rank - 2];
-    if (m->dtype == GD_F32) GD_ISA_CALL(gd_attention_add)(row, n, (const float *)m->data + base + c);
+    if (m->dtype == GD_F32)
+        GD_ISA_CALL(gd_attention_add)(row, n, (const float *)m->data + base + c);
     else GD_ISA_CALL(gd_attention_hide)(row, n, (const uint8_t *)m->data + base + c);
 }
 
 /* Scores of rows [r, r + nr) and columns [c, c + nc) into the tile, masked. */
-static gd_status scores(const job *j, int64_t e, int64_t r, int64_t nr, int64_t c, int64_t nc, float *tile) {
+static gd_status scores(const job *j, int64_t e, int64_t r, int64_t nr, int64_t c, int64_t nc,
+                        float *tile) {
     const gd_attention *s = &j->s;
-    const float *q = (const float *)j->q->data + gd_attention_offset(s, j->q, e, false) + r * s->width;
-    const float *k = (const float *)j->k->data + gd_attention_offset(s, j->k, e, true) + c * s->width;
-    GD_TRY(product(tile, COLUMNS, q, s->width, 1, k, 1, s->width, nr, nc, s->width, s->scale, false));
-    for (int64_t i = 0; j->mask && i < nr; i++) mask_row(j, gd_attention_offset(s, j->mask, e, false), r + i, c, nc, tile + i * COLUMNS);
+    const float *q =
+        (const float *)j->q->data + gd_attention_offset(s, j->q, e, false) + r * s->width;
+    const float *k =
+        (const float *)j->k->data + gd_attention_offset(s, j->k, e, true) + c * s->width;
+    GD_TRY(
+        product(tile, COLUMNS, q, s->width, 1, k, 1, s->width, nr, nc, s->width, s->scale, false));
+    for (int64_t i = 0; j->mask && i < nr; i++)
+        mask_row(j, gd_attention_offset(s, j->mask, e, false), r + i, c, nc, tile + i * COLUMNS);
     for (int64_t i = 0; s->causal && i < nr; i++)
-        for (int64_t t = r + i + 1 > c ? r + i + 1 - c : 0; t < nc; t++) tile[i * COLUMNS + t] = -INFINITY;
+        for (int64_t t = r + i + 1 > c ? r + i + 1 - c : 0; t < nc; t++)
+            tile[i * COLUMNS + t] = -INFINITY;
     return GD_OK;
 }
 
@@ -76,14 +91,16 @@ static const uint8_t *kept_weights(const job *j, int64_t e, int64_t r, int64_t c
     return room + first % 4;
 }
 
-static void fail(job *j, gd_status status) { __atomic_store_n(&j->status, status, __ATOMIC_RELAXED); }
+static void fail(job *j, gd_status status) {
+    __atomic_store_n(&j->status, status, __ATOMIC_RELAXED);
+}
 
 static void forward_block(void *arg, int64_t piece) {
     job *j = arg;
     const gd_attention *s = &j->s;
     int64_t e = piece / j->row_blocks, r = piece % j->row_blocks * ROWS, F = s->value_width;
     int64_t nr = s->rows - r < ROWS ? s->rows - r : ROWS;
-    GD_TILE(float, tile, ROWS * COLUMNS);
+    GD_TILE(float, tile, ROWS *COLUMNS);
     float most[ROWS], sum[ROWS];
     float *y = j->y + (e * s->rows + r) * F;
     const float *v = (const float *)j->v->data + gd_attention_offset(s, j->v, e, true);
@@ -95,7 +112,8 @@ static void forward_block(void *arg, int64_t piece) {
         gd_status status = scores(j, e, r, nr, c, nc, tile);
         if (status != GD_OK) return fail(j, status);
         for (int64_t i = 0; i < nr; i++) {
-            float *row = tile + i * COLUMNS, larger = GD_ISA_CALL(gd_attention_most)(row, nc, most[i]);
+            float *row = tile + i * COLUMNS,
+                  larger = GD_ISA_CALL(gd_attention_most)(row, nc, most[i]);
             if (larger == -INFINITY) { /* all masked so far */
                 memset(row, 0, sizeof *row * (size_t)nc);
                 continue;
@@ -154,7 +172,7 @@ static gd_status attention_forward_blocks_run(gd_kernel_call *k) {
     return j.status;
 }
 
-/* --- backward ---------------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 /* Weights and their gradients of rows [r, r + nr) of matrix e, columns [c, c + nc). */
 typedef struct {
@@ -169,10 +187,8 @@ static gd_status weights_again(const job *j, const grad_tile *t) {
     GD_TRY(product(t->gp, COLUMNS, t->gy, F, 1, t->v, 1, F, t->nr, t->nc, F, 1, false));
     for (int64_t i = 0; i < t->nr; i++) {
         float lse = j->saved_lse[t->e * j->s.rows + t->r + i], *row = t->p + i * COLUMNS;
-        if (lse == -INFINITY)
-            memset(row, 0, sizeof *row * (size_t)t->nc);
-        else
-            GD_ISA_CALL(gd_attention_exp)(row, t->nc, lse);
+        if (lse == -INFINITY) memset(row, 0, sizeof *row * (size_t)t->nc);
+        else GD_ISA_CALL(gd_attention_exp)(row, t->nc, lse);
     }
     return GD_OK;
 }
@@ -206,9 +222,8 @@ static gd_status inner_products(const job *j, grad_tile *t, const float *y, int6
         for (int64_t i = 0; i < t->nr; i++) {
             float *p = t->p + i * COLUMNS;
             uint8_t room[COLUMNS + 4];
-            if (j->drops)
-                GD_ISA_CALL(gd_dropout_f32)
-                (t->nc, p, kept_weights(j, t->e, t->r + i, c, t->nc, room), j->kept_scale, p);
+            if (j->drops) GD_ISA_CALL(gd_dropout_f32)
+            (t->nc, p, kept_weights(j, t->e, t->r + i, c, t->nc, room), j->kept_scale, p);
             inner[i] += GD_ISA_CALL(gd_attention_dot)(p, t->gp + i * COLUMNS, t->nc);
         }
     }
@@ -252,8 +267,8 @@ static gd_status backward_rows(const job *j, grad_tile *t) {
 static void backward_matrix(void *arg, int64_t piece) {
     job *j = arg;
     const gd_attention *s = &j->s;
-    GD_TILE(float, p, ROWS * COLUMNS);
-    GD_TILE(float, gp, ROWS * COLUMNS);
+    GD_TILE(float, p, ROWS *COLUMNS);
+    GD_TILE(float, gp, ROWS *COLUMNS);
     for (int64_t e = piece * s->groups; e < (piece + 1) * s->groups; e++)
         for (int64_t r = 0; r < s->rows; r += ROWS) {
             grad_tile t = {
@@ -268,11 +283,16 @@ static void backward_matrix(void *arg, int64_t piece) {
  */
 static bool attention_grad_blocks_match(const gd_kernel_call *k) {
     const gd_view *q = &k->in[0], *key = &k->in[1], *v = &k->in[2], *gy = &k->in[5];
-    if (q->dtype == GD_F64 || q->rank != gy->rank || key->rank != q->rank || v->rank != q->rank) return false;
+    if (q->dtype == GD_F64 || q->rank != gy->rank || key->rank != q->rank || v->rank != q->rank)
+        return false;
     for (int d = 0; d < q->rank - 2; d++) {
         bool heads = d == q->rank - 3;
-        if (q->dims[d] != gy->dims[d] || key->dims[d] != v->dims[d] || (!heads && key->dims[d] != q->dims[d])) return false;
-        if (heads && key->dims[d] != q->dims[d] && !((const gd_attention_grad_options *)k->attrs)->grouped) return false;
+        if (q->dims[d] != gy->dims[d] || key->dims[d] != v->dims[d] ||
+            (!heads && key->dims[d] != q->dims[d]))
+            return false;
+        if (heads && key->dims[d] != q->dims[d] &&
+            !((const gd_attention_grad_options *)k->attrs)->grouped)
+            return false;
     }
     return true;
 }

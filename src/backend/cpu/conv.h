@@ -22,7 +22,7 @@ typedef struct gd_conv_call {
     size_t workspace_bytes;
 } gd_conv_call;
 
-/* --- by matrix products: conv_gemm.c ------------------------------------------------------------ */
+/* --- by matrix products: conv_gemm.c ---------------------------------------------------------- */
 
 size_t gd_conv_gemm_output_bytes(const gd_conv *c, gd_dtype dtype);
 size_t gd_conv_gemm_input_bytes(const gd_conv *c, gd_dtype dtype);
@@ -32,21 +32,21 @@ gd_status gd_conv_gemm_output(const gd_conv_call *call);
 gd_status gd_conv_gemm_input(const gd_conv_call *call);
 gd_status gd_conv_gemm_weight(const gd_conv_call *call);
 
-/* --- with fewer multiplications: conv_winograd.c -------------------------------------------------- */
+/* --- with fewer multiplications: conv_winograd.c ---------------------------------------------- */
 
 /* Whether it can do the convolution (3x3, stride 1, no dilation, one group) and should be faster. */
 bool gd_conv_winograd_pays(const gd_conv *c, gd_conv_direction to);
 size_t gd_conv_winograd_bytes(const gd_conv *c, gd_conv_direction to);
 gd_status gd_conv_winograd(const gd_conv_call *call, gd_conv_direction to);
 
-/* --- directly, for groups of few channels: conv_direct.c ------------------------------------------ */
+/* --- directly, for groups of few channels: conv_direct.c -------------------------------------- */
 
 /* Whether it can do the convolution (two axes, several groups of few channels) and should be faster. */
 bool gd_conv_direct_pays(const gd_conv *c, gd_conv_direction to);
 size_t gd_conv_direct_bytes(const gd_conv *c, gd_conv_direction to);
 gd_status gd_conv_direct(const gd_conv_call *call, gd_conv_direction to);
 
-/* --- slots: workspace for as many pieces as are computed at once -------------------------------- */
+/* --- slots: workspace for as many pieces as are computed at once ------------------------------ */
 
 /* Bytes for `shared` memory and slots of `slot` bytes, when there are so many pieces. */
 size_t gd_conv_slots_bytes(size_t shared, size_t slot, int64_t pieces);
@@ -63,7 +63,7 @@ static inline bool gd_conv_has_stride_1(const gd_conv *c) {
     return c->stride[0] == 1 && c->stride[1] == 1 && c->stride[2] == 1;
 }
 
-/* --- small arithmetic ---------------------------------------------------------------------------- */
+/* --- small arithmetic ------------------------------------------------------------------------- */
 
 static inline int64_t gd_divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t gd_least(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -5,8 +5,7 @@
 
 #include "backend/cpu/conv.h"
 
-/* --- forms -------------------------------------------------------------------------------------
- */
+/* --- forms ------------------------------------------------------------------------------------ */
 
 static gd_direct form_of(const gd_conv *c, bool turned) {
     gd_direct d = {.in_h = c->in[1],
@@ -39,8 +38,7 @@ static gd_direct form_of(const gd_conv *c, bool turned) {
     return d;
 }
 
-/* --- y, and x ----------------------------------------------------------------------------------
- */
+/* --- y, and x --------------------------------------------------------------------------------- */
 
 /* Pieces: (image, group, band of rows). */
 typedef struct {
@@ -72,8 +70,7 @@ static plan plan_of(const gd_conv *c, bool turned) {
     return p;
 }
 
-/* --- whether -----------------------------------------------------------------------------------
- */
+/* --- whether ---------------------------------------------------------------------------------- */
 
 enum {
     FEW_CHANNELS = 8, /* of a group, on either side */
@@ -148,8 +145,7 @@ static gd_status image_piece(void *arg, int64_t i, char *memory) {
     return GD_OK;
 }
 
-/* --- w -----------------------------------------------------------------------------------------
- */
+/* --- w ---------------------------------------------------------------------------------------- */
 
 /* A piece is one channel: its sums are made by one thread, in order. */
 static int64_t sums_bytes(const gd_conv *c) {
@@ -174,11 +170,9 @@ static gd_status channel_piece(void *arg, int64_t group, char *memory) {
                           row_end = gd_cut(d->out_h, band + 1, p->bands);
             GD_ISA_CALL(gd_direct_pack)
             (d, (const float *)call->x + (image * c->groups + group) * in, row, row_end, packed);
-            for (int64_t o = 0; o < c->co; o++)
-                GD_ISA_CALL(gd_direct_correlate)
-                (d, packed,
-                 (const float *)call->y + ((image * c->groups + group) * c->co + o) * out, row,
-                 row_end, sums + o * taps * GD_DIRECT_LANES);
+            for (int64_t o = 0; o < c->co; o++) GD_ISA_CALL(gd_direct_correlate)
+            (d, packed, (const float *)call->y + ((image * c->groups + group) * c->co + o) * out,
+             row, row_end, sums + o * taps * GD_DIRECT_LANES);
         }
     for (int64_t t = 0; t < c->co * taps; t++) {
         double sum = 0;
@@ -189,8 +183,7 @@ static gd_status channel_piece(void *arg, int64_t group, char *memory) {
     return GD_OK;
 }
 
-/* --- the calls ---------------------------------------------------------------------------------
- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 size_t gd_conv_direct_bytes(const gd_conv *c, gd_conv_direction to) {
     const plan p = plan_of(c, to == GD_CONV_TO_INPUT);

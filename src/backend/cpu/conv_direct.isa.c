@@ -15,8 +15,7 @@ enum { VL = VF32_LANES, VECTORS = 4, TAPS = 12 };
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* --- packing -----------------------------------------------------------------------------------
- */
+/* --- packing ---------------------------------------------------------------------------------- */
 
 /* How many steps from `from` on (which may be negative) until 0 is reached. */
 static int64_t steps_to_zero(int64_t from, int64_t step) {
@@ -46,8 +45,7 @@ static void pack_row(const gd_direct *d, const float *row, float *line) {
             from < d->in_w ? min64((d->in_w - 1 - from) / stride + 1, d->length) : 0;
         float *to = line + phase * d->length;
         if (first >= end) continue;
-        if (stride == 1)
-            copy_row(to + first, row + first + from, end - first);
+        if (stride == 1) copy_row(to + first, row + first + from, end - first);
         else
             for (int64_t i = first; i < end; i++) to[i] = row[i * stride + from];
     }
@@ -65,8 +63,7 @@ void GD_ISA_FN(gd_direct_pack)(const gd_direct *d, const float *plane, int64_t r
     }
 }
 
-/* --- results -----------------------------------------------------------------------------------
- */
+/* --- results ---------------------------------------------------------------------------------- */
 
 typedef struct {
     const gd_direct *d;
@@ -106,10 +103,8 @@ V_FN void convolve_block(const int count, const int rows, const int width, const
     UNROLL for (int o = 0; o < count; o++) UNROLL for (int v = 0; v < rows * width; v++) {
         float *to = y + o * j->plane + v / width * d->out_w + column + v % width * VL;
         if (d->relu) sums[o][v] = v_select_f32(sums[o][v] < (vf32){0}, (vf32){0}, sums[o][v]);
-        if (v % width < width - 1)
-            v_store_f32(to, sums[o][v]);
-        else
-            v_store_part_f32(to, sums[o][v], last);
+        if (v % width < width - 1) v_store_f32(to, sums[o][v]);
+        else v_store_part_f32(to, sums[o][v], last);
     }
 }
 
@@ -127,14 +122,10 @@ V_FN void convolve_rows(const int count, const job *j, int64_t rows, float *y) {
             else if (width == 2 && rows - r >= 2)
                 convolve_block(count, 2, 2, j, top, column, last, to), r += 2;
             else {
-                if (width == 1)
-                    convolve_block(count, 1, 1, j, top, column, last, to);
-                else if (width == 2)
-                    convolve_block(count, 1, 2, j, top, column, last, to);
-                else if (width == 3)
-                    convolve_block(count, 1, 3, j, top, column, last, to);
-                else
-                    convolve_block(count, 1, 4, j, top, column, last, to);
+                if (width == 1) convolve_block(count, 1, 1, j, top, column, last, to);
+                else if (width == 2) convolve_block(count, 1, 2, j, top, column, last, to);
+                else if (width == 3) convolve_block(count, 1, 3, j, top, column, last, to);
+                else convolve_block(count, 1, 4, j, top, column, last, to);
                 r++;
             }
         }
@@ -155,8 +146,7 @@ void GD_ISA_FN(gd_direct_convolve)(const gd_direct *d, const float *bands, int64
     }
 }
 
-/* --- sums for the gradient of w ----------------------------------------------------------------
- */
+/* --- sums for the gradient of w --------------------------------------------------------------- */
 
 typedef double wide __attribute__((vector_size(VL * sizeof(double)), aligned(8), may_alias));
 
@@ -200,10 +190,10 @@ void GD_ISA_FN(gd_direct_correlate)(const gd_direct *d, const float *band, const
             tap[t] = (first + t) / d->kernel_w * d->dilation_h * d->line +
                      d->tap[(first + t) % d->kernel_w];
         switch (count) {
-#define CASE(n)                                                                                    \
-    case n:                                                                                        \
-        correlate_taps(n, d, band, y + row * d->out_w, row_end - row, tap,                         \
-                       sums + first * GD_DIRECT_LANES);                                            \
+#define CASE(n)                                                            \
+    case n:                                                                \
+        correlate_taps(n, d, band, y + row * d->out_w, row_end - row, tap, \
+                       sums + first * GD_DIRECT_LANES);                    \
         break;
             EACH_COUNT(CASE)
         }

@@ -17,11 +17,11 @@
 
 enum {
     AXES = GD_CONV_AXES,
-    TILE_COLUMNS = 192,  /* of a piece, where there are enough ... */
-    TILE_FEWEST = 48,    /* ... and where there are not */
-    TILE_ROWS = 512,     /* output channels of a piece, ... */
+    TILE_COLUMNS = 192, /* of a piece, where there are enough ... */
+    TILE_FEWEST = 48,   /* ... and where there are not */
+    TILE_ROWS = 512,    /* output channels of a piece, ... */
     TILE_ROWS_FEWEST = 64,
-    MANY_PIECES = 16,    /* enough for the threads */
+    MANY_PIECES = 16, /* enough for the threads */
 };
 
 /* Multiply-adds that are worth a piece. */
@@ -34,17 +34,19 @@ static char *at(const void *data, gd_dtype dtype, int64_t index) {
 }
 
 static gd_status multiply_block(const gd_gemm *g) {
-    return g->c.dtype == GD_F64 ? GD_ISA_CALL(gd_gemm_block_f64)(g) : GD_ISA_CALL(gd_gemm_block_f32)(g);
+    return g->c.dtype == GD_F64 ? GD_ISA_CALL(gd_gemm_block_f64)(g)
+                                : GD_ISA_CALL(gd_gemm_block_f32)(g);
 }
 
 static int64_t wanted_pieces(const gd_conv *c) {
-    const double work = (double)c->batch * (double)gd_conv_places(c->out) * (double)gd_conv_places(c->kernel) *
-                        (double)c->groups * (double)c->ci * (double)c->co;
+    const double work = (double)c->batch * (double)gd_conv_places(c->out) *
+                        (double)gd_conv_places(c->kernel) * (double)c->groups * (double)c->ci *
+                        (double)c->co;
     const double wanted = 1 + work / PIECE_WORK;
     return wanted < MANY_PIECES ? (int64_t)wanted : MANY_PIECES;
 }
 
-/* --- y = w * columns --------------------------------------------------------------------------- */
+/* --- y = w * columns -------------------------------------------------------------------------- */
 
 /* Where results go: window i along an axis to place first + i * step of `size` places. */
 typedef struct {
@@ -67,13 +69,16 @@ typedef struct {
 } output_plan;
 
 static output_plan plan_output(const gd_conv *c, gd_dtype dtype, bool direct) {
-    output_plan p = {.c = *c, .dtype = dtype, .columns = c->batch * gd_conv_places(c->out), .direct = direct};
+    output_plan p = {
+        .c = *c, .dtype = dtype, .columns = c->batch * gd_conv_places(c->out), .direct = direct};
     const int64_t wanted = wanted_pieces(c);
     p.tile = TILE_COLUMNS;
     p.cuts = gd_divide_up(c->co > 0 ? c->co : 1, TILE_ROWS);
-    while (gd_divide_up(p.columns, p.tile) * c->groups * p.cuts < wanted && p.tile > TILE_FEWEST) p.tile /= 2;
+    while (gd_divide_up(p.columns, p.tile) * c->groups * p.cuts < wanted && p.tile > TILE_FEWEST)
+        p.tile /= 2;
     p.tiles = gd_divide_up(p.columns, p.tile);
-    while (p.tiles * c->groups * p.cuts < wanted && c->co >= 2 * TILE_ROWS_FEWEST * p.cuts) p.cuts *= 2;
+    while (p.tiles * c->groups * p.cuts < wanted && c->co >= 2 * TILE_ROWS_FEWEST * p.cuts)
+        p.cuts *= 2;
     p.pieces = p.tiles * c->groups * p.cuts;
     p.slot = (size_t)(gd_divide_up(c->co, p.cuts) * p.tile) * size_of(dtype);
     return p;
@@ -83,24 +88,31 @@ static output_plan plan_output(const gd_conv *c, gd_dtype dtype, bool direct) {
 static void copy_spaced(char *to, const char *from, int64_t count, int64_t step, gd_dtype dtype) {
     if (step == 1) memcpy(to, from, (size_t)count * size_of(dtype));
     else if (dtype == GD_F64)
-        for (int64_t i = 0; i < count; i++) ((double *)(void *)to)[i * step] = ((const double *)(const void *)from)[i];
+        for (int64_t i = 0; i < count; i++)
+            ((double *)(void *)to)[i * step] = ((const double *)(const void *)from)[i];
     else
-        for (int64_t i = 0; i < count; i++) ((float *)(void *)to)[i * step] = ((const float *)(const void *)from)[i];
+        for (int64_t i = 0; i < count; i++)
+            ((float *)(void *)to)[i * step] = ((const float *)(const void *)from)[i];
 }
 
 /* A matrix (channels, columns from `begin` to `end`) to its places in y. */
-static void spread(const output_plan *p, int64_t channel, int64_t channels, int64_t begin, int64_t end, const char *matrix) {
+static void spread(const output_plan *p, int64_t channel, int64_t channels, int64_t begin,
+                   int64_t end, const char *matrix) {
     const gd_conv *c = &p->c;
     const target *y = &p->y;
     const int64_t plane = gd_conv_places(y->size), all = c->groups * c->co;
     for (int64_t j = begin; j < end;) {
-        const int64_t w = j % c->out[2], h = j / c->out[2] % c->out[1], d = j / (c->out[2] * c->out[1]) % c->out[0];
+        const int64_t w = j % c->out[2], h = j / c->out[2] % c->out[1],
+                      d = j / (c->out[2] * c->out[1]) % c->out[0];
         const int64_t image = j / gd_conv_places(c->out), count = gd_least(c->out[2] - w, end - j);
-        const int64_t place = ((y->first[0] + d * y->step[0]) * y->size[1] + y->first[1] + h * y->step[1]) * y->size[2] +
-                              y->first[2] + w * y->step[2];
+        const int64_t place =
+            ((y->first[0] + d * y->step[0]) * y->size[1] + y->first[1] + h * y->step[1]) *
+                y->size[2] +
+            y->first[2] + w * y->step[2];
         for (int64_t o = 0; o < channels; o++)
             copy_spaced(at(y->data, p->dtype, (image * all + channel + o) * plane + place),
-                        matrix + (size_t)(o * (end - begin) + j - begin) * size_of(p->dtype), count, y->step[2], p->dtype);
+                        matrix + (size_t)(o * (end - begin) + j - begin) * size_of(p->dtype), count,
+                        y->step[2], p->dtype);
         j += count;
     }
 }
@@ -109,20 +121,27 @@ static gd_status output_piece(void *arg, int64_t i, char *memory) {
     const output_plan *p = arg;
     const gd_conv *c = &p->c;
     const int64_t places = gd_conv_places(c->out), rows = c->ci * gd_conv_places(c->kernel);
-    const int64_t cut = i % p->cuts, group = i / p->cuts % c->groups, tile = i / (p->cuts * c->groups);
+    const int64_t cut = i % p->cuts, group = i / p->cuts % c->groups,
+                  tile = i / (p->cuts * c->groups);
     const int64_t begin = tile * p->tile, end = gd_least(begin + p->tile, p->columns);
     const int64_t first = gd_cut(c->co, cut, p->cuts), channel = group * c->co + first;
-    const gd_conv_columns columns = {c, at(p->x, p->dtype, group * c->ci * gd_conv_places(c->in)), 0, begin};
-    gd_gemm g = {.m = gd_cut(c->co, cut + 1, p->cuts) - first, .n = end - begin, .k = rows,
+    const gd_conv_columns columns = {c, at(p->x, p->dtype, group * c->ci * gd_conv_places(c->in)),
+                                     0, begin};
+    gd_gemm g = {.m = gd_cut(c->co, cut + 1, p->cuts) - first,
+                 .n = end - begin,
+                 .k = rows,
                  .a = {at(p->w, p->dtype, channel * rows), p->dtype, rows, 1},
                  .b = {NULL, p->dtype, 0, 1},
                  .c = {memory, p->dtype, end - begin, 1},
-                 .fill_b = p->dtype == GD_F64 ? GD_ISA_CALL(gd_conv_fill_f64) : GD_ISA_CALL(gd_conv_fill_f32),
+                 .fill_b = p->dtype == GD_F64 ? GD_ISA_CALL(gd_conv_fill_f64)
+                                              : GD_ISA_CALL(gd_conv_fill_f32),
                  .filler = &columns};
     const bool direct = p->direct && begin / places == (end - 1) / places;
     if (direct)
-        g.c = (gd_gemm_out){at(p->y.data, p->dtype, (begin / places * c->groups * c->co + channel) * places + begin % places),
-                            p->dtype, places, 1};
+        g.c = (gd_gemm_out){
+            at(p->y.data, p->dtype,
+               (begin / places * c->groups * c->co + channel) * places + begin % places),
+            p->dtype, places, 1};
     if (p->bias) g.bias = (gd_gemm_in){at(p->bias, p->dtype, channel), p->dtype, 1, 0};
     if (p->relu) g.act = GD_GEMM_RELU;
     if (g.m == 0) return GD_OK;
@@ -131,7 +150,7 @@ static gd_status output_piece(void *arg, int64_t i, char *memory) {
     return GD_OK;
 }
 
-/* --- one tap: plain products ------------------------------------------------------------------- */
+/* --- one tap: plain products ------------------------------------------------------------------ */
 
 static bool is_pointwise(const gd_conv *c) {
     bool same = gd_conv_places(c->kernel) == 1 && gd_conv_has_stride_1(c);
@@ -150,10 +169,17 @@ static gd_status multiply_images(const gd_conv_call *call, bool to_x) {
     const gd_conv *c = &call->c;
     const int64_t places = gd_conv_places(c->out);
     const int64_t x_image = c->groups * c->ci * places, y_image = c->groups * c->co * places;
-    gd_gemm g = {.m = c->co, .n = places, .k = c->ci, .a = {call->w, call->dtype, c->ci, 1},
-                 .b = {call->x, call->dtype, places, 1}, .c = {call->y, call->dtype, places, 1}};
-    gd_gemm_batch b = {.rank = 2, .size = {c->batch, c->groups}, .a_step = {0, c->co * c->ci},
-                       .b_step = {x_image, c->ci * places}, .c_step = {y_image, c->co * places},
+    gd_gemm g = {.m = c->co,
+                 .n = places,
+                 .k = c->ci,
+                 .a = {call->w, call->dtype, c->ci, 1},
+                 .b = {call->x, call->dtype, places, 1},
+                 .c = {call->y, call->dtype, places, 1}};
+    gd_gemm_batch b = {.rank = 2,
+                       .size = {c->batch, c->groups},
+                       .a_step = {0, c->co * c->ci},
+                       .b_step = {x_image, c->ci * places},
+                       .c_step = {y_image, c->co * places},
                        .bias_step = {0, c->co}};
     if (to_x) {
         g.m = c->ci;
@@ -187,14 +213,14 @@ gd_status gd_conv_gemm_output(const gd_conv_call *call) {
     return gd_conv_run_pieces(call, 0, p.slot, p.pieces, output_piece, &p);
 }
 
-/* --- to x, phase by phase ---------------------------------------------------------------------- */
+/* --- to x, phase by phase --------------------------------------------------------------------- */
 
 /* One phase along one axis: elements i of x with i + before = number + stride * q, for q from
  * `from` on, and the taps tap, tap + tap_step, ... that they meet. */
 typedef struct {
     int64_t count, from, place; /* elements, the first one's q and its place in x */
     int64_t taps, tap, tap_step;
-    int64_t dilation, before;   /* of the convolution with those taps, turned */
+    int64_t dilation, before; /* of the convolution with those taps, turned */
 } axis_phase;
 
 static int64_t common_divisor(int64_t a, int64_t b) {
@@ -207,7 +233,8 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 }
 
 static axis_phase phase_of(const gd_conv *c, int a, int64_t number) {
-    const int64_t stride = c->stride[a], dilation = c->dilation[a], divisor = common_divisor(stride, dilation);
+    const int64_t stride = c->stride[a], dilation = c->dilation[a],
+                  divisor = common_divisor(stride, dilation);
     axis_phase p = {.tap_step = stride / divisor, .dilation = dilation / divisor};
     /* q must give 0 <= number - before + stride q < in */
     const int64_t short_by = c->before[a] - number;
@@ -218,7 +245,8 @@ static axis_phase phase_of(const gd_conv *c, int a, int64_t number) {
         for (p.tap = 0; p.tap < p.tap_step && p.tap < c->kernel[a]; p.tap++)
             if (p.tap * dilation % stride == number) {
                 p.taps = (c->kernel[a] - 1 - p.tap) / p.tap_step + 1;
-                p.before = (p.tap * dilation - number) / stride + (p.taps - 1) * p.dilation - p.from;
+                p.before =
+                    (p.tap * dilation - number) / stride + (p.taps - 1) * p.dilation - p.from;
                 break;
             }
     return p;
@@ -266,9 +294,12 @@ static void turn_channel(void *arg, int64_t i) {
         for (int64_t d = p[0].taps; d-- > 0;)
             for (int64_t h = p[1].taps; h-- > 0;)
                 for (int64_t w = p[2].taps; w-- > 0; to++) {
-                    const int64_t tap = ((p[0].tap + d * p[0].tap_step) * c->kernel[1] + p[1].tap + h * p[1].tap_step) *
-                                            c->kernel[2] + p[2].tap + w * p[2].tap_step;
-                    if (t->dtype == GD_F64) ((double *)t->phase_w)[to] = ((const double *)t->w)[from + tap];
+                    const int64_t tap = ((p[0].tap + d * p[0].tap_step) * c->kernel[1] + p[1].tap +
+                                         h * p[1].tap_step) *
+                                            c->kernel[2] +
+                                        p[2].tap + w * p[2].tap_step;
+                    if (t->dtype == GD_F64)
+                        ((double *)t->phase_w)[to] = ((const double *)t->w)[from + tap];
                     else ((float *)t->phase_w)[to] = ((const float *)t->w)[from + tap];
                 }
     }
@@ -283,8 +314,8 @@ static int64_t phases_of(const gd_conv *c) {
 /* Strides so large that most phases are empty are left to others. */
 enum { MOST_PHASES = 64 };
 bool gd_conv_gemm_input_fits(const gd_conv *c) {
-    return c->stride[0] <= MOST_PHASES && c->stride[1] <= MOST_PHASES && c->stride[2] <= MOST_PHASES &&
-           phases_of(c) <= MOST_PHASES;
+    return c->stride[0] <= MOST_PHASES && c->stride[1] <= MOST_PHASES &&
+           c->stride[2] <= MOST_PHASES && phases_of(c) <= MOST_PHASES;
 }
 
 static size_t weight_bytes(const gd_conv *c, gd_dtype dtype) {
@@ -336,14 +367,16 @@ gd_status gd_conv_gemm_input(const gd_conv_call *call) {
         gd_conv form;
         axis_phase axes[AXES];
         if (form_of_phase(c, i, &form, axes) || begun) continue;
-        gd_parallel_for(c->batch * c->groups * c->ci, begin_plane, &(beginning){call, gd_conv_places(c->in)});
+        gd_parallel_for(c->batch * c->groups * c->ci, begin_plane,
+                        &(beginning){call, gd_conv_places(c->in)});
         begun = true;
     }
     for (int64_t i = 0; i < phases_of(c); i++) {
         gd_conv form;
         axis_phase axes[AXES];
         if (!form_of_phase(c, i, &form, axes)) continue;
-        gd_parallel_for(c->groups * c->ci, turn_channel, &(turning){c, axes, call->dtype, call->w, call->workspace});
+        gd_parallel_for(c->groups * c->ci, turn_channel,
+                        &(turning){c, axes, call->dtype, call->w, call->workspace});
         output_plan p = plan_output(&form, call->dtype, direct);
         p.x = call->y;
         p.w = call->workspace;
@@ -359,7 +392,7 @@ gd_status gd_conv_gemm_input(const gd_conv_call *call) {
     return GD_OK;
 }
 
-/* --- w = y * columns^T ------------------------------------------------------------------------- */
+/* --- w = y * columns^T ------------------------------------------------------------------------ */
 
 /* Pieces: (part of the columns, group, cut of the rows). Each sums its columns in order; where there
  * are several parts they have sums of their own, added up in order at the end. */
@@ -373,7 +406,7 @@ typedef struct {
 } weight_plan;
 
 enum {
-    SUMMED_ROWS = 480,      /* of a piece at most, ... */
+    SUMMED_ROWS = 480, /* of a piece at most, ... */
     SUMMED_ROWS_FEWEST = 96,
     SUMMED_COLUMNS = 1024,  /* at once: as many as the product sums without touching C */
     SUMMED_PARTS = 16,      /* at most, ... */
@@ -382,16 +415,17 @@ enum {
 };
 
 static weight_plan plan_weight(const gd_conv *c, gd_dtype dtype) {
-    weight_plan p = {.rows = c->ci * gd_conv_places(c->kernel), .columns = c->batch * gd_conv_places(c->out), .parts = 1};
+    weight_plan p = {.rows = c->ci * gd_conv_places(c->kernel),
+                     .columns = c->batch * gd_conv_places(c->out),
+                     .parts = 1};
     const int64_t wanted = wanted_pieces(c), numbers = c->groups * c->co * p.rows;
     p.cuts = gd_divide_up(p.rows > 0 ? p.rows : 1, SUMMED_ROWS);
     while (c->groups * p.cuts * p.parts < wanted) {
-        if (2 * p.parts * numbers <= SUMS_NUMBERS && p.columns >= 2 * PART_COLUMNS * p.parts && p.parts < SUMMED_PARTS)
+        if (2 * p.parts * numbers <= SUMS_NUMBERS && p.columns >= 2 * PART_COLUMNS * p.parts &&
+            p.parts < SUMMED_PARTS)
             p.parts *= 2;
-        else if (p.rows >= 2 * SUMMED_ROWS_FEWEST * p.cuts)
-            p.cuts *= 2;
-        else
-            break;
+        else if (p.rows >= 2 * SUMMED_ROWS_FEWEST * p.cuts) p.cuts *= 2;
+        else break;
     }
     p.pieces = p.parts * c->groups * p.cuts;
     p.tile = gd_least(SUMMED_COLUMNS, p.columns);
@@ -401,15 +435,18 @@ static weight_plan plan_weight(const gd_conv *c, gd_dtype dtype) {
 }
 
 /* y at the columns [begin, end) as a matrix (co, columns): where it lies, or copied. */
-static gd_gemm_in matrix_of_y(const gd_conv_call *call, int64_t group, int64_t begin, int64_t end, char *memory) {
+static gd_gemm_in matrix_of_y(const gd_conv_call *call, int64_t group, int64_t begin, int64_t end,
+                              char *memory) {
     const gd_conv *c = &call->c;
     const int64_t places = gd_conv_places(c->out);
     for (int64_t j = begin; j < end;) {
         const int64_t image = j / places, count = gd_least((image + 1) * places, end) - j;
-        const char *from = at(call->y, call->dtype, (image * c->groups + group) * c->co * places + j % places);
+        const char *from =
+            at(call->y, call->dtype, (image * c->groups + group) * c->co * places + j % places);
         if (count == end - begin) return (gd_gemm_in){from, call->dtype, places, 1};
         for (int64_t o = 0; o < c->co; o++)
-            memcpy(at(memory, call->dtype, o * (end - begin) + j - begin), from + (size_t)(o * places) * size_of(call->dtype),
+            memcpy(at(memory, call->dtype, o * (end - begin) + j - begin),
+                   from + (size_t)(o * places) * size_of(call->dtype),
                    (size_t)count * size_of(call->dtype));
         j += count;
     }
@@ -421,13 +458,18 @@ static gd_status weight_piece(void *arg, int64_t i, char *memory) {
     const gd_conv_call *call = p->call;
     const gd_conv *c = &call->c;
     const gd_dtype dtype = call->dtype;
-    const int64_t cut = i % p->cuts, group = i / p->cuts % c->groups, part = i / (p->cuts * c->groups);
+    const int64_t cut = i % p->cuts, group = i / p->cuts % c->groups,
+                  part = i / (p->cuts * c->groups);
     const int64_t first = gd_cut(p->rows, cut, p->cuts), last = gd_cut(p->rows, cut + 1, p->cuts);
     const int64_t end = gd_cut(p->columns, part + 1, p->parts);
-    char *sums = p->parts > 1 ? at(call->workspace, dtype, part * c->groups * c->co * p->rows) : call->w;
-    gd_conv_columns columns = {c, at(call->x, dtype, group * c->ci * gd_conv_places(c->in)), first, 0};
-    gd_gemm g = {.n = last - first, .b = {NULL, dtype, 0, 1},
-                 .fill_b = dtype == GD_F64 ? GD_ISA_CALL(gd_conv_fill_turned_f64) : GD_ISA_CALL(gd_conv_fill_turned_f32),
+    char *sums =
+        p->parts > 1 ? at(call->workspace, dtype, part * c->groups * c->co * p->rows) : call->w;
+    gd_conv_columns columns = {c, at(call->x, dtype, group * c->ci * gd_conv_places(c->in)), first,
+                               0};
+    gd_gemm g = {.n = last - first,
+                 .b = {NULL, dtype, 0, 1},
+                 .fill_b = dtype == GD_F64 ? GD_ISA_CALL(gd_conv_fill_turned_f64)
+                                           : GD_ISA_CALL(gd_conv_fill_turned_f32),
                  .filler = &columns};
     for (int64_t j = gd_cut(p->columns, part, p->parts); j < end; j += p->tile) {
         const int64_t tile_end = gd_least(j + p->tile, end);
@@ -437,7 +479,8 @@ static gd_status weight_piece(void *arg, int64_t i, char *memory) {
         for (int64_t o = 0; o < c->co; o += TILE_ROWS) {
             g.m = gd_least(TILE_ROWS, c->co - o);
             g.a = gd_gemm_in_from(y, o, 0);
-            g.c = (gd_gemm_out){at(sums, dtype, (group * c->co + o) * p->rows + first), dtype, p->rows, 1};
+            g.c = (gd_gemm_out){at(sums, dtype, (group * c->co + o) * p->rows + first), dtype,
+                                p->rows, 1};
             GD_TRY(multiply_block(&g));
         }
         g.accumulate = true;

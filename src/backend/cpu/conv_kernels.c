@@ -11,11 +11,17 @@
 
 static gd_conv_call call_of(const gd_kernel_call *k, gd_conv_direction to) {
     const gd_view *r = &k->out[0];
-    const gd_view *x = to == GD_CONV_TO_INPUT ? r : &k->in[0], *w = to == GD_CONV_TO_WEIGHT ? r : &k->in[1];
+    const gd_view *x = to == GD_CONV_TO_INPUT ? r : &k->in[0],
+                  *w = to == GD_CONV_TO_WEIGHT ? r : &k->in[1];
     const gd_view *y = to == GD_CONV_TO_OUTPUT ? r : to == GD_CONV_TO_INPUT ? &k->in[0] : &k->in[1];
-    return (gd_conv_call){.c = gd_conv_of(k, x, w, y), .dtype = r->dtype == GD_F64 ? GD_F64 : GD_F32,
-                          .x = x->data, .w = w->data, .y = y->data, .bias = k->n_in > 2 ? k->in[2].data : NULL,
-                          .workspace = k->workspace, .workspace_bytes = k->workspace_bytes};
+    return (gd_conv_call){.c = gd_conv_of(k, x, w, y),
+                          .dtype = r->dtype == GD_F64 ? GD_F64 : GD_F32,
+                          .x = x->data,
+                          .w = w->data,
+                          .y = y->data,
+                          .bias = k->n_in > 2 ? k->in[2].data : NULL,
+                          .workspace = k->workspace,
+                          .workspace_bytes = k->workspace_bytes};
 }
 
 /* With relu as results are stored. */
@@ -27,7 +33,7 @@ static gd_conv_call relu_call_of(const gd_kernel_call *k) {
 
 static bool is_float(const gd_kernel_call *k) { return gd_dtype_is_float(k->out[0].dtype); }
 
-/* --- matrix products --------------------------------------------------------------------------- */
+/* --- matrix products -------------------------------------------------------------------------- */
 
 /* Windows by kernels, in blocks of any size. */
 static size_t products(const gd_kernel_call *k) {
@@ -89,7 +95,7 @@ static gd_status gemm_weight(gd_kernel_call *k) {
     return gd_conv_gemm_weight(&call);
 }
 
-/* --- Winograd's algorithm ---------------------------------------------------------------------- */
+/* --- Winograd's algorithm --------------------------------------------------------------------- */
 
 static bool winograd_pays(const gd_kernel_call *k, gd_conv_direction to) {
     const gd_dtype dtype = k->out[0].dtype;
@@ -112,9 +118,15 @@ static gd_status run_winograd(const gd_kernel_call *k, gd_conv_direction to) {
  */
 /*kernel conv_forward.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes  scratch products
  */
-static bool wino_output_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_OUTPUT); }
-static bool wino_relu_pays(const gd_kernel_call *k) { return k->in[1].rank == 4 && wino_output_pays(k); }
-static size_t wino_output_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_OUTPUT); }
+static bool wino_output_pays(const gd_kernel_call *k) {
+    return winograd_pays(k, GD_CONV_TO_OUTPUT);
+}
+static bool wino_relu_pays(const gd_kernel_call *k) {
+    return k->in[1].rank == 4 && wino_output_pays(k);
+}
+static size_t wino_output_bytes(const gd_kernel_call *k) {
+    return winograd_bytes(k, GD_CONV_TO_OUTPUT);
+}
 static gd_status wino_output(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_OUTPUT); }
 static gd_status wino_relu(gd_kernel_call *k) {
     const gd_conv_call call = relu_call_of(k);
@@ -126,16 +138,22 @@ static gd_status wino_relu(gd_kernel_call *k) {
 /*kernel conv_grad_input.winograd  rank 20  wide  run wino_input  match wino_input_pays  workspace wino_input_bytes  scratch products
  */
 static bool wino_input_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_INPUT); }
-static size_t wino_input_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_INPUT); }
+static size_t wino_input_bytes(const gd_kernel_call *k) {
+    return winograd_bytes(k, GD_CONV_TO_INPUT);
+}
 static gd_status wino_input(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_INPUT); }
 
 /*kernel conv_grad_weight.winograd  rank 20  wide  run wino_weight  match wino_weight_pays  workspace wino_weight_bytes  scratch products
  */
-static bool wino_weight_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_WEIGHT); }
-static size_t wino_weight_bytes(const gd_kernel_call *k) { return winograd_bytes(k, GD_CONV_TO_WEIGHT); }
+static bool wino_weight_pays(const gd_kernel_call *k) {
+    return winograd_pays(k, GD_CONV_TO_WEIGHT);
+}
+static size_t wino_weight_bytes(const gd_kernel_call *k) {
+    return winograd_bytes(k, GD_CONV_TO_WEIGHT);
+}
 static gd_status wino_weight(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_WEIGHT); }
 
-/* --- groups of few channels -------------------------------------------------------------------- */
+/* --- groups of few channels ------------------------------------------------------------------- */
 
 static bool direct_pays(const gd_kernel_call *k, gd_conv_direction to) {
     const gd_dtype dtype = k->out[0].dtype;
@@ -160,9 +178,15 @@ static gd_status run_direct(const gd_kernel_call *k, gd_conv_direction to) {
  */
 /*kernel conv_forward.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
  */
-static bool direct_output_pays(const gd_kernel_call *k) { return direct_pays(k, GD_CONV_TO_OUTPUT); }
-static bool direct_relu_pays(const gd_kernel_call *k) { return k->in[1].rank < 5 && direct_output_pays(k); }
-static size_t direct_output_bytes(const gd_kernel_call *k) { return direct_bytes(k, GD_CONV_TO_OUTPUT); }
+static bool direct_output_pays(const gd_kernel_call *k) {
+    return direct_pays(k, GD_CONV_TO_OUTPUT);
+}
+static bool direct_relu_pays(const gd_kernel_call *k) {
+    return k->in[1].rank < 5 && direct_output_pays(k);
+}
+static size_t direct_output_bytes(const gd_kernel_call *k) {
+    return direct_bytes(k, GD_CONV_TO_OUTPUT);
+}
 static gd_status direct_output(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_OUTPUT); }
 static gd_status direct_relu(gd_kernel_call *k) {
     const gd_conv_call call = relu_call_of(k);
@@ -176,13 +200,19 @@ static gd_status direct_relu(gd_kernel_call *k) {
 /*kernel conv_grad_input.direct  rank 30  wide  run direct_input  match direct_input_pays  workspace direct_input_bytes
  */
 static bool direct_input_pays(const gd_kernel_call *k) { return direct_pays(k, GD_CONV_TO_INPUT); }
-static size_t direct_input_bytes(const gd_kernel_call *k) { return direct_bytes(k, GD_CONV_TO_INPUT); }
+static size_t direct_input_bytes(const gd_kernel_call *k) {
+    return direct_bytes(k, GD_CONV_TO_INPUT);
+}
 static gd_status direct_input(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_INPUT); }
 
 /*kernel conv_grad_weight.direct  rank 30  wide  run direct_weight  match direct_weight_pays  workspace direct_weight_bytes
  */
-static bool direct_weight_pays(const gd_kernel_call *k) { return direct_pays(k, GD_CONV_TO_WEIGHT); }
-static size_t direct_weight_bytes(const gd_kernel_call *k) { return direct_bytes(k, GD_CONV_TO_WEIGHT); }
+static bool direct_weight_pays(const gd_kernel_call *k) {
+    return direct_pays(k, GD_CONV_TO_WEIGHT);
+}
+static size_t direct_weight_bytes(const gd_kernel_call *k) {
+    return direct_bytes(k, GD_CONV_TO_WEIGHT);
+}
 static gd_status direct_weight(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_WEIGHT); }
 
 #include "conv_kernels.gen.h"

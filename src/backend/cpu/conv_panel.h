@@ -25,12 +25,16 @@ typedef struct gd_conv_columns {
 
 /* Fill functions of gd_gemm: `self` is a gd_conv_columns. B is columns, or its transpose. */
 GD_ISA_DECLARE(void, gd_conv_fill_f32,
-               (const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel, int64_t step));
+               (const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel,
+                int64_t step));
 GD_ISA_DECLARE(void, gd_conv_fill_f64,
-               (const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel, int64_t step));
+               (const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel,
+                int64_t step));
 GD_ISA_DECLARE(void, gd_conv_fill_turned_f32,
-               (const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel, int64_t step));
+               (const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel,
+                int64_t step));
 GD_ISA_DECLARE(void, gd_conv_fill_turned_f64,
-               (const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel, int64_t step));
+               (const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel,
+                int64_t step));
 
 #endif

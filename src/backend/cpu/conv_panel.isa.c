@@ -19,15 +19,18 @@
  * of two vectors. */
 #if V_BYTES == 64
 
-#define BITS(low, high)   (((1u << (high)) - 1) & ~((1u << (low)) - 1))
-#define LOAD_F32(p, m)    ((vf32)_mm512_maskz_loadu_ps(m, p))
-#define LOAD_F64(p, m)    ((vf64)_mm512_maskz_loadu_pd(m, p))
-#define EVEN_F32(a, b)    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
-#define EVEN_F64(a, b)    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
-#define LOW_F32(a, b)     __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH_F32(a, b)    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#define LOW_F64(a, b)     __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH_F64(a, b)    __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define BITS(low, high) (((1u << (high)) - 1) & ~((1u << (low)) - 1))
+#define LOAD_F32(p, m)  ((vf32)_mm512_maskz_loadu_ps(m, p))
+#define LOAD_F64(p, m)  ((vf64)_mm512_maskz_loadu_pd(m, p))
+#define EVEN_F32(a, b) \
+    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define EVEN_F64(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define LOW_F32(a, b) \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH_F32(a, b) \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define LOW_F64(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_F64(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 typedef __mmask16 mask_f32;
 typedef __mmask8 mask_f64;
 #define MASK_F32(low, high) ((mask_f32)BITS(low, high))
@@ -81,34 +84,34 @@ V_FN vf64 LOAD_F64(const double *p, mask_f64 m) {
 
 #endif
 
-#define real             float
-#define vec              vf32
-#define LANES            VF32_LANES
-#define lanes_bits       vi32
-#define lane_mask        mask_f32
-#define NAME(x)          x##_f32
-#define FN(x)            GD_ISA_FN(x##_f32)
-#define MASK             MASK_F32
-#define LOAD_LANES       LOAD_F32
-#define LOAD(p)          v_load_f32(p)
-#define STORE(p, v)      v_store_f32(p, v)
-#define EVEN             EVEN_F32
-#define ZIP_LOW          LOW_F32
-#define ZIP_HIGH         HIGH_F32
+#define real        float
+#define vec         vf32
+#define LANES       VF32_LANES
+#define lanes_bits  vi32
+#define lane_mask   mask_f32
+#define NAME(x)     x##_f32
+#define FN(x)       GD_ISA_FN(x##_f32)
+#define MASK        MASK_F32
+#define LOAD_LANES  LOAD_F32
+#define LOAD(p)     v_load_f32(p)
+#define STORE(p, v) v_store_f32(p, v)
+#define EVEN        EVEN_F32
+#define ZIP_LOW     LOW_F32
+#define ZIP_HIGH    HIGH_F32
 #include "backend/cpu/conv_panel_template.h"
 
-#define real             double
-#define vec              vf64
-#define LANES            VF64_LANES
-#define lanes_bits       vi64
-#define lane_mask        mask_f64
-#define NAME(x)          x##_f64
-#define FN(x)            GD_ISA_FN(x##_f64)
-#define MASK             MASK_F64
-#define LOAD_LANES       LOAD_F64
-#define LOAD(p)          v_load_f64(p)
-#define STORE(p, v)      v_store_f64(p, v)
-#define EVEN             EVEN_F64
-#define ZIP_LOW          LOW_F64
-#define ZIP_HIGH         HIGH_F64
+#define real        double
+#define vec         vf64
+#define LANES       VF64_LANES
+#define lanes_bits  vi64
+#define lane_mask   mask_f64
+#define NAME(x)     x##_f64
+#define FN(x)       GD_ISA_FN(x##_f64)
+#define MASK        MASK_F64
+#define LOAD_LANES  LOAD_F64
+#define LOAD(p)     v_load_f64(p)
+#define STORE(p, v) v_store_f64(p, v)
+#define EVEN        EVEN_F64
+#define ZIP_LOW     LOW_F64
+#define ZIP_HIGH    HIGH_F64
 #include "backend/cpu/conv_panel_template.h"

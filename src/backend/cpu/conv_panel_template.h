@@ -20,7 +20,7 @@ typedef struct {
 } NAME(piece);
 
 /* Describes the columns [column, column + LANES), up to `end`; returns the number of segments. */
-static int NAME(describe)(const gd_conv *c, int64_t column, int64_t end, NAME(segment) *segments) {
+static int NAME(describe)(const gd_conv *c, int64_t column, int64_t end, NAME(segment) * segments) {
     const int64_t plane = c->in[0] * c->in[1] * c->in[2];
     int64_t width = column % c->out[2], height = column / c->out[2] % c->out[1];
     int64_t depth = column / (c->out[2] * c->out[1]) % c->out[0];
@@ -35,7 +35,8 @@ static int NAME(describe)(const gd_conv *c, int64_t column, int64_t end, NAME(se
         s->low = j - column;
         s->high = s->low + length;
         s->place = (width - s->low) * c->stride[2] - c->before[2];
-        s->offset = image * c->groups * c->ci * plane + (s->depth * c->in[1] + s->row) * c->in[2] + s->place;
+        s->offset = image * c->groups * c->ci * plane + (s->depth * c->in[1] + s->row) * c->in[2] +
+                    s->place;
         j += length;
         width = 0;
         if (++height == c->out[1]) height = 0, depth++;
@@ -46,7 +47,8 @@ static int NAME(describe)(const gd_conv *c, int64_t column, int64_t end, NAME(se
 
 /* Whether the vector lies in one row of y, and all that its taps read (two whole vectors for stride
  * 2) in rows of x: then there is nothing to mask. */
-V_FN bool NAME(is_inside)(const int stride_class, const gd_conv *c, const NAME(segment) *s, int count) {
+V_FN bool NAME(is_inside)(const int stride_class, const gd_conv *c, const NAME(segment) * s,
+                          int count) {
     const int64_t reach = stride_class < 3 ? stride_class * LANES : (LANES - 1) * c->stride[2] + 1;
     return count == 1 && s->high == LANES && s->depth >= 0 && s->row >= 0 && s->place >= 0 &&
            s->depth + (c->kernel[0] - 1) * c->dilation[0] < c->in[0] &&
@@ -56,7 +58,8 @@ V_FN bool NAME(is_inside)(const int stride_class, const gd_conv *c, const NAME(s
 
 /* How far the element under a tap lies from the one under the first tap. */
 V_FN int64_t NAME(tap_offset)(const gd_conv *c, int64_t tap) {
-    const int64_t at = tap % c->kernel[2] * c->dilation[2], down = tap / c->kernel[2] % c->kernel[1] * c->dilation[1];
+    const int64_t at = tap % c->kernel[2] * c->dilation[2],
+                  down = tap / c->kernel[2] % c->kernel[1] * c->dilation[1];
     const int64_t deep = tap / (c->kernel[2] * c->kernel[1]) * c->dilation[0];
     return (deep * c->in[1] + down) * c->in[2] + at;
 }
@@ -71,7 +74,8 @@ V_FN vec NAME(read_inside)(const int stride_class, int64_t stride, const real *x
 }
 
 /* The pieces of the segments under a tap; returns how many are not empty. */
-V_FN int NAME(under_tap)(const gd_conv *c, const NAME(segment) *segments, int count, int64_t tap, NAME(piece) *pieces) {
+V_FN int NAME(under_tap)(const gd_conv *c, const NAME(segment) * segments, int count, int64_t tap,
+                         NAME(piece) * pieces) {
     const int64_t stride = c->stride[2], at = tap % c->kernel[2] * c->dilation[2];
     const int64_t down = tap / c->kernel[2] % c->kernel[1] * c->dilation[1];
     const int64_t deep = tap / (c->kernel[2] * c->kernel[1]) * c->dilation[0];
@@ -105,10 +109,12 @@ V_FN int NAME(under_tap)(const gd_conv *c, const NAME(segment) *segments, int co
 }
 
 /* The lanes of a piece, zeros elsewhere. */
-V_FN vec NAME(read_piece)(const int stride_class, int64_t stride, const real *x, const NAME(piece) *p) {
+V_FN vec NAME(read_piece)(const int stride_class, int64_t stride, const real *x,
+                          const NAME(piece) * p) {
     const real *from = x + p->offset;
     if (stride_class == 1) return LOAD_LANES(from, p->mask[0]);
-    if (stride_class == 2) return EVEN(LOAD_LANES(from, p->mask[0]), LOAD_LANES(from + LANES, p->mask[1]));
+    if (stride_class == 2)
+        return EVEN(LOAD_LANES(from, p->mask[0]), LOAD_LANES(from + LANES, p->mask[1]));
     real lanes[LANES] = {0};
     for (int64_t l = p->low; l < p->high; l++) lanes[l] = from[l * stride];
     vec v;
@@ -116,11 +122,14 @@ V_FN vec NAME(read_piece)(const int stride_class, int64_t stride, const real *x,
     return v;
 }
 
-V_FN vec NAME(join)(vec a, vec b) { return (vec)((lanes_bits)a | (lanes_bits)b); } /* one of them is 0 */
+V_FN vec NAME(join)(vec a, vec b) {
+    return (vec)((lanes_bits)a | (lanes_bits)b);
+} /* one of them is 0 */
 
 /* Rows channel * taps + tap of one vector of columns, for channels [channel, channel_end). */
-V_FN void NAME(fill_channels)(const int stride_class, const gd_conv *c, const real *x, const NAME(piece) *pieces, int count,
-                              int64_t channel, int64_t channel_end, real *to, int64_t to_step) {
+V_FN void NAME(fill_channels)(const int stride_class, const gd_conv *c, const real *x,
+                              const NAME(piece) * pieces, int count, int64_t channel,
+                              int64_t channel_end, real *to, int64_t to_step) {
     const int64_t plane = c->in[0] * c->in[1] * c->in[2], stride = c->stride[2];
     const real *from = x + channel * plane;
     for (int64_t i = channel; i < channel_end; i++, from += plane, to += to_step) {
@@ -131,7 +140,8 @@ V_FN void NAME(fill_channels)(const int stride_class, const gd_conv *c, const re
             v = NAME(join)(NAME(read_piece)(stride_class, stride, from, &pieces[0]),
                            NAME(read_piece)(stride_class, stride, from, &pieces[1]));
         } else {
-            for (int s = 0; s < count; s++) v = NAME(join)(v, NAME(read_piece)(stride_class, stride, from, &pieces[s]));
+            for (int s = 0; s < count; s++)
+                v = NAME(join)(v, NAME(read_piece)(stride_class, stride, from, &pieces[s]));
         }
         STORE(to, v);
     }
@@ -139,14 +149,15 @@ V_FN void NAME(fill_channels)(const int stride_class, const gd_conv *c, const re
 
 /* Rows [row, row + depth) of a vector of columns that is inside; x is its first element under the
  * first tap of the first channel. */
-V_FN void NAME(fill_inside)(const int stride_class, const gd_conv *c, const real *x, int64_t row, int64_t depth, real *to,
-                            int64_t step) {
+V_FN void NAME(fill_inside)(const int stride_class, const gd_conv *c, const real *x, int64_t row,
+                            int64_t depth, real *to, int64_t step) {
     const int64_t taps = gd_conv_places(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
     const real *channel = x + row / taps * plane;
     int64_t w = row % taps % c->kernel[2], h = row % taps / c->kernel[2] % c->kernel[1];
     int64_t d = row % taps / (c->kernel[2] * c->kernel[1]);
     while (depth > 0) { /* along a row of taps */
-        const real *from = channel + (d * c->dilation[0] * c->in[1] + h * c->dilation[1]) * c->in[2];
+        const real *from =
+            channel + (d * c->dilation[0] * c->in[1] + h * c->dilation[1]) * c->in[2];
         for (; w < c->kernel[2] && depth > 0; w++, depth--, to += step)
             STORE(to, NAME(read_inside)(stride_class, c->stride[2], from + w * c->dilation[2]));
         w = 0;
@@ -155,8 +166,8 @@ V_FN void NAME(fill_inside)(const int stride_class, const gd_conv *c, const real
     }
 }
 
-V_FN void NAME(fill_panel)(const int stride_class, const gd_conv_columns *m, int64_t k, int64_t depth, int64_t j, int64_t n,
-                           real *panel, int64_t step) {
+V_FN void NAME(fill_panel)(const int stride_class, const gd_conv_columns *m, int64_t k,
+                           int64_t depth, int64_t j, int64_t n, real *panel, int64_t step) {
     const gd_conv *c = m->c;
     const int64_t taps = gd_conv_places(c->kernel), row = m->row + k, row_end = row + depth;
     for (int64_t v = 0; v < n; v += LANES) {
@@ -164,7 +175,8 @@ V_FN void NAME(fill_panel)(const int stride_class, const gd_conv_columns *m, int
         NAME(piece) pieces[LANES];
         const int count = NAME(describe)(c, m->column + j + v, m->column + j + n, segments);
         if (NAME(is_inside)(stride_class, c, segments, count)) {
-            NAME(fill_inside)(stride_class, c, (const real *)m->x + segments[0].offset, row, depth, panel + v, step);
+            NAME(fill_inside)
+            (stride_class, c, (const real *)m->x + segments[0].offset, row, depth, panel + v, step);
             continue;
         }
         for (int64_t tap = 0; tap < taps; tap++) {
@@ -172,13 +184,15 @@ V_FN void NAME(fill_panel)(const int stride_class, const gd_conv_columns *m, int
             const int64_t channel_end = row_end > tap ? (row_end - tap + taps - 1) / taps : 0;
             if (channel >= channel_end) continue;
             const int left = NAME(under_tap)(c, segments, count, tap, pieces);
-            NAME(fill_channels)(stride_class, c, m->x, pieces, left, channel, channel_end,
-                                panel + (channel * taps + tap - row) * step + v, taps * step);
+            NAME(fill_channels)
+            (stride_class, c, m->x, pieces, left, channel, channel_end,
+             panel + (channel * taps + tap - row) * step + v, taps * step);
         }
     }
 }
 
-void FN(gd_conv_fill)(const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel, int64_t step) {
+void FN(gd_conv_fill)(const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel,
+                      int64_t step) {
     const gd_conv_columns *m = self;
     switch (m->c->stride[2]) {
     case 1: NAME(fill_panel)(1, m, k, depth, j, n, panel, step); break;
@@ -187,7 +201,7 @@ void FN(gd_conv_fill)(const void *self, int64_t k, int64_t depth, int64_t j, int
     }
 }
 
-/* --- turned ------------------------------------------------------------------------------------ */
+/* --- turned ----------------------------------------------------------------------------------- */
 
 /* Rows become columns: zipping the halves of a list of vectors as often as 2 divides its length. */
 V_FN void NAME(turn_square)(vec v[LANES]) {
@@ -207,8 +221,9 @@ enum { NAME(PANEL_ROWS) = GD_GEMM_PANEL_MAX };
 
 /* Up to LANES columns of the rows [row, row_end), a square at a time. `pieces` has those of the
  * first row's tap, the next one's, and so on. */
-V_FN void NAME(fill_squares)(const int stride_class, const gd_conv_columns *m, int64_t row, int64_t row_end,
-                             const NAME(piece) pieces[][LANES], const int *count, int64_t columns, real *panel, int64_t step) {
+V_FN void NAME(fill_squares)(const int stride_class, const gd_conv_columns *m, int64_t row,
+                             int64_t row_end, const NAME(piece) pieces[][LANES], const int *count,
+                             int64_t columns, real *panel, int64_t step) {
     const gd_conv *c = m->c;
     const int64_t taps = gd_conv_places(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
     const real *x = (const real *)m->x + row / taps * plane;
@@ -219,7 +234,8 @@ V_FN void NAME(fill_squares)(const int stride_class, const gd_conv_columns *m, i
             v[i] = (vec){0};
             if (row + i >= row_end) continue;
             for (int s = 0; s < count[slot]; s++)
-                v[i] = NAME(join)(v[i], NAME(read_piece)(stride_class, c->stride[2], x, &pieces[slot][s]));
+                v[i] = NAME(join)(
+                    v[i], NAME(read_piece)(stride_class, c->stride[2], x, &pieces[slot][s]));
             if (++slot == taps) slot = 0;
             if (++tap == taps) tap = 0, x += plane;
         }
@@ -234,8 +250,9 @@ V_FN void NAME(fill_squares)(const int stride_class, const gd_conv_columns *m, i
 
 /* The same for LANES columns that are inside: x is their first element under the first tap of the
  * first channel, `offset` has that of each tap from there, in the order of the rows. */
-V_FN void NAME(fill_squares_inside)(const int stride_class, const gd_conv *c, const real *x, int64_t row, int64_t row_end,
-                                    const int64_t *offset, real *panel, int64_t step) {
+V_FN void NAME(fill_squares_inside)(const int stride_class, const gd_conv *c, const real *x,
+                                    int64_t row, int64_t row_end, const int64_t *offset,
+                                    real *panel, int64_t step) {
     const int64_t taps = gd_conv_places(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
     int64_t tap = row % taps, slot = 0;
     x += row / taps * plane;
@@ -253,8 +270,8 @@ V_FN void NAME(fill_squares_inside)(const int stride_class, const gd_conv *c, co
     }
 }
 
-V_FN void NAME(fill_turned)(const int stride_class, const gd_conv_columns *m, int64_t k, int64_t depth, int64_t j, int64_t n,
-                            real *panel, int64_t step) {
+V_FN void NAME(fill_turned)(const int stride_class, const gd_conv_columns *m, int64_t k,
+                            int64_t depth, int64_t j, int64_t n, real *panel, int64_t step) {
     const gd_conv *c = m->c;
     const int64_t taps = gd_conv_places(c->kernel), row = m->row + j;
     const int64_t used = taps < n ? taps : n; /* taps that appear in these rows */
@@ -267,17 +284,21 @@ V_FN void NAME(fill_turned)(const int stride_class, const gd_conv_columns *m, in
         NAME(segment) segments[LANES];
         const int count = NAME(describe)(c, m->column + k + i, m->column + k + depth, segments);
         if (NAME(is_inside)(stride_class, c, segments, count)) {
-            NAME(fill_squares_inside)(stride_class, c, (const real *)m->x + segments[0].offset, row, row + n, offset,
-                                      panel + i * step, step);
+            NAME(fill_squares_inside)
+            (stride_class, c, (const real *)m->x + segments[0].offset, row, row + n, offset,
+             panel + i * step, step);
             continue;
         }
-        for (int64_t t = 0; t < used; t++) left[t] = NAME(under_tap)(c, segments, count, (row + t) % taps, pieces[t]);
-        NAME(fill_squares)(stride_class, m, row, row + n, pieces, left, depth - i < LANES ? depth - i : LANES,
-                           panel + i * step, step);
+        for (int64_t t = 0; t < used; t++)
+            left[t] = NAME(under_tap)(c, segments, count, (row + t) % taps, pieces[t]);
+        NAME(fill_squares)
+        (stride_class, m, row, row + n, pieces, left, depth - i < LANES ? depth - i : LANES,
+         panel + i * step, step);
     }
 }
 
-void FN(gd_conv_fill_turned)(const void *self, int64_t k, int64_t depth, int64_t j, int64_t n, void *panel, int64_t step) {
+void FN(gd_conv_fill_turned)(const void *self, int64_t k, int64_t depth, int64_t j, int64_t n,
+                             void *panel, int64_t step) {
     const gd_conv_columns *m = self;
     switch (m->c->stride[2]) {
     case 1: NAME(fill_turned)(1, m, k, depth, j, n, panel, step); break;

@@ -5,10 +5,11 @@
 #include "core/pool.h"
 #include "gradus/threads.h"
 
-/* --- slots ------------------------------------------------------------------------------------- */
+/* --- slots ------------------------------------------------------------------------------------ */
 
 size_t gd_conv_slots_bytes(size_t shared, size_t slot, int64_t pieces) {
-    return gd_whole_lines(shared) + gd_whole_lines(slot) * (size_t)gd_least(gd_num_threads(), pieces > 0 ? pieces : 1);
+    return gd_whole_lines(shared) +
+           gd_whole_lines(slot) * (size_t)gd_least(gd_num_threads(), pieces > 0 ? pieces : 1);
 }
 
 typedef struct {
@@ -46,7 +47,7 @@ gd_status gd_conv_run_pieces(const gd_conv_call *call, size_t shared, size_t slo
     return atomic_load(&s.status);
 }
 
-/* --- turned kernels ---------------------------------------------------------------------------- */
+/* --- turned kernels --------------------------------------------------------------------------- */
 
 gd_conv gd_conv_turned(const gd_conv *c) {
     gd_conv t = *c;

@@ -27,7 +27,7 @@
 enum { GD_WINO_LANES = 16 }; /* channels are rounded up to this; a multiple of every vector */
 
 typedef struct gd_wino {
-    int m, a;                   /* sides of a tile of y and of x */
+    int m, a; /* sides of a tile of y and of x */
     int64_t batch, ci, co;
     int64_t in_h, in_w, out_h, out_w;
     int64_t before_h, before_w; /* zeros before x */
@@ -56,39 +56,43 @@ static inline int64_t gd_wino_scratch(const gd_wino *w, int64_t rows) {
 /* Tiles of x in tile rows [row, row_end), channel vectors [group, group_end) -> `tiles`, where the
  * first tile of the first row is tile 0. */
 GD_ISA_DECLARE(void, gd_wino_input,
-               (const gd_wino *w, const float *x, int64_t row, int64_t row_end, int64_t group, int64_t group_end,
-                float *tiles, float *scratch));
+               (const gd_wino *w, const float *x, int64_t row, int64_t row_end, int64_t group,
+                int64_t group_end, float *tiles, float *scratch));
 
 /* The same for tiles of y, on the way to the gradient of w. */
 GD_ISA_DECLARE(void, gd_wino_gradient,
-               (const gd_wino *w, const float *y, int64_t row, int64_t row_end, int64_t group, int64_t group_end,
-                float *tiles, float *scratch));
+               (const gd_wino *w, const float *y, int64_t row, int64_t row_end, int64_t group,
+                int64_t group_end, float *tiles, float *scratch));
 
 /* Products in tile rows [row, row_end) -> y; adds the bias (or NULL). */
 GD_ISA_DECLARE(void, gd_wino_output,
-               (const gd_wino *w, const float *products, int64_t row, int64_t row_end, int64_t group, int64_t group_end,
-                const float *bias, float *y, float *scratch));
+               (const gd_wino *w, const float *products, int64_t row, int64_t row_end,
+                int64_t group, int64_t group_end, const float *bias, float *y, float *scratch));
 
 /* Kernels of output channels in vectors [group, group_end) -> the packed form that gd_wino_multiply
  * reads; gd_wino_kernel_numbers are its size. */
 GD_ISA_DECLARE(void, gd_wino_kernels,
-               (const gd_wino *w, const float *weight, int64_t group, int64_t group_end, float *kernels, float *scratch));
+               (const gd_wino *w, const float *weight, int64_t group, int64_t group_end,
+                float *kernels, float *scratch));
 static inline int64_t gd_wino_kernel_numbers(const gd_wino *w) {
     const int64_t lanes = (w->co + GD_WINO_LANES - 1) / GD_WINO_LANES * GD_WINO_LANES;
     return (int64_t)w->a * w->a * w->ci * lanes;
 }
-static inline int64_t gd_wino_kernel_scratch(const gd_wino *w) { return (w->ci * 9 + 16) * GD_WINO_LANES; }
+static inline int64_t gd_wino_kernel_scratch(const gd_wino *w) {
+    return (w->ci * 9 + 16) * GD_WINO_LANES;
+}
 
 /* products = tiles * kernels in all planes, for `count` tiles. */
 GD_ISA_DECLARE(void, gd_wino_multiply,
-               (const gd_wino *w, int64_t count, const float *tiles, const float *kernels, float *products));
+               (const gd_wino *w, int64_t count, const float *tiles, const float *kernels,
+                float *products));
 
 /* Both in one, for output channels in vectors [vector, vector_end), GD_WINO_PANEL at most: for few
  * tiles and many channels, where kernels outweigh tiles. */
 enum { GD_WINO_PANEL = 2 };
 GD_ISA_DECLARE(void, gd_wino_panel,
-               (const gd_wino *w, const float *weight, int64_t vector, int64_t vector_end, int64_t count,
-                const float *tiles, float *products, float *scratch));
+               (const gd_wino *w, const float *weight, int64_t vector, int64_t vector_end,
+                int64_t count, const float *tiles, float *products, float *scratch));
 static inline int64_t gd_wino_panel_scratch(const gd_wino *w) {
     return (w->ci * (9 + w->a) + 16) * GD_WINO_PANEL * GD_WINO_LANES;
 }

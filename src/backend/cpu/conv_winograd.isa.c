@@ -18,11 +18,13 @@ int GD_ISA_FN(gd_wino_vector)(void) { return VL; }
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* --- turning pixels and channels --------------------------------------------------------------- */
+/* --- turning pixels and channels -------------------------------------------------------------- */
 
 #if V_BYTES == 64
-#define ZIP_LOW(a, b)  __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define ZIP_LOW(a, b) \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HIGH(a, b) \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 #elif V_BYTES == 32
 #define ZIP_LOW(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
@@ -51,7 +53,8 @@ static void gather_lanes(const float *from, int64_t step, int64_t lanes, int64_t
         if (lanes == VL && part == VL) {
             UNROLL for (int i = 0; i < VL; i++) v[i] = v_load_f32(from + i * step + p);
         } else {
-            for (int i = 0; i < VL; i++) v[i] = i < lanes ? v_load_part_f32(from + i * step + p, part) : (vf32){0};
+            for (int i = 0; i < VL; i++)
+                v[i] = i < lanes ? v_load_part_f32(from + i * step + p, part) : (vf32){0};
         }
         turn(v);
         if (part == VL) {
@@ -63,14 +66,16 @@ static void gather_lanes(const float *from, int64_t step, int64_t lanes, int64_t
 }
 
 /* The other way. */
-static void scatter_lanes(const float *from, float *to, int64_t step, int64_t lanes, int64_t count) {
+static void scatter_lanes(const float *from, float *to, int64_t step, int64_t lanes,
+                          int64_t count) {
     for (int64_t p = 0; p < count; p += VL) {
         const int part = (int)min64(VL, count - p);
         vf32 v[VL];
         if (part == VL) {
             UNROLL for (int i = 0; i < VL; i++) v[i] = v_load_f32(from + (p + i) * VL);
         } else {
-            for (int i = 0; i < VL; i++) v[i] = i < part ? v_load_f32(from + (p + i) * VL) : (vf32){0};
+            for (int i = 0; i < VL; i++)
+                v[i] = i < part ? v_load_f32(from + (p + i) * VL) : (vf32){0};
         }
         turn(v);
         if (lanes == VL && part == VL) {
@@ -81,10 +86,10 @@ static void scatter_lanes(const float *from, float *to, int64_t step, int64_t la
     }
 }
 
-/* --- transforms of one axis -------------------------------------------------------------------- */
+/* --- transforms of one axis ------------------------------------------------------------------- */
 
-#define POINT_1 0.625
-#define POINT_2 1.5
+#define POINT_1  0.625
+#define POINT_2  1.5
 #define SQUARE_1 (POINT_1 * POINT_1)
 #define SQUARE_2 (POINT_2 * POINT_2)
 /* One over the product of a point's distances to the others. */
@@ -103,8 +108,10 @@ V_FN void transform_x(const int m, const vf32 *d, vf32 *o) {
     }
     const vf32 low = SPLAT(-SQUARE_1), high = SPLAT(-SQUARE_2);
     const vf32 sum = SPLAT(-(SQUARE_1 + SQUARE_2)), product = SPLAT(SQUARE_1 * SQUARE_2);
-    const vf32 even_1 = v_fma_f32(high, d[2], d[4]), odd_1 = SPLAT(POINT_1) * v_fma_f32(high, d[1], d[3]);
-    const vf32 even_2 = v_fma_f32(low, d[2], d[4]), odd_2 = SPLAT(POINT_2) * v_fma_f32(low, d[1], d[3]);
+    const vf32 even_1 = v_fma_f32(high, d[2], d[4]),
+               odd_1 = SPLAT(POINT_1) * v_fma_f32(high, d[1], d[3]);
+    const vf32 even_2 = v_fma_f32(low, d[2], d[4]),
+               odd_2 = SPLAT(POINT_2) * v_fma_f32(low, d[1], d[3]);
     o[0] = v_fma_f32(product, d[0], v_fma_f32(sum, d[2], d[4]));
     o[1] = even_1 + odd_1;
     o[2] = even_1 - odd_1;
@@ -124,7 +131,8 @@ V_FN void transform_y(const int m, const vf32 *d, vf32 *o) {
     o[0] = d[0] + sum_1 + sum_2;
     o[1] = v_fma_f32(SPLAT(POINT_2), odd_2, SPLAT(POINT_1) * odd_1);
     o[2] = v_fma_f32(SPLAT(SQUARE_2), sum_2, SPLAT(SQUARE_1) * sum_1);
-    o[3] = v_fma_f32(SPLAT(POINT_2 * SQUARE_2), odd_2, v_fma_f32(SPLAT(POINT_1 * SQUARE_1), odd_1, d[5]));
+    o[3] = v_fma_f32(SPLAT(POINT_2 * SQUARE_2), odd_2,
+                     v_fma_f32(SPLAT(POINT_1 * SQUARE_1), odd_1, d[5]));
 }
 
 /* The transpose of transform_y: m values of a gradient of y to a values. */
@@ -181,10 +189,11 @@ V_FN void transform_weight(const int m, const vf32 *d, vf32 *o) {
     const vf32 odd_1 = d[1] - d[2], odd_2 = d[3] - d[4];
     o[0] = v_fma_f32(SPLAT(NORM_0), d[0], v_fma_f32(SPLAT(NORM_1), sum_1, SPLAT(NORM_2) * sum_2));
     o[1] = v_fma_f32(SPLAT(NORM_1 * POINT_1), odd_1, SPLAT(NORM_2 * POINT_2) * odd_2);
-    o[2] = v_fma_f32(SPLAT(NORM_1 * SQUARE_1), sum_1, v_fma_f32(SPLAT(NORM_2 * SQUARE_2), sum_2, d[5]));
+    o[2] = v_fma_f32(SPLAT(NORM_1 * SQUARE_1), sum_1,
+                     v_fma_f32(SPLAT(NORM_2 * SQUARE_2), sum_2, d[5]));
 }
 
-/* --- tiles in ---------------------------------------------------------------------------------- */
+/* --- tiles in --------------------------------------------------------------------------------- */
 
 /* An image seen through a grid of tiles: `side` pixels, the next tile m pixels on. */
 typedef struct {
@@ -197,8 +206,9 @@ typedef struct {
 
 /* One row of tiles: first down the columns of pixels, then along the rows. `pixels` has the rows of
  * the image that are inside, from row `first` on, as vectors. */
-V_FN void tiles_in(const int m, const bool gradient, const gd_wino *g, const image_grid *im, int64_t tile_row,
-                   const float *pixels, int64_t first, float *tiles, vf32 *columns) {
+V_FN void tiles_in(const int m, const bool gradient, const gd_wino *g, const image_grid *im,
+                   int64_t tile_row, const float *pixels, int64_t first, float *tiles,
+                   vf32 *columns) {
     const int a = m + 2, side = gradient ? m : a;
     const int64_t width = g->tiles_w * m + side - m;
     const float *row[A_MAX];
@@ -209,8 +219,8 @@ V_FN void tiles_in(const int m, const bool gradient, const gd_wino *g, const ima
     for (int64_t i = 0; i < width; i++) {
         const int64_t x = i - im->before_w;
         vf32 d[A_MAX], o[A_MAX];
-        UNROLL for (int j = 0; j < side; j++)
-            d[j] = x < 0 || x >= im->w || !row[j] ? (vf32){0} : v_load_f32(row[j] + x * VL);
+        UNROLL for (int j = 0; j < side; j++) d[j] =
+            x < 0 || x >= im->w || !row[j] ? (vf32){0} : v_load_f32(row[j] + x * VL);
         if (gradient) transform_gradient(m, d, o);
         else transform_x(m, d, o);
         UNROLL for (int j = 0; j < a; j++) columns[i * a + j] = o[j];
@@ -228,23 +238,28 @@ V_FN void tiles_in(const int m, const bool gradient, const gd_wino *g, const ima
     }
 }
 
-static void tiles_in_x4(const gd_wino *g, const image_grid *im, int64_t r, const float *p, int64_t f, float *t, vf32 *c) {
+static void tiles_in_x4(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
+                        int64_t f, float *t, vf32 *c) {
     tiles_in(4, false, g, im, r, p, f, t, c);
 }
-static void tiles_in_x2(const gd_wino *g, const image_grid *im, int64_t r, const float *p, int64_t f, float *t, vf32 *c) {
+static void tiles_in_x2(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
+                        int64_t f, float *t, vf32 *c) {
     tiles_in(2, false, g, im, r, p, f, t, c);
 }
-static void tiles_in_y4(const gd_wino *g, const image_grid *im, int64_t r, const float *p, int64_t f, float *t, vf32 *c) {
+static void tiles_in_y4(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
+                        int64_t f, float *t, vf32 *c) {
     tiles_in(4, true, g, im, r, p, f, t, c);
 }
-static void tiles_in_y2(const gd_wino *g, const image_grid *im, int64_t r, const float *p, int64_t f, float *t, vf32 *c) {
+static void tiles_in_y2(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
+                        int64_t f, float *t, vf32 *c) {
     tiles_in(2, true, g, im, r, p, f, t, c);
 }
 
 /* Rows of tiles, image by image and channel vector by channel vector. */
-static void rows_in(const gd_wino *g, const image_grid *im, int64_t row, int64_t row_end, int64_t group,
-                    int64_t group_end, float *tiles, float *scratch,
-                    void (*one_row)(const gd_wino *, const image_grid *, int64_t, const float *, int64_t, float *, vf32 *)) {
+static void rows_in(const gd_wino *g, const image_grid *im, int64_t row, int64_t row_end,
+                    int64_t group, int64_t group_end, float *tiles, float *scratch,
+                    void (*one_row)(const gd_wino *, const image_grid *, int64_t, const float *,
+                                    int64_t, float *, vf32 *)) {
     vf32 *columns = (vf32 *)(void *)scratch;
     float *pixels = scratch + (g->tiles_w * g->m + 2) * g->a * VL;
     for (int64_t c = group; c < group_end; c++) {
@@ -252,35 +267,40 @@ static void rows_in(const gd_wino *g, const image_grid *im, int64_t row, int64_t
         for (int64_t r = row; r < row_end;) {
             const int64_t image = r / g->tiles_h, first_row = r % g->tiles_h;
             const int64_t end = min64((image + 1) * g->tiles_h, row_end), rows = end - r;
-            int64_t y = first_row * g->m - im->before_h, y_end = (first_row + rows - 1) * g->m - im->before_h + im->side;
+            int64_t y = first_row * g->m - im->before_h,
+                    y_end = (first_row + rows - 1) * g->m - im->before_h + im->side;
             if (y < 0) y = 0;
             if (y_end > im->h) y_end = im->h;
             if (y < y_end)
-                gather_lanes(im->data + ((image * im->channels + c * VL) * im->h + y) * im->w, im->h * im->w, lanes,
-                             (y_end - y) * im->w, pixels);
+                gather_lanes(im->data + ((image * im->channels + c * VL) * im->h + y) * im->w,
+                             im->h * im->w, lanes, (y_end - y) * im->w, pixels);
             for (; r < end; r++)
-                one_row(g, im, r % g->tiles_h, pixels, y, tiles + (r - row) * g->tiles_w * im->row_step + c * VL, columns);
+                one_row(g, im, r % g->tiles_h, pixels, y,
+                        tiles + (r - row) * g->tiles_w * im->row_step + c * VL, columns);
         }
     }
 }
 
-void GD_ISA_FN(gd_wino_input)(const gd_wino *g, const float *x, int64_t row, int64_t row_end, int64_t group,
-                              int64_t group_end, float *tiles, float *scratch) {
-    const image_grid im = {x, g->ci, g->in_h, g->in_w, g->before_h, g->before_w, g->a, g->x_row, g->x_plane};
-    rows_in(g, &im, row, row_end, group, group_end, tiles, scratch, g->m == 4 ? tiles_in_x4 : tiles_in_x2);
+void GD_ISA_FN(gd_wino_input)(const gd_wino *g, const float *x, int64_t row, int64_t row_end,
+                              int64_t group, int64_t group_end, float *tiles, float *scratch) {
+    const image_grid im = {x,           g->ci, g->in_h,  g->in_w,   g->before_h,
+                           g->before_w, g->a,  g->x_row, g->x_plane};
+    rows_in(g, &im, row, row_end, group, group_end, tiles, scratch,
+            g->m == 4 ? tiles_in_x4 : tiles_in_x2);
 }
 
-void GD_ISA_FN(gd_wino_gradient)(const gd_wino *g, const float *y, int64_t row, int64_t row_end, int64_t group,
-                                 int64_t group_end, float *tiles, float *scratch) {
+void GD_ISA_FN(gd_wino_gradient)(const gd_wino *g, const float *y, int64_t row, int64_t row_end,
+                                 int64_t group, int64_t group_end, float *tiles, float *scratch) {
     const image_grid im = {y, g->co, g->out_h, g->out_w, 0, 0, g->m, g->y_row, g->y_plane};
-    rows_in(g, &im, row, row_end, group, group_end, tiles, scratch, g->m == 4 ? tiles_in_y4 : tiles_in_y2);
+    rows_in(g, &im, row, row_end, group, group_end, tiles, scratch,
+            g->m == 4 ? tiles_in_y4 : tiles_in_y2);
 }
 
-/* --- tiles out --------------------------------------------------------------------------------- */
+/* --- tiles out -------------------------------------------------------------------------------- */
 
 /* One row of tiles of a channel vector -> pixels, `rows` of them. */
-V_FN void tiles_out(const int m, const bool relu, const gd_wino *g, const float *products, vf32 bias, int64_t rows,
-                    float *pixels) {
+V_FN void tiles_out(const int m, const bool relu, const gd_wino *g, const float *products,
+                    vf32 bias, int64_t rows, float *pixels) {
     const int a = m + 2;
     const vf32 zero = {0};
     for (int64_t t = 0; t < g->tiles_w; t++) {
@@ -300,39 +320,45 @@ V_FN void tiles_out(const int m, const bool relu, const gd_wino *g, const float 
             if (i < columns) {
                 UNROLL for (int j = 0; j < m; j++) {
                     const vf32 v = o[j] + bias;
-                    if (j < rows) v_store_f32(to + (j * g->out_w + i) * VL, relu ? v_select_f32(v < zero, zero, v) : v);
+                    if (j < rows)
+                        v_store_f32(to + (j * g->out_w + i) * VL,
+                                    relu ? v_select_f32(v < zero, zero, v) : v);
                 }
             }
         }
     }
 }
 
-static void tiles_out_4(const gd_wino *g, const float *products, vf32 bias, int64_t rows, float *pixels) {
+static void tiles_out_4(const gd_wino *g, const float *products, vf32 bias, int64_t rows,
+                        float *pixels) {
     if (g->relu) tiles_out(4, true, g, products, bias, rows, pixels);
     else tiles_out(4, false, g, products, bias, rows, pixels);
 }
-static void tiles_out_2(const gd_wino *g, const float *products, vf32 bias, int64_t rows, float *pixels) {
+static void tiles_out_2(const gd_wino *g, const float *products, vf32 bias, int64_t rows,
+                        float *pixels) {
     if (g->relu) tiles_out(2, true, g, products, bias, rows, pixels);
     else tiles_out(2, false, g, products, bias, rows, pixels);
 }
 
-void GD_ISA_FN(gd_wino_output)(const gd_wino *g, const float *products, int64_t row, int64_t row_end, int64_t group,
-                               int64_t group_end, const float *bias, float *y, float *scratch) {
+void GD_ISA_FN(gd_wino_output)(const gd_wino *g, const float *products, int64_t row,
+                               int64_t row_end, int64_t group, int64_t group_end, const float *bias,
+                               float *y, float *scratch) {
     for (int64_t c = group; c < group_end; c++) {
         const int64_t lanes = min64(g->co - c * VL, VL);
         const vf32 add = bias ? v_load_part_f32(bias + c * VL, (int)lanes) : (vf32){0};
         for (int64_t r = row; r < row_end; r++) {
-            const int64_t image = r / g->tiles_h, at = r % g->tiles_h * g->m, rows = min64(g->m, g->out_h - at);
+            const int64_t image = r / g->tiles_h, at = r % g->tiles_h * g->m,
+                          rows = min64(g->m, g->out_h - at);
             const float *from = products + (r - row) * g->tiles_w * g->y_row + c * VL;
             if (g->m == 4) tiles_out_4(g, from, add, rows, scratch);
             else tiles_out_2(g, from, add, rows, scratch);
-            scatter_lanes(scratch, y + ((image * g->co + c * VL) * g->out_h + at) * g->out_w, g->out_h * g->out_w, lanes,
-                          rows * g->out_w);
+            scatter_lanes(scratch, y + ((image * g->co + c * VL) * g->out_h + at) * g->out_w,
+                          g->out_h * g->out_w, lanes, rows * g->out_w);
         }
     }
 }
 
-/* --- kernels ----------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 /* The highest product of H rows by W vectors for each W, as in gemm_kernel.h. */
 #if V_BYTES == 64
@@ -356,12 +382,14 @@ static paneling panels_of(const gd_wino *g) {
 
 static int64_t panel_begin(paneling p, int64_t i) { return p.vectors * i / p.panels; }
 
-V_FN void kernels_of(const int m, const float *taps, bool backwards, float *to, int64_t plane_step) {
+V_FN void kernels_of(const int m, const float *taps, bool backwards, float *to,
+                     int64_t plane_step) {
     const int a = m + 2;
     vf32 down[3][A_MAX];
     UNROLL for (int x = 0; x < 3; x++) {
         vf32 d[3];
-        UNROLL for (int y = 0; y < 3; y++) d[y] = v_load_f32(taps + (backwards ? 8 - 3 * y - x : 3 * y + x) * VL);
+        UNROLL for (int y = 0; y < 3; y++) d[y] =
+            v_load_f32(taps + (backwards ? 8 - 3 * y - x : 3 * y + x) * VL);
         transform_kernel(m, d, down[x]);
     }
     UNROLL for (int j = 0; j < a; j++) {
@@ -383,8 +411,8 @@ static void gather_taps(const gd_wino *g, const float *weight, int64_t vector, f
         gather_lanes(weight + (c * g->co + vector * VL) * 9, 9, lanes, 9, taps + c * 9 * VL);
 }
 
-void GD_ISA_FN(gd_wino_kernels)(const gd_wino *g, const float *weight, int64_t group, int64_t group_end, float *kernels,
-                                float *scratch) {
+void GD_ISA_FN(gd_wino_kernels)(const gd_wino *g, const float *weight, int64_t group,
+                                int64_t group_end, float *kernels, float *scratch) {
     const paneling p = panels_of(g);
     const int64_t plane = g->ci * p.vectors * VL;
     for (int64_t v = group; v < group_end; v++) {
@@ -405,7 +433,8 @@ V_FN void weight_of(const int m, const float *from, int64_t plane_step, int lane
     vf32 half[3][A_MAX];
     UNROLL for (int i = 0; i < a; i++) {
         vf32 d[A_MAX], o[3];
-        UNROLL for (int j = 0; j < a; j++) d[j] = v_load_part_f32(from + (j * a + i) * plane_step, lanes);
+        UNROLL for (int j = 0; j < a; j++) d[j] =
+            v_load_part_f32(from + (j * a + i) * plane_step, lanes);
         transform_weight(m, d, o);
         UNROLL for (int y = 0; y < 3; y++) half[y][i] = o[y];
     }
@@ -419,7 +448,8 @@ V_FN void weight_of(const int m, const float *from, int64_t plane_step, int lane
         for (int k = 0; k < 9; k++) to[i * 9 + k] = taps[k][i];
 }
 
-void GD_ISA_FN(gd_wino_weight)(const gd_wino *g, const float *kernels, int64_t first, int64_t end, float *weight) {
+void GD_ISA_FN(gd_wino_weight)(const gd_wino *g, const float *kernels, int64_t first, int64_t end,
+                               float *weight) {
     const int64_t plane = g->co * g->ci;
     for (int64_t o = first; o < end; o++)
         for (int64_t c = 0; c < g->ci; c += VL) {
@@ -431,17 +461,15 @@ void GD_ISA_FN(gd_wino_weight)(const gd_wino *g, const float *kernels, int64_t f
         }
 }
 
-/* --- products ---------------------------------------------------------------------------------- */
+/* --- products --------------------------------------------------------------------------------- */
 
 /* H tiles by W vectors of output channels. One pointer serves three rows of tiles: with multiples
  * of a_row that makes all addresses, and registers are few. */
-V_FN void product(const int H, const int W, int64_t depth, const float *tiles, int64_t a_row, const float *panel,
-                  float *products, int64_t c_row) {
+V_FN void product(const int H, const int W, int64_t depth, const float *tiles, int64_t a_row,
+                  const float *panel, float *products, int64_t c_row) {
     vf32 sum[H_MAX][W_MAX];
     const float *a[(H_MAX + 2) / 3];
-    UNROLL for (int i = 0; i < H; i++) {
-        UNROLL for (int v = 0; v < W; v++) sum[i][v] = (vf32){0};
-    }
+    UNROLL for (int i = 0; i < H; i++) { UNROLL for (int v = 0; v < W; v++) sum[i][v] = (vf32){0}; }
     UNROLL for (int i = 0; i < (H + 2) / 3; i++) a[i] = tiles + 3 * i * a_row;
     for (int64_t k = 0; k < depth; k++) {
         vf32 b[W_MAX];
@@ -467,9 +495,10 @@ V_FN void product(const int H, const int W, int64_t depth, const float *tiles, i
 #define PRODUCTS(X) ROWS_1_TO_6(X, 1) ROWS_1_TO_6(X, 2)
 #endif
 
-#define DEFINE_PRODUCT(h, w)                                                                                          \
-    static void product_##h##x##w(int64_t depth, const float *a, int64_t a_row, const float *b, float *c, int64_t c_row) { \
-        product(h, w, depth, a, a_row, b, c, c_row);                                                                  \
+#define DEFINE_PRODUCT(h, w)                                                                    \
+    static void product_##h##x##w(int64_t depth, const float *a, int64_t a_row, const float *b, \
+                                  float *c, int64_t c_row) {                                    \
+        product(h, w, depth, a, a_row, b, c, c_row);                                            \
     }
 PRODUCTS(DEFINE_PRODUCT)
 typedef void (*product_fn)(int64_t, const float *, int64_t, const float *, float *, int64_t);
@@ -477,32 +506,36 @@ typedef void (*product_fn)(int64_t, const float *, int64_t, const float *, float
 static const product_fn products_of[W_MAX + 1][H_MAX + 1] = {PRODUCTS(PRODUCT_ENTRY)};
 
 /* One panel of a plane for all tiles. */
-static void multiply_panel(const gd_wino *g, int64_t plane, int64_t width, int64_t count, const float *tiles,
-                           const float *panel, float *products) {
+static void multiply_panel(const gd_wino *g, int64_t plane, int64_t width, int64_t count,
+                           const float *tiles, const float *panel, float *products) {
     const int64_t strips = (count + highest[width] - 1) / highest[width];
     for (int64_t s = 0; s < strips; s++) {
         const int64_t first = count * s / strips, height = count * (s + 1) / strips - first;
-        products_of[width][height](g->ci, tiles + plane * g->x_plane + first * g->x_row, g->x_row, panel,
-                                   products + plane * g->y_plane + first * g->y_row, g->y_row);
+        products_of[width][height](g->ci, tiles + plane * g->x_plane + first * g->x_row, g->x_row,
+                                   panel, products + plane * g->y_plane + first * g->y_row,
+                                   g->y_row);
     }
 }
 
-void GD_ISA_FN(gd_wino_multiply)(const gd_wino *g, int64_t count, const float *tiles, const float *kernels,
-                                 float *products) {
+void GD_ISA_FN(gd_wino_multiply)(const gd_wino *g, int64_t count, const float *tiles,
+                                 const float *kernels, float *products) {
     const paneling p = panels_of(g);
     for (int64_t plane = 0; plane < g->a * g->a; plane++)
         for (int64_t i = 0; i < p.panels; i++) {
             const int64_t begin = panel_begin(p, i), width = panel_begin(p, i + 1) - begin;
-            multiply_panel(g, plane, width, count, tiles, kernels + (plane * p.vectors + begin) * g->ci * VL,
+            multiply_panel(g, plane, width, count, tiles,
+                           kernels + (plane * p.vectors + begin) * g->ci * VL,
                            products + begin * VL);
         }
 }
 
 /* The kernels of planes (j, 0), (j, 1), ... */
-V_FN void kernel_row(const int m, const int j, const float *taps, bool backwards, float *to, int64_t plane_step) {
+V_FN void kernel_row(const int m, const int j, const float *taps, bool backwards, float *to,
+                     int64_t plane_step) {
     vf32 d[3], o[A_MAX], across[3];
     UNROLL for (int x = 0; x < 3; x++) {
-        UNROLL for (int y = 0; y < 3; y++) d[y] = v_load_f32(taps + (backwards ? 8 - 3 * y - x : 3 * y + x) * VL);
+        UNROLL for (int y = 0; y < 3; y++) d[y] =
+            v_load_f32(taps + (backwards ? 8 - 3 * y - x : 3 * y + x) * VL);
         transform_kernel(m, d, o);
         across[x] = o[j];
     }
@@ -511,23 +544,26 @@ V_FN void kernel_row(const int m, const int j, const float *taps, bool backwards
 }
 
 /* A row of planes at a time: its kernels stay in the cache while they are used. */
-V_FN void panel_by_rows(const int m, const gd_wino *g, int64_t width, int64_t count, const float *taps,
-                        const float *tiles, float *kernels, float *products) {
+V_FN void panel_by_rows(const int m, const gd_wino *g, int64_t width, int64_t count,
+                        const float *taps, const float *tiles, float *kernels, float *products) {
     const int64_t plane = g->ci * width * VL;
     UNROLL for (int j = 0; j < m + 2; j++) {
         for (int64_t v = 0; v < width; v++)
             for (int64_t c = 0; c < g->ci; c++)
-                kernel_row(m, j, taps + (v * g->ci + c) * 9 * VL, g->turned, kernels + (c * width + v) * VL, plane);
+                kernel_row(m, j, taps + (v * g->ci + c) * 9 * VL, g->turned,
+                           kernels + (c * width + v) * VL, plane);
         for (int i = 0; i < m + 2; i++)
             multiply_panel(g, j * (m + 2) + i, width, count, tiles, kernels + i * plane, products);
     }
 }
 
-void GD_ISA_FN(gd_wino_panel)(const gd_wino *g, const float *weight, int64_t vector, int64_t vector_end, int64_t count,
-                              const float *tiles, float *products, float *scratch) {
+void GD_ISA_FN(gd_wino_panel)(const gd_wino *g, const float *weight, int64_t vector,
+                              int64_t vector_end, int64_t count, const float *tiles,
+                              float *products, float *scratch) {
     const int64_t width = vector_end - vector;
     float *kernels = scratch + width * g->ci * 9 * VL;
-    for (int64_t v = 0; v < width; v++) gather_taps(g, weight, vector + v, scratch + v * g->ci * 9 * VL);
+    for (int64_t v = 0; v < width; v++)
+        gather_taps(g, weight, vector + v, scratch + v * g->ci * 9 * VL);
     products += vector * VL;
     if (g->m == 4) panel_by_rows(4, g, width, count, scratch, tiles, kernels, products);
     else panel_by_rows(2, g, width, count, scratch, tiles, kernels, products);

@@ -15,7 +15,7 @@ typedef void (*gd_ew_fn)(int64_t n, const void *const *in, void *const *out,
 enum { GD_EW_F32, GD_EW_F64, GD_EW_I32, GD_EW_I64, GD_EW_TYPES };
 
 typedef struct gd_ew_kernel {
-    uint64_t hash;           /* of the IR */
+    uint64_t hash;            /* of the IR */
     gd_ew_fn fn[GD_EW_TYPES]; /* NULL where the expression has no such form */
 } gd_ew_kernel;
 

@@ -5,8 +5,7 @@
 #include "backend/cpu/elementwise.h"
 #include "ops/fused.h"
 
-/* --- programs: how an expression is run, by its own kernel or primitive by primitive
- * -------------- */
+/* --- programs: how an expression is run, by its own kernel or primitive by primitive ---------- */
 
 typedef struct gd_ew_program {
     const gd_ir *ir;
@@ -60,8 +59,7 @@ gd_status gd_ew_run(gd_kernel_call *call);
 /* The dtype that a call computes in: f32, f64, i32 or i64. */
 gd_dtype gd_ew_compute_dtype(const gd_kernel_call *call);
 
-/* --- jobs: a call, with its operands lined up
- * ------------------------------------------------------ */
+/* --- jobs: a call, with its operands lined up ------------------------------------------------- */
 
 enum { GD_EW_OPERANDS = 24 };
 
@@ -82,7 +80,7 @@ typedef struct gd_ew_job {
     int64_t dims[GD_MAX_RANK];
     int64_t rows, row, tile, tiles_per_row, tiles, tiles_per_piece;
     int64_t period; /* elements of the row that `repeated` operands have; 1 where there are none */
-    bool bare; /* a compiled kernel and nothing to convert: tiles need no buffers */
+    bool bare;      /* a compiled kernel and nothing to convert: tiles need no buffers */
 } gd_ew_job;
 
 /* Lines up operands for the shape of `shape`; program, n_in and n_out are set. */

@@ -27,7 +27,7 @@ enum {
 static const size_t type_size[GD_EW_TYPES] = {4, 8, 4, 8};
 static const gd_dtype type_dtype[GD_EW_TYPES] = {GD_F32, GD_F64, GD_I32, GD_I64};
 
-/* --- operands ---------------------------------------------------------------------------------- */
+/* --- operands --------------------------------------------------------------------------------- */
 
 /* Merges dims that all operands step through evenly; what is left is usually one row. */
 static void merge_dims(job *j, const gd_view *in, const gd_view *out, const gd_view *shape) {
@@ -40,8 +40,10 @@ static void merge_dims(job *j, const gd_view *in, const gd_view *out, const gd_v
         for (int i = 0; i < n; i++) {
             const gd_view *v = i < j->n_in ? &in[i] : &out[i - j->n_in];
             int k = d - (shape->rank - v->rank); /* inputs are aligned at the last dim */
-            step[i] = k < 0 || v->dims[k] == 1 ? 0 : v->strides[k] * (int64_t)gd_dtype_size(v->dtype);
-            if (joins && j->operands[i].step[j->rank - 1] != step[i] * shape->dims[d]) joins = false;
+            step[i] =
+                k < 0 || v->dims[k] == 1 ? 0 : v->strides[k] * (int64_t)gd_dtype_size(v->dtype);
+            if (joins && j->operands[i].step[j->rank - 1] != step[i] * shape->dims[d])
+                joins = false;
         }
         if (joins) j->dims[j->rank - 1] *= shape->dims[d];
         else j->dims[j->rank++] = shape->dims[d];
@@ -50,13 +52,15 @@ static void merge_dims(job *j, const gd_view *in, const gd_view *out, const gd_v
     if (j->rank == 0) {
         j->rank = 1;
         j->dims[0] = 1;
-        for (int i = 0; i < n; i++) j->operands[i].step[0] = (int64_t)gd_dtype_size(j->operands[i].dtype);
+        for (int i = 0; i < n; i++)
+            j->operands[i].step[0] = (int64_t)gd_dtype_size(j->operands[i].dtype);
     }
 }
 
 /* Bytes of all tiles of a job: one for each operand, and the program's own. */
 static size_t tiles_bytes(const job *j) {
-    return (size_t)(j->n_in + j->n_out + j->program.n_slots) * (size_t)j->tile * type_size[j->program.type];
+    return (size_t)(j->n_in + j->n_out + j->program.n_slots) * (size_t)j->tile *
+           type_size[j->program.type];
 }
 
 /* Rows of a few elements, some operands the same in every row (a bias) and the others dense: all
@@ -107,7 +111,8 @@ void gd_ew_line_up(job *j, const gd_view *in, const gd_view *out, const gd_view 
     }
 }
 
-static void load_tile(const operand *o, const char *from, int64_t step, int type, void *tile, int64_t n) {
+static void load_tile(const operand *o, const char *from, int64_t step, int type, void *tile,
+                      int64_t n) {
     gd_dtype to = type_dtype[type];
     if (step == 0) { /* one element for the whole tile */
         if (type == GD_EW_I64) {
@@ -138,17 +143,18 @@ static void run_tile(const job *j, char *const *base, int64_t first, int64_t n, 
         if (i >= j->n_in) out[i - j->n_in] = o->direct ? at : buffer;
         else if (o->direct) in[i] = at;
         else if (o->single) in[i] = buffer;
-        else if (o->repeated)
-            in[i] = buffer + (size_t)(first % j->period) * type_size[type];
+        else if (o->repeated) in[i] = buffer + (size_t)(first % j->period) * type_size[type];
         else load_tile(o, at, o->step[last], type, buffer, n), in[i] = buffer;
     }
     if (j->program.whole) j->program.whole(n, in, out, j->program.params);
-    else gd_ew_evaluate(&j->program, j->tile, n, in, out, buffers + (size_t)(j->n_in + j->n_out) * tile);
+    else
+        gd_ew_evaluate(&j->program, j->tile, n, in, out,
+                       buffers + (size_t)(j->n_in + j->n_out) * tile);
     for (int i = j->n_in; i < j->n_in + j->n_out; i++) {
         const operand *o = &j->operands[i];
         if (!o->direct)
-            gd_convert_row(o->dtype, base[i] + first * o->step[last], o->step[last], type_dtype[type],
-                           out[i - j->n_in], (int64_t)type_size[type], n);
+            gd_convert_row(o->dtype, base[i] + first * o->step[last], o->step[last],
+                           type_dtype[type], out[i - j->n_in], (int64_t)type_size[type], n);
     }
 }
 
@@ -174,8 +180,11 @@ static void fill_tiles(const job *j, int64_t most, char *buffers) {
             repeat_row(j, &j->operands[i], buffers + (size_t)i * tile,
                        rows < j->tile ? rows : j->tile);
     for (int i = 0; i < j->n_in; i++)
-        if (j->operands[i].single) load_tile(&j->operands[i], j->operands[i].data, 0, j->program.type, buffers + (size_t)i * tile, n);
-    gd_ew_constants(&j->program, j->program.params, j->tile, n, buffers + (size_t)(j->n_in + j->n_out) * tile);
+        if (j->operands[i].single)
+            load_tile(&j->operands[i], j->operands[i].data, 0, j->program.type,
+                      buffers + (size_t)i * tile, n);
+    gd_ew_constants(&j->program, j->program.params, j->tile, n,
+                    buffers + (size_t)(j->n_in + j->n_out) * tile);
 }
 
 /* Where each operand's row of this number begins. */
@@ -189,7 +198,7 @@ static void find_row(const job *j, int64_t row, char **base) {
     }
 }
 
-/* --- a whole call ------------------------------------------------------------------------------ */
+/* --- a whole call ----------------------------------------------------------------------------- */
 
 static void run_piece(void *arg, int64_t piece) {
     job *j = arg;
@@ -234,7 +243,7 @@ static gd_status run_job(job *j) {
     return GD_OK;
 }
 
-/* --- some of a call's elements ----------------------------------------------------------------- */
+/* --- some of a call's elements ---------------------------------------------------------------- */
 
 void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
     GD_TILE(char, buffers, BUFFER);
@@ -268,7 +277,7 @@ void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
     }
 }
 
-/* --- the kernel -------------------------------------------------------------------------------- */
+/* --- the kernel ------------------------------------------------------------------------------- */
 
 /* Outputs that are a written input under its own name come first, and are nothing to compute. */
 static void skip_views(gd_kernel_call *call) {
@@ -329,10 +338,12 @@ gd_status gd_ew_run(gd_kernel_call *call) {
     skip_views(call);
     if (call->n_in + call->n_out <= GD_EW_OPERANDS && run_straight(call)) return GD_OK;
     job j;
-    if (gd_numel(call->out[0].rank, call->out[0].dims) == 0) return GD_OK; /* an empty tensor is written */
+    if (gd_numel(call->out[0].rank, call->out[0].dims) == 0)
+        return GD_OK; /* an empty tensor is written */
     j.n_in = call->op->fusion ? call->op->fusion->n_tensors : call->n_in;
     j.n_out = call->n_out;
-    if (j.n_in + j.n_out > GD_EW_OPERANDS) return gd_fail(GD_E_UNSUPPORTED, "more than %d tensors", GD_EW_OPERANDS);
+    if (j.n_in + j.n_out > GD_EW_OPERANDS)
+        return gd_fail(GD_E_UNSUPPORTED, "more than %d tensors", GD_EW_OPERANDS);
     const gd_ir *ir = call->op->ir;
     if (ir->nodes[ir->output[0]].code == GD_IR_VAR && ir->n_outputs == 1 && call->n_in == 1 &&
         call->in[0].rank == call->out[0].rank) { /* clone, cast */
@@ -346,7 +357,8 @@ gd_status gd_ew_run(gd_kernel_call *call) {
 
 /* No bytes; a fused op that was not compiled with the others of its plan is compiled here. */
 static size_t elementwise_compiled_workspace(const gd_kernel_call *call) {
-    if (call->op->fusion) gd_fused_warm(&call->op, &(int64_t){gd_numel(call->out[0].rank, call->out[0].dims)}, 1);
+    if (call->op->fusion)
+        gd_fused_warm(&call->op, &(int64_t){gd_numel(call->out[0].rank, call->out[0].dims)}, 1);
     return 0;
 }
 
@@ -385,8 +397,7 @@ static gd_status elementwise_reference_run(gd_kernel_call *call) {
             if (!real) wholes[i] = gd_load_i64(v->dtype, p);
         }
         if (real) gd_ir_eval_real(op->ir, reals, params, real_out);
-        else
-            gd_ir_eval_whole(op->ir, wholes, whole_params, whole_out);
+        else gd_ir_eval_whole(op->ir, wholes, whole_params, whole_out);
         for (int i = 0; i < call->n_out; i++) {
             char *p = (char *)call->out[i].data + e * 8;
             if (real) gd_store_f64(call->out[i].dtype, p, real_out[i]);

@@ -129,10 +129,8 @@ static void run_piece(void *arg, int64_t piece) {
     int low = 0, high = l->count - 1; /* the first entry that ends behind `from` */
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (l->ends[middle] > from)
-            high = middle;
-        else
-            low = middle + 1;
+        if (l->ends[middle] > from) high = middle;
+        else low = middle + 1;
     }
     for (int i = low; i < l->count; i++) {
         const int64_t begin = i ? l->ends[i - 1] : 0, end = l->ends[i];

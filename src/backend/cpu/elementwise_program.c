@@ -27,8 +27,7 @@ int gd_ew_type(gd_dtype compute) {
                                : GD_EW_I32;
 }
 
-/* --- compiled kernels --------------------------------------------------------------------------
- */
+/* --- compiled kernels ------------------------------------------------------------------------- */
 
 static const gd_ew_kernel *find(uint64_t hash) { return GD_ISA_CALL(gd_ew_find)(hash); }
 
@@ -132,8 +131,7 @@ bool gd_fused_has_kernel(const gd_op *op) {
                    : gd_ew_whole(op, &f->ir, gd_ew_type(f->type)) != NULL;
 }
 
-/* --- the evaluator -----------------------------------------------------------------------------
- */
+/* --- the evaluator ---------------------------------------------------------------------------- */
 
 static gd_ew_fn look_up_primitive(int prim, int type) {
     gd_ir_node nodes[4];
@@ -198,18 +196,15 @@ void gd_ew_params(const gd_op *op, const void *attrs, int type, gd_param *params
 gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
     const gd_op *op = call->op;
     begin(p, ir, type);
-    if (op->fusion)
-        gd_fused_params(call, p->params);
-    else
-        gd_ew_params(op, call->attrs, type, p->params);
+    if (op->fusion) gd_fused_params(call, p->params);
+    else gd_ew_params(op, call->attrs, type, p->params);
     if (!op->fusion || gd_ew_uses_compiled()) p->whole = compiled(op, ir)->fn[type];
     if (p->whole) return GD_OK;
     GD_TRY(find_steps(ir, type, p));
     if (op->fusion) { /* worked out when it was made */
         p->n_slots = op->fusion->n_slots;
         p->slot = op->fusion->slot;
-    } else
-        p->n_slots = gd_ir_slots(ir, p->own_slot);
+    } else p->n_slots = gd_ir_slots(ir, p->own_slot);
     return GD_OK;
 }
 

@@ -56,8 +56,7 @@ typedef struct job {
     size_t task_bytes;
 } job;
 
-/* --- operands ----------------------------------------------------------------------------------
- */
+/* --- operands --------------------------------------------------------------------------------- */
 
 /* Bytes from one element to the next along dim d of the shape; operands are aligned at the last
  * dim. */
@@ -144,8 +143,7 @@ static void set_job(job *j, const gd_kernel_call *k) {
     j->task_bytes = (size_t)(j->n_buffers + rows->n_kept) * row_bytes;
 }
 
-/* --- rows that go through a buffer ---------------------------------------------------------------
- */
+/* --- rows that go through a buffer ------------------------------------------------------------ */
 
 /* Rows are not always one line: the innermost dim at a time. `in` copies to the buffer. */
 static void copy_row(const job *j, const operand *o, char *row, char *buffer, bool column,
@@ -162,10 +160,8 @@ static void copy_row(const job *j, const operand *o, char *row, char *buffer, bo
             rest /= j->row_dims[d];
         }
         char *b = buffer + l * line * j->size;
-        if (!in)
-            gd_convert_row(o->dtype, at, step, j->dtype, b, j->size, line);
-        else if (step)
-            gd_convert_row(j->dtype, b, j->size, o->dtype, at, step, line);
+        if (!in) gd_convert_row(o->dtype, at, step, j->dtype, b, j->size, line);
+        else if (step) gd_convert_row(j->dtype, b, j->size, o->dtype, at, step, line);
         else
             for (int64_t i = 0; i < line; i++)
                 gd_convert_row(j->dtype, b + i * j->size, j->size, o->dtype, at, 0, 1);
@@ -176,8 +172,7 @@ static bool is_column(const job *j, int i) {
     return i < j->n_in ? i >= j->rows->n_tensors : j->rows->value_of[i - j->n_in] >= 0;
 }
 
-/* --- the evaluator -------------------------------------------------------------------------------
- */
+/* --- the evaluator ---------------------------------------------------------------------------- */
 
 static double load_one(const job *j, const void *at) {
     return j->type == GD_EW_F64 ? *(const double *)at : *(const float *)at;
@@ -262,10 +257,8 @@ static void evaluate_row(const job *j, char *const *in, char *const *out, char *
     for (int i = 0; i < rows->n_results; i++) {
         if (rows->value_of[i] < 0) continue;
         const double value = params[rows->n_params + rows->value_of[i]].real;
-        if (j->type == GD_EW_F64)
-            *(double *)out[i] = value;
-        else
-            *(float *)out[i] = (float)value;
+        if (j->type == GD_EW_F64) *(double *)out[i] = value;
+        else *(float *)out[i] = (float)value;
     }
 }
 
@@ -283,8 +276,7 @@ static gd_status prepare_evaluator(job *j) {
     return GD_OK;
 }
 
-/* --- tasks ---------------------------------------------------------------------------------------
- */
+/* --- tasks ------------------------------------------------------------------------------------ */
 
 static void find_row(const job *j, int64_t row, char **base) {
     const int n = j->n_in + j->n_out;
@@ -330,10 +322,8 @@ static void run_one_by_one(const job *j, int64_t first, int64_t end, char *const
             if (!o->direct && i < j->n_in && (row == first || !o->same))
                 copy_row(j, o, base[i], at[i], is_column(j, i), true);
         }
-        if (j->fn)
-            j->fn(1, j->n, at, no_step, at + j->n_in, no_step, kept, j->params);
-        else
-            evaluate_row(j, at, at + j->n_in, kept, params, tiles);
+        if (j->fn) j->fn(1, j->n, at, no_step, at + j->n_in, no_step, kept, j->params);
+        else evaluate_row(j, at, at + j->n_in, kept, params, tiles);
         for (int i = j->n_in; i < n; i++)
             if (!j->operands[i].direct)
                 copy_row(j, &j->operands[i], base[i], at[i], is_column(j, i), false);
@@ -347,10 +337,8 @@ static void run_task(void *arg, int64_t task) {
     char *memory = j->workspace + (size_t)task * j->task_bytes, *kept[GD_ROW_KEPT];
     for (int i = 0; i < j->rows->n_kept; i++) kept[i] = memory + (size_t)i * row_bytes;
     char *buffers = memory + (size_t)j->rows->n_kept * row_bytes;
-    if (j->fn && j->direct)
-        run_direct(j, first, end, kept);
-    else
-        run_one_by_one(j, first, end, kept, buffers);
+    if (j->fn && j->direct) run_direct(j, first, end, kept);
+    else run_one_by_one(j, first, end, kept, buffers);
 }
 
 /*kernel fused_reduction.rows  rank 20

@@ -21,7 +21,7 @@
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* --- working memory -------------------------------------------------------------------------- */
+/* --- working memory --------------------------------------------------------------------------- */
 
 enum { SCRATCH_KINDS = 2, SCRATCH_ALIGNMENT = 4096 };
 
@@ -53,9 +53,13 @@ static void make_scratch_key(void) {
 
 /* What blocks and parts work in when there is no memory left: one of each, for whoever comes first.
  * RESERVED_BLOCK is more than any block asks for: A and C of a block, and a panel of B. */
-enum { RESERVED_BLOCK = 6 << 20, RESERVED_PART = GD_GEMM_BLOCK_M * GD_GEMM_BLOCK_N * sizeof(double) };
+enum {
+    RESERVED_BLOCK = 6 << 20,
+    RESERVED_PART = GD_GEMM_BLOCK_M * GD_GEMM_BLOCK_N * sizeof(double)
+};
 static _Atomic(char *) reserve; /* a block, then two parts */
-static pthread_mutex_t reserve_making = PTHREAD_MUTEX_INITIALIZER, reserve_block = PTHREAD_MUTEX_INITIALIZER,
+static pthread_mutex_t reserve_making = PTHREAD_MUTEX_INITIALIZER,
+                       reserve_block = PTHREAD_MUTEX_INITIALIZER,
                        reserve_parts = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(reserve_making)
 GD_MUTEX_AT_FORK(reserve_parts)
@@ -65,14 +69,19 @@ gd_status gd_gemm_reserve(void) {
     if (atomic_load(&reserve)) return GD_OK;
     pthread_mutex_lock(&reserve_making);
     if (!atomic_load(&reserve))
-        atomic_store(&reserve, gd_aligned_alloc(SCRATCH_ALIGNMENT, RESERVED_BLOCK + 2 * RESERVED_PART));
+        atomic_store(&reserve,
+                     gd_aligned_alloc(SCRATCH_ALIGNMENT, RESERVED_BLOCK + 2 * RESERVED_PART));
     pthread_mutex_unlock(&reserve_making);
-    return atomic_load(&reserve) ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to keep in reserve for products");
+    return atomic_load(&reserve)
+               ? GD_OK
+               : gd_fail(GD_E_MEMORY, "no memory to keep in reserve for products");
 }
 
 static void __attribute__((constructor)) set_hook(void) { gd_cpu_reserve_hook = gd_gemm_reserve; }
 
-static void __attribute__((destructor)) free_reserve(void) { gd_free(atomic_exchange(&reserve, NULL)); }
+static void __attribute__((destructor)) free_reserve(void) {
+    gd_free(atomic_exchange(&reserve, NULL));
+}
 
 static void *reserved_block(size_t bytes) {
     char *memory = atomic_load(&reserve);
@@ -82,7 +91,8 @@ static void *reserved_block(size_t bytes) {
 }
 
 void gd_gemm_scratch_done(void *memory) {
-    if (memory && memory == atomic_load_explicit(&reserve, memory_order_relaxed)) pthread_mutex_unlock(&reserve_block);
+    if (memory && memory == atomic_load_explicit(&reserve, memory_order_relaxed))
+        pthread_mutex_unlock(&reserve_block);
 }
 
 static void *own_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
@@ -103,7 +113,7 @@ void *gd_gemm_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
     return memory || kind != GD_GEMM_SCRATCH_BLOCK ? memory : reserved_block(bytes);
 }
 
-/* --- which way round ------------------------------------------------------------------------- */
+/* --- which way round -------------------------------------------------------------------------- */
 
 /* The same product, as the transpose of C. */
 static gd_gemm transposed(const gd_gemm *g) {
@@ -155,7 +165,8 @@ static double cost_of_b(const gd_gemm *g, int64_t rows) {
 /* Multiplications for columns that are not there: tiles are whole vectors wide. */
 static double cost_of_rest(const gd_gemm *g) {
     const int64_t vector = g->c.dtype == GD_F64 ? 8 : 16;
-    return (double)g->m * (double)(divide_up(g->n, vector) * vector - g->n) * (double)g->k * MULTIPLY_NS;
+    return (double)g->m * (double)(divide_up(g->n, vector) * vector - g->n) * (double)g->k *
+           MULTIPLY_NS;
 }
 
 static double cost_of_order(const gd_gemm *g) {
@@ -174,7 +185,7 @@ static bool is_better_transposed(const gd_gemm *g) {
     return cost_of_order(&t) < cost_of_order(g);
 }
 
-/* --- cutting --------------------------------------------------------------------------------- */
+/* --- cutting ---------------------------------------------------------------------------------- */
 
 /* Multiply-adds that are not worth the attention of a second thread (a few microseconds). */
 static const double SMALL_WORK = 1 << 18;
@@ -216,10 +227,12 @@ static double cost_of_fetching_a(const gd_gemm *g) {
 
 /* What cutting a product, one of `count`, into (cuts_m, cuts_n) blocks costs in one way or another
  * beyond the multiplications, on one thread (`alone`) or several. */
-static double cost_of_cuts(const gd_gemm *g, int64_t count, int64_t cuts_m, int64_t cuts_n, bool alone) {
+static double cost_of_cuts(const gd_gemm *g, int64_t count, int64_t cuts_m, int64_t cuts_n,
+                           bool alone) {
     const double pieces = (double)(count * cuts_m * cuts_n);
-    const double packing = (double)(cuts_n - 1) * cost_of_fetching_a(g) + (double)cuts_n * cost_of_a(g) +
-                           (double)cuts_m * cost_of_b(g, g->m / cuts_m) + PIECE_NS * (double)(cuts_m * cuts_n);
+    const double packing =
+        (double)(cuts_n - 1) * cost_of_fetching_a(g) + (double)cuts_n * cost_of_a(g) +
+        (double)cuts_m * cost_of_b(g, g->m / cuts_m) + PIECE_NS * (double)(cuts_m * cuts_n);
     if (alone) return packing;
     const double move_c =
         cuts_m == 1 && g->accumulate ? (double)g->m * (double)g->n * MOVE_C_NS : 0;
@@ -268,16 +281,21 @@ size_t gd_gemm_most_scratch(int64_t m, int64_t n, int64_t k, gd_dtype dtype) {
     enum { HIGHEST = 16, DEEPEST = 4096 /* bytes */, PAGE = 4096 };
     const int64_t size = dtype == GD_F64 ? 8 : 4;
     const bool cut = (double)m * (double)n * (double)k > SMALL_WORK;
-    const int64_t rows = cut ? min64(m, GD_GEMM_BLOCK_M) : m, columns = cut ? min64(n, GD_GEMM_BLOCK_N) : n;
-    const int64_t depth = min64(k, DEEPEST / size) + 1, high = (rows > columns ? rows : columns) + HIGHEST;
-    const int64_t block = (high * depth + (high / 6 + 1) * 64 + GD_GEMM_PANEL_MAX * depth + rows * columns) * size + 2 * PAGE;
+    const int64_t rows = cut ? min64(m, GD_GEMM_BLOCK_M) : m,
+                  columns = cut ? min64(n, GD_GEMM_BLOCK_N) : n;
+    const int64_t depth = min64(k, DEEPEST / size) + 1,
+                  high = (rows > columns ? rows : columns) + HIGHEST;
+    const int64_t block =
+        (high * depth + (high / 6 + 1) * 64 + GD_GEMM_PANEL_MAX * depth + rows * columns) * size +
+        2 * PAGE;
     const int64_t blocks = divide_up(m, GD_GEMM_BLOCK_M) * divide_up(n, GD_GEMM_BLOCK_N);
     const bool in_parts = cut && blocks < WANTED_PIECES && k >= 2 * PART_DEPTH;
-    const int64_t parts = in_parts ? min64(divide_up(WANTED_PIECES, blocks), k / PART_DEPTH) * m * n * size : 0;
+    const int64_t parts =
+        in_parts ? min64(divide_up(WANTED_PIECES, blocks), k / PART_DEPTH) * m * n * size : 0;
     return (size_t)(block + block / 2 + parts + parts / 2); /* see own_scratch */
 }
 
-/* --- pieces ---------------------------------------------------------------------------------- */
+/* --- pieces ----------------------------------------------------------------------------------- */
 
 /* Product number `index` of the batch. */
 static gd_gemm product_at(const job *j, int64_t index) {
@@ -349,13 +367,13 @@ static void run_piece(void *arg, int64_t i) {
 static void sum_parts(const gd_gemm *g, char *parts, int64_t count) {
     if (g->c.dtype == GD_F64)
         GD_ISA_CALL(gd_gemm_sum_f64)(g, (double *)(void *)parts, count, g->m * g->n);
-    else
-        GD_ISA_CALL(gd_gemm_sum_f32)(g, (float *)(void *)parts, count, g->m * g->n);
+    else GD_ISA_CALL(gd_gemm_sum_f32)(g, (float *)(void *)parts, count, g->m * g->n);
 }
 
 static void add_part(const job *j, char *sum, const char *part, int64_t n) {
     for (int64_t i = 0; i < n; i++)
-        if (j->g.c.dtype == GD_F64) ((double *)(void *)sum)[i] += ((const double *)(const void *)part)[i];
+        if (j->g.c.dtype == GD_F64)
+            ((double *)(void *)sum)[i] += ((const double *)(const void *)part)[i];
         else ((float *)(void *)sum)[i] += ((const float *)(const void *)part)[i];
 }
 
@@ -398,7 +416,7 @@ static gd_status run_job(job *j) {
     return GD_OK;
 }
 
-/* --- the calls ------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 static bool is_narrow(gd_dtype t) { return t == GD_F32 || t == GD_F16 || t == GD_BF16; }
 

@@ -50,8 +50,8 @@ static void finish_run(const gd_gemm *g, const real *sums, int64_t i, int64_t j,
                           n - at);
         if (g->act == GD_GEMM_RELU) x = relu(x);
         if (m.data)
-            x = masked(x, read_vec(gd_gemm_at(m.data, m.dtype, at * m_step), m.dtype, m_step,
-                                   n - at));
+            x = masked(x,
+                       read_vec(gd_gemm_at(m.data, m.dtype, at * m_step), m.dtype, m_step, n - at));
         write_vec(to, c.dtype, c_step, x, n - at);
     }
 }

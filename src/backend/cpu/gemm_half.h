@@ -3,7 +3,7 @@
  */
 #if !defined(GEMM_F64)
 
-/* --- one number, in plain bit code ----------------------------------------------------------- */
+/* --- one number, in plain bit code ------------------------------------------------------------ */
 
 INLINE float float_of_bits(uint32_t bits) {
     float x;
@@ -49,7 +49,7 @@ INLINE uint16_t f16_of_float(float x) {
     return (uint16_t)(sign | magnitude >> 13);
 }
 
-/* --- a vector of them ------------------------------------------------------------------------ */
+/* --- a vector of them ------------------------------------------------------------------------- */
 
 #if defined(__AVX512F__)
 
@@ -100,11 +100,11 @@ INLINE halves load_halves(const void *p) {
 }
 INLINE void store_halves(void *p, halves h) { memcpy(p, &h, sizeof h); }
 
-#define EACH_HALF(result_type, result, from, expression)                                           \
-    INLINE result_type result(from) {                                                              \
-        result_type y;                                                                             \
-        for (int i = 0; i < VL; i++) expression;                                                   \
-        return y;                                                                                  \
+#define EACH_HALF(result_type, result, from, expression) \
+    INLINE result_type result(from) {                    \
+        result_type y;                                   \
+        for (int i = 0; i < VL; i++) expression;         \
+        return y;                                        \
     }
 EACH_HALF(vec, vec_of_f16, halves h, y[i] = float_of_f16(h.at[i]))
 EACH_HALF(vec, vec_of_bf16, halves h, y[i] = float_of_bf16(h.at[i]))
@@ -115,7 +115,7 @@ EACH_HALF(halves, bf16_of_vec, vec x, y.at[i] = bf16_of_float(x[i]))
 #endif
 #endif /* !GEMM_F64 */
 
-/* --- any type, any stride -------------------------------------------------------------------- */
+/* --- any type, any stride --------------------------------------------------------------------- */
 
 INLINE real read_one(const void *p, gd_dtype dtype, int64_t index) {
 #if !defined(GEMM_F64)

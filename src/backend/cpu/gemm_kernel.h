@@ -14,19 +14,20 @@
 #if defined(__AVX512F__)
 enum { TILE_W = 4, TILE_H = 14 };
 static const int tile_height[TILE_W + 1] = {0, 14, 14, 8, 6};
-#define TILES(X) TILES_1_TO_14(X, 1) TILES_1_TO_14(X, 2) TILES_1_TO_8(X, 3) TILES_1_TO_6(X, 4)
+#define TILES(X)      TILES_1_TO_14(X, 1) TILES_1_TO_14(X, 2) TILES_1_TO_8(X, 3) TILES_1_TO_6(X, 4)
 #define HIGH_TILES(X) X(12, 2) X(13, 2) X(14, 2) X(7, 3) X(8, 3) X(5, 4) X(6, 4)
 #else
 enum { TILE_W = 2, TILE_H = 8 };
 static const int tile_height[TILE_W + 1] = {0, 8, 6};
-#define TILES(X) TILES_1_TO_8(X, 1) TILES_1_TO_6(X, 2)
+#define TILES(X)      TILES_1_TO_8(X, 1) TILES_1_TO_6(X, 2)
 #define HIGH_TILES(X) X(5, 2) X(6, 2)
 #endif
 
 /* Columns of the widest tile, and the longest run of k that a tile sums before C is touched: such
  * a panel of B (TILE_N x TILE_K) stays in the second-level cache, H rows of A in the first. */
 enum { TILE_N = TILE_W * VL, TILE_K = 4096 / sizeof(real) };
-_Static_assert((int)TILE_N <= (int)GD_GEMM_PANEL_MAX, "panels are wider than fill functions expect");
+_Static_assert((int)TILE_N <= (int)GD_GEMM_PANEL_MAX,
+               "panels are wider than fill functions expect");
 
 typedef struct tile {
     int64_t n, k;  /* columns to store, n <= W * VL; depth */
@@ -34,10 +35,10 @@ typedef struct tile {
     int64_t a_row, a_col;
     const real *b; /* (k, n), columns side by side */
     int64_t b_row;
-    real *b_packed;    /* for the packing kernel: where B goes, with W * VL columns */
+    real *b_packed;     /* for the packing kernel: where B goes, with W * VL columns */
     const real *ahead;  /* a cache line to be fetched into the second-level cache meanwhile ... */
     int64_t ahead_step; /* ... and, after every other k, the next one, so much further on */
-    real *c;           /* (H, n), columns side by side */
+    real *c;            /* (H, n), columns side by side */
     int64_t c_row;
     bool accumulate;
     bool relu;
@@ -50,9 +51,9 @@ typedef struct tile {
 } tile;
 
 /* A statement for each of the H rows and W vectors of a tile. */
-#define EACH_SUM(i, v, ...)                                                                        \
-    UNROLL for (int i = 0; i < H; i++) {                                                           \
-        UNROLL for (int v = 0; v < W; v++) { __VA_ARGS__; }                                        \
+#define EACH_SUM(i, v, ...)                                 \
+    UNROLL for (int i = 0; i < H; i++) {                    \
+        UNROLL for (int v = 0; v < W; v++) { __VA_ARGS__; } \
     }
 
 /* sums -> C, by way of the epilogue. */
@@ -95,10 +96,8 @@ INLINE void tile_store(const int H, const int W, const tile *t, vec sums[TILE_H]
     } else {
         EACH_SUM(i, v, {
             real *c = t->c + i * t->c_row + v * VL;
-            if (v < W - 1)
-                store(c, sums[i][v]);
-            else
-                store_first(c, sums[i][v], last);
+            if (v < W - 1) store(c, sums[i][v]);
+            else store_first(c, sums[i][v], last);
         })
     }
 }
@@ -193,11 +192,11 @@ INLINE void tile_compute(const int H, const int W, const bool packing, const til
  * all layouts. */
 enum { PACKING = LAYOUTS };
 typedef void (*tile_kernel)(const tile *t);
-#define DEFINE_TILE(h, w)                                                                          \
-    static void tile_##h##x##w(const tile *t) { tile_compute(h, w, false, ANYHOW, t); }            \
+#define DEFINE_TILE(h, w)                                                               \
+    static void tile_##h##x##w(const tile *t) { tile_compute(h, w, false, ANYHOW, t); } \
     static void tile_##h##x##w##_packing(const tile *t) { tile_compute(h, w, true, ANYHOW, t); }
-#define DEFINE_HIGH_TILE(h, w)                                                                     \
-    static void tile_##h##x##w##_k(const tile *t) { tile_compute(h, w, false, A_ALONG_K, t); }     \
+#define DEFINE_HIGH_TILE(h, w)                                                                 \
+    static void tile_##h##x##w##_k(const tile *t) { tile_compute(h, w, false, A_ALONG_K, t); } \
     static void tile_##h##x##w##_rows(const tile *t) { tile_compute(h, w, false, A_ALONG_ROWS, t); }
 TILES(DEFINE_TILE)
 HIGH_TILES(DEFINE_HIGH_TILE)

@@ -77,41 +77,41 @@ INLINE vec gather_quarters(const real *a, const real *b) {
     return (vec)_mm256_insertf128_ps(low, _mm_loadu_ps((const float *)b), 1);
 }
 #define QUARTERS(ROW, r) gather_quarters(ROW(r), ROW((r) + TURN))
-#define TURN_OP(name) OP(_mm256_##name)
+#define TURN_OP(name)    OP(_mm256_##name)
 
 #endif
 
 /* turned[d] gets element d of each of the VL rows; ROW(r) is where row r is. */
 #if !defined(TURN_OP)
-#define TURN_ROWS(ROW, turned)                                                                     \
-    for (int d = 0; d < TURN; d++) {                                                               \
-        real column[VL];                                                                           \
-        for (int j = 0; j < VL; j++) column[j] = ROW(j)[d];                                        \
-        turned[d] = load(column);                                                                  \
+#define TURN_ROWS(ROW, turned)                              \
+    for (int d = 0; d < TURN; d++) {                        \
+        real column[VL];                                    \
+        for (int j = 0; j < VL; j++) column[j] = ROW(j)[d]; \
+        turned[d] = load(column);                           \
     }
 #elif defined(GEMM_F64)
-#define TURN_ROWS(ROW, turned)                                                                     \
-    {                                                                                              \
-        const vec even = QUARTERS(ROW, 0), odd = QUARTERS(ROW, 1);                                 \
-        turned[0] = TURN_OP(unpacklo)(even, odd);                                                  \
-        turned[1] = TURN_OP(unpackhi)(even, odd);                                                  \
+#define TURN_ROWS(ROW, turned)                                     \
+    {                                                              \
+        const vec even = QUARTERS(ROW, 0), odd = QUARTERS(ROW, 1); \
+        turned[0] = TURN_OP(unpacklo)(even, odd);                  \
+        turned[1] = TURN_OP(unpackhi)(even, odd);                  \
     }
 #else
-#define TURN_ROWS(ROW, turned)                                                                     \
-    {                                                                                              \
-        const vec x0 = QUARTERS(ROW, 0), x1 = QUARTERS(ROW, 1);                                    \
-        const vec x2 = QUARTERS(ROW, 2), x3 = QUARTERS(ROW, 3);                                    \
-        const vec low01 = TURN_OP(unpacklo)(x0, x1), high01 = TURN_OP(unpackhi)(x0, x1);           \
-        const vec low23 = TURN_OP(unpacklo)(x2, x3), high23 = TURN_OP(unpackhi)(x2, x3);           \
-        turned[0] = TURN_OP(shuffle)(low01, low23, 0x44);                                          \
-        turned[1] = TURN_OP(shuffle)(low01, low23, 0xee);                                          \
-        turned[2] = TURN_OP(shuffle)(high01, high23, 0x44);                                        \
-        turned[3] = TURN_OP(shuffle)(high01, high23, 0xee);                                        \
+#define TURN_ROWS(ROW, turned)                                                           \
+    {                                                                                    \
+        const vec x0 = QUARTERS(ROW, 0), x1 = QUARTERS(ROW, 1);                          \
+        const vec x2 = QUARTERS(ROW, 2), x3 = QUARTERS(ROW, 3);                          \
+        const vec low01 = TURN_OP(unpacklo)(x0, x1), high01 = TURN_OP(unpackhi)(x0, x1); \
+        const vec low23 = TURN_OP(unpacklo)(x2, x3), high23 = TURN_OP(unpackhi)(x2, x3); \
+        turned[0] = TURN_OP(shuffle)(low01, low23, 0x44);                                \
+        turned[1] = TURN_OP(shuffle)(low01, low23, 0xee);                                \
+        turned[2] = TURN_OP(shuffle)(high01, high23, 0x44);                              \
+        turned[3] = TURN_OP(shuffle)(high01, high23, 0xee);                              \
     }
 #endif
 
 /* Of VL rows anywhere, at depth k. */
-INLINE void turn(const real *const row[VL], int64_t k, vec turned[TURN]) {
+INLINE void turn(const real *const row[VL], int64_t k, vec turned[TURN]){
 #define ROW(r) (row[r] + k)
     TURN_ROWS(ROW, turned)
 #undef ROW
@@ -160,7 +160,8 @@ static void pack_turned(real *packed, int64_t step, source s, int64_t count, int
             for (int d = 0; d < VL; d += TURN) {
                 vec turned[TURN];
                 turn_even(from + d, s.j_step, turned);
-                UNROLL for (int i = 0; i < TURN; i++) store(packed + (k + d + i) * step + j, turned[i]);
+                UNROLL for (int i = 0; i < TURN; i++)
+                    store(packed + (k + d + i) * step + j, turned[i]);
             }
         }
     for (int64_t j = 0; j < count; j += VL) {
@@ -192,12 +193,8 @@ static void pack_turned_halves(real *packed, int64_t step, source s, int64_t cou
 }
 
 static void pack(real *packed, int64_t step, source s, int64_t count, int64_t depth) {
-    if (s.j_step == 1 && s.dtype == REAL_DTYPE)
-        pack_copied(packed, step, s, count, depth);
-    else if (s.k_step != 1 || s.j_step == 1)
-        pack_any(packed, step, s, count, depth);
-    else if (s.dtype == REAL_DTYPE)
-        pack_turned(packed, step, s, count, depth);
-    else
-        pack_turned_halves(packed, step, s, count, depth);
+    if (s.j_step == 1 && s.dtype == REAL_DTYPE) pack_copied(packed, step, s, count, depth);
+    else if (s.k_step != 1 || s.j_step == 1) pack_any(packed, step, s, count, depth);
+    else if (s.dtype == REAL_DTYPE) pack_turned(packed, step, s, count, depth);
+    else pack_turned_halves(packed, step, s, count, depth);
 }

@@ -128,7 +128,9 @@ static tile make_tile(const gd_gemm *g, const plan *p, int64_t run, int64_t j, i
 }
 
 /* Whether rows of k numbers lie one behind the other, or nearly so. */
-static bool follows(int64_t step, int64_t k) { return step >= k && step < k + 64 / (int64_t)sizeof(real); }
+static bool follows(int64_t step, int64_t k) {
+    return step >= k && step < k + 64 / (int64_t)sizeof(real);
+}
 
 /* What a tile fetches into the second-level cache while it multiplies. `left` counts the tiles of
  * the panel to come, all of them at most `height` high.
@@ -176,10 +178,8 @@ static void compute_panel(const gd_gemm *g, const plan *p, int64_t run, int64_t 
     t.k = depth;
     bool packing = false; /* by the first tile */
     if (p->turn_b) {
-        if (g->fill_b)
-            g->fill_b(g->filler, k, depth, j, n, p->b, width * VL);
-        else
-            pack(p->b, width * VL, panel_of(g->b, k, j), n, depth);
+        if (g->fill_b) g->fill_b(g->filler, k, depth, j, n, p->b, width * VL);
+        else pack(p->b, width * VL, panel_of(g->b, k, j), n, depth);
         t.b = p->b;
         t.b_row = width * VL;
     } else {

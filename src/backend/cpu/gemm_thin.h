@@ -11,7 +11,7 @@ static bool is_thin(const gd_gemm *g) {
 
 INLINE real scale_of(const gd_gemm *g) { return g->scaled ? (real)g->scale : 1; }
 
-/* --- one row, columns contiguous in B: sums along the row ------------------------------------ */
+/* --- one row, columns contiguous in B: sums along the row ------------------------------------- */
 
 enum { THIN_W = 8 };
 
@@ -114,9 +114,7 @@ static void compute_dots(const gd_gemm *g) {
 }
 
 static gd_status compute_thin(const gd_gemm *g) {
-    if (g->m == 1 && g->b.col == 1)
-        compute_row(g);
-    else
-        compute_dots(g);
+    if (g->m == 1 && g->b.col == 1) compute_row(g);
+    else compute_dots(g);
     return GD_OK;
 }

@@ -62,10 +62,8 @@ INLINE vec broadcast(real x);
 /* The first n elements, n <= VL, and perhaps some more: for where what follows may be overwritten.
  * Halves where they do, since whole vectors would often straddle two cache lines. */
 INLINE void store_at_least(real *p, vec x, int64_t n) {
-    if (n <= VL / 2)
-        memcpy(p, &x, sizeof x / 2);
-    else
-        store(p, x);
+    if (n <= VL / 2) memcpy(p, &x, sizeof x / 2);
+    else store(p, x);
 }
 
 /* a * b + c, rounded once where the processor has such an instruction. */
@@ -111,10 +109,8 @@ INLINE __m256i first(int64_t n) {
 }
 INLINE vec load_first(const real *p, int64_t n) { return OP(_mm256_maskload)(p, first(n)); }
 INLINE void store_first(real *p, vec x, int64_t n) {
-    if (n >= VL)
-        store(p, x);
-    else
-        OP(_mm256_maskstore)(p, first(n), x);
+    if (n >= VL) store(p, x);
+    else OP(_mm256_maskstore)(p, first(n), x);
 }
 INLINE vec broadcast(real x) { return OP(_mm256_set1)(x); }
 INLINE vec multiply_add(vec a, vec b, vec c) { return OP(_mm256_fmadd)(a, b, c); }
@@ -128,8 +124,7 @@ INLINE vec load_first(const real *p, int64_t n) {
     return x;
 }
 INLINE void store_first(real *p, vec x, int64_t n) {
-    if (n >= VL)
-        store(p, x);
+    if (n >= VL) store(p, x);
     else
         for (int64_t i = 0; i < n; i++) p[i] = x[i];
 }

@@ -14,7 +14,7 @@
 
 enum { PIECE = 16384, STRIP = 512 };
 
-/* --- places ------------------------------------------------------------------------------------ */
+/* --- places ----------------------------------------------------------------------------------- */
 
 typedef struct {
     const gd_axes_layout *l;
@@ -49,7 +49,7 @@ static gd_axes_layout layout_of(const gd_shape *axes, const gd_view *x, const gd
 /* How many of the kept axes, from the last, lie behind all indexed ones. */
 static int axes_behind(const gd_axes_layout *l) { return l->rank - 1 - l->axes[l->n - 1]; }
 
-/* --- reading ----------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* y is rows of `width` runs of `inner` elements. One of the dims in front of the runs counts places,
  * the others step in x. */
@@ -144,7 +144,7 @@ static gd_status index_axes_runs_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- writing ----------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /* A unit is up to STRIP elements of a run, for all places in their order. */
 typedef struct {
@@ -160,11 +160,11 @@ typedef struct {
 } put_job;
 
 static void add_run(gd_dtype dtype, char *y, const char *src, int64_t n) {
-#define SUM(T, value)                                                                              \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-        T *to = (T *)y + i, from = ((const T *)src)[i];                                            \
-        *to = (T)(value);                                                                          \
-    }                                                                                              \
+#define SUM(T, value)                                   \
+    for (int64_t i = 0; i < n; i++) {                   \
+        T *to = (T *)y + i, from = ((const T *)src)[i]; \
+        *to = (T)(value);                               \
+    }                                                   \
     break
     switch (dtype) {
     case GD_BOOL: SUM(uint8_t, *to || from);
@@ -173,10 +173,8 @@ static void add_run(gd_dtype dtype, char *y, const char *src, int64_t n) {
     case GD_I32: SUM(uint32_t, *to + from);
     case GD_I64: SUM(uint64_t, *to + from);
     case GD_F32:
-        if (n == 1)
-            *(float *)y += *(const float *)src;
-        else
-            GD_ISA_CALL(gd_add_row_f32)((float *)y, (const float *)src, n);
+        if (n == 1) *(float *)y += *(const float *)src;
+        else GD_ISA_CALL(gd_add_row_f32)((float *)y, (const float *)src, n);
         break;
     default: GD_ISA_CALL(gd_add_row_f64)((double *)y, (const double *)src, n);
     }
@@ -200,10 +198,8 @@ static void put_piece(void *arg, int64_t piece) {
         char *y = j->y + y_at * size;
         const char *src = j->src + src_at * size;
         for (int64_t m = 0; m < j->count; m++, src += j->src_step * size)
-            if (j->add)
-                add_run(j->dtype, y + j->places[m] * size, src, n);
-            else
-                memcpy(y + j->places[m] * size, src, (size_t)(n * size));
+            if (j->add) add_run(j->dtype, y + j->places[m] * size, src, n);
+            else memcpy(y + j->places[m] * size, src, (size_t)(n * size));
     }
 }
 

@@ -20,12 +20,14 @@ enum {
     STRIP = 128,   /* columns of a sum that one thread forms */
 };
 
-/* --- shared ------------------------------------------------------------------------------------ */
+/* --- shared ----------------------------------------------------------------------------------- */
 
 static bool row_major(const gd_view *v) { return gd_is_row_major(v->rank, v->dims, v->strides); }
 
 /* Other integer types are left to the reference kernels. */
-static bool plain_index(const gd_view *index) { return index->dtype == GD_I64 || index->dtype == GD_I32; }
+static bool plain_index(const gd_view *index) {
+    return index->dtype == GD_I64 || index->dtype == GD_I32;
+}
 
 static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
@@ -37,8 +39,11 @@ typedef struct {
 
 /* Indices [first, first + n) times the step of their axis; false: one is not in [0, size). */
 static bool load_places(const index_list *l, int64_t first, int64_t n, int64_t *places) {
-    if (l->narrow) return GD_ISA_CALL(gd_places_i32)((const int32_t *)l->data + first, n, l->size, l->step, places);
-    return GD_ISA_CALL(gd_places_i64)((const int64_t *)l->data + first, n, l->size, l->step, places);
+    if (l->narrow)
+        return GD_ISA_CALL(gd_places_i32)((const int32_t *)l->data + first, n, l->size, l->step,
+                                          places);
+    return GD_ISA_CALL(gd_places_i64)((const int64_t *)l->data + first, n, l->size, l->step,
+                                      places);
 }
 
 static gd_status out_of_range(const gd_view *index, int64_t size, int axis) {
@@ -53,14 +58,14 @@ static int64_t pieces_of(int64_t units, int64_t elements, int64_t *units_per_pie
     return (units + *units_per_piece - 1) / *units_per_piece;
 }
 
-/* --- gather ------------------------------------------------------------------------------------ */
+/* --- gather ----------------------------------------------------------------------------------- */
 
 typedef struct {
     index_list index;
     const char *x;
     char *y;
-    size_t size; /* of an element */
-    int rank;    /* of the dims before the last */
+    size_t size;                                   /* of an element */
+    int rank;                                      /* of the dims before the last */
     int64_t dims[GD_MAX_RANK], steps[GD_MAX_RANK]; /* of index; of x, without the axis */
     int64_t row, step; /* y[j] = x[base + j*step + place of index[j]] for the j of a row */
     int64_t blocks_per_row, blocks, blocks_per_piece;
@@ -72,8 +77,10 @@ static void gather_piece(void *arg, int64_t piece) {
     int64_t places[BLOCK], from = piece * j->blocks_per_piece, to = from + j->blocks_per_piece;
     if (to > j->blocks) to = j->blocks;
     for (int64_t b = from; b < to; b++) {
-        int64_t row = b / j->blocks_per_row, column = b % j->blocks_per_row * BLOCK, base = column * j->step;
-        int64_t n = j->row - column < BLOCK ? j->row - column : BLOCK, first = row * j->row + column;
+        int64_t row = b / j->blocks_per_row, column = b % j->blocks_per_row * BLOCK,
+                base = column * j->step;
+        int64_t n = j->row - column < BLOCK ? j->row - column : BLOCK,
+                first = row * j->row + column;
         for (int d = j->rank; d-- > 0;) {
             base += row % j->dims[d] * j->steps[d];
             row /= j->dims[d];
@@ -83,7 +90,8 @@ static void gather_piece(void *arg, int64_t piece) {
             return;
         }
         int64_t size = (int64_t)j->size;
-        GD_ISA_CALL(gd_take_row)(j->size, j->y + first * size, j->x + base * size, j->step, places, n);
+        GD_ISA_CALL(gd_take_row)
+        (j->size, j->y + first * size, j->x + base * size, j->step, places, n);
     }
 }
 
@@ -98,19 +106,24 @@ static gd_status gather_rows_run(gd_kernel_call *k) {
     gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]);
     int last = x.rank - 1, axis = axis_of(o->axis, x.rank);
     gather_job j = {.index = {index.data, index.dtype == GD_I32, x.dims[axis], x.strides[axis]},
-                    .x = x.data, .y = k->out[0].data, .size = gd_dtype_size(x.dtype), .rank = last,
-                    .row = index.dims[last], .step = axis == last ? 0 : x.strides[last]};
+                    .x = x.data,
+                    .y = k->out[0].data,
+                    .size = gd_dtype_size(x.dtype),
+                    .rank = last,
+                    .row = index.dims[last],
+                    .step = axis == last ? 0 : x.strides[last]};
     for (int d = 0; d < last; d++) {
         j.dims[d] = index.dims[d];
         j.steps[d] = d == axis ? 0 : x.strides[d];
     }
     j.blocks_per_row = (j.row + BLOCK - 1) / BLOCK;
     j.blocks = gd_numel(last, j.dims) * j.blocks_per_row;
-    gd_parallel_for(pieces_of(j.blocks, j.row < BLOCK ? j.row : BLOCK, &j.blocks_per_piece), gather_piece, &j);
+    gd_parallel_for(pieces_of(j.blocks, j.row < BLOCK ? j.row : BLOCK, &j.blocks_per_piece),
+                    gather_piece, &j);
     return j.bad ? out_of_range(&k->in[1], x.dims[axis], axis) : GD_OK;
 }
 
-/* --- scatter ----------------------------------------------------------------------------------- */
+/* --- scatter ---------------------------------------------------------------------------------- */
 
 typedef enum {
     SET,
@@ -131,8 +144,9 @@ typedef struct {
     index_list index;
     const char *src;
     char *y, *also; /* also: row-major, as index */
-    int rank; /* of the dims that are neither the axis nor the last */
-    int64_t dims[GD_MAX_RANK], index_steps[GD_MAX_RANK], src_steps[GD_MAX_RANK], y_steps[GD_MAX_RANK];
+    int rank;       /* of the dims that are neither the axis nor the last */
+    int64_t dims[GD_MAX_RANK], index_steps[GD_MAX_RANK], src_steps[GD_MAX_RANK],
+        y_steps[GD_MAX_RANK];
     int64_t rows, index_row, src_row; /* rows of a unit, and the steps from one to the next */
     int64_t row, blocks_per_row;
     int column_step; /* of y: 0 where the axis is the last dimension, else 1 */
@@ -141,14 +155,15 @@ typedef struct {
 } scatter_job;
 
 /* y[places[i] + i*step] gets src[i]. Small integers wrap as they are stored, large ones as unsigned. */
-#define PUT(T, value)                                                          \
-    for (int64_t i = 0; i < n; i++) {                                          \
-        T *to = (T *)y + places[i] + i * step, from = ((const T *)src)[i];     \
-        *to = (T)(value);                                                      \
-    }                                                                          \
+#define PUT(T, value)                                                      \
+    for (int64_t i = 0; i < n; i++) {                                      \
+        T *to = (T *)y + places[i] + i * step, from = ((const T *)src)[i]; \
+        *to = (T)(value);                                                  \
+    }                                                                      \
     break
 
-static void set_row(size_t size, char *y, int step, const int64_t *places, const char *src, int64_t n) {
+static void set_row(size_t size, char *y, int step, const int64_t *places, const char *src,
+                    int64_t n) {
     switch (size) {
     case 1: PUT(uint8_t, from);
     case 2: PUT(uint16_t, from);
@@ -157,7 +172,8 @@ static void set_row(size_t size, char *y, int step, const int64_t *places, const
     }
 }
 
-static void add_row(gd_dtype dtype, char *y, int step, const int64_t *places, const char *src, int64_t n) {
+static void add_row(gd_dtype dtype, char *y, int step, const int64_t *places, const char *src,
+                    int64_t n) {
     switch (dtype) {
     case GD_BOOL: PUT(uint8_t, *to || from);
     case GD_U8:
@@ -169,15 +185,16 @@ static void add_row(gd_dtype dtype, char *y, int step, const int64_t *places, co
     }
 }
 
-static void multiply_row(gd_dtype dtype, char *y, int step, const int64_t *places, const char *src, int64_t n) {
+static void multiply_row(gd_dtype dtype, char *y, int step, const int64_t *places, const char *src,
+                         int64_t n) {
     switch (dtype) {
     case GD_BOOL: PUT(uint8_t, *to && from);
     case GD_U8:
     case GD_I8: PUT(uint8_t, *to * from);
     case GD_I32: PUT(uint32_t, *to * from);
     case GD_I64: PUT(uint64_t, *to * from);
-    case GD_F32: PUT(float, *to * from);
-    default: PUT(double, *to * from);
+    case GD_F32: PUT(float, *to *from);
+    default: PUT(double, *to *from);
     }
 }
 
@@ -220,24 +237,23 @@ static void fill_row(size_t size, char *y, int step, const int64_t *places, cons
 
 /* For scatter_others: the product so far is multiplied into, or kept in, the result of each factor.
  */
-#define OTHERS(T)                                                                                  \
-    for (int64_t k = 0; k < n; k++) {                                                              \
-        int64_t i = how == BEFORE ? k : n - 1 - k;                                                 \
-        T *to = (T *)y + places[i] + i * step, *other = (T *)also + i;                             \
-        *other = how == BEFORE ? *to : *other * *to;                                               \
-        *to *= ((const T *)src)[i];                                                                \
+#define OTHERS(T)                                                      \
+    for (int64_t k = 0; k < n; k++) {                                  \
+        int64_t i = how == BEFORE ? k : n - 1 - k;                     \
+        T *to = (T *)y + places[i] + i * step, *other = (T *)also + i; \
+        *other = how == BEFORE ? *to : *other * *to;                   \
+        *to *= ((const T *)src)[i];                                    \
     }
 static void others_row(scatter_how how, gd_dtype dtype, char *y, char *also, int step,
                        const int64_t *places, const char *src, int64_t n) {
-    if (dtype == GD_F32)
-        OTHERS(float)
-    else
-        OTHERS(double)
+    if (dtype == GD_F32) OTHERS(float)
+    else OTHERS(double)
 }
 #undef OTHERS
 
 /* n elements of one row. */
-static bool scatter_row(const scatter_job *j, int64_t index_at, int64_t src_at, int64_t y_at, int64_t n) {
+static bool scatter_row(const scatter_job *j, int64_t index_at, int64_t src_at, int64_t y_at,
+                        int64_t n) {
     int64_t places[BLOCK], size = (int64_t)gd_dtype_size(j->dtype);
     if (!load_places(&j->index, index_at, n, places)) return false;
     char *y = j->y + y_at * size;
@@ -292,7 +308,8 @@ static void scatter_piece(void *arg, int64_t piece) {
 
 /* What is put where: index, src and y are row-major, and index is not empty. */
 static scatter_job scatter_of(const gd_kernel_call *k, int64_t given_axis) {
-    gd_view index = gd_at_least_1d(k->in[1]), src = gd_at_least_1d(k->in[2]), y = gd_at_least_1d(k->out[0]);
+    gd_view index = gd_at_least_1d(k->in[1]), src = gd_at_least_1d(k->in[2]),
+            y = gd_at_least_1d(k->out[0]);
     int last = y.rank - 1, axis = axis_of(given_axis, y.rank);
     scatter_job j = {.dtype = y.dtype,
                      .index = {index.data, index.dtype == GD_I32, y.dims[axis], y.strides[axis]},
@@ -340,7 +357,8 @@ static gd_status scatter_with(gd_kernel_call *k, int64_t axis, scatter_how how) 
 
 static bool plain_scatter(const gd_kernel_call *k) { return plain_index(&k->in[1]); }
 static bool direct_scatter(const gd_kernel_call *k) { /* no operand needs to be copied first */
-    return plain_index(&k->in[1]) && row_major(&k->in[1]) && row_major(&k->in[2]) && row_major(&k->out[0]);
+    return plain_index(&k->in[1]) && row_major(&k->in[1]) && row_major(&k->in[2]) &&
+           row_major(&k->out[0]);
 }
 static bool direct_sum(const gd_kernel_call *k) {
     return direct_scatter(k) && k->out[0].dtype != GD_F16 && k->out[0].dtype != GD_BF16;
@@ -417,10 +435,8 @@ static gd_status scatter_others_products_run(gd_kernel_call *k) {
     before.data = k->workspace;
     if (!after.data) after.data = (double *)k->workspace + n; /* nobody wants it */
     for (int64_t i = 0; i < n; i++)
-        if (after.dtype == GD_F32)
-            ((float *)after.data)[i] = 1;
-        else
-            ((double *)after.data)[i] = 1;
+        if (after.dtype == GD_F32) ((float *)after.data)[i] = 1;
+        else ((double *)after.data)[i] = 1;
     if (no_index(k)) return GD_OK;
     scatter_job j = scatter_of(k, o->axis);
     j.also = k->out[1].data;
@@ -433,7 +449,7 @@ static gd_status scatter_others_products_run(gd_kernel_call *k) {
     return scatter_go(k, &j, j.also ? AFTER : MULTIPLY, o->axis);
 }
 
-/* --- whole slices ------------------------------------------------------------------------------ */
+/* --- whole slices ----------------------------------------------------------------------------- */
 
 /* y (outer, count, inner) takes slices of x (outer, size, inner); inner is a run in both. */
 typedef struct {
@@ -454,7 +470,8 @@ static void select_piece(void *arg, int64_t piece) {
     if (to > j->units) to = j->units;
     for (int64_t u = from; u < to;) {
         /* as many slices as there are in one outer place and in this piece */
-        int64_t slice = u / j->parts, first = slice % j->count, rest = slice / j->count, base = 0, n = 1;
+        int64_t slice = u / j->parts, first = slice % j->count, rest = slice / j->count, base = 0,
+                n = 1;
         for (int d = j->rank; d-- > 0;) {
             base += rest % j->dims[d] * j->x_steps[d];
             rest /= j->dims[d];
@@ -468,15 +485,22 @@ static void select_piece(void *arg, int64_t piece) {
             GD_ISA_CALL(gd_take_row)((size_t)size, y, x, 0, places, n);
             continue;
         }
-        int64_t at = (u - n) % j->parts * j->part, length = j->inner - at < j->part ? j->inner - at : j->part;
+        int64_t at = (u - n) % j->parts * j->part,
+                length = j->inner - at < j->part ? j->inner - at : j->part;
         for (int64_t i = 0; i < n; i++)
-            memcpy(y + (i * j->inner + at) * size, x + (places[i] + at) * size, (size_t)(length * size));
+            memcpy(y + (i * j->inner + at) * size, x + (places[i] + at) * size,
+                   (size_t)(length * size));
     }
 }
 
-static void select_slices(const gd_view *x, const int64_t *places, int64_t count, const gd_view *y, int axis) {
-    select_job j = {.places = places, .x = x->data, .y = y->data, .size = (int64_t)gd_dtype_size(x->dtype),
-                    .rank = axis, .count = count};
+static void select_slices(const gd_view *x, const int64_t *places, int64_t count, const gd_view *y,
+                          int axis) {
+    select_job j = {.places = places,
+                    .x = x->data,
+                    .y = y->data,
+                    .size = (int64_t)gd_dtype_size(x->dtype),
+                    .rank = axis,
+                    .count = count};
     for (int d = 0; d < axis; d++) {
         j.dims[d] = x->dims[d];
         j.x_steps[d] = x->strides[d];
@@ -494,7 +518,9 @@ static bool all_places(const gd_view *index, int64_t size, int64_t step, int64_t
                        gd_numel(index->rank, index->dims), places);
 }
 
-static size_t places_bytes(const gd_view *index) { return (size_t)gd_numel(index->rank, index->dims) * sizeof(int64_t); }
+static size_t places_bytes(const gd_view *index) {
+    return (size_t)gd_numel(index->rank, index->dims) * sizeof(int64_t);
+}
 
 /* The dims behind the axis are one run in memory. */
 static bool run_behind(const gd_view *x, int axis) {
@@ -509,11 +535,14 @@ static bool index_select_runs_match(const gd_kernel_call *k) {
     return x->rank > 0 && plain_index(&k->in[1]) && row_major(&k->in[1]) && row_major(&k->out[0]) &&
            run_behind(x, axis_of(((const gd_index_select_options *)k->attrs)->axis, x->rank));
 }
-static size_t index_select_runs_workspace(const gd_kernel_call *k) { return places_bytes(&k->in[1]); }
+static size_t index_select_runs_workspace(const gd_kernel_call *k) {
+    return places_bytes(&k->in[1]);
+}
 static gd_status index_select_runs_run(gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *index = &k->in[1];
     int axis = axis_of(((const gd_index_select_options *)k->attrs)->axis, x->rank);
-    if (!all_places(index, x->dims[axis], x->strides[axis], k->workspace)) return out_of_range(index, x->dims[axis], axis);
+    if (!all_places(index, x->dims[axis], x->strides[axis], k->workspace))
+        return out_of_range(index, x->dims[axis], axis);
     select_slices(x, k->workspace, gd_numel(index->rank, index->dims), &k->out[0], axis);
     return GD_OK;
 }
@@ -522,7 +551,8 @@ static gd_status index_select_runs_run(gd_kernel_call *k) {
  * Rows of the table are runs in memory; indices (i64 or i32) and y row-major.
  */
 static bool embedding_runs_match(const gd_kernel_call *k) {
-    return plain_index(&k->in[0]) && row_major(&k->in[0]) && row_major(&k->out[0]) && run_behind(&k->in[1], 0);
+    return plain_index(&k->in[0]) && row_major(&k->in[0]) && row_major(&k->out[0]) &&
+           run_behind(&k->in[1], 0);
 }
 static size_t embedding_runs_workspace(const gd_kernel_call *k) { return places_bytes(&k->in[0]); }
 static gd_status embedding_runs_run(gd_kernel_call *k) {
@@ -533,7 +563,7 @@ static gd_status embedding_runs_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- index_add --------------------------------------------------------------------------------- */
+/* --- index_add -------------------------------------------------------------------------------- */
 
 /* y (outer, size, inner) += alpha * src (outer, count, inner) at the indices. A unit is up to STRIP
  * places of inner, for all indices in their order. */
@@ -548,11 +578,11 @@ typedef struct {
 } sum_job;
 
 static void add_slice(gd_dtype dtype, char *y, const char *src, int64_t n, double alpha) {
-#define SUM(T, value)                                                          \
-    for (int64_t i = 0; i < n; i++) {                                          \
-        T *to = (T *)y + i, from = ((const T *)src)[i];                        \
-        *to = (T)(value);                                                      \
-    }                                                                          \
+#define SUM(T, value)                                   \
+    for (int64_t i = 0; i < n; i++) {                   \
+        T *to = (T *)y + i, from = ((const T *)src)[i]; \
+        *to = (T)(value);                               \
+    }                                                   \
     break
     if (dtype == GD_F32 && alpha == 1) {
         if (n == 1) *(float *)y += *(const float *)src;
@@ -582,7 +612,8 @@ static void sum_piece(void *arg, int64_t piece) {
     int64_t width = (int64_t)gd_dtype_size(j->dtype);
     if (to > j->units) to = j->units;
     for (int64_t u = from; u < to; u++) {
-        int64_t outer = u / j->blocks, at = u % j->blocks * STRIP, n = j->inner - at < STRIP ? j->inner - at : STRIP;
+        int64_t outer = u / j->blocks, at = u % j->blocks * STRIP,
+                n = j->inner - at < STRIP ? j->inner - at : STRIP;
         char *y = j->y + (outer * j->size * j->inner + at) * width;
         const char *src = j->src + (outer * j->count * j->inner + at) * width;
         for (int64_t i = 0; i < j->count; i++)
@@ -593,15 +624,24 @@ static void sum_piece(void *arg, int64_t piece) {
 /*kernel index_add.direct  rank 20  match direct_sum
  * x with any strides.
  */
-static size_t index_add_direct_workspace(const gd_kernel_call *k) { return places_bytes(&k->in[1]); }
+static size_t index_add_direct_workspace(const gd_kernel_call *k) {
+    return places_bytes(&k->in[1]);
+}
 static gd_status index_add_direct_run(gd_kernel_call *k) {
     const gd_index_add_options *o = k->attrs;
-    gd_view index = gd_at_least_1d(k->in[1]), src = gd_at_least_1d(k->in[2]), y = gd_at_least_1d(k->out[0]);
+    gd_view index = gd_at_least_1d(k->in[1]), src = gd_at_least_1d(k->in[2]),
+            y = gd_at_least_1d(k->out[0]);
     int axis = axis_of(o->axis, y.rank);
-    sum_job j = {.places = k->workspace, .dtype = y.dtype, .alpha = o->alpha, .src = src.data, .y = y.data,
-                 .size = y.dims[axis], .count = src.dims[axis],
+    sum_job j = {.places = k->workspace,
+                 .dtype = y.dtype,
+                 .alpha = o->alpha,
+                 .src = src.data,
+                 .y = y.data,
+                 .size = y.dims[axis],
+                 .count = src.dims[axis],
                  .inner = gd_numel(y.rank - axis - 1, y.dims + axis + 1)};
-    if (!all_places(&index, j.size, j.inner, k->workspace)) return out_of_range(&k->in[1], j.size, axis);
+    if (!all_places(&index, j.size, j.inner, k->workspace))
+        return out_of_range(&k->in[1], j.size, axis);
     gd_copy_elements(&k->out[0], &k->in[0]);
     j.blocks = (j.inner + STRIP - 1) / STRIP;
     j.units = gd_numel(axis, y.dims) * j.blocks;

@@ -13,11 +13,15 @@ GD_ISA_DECLARE(void, gd_add_row_f32, (float *y, const float *x, int64_t n));
 GD_ISA_DECLARE(void, gd_add_row_f64, (double *y, const double *x, int64_t n));
 
 /* places[i] = index[i] * step; false: one index is not in [0, size). */
-GD_ISA_DECLARE(bool, gd_places_i32, (const int32_t *index, int64_t n, int64_t size, int64_t step, int64_t *places));
-GD_ISA_DECLARE(bool, gd_places_i64, (const int64_t *index, int64_t n, int64_t size, int64_t step, int64_t *places));
+GD_ISA_DECLARE(bool, gd_places_i32,
+               (const int32_t *index, int64_t n, int64_t size, int64_t step, int64_t *places));
+GD_ISA_DECLARE(bool, gd_places_i64,
+               (const int64_t *index, int64_t n, int64_t size, int64_t step, int64_t *places));
 
 /* y[i] = x[i*step + places[i]], elements of 1, 2, 4 or 8 bytes. */
-GD_ISA_DECLARE(void, gd_take_row, (size_t size, void *y, const void *x, int64_t step, const int64_t *places, int64_t n));
+GD_ISA_DECLARE(void, gd_take_row,
+               (size_t size, void *y, const void *x, int64_t step, const int64_t *places,
+                int64_t n));
 
 /* Sort keys of f32 in a row: unsigned numbers in the order of the floats, -0 as 0, NaN above all; then
  * turned over by the mask. */

@@ -3,40 +3,40 @@
 
 #include <string.h>
 
-#define DEFINE_ADD_ROW(T, E)                                                   \
+#define DEFINE_ADD_ROW(T, E)                                                        \
     void GD_ISA_FN(gd_add_row_##T)(E *restrict y, const E *restrict x, int64_t n) { \
-        for (int64_t i = 0; i < n; i++) y[i] += x[i];                          \
+        for (int64_t i = 0; i < n; i++) y[i] += x[i];                               \
     }
 DEFINE_ADD_ROW(f32, float)
 DEFINE_ADD_ROW(f64, double)
 
-#define DEFINE_PLACES(T, I)                                                                   \
+#define DEFINE_PLACES(T, I)                                                                       \
     bool GD_ISA_FN(gd_places_##T)(const I *restrict index, int64_t n, int64_t size, int64_t step, \
-                                  int64_t *restrict places) {                                 \
-        uint64_t outside = 0;                                                                 \
-        if (step == 1)                                                                        \
-            for (int64_t i = 0; i < n; i++) {                                                 \
-                int64_t at = index[i];                                                        \
-                outside |= (uint64_t)at | ((uint64_t)(size - 1) - (uint64_t)at);                                \
-                places[i] = at;                                                               \
-            }                                                                                 \
-        else                                                                                  \
-            for (int64_t i = 0; i < n; i++) {                                                 \
-                int64_t at = index[i];                                                        \
-                outside |= (uint64_t)at | ((uint64_t)(size - 1) - (uint64_t)at);              \
-                places[i] = (int64_t)((uint64_t)at * (uint64_t)step);                         \
-            }                                                                                 \
-        return outside >> 63 == 0; /* the sign of at, or of size - 1 - at */                  \
+                                  int64_t *restrict places) {                                     \
+        uint64_t outside = 0;                                                                     \
+        if (step == 1)                                                                            \
+            for (int64_t i = 0; i < n; i++) {                                                     \
+                int64_t at = index[i];                                                            \
+                outside |= (uint64_t)at | ((uint64_t)(size - 1) - (uint64_t)at);                  \
+                places[i] = at;                                                                   \
+            }                                                                                     \
+        else                                                                                      \
+            for (int64_t i = 0; i < n; i++) {                                                     \
+                int64_t at = index[i];                                                            \
+                outside |= (uint64_t)at | ((uint64_t)(size - 1) - (uint64_t)at);                  \
+                places[i] = (int64_t)((uint64_t)at * (uint64_t)step);                             \
+            }                                                                                     \
+        return outside >> 63 == 0; /* the sign of at, or of size - 1 - at */                      \
     }
 DEFINE_PLACES(i32, int32_t)
 DEFINE_PLACES(i64, int64_t)
 
 void GD_ISA_FN(gd_take_row)(size_t size, void *restrict y, const void *restrict x, int64_t step,
                             const int64_t *restrict places, int64_t n) {
-#define TAKE(T)                                                                               \
-    if (step == 0)                                                                            \
-        for (int64_t i = 0; i < n; i++) ((T *)y)[i] = ((const T *)x)[places[i]];              \
-    else                                                                                      \
+#define TAKE(T)                                                                  \
+    if (step == 0)                                                               \
+        for (int64_t i = 0; i < n; i++) ((T *)y)[i] = ((const T *)x)[places[i]]; \
+    else                                                                         \
         for (int64_t i = 0; i < n; i++) ((T *)y)[i] = ((const T *)x)[i * step + places[i]]
     switch (size) {
     case 1: TAKE(uint8_t); break;
@@ -47,7 +47,8 @@ void GD_ISA_FN(gd_take_row)(size_t size, void *restrict y, const void *restrict 
 #undef TAKE
 }
 
-void GD_ISA_FN(gd_sort_keys_f32)(const float *restrict x, int64_t n, uint32_t mask, uint32_t *restrict keys) {
+void GD_ISA_FN(gd_sort_keys_f32)(const float *restrict x, int64_t n, uint32_t mask,
+                                 uint32_t *restrict keys) {
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits, key;
         memcpy(&bits, x + i, 4);

@@ -28,25 +28,25 @@ const char *gd_isa_name(gd_isa isa);
     type name##_base args;               \
     type name##_avx2 args;               \
     type name##_avx512 args
-#define GD_ISA_CALL(name)                                \
-    (gd_cpu_isa() == GD_ISA_AVX512  ? name##_avx512      \
-     : gd_cpu_isa() == GD_ISA_AVX2 ? name##_avx2         \
+#define GD_ISA_CALL(name)                          \
+    (gd_cpu_isa() == GD_ISA_AVX512 ? name##_avx512 \
+     : gd_cpu_isa() == GD_ISA_AVX2 ? name##_avx2   \
                                    : name##_base)
 #else
 #define GD_ISA_DECLARE(type, name, args) type name##_base args
-#define GD_ISA_CALL(name) (name##_base)
+#define GD_ISA_CALL(name)                (name##_base)
 #endif
 
 /* Inside a *.isa.c file, which set is being compiled. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #define GD_ISA_FN(name) name##_avx512
-#define GD_ISA_IS GD_ISA_AVX512
+#define GD_ISA_IS       GD_ISA_AVX512
 #elif defined(__AVX2__) && defined(__FMA__)
 #define GD_ISA_FN(name) name##_avx2
-#define GD_ISA_IS GD_ISA_AVX2
+#define GD_ISA_IS       GD_ISA_AVX2
 #else
 #define GD_ISA_FN(name) name##_base
-#define GD_ISA_IS GD_ISA_BASE
+#define GD_ISA_IS       GD_ISA_BASE
 #endif
 
 #endif

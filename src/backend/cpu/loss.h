@@ -20,14 +20,18 @@ typedef struct gd_logit_stats {
 } gd_logit_stats;
 
 /* weight NULL: all 1. */
-GD_ISA_DECLARE(void, gd_logits_row_f32, (int64_t classes, const float *x, const float *weight, gd_logit_stats stats));
-GD_ISA_DECLARE(void, gd_logits_columns_f32, (int64_t classes, int64_t step, int64_t n, const float *x, const float *weight,
-                                             gd_logit_stats stats));
+GD_ISA_DECLARE(void, gd_logits_row_f32,
+               (int64_t classes, const float *x, const float *weight, gd_logit_stats stats));
+GD_ISA_DECLARE(void, gd_logits_columns_f32,
+               (int64_t classes, int64_t step, int64_t n, const float *x, const float *weight,
+                gd_logit_stats stats));
 
 /* gx = mass * exp(x - shift) - even * weight. */
-GD_ISA_DECLARE(void, gd_logits_row_grad_f32, (int64_t classes, const float *x, const float *weight, float shift, float mass,
-                                              float even, float *gx));
-GD_ISA_DECLARE(void, gd_logits_columns_grad_f32, (int64_t classes, int64_t step, int64_t n, const float *x, const float *weight,
-                                                  const float *shift, const float *mass, const float *even, float *gx));
+GD_ISA_DECLARE(void, gd_logits_row_grad_f32,
+               (int64_t classes, const float *x, const float *weight, float shift, float mass,
+                float even, float *gx));
+GD_ISA_DECLARE(void, gd_logits_columns_grad_f32,
+               (int64_t classes, int64_t step, int64_t n, const float *x, const float *weight,
+                const float *shift, const float *mass, const float *even, float *gx));
 
 #endif

@@ -5,7 +5,9 @@
 
 #include "backend/cpu/vmath.h"
 
-V_FN vf32 load(const float *p, int lanes) { return lanes == VF32_LANES ? v_load_f32(p) : v_load_part_f32(p, lanes); }
+V_FN vf32 load(const float *p, int lanes) {
+    return lanes == VF32_LANES ? v_load_f32(p) : v_load_part_f32(p, lanes);
+}
 V_FN void store(float *p, vf32 v, int lanes) {
     if (lanes == VF32_LANES) v_store_f32(p, v);
     else v_store_part_f32(p, v, lanes);
@@ -29,10 +31,13 @@ static float row_max(int64_t n, const float *x) {
     int64_t i = 0;
     for (int k = 0; k < 4; k++) most[k] = v_splat_f32(-(float)INFINITY);
     for (; i + 4 * VF32_LANES <= n; i += 4 * VF32_LANES)
-        for (int k = 0; k < 4; k++) most[k] = v_pick_max_f32(v_load_f32(x + i + k * VF32_LANES), most[k]);
-    for (; i + VF32_LANES <= n; i += VF32_LANES) most[0] = v_pick_max_f32(v_load_f32(x + i), most[0]);
+        for (int k = 0; k < 4; k++)
+            most[k] = v_pick_max_f32(v_load_f32(x + i + k * VF32_LANES), most[k]);
+    for (; i + VF32_LANES <= n; i += VF32_LANES)
+        most[0] = v_pick_max_f32(v_load_f32(x + i), most[0]);
     if (i < n) most[1] = v_pick_max_f32(load_rest(x + i, n - i), most[1]);
-    return largest_lane(v_pick_max_f32(v_pick_max_f32(most[0], most[1]), v_pick_max_f32(most[2], most[3])));
+    return largest_lane(
+        v_pick_max_f32(v_pick_max_f32(most[0], most[1]), v_pick_max_f32(most[2], most[3])));
 }
 
 static float row_sum(int64_t n, const float *x, float shift) {
@@ -57,7 +62,8 @@ static float row_even(int64_t n, const float *x, const float *weight) {
     return even;
 }
 
-void GD_ISA_FN(gd_logits_row_f32)(int64_t classes, const float *x, const float *weight, gd_logit_stats stats) {
+void GD_ISA_FN(gd_logits_row_f32)(int64_t classes, const float *x, const float *weight,
+                                  gd_logit_stats stats) {
     float shift = row_max(classes, x), sum = row_sum(classes, x, shift);
     *stats.shift = shift;
     *stats.scale = 1.0f / sum;
@@ -66,8 +72,8 @@ void GD_ISA_FN(gd_logits_row_f32)(int64_t classes, const float *x, const float *
 }
 
 /* Class by class, so that memory is read in runs of n; what is gathered stays in the cache. */
-void GD_ISA_FN(gd_logits_columns_f32)(int64_t classes, int64_t step, int64_t n, const float *x, const float *weight,
-                                      gd_logit_stats stats) {
+void GD_ISA_FN(gd_logits_columns_f32)(int64_t classes, int64_t step, int64_t n, const float *x,
+                                      const float *weight, gd_logit_stats stats) {
     float *most = stats.shift, *sum = stats.logsum;
     for (int64_t i = 0; i < n; i++) most[i] = -(float)INFINITY, sum[i] = 0;
     for (int64_t i = 0; i < n && stats.even; i++) stats.even[i] = 0;
@@ -76,7 +82,9 @@ void GD_ISA_FN(gd_logits_columns_f32)(int64_t classes, int64_t step, int64_t n, 
             int lanes = n - i < VF32_LANES ? (int)(n - i) : VF32_LANES;
             vf32 v = load(x + c * step + i, lanes);
             store(most + i, v_pick_max_f32(v, load(most + i, lanes)), lanes);
-            if (stats.even) store(stats.even + i, load(stats.even + i, lanes) + (weight ? v * weight[c] : v), lanes);
+            if (stats.even)
+                store(stats.even + i, load(stats.even + i, lanes) + (weight ? v * weight[c] : v),
+                      lanes);
         }
     for (int64_t c = 0; c < classes; c++)
         for (int64_t i = 0; i < n; i += VF32_LANES) {
@@ -92,8 +100,8 @@ void GD_ISA_FN(gd_logits_columns_f32)(int64_t classes, int64_t step, int64_t n, 
     }
 }
 
-void GD_ISA_FN(gd_logits_row_grad_f32)(int64_t classes, const float *x, const float *weight, float shift, float mass, float even,
-                                       float *gx) {
+void GD_ISA_FN(gd_logits_row_grad_f32)(int64_t classes, const float *x, const float *weight,
+                                       float shift, float mass, float even, float *gx) {
     for (int64_t i = 0; i < classes; i += VF32_LANES) {
         int lanes = classes - i < VF32_LANES ? (int)(classes - i) : VF32_LANES;
         vf32 g = v_exp_f32(load(x + i, lanes) - shift) * mass;
@@ -102,13 +110,15 @@ void GD_ISA_FN(gd_logits_row_grad_f32)(int64_t classes, const float *x, const fl
     }
 }
 
-void GD_ISA_FN(gd_logits_columns_grad_f32)(int64_t classes, int64_t step, int64_t n, const float *x, const float *weight,
-                                           const float *shift, const float *mass, const float *even, float *gx) {
+void GD_ISA_FN(gd_logits_columns_grad_f32)(int64_t classes, int64_t step, int64_t n, const float *x,
+                                           const float *weight, const float *shift,
+                                           const float *mass, const float *even, float *gx) {
     for (int64_t c = 0; c < classes; c++)
         for (int64_t i = 0; i < n; i += VF32_LANES) {
             int lanes = n - i < VF32_LANES ? (int)(n - i) : VF32_LANES;
             vf32 e = load(even + i, lanes);
-            vf32 g = v_exp_f32(load(x + c * step + i, lanes) - load(shift + i, lanes)) * load(mass + i, lanes);
+            vf32 g = v_exp_f32(load(x + c * step + i, lanes) - load(shift + i, lanes)) *
+                     load(mass + i, lanes);
             store(gx + c * step + i, g - (weight ? e * weight[c] : e), lanes);
         }
 }

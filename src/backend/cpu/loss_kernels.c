@@ -135,8 +135,7 @@ static size_t sums_bytes(const gd_view *x) {
     return (size_t)cut_positions(x).pieces * 2 * sizeof(double);
 }
 
-/* --- cross-entropy -----------------------------------------------------------------------------
- */
+/* --- cross-entropy ---------------------------------------------------------------------------- */
 
 /* The statistics of an item. Rows of few classes have been put together to one: their logits are
  * turned, so that a vector holds one class of many rows. */
@@ -148,7 +147,7 @@ static void find_stats(const job *j, item at, gd_logit_stats s) {
     } else if (at.n == 1) {
         GD_ISA_CALL(gd_logits_row_f32)(shape->classes, x, j->weight, s);
     } else {
-        GD_TILE(float, turned, FEW_CLASSES * ROWS);
+        GD_TILE(float, turned, FEW_CLASSES *ROWS);
         for (int64_t i = 0; i < at.n; i++)
             for (int64_t c = 0; c < shape->classes; c++)
                 turned[c * ROWS + i] = x[i * shape->classes + c];
@@ -232,15 +231,12 @@ static void cross_entropy_grad_item(job *j, item at) {
     }
     const float *x = j->x + at.at;
     float *gx = j->gx + at.at;
-    if (s->inner == 1)
-        GD_ISA_CALL(gd_logits_row_grad_f32)
-        (s->classes, x, j->weight, j->shift[at.first], mass[0], even[0], gx);
-    else
-        GD_ISA_CALL(gd_logits_columns_grad_f32)
-        (s->classes, s->inner, at.n, x, j->weight, j->shift + at.first, mass, even, gx);
+    if (s->inner == 1) GD_ISA_CALL(gd_logits_row_grad_f32)
+    (s->classes, x, j->weight, j->shift[at.first], mass[0], even[0], gx);
+    else GD_ISA_CALL(gd_logits_columns_grad_f32)(s->classes, s->inner, at.n, x, j->weight,
+                                                 j->shift + at.first, mass, even, gx);
     for (int64_t i = 0; i < at.n; i++) {
-        if (class[i] >= 0)
-            gx[class[i] * s -> inner + i] -= named[i];
+        if (class[i] >= 0) gx[class[i] * s -> inner + i] -= named[i];
         else
             for (int64_t c = 0; c < s->classes; c++) gx[c * s->inner + i] = 0; /* not 0 * NaN */
     }
@@ -273,8 +269,7 @@ static gd_status index_cross_entropy_grad_fused_run(gd_kernel_call *k) {
     return outcome(&j);
 }
 
-/* --- negative log likelihood -------------------------------------------------------------------
- */
+/* --- negative log likelihood ------------------------------------------------------------------ */
 
 static void nll_piece(void *arg, int64_t piece) {
     job *j = arg;
@@ -319,8 +314,7 @@ static void nll_grad_piece(void *arg, int64_t piece) {
     for (int64_t k = first; k < last && k < j->cut.items; k++) {
         item at = item_at(&j->cut, k);
         float *gx = j->gx + at.at;
-        if (s->inner == 1)
-            memset(gx, 0, (size_t)s->classes * sizeof *gx);
+        if (s->inner == 1) memset(gx, 0, (size_t)s->classes * sizeof *gx);
         else
             for (int64_t c = 0; c < s->classes; c++)
                 memset(gx + c * s->inner, 0, (size_t)at.n * sizeof *gx);

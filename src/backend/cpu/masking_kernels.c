@@ -14,21 +14,22 @@
 enum { BLOCK = 16384, CHUNK = 256 };
 
 typedef struct {
-    const gd_view *tested;  /* what says which elements are meant: a mask, or numbers that are not 0 */
-    const char *from;       /* elements to pick, or to place */
+    const gd_view
+        *tested;      /* what says which elements are meant: a mask, or numbers that are not 0 */
+    const char *from; /* elements to pick, or to place */
     char *to;
-    int64_t size;           /* of an element */
+    int64_t size; /* of an element */
     int64_t total, blocks;
-    int64_t *starts;        /* of each block in the list; one more at the end */
+    int64_t *starts; /* of each block in the list; one more at the end */
 } job;
 
 /* flags[i] = 1 where element first + i is not 0. */
 static void test(const gd_view *v, int64_t first, int64_t n, uint8_t *flags) {
-#define TEST(T, nonzero)                                                       \
-    for (int64_t i = 0; i < n; i++) {                                          \
-        T x = ((const T *)v->data)[first + i];                                 \
-        flags[i] = (nonzero) != 0;                                             \
-    }                                                                          \
+#define TEST(T, nonzero)                       \
+    for (int64_t i = 0; i < n; i++) {          \
+        T x = ((const T *)v->data)[first + i]; \
+        flags[i] = (nonzero) != 0;             \
+    }                                          \
     break
     switch (v->dtype) {
     case GD_BOOL:
@@ -91,7 +92,7 @@ static int64_t list_set(const uint8_t *flags, int64_t n, uint16_t *list) {
     return count;
 }
 
-/* --- masked_select ----------------------------------------------------------------------------- */
+/* --- masked_select ---------------------------------------------------------------------------- */
 
 static void select_block(void *arg, int64_t block) {
     const job *j = arg;
@@ -104,10 +105,18 @@ static void select_block(void *arg, int64_t block) {
         int64_t m = list_set(flags, n, list);
         const char *from = j->from + i * j->size;
         switch (j->size) {
-        case 1: for (int64_t k = 0; k < m; k++) to[k] = from[list[k]]; break;
-        case 2: for (int64_t k = 0; k < m; k++) memcpy(to + k * 2, from + list[k] * 2, 2); break;
-        case 4: for (int64_t k = 0; k < m; k++) memcpy(to + k * 4, from + list[k] * 4, 4); break;
-        default: for (int64_t k = 0; k < m; k++) memcpy(to + k * 8, from + list[k] * 8, 8); break;
+        case 1:
+            for (int64_t k = 0; k < m; k++) to[k] = from[list[k]];
+            break;
+        case 2:
+            for (int64_t k = 0; k < m; k++) memcpy(to + k * 2, from + list[k] * 2, 2);
+            break;
+        case 4:
+            for (int64_t k = 0; k < m; k++) memcpy(to + k * 4, from + list[k] * 4, 4);
+            break;
+        default:
+            for (int64_t k = 0; k < m; k++) memcpy(to + k * 8, from + list[k] * 8, 8);
+            break;
         }
         to += m * j->size;
     }
@@ -119,11 +128,16 @@ static void select_block(void *arg, int64_t block) {
 static bool masked_select_blocks_match(const gd_kernel_call *k) {
     return same_dims(&k->in[0], &k->in[1]) && row_major(&k->in[0]) && row_major(&k->in[1]);
 }
-static size_t masked_select_blocks_workspace(const gd_kernel_call *k) { return starts_bytes(&k->in[1]); }
+static size_t masked_select_blocks_workspace(const gd_kernel_call *k) {
+    return starts_bytes(&k->in[1]);
+}
 static gd_status masked_select_blocks_run(gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *mask = &k->in[1];
-    job j = {.tested = mask, .from = x->data, .size = (int64_t)gd_dtype_size(x->dtype),
-             .total = gd_numel(mask->rank, mask->dims), .starts = k->workspace};
+    job j = {.tested = mask,
+             .from = x->data,
+             .size = (int64_t)gd_dtype_size(x->dtype),
+             .total = gd_numel(mask->rank, mask->dims),
+             .starts = k->workspace};
     int64_t n = count(&j);
     GD_TRY(gd_kernel_output(k, 0, 1, &n));
     j.to = k->out[0].data;
@@ -131,7 +145,7 @@ static gd_status masked_select_blocks_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- nonzero ----------------------------------------------------------------------------------- */
+/* --- nonzero ---------------------------------------------------------------------------------- */
 
 static void nonzero_block(void *arg, int64_t block) {
     const job *j = arg;
@@ -166,7 +180,9 @@ static void nonzero_block(void *arg, int64_t block) {
 /*kernel nonzero.blocks  rank 10
  * x row-major.
  */
-static bool nonzero_blocks_match(const gd_kernel_call *k) { return k->in[0].rank > 0 && row_major(&k->in[0]); }
+static bool nonzero_blocks_match(const gd_kernel_call *k) {
+    return k->in[0].rank > 0 && row_major(&k->in[0]);
+}
 static size_t nonzero_blocks_workspace(const gd_kernel_call *k) { return starts_bytes(&k->in[0]); }
 static gd_status nonzero_blocks_run(gd_kernel_call *k) {
     const gd_view *x = &k->in[0];
@@ -178,7 +194,7 @@ static gd_status nonzero_blocks_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- masked_scatter ---------------------------------------------------------------------------- */
+/* --- masked_scatter --------------------------------------------------------------------------- */
 
 static void place_block(void *arg, int64_t block) {
     const job *j = arg;
@@ -191,10 +207,18 @@ static void place_block(void *arg, int64_t block) {
         int64_t m = list_set(flags, n, list);
         char *to = j->to + i * j->size;
         switch (j->size) {
-        case 1: for (int64_t k = 0; k < m; k++) to[list[k]] = from[k]; break;
-        case 2: for (int64_t k = 0; k < m; k++) memcpy(to + list[k] * 2, from + k * 2, 2); break;
-        case 4: for (int64_t k = 0; k < m; k++) memcpy(to + list[k] * 4, from + k * 4, 4); break;
-        default: for (int64_t k = 0; k < m; k++) memcpy(to + list[k] * 8, from + k * 8, 8); break;
+        case 1:
+            for (int64_t k = 0; k < m; k++) to[list[k]] = from[k];
+            break;
+        case 2:
+            for (int64_t k = 0; k < m; k++) memcpy(to + list[k] * 2, from + k * 2, 2);
+            break;
+        case 4:
+            for (int64_t k = 0; k < m; k++) memcpy(to + list[k] * 4, from + k * 4, 4);
+            break;
+        default:
+            for (int64_t k = 0; k < m; k++) memcpy(to + list[k] * 8, from + k * 8, 8);
+            break;
         }
         from += m * j->size;
     }
@@ -204,17 +228,24 @@ static void place_block(void *arg, int64_t block) {
  * mask of the result's shape; mask, src and result row-major.
  */
 static bool masked_scatter_blocks_match(const gd_kernel_call *k) {
-    return same_dims(&k->in[1], &k->out[0]) && same_dims(&k->in[0], &k->out[0]) && row_major(&k->in[1]) &&
-           row_major(&k->in[2]) && row_major(&k->out[0]);
+    return same_dims(&k->in[1], &k->out[0]) && same_dims(&k->in[0], &k->out[0]) &&
+           row_major(&k->in[1]) && row_major(&k->in[2]) && row_major(&k->out[0]);
 }
-static size_t masked_scatter_blocks_workspace(const gd_kernel_call *k) { return starts_bytes(&k->in[1]); }
+static size_t masked_scatter_blocks_workspace(const gd_kernel_call *k) {
+    return starts_bytes(&k->in[1]);
+}
 static gd_status masked_scatter_blocks_run(gd_kernel_call *k) {
     const gd_view *mask = &k->in[1], *src = &k->in[2], *y = &k->out[0];
-    job j = {.tested = mask, .from = src->data, .to = y->data, .size = (int64_t)gd_dtype_size(y->dtype),
-             .total = gd_numel(mask->rank, mask->dims), .starts = k->workspace};
+    job j = {.tested = mask,
+             .from = src->data,
+             .to = y->data,
+             .size = (int64_t)gd_dtype_size(y->dtype),
+             .total = gd_numel(mask->rank, mask->dims),
+             .starts = k->workspace};
     int64_t n = count(&j), given = gd_numel(src->rank, src->dims);
     if (n > given)
-        return gd_op_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld", (long long)n, (long long)given);
+        return gd_op_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld",
+                          (long long)n, (long long)given);
     gd_copy_elements(y, &k->in[0]);
     gd_parallel_for(j.blocks, place_block, &j);
     return GD_OK;

@@ -18,23 +18,26 @@ typedef struct gd_norm_isa {
     /* y = a x + b; y = (x - mean) a w + b with vectors w and b (NULL: 1 and 0); y = a x + b with
      * vectors a and b. */
     void (*scale)(int64_t n, const void *x, double a, double b, void *y);
-    void (*scale_row)(int64_t n, const void *x, double mean, double a, const void *w, const void *b, void *y);
+    void (*scale_row)(int64_t n, const void *x, double mean, double a, const void *w, const void *b,
+                      void *y);
     void (*scale_each)(int64_t n, const void *x, const void *a, const void *b, void *y);
 
     /* The sums of gy and of gy (x - mean). With a vector w (NULL: 1), those of gy w and
      * gy w (x - mean), and gy and gy (x - mean) a are added to gb and gw. */
     void (*dots)(int64_t n, const void *gy, const void *x, double mean, double *sum, double *dot);
-    void (*dots_row)(int64_t n, const void *gy, const void *x, double mean, double a, const void *w, void *gw,
-                     void *gb, double *sum, double *dot);
+    void (*dots_row)(int64_t n, const void *gy, const void *x, double mean, double a, const void *w,
+                     void *gw, void *gb, double *sum, double *dot);
     /* sums += gy, dots += gy (x - mean), with vectors all. */
-    void (*dots_each)(int64_t n, const void *gy, const void *x, const void *mean, void *sums, void *dots);
+    void (*dots_each)(int64_t n, const void *gy, const void *x, const void *mean, void *sums,
+                      void *dots);
 
     /* gx = a gy + b (x - mean) + c; with a vector w (NULL: 1), a w gy + ...; with vectors all. */
-    void (*pull)(int64_t n, const void *gy, const void *x, double mean, double a, double b, double c, void *gx);
-    void (*pull_row)(int64_t n, const void *gy, const void *x, double mean, double a, double b, double c,
-                     const void *w, void *gx);
-    void (*pull_each)(int64_t n, const void *gy, const void *x, const void *mean, const void *a, const void *b,
-                      const void *c, void *gx);
+    void (*pull)(int64_t n, const void *gy, const void *x, double mean, double a, double b,
+                 double c, void *gx);
+    void (*pull_row)(int64_t n, const void *gy, const void *x, double mean, double a, double b,
+                     double c, const void *w, void *gx);
+    void (*pull_each)(int64_t n, const void *gy, const void *x, const void *mean, const void *a,
+                      const void *b, const void *c, void *gx);
 
     /* y += x. */
     void (*add)(int64_t n, const void *x, void *y);

@@ -14,9 +14,9 @@
 #include "gradus/ops.h"
 
 enum {
-    PIECE = 32768,  /* elements of a piece of work for one thread, roughly */
-    LONG_RUN = 16,  /* runs of so many elements are long */
-    FEWEST = 16,    /* rows that share sums of gradients */
+    PIECE = 32768, /* elements of a piece of work for one thread, roughly */
+    LONG_RUN = 16, /* runs of so many elements are long */
+    FEWEST = 16,   /* rows that share sums of gradients */
     MOST = 512,
 };
 
@@ -65,9 +65,11 @@ static void shape(job *j, const gd_view *x) {
 
 static int64_t units(const job *j) { return j->rows ? j->n : j->n * j->c; }
 static int64_t pieces(const job *j) { return (units(j) + j->per_piece - 1) / j->per_piece; }
-static size_t vector_bytes(const job *j) { return (size_t)(j->c * (j->rows ? j->s : 1)) * (size_t)j->size; }
+static size_t vector_bytes(const job *j) {
+    return (size_t)(j->c * (j->rows ? j->s : 1)) * (size_t)j->size;
+}
 
-/* --- forward ------------------------------------------------------------------------------------ */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 static void forward_piece(void *arg, int64_t piece) {
     const job *j = arg;
@@ -87,8 +89,12 @@ static gd_reduction moments_of(const gd_view *x, gd_view *mean, gd_view *squares
         (gd_view){.data = memory, .dtype = type, .rank = 1, .dims = {channels(x)}, .strides = {1}};
     *squares = *mean;
     if (memory) squares->data = memory + channels(x) * (int64_t)gd_dtype_size(type);
-    return (gd_reduction){.fold = GD_FOLD_MOMENTS, .type = type, .mask = ((1u << x->rank) - 1u) & ~2u, .two = true,
-                          .y = mean, .y1 = squares};
+    return (gd_reduction){.fold = GD_FOLD_MOMENTS,
+                          .type = type,
+                          .mask = ((1u << x->rank) - 1u) & ~2u,
+                          .two = true,
+                          .y = mean,
+                          .y1 = squares};
 }
 
 /*kernel batch_norm.channels  rank 10  wide
@@ -126,7 +132,8 @@ static gd_status batch_norm_channels_run(gd_kernel_call *k) {
             if (running_mean && count > 0) {
                 double from = number(&j, running_mean, c), var = number(&j, running_var, c);
                 set_number(&j, running_mean, c, from * (1 - o->momentum) + o->momentum * m);
-                set_number(&j, running_var, c, var * (1 - o->momentum) + o->momentum * variance * count / (count - 1));
+                set_number(&j, running_var, c,
+                           var * (1 - o->momentum) + o->momentum * variance * count / (count - 1));
             }
         } else {
             m = number(&j, running_mean, c);
@@ -150,7 +157,8 @@ static gd_status batch_norm_channels_run(gd_kernel_call *k) {
 
 static void dots_piece(void *arg, int64_t piece) {
     const job *j = arg;
-    int64_t first = piece * j->per_piece, end = first + j->per_piece, unit = j->rows ? j->c * j->s : j->s;
+    int64_t first = piece * j->per_piece, end = first + j->per_piece,
+            unit = j->rows ? j->c * j->s : j->s;
     if (end > units(j)) end = units(j);
     char *sums = j->sums + piece * unit * j->size, *dots = j->dots + piece * unit * j->size;
     if (j->rows && unit > 0) {
@@ -195,10 +203,12 @@ static void pull_piece(void *arg, int64_t piece) {
     int64_t end = (piece + 1) * j->per_piece, unit = j->rows ? j->c * j->s : j->s;
     for (int64_t u = piece * j->per_piece; u < end && u < units(j); u++) {
         int64_t at = u * unit * j->size, c = u % j->c;
-        if (j->rows) j->isa->pull_each(unit, j->gy + at, j->x + at, j->mean, j->a, j->b, j->shift, j->y + at);
+        if (j->rows)
+            j->isa->pull_each(unit, j->gy + at, j->x + at, j->mean, j->a, j->b, j->shift,
+                              j->y + at);
         else
-            j->isa->pull(unit, j->gy + at, j->x + at, number(j, j->mean, c), number(j, j->a, c), number(j, j->b, c),
-                         number(j, j->shift, c), j->y + at);
+            j->isa->pull(unit, j->gy + at, j->x + at, number(j, j->mean, c), number(j, j->a, c),
+                         number(j, j->b, c), number(j, j->shift, c), j->y + at);
     }
 }
 
@@ -243,7 +253,8 @@ static gd_status batch_norm_grad_channels_run(gd_kernel_call *k) {
     }
     double count = (double)(j.n * j.s);
     for (int64_t c = 0; c < j.c; c++) {
-        double sum = units(&j) > 0 ? channel_sum(&j, j.sums, c) : 0, dot = units(&j) > 0 ? channel_sum(&j, j.dots, c) : 0;
+        double sum = units(&j) > 0 ? channel_sum(&j, j.sums, c) : 0,
+               dot = units(&j) > 0 ? channel_sum(&j, j.dots, c) : 0;
         double r = number(&j, rstd, c), a = r * (weight ? number(&j, weight, c) : 1);
         set_number(&j, k->out[1].data, c, count > 0 ? dot * r : 0); /* of nothing, r is no number */
         set_number(&j, k->out[2].data, c, sum);

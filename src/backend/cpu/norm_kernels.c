@@ -14,10 +14,10 @@
 #include "gradus/ops.h"
 
 enum {
-    PIECE = 32768,   /* elements of a piece of work for one thread, roughly */
-    FEWEST = 16,     /* samples that share sums of gradients, where a sample is hardly more than them */
-    MOST = 512,      /* samples that share them: longer sums would lose digits */
-    COLUMNS = 1024,  /* sums of gradients that are merged together */
+    PIECE = 32768, /* elements of a piece of work for one thread, roughly */
+    FEWEST = 16, /* samples that share sums of gradients, where a sample is hardly more than them */
+    MOST = 512,  /* samples that share them: longer sums would lose digits */
+    COLUMNS = 1024, /* sums of gradients that are merged together */
 };
 
 typedef struct {
@@ -27,16 +27,17 @@ typedef struct {
     double eps;
     const char *gy, *x, *weight, *bias;
     char *y;
-    const char *mean, *rstd;      /* backward */
-    char *mean_out, *rstd_out;    /* forward; NULL: not wanted */
-    int64_t per_piece, pieces;    /* samples of a piece */
-    char *partial;                /* backward: [pieces][2][all channels], gradients of weight and bias */
+    const char *mean, *rstd;   /* backward */
+    char *mean_out, *rstd_out; /* forward; NULL: not wanted */
+    int64_t per_piece, pieces; /* samples of a piece */
+    char *partial; /* backward: [pieces][2][all channels], gradients of weight and bias */
     char *gweight, *gbias;
 } job;
 
 static double number(const job *j, const char *p, int64_t i) {
     if (!p) return 0;
-    return j->size == 4 ? (double)((const float *)(const void *)p)[i] : ((const double *)(const void *)p)[i];
+    return j->size == 4 ? (double)((const float *)(const void *)p)[i]
+                        : ((const double *)(const void *)p)[i];
 }
 
 static void set_number(const job *j, char *p, int64_t i, double value) {
@@ -48,7 +49,11 @@ static const char *advance(const char *p, int64_t bytes) { return p ? p + bytes 
 
 static void shape(job *j, const gd_view *x, int64_t samples, int64_t groups, int64_t s) {
     int64_t total = gd_numel(x->rank, x->dims);
-    *j = (job){.size = (int64_t)gd_dtype_size(x->dtype), .samples = samples, .groups = groups, .s = s, .centered = true};
+    *j = (job){.size = (int64_t)gd_dtype_size(x->dtype),
+               .samples = samples,
+               .groups = groups,
+               .s = s,
+               .centered = true};
     j->isa = x->dtype == GD_F32 ? GD_ISA_CALL(gd_norm_f32) : GD_ISA_CALL(gd_norm_f64);
     j->channels = samples * groups * s > 0 ? total / (samples * groups * s) : 0;
 }
@@ -59,11 +64,12 @@ static void cut(job *j) {
     j->pieces = (j->samples + j->per_piece - 1) / j->per_piece;
 }
 
-/* --- forward ------------------------------------------------------------------------------------ */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 static void forward_piece(void *arg, int64_t piece) {
     const job *j = arg;
-    int64_t n = j->channels * j->s, first = piece * j->per_piece * j->groups, end = first + j->per_piece * j->groups;
+    int64_t n = j->channels * j->s, first = piece * j->per_piece * j->groups,
+            end = first + j->per_piece * j->groups;
     if (end > j->samples * j->groups) end = j->samples * j->groups;
     for (int64_t row = first; row < end; row++) {
         const char *x = j->x + row * n * j->size;
@@ -76,13 +82,14 @@ static void forward_piece(void *arg, int64_t piece) {
         if (j->rstd_out) set_number(j, j->rstd_out, row, rstd);
         int64_t channel = row % j->groups * j->channels;
         if (j->s == 1) {
-            j->isa->scale_row(n, x, mean, rstd, advance(j->weight, channel * j->size), advance(j->bias, channel * j->size), y);
+            j->isa->scale_row(n, x, mean, rstd, advance(j->weight, channel * j->size),
+                              advance(j->bias, channel * j->size), y);
             continue;
         }
         for (int64_t c = 0; c < j->channels; c++) {
             double a = rstd * (j->weight ? number(j, j->weight, channel + c) : 1);
-            j->isa->scale(j->s, x + c * j->s * j->size, a, number(j, j->bias, channel + c) - mean * a,
-                          y + c * j->s * j->size);
+            j->isa->scale(j->s, x + c * j->s * j->size, a,
+                          number(j, j->bias, channel + c) - mean * a, y + c * j->s * j->size);
         }
     }
 }
@@ -193,23 +200,27 @@ static void backward_row(const job *j, int64_t row, char *gw, char *gb) {
             sum += w * s;
             dot += w * d;
         }
-    double b = -rstd * rstd * rstd * dot / (double)n, c0 = j->centered ? -rstd * sum / (double)n : 0;
+    double b = -rstd * rstd * rstd * dot / (double)n,
+           c0 = j->centered ? -rstd * sum / (double)n : 0;
     char *gx = j->y + at;
     if (j->s == 1) j->isa->pull_row(n, gy, x, mean, rstd, b, c0, weight, gx);
     else
         for (int64_t c = 0; c < j->channels; c++) {
             int64_t to = c * j->s * j->size;
-            j->isa->pull(j->s, gy + to, x + to, mean, rstd * (weight ? number(j, weight, c) : 1), b, c0, gx + to);
+            j->isa->pull(j->s, gy + to, x + to, mean, rstd * (weight ? number(j, weight, c) : 1), b,
+                         c0, gx + to);
         }
 }
 
 static void backward_piece(void *arg, int64_t piece) {
     const job *j = arg;
-    int64_t channels = j->groups * j->channels, first = piece * j->per_piece, end = first + j->per_piece;
+    int64_t channels = j->groups * j->channels, first = piece * j->per_piece,
+            end = first + j->per_piece;
     char *gw = j->partial + piece * 2 * channels * j->size, *gb = gw + channels * j->size;
     if (end > j->samples) end = j->samples;
     memset(gw, 0, (size_t)(2 * channels * j->size));
-    for (int64_t row = first * j->groups; row < end * j->groups; row++) backward_row(j, row, gw, gb);
+    for (int64_t row = first * j->groups; row < end * j->groups; row++)
+        backward_row(j, row, gw, gb);
 }
 
 /* Sums of gradients of some channels, of all pieces, merged in pairs. */
@@ -275,7 +286,7 @@ static gd_status row_norm_grad_rows_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- windows ------------------------------------------------------------------------------------ */
+/* --- windows ---------------------------------------------------------------------------------- */
 
 typedef struct {
     const gd_reducer *isa;
@@ -295,8 +306,10 @@ static void window_piece(void *arg, int64_t piece) {
         int64_t at = row % j->n, first = at - j->options->before, stop = first + j->options->size;
         const void *rows[WINDOW_ROWS];
         int count = 0;
-        for (int64_t t = first < 0 ? 0 : first; t < stop && t < j->n; t++) rows[count++] = j->x + (row + t - at) * bytes;
-        if (count) j->isa->columns(GD_FOLD_SUM, 0, rows, count, j->inner, 0, j->y + row * bytes, NULL);
+        for (int64_t t = first < 0 ? 0 : first; t < stop && t < j->n; t++)
+            rows[count++] = j->x + (row + t - at) * bytes;
+        if (count)
+            j->isa->columns(GD_FOLD_SUM, 0, rows, count, j->inner, 0, j->y + row * bytes, NULL);
         else memset(j->y + row * bytes, 0, (size_t)bytes);
     }
 }
@@ -311,7 +324,12 @@ static bool window_sum_rows_match(const gd_kernel_call *k) {
 static gd_status window_sum_rows_run(gd_kernel_call *k) {
     const gd_window_sum_options *o = k->attrs;
     const gd_view *x = &k->in[0];
-    windows j = {.options = o, .x = x->data, .y = k->out[0].data, .size = (int64_t)gd_dtype_size(x->dtype), .n = 1, .inner = 1};
+    windows j = {.options = o,
+                 .x = x->data,
+                 .y = k->out[0].data,
+                 .size = (int64_t)gd_dtype_size(x->dtype),
+                 .n = 1,
+                 .inner = 1};
     j.isa = x->dtype == GD_F32 ? GD_ISA_CALL(gd_reducer_f32) : GD_ISA_CALL(gd_reducer_f64);
     int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
     if (x->rank > 0) {

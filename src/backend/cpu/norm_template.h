@@ -7,39 +7,44 @@
 enum { BLOCK = 2048 };
 
 /* DO(LOAD, STORE) for each vector at i < n; the last may be a part, whose other lanes are 0. */
-#define LOAD_ALL(p) V(load)(p)
-#define STORE_ALL(p, v) V(store)(p, v)
-#define LOAD_LEFT(p) V(load_part)(p, left)
+#define LOAD_ALL(p)      V(load)(p)
+#define STORE_ALL(p, v)  V(store)(p, v)
+#define LOAD_LEFT(p)     V(load_part)(p, left)
 #define STORE_LEFT(p, v) V(store_part)(p, v, left)
-#define EACH_VECTOR(n, DO)                                                                  \
-    do {                                                                                    \
-        int64_t i = 0;                                                                      \
-        for (; i + LANES <= (n); i += LANES) { DO(LOAD_ALL, STORE_ALL, WHOLE); }            \
-        if (i < (n)) {                                                                      \
-            int left = (int)((n) - i);                                                      \
-            DO(LOAD_LEFT, STORE_LEFT, PART);                                                \
-        }                                                                                   \
+#define EACH_VECTOR(n, DO)                     \
+    do {                                       \
+        int64_t i = 0;                         \
+        for (; i + LANES <= (n); i += LANES) { \
+            DO(LOAD_ALL, STORE_ALL, WHOLE);    \
+        }                                      \
+        if (i < (n)) {                         \
+            int left = (int)((n)-i);           \
+            DO(LOAD_LEFT, STORE_LEFT, PART);   \
+        }                                      \
     } while (0)
 #define WHOLE(v) (v)
-#define PART(v) V(select)(IOTA < left, v, V(splat)(0)) /* nothing beyond the end */
+#define PART(v)  V(select)(IOTA < left, v, V(splat)(0)) /* nothing beyond the end */
 
 /* The same for sums: ADD(k, LOAD, KEEP) adds to sums number k, four of each. */
-#define EACH_SUM(n, ADD)                                                                    \
-    do {                                                                                    \
-        int64_t i = 0;                                                                      \
-        for (; i + 4 * LANES <= (n); i += 4 * LANES) {                                      \
-            ADD(0, 0, LOAD_ALL, WHOLE);                                                     \
-            ADD(1, LANES, LOAD_ALL, WHOLE);                                                 \
-            ADD(2, 2 * LANES, LOAD_ALL, WHOLE);                                             \
-            ADD(3, 3 * LANES, LOAD_ALL, WHOLE);                                             \
-        }                                                                                   \
-        for (; i + LANES <= (n); i += LANES) { ADD(0, 0, LOAD_ALL, WHOLE); }                \
-        if (i < (n)) {                                                                      \
-            int left = (int)((n) - i);                                                      \
-            ADD(1, 0, LOAD_LEFT, PART);                                                     \
-        }                                                                                   \
+#define EACH_SUM(n, ADD)                               \
+    do {                                               \
+        int64_t i = 0;                                 \
+        for (; i + 4 * LANES <= (n); i += 4 * LANES) { \
+            ADD(0, 0, LOAD_ALL, WHOLE);                \
+            ADD(1, LANES, LOAD_ALL, WHOLE);            \
+            ADD(2, 2 * LANES, LOAD_ALL, WHOLE);        \
+            ADD(3, 3 * LANES, LOAD_ALL, WHOLE);        \
+        }                                              \
+        for (; i + LANES <= (n); i += LANES) {         \
+            ADD(0, 0, LOAD_ALL, WHOLE);                \
+        }                                              \
+        if (i < (n)) {                                 \
+            int left = (int)((n)-i);                   \
+            ADD(1, 0, LOAD_LEFT, PART);                \
+        }                                              \
     } while (0)
-#define FOUR_ZEROS {V(splat)(0), V(splat)(0), V(splat)(0), V(splat)(0)}
+#define FOUR_ZEROS \
+    { V(splat)(0), V(splat)(0), V(splat)(0), V(splat)(0) }
 
 static inline double total(const VEC *a) {
     VEC v = (a[0] + a[1]) + (a[2] + a[3]);
@@ -47,7 +52,7 @@ static inline double total(const VEC *a) {
     return v[0];
 }
 
-/* --- statistics --------------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------- */
 
 static double block_sum(int64_t n, const E *x) {
     VEC a[4] = FOUR_ZEROS;
@@ -58,10 +63,10 @@ static double block_sum(int64_t n, const E *x) {
 
 static double block_squares(int64_t n, const E *x, E from) {
     VEC a[4] = FOUR_ZEROS, m = V(splat)(from);
-#define ADD_SQUARES(k, at, LOAD, KEEP)        \
-    do {                                      \
-        VEC d = KEEP(LOAD(x + i + at) - m);   \
-        a[k] += d * d;                        \
+#define ADD_SQUARES(k, at, LOAD, KEEP)      \
+    do {                                    \
+        VEC d = KEEP(LOAD(x + i + at) - m); \
+        a[k] += d * d;                      \
     } while (0)
     EACH_SUM(n, ADD_SQUARES);
     return total(a);
@@ -83,10 +88,11 @@ static void norm_moments(int64_t n, const void *p, double *mean, double *squares
 static void norm_squares(int64_t n, const void *p, double *squares) {
     const E *x = p;
     *squares = 0;
-    for (int64_t b = 0; b < n; b += BLOCK) *squares += block_squares(n - b < BLOCK ? n - b : BLOCK, x + b, 0);
+    for (int64_t b = 0; b < n; b += BLOCK)
+        *squares += block_squares(n - b < BLOCK ? n - b : BLOCK, x + b, 0);
 }
 
-/* --- forward ------------------------------------------------------------------------------------ */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 static void norm_scale(int64_t n, const void *px, double pa, double pb, void *py) {
     const E *x = px;
@@ -96,14 +102,15 @@ static void norm_scale(int64_t n, const void *px, double pa, double pb, void *py
     EACH_VECTOR(n, SCALE);
 }
 
-static void norm_scale_row(int64_t n, const void *px, double mean, double pa, const void *pw, const void *pb, void *py) {
+static void norm_scale_row(int64_t n, const void *px, double mean, double pa, const void *pw,
+                           const void *pb, void *py) {
     const E *x = px, *w = pw, *b = pb;
     E *y = py;
     VEC m = V(splat)((E)mean), a = V(splat)((E)pa);
 #define SCALE_ONLY(LOAD, STORE, KEEP) STORE(y + i, (LOAD(x + i) - m) * a)
-#define SCALE_W(LOAD, STORE, KEEP) STORE(y + i, (LOAD(x + i) - m) * a * LOAD(w + i))
-#define SCALE_B(LOAD, STORE, KEEP) STORE(y + i, (LOAD(x + i) - m) * a + LOAD(b + i))
-#define SCALE_WB(LOAD, STORE, KEEP) STORE(y + i, (LOAD(x + i) - m) * a * LOAD(w + i) + LOAD(b + i))
+#define SCALE_W(LOAD, STORE, KEEP)    STORE(y + i, (LOAD(x + i) - m) * a * LOAD(w + i))
+#define SCALE_B(LOAD, STORE, KEEP)    STORE(y + i, (LOAD(x + i) - m) * a + LOAD(b + i))
+#define SCALE_WB(LOAD, STORE, KEEP)   STORE(y + i, (LOAD(x + i) - m) * a * LOAD(w + i) + LOAD(b + i))
     if (w && b) EACH_VECTOR(n, SCALE_WB);
     else if (w) EACH_VECTOR(n, SCALE_W);
     else if (b) EACH_VECTOR(n, SCALE_B);
@@ -117,45 +124,48 @@ static void norm_scale_each(int64_t n, const void *px, const void *pa, const voi
     EACH_VECTOR(n, SCALE_EACH);
 }
 
-/* --- backward ----------------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------------------- */
 
 static void block_dots(int64_t n, const E *gy, const E *x, E mean, double *sum, double *dot) {
     VEC a[4] = FOUR_ZEROS, d[4] = FOUR_ZEROS, m = V(splat)(mean);
-#define ADD_DOTS(k, at, LOAD, KEEP)                   \
-    do {                                              \
-        VEC g = LOAD(gy + i + at);                    \
-        a[k] += g;                                    \
-        d[k] += KEEP(g * (LOAD(x + i + at) - m));     \
+#define ADD_DOTS(k, at, LOAD, KEEP)               \
+    do {                                          \
+        VEC g = LOAD(gy + i + at);                \
+        a[k] += g;                                \
+        d[k] += KEEP(g * (LOAD(x + i + at) - m)); \
     } while (0)
     EACH_SUM(n, ADD_DOTS);
     *sum += total(a);
     *dot += total(d);
 }
 
-static void norm_dots(int64_t n, const void *gy, const void *x, double mean, double *sum, double *dot) {
+static void norm_dots(int64_t n, const void *gy, const void *x, double mean, double *sum,
+                      double *dot) {
     *sum = *dot = 0;
     for (int64_t b = 0; b < n; b += BLOCK)
-        block_dots(n - b < BLOCK ? n - b : BLOCK, (const E *)gy + b, (const E *)x + b, (E)mean, sum, dot);
+        block_dots(n - b < BLOCK ? n - b : BLOCK, (const E *)gy + b, (const E *)x + b, (E)mean, sum,
+                   dot);
 }
 
 /* One block of a row; `weighted` is a constant at each call. */
-static inline __attribute__((always_inline)) void block_dots_row(int64_t n, const E *gy, const E *x, E mean, E pa,
-                                                                 int weighted, const E *w, E *gw, E *gb, double *sum,
-                                                                 double *dot) {
+static inline __attribute__((always_inline)) void block_dots_row(int64_t n, const E *gy, const E *x,
+                                                                 E mean, E pa, int weighted,
+                                                                 const E *w, E *gw, E *gb,
+                                                                 double *sum, double *dot) {
     VEC s[4] = FOUR_ZEROS, d[4] = FOUR_ZEROS, m = V(splat)(mean), a = V(splat)(pa);
     int64_t i = 0;
-#define ADD_ROW(k, at, LOAD, STORE, KEEP)                                 \
-    do {                                                                  \
-        VEC g = LOAD(gy + i + at), p = KEEP(g * (LOAD(x + i + at) - m));  \
-        STORE(gw + i + at, LOAD(gw + i + at) + p * a);                    \
-        STORE(gb + i + at, LOAD(gb + i + at) + g);                        \
-        if (weighted) {                                                   \
-            VEC v = LOAD(w + i + at);                                     \
-            g *= v;                                                       \
-            p *= v;                                                       \
-        }                                                                 \
-        s[k] += g;                                                        \
-        d[k] += p;                                                        \
+#define ADD_ROW(k, at, LOAD, STORE, KEEP)                                \
+    do {                                                                 \
+        VEC g = LOAD(gy + i + at), p = KEEP(g * (LOAD(x + i + at) - m)); \
+        STORE(gw + i + at, LOAD(gw + i + at) + p * a);                   \
+        STORE(gb + i + at, LOAD(gb + i + at) + g);                       \
+        if (weighted) {                                                  \
+            VEC v = LOAD(w + i + at);                                    \
+            g *= v;                                                      \
+            p *= v;                                                      \
+        }                                                                \
+        s[k] += g;                                                       \
+        d[k] += p;                                                       \
     } while (0)
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
         ADD_ROW(0, 0, LOAD_ALL, STORE_ALL, WHOLE);
@@ -173,30 +183,35 @@ static inline __attribute__((always_inline)) void block_dots_row(int64_t n, cons
     *dot += total(d);
 }
 
-static void norm_dots_row(int64_t n, const void *gy, const void *x, double mean, double a, const void *w, void *gw,
-                          void *gb, double *sum, double *dot) {
+static void norm_dots_row(int64_t n, const void *gy, const void *x, double mean, double a,
+                          const void *w, void *gw, void *gb, double *sum, double *dot) {
     *sum = *dot = 0;
     for (int64_t b = 0; b < n; b += BLOCK) {
         int64_t count = n - b < BLOCK ? n - b : BLOCK;
         const E *g = (const E *)gy + b, *v = (const E *)x + b;
-        if (w) block_dots_row(count, g, v, (E)mean, (E)a, 1, (const E *)w + b, (E *)gw + b, (E *)gb + b, sum, dot);
-        else block_dots_row(count, g, v, (E)mean, (E)a, 0, NULL, (E *)gw + b, (E *)gb + b, sum, dot);
+        if (w)
+            block_dots_row(count, g, v, (E)mean, (E)a, 1, (const E *)w + b, (E *)gw + b,
+                           (E *)gb + b, sum, dot);
+        else
+            block_dots_row(count, g, v, (E)mean, (E)a, 0, NULL, (E *)gw + b, (E *)gb + b, sum, dot);
     }
 }
 
-static void norm_dots_each(int64_t n, const void *pg, const void *px, const void *pm, void *ps, void *pd) {
+static void norm_dots_each(int64_t n, const void *pg, const void *px, const void *pm, void *ps,
+                           void *pd) {
     const E *gy = pg, *x = px, *mean = pm;
     E *sums = ps, *dots = pd;
-#define DOTS_EACH(LOAD, STORE, KEEP)                                                \
-    do {                                                                            \
-        VEC g = LOAD(gy + i);                                                       \
-        STORE(sums + i, LOAD(sums + i) + g);                                        \
-        STORE(dots + i, LOAD(dots + i) + g * (LOAD(x + i) - LOAD(mean + i)));       \
+#define DOTS_EACH(LOAD, STORE, KEEP)                                          \
+    do {                                                                      \
+        VEC g = LOAD(gy + i);                                                 \
+        STORE(sums + i, LOAD(sums + i) + g);                                  \
+        STORE(dots + i, LOAD(dots + i) + g * (LOAD(x + i) - LOAD(mean + i))); \
     } while (0)
     EACH_VECTOR(n, DOTS_EACH);
 }
 
-static void norm_pull(int64_t n, const void *pg, const void *px, double mean, double pa, double pb, double pc, void *py) {
+static void norm_pull(int64_t n, const void *pg, const void *px, double mean, double pa, double pb,
+                      double pc, void *py) {
     const E *gy = pg, *x = px;
     E *gx = py;
     VEC m = V(splat)((E)mean), a = V(splat)((E)pa), b = V(splat)((E)pb), c = V(splat)((E)pc);
@@ -204,8 +219,8 @@ static void norm_pull(int64_t n, const void *pg, const void *px, double mean, do
     EACH_VECTOR(n, PULL);
 }
 
-static void norm_pull_row(int64_t n, const void *pg, const void *px, double mean, double pa, double pb, double pc,
-                          const void *pw, void *py) {
+static void norm_pull_row(int64_t n, const void *pg, const void *px, double mean, double pa,
+                          double pb, double pc, const void *pw, void *py) {
     const E *gy = pg, *x = px, *w = pw;
     E *gx = py;
     if (!w) {
@@ -213,16 +228,18 @@ static void norm_pull_row(int64_t n, const void *pg, const void *px, double mean
         return;
     }
     VEC m = V(splat)((E)mean), a = V(splat)((E)pa), b = V(splat)((E)pb), c = V(splat)((E)pc);
-#define PULL_ROW(LOAD, STORE, KEEP) STORE(gx + i, LOAD(gy + i) * LOAD(w + i) * a + ((LOAD(x + i) - m) * b + c))
+#define PULL_ROW(LOAD, STORE, KEEP) \
+    STORE(gx + i, LOAD(gy + i) * LOAD(w + i) * a + ((LOAD(x + i) - m) * b + c))
     EACH_VECTOR(n, PULL_ROW);
 }
 
-static void norm_pull_each(int64_t n, const void *pg, const void *px, const void *pm, const void *pa, const void *pb,
-                           const void *pc, void *py) {
+static void norm_pull_each(int64_t n, const void *pg, const void *px, const void *pm,
+                           const void *pa, const void *pb, const void *pc, void *py) {
     const E *gy = pg, *x = px, *mean = pm, *a = pa, *b = pb, *c = pc;
     E *gx = py;
-#define PULL_EACH(LOAD, STORE, KEEP) \
-    STORE(gx + i, LOAD(gy + i) * LOAD(a + i) + ((LOAD(x + i) - LOAD(mean + i)) * LOAD(b + i) + LOAD(c + i)))
+#define PULL_EACH(LOAD, STORE, KEEP)           \
+    STORE(gx + i, LOAD(gy + i) * LOAD(a + i) + \
+                      ((LOAD(x + i) - LOAD(mean + i)) * LOAD(b + i) + LOAD(c + i)))
     EACH_VECTOR(n, PULL_EACH);
 }
 
@@ -234,6 +251,16 @@ static void norm_add(int64_t n, const void *px, void *py) {
 }
 
 const gd_norm_isa TYPED(gd_norm)[1] = {{
-    norm_moments, norm_squares, norm_scale, norm_scale_row, norm_scale_each, norm_dots, norm_dots_row, norm_dots_each,
-    norm_pull, norm_pull_row, norm_pull_each, norm_add,
+    norm_moments,
+    norm_squares,
+    norm_scale,
+    norm_scale_row,
+    norm_scale_each,
+    norm_dots,
+    norm_dots_row,
+    norm_dots_each,
+    norm_pull,
+    norm_pull_row,
+    norm_pull_each,
+    norm_add,
 }};

@@ -41,7 +41,7 @@ static int64_t pieces(job *j, int64_t row_elements) {
     return (j->rows + j->rows_per_piece - 1) / j->rows_per_piece;
 }
 
-/* --- pad --------------------------------------------------------------------------------------- */
+/* --- pad -------------------------------------------------------------------------------------- */
 
 /* Places [first, last) of a row, which all lie outside of what is kept. */
 static void pad_edge(const job *j, char *to, const char *from, int64_t first, int64_t last) {
@@ -112,7 +112,8 @@ static gd_status pad_rows_run(gd_kernel_call *k) {
     if (o->mode == GD_CONSTANT) {
         char value[8];
         gd_store_f64(y->dtype, value, o->value);
-        gd_view line = {.data = k->workspace, .dtype = y->dtype, .rank = 1, .dims = {row}, .strides = {1}};
+        gd_view line = {
+            .data = k->workspace, .dtype = y->dtype, .rank = 1, .dims = {row}, .strides = {1}};
         gd_view one = {.data = value, .dtype = y->dtype, .rank = 1, .dims = {row}, .strides = {0}};
         gd_copy_elements(&line, &one);
     }
@@ -120,7 +121,7 @@ static gd_status pad_rows_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- its gradient ------------------------------------------------------------------------------ */
+/* --- its gradient ----------------------------------------------------------------------------- */
 
 static void add_row(const job *j, char *to, const char *from, int64_t n) {
     if (j->wide) GD_ISA_CALL(gd_add_row_f64)((double *)to, (const double *)from, n);
@@ -151,7 +152,8 @@ static void fold_row(const job *j, char *gx, const char *gy, bool first) {
 static void fold_piece(void *arg, int64_t piece) {
     const job *j = arg;
     const gd_pad_axis *a = &j->axes[j->axis];
-    int64_t size = j->wide ? 8 : 4, gx_row = a->n * j->unit * size, gy_row = a->out * j->unit * size;
+    int64_t size = j->wide ? 8 : 4, gx_row = a->n * j->unit * size,
+            gy_row = a->out * j->unit * size;
     int64_t start = piece * j->rows_per_piece, stop = start + j->rows_per_piece;
     if (stop > j->rows) stop = j->rows;
     for (int64_t row = start; row < stop; row++) {
@@ -198,7 +200,8 @@ static void list_sources(const gd_pad_axis *a, gd_word mode, int64_t *heads, int
 static bool pad_grad_rows_match(const gd_kernel_call *k) { return k->in[0].rank > 0; }
 static size_t pad_grad_rows_workspace(const gd_kernel_call *k) {
     size_t numbers = 0;
-    for (int d = 0; d < k->out[0].rank; d++) numbers += (size_t)(k->out[0].dims[d] + 1 + k->in[0].dims[d]);
+    for (int d = 0; d < k->out[0].rank; d++)
+        numbers += (size_t)(k->out[0].dims[d] + 1 + k->in[0].dims[d]);
     return numbers * sizeof(int64_t);
 }
 static gd_status pad_grad_rows_run(gd_kernel_call *k) {

@@ -24,7 +24,8 @@ typedef struct {
     const gd_pool_window *windows[AXES]; /* one for each element of y along an axis */
     int32_t *short_places;               /* of maxima, as i32 ... */
     int64_t *places;                     /* ... or i64; NULL: not wanted */
-    int64_t alike_from, alike_to; /* elements of y along the last axis whose windows have one form */
+    int64_t alike_from,
+        alike_to; /* elements of y along the last axis whose windows have one form */
     int64_t planes_per_piece;
     _Atomic int64_t bad_place; /* -1: none */
 } pooling;
@@ -35,29 +36,29 @@ static double divisor_of(const pooling *p, const gd_pool_window *d, const gd_poo
 }
 
 /* Does the windows of a row of y that have one form, if there are enough; see pool_row.h. */
-static bool alike_f32(const pooling *p, const float *x, int64_t at, const gd_pool_window *d, const gd_pool_window *h,
-                      bool maxima) {
+static bool alike_f32(const pooling *p, const float *x, int64_t at, const gd_pool_window *d,
+                      const gd_pool_window *h, bool maxima) {
     const int64_t from = p->alike_from, count = p->alike_to - from;
     if (count < GD_POOL_ROW_LEAST || d->count == 0 || h->count == 0) return false;
     const gd_pool_window *columns = &p->windows[2][from];
     const gd_pool_row row = {.x = x,
-                            .height = p->form.in[1],
-                            .width = p->form.in[2],
-                            .depth = *d,
-                            .rows = *h,
-                            .columns = *columns,
-                            .stride = columns[1].first - columns[0].first,
-                            .count = count,
-                            .y = (float *)p->y + at + from,
-                            .divisor = divisor_of(p, d, h, columns),
-                            .short_places = p->short_places ? p->short_places + at + from : NULL,
-                            .places = p->places ? p->places + at + from : NULL};
+                             .height = p->form.in[1],
+                             .width = p->form.in[2],
+                             .depth = *d,
+                             .rows = *h,
+                             .columns = *columns,
+                             .stride = columns[1].first - columns[0].first,
+                             .count = count,
+                             .y = (float *)p->y + at + from,
+                             .divisor = divisor_of(p, d, h, columns),
+                             .short_places = p->short_places ? p->short_places + at + from : NULL,
+                             .places = p->places ? p->places + at + from : NULL};
     if (maxima) GD_ISA_CALL(gd_max_row_f32)(&row);
     else GD_ISA_CALL(gd_average_row_f32)(&row);
     return true;
 }
-static bool alike_f64(const pooling *p, const double *x, int64_t at, const gd_pool_window *d, const gd_pool_window *h,
-                      bool maxima) {
+static bool alike_f64(const pooling *p, const double *x, int64_t at, const gd_pool_window *d,
+                      const gd_pool_window *h, bool maxima) {
     (void)p, (void)x, (void)at, (void)d, (void)h, (void)maxima;
     return false;
 }
@@ -82,8 +83,7 @@ static double long_sum_f64(const double *x, int64_t n) {
 #define NAME(x) x##_f64
 #include "backend/cpu/pool_template.h"
 
-/* --- setting up --------------------------------------------------------------------------------
- */
+/* --- setting up ------------------------------------------------------------------------------- */
 
 static int64_t numbers(const int64_t size[AXES]) { return size[0] * size[1] * size[2]; }
 
@@ -100,10 +100,8 @@ static size_t forward_bytes(const gd_kernel_call *k) {
 static size_t back_bytes(const gd_kernel_call *k) { return windows_of(&k->out[0], &k->in[0], k); }
 
 static void set_places(pooling *p, const gd_view *places) {
-    if (places->dtype == GD_I32)
-        p->short_places = places->data;
-    else
-        p->places = places->data;
+    if (places->dtype == GD_I32) p->short_places = places->data;
+    else p->places = places->data;
 }
 
 static void set_up(pooling *p, const gd_kernel_call *k, const gd_view *x, const gd_view *y) {
@@ -134,7 +132,9 @@ static void find_alike(pooling *p) {
         const int64_t stride = from + 1 < n ? w[from + 1].first - w[from].first : 0;
         to = from + 1;
         if (w[from].count != widest || stride < 1 || stride > 2) continue;
-        while (to < n && w[to].count == widest && w[to].size == w[from].size && w[to].first - w[to - 1].first == stride) to++;
+        while (to < n && w[to].count == widest && w[to].size == w[from].size &&
+               w[to].first - w[to - 1].first == stride)
+            to++;
         if (to - from > p->alike_to - p->alike_from) p->alike_from = from, p->alike_to = to;
     }
 }
@@ -146,18 +146,15 @@ static void run_planes(pooling *p, void (*body)(void *arg, int64_t piece)) {
 }
 
 /* Calls the function of the right type for the planes of a piece. */
-#define EACH_PLANE(p, piece, function)                                                             \
-    for (int64_t plane_ = (piece) * (p)->planes_per_piece, i_ = 0; i_ < (p)->planes_per_piece;     \
-         i_++, plane_++) {                                                                         \
-        if (plane_ >= (p)->form.planes) break;                                                     \
-        if ((p)->wide)                                                                             \
-            function##_f64(p, plane_);                                                             \
-        else                                                                                       \
-            function##_f32(p, plane_);                                                             \
+#define EACH_PLANE(p, piece, function)                                                         \
+    for (int64_t plane_ = (piece) * (p)->planes_per_piece, i_ = 0; i_ < (p)->planes_per_piece; \
+         i_++, plane_++) {                                                                     \
+        if (plane_ >= (p)->form.planes) break;                                                 \
+        if ((p)->wide) function##_f64(p, plane_);                                              \
+        else function##_f32(p, plane_);                                                        \
     }
 
-/* --- maxima ------------------------------------------------------------------------------------
- */
+/* --- maxima ----------------------------------------------------------------------------------- */
 
 /*kernel max_pool1d.planes  rank 10  wide  run max_run  match is_float  workspace forward_bytes
  */
@@ -196,8 +193,7 @@ static gd_status max_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- averages ----------------------------------------------------------------------------------
- */
+/* --- averages --------------------------------------------------------------------------------- */
 
 /*kernel avg_pool1d.planes  rank 10  wide  run average_run  match is_float  workspace forward_bytes
  */
@@ -238,8 +234,7 @@ static gd_status spread_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- gradients of maxima -----------------------------------------------------------------------
- */
+/* --- gradients of maxima ---------------------------------------------------------------------- */
 
 /* x has the planes, y one number for each place; n axes of them are spatial. */
 static void set_up_places(pooling *p, const gd_view *x, const gd_view *y, const gd_view *places,
@@ -266,15 +261,15 @@ static bool has_places(const gd_kernel_call *k) {
     return is_float(k) && (k->in[1].dtype == GD_I32 || k->in[1].dtype == GD_I64);
 }
 
-#define DEFINE_PLACES_PIECE(name, function)                                                        \
-    static void name(void *arg, int64_t piece) {                                                   \
-        pooling *p = arg;                                                                          \
-        for (int64_t i = 0, plane = piece * p->planes_per_piece; i < p->planes_per_piece;          \
-             i++, plane++) {                                                                       \
-            if (plane >= p->form.planes) return;                                                   \
-            const int64_t bad = p->wide ? function##_f64(p, plane) : function##_f32(p, plane);     \
-            if (bad != -1) atomic_store(&p->bad_place, bad);                                       \
-        }                                                                                          \
+#define DEFINE_PLACES_PIECE(name, function)                                                    \
+    static void name(void *arg, int64_t piece) {                                               \
+        pooling *p = arg;                                                                      \
+        for (int64_t i = 0, plane = piece * p->planes_per_piece; i < p->planes_per_piece;      \
+             i++, plane++) {                                                                   \
+            if (plane >= p->form.planes) return;                                               \
+            const int64_t bad = p->wide ? function##_f64(p, plane) : function##_f32(p, plane); \
+            if (bad != -1) atomic_store(&p->bad_place, bad);                                   \
+        }                                                                                      \
     }
 DEFINE_PLACES_PIECE(scatter_piece, scatter_plane)
 DEFINE_PLACES_PIECE(gather_piece, gather_plane)

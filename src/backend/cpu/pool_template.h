@@ -2,22 +2,24 @@
  * names of functions of this type. Windows of the axes are in tables (pool_kernels.c).
  */
 
-/* --- maxima ------------------------------------------------------------------------------------ */
+/* --- maxima ----------------------------------------------------------------------------------- */
 
 /* Of one window, whose rows are `rows` in each of `depths`: where the first of the largest is; a
  * NaN wins over all before it. -1: the window is empty. */
-static inline int64_t NAME(place_of_max)(const pooling *p, const real *x, const gd_pool_window *d, const gd_pool_window *h,
-                                         const gd_pool_window *w) {
+static inline int64_t NAME(place_of_max)(const pooling *p, const real *x, const gd_pool_window *d,
+                                         const gd_pool_window *h, const gd_pool_window *w) {
     if (d->count == 0 || h->count == 0 || w->count == 0) return -1;
     const int64_t height = p->form.in[1], width = p->form.in[2];
     int64_t best_at = (d->first * height + h->first) * width + w->first;
     real best = x[best_at];
     for (int64_t z = 0; z < d->count; z++)
         for (int64_t r = 0; r < h->count; r++) {
-            const int64_t row = ((d->first + z * d->step) * height + h->first + r * h->step) * width + w->first;
+            const int64_t row =
+                ((d->first + z * d->step) * height + h->first + r * h->step) * width + w->first;
             for (int64_t c = 0; c < w->count; c++) {
                 const real value = x[row + c * w->step];
-                const bool wins = (value > best) | (value != value); /* no branch: who wins is anybody's guess */
+                const bool wins =
+                    (value > best) | (value != value); /* no branch: who wins is anybody's guess */
                 best = wins ? value : best;
                 best_at = wins ? row + c * w->step : best_at;
             }
@@ -26,8 +28,8 @@ static inline int64_t NAME(place_of_max)(const pooling *p, const real *x, const 
 }
 
 /* Windows [from, to) of a row of y, the first of whose elements is number `at` of all. */
-static void NAME(max_windows)(const pooling *p, const real *x, int64_t at, const gd_pool_window *d, const gd_pool_window *h,
-                              int64_t from, int64_t to) {
+static void NAME(max_windows)(const pooling *p, const real *x, int64_t at, const gd_pool_window *d,
+                              const gd_pool_window *h, int64_t from, int64_t to) {
     real *y = (real *)p->y + at;
     for (int64_t w = from; w < to; w++) {
         const int64_t place = NAME(place_of_max)(p, x, d, h, &p->windows[2][w]);
@@ -49,7 +51,7 @@ static void NAME(max_plane)(const pooling *p, int64_t plane) {
         }
 }
 
-/* --- averages ---------------------------------------------------------------------------------- */
+/* --- averages --------------------------------------------------------------------------------- */
 
 static inline double NAME(sum_row)(const real *x, int64_t count) {
     double sum = 0;
@@ -58,14 +60,18 @@ static inline double NAME(sum_row)(const real *x, int64_t count) {
     return sum;
 }
 
-static inline real NAME(average)(const pooling *p, const real *x, const gd_pool_window *d, const gd_pool_window *h, const gd_pool_window *w) {
+static inline real NAME(average)(const pooling *p, const real *x, const gd_pool_window *d,
+                                 const gd_pool_window *h, const gd_pool_window *w) {
     const int64_t height = p->form.in[1], width = p->form.in[2];
     if (d->count == 0 || h->count == 0 || w->count == 0) return 0;
     const bool whole_rows = w->count == width; /* they lie behind each other */
-    const int64_t rows = whole_rows ? 1 : h->count, count = whole_rows ? h->count * width : w->count;
+    const int64_t rows = whole_rows ? 1 : h->count,
+                  count = whole_rows ? h->count * width : w->count;
     double sum = 0;
     for (int64_t z = 0; z < d->count; z++)
-        for (int64_t r = 0; r < rows; r++) sum += NAME(sum_row)(x + ((d->first + z) * height + h->first + r) * width + w->first, count);
+        for (int64_t r = 0; r < rows; r++)
+            sum += NAME(sum_row)(x + ((d->first + z) * height + h->first + r) * width + w->first,
+                                 count);
     return (real)(sum / divisor_of(p, d, h, w));
 }
 
@@ -78,7 +84,8 @@ static void NAME(average_plane)(const pooling *p, int64_t plane) {
             const bool alike = NAME(alike)(p, x, at, d, h, false);
             for (int64_t w = 0; w < p->form.out[2]; w++) {
                 if (alike && w == p->alike_from) w = p->alike_to;
-                if (w < p->form.out[2]) ((real *)p->y)[at + w] = NAME(average)(p, x, d, h, &p->windows[2][w]);
+                if (w < p->form.out[2])
+                    ((real *)p->y)[at + w] = NAME(average)(p, x, d, h, &p->windows[2][w]);
             }
         }
 }
@@ -103,7 +110,7 @@ static void NAME(spread_plane)(const pooling *p, int64_t plane) {
         }
 }
 
-/* --- places ------------------------------------------------------------------------------------ */
+/* --- places ----------------------------------------------------------------------------------- */
 
 static inline int64_t NAME(place)(const pooling *p, int64_t at) {
     return p->short_places ? p->short_places[at] : p->places[at];

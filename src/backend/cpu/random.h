@@ -10,16 +10,23 @@
 #include "ops/random_dist.h"
 
 GD_ISA_DECLARE(void, gd_random_words, (gd_rng rng, uint64_t block, int64_t n, uint32_t *out));
-GD_ISA_DECLARE(void, gd_random_uniform_f32, (gd_rng rng, uint64_t block, int64_t n, const gd_uniform_params *p, float *out));
-GD_ISA_DECLARE(void, gd_random_uniform_f64, (gd_rng rng, uint64_t block, int64_t n, const gd_uniform_params *p, double *out));
-GD_ISA_DECLARE(void, gd_random_normal_f32, (gd_rng rng, uint64_t block, int64_t n, double mean, double std, float *out));
-GD_ISA_DECLARE(void, gd_random_normal_f64, (gd_rng rng, uint64_t block, int64_t n, double mean, double std, double *out));
+GD_ISA_DECLARE(void, gd_random_uniform_f32,
+               (gd_rng rng, uint64_t block, int64_t n, const gd_uniform_params *p, float *out));
+GD_ISA_DECLARE(void, gd_random_uniform_f64,
+               (gd_rng rng, uint64_t block, int64_t n, const gd_uniform_params *p, double *out));
+GD_ISA_DECLARE(void, gd_random_normal_f32,
+               (gd_rng rng, uint64_t block, int64_t n, double mean, double std, float *out));
+GD_ISA_DECLARE(void, gd_random_normal_f64,
+               (gd_rng rng, uint64_t block, int64_t n, double mean, double std, double *out));
 
 /* mask[i] = 1 with probability limit / 2^32. */
-GD_ISA_DECLARE(void, gd_random_mask, (gd_rng rng, uint64_t block, int64_t n, uint64_t limit, uint8_t *mask));
+GD_ISA_DECLARE(void, gd_random_mask,
+               (gd_rng rng, uint64_t block, int64_t n, uint64_t limit, uint8_t *mask));
 
 /* y = x * (mask ? scale : 0). */
-GD_ISA_DECLARE(void, gd_dropout_f32, (int64_t n, const float *x, const uint8_t *mask, float scale, float *y));
-GD_ISA_DECLARE(void, gd_dropout_f64, (int64_t n, const double *x, const uint8_t *mask, double scale, double *y));
+GD_ISA_DECLARE(void, gd_dropout_f32,
+               (int64_t n, const float *x, const uint8_t *mask, float scale, float *y));
+GD_ISA_DECLARE(void, gd_dropout_f64,
+               (int64_t n, const double *x, const uint8_t *mask, double scale, double *y));
 
 #endif

@@ -29,9 +29,13 @@ V_FN vu64 lower_product(vu64 a, vu64 b) {
     return (vu64)__builtin_ia32_pmuludq512_mask((vi32)a, (vi32)b, (v_longs){0}, V_ALL8);
 }
 #elif V_BYTES == 32
-V_FN vu64 lower_product(vu64 a, vu64 b) { return (vu64)__builtin_ia32_pmuludq256((vi32)a, (vi32)b); }
+V_FN vu64 lower_product(vu64 a, vu64 b) {
+    return (vu64)__builtin_ia32_pmuludq256((vi32)a, (vi32)b);
+}
 #else
-V_FN vu64 lower_product(vu64 a, vu64 b) { return (vu64)__builtin_ia32_pmuludq128((vi32)a, (vi32)b); }
+V_FN vu64 lower_product(vu64 a, vu64 b) {
+    return (vu64)__builtin_ia32_pmuludq128((vi32)a, (vi32)b);
+}
 #endif
 
 /* A lane is a block, and its lower half a word of it: VI64_LANES blocks at a time. */
@@ -62,7 +66,8 @@ static void fill_batch(gd_rng rng, uint64_t block, batch *b) {
         philox(rng, block + (uint64_t)j, lo);
         philox(rng, block + (uint64_t)j + VI64_LANES, hi);
         for (int k = 0; k < 4; k++) {
-            vu32_half a = __builtin_convertvector(lo[k], vu32_half), c = __builtin_convertvector(hi[k], vu32_half);
+            vu32_half a = __builtin_convertvector(lo[k], vu32_half),
+                      c = __builtin_convertvector(hi[k], vu32_half);
             memcpy(&b->w[k][j], &a, sizeof a);
             memcpy(&b->w[k][j + VI64_LANES], &c, sizeof c);
         }
@@ -71,15 +76,15 @@ static void fill_batch(gd_rng rng, uint64_t block, batch *b) {
 
 /* Runs `body` for each batch: `to` points at room for BLOCKS * EACH elements, which is the output
  * itself but for the last, partial batch. */
-#define EACH_BATCH(TYPE, EACH, ...)                                                             \
-    do {                                                                                        \
-        for (; n > 0; n -= BLOCKS * (EACH), block += BLOCKS, out += BLOCKS * (EACH)) {          \
-            batch b;                                                                            \
-            TYPE rest[BLOCKS * (EACH)], *to = n < BLOCKS * (EACH) ? rest : out;                 \
-            fill_batch(rng, block, &b);                                                         \
-            __VA_ARGS__                                                                         \
-            if (to == rest) memcpy(out, rest, (size_t)n * sizeof *out);                         \
-        }                                                                                       \
+#define EACH_BATCH(TYPE, EACH, ...)                                                    \
+    do {                                                                               \
+        for (; n > 0; n -= BLOCKS * (EACH), block += BLOCKS, out += BLOCKS * (EACH)) { \
+            batch b;                                                                   \
+            TYPE rest[BLOCKS * (EACH)], *to = n < BLOCKS * (EACH) ? rest : out;        \
+            fill_batch(rng, block, &b);                                                \
+            __VA_ARGS__                                                                \
+            if (to == rest) memcpy(out, rest, (size_t)n * sizeof *out);                \
+        }                                                                              \
     } while (0)
 
 void GD_ISA_FN(gd_random_words)(gd_rng rng, uint64_t block, int64_t n, uint32_t *out) {
@@ -89,7 +94,8 @@ void GD_ISA_FN(gd_random_words)(gd_rng rng, uint64_t block, int64_t n, uint32_t 
     });
 }
 
-void GD_ISA_FN(gd_random_uniform_f32)(gd_rng rng, uint64_t block, int64_t n, const gd_uniform_params *p, float *out) {
+void GD_ISA_FN(gd_random_uniform_f32)(gd_rng rng, uint64_t block, int64_t n,
+                                      const gd_uniform_params *p, float *out) {
     const gd_uniform_params params = *p;
     EACH_BATCH(float, 4, {
         for (int j = 0; j < BLOCKS; j++) {
@@ -101,7 +107,8 @@ void GD_ISA_FN(gd_random_uniform_f32)(gd_rng rng, uint64_t block, int64_t n, con
     });
 }
 
-void GD_ISA_FN(gd_random_uniform_f64)(gd_rng rng, uint64_t block, int64_t n, const gd_uniform_params *p, double *out) {
+void GD_ISA_FN(gd_random_uniform_f64)(gd_rng rng, uint64_t block, int64_t n,
+                                      const gd_uniform_params *p, double *out) {
     const gd_uniform_params params = *p;
     EACH_BATCH(double, 2, {
         for (int j = 0; j < BLOCKS; j++) {
@@ -111,7 +118,8 @@ void GD_ISA_FN(gd_random_uniform_f64)(gd_rng rng, uint64_t block, int64_t n, con
     });
 }
 
-void GD_ISA_FN(gd_random_normal_f32)(gd_rng rng, uint64_t block, int64_t n, double mean, double std, float *out) {
+void GD_ISA_FN(gd_random_normal_f32)(gd_rng rng, uint64_t block, int64_t n, double mean, double std,
+                                     float *out) {
     const float m = (float)mean, s = (float)std;
     EACH_BATCH(float, 4, {
         float z[4][BLOCKS];
@@ -127,7 +135,8 @@ void GD_ISA_FN(gd_random_normal_f32)(gd_rng rng, uint64_t block, int64_t n, doub
     });
 }
 
-void GD_ISA_FN(gd_random_normal_f64)(gd_rng rng, uint64_t block, int64_t n, double mean, double std, double *out) {
+void GD_ISA_FN(gd_random_normal_f64)(gd_rng rng, uint64_t block, int64_t n, double mean, double std,
+                                     double *out) {
     EACH_BATCH(double, 2, {
         for (int j = 0; j < BLOCKS; j++) {
             const uint32_t w[4] = {b.w[0][j], b.w[1][j], b.w[2][j], b.w[3][j]};
@@ -140,7 +149,8 @@ void GD_ISA_FN(gd_random_normal_f64)(gd_rng rng, uint64_t block, int64_t n, doub
     });
 }
 
-void GD_ISA_FN(gd_random_mask)(gd_rng rng, uint64_t block, int64_t n, uint64_t limit, uint8_t *mask) {
+void GD_ISA_FN(gd_random_mask)(gd_rng rng, uint64_t block, int64_t n, uint64_t limit,
+                               uint8_t *mask) {
     uint8_t *out = mask;
     if (limit == 0 || limit >> 32) { /* no word is below 0, every one below 2^32 */
         memset(mask, limit != 0, (size_t)n);
@@ -157,12 +167,12 @@ void GD_ISA_FN(gd_random_mask)(gd_rng rng, uint64_t block, int64_t n, uint64_t l
     });
 }
 
-void GD_ISA_FN(gd_dropout_f32)(int64_t n, const float *restrict x, const uint8_t *restrict mask, float scale,
-                               float *restrict y) {
+void GD_ISA_FN(gd_dropout_f32)(int64_t n, const float *restrict x, const uint8_t *restrict mask,
+                               float scale, float *restrict y) {
     for (int64_t i = 0; i < n; i++) y[i] = x[i] * (mask[i] ? scale : 0.0f);
 }
 
-void GD_ISA_FN(gd_dropout_f64)(int64_t n, const double *restrict x, const uint8_t *restrict mask, double scale,
-                               double *restrict y) {
+void GD_ISA_FN(gd_dropout_f64)(int64_t n, const double *restrict x, const uint8_t *restrict mask,
+                               double scale, double *restrict y) {
     for (int64_t i = 0; i < n; i++) y[i] = x[i] * (mask[i] ? scale : 0.0);
 }

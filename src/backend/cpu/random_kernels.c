@@ -16,7 +16,7 @@ enum {
 
 static int64_t pieces(int64_t n) { return (n + PIECE - 1) / PIECE; }
 
-/* --- uniform and normal ------------------------------------------------------------------------ */
+/* --- uniform and normal ----------------------------------------------------------------------- */
 
 typedef struct {
     gd_rng rng;
@@ -42,8 +42,10 @@ static void floats_piece(void *arg, int64_t piece) {
         make_f32(j, from, to - from, (float *)j->y + from);
     } else if (j->dtype == GD_F64) {
         double *out = (double *)j->y + from;
-        if (j->normal) GD_ISA_CALL(gd_random_normal_f64)(j->rng, (uint64_t)from / 2, to - from, j->mean, j->std, out);
-        else GD_ISA_CALL(gd_random_uniform_f64)(j->rng, (uint64_t)from / 2, to - from, &j->uniform, out);
+        if (j->normal) GD_ISA_CALL(gd_random_normal_f64)
+        (j->rng, (uint64_t)from / 2, to - from, j->mean, j->std, out);
+        else GD_ISA_CALL(gd_random_uniform_f64)(j->rng, (uint64_t)from / 2, to - from, &j->uniform,
+                                                out);
     } else {
         float tile[TILE];
         for (; from < to; from += TILE) {
@@ -56,7 +58,8 @@ static void floats_piece(void *arg, int64_t piece) {
 
 static gd_status run_uniform(gd_kernel_call *k, double low, double high) {
     const gd_view *y = &k->out[0];
-    floats_job j = {.rng = k->rng, .y = y->data, .dtype = y->dtype, .n = gd_numel(y->rank, y->dims)};
+    floats_job j = {
+        .rng = k->rng, .y = y->data, .dtype = y->dtype, .n = gd_numel(y->rank, y->dims)};
     j.uniform = gd_uniform_prepare(y->dtype, low, high);
     gd_parallel_for(pieces(j.n), floats_piece, &j);
     return GD_OK;
@@ -64,8 +67,13 @@ static gd_status run_uniform(gd_kernel_call *k, double low, double high) {
 
 static gd_status run_normal(gd_kernel_call *k, double mean, double std) {
     const gd_view *y = &k->out[0];
-    floats_job j = {.rng = k->rng, .y = y->data, .dtype = y->dtype, .n = gd_numel(y->rank, y->dims),
-                    .normal = true, .mean = mean, .std = std};
+    floats_job j = {.rng = k->rng,
+                    .y = y->data,
+                    .dtype = y->dtype,
+                    .n = gd_numel(y->rank, y->dims),
+                    .normal = true,
+                    .mean = mean,
+                    .std = std};
     gd_parallel_for(pieces(j.n), floats_piece, &j);
     return GD_OK;
 }
@@ -92,7 +100,7 @@ static gd_status normal_vector_run(gd_kernel_call *k) {
  */
 static gd_status randn_like_vector_run(gd_kernel_call *k) { return run_normal(k, 0, 1); }
 
-/* --- yes or no --------------------------------------------------------------------------------- */
+/* --- yes or no -------------------------------------------------------------------------------- */
 
 typedef struct {
     gd_rng rng;
@@ -104,7 +112,9 @@ typedef struct {
 
 static void note_first(int64_t *first, int64_t i) {
     int64_t seen = __atomic_load_n(first, __ATOMIC_RELAXED);
-    while (i < seen && !__atomic_compare_exchange_n(first, &seen, i, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    while (i < seen && !__atomic_compare_exchange_n(first, &seen, i, true, __ATOMIC_RELAXED,
+                                                    __ATOMIC_RELAXED)) {
+    }
 }
 
 static void bernoulli_piece(void *arg, int64_t piece) {
@@ -129,11 +139,16 @@ static void bernoulli_piece(void *arg, int64_t piece) {
  */
 static gd_status bernoulli_vector_run(gd_kernel_call *k) {
     const gd_view *p = &k->in[0];
-    bernoulli_job j = {.rng = k->rng, .p = p->data, .y = k->out[0].data, .dtype = p->dtype,
-                       .n = gd_numel(p->rank, p->dims), .bad = INT64_MAX};
+    bernoulli_job j = {.rng = k->rng,
+                       .p = p->data,
+                       .y = k->out[0].data,
+                       .dtype = p->dtype,
+                       .n = gd_numel(p->rank, p->dims),
+                       .bad = INT64_MAX};
     gd_parallel_for(pieces(j.n), bernoulli_piece, &j);
     if (j.bad == INT64_MAX) return GD_OK;
-    return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability", (long long)j.bad,
+    return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability",
+                      (long long)j.bad,
                       gd_load_f64(j.dtype, j.p + j.bad * (int64_t)gd_dtype_size(j.dtype)));
 }
 
@@ -177,8 +192,13 @@ static void dropout_piece(void *arg, int64_t piece) {
 static gd_status dropout_train_vector_run(gd_kernel_call *k) {
     const gd_dropout_train_options *o = k->attrs;
     const gd_view *x = &k->in[0];
-    dropout_job j = {.rng = k->rng, .x = x->data, .y = k->out[0].data, .mask = k->out[1].data, .dtype = x->dtype,
-                     .n = gd_numel(x->rank, x->dims), .limit = gd_chance_limit(1 - o->p),
+    dropout_job j = {.rng = k->rng,
+                     .x = x->data,
+                     .y = k->out[0].data,
+                     .mask = k->out[1].data,
+                     .dtype = x->dtype,
+                     .n = gd_numel(x->rank, x->dims),
+                     .limit = gd_chance_limit(1 - o->p),
                      .scale = o->p < 1 ? 1 / (1 - o->p) : 0};
     gd_parallel_for(pieces(j.n), dropout_piece, &j);
     return GD_OK;
@@ -202,19 +222,23 @@ static void masked_piece(void *arg, int64_t piece) {
  */
 static bool masked_scale_vector_match(const gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *mask = &k->in[1];
-    bool same = x->rank == mask->rank && gd_dtype_is_float(x->dtype) && x->dtype != GD_F64 && mask->dtype == GD_BOOL;
+    bool same = x->rank == mask->rank && gd_dtype_is_float(x->dtype) && x->dtype != GD_F64 &&
+                mask->dtype == GD_BOOL;
     for (int d = 0; d < x->rank && same; d++) same = x->dims[d] == mask->dims[d];
     return same && k->out[0].dtype == x->dtype;
 }
 static gd_status masked_scale_vector_run(gd_kernel_call *k) {
     const gd_masked_scale_options *o = k->attrs;
-    masked_job j = {.x = k->in[0].data, .mask = k->in[1].data, .y = k->out[0].data, .scale = (float)o->scale,
+    masked_job j = {.x = k->in[0].data,
+                    .mask = k->in[1].data,
+                    .y = k->out[0].data,
+                    .scale = (float)o->scale,
                     .n = gd_numel(k->in[0].rank, k->in[0].dims)};
     gd_parallel_for(pieces(j.n), masked_piece, &j);
     return GD_OK;
 }
 
-/* --- whole numbers ----------------------------------------------------------------------------- */
+/* --- whole numbers ---------------------------------------------------------------------------- */
 
 typedef struct {
     gd_rng rng;
@@ -245,8 +269,12 @@ static void randint_piece(void *arg, int64_t piece) {
 static gd_status randint_vector_run(gd_kernel_call *k) {
     const gd_randint_options *o = k->attrs;
     const gd_view *y = &k->out[0];
-    randint_job j = {.rng = k->rng, .y = y->data, .dtype = y->dtype, .n = gd_numel(y->rank, y->dims),
-                     .low = (uint64_t)o->low, .range = (uint64_t)o->high - (uint64_t)o->low};
+    randint_job j = {.rng = k->rng,
+                     .y = y->data,
+                     .dtype = y->dtype,
+                     .n = gd_numel(y->rank, y->dims),
+                     .low = (uint64_t)o->low,
+                     .range = (uint64_t)o->high - (uint64_t)o->low};
     gd_parallel_for(pieces(j.n), randint_piece, &j);
     return GD_OK;
 }

@@ -84,13 +84,11 @@ static int64_t nth_step(const job *j, int64_t k) { return j->reverse ? j->steps 
 /* A state to begin with: a copy of `from`, or zeros. */
 static void start(const job *j, char *to, const char *from) {
     size_t bytes = (size_t)(j->batch * j->hidden * j->size);
-    if (from)
-        memcpy(to, from, bytes);
-    else
-        memset(to, 0, bytes);
+    if (from) memcpy(to, from, bytes);
+    else memset(to, 0, bytes);
 }
 
-/* --- forward -------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 /* Rows of a panel of weights: columns of the product that its inner loop computes together. */
 static int64_t panel_width(const job *j) { return PANEL_BYTES / j->size; }
@@ -158,14 +156,10 @@ static void forward_piece(void *arg, int64_t piece) {
             memset(y, 0, (size_t)(H * j->size));
             if (j->keep) memset(gates, 0, (size_t)(j->step_size * j->size));
             if (cell) memset(cell, 0, (size_t)(H * j->size));
-        } else if (j->cell == GD_LSTM)
-            j->isa->lstm(H, gates, at(j, j->c, n * H), h, y, cell);
-        else if (j->cell == GD_GRU)
-            j->isa->gru(H, gates, at(j, j->s, n * 3 * H), h, y, j->keep);
-        else if (j->cell == GD_RELU)
-            j->isa->relu(H, y, h);
-        else
-            j->isa->tanh(H, y, h);
+        } else if (j->cell == GD_LSTM) j->isa->lstm(H, gates, at(j, j->c, n * H), h, y, cell);
+        else if (j->cell == GD_GRU) j->isa->gru(H, gates, at(j, j->s, n * 3 * H), h, y, j->keep);
+        else if (j->cell == GD_RELU) j->isa->relu(H, y, h);
+        else j->isa->tanh(H, y, h);
         if (j->wide_y) memcpy(at(j, j->wide_y, row * H), y, (size_t)(H * j->size));
     }
 }
@@ -202,10 +196,8 @@ static double number(const job *j, const void *p, int64_t i) {
     return j->size == 8 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 static void set_number(const job *j, void *p, int64_t i, double value) {
-    if (j->size == 8)
-        ((double *)p)[i] = value;
-    else
-        ((float *)p)[i] = (float)value;
+    if (j->size == 8) ((double *)p)[i] = value;
+    else ((float *)p)[i] = (float)value;
 }
 
 /* Both biases are added at once where the gates are; but for the new gate of a gru, that of the
@@ -245,8 +237,7 @@ static gd_status run_chunk(job *j, const char *x, int64_t done, int64_t count, i
         j->sums = at(j, sums, (j->t - first) * j->batch * j->step_size);
         if (j->cell == GD_GRU)
             GD_TRY(product(j, &j->w_hh, j->h, j->batch, j->s, j->gates, false, s_bias));
-        else
-            GD_TRY(product(j, &j->w_hh, j->h, j->batch, j->sums, j->step_size, true, NULL));
+        else GD_TRY(product(j, &j->w_hh, j->h, j->batch, j->sums, j->step_size, true, NULL));
         gd_parallel_for(j->pieces, forward_piece, j);
     }
     return GD_OK;
@@ -297,7 +288,7 @@ static gd_status recurrent_sequence_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- back ----------------------------------------------------------------------------------- */
+/* --- back ------------------------------------------------------------------------------------- */
 
 /* The row of a state before step t of sequence n: that of the step before, or the first. */
 static const char *row_before(const job *j, const char *states, const char *first, int64_t n) {
@@ -315,17 +306,14 @@ static void back_piece(void *arg, int64_t piece) {
         const char *gy = at(j, j->gy, row * H), *y = at(j, j->saved_y, row * H),
                    *saved = at(j, j->saved, row * 4 * H);
         char *gates = at(j, j->gradients, row * j->step_size), *dh = at(j, j->h, n * H);
-        if (!is_real(j, n))
-            memset(gates, 0, (size_t)(j->step_size * j->size));
+        if (!is_real(j, n)) memset(gates, 0, (size_t)(j->step_size * j->size));
         else if (j->cell == GD_LSTM)
             j->isa->lstm_back(H, gy, saved, at(j, j->saved_c, row * H),
                               row_before(j, j->saved_c, j->c0, n), dh, at(j, j->c, n * H), gates);
         else if (j->cell == GD_GRU)
             j->isa->gru_back(H, gy, saved, row_before(j, j->saved_y, j->h0, n), dh, gates);
-        else if (j->cell == GD_RELU)
-            j->isa->relu_back(H, gy, y, dh, gates);
-        else
-            j->isa->tanh_back(H, gy, y, dh, gates);
+        else if (j->cell == GD_RELU) j->isa->relu_back(H, gy, y, dh, gates);
+        else j->isa->tanh_back(H, gy, y, dh, gates);
     }
 }
 

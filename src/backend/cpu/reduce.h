@@ -34,7 +34,7 @@ typedef enum gd_fold {
     GD_FOLD_MAX_ABS,
     GD_FOLD_MIN_ABS,
     GD_FOLD_MOMENTS, /* mean, and sum of squared distances from it */
-    GD_FOLD_EXP,     /* largest element m, and sum of exp(x - m), or of exp(x) where m is infinite */
+    GD_FOLD_EXP, /* largest element m, and sum of exp(x - m), or of exp(x) where m is infinite */
     GD_FOLD_COUNT_,
 } gd_fold;
 

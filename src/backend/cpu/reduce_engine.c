@@ -44,28 +44,28 @@ typedef struct {
     gd_reduction r;
     const gd_reducer *isa;
     const gd_view *x;
-    int64_t size, x_size;     /* bytes of an element computed with, of one of x */
-    gd_dtype state;           /* of the first number of a state */
-    int64_t first, second;    /* bytes of the two numbers of a state */
+    int64_t size, x_size;  /* bytes of an element computed with, of one of x */
+    gd_dtype state;        /* of the first number of a state */
+    int64_t first, second; /* bytes of the two numbers of a state */
     axis kept[GD_MAX_RANK], reduced[GD_MAX_RANK];
-    int n_kept, n_reduced;    /* without the innermost of each, which is `inner` and `run` */
+    int n_kept, n_reduced; /* without the innermost of each, which is `inner` and `run` */
     axis inner, run;
-    int64_t groups;           /* results: groups times inner.dim */
-    int64_t total;            /* elements of one result */
-    bool by_columns, direct;  /* direct: elements can be used where they lie */
-    int64_t leaf;             /* elements of a run (by columns, rows) that a leaf has at most */
-    int64_t leaf_runs;        /* direct by rows: runs that a leaf has at most */
-    int64_t line;             /* the same: runs that lie evenly apart, so that a leaf can have them */
-    int64_t leaves_per_line;  /* the same: leaves of a line of runs, or of one run if line is 1 */
-    bool together;            /* the same: results lie closer than runs; a leaf has a chunk of them */
+    int64_t groups;          /* results: groups times inner.dim */
+    int64_t total;           /* elements of one result */
+    bool by_columns, direct; /* direct: elements can be used where they lie */
+    int64_t leaf;            /* elements of a run (by columns, rows) that a leaf has at most */
+    int64_t leaf_runs;       /* direct by rows: runs that a leaf has at most */
+    int64_t line; /* the same: runs that lie evenly apart, so that a leaf can have them */
+    int64_t leaves_per_line; /* the same: leaves of a line of runs, or of one run if line is 1 */
+    bool together; /* the same: results lie closer than runs; a leaf has a chunk of them */
     int64_t wide, wide_leaves; /* by columns: rows taken as one, in the first leaves */
     int64_t leaves, leaves_per_segment, segments;
-    int64_t chunk, chunks;    /* results worked on at once, and how many such in a group */
+    int64_t chunk, chunks; /* results worked on at once, and how many such in a group */
     int64_t tasks, chunks_per_task;
     char *partial0, *partial1; /* states of segments: [groups][segments][inner.dim] */
 } job;
 
-/* --- the plan ----------------------------------------------------------------------------------- */
+/* --- the plan --------------------------------------------------------------------------------- */
 
 static int64_t size_of(int64_t step) { return step < 0 ? -step : step; }
 
@@ -82,7 +82,8 @@ static int join_axes(axis *axes, int n) {
     for (int i = 0; i < n; i++) {
         axis *last = joined ? &axes[joined - 1] : NULL, *a = &axes[i];
         if (a->dim == 1) continue;
-        if (last && last->x == a->x * a->dim && last->y == a->y * a->dim && last->y1 == a->y1 * a->dim) {
+        if (last && last->x == a->x * a->dim && last->y == a->y * a->dim &&
+            last->y1 == a->y1 * a->dim) {
             int64_t dim = last->dim * a->dim;
             *last = *a;
             last->dim = dim;
@@ -120,7 +121,8 @@ static void plan_rows(job *j) {
         j->leaves = runs / j->line * j->leaves_per_line;
     }
     int64_t elements = j->leaf * (j->leaf_runs > 1 ? j->leaf_runs : 1);
-    j->together = j->line > 1 && j->inner.dim > 1 && size_of(j->inner.x) < size_of(j->reduced[j->n_reduced - 1].x);
+    j->together = j->line > 1 && j->inner.dim > 1 &&
+                  size_of(j->inner.x) < size_of(j->reduced[j->n_reduced - 1].x);
     if (j->together) elements *= j->inner.dim < BATCH ? j->inner.dim : BATCH;
     j->leaves_per_segment = divide_up(segment_of(j), elements > 0 ? elements : 1);
     j->segments = divide_up(j->leaves, j->leaves_per_segment);
@@ -141,7 +143,8 @@ static void plan_columns(job *j) {
     if (dense && j->inner.dim > 0 && j->inner.dim <= NARROW && !j->r.in_order) {
         while (2 * j->wide * j->inner.dim <= WIDE) j->wide *= 2;
         j->wide_leaves = j->total / (LEAF_ROWS * j->wide);
-        j->leaves = j->wide_leaves + divide_up(j->total - j->wide_leaves * LEAF_ROWS * j->wide, LEAF_ROWS);
+        j->leaves =
+            j->wide_leaves + divide_up(j->total - j->wide_leaves * LEAF_ROWS * j->wide, LEAF_ROWS);
     }
     j->leaves_per_segment =
         divide_up(segment_of(j), LEAF_ROWS * j->wide * (j->chunk > 0 ? j->chunk : 1));
@@ -188,7 +191,8 @@ static void plan(job *j, const gd_view *x, const gd_reduction *r) {
     else plan_rows(j);
     if (j->segments < 1) j->segments = 1; /* of nothing */
     j->chunks = divide_up(j->inner.dim, j->chunk > 0 ? j->chunk : 1);
-    int64_t work = (j->chunk < j->inner.dim ? j->chunk : j->inner.dim) * (j->total > 0 ? j->total : 1);
+    int64_t work =
+        (j->chunk < j->inner.dim ? j->chunk : j->inner.dim) * (j->total > 0 ? j->total : 1);
     j->chunks_per_task =
         j->segments > 1 || work >= segment_of(j) ? 1 : segment_of(j) / (work > 0 ? work : 1);
     j->tasks = divide_up(j->groups * j->chunks, j->chunks_per_task) * j->segments;
@@ -199,7 +203,7 @@ static size_t partial_bytes(const job *j) {
     return (size_t)(j->groups * j->segments * j->inner.dim) * (size_t)(j->first + j->second);
 }
 
-/* --- leaves ------------------------------------------------------------------------------------- */
+/* --- leaves ----------------------------------------------------------------------------------- */
 
 /* Bytes from the first element to the one at `index`, counted over the outer reduced axes. */
 static int64_t offset_of(const axis *axes, int n, int64_t index) {
@@ -224,7 +228,7 @@ static int64_t elements_before(const job *j, int64_t leaf) {
     return count < j->total ? count : j->total;
 }
 
-/* --- leaves whose elements are made (gd_reduction.source) ---------------------------------------- */
+/* --- leaves whose elements are made (gd_reduction.source) ------------------------------------- */
 
 /* n elements of x from here on, next to each other. */
 static const char *produce(const job *j, const char *at, int64_t n, char *to) {
@@ -233,24 +237,27 @@ static const char *produce(const job *j, const char *at, int64_t n, char *to) {
 }
 
 /* As isa->rows takes them, so many results at a time as the buffer holds. */
-static void produce_rows(const job *j, const char *x, int64_t n, int64_t runs, int64_t apart, int64_t cols, int64_t first,
-                         char *buffer, char *s0, char *s1) {
+static void produce_rows(const job *j, const char *x, int64_t n, int64_t runs, int64_t apart,
+                         int64_t cols, int64_t first, char *buffer, char *s0, char *s1) {
     const int64_t bytes = n * runs * j->size;
-    const bool together = apart == n * j->size || runs == 1; /* the runs of a result lie behind each other */
+    const bool together =
+        apart == n * j->size || runs == 1; /* the runs of a result lie behind each other */
     int64_t batch = together && j->inner.x == bytes && bytes <= MADE ? MADE / bytes : 1;
     for (int64_t c = 0; c < cols; c += batch) {
         if (batch > cols - c) batch = cols - c;
         const char *from = x + c * j->inner.x;
         if (together) produce(j, from, batch * n * runs, buffer);
         else
-            for (int64_t r = 0; r < runs; r++) produce(j, from + r * apart, n, buffer + r * n * j->size);
+            for (int64_t r = 0; r < runs; r++)
+                produce(j, from + r * apart, n, buffer + r * n * j->size);
         j->isa->rows(j->r.fold, j->r.p, buffer, n, runs, n * j->size, batch, bytes, first,
                      s0 + c * j->first, s1 + c * j->second);
     }
 }
 
 /* A direct leaf by rows, of `cols` results. */
-static void run_rows(const job *j, const char *base, int64_t leaf, int64_t cols, char *buffer, void *s0, void *s1) {
+static void run_rows(const job *j, const char *base, int64_t leaf, int64_t cols, char *buffer,
+                     void *s0, void *s1) {
     int64_t line = leaf / j->leaves_per_line, part = leaf % j->leaves_per_line, runs = 1, apart = 0;
     int64_t first = line * j->line * j->run.dim + part * j->leaf * j->leaf_runs, n = j->leaf;
     if (j->line > 1) {
@@ -267,13 +274,15 @@ static void run_rows(const job *j, const char *base, int64_t leaf, int64_t cols,
 }
 
 /* A leaf by rows whose elements are gathered first. */
-static void gather_rows(const job *j, const char *base, int64_t leaf, char *buffer, void *s0, void *s1) {
+static void gather_rows(const job *j, const char *base, int64_t leaf, char *buffer, void *s0,
+                        void *s1) {
     int64_t first = leaf * j->leaf, n = j->total - first < j->leaf ? j->total - first : j->leaf;
     char *to = buffer;
     for (int64_t left = n, at = first; left > 0;) {
         int64_t in_run = at % j->run.dim, count = j->run.dim - in_run;
         if (count > left) count = left;
-        const char *from = base + offset_of(j->reduced, j->n_reduced, at / j->run.dim) + in_run * j->run.x;
+        const char *from =
+            base + offset_of(j->reduced, j->n_reduced, at / j->run.dim) + in_run * j->run.x;
         j->isa->load(to, j->x->dtype, from, j->run.x, count);
         to += count * j->size;
         at += count;
@@ -287,16 +296,20 @@ static int fetch_columns(const job *j, const char *base, int64_t leaf, int64_t c
                          const void **rows) {
     int64_t first = elements_before(j, leaf), end = first + LEAF_ROWS;
     if (end > j->total) end = j->total;
-    int64_t in_run = j->n_reduced ? first % j->run.dim : first, run = j->n_reduced ? first / j->run.dim : 0;
+    int64_t in_run = j->n_reduced ? first % j->run.dim : first,
+            run = j->n_reduced ? first / j->run.dim : 0;
     const char *row = base + in_run * j->run.x + offset_of(j->reduced, j->n_reduced, run);
-    if (j->r.source && j->n_reduced == 0 && cols == j->inner.dim && j->run.x == cols * j->size) { /* all rows at once */
+    if (j->r.source && j->n_reduced == 0 && cols == j->inner.dim &&
+        j->run.x == cols * j->size) { /* all rows at once */
         produce(j, row, (end - first) * cols, buffer);
-        for (int64_t r = first; r < end; r++) rows[r - first] = buffer + (r - first) * cols * j->size;
+        for (int64_t r = first; r < end; r++)
+            rows[r - first] = buffer + (r - first) * cols * j->size;
         return (int)(end - first);
     }
     for (int64_t r = first; r < end; r++) {
         rows[r - first] = row;
-        if (j->r.source) rows[r - first] = produce(j, row, cols, buffer + (r - first) * j->chunk * j->size);
+        if (j->r.source)
+            rows[r - first] = produce(j, row, cols, buffer + (r - first) * j->chunk * j->size);
         else if (!j->direct) {
             char *to = buffer + (r - first) * j->chunk * j->size;
             j->isa->load(to, j->x->dtype, row, j->inner.x, cols);
@@ -312,7 +325,8 @@ static int fetch_columns(const job *j, const char *base, int64_t leaf, int64_t c
 }
 
 /* A leaf of wide rows: as many states as they have columns, merged down to the columns there are. */
-static void run_wide(const job *j, const char *base, int64_t leaf, int64_t cols, char *buffer, void *s0, void *s1) {
+static void run_wide(const job *j, const char *base, int64_t leaf, int64_t cols, char *buffer,
+                     void *s0, void *s1) {
     const void *rows[LEAF_ROWS];
     char *wide0 = buffer, *wide1 = buffer + 8 * WIDE;
     int64_t count = LEAF_ROWS;
@@ -327,8 +341,8 @@ static void run_wide(const job *j, const char *base, int64_t leaf, int64_t cols,
     if (j->r.two) memcpy(s1, wide1, (size_t)(cols * j->second));
 }
 
-static void run_leaf(const job *j, const char *base, int64_t leaf, int64_t cols, char *buffer, void *s0,
-                     void *s1) {
+static void run_leaf(const job *j, const char *base, int64_t leaf, int64_t cols, char *buffer,
+                     void *s0, void *s1) {
     if (j->by_columns && leaf < j->wide_leaves) run_wide(j, base, leaf, cols, buffer, s0, s1);
     else if (j->by_columns) {
         const void *rows[LEAF_ROWS];
@@ -338,7 +352,7 @@ static void run_leaf(const job *j, const char *base, int64_t leaf, int64_t cols,
     else gather_rows(j, base, leaf, buffer, s0, s1);
 }
 
-/* --- segments ----------------------------------------------------------------------------------- */
+/* --- segments --------------------------------------------------------------------------------- */
 
 /* The state of what nothing has been folded into. */
 static void identity(const job *j, int64_t cols, char *s0) {
@@ -353,8 +367,7 @@ static void identity(const job *j, int64_t cols, char *s0) {
     }
     for (int64_t c = 0; c < cols; c++)
         if (j->r.type == GD_I64) ((int64_t *)(void *)s0)[c] = whole;
-        else
-            gd_store_f64(j->state, s0 + c * j->first, real);
+        else gd_store_f64(j->state, s0 + c * j->first, real);
 }
 
 /* Leaves [first, end) of one result (by rows) or of `cols` results (by columns) into s0, s1. Like a
@@ -384,14 +397,15 @@ static void run_segment(const job *j, const char *base, int64_t first, int64_t e
         int merges = __builtin_ctzll((unsigned long long)(leaf - first + 1));
         if (leaf == end - 1) merges = depth - 1; /* what is left over */
         for (; merges > 0; merges--, depth--) {
-            int64_t a = elements_before(j, start[depth - 2]), b = elements_before(j, start[depth - 1]);
+            int64_t a = elements_before(j, start[depth - 2]),
+                    b = elements_before(j, start[depth - 1]);
             j->isa->merge(j->r.fold, cols, b - a, level0[depth - 2], level1[depth - 2],
                           elements_before(j, leaf + 1) - b, level0[depth - 1], level1[depth - 1]);
         }
     }
 }
 
-/* --- results ------------------------------------------------------------------------------------ */
+/* --- results ---------------------------------------------------------------------------------- */
 
 static void store(const job *j, int64_t group, int64_t col, int64_t cols, char *s0, char *s1) {
     int64_t y = col * j->inner.y, y1 = col * j->inner.y1;
@@ -418,12 +432,14 @@ static void run_task(void *arg, int64_t task) {
     GD_TILE(char, s1, CHUNK_BYTES / 4 * 8);
     int64_t segment = task % j->segments, from = task / j->segments * j->chunks_per_task;
     int64_t to = from + j->chunks_per_task, first = segment * j->leaves_per_segment;
-    int64_t end = first + j->leaves_per_segment < j->leaves ? first + j->leaves_per_segment : j->leaves;
+    int64_t end =
+        first + j->leaves_per_segment < j->leaves ? first + j->leaves_per_segment : j->leaves;
     if (to > j->groups * j->chunks) to = j->groups * j->chunks;
     for (int64_t t = from; t < to; t++) {
         int64_t group = t / j->chunks, col = t % j->chunks * j->chunk;
         int64_t cols = j->inner.dim - col < j->chunk ? j->inner.dim - col : j->chunk;
-        const char *base = (const char *)j->x->data + offset_of(j->kept, j->n_kept, group) + col * j->inner.x;
+        const char *base =
+            (const char *)j->x->data + offset_of(j->kept, j->n_kept, group) + col * j->inner.x;
         char *to0 = s0, *to1 = s1;
         if (j->segments > 1) {
             int64_t at = (group * j->segments + segment) * j->inner.dim + col;
@@ -454,7 +470,8 @@ static void merge_segments(void *arg, int64_t task) {
             int64_t b = a + step, end = b + step < j->segments ? b + step : j->segments;
             int64_t at_a = elements_before(j, a * j->leaves_per_segment);
             int64_t at_b = elements_before(j, b * j->leaves_per_segment);
-            int64_t at_end = end == j->segments ? j->total : elements_before(j, end * j->leaves_per_segment);
+            int64_t at_end =
+                end == j->segments ? j->total : elements_before(j, end * j->leaves_per_segment);
             j->isa->merge(j->r.fold, cols, at_b - at_a, s0 + a * row0, s1 + a * row1, at_end - at_b,
                           s0 + b * row0, s1 + b * row1);
         }
@@ -479,5 +496,6 @@ void gd_reduce(const gd_view *x, const gd_reduction *r, void *workspace) {
     }
     gd_parallel_for(j.tasks, run_task, &j);
     if (j.segments > 1)
-        gd_parallel_for(j.groups * divide_up(j.inner.dim, CHUNK_BYTES / j.size), merge_segments, &j);
+        gd_parallel_for(j.groups * divide_up(j.inner.dim, CHUNK_BYTES / j.size), merge_segments,
+                        &j);
 }

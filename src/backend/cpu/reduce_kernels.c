@@ -14,20 +14,24 @@ static gd_dtype computed_in(gd_dtype dtype) {
     return gd_dtype_is_float(dtype) ? GD_F32 : GD_I64;
 }
 
-static gd_reduction simple(const gd_kernel_call *k, gd_fold fold, const gd_shape *list, gd_dtype dtype) {
-    return (gd_reduction){.fold = fold, .mask = axes_of(list, k->in[0].rank), .type = computed_in(dtype), .y = &k->out[0]};
+static gd_reduction simple(const gd_kernel_call *k, gd_fold fold, const gd_shape *list,
+                           gd_dtype dtype) {
+    return (gd_reduction){.fold = fold,
+                          .mask = axes_of(list, k->in[0].rank),
+                          .type = computed_in(dtype),
+                          .y = &k->out[0]};
 }
 
 /* The kernel functions of an op, from what it asks for. */
-#define REDUCTION(op)                                                                             \
-    static size_t op##_blocked_workspace(const gd_kernel_call *k) {                               \
-        gd_reduction r = op##_request(k);                                                         \
-        return gd_reduce_bytes(&k->in[0], &r);                                                    \
-    }                                                                                             \
-    static gd_status op##_blocked_run(gd_kernel_call *k) {                                        \
-        gd_reduction r = op##_request(k);                                                         \
-        gd_reduce(&k->in[0], &r, k->workspace);                                                   \
-        return GD_OK;                                                                             \
+#define REDUCTION(op)                                               \
+    static size_t op##_blocked_workspace(const gd_kernel_call *k) { \
+        gd_reduction r = op##_request(k);                           \
+        return gd_reduce_bytes(&k->in[0], &r);                      \
+    }                                                               \
+    static gd_status op##_blocked_run(gd_kernel_call *k) {          \
+        gd_reduction r = op##_request(k);                           \
+        gd_reduce(&k->in[0], &r, k->workspace);                     \
+        return GD_OK;                                               \
     }
 
 /* The engine reads floats as i64 where it sums integers. A narrower dtype asks for a conversion to
@@ -109,13 +113,19 @@ static gd_reduction all_request(const gd_kernel_call *k) {
 REDUCTION(all)
 
 /* One axis, or all where it is not given. */
-static gd_reduction place(const gd_kernel_call *k, gd_fold fold, int64_t axis_number, gd_view *y, gd_view *y1) {
+static gd_reduction place(const gd_kernel_call *k, gd_fold fold, int64_t axis_number, gd_view *y,
+                          gd_view *y1) {
     int rank = k->in[0].rank;
     uint32_t mask = (1u << rank) - 1u;
     if (axis_number != GD_UNSET && rank > 0)
         mask = 1u << (axis_number < 0 ? axis_number + rank : axis_number);
-    return (gd_reduction){.fold = fold, .mask = mask, .type = computed_in(k->in[0].dtype), .in_order = true,
-                     .two = true, .y = y, .y1 = y1};
+    return (gd_reduction){.fold = fold,
+                          .mask = mask,
+                          .type = computed_in(k->in[0].dtype),
+                          .in_order = true,
+                          .two = true,
+                          .y = y,
+                          .y1 = y1};
 }
 
 /*kernel argmax.blocked  rank 10  run argmax_blocked_run  workspace argmax_blocked_workspace
@@ -205,7 +215,9 @@ static gd_reduction norm_request(const gd_kernel_call *k) {
                    : o->p == -inf ? GD_FOLD_MIN_ABS
                                   : GD_FOLD_SUM_POWER;
     gd_reduction r = simple(k, fold, &o->axis, k->out[0].dtype);
-    r.finish = fold == GD_FOLD_SUM_SQUARE ? GD_FINISH_SQRT : fold == GD_FOLD_SUM_POWER ? GD_FINISH_ROOT : GD_FINISH_NONE;
+    r.finish = fold == GD_FOLD_SUM_SQUARE  ? GD_FINISH_SQRT
+               : fold == GD_FOLD_SUM_POWER ? GD_FINISH_ROOT
+                                           : GD_FINISH_NONE;
     r.p = o->p;
     return r;
 }

@@ -10,41 +10,41 @@
 #include "backend/cpu/simd_typed.h"
 #include "core/copy.h"
 
-/* --- folds of one number ------------------------------------------------------------------------ */
+/* --- folds of one number ---------------------------------------------------------------------- */
 
-#define ITSELF(x) (x)
-#define TRUTH_OF(x) ((VEC)(((x) != 0) & (MASK)V(splat)(1)))
+#define ITSELF(x)    (x)
+#define TRUTH_OF(x)  ((VEC)(((x) != 0) & (MASK)V(splat)(1)))
 #define SQUARE_OF(x) ((x) * (x))
-#define POWER_OF(x) V(pow)(V(abs)(x), extra)
+#define POWER_OF(x)  V(pow)(V(abs)(x), extra)
 #define FROM(x)      ((x)-extra)
-#define EXP_FROM(x) V(exp)((x) - extra)
+#define EXP_FROM(x)  V(exp)((x)-extra)
 
 #if IS_FLOAT
 #define IS_NAN(x) ((x) != (x)) /* of an element or of lanes */
 #define NO_NAN(x) ((x) == (x))
 #else
-#define IS_NAN(x) ((x) * 0 != 0)
-#define NO_NAN(x) ((x) * 0 == 0)
+#define IS_NAN(x) ((x)*0 != 0)
+#define NO_NAN(x) ((x)*0 == 0)
 #endif
 
 /* X(name, identity, of an element, of two results) */
-#define FOLD_ANY_TYPE(X)                    \
-    X(SUM, 0, ITSELF, V(add))               \
-    X(PROD, 1, ITSELF, V(mul))              \
-    X(MAX, LEAST, ITSELF, V(max))           \
-    X(MIN, LARGEST, ITSELF, V(min))         \
-    X(ANY, 0, TRUTH_OF, V(max))             \
+#define FOLD_ANY_TYPE(X)            \
+    X(SUM, 0, ITSELF, V(add))       \
+    X(PROD, 1, ITSELF, V(mul))      \
+    X(MAX, LEAST, ITSELF, V(max))   \
+    X(MIN, LARGEST, ITSELF, V(min)) \
+    X(ANY, 0, TRUTH_OF, V(max))     \
     X(ALL, 1, TRUTH_OF, V(min))
-#define FOLD_FLOAT(X)                       \
-    X(SUM_ABS, 0, V(abs), V(add))           \
-    X(SUM_SQUARE, 0, SQUARE_OF, V(add))     \
-    X(SUM_POWER, 0, POWER_OF, V(add))       \
-    X(COUNT, 0, TRUTH_OF, V(add))           \
-    X(MAX_ABS, 0, V(abs), V(max))           \
+#define FOLD_FLOAT(X)                   \
+    X(SUM_ABS, 0, V(abs), V(add))       \
+    X(SUM_SQUARE, 0, SQUARE_OF, V(add)) \
+    X(SUM_POWER, 0, POWER_OF, V(add))   \
+    X(COUNT, 0, TRUTH_OF, V(add))       \
+    X(MAX_ABS, 0, V(abs), V(max))       \
     X(MIN_ABS, LARGEST, V(abs), V(min))
 /* pieces of the folds of two numbers; `extra` is what to subtract */
-#define FOLD_PIECES(X)                                                                             \
-    X(SUM_FROM, 0, FROM, V(add))                                                                   \
+#define FOLD_PIECES(X)           \
+    X(SUM_FROM, 0, FROM, V(add)) \
     X(SUM_EXP_FROM, 0, EXP_FROM, V(add))
 
 #if IS_FLOAT
@@ -61,87 +61,88 @@ typedef struct {
 
 /* Eight running results hide the latency of the additions, and make the sum a tree; a part of a
  * vector at the end of a run is filled up with the identity. */
-#define DEFINE_ROW(NAME, IDENTITY, MAP, COMBINE)                                            \
-    static inline E row_##NAME(block b, VEC extra) {                                        \
-        (void)extra;                                                                        \
-        VEC a[8];                                                                           \
-        for (int k = 0; k < 8; k++) a[k] = V(splat)((E)(IDENTITY));                         \
-        for (int64_t r = 0; r < b.runs; r++) {                                              \
-            const E *x = (const E *)(const void *)(b.x + r * b.apart);                      \
-            int64_t i = 0;                                                                  \
-            for (; i + 8 * LANES <= b.n; i += 8 * LANES)                                    \
-                for (int k = 0; k < 8; k++) {                                               \
-                    VEC v = V(load)(x + i + k * LANES);                                     \
-                    a[k] = COMBINE(a[k], MAP(v));                                           \
-                }                                                                           \
-            for (; i + 2 * LANES <= b.n; i += 2 * LANES)                                    \
-                for (int k = 0; k < 2; k++) {                                               \
-                    VEC v = V(load)(x + i + k * LANES);                                     \
-                    a[k] = COMBINE(a[k], MAP(v));                                           \
-                }                                                                           \
-            if (i + LANES <= b.n) {                                                         \
-                VEC v = V(load)(x + i);                                                     \
-                a[2] = COMBINE(a[2], MAP(v));                                               \
-                i += LANES;                                                                 \
-            }                                                                               \
-            if (i < b.n) {                                                                  \
-                int left = (int)(b.n - i);                                                  \
-                VEC v = V(load_part)(x + i, left);                                          \
-                v = MAP(v);                                                                 \
-                v = V(select)(IOTA < left, v, V(splat)((E)(IDENTITY)));                     \
-                a[3] = COMBINE(a[3], v);                                                    \
-            }                                                                               \
-        }                                                                                   \
-        for (int h = 4; h > 0; h /= 2)                                                      \
-            for (int k = 0; k < h; k++) a[k] = COMBINE(a[k], a[k + h]);                     \
-        ACROSS(a[0], COMBINE);                                                              \
-        return a[0][0];                                                                     \
-    }                                                                                       \
-    static __attribute__((unused)) void rows_##NAME(block b, VEC extra, int64_t count, int64_t step, E *y) {        \
-        for (int64_t c = 0; c < count; c++, b.x += step) y[c] = row_##NAME(b, extra);       \
+#define DEFINE_ROW(NAME, IDENTITY, MAP, COMBINE)                                       \
+    static inline E row_##NAME(block b, VEC extra) {                                   \
+        (void)extra;                                                                   \
+        VEC a[8];                                                                      \
+        for (int k = 0; k < 8; k++) a[k] = V(splat)((E)(IDENTITY));                    \
+        for (int64_t r = 0; r < b.runs; r++) {                                         \
+            const E *x = (const E *)(const void *)(b.x + r * b.apart);                 \
+            int64_t i = 0;                                                             \
+            for (; i + 8 * LANES <= b.n; i += 8 * LANES)                               \
+                for (int k = 0; k < 8; k++) {                                          \
+                    VEC v = V(load)(x + i + k * LANES);                                \
+                    a[k] = COMBINE(a[k], MAP(v));                                      \
+                }                                                                      \
+            for (; i + 2 * LANES <= b.n; i += 2 * LANES)                               \
+                for (int k = 0; k < 2; k++) {                                          \
+                    VEC v = V(load)(x + i + k * LANES);                                \
+                    a[k] = COMBINE(a[k], MAP(v));                                      \
+                }                                                                      \
+            if (i + LANES <= b.n) {                                                    \
+                VEC v = V(load)(x + i);                                                \
+                a[2] = COMBINE(a[2], MAP(v));                                          \
+                i += LANES;                                                            \
+            }                                                                          \
+            if (i < b.n) {                                                             \
+                int left = (int)(b.n - i);                                             \
+                VEC v = V(load_part)(x + i, left);                                     \
+                v = MAP(v);                                                            \
+                v = V(select)(IOTA < left, v, V(splat)((E)(IDENTITY)));                \
+                a[3] = COMBINE(a[3], v);                                               \
+            }                                                                          \
+        }                                                                              \
+        for (int h = 4; h > 0; h /= 2)                                                 \
+            for (int k = 0; k < h; k++) a[k] = COMBINE(a[k], a[k + h]);                \
+        ACROSS(a[0], COMBINE);                                                         \
+        return a[0][0];                                                                \
+    }                                                                                  \
+    static __attribute__((unused)) void rows_##NAME(block b, VEC extra, int64_t count, \
+                                                    int64_t step, E *y) {              \
+        for (int64_t c = 0; c < count; c++, b.x += step) y[c] = row_##NAME(b, extra);  \
     }
 FOLD_EACH(DEFINE_ROW)
 
 /* Rows under each other, folded into y, four vectors of columns at a time. `extra` is the same for
  * all columns. */
-#define COLUMNS_AT(C, WIDTH, MAP, COMBINE, LOAD, STORE)                                     \
-    do {                                                                                    \
-        VEC a[WIDTH];                                                                       \
-        for (int k = 0; k < WIDTH; k++) {                                                   \
-            VEC v = LOAD((const E *)rows[0] + C + k * LANES);                               \
-            a[k] = MAP(v);                                                                  \
-        }                                                                                   \
-        for (int r = 1; r < n_rows; r++)                                                    \
-            for (int k = 0; k < WIDTH; k++) {                                               \
-                VEC v = LOAD((const E *)rows[r] + C + k * LANES);                           \
-                a[k] = COMBINE(a[k], MAP(v));                                               \
-            }                                                                               \
-        for (int k = 0; k < WIDTH; k++) STORE(y + C + k * LANES, a[k]);                     \
+#define COLUMNS_AT(C, WIDTH, MAP, COMBINE, LOAD, STORE)                 \
+    do {                                                                \
+        VEC a[WIDTH];                                                   \
+        for (int k = 0; k < WIDTH; k++) {                               \
+            VEC v = LOAD((const E *)rows[0] + C + k * LANES);           \
+            a[k] = MAP(v);                                              \
+        }                                                               \
+        for (int r = 1; r < n_rows; r++)                                \
+            for (int k = 0; k < WIDTH; k++) {                           \
+                VEC v = LOAD((const E *)rows[r] + C + k * LANES);       \
+                a[k] = COMBINE(a[k], MAP(v));                           \
+            }                                                           \
+        for (int k = 0; k < WIDTH; k++) STORE(y + C + k * LANES, a[k]); \
     } while (0)
-#define LOAD_LEFT(p) V(load_part)(p, (int)(cols - c))
+#define LOAD_LEFT(p)     V(load_part)(p, (int)(cols - c))
 #define STORE_LEFT(p, v) V(store_part)(p, v, (int)(cols - c))
-#define DEFINE_COLUMNS(NAME, IDENTITY, MAP, COMBINE)                                        \
-    static void columns_##NAME(const void *const *rows, int n_rows, int64_t cols, VEC extra, E *y) { \
-        (void)extra;                                                                        \
-        int64_t c = 0;                                                                      \
-        for (; c + 4 * LANES <= cols; c += 4 * LANES)                                       \
-            COLUMNS_AT(c, 4, MAP, COMBINE, V(load), V(store));                              \
-        for (; c + LANES <= cols; c += LANES)                                               \
-            COLUMNS_AT(c, 1, MAP, COMBINE, V(load), V(store));                              \
-        if (c < cols) COLUMNS_AT(c, 1, MAP, COMBINE, LOAD_LEFT, STORE_LEFT);                \
+#define DEFINE_COLUMNS(NAME, IDENTITY, MAP, COMBINE)                                             \
+    static void columns_##NAME(const void *const *rows, int n_rows, int64_t cols, VEC extra,     \
+                               E *y) {                                                           \
+        (void)extra;                                                                             \
+        int64_t c = 0;                                                                           \
+        for (; c + 4 * LANES <= cols; c += 4 * LANES)                                            \
+            COLUMNS_AT(c, 4, MAP, COMBINE, V(load), V(store));                                   \
+        for (; c + LANES <= cols; c += LANES) COLUMNS_AT(c, 1, MAP, COMBINE, V(load), V(store)); \
+        if (c < cols) COLUMNS_AT(c, 1, MAP, COMBINE, LOAD_LEFT, STORE_LEFT);                     \
     }
 FOLD_EACH(DEFINE_COLUMNS)
 
-#define DEFINE_MERGE(NAME, IDENTITY, MAP, COMBINE)                                          \
-    static void merge_##NAME(int64_t cols, E *a, const E *b) {                              \
-        int64_t c = 0;                                                                      \
-        for (; c + LANES <= cols; c += LANES)                                               \
-            V(store)(a + c, COMBINE(V(load)(a + c), V(load)(b + c)));                       \
-        if (c < cols) STORE_LEFT(a + c, COMBINE(LOAD_LEFT(a + c), LOAD_LEFT(b + c)));       \
+#define DEFINE_MERGE(NAME, IDENTITY, MAP, COMBINE)                                    \
+    static void merge_##NAME(int64_t cols, E *a, const E *b) {                        \
+        int64_t c = 0;                                                                \
+        for (; c + LANES <= cols; c += LANES)                                         \
+            V(store)(a + c, COMBINE(V(load)(a + c), V(load)(b + c)));                 \
+        if (c < cols) STORE_LEFT(a + c, COMBINE(LOAD_LEFT(a + c), LOAD_LEFT(b + c))); \
     }
 FOLD_EACH(DEFINE_MERGE)
 
-/* --- the first largest or smallest element ------------------------------------------------------ */
+/* --- the first largest or smallest element ---------------------------------------------------- */
 
 /* Whether b, which comes later, takes the place of a. */
 static inline bool overtakes(gd_fold fold, E a, E b) {
@@ -165,7 +166,8 @@ static int64_t first_place(const E *x, int64_t n, E value) {
     return i;
 }
 
-static void arg_rows(gd_fold fold, block b, int64_t count, int64_t step, int64_t index, E *s0, int64_t *s1) {
+static void arg_rows(gd_fold fold, block b, int64_t count, int64_t step, int64_t index, E *s0,
+                     int64_t *s1) {
     VEC none = V(splat)(0);
     for (int64_t c = 0; c < count; c++, b.x += step) {
         s0[c] = fold == GD_FOLD_ARGMAX ? row_MAX(b, none) : row_MIN(b, none);
@@ -179,8 +181,8 @@ static void arg_rows(gd_fold fold, block b, int64_t count, int64_t step, int64_t
 }
 
 /* One vector of columns (or the first `left` lanes of one). */
-static inline void arg_columns_at(gd_fold fold, const void *const *rows, int n_rows, int64_t c, int left,
-                                  int64_t index, E *s0, int64_t *s1) {
+static inline void arg_columns_at(gd_fold fold, const void *const *rows, int n_rows, int64_t c,
+                                  int left, int64_t index, E *s0, int64_t *s1) {
     VEC best = V(load_part)((const E *)rows[0] + c, left);
     MASK place = {0};
     for (int r = 1; r < n_rows; r++) {
@@ -194,14 +196,16 @@ static inline void arg_columns_at(gd_fold fold, const void *const *rows, int n_r
     for (int k = 0; k < left; k++) s1[c + k] = index + place[k];
 }
 
-static void arg_columns(gd_fold fold, const void *const *rows, int n_rows, int64_t cols, int64_t index,
-                        E *s0, int64_t *s1) {
+static void arg_columns(gd_fold fold, const void *const *rows, int n_rows, int64_t cols,
+                        int64_t index, E *s0, int64_t *s1) {
     int64_t c = 0;
-    for (; c + LANES <= cols; c += LANES) arg_columns_at(fold, rows, n_rows, c, LANES, index, s0, s1);
+    for (; c + LANES <= cols; c += LANES)
+        arg_columns_at(fold, rows, n_rows, c, LANES, index, s0, s1);
     if (c < cols) arg_columns_at(fold, rows, n_rows, c, (int)(cols - c), index, s0, s1);
 }
 
-static void arg_merge(gd_fold fold, int64_t cols, E *a0, int64_t *a1, const E *b0, const int64_t *b1) {
+static void arg_merge(gd_fold fold, int64_t cols, E *a0, int64_t *a1, const E *b0,
+                      const int64_t *b1) {
     for (int64_t c = 0; c < cols; c++)
         if (overtakes(fold, a0[c], b0[c])) {
             a0[c] = b0[c];
@@ -209,7 +213,7 @@ static void arg_merge(gd_fold fold, int64_t cols, E *a0, int64_t *a1, const E *b
         }
 }
 
-/* --- mean and squared distances, sums of exponentials ------------------------------------------- */
+/* --- mean and squared distances, sums of exponentials ----------------------------------------- */
 
 #if IS_FLOAT
 
@@ -228,10 +232,8 @@ static void moments_plain(const void *const *rows, int64_t at, block b, double *
             const E *x =
                 rows ? (const E *)rows[r] + at : (const E *)(const void *)(b.x + r * b.apart);
             for (int64_t i = 0; i < b.n; i++)
-                if (!twice)
-                    mean += (double)x[i] / total;
-                else
-                    squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+                if (!twice) mean += (double)x[i] / total;
+                else squares += ((double)x[i] - mean) * ((double)x[i] - mean);
         }
     *s0 = mean;
     *s1 = squares;
@@ -348,7 +350,9 @@ static void moments_merge(int64_t cols, int64_t na, double *a0, double *a1, int6
 }
 
 /* What exponentials are taken from: an infinite maximum would give inf - inf. */
-static inline VEC anchor(VEC m) { return V(select)(V(abs)(m) == V(splat)(LARGEST), V(splat)(0), m); }
+static inline VEC anchor(VEC m) {
+    return V(select)(V(abs)(m) == V(splat)(LARGEST), V(splat)(0), m);
+}
 
 static void exp_rows(block b, int64_t count, int64_t step, E *s0, E *s1) {
     for (int64_t c = 0; c < count; c++, b.x += step) {
@@ -363,7 +367,8 @@ static void exp_columns(const void *const *rows, int n_rows, int64_t cols, E *s0
         VEC m = V(load_part)((const E *)rows[0] + c, left), sum = V(splat)(0);
         for (int r = 1; r < n_rows; r++) m = V(max)(m, V(load_part)((const E *)rows[r] + c, left));
         VEC from = anchor(m);
-        for (int r = 0; r < n_rows; r++) sum += V(exp)(V(load_part)((const E *)rows[r] + c, left) - from);
+        for (int r = 0; r < n_rows; r++)
+            sum += V(exp)(V(load_part)((const E *)rows[r] + c, left) - from);
         V(store_part)(s0 + c, m, left);
         V(store_part)(s1 + c, sum, left);
     }
@@ -385,10 +390,11 @@ static void exp_merge(int64_t cols, E *a0, E *a1, const E *b0, const E *b1) {
 
 #endif
 
-/* --- the table ---------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
-static void reduce_rows(gd_fold fold, double p, const void *x, int64_t n, int64_t runs, int64_t apart,
-                        int64_t count, int64_t step, int64_t index, void *s0, void *s1) {
+static void reduce_rows(gd_fold fold, double p, const void *x, int64_t n, int64_t runs,
+                        int64_t apart, int64_t count, int64_t step, int64_t index, void *s0,
+                        void *s1) {
     VEC extra = V(splat)((E)p);
     block b = {x, n, runs, apart};
     switch (fold) {
@@ -405,8 +411,8 @@ static void reduce_rows(gd_fold fold, double p, const void *x, int64_t n, int64_
     }
 }
 
-static void reduce_columns(gd_fold fold, double p, const void *const *rows, int n_rows, int64_t cols,
-                           int64_t index, void *s0, void *s1) {
+static void reduce_columns(gd_fold fold, double p, const void *const *rows, int n_rows,
+                           int64_t cols, int64_t index, void *s0, void *s1) {
     VEC extra = V(splat)((E)p);
     switch (fold) {
 #define CASE_COLUMNS(NAME, ...) \
@@ -422,8 +428,8 @@ static void reduce_columns(gd_fold fold, double p, const void *const *rows, int 
     }
 }
 
-static void reduce_merge(gd_fold fold, int64_t cols, int64_t count_a, void *a0, void *a1, int64_t count_b,
-                         const void *b0, const void *b1) {
+static void reduce_merge(gd_fold fold, int64_t cols, int64_t count_a, void *a0, void *a1,
+                         int64_t count_b, const void *b0, const void *b1) {
     (void)count_a, (void)count_b;
     switch (fold) {
 #define CASE_MERGE(NAME, ...) \
@@ -480,12 +486,18 @@ static void reduce_finish(gd_finish finish, double p, int64_t n, int64_t cols, v
 static void reduce_load(void *to, gd_dtype from, const void *x, int64_t step, int64_t n) {
     bool dense = step == (int64_t)gd_dtype_size(from);
 #if !IS_FLOAT
-#define LOAD_INTS(T)                                                   \
-    for (int64_t i = 0; i < n; i++) ((E *)to)[i] = ((const T *)x)[i];  \
+#define LOAD_INTS(T)                                                  \
+    for (int64_t i = 0; i < n; i++) ((E *)to)[i] = ((const T *)x)[i]; \
     return
-    if (dense && from == GD_I32) { LOAD_INTS(int32_t); }
-    if (dense && from == GD_I8) { LOAD_INTS(int8_t); }
-    if (dense && from == GD_U8) { LOAD_INTS(uint8_t); }
+    if (dense && from == GD_I32) {
+        LOAD_INTS(int32_t);
+    }
+    if (dense && from == GD_I8) {
+        LOAD_INTS(int8_t);
+    }
+    if (dense && from == GD_U8) {
+        LOAD_INTS(uint8_t);
+    }
     if (dense && from == GD_BOOL) {
         for (int64_t i = 0; i < n; i++) ((E *)to)[i] = ((const uint8_t *)x)[i] != 0;
         return;

@@ -31,8 +31,7 @@ typedef struct {
 #define NAME(x) x##_f64
 #include "backend/cpu/resize_template.h"
 
-/* --- setting up --------------------------------------------------------------------------------
- */
+/* --- setting up ------------------------------------------------------------------------------- */
 
 static bool is_float(const gd_kernel_call *k) { return gd_dtype_is_float(k->in[0].dtype); }
 
@@ -69,8 +68,7 @@ static void run_planes(const gd_kernel_call *k, const gd_view *x, const gd_view 
     gd_parallel_for(r.pieces, body, &r);
 }
 
-/* --- kernels -----------------------------------------------------------------------------------
- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 /*kernel resize.planes  rank 10  wide  run resize_run  match is_float  workspace forward_bytes
  */
@@ -78,10 +76,8 @@ static void resize_piece(void *arg, int64_t piece) {
     const resizing *r = arg;
     const int64_t end = r->form.planes * (piece + 1) / r->pieces;
     for (int64_t plane = r->form.planes * piece / r->pieces; plane < end; plane++)
-        if (r->wide)
-            resize_plane_f64(r, plane, r->lines + (size_t)piece * r->line);
-        else
-            resize_plane_f32(r, plane, r->lines + (size_t)piece * r->line);
+        if (r->wide) resize_plane_f64(r, plane, r->lines + (size_t)piece * r->line);
+        else resize_plane_f32(r, plane, r->lines + (size_t)piece * r->line);
 }
 static gd_status resize_run(gd_kernel_call *k) {
     run_planes(k, &k->in[0], &k->out[0], resize_piece);
@@ -94,10 +90,8 @@ static void gradient_piece(void *arg, int64_t piece) {
     const resizing *r = arg;
     const int64_t end = r->form.planes * (piece + 1) / r->pieces;
     for (int64_t plane = r->form.planes * piece / r->pieces; plane < end; plane++)
-        if (r->wide)
-            gradient_plane_f64(r, plane, r->lines + (size_t)piece * r->line);
-        else
-            gradient_plane_f32(r, plane, r->lines + (size_t)piece * r->line);
+        if (r->wide) gradient_plane_f64(r, plane, r->lines + (size_t)piece * r->line);
+        else gradient_plane_f32(r, plane, r->lines + (size_t)piece * r->line);
 }
 static gd_status gradient_run(gd_kernel_call *k) {
     run_planes(k, &k->out[0], &k->in[0], gradient_piece);

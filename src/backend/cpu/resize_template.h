@@ -6,7 +6,8 @@
 static int NAME(rows_of)(const resizing *r, int64_t d, int64_t h, int64_t row[4], real weight[4]) {
     const gd_resize_source *z = &r->sources[0][d], *v = &r->sources[1][h];
     const int64_t depth[2] = {z->low, z->high}, height[2] = {v->low, v->high};
-    const double depth_weight[2] = {1 - z->part, z->part}, height_weight[2] = {1 - v->part, v->part};
+    const double depth_weight[2] = {1 - z->part, z->part},
+                 height_weight[2] = {1 - v->part, v->part};
     int n = 0;
     for (int i = 0; i < (r->form.linear && z->part != 0 ? 2 : 1); i++)
         for (int k = 0; k < (r->form.linear && v->part != 0 ? 2 : 1); k++, n++) {
@@ -28,7 +29,8 @@ static void NAME(resize_plane)(const resizing *r, int64_t plane, void *line) {
             const int n = NAME(rows_of)(r, d, h, row, weight);
             const real *from = x + row[0];
             if (n > 1) {
-                for (int64_t i = 0; i < in_w; i++) blend[i] = weight[0] * x[row[0] + i] + weight[1] * x[row[1] + i];
+                for (int64_t i = 0; i < in_w; i++)
+                    blend[i] = weight[0] * x[row[0] + i] + weight[1] * x[row[1] + i];
                 for (int k = 2; k < n; k++)
                     for (int64_t i = 0; i < in_w; i++) blend[i] += weight[k] * x[row[k] + i];
                 from = blend;

@@ -27,10 +27,11 @@ typedef struct gd_scan {
 typedef struct gd_scanner {
     /* Up to GD_SCAN_LINES lines, each from its own start value. `a` is the coefficients of LINEAR.
      * y may be x. */
-    void (*lines)(const gd_scan *s, int count, int64_t step, const void *const *a, const void *const *x,
-                  void *const *y, const void *starts);
+    void (*lines)(const gd_scan *s, int count, int64_t step, const void *const *a,
+                  const void *const *x, void *const *y, const void *starts);
     /* Lines that lie across `cols` neighbouring columns. */
-    void (*columns)(const gd_scan *s, int64_t cols, int64_t step, const void *a, const void *x, void *y);
+    void (*columns)(const gd_scan *s, int64_t cols, int64_t step, const void *a, const void *x,
+                    void *y);
     /* The sum or product of n neighbours, in the accumulator's type (8 bytes). */
     void (*total)(gd_scan_kind kind, const void *x, int64_t n, void *result);
     /* totals[k] becomes what stands before k; from the end if `reverse`. */

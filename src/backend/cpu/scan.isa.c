@@ -2,16 +2,16 @@
 #include "backend/cpu/scan.h"
 
 #define TYPE f32
-#define E float
-#define A double
+#define E    float
+#define A    double
 #include "backend/cpu/scan_template.h"
 
 #define TYPE f64
-#define E double
-#define A double
+#define E    double
+#define A    double
 #include "backend/cpu/scan_template.h"
 
 #define TYPE i64
-#define E int64_t
-#define A uint64_t
+#define E    int64_t
+#define A    uint64_t
 #include "backend/cpu/scan_template.h"

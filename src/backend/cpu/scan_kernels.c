@@ -23,15 +23,17 @@ typedef struct {
     const char *a, *x;
     char *y;
     int64_t size, outer, inner;
-    int64_t blocks;     /* of a line; 1: not cut */
-    int64_t block;      /* elements of one */
-    int64_t per_piece;  /* blocks, or columns, of a piece of work */
-    char *starts;       /* blocks > 1: [outer][blocks], totals and then start values */
+    int64_t blocks;    /* of a line; 1: not cut */
+    int64_t block;     /* elements of one */
+    int64_t per_piece; /* blocks, or columns, of a piece of work */
+    char *starts;      /* blocks > 1: [outer][blocks], totals and then start values */
 } job;
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static bool typed(const gd_view *y) { return y->dtype == GD_F32 || y->dtype == GD_F64 || y->dtype == GD_I64; }
+static bool typed(const gd_view *y) {
+    return y->dtype == GD_F32 || y->dtype == GD_F64 || y->dtype == GD_I64;
+}
 
 static void plan(job *j, const gd_kernel_call *k, int64_t axis) {
     const gd_view *y = &k->out[0];
@@ -58,7 +60,8 @@ static void total_piece(void *arg, int64_t piece) {
     const job *j = arg;
     int64_t end = (piece + 1) * j->per_piece;
     for (int64_t b = piece * j->per_piece; b < end && b < j->outer * j->blocks; b++) {
-        int64_t first = b % j->blocks * j->block, n = j->scan.n - first < j->block ? j->scan.n - first : j->block;
+        int64_t first = b % j->blocks * j->block,
+                n = j->scan.n - first < j->block ? j->scan.n - first : j->block;
         const char *x = j->x + (b / j->blocks * j->scan.n + first) * j->size;
         j->isa->total(j->scan.kind, x, n, j->starts + 8 * b);
     }
@@ -76,7 +79,8 @@ static void lines_piece(void *arg, int64_t piece) {
         gd_scan s = j->scan;
         int count = 0;
         for (; b < end && count < GD_SCAN_LINES; b++, count++) {
-            int64_t first = b % j->blocks * j->block, n = j->scan.n - first < j->block ? j->scan.n - first : j->block;
+            int64_t first = b % j->blocks * j->block,
+                    n = j->scan.n - first < j->block ? j->scan.n - first : j->block;
             if (count > 0 && n != s.n) break;
             s.n = n;
             int64_t at = (b / j->blocks * j->scan.n + first + (j->reverse ? n - 1 : 0)) * j->size;
@@ -97,7 +101,9 @@ static void columns_piece(void *arg, int64_t piece) {
     int64_t chunks = divide_up(j->inner, j->per_piece), col = piece % chunks * j->per_piece;
     int64_t cols = j->inner - col < j->per_piece ? j->inner - col : j->per_piece;
     int64_t step = j->reverse ? -j->inner : j->inner;
-    int64_t at = (piece / chunks * j->scan.n * j->inner + col + (j->reverse ? (j->scan.n - 1) * j->inner : 0)) * j->size;
+    int64_t at = (piece / chunks * j->scan.n * j->inner + col +
+                  (j->reverse ? (j->scan.n - 1) * j->inner : 0)) *
+                 j->size;
     j->isa->columns(&j->scan, cols, step, j->a ? j->a + at : NULL, j->x + at, j->y + at);
 }
 
@@ -122,7 +128,8 @@ static void run(job *j, gd_dtype dtype) {
 }
 
 /* Another dtype is converted into the result first, and scanned in place. */
-static gd_status scan(gd_kernel_call *k, int64_t axis, gd_scan_kind kind, bool exclusive, bool reverse) {
+static gd_status scan(gd_kernel_call *k, int64_t axis, gd_scan_kind kind, bool exclusive,
+                      bool reverse) {
     job j;
     plan(&j, k, axis);
     j.scan.kind = kind;

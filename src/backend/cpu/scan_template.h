@@ -4,11 +4,11 @@
  * that they wrap).
  */
 #define JOIN_(a, b) a##_##b
-#define JOIN(a, b) JOIN_(a, b)
-#define NAME(name) JOIN(name, TYPE)
-#define INLINE static inline __attribute__((always_inline))
+#define JOIN(a, b)  JOIN_(a, b)
+#define NAME(name)  JOIN(name, TYPE)
+#define INLINE      static inline __attribute__((always_inline))
 
-/* --- lines ------------------------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 INLINE void NAME(fold_lines)(gd_scan_kind kind, bool exclusive, int64_t n, int count, int64_t step,
                              const void *const *x, void *const *y, A *acc) {
@@ -20,8 +20,8 @@ INLINE void NAME(fold_lines)(gd_scan_kind kind, bool exclusive, int64_t n, int c
         }
 }
 
-INLINE void NAME(linear_lines)(bool neighbour, int64_t n, int count, int64_t step, const void *const *a,
-                               const void *const *b, void *const *y) {
+INLINE void NAME(linear_lines)(bool neighbour, int64_t n, int count, int64_t step,
+                               const void *const *a, const void *const *b, void *const *y) {
     A acc[GD_SCAN_LINES];
     for (int l = 0; l < count && n > 0; l++) {
         acc[l] = (A)((const E *)b[l])[0];
@@ -38,7 +38,8 @@ INLINE void NAME(linear_lines)(bool neighbour, int64_t n, int count, int64_t ste
 static void NAME(scan_lines)(const gd_scan *s, int count, int64_t step, const void *const *a,
                              const void *const *x, void *const *y, const void *starts) {
     if (s->kind == GD_SCAN_LINEAR) {
-        if (count == GD_SCAN_LINES) NAME(linear_lines)(s->neighbour, s->n, GD_SCAN_LINES, step, a, x, y);
+        if (count == GD_SCAN_LINES)
+            NAME(linear_lines)(s->neighbour, s->n, GD_SCAN_LINES, step, a, x, y);
         else NAME(linear_lines)(s->neighbour, s->n, count, step, a, x, y);
         return;
     }
@@ -53,10 +54,10 @@ static void NAME(scan_lines)(const gd_scan *s, int count, int64_t step, const vo
     else NAME(fold_lines)(s->kind, s->exclusive, s->n, count, step, x, y, acc);
 }
 
-/* --- columns ----------------------------------------------------------------------------------- */
+/* --- columns ---------------------------------------------------------------------------------- */
 
-INLINE void NAME(fold_columns)(gd_scan_kind kind, bool exclusive, int64_t n, int64_t cols, int64_t step,
-                               const E *x, E *y) {
+INLINE void NAME(fold_columns)(gd_scan_kind kind, bool exclusive, int64_t n, int64_t cols,
+                               int64_t step, const E *x, E *y) {
     A acc[GD_SCAN_COLUMNS];
     for (int64_t c = 0; c < cols; c++) acc[c] = kind == GD_SCAN_PROD;
     for (int64_t t = 0; t < n; t++, x += step, y += step)
@@ -67,8 +68,8 @@ INLINE void NAME(fold_columns)(gd_scan_kind kind, bool exclusive, int64_t n, int
         }
 }
 
-INLINE void NAME(linear_columns)(bool neighbour, int64_t n, int64_t cols, int64_t step, const E *a, const E *b,
-                                 E *y) {
+INLINE void NAME(linear_columns)(bool neighbour, int64_t n, int64_t cols, int64_t step, const E *a,
+                                 const E *b, E *y) {
     A acc[GD_SCAN_COLUMNS];
     for (int64_t c = 0; c < cols; c++) acc[c] = (A)b[c], y[c] = b[c];
     for (int64_t t = 1; t < n; t++) {
@@ -81,14 +82,15 @@ INLINE void NAME(linear_columns)(bool neighbour, int64_t n, int64_t cols, int64_
     }
 }
 
-static void NAME(scan_columns)(const gd_scan *s, int64_t cols, int64_t step, const void *a, const void *x,
-                               void *y) {
+static void NAME(scan_columns)(const gd_scan *s, int64_t cols, int64_t step, const void *a,
+                               const void *x, void *y) {
     if (s->kind == GD_SCAN_LINEAR) NAME(linear_columns)(s->neighbour, s->n, cols, step, a, x, y);
-    else if (s->kind == GD_SCAN_SUM) NAME(fold_columns)(GD_SCAN_SUM, s->exclusive, s->n, cols, step, x, y);
+    else if (s->kind == GD_SCAN_SUM)
+        NAME(fold_columns)(GD_SCAN_SUM, s->exclusive, s->n, cols, step, x, y);
     else NAME(fold_columns)(GD_SCAN_PROD, s->exclusive, s->n, cols, step, x, y);
 }
 
-/* --- blocks of a long line --------------------------------------------------------------------- */
+/* --- blocks of a long line -------------------------------------------------------------------- */
 
 static void NAME(scan_total)(gd_scan_kind kind, const void *p, int64_t n, void *result) {
     const E *x = p;
@@ -96,10 +98,12 @@ static void NAME(scan_total)(gd_scan_kind kind, const void *p, int64_t n, void *
     int64_t i = 0;
     for (int k = 0; k < 8; k++) acc[k] = kind == GD_SCAN_PROD;
     for (; i + 8 <= n; i += 8)
-        for (int k = 0; k < 8; k++) acc[k] = kind == GD_SCAN_SUM ? acc[k] + (A)x[i + k] : acc[k] * (A)x[i + k];
+        for (int k = 0; k < 8; k++)
+            acc[k] = kind == GD_SCAN_SUM ? acc[k] + (A)x[i + k] : acc[k] * (A)x[i + k];
     for (; i < n; i++) acc[0] = kind == GD_SCAN_SUM ? acc[0] + (A)x[i] : acc[0] * (A)x[i];
     for (int h = 4; h > 0; h /= 2)
-        for (int k = 0; k < h; k++) acc[k] = kind == GD_SCAN_SUM ? acc[k] + acc[k + h] : acc[k] * acc[k + h];
+        for (int k = 0; k < h; k++)
+            acc[k] = kind == GD_SCAN_SUM ? acc[k] + acc[k + h] : acc[k] * acc[k + h];
     *(A *)result = acc[0];
 }
 
@@ -113,7 +117,7 @@ static void NAME(scan_starts)(gd_scan_kind kind, int64_t n, bool reverse, void *
 }
 
 #define TABLE_(type) GD_ISA_FN(gd_scanner_##type)
-#define TABLE(type) TABLE_(type)
+#define TABLE(type)  TABLE_(type)
 const gd_scanner TABLE(TYPE)[1] = {
     {NAME(scan_lines), NAME(scan_columns), NAME(scan_total), NAME(scan_starts)}};
 

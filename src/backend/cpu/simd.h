@@ -51,14 +51,14 @@ typedef short vi16_half __attribute__((vector_size(V_BYTES / 2)));
 /* ---- The same for every type: load, store, splat, select ------------------------------------- */
 
 /* Addresses need no alignment. v_select takes a where the mask is set, else b. */
-#define V_DEFINE_BASICS(T, V, E, M)                                                                \
-    V_FN V v_load_##T(const E *p) {                                                                \
-        V v;                                                                                       \
-        __builtin_memcpy(&v, p, sizeof v);                                                         \
-        return v;                                                                                  \
-    }                                                                                              \
-    V_FN void v_store_##T(E *p, V v) { __builtin_memcpy(p, &v, sizeof v); }                        \
-    V_FN V v_splat_##T(E x) { return x - (V){0}; }                                                 \
+#define V_DEFINE_BASICS(T, V, E, M)                                         \
+    V_FN V v_load_##T(const E *p) {                                         \
+        V v;                                                                \
+        __builtin_memcpy(&v, p, sizeof v);                                  \
+        return v;                                                           \
+    }                                                                       \
+    V_FN void v_store_##T(E *p, V v) { __builtin_memcpy(p, &v, sizeof v); } \
+    V_FN V v_splat_##T(E x) { return x - (V){0}; }                          \
     V_FN V v_select_##T(M mask, V a, V b) { return (V)((mask & (M)a) | (~mask & (M)b)); }
 
 V_DEFINE_BASICS(f32, vf32, float, vi32)
@@ -79,10 +79,10 @@ V_DEFINE_BASICS(i64, vi64, int64_t, vi64)
  */
 #if V_BYTES == 64
 
-#define V_DEFINE_PART(T, V, E, B, bits)                                                            \
-    V_FN V v_load_part_##T(const E *p, int n) {                                                    \
-        return B##_load(p, (V){0}, (bits)((1u << n) - 1));                                         \
-    }                                                                                              \
+#define V_DEFINE_PART(T, V, E, B, bits)                    \
+    V_FN V v_load_part_##T(const E *p, int n) {            \
+        return B##_load(p, (V){0}, (bits)((1u << n) - 1)); \
+    }                                                      \
     V_FN void v_store_part_##T(E *p, V v, int n) { B##_store(p, v, (bits)((1u << n) - 1)); }
 #define V_PS_load(p, zero, k) __builtin_ia32_loadups512_mask(p, zero, k)
 #define V_PS_store(p, v, k)   __builtin_ia32_storeups512_mask(p, v, k)
@@ -170,14 +170,14 @@ V_FN int v_any_i64(vi64 m) { return __builtin_ia32_movmskpd256((vf64)m) != 0; }
 
 #else /* 16 bytes: the x86-64 baseline, and every other machine */
 
-#define V_DEFINE_PART(T, V, E)                                                                     \
-    V_FN V v_load_part_##T(const E *p, int n) {                                                    \
-        V v = {0};                                                                                 \
-        __builtin_memcpy(&v, p, (uint32_t)n * sizeof(E));                                          \
-        return v;                                                                                  \
-    }                                                                                              \
-    V_FN void v_store_part_##T(E *p, V v, int n) {                                                 \
-        __builtin_memcpy(p, &v, (uint32_t)n * sizeof(E));                                          \
+#define V_DEFINE_PART(T, V, E)                            \
+    V_FN V v_load_part_##T(const E *p, int n) {           \
+        V v = {0};                                        \
+        __builtin_memcpy(&v, p, (uint32_t)n * sizeof(E)); \
+        return v;                                         \
+    }                                                     \
+    V_FN void v_store_part_##T(E *p, V v, int n) {        \
+        __builtin_memcpy(p, &v, (uint32_t)n * sizeof(E)); \
     }
 V_DEFINE_PART(f32, vf32, float)
 V_DEFINE_PART(f64, vf64, double)
@@ -252,10 +252,10 @@ V_FN vf64 v_copysign_f64(vf64 size, vf64 sign) {
 #if V_BYTES > 16
 
 /* 8 suppresses the inexact flag. */
-#define V_DEFINE_ROUNDING(T, V)                                                                    \
-    V_FN V v_round_##T(V x) { return V_ROUND_##T(x, 8 | 0); }                                      \
-    V_FN V v_floor_##T(V x) { return V_ROUND_##T(x, 8 | 1); }                                      \
-    V_FN V v_ceil_##T(V x) { return V_ROUND_##T(x, 8 | 2); }                                       \
+#define V_DEFINE_ROUNDING(T, V)                               \
+    V_FN V v_round_##T(V x) { return V_ROUND_##T(x, 8 | 0); } \
+    V_FN V v_floor_##T(V x) { return V_ROUND_##T(x, 8 | 1); } \
+    V_FN V v_ceil_##T(V x) { return V_ROUND_##T(x, 8 | 2); }  \
     V_FN V v_trunc_##T(V x) { return V_ROUND_##T(x, 8 | 3); }
 V_DEFINE_ROUNDING(f32, vf32)
 V_DEFINE_ROUNDING(f64, vf64)
@@ -265,18 +265,18 @@ V_DEFINE_ROUNDING(f64, vf64)
 /* Adding and taking away 2^23 (2^52) rounds what is smaller to a whole number, half to even; what
  * is not smaller is whole already, infinite or NaN. The other three step back by one where that
  * went the wrong way. */
-#define V_DEFINE_ROUNDING(T, V, M, whole)                                                          \
-    V_FN V v_round_##T(V x) {                                                                      \
-        V a = v_abs_##T(x);                                                                        \
-        V r = (a + whole) - whole;                                                                 \
-        return v_select_##T(a < whole, v_copysign_##T(r, x), x);                                   \
-    }                                                                                              \
-    V_FN V v_floor_##T(V x) {                                                                      \
-        V r = v_round_##T(x);                                                                      \
-        V one = (V)((r > x) & (M)v_splat_##T(1));                                                  \
-        return v_copysign_##T(r - one, x);                                                         \
-    }                                                                                              \
-    V_FN V v_ceil_##T(V x) { return -v_floor_##T(-x); }                                            \
+#define V_DEFINE_ROUNDING(T, V, M, whole)                        \
+    V_FN V v_round_##T(V x) {                                    \
+        V a = v_abs_##T(x);                                      \
+        V r = (a + whole) - whole;                               \
+        return v_select_##T(a < whole, v_copysign_##T(r, x), x); \
+    }                                                            \
+    V_FN V v_floor_##T(V x) {                                    \
+        V r = v_round_##T(x);                                    \
+        V one = (V)((r > x) & (M)v_splat_##T(1));                \
+        return v_copysign_##T(r - one, x);                       \
+    }                                                            \
+    V_FN V v_ceil_##T(V x) { return -v_floor_##T(-x); }          \
     V_FN V v_trunc_##T(V x) { return v_copysign_##T(v_floor_##T(v_abs_##T(x)), x); }
 V_DEFINE_ROUNDING(f32, vf32, vi32, 0x1p23f)
 V_DEFINE_ROUNDING(f64, vf64, vi64, 0x1p52)
@@ -288,7 +288,7 @@ V_DEFINE_ROUNDING(f64, vf64, vi64, 0x1p52)
 #if V_BYTES == 64
 #define V_LO(x) __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7)
 #define V_HI(x) __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15)
-#define V_JOIN(a, b)                                                                               \
+#define V_JOIN(a, b) \
     __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 #elif V_BYTES == 32
 #define V_LO(x)      __builtin_shufflevector(x, x, 0, 1, 2, 3)
@@ -425,36 +425,36 @@ V_FN vu16_half v_bf16_from_f32(vf32 x) {
 }
 
 /* Loads and stores of VF32_LANES such numbers, or the first n, as vf32; and whole arrays. */
-#define V_DEFINE_HALF(T)                                                                           \
-    V_FN vf32 v_load_##T(const uint16_t *p) {                                                      \
-        vu16_half h;                                                                               \
-        __builtin_memcpy(&h, p, sizeof h);                                                         \
-        return v_f32_from_##T(h);                                                                  \
-    }                                                                                              \
-    V_FN void v_store_##T(uint16_t *p, vf32 v) {                                                   \
-        vu16_half h = v_##T##_from_f32(v);                                                         \
-        __builtin_memcpy(p, &h, sizeof h);                                                         \
-    }                                                                                              \
-    V_FN vf32 v_load_part_##T(const uint16_t *p, int n) {                                          \
-        vu16_half h = {0};                                                                         \
-        __builtin_memcpy(&h, p, (uint32_t)n * sizeof *p);                                          \
-        return v_f32_from_##T(h);                                                                  \
-    }                                                                                              \
-    V_FN void v_store_part_##T(uint16_t *p, vf32 v, int n) {                                       \
-        vu16_half h = v_##T##_from_f32(v);                                                         \
-        __builtin_memcpy(p, &h, (uint32_t)n * sizeof *p);                                          \
-    }                                                                                              \
-    static inline void convert_##T##_to_f32(int64_t n, const uint16_t *src, float *dst) {          \
-        int64_t i = 0;                                                                             \
-        for (; i + VF32_LANES <= n; i += VF32_LANES) v_store_f32(dst + i, v_load_##T(src + i));    \
-        if (i < n)                                                                                 \
-            v_store_part_f32(dst + i, v_load_part_##T(src + i, (int)(n - i)), (int)(n - i));       \
-    }                                                                                              \
-    static inline void convert_f32_to_##T(int64_t n, const float *src, uint16_t *dst) {            \
-        int64_t i = 0;                                                                             \
-        for (; i + VF32_LANES <= n; i += VF32_LANES) v_store_##T(dst + i, v_load_f32(src + i));    \
-        if (i < n)                                                                                 \
-            v_store_part_##T(dst + i, v_load_part_f32(src + i, (int)(n - i)), (int)(n - i));       \
+#define V_DEFINE_HALF(T)                                                                        \
+    V_FN vf32 v_load_##T(const uint16_t *p) {                                                   \
+        vu16_half h;                                                                            \
+        __builtin_memcpy(&h, p, sizeof h);                                                      \
+        return v_f32_from_##T(h);                                                               \
+    }                                                                                           \
+    V_FN void v_store_##T(uint16_t *p, vf32 v) {                                                \
+        vu16_half h = v_##T##_from_f32(v);                                                      \
+        __builtin_memcpy(p, &h, sizeof h);                                                      \
+    }                                                                                           \
+    V_FN vf32 v_load_part_##T(const uint16_t *p, int n) {                                       \
+        vu16_half h = {0};                                                                      \
+        __builtin_memcpy(&h, p, (uint32_t)n * sizeof *p);                                       \
+        return v_f32_from_##T(h);                                                               \
+    }                                                                                           \
+    V_FN void v_store_part_##T(uint16_t *p, vf32 v, int n) {                                    \
+        vu16_half h = v_##T##_from_f32(v);                                                      \
+        __builtin_memcpy(p, &h, (uint32_t)n * sizeof *p);                                       \
+    }                                                                                           \
+    static inline void convert_##T##_to_f32(int64_t n, const uint16_t *src, float *dst) {       \
+        int64_t i = 0;                                                                          \
+        for (; i + VF32_LANES <= n; i += VF32_LANES) v_store_f32(dst + i, v_load_##T(src + i)); \
+        if (i < n)                                                                              \
+            v_store_part_f32(dst + i, v_load_part_##T(src + i, (int)(n - i)), (int)(n - i));    \
+    }                                                                                           \
+    static inline void convert_f32_to_##T(int64_t n, const float *src, uint16_t *dst) {         \
+        int64_t i = 0;                                                                          \
+        for (; i + VF32_LANES <= n; i += VF32_LANES) v_store_##T(dst + i, v_load_f32(src + i)); \
+        if (i < n)                                                                              \
+            v_store_part_##T(dst + i, v_load_part_f32(src + i, (int)(n - i)), (int)(n - i));    \
     }
 V_DEFINE_HALF(f16)
 V_DEFINE_HALF(bf16)

@@ -7,67 +7,71 @@
 #include "backend/cpu/vmath.h"
 
 #if defined(FOR_F32)
-#define TYPE f32
-#define E float
-#define MASK vi32
+#define TYPE      f32
+#define E         float
+#define MASK      vi32
 #define MASK_TYPE i32
-#define LANES VF32_LANES
+#define LANES     VF32_LANES
 #define OWN_DTYPE GD_F32
 #elif defined(FOR_F64)
-#define TYPE f64
-#define E double
-#define MASK vi64
+#define TYPE      f64
+#define E         double
+#define MASK      vi64
 #define MASK_TYPE i64
-#define LANES VF64_LANES
+#define LANES     VF64_LANES
 #define OWN_DTYPE GD_F64
 #else
-#define TYPE i64
-#define E int64_t
-#define MASK vi64
+#define TYPE      i64
+#define E         int64_t
+#define MASK      vi64
 #define MASK_TYPE i64
-#define LANES VI64_LANES
+#define LANES     VI64_LANES
 #define OWN_DTYPE GD_I64
 #endif
 
 #if defined(FOR_F32) || defined(FOR_F64)
 #define IS_FLOAT 1
-#define LEAST (-__builtin_inf())
-#define LARGEST __builtin_inf()
+#define LEAST    (-__builtin_inf())
+#define LARGEST  __builtin_inf()
 #else
 #define IS_FLOAT 0
-#define LEAST INT64_MIN
-#define LARGEST INT64_MAX
+#define LEAST    INT64_MIN
+#define LARGEST  INT64_MAX
 #endif
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
+#define JOIN_(a, b)        a##b
+#define JOIN(a, b)         JOIN_(a, b)
 #define NAMED_(name, type) v_##name##_##type
-#define NAMED(name, type) NAMED_(name, type)
-#define V(name) NAMED(name, TYPE) /* V(add) is v_add_f32 */
-#define VEC JOIN(v, TYPE)         /* vf32 */
+#define NAMED(name, type)  NAMED_(name, type)
+#define V(name)            NAMED(name, TYPE) /* V(add) is v_add_f32 */
+#define VEC                JOIN(v, TYPE)     /* vf32 */
 
-#define TYPED_(name, type) GD_ISA_FN(name##_##type)
+#define TYPED_(name, type)  GD_ISA_FN(name##_##type)
 #define TYPED__(name, type) TYPED_(name, type)
-#define TYPED(name) TYPED__(name, TYPE) /* TYPED(gd_reducer) is gd_reducer_f32_avx2 */
+#define TYPED(name)         TYPED__(name, TYPE) /* TYPED(gd_reducer) is gd_reducer_f32_avx2 */
 
 /* The numbers 0, 1, 2, ... of the lanes, and a vector turned by half, a quarter, ... of its lanes. */
 #if LANES == 16
 #define IOTA ((MASK){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
-#define TURN_8(v) __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
-#define TURN_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3)
-#define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1)
-#define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0)
+#define TURN_8(v) \
+    __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
+#define TURN_4(v) \
+    __builtin_shufflevector(v, v, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3)
+#define TURN_2(v) \
+    __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1)
+#define TURN_1(v) \
+    __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0)
 #elif LANES == 8
-#define IOTA ((MASK){0, 1, 2, 3, 4, 5, 6, 7})
+#define IOTA      ((MASK){0, 1, 2, 3, 4, 5, 6, 7})
 #define TURN_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
 #define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 0, 1)
 #define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0)
 #elif LANES == 4
-#define IOTA ((MASK){0, 1, 2, 3})
+#define IOTA      ((MASK){0, 1, 2, 3})
 #define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1)
 #define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 0)
 #else
-#define IOTA ((MASK){0, 1})
+#define IOTA      ((MASK){0, 1})
 #define TURN_1(v) __builtin_shufflevector(v, v, 1, 0)
 #endif
 #ifndef TURN_8
@@ -81,10 +85,10 @@
 #endif
 
 /* The lanes of one vector put together. */
-#define ACROSS(v, COMBINE)                           \
-    do {                                             \
-        if (LANES > 8) v = COMBINE(v, TURN_8(v));    \
-        if (LANES > 4) v = COMBINE(v, TURN_4(v));    \
-        if (LANES > 2) v = COMBINE(v, TURN_2(v));    \
-        v = COMBINE(v, TURN_1(v));                   \
+#define ACROSS(v, COMBINE)                        \
+    do {                                          \
+        if (LANES > 8) v = COMBINE(v, TURN_8(v)); \
+        if (LANES > 4) v = COMBINE(v, TURN_4(v)); \
+        if (LANES > 2) v = COMBINE(v, TURN_2(v)); \
+        v = COMBINE(v, TURN_1(v));                \
     } while (0)

@@ -14,7 +14,8 @@ typedef struct gd_softmax_isa {
     /* `cols` columns of n elements, `step` apart. */
     void (*columns)(bool logs, int64_t cols, int64_t n, int64_t step, const void *x, void *y);
     void (*grad_rows)(bool logs, int64_t rows, int64_t n, const void *gy, const void *y, void *gx);
-    void (*grad_columns)(bool logs, int64_t cols, int64_t n, int64_t step, const void *gy, const void *y, void *gx);
+    void (*grad_columns)(bool logs, int64_t cols, int64_t n, int64_t step, const void *gy,
+                         const void *y, void *gx);
 } gd_softmax_isa;
 
 GD_ISA_DECLARE(extern const gd_softmax_isa, gd_softmax_f32, [1]);

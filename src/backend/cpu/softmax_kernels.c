@@ -6,8 +6,8 @@
 #include "gradus/ops.h"
 
 enum {
-    PIECE = 32768,  /* elements of a piece of work for one thread, roughly */
-    COLUMNS = 512,  /* columns of a piece, at least (or all there are) */
+    PIECE = 32768, /* elements of a piece of work for one thread, roughly */
+    COLUMNS = 512, /* columns of a piece, at least (or all there are) */
 };
 
 typedef struct {
@@ -22,7 +22,8 @@ typedef struct {
 
 static void rows_piece(void *arg, int64_t piece) {
     const job *j = arg;
-    int64_t first = piece * j->per_piece, rows = j->outer - first < j->per_piece ? j->outer - first : j->per_piece;
+    int64_t first = piece * j->per_piece,
+            rows = j->outer - first < j->per_piece ? j->outer - first : j->per_piece;
     int64_t at = first * j->n * j->size;
     if (j->grad) j->isa->grad_rows(j->logs, rows, j->n, j->x + at, j->y + at, j->result + at);
     else j->isa->rows(j->logs, rows, j->n, j->x + at, j->result + at);
@@ -30,17 +31,26 @@ static void rows_piece(void *arg, int64_t piece) {
 
 static void columns_piece(void *arg, int64_t piece) {
     const job *j = arg;
-    int64_t chunks = (j->inner + j->per_piece - 1) / j->per_piece, col = piece % chunks * j->per_piece;
+    int64_t chunks = (j->inner + j->per_piece - 1) / j->per_piece,
+            col = piece % chunks * j->per_piece;
     int64_t cols = j->inner - col < j->per_piece ? j->inner - col : j->per_piece;
     int64_t at = (piece / chunks * j->n * j->inner + col) * j->size;
-    if (j->grad) j->isa->grad_columns(j->logs, cols, j->n, j->inner, j->x + at, j->y + at, j->result + at);
+    if (j->grad)
+        j->isa->grad_columns(j->logs, cols, j->n, j->inner, j->x + at, j->y + at, j->result + at);
     else j->isa->columns(j->logs, cols, j->n, j->inner, j->x + at, j->result + at);
 }
 
 static gd_status run(const gd_kernel_call *k, int64_t axis, bool logs, bool grad) {
     const gd_view *x = &k->in[0];
-    job j = {.logs = logs, .grad = grad, .x = x->data, .y = grad ? k->in[1].data : NULL, .result = k->out[0].data,
-             .size = (int64_t)gd_dtype_size(x->dtype), .outer = 1, .n = 1, .inner = 1};
+    job j = {.logs = logs,
+             .grad = grad,
+             .x = x->data,
+             .y = grad ? k->in[1].data : NULL,
+             .result = k->out[0].data,
+             .size = (int64_t)gd_dtype_size(x->dtype),
+             .outer = 1,
+             .n = 1,
+             .inner = 1};
     j.isa = x->dtype == GD_F32 ? GD_ISA_CALL(gd_softmax_f32) : GD_ISA_CALL(gd_softmax_f64);
     int at = (int)(axis < 0 ? axis + x->rank : axis);
     for (int d = 0; d < x->rank; d++) {

@@ -10,20 +10,22 @@
 enum { BLOCK = 4096 };
 
 /* Calls DO(i, LOAD, STORE) for each vector of n elements from `i` on; the last may be a part. */
-#define LOAD_ALL(p) V(load)(p)
-#define STORE_ALL(p, v) V(store)(p, v)
-#define LOAD_LEFT(p) V(load_part)(p, left)
+#define LOAD_ALL(p)      V(load)(p)
+#define STORE_ALL(p, v)  V(store)(p, v)
+#define LOAD_LEFT(p)     V(load_part)(p, left)
 #define STORE_LEFT(p, v) V(store_part)(p, v, left)
-#define EACH_VECTOR(n, DO)                                 \
-    do {                                                   \
-        int64_t i = 0;                                     \
-        for (; i + LANES <= (n); i += LANES) { DO(LOAD_ALL, STORE_ALL, ITSELF); } \
-        if (i < (n)) {                                     \
-            int left = (int)((n) - i);                     \
-            DO(LOAD_LEFT, STORE_LEFT, ONLY_LEFT);          \
-        }                                                  \
+#define EACH_VECTOR(n, DO)                        \
+    do {                                          \
+        int64_t i = 0;                            \
+        for (; i + LANES <= (n); i += LANES) {    \
+            DO(LOAD_ALL, STORE_ALL, ITSELF);      \
+        }                                         \
+        if (i < (n)) {                            \
+            int left = (int)((n)-i);              \
+            DO(LOAD_LEFT, STORE_LEFT, ONLY_LEFT); \
+        }                                         \
     } while (0)
-#define ITSELF(v, fill) (v)
+#define ITSELF(v, fill)    (v)
 #define ONLY_LEFT(v, fill) V(select)(IOTA < left, v, V(splat)((E)(fill)))
 
 static E across_max(VEC v) {
@@ -35,7 +37,7 @@ static E across_sum(VEC v) {
     return v[0];
 }
 
-/* --- rows --------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static E row_max(const E *x, int64_t n) {
     VEC a[4];
@@ -81,10 +83,11 @@ static void softmax_row(bool logs, int64_t n, const E *x, E *y) {
     double sum = 0;
     for (int64_t b = 0; b < n; b += BLOCK) {
         int64_t count = n - b < BLOCK ? n - b : BLOCK;
-        sum += logs ? block_exp(true, count, x + b, m, y + b) : block_exp(false, count, x + b, m, y + b);
+        sum += logs ? block_exp(true, count, x + b, m, y + b)
+                    : block_exp(false, count, x + b, m, y + b);
     }
     VEC by = V(splat)((E)(logs ? __builtin_log(sum) : 1 / sum)), from = V(splat)(m);
-#define SCALE(LOAD, STORE, KEEP) STORE(y + i, LOAD(y + i) * by)
+#define SCALE(LOAD, STORE, KEEP)    STORE(y + i, LOAD(y + i) * by)
 #define SUBTRACT(LOAD, STORE, KEEP) STORE(y + i, (LOAD(x + i) - from) - by)
     if (logs) EACH_VECTOR(n, SUBTRACT);
     else EACH_VECTOR(n, SCALE);
@@ -120,16 +123,18 @@ static void softmax_grad_row(bool logs, int64_t n, const E *gy, const E *y, E *g
     double dot = 0;
     for (int64_t b = 0; b < n; b += BLOCK) {
         int64_t count = n - b < BLOCK ? n - b : BLOCK;
-        dot += logs ? block_dot(true, count, gy + b, y + b) : block_dot(false, count, gy + b, y + b);
+        dot +=
+            logs ? block_dot(true, count, gy + b, y + b) : block_dot(false, count, gy + b, y + b);
     }
     VEC s = V(splat)((E)dot);
-#define PULL(LOAD, STORE, KEEP) STORE(gx + i, (LOAD(gy + i) - s) * LOAD(y + i))
+#define PULL(LOAD, STORE, KEEP)      STORE(gx + i, (LOAD(gy + i) - s) * LOAD(y + i))
 #define PULL_LOGS(LOAD, STORE, KEEP) STORE(gx + i, LOAD(gy + i) - V(exp)(LOAD(y + i)) * s)
     if (logs) EACH_VECTOR(n, PULL_LOGS);
     else EACH_VECTOR(n, PULL);
 }
 
-static void softmax_grad_rows(bool logs, int64_t rows, int64_t n, const void *gy, const void *y, void *gx) {
+static void softmax_grad_rows(bool logs, int64_t rows, int64_t n, const void *gy, const void *y,
+                              void *gx) {
     for (int64_t r = 0; r < rows; r++)
         softmax_grad_row(logs, n, (const E *)gy + r * n, (const E *)y + r * n, (E *)gx + r * n);
 }
@@ -147,15 +152,15 @@ enum {
 };
 
 /* `width` vectors of columns (the last one `left` lanes of it), n at most KEPT / width. */
-static inline __attribute__((always_inline)) void short_columns(bool logs, int width, int left, int64_t n, int64_t step,
-                                                                const E *x, E *y) {
+static inline __attribute__((always_inline)) void
+short_columns(bool logs, int width, int left, int64_t n, int64_t step, const E *x, E *y) {
     VEC m[4], sum[4], by[4];
     GD_TILE(VEC, kept, KEPT);
 #define LOAD_AT(p, k) ((k) + 1 < width || left == LANES ? V(load)(p) : V(load_part)(p, left))
-#define STORE_AT(p, k, v)                                            \
-    do {                                                             \
-        if ((k) + 1 < width || left == LANES) V(store)(p, v);        \
-        else V(store_part)(p, v, left);                              \
+#define STORE_AT(p, k, v)                                     \
+    do {                                                      \
+        if ((k) + 1 < width || left == LANES) V(store)(p, v); \
+        else V(store_part)(p, v, left);                       \
     } while (0)
     for (int k = 0; k < width; k++) m[k] = V(splat)((E)LEAST), sum[k] = V(splat)(0);
     for (int64_t t = 0; t < n; t++)
@@ -179,7 +184,8 @@ static inline __attribute__((always_inline)) void short_columns(bool logs, int w
 }
 
 /* A larger maximum shrinks what was summed before: sum exp(m - x) + 1, else sum + exp(x - m). */
-static inline void long_columns(bool logs, int64_t cols, int64_t n, int64_t step, const E *x, E *y) {
+static inline void long_columns(bool logs, int64_t cols, int64_t n, int64_t step, const E *x,
+                                E *y) {
     VEC m[CHUNK / LANES], sum[CHUNK / LANES], one = V(splat)(1);
     int64_t vectors = (cols + LANES - 1) / LANES;
     for (int64_t k = 0; k < vectors; k++) m[k] = V(splat)((E)LEAST), sum[k] = V(splat)(0);
@@ -203,7 +209,8 @@ static inline void long_columns(bool logs, int64_t cols, int64_t n, int64_t step
         }
 }
 
-static void softmax_columns(bool logs, int64_t cols, int64_t n, int64_t step, const void *xp, void *yp) {
+static void softmax_columns(bool logs, int64_t cols, int64_t n, int64_t step, const void *xp,
+                            void *yp) {
     const E *x = xp;
     E *y = yp;
     int64_t c = 0;
@@ -223,7 +230,8 @@ static void softmax_columns(bool logs, int64_t cols, int64_t n, int64_t step, co
     }
 }
 
-static inline void grad_columns(bool logs, int64_t cols, int64_t n, int64_t step, const E *gy, const E *y, E *gx) {
+static inline void grad_columns(bool logs, int64_t cols, int64_t n, int64_t step, const E *gy,
+                                const E *y, E *gx) {
     VEC sum[CHUNK / LANES];
     int64_t vectors = (cols + LANES - 1) / LANES;
     for (int64_t k = 0; k < vectors; k++) sum[k] = V(splat)(0);
@@ -242,12 +250,13 @@ static inline void grad_columns(bool logs, int64_t cols, int64_t n, int64_t step
 }
 
 /* Fewer columns together where they are long, so that the second reading finds them in the cache. */
-static void softmax_grad_columns(bool logs, int64_t cols, int64_t n, int64_t step, const void *gy, const void *y,
-                                 void *gx) {
+static void softmax_grad_columns(bool logs, int64_t cols, int64_t n, int64_t step, const void *gy,
+                                 const void *y, void *gx) {
     int64_t chunk = n <= 64 ? CHUNK : 4 * LANES;
     for (int64_t c = 0; c < cols; c += chunk) {
         int64_t count = cols - c < chunk ? cols - c : chunk;
-        if (logs) grad_columns(true, count, n, step, (const E *)gy + c, (const E *)y + c, (E *)gx + c);
+        if (logs)
+            grad_columns(true, count, n, step, (const E *)gy + c, (const E *)y + c, (E *)gx + c);
         else grad_columns(false, count, n, step, (const E *)gy + c, (const E *)y + c, (E *)gx + c);
     }
 }

@@ -12,8 +12,7 @@
 #include "gradus/ops.h"
 #include "ops/indexing.h"
 
-/* --- items -------------------------------------------------------------------------------------
- */
+/* --- items ------------------------------------------------------------------------------------ */
 
 /* key << 32 | position */
 #define ITEM       uint64_t
@@ -43,8 +42,7 @@ typedef struct {
 #undef LESS
 #undef NAME
 
-/* --- keys --------------------------------------------------------------------------------------
- */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 static uint32_t key_of_half(uint16_t bits, uint16_t infinity) {
     if ((bits & 0x7fff) > infinity) return 0xffff;
@@ -60,8 +58,7 @@ static uint64_t key_of_f64(uint64_t bits) {
 
 enum { CHUNK = 256 }; /* elements whose keys are made together */
 
-/* --- lines -------------------------------------------------------------------------------------
- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 typedef struct {
     gd_view x, values, indices;
@@ -83,11 +80,11 @@ typedef struct {
 /* The keys of elements [first, first + n) of a line, n <= CHUNK. */
 static void load_short(const job *j, const char *line, int64_t first, int64_t n, uint32_t *keys) {
     int64_t step = j->x.strides[j->axis];
-#define LOAD(T, key, mask)                                                                         \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-        T v = ((const T *)line)[(first + i) * step];                                               \
-        keys[i] = (uint32_t)(key) ^ (j->turned ? (mask) : 0u);                                     \
-    }                                                                                              \
+#define LOAD(T, key, mask)                                     \
+    for (int64_t i = 0; i < n; i++) {                          \
+        T v = ((const T *)line)[(first + i) * step];           \
+        keys[i] = (uint32_t)(key) ^ (j->turned ? (mask) : 0u); \
+    }                                                          \
     break
     switch (j->x.dtype) {
     case GD_BOOL: LOAD(uint8_t, v != 0, 0xffu);
@@ -214,8 +211,7 @@ static void sort_piece(const job *j, int64_t piece, char *memory) {
     }
 }
 
-/* --- pieces ------------------------------------------------------------------------------------
- */
+/* --- pieces ----------------------------------------------------------------------------------- */
 
 enum { STACK = 2 * 128 * sizeof(long_item), CACHE_LINE = 64 };
 
@@ -258,10 +254,8 @@ static size_t slots_bytes(const job *j) {
 
 static gd_status order_lines(const gd_kernel_call *k, job j) {
     j.slots = k->workspace;
-    if (j.slot == 0)
-        gd_parallel_for(j.pieces, sort_on_stack, &j);
-    else
-        gd_parallel_for((int64_t)(k->workspace_bytes / j.slot), sort_in_slot, &j);
+    if (j.slot == 0) gd_parallel_for(j.pieces, sort_on_stack, &j);
+    else gd_parallel_for((int64_t)(k->workspace_bytes / j.slot), sort_in_slot, &j);
     return GD_OK;
 }
 

@@ -46,7 +46,8 @@ static ITEM *NAME(sort)(ITEM *items, ITEM *spare, int64_t n, int key_bytes) {
 
 /* Keeps the k smallest of `*count` items, sorted; what is offered later stands behind all equal keys
  * that are there. Returns the largest key that was kept. */
-static KEY_TYPE NAME(keep_smallest)(ITEM *kept, ITEM *spare, int64_t *count, int64_t k, int key_bytes) {
+static KEY_TYPE NAME(keep_smallest)(ITEM *kept, ITEM *spare, int64_t *count, int64_t k,
+                                    int key_bytes) {
     ITEM *sorted = NAME(sort)(kept, spare, *count, key_bytes);
     if (sorted != kept) memcpy(kept, sorted, (size_t)k * sizeof *kept);
     *count = k;

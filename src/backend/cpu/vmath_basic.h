@@ -10,18 +10,18 @@
  * terms, Horner's rule in x^2 each: one more product, but the chains of steps that wait for each
  * other are half as long. n and c are constants at every call, so that the loops unroll and the
  * coefficients stay in registers. */
-#define V_DEFINE_POLY(T, V, E)                                                                     \
-    V_FN V v_horner_##T(V x, const E *c, int n, int step) {                                        \
-        V sum = v_splat_##T(c[n - 1]);                                                             \
-        for (int i = n - 1 - step; i >= 0; i -= step) sum = v_fma_##T(sum, x, v_splat_##T(c[i]));  \
-        return sum;                                                                                \
-    }                                                                                              \
-    V_FN V v_poly_##T(V x, const E *c, int n) {                                                    \
-        if (n < 8) return v_horner_##T(x, c, n, 1);                                                \
-        V square = x * x;                                                                          \
-        V even = v_horner_##T(square, c, (n - 1) | 1, 2);                                          \
-        V odd = v_horner_##T(square, c + 1, (n - 2) | 1, 2);                                       \
-        return v_fma_##T(odd, x, even);                                                            \
+#define V_DEFINE_POLY(T, V, E)                                                                    \
+    V_FN V v_horner_##T(V x, const E *c, int n, int step) {                                       \
+        V sum = v_splat_##T(c[n - 1]);                                                            \
+        for (int i = n - 1 - step; i >= 0; i -= step) sum = v_fma_##T(sum, x, v_splat_##T(c[i])); \
+        return sum;                                                                               \
+    }                                                                                             \
+    V_FN V v_poly_##T(V x, const E *c, int n) {                                                   \
+        if (n < 8) return v_horner_##T(x, c, n, 1);                                               \
+        V square = x * x;                                                                         \
+        V even = v_horner_##T(square, c, (n - 1) | 1, 2);                                         \
+        V odd = v_horner_##T(square, c + 1, (n - 2) | 1, 2);                                      \
+        return v_fma_##T(odd, x, even);                                                           \
     }
 V_DEFINE_POLY(f32, vf32, float)
 V_DEFINE_POLY(f64, vf64, double)
@@ -33,17 +33,17 @@ V_DEFINE_POLY(f64, vf64, double)
 
 #define V_TRUTH(T, V, M, mask) ((V)((mask) & (M)v_splat_##T(1)))
 
-#define V_DEFINE_LOGIC(T, V, M)                                                                    \
-    V_FN V v_eq_##T(V a, V b) { return V_TRUTH(T, V, M, a == b); }                                 \
-    V_FN V v_ne_##T(V a, V b) { return V_TRUTH(T, V, M, a != b); }                                 \
-    V_FN V v_lt_##T(V a, V b) { return V_TRUTH(T, V, M, a < b); }                                  \
-    V_FN V v_le_##T(V a, V b) { return V_TRUTH(T, V, M, a <= b); }                                 \
-    V_FN V v_gt_##T(V a, V b) { return V_TRUTH(T, V, M, a > b); }                                  \
-    V_FN V v_ge_##T(V a, V b) { return V_TRUTH(T, V, M, a >= b); }                                 \
-    V_FN V v_logical_not_##T(V a) { return V_TRUTH(T, V, M, a == 0); }                             \
-    V_FN V v_logical_and_##T(V a, V b) { return V_TRUTH(T, V, M, (a != 0) & (b != 0)); }           \
-    V_FN V v_logical_or_##T(V a, V b) { return V_TRUTH(T, V, M, (a != 0) | (b != 0)); }            \
-    V_FN V v_logical_xor_##T(V a, V b) { return V_TRUTH(T, V, M, (a != 0) ^ (b != 0)); }           \
+#define V_DEFINE_LOGIC(T, V, M)                                                          \
+    V_FN V v_eq_##T(V a, V b) { return V_TRUTH(T, V, M, a == b); }                       \
+    V_FN V v_ne_##T(V a, V b) { return V_TRUTH(T, V, M, a != b); }                       \
+    V_FN V v_lt_##T(V a, V b) { return V_TRUTH(T, V, M, a < b); }                        \
+    V_FN V v_le_##T(V a, V b) { return V_TRUTH(T, V, M, a <= b); }                       \
+    V_FN V v_gt_##T(V a, V b) { return V_TRUTH(T, V, M, a > b); }                        \
+    V_FN V v_ge_##T(V a, V b) { return V_TRUTH(T, V, M, a >= b); }                       \
+    V_FN V v_logical_not_##T(V a) { return V_TRUTH(T, V, M, a == 0); }                   \
+    V_FN V v_logical_and_##T(V a, V b) { return V_TRUTH(T, V, M, (a != 0) & (b != 0)); } \
+    V_FN V v_logical_or_##T(V a, V b) { return V_TRUTH(T, V, M, (a != 0) | (b != 0)); }  \
+    V_FN V v_logical_xor_##T(V a, V b) { return V_TRUTH(T, V, M, (a != 0) ^ (b != 0)); } \
     V_FN V v_where_##T(V c, V a, V b) { return v_select_##T(c != 0, a, b); }
 
 V_DEFINE_LOGIC(f32, vf32, vi32)
@@ -58,34 +58,34 @@ V_DEFINE_LOGIC(i64, vi64, vi64)
  *
  * floor_divide and remainder follow PyTorch: both start from the exact fmod, the remainder takes
  * the divisor's sign, and the quotient is the whole number nearest (a - remainder)/b. */
-#define V_DEFINE_ARITHMETIC(T, V, M)                                                               \
-    V_FN V v_add_##T(V a, V b) { return a + b; }                                                   \
-    V_FN V v_sub_##T(V a, V b) { return a - b; }                                                   \
-    V_FN V v_mul_##T(V a, V b) { return a * b; }                                                   \
-    V_FN V v_div_##T(V a, V b) { return a / b; }                                                   \
-    V_FN V v_neg_##T(V x) { return -x; }                                                           \
-    V_FN V v_reciprocal_##T(V x) { return 1 / x; }                                                 \
-    V_FN V v_rsqrt_##T(V x) { return 1 / v_sqrt_##T(x); }                                          \
-    V_FN V v_sign_##T(V x) { return V_TRUTH(T, V, M, x > 0) - V_TRUTH(T, V, M, x < 0); }           \
-    V_FN V v_max_##T(V a, V b) { return v_select_##T(a != a, a, v_pick_max_##T(a, b)); }           \
-    V_FN V v_min_##T(V a, V b) { return v_select_##T(a != a, a, v_pick_min_##T(a, b)); }           \
-    V_FN V v_isnan_##T(V x) { return V_TRUTH(T, V, M, x != x); }                                   \
-    V_FN V v_isinf_##T(V x) { return V_TRUTH(T, V, M, v_abs_##T(x) == V_INF_##T); }                \
-    V_FN V v_isfinite_##T(V x) { return V_TRUTH(T, V, M, v_abs_##T(x) < V_INF_##T); }              \
-                                                                                                   \
-    V_FN V v_remainder_##T(V a, V b) {                                                             \
-        V r = v_fmod_##T(a, b);                                                                    \
-        M step = (r != 0) & ((b < 0) ^ (r < 0));                                                   \
-        return v_select_##T(step, r + b, r);                                                       \
-    }                                                                                              \
-    V_FN V v_floor_divide_##T(V a, V b) {                                                          \
-        V r = v_fmod_##T(a, b), quotient = a / b;                                                  \
-        M step = (r != 0) & ((b < 0) ^ (r < 0));                                                   \
-        V q = (a - r) / b - V_TRUTH(T, V, M, step);                                                \
-        V whole = v_floor_##T(q);                                                                  \
-        whole += V_TRUTH(T, V, M, q - whole > 0.5f);                                               \
-        whole = v_select_##T(q == 0, v_copysign_##T((V){0}, quotient), whole);                     \
-        return v_select_##T(b == 0, quotient, whole);                                              \
+#define V_DEFINE_ARITHMETIC(T, V, M)                                                     \
+    V_FN V v_add_##T(V a, V b) { return a + b; }                                         \
+    V_FN V v_sub_##T(V a, V b) { return a - b; }                                         \
+    V_FN V v_mul_##T(V a, V b) { return a * b; }                                         \
+    V_FN V v_div_##T(V a, V b) { return a / b; }                                         \
+    V_FN V v_neg_##T(V x) { return -x; }                                                 \
+    V_FN V v_reciprocal_##T(V x) { return 1 / x; }                                       \
+    V_FN V v_rsqrt_##T(V x) { return 1 / v_sqrt_##T(x); }                                \
+    V_FN V v_sign_##T(V x) { return V_TRUTH(T, V, M, x > 0) - V_TRUTH(T, V, M, x < 0); } \
+    V_FN V v_max_##T(V a, V b) { return v_select_##T(a != a, a, v_pick_max_##T(a, b)); } \
+    V_FN V v_min_##T(V a, V b) { return v_select_##T(a != a, a, v_pick_min_##T(a, b)); } \
+    V_FN V v_isnan_##T(V x) { return V_TRUTH(T, V, M, x != x); }                         \
+    V_FN V v_isinf_##T(V x) { return V_TRUTH(T, V, M, v_abs_##T(x) == V_INF_##T); }      \
+    V_FN V v_isfinite_##T(V x) { return V_TRUTH(T, V, M, v_abs_##T(x) < V_INF_##T); }    \
+                                                                                         \
+    V_FN V v_remainder_##T(V a, V b) {                                                   \
+        V r = v_fmod_##T(a, b);                                                          \
+        M step = (r != 0) & ((b < 0) ^ (r < 0));                                         \
+        return v_select_##T(step, r + b, r);                                             \
+    }                                                                                    \
+    V_FN V v_floor_divide_##T(V a, V b) {                                                \
+        V r = v_fmod_##T(a, b), quotient = a / b;                                        \
+        M step = (r != 0) & ((b < 0) ^ (r < 0));                                         \
+        V q = (a - r) / b - V_TRUTH(T, V, M, step);                                      \
+        V whole = v_floor_##T(q);                                                        \
+        whole += V_TRUTH(T, V, M, q - whole > 0.5f);                                     \
+        whole = v_select_##T(q == 0, v_copysign_##T((V){0}, quotient), whole);           \
+        return v_select_##T(b == 0, quotient, whole);                                    \
     }
 
 #define V_INF_f32 __builtin_inff()

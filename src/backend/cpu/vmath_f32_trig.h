@@ -39,11 +39,11 @@ V_FN v_angle v_angle_reduce_f32(vf32 a) {
 }
 
 /* Large arguments, infinities and NaN: libm knows as many digits of pi as they need. */
-#define V_DEFINE_TRIG_LARGE(name)                                                                  \
-    static __attribute__((noinline, unused)) vf32 v_##name##_large_f32(vf32 x, vf32 y) {           \
-        for (int i = 0; i < VF32_LANES; i++)                                                       \
-            if (!(__builtin_fabsf(x[i]) <= V_TRIG_LARGE)) y[i] = (float)__builtin_##name(x[i]);    \
-        return y;                                                                                  \
+#define V_DEFINE_TRIG_LARGE(name)                                                               \
+    static __attribute__((noinline, unused)) vf32 v_##name##_large_f32(vf32 x, vf32 y) {        \
+        for (int i = 0; i < VF32_LANES; i++)                                                    \
+            if (!(__builtin_fabsf(x[i]) <= V_TRIG_LARGE)) y[i] = (float)__builtin_##name(x[i]); \
+        return y;                                                                               \
     }
 V_DEFINE_TRIG_LARGE(sin)
 V_DEFINE_TRIG_LARGE(cos)

@@ -181,15 +181,15 @@ V_FN vf64 v_erf_f64(vf64 x) {
 
 /* ---- Lane by lane ---------------------------------------------------------------------------- */
 
-#define V_DEFINE_LANES1(name)                                                                      \
-    static inline vf64 v_##name##_f64(vf64 x) {                                                    \
-        for (int i = 0; i < VF64_LANES; i++) x[i] = __builtin_##name(x[i]);                        \
-        return x;                                                                                  \
+#define V_DEFINE_LANES1(name)                                               \
+    static inline vf64 v_##name##_f64(vf64 x) {                             \
+        for (int i = 0; i < VF64_LANES; i++) x[i] = __builtin_##name(x[i]); \
+        return x;                                                           \
     }
-#define V_DEFINE_LANES2(name)                                                                      \
-    static inline vf64 v_##name##_f64(vf64 a, vf64 b) {                                            \
-        for (int i = 0; i < VF64_LANES; i++) a[i] = __builtin_##name(a[i], b[i]);                  \
-        return a;                                                                                  \
+#define V_DEFINE_LANES2(name)                                                     \
+    static inline vf64 v_##name##_f64(vf64 a, vf64 b) {                           \
+        for (int i = 0; i < VF64_LANES; i++) a[i] = __builtin_##name(a[i], b[i]); \
+        return a;                                                                 \
     }
 V_DEFINE_LANES1(log2)
 V_DEFINE_LANES1(log10)

@@ -12,40 +12,40 @@
 
 /* Lane i of the result is lane[i] of v. */
 #if defined(__clang__)
-#define V_SHUFFLE(v, lane, LANES)                                                                  \
-    __extension__({                                                                                \
-        __typeof__(v) to_;                                                                         \
-        for (int k_ = 0; k_ < LANES; k_++) to_[k_] = (v)[(lane)[k_]];                              \
-        to_;                                                                                       \
+#define V_SHUFFLE(v, lane, LANES)                                     \
+    __extension__({                                                   \
+        __typeof__(v) to_;                                            \
+        for (int k_ = 0; k_ < LANES; k_++) to_[k_] = (v)[(lane)[k_]]; \
+        to_;                                                          \
     })
 #else
 #define V_SHUFFLE(v, lane, LANES) __builtin_shuffle(v, lane)
 #endif
 
 /* v_first: the first n lanes, `fill` in the others. v_turn: turned by so many lanes. */
-#define V_DEFINE_ROW(T, V, E, M, LANES)                                                            \
-    V_FN V v_first_##T(V v, int n, E fill) {                                                       \
-        M lane;                                                                                    \
-        for (int i = 0; i < LANES; i++) lane[i] = i;                                               \
-        return v_select_##T(lane < n, v, v_splat_##T(fill));                                       \
-    }                                                                                              \
-    V_FN V v_turn_##T(V v, int by) {                                                               \
-        M lane;                                                                                    \
-        for (int i = 0; i < LANES; i++) lane[i] = (i + by) % LANES;                                \
-        return V_SHUFFLE(v, lane, LANES);                                                          \
-    }                                                                                              \
-    V_DEFINE_ACROSS(add, T, V, E, LANES)                                                           \
-    V_DEFINE_ACROSS(max, T, V, E, LANES)                                                           \
+#define V_DEFINE_ROW(T, V, E, M, LANES)                             \
+    V_FN V v_first_##T(V v, int n, E fill) {                        \
+        M lane;                                                     \
+        for (int i = 0; i < LANES; i++) lane[i] = i;                \
+        return v_select_##T(lane < n, v, v_splat_##T(fill));        \
+    }                                                               \
+    V_FN V v_turn_##T(V v, int by) {                                \
+        M lane;                                                     \
+        for (int i = 0; i < LANES; i++) lane[i] = (i + by) % LANES; \
+        return V_SHUFFLE(v, lane, LANES);                           \
+    }                                                               \
+    V_DEFINE_ACROSS(add, T, V, E, LANES)                            \
+    V_DEFINE_ACROSS(max, T, V, E, LANES)                            \
     V_DEFINE_ACROSS(min, T, V, E, LANES)
 
-#define V_DEFINE_ACROSS(FOLD, T, V, E, LANES)                                                      \
-    V_FN E v_across_##FOLD##_##T(const V *a, int ways) {                                           \
-        V v = a[0];                                                                                \
-        if (ways == 4) v = v_##FOLD##_##T(v_##FOLD##_##T(v, a[1]), v_##FOLD##_##T(a[2], a[3]));    \
-        if (LANES > 8) v = v_##FOLD##_##T(v, v_turn_##T(v, 8));                                    \
-        if (LANES > 4) v = v_##FOLD##_##T(v, v_turn_##T(v, 4));                                    \
-        if (LANES > 2) v = v_##FOLD##_##T(v, v_turn_##T(v, 2));                                    \
-        return v_##FOLD##_##T(v, v_turn_##T(v, 1))[0];                                             \
+#define V_DEFINE_ACROSS(FOLD, T, V, E, LANES)                                                   \
+    V_FN E v_across_##FOLD##_##T(const V *a, int ways) {                                        \
+        V v = a[0];                                                                             \
+        if (ways == 4) v = v_##FOLD##_##T(v_##FOLD##_##T(v, a[1]), v_##FOLD##_##T(a[2], a[3])); \
+        if (LANES > 8) v = v_##FOLD##_##T(v, v_turn_##T(v, 8));                                 \
+        if (LANES > 4) v = v_##FOLD##_##T(v, v_turn_##T(v, 4));                                 \
+        if (LANES > 2) v = v_##FOLD##_##T(v, v_turn_##T(v, 2));                                 \
+        return v_##FOLD##_##T(v, v_turn_##T(v, 1))[0];                                          \
     }
 
 V_DEFINE_ROW(f32, vf32, float, vi32, VF32_LANES)

@@ -43,9 +43,12 @@ static struct {
     gd_status error; /* the error word */
     char message[GD_MESSAGE_MAX];
     int64_t kernels;
-} queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER, .last = &queue.first};
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .wake = PTHREAD_COND_INITIALIZER,
+           .idle = PTHREAD_COND_INITIALIZER,
+           .last = &queue.first};
 
-/* --- the worker -------------------------------------------------------------------------------- */
+/* --- the worker ------------------------------------------------------------------------------- */
 
 static gd_status run_kernel(gd_kernel_call *call) {
     gd_view *in = (gd_view *)(uintptr_t)call->in;
@@ -112,7 +115,8 @@ static void enqueue(job *j) {
 
 static void drain(void) {
     pthread_mutex_lock(&queue.lock);
-    while (queue.running && (queue.first || queue.busy)) pthread_cond_wait(&queue.idle, &queue.lock);
+    while (queue.running && (queue.first || queue.busy))
+        pthread_cond_wait(&queue.idle, &queue.lock);
     pthread_mutex_unlock(&queue.lock);
 }
 
@@ -126,7 +130,7 @@ static gd_status take_error(void) {
     return status == GD_OK ? GD_OK : gd_fail(status, "in a kernel on test:0: %s", message);
 }
 
-/* --- the vtable -------------------------------------------------------------------------------- */
+/* --- the vtable ------------------------------------------------------------------------------- */
 
 static job *new_job(int kind, size_t extra) {
     job *j = gd_malloc(sizeof *j + extra);

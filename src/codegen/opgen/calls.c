@@ -13,10 +13,14 @@ static void print_body(FILE *out, const op *o) {
     const gd_record *r = &o->record;
     bool options = has_options(o), attrs = r->n_attrs > 0;
     fputs(" {\n", out);
-    if (options) fprintf(out, "    gd_%s_options attrs = options ? *options : gd_%s_defaults_;\n", r->name, r->name);
-    else if (attrs) fprintf(out, "    gd_%s_options attrs;\n    memset(&attrs, 0, sizeof attrs);\n", r->name);
+    if (options)
+        fprintf(out, "    gd_%s_options attrs = options ? *options : gd_%s_defaults_;\n", r->name,
+                r->name);
+    else if (attrs)
+        fprintf(out, "    gd_%s_options attrs;\n    memset(&attrs, 0, sizeof attrs);\n", r->name);
     for (int i = 0; i < r->n_attrs; i++)
-        if (r->attrs[i].required) fprintf(out, "    attrs.%s = %s;\n", r->attrs[i].name, r->attrs[i].name);
+        if (r->attrs[i].required)
+            fprintf(out, "    attrs.%s = %s;\n", r->attrs[i].name, r->attrs[i].name);
     const char *attrs_arg = attrs ? "&attrs" : "NULL";
     bool variadic = r->n_inputs > 0 && r->inputs[r->n_inputs - 1].variadic;
     const char *in = "in";
@@ -27,7 +31,8 @@ static void print_body(FILE *out, const op *o) {
     } else if (variadic) {
         const char *last = r->inputs[r->n_inputs - 1].name;
         fprintf(out, "    gd_tensor *in[%d + GD_MAX_VARIADIC] = {", r->n_inputs - 1);
-        for (int i = 0; i + 1 < r->n_inputs; i++) fprintf(out, "%s%s", i ? ", " : "", r->inputs[i].name);
+        for (int i = 0; i + 1 < r->n_inputs; i++)
+            fprintf(out, "%s%s", i ? ", " : "", r->inputs[i].name);
         fprintf(out, "};\n    int count = gd_join_inputs(in, %d, %s);\n", r->n_inputs - 1, last);
         snprintf(count, sizeof count, "count");
     } else {
@@ -35,19 +40,24 @@ static void print_body(FILE *out, const op *o) {
         else {
             fputs("    gd_tensor *in[] = {", out);
             for (int i = 0; i < r->n_inputs; i++)
-                fprintf(out, "%s%s%s", i ? ", " : "", r->inputs[i].option ? "attrs." : "", r->inputs[i].name);
+                fprintf(out, "%s%s%s", i ? ", " : "", r->inputs[i].option ? "attrs." : "",
+                        r->inputs[i].name);
             fputs("};\n", out);
         }
         snprintf(count, sizeof count, "%d", r->n_inputs);
     }
-    if (attrs && has_list_attr(r)) fprintf(out, "    gd_attrs_normalize(&gd_op_%s, &attrs);\n", r->name);
+    if (attrs && has_list_attr(r))
+        fprintf(out, "    gd_attrs_normalize(&gd_op_%s, &attrs);\n", r->name);
     if (variadic_output(o))
-        fprintf(out, "    return gd_dispatch_list(&gd_op_%s, site, %s, %s, %s);\n", r->name, in, count, attrs_arg);
+        fprintf(out, "    return gd_dispatch_list(&gd_op_%s, site, %s, %s, %s);\n", r->name, in,
+                count, attrs_arg);
     else if (visible_outputs(o) == 1)
-        fprintf(out, "    return gd_dispatch_one(&gd_op_%s, site, %s, %s, %s);\n", r->name, in, count, attrs_arg);
+        fprintf(out, "    return gd_dispatch_one(&gd_op_%s, site, %s, %s, %s);\n", r->name, in,
+                count, attrs_arg);
     else {
         fprintf(out, "    gd_tensor *out[%d];\n", r->n_outputs);
-        fprintf(out, "    gd_dispatch(&gd_op_%s, site, %s, %s, %s, out, %d);\n", r->name, in, count, attrs_arg, r->n_outputs);
+        fprintf(out, "    gd_dispatch(&gd_op_%s, site, %s, %s, %s, out, %d);\n", r->name, in, count,
+                attrs_arg, r->n_outputs);
         fprintf(out, "    return (gd_%s_outputs){", r->name);
         for (int i = 0, n = 0; i < r->n_outputs; i++)
             if (!r->outputs[i].hidden) fprintf(out, "%sout[%d]", n++ ? ", " : "", i);
@@ -69,7 +79,9 @@ static void print_call(FILE *out, const op *o, bool twin) {
         }
         if (n == 0) fputc('0', out);
         fputs("};\n", out);
-        if (!twin) fprintf(out, "gd_%s_options gd_%s_defaults(void) { return gd_%s_defaults_; }\n", r->name, r->name, r->name);
+        if (!twin)
+            fprintf(out, "gd_%s_options gd_%s_defaults(void) { return gd_%s_defaults_; }\n",
+                    r->name, r->name, r->name);
     }
     print_prototype(out, o);
     print_body(out, o);
@@ -77,7 +89,9 @@ static void print_call(FILE *out, const op *o, bool twin) {
 
 void write_calls(void) {
     FILE *out = begin("op_calls.c");
-    fputs("/* Written by the build from the op records. */\n#include <string.h>\n\n#include \"gradus/ops.h\"\n#include \"ops/call.h\"\n#include \"ops/op.h\"\n\n", out);
+    fputs("/* Written by the build from the op records. */\n#include <string.h>\n\n#include "
+          "\"gradus/ops.h\"\n#include \"ops/call.h\"\n#include \"ops/op.h\"\n\n",
+          out);
     for (int i = 0; i < n_ops; i++) {
         print_call(out, ops[i], false);
         if (!ops[i]->record.inplace_too) continue;

@@ -79,7 +79,10 @@ static void add_prim_entry(int prim) {
     add(&ir, nodes, label);
 }
 
-static const struct { const char *type; unsigned need; } types[4] = {
+static const struct {
+    const char *type;
+    unsigned need;
+} types[4] = {
     {"f32", GD_PRIM_FLOAT}, {"f64", GD_PRIM_FLOAT}, {"i32", GD_PRIM_INT}, {"i64", GD_PRIM_INT}};
 
 static void print_kernel(FILE *out, const entry *e, int t) {
@@ -99,7 +102,9 @@ static void print_shard(int shard) {
     char name[40];
     snprintf(name, sizeof name, "ew_%d.isa.c", shard);
     FILE *out = begin(name);
-    fputs("/* Written by the build from the op records. */\n#include \"backend/cpu/elementwise.h\"\n#include \"backend/cpu/vmath_whole.h\"\n\n", out);
+    fputs("/* Written by the build from the op records. */\n#include "
+          "\"backend/cpu/elementwise.h\"\n#include \"backend/cpu/vmath_whole.h\"\n\n",
+          out);
     int count = 0;
     for (int i = 0; i < n_entries; i++) {
         if ((int)(entries[i]->hash % SHARDS) != shard) continue;
@@ -113,7 +118,8 @@ static void print_shard(int shard) {
         fprintf(out, "    {0x%016llxu, {", (unsigned long long)e->hash);
         for (int t = 0; t < 4; t++) {
             if (gd_ir_types(&e->ir) & types[t].need)
-                fprintf(out, "%sk_%016llx_%s", t ? ", " : "", (unsigned long long)e->hash, types[t].type);
+                fprintf(out, "%sk_%016llx_%s", t ? ", " : "", (unsigned long long)e->hash,
+                        types[t].type);
             else fprintf(out, "%sNULL", t ? ", " : "");
         }
         fputs("}},\n", out);
@@ -132,17 +138,29 @@ void write_elementwise(void) {
     qsort(entries, (size_t)n_entries, sizeof *entries, by_hash);
     for (int i = 0; i < SHARDS; i++) print_shard(i);
     FILE *out = begin("ew_table.isa.c");
-    fputs("/* Written by the build from the op records. */\n#include \"backend/cpu/elementwise.h\"\n\n", out);
+    fputs("/* Written by the build from the op records. */\n#include "
+          "\"backend/cpu/elementwise.h\"\n\n",
+          out);
     for (int i = 0; i < SHARDS; i++)
-        fprintf(out, "extern const gd_ew_kernel GD_ISA_FN(gd_ew_shard_%d)[];\nextern const int GD_ISA_FN(gd_ew_shard_%d_count);\n", i, i);
+        fprintf(out,
+                "extern const gd_ew_kernel GD_ISA_FN(gd_ew_shard_%d)[];\nextern const int "
+                "GD_ISA_FN(gd_ew_shard_%d_count);\n",
+                i, i);
     fputs("\n/* The kernel of an expression, or NULL: each shard is sorted by hash. */\n"
           "const gd_ew_kernel *GD_ISA_FN(gd_ew_find)(uint64_t hash) {\n"
-          "    const gd_ew_kernel *shard = NULL;\n    int low = 0, high = 0;\n", out);
+          "    const gd_ew_kernel *shard = NULL;\n    int low = 0, high = 0;\n",
+          out);
     fprintf(out, "    switch (hash %% %d) {\n", SHARDS);
     for (int i = 0; i < SHARDS; i++)
-        fprintf(out, "    case %d: shard = GD_ISA_FN(gd_ew_shard_%d), high = GD_ISA_FN(gd_ew_shard_%d_count); break;\n", i, i, i);
-    fputs("    }\n    int count = high;\n    while (low < high) {\n        int middle = (low + high) / 2;\n"
-          "        if (shard[middle].hash < hash) low = middle + 1;\n        else high = middle;\n    }\n"
-          "    return shard && low < count && shard[low].hash == hash ? &shard[low] : NULL;\n}\n", out);
+        fprintf(out,
+                "    case %d: shard = GD_ISA_FN(gd_ew_shard_%d), high = "
+                "GD_ISA_FN(gd_ew_shard_%d_count); break;\n",
+                i, i, i);
+    fputs("    }\n    int count = high;\n    while (low < high) {\n        int middle = (low + "
+          "high) / 2;\n"
+          "        if (shard[middle].hash < hash) low = middle + 1;\n        else high = middle;\n "
+          "   }\n"
+          "    return shard && low < count && shard[low].hash == hash ? &shard[low] : NULL;\n}\n",
+          out);
     finish();
 }

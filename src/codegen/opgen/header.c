@@ -53,12 +53,9 @@ static void print_floats(FILE *out, const char *text, default_form form) {
     if (count > 1 && form != FILLED) text = "none";
     fputs(form == IN_CPLUSPLUS ? "gd_floats_default_(" : "{{", out);
     print_number(out, text, "(double)NAN");
-    if (form == IN_CPLUSPLUS)
-        fputs(")", out);
-    else if (form == FILLED && strcmp(text, "none") != 0)
-        fprintf(out, "}, %d, 1}", count);
-    else
-        fputs("}, 0, -1}", out);
+    if (form == IN_CPLUSPLUS) fputs(")", out);
+    else if (form == FILLED && strcmp(text, "none") != 0) fprintf(out, "}, %d, 1}", count);
+    else fputs("}, 0, -1}", out);
 }
 
 void print_default(FILE *out, const gd_op_attr *attr, default_form form) {
@@ -212,8 +209,7 @@ static void print_comment(FILE *out, const op *o) {
                 fputs(" (one of ", out);
                 print_constants(out, a->words, "");
                 fputc(')', out);
-            } else
-                fputs(a->default_text, out);
+            } else fputs(a->default_text, out);
             if (*a->doc) fprintf(out, "   %s", a->doc);
         }
         for (int i = 0; i < r->n_inputs; i++)
@@ -230,14 +226,17 @@ static void print_options(FILE *out, const op *o) {
     fprintf(out, "typedef struct gd_%s_options {\n", r->name);
     for (int i = 0; i < r->n_attrs; i++) {
         const char *type = attr_c_type(&r->attrs[i]);
-        fprintf(out, "    %s%s%s GD_DEFAULT_(", type, strchr(type, '*') ? "" : " ", r->attrs[i].name);
+        fprintf(out, "    %s%s%s GD_DEFAULT_(", type, strchr(type, '*') ? "" : " ",
+                r->attrs[i].name);
         print_default(out, &r->attrs[i], IN_CPLUSPLUS);
         fprintf(out, ");%s\n", r->attrs[i].required ? " /* the call's own argument */" : "");
     }
     for (int i = 0; i < r->n_inputs; i++)
-        if (r->inputs[i].option) fprintf(out, "    gd_tensor *%s GD_DEFAULT_(NULL);\n", r->inputs[i].name);
+        if (r->inputs[i].option)
+            fprintf(out, "    gd_tensor *%s GD_DEFAULT_(NULL);\n", r->inputs[i].name);
     fprintf(out, "} gd_%s_options;\n", r->name);
-    if (has_options(o)) fprintf(out, "GD_API gd_%s_options gd_%s_defaults(void);\n", r->name, r->name);
+    if (has_options(o))
+        fprintf(out, "GD_API gd_%s_options gd_%s_defaults(void);\n", r->name, r->name);
 }
 
 static void print_outputs(FILE *out, const op *o) {
@@ -259,7 +258,8 @@ static void print_macro(FILE *out, const op *o) {
         fputs(")\n\n", out);
         return;
     }
-    fprintf(out, "%s...) \\\n    GD_WITH_OPTIONS_(gd_%s_at(GD_HERE", r->n_order ? ", " : "", r->name);
+    fprintf(out, "%s...) \\\n    GD_WITH_OPTIONS_(gd_%s_at(GD_HERE", r->n_order ? ", " : "",
+            r->name);
     print_arguments(out, r);
     fprintf(out, ", GD_OPTIONS_(gd_%s_options, (", r->name);
     int n = 0;
@@ -273,7 +273,7 @@ static void print_macro(FILE *out, const op *o) {
     fputs(") __VA_OPT__(,) __VA_ARGS__)))\n\n", out);
 }
 
-/* --- words ------------------------------------------------------------------------------------- */
+/* --- words ------------------------------------------------------------------------------------ */
 
 static uint32_t word_hash(const char *text, size_t length) { /* as gd_word_of: FNV-1a */
     uint32_t h = 2166136261u;
@@ -293,7 +293,8 @@ static void print_words_of(const gd_op_attr *attr, const char *path, int line) {
         bool known = length == 0;
         for (int j = 0; j < n; j++) {
             if (lengths[j] == length && memcmp(seen[j], w, length) == 0) known = true;
-            else if (word_hash(seen[j], lengths[j]) == word_hash(w, length)) die(path, line, "two words have the same hash");
+            else if (word_hash(seen[j], lengths[j]) == word_hash(w, length))
+                die(path, line, "two words have the same hash");
         }
         if (!known) {
             seen[n] = w;
@@ -367,7 +368,8 @@ void write_header(void) {
             char name[80];
             snprintf(name, sizeof name, "%s_", twin.record.name);
             fprintf(out, "/* The same, written into its first argument, which is returned. */\n");
-            if (twin.record.n_attrs) fprintf(out, "typedef gd_%s_options gd_%s_options;\n", twin.record.name, name);
+            if (twin.record.n_attrs)
+                fprintf(out, "typedef gd_%s_options gd_%s_options;\n", twin.record.name, name);
             twin.record.name = name;
             fputs("GD_API ", out);
             print_prototype(out, &twin);
@@ -375,6 +377,8 @@ void write_header(void) {
             print_macro(out, &twin);
         }
     }
-    fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic pop\n#endif\n#endif\n#endif\n", out);
+    fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic "
+          "pop\n#endif\n#endif\n#endif\n",
+          out);
     finish();
 }

@@ -25,7 +25,7 @@ void die(const char *file, int line, const char *format, ...) {
     exit(1);
 }
 
-/* --- files ------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static char *read_file(const char *path) {
     FILE *f = fopen(path, "rb");
@@ -61,7 +61,7 @@ void finish(void) {
     free(out_text);
 }
 
-/* --- blocks ------------------------------------------------------------------------------------ */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 /* A definition starts at the beginning of a line with "static" and has the name before '('. */
 bool defines(const source *s, const char *op_name, const char *suffix) {
@@ -110,7 +110,8 @@ static void add_op(source *s, const char *start, const char *end) {
         die(s->path, o->line + o->record.error_line - 1, "%s", o->record.error);
     for (int i = 0; i < n_ops; i++)
         if (strcmp(ops[i]->record.name, o->record.name) == 0)
-            die(s->path, o->line, "op '%s' is defined in %s too", o->record.name, ops[i]->source->path);
+            die(s->path, o->line, "op '%s' is defined in %s too", o->record.name,
+                ops[i]->source->path);
     s->has_ops = true;
     ops[n_ops++] = o;
 }
@@ -143,7 +144,8 @@ static void add_kernel(source *s, const char *start, const char *end) {
     snprintf(base, sizeof base, "%s_%s", k->op, k->variant);
     if (defines(s, base, "run")) snprintf(k->run, sizeof k->run, "%.58s_run", base);
     if (defines(s, base, "match")) snprintf(k->match, sizeof k->match, "%.56s_match", base);
-    if (defines(s, base, "workspace")) snprintf(k->workspace, sizeof k->workspace, "%.52s_workspace", base);
+    if (defines(s, base, "workspace"))
+        snprintf(k->workspace, sizeof k->workspace, "%.52s_workspace", base);
     if (defines(s, base, "scratch")) snprintf(k->scratch, sizeof k->scratch, "%.54s_scratch", base);
     for (int i = 1; i < n; i++) {
         char *next = i + 1 < n ? words[i + 1] : NULL;
@@ -151,15 +153,22 @@ static void add_kernel(source *s, const char *start, const char *end) {
         else if (!next) die(s->path, line, "'%s' needs a value", words[i]);
         else if (strcmp(words[i], "rank") == 0) k->rank = atoi(next), i++;
         else if (strcmp(words[i], "run") == 0) snprintf(k->run, sizeof k->run, "%s", next), i++;
-        else if (strcmp(words[i], "match") == 0) snprintf(k->match, sizeof k->match, "%s", next), i++;
-        else if (strcmp(words[i], "workspace") == 0) snprintf(k->workspace, sizeof k->workspace, "%s", next), i++;
-        else if (strcmp(words[i], "scratch") == 0) snprintf(k->scratch, sizeof k->scratch, "%s", next), i++;
-        else die(s->path, line, "'%s' is not rank, run, match, workspace, scratch, contiguous, wide, double", words[i]);
+        else if (strcmp(words[i], "match") == 0)
+            snprintf(k->match, sizeof k->match, "%s", next), i++;
+        else if (strcmp(words[i], "workspace") == 0)
+            snprintf(k->workspace, sizeof k->workspace, "%s", next), i++;
+        else if (strcmp(words[i], "scratch") == 0)
+            snprintf(k->scratch, sizeof k->scratch, "%s", next), i++;
+        else
+            die(s->path, line,
+                "'%s' is not rank, run, match, workspace, scratch, contiguous, wide, double",
+                words[i]);
     }
     if (!k->run[0]) die(s->path, line, "no function %s_run", base);
     const char *folder = strstr(s->path, "backend/");
     size_t length = folder ? strcspn(folder + 8, "/") : 0;
-    if (!folder || length >= sizeof k->device) die(s->path, line, "kernels belong in src/backend/DEVICE/");
+    if (!folder || length >= sizeof k->device)
+        die(s->path, line, "kernels belong in src/backend/DEVICE/");
     memcpy(k->device, folder + 8, length);
     s->has_kernels = true;
     free(text);
@@ -173,7 +182,8 @@ static void scan(const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     snprintf(s->stem, sizeof s->stem, "%.*s", (int)strcspn(name, "."), name);
     const char *dash = strstr(s->text, " - "), *end = strchr(s->text, '\n');
-    if (dash && end && dash < end) snprintf(s->title, sizeof s->title, "%.*s", (int)(end - dash - 3), dash + 3);
+    if (dash && end && dash < end)
+        snprintf(s->title, sizeof s->title, "%.*s", (int)(end - dash - 3), dash + 3);
     char *close = strstr(s->title, " */");
     if (close) *close = 0;
     for (const char *at = s->text; (at = strstr(at, "/*")); at++) {

@@ -7,14 +7,14 @@
 
 /* A kind of record. Its objects are made by gd_KIND_make(site, maker, [subject,] options). */
 typedef struct kind {
-    const char *word;                  /* blocks begin with it */
-    const char *prefix;                /* of constructors: gd_PREFIX_NAME; "": gd_NAME */
-    const char *returns;               /* what they return */
-    const char *type, *subject;        /* their first argument; NULL: none */
-    const char *file;                  /* gradus/FILE.h, FILE.md */
-    const char *inside;                /* the library's header with gd_KIND_rules and gd_KIND_make */
-    const char *includes;              /* what its public header needs */
-    const char *title, *about;         /* for the header and the page */
+    const char *word;           /* blocks begin with it */
+    const char *prefix;         /* of constructors: gd_PREFIX_NAME; "": gd_NAME */
+    const char *returns;        /* what they return */
+    const char *type, *subject; /* their first argument; NULL: none */
+    const char *file;           /* gradus/FILE.h, FILE.md */
+    const char *inside;         /* the library's header with gd_KIND_rules and gd_KIND_make */
+    const char *includes;       /* what its public header needs */
+    const char *title, *about;  /* for the header and the page */
     const char *rules[GD_RECORD_WORDS]; /* functions NAME_RULE of the source */
 } kind;
 
@@ -156,7 +156,8 @@ void add_maker(source *s, char *text, int line) {
              m->record.name);
     for (int i = 0; i < n_makers; i++)
         if (strcmp(makers[i]->full, m->full) == 0)
-            die(s->path, line, "%s '%s' is defined in %s too", m->kind->word, m->record.name, makers[i]->source->path);
+            die(s->path, line, "%s '%s' is defined in %s too", m->kind->word, m->record.name,
+                makers[i]->source->path);
     if (n_makers == MAX_MAKERS) die(s->path, line, "too many records");
     s->has_makers = true;
     makers[n_makers++] = m;
@@ -177,7 +178,8 @@ void resolve_makers(void) {
         if (!r->options_of) continue;
         const gd_record *from = find_op(r->options_of);
         if (!from) die(m->source->path, m->line, "there is no op '%s'", r->options_of);
-        if (!gd_record_add_options(r, from->attrs, from->n_attrs)) die(m->source->path, m->line, "%s", r->error);
+        if (!gd_record_add_options(r, from->attrs, from->n_attrs))
+            die(m->source->path, m->line, "%s", r->error);
     }
 }
 
@@ -187,7 +189,7 @@ void each_maker_attr(void (*look)(const gd_op_attr *attr, const char *path, int 
             look(&makers[i]->record.attrs[k], makers[i]->source->path, makers[i]->line);
 }
 
-/* --- the header of a kind ------------------------------------------------------------------------ */
+/* --- the header of a kind --------------------------------------------------------------------- */
 
 static void print_maker_comment(FILE *out, const maker *m) {
     const gd_record *r = &m->record;
@@ -211,8 +213,7 @@ static void print_maker_comment(FILE *out, const maker *m) {
             fputs(" (one of ", out);
             print_constants(out, a->words, "");
             fputc(')', out);
-        } else
-            fputs(a->default_text, out);
+        } else fputs(a->default_text, out);
         if (*a->doc) fprintf(out, "   %s", a->doc);
     }
     fputs(" */\n", out);
@@ -224,17 +225,20 @@ static void print_struct(FILE *out, const maker *m) {
     fprintf(out, "typedef struct gd_%s_options {\n", m->full);
     for (int i = 0; i < r->n_attrs; i++) {
         const char *type = attr_c_type(&r->attrs[i]);
-        fprintf(out, "    %s%s%s GD_DEFAULT_(", type, strchr(type, '*') ? "" : " ", r->attrs[i].name);
+        fprintf(out, "    %s%s%s GD_DEFAULT_(", type, strchr(type, '*') ? "" : " ",
+                r->attrs[i].name);
         print_default(out, &r->attrs[i], IN_CPLUSPLUS);
         fputs(");\n", out);
     }
-    fprintf(out, "} gd_%s_options;\nGD_API gd_%s_options gd_%s_defaults(void);\n", m->full, m->full, m->full);
+    fprintf(out, "} gd_%s_options;\nGD_API gd_%s_options gd_%s_defaults(void);\n", m->full, m->full,
+            m->full);
 }
 
 static void print_maker_prototype(FILE *out, const maker *m) {
     fprintf(out, "%sgd_%s_at(const char *site", m->kind->returns, m->full);
     if (m->kind->type)
-        fprintf(out, ", %s%s%s", m->kind->type, strchr(m->kind->type, '*') ? "" : " ", m->kind->subject);
+        fprintf(out, ", %s%s%s", m->kind->type, strchr(m->kind->type, '*') ? "" : " ",
+                m->kind->subject);
     if (m->record.n_attrs) fprintf(out, ", const gd_%s_options *options", m->full);
     fputc(')', out);
 }
@@ -248,7 +252,11 @@ static void print_maker_macro(FILE *out, const maker *m) {
         if (r->attrs[i].required) fprintf(out, "%s%s_", n++ ? ", " : "", r->attrs[i].name);
         options += !r->attrs[i].required;
     }
-    fprintf(out, "%s) \\\n    GD_WITH_OPTIONS_(gd_%s_at(GD_HERE", !options ? "" : n ? ", ..." : "...", m->full);
+    fprintf(out, "%s) \\\n    GD_WITH_OPTIONS_(gd_%s_at(GD_HERE",
+            !options ? ""
+            : n      ? ", ..."
+                     : "...",
+            m->full);
     if (m->kind->subject) fprintf(out, ", %s", m->kind->subject);
     const bool required = n > (m->kind->subject != NULL);
     if (r->n_attrs) {
@@ -260,7 +268,8 @@ static void print_maker_macro(FILE *out, const maker *m) {
         if (required) fputs("), (", out);
         for (int i = 0; i < r->n_attrs; i++)
             if (r->attrs[i].required) {
-                fprintf(out, "%s.%s = (%s_)", first ? "" : ", ", r->attrs[i].name, r->attrs[i].name);
+                fprintf(out, "%s.%s = (%s_)", first ? "" : ", ", r->attrs[i].name,
+                        r->attrs[i].name);
                 first = 0;
             }
         if (required) fputs("), (", out);
@@ -275,8 +284,7 @@ static void print_maker_macro(FILE *out, const maker *m) {
     fputs("))\n\n", out);
 }
 
-/* --- groups of an optimizer ----------------------------------------------------------------------
- */
+/* --- groups of an optimizer ------------------------------------------------------------------- */
 
 static bool has_groups(const kind *k) { return strcmp(k->word, "optimizer") == 0; }
 
@@ -337,10 +345,17 @@ static void write_kind(const kind *k) {
     snprintf(guard, sizeof guard, "GRADUS_%s_H", k->file);
     for (char *c = guard; *c; c++) *c = gd_to_upper(*c);
     FILE *out = begin(name);
-    fprintf(out, "/* %s.h - %s\n *\n * Written by the build from their records; change those instead.\n */\n", k->file, k->about);
-    fprintf(out, "#ifndef %s\n#define %s\n\n#include \"%s\"\n#include \"gradus/ops.h\"\n#include \"gradus/options.h\"\n"
-                 "#include \"gradus/scope.h\"\n\n#ifdef __cplusplus\n#if defined(__clang__)\n#pragma clang diagnostic push\n"
-                 "#pragma clang diagnostic ignored \"-Wreturn-type-c-linkage\"\n#endif\nextern \"C\" {\n#endif\n\n",
+    fprintf(out,
+            "/* %s.h - %s\n *\n * Written by the build from their records; change those instead.\n "
+            "*/\n",
+            k->file, k->about);
+    fprintf(out,
+            "#ifndef %s\n#define %s\n\n#include \"%s\"\n#include \"gradus/ops.h\"\n#include "
+            "\"gradus/options.h\"\n"
+            "#include \"gradus/scope.h\"\n\n#ifdef __cplusplus\n#if defined(__clang__)\n#pragma "
+            "clang diagnostic push\n"
+            "#pragma clang diagnostic ignored \"-Wreturn-type-c-linkage\"\n#endif\nextern \"C\" "
+            "{\n#endif\n\n",
             guard, guard, k->includes);
     for (int i = 0; i < n_makers; i++) {
         if (makers[i]->kind != k) continue;
@@ -352,11 +367,13 @@ static void write_kind(const kind *k) {
         print_maker_macro(out, makers[i]);
     }
     if (has_groups(k)) print_group(out);
-    fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic pop\n#endif\n#endif\n#endif\n", out);
+    fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic "
+          "pop\n#endif\n#endif\n#endif\n",
+          out);
     finish();
 }
 
-/* --- the records as data ------------------------------------------------------------------------- */
+/* --- the records as data ---------------------------------------------------------------------- */
 
 void print_makers(FILE *out, const source *s) {
     for (int i = 0; i < n_makers; i++) {
@@ -369,15 +386,19 @@ void print_makers(FILE *out, const source *s) {
         print_attrs(out, &r);
         fprintf(out, "static const gd_%s_rules %s_rules_ = {", m->kind->word, m->full);
         for (const char *const *rule = m->kind->rules; *rule; rule++)
-            if (defines(s, m->record.name, *rule)) fprintf(out, ".%s = %s_%s, ", *rule, m->record.name, *rule);
+            if (defines(s, m->record.name, *rule))
+                fprintf(out, ".%s = %s_%s, ", *rule, m->record.name, *rule);
         fprintf(out, "};\n");
         if (r.n_finds) {
             fprintf(out, "static const gd_record_find %s_finds_[] = {", m->full);
             for (int k = 0; k < r.n_finds; k++)
-                fprintf(out, "%s{\"%s\", %d, %d}", k ? ", " : "", r.finds[k].option, r.finds[k].input, r.finds[k].axis);
+                fprintf(out, "%s{\"%s\", %d, %d}", k ? ", " : "", r.finds[k].option,
+                        r.finds[k].input, r.finds[k].axis);
             fputs("};\n", out);
         }
-        fprintf(out, "extern const gd_maker gd_maker_%s;\nconst gd_maker gd_maker_%s = {.kind = \"%s\", .rules = &%s_rules_",
+        fprintf(out,
+                "extern const gd_maker gd_maker_%s;\nconst gd_maker gd_maker_%s = {.kind = \"%s\", "
+                ".rules = &%s_rules_",
                 m->full, m->full, m->kind->word, m->full);
         if (r.of) fprintf(out, ", .of = \"%s\"", r.of);
         if (r.n_finds) fprintf(out, ", .finds = %s_finds_, .n_finds = %d", m->full, r.n_finds);
@@ -385,11 +406,18 @@ void print_makers(FILE *out, const source *s) {
         print_string(out, r.doc);
         fprintf(out, ", .onnx = \"%s\", .caffe = \"%s\"", r.onnx, r.caffe);
         int required = 0;
-        while (required < r.n_inputs && !r.inputs[required].optional && !r.inputs[required].variadic) required++;
-        if (r.n_inputs) fprintf(out, ", .inputs = %s_inputs_, .n_inputs = %d, .n_required = %d", m->full, r.n_inputs, required);
-        if (r.n_outputs) fprintf(out, ", .outputs = %s_outputs_, .n_outputs = %d", m->full, r.n_outputs);
+        while (required < r.n_inputs && !r.inputs[required].optional &&
+               !r.inputs[required].variadic)
+            required++;
+        if (r.n_inputs)
+            fprintf(out, ", .inputs = %s_inputs_, .n_inputs = %d, .n_required = %d", m->full,
+                    r.n_inputs, required);
+        if (r.n_outputs)
+            fprintf(out, ", .outputs = %s_outputs_, .n_outputs = %d", m->full, r.n_outputs);
         if (r.n_attrs)
-            fprintf(out, ", .attrs = %s_attrs_, .n_attrs = %d, .attrs_size = sizeof(gd_%s_options), .defaults = &%s_default_attrs_",
+            fprintf(out,
+                    ", .attrs = %s_attrs_, .n_attrs = %d, .attrs_size = sizeof(gd_%s_options), "
+                    ".defaults = &%s_default_attrs_",
                     m->full, r.n_attrs, m->full, m->full);
         fputs("}};\n\n", out);
     }
@@ -401,18 +429,23 @@ static void write_maker_calls(void) {
     for (int k = 0; k < N_KINDS; k++) {
         bool any = false;
         for (int i = 0; i < n_makers; i++) any |= makers[i]->kind == &kinds[k];
-        if (any) fprintf(out, "#include \"gradus/%s.h\"\n#include \"%s\"\n", kinds[k].file, kinds[k].inside);
+        if (any)
+            fprintf(out, "#include \"gradus/%s.h\"\n#include \"%s\"\n", kinds[k].file,
+                    kinds[k].inside);
     }
     fputs("#include \"ops/maker.h\"\n\n", out);
     for (int i = 0; i < n_makers; i++) {
         const maker *m = makers[i];
         fprintf(out, "extern const gd_maker gd_maker_%s;\n", m->full);
         if (m->record.n_attrs)
-            fprintf(out, "gd_%s_options gd_%s_defaults(void) { return *(const gd_%s_options *)gd_maker_%s.record.defaults; }\n",
+            fprintf(out,
+                    "gd_%s_options gd_%s_defaults(void) { return *(const gd_%s_options "
+                    "*)gd_maker_%s.record.defaults; }\n",
                     m->full, m->full, m->full, m->full);
         print_maker_prototype(out, m);
-        fprintf(out, " {\n    return gd_%s_make(site, &gd_maker_%s, %s%s%s);\n}\n\n", m->kind->word, m->full,
-                m->kind->subject ? m->kind->subject : "", m->kind->subject ? ", " : "", m->record.n_attrs ? "options" : "NULL");
+        fprintf(out, " {\n    return gd_%s_make(site, &gd_maker_%s, %s%s%s);\n}\n\n", m->kind->word,
+                m->full, m->kind->subject ? m->kind->subject : "", m->kind->subject ? ", " : "",
+                m->record.n_attrs ? "options" : "NULL");
     }
     print_attrs(out, &group()->record);
     fprintf(
@@ -428,7 +461,7 @@ static void write_maker_calls(void) {
     finish();
 }
 
-/* --- the reference page of a kind ---------------------------------------------------------------- */
+/* --- the reference page of a kind ------------------------------------------------------------- */
 
 static void print_page_row(FILE *out, const gd_op_attr *a) {
     fprintf(out, "| `.%s` | %s | ", a->name, type_text(a));
@@ -438,8 +471,7 @@ static void print_page_row(FILE *out, const gd_op_attr *a) {
         fputs("` | ", out);
         print_constants(out, a->words, "`");
         if (*a->doc) fputs(": ", out);
-    } else
-        fprintf(out, "%s | ", a->default_text);
+    } else fprintf(out, "%s | ", a->default_text);
     fprintf(out, "%s |\n", a->doc);
 }
 
@@ -447,7 +479,10 @@ static void write_kind_page(const kind *k) {
     char name[80];
     snprintf(name, sizeof name, "%s.md", k->file);
     FILE *out = begin(name);
-    fprintf(out, "# %s\n\nWritten by the build from their records (`make docs`); change those instead. %s\n\n", k->title, k->about);
+    fprintf(out,
+            "# %s\n\nWritten by the build from their records (`make docs`); change those instead. "
+            "%s\n\n",
+            k->title, k->about);
     for (int i = 0; i < n_makers; i++) {
         const gd_record *r = &makers[i]->record;
         if (makers[i]->kind != k) continue;

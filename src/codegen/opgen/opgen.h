@@ -92,7 +92,7 @@ typedef enum { IN_MACRO, IN_CPLUSPLUS, FILLED } default_form;
 void print_default(FILE *out, const gd_op_attr *attr, default_form form);
 /* The C constants of a word option: GD_MEAN, GD_SUM, each between two of `around`. */
 void print_constants(FILE *out, const char *words, const char *around);
-bool has_options(const op *o);    /* something given by name */
+bool has_options(const op *o); /* something given by name */
 int visible_outputs(const op *o);
 bool variadic_output(const op *o);
 void print_return_type(FILE *out, const op *o);

@@ -56,7 +56,8 @@ void write_page(void) {
             if (visible_outputs(ops[i]) > 1) {
                 fputs("Returns ", out);
                 for (int k = 0, n = 0; k < r->n_outputs; k++)
-                    if (!r->outputs[k].hidden) fprintf(out, "%s`.%s`", n++ ? ", " : "", r->outputs[k].name);
+                    if (!r->outputs[k].hidden)
+                        fprintf(out, "%s`.%s`", n++ ? ", " : "", r->outputs[k].name);
                 fputs(". ", out);
             }
             print_doc(out, r->doc);
@@ -88,12 +89,12 @@ void write_page(void) {
                         fputs("` | ", out);
                         print_constants(out, a->words, "`");
                         if (*a->doc) fputs(": ", out);
-                    } else
-                        fprintf(out, "%s | ", a->default_text);
+                    } else fprintf(out, "%s | ", a->default_text);
                     fprintf(out, "%s |\n", a->doc);
                 }
                 for (int k = 0; k < r->n_inputs; k++)
-                    if (r->inputs[k].option) fprintf(out, "| `.%s` | tensor | none | |\n", r->inputs[k].name);
+                    if (r->inputs[k].option)
+                        fprintf(out, "| `.%s` | tensor | none | |\n", r->inputs[k].name);
             }
             fputs("\n", out);
         }

@@ -33,7 +33,8 @@ void print_attrs(FILE *out, const gd_record *r) {
     fprintf(out, "static const gd_op_attr %s_attrs_[] = {\n", r->name);
     for (int i = 0; i < r->n_attrs; i++) {
         const gd_op_attr *a = &r->attrs[i];
-        fprintf(out, "    {.name = \"%s\", .type = %s, .count = %d, .required = %d, .default_text = ",
+        fprintf(out,
+                "    {.name = \"%s\", .type = %s, .count = %d, .required = %d, .default_text = ",
                 a->name, types[a->type], a->count, a->required);
         if (a->default_text) print_string(out, a->default_text);
         else fputs("NULL", out);
@@ -56,11 +57,11 @@ static void print_ir(FILE *out, const char *name, const gd_ir *ir) {
     fprintf(out, "static const gd_ir_node %s_nodes_[] = {", name);
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *n = &ir->nodes[i];
-        fprintf(out, "%s{%d, {%d, %d, %d}, ", i ? ", " : "", n->code, n->arg[0], n->arg[1], n->arg[2]);
+        fprintf(out, "%s{%d, {%d, %d, %d}, ", i ? ", " : "", n->code, n->arg[0], n->arg[1],
+                n->arg[2]);
         if (n->value != n->value) fputs("NAN}", out);
         else if (n->value - n->value != 0) fprintf(out, "%sINFINITY}", n->value < 0 ? "-" : "");
-        else
-            gd_fprintf(out, "%a}", n->value);
+        else gd_fprintf(out, "%a}", n->value);
     }
     fprintf(out, "};\nstatic const gd_ir %s_ir_ = {%d, %d, %d, %d, {", name, ir->count, ir->n_vars,
             ir->n_params, ir->n_outputs);
@@ -145,26 +146,35 @@ static void print_record(FILE *out, op *o, bool twin) {
     if (elementwise) elementwise_saves(o, &saves_in, &saves_out);
     int required = 0, mutated = twin;
     for (int i = 0; i < r->n_inputs && !twin; i++) mutated += r->inputs[i].mutated;
-    while (required < r->n_inputs && !r->inputs[required].optional && !r->inputs[required].variadic) required++;
+    while (required < r->n_inputs && !r->inputs[required].optional && !r->inputs[required].variadic)
+        required++;
     if (twin) {
-        fprintf(out, "extern const gd_op gd_op_%s_;\nstatic gd_op_state %s__state_;\n", r->name, r->name);
+        fprintf(out, "extern const gd_op gd_op_%s_;\nstatic gd_op_state %s__state_;\n", r->name,
+                r->name);
         fprintf(out, "static const gd_op_param %s__inputs_[] = {\n", r->name);
         for (int i = 0; i < r->n_inputs; i++)
-            fprintf(out, "    {\"%s\", %d, 0, %d, %d, 0, 0, 0},\n", r->inputs[i].name, r->inputs[i].optional,
-                    i == 0, r->inputs[i].option);
+            fprintf(out, "    {\"%s\", %d, 0, %d, %d, 0, 0, 0},\n", r->inputs[i].name,
+                    r->inputs[i].optional, i == 0, r->inputs[i].option);
         fputs("};\n", out);
     } else {
-        fprintf(out, "extern const gd_op gd_op_%s;\nstatic gd_op_state %s_state_;\n", r->name, r->name);
+        fprintf(out, "extern const gd_op gd_op_%s;\nstatic gd_op_state %s_state_;\n", r->name,
+                r->name);
     }
-    fprintf(out, "const gd_op gd_op_%s%s = {\n    .name = \"%s%s\",\n    .doc = ", r->name, twin ? "_" : "", r->name, twin ? "_" : "");
+    fprintf(out, "const gd_op gd_op_%s%s = {\n    .name = \"%s%s\",\n    .doc = ", r->name,
+            twin ? "_" : "", r->name, twin ? "_" : "");
     print_string(out, r->doc);
-    fprintf(out, ",\n    .onnx = \"%s\", .caffe = \"%s\",\n    .flags = 0x%x,\n", twin ? "" : r->onnx, twin ? "" : r->caffe,
-            r->flags | (twin ? GD_OP_INPLACE : 0));
-    if (r->n_inputs) fprintf(out, "    .inputs = %s%s_inputs_, .n_inputs = %d, .n_required = %d, .n_mutated = %d,\n", r->name,
-                             twin ? "_" : "", r->n_inputs, required, mutated);
-    if (r->n_outputs) fprintf(out, "    .outputs = %s_outputs_, .n_outputs = %d,\n", r->name, r->n_outputs);
+    fprintf(out, ",\n    .onnx = \"%s\", .caffe = \"%s\",\n    .flags = 0x%x,\n",
+            twin ? "" : r->onnx, twin ? "" : r->caffe, r->flags | (twin ? GD_OP_INPLACE : 0));
+    if (r->n_inputs)
+        fprintf(out,
+                "    .inputs = %s%s_inputs_, .n_inputs = %d, .n_required = %d, .n_mutated = %d,\n",
+                r->name, twin ? "_" : "", r->n_inputs, required, mutated);
+    if (r->n_outputs)
+        fprintf(out, "    .outputs = %s_outputs_, .n_outputs = %d,\n", r->name, r->n_outputs);
     if (r->n_attrs)
-        fprintf(out, "    .attrs = %s_attrs_, .n_attrs = %d, .attrs_size = sizeof(gd_%s_options), .defaults = &%s_default_attrs_,\n",
+        fprintf(out,
+                "    .attrs = %s_attrs_, .n_attrs = %d, .attrs_size = sizeof(gd_%s_options), "
+                ".defaults = &%s_default_attrs_,\n",
                 r->name, r->n_attrs, r->name, r->name);
     fprintf(out, "    .saves_in = 0x%xu, .saves_out = 0x%xu,\n", saves_in, saves_out);
     if (!twin) print_facts(out, &r->facts);
@@ -175,7 +185,8 @@ static void print_record(FILE *out, op *o, bool twin) {
     if (defines(s, r->name, "macs")) fprintf(out, "    .macs = %s_macs,\n", r->name);
     if (defines(s, r->name, "reference") || defines(s, r->name, "raw"))
         fprintf(out, "    .reference = &%s_kernel_,\n", r->name);
-    if (elementwise) fprintf(out, "    .ir = &%s_ir_, .gradient_ir = %s_gradients_,\n", r->name, r->name);
+    if (elementwise)
+        fprintf(out, "    .ir = &%s_ir_, .gradient_ir = %s_gradients_,\n", r->name, r->name);
     if (twin) fprintf(out, "    .base = &gd_op_%s,\n", r->name);
     fprintf(out, "    .state = &%s%s_state_,\n};\n\n", r->name, twin ? "_" : "");
 }
@@ -189,21 +200,28 @@ static void print_op(FILE *out, op *o) {
     if (r->flags & GD_OP_ELEMENTWISE) print_expressions(out, o);
     bool plain = defines(s, r->name, "reference"), raw = defines(s, r->name, "raw");
     if (plain || raw)
-        fprintf(out, "static const gd_kernel %s_kernel_ = {.op = \"%s\", .variant = \"reference\", .device = \"cpu\", "
-                     ".flags = %s, .run = %s_%s", r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", r->name,
+        fprintf(out,
+                "static const gd_kernel %s_kernel_ = {.op = \"%s\", .variant = \"reference\", "
+                ".device = \"cpu\", "
+                ".flags = %s, .run = %s_%s",
+                r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", r->name,
                 plain ? "reference" : "raw");
-    if ((plain || raw) && defines(s, r->name, "workspace")) fprintf(out, ", .workspace = %s_workspace", r->name);
+    if ((plain || raw) && defines(s, r->name, "workspace"))
+        fprintf(out, ", .workspace = %s_workspace", r->name);
     if (plain || raw) fputs("};\n", out);
     print_record(out, o, false);
     if (r->inplace_too) print_record(out, o, true);
 }
 
 static void print_kernels(FILE *out, const source *s) {
-    fprintf(out, "extern const gd_kernel gd_kernels_%s[];\nconst gd_kernel gd_kernels_%s[] = {\n", s->stem, s->stem);
+    fprintf(out, "extern const gd_kernel gd_kernels_%s[];\nconst gd_kernel gd_kernels_%s[] = {\n",
+            s->stem, s->stem);
     for (int i = 0; i < n_kernels; i++) {
         const kernel *k = &kernels[i];
         if (k->source != s) continue;
-        fprintf(out, "    {.op = \"%s\", .variant = \"%s\", .device = \"%s\", .rank = %d, .flags = %u, .run = %s",
+        fprintf(out,
+                "    {.op = \"%s\", .variant = \"%s\", .device = \"%s\", .rank = %d, .flags = %u, "
+                ".run = %s",
                 k->op, k->variant, k->device, k->rank, k->flags, k->run);
         if (k->match[0]) fprintf(out, ", .match = %s", k->match);
         if (k->workspace[0]) fprintf(out, ", .workspace = %s", k->workspace);
@@ -220,7 +238,8 @@ void write_records(void) {
         char name[80];
         snprintf(name, sizeof name, "%s.gen.h", s->stem);
         for (int j = 0; j < k; j++)
-            if (strcmp(sources[j].stem, s->stem) == 0 && (sources[j].has_ops || sources[j].has_kernels || sources[j].has_makers))
+            if (strcmp(sources[j].stem, s->stem) == 0 &&
+                (sources[j].has_ops || sources[j].has_kernels || sources[j].has_makers))
                 die(s->path, 1, "%s has the same name, and records, too", sources[j].path);
         if (!strstr(s->text, name)) die(s->path, 1, "must end with #include \"%s\"", name);
         FILE *out = begin(name);
@@ -228,11 +247,14 @@ void write_records(void) {
         for (int i = 0; i < n_ops; i++)
             if (ops[i]->source == s) print_op(out, ops[i]);
         if (s->has_ops) {
-            fprintf(out, "extern const gd_op *const gd_ops_%s[];\nconst gd_op *const gd_ops_%s[] = {\n", s->stem, s->stem);
+            fprintf(out,
+                    "extern const gd_op *const gd_ops_%s[];\nconst gd_op *const gd_ops_%s[] = {\n",
+                    s->stem, s->stem);
             for (int i = 0; i < n_ops; i++) {
                 if (ops[i]->source != s) continue;
                 fprintf(out, "    &gd_op_%s,\n", ops[i]->record.name);
-                if (ops[i]->record.inplace_too) fprintf(out, "    &gd_op_%s_,\n", ops[i]->record.name);
+                if (ops[i]->record.inplace_too)
+                    fprintf(out, "    &gd_op_%s_,\n", ops[i]->record.name);
             }
             fprintf(out, "};\n");
         }
@@ -243,8 +265,10 @@ void write_records(void) {
     FILE *out = begin("op_table.c");
     fputs("/* Written by the build from the op records. */\n#include \"ops/op.h\"\n\n", out);
     for (int k = 0; k < n_sources; k++) {
-        if (sources[k].has_ops) fprintf(out, "extern const gd_op *const gd_ops_%s[];\n", sources[k].stem);
-        if (sources[k].has_kernels) fprintf(out, "extern const gd_kernel gd_kernels_%s[];\n", sources[k].stem);
+        if (sources[k].has_ops)
+            fprintf(out, "extern const gd_op *const gd_ops_%s[];\n", sources[k].stem);
+        if (sources[k].has_kernels)
+            fprintf(out, "extern const gd_kernel gd_kernels_%s[];\n", sources[k].stem);
     }
     fputs("\nconst gd_op_family gd_op_families[] = {\n", out);
     int families = 0, kernel_families = 0;
@@ -254,11 +278,15 @@ void write_records(void) {
             if (ops[i]->source == &sources[k]) count += 1 + ops[i]->record.inplace_too;
         if (count) fprintf(out, "    {gd_ops_%s, %d},\n", sources[k].stem, count), families++;
     }
-    fprintf(out, "};\nconst int gd_op_family_count = %d;\n\nconst gd_kernel_family gd_kernel_families[] = {\n", families);
+    fprintf(out,
+            "};\nconst int gd_op_family_count = %d;\n\nconst gd_kernel_family gd_kernel_families[] "
+            "= {\n",
+            families);
     for (int k = 0; k < n_sources; k++) {
         int count = 0;
         for (int i = 0; i < n_kernels; i++) count += kernels[i].source == &sources[k];
-        if (count) fprintf(out, "    {gd_kernels_%s, %d},\n", sources[k].stem, count), kernel_families++;
+        if (count)
+            fprintf(out, "    {gd_kernels_%s, %d},\n", sources[k].stem, count), kernel_families++;
     }
     if (!kernel_families) fputs("    {NULL, 0},\n", out);
     fprintf(out, "};\nconst int gd_kernel_family_count = %d;\n", kernel_families);

@@ -8,7 +8,7 @@
 
 _Thread_local gd_building gd_this_building;
 
-/* --- the object -------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void graph_destroy(gd_object *object) {
     gd_graph *graph = (gd_graph *)object;
@@ -72,7 +72,9 @@ void gd_origin_free(gd_origin *origin) {
 
 static const char *symbol_text(const gd_tensor *t, char *text, size_t size) {
     const gd_node *node = t->node;
-    const char *name = node && node->origin ? node->origin->name : node && node->op ? node->op->name : "the tensor";
+    const char *name = node && node->origin ? node->origin->name
+                       : node && node->op   ? node->op->name
+                                            : "the tensor";
     if (node && node->site) snprintf(text, size, "'%s' of %s", name, node->site);
     else snprintf(text, size, "'%s'", name);
     return text;
@@ -83,7 +85,7 @@ static void __attribute__((constructor)) set_hook(void) {
     gd_symbol_text_hook = symbol_text;
 }
 
-/* --- blocks ------------------------------------------------------------------------------------ */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 gd_block gd_graph_begin(gd_graph *graph) {
     gd_thread *thread = &gd_this_thread;
@@ -141,7 +143,8 @@ gd_block gd_after_begin(gd_tensors symbols) {
         const gd_tensor *t = symbols.at[i];
         if (t && t->kind == GD_SYMBOL) all[n++] = t->node;
         else if (!t || t->kind != GD_FAILED)
-            gd_error_stick(gd_fail(GD_E_ARGUMENT, "GD_AFTER: item %lld is no symbol", (long long)i));
+            gd_error_stick(
+                gd_fail(GD_E_ARGUMENT, "GD_AFTER: item %lld is no symbol", (long long)i));
     }
     for (int i = before->n_after; i < n; i++) gd_node_retain(all[i]);
     b->after = all;
@@ -186,14 +189,15 @@ gd_block gd_device_begin(gd_device *device) {
 
 void gd_device_end(gd_block *block) { gd_this_thread.device = block->before; }
 
-/* --- nodes ------------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in) {
     gd_graph *building = gd_graph_building();
     if (gd_this_thread.tracer == &gd_no_graph) return NULL;
     if (building && building->body) return building; /* what it takes from outside is captured */
     for (int i = 0; i < n_in; i++)
-        if (in[i] && in[i]->kind == GD_SYMBOL && in[i]->node && in[i]->node->origin) return in[i]->node->origin->graph;
+        if (in[i] && in[i]->kind == GD_SYMBOL && in[i]->node && in[i]->node->origin)
+            return in[i]->node->origin->graph;
     return building;
 }
 
@@ -211,7 +215,12 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
     if (!graph) return GD_OK;
     gd_origin *o = gd_calloc(1, sizeof *o);
     gd_node **after = b->n_after ? gd_malloc((size_t)b->n_after * sizeof *after) : NULL;
-    char *text = name ? copy_text(prefix, name, -1) : copy_text(prefix, node->op ? node->op->name : kind == GD_FROM_VARIABLE ? "variable" : "placeholder", graph->count);
+    char *text = name ? copy_text(prefix, name, -1)
+                      : copy_text(prefix,
+                                  node->op                   ? node->op->name
+                                  : kind == GD_FROM_VARIABLE ? "variable"
+                                                             : "placeholder",
+                                  graph->count);
     bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
                 gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
     if (room && name && text && !gd_names_find(&graph->names, text))
@@ -224,8 +233,15 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
         gd_free(after);
         return gd_fail(GD_E_MEMORY, "no memory for a node of the graph");
     }
-    *o = (gd_origin){.graph = graph, .kind = kind, .number = graph->count, .name = text, .named = name != NULL, .noise = -1, .variable = -1,
-                     .after = after, .n_after = b->n_after};
+    *o = (gd_origin){.graph = graph,
+                     .kind = kind,
+                     .number = graph->count,
+                     .name = text,
+                     .named = name != NULL,
+                     .noise = -1,
+                     .variable = -1,
+                     .after = after,
+                     .n_after = b->n_after};
     for (int i = 0; i < o->n_after; i++) {
         after[i] = b->after[i];
         gd_node_retain(after[i]);
@@ -241,10 +257,11 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
     return GD_OK;
 }
 
-/* --- tensors outside that are written ---------------------------------------------------------- */
+/* --- tensors outside that are written --------------------------------------------------------- */
 
 bool gd_same_view(const gd_tensor *a, const gd_tensor *b) {
-    return a == b || (a->storage && a->storage == b->storage && a->offset == b->offset && a->rank == b->rank && a->dtype == b->dtype &&
+    return a == b || (a->storage && a->storage == b->storage && a->offset == b->offset &&
+                      a->rank == b->rank && a->dtype == b->dtype &&
                       memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0 &&
                       memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0);
 }
@@ -310,7 +327,8 @@ static gd_status note_version(gd_graph *graph, const gd_written *w) {
     if (!w->tensor->requires_grad || w->tensor->node || w->opaque) return GD_OK;
     if (!gd_grow(graph->versions, graph->n_versions, graph->version_room))
         return gd_fail(GD_E_MEMORY, "no memory for a graph");
-    graph->versions[graph->n_versions++] = (gd_leaf_version){gd_retain(w->tensor), gd_retain(w->symbol)};
+    graph->versions[graph->n_versions++] =
+        (gd_leaf_version){gd_retain(w->tensor), gd_retain(w->symbol)};
     return GD_OK;
 }
 
@@ -342,7 +360,8 @@ gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor) {
     if (!graph || !graph->traces_writes || !tensor || tensor->kind != GD_VALUE) return GD_OK;
     for (int i = 0; i < graph->n_captured; i++)
         if (graph->captured[i].tensor == tensor) return GD_OK;
-    if (!gd_grow(graph->captured, graph->n_captured, graph->captured_room)) return gd_fail(GD_E_MEMORY, "no memory for a graph");
+    if (!gd_grow(graph->captured, graph->n_captured, graph->captured_room))
+        return gd_fail(GD_E_MEMORY, "no memory for a graph");
     bool wants = tensor->requires_grad; /* when the call began */
     for (int i = 0; i < graph->n_frozen; i++)
         if (graph->frozen[i].tensor == tensor) wants = graph->frozen[i].before;
@@ -351,8 +370,7 @@ gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor) {
     return GD_OK;
 }
 
-/* --- C values that a function reads -------------------------------------------------------------
- */
+/* --- C values that a function reads ----------------------------------------------------------- */
 
 gd_status gd_trace_note_value(gd_object *owner, const int *where) {
     gd_graph *graph = gd_graph_traced();
@@ -386,22 +404,24 @@ gd_status gd_traced_values_check(const gd_graph *graph) {
     return GD_OK;
 }
 
-/* --- sources ----------------------------------------------------------------------------------- */
+/* --- sources ---------------------------------------------------------------------------------- */
 
 static gd_tensor *fail_at(const char *site, gd_status status) {
     gd_error_place(site);
     return gd_tensor_fail(status);
 }
 
-gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site, const char *name, const gd_meta *meta,
-                          gd_tensor **symbol) {
+gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site, const char *name,
+                          const gd_meta *meta, gd_tensor **symbol) {
     gd_node *node = gd_node_new(NULL, NULL, 0, 1, 0);
     if (!node) return GD_E_MEMORY;
     node->graph = true;
     node->site = site;
     gd_status status = gd_graph_add(graph, node, kind, name);
     gd_device *device = meta->device ? meta->device : gd_default_device();
-    gd_tensor *y = status == GD_OK ? gd_tensor_bare(GD_SYMBOL, device, meta->dtype, meta->rank, meta->dims) : NULL;
+    gd_tensor *y = status == GD_OK
+                       ? gd_tensor_bare(GD_SYMBOL, device, meta->dtype, meta->rank, meta->dims)
+                       : NULL;
     if (status == GD_OK && !y) status = GD_E_MEMORY;
     if (status == GD_OK) {
         gd_slot_set(&node->slots[0], y, false);
@@ -426,20 +446,23 @@ static gd_status new_name(const gd_graph *graph, const char *what, const char *n
     if (other && other != self)
         status = gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"%s%s", what,
                          whole, other->site ? ", of " : "", other->site ? other->site : "");
-    if (status == GD_OK)
-        *text = whole;
-    else
-        gd_free(whole);
+    if (status == GD_OK) *text = whole;
+    else gd_free(whole);
     return status;
 }
 
-static gd_status add_source(gd_origin_kind kind, const char *site, const char *name, gd_dtype dtype, int rank,
-                            const int64_t *dims, gd_tensor **symbol) {
+static gd_status add_source(gd_origin_kind kind, const char *site, const char *name, gd_dtype dtype,
+                            int rank, const int64_t *dims, gd_tensor **symbol) {
     gd_graph *graph = gd_graph_building();
     const char *what = kind == GD_FROM_VARIABLE ? "gd_variable" : "gd_placeholder";
-    if (!graph) return gd_fail(GD_E_STATE, "%s: no graph is being built; write GD_GRAPH(graph); first", what);
+    if (!graph)
+        return gd_fail(GD_E_STATE, "%s: no graph is being built; write GD_GRAPH(graph); first",
+                       what);
     if (graph->body)
-        return gd_fail(GD_E_STATE, "%s: a branch or the body of a loop cannot make one; make it before, and use it there", what);
+        return gd_fail(
+            GD_E_STATE,
+            "%s: a branch or the body of a loop cannot make one; make it before, and use it there",
+            what);
     if (name) {
         char *text;
         GD_TRY(new_name(graph, what, name, NULL, &text));
@@ -452,36 +475,45 @@ static gd_status add_source(gd_origin_kind kind, const char *site, const char *n
 
 static gd_status check_placeholder(gd_shape dims, gd_dtype dtype) {
     if (dims.rank < 0 || dims.rank > GD_MAX_RANK)
-        return gd_fail(GD_E_SHAPE, "gd_placeholder: a tensor has 0 to %d dimensions, not %d", GD_MAX_RANK, dims.rank);
+        return gd_fail(GD_E_SHAPE, "gd_placeholder: a tensor has 0 to %d dimensions, not %d",
+                       GD_MAX_RANK, dims.rank);
     for (int i = 0; i < dims.rank; i++)
         if (dims.at[i] < 0 && dims.at[i] != GD_ANY)
-            return gd_fail(GD_E_SHAPE, "gd_placeholder: dimension %d is %lld; a size, or GD_ANY", i, (long long)dims.at[i]);
-    if (gd_dtype_size(dtype) == 0) return gd_fail(GD_E_DTYPE, "gd_placeholder: there is no element type number %d", (int)dtype);
+            return gd_fail(GD_E_SHAPE, "gd_placeholder: dimension %d is %lld; a size, or GD_ANY", i,
+                           (long long)dims.at[i]);
+    if (gd_dtype_size(dtype) == 0)
+        return gd_fail(GD_E_DTYPE, "gd_placeholder: there is no element type number %d",
+                       (int)dtype);
     return GD_OK;
 }
 
 gd_tensor *gd_placeholder_at(const char *site, gd_shape dims, const gd_placeholder_options *o) {
     gd_tensor *y = NULL;
     gd_status status = check_placeholder(dims, o->dtype);
-    if (status == GD_OK) status = add_source(GD_FROM_PLACEHOLDER, site, o->name, o->dtype, dims.rank, dims.at, &y);
+    if (status == GD_OK)
+        status = add_source(GD_FROM_PLACEHOLDER, site, o->name, o->dtype, dims.rank, dims.at, &y);
     return status == GD_OK ? y : fail_at(site, status);
 }
 
 gd_tensor *gd_variable_at(const char *site, gd_tensor *initial, const gd_variable_options *o) {
     gd_tensor *y = NULL;
-    if (!initial) return fail_at(site, gd_fail(GD_E_ARGUMENT, "gd_variable: its initial value is NULL"));
+    if (!initial)
+        return fail_at(site, gd_fail(GD_E_ARGUMENT, "gd_variable: its initial value is NULL"));
     if (initial->kind == GD_FAILED) return initial;
     for (int i = 0; i < initial->rank; i++)
         if (initial->dims[i] == GD_UNKNOWN)
-            return fail_at(site, gd_fail(GD_E_SHAPE, "gd_variable: dimension %d of its initial value is not known", i));
-    gd_status status = add_source(GD_FROM_VARIABLE, site, o->name, (gd_dtype)initial->dtype, initial->rank, initial->dims, &y);
+            return fail_at(
+                site, gd_fail(GD_E_SHAPE,
+                              "gd_variable: dimension %d of its initial value is not known", i));
+    gd_status status = add_source(GD_FROM_VARIABLE, site, o->name, (gd_dtype)initial->dtype,
+                                  initial->rank, initial->dims, &y);
     if (status != GD_OK) return fail_at(site, status);
     y->node->origin->trainable = o->trainable && gd_dtype_is_float((gd_dtype)initial->dtype);
     y->node->origin->initial = gd_retain(initial);
     return y;
 }
 
-/* --- asking ------------------------------------------------------------------------------------ */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static gd_tensor *symbol_of(gd_node *node, int index) {
     return gd_slot_get(&node->slots[node->n_in + index], node, "a graph");
@@ -489,7 +521,8 @@ static gd_tensor *symbol_of(gd_node *node, int index) {
 
 gd_tensors gd_graph_variables(gd_graph *graph) {
     int n = 0;
-    for (int i = 0; graph && i < graph->n_variables; i++) n += graph->variables[i]->origin->trainable;
+    for (int i = 0; graph && i < graph->n_variables; i++)
+        n += graph->variables[i]->origin->trainable;
     gd_tensor **list = gd_list_new(n);
     if (!list) return gd_list_of_errors(0);
     n = 0;
@@ -514,8 +547,10 @@ gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
 gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name) {
     GD_CALLED_FROM(site);
     if (symbol && symbol->kind == GD_FAILED) return symbol;
-    if (!symbol || symbol->kind != GD_SYMBOL || !symbol->node->origin || !symbol->node->origin->graph || !name)
-        return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_named: %s", name ? "not a symbol of a graph" : "the name is NULL"));
+    if (!symbol || symbol->kind != GD_SYMBOL || !symbol->node->origin ||
+        !symbol->node->origin->graph || !name)
+        return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_named: %s",
+                                      name ? "not a symbol of a graph" : "the name is NULL"));
     gd_origin *o = symbol->node->origin;
     gd_names *names = &o->graph->names;
     char *text;

@@ -18,16 +18,16 @@ typedef enum gd_origin_kind { GD_FROM_OP, GD_FROM_PLACEHOLDER, GD_FROM_VARIABLE 
 typedef struct gd_origin {
     gd_graph *graph; /* NULL once it is gone */
     gd_origin_kind kind;
-    int number;       /* in the graph */
+    int number; /* in the graph */
     char *name;
-    bool named;       /* by the program; else the name is its op and number */
-    int noise;        /* a random op: its number among them, from 0 */
-    int variable;     /* a variable: its number among them */
+    bool named;   /* by the program; else the name is its op and number */
+    int noise;    /* a random op: its number among them, from 0 */
+    int variable; /* a variable: its number among them */
     bool trainable;
     gd_tensor *initial; /* a variable's */
     bool graded; /* a jit's input: whose gradient, if it has one, the function would change or read
                   */
-    gd_node **after;    /* nodes that must have run before it */
+    gd_node **after; /* nodes that must have run before it */
     int n_after;
 } gd_origin;
 
@@ -83,8 +83,9 @@ typedef enum gd_body_state { GD_NO_BODY, GD_BODY_OPEN, GD_BODY_SEALED } gd_body_
 struct gd_graph {
     gd_object object;
     gd_body_state body;
-    struct gd_graph *outer; /* of a body that is open: the graph around it, which is being built, too */
-    bool jit;               /* a jit's */
+    struct gd_graph
+        *outer;         /* of a body that is open: the graph around it, which is being built, too */
+    bool jit;           /* a jit's */
     bool traces_writes; /* of a jit while its function is traced: tensors outside may be written in
                            place */
     bool writes_values; /* some node writes a tensor outside */
@@ -109,12 +110,13 @@ struct gd_graph {
     _Atomic uint64_t became;    /* the gd_tensors_became() that its nodes have seen */
     _Atomic uint64_t refreshed; /* counts changes of its nodes: plans of before are of no use */
     int n_noise;
-    uint64_t noise_base; /* the call number that the first random node would have had as an eager op */
+    uint64_t
+        noise_base; /* the call number that the first random node would have had as an eager op */
 };
 
 /* What the thread's open blocks say about nodes to come. */
 typedef struct gd_building {
-    char *prefix;      /* "encoder/layer1/"; NULL: none */
+    char *prefix; /* "encoder/layer1/"; NULL: none */
     gd_node **after;
     int n_after;
 } gd_building;
@@ -137,8 +139,8 @@ static inline gd_graph *gd_graph_traced(void) {
 gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, const char *name);
 
 /* Adds a node that no op makes; its symbol, in the current scope. */
-gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site, const char *name, const gd_meta *meta,
-                          gd_tensor **symbol);
+gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site, const char *name,
+                          const gd_meta *meta, gd_tensor **symbol);
 
 /* The graph that an op with these inputs belongs to. */
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);
@@ -206,7 +208,7 @@ typedef struct gd_eager {
 } gd_eager;
 gd_eager gd_eager_begin(void);
 void gd_eager_end(gd_eager *before);
-#define GD_EAGER                                                                                   \
+#define GD_EAGER \
     __attribute__((cleanup(gd_eager_end), unused)) gd_eager eager_before_ = gd_eager_begin()
 
 #endif

@@ -30,8 +30,7 @@ void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
             if (gd_same_option(a, field, default_field)) break;
             if (gd_number_is_whole(n) && (double)gd_number_i64(n) == n.value)
                 fprintf(out, " %s=%lld", a->name, (long long)gd_number_i64(n));
-            else
-                gd_fprintf(out, " %s=%.9g", a->name, n.value);
+            else gd_fprintf(out, " %s=%.9g", a->name, n.value);
             break;
         }
         case GD_ATTR_BOOL:
@@ -40,15 +39,18 @@ void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
             break;
         case GD_ATTR_INTS:
             if (memcmp(field, default_field, (size_t)a->count * sizeof(int64_t)) == 0) break;
-            fprintf(out, " %s=%s", a->name, gd_numbers_text(a->count, (const int64_t *)field, text, sizeof text));
+            fprintf(out, " %s=%s", a->name,
+                    gd_numbers_text(a->count, (const int64_t *)field, text, sizeof text));
             break;
         case GD_ATTR_SHAPE: {
             const gd_shape *s = (const gd_shape *)field;
-            if (s->form == 1) fprintf(out, " %s=%s", a->name, gd_numbers_text(s->rank, s->at, text, sizeof text));
+            if (s->form == 1)
+                fprintf(out, " %s=%s", a->name, gd_numbers_text(s->rank, s->at, text, sizeof text));
             break;
         }
         case GD_ATTR_DTYPE:
-            if (*(const gd_dtype *)field) fprintf(out, " %s=%s", a->name, gd_dtype_name(*(const gd_dtype *)field));
+            if (*(const gd_dtype *)field)
+                fprintf(out, " %s=%s", a->name, gd_dtype_name(*(const gd_dtype *)field));
             break;
         default: break;
         }
@@ -59,7 +61,8 @@ void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
 static const char *shape_of(const gd_node *node, int k, char *text, size_t size) {
     const gd_slot *slot = &node->slots[node->n_in + k];
     char dims[128];
-    snprintf(text, size, "%s%s", gd_dtype_name((gd_dtype)slot->dtype), gd_shape_text(slot->rank, slot->dims, dims, sizeof dims));
+    snprintf(text, size, "%s%s", gd_dtype_name((gd_dtype)slot->dtype),
+             gd_shape_text(slot->rank, slot->dims, dims, sizeof dims));
     return text;
 }
 
@@ -76,7 +79,8 @@ static void print_input(FILE *out, const gd_slot *slot) {
     char dims[128];
     if (!slot->present) fputs("-", out);
     else if (!slot->symbol)
-        fprintf(out, "value %s%s", gd_dtype_name((gd_dtype)slot->dtype), gd_shape_text(slot->rank, slot->dims, dims, sizeof dims));
+        fprintf(out, "value %s%s", gd_dtype_name((gd_dtype)slot->dtype),
+                gd_shape_text(slot->rank, slot->dims, dims, sizeof dims));
     else if (!slot->node || !slot->node->origin) fputs("symbol", out);
     else if (slot->index > 0) fprintf(out, "%s:%d", slot->node->origin->name, slot->index);
     else fputs(slot->node->origin->name, out);
@@ -87,7 +91,8 @@ static void print_nodes(FILE *out, const gd_graph *graph, int indent);
 /* A branch or the body of a loop: what it takes, its nodes, what it gives. */
 static void print_subgraph(FILE *out, const char *name, const gd_subgraph *sub, int indent) {
     fprintf(out, "%*s%s(", indent, "", name);
-    for (int i = 0; i < sub->n_in; i++) fprintf(out, "%s%s", i ? ", " : "", sub->in[i]->origin->name);
+    for (int i = 0; i < sub->n_in; i++)
+        fprintf(out, "%s%s", i ? ", " : "", sub->in[i]->origin->name);
     fputs("):\n", out);
     print_nodes(out, sub->graph, indent + 2);
     fprintf(out, "%*sgives", indent + 2, "");
@@ -110,13 +115,16 @@ static void print_node(FILE *out, const gd_node *node, int indent) {
         fputs(")", out);
         gd_print_options(out, node->op, node->attrs);
     }
-    for (int k = 0; k < node->n_out; k++) fprintf(out, "%s %s", k ? "," : " ->", shape_of(node, k, text, sizeof text));
+    for (int k = 0; k < node->n_out; k++)
+        fprintf(out, "%s %s", k ? "," : " ->", shape_of(node, k, text, sizeof text));
     for (int i = 0; i < node->origin->n_after; i++)
-        if (node->origin->after[i]->origin) fprintf(out, "%s %s", i ? "," : "  after", node->origin->after[i]->origin->name);
+        if (node->origin->after[i]->origin)
+            fprintf(out, "%s %s", i ? "," : "  after", node->origin->after[i]->origin->name);
     fputs("\n", out);
     for (int i = 0; node->op && i < node->op->n_attrs && node->attrs; i++) {
         const gd_op_attr *a = &node->op->attrs[i];
-        const gd_subgraph *const *sub = (const gd_subgraph *const *)((const char *)node->attrs + a->offset);
+        const gd_subgraph *const *sub =
+            (const gd_subgraph *const *)((const char *)node->attrs + a->offset);
         if (a->type == GD_ATTR_GRAPH && *sub) print_subgraph(out, a->name, *sub, indent + 2);
     }
 }
@@ -144,19 +152,22 @@ static void print_dot_node(FILE *out, const gd_node *node) {
     char label[512];
     snprintf(label, sizeof label, "%.300s: %s", node->origin->name, kind_of(node));
     print_quoted(out, label);
-    fprintf(out, " tooltip=\"%s\"];\n", node->n_out > 0 ? shape_of(node, 0, text, sizeof text) : "");
+    fprintf(out, " tooltip=\"%s\"];\n",
+            node->n_out > 0 ? shape_of(node, 0, text, sizeof text) : "");
     for (int i = 0; i < node->n_in; i++) {
         const gd_slot *slot = &node->slots[i];
         if (slot->symbol && slot->node && slot->node->origin)
-            fprintf(out, "  n%d -> n%d [label=\"%s\"];\n", slot->node->origin->number, node->origin->number,
-                    shape_of(slot->node, slot->index, text, sizeof text));
+            fprintf(out, "  n%d -> n%d [label=\"%s\"];\n", slot->node->origin->number,
+                    node->origin->number, shape_of(slot->node, slot->index, text, sizeof text));
     }
     for (int i = 0; i < node->origin->n_after; i++)
         if (node->origin->after[i]->origin)
-            fprintf(out, "  n%d -> n%d [style=dashed];\n", node->origin->after[i]->origin->number, node->origin->number);
+            fprintf(out, "  n%d -> n%d [style=dashed];\n", node->origin->after[i]->origin->number,
+                    node->origin->number);
 }
 
-static char *print_all(gd_graph *graph, const char *head, void (*print)(FILE *, const gd_node *), const char *tail) {
+static char *print_all(gd_graph *graph, const char *head, void (*print)(FILE *, const gd_node *),
+                       const char *tail) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = graph ? open_memstream(&text, &size) : NULL;
@@ -172,5 +183,6 @@ static char *print_all(gd_graph *graph, const char *head, void (*print)(FILE *, 
 char *gd_graph_text(gd_graph *graph) { return print_all(graph, "", print_top, ""); }
 
 char *gd_graph_dot(gd_graph *graph) {
-    return print_all(graph, "digraph graph_ {\n  rankdir=BT;\n  node [fontname=\"sans-serif\"];\n", print_dot_node, "}\n");
+    return print_all(graph, "digraph graph_ {\n  rankdir=BT;\n  node [fontname=\"sans-serif\"];\n",
+                     print_dot_node, "}\n");
 }

@@ -25,8 +25,7 @@ static void subgraph_destroy(gd_subgraph *sub) {
     gd_free(sub);
 }
 
-/* --- tracing -----------------------------------------------------------------------------------
- */
+/* --- tracing ---------------------------------------------------------------------------------- */
 
 static gd_status no_memory(void) {
     return gd_fail(GD_E_MEMORY, "no memory for the graph of a function");
@@ -87,7 +86,8 @@ static gd_status trace_body(gd_subgraph *sub, gd_body body, void *user, const gd
     sub->n_given = n_inputs;
     gd_keep_freed_begin();
     gd_tensors y = body((gd_tensors){x, n_inputs}, user);
-    gd_status status = !y.at && gd_failed() ? gd_failure() : gd_check_returned(y, __builtin_frame_address(0));
+    gd_status status =
+        !y.at && gd_failed() ? gd_failure() : gd_check_returned(y, __builtin_frame_address(0));
     if (status == GD_OK) status = take_outputs(sub, y);
     gd_keep_freed_end();
     return status;
@@ -123,15 +123,12 @@ gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int
         gd_this_building = outside;
     }
     gd_scope_close(&scope);
-    if (status == GD_OK)
-        *made = sub;
-    else
-        gd_subgraph_release(sub);
+    if (status == GD_OK) *made = sub;
+    else gd_subgraph_release(sub);
     return status;
 }
 
-/* --- capturing ---------------------------------------------------------------------------------
- */
+/* --- capturing -------------------------------------------------------------------------------- */
 
 /* Whether a graph around the function writes this value: the function then reads what was written
  * before it, and that is known outside alone. */
@@ -140,7 +137,8 @@ static bool is_written(const gd_slot *slot) {
         for (int n = 0; g->writes_values && n < g->count; n++) {
             const gd_node *node = g->nodes[n];
             for (int i = 0; node->op && i < node->n_in && i < node->op->n_inputs; i++)
-                if (node->op->inputs[i].mutated && node->slots[i].present && node->slots[i].storage == slot->storage)
+                if (node->op->inputs[i].mutated && node->slots[i].present &&
+                    node->slots[i].storage == slot->storage)
                     return true;
         }
     return false;
@@ -152,7 +150,8 @@ static bool is_written(const gd_slot *slot) {
 static bool is_captured(const gd_subgraph *sub, const gd_slot *slot) {
     if (!slot->present) return false;
     if (slot->symbol) return !is_inside(sub, slot->node);
-    return (slot->requires_grad && (slot->leaf || slot->node)) || (slot->storage && is_written(slot));
+    return (slot->requires_grad && (slot->leaf || slot->node)) ||
+           (slot->storage && is_written(slot));
 }
 
 static bool is_same(const gd_tensor *t, const gd_slot *slot) {
@@ -222,8 +221,7 @@ void gd_capturing_free(gd_capturing *c) {
     *c = (gd_capturing){NULL, 0, 0};
 }
 
-/* --- what there is to do -----------------------------------------------------------------------
- */
+/* --- what there is to do ---------------------------------------------------------------------- */
 
 gd_subgraph *gd_node_subgraph(const gd_node *node, int index) {
     for (int i = 0; node->op && i < node->op->n_attrs && node->attrs; i++)
@@ -283,8 +281,7 @@ gd_status gd_subgraph_close(gd_capturing *c, gd_subgraph *const *subs, int n_sub
     return status;
 }
 
-/* --- running -----------------------------------------------------------------------------------
- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 gd_tensor *gd_on_tape(gd_tensor *value) {
     return gd_dtype_is_float((gd_dtype)value->dtype) ? gd_requires_grad(gd_detach(value)) : value;
@@ -307,18 +304,21 @@ static gd_status run_whole(const gd_node *node, gd_tensor *const *in, gd_tensor 
     return GD_OK;
 }
 
-static gd_status run_any(gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *r) {
+static gd_status run_any(gd_node *node, gd_tensor *const *in, gd_tensor **out,
+                         const gd_running *r) {
     if (gd_node_subgraph(node, 0)) return gd_control_run(node, in, out, r);
     if (node->op->flags & GD_OP_WHOLE) return run_whole(node, in, out);
     gd_rng noise = noise_of(node, r), *before = gd_this_thread.noise;
     if (node->op->flags & GD_OP_RANDOM) gd_this_thread.noise = &noise; /* for its body */
-    gd_status status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, noise, out, node->n_out);
+    gd_status status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, noise,
+                                         out, node->n_out);
     gd_this_thread.noise = before;
     return status;
 }
 
 /* As it was noted: under GD_NO_GRAD. */
-static gd_status run_without_grad(gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *r) {
+static gd_status run_without_grad(gd_node *node, gd_tensor *const *in, gd_tensor **out,
+                                  const gd_running *r) {
     const int rules = gd_this_thread.rules;
     int grad = gd_no_grad_begin();
     gd_this_thread.rules = 0;

@@ -6,7 +6,7 @@
 #include "gradus/control.h"
 #include "ops/subgraph.h"
 
-/* --- making ------------------------------------------------------------------------------------ */
+/* --- making ----------------------------------------------------------------------------------- */
 
 /* The functions of one call, which take the same inputs and share what they capture. */
 typedef struct gd_capturing {
@@ -15,7 +15,8 @@ typedef struct gd_capturing {
 } gd_capturing;
 
 /* Calls `body` once with symbols of the given shapes. What it gives must be gd_subgraph_close'd. */
-gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int n_inputs, gd_subgraph **made);
+gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int n_inputs,
+                            gd_subgraph **made);
 
 /* Makes inputs of whatever the functions take from outside; the captured tensors come behind the
  * call's own inputs. */
@@ -30,9 +31,11 @@ gd_subgraph *gd_node_subgraph(const gd_node *node, int index);
 
 /* GD_HAS_... of a node, that of its subgraphs included. */
 unsigned gd_node_traits(const gd_node *node);
-enum { GD_NEEDS_VALUES = GD_HAS_BRANCH | GD_HAS_WHILE | GD_HAS_SIZES }; /* no plan without steps for loops */
+enum {
+    GD_NEEDS_VALUES = GD_HAS_BRANCH | GD_HAS_WHILE | GD_HAS_SIZES
+}; /* no plan without steps for loops */
 
-/* --- running ----------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 /* What nodes of one run have in common. */
 typedef struct gd_running {
@@ -54,19 +57,23 @@ static inline uint64_t gd_step_hash(uint64_t steps, int64_t step) {
 
 /* Runs a node: with values it computes, with symbols (and a tracer) it is noted once more. `out` are
  * in the current scope. */
-gd_status gd_node_run(gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *running);
+gd_status gd_node_run(gd_node *node, gd_tensor *const *in, gd_tensor **out,
+                      const gd_running *running);
 
 /* Runs a subgraph; the results are references that the caller releases. */
-gd_status gd_subgraph_run(const gd_subgraph *sub, gd_tensor *const *in, gd_tensor **out, const gd_running *running);
+gd_status gd_subgraph_run(const gd_subgraph *sub, gd_tensor *const *in, gd_tensor **out,
+                          const gd_running *running);
 
 /* Runs a node of control.c (ops). */
-gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *running);
+gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
+                         const gd_running *running);
 
 /* Scans of at most so many nodes in all steps together are unrolled in plans. Tests set it. */
 extern int64_t gd_short_scan;
 
 /* Notes such a node once more, its functions with the shapes of these inputs. */
-gd_status gd_control_note(const gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *running);
+gd_status gd_control_note(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
+                          const gd_running *running);
 
 /* The value as a leaf of the tape. */
 gd_tensor *gd_on_tape(gd_tensor *value);

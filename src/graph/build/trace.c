@@ -15,9 +15,10 @@
 
 enum { FEW_INPUTS = 16 };
 
-/* --- building ---------------------------------------------------------------------------------- */
+/* --- building --------------------------------------------------------------------------------- */
 
-static gd_status make_symbol(gd_node *node, int index, gd_device *device, const gd_meta *m, gd_tensor **out) {
+static gd_status make_symbol(gd_node *node, int index, gd_device *device, const gd_meta *m,
+                             gd_tensor **out) {
     gd_tensor *y = gd_tensor_bare(GD_SYMBOL, device, m->dtype, m->rank, m->dims);
     if (!y) return GD_E_MEMORY;
     gd_slot *slot = &node->slots[node->n_in + index];
@@ -40,16 +41,27 @@ static bool is_view(const gd_node *node) { return node->op && (node->op->flags &
 static gd_status check_in_place(const gd_invocation *call, const gd_graph *graph) {
     const gd_tensor *x = call->in[0];
     const char *name = call->op->inputs[0].name;
-    if (x->kind != GD_SYMBOL || !x->node) return GD_OK; /* a bare one: shapes are being worked out */
+    if (x->kind != GD_SYMBOL || !x->node)
+        return GD_OK; /* a bare one: shapes are being worked out */
     if (x->node->origin && x->node->origin->kind == GD_FROM_VARIABLE)
-        return gd_fail(GD_E_STATE, "'%s' is the variable '%s', which changes by gd_assign(variable, value)", name, x->node->origin->name);
-    if (is_view(x->node)) return gd_fail(GD_E_UNSUPPORTED, "'%s' is a view (%s), and cannot be written in a graph; use the op that makes "
-                                         "a new tensor", name, x->node->op->name);
+        return gd_fail(GD_E_STATE,
+                       "'%s' is the variable '%s', which changes by gd_assign(variable, value)",
+                       name, x->node->origin->name);
+    if (is_view(x->node))
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "'%s' is a view (%s), and cannot be written in a graph; use the op that makes "
+            "a new tensor",
+            name, x->node->op->name);
     for (int i = 0; graph && i < graph->count; i++) {
         const gd_node *node = graph->nodes[i];
-        if (is_view(node) && node->n_in > 0 && node->slots[0].node == x->node && node->slots[0].index == x->node_index)
-            return gd_fail(GD_E_UNSUPPORTED, "'%s' has a view (%s of %s), which would not see what is written in a graph; use the op that "
-                           "makes a new tensor", name, node->op->name, node->site ? node->site : "?");
+        if (is_view(node) && node->n_in > 0 && node->slots[0].node == x->node &&
+            node->slots[0].index == x->node_index)
+            return gd_fail(GD_E_UNSUPPORTED,
+                           "'%s' has a view (%s of %s), which would not see what is written in a "
+                           "graph; use the op that "
+                           "makes a new tensor",
+                           name, node->op->name, node->site ? node->site : "?");
     }
     return GD_OK;
 }
@@ -59,7 +71,9 @@ static gd_status check_written(const gd_invocation *call, const gd_graph *graph)
     const gd_op *op = call->op;
     const bool in_body = graph && graph->body;
     if (op->base && in_body && graph_of(call->in[0]) != graph)
-        return gd_fail(GD_E_STATE, "'%s' is from outside of the branch or the body of the loop and cannot be written in it",
+        return gd_fail(GD_E_STATE,
+                       "'%s' is from outside of the branch or the body of the loop and cannot be "
+                       "written in it",
                        op->inputs[0].name);
     if (op->base) return check_in_place(call, graph);
     for (int i = 0; i < op->n_inputs && i < call->n_in; i++) {
@@ -67,12 +81,16 @@ static gd_status check_written(const gd_invocation *call, const gd_graph *graph)
         if (!op->inputs[i].mutated || !t) continue;
         GD_TRY(gd_check_hook_writes(graph, op->inputs[i].name));
         if (in_body)
-            return gd_fail(GD_E_STATE, "'%s' would be written in a branch or in the body of a loop; let the body give the new "
-                           "value back, and assign it outside", op->inputs[i].name);
+            return gd_fail(GD_E_STATE,
+                           "'%s' would be written in a branch or in the body of a loop; let the "
+                           "body give the new "
+                           "value back, and assign it outside",
+                           op->inputs[i].name);
         if (t->kind != GD_SYMBOL || !t->node)
             continue; /* a bare one: shapes are being worked out */
         if (!t->node->origin || t->node->origin->kind != GD_FROM_VARIABLE)
-            return gd_fail(GD_E_ARGUMENT, "'%s' is written and must be a variable", op->inputs[i].name);
+            return gd_fail(GD_E_ARGUMENT, "'%s' is written and must be a variable",
+                           op->inputs[i].name);
     }
     return GD_OK;
 }
@@ -141,7 +159,8 @@ static gd_status note_writes(gd_graph *graph, const gd_invocation *call, gd_node
                         .order = node->order,
                         .opaque = true};
         for (int k = 0; k < op->n_outputs && k < call->n_out; k++)
-            if (strcmp(op->outputs[k].name, op->inputs[i].name) == 0) w.symbol = call->out[k], w.opaque = false;
+            if (strcmp(op->outputs[k].name, op->inputs[i].name) == 0)
+                w.symbol = call->out[k], w.opaque = false;
         if (op->flags & GD_OP_ASSIGNS) w.opaque = false; /* gives what it has written */
         GD_TRY(gd_graph_note_write(graph, w));
     }
@@ -160,8 +179,7 @@ static gd_status find_inputs(const gd_invocation *call, gd_graph *writing, input
         const bool mutated = is_mutated(call->op, i);
         inputs[i] = (input){x, NULL};
         if (as_themselves) continue;
-        if (!mutated)
-            GD_TRY(gd_graph_read(gd_graph_building(), x, &inputs[i].now));
+        if (!mutated) GD_TRY(gd_graph_read(gd_graph_building(), x, &inputs[i].now));
         else if (x && x->kind == GD_VALUE && writing)
             GD_TRY(follow_write(writing, call, i, &inputs[i].writer));
     }
@@ -185,11 +203,13 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const input
         status = gd_graph_note_capture(gd_graph_building(), inputs[i].now);
         gd_slot_set(&node->slots[i], inputs[i].now, true); /* a value is captured, not copied */
         gd_slot_capture(&node->slots[i], inputs[i].now);
-        if (graph && i < op->n_inputs && op->inputs[i].mutated && node->slots[i].storage) graph->writes_values = true;
+        if (graph && i < op->n_inputs && op->inputs[i].mutated && node->slots[i].storage)
+            graph->writes_values = true;
         if (call->in[i]) device = call->in[i]->device;
     }
     for (int i = 0; i < call->n_out && status == GD_OK; i++)
-        status = make_symbol(node, i, metas[i].device ? metas[i].device : device, &metas[i], &call->out[i]);
+        status = make_symbol(node, i, metas[i].device ? metas[i].device : device, &metas[i],
+                             &call->out[i]);
     if (status == GD_OK && call->op->base) { /* in place: the handle now means the new value */
         gd_tensor *x = call->in[0], *y = call->out[0];
         if (x->kind == GD_VALUE && writing)
@@ -198,7 +218,8 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const input
         else if (x->kind != GD_SYMBOL && gd_is_shapes_only)
             call->out[0] = x; /* nothing is written */
         else if (x->kind != GD_SYMBOL)
-            status = gd_fail(GD_E_UNSUPPORTED, "'%s' is a value outside the graph and cannot be written in it",
+            status = gd_fail(GD_E_UNSUPPORTED,
+                             "'%s' is a value outside the graph and cannot be written in it",
                              call->op->inputs[0].name);
         else {
             gd_node_attach(y->node, x, y->node_index);

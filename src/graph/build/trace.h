@@ -19,13 +19,16 @@ void gd_trace_end(void);
 
 /* The values of `fetches` when each symbol in `feeds` has the value beside it; fed tensors that are
  * assigned are written at the end, if `assigns`. `noise` is added to the numbers of random ops. */
-gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, bool assigns);
+gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
+                           bool assigns);
 gd_tensors gd_evaluate_nodes(gd_tensors fetches, gd_tensors feeds, gd_tensors values); /* noise 0 */
 
 /* The same, but the tape remembers how the results came to be, and nothing is assigned. They are in the
  * current scope. */
 /* The same as ordinary ops of the program: on the tape if it is on, noted if `values` are symbols. */
-gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results);
-gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results);
+gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
+                             gd_tensor **results);
+gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
+                              gd_tensor **results);
 
 #endif

@@ -8,8 +8,7 @@
 #include "gradus/ops.h"
 #include "ops/call.h"
 
-/* --- tracing: what a leaf's gradient is now -----------------------------------------------------
- */
+/* --- tracing: what a leaf's gradient is now --------------------------------------------------- */
 
 static bool tracing(void) { return gd_graph_traced() != NULL; }
 
@@ -110,8 +109,7 @@ static gd_status set(gd_tensor *leaf, gd_tensor *grad) {
     return GD_OK;
 }
 
-/* --- tracing: gd_backward -----------------------------------------------------------------------
- */
+/* --- tracing: gd_backward --------------------------------------------------------------------- */
 
 /* Adds to what is there, in place, as eager code does; else it is a copy that nobody else has. */
 static gd_status accumulate(gd_tensor *leaf, gd_tensor *g) {
@@ -169,8 +167,7 @@ static gd_status keep_leaves(ends *e) {
         if (e->leaves[i]) {
             e->symbols[n] = t;
             e->leaves[n++] = e->leaves[i];
-        } else if (t->kind == GD_SYMBOL)
-            t->node->origin->graded = true;
+        } else if (t->kind == GD_SYMBOL) t->node->origin->graded = true;
         else
             return gd_fail(GD_E_UNSUPPORTED,
                            "gd_backward: the result depends on a tensor of shape %s that was "
@@ -244,9 +241,7 @@ static gd_status backward(gd_tensor *result, gd_tensor *gradient, const gd_backw
     return walk(graph, result, gradient);
 }
 
-/* --- tracing: what is done at once
- * ----------------------------------------------------------------
- */
+/* --- tracing: what is done at once ------------------------------------------------------------ */
 
 /* Remembers what the flag was when the call began. */
 static gd_status freeze(gd_tensor *leaf) {
@@ -308,8 +303,7 @@ static void __attribute__((constructor)) set_hooks(void) {
     gd_traced_access_hook = check_access;
 }
 
-/* --- running ------------------------------------------------------------------------------------
- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 bool gd_leaf_grads_fit(const gd_graph *graph) {
     for (int i = 0; i < graph->n_grads; i++) {

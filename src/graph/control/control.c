@@ -92,8 +92,7 @@ static void release_both(gd_subgraph *a, gd_subgraph *b) {
     gd_subgraph_release(b);
 }
 
-/* --- cond --------------------------------------------------------------------------------------
- */
+/* --- cond ------------------------------------------------------------------------------------- */
 
 static GD_OWN_FRAME gd_status check_branches(const gd_subgraph *yes, const gd_subgraph *no) {
     char a[160], b[160];
@@ -153,8 +152,7 @@ gd_tensors gd_cond_at(const char *site, gd_tensor *predicate, gd_body yes, gd_bo
     return status == GD_OK ? list : gd_list_of_errors(inputs.count);
 }
 
-/* --- while -------------------------------------------------------------------------------------
- */
+/* --- while ------------------------------------------------------------------------------------ */
 
 /* What the body gives for state k is as it was before; it is checked again in each step. */
 static GD_OWN_FRAME gd_status keep_state(const gd_tensor *state, gd_meta *given, int k) {
@@ -218,8 +216,7 @@ gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body body, g
     return status == GD_OK ? list : gd_list_of_errors(state.count);
 }
 
-/* --- scan --------------------------------------------------------------------------------------
- */
+/* --- scan ------------------------------------------------------------------------------------- */
 
 static gd_status check_xs(gd_tensors xs) {
     GD_TRY(check_inputs(xs, "input"));
@@ -247,8 +244,7 @@ static gd_status note_scan(const char *site, gd_body body, gd_tensors state, gd_
                          (long long)state.count);
     for (int k = 0; status == GD_OK && k < sub->n_out; k++) {
         gd_meta *m = &sub->metas[k];
-        if (k < state.count)
-            status = keep_state(state.at[k], m, k);
+        if (k < state.count) status = keep_state(state.at[k], m, k);
         else if (m->rank == GD_MAX_RANK)
             status = gd_fail(GD_E_SHAPE, "result %d has too many dimensions", k);
     }
@@ -298,7 +294,8 @@ gd_scanned gd_scan_at(const char *site, gd_body body, gd_tensors state, gd_tenso
     if (status == GD_OK) status = hand_over(&out, n, out.count - n, &result.ys);
     if (status != GD_OK) fail_call("gd_scan", site, status);
     gd_let_go(&out);
-    return status == GD_OK ? result : (gd_scanned){gd_list_of_errors(state.count), gd_list_of_errors(1)};
+    return status == GD_OK ? result
+                           : (gd_scanned){gd_list_of_errors(state.count), gd_list_of_errors(1)};
 }
 
 typedef struct fold {

@@ -6,8 +6,7 @@
 #include "graph/build/subgraph.h"
 #include "gradus/ops.h"
 
-/* --- noting ------------------------------------------------------------------------------------
- */
+/* --- noting ----------------------------------------------------------------------------------- */
 
 /* A function that runs a subgraph on what it is given. */
 typedef struct rerun {
@@ -99,8 +98,7 @@ gd_status gd_control_note(const gd_node *node, gd_tensor *const *in, gd_tensor *
     return status;
 }
 
-/* --- gradients ---------------------------------------------------------------------------------
- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 static const gd_running settled = {.keep = true};
 

@@ -8,8 +8,7 @@
 #include "graph/build/trace.h"
 #include "gradus/ops.h"
 
-/* --- functions ---------------------------------------------------------------------------------
- */
+/* --- functions -------------------------------------------------------------------------------- */
 
 void gd_let_go(gd_held *h) {
     for (int i = 0; i < h->count; i++) gd_release(h->at[i]);
@@ -40,8 +39,7 @@ static gd_status call_program(const gd_callee *c, gd_tensor *const *in, int n_in
     for (int64_t i = 0; i < y.count && status == GD_OK; i++)
         if (!y.at[i])
             status = gd_fail(GD_E_ARGUMENT, "result %lld of the function is NULL", (long long)i);
-        else if (y.at[i]->kind == GD_FAILED)
-            status = gd_failure();
+        else if (y.at[i]->kind == GD_FAILED) status = gd_failure();
     if (status == GD_OK) status = gd_hold(out, y.at, y.count);
     gd_scope_close(&scope);
     return status;
@@ -61,10 +59,8 @@ static gd_status call(const gd_callee *c, gd_tensor *const *in, int n_in, gd_hel
         status = gd_subgraph_run(c->sub, all, out->at, r);
     }
     gd_free(all);
-    if (status == GD_OK)
-        out->count = c->sub->n_out;
-    else
-        gd_free(out->at), out->at = NULL;
+    if (status == GD_OK) out->count = c->sub->n_out;
+    else gd_free(out->at), out->at = NULL;
     return status;
 }
 
@@ -75,8 +71,7 @@ static gd_running in_step(const gd_running *r, int64_t step) {
     return inner;
 }
 
-/* --- checks ------------------------------------------------------------------------------------
- */
+/* --- checks ----------------------------------------------------------------------------------- */
 
 const char *gd_meta_text(const gd_meta *m, char *text, size_t size) {
     gd_tensor like = {.kind = GD_SYMBOL, .dtype = (uint8_t)m->dtype, .rank = (uint8_t)m->rank};
@@ -134,8 +129,7 @@ static gd_status read_truth(gd_tensor *t, const char *what, bool *truth) {
     return gd_attempt_end(&attempt, GD_OK);
 }
 
-/* --- the loops ---------------------------------------------------------------------------------
- */
+/* --- the loops -------------------------------------------------------------------------------- */
 
 gd_status gd_run_cond(gd_tensor *predicate, const gd_callee *yes, const gd_callee *no,
                       gd_tensor *const *in, int n_in, gd_held *out, const gd_running *r) {
@@ -232,10 +226,8 @@ static gd_status empty_results(const gd_callee *body, const gd_held *state, gd_t
                     ? gd_zeros(dims, .dtype = (gd_dtype)like->dtype)
                     : gd_tensor_fail(gd_fail(GD_E_SHAPE, "result %d has too many dimensions", k));
         }
-        if (y->kind == GD_FAILED)
-            status = gd_failure();
-        else
-            out->at[out->count++] = gd_retain(y);
+        if (y->kind == GD_FAILED) status = gd_failure();
+        else out->at[out->count++] = gd_retain(y);
     }
     gd_let_go(&shapes);
     if (status != GD_OK) gd_let_go(out);
@@ -303,10 +295,8 @@ gd_status gd_run_scan(const gd_callee *body, gd_held *state, gd_tensors xs, bool
         for (int k = 0; k < n_ys && status == GD_OK; k++) {
             ys[k * steps + t] = next.at[n_state + k];
             status = check_alike(ys + k * steps, steps, first, t, k);
-            if (status == GD_OK)
-                next.at[n_state + k] = NULL; /* moved */
-            else
-                ys[k * steps + t] = NULL;
+            if (status == GD_OK) next.at[n_state + k] = NULL; /* moved */
+            else ys[k * steps + t] = NULL;
         }
         if (status == GD_OK)
             for (int k = 0; k < n_state; k++) { /* the state moves on */
@@ -324,8 +314,7 @@ gd_status gd_run_scan(const gd_callee *body, gd_held *state, gd_tensors xs, bool
     return status;
 }
 
-/* --- nodes -------------------------------------------------------------------------------------
- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static gd_status run_node(const gd_node *node, gd_tensor *const *in, gd_held *out,
                           const gd_running *r) {
@@ -374,7 +363,8 @@ gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **
                          const gd_running *r) {
     gd_held results = {NULL, 0};
     if (gd_this_thread.tracer && stays(node, in, r)) return gd_control_note(node, in, out, r);
-    gd_attempt attempt; /* a failure inside is this node's: the place is added before it is recorded */
+    gd_attempt
+        attempt; /* a failure inside is this node's: the place is added before it is recorded */
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_status status = run_node(node, in, &results, r);

@@ -23,13 +23,15 @@ gd_status gd_hold(gd_held *h, gd_tensor *const *tensors, int64_t count);
 void gd_let_go(gd_held *h);
 
 /* Results go into `out`, which is empty; the caller lets them go. */
-gd_status gd_run_cond(gd_tensor *predicate, const gd_callee *yes, const gd_callee *no, gd_tensor *const *in, int n_in, gd_held *out,
-                      const gd_running *r);
+gd_status gd_run_cond(gd_tensor *predicate, const gd_callee *yes, const gd_callee *no,
+                      gd_tensor *const *in, int n_in, gd_held *out, const gd_running *r);
 /* The state is replaced; it is the caller's to let go also after a failure. */
-gd_status gd_run_while(const gd_callee *condition, const gd_callee *body, gd_held *state, int64_t max_steps, const gd_running *r);
-gd_status gd_run_scan(const gd_callee *body, gd_held *state, gd_tensors xs, bool reverse, gd_held *out, const gd_running *r);
+gd_status gd_run_while(const gd_callee *condition, const gd_callee *body, gd_held *state,
+                       int64_t max_steps, const gd_running *r);
+gd_status gd_run_scan(const gd_callee *body, gd_held *state, gd_tensors xs, bool reverse,
+                      gd_held *out, const gd_running *r);
 
-/* --- checks, when a node is made and in each step ---------------------------------------------- */
+/* --- checks, when a node is made and in each step --------------------------------------------- */
 
 gd_status gd_check_state(const gd_meta *before, const gd_meta *after, int k);
 gd_status gd_check_truth(const gd_meta *m, const char *what);

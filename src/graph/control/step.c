@@ -24,8 +24,7 @@ typedef struct prepared {
     gd_plan *plan[2]; /* of the subgraphs among the options, in their order */
 } prepared;
 
-/* --- one call of a function --------------------------------------------------------------------
- */
+/* --- one call of a function ------------------------------------------------------------------- */
 
 enum { MOST_INPUTS = 256 };
 
@@ -65,8 +64,8 @@ static void feed(function *f, int i, const gd_view *view, void *data) {
 }
 
 static gd_status call(function *f, gd_rng rng) {
-    return gd_plan_run_step(f->plan, f->instance, (gd_tensors){f->list, f->n_in}, NULL,
-                            rng.call, rng.seed);
+    return gd_plan_run_step(f->plan, f->instance, (gd_tensors){f->list, f->n_in}, NULL, rng.call,
+                            rng.seed);
 }
 
 /* Copies result k to its place. */
@@ -82,8 +81,7 @@ static size_t bytes_of(const gd_view *v) {
     return (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype);
 }
 
-/* --- the steps ---------------------------------------------------------------------------------
- */
+/* --- the steps -------------------------------------------------------------------------------- */
 
 static gd_status run_cond(gd_kernel_call *k, const prepared *p) {
     const bool yes = gd_load_f64(k->in[0].dtype, k->in[0].data) != 0;
@@ -191,8 +189,7 @@ static void register_kernels(void) {
         registered = gd_kernel_register(&kernels[i]);
 }
 
-/* --- preparing ---------------------------------------------------------------------------------
- */
+/* --- preparing -------------------------------------------------------------------------------- */
 
 static gd_tensor *symbol_of(gd_node *node, int index) {
     return gd_slot_get(&node->slots[node->n_in + index], node, "a graph");

@@ -15,7 +15,7 @@
 #include "gradus/ops.h"
 #include "ops/call.h"
 
-/* --- gathering --------------------------------------------------------------------------------- */
+/* --- gathering -------------------------------------------------------------------------------- */
 
 typedef struct entry {
     gd_node *node;
@@ -38,7 +38,7 @@ typedef struct lowering {
     int count, capacity;
     version *versions; /* in the order in which they were written */
     int n_versions, versions_room;
-    int64_t left;          /* how many nodes loops may still be unrolled to */
+    int64_t left; /* how many nodes loops may still be unrolled to */
     gd_running running;
 } lowering;
 
@@ -68,7 +68,8 @@ static int by_order(const void *a, const void *b) {
 static gd_status gather(lowering *l, gd_node *const *roots, int64_t n_roots) {
     gd_map seen = {NULL, 0, 0};
     gd_status status = GD_OK;
-    for (int64_t i = 0; i < n_roots && status == GD_OK; i++) status = gather_node(l, &seen, roots[i]);
+    for (int64_t i = 0; i < n_roots && status == GD_OK; i++)
+        status = gather_node(l, &seen, roots[i]);
     for (int at = 0; at < l->count && status == GD_OK; at++) { /* grows while we go */
         const gd_node *node = l->entries[at].node;
         if (l->entries[at].feed >= 0) continue;
@@ -103,23 +104,29 @@ static gd_status check_fed(lowering *l, const gd_node *node, int index) {
     if (!e || e->feed < 0) return GD_OK;
     for (int64_t i = e->feed; i < l->feeds.count; i++)
         if (l->feeds.at[i]->node == node && l->feeds.at[i]->node_index == index) return GD_OK;
-    return gd_fail(GD_E_ARGUMENT, "'%s' has several results; number %d is needed, and only others were fed: feed them all, or none",
+    return gd_fail(GD_E_ARGUMENT,
+                   "'%s' has several results; number %d is needed, and only others were fed: feed "
+                   "them all, or none",
                    name_of(node), index);
 }
 
 static gd_status check_all_fed(lowering *l, gd_tensors fetches) {
-    for (int64_t i = 0; i < fetches.count; i++) GD_TRY(check_fed(l, fetches.at[i]->node, fetches.at[i]->node_index));
+    for (int64_t i = 0; i < fetches.count; i++)
+        GD_TRY(check_fed(l, fetches.at[i]->node, fetches.at[i]->node_index));
     for (int k = 0; k < l->count; k++) {
         const gd_node *node = l->entries[k].node;
         for (int i = 0; i < node->n_in && l->entries[k].feed < 0; i++)
-            if (node->slots[i].symbol) GD_TRY(check_fed(l, node->slots[i].node, node->slots[i].index));
+            if (node->slots[i].symbol)
+                GD_TRY(check_fed(l, node->slots[i].node, node->slots[i].index));
     }
     return GD_OK;
 }
 
-static bool is_variable(const gd_node *node) { return node->origin && node->origin->kind == GD_FROM_VARIABLE; }
+static bool is_variable(const gd_node *node) {
+    return node->origin && node->origin->kind == GD_FROM_VARIABLE;
+}
 
-/* --- replaying --------------------------------------------------------------------------------- */
+/* --- replaying -------------------------------------------------------------------------------- */
 
 static bool has_unknown(const lowering *l) {
     for (int i = 0; i < l->count; i++) {
@@ -142,7 +149,8 @@ static unsigned traits_of(const lowering *l) {
 /* Whether no plan can be made: there is a way that only values tell, and no step goes it. */
 static bool is_dynamic(unsigned traits, bool loops) {
     if (!loops || (traits & GD_HAS_SIZES)) return traits & GD_NEEDS_VALUES;
-    return (traits & GD_HAS_WHILE) && (traits & GD_HAS_GRADIENTS); /* which would need every step's values */
+    return (traits & GD_HAS_WHILE) &&
+           (traits & GD_HAS_GRADIENTS); /* which would need every step's values */
 }
 
 /* The node of a gradient reads what the node has read that it belongs to: in the replay, too. */
@@ -163,11 +171,13 @@ static gd_status replay_node(lowering *l, entry *e) {
     for (int64_t i = e->feed; i >= 0 && i < l->feeds.count; i++) {
         const gd_tensor *value = l->fed.at[i];
         if (l->feeds.at[i]->node == node)
-            e->symbols[l->feeds.at[i]->node_index] = gd_symbol(gd_shape_of(value->rank, value->dims), (gd_dtype)value->dtype, value->device);
+            e->symbols[l->feeds.at[i]->node_index] = gd_symbol(
+                gd_shape_of(value->rank, value->dims), (gd_dtype)value->dtype, value->device);
     }
     if (e->feed >= 0) return GD_OK;
     if (!node->op) {
-        if (!is_variable(node)) return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed", name_of(node));
+        if (!is_variable(node))
+            return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed", name_of(node));
         e->symbols[0] = gd_slot_get(&node->slots[0], node, "a graph");
         return e->symbols[0] ? GD_OK : GD_E_MEMORY;
     }
@@ -193,8 +203,10 @@ static gd_status replay(lowering *l, gd_tensors fetches, lowering *after) {
     gd_this_thread.settled++;
     int grad = gd_enable_grad_begin();
     gd_status status = GD_OK;
-    for (int i = 0; i < 2 * l->count && status == GD_OK; i++) /* feeds first: those of a subgraph were made last */
-        if ((l->entries[i % l->count].feed >= 0) == (i < l->count)) status = replay_node(l, &l->entries[i % l->count]);
+    for (int i = 0; i < 2 * l->count && status == GD_OK;
+         i++) /* feeds first: those of a subgraph were made last */
+        if ((l->entries[i % l->count].feed >= 0) == (i < l->count))
+            status = replay_node(l, &l->entries[i % l->count]);
     /* a gradient may turn out to be a value: the same for all inputs of these shapes */
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) {
         gd_tensor **t = &find(l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
@@ -209,7 +221,8 @@ static gd_status replay(lowering *l, gd_tensors fetches, lowering *after) {
     /* what the fetches, and whatever had to run before something, have become */
     int64_t n = 0, most = fetches.count + l->count;
     gd_node **roots = gd_program_alloc(l->p, (size_t)(most + 1) * sizeof *roots);
-    gd_tensor **symbols = gd_program_alloc(l->p, (size_t)(fetches.count + l->feeds.count + 1) * sizeof *symbols);
+    gd_tensor **symbols =
+        gd_program_alloc(l->p, (size_t)(fetches.count + l->feeds.count + 1) * sizeof *symbols);
     if (!roots || !symbols) return GD_E_MEMORY;
     for (int64_t i = 0; i < fetches.count; i++) {
         symbols[i] = find(l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
@@ -240,7 +253,7 @@ static gd_status replay(lowering *l, gd_tensors fetches, lowering *after) {
     return l->p->fetches ? GD_OK : GD_E_MEMORY;
 }
 
-/* --- steps ------------------------------------------------------------------------------------- */
+/* --- steps ------------------------------------------------------------------------------------ */
 
 static int temporary(gd_program *p, gd_dtype dtype, int rank, const int64_t *dims) {
     gd_pvalue v = {.dtype = (uint8_t)dtype, .rank = (uint8_t)rank};
@@ -255,7 +268,9 @@ static int temporary(gd_program *p, gd_dtype dtype, int rank, const int64_t *dim
 
 /* A value that fills a root which is not of this run. */
 static int source(gd_program *p, gd_root root, const gd_tensor *like) {
-    gd_pvalue v = {.dtype = like->dtype, .rank = like->rank, .offset = root.kind == GD_ROOT_OUTSIDE ? like->offset : 0};
+    gd_pvalue v = {.dtype = like->dtype,
+                   .rank = like->rank,
+                   .offset = root.kind == GD_ROOT_OUTSIDE ? like->offset : 0};
     for (int i = 0; i < like->rank; i++) v.dims[i] = like->dims[i];
     if (root.kind == GD_ROOT_OUTSIDE)
         for (int i = 0; i < like->rank; i++) v.strides[i] = like->strides[i];
@@ -288,7 +303,8 @@ static const void *view_key(const gd_storage *storage, const gd_tensor *like) {
 
 static int outside(gd_program *p, const gd_slot *slot) {
     gd_tensor like = {.dtype = slot->dtype, .rank = slot->rank, .offset = slot->offset};
-    for (int i = 0; i < slot->rank; i++) like.dims[i] = slot->dims[i], like.strides[i] = slot->strides[i];
+    for (int i = 0; i < slot->rank; i++)
+        like.dims[i] = slot->dims[i], like.strides[i] = slot->strides[i];
     gd_storage *storage = slot->storage ? slot->storage : slot->leaf ? slot->leaf->storage : NULL;
     if (!storage) {
         gd_fail(GD_E_STATE, "a tensor outside the graph has no data");
@@ -302,7 +318,12 @@ static int outside(gd_program *p, const gd_slot *slot) {
         if (is_view(p, i, storage, &like)) return i;
     const int n_roots = p->n_roots;
     gd_storage_retain(storage);
-    int value = source(p, (gd_root){.kind = GD_ROOT_OUTSIDE, .number = p->n_roots, .storage = storage, .bytes = storage->bytes}, &like);
+    int value = source(p,
+                       (gd_root){.kind = GD_ROOT_OUTSIDE,
+                                 .number = p->n_roots,
+                                 .storage = storage,
+                                 .bytes = storage->bytes},
+                       &like);
     if (p->n_roots == n_roots)
         gd_storage_release(storage); /* else the root holds it, with a value or without */
     if (value >= 0 && known < 0 && !gd_map_put(&p->views, key, value)) {
@@ -312,8 +333,10 @@ static int outside(gd_program *p, const gd_slot *slot) {
     return value;
 }
 
-static gd_status run_rule(lowering *l, const gd_node *node, const int *in, gd_infer *infer, gd_meta *metas) {
-    gd_tensor *described = gd_malloc((size_t)(node->n_in + 1) * (sizeof *described + sizeof(gd_tensor *)));
+static gd_status run_rule(lowering *l, const gd_node *node, const int *in, gd_infer *infer,
+                          gd_meta *metas) {
+    gd_tensor *described =
+        gd_malloc((size_t)(node->n_in + 1) * (sizeof *described + sizeof(gd_tensor *)));
     if (!described) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     gd_tensor **at = (gd_tensor **)(described + node->n_in + 1);
     for (int i = 0; i < node->n_in; i++) {
@@ -344,12 +367,12 @@ static int copy_of(gd_program *p, int value, const gd_node *node) {
     if (!ids) return -1;
     ids[0] = value;
     ids[1] = copy;
-    *s = (gd_pstep){.op = gd_op_find("clone"), .node = node, .n_in = 1, .n_out = 1, .in = ids, .out = ids + 1};
+    *s = (gd_pstep){
+        .op = gd_op_find("clone"), .node = node, .n_in = 1, .n_out = 1, .in = ids, .out = ids + 1};
     return copy;
 }
 
-/* --- what is written -----------------------------------------------------------------------------
- */
+/* --- what is written -------------------------------------------------------------------------- */
 
 static gd_tensor tensor_of(const gd_program *p, int value) {
     const gd_pvalue *v = &p->values[value];
@@ -443,7 +466,13 @@ static gd_status lower_assign(lowering *l, entry *e, const int *in) {
         o->dtype = (gd_dtype)x.dtype;
         ids[0] = value;
         ids[1] = cast;
-        *s = (gd_pstep){.op = gd_op_find("cast"), .attrs = o, .node = e->node, .n_in = 1, .n_out = 1, .in = ids, .out = ids + 1};
+        *s = (gd_pstep){.op = gd_op_find("cast"),
+                        .attrs = o,
+                        .node = e->node,
+                        .n_in = 1,
+                        .n_out = 1,
+                        .in = ids,
+                        .out = ids + 1};
         value = cast;
     }
     e->values[0] = value;
@@ -456,7 +485,10 @@ static gd_status lower_outputs(lowering *l, entry *e, int *in, int *out, const g
     for (int k = 0; k < node->n_out; k++) {
         const gd_meta *m = &infer->out[k];
         if (m->view_of >= 0) {
-            gd_pvalue v = {.root = p->values[in[m->view_of]].root, .dtype = (uint8_t)m->dtype, .rank = (uint8_t)m->rank, .offset = m->offset};
+            gd_pvalue v = {.root = p->values[in[m->view_of]].root,
+                           .dtype = (uint8_t)m->dtype,
+                           .rank = (uint8_t)m->rank,
+                           .offset = m->offset};
             for (int d = 0; d < m->rank; d++) v.dims[d] = m->dims[d], v.strides[d] = m->strides[d];
             out[k] = gd_program_value(p, v);
         } else {
@@ -475,7 +507,8 @@ static bool all_views(const gd_infer *infer, int n) {
 }
 
 static gd_status hold(gd_program *p, gd_node *node) {
-    if (!gd_grow(p->held, p->n_held, p->held_room)) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!gd_grow(p->held, p->n_held, p->held_room))
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     gd_node_retain(node);
     p->held[p->n_held++] = node;
     return GD_OK;
@@ -509,7 +542,8 @@ static gd_status lower_op(lowering *l, entry *e) {
     gd_node *node = e->node;
     const gd_op *op = node->op;
     const int mutated = n_mutated(op);
-    int *in = gd_program_alloc(p, (size_t)(node->n_in + node->n_out + mutated + 1) * sizeof *in), *out = in + node->n_in;
+    int *in = gd_program_alloc(p, (size_t)(node->n_in + node->n_out + mutated + 1) * sizeof *in),
+        *out = in + node->n_in;
     gd_meta *metas = gd_malloc((size_t)(node->n_out + 1) * sizeof *metas);
     if (!in || !metas) {
         gd_free(metas);
@@ -519,7 +553,8 @@ static gd_status lower_op(lowering *l, entry *e) {
     for (int i = 0; i < node->n_in && status == GD_OK; i++) {
         const gd_slot *slot = &node->slots[i];
         in[i] = slot->present ? input_value(l, node, i) : -1;
-        if (slot->present && in[i] < 0) status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
+        if (slot->present && in[i] < 0)
+            status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
     }
     if (status == GD_OK && (op->flags & GD_OP_ASSIGNS)) {
         gd_free(metas);
@@ -534,10 +569,17 @@ static gd_status lower_op(lowering *l, entry *e) {
             status = write_to_copy(l, node, of, &in[i], &out[n_out++]);
         }
     if (status == GD_OK) status = run_rule(l, node, in, &infer, metas);
-    if (status == GD_OK) status = lower_outputs(l, e, in, out, &infer); /* may look into what is written */
+    if (status == GD_OK)
+        status = lower_outputs(l, e, in, out, &infer); /* may look into what is written */
     gd_pstep *s = status == GD_OK ? gd_program_step(p) : NULL;
     if (s)
-        *s = (gd_pstep){.op = op, .attrs = node->attrs, .node = node, .n_in = node->n_in, .n_out = n_out, .in = in, .out = out,
+        *s = (gd_pstep){.op = op,
+                        .attrs = node->attrs,
+                        .node = node,
+                        .n_in = node->n_in,
+                        .n_out = n_out,
+                        .in = in,
+                        .out = out,
                         .view = mutated == 0 && all_views(&infer, node->n_out)};
     else if (status == GD_OK) status = GD_E_MEMORY;
     if (infer.out != metas) gd_free(infer.out);
@@ -560,12 +602,15 @@ static gd_status lower_node(lowering *l, entry *e) {
     }
     if (e->feed >= 0) return GD_OK;
     if (node->op) return lower_op(l, e);
-    if (!is_variable(node)) return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed", name_of(node));
+    if (!is_variable(node))
+        return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed", name_of(node));
     gd_tensor like = {.dtype = node->slots[0].dtype, .rank = node->slots[0].rank};
     memcpy(like.dims, node->slots[0].dims, sizeof(int64_t) * like.rank);
     size_t bytes;
     GD_TRY(gd_dims_bytes(like.rank, like.dims, (gd_dtype)like.dtype, &bytes));
-    e->values[0] = source(l->p, (gd_root){.kind = GD_ROOT_VARIABLE, .number = node->origin->variable, .bytes = bytes}, &like);
+    e->values[0] = source(
+        l->p, (gd_root){.kind = GD_ROOT_VARIABLE, .number = node->origin->variable, .bytes = bytes},
+        &like);
     return e->values[0] < 0 ? GD_E_MEMORY : GD_OK;
 }
 
@@ -581,7 +626,8 @@ static gd_status lower_all(lowering *l, gd_tensors fetches) {
         if (node->site) gd_error_suffix(" (%s)", node->site);
         return status;
     }
-    for (int64_t i = 0; i < fetches.count; i++) p->fetches[i] = find(l, fetches.at[i]->node)->values[fetches.at[i]->node_index];
+    for (int64_t i = 0; i < fetches.count; i++)
+        p->fetches[i] = find(l, fetches.at[i]->node)->values[fetches.at[i]->node_index];
     p->n_fetches = (int)fetches.count;
     return GD_OK;
 }
@@ -589,14 +635,16 @@ static gd_status lower_all(lowering *l, gd_tensors fetches) {
 /* What cannot be planned is run node by node, which then also says what is wrong with it. */
 static gd_status or_dynamic(lowering *l, unsigned traits, gd_status status) {
     const unsigned control = GD_HAS_BRANCH | GD_HAS_WHILE | GD_HAS_SCAN;
-    if (status == GD_OK || status == GD_E_MEMORY || (l->left >= 0 && !(traits & control))) return status;
+    if (status == GD_OK || status == GD_E_MEMORY || (l->left >= 0 && !(traits & control)))
+        return status;
     l->p->dynamic = true;
     gd_this_thread.noted = GD_OK;
     gd_this_thread.noted_text[0] = 0;
     return GD_OK;
 }
 
-static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors values, bool loops, gd_program **program) {
+static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors values, bool loops,
+                              gd_program **program) {
     gd_program *p = gd_calloc(1, sizeof *p);
     if (!p) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     lowering l = {.p = p, .feeds = feeds, .fed = values, .left = MOST_UNROLLED}, again = {.p = p};
@@ -618,11 +666,14 @@ static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors v
         /* a body, which waited for the sizes, may hold ops whose results' sizes depend on data */
         if (status == GD_OK && !p->dynamic && is_dynamic(traits_of(&again), loops))
             p->dynamic = true;
-        gd_tensor **symbols = status == GD_OK ? gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof *symbols) : NULL;
+        gd_tensor **symbols =
+            status == GD_OK ? gd_program_alloc(p, (size_t)(fetches.count + 1) * sizeof *symbols)
+                            : NULL;
         if (status == GD_OK && !symbols) status = GD_E_MEMORY;
         for (int64_t i = 0; i < fetches.count && status == GD_OK && !p->dynamic; i++)
             symbols[i] = find(&l, fetches.at[i]->node)->symbols[fetches.at[i]->node_index];
-        if (status == GD_OK && !p->dynamic) status = lower_all(&again, (gd_tensors){symbols, fetches.count});
+        if (status == GD_OK && !p->dynamic)
+            status = lower_all(&again, (gd_tensors){symbols, fetches.count});
     } else if (status == GD_OK) {
         status = lower_all(&l, fetches);
     }
@@ -639,10 +690,12 @@ static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors v
     return status;
 }
 
-gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program) {
+gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                          gd_program **program) {
     return make_program(fetches, feeds, values, false, program);
 }
 
-gd_status gd_program_make_loops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program) {
+gd_status gd_program_make_loops(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                                gd_program **program) {
     return make_program(fetches, feeds, values, true, program);
 }

@@ -10,7 +10,7 @@
 #include "graph/build/print.h"
 #include "ops/call.h"
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 struct gd_block_list {
     struct gd_block_list *next;
@@ -84,12 +84,14 @@ void gd_program_replace(gd_program *p, int from, int to) {
 }
 
 bool gd_step_copies(const gd_program *p, const gd_pstep *s) {
-    if (!gd_op_copies(s->op) || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 || s->out[0] < 0) return false;
+    if (!gd_op_copies(s->op) || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 || s->out[0] < 0)
+        return false;
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
-    return x->dtype == y->dtype && x->rank == y->rank && memcmp(x->dims, y->dims, sizeof(int64_t) * x->rank) == 0;
+    return x->dtype == y->dtype && x->rank == y->rank &&
+           memcmp(x->dims, y->dims, sizeof(int64_t) * x->rank) == 0;
 }
 
-/* --- who reads and writes ------------------------------------------------------------------------ */
+/* --- who reads and writes --------------------------------------------------------------------- */
 
 static int *one_for_each_root(const gd_program *p) {
     int *counts = gd_calloc((size_t)p->n_roots + 1, sizeof *counts);
@@ -169,7 +171,8 @@ bool gd_same_option(const gd_op_attr *a, const void *x, const void *y) {
     case GD_ATTR_INTS: return memcmp(x, y, (size_t)a->count * sizeof(int64_t)) == 0;
     case GD_ATTR_SHAPE: {
         const gd_shape *s = (const gd_shape *)x, *t = (const gd_shape *)y;
-        return s->rank == t->rank && s->form == t->form && memcmp(s->at, t->at, sizeof(int64_t) * (size_t)(s->rank > 0 ? s->rank : 0)) == 0;
+        return s->rank == t->rank && s->form == t->form &&
+               memcmp(s->at, t->at, sizeof(int64_t) * (size_t)(s->rank > 0 ? s->rank : 0)) == 0;
     }
     case GD_ATTR_FLOATS: {
         const gd_floats *s = x, *t = y;
@@ -192,12 +195,14 @@ bool gd_same_options(const gd_pstep *a, const gd_pstep *b) {
     if (!a->attrs || !b->attrs) return false;
     for (int i = 0; i < a->op->n_attrs; i++) {
         const gd_op_attr *attr = &a->op->attrs[i];
-        if (!gd_same_option(attr, (const char *)a->attrs + attr->offset, (const char *)b->attrs + attr->offset)) return false;
+        if (!gd_same_option(attr, (const char *)a->attrs + attr->offset,
+                            (const char *)b->attrs + attr->offset))
+            return false;
     }
     return true;
 }
 
-/* --- text -------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static const char *const root_names[] = {"", "feed ", "variable ", "outside "};
 
@@ -206,8 +211,10 @@ static void print_value(FILE *out, const gd_program *p, int v) {
     const gd_pvalue *value = &p->values[v];
     const gd_root *root = &p->roots[value->root];
     fprintf(out, "%%%d", v);
-    if (root->kind != GD_ROOT_TEMPORARY) fprintf(out, " (%s%d)", root_names[root->kind], root->number);
-    fprintf(out, " %s%s", gd_dtype_name((gd_dtype)value->dtype), gd_shape_text(value->rank, value->dims, shape, sizeof shape));
+    if (root->kind != GD_ROOT_TEMPORARY)
+        fprintf(out, " (%s%d)", root_names[root->kind], root->number);
+    fprintf(out, " %s%s", gd_dtype_name((gd_dtype)value->dtype),
+            gd_shape_text(value->rank, value->dims, shape, sizeof shape));
 }
 
 char *gd_program_text(const gd_program *p) {
@@ -228,7 +235,8 @@ char *gd_program_text(const gd_program *p) {
         for (int k = 0; k < s->n_in; k++) {
             if (k) fputs(", ", out);
             if (s->in[k] < 0) fputs("-", out);
-            else if (p->roots[p->values[s->in[k]].root].kind == GD_ROOT_TEMPORARY) fprintf(out, "%%%d", s->in[k]);
+            else if (p->roots[p->values[s->in[k]].root].kind == GD_ROOT_TEMPORARY)
+                fprintf(out, "%%%d", s->in[k]);
             else print_value(out, p, s->in[k]);
         }
         fputs(")", out);
@@ -236,8 +244,8 @@ char *gd_program_text(const gd_program *p) {
         fputs("\n", out);
     }
     for (int i = 0; i < p->n_commits; i++)
-        fprintf(out, "%s%d <- %%%d\n", root_names[p->roots[p->commits[i].root].kind], p->roots[p->commits[i].root].number,
-                p->commits[i].value);
+        fprintf(out, "%s%d <- %%%d\n", root_names[p->roots[p->commits[i].root].kind],
+                p->roots[p->commits[i].root].number, p->commits[i].value);
     fputs("fetch", out);
     for (int i = 0; i < p->n_fetches; i++) fprintf(out, " %%%d", p->fetches[i]);
     fputs(p->dynamic ? " (sizes depend on data: evaluated node by node)\n" : "\n", out);

@@ -23,8 +23,8 @@ typedef struct gd_root {
     int number;
     gd_storage *storage; /* OUTSIDE: held */
     size_t bytes;
-    bool fetched;        /* must outlive the run */
-    bool constant;       /* OUTSIDE: folded, and never written */
+    bool fetched;  /* must outlive the run */
+    bool constant; /* OUTSIDE: folded, and never written */
 } gd_root;
 
 typedef struct gd_pvalue {
@@ -41,9 +41,9 @@ typedef struct gd_pstep {
     const void *attrs;
     const gd_node *node; /* what it came from: name, place and random number; held by the program */
     int n_in, n_out;     /* n_out: outputs of the op, then the inputs that it writes */
-    int *in, *out;       /* values; -1: absent. An output that nobody wants is GD_UNWANTED(value): it
+    int *in, *out; /* values; -1: absent. An output that nobody wants is GD_UNWANTED(value): it
                           * has a shape, and no memory */
-    bool view;           /* nothing to compute: its outputs look into an input */
+    bool view;     /* nothing to compute: its outputs look into an input */
     bool removed;
 } gd_pstep;
 
@@ -75,17 +75,19 @@ typedef struct gd_program {
 
 /* Makes the program of a run that is fed tensors of the given shapes. `feeds` are the symbols,
  * `values` what they get. */
-gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program);
+gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                          gd_program **program);
 /* The same, but branches and long loops may become steps, which adds up some gradients in another
  * order. */
-gd_status gd_program_make_loops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_program **program);
+gd_status gd_program_make_loops(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                                gd_program **program);
 void gd_program_free(gd_program *program);
 
 /* Memory that lives as long as the program; NULL, noted, when there is none. */
 void *gd_program_alloc(gd_program *program, size_t bytes);
-int gd_program_root(gd_program *program, gd_root root);       /* its number, or -1 */
-int gd_program_value(gd_program *program, gd_pvalue value);   /* its number, or -1 */
-gd_pstep *gd_program_step(gd_program *program);               /* one more; NULL: no memory */
+int gd_program_root(gd_program *program, gd_root root);     /* its number, or -1 */
+int gd_program_value(gd_program *program, gd_pvalue value); /* its number, or -1 */
+gd_pstep *gd_program_step(gd_program *program);             /* one more; NULL: no memory */
 gd_status gd_program_commit(gd_program *program, gd_commit commit);
 /* Steps, fetches and commits that read value `from` read `to`. */
 void gd_program_replace(gd_program *program, int from, int to);
@@ -118,7 +120,8 @@ gd_view gd_program_view(const gd_pvalue *value);
 /* The kernel that runs a step; NULL: none. */
 const gd_kernel *gd_step_kernel(const gd_program *program, const gd_pstep *step, gd_device *device);
 /* The value as a rule sees it: a shape and a view, no data. */
-void gd_program_describe(const gd_program *program, int value, gd_device *device, gd_tensor *tensor);
+void gd_program_describe(const gd_program *program, int value, gd_device *device,
+                         gd_tensor *tensor);
 /* Whether two values of an option are equal, and the options of two steps of one op. */
 bool gd_same_option(const gd_op_attr *attr, const void *a, const void *b);
 bool gd_same_options(const gd_pstep *a, const gd_pstep *b);
@@ -126,17 +129,19 @@ bool gd_same_options(const gd_pstep *a, const gd_pstep *b);
 /* As text, one step a line. free() it. */
 char *gd_program_text(const gd_program *program);
 
-/* --- passes: each returns how many changes it made, or -1 with the failure noted ------------------ */
-int gd_pass_prune(gd_program *program);    /* steps whose results nobody reads */
-int gd_pass_share(gd_program *program);    /* steps that compute what another has computed */
+/* --- passes: each returns how many changes it made, or -1 with the failure noted -------------- */
+int gd_pass_prune(gd_program *program); /* steps whose results nobody reads */
+int gd_pass_share(gd_program *program); /* steps that compute what another has computed */
 int gd_pass_fold(gd_program *program, gd_device *device); /* what is the same in every run */
 int gd_pass_norm(gd_program *program,
                  gd_device *device); /* batch norms that become part of weights */
-int gd_pass_epilogue(gd_program *program, gd_device *device); /* two steps for which there is one op */
+int gd_pass_epilogue(gd_program *program,
+                     gd_device *device);   /* two steps for which there is one op */
 int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
-int gd_pass_layout(gd_program *program, gd_device *device); /* in which order elements lie in memory */
-int gd_pass_fuse(gd_program *program);     /* elementwise steps, and a reduction behind them, as one */
-int gd_pass_early(gd_program *program);    /* variables are updated as soon as they can be */
+int gd_pass_layout(gd_program *program,
+                   gd_device *device);  /* in which order elements lie in memory */
+int gd_pass_fuse(gd_program *program);  /* elementwise steps, and a reduction behind them, as one */
+int gd_pass_early(gd_program *program); /* variables are updated as soon as they can be */
 
 /* Steps come a second time, so that what they compute need not be kept. Returns how many do; if any,
  * `steps` is a new array, and the old one is the caller's to free. */

@@ -9,8 +9,7 @@ static bool is_integer(const gd_program *p, int value) {
     return !gd_dtype_is_float(dtype) && dtype != GD_BOOL;
 }
 
-/* --- indices -----------------------------------------------------------------------------------
- */
+/* --- indices ---------------------------------------------------------------------------------- */
 
 /* All numbers of a value are in [0, size), or `but`. */
 typedef struct check {
@@ -107,8 +106,7 @@ static bool is_checked(const known *k, const check *c) {
     return false;
 }
 
-/* --- steps -------------------------------------------------------------------------------------
- */
+/* --- steps ------------------------------------------------------------------------------------ */
 
 static bool may_fail(known *k, const gd_pstep *s) {
     const gd_program *p = k->p;

@@ -58,8 +58,7 @@ static bool reads(const gd_program *p, const gd_pstep *s, int root) {
     return false;
 }
 
-/* --- lists -------------------------------------------------------------------------------------
- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 /* Calls `what` for each pair of a thing and a number, those of one thing from the last number to
  * the first. */
@@ -143,8 +142,7 @@ static gd_status begin(early *e, gd_program *p) {
     return make_lists(e, &e->commits, p->n_steps, each_commit);
 }
 
-/* --- what steps are ----------------------------------------------------------------------------
- */
+/* --- what steps are --------------------------------------------------------------------------- */
 
 /* Whether the step gives variables, or tensors outside, their new values, and they can be computed
  * right into them. */

@@ -12,8 +12,7 @@
 #include "graph/passes/epilogue.h"
 #include "ops/call.h"
 
-/* --- options -----------------------------------------------------------------------------------
- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static const gd_op_attr *find_option(const gd_op *op, const char *name) {
     for (int i = 0; i < op->n_attrs; i++)
@@ -70,8 +69,7 @@ bool gd_take_options(gd_program *p, const gd_op *op, const gd_pstep *inner, cons
     return true;
 }
 
-/* --- two steps ---------------------------------------------------------------------------------
- */
+/* --- two steps -------------------------------------------------------------------------------- */
 
 static bool is_one_of(const char *name, const char *words) {
     const size_t n = strlen(name);
@@ -153,8 +151,7 @@ static bool fuse(gd_program *p, const gd_op *op, int at, const int *readers, gd_
     return true;
 }
 
-/* --- the pass ----------------------------------------------------------------------------------
- */
+/* --- the pass --------------------------------------------------------------------------------- */
 
 int gd_pass_epilogue(gd_program *p, gd_device *device) {
     enum { MOST = 64 };

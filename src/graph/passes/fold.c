@@ -59,7 +59,8 @@ static gd_status compute(gd_program *p, gd_pstep *s, gd_device *device, bool *co
     for (int i = 0; i < s->n_in && status == GD_OK; i++)
         if (s->in[i] >= 0 && !(in[i] = tensor_of(p, s->in[i], device))) status = GD_E_MEMORY;
     if (status == GD_OK)
-        status = gd_dispatch_again(s->op, s->node ? s->node->site : NULL, in, s->n_in, s->attrs, (gd_rng){0, 0}, out, s->n_out);
+        status = gd_dispatch_again(s->op, s->node ? s->node->site : NULL, in, s->n_in, s->attrs,
+                                   (gd_rng){0, 0}, out, s->n_out);
     for (int k = 0; k < s->n_out && status == GD_OK; k++) { /* all of them, or none */
         out[k] = out[k] ? gd_contiguous(out[k]) : NULL;
         if (!out[k] || out[k]->kind != GD_VALUE || out[k]->offset != 0) status = GD_E_UNSUPPORTED;
@@ -95,7 +96,8 @@ int gd_pass_fold(gd_program *p, gd_device *device) {
     thread->device = device;
     for (int i = 0; i < p->n_steps; i++) {
         if (!is_constant(p, &p->steps[i], constant, writes)) continue;
-        gd_attempt attempt; /* what cannot be computed now is left for the run, which will say why */
+        gd_attempt
+            attempt; /* what cannot be computed now is left for the run, which will say why */
         gd_attempt_begin(&attempt);
         gd_status status = compute(p, &p->steps[i], device, constant);
         changes += gd_attempt_end(&attempt, status) == GD_OK;

@@ -21,10 +21,8 @@ static void list_members(gd_fusing *g, int group) {
     g->reduction = -1;
     g->by_rows = gd_fuse_row_shape(f, group, &g->row_shape);
     for (int m = group; m >= 0; m = f->steps[m].next) {
-        if (f->steps[m].kind == GD_FUSE_REDUCTION && !g->by_rows)
-            g->reduction = m;
-        else
-            g->members[g->n_members++] = m;
+        if (f->steps[m].kind == GD_FUSE_REDUCTION && !g->by_rows) g->reduction = m;
+        else g->members[g->n_members++] = m;
         if (f->steps[m].type) g->model.type = f->steps[m].type;
     }
     if (!g->model.type) g->model.type = GD_I32; /* truths alone */
@@ -35,8 +33,7 @@ static void list_members(gd_fusing *g, int group) {
     memcpy(g->options.dims, shape->dims, sizeof(int64_t) * shape->rank);
 }
 
-/* --- operands ----------------------------------------------------------------------------------
- */
+/* --- operands --------------------------------------------------------------------------------- */
 
 static int place_of(int *list, int *count, int value) {
     for (int i = 0; i < *count; i++)
@@ -113,8 +110,7 @@ static void list_operands(gd_fusing *g) {
     }
 }
 
-/* --- the expression ----------------------------------------------------------------------------
- */
+/* --- the expression --------------------------------------------------------------------------- */
 
 int gd_fusing_node(gd_fusing *g, int i, int value) {
     const int params = g->model.n_scalars + g->model.n_constants;
@@ -185,8 +181,7 @@ static void name_it(gd_fusing *g) {
     snprintf(name + used, size - used, "}");
 }
 
-/* --- the step ----------------------------------------------------------------------------------
- */
+/* --- the step --------------------------------------------------------------------------------- */
 
 /* Writes the group's step in the place of its last member. */
 static gd_status write_step(gd_fusing *g) {
@@ -267,8 +262,7 @@ static gd_status write_group(gd_fuse *f, int group, gd_fusing *g) {
     return GD_OK;
 }
 
-/* --- the order ---------------------------------------------------------------------------------
- */
+/* --- the order -------------------------------------------------------------------------------- */
 
 typedef struct ordering {
     const gd_fuse *f;

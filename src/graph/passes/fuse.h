@@ -42,7 +42,8 @@ typedef struct gd_fuse {
     int *stack;
     int *reach;         /* see gd_fuse_waits */
     gd_fuse_undo *undo; /* what was changed since the last gd_fuse_save: each step once */
-    int n_undo, *changed, saves; /* of each step: the number of the save since which it is in `undo` */
+    int n_undo, *changed,
+        saves;    /* of each step: the number of the save since which it is in `undo` */
     int compiler; /* whether kernels can be compiled: 1 yes, -1 no, 0 not looked for yet */
 } gd_fuse;
 
@@ -65,8 +66,7 @@ bool gd_fuse_is_scalar(const gd_fuse *f, int value, gd_dtype type, int64_t eleme
 /* Whether anything outside the step's group reads a value. */
 bool gd_fuse_is_wanted(const gd_fuse *f, int value);
 
-/* --- groups (fuse_group.c)
- * ------------------------------------------------------------------------ */
+/* --- groups (fuse_group.c) -------------------------------------------------------------------- */
 
 /* The type that a group computes in; NONE: truths alone. */
 gd_dtype gd_fuse_type(const gd_fuse *f, int group);
@@ -87,8 +87,7 @@ void gd_fuse_take_back(gd_fuse *f);
 /* Call before a step's group, next or row_axes are changed. */
 void gd_fuse_change(gd_fuse *f, int step);
 
-/* --- what groups are worth (fuse_worth.c)
- * --------------------------------------------------------- */
+/* --- what groups are worth (fuse_worth.c) ----------------------------------------------------- */
 
 /* Whether a fused step is faster than the steps of the group one after the other. */
 bool gd_fuse_is_worth(gd_fuse *f, int group);
@@ -98,10 +97,9 @@ bool gd_fuse_is_worth_evaluating(gd_fuse *f, int group);
 void gd_fuse_set_always(bool on);
 bool gd_fuse_always(void);
 
-/* --- groups that go by rows (fuse_rows.c)
- * ----------------------------------------------------------
- *
- * Their elementwise members run over all elements of a shape, or have one number for each row: the
+/* --- groups that go by rows (fuse_rows.c) ------------------------------------------------------ */
+
+/* Their elementwise members run over all elements of a shape, or have one number for each row: the
  * row's reductions, and what is computed from those. */
 
 typedef struct gd_row_shape {
@@ -119,8 +117,7 @@ bool gd_fuse_is_row_value(const gd_pvalue *v, const gd_row_shape *shape);
 /* Whether it has a number for each row, next to each other. */
 bool gd_fuse_is_column(const gd_pvalue *v, const gd_row_shape *shape);
 
-/* --- a group on its way to a step (passes/fuse.c)
- * ----------------------------------------------------- */
+/* --- a group on its way to a step (passes/fuse.c) --------------------------------------------- */
 
 typedef struct gd_fusing {
     gd_fuse *f;

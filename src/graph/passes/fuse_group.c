@@ -15,8 +15,7 @@
 
 static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
 
-/* --- whether two groups can be one -------------------------------------------------------------
- */
+/* --- whether two groups can be one ------------------------------------------------------------ */
 
 static bool in_either(const gd_fuse *f, int step, int a, int b) {
     return f->steps[step].group == a || f->steps[step].group == b;
@@ -72,7 +71,8 @@ bool gd_fuse_waits(gd_fuse *f, int a, int b) {
     bounds(f, a, &first, &last);
     bounds(f, b, &first, &other);
     if (other > last) last = other;
-    for (int further = reach_of(f, last); further > last; further = reach_of(f, last)) last = further;
+    for (int further = reach_of(f, last); further > last; further = reach_of(f, last))
+        last = further;
     f->stamp++;
     spread(f, a, true, a, b, last, &depth);
     spread(f, b, true, a, b, last, &depth);
@@ -114,8 +114,7 @@ static bool add_operand(const gd_fuse *f, needs_of *n, int value, gd_dtype type,
     n->distinct[n->n_distinct++] = value;
     if (gd_fuse_constant(f, value, &number) || gd_fuse_is_scalar(f, value, type, count))
         n->params++;
-    else
-        n->tensors++;
+    else n->tensors++;
     return true;
 }
 
@@ -160,8 +159,7 @@ bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count) 
            n.columns <= GD_ROW_COLUMNS;
 }
 
-/* --- groups ------------------------------------------------------------------------------------
- */
+/* --- groups ----------------------------------------------------------------------------------- */
 
 gd_dtype gd_fuse_type(const gd_fuse *f, int g) {
     for (int m = g; m >= 0; m = f->steps[m].next)
@@ -297,8 +295,7 @@ static void dissolve_losers(gd_fuse *f) {
             gd_fuse_dissolve(f, i);
 }
 
-/* --- members in the wrong group -----------------------------------------------------------------
- */
+/* --- members in the wrong group --------------------------------------------------------------- */
 
 /* The one other group that reads all of a step's result; -1: there are none, or several. */
 static int only_reader(const gd_fuse *f, int step) {
@@ -377,8 +374,7 @@ static void try_to_move(gd_fuse *f, int step) {
     detach(f, step);
     if (all_pass(f, to, to, step, type) && gd_fuse_fits(f, to, step, type, count))
         gd_fuse_unite(f, to, step);
-    else
-        gd_fuse_unite(f, f->steps[mate].group, step);
+    else gd_fuse_unite(f, f->steps[mate].group, step);
 }
 
 /* One step alone is worth a kernel where it has none: derivatives of derivatives, a program's own

@@ -20,8 +20,7 @@ enum {
 
 static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
 
-/* --- rows --------------------------------------------------------------------------------------
- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 /* Whether a reduction is one of rows: over the last axes, of a shape that is worth it. */
 static bool reduces_rows(const gd_fuse *f, int step, gd_row_shape *r) {
@@ -64,8 +63,7 @@ bool gd_fuse_is_column(const gd_pvalue *v, const gd_row_shape *r) {
     return elements(v) == r->rows && gd_is_row_major(v->rank, v->dims, v->strides);
 }
 
-/* --- members -------------------------------------------------------------------------------------
- */
+/* --- members ---------------------------------------------------------------------------------- */
 
 /* The value that the writer of v's memory gave it. */
 static int made_value(const gd_fuse *f, int v) {
@@ -160,8 +158,7 @@ static bool is_right(gd_fuse *f, int group) {
     return gd_fuse_fits(f, group, group, type, r.rows * r.n) && !gd_fuse_waits(f, group, group);
 }
 
-/* --- trying -------------------------------------------------------------------------------------
- */
+/* --- trying ----------------------------------------------------------------------------------- */
 
 /* Puts a step, with its group, into the group of another. */
 static void take_in(gd_fuse *f, int into, int step) {

@@ -29,10 +29,8 @@ bool gd_fusing_rows(gd_fusing *g) {
                          .n_params = g->model.n_scalars + g->model.n_constants,
                          .n_columns = g->n_columns};
     for (int i = 0; i < g->n_members; i++) {
-        if (f->steps[g->members[i]].kind == GD_FUSE_EACH)
-            gd_fusing_member(g, i);
-        else if (!add_reduction(g, i, &r))
-            return false;
+        if (f->steps[g->members[i]].kind == GD_FUSE_EACH) gd_fusing_member(g, i);
+        else if (!add_reduction(g, i, &r)) return false;
     }
     for (int i = 0; i < g->n_members; i++) {
         const gd_pstep *s = &f->p->steps[g->members[i]];

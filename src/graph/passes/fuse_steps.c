@@ -11,8 +11,7 @@
 #include "ops/call.h"
 #include "ops/infer.h"
 
-/* --- what steps are ----------------------------------------------------------------------------
- */
+/* --- what steps are --------------------------------------------------------------------------- */
 
 static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
 
@@ -148,10 +147,8 @@ static bool constant_at(const gd_fuse *f, int value, int depth, double *number) 
     const gd_dtype dtype = (gd_dtype)f->p->values[value].dtype;
     if (!s || !gd_dtype_is_float(dtype)) return false;
     const gd_op_attr *fills = filled_with(s);
-    if (fills)
-        *number = gd_attr_number(fills, s->attrs).value;
-    else if (!constant_step(f, s, depth, number))
-        return false;
+    if (fills) *number = gd_attr_number(fills, s->attrs).value;
+    else if (!constant_step(f, s, depth, number)) return false;
     *number = stored(dtype, *number);
     return true;
 }
@@ -168,8 +165,7 @@ bool gd_fuse_is_scalar(const gd_fuse *f, int value, gd_dtype type, int64_t count
     return true;
 }
 
-/* --- what depends on what ----------------------------------------------------------------------
- */
+/* --- what depends on what --------------------------------------------------------------------- */
 
 /* A step that reads a root, and the one before it that does. */
 typedef struct root_read {
@@ -208,7 +204,8 @@ static gd_status add_edge(edges *e, int from, int to) {
 }
 
 static gd_status note_read(edges *e, int root, int step) {
-    if (!gd_grow(e->reads, e->n_reads, e->reads_room)) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!gd_grow(e->reads, e->n_reads, e->reads_room))
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     e->reads[e->n_reads] = (root_read){step, e->last_read[root]};
     e->last_read[root] = e->n_reads++;
     return GD_OK;
@@ -319,10 +316,8 @@ static gd_status classify(gd_fuse *f) {
         gd_fuse_step *s = &f->steps[i];
         s->group = i;
         s->next = -1;
-        if (is_member(p, &p->steps[i], again, &s->type))
-            s->kind = GD_FUSE_EACH;
-        else if (is_reduction(p, &p->steps[i], again))
-            s->kind = GD_FUSE_REDUCTION;
+        if (is_member(p, &p->steps[i], again, &s->type)) s->kind = GD_FUSE_EACH;
+        else if (is_reduction(p, &p->steps[i], again)) s->kind = GD_FUSE_REDUCTION;
     }
     gd_free(again);
     return GD_OK;
@@ -362,7 +357,8 @@ gd_status gd_fuse_begin(gd_fuse *f, gd_program *p) {
     f->reach = gd_malloc(n * sizeof *f->reach);
     f->undo = gd_malloc(n * sizeof *f->undo);
     f->changed = gd_calloc(n, sizeof *f->changed);
-    if (!f->steps || !f->reach || !f->undo || !f->changed || !f->made_by || !f->writer || !f->kept || !f->seen || !f->stack)
+    if (!f->steps || !f->reach || !f->undo || !f->changed || !f->made_by || !f->writer ||
+        !f->kept || !f->seen || !f->stack)
         return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (size_t i = 0; i < n; i++) f->reach[i] = -1;
     for (int v = 0; v < p->n_values; v++) f->made_by[v] = -1;

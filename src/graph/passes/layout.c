@@ -74,8 +74,7 @@ static bool is_whole(const gd_program *p, const gd_pvalue *v) {
            (size_t)gd_numel(v->rank, v->dims) * gd_dtype_bytes(v->dtype) == p->roots[v->root].bytes;
 }
 
-/* --- values whose memory gets other strides
- * ------------------------------------------------------- */
+/* --- values whose memory gets other strides --------------------------------------------------- */
 
 /* A view `v` of `base`, row-major so far, when base has new strides. False for views that cut axes
  * in parts or join them. */
@@ -144,8 +143,7 @@ static void set_strides(gd_program *p, gd_pvalue base, const int64_t *strides) {
     }
 }
 
-/* --- elementwise steps run in the order of their operands
- * ------------------------------------------- */
+/* --- elementwise steps run in the order of their operands ------------------------------------- */
 
 /* The axes of a value from the largest step to the smallest. Axes without a step keep their place
  * among the others as far as they can. */
@@ -402,8 +400,7 @@ static gd_status write_permutes(layout *l) {
     return GD_OK;
 }
 
-/* --- copies
- * ------------------------------------------------------------------------------------------- */
+/* --- copies ----------------------------------------------------------------------------------- */
 
 /* Whether an op that gives a view where it can copies the elements in their order: of a row-major
  * operand it would show all, as they lie. (A slice that runs back would not.) */
@@ -496,8 +493,7 @@ static bool drop_copy(layout *l, int at) {
     return true;
 }
 
-/* --- the pass
- * ------------------------------------------------------------------------------------------ */
+/* --- the pass --------------------------------------------------------------------------------- */
 
 static gd_status begin(layout *l) {
     const gd_program *p = l->p;

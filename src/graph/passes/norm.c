@@ -19,7 +19,7 @@ static int64_t elements(const gd_program *p, int value) {
     return gd_numel(p->values[value].rank, p->values[value].dims);
 }
 
-/* --- what an op without training writes -------------------------------------------------------- */
+/* --- what an op without training writes ------------------------------------------------------- */
 
 static bool is_written(const gd_program *p, int root, int but, int but_too) {
     for (int i = 0; i < p->n_steps; i++) {
@@ -48,7 +48,7 @@ static int read_directly(gd_program *p, int value, int at) {
     return from;
 }
 
-/* --- the steps ---------------------------------------------------------------------------------- */
+/* --- the steps -------------------------------------------------------------------------------- */
 
 /* A value like another, in memory of its own; -1: no memory. */
 static int value_like(gd_program *p, int value) {

@@ -60,8 +60,7 @@ static bool append(gd_schedule *s, int step) {
     return true;
 }
 
-/* --- what can come again -----------------------------------------------------------------------
- */
+/* --- what can come again ---------------------------------------------------------------------- */
 
 enum { UNKNOWN, NEVER, CHEAP, HEAVY };
 
@@ -139,8 +138,7 @@ static void forget(search *f) {
     gd_free(f->built.steps);
 }
 
-/* --- which to drop -----------------------------------------------------------------------------
- */
+/* --- which to drop ---------------------------------------------------------------------------- */
 
 /* At each position up to the peak, what steps behind it read from before it. */
 static void weigh_cuts(search *f, int most) {
@@ -186,8 +184,7 @@ static void choose(search *f, int64_t length, int most) {
     }
 }
 
-/* --- the schedule ------------------------------------------------------------------------------
- */
+/* --- the schedule ----------------------------------------------------------------------------- */
 
 static void again(search *f, int step);
 
@@ -205,8 +202,7 @@ static void again(search *f, int step) {
         const int root = root_of(p, s->in[k]);
         if (is_temporary(p, root) && gd_remat_is_written(f->m, s, root))
             again(f, f->m->maker[root]); /* a copy of its own */
-        else
-            have(f, root);
+        else have(f, root);
     }
     if (!append(&f->built, step)) f->no_memory = true;
     for (int k = 0; k < s->n_out; k++) {
@@ -239,8 +235,7 @@ static bool build(search *f) {
     return !f->no_memory;
 }
 
-/* --- the search --------------------------------------------------------------------------------
- */
+/* --- the search ------------------------------------------------------------------------------- */
 
 typedef struct outcome {
     size_t peak;
@@ -275,10 +270,8 @@ static bool give_back(search *f, outcome *best, size_t target) {
         outcome o;
         f->dropped[dearest] = false;
         if (!judge(f, &o)) return false;
-        if (is_better(&o, best, target))
-            *best = o;
-        else
-            f->dropped[dearest] = true;
+        if (is_better(&o, best, target)) *best = o;
+        else f->dropped[dearest] = true;
         f->known[f->lives.lives[dearest].root] =
             NEVER; /* looked at; can_return is not asked any more */
     }

@@ -125,10 +125,8 @@ gd_status gd_remat_apply(const gd_remat_model *m, const gd_schedule *s) {
         const int number = s->steps[j];
         if (p->steps[number].view) { /* where it stood: of the first results */
             gd_pstep *place = add(&a);
-            if (place)
-                *place = p->steps[number];
-            else
-                status = GD_E_MEMORY;
+            if (place) *place = p->steps[number];
+            else status = GD_E_MEMORY;
             continue;
         }
         status = emit(&a, number, seen[number]);

@@ -27,8 +27,7 @@ bool gd_remat_is_written(const gd_remat_model *m, const gd_pstep *s, int root) {
     return in && out;
 }
 
-/* --- steps -------------------------------------------------------------------------------------
- */
+/* --- steps ------------------------------------------------------------------------------------ */
 
 /* What is read and written, in bytes; of products, the multiplications: with (m,k), (k,n) and (m,n)
  * elements there are mkn. */
@@ -115,8 +114,7 @@ void gd_remat_end(gd_remat_model *m) {
     gd_free(m->assigned);
 }
 
-/* --- lives -------------------------------------------------------------------------------------
- */
+/* --- lives ------------------------------------------------------------------------------------ */
 
 typedef struct walk {
     const gd_remat_model *m;
@@ -157,10 +155,8 @@ static void follow(walk *w) {
             if (!is_temporary(p, root)) continue;
             const bool known = w->now[root] >= 0 && (w->m->maker[root] != number ||
                                                      w->r->lives[w->now[root]].begin == j);
-            if (known)
-                use(w, root, j);
-            else
-                make(w, root, j, !w->seen[number]);
+            if (known) use(w, root, j);
+            else make(w, root, j, !w->seen[number]);
         }
         if (w->seen[number]) w->r->cost += w->m->cost[number];
         w->seen[number] = true;
@@ -192,7 +188,8 @@ static void share(walk *w, int j, const int *made) {
     const gd_program *p = w->m->p;
     const gd_pstep *s = &p->steps[w->s->steps[j]];
     const bool reduces = s->op->fusion && s->op->fusion->reduction;
-    if ((!s->op->ir && !s->op->fusion) || (w->m->given->scratch && w->m->given->scratch[w->s->steps[j]]))
+    if ((!s->op->ir && !s->op->fusion) ||
+        (w->m->given->scratch && w->m->given->scratch[w->s->steps[j]]))
         return;
     int taken[4], n_taken = 0;
     for (int k = 0; k < s->n_out - reduces && n_taken < 4; k++) {
@@ -250,10 +247,8 @@ static void look_around(walk *w) {
             const int root = root_of(p, s->in[k]);
             if (!is_temporary(p, root) || w->now[root] < 0) continue;
             gd_life *l = &w->r->lives[w->now[root]];
-            if (j <= w->r->at)
-                l->before = j;
-            else if (l->after < 0)
-                l->after = j;
+            if (j <= w->r->at) l->before = j;
+            else if (l->after < 0) l->after = j;
         }
         for (; at < w->r->count && w->r->lives[at].begin == j; at++)
             w->now[w->r->lives[at].root] = at;

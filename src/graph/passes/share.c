@@ -43,7 +43,8 @@ static void unite(gd_program *p, gd_pstep *gone, gd_pstep *kept) {
 
 static uint32_t hash_of(const gd_pstep *s) {
     uint64_t hash = (uintptr_t)s->op;
-    for (int k = 0; k < s->n_in; k++) hash = (hash ^ (uint64_t)(uint32_t)s->in[k]) * 0x9e3779b97f4a7c15u;
+    for (int k = 0; k < s->n_in; k++)
+        hash = (hash ^ (uint64_t)(uint32_t)s->in[k]) * 0x9e3779b97f4a7c15u;
     return (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32);
 }
 
@@ -65,7 +66,8 @@ static bool begin(step_set *s, int n_steps) {
 }
 
 int gd_pass_share(gd_program *p) {
-    int *writes = gd_program_writes(p), changes = 0; /* contents of roots written twice change meanwhile */
+    int *writes = gd_program_writes(p),
+        changes = 0; /* contents of roots written twice change meanwhile */
     step_set seen;
     if (!writes) return -1;
     if (!begin(&seen, p->n_steps)) return gd_free(writes), -1;

@@ -121,8 +121,7 @@ static int unite_views(simplify *f) {
     return changes;
 }
 
-/* --- rules -------------------------------------------------------------------------------------
- */
+/* --- rules ------------------------------------------------------------------------------------ */
 
 /* Whether the value is a folded constant, `number` everywhere. */
 static bool is_number(const gd_program *p, int value, double number) {
@@ -165,8 +164,7 @@ static int same_as(const simplify *f, const gd_pstep *s) {
     return s->op->flags & GD_OP_IDEMPOTENT ? s->in[0] : before->in[0];
 }
 
-/* --- the pass ----------------------------------------------------------------------------------
- */
+/* --- the pass --------------------------------------------------------------------------------- */
 
 static void end(simplify *f) {
     gd_free(f->instead);

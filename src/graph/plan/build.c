@@ -10,7 +10,7 @@
 #include "ops/call.h"
 #include "ops/fused.h"
 
-/* --- arrays ------------------------------------------------------------------------------------ */
+/* --- arrays ----------------------------------------------------------------------------------- */
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to plan a run"); }
 
@@ -38,10 +38,11 @@ static gd_status add_value_view(gd_plan *plan, int value, int *number) {
         return add_view(plan, view, (gd_binding){-1, 0}, number);
     }
     const gd_pvalue *v = &plan->program->values[value];
-    return add_view(plan, gd_program_view(v), (gd_binding){v->root, (size_t)v->offset * gd_dtype_bytes(v->dtype)}, number);
+    return add_view(plan, gd_program_view(v),
+                    (gd_binding){v->root, (size_t)v->offset * gd_dtype_bytes(v->dtype)}, number);
 }
 
-/* --- calls ------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 /* A buffer for one step alone. */
 static gd_status add_scratch(gd_plan *plan, gd_view view, size_t bytes, int *number) {
@@ -72,7 +73,8 @@ static gd_status stage(gd_plan *plan, gd_pcall *c) {
         /* the operand as it is becomes a view of its own; the call's place gets the buffer */
         status = add_view(plan, v, plan->bindings[c->first + i], &original[i]);
         if (status == GD_OK)
-            status = add_scratch(plan, simple, (size_t)gd_numel(v.rank, v.dims) * gd_dtype_size(dtype), &buffer);
+            status = add_scratch(plan, simple,
+                                 (size_t)gd_numel(v.rank, v.dims) * gd_dtype_size(dtype), &buffer);
         if (status != GD_OK) break;
         plan->views[c->first + i] = simple;
         plan->bindings[c->first + i] = plan->bindings[buffer];
@@ -90,7 +92,11 @@ static gd_status stage(gd_plan *plan, gd_pcall *c) {
 }
 
 static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
-    gd_pcall c = {.step = step, .first = plan->n_views, .n_in = step->n_in, .n_out = step->n_out, .workspace = -1};
+    gd_pcall c = {.step = step,
+                  .first = plan->n_views,
+                  .n_in = step->n_in,
+                  .n_out = step->n_out,
+                  .workspace = -1};
     bool needed = false;
     int view;
     for (int i = 0; i < step->n_in; i++) GD_TRY(add_value_view(plan, step->in[i], &view));
@@ -104,18 +110,25 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
         return GD_OK;
     }
     gd_kernel_call call;
-    gd_kernel_call_set(&call, step->attrs, plan->views + c.first, c.n_in, plan->views + c.first + c.n_in, c.n_out);
+    gd_kernel_call_set(&call, step->attrs, plan->views + c.first, c.n_in,
+                       plan->views + c.first + c.n_in, c.n_out);
     call.op = step->op;
     call.device = plan->device;
     call.kernel = c.kernel = gd_kernel_select(step->op, &call, plan->device->api->kind);
-    if (!c.kernel) return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", plan->device->name, step->op->name);
+    if (!c.kernel)
+        return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", plan->device->name,
+                       step->op->name);
     GD_TRY(stage(plan, &c));
     call.in = plan->views + c.first;
     call.out = plan->views + c.first + c.n_in;
     c.workspace_bytes = c.kernel->workspace ? c.kernel->workspace(&call) : 0;
     c.scratch = c.kernel->scratch ? c.kernel->scratch(&call) : 0;
     if (c.workspace_bytes) {
-        const gd_view bytes = {.data = &gd_somewhere, .dtype = GD_U8, .rank = 1, .dims = {(int64_t)c.workspace_bytes}, .strides = {1}};
+        const gd_view bytes = {.data = &gd_somewhere,
+                               .dtype = GD_U8,
+                               .rank = 1,
+                               .dims = {(int64_t)c.workspace_bytes},
+                               .strides = {1}};
         GD_TRY(add_scratch(plan, bytes, c.workspace_bytes, &c.workspace));
     }
     if (!gd_grow(plan->calls, plan->n_calls, plan->calls_room)) return no_memory();
@@ -123,7 +136,7 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
     return GD_OK;
 }
 
-/* --- lifetimes --------------------------------------------------------------------------------- */
+/* --- lifetimes -------------------------------------------------------------------------------- */
 
 typedef struct lives {
     int *begin, *end; /* of each root: the calls in which it is used first and last; -1: never */
@@ -140,7 +153,8 @@ static void use(lives *l, int root, int call) {
 static void note_lives(const gd_plan *plan, lives *l) {
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
-        for (int v = c->first; v < c->first + c->n_in + c->n_out; v++) use(l, plan->bindings[v].root, i);
+        for (int v = c->first; v < c->first + c->n_in + c->n_out; v++)
+            use(l, plan->bindings[v].root, i);
         for (int k = c->first_copy; k < c->first_copy + c->n_before + c->n_after; k++) {
             use(l, plan->bindings[plan->copies[k].to].root, i);
             use(l, plan->bindings[plan->copies[k].from].root, i);
@@ -158,7 +172,8 @@ static bool fills(const gd_plan *plan, int view) {
     const gd_view *v = &plan->views[view];
     const gd_binding *b = &plan->bindings[view];
     return b->root >= 0 && b->offset == 0 && gd_is_row_major(v->rank, v->dims, v->strides) &&
-           (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype) == plan->program->roots[b->root].bytes;
+           (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype) ==
+               plan->program->roots[b->root].bytes;
 }
 
 static bool same_layout(const gd_view *a, const gd_view *b) {
@@ -170,7 +185,9 @@ static bool same_layout(const gd_view *a, const gd_view *b) {
  * is read before its place is written. */
 static bool reads_straight(const gd_plan *plan, const gd_pcall *c, int root, const gd_view *like) {
     for (int v = c->first; v < c->first + c->n_in; v++)
-        if (plan->bindings[v].root == root && (!fills(plan, v) || !same_layout(&plan->views[v], like))) return false;
+        if (plan->bindings[v].root == root &&
+            (!fills(plan, v) || !same_layout(&plan->views[v], like)))
+            return false;
     return true;
 }
 
@@ -184,13 +201,14 @@ static void share_in_place(const gd_plan *plan, lives *l) {
         if ((!c->step->op->ir && !fusion) || c->n_before || c->n_after) continue;
         for (int o = c->first + c->n_in; o < c->first + c->n_in + c->n_out - reduces; o++) {
             const int out = plan->bindings[o].root;
-            if (out < 0 || p->roots[out].kind != GD_ROOT_TEMPORARY || p->roots[out].fetched || l->begin[out] != i ||
-                l->same[out] != out || !fills(plan, o))
+            if (out < 0 || p->roots[out].kind != GD_ROOT_TEMPORARY || p->roots[out].fetched ||
+                l->begin[out] != i || l->same[out] != out || !fills(plan, o))
                 continue;
             for (int v = c->first; v < c->first + c->n_in; v++) {
                 int in = plan->bindings[v].root;
-                if (in < 0 || in == out || p->roots[in].kind != GD_ROOT_TEMPORARY || p->roots[in].fetched || l->end[in] != i ||
-                    l->begin[in] == i || !reads_straight(plan, c, in, &plan->views[o]))
+                if (in < 0 || in == out || p->roots[in].kind != GD_ROOT_TEMPORARY ||
+                    p->roots[in].fetched || l->end[in] != i || l->begin[in] == i ||
+                    !reads_straight(plan, c, in, &plan->views[o]))
                     continue;
                 in = l->same[in];
                 if (p->roots[in].kind != GD_ROOT_TEMPORARY || l->end[in] > i) continue;
@@ -202,13 +220,14 @@ static void share_in_place(const gd_plan *plan, lives *l) {
     }
 }
 
-/* --- assigns that need no copy ----------------------------------------------------------------- */
+/* --- assigns that need no copy ---------------------------------------------------------------- */
 
 /* Kernels get no memory for themselves, but for products, for which there is a reserve. Of those that
  * a program has brought along nothing is known. */
 static bool may_fail(const gd_plan *plan, const lives *l, const gd_pcall *c) {
     const gd_op *op = c->step->op;
-    return l->risks[c->step - plan->program->steps] || ((op->flags & GD_OP_USER) && c->kernel == op->reference);
+    return l->risks[c->step - plan->program->steps] ||
+           ((op->flags & GD_OP_USER) && c->kernel == op->reference);
 }
 
 /* The last call that may fail; -1: none. */
@@ -219,13 +238,15 @@ static int last_risk(const gd_plan *plan, const lives *l) {
 }
 
 /* Whether the call reads the root as it writes the new value, if at all: each element its own. */
-static bool updates_straight(const gd_plan *plan, const gd_pcall *k, int root, const gd_pvalue *fresh) {
+static bool updates_straight(const gd_plan *plan, const gd_pcall *k, int root,
+                             const gd_pvalue *fresh) {
     const gd_view like = gd_program_view(fresh);
     for (int x = k->first; x < k->first + k->n_in; x++) {
         if (plan->bindings[x].root != root) continue;
         const gd_view *old = &plan->views[x];
         if (!k->step->op->ir || k->n_before || k->n_after || plan->bindings[x].offset != 0 ||
-            !gd_is_row_major(old->rank, old->dims, old->strides) || !same_layout(old, &like) || old->dtype != like.dtype)
+            !gd_is_row_major(old->rank, old->dims, old->strides) || !same_layout(old, &like) ||
+            old->dtype != like.dtype)
             return false;
     }
     return true;
@@ -244,17 +265,20 @@ static bool can_write_through(const gd_plan *plan, const lives *l, const gd_comm
     const int made = l->begin[v->root];
     if (made < 0 || made >= plan->n_calls) return false;
     const gd_pcall *maker = &plan->calls[made]; /* a copy of the variable itself, written later? */
-    const bool copied = gd_step_copies(p, maker->step) && plan->bindings[maker->first].root == c->root;
+    const bool copied =
+        gd_step_copies(p, maker->step) && plan->bindings[maker->first].root == c->root;
     int written = made;
     if (copied)
         for (written = made + 1; written < plan->n_calls; written++) {
             const gd_pcall *k = &plan->calls[written];
             bool writes = false;
-            for (int o = k->first + k->n_in; o < k->first + k->n_in + k->n_out; o++) writes |= plan->bindings[o].root == v->root;
+            for (int o = k->first + k->n_in; o < k->first + k->n_in + k->n_out; o++)
+                writes |= plan->bindings[o].root == v->root;
             if (writes) break;
         }
     if (written == plan->n_calls) return false; /* it is not: it has been turned, or so */
-    return risk <= written && l->end[c->root] <= written && updates_straight(plan, &plan->calls[written], c->root, v);
+    return risk <= written && l->end[c->root] <= written &&
+           updates_straight(plan, &plan->calls[written], c->root, v);
 }
 
 static gd_status place_commits(gd_plan *plan, lives *l) {
@@ -278,7 +302,7 @@ static gd_status place_commits(gd_plan *plan, lives *l) {
     return GD_OK;
 }
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static int final_root(const lives *l, int root) {
     while (root >= 0 && l->same[root] != root) root = l->same[root];
@@ -297,7 +321,9 @@ static gd_status place_roots(gd_plan *plan, lives *l) {
     }
     for (int r = 0; r < p->n_roots; r++) {
         span_of[r] = -1;
-        if (p->roots[r].kind != GD_ROOT_TEMPORARY || p->roots[r].fetched || l->same[r] != r || l->begin[r] < 0) continue;
+        if (p->roots[r].kind != GD_ROOT_TEMPORARY || p->roots[r].fetched || l->same[r] != r ||
+            l->begin[r] < 0)
+            continue;
         span_of[r] = n;
         spans[n++] = (gd_span){.bytes = p->roots[r].bytes, .begin = l->begin[r], .end = l->end[r]};
     }
@@ -314,7 +340,8 @@ static gd_status index_views(gd_plan *plan, const lives *l) {
     const int n = plan->program->n_roots;
     plan->first_view = gd_calloc((size_t)n + 2, sizeof *plan->first_view);
     plan->views_of = gd_malloc((size_t)(plan->n_views + 1) * sizeof *plan->views_of);
-    if (!plan->first_view || !plan->views_of) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!plan->first_view || !plan->views_of)
+        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int v = 0; v < plan->n_views; v++) {
         plan->bindings[v].root = final_root(l, plan->bindings[v].root);
         if (plan->bindings[v].root >= 0) plan->first_view[plan->bindings[v].root + 1]++;
@@ -335,7 +362,8 @@ static void drop_idle_copies(gd_plan *plan) {
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall c = plan->calls[i];
         const gd_binding *from = &plan->bindings[c.first], *to = &plan->bindings[c.first + c.n_in];
-        bool idle = gd_step_copies(plan->program, c.step) && from->root == to->root && from->offset == to->offset;
+        bool idle = gd_step_copies(plan->program, c.step) && from->root == to->root &&
+                    from->offset == to->offset;
         if (!idle) plan->calls[kept++] = c;
     }
     plan->n_calls = kept;
@@ -345,7 +373,9 @@ static gd_status place_all(gd_plan *plan) {
     const int n = plan->program->n_roots;
     lives l = {gd_malloc((size_t)(n + 1) * sizeof(int)), gd_malloc((size_t)(n + 1) * sizeof(int)),
                gd_malloc((size_t)(n + 1) * sizeof(int)), gd_program_risks(plan->program)};
-    gd_status status = l.begin && l.end && l.same && l.risks ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_status status = l.begin && l.end && l.same && l.risks
+                           ? GD_OK
+                           : gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int r = 0; r < n && status == GD_OK; r++) {
         l.begin[r] = l.end[r] = -1;
         l.same[r] = r;
@@ -367,7 +397,7 @@ static gd_status place_all(gd_plan *plan) {
     return status;
 }
 
-/* --- fetches ----------------------------------------------------------------------------------- */
+/* --- fetches ---------------------------------------------------------------------------------- */
 
 /* A copy of a value that is not of this run, made before anything else. -1: no memory. */
 static int copy_first(gd_program *p, int value, bool fetched) {
@@ -375,7 +405,8 @@ static int copy_first(gd_program *p, int value, bool fetched) {
     size_t bytes;
     if (gd_dims_bytes(v.rank, v.dims, (gd_dtype)v.dtype, &bytes) != GD_OK) return -1;
     gd_pvalue copy = v;
-    copy.root = gd_program_root(p, (gd_root){.kind = GD_ROOT_TEMPORARY, .bytes = bytes, .fetched = fetched});
+    copy.root = gd_program_root(
+        p, (gd_root){.kind = GD_ROOT_TEMPORARY, .bytes = bytes, .fetched = fetched});
     copy.offset = 0;
     gd_row_major(v.rank, v.dims, copy.strides);
     int *ids = gd_program_alloc(p, 2 * sizeof *ids);
@@ -384,7 +415,8 @@ static int copy_first(gd_program *p, int value, bool fetched) {
     ids[1] = gd_program_value(p, copy);
     if (ids[1] < 0) return -1;
     memmove(p->steps + 1, p->steps, (size_t)(p->n_steps - 1) * sizeof *p->steps);
-    p->steps[0] = (gd_pstep){.op = gd_op_find("clone"), .n_in = 1, .n_out = 1, .in = ids, .out = ids + 1};
+    p->steps[0] =
+        (gd_pstep){.op = gd_op_find("clone"), .n_in = 1, .n_out = 1, .in = ids, .out = ids + 1};
     return ids[1];
 }
 
@@ -402,7 +434,8 @@ static gd_status copy_assigned(gd_program *p) {
     for (int i = 0; i < p->n_commits; i++) {
         const gd_root_kind kind = p->roots[p->values[p->commits[i].value].root].kind;
         if (kind != GD_ROOT_VARIABLE && kind != GD_ROOT_OUTSIDE) continue;
-        if ((p->commits[i].value = copy_first(p, p->commits[i].value, false)) < 0) return gd_failure();
+        if ((p->commits[i].value = copy_first(p, p->commits[i].value, false)) < 0)
+            return gd_failure();
     }
     return GD_OK;
 }
@@ -467,7 +500,7 @@ static gd_status build(gd_plan *plan) {
     return status == GD_OK ? place_all(plan) : status;
 }
 
-/* --- a limit ----------------------------------------------------------------------------------- */
+/* --- a limit ---------------------------------------------------------------------------------- */
 
 /* A program before calls were made of it, and what these need. */
 typedef struct state {
@@ -502,7 +535,8 @@ static gd_status note_needs(const gd_plan *plan, state *s) {
         const gd_pcall *c = &plan->calls[i];
         size_t *bytes = &s->scratch[c->step - p->steps];
         for (int v = c->first; v < c->first + c->n_in + c->n_out; v++)
-            if (plan->bindings[v].root >= s->n_roots) *bytes += p->roots[plan->bindings[v].root].bytes;
+            if (plan->bindings[v].root >= s->n_roots)
+                *bytes += p->roots[plan->bindings[v].root].bytes;
         *bytes += c->workspace_bytes;
     }
     for (int i = 0; i < p->n_commits; i++)
@@ -512,7 +546,8 @@ static gd_status note_needs(const gd_plan *plan, state *s) {
 
 /* One try: values are computed twice until no more than `target` bytes are alive. */
 static gd_status rebuild(gd_plan *plan, const state *before, size_t target) {
-    const gd_remat how = {.target = target, .scratch = before->scratch, .elsewhere = before->elsewhere};
+    const gd_remat how = {
+        .target = target, .scratch = before->scratch, .elsewhere = before->elsewhere};
     unbuild(plan, before);
     plan->recomputed = gd_pass_remat(plan->program, &how);
     return plan->recomputed < 0 ? gd_this_thread.noted : build(plan);
@@ -535,14 +570,19 @@ static gd_status fit(gd_plan *plan, state *before, size_t limit) {
         target = target > over ? target - over : 0;
     }
     return gd_fail(GD_E_MEMORY,
-                   "a run needs a block of %zu bytes, and of %zu where values are computed twice, but the memory limit is %zu; "
+                   "a run needs a block of %zu bytes, and of %zu where values are computed twice, "
+                   "but the memory limit is %zu; "
                    "smaller batches need less, or allow as much with .memory_limit",
                    whole, least, limit);
 }
 
 static gd_status build_within(gd_plan *plan, size_t limit) {
     gd_program *p = plan->program;
-    state before = {.steps = p->steps, .n_steps = p->n_steps, .steps_room = p->steps_room, .n_roots = p->n_roots, .n_values = p->n_values};
+    state before = {.steps = p->steps,
+                    .n_steps = p->n_steps,
+                    .steps_room = p->steps_room,
+                    .n_roots = p->n_roots,
+                    .n_values = p->n_values};
     gd_status status = build(plan);
     if (status == GD_OK) status = fit(plan, &before, limit);
     if (p->steps != before.steps) gd_free(before.steps);
@@ -569,7 +609,8 @@ static gd_status check_devices(const gd_program *p, const gd_device *device) {
     return GD_OK;
 }
 
-gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t limit, gd_plan **made) {
+gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t limit,
+                       gd_plan **made) {
     const gd_status room = gd_check_stack();
     gd_plan *plan = room == GD_OK ? gd_calloc(1, sizeof *plan) : NULL;
     *made = NULL;
@@ -587,7 +628,8 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     if (status == GD_OK) status = copy_assigned(program);
     if (status == GD_OK && gd_pass_early(program) < 0) status = gd_this_thread.noted;
     if (status == GD_OK) status = gd_control_prepare(program, device, level);
-    if (status == GD_OK && program->n_commits > 0 && device->api->reserve) status = device->api->reserve(device); /* see may_fail */
+    if (status == GD_OK && program->n_commits > 0 && device->api->reserve)
+        status = device->api->reserve(device); /* see may_fail */
     if (status == GD_OK) status = build_within(plan, limit);
     if (status == GD_OK) status = list_buffers(plan);
     if (status != GD_OK) {

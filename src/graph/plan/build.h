@@ -18,7 +18,7 @@ typedef struct gd_pcall {
     int first, n_in, n_out;
     int workspace; /* a view, or -1 */
     size_t workspace_bytes;
-    size_t scratch; /* of each thread, at most */
+    size_t scratch;                    /* of each thread, at most */
     int first_copy, n_before, n_after; /* copies that give the kernel the simple case it asks for */
 } gd_pcall;
 
@@ -42,9 +42,9 @@ struct gd_plan {
     gd_pcopy *copies;
     int n_copies, copies_room;
     int first_commit_copy, n_commit_copies;
-    gd_place *places;             /* of each root */
-    int *first_view, *views_of;   /* the views of root r: views_of[first_view[r]] ... */
-    int *buffers;                 /* roots that are fetched */
+    gd_place *places;           /* of each root */
+    int *first_view, *views_of; /* the views of root r: views_of[first_view[r]] ... */
+    int *buffers;               /* roots that are fetched */
     int n_buffers;
     size_t slab, live;
     int recomputed; /* steps that are there a second time */

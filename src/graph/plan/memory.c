@@ -17,8 +17,7 @@ static size_t rounded(size_t bytes) {
     return (bytes + GD_SLAB_ALIGNMENT - 1) / GD_SLAB_ALIGNMENT * GD_SLAB_ALIGNMENT;
 }
 
-/* --- how much is alive -------------------------------------------------------------------------
- */
+/* --- how much is alive ------------------------------------------------------------------------ */
 
 static int by_begin(const void *a, const void *b) {
     const int x = (*(gd_span *const *)a)->begin, y = (*(gd_span *const *)b)->begin;
@@ -43,8 +42,7 @@ static size_t peak_of(gd_span *spans, int count, gd_span **begins, gd_span **end
     return peak;
 }
 
-/* --- one way of placing ------------------------------------------------------------------------
- */
+/* --- one way of placing ----------------------------------------------------------------------- */
 
 static bool meet(const gd_span *a, const gd_span *b) {
     return a->begin <= b->end && a->end >= b->begin;
@@ -72,10 +70,8 @@ static void insert_by_offset(gd_span **placed, int count, gd_span *s) {
     int low = 0, high = count;
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (placed[middle]->offset <= s->offset)
-            low = middle + 1;
-        else
-            high = middle;
+        if (placed[middle]->offset <= s->offset) low = middle + 1;
+        else high = middle;
     }
     memmove(placed + low + 1, placed + low, (size_t)(count - low) * sizeof *placed);
     placed[low] = s;
@@ -93,8 +89,7 @@ static size_t place(gd_span **order, int count, gd_span **placed, int *highest) 
     return slab;
 }
 
-/* --- orders to try -----------------------------------------------------------------------------
- */
+/* --- orders to try ---------------------------------------------------------------------------- */
 
 static int compare(size_t x, size_t y) { return x > y ? -1 : x < y; }
 static size_t life(const gd_span *s) { return (size_t)(s->end - s->begin + 1); }
@@ -183,10 +178,8 @@ gd_status gd_place_spans(gd_span *spans, int count, size_t *slab, size_t *live) 
         for (int o = 0; o < ORDERS && s.slab > s.live && !(count > MANY && is_good(&s)); o++) {
             for (int i = 0; i < count; i++) order[i] = &spans[i];
             qsort(order, (size_t)count, sizeof *order, orders[o]);
-            if (turn == 0)
-                try_order(&s);
-            else
-                improve(&s, tries);
+            if (turn == 0) try_order(&s);
+            else improve(&s, tries);
         }
     for (int i = 0; i < count; i++) spans[i].offset = best[i];
     *slab = s.slab;

@@ -28,4 +28,6 @@ static size_t most_scratch(const gd_plan *plan) {
     return most;
 }
 
-size_t gd_plan_scratch(const gd_plan *plan) { return (size_t)gd_num_threads() * most_scratch(plan); }
+size_t gd_plan_scratch(const gd_plan *plan) {
+    return (size_t)gd_num_threads() * most_scratch(plan);
+}

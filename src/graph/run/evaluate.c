@@ -40,8 +40,7 @@ typedef struct {
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to run a graph"); }
 
-/* --- what is needed ----------------------------------------------------------------------------
- */
+/* --- what is needed --------------------------------------------------------------------------- */
 
 static gd_status add(run *r, gd_node *node) {
     if (gd_map_find(&r->seen, node) >= 0) return GD_OK;
@@ -70,10 +69,8 @@ static entry *find(const run *r, const gd_node *node) {
     while (low <= high) {
         int middle = (low + high) / 2;
         if (r->entries[middle].node == node) return &r->entries[middle];
-        if (r->entries[middle].node->order < node->order)
-            low = middle + 1;
-        else
-            high = middle - 1;
+        if (r->entries[middle].node->order < node->order) low = middle + 1;
+        else high = middle - 1;
     }
     return NULL;
 }
@@ -96,8 +93,7 @@ static gd_status gather(run *r, gd_tensors fetches) {
     return GD_OK;
 }
 
-/* --- assigns -----------------------------------------------------------------------------------
- */
+/* --- assigns ---------------------------------------------------------------------------------- */
 
 static gd_status add_commit(run *r, gd_tensor *to, gd_tensor *value, const gd_node *node) {
     for (int i = 0; i < r->n_commits; i++)
@@ -175,17 +171,16 @@ static gd_status do_commits(const run *r) {
     for (int i = 0; i < r->n_commits && status == GD_OK; i++)
         if (is_last(r, i)) status = gd_copy_tensor(r->commits[i].to, r->commits[i].value);
     GD_TRY(gd_postpone_end(&copies, status));
-    for (int i = 0; i < r->n_commits; i++)
-        atomic_fetch_add(&r->commits[i].to->storage->version, 1);
+    for (int i = 0; i < r->n_commits; i++) atomic_fetch_add(&r->commits[i].to->storage->version, 1);
     return GD_OK;
 }
 
-/* --- running -----------------------------------------------------------------------------------
- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static gd_status run_with(run *r, entry *e, gd_tensor **in) {
     gd_node *node = e->node;
-    if (r->as_ops) return gd_node_run(node, in, e->values, &r->running); /* they write for themselves */
+    if (r->as_ops)
+        return gd_node_run(node, in, e->values, &r->running); /* they write for themselves */
     if (node->op->flags & GD_OP_ASSIGNS) return run_assign(r, e, in);
     GD_TRY(copy_written(r, node, in));
     return gd_node_run(node, in, e->values, &r->running);
@@ -229,7 +224,8 @@ static gd_status evaluate(run *r, gd_tensors fetches) {
         }
     }
     if (r->on_tape && r->running.tape)
-        return gd_fail(GD_E_UNSUPPORTED, "gradients through a loop of unknown length have no gradient in a graph");
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "gradients through a loop of unknown length have no gradient in a graph");
     gd_status status = GD_OK;
     int before = 0, autocast = gd_this_thread.autocast;
     if (!r->as_ops) {
@@ -252,8 +248,8 @@ static gd_status take_results(const run *r, gd_tensors fetches, gd_tensor **resu
     return GD_OK;
 }
 
-gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
-                           gd_rng noise, bool assigns) {
+gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
+                           bool assigns) {
     gd_tensor **results = gd_list_new(fetches.count);
     if (!results) {
         gd_error_stick(GD_E_MEMORY);
@@ -281,9 +277,12 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     return (gd_tensors){results, fetches.count};
 }
 
-static gd_status evaluate_kept(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
-                               bool as_ops, gd_tensor **results) {
-    run r = {.feeds = feeds, .fed = values, .running = {.run = noise.call, .steps = noise.seed}, .on_tape = true,
+static gd_status evaluate_kept(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                               gd_rng noise, bool as_ops, gd_tensor **results) {
+    run r = {.feeds = feeds,
+             .fed = values,
+             .running = {.run = noise.call, .steps = noise.seed},
+             .on_tape = true,
              .as_ops = as_ops};
     gd_status status = evaluate(&r, fetches);
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
@@ -294,11 +293,13 @@ static gd_status evaluate_kept(gd_tensors fetches, gd_tensors feeds, gd_tensors 
     return status;
 }
 
-gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results) {
+gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
+                              gd_tensor **results) {
     return evaluate_kept(fetches, feeds, values, noise, false, results);
 }
 
-gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise, gd_tensor **results) {
+gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
+                             gd_tensor **results) {
     return evaluate_kept(fetches, feeds, values, noise, true, results);
 }
 
@@ -306,13 +307,13 @@ gd_tensors gd_evaluate_nodes(gd_tensors fetches, gd_tensors feeds, gd_tensors va
     return gd_evaluate_run(fetches, feeds, values, (gd_rng){0, 0}, true);
 }
 
-/* --- numbers that follow from sizes (ops/late.h) -------------------------------------------------
- */
+/* --- numbers that follow from sizes (ops/late.h) ---------------------------------------------- */
 
 static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
     const int64_t count = gd_numel(t->rank, t->dims);
     if (gd_dtype_is_float((gd_dtype)t->dtype) || t->rank > 1 || count > GD_LATE_NUMBERS)
-        return gd_fail(GD_E_UNSUPPORTED, "%lld numbers of dtype %s in %d dimensions are no list of whole numbers",
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "%lld numbers of dtype %s in %d dimensions are no list of whole numbers",
                        (long long)count, gd_dtype_name((gd_dtype)t->dtype), t->rank);
     n->count = (int)count;
     return count ? gd_copy_out(gd_cast(t, GD_I64), n->at, (size_t)count * sizeof *n->at) : GD_OK;
@@ -323,7 +324,8 @@ static gd_status late_numbers(gd_tensor *t, gd_numbers *n) {
     const gd_tracing tracing = gd_tracing_off();
     gd_tensor *value = t;
     if (t->kind == GD_SYMBOL) {
-        gd_tensors got = gd_evaluate_nodes(gd_list(t), (gd_tensors){NULL, 0}, (gd_tensors){NULL, 0});
+        gd_tensors got =
+            gd_evaluate_nodes(gd_list(t), (gd_tensors){NULL, 0}, (gd_tensors){NULL, 0});
         value = got.at[0];
     }
     const gd_status status = value->kind == GD_VALUE ? read_numbers(value, n) : gd_failure();

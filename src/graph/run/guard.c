@@ -19,8 +19,7 @@ static gd_forked *objects;
 void gd_guard_lock(gd_guard guard) { pthread_mutex_lock(&guards[guard].mutex); }
 void gd_guard_unlock(gd_guard guard) { pthread_mutex_unlock(&guards[guard].mutex); }
 
-/* --- sleeping ------------------------------------------------------------------------------------
- */
+/* --- sleeping --------------------------------------------------------------------------------- */
 
 void gd_sleepers_init(gd_sleepers *s) { *s = (gd_sleepers){NULL, &s->first}; }
 
@@ -71,8 +70,7 @@ bool gd_work_in_child(gd_work *w) {
     return true;
 }
 
-/* --- fork ----------------------------------------------------------------------------------------
- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 /* How long a fork waits for runs that write, so that the child finds whole variables. */
 enum { MOST_WAIT_MS = 2000 };

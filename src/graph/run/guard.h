@@ -18,8 +18,7 @@ gd_guard gd_guard_new(void); /* one of the few */
 void gd_guard_lock(gd_guard guard);
 void gd_guard_unlock(gd_guard guard);
 
-/* --- sleeping ------------------------------------------------------------------------------------
- */
+/* --- sleeping --------------------------------------------------------------------------------- */
 
 /* A thread that sleeps, on its own stack: a queue has no state that a fork could tear. */
 typedef struct gd_sleeper {
@@ -55,8 +54,7 @@ void gd_work_end(gd_work *w);
 /* In the child of a fork: forgets the work of another thread, and tells whether there was some. */
 bool gd_work_in_child(gd_work *w);
 
-/* --- fork ----------------------------------------------------------------------------------------
- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 /* An object that has to know that it is in the child of a fork. */
 typedef struct gd_forked {

@@ -37,15 +37,20 @@ typedef struct traced {
     int64_t key;
     int autocast; /* the setting that it was traced under */
     int n_in, n_out, n_leaves;
-    uint64_t n_noise; /* how many numbers of the generator a call takes; its random nodes count from 0 */
+    uint64_t
+        n_noise; /* how many numbers of the generator a call takes; its random nodes count from 0 */
     gd_tensor **in, **out; /* symbols */
-    gd_tensor **written;   /* what the function has made of its inputs; NULL: the input itself, unwritten */
+    gd_tensor *
+        *written; /* what the function has made of its inputs; NULL: the input itself, unwritten */
     int n_written;
-    bool *read, looked[2]; /* which captured tensors gx needs; and for which of the two that is known */
-    gd_tensor **leaves;    /* tensors outside that want a gradient: parameters, or results on the tape */
-    gd_tensor *effects;    /* to be fetched for what the function writes; NULL: nothing */
-    gd_tensor **gy;        /* symbols for the gradients of the results */
-    gd_tensor **gx[2];     /* and of the inputs and leaves, made when they are first asked for; [1]: such as
+    bool *read,
+        looked[2]; /* which captured tensors gx needs; and for which of the two that is known */
+    gd_tensor *
+        *leaves; /* tensors outside that want a gradient: parameters, or results on the tape */
+    gd_tensor *effects; /* to be fetched for what the function writes; NULL: nothing */
+    gd_tensor **gy;     /* symbols for the gradients of the results */
+    gd_tensor *
+        *gx[2]; /* and of the inputs and leaves, made when they are first asked for; [1]: such as
                             * have gradients themselves */
     gd_function function;
 } traced;
@@ -62,7 +67,7 @@ struct gd_jit {
     traced *first;   /* the one used last comes first */
 };
 
-/* --- objects ----------------------------------------------------------------------------------- */
+/* --- objects ---------------------------------------------------------------------------------- */
 
 static void traced_in_child(gd_forked *forked) {
     traced *t = (traced *)((char *)forked - offsetof(traced, forked));
@@ -111,14 +116,16 @@ static const gd_class jit_class = {.name = "jit", .destroy = jit_destroy};
 
 static gd_status check_options(gd_body fn, const gd_jit_options *o) {
     if (!fn) return gd_fail(GD_E_ARGUMENT, "gd_jit_new: the function is NULL");
-    if (o->level < 0 || o->level > 2) return gd_fail(GD_E_ARGUMENT, "gd_jit_new: level %d; there are 0 to 2", o->level);
+    if (o->level < 0 || o->level > 2)
+        return gd_fail(GD_E_ARGUMENT, "gd_jit_new: level %d; there are 0 to 2", o->level);
     if (o->plans < 1) return gd_fail(GD_E_ARGUMENT, "gd_jit_new: %d plans; at least 1", o->plans);
     return GD_OK;
 }
 
 gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_options *o) {
     gd_status status = check_options(fn, o);
-    gd_jit *jit = status == GD_OK && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *jit) : NULL;
+    gd_jit *jit =
+        status == GD_OK && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *jit) : NULL;
     if (!jit) {
         gd_report(site, status != GD_OK ? status : gd_fail(GD_E_MEMORY, "no memory for a jit"));
         return NULL;
@@ -139,7 +146,7 @@ gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_opt
 
 int gd_jit_traces(const gd_jit *jit) { return jit ? atomic_load(&jit->traces) : 0; }
 
-/* --- tracing ----------------------------------------------------------------------------------- */
+/* --- tracing ---------------------------------------------------------------------------------- */
 
 /* Captured tensors that want a gradient, each once. */
 static gd_status find_leaves(traced *t) {
@@ -184,7 +191,8 @@ static gd_status make_inputs(traced *t, gd_tensors inputs, gd_tensor **given) {
         char name[24];
         snprintf(name, sizeof name, "input%d", (int)i);
         gd_this_thread.device = x->device;
-        gd_tensor *symbol = gd_placeholder(gd_shape_of(x->rank, x->dims), .dtype = (gd_dtype)x->dtype, .name = name);
+        gd_tensor *symbol = gd_placeholder(gd_shape_of(x->rank, x->dims),
+                                           .dtype = (gd_dtype)x->dtype, .name = name);
         gd_this_thread.device = device;
         if (symbol->kind == GD_FAILED) return gd_failure();
         t->in[t->n_in++] = gd_retain(symbol);
@@ -195,14 +203,17 @@ static gd_status make_inputs(traced *t, gd_tensors inputs, gd_tensor **given) {
 }
 
 static gd_status take_results(traced *t, gd_tensors y) {
-    if (y.count < 0 || (y.count > 0 && !y.at)) return gd_fail(GD_E_STATE, "the function returned a list that is none");
+    if (y.count < 0 || (y.count > 0 && !y.at))
+        return gd_fail(GD_E_STATE, "the function returned a list that is none");
     t->out = gd_calloc((size_t)y.count + 1, sizeof *t->out);
     if (!t->out) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     for (int64_t k = 0; k < y.count; k++) {
-        if (!y.at[k]) return gd_fail(GD_E_STATE, "result %lld of the function is NULL", (long long)k);
+        if (!y.at[k])
+            return gd_fail(GD_E_STATE, "result %lld of the function is NULL", (long long)k);
         gd_tensor *symbol;
         GD_TRY(gd_graph_read(t->graph, y.at[k], &symbol));
-        if (symbol->kind == GD_VALUE) symbol = gd_clone(symbol); /* not made by the function: noted as a copy */
+        if (symbol->kind == GD_VALUE)
+            symbol = gd_clone(symbol); /* not made by the function: noted as a copy */
         if (symbol->kind != GD_SYMBOL) return gd_failure();
         t->out[t->n_out++] = gd_retain(symbol);
     }
@@ -258,7 +269,9 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     gd_scope *scope = gd_scope_open();
     gd_device *device = inputs.count > 0 ? inputs.at[0]->device : gd_default_device();
     t->graph = t->in && t->written ? gd_retain(gd_graph_new()) : NULL;
-    t->session = t->graph ? gd_retain(gd_session_new(t->graph, .device = device, .level = jit->level)) : NULL;
+    t->session = t->graph
+                     ? gd_retain(gd_session_new(t->graph, .device = device, .level = jit->level))
+                     : NULL;
     gd_status status = t->session ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
     if (status == GD_OK) {
         t->graph->jit = t->graph->traces_writes = true;
@@ -271,7 +284,8 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
         traced_release(t);
         return status;
     }
-    t->function = (gd_function){.name = "jit", .n_out = t->n_out, .forward = forward, .backward = backward};
+    t->function =
+        (gd_function){.name = "jit", .n_out = t->n_out, .forward = forward, .backward = backward};
     atomic_fetch_add(&jit->traces, 1);
     *made = t;
     return GD_OK;
@@ -288,20 +302,25 @@ static bool has_moved(const traced *t) {
 static bool is_for(const traced *t, gd_tensors inputs, int64_t key) {
     if (t->key != key || t->autocast != gd_this_thread.autocast || t->n_in != inputs.count)
         return false;
-    for (int i = 0; i < t->graph->n_captured; i++) /* parameters may have been frozen since, or the other way */
-        if (t->graph->captured[i].wants != t->graph->captured[i].tensor->requires_grad) return false;
+    for (int i = 0; i < t->graph->n_captured;
+         i++) /* parameters may have been frozen since, or the other way */
+        if (t->graph->captured[i].wants != t->graph->captured[i].tensor->requires_grad)
+            return false;
     if (!gd_traced_values_fit(t->graph) || !gd_leaf_grads_fit(t->graph)) return false;
     for (int i = 0; i < t->n_in; i++) {
         const gd_tensor *a = t->in[i], *b = inputs.at[i];
-        if (a->dtype != b->dtype || a->device != b->device || a->rank != b->rank || memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) != 0) return false;
+        if (a->dtype != b->dtype || a->device != b->device || a->rank != b->rank ||
+            memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) != 0)
+            return false;
     }
     return true;
 }
 
-/* --- running ----------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 /* Feeds symbols their values, then runs; `results` gets the fetches. */
-static gd_status run(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches, gd_rng noise, gd_tensor **results) {
+static gd_status run(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches,
+                     gd_rng noise, gd_tensor **results) {
     gd_tensor **feeds =
         gd_calloc((size_t)(2 * (t->n_in + t->n_out + t->graph->n_grads)) + 1, sizeof *feeds);
     if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
@@ -344,7 +363,8 @@ static gd_status run_fetches(traced *t, gd_tensor *const *x, gd_rng noise, gd_te
     if (status == GD_OK && n > 0) status = run(t, x, NULL, (gd_tensors){lists, n}, noise, results);
     for (int k = 0; k < t->n_out && status == GD_OK; k++) y[k] = results[k];
     for (int i = 0, k = t->n_out; i < t->n_in && status == GD_OK; i++)
-        if (t->written[i] && gd_assign(x[i], results[k++])->kind == GD_FAILED) status = gd_failure();
+        if (t->written[i] && gd_assign(x[i], results[k++])->kind == GD_FAILED)
+            status = gd_failure();
     if (status == GD_OK) status = gd_leaf_grads_end(t->graph, results, n);
     gd_free(lists);
     return status;
@@ -370,7 +390,8 @@ static gd_tensor *remember(const traced *t, gd_rng noise) {
     if (!data) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a jit"));
     data[0] = (int64_t)noise.seed;
     data[1] = (int64_t)noise.call;
-    for (int i = 0; i < n; i++) data[2 + i] = atomic_load(&t->graph->captured[i].tensor->storage->version);
+    for (int i = 0; i < n; i++)
+        data[2 + i] = atomic_load(&t->graph->captured[i].tensor->storage->version);
     gd_device *device = gd_this_thread.device;
     gd_this_thread.device = NULL; /* it is read here */
     gd_tensor *memory = gd_from_array(gd_dims(2 + n), GD_I64, data);
@@ -391,7 +412,8 @@ static gd_status inputs_before(const traced *t, gd_tensor *const *x, gd_tensor *
 static void forward(gd_context *c) {
     traced *t = c->user;
     gd_tensor **before = gd_calloc((size_t)t->n_in + 1, sizeof *before);
-    gd_status status = before ? inputs_before(t, c->x, before) : gd_fail(GD_E_MEMORY, "no memory for a jit");
+    gd_status status =
+        before ? inputs_before(t, c->x, before) : gd_fail(GD_E_MEMORY, "no memory for a jit");
     const gd_rng noise = take_noise(t);
     gd_tensor *memory = status == GD_OK ? remember(t, noise) : &gd_error_tensor;
     if (status == GD_OK && memory->kind == GD_FAILED) status = gd_failure();
@@ -404,9 +426,11 @@ static void forward(gd_context *c) {
     for (int k = 0; k < c->n_out; k++) c->y[k] = &gd_error_tensor;
 }
 
-/* --- gradients --------------------------------------------------------------------------------- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
-static gd_tensor *wanted_by(const traced *t, int i) { return i < t->n_in ? t->in[i] : t->leaves[i - t->n_in]; }
+static gd_tensor *wanted_by(const traced *t, int i) {
+    return i < t->n_in ? t->in[i] : t->leaves[i - t->n_in];
+}
 
 /* Adds placeholders for the gradients of the results to the graph, which is being built. */
 static gd_status make_feeds(traced *t) {
@@ -416,7 +440,8 @@ static gd_status make_feeds(traced *t) {
     for (int k = 0; k < t->n_out && status == GD_OK; k++) {
         const gd_tensor *y = t->out[k];
         if (!gd_dtype_is_float((gd_dtype)y->dtype)) continue;
-        gd_tensor *symbol = gd_placeholder(gd_shape_of(y->rank, y->dims), .dtype = (gd_dtype)y->dtype);
+        gd_tensor *symbol =
+            gd_placeholder(gd_shape_of(y->rank, y->dims), .dtype = (gd_dtype)y->dtype);
         if (symbol->kind == GD_FAILED) status = gd_failure();
         else gy[k] = gd_retain(symbol);
     }
@@ -430,7 +455,8 @@ static gd_status add_gradients(traced *t, bool again) {
     if (t->gx[again]) return GD_OK;
     const int n_by = t->n_in + t->n_leaves;
     gd_tensor **gx = gd_calloc((size_t)n_by + 1, sizeof *gx);
-    gd_tensor **by = gd_calloc((size_t)(n_by + 2 * t->n_out) + 1, sizeof *by), **of = by + n_by, **gy = of + t->n_out;
+    gd_tensor **by = gd_calloc((size_t)(n_by + 2 * t->n_out) + 1, sizeof *by), **of = by + n_by,
+              **gy = of + t->n_out;
     gd_scope *scope = gd_scope_open();
     gd_block block = gd_graph_begin(t->graph);
     gd_status status = gx && by ? make_feeds(t) : gd_fail(GD_E_MEMORY, "no memory for a jit");
@@ -441,8 +467,9 @@ static gd_status add_gradients(traced *t, bool again) {
         if (t->gy[k]) of[n_of] = t->out[k], gy[n_of++] = t->gy[k];
     if (status == GD_OK && n_floats > 0 && n_of > 0) {
         gd_walks_stay_inside = true; /* those of leaves are called when the tape is walked back */
-        gd_tensors g = gd_grad(((gd_tensors){of, n_of}), ((gd_tensors){by, n_floats}), .gradients = (gd_tensors){gy, n_of},
-                               .allow_unused = true, .create_graph = again);
+        gd_tensors g = gd_grad(((gd_tensors){of, n_of}), ((gd_tensors){by, n_floats}),
+                               .gradients = (gd_tensors){gy, n_of}, .allow_unused = true,
+                               .create_graph = again);
         gd_walks_stay_inside = false;
         if (gd_failed()) status = gd_failure();
         for (int i = 0, k = 0; i < n_by && status == GD_OK; i++)
@@ -463,8 +490,10 @@ static void mark_read(traced *t, const gd_node *node) {
     for (int i = 0; i < node->n_in; i++) {
         const gd_op *op = node->op;
         const gd_slot *slot = &node->slots[i];
-        if (slot->symbol || !slot->storage || (op && i < op->n_inputs && op->inputs[i].mutated)) continue;
-        for (int k = 0; k < g->n_captured; k++) t->read[k] |= g->captured[k].tensor->storage == slot->storage;
+        if (slot->symbol || !slot->storage || (op && i < op->n_inputs && op->inputs[i].mutated))
+            continue;
+        for (int k = 0; k < g->n_captured; k++)
+            t->read[k] |= g->captured[k].tensor->storage == slot->storage;
     }
     const gd_subgraph *sub;
     for (int k = 0; (sub = gd_node_subgraph(node, k)); k++)
@@ -481,13 +510,15 @@ static gd_status find_read(traced *t, gd_tensor *const *gx) {
         return gd_fail(GD_E_MEMORY, "no memory for a jit");
     }
     for (int i = 0; i < t->n_in + t->n_leaves; i++)
-        if (gx[i] && gx[i]->kind == GD_SYMBOL && gx[i]->node->origin) needed[gx[i]->node->origin->number] = true;
+        if (gx[i] && gx[i]->kind == GD_SYMBOL && gx[i]->node->origin)
+            needed[gx[i]->node->origin->number] = true;
     for (int n = g->count; n-- > 0;) {
         const gd_node *node = g->nodes[n];
         if (!needed[n]) continue;
         mark_read(t, node);
         for (int i = 0; i < node->n_in; i++)
-            if (node->slots[i].symbol && node->slots[i].node->origin) needed[node->slots[i].node->origin->number] = true;
+            if (node->slots[i].symbol && node->slots[i].node->origin)
+                needed[node->slots[i].node->origin->number] = true;
         for (int i = 0; i < node->origin->n_after; i++)
             if (node->origin->after[i]->origin)
                 needed[node->origin->after[i]->origin->number] = true;
@@ -539,16 +570,20 @@ static gd_status check_captured(const traced *t, const int64_t *versions) {
                            gd_describe(x, shape, sizeof shape), x->device->name);
         if (!t->read[i] || (int64_t)atomic_load(&x->storage->version) == versions[i]) continue;
         bool by_function = false;
-        for (int k = 0; k < g->n_written; k++) by_function |= g->written[k].tensor->storage == x->storage;
+        for (int k = 0; k < g->n_written; k++)
+            by_function |= g->written[k].tensor->storage == x->storage;
         return gd_fail(GD_E_STATE, "a tensor of shape %s that the function uses was overwritten %s",
                        gd_shape_text(x->rank, x->dims, shape, sizeof shape),
-                       by_function ? "by the function itself, and its gradient needs what was there before" : "since the call");
+                       by_function
+                           ? "by the function itself, and its gradient needs what was there before"
+                           : "since the call");
     }
     return GD_OK;
 }
 
 /* For gradients of gradients: the nodes of the graph one after the other, as eager ops on the tape. */
-static gd_status run_on_tape(traced *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors wanted, gd_rng noise, gd_tensor **results) {
+static gd_status run_on_tape(traced *t, gd_tensor *const *x, gd_tensor *const *gy,
+                             gd_tensors wanted, gd_rng noise, gd_tensor **results) {
     const int n = t->n_in + t->n_out;
     gd_tensor **feeds = gd_malloc((2 * (size_t)n + 1) * sizeof *feeds), **values = feeds + n;
     if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
@@ -556,9 +591,12 @@ static gd_status run_on_tape(traced *t, gd_tensor *const *x, gd_tensor *const *g
     for (int i = 0; i < t->n_in; i++) feeds[fed] = t->in[i], values[fed++] = x[i];
     for (int k = 0; k < t->n_out; k++)
         if (gy[k]) feeds[fed] = t->gy[k], values[fed++] = gy[k];
-    gd_status status = gd_evaluate_on_tape(wanted, (gd_tensors){feeds, fed}, (gd_tensors){values, fed}, noise, results);
+    gd_status status = gd_evaluate_on_tape(wanted, (gd_tensors){feeds, fed},
+                                           (gd_tensors){values, fed}, noise, results);
     gd_free(feeds);
-    if (status == GD_E_UNSUPPORTED) gd_error_suffix("; for gradients of gradients, call the function itself instead of its gd_jit");
+    if (status == GD_E_UNSUPPORTED)
+        gd_error_suffix(
+            "; for gradients of gradients, call the function itself instead of its gd_jit");
     return status;
 }
 
@@ -572,7 +610,8 @@ static gd_status run_backward(traced *t, gd_context *c) {
     const int64_t *remembered = gd_data(memory);
     const gd_rng noise = {(uint64_t)remembered[0], (uint64_t)remembered[1]};
     GD_TRY(check_captured(t, remembered + 2));
-    gd_tensor **lists = gd_calloc((size_t)(t->n_in + 2 * n_by) + 1, sizeof *lists), **wanted = lists + t->n_in, **results = wanted + n_by;
+    gd_tensor **lists = gd_calloc((size_t)(t->n_in + 2 * n_by) + 1, sizeof *lists),
+              **wanted = lists + t->n_in, **results = wanted + n_by;
     if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     gd_status status = GD_OK;
     int n = 0;
@@ -601,7 +640,7 @@ static void backward(gd_context *c) {
         if (c->needs[i]) c->gx[i] = &gd_error_tensor;
 }
 
-/* --- the call ---------------------------------------------------------------------------------- */
+/* --- the call --------------------------------------------------------------------------------- */
 
 static gd_status check_inputs(const gd_jit *jit, gd_tensors inputs) {
     if (!jit) return gd_fail(GD_E_ARGUMENT, "the jit is NULL");
@@ -609,7 +648,8 @@ static gd_status check_inputs(const gd_jit *jit, gd_tensors inputs) {
         const gd_tensor *x = inputs.at[i];
         if (!x) return gd_fail(GD_E_ARGUMENT, "input %lld is NULL", (long long)i);
         if (x->kind == GD_FAILED) return gd_failure();
-        if (x->kind == GD_META) return gd_fail(GD_E_ARGUMENT, "input %lld has no data", (long long)i);
+        if (x->kind == GD_META)
+            return gd_fail(GD_E_ARGUMENT, "input %lld has no data", (long long)i);
     }
     return GD_OK;
 }
@@ -625,7 +665,8 @@ enum { DEEPEST = 64 };
 static _Thread_local int depth;
 
 static gd_status call_in_place(gd_jit *jit, gd_tensors inputs, gd_tensors *results) {
-    if (depth >= DEEPEST) return gd_fail(GD_E_STATE, "functions call each other by their jits without end");
+    if (depth >= DEEPEST)
+        return gd_fail(GD_E_STATE, "functions call each other by their jits without end");
     depth++;
     *results = jit->fn(inputs, jit->user);
     depth--;
@@ -719,8 +760,11 @@ static gd_status wants_gradient(const traced *t, gd_tensors inputs, bool *wants)
     for (int64_t i = 0; i < inputs.count; i++) {
         *wants |= inputs.at[i]->requires_grad;
         if (t->written[i] && inputs.at[i]->requires_grad)
-            return gd_fail(GD_E_STATE, "the function writes input %lld in place, which requires a gradient; use the op that makes "
-                           "a new tensor, or GD_NO_GRAD", (long long)i);
+            return gd_fail(GD_E_STATE,
+                           "the function writes input %lld in place, which requires a gradient; "
+                           "use the op that makes "
+                           "a new tensor, or GD_NO_GRAD",
+                           (long long)i);
     }
     /* a function that has walked back itself has spent what it would need */
     *wants = (*wants || t->n_leaves > 0) && t->n_out > 0 && t->graph->n_grads == 0;

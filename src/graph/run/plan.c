@@ -19,7 +19,7 @@ struct gd_instance {
     gd_storage **fetched; /* for each fetch buffer */
 };
 
-/* --- instances --------------------------------------------------------------------------------- */
+/* --- instances -------------------------------------------------------------------------------- */
 
 static void set_base(const gd_plan *plan, gd_instance *in, int root, void *base) {
     if (in->base[root] == base) return;
@@ -46,16 +46,20 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
     in->views = gd_malloc(((size_t)plan->n_views + 1) * sizeof *in->views);
     in->calls = gd_calloc((size_t)plan->n_calls + 1, sizeof *in->calls);
     in->fetched = gd_calloc((size_t)plan->n_buffers + 1, sizeof *in->fetched);
-    if (!in->base || !in->views || !in->calls || !in->fetched) return gd_fail(GD_E_MEMORY, "no memory for a run");
+    if (!in->base || !in->views || !in->calls || !in->fetched)
+        return gd_fail(GD_E_MEMORY, "no memory for a run");
     if (plan->n_views) memcpy(in->views, plan->views, (size_t)plan->n_views * sizeof *in->views);
     if (plan->slab) GD_TRY(gd_device_alloc(plan->device, plan->slab, &in->slab));
     for (int r = 0; r < plan->program->n_roots; r++)
-        if (plan->places[r].in_slab) set_base(plan, in, r, (char *)in->slab + plan->places[r].offset);
-        else if (plan->program->roots[r].kind == GD_ROOT_OUTSIDE) set_base(plan, in, r, plan->program->roots[r].storage->data);
+        if (plan->places[r].in_slab)
+            set_base(plan, in, r, (char *)in->slab + plan->places[r].offset);
+        else if (plan->program->roots[r].kind == GD_ROOT_OUTSIDE)
+            set_base(plan, in, r, plan->program->roots[r].storage->data);
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
         gd_kernel_call *k = &in->calls[i];
-        gd_kernel_call_set(k, c->step->attrs, in->views + c->first, c->n_in, in->views + c->first + c->n_in, c->n_out);
+        gd_kernel_call_set(k, c->step->attrs, in->views + c->first, c->n_in,
+                           in->views + c->first + c->n_in, c->n_out);
         k->op = c->step->op;
         k->kernel = c->kernel;
         k->device = plan->device;
@@ -108,19 +112,21 @@ void gd_plan_free(gd_plan *plan) {
     gd_free(plan);
 }
 
-/* --- asking ------------------------------------------------------------------------------------ */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 const gd_program *gd_plan_program(const gd_plan *plan) { return plan->program; }
 size_t gd_plan_slab(const gd_plan *plan) {
     size_t bytes = plan->slab;
     for (int i = 0; i < plan->program->n_inner; i++) /* an instance of each function of its loops */
-        bytes += gd_plan_slab(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
+        bytes +=
+            gd_plan_slab(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
     return bytes;
 }
 size_t gd_plan_live(const gd_plan *plan) {
     size_t bytes = plan->live;
     for (int i = 0; i < plan->program->n_inner; i++)
-        bytes += gd_plan_live(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
+        bytes +=
+            gd_plan_live(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
     return bytes;
 }
 int gd_plan_recomputed(const gd_plan *plan) { return plan->recomputed; }
@@ -139,14 +145,15 @@ size_t gd_plan_fetch_bytes(const gd_plan *plan) {
     return bytes;
 }
 
-/* --- a run ------------------------------------------------------------------------------------- */
+/* --- a run ------------------------------------------------------------------------------------ */
 
 /* Buffers of fetches that the caller of an earlier run still holds are left to him. */
 gd_status gd_plan_prepare(gd_plan *plan, gd_instance *in) {
     for (int i = 0; i < plan->n_buffers; i++) {
         gd_storage *s = in->fetched[i];
         if (!s || atomic_load(&s->refs) > 1) {
-            gd_storage *fresh = gd_storage_new(plan->device, plan->program->roots[plan->buffers[i]].bytes);
+            gd_storage *fresh =
+                gd_storage_new(plan->device, plan->program->roots[plan->buffers[i]].bytes);
             if (!fresh) return GD_E_MEMORY;
             gd_storage_release(s);
             in->fetched[i] = s = fresh;
@@ -189,27 +196,30 @@ static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_
     return GD_OK;
 }
 
-static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,
-                           uint64_t steps) {
+static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds,
+                           gd_tensor *const *variables, uint64_t run, uint64_t steps) {
     gd_program *p = plan->program;
     for (int r = 0; r < p->n_roots; r++) {
         if (p->roots[r].kind == GD_ROOT_FEED) {
             const gd_tensor *t = feeds.at[p->roots[r].number];
-            set_base(plan, in, r, (char *)t->storage->data + (size_t)t->offset * gd_dtype_bytes(t->dtype));
+            set_base(plan, in, r,
+                     (char *)t->storage->data + (size_t)t->offset * gd_dtype_bytes(t->dtype));
         } else if (p->roots[r].kind == GD_ROOT_VARIABLE) {
             set_base(plan, in, r, variables[p->roots[r].number]->storage->data);
         }
     }
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
-        if (c->step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) { /* WHOLE: the numbers are for its functions */
+        if (c->step->op->flags &
+            (GD_OP_RANDOM | GD_OP_WHOLE)) { /* WHOLE: the numbers are for its functions */
             in->calls[i].rng = c->step->op->flags & GD_OP_RANDOM ? c->step->node->rng : (gd_rng){0};
             in->calls[i].rng.call += run;
             in->calls[i].rng.seed ^= steps;
         }
         GD_TRY(run_call(plan, in, c, &in->calls[i]));
     }
-    if (!plan->device->api->host_reads) GD_TRY(plan->device->api->synchronize(plan->device)); /* errors in the data */
+    if (!plan->device->api->host_reads)
+        GD_TRY(plan->device->api->synchronize(plan->device)); /* errors in the data */
     for (int i = 0; i < plan->n_commit_copies; i++) {
         const gd_pcopy *c = &plan->copies[plan->first_commit_copy + i];
         GD_TRY(copy_view(plan, &in->views[c->to], &in->views[c->from]));
@@ -221,12 +231,13 @@ static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_
     return GD_OK;
 }
 
-gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, gd_rng noise) {
+gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables,
+                      gd_rng noise) {
     return run_calls(plan, in, feeds, variables, noise.call, noise.seed);
 }
 
-gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables, uint64_t run,
-                           uint64_t steps) {
+gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds,
+                           gd_tensor *const *variables, uint64_t run, uint64_t steps) {
     GD_TRY(gd_plan_prepare(plan, in));
     return run_calls(plan, in, feeds, variables, run, steps);
 }

@@ -18,12 +18,12 @@
 /* A plan and what it is for. */
 typedef struct cached {
     gd_plan *plan;
-    gd_program *dynamic; /* instead: a run whose sizes depend on data */
+    gd_program *dynamic;      /* instead: a run whose sizes depend on data */
     gd_node **fetched, **fed; /* held */
     int *fetch_index, *fed_index;
     int n_fetches, n_feeds;
-    bool repeats; /* assigns nothing */
-    gd_meta *shapes; /* of the feeds */
+    bool repeats;       /* assigns nothing */
+    gd_meta *shapes;    /* of the feeds */
     uint64_t refreshed; /* the graph's counter when it was made */
     uint64_t used;      /* when it was used last */
     int users;          /* runs that have it now */
@@ -43,12 +43,13 @@ struct gd_session {
     uint64_t clock;
     gd_tensor **variables; /* NULL: not initialized yet */
     int n_variables;
-    _Atomic int n_ready; /* so many variables have values, for runs that ask before it is their turn */
+    _Atomic int
+        n_ready; /* so many variables have values, for runs that ask before it is their turn */
     _Atomic uint64_t runs;
     gd_turn turn; /* at the variables */
 };
 
-/* --- plans ------------------------------------------------------------------------------------- */
+/* --- plans ------------------------------------------------------------------------------------ */
 
 static void cached_free(cached *c) {
     if (!c) return;
@@ -90,11 +91,13 @@ static bool is_for(const cached *c, gd_tensors symbols, gd_tensors values, gd_te
     if (c->repeats != repeats()) return false;
     if (c->n_fetches != fetches.count || c->n_feeds != symbols.count) return false;
     for (int i = 0; i < c->n_fetches; i++)
-        if (c->fetched[i] != fetches.at[i]->node || c->fetch_index[i] != fetches.at[i]->node_index) return false;
+        if (c->fetched[i] != fetches.at[i]->node || c->fetch_index[i] != fetches.at[i]->node_index)
+            return false;
     for (int i = 0; i < c->n_feeds; i++) {
         const gd_tensor *v = values.at[i];
         const gd_meta *m = &c->shapes[i];
-        if (c->fed[i] != symbols.at[i]->node || c->fed_index[i] != symbols.at[i]->node_index || m->dtype != (gd_dtype)v->dtype || m->rank != v->rank ||
+        if (c->fed[i] != symbols.at[i]->node || c->fed_index[i] != symbols.at[i]->node_index ||
+            m->dtype != (gd_dtype)v->dtype || m->rank != v->rank ||
             memcmp(m->dims, v->dims, sizeof(int64_t) * v->rank) != 0)
             return false;
     }
@@ -122,15 +125,16 @@ static cached *remember(gd_tensors symbols, gd_tensors values, gd_tensors fetche
     for (int64_t i = 0; i < symbols.count; i++) {
         gd_node_retain(c->fed[i] = symbols.at[i]->node);
         c->fed_index[i] = symbols.at[i]->node_index;
-        c->shapes[i] = (gd_meta){.dtype = (gd_dtype)values.at[i]->dtype, .rank = values.at[i]->rank};
+        c->shapes[i] =
+            (gd_meta){.dtype = (gd_dtype)values.at[i]->dtype, .rank = values.at[i]->rank};
         memcpy(c->shapes[i].dims, values.at[i]->dims, sizeof(int64_t) * values.at[i]->rank);
         c->n_feeds++;
     }
     return c;
 }
 
-static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, size_t limit,
-                              bool loops) {
+static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values,
+                              gd_tensors fetches, size_t limit, bool loops) {
     gd_program *program;
     GD_TRY((loops ? gd_program_make_loops : gd_program_make)(fetches, symbols, values, &program));
     if (c->repeats) program->n_commits = 0;
@@ -141,11 +145,14 @@ static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols
     return gd_plan_make(program, s->device, s->level, limit, &c->plan);
 }
 
-static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, size_t limit) {
+static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values,
+                         gd_tensors fetches, size_t limit) {
     const bool loops = s->level > 0 && s->device->api->host_reads; /* at level 0 no bit changes */
     gd_status status = compile_with(s, c, symbols, values, fetches, limit, loops);
     /* a function that no plan can be made of, deep inside of loops */
-    return loops && status == GD_E_UNSUPPORTED ? compile_with(s, c, symbols, values, fetches, limit, false) : status;
+    return loops && status == GD_E_UNSUPPORTED
+               ? compile_with(s, c, symbols, values, fetches, limit, false)
+               : status;
 }
 
 /* Plans that this thread's runs have now, the latest first. */
@@ -221,7 +228,8 @@ static gd_status find_plan(gd_session *s, gd_tensors symbols, gd_tensors values,
         gd_guard_unlock(s->guard);
         c = remember(symbols, values, fetches);
         if (c) c->refreshed = atomic_load(&s->graph->refreshed);
-        status = c ? compile(s, c, symbols, values, fetches, s->memory_limit) : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        status = c ? compile(s, c, symbols, values, fetches, s->memory_limit)
+                   : gd_fail(GD_E_MEMORY, "no memory to plan a run");
         gd_guard_lock(s->guard);
         gd_work_end(&s->making);
         if (status == GD_OK) status = add_plan(s, c, &spare);
@@ -255,7 +263,7 @@ static void session_in_child(gd_forked *forked) {
         if (u->session == s) u->plan->users++;
 }
 
-/* --- the object -------------------------------------------------------------------------------- */
+/* --- the object ------------------------------------------------------------------------------- */
 
 static void session_destroy(gd_object *object) {
     gd_session *s = (gd_session *)object;
@@ -282,10 +290,14 @@ gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_sessio
     GD_CALLED_FROM(site);
     if (!graph) return no_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: the graph is NULL"));
     if (o->plans < 1 || o->level < 0 || o->level > 2)
-        return no_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: %d plans at level %d; at least 1, and 0 to 2", o->plans, o->level));
+        return no_session(gd_fail(GD_E_ARGUMENT,
+                                  "gd_session_new: %d plans at level %d; at least 1, and 0 to 2",
+                                  o->plans, o->level));
     if (o->memory_limit < 0)
-        return no_session(gd_fail(GD_E_ARGUMENT, "gd_session_new: a memory limit of %lld bytes; at least 1, or 0 for none",
-                                  (long long)o->memory_limit));
+        return no_session(
+            gd_fail(GD_E_ARGUMENT,
+                    "gd_session_new: a memory limit of %lld bytes; at least 1, or 0 for none",
+                    (long long)o->memory_limit));
     gd_session *s = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *s) : NULL;
     cached **plans = s ? gd_calloc((size_t)o->plans, sizeof *plans) : NULL;
     if (!plans) {
@@ -309,7 +321,7 @@ gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_sessio
     return s;
 }
 
-/* --- variables --------------------------------------------------------------------------------- */
+/* --- variables -------------------------------------------------------------------------------- */
 
 /* A row-major copy on the session's device that no scope owns. */
 static gd_status own_copy(gd_session *s, gd_tensor *value, gd_tensor **copy) {
@@ -323,7 +335,8 @@ static gd_status own_copy(gd_session *s, gd_tensor *value, gd_tensor **copy) {
     return status;
 }
 
-static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results);
+static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tensors values,
+                          gd_tensors fetches, gd_tensor **results);
 
 /* Variables that the graph has gained since, or that no run has needed yet, get their first values.
  * No run is going on. */
@@ -345,7 +358,8 @@ static gd_status initialize(gd_session *s) {
         if (initial->kind == GD_SYMBOL) { /* by a plan that runs once */
             cached c = {.plan = NULL};
             status = compile(s, &c, gd_nothing, gd_nothing, gd_list(initial), 0);
-            if (status == GD_OK) status = run_plan(s, &c, gd_nothing, gd_nothing, gd_list(initial), &value);
+            if (status == GD_OK)
+                status = run_plan(s, &c, gd_nothing, gd_nothing, gd_list(initial), &value);
             gd_plan_free(c.plan);
             gd_program_free(c.dynamic);
             computed = true;
@@ -366,62 +380,79 @@ static bool all_initialized(const gd_session *s) {
     return atomic_load_explicit(&s->n_ready, memory_order_acquire) >= s->graph->n_variables;
 }
 
-/* --- checks ------------------------------------------------------------------------------------ */
+/* --- checks ----------------------------------------------------------------------------------- */
 
-static const char *symbol_name(const gd_tensor *t) { return t->node->origin ? t->node->origin->name : "a symbol"; }
+static const char *symbol_name(const gd_tensor *t) {
+    return t->node->origin ? t->node->origin->name : "a symbol";
+}
 
-static gd_status check_feed(const gd_session *s, const gd_tensor *symbol, const gd_tensor *value, int64_t i) {
+static gd_status check_feed(const gd_session *s, const gd_tensor *symbol, const gd_tensor *value,
+                            int64_t i) {
     char want[160], got[160];
     if (!symbol || symbol->kind != GD_SYMBOL)
-        return gd_fail(GD_E_ARGUMENT, "feed %lld: what is fed is no symbol of a graph", (long long)i);
+        return gd_fail(GD_E_ARGUMENT, "feed %lld: what is fed is no symbol of a graph",
+                       (long long)i);
     if (!value || value->kind != GD_VALUE)
         return gd_fail(GD_E_ARGUMENT, "feed '%s': the value is %s", symbol_name(symbol),
-                       !value ? "NULL" : value->kind == GD_SYMBOL ? "a symbol" : "an error");
+                       !value                     ? "NULL"
+                       : value->kind == GD_SYMBOL ? "a symbol"
+                                                  : "an error");
     if (symbol->node->origin && symbol->node->origin->graph != s->graph)
         return gd_fail(GD_E_ARGUMENT, "feed '%s': a symbol of another graph", symbol_name(symbol));
     bool fits = symbol->dtype == value->dtype && symbol->rank == value->rank;
-    for (int d = 0; fits && d < symbol->rank; d++) fits = symbol->dims[d] == GD_UNKNOWN || symbol->dims[d] == value->dims[d];
+    for (int d = 0; fits && d < symbol->rank; d++)
+        fits = symbol->dims[d] == GD_UNKNOWN || symbol->dims[d] == value->dims[d];
     if (!fits)
-        return gd_fail(symbol->dtype != value->dtype ? GD_E_DTYPE : GD_E_SHAPE, "feed '%s' takes %s, not %s", symbol_name(symbol),
+        return gd_fail(symbol->dtype != value->dtype ? GD_E_DTYPE : GD_E_SHAPE,
+                       "feed '%s' takes %s, not %s", symbol_name(symbol),
                        gd_describe(symbol, want, sizeof want), gd_describe(value, got, sizeof got));
     return GD_OK;
 }
 
 static gd_status check_run(const gd_session *s, gd_tensors feeds, gd_tensors fetches) {
     if (!s) return gd_fail(GD_E_ARGUMENT, "the session is NULL");
-    if (feeds.count % 2) return gd_fail(GD_E_ARGUMENT, "feeds are symbols and their values in turn; there are %lld", (long long)feeds.count);
+    if (feeds.count % 2)
+        return gd_fail(GD_E_ARGUMENT, "feeds are symbols and their values in turn; there are %lld",
+                       (long long)feeds.count);
     for (int64_t i = 0; i < feeds.count; i += 2) {
         GD_TRY(check_feed(s, feeds.at[i], feeds.at[i + 1], i / 2));
         for (int64_t k = 0; k < i; k += 2)
-            if (feeds.at[k]->node == feeds.at[i]->node && feeds.at[k]->node_index == feeds.at[i]->node_index)
-                return gd_fail(GD_E_ARGUMENT, "feed '%s': it is fed twice", symbol_name(feeds.at[i]));
+            if (feeds.at[k]->node == feeds.at[i]->node &&
+                feeds.at[k]->node_index == feeds.at[i]->node_index)
+                return gd_fail(GD_E_ARGUMENT, "feed '%s': it is fed twice",
+                               symbol_name(feeds.at[i]));
     }
     for (int64_t i = 0; i < fetches.count; i++) {
         const gd_tensor *t = fetches.at[i];
         if (!t || t->kind != GD_SYMBOL)
             return gd_fail(GD_E_ARGUMENT, "fetch %lld is %s, not a symbol", (long long)i,
-                           !t ? "NULL" : t->kind == GD_FAILED ? "an error" : "a value");
+                           !t                     ? "NULL"
+                           : t->kind == GD_FAILED ? "an error"
+                                                  : "a value");
         if (t->node->origin && t->node->origin->graph != s->graph)
-            return gd_fail(GD_E_ARGUMENT, "fetch %lld, '%s', is a symbol of another graph", (long long)i, symbol_name(t));
+            return gd_fail(GD_E_ARGUMENT, "fetch %lld, '%s', is a symbol of another graph",
+                           (long long)i, symbol_name(t));
     }
     return GD_OK;
 }
 
-/* --- runs -------------------------------------------------------------------------------------- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 enum { FEW_FEEDS = 16 };
 
 /* What is fed, as plans want it: row-major, on the session's device. */
 static gd_status bring(const gd_session *s, gd_tensor *value, gd_tensor **brought) {
     gd_tensor *t = value->device == s->device ? value : gd_to_device(value, s->device);
-    if (t->kind != GD_FAILED && !gd_is_row_major(t->rank, t->dims, t->strides)) t = gd_contiguous(t);
+    if (t->kind != GD_FAILED && !gd_is_row_major(t->rank, t->dims, t->strides))
+        t = gd_contiguous(t);
     *brought = t;
     return t->kind != GD_FAILED ? GD_OK : gd_failure();
 }
 
 /* A run that depends on data, in its sizes or its way: every node as an eager op. Assigns are done at
  * the end. */
-static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
+static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors values,
+                             gd_tensors fetches, gd_tensor **results) {
     const int64_t most = symbols.count + s->n_variables;
     gd_tensor **all = gd_malloc((size_t)(2 * most + 1) * sizeof *all), **given = all + most;
     if (!all) return gd_fail(GD_E_MEMORY, "no memory for a run");
@@ -438,7 +469,8 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
     gd_tensors got = {NULL, 0};
     if (status == GD_OK) {
         const gd_rng noise = next_noise(s);
-        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, noise, !repeats());
+        got = gd_evaluate_run(fetches, (gd_tensors){all, n}, (gd_tensors){given, n}, noise,
+                              !repeats());
         for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
             if (!got.at || got.at[i]->kind == GD_FAILED) status = gd_failure();
         if (status != GD_OK) give_number_back(s, noise);
@@ -448,13 +480,15 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
     return status;
 }
 
-static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tensors values, gd_tensors fetches, gd_tensor **results) {
+static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tensors values,
+                          gd_tensors fetches, gd_tensor **results) {
     if (c->dynamic) return run_dynamic(s, symbols, values, fetches, results);
     gd_instance *instance;
     GD_TRY(gd_plan_borrow(c->plan, &instance));
     const gd_rng noise = next_noise(s);
     gd_status status = gd_plan_prepare(c->plan, instance);
-    for (int64_t i = 0; i < fetches.count && status == GD_OK; i++) /* first: a run that fails changes nothing */
+    for (int64_t i = 0; i < fetches.count && status == GD_OK;
+         i++) /* first: a run that fails changes nothing */
         if (!(results[i] = gd_plan_result(c->plan, instance, (int)i))) status = GD_E_MEMORY;
     if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, noise);
     gd_plan_return(c->plan, instance);
@@ -462,18 +496,23 @@ static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tenso
     return status;
 }
 
-static gd_status check_place(const gd_tensor *to, int64_t i, gd_dtype dtype, int rank, const int64_t *dims) {
+static gd_status check_place(const gd_tensor *to, int64_t i, gd_dtype dtype, int rank,
+                             const int64_t *dims) {
     char a[128], b[160];
-    if (to && to->kind == GD_VALUE && to->rank == rank && memcmp(to->dims, dims, sizeof(int64_t) * (size_t)rank) == 0) return GD_OK;
-    return gd_fail(GD_E_SHAPE, "fetch %lld is %s%s and cannot be written into %s%s", (long long)i, gd_dtype_name(dtype),
-                   gd_shape_text(rank, dims, a, sizeof a), to->kind == GD_SYMBOL ? "a symbol, " : "", gd_describe(to, b, sizeof b));
+    if (to && to->kind == GD_VALUE && to->rank == rank &&
+        memcmp(to->dims, dims, sizeof(int64_t) * (size_t)rank) == 0)
+        return GD_OK;
+    return gd_fail(GD_E_SHAPE, "fetch %lld is %s%s and cannot be written into %s%s", (long long)i,
+                   gd_dtype_name(dtype), gd_shape_text(rank, dims, a, sizeof a),
+                   to->kind == GD_SYMBOL ? "a symbol, " : "", gd_describe(to, b, sizeof b));
 }
 
 /* Whether the fetches fit into what the caller has for them. */
 static gd_status check_into(gd_tensors into, const gd_program *p) {
     for (int64_t i = 0; i < p->n_fetches && i < into.count; i++) {
         const gd_pvalue *from = &p->values[p->fetches[i]];
-        if (into.at[i]) GD_TRY(check_place(into.at[i], i, (gd_dtype)from->dtype, from->rank, from->dims));
+        if (into.at[i])
+            GD_TRY(check_place(into.at[i], i, (gd_dtype)from->dtype, from->rank, from->dims));
     }
     return GD_OK;
 }
@@ -502,10 +541,12 @@ static gd_status initialize_once(gd_session *s) {
     return status;
 }
 
-static gd_status run(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_tensors into, gd_tensor **results) {
+static gd_status run(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_tensors into,
+                     gd_tensor **results) {
     gd_tensor *few[2 * FEW_FEEDS], **symbols = few;
     const int64_t n = feeds.count / 2;
-    if (n > FEW_FEEDS && !(symbols = gd_malloc((size_t)(2 * n) * sizeof *symbols))) return gd_fail(GD_E_MEMORY, "no memory for a run");
+    if (n > FEW_FEEDS && !(symbols = gd_malloc((size_t)(2 * n) * sizeof *symbols)))
+        return gd_fail(GD_E_MEMORY, "no memory for a run");
     gd_tensor **values = symbols + n;
     gd_status status = GD_OK;
     for (int64_t i = 0; i < n && status == GD_OK; i++) {
@@ -537,14 +578,16 @@ static gd_status run(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_ten
     return status;
 }
 
-gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches, const gd_run_options *o) {
+gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches,
+                             const gd_run_options *o) {
     gd_thread *thread = &gd_this_thread;
     gd_tensor **results = gd_list_new(fetches.count);
     gd_status status = !results ? GD_E_MEMORY : thread->recorded;
     const bool earlier = results && status != GD_OK; /* a failed chain changes nothing */
     if (status == GD_OK) status = check_run(s, feeds, fetches);
     if (status == GD_OK && o->into.count > fetches.count)
-        status = gd_fail(GD_E_ARGUMENT, "%lld tensors to write %lld fetches into", (long long)o->into.count, (long long)fetches.count);
+        status = gd_fail(GD_E_ARGUMENT, "%lld tensors to write %lld fetches into",
+                         (long long)o->into.count, (long long)fetches.count);
     if (status == GD_OK) {
         const gd_tracing tracing = gd_tracing_off();
         int grad = gd_no_grad_begin();
@@ -561,19 +604,22 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
         gd_report(site, status);
     }
     for (int64_t i = 0; results && i < fetches.count; i++) results[i] = &gd_error_tensor;
-    return results && fetches.count > 0 ? (gd_tensors){results, fetches.count} : gd_list_of_errors(fetches.count);
+    return results && fetches.count > 0 ? (gd_tensors){results, fetches.count}
+                                        : gd_list_of_errors(fetches.count);
 }
 
-/* --- asking ------------------------------------------------------------------------------------ */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 /* Finds or makes the plan of a run, and hands it to `look`. */
-static gd_status with_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches, void (*look)(const cached *c, void *arg), void *arg) {
+static gd_status with_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches,
+                           void (*look)(const cached *c, void *arg), void *arg) {
     GD_TRY(check_run(s, feeds, fetches));
     const gd_tracing tracing = gd_tracing_off();
     const int64_t n = feeds.count / 2;
     gd_tensor **symbols = gd_malloc((size_t)(2 * n + 1) * sizeof *symbols), **values = symbols + n;
     gd_status status = symbols ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
-    for (int64_t i = 0; i < n && symbols; i++) symbols[i] = feeds.at[2 * i], values[i] = feeds.at[2 * i + 1];
+    for (int64_t i = 0; i < n && symbols; i++)
+        symbols[i] = feeds.at[2 * i], values[i] = feeds.at[2 * i + 1];
     using use;
     if (status == GD_OK) status = gd_graph_refresh(s->graph);
     if (status == GD_OK)
@@ -610,7 +656,8 @@ gd_status gd_session_plan_at(const char *site, gd_session *s, gd_tensors feeds, 
     }
     for (int i = 0; memory && i < s->graph->n_variables; i++) {
         const gd_slot *slot = &s->graph->variables[i]->slots[0];
-        memory->variable_bytes += gd_numel(slot->rank, slot->dims) * (int64_t)gd_dtype_size((gd_dtype)slot->dtype);
+        memory->variable_bytes +=
+            gd_numel(slot->rank, slot->dims) * (int64_t)gd_dtype_size((gd_dtype)slot->dtype);
     }
     return GD_OK;
 }
@@ -619,7 +666,8 @@ static void look_at_text(const cached *c, void *arg) {
     *(char **)arg = gd_program_text(c->plan ? gd_plan_program(c->plan) : c->dynamic);
 }
 
-char *gd_session_plan_text_at(const char *site, gd_session *s, gd_tensors feeds, gd_tensors fetches) {
+char *gd_session_plan_text_at(const char *site, gd_session *s, gd_tensors feeds,
+                              gd_tensors fetches) {
     GD_CALLED_FROM(site);
     char *text = NULL;
     gd_status status = with_plan(s, feeds, fetches, look_at_text, &text);
@@ -631,12 +679,12 @@ char *gd_session_plan_text_at(const char *site, gd_session *s, gd_tensors feeds,
 }
 
 static gd_status check_variable(gd_session *s, const gd_tensor *v, const char *what) {
-    const char *wrong = !s                                     ? "the session is NULL"
-                        : !v                                   ? "the variable is NULL"
-                        : v->kind == GD_FAILED                 ? "the variable is an error"
+    const char *wrong = !s                                         ? "the session is NULL"
+                        : !v                                       ? "the variable is NULL"
+                        : v->kind == GD_FAILED                     ? "the variable is an error"
                         : v->kind != GD_SYMBOL || !v->node->origin ? "not a variable, but a value"
-                        : v->node->origin->graph != s->graph   ? "a symbol of another graph"
-                                                               : NULL;
+                        : v->node->origin->graph != s->graph       ? "a symbol of another graph"
+                                                                   : NULL;
     if (wrong) return gd_fail(GD_E_ARGUMENT, "%s: %s", what, wrong);
     if (v->node->origin->kind != GD_FROM_VARIABLE)
         return gd_fail(GD_E_ARGUMENT, "%s: '%s' is no variable", what, symbol_name(v));
@@ -664,11 +712,15 @@ static gd_status set_variable(gd_session *s, gd_tensor *variable, gd_tensor *val
     char a[160], b[160];
     GD_TRY(check_variable(s, variable, "gd_session_set"));
     if (!value || value->kind != GD_VALUE)
-        return gd_fail(GD_E_ARGUMENT, "gd_session_set: the value for '%s' is %s", symbol_name(variable),
-                       !value ? "NULL" : value->kind == GD_SYMBOL ? "a symbol" : "an error");
-    if (value->rank != variable->rank || memcmp(value->dims, variable->dims, sizeof(int64_t) * value->rank) != 0)
-        return gd_fail(GD_E_SHAPE, "gd_session_set: '%s' is %s, not %s", symbol_name(variable), gd_describe(variable, a, sizeof a),
-                       gd_describe(value, b, sizeof b));
+        return gd_fail(GD_E_ARGUMENT, "gd_session_set: the value for '%s' is %s",
+                       symbol_name(variable),
+                       !value                     ? "NULL"
+                       : value->kind == GD_SYMBOL ? "a symbol"
+                                                  : "an error");
+    if (value->rank != variable->rank ||
+        memcmp(value->dims, variable->dims, sizeof(int64_t) * value->rank) != 0)
+        return gd_fail(GD_E_SHAPE, "gd_session_set: '%s' is %s, not %s", symbol_name(variable),
+                       gd_describe(variable, a, sizeof a), gd_describe(value, b, sizeof b));
     const gd_tracing tracing = gd_tracing_off();
     gd_scope *scope = gd_scope_open();
     gd_tensor *here = value;
@@ -685,13 +737,13 @@ static gd_status set_variable(gd_session *s, gd_tensor *variable, gd_tensor *val
     return status;
 }
 
-gd_status gd_session_set_at(const char *site, gd_session *s, gd_tensor *variable, gd_tensor *value) {
+gd_status gd_session_set_at(const char *site, gd_session *s, gd_tensor *variable,
+                            gd_tensor *value) {
     GD_CALLED_FROM(site);
     return gd_report(site, set_variable(s, variable, value));
 }
 
-/* --- state -------------------------------------------------------------------------------------
- */
+/* --- state ------------------------------------------------------------------------------------ */
 
 /* A turn at the variables, from the call of give or take to the end of the save or load. */
 typedef struct state_hold {

@@ -69,16 +69,13 @@ void gd_turn_leave(gd_turn_hold *hold) {
     gd_turn *turn = hold->turn;
     holds = hold->before;
     gd_guard_lock(turn->guard);
-    if (hold->writes)
-        turn->written = false;
-    else
-        turn->readers--;
+    if (hold->writes) turn->written = false;
+    else turn->readers--;
     go_on(turn);
     gd_guard_unlock(turn->guard);
 }
 
-/* --- forks
- * ----------------------------------------------------------------------------------------- */
+/* --- forks ------------------------------------------------------------------------------------ */
 
 void gd_turns_hold_writers(bool hold) { atomic_fetch_add(&held, hold ? 1 : -1); }
 

@@ -29,8 +29,7 @@ void gd_turn_init(gd_turn *turn);
 gd_status gd_turn_take(gd_turn *turn, bool writes, gd_turn_hold *hold);
 void gd_turn_leave(gd_turn_hold *hold);
 
-/* --- for forks (guard.c)
- * --------------------------------------------------------------------------- */
+/* --- for forks (guard.c) ---------------------------------------------------------------------- */
 
 /* From here on, threads that are in no run are given no turn to write. */
 void gd_turns_hold_writers(bool held);

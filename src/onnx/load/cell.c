@@ -9,18 +9,17 @@
 #include "gradus/ops.h"
 #include "onnx/recurrent.h"
 
-/* --- functions of gates -------------------------------------------------------------------------
- */
+/* --- functions of gates ----------------------------------------------------------------------- */
 
 static gd_tensor *times_plus(gd_tensor *x, double times, double plus) {
     const gd_dtype dtype = (gd_dtype)x->dtype;
     return gd_add(gd_mul(x, gd_scalar_of(times, dtype)), gd_scalar_of(plus, dtype));
 }
 
-#define FUNCTION(name, result)                                                                     \
-    static gd_tensor *name(gd_tensor *x, double a, double b) {                                     \
-        (void)a, (void)b;                                                                          \
-        return result;                                                                             \
+#define FUNCTION(name, result)                                 \
+    static gd_tensor *name(gd_tensor *x, double a, double b) { \
+        (void)a, (void)b;                                      \
+        return result;                                         \
     }
 FUNCTION(apply_sigmoid, gd_sigmoid(x))
 FUNCTION(apply_tanh, gd_tanh(x))
@@ -90,16 +89,13 @@ gd_status gd_onnx_read_activations(const gd_pb *node, gd_onnx_layer *a, bool *us
         gd_onnx_activation own;
         GD_TRY(find_function(expected, strlen(expected), &own));
         a->cell[d] = k->gates == 4 ? GD_LSTM : k->gates == 3 ? GD_GRU : GD_TANH;
-        if (k->gates == 1 && f->apply == apply_relu)
-            a->cell[d] = GD_RELU;
-        else
-            *usual = *usual && f->apply == own.apply;
+        if (k->gates == 1 && f->apply == apply_relu) a->cell[d] = GD_RELU;
+        else *usual = *usual && f->apply == own.apply;
     }
     return GD_OK;
 }
 
-/* --- one step -----------------------------------------------------------------------------------
- */
+/* --- one step --------------------------------------------------------------------------------- */
 
 /* What a step needs of a direction: r (G*H, H), rb (G*H) or NULL, p (3*H) or NULL. */
 typedef struct direction {
@@ -161,12 +157,9 @@ static void gru_step(const direction *x, gd_tensor *xw, gd_tensor **h) {
 static gd_tensors step(gd_tensors in, void *user) {
     const direction *x = user;
     gd_tensor *h = in.at[0], *c = x->cell ? in.at[1] : NULL, *xw = in.at[x->cell ? 2 : 1];
-    if (x->cell)
-        lstm_step(x, xw, &h, &c);
-    else if (x->a->kind->gates == 3)
-        gru_step(x, xw, &h);
-    else
-        h = apply(x, 0, gd_add(xw, recurrent_part(x, h, 0, 1)));
+    if (x->cell) lstm_step(x, xw, &h, &c);
+    else if (x->a->kind->gates == 3) gru_step(x, xw, &h);
+    else h = apply(x, 0, gd_add(xw, recurrent_part(x, h, 0, 1)));
     gd_tensor *y = h;
     if (x->lengths) {
         gd_tensor *on = gd_unsqueeze(gd_lt(in.at[in.count - 1], x->lengths), -1);
@@ -177,8 +170,7 @@ static gd_tensors step(gd_tensors in, void *user) {
     return c ? gd_listed(h, c, y) : gd_listed(h, y);
 }
 
-/* --- a direction --------------------------------------------------------------------------------
- */
+/* --- a direction ------------------------------------------------------------------------------ */
 
 gd_status gd_onnx_scan_direction(const gd_onnx_layer *a, int64_t d, gd_tensor **y, gd_tensor **h,
                                  gd_tensor **c) {

@@ -5,8 +5,7 @@
 #include "gradus/ops.h"
 #include "onnx/load/load.h"
 
-/* --- elementwise ------------------------------------------------------------------------------
- */
+/* --- elementwise ------------------------------------------------------------------------------ */
 
 /* Bounds that are all known are options; else they are tensors like any. Where the lower one is
  * above the upper one, the upper one counts. */
@@ -105,7 +104,8 @@ gd_status gd_onnx_load_selu(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_float_attribute(node, "alpha", 1.6732632423543772, &alpha));
     GD_TRY(gd_onnx_float_attribute(node, "gamma", 1.0507009873554805, &gamma));
-    return gd_onnx_set_output(l, node, 0, gd_mul(gd_elu(x, .alpha = alpha), gd_onnx_number_like(x, gamma)));
+    return gd_onnx_set_output(l, node, 0,
+                              gd_mul(gd_elu(x, .alpha = alpha), gd_onnx_number_like(x, gamma)));
 }
 
 gd_status gd_onnx_load_thresholded_relu(gd_onnx_loader *l, const gd_pb *node) {
@@ -121,9 +121,10 @@ gd_status gd_onnx_load_shrink(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_NEED(x, 0);
     GD_TRY(gd_onnx_float_attribute(node, "bias", 0, &bias));
     GD_TRY(gd_onnx_float_attribute(node, "lambd", 0.5, &most));
-    gd_tensor *y = gd_where(gd_gt(x, gd_onnx_number_like(x, most)), gd_sub(x, gd_onnx_number_like(x, bias)),
-                            gd_onnx_number_like(x, 0));
-    y = gd_where(gd_lt(x, gd_onnx_number_like(x, -most)), gd_add(x, gd_onnx_number_like(x, bias)), y);
+    gd_tensor *y = gd_where(gd_gt(x, gd_onnx_number_like(x, most)),
+                            gd_sub(x, gd_onnx_number_like(x, bias)), gd_onnx_number_like(x, 0));
+    y = gd_where(gd_lt(x, gd_onnx_number_like(x, -most)), gd_add(x, gd_onnx_number_like(x, bias)),
+                 y);
     return gd_onnx_set_output(l, node, 0, y);
 }
 
@@ -159,8 +160,7 @@ gd_status gd_onnx_load_isinf(gd_onnx_loader *l, const gd_pb *node) {
                               gd_eq(x, gd_onnx_number_like(x, positive ? INFINITY : -INFINITY)));
 }
 
-/* --- reductions -------------------------------------------------------------------------------
- */
+/* --- reductions ------------------------------------------------------------------------------- */
 
 /* The axes of a reduction; *none true where there are none, and that means: leave x as it is. */
 static gd_status read_axes(gd_onnx_loader *l, const gd_pb *node, int rank, gd_shape *axes,
@@ -246,8 +246,7 @@ gd_status gd_onnx_load_lp_normalization(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_div(x, norm));
 }
 
-/* --- shapes -----------------------------------------------------------------------------------
- */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 /* How many elements there are. */
 gd_status gd_onnx_load_size(gd_onnx_loader *l, const gd_pb *node) {

@@ -15,8 +15,7 @@
 #include "graph/build/subgraph.h"
 #include "onnx/load/load.h"
 
-/* --- inner graphs as functions -----------------------------------------------------------------
- */
+/* --- inner graphs as functions ---------------------------------------------------------------- */
 
 /* What a function needs to know of the node that it is read from. */
 typedef struct function {
@@ -64,8 +63,7 @@ static gd_tensors call_second(gd_tensors in, void *user) {
     return call(&f[1], in.at, (size_t)in.count);
 }
 
-/* --- results -----------------------------------------------------------------------------------
- */
+/* --- results ---------------------------------------------------------------------------------- */
 
 static gd_status set_outputs(gd_onnx_loader *l, const gd_pb *node, size_t from, gd_tensors list) {
     for (int64_t k = 0; k < list.count && from + (size_t)k < gd_pb_count(node, "output"); k++)
@@ -80,8 +78,7 @@ static gd_status check_outputs(const gd_pb *node, int64_t possible) {
                    (long long)possible);
 }
 
-/* --- If ----------------------------------------------------------------------------------------
- */
+/* --- If --------------------------------------------------------------------------------------- */
 
 /* The predicate is known: the nodes of one branch take its place. */
 static gd_status take_branch(gd_onnx_loader *l, const gd_pb *node, const function *f) {
@@ -120,8 +117,7 @@ gd_status gd_onnx_load_if(gd_onnx_loader *l, const gd_pb *node) {
     return gd_failed() ? gd_failure() : set_outputs(l, node, 0, y);
 }
 
-/* --- Scan --------------------------------------------------------------------------------------
- */
+/* --- Scan ------------------------------------------------------------------------------------- */
 
 /* One of Scan's lists of axes or directions: as many numbers as there are tensors, 0 by default. */
 static gd_status read_list(const gd_pb *node, const char *name, int count, int64_t *numbers) {
@@ -201,8 +197,7 @@ gd_status gd_onnx_load_scan(gd_onnx_loader *l, const gd_pb *node) {
     return scan_outputs(l, node, (size_t)n_state, y.ys, reverse);
 }
 
-/* --- Loop --------------------------------------------------------------------------------------
- */
+/* --- Loop ------------------------------------------------------------------------------------- */
 
 /* body(step, going, state...) gives whether to go on, the next state, and the y_t. */
 typedef struct loop {

@@ -5,8 +5,7 @@
 #include "gradus/ops.h"
 #include "onnx/load/load.h"
 
-/* --- GridSample -------------------------------------------------------------------------------
- */
+/* --- GridSample ------------------------------------------------------------------------------- */
 
 typedef enum outside { ZEROS, BORDER, REFLECTION } outside;
 
@@ -57,7 +56,8 @@ static gd_tensor *elements(const sampling *s, gd_tensor *row, gd_tensor *column)
 
 /* Four elements, by how near they are. */
 static gd_tensor *linear(const sampling *s, gd_tensor *row, gd_tensor *column) {
-    gd_tensor *first[2] = {gd_floor(row), gd_floor(column)}, *one = gd_onnx_number_like(row, 1), *y = NULL;
+    gd_tensor *first[2] = {gd_floor(row), gd_floor(column)}, *one = gd_onnx_number_like(row, 1),
+              *y = NULL;
     gd_tensor *right[2] = {gd_sub(row, first[0]), gd_sub(column, first[1])};
     for (int k = 0; k < 4; k++) {
         gd_tensor *r = k & 2 ? gd_add(first[0], one) : first[0],
@@ -93,9 +93,10 @@ gd_status gd_onnx_load_grid_sample(gd_onnx_loader *l, const gd_pb *node) {
     places[0] = g[0], places[1] = gd_onnx_size_is(1);
     GD_TRY(gd_onnx_size_times(g[1], g[2], &places[2]));
     sampling from = {.corners = corners != 0,
-                     .outside = gd_onnx_word_is(node, "padding_mode", "zeros", "border")       ? BORDER
-                                : gd_onnx_word_is(node, "padding_mode", "zeros", "reflection") ? REFLECTION
-                                                                                       : ZEROS};
+                     .outside = gd_onnx_word_is(node, "padding_mode", "zeros", "border") ? BORDER
+                                : gd_onnx_word_is(node, "padding_mode", "zeros", "reflection")
+                                    ? REFLECTION
+                                    : ZEROS};
     GD_TRY(gd_onnx_reshape_to(l, x, 3, planes, &from.x));
     for (int d = 0; d < 2; d++) {
         from.whole[d] = gd_onnx_size_number(s[2 + d]);
@@ -112,8 +113,7 @@ gd_status gd_onnx_load_grid_sample(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* --- AffineGrid -------------------------------------------------------------------------------
- */
+/* --- AffineGrid ------------------------------------------------------------------------------- */
 
 enum { MOST_PLACES = 1 << 22 };
 
@@ -162,8 +162,7 @@ gd_status gd_onnx_load_affine_grid(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* --- Col2Im -----------------------------------------------------------------------------------
- */
+/* --- Col2Im ----------------------------------------------------------------------------------- */
 
 enum { AXES = 2 };
 

@@ -8,8 +8,7 @@
 #include "gradus/ops.h"
 #include "onnx/load/load.h"
 
-/* --- indices ----------------------------------------------------------------------------------
- */
+/* --- indices ---------------------------------------------------------------------------------- */
 
 /* Indices into a size: those below 0 count from the end. */
 static gd_tensor *from_the_start(gd_tensor *index, gd_onnx_size size) {
@@ -101,8 +100,7 @@ gd_status gd_onnx_load_gather_elements(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_gather(x, axis, index));
 }
 
-/* --- putting ----------------------------------------------------------------------------------
- */
+/* --- putting ---------------------------------------------------------------------------------- */
 
 typedef enum reduction { NONE, ADD, MUL, MAX, MIN } reduction;
 
@@ -143,8 +141,7 @@ gd_status gd_onnx_load_scatter_elements(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, put(x, axis, index, src, how));
 }
 
-/* --- several axes at once ---------------------------------------------------------------------
- */
+/* --- several axes at once --------------------------------------------------------------------- */
 
 /* GatherND and ScatterND: index (..., n) finds places in n axes of x, behind `batch` axes that both
  * have. All that is needed of it is which number each place has, along those axes together. */
@@ -254,8 +251,7 @@ gd_status gd_onnx_load_scatter_nd(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* --- what is found ----------------------------------------------------------------------------
- */
+/* --- what is found ---------------------------------------------------------------------------- */
 
 /* Ours is a row for each; ONNX's a column. */
 gd_status gd_onnx_load_nonzero(gd_onnx_loader *l, const gd_pb *node) {

@@ -32,8 +32,7 @@ bool gd_onnx_follows(const gd_onnx_loader *l, const char *name) {
     return v && (v->constant || v->known || v->sized);
 }
 
-/* --- sizes --------------------------------------------------------------------------------------
- */
+/* --- sizes ------------------------------------------------------------------------------------ */
 
 gd_onnx_size gd_onnx_size_is(int64_t known) { return (gd_onnx_size){known, NULL}; }
 
@@ -97,8 +96,7 @@ gd_status gd_onnx_reshape_to(gd_onnx_loader *l, gd_tensor *x, int rank, const gd
         &all, 1, y);
 }
 
-/* --- the sizes of the result --------------------------------------------------------------------
- */
+/* --- the sizes of the result ------------------------------------------------------------------ */
 
 static gd_status numbers_with(gd_onnx_loader *l, gd_tensor *list, int64_t size, gd_numbers *n) {
     gd_tensor *value = list;

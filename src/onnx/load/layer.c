@@ -4,8 +4,7 @@
 #include "gradus/ops.h"
 #include "onnx/load/load.h"
 
-/* --- normalization ----------------------------------------------------------------------------
- */
+/* --- normalization ---------------------------------------------------------------------------- */
 
 static bool is_variable(const gd_tensor *t) {
     return t->kind == GD_SYMBOL && t->node->origin->kind == GD_FROM_VARIABLE;
@@ -112,11 +111,11 @@ gd_status gd_onnx_load_mean_variance(gd_onnx_loader *l, const gd_pb *node) {
     if (list) axes = gd_shape_of((int)list->count, list->ints);
     gd_tensor *from = gd_sub(x, gd_mean(x, .axis = axes, .keepdim = true));
     gd_tensor *var = gd_mean(gd_square(from), .axis = axes, .keepdim = true);
-    return gd_onnx_set_output(l, node, 0, gd_div(from, gd_add(gd_sqrt(var), gd_onnx_number_like(x, 1e-9))));
+    return gd_onnx_set_output(l, node, 0,
+                              gd_div(from, gd_add(gd_sqrt(var), gd_onnx_number_like(x, 1e-9))));
 }
 
-/* --- attention --------------------------------------------------------------------------------
- */
+/* --- attention -------------------------------------------------------------------------------- */
 
 /* (N, T, H D) as (N, H, T, D). */
 static gd_status split_heads(gd_onnx_loader *l, gd_tensor *x, int64_t heads, gd_tensor **y) {
@@ -194,8 +193,7 @@ gd_status gd_onnx_load_attention(gd_onnx_loader *l, const gd_pb *node) {
     return GD_OK;
 }
 
-/* --- what training needs -----------------------------------------------------------------------
- */
+/* --- what training needs ---------------------------------------------------------------------- */
 
 /* As it is after training: x, and a mask that keeps everything. */
 gd_status gd_onnx_load_dropout(gd_onnx_loader *l, const gd_pb *node) {

@@ -14,8 +14,7 @@
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to load a graph"); }
 
-/* --- inputs, initializers, outputs
- * ------------------------------------------------------------------ */
+/* --- inputs, initializers, outputs ------------------------------------------------------------ */
 
 static GD_OWN_FRAME gd_status read_shape(const gd_pb *info, gd_dtype *dtype, gd_shape *dims) {
     const gd_pb *type = gd_pb_message(gd_pb_message(info, "type"), "tensor_type"),
@@ -158,8 +157,7 @@ static gd_status check_outputs(gd_onnx_loader *l) {
     return GD_OK;
 }
 
-/* --- nodes
- * ---------------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 /* Rows for loading an operator: those of the table, then records that are one by themselves. */
 typedef struct gd_onnx_operator {
@@ -277,7 +275,7 @@ static void frame_free(gd_onnx_frame *f) {
     gd_names_free(&f->outputs);
 }
 
-/* --- graphs in nodes ------------------------------------------------------------------------- */
+/* --- graphs in nodes -------------------------------------------------------------------------- */
 
 gd_status gd_onnx_make_variables(gd_onnx_loader *l, const gd_pb *graph) {
     static const char *const lists[] = {"input", "output"};
@@ -375,8 +373,7 @@ gd_status gd_onnx_load_inner(gd_onnx_loader *l, const gd_pb *graph, gd_tensor *c
     return status;
 }
 
-/* --- the call
- * ------------------------------------------------------------------------------------- */
+/* --- the call --------------------------------------------------------------------------------- */
 
 static gd_status load_graph(gd_onnx_loader *l) {
     GD_TRY(check_versions(l));

@@ -40,9 +40,9 @@ struct gd_onnx_loader {
     size_t count, room;
     gd_names operators; /* by their types: what loads them */
     gd_map evaluated;   /* nodes of values that were worked out: the numbers of those values */
-    int first_new;  /* nodes from this one on belong to what is being loaded */
-    bool own;       /* the file was saved here */
-    bool trainable; /* initializers of other programs' files */
+    int first_new;      /* nodes from this one on belong to what is being loaded */
+    bool own;           /* the file was saved here */
+    bool trainable;     /* initializers of other programs' files */
 };
 
 /* A new value of the innermost graph. */
@@ -89,13 +89,13 @@ gd_status gd_onnx_reshape_to(gd_onnx_loader *loader, gd_tensor *x, int rank,
                              const gd_onnx_size *sizes, gd_tensor **y);
 
 /* The input of number `i` of `node`, which must be there. */
-#define GD_ONNX_NEED(t, i)                                                                         \
-    gd_tensor *t;                                                                                  \
-    do {                                                                                           \
-        gd_status need_status_;                                                                    \
-        t = gd_onnx_get_input(l, node, i, &need_status_);                                          \
-        if (need_status_ != GD_OK) return need_status_;                                            \
-        if (!t) return gd_fail(GD_E_FORMAT, "its input %d is missing", (int)(i));                  \
+#define GD_ONNX_NEED(t, i)                                                        \
+    gd_tensor *t;                                                                 \
+    do {                                                                          \
+        gd_status need_status_;                                                   \
+        t = gd_onnx_get_input(l, node, i, &need_status_);                         \
+        if (need_status_ != GD_OK) return need_status_;                           \
+        if (!t) return gd_fail(GD_E_FORMAT, "its input %d is missing", (int)(i)); \
     } while (0)
 
 /* An axis counted from the first one; a failure where there is no such axis. */

@@ -12,8 +12,7 @@
 #include "onnx/onnx.h"
 #include "ops/call.h"
 
-/* --- attributes
- * ----------------------------------------------------------------------------------- */
+/* --- attributes ------------------------------------------------------------------------------- */
 
 const gd_pb *gd_onnx_attribute_of(const gd_pb *node, const char *name) {
     for (size_t i = 0; i < gd_pb_count(node, "attribute"); i++) {
@@ -66,14 +65,11 @@ static bool attribute_text(const gd_pb *a, char *text, size_t size) {
 /* A number from a float, or from a tensor of rank 0 that holds a double. */
 static gd_status attribute_number(const gd_pb *a, const char *name, double *value) {
     const gd_pb *t = gd_pb_message(a, "t");
-    if (t && gd_pb_count(t, "double_data") == 1)
-        *value = gd_pb_float(t, "double_data", 0);
-    else if (gd_pb_count(a, "i"))
-        *value = (double)gd_pb_int(a, "i", 0);
+    if (t && gd_pb_count(t, "double_data") == 1) *value = gd_pb_float(t, "double_data", 0);
+    else if (gd_pb_count(a, "i")) *value = (double)gd_pb_int(a, "i", 0);
     else if (gd_pb_count(a, "f") || gd_pb_int(a, "type", 0) == 1)
         *value = gd_float_shortest((float)gd_pb_float(a, "f", 0));
-    else
-        return wrong_attribute(name, "a number");
+    else return wrong_attribute(name, "a number");
     return GD_OK;
 }
 
@@ -172,8 +168,7 @@ static bool is_fixed(const gd_pb *a, const gd_onnx_attribute *row) {
     return fabs(have - wanted) <= 1e-6;
 }
 
-/* --- rows
- * ------------------------------------------------------------------------------------------ */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 typedef struct loading {
     gd_onnx_loader *l;
@@ -334,10 +329,8 @@ static gd_status read_attributes(loading *x) {
         const gd_op_attr *option = a.ours[0] ? gd_onnx_option(x->op, a.ours) : NULL;
         const gd_pb *given = gd_onnx_attribute_of(x->node, a.onnx);
         if (!option || (x->padded && is_border(a.onnx))) continue;
-        if (given)
-            GD_TRY(set_option(x->attrs, &a, option, given));
-        else if (a.otherwise[0])
-            GD_TRY(gd_attrs_put_text(x->attrs, option->name, a.otherwise));
+        if (given) GD_TRY(set_option(x->attrs, &a, option, given));
+        else if (a.otherwise[0]) GD_TRY(gd_attrs_put_text(x->attrs, option->name, a.otherwise));
     }
     if (x->row->attributes || x->row->inputs || x->row->when) return GD_OK;
     for (int i = 0; i < x->op->n_attrs; i++) { /* a record by itself */
@@ -373,8 +366,7 @@ static gd_status call(loading *x) {
     gd_tensors out = gd_op_call(x->op, (gd_tensors){x->in, x->n_in}, x->attrs);
     if (out.count < 1) return gd_failure();
     for (size_t k = 0; k < gd_pb_count(x->node, "output"); k++) {
-        if (k < (size_t)out.count)
-            GD_TRY(gd_onnx_set_output(x->l, x->node, k, out.at[k]));
+        if (k < (size_t)out.count) GD_TRY(gd_onnx_set_output(x->l, x->node, k, out.at[k]));
         else if (*gd_pb_string_at(x->node, "output", k))
             return gd_fail(GD_E_UNSUPPORTED, "it has %zu outputs; %lld are possible here",
                            gd_pb_count(x->node, "output"), (long long)out.count);
@@ -401,8 +393,7 @@ gd_status gd_onnx_load_row(gd_onnx_loader *l, const gd_pb *node, const gd_onnx_r
     return status;
 }
 
-/* --- nodes of our own domain
- * ----------------------------------------------------------------------- */
+/* --- nodes of our own domain ------------------------------------------------------------------ */
 
 gd_status gd_onnx_load_own(gd_onnx_loader *l, const gd_pb *node) {
     const char *name = gd_pb_string(node, "op_type");

@@ -7,8 +7,7 @@
 #include "onnx/load/load.h"
 #include "ops/probe.h"
 
-/* --- Resize -------------------------------------------------------------------------------------
- */
+/* --- Resize ----------------------------------------------------------------------------------- */
 
 typedef struct resize_mode {
     bool own;     /* ONNX finds the elements where our op does */
@@ -156,8 +155,7 @@ gd_status gd_onnx_load_resize(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* --- OneHot -------------------------------------------------------------------------------------
- */
+/* --- OneHot ----------------------------------------------------------------------------------- */
 
 gd_status gd_onnx_load_one_hot(gd_onnx_loader *l, const gd_pb *node) {
     gd_tensor *in[3], *depth;
@@ -188,8 +186,7 @@ gd_status gd_onnx_load_one_hot(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* --- TopK ---------------------------------------------------------------------------------------
- */
+/* --- TopK ------------------------------------------------------------------------------------- */
 
 /* Whether a list of one number is the size of an axis, whatever that is. */
 static gd_status is_size(gd_onnx_loader *l, gd_tensor *list, int64_t size, bool *is) {

@@ -9,8 +9,7 @@
 
 enum { MOST_ITEMS = 1 << 12 };
 
-/* --- values that are sequences ----------------------------------------------------------------
- */
+/* --- values that are sequences ---------------------------------------------------------------- */
 
 static gd_status get_sequence(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_onnx_value **v) {
     const char *name = gd_pb_string_at(node, "input", i);
@@ -47,8 +46,7 @@ static gd_status read_place(gd_onnx_loader *l, const gd_pb *node, size_t i, int6
                    (long long)count);
 }
 
-/* --- nodes ------------------------------------------------------------------------------------
- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 gd_status gd_onnx_load_sequence_construct(gd_onnx_loader *l, const gd_pb *node) {
     const size_t n = gd_onnx_input_count(node);
@@ -144,10 +142,8 @@ static gd_status piece_sizes(gd_onnx_loader *l, const gd_pb *node, int64_t whole
     if (!*sizes) return gd_fail(GD_E_MEMORY, "no memory to load a graph");
     int64_t left = whole;
     for (int64_t k = 0; k < *count; k++) {
-        if (n >= 0 && list->rank == 1)
-            (*sizes)[k] = numbers[k];
-        else
-            (*sizes)[k] = numbers[0] < left ? numbers[0] : left;
+        if (n >= 0 && list->rank == 1) (*sizes)[k] = numbers[k];
+        else (*sizes)[k] = numbers[0] < left ? numbers[0] : left;
         left -= (*sizes)[k];
     }
     return GD_OK;

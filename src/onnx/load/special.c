@@ -23,8 +23,7 @@ static gd_status set_late(gd_onnx_loader *l, const gd_pb *node, gd_late_options 
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* --- constants
- * ------------------------------------------------------------------------------------ */
+/* --- constants -------------------------------------------------------------------------------- */
 
 gd_status gd_onnx_load_constant(gd_onnx_loader *l, const gd_pb *node) {
     const gd_pb *value = gd_onnx_attribute_of(node, "value"), *a;
@@ -57,10 +56,8 @@ gd_status gd_onnx_load_constant_of_shape(gd_onnx_loader *l, const gd_pb *node) {
     const gd_pb *value = gd_pb_message(gd_onnx_attribute_of(node, "value"), "t");
     const float zero = 0;
     gd_tensor *one = NULL, *list;
-    if (value)
-        GD_TRY(gd_onnx_read_tensor(value, gd_onnx_folder(l), &one));
-    else
-        one = gd_from_array(gd_dims(1), GD_F32, &zero);
+    if (value) GD_TRY(gd_onnx_read_tensor(value, gd_onnx_folder(l), &one));
+    else one = gd_from_array(gd_dims(1), GD_F32, &zero);
     if (one->kind == GD_FAILED) return gd_failure();
     if (gd_tensor_numel(one) != 1) return gd_fail(GD_E_FORMAT, "its value must have one element");
     GD_TRY(gd_onnx_get_list(l, node, 0, &list));
@@ -96,8 +93,7 @@ gd_status gd_onnx_load_shape(gd_onnx_loader *l, const gd_pb *node) {
     return GD_OK;
 }
 
-/* --- shapes
- * --------------------------------------------------------------------------------------- */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 /* A size that is not known is kept (dims[kept] is -1 for it) and another is to follow from the
  * rest: it does from the sizes that are known, if the one that is not stands on both sides. */
@@ -105,17 +101,13 @@ static bool settle_reshape(const gd_tensor *x, int rank, int64_t *dims, int kept
     int64_t have = 1, made = 1;
     int open = -1, unknown = 0;
     for (int i = 0; i < x->rank; i++) {
-        if (x->dims[i] == GD_UNKNOWN)
-            unknown++;
-        else if (__builtin_mul_overflow(have, x->dims[i], &have))
-            return false;
+        if (x->dims[i] == GD_UNKNOWN) unknown++;
+        else if (__builtin_mul_overflow(have, x->dims[i], &have)) return false;
     }
     for (int i = 0; i < rank; i++) {
         if (i == kept) continue;
-        if (dims[i] == -1)
-            open = i;
-        else if (__builtin_mul_overflow(made, dims[i], &made))
-            return false;
+        if (dims[i] == -1) open = i;
+        else if (__builtin_mul_overflow(made, dims[i], &made)) return false;
     }
     if (open < 0) return true;
     if (unknown != 1 || made <= 0 || have % made) return false;
@@ -431,8 +423,7 @@ gd_status gd_onnx_load_div(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_floor_divide(gd_sub(a, gd_fmod(a, b)), b));
 }
 
-/* --- layers
- * --------------------------------------------------------------------------------------- */
+/* --- layers ----------------------------------------------------------------------------------- */
 
 static gd_tensor *scaled(gd_tensor *x, double by) {
     return by == 1 ? x : gd_mul(x, gd_scalar_of(by, (gd_dtype)x->dtype));

@@ -17,8 +17,7 @@ static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to loa
 
 const char *gd_onnx_folder(const gd_onnx_loader *l) { return l->folder; }
 
-/* --- values
- * --------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 gd_status gd_onnx_add_value(gd_onnx_loader *l, const char *name, gd_onnx_value **out) {
     if (!*name) return gd_fail(GD_E_FORMAT, "a value has no name");
@@ -84,8 +83,7 @@ gd_status gd_onnx_tensor_of(gd_onnx_value *v, gd_tensor **out) {
     return GD_OK;
 }
 
-/* --- working out ------------------------------------------------------------------------------
- */
+/* --- working out ------------------------------------------------------------------------------ */
 
 /* What an evaluation needs: nodes still to be looked at, and values for those it does not go
  * behind. */
@@ -144,8 +142,8 @@ static gd_status look_behind(evaluation *e, gd_node *node) {
 static gd_status evaluate(evaluation *e, gd_tensor *symbol, gd_tensor **out) {
     GD_TRY(look_at(e, symbol->node));
     while (e->n_nodes > 0) GD_TRY(look_behind(e, e->nodes[--e->n_nodes]));
-    gd_tensors got =
-        gd_evaluate_nodes(gd_list(symbol), (gd_tensors){e->symbols, e->n}, (gd_tensors){e->values, e->n});
+    gd_tensors got = gd_evaluate_nodes(gd_list(symbol), (gd_tensors){e->symbols, e->n},
+                                       (gd_tensors){e->values, e->n});
     if (got.count != 1 || got.at[0]->kind != GD_VALUE) return gd_failure();
     *out = got.at[0];
     return GD_OK;
@@ -163,8 +161,7 @@ gd_status gd_onnx_evaluate(gd_onnx_loader *l, gd_tensor *symbol, int64_t size, g
     return status;
 }
 
-/* --- what loading a node asks and says
- * ------------------------------------------------------------ */
+/* --- what loading a node asks and says -------------------------------------------------------- */
 
 size_t gd_onnx_input_count(const gd_pb *node) { return gd_pb_count(node, "input"); }
 

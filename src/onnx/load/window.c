@@ -163,8 +163,7 @@ gd_status gd_onnx_load_average_pool(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* --- ConvTranspose ------------------------------------------------------------------------------
- */
+/* --- ConvTranspose ---------------------------------------------------------------------------- */
 
 /* What is cut off a result, so that it has the sizes that the node asks for. What is odd goes
  * first, or last for SAME_UPPER. */

@@ -14,8 +14,7 @@
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to save a graph"); }
 
-/* --- bodies: noted with symbols in place of the inputs
- * --------------------------------------------- */
+/* --- bodies: noted with symbols in place of the inputs ---------------------------------------- */
 
 typedef struct body {
     gd_tensor **x, **y; /* y NULL: hidden, and the body does not give it */
@@ -161,10 +160,8 @@ static gd_status same_nodes(const body *a, const body *b, int i, bool *same) {
         const gd_slot *p = &x->slots[k], *q = &y->slots[k];
         *same = p->present == q->present && p->symbol == q->symbol;
         if (!*same || !p->present) continue;
-        if (!p->symbol)
-            GD_TRY(same_value(p, q, same));
-        else
-            *same = p->index == q->index && find_node(a, p->node) == find_node(b, q->node);
+        if (!p->symbol) GD_TRY(same_value(p, q, same));
+        else *same = p->index == q->index && find_node(a, p->node) == find_node(b, q->node);
     }
     return GD_OK;
 }
@@ -309,8 +306,7 @@ gd_status gd_onnx_expand(gd_onnx_saver *s, const gd_onnx_call *c, void (*expand)
     return status;
 }
 
-/* --- expressions
- * ------------------------------------------------------------------------------------ */
+/* --- expressions ------------------------------------------------------------------------------ */
 
 /* Primitives that ONNX does not have, in others. */
 static const struct {
@@ -408,10 +404,8 @@ static const char *as(const expression *x, term t, bool truth) {
 
 static const char *constant(const expression *x, gd_number value) {
     char bytes[8];
-    if (x->dtype == GD_I64)
-        gd_store_i64(x->dtype, bytes, gd_number_i64(value));
-    else
-        gd_store_f64(x->dtype, bytes, value.value);
+    if (x->dtype == GD_I64) gd_store_i64(x->dtype, bytes, gd_number_i64(value));
+    else gd_store_f64(x->dtype, bytes, value.value);
     return gd_onnx_add_constant(x->s, x->c->label, x->dtype, 0, NULL, bytes);
 }
 
@@ -521,7 +515,8 @@ enum { MOST_TERMS = 24 };
 /* Kernels compute bytes as i32. Where all numbers of the expression are bytes, too, that is no other
  * result; x < -1 would be another one of u8. */
 static bool is_wider(const gd_ir *ir, const gd_number *params, gd_dtype dtype) {
-    const double least = dtype == GD_U8 ? 0 : INT8_MIN, most = dtype == GD_U8 ? UINT8_MAX : INT8_MAX;
+    const double least = dtype == GD_U8 ? 0 : INT8_MIN,
+                 most = dtype == GD_U8 ? UINT8_MAX : INT8_MAX;
     if (dtype != GD_U8 && dtype != GD_I8) return false;
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *n = &ir->nodes[i];

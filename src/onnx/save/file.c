@@ -26,8 +26,7 @@ static const char *last_part(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-/* --- which data a model refers to --------------------------------------------------------------
- */
+/* --- which data a model refers to ------------------------------------------------------------- */
 
 /* Whether a tensor in a message has its data in a file of this name. */
 static bool refers_to(const gd_pb *message, const char *name) {
@@ -63,16 +62,14 @@ static bool model_needs(void *user, const char *name) {
     return needs;
 }
 
-/* --- writing -----------------------------------------------------------------------------------
- */
+/* --- writing ---------------------------------------------------------------------------------- */
 static void put_pair(gd_pb *tensor, const char *key, const char *value) {
     gd_pb *pair = gd_pb_put_message(tensor, "external_data");
     gd_pb_put_string(pair, "key", key);
     gd_pb_put_string(pair, "value", value);
 }
 
-/* --- the file beside ---------------------------------------------------------------------------
- */
+/* --- the file beside -------------------------------------------------------------------------- */
 
 typedef struct data_file {
     gd_file_writer *writer; /* NULL: not begun */
@@ -120,8 +117,7 @@ static gd_status name_data(data_file *f, const char *path) {
     return GD_OK;
 }
 
-/* --- both --------------------------------------------------------------------------------------
- */
+/* --- both ------------------------------------------------------------------------------------- */
 
 static gd_status write_file(void *to, const void *data, size_t bytes) {
     return gd_file_writer_write(to, data, bytes);
@@ -225,10 +221,8 @@ gd_status gd_onnx_write_files(gd_onnx_saver *s, const char *path, int64_t above)
     if (status == GD_OK) status = put_in_place(&f);
     gd_file_writer_cancel(f.model);
     gd_file_writer_cancel(f.data.writer); /* leaves the data if they are in place */
-    if (status == GD_OK)
-        remove_unused_data(&f, true);
-    else if (f.data.name)
-        clean_up(&f, status);
+    if (status == GD_OK) remove_unused_data(&f, true);
+    else if (f.data.name) clean_up(&f, status);
     if (lock >= 0) close(lock);
     gd_free(f.data.name);
     gd_free(f.others);

@@ -9,8 +9,7 @@
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to save a graph"); }
 
-/* --- names
- * ---------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static char *copy_text(const char *text) {
     const size_t bytes = strlen(text) + 1;
@@ -31,8 +30,7 @@ const char *gd_onnx_unique_name(gd_onnx_saver *s, const char *name, const char *
     return NULL;
 }
 
-/* --- pieces of the file
- * --------------------------------------------------------------------------- */
+/* --- pieces of the file ----------------------------------------------------------------------- */
 
 gd_pb *gd_onnx_add_node(gd_onnx_saver *s, const char *op_type, const char *domain,
                         const char *label) {
@@ -58,10 +56,8 @@ void gd_onnx_put_value_info(gd_pb *graph, const char *list, const char *name, gd
         char param[300];
         /* two sizes that are not known may differ */
         snprintf(param, sizeof param, "%.200s_%d", name, i);
-        if (dims[i] == GD_UNKNOWN)
-            gd_pb_put_string(dim, "dim_param", param);
-        else
-            gd_pb_put_int(dim, "dim_value", dims[i]);
+        if (dims[i] == GD_UNKNOWN) gd_pb_put_string(dim, "dim_param", param);
+        else gd_pb_put_int(dim, "dim_value", dims[i]);
     }
 }
 
@@ -129,7 +125,7 @@ const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype d
     return name;
 }
 
-/* --- what the file needs of the graph ------------------------------------------------------- */
+/* --- what the file needs of the graph --------------------------------------------------------- */
 
 gd_status gd_onnx_part_begin(gd_onnx_part *p, gd_graph *graph) {
     const size_t count = (size_t)graph->count + 1;
@@ -232,8 +228,7 @@ gd_status gd_onnx_name_outputs(gd_onnx_saver *s, gd_onnx_part *p, const gd_node 
     return GD_OK;
 }
 
-/* --- tensors
- * -------------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 gd_tensor *gd_onnx_captured(const gd_slot *slot) {
     gd_storage *storage = slot->storage ? slot->storage : slot->leaf ? slot->leaf->storage : NULL;
@@ -291,7 +286,8 @@ const char *gd_onnx_captured_name(gd_onnx_saver *s, const gd_slot *slot, const c
         no_memory();
         return NULL;
     }
-    if (parameter && note_variable(s, slot->leaf && gd_tensor_requires_grad(slot->leaf), name) != GD_OK)
+    if (parameter &&
+        note_variable(s, slot->leaf && gd_tensor_requires_grad(slot->leaf), name) != GD_OK)
         return NULL;
     return gd_onnx_add_tensor(s, name, t) == GD_OK ? name : NULL;
 }
@@ -305,7 +301,7 @@ static gd_status save_variable(gd_onnx_saver *s, const gd_onnx_part *p, gd_node 
     return gd_onnx_add_tensor(s, name, value);
 }
 
-/* --- nodes ----------------------------------------------------------------------------------- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static gd_status save_op(gd_onnx_saver *s, const gd_onnx_part *p, const gd_node *node,
                          const char **in) {

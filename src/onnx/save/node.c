@@ -12,8 +12,7 @@
 #include "onnx/save/save.h"
 #include "ops/call.h"
 
-/* --- attributes
- * ----------------------------------------------------------------------------------- */
+/* --- attributes ------------------------------------------------------------------------------- */
 
 enum { FLOAT = 1, INT = 2, STRING = 3, TENSOR = 4, GRAPH = 5, INTS = 7, STRINGS = 8 };
 
@@ -57,8 +56,7 @@ static void put_double(gd_pb *node, const char *name, double value) {
     gd_pb_put_float(t, "double_data", value);
 }
 
-/* --- lists
- * ---------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 static int whole_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
@@ -122,8 +120,7 @@ int gd_onnx_list_to(const gd_onnx_call *c, const char *how, const gd_op_attr *at
     return count;
 }
 
-/* --- whether a row fits
- * --------------------------------------------------------------------------- */
+/* --- whether a row fits ----------------------------------------------------------------------- */
 
 /* Whether it is, in *is. The status is that of the memory for it. */
 static gd_status option_is(const gd_op *op, const void *attrs, const char *name, const char *text,
@@ -222,16 +219,14 @@ static gd_status row_fits(const gd_onnx_call *c, const gd_onnx_row *row, bool *f
         bool holds = false;
         if (when.kind == GD_ONNX_OPTION)
             GD_TRY(option_is(c->op, c->attrs, when.name, when.value, &holds));
-        else
-            holds = input_is(c, &when);
+        else holds = input_is(c, &when);
         if (!holds) return GD_OK;
     }
     *fits = !row->fits || row->fits(c);
     return GD_OK;
 }
 
-/* --- inputs
- * --------------------------------------------------------------------------------------- */
+/* --- inputs ----------------------------------------------------------------------------------- */
 
 static const char *cast_input(gd_onnx_saver *s, const gd_onnx_call *c, const char *name,
                               gd_dtype from, gd_dtype to) {
@@ -297,10 +292,8 @@ static gd_status fill_input(gd_onnx_saver *s, const gd_onnx_call *c, double valu
 
 /* A limit that the dtype cannot hold is the last number that it can. */
 static void store_limit(gd_dtype dtype, void *bytes, gd_number value) {
-    if (dtype == GD_I64)
-        gd_store_i64(dtype, bytes, gd_number_i64(value));
-    else
-        gd_store_f64(dtype, bytes, value.value);
+    if (dtype == GD_I64) gd_store_i64(dtype, bytes, gd_number_i64(value));
+    else gd_store_f64(dtype, bytes, value.value);
 }
 
 /* A tensor of rank 0: whole numbers as i64, others as x has them. NULL in *name: not given. */
@@ -370,8 +363,7 @@ static gd_status all_inputs(gd_onnx_saver *s, const gd_onnx_call *c, const gd_on
     return GD_OK;
 }
 
-/* --- by a row
- * ------------------------------------------------------------------------------------- */
+/* --- by a row --------------------------------------------------------------------------------- */
 
 /* Another name for a word: of ",ours:onnx,ours:onnx". */
 static const char *rename_word(const char *words, const char *word, char renamed[GD_ONNX_WORD]) {
@@ -418,19 +410,16 @@ static void put_option(gd_pb *node, const gd_onnx_call *c, const gd_onnx_attribu
         if (a->twice) memcpy(numbers + count, numbers, sizeof *numbers * (size_t)count), count *= 2;
         if (option->type == GD_ATTR_INT || strcmp(a->how, "behind") == 0)
             gd_onnx_put_int(node, a->onnx, numbers[0]);
-        else
-            gd_onnx_put_ints(node, a->onnx, count, numbers);
+        else gd_onnx_put_ints(node, a->onnx, count, numbers);
     }
 }
 
 static void put_fixed(gd_pb *node, const gd_onnx_attribute *a) {
     if (strcmp(a->fixed, a->otherwise) == 0) return;
-    if (strchr(a->fixed, '.'))
-        gd_onnx_put_float(node, a->onnx, gd_double_parse(a->fixed, NULL));
+    if (strchr(a->fixed, '.')) gd_onnx_put_float(node, a->onnx, gd_double_parse(a->fixed, NULL));
     else if (a->fixed[0] >= '0' && a->fixed[0] <= '9')
         gd_onnx_put_int(node, a->onnx, atoi(a->fixed));
-    else
-        gd_onnx_put_string(node, a->onnx, a->fixed);
+    else gd_onnx_put_string(node, a->onnx, a->fixed);
 }
 
 static void put_outputs(gd_pb *node, const gd_onnx_call *c) {
@@ -482,16 +471,13 @@ gd_status gd_onnx_save_by_row(gd_onnx_saver *s, const gd_onnx_call *c, const gd_
     }
     for (const char *text = row->attributes; gd_onnx_next_attribute(&text, &a);) {
         const gd_op_attr *option = a.ours[0] ? gd_onnx_option(c->op, a.ours) : NULL;
-        if (option)
-            put_option(node, c, &a, option);
-        else if (a.fixed[0])
-            put_fixed(node, &a);
+        if (option) put_option(node, c, &a, option);
+        else if (a.fixed[0]) put_fixed(node, &a);
     }
     return GD_OK;
 }
 
-/* --- as it is
- * ------------------------------------------------------------------------------------- */
+/* --- as it is --------------------------------------------------------------------------------- */
 
 static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *attrs) {
     const char *field = (const char *)attrs + option->offset;
@@ -512,10 +498,8 @@ static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *at
             if (option->required) gd_onnx_put_string(node, option->name, "none");
             break;
         }
-        if (gd_float_shortest((float)value) == value)
-            gd_onnx_put_float(node, option->name, value);
-        else
-            put_double(node, option->name, value);
+        if (gd_float_shortest((float)value) == value) gd_onnx_put_float(node, option->name, value);
+        else put_double(node, option->name, value);
         break;
     }
     case GD_ATTR_BOOL: gd_onnx_put_int(node, option->name, *(const bool *)field); break;
@@ -532,10 +516,8 @@ static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *at
         break;
     default:
         count = gd_onnx_numbers(option, attrs, numbers);
-        if (count >= 0)
-            gd_onnx_put_ints(node, option->name, count, numbers);
-        else if (option->required)
-            gd_onnx_put_string(node, option->name, "none");
+        if (count >= 0) gd_onnx_put_ints(node, option->name, count, numbers);
+        else if (option->required) gd_onnx_put_string(node, option->name, "none");
     }
 }
 
@@ -573,8 +555,7 @@ static gd_status save_own(gd_onnx_saver *s, const gd_onnx_call *c) {
     return GD_OK;
 }
 
-/* --- all ways
- * ------------------------------------------------------------------------------------- */
+/* --- all ways --------------------------------------------------------------------------------- */
 
 /* What takes nothing and is the same each time is computed now. */
 static bool is_constant(const gd_onnx_call *c) {

@@ -8,8 +8,7 @@
 
 static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to save a graph"); }
 
-/* --- inputs and outputs
- * --------------------------------------------------------------------------- */
+/* --- inputs and outputs ----------------------------------------------------------------------- */
 
 static gd_status check_symbol(const gd_onnx_part *p, const gd_tensor *t, const char *what,
                               int64_t i) {
@@ -77,7 +76,8 @@ static void put_head(gd_onnx_saver *s) {
         gd_pb_put_int(opset, "version", 1);
     }
     put_metadata(model, "gradus.variables", s->variables ? s->variables : "");
-    for (const char *const *m = s->metadata; m && m[0] && m[1]; m += 2) put_metadata(model, m[0], m[1]);
+    for (const char *const *m = s->metadata; m && m[0] && m[1]; m += 2)
+        put_metadata(model, m[0], m[1]);
 }
 
 static gd_status fill(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs, gd_tensors outputs) {
@@ -97,8 +97,7 @@ static gd_status fill(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs, gd_t
     return GD_OK;
 }
 
-/* --- the call
- * ------------------------------------------------------------------------------------- */
+/* --- the call --------------------------------------------------------------------------------- */
 
 static void free_keys(gd_names *names) {
     for (size_t i = 0; i < names->size; i++) gd_free((void *)names->slots[i].name);
@@ -164,8 +163,8 @@ gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors i
     return status;
 }
 
-gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session, gd_tensors inputs,
-                          gd_tensors outputs, const gd_onnx_save_options *o) {
+gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session,
+                          gd_tensors inputs, gd_tensors outputs, const gd_onnx_save_options *o) {
     if (gd_failed()) return gd_error_status(); /* half a program's results are none */
     GD_CALLED_FROM(site);
     return gd_report(site, gd_onnx_save_model(path, session, inputs, outputs, o, NULL));

@@ -27,9 +27,9 @@ struct gd_onnx_saver {
     size_t n_initializers, initializer_room;
     char *variables; /* their names, a line each, for the metadata */
     size_t variables_length;
-    int nested;      /* how many graphs `into` lies in */
-    bool own_ops;    /* nodes of our own domain may be written */
-    bool own_domain; /* and some are */
+    int nested;                  /* how many graphs `into` lies in */
+    bool own_ops;                /* nodes of our own domain may be written */
+    bool own_domain;             /* and some are */
     gd_module *module;           /* names tensors outside the graph; or NULL */
     const char *const *metadata; /* keys and values in turn, NULL at the end; or NULL */
 };

@@ -25,10 +25,8 @@ static gd_pb *put_node(gd_onnx_saver *s, const gd_onnx_call *c, const char *op_t
 static const char *put_exact(gd_onnx_saver *s, const gd_onnx_call *c, gd_dtype dtype,
                              gd_number value) {
     char bytes[8];
-    if (gd_dtype_is_int(dtype))
-        gd_store_i64(dtype, bytes, gd_number_i64(value));
-    else
-        gd_store_f64(dtype, bytes, value.value);
+    if (gd_dtype_is_int(dtype)) gd_store_i64(dtype, bytes, gd_number_i64(value));
+    else gd_store_f64(dtype, bytes, value.value);
     return gd_onnx_add_constant(s, c->label, dtype, 0, NULL, bytes);
 }
 static const char *put_number(gd_onnx_saver *s, const gd_onnx_call *c, gd_dtype dtype,
@@ -55,8 +53,7 @@ static const char *cast_to(gd_onnx_saver *s, const gd_onnx_call *c, const char *
     return result;
 }
 
-/* --- whole numbers ------------------------------------------------------------------------------
- */
+/* --- whole numbers ---------------------------------------------------------------------------- */
 
 /* ONNX divides towards 0: one less, where something is left and a and b lie on different sides of
  * 0. */
@@ -88,18 +85,15 @@ gd_status gd_onnx_save_floor_divide(gd_onnx_saver *s, const gd_onnx_call *c, boo
 gd_status gd_onnx_save_full_like(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
     const gd_full_like_options *o = c->attrs;
     const char *number = put_exact(s, c, (gd_dtype)c->out[0].dtype, o->value), *shape;
-    if (is_known(&c->in[0]))
-        shape = put_list(s, c, c->in[0].rank, c->in[0].dims);
-    else
-        put_node(s, c, "Shape", INPUTS(c->in_names[0]), NULL, &shape);
+    if (is_known(&c->in[0])) shape = put_list(s, c, c->in[0].rank, c->in[0].dims);
+    else put_node(s, c, "Shape", INPUTS(c->in_names[0]), NULL, &shape);
     if (!number || !shape) return GD_E_MEMORY;
     put_node(s, c, "Expand", INPUTS(number, shape), c->out_names[0], &shape);
     *done = true;
     return GD_OK;
 }
 
-/* --- indices ------------------------------------------------------------------------------------
- */
+/* --- indices ---------------------------------------------------------------------------------- */
 
 /* The largest n of n. */
 gd_status gd_onnx_save_sort(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
@@ -215,8 +209,7 @@ gd_status gd_onnx_save_adaptive(gd_onnx_saver *s, const gd_onnx_call *c, bool *d
     return GD_OK;
 }
 
-/* --- images -------------------------------------------------------------------------------------
- */
+/* --- images ----------------------------------------------------------------------------------- */
 
 static void put_resize_modes(gd_pb *node, bool linear, bool align_corners, bool first) {
     gd_onnx_put_string(node, "mode", linear ? "linear" : "nearest");
@@ -268,8 +261,7 @@ gd_status gd_onnx_save_resize(gd_onnx_saver *s, const gd_onnx_call *c, bool *don
     return GD_OK;
 }
 
-/* --- numbers that follow from sizes -------------------------------------------------------------
- */
+/* --- numbers that follow from sizes ----------------------------------------------------------- */
 
 gd_status gd_onnx_save_sizes_of(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
     gd_onnx_put_simple(s, "Shape", c->in_names[0], c->out_names[0]);

@@ -1,0 +1,30 @@
+#!/bin/sh
+# check_format.sh - fails where a source file is not formatted as .clang-format says.
+#
+# Versions of clang-format differ in details. Where the one of tools/setup.sh is missing, or the tree is no git
+# checkout, nothing is checked and the exit status is 77, which the tests report as skipped.
+set -eu
+
+version=14
+cd "$(dirname "$0")/.."
+tool=
+for candidate in "clang-format-$version" clang-format; do
+    if "$candidate" --version 2>/dev/null | grep -q "version $version\."; then
+        tool=$candidate
+        break
+    fi
+done
+if [ -z "$tool" ]; then
+    echo "skipped: there is no clang-format $version"
+    exit 77
+fi
+if ! files=$(git ls-files '*.c' '*.h' 2>/dev/null) || [ -z "$files" ]; then
+    echo "skipped: this is no git checkout"
+    exit 77
+fi
+# shellcheck disable=SC2086
+if ! $tool --dry-run -Werror $files 2>&1 | head -20 | grep . >&2; then
+    exit 0
+fi
+echo "run 'make format' and commit the result" >&2
+exit 1
