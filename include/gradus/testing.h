@@ -18,6 +18,10 @@ GD_API bool gd_faults_armed(void);
 /* Runs every op by its plain reference kernel, as GRADUS_KERNELS=reference does. Whole process. */
 GD_API void gd_set_reference_kernels(bool on);
 
+/* Runs every op that has a body in other ops as its body, as GRADUS_KERNELS=bodies does and as a
+ * device without a kernel for it would. Affects the process. */
+GD_API void gd_set_op_bodies(bool on);
+
 /* How many allocations the library has asked for while a fault was set. */
 GD_API int64_t gd_fault_allocations(void);
 

@@ -18,6 +18,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(lock)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool reference_only; /* GRADUS_KERNELS=reference */
+static bool bodies_only;    /* GRADUS_KERNELS=bodies */
 
 /* Kernels that serve every elementwise op; filled from entries whose op is "elementwise". */
 static gd_kernel_list elementwise_kernels[GD_DEVICE_KINDS];
@@ -109,6 +110,7 @@ static gd_status add_kernel(const gd_kernel *kernel) {
 static void read_generated(void) {
     const char *which = getenv("GRADUS_KERNELS");
     reference_only = which && strcmp(which, "reference") == 0;
+    bodies_only = which && strcmp(which, "bodies") == 0;
     for (int f = 0; f < gd_op_family_count; f++)
         for (int i = 0; i < gd_op_families[f].count; i++) insert(gd_op_families[f].ops[i]);
     for (int i = 0; i < table_count; i++)
@@ -155,6 +157,7 @@ const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, c
 bool gd_kernel_exists(const gd_op *op, const char *device) {
     gd_table_init();
     if (op->base) op = op->base;
+    if (bodies_only && op->expand) return false;
     gd_kernel_list *own = list_for(op->state->kernels, device);
     /* the body of an op that has no plain kernel is its reference */
     if (own && reference_only && op->expand && own->entries[own->count - 1]->rank > 0) own = NULL;
@@ -175,6 +178,11 @@ bool gd_reference_only(void) {
 void gd_set_reference_kernels(bool on) {
     gd_table_init();
     reference_only = on;
+}
+
+void gd_set_op_bodies(bool on) {
+    gd_table_init();
+    bodies_only = on;
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */

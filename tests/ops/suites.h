@@ -10,6 +10,7 @@
 void suite_golden(const test_cases *cases);
 void suite_gradcheck(const test_cases *cases);
 void suite_reference(const test_cases *cases);
+void suite_bodies(const test_cases *cases);
 void suite_strides(const test_cases *cases);
 void suite_threads(const test_cases *cases);
 void suite_isa(const test_cases *cases);
