@@ -103,6 +103,8 @@ int gd_ir_slots(const gd_ir *ir, int16_t *slot);
 /* One element, plainly. `out` has n_outputs entries. Returns false where a primitive has no such
  * form (whole numbers). */
 void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out);
+/* The same as a kernel that computes in f32: every value is rounded to f32. */
+void gd_ir_eval_f32(const gd_ir *ir, const double *vars, const double *params, double *out);
 bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const int64_t *params, int64_t *out);
 
 #endif

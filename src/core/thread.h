@@ -48,7 +48,8 @@ typedef struct gd_thread {
     int no_grad;       /* > 0: the tape does not record */
     int autocast;      /* the gd_dtype of GD_AUTOCAST; GD_DTYPE_NONE: off */
     int rules; /* > 0: inside of gradient rules, whose nodes in a graph have gradients in any case */
-    int bodies;   /* > 0: inside of an op's body */
+    int bodies;                       /* > 0: inside of an op's body */
+    const struct gd_invocation *body; /* the call whose body it is, the outermost of several */
     int attempts; /* > 0: inside a gd_attempt (error.h); ops do not run after a failure */
     struct gd_postponed *postponed; /* kernel calls wait there (ops/call.h); NULL: they run */
     struct gd_rng *noise; /* the number that the next random op takes; NULL: the next of all */

@@ -34,7 +34,6 @@ static int run_with_cache(int argc, char **argv) {
     }
     use_evaluator();
     int failed = test_run_all(argc, argv);
-    gd_test_device_stop();
     if (strcmp(getenv("GRADUS_CACHE"), directory) == 0) {
         snprintf(command, sizeof command, "rm -rf %s", directory);
         if (system(command) != 0) failed = 1;

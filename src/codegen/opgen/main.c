@@ -205,6 +205,7 @@ int main(int argc, char **argv) {
     for (int i = 2; i < argc; i++) scan(argv[i]);
     resolve_makers();
     write_header();
+    write_layout();
     write_calls();
     write_records();
     write_elementwise();

@@ -9,6 +9,7 @@
  * strides and types) and tanh_workspace (the bytes that this kernel gets). The generator writes:
  *
  *     gradus/ops.h      the typed calls, with their options and documentation
+ *     gradus/layout.h   a hash of all option structs
  *     op_calls.c        their bodies
  *     STEM.gen.h        the records of one source file, which it includes at its end
  *     op_table.c        the list of all of these
@@ -66,6 +67,7 @@ void finish(void);
 void die(const char *file, int line, const char *format, ...) GD_PRINTF(3, 4);
 
 void write_header(void);
+void write_layout(void);
 void write_calls(void);
 void write_records(void);
 void write_elementwise(void);
