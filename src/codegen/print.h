@@ -1,7 +1,7 @@
 /* print.h - the scalar IR as source code, in the language of a dialect.
  *
  * One printer serves the kernels that the build compiles, those that are compiled while a program
- * runs (jit.h), and, with dialects of their own, other devices. Like ir.h it depends on the C
+ * runs (native.h), and, with dialects of their own, other devices. Like ir.h it depends on the C
  * library alone.
  */
 #ifndef GRADUS_CODEGEN_PRINT_H

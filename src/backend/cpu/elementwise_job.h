@@ -29,7 +29,7 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, g
 gd_status gd_ew_prepare_ir(const gd_ir *ir, int type, gd_ew_program *p);
 
 /* What kernels that are compiled while the program runs are compiled for. */
-const struct gd_jit_target *gd_ew_target(gd_isa isa);
+const struct gd_native_target *gd_ew_target(gd_isa isa);
 
 /* Whether the build compiled a kernel of the op's expression. */
 bool gd_ew_is_compiled(const gd_op *op);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backend/cpu/elementwise_job.h"
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "codegen/record.h"
 #include "core/whole.h"
 #include "core/alloc.h"
@@ -59,7 +59,7 @@ extern const size_t gd_kernel_headers_bytes;
 static const char *const base[] = {NULL}, *const avx2[] = {"-mavx2", "-mfma", "-mf16c", NULL},
                          *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq",
                                             "-mfma",     "-mf16c",     NULL};
-static gd_jit_target targets[GD_ISA_COUNT] = {
+static gd_native_target targets[GD_ISA_COUNT] = {
     {"base", &gd_dialect_c, base, gd_kernel_headers, 0},
     {"avx2", &gd_dialect_c, avx2, gd_kernel_headers, 0},
     {"avx512", &gd_dialect_c, avx512, gd_kernel_headers, 0}};
@@ -68,14 +68,14 @@ static void __attribute__((constructor)) set_sizes(void) {
     for (int i = 0; i < GD_ISA_COUNT; i++) targets[i].prelude_bytes = gd_kernel_headers_bytes;
 }
 
-const gd_jit_target *gd_ew_target(gd_isa isa) { return &targets[isa]; }
+const gd_native_target *gd_ew_target(gd_isa isa) { return &targets[isa]; }
 
 static bool evaluator_only;
 void gd_ew_set_compiled(bool on) { __atomic_store_n(&evaluator_only, !on, __ATOMIC_RELAXED); }
 bool gd_ew_uses_compiled(void) { return !__atomic_load_n(&evaluator_only, __ATOMIC_RELAXED); }
 
 bool gd_ew_is_worth_compiling(int64_t elements) {
-    const char *on = getenv("GRADUS_JIT");
+    const char *on = getenv("GRADUS_NATIVE");
     return elements >= WORTH_COMPILING || (on && strcmp(on, "always") == 0);
 }
 
@@ -102,17 +102,17 @@ static void add_kernel(const gd_op *op, gd_compiled_fn fn) {
 
 void gd_fused_warm(const gd_op *const *ops, const int64_t *elements, int n) {
     static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
-    gd_jit_source *sources = gd_calloc((size_t)n + 1, sizeof *sources);
+    gd_native_source *sources = gd_calloc((size_t)n + 1, sizeof *sources);
     gd_compiled_fn *fns = gd_calloc((size_t)n + 1, sizeof *fns);
     int *which = gd_calloc((size_t)n + 1, sizeof *which), count = 0;
     for (int i = 0; i < n && sources && fns && which; i++) {
         const gd_fusion *f = ops[i]->fusion;
         if (!needs_kernel(ops[i], elements[i])) continue;
         which[count] = i;
-        sources[count++] = (gd_jit_source){
+        sources[count++] = (gd_native_source){
             .ir = f->rows ? NULL : &f->ir, .rows = f->rows, .type = types[gd_ew_type(f->type)]};
     }
-    if (count) gd_jit_kernels(sources, count, gd_ew_target(gd_cpu_isa()), fns);
+    if (count) gd_native_kernels(sources, count, gd_ew_target(gd_cpu_isa()), fns);
     for (int i = 0; i < count; i++)
         if (fns[i]) add_kernel(ops[which[i]], fns[i]);
     gd_free(sources);

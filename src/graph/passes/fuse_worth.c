@@ -8,7 +8,7 @@
  * alone; bench/fusion.c measures whether it is right.
  */
 #include "backend/cpu/elementwise_job.h"
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "graph/passes/fuse.h"
 
 enum {
@@ -22,7 +22,7 @@ void gd_fuse_set_always(bool on) { __atomic_store_n(&always, on, __ATOMIC_RELAXE
 bool gd_fuse_always(void) { return __atomic_load_n(&always, __ATOMIC_RELAXED); }
 
 static bool has_compiler(gd_fuse *f) {
-    if (!f->compiler) f->compiler = gd_jit_is_ready() ? 1 : -1;
+    if (!f->compiler) f->compiler = gd_native_is_ready() ? 1 : -1;
     return f->compiler > 0;
 }
 

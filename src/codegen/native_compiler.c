@@ -1,4 +1,4 @@
-/* jit_compiler.c - the system's compiler: where it is, and one run of it. */
+/* native_compiler.c - the system's compiler: where it is, and one run of it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "core/number.h"
 
 extern char **environ;
@@ -26,7 +26,7 @@ static const char *compiler_name(void) {
     return name && *name ? name : "cc";
 }
 
-bool gd_jit_find_compiler(char *path, size_t size, struct stat *s) {
+bool gd_native_find_compiler(char *path, size_t size, struct stat *s) {
     const char *name = compiler_name(), *list = secure_getenv("PATH");
     if (strchr(name, '/'))
         return (size_t)snprintf(path, size, "%s", name) < size && is_program(path, s);
@@ -42,11 +42,11 @@ bool gd_jit_find_compiler(char *path, size_t size, struct stat *s) {
     return false;
 }
 
-void gd_jit_no_compiler(char why[GD_JIT_WHY]) {
+void gd_native_no_compiler(char why[GD_NATIVE_WHY]) {
     snprintf(
-        why, GD_JIT_WHY,
+        why, GD_NATIVE_WHY,
         "there is no compiler \"%.*s\"; install one, or set GRADUS_CC to the path of a C compiler",
-        GD_JIT_SHOWN, compiler_name());
+        GD_NATIVE_SHOWN, compiler_name());
 }
 
 /* Starts it in a process group of its own, so that what it starts can be ended with it. Its
@@ -91,9 +91,9 @@ static double patience(void) {
     return text && end != text && seconds > 0 ? seconds : PATIENCE;
 }
 
-gd_jit_run gd_jit_run_compiler(char *const *argv) {
+gd_native_run gd_native_run_compiler(char *const *argv) {
     const pid_t child = start(argv);
-    if (child < 0) return GD_JIT_FAILED;
+    if (child < 0) return GD_NATIVE_FAILED;
     const double end = seconds_now() + patience();
     long pause = 500000; /* nanoseconds; a compiler takes a hundred times as long */
     for (;;) {
@@ -101,9 +101,9 @@ gd_jit_run gd_jit_run_compiler(char *const *argv) {
         const pid_t got = waitpid(child, &status, WNOHANG);
         if (got < 0 && errno == EINTR) continue;
         /* a program that ignores SIGCHLD has no status to read: the file will tell */
-        if (got < 0) return GD_JIT_RAN;
+        if (got < 0) return GD_NATIVE_RAN;
         if (got == child)
-            return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? GD_JIT_RAN : GD_JIT_FAILED;
+            return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? GD_NATIVE_RAN : GD_NATIVE_FAILED;
         if (seconds_now() > end) break;
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         if (pause < 10000000) pause *= 2;
@@ -111,5 +111,5 @@ gd_jit_run gd_jit_run_compiler(char *const *argv) {
     kill(-child, SIGKILL);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
     }
-    return GD_JIT_HUNG;
+    return GD_NATIVE_HUNG;
 }
