@@ -32,8 +32,7 @@ enum {
 
 typedef struct entry {
     struct entry *next;
-    uint64_t hash; /* of the expression */
-    char type[4];
+    uint64_t hash; /* of the source */
     const gd_native_target *target;
     gd_compiled_fn fn;
     bool ready;
@@ -77,7 +76,7 @@ __attribute__((constructor)) static void at_fork(void) {
 /* --- one kernel ------------------------------------------------------------------------------- */
 
 typedef struct kernel {
-    const gd_native_source *source;
+    const gd_kernel_source *source;
     entry *entry;
     char *text; /* what follows the prelude; free() */
     size_t bytes;
@@ -98,12 +97,10 @@ static void file_of(const workshop *w, const kernel *k, char file[GD_NATIVE_PATH
 }
 
 static bool print_text(const workshop *w, kernel *k) {
-    const gd_native_source *s = k->source;
     FILE *out = open_memstream(&k->text, &k->bytes);
     if (!out) return false;
-    if (s->rows) gd_print_rows(out, s->rows, s->type, "GD_NATIVE_KERNEL");
-    else gd_print_kernel(out, w->target->dialect, s->ir, s->type, "GD_NATIVE_KERNEL");
-    return fclose(out) == 0;
+    const bool printed = gd_print_kernel(out, w->target->dialect, k->source, "GD_NATIVE_KERNEL");
+    return fclose(out) == 0 && printed;
 }
 
 /* All that the compiled function depends on. */
@@ -291,21 +288,19 @@ static void make(kernel *list, int n, const gd_native_target *target, char why[G
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-static entry *find(uint64_t hash, const char *type, const gd_native_target *target) {
+static entry *find_entry(uint64_t hash, const gd_native_target *target) {
     entry *e = entries;
-    while (e && !(e->hash == hash && e->target == target && strcmp(e->type, type) == 0))
-        e = e->next;
+    while (e && !(e->hash == hash && e->target == target)) e = e->next;
     return e;
 }
 
-/* The entry of a source; a new one is the caller's to make. NULL: no memory. */
-static entry *entry_of(const gd_native_source *s, const gd_native_target *target, bool *is_new) {
-    const uint64_t hash = s->rows ? gd_rows_hash(s->rows) : gd_ir_hash(s->ir);
-    entry *e = find(hash, s->type, target);
+/* The entry of a source; a new one is the caller's to compile. NULL: no memory. */
+static entry *entry_of(const gd_kernel_source *s, const gd_native_target *target, bool *is_new) {
+    const uint64_t hash = gd_kernel_source_hash(s);
+    entry *e = find_entry(hash, target);
     *is_new = !e;
     if (e || !(e = gd_calloc(1, sizeof *e))) return e;
     *e = (entry){.next = entries, .hash = hash, .target = target};
-    snprintf(e->type, sizeof e->type, "%s", s->type);
     return entries = e;
 }
 
@@ -321,7 +316,7 @@ static void finish(kernel *list, int n) {
     pthread_mutex_unlock(&lock);
 }
 
-void gd_native_kernels(const gd_native_source *sources, int n, const gd_native_target *target,
+void gd_native_kernels(const gd_kernel_source *sources, int n, const gd_native_target *target,
                        gd_compiled_fn *fns) {
     kernel *mine = gd_calloc((size_t)n + 1, sizeof *mine);
     entry **all = gd_calloc((size_t)n + 1, sizeof *all);
@@ -356,7 +351,7 @@ void gd_native_kernels(const gd_native_source *sources, int n, const gd_native_t
     gd_free(all);
 }
 
-gd_compiled_fn gd_native_kernel(const gd_native_source *source, const gd_native_target *target) {
+gd_compiled_fn gd_native_kernel(const gd_kernel_source *source, const gd_native_target *target) {
     gd_compiled_fn fn;
     gd_native_kernels(source, 1, target, &fn);
     return fn;

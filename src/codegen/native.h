@@ -1,6 +1,6 @@
 /* native.h - kernels that are compiled while the program runs, and kept on disk.
  *
- * The printer (print.h) writes a kernel, the system's C compiler makes a shared object of it, and
+ * The printer (dialect.h) writes a kernel, the system's C compiler makes a shared object of it, and
  * the file stays in a cache, under a name that follows from its whole source, the flags and the
  * compiler. Where any of that is missing there is no kernel, and the caller goes another way; a
  * warning through the log says once in a process what is missing.
@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "codegen/rows.h"
+#include "codegen/dialect.h"
 
 /* What kernels are compiled for. */
 typedef struct gd_native_target {
@@ -33,19 +33,16 @@ typedef struct gd_native_target {
 
 typedef void (*gd_compiled_fn)(void);
 
-/* What is compiled: an expression, or passes over rows, computed in `type`. */
-typedef struct gd_native_source {
-    const gd_ir *ir;     /* or NULL */
-    const gd_rows *rows; /* or NULL */
-    const char *type;
-} gd_native_source;
+/* The prelude of gd_dialect_scalar. It ends with a zero byte, which is not counted. */
+extern const char gd_scalar_prelude[];
+extern const size_t gd_scalar_prelude_bytes;
 
 /* The kernel of a source, a function of the dialect's own signature; NULL where it cannot be
  * compiled. */
-gd_compiled_fn gd_native_kernel(const gd_native_source *source, const gd_native_target *target);
+gd_compiled_fn gd_native_kernel(const gd_kernel_source *source, const gd_native_target *target);
 
 /* Several, by one run of the compiler for those that are not in the cache. */
-void gd_native_kernels(const gd_native_source *sources, int n, const gd_native_target *target,
+void gd_native_kernels(const gd_kernel_source *sources, int n, const gd_native_target *target,
                        gd_compiled_fn *fns);
 
 /* Whether kernels can be compiled here: GRADUS_NATIVE is not 0, and there are a cache and a compiler.

@@ -12,7 +12,6 @@
 #define GRADUS_CODEGEN_ROWS_H
 
 #include "codegen/ir.h"
-#include "codegen/print.h"
 
 enum {
     GD_ROW_REDUCTIONS = 8,
@@ -78,8 +77,5 @@ void gd_rows_copy(gd_rows *to, const gd_rows *from);
 bool gd_rows_same(const gd_rows *a, const gd_rows *b);
 uint64_t gd_rows_hash(const gd_rows *rows);
 bool gd_row_folds(gd_row_use use);
-
-/* C: a function `name` that is a gd_row_fn (backend/cpu/rows.h). */
-void gd_print_rows(FILE *out, const gd_rows *rows, const char *type, const char *name);
 
 #endif

@@ -40,10 +40,14 @@ typedef struct gd_device_api {
     void (*trim)(gd_device *d);
     /* From here on no kernel that is given its workspace fails for want of memory. NULL: none does. */
     gd_status (*reserve)(gd_device *d);
+    /* What plans may fuse for this device (codegen/fusion_rules.h); NULL: nothing. */
+    const struct gd_fusion_rules *fusion;
 } gd_device_api;
 
 /* The CPU's `reserve`; set by its kernels, so that the device need not know them. */
 extern gd_status (*gd_cpu_reserve_hook)(void);
+/* Sets the CPU's `fusion`; called by the CPU backend when the library is loaded. */
+void gd_cpu_set_fusion(const struct gd_fusion_rules *rules);
 
 struct gd_device {
     const gd_device_api *api;

@@ -19,7 +19,16 @@
 #include "core/whole.h"
 #include "ops/op.h"
 
-enum { GD_FUSED_TENSORS = 16, GD_FUSED_PARAMS = 32, GD_FUSED_NAME = 256 };
+/* The largest fused op; the rules of a device (codegen/fusion_rules.h) may set lower limits. */
+enum {
+    GD_FUSED_TENSORS = 16,
+    GD_FUSED_PARAMS = 32,
+    GD_FUSED_OUTPUTS = 4,
+    GD_FUSED_NODES = 96,
+    GD_FUSED_OPS = 64, /* ops that one stands for */
+    GD_FUSED_NAME = 256,
+    GD_FUSED_INPUTS = GD_FUSED_TENSORS + GD_FUSED_PARAMS + GD_ROW_COLUMNS,
+};
 
 struct gd_fusion {
     gd_ir ir;
@@ -32,8 +41,7 @@ struct gd_fusion {
     gd_ir_node nodes[GD_IR_MAX_NODES];
     int16_t slot[GD_IR_MAX_NODES]; /* of gd_ir_slots */
     int n_slots;
-    gd_op_param inputs[GD_FUSED_TENSORS + GD_FUSED_PARAMS + GD_ROW_COLUMNS],
-        outputs[GD_IR_MAX_OUTPUTS];
+    gd_op_param inputs[GD_FUSED_INPUTS], outputs[GD_IR_MAX_OUTPUTS];
     char name[GD_FUSED_NAME];
     struct gd_fusion *next;
 };

@@ -39,7 +39,7 @@ static void parse(expression *e, const char *text) {
 static gd_ew_fn kernel_of(const char *text) {
     expression e;
     parse(&e, text);
-    return (gd_ew_fn)(void *)gd_native_kernel(&(gd_native_source){.ir = &e.ir, .type = "f32"},
+    return (gd_ew_fn)(void *)gd_native_kernel(&(gd_kernel_source){.ir = &e.ir, .type = "f32"},
                                               gd_ew_target(gd_cpu_isa()));
 }
 

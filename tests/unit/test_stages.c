@@ -55,7 +55,7 @@ static void check_kernel(const char *text, int64_t n, bool in_place) {
     expression e;
     gd_ew_program p;
     parse(&e, text);
-    const gd_native_source source = {.ir = &e.ir, .type = "f32"};
+    const gd_kernel_source source = {.ir = &e.ir, .type = "f32"};
     gd_ew_fn fn = (gd_ew_fn)(void *)gd_native_kernel(&source, gd_ew_target(gd_cpu_isa()));
     if (!fn) SKIP("there is no compiler");
     for (int k = 0; k < 3; k++)

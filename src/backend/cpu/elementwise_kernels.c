@@ -358,7 +358,7 @@ gd_status gd_ew_run(gd_kernel_call *call) {
 /* No bytes; a fused op that was not compiled with the others of its plan is compiled here. */
 static size_t elementwise_compiled_workspace(const gd_kernel_call *call) {
     if (call->op->fusion)
-        gd_fused_warm(&call->op, &(int64_t){gd_numel(call->out[0].rank, call->out[0].dims)}, 1);
+        gd_fused_compile_call(call, gd_numel(call->out[0].rank, call->out[0].dims));
     return 0;
 }
 

@@ -60,9 +60,9 @@ static const char *const base[] = {NULL}, *const avx2[] = {"-mavx2", "-mfma", "-
                          *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq",
                                             "-mfma",     "-mf16c",     NULL};
 static gd_native_target targets[GD_ISA_COUNT] = {
-    {"base", &gd_dialect_c, base, gd_kernel_headers, 0},
-    {"avx2", &gd_dialect_c, avx2, gd_kernel_headers, 0},
-    {"avx512", &gd_dialect_c, avx512, gd_kernel_headers, 0}};
+    {"base", &gd_dialect_vector, base, gd_kernel_headers, 0},
+    {"avx2", &gd_dialect_vector, avx2, gd_kernel_headers, 0},
+    {"avx512", &gd_dialect_vector, avx512, gd_kernel_headers, 0}};
 
 static void __attribute__((constructor)) set_sizes(void) {
     for (int i = 0; i < GD_ISA_COUNT; i++) targets[i].prelude_bytes = gd_kernel_headers_bytes;
@@ -100,24 +100,28 @@ static void add_kernel(const gd_op *op, gd_compiled_fn fn) {
     __atomic_store_n(&op->state->compiled[gd_cpu_isa()], (const void *)kernel, __ATOMIC_RELEASE);
 }
 
-void gd_fused_warm(const gd_op *const *ops, const int64_t *elements, int n) {
+void gd_fused_compile(const gd_fusion_request *requests, int n) {
     static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
-    gd_native_source *sources = gd_calloc((size_t)n + 1, sizeof *sources);
+    gd_kernel_source *sources = gd_calloc((size_t)n + 1, sizeof *sources);
     gd_compiled_fn *fns = gd_calloc((size_t)n + 1, sizeof *fns);
     int *which = gd_calloc((size_t)n + 1, sizeof *which), count = 0;
     for (int i = 0; i < n && sources && fns && which; i++) {
-        const gd_fusion *f = ops[i]->fusion;
-        if (!needs_kernel(ops[i], elements[i])) continue;
+        const gd_fusion *f = requests[i].op->fusion;
+        if (!needs_kernel(requests[i].op, requests[i].elements)) continue;
         which[count] = i;
-        sources[count++] = (gd_native_source){
+        sources[count++] = (gd_kernel_source){
             .ir = f->rows ? NULL : &f->ir, .rows = f->rows, .type = types[gd_ew_type(f->type)]};
     }
     if (count) gd_native_kernels(sources, count, gd_ew_target(gd_cpu_isa()), fns);
     for (int i = 0; i < count; i++)
-        if (fns[i]) add_kernel(ops[which[i]], fns[i]);
+        if (fns[i]) add_kernel(requests[which[i]].op, fns[i]);
     gd_free(sources);
     gd_free(fns);
     gd_free(which);
+}
+
+void gd_fused_compile_call(const gd_kernel_call *call, int64_t elements) {
+    gd_fused_compile(&(gd_fusion_request){.op = call->op, .elements = elements}, 1);
 }
 
 void *gd_fused_rows_kernel(const gd_op *op) {

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/elementwise_job.h"
 #include "core/alloc.h"
 #include "graph/passes/fuse.h"
 #include "ops/call.h"
@@ -233,31 +232,60 @@ static gd_status compose_group(gd_fuse *f, int group, gd_fusing *g) {
     return GD_OK;
 }
 
+/* A request for the kernel of a group, with the dtypes that it points to. */
+typedef struct kernel_request {
+    gd_fusion_request request;
+    gd_dtype in[GD_FUSED_INPUTS], out[GD_FUSED_OUTPUTS];
+} kernel_request;
+
+static gd_dtype dtype_of(const gd_fusing *g, int value) {
+    return (gd_dtype)g->f->p->values[value].dtype;
+}
+
+static void fill_request(const gd_fusing *g, const gd_op *op, kernel_request *r) {
+    int n = 0;
+    for (int i = 0; i < g->model.n_tensors; i++) r->in[n++] = dtype_of(g, g->tensors[i]);
+    for (int i = 0; i < g->model.n_scalars; i++) r->in[n++] = dtype_of(g, g->scalars[i]);
+    for (int i = 0; i < g->n_columns; i++) r->in[n++] = dtype_of(g, g->columns[i]);
+    for (int i = 0; i < g->n_outputs; i++) r->out[i] = dtype_of(g, g->outputs[i]);
+    r->request = (gd_fusion_request){.op = op,
+                                     .elements = gd_numel(g->options.rank, g->options.dims),
+                                     .in = r->in,
+                                     .out = r->out};
+}
+
 /* Compiles the kernels of all groups at once: the compiler is started once. */
 static gd_status compile_all(gd_fuse *f, int groups, gd_fusing *g) {
-    const gd_op **ops = gd_malloc(((size_t)groups + 1) * sizeof *ops);
-    int64_t *elements = gd_malloc(((size_t)groups + 1) * sizeof *elements);
-    gd_status status = ops && elements ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    kernel_request *kernels = gd_malloc(((size_t)groups + 1) * sizeof *kernels);
+    gd_fusion_request *requests = gd_malloc(((size_t)groups + 1) * sizeof *requests);
+    gd_status status =
+        kernels && requests ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
     int n = 0;
     for (int i = 0; i < f->p->n_steps && n < groups && status == GD_OK; i++) {
         if (!gd_fuse_is_group(f, i)) continue;
         status = compose_group(f, i, g);
         if (status != GD_OK || g->n_members == 0) continue;
-        if (!(ops[n] = gd_op_fused(&g->model))) status = GD_E_MEMORY;
-        elements[n++] = gd_numel(g->options.rank, g->options.dims);
+        const gd_op *op = gd_op_fused(&g->model);
+        if (!op) status = GD_E_MEMORY;
+        fill_request(g, op, &kernels[n]);
+        requests[n] = kernels[n].request;
+        n++;
     }
-    if (status == GD_OK) gd_fused_warm(ops, elements, n);
-    gd_free(ops);
-    gd_free(elements);
+    if (status == GD_OK) f->rules->compile(f->device, requests, n);
+    gd_free(kernels);
+    gd_free(requests);
     return status;
 }
 
 /* Writes the step of a group, unless it has no compiled kernel and is slower without one. */
 static gd_status write_group(gd_fuse *f, int group, gd_fusing *g) {
+    kernel_request kernel;
     GD_TRY(compose_group(f, group, g));
     const gd_op *op = g->n_members ? gd_op_fused(&g->model) : NULL;
     if (!op) return g->n_members ? GD_E_MEMORY : GD_OK;
-    if (gd_fused_has_kernel(op) || gd_fuse_is_worth_evaluating(f, group)) return write_step(g);
+    fill_request(g, op, &kernel);
+    if (f->rules->has_kernel(f->device, &kernel.request) || gd_fuse_is_worth_evaluating(f, group))
+        return write_step(g);
     gd_fuse_dissolve(f, group);
     return GD_OK;
 }
@@ -311,9 +339,9 @@ static gd_status reorder(const gd_fuse *f) {
     return status;
 }
 
-int gd_pass_fuse(gd_program *p) {
+int gd_pass_fuse(gd_program *p, gd_device *device) {
     gd_fuse f;
-    gd_status status = gd_fuse_begin(&f, p);
+    gd_status status = gd_fuse_begin(&f, p, device);
     const int groups = status == GD_OK ? gd_fuse_group(&f) : 0;
     gd_fusing *g = groups ? gd_malloc(sizeof *g) : NULL;
     if (groups && !g) status = gd_fail(GD_E_MEMORY, "no memory to plan a run");

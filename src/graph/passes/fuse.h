@@ -2,11 +2,9 @@
 #ifndef GRADUS_GRAPH_FUSE_H
 #define GRADUS_GRAPH_FUSE_H
 
+#include "codegen/fusion_rules.h"
 #include "graph/lower/program.h"
 #include "ops/fused.h"
-
-/* Limits of one kernel; with them the evaluator's tiles fit on the stack. */
-enum { GD_FUSED_MEMBERS = 64, GD_FUSED_NODES = 96, GD_FUSED_OUTPUTS = 4 };
 
 typedef enum gd_fuse_kind {
     GD_FUSE_NOT,       /* stays as it is */
@@ -33,6 +31,8 @@ typedef struct gd_fuse_undo {
 /* Groups have the number of one of their members. */
 typedef struct gd_fuse {
     gd_program *p;
+    gd_device *device;
+    const gd_fusion_rules *rules; /* the device's */
     gd_fuse_step *steps;
     int *users, *needs; /* steps that come after a step, before it */
     int *made_by;       /* of each value: the step whose output it is; -1: none */
@@ -47,7 +47,7 @@ typedef struct gd_fuse {
     int compiler; /* whether kernels can be compiled: 1 yes, -1 no, 0 not looked for yet */
 } gd_fuse;
 
-gd_status gd_fuse_begin(gd_fuse *f, gd_program *p);
+gd_status gd_fuse_begin(gd_fuse *f, gd_program *p, gd_device *device);
 void gd_fuse_end(gd_fuse *f);
 
 /* Puts steps into groups; returns how many are to become a fused step. */
@@ -91,7 +91,7 @@ void gd_fuse_change(gd_fuse *f, int step);
 
 /* Whether a fused step is faster than the steps of the group one after the other. */
 bool gd_fuse_is_worth(gd_fuse *f, int group);
-/* The same, once it is known that the group's kernel could not be compiled. */
+/* The same where the group has no compiled kernel. */
 bool gd_fuse_is_worth_evaluating(gd_fuse *f, int group);
 /* For tests: fuse all that can be, even where it is slower. */
 void gd_fuse_set_always(bool on);
@@ -121,13 +121,13 @@ bool gd_fuse_is_column(const gd_pvalue *v, const gd_row_shape *shape);
 
 typedef struct gd_fusing {
     gd_fuse *f;
-    int members[GD_FUSED_MEMBERS], n_members; /* in the order of the program */
-    int reduction;                            /* a step, or -1 */
-    bool by_rows;                             /* then reductions are among the members */
+    int members[GD_FUSED_OPS], n_members; /* in the order of the program */
+    int reduction;                        /* a step, or -1 */
+    bool by_rows;                         /* then reductions are among the members */
     gd_row_shape row_shape;
     int tensors[GD_FUSED_TENSORS], scalars[GD_FUSED_PARAMS], columns[GD_ROW_COLUMNS], n_columns;
-    int outputs[GD_FUSED_OUTPUTS], n_outputs;      /* values */
-    int made[GD_FUSED_MEMBERS][GD_IR_MAX_OUTPUTS]; /* the nodes of the members' outputs */
+    int outputs[GD_FUSED_OUTPUTS], n_outputs;  /* values */
+    int made[GD_FUSED_OPS][GD_IR_MAX_OUTPUTS]; /* the nodes of the members' outputs */
     gd_fused_options options;
     gd_fusion model;
     gd_rows rows;

@@ -10,7 +10,6 @@
  * they are stored, are not passed on inside a group.
  */
 
-#include "backend/cpu/elementwise_job.h"
 #include "graph/passes/fuse.h"
 
 static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
@@ -153,9 +152,10 @@ bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count) 
     needs_of n = {0};
     if (!add_needs(f, a, a, b, type, count, &n)) return false;
     if (a != b && !add_needs(f, b, a, b, type, count, &n)) return false;
-    return n.members <= GD_FUSED_MEMBERS && n.nodes + n.tensors + n.params <= GD_FUSED_NODES &&
-           n.outputs <= GD_FUSED_OUTPUTS && n.tensors <= GD_FUSED_TENSORS &&
-           n.params <= GD_FUSED_PARAMS && n.reductions <= GD_ROW_REDUCTIONS &&
+    const gd_fusion_rules *most = f->rules;
+    return n.members <= most->max_ops && n.nodes + n.tensors + n.params <= most->max_nodes &&
+           n.outputs <= most->max_outputs && n.tensors <= most->max_tensors &&
+           n.params <= most->max_params && n.reductions <= GD_ROW_REDUCTIONS &&
            n.columns <= GD_ROW_COLUMNS;
 }
 
@@ -248,17 +248,14 @@ static bool has_reduction(const gd_fuse *f, int g) {
     return false;
 }
 
-/* Rows of a few elements: a reduction that reads them from memory takes many rows side by side,
- * which one that makes its elements cannot. */
 static bool reduces_short_rows(const gd_fuse *f, int step) {
-    enum { SHORT = 16 };
     const gd_pvalue *x = &f->p->values[f->p->steps[step].in[0]],
                     *y = &f->p->values[f->p->steps[step].out[0]];
     uint32_t axes;
     int last = x->rank - 1;
     while (last > 0 && x->dims[last] == 1) last--;
     if (gd_fuse_axes(f->p, &f->p->steps[step], &axes) != GD_OK) return true;
-    return (axes >> last & 1) && elements(x) <= SHORT * elements(y);
+    return (axes >> last & 1) && elements(x) <= f->rules->short_row * elements(y);
 }
 
 /* A reduction takes in what a group makes, while it is made. Not where others read that too: then
@@ -382,7 +379,8 @@ static void try_to_move(gd_fuse *f, int step) {
 bool gd_fuse_is_group(const gd_fuse *f, int step) {
     const gd_fuse_step *s = &f->steps[step];
     if (s->group != step) return false;
-    return s->next >= 0 || (s->kind == GD_FUSE_EACH && !gd_ew_is_compiled(f->p->steps[step].op));
+    return s->next >= 0 ||
+           (s->kind == GD_FUSE_EACH && !f->rules->has_own_kernel(f->device, f->p->steps[step].op));
 }
 
 int gd_fuse_group(gd_fuse *f) {
@@ -397,8 +395,8 @@ int gd_fuse_group(gd_fuse *f) {
     }
     for (int i = p->n_steps; i-- > 0;)
         if (f->steps[i].kind == GD_FUSE_EACH) try_to_move(f, i);
-    gd_fuse_rows(f);
-    for (int i = 0; i < p->n_steps; i++)
+    if (f->rules->rows) gd_fuse_rows(f);
+    for (int i = 0; f->rules->reductions && i < p->n_steps; i++)
         if (f->steps[i].kind == GD_FUSE_REDUCTION && f->steps[i].group == i && f->steps[i].next < 0)
             try_to_reduce(f, i);
     dissolve_losers(f);

@@ -14,8 +14,7 @@
 #include "graph/passes/fuse.h"
 
 enum {
-    LONGEST = 1 << 16, /* longer rows are worth several threads each */
-    FAR = 16,          /* steps between a reduction and an element, at most */
+    FAR = 16, /* steps between a reduction and an element, at most */
 };
 
 static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
@@ -35,7 +34,7 @@ static bool reduces_rows(const gd_fuse *f, int step, gd_row_shape *r) {
         if (!(axes >> d & 1)) return false;
     *r = (gd_row_shape){.shape = x, .axes = x->rank - outer, .rows = gd_numel(outer, x->dims)};
     r->n = gd_numel(r->axes, x->dims + outer);
-    return r->n > 1 && r->n <= LONGEST;
+    return r->n > 1 && r->n <= f->rules->max_row;
 }
 
 bool gd_fuse_row_shape(const gd_fuse *f, int group, gd_row_shape *shape) {
