@@ -123,3 +123,8 @@ gd_dtype gd_compute_dtype(gd_dtype dtype) {
     default: return GD_I32;
     }
 }
+
+gd_dtype gd_op_compute_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_dtype out) {
+    if (op->fusion) return op->fusion->type;
+    return gd_compute_dtype(gd_elementwise_dtype(op, in, n_in, out));
+}

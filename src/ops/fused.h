@@ -69,4 +69,8 @@ gd_dtype gd_elementwise_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_
 /* The same as one of the four types that there are kernels for. */
 gd_dtype gd_compute_dtype(gd_dtype dtype);
 
+/* The type that a call of an elementwise or fused op computes in. `out` is the dtype of the first
+ * output. */
+gd_dtype gd_op_compute_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_dtype out);
+
 #endif

@@ -323,10 +323,10 @@ static bool run_straight(const gd_kernel_call *call) {
 
 /* The type to compute in: halves as f32, small integers as i32 (results wrap when stored). */
 gd_dtype gd_ew_compute_dtype(const gd_kernel_call *call) {
-    if (call->op->fusion) return call->op->fusion->type;
+    if (call->op->fusion) return call->op->fusion->type; /* it may have more inputs than fit here */
     gd_dtype in[GD_EW_OPERANDS];
     for (int i = 0; i < call->n_in; i++) in[i] = call->in[i].dtype;
-    return gd_compute_dtype(gd_elementwise_dtype(call->op, in, call->n_in, call->out[0].dtype));
+    return gd_op_compute_dtype(call->op, in, call->n_in, call->out[0].dtype);
 }
 
 /*kernel elementwise.compiled  rank 10  run elementwise_compiled_run  workspace elementwise_compiled_workspace
