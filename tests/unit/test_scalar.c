@@ -1,10 +1,13 @@
 /* test_scalar.c - kernels of the scalar dialect: printed, compiled, and called once for each element,
  * output of a reduction, or row. tests/ops/scalar.c does the same with the cases of every op. */
+#include <dlfcn.h>
 #include <math.h>
 
 #include "core/copy.h"
 #include "core/device.h"
+#include "core/tensor.h"
 #include "fuse_ways.h"
+#include "ops/codegen_api.h"
 #include "scalar_kernels.h"
 
 static const char *const types[] = {"f32", "f64", "i32", "i64"};
@@ -484,6 +487,36 @@ TEST(plans_follow_the_rules_of_the_device) {
     gd_cpu_set_fusion(before);
     gd_fuse_set_always(true);
     scalar_end();
+}
+
+/* --- a backend that links nothing of Gradus --------------------------------------------------- */
+
+typedef bool (*module_fn)(const gd_codegen_api *api, const gd_kernel_call *call,
+                          const char *folder);
+
+static gd_view view_of(gd_tensor *t) {
+    gd_view v = {.data = gd_data(t), .dtype = gd_tensor_dtype(t), .rank = t->rank};
+    memcpy(v.dims, t->dims, sizeof v.dims);
+    memcpy(v.strides, t->strides, sizeof v.strides);
+    return v;
+}
+
+TEST(a_library_without_gradus_prints_and_launches_kernels) {
+    GD_SCOPE;
+    char folder[] = "/tmp/gradus-module-XXXXXX", command[64];
+    CHECK(mkdtemp(folder) != NULL);
+    void *module = dlopen(GRADUS_CODEGEN_MODULE, RTLD_NOW | RTLD_LOCAL);
+    CHECK_SAYING(module, "%s", dlerror());
+    module_fn run_call = module ? (module_fn)dlsym(module, "module_run_call") : NULL;
+    gd_tensor *x = gd_randn(gd_dims(7, 11)), *y = gd_randn(gd_dims(7, 1)),
+              *z = gd_zeros(gd_dims(7, 11)), *expected = gd_atan2(x, y);
+    gd_view in[2] = {view_of(x), view_of(y)}, out = view_of(z);
+    const gd_kernel_call call = {
+        .op = gd_op_find("atan2"), .in = in, .out = &out, .n_in = 2, .n_out = 1};
+    CHECK(run_call && run_call(&gd_codegen, &call, folder));
+    CHECK(same_numbers(z, expected, 1e-6));
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    CHECK(system(command) == 0);
 }
 
 int main(int argc, char **argv) { return run_with_cache(argc, argv); }
