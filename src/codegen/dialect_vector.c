@@ -9,8 +9,8 @@
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-/* Loads, statements and stores of a stage for one vector, or the part of one that is left. Elements
- * [.., end) are worked on; buffers hold those from `block` on. */
+/* Loads, statements and stores of a stage for one vector, or for the partial one at the end.
+ * Buffers hold the elements from `block` on. */
 static void loop_body(FILE *out, const gd_dialect *d, const gd_ir *ir, const char *type,
                       const gd_stages *s, int stage, bool part) {
     const char *which = part ? "_part" : "", *count = part ? ", (int)(end - i)" : "";
@@ -91,8 +91,8 @@ static void vector_loop(FILE *out, const gd_dialect *d, const gd_kernel_source *
 /* --- passes over rows -------------------------------------------------------------------------
  *
  * The kernel sees rows of n contiguous elements of the type computed in. `in` and `out` point to
- * the first row, `in_step` and `out_step` are the bytes from one row to the next. Names in the text:
- * x0 a row of a tensor, k0 a kept row, y0 a row of a result, p0 a parameter or row value.
+ * the first row, `in_step` and `out_step` are the bytes from one row to the next. Names in the
+ * text: x0 a row of a tensor, k0 a kept row, y0 a row of a result, p0 a parameter or row value.
  */
 
 typedef struct printing {
@@ -103,8 +103,8 @@ typedef struct printing {
     const char *lanes;    /* "VF32_LANES" */
 } printing;
 
-/* Loads, statements and what becomes of the results, for the vector at i or the part that is left
- * of it. Sums go to a0[way], a1[way], ... */
+/* Loads, statements and stores for the vector at i, or for the partial one at the end. Reductions
+ * accumulate in a0[way], a1[way], ... */
 static void row_body(const printing *p, const gd_row_pass *pass, bool part, const char *way) {
     const char *which = part ? "_part" : "", *count = part ? ", left" : "";
     for (int i = 0; i < pass->each.n_vars; i++) {
@@ -139,7 +139,7 @@ static void simple_pass(const printing *p, const gd_row_pass *pass) {
     fputs("    }\n    }\n", p->out);
 }
 
-/* In chunks, `ways` vectors side by side in each; see v_put_together in vmath_row.h. */
+/* In chunks, each with `ways` accumulators side by side; see vmath_row.h. */
 static void folding_pass(const printing *p, const gd_row_pass *pass) {
     FILE *out = p->out;
     static const char *const names[] = {"add", "max", "min"};

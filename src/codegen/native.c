@@ -1,8 +1,8 @@
 /* native.c - from expressions to functions: print, compile, load.
  *
- * Kernels that are asked for together are compiled together: reading the headers is most of what
- * the compiler does. Each has a file of its own name in the cache nevertheless, a link to the one
- * that it was compiled into, so that it is found whatever it is asked for with.
+ * Kernels that are requested together are compiled together: reading the headers takes most of the
+ * compiler's time. Each still has its own name in the cache, a link to the file that it was
+ * compiled into, so that it is found in any other combination.
  */
 #include "codegen/native.h"
 
@@ -18,7 +18,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 
-/* As the library's own kernels are compiled, so that the bits are the same. */
+/* The flags of the library's own kernels, so that the bits are the same. */
 static const char *const common_flags[] = {
     "-std=gnu11",        "-O2", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math"};
@@ -45,8 +45,8 @@ static entry *entries, *forgotten;
 static gd_native_counts counts;
 static bool warned;
 
-/* A fork() waits for the loader, but not for the compiler. What another thread was compiling is not
- * being made in the child, which asks for it anew. */
+/* A fork() waits for the loader, but not for the compiler. Kernels that another thread was
+ * compiling are not ready in the child, which compiles them again. */
 static void before_fork(void) {
     pthread_mutex_lock(&loading);
     pthread_mutex_lock(&lock);
@@ -85,26 +85,26 @@ typedef struct kernel {
     bool compiled;
 } kernel;
 
-/* Where kernels are made. */
-typedef struct workshop {
+/* What one request for kernels compiles with. */
+typedef struct toolchain {
     const gd_native_target *target;
     struct stat identity; /* of the compiler */
     char compiler[GD_NATIVE_PATH], directory[GD_NATIVE_PATH];
-} workshop;
+} toolchain;
 
-static void file_of(const workshop *w, const kernel *k, char file[GD_NATIVE_PATH + 64]) {
+static void file_of(const toolchain *w, const kernel *k, char file[GD_NATIVE_PATH + 64]) {
     snprintf(file, GD_NATIVE_PATH + 64, "%s/%s.so", w->directory, k->key);
 }
 
-static bool print_text(const workshop *w, kernel *k) {
+static bool print_text(const toolchain *w, kernel *k) {
     FILE *out = open_memstream(&k->text, &k->bytes);
     if (!out) return false;
     const bool printed = gd_print_kernel(out, w->target->dialect, k->source, "GD_NATIVE_KERNEL");
     return fclose(out) == 0 && printed;
 }
 
-/* All that the compiled function depends on. */
-static void find_key(const workshop *w, kernel *k) {
+/* A hash of everything that the compiled function depends on. */
+static void find_key(const toolchain *w, kernel *k) {
     gd_native_hash h;
     gd_native_hash_start(&h);
     gd_native_hash_add(&h, w->target->prelude, w->target->prelude_bytes);
@@ -121,9 +121,9 @@ static void find_key(const workshop *w, kernel *k) {
     gd_native_hash_text(&h, k->key);
 }
 
-/* The function in a file of the cache; NULL where the file is missing, broken or another's: its
- * name has the key in it. */
-static gd_compiled_fn load(const workshop *w, const kernel *k) {
+/* The function in a file of the cache; NULL where the file is missing, broken or of another kernel:
+ * the name of the function contains the key. */
+static gd_compiled_fn load_kernel(const toolchain *w, const kernel *k) {
     char file[GD_NATIVE_PATH + 64], name[GD_NATIVE_KEY + 16];
     file_of(w, k, file);
     if (!gd_native_is_sealed(file)) return NULL;
@@ -142,7 +142,7 @@ static gd_compiled_fn load(const workshop *w, const kernel *k) {
 }
 
 /* Once in a process. */
-static void warn(const char *why) {
+static void warn_once(const char *why) {
     pthread_mutex_lock(&lock);
     const bool first = !warned;
     warned = true;
@@ -165,7 +165,7 @@ static bool write_all(int fd, const char *text, size_t bytes) {
     return true;
 }
 
-static bool write_source(const workshop *w, kernel *const *list, int n, int fd) {
+static bool write_source(const toolchain *w, kernel *const *list, int n, int fd) {
     char line[128];
     bool done = write_all(fd, w->target->prelude, w->target->prelude_bytes);
     for (int i = 0; i < n && done; i++) {
@@ -177,7 +177,7 @@ static bool write_source(const workshop *w, kernel *const *list, int n, int fd) 
     return done;
 }
 
-static gd_native_run compile_file(workshop *w, char *source, char *object) {
+static gd_native_run compile_file(toolchain *w, char *source, char *object) {
     char *argv[N_COMMON + MAX_FLAGS + 8];
     int n = 0;
     argv[n++] = w->compiler;
@@ -193,10 +193,9 @@ static gd_native_run compile_file(workshop *w, char *source, char *object) {
     return run == GD_NATIVE_RAN && !gd_native_seal(object) ? GD_NATIVE_FAILED : run;
 }
 
-/* Compiles into a file of its own, which then takes the names of the kernels: nobody sees half of
- * it.
- */
-static gd_native_run build(workshop *w, kernel *const *list, int n) {
+/* Compiles into a temporary file, which then gets the names of the kernels: no reader sees an
+ * incomplete file. */
+static gd_native_run build_kernels(toolchain *w, kernel *const *list, int n) {
     char source[GD_NATIVE_PATH + 64], object[GD_NATIVE_PATH + 64], file[GD_NATIVE_PATH + 64];
     snprintf(source, sizeof source, "%s/new-XXXXXX.c", w->directory);
     const int fd = mkostemps(source, 2, O_CLOEXEC);
@@ -217,16 +216,16 @@ static gd_native_run build(workshop *w, kernel *const *list, int n) {
     return run;
 }
 
-static void load_compiled(const workshop *w, kernel *const *list, int n) {
+static void load_compiled(const toolchain *w, kernel *const *list, int n) {
     for (int i = 0; i < n; i++) {
-        list[i]->fn = load(w, list[i]);
+        list[i]->fn = load_kernel(w, list[i]);
         list[i]->compiled = list[i]->fn != NULL;
     }
 }
 
-/* Those that were not in the cache. One that the compiler does not like must not spoil the others;
- * but a compiler that hangs is not asked again. */
-static void build_missing(workshop *w, kernel *list, int n, char why[GD_NATIVE_WHY]) {
+/* Compiles what was not in the cache. A kernel that the compiler rejects must not spoil the others,
+ * so each is then compiled alone; a compiler that hangs is not started again. */
+static void build_missing(toolchain *w, kernel *list, int n, char why[GD_NATIVE_WHY]) {
     kernel *missing[TOGETHER];
     bool any = false;
     for (int first = 0; first < n;) {
@@ -234,13 +233,13 @@ static void build_missing(workshop *w, kernel *list, int n, char why[GD_NATIVE_W
         for (; first < n && count < TOGETHER; first++)
             if (!list[first].fn) missing[count++] = &list[first];
         if (count == 0) break;
-        gd_native_run run = build(w, missing, count);
+        gd_native_run run = build_kernels(w, missing, count);
         snprintf(why, GD_NATIVE_WHY, "the compiler %.*s %s; GRADUS_CC sets another",
                  GD_NATIVE_SHOWN, w->compiler, run == GD_NATIVE_HUNG ? "took too long" : "failed");
-        if (run != GD_NATIVE_RAN) warn(why);
+        if (run != GD_NATIVE_RAN) warn_once(why);
         if (run == GD_NATIVE_HUNG) break;
         for (int i = 0; i < count && run == GD_NATIVE_FAILED && count > 1; i++) {
-            const gd_native_run alone = build(w, &missing[i], 1);
+            const gd_native_run alone = build_kernels(w, &missing[i], 1);
             if (alone == GD_NATIVE_HUNG) return;
         }
         load_compiled(w, missing, count);
@@ -250,43 +249,44 @@ static void build_missing(workshop *w, kernel *list, int n, char why[GD_NATIVE_W
 }
 
 /* Finds the cache and the compiler; false with the reason in `why`. */
-static bool set_up(workshop *w, char why[GD_NATIVE_WHY]) {
+static bool find_tools(toolchain *w, char why[GD_NATIVE_WHY]) {
     const char *on = secure_getenv("GRADUS_NATIVE");
     snprintf(why, GD_NATIVE_WHY, "GRADUS_NATIVE is 0");
-    if (on && strcmp(on, "0") == 0) return false; /* as it was asked for: nothing to warn of */
+    if (on && strcmp(on, "0") == 0) return false; /* the user turned it off: no warning */
     const bool directory = gd_native_directory(w->directory, sizeof w->directory, why);
     const bool compiler =
         directory && gd_native_find_compiler(w->compiler, sizeof w->compiler, &w->identity);
     if (directory && !compiler) gd_native_no_compiler(why);
-    if (!compiler) warn(why);
+    if (!compiler) warn_once(why);
     return compiler;
 }
 
 bool gd_native_is_ready(void) {
     char why[GD_NATIVE_WHY];
-    workshop w = {.target = NULL};
-    return set_up(&w, why);
+    toolchain w = {.target = NULL};
+    return find_tools(&w, why);
 }
 
-static void make(kernel *list, int n, const gd_native_target *target, char why[GD_NATIVE_WHY]) {
+static void make_kernels(kernel *list, int n, const gd_native_target *target,
+                         char why[GD_NATIVE_WHY]) {
     snprintf(why, GD_NATIVE_WHY, "there is no memory");
-    workshop *w = gd_calloc(1, sizeof *w);
+    toolchain *w = gd_calloc(1, sizeof *w);
     if (!w) return;
     w->target = target;
-    bool there = set_up(w, why);
+    bool there = find_tools(w, why);
     for (int i = 0; i < n && there; i++) {
-        snprintf(why, GD_NATIVE_WHY, "there is no memory");
+        snprintf(why, GD_NATIVE_WHY, "there is no memory, or the dialect has no such kernel");
         there = print_text(w, &list[i]);
         if (!there) break;
         find_key(w, &list[i]);
-        list[i].fn = load(w, &list[i]);
+        list[i].fn = load_kernel(w, &list[i]);
     }
     if (there) build_missing(w, list, n, why);
     for (int i = 0; i < n; i++) free(list[i].text);
     gd_free(w);
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- requests -------------------------------------------------------------------------------- */
 
 static entry *find_entry(uint64_t hash, const gd_native_target *target) {
     entry *e = entries;
@@ -304,7 +304,7 @@ static entry *entry_of(const gd_kernel_source *s, const gd_native_target *target
     return entries = e;
 }
 
-static void finish(kernel *list, int n) {
+static void publish_kernels(kernel *list, int n) {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < n; i++) {
         const kernel *k = &list[i];
@@ -331,16 +331,16 @@ void gd_native_kernels(const gd_kernel_source *sources, int n, const gd_native_t
         }
         pthread_mutex_unlock(&lock);
         char why[GD_NATIVE_WHY] = "";
-        if (count) make(mine, count, target, why);
+        if (count) make_kernels(mine, count, target, why);
         for (int i = 0; i < count; i++)
             if (!mine[i].fn)
                 gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s",
                           mine[i].source->rows ? mine[i].source->rows->n_nodes
                                                : mine[i].source->ir->count,
                           why);
-        finish(mine, count);
+        publish_kernels(mine, count);
         pthread_mutex_lock(
-            &lock); /* all of one's own are made before one waits for those of others */
+            &lock); /* this thread has compiled its own before it waits for those of others */
         for (int i = 0; i < n; i++) {
             while (all[i] && !all[i]->ready) pthread_cond_wait(&made, &lock);
             if (all[i]) fns[i] = all[i]->fn;
@@ -367,7 +367,7 @@ gd_native_counts gd_native_count(void) {
 void gd_native_forget(void) {
     pthread_mutex_lock(&lock);
     warned = false;
-    while (entries) { /* those that others wait for stay in memory */
+    while (entries) { /* other threads may wait for them, so they stay in memory */
         entry *e = entries;
         entries = e->next;
         e->next = forgotten;
@@ -376,7 +376,7 @@ void gd_native_forget(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* The functions stay until the process ends; this frees the notes about them. */
+/* The functions stay until the process ends; this frees the entries. */
 __attribute__((destructor)) static void free_entries(void) {
     gd_native_forget();
     while (forgotten) {

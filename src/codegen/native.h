@@ -1,17 +1,17 @@
-/* native.h - kernels that are compiled while the program runs, and kept on disk.
+/* native.h - native code: kernels that are compiled while the program runs, and cached on disk.
  *
- * The printer (dialect.h) writes a kernel, the system's C compiler makes a shared object of it, and
- * the file stays in a cache, under a name that follows from its whole source, the flags and the
- * compiler. Where any of that is missing there is no kernel, and the caller goes another way; a
- * warning through the log says once in a process what is missing.
+ * The printer (dialect.h) writes a kernel and the system's C compiler makes a shared object of it.
+ * The file stays in a cache; its name is a hash of the source, the flags and the compiler. Without
+ * a compiler or a cache there is no kernel, and the caller runs something else; a warning in the
+ * log names what is missing, once in a process.
  *
  * docs/environment.md lists the environment variables: GRADUS_NATIVE, GRADUS_CC, GRADUS_CC_TIMEOUT,
  * GRADUS_CACHE and GRADUS_CACHE_MB.
  *
- * Threads: all of it may be called from any thread. An expression is compiled once in a process,
- * and others who want it wait. Processes may share a cache; files appear in it whole, and one that
- * is gone is made again. A fork() does not wait for a compiler that runs in another thread: the
- * child starts its own when it wants the same kernel.
+ * Threads: all functions may be called from any thread. A source is compiled once in a process;
+ * other threads that need the same kernel wait for it. Processes may share a cache: files appear in
+ * it complete, and a missing one is compiled again. A fork() does not wait for a compiler that runs
+ * in another thread: the child starts its own when it needs the same kernel.
  */
 #ifndef GRADUS_CODEGEN_NATIVE_H
 #define GRADUS_CODEGEN_NATIVE_H
@@ -45,51 +45,50 @@ gd_compiled_fn gd_native_kernel(const gd_kernel_source *source, const gd_native_
 void gd_native_kernels(const gd_kernel_source *sources, int n, const gd_native_target *target,
                        gd_compiled_fn *fns);
 
-/* Whether kernels can be compiled here: GRADUS_NATIVE is not 0, and there are a cache and a compiler.
- * It looks each time: a program may set the environment at any time. */
+/* Whether kernels can be compiled: GRADUS_NATIVE is not 0, and there are a cache and a compiler. It
+ * reads the environment each time, since a program may change it. */
 bool gd_native_is_ready(void);
 
-/* How often a kernel was compiled, taken from the cache, and not to be had, in this process; and
- * how often the compiler ran. */
+/* Kernels of this process that were compiled, loaded from the cache, and could not be had; and runs
+ * of the compiler. */
 typedef struct gd_native_counts {
     int64_t compiled, loaded, failed, runs;
 } gd_native_counts;
 gd_native_counts gd_native_count(void);
 
-/* For tests: what was asked for before counts as never asked for, and warnings as never given.
- * Kernels in use stay valid. */
+/* For tests: forgets all kernels and that a warning was given. Kernels in use stay valid. */
 void gd_native_forget(void);
 
-/* --- the compiler (native_compiler.c) ------------------------------------------------------------ */
+/* --- the compiler (native_compiler.c) --------------------------------------------------------- */
 
-/* A sentence for the log: what is missing and what helps. Names in it are cut after GD_NATIVE_SHOWN
- * bytes. */
+/* A sentence for the log: what is missing and what helps. Names in it are cut after
+ * GD_NATIVE_SHOWN bytes. */
 enum { GD_NATIVE_WHY = 512, GD_NATIVE_SHOWN = 256 };
 
-/* Its path, looked for as the shell would. Where there is none, gd_native_no_compiler says so. */
+/* Its path, found as a shell finds it. Where there is none, gd_native_no_compiler writes why. */
 bool gd_native_find_compiler(char *path, size_t size, struct stat *identity);
 void gd_native_no_compiler(char why[GD_NATIVE_WHY]);
 
 typedef enum gd_native_run { GD_NATIVE_RAN, GD_NATIVE_FAILED, GD_NATIVE_HUNG } gd_native_run;
-/* Runs it and waits, though not for ever. */
+/* Runs it and waits, at most GRADUS_CC_TIMEOUT seconds. */
 gd_native_run gd_native_run_compiler(char *const *argv);
 
-/* --- the cache (native_cache.c) ------------------------------------------------------------------ */
+/* --- the cache (native_cache.c) --------------------------------------------------------------- */
 
 enum { GD_NATIVE_PATH = 1024, GD_NATIVE_KEY = 33 };
 
-/* The directory, made if need be, with all links resolved. False with the reason in `why`. */
+/* The directory, created if missing, with all links resolved. False with the reason in `why`. */
 bool gd_native_directory(char *path, size_t size, char why[GD_NATIVE_WHY]);
 
-/* Puts a mark behind the bytes of a finished file, and checks it: a file that was cut short, or is
- * no file of ours, must not reach the dynamic loader. */
+/* Appends a checksum to a finished file, and checks it: a file that was cut short, or that another
+ * program wrote, must not reach the dynamic loader. */
 bool gd_native_seal(const char *path);
 bool gd_native_is_sealed(const char *path);
 
-/* Gives a finished file one more name, in the place of what has it now. */
+/* Gives a finished file one more name, which may replace another file. */
 bool gd_native_name(const char *path, const char *name);
 
-/* Notes that a file was used; removes those not used for longest, as far as there are too many. */
+/* Records that a file was used; removes the least recently used files of a full cache. */
 void gd_native_touch(const char *path);
 void gd_native_trim(const char *directory);
 

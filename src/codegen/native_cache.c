@@ -1,4 +1,4 @@
-/* native_cache.c - where compiled kernels are kept, and how a whole file is told from a broken one. */
+/* native_cache.c - the folder of compiled kernels, and checksums that show a file is complete. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ void gd_native_hash_start(gd_native_hash *h) {
     *h = (gd_native_hash){1469598103934665603u, 0x6C62272E07BB0142u};
 }
 
-/* FNV-1a twice, from different starts and the second over bytes turned over. */
+/* FNV-1a twice, from different starts the second over inverted bytes. */
 void gd_native_hash_add(gd_native_hash *h, const void *bytes, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const unsigned char byte = ((const unsigned char *)bytes)[i];
@@ -35,7 +35,7 @@ void gd_native_hash_text(const gd_native_hash *h, char text[GD_NATIVE_KEY]) {
 
 /* --- the directory ---------------------------------------------------------------------------- */
 
-/* Makes it and what is above it, closed to others. */
+/* Creates it and its parents, closed to others. */
 static bool make_directories(char *path) {
     for (char *at = path + 1; *at; at++) {
         if (*at != '/') continue;
@@ -46,7 +46,7 @@ static bool make_directories(char *path) {
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-static bool choose(char *path, size_t size) {
+static bool choose_directory(char *path, size_t size) {
     const char *given = secure_getenv("GRADUS_CACHE"), *base = secure_getenv("XDG_CACHE_HOME"),
                *home = secure_getenv("HOME");
     int length = -1;
@@ -56,7 +56,7 @@ static bool choose(char *path, size_t size) {
     return length > 0 && (size_t)length < size;
 }
 
-/* Whether a folder can be trusted; if not, what would help. */
+/* Whether a folder can be trusted; if not, `why` says what would help. */
 static bool is_own(const char *path, char why[GD_NATIVE_WHY]) {
     struct stat s;
     if (lstat(path, &s) != 0 || !S_ISDIR(s.st_mode))
@@ -80,7 +80,7 @@ bool gd_native_directory(char *path, size_t size, char why[GD_NATIVE_WHY]) {
     char chosen[GD_NATIVE_PATH];
     snprintf(why, GD_NATIVE_WHY,
              "there is no home folder to keep kernels in; set GRADUS_CACHE to a folder");
-    if (!choose(chosen, sizeof chosen)) return false;
+    if (!choose_directory(chosen, sizeof chosen)) return false;
     if (!make_directories(chosen)) {
         snprintf(why, GD_NATIVE_WHY,
                  "the folder %.*s cannot be made (%s); set GRADUS_CACHE to another",
@@ -178,7 +178,7 @@ static bool copy_file(const char *from, const char *to) {
     return done;
 }
 
-/* By way of a name of this process and file: rename() puts it in its place at once. */
+/* Through a temporary name of this process: rename() replaces the old file atomically. */
 bool gd_native_name(const char *path, const char *name) {
     char fresh[GD_NATIVE_PATH + 96];
     snprintf(fresh, sizeof fresh, "%s-%d", path, (int)getpid());
@@ -189,12 +189,12 @@ bool gd_native_name(const char *path, const char *name) {
     return done;
 }
 
-/* --- how much is kept ------------------------------------------------------------------------- */
+/* --- the size of the cache ------------------------------------------------------------------- */
 
 enum {
     MEGABYTES = 256,
     MOST_FILES = 8192,
-    ABANDONED = 3600, /* seconds after which a file that is being made belongs to nobody */
+    ABANDONED = 3600, /* seconds after which an unfinished file is removed */
 };
 
 typedef struct kept {
@@ -227,7 +227,7 @@ void gd_native_touch(const char *path) {
     utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
 }
 
-/* The kernels in a directory, and what was left behind there, which goes. NULL: no memory. */
+/* The kernels in a directory; removes unfinished files that are old. NULL: no memory. */
 static kept *list_kernels(DIR *d, int *count, double *bytes) {
     kept *list = NULL;
     int room = 0;
@@ -254,8 +254,8 @@ static kept *list_kernels(DIR *d, int *count, double *bytes) {
     return list;
 }
 
-/* Down to three quarters of what is allowed, so that it need not be done each time. Other processes
- * may do the same at once: they remove the same files. Whoever has one open keeps it. */
+/* Removes files down to three quarters of the limit, so that the next one does not exceed it again.
+ * Other processes may do the same at once: they remove the same files. Open files stay readable. */
 void gd_native_trim(const char *directory) {
     const double most = most_bytes();
     double bytes;

@@ -1,9 +1,10 @@
-/* scalar_math.h - what kernels of the scalar dialect are made of: s_NAME_TYPE for every primitive of
- * prims.c, loads and stores for every dtype, and offsets of elements. TYPE is f32, f64, i32 or i64.
+/* scalar_math.h - what kernels of the scalar dialect are made of: s_NAME_TYPE for every primitive
+ * of prims.c, loads and stores for every dtype, and offsets of elements. TYPE is f32, f64, i32 or
+ * i64.
  *
- * The text of this file, behind those of core/whole.h, core/half.h and scalar_args.h, precedes every
- * kernel; together they include nothing but C's headers. Compile with -ffp-contract=off: nothing is
- * fused but through s_fma.
+ * The text of this file, behind those of core/whole.h, core/half.h and scalar_args.h, precedes
+ * every kernel; together they include nothing but C's headers. Compile with -ffp-contract=off:
+ * nothing is fused but through s_fma.
  *
  * The meaning of each primitive is that of prims.c. Truth values are 1 and 0 of the type itself;
  * whatever is not zero (NaN too) counts as true. Integers wrap; division by zero gives 0.

@@ -1,16 +1,16 @@
-/* fused.h - ops that stand for several elementwise ops, made for a plan.
+/* fused.h - ops that replace several elementwise ops of a plan.
  *
- * A fused op has one expression, composed from those of its parts, and up to GD_IR_MAX_OUTPUTS
+ * A fused op has one expression, composed from those of its parts, and up to GD_FUSED_OUTPUTS
  * results; the last one may be reduced (summed, say) instead of stored. Its name lists the parts:
- * "fused{mul, add, gelu, mul}". Equal ones are one op, kept until the program ends, like the ops
- * that derivatives make; what differs from plan to plan is in the options.
+ * "fused{mul, add, gelu, mul}". Equal fused ops are one op, which lives until the program ends,
+ * like derived ops. Shapes and constants, which differ from plan to plan, are in the options.
  *
- * Inputs: first `n_tensors` that are read element by element (broadcast where need be; the
- * variables of the expression), then `n_scalars` of one element, which are its parameters. The
- * options' constants are the parameters after them.
+ * Inputs: first `n_tensors` that are read element by element and broadcast (the variables of the
+ * expression), then `n_scalars` of one element, which are its parameters. The options' constants
+ * are the parameters after them.
  *
- * Or it is made of passes over rows (`rows`), with reductions of the row between them; then there
- * are also columns, behind the scalars: one number for each row, next to each other.
+ * Or it consists of passes over rows (`rows`), with reductions of the row between them; then
+ * columns follow the scalars: contiguous tensors with one number for each row.
  */
 #ifndef GRADUS_OPS_FUSED_H
 #define GRADUS_OPS_FUSED_H
@@ -48,9 +48,9 @@ struct gd_fusion {
 typedef struct gd_fusion gd_fusion;
 
 typedef struct gd_fused_options {
-    int rank; /* the shape that is iterated over */
+    int rank; /* of the shape that the kernel runs over */
     int64_t dims[GD_MAX_RANK];
-    uint32_t axes; /* that are reduced, or make up a row; a bit for each */
+    uint32_t axes; /* a bit for each that is reduced, or part of a row */
     gd_param constants[GD_FUSED_PARAMS];
 } gd_fused_options;
 

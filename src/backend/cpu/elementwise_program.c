@@ -29,15 +29,15 @@ int gd_ew_type(gd_dtype compute) {
 
 /* --- compiled kernels ------------------------------------------------------------------------- */
 
-static const gd_ew_kernel *find(uint64_t hash) { return GD_ISA_CALL(gd_ew_find)(hash); }
+static const gd_ew_kernel *find_built(uint64_t hash) { return GD_ISA_CALL(gd_ew_find)(hash); }
 
 /* The kernels of an op, looked up once for each instruction set. */
-static const gd_ew_kernel *compiled(const gd_op *op, const gd_ir *ir) {
+static const gd_ew_kernel *kernels_of(const gd_op *op, const gd_ir *ir) {
     static const gd_ew_kernel none = {0, {NULL, NULL, NULL, NULL}};
     const void **place = &op->state->compiled[gd_cpu_isa()];
     const gd_ew_kernel *kernel = __atomic_load_n(place, __ATOMIC_ACQUIRE);
     if (kernel) return kernel;
-    kernel = find(gd_ir_hash(ir));
+    kernel = find_built(gd_ir_hash(ir));
     if (!kernel) kernel = &none;
     const void *before = NULL; /* never over one that was compiled meanwhile */
     if (!__atomic_compare_exchange_n(place, &before, (const void *)kernel, false, __ATOMIC_ACQ_REL,
@@ -47,10 +47,10 @@ static const gd_ew_kernel *compiled(const gd_op *op, const gd_ir *ir) {
 }
 
 gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type) {
-    return compiled(op, ir)->fn[type];
+    return kernels_of(op, ir)->fn[type];
 }
 
-bool gd_ew_is_compiled(const gd_op *op) { return find(gd_ir_hash(op->ir)) != NULL; }
+bool gd_ew_is_compiled(const gd_op *op) { return find_built(gd_ir_hash(op->ir)) != NULL; }
 
 extern const char gd_kernel_headers[];
 extern const size_t gd_kernel_headers_bytes;
@@ -79,20 +79,20 @@ bool gd_ew_is_worth_compiling(int64_t elements) {
     return elements >= WORTH_COMPILING || (on && strcmp(on, "always") == 0);
 }
 
-/* The kernels that an op has so far, if somebody has looked. */
-static const gd_ew_kernel *known(const gd_op *op) {
+/* The kernels that an op has so far; NULL: not looked up yet. */
+static const gd_ew_kernel *known_kernels(const gd_op *op) {
     return __atomic_load_n(&op->state->compiled[gd_cpu_isa()], __ATOMIC_ACQUIRE);
 }
 
 static bool needs_kernel(const gd_op *op, int64_t elements) {
     const gd_fusion *f = op->fusion;
     if (!f || !gd_ew_is_worth_compiling(elements)) return false;
-    const gd_ew_kernel *now = f->rows ? known(op) : compiled(op, &f->ir);
+    const gd_ew_kernel *now = f->rows ? known_kernels(op) : kernels_of(op, &f->ir);
     return !now || !now->fn[gd_ew_type(f->type)];
 }
 
 static void add_kernel(const gd_op *op, gd_compiled_fn fn) {
-    const gd_ew_kernel *now = known(op);
+    const gd_ew_kernel *now = known_kernels(op);
     gd_ew_kernel *kernel = gd_calloc_until_exit(sizeof *kernel);
     if (!kernel) return;
     if (now) *kernel = *now;
@@ -125,7 +125,7 @@ void gd_fused_compile_call(const gd_kernel_call *call, int64_t elements) {
 }
 
 void *gd_fused_rows_kernel(const gd_op *op) {
-    const gd_ew_kernel *now = known(op);
+    const gd_ew_kernel *now = known_kernels(op);
     return now ? (void *)now->fn[gd_ew_type(op->fusion->type)] : NULL;
 }
 
@@ -150,7 +150,7 @@ static gd_ew_fn look_up_primitive(int prim, int type) {
                 .n_outputs = 1,
                 .output = {(int16_t)arity},
                 .nodes = nodes};
-    const gd_ew_kernel *k = find(gd_ir_hash(&ir));
+    const gd_ew_kernel *k = find_built(gd_ir_hash(&ir));
     return k ? k->fn[type] : NULL;
 }
 
@@ -177,7 +177,7 @@ static gd_status find_steps(const gd_ir *ir, int type, gd_ew_program *p) {
     return GD_OK;
 }
 
-static void begin(gd_ew_program *p, const gd_ir *ir, int type) {
+static void begin_program(gd_ew_program *p, const gd_ir *ir, int type) {
     p->ir = ir;
     p->whole = NULL;
     p->type = type;
@@ -186,7 +186,7 @@ static void begin(gd_ew_program *p, const gd_ir *ir, int type) {
 }
 
 gd_status gd_ew_prepare_ir(const gd_ir *ir, int type, gd_ew_program *p) {
-    begin(p, ir, type);
+    begin_program(p, ir, type);
     p->n_slots = gd_ir_slots(ir, p->own_slot);
     return find_steps(ir, type, p);
 }
@@ -199,10 +199,10 @@ void gd_ew_params(const gd_op *op, const void *attrs, int type, gd_param *params
 
 gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
     const gd_op *op = call->op;
-    begin(p, ir, type);
+    begin_program(p, ir, type);
     if (op->fusion) gd_fused_params(call, p->params);
     else gd_ew_params(op, call->attrs, type, p->params);
-    if (!op->fusion || gd_ew_uses_compiled()) p->whole = compiled(op, ir)->fn[type];
+    if (!op->fusion || gd_ew_uses_compiled()) p->whole = kernels_of(op, ir)->fn[type];
     if (p->whole) return GD_OK;
     GD_TRY(find_steps(ir, type, p));
     if (op->fusion) { /* worked out when it was made */
@@ -212,7 +212,7 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, g
     return GD_OK;
 }
 
-static void fill(void *tile, int type, gd_param value, int64_t n) {
+static void fill_tile(void *tile, int type, gd_param value, int64_t n) {
     switch (type) {
     case GD_EW_F32:
         for (int64_t i = 0; i < n; i++) ((float *)tile)[i] = (float)value.real;
@@ -243,7 +243,8 @@ void gd_ew_constants(const gd_ew_program *p, const gd_param *params, int64_t til
         if (node->code != GD_IR_CONST && node->code != GD_IR_PARAM) continue;
         const gd_param value =
             node->code == GD_IR_CONST ? constant_of(node->value, p->type) : params[node->arg[0]];
-        fill(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value, n);
+        fill_tile(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value,
+                  n);
     }
 }
 

@@ -1,7 +1,7 @@
-/* fuse.c - groups of elementwise steps, with the reduction behind them, become one step each.
+/* fuse.c - makes one step of each group of elementwise steps and the reduction that follows them.
  *
- * fuse_group.c decides which; here a group's expression is composed and compiled, the step is
- * written, and the program put in an order in which everything comes after what it needs.
+ * fuse_group.c chooses the groups. This file composes and compiles the expression of a group,
+ * writes its step, and sorts the program so that every step follows those it needs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static int place_of(int *list, int *count, int value) {
     return (*count)++;
 }
 
-static int constant(gd_fusing *g, gd_param number) {
+static int constant_number(gd_fusing *g, gd_param number) {
     for (int i = 0; i < g->model.n_constants; i++)
         if (memcmp(&g->options.constants[i], &number, sizeof number) == 0) return i;
     g->options.constants[g->model.n_constants] = number;
@@ -49,15 +49,15 @@ static int constant(gd_fusing *g, gd_param number) {
 }
 
 int gd_fusing_constant(gd_fusing *g, double number) {
-    return constant(g, (gd_param){.real = number});
+    return constant_number(g, (gd_param){.real = number});
 }
 
 /* An option of a step, as the group's type has it. */
 static int option_constant(gd_fusing *g, const gd_pstep *s, int k) {
-    return constant(g, gd_attr_param(&s->op->attrs[k], s->attrs, g->model.type));
+    return constant_number(g, gd_attr_param(&s->op->attrs[k], s->attrs, g->model.type));
 }
 
-/* What the expression reads: where it stands among tensors, scalars or constants. */
+/* What kind of operand the expression reads. */
 typedef enum { INSIDE, TENSOR, SCALAR, CONSTANT, COLUMN } source_kind;
 
 /* A number for each row. A member that has one itself reads no other tensors. */
@@ -70,7 +70,7 @@ static bool is_column(gd_fusing *g, int member, int value) {
     return gd_fuse_is_row_value(v, &g->row_shape) && g->n_columns < GD_ROW_COLUMNS;
 }
 
-static source_kind look_at(gd_fusing *g, int member, int value, int *number) {
+static source_kind find_source(gd_fusing *g, int member, int value, int *number) {
     const gd_fuse *f = g->f;
     double filled;
     const int writer = f->writer[f->p->values[value].root];
@@ -101,7 +101,7 @@ static void list_operands(gd_fusing *g) {
     int number;
     for (int i = 0; i < g->n_members; i++) {
         const gd_pstep *s = &g->f->p->steps[g->members[i]];
-        for (int k = 0; k < s->n_in; k++) look_at(g, g->members[i], s->in[k], &number);
+        for (int k = 0; k < s->n_in; k++) find_source(g, g->members[i], s->in[k], &number);
         if (g->f->steps[g->members[i]].kind == GD_FUSE_REDUCTION) /* for a mean */
             gd_fusing_constant(g, (double)g->row_shape.n);
         for (int k = 0; s->op->ir && k < s->op->n_attrs; k++)
@@ -114,7 +114,7 @@ static void list_operands(gd_fusing *g) {
 int gd_fusing_node(gd_fusing *g, int i, int value) {
     const int params = g->model.n_scalars + g->model.n_constants;
     int number = 0;
-    switch (look_at(g, g->members[i < 0 ? 0 : i], value, &number)) {
+    switch (find_source(g, g->members[i < 0 ? 0 : i], value, &number)) {
     case TENSOR: return gd_ir_var(&g->b, number);
     case SCALAR: return gd_ir_param(&g->b, number);
     case CONSTANT: return gd_ir_param(&g->b, g->model.n_scalars + number);
@@ -141,7 +141,7 @@ void gd_fusing_member(gd_fusing *g, int i) {
         g->made[i][k] = gd_ir_inline(&g->b, s->op->ir, k, vars, params);
 }
 
-static gd_status compose(gd_fusing *g) {
+static gd_status compose_expression(gd_fusing *g) {
     int results[GD_FUSED_OUTPUTS];
     const gd_program *p = g->f->p;
     for (int i = 0; i < g->n_members; i++) gd_fusing_member(g, i);
@@ -164,7 +164,7 @@ static gd_status compose(gd_fusing *g) {
 }
 
 /* "fused{sub, square, mean}", as far as there is room. */
-static void name_it(gd_fusing *g) {
+static void name_op(gd_fusing *g) {
     char *name = g->model.name;
     const size_t size = sizeof g->model.name, reserve = 24;
     size_t used = (size_t)snprintf(name, size, "fused{");
@@ -182,7 +182,7 @@ static void name_it(gd_fusing *g) {
 
 /* --- the step --------------------------------------------------------------------------------- */
 
-/* Writes the group's step in the place of its last member. */
+/* Replaces the last member by the group's step. */
 static gd_status write_step(gd_fusing *g) {
     gd_program *p = g->f->p;
     const int n_in = g->model.n_tensors + g->model.n_scalars + g->n_columns;
@@ -223,12 +223,12 @@ static gd_status compose_group(gd_fuse *f, int group, gd_fusing *g) {
         g->n_members = 0;
         return GD_OK;
     }
-    if (!g->by_rows) GD_TRY(compose(g));
+    if (!g->by_rows) GD_TRY(compose_expression(g));
     if (g->reduction >= 0) {
         g->model.reduction = f->p->steps[g->reduction].op;
         GD_TRY(gd_fuse_axes(f->p, &f->p->steps[g->reduction], &g->options.axes));
     }
-    name_it(g);
+    name_op(g);
     return GD_OK;
 }
 
@@ -298,8 +298,8 @@ typedef struct ordering {
     bool *done; /* groups */
 } ordering;
 
-/* What the group needs, then its step. */
-static void put(ordering *o, int group) {
+/* Appends the groups that this one needs, then its own step. */
+static void put_group(ordering *o, int group) {
     int last = group;
     if (o->done[group]) return;
     o->done[group] = true;
@@ -307,7 +307,7 @@ static void put(ordering *o, int group) {
         if (m > last) last = m;
         for (int k = 0; k < o->f->steps[m].n_needs; k++) {
             const int need = o->f->needs[o->f->steps[m].first_need + k];
-            if (o->f->steps[need].group != group) put(o, o->f->steps[need].group);
+            if (o->f->steps[need].group != group) put_group(o, o->f->steps[need].group);
         }
     }
     o->order[o->count++] = last;
@@ -319,7 +319,7 @@ static bool is_last(const gd_fuse *f, int step) {
     return true;
 }
 
-static gd_status reorder(const gd_fuse *f) {
+static gd_status reorder_steps(const gd_fuse *f) {
     gd_program *p = f->p;
     const size_t n = (size_t)p->n_steps + 1;
     ordering o = {.f = f, .order = gd_malloc(n * sizeof(int)), .done = gd_calloc(n, sizeof(bool))};
@@ -328,7 +328,7 @@ static gd_status reorder(const gd_fuse *f) {
         o.order && o.done && steps ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
     if (status == GD_OK) {
         for (int i = 0; i < p->n_steps; i++)
-            if (is_last(f, i)) put(&o, f->steps[i].group);
+            if (is_last(f, i)) put_group(&o, f->steps[i].group);
         for (int i = 0; i < o.count; i++) steps[i] = p->steps[o.order[i]];
         memcpy(p->steps, steps, (size_t)o.count * sizeof *steps);
         p->n_steps = o.count;
@@ -348,7 +348,7 @@ int gd_pass_fuse(gd_program *p, gd_device *device) {
     if (groups && status == GD_OK) status = compile_all(&f, groups, g);
     for (int i = 0; groups && i < p->n_steps && status == GD_OK; i++)
         if (gd_fuse_is_group(&f, i)) status = write_group(&f, i, g);
-    if (groups && status == GD_OK) status = reorder(&f);
+    if (groups && status == GD_OK) status = reorder_steps(&f);
     gd_free(g);
     gd_fuse_end(&f);
     if (status != GD_OK) return -1;

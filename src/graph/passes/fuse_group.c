@@ -1,12 +1,12 @@
-/* fuse_group.c - which steps are fused.
+/* fuse_group.c - puts steps into groups that become one kernel each.
  *
- * Two steps go together if one reads the other's result as it is, both run over the same shape and
- * compute in the same type, and nothing that lies between them in the order of the program is
- * outside: a group is one step afterwards, and must not wait for itself. Values between members of
- * a group are never in memory, unless somebody outside reads them.
+ * Two steps join if one reads the other's result as it is, both run over the same shape and compute
+ * in the same type, and no step outside depends on one and is needed by the other: a group becomes
+ * one step, so that would be a cycle. Values between members of a group are not in memory, unless a
+ * step outside reads them.
  *
  * Halves are computed as f32, as they are step by step, but rounded to a half only where they leave
- * the group. Truths are 1 and 0 of the type computed in. Smaller integers, which wrap around when
+ * the group. Bools are 1 and 0 of the type computed in. Smaller integers, which wrap around when
  * they are stored, are not passed on inside a group.
  */
 
@@ -56,7 +56,7 @@ static int reach_of(const gd_fuse *f, int i) {
     return most;
 }
 
-static void note_reach(gd_fuse *f, int group) {
+static void record_reach(gd_fuse *f, int group) {
     int first, last;
     bounds(f, group, &first, &last);
     for (int at = first + 1; at <= f->p->n_steps; at += at & -at)
@@ -99,7 +99,7 @@ bool gd_fuse_is_wanted(const gd_fuse *f, int value) {
     return is_read_outside(f, value, group, group);
 }
 
-/* What a group needs room for. */
+/* The operands and nodes of a group. */
 typedef struct needs_of {
     int nodes, members, outputs, tensors, params, reductions, columns;
     int distinct[GD_FUSED_TENSORS + GD_FUSED_PARAMS], n_distinct;
@@ -178,7 +178,7 @@ bool gd_fuse_passes(const gd_fuse *f, int value, gd_dtype type) {
     return dtype == type;
 }
 
-/* All that goes from one of the groups to the other, or within them, in the type that they get. */
+/* Whether all values between or within the groups can be passed on in this type. */
 static bool all_pass(const gd_fuse *f, int g, int a, int b, gd_dtype type) {
     for (int m = g; m >= 0; m = f->steps[m].next) {
         const gd_pstep *s = &f->p->steps[m];
@@ -202,7 +202,7 @@ void gd_fuse_unite(gd_fuse *f, int a, int b) {
     while (f->steps[last].next >= 0) last = f->steps[last].next;
     gd_fuse_change(f, last);
     f->steps[last].next = b;
-    note_reach(f, a);
+    record_reach(f, a);
 }
 
 void gd_fuse_save(gd_fuse *f) {
@@ -258,9 +258,9 @@ static bool reduces_short_rows(const gd_fuse *f, int step) {
     return (axes >> last & 1) && elements(x) <= f->rules->short_row * elements(y);
 }
 
-/* A reduction takes in what a group makes, while it is made. Not where others read that too: then
- * it is in memory anyway, and to store it in the order in which it is reduced costs more than to
- * read it once more. */
+/* A reduction joins the group that computes its operand. Not where other steps read that, too: then
+ * it is in memory anyway, and storing it in the order of the reduction costs more than reading it
+ * once more. */
 static void try_to_reduce(gd_fuse *f, int step) {
     const int value = f->p->steps[step].in[0], maker = f->made_by[value];
     if (maker < 0 || f->steps[maker].kind != GD_FUSE_EACH) return;
@@ -292,7 +292,7 @@ static void dissolve_losers(gd_fuse *f) {
             gd_fuse_dissolve(f, i);
 }
 
-/* --- members in the wrong group --------------------------------------------------------------- */
+/* --- members that move to another group ------------------------------------------------------- */
 
 /* The one other group that reads all of a step's result; -1: there are none, or several. */
 static int only_reader(const gd_fuse *f, int step) {

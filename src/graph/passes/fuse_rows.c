@@ -1,13 +1,12 @@
-/* fuse_rows.c - groups that go by rows: reductions of rows that are used element by element
- * afterwards.
+/* fuse_rows.c - groups of rows: reductions of rows that are used element by element afterwards.
  *
- * x - mean(x, -1), exp(x - max) / sum, layer norm written by hand: the reduction has to be done
- * before the rest begins, but only for one row at a time. Such steps are one group, whose kernel
- * does all of it to a row while the row is in the cache.
+ * x - mean(x, -1), exp(x - max) / sum, layer norm written by hand: the reduction must be complete
+ * before the rest begins, but only for one row at a time. Such steps form one group, whose kernel
+ * makes all passes over a row while the row is in the cache.
  *
- * A search begins where an element is computed from a row's value, and goes back to the reductions
- * behind it. The group is made, looked at as a whole, and taken back where it cannot be. Then it
- * takes in what its members read, and what reads them, as far as that goes.
+ * The search starts at a step that computes elements from a row's value, and walks back to the
+ * reductions. It builds the group, checks it, and undoes it where it is not valid. Then the group
+ * grows by the steps that its members read and by those that read them.
  */
 #include <string.h>
 

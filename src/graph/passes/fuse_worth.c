@@ -5,8 +5,8 @@
  * primitive by primitive on tiles in the first-level cache. Each primitive costs it a pass over the
  * tile, while a device's own kernels of single ops take one pass over memory for all primitives of
  * an op. So passes are counted: gelu, a dozen primitives, is faster alone. The count follows from
- * the program and the device's costs (codegen/fusion_rules.h); bench/fusion.c measures whether it is
- * right.
+ * the program and the device's costs (codegen/fusion_rules.h); bench/fusion.c measures whether it
+ * is right.
  */
 #include "graph/passes/fuse.h"
 
