@@ -93,10 +93,19 @@ static void scalar_begin(int sample) {
                                     .rank = 100,
                                     .match = scalar_match,
                                     .run = scalar_run};
+    static gd_kernel reductions[8]; /* sum, mean, max, min */
     static bool registered;
+    int n = 0;
     if (!registered) {
         gd_kernel_register(&each);
         gd_kernel_register(&fused);
+    }
+    for (int i = 0; !registered && i < gd_op_count() && n < 8; i++) {
+        const gd_op *op = gd_op_at(i);
+        if (op->facts.reduces == GD_REDUCES_NOTHING) continue;
+        reductions[n] = fused;
+        reductions[n].op = op->name;
+        gd_kernel_register(&reductions[n++]);
     }
     registered = true;
     scalar.phase = SCALAR_COLLECT;

@@ -68,21 +68,25 @@ static const char in_loop[] = "i * a->inner_count + j";
 
 static const char *const fold_names[] = {"add", "max", "min"}; /* by gd_row_use */
 
-/* Sums of floats are accumulated in f64, which loses nothing that matters however long they are. */
+/* Sums of floats are accumulated in f64: the error does not grow with the length. */
+static bool sums_in_f64(const printing *p, gd_row_use fold) {
+    return fold == GD_ROW_SUM && p->type[0] == 'f';
+}
+
 static void print_accumulator(const printing *p, int number, gd_row_use fold) {
     const int wide = strcmp(p->type, "f64") == 0;
-    if (fold == GD_ROW_SUM) fprintf(p->out, "    double s%d = 0;\n", number);
-    else {
-        fputs("    ", p->out);
-        fprintf(p->out, p->dialect->declare, p->type);
-        fprintf(p->out, "s%d = %s%s;\n", number, fold == GD_ROW_MAX ? "-" : "",
-                p->dialect->infinity[wide]);
-    }
+    fputs("    ", p->out);
+    fprintf(p->out, p->dialect->declare, sums_in_f64(p, fold) ? "f64" : p->type);
+    fprintf(p->out, "s%d = ", number);
+    if (fold == GD_ROW_SUM) fputs("0;\n", p->out);
+    else if (p->type[0] == 'i')
+        fprintf(p->out, "%s_%s;\n", fold == GD_ROW_MAX ? "S_LEAST" : "S_MOST", p->type);
+    else fprintf(p->out, "%s%s;\n", fold == GD_ROW_MAX ? "-" : "", p->dialect->infinity[wide]);
 }
 
 static void print_fold(const printing *p, int number, gd_row_use fold, int value) {
     fprintf(p->out, "        s%d = ", number);
-    if (fold == GD_ROW_SUM) fprintf(p->out, "s%d + (double)o%d;\n", number, value);
+    if (sums_in_f64(p, fold)) fprintf(p->out, "s%d + (double)o%d;\n", number, value);
     else {
         fprintf(p->out, p->dialect->primitive, fold_names[fold], p->type);
         fprintf(p->out, "(s%d, o%d);\n", number, value);

@@ -208,6 +208,11 @@ S_DEFINE_FLOAT(f64)
 
 /* --- integers --------------------------------------------------------------------------------- */
 
+#define S_LEAST_i32 INT32_MIN
+#define S_MOST_i32  INT32_MAX
+#define S_LEAST_i64 INT64_MIN
+#define S_MOST_i64  INT64_MAX
+
 /* U is the unsigned type. Shifts by a negative count or by the width or more: to the left nothing
  * is left, to the right only the sign. A negative exponent leaves 1 of 1, +-1 of -1, and 0 else. */
 #define S_DEFINE_INT(T, U, bits)                                                                   \

@@ -5,6 +5,7 @@
 
 #include "ops/call.h"
 #include "ops/fused.h"
+#include "ops/infer.h"
 
 _Static_assert((int)GD_SCALAR_RANK >= (int)GD_MAX_RANK,
                "all dims of a tensor fit into the arguments");
@@ -14,7 +15,18 @@ _Static_assert((int)GD_SCALAR_PARAMS >= (int)GD_FUSED_PARAMS &&
                    (int)GD_SOURCE_INPUTS >= (int)GD_FUSED_INPUTS,
                "every fused op fits into the arguments");
 
-static const gd_ir *expression_of(const gd_op *op) { return op->fusion ? &op->fusion->ir : op->ir; }
+/* The expression of an op that reduces its operand as it is. */
+static const gd_ir_node operand_node = {.code = GD_IR_VAR};
+static const gd_ir operand_ir = {.count = 1, .n_vars = 1, .n_outputs = 1, .nodes = &operand_node};
+
+/* sum, mean, max and min, but for fused ones. */
+static bool is_reduction(const gd_op *op) {
+    return !op->ir && !op->fusion && op->facts.reduces != GD_REDUCES_NOTHING;
+}
+
+static const gd_ir *expression_of(const gd_op *op) {
+    return op->fusion ? &op->fusion->ir : op->ir ? op->ir : &operand_ir;
+}
 
 static int tensor_count(const gd_op *op, int n_in) {
     return op->fusion ? op->fusion->n_tensors : n_in;
@@ -22,8 +34,19 @@ static int tensor_count(const gd_op *op, int n_in) {
 
 /* Outputs that are a written input under its own name come first and are not computed. */
 static int skipped_outputs(const gd_op *op, int n_out) {
-    if (op->fusion || n_out <= op->ir->n_outputs) return 0;
+    if (!op->ir || op->fusion || n_out <= op->ir->n_outputs) return 0;
     return n_out - op->ir->n_outputs;
+}
+
+/* The type computed in. Reductions of integers are computed in i64. */
+static gd_dtype compute_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_dtype out) {
+    if (!is_reduction(op)) return gd_op_compute_dtype(op, in, n_in, out);
+    return gd_dtype_is_float(out) ? gd_compute_dtype(out) : GD_I64;
+}
+
+/* Whether a reduction with this option `dtype` would have to round its operand to it first. */
+static bool rounds_operand(gd_dtype in, gd_dtype out) {
+    return out == GD_BOOL || (gd_dtype_is_float(in) && !gd_dtype_is_float(out));
 }
 
 /* --- the source ------------------------------------------------------------------------------- */
@@ -33,18 +56,18 @@ bool gd_scalar_source(const gd_op *op, const gd_dtype *in, int n_in, const gd_dt
     static const char *const types[GD_DTYPE_COUNT] = {
         [GD_F32] = "f32", [GD_F64] = "f64", [GD_I32] = "i32", [GD_I64] = "i64"};
     memset(s, 0, sizeof *s);
-    if (!op->fusion && !op->ir) return false;
+    if (!op->fusion && !op->ir && !is_reduction(op)) return false;
+    if (is_reduction(op) && rounds_operand(in[0], out[0])) return false;
     const int first = skipped_outputs(op, n_out);
     if (tensor_count(op, n_in) + n_out - first > GD_SCALAR_OPERANDS || n_in > GD_SOURCE_INPUTS ||
         n_out - first > GD_SOURCE_OUTPUTS || (!op->fusion && op->n_attrs > GD_SCALAR_PARAMS))
         return false;
-    s->type = types[gd_op_compute_dtype(op, in, n_in, out[first])];
+    s->type = types[compute_dtype(op, in, n_in, out[first])];
     s->rows = op->fusion ? op->fusion->rows : NULL;
     s->ir = s->rows ? NULL : expression_of(op);
-    if (op->fusion) {
-        s->n_scalars = op->fusion->n_scalars;
-        if (op->fusion->reduction) s->reduces = op->fusion->reduction->facts.reduces;
-    }
+    if (op->fusion) s->n_scalars = op->fusion->n_scalars;
+    if (is_reduction(op)) s->reduces = op->facts.reduces;
+    if (op->fusion && op->fusion->reduction) s->reduces = op->fusion->reduction->facts.reduces;
     for (int i = 0; i < n_in; i++) s->in[i] = in[i] ? gd_dtype_name(in[i]) : s->type;
     for (int i = first; i < n_out; i++) s->out[i - first] = gd_dtype_name(out[i]);
     return true;
@@ -152,6 +175,7 @@ static void set_params(const gd_kernel_call *call, gd_scalar_args *a) {
         memcpy(a->params + f->n_scalars, o->constants, sizeof *a->params * (size_t)f->n_constants);
         return;
     }
+    if (is_reduction(op)) return; /* it has no parameters */
     gd_dtype in[GD_SOURCE_INPUTS];
     for (int i = 0; i < call->n_in; i++) in[i] = call->in[i].dtype;
     const gd_dtype out = call->out[skipped_outputs(op, call->n_out)].dtype,
@@ -160,25 +184,41 @@ static void set_params(const gd_kernel_call *call, gd_scalar_args *a) {
         a->params[i] = gd_attr_param(&op->attrs[i], call->attrs, type);
 }
 
-/* Whether result i of a fused op has one element for each call, and not for each element. */
-static bool is_outer(const gd_fusion *f, int i, int n_results) {
-    if (!f) return false;
+/* Whether result i has one element for each call of the kernel, and not for each element. */
+static bool is_outer(const gd_op *op, int i, int n_results) {
+    const gd_fusion *f = op->fusion;
+    if (!f) return is_reduction(op);
     if (f->rows) return f->rows->value_of[i] >= 0;
     return f->reduction && i == n_results - 1;
 }
 
+/* Option `axis` of a reduction, a bit for each axis. */
+static uint32_t reduced_axes(const gd_kernel_call *call) {
+    uint32_t axes = 0;
+    for (int i = 0; i < call->op->n_attrs; i++) {
+        const gd_op_attr *attr = &call->op->attrs[i];
+        if (strcmp(attr->name, "axis") == 0 && attr->type == GD_ATTR_SHAPE)
+            gd_axes_mask((const gd_shape *)((const char *)call->attrs + attr->offset),
+                         call->in[0].rank, &axes);
+    }
+    return axes;
+}
+
+static void set_kernel_dims(const gd_kernel_call *call, const gd_view *shape, kernel_dims *k) {
+    const gd_fused_options *o = call->op->fusion ? call->attrs : NULL;
+    k->rank = o ? o->rank : shape->rank;
+    memcpy(k->dims, o ? o->dims : shape->dims, sizeof k->dims);
+    order_dims(k, o ? o->axes : is_reduction(call->op) ? reduced_axes(call) : 0);
+}
+
 void gd_scalar_args_of_call(const gd_kernel_call *call, gd_scalar_args *a) {
-    const gd_fusion *f = call->op->fusion;
-    const gd_fused_options *o = f ? call->attrs : NULL;
     const int first = skipped_outputs(call->op, call->n_out), n_out = call->n_out - first,
               n_in = tensor_count(call->op, call->n_in);
-    const gd_view *shape = &call->out[first];
-    kernel_dims k = {.rank = f ? o->rank : shape->rank};
+    kernel_dims k;
     memset(a, 0, sizeof *a);
-    memcpy(k.dims, f ? o->dims : shape->dims, sizeof k.dims);
-    order_dims(&k, f ? o->axes : 0);
+    set_kernel_dims(call, is_reduction(call->op) ? &call->in[0] : &call->out[first], &k);
     for (int i = 0; i < n_in + n_out; i++) {
-        const bool outer = i >= n_in && is_outer(f, i - n_in, n_out);
+        const bool outer = i >= n_in && is_outer(call->op, i - n_in, n_out);
         gd_scalar_operand *operand = &a->operand[i];
         const gd_view *v = i < n_in ? &call->in[i] : &call->out[first + i - n_in];
         if (outer) set_outer_strides(&k, v, operand);

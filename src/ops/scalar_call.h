@@ -1,4 +1,5 @@
-/* scalar_call.h - calls of elementwise and fused ops as kernels of the scalar dialect.
+/* scalar_call.h - calls of elementwise ops, fused ops and plain reductions (sum, mean, max, min) as
+ * kernels of the scalar dialect.
  *
  * A device whose dialect has the scalar skeletons compiles the source of an op and launches it with
  * the arguments of a call. Addresses are copied and never followed.
@@ -11,8 +12,9 @@
 #include "codegen/scalar_args.h"
 
 /* The source of an op's kernel for operands of these dtypes. `out` are the outputs of a call, with
- * the inputs that the op writes behind them. False: the op has no expression, or more operands than
- * gd_scalar_args holds. */
+ * the inputs that the op writes behind them. False: the op has no expression, it has more operands
+ * than gd_scalar_args holds, or a reduction would have to convert its operand first (option
+ * dtype). */
 bool gd_scalar_source(const gd_op *op, const gd_dtype *in, int n_in, const gd_dtype *out, int n_out,
                       gd_kernel_source *source);
 /* The same for a fused op that a plan requests, and for a call. */

@@ -1,15 +1,18 @@
-/* scalar.c - elementwise ops and their gradients, printed in the scalar dialect, compiled and called
+/* scalar.c - elementwise ops, their gradients and reductions, printed in the scalar dialect, compiled and called
  * once for each element, give what the reference kernels give, in every dtype. */
 #include "gradus/testing.h"
 #include "scalar_kernels.h"
 #include "suites.h"
+
+/* Whether the op may have a kernel of the dialect. */
+static bool has_source(const gd_op *op) { return op->ir || op->facts.reduces; }
 
 static void run_once(const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
     const char *no_grad;
     run_result r;
     run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
-    if (c->block->op->ir) run_case(&s, &r);
+    if (has_source(c->block->op)) run_case(&s, &r);
     gd_clear_error();
 }
 
@@ -36,7 +39,7 @@ static void check_layout(const test_case *c, gd_dtype dtype, layout kind) {
 }
 
 static void check(const test_case *c, gd_dtype dtype) {
-    if (!c->block->op->ir) return;
+    if (!has_source(c->block->op)) return;
     check_layout(c, dtype, LAYOUT_ROWS);
     check_layout(c, dtype, LAYOUT_COLUMNS);
     check_layout(c, dtype, LAYOUT_STEPPED);

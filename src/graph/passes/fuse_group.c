@@ -148,15 +148,22 @@ static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int6
     return true;
 }
 
+/* The device's limit, but never more than a fused op holds. */
+static bool is_within(int count, int limit, int largest) {
+    return count <= limit && count <= largest;
+}
+
 bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count) {
     needs_of n = {0};
     if (!add_needs(f, a, a, b, type, count, &n)) return false;
     if (a != b && !add_needs(f, b, a, b, type, count, &n)) return false;
-    const gd_fusion_rules *most = f->rules;
-    return n.members <= most->max_ops && n.nodes + n.tensors + n.params <= most->max_nodes &&
-           n.outputs <= most->max_outputs && n.tensors <= most->max_tensors &&
-           n.params <= most->max_params && n.reductions <= GD_ROW_REDUCTIONS &&
-           n.columns <= GD_ROW_COLUMNS;
+    const gd_fusion_rules *r = f->rules;
+    return is_within(n.members, r->max_ops, GD_FUSED_OPS) &&
+           is_within(n.nodes + n.tensors + n.params, r->max_nodes, GD_FUSED_NODES) &&
+           is_within(n.outputs, r->max_outputs, GD_FUSED_OUTPUTS) &&
+           is_within(n.tensors, r->max_tensors, GD_FUSED_TENSORS) &&
+           is_within(n.params, r->max_params, GD_FUSED_PARAMS) &&
+           n.reductions <= GD_ROW_REDUCTIONS && n.columns <= GD_ROW_COLUMNS;
 }
 
 /* --- groups ----------------------------------------------------------------------------------- */
