@@ -174,6 +174,7 @@ typedef struct gd_backend_info {
     { GD_BACKEND_MAGIC, GD_VERSION_TEXT, GD_LAYOUT, kind }
 
 struct gd_ir;
+struct gd_codegen_api;
 
 /* What a backend may call. */
 typedef struct gd_host {
@@ -208,6 +209,9 @@ typedef struct gd_host {
                          double *out); /* rounds the value of each node */
     bool (*evaluate_integer)(const struct gd_ir *ir, const int64_t *vars, const int64_t *params,
                              int64_t *out);
+
+    /* Dialects, the printer, the system's C compiler and the cache (ops/codegen_api.h). */
+    const struct gd_codegen_api *codegen;
 } gd_host;
 
 typedef struct gd_backend {

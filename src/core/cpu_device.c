@@ -134,7 +134,7 @@ static gd_status cpu_reserve(gd_device *d) {
     return gd_cpu_reserve_hook ? gd_cpu_reserve_hook() : GD_OK;
 }
 
-static const gd_device_api cpu_api = {
+static gd_device_api cpu_api = {
     .kind = "cpu",
     .dtypes = (1u << GD_DTYPE_COUNT) - 2u,
     .host_reads = true,
@@ -144,5 +144,7 @@ static const gd_device_api cpu_api = {
     .trim = cpu_trim,
     .reserve = cpu_reserve,
 };
+
+void gd_cpu_set_fusion(const struct gd_fusion_rules *rules) { cpu_api.fusion = rules; }
 
 gd_device gd_cpu_device = {.api = &cpu_api, .name = "cpu"};

@@ -15,6 +15,8 @@
 
 /* The CPU's `reserve`; set by its kernels, so that the device need not know them. */
 extern gd_status (*gd_cpu_reserve_hook)(void);
+/* Sets the CPU's `fusion`; called by the CPU backend when the library is loaded. */
+void gd_cpu_set_fusion(const struct gd_fusion_rules *rules);
 
 /* Makes a device known to gd_device_get. It must stay valid for the rest of the program. */
 gd_status gd_device_register(gd_device *device);

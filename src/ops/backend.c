@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/fork.h"
 #include "ops/call.h"
+#include "ops/codegen_api.h"
 
 enum { PATH_BYTES = 1024, SEARCHED_BYTES = 600 };
 
@@ -43,7 +44,8 @@ static const gd_host *make_host(void) {
                      .expression_types = gd_ir_types,
                      .evaluate_f64 = gd_ir_eval_real,
                      .evaluate_f32 = gd_ir_eval_f32,
-                     .evaluate_integer = gd_ir_eval_whole};
+                     .evaluate_integer = gd_ir_eval_whole,
+                     .codegen = &gd_codegen};
     return &host;
 }
 

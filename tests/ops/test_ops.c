@@ -28,6 +28,8 @@ static const suite suites[] = {
     {"threads", "the same bits for any number of threads", suite_threads, false},
     {"bodies", "ops run as their bodies in other ops give the results of their kernels",
      suite_bodies, false},
+    {"scalar", "kernels of the scalar dialect give the reference kernels' results", suite_scalar,
+     false},
     {"isa", "every instruction set gives the reference kernels' results", suite_isa, false},
     {"modes", "every way of running gives the eager call's results", suite_modes, false},
     {"onnx", "saved in an ONNX file and loaded again, an op gives the same results", suite_onnx,

@@ -6,23 +6,23 @@
 
 #include "backend/cpu/elementwise_job.h"
 #include "backend/test/device.h"
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "graph/passes/fuse.h"
 #include "test.h"
 
 /* How plans run: by the evaluator, or by what the compiler makes. Both fuse all they can, also
  * where that is slower. */
 static void use_evaluator(void) {
-    setenv("GRADUS_JIT", "0", 1);
+    setenv("GRADUS_NATIVE", "0", 1);
     gd_ew_set_compiled(false);
     gd_fuse_set_always(true);
-    gd_jit_forget();
+    gd_native_forget();
 }
 static void use_compiler(void) {
-    setenv("GRADUS_JIT", "always", 1);
+    setenv("GRADUS_NATIVE", "always", 1);
     gd_ew_set_compiled(true);
     gd_fuse_set_always(true);
-    gd_jit_forget();
+    gd_native_forget();
 }
 
 /* All tests, with a cache of their own. */

@@ -529,9 +529,8 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
     if (level >= 2)
         done = done && gd_pass_norm(p, device) >= 0 && gd_pass_layout(p, device) >= 0 &&
                gd_pass_epilogue(p, device) >= 0;
-    /* fused kernels: the CPU's, so far */
-    const bool fuse = level >= 2 && strcmp(device->api->kind, "cpu") == 0 && !gd_reference_only();
-    done = done && (!fuse || gd_pass_fuse(p) >= 0);
+    const bool fuse = level >= 2 && device->api->fusion && !gd_reference_only();
+    done = done && (!fuse || gd_pass_fuse(p, device) >= 0);
     return done ? GD_OK : gd_this_thread.noted;
 }
 
