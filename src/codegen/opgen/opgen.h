@@ -37,6 +37,7 @@ typedef struct source {
 
 typedef struct op {
     gd_record record;
+    char rules[64]; /* its functions begin with this: its name, or that of all variants */
     source *source;
     int line;
 } op;
