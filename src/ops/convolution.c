@@ -243,73 +243,6 @@ static void set_result(gd_meta *y, const gd_tensor *like, int n, int64_t channel
     memcpy(y->dims + like->rank - n, o->dims + AXES - n, (size_t)n * sizeof *y->dims);
 }
 
-/* --- kernels ---------------------------------------------------------------------------------- */
-
-typedef enum { TO_OUTPUT, TO_INPUT, TO_WEIGHT } direction;
-
-/* Adds the products of the form to one of the three tensors, all row-major. Whole numbers wrap. */
-#define DEFINE_ADD_PRODUCTS(name, type)                                                         \
-    static void name(const gd_conv *c, direction to, type *x, type *w, type *y) {               \
-        const int64_t in = gd_conv_places(c->in), out = gd_conv_places(c->out),                 \
-                      taps = gd_conv_places(c->kernel);                                         \
-        for (int64_t n = 0; n < c->batch; n++)                                                  \
-            for (int64_t o = 0; o < c->groups * c->co; o++)                                     \
-                for (int64_t ci = 0; ci < c->ci; ci++)                                          \
-                    for (int64_t t = 0; t < taps; t++)                                          \
-                        for (int64_t p = 0; p < out; p++) {                                     \
-                            const int64_t at = element_under(c, t, p);                          \
-                            if (at < 0) continue;                                               \
-                            type *xe =                                                          \
-                                x + (n * c->groups * c->ci + o / c->co * c->ci + ci) * in + at; \
-                            type *we = w + (o * c->ci + ci) * taps + t;                         \
-                            type *ye = y + (n * c->groups * c->co + o) * out + p;               \
-                            if (to == TO_OUTPUT) *ye += *xe * *we;                              \
-                            else if (to == TO_INPUT) *xe += *ye * *we;                          \
-                            else *we += *xe * *ye;                                              \
-                        }                                                                       \
-    }
-
-/* The element of a channel of x that lies under tap t of window p; -1 in the padding. */
-static int64_t element_under(const gd_conv *c, int64_t t, int64_t p) {
-    int64_t at = 0, step = 1;
-    for (int a = AXES - 1; a >= 0; a--) {
-        int64_t i = p % c->out[a] * c->stride[a] - c->before[a] + t % c->kernel[a] * c->dilation[a];
-        if (i < 0 || i >= c->in[a]) return -1;
-        at += i * step;
-        step *= c->in[a];
-        p /= c->out[a];
-        t /= c->kernel[a];
-    }
-    return at;
-}
-
-DEFINE_ADD_PRODUCTS(add_products_f64, double)
-DEFINE_ADD_PRODUCTS(add_products_i64, uint64_t)
-
-/* The result before the products are added: the bias of its channel, or zero. The elements are
- * 8 bytes whatever their type. */
-static void begin_with(gd_view *y, const gd_view *bias, int64_t batch, int64_t channels,
-                       int64_t places) {
-    uint64_t *to = y->data;
-    for (int64_t i = 0; i < batch * channels; i++)
-        for (int64_t p = 0; p < places; p++)
-            to[i * places + p] = bias ? ((const uint64_t *)bias->data)[i % channels] : 0;
-}
-
-static gd_status run_reference(gd_kernel_call *k, direction to) {
-    gd_view *r = &k->out[0];
-    const gd_view *x = to == TO_INPUT ? r : &k->in[0], *w = to == TO_WEIGHT ? r : &k->in[1];
-    const gd_view *y = to == TO_OUTPUT ? r : to == TO_INPUT ? &k->in[0] : &k->in[1];
-    const gd_view *bias = k->n_in > 2 && k->in[2].data ? &k->in[2] : NULL;
-    const gd_conv c = gd_conv_of(k, x, w, y);
-    if (to == TO_OUTPUT) begin_with(r, bias, c.batch, c.groups * c.co, gd_conv_places(c.out));
-    else if (to == TO_INPUT) begin_with(r, bias, c.batch, c.groups * c.ci, gd_conv_places(c.in));
-    else begin_with(r, NULL, c.groups * c.co, c.ci, gd_conv_places(c.kernel));
-    if (r->dtype == GD_F64) add_products_f64(&c, to, x->data, w->data, y->data);
-    else add_products_i64(&c, to, x->data, w->data, y->data);
-    return GD_OK;
-}
-
 /* --- gradients -------------------------------------------------------------------------------- */
 
 /* The options of a call, with the padding in numbers: all that is left to know is its beginning. */
@@ -362,7 +295,7 @@ static double transposed_macs(const gd_op_shapes *s) {
 
 /* --- bodies ----------------------------------------------------------------------------------- */
 
-/* The windows of x: their sizes are those of w, or the op's dims without one; y has the sizes out. */
+/* The windows of x, as many as `out` says, with the sizes of w, or without w with the op's dims. */
 static gd_window_form window_form(const options *o, const gd_tensor *w, const int64_t *out, int n) {
     gd_window_form f;
     memcpy(f.before, o->padding, sizeof f.before);
@@ -416,7 +349,9 @@ static void convNd_vjp(gd_vjp *v) {
     if (v->n_in > 2 && v->needs[2]) v->gx[2] = sum_of_channels(v->gy[0], n);
 }
 static double convNd_macs(const gd_op_shapes *s) { return forward_macs(s); }
-static gd_status convNd_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
+static gd_status convNd_reference(gd_kernel_call *k) {
+    return gd_conv_reference(k, GD_CONV_TO_OUTPUT);
+}
 static void convNd_expand(gd_expand *e) {
     e->y[0] = forward_body(e, gd_spatial_axes(e->op, e->attrs));
 }
@@ -426,7 +361,7 @@ static void convNd_expand(gd_expand *e) {
 /*op conv_transpose{1,2,3}d(x, w, b?) -> y  heavy lowp
  * Transposed {}-d convolution, the gradient of conv{}d as a layer: x (N,C,{L|H,W|D,H,W}),
  * w (C,O/groups,{K|KH,KW|KD,KH,KW}), b (O) give y (N,O,{M|OH,OW|OD,OH,OW}) with
- * {M = (L-1)|OH = (H-1)|OD = (D-1)} stride - 2 padding + dilation ({K|KH|KD}-1) + output_padding + 1.
+ * {M|OH|OD} = ({L|H|D}-1) stride - 2 padding + dilation ({K|KH|KD}-1) + output_padding + 1.
  *   stride          int[{}] = 1  step between the windows of y
  *   padding         int[{}] = 0  what is cut off each side of y
  *   output_padding  int[{}] = 0  added to the size of y, at its end
@@ -447,7 +382,7 @@ static void conv_transposeNd_vjp(gd_vjp *v) {
 }
 static double conv_transposeNd_macs(const gd_op_shapes *s) { return transposed_macs(s); }
 static gd_status conv_transposeNd_reference(gd_kernel_call *k) {
-    return run_reference(k, TO_INPUT);
+    return gd_conv_reference(k, GD_CONV_TO_INPUT);
 }
 static void conv_transposeNd_expand(gd_expand *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
@@ -491,7 +426,9 @@ static void conv_forward_vjp(gd_vjp *v) {
     if (v->needs[1]) v->gx[1] = to_weight(v->x[0], v->gy[0], v->x[1], &o, n);
 }
 static double conv_forward_macs(const gd_op_shapes *s) { return forward_macs(s); }
-static gd_status conv_forward_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
+static gd_status conv_forward_reference(gd_kernel_call *k) {
+    return gd_conv_reference(k, GD_CONV_TO_OUTPUT);
+}
 static void conv_forward_expand(gd_expand *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     gd_tensor *x = e->x[0], *w = e->x[1];
@@ -540,7 +477,9 @@ static void conv_grad_input_vjp(gd_vjp *v) {
     if (v->needs[1]) v->gx[1] = to_weight(v->gy[0], v->x[0], v->x[1], &o, n);
 }
 static double conv_grad_input_macs(const gd_op_shapes *s) { return transposed_macs(s); }
-static gd_status conv_grad_input_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
+static gd_status conv_grad_input_reference(gd_kernel_call *k) {
+    return gd_conv_reference(k, GD_CONV_TO_INPUT);
+}
 static void conv_grad_input_expand(gd_expand *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);
     gd_tensor *gy = e->x[0], *w = e->x[1];
@@ -588,7 +527,7 @@ static double conv_grad_weight_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->in[1]) * gd_shape_elements_from(&s->out[0], 1);
 }
 static gd_status conv_grad_weight_reference(gd_kernel_call *k) {
-    return run_reference(k, TO_WEIGHT);
+    return gd_conv_reference(k, GD_CONV_TO_WEIGHT);
 }
 static void conv_grad_weight_expand(gd_expand *e) {
     const int n = gd_spatial_axes(e->op, e->attrs);

@@ -33,6 +33,10 @@ static inline int64_t gd_conv_places(const int64_t size[GD_CONV_AXES]) {
     return size[0] * size[1] * size[2];
 }
 
+/* The reference kernel: the tensor that is made, of the three. */
+typedef enum { GD_CONV_TO_OUTPUT, GD_CONV_TO_INPUT, GD_CONV_TO_WEIGHT } gd_conv_direction;
+gd_status gd_conv_reference(gd_kernel_call *k, gd_conv_direction to);
+
 /* The three directions as windows and products, for a form with the windows of x: f32 for f16 and
  * bf16, without bias. dims are the spatial sizes of x. */
 gd_tensor *gd_conv_output_body(gd_tensor *x, gd_tensor *w, const gd_window_form *f, int64_t groups);

@@ -1,7 +1,7 @@
 /* convolution_body.c - the three directions of a convolution as windows and matrix products.
  *
- * With the windows of x as columns, (N, G, C K, P) for groups G, channels C of a group, K elements of
- * a window and P places of y, and w as (G, O, C K), y is their product (N, G, O, P).
+ * The windows of x are columns, (N, G, C K, P) for groups G, channels C of a group, K elements of a
+ * window and P places of y. With w as (G, O, C K), y is their product (N, G, O, P).
  */
 #include "gradus/ops.h"
 #include "ops/convolution.h"

@@ -66,7 +66,7 @@ static gd_status read_options(const gd_op *op, const void *attrs, int n, options
     return GD_OK;
 }
 
-/* Calls the op of this kind for n axes, such as avg_pool2d, with options by the names in its record. */
+/* Calls the op of this kind for n axes, such as avg_pool2d, with options by their names. */
 static gd_tensor *call_pool(const char *kind, int n, gd_tensor *x, options *o) {
     union {
         gd_avg_pool3d_options windows;
@@ -263,8 +263,8 @@ static gd_status max_poolNd_reference(gd_kernel_call *k) { return run_max(k); }
 static void max_poolNd_expand(gd_expand *e) { max_body(e); }
 
 /*op max_pool{1,2,3}d_with_indices(x) -> y, indices
- * max_pool{}d, and where in its {plane|plane|volume} of x each result was found{|: row times width plus column|} (-1:
- * in an empty window).
+ * max_pool{}d, and where in its {line|plane|volume} of x each result was found, counted in
+ * row-major order (-1: in an empty window).
  *   kernel    int[{}] = none      size of the window
  *   stride    int[{}] = none      step between windows; none: their size
  *   padding   int[{}] = 0         elements on each side that never win
@@ -416,8 +416,8 @@ static gd_status adaptive_max_poolNd_reference(gd_kernel_call *k) { return run_m
 static void adaptive_max_poolNd_expand(gd_expand *e) { max_body(e); }
 
 /*op adaptive_max_pool{1,2,3}d_with_indices(x) -> y, indices
- * adaptive_max_pool{}d, and where in its {plane|plane|volume} of x each result was found{|: row times width plus
- * column|}.
+ * adaptive_max_pool{}d, and where in its {line|plane|volume} of x each result was found, counted in
+ * row-major order.
  *   size int[{}] = none  of the result; -1 keeps that of x
  *   saves indices
  *   gives indices < x[-{}:] or -1

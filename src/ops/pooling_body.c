@@ -114,7 +114,7 @@ static gd_tensor *taps_last(gd_tensor *x, int n) {
     return gd_reshape(gd_permute(x, order), dims);
 }
 
-/* The tap of the maximum, with a last axis of size 1: the first of the largest, but the last NaN. */
+/* The tap of each maximum, (..., 1): that of the last NaN, else of the first of the largest. */
 static gd_tensor *winning_tap(gd_tensor *windows) {
     GD_NO_GRAD;
     gd_max_with_index_outputs most = gd_max_with_index(windows, -1, .keepdim = true);

@@ -1,5 +1,5 @@
-/* spatial.h - what convolution and pooling share: ops over one, two or three spatial axes, which are
- * the last of their tensors, behind batch and channels.
+/* spatial.h - what convolution and pooling share: ops over one, two or three spatial axes, which
+ * are the last of their tensors, behind batch and channels.
  *
  * Numbers of an axis are kept in arrays of three (depth, height, width); an op with fewer axes uses
  * the last entries.
@@ -41,8 +41,8 @@ gd_tensor *gd_merge_axes(gd_tensor *x, int axis);
 /* Zeros with `length` places along the axis, to which slice i of x is added at place index[i]. */
 gd_tensor *gd_scatter_sums(gd_tensor *x, int axis, gd_tensor *index, int64_t length);
 
-/* The places begin, begin + 1, ... of the last n axes, `length` of them along each; zeros outside x.
- * Arrays of n. */
+/* The places begin, begin + 1, ... of the last n axes, `length` of them along each, and zeros
+ * outside of x. Arrays of n. */
 gd_tensor *gd_region(gd_tensor *x, int n, const int64_t *begin, const int64_t *length);
 
 /* --- windows ---------------------------------------------------------------------------------- */

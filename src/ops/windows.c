@@ -160,8 +160,8 @@ static void windows_vjp(gd_vjp *v) {
 }
 
 /*op windows_grad(gy, axis:int, length:int, step:int, dilation:int) -> gx  internal
- * The gradient of windows by its input, which has `length` elements along the axis: each element of a
- * window added to the place that it came from.
+ * The gradient of windows by its input, which has `length` elements along the axis: each element of
+ * a window added to the place that it came from.
  *   saves nothing
  */
 

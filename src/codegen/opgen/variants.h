@@ -6,8 +6,8 @@
  *       onnx Conv   {|caffe Convolution|}
  *
  * A list in braces in the name makes the text a text of variants. Behind the name, {} is the
- * variant's entry of that list and {a|b|c} the variant's alternative. Other braces stay as they are:
- * the words of an option contain neither.
+ * variant's entry of that list and {a|b|c} the variant's alternative. Other braces, such as the
+ * words of an option, stay as they are.
  */
 #ifndef GRADUS_OPGEN_VARIANTS_H
 #define GRADUS_OPGEN_VARIANTS_H
