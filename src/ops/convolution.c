@@ -110,9 +110,8 @@ static gd_status need_weight(const gd_tensor *w, int n, int64_t groups) {
 static gd_status need_channels(const gd_tensor *x, const char *name, int n, int64_t channels) {
     int axis = x->rank - n - 1;
     if (x->dims[axis] == channels) return GD_OK;
-    return gd_op_fail(GD_E_SHAPE,
-                      "'%s' has %lld channels (dimension %d); 'w' and groups ask for %lld", name,
-                      (long long)x->dims[axis], axis, (long long)channels);
+    return gd_op_fail(GD_E_SHAPE, "'%s' has %lld channels (dimension %d); 'w' and groups need %lld",
+                      name, (long long)x->dims[axis], axis, (long long)channels);
 }
 
 static gd_status need_bias(const gd_tensor *b, const gd_tensor *x, int64_t channels) {

@@ -111,8 +111,8 @@ static void pool_scatter_expand(gd_expand *e) {
 }
 
 /*op pool_gather(x, indices, axes:int) -> y  internal
- * The elements of x at their places in planes of so many axes: what max pooling does, once it is
- * known who wins. Place -1 gives 0.
+ * The elements of x at their places in planes of that many axes: max pooling with known places.
+ * Place -1 gives 0.
  *   saves indices
  */
 static gd_status pool_gather_infer(gd_infer *i) {

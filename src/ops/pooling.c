@@ -292,7 +292,7 @@ static int64_t divide_i64(int64_t sum, int64_t divisor) { /* the smallest number
 }
 
 /* Averages of x into y; or, the other way round, y / divisor added to each element of x. Averages
- * of whole numbers are cut towards zero, and sums wrap. */
+ * of integers are cut towards zero, and sums wrap. */
 #define DEFINE_AVERAGE(name, type, sum_type, divide)                                             \
     static void name(const gd_pool *p, bool back, type *x, type *y) {                            \
         const int64_t in = places(p->in), out = places(p->out);                                  \

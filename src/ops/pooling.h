@@ -42,10 +42,10 @@ static inline gd_pool_window gd_pool_window_at(const gd_pool *p, int axis, int64
     const int64_t reach = in - begin;               /* taps at less than this are inside */
     const int64_t taps = reach <= 0 ? 0 : (reach - 1) / step + 1;
     const int64_t end = taps < kernel ? taps : kernel;
-    const int64_t whole =
+    const int64_t padded =
         begin + kernel < in + p->padding[axis] ? kernel : in + p->padding[axis] - begin;
     const int64_t count = end > skip ? end - skip : 0;
-    return (gd_pool_window){begin + skip * step, count, step, p->count_padding ? whole : count};
+    return (gd_pool_window){begin + skip * step, count, step, p->count_padding ? padded : count};
 }
 
 /* The number of axes of the planes of an internal op, from its attribute `dims`; GD_OK if the sizes
