@@ -100,7 +100,7 @@ static gd_status pad_raw(gd_kernel_call *k) {
 
 /* gd_pad_source of all places of a result's axis, for modes that show x everywhere. */
 static gd_tensor *pad_sources(const gd_pad_axis *a, gd_word mode) {
-    gd_tensor *i = gd_positions(a->out, 1), *last = gd_scalar_int(a->n - 1);
+    gd_tensor *i = gd_iota(a->out, 1), *last = gd_scalar_int(a->n - 1);
     if (mode == GD_CIRCULAR) {
         i = gd_remainder(gd_sub(i, gd_scalar_int(a->front)), gd_scalar_int(a->kept));
         return gd_add(i, gd_scalar_int(a->first));
@@ -136,7 +136,7 @@ static gd_tensor *pad_constant(gd_tensor *x, const gd_pad_axis *axes, double val
         const gd_pad_axis *a = &axes[d];
         if (a->kept != a->n) x = gd_narrow(x, d, a->first, a->kept);
         if (a->kept == a->out) continue;
-        gd_tensor *i = gd_sub(gd_positions(a->out, 1), gd_scalar_int(a->front));
+        gd_tensor *i = gd_sub(gd_iota(a->out, 1), gd_scalar_int(a->front));
         gd_tensor *low = gd_scalar_int(0), *high = gd_scalar_int(a->kept - 1);
         gd_tensor *in = gd_logical_and(gd_ge(i, low), gd_le(i, high));
         x = gd_index_select(x, d, gd_minimum(gd_maximum(i, low), high));

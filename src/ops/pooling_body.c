@@ -42,21 +42,21 @@ static gd_tensor *times(gd_tensor *x, int64_t n) { return gd_mul(x, gd_scalar_in
 
 /* The first element of each window, as (out, 1): in the padding where it begins there. */
 static gd_tensor *window_begin(const gd_pool *p, int a) {
-    gd_tensor *o = gd_positions(p->out[a], 2);
+    gd_tensor *o = gd_iota(p->out[a], 2);
     if (!p->adaptive) return plus(times(o, p->stride[a]), -p->padding[a]);
     return gd_floor_divide(times(o, p->in[a]), gd_scalar_int(p->out[a]));
 }
 
 /* The element behind each adaptive window, as (out, 1). */
 static gd_tensor *window_end(const gd_pool *p, int a) {
-    gd_tensor *o = plus(times(plus(gd_positions(p->out[a], 2), 1), p->in[a]), -1);
+    gd_tensor *o = plus(times(plus(gd_iota(p->out[a], 2), 1), p->in[a]), -1);
     return plus(gd_floor_divide(o, gd_scalar_int(p->out[a])), 1);
 }
 
 /* The elements of each window, as (out, taps). A tap outside shows the nearest element of its own
  * window; a window without elements shows any. */
 static gd_tensor *window_table(const gd_pool *p, int a, const window_axis *w) {
-    gd_tensor *taps = gd_positions(w->taps, 1), *begin = window_begin(p, a);
+    gd_tensor *taps = gd_iota(w->taps, 1), *begin = window_begin(p, a);
     if (p->adaptive) return gd_minimum(gd_add(begin, taps), plus(window_end(p, a), -1));
     const int64_t last = w->in - 1;
     gd_tensor *step = gd_scalar_int(p->dilation[a]);
@@ -71,7 +71,7 @@ static gd_tensor *window_table(const gd_pool *p, int a, const window_axis *w) {
 /* Which entries of an adaptive table are elements of their own. */
 static gd_tensor *own_entries(const gd_pool *p, int a, const window_axis *w) {
     gd_tensor *count = gd_sub(window_end(p, a), window_begin(p, a));
-    return gd_lt(gd_positions(w->taps, 1), count);
+    return gd_lt(gd_iota(w->taps, 1), count);
 }
 
 static gd_tensor *table_list(gd_tensor *table, const window_axis *w) {
@@ -119,7 +119,7 @@ static gd_tensor *winning_tap(gd_tensor *windows) {
     GD_NO_GRAD;
     gd_max_with_index_outputs most = gd_max_with_index(windows, -1, .keepdim = true);
     if (!gd_dtype_is_float(gd_tensor_dtype(windows))) return most.indices;
-    gd_tensor *taps = gd_positions(gd_tensor_dim(windows, -1), 1);
+    gd_tensor *taps = gd_iota(gd_tensor_dim(windows, -1), 1);
     gd_tensor *nan = gd_max(gd_where(gd_isnan(windows), taps, gd_scalar_int(-1)),
                             .axis = gd_dims(-1), .keepdim = true);
     return gd_where(gd_isnan(most.values), nan, most.indices);

@@ -32,7 +32,7 @@ gd_tensor *gd_widen(gd_tensor *x);
 gd_tensor *gd_as(gd_tensor *x, gd_dtype dtype);
 
 /* 0, 1, ... n - 1 as i64, with shape (n, 1, ..., 1) of this rank; the device is the thread's. */
-gd_tensor *gd_positions(int64_t n, int rank);
+gd_tensor *gd_iota(int64_t n, int rank);
 
 /* x with axis `axis`, of size a * b, as two axes of sizes a and b; and two neighbours as one. */
 gd_tensor *gd_split_axis(gd_tensor *x, int axis, int64_t a, int64_t b);

@@ -65,7 +65,7 @@ gd_tensor *gd_widen(gd_tensor *x) {
     return x->dtype == GD_F16 || x->dtype == GD_BF16 ? gd_cast(x, GD_F32) : x;
 }
 
-gd_tensor *gd_positions(int64_t n, int rank) {
+gd_tensor *gd_iota(int64_t n, int rank) {
     gd_shape dims = {.rank = rank, .form = 1, .at = {n}};
     for (int d = 1; d < rank; d++) dims.at[d] = 1;
     return gd_reshape(gd_arange(0, n, .dtype = GD_I64), dims);
@@ -208,8 +208,8 @@ static void windows_grad_expand(gd_expand *e) {
     gd_tensor *gy = e->x[0];
     const int rank = gy->rank, axis = (int)(o->axis < 0 ? o->axis + rank - 1 : o->axis);
     const int64_t count = gy->dims[axis], size = gy->dims[rank - 1];
-    gd_tensor *index = gd_add(gd_mul(gd_positions(count, 2), gd_scalar_int(o->step)),
-                              gd_mul(gd_positions(size, 1), gd_scalar_int(o->dilation)));
+    gd_tensor *index = gd_add(gd_mul(gd_iota(count, 2), gd_scalar_int(o->step)),
+                              gd_mul(gd_iota(size, 1), gd_scalar_int(o->dilation)));
     gd_tensor *g = gd_widen(gy);
     g = gd_merge_axes(gd_movedim(g, gd_dims(rank - 1), gd_dims(axis + 1)), axis);
     g = gd_scatter_sums(g, axis, gd_reshape(index, gd_dims(count * size)), o->length);
