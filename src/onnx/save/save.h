@@ -95,6 +95,7 @@ void gd_onnx_cat_body(gd_expand *expand);
 void gd_onnx_transpose_body(gd_expand *expand);
 void gd_onnx_movedim_body(gd_expand *expand);
 void gd_onnx_narrow_body(gd_expand *expand);
+void gd_onnx_windows_body(gd_expand *expand);
 void gd_onnx_stack_body(gd_expand *expand);
 void gd_onnx_flip_body(gd_expand *expand);
 void gd_onnx_flatten_body(gd_expand *expand);
