@@ -11,6 +11,7 @@
 #include "core/copy.h"
 #include "core/thread.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 
 /* --- what the norms share --------------------------------------------------------------------- */
@@ -316,7 +317,7 @@ static void batch_norm_grad_expand(gd_expand *e) {
     gd_tensor *gy = gd_reshape(widened(e->x[0], dtype), dims),
               *x = gd_reshape(widened(e->x[1], dtype), dims);
     gd_tensor *rstd = as_channels(e->x[4]), *from;
-    if (o->training) { /* in terms of x, so that gradients see what mean and rstd are made of */
+    if (o->training && gd_body_differentiates(e)) { /* mean and rstd as functions of x */
         from = gd_sub(x, mean_over(x, axes));
         rstd = gd_rsqrt_plus(mean_over(gd_square(from), axes), o->eps);
     } else from = gd_sub(x, as_channels(e->x[3]));
@@ -468,10 +469,12 @@ static void row_norm_grad_expand(gd_expand *e) {
     int64_t n = x->dims[0], c = x->dims[1], s = x->dims[2];
     gd_shape rows = gd_dims(n, o->groups, c / o->groups * s), axes = gd_dims(0, 2),
              last = gd_dims(2);
-    gd_tensor *from = gd_reshape(x, rows);
-    if (e->x[3]) from = gd_sub(from, mean_over(from, last));
-    gd_tensor *rstd = gd_rsqrt_plus(mean_over(gd_square(from), last), o->eps),
-              *hat = gd_mul(from, rstd);
+    gd_tensor *from = gd_reshape(x, rows), *rstd = gd_reshape(e->x[4], gd_dims(n, o->groups, 1));
+    if (gd_body_differentiates(e)) { /* mean and rstd as functions of x */
+        if (e->x[3]) from = gd_sub(from, mean_over(from, last));
+        rstd = gd_rsqrt_plus(mean_over(gd_square(from), last), o->eps);
+    } else if (e->x[3]) from = gd_sub(from, gd_reshape(e->x[3], gd_dims(n, o->groups, 1)));
+    gd_tensor *hat = gd_mul(from, rstd);
     if (e->x[2]) g = gd_mul(g, as_channels(widened(e->x[2], dtype)));
     g = gd_reshape(g, rows);
     gd_tensor *pull = gd_mul(hat, mean_over(gd_mul(g, hat), last));
