@@ -14,7 +14,6 @@
 #include "ops/loss_class.h"
 
 bool gd_body_differentiates(const gd_expand *body) {
-    if (gd_this_thread.tracer == &gd_no_graph || gd_this_thread.no_grad > 0) return false;
     for (int i = 0; i < body->n_in; i++)
         if (body->x[i] && body->x[i]->kind == GD_SYMBOL) return true;
     return gd_grad_wanted(body->op, body->x, body->n_in);
@@ -25,6 +24,15 @@ gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype) {
 }
 
 gd_tensor *gd_as_list(gd_tensor *x) { return x->rank > 0 ? x : gd_reshape(x, gd_dims(1)); }
+
+gd_tensor *gd_constant_for(const gd_tensor *x, gd_shape dims, gd_number value, gd_dtype dtype) {
+    gd_thread *thread = &gd_this_thread;
+    void *before = thread->tracer;
+    if (x->kind == GD_SYMBOL && !before) thread->tracer = &gd_no_graph;
+    gd_tensor *y = gd_full(dims, value, .dtype = dtype);
+    thread->tracer = before;
+    return y;
+}
 
 /* --- positions -------------------------------------------------------------------------------- */
 
@@ -47,7 +55,7 @@ gd_tensor *gd_take_window(gd_tensor *x, int axis, int64_t first, int64_t n) {
     const int64_t size = gd_tensor_dim(x, axis);
     gd_shape dims = gd_tensor_shape(x);
     dims.at[axis] = n;
-    if (size == 0) return gd_full(dims, 0, .dtype = (gd_dtype)x->dtype);
+    if (size == 0) return gd_constant_for(x, dims, gd_number_of(0), (gd_dtype)x->dtype);
     gd_tensor *wanted = gd_positions(x->rank, axis, first, n, 1);
     gd_tensor *nearest = gd_clamp(wanted, .min = gd_number_of(0), .max = gd_number_of(size - 1));
     return gd_masked_fill(gd_take_positions(x, axis, nearest), gd_ne(wanted, nearest), 0);

@@ -18,6 +18,9 @@ bool gd_body_differentiates(const gd_expand *body);
 /* x, cast if its dtype is another. */
 gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype);
 
+/* A tensor filled with a value, as a result for x: a symbol where x is one. */
+gd_tensor *gd_constant_for(const gd_tensor *x, gd_shape dims, gd_number value, gd_dtype dtype);
+
 /* A tensor of rank 0 as a list of one, others as they are. */
 gd_tensor *gd_as_list(gd_tensor *x);
 

@@ -123,8 +123,8 @@ static gd_status full_like_infer(gd_infer *i) {
 }
 static void full_like_expand(gd_expand *e) {
     const gd_full_like_options *o = e->attrs;
-    e->y[0] = gd_full(gd_tensor_shape(e->x[0]), o->value,
-                      .dtype = o->dtype ? o->dtype : (gd_dtype)e->x[0]->dtype);
+    e->y[0] = gd_constant_for(e->x[0], gd_tensor_shape(e->x[0]), o->value,
+                              o->dtype ? o->dtype : (gd_dtype)e->x[0]->dtype);
 }
 static gd_status full_like_raw(gd_kernel_call *k) {
     const gd_full_like_options *o = k->attrs;

@@ -247,7 +247,9 @@ static void mean_expand(gd_expand *e) {
     const gd_dtype dtype = o->dtype ? o->dtype : (gd_dtype)x->dtype;
     gd_tensor *sum = gd_sum(e->x[0], .axis = gd_mask_axes(mask), .keepdim = o->keepdim,
                             .dtype = gd_wide_dtype(dtype));
-    e->y[0] = gd_as_dtype(gd_divide_by(sum, (double)gd_reduced_count(x, mask)), dtype);
+    const int64_t n = gd_reduced_count(x, mask); /* of nothing it is NaN, and has a gradient */
+    sum = n > 0 ? gd_divide_by(sum, (double)n) : gd_affine(sum, 1, NAN);
+    e->y[0] = gd_as_dtype(sum, dtype);
 }
 static size_t mean_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status mean_reference(gd_kernel_call *k) {

@@ -75,10 +75,12 @@ static gd_tensor *variance_of(gd_tensor *x, const gd_shape *axis, double correct
     const gd_shape axes = gd_mask_axes(mask);
     const double n = (double)gd_reduced_count(x, mask), freedom = n - correction;
     x = gd_as_dtype(x, gd_wide_dtype((gd_dtype)x->dtype));
+    if (n == 0)
+        return gd_affine(gd_sum(x, .axis = axes, .keepdim = keepdim), 1, freedom > 0 ? 0 : NAN);
     gd_tensor *point = gd_stop_gradient(gd_mean(x, .axis = axes, .keepdim = true));
     gd_tensor *distance = gd_sub(x, point);
     return gd_spread(gd_sum(gd_square(distance), .axis = axes, .keepdim = keepdim),
-                     gd_sum(distance, .axis = axes, .keepdim = keepdim), n > 0 ? n : 1,
+                     gd_sum(distance, .axis = axes, .keepdim = keepdim), n,
                      freedom > 0 ? freedom : 0);
 }
 static void var_expand(gd_expand *e) {
@@ -189,8 +191,8 @@ static void logsumexp_expand(gd_expand *e) {
     const gd_shape axes = gd_mask_axes(mask);
     x = gd_as_dtype(x, gd_wide_dtype(dtype));
     if (gd_tensor_numel(x) == 0) { /* there is no largest element */
-        gd_tensor *sum = gd_sum(gd_exp(x), .axis = axes, .keepdim = o->keepdim);
-        e->y[0] = gd_as_dtype(gd_log(sum), dtype);
+        gd_tensor *sum = gd_sum(x, .axis = axes, .keepdim = o->keepdim);
+        e->y[0] = gd_as_dtype(gd_affine(sum, 1, -INFINITY), dtype);
         return;
     }
     gd_tensor *most = gd_max(gd_stop_gradient(x), .axis = axes, .keepdim = true);

@@ -178,7 +178,7 @@ static void diagonal_grad_expand(gd_expand *e) {
     int64_t length;
     if (diagonal_place(&place, rank, o->dims.at, &a, &b, &length) != GD_OK) return;
     if (length == 0) {
-        e->y[0] = gd_full(o->dims, 0, .dtype = (gd_dtype)gy->dtype);
+        e->y[0] = gd_constant_for(gy, o->dims, gd_number_of(0), (gd_dtype)gy->dtype);
         return;
     }
     const int64_t row = o->offset < 0 ? -o->offset : 0, col = o->offset > 0 ? o->offset : 0;
