@@ -171,6 +171,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "isnan", .when = "x:float"},
     {.op = "contiguous", .name = "Identity"},
     {.op = "stop_gradient", .name = "Identity"},
+    {.op = "check_range", .name = "Identity"},
 
     /* products */
     {.op = "matmul", .cast = "y"},
