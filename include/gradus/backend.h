@@ -196,6 +196,7 @@ typedef struct gd_host {
     const char *(*op_name)(const gd_op *op);
     const gd_op_attr *(*op_attr_at)(const gd_op *op, int i);
     unsigned (*op_flags)(const gd_op *op);
+    bool (*op_is_fused)(const gd_op *op);     /* made from several ops for a plan */
     size_t (*op_attrs_size)(const gd_op *op); /* of its options struct */
     const struct gd_ir *(*op_expression)(const gd_op *op);
     /* The options of a call as parameters of its expression, as reals and as integers. */

@@ -15,6 +15,7 @@ enum { PATH_BYTES = 1024, SEARCHED_BYTES = 600 };
 /* --- what a backend may call ------------------------------------------------------------------ */
 
 static void log_warning(const char *text) { gd_notice(GD_LOG_WARNING, "%s", text); }
+static bool is_fused(const gd_op *op) { return op->fusion != NULL; }
 static size_t attrs_size_of(const gd_op *op) { return op->attrs_size; }
 static const gd_ir *expression_of(const gd_op *op) { return op->ir; }
 
@@ -38,6 +39,7 @@ static const gd_host *make_host(void) {
                      .op_name = gd_op_name,
                      .op_attr_at = gd_op_attr_at,
                      .op_flags = gd_op_flags,
+                     .op_is_fused = is_fused,
                      .op_attrs_size = attrs_size_of,
                      .op_expression = expression_of,
                      .op_params = fill_params,

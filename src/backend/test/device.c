@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#include "backend/test/queue.h"
+#include "backend/test/kernels.h"
+#include "ops/codegen_api.h"
 
 const gd_host *test_host;
 
@@ -97,6 +98,8 @@ static gd_status memory_info(gd_device *d, size_t *free_bytes, size_t *total_byt
     return GD_OK;
 }
 
+static gd_fusion_rules fusion; /* the dialect is the library's */
+
 static const gd_device_api api = {
     .kind = "test",
     .dtypes = (1u << GD_DTYPE_COUNT) - 2u,
@@ -118,6 +121,7 @@ static const gd_device_api api = {
     .capture_end = test_capture_end,
     .capture_launch = test_capture_launch,
     .capture_free = test_capture_free,
+    .fusion = &fusion,
 };
 
 static gd_test_controls controls = {.fail_alloc_after = -1};
@@ -128,6 +132,8 @@ GD_API const gd_backend_info gradus_backend_info = GD_BACKEND_INFO("test");
 GD_API gd_status gradus_backend_open(const gd_host *host, gd_backend *backend) {
     static gd_device *devices[] = {&test_device};
     test_host = host;
+    fusion = test_fusion_rules;
+    fusion.dialect = host->codegen->scalar;
     *backend = (gd_backend){devices, 1, test_kernels, test_kernel_count};
     return GD_OK;
 }
