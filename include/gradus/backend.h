@@ -121,8 +121,8 @@ typedef struct gd_device_api {
 
     /* Plans. `enter` and `leave` are one kernel each on the compute queue, which does nothing while
      * the error word is set (but `enter` sets the number of the run). Between capture_begin and
-     * capture_end calls are recorded instead of queued; launch queues them with other boundaries.
-     * NULL: the device cannot capture. */
+     * capture_end calls are recorded instead of queued; launch queues them with other boundaries
+     * (NULL where the capture has none). NULL: the device cannot capture. */
     gd_status (*enter)(gd_device *d, const gd_boundary *boundary);
     gd_status (*leave)(gd_device *d, const gd_boundary *boundary);
     gd_status (*capture_begin)(gd_device *d);

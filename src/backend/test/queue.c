@@ -288,9 +288,9 @@ gd_status test_capture_launch(gd_device *d, gd_capture *capture, const gd_bounda
     launch_task *t = test_task_new(sizeof *t, run_launch, drop_launch);
     if (!t) return GD_E_MEMORY;
     t->capture = capture;
-    t->enter = new_boundary(enter, true);
-    t->leave = new_boundary(leave, false);
-    if (!t->enter || !t->leave) {
+    t->enter = enter ? new_boundary(enter, true) : NULL;
+    t->leave = leave ? new_boundary(leave, false) : NULL;
+    if ((enter && !t->enter) || (leave && !t->leave)) {
         free_task(&t->task);
         return GD_E_MEMORY;
     }

@@ -466,6 +466,21 @@ static gd_status list_buffers(gd_plan *plan) {
     return GD_OK;
 }
 
+/* Cuts the calls where the host has to read a condition. The last segment may be empty. */
+static gd_status cut_segments(gd_plan *plan) {
+    plan->segments = gd_calloc(2 * (size_t)plan->n_calls + 1, sizeof *plan->segments);
+    if (!plan->segments) return no_memory();
+    int first = 0;
+    for (int i = 0; i <= plan->n_calls; i++) {
+        const bool ends = i == plan->n_calls;
+        if (!ends && !(plan->calls[i].step->op->flags & GD_OP_WHOLE)) continue;
+        if (i > first || ends) plan->segments[plan->n_segments++] = (gd_segment){first, i, false};
+        if (!ends) plan->segments[plan->n_segments++] = (gd_segment){i, i + 1, true};
+        first = i + 1;
+    }
+    return GD_OK;
+}
+
 /* Fixed places for what crosses the boundary of a run on an asynchronous device. */
 static gd_status place_boundary(gd_plan *plan) {
     const gd_program *p = plan->program;
@@ -481,18 +496,14 @@ static gd_status place_boundary(gd_plan *plan) {
         plan->boundary += align_bytes(plan->device, p->roots[r].bytes + 1);
         if (number) plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
     }
-    plan->capturable = true;
-    for (int i = 0; i < plan->n_calls; i++) {
-        const unsigned flags = plan->calls[i].step->op->flags;
-        if (flags & GD_OP_RANDOM) plan->noise_slot = 0;
-        if (flags & (GD_OP_WHOLE | GD_OP_DYNAMIC)) plan->capturable = false;
-    }
+    for (int i = 0; i < plan->n_calls; i++)
+        if (plan->calls[i].step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) plan->noise_slot = 0;
     if (plan->noise_slot == 0) {
         plan->noise_slot = plan->boundary;
         plan->boundary += align_bytes(plan->device, sizeof(gd_rng));
     }
     if (plan->boundary == 0) plan->boundary = plan->device->api->alignment;
-    return GD_OK;
+    return cut_segments(plan);
 }
 
 /* What has been folded further is not needed any more. */

@@ -32,6 +32,12 @@ typedef struct gd_place {
     size_t offset;
 } gd_place;
 
+/* Calls that are queued, or captured, together; between segments the host runs a branch or a loop. */
+typedef struct gd_segment {
+    int first, end; /* calls */
+    bool on_host;   /* a call of a control-flow op */
+} gd_segment;
+
 struct gd_plan {
     gd_program *program;
     gd_device *device;
@@ -54,7 +60,8 @@ struct gd_plan {
      * GD_NO_SLOT. */
     size_t *slots, noise_slot, boundary;
     int n_number_words; /* numbers that the host passes to a run */
-    bool capturable;
+    gd_segment *segments;
+    int n_segments;
     gd_guard guard; /* of `idle` */
     gd_instance *idle;
 };

@@ -7,7 +7,8 @@
  * the instance's slab, feeds, numbers and fetches in its boundary block, variables and captured
  * tensors where they are. If one of those gets other memory, the plan is captured again.
  *
- * The first run is not captured: kernels may load code then.
+ * The first run is not captured: kernels may load code then. Where a plan has branches or loops, the
+ * host reads their conditions between captured segments.
  */
 #include <string.h>
 
@@ -15,11 +16,22 @@
 #include "graph/run/instance.h"
 #include "ops/launch.h"
 
+static void free_capture(gd_device *d, gd_capture **capture) {
+    if (*capture) {
+        gd_device_lock(d);
+        d->api->capture_free(d, *capture);
+        gd_device_unlock(d);
+    }
+    *capture = NULL;
+}
+
 gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
     const gd_program *p = plan->program;
     in->copies = gd_calloc((size_t)p->n_roots + 1, sizeof *in->copies);
     in->numbers = gd_calloc((size_t)(plan->n_number_words + 2), sizeof *in->numbers);
-    if (!in->copies || !in->numbers) return gd_fail(GD_E_MEMORY, "no memory for a run");
+    in->captures = gd_calloc((size_t)plan->n_segments + 1, sizeof *in->captures);
+    if (!in->copies || !in->numbers || !in->captures)
+        return gd_fail(GD_E_MEMORY, "no memory for a run");
     GD_TRY(gd_device_alloc(plan->device, plan->boundary, &in->boundary));
     for (int r = 0; r < p->n_roots; r++)
         if (plan->slots[r] != GD_NO_SLOT)
@@ -42,10 +54,9 @@ gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
 
 void gd_boundary_free(gd_plan *plan, gd_instance *in) {
     gd_device *d = plan->device;
-    if (in->capture && gd_device_check(d) == GD_OK) {
-        gd_device_lock(d);
-        d->api->capture_free(d, in->capture);
-        gd_device_unlock(d);
+    if (in->captures && !d->lost) {
+        for (int i = 0; i < plan->n_segments; i++) free_capture(d, &in->captures[i]);
+        gd_free(in->captures);
     }
     for (int i = 0; in->calls && i < plan->n_calls; i++)
         if (in->calls[i].number) gd_call_withdraw(d, in->calls[i].number);
@@ -106,23 +117,52 @@ static gd_boundary make_exit(const gd_plan *plan, gd_instance *in, gd_boundary_c
 
 /* --- runs ------------------------------------------------------------------------------------- */
 
-static gd_status queue_calls(gd_plan *plan, gd_instance *in, const gd_boundary *entry,
-                             const gd_boundary *exit) {
+/* What a run does, from its entry to its exit. */
+typedef struct boundary_run {
+    gd_plan *plan;
+    gd_instance *in;
+    gd_boundary entry, exit;
+    uint64_t run, steps; /* the numbers of random ops */
+} boundary_run;
+
+/* The first segment begins with the entry, the last ends with the assigns and the exit. */
+static gd_status queue_segment(boundary_run *r, int number) {
+    gd_plan *plan = r->plan;
     gd_device *d = plan->device;
-    GD_TRY(d->api->enter(d, entry));
-    GD_TRY(gd_instance_run_calls(plan, in, 0, 0));
-    return d->api->leave(d, exit);
+    const gd_segment *s = &plan->segments[number];
+    if (number == 0) GD_TRY(d->api->enter(d, &r->entry));
+    GD_TRY(gd_instance_run_calls(plan, r->in, s->first, s->end, r->run, r->steps));
+    if (number < plan->n_segments - 1) return GD_OK;
+    GD_TRY(gd_instance_commit(plan, r->in));
+    return d->api->leave(d, &r->exit);
 }
 
-static gd_status capture_calls(gd_plan *plan, gd_instance *in, const gd_boundary *entry,
-                               const gd_boundary *exit) {
-    gd_device *d = plan->device;
-    if (in->capture) d->api->capture_free(d, in->capture);
-    in->capture = NULL;
+static gd_status capture_segment(boundary_run *r, int number) {
+    gd_device *d = r->plan->device;
+    gd_capture **capture = &r->in->captures[number];
+    free_capture(d, capture);
     GD_TRY(d->api->capture_begin(d));
-    gd_status status = queue_calls(plan, in, entry, exit);
-    gd_status ended = d->api->capture_end(d, &in->capture);
+    gd_status status = queue_segment(r, number);
+    gd_status ended = d->api->capture_end(d, capture);
     return status != GD_OK ? status : ended;
+}
+
+/* The lock is held. */
+static gd_status run_segment(boundary_run *r, int number) {
+    gd_instance *in = r->in;
+    gd_device *d = r->plan->device;
+    gd_capture **capture = &in->captures[number];
+    if (!d->api->capture_begin || !in->warmed) return queue_segment(r, number);
+    if (!*capture || in->moved) GD_TRY(capture_segment(r, number));
+    return d->api->capture_launch(d, *capture, number == 0 ? &r->entry : NULL,
+                                  number == r->plan->n_segments - 1 ? &r->exit : NULL);
+}
+
+/* A branch or a loop, whose condition the host reads: the functions are plans of their own. */
+static gd_status run_on_host(boundary_run *r, int number) {
+    const gd_segment *s = &r->plan->segments[number];
+    if (number == 0) GD_TRY(r->plan->device->api->enter(r->plan->device, &r->entry));
+    return gd_instance_run_calls(r->plan, r->in, s->first, s->end, r->run, r->steps);
 }
 
 /* Variables may have been given other memory since the last run. */
@@ -140,23 +180,24 @@ static void bind_variables(const gd_plan *plan, gd_instance *in, gd_tensor *cons
 gd_status gd_boundary_run(gd_plan *plan, gd_instance *in, gd_tensors feeds,
                           gd_tensor *const *variables, uint64_t run, uint64_t steps) {
     gd_device *d = plan->device;
-    const bool captures = d->api->capture_begin && plan->capturable;
-    GD_TRY(gd_device_check(d));
+    boundary_run r = {.plan = plan, .in = in, .run = run, .steps = steps};
+    gd_status status = gd_device_check(d);
+    if (status != GD_OK) return status;
     bind_variables(plan, in, variables);
-    gd_boundary entry = make_entry(plan, in, feeds, run, steps);
-    gd_boundary exit = make_exit(plan, in, in->copies + entry.n_copies);
-    gd_device_lock(d);
-    entry.run = gd_device_number(d);
-    gd_status status = GD_OK;
-    if (captures && in->warmed && (!in->capture || in->moved)) {
-        status = capture_calls(plan, in, &entry, &exit);
-        in->moved = false;
+    r.entry = make_entry(plan, in, feeds, run, steps);
+    r.exit = make_exit(plan, in, in->copies + r.entry.n_copies);
+    r.entry.run = in->run = gd_device_number(d);
+    for (int i = 0; i < plan->n_segments && status == GD_OK; i++) {
+        if (plan->segments[i].on_host) {
+            status = run_on_host(&r, i);
+            continue;
+        }
+        gd_device_lock(d);
+        status = run_segment(&r, i);
+        gd_device_unlock(d);
     }
-    if (status == GD_OK)
-        status = in->capture ? d->api->capture_launch(d, in->capture, &entry, &exit)
-                             : queue_calls(plan, in, &entry, &exit);
-    in->warmed |= status == GD_OK;
-    gd_device_unlock(d);
-    in->run = entry.run;
-    return status;
+    if (status != GD_OK) return status;
+    if (in->warmed) in->moved = false;
+    in->warmed = true;
+    return GD_OK;
 }

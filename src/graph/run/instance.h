@@ -25,8 +25,11 @@ struct gd_instance {
 /* Where root r lies from now on. */
 void gd_instance_bind(const gd_plan *plan, gd_instance *in, int root, void *base);
 
-/* The calls of a run, one after the other, and the copies to variables at its end. */
-gd_status gd_instance_run_calls(gd_plan *plan, gd_instance *in, uint64_t run, uint64_t steps);
+/* Calls `first` to `end` - 1 of a run, one after the other. */
+gd_status gd_instance_run_calls(gd_plan *plan, gd_instance *in, int first, int end, uint64_t run,
+                                uint64_t steps);
+/* The copies to variables at the end of a run. */
+gd_status gd_instance_commit(gd_plan *plan, gd_instance *in);
 
 /* --- asynchronous devices (boundary.c) -------------------------------------------------------- */
 

@@ -105,6 +105,7 @@ void gd_plan_free(gd_plan *plan) {
     gd_free(plan->views_of);
     gd_free(plan->buffers);
     gd_free(plan->slots);
+    gd_free(plan->segments);
     gd_program_free(plan->program);
     gd_free(plan);
 }
@@ -180,17 +181,23 @@ static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_
     return GD_OK;
 }
 
-gd_status gd_instance_run_calls(gd_plan *plan, gd_instance *in, uint64_t run, uint64_t steps) {
-    for (int i = 0; i < plan->n_calls; i++) {
+gd_status gd_instance_run_calls(gd_plan *plan, gd_instance *in, int first, int end, uint64_t run,
+                                uint64_t steps) {
+    for (int i = first; i < end; i++) {
         const gd_pcall *c = &plan->calls[i];
         if ((c->step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) &&
-            plan->device->api->host_reads) { /* WHOLE: the numbers are for its functions */
+            (plan->device->api->host_reads ||
+             (c->step->op->flags & GD_OP_WHOLE))) { /* WHOLE: the numbers are for its functions */
             in->calls[i].rng = c->step->op->flags & GD_OP_RANDOM ? c->step->node->rng : (gd_rng){0};
             in->calls[i].rng.call += run;
             in->calls[i].rng.seed ^= steps;
         }
         GD_TRY(run_call(plan, in, c, &in->calls[i]));
     }
+    return GD_OK;
+}
+
+gd_status gd_instance_commit(gd_plan *plan, gd_instance *in) {
     for (int i = 0; i < plan->n_commit_copies; i++) {
         const gd_pcopy *c = &plan->copies[plan->first_commit_copy + i];
         GD_TRY(gd_copy_view(plan->device, &in->views[c->to], &in->views[c->from]));
@@ -218,7 +225,8 @@ static gd_status run_instance(gd_plan *plan, gd_instance *in, gd_tensors feeds,
     const gd_program *p = plan->program;
     if (plan->device->api->host_reads) {
         bind_roots(plan, in, feeds, variables);
-        GD_TRY(gd_instance_run_calls(plan, in, run, steps));
+        GD_TRY(gd_instance_run_calls(plan, in, 0, plan->n_calls, run, steps));
+        GD_TRY(gd_instance_commit(plan, in));
     } else {
         GD_TRY(gd_boundary_run(plan, in, feeds, variables, run, steps));
     }

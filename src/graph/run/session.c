@@ -153,7 +153,7 @@ static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols
 
 static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values,
                          gd_tensors fetches, size_t limit) {
-    const bool loops = s->level > 0 && s->device->api->host_reads; /* at level 0 no bit changes */
+    const bool loops = s->level > 0; /* at level 0 no bit changes */
     gd_status status = compile_with(s, c, symbols, values, fetches, limit, loops);
     /* a function that no plan can be made of, deep inside of loops */
     return loops && status == GD_E_UNSUPPORTED
