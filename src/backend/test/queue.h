@@ -58,4 +58,12 @@ void test_report(const gd_kernel_call *call, gd_data_problem problem, int64_t el
 extern const gd_kernel test_kernels[];
 extern const int test_kernel_count;
 
+/* Fused ops (kernels_fused.c); the dialect is filled in when the backend is opened. */
+struct gd_fusion_rules;
+extern const struct gd_fusion_rules test_fusion_rules;
+bool test_fused_match(const gd_kernel_call *call);
+gd_status test_fused_prepare(const gd_kernel_call *call, void **prepared, size_t *workspace);
+void test_fused_release(gd_device *d, void *prepared);
+void test_fused(gd_kernel_call *call);
+
 #endif

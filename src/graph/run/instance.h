@@ -16,10 +16,10 @@ struct gd_instance {
     void *boundary;           /* feeds, numbers and fetches at addresses that never change */
     gd_boundary_copy *copies; /* room for those of one boundary */
     gd_boundary_number *numbers;
-    gd_capture *capture;
-    bool moved;   /* a root has another address than at the capture */
-    bool warmed;  /* the plan has run once without a capture */
-    uint64_t run; /* the number of the latest run on its device */
+    gd_capture **captures; /* of the plan's segments */
+    bool moved;            /* a root has another address than at the capture */
+    bool warmed;           /* the plan has run once without a capture */
+    uint64_t run;          /* the number of the latest run on its device */
 };
 
 /* Where root r lies from now on. */
