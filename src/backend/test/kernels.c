@@ -6,23 +6,48 @@
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-#define KERNEL(name, flag)                                                          \
-    {                                                                               \
-        .op = name, .variant = "test", .device = "test", .rank = 10, .flags = flag, \
-        .run = test_kernel_run                                                      \
-    }
+#define KERNEL(name, flag, function) \
+    { .op = name, .variant = "test", .device = "test", .rank = 10, .flags = flag, .run = function }
 enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
 
 /* One line for each: op, flags, body. */
-#define KERNELS(X)                          \
-    X("clone", ANY, test_copy)              \
-    X("elementwise", ANY, test_elementwise) \
-    X("matmul", DOUBLE, test_matmul)        \
+#define KERNELS(X)                                     \
+    X("arange", ANY, test_arange)                      \
+    X("assign", ANY, test_assign)                      \
+    X("check_range", ANY, test_check_range)            \
+    X("clone", ANY, test_copy)                         \
+    X("cumprod", DOUBLE, test_cumprod)                 \
+    X("cumsum", DOUBLE, test_cumsum)                   \
+    X("elementwise", ANY, test_elementwise)            \
+    X("full", ANY, test_full)                          \
+    X("gather", DOUBLE, test_gather)                   \
+    X("group", ANY, test_group)                        \
+    X("key_normals", DOUBLE, test_key_normals)         \
+    X("key_words", DOUBLE, test_key_words)             \
+    X("linear_scan", DOUBLE, test_linear_scan)         \
+    X("matmul", DOUBLE, test_matmul)                   \
+    X("max", DOUBLE, test_max)                         \
+    X("max_with_index", DOUBLE, test_max_with_index)   \
+    X("min", DOUBLE, test_min)                         \
+    X("min_with_index", DOUBLE, test_min_with_index)   \
+    X("multinomial", DOUBLE, test_multinomial)         \
+    X("prod", DOUBLE, test_prod)                       \
+    X("random_key", DOUBLE, test_random_key)           \
+    X("scatter", DOUBLE, test_scatter)                 \
+    X("scatter_add", DOUBLE, test_scatter_add)         \
+    X("scatter_extreme", DOUBLE, test_scatter_extreme) \
+    X("scatter_mul", DOUBLE, test_scatter_mul)         \
+    X("sort", DOUBLE, test_sort)                       \
     X("sum", DOUBLE, test_sum)
+/* Dynamic ops: op, function. */
+#define DYNAMIC_KERNELS(X)     \
+    X("nonzero", test_nonzero) \
+    X("one_hot_found", test_one_hot_found)
 
-#define ENTRY(name, flag, body) KERNEL(name, flag),
-#define BODY(name, flag, body)  body,
-const gd_kernel test_kernels[] = {KERNELS(ENTRY)};
+#define ENTRY(name, flag, body)       KERNEL(name, flag, test_kernel_run),
+#define BODY(name, flag, body)        body,
+#define DYNAMIC_ENTRY(name, function) KERNEL(name, DOUBLE, function),
+const gd_kernel test_kernels[] = {KERNELS(ENTRY) DYNAMIC_KERNELS(DYNAMIC_ENTRY)};
 static const test_body bodies[] = {KERNELS(BODY)};
 const int test_kernel_count = (int)(sizeof test_kernels / sizeof *test_kernels);
 
