@@ -502,8 +502,9 @@ static gd_tensor *even_loss(gd_tensor *x, gd_tensor *logp, gd_tensor *target, gd
 static void index_cross_entropy_expand(gd_expand *e) {
     const gd_index_cross_entropy_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, inside = gd_wide_dtype(dtype);
-    gd_tensor *x = gd_as_dtype(e->x[0], inside), *target = e->x[1],
-              *weight = optional(e->x, e->n_in, 2);
+    gd_tensor *x = gd_as_dtype(e->x[0], inside), *weight = optional(e->x, e->n_in, 2);
+    gd_tensor *target = /* here, so that a failure does not name nll_loss */
+        checked_targets(e->x[1], gd_tensor_dim(x, class_axis(x)), o->ignore_index);
     if (weight) weight = gd_as_dtype(weight, inside);
     double smoothing = o->label_smoothing, classes = (double)gd_tensor_dim(x, class_axis(x));
     gd_tensor *logp = gd_log_softmax(x, .axis = class_axis(x));
