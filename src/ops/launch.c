@@ -216,6 +216,8 @@ static gd_status launch(const gd_op *op, gd_kernel_call *call, gd_device *device
 gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
     if (gd_this_thread.postponed) return gd_postpone_call(op, call, device);
     if (!device->api->host_reads) {
+        call->op = op;
+        call->device = device;
         const bool has_kernel = gd_kernel_select(op, call, device->api->kind) != NULL;
         return !has_kernel && gd_fallback_allowed(op) ? gd_run_fallback(op, call, device)
                                                       : launch(op, call, device);

@@ -131,7 +131,7 @@ TEST(a_failed_run_and_those_behind_it_change_nothing) {
 /* --- numbers of the host ---------------------------------------------------------------------- */
 
 static gd_tensors scale_by_captured(gd_tensors in, void *user) {
-    return gd_list(gd_mul(in.at[0], user));
+    return gd_listed(gd_mul(in.at[0], user));
 }
 
 TEST(a_captured_scalar_of_the_host_stays_live) {
@@ -159,7 +159,7 @@ static gd_tensors train_step(gd_tensors in, void *user) {
     gd_optimizer_zero_grad(t->adam);
     gd_backward(loss);
     gd_optimizer_step(t->adam);
-    return gd_list(loss);
+    return gd_listed(loss);
 }
 
 TEST(a_replayed_training_step_is_one_launch) {

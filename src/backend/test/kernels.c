@@ -47,8 +47,20 @@ enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
 #define ENTRY(name, flag, body)       KERNEL(name, flag, test_kernel_run),
 #define BODY(name, flag, body)        body,
 #define DYNAMIC_ENTRY(name, function) KERNEL(name, DOUBLE, function),
-const gd_kernel test_kernels[] = {KERNELS(ENTRY) DYNAMIC_KERNELS(DYNAMIC_ENTRY)};
-static const test_body bodies[] = {KERNELS(BODY)};
+/* Fused ops prepare their kernel: it is compiled. */
+#define FUSED_ENTRY(name)           \
+    {.op = name,                    \
+     .variant = "scalar",           \
+     .device = "test",              \
+     .rank = 20,                    \
+     .flags = GD_KERNEL_CHECKED,    \
+     .match = test_fused_match,     \
+     .run = test_kernel_run,        \
+     .prepare = test_fused_prepare, \
+     .release = test_fused_release},
+const gd_kernel test_kernels[] = {KERNELS(ENTRY) FUSED_ENTRY("elementwise") FUSED_ENTRY(
+    "fused_reduction") DYNAMIC_KERNELS(DYNAMIC_ENTRY)};
+static const test_body bodies[] = {KERNELS(BODY) test_fused, test_fused};
 const int test_kernel_count = (int)(sizeof test_kernels / sizeof *test_kernels);
 
 /* --- queueing --------------------------------------------------------------------------------- */
