@@ -235,7 +235,7 @@ gd_tensor *gd_empty_at(const char *site, gd_shape shape, gd_dtype dtype) {
     gd_status status = gd_shape_bytes(shape, dtype, &bytes);
     if (status != GD_OK) return gd_tensor_fail(status);
     gd_tensor *t = gd_tensor_new(gd_default_device(), dtype, shape.rank, shape.at);
-    return t ? t : gd_tensor_fail(GD_E_MEMORY);
+    return t ? t : gd_tensor_fail(gd_this_thread.noted);
 }
 
 /* A tensor that is made but not returned: the scope frees it, where there is one. */

@@ -211,7 +211,7 @@ gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t 
     size_t bytes;
     GD_TRY(gd_dims_bytes(rank, dims, view->dtype, &bytes));
     gd_storage *storage = gd_storage_new(call->device, bytes);
-    if (!storage) return GD_E_MEMORY;
+    if (!storage) return gd_this_thread.noted;
     gd_storage_release(call->made[i]);
     call->made[i] = storage;
     view->data = storage->data;
@@ -260,7 +260,7 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
             m->view_of >= 0
                 ? gd_tensor_view(call->in[m->view_of], m->rank, m->dims, m->strides, m->offset)
                 : gd_tensor_new(m->device ? m->device : device, m->dtype, m->rank, m->dims);
-        if (!y) status = GD_E_MEMORY;
+        if (!y) status = gd_this_thread.noted;
         else {
             call->out[i] = y;
             gd_view_set(view, y);
@@ -346,7 +346,7 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
         }
         if (i > 0 && t->storage == x->storage && !same_memory(t, x)) { /* overlaps: read it first */
             gd_tensor *copy = gd_tensor_new(t->device, (gd_dtype)t->dtype, t->rank, t->dims);
-            if (!copy) status = GD_E_MEMORY;
+            if (!copy) status = gd_this_thread.noted;
             else {
                 status = gd_copy_tensor(copy, t);
                 t = copy;

@@ -152,7 +152,7 @@ gd_status gd_plan_prepare(gd_plan *plan, gd_instance *in) {
         if (!s || atomic_load(&s->refs) > 1) {
             gd_storage *fresh =
                 gd_storage_new(plan->device, plan->program->roots[plan->buffers[i]].bytes);
-            if (!fresh) return GD_E_MEMORY;
+            if (!fresh) return gd_this_thread.noted;
             gd_storage_release(s);
             in->fetched[i] = s = fresh;
         }
