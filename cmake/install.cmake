@@ -5,6 +5,8 @@ include(CMakePackageConfigHelpers)
 install(TARGETS gradus gradus_static EXPORT gradusTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# The tests' own device, for `cmake --install --component testing`.
+install(TARGETS gradus_backend_test LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gradus COMPONENT testing EXCLUDE_FROM_ALL)
 install(DIRECTORY include/gradus DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY ${GEN}/gradus/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradus FILES_MATCHING PATTERN "*.h")
 

@@ -142,10 +142,36 @@ gradus.gd_release(t)
 PYTHON
 }
 
+# Backends that are installed beside the library, and ones that are refused.
+backend() {
+    require pkg-config
+    fresh_work
+    cmake --install "$BUILD" --prefix "$PREFIX" --component testing >/dev/null
+    folder=$(libdir)/gradus
+    [ -f "$folder/libgradus_test.so" ] || fail "libgradus_test.so is not installed"
+    if readelf -d "$folder/libgradus_test.so" | grep -q "NEEDED.*libgradus"; then fail "the backend links Gradus"; fi
+    echo "no library" >libgradus_text.so
+    for fault in other older layout empty; do
+        upper=$(echo $fault | tr '[:lower:]' '[:upper:]')
+        # shellcheck disable=SC2046,SC2086
+        $CC -std=gnu11 $warnings $FLAGS -fPIC -shared -D$upper -DKIND="\"$fault\"" "$here/bad_backend.c" \
+            $(pc --cflags) -o libgradus_$fault.so
+    done
+    # shellcheck disable=SC2046,SC2086
+    $CC -std=gnu11 $warnings $FLAGS "$here/backend.c" $(pc --cflags --libs) -o backend
+    GRADUS_BACKEND_PATH=$work run ./backend
+    # the generated suites on the installed device
+    for family in elementwise reduce matmul indexing; do
+        GRADUS_BACKEND_PATH=$folder "$BUILD/tests/test_ops" --suite modes --family $family ||
+            fail "the suite modes of $family"
+    done
+}
+
 case $what in
 prefix) install_prefix ;;
 soname | symbols | pkgconfig | static) "$what" ;;
 cmake) cmake_package ;;
+backend) backend ;;
 no-build-paths) no_build_paths ;;
 dlopen-c) dlopen_c ;;
 dlopen-python) dlopen_python ;;
