@@ -152,7 +152,7 @@ static gd_status begin(job *j, gd_attention_inputs in) {
 
 static size_t blocks_scratch(const gd_kernel_call *k) {
     (void)k;
-    return gd_gemm_most_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, GD_F32);
+    return gd_gemm_max_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, GD_F32);
 }
 
 /*kernel attention_forward.blocks  rank 10  wide  scratch blocks_scratch

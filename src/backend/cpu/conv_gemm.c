@@ -135,7 +135,7 @@ static gd_status output_piece(void *arg, int64_t i, char *memory) {
                  .c = {memory, p->dtype, end - begin, 1},
                  .fill_b = p->dtype == GD_F64 ? GD_ISA_CALL(gd_conv_fill_f64)
                                               : GD_ISA_CALL(gd_conv_fill_f32),
-                 .filler = &columns};
+                 .fill_context = &columns};
     const bool direct = p->direct && begin / places == (end - 1) / places;
     if (direct)
         g.c = (gd_gemm_out){
@@ -394,8 +394,8 @@ gd_status gd_conv_gemm_input(const gd_conv_call *call) {
 
 /* --- w = y * columns^T ------------------------------------------------------------------------ */
 
-/* Pieces: (part of the columns, group, cut of the rows). Each sums its columns in order; where there
- * are several parts they have sums of their own, added up in order at the end. */
+/* Pieces: (part of the columns, group, cut of the rows). Each sums its columns in order; where
+ * there are several parts they have sums of their own, added up in order at the end. */
 typedef struct {
     const gd_conv_call *call;
     int64_t rows, columns;
@@ -470,7 +470,7 @@ static gd_status weight_piece(void *arg, int64_t i, char *memory) {
                  .b = {NULL, dtype, 0, 1},
                  .fill_b = dtype == GD_F64 ? GD_ISA_CALL(gd_conv_fill_turned_f64)
                                            : GD_ISA_CALL(gd_conv_fill_turned_f32),
-                 .filler = &columns};
+                 .fill_context = &columns};
     for (int64_t j = gd_cut(p->columns, part, p->parts); j < end; j += p->tile) {
         const int64_t tile_end = gd_least(j + p->tile, end);
         const gd_gemm_in y = matrix_of_y(call, group, j, tile_end, memory);
@@ -478,7 +478,7 @@ static gd_status weight_piece(void *arg, int64_t i, char *memory) {
         g.k = tile_end - j;
         for (int64_t o = 0; o < c->co; o += TILE_ROWS) {
             g.m = gd_least(TILE_ROWS, c->co - o);
-            g.a = gd_gemm_in_from(y, o, 0);
+            g.a = gd_gemm_in_at(y, o, 0);
             g.c = (gd_gemm_out){at(sums, dtype, (group * c->co + o) * p->rows + first), dtype,
                                 p->rows, 1};
             GD_TRY(multiply_block(&g));

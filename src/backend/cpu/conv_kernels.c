@@ -37,7 +37,7 @@ static bool is_float(const gd_kernel_call *k) { return gd_dtype_is_float(k->out[
 
 /* Windows by kernels, in blocks of any size. */
 static size_t products(const gd_kernel_call *k) {
-    return gd_gemm_most_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, k->in[0].dtype);
+    return gd_gemm_max_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, k->in[0].dtype);
 }
 
 /*kernel conv1d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products

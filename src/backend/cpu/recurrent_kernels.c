@@ -244,7 +244,7 @@ static gd_status run_chunk(job *j, const char *x, int64_t done, int64_t count, i
 }
 
 static size_t recurrent_sequence_scratch(const gd_kernel_call *k) {
-    return gd_gemm_most_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, k->in[0].dtype);
+    return gd_gemm_max_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, k->in[0].dtype);
 }
 
 /*kernel recurrent.sequence  rank 10  wide
