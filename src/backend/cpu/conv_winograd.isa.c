@@ -1,4 +1,4 @@
-/* conv_winograd.isa.c - the transforms and products of conv_winograd.h, with vectors. */
+/* conv_winograd.isa.c - the vectorized transforms and products of conv_winograd.h. */
 #include "backend/cpu/conv_winograd.h"
 
 #include <string.h>
@@ -18,7 +18,8 @@ int GD_ISA_FN(gd_wino_vector)(void) { return VL; }
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* --- turning pixels and channels -------------------------------------------------------------- */
+/* --- transposing between (channels, pixels) and (pixels, channels)
+ * ----------------------------- */
 
 #if V_BYTES == 64
 #define ZIP_LOW(a, b) \
@@ -33,8 +34,9 @@ static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
-/* Rows become columns: zipping the halves of a list of vectors as often as 2 divides its length. */
-V_FN void turn(vf32 v[VL]) {
+/* Transposes a VL x VL block in registers: log2(VL) rounds of interleaving the first half of the
+ * vectors with the second half. */
+V_FN void transpose_square(vf32 v[VL]) {
     UNROLL for (int step = 1; step < VL; step *= 2) {
         vf32 z[VL];
         UNROLL for (int i = 0; i < VL / 2; i++) {
@@ -45,43 +47,44 @@ V_FN void turn(vf32 v[VL]) {
     }
 }
 
-/* `count` numbers of each of up to VL lanes, `step` apart -> count vectors; absent lanes are 0. */
+/* Transposes up to VL rows of `count` numbers, `step` apart, to `count` vectors; missing lanes are
+ * 0. */
 static void gather_lanes(const float *from, int64_t step, int64_t lanes, int64_t count, float *to) {
     for (int64_t p = 0; p < count; p += VL) {
-        const int part = (int)min64(VL, count - p);
+        const int block = (int)min64(VL, count - p);
         vf32 v[VL];
-        if (lanes == VL && part == VL) {
+        if (lanes == VL && block == VL) {
             UNROLL for (int i = 0; i < VL; i++) v[i] = v_load_f32(from + i * step + p);
         } else {
             for (int i = 0; i < VL; i++)
-                v[i] = i < lanes ? v_load_part_f32(from + i * step + p, part) : (vf32){0};
+                v[i] = i < lanes ? v_load_part_f32(from + i * step + p, block) : (vf32){0};
         }
-        turn(v);
-        if (part == VL) {
+        transpose_square(v);
+        if (block == VL) {
             UNROLL for (int i = 0; i < VL; i++) v_store_f32(to + (p + i) * VL, v[i]);
         } else {
-            for (int i = 0; i < part; i++) v_store_f32(to + (p + i) * VL, v[i]);
+            for (int i = 0; i < block; i++) v_store_f32(to + (p + i) * VL, v[i]);
         }
     }
 }
 
-/* The other way. */
+/* The inverse of gather_lanes. */
 static void scatter_lanes(const float *from, float *to, int64_t step, int64_t lanes,
                           int64_t count) {
     for (int64_t p = 0; p < count; p += VL) {
-        const int part = (int)min64(VL, count - p);
+        const int block = (int)min64(VL, count - p);
         vf32 v[VL];
-        if (part == VL) {
+        if (block == VL) {
             UNROLL for (int i = 0; i < VL; i++) v[i] = v_load_f32(from + (p + i) * VL);
         } else {
             for (int i = 0; i < VL; i++)
-                v[i] = i < part ? v_load_f32(from + (p + i) * VL) : (vf32){0};
+                v[i] = i < block ? v_load_f32(from + (p + i) * VL) : (vf32){0};
         }
-        turn(v);
-        if (lanes == VL && part == VL) {
+        transpose_square(v);
+        if (lanes == VL && block == VL) {
             UNROLL for (int i = 0; i < VL; i++) v_store_f32(to + i * step + p, v[i]);
         } else {
-            for (int i = 0; i < lanes; i++) v_store_part_f32(to + i * step + p, v[i], part);
+            for (int i = 0; i < lanes; i++) v_store_part_f32(to + i * step + p, v[i], block);
         }
     }
 }
@@ -92,13 +95,13 @@ static void scatter_lanes(const float *from, float *to, int64_t step, int64_t la
 #define POINT_2  1.5
 #define SQUARE_1 (POINT_1 * POINT_1)
 #define SQUARE_2 (POINT_2 * POINT_2)
-/* One over the product of a point's distances to the others. */
+/* 1 / the product of a point's distances to the other points. */
 #define NORM_0 (1 / (SQUARE_1 * SQUARE_2))
 #define NORM_1 (1 / (2 * SQUARE_1 * (SQUARE_1 - SQUARE_2)))
 #define NORM_2 (1 / (2 * SQUARE_2 * (SQUARE_2 - SQUARE_1)))
 
-/* x: a values to a values. */
-V_FN void transform_x(const int m, const vf32 *d, vf32 *o) {
+/* Input transform (B^T): a values -> a values. */
+V_FN void input_transform(const int m, const vf32 *d, vf32 *o) {
     if (m == 2) {
         o[0] = d[0] - d[2];
         o[1] = d[1] + d[2];
@@ -120,8 +123,8 @@ V_FN void transform_x(const int m, const vf32 *d, vf32 *o) {
     o[5] = v_fma_f32(product, d[1], v_fma_f32(sum, d[3], d[5]));
 }
 
-/* Products: a values to m values of y. */
-V_FN void transform_y(const int m, const vf32 *d, vf32 *o) {
+/* Output transform (A^T): a products -> m values of y. */
+V_FN void output_transform(const int m, const vf32 *d, vf32 *o) {
     if (m == 2) {
         o[0] = d[0] + d[1] + d[2];
         o[1] = d[1] - d[2] - d[3];
@@ -135,8 +138,8 @@ V_FN void transform_y(const int m, const vf32 *d, vf32 *o) {
                      v_fma_f32(SPLAT(POINT_1 * SQUARE_1), odd_1, d[5]));
 }
 
-/* The transpose of transform_y: m values of a gradient of y to a values. */
-V_FN void transform_gradient(const int m, const vf32 *d, vf32 *o) {
+/* The transpose of the output transform (A): m gradients of y -> a values. */
+V_FN void output_transform_transposed(const int m, const vf32 *d, vf32 *o) {
     if (m == 2) {
         o[0] = d[0];
         o[1] = d[0] + d[1];
@@ -156,8 +159,8 @@ V_FN void transform_gradient(const int m, const vf32 *d, vf32 *o) {
     o[5] = d[3];
 }
 
-/* A kernel: 3 values to a values. */
-V_FN void transform_kernel(const int m, const vf32 *d, vf32 *o) {
+/* Kernel transform (G): 3 taps -> a values. */
+V_FN void kernel_transform(const int m, const vf32 *d, vf32 *o) {
     if (m == 2) {
         const vf32 even = (d[0] + d[2]) * 0.5f, odd = d[1] * 0.5f;
         o[0] = d[0];
@@ -177,8 +180,8 @@ V_FN void transform_kernel(const int m, const vf32 *d, vf32 *o) {
     o[5] = d[2];
 }
 
-/* The transpose of transform_kernel: a values to 3 values of the gradient of a kernel. */
-V_FN void transform_weight(const int m, const vf32 *d, vf32 *o) {
+/* The transpose of the kernel transform (G^T): a values -> 3 gradients of taps. */
+V_FN void kernel_transform_transposed(const int m, const vf32 *d, vf32 *o) {
     if (m == 2) {
         o[0] = d[0] + (d[1] + d[2]) * 0.5f;
         o[1] = (d[1] - d[2]) * 0.5f;
@@ -193,22 +196,22 @@ V_FN void transform_weight(const int m, const vf32 *d, vf32 *o) {
                      v_fma_f32(SPLAT(NORM_2 * SQUARE_2), sum_2, d[5]));
 }
 
-/* --- tiles in --------------------------------------------------------------------------------- */
+/* --- image -> transformed tiles --------------------------------------------------------------- */
 
-/* An image seen through a grid of tiles: `side` pixels, the next tile m pixels on. */
+/* An image divided into tiles of `side` pixels at a distance of m pixels; neighbours overlap. */
 typedef struct {
     const float *data; /* planes of h * w */
     int64_t channels, h, w;
     int64_t before_h, before_w;
     int side;
-    int64_t row_step, plane_step; /* of the matrices written */
+    int64_t row_step, plane_step; /* strides of the transformed tiles */
 } image_grid;
 
-/* One row of tiles: first down the columns of pixels, then along the rows. `pixels` has the rows of
- * the image that are inside, from row `first` on, as vectors. */
-V_FN void tiles_in(const int m, const bool gradient, const gd_wino *g, const image_grid *im,
-                   int64_t tile_row, const float *pixels, int64_t first, float *tiles,
-                   vf32 *columns) {
+/* Transforms one row of tiles: first along the columns of pixels, then along the rows. `pixels` has
+ * the image rows that are not padding, from row `first` on, as vectors of channels. */
+V_FN void transform_tile_row(const int m, const bool gradient, const gd_wino *g,
+                             const image_grid *im, int64_t tile_row, const float *pixels,
+                             int64_t first, float *tiles, vf32 *columns) {
     const int a = m + 2, side = gradient ? m : a;
     const int64_t width = g->tiles_w * m + side - m;
     const float *row[A_MAX];
@@ -221,8 +224,8 @@ V_FN void tiles_in(const int m, const bool gradient, const gd_wino *g, const ima
         vf32 d[A_MAX], o[A_MAX];
         UNROLL for (int j = 0; j < side; j++) d[j] =
             x < 0 || x >= im->w || !row[j] ? (vf32){0} : v_load_f32(row[j] + x * VL);
-        if (gradient) transform_gradient(m, d, o);
-        else transform_x(m, d, o);
+        if (gradient) output_transform_transposed(m, d, o);
+        else input_transform(m, d, o);
         UNROLL for (int j = 0; j < a; j++) columns[i * a + j] = o[j];
     }
     for (int64_t t = 0; t < g->tiles_w; t++) {
@@ -231,35 +234,36 @@ V_FN void tiles_in(const int m, const bool gradient, const gd_wino *g, const ima
         UNROLL for (int j = 0; j < a; j++) {
             vf32 d[A_MAX], o[A_MAX];
             UNROLL for (int i = 0; i < side; i++) d[i] = c[i * a + j];
-            if (gradient) transform_gradient(m, d, o);
-            else transform_x(m, d, o);
+            if (gradient) output_transform_transposed(m, d, o);
+            else input_transform(m, d, o);
             UNROLL for (int i = 0; i < a; i++) v_store_f32(to + (j * a + i) * im->plane_step, o[i]);
         }
     }
 }
 
-static void tiles_in_x4(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
-                        int64_t f, float *t, vf32 *c) {
-    tiles_in(4, false, g, im, r, p, f, t, c);
+static void input_tile_row_4(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
+                             int64_t f, float *t, vf32 *c) {
+    transform_tile_row(4, false, g, im, r, p, f, t, c);
 }
-static void tiles_in_x2(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
-                        int64_t f, float *t, vf32 *c) {
-    tiles_in(2, false, g, im, r, p, f, t, c);
+static void input_tile_row_2(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
+                             int64_t f, float *t, vf32 *c) {
+    transform_tile_row(2, false, g, im, r, p, f, t, c);
 }
-static void tiles_in_y4(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
-                        int64_t f, float *t, vf32 *c) {
-    tiles_in(4, true, g, im, r, p, f, t, c);
+static void gradient_tile_row_4(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
+                                int64_t f, float *t, vf32 *c) {
+    transform_tile_row(4, true, g, im, r, p, f, t, c);
 }
-static void tiles_in_y2(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
-                        int64_t f, float *t, vf32 *c) {
-    tiles_in(2, true, g, im, r, p, f, t, c);
+static void gradient_tile_row_2(const gd_wino *g, const image_grid *im, int64_t r, const float *p,
+                                int64_t f, float *t, vf32 *c) {
+    transform_tile_row(2, true, g, im, r, p, f, t, c);
 }
 
-/* Rows of tiles, image by image and channel vector by channel vector. */
-static void rows_in(const gd_wino *g, const image_grid *im, int64_t row, int64_t row_end,
-                    int64_t group, int64_t group_end, float *tiles, float *scratch,
-                    void (*one_row)(const gd_wino *, const image_grid *, int64_t, const float *,
-                                    int64_t, float *, vf32 *)) {
+/* Transforms rows of tiles, one channel vector and one image at a time. */
+static void transform_image_rows(const gd_wino *g, const image_grid *im, int64_t row,
+                                 int64_t row_end, int64_t group, int64_t group_end, float *tiles,
+                                 float *scratch,
+                                 void (*one_row)(const gd_wino *, const image_grid *, int64_t,
+                                                 const float *, int64_t, float *, vf32 *)) {
     vf32 *columns = (vf32 *)(void *)scratch;
     float *pixels = scratch + (g->tiles_w * g->m + 2) * g->a * VL;
     for (int64_t c = group; c < group_end; c++) {
@@ -285,22 +289,22 @@ void GD_ISA_FN(gd_wino_input)(const gd_wino *g, const float *x, int64_t row, int
                               int64_t group, int64_t group_end, float *tiles, float *scratch) {
     const image_grid im = {x,           g->ci, g->in_h,  g->in_w,   g->before_h,
                            g->before_w, g->a,  g->x_row, g->x_plane};
-    rows_in(g, &im, row, row_end, group, group_end, tiles, scratch,
-            g->m == 4 ? tiles_in_x4 : tiles_in_x2);
+    transform_image_rows(g, &im, row, row_end, group, group_end, tiles, scratch,
+                         g->m == 4 ? input_tile_row_4 : input_tile_row_2);
 }
 
 void GD_ISA_FN(gd_wino_gradient)(const gd_wino *g, const float *y, int64_t row, int64_t row_end,
                                  int64_t group, int64_t group_end, float *tiles, float *scratch) {
     const image_grid im = {y, g->co, g->out_h, g->out_w, 0, 0, g->m, g->y_row, g->y_plane};
-    rows_in(g, &im, row, row_end, group, group_end, tiles, scratch,
-            g->m == 4 ? tiles_in_y4 : tiles_in_y2);
+    transform_image_rows(g, &im, row, row_end, group, group_end, tiles, scratch,
+                         g->m == 4 ? gradient_tile_row_4 : gradient_tile_row_2);
 }
 
-/* --- tiles out -------------------------------------------------------------------------------- */
+/* --- products -> image ------------------------------------------------------------------------ */
 
-/* One row of tiles of a channel vector -> pixels, `rows` of them. */
-V_FN void tiles_out(const int m, const bool relu, const gd_wino *g, const float *products,
-                    vf32 bias, int64_t rows, float *pixels) {
+/* Output transform of one row of tiles of a channel vector -> `rows` rows of pixels. */
+V_FN void inverse_tile_row(const int m, const bool relu, const gd_wino *g, const float *products,
+                           vf32 bias, int64_t rows, float *pixels) {
     const int a = m + 2;
     const vf32 zero = {0};
     for (int64_t t = 0; t < g->tiles_w; t++) {
@@ -309,14 +313,14 @@ V_FN void tiles_out(const int m, const bool relu, const gd_wino *g, const float 
         UNROLL for (int j = 0; j < a; j++) {
             vf32 d[A_MAX];
             UNROLL for (int i = 0; i < a; i++) d[i] = v_load_f32(from + (j * a + i) * g->y_plane);
-            transform_y(m, d, half[j]);
+            output_transform(m, d, half[j]);
         }
         const int64_t columns = min64(m, g->out_w - t * m);
         float *to = pixels + t * m * VL;
         UNROLL for (int i = 0; i < m; i++) {
             vf32 d[A_MAX], o[M_MAX];
             UNROLL for (int j = 0; j < a; j++) d[j] = half[j][i];
-            transform_y(m, d, o);
+            output_transform(m, d, o);
             if (i < columns) {
                 UNROLL for (int j = 0; j < m; j++) {
                     const vf32 v = o[j] + bias;
@@ -329,15 +333,15 @@ V_FN void tiles_out(const int m, const bool relu, const gd_wino *g, const float 
     }
 }
 
-static void tiles_out_4(const gd_wino *g, const float *products, vf32 bias, int64_t rows,
-                        float *pixels) {
-    if (g->relu) tiles_out(4, true, g, products, bias, rows, pixels);
-    else tiles_out(4, false, g, products, bias, rows, pixels);
+static void inverse_tile_row_4(const gd_wino *g, const float *products, vf32 bias, int64_t rows,
+                               float *pixels) {
+    if (g->relu) inverse_tile_row(4, true, g, products, bias, rows, pixels);
+    else inverse_tile_row(4, false, g, products, bias, rows, pixels);
 }
-static void tiles_out_2(const gd_wino *g, const float *products, vf32 bias, int64_t rows,
-                        float *pixels) {
-    if (g->relu) tiles_out(2, true, g, products, bias, rows, pixels);
-    else tiles_out(2, false, g, products, bias, rows, pixels);
+static void inverse_tile_row_2(const gd_wino *g, const float *products, vf32 bias, int64_t rows,
+                               float *pixels) {
+    if (g->relu) inverse_tile_row(2, true, g, products, bias, rows, pixels);
+    else inverse_tile_row(2, false, g, products, bias, rows, pixels);
 }
 
 void GD_ISA_FN(gd_wino_output)(const gd_wino *g, const float *products, int64_t row,
@@ -350,8 +354,8 @@ void GD_ISA_FN(gd_wino_output)(const gd_wino *g, const float *products, int64_t 
             const int64_t image = r / g->tiles_h, at = r % g->tiles_h * g->m,
                           rows = min64(g->m, g->out_h - at);
             const float *from = products + (r - row) * g->tiles_w * g->y_row + c * VL;
-            if (g->m == 4) tiles_out_4(g, from, add, rows, scratch);
-            else tiles_out_2(g, from, add, rows, scratch);
+            if (g->m == 4) inverse_tile_row_4(g, from, add, rows, scratch);
+            else inverse_tile_row_2(g, from, add, rows, scratch);
             scatter_lanes(scratch, y + ((image * g->co + c * VL) * g->out_h + at) * g->out_w,
                           g->out_h * g->out_w, lanes, rows * g->out_w);
         }
@@ -360,50 +364,52 @@ void GD_ISA_FN(gd_wino_output)(const gd_wino *g, const float *products, int64_t 
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-/* The highest product of H rows by W vectors for each W, as in gemm_kernel.h. */
+/* The largest micro-kernel, H tiles by W vectors of channels, for each W; see
+ * gemm_microkernel.h. */
 #if V_BYTES == 64
 enum { W_MAX = 3, H_MAX = 14 };
-static const int highest[W_MAX + 1] = {0, 14, 14, 8};
+static const int max_rows[W_MAX + 1] = {0, 14, 14, 8};
 #else
 enum { W_MAX = 2, H_MAX = 6 };
-static const int highest[W_MAX + 1] = {0, 6, 6};
+static const int max_rows[W_MAX + 1] = {0, 6, 6};
 #endif
 
-/* Output channels are cut into panels of up to W_MAX vectors. Packed kernels are, for each plane
- * and panel, (ci, width of the panel). */
+/* Output channels are divided into panels of at most W_MAX vectors. Packed kernels are (ci, width
+ * of the panel) for each plane and panel. */
 typedef struct {
     int64_t vectors, panels;
-} paneling;
+} panel_split;
 
-static paneling panels_of(const gd_wino *g) {
+static panel_split channel_panels(const gd_wino *g) {
     const int64_t vectors = (g->co + VL - 1) / VL;
-    return (paneling){vectors, (vectors + W_MAX - 1) / W_MAX};
+    return (panel_split){vectors, (vectors + W_MAX - 1) / W_MAX};
 }
 
-static int64_t panel_begin(paneling p, int64_t i) { return p.vectors * i / p.panels; }
+static int64_t panel_begin(panel_split p, int64_t i) { return p.vectors * i / p.panels; }
 
-V_FN void kernels_of(const int m, const float *taps, bool backwards, float *to,
-                     int64_t plane_step) {
+/* The kernel transform of one input channel: 9 vectors of taps -> a * a planes. */
+V_FN void transform_kernel_taps(const int m, const float *taps, bool flipped, float *to,
+                                int64_t plane_step) {
     const int a = m + 2;
     vf32 down[3][A_MAX];
     UNROLL for (int x = 0; x < 3; x++) {
         vf32 d[3];
         UNROLL for (int y = 0; y < 3; y++) d[y] =
-            v_load_f32(taps + (backwards ? 8 - 3 * y - x : 3 * y + x) * VL);
-        transform_kernel(m, d, down[x]);
+            v_load_f32(taps + (flipped ? 8 - 3 * y - x : 3 * y + x) * VL);
+        kernel_transform(m, d, down[x]);
     }
     UNROLL for (int j = 0; j < a; j++) {
         vf32 d[3], o[A_MAX];
         UNROLL for (int x = 0; x < 3; x++) d[x] = down[x][j];
-        transform_kernel(m, d, o);
+        kernel_transform(m, d, o);
         UNROLL for (int i = 0; i < a; i++) v_store_f32(to + (j * a + i) * plane_step, o[i]);
     }
 }
 
-/* The taps of a vector of output channels, as vectors (ci, 9). */
+/* Transposes the taps of a vector of output channels to vectors (ci, 9). */
 static void gather_taps(const gd_wino *g, const float *weight, int64_t vector, float *taps) {
     const int64_t lanes = min64(g->co - vector * VL, VL);
-    if (!g->turned) {
+    if (!g->flipped) {
         gather_lanes(weight + vector * VL * g->ci * 9, g->ci * 9, lanes, g->ci * 9, taps);
         return;
     }
@@ -413,7 +419,7 @@ static void gather_taps(const gd_wino *g, const float *weight, int64_t vector, f
 
 void GD_ISA_FN(gd_wino_kernels)(const gd_wino *g, const float *weight, int64_t group,
                                 int64_t group_end, float *kernels, float *scratch) {
-    const paneling p = panels_of(g);
+    const panel_split p = channel_panels(g);
     const int64_t plane = g->ci * p.vectors * VL;
     for (int64_t v = group; v < group_end; v++) {
         int64_t panel = v * p.panels / p.vectors;
@@ -422,26 +428,27 @@ void GD_ISA_FN(gd_wino_kernels)(const gd_wino *g, const float *weight, int64_t g
         gather_taps(g, weight, v, scratch);
         for (int64_t c = 0; c < g->ci; c++) {
             float *to = kernels + (begin * g->ci + c * width + v - begin) * VL;
-            if (g->m == 4) kernels_of(4, scratch + c * 9 * VL, g->turned, to, plane);
-            else kernels_of(2, scratch + c * 9 * VL, g->turned, to, plane);
+            if (g->m == 4) transform_kernel_taps(4, scratch + c * 9 * VL, g->flipped, to, plane);
+            else transform_kernel_taps(2, scratch + c * 9 * VL, g->flipped, to, plane);
         }
     }
 }
 
-V_FN void weight_of(const int m, const float *from, int64_t plane_step, int lanes, float *to) {
+V_FN void inverse_kernel_gradient(const int m, const float *from, int64_t plane_step, int lanes,
+                                  float *to) {
     const int a = m + 2;
     vf32 half[3][A_MAX];
     UNROLL for (int i = 0; i < a; i++) {
         vf32 d[A_MAX], o[3];
         UNROLL for (int j = 0; j < a; j++) d[j] =
             v_load_part_f32(from + (j * a + i) * plane_step, lanes);
-        transform_weight(m, d, o);
+        kernel_transform_transposed(m, d, o);
         UNROLL for (int y = 0; y < 3; y++) half[y][i] = o[y];
     }
     float taps[9][VL];
     UNROLL for (int y = 0; y < 3; y++) {
         vf32 o[3];
-        transform_weight(m, half[y], o);
+        kernel_transform_transposed(m, half[y], o);
         UNROLL for (int x = 0; x < 3; x++) v_store_f32(taps[3 * y + x], o[x]);
     }
     for (int i = 0; i < lanes; i++)
@@ -456,17 +463,18 @@ void GD_ISA_FN(gd_wino_weight)(const gd_wino *g, const float *kernels, int64_t f
             const int lanes = (int)min64(VL, g->ci - c);
             const float *from = kernels + o * g->ci + c;
             float *to = weight + (o * g->ci + c) * 9;
-            if (g->m == 4) weight_of(4, from, plane, lanes, to);
-            else weight_of(2, from, plane, lanes, to);
+            if (g->m == 4) inverse_kernel_gradient(4, from, plane, lanes, to);
+            else inverse_kernel_gradient(2, from, plane, lanes, to);
         }
 }
 
 /* --- products --------------------------------------------------------------------------------- */
 
-/* H tiles by W vectors of output channels. One pointer serves three rows of tiles: with multiples
- * of a_row that makes all addresses, and registers are few. */
-V_FN void product(const int H, const int W, int64_t depth, const float *tiles, int64_t a_row,
-                  const float *panel, float *products, int64_t c_row) {
+/* The micro-kernel: H tiles by W vectors of output channels, accumulated in registers over the
+ * input channels. One pointer serves three rows of tiles: x86 addressing reaches 0, 1 and 2 times
+ * a_row, and pointers for all rows would not fit into the registers. */
+V_FN void micro_kernel(const int H, const int W, int64_t depth, const float *tiles, int64_t a_row,
+                       const float *panel, float *products, int64_t c_row) {
     vf32 sum[H_MAX][W_MAX];
     const float *a[(H_MAX + 2) / 3];
     UNROLL for (int i = 0; i < H; i++) { UNROLL for (int v = 0; v < W; v++) sum[i][v] = (vf32){0}; }
@@ -490,36 +498,37 @@ V_FN void product(const int H, const int W, int64_t depth, const float *tiles, i
 #if V_BYTES == 64
 #define ROWS_1_TO_8(X, w)  ROWS_1_TO_6(X, w) X(7, w) X(8, w)
 #define ROWS_1_TO_14(X, w) ROWS_1_TO_8(X, w) X(9, w) X(10, w) X(11, w) X(12, w) X(13, w) X(14, w)
-#define PRODUCTS(X)        ROWS_1_TO_14(X, 1) ROWS_1_TO_14(X, 2) ROWS_1_TO_8(X, 3)
+#define MICRO_KERNELS(X)   ROWS_1_TO_14(X, 1) ROWS_1_TO_14(X, 2) ROWS_1_TO_8(X, 3)
 #else
-#define PRODUCTS(X) ROWS_1_TO_6(X, 1) ROWS_1_TO_6(X, 2)
+#define MICRO_KERNELS(X) ROWS_1_TO_6(X, 1) ROWS_1_TO_6(X, 2)
 #endif
 
-#define DEFINE_PRODUCT(h, w)                                                                    \
-    static void product_##h##x##w(int64_t depth, const float *a, int64_t a_row, const float *b, \
-                                  float *c, int64_t c_row) {                                    \
-        product(h, w, depth, a, a_row, b, c, c_row);                                            \
+#define DEFINE_MICRO_KERNEL(h, w)                                                    \
+    static void micro_kernel_##h##x##w(int64_t depth, const float *a, int64_t a_row, \
+                                       const float *b, float *c, int64_t c_row) {    \
+        micro_kernel(h, w, depth, a, a_row, b, c, c_row);                            \
     }
-PRODUCTS(DEFINE_PRODUCT)
-typedef void (*product_fn)(int64_t, const float *, int64_t, const float *, float *, int64_t);
-#define PRODUCT_ENTRY(h, w) [w][h] = product_##h##x##w,
-static const product_fn products_of[W_MAX + 1][H_MAX + 1] = {PRODUCTS(PRODUCT_ENTRY)};
+MICRO_KERNELS(DEFINE_MICRO_KERNEL)
+typedef void (*micro_kernel_fn)(int64_t, const float *, int64_t, const float *, float *, int64_t);
+#define MICRO_KERNEL_ENTRY(h, w) [w][h] = micro_kernel_##h##x##w,
+static const micro_kernel_fn micro_kernels[W_MAX + 1][H_MAX + 1] = {
+    MICRO_KERNELS(MICRO_KERNEL_ENTRY)};
 
-/* One panel of a plane for all tiles. */
+/* Multiplies all tiles of one plane by one panel of kernels. */
 static void multiply_panel(const gd_wino *g, int64_t plane, int64_t width, int64_t count,
                            const float *tiles, const float *panel, float *products) {
-    const int64_t strips = (count + highest[width] - 1) / highest[width];
+    const int64_t strips = (count + max_rows[width] - 1) / max_rows[width];
     for (int64_t s = 0; s < strips; s++) {
         const int64_t first = count * s / strips, height = count * (s + 1) / strips - first;
-        products_of[width][height](g->ci, tiles + plane * g->x_plane + first * g->x_row, g->x_row,
-                                   panel, products + plane * g->y_plane + first * g->y_row,
-                                   g->y_row);
+        micro_kernels[width][height](g->ci, tiles + plane * g->x_plane + first * g->x_row, g->x_row,
+                                     panel, products + plane * g->y_plane + first * g->y_row,
+                                     g->y_row);
     }
 }
 
 void GD_ISA_FN(gd_wino_multiply)(const gd_wino *g, int64_t count, const float *tiles,
                                  const float *kernels, float *products) {
-    const paneling p = panels_of(g);
+    const panel_split p = channel_panels(g);
     for (int64_t plane = 0; plane < g->a * g->a; plane++)
         for (int64_t i = 0; i < p.panels; i++) {
             const int64_t begin = panel_begin(p, i), width = panel_begin(p, i + 1) - begin;
@@ -529,29 +538,30 @@ void GD_ISA_FN(gd_wino_multiply)(const gd_wino *g, int64_t count, const float *t
         }
 }
 
-/* The kernels of planes (j, 0), (j, 1), ... */
-V_FN void kernel_row(const int m, const int j, const float *taps, bool backwards, float *to,
-                     int64_t plane_step) {
+/* The kernel transform of row j of the planes: planes (j, 0), (j, 1), ... */
+V_FN void transform_kernel_row(const int m, const int j, const float *taps, bool flipped, float *to,
+                               int64_t plane_step) {
     vf32 d[3], o[A_MAX], across[3];
     UNROLL for (int x = 0; x < 3; x++) {
         UNROLL for (int y = 0; y < 3; y++) d[y] =
-            v_load_f32(taps + (backwards ? 8 - 3 * y - x : 3 * y + x) * VL);
-        transform_kernel(m, d, o);
+            v_load_f32(taps + (flipped ? 8 - 3 * y - x : 3 * y + x) * VL);
+        kernel_transform(m, d, o);
         across[x] = o[j];
     }
-    transform_kernel(m, across, o);
+    kernel_transform(m, across, o);
     UNROLL for (int i = 0; i < m + 2; i++) v_store_f32(to + i * plane_step, o[i]);
 }
 
-/* A row of planes at a time: its kernels stay in the cache while they are used. */
-V_FN void panel_by_rows(const int m, const gd_wino *g, int64_t width, int64_t count,
-                        const float *taps, const float *tiles, float *kernels, float *products) {
+/* Transforms and multiplies one row of planes at a time, so that its kernels stay in cache. */
+V_FN void multiply_panel_by_plane_rows(const int m, const gd_wino *g, int64_t width, int64_t count,
+                                       const float *taps, const float *tiles, float *kernels,
+                                       float *products) {
     const int64_t plane = g->ci * width * VL;
     UNROLL for (int j = 0; j < m + 2; j++) {
         for (int64_t v = 0; v < width; v++)
             for (int64_t c = 0; c < g->ci; c++)
-                kernel_row(m, j, taps + (v * g->ci + c) * 9 * VL, g->turned,
-                           kernels + (c * width + v) * VL, plane);
+                transform_kernel_row(m, j, taps + (v * g->ci + c) * 9 * VL, g->flipped,
+                                     kernels + (c * width + v) * VL, plane);
         for (int i = 0; i < m + 2; i++)
             multiply_panel(g, j * (m + 2) + i, width, count, tiles, kernels + i * plane, products);
     }
@@ -565,6 +575,7 @@ void GD_ISA_FN(gd_wino_panel)(const gd_wino *g, const float *weight, int64_t vec
     for (int64_t v = 0; v < width; v++)
         gather_taps(g, weight, vector + v, scratch + v * g->ci * 9 * VL);
     products += vector * VL;
-    if (g->m == 4) panel_by_rows(4, g, width, count, scratch, tiles, kernels, products);
-    else panel_by_rows(2, g, width, count, scratch, tiles, kernels, products);
+    if (g->m == 4)
+        multiply_panel_by_plane_rows(4, g, width, count, scratch, tiles, kernels, products);
+    else multiply_panel_by_plane_rows(2, g, width, count, scratch, tiles, kernels, products);
 }
