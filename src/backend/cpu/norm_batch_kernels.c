@@ -92,7 +92,7 @@ static gd_reduction moments_of(const gd_view *x, gd_view *mean, gd_view *squares
     return (gd_reduction){.fold = GD_FOLD_MOMENTS,
                           .type = type,
                           .mask = ((1u << x->rank) - 1u) & ~2u,
-                          .two = true,
+                          .two_numbers = true,
                           .y = mean,
                           .y1 = squares};
 }

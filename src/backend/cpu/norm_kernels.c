@@ -1,7 +1,7 @@
 /* norm_kernels.c - layer, RMS and group norm on the CPU: statistics of neighbouring elements.
  *
- * x is [samples][groups][channels of a group][s]; each group of a sample has its own mean. Layer and
- * RMS norm have one group, and s = 1.
+ * x is [samples][groups][channels of a group][s]; each group of a sample has its own mean. Layer
+ * and RMS norm have one group, and s = 1.
  */
 #include "backend/cpu/norm.h"
 
