@@ -125,7 +125,7 @@ static const void *order_short(const job *j, const char *line, scratch *s) {
     for (int64_t first = 0; first < j->n; first += CHUNK) {
         int64_t n = j->n - first < CHUNK ? j->n - first : CHUNK;
         load_short(j, line, first, n, keys);
-        if (limited && !GD_ISA_CALL(gd_any_below)(keys, n, limit)) continue;
+        if (limited && !GD_ISA_CALL(gd_any_key_below)(keys, n, limit)) continue;
         for (int64_t i = 0; i < n; i++) {
             if (limited && keys[i] >= limit) continue;
             items[count++] = (uint64_t)keys[i] << 32 | (uint64_t)(first + i);
