@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/whole.h"
+#include "core/float_to_int.h"
 #include "core/pool.h"
 #include "core/tensor.h"
 #include "core/transpose.h"
@@ -38,7 +38,7 @@ int64_t gd_load_i64(gd_dtype dtype, const void *p) {
     case GD_I8: return *(const int8_t *)p;
     case GD_I32: return *(const int32_t *)p;
     case GD_I64: return *(const int64_t *)p;
-    default: return gd_whole_i64(gd_load_f64(dtype, p));
+    default: return gd_f64_to_i64(gd_load_f64(dtype, p));
     }
 }
 
@@ -49,10 +49,10 @@ void gd_store_f64(gd_dtype dtype, void *p, double value) {
     case GD_BF16: *(uint16_t *)p = gd_f32_to_bf16((float)value); break;
     case GD_F32: *(float *)p = (float)value; break;
     case GD_F64: *(double *)p = value; break;
-    case GD_U8: *(uint8_t *)p = gd_whole_u8(value); break;
-    case GD_I8: *(int8_t *)p = gd_whole_i8(value); break;
-    case GD_I32: *(int32_t *)p = gd_whole_i32(value); break;
-    case GD_I64: *(int64_t *)p = gd_whole_i64(value); break;
+    case GD_U8: *(uint8_t *)p = gd_f64_to_u8(value); break;
+    case GD_I8: *(int8_t *)p = gd_f64_to_i8(value); break;
+    case GD_I32: *(int32_t *)p = gd_f64_to_i32(value); break;
+    case GD_I64: *(int64_t *)p = gd_f64_to_i64(value); break;
     default: break;
     }
 }
@@ -83,17 +83,17 @@ void gd_store_i64(gd_dtype dtype, void *p, int64_t value) {
 #define LOAD_F32(p)  (*(const float *)(p))
 #define LOAD_F64(p)  (*(const double *)(p))
 
-/* Integers wrap, floats follow the rule of core/whole.h. */
+/* Integers wrap, floats follow the rule of core/float_to_int.h. */
 static inline uint8_t wrap_u8(int64_t v) { return (uint8_t)v; }
 static inline int8_t wrap_i8(int64_t v) { return (int8_t)v; }
 static inline int32_t wrap_i32(int64_t v) { return (int32_t)v; }
 static inline int64_t wrap_i64(int64_t v) { return v; }
-#define INT_OF(T, F, v)  _Generic((v), float : F, double : gd_whole_##T, default : wrap_##T)(v)
+#define INT_OF(T, F, v)  _Generic((v), float : F, double : gd_f64_to_##T, default : wrap_##T)(v)
 #define STORE_BOOL(p, v) (*(uint8_t *)(p) = (v) != 0)
-#define STORE_U8(p, v)   (*(uint8_t *)(p) = INT_OF(u8, gd_whole_u8_f32, v))
-#define STORE_I8(p, v)   (*(int8_t *)(p) = INT_OF(i8, gd_whole_i8_f32, v))
-#define STORE_I32(p, v)  (*(int32_t *)(p) = INT_OF(i32, gd_whole_i32_f32, v))
-#define STORE_I64(p, v)  (*(int64_t *)(p) = INT_OF(i64, gd_whole_i64, v))
+#define STORE_U8(p, v)   (*(uint8_t *)(p) = INT_OF(u8, gd_f32_to_u8, v))
+#define STORE_I8(p, v)   (*(int8_t *)(p) = INT_OF(i8, gd_f32_to_i8, v))
+#define STORE_I32(p, v)  (*(int32_t *)(p) = INT_OF(i32, gd_f32_to_i32, v))
+#define STORE_I64(p, v)  (*(int64_t *)(p) = INT_OF(i64, gd_f64_to_i64, v))
 #define STORE_F16(p, v)  (*(uint16_t *)(p) = gd_f32_to_f16((float)(v)))
 #define STORE_BF16(p, v) (*(uint16_t *)(p) = gd_f32_to_bf16((float)(v)))
 #define STORE_F32(p, v)  (*(float *)(p) = (float)(v))

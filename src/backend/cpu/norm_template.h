@@ -49,7 +49,7 @@ enum { BLOCK = 2048 };
 
 static inline double sum_accumulators(const VEC *a) {
     VEC v = (a[0] + a[1]) + (a[2] + a[3]);
-    ACROSS(v, V(add));
+    REDUCE_LANES(v, V(add));
     return v[0];
 }
 

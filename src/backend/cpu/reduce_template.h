@@ -31,7 +31,7 @@
 #define FOLD_ANY_TYPE(X)              \
     X(SUM, 0, MAP_NONE, V(add))       \
     X(PROD, 1, MAP_NONE, V(mul))      \
-    X(MAX, LEAST, MAP_NONE, V(max))   \
+    X(MAX, LOWEST, MAP_NONE, V(max))  \
     X(MIN, LARGEST, MAP_NONE, V(min)) \
     X(ANY, 0, MAP_TRUTH, V(max))      \
     X(ALL, 1, MAP_TRUTH, V(min))
@@ -95,7 +95,7 @@ typedef struct {
         }                                                                                   \
         for (int h = 4; h > 0; h /= 2)                                                      \
             for (int k = 0; k < h; k++) a[k] = COMBINE(a[k], a[k + h]);                     \
-        ACROSS(a[0], COMBINE);                                                              \
+        REDUCE_LANES(a[0], COMBINE);                                                        \
         return a[0][0];                                                                     \
     }                                                                                       \
     static __attribute__((unused)) void rows_##NAME(leaf_block b, VEC extra, int64_t count, \
@@ -298,8 +298,8 @@ static inline void moments_row(leaf_block b, double share, double *s0, double *s
     }
     for (int h = 2; h > 0; h /= 2)
         for (int k = 0; k < h; k++) sum[k] += sum[k + h], squares[k] += squares[k + h];
-    ACROSS(sum[0], V(add));
-    ACROSS(squares[0], V(add));
+    REDUCE_LANES(sum[0], V(add));
+    REDUCE_LANES(squares[0], V(add));
     double e = sum[0][0] * share, rest = squares[0][0] - sum[0][0] * e;
     *s0 = rough + e;
     *s1 = rest < 0 ? 0 : rest;
@@ -384,8 +384,8 @@ static void exp_merge(int64_t cols, E *a0, E *a1, const E *b0, const E *b1) {
         VEC ma = V(load_part)(a0 + c, left), mb = V(load_part)(b0 + c, left);
         VEC sa = V(load_part)(a1 + c, left), sb = V(load_part)(b1 + c, left);
         VEC m = V(max)(ma, mb), from = exp_anchor(m), zero = V(splat)(0);
-        sa = V(select)(ma == V(splat)(LEAST), zero, sa * V(exp)(exp_anchor(ma) - from));
-        sb = V(select)(mb == V(splat)(LEAST), zero, sb * V(exp)(exp_anchor(mb) - from));
+        sa = V(select)(ma == V(splat)(LOWEST), zero, sa * V(exp)(exp_anchor(ma) - from));
+        sb = V(select)(mb == V(splat)(LOWEST), zero, sb * V(exp)(exp_anchor(mb) - from));
         V(store_part)(a0 + c, m, left);
         V(store_part)(a1 + c, sa + sb, left);
     }

@@ -29,11 +29,11 @@ enum { BLOCK = 4096 };
 #define MASK_TAIL(v, fill) V(select)(IOTA < left, v, V(splat)((E)(fill)))
 
 static E max_lanes(VEC v) {
-    ACROSS(v, V(max));
+    REDUCE_LANES(v, V(max));
     return v[0];
 }
 static E sum_lanes(VEC v) {
-    ACROSS(v, V(add));
+    REDUCE_LANES(v, V(add));
     return v[0];
 }
 
@@ -42,13 +42,13 @@ static E sum_lanes(VEC v) {
 static E row_max(const E *x, int64_t n) {
     VEC a[4];
     int64_t i = 0;
-    for (int k = 0; k < 4; k++) a[k] = V(splat)((E)LEAST);
+    for (int k = 0; k < 4; k++) a[k] = V(splat)((E)LOWEST);
     for (; i + 4 * LANES <= n; i += 4 * LANES)
         for (int k = 0; k < 4; k++) a[k] = V(max)(a[k], V(load)(x + i + k * LANES));
     for (; i + LANES <= n; i += LANES) a[0] = V(max)(a[0], V(load)(x + i));
     if (i < n) {
         int left = (int)(n - i);
-        a[1] = V(max)(a[1], MASK_TAIL(LOAD_TAIL(x + i), LEAST));
+        a[1] = V(max)(a[1], MASK_TAIL(LOAD_TAIL(x + i), LOWEST));
     }
     return max_lanes(V(max)(V(max)(a[0], a[1]), V(max)(a[2], a[3])));
 }
@@ -164,7 +164,7 @@ short_columns(bool logs, int width, int left, int64_t n, int64_t step, const E *
         if ((k) + 1 < width || left == LANES) V(store)(p, v); \
         else V(store_part)(p, v, left);                       \
     } while (0)
-    for (int k = 0; k < width; k++) m[k] = V(splat)((E)LEAST), sum[k] = V(splat)(0);
+    for (int k = 0; k < width; k++) m[k] = V(splat)((E)LOWEST), sum[k] = V(splat)(0);
     for (int64_t t = 0; t < n; t++)
         for (int k = 0; k < width; k++) {
             VEC v = LOAD_AT(x + t * step + k * LANES, k);
@@ -190,7 +190,7 @@ static inline void long_columns(bool logs, int64_t cols, int64_t n, int64_t step
                                 E *y) {
     VEC m[CHUNK / LANES], sum[CHUNK / LANES], one = V(splat)(1);
     int64_t vectors = (cols + LANES - 1) / LANES;
-    for (int64_t k = 0; k < vectors; k++) m[k] = V(splat)((E)LEAST), sum[k] = V(splat)(0);
+    for (int64_t k = 0; k < vectors; k++) m[k] = V(splat)((E)LOWEST), sum[k] = V(splat)(0);
     for (int64_t t = 0; t < n; t++)
         for (int64_t k = 0; k < vectors; k++) {
             int left = cols - k * LANES < LANES ? (int)(cols - k * LANES) : LANES;
