@@ -1,210 +1,13 @@
-/* reduce_engine.c - reductions over any axes of a tensor with any strides.
- *
- * There are two plans. By rows: the elements of one result are contiguous, and each result has its
- * own leaves. By columns: neighbouring results are contiguous; a leaf is a few rows, with one
- * result per column. Elements that are contiguous in neither way, or have another dtype than the
- * accumulators, are first gathered into a buffer, leaf by leaf.
- *
- * The leaves of a result are grouped into segments. One task reduces one segment (or several small
- * results). If results have several segments, the states of the segments are stored in the
- * workspace and merged at the end: a split reduction.
+/* reduce_engine.c - runs planned reductions (reduce_plan.h) over any axes of a tensor with any
+ * strides.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/reduce.h"
-#include "core/tile.h"
+#include "backend/cpu/reduce_plan.h"
 #include "core/copy.h"
 #include "core/pool.h"
 #include "core/tensor.h"
-
-enum {
-    LEAF = 2048,            /* elements of a leaf by rows */
-    LEAF_ROWS = 16,         /* rows of a leaf by columns */
-    CHUNK_BYTES = 2048,     /* columns that are reduced at once */
-    FEW_ELEMENTS = 16,      /* reductions of at most this many elements go by columns */
-    SEGMENT = 65536,        /* elements of a task, roughly */
-    SOURCE_SEGMENT = 16384, /* the same if a source computes them, which takes longer */
-    ROWS_BATCH = 64,        /* results that a task by rows reduces at once */
-    NARROW_COLUMNS = 64,    /* with at most this many columns, several rows form a wide one */
-    WIDE_COLUMNS = 256,     /* columns of a wide row, at most */
-    LEVELS = 20,            /* of the tree in a segment */
-    STATES_BYTES = 40960,
-    WIDE_BYTES = 2 * 8 * WIDE_COLUMNS, /* states of a wide row */
-    BUFFER = LEAF_ROWS * CHUNK_BYTES,
-    SOURCE_BYTES = 8192, /* elements per call of the source: still in L1 when they are reduced */
-};
-
-typedef struct {
-    int64_t dim, x, y, y1; /* size, and strides in bytes */
-} axis;
-
-typedef struct {
-    gd_reduction r;
-    const gd_reducer *isa;
-    const gd_view *x;
-    int64_t size, x_size;            /* bytes of an element of the accumulator dtype and of x */
-    gd_dtype state;                  /* dtype of the first number of a state */
-    int64_t state_size, second_size; /* bytes of the two numbers of a state */
-    axis kept[GD_MAX_RANK], reduced[GD_MAX_RANK];
-    int n_kept,
-        n_reduced; /* without the innermost axes, which are `inner` (kept) and `run` (reduced) */
-    axis inner, run;
-    int64_t groups;          /* there are groups * inner.dim results */
-    int64_t total;           /* elements of one result */
-    bool by_columns, direct; /* direct: leaves read x in place */
-    int64_t leaf;            /* elements of a run (by columns: rows) in a leaf, at most */
-    /* direct, by rows: */
-    int64_t leaf_runs;        /* runs in a leaf, at most */
-    int64_t line;             /* runs with a constant stride, which can share a leaf */
-    int64_t leaves_per_line;  /* leaves of a line, or of one run if line is 1 */
-    bool results_interleaved; /* results are closer than runs: a leaf reduces a chunk of results */
-    /* by columns: the first grouped_leaves leaves treat row_group rows as one wide row */
-    int64_t row_group, grouped_leaves;
-    int64_t leaves, leaves_per_segment, segments;
-    int64_t chunk, chunks; /* results that are reduced at once, and such chunks in a group */
-    int64_t tasks, chunks_per_task;
-    char *partial0, *partial1; /* states of segments: [groups][segments][inner.dim] */
-} reduce_job;
-
-/* --- the plan --------------------------------------------------------------------------------- */
-
-static int64_t magnitude(int64_t step) { return step < 0 ? -step : step; }
-
-/* Orders axes from the outermost: stride 0 first, then by decreasing stride. */
-static int compare_axis_strides(const void *a, const void *b) {
-    int64_t p = magnitude(((const axis *)a)->x), q = magnitude(((const axis *)b)->x);
-    if ((p == 0) != (q == 0)) return p == 0 ? -1 : 1;
-    return p > q ? -1 : p < q;
-}
-
-/* Merges adjacent axes that have the same strides as one longer axis. */
-static int merge_axes(axis *axes, int n) {
-    int joined = 0;
-    for (int i = 0; i < n; i++) {
-        axis *last = joined ? &axes[joined - 1] : NULL, *a = &axes[i];
-        if (a->dim == 1) continue;
-        if (last && last->x == a->x * a->dim && last->y == a->y * a->dim &&
-            last->y1 == a->y1 * a->dim) {
-            int64_t dim = last->dim * a->dim;
-            *last = *a;
-            last->dim = dim;
-        } else axes[joined++] = *a;
-    }
-    return joined;
-}
-
-static axis take_innermost(axis *axes, int *n, int64_t x_size) {
-    if (*n > 0) return axes[--*n];
-    return (axis){.dim = 1, .x = x_size};
-}
-
-static int64_t axes_product(const axis *axes, int n) {
-    int64_t count = 1;
-    for (int i = 0; i < n; i++) count *= axes[i].dim;
-    return count;
-}
-
-static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-static int64_t segment_elements(const reduce_job *j) {
-    return j->r.source ? SOURCE_SEGMENT : SEGMENT;
-}
-
-/* Divides a long run into several leaves, and puts several short runs with a constant stride into
- * one leaf. */
-static void plan_by_rows(reduce_job *j) {
-    j->direct = j->run.x == j->size && j->x->dtype == j->r.type;
-    j->leaf = LEAF;
-    j->leaves = divide_up(j->total, LEAF);
-    if (j->direct && j->total > 0) {
-        int64_t runs = j->total / j->run.dim, leaves_per_run = divide_up(j->run.dim, LEAF);
-        j->line = leaves_per_run == 1 && j->n_reduced > 0 ? j->reduced[j->n_reduced - 1].dim : 1;
-        j->leaf_runs = j->line > 1 ? LEAF / j->run.dim : 1;
-        j->leaf = leaves_per_run > 1 ? divide_up(divide_up(j->run.dim, leaves_per_run), 128) * 128
-                                     : j->run.dim;
-        j->leaves_per_line = leaves_per_run > 1 ? leaves_per_run : divide_up(j->line, j->leaf_runs);
-        j->leaves = runs / j->line * j->leaves_per_line;
-    }
-    int64_t elements = j->leaf * (j->leaf_runs > 1 ? j->leaf_runs : 1);
-    j->results_interleaved = j->line > 1 && j->inner.dim > 1 &&
-                             magnitude(j->inner.x) < magnitude(j->reduced[j->n_reduced - 1].x);
-    if (j->results_interleaved) elements *= j->inner.dim < ROWS_BATCH ? j->inner.dim : ROWS_BATCH;
-    j->leaves_per_segment = divide_up(segment_elements(j), elements > 0 ? elements : 1);
-    j->segments = divide_up(j->leaves, j->leaves_per_segment);
-    j->chunk = j->segments > 1 && !j->results_interleaved ? 1 : ROWS_BATCH;
-    if (j->segments == 1 && !j->results_interleaved &&
-        j->chunk * j->total > segment_elements(j)) /* no more than one task's work */
-        j->chunk = j->total < segment_elements(j) ? segment_elements(j) / j->total : 1;
-}
-
-static void plan_by_columns(reduce_job *j) {
-    j->direct = j->inner.x == j->size && j->x->dtype == j->r.type;
-    j->leaf = LEAF_ROWS;
-    j->leaves = divide_up(j->total, LEAF_ROWS);
-    j->chunk = CHUNK_BYTES / j->size;
-    if (j->chunk > j->inner.dim) j->chunk = j->inner.dim;
-    j->row_group = 1;
-    bool dense = j->direct && j->n_reduced == 0 && j->run.x == j->inner.dim * j->size;
-    if (dense && j->inner.dim > 0 && j->inner.dim <= NARROW_COLUMNS && !j->r.in_order) {
-        while (2 * j->row_group * j->inner.dim <= WIDE_COLUMNS) j->row_group *= 2;
-        j->grouped_leaves = j->total / (LEAF_ROWS * j->row_group);
-        j->leaves = j->grouped_leaves +
-                    divide_up(j->total - j->grouped_leaves * LEAF_ROWS * j->row_group, LEAF_ROWS);
-    }
-    j->leaves_per_segment =
-        divide_up(segment_elements(j), LEAF_ROWS * j->row_group * (j->chunk > 0 ? j->chunk : 1));
-    j->segments = divide_up(j->leaves, j->leaves_per_segment);
-}
-
-static void plan_reduction(reduce_job *j, const gd_view *x, const gd_reduction *r) {
-    memset(j, 0, sizeof *j);
-    j->r = *r;
-    j->x = x;
-    j->x_size = (int64_t)gd_dtype_size(x->dtype);
-    j->size = (int64_t)gd_dtype_size(r->type);
-    j->state = r->fold == GD_FOLD_MOMENTS ? GD_F64 : r->type;
-    j->state_size = (int64_t)gd_dtype_size(j->state);
-    j->second_size = !r->two_numbers ? 0 : r->in_order ? (int64_t)sizeof(int64_t) : j->state_size;
-    const gd_view *y = r->y ? r->y : r->y1, *y1 = r->y1 ? r->y1 : r->y;
-    int64_t y_size = (int64_t)gd_dtype_size(y->dtype), y1_size = (int64_t)gd_dtype_size(y1->dtype);
-    bool keepdim = y->rank == x->rank;
-    for (int k = 0, at = 0; k < x->rank; k++) {
-        bool reduces = r->mask >> k & 1;
-        axis a = {.dim = x->dims[k], .x = x->strides[k] * j->x_size};
-        if (reduces) {
-            at += keepdim;
-            j->reduced[j->n_reduced++] = a;
-        } else {
-            a.y = y->strides[at] * y_size;
-            a.y1 = y1->strides[at++] * y1_size;
-            j->kept[j->n_kept++] = a;
-        }
-    }
-    j->groups = axes_product(j->kept, j->n_kept);
-    j->total = axes_product(j->reduced, j->n_reduced);
-    if (!r->in_order) qsort(j->reduced, (size_t)j->n_reduced, sizeof(axis), compare_axis_strides);
-    qsort(j->kept, (size_t)j->n_kept, sizeof(axis), compare_axis_strides);
-    j->n_reduced = merge_axes(j->reduced, j->n_reduced);
-    j->n_kept = merge_axes(j->kept, j->n_kept);
-    j->run = take_innermost(j->reduced, &j->n_reduced, j->x_size);
-    j->inner = take_innermost(j->kept, &j->n_kept, j->x_size);
-    if (j->inner.dim > 0) j->groups /= j->inner.dim;
-    int64_t run = magnitude(j->run.x), inner = magnitude(j->inner.x);
-    j->by_columns = j->inner.dim > 1 && inner > 0 && (run == 0 || inner < run || j->run.dim == 1);
-    if (j->total <= FEW_ELEMENTS && j->inner.dim >= 2 * FEW_ELEMENTS && !r->source)
-        j->by_columns = true;
-    if (j->by_columns) plan_by_columns(j);
-    else plan_by_rows(j);
-    if (j->segments < 1) j->segments = 1; /* results without elements */
-    j->chunks = divide_up(j->inner.dim, j->chunk > 0 ? j->chunk : 1);
-    int64_t work =
-        (j->chunk < j->inner.dim ? j->chunk : j->inner.dim) * (j->total > 0 ? j->total : 1);
-    j->chunks_per_task = j->segments > 1 || work >= segment_elements(j)
-                             ? 1
-                             : segment_elements(j) / (work > 0 ? work : 1);
-    j->tasks = divide_up(j->groups * j->chunks, j->chunks_per_task) * j->segments;
-}
+#include "core/tile.h"
 
 static size_t partial_bytes(const reduce_job *j) {
     if (j->segments == 1) return 0;
@@ -215,7 +18,7 @@ static size_t partial_bytes(const reduce_job *j) {
 /* --- leaves ----------------------------------------------------------------------------------- */
 
 /* The offset in bytes of element `index`, counted over these axes. */
-static int64_t axes_offset(const axis *axes, int n, int64_t index) {
+static int64_t axes_offset(const reduce_axis *axes, int n, int64_t index) {
     int64_t at = 0;
     for (int k = n; k-- > 0;) {
         at += index % axes[k].dim * axes[k].x;
@@ -499,13 +302,13 @@ static void merge_segments_task(void *arg, int64_t task) {
 
 size_t gd_reduce_bytes(const gd_view *x, const gd_reduction *r) {
     reduce_job j;
-    plan_reduction(&j, x, r);
+    gd_reduce_plan(&j, x, r);
     return partial_bytes(&j);
 }
 
 void gd_reduce(const gd_view *x, const gd_reduction *r, void *workspace) {
     reduce_job j;
-    plan_reduction(&j, x, r);
+    gd_reduce_plan(&j, x, r);
     j.isa = r->type == GD_F32   ? GD_ISA_CALL(gd_reducer_f32)
             : r->type == GD_F64 ? GD_ISA_CALL(gd_reducer_f64)
                                 : GD_ISA_CALL(gd_reducer_i64);
