@@ -21,8 +21,8 @@ GD_ISA_DECLARE(float, gd_attention_exp, (float *row, int64_t n, float max));
 GD_ISA_DECLARE(void, gd_attention_scale, (float *row, int64_t n, float factor));
 GD_ISA_DECLARE(float, gd_attention_dot, (const float *a, const float *b, int64_t n));
 
-/* Softmax gradient: turns the gradients of weights into those of scores, g = w * (g - inner), and 0
- * where w is 0. */
+/* Softmax gradient: converts the gradients of weights to those of scores, g = w * (g - inner), and
+ * 0 where w is 0. */
 GD_ISA_DECLARE(void, gd_attention_score_grad, (float *g, const float *w, int64_t n, float inner));
 
 #endif

@@ -41,8 +41,8 @@ static const double READ_A_NS = 0.02, PACK_A_NS = 0.3;
 static const double READ_B_NS = 0.06, COPY_B_NS = 0.1, TRANSPOSE_B_NS = 0.25;
 static const double TRANSPOSE_C_NS = 0.4;
 
-/* A larger than this does not stay in a core's L2 cache. Every further column of blocks reads A
- * again from L3 or memory, at FETCH_A_NS per element. */
+/* A matrix A larger than this does not stay in a core's L2 cache. Every further column of blocks
+ * reads A again from L3 or memory, at FETCH_A_NS per element. */
 static const double LARGE_A_BYTES = 768 * 1024, FETCH_A_NS = 0.06;
 
 /* The cost per element of an accumulated C that is partitioned by columns only. Such a C is often a

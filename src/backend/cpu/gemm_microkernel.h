@@ -135,9 +135,9 @@ INLINE void tile_steps(const int depth, const int H, const int W, const bool pac
     UNROLL for (int d = 0; d < depth; d++) {
         vec row[TILE_W];
         UNROLL for (int v = 0; v < W; v++) {
-            const bool part = packing && v == W - 1; /* the last vector may be partial */
+            const bool is_partial = packing && v == W - 1; /* the last vector may be partial */
             const real *b = at->b + v * VL;
-            row[v] = part ? load_first(b, t->n - (W - 1) * VL) : load(b);
+            row[v] = is_partial ? load_first(b, t->n - (W - 1) * VL) : load(b);
             if (packing) {
                 prefetch(b, PACK_PREFETCH_ROWS * b_row);
                 store(at->packed + v * VL, row[v]);

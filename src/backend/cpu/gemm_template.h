@@ -21,7 +21,7 @@
 #include "backend/cpu/gemm_thin.h"
 
 /* How to compute a block; depends only on its shape, strides and dtypes. */
-typedef struct plan {
+typedef struct block_plan {
     int64_t k_blocks;
     int64_t vectors; /* in a row of C */
     int64_t panels;  /* of B; their widths differ by at most one vector */
@@ -32,9 +32,9 @@ typedef struct plan {
     bool buffer_one_panel; /* `sums` holds one panel, and C is written after each panel */
     int height;         /* rows of a strip (mr) if A is packed; all panels share the strips then */
     real *a, *b, *sums; /* scratch memory */
-} plan;
+} block_plan;
 
-/* A B of at most this size stays in L1 and is not packed. */
+/* A matrix B of at most this size stays in L1 and is not packed. */
 enum { SMALL_B_BYTES = 20000 };
 
 /* Rows or columns whose stride is a multiple of 4096 bytes map to the same few cache sets. */
@@ -50,8 +50,9 @@ static bool pays_to_pack_a(const gd_gemm *g, int64_t vectors) {
            (g->k > GD_GEMM_LONG_K || has_cache_conflicts(g->a.col));
 }
 
-static plan plan_block(const gd_gemm *g) {
-    plan p = {.k_blocks = g->k > 0 ? divide_up(g->k, TILE_K) : 1, .vectors = divide_up(g->n, VL)};
+static block_plan plan_block(const gd_gemm *g) {
+    block_plan p = {.k_blocks = g->k > 0 ? divide_up(g->k, TILE_K) : 1,
+                    .vectors = divide_up(g->n, VL)};
     p.panels = divide_up(p.vectors, TILE_W);
     p.height = tile_height[divide_up(p.vectors, p.panels)];
     p.pack_a = pays_to_pack_a(g, p.vectors);
@@ -68,10 +69,12 @@ static plan plan_block(const gd_gemm *g) {
 }
 
 /* The distance between packed strips. */
-INLINE int64_t strip_size(const plan *p, int64_t depth) { return p->height * depth + PACK_SLACK; }
+INLINE int64_t strip_size(const block_plan *p, int64_t depth) {
+    return p->height * depth + PACK_SLACK;
+}
 
 /* Allocates the scratch memory; false if there is none. */
-static bool allocate_block_scratch(const gd_gemm *g, plan *p) {
+static bool allocate_block_scratch(const gd_gemm *g, block_plan *p) {
     enum { PAGE = 4096 / sizeof(real) };
     const int64_t depth = divide_up(g->k, p->k_blocks);
     /* A last panel with a partial vector is packed even if the others are not. */
@@ -88,7 +91,7 @@ static bool allocate_block_scratch(const gd_gemm *g, plan *p) {
 
 /* Packs all strips of A. If A is contiguous along m, packs 16 k of all strips at a time, so that
  * each page and cache line of A is visited once. */
-static void pack_strips(const gd_gemm *g, const plan *p, int64_t k, int64_t depth) {
+static void pack_strips(const gd_gemm *g, const block_plan *p, int64_t k, int64_t depth) {
     const int64_t step = g->a.row == 1 ? 16 : depth;
     const int64_t strips = divide_up(g->m, p->height), place = strip_size(p, depth);
     for (int64_t d = 0; d < depth; d += step) {
@@ -107,7 +110,7 @@ static void pack_strips(const gd_gemm *g, const plan *p, int64_t k, int64_t dept
 }
 
 /* The tile of the first strip of a panel: everything except A, B and k. */
-static tile first_tile_of_panel(const gd_gemm *g, const plan *p, int64_t k_block, int64_t j,
+static tile first_tile_of_panel(const gd_gemm *g, const block_plan *p, int64_t k_block, int64_t j,
                                 int64_t n) {
     tile t = {.n = n, .scale = g->scaled ? (real)g->scale : 1};
     if (p->buffer_sums) {
@@ -148,7 +151,7 @@ static bool is_dense(int64_t step, int64_t k) {
  * one vector of half of the rows. If B has to be transposed and its columns are contiguous, each
  * prefetches consecutive cache lines instead. All other tiles prefetch the next strip of A if its
  * rows are contiguous: weights do not stay in L2 from one training step to the next. */
-static void set_tile_prefetch(tile *t, const gd_gemm *g, const plan *p, int64_t k, int64_t j,
+static void set_tile_prefetch(tile *t, const gd_gemm *g, const block_plan *p, int64_t k, int64_t j,
                               int64_t width, int64_t tiles_left, int64_t height) {
     enum { LINE = 64 / sizeof(real) };
     const bool next_columns = p->transpose_b && !g->fill_b && g->b.row == 1 && j < g->n &&
@@ -169,7 +172,7 @@ static void set_tile_prefetch(tile *t, const gd_gemm *g, const plan *p, int64_t 
 }
 
 /* Writes columns j to j + n of C from the buffer of one panel. */
-static void write_c_panel(const gd_gemm *g, const plan *p, int64_t j, int64_t n) {
+static void write_c_panel(const gd_gemm *g, const block_plan *p, int64_t j, int64_t n) {
     gd_gemm part = *g;
     part.c = gd_gemm_out_at(g->c, 0, j);
     part.bias = gd_gemm_in_at(g->bias, 0, j);
@@ -179,7 +182,7 @@ static void write_c_panel(const gd_gemm *g, const plan *p, int64_t j, int64_t n)
 }
 
 /* Computes all strips of the panel that starts at column j and is `width` vectors wide. */
-static void compute_panel(const gd_gemm *g, const plan *p, int64_t k_block, int64_t j,
+static void compute_panel(const gd_gemm *g, const block_plan *p, int64_t k_block, int64_t j,
                           int64_t width) {
     const int64_t k = split_point(g->k, k_block, p->k_blocks),
                   depth = split_point(g->k, k_block + 1, p->k_blocks) - k;
@@ -228,7 +231,7 @@ static void compute_panel(const gd_gemm *g, const plan *p, int64_t k_block, int6
 
 /* Computes a block: all blocks of k, panels and strips. */
 static gd_status compute_block(const gd_gemm *g) {
-    plan p = plan_block(g);
+    block_plan p = plan_block(g);
     if (!allocate_block_scratch(g, &p)) return GD_E_MEMORY;
     for (int64_t k_block = 0; k_block < p.k_blocks; k_block++) {
         if (p.pack_a) {

@@ -84,8 +84,8 @@ static bool same_dims(const gd_view *a, const gd_view *b) {
     return a->rank == b->rank && memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->rank) == 0;
 }
 
-/* Lists the indices of a chunk whose flag is set; returns their number. Writes up to n + 1
- * entries. */
+/* Lists the indices of a chunk whose flag is set; returns their number. Branch-free: it may write
+ * one more entry than it returns. */
 static int64_t compact_flags(const uint8_t *flags, int64_t n, uint16_t *list) {
     int64_t count = 0;
     for (int64_t k = 0; k < n; k++) {

@@ -73,7 +73,7 @@ static double block_squares(int64_t n, const E *x, E from) {
     return sum_accumulators(a);
 }
 
-/* Blocks of two passes each in L1; their moments are merged as by Chan et al. */
+/* The moments of each block, in two passes over L1, merged by the formulas of Chan et al. */
 static void norm_moments(int64_t n, const void *p, double *mean, double *squares) {
     const E *x = p;
     *mean = *squares = 0;

@@ -13,7 +13,7 @@ static int compare_axis_strides(const void *a, const void *b) {
     return p > q ? -1 : p < q;
 }
 
-/* Merges adjacent axes that have the same strides as one longer axis. */
+/* Merges adjacent axes that can be traversed as one axis with a constant stride. */
 static int merge_axes(reduce_axis *axes, int n) {
     int joined = 0;
     for (int i = 0; i < n; i++) {
