@@ -256,8 +256,8 @@ static void init_pool_indices(pool_job *p, const gd_view *x, const gd_view *y,
 static gd_status check_pool_indices(const pool_job *p) {
     const int64_t bad = atomic_load(&p->bad_index);
     if (bad == -1) return GD_OK;
-    return gd_fail(GD_E_INDEX, "index %lld is out of range for a plane of %lld elements",
-                   (long long)bad, (long long)p->in);
+    return gd_fail(GD_E_INDEX, "place %lld in a plane of %lld elements", (long long)bad,
+                   (long long)p->in);
 }
 
 static bool has_fast_indices(const gd_kernel_call *k) {
