@@ -1,7 +1,8 @@
-/* bench.h - what a benchmark is made of.
+/* bench.h - the interface of benchmarks.
  *
- * Each benchmark runs in a process of its own: a crash or a change of state harms no other. It
- * reports named values; timings are medians over many rounds after a warm-up, with the quartiles.
+ * Each benchmark runs in a separate process, so that a crash or a change of state does not affect
+ * the others. It reports named values; times are medians over many rounds after a warm-up, with the
+ * distance of the quartiles.
  */
 #ifndef GRADUS_BENCH_H
 #define GRADUS_BENCH_H
@@ -9,24 +10,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Nanoseconds now. */
+/* The current time in nanoseconds. */
 double bench_now(void);
 
-/* The median time of one call of fn(arg) in nanoseconds. `spread` (may be NULL) gets the distance of
- * the quartiles. Calls are grouped so that a round is long enough to time. */
+/* The median time of one call of fn(arg) in nanoseconds. `spread` (may be NULL) gets the distance
+ * of the quartiles. Calls are grouped so that a round is long enough to time. */
 double bench_time(void (*fn)(void *arg), void *arg, double *spread);
 
-/* Two rivals in turn, so that both see the same machine: medians of each, and of the ratio b / a.
- * Where both have threads of their own, `rest_ns` lets those of one fall asleep before the other
- * begins; 0 for none. */
+/* Runs two functions in turn, so that both see the same state of the machine: the median time of
+ * each, and the median of the ratio b / a. If both have their own threads, `rest_ns` lets those of
+ * one fall asleep before the other starts; 0: no pause. */
 typedef struct bench_pair {
     double a, b, ratio, spread;
 } bench_pair;
 bench_pair bench_versus(void (*a)(void *arg), void (*b)(void *arg), void *arg, double rest_ns);
 void bench_rest(double ns);
 
-/* Several rivals in turn: fn(args[k]) for each. Of each the median time and the distance of the
- * quartiles, and the median of how many times as fast as the first it was in the same round. */
+/* Runs fn(args[k]) for several rivals in turn. For each: the median time, the distance of the
+ * quartiles, and the median speedup over the first one in the same round. */
 enum { BENCH_RIVALS = 8 };
 typedef struct bench_rival {
     double ns, spread, speedup;
@@ -37,7 +38,7 @@ void bench_in_turn(void (*fn)(void *arg), void *const *args, int n, bench_rival 
 void bench_report(const char *name, double value, double spread, const char *unit,
                   const char *note);
 
-/* All benchmarks; a file of them defines one such list. */
+/* All benchmarks; each file defines one such list. */
 typedef struct bench_entry {
     const char *name;
     void (*run)(void);

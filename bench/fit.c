@@ -1,4 +1,5 @@
-/* fit.c - what gd_fit costs beside a loop that is written by hand: a small net, where it costs most. */
+/* fit.c - the overhead of gd_fit compared with a hand-written loop, for a small network, where it
+ * is largest. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,7 +32,7 @@ static gd_module *make_net(void) {
                             gd_nn_linear(HIDDEN, CLASSES));
 }
 
-static gd_tensors step(gd_tensors in, void *user) {
+static gd_tensors train_batch(gd_tensors in, void *user) {
     rival *r = user;
     gd_tensor *y = gd_module_forward(r->net, in.at[0]), *loss = gd_cross_entropy(y, in.at[1]);
     gd_backward(loss);
@@ -45,14 +46,14 @@ static gd_tensors step(gd_tensors in, void *user) {
     return (gd_tensors){NULL, 0};
 }
 
-static void by_hand(rival *r, bool metric) {
+static void run_hand_written_loop(rival *r, bool metric) {
     GD_SCOPE;
     r->net = make_net();
     r->adam = gd_optim_adam(gd_module_parameters(r->net));
     r->sum = gd_zeros(gd_dims(), .dtype = GD_F64);
     r->accuracy = metric ? gd_metric_accuracy() : NULL;
     gd_loader *loader = gd_loader_new(r->data, .batch = BATCH, .shuffle = true);
-    gd_jit *jit = gd_jit_new(step, r);
+    gd_jit *jit = gd_jit_new(train_batch, r);
     for (int n = 0; n < WARM + STEPS;) {
         for (gd_tensors batch; n < WARM + STEPS && gd_loader_next(loader, &batch); n++) {
             GD_SCOPE;
@@ -63,44 +64,44 @@ static void by_hand(rival *r, bool metric) {
     r->took = bench_now() - r->began;
 }
 
-static gd_status look(gd_event *event, void *self) {
+static gd_status record_time(gd_event *event, void *self) {
     rival *r = self;
     if (event->step == WARM) r->began = bench_now();
     if (event->step == WARM + STEPS) r->took = bench_now() - r->began;
     return GD_OK;
 }
 
-static void by_fit(rival *r, bool metric) {
+static void run_fit(rival *r, bool metric) {
     GD_SCOPE;
     r->net = make_net();
     gd_compile(r->net, .optimizer = "adam", .loss = "cross_entropy",
                .metrics = metric ? "accuracy" : NULL);
     gd_loader *loader = gd_loader_new(r->data, .batch = BATCH, .shuffle = true);
     gd_fit(r->net, loader, .max_steps = WARM + STEPS, .progress = GD_PROGRESS_NONE,
-           .callbacks = gd_callbacks(gd_callback_from(r, .batch_end = look)));
+           .callbacks = gd_callbacks(gd_callback_from(r, .batch_end = record_time)));
 }
 
-static int ascending(const void *a, const void *b) {
+static int compare_doubles(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static void compare(bool metric) {
+static void compare_loops(bool metric) {
     GD_SCOPE;
     rival r = {.data = gd_dataset_tensors(gd_randn(gd_dims(SAMPLES, FEATURES)),
                                           gd_randint(gd_dims(SAMPLES), 0, CLASSES))};
     double ratios[ROUNDS], hand[ROUNDS], fit[ROUNDS];
-    for (int i = -1; i < ROUNDS; i++) { /* the first round fills the cache of kernels */
-        by_hand(&r, metric);
+    for (int i = -1; i < ROUNDS; i++) { /* the first round compiles the kernels */
+        run_hand_written_loop(&r, metric);
         const double a = r.took / STEPS;
-        by_fit(&r, metric);
+        run_fit(&r, metric);
         const double b = r.took / STEPS;
         if (i >= 0) hand[i] = a, fit[i] = b, ratios[i] = b / a;
     }
     if (gd_failed()) printf("%s\n", gd_error_message());
-    qsort(hand, ROUNDS, sizeof *hand, ascending);
-    qsort(fit, ROUNDS, sizeof *fit, ascending);
-    qsort(ratios, ROUNDS, sizeof *ratios, ascending);
+    qsort(hand, ROUNDS, sizeof *hand, compare_doubles);
+    qsort(fit, ROUNDS, sizeof *fit, compare_doubles);
+    qsort(ratios, ROUNDS, sizeof *ratios, compare_doubles);
     const char *note = metric ? "with accuracy" : "";
     bench_report(metric ? "fit.metric.hand" : "fit.hand", hand[ROUNDS / 2] / 1e3,
                  (hand[3 * ROUNDS / 4] - hand[ROUNDS / 4]) / 1e3, "us", note);
@@ -110,7 +111,8 @@ static void compare(bool metric) {
                  ratios[3 * ROUNDS / 4] - ratios[ROUNDS / 4], "x", "gd_fit / a jit by hand");
 }
 
-static void plain(void) { compare(false); }
-static void with_metric(void) { compare(true); }
+static void bench_fit_plain(void) { compare_loops(false); }
+static void bench_fit_metric(void) { compare_loops(true); }
 
-const bench_entry bench_fit[] = {{"fit", plain}, {"fit_metric", with_metric}, {NULL, NULL}};
+const bench_entry bench_fit[] = {
+    {"fit", bench_fit_plain}, {"fit_metric", bench_fit_metric}, {NULL, NULL}};

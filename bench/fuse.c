@@ -1,4 +1,5 @@
-/* fuse.c - what fusing is worth: chains of elementwise ops as one kernel, against one kernel each.
+/* fuse.c - the speedup of fusion: chains of elementwise ops as one kernel, compared with one kernel
+ * per op.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +9,11 @@
 #include "core/pool.h"
 #include "gradus/gradus.h"
 
-/* A graph of one input and one result, as plans of both kinds. */
+/* A graph with one input and one result, as a fused and an unfused plan. */
 typedef struct {
-    gd_tensor *x, *y, *other; /* symbols; other: what y is compared with */
+    gd_tensor *x, *y, *other; /* symbols; other: the op that y is compared with */
     gd_tensor *value;
-    gd_session *fused, *plain;
+    gd_session *fused, *unfused;
     float *copy;
 } chain;
 
@@ -22,19 +23,19 @@ static void run_fused(void *arg) {
     gd_session_run(c->fused, gd_feed(c->x, c->value), gd_list(c->y));
 }
 
-static void run_plain(void *arg) {
+static void run_unfused(void *arg) {
     GD_SCOPE;
     chain *c = arg;
-    gd_session_run(c->plain, gd_feed(c->x, c->value), gd_list(c->y));
+    gd_session_run(c->unfused, gd_feed(c->x, c->value), gd_list(c->y));
 }
 
 static void run_gelu(void *arg) {
     GD_SCOPE;
     chain *c = arg;
-    gd_session_run(c->plain, gd_feed(c->x, c->value), gd_list(c->other));
+    gd_session_run(c->unfused, gd_feed(c->x, c->value), gd_list(c->other));
 }
 
-static void heavy(void) {
+static void heavy_chain(void) {
     GD_SCOPE;
     enum { COUNT = 1 << 20 };
     chain c = {.value = gd_randn(gd_dims(COUNT))};
@@ -46,8 +47,8 @@ static void heavy(void) {
         c.y = gd_mul(gd_gelu(gd_add(gd_mul(c.x, gd_scalar(2)), gd_scalar(1))), c.x);
     }
     c.fused = gd_session_new(graph);
-    c.plain = gd_session_new(graph, .level = 0);
-    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    c.unfused = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_unfused, &c, 0);
     bench_report("chain_fused_speedup", p.ratio, p.spread, "times",
                  "gelu(x*2+1)*x over 2^20 floats: unfused / fused");
     p = bench_versus(run_gelu, run_fused, &c, 0);
@@ -55,17 +56,17 @@ static void heavy(void) {
                  "the same, fused / a single gelu: target at most 1.2");
 }
 
-enum { MANY = 1 << 24, PIECE = 1 << 16 };
+enum { MANY = 1 << 24, TASK_ELEMENTS = 1 << 16 };
 
-static void copy_piece(void *arg, int64_t piece) {
+static void copy_task(void *arg, int64_t task) {
     chain *c = arg;
-    memcpy(c->copy + piece * PIECE, (const float *)gd_data(c->value) + piece * PIECE,
-           PIECE * sizeof(float));
+    memcpy(c->copy + task * TASK_ELEMENTS, (const float *)gd_data(c->value) + task * TASK_ELEMENTS,
+           TASK_ELEMENTS * sizeof(float));
 }
 
-static void run_copy(void *arg) { gd_parallel_for(MANY / PIECE, copy_piece, arg); }
+static void run_copy(void *arg) { gd_parallel_for(MANY / TASK_ELEMENTS, copy_task, arg); }
 
-static void cheap(void) {
+static void cheap_chain(void) {
     GD_SCOPE;
     chain c = {.value = gd_randn(gd_dims(MANY)), .copy = malloc(MANY * sizeof(float))};
     if (!c.copy) return;
@@ -78,17 +79,17 @@ static void cheap(void) {
             c.y = gd_add(gd_mul(c.y, gd_scalar(1.01 + i)), gd_scalar(0.5 - i));
     }
     c.fused = gd_session_new(graph);
-    c.plain = gd_session_new(graph, .level = 0);
+    c.unfused = gd_session_new(graph, .level = 0);
     bench_pair p = bench_versus(run_copy, run_fused, &c, 0);
     bench_report("cheap_chain_vs_copy", p.ratio, p.spread, "times",
                  "8 sums and products over 2^24 floats / a copy: target at most 1.3");
-    p = bench_versus(run_fused, run_plain, &c, 0);
+    p = bench_versus(run_fused, run_unfused, &c, 0);
     bench_report("cheap_chain_speedup", p.ratio, p.spread, "times", "the same: unfused / fused");
     free(c.copy);
 }
 
-/* mean(square(a - b)): the terms are never in memory. */
-static void reduction(void) {
+/* mean(square(a - b)): the squares are never materialized. */
+static void fused_reduction(void) {
     GD_SCOPE;
     enum { COUNT = 1 << 22 };
     chain c = {.value = gd_randn(gd_dims(COUNT))};
@@ -100,15 +101,15 @@ static void reduction(void) {
         c.y = gd_mean(gd_square(gd_sub(c.x, other)));
     }
     c.fused = gd_session_new(graph);
-    c.plain = gd_session_new(graph, .level = 0);
-    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    c.unfused = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_unfused, &c, 0);
     bench_report("mean_square_speedup", p.ratio, p.spread, "times",
                  "mean(square(a-b)) over 2^22 floats: unfused / fused");
 }
 
 /* --- reductions of rows ----------------------------------------------------------------------- */
 
-static gd_tensor *rms(gd_tensor *x, gd_tensor *scale) {
+static gd_tensor *rms_norm_chain(gd_tensor *x, gd_tensor *scale) {
     gd_tensor *mean = gd_mean(gd_square(x), .axis = -1, .keepdim = true);
     return gd_mul(gd_mul(x, gd_rsqrt(gd_add(mean, gd_scalar(1e-6)))), scale);
 }
@@ -118,13 +119,14 @@ static gd_tensor *softmax_by_hand(gd_tensor *x) {
     return gd_div(e, gd_sum(e, .axis = -1, .keepdim = true));
 }
 
-static void run_other(void *arg) { /* the op that does the same */
+static void run_other(void *arg) { /* the op that computes the same */
     GD_SCOPE;
     chain *c = arg;
     gd_session_run(c->fused, gd_feed(c->x, c->value), gd_list(c->other));
 }
 
-static void by_rows(bool softmax, int64_t rows, int64_t n, const char *name, const char *note) {
+static void row_reduction(bool softmax, int64_t rows, int64_t n, const char *name,
+                          const char *note) {
     GD_SCOPE;
     chain c = {.value = gd_randn(gd_dims(rows, n))};
     gd_graph *graph = gd_graph_new();
@@ -133,12 +135,12 @@ static void by_rows(bool softmax, int64_t rows, int64_t n, const char *name, con
     {
         GD_GRAPH(graph);
         c.x = gd_placeholder(gd_dims(rows, n));
-        c.y = softmax ? softmax_by_hand(c.x) : rms(c.x, scale);
+        c.y = softmax ? softmax_by_hand(c.x) : rms_norm_chain(c.x, scale);
         c.other = softmax ? gd_softmax(c.x, .axis = -1) : gd_rms_norm(c.x, scale);
     }
     c.fused = gd_session_new(graph);
-    c.plain = gd_session_new(graph, .level = 0);
-    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    c.unfused = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_unfused, &c, 0);
     snprintf(row, sizeof row, "%s_speedup", name);
     snprintf(text, sizeof text, "%s: unfused / fused", note);
     bench_report(row, p.ratio, p.spread, "times", text);
@@ -148,18 +150,18 @@ static void by_rows(bool softmax, int64_t rows, int64_t n, const char *name, con
 }
 
 static void rms_chain(void) {
-    by_rows(false, 2048, 1024, "rms_chain", "rms norm by hand, 2048 rows of 1024");
+    row_reduction(false, 2048, 1024, "rms_chain", "rms norm by hand, 2048 rows of 1024");
 }
 static void softmax_chain(void) {
-    by_rows(true, 2048, 1024, "softmax_chain", "softmax by hand, 2048 rows of 1024");
-    by_rows(true, 32768, 10, "softmax_short", "softmax by hand, 32768 rows of 10");
+    row_reduction(true, 2048, 1024, "softmax_chain", "softmax by hand, 2048 rows of 1024");
+    row_reduction(true, 32768, 10, "softmax_short", "softmax by hand, 32768 rows of 10");
 }
 
-/* --- the order of elements -------------------------------------------------------------------- */
+/* --- layouts ---------------------------------------------------------------------------------- */
 
-/* One elementwise step over a transposed operand, read by a product: level 0 reads against the
- * grain. */
-static void transposed(void) {
+/* An elementwise op on a transposed operand, read by a matrix product: level 0 reads it with a
+ * large stride. */
+static void transposed_chain(void) {
     GD_SCOPE;
     enum { ROWS = 2048, COLUMNS = 1024 };
     chain c = {.value = gd_randn(gd_dims(ROWS, COLUMNS))};
@@ -171,14 +173,14 @@ static void transposed(void) {
         c.y = gd_matmul(gd_sigmoid(gd_transpose(c.x, 0, 1)), w);
     }
     c.fused = gd_session_new(graph);
-    c.plain = gd_session_new(graph, .level = 0);
-    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    c.unfused = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_unfused, &c, 0);
     bench_report("transposed_sigmoid_speedup", p.ratio, p.spread, "times",
                  "sigmoid(x^T) w, x (2048,1024): as it stands / in the order of x");
 }
 
-/* The result of a product by heads, put together: (8,16,256,64) to (8,256,1024). */
-static void heads(void) {
+/* The heads of a product, concatenated: (8,16,256,64) to (8,256,1024). */
+static void heads_permuted(void) {
     GD_SCOPE;
     chain c = {.value = gd_randn(gd_dims(8, 16, 256, 64))};
     gd_graph *graph = gd_graph_new();
@@ -190,14 +192,14 @@ static void heads(void) {
         c.y = gd_sum(gd_reshape(y, gd_dims(8, 256, 1024)), .axis = 1);
     }
     c.fused = gd_session_new(graph);
-    c.plain = gd_session_new(graph, .level = 0);
-    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    c.unfused = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_unfused, &c, 0);
     bench_report("heads_together_speedup", p.ratio, p.spread, "times",
                  "a product by heads, put together and summed: copied / written in place");
 }
 
-/* Convolution, batch norm and relu without training, as the first stage of a ResNet has them. */
-static void normed_convolution(void) {
+/* Convolution, batch norm and relu in inference, as in the first stage of a ResNet. */
+static void conv_norm_relu(void) {
     GD_SCOPE;
     enum { BATCH = 4, CHANNELS = 64, SIZE = 56 };
     chain c = {.value = gd_randn(gd_dims(BATCH, CHANNELS, SIZE, SIZE))};
@@ -211,18 +213,18 @@ static void normed_convolution(void) {
         c.y = gd_relu(gd_batch_norm(gd_conv2d(c.x, w, NULL, .padding = 1), gamma, beta, mean, var));
     }
     c.fused = gd_session_new(graph);
-    c.plain = gd_session_new(graph, .level = 0);
-    bench_pair p = bench_versus(run_fused, run_plain, &c, 0);
+    c.unfused = gd_session_new(graph, .level = 0);
+    bench_pair p = bench_versus(run_fused, run_unfused, &c, 0);
     bench_report("conv_norm_relu_speedup", p.ratio, p.spread, "times",
                  "convolution, batch norm, relu, (4,64,56,56), inference: three steps / one");
 }
 
-const bench_entry bench_fuse[] = {{"chain_fused", heavy},
-                                  {"cheap_chain", cheap},
-                                  {"mean_square", reduction},
+const bench_entry bench_fuse[] = {{"chain_fused", heavy_chain},
+                                  {"cheap_chain", cheap_chain},
+                                  {"mean_square", fused_reduction},
                                   {"rms_chain", rms_chain},
                                   {"softmax_chain", softmax_chain},
-                                  {"transposed", transposed},
-                                  {"heads", heads},
-                                  {"conv_norm_relu", normed_convolution},
+                                  {"transposed", transposed_chain},
+                                  {"heads", heads_permuted},
+                                  {"conv_norm_relu", conv_norm_relu},
                                   {NULL, NULL}};

@@ -1,7 +1,8 @@
-/* fusion.c - level 2 against level 0 on every kind of program that plans fuse.
+/* fusion.c - level 2 compared with level 0 on every kind of program that plans fuse.
  *
- * Fusing must never lose. Each pattern is run at several sizes, with compiled kernels and without;
- * the worst ratio is reported, with the pattern in its note. BENCH_DETAILS=1 prints all of them.
+ * Fusion must never be slower. Each pattern is run at several sizes, with compiled kernels and
+ * without; the worst ratio is reported, with the pattern in its note. BENCH_DETAILS=1 prints all of
+ * them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 typedef struct operands {
     gd_tensor *x, *z, *v;
-    int axis; /* that is reduced */
+    int axis; /* the reduced axis */
 } operands;
 
 static gd_tensors cheap(operands o) {
@@ -31,11 +32,11 @@ static gd_tensors both_kept(operands o) {
     gd_tensor *a = gd_exp(o.x);
     return gd_listed(a, gd_mul(a, o.z));
 }
-static gd_tensors halves(operands o) {
+static gd_tensors bf16_chain(operands o) {
     gd_tensor *h = gd_cast(o.x, GD_BF16);
     return gd_listed(gd_add(gd_mul(h, h), h));
 }
-static gd_tensors crossed(operands o) {
+static gd_tensors over_transpose(operands o) {
     gd_tensor *t = gd_transpose(gd_mul(o.x, gd_scalar(2)), 0, 1);
     return gd_listed(gd_relu(gd_add(t, gd_scalar(1))));
 }
@@ -107,8 +108,8 @@ static gd_tensors centered(operands o) {
     gd_tensor *y = gd_sub(o.x, gd_mean(o.x, .axis = -1, .keepdim = true));
     return gd_listed(y);
 }
-static gd_tensors
-second_order(operands o) { /* a derivative of a derivative has no kernel of the build */
+/* A second derivative, for which there is no precompiled kernel. */
+static gd_tensors second_order(operands o) {
     gd_tensor *sum = gd_sum(gd_tanh(o.x));
     gd_tensor *once = gd_sum(gd_grad(gd_list(sum), gd_list(o.x), .create_graph = true).at[0]);
     return gd_grad(gd_list(once), gd_list(o.x));
@@ -127,8 +128,8 @@ static const pattern patterns[] = {
     {"chain with a bias", bias, 0},
     {"chain with a choice", choice, 0},
     {"chain, both results kept", both_kept, 0},
-    {"chain of halves", halves, 0},
-    {"chain over a transpose", crossed, 0},
+    {"chain of halves", bf16_chain, 0},
+    {"chain over a transpose", over_transpose, 0},
     {"sum over axis 0 of a cheap chain", sum_cheap, 0},
     {"sum over axis 1 of a cheap chain", sum_cheap, 1},
     {"sum over axis 0 of gelu", sum_heavy, 0},
@@ -163,63 +164,63 @@ enum { SIZES = sizeof sizes / sizeof *sizes };
 
 /* --- measuring -------------------------------------------------------------------------------- */
 
-typedef struct race {
+typedef struct measurement {
     gd_tensor *px, *pz, *pv;
     gd_tensor *x, *z, *v;
     gd_tensors y;
-} race;
+} measurement;
 
-static void run(race *r, gd_session *s) {
+static void run_once(measurement *r, gd_session *s) {
     GD_SCOPE;
     gd_session_run(s, gd_feed(r->px, r->x, r->pz, r->z, r->pv, r->v), r->y);
 }
 
-static double ns_of(race *r, gd_session *s, int64_t calls) {
+static double time_calls(measurement *r, gd_session *s, int64_t calls) {
     const double start = bench_now();
-    for (int64_t i = 0; i < calls; i++) run(r, s);
+    for (int64_t i = 0; i < calls; i++) run_once(r, s);
     return (bench_now() - start) / (double)calls;
 }
 
-/* Sessions of both levels. Where their memory lies makes a difference, so that there are several, the
- * one or the other level first. */
+/* Sessions of both levels. The placement of their memory makes a difference, so there are several
+ * pairs, with either level first. */
 enum { PAIRS = 4 };
 typedef struct pair {
-    gd_session *fused, *plain;
+    gd_session *fused, *unfused;
 } pair;
 
 static void open_pair(gd_graph *graph, pair *p, bool fused_first) {
     if (fused_first) p->fused = gd_session_new(graph);
-    p->plain = gd_session_new(graph, .level = 0);
+    p->unfused = gd_session_new(graph, .level = 0);
     if (!fused_first) p->fused = gd_session_new(graph);
 }
 
-/* Level 0 / level 2, the best of many rounds of each in turn: noise only ever adds. Where level 2 seems
- * to lose there are more rounds. */
-static double ratio_of(race *r, const pair *pairs, double *fused) {
+/* The time of level 0 divided by that of level 2, each the minimum over many alternating rounds,
+ * because noise only adds time. If level 2 seems to be slower, there are more rounds. */
+static double speedup_of(measurement *r, const pair *pairs, double *fused) {
     enum { ROUNDS = 3 * PAIRS, TRIES = 8 };
     int64_t calls = 1;
     for (int i = 0; i < PAIRS; i++) {
-        run(r, i % 2 ? pairs[i].plain : pairs[i].fused);
-        run(r, i % 2 ? pairs[i].fused : pairs[i].plain);
+        run_once(r, i % 2 ? pairs[i].unfused : pairs[i].fused);
+        run_once(r, i % 2 ? pairs[i].fused : pairs[i].unfused);
     }
-    while (ns_of(r, pairs[0].plain, calls) * (double)calls < 5e5)
-        calls *= 2; /* a round: half a millisecond */
-    double plain = 1e30;
+    while (time_calls(r, pairs[0].unfused, calls) * (double)calls < 5e5)
+        calls *= 2; /* a round takes half a millisecond */
+    double unfused = 1e30;
     *fused = 1e30;
-    for (int i = 0; i < ROUNDS || (i < ROUNDS * TRIES && plain < *fused); i++) {
-        const double a = ns_of(r, pairs[i % PAIRS].fused, calls),
-                     b = ns_of(r, pairs[i % PAIRS].plain, calls);
+    for (int i = 0; i < ROUNDS || (i < ROUNDS * TRIES && unfused < *fused); i++) {
+        const double a = time_calls(r, pairs[i % PAIRS].fused, calls),
+                     b = time_calls(r, pairs[i % PAIRS].unfused, calls);
         if (a < *fused) *fused = a;
-        if (b < plain) plain = b;
+        if (b < unfused) unfused = b;
     }
-    return plain / *fused;
+    return unfused / *fused;
 }
 
-/* Plans that are the same need no race. */
-static bool is_same_plan(race *r, const pair *p) {
+/* Equal plans need no measurement. */
+static bool is_same_plan(measurement *r, const pair *p) {
     const gd_tensors feeds = gd_feed(r->px, r->x, r->pz, r->z, r->pv, r->v);
     char *a = gd_session_plan_text(p->fused, feeds, r->y),
-         *b = gd_session_plan_text(p->plain, feeds, r->y);
+         *b = gd_session_plan_text(p->unfused, feeds, r->y);
     const bool same = a && b && strcmp(a, b) == 0;
     free(a);
     free(b);
@@ -228,9 +229,9 @@ static bool is_same_plan(race *r, const pair *p) {
 
 static double measure(const pattern *p, int64_t rows, int64_t columns, double *ns) {
     GD_SCOPE;
-    race r = {.x = gd_randn(gd_dims(rows, columns)),
-              .z = gd_randn(gd_dims(rows, columns)),
-              .v = gd_randn(gd_dims(columns))};
+    measurement r = {.x = gd_randn(gd_dims(rows, columns)),
+                     .z = gd_randn(gd_dims(rows, columns)),
+                     .v = gd_randn(gd_dims(columns))};
     pair pairs[PAIRS];
     gd_graph *graph = gd_graph_new();
     {
@@ -242,7 +243,7 @@ static double measure(const pattern *p, int64_t rows, int64_t columns, double *n
     }
     for (int i = 0; i < PAIRS; i++) open_pair(graph, &pairs[i], i % 2 == 0);
     *ns = 0;
-    return is_same_plan(&r, &pairs[0]) ? 1 : ratio_of(&r, pairs, ns);
+    return is_same_plan(&r, &pairs[0]) ? 1 : speedup_of(&r, pairs, ns);
 }
 
 static void measure_all(const char *report, const char *how) {
@@ -265,12 +266,12 @@ static void measure_all(const char *report, const char *how) {
     bench_report(report, worst, 0, "times", note);
 }
 
-static void compiled(void) { measure_all("fusion_worst", "with compiled kernels"); }
+static void bench_compiled(void) { measure_all("fusion_worst", "with compiled kernels"); }
 
-static void evaluated(void) {
-    setenv("GRADUS_NATIVE", "0", 1); /* this process measures nothing else */
+static void bench_evaluated(void) {
+    setenv("GRADUS_NATIVE", "0", 1); /* this process runs no other benchmark */
     measure_all("fusion_worst_no_compiler", "without a compiler");
 }
 
 const bench_entry bench_fusion[] = {
-    {"fusion_worst", compiled}, {"fusion_worst_no_compiler", evaluated}, {NULL, NULL}};
+    {"fusion_worst", bench_compiled}, {"fusion_worst_no_compiler", bench_evaluated}, {NULL, NULL}};

@@ -1,4 +1,4 @@
-/* loader.c - the data loader: how busy it keeps a trainer, and what a batch costs.
+/* loader.c - the data loader: how busy it keeps a training loop, and the overhead per sample.
  *
  * bench/loader_peer.py measures the same with PyTorch's DataLoader and prints the ratios.
  */
@@ -9,7 +9,7 @@
 #include "data/permute.h"
 #include "gradus/gradus.h"
 
-static void rest(double ns) {
+static void sleep_ns(double ns) {
     struct timespec t = {.tv_sec = (time_t)(ns / 1e9), .tv_nsec = (long)ns % 1000000000};
     nanosleep(&t, NULL);
 }
@@ -24,13 +24,13 @@ static int64_t slow_count(void *self) {
 }
 static gd_tensors slow_get(int64_t index, gd_random *random, void *self) {
     (void)random, (void)self;
-    rest(SAMPLE_NS);
+    sleep_ns(SAMPLE_NS);
     return gd_listed(gd_ones(gd_dims(3, 32, 32)), gd_scalar_of((double)(index % 10), GD_I64));
 }
 
-/* A step takes a third of the time that one worker needs for its batch, so three workers could just keep
- * up. The epoch's first batch, for which nobody can be ready, counts. */
-static void busy(void) {
+/* A step takes a third of the time that one worker needs for a batch, so three workers are just
+ * enough. The first batch of the epoch, which cannot be prefetched, is included. */
+static void bench_busy(void) {
     GD_SCOPE;
     gd_dataset *d = gd_dataset_from(NULL, .count = slow_count, .get = slow_get);
     gd_loader *l = gd_loader_new(d, .batch = SLOW_BATCH, .shuffle = true, .workers = SLOW_WORKERS);
@@ -39,7 +39,7 @@ static void busy(void) {
     for (gd_tensors batch; gd_loader_next(l, &batch);) {
         const double now = bench_now();
         if (since_first == 0) since_first = now;
-        rest(SLOW_BATCH * (double)SAMPLE_NS / 3);
+        sleep_ns(SLOW_BATCH * (double)SAMPLE_NS / 3);
         stepping += bench_now() - now;
     }
     const double end = bench_now();
@@ -54,7 +54,7 @@ static void busy(void) {
 
 enum { ROWS = 51200, WIDTH = 32, BATCH = 64 };
 
-static gd_tensors as_it_is(gd_tensors sample, gd_random *random, void *user) {
+static gd_tensors identity_map(gd_tensors sample, gd_random *random, void *user) {
     (void)random, (void)user;
     return sample;
 }
@@ -64,10 +64,10 @@ static void read_epoch(void *loader) {
     }
 }
 
-static void overhead(void) {
+static void bench_overhead(void) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(ROWS, WIDTH)), *y = gd_zeros(gd_dims(ROWS), .dtype = GD_I64);
-    gd_dataset *rows = gd_dataset_tensors(x, y), *single = gd_dataset_map(rows, as_it_is, NULL);
+    gd_dataset *rows = gd_dataset_tensors(x, y), *single = gd_dataset_map(rows, identity_map, NULL);
     const struct {
         const char *name, *note;
         gd_loader *loader;
@@ -96,7 +96,7 @@ static void read_order(void *arg) {
     for (int64_t i = 0; i < 1000; i++) order_sum += gd_shuffled(key, i, order_count);
 }
 
-static void order(void) {
+static void bench_order(void) {
     static const int64_t counts[] = {1000, 60000, 10000000};
     for (int i = 0; i < 3; i++) {
         char name[60], note[80];
@@ -110,5 +110,7 @@ static void order(void) {
     }
 }
 
-const bench_entry bench_loader[] = {
-    {"loader_busy", busy}, {"loader_overhead", overhead}, {"loader_order", order}, {0}};
+const bench_entry bench_loader[] = {{"loader_busy", bench_busy},
+                                    {"loader_overhead", bench_overhead},
+                                    {"loader_order", bench_order},
+                                    {0}};

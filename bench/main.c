@@ -1,8 +1,8 @@
-/* main.c - runs the benchmarks, prints a table, writes results.json (one object a line).
+/* main.c - runs the benchmarks, prints a table and writes results.json (one object per line).
  *
- *     bench [--out FILE] [NAME...]        NAME: run only benchmarks that begin with it
+ *     bench [--out FILE] [NAME...]        NAME: runs only benchmarks whose names start with it
  *
- * FILE is results.json beside the program unless it is given.
+ * FILE defaults to results.json in the directory of the program.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ double bench_now(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static int ascending(const void *a, const void *b) {
+static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
@@ -31,13 +31,13 @@ static int ascending(const void *a, const void *b) {
 enum { ROUNDS = 41 };
 
 static double median_of(double *values, double *spread) {
-    qsort(values, ROUNDS, sizeof *values, ascending);
+    qsort(values, ROUNDS, sizeof *values, compare_doubles);
     if (spread) *spread = values[3 * ROUNDS / 4] - values[ROUNDS / 4];
     return values[ROUNDS / 2];
 }
 
-/* How many calls make a round of about 5 ms. */
-static int64_t calls_for(void (*fn)(void *), void *arg) {
+/* The number of calls that take about 5 ms. */
+static int64_t calls_per_round(void (*fn)(void *), void *arg) {
     fn(arg);
     for (int64_t n = 1;; n *= 2) {
         double start = bench_now();
@@ -52,29 +52,29 @@ void bench_rest(double ns) {
     nanosleep(&t, NULL);
 }
 
-static double round_of(void (*fn)(void *), void *arg, int64_t calls) {
+static double time_round(void (*fn)(void *), void *arg, int64_t calls) {
     double start = bench_now();
     for (int64_t i = 0; i < calls; i++) fn(arg);
     return (bench_now() - start) / (double)calls;
 }
 
 double bench_time(void (*fn)(void *), void *arg, double *spread) {
-    int64_t calls = calls_for(fn, arg);
+    int64_t calls = calls_per_round(fn, arg);
     double values[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) values[i] = round_of(fn, arg, calls);
+    for (int i = 0; i < ROUNDS; i++) values[i] = time_round(fn, arg, calls);
     return median_of(values, spread);
 }
 
 void bench_in_turn(void (*fn)(void *), void *const *args, int n, bench_rival *rivals) {
     static double times[BENCH_RIVALS][ROUNDS];
     int64_t calls[BENCH_RIVALS];
-    for (int k = 0; k < n; k++) calls[k] = calls_for(fn, args[k]);
+    for (int k = 0; k < n; k++) calls[k] = calls_per_round(fn, args[k]);
     for (int i = 0; i < ROUNDS; i++)
         for (int k = 0; k < n; k++) {
-            fn(args[k]); /* its data come to where the last rival's are now */
-            times[k][i] = round_of(fn, args[k], calls[k]);
+            fn(args[k]); /* warms the cache, which holds the previous rival's data */
+            times[k][i] = time_round(fn, args[k], calls[k]);
         }
-    for (int k = n; k-- > 0;) { /* the first one last: medians are found by sorting */
+    for (int k = n; k-- > 0;) { /* the first one last, because median_of sorts its times */
         double ratio[ROUNDS];
         for (int i = 0; i < ROUNDS; i++) ratio[i] = times[0][i] / times[k][i];
         rivals[k].speedup = median_of(ratio, NULL);
@@ -83,19 +83,19 @@ void bench_in_turn(void (*fn)(void *), void *const *args, int n, bench_rival *ri
 }
 
 bench_pair bench_versus(void (*a)(void *), void (*b)(void *), void *arg, double rest_ns) {
-    int64_t calls_a = calls_for(a, arg), calls_b = calls_for(b, arg);
+    int64_t calls_a = calls_per_round(a, arg), calls_b = calls_per_round(b, arg);
     double ta[ROUNDS], tb[ROUNDS], ratio[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         if (rest_ns > 0) {
             bench_rest(rest_ns);
-            a(arg); /* wakes the threads up */
+            a(arg); /* wakes up the threads */
         }
-        ta[i] = round_of(a, arg, calls_a);
+        ta[i] = time_round(a, arg, calls_a);
         if (rest_ns > 0) {
             bench_rest(rest_ns);
             b(arg);
         }
-        tb[i] = round_of(b, arg, calls_b);
+        tb[i] = time_round(b, arg, calls_b);
         ratio[i] = tb[i] / ta[i];
     }
     bench_pair p;
@@ -114,25 +114,25 @@ void bench_report(const char *name, double value, double spread, const char *uni
     fflush(results);
 }
 
-static bool chosen(const char *name, char **wanted, int n) {
+static bool is_selected(const char *name, char **wanted, int n) {
     if (n == 0) return true;
     for (int i = 0; i < n; i++)
         if (strncmp(name, wanted[i], strlen(wanted[i])) == 0) return true;
     return false;
 }
 
-/* A processor that was idle takes a while to come up to speed. */
-static void wake_up(void) {
+/* An idle processor takes a while to reach its full clock frequency. */
+static void warm_up_processor(void) {
     double until = bench_now() + 2e8;
     while (bench_now() < until) {
     }
 }
 
-static int run_apart(const bench_entry *entry) {
+static int run_in_child(const bench_entry *entry) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        wake_up();
+        warm_up_processor();
         entry->run();
         if (gd_failed()) {
             printf("  %s failed: %s\n", entry->name, gd_error_message());
@@ -151,9 +151,9 @@ int main(int argc, char **argv) {
         return train_serve(argv[2], argv[3], atoi(argv[4]), argc == 6 ? argv[5] : NULL);
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         puts("bench [--out FILE] [NAME ...]\n"
-             "Measures everything, or what begins with a name; prints a table and writes FILE, one "
-             "JSON\n"
-             "object a line (results.json beside this program).");
+             "Runs all benchmarks, or those whose names start with NAME; prints a table and writes "
+             "FILE,\n"
+             "one JSON object per line (default: results.json in the directory of this program).");
         return 0;
     }
     char out[4096];
@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
         bench_precision, bench_transforms, bench_loader, bench_fit};
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (const bench_entry *e = lists[l]; e->name; e++)
-            if (chosen(e->name, argv + first, argc - first)) failures += run_apart(e);
+            if (is_selected(e->name, argv + first, argc - first)) failures += run_in_child(e);
     if (fclose(results) != 0) {
         perror(out);
         return 1;

@@ -1,4 +1,4 @@
-/* math.c - elementary functions, nanoseconds an element, one thread, in cache. */
+/* math.c - elementary functions: nanoseconds per element, one thread, data in cache. */
 #include <stdio.h>
 
 #include "bench.h"
@@ -10,12 +10,12 @@ typedef struct {
     gd_tensor *x, *y;
 } job;
 
-static void apply(void *arg) {
+static void apply_op(void *arg) {
     job *j = arg;
     gd_op_run_into(j->op, gd_list(j->x), NULL, gd_list(j->y));
 }
 
-static void functions(void) {
+static void bench_functions(void) {
     GD_SCOPE;
     gd_set_num_threads(1);
     static const char *const names[] = {"exp", "tanh", "erf", "log", "sin", "sigmoid", "gelu"};
@@ -27,11 +27,11 @@ static void functions(void) {
         j.op = gd_op_find(names[i]);
         if (!j.op) continue;
         char name[40];
-        double spread, ns = bench_time(apply, &j, &spread);
+        double spread, ns = bench_time(apply_op, &j, &spread);
         snprintf(name, sizeof name, "%s_ns", names[i]);
         bench_report(name, ns / COUNT, spread / COUNT, "ns/elem",
                      i < 3 ? "target 0.6 with AVX2" : "");
     }
 }
 
-const bench_entry bench_math[] = {{"math", functions}, {NULL, NULL}};
+const bench_entry bench_math[] = {{"math", bench_functions}, {NULL, NULL}};

@@ -1,4 +1,4 @@
-/* plan.c - graphs: what a run costs, and training steps as eager ops and as plans. */
+/* plan.c - the overhead of a session run, and training steps as eager ops and as plans. */
 #include <stdio.h>
 
 #include "bench.h"
@@ -18,7 +18,7 @@ static void run_session(void *unused) {
 
 enum { NODES = 100 };
 
-static void run_cost(void) {
+static void bench_run_cost(void) {
     GD_SCOPE;
     gd_set_num_threads(1);
     gd_graph *graph = gd_graph_new();
@@ -46,8 +46,8 @@ static void run_cost(void) {
 
 /* --- training steps --------------------------------------------------------------------------- */
 
-/* In turn, so that all see the same machine. */
-static void measure(const char *net, int threads) {
+/* Runs the modes in turn, so that all of them see the same state of the machine. */
+static void measure_training(const char *net, int threads) {
     static const char *const modes[] = {"eager", "plan", "fused", "jit", "jit_forgets"};
     enum { MODES = sizeof modes / sizeof *modes };
     GD_SCOPE;
@@ -66,15 +66,16 @@ static void measure(const char *net, int threads) {
     }
 }
 
-static void training(void) {
+static void bench_training(void) {
     for (int threads = 1; threads <= 2; threads++) {
-        measure("two_layer", threads);
-        measure("mlp", threads);
+        measure_training("two_layer", threads);
+        measure_training("mlp", threads);
     }
 }
 
-/* Steps with modules against the same steps with bare ops: the worst of them. */
-static void module_overhead(void) {
+/* The overhead of modules: a step with modules compared with the same step of bare ops; reports the
+ * worst. */
+static void bench_module_overhead(void) {
     static const char *const nets[] = {"two_layer", "mlp"}, *const modes[] = {"eager", "jit"};
     double worst = 0, spread = 0;
     char note[96] = "";
@@ -99,5 +100,7 @@ static void module_overhead(void) {
     bench_report("module_overhead", worst, spread, "times", note);
 }
 
-const bench_entry bench_plan[] = {
-    {"run", run_cost}, {"train", training}, {"module_overhead", module_overhead}, {NULL, NULL}};
+const bench_entry bench_plan[] = {{"run", bench_run_cost},
+                                  {"train", bench_training},
+                                  {"module_overhead", bench_module_overhead},
+                                  {NULL, NULL}};

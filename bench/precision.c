@@ -1,4 +1,4 @@
-/* precision.c - training steps in bf16 and f16 against f32: what GD_AUTOCAST costs or gains here. */
+/* precision.c - training steps in bf16 and f16 (GD_AUTOCAST) compared with f32. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,8 +13,8 @@ typedef struct rival {
     gd_dtype dtype; /* GD_DTYPE_NONE: f32 throughout */
 } rival;
 
-/* As it would be written by hand; one plan at level 2. */
-static gd_tensors step(gd_tensors in, void *user) {
+/* As a user would write it; one plan at level 2. */
+static gd_tensors train_batch(gd_tensors in, void *user) {
     rival *r = user;
     gd_tensor *loss;
     {
@@ -35,8 +35,8 @@ static void run_step(void *arg) {
     gd_item(gd_jit_call(r->jit, gd_list(r->x, r->y)).at[0]);
 }
 
-/* A network of the zoo, or "mlp". */
-static void measure(const char *net, gd_tensor *x, gd_tensor *y) {
+/* `net` is a network of the zoo, or "mlp". */
+static void measure_network(const char *net, gd_tensor *x, gd_tensor *y) {
     static const gd_dtype dtypes[] = {GD_DTYPE_NONE, GD_BF16, GD_F16};
     rival rivals[3];
     void *args[3];
@@ -48,7 +48,7 @@ static void measure(const char *net, gd_tensor *x, gd_tensor *y) {
                                         gd_nn_linear(512, 512), gd_nn_relu(), gd_nn_linear(512, 10))
                      : gd_net_new(net, strcmp(net, "gpt") == 0 ? "vocabulary=65" : "");
         r->optimizer = gd_optim_adamw(gd_module_parameters(r->net), .lr = 1e-4);
-        r->jit = gd_jit_new(step, r);
+        r->jit = gd_jit_new(train_batch, r);
         args[i] = r;
     }
     bench_rival result[3];
@@ -62,23 +62,24 @@ static void measure(const char *net, gd_tensor *x, gd_tensor *y) {
     }
 }
 
-static gd_tensor *classes(gd_shape dims, int64_t n) { return gd_randint(dims, 0, n); }
+static gd_tensor *random_classes(gd_shape dims, int64_t n) { return gd_randint(dims, 0, n); }
 
 static void mlp(void) {
     GD_SCOPE;
-    measure("mlp", gd_randn(gd_dims(128, 784)), classes(gd_dims(128), 10));
+    measure_network("mlp", gd_randn(gd_dims(128, 784)), random_classes(gd_dims(128), 10));
 }
 static void lenet(void) {
     GD_SCOPE;
-    measure("lenet", gd_randn(gd_dims(64, 1, 28, 28)), classes(gd_dims(64), 10));
+    measure_network("lenet", gd_randn(gd_dims(64, 1, 28, 28)), random_classes(gd_dims(64), 10));
 }
 static void resnet20(void) {
     GD_SCOPE;
-    measure("resnet20", gd_randn(gd_dims(64, 3, 32, 32)), classes(gd_dims(64), 10));
+    measure_network("resnet20", gd_randn(gd_dims(64, 3, 32, 32)), random_classes(gd_dims(64), 10));
 }
 static void gpt(void) {
     GD_SCOPE;
-    measure("gpt", classes(gd_dims(16, 128), 65), classes(gd_dims(16, 128), 65));
+    measure_network("gpt", random_classes(gd_dims(16, 128), 65),
+                    random_classes(gd_dims(16, 128), 65));
 }
 
 const bench_entry bench_precision[] = {{"precision_mlp", mlp},

@@ -1,4 +1,5 @@
-/* product.c - matrix products beside OpenBLAS, which is looked for at run time. */
+/* product.c - matrix products compared with OpenBLAS, which is loaded at run time if it is
+ * installed. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,28 +22,29 @@ typedef struct {
     sgemm_fn sgemm;
 } product;
 
-static void ours(void *arg) {
+static void run_gradus(void *arg) {
     product *p = arg;
     gd_op_run_into(p->matmul, gd_list(p->a, p->b), NULL, gd_list(p->c));
 }
 
-static void theirs(void *arg) {
+static void run_openblas(void *arg) {
     product *p = arg;
-    enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
-    p->sgemm(ROW_MAJOR, p->ta ? TRANSPOSED : PLAIN, p->tb ? TRANSPOSED : PLAIN, (int)p->m,
-             (int)p->n, (int)p->k, 1, gd_data(p->a), (int)(p->ta ? p->m : p->k), gd_data(p->b),
-             (int)(p->tb ? p->k : p->n), 0, gd_data(p->c), (int)p->n);
+    enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
+    p->sgemm(ROW_MAJOR, p->ta ? TRANSPOSE : NO_TRANSPOSE, p->tb ? TRANSPOSE : NO_TRANSPOSE,
+             (int)p->m, (int)p->n, (int)p->k, 1, gd_data(p->a), (int)(p->ta ? p->m : p->k),
+             gd_data(p->b), (int)(p->tb ? p->k : p->n), 0, gd_data(p->c), (int)p->n);
 }
 
-/* Idle threads of OpenBLAS go on spinning for 2^28 ticks of the clock, a tenth of a second, on the
- * core that ours are to run on next. 2^22 is still far longer than the time between two of its
- * calls here, so it loses nothing; and after REST_NS they sleep. */
+/* Idle threads of OpenBLAS spin for 2^28 clock ticks, a tenth of a second, on cores that our
+ * threads need next. OPENBLAS_THREAD_TIMEOUT=22 limits that to 2^22, which is still far longer than
+ * the time between two of its calls here, so it loses nothing; after REST_NS they sleep. */
 static const double REST_NS = 5e6;
 
-/* An OpenBLAS older than the processor does not know it and falls back to SSE kernels, several times
- * slower than its own AVX2 or AVX-512 ones: that would be no rival. So it is told which kernels to
- * use, the same instruction set as ours, unless the user has said so; what it took is printed. */
-static void *open_rival(void) {
+/* An OpenBLAS that is older than the processor does not recognize it and falls back to SSE kernels,
+ * several times slower than its AVX2 or AVX-512 ones, which would be no fair comparison. So its
+ * kernels are set to the instruction set that ours use, unless the user has set them; the choice is
+ * printed. */
+static void *open_openblas(void) {
     gd_isa isa = gd_cpu_isa();
     if (isa != GD_ISA_BASE)
         setenv("OPENBLAS_CORETYPE", isa == GD_ISA_AVX512 ? "SkylakeX" : "Haswell", 0);
@@ -53,7 +55,7 @@ static void *open_rival(void) {
     return library;
 }
 
-static void products(void) {
+static void bench_matmul(void) {
     static const product shapes[] = {{.m = 32, .n = 32, .k = 32},
                                      {.m = 64, .n = 64, .k = 64},
                                      {.m = 128, .n = 128, .k = 128},
@@ -64,7 +66,7 @@ static void products(void) {
                                      {.m = 512, .n = 784, .k = 128, .ta = true},
                                      {.m = 64, .n = 100, .k = 1000, .tb = true}};
     GD_SCOPE;
-    void *library = open_rival();
+    void *library = open_openblas();
     sgemm_fn sgemm = library ? (sgemm_fn)dlsym(library, "cblas_sgemm") : NULL;
     threads_fn set_threads =
         library ? (threads_fn)dlsym(library, "openblas_set_num_threads") : NULL;
@@ -93,12 +95,12 @@ static void products(void) {
                             : "",
                      threads);
             if (!sgemm || !set_threads) {
-                double spread, ns = bench_time(ours, &p, &spread);
+                double spread, ns = bench_time(run_gradus, &p, &spread);
                 bench_report(name, flops / ns, 0, "GFLOP/s", "");
                 continue;
             }
             set_threads(threads);
-            bench_pair pair = bench_versus(ours, theirs, &p, threads > 1 ? REST_NS : 0);
+            bench_pair pair = bench_versus(run_gradus, run_openblas, &p, threads > 1 ? REST_NS : 0);
             char note[64];
             snprintf(note, sizeof note, "%.2f of OpenBLAS", pair.ratio);
             bench_report(name, flops / pair.a, pair.spread * flops / pair.a, "GFLOP/s", note);
@@ -110,4 +112,4 @@ static void products(void) {
                      "geometric mean; target 1.1");
 }
 
-const bench_entry bench_product[] = {{"matmul", products}, {NULL, NULL}};
+const bench_entry bench_product[] = {{"matmul", bench_matmul}, {NULL, NULL}};

@@ -1,4 +1,4 @@
-/* resnet.c - one training step of ResNet-18 with eager ops: how long it takes, and how much memory. */
+/* resnet.c - a training step of ResNet-18 with eager ops: time and memory. */
 #include <sys/resource.h>
 
 #include "bench.h"
@@ -6,14 +6,14 @@
 
 enum { BATCH = 8, SIZE = 224, BLOCKS = 8, CLASSES = 1000, STEPS = 3, PARAMETERS = 80 };
 
-/* A convolution without a bias, and the batch norm behind it. */
+/* A convolution without bias, followed by a batch norm. */
 typedef struct layer {
     gd_tensor *w, *gamma, *beta, *mean, *var;
     int64_t stride, padding;
 } layer;
 
 typedef struct block {
-    layer a, b, shortcut; /* shortcut.w is NULL: x itself */
+    layer a, b, shortcut; /* shortcut.w == NULL: the identity */
 } block;
 
 typedef struct net {
@@ -53,25 +53,25 @@ static void make_net(net *n) {
     n->b = parameter(n, gd_dims(CLASSES), 0.05);
 }
 
-static gd_tensor *apply(const layer *l, gd_tensor *x) {
+static gd_tensor *apply_layer(const layer *l, gd_tensor *x) {
     gd_tensor *y = gd_conv2d(x, l->w, NULL, .stride = {{l->stride, l->stride}},
                              .padding = {{l->padding, l->padding}});
     return gd_batch_norm(y, l->gamma, l->beta, l->mean, l->var, .training = true);
 }
 
 static gd_tensor *loss_of(const net *n, gd_tensor *x, gd_tensor *labels) {
-    x = gd_max_pool2d(gd_relu(apply(&n->stem, x)), .kernel = {{3, 3}}, .stride = {{2, 2}},
+    x = gd_max_pool2d(gd_relu(apply_layer(&n->stem, x)), .kernel = {{3, 3}}, .stride = {{2, 2}},
                       .padding = {{1, 1}});
     for (int i = 0; i < BLOCKS; i++) {
         const block *b = &n->blocks[i];
-        gd_tensor *y = apply(&b->b, gd_relu(apply(&b->a, x)));
-        x = gd_relu(gd_add(y, b->shortcut.w ? apply(&b->shortcut, x) : x));
+        gd_tensor *y = apply_layer(&b->b, gd_relu(apply_layer(&b->a, x)));
+        x = gd_relu(gd_add(y, b->shortcut.w ? apply_layer(&b->shortcut, x) : x));
     }
     x = gd_mean(x, .axis = gd_dims(2, 3));
     return gd_cross_entropy(gd_linear(x, n->w, n->b), labels);
 }
 
-static void step(const net *n, gd_tensor *x, gd_tensor *labels) {
+static void train_step(const net *n, gd_tensor *x, gd_tensor *labels) {
     GD_SCOPE;
     gd_backward(loss_of(n, x, labels));
     GD_NO_GRAD;
@@ -82,32 +82,32 @@ static void step(const net *n, gd_tensor *x, gd_tensor *labels) {
     }
 }
 
-static double resident(void) {
+static double max_resident_mib(void) {
     struct rusage r;
     getrusage(RUSAGE_SELF, &r);
     return (double)r.ru_maxrss / 1024;
 }
 
-static void resnet(void) {
+static void bench_resnet18(void) {
     GD_SCOPE;
     static net n;
-    const double before = resident();
+    const double before = max_resident_mib();
     make_net(&n);
     gd_tensor *x = gd_randn(gd_dims(BATCH, 3, SIZE, SIZE)),
               *labels = gd_randint(gd_dims(BATCH), 0, CLASSES);
     double best = 1e30;
     for (int i = 0; i < STEPS && !gd_failed(); i++) {
         const double start = bench_now();
-        step(&n, x, labels);
+        train_step(&n, x, labels);
         const double took = bench_now() - start;
         if (took < best) best = took;
     }
     bench_report("resnet18_step", best / 1e6, 0, "ms",
                  "eager training, batch 8 of 224 x 224, the best of three");
-    bench_report("resnet18_resident", resident() - before, 0, "MiB",
+    bench_report("resnet18_resident", max_resident_mib() - before, 0, "MiB",
                  "the same, the most memory that the process had");
     bench_report("resnet18_in_use", (double)gd_memory_stats(NULL).peak_bytes / (1 << 20), 0, "MiB",
                  "the same, the most in use by tensors");
 }
 
-const bench_entry bench_resnet[] = {{"resnet18", resnet}, {NULL, NULL}};
+const bench_entry bench_resnet[] = {{"resnet18", bench_resnet18}, {NULL, NULL}};

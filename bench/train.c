@@ -1,4 +1,4 @@
-/* train.c - see train.h. */
+/* train.c - training steps of small networks (train.h). */
 #include "train.h"
 
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include "gradus/gradus.h"
 #include "zoo.h"
 
-enum { MOST_LAYERS = 4, MOST_TRAINS = 32 /* that one program makes */ };
+enum { MAX_LAYERS = 4, MAX_TRAINS = 32 /* per process */ };
 
 typedef struct shape {
     const char *name;
     int layers;
-    int64_t batch, size[MOST_LAYERS + 1]; /* inputs, ..., outputs */
-    bool classes; /* cross entropy of class numbers; else the mean of squares */
+    int64_t batch, size[MAX_LAYERS + 1]; /* inputs, ..., outputs */
+    bool classes; /* cross-entropy with class indices; else mean squared error */
 } shape;
 
 static const shape shapes[] = {
@@ -25,14 +25,14 @@ static const shape shapes[] = {
 
 struct train {
     const shape *shape;
-    gd_tensor *x, *y;                           /* data */
-    gd_tensor *w[MOST_LAYERS], *b[MOST_LAYERS]; /* parameters, of both forms */
-    gd_tensor *parameters[2 * MOST_LAYERS];
-    gd_module *net; /* that computes with them; NULL: bare ops do */
+    gd_tensor *x, *y;                         /* data */
+    gd_tensor *w[MAX_LAYERS], *b[MAX_LAYERS]; /* parameters: tensors or variables */
+    gd_tensor *parameters[2 * MAX_LAYERS];
+    gd_module *net; /* NULL: bare ops */
     gd_optimizer *optimizer;
-    gd_session *session; /* NULL: eager, */
-    gd_jit *jit;         /* or, where this is not NULL, traced */
-    bool forgets_last;
+    gd_session *session; /* NULL: eager or traced */
+    gd_jit *jit;         /* NULL: not traced */
+    bool zero_grad_last;
     gd_tensor *feeds[4], *fetches[2];
 };
 
@@ -82,25 +82,25 @@ static void make_session(train *t, int level) {
     t->session = gd_session_new(graph, .level = level);
 }
 
-/* As it is written with eager ops. Gradients that are forgotten last, not first, a plan need not
- * keep. */
+/* An ordinary eager step. Gradients that are zeroed at the end, not at the start, need not be kept
+ * by a plan. */
 static gd_tensors eager_step(gd_tensors in, void *user) {
     train *t = user;
-    if (!t->forgets_last) gd_optimizer_zero_grad(t->optimizer);
+    if (!t->zero_grad_last) gd_optimizer_zero_grad(t->optimizer);
     gd_tensor *loss = loss_of(t, in.at[0], in.at[1]);
     gd_backward(loss);
     gd_optimizer_step(t->optimizer);
-    if (t->forgets_last) gd_optimizer_zero_grad(t->optimizer);
+    if (t->zero_grad_last) gd_optimizer_zero_grad(t->optimizer);
     return gd_listed(loss);
 }
 
 train *train_new(const char *net, const char *mode) {
-    static train trains[MOST_TRAINS];
+    static train trains[MAX_TRAINS];
     static int made;
     const shape *s = NULL;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (strcmp(shapes[i].name, net) == 0) s = &shapes[i];
-    if (!s || made == MOST_TRAINS) return NULL;
+    if (!s || made == MAX_TRAINS) return NULL;
     train *t = &trains[made++];
     const int64_t outputs = s->size[s->layers];
     *t = (train){.shape = s, .x = gd_randn(gd_dims(s->batch, s->size[0]))};
@@ -109,7 +109,7 @@ train *train_new(const char *net, const char *mode) {
     const bool modules = strncmp(mode, "module_", 7) == 0;
     if (modules) mode += 7;
     const bool jit = strncmp(mode, "jit", 3) == 0;
-    t->forgets_last = strcmp(mode, "jit_forgets") == 0;
+    t->zero_grad_last = strcmp(mode, "jit_forgets") == 0;
     if (jit) t->jit = gd_jit_new(eager_step, t);
     if (modules) make_net(t);
     else if (jit || strcmp(mode, "eager") == 0) make_parameters(t, false);
@@ -129,8 +129,9 @@ void train_step(void *arg) {
     else eager_step(in, t);
 }
 
-/* For each line of input, so many steps as take about 100 ms; prints the nanoseconds of one. */
-static int serve(void (*step)(void *), void *arg) {
+/* For each line of input, runs as many steps as take about 100 ms, and prints the nanoseconds per
+ * step. */
+static int serve_steps(void (*step)(void *), void *arg) {
     char line[16];
     const double start = bench_now();
     int warm = 0;
@@ -138,7 +139,7 @@ static int serve(void (*step)(void *), void *arg) {
     double each = (bench_now() - start) / warm;
     while (fgets(line, sizeof line, stdin)) {
         const int steps = 1 + (int)(100e6 / each);
-        for (int i = 0; i < steps; i++) step(arg); /* the processor and the threads wake up */
+        for (int i = 0; i < steps; i++) step(arg); /* warms up the processor and the threads */
         const double begin = bench_now();
         for (int i = 0; i < steps; i++) step(arg);
         each = (bench_now() - begin) / steps;
@@ -158,8 +159,8 @@ int train_serve(const char *net, const char *mode, int threads, const char *file
                 gd_failed() ? gd_error_message() : "no such net, or no file for it");
         return 1;
     }
-    if (t) return serve(train_step, t);
+    if (t) return serve_steps(train_step, t);
     for (int i = 0; i < 3; i++) printf("%.9g%s", zoo_loss(z), i < 2 ? " " : "\n");
     fflush(stdout);
-    return serve(zoo_step, z);
+    return serve_steps(zoo_step, z);
 }

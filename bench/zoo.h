@@ -7,12 +7,12 @@
 typedef struct zoo_train zoo_train;
 
 /* "lenet", "resnet20", "resnet18", "char_lstm" or "gpt", as eager ops ("eager") or traced ("jit",
- * level 2). The file, which versus_pytorch.py writes, has the weights and a batch. Belongs to the
- * scope around. NULL: there is no such network or mode, or a failure is recorded. */
+ * level 2). The file, which versus_pytorch.py writes, has the weights and a batch. The surrounding
+ * scope owns the result. NULL if there is no such network or mode, or if a call has failed. */
 bool zoo_has(const char *net);
 zoo_train *zoo_new(const char *net, const char *mode, const char *file);
 
-/* One step; its loss. */
+/* Runs one step and returns its loss. */
 double zoo_loss(zoo_train *train);
 /* One step, for bench_time. */
 void zoo_step(void *train);

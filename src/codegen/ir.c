@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/whole.h"
+#include "core/float_to_int.h"
 
 /* --- building --------------------------------------------------------------------------------- */
 
@@ -280,7 +280,7 @@ bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const int64_t *param
     int64_t v[GD_IR_MAX_NODES];
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *n = &ir->nodes[i];
-        if (n->code == GD_IR_CONST) v[i] = gd_whole_i64(n->value);
+        if (n->code == GD_IR_CONST) v[i] = gd_f64_to_i64(n->value);
         else if (n->code == GD_IR_VAR) v[i] = vars[n->arg[0]];
         else if (n->code == GD_IR_PARAM) v[i] = params[n->arg[0]];
         else {

@@ -1,7 +1,7 @@
 /* scalar_args.h - how kernels of the scalar dialect are called.
  *
  * This file is part of the text that precedes every kernel, so it includes nothing but C's headers
- * and core/whole.h. The host fills the arguments (ops/scalar_call.h).
+ * and core/float_to_int.h. The host fills the arguments (ops/scalar_call.h).
  *
  * A kernel has two groups of dims: the outer ones are what calls are counted over, the inner ones
  * are what one call loops over: the reduced dims, or those of a row. An elementwise kernel has no
@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "core/whole.h"
+#include "core/float_to_int.h"
 
 enum {
     GD_SCALAR_RANK = 8,

@@ -2,7 +2,7 @@
  * of prims.c, loads and stores for every dtype, and offsets of elements. TYPE is f32, f64, i32 or
  * i64.
  *
- * The text of this file, behind those of core/whole.h, core/half.h and scalar_args.h, precedes
+ * The text of this file, behind those of core/float_to_int.h, core/half.h and scalar_args.h, precedes
  * every kernel; together they include nothing but C's headers. Compile with -ffp-contract=off:
  * nothing is fused but through s_fma.
  *
@@ -17,7 +17,7 @@
 
 #include "codegen/scalar_args.h"
 #include "core/half.h"
-#include "core/whole.h"
+#include "core/float_to_int.h"
 
 #define S_FN static inline __attribute__((unused))
 
@@ -46,7 +46,7 @@ S_FN int64_t s_offset(const gd_scalar_args *a, int operand, const int64_t *at, i
 }
 
 /* s_load_DTYPE_TYPE reads an element of a dtype as a type, s_store_TYPE_DTYPE writes it. Values
- * convert as the library's copies do: floats to integers by core/whole.h, integers wrap. */
+ * convert as the library's copies do: floats to integers by core/float_to_int.h, integers wrap. */
 #define S_DEFINE_LOADS(T)                                                                          \
     S_FN s_##T s_load_bool_##T(const void *p, int64_t i) {                                         \
         return (s_##T)(((const uint8_t *)p)[i] != 0);                                              \
@@ -70,12 +70,12 @@ S_FN int64_t s_offset(const gd_scalar_args *a, int operand, const int64_t *at, i
 
 S_FN s_f32 s_from_f32_f32(float x) { return x; }
 S_FN s_f64 s_from_f32_f64(float x) { return x; }
-S_FN s_i32 s_from_f32_i32(float x) { return gd_whole_i32_f32(x); }
-S_FN s_i64 s_from_f32_i64(float x) { return gd_whole_i64(x); }
+S_FN s_i32 s_from_f32_i32(float x) { return gd_f32_to_i32(x); }
+S_FN s_i64 s_from_f32_i64(float x) { return gd_f64_to_i64(x); }
 S_FN s_f32 s_from_f64_f32(double x) { return (float)x; }
 S_FN s_f64 s_from_f64_f64(double x) { return x; }
-S_FN s_i32 s_from_f64_i32(double x) { return gd_whole_i32(x); }
-S_FN s_i64 s_from_f64_i64(double x) { return gd_whole_i64(x); }
+S_FN s_i32 s_from_f64_i32(double x) { return gd_f64_to_i32(x); }
+S_FN s_i64 s_from_f64_i64(double x) { return gd_f64_to_i64(x); }
 
 S_DEFINE_LOADS(f32)
 S_DEFINE_LOADS(f64)
@@ -97,8 +97,8 @@ S_DEFINE_LOADS(i64)
     S_FN void s_store_##T##_f32(void *p, int64_t i, s_##T x) { ((float *)p)[i] = (float)x; }  \
     S_FN void s_store_##T##_f64(void *p, int64_t i, s_##T x) { ((double *)p)[i] = (double)x; }
 
-S_DEFINE_STORES(f32, gd_whole_u8_f32, gd_whole_i8_f32, gd_whole_i32_f32, gd_whole_i64)
-S_DEFINE_STORES(f64, gd_whole_u8, gd_whole_i8, gd_whole_i32, gd_whole_i64)
+S_DEFINE_STORES(f32, gd_f32_to_u8, gd_f32_to_i8, gd_f32_to_i32, gd_f64_to_i64)
+S_DEFINE_STORES(f64, gd_f64_to_u8, gd_f64_to_i8, gd_f64_to_i32, gd_f64_to_i64)
 S_DEFINE_STORES(i32, (uint8_t), (int8_t), (int32_t), (int64_t))
 S_DEFINE_STORES(i64, (uint8_t), (int8_t), (int32_t), (int64_t))
 

@@ -1,4 +1,4 @@
-/* arena.c - see arena.h. */
+/* arena.c - the allocator for large host buffers (arena.h). */
 #include "core/arena.h"
 
 #include <stdbool.h>
@@ -7,153 +7,155 @@
 #include "core/alloc.h"
 
 enum {
-    UNIT = 1 << 16, /* buffers are whole multiples of this */
-    SEGMENT =
-        1
-        << 28, /* bytes of address space that are asked for at once; pages come as they are used */
+    BLOCK_UNIT = 1 << 16,    /* blocks are multiples of this */
+    SEGMENT_BYTES = 1 << 28, /* of address space, mapped at once; pages come when they are used */
     PAGE = 4096,
-    SLACK =
-        16, /* one part in so many more is kept, or every step would free and need the same pages */
+    SLACK_FRACTION =
+        16, /* 1/16 more is kept: else every step would free and fault the same pages */
 };
 
-/* Stands before each buffer. Blocks of a segment are linked in the order of their addresses. */
+/* The header before each buffer. The blocks of a segment are linked in the order of their
+ * addresses. */
 typedef struct block {
-    _Alignas(64) size_t bytes; /* this header included */
+    _Alignas(64) size_t bytes; /* including this header */
     struct block *before, *after;
-    struct block *next, *last; /* free blocks */
-    size_t paged;              /* bytes that have pages; counted as if they were the first ones */
-    uint64_t freed;            /* when */
+    struct block *next, *last; /* the list of free blocks */
+    size_t resident;           /* bytes that have pages; assumed to be the first ones */
+    uint64_t freed_at;         /* value of free_clock */
     bool is_free;
 } block;
 
 static block *free_blocks;
-static uint64_t clock_now;
-static int64_t cached, live, most_live; /* bytes; cached: of free blocks that have pages */
+static uint64_t free_clock;
+static int64_t cached_bytes, live_bytes, max_live; /* cached: resident bytes of free blocks */
 
-/* --- lists ------------------------------------------------------------------------------------ */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
-static void put_free(block *b) {
+static void add_free_block(block *b) {
     b->is_free = true;
-    b->freed = ++clock_now;
+    b->freed_at = ++free_clock;
     b->last = NULL;
     b->next = free_blocks;
     if (b->next) b->next->last = b;
     free_blocks = b;
-    cached += (int64_t)b->paged;
+    cached_bytes += (int64_t)b->resident;
 }
 
-static void take_free(block *b) {
+static void remove_free_block(block *b) {
     b->is_free = false;
     if (b->last) b->last->next = b->next;
     else free_blocks = b->next;
     if (b->next) b->next->last = b->last;
-    cached -= (int64_t)b->paged;
+    cached_bytes -= (int64_t)b->resident;
 }
 
-/* Makes one block of a block and the one after it; neither is on the free list. */
-static void join(block *a, block *b) {
+/* Merges a block with the one after it; neither is on the free list. */
+static void merge_blocks(block *a, block *b) {
     a->bytes += b->bytes;
     a->after = b->after;
-    a->paged += b->paged;
+    a->resident += b->resident;
     if (a->after) a->after->before = a;
 }
 
-/* What is behind the first `bytes` of a block becomes a free block. */
-static void cut(block *a, size_t bytes) {
-    if (a->bytes - bytes < UNIT) return;
+/* Splits a block: everything after its first `bytes` becomes a free block. */
+static void split_block(block *a, size_t bytes) {
+    if (a->bytes - bytes < BLOCK_UNIT) return;
     block *rest = (block *)(void *)((char *)a + bytes);
     *rest = (block){.bytes = a->bytes - bytes, .before = a, .after = a->after};
-    if (a->paged > bytes) {
-        rest->paged = a->paged - bytes;
-        a->paged = bytes;
+    if (a->resident > bytes) {
+        rest->resident = a->resident - bytes;
+        a->resident = bytes;
     }
     if (rest->after) rest->after->before = rest;
     a->bytes = bytes;
     a->after = rest;
-    put_free(rest);
+    add_free_block(rest);
 }
 
 /* --- pages ------------------------------------------------------------------------------------ */
 
-/* All but the header's. */
-static void drop_pages(block *b) {
+/* Returns all pages of a block except that of the header to the system. */
+static void release_pages(block *b) {
     char *from = (char *)b + PAGE, *end = (char *)b + b->bytes;
     madvise(from, (size_t)(end - from), MADV_DONTNEED);
-    cached -= (int64_t)b->paged;
-    b->paged = 0;
+    cached_bytes -= (int64_t)b->resident;
+    b->resident = 0;
 }
 
-/* Gives pages back until a buffer of `bytes` may have `more` new ones; not those of `but`. */
-static void make_room(size_t bytes, size_t more, const block *but) {
-    const int64_t in_use = live + (int64_t)bytes, most = in_use > most_live ? in_use : most_live;
-    while (live + cached + (int64_t)more > most + most / SLACK) {
+/* Returns pages to the system until a buffer of `bytes` may get `more` new ones; keeps those of
+ * `except`. */
+static void release_old_pages(size_t bytes, size_t more, const block *except) {
+    const int64_t in_use = live_bytes + (int64_t)bytes,
+                  limit = in_use > max_live ? in_use : max_live;
+    while (live_bytes + cached_bytes + (int64_t)more > limit + limit / SLACK_FRACTION) {
         block *oldest = NULL;
         for (block *b = free_blocks; b; b = b->next)
-            if (b->paged && b != but && (!oldest || b->freed < oldest->freed)) oldest = b;
+            if (b->resident && b != except && (!oldest || b->freed_at < oldest->freed_at))
+                oldest = b;
         if (!oldest) return;
-        drop_pages(oldest);
+        release_pages(oldest);
     }
 }
 
-static block *new_segment(size_t bytes) {
-    size_t whole = bytes > SEGMENT ? bytes : SEGMENT;
-    block *b = gd_alloc_pages(whole);
-    if (!b && whole > bytes) b = gd_alloc_pages(whole = bytes);
-    if (b) *b = (block){.bytes = whole};
-    if (b) put_free(b);
+static block *map_segment(size_t bytes) {
+    size_t segment_bytes = bytes > SEGMENT_BYTES ? bytes : SEGMENT_BYTES;
+    block *b = gd_alloc_pages(segment_bytes);
+    if (!b && segment_bytes > bytes) b = gd_alloc_pages(segment_bytes = bytes);
+    if (b) *b = (block){.bytes = segment_bytes};
+    if (b) add_free_block(b);
     return b;
 }
 
 /* --- buffers ---------------------------------------------------------------------------------- */
 
-/* The smallest that is large enough; of two, the one with more pages. */
-static block *best_fit(size_t bytes) {
+/* The smallest free block that is large enough; of equal ones, the one with more pages. */
+static block *find_best_fit(size_t bytes) {
     block *best = NULL;
     for (block *b = free_blocks; b; b = b->next)
         if (b->bytes >= bytes && (!best || b->bytes < best->bytes ||
-                                  (b->bytes == best->bytes && b->paged > best->paged)))
+                                  (b->bytes == best->bytes && b->resident > best->resident)))
             best = b;
     return best;
 }
 
 void *gd_arena_alloc(size_t bytes) {
-    bytes = (bytes + sizeof(block) + UNIT - 1) / UNIT * UNIT;
-    block *b = best_fit(bytes);
-    const size_t paged = !b ? 0 : b->paged < bytes ? b->paged : bytes;
-    if (paged < bytes) make_room(bytes, bytes - paged, b);
-    if (!b && !(b = new_segment(bytes))) return NULL;
-    take_free(b);
-    cut(b, bytes);
-    b->paged = b->bytes;
-    live += (int64_t)b->bytes;
-    if (live > most_live) most_live = live;
+    bytes = (bytes + sizeof(block) + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
+    block *b = find_best_fit(bytes);
+    const size_t resident = !b ? 0 : b->resident < bytes ? b->resident : bytes;
+    if (resident < bytes) release_old_pages(bytes, bytes - resident, b);
+    if (!b && !(b = map_segment(bytes))) return NULL;
+    remove_free_block(b);
+    split_block(b, bytes);
+    b->resident = b->bytes;
+    live_bytes += (int64_t)b->bytes;
+    if (live_bytes > max_live) max_live = live_bytes;
     return b + 1;
 }
 
 void gd_arena_free(void *p) {
     block *b = (block *)p - 1;
-    live -= (int64_t)b->bytes;
+    live_bytes -= (int64_t)b->bytes;
     if (b->after && b->after->is_free) {
-        take_free(b->after);
-        join(b, b->after);
+        remove_free_block(b->after);
+        merge_blocks(b, b->after);
     }
     if (b->before && b->before->is_free) {
         block *before = b->before;
-        take_free(before);
-        join(before, b);
+        remove_free_block(before);
+        merge_blocks(before, b);
         b = before;
     }
-    put_free(b);
+    add_free_block(b);
 }
 
-int64_t gd_arena_cached(void) { return cached; }
+int64_t gd_arena_cached(void) { return cached_bytes; }
 
 void gd_arena_trim(void) {
     for (block *b = free_blocks, *next; b; b = next) {
         next = b->next;
-        if (!b->before && !b->after) { /* a whole segment */
-            take_free(b);
+        if (!b->before && !b->after) { /* the entire segment is free */
+            remove_free_block(b);
             gd_free_pages(b, b->bytes);
-        } else if (b->paged) drop_pages(b);
+        } else if (b->resident) release_pages(b);
     }
 }

@@ -1,15 +1,16 @@
-/* arena.h - large buffers of host memory, which are used again in other sizes.
+/* arena.h - an allocator for large buffers of host memory: best fit with coalescing, and a bound on
+ * the memory that it caches.
  *
- * A training step needs buffers of many sizes, one after the other. A cache that kept a buffer for its
- * own size would hold the most that was ever in use of each size, all at once. Here a free buffer
- * becomes one with its free neighbours, and the smallest that is large enough is cut to size.
+ * A training step needs buffers of many sizes, one after the other. A cache with a free list per
+ * size would hold the maximum of each size at the same time. Here free neighbours are merged, and
+ * the smallest free block that is large enough is split.
  *
- * Pages stay with the process when a buffer is freed, because a fresh page costs more than the
- * arithmetic on it. But buffers in use and free ones together have hardly more pages (a sixteenth) than
- * were ever in use at one time: where no free buffer is large enough, those that were free for longest
- * give theirs back to the system first.
+ * Freed buffers keep their pages, because a page fault costs more than the arithmetic on the page.
+ * But live and free buffers together have at most a sixteenth more pages than were ever live at one
+ * time: if a new buffer would exceed that, the blocks that have been free for longest return their
+ * pages to the system first.
  *
- * Not for several threads at once: the caller has a lock.
+ * Not thread-safe: the caller holds a lock.
  */
 #ifndef GRADUS_CORE_ARENA_H
 #define GRADUS_CORE_ARENA_H
@@ -17,13 +18,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GD_ARENA_LEAST = 1 << 20 /* bytes that are worth it */ };
+enum { GD_ARENA_LEAST = 1 << 20 /* the smallest buffer that callers should allocate here */ };
 
-/* Aligned to 64 bytes; NULL: no memory. */
+/* Aligned to 64 bytes; NULL if out of memory. */
 void *gd_arena_alloc(size_t bytes);
 void gd_arena_free(void *p);
 
-/* Bytes of free buffers that have pages; and gives all of them back. */
+/* The bytes of free buffers that have pages; and returns all of them to the system. */
 int64_t gd_arena_cached(void);
 void gd_arena_trim(void);
 

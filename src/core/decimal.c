@@ -1,31 +1,31 @@
-/* decimal.c - see decimal.h.
+/* decimal.c - shortest decimal digits (decimal.h).
  *
- * Steele and White's way ("How to print floating-point numbers accurately", 1990) with whole
- * numbers of any size: value = r / s, and the half gaps to its neighbours are above / s and
- * below / s. Each digit is the whole part of 10 r / s. Enough digits are there when the rest is
- * within a half gap of 0 (round down) or of 1 (round up).
+ * The algorithm of Steele and White ("How to print floating-point numbers accurately", 1990) with
+ * arbitrary-precision integers: value = r / s, and the half gaps to its neighbours are above / s
+ * and below / s. Each digit is the integer part of 10 r / s. The digits are unique when the
+ * remainder is within a half gap of 0 (round down) or of 1 (round up).
  */
 #include "core/decimal.h"
 
 #include <math.h>
 #include <string.h>
 
-/* --- whole numbers ---------------------------------------------------------------------------- */
+/* --- arbitrary-precision integers ------------------------------------------------------------- */
 
-/* The largest that occur are about 2^1150, from the smallest double. */
+/* The largest ones are about 2^1150, for the smallest double. */
 enum { WORDS = 40 };
-typedef struct whole {
-    uint32_t at[WORDS]; /* the lowest first */
-    int count;          /* words in use; the last one is not 0 */
-} whole;
+typedef struct bigint {
+    uint32_t at[WORDS]; /* least significant first */
+    int count;          /* words in use; the most significant one is not 0 */
+} bigint;
 
-static whole whole_of(uint64_t value) {
-    whole w = {.at = {(uint32_t)value, (uint32_t)(value >> 32)}};
+static bigint bigint_from(uint64_t value) {
+    bigint w = {.at = {(uint32_t)value, (uint32_t)(value >> 32)}};
     w.count = value >> 32 ? 2 : value ? 1 : 0;
     return w;
 }
 
-static void multiply(whole *w, uint32_t factor) {
+static void bigint_multiply(bigint *w, uint32_t factor) {
     uint64_t carry = 0;
     for (int i = 0; i < w->count; i++) {
         carry += (uint64_t)w->at[i] * factor;
@@ -35,25 +35,25 @@ static void multiply(whole *w, uint32_t factor) {
     if (carry && w->count < WORDS) w->at[w->count++] = (uint32_t)carry;
 }
 
-/* An exponent below 0 counts as 0. */
-static void multiply_power(whole *w, uint32_t base, int exponent) {
-    for (; exponent > 0; exponent--) multiply(w, base);
+/* Negative exponents are treated as 0. */
+static void bigint_multiply_power(bigint *w, uint32_t base, int exponent) {
+    for (; exponent > 0; exponent--) bigint_multiply(w, base);
 }
 
-static void shift_left(whole *w, int bits) {
-    for (; bits >= 31; bits -= 31) multiply(w, UINT32_C(1) << 31);
-    if (bits > 0) multiply(w, UINT32_C(1) << bits);
+static void bigint_shift_left(bigint *w, int bits) {
+    for (; bits >= 31; bits -= 31) bigint_multiply(w, UINT32_C(1) << 31);
+    if (bits > 0) bigint_multiply(w, UINT32_C(1) << bits);
 }
 
-static int compare(const whole *a, const whole *b) {
+static int bigint_compare(const bigint *a, const bigint *b) {
     if (a->count != b->count) return a->count < b->count ? -1 : 1;
     for (int i = a->count; i-- > 0;)
         if (a->at[i] != b->at[i]) return a->at[i] < b->at[i] ? -1 : 1;
     return 0;
 }
 
-static whole sum(const whole *a, const whole *b) {
-    whole s = {.count = a->count > b->count ? a->count : b->count};
+static bigint bigint_sum(const bigint *a, const bigint *b) {
+    bigint s = {.count = a->count > b->count ? a->count : b->count};
     uint64_t carry = 0;
     for (int i = 0; i < s.count; i++) {
         carry += (uint64_t)(i < a->count ? a->at[i] : 0) + (i < b->count ? b->at[i] : 0);
@@ -65,7 +65,7 @@ static whole sum(const whole *a, const whole *b) {
 }
 
 /* a -= b, where a >= b */
-static void subtract(whole *a, const whole *b) {
+static void bigint_subtract(bigint *a, const bigint *b) {
     int64_t borrow = 0;
     for (int i = 0; i < a->count; i++) {
         borrow += (int64_t)a->at[i] - (i < b->count ? b->at[i] : 0);
@@ -75,30 +75,30 @@ static void subtract(whole *a, const whole *b) {
     while (a->count > 0 && a->at[a->count - 1] == 0) a->count--;
 }
 
-/* The whole part of r / s, which is below 10; r becomes the rest. */
-static int divide(whole *r, const whole *s) {
+/* The integer part of r / s, which is below 10; r becomes the remainder. */
+static int bigint_divide(bigint *r, const bigint *s) {
     int digit = 0;
-    for (; compare(r, s) >= 0; digit++) subtract(r, s);
+    for (; bigint_compare(r, s) >= 0; digit++) bigint_subtract(r, s);
     return digit;
 }
 
 /* --- digits ----------------------------------------------------------------------------------- */
 
-/* |value| = mantissa * 2^exponent, as the dtype has it. */
-static void take_apart(gd_dtype dtype, double value, uint64_t *mantissa, int *exponent,
-                       bool *uneven) {
-    /* bits of a mantissa, and the exponent of the smallest number */
+/* |value| = mantissa * 2^exponent in the precision of the dtype. */
+static void split_float(gd_dtype dtype, double value, uint64_t *mantissa, int *exponent,
+                        bool *uneven) {
+    /* bits of the mantissa, and the exponent of the smallest subnormal */
     int bits = dtype == GD_F64 ? 53 : dtype == GD_F32 ? 24 : dtype == GD_F16 ? 11 : 8;
     int smallest = dtype == GD_F64 ? -1074 : dtype == GD_F32 ? -149 : dtype == GD_F16 ? -24 : -133;
     int e;
     frexp(value, &e); /* 2^(e-1) <= value < 2^e */
     *exponent = e - bits > smallest ? e - bits : smallest;
     *mantissa = (uint64_t)ldexp(fabs(value), -*exponent);
-    /* below a power of two the numbers are twice as dense */
+    /* the gap below a power of two is half of the gap above it */
     *uneven = *mantissa == UINT64_C(1) << (bits - 1) && *exponent > smallest;
 }
 
-static void round_up(gd_decimal *d) {
+static void round_digits_up(gd_decimal *d) {
     while (d->count > 0 && d->digits[d->count - 1] == '9') d->count--;
     if (d->count > 0) d->digits[d->count - 1]++;
     else {
@@ -113,56 +113,58 @@ gd_decimal gd_decimal_of(gd_dtype dtype, double value, bool scientific, int leas
     uint64_t mantissa;
     int exponent;
     bool uneven;
-    take_apart(dtype, value, &mantissa, &exponent, &uneven);
-    bool even = mantissa % 2 == 0; /* half gaps then belong to the number: ties go to even */
+    split_float(dtype, value, &mantissa, &exponent, &uneven);
+    bool even = mantissa % 2 == 0; /* the ends of the interval round to this number: ties to even */
 
-    whole r = whole_of(mantissa), s = whole_of(1), below = whole_of(1);
-    shift_left(&r, (exponent > 0 ? exponent : 0) + 1 + uneven);
-    shift_left(&s, (exponent < 0 ? -exponent : 0) + 1 + uneven);
-    shift_left(&below, exponent > 0 ? exponent : 0);
-    whole above = below;
-    shift_left(&above, uneven);
+    bigint r = bigint_from(mantissa), s = bigint_from(1), below = bigint_from(1);
+    bigint_shift_left(&r, (exponent > 0 ? exponent : 0) + 1 + uneven);
+    bigint_shift_left(&s, (exponent < 0 ? -exponent : 0) + 1 + uneven);
+    bigint_shift_left(&below, exponent > 0 ? exponent : 0);
+    bigint above = below;
+    bigint_shift_left(&above, uneven);
 
-    /* Scale so that r / s is in [0.1, 1): the estimate is right or one too small. */
+    /* Scale so that r / s is in [0.1, 1); the estimate of the exponent is right or one too
+     * small. */
     d.point = (int)ceil(log10(fabs(value)) - 1e-9);
-    multiply_power(&s, 10, d.point);
-    multiply_power(&r, 10, -d.point);
-    multiply_power(&above, 10, -d.point);
-    multiply_power(&below, 10, -d.point);
-    if (compare(&r, &s) >= 0) {
-        multiply(&s, 10);
+    bigint_multiply_power(&s, 10, d.point);
+    bigint_multiply_power(&r, 10, -d.point);
+    bigint_multiply_power(&above, 10, -d.point);
+    bigint_multiply_power(&below, 10, -d.point);
+    if (bigint_compare(&r, &s) >= 0) {
+        bigint_multiply(&s, 10);
         d.point++;
     }
 
-    int shift = scientific ? 1 : d.point; /* place of the first digit: 1 - shift */
-    if (1 - shift > most) {               /* less than one of the last place: that, or nothing */
-        multiply(&r, 2);
-        bool one = 1 - shift == most + 1 && compare(&r, &s) > 0;
+    int shift = scientific ? 1 : d.point; /* the first digit has place 1 - shift */
+    if (1 - shift > most) { /* below the last place: rounds to one unit of it, or to zero */
+        bigint_multiply(&r, 2);
+        bool one = 1 - shift == most + 1 && bigint_compare(&r, &s) > 0;
         return (gd_decimal){.digits = {one ? '1' : '0'}, .count = 1, .point = one ? 1 - most : 1};
     }
     bool low, high;
     int digit;
     for (d.count = 0;;) {
-        multiply(&r, 10);
-        multiply(&above, 10);
-        multiply(&below, 10);
-        digit = divide(&r, &s);
+        bigint_multiply(&r, 10);
+        bigint_multiply(&above, 10);
+        bigint_multiply(&below, 10);
+        digit = bigint_divide(&r, &s);
         d.digits[d.count++] = (char)('0' + digit);
-        int to_below = compare(&r, &below);
-        whole top = sum(&r, &above);
-        int to_above = compare(&top, &s);
+        int to_below = bigint_compare(&r, &below);
+        bigint top = bigint_sum(&r, &above);
+        int to_above = bigint_compare(&top, &s);
         low = even ? to_below <= 0 : to_below < 0;
         high = even ? to_above >= 0 : to_above > 0;
         int place = d.count - shift;
         if ((low || high) && place >= least) break;
         if (place >= most || d.count >= GD_DECIMAL_DIGITS - 1) break;
     }
-    if (low == high) { /* both ways are right, or the digits are cut off: to the nearer one */
-        multiply(&r, 2);
-        int half = compare(&r, &s);
+    if (low ==
+        high) { /* both directions are possible, or the digits are truncated: round to nearest */
+        bigint_multiply(&r, 2);
+        int half = bigint_compare(&r, &s);
         high = half > 0 || (half == 0 && digit % 2 == 1);
     }
-    if (high) round_up(&d);
+    if (high) round_digits_up(&d);
     while (d.count > 1 && d.digits[d.count - 1] == '0') d.count--;
     return d;
 }

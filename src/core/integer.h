@@ -1,12 +1,13 @@
-/* integer.h - the integer that a gd_number stands for. */
+/* integer.h - the value of a gd_number as an integer. A gd_number holds a double and, for integers
+ * that a double cannot represent, an int64_t. */
 #ifndef GRADUS_CORE_INTEGER_H
 #define GRADUS_CORE_INTEGER_H
 
-#include "core/whole.h"
+#include "core/float_to_int.h"
 #include "gradus/tensor.h"
 
 static inline int64_t gd_number_i64(gd_number n) {
-    return (double)n.whole == n.value ? n.whole : gd_whole_i64(n.value);
+    return (double)n.whole == n.value ? n.whole : gd_f64_to_i64(n.value);
 }
 
 static inline bool gd_number_equal(gd_number a, gd_number b) {
@@ -14,7 +15,7 @@ static inline bool gd_number_equal(gd_number a, gd_number b) {
            gd_number_i64(a) == gd_number_i64(b);
 }
 
-/* No fraction; an infinite one has none. */
+/* Whether the number has no fraction; true for infinities. */
 static inline bool gd_number_is_whole(gd_number n) { return n.value == __builtin_trunc(n.value); }
 
 #endif

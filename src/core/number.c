@@ -1,4 +1,4 @@
-/* number.c - see number.h. */
+/* number.c - locale-independent numbers (number.h). */
 #include "core/number.h"
 
 #include <float.h>
@@ -6,28 +6,28 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The thread's locale is the C locale between begin() and end(). The C locale is static data in the
- * C library: newlocale() only finds it. */
+/* The thread's locale is the C locale between use_c_locale() and restore_locale(). The C locale is
+ * static data in the C library, so newlocale() does not allocate. */
 typedef struct c_locale {
     locale_t c, before;
 } c_locale;
 
-static c_locale begin(void) {
+static c_locale use_c_locale(void) {
     c_locale l = {.c = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
     if (l.c) l.before = uselocale(l.c);
     return l;
 }
 
-static void end(c_locale l) {
+static void restore_locale(c_locale l) {
     if (!l.c) return;
     uselocale(l.before);
     freelocale(l.c);
 }
 
 int gd_vsnprintf(char *text, size_t size, const char *format, va_list args) {
-    const c_locale l = begin();
+    const c_locale l = use_c_locale();
     const int length = vsnprintf(text, size, format, args);
-    end(l);
+    restore_locale(l);
     return length;
 }
 
@@ -40,9 +40,9 @@ int gd_snprintf(char *text, size_t size, const char *format, ...) {
 }
 
 int gd_vfprintf(FILE *out, const char *format, va_list args) {
-    const c_locale l = begin();
+    const c_locale l = use_c_locale();
     const int length = vfprintf(out, format, args);
-    end(l);
+    restore_locale(l);
     return length;
 }
 
@@ -55,21 +55,22 @@ int gd_fprintf(FILE *out, const char *format, ...) {
 }
 
 int gd_double_print(char text[GD_DOUBLE_TEXT], double value) {
-    const c_locale l = begin();
-    /* Numbers of up to DBL_DIG digits survive the way to double and back. So where DBL_DIG digits
-     * (without trailing zeros, which %g drops) read back, no shorter text does. Subnormal numbers
-     * have less precision than that: there, count up. */
+    const c_locale l = use_c_locale();
+    /* Decimal numbers of up to DBL_DIG digits survive the conversion to double and back. So if
+     * DBL_DIG digits (without trailing zeros, which %g drops) parse to the value, no shorter text
+     * does. Subnormal numbers have less precision, so there the number of digits is increased from
+     * 1. */
     int digits = fabs(value) >= DBL_MIN ? DBL_DIG : 1;
     int length;
     do {
         length = snprintf(text, GD_DOUBLE_TEXT, "%.*g", digits, value);
     } while (strtod(text, NULL) != value && ++digits <= DBL_DECIMAL_DIG);
-    end(l);
+    restore_locale(l);
     return length;
 }
 
 double gd_float_shortest(float value) {
-    const c_locale l = begin();
+    const c_locale l = use_c_locale();
     double shortest = (double)value;
     for (int digits = isfinite(value) ? 1 : FLT_DECIMAL_DIG + 1; digits <= FLT_DECIMAL_DIG;
          digits++) {
@@ -80,13 +81,13 @@ double gd_float_shortest(float value) {
         shortest = rounded;
         break;
     }
-    end(l);
+    restore_locale(l);
     return shortest;
 }
 
 double gd_double_parse(const char *text, char **after) {
-    const c_locale l = begin();
+    const c_locale l = use_c_locale();
     const double value = strtod(text, after);
-    end(l);
+    restore_locale(l);
     return value;
 }

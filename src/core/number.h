@@ -1,7 +1,7 @@
-/* number.h - numbers as text, the same in every locale.
+/* number.h - parsing and printing of floats, independent of the locale.
  *
- * The C library's own conversions follow the program's locale, where the decimal point may be a
- * comma. The library reads and prints floats with these functions alone; a test
+ * The C library's conversions follow the program's locale, where the decimal point may be a comma.
+ * The library parses and prints floats only with these functions; a test
  * (tests/unit/test_sources.c) finds other ways in the sources.
  */
 #ifndef GRADUS_CORE_NUMBER_H
@@ -13,12 +13,12 @@
 
 #include "gradus/status.h"
 
-/* strtod() with a decimal point: correctly rounded, and takes hexadecimal, "inf" and "nan" too. */
+/* strtod() in the C locale: correctly rounded, also hexadecimal, "inf" and "nan". */
 double gd_double_parse(const char *text, char **end);
 
 enum { GD_DOUBLE_TEXT = 32 };
 
-/* Prints a finite number with the fewest digits that read back as the same number: "0.1", "1e+30",
+/* Prints a finite number with the fewest digits that parse to the same number: "0.1", "1e+30",
  * "-0". Returns the length. */
 int gd_double_print(char text[GD_DOUBLE_TEXT], double value);
 
@@ -26,8 +26,7 @@ int gd_double_print(char text[GD_DOUBLE_TEXT], double value);
  * where (double)0.1f is 0.10000000149011612. */
 double gd_float_shortest(float value);
 
-/* The C library's functions of these names with a decimal point. A call that prints no float may
- * use the C library's. */
+/* The C library's functions in the C locale. Calls that print no floats may use the C library's. */
 int gd_snprintf(char *text, size_t size, const char *format, ...) GD_PRINTF(3, 4);
 int gd_vsnprintf(char *text, size_t size, const char *format, va_list args) GD_PRINTF(3, 0);
 int gd_fprintf(FILE *out, const char *format, ...) GD_PRINTF(2, 3);

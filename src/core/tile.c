@@ -1,4 +1,5 @@
-/* tile.c - a stack of tiles for each thread, and one for all where there is no memory for that. */
+/* tile.c - a stack of tiles for each thread, and a shared one for threads that cannot allocate
+ * theirs. */
 #include "core/tile.h"
 
 #include <pthread.h>
@@ -12,25 +13,25 @@ enum { BLOCK = 1 << 20, ALIGNMENT = 64 };
 
 static _Thread_local struct {
     char *block; /* NULL: not mapped yet */
-    size_t used; /* of the block, or of the reserve while this thread has it */
+    size_t used; /* bytes of the block, or of the reserve while this thread owns it */
 } tiles;
 
-/* For a thread that finds no memory. Its turn lasts from its first tile to its last. */
+/* For a thread without a block of its own; it owns the reserve from its first tile to its last. */
 static char reserve[BLOCK] __attribute__((aligned(ALIGNMENT)));
 static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
 GD_INNER_MUTEX_AT_FORK(reserve_lock)
 
-static pthread_key_t key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t tiles_key;
+static pthread_once_t tiles_key_once = PTHREAD_ONCE_INIT;
 
-static void unmap(void *block) {
+static void unmap_block(void *block) {
     munmap(block, BLOCK);
     tiles.block = NULL;
     tiles.used = 0;
 }
-static void make_key(void) { pthread_key_create(&key, unmap); }
+static void make_tiles_key(void) { pthread_key_create(&tiles_key, unmap_block); }
 
-static char *map(size_t bytes) {
+static char *map_block(size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
@@ -39,10 +40,10 @@ static char *map(size_t bytes) {
 void *gd_tile_take(size_t bytes) {
     bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     if (!tiles.block) {
-        tiles.block = map(BLOCK);
+        tiles.block = map_block(BLOCK);
         if (tiles.block) {
-            pthread_once(&once, make_key);
-            pthread_setspecific(key, tiles.block);
+            pthread_once(&tiles_key_once, make_tiles_key);
+            pthread_setspecific(tiles_key, tiles.block);
         } else {
             pthread_mutex_lock(&reserve_lock);
             tiles.block = reserve;
@@ -56,6 +57,6 @@ void *gd_tile_take(size_t bytes) {
 void gd_tile_give(void *tile) {
     tiles.used = (size_t)((char *)tile - tiles.block);
     if (tiles.used > 0 || tiles.block != reserve) return;
-    tiles.block = NULL; /* there may be memory the next time */
+    tiles.block = NULL; /* try to map a block again next time */
     pthread_mutex_unlock(&reserve_lock);
 }

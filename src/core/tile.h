@@ -1,11 +1,11 @@
-/* tile.h - working memory of kernels that is too large for a small stack.
+/* tile.h - scratch memory for kernels that is too large for a small stack.
  *
  *     GD_TILE(float, sums, 4096);      // as float sums[4096], until the end of the block
  *
- * threads.h promises that 64 KiB of stack are enough, so kernels keep tiles of more than a kilobyte or
- * two here: in a block of memory that each thread maps when it first needs it and touches as far as it
- * uses it. Taking a tile cannot fail and costs a few instructions. Tiles are 64-byte aligned and not
- * initialized; they are given back in reverse order, by the end of their block.
+ * threads.h promises that 64 KiB of stack are enough, so kernels keep arrays of more than one or
+ * two kilobytes here: on a second stack, which each thread maps at first use; only pages that are
+ * used are touched. Allocating a tile cannot fail and costs a few instructions. Tiles are 64-byte
+ * aligned and not initialized. They are freed in reverse order, at the end of their block.
  */
 #ifndef GRADUS_CORE_TILE_H
 #define GRADUS_CORE_TILE_H

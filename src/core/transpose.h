@@ -1,8 +1,7 @@
-/* transpose.h - moves blocks of elements whose fast dimension differs in source and target.
+/* transpose.h - transposes blocks of elements.
  *
- * Element (r, c) lies at s + r*ss + c*size and goes to d + c*ds + r*size: rows of the source become
- * columns of the target. Small squares go through vector registers; blocks of them stay in the
- * first-level cache on both sides.
+ * Element (r, c) at s + r*ss + c*size is copied to d + c*ds + r*size. Small squares are transposed
+ * in vector registers; blocks of squares stay in L1 on both sides.
  */
 #ifndef GRADUS_CORE_TRANSPOSE_H
 #define GRADUS_CORE_TRANSPOSE_H
@@ -25,7 +24,7 @@ GD_SQUARE gd_square_1(char *d, int64_t ds, const char *s, int64_t ss) { /* 1 x 1
 GD_SQUARE gd_square_2(char *d, int64_t ds, const char *s, int64_t ss) { /* 8 x 8 */
     gd_8x16 a[8], b[8];
     for (int i = 0; i < 8; i++) memcpy(&a[i], s + i * ss, 16);
-    for (int i = 0; i < 4; i++) { /* pairs of rows 4 apart are interleaved, three times */
+    for (int i = 0; i < 4; i++) { /* interleave rows 4 apart, three times */
         b[2 * i] = __builtin_shufflevector(a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
         b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
     }
@@ -62,17 +61,17 @@ GD_SQUARE gd_square_8(char *d, int64_t ds, const char *s, int64_t ss) { /* 2 x 2
     for (int i = 0; i < 2; i++) memcpy(d + i * ds, &b[i], 16);
 }
 
-/* Loops over squares of N elements of SIZE bytes, so that rows of the target are written along;
- * what is left at the edges goes one by one. */
+/* Loops over squares of N x N elements of SIZE bytes; the inner loop writes along rows of the
+ * target. The remaining edges are copied element by element. */
 #define GD_DEFINE_BLOCK(SIZE, N)                                                              \
     static void gd_block_##SIZE(char *d, int64_t ds, const char *s, int64_t ss, int64_t rows, \
                                 int64_t cols) {                                               \
-        int64_t whole_rows = rows / N * N, whole_cols = cols / N * N;                         \
-        for (int64_t c = 0; c < whole_cols; c += N)                                           \
-            for (int64_t r = 0; r < whole_rows; r += N)                                       \
+        int64_t full_rows = rows / N * N, full_cols = cols / N * N;                           \
+        for (int64_t c = 0; c < full_cols; c += N)                                            \
+            for (int64_t r = 0; r < full_rows; r += N)                                        \
                 gd_square_##SIZE(d + c * ds + r * SIZE, ds, s + r * ss + c * SIZE, ss);       \
         for (int64_t c = 0; c < cols; c++)                                                    \
-            for (int64_t r = c < whole_cols ? whole_rows : 0; r < rows; r++)                  \
+            for (int64_t r = c < full_cols ? full_rows : 0; r < rows; r++)                    \
                 memcpy(d + c * ds + r * SIZE, s + r * ss + c * SIZE, SIZE);                   \
     }
 GD_DEFINE_BLOCK(1, 1)

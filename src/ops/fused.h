@@ -16,7 +16,7 @@
 #define GRADUS_OPS_FUSED_H
 
 #include "codegen/rows.h"
-#include "core/whole.h"
+#include "core/float_to_int.h"
 #include "ops/op.h"
 
 /* The largest fused op; the rules of a device (codegen/fusion_rules.h) may set lower limits. */

@@ -281,7 +281,7 @@ static void check_form(const algorithm *how, const gd_conv *c, gd_conv_direction
 
 static void check_all(const gd_conv *c, gd_dtype dtype) {
     check_form(&by_products, c, GD_CONV_TO_OUTPUT, dtype);
-    if (gd_conv_gemm_input_fits(c)) check_form(&by_products, c, GD_CONV_TO_INPUT, dtype);
+    if (gd_conv_gemm_input_matches(c)) check_form(&by_products, c, GD_CONV_TO_INPUT, dtype);
     check_form(&by_products, c, GD_CONV_TO_WEIGHT, dtype);
 }
 
@@ -347,7 +347,7 @@ TEST(direct_convolution_is_exact_for_random_shapes) {
         if (one_in(2)) c.ci = c.co = 1;
         if (one_in(4)) c.kernel[2] = random_int(7, 20), c.out[2] = random_int(1, 40);
         for (int to = GD_CONV_TO_OUTPUT; to <= GD_CONV_TO_WEIGHT; to++)
-            if (gd_conv_direct_pays(&c, (gd_conv_direction)to) && work_of(&c) < 3e6)
+            if (gd_conv_direct_matches(&c, (gd_conv_direction)to) && work_of(&c) < 3e6)
                 check_form(&by_direct, &c, (gd_conv_direction)to, GD_F32);
     }
 }

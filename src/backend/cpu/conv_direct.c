@@ -1,13 +1,14 @@
-/* conv_direct.c - direct convolution (conv_direct.h): when, and in which pieces. */
+/* conv_direct.c - direct convolution (conv_direct.h): when it is used, and how it is partitioned
+ * into tasks. */
 #include "backend/cpu/conv_direct.h"
 
 #include <string.h>
 
 #include "backend/cpu/conv.h"
 
-/* --- forms ------------------------------------------------------------------------------------ */
+/* --- the form of a convolution ---------------------------------------------------------------- */
 
-static gd_direct form_of(const gd_conv *c, bool turned) {
+static gd_direct direct_form(const gd_conv *c, bool flipped) {
     gd_direct d = {.in_h = c->in[1],
                    .in_w = c->in[2],
                    .out_h = c->out[1],
@@ -21,15 +22,15 @@ static gd_direct form_of(const gd_conv *c, bool turned) {
                    .before_w = c->before[2],
                    .spread_h = 1,
                    .spread_w = 1};
-    if (turned) {
-        const gd_conv t = gd_conv_turned(c);
+    if (flipped) {
+        const gd_conv t = gd_conv_flipped(c);
         d.in_h = t.in[1], d.in_w = t.in[2], d.out_h = t.out[1], d.out_w = t.out[2];
         d.before_h = t.before[1], d.before_w = t.before[2];
         d.spread_h = c->stride[1], d.spread_w = c->stride[2];
         d.stride_h = d.stride_w = 1;
     }
-    const int64_t whole = gd_divide_up(d.out_w, GD_DIRECT_LANES) * GD_DIRECT_LANES;
-    d.length = (d.kernel_w - 1) * c->dilation[2] / d.stride_w + whole;
+    const int64_t padded_w = gd_divide_up(d.out_w, GD_DIRECT_LANES) * GD_DIRECT_LANES;
+    d.length = (d.kernel_w - 1) * c->dilation[2] / d.stride_w + padded_w;
     d.line = d.length * d.stride_w;
     for (int64_t w = 0; w < d.kernel_w; w++) {
         const int64_t column = w * c->dilation[2];
@@ -38,136 +39,135 @@ static gd_direct form_of(const gd_conv *c, bool turned) {
     return d;
 }
 
-/* --- y, and x --------------------------------------------------------------------------------- */
+/* --- the plan for y and for x ----------------------------------------------------------------- */
 
-/* Pieces: (image, group, band of rows). */
+/* Tasks: (image, group, band of rows). */
 typedef struct {
     const gd_conv_call *call;
     gd_direct d;
-    bool turned;
-    int64_t from, to;    /* channels of a group: those read, those made */
-    int64_t bands, rows; /* of an image, and rows of the largest */
+    bool flipped;
+    int64_t in_channels, out_channels; /* of a group */
+    int64_t band_count, band_rows;     /* bands of an image, and output rows of the largest one */
     int64_t band_numbers, weight_numbers;
-} plan;
+} direct_plan;
 
-enum {
-    BAND_NUMBERS = 24 << 10
-}; /* of packed rows, about: they stay in the first or second cache */
+enum { BAND_NUMBERS = 24 << 10 }; /* about the size of a packed band: it stays in L1 or L2 */
 
-static plan plan_of(const gd_conv *c, bool turned) {
-    plan p = {.d = form_of(c, turned),
-              .turned = turned,
-              .from = turned ? c->co : c->ci,
-              .to = turned ? c->ci : c->co};
-    const int64_t lines = BAND_NUMBERS / (p.d.line * p.from),
-                  over = gd_direct_rows_read(&p.d, 1) - p.d.stride_h;
-    int64_t rows = (lines - over) / p.d.stride_h;
+static direct_plan plan_direct(const gd_conv *c, bool flipped) {
+    direct_plan p = {.d = direct_form(c, flipped),
+                     .flipped = flipped,
+                     .in_channels = flipped ? c->co : c->ci,
+                     .out_channels = flipped ? c->ci : c->co};
+    const int64_t lines = BAND_NUMBERS / (p.d.line * p.in_channels),
+                  halo = gd_direct_rows_read(&p.d, 1) - p.d.stride_h;
+    int64_t rows = (lines - halo) / p.d.stride_h;
     if (rows < 4) rows = 4;
-    p.bands = gd_divide_up(p.d.out_h, rows);
-    p.rows = gd_divide_up(p.d.out_h, p.bands);
-    p.band_numbers = gd_direct_rows_read(&p.d, p.rows) * p.d.line;
-    p.weight_numbers = p.from * p.to * p.d.kernel_h * p.d.kernel_w;
+    p.band_count = gd_divide_up(p.d.out_h, rows);
+    p.band_rows = gd_divide_up(p.d.out_h, p.band_count);
+    p.band_numbers = gd_direct_rows_read(&p.d, p.band_rows) * p.d.line;
+    p.weight_numbers = p.in_channels * p.out_channels * p.d.kernel_h * p.d.kernel_w;
     return p;
 }
 
-/* --- whether ---------------------------------------------------------------------------------- */
+/* --- when to use it --------------------------------------------------------------------------- */
 
 enum {
-    FEW_CHANNELS = 8, /* of a group, on either side */
-    MOST_SPREAD = 4,  /* zeros are multiplied, too */
-    MOST_STRIDE = 16,
-    MOST_SPAN = 1024,       /* of a window, along an axis */
-    MOST_NUMBERS = 1 << 21, /* packed at once */
+    MAX_GROUP_CHANNELS = 8, /* input and output channels of a group */
+    MAX_SPREAD = 4,         /* of the input gradient, which multiplies the inserted zeros too */
+    MAX_STRIDE = 16,
+    MAX_SPAN = 1024,      /* extent of a dilated kernel along an axis */
+    MAX_PACKED = 1 << 21, /* numbers in the packed bands of a task */
 };
 
-bool gd_conv_direct_pays(const gd_conv *c, gd_conv_direction to) {
+bool gd_conv_direct_matches(const gd_conv *c, gd_conv_direction direction) {
     if (c->groups < 2 || c->in[0] != 1 || c->out[0] != 1 || c->kernel[0] != 1 || c->before[0] != 0)
         return false;
     if (c->kernel[2] > GD_DIRECT_WIDTH || gd_conv_places(c->kernel) == 1) return false;
     if (gd_conv_places(c->in) == 0 || gd_conv_places(c->out) == 0 || c->batch == 0) return false;
-    if (c->ci < 1 || c->ci > FEW_CHANNELS || c->co < 1 || c->co > FEW_CHANNELS) return false;
-    if (to == GD_CONV_TO_WEIGHT && c->ci > 1) return false;
+    if (c->ci < 1 || c->ci > MAX_GROUP_CHANNELS || c->co < 1 || c->co > MAX_GROUP_CHANNELS)
+        return false;
+    if (direction == GD_CONV_TO_WEIGHT && c->ci > 1) return false;
     for (int a = 1; a < GD_CONV_AXES; a++)
-        if (c->stride[a] > (to == GD_CONV_TO_INPUT ? MOST_SPREAD : MOST_STRIDE) ||
-            c->dilation[a] > MOST_SPAN || (c->kernel[a] - 1) * c->dilation[a] > MOST_SPAN)
+        if (c->stride[a] > (direction == GD_CONV_TO_INPUT ? MAX_SPREAD : MAX_STRIDE) ||
+            c->dilation[a] > MAX_SPAN || (c->kernel[a] - 1) * c->dilation[a] > MAX_SPAN)
             return false;
-    const plan p = plan_of(c, to == GD_CONV_TO_INPUT);
-    return p.from * p.band_numbers <= MOST_NUMBERS;
+    const direct_plan p = plan_direct(c, direction == GD_CONV_TO_INPUT);
+    return p.in_channels * p.band_numbers <= MAX_PACKED;
 }
 
-static int64_t pieces_of(const plan *p, const gd_conv *c) {
-    return c->batch * c->groups * p->bands;
+static int64_t task_count(const direct_plan *p, const gd_conv *c) {
+    return c->batch * c->groups * p->band_count;
 }
 
-static size_t slot_bytes(const plan *p) {
-    return (size_t)(p->from * p->band_numbers + p->weight_numbers) * sizeof(float);
+static size_t slot_bytes(const direct_plan *p) {
+    return (size_t)(p->in_channels * p->band_numbers + p->weight_numbers) * sizeof(float);
 }
 
-/* The kernels of a group in the order (made, read, taps), turned if need be. */
-static void order_weights(const plan *p, int64_t group, float *weights) {
+/* Reorders the kernels of a group to (out_channels, in_channels, taps), flipped if required. */
+static void reorder_weights(const direct_plan *p, int64_t group, float *weights) {
     const gd_conv *c = &p->call->c;
     const int64_t taps = gd_conv_places(c->kernel);
     const float *w = (const float *)p->call->w + group * c->co * c->ci * taps;
-    for (int64_t o = 0; o < p->to; o++)
-        for (int64_t i = 0; i < p->from; i++)
+    for (int64_t o = 0; o < p->out_channels; o++)
+        for (int64_t i = 0; i < p->in_channels; i++)
             for (int64_t t = 0; t < taps; t++, weights++)
-                *weights = p->turned ? w[(i * c->ci + o) * taps + taps - 1 - t]
-                                     : w[(o * c->ci + i) * taps + t];
+                *weights = p->flipped ? w[(i * c->ci + o) * taps + taps - 1 - t]
+                                      : w[(o * c->ci + i) * taps + t];
 }
 
-static gd_status image_piece(void *arg, int64_t i, char *memory) {
-    const plan *p = arg;
+static gd_status convolve_task(void *arg, int64_t i, char *memory) {
+    const direct_plan *p = arg;
     const gd_conv_call *call = p->call;
     const gd_direct *d = &p->d;
-    const int64_t band = i % p->bands, group = i / p->bands % call->c.groups,
-                  image = i / (p->bands * call->c.groups);
-    const int64_t row = gd_cut(d->out_h, band, p->bands),
-                  row_end = gd_cut(d->out_h, band + 1, p->bands);
+    const int64_t band = i % p->band_count, group = i / p->band_count % call->c.groups,
+                  image = i / (p->band_count * call->c.groups);
+    const int64_t row = gd_split_point(d->out_h, band, p->band_count),
+                  row_end = gd_split_point(d->out_h, band + 1, p->band_count);
     const int64_t in = d->in_h * d->in_w, out = d->out_h * d->out_w,
                   taps = d->kernel_h * d->kernel_w;
-    const float *x = (const float *)(p->turned ? call->y : call->x) +
-                     (image * call->c.groups + group) * p->from * in;
-    float *y =
-        (float *)(p->turned ? call->x : call->y) + (image * call->c.groups + group) * p->to * out;
-    float *packed = (float *)(void *)memory, *weights = packed + p->from * p->band_numbers;
-    for (int64_t c = 0; c < p->from; c++)
+    const float *x = (const float *)(p->flipped ? call->y : call->x) +
+                     (image * call->c.groups + group) * p->in_channels * in;
+    float *y = (float *)(p->flipped ? call->x : call->y) +
+               (image * call->c.groups + group) * p->out_channels * out;
+    float *packed = (float *)(void *)memory, *weights = packed + p->in_channels * p->band_numbers;
+    for (int64_t c = 0; c < p->in_channels; c++)
         GD_ISA_CALL(gd_direct_pack)(d, x + c * in, row, row_end, packed + c * p->band_numbers);
-    order_weights(p, group, weights);
-    for (int64_t o = 0; o < p->to; o += GD_DIRECT_PLANES) {
-        const int64_t count = gd_least(GD_DIRECT_PLANES, p->to - o);
+    reorder_weights(p, group, weights);
+    for (int64_t o = 0; o < p->out_channels; o += GD_DIRECT_PLANES) {
+        const int64_t count = gd_min64(GD_DIRECT_PLANES, p->out_channels - o);
         float bias[GD_DIRECT_PLANES] = {0};
         for (int64_t b = 0; call->bias && b < count; b++)
-            bias[b] = ((const float *)call->bias)[group * p->to + o + b];
+            bias[b] = ((const float *)call->bias)[group * p->out_channels + o + b];
         GD_ISA_CALL(gd_direct_convolve)
-        (d, packed, p->band_numbers, p->from, weights + o * p->from * taps, bias, count, row,
-         row_end, y + o * out, out);
+        (d, packed, p->band_numbers, p->in_channels, weights + o * p->in_channels * taps, bias,
+         count, row, row_end, y + o * out, out);
     }
     return GD_OK;
 }
 
-/* --- w ---------------------------------------------------------------------------------------- */
+/* --- the gradient of w ------------------------------------------------------------------------ */
 
-/* A piece is one channel: its sums are made by one thread, in order. */
-static int64_t sums_bytes(const gd_conv *c) {
-    return (int64_t)gd_whole_lines((size_t)(c->co * gd_conv_places(c->kernel) * GD_DIRECT_LANES) *
-                                   sizeof(double));
+/* A task is one channel: one thread computes its sums, in a fixed order. */
+static int64_t weight_sums_bytes(const gd_conv *c) {
+    return (int64_t)gd_round_to_cache_line(
+        (size_t)(c->co * gd_conv_places(c->kernel) * GD_DIRECT_LANES) * sizeof(double));
 }
 
-static gd_status channel_piece(void *arg, int64_t group, char *memory) {
-    const plan *p = arg;
+static gd_status weight_task(void *arg, int64_t group, char *memory) {
+    const direct_plan *p = arg;
     const gd_conv_call *call = p->call;
     const gd_conv *c = &call->c;
     const gd_direct *d = &p->d;
     const int64_t in = d->in_h * d->in_w, out = d->out_h * d->out_w,
                   taps = d->kernel_h * d->kernel_w;
     double *sums = (double *)(void *)memory;
-    float *packed = (float *)(void *)(memory + sums_bytes(c)),
+    float *packed = (float *)(void *)(memory + weight_sums_bytes(c)),
           *w = (float *)call->w + group * c->co * taps;
     memset(sums, 0, (size_t)(c->co * taps * GD_DIRECT_LANES) * sizeof *sums);
     for (int64_t image = 0; image < c->batch; image++)
-        for (int64_t band = 0; band < p->bands; band++) {
-            const int64_t row = gd_cut(d->out_h, band, p->bands),
-                          row_end = gd_cut(d->out_h, band + 1, p->bands);
+        for (int64_t band = 0; band < p->band_count; band++) {
+            const int64_t row = gd_split_point(d->out_h, band, p->band_count),
+                          row_end = gd_split_point(d->out_h, band + 1, p->band_count);
             GD_ISA_CALL(gd_direct_pack)
             (d, (const float *)call->x + (image * c->groups + group) * in, row, row_end, packed);
             for (int64_t o = 0; o < c->co; o++) GD_ISA_CALL(gd_direct_correlate)
@@ -183,21 +183,21 @@ static gd_status channel_piece(void *arg, int64_t group, char *memory) {
     return GD_OK;
 }
 
-/* --- the calls -------------------------------------------------------------------------------- */
+/* --- entry points ----------------------------------------------------------------------------- */
 
-size_t gd_conv_direct_bytes(const gd_conv *c, gd_conv_direction to) {
-    const plan p = plan_of(c, to == GD_CONV_TO_INPUT);
-    if (to == GD_CONV_TO_WEIGHT)
-        return gd_conv_slots_bytes(0, slot_bytes(&p) + (size_t)sums_bytes(c), c->groups);
-    return gd_conv_slots_bytes(0, slot_bytes(&p), pieces_of(&p, c));
+size_t gd_conv_direct_bytes(const gd_conv *c, gd_conv_direction direction) {
+    const direct_plan p = plan_direct(c, direction == GD_CONV_TO_INPUT);
+    if (direction == GD_CONV_TO_WEIGHT)
+        return gd_conv_slots_bytes(0, slot_bytes(&p) + (size_t)weight_sums_bytes(c), c->groups);
+    return gd_conv_slots_bytes(0, slot_bytes(&p), task_count(&p, c));
 }
 
-gd_status gd_conv_direct(const gd_conv_call *call, gd_conv_direction to) {
-    plan p = plan_of(&call->c, to == GD_CONV_TO_INPUT);
+gd_status gd_conv_direct(const gd_conv_call *call, gd_conv_direction direction) {
+    direct_plan p = plan_direct(&call->c, direction == GD_CONV_TO_INPUT);
     p.call = call;
     p.d.relu = call->relu;
-    if (to == GD_CONV_TO_WEIGHT)
-        return gd_conv_run_pieces(call, 0, slot_bytes(&p) + (size_t)sums_bytes(&call->c),
-                                  call->c.groups, channel_piece, &p);
-    return gd_conv_run_pieces(call, 0, slot_bytes(&p), pieces_of(&p, &call->c), image_piece, &p);
+    if (direction == GD_CONV_TO_WEIGHT)
+        return gd_conv_run_tasks(call, 0, slot_bytes(&p) + (size_t)weight_sums_bytes(&call->c),
+                                 call->c.groups, weight_task, &p);
+    return gd_conv_run_tasks(call, 0, slot_bytes(&p), task_count(&p, &call->c), convolve_task, &p);
 }

@@ -1,4 +1,4 @@
-/* conv_direct.isa.c - the loops of conv_direct.h, with vectors. */
+/* conv_direct.isa.c - the vectorized loops of conv_direct.h: packing, convolution, correlation. */
 #include "backend/cpu/conv_direct.h"
 
 #include <string.h>
@@ -17,12 +17,12 @@ static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* --- packing ---------------------------------------------------------------------------------- */
 
-/* How many steps from `from` on (which may be negative) until 0 is reached. */
+/* How many steps of size `step` bring `from`, which may be negative, to 0 or above. */
 static int64_t steps_to_zero(int64_t from, int64_t step) {
     return from < 0 ? (-from + step - 1) / step : 0;
 }
 
-/* Rows are short: a call of memcpy would cost more. */
+/* Copies a row; rows are so short that a call of memcpy would cost more. */
 V_FN void copy_row(float *to, const float *from, int64_t count) {
     int64_t i = 0;
     for (; i + VL <= count; i += VL) v_store_f32(to + i, v_load_f32(from + i));
@@ -30,7 +30,7 @@ V_FN void copy_row(float *to, const float *from, int64_t count) {
         v_store_part_f32(to + i, v_load_part_f32(from + i, (int)(count - i)), (int)(count - i));
 }
 
-/* One row of the image to its line, which is zero. */
+/* Packs one row of the image into its line, which has been zeroed. */
 static void pack_row(const gd_direct *d, const float *row, float *line) {
     const int64_t stride = d->stride_w, spread = d->spread_w;
     if (spread > 1) { /* element i is at column before + i * spread; the stride is 1 */
@@ -39,7 +39,8 @@ static void pack_row(const gd_direct *d, const float *row, float *line) {
             line[d->before_w + i * spread] = row[i];
         return;
     }
-    for (int64_t phase = 0; phase < stride; phase++) { /* number i is element i * stride + from */
+    for (int64_t phase = 0; phase < stride;
+         phase++) { /* element i of a phase is row[i * stride + from] */
         const int64_t from = phase - d->before_w, first = steps_to_zero(from, stride);
         const int64_t end =
             from < d->in_w ? min64((d->in_w - 1 - from) / stride + 1, d->length) : 0;
@@ -63,7 +64,7 @@ void GD_ISA_FN(gd_direct_pack)(const gd_direct *d, const float *plane, int64_t r
     }
 }
 
-/* --- results ---------------------------------------------------------------------------------- */
+/* --- convolution ------------------------------------------------------------------------------ */
 
 typedef struct {
     const gd_direct *d;
@@ -71,12 +72,13 @@ typedef struct {
     int64_t band_step, channels;
     const float *weights, *bias;
     int64_t plane;
-} job;
+} convolve_job;
 
-/* Results of `count` planes, in `rows` rows and `width` vectors of each, from column `column` on;
- * the last vector of a row has `last` columns. `top` is the first row of the band that they read.
+/* Computes a register block: `count` output planes, `rows` rows and `width` vectors per row, from
+ * column `column` on. The last vector of a row has `last` columns. `top` is the first band row that
+ * they read.
  */
-V_FN void convolve_block(const int count, const int rows, const int width, const job *j,
+V_FN void convolve_block(const int count, const int rows, const int width, const convolve_job *j,
                          int64_t top, int64_t column, int last, float *y) {
     const gd_direct *d = j->d;
     const int64_t taps = d->kernel_h * d->kernel_w, row_step = d->stride_h * d->line;
@@ -108,8 +110,8 @@ V_FN void convolve_block(const int count, const int rows, const int width, const
     }
 }
 
-/* Rows of which a block can have several at once, where they are short. */
-V_FN void convolve_rows(const int count, const job *j, int64_t rows, float *y) {
+/* Computes all rows of a band. Where rows are short, a register block takes several of them. */
+V_FN void convolve_rows(const int count, const convolve_job *j, int64_t rows, float *y) {
     const gd_direct *d = j->d;
     for (int64_t column = 0; column < d->out_w; column += VECTORS * VL) {
         const int64_t left = min64(d->out_w - column, VECTORS * VL), width = (left + VL - 1) / VL;
@@ -136,7 +138,7 @@ void GD_ISA_FN(gd_direct_convolve)(const gd_direct *d, const float *bands, int64
                                    int64_t channels, const float *weights, const float *bias,
                                    int64_t count, int64_t row, int64_t row_end, float *y,
                                    int64_t plane) {
-    const job j = {d, bands, band_step, channels, weights, bias, plane};
+    const convolve_job j = {d, bands, band_step, channels, weights, bias, plane};
     y += row * d->out_w;
     switch (count) {
     case 1: convolve_rows(1, &j, row_end - row, y); break;
@@ -146,7 +148,7 @@ void GD_ISA_FN(gd_direct_convolve)(const gd_direct *d, const float *bands, int64
     }
 }
 
-/* --- sums for the gradient of w --------------------------------------------------------------- */
+/* --- correlation, for the gradient of w ------------------------------------------------------- */
 
 typedef double wide __attribute__((vector_size(VL * sizeof(double)), aligned(8), may_alias));
 
@@ -154,25 +156,25 @@ V_FN void add_lanes(double *sums, vf32 v) {
     *(wide *)(void *)sums += __builtin_convertvector(v, wide);
 }
 
-/* `taps` taps, each at its place in the band. What is outside of
- * y is not multiplied by 0 but left out: it may be infinite. */
+/* Correlates `taps` taps, each at its offset in the band. Lanes beyond the end of a row of y are
+ * masked rather than multiplied by 0, because the band may be infinite there. */
 V_FN void correlate_taps(const int taps, const gd_direct *d, const float *band, const float *y,
                          int64_t rows, const int64_t *tap, double *sums) {
-    const int64_t whole = d->out_w / VL * VL;
-    const int rest = (int)(d->out_w - whole);
+    const int64_t full = d->out_w / VL * VL;
+    const int tail = (int)(d->out_w - full);
     vf32 total[TAPS];
     UNROLL for (int t = 0; t < taps; t++) total[t] = (vf32){0};
     for (int64_t r = 0; r < rows; r++) {
         const float *line = band + r * d->stride_h * d->line, *from = y + r * d->out_w;
-        for (int64_t column = 0; column < whole; column += VL) {
+        for (int64_t column = 0; column < full; column += VL) {
             const vf32 g = v_load_f32(from + column);
             UNROLL for (int t = 0; t < taps; t++) total[t] =
                 v_fma_f32(g, v_load_f32(line + tap[t] + column), total[t]);
         }
-        if (rest > 0) {
-            const vf32 g = v_load_part_f32(from + whole, rest);
+        if (tail > 0) {
+            const vf32 g = v_load_part_f32(from + full, tail);
             UNROLL for (int t = 0; t < taps; t++) total[t] =
-                v_fma_f32(g, v_load_part_f32(line + tap[t] + whole, rest), total[t]);
+                v_fma_f32(g, v_load_part_f32(line + tap[t] + full, tail), total[t]);
         }
     }
     UNROLL for (int t = 0; t < taps; t++) add_lanes(sums + t * GD_DIRECT_LANES, total[t]);

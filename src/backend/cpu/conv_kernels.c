@@ -1,19 +1,21 @@
-/* conv_kernels.c - which convolution runs on the CPU, and how it gets its operands.
+/* conv_kernels.c - registers the convolution kernels and maps their operands to gd_conv_call.
  *
- * The choice depends on shapes and types alone. Convolution, transposed convolution and their
- * gradients are three directions of one form (ops/convolution.h), so one set of functions serves
- * them all.
+ * The choice of an algorithm depends on shapes and dtypes alone. Convolution, transposed
+ * convolution and their gradients are three directions of one form (ops/convolution.h), so one set
+ * of functions serves them all.
  */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/gemm.h"
 #include "core/tensor.h"
 #include "ops/op.h"
 
-static gd_conv_call call_of(const gd_kernel_call *k, gd_conv_direction to) {
+static gd_conv_call conv_call_of(const gd_kernel_call *k, gd_conv_direction direction) {
     const gd_view *r = &k->out[0];
-    const gd_view *x = to == GD_CONV_TO_INPUT ? r : &k->in[0],
-                  *w = to == GD_CONV_TO_WEIGHT ? r : &k->in[1];
-    const gd_view *y = to == GD_CONV_TO_OUTPUT ? r : to == GD_CONV_TO_INPUT ? &k->in[0] : &k->in[1];
+    const gd_view *x = direction == GD_CONV_TO_INPUT ? r : &k->in[0],
+                  *w = direction == GD_CONV_TO_WEIGHT ? r : &k->in[1];
+    const gd_view *y = direction == GD_CONV_TO_OUTPUT  ? r
+                       : direction == GD_CONV_TO_INPUT ? &k->in[0]
+                                                       : &k->in[1];
     return (gd_conv_call){.c = gd_conv_of(k, x, w, y),
                           .dtype = r->dtype == GD_F64 ? GD_F64 : GD_F32,
                           .x = x->data,
@@ -24,191 +26,195 @@ static gd_conv_call call_of(const gd_kernel_call *k, gd_conv_direction to) {
                           .workspace_bytes = k->workspace_bytes};
 }
 
-/* With relu as results are stored. */
-static gd_conv_call relu_call_of(const gd_kernel_call *k) {
-    gd_conv_call call = call_of(k, GD_CONV_TO_OUTPUT);
+/* A forward call whose epilogue applies relu. */
+static gd_conv_call conv_relu_call_of(const gd_kernel_call *k) {
+    gd_conv_call call = conv_call_of(k, GD_CONV_TO_OUTPUT);
     call.relu = true;
     return call;
 }
 
-static bool is_float(const gd_kernel_call *k) { return gd_dtype_is_float(k->out[0].dtype); }
+static bool has_float_output(const gd_kernel_call *k) { return gd_dtype_is_float(k->out[0].dtype); }
 
-/* --- matrix products -------------------------------------------------------------------------- */
+/* --- implicit GEMM ---------------------------------------------------------------------------- */
 
-/* Windows by kernels, in blocks of any size. */
-static size_t products(const gd_kernel_call *k) {
-    return gd_gemm_most_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, k->in[0].dtype);
+/* The GEMM's scratch memory for blocks of any size. */
+static size_t gemm_scratch(const gd_kernel_call *k) {
+    return gd_gemm_max_scratch(GD_GEMM_ANY, GD_GEMM_ANY, GD_GEMM_ANY, k->in[0].dtype);
 }
 
-/*kernel conv1d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
+/*kernel conv1d.gemm  rank 10  wide  run gemm_output  match has_float_output  workspace gemm_output_bytes  scratch gemm_scratch
  */
-/*kernel conv2d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
+/*kernel conv2d.gemm  rank 10  wide  run gemm_output  match has_float_output  workspace gemm_output_bytes  scratch gemm_scratch
  */
-/*kernel conv3d.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
+/*kernel conv3d.gemm  rank 10  wide  run gemm_output  match has_float_output  workspace gemm_output_bytes  scratch gemm_scratch
  */
-/*kernel conv_relu.gemm  rank 10  wide  run gemm_relu  match is_float  workspace gemm_output_bytes  scratch products
+/*kernel conv_relu.gemm  rank 10  wide  run gemm_relu  match has_float_output  workspace gemm_output_bytes  scratch gemm_scratch
  */
-/*kernel conv_forward.gemm  rank 10  wide  run gemm_output  match is_float  workspace gemm_output_bytes  scratch products
+/*kernel conv_forward.gemm  rank 10  wide  run gemm_output  match has_float_output  workspace gemm_output_bytes  scratch gemm_scratch
  */
 static size_t gemm_output_bytes(const gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, GD_CONV_TO_OUTPUT);
+    const gd_conv_call call = conv_call_of(k, GD_CONV_TO_OUTPUT);
     return gd_conv_gemm_output_bytes(&call.c, call.dtype);
 }
 static gd_status gemm_output(gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, GD_CONV_TO_OUTPUT);
+    const gd_conv_call call = conv_call_of(k, GD_CONV_TO_OUTPUT);
     return gd_conv_gemm_output(&call);
 }
 static gd_status gemm_relu(gd_kernel_call *k) {
-    const gd_conv_call call = relu_call_of(k);
+    const gd_conv_call call = conv_relu_call_of(k);
     return gd_conv_gemm_output(&call);
 }
 
-/*kernel conv_transpose1d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes  scratch products
+/*kernel conv_transpose1d.gemm  rank 10  wide  run gemm_input  match gemm_input_matches  workspace gemm_input_bytes  scratch gemm_scratch
  */
-/*kernel conv_transpose2d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes  scratch products
+/*kernel conv_transpose2d.gemm  rank 10  wide  run gemm_input  match gemm_input_matches  workspace gemm_input_bytes  scratch gemm_scratch
  */
-/*kernel conv_transpose3d.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes  scratch products
+/*kernel conv_transpose3d.gemm  rank 10  wide  run gemm_input  match gemm_input_matches  workspace gemm_input_bytes  scratch gemm_scratch
  */
-/*kernel conv_grad_input.gemm  rank 10  wide  run gemm_input  match gemm_input_fits  workspace gemm_input_bytes  scratch products
+/*kernel conv_grad_input.gemm  rank 10  wide  run gemm_input  match gemm_input_matches  workspace gemm_input_bytes  scratch gemm_scratch
  */
-static bool gemm_input_fits(const gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, GD_CONV_TO_INPUT);
-    return is_float(k) && gd_conv_gemm_input_fits(&call.c);
+static bool gemm_input_matches(const gd_kernel_call *k) {
+    const gd_conv_call call = conv_call_of(k, GD_CONV_TO_INPUT);
+    return has_float_output(k) && gd_conv_gemm_input_matches(&call.c);
 }
 static size_t gemm_input_bytes(const gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, GD_CONV_TO_INPUT);
+    const gd_conv_call call = conv_call_of(k, GD_CONV_TO_INPUT);
     return gd_conv_gemm_input_bytes(&call.c, call.dtype);
 }
 static gd_status gemm_input(gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, GD_CONV_TO_INPUT);
+    const gd_conv_call call = conv_call_of(k, GD_CONV_TO_INPUT);
     return gd_conv_gemm_input(&call);
 }
 
-/*kernel conv_grad_weight.gemm  rank 10  wide  run gemm_weight  match is_float  workspace gemm_weight_bytes  scratch products
+/*kernel conv_grad_weight.gemm  rank 10  wide  run gemm_weight  match has_float_output  workspace gemm_weight_bytes  scratch gemm_scratch
  */
 static size_t gemm_weight_bytes(const gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, GD_CONV_TO_WEIGHT);
+    const gd_conv_call call = conv_call_of(k, GD_CONV_TO_WEIGHT);
     return gd_conv_gemm_weight_bytes(&call.c, call.dtype);
 }
 static gd_status gemm_weight(gd_kernel_call *k) {
-    const gd_conv_call call = call_of(k, GD_CONV_TO_WEIGHT);
+    const gd_conv_call call = conv_call_of(k, GD_CONV_TO_WEIGHT);
     return gd_conv_gemm_weight(&call);
 }
 
 /* --- Winograd's algorithm --------------------------------------------------------------------- */
 
-static bool winograd_pays(const gd_kernel_call *k, gd_conv_direction to) {
+static bool winograd_matches(const gd_kernel_call *k, gd_conv_direction direction) {
     const gd_dtype dtype = k->out[0].dtype;
     if (!gd_dtype_is_float(dtype) || dtype == GD_F64) return false;
-    const gd_conv_call call = call_of(k, to);
-    return gd_conv_winograd_pays(&call.c, to);
+    const gd_conv_call call = conv_call_of(k, direction);
+    return gd_conv_winograd_matches(&call.c, direction);
 }
-static size_t winograd_bytes(const gd_kernel_call *k, gd_conv_direction to) {
-    const gd_conv_call call = call_of(k, to);
-    return gd_conv_winograd_bytes(&call.c, to);
+static size_t winograd_bytes(const gd_kernel_call *k, gd_conv_direction direction) {
+    const gd_conv_call call = conv_call_of(k, direction);
+    return gd_conv_winograd_bytes(&call.c, direction);
 }
-static gd_status run_winograd(const gd_kernel_call *k, gd_conv_direction to) {
-    const gd_conv_call call = call_of(k, to);
-    return gd_conv_winograd(&call, to);
+static gd_status run_winograd(const gd_kernel_call *k, gd_conv_direction direction) {
+    const gd_conv_call call = conv_call_of(k, direction);
+    return gd_conv_winograd(&call, direction);
 }
 
-/*kernel conv2d.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes  scratch products
+/*kernel conv2d.winograd  rank 20  wide  run wino_output  match wino_output_matches  workspace wino_output_bytes  scratch gemm_scratch
  */
-/*kernel conv_relu.winograd  rank 20  wide  run wino_relu  match wino_relu_pays  workspace wino_output_bytes  scratch products
+/*kernel conv_relu.winograd  rank 20  wide  run wino_relu  match wino_relu_matches  workspace wino_output_bytes  scratch gemm_scratch
  */
-/*kernel conv_forward.winograd  rank 20  wide  run wino_output  match wino_output_pays  workspace wino_output_bytes  scratch products
+/*kernel conv_forward.winograd  rank 20  wide  run wino_output  match wino_output_matches   workspace wino_output_bytes  scratch gemm_scratch
  */
-static bool wino_output_pays(const gd_kernel_call *k) {
-    return winograd_pays(k, GD_CONV_TO_OUTPUT);
+static bool wino_output_matches(const gd_kernel_call *k) {
+    return winograd_matches(k, GD_CONV_TO_OUTPUT);
 }
-static bool wino_relu_pays(const gd_kernel_call *k) {
-    return k->in[1].rank == 4 && wino_output_pays(k);
+static bool wino_relu_matches(const gd_kernel_call *k) {
+    return k->in[1].rank == 4 && wino_output_matches(k);
 }
 static size_t wino_output_bytes(const gd_kernel_call *k) {
     return winograd_bytes(k, GD_CONV_TO_OUTPUT);
 }
 static gd_status wino_output(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_OUTPUT); }
 static gd_status wino_relu(gd_kernel_call *k) {
-    const gd_conv_call call = relu_call_of(k);
+    const gd_conv_call call = conv_relu_call_of(k);
     return gd_conv_winograd(&call, GD_CONV_TO_OUTPUT);
 }
 
-/*kernel conv_transpose2d.winograd  rank 20  wide  run wino_input  match wino_input_pays  workspace wino_input_bytes  scratch products
+/*kernel conv_transpose2d.winograd  rank 20  wide  run wino_input  match wino_input_matches   workspace wino_input_bytes  scratch gemm_scratch
  */
-/*kernel conv_grad_input.winograd  rank 20  wide  run wino_input  match wino_input_pays  workspace wino_input_bytes  scratch products
+/*kernel conv_grad_input.winograd  rank 20  wide  run wino_input  match wino_input_matches   workspace wino_input_bytes  scratch gemm_scratch
  */
-static bool wino_input_pays(const gd_kernel_call *k) { return winograd_pays(k, GD_CONV_TO_INPUT); }
+static bool wino_input_matches(const gd_kernel_call *k) {
+    return winograd_matches(k, GD_CONV_TO_INPUT);
+}
 static size_t wino_input_bytes(const gd_kernel_call *k) {
     return winograd_bytes(k, GD_CONV_TO_INPUT);
 }
 static gd_status wino_input(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_INPUT); }
 
-/*kernel conv_grad_weight.winograd  rank 20  wide  run wino_weight  match wino_weight_pays  workspace wino_weight_bytes  scratch products
+/*kernel conv_grad_weight.winograd  rank 20  wide  run wino_weight  match wino_weight_matches   workspace wino_weight_bytes  scratch gemm_scratch
  */
-static bool wino_weight_pays(const gd_kernel_call *k) {
-    return winograd_pays(k, GD_CONV_TO_WEIGHT);
+static bool wino_weight_matches(const gd_kernel_call *k) {
+    return winograd_matches(k, GD_CONV_TO_WEIGHT);
 }
 static size_t wino_weight_bytes(const gd_kernel_call *k) {
     return winograd_bytes(k, GD_CONV_TO_WEIGHT);
 }
 static gd_status wino_weight(gd_kernel_call *k) { return run_winograd(k, GD_CONV_TO_WEIGHT); }
 
-/* --- groups of few channels ------------------------------------------------------------------- */
+/* --- direct convolution ----------------------------------------------------------------------- */
 
-static bool direct_pays(const gd_kernel_call *k, gd_conv_direction to) {
+static bool direct_matches(const gd_kernel_call *k, gd_conv_direction direction) {
     const gd_dtype dtype = k->out[0].dtype;
     if (!gd_dtype_is_float(dtype) || dtype == GD_F64) return false;
-    const gd_conv_call call = call_of(k, to);
-    return gd_conv_direct_pays(&call.c, to);
+    const gd_conv_call call = conv_call_of(k, direction);
+    return gd_conv_direct_matches(&call.c, direction);
 }
-static size_t direct_bytes(const gd_kernel_call *k, gd_conv_direction to) {
-    const gd_conv_call call = call_of(k, to);
-    return gd_conv_direct_bytes(&call.c, to);
+static size_t direct_bytes(const gd_kernel_call *k, gd_conv_direction direction) {
+    const gd_conv_call call = conv_call_of(k, direction);
+    return gd_conv_direct_bytes(&call.c, direction);
 }
-static gd_status run_direct(const gd_kernel_call *k, gd_conv_direction to) {
-    const gd_conv_call call = call_of(k, to);
-    return gd_conv_direct(&call, to);
+static gd_status run_direct(const gd_kernel_call *k, gd_conv_direction direction) {
+    const gd_conv_call call = conv_call_of(k, direction);
+    return gd_conv_direct(&call, direction);
 }
 
-/*kernel conv1d.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
+/*kernel conv1d.direct  rank 30  wide  run direct_output  match direct_output_matches  workspace direct_output_bytes
  */
-/*kernel conv2d.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
+/*kernel conv2d.direct  rank 30  wide  run direct_output  match direct_output_matches  workspace direct_output_bytes
  */
-/*kernel conv_relu.direct  rank 30  wide  run direct_relu  match direct_relu_pays  workspace direct_output_bytes
+/*kernel conv_relu.direct  rank 30  wide  run direct_relu  match direct_relu_matches  workspace direct_output_bytes
  */
-/*kernel conv_forward.direct  rank 30  wide  run direct_output  match direct_output_pays  workspace direct_output_bytes
+/*kernel conv_forward.direct  rank 30  wide  run direct_output  match direct_output_matches   workspace direct_output_bytes
  */
-static bool direct_output_pays(const gd_kernel_call *k) {
-    return direct_pays(k, GD_CONV_TO_OUTPUT);
+static bool direct_output_matches(const gd_kernel_call *k) {
+    return direct_matches(k, GD_CONV_TO_OUTPUT);
 }
-static bool direct_relu_pays(const gd_kernel_call *k) {
-    return k->in[1].rank < 5 && direct_output_pays(k);
+static bool direct_relu_matches(const gd_kernel_call *k) {
+    return k->in[1].rank < 5 && direct_output_matches(k);
 }
 static size_t direct_output_bytes(const gd_kernel_call *k) {
     return direct_bytes(k, GD_CONV_TO_OUTPUT);
 }
 static gd_status direct_output(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_OUTPUT); }
 static gd_status direct_relu(gd_kernel_call *k) {
-    const gd_conv_call call = relu_call_of(k);
+    const gd_conv_call call = conv_relu_call_of(k);
     return gd_conv_direct(&call, GD_CONV_TO_OUTPUT);
 }
 
-/*kernel conv_transpose1d.direct  rank 30  wide  run direct_input  match direct_input_pays  workspace direct_input_bytes
+/*kernel conv_transpose1d.direct  rank 30  wide  run direct_input  match direct_input_matches   workspace direct_input_bytes
  */
-/*kernel conv_transpose2d.direct  rank 30  wide  run direct_input  match direct_input_pays  workspace direct_input_bytes
+/*kernel conv_transpose2d.direct  rank 30  wide  run direct_input  match direct_input_matches   workspace direct_input_bytes
  */
-/*kernel conv_grad_input.direct  rank 30  wide  run direct_input  match direct_input_pays  workspace direct_input_bytes
+/*kernel conv_grad_input.direct  rank 30  wide  run direct_input  match direct_input_matches   workspace direct_input_bytes
  */
-static bool direct_input_pays(const gd_kernel_call *k) { return direct_pays(k, GD_CONV_TO_INPUT); }
+static bool direct_input_matches(const gd_kernel_call *k) {
+    return direct_matches(k, GD_CONV_TO_INPUT);
+}
 static size_t direct_input_bytes(const gd_kernel_call *k) {
     return direct_bytes(k, GD_CONV_TO_INPUT);
 }
 static gd_status direct_input(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_INPUT); }
 
-/*kernel conv_grad_weight.direct  rank 30  wide  run direct_weight  match direct_weight_pays  workspace direct_weight_bytes
+/*kernel conv_grad_weight.direct  rank 30  wide  run direct_weight  match direct_weight_matches   workspace direct_weight_bytes
  */
-static bool direct_weight_pays(const gd_kernel_call *k) {
-    return direct_pays(k, GD_CONV_TO_WEIGHT);
+static bool direct_weight_matches(const gd_kernel_call *k) {
+    return direct_matches(k, GD_CONV_TO_WEIGHT);
 }
 static size_t direct_weight_bytes(const gd_kernel_call *k) {
     return direct_bytes(k, GD_CONV_TO_WEIGHT);

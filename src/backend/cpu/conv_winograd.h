@@ -1,22 +1,23 @@
-/* conv_winograd.h - 3x3 convolution with fewer multiplications.
+/* conv_winograd.h - Winograd convolution F(m x m, 3 x 3), m = 2 or 4.
  *
- * Winograd's algorithm F(m x m, 3 x 3) makes an m x m tile of y from an a x a tile of x, a = m + 2,
- * with a * a multiplications a channel instead of 9 * m * m (a quarter for m = 4): tiles and kernels
- * are transformed, multiplied place by place, and the products are transformed back. In place
- * ("plane") number i, of a * a, that is a matrix product over channels:
+ * The algorithm computes an m x m tile of y from an a x a tile of x, a = m + 2, with a * a
+ * multiplications per channel instead of 9 * m * m (a quarter of them for m = 4). Tiles and kernels
+ * are transformed, multiplied elementwise, and the products are transformed back (the inverse, or
+ * output, transform). In each "plane" i of the a * a transformed elements, the elementwise products
+ * summed over channels are a matrix product:
  *
- *     products[i] (tiles, co)  =  tiles of x [i] (tiles, ci)  *  kernels[i] (ci, co)
+ *     products[i] (tiles, co)  =  input tiles[i] (tiles, ci)  *  kernels[i] (ci, co)
  *
- * The gradient of w is made in the same way, with other transforms:
+ * The gradient of w uses the transposed transforms:
  *
- *     kernels[i] (co, ci)  =  tiles of y [i]^T (co, tiles)  *  tiles of x [i] (tiles, ci)
+ *     kernels[i] (co, ci)  =  gradient tiles[i]^T (co, tiles)  *  input tiles[i] (tiles, ci)
  *
- * For m = 4 the points are 0, +-5/8, +-3/2 and infinity, which lose the fewest digits (a relative
- * error of 0.5e-6 to 2e-6 on typical layers, where direct sums have 0.2e-6); for m = 2 they are 0,
- * +-1 and infinity.
+ * For m = 4 the interpolation points are 0, +-5/8, +-3/2 and infinity, which have the smallest
+ * rounding error (a relative error of 0.5e-6 to 2e-6 on typical layers, compared with 0.2e-6 for
+ * direct sums); for m = 2 they are 0, +-1 and infinity.
  *
- * Everything here is f32. Vectors hold channels: planes of x are turned (pixels, channels) on the
- * way in, and back on the way out.
+ * Everything is f32. Vector lanes are channels: images are transposed to (pixels, channels) when
+ * they are read, and back when they are written.
  */
 #ifndef GRADUS_CPU_CONV_WINOGRAD_H
 #define GRADUS_CPU_CONV_WINOGRAD_H
@@ -24,28 +25,28 @@
 #include "backend/cpu/isa.h"
 #include "ops/convolution.h"
 
-enum { GD_WINO_LANES = 16 }; /* channels are rounded up to this; a multiple of every vector */
+enum { GD_WINO_LANES = 16 }; /* channels are padded to this: a multiple of every vector length */
 
 typedef struct gd_wino {
-    int m, a; /* sides of a tile of y and of x */
+    int m, a; /* side lengths of a tile of y and of x */
     int64_t batch, ci, co;
     int64_t in_h, in_w, out_h, out_w;
-    int64_t before_h, before_w; /* zeros before x */
+    int64_t before_h, before_w; /* padding before x */
     int64_t tiles_h, tiles_w;   /* tiles of one image */
-    bool turned;                /* w is (ci, co, 3, 3), and its taps count backwards */
-    bool relu;                  /* what is below 0 in y is 0 */
+    bool flipped; /* w is (ci, co, 3, 3), and its kernels are rotated by 180 degrees */
+    bool relu;    /* apply relu to y */
 
-    /* Matrices of transformed tiles: element (plane, tile, channel) is at
-     * plane * x_plane + tile * x_row + channel; y_... likewise. */
+    /* Strides of the transformed tiles: element (plane, tile, channel) of x is at plane * x_plane +
+     * tile * x_row + channel; y likewise. */
     int64_t x_row, x_plane, y_row, y_plane;
 } gd_wino;
 
-/* Rows of tiles are numbered through the batch: image * tiles_h + row. Channels are counted in
- * vectors: groups of so many. */
+/* In the functions below, rows of tiles are numbered over the batch (image * tiles_h + row), and
+ * `group` counts vectors of channels. This is the number of channels in a vector. */
 GD_ISA_DECLARE(int, gd_wino_vector, (void));
 
-/* Numbers of scratch that the three transforms below need for so many rows of tiles. With much
- * padding, y is wider than x. */
+/* The scratch memory, in floats, that the three transforms below need for this many rows of tiles.
+ * With much padding, y is wider than x. */
 static inline int64_t gd_wino_scratch(const gd_wino *w, int64_t rows) {
     const int64_t pixels_in = (rows * w->m + 2) * w->in_w, pixels_out = rows * w->m * w->out_w;
     const int64_t columns = (w->tiles_w * w->m + 2) * w->a;
@@ -53,24 +54,24 @@ static inline int64_t gd_wino_scratch(const gd_wino *w, int64_t rows) {
     return (pixels + columns + 2 * GD_WINO_LANES) * GD_WINO_LANES;
 }
 
-/* Tiles of x in tile rows [row, row_end), channel vectors [group, group_end) -> `tiles`, where the
- * first tile of the first row is tile 0. */
+/* Input transform: tiles of x in tile rows [row, row_end), channel vectors [group, group_end) ->
+ * `tiles`, which starts with the first tile of tile row `row`. */
 GD_ISA_DECLARE(void, gd_wino_input,
                (const gd_wino *w, const float *x, int64_t row, int64_t row_end, int64_t group,
                 int64_t group_end, float *tiles, float *scratch));
 
-/* The same for tiles of y, on the way to the gradient of w. */
+/* The same for tiles of the gradient of y, for the gradient of w. */
 GD_ISA_DECLARE(void, gd_wino_gradient,
                (const gd_wino *w, const float *y, int64_t row, int64_t row_end, int64_t group,
                 int64_t group_end, float *tiles, float *scratch));
 
-/* Products in tile rows [row, row_end) -> y; adds the bias (or NULL). */
+/* Output transform: products in tile rows [row, row_end) -> y; adds the bias unless it is NULL. */
 GD_ISA_DECLARE(void, gd_wino_output,
                (const gd_wino *w, const float *products, int64_t row, int64_t row_end,
                 int64_t group, int64_t group_end, const float *bias, float *y, float *scratch));
 
-/* Kernels of output channels in vectors [group, group_end) -> the packed form that gd_wino_multiply
- * reads; gd_wino_kernel_numbers are its size. */
+/* Kernel transform: kernels of output channels in vectors [group, group_end) -> the packed layout
+ * that gd_wino_multiply reads, of gd_wino_kernel_numbers floats. */
 GD_ISA_DECLARE(void, gd_wino_kernels,
                (const gd_wino *w, const float *weight, int64_t group, int64_t group_end,
                 float *kernels, float *scratch));
@@ -87,8 +88,9 @@ GD_ISA_DECLARE(void, gd_wino_multiply,
                (const gd_wino *w, int64_t count, const float *tiles, const float *kernels,
                 float *products));
 
-/* Both in one, for output channels in vectors [vector, vector_end), GD_WINO_PANEL at most: for few
- * tiles and many channels, where kernels outweigh tiles. */
+/* Kernel transform and multiplication in one, for output channels in vectors [vector, vector_end),
+ * at most GD_WINO_PANEL: for few tiles and many channels, where the kernels are larger than the
+ * tiles. */
 enum { GD_WINO_PANEL = 2 };
 GD_ISA_DECLARE(void, gd_wino_panel,
                (const gd_wino *w, const float *weight, int64_t vector, int64_t vector_end,
@@ -97,7 +99,7 @@ static inline int64_t gd_wino_panel_scratch(const gd_wino *w) {
     return (w->ci * (9 + w->a) + 16) * GD_WINO_PANEL * GD_WINO_LANES;
 }
 
-/* Gradients of the transformed kernels (a * a, co, ci) -> that of w, for output channels
+/* Gradients of the transformed kernels (a * a, co, ci) -> gradient of w, for output channels
  * [first, end). */
 GD_ISA_DECLARE(void, gd_wino_weight,
                (const gd_wino *w, const float *kernels, int64_t first, int64_t end, float *weight));

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "backend/cpu/isa.h"
-#include "core/whole.h"
+#include "core/float_to_int.h"
 
 /* n elements in a row of each input and output, all of the compute type. Outputs may be inputs. */
 typedef void (*gd_ew_fn)(int64_t n, const void *const *in, void *const *out,

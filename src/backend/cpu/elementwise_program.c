@@ -8,7 +8,7 @@
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/native.h"
 #include "codegen/record.h"
-#include "core/whole.h"
+#include "core/float_to_int.h"
 #include "core/alloc.h"
 #include "ops/call.h"
 #include "ops/intern.h"
@@ -232,7 +232,7 @@ static void fill_tile(void *tile, int type, gd_param value, int64_t n) {
 /* A constant of the expression. */
 static gd_param constant_of(double value, int type) {
     if (type == GD_EW_F32 || type == GD_EW_F64) return (gd_param){.real = value};
-    return (gd_param){.whole = type == GD_EW_I32 ? gd_whole_i32(value) : gd_whole_i64(value)};
+    return (gd_param){.whole = type == GD_EW_I32 ? gd_f64_to_i32(value) : gd_f64_to_i64(value)};
 }
 
 void gd_ew_constants(const gd_ew_program *p, const gd_param *params, int64_t tile, int64_t n,

@@ -1,11 +1,11 @@
-/* gemm_f32.isa.c - blocks of matrix products summed in f32. */
+/* gemm_f32.isa.c - blocks of matrix products with f32 accumulators. */
 #include "core/tile.h"
 #include "backend/cpu/gemm_template.h"
 
 gd_status GD_ISA_FN(gd_gemm_block_f32)(const gd_gemm *g) {
-    return is_thin(g) ? compute_thin(g) : compute_block(g);
+    return is_thin(g) ? compute_thin_block(g) : compute_block(g);
 }
 
-void GD_ISA_FN(gd_gemm_sum_f32)(const gd_gemm *g, float *parts, int64_t count, int64_t step) {
-    sum_parts(g, parts, count, step);
+void GD_ISA_FN(gd_gemm_sum_f32)(const gd_gemm *g, float *partials, int64_t count, int64_t step) {
+    reduce_partials(g, partials, count, step);
 }

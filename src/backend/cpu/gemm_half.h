@@ -1,26 +1,26 @@
-/* gemm_half.h - reading and writing matrices of any type as vectors of `real`: f16 and bf16 are
- * widened to f32 when read and rounded to nearest even when written.
+/* gemm_half.h - loads and stores elements of any dtype as vectors of `real`. f16 and bf16 are
+ * widened to f32 when they are loaded and rounded to nearest even when they are stored.
  */
 #if !defined(GEMM_F64)
 
-/* --- one number, in plain bit code ------------------------------------------------------------ */
+/* --- scalar conversions ----------------------------------------------------------------------- */
 
-INLINE float float_of_bits(uint32_t bits) {
+INLINE float float_from_bits(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-INLINE uint32_t bits_of_float(float x) {
+INLINE uint32_t bits_from_float(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-INLINE float float_of_bf16(uint16_t h) { return float_of_bits((uint32_t)h << 16); }
+INLINE float float_of_bf16(uint16_t h) { return float_from_bits((uint32_t)h << 16); }
 
 INLINE uint16_t bf16_of_float(float x) {
-    uint32_t bits = bits_of_float(x);
+    uint32_t bits = bits_from_float(x);
     if (x != x) return (uint16_t)(bits >> 16 | 0x40); /* a quiet NaN: rounding could make it Inf */
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
@@ -28,38 +28,38 @@ INLINE uint16_t bf16_of_float(float x) {
 INLINE float float_of_f16(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff;
     if (magnitude >= 0x7c00) /* Inf; NaN, made quiet */
-        return float_of_bits(sign | 0x7f800000 | (magnitude & 0x3ff) << 13 |
-                             (magnitude > 0x7c00 ? 0x400000 : 0));
-    if (magnitude < 0x400) { /* zero and denormals count in steps of 2^-24 */
+        return float_from_bits(sign | 0x7f800000 | (magnitude & 0x3ff) << 13 |
+                               (magnitude > 0x7c00 ? 0x400000 : 0));
+    if (magnitude < 0x400) { /* zero and subnormals are multiples of 2^-24 */
         float x = (float)magnitude * 0x1p-24f;
         return sign ? -x : x;
     }
-    return float_of_bits(sign | ((magnitude << 13) + ((127 - 15) << 23)));
+    return float_from_bits(sign | ((magnitude << 13) + ((127 - 15) << 23)));
 }
 
 INLINE uint16_t f16_of_float(float x) {
-    uint32_t bits = bits_of_float(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    uint32_t bits = bits_from_float(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
     if (magnitude >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* rounds to 65536 or more */
-    if (magnitude < 0x38800000) { /* below 2^-14: adding 1/2 leaves the steps of 2^-24 */
-        uint32_t steps = bits_of_float(float_of_bits(magnitude) + 0.5f) - 0x3f000000;
-        return (uint16_t)(sign | steps);
+    if (magnitude < 0x38800000) { /* subnormal: adding 1/2 rounds to a multiple of 2^-24 */
+        uint32_t mantissa = bits_from_float(float_from_bits(magnitude) + 0.5f) - 0x3f000000;
+        return (uint16_t)(sign | mantissa);
     }
     magnitude += 0xfff + (magnitude >> 13 & 1) - ((127 - 15) << 23);
     return (uint16_t)(sign | magnitude >> 13);
 }
 
-/* --- a vector of them ------------------------------------------------------------------------- */
+/* --- vector conversions ----------------------------------------------------------------------- */
 
 #if defined(__AVX512F__)
 
-typedef __m256i halves; /* VL of 16 bits */
-INLINE halves load_halves(const void *p) { return _mm256_loadu_si256(p); }
-INLINE void store_halves(void *p, halves h) { _mm256_storeu_si256(p, h); }
-INLINE vec vec_of_f16(halves h) { return _mm512_cvtph_ps(h); }
-INLINE halves f16_of_vec(vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
-INLINE vec vec_of_bf16(halves h) { return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16); }
-INLINE halves bf16_of_vec(vec x) {
+typedef __m256i half_vec; /* VL lanes of 16 bits */
+INLINE half_vec load_half_vec(const void *p) { return _mm256_loadu_si256(p); }
+INLINE void store_half_vec(void *p, half_vec h) { _mm256_storeu_si256(p, h); }
+INLINE vec vec_of_f16(half_vec h) { return _mm512_cvtph_ps(h); }
+INLINE half_vec f16_of_vec(vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
+INLINE vec vec_of_bf16(half_vec h) { return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16); }
+INLINE half_vec bf16_of_vec(vec x) {
     __m512i bits = (__m512i)x, high = _mm512_srli_epi32(bits, 16);
     __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
     __m512i rounded = _mm512_srli_epi32(
@@ -71,13 +71,13 @@ INLINE halves bf16_of_vec(vec x) {
 
 #elif defined(__AVX2__)
 
-typedef __m128i halves;
-INLINE halves load_halves(const void *p) { return _mm_loadu_si128(p); }
-INLINE void store_halves(void *p, halves h) { _mm_storeu_si128(p, h); }
-INLINE vec vec_of_f16(halves h) { return _mm256_cvtph_ps(h); }
-INLINE halves f16_of_vec(vec x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
-INLINE vec vec_of_bf16(halves h) { return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16); }
-INLINE halves bf16_of_vec(vec x) {
+typedef __m128i half_vec;
+INLINE half_vec load_half_vec(const void *p) { return _mm_loadu_si128(p); }
+INLINE void store_half_vec(void *p, half_vec h) { _mm_storeu_si128(p, h); }
+INLINE vec vec_of_f16(half_vec h) { return _mm256_cvtph_ps(h); }
+INLINE half_vec f16_of_vec(vec x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
+INLINE vec vec_of_bf16(half_vec h) { return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16); }
+INLINE half_vec bf16_of_vec(vec x) {
     __m256i bits = (__m256i)x, high = _mm256_srli_epi32(bits, 16);
     __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
     __m256i rounded = _mm256_srli_epi32(
@@ -90,15 +90,15 @@ INLINE halves bf16_of_vec(vec x) {
 
 #else
 
-typedef struct halves {
+typedef struct half_vec {
     uint16_t at[VL];
-} halves;
-INLINE halves load_halves(const void *p) {
-    halves h;
+} half_vec;
+INLINE half_vec load_half_vec(const void *p) {
+    half_vec h;
     memcpy(&h, p, sizeof h);
     return h;
 }
-INLINE void store_halves(void *p, halves h) { memcpy(p, &h, sizeof h); }
+INLINE void store_half_vec(void *p, half_vec h) { memcpy(p, &h, sizeof h); }
 
 #define EACH_HALF(result_type, result, from, expression) \
     INLINE result_type result(from) {                    \
@@ -106,16 +106,16 @@ INLINE void store_halves(void *p, halves h) { memcpy(p, &h, sizeof h); }
         for (int i = 0; i < VL; i++) expression;         \
         return y;                                        \
     }
-EACH_HALF(vec, vec_of_f16, halves h, y[i] = float_of_f16(h.at[i]))
-EACH_HALF(vec, vec_of_bf16, halves h, y[i] = float_of_bf16(h.at[i]))
-EACH_HALF(halves, f16_of_vec, vec x, y.at[i] = f16_of_float(x[i]))
-EACH_HALF(halves, bf16_of_vec, vec x, y.at[i] = bf16_of_float(x[i]))
+EACH_HALF(vec, vec_of_f16, half_vec h, y[i] = float_of_f16(h.at[i]))
+EACH_HALF(vec, vec_of_bf16, half_vec h, y[i] = float_of_bf16(h.at[i]))
+EACH_HALF(half_vec, f16_of_vec, vec x, y.at[i] = f16_of_float(x[i]))
+EACH_HALF(half_vec, bf16_of_vec, vec x, y.at[i] = bf16_of_float(x[i]))
 #undef EACH_HALF
 
 #endif
 #endif /* !GEMM_F64 */
 
-/* --- any type, any stride --------------------------------------------------------------------- */
+/* --- any dtype, any stride -------------------------------------------------------------------- */
 
 INLINE real read_one(const void *p, gd_dtype dtype, int64_t index) {
 #if !defined(GEMM_F64)
@@ -141,13 +141,13 @@ INLINE void write_one(void *p, gd_dtype dtype, int64_t index, real x) {
     ((real *)p)[index] = x;
 }
 
-/* min(n, VL) elements of p, `stride` apart; the rest 0. */
+/* Loads min(n, VL) elements of p, `stride` apart; the other lanes are 0. */
 INLINE vec read_vec(const void *p, gd_dtype dtype, int64_t stride, int64_t n) {
     if (stride == 1) {
         if (dtype == REAL_DTYPE) return load_first(p, n);
 #if !defined(GEMM_F64)
         if (n >= VL) {
-            halves h = load_halves(p);
+            half_vec h = load_half_vec(p);
             return dtype == GD_F16 ? vec_of_f16(h) : vec_of_bf16(h);
         }
 #endif
@@ -166,7 +166,7 @@ INLINE void write_vec(void *p, gd_dtype dtype, int64_t stride, vec x, int64_t n)
         }
 #if !defined(GEMM_F64)
         if (n >= VL) {
-            store_halves(p, dtype == GD_F16 ? f16_of_vec(x) : bf16_of_vec(x));
+            store_half_vec(p, dtype == GD_F16 ? f16_of_vec(x) : bf16_of_vec(x));
             return;
         }
 #endif

@@ -1,4 +1,4 @@
-/* indexing_rows.isa.c - see indexing_rows.h. Plain loops: the compiler's own vectors do here. */
+/* indexing_rows.isa.c - the loops of indexing_rows.h, which the compiler vectorizes. */
 #include "backend/cpu/indexing_rows.h"
 
 #include <string.h>
@@ -10,41 +10,41 @@
 DEFINE_ADD_ROW(f32, float)
 DEFINE_ADD_ROW(f64, double)
 
-#define DEFINE_PLACES(T, I)                                                                       \
-    bool GD_ISA_FN(gd_places_##T)(const I *restrict index, int64_t n, int64_t size, int64_t step, \
-                                  int64_t *restrict places) {                                     \
-        uint64_t outside = 0;                                                                     \
-        if (step == 1)                                                                            \
-            for (int64_t i = 0; i < n; i++) {                                                     \
-                int64_t at = index[i];                                                            \
-                outside |= (uint64_t)at | ((uint64_t)(size - 1) - (uint64_t)at);                  \
-                places[i] = at;                                                                   \
-            }                                                                                     \
-        else                                                                                      \
-            for (int64_t i = 0; i < n; i++) {                                                     \
-                int64_t at = index[i];                                                            \
-                outside |= (uint64_t)at | ((uint64_t)(size - 1) - (uint64_t)at);                  \
-                places[i] = (int64_t)((uint64_t)at * (uint64_t)step);                             \
-            }                                                                                     \
-        return outside >> 63 == 0; /* the sign of at, or of size - 1 - at */                      \
+#define DEFINE_OFFSETS(T, I)                                                               \
+    bool GD_ISA_FN(gd_index_offsets_##T)(const I *restrict index, int64_t n, int64_t size, \
+                                         int64_t step, int64_t *restrict offsets) {        \
+        uint64_t outside = 0;                                                              \
+        if (step == 1)                                                                     \
+            for (int64_t i = 0; i < n; i++) {                                              \
+                int64_t at = index[i];                                                     \
+                outside |= (uint64_t)at | ((uint64_t)(size - 1) - (uint64_t)at);           \
+                offsets[i] = at;                                                           \
+            }                                                                              \
+        else                                                                               \
+            for (int64_t i = 0; i < n; i++) {                                              \
+                int64_t at = index[i];                                                     \
+                outside |= (uint64_t)at | ((uint64_t)(size - 1) - (uint64_t)at);           \
+                offsets[i] = (int64_t)((uint64_t)at * (uint64_t)step);                     \
+            }                                                                              \
+        return outside >> 63 == 0; /* the sign of at, or of size - 1 - at */               \
     }
-DEFINE_PLACES(i32, int32_t)
-DEFINE_PLACES(i64, int64_t)
+DEFINE_OFFSETS(i32, int32_t)
+DEFINE_OFFSETS(i64, int64_t)
 
-void GD_ISA_FN(gd_take_row)(size_t size, void *restrict y, const void *restrict x, int64_t step,
-                            const int64_t *restrict places, int64_t n) {
-#define TAKE(T)                                                                  \
-    if (step == 0)                                                               \
-        for (int64_t i = 0; i < n; i++) ((T *)y)[i] = ((const T *)x)[places[i]]; \
-    else                                                                         \
-        for (int64_t i = 0; i < n; i++) ((T *)y)[i] = ((const T *)x)[i * step + places[i]]
+void GD_ISA_FN(gd_gather_row)(size_t size, void *restrict y, const void *restrict x, int64_t step,
+                              const int64_t *restrict offsets, int64_t n) {
+#define GATHER(T)                                                                 \
+    if (step == 0)                                                                \
+        for (int64_t i = 0; i < n; i++) ((T *)y)[i] = ((const T *)x)[offsets[i]]; \
+    else                                                                          \
+        for (int64_t i = 0; i < n; i++) ((T *)y)[i] = ((const T *)x)[i * step + offsets[i]]
     switch (size) {
-    case 1: TAKE(uint8_t); break;
-    case 2: TAKE(uint16_t); break;
-    case 4: TAKE(uint32_t); break;
-    default: TAKE(uint64_t); break;
+    case 1: GATHER(uint8_t); break;
+    case 2: GATHER(uint16_t); break;
+    case 4: GATHER(uint32_t); break;
+    default: GATHER(uint64_t); break;
     }
-#undef TAKE
+#undef GATHER
 }
 
 void GD_ISA_FN(gd_sort_keys_f32)(const float *restrict x, int64_t n, uint32_t mask,
@@ -59,7 +59,7 @@ void GD_ISA_FN(gd_sort_keys_f32)(const float *restrict x, int64_t n, uint32_t ma
     }
 }
 
-bool GD_ISA_FN(gd_any_below)(const uint32_t *keys, int64_t n, uint32_t limit) {
+bool GD_ISA_FN(gd_any_key_below)(const uint32_t *keys, int64_t n, uint32_t limit) {
     uint32_t any = 0;
     for (int64_t i = 0; i < n; i++) any |= keys[i] < limit;
     return any != 0;

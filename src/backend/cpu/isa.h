@@ -1,26 +1,28 @@
-/* isa.h - one source, several instruction sets.
+/* isa.h - compiling one source for several instruction sets.
  *
- * A file named *.isa.c is compiled three times, for the baseline (x86-64: SSE2), AVX2 with FMA and
- * F16C, and AVX-512 (F, BW, DQ, VL); elsewhere once, as the baseline. Each time GD_ISA_FN(name)
- * gives another symbol (name_base, name_avx2, name_avx512). isa.c asks the processor once, and the
- * environment variable GRADUS_ISA (base, avx2, avx512) can hold it to a lesser set.
- * All of them are compiled with -ffp-contract=off: a product and a sum are fused where the source
- * says so and nowhere else.
+ * A file named *.isa.c is compiled three times: for the baseline (x86-64: SSE2), for AVX2 with FMA
+ * and F16C, and for AVX-512 (F, BW, DQ, VL); on other architectures once, as the baseline.
+ * GD_ISA_FN(name) expands to a different symbol each time (name_base, name_avx2, name_avx512).
+ * isa.c queries the processor once; the environment variable GRADUS_ISA (base, avx2, avx512) can
+ * select a lower set.
+ *
+ * All of them are compiled with -ffp-contract=off: only explicit calls of v_fma_* and the like fuse
+ * a product and a sum.
  */
 #ifndef GRADUS_CPU_ISA_H
 #define GRADUS_CPU_ISA_H
 
 typedef enum gd_isa { GD_ISA_BASE, GD_ISA_AVX2, GD_ISA_AVX512, GD_ISA_COUNT } gd_isa;
 
-/* The set in use: the best the processor has, or the one GRADUS_ISA asks for if that is less. */
+/* The instruction set in use: the best one of the processor, or GRADUS_ISA if that is lower. */
 gd_isa gd_cpu_isa(void);
 
-/* For tests: holds kernels to `isa` (or less, where the processor has less); returns what holds. */
+/* For tests: limits kernels to `isa`, or to what the processor has; returns the set in use. */
 gd_isa gd_cpu_set_isa(gd_isa isa);
 
 const char *gd_isa_name(gd_isa isa);
 
-/* Declares a function that every instruction set defines, and the table to call it through:
+/* Declares a function that every instruction set defines, and calls the one of the set in use:
  *     GD_ISA_DECLARE(void, gemm_f32, (const gd_gemm *g));
  *     GD_ISA_CALL(gemm_f32)(g);                                                            */
 #if defined(__x86_64__)
@@ -37,7 +39,7 @@ const char *gd_isa_name(gd_isa isa);
 #define GD_ISA_CALL(name)                (name##_base)
 #endif
 
-/* Inside a *.isa.c file, which set is being compiled. */
+/* In a *.isa.c file: the set that is being compiled. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #define GD_ISA_FN(name) name##_avx512
 #define GD_ISA_IS       GD_ISA_AVX512

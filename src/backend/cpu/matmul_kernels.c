@@ -1,4 +1,4 @@
-/* matmul_kernels.c - matmul and linear on the packed product. */
+/* matmul_kernels.c - matmul, linear and their fused forms, as calls of the packed GEMM (gemm.h). */
 #include <string.h>
 
 #include "backend/cpu/gemm.h"
@@ -6,35 +6,35 @@
 #include "core/tensor.h"
 #include "ops/op.h"
 
-static bool float_type(gd_dtype d) { return gd_dtype_is_float(d); }
+static bool is_float_dtype(gd_dtype d) { return gd_dtype_is_float(d); }
 
-/* The product knows one float type at a time, or any mix of f32, f16 and bf16. */
-static bool types_fit(const gd_kernel_call *k) {
+/* The GEMM takes all f64, or any mix of f32, f16 and bf16. */
+static bool has_gemm_dtypes(const gd_kernel_call *k) {
     bool doubles = k->in[0].dtype == GD_F64;
     for (int i = 0; i < k->n_in; i++)
         if (k->in[i].rank > 0 &&
-            (!float_type(k->in[i].dtype) || (k->in[i].dtype == GD_F64) != doubles))
+            (!is_float_dtype(k->in[i].dtype) || (k->in[i].dtype == GD_F64) != doubles))
             return false;
-    return float_type(k->out[0].dtype) && (k->out[0].dtype == GD_F64) == doubles;
+    return is_float_dtype(k->out[0].dtype) && (k->out[0].dtype == GD_F64) == doubles;
 }
 
-/* Of a product with this result and so many summands. */
-static size_t product_scratch(const gd_view *y, int64_t k) {
+/* The scratch bound of a product with result y that sums over k. */
+static size_t gemm_scratch_bound(const gd_view *y, int64_t k) {
     const int64_t n = y->rank > 0 ? y->dims[y->rank - 1] : 1;
-    return gd_gemm_most_scratch(n > 0 ? gd_numel(y->rank, y->dims) / n : 0, n, k, y->dtype);
+    return gd_gemm_max_scratch(n > 0 ? gd_numel(y->rank, y->dims) / n : 0, n, k, y->dtype);
 }
 
 /*kernel matmul.packed  rank 10
  * Floats, any strides.
  */
 static bool matmul_packed_match(const gd_kernel_call *k) {
-    return types_fit(k) && k->out[0].rank <= GD_GEMM_BATCH_RANK + 2;
+    return has_gemm_dtypes(k) && k->out[0].rank <= GD_GEMM_BATCH_RANK + 2;
 }
 static gd_status matmul_packed_run(gd_kernel_call *k) {
     const gd_view *a = &k->in[0], *b = &k->in[1];
     gd_view *y = &k->out[0];
     int ra = a->rank, rb = b->rank;
-    /* (m, k) by (k, n); a vector steps along k alone */
+    /* (m, k) by (k, n); a vector has k only */
     int64_t m = ra > 1 ? a->dims[ra - 2] : 1, inner = a->dims[ra - 1],
             n = rb > 1 ? b->dims[rb - 1] : 1;
     int y_cols = rb > 1, y_rows = ra > 1, batch_rank = y->rank - y_rows - y_cols;
@@ -60,7 +60,8 @@ static gd_status matmul_packed_run(gd_kernel_call *k) {
         if (batch.size[d] != 1) single = false;
     }
     if (single) return gd_gemm_run(&g);
-    /* (batch, m, k) by one matrix is one product when a's rows step evenly through the batch */
+    /* (batch, m, k) by one matrix is a single product if the rows of a are evenly spaced over the
+     * batch */
     if (batch_rank == 1 && batch.b_step[0] == 0 && y_rows && batch.a_step[0] == m * g.a.row &&
         batch.c_step[0] == m * g.c.row) {
         g.m = m * batch.size[0];
@@ -71,16 +72,16 @@ static gd_status matmul_packed_run(gd_kernel_call *k) {
 
 static size_t matmul_packed_scratch(const gd_kernel_call *k) {
     const gd_view *a = &k->in[0];
-    return product_scratch(&k->out[0], a->rank > 0 ? a->dims[a->rank - 1] : 1);
+    return gemm_scratch_bound(&k->out[0], a->rank > 0 ? a->dims[a->rank - 1] : 1);
 }
 
 /*kernel linear.packed  rank 10  contiguous
- * Floats; the bias is added as results are stored.
+ * Floats; the epilogue adds the bias.
  */
 static bool linear_packed_match(const gd_kernel_call *k) {
     for (int i = 1; i < k->n_in; i++)
         if (k->in[i].data && k->in[i].dtype != k->in[0].dtype) return false;
-    return float_type(k->in[0].dtype);
+    return is_float_dtype(k->in[0].dtype);
 }
 static gd_status run_linear(gd_kernel_call *k, gd_gemm_act act) {
     const gd_view *x = &k->in[0], *w = &k->in[1],
@@ -99,17 +100,17 @@ static gd_status run_linear(gd_kernel_call *k, gd_gemm_act act) {
 static gd_status linear_packed_run(gd_kernel_call *k) { return run_linear(k, GD_GEMM_IDENTITY); }
 
 static size_t linear_packed_scratch(const gd_kernel_call *k) {
-    return product_scratch(&k->out[0], k->in[1].dims[1]);
+    return gemm_scratch_bound(&k->out[0], k->in[1].dims[1]);
 }
 
 /*kernel linear_relu.packed  rank 10  contiguous  scratch linear_packed_scratch
- * The same, with relu as results are stored.
+ * As linear.packed; the epilogue also applies relu.
  */
 static bool linear_relu_packed_match(const gd_kernel_call *k) { return linear_packed_match(k); }
 static gd_status linear_relu_packed_run(gd_kernel_call *k) { return run_linear(k, GD_GEMM_RELU); }
 
 /*kernel matmul_relu_grad.packed  rank 10  scratch matmul_packed_scratch
- * Floats, any strides; the mask is looked at as results are stored.
+ * Floats, any strides; the epilogue applies the mask.
  */
 static bool matmul_relu_grad_packed_match(const gd_kernel_call *k) {
     const gd_dtype dtype = k->in[0].dtype;
@@ -128,11 +129,11 @@ static gd_status matmul_relu_grad_packed_run(gd_kernel_call *k) {
 }
 
 static size_t matmul_step_packed_scratch(const gd_kernel_call *k) {
-    return product_scratch(&k->in[0], k->in[1].dims[1]);
+    return gemm_scratch_bound(&k->in[0], k->in[1].dims[1]);
 }
 
 /*kernel matmul_step.packed  rank 10
- * Floats, any strides; the product is added to the parameter as it is stored.
+ * Floats, any strides; the epilogue adds the product to the parameter.
  */
 static bool matmul_step_packed_match(const gd_kernel_call *k) {
     const gd_dtype dtype = k->in[0].dtype;

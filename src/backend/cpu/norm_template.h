@@ -1,4 +1,4 @@
-/* norm_template.h - the passes of normalizations for one element type (see norm.h, simd_typed.h). */
+/* norm_template.h - the passes of normalizations for one dtype (see norm.h and simd_typed.h). */
 #include <stddef.h>
 
 #include "backend/cpu/norm.h"
@@ -6,49 +6,50 @@
 
 enum { BLOCK = 2048 };
 
-/* DO(LOAD, STORE) for each vector at i < n; the last may be a part, whose other lanes are 0. */
+/* Runs DO(LOAD, STORE, KEEP) for each vector at i < n; the last one may be partial, and KEEP zeroes
+ * its other lanes. */
 #define LOAD_ALL(p)      V(load)(p)
 #define STORE_ALL(p, v)  V(store)(p, v)
-#define LOAD_LEFT(p)     V(load_part)(p, left)
-#define STORE_LEFT(p, v) V(store_part)(p, v, left)
-#define EACH_VECTOR(n, DO)                     \
-    do {                                       \
-        int64_t i = 0;                         \
-        for (; i + LANES <= (n); i += LANES) { \
-            DO(LOAD_ALL, STORE_ALL, WHOLE);    \
-        }                                      \
-        if (i < (n)) {                         \
-            int left = (int)((n)-i);           \
-            DO(LOAD_LEFT, STORE_LEFT, PART);   \
-        }                                      \
+#define LOAD_TAIL(p)     V(load_part)(p, left)
+#define STORE_TAIL(p, v) V(store_part)(p, v, left)
+#define EACH_VECTOR(n, DO)                        \
+    do {                                          \
+        int64_t i = 0;                            \
+        for (; i + LANES <= (n); i += LANES) {    \
+            DO(LOAD_ALL, STORE_ALL, MASK_NONE);   \
+        }                                         \
+        if (i < (n)) {                            \
+            int left = (int)((n)-i);              \
+            DO(LOAD_TAIL, STORE_TAIL, MASK_TAIL); \
+        }                                         \
     } while (0)
-#define WHOLE(v) (v)
-#define PART(v)  V(select)(IOTA < left, v, V(splat)(0)) /* nothing beyond the end */
+#define MASK_NONE(v) (v)
+#define MASK_TAIL(v) V(select)(IOTA < left, v, V(splat)(0)) /* zeroes the lanes beyond the end */
 
-/* The same for sums: ADD(k, LOAD, KEEP) adds to sums number k, four of each. */
+/* The same for sums: ADD(k, offset, LOAD, KEEP) adds to accumulator k of four. */
 #define EACH_SUM(n, ADD)                               \
     do {                                               \
         int64_t i = 0;                                 \
         for (; i + 4 * LANES <= (n); i += 4 * LANES) { \
-            ADD(0, 0, LOAD_ALL, WHOLE);                \
-            ADD(1, LANES, LOAD_ALL, WHOLE);            \
-            ADD(2, 2 * LANES, LOAD_ALL, WHOLE);        \
-            ADD(3, 3 * LANES, LOAD_ALL, WHOLE);        \
+            ADD(0, 0, LOAD_ALL, MASK_NONE);            \
+            ADD(1, LANES, LOAD_ALL, MASK_NONE);        \
+            ADD(2, 2 * LANES, LOAD_ALL, MASK_NONE);    \
+            ADD(3, 3 * LANES, LOAD_ALL, MASK_NONE);    \
         }                                              \
         for (; i + LANES <= (n); i += LANES) {         \
-            ADD(0, 0, LOAD_ALL, WHOLE);                \
+            ADD(0, 0, LOAD_ALL, MASK_NONE);            \
         }                                              \
         if (i < (n)) {                                 \
             int left = (int)((n)-i);                   \
-            ADD(1, 0, LOAD_LEFT, PART);                \
+            ADD(1, 0, LOAD_TAIL, MASK_TAIL);           \
         }                                              \
     } while (0)
 #define FOUR_ZEROS \
     { V(splat)(0), V(splat)(0), V(splat)(0), V(splat)(0) }
 
-static inline double total(const VEC *a) {
+static inline double sum_accumulators(const VEC *a) {
     VEC v = (a[0] + a[1]) + (a[2] + a[3]);
-    ACROSS(v, V(add));
+    REDUCE_LANES(v, V(add));
     return v[0];
 }
 
@@ -58,7 +59,7 @@ static double block_sum(int64_t n, const E *x) {
     VEC a[4] = FOUR_ZEROS;
 #define ADD_SUM(k, at, LOAD, KEEP) a[k] += LOAD(x + i + at)
     EACH_SUM(n, ADD_SUM);
-    return total(a);
+    return sum_accumulators(a);
 }
 
 static double block_squares(int64_t n, const E *x, E from) {
@@ -69,10 +70,10 @@ static double block_squares(int64_t n, const E *x, E from) {
         a[k] += d * d;                      \
     } while (0)
     EACH_SUM(n, ADD_SQUARES);
-    return total(a);
+    return sum_accumulators(a);
 }
 
-/* Block by block, each in two passes over the first-level cache. */
+/* The moments of each block, in two passes over L1, merged by the formulas of Chan et al. */
 static void norm_moments(int64_t n, const void *p, double *mean, double *squares) {
     const E *x = p;
     *mean = *squares = 0;
@@ -135,8 +136,8 @@ static void block_dots(int64_t n, const E *gy, const E *x, E mean, double *sum, 
         d[k] += KEEP(g * (LOAD(x + i + at) - m)); \
     } while (0)
     EACH_SUM(n, ADD_DOTS);
-    *sum += total(a);
-    *dot += total(d);
+    *sum += sum_accumulators(a);
+    *dot += sum_accumulators(d);
 }
 
 static void norm_dots(int64_t n, const void *gy, const void *x, double mean, double *sum,
@@ -147,7 +148,7 @@ static void norm_dots(int64_t n, const void *gy, const void *x, double mean, dou
                    dot);
 }
 
-/* One block of a row; `weighted` is a constant at each call. */
+/* One block of a row; `weighted` is a constant in each caller. */
 static inline __attribute__((always_inline)) void block_dots_row(int64_t n, const E *gy, const E *x,
                                                                  E mean, E pa, int weighted,
                                                                  const E *w, E *gw, E *gb,
@@ -168,19 +169,19 @@ static inline __attribute__((always_inline)) void block_dots_row(int64_t n, cons
         d[k] += p;                                                       \
     } while (0)
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        ADD_ROW(0, 0, LOAD_ALL, STORE_ALL, WHOLE);
-        ADD_ROW(1, LANES, LOAD_ALL, STORE_ALL, WHOLE);
+        ADD_ROW(0, 0, LOAD_ALL, STORE_ALL, MASK_NONE);
+        ADD_ROW(1, LANES, LOAD_ALL, STORE_ALL, MASK_NONE);
     }
     if (i + LANES <= n) {
-        ADD_ROW(2, 0, LOAD_ALL, STORE_ALL, WHOLE);
+        ADD_ROW(2, 0, LOAD_ALL, STORE_ALL, MASK_NONE);
         i += LANES;
     }
     if (i < n) {
         int left = (int)(n - i);
-        ADD_ROW(3, 0, LOAD_LEFT, STORE_LEFT, PART);
+        ADD_ROW(3, 0, LOAD_TAIL, STORE_TAIL, MASK_TAIL);
     }
-    *sum += total(s);
-    *dot += total(d);
+    *sum += sum_accumulators(s);
+    *dot += sum_accumulators(d);
 }
 
 static void norm_dots_row(int64_t n, const void *gy, const void *x, double mean, double a,
@@ -210,37 +211,37 @@ static void norm_dots_each(int64_t n, const void *pg, const void *px, const void
     EACH_VECTOR(n, DOTS_EACH);
 }
 
-static void norm_pull(int64_t n, const void *pg, const void *px, double mean, double pa, double pb,
-                      double pc, void *py) {
+static void norm_input_grad(int64_t n, const void *pg, const void *px, double mean, double pa,
+                            double pb, double pc, void *py) {
     const E *gy = pg, *x = px;
     E *gx = py;
     VEC m = V(splat)((E)mean), a = V(splat)((E)pa), b = V(splat)((E)pb), c = V(splat)((E)pc);
-#define PULL(LOAD, STORE, KEEP) STORE(gx + i, LOAD(gy + i) * a + ((LOAD(x + i) - m) * b + c))
-    EACH_VECTOR(n, PULL);
+#define INPUT_GRAD(LOAD, STORE, KEEP) STORE(gx + i, LOAD(gy + i) * a + ((LOAD(x + i) - m) * b + c))
+    EACH_VECTOR(n, INPUT_GRAD);
 }
 
-static void norm_pull_row(int64_t n, const void *pg, const void *px, double mean, double pa,
-                          double pb, double pc, const void *pw, void *py) {
+static void norm_input_grad_row(int64_t n, const void *pg, const void *px, double mean, double pa,
+                                double pb, double pc, const void *pw, void *py) {
     const E *gy = pg, *x = px, *w = pw;
     E *gx = py;
     if (!w) {
-        norm_pull(n, pg, px, mean, pa, pb, pc, py);
+        norm_input_grad(n, pg, px, mean, pa, pb, pc, py);
         return;
     }
     VEC m = V(splat)((E)mean), a = V(splat)((E)pa), b = V(splat)((E)pb), c = V(splat)((E)pc);
-#define PULL_ROW(LOAD, STORE, KEEP) \
+#define INPUT_GRAD_ROW(LOAD, STORE, KEEP) \
     STORE(gx + i, LOAD(gy + i) * LOAD(w + i) * a + ((LOAD(x + i) - m) * b + c))
-    EACH_VECTOR(n, PULL_ROW);
+    EACH_VECTOR(n, INPUT_GRAD_ROW);
 }
 
-static void norm_pull_each(int64_t n, const void *pg, const void *px, const void *pm,
-                           const void *pa, const void *pb, const void *pc, void *py) {
+static void norm_input_grad_each(int64_t n, const void *pg, const void *px, const void *pm,
+                                 const void *pa, const void *pb, const void *pc, void *py) {
     const E *gy = pg, *x = px, *mean = pm, *a = pa, *b = pb, *c = pc;
     E *gx = py;
-#define PULL_EACH(LOAD, STORE, KEEP)           \
+#define INPUT_GRAD_EACH(LOAD, STORE, KEEP)     \
     STORE(gx + i, LOAD(gy + i) * LOAD(a + i) + \
                       ((LOAD(x + i) - LOAD(mean + i)) * LOAD(b + i) + LOAD(c + i)))
-    EACH_VECTOR(n, PULL_EACH);
+    EACH_VECTOR(n, INPUT_GRAD_EACH);
 }
 
 static void norm_add(int64_t n, const void *px, void *py) {
@@ -259,8 +260,8 @@ const gd_norm_isa TYPED(gd_norm)[1] = {{
     norm_dots,
     norm_dots_row,
     norm_dots_each,
-    norm_pull,
-    norm_pull_row,
-    norm_pull_each,
+    norm_input_grad,
+    norm_input_grad_row,
+    norm_input_grad_each,
     norm_add,
 }};

@@ -1,7 +1,7 @@
 /* pad_kernels.c - padding and its gradient row by row, on all threads.
  *
- * A row is the last axis that is padded, with all that follows it: (left | what is kept | right), in
- * units of the elements behind the axis. What is kept moves as one block.
+ * A row is the last padded axis with all axes after it: (left padding | kept part of x | right
+ * padding), in units of the elements after the axis. The kept part is copied as one block.
  */
 #include <string.h>
 
@@ -10,24 +10,24 @@
 #include "core/pool.h"
 #include "ops/pad.h"
 
-enum { PIECE = 32768 }; /* elements of a piece of work for one thread */
+enum { TASK_ELEMENTS = 32768 }; /* roughly */
 
 typedef struct {
     gd_pad_axis axes[GD_MAX_RANK];
     gd_word mode;
-    int axis;     /* the row's; all before it count the rows */
-    int64_t unit; /* bytes, or elements, behind it */
+    int axis;     /* the last padded axis; the axes before it count the rows */
+    int64_t unit; /* bytes (pad) or elements (pad_grad) after the axis */
     const char *from;
     char *to;
-    int64_t rows, rows_per_piece;
+    int64_t rows, rows_per_task;
     const char *value; /* pad: a row of the constant */
-    /* pad_grad: for each outer axis, the places of gy that come from a place of gx: those at
-     * list[heads[j]] to list[heads[j + 1]] */
+    /* pad_grad: for each outer axis, the positions in gy that have position j of gx as their source
+     * are list[heads[j]] to list[heads[j + 1] - 1] */
     int64_t *heads[GD_MAX_RANK], *list[GD_MAX_RANK];
     bool wide; /* f64 */
-} job;
+} pad_job;
 
-static void plan(job *j, int rank, const int64_t *dims, const gd_shape *padding) {
+static void init_pad(pad_job *j, int rank, const int64_t *dims, const gd_shape *padding) {
     gd_pad_axes(rank, dims, padding, j->axes);
     j->axis = 0;
     for (int d = 0; d < rank; d++)
@@ -36,15 +36,16 @@ static void plan(job *j, int rank, const int64_t *dims, const gd_shape *padding)
     for (int d = j->axis + 1; d < rank; d++) j->unit *= dims[d];
 }
 
-static int64_t pieces(job *j, int64_t row_elements) {
-    j->rows_per_piece = row_elements < PIECE && row_elements > 0 ? PIECE / row_elements : 1;
-    return (j->rows + j->rows_per_piece - 1) / j->rows_per_piece;
+static int64_t task_count(pad_job *j, int64_t row_elements) {
+    j->rows_per_task =
+        row_elements < TASK_ELEMENTS && row_elements > 0 ? TASK_ELEMENTS / row_elements : 1;
+    return (j->rows + j->rows_per_task - 1) / j->rows_per_task;
 }
 
 /* --- pad -------------------------------------------------------------------------------------- */
 
-/* Places [first, last) of a row, which all lie outside of what is kept. */
-static void pad_edge(const job *j, char *to, const char *from, int64_t first, int64_t last) {
+/* Writes positions [first, last) of a row, which are all padding. */
+static void pad_edge(const pad_job *j, char *to, const char *from, int64_t first, int64_t last) {
     const gd_pad_axis *a = &j->axes[j->axis];
     if (first >= last) return;
     if (j->mode == GD_CONSTANT) {
@@ -58,10 +59,10 @@ static void pad_edge(const job *j, char *to, const char *from, int64_t first, in
     }
 }
 
-static void pad_piece(void *arg, int64_t piece) {
-    const job *j = arg;
+static void pad_task(void *arg, int64_t task) {
+    const pad_job *j = arg;
     const gd_pad_axis *a = &j->axes[j->axis];
-    int64_t first = piece * j->rows_per_piece, last = first + j->rows_per_piece;
+    int64_t first = task * j->rows_per_task, last = first + j->rows_per_task;
     if (last > j->rows) last = j->rows;
     for (int64_t row = first; row < last; row++) {
         char *to = j->to + row * a->out * j->unit;
@@ -85,10 +86,11 @@ static void pad_piece(void *arg, int64_t piece) {
     }
 }
 
-static size_t row_bytes(const gd_kernel_call *k) { /* of the result; for the constant */
+static size_t
+constant_row_bytes(const gd_kernel_call *k) { /* a row of y, filled with the constant */
     const gd_pad_options *o = k->attrs;
-    job j;
-    plan(&j, k->in[0].rank, k->in[0].dims, &o->padding);
+    pad_job j;
+    init_pad(&j, k->in[0].rank, k->in[0].dims, &o->padding);
     return (size_t)(j.axes[j.axis].out * j.unit) * gd_dtype_size(k->out[0].dtype);
 }
 
@@ -98,13 +100,13 @@ static size_t row_bytes(const gd_kernel_call *k) { /* of the result; for the con
 static bool pad_rows_match(const gd_kernel_call *k) { return k->in[0].rank > 0; }
 static size_t pad_rows_workspace(const gd_kernel_call *k) {
     const gd_pad_options *o = k->attrs;
-    return o->mode == GD_CONSTANT ? row_bytes(k) : 0;
+    return o->mode == GD_CONSTANT ? constant_row_bytes(k) : 0;
 }
 static gd_status pad_rows_run(gd_kernel_call *k) {
     const gd_pad_options *o = k->attrs;
     const gd_view *x = &k->in[0], *y = &k->out[0];
-    job j = {.mode = o->mode, .from = x->data, .to = y->data, .value = k->workspace};
-    plan(&j, x->rank, x->dims, &o->padding);
+    pad_job j = {.mode = o->mode, .from = x->data, .to = y->data, .value = k->workspace};
+    init_pad(&j, x->rank, x->dims, &o->padding);
     int64_t row = j.axes[j.axis].out * j.unit;
     j.unit *= (int64_t)gd_dtype_size(y->dtype);
     j.rows = 1;
@@ -117,19 +119,19 @@ static gd_status pad_rows_run(gd_kernel_call *k) {
         gd_view one = {.data = value, .dtype = y->dtype, .rank = 1, .dims = {row}, .strides = {0}};
         gd_copy_elements(&line, &one);
     }
-    gd_parallel_for(pieces(&j, row), pad_piece, &j);
+    gd_parallel_for(task_count(&j, row), pad_task, &j);
     return GD_OK;
 }
 
-/* --- its gradient ----------------------------------------------------------------------------- */
+/* --- pad_grad --------------------------------------------------------------------------------- */
 
-static void add_row(const job *j, char *to, const char *from, int64_t n) {
+static void add_row(const pad_job *j, char *to, const char *from, int64_t n) {
     if (j->wide) GD_ISA_CALL(gd_add_row_f64)((double *)to, (const double *)from, n);
     else GD_ISA_CALL(gd_add_row_f32)((float *)to, (const float *)from, n);
 }
 
 /* Adds one row of gy to a row of gx. */
-static void fold_row(const job *j, char *gx, const char *gy, bool first) {
+static void accumulate_row(const pad_job *j, char *gx, const char *gy, bool first) {
     const gd_pad_axis *a = &j->axes[j->axis];
     int64_t unit = j->unit, size = j->wide ? 8 : 4, bytes = unit * size;
     char *kept = gx + a->first * bytes;
@@ -139,7 +141,7 @@ static void fold_row(const job *j, char *gx, const char *gy, bool first) {
         memset(kept + a->kept * bytes, 0, (size_t)((a->n - a->first - a->kept) * bytes));
     } else add_row(j, kept, gy + a->front * bytes, a->kept * unit);
     for (int64_t i = 0; i < a->out; i++) {
-        if (i == a->front) i += a->kept; /* those are done */
+        if (i == a->front) i += a->kept; /* the kept part is done */
         if (i >= a->out) break;
         char *to = gx + gd_pad_source(a, j->mode, i) * bytes;
         const char *from = gy + i * bytes;
@@ -149,21 +151,21 @@ static void fold_row(const job *j, char *gx, const char *gy, bool first) {
     }
 }
 
-static void fold_piece(void *arg, int64_t piece) {
-    const job *j = arg;
+static void pad_grad_task(void *arg, int64_t task) {
+    const pad_job *j = arg;
     const gd_pad_axis *a = &j->axes[j->axis];
     int64_t size = j->wide ? 8 : 4, gx_row = a->n * j->unit * size,
             gy_row = a->out * j->unit * size;
-    int64_t start = piece * j->rows_per_piece, stop = start + j->rows_per_piece;
+    int64_t start = task * j->rows_per_task, stop = start + j->rows_per_task;
     if (stop > j->rows) stop = j->rows;
     for (int64_t row = start; row < stop; row++) {
         int64_t at[GD_MAX_RANK], begin[GD_MAX_RANK], end[GD_MAX_RANK], rest = row;
         bool any = true;
         for (int d = j->axis; d-- > 0;) {
-            int64_t place = rest % j->axes[d].n;
+            int64_t position = rest % j->axes[d].n;
             rest /= j->axes[d].n;
-            at[d] = begin[d] = j->heads[d][place];
-            end[d] = j->heads[d][place + 1];
+            at[d] = begin[d] = j->heads[d][position];
+            end[d] = j->heads[d][position + 1];
             any &= begin[d] < end[d];
         }
         char *gx = j->to + row * gx_row;
@@ -171,10 +173,10 @@ static void fold_piece(void *arg, int64_t piece) {
             memset(gx, 0, (size_t)gx_row);
             continue;
         }
-        for (bool first = true, more = true; more; first = false) { /* rows of gy, in their order */
+        for (bool first = true, more = true; more; first = false) { /* rows of gy, in order */
             int64_t source = 0;
             for (int d = 0; d < j->axis; d++) source = source * j->axes[d].out + j->list[d][at[d]];
-            fold_row(j, gx, j->from + source * gy_row, first);
+            accumulate_row(j, gx, j->from + source * gy_row, first);
             more = false;
             for (int d = j->axis; d-- > 0 && !more;) {
                 if (++at[d] < end[d]) more = true;
@@ -184,18 +186,19 @@ static void fold_piece(void *arg, int64_t piece) {
     }
 }
 
-/* The places of gy by the place of gx they come from, ascending. */
-static void list_sources(const gd_pad_axis *a, gd_word mode, int64_t *heads, int64_t *list) {
+/* Lists the positions in gy by their source position in gx, in ascending order (counting sort). */
+static void invert_sources(const gd_pad_axis *a, gd_word mode, int64_t *heads, int64_t *list) {
     memset(heads, 0, (size_t)(a->n + 1) * sizeof *heads);
     for (int64_t i = 0; i < a->out; i++) heads[gd_pad_source(a, mode, i) + 1]++;
     for (int64_t i = 0; i < a->n; i++) heads[i + 1] += heads[i];
     for (int64_t i = 0; i < a->out; i++) list[heads[gd_pad_source(a, mode, i)]++] = i;
-    memmove(heads + 1, heads, (size_t)a->n * sizeof *heads); /* each was moved to its end */
+    memmove(heads + 1, heads,
+            (size_t)a->n * sizeof *heads); /* heads[i] has advanced to the start of i + 1 */
     heads[0] = 0;
 }
 
 /*kernel pad_grad.rows  rank 10  wide
- * Every row of gx gathers the rows of gy that show it.
+ * Every row of gx sums the rows of gy that were copied from it.
  */
 static bool pad_grad_rows_match(const gd_kernel_call *k) { return k->in[0].rank > 0; }
 static size_t pad_grad_rows_workspace(const gd_kernel_call *k) {
@@ -207,18 +210,18 @@ static size_t pad_grad_rows_workspace(const gd_kernel_call *k) {
 static gd_status pad_grad_rows_run(gd_kernel_call *k) {
     const gd_pad_grad_options *o = k->attrs;
     const gd_view *gy = &k->in[0], *gx = &k->out[0];
-    job j = {.mode = o->mode, .from = gy->data, .to = gx->data, .wide = gx->dtype == GD_F64};
+    pad_job j = {.mode = o->mode, .from = gy->data, .to = gx->data, .wide = gx->dtype == GD_F64};
     int64_t *numbers = k->workspace;
-    plan(&j, gx->rank, gx->dims, &o->padding);
+    init_pad(&j, gx->rank, gx->dims, &o->padding);
     j.rows = 1;
     for (int d = 0; d < j.axis; d++) {
         j.rows *= j.axes[d].n;
         j.heads[d] = numbers;
         j.list[d] = numbers += j.axes[d].n + 1;
         numbers += j.axes[d].out;
-        list_sources(&j.axes[d], o->mode, j.heads[d], j.list[d]);
+        invert_sources(&j.axes[d], o->mode, j.heads[d], j.list[d]);
     }
-    gd_parallel_for(pieces(&j, j.axes[j.axis].out * j.unit), fold_piece, &j);
+    gd_parallel_for(task_count(&j, j.axes[j.axis].out * j.unit), pad_grad_task, &j);
     return GD_OK;
 }
 

@@ -1,8 +1,8 @@
-/* pool_row.isa.c - see pool_row.h.
+/* pool_row.isa.c - rows of pooling windows (pool_row.h).
  *
- * Eight windows at a time, or four: one vector has the largest of each so far, another where it was; or one
- * has the sums. The last vector of a row begins early enough to end with it, so that some windows are done
- * twice.
+ * Computes eight windows at a time, or four, one per lane: a vector of maxima and one of their
+ * indices, or a vector of sums. The last vector of a row overlaps the one before, so some windows
+ * are computed twice.
  */
 #include "backend/cpu/pool_row.h"
 
@@ -17,7 +17,7 @@ typedef int32_t i32x4 __attribute__((vector_size(16)));
 typedef int64_t i64x4 __attribute__((vector_size(32)));
 typedef double f64x4 __attribute__((vector_size(32)));
 
-/* Every other of 2 L - 1 elements; none behind them is read. */
+/* Every second of 2 L - 1 elements, without reading beyond them. */
 #define EVEN_8(low, high) __builtin_shufflevector(low, high, 0, 2, 4, 6, 9, 11, 13, 15)
 #define EVEN_4(low, high) __builtin_shufflevector(low, high, 0, 2, 5, 7)
 #define LANES_8 \
@@ -25,62 +25,62 @@ typedef double f64x4 __attribute__((vector_size(32)));
 #define LANES_4 \
     { 0, 1, 2, 3 }
 
-/* L windows from number `w` on. As in place_of_max (pool_template.h) the first of equal ones is taken, and a
- * NaN wins over all before it. */
-#define DEFINE_BLOCK(L)                                                                       \
-    static inline void load_##L(f32x##L *to, const float *x, int64_t stride) {                \
-        f32x##L high;                                                                         \
-        memcpy(to, x, sizeof *to);                                                            \
-        if (stride == 1) return;                                                              \
-        memcpy(&high, x + L - 1, sizeof high);                                                \
-        *to = EVEN_##L(*to, high);                                                            \
-    }                                                                                         \
-                                                                                              \
-    static inline void max_##L(const gd_pool_row *r, int64_t stride, int64_t w) {             \
-        const i32x##L lanes = LANES_##L;                                                      \
-        f32x##L best = {0};                                                                   \
-        i32x##L best_at = {0};                                                                \
-        bool first = true;                                                                    \
-        for (int64_t z = 0; z < r->depth.count; z++)                                          \
-            for (int64_t h = 0; h < r->rows.count; h++) {                                     \
-                const int64_t plane = r->depth.first + z * r->depth.step;                     \
-                const int64_t row = plane * r->height + r->rows.first + h * r->rows.step;     \
-                for (int64_t c = 0; c < r->columns.count; c++) {                              \
-                    const int64_t at =                                                        \
-                        row * r->width + r->columns.first + c * r->columns.step + w * stride; \
-                    f32x##L x;                                                                \
-                    load_##L(&x, r->x + at, stride);                                          \
-                    const i32x##L x_at = (int32_t)at + lanes * (int32_t)stride;               \
-                    const i32x##L wins = first ? (lanes == lanes) : (x > best) | (x != x);    \
-                    best = (f32x##L)((wins & (i32x##L)x) | (~wins & (i32x##L)best));          \
-                    best_at = (wins & x_at) | (~wins & best_at);                              \
-                    first = false;                                                            \
-                }                                                                             \
-            }                                                                                 \
-        memcpy(r->y + w, &best, sizeof best);                                                 \
-        if (r->short_places) memcpy(r->short_places + w, &best_at, sizeof best_at);           \
-        if (!r->places) return;                                                               \
-        const i64x##L wide = __builtin_convertvector(best_at, i64x##L);                       \
-        memcpy(r->places + w, &wide, sizeof wide);                                            \
-    }                                                                                         \
-                                                                                              \
-    static inline void average_##L(const gd_pool_row *r, int64_t stride, int64_t w) {         \
-        f64x##L sums = {0};                                                                   \
-        for (int64_t z = 0; z < r->depth.count; z++)                                          \
-            for (int64_t h = 0; h < r->rows.count; h++) {                                     \
-                const int64_t plane = r->depth.first + z * r->depth.step;                     \
-                const int64_t row = plane * r->height + r->rows.first + h * r->rows.step;     \
-                const float *at = r->x + row * r->width + r->columns.first + w * stride;      \
-                f64x##L sum = {0};                                                            \
-                for (int64_t c = 0; c < r->columns.count; c++) {                              \
-                    f32x##L x;                                                                \
-                    load_##L(&x, at + c * r->columns.step, stride);                           \
-                    sum += __builtin_convertvector(x, f64x##L);                               \
-                }                                                                             \
-                sums += sum;                                                                  \
-            }                                                                                 \
-        const f32x##L y = __builtin_convertvector(sums / r->divisor, f32x##L);                \
-        memcpy(r->y + w, &y, sizeof y);                                                       \
+/* Computes L windows from window w on. As in index_of_max (pool_template.h), the first of equal
+ * elements is taken, and a NaN replaces everything before it. */
+#define DEFINE_BLOCK(L)                                                                        \
+    static inline void load_##L(f32x##L *to, const float *x, int64_t stride) {                 \
+        f32x##L high;                                                                          \
+        memcpy(to, x, sizeof *to);                                                             \
+        if (stride == 1) return;                                                               \
+        memcpy(&high, x + L - 1, sizeof high);                                                 \
+        *to = EVEN_##L(*to, high);                                                             \
+    }                                                                                          \
+                                                                                               \
+    static inline void max_##L(const gd_pool_row *r, int64_t stride, int64_t w) {              \
+        const i32x##L lanes = LANES_##L;                                                       \
+        f32x##L best = {0};                                                                    \
+        i32x##L best_at = {0};                                                                 \
+        bool first = true;                                                                     \
+        for (int64_t z = 0; z < r->depth.count; z++)                                           \
+            for (int64_t h = 0; h < r->rows.count; h++) {                                      \
+                const int64_t plane = r->depth.first + z * r->depth.step;                      \
+                const int64_t row = plane * r->height + r->rows.first + h * r->rows.step;      \
+                for (int64_t c = 0; c < r->columns.count; c++) {                               \
+                    const int64_t at =                                                         \
+                        row * r->width + r->columns.first + c * r->columns.step + w * stride;  \
+                    f32x##L x;                                                                 \
+                    load_##L(&x, r->x + at, stride);                                           \
+                    const i32x##L x_at = (int32_t)at + lanes * (int32_t)stride;                \
+                    const i32x##L replaces = first ? (lanes == lanes) : (x > best) | (x != x); \
+                    best = (f32x##L)((replaces & (i32x##L)x) | (~replaces & (i32x##L)best));   \
+                    best_at = (replaces & x_at) | (~replaces & best_at);                       \
+                    first = false;                                                             \
+                }                                                                              \
+            }                                                                                  \
+        memcpy(r->y + w, &best, sizeof best);                                                  \
+        if (r->indices_i32) memcpy(r->indices_i32 + w, &best_at, sizeof best_at);              \
+        if (!r->indices) return;                                                               \
+        const i64x##L wide = __builtin_convertvector(best_at, i64x##L);                        \
+        memcpy(r->indices + w, &wide, sizeof wide);                                            \
+    }                                                                                          \
+                                                                                               \
+    static inline void average_##L(const gd_pool_row *r, int64_t stride, int64_t w) {          \
+        f64x##L sums = {0};                                                                    \
+        for (int64_t z = 0; z < r->depth.count; z++)                                           \
+            for (int64_t h = 0; h < r->rows.count; h++) {                                      \
+                const int64_t plane = r->depth.first + z * r->depth.step;                      \
+                const int64_t row = plane * r->height + r->rows.first + h * r->rows.step;      \
+                const float *at = r->x + row * r->width + r->columns.first + w * stride;       \
+                f64x##L sum = {0};                                                             \
+                for (int64_t c = 0; c < r->columns.count; c++) {                               \
+                    f32x##L x;                                                                 \
+                    load_##L(&x, at + c * r->columns.step, stride);                            \
+                    sum += __builtin_convertvector(x, f64x##L);                                \
+                }                                                                              \
+                sums += sum;                                                                   \
+            }                                                                                  \
+        const f32x##L y = __builtin_convertvector(sums / r->divisor, f32x##L);                 \
+        memcpy(r->y + w, &y, sizeof y);                                                        \
     }
 
 DEFINE_BLOCK(8)

@@ -1,7 +1,8 @@
-/* random.h - runs of random numbers on the CPU, for every instruction set with the same bits.
+/* random.h - vectorized random numbers (Philox 4x32-10), with the same bits on every instruction
+ * set.
  *
- * Each function makes `n` elements of call `rng` from the beginning of Philox block `block`: of
- * element 4 * block on, or, where an element takes 64 bits, of 2 * block.
+ * Each function generates `n` elements of call `rng` from the start of Philox block `block`: from
+ * element 4 * block on or, if an element takes 64 bits, from element 2 * block on.
  */
 #ifndef GRADUS_CPU_RANDOM_H
 #define GRADUS_CPU_RANDOM_H

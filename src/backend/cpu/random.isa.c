@@ -1,8 +1,8 @@
-/* random.isa.c - Philox and the distributions, many blocks at a time.
+/* random.isa.c - Philox 4x32-10 and the distributions, many blocks at a time.
  *
- * Words are made in vectors whose lanes are blocks. The distributions are plain loops over the
- * scalar functions of random_dist.h, of which the compiler makes vectors: nothing is fused in them,
- * so the bits do not depend on the instruction set.
+ * Words are computed in vectors whose lanes are blocks. The distributions are loops over the scalar
+ * functions of random_dist.h, which the compiler vectorizes; no multiply-adds are fused in them, so
+ * the bits do not depend on the instruction set.
  */
 #include "backend/cpu/random.h"
 
@@ -10,36 +10,37 @@
 
 typedef uint32_t vu32_half __attribute__((vector_size(V_BYTES / 2)));
 #if V_BYTES == 64
-typedef long long v_longs __attribute__((vector_size(V_BYTES))); /* as the built-ins name vi64 */
+typedef long long v_longs
+    __attribute__((vector_size(V_BYTES))); /* the type that the built-ins take for vi64 */
 #endif
 
-enum { BLOCKS = 64 }; /* blocks of a batch: its words stay in the first-level cache */
+enum { BLOCKS = 64 }; /* blocks of a batch, whose words stay in L1 */
 
-/* The four words of a batch of blocks, each word apart. */
+/* The words of a batch of blocks as a structure of arrays. */
 typedef struct {
     uint32_t w[4][BLOCKS];
 } batch;
 
-/* Products of the lower halves of 64-bit lanes; what the upper halves hold does not matter. (The
- * language can say that too, but gcc 12 then multiplies all 64 bits.) */
+/* Multiplies the low 32 bits of 64-bit lanes to 64-bit products. Built-ins, because gcc 12 compiles
+ * the generic expression to 64-bit multiplications. */
 #if defined(__clang__) || !defined(__SSE2__)
-V_FN vu64 lower_product(vu64 a, vu64 b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
+V_FN vu64 multiply_low32(vu64 a, vu64 b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
 #elif V_BYTES == 64
-V_FN vu64 lower_product(vu64 a, vu64 b) {
+V_FN vu64 multiply_low32(vu64 a, vu64 b) {
     return (vu64)__builtin_ia32_pmuludq512_mask((vi32)a, (vi32)b, (v_longs){0}, V_ALL8);
 }
 #elif V_BYTES == 32
-V_FN vu64 lower_product(vu64 a, vu64 b) {
+V_FN vu64 multiply_low32(vu64 a, vu64 b) {
     return (vu64)__builtin_ia32_pmuludq256((vi32)a, (vi32)b);
 }
 #else
-V_FN vu64 lower_product(vu64 a, vu64 b) {
+V_FN vu64 multiply_low32(vu64 a, vu64 b) {
     return (vu64)__builtin_ia32_pmuludq128((vi32)a, (vi32)b);
 }
 #endif
 
-/* A lane is a block, and its lower half a word of it: VI64_LANES blocks at a time. */
-V_FN void philox(gd_rng rng, uint64_t block, vu64 c[4]) {
+/* Computes VI64_LANES blocks, one per lane; the low half of c[i] is word i. */
+V_FN void philox_blocks(gd_rng rng, uint64_t block, vu64 c[4]) {
     uint64_t lanes[VI64_LANES];
     for (int i = 0; i < VI64_LANES; i++) lanes[i] = block + (uint64_t)i;
     vu64 c0, c1, c2 = rng.call - (vu64){0}, c3 = c2 >> 32;
@@ -48,7 +49,7 @@ V_FN void philox(gd_rng rng, uint64_t block, vu64 c[4]) {
     uint32_t k0 = (uint32_t)rng.seed, k1 = (uint32_t)(rng.seed >> 32);
     const vu64 m0 = 0xD2511F53u - (vu64){0}, m1 = 0xCD9E8D57u - (vu64){0};
     for (int round = 0; round < 10; round++) {
-        vu64 p0 = lower_product(m0, c0), p1 = lower_product(m1, c2);
+        vu64 p0 = multiply_low32(m0, c0), p1 = multiply_low32(m1, c2);
         c0 = (p1 >> 32) ^ c1 ^ k0;
         c2 = (p0 >> 32) ^ c3 ^ k1;
         c1 = p1;
@@ -59,12 +60,12 @@ V_FN void philox(gd_rng rng, uint64_t block, vu64 c[4]) {
     c[0] = c0, c[1] = c1, c[2] = c2, c[3] = c3;
 }
 
-/* Two independent sets of blocks at a time keep the multipliers busy. */
+/* Computes two independent vectors of blocks at a time to hide the latency of multiplications. */
 static void fill_batch(gd_rng rng, uint64_t block, batch *b) {
     for (int j = 0; j < BLOCKS; j += 2 * VI64_LANES) {
         vu64 lo[4], hi[4];
-        philox(rng, block + (uint64_t)j, lo);
-        philox(rng, block + (uint64_t)j + VI64_LANES, hi);
+        philox_blocks(rng, block + (uint64_t)j, lo);
+        philox_blocks(rng, block + (uint64_t)j + VI64_LANES, hi);
         for (int k = 0; k < 4; k++) {
             vu32_half a = __builtin_convertvector(lo[k], vu32_half),
                       c = __builtin_convertvector(hi[k], vu32_half);
@@ -74,16 +75,16 @@ static void fill_batch(gd_rng rng, uint64_t block, batch *b) {
     }
 }
 
-/* Runs `body` for each batch: `to` points at room for BLOCKS * EACH elements, which is the output
- * itself but for the last, partial batch. */
+/* Runs the body for each batch. `to` has room for BLOCKS * EACH elements: the output itself, or a
+ * local array for the last, partial batch. */
 #define EACH_BATCH(TYPE, EACH, ...)                                                    \
     do {                                                                               \
         for (; n > 0; n -= BLOCKS * (EACH), block += BLOCKS, out += BLOCKS * (EACH)) { \
             batch b;                                                                   \
-            TYPE rest[BLOCKS * (EACH)], *to = n < BLOCKS * (EACH) ? rest : out;        \
+            TYPE tail[BLOCKS * (EACH)], *to = n < BLOCKS * (EACH) ? tail : out;        \
             fill_batch(rng, block, &b);                                                \
             __VA_ARGS__                                                                \
-            if (to == rest) memcpy(out, rest, (size_t)n * sizeof *out);                \
+            if (to == tail) memcpy(out, tail, (size_t)n * sizeof *out);                \
         }                                                                              \
     } while (0)
 

@@ -1,5 +1,5 @@
-/* random_kernels.c - random ops on the CPU: pieces of many blocks, one thread each, with the bits of
- * the reference kernels in src/ops/random.c.
+/* random_kernels.c - random ops on the CPU. Each task generates many Philox blocks, with the same
+ * bits as the reference kernels in src/ops/random.c.
  */
 #include "core/tile.h"
 #include "backend/cpu/random.h"
@@ -10,11 +10,11 @@
 #include "ops/op.h"
 
 enum {
-    PIECE = 16384, /* elements of a piece of work for one thread */
-    TILE = 1024,   /* elements that are made at a time where they are converted afterwards */
+    TASK_ELEMENTS = 16384,
+    TILE = 1024, /* elements that are generated at a time if they are converted afterwards */
 };
 
-static int64_t pieces(int64_t n) { return (n + PIECE - 1) / PIECE; }
+static int64_t task_count(int64_t n) { return (n + TASK_ELEMENTS - 1) / TASK_ELEMENTS; }
 
 /* --- uniform and normal ----------------------------------------------------------------------- */
 
@@ -28,18 +28,19 @@ typedef struct {
     double mean, std;
 } floats_job;
 
-/* Elements [from, from + n) as f32; from is a multiple of 4. */
-static void make_f32(const floats_job *j, int64_t from, int64_t n, float *out) {
+/* Generates elements [from, from + n) as f32; from is a multiple of 4. */
+static void generate_f32(const floats_job *j, int64_t from, int64_t n, float *out) {
     uint64_t block = (uint64_t)from / 4;
     if (j->normal) GD_ISA_CALL(gd_random_normal_f32)(j->rng, block, n, j->mean, j->std, out);
     else GD_ISA_CALL(gd_random_uniform_f32)(j->rng, block, n, &j->uniform, out);
 }
 
-static void floats_piece(void *arg, int64_t piece) {
+static void floats_task(void *arg, int64_t task) {
     const floats_job *j = arg;
-    int64_t from = piece * PIECE, to = from + PIECE < j->n ? from + PIECE : j->n;
+    int64_t from = task * TASK_ELEMENTS,
+            to = from + TASK_ELEMENTS < j->n ? from + TASK_ELEMENTS : j->n;
     if (j->dtype == GD_F32) {
-        make_f32(j, from, to - from, (float *)j->y + from);
+        generate_f32(j, from, to - from, (float *)j->y + from);
     } else if (j->dtype == GD_F64) {
         double *out = (double *)j->y + from;
         if (j->normal) GD_ISA_CALL(gd_random_normal_f64)
@@ -50,7 +51,7 @@ static void floats_piece(void *arg, int64_t piece) {
         float tile[TILE];
         for (; from < to; from += TILE) {
             int64_t n = to - from < TILE ? to - from : TILE;
-            make_f32(j, from, n, tile);
+            generate_f32(j, from, n, tile);
             gd_convert(j->dtype, j->y + from * 2, GD_F32, tile, n);
         }
     }
@@ -61,7 +62,7 @@ static gd_status run_uniform(gd_kernel_call *k, double low, double high) {
     floats_job j = {
         .rng = k->rng, .y = y->data, .dtype = y->dtype, .n = gd_numel(y->rank, y->dims)};
     j.uniform = gd_uniform_prepare(y->dtype, low, high);
-    gd_parallel_for(pieces(j.n), floats_piece, &j);
+    gd_parallel_for(task_count(j.n), floats_task, &j);
     return GD_OK;
 }
 
@@ -74,7 +75,7 @@ static gd_status run_normal(gd_kernel_call *k, double mean, double std) {
                     .normal = true,
                     .mean = mean,
                     .std = std};
-    gd_parallel_for(pieces(j.n), floats_piece, &j);
+    gd_parallel_for(task_count(j.n), floats_task, &j);
     return GD_OK;
 }
 
@@ -100,26 +101,28 @@ static gd_status normal_vector_run(gd_kernel_call *k) {
  */
 static gd_status randn_like_vector_run(gd_kernel_call *k) { return run_normal(k, 0, 1); }
 
-/* --- yes or no -------------------------------------------------------------------------------- */
+/* --- bernoulli and dropout -------------------------------------------------------------------- */
 
 typedef struct {
     gd_rng rng;
     const char *p;
     char *y;
     gd_dtype dtype;
-    int64_t n, bad; /* the first element that is no probability */
+    int64_t n, first_bad; /* first_bad: the first element that is not a probability */
 } bernoulli_job;
 
-static void note_first(int64_t *first, int64_t i) {
+/* Atomically sets *first = min(*first, i). */
+static void store_minimum(int64_t *first, int64_t i) {
     int64_t seen = __atomic_load_n(first, __ATOMIC_RELAXED);
     while (i < seen && !__atomic_compare_exchange_n(first, &seen, i, true, __ATOMIC_RELAXED,
                                                     __ATOMIC_RELAXED)) {
     }
 }
 
-static void bernoulli_piece(void *arg, int64_t piece) {
+static void bernoulli_task(void *arg, int64_t task) {
     bernoulli_job *j = arg;
-    int64_t from = piece * PIECE, to = from + PIECE < j->n ? from + PIECE : j->n;
+    int64_t from = task * TASK_ELEMENTS,
+            to = from + TASK_ELEMENTS < j->n ? from + TASK_ELEMENTS : j->n;
     int64_t size = (int64_t)gd_dtype_size(j->dtype);
     for (; from < to; from += TILE) {
         GD_TILE(uint32_t, words, TILE);
@@ -128,7 +131,7 @@ static void bernoulli_piece(void *arg, int64_t piece) {
         GD_ISA_CALL(gd_random_words)(j->rng, (uint64_t)from / 4, n, words);
         gd_convert(GD_F64, p, j->dtype, j->p + from * size, n);
         for (int64_t i = 0; i < n; i++) {
-            if (!(p[i] >= 0 && p[i] <= 1)) note_first(&j->bad, from + i);
+            if (!(p[i] >= 0 && p[i] <= 1)) store_minimum(&j->first_bad, from + i);
             p[i] = gd_chance(p[i], words[i]);
         }
         gd_convert(j->dtype, j->y + from * size, GD_F64, p, n);
@@ -144,31 +147,32 @@ static gd_status bernoulli_vector_run(gd_kernel_call *k) {
                        .y = k->out[0].data,
                        .dtype = p->dtype,
                        .n = gd_numel(p->rank, p->dims),
-                       .bad = INT64_MAX};
-    gd_parallel_for(pieces(j.n), bernoulli_piece, &j);
-    if (j.bad == INT64_MAX) return GD_OK;
+                       .first_bad = INT64_MAX};
+    gd_parallel_for(task_count(j.n), bernoulli_task, &j);
+    if (j.first_bad == INT64_MAX) return GD_OK;
     return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability",
-                      (long long)j.bad,
-                      gd_load_f64(j.dtype, j.p + j.bad * (int64_t)gd_dtype_size(j.dtype)));
+                      (long long)j.first_bad,
+                      gd_load_f64(j.dtype, j.p + j.first_bad * (int64_t)gd_dtype_size(j.dtype)));
 }
 
 typedef struct {
     gd_rng rng;
     const char *x;
     char *y;
-    uint8_t *mask; /* NULL: not wanted */
+    uint8_t *mask; /* NULL: not stored */
     gd_dtype dtype;
     int64_t n;
     uint64_t limit;
     double scale;
 } dropout_job;
 
-static void dropout_piece(void *arg, int64_t piece) {
+static void dropout_task(void *arg, int64_t task) {
     const dropout_job *j = arg;
-    int64_t from = piece * PIECE, to = from + PIECE < j->n ? from + PIECE : j->n;
+    int64_t from = task * TASK_ELEMENTS,
+            to = from + TASK_ELEMENTS < j->n ? from + TASK_ELEMENTS : j->n;
     int64_t size = (int64_t)gd_dtype_size(j->dtype);
     for (; from < to; from += TILE) {
-        uint8_t here[TILE], *mask = j->mask ? j->mask + from : here;
+        uint8_t local_mask[TILE], *mask = j->mask ? j->mask + from : local_mask;
         int64_t n = to - from < TILE ? to - from : TILE;
         const char *x = j->x + from * size;
         char *y = j->y + from * size;
@@ -200,7 +204,7 @@ static gd_status dropout_train_vector_run(gd_kernel_call *k) {
                      .n = gd_numel(x->rank, x->dims),
                      .limit = gd_chance_limit(1 - o->p),
                      .scale = o->p < 1 ? 1 / (1 - o->p) : 0};
-    gd_parallel_for(pieces(j.n), dropout_piece, &j);
+    gd_parallel_for(task_count(j.n), dropout_task, &j);
     return GD_OK;
 }
 
@@ -209,16 +213,17 @@ typedef struct {
     const uint8_t *mask;
     float *y, scale;
     int64_t n;
-} masked_job;
+} masked_scale_job;
 
-static void masked_piece(void *arg, int64_t piece) {
-    const masked_job *j = arg;
-    int64_t from = piece * PIECE, n = j->n - from < PIECE ? j->n - from : PIECE;
+static void masked_scale_task(void *arg, int64_t task) {
+    const masked_scale_job *j = arg;
+    int64_t from = task * TASK_ELEMENTS,
+            n = j->n - from < TASK_ELEMENTS ? j->n - from : TASK_ELEMENTS;
     GD_ISA_CALL(gd_dropout_f32)(n, j->x + from, j->mask + from, j->scale, j->y + from);
 }
 
 /*kernel masked_scale.vector  rank 20  wide
- * The gradient of dropout as it usually comes: f32 (or halves) and a mask of the same shape.
+ * The usual gradient of dropout: f32, f16 or bf16, and a mask of the same shape.
  */
 static bool masked_scale_vector_match(const gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *mask = &k->in[1];
@@ -229,16 +234,16 @@ static bool masked_scale_vector_match(const gd_kernel_call *k) {
 }
 static gd_status masked_scale_vector_run(gd_kernel_call *k) {
     const gd_masked_scale_options *o = k->attrs;
-    masked_job j = {.x = k->in[0].data,
-                    .mask = k->in[1].data,
-                    .y = k->out[0].data,
-                    .scale = (float)o->scale,
-                    .n = gd_numel(k->in[0].rank, k->in[0].dims)};
-    gd_parallel_for(pieces(j.n), masked_piece, &j);
+    masked_scale_job j = {.x = k->in[0].data,
+                          .mask = k->in[1].data,
+                          .y = k->out[0].data,
+                          .scale = (float)o->scale,
+                          .n = gd_numel(k->in[0].rank, k->in[0].dims)};
+    gd_parallel_for(task_count(j.n), masked_scale_task, &j);
     return GD_OK;
 }
 
-/* --- whole numbers ---------------------------------------------------------------------------- */
+/* --- integers --------------------------------------------------------------------------------- */
 
 typedef struct {
     gd_rng rng;
@@ -248,19 +253,20 @@ typedef struct {
     uint64_t low, range;
 } randint_job;
 
-static void randint_piece(void *arg, int64_t piece) {
+static void randint_task(void *arg, int64_t task) {
     const randint_job *j = arg;
-    int64_t from = piece * PIECE, to = from + PIECE < j->n ? from + PIECE : j->n;
+    int64_t from = task * TASK_ELEMENTS,
+            to = from + TASK_ELEMENTS < j->n ? from + TASK_ELEMENTS : j->n;
     for (; from < to; from += TILE) {
         GD_TILE(uint32_t, words, 2 * TILE);
-        GD_TILE(int64_t, whole, TILE);
+        GD_TILE(int64_t, integers, TILE);
         int64_t n = to - from < TILE ? to - from : TILE;
         GD_ISA_CALL(gd_random_words)(j->rng, (uint64_t)from / 2, 2 * n, words);
         for (int64_t i = 0; i < n; i++) {
             uint64_t bits = (uint64_t)words[2 * i] << 32 | words[2 * i + 1];
-            whole[i] = (int64_t)(j->low + gd_below(bits, j->range));
+            integers[i] = (int64_t)(j->low + gd_below(bits, j->range));
         }
-        gd_convert(j->dtype, j->y + from * (int64_t)gd_dtype_size(j->dtype), GD_I64, whole, n);
+        gd_convert(j->dtype, j->y + from * (int64_t)gd_dtype_size(j->dtype), GD_I64, integers, n);
     }
 }
 
@@ -275,7 +281,7 @@ static gd_status randint_vector_run(gd_kernel_call *k) {
                      .n = gd_numel(y->rank, y->dims),
                      .low = (uint64_t)o->low,
                      .range = (uint64_t)o->high - (uint64_t)o->low};
-    gd_parallel_for(pieces(j.n), randint_piece, &j);
+    gd_parallel_for(task_count(j.n), randint_task, &j);
     return GD_OK;
 }
 

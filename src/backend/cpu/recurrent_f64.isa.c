@@ -1,3 +1,3 @@
-/* recurrent_f64.isa.c - the gates of recurrent layers in f64. */
+/* recurrent_f64.isa.c - cells of recurrent layers in f64. */
 #define FOR_F64
 #include "backend/cpu/recurrent_template.h"

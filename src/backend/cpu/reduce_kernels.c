@@ -1,28 +1,29 @@
-/* reduce_kernels.c - the ops that reduce axes, on the CPU: what each asks of the engine. */
+/* reduce_kernels.c - the reduction ops on the CPU: each describes itself as a gd_reduction for the
+ * engine (reduce.h). */
 #include "backend/cpu/reduce.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-static uint32_t axes_of(const gd_shape *list, int rank) {
+static uint32_t reduced_axes_mask(const gd_shape *list, int rank) {
     uint32_t mask = 0;
     gd_axes_mask(list, rank, &mask);
     return mask;
 }
 
-static gd_dtype computed_in(gd_dtype dtype) {
+static gd_dtype accumulator_dtype(gd_dtype dtype) {
     if (dtype == GD_F64) return GD_F64;
     return gd_dtype_is_float(dtype) ? GD_F32 : GD_I64;
 }
 
-static gd_reduction simple(const gd_kernel_call *k, gd_fold fold, const gd_shape *list,
-                           gd_dtype dtype) {
+static gd_reduction reduction_of(const gd_kernel_call *k, gd_fold fold, const gd_shape *list,
+                                 gd_dtype dtype) {
     return (gd_reduction){.fold = fold,
-                          .mask = axes_of(list, k->in[0].rank),
-                          .type = computed_in(dtype),
+                          .mask = reduced_axes_mask(list, k->in[0].rank),
+                          .type = accumulator_dtype(dtype),
                           .y = &k->out[0]};
 }
 
-/* The kernel functions of an op, from what it asks for. */
+/* Defines the kernel functions of an op from its op##_request. */
 #define REDUCTION(op)                                               \
     static size_t op##_blocked_workspace(const gd_kernel_call *k) { \
         gd_reduction r = op##_request(k);                           \
@@ -34,9 +35,9 @@ static gd_reduction simple(const gd_kernel_call *k, gd_fold fold, const gd_shape
         return GD_OK;                                               \
     }
 
-/* The engine reads floats as i64 where it sums integers. A narrower dtype asks for a conversion to
- * that dtype before the sum, which the plain kernels do. */
-static bool reads_as_asked(const gd_kernel_call *k) {
+/* The engine converts floats to i64 if it sums integers. A narrower output dtype requires a
+ * conversion to that dtype before the sum, which only the reference kernels do. */
+static bool converts_exactly(const gd_kernel_call *k) {
     const gd_dtype to = k->out[0].dtype;
     return !(gd_dtype_is_float(k->in[0].dtype) && (to == GD_U8 || to == GD_I8 || to == GD_I32));
 }
@@ -44,12 +45,12 @@ static bool reads_as_asked(const gd_kernel_call *k) {
 /*kernel sum.blocked  rank 10  run sum_blocked_run  workspace sum_blocked_workspace
  * Any strides and dtypes.
  */
-static bool sum_blocked_match(const gd_kernel_call *k) { return reads_as_asked(k); }
+static bool sum_blocked_match(const gd_kernel_call *k) { return converts_exactly(k); }
 static gd_reduction sum_request(const gd_kernel_call *k) {
     const gd_sum_options *o = k->attrs;
     gd_dtype dtype = k->out[0].dtype;
-    if (dtype == GD_BOOL) return simple(k, GD_FOLD_ANY, &o->axis, k->in[0].dtype);
-    return simple(k, GD_FOLD_SUM, &o->axis, dtype);
+    if (dtype == GD_BOOL) return reduction_of(k, GD_FOLD_ANY, &o->axis, k->in[0].dtype);
+    return reduction_of(k, GD_FOLD_SUM, &o->axis, dtype);
 }
 REDUCTION(sum)
 
@@ -58,7 +59,7 @@ REDUCTION(sum)
  */
 static gd_reduction mean_request(const gd_kernel_call *k) {
     const gd_mean_options *o = k->attrs;
-    gd_reduction r = simple(k, GD_FOLD_SUM, &o->axis, k->out[0].dtype);
+    gd_reduction r = reduction_of(k, GD_FOLD_SUM, &o->axis, k->out[0].dtype);
     r.finish = GD_FINISH_MEAN;
     return r;
 }
@@ -67,12 +68,12 @@ REDUCTION(mean)
 /*kernel prod.blocked  rank 10  run prod_blocked_run  workspace prod_blocked_workspace
  * Any strides and dtypes.
  */
-static bool prod_blocked_match(const gd_kernel_call *k) { return reads_as_asked(k); }
+static bool prod_blocked_match(const gd_kernel_call *k) { return converts_exactly(k); }
 static gd_reduction prod_request(const gd_kernel_call *k) {
     const gd_prod_options *o = k->attrs;
     gd_dtype dtype = k->out[0].dtype;
-    if (dtype == GD_BOOL) return simple(k, GD_FOLD_ALL, &o->axis, k->in[0].dtype);
-    return simple(k, GD_FOLD_PROD, &o->axis, dtype);
+    if (dtype == GD_BOOL) return reduction_of(k, GD_FOLD_ALL, &o->axis, k->in[0].dtype);
+    return reduction_of(k, GD_FOLD_PROD, &o->axis, dtype);
 }
 REDUCTION(prod)
 
@@ -81,7 +82,7 @@ REDUCTION(prod)
  */
 static gd_reduction max_request(const gd_kernel_call *k) {
     const gd_max_options *o = k->attrs;
-    return simple(k, GD_FOLD_MAX, &o->axis, k->in[0].dtype);
+    return reduction_of(k, GD_FOLD_MAX, &o->axis, k->in[0].dtype);
 }
 REDUCTION(max)
 
@@ -90,7 +91,7 @@ REDUCTION(max)
  */
 static gd_reduction min_request(const gd_kernel_call *k) {
     const gd_min_options *o = k->attrs;
-    return simple(k, GD_FOLD_MIN, &o->axis, k->in[0].dtype);
+    return reduction_of(k, GD_FOLD_MIN, &o->axis, k->in[0].dtype);
 }
 REDUCTION(min)
 
@@ -99,7 +100,7 @@ REDUCTION(min)
  */
 static gd_reduction any_request(const gd_kernel_call *k) {
     const gd_any_options *o = k->attrs;
-    return simple(k, GD_FOLD_ANY, &o->axis, k->in[0].dtype);
+    return reduction_of(k, GD_FOLD_ANY, &o->axis, k->in[0].dtype);
 }
 REDUCTION(any)
 
@@ -108,22 +109,22 @@ REDUCTION(any)
  */
 static gd_reduction all_request(const gd_kernel_call *k) {
     const gd_all_options *o = k->attrs;
-    return simple(k, GD_FOLD_ALL, &o->axis, k->in[0].dtype);
+    return reduction_of(k, GD_FOLD_ALL, &o->axis, k->in[0].dtype);
 }
 REDUCTION(all)
 
-/* One axis, or all where it is not given. */
-static gd_reduction place(const gd_kernel_call *k, gd_fold fold, int64_t axis_number, gd_view *y,
-                          gd_view *y1) {
+/* An argmax or argmin over one axis, or over all if `axis_number` is GD_UNSET. */
+static gd_reduction index_reduction_of(const gd_kernel_call *k, gd_fold fold, int64_t axis_number,
+                                       gd_view *y, gd_view *y1) {
     int rank = k->in[0].rank;
     uint32_t mask = (1u << rank) - 1u;
     if (axis_number != GD_UNSET && rank > 0)
         mask = 1u << (axis_number < 0 ? axis_number + rank : axis_number);
     return (gd_reduction){.fold = fold,
                           .mask = mask,
-                          .type = computed_in(k->in[0].dtype),
+                          .type = accumulator_dtype(k->in[0].dtype),
                           .in_order = true,
-                          .two = true,
+                          .two_numbers = true,
                           .y = y,
                           .y1 = y1};
 }
@@ -133,7 +134,7 @@ static gd_reduction place(const gd_kernel_call *k, gd_fold fold, int64_t axis_nu
  */
 static gd_reduction argmax_request(const gd_kernel_call *k) {
     const gd_argmax_options *o = k->attrs;
-    return place(k, GD_FOLD_ARGMAX, o->axis, NULL, &k->out[0]);
+    return index_reduction_of(k, GD_FOLD_ARGMAX, o->axis, NULL, &k->out[0]);
 }
 REDUCTION(argmax)
 
@@ -142,7 +143,7 @@ REDUCTION(argmax)
  */
 static gd_reduction argmin_request(const gd_kernel_call *k) {
     const gd_argmin_options *o = k->attrs;
-    return place(k, GD_FOLD_ARGMIN, o->axis, NULL, &k->out[0]);
+    return index_reduction_of(k, GD_FOLD_ARGMIN, o->axis, NULL, &k->out[0]);
 }
 REDUCTION(argmin)
 
@@ -151,7 +152,7 @@ REDUCTION(argmin)
  */
 static gd_reduction max_with_index_request(const gd_kernel_call *k) {
     const gd_max_with_index_options *o = k->attrs;
-    return place(k, GD_FOLD_ARGMAX, o->axis, &k->out[0], &k->out[1]);
+    return index_reduction_of(k, GD_FOLD_ARGMAX, o->axis, &k->out[0], &k->out[1]);
 }
 REDUCTION(max_with_index)
 
@@ -160,7 +161,7 @@ REDUCTION(max_with_index)
  */
 static gd_reduction min_with_index_request(const gd_kernel_call *k) {
     const gd_min_with_index_options *o = k->attrs;
-    return place(k, GD_FOLD_ARGMIN, o->axis, &k->out[0], &k->out[1]);
+    return index_reduction_of(k, GD_FOLD_ARGMIN, o->axis, &k->out[0], &k->out[1]);
 }
 REDUCTION(min_with_index)
 
@@ -169,8 +170,8 @@ REDUCTION(min_with_index)
  */
 static gd_reduction var_request(const gd_kernel_call *k) {
     const gd_var_options *o = k->attrs;
-    gd_reduction r = simple(k, GD_FOLD_MOMENTS, &o->axis, k->out[0].dtype);
-    r.two = true;
+    gd_reduction r = reduction_of(k, GD_FOLD_MOMENTS, &o->axis, k->out[0].dtype);
+    r.two_numbers = true;
     r.finish = GD_FINISH_VARIANCE;
     r.p = o->correction;
     return r;
@@ -182,8 +183,8 @@ REDUCTION(var)
  */
 static gd_reduction std_request(const gd_kernel_call *k) {
     const gd_std_options *o = k->attrs;
-    gd_reduction r = simple(k, GD_FOLD_MOMENTS, &o->axis, k->out[0].dtype);
-    r.two = true;
+    gd_reduction r = reduction_of(k, GD_FOLD_MOMENTS, &o->axis, k->out[0].dtype);
+    r.two_numbers = true;
     r.finish = GD_FINISH_DEVIATION;
     r.p = o->correction;
     return r;
@@ -195,8 +196,8 @@ REDUCTION(std)
  */
 static gd_reduction logsumexp_request(const gd_kernel_call *k) {
     const gd_logsumexp_options *o = k->attrs;
-    gd_reduction r = simple(k, GD_FOLD_EXP, &o->axis, k->out[0].dtype);
-    r.two = true;
+    gd_reduction r = reduction_of(k, GD_FOLD_EXP, &o->axis, k->out[0].dtype);
+    r.two_numbers = true;
     r.finish = GD_FINISH_LOG_EXP;
     return r;
 }
@@ -214,7 +215,7 @@ static gd_reduction norm_request(const gd_kernel_call *k) {
                    : o->p == inf  ? GD_FOLD_MAX_ABS
                    : o->p == -inf ? GD_FOLD_MIN_ABS
                                   : GD_FOLD_SUM_POWER;
-    gd_reduction r = simple(k, fold, &o->axis, k->out[0].dtype);
+    gd_reduction r = reduction_of(k, fold, &o->axis, k->out[0].dtype);
     r.finish = fold == GD_FOLD_SUM_SQUARE  ? GD_FINISH_SQRT
                : fold == GD_FOLD_SUM_POWER ? GD_FINISH_ROOT
                                            : GD_FINISH_NONE;

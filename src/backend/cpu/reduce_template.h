@@ -1,7 +1,7 @@
-/* reduce_template.h - the leaves of reductions for one element type (see reduce.h and simd_typed.h).
+/* reduce_template.h - the vectorized leaf functions of reductions for one accumulator dtype (see
+ * reduce.h and simd_typed.h).
  *
- * FOLD_EACH lists what a reduction of one number needs: its identity, what is done to an element,
- * and how two results become one.
+ * FOLD_EACH lists the folds of one number: identity, map of an element, combination of two results.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -12,40 +12,40 @@
 
 /* --- folds of one number ---------------------------------------------------------------------- */
 
-#define ITSELF(x)    (x)
-#define TRUTH_OF(x)  ((VEC)(((x) != 0) & (MASK)V(splat)(1)))
-#define SQUARE_OF(x) ((x) * (x))
-#define POWER_OF(x)  V(pow)(V(abs)(x), extra)
-#define FROM(x)      ((x)-extra)
-#define EXP_FROM(x)  V(exp)((x)-extra)
+#define MAP_NONE(x)           (x)
+#define MAP_TRUTH(x)          ((VEC)(((x) != 0) & (MASK)V(splat)(1)))
+#define MAP_SQUARE(x)         ((x) * (x))
+#define MAP_POWER(x)          V(pow)(V(abs)(x), extra)
+#define MAP_DIFFERENCE(x)     ((x)-extra)
+#define MAP_EXP_DIFFERENCE(x) V(exp)((x)-extra)
 
 #if IS_FLOAT
-#define IS_NAN(x) ((x) != (x)) /* of an element or of lanes */
-#define NO_NAN(x) ((x) == (x))
+#define IS_NAN(x)     ((x) != (x)) /* of a scalar or a vector */
+#define IS_NOT_NAN(x) ((x) == (x))
 #else
-#define IS_NAN(x) ((x)*0 != 0)
-#define NO_NAN(x) ((x)*0 == 0)
+#define IS_NAN(x)     ((x)*0 != 0)
+#define IS_NOT_NAN(x) ((x)*0 == 0)
 #endif
 
-/* X(name, identity, of an element, of two results) */
-#define FOLD_ANY_TYPE(X)            \
-    X(SUM, 0, ITSELF, V(add))       \
-    X(PROD, 1, ITSELF, V(mul))      \
-    X(MAX, LEAST, ITSELF, V(max))   \
-    X(MIN, LARGEST, ITSELF, V(min)) \
-    X(ANY, 0, TRUTH_OF, V(max))     \
-    X(ALL, 1, TRUTH_OF, V(min))
-#define FOLD_FLOAT(X)                   \
-    X(SUM_ABS, 0, V(abs), V(add))       \
-    X(SUM_SQUARE, 0, SQUARE_OF, V(add)) \
-    X(SUM_POWER, 0, POWER_OF, V(add))   \
-    X(COUNT, 0, TRUTH_OF, V(add))       \
-    X(MAX_ABS, 0, V(abs), V(max))       \
+/* X(name, identity, map, combine) */
+#define FOLD_ANY_TYPE(X)              \
+    X(SUM, 0, MAP_NONE, V(add))       \
+    X(PROD, 1, MAP_NONE, V(mul))      \
+    X(MAX, LOWEST, MAP_NONE, V(max))  \
+    X(MIN, LARGEST, MAP_NONE, V(min)) \
+    X(ANY, 0, MAP_TRUTH, V(max))      \
+    X(ALL, 1, MAP_TRUTH, V(min))
+#define FOLD_FLOAT(X)                    \
+    X(SUM_ABS, 0, V(abs), V(add))        \
+    X(SUM_SQUARE, 0, MAP_SQUARE, V(add)) \
+    X(SUM_POWER, 0, MAP_POWER, V(add))   \
+    X(COUNT, 0, MAP_TRUTH, V(add))       \
+    X(MAX_ABS, 0, V(abs), V(max))        \
     X(MIN_ABS, LARGEST, V(abs), V(min))
-/* pieces of the folds of two numbers; `extra` is what to subtract */
-#define FOLD_PIECES(X)           \
-    X(SUM_FROM, 0, FROM, V(add)) \
-    X(SUM_EXP_FROM, 0, EXP_FROM, V(add))
+/* parts of the folds of two numbers; `extra` is subtracted */
+#define FOLD_PARTS(X)                            \
+    X(SUM_DIFFERENCE, 0, MAP_DIFFERENCE, V(add)) \
+    X(SUM_EXP_DIFFERENCE, 0, MAP_EXP_DIFFERENCE, V(add))
 
 #if IS_FLOAT
 #define FOLD_EACH(X) FOLD_ANY_TYPE(X) FOLD_FLOAT(X)
@@ -53,57 +53,58 @@
 #define FOLD_EACH(X) FOLD_ANY_TYPE(X)
 #endif
 
-/* The runs of a leaf: `runs` of n elements, `apart` bytes from one to the next. */
+/* The elements of a leaf: `runs` runs of n elements, `run_stride` bytes apart. */
 typedef struct {
     const char *x;
-    int64_t n, runs, apart;
-} block;
+    int64_t n, runs, run_stride;
+} leaf_block;
 
-/* Eight running results hide the latency of the additions, and make the sum a tree; a part of a
- * vector at the end of a run is filled up with the identity. */
-#define DEFINE_ROW(NAME, IDENTITY, MAP, COMBINE)                                       \
-    static inline E row_##NAME(block b, VEC extra) {                                   \
-        (void)extra;                                                                   \
-        VEC a[8];                                                                      \
-        for (int k = 0; k < 8; k++) a[k] = V(splat)((E)(IDENTITY));                    \
-        for (int64_t r = 0; r < b.runs; r++) {                                         \
-            const E *x = (const E *)(const void *)(b.x + r * b.apart);                 \
-            int64_t i = 0;                                                             \
-            for (; i + 8 * LANES <= b.n; i += 8 * LANES)                               \
-                for (int k = 0; k < 8; k++) {                                          \
-                    VEC v = V(load)(x + i + k * LANES);                                \
-                    a[k] = COMBINE(a[k], MAP(v));                                      \
-                }                                                                      \
-            for (; i + 2 * LANES <= b.n; i += 2 * LANES)                               \
-                for (int k = 0; k < 2; k++) {                                          \
-                    VEC v = V(load)(x + i + k * LANES);                                \
-                    a[k] = COMBINE(a[k], MAP(v));                                      \
-                }                                                                      \
-            if (i + LANES <= b.n) {                                                    \
-                VEC v = V(load)(x + i);                                                \
-                a[2] = COMBINE(a[2], MAP(v));                                          \
-                i += LANES;                                                            \
-            }                                                                          \
-            if (i < b.n) {                                                             \
-                int left = (int)(b.n - i);                                             \
-                VEC v = V(load_part)(x + i, left);                                     \
-                v = MAP(v);                                                            \
-                v = V(select)(IOTA < left, v, V(splat)((E)(IDENTITY)));                \
-                a[3] = COMBINE(a[3], v);                                               \
-            }                                                                          \
-        }                                                                              \
-        for (int h = 4; h > 0; h /= 2)                                                 \
-            for (int k = 0; k < h; k++) a[k] = COMBINE(a[k], a[k + h]);                \
-        ACROSS(a[0], COMBINE);                                                         \
-        return a[0][0];                                                                \
-    }                                                                                  \
-    static __attribute__((unused)) void rows_##NAME(block b, VEC extra, int64_t count, \
-                                                    int64_t step, E *y) {              \
-        for (int64_t c = 0; c < count; c++, b.x += step) y[c] = row_##NAME(b, extra);  \
+/* Reduces a leaf to one result. Eight independent accumulators hide the latency of the operation,
+ * and are combined as a tree. The partial vector at the end of a run is padded with the
+ * identity. */
+#define DEFINE_ROW(NAME, IDENTITY, MAP, COMBINE)                                            \
+    static inline E row_##NAME(leaf_block b, VEC extra) {                                   \
+        (void)extra;                                                                        \
+        VEC a[8];                                                                           \
+        for (int k = 0; k < 8; k++) a[k] = V(splat)((E)(IDENTITY));                         \
+        for (int64_t r = 0; r < b.runs; r++) {                                              \
+            const E *x = (const E *)(const void *)(b.x + r * b.run_stride);                 \
+            int64_t i = 0;                                                                  \
+            for (; i + 8 * LANES <= b.n; i += 8 * LANES)                                    \
+                for (int k = 0; k < 8; k++) {                                               \
+                    VEC v = V(load)(x + i + k * LANES);                                     \
+                    a[k] = COMBINE(a[k], MAP(v));                                           \
+                }                                                                           \
+            for (; i + 2 * LANES <= b.n; i += 2 * LANES)                                    \
+                for (int k = 0; k < 2; k++) {                                               \
+                    VEC v = V(load)(x + i + k * LANES);                                     \
+                    a[k] = COMBINE(a[k], MAP(v));                                           \
+                }                                                                           \
+            if (i + LANES <= b.n) {                                                         \
+                VEC v = V(load)(x + i);                                                     \
+                a[2] = COMBINE(a[2], MAP(v));                                               \
+                i += LANES;                                                                 \
+            }                                                                               \
+            if (i < b.n) {                                                                  \
+                int left = (int)(b.n - i);                                                  \
+                VEC v = V(load_part)(x + i, left);                                          \
+                v = MAP(v);                                                                 \
+                v = V(select)(IOTA < left, v, V(splat)((E)(IDENTITY)));                     \
+                a[3] = COMBINE(a[3], v);                                                    \
+            }                                                                               \
+        }                                                                                   \
+        for (int h = 4; h > 0; h /= 2)                                                      \
+            for (int k = 0; k < h; k++) a[k] = COMBINE(a[k], a[k + h]);                     \
+        REDUCE_LANES(a[0], COMBINE);                                                        \
+        return a[0][0];                                                                     \
+    }                                                                                       \
+    static __attribute__((unused)) void rows_##NAME(leaf_block b, VEC extra, int64_t count, \
+                                                    int64_t step, E *y) {                   \
+        for (int64_t c = 0; c < count; c++, b.x += step) y[c] = row_##NAME(b, extra);       \
     }
 FOLD_EACH(DEFINE_ROW)
 
-/* Rows under each other, folded into y, four vectors of columns at a time. `extra` is the same for
+/* Reduces rows to one result per column, four vectors of columns at a time. `extra` is the same for
  * all columns. */
 #define COLUMNS_AT(C, WIDTH, MAP, COMBINE, LOAD, STORE)                 \
     do {                                                                \
@@ -119,8 +120,8 @@ FOLD_EACH(DEFINE_ROW)
             }                                                           \
         for (int k = 0; k < WIDTH; k++) STORE(y + C + k * LANES, a[k]); \
     } while (0)
-#define LOAD_LEFT(p)     V(load_part)(p, (int)(cols - c))
-#define STORE_LEFT(p, v) V(store_part)(p, v, (int)(cols - c))
+#define LOAD_TAIL(p)     V(load_part)(p, (int)(cols - c))
+#define STORE_TAIL(p, v) V(store_part)(p, v, (int)(cols - c))
 #define DEFINE_COLUMNS(NAME, IDENTITY, MAP, COMBINE)                                             \
     static void columns_##NAME(const void *const *rows, int n_rows, int64_t cols, VEC extra,     \
                                E *y) {                                                           \
@@ -129,7 +130,7 @@ FOLD_EACH(DEFINE_ROW)
         for (; c + 4 * LANES <= cols; c += 4 * LANES)                                            \
             COLUMNS_AT(c, 4, MAP, COMBINE, V(load), V(store));                                   \
         for (; c + LANES <= cols; c += LANES) COLUMNS_AT(c, 1, MAP, COMBINE, V(load), V(store)); \
-        if (c < cols) COLUMNS_AT(c, 1, MAP, COMBINE, LOAD_LEFT, STORE_LEFT);                     \
+        if (c < cols) COLUMNS_AT(c, 1, MAP, COMBINE, LOAD_TAIL, STORE_TAIL);                     \
     }
 FOLD_EACH(DEFINE_COLUMNS)
 
@@ -138,22 +139,22 @@ FOLD_EACH(DEFINE_COLUMNS)
         int64_t c = 0;                                                                \
         for (; c + LANES <= cols; c += LANES)                                         \
             V(store)(a + c, COMBINE(V(load)(a + c), V(load)(b + c)));                 \
-        if (c < cols) STORE_LEFT(a + c, COMBINE(LOAD_LEFT(a + c), LOAD_LEFT(b + c))); \
+        if (c < cols) STORE_TAIL(a + c, COMBINE(LOAD_TAIL(a + c), LOAD_TAIL(b + c))); \
     }
 FOLD_EACH(DEFINE_MERGE)
 
-/* --- the first largest or smallest element ---------------------------------------------------- */
+/* --- argmax and argmin ------------------------------------------------------------------------ */
 
-/* Whether b, which comes later, takes the place of a. */
-static inline bool overtakes(gd_fold fold, E a, E b) {
-    if (IS_NAN(b)) return NO_NAN(a);
+/* Whether b, which comes later, replaces a as the extremum; the first NaN wins. */
+static inline bool replaces_extremum(gd_fold fold, E a, E b) {
+    if (IS_NAN(b)) return IS_NOT_NAN(a);
     return fold == GD_FOLD_ARGMAX ? b > a : b < a;
 }
 
-static int64_t first_place(const E *x, int64_t n, E value) {
+static int64_t find_first(const E *x, int64_t n, E value) {
     int64_t i = 0;
     if (IS_NAN(value)) {
-        while (i < n && NO_NAN(x[i])) i++;
+        while (i < n && IS_NOT_NAN(x[i])) i++;
         return i;
     }
     VEC v = V(splat)(value);
@@ -166,21 +167,21 @@ static int64_t first_place(const E *x, int64_t n, E value) {
     return i;
 }
 
-static void arg_rows(gd_fold fold, block b, int64_t count, int64_t step, int64_t index, E *s0,
+static void arg_rows(gd_fold fold, leaf_block b, int64_t count, int64_t step, int64_t index, E *s0,
                      int64_t *s1) {
     VEC none = V(splat)(0);
     for (int64_t c = 0; c < count; c++, b.x += step) {
         s0[c] = fold == GD_FOLD_ARGMAX ? row_MAX(b, none) : row_MIN(b, none);
         int64_t r = 0, at = b.n;
         for (; r < b.runs; r++) {
-            at = first_place((const E *)(const void *)(b.x + r * b.apart), b.n, s0[c]);
+            at = find_first((const E *)(const void *)(b.x + r * b.run_stride), b.n, s0[c]);
             if (at < b.n) break;
         }
         s1[c] = index + r * b.n + at;
     }
 }
 
-/* One vector of columns (or the first `left` lanes of one). */
+/* One vector of columns, or the first `left` lanes of it. */
 static inline void arg_columns_at(gd_fold fold, const void *const *rows, int n_rows, int64_t c,
                                   int left, int64_t index, E *s0, int64_t *s1) {
     VEC best = V(load_part)((const E *)rows[0] + c, left);
@@ -188,7 +189,7 @@ static inline void arg_columns_at(gd_fold fold, const void *const *rows, int n_r
     for (int r = 1; r < n_rows; r++) {
         VEC v = V(load_part)((const E *)rows[r] + c, left);
         MASK over = fold == GD_FOLD_ARGMAX ? v > best : v < best;
-        over |= IS_NAN(v) & NO_NAN(best);
+        over |= IS_NAN(v) & IS_NOT_NAN(best);
         best = V(select)(over, v, best);
         place = (over & r) | (~over & place);
     }
@@ -207,30 +208,32 @@ static void arg_columns(gd_fold fold, const void *const *rows, int n_rows, int64
 static void arg_merge(gd_fold fold, int64_t cols, E *a0, int64_t *a1, const E *b0,
                       const int64_t *b1) {
     for (int64_t c = 0; c < cols; c++)
-        if (overtakes(fold, a0[c], b0[c])) {
+        if (replaces_extremum(fold, a0[c], b0[c])) {
             a0[c] = b0[c];
             a1[c] = b1[c];
         }
 }
 
-/* --- mean and squared distances, sums of exponentials ----------------------------------------- */
+/* --- moments, sums of exponentials ------------------------------------------------------------ */
 
 #if IS_FLOAT
 
-FOLD_PIECES(DEFINE_ROW)
+FOLD_PARTS(DEFINE_ROW)
 
-/* Moments in three steps, of numbers that stay small however large the mean is: the mean of the
- * distances from the first element (0 if all are equal) gives a rough mean, rounded to E; distances
- * d from that one give sum(d) and sum(d*d); the mean is rough + sum(d)/n, and the squared distances
- * from it are sum(d*d) - sum(d)^2/n, a difference that takes away next to nothing. */
-/* The same by doubles, one element after the other: for numbers so large that distances in E
- * overflow, and for what is not finite. With `rows`, run r begins at rows[r][at]. */
-static void moments_plain(const void *const *rows, int64_t at, block b, double *s0, double *s1) {
+/* Moments of a leaf in three steps, with numbers that stay small for any mean:
+ *   1. The mean of the differences from the first element gives a rough mean, rounded to E.
+ *   2. The differences d from the rough mean give sum(d) and sum(d * d).
+ *   3. The mean is rough + sum(d) / n, and the squared deviations from it are
+ *      sum(d * d) - sum(d)^2 / n, which has almost no cancellation. */
+/* Two-pass moments in double precision, element by element: for numbers whose differences overflow
+ * E, and for infinities and NaN. With `rows`, run r starts at rows[r][at]. */
+static void moments_two_pass(const void *const *rows, int64_t at, leaf_block b, double *s0,
+                             double *s1) {
     double mean = 0, squares = 0, total = (double)b.n * (double)b.runs;
     for (int twice = 0; twice < 2; twice++)
         for (int64_t r = 0; r < b.runs; r++) {
             const E *x =
-                rows ? (const E *)rows[r] + at : (const E *)(const void *)(b.x + r * b.apart);
+                rows ? (const E *)rows[r] + at : (const E *)(const void *)(b.x + r * b.run_stride);
             for (int64_t i = 0; i < b.n; i++)
                 if (!twice) mean += (double)x[i] / total;
                 else squares += ((double)x[i] - mean) * ((double)x[i] - mean);
@@ -239,20 +242,20 @@ static void moments_plain(const void *const *rows, int64_t at, block b, double *
     *s1 = squares;
 }
 
-static inline vf64 moments_end(vf64 rough, vf64 sum, vf64 squares, double share, vf64 *rest) {
+static inline vf64 finish_moments(vf64 rough, vf64 sum, vf64 squares, double share, vf64 *rest) {
     vf64 e = sum * v_splat_f64(share);
     *rest = squares - sum * e;
-    *rest = v_select_f64(*rest < 0, v_splat_f64(0), *rest); /* NaN stays */
+    *rest = v_select_f64(*rest < 0, v_splat_f64(0), *rest); /* keeps NaN */
     return rough + e;
 }
 
-/* The states of one vector of columns, or the first `left` of them. */
-static inline void moments_store(VEC rough, VEC sum, VEC squares, double share, int left,
+/* Stores the states of one vector of columns, or of its first `left` lanes. */
+static inline void store_moments(VEC rough, VEC sum, VEC squares, double share, int left,
                                  double *s0, double *s1) {
 #if defined(FOR_F32)
     vf64 rest_lo, rest_hi;
-    vf64 lo = moments_end(v_lo_f64(rough), v_lo_f64(sum), v_lo_f64(squares), share, &rest_lo);
-    vf64 hi = moments_end(v_hi_f64(rough), v_hi_f64(sum), v_hi_f64(squares), share, &rest_hi);
+    vf64 lo = finish_moments(v_lo_f64(rough), v_lo_f64(sum), v_lo_f64(squares), share, &rest_lo);
+    vf64 hi = finish_moments(v_hi_f64(rough), v_hi_f64(sum), v_hi_f64(squares), share, &rest_hi);
     if (left == LANES) {
         v_store_f64(s0, lo);
         v_store_f64(s1, rest_lo);
@@ -266,19 +269,19 @@ static inline void moments_store(VEC rough, VEC sum, VEC squares, double share, 
     v_store_part_f64(s0 + lower, hi, upper);
     v_store_part_f64(s1 + lower, rest_hi, upper);
 #else
-    vf64 rest, mean = moments_end(rough, sum, squares, share, &rest);
+    vf64 rest, mean = finish_moments(rough, sum, squares, share, &rest);
     v_store_part_f64(s0, mean, left);
     v_store_part_f64(s1, rest, left);
 #endif
 }
 
-static inline void moments_row(block b, double share, double *s0, double *s1) {
+static inline void moments_row(leaf_block b, double share, double *s0, double *s1) {
     E first = *(const E *)(const void *)b.x;
-    E rough = first + row_SUM_FROM(b, V(splat)(first)) * (E)share;
+    E rough = first + row_SUM_DIFFERENCE(b, V(splat)(first)) * (E)share;
     VEC from = V(splat)(rough), sum[4], squares[4];
     for (int k = 0; k < 4; k++) sum[k] = squares[k] = V(splat)(0);
     for (int64_t r = 0; r < b.runs; r++) {
-        const E *x = (const E *)(const void *)(b.x + r * b.apart);
+        const E *x = (const E *)(const void *)(b.x + r * b.run_stride);
         int64_t i = 0;
         for (; i + 4 * LANES <= b.n; i += 4 * LANES)
             for (int k = 0; k < 4; k++) {
@@ -295,40 +298,40 @@ static inline void moments_row(block b, double share, double *s0, double *s1) {
     }
     for (int h = 2; h > 0; h /= 2)
         for (int k = 0; k < h; k++) sum[k] += sum[k + h], squares[k] += squares[k + h];
-    ACROSS(sum[0], V(add));
-    ACROSS(squares[0], V(add));
+    REDUCE_LANES(sum[0], V(add));
+    REDUCE_LANES(squares[0], V(add));
     double e = sum[0][0] * share, rest = squares[0][0] - sum[0][0] * e;
     *s0 = rough + e;
     *s1 = rest < 0 ? 0 : rest;
-    if (!(squares[0][0] < LARGEST)) moments_plain(NULL, 0, b, s0, s1);
+    if (!(squares[0][0] < LARGEST)) moments_two_pass(NULL, 0, b, s0, s1);
 }
 
-static void moments_rows(block b, int64_t count, int64_t step, double *s0, double *s1) {
-    double share = 1 / (double)(b.n * b.runs); /* of each element in the mean */
+static void moments_rows(leaf_block b, int64_t count, int64_t step, double *s0, double *s1) {
+    double share = 1 / (double)(b.n * b.runs); /* the weight of an element in the mean */
     for (int64_t c = 0; c < count; c++, b.x += step) moments_row(b, share, s0 + c, s1 + c);
 }
 
-/* A plain load where `left` is known to be all lanes. */
-static inline VEC load_some(const E *x, int left) {
+/* An unmasked load if `left` is all lanes, which the compiler sees after inlining. */
+static inline VEC load_lanes(const E *x, int left) {
     return left == LANES ? V(load)(x) : V(load_part)(x, left);
 }
 
 static inline void moments_columns_at(const void *const *rows, int n_rows, double share, int64_t c,
                                       int left, double *s0, double *s1) {
-    VEC first = load_some((const E *)rows[0] + c, left), rough = V(splat)(0);
+    VEC first = load_lanes((const E *)rows[0] + c, left), rough = V(splat)(0);
     VEC sum = rough, squares = rough;
-    for (int r = 1; r < n_rows; r++) rough += load_some((const E *)rows[r] + c, left) - first;
+    for (int r = 1; r < n_rows; r++) rough += load_lanes((const E *)rows[r] + c, left) - first;
     rough = first + rough * V(splat)((E)share);
     for (int r = 0; r < n_rows; r++) {
-        VEC d = load_some((const E *)rows[r] + c, left) - rough;
+        VEC d = load_lanes((const E *)rows[r] + c, left) - rough;
         sum += d;
         squares = V(fma)(d, d, squares);
     }
-    moments_store(rough, sum, squares, share, left, s0 + c, s1 + c);
+    store_moments(rough, sum, squares, share, left, s0 + c, s1 + c);
     if (!NAMED(any, MASK_TYPE)(~(squares < V(splat)((E)LARGEST)))) return;
     for (int k = 0; k < left; k++)
         if (!(squares[k] < LARGEST))
-            moments_plain(rows, c + k, (block){NULL, 1, n_rows, 0}, s0 + c + k, s1 + c + k);
+            moments_two_pass(rows, c + k, (leaf_block){NULL, 1, n_rows, 0}, s0 + c + k, s1 + c + k);
 }
 
 static void moments_columns(const void *const *rows, int n_rows, int64_t cols, double *s0,
@@ -349,15 +352,15 @@ static void moments_merge(int64_t cols, int64_t na, double *a0, double *a1, int6
     }
 }
 
-/* What exponentials are taken from: an infinite maximum would give inf - inf. */
-static inline VEC anchor(VEC m) {
+/* The maximum to subtract before exp: 0 if it is infinite, because inf - inf is NaN. */
+static inline VEC exp_anchor(VEC m) {
     return V(select)(V(abs)(m) == V(splat)(LARGEST), V(splat)(0), m);
 }
 
-static void exp_rows(block b, int64_t count, int64_t step, E *s0, E *s1) {
+static void exp_rows(leaf_block b, int64_t count, int64_t step, E *s0, E *s1) {
     for (int64_t c = 0; c < count; c++, b.x += step) {
         s0[c] = row_MAX(b, V(splat)(0));
-        s1[c] = row_SUM_EXP_FROM(b, anchor(V(splat)(s0[c])));
+        s1[c] = row_SUM_EXP_DIFFERENCE(b, exp_anchor(V(splat)(s0[c])));
     }
 }
 
@@ -366,7 +369,7 @@ static void exp_columns(const void *const *rows, int n_rows, int64_t cols, E *s0
         int left = cols - c < LANES ? (int)(cols - c) : LANES;
         VEC m = V(load_part)((const E *)rows[0] + c, left), sum = V(splat)(0);
         for (int r = 1; r < n_rows; r++) m = V(max)(m, V(load_part)((const E *)rows[r] + c, left));
-        VEC from = anchor(m);
+        VEC from = exp_anchor(m);
         for (int r = 0; r < n_rows; r++)
             sum += V(exp)(V(load_part)((const E *)rows[r] + c, left) - from);
         V(store_part)(s0 + c, m, left);
@@ -374,15 +377,15 @@ static void exp_columns(const void *const *rows, int n_rows, int64_t cols, E *s0
     }
 }
 
-/* A side without elements above -inf has a sum of 0 and an anchor that means nothing. */
+/* A side whose maximum is -inf has the sum 0, and its anchor is meaningless. */
 static void exp_merge(int64_t cols, E *a0, E *a1, const E *b0, const E *b1) {
     for (int64_t c = 0; c < cols; c += LANES) {
         int left = cols - c < LANES ? (int)(cols - c) : LANES;
         VEC ma = V(load_part)(a0 + c, left), mb = V(load_part)(b0 + c, left);
         VEC sa = V(load_part)(a1 + c, left), sb = V(load_part)(b1 + c, left);
-        VEC m = V(max)(ma, mb), from = anchor(m), zero = V(splat)(0);
-        sa = V(select)(ma == V(splat)(LEAST), zero, sa * V(exp)(anchor(ma) - from));
-        sb = V(select)(mb == V(splat)(LEAST), zero, sb * V(exp)(anchor(mb) - from));
+        VEC m = V(max)(ma, mb), from = exp_anchor(m), zero = V(splat)(0);
+        sa = V(select)(ma == V(splat)(LOWEST), zero, sa * V(exp)(exp_anchor(ma) - from));
+        sb = V(select)(mb == V(splat)(LOWEST), zero, sb * V(exp)(exp_anchor(mb) - from));
         V(store_part)(a0 + c, m, left);
         V(store_part)(a1 + c, sa + sb, left);
     }
@@ -393,10 +396,10 @@ static void exp_merge(int64_t cols, E *a0, E *a1, const E *b0, const E *b1) {
 /* --- the table -------------------------------------------------------------------------------- */
 
 static void reduce_rows(gd_fold fold, double p, const void *x, int64_t n, int64_t runs,
-                        int64_t apart, int64_t count, int64_t step, int64_t index, void *s0,
+                        int64_t run_stride, int64_t count, int64_t step, int64_t index, void *s0,
                         void *s1) {
     VEC extra = V(splat)((E)p);
-    block b = {x, n, runs, apart};
+    leaf_block b = {x, n, runs, run_stride};
     switch (fold) {
 #define CASE_ROWS(NAME, ...) \
     case GD_FOLD_##NAME: rows_##NAME(b, extra, count, step, s0); break;
@@ -468,7 +471,7 @@ static void reduce_finish(gd_finish finish, double p, int64_t n, int64_t cols, v
         for (int64_t c = 0; c < cols; c += LANES) {
             int left = cols - c < LANES ? (int)(cols - c) : LANES;
             VEC m = V(load_part)(y + c, left), sum = V(load_part)(second + c, left);
-            V(store_part)(y + c, anchor(m) + V(log)(sum), left);
+            V(store_part)(y + c, exp_anchor(m) + V(log)(sum), left);
         }
         break;
     case GD_FINISH_SQRT:
@@ -482,7 +485,8 @@ static void reduce_finish(gd_finish finish, double p, int64_t n, int64_t cols, v
     }
 }
 
-/* The common cases as loops over neighbours, which become vector code; the rest one by one. */
+/* Contiguous loops for the common dtypes, which the compiler vectorizes; gd_convert_row for
+ * others. */
 static void reduce_load(void *to, gd_dtype from, const void *x, int64_t step, int64_t n) {
     bool dense = step == (int64_t)gd_dtype_size(from);
 #if !IS_FLOAT

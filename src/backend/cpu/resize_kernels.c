@@ -1,5 +1,6 @@
-/* resize_kernels.c - resizing of f32 and f64 (f16 and bf16 come as f32), plane by plane on all
- * threads: rows are blended first, then the elements of the blend.
+/* resize_kernels.c - nearest and linear resizing in f32 and f64 (f16 and bf16 are widened to f32);
+ * planes are partitioned over the threads. A row of y is interpolated along depth and height first,
+ * from up to four rows of x, and then along the width.
  */
 #include <string.h>
 
@@ -8,20 +9,21 @@
 #include "ops/op.h"
 #include "ops/resize.h"
 
-enum { AXES = GD_RESIZE_AXES, MOST_PIECES = 64 };
+enum { AXES = GD_RESIZE_AXES, MAX_TASKS = 64 };
 
-/* One call. x has the planes that are resampled, y the results; one of them is written. */
+/* One call. x are the planes that are resampled, y the results; the direction decides which is
+ * written. */
 typedef struct {
     gd_resize_form form;
     bool wide; /* f64 */
     const void *x;
     void *y;
     int64_t in, out;                       /* elements of a plane of x and of y */
-    const gd_resize_source *sources[AXES]; /* one for each element of y along an axis */
-    char *lines;                           /* a row of x for each piece */
+    const gd_resize_source *sources[AXES]; /* per axis, one source for each element of y */
+    char *lines;                           /* a row of x for each task */
     size_t line;                           /* its bytes */
-    int64_t pieces;
-} resizing;
+    int64_t tasks;
+} resize_job;
 
 #define real    float
 #define NAME(x) x##_f32
@@ -31,28 +33,32 @@ typedef struct {
 #define NAME(x) x##_f64
 #include "backend/cpu/resize_template.h"
 
-/* --- setting up ------------------------------------------------------------------------------- */
+/* --- setup ------------------------------------------------------------------------------------ */
 
-static bool is_float(const gd_kernel_call *k) { return gd_dtype_is_float(k->in[0].dtype); }
+static bool has_float_input(const gd_kernel_call *k) { return gd_dtype_is_float(k->in[0].dtype); }
 
-static int64_t pieces_of(const gd_resize_form *f) {
-    return f->planes < MOST_PIECES ? f->planes : MOST_PIECES;
+static int64_t task_count(const gd_resize_form *f) {
+    return f->planes < MAX_TASKS ? f->planes : MAX_TASKS;
 }
 
 static size_t table_bytes(const gd_resize_form *f) {
     return (size_t)(f->out[0] + f->out[1] + f->out[2]) * sizeof(gd_resize_source);
 }
 
-static size_t bytes_for(const gd_kernel_call *k, const gd_view *x, const gd_view *y) {
+static size_t resize_bytes(const gd_kernel_call *k, const gd_view *x, const gd_view *y) {
     const gd_resize_form f = gd_resize_form_of(k, x, y);
-    return table_bytes(&f) + (size_t)(pieces_of(&f) * f.in[2]) * sizeof(double);
+    return table_bytes(&f) + (size_t)(task_count(&f) * f.in[2]) * sizeof(double);
 }
-static size_t forward_bytes(const gd_kernel_call *k) { return bytes_for(k, &k->in[0], &k->out[0]); }
-static size_t back_bytes(const gd_kernel_call *k) { return bytes_for(k, &k->out[0], &k->in[0]); }
+static size_t forward_bytes(const gd_kernel_call *k) {
+    return resize_bytes(k, &k->in[0], &k->out[0]);
+}
+static size_t backward_bytes(const gd_kernel_call *k) {
+    return resize_bytes(k, &k->out[0], &k->in[0]);
+}
 
 static void run_planes(const gd_kernel_call *k, const gd_view *x, const gd_view *y,
-                       void (*body)(void *arg, int64_t piece)) {
-    resizing r = {
+                       void (*body)(void *arg, int64_t task)) {
+    resize_job r = {
         .form = gd_resize_form_of(k, x, y), .wide = x->dtype == GD_F64, .x = x->data, .y = y->data};
     gd_resize_source *table = k->workspace;
     r.in = r.form.in[0] * r.form.in[1] * r.form.in[2];
@@ -64,37 +70,37 @@ static void run_planes(const gd_kernel_call *k, const gd_view *x, const gd_view 
     }
     r.lines = (char *)table;
     r.line = (size_t)r.form.in[2] * sizeof(double);
-    r.pieces = pieces_of(&r.form);
-    gd_parallel_for(r.pieces, body, &r);
+    r.tasks = task_count(&r.form);
+    gd_parallel_for(r.tasks, body, &r);
 }
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-/*kernel resize.planes  rank 10  wide  run resize_run  match is_float  workspace forward_bytes
+/*kernel resize.planes  rank 10  wide  run resize_run  match has_float_input  workspace forward_bytes
  */
-static void resize_piece(void *arg, int64_t piece) {
-    const resizing *r = arg;
-    const int64_t end = r->form.planes * (piece + 1) / r->pieces;
-    for (int64_t plane = r->form.planes * piece / r->pieces; plane < end; plane++)
-        if (r->wide) resize_plane_f64(r, plane, r->lines + (size_t)piece * r->line);
-        else resize_plane_f32(r, plane, r->lines + (size_t)piece * r->line);
+static void resize_task(void *arg, int64_t task) {
+    const resize_job *r = arg;
+    const int64_t end = r->form.planes * (task + 1) / r->tasks;
+    for (int64_t plane = r->form.planes * task / r->tasks; plane < end; plane++)
+        if (r->wide) resize_plane_f64(r, plane, r->lines + (size_t)task * r->line);
+        else resize_plane_f32(r, plane, r->lines + (size_t)task * r->line);
 }
 static gd_status resize_run(gd_kernel_call *k) {
-    run_planes(k, &k->in[0], &k->out[0], resize_piece);
+    run_planes(k, &k->in[0], &k->out[0], resize_task);
     return GD_OK;
 }
 
-/*kernel resize_grad.planes  rank 10  wide  run gradient_run  match is_float  workspace back_bytes
+/*kernel resize_grad.planes  rank 10  wide  run gradient_run  match has_float_input  workspace backward_bytes
  */
-static void gradient_piece(void *arg, int64_t piece) {
-    const resizing *r = arg;
-    const int64_t end = r->form.planes * (piece + 1) / r->pieces;
-    for (int64_t plane = r->form.planes * piece / r->pieces; plane < end; plane++)
-        if (r->wide) gradient_plane_f64(r, plane, r->lines + (size_t)piece * r->line);
-        else gradient_plane_f32(r, plane, r->lines + (size_t)piece * r->line);
+static void gradient_task(void *arg, int64_t task) {
+    const resize_job *r = arg;
+    const int64_t end = r->form.planes * (task + 1) / r->tasks;
+    for (int64_t plane = r->form.planes * task / r->tasks; plane < end; plane++)
+        if (r->wide) gradient_plane_f64(r, plane, r->lines + (size_t)task * r->line);
+        else gradient_plane_f32(r, plane, r->lines + (size_t)task * r->line);
 }
 static gd_status gradient_run(gd_kernel_call *k) {
-    run_planes(k, &k->out[0], &k->in[0], gradient_piece);
+    run_planes(k, &k->out[0], &k->in[0], gradient_task);
     return GD_OK;
 }
 

@@ -1,9 +1,11 @@
-/* resize_template.h - resizing of one plane of `real` (f32 or f64), and its gradient. NAME(x) spells
- * names of functions of this type. Where elements come from is in tables (resize_kernels.c).
+/* resize_template.h - resizing of one plane of `real` (f32 or f64), and its gradient. NAME(x) forms
+ * function names for the dtype. Tables hold the sources of the elements (resize_kernels.c).
  */
 
-/* The rows of x (or of its gradient) that make row (d, h) of y, and their weights: up to 4. */
-static int NAME(rows_of)(const resizing *r, int64_t d, int64_t h, int64_t row[4], real weight[4]) {
+/* The rows of x (or of its gradient) that row (d, h) of y is interpolated from, and their weights:
+ * up to 4. */
+static int NAME(source_rows)(const resize_job *r, int64_t d, int64_t h, int64_t row[4],
+                             real weight[4]) {
     const gd_resize_source *z = &r->sources[0][d], *v = &r->sources[1][h];
     const int64_t depth[2] = {z->low, z->high}, height[2] = {v->low, v->high};
     const double depth_weight[2] = {1 - z->part, z->part},
@@ -18,7 +20,7 @@ static int NAME(rows_of)(const resizing *r, int64_t d, int64_t h, int64_t row[4]
 }
 
 /* `line` has room for a row of x. */
-static void NAME(resize_plane)(const resizing *r, int64_t plane, void *line) {
+static void NAME(resize_plane)(const resize_job *r, int64_t plane, void *line) {
     const int64_t in_w = r->form.in[2], out_w = r->form.out[2];
     const real *x = (const real *)r->x + plane * r->in;
     real *y = (real *)r->y + plane * r->out, *blend = line, weight[4];
@@ -26,7 +28,7 @@ static void NAME(resize_plane)(const resizing *r, int64_t plane, void *line) {
     int64_t row[4];
     for (int64_t d = 0; d < r->form.out[0]; d++)
         for (int64_t h = 0; h < r->form.out[1]; h++, y += out_w) {
-            const int n = NAME(rows_of)(r, d, h, row, weight);
+            const int n = NAME(source_rows)(r, d, h, row, weight);
             const real *from = x + row[0];
             if (n > 1) {
                 for (int64_t i = 0; i < in_w; i++)
@@ -39,34 +41,35 @@ static void NAME(resize_plane)(const resizing *r, int64_t plane, void *line) {
                 for (int64_t o = 0; o < out_w; o++) y[o] = from[w[o].low];
             else
                 for (int64_t o = 0; o < out_w; o++) {
-                    const real part = (real)w[o].part, low = from[w[o].low];
-                    y[o] = w[o].part == 0 ? low : (1 - part) * low + part * from[w[o].high];
+                    const real fraction = (real)w[o].part, low = from[w[o].low];
+                    y[o] = w[o].part == 0 ? low : (1 - fraction) * low + fraction * from[w[o].high];
                 }
         }
 }
 
-/* The way back: what each row of y gives to a row of x, then that to its rows. */
-static void NAME(gradient_plane)(const resizing *r, int64_t plane, void *line) {
+/* The gradient: accumulates each row of y into a row of width in_w, and adds that to the source
+ * rows. */
+static void NAME(gradient_plane)(const resize_job *r, int64_t plane, void *line) {
     const int64_t in_w = r->form.in[2], out_w = r->form.out[2];
-    real *x = (real *)(uintptr_t)r->x + plane * r->in, *given = line, weight[4];
+    real *x = (real *)(uintptr_t)r->x + plane * r->in, *row_grad = line, weight[4];
     const real *y = (const real *)r->y + plane * r->out;
     const gd_resize_source *w = r->sources[2];
     int64_t row[4];
     memset(x, 0, (size_t)r->in * sizeof *x);
     for (int64_t d = 0; d < r->form.out[0]; d++)
         for (int64_t h = 0; h < r->form.out[1]; h++, y += out_w) {
-            memset(given, 0, (size_t)in_w * sizeof *given);
+            memset(row_grad, 0, (size_t)in_w * sizeof *row_grad);
             if (!r->form.linear)
-                for (int64_t o = 0; o < out_w; o++) given[w[o].low] += y[o];
+                for (int64_t o = 0; o < out_w; o++) row_grad[w[o].low] += y[o];
             else
                 for (int64_t o = 0; o < out_w; o++) {
-                    const real part = (real)w[o].part;
-                    given[w[o].low] += (1 - part) * y[o];
-                    if (w[o].part != 0) given[w[o].high] += part * y[o];
+                    const real fraction = (real)w[o].part;
+                    row_grad[w[o].low] += (1 - fraction) * y[o];
+                    if (w[o].part != 0) row_grad[w[o].high] += fraction * y[o];
                 }
-            const int n = NAME(rows_of)(r, d, h, row, weight);
+            const int n = NAME(source_rows)(r, d, h, row, weight);
             for (int k = 0; k < n; k++)
-                for (int64_t i = 0; i < in_w; i++) x[row[k] + i] += weight[k] * given[i];
+                for (int64_t i = 0; i < in_w; i++) x[row[k] + i] += weight[k] * row_grad[i];
         }
 }
 

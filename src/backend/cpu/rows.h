@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "backend/cpu/isa.h"
-#include "core/whole.h"
+#include "core/float_to_int.h"
 #include "codegen/rows.h"
 
 /* `rows` rows of n elements, all of the type computed in: in[i] and out[i] are where operand i has

@@ -1,16 +1,17 @@
-/* simd.h - vectors as wide as the instruction set: 16 bytes (SSE2, AArch64 and anything else),
- * 32 (AVX2), 64 (AVX-512).
+/* simd.h - vectors of the instruction set that is being compiled: 16 bytes (SSE2, AArch64 and
+ * others), 32 (AVX2) or 64 (AVX-512).
  *
- * The types are GNU vectors, so + - * / & | ^ ~ < <= == and mixing with a scalar (x * 2.0f) are the
- * language's own. What follows is only what the language lacks or compiles badly. A mask is an
- * integer vector of the same lane count with -1 for true and 0 for false, as comparisons make it.
+ * The types are GNU vectors, so the operators + - * / & | ^ ~ < <= == work on them, also mixed with
+ * a scalar (x * 2.0f). This file adds what the language lacks or compiles badly. A mask is an
+ * integer vector with the same number of lanes, -1 for true and 0 for false, as comparisons return
+ * it.
  *
- * The x86 built-ins are called by name instead of through <immintrin.h>: kernels that are compiled
- * while a program runs include this file, and that header alone costs a compiler a quarter of a
- * second. The two compilers spell a few of them differently; those stand side by side below.
+ * x86 built-ins are called directly instead of through <immintrin.h>: kernels that are compiled at
+ * run time include this file, and parsing that header would take a quarter of a second. Built-ins
+ * that gcc and clang spell differently have both forms below.
  *
- * Names: v_OP_TYPE, TYPE one of f32, f64, i32, i64. f32 and i32 have the same lane count, and so
- * have f64 and i64. Halves and brain floats are stored as uint16_t and computed as f32.
+ * Names: v_OP_TYPE, TYPE one of f32, f64, i32, i64. f32 and i32 have the same number of lanes, and
+ * so have f64 and i64. f16 and bf16 are stored as uint16_t and computed as f32.
  */
 #ifndef GRADUS_CPU_SIMD_H
 #define GRADUS_CPU_SIMD_H
@@ -45,12 +46,13 @@ typedef int32_t vi32_half __attribute__((vector_size(V_BYTES / 2)));
 typedef uint16_t vu16_half __attribute__((vector_size(V_BYTES / 2)));
 typedef short vi16_half __attribute__((vector_size(V_BYTES / 2)));
 
-/* A call would move vectors through memory and hide constants from the loop around it. */
+/* Always inlined: a call would pass vectors through memory and hide constants from the loop around
+ * it. */
 #define V_FN static inline __attribute__((always_inline, unused))
 
-/* ---- The same for every type: load, store, splat, select ------------------------------------- */
+/* ---- Operations of all types: load, store, splat, select ------------------------------------- */
 
-/* Addresses need no alignment. v_select takes a where the mask is set, else b. */
+/* Addresses may be unaligned. v_select returns a where the mask is set, else b. */
 #define V_DEFINE_BASICS(T, V, E, M)                                         \
     V_FN V v_load_##T(const E *p) {                                         \
         V v;                                                                \
@@ -66,14 +68,14 @@ V_DEFINE_BASICS(f64, vf64, double, vi64)
 V_DEFINE_BASICS(i32, vi32, int32_t, vi32)
 V_DEFINE_BASICS(i64, vi64, int64_t, vi64)
 
-/* ---- What the instruction sets differ in ----------------------------------------------------
+/* ---- Operations that depend on the instruction set -------------------------------------------
  *
- * v_load_part_T(p, n)     the first n lanes (0 <= n <= lanes), zeros after them; nothing beyond
- * v_store_part_T(p, v, n) p + n is touched in either
+ * v_load_part_T(p, n)     masked load: the first n lanes (0 <= n <= lanes), zeros after them
+ * v_store_part_T(p, v, n) masked store; neither accesses memory at p + n or after it
  * v_fma_T(a, b, c)        a*b + c, rounded once (AVX2, AVX-512, AArch64) or twice (SSE2)
  * v_sqrt_T                correctly rounded
- * v_pick_min_T(a, b)      a < b ? a : b, so b when either is NaN
- * v_pick_max_T(a, b)      a > b ? a : b, so b when either is NaN
+ * v_pick_min_T(a, b)      a < b ? a : b, so b if either is NaN
+ * v_pick_max_T(a, b)      a > b ? a : b, so b if either is NaN
  * v_floor_T, v_ceil_T, v_trunc_T, v_round_T (half to even); all keep the sign of zero
  * v_any_T(mask)           whether any lane of the mask is set (T i32 or i64)
  */
@@ -92,9 +94,9 @@ V_DEFINE_BASICS(i64, vi64, int64_t, vi64)
 V_DEFINE_PART(f32, vf32, float, V_PS, uint16_t)
 V_DEFINE_PART(f64, vf64, double, V_PD, uint8_t)
 
-#define V_ALL16   0xffff /* every lane of 16, of 8 */
+#define V_ALL16   0xffff /* masks of all 16 and of all 8 lanes */
 #define V_ALL8    0xff
-#define V_CURRENT 4 /* the rounding mode in force: to nearest, ties to even */
+#define V_CURRENT 4 /* the current rounding mode: to nearest, ties to even */
 
 V_FN vf32 v_fma_f32(vf32 a, vf32 b, vf32 c) {
     return __builtin_ia32_vfmaddps512_mask(a, b, c, V_ALL16, V_CURRENT);
@@ -135,10 +137,11 @@ V_FN int v_any_i64(vi64 m) { return v_any_i32((vi32)m); }
 
 #elif V_BYTES == 32
 
-/* Masked instructions read and write the chosen lanes alone, and fault on none of the others. */
+/* Masked instructions access only the selected lanes and cannot fault on the others. */
 #define V_IOTA_f32 ((vi32){0, 1, 2, 3, 4, 5, 6, 7})
 #define V_IOTA_f64 ((v_longs){0, 1, 2, 3})
-typedef long long v_longs __attribute__((vector_size(V_BYTES))); /* as the built-ins name vi64 */
+typedef long long v_longs
+    __attribute__((vector_size(V_BYTES))); /* the type that the built-ins take for vi64 */
 
 V_FN vf32 v_load_part_f32(const float *p, int n) {
     return __builtin_ia32_maskloadps256((const vf32 *)p, V_IOTA_f32 < n);
@@ -168,7 +171,7 @@ V_FN vf64 v_pick_max_f64(vf64 a, vf64 b) { return __builtin_ia32_maxpd256(a, b);
 V_FN int v_any_i32(vi32 m) { return __builtin_ia32_movmskps256((vf32)m) != 0; }
 V_FN int v_any_i64(vi64 m) { return __builtin_ia32_movmskpd256((vf64)m) != 0; }
 
-#else /* 16 bytes: the x86-64 baseline, and every other machine */
+#else /* 16 bytes: the x86-64 baseline and every other architecture */
 
 #define V_DEFINE_PART(T, V, E)                            \
     V_FN V v_load_part_##T(const E *p, int n) {           \
@@ -224,7 +227,7 @@ V_FN int v_any_i32(vi32 m) { return v_any_i64((vi64)m); }
 
 #endif /* V_BYTES */
 
-/* Integers use the same loads and stores, which move bits and look at none of them. */
+/* Integers use the loads and stores of floats, which move bits without interpreting them. */
 V_FN vi32 v_load_part_i32(const int32_t *p, int n) {
     return (vi32)v_load_part_f32((const float *)(const void *)p, n);
 }
@@ -238,7 +241,7 @@ V_FN void v_store_part_i64(int64_t *p, vi64 v, int n) {
     v_store_part_f64((double *)(void *)p, (vf64)v, n);
 }
 
-/* ---- Rounding to whole numbers --------------------------------------------------------------- */
+/* ---- Rounding to integers -------------------------------------------------------------------- */
 
 V_FN vf32 v_abs_f32(vf32 x) { return (vf32)((vi32)x & INT32_MAX); }
 V_FN vf64 v_abs_f64(vf64 x) { return (vf64)((vi64)x & INT64_MAX); }
@@ -262,14 +265,14 @@ V_DEFINE_ROUNDING(f64, vf64)
 
 #else
 
-/* Adding and taking away 2^23 (2^52) rounds what is smaller to a whole number, half to even; what
- * is not smaller is whole already, infinite or NaN. The other three step back by one where that
- * went the wrong way. */
-#define V_DEFINE_ROUNDING(T, V, M, whole)                        \
+/* Adding and subtracting 2^23 (2^52) rounds smaller numbers to an integer, half to even; all other
+ * numbers are integers already, infinite or NaN. floor, ceil and trunc correct the result by one
+ * where it was rounded in the wrong direction. */
+#define V_DEFINE_ROUNDING(T, V, M, magic)                        \
     V_FN V v_round_##T(V x) {                                    \
         V a = v_abs_##T(x);                                      \
-        V r = (a + whole) - whole;                               \
-        return v_select_##T(a < whole, v_copysign_##T(r, x), x); \
+        V r = (a + magic) - magic;                               \
+        return v_select_##T(a < magic, v_copysign_##T(r, x), x); \
     }                                                            \
     V_FN V v_floor_##T(V x) {                                    \
         V r = v_round_##T(x);                                    \
@@ -283,7 +286,7 @@ V_DEFINE_ROUNDING(f64, vf64, vi64, 0x1p52)
 
 #endif
 
-/* ---- Halves of a vector, and sums over the lanes --------------------------------------------- */
+/* ---- Halves of a vector, and horizontal sums ------------------------------------------------- */
 
 #if V_BYTES == 64
 #define V_LO(x) __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7)
@@ -300,8 +303,8 @@ V_DEFINE_ROUNDING(f64, vf64, vi64, 0x1p52)
 #define V_JOIN(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3)
 #endif
 
-/* The upper half is added to the lower until one lane is left, so that the order depends on the
- * lane count alone. */
+/* Adds the upper half to the lower one until one lane is left, so the order depends only on the
+ * number of lanes. */
 #if V_BYTES == 64
 V_FN float v_hsum_f32(vf32 v) {
     vf32_half h = V_LO(v) + V_HI(v);
@@ -325,15 +328,16 @@ V_FN double v_hsum_f64(vf64 v) { return v[0] + v[1]; }
 
 /* ---- Conversions ----------------------------------------------------------------------------
  *
- * To an integer truncates; what does not fit (or is NaN) gives what the machine gives. */
+ * Conversions to integers truncate; the result for NaN and for numbers out of range is
+ * undefined. */
 V_FN vf32 v_f32_from_i32(vi32 x) { return __builtin_convertvector(x, vf32); }
 V_FN vi32 v_i32_from_f32(vf32 x) { return __builtin_convertvector(x, vi32); }
 V_FN vf64 v_f64_from_i64(vi64 x) { return __builtin_convertvector(x, vf64); }
 V_FN vi64 v_i64_from_f64(vf64 x) { return __builtin_convertvector(x, vi64); }
 
-/* A vector of 32-bit lanes is two of 64-bit lanes: v_lo_f64 widens its first half, v_hi_f64 its
- * second, v_join_f32 rounds the two back into one. (gcc 12 splits the general conversion from 32 to
- * 64 bits in pieces, so there the instruction is called by name.) */
+/* A vector of 32-bit lanes corresponds to two of 64-bit lanes: v_lo_f64 widens its first half,
+ * v_hi_f64 its second, v_join_f32 rounds the two back into one. (gcc 12 splits the generic
+ * conversion from 32 to 64 bits into parts, so it gets built-ins.) */
 #if defined(__clang__) || !defined(__SSE2__)
 V_FN vf64 v_lo_f64(vf32 x) { return __builtin_convertvector(V_LO(x), vf64); }
 V_FN vf64 v_hi_f64(vf32 x) { return __builtin_convertvector(V_HI(x), vf64); }
@@ -346,7 +350,7 @@ V_FN vf64 v_hi_f64_i32(vi32 x) { return __builtin_convertvector(V_HI(x), vf64); 
 #elif V_BYTES == 32
 #define V_WIDEN_f32(half) __builtin_ia32_cvtps2pd256(half)
 #define V_WIDEN_i32(half) __builtin_ia32_cvtdq2pd256(half)
-#else /* takes the lower half of a whole vector */
+#else /* converts the lower half of a full vector */
 #define V_WIDEN_f32(half) __builtin_ia32_cvtps2pd(V_JOIN(half, half))
 #define V_WIDEN_i32(half) __builtin_ia32_cvtdq2pd(V_JOIN(half, half))
 #endif
@@ -367,10 +371,10 @@ V_FN vi32 v_join_i32(vf64 lo, vf64 hi) {
     return V_JOIN(a, b);
 }
 
-/* ---- Halves (f16) and brain floats (bf16) ---------------------------------------------------
+/* ---- f16 and bf16 ---------------------------------------------------------------------------
  *
- * Both are widened exactly and narrowed to nearest, ties to even. Denormals are kept; NaN stays
- * NaN, made quiet, with the bits of its payload that fit. All instruction sets give the same bits.
+ * Widening is exact, narrowing rounds to nearest, ties to even. Subnormals are kept; NaN stays NaN,
+ * made quiet, with the bits of its payload that fit. All instruction sets give the same bits.
  */
 #if V_BYTES == 64
 
@@ -388,8 +392,9 @@ V_FN vu16_half v_f16_from_f32(vf32 x) { return (vu16_half)__builtin_ia32_vcvtps2
 
 #else
 
-/* The bits moved into place read as the number times 2^-112, denormals too; a multiplication
- * mends that exactly. Exponent 31 (infinity, NaN) comes out at 2^16 and more. */
+/* Exponent and mantissa shifted into the position of an f32 are the number times 2^-112, also for
+ * subnormals; a multiplication corrects that exactly. Exponent 31 (infinity, NaN) results in 2^16
+ * and more. */
 V_FN vf32 v_f32_from_f16(vu16_half h) {
     vu32 w = __builtin_convertvector(h, vu32);
     vu32 sign = (w & 0x8000) << 16, size = (w & 0x7fff) << 13;
@@ -399,9 +404,9 @@ V_FN vf32 v_f32_from_f16(vu16_half h) {
     return (vf32)(bits | special | quiet | sign);
 }
 
-/* Adding half of the last place kept (less one where that place is even already) rounds in the
- * integers, and a carry walks into the exponent as it should. Below 2^-14 the places kept are those
- * of 2^-24, which is what a float near 0.5 keeps: the addition itself rounds. */
+/* Normal numbers are rounded in the integers: adding half of the last place kept (minus one if that
+ * place is even) rounds to even, and a carry propagates into the exponent. Numbers below 2^-14 keep
+ * multiples of 2^-24, as a float near 0.5 does, so adding 0.5 rounds them. */
 V_FN vu16_half v_f16_from_f32(vf32 x) {
     vu32 bits = (vu32)x, sign = (bits >> 16) & 0x8000, size = bits & 0x7fffffff;
     vu32 normal = (size - (112u << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
@@ -424,7 +429,8 @@ V_FN vu16_half v_bf16_from_f32(vf32 x) {
     return __builtin_convertvector((vu32)narrow >> 16, vu16_half);
 }
 
-/* Loads and stores of VF32_LANES such numbers, or the first n, as vf32; and whole arrays. */
+/* Loads and stores of VF32_LANES such numbers, or of the first n, as vf32; and conversions of
+ * arrays. */
 #define V_DEFINE_HALF(T)                                                                        \
     V_FN vf32 v_load_##T(const uint16_t *p) {                                                   \
         vu16_half h;                                                                            \

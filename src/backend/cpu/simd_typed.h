@@ -1,7 +1,8 @@
-/* simd_typed.h - vector code written once for several element types.
+/* simd_typed.h - macros for vector code that is written once for several dtypes.
  *
- * The including file defines one of FOR_F32, FOR_F64 and FOR_I64. Then TYPE is f32, E its element,
- * VEC its vector, MASK the integer vector of as many lanes, V(add) the function v_add_f32.
+ * The including file defines one of FOR_F32, FOR_F64 and FOR_I64. For FOR_F32, TYPE is f32, E the
+ * element, VEC the vector, MASK the integer vector with the same number of lanes, and V(add) the
+ * function v_add_f32.
  */
 #include "backend/cpu/isa.h"
 #include "backend/cpu/vmath.h"
@@ -31,11 +32,11 @@
 
 #if defined(FOR_F32) || defined(FOR_F64)
 #define IS_FLOAT 1
-#define LEAST    (-__builtin_inf())
+#define LOWEST   (-__builtin_inf())
 #define LARGEST  __builtin_inf()
 #else
 #define IS_FLOAT 0
-#define LEAST    INT64_MIN
+#define LOWEST   INT64_MIN
 #define LARGEST  INT64_MAX
 #endif
 
@@ -50,45 +51,45 @@
 #define TYPED__(name, type) TYPED_(name, type)
 #define TYPED(name)         TYPED__(name, TYPE) /* TYPED(gd_reducer) is gd_reducer_f32_avx2 */
 
-/* The numbers 0, 1, 2, ... of the lanes, and a vector turned by half, a quarter, ... of its lanes. */
+/* IOTA: the lane indices 0, 1, 2, ... ROTATE_n: a vector rotated by n lanes. */
 #if LANES == 16
 #define IOTA ((MASK){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
-#define TURN_8(v) \
+#define ROTATE_8(v) \
     __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
-#define TURN_4(v) \
+#define ROTATE_4(v) \
     __builtin_shufflevector(v, v, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3)
-#define TURN_2(v) \
+#define ROTATE_2(v) \
     __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1)
-#define TURN_1(v) \
+#define ROTATE_1(v) \
     __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0)
 #elif LANES == 8
-#define IOTA      ((MASK){0, 1, 2, 3, 4, 5, 6, 7})
-#define TURN_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
-#define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 0, 1)
-#define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0)
+#define IOTA        ((MASK){0, 1, 2, 3, 4, 5, 6, 7})
+#define ROTATE_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
+#define ROTATE_2(v) __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 0, 1)
+#define ROTATE_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0)
 #elif LANES == 4
-#define IOTA      ((MASK){0, 1, 2, 3})
-#define TURN_2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1)
-#define TURN_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 0)
+#define IOTA        ((MASK){0, 1, 2, 3})
+#define ROTATE_2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1)
+#define ROTATE_1(v) __builtin_shufflevector(v, v, 1, 2, 3, 0)
 #else
-#define IOTA      ((MASK){0, 1})
-#define TURN_1(v) __builtin_shufflevector(v, v, 1, 0)
+#define IOTA        ((MASK){0, 1})
+#define ROTATE_1(v) __builtin_shufflevector(v, v, 1, 0)
 #endif
-#ifndef TURN_8
-#define TURN_8(v) (v)
+#ifndef ROTATE_8
+#define ROTATE_8(v) (v)
 #endif
-#ifndef TURN_4
-#define TURN_4(v) (v)
+#ifndef ROTATE_4
+#define ROTATE_4(v) (v)
 #endif
-#ifndef TURN_2
-#define TURN_2(v) (v)
+#ifndef ROTATE_2
+#define ROTATE_2(v) (v)
 #endif
 
-/* The lanes of one vector put together. */
-#define ACROSS(v, COMBINE)                        \
-    do {                                          \
-        if (LANES > 8) v = COMBINE(v, TURN_8(v)); \
-        if (LANES > 4) v = COMBINE(v, TURN_4(v)); \
-        if (LANES > 2) v = COMBINE(v, TURN_2(v)); \
-        v = COMBINE(v, TURN_1(v));                \
+/* Combines all lanes of a vector; the result is in every lane. */
+#define REDUCE_LANES(v, COMBINE)                    \
+    do {                                            \
+        if (LANES > 8) v = COMBINE(v, ROTATE_8(v)); \
+        if (LANES > 4) v = COMBINE(v, ROTATE_4(v)); \
+        if (LANES > 2) v = COMBINE(v, ROTATE_2(v)); \
+        v = COMBINE(v, ROTATE_1(v));                \
     } while (0)

@@ -1,4 +1,5 @@
-/* softmax.h - softmax, log_softmax and their gradients over rows and over columns. */
+/* softmax.h - vectorized softmax, log_softmax and their gradients, along contiguous rows and along
+ * strided columns. */
 #ifndef GRADUS_CPU_SOFTMAX_H
 #define GRADUS_CPU_SOFTMAX_H
 
@@ -7,11 +8,11 @@
 
 #include "backend/cpu/isa.h"
 
-/* `logs`: log_softmax. Steps are in elements. */
+/* `logs` selects log_softmax. Strides (`step`) are in elements. */
 typedef struct gd_softmax_isa {
-    /* `rows` rows of n neighbours each. */
+    /* `rows` contiguous rows of n elements each. */
     void (*rows)(bool logs, int64_t rows, int64_t n, const void *x, void *y);
-    /* `cols` columns of n elements, `step` apart. */
+    /* `cols` neighbouring columns of n elements, `step` apart. */
     void (*columns)(bool logs, int64_t cols, int64_t n, int64_t step, const void *x, void *y);
     void (*grad_rows)(bool logs, int64_t rows, int64_t n, const void *gy, const void *y, void *gx);
     void (*grad_columns)(bool logs, int64_t cols, int64_t n, int64_t step, const void *gy,

@@ -1,4 +1,5 @@
-/* softmax_kernels.c - softmax and log_softmax on the CPU, seen as [outer][n][inner] around the axis. */
+/* softmax_kernels.c - softmax and log_softmax on the CPU. The tensor is seen as (outer, n, inner)
+ * around the softmax axis; inner == 1 is computed along rows, everything else along columns. */
 #include "backend/cpu/softmax.h"
 
 #include "core/pool.h"
@@ -6,8 +7,8 @@
 #include "gradus/ops.h"
 
 enum {
-    PIECE = 32768, /* elements of a piece of work for one thread, roughly */
-    COLUMNS = 512, /* columns of a piece, at least (or all there are) */
+    TASK_ELEMENTS = 32768, /* roughly */
+    MIN_TASK_COLUMNS = 512,
 };
 
 typedef struct {
@@ -16,41 +17,40 @@ typedef struct {
     const char *x, *y; /* gradient: gy and y */
     char *result;
     int64_t size, outer, n, inner;
-    int64_t per_piece; /* rows, or columns */
+    int64_t per_task; /* rows, or columns */
     bool grad;
-} job;
+} softmax_job;
 
-static void rows_piece(void *arg, int64_t piece) {
-    const job *j = arg;
-    int64_t first = piece * j->per_piece,
-            rows = j->outer - first < j->per_piece ? j->outer - first : j->per_piece;
+static void softmax_rows_task(void *arg, int64_t task) {
+    const softmax_job *j = arg;
+    int64_t first = task * j->per_task,
+            rows = j->outer - first < j->per_task ? j->outer - first : j->per_task;
     int64_t at = first * j->n * j->size;
     if (j->grad) j->isa->grad_rows(j->logs, rows, j->n, j->x + at, j->y + at, j->result + at);
     else j->isa->rows(j->logs, rows, j->n, j->x + at, j->result + at);
 }
 
-static void columns_piece(void *arg, int64_t piece) {
-    const job *j = arg;
-    int64_t chunks = (j->inner + j->per_piece - 1) / j->per_piece,
-            col = piece % chunks * j->per_piece;
-    int64_t cols = j->inner - col < j->per_piece ? j->inner - col : j->per_piece;
-    int64_t at = (piece / chunks * j->n * j->inner + col) * j->size;
+static void softmax_columns_task(void *arg, int64_t task) {
+    const softmax_job *j = arg;
+    int64_t chunks = (j->inner + j->per_task - 1) / j->per_task, col = task % chunks * j->per_task;
+    int64_t cols = j->inner - col < j->per_task ? j->inner - col : j->per_task;
+    int64_t at = (task / chunks * j->n * j->inner + col) * j->size;
     if (j->grad)
         j->isa->grad_columns(j->logs, cols, j->n, j->inner, j->x + at, j->y + at, j->result + at);
     else j->isa->columns(j->logs, cols, j->n, j->inner, j->x + at, j->result + at);
 }
 
-static gd_status run(const gd_kernel_call *k, int64_t axis, bool logs, bool grad) {
+static gd_status run_softmax(const gd_kernel_call *k, int64_t axis, bool logs, bool grad) {
     const gd_view *x = &k->in[0];
-    job j = {.logs = logs,
-             .grad = grad,
-             .x = x->data,
-             .y = grad ? k->in[1].data : NULL,
-             .result = k->out[0].data,
-             .size = (int64_t)gd_dtype_size(x->dtype),
-             .outer = 1,
-             .n = 1,
-             .inner = 1};
+    softmax_job j = {.logs = logs,
+                     .grad = grad,
+                     .x = x->data,
+                     .y = grad ? k->in[1].data : NULL,
+                     .result = k->out[0].data,
+                     .size = (int64_t)gd_dtype_size(x->dtype),
+                     .outer = 1,
+                     .n = 1,
+                     .inner = 1};
     j.isa = x->dtype == GD_F32 ? GD_ISA_CALL(gd_softmax_f32) : GD_ISA_CALL(gd_softmax_f64);
     int at = (int)(axis < 0 ? axis + x->rank : axis);
     for (int d = 0; d < x->rank; d++) {
@@ -59,11 +59,14 @@ static gd_status run(const gd_kernel_call *k, int64_t axis, bool logs, bool grad
         else j.inner *= x->dims[d];
     }
     if (j.inner == 1) {
-        j.per_piece = j.n < PIECE ? PIECE / j.n : 1;
-        gd_parallel_for((j.outer + j.per_piece - 1) / j.per_piece, rows_piece, &j);
+        j.per_task = j.n < TASK_ELEMENTS ? TASK_ELEMENTS / j.n : 1;
+        gd_parallel_for((j.outer + j.per_task - 1) / j.per_task, softmax_rows_task, &j);
     } else {
-        j.per_piece = PIECE / j.n > COLUMNS ? PIECE / j.n / COLUMNS * COLUMNS : COLUMNS;
-        gd_parallel_for(j.outer * ((j.inner + j.per_piece - 1) / j.per_piece), columns_piece, &j);
+        j.per_task = TASK_ELEMENTS / j.n > MIN_TASK_COLUMNS
+                         ? TASK_ELEMENTS / j.n / MIN_TASK_COLUMNS * MIN_TASK_COLUMNS
+                         : MIN_TASK_COLUMNS;
+        gd_parallel_for(j.outer * ((j.inner + j.per_task - 1) / j.per_task), softmax_columns_task,
+                        &j);
     }
     return GD_OK;
 }
@@ -73,7 +76,7 @@ static gd_status run(const gd_kernel_call *k, int64_t axis, bool logs, bool grad
  */
 static gd_status softmax_rows_run(gd_kernel_call *k) {
     const gd_softmax_options *o = k->attrs;
-    return run(k, o->axis, false, false);
+    return run_softmax(k, o->axis, false, false);
 }
 
 /*kernel log_softmax.rows  rank 10  wide
@@ -81,7 +84,7 @@ static gd_status softmax_rows_run(gd_kernel_call *k) {
  */
 static gd_status log_softmax_rows_run(gd_kernel_call *k) {
     const gd_log_softmax_options *o = k->attrs;
-    return run(k, o->axis, true, false);
+    return run_softmax(k, o->axis, true, false);
 }
 
 /*kernel softmax_grad.rows  rank 10  wide
@@ -89,7 +92,7 @@ static gd_status log_softmax_rows_run(gd_kernel_call *k) {
  */
 static gd_status softmax_grad_rows_run(gd_kernel_call *k) {
     const gd_softmax_grad_options *o = k->attrs;
-    return run(k, o->axis, false, true);
+    return run_softmax(k, o->axis, false, true);
 }
 
 /*kernel log_softmax_grad.rows  rank 10  wide
@@ -97,7 +100,7 @@ static gd_status softmax_grad_rows_run(gd_kernel_call *k) {
  */
 static gd_status log_softmax_grad_rows_run(gd_kernel_call *k) {
     const gd_log_softmax_grad_options *o = k->attrs;
-    return run(k, o->axis, true, true);
+    return run_softmax(k, o->axis, true, true);
 }
 
 #include "softmax_kernels.gen.h"

@@ -1,39 +1,39 @@
-/* softmax_template.h - softmax of one element type (see softmax.h and simd_typed.h).
+/* softmax_template.h - softmax for one dtype (see softmax.h and simd_typed.h).
  *
- * A row is read three times: for its maximum, for the sum of exponentials (which softmax stores),
- * and to write the result; rows of usual lengths stay in the cache. Sums of long rows go on in f64
- * from block to block.
+ * Along a row it makes three passes: the maximum; the sum of exponentials, which softmax also
+ * stores; and the scaled result. Rows of usual length stay in cache. The sums of blocks of a long
+ * row accumulate in f64.
  */
 #include "backend/cpu/simd_typed.h"
 #include "backend/cpu/softmax.h"
 
 enum { BLOCK = 4096 };
 
-/* Calls DO(i, LOAD, STORE) for each vector of n elements from `i` on; the last may be a part. */
+/* Runs DO(LOAD, STORE, KEEP) for each vector of n elements; the last one may be partial. */
 #define LOAD_ALL(p)      V(load)(p)
 #define STORE_ALL(p, v)  V(store)(p, v)
-#define LOAD_LEFT(p)     V(load_part)(p, left)
-#define STORE_LEFT(p, v) V(store_part)(p, v, left)
+#define LOAD_TAIL(p)     V(load_part)(p, left)
+#define STORE_TAIL(p, v) V(store_part)(p, v, left)
 #define EACH_VECTOR(n, DO)                        \
     do {                                          \
         int64_t i = 0;                            \
         for (; i + LANES <= (n); i += LANES) {    \
-            DO(LOAD_ALL, STORE_ALL, ITSELF);      \
+            DO(LOAD_ALL, STORE_ALL, MASK_NONE);   \
         }                                         \
         if (i < (n)) {                            \
             int left = (int)((n)-i);              \
-            DO(LOAD_LEFT, STORE_LEFT, ONLY_LEFT); \
+            DO(LOAD_TAIL, STORE_TAIL, MASK_TAIL); \
         }                                         \
     } while (0)
-#define ITSELF(v, fill)    (v)
-#define ONLY_LEFT(v, fill) V(select)(IOTA < left, v, V(splat)((E)(fill)))
+#define MASK_NONE(v, fill) (v)
+#define MASK_TAIL(v, fill) V(select)(IOTA < left, v, V(splat)((E)(fill)))
 
-static E across_max(VEC v) {
-    ACROSS(v, V(max));
+static E max_lanes(VEC v) {
+    REDUCE_LANES(v, V(max));
     return v[0];
 }
-static E across_sum(VEC v) {
-    ACROSS(v, V(add));
+static E sum_lanes(VEC v) {
+    REDUCE_LANES(v, V(add));
     return v[0];
 }
 
@@ -42,19 +42,19 @@ static E across_sum(VEC v) {
 static E row_max(const E *x, int64_t n) {
     VEC a[4];
     int64_t i = 0;
-    for (int k = 0; k < 4; k++) a[k] = V(splat)((E)LEAST);
+    for (int k = 0; k < 4; k++) a[k] = V(splat)((E)LOWEST);
     for (; i + 4 * LANES <= n; i += 4 * LANES)
         for (int k = 0; k < 4; k++) a[k] = V(max)(a[k], V(load)(x + i + k * LANES));
     for (; i + LANES <= n; i += LANES) a[0] = V(max)(a[0], V(load)(x + i));
     if (i < n) {
         int left = (int)(n - i);
-        a[1] = V(max)(a[1], ONLY_LEFT(LOAD_LEFT(x + i), LEAST));
+        a[1] = V(max)(a[1], MASK_TAIL(LOAD_TAIL(x + i), LOWEST));
     }
-    return across_max(V(max)(V(max)(a[0], a[1]), V(max)(a[2], a[3])));
+    return max_lanes(V(max)(V(max)(a[0], a[1]), V(max)(a[2], a[3])));
 }
 
-/* The sum of exp(x - m) of a block, stored in y unless `logs`. */
-static inline E block_exp(bool logs, int64_t n, const E *x, E m, E *y) {
+/* The sum of exp(x - m) over a block; stores the exponentials in y unless `logs`. */
+static inline E exp_block(bool logs, int64_t n, const E *x, E m, E *y) {
     VEC from = V(splat)(m), a = V(splat)(0), b = a;
     int64_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
@@ -71,11 +71,11 @@ static inline E block_exp(bool logs, int64_t n, const E *x, E m, E *y) {
     }
     if (i < n) {
         int left = (int)(n - i);
-        VEC v = V(exp)(LOAD_LEFT(x + i) - from);
-        if (!logs) STORE_LEFT(y + i, v);
-        b += ONLY_LEFT(v, 0);
+        VEC v = V(exp)(LOAD_TAIL(x + i) - from);
+        if (!logs) STORE_TAIL(y + i, v);
+        b += MASK_TAIL(v, 0);
     }
-    return across_sum(a + b);
+    return sum_lanes(a + b);
 }
 
 static void softmax_row(bool logs, int64_t n, const E *x, E *y) {
@@ -83,8 +83,8 @@ static void softmax_row(bool logs, int64_t n, const E *x, E *y) {
     double sum = 0;
     for (int64_t b = 0; b < n; b += BLOCK) {
         int64_t count = n - b < BLOCK ? n - b : BLOCK;
-        sum += logs ? block_exp(true, count, x + b, m, y + b)
-                    : block_exp(false, count, x + b, m, y + b);
+        sum += logs ? exp_block(true, count, x + b, m, y + b)
+                    : exp_block(false, count, x + b, m, y + b);
     }
     VEC by = V(splat)((E)(logs ? __builtin_log(sum) : 1 / sum)), from = V(splat)(m);
 #define SCALE(LOAD, STORE, KEEP)    STORE(y + i, LOAD(y + i) * by)
@@ -97,8 +97,8 @@ static void softmax_rows(bool logs, int64_t rows, int64_t n, const void *x, void
     for (int64_t r = 0; r < rows; r++) softmax_row(logs, n, (const E *)x + r * n, (E *)y + r * n);
 }
 
-/* What a row of gradients is measured against: the sum of gy y, for logs that of gy. */
-static inline E block_dot(bool logs, int64_t n, const E *gy, const E *y) {
+/* The sum that the gradient of a row subtracts: of gy * y, or of gy for log_softmax. */
+static inline E dot_block(bool logs, int64_t n, const E *gy, const E *y) {
     VEC a = V(splat)(0), b = a;
     int64_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
@@ -112,11 +112,11 @@ static inline E block_dot(bool logs, int64_t n, const E *gy, const E *y) {
         i += LANES;
     }
     if (i < n) {
-        int left = (int)(n - i); /* what is beyond the part is 0 */
-        VEC v = LOAD_LEFT(gy + i);
-        b += logs ? v : v * LOAD_LEFT(y + i);
+        int left = (int)(n - i); /* masked-off lanes load as 0 */
+        VEC v = LOAD_TAIL(gy + i);
+        b += logs ? v : v * LOAD_TAIL(y + i);
     }
-    return across_sum(a + b);
+    return sum_lanes(a + b);
 }
 
 static void softmax_grad_row(bool logs, int64_t n, const E *gy, const E *y, E *gx) {
@@ -124,13 +124,13 @@ static void softmax_grad_row(bool logs, int64_t n, const E *gy, const E *y, E *g
     for (int64_t b = 0; b < n; b += BLOCK) {
         int64_t count = n - b < BLOCK ? n - b : BLOCK;
         dot +=
-            logs ? block_dot(true, count, gy + b, y + b) : block_dot(false, count, gy + b, y + b);
+            logs ? dot_block(true, count, gy + b, y + b) : dot_block(false, count, gy + b, y + b);
     }
     VEC s = V(splat)((E)dot);
-#define PULL(LOAD, STORE, KEEP)      STORE(gx + i, (LOAD(gy + i) - s) * LOAD(y + i))
-#define PULL_LOGS(LOAD, STORE, KEEP) STORE(gx + i, LOAD(gy + i) - V(exp)(LOAD(y + i)) * s)
-    if (logs) EACH_VECTOR(n, PULL_LOGS);
-    else EACH_VECTOR(n, PULL);
+#define ROW_GRAD(LOAD, STORE, KEEP)     STORE(gx + i, (LOAD(gy + i) - s) * LOAD(y + i))
+#define LOG_ROW_GRAD(LOAD, STORE, KEEP) STORE(gx + i, LOAD(gy + i) - V(exp)(LOAD(y + i)) * s)
+    if (logs) EACH_VECTOR(n, LOG_ROW_GRAD);
+    else EACH_VECTOR(n, ROW_GRAD);
 }
 
 static void softmax_grad_rows(bool logs, int64_t rows, int64_t n, const void *gy, const void *y,
@@ -141,17 +141,19 @@ static void softmax_grad_rows(bool logs, int64_t rows, int64_t n, const void *gy
 
 /* --- columns ------------------------------------------------------------------------------------
  *
- * Rows of a tensor often lie a power of two apart, where caches keep but a few of them: so elements
- * of short columns are kept in a buffer. Long columns are read twice instead; on the way, the sum
- * follows the maximum as it grows.
+ * Rows of a tensor are often a power of two apart and then map to the same cache sets. The elements
+ * of short columns are therefore kept in a buffer. Long columns are read twice instead: online
+ * softmax, which rescales the sum whenever the maximum grows, needs a single pass before the one
+ * that writes.
  */
 
 enum {
-    KEPT = 512,  /* vectors that the buffer holds */
-    CHUNK = 512, /* long columns worked on together */
+    KEPT = 512,  /* capacity of the buffer in vectors */
+    CHUNK = 512, /* long columns that are computed together */
 };
 
-/* `width` vectors of columns (the last one `left` lanes of it), n at most KEPT / width. */
+/* Softmax of `width` vectors of columns; the last vector has `left` lanes. n is at most KEPT /
+ * width. */
 static inline __attribute__((always_inline)) void
 short_columns(bool logs, int width, int left, int64_t n, int64_t step, const E *x, E *y) {
     VEC m[4], sum[4], by[4];
@@ -162,7 +164,7 @@ short_columns(bool logs, int width, int left, int64_t n, int64_t step, const E *
         if ((k) + 1 < width || left == LANES) V(store)(p, v); \
         else V(store_part)(p, v, left);                       \
     } while (0)
-    for (int k = 0; k < width; k++) m[k] = V(splat)((E)LEAST), sum[k] = V(splat)(0);
+    for (int k = 0; k < width; k++) m[k] = V(splat)((E)LOWEST), sum[k] = V(splat)(0);
     for (int64_t t = 0; t < n; t++)
         for (int k = 0; k < width; k++) {
             VEC v = LOAD_AT(x + t * step + k * LANES, k);
@@ -183,29 +185,30 @@ short_columns(bool logs, int width, int left, int64_t n, int64_t step, const E *
         }
 }
 
-/* A larger maximum shrinks what was summed before: sum exp(m - x) + 1, else sum + exp(x - m). */
+/* Online softmax: sum = sum * exp(m - x) + 1 if x is a new maximum, else sum + exp(x - m). */
 static inline void long_columns(bool logs, int64_t cols, int64_t n, int64_t step, const E *x,
                                 E *y) {
     VEC m[CHUNK / LANES], sum[CHUNK / LANES], one = V(splat)(1);
     int64_t vectors = (cols + LANES - 1) / LANES;
-    for (int64_t k = 0; k < vectors; k++) m[k] = V(splat)((E)LEAST), sum[k] = V(splat)(0);
+    for (int64_t k = 0; k < vectors; k++) m[k] = V(splat)((E)LOWEST), sum[k] = V(splat)(0);
     for (int64_t t = 0; t < n; t++)
         for (int64_t k = 0; k < vectors; k++) {
             int left = cols - k * LANES < LANES ? (int)(cols - k * LANES) : LANES;
-            VEC v = LOAD_LEFT(x + t * step + k * LANES);
+            VEC v = LOAD_TAIL(x + t * step + k * LANES);
             VEC e = V(select)(v == m[k], one, V(exp)(-V(abs)(v - m[k])));
             sum[k] = V(select)(v > m[k], sum[k] * e + one, sum[k] + e);
             m[k] = V(max)(m[k], v);
         }
-    for (int64_t k = 0; k < vectors; k++) { /* inf - inf is no number, as it would be in the sum */
+    for (int64_t k = 0; k < vectors;
+         k++) { /* an infinite maximum gives NaN, as inf - inf would in the sum */
         sum[k] += (m[k] - m[k]);
         sum[k] = logs ? V(log)(sum[k]) : one / sum[k];
     }
     for (int64_t t = 0; t < n; t++)
         for (int64_t k = 0; k < vectors; k++) {
             int left = cols - k * LANES < LANES ? (int)(cols - k * LANES) : LANES;
-            VEC v = LOAD_LEFT(x + t * step + k * LANES) - m[k];
-            STORE_LEFT(y + t * step + k * LANES, logs ? v - sum[k] : V(exp)(v) * sum[k]);
+            VEC v = LOAD_TAIL(x + t * step + k * LANES) - m[k];
+            STORE_TAIL(y + t * step + k * LANES, logs ? v - sum[k] : V(exp)(v) * sum[k]);
         }
 }
 
@@ -238,18 +241,18 @@ static inline void grad_columns(bool logs, int64_t cols, int64_t n, int64_t step
     for (int64_t t = 0; t < n; t++)
         for (int64_t k = 0; k < vectors; k++) {
             int left = cols - k * LANES < LANES ? (int)(cols - k * LANES) : LANES;
-            VEC g = LOAD_LEFT(gy + t * step + k * LANES);
-            sum[k] += logs ? g : g * LOAD_LEFT(y + t * step + k * LANES);
+            VEC g = LOAD_TAIL(gy + t * step + k * LANES);
+            sum[k] += logs ? g : g * LOAD_TAIL(y + t * step + k * LANES);
         }
     for (int64_t t = 0; t < n; t++)
         for (int64_t k = 0; k < vectors; k++) {
             int left = cols - k * LANES < LANES ? (int)(cols - k * LANES) : LANES;
-            VEC g = LOAD_LEFT(gy + t * step + k * LANES), v = LOAD_LEFT(y + t * step + k * LANES);
-            STORE_LEFT(gx + t * step + k * LANES, logs ? g - V(exp)(v) * sum[k] : (g - sum[k]) * v);
+            VEC g = LOAD_TAIL(gy + t * step + k * LANES), v = LOAD_TAIL(y + t * step + k * LANES);
+            STORE_TAIL(gx + t * step + k * LANES, logs ? g - V(exp)(v) * sum[k] : (g - sum[k]) * v);
         }
 }
 
-/* Fewer columns together where they are long, so that the second reading finds them in the cache. */
+/* Long columns are computed in smaller chunks, so that the second pass finds them in cache. */
 static void softmax_grad_columns(bool logs, int64_t cols, int64_t n, int64_t step, const void *gy,
                                  const void *y, void *gx) {
     int64_t chunk = n <= 64 ? CHUNK : 4 * LANES;

@@ -1,14 +1,14 @@
-/* sorting_line.h - sorts items, and finds the smallest ones; included once for each kind of item.
+/* sorting_line.h - sorts items and finds the smallest ones; included once for each kind of item.
  *
- * The includer defines
+ * The including file defines
  *   ITEM          the type of an item, which holds a key and its position
- *   KEY(item)     its key, an unsigned number of type KEY_TYPE
- *   LESS(a, b)    by key, then by position: no two items are equal
- *   NAME(name)    the name of a function for this kind
+ *   KEY(item)     its key, an unsigned integer of type KEY_TYPE
+ *   LESS(a, b)    compares by key, then by position: no two items are equal
+ *   NAME(name)    forms a function name for this kind
  */
 
-/* Short lines: insertion. */
-static void NAME(sort_few)(ITEM *items, int64_t n) {
+/* For short lines. */
+static void NAME(insertion_sort)(ITEM *items, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
         ITEM item = items[i];
         int64_t at = i;
@@ -17,12 +17,12 @@ static void NAME(sort_few)(ITEM *items, int64_t n) {
     }
 }
 
-/* By the bytes of the key, the lowest first; each pass keeps the order of the one before. Items with
- * equal keys come in the order of their positions. The result is in `items` or in `spare`, which has as much room. */
-static ITEM *NAME(sort)(ITEM *items, ITEM *spare, int64_t n, int key_bytes) {
+/* LSD radix sort by the bytes of the key. It is stable, so items with equal keys stay in the order
+ * of their positions. The result is in `items` or in `buffer`, which has the same size. */
+static ITEM *NAME(radix_sort)(ITEM *items, ITEM *buffer, int64_t n, int key_bytes) {
     uint32_t counts[8][256];
     if (n < 64) {
-        NAME(sort_few)(items, n);
+        NAME(insertion_sort)(items, n);
         return items;
     }
     memset(counts, 0, (size_t)key_bytes * sizeof counts[0]);
@@ -30,25 +30,25 @@ static ITEM *NAME(sort)(ITEM *items, ITEM *spare, int64_t n, int key_bytes) {
         for (int b = 0; b < key_bytes; b++) counts[b][KEY(items[i]) >> 8 * b & 255]++;
     for (int b = 0; b < key_bytes; b++) {
         uint32_t at = 0, *count = counts[b];
-        if (count[KEY(items[0]) >> 8 * b & 255] == n) continue; /* the same in all */
+        if (count[KEY(items[0]) >> 8 * b & 255] == n) continue; /* all items have the same byte */
         for (int i = 0; i < 256; i++) {
             uint32_t c = count[i];
             count[i] = at;
             at += c;
         }
-        for (int64_t i = 0; i < n; i++) spare[count[KEY(items[i]) >> 8 * b & 255]++] = items[i];
+        for (int64_t i = 0; i < n; i++) buffer[count[KEY(items[i]) >> 8 * b & 255]++] = items[i];
         ITEM *t = items;
-        items = spare;
-        spare = t;
+        items = buffer;
+        buffer = t;
     }
     return items;
 }
 
-/* Keeps the k smallest of `*count` items, sorted; what is offered later stands behind all equal keys
- * that are there. Returns the largest key that was kept. */
-static KEY_TYPE NAME(keep_smallest)(ITEM *kept, ITEM *spare, int64_t *count, int64_t k,
+/* Keeps the k smallest of `*count` items, sorted. Items that are added later come after all equal
+ * keys. Returns the largest key that was kept. */
+static KEY_TYPE NAME(keep_smallest)(ITEM *kept, ITEM *buffer, int64_t *count, int64_t k,
                                     int key_bytes) {
-    ITEM *sorted = NAME(sort)(kept, spare, *count, key_bytes);
+    ITEM *sorted = NAME(radix_sort)(kept, buffer, *count, key_bytes);
     if (sorted != kept) memcpy(kept, sorted, (size_t)k * sizeof *kept);
     *count = k;
     return KEY(kept[k - 1]);

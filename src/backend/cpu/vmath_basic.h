@@ -6,10 +6,10 @@
 
 /* ---- Polynomials ----------------------------------------------------------------------------- */
 
-/* c[0] + c[1] x + ... + c[n-1] x^(n-1) by Horner's rule. A long one is cut into its even and odd
- * terms, Horner's rule in x^2 each: one more product, but the chains of steps that wait for each
- * other are half as long. n and c are constants at every call, so that the loops unroll and the
- * coefficients stay in registers. */
+/* c[0] + c[1] x + ... + c[n-1] x^(n-1) by Horner's rule. A long polynomial is split into its even
+ * and odd terms, each evaluated by Horner's rule in x^2: one more multiplication, but the
+ * dependency chains are half as long. n and c are constants in every caller, so the loops unroll
+ * and the coefficients stay in registers. */
 #define V_DEFINE_POLY(T, V, E)                                                                    \
     V_FN V v_horner_##T(V x, const E *c, int n, int step) {                                       \
         V sum = v_splat_##T(c[n - 1]);                                                            \
@@ -29,7 +29,7 @@ V_DEFINE_POLY(f64, vf64, double)
 #define V_POLY_F32(x, coeffs) v_poly_f32(x, coeffs, V_COUNT(coeffs))
 #define V_POLY_F64(x, coeffs) v_poly_f64(x, coeffs, V_COUNT(coeffs))
 
-/* ---- Comparisons and logic: the same for all four types -------------------------------------- */
+/* ---- Comparisons and logic of all four types ------------------------------------------------- */
 
 #define V_TRUTH(T, V, M, mask) ((V)((mask) & (M)v_splat_##T(1)))
 
@@ -53,11 +53,11 @@ V_DEFINE_LOGIC(i64, vi64, vi64)
 
 /* ---- Arithmetic of floats --------------------------------------------------------------------
  *
- * max and min give NaN when either side is NaN. sign gives 0 for zeros and NaN, as PyTorch does.
- * (abs, copysign, fma, sqrt, floor, ceil, round and trunc stand in simd.h.)
+ * max and min return NaN if either operand is NaN. sign returns 0 for zeros and NaN, as PyTorch
+ * does. (abs, copysign, fma, sqrt, floor, ceil, round and trunc are in simd.h.)
  *
- * floor_divide and remainder follow PyTorch: both start from the exact fmod, the remainder takes
- * the divisor's sign, and the quotient is the whole number nearest (a - remainder)/b. */
+ * floor_divide and remainder follow PyTorch: both start from the exact fmod, the remainder has the
+ * sign of the divisor, and the quotient is the integer nearest to (a - remainder)/b. */
 #define V_DEFINE_ARITHMETIC(T, V, M)                                                     \
     V_FN V v_add_##T(V a, V b) { return a + b; }                                         \
     V_FN V v_sub_##T(V a, V b) { return a - b; }                                         \
@@ -82,10 +82,10 @@ V_DEFINE_LOGIC(i64, vi64, vi64)
         V r = v_fmod_##T(a, b), quotient = a / b;                                        \
         M step = (r != 0) & ((b < 0) ^ (r < 0));                                         \
         V q = (a - r) / b - V_TRUTH(T, V, M, step);                                      \
-        V whole = v_floor_##T(q);                                                        \
-        whole += V_TRUTH(T, V, M, q - whole > 0.5f);                                     \
-        whole = v_select_##T(q == 0, v_copysign_##T((V){0}, quotient), whole);           \
-        return v_select_##T(b == 0, quotient, whole);                                    \
+        V nearest = v_floor_##T(q);                                                      \
+        nearest += V_TRUTH(T, V, M, q - nearest > 0.5f);                                 \
+        nearest = v_select_##T(q == 0, v_copysign_##T((V){0}, quotient), nearest);       \
+        return v_select_##T(b == 0, quotient, nearest);                                  \
     }
 
 #define V_INF_f32 __builtin_inff()
@@ -93,10 +93,10 @@ V_DEFINE_LOGIC(i64, vi64, vi64)
 #define V_NAN_f32 __builtin_nanf("")
 #define V_NAN_f64 __builtin_nan("")
 
-/* fmod is exact whatever the operands. In double precision the quotient of two floats cannot round
- * up to a whole number while it is below 2^28, and quotient times divisor has no more than 53 bits:
- * so one division, one product and one difference give the remainder itself. Longer quotients, and
- * a divisor that is 0, go to libm lane by lane. */
+/* fmod is exact for all operands. In double precision the quotient of two floats cannot round up to
+ * an integer while it is below 2^28, and quotient times divisor has at most 53 bits, so one
+ * division, one multiplication and one subtraction give the exact remainder. Larger quotients, and
+ * a divisor of 0, are computed by libm lane by lane. */
 V_FN vf64 v_fmod_short_f64(vf64 a, vf64 b) { return a - v_trunc_f64(a / b) * b; }
 
 static __attribute__((noinline, unused)) vf32 v_fmod_lanes_f32(vf32 a, vf32 b, vf32 r, vi32 mask) {

@@ -1,36 +1,36 @@
 /* vmath_f32.h - exp, log, tanh, erf and their families in single precision (see vmath.h).
  *
- * Each function reduces its argument to a small range, evaluates a polynomial, and puts the
- * pieces back together; constants that stand in two parts (_HI, _LO) have a first part short enough
- * for exact products. Coefficients are minimax fits over the ranges named beside them.
+ * Each function reduces its argument to a small range, evaluates a minimax polynomial and
+ * reconstructs the result. Constants in two parts (_HI, _LO) have a first part with so few bits
+ * that products with it are exact. The ranges and errors of the polynomials are given beside them.
  *
- * Whole numbers that are put into exponents are unsigned and wrap: -1 is 2^32 - 1, and lanes of NaN
- * may hold anything.
+ * Integers that are added to exponents are unsigned and wrap: -1 is 2^32 - 1. Lanes of NaN may hold
+ * any integer.
  */
 #ifndef GRADUS_CPU_VMATH_F32_H
 #define GRADUS_CPU_VMATH_F32_H
 
 #include "vmath_basic.h"
 
-#define V_LN2_HI_F32 0.693359375f    /* 9 bits: its product with an exponent is exact */
-#define V_LN2_LO_F32 -2.12194440e-4f /* the rest of ln 2 */
-#define V_LOG2E_F32  1.44269504f     /* 1 / ln 2 */
-#define V_WHOLE_F32  0x1.8p23f       /* adding it rounds to whole, bits end in the integer */
+#define V_LN2_HI_F32      0.693359375f    /* 9 bits: its product with an exponent is exact */
+#define V_LN2_LO_F32      -2.12194440e-4f /* ln 2 - V_LN2_HI_F32 */
+#define V_LOG2E_F32       1.44269504f     /* 1 / ln 2 */
+#define V_ROUND_MAGIC_F32 0x1.8p23f /* adding it rounds to an integer, which is in the low bits */
 
-/* ---- exp and what is made of it -------------------------------------------------------------- */
+/* ---- exp and functions based on it ----------------------------------------------------------- */
 
-/* The whole number nearest to x * by (below 2^22 in size) as a float and, through *n, an integer.
+/* The integer nearest to x * by (below 2^22 in magnitude), as a float and, in *n, as an integer.
  */
 V_FN vf32 v_nearest_f32(vf32 x, float by, vu32 *n) {
-    vf32 t = v_fma_f32(x, v_splat_f32(by), v_splat_f32(V_WHOLE_F32));
-    *n = (vu32)t - (vu32)v_splat_f32(V_WHOLE_F32);
-    return t - V_WHOLE_F32;
+    vf32 t = v_fma_f32(x, v_splat_f32(by), v_splat_f32(V_ROUND_MAGIC_F32));
+    *n = (vu32)t - (vu32)v_splat_f32(V_ROUND_MAGIC_F32);
+    return t - V_ROUND_MAGIC_F32;
 }
 
 /* 2^n for -126 <= n <= 127. */
 V_FN vf32 v_power2_f32(vu32 n) { return (vf32)((n + 127) << 23); }
 
-/* x * 2^n for |n| <= 250: the first of the two steps is exact, so that a denormal result is rounded
+/* x * 2^n for |n| <= 250, in two steps. The first step is exact, so a subnormal result is rounded
  * once. */
 V_FN vf32 v_scale_f32(vf32 x, vu32 n) {
     vu32 half = (vu32)((vi32)n >> 1);
@@ -56,7 +56,7 @@ V_FN vf32 v_exp_core_f32(vf32 r) {
     return v_fma_f32(v_fma_f32(v_exp_tail_f32(r), r, one), r, one);
 }
 
-/* Beyond the clamps the result is 0 or infinite anyway; NaN passes them. */
+/* Outside of the clamped range the result is 0 or infinite; NaN passes through. */
 V_FN vf32 v_exp_f32(vf32 x) {
     x = v_pick_max_f32(v_splat_f32(-104.0f), v_pick_min_f32(v_splat_f32(89.0f), x));
     vu32 n;
@@ -75,8 +75,8 @@ V_FN vf32 v_exp2_f32(vf32 x) {
     return v_scale_f32(V_POLY_F32(r, c), n);
 }
 
-/* 2^n (e^r - 1) + (2^n - 1), halved on the way because 2^128 is no number. Where x is tiny it is
- * the result, sign of zero included. */
+/* 2^n (e^r - 1) + (2^n - 1), computed as twice its half because 2^128 overflows. For tiny x the
+ * result is x, which keeps the sign of zero. */
 V_FN vf32 v_expm1_f32(vf32 x) {
     vf32 y = v_pick_max_f32(v_splat_f32(-20.0f), v_pick_min_f32(v_splat_f32(89.0f), x));
     vu32 n;
@@ -86,7 +86,7 @@ V_FN vf32 v_expm1_f32(vf32 x) {
     return v_select_f32(v_abs_f32(x) < 0x1p-25f, x, y + y);
 }
 
-/* e^|x|/2, from which sinh and cosh follow. Infinite only where they are. */
+/* e^|x|/2, for sinh and cosh; infinite only if they are. */
 V_FN vf32 v_half_exp_f32(vf32 a) {
     vu32 n;
     vf32 r = v_exp_reduce_f32(v_pick_min_f32(v_splat_f32(90.0f), a), &n);
@@ -110,7 +110,7 @@ V_FN vf32 v_cosh_f32(vf32 x) {
 /* y >= 0 with the sign of x. */
 V_FN vf32 v_take_sign_f32(vf32 y, vf32 x) { return (vf32)((vi32)y | ((vi32)x & INT32_MIN)); }
 
-/* t/(t + 2) with t = e^2|x| - 1 = 2^n (e^r - 1) + (2^n - 1); from 9.02 on it is 1. */
+/* t/(t + 2) with t = e^2|x| - 1 = 2^n (e^r - 1) + (2^n - 1); above 9.02 the result is 1. */
 V_FN vf32 v_tanh_f32(vf32 x) {
     vf32 a = v_pick_min_f32(v_splat_f32(9.02f), v_abs_f32(x));
     vu32 n;
@@ -120,7 +120,7 @@ V_FN vf32 v_tanh_f32(vf32 x) {
 }
 
 /* 1 - 2^(-h) with h = a R(a), a = |x|: the logarithm of erfc is nearly a parabola, and its error
- * counts ever less as erfc falls. R to 2^-27 of erf; from 3.93 on the result is 1. */
+ * matters less as erfc decreases. R to 2^-27 of erf; above 3.93 the result is 1. */
 V_FN vf32 v_erf_f32(vf32 x) {
     static const float c[] = {1.627907035f,      0.9184476252f,     0.1482770674f,
                               -0.02763203407f,   -0.0002313956762f, 0.00240500529f,
@@ -160,7 +160,7 @@ V_FN vf32 v_log_core_f32(vf32 f, vf32 k) {
     return v_fma_f32(k, v_splat_f32(V_LN2_HI_F32), f + low);
 }
 
-/* y, or what the logarithm of zero, of a negative number, of infinity or of NaN is. */
+/* y, or the logarithm of zero, a negative number, infinity or NaN. */
 V_FN vf32 v_log_edges_f32(vf32 x, vf32 y) {
     vf32 edge = v_select_f32(x < 0, v_splat_f32(V_NAN_f32), x);
     edge = v_select_f32(x == 0, v_splat_f32(-V_INF_f32), edge);
@@ -172,7 +172,8 @@ V_FN vf32 v_log_f32(vf32 x) {
     return v_log_edges_f32(x, v_log_core_f32(f, k));
 }
 
-/* To another base: k + (f + tail)/ln 2, and k log10(2) + (f + tail)/ln 10, factors in two parts. */
+/* To another base: k + (f + tail)/ln 2, and k log10(2) + (f + tail)/ln 10, with factors in two
+ * parts. */
 V_FN vf32 v_log2_f32(vf32 x) {
     vf32 k, f = v_log_reduce_f32(x, &k);
     vf32 low = v_fma_f32(f, v_splat_f32(1.925963e-8f), v_log_tail_f32(f) * 1.442695022f);
@@ -188,8 +189,8 @@ V_FN vf32 v_log10_f32(vf32 x) {
 }
 
 /* log(1 + x) + more ln 2 for x > -1. Exponent and fraction are those of 1 + x, but the fraction is
- * put together from x itself: f = x 2^-k + (2^-k - 1), exact where k is 0. (The bits of 4 * 2^-k
- * fit for every k.) */
+ * computed from x itself: f = x 2^-k + (2^-k - 1), which is exact if k is 0. (4 * 2^-k is
+ * representable for every k.) */
 V_FN vf32 v_log1p_core_f32(vf32 x, vf32 more) {
     vu32 bits = (vu32)(1.0f + x) - V_TWO_THIRDS_BITS;
     vu32 shift = bits & 0xff800000;
@@ -201,7 +202,8 @@ V_FN vf32 v_log1p_core_f32(vf32 x, vf32 more) {
 
 V_FN vf32 v_log1p_f32(vf32 x) {
     vf32 y = v_log1p_core_f32(x, (vf32){0});
-    vf32 edge = v_select_f32(x < -1.0f, v_splat_f32(V_NAN_f32), x); /* inf, NaN and zeros stay */
+    vf32 edge = v_select_f32(x < -1.0f, v_splat_f32(V_NAN_f32),
+                             x); /* inf, NaN and zeros are returned unchanged */
     edge = v_select_f32(x == -1.0f, v_splat_f32(-V_INF_f32), edge);
     return v_select_f32((x > -1.0f) & (x < V_INF_f32) & (x != 0), y, edge);
 }

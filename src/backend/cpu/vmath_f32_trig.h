@@ -4,7 +4,7 @@
 
 #include "vmath_f32.h"
 
-#define V_TRIG_LARGE 0x1p20f /* arguments up to here are reduced by the lines below */
+#define V_TRIG_LARGE 0x1p20f /* larger arguments are computed by libm */
 #define V_PI_2_HI    1.570796371f
 #define V_PI_2_LO    -4.371139e-8f /* pi/2 = hi + lo */
 #define V_PI_HI      3.141592741f
@@ -13,32 +13,33 @@
 /* ---- Sine, cosine, tangent ------------------------------------------------------------------- */
 
 typedef struct v_angle {
-    vu32 quarter;  /* how many quarter turns were taken away */
-    vf32 sin, cos; /* of what is left, between about -pi/4 and pi/4 */
+    vu32 quarter;  /* the multiple of pi/2 that was subtracted */
+    vf32 sin, cos; /* of the remainder, between about -pi/4 and pi/4 */
 } v_angle;
 
-/* x - n pi/2 in double precision: 33 bits of pi/2 make an exact product, the rest is small. */
-V_FN vf64 v_angle_rest_f64(vf64 x, vf64 n) {
+/* x - n pi/2 in double precision (Cody-Waite reduction): the product of n with the first 33 bits of
+ * pi/2 is exact, and the remaining bits are small. */
+V_FN vf64 v_angle_remainder_f64(vf64 x, vf64 n) {
     vf64 rest = v_fma_f64(n, v_splat_f64(-0x1.921fb544p+0), x);
     return v_fma_f64(n, v_splat_f64(-0x1.0b4611a626331p-34), rest);
 }
 
-/* a >= 0, and no larger than V_TRIG_LARGE. */
+/* For 0 <= a <= V_TRIG_LARGE. */
 V_FN v_angle v_angle_reduce_f32(vf32 a) {
     /* (sin r - r)/r^3 and (cos r - 1 + r^2/2)/r^4 in r^2, to 2^-32 and 2^-31 for |r| <= 0.85 */
     static const float s[] = {-0.1666666716f, 0.008333371021f, -0.0001984885748f, 2.784239314e-6f};
     static const float c[] = {1.0f, -0.5f, 0.04166663438f, -0.001388678094f, 2.437435614e-5f};
     v_angle angle;
     vf32 n = v_nearest_f32(a, 0.636619772f, &angle.quarter);
-    vf32 r = v_join_f32(v_angle_rest_f64(v_lo_f64(a), v_lo_f64(n)),
-                        v_angle_rest_f64(v_hi_f64(a), v_hi_f64(n)));
+    vf32 r = v_join_f32(v_angle_remainder_f64(v_lo_f64(a), v_lo_f64(n)),
+                        v_angle_remainder_f64(v_hi_f64(a), v_hi_f64(n)));
     vf32 u = r * r;
     angle.sin = v_fma_f32(r * u, V_POLY_F32(u, s), r);
     angle.cos = V_POLY_F32(u, c);
     return angle;
 }
 
-/* Large arguments, infinities and NaN: libm knows as many digits of pi as they need. */
+/* Large arguments, infinities and NaN: libm has as many digits of pi as they need. */
 #define V_DEFINE_TRIG_LARGE(name)                                                               \
     static __attribute__((noinline, unused)) vf32 v_##name##_large_f32(vf32 x, vf32 y) {        \
         for (int i = 0; i < VF32_LANES; i++)                                                    \
@@ -49,7 +50,7 @@ V_DEFINE_TRIG_LARGE(sin)
 V_DEFINE_TRIG_LARGE(cos)
 V_DEFINE_TRIG_LARGE(tan)
 
-/* Odd quarters exchange sine and cosine, and every second pair of quarters turns the sign. */
+/* Odd quarters exchange sine and cosine, and every second pair of quarters changes the sign. */
 V_FN vf32 v_sin_f32(vf32 x) {
     vf32 a = v_abs_f32(x);
     v_angle t = v_angle_reduce_f32(a);
@@ -125,8 +126,8 @@ V_FN vf32 v_atan_f32(vf32 x) {
     return v_copysign_f32(y, x);
 }
 
-/* The angle in the first octant, then turned over the diagonal, the vertical and the horizontal
- * axis as the operands say. Two zeros count as slope 0, two infinities as slope 1. */
+/* The angle in the first octant, then mirrored at the diagonal, the vertical and the horizontal
+ * axis according to the operands. Two zeros have slope 0, two infinities slope 1. */
 V_FN vf32 v_atan2_f32(vf32 y, vf32 x) {
     vf32 ay = v_abs_f32(y), ax = v_abs_f32(x);
     vf32 shorter = v_pick_min_f32(ay, ax), longer = v_pick_max_f32(ay, ax);

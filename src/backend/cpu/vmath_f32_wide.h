@@ -1,8 +1,10 @@
-/* vmath_f32_wide.h - single-precision functions whose inside is in double precision (see vmath.h).
+/* vmath_f32_wide.h - single-precision functions that are computed in double precision (see
+ * vmath.h).
  *
- * A power magnifies the error of its logarithm up to 150 times, and erfc falls over 38 orders of
- * magnitude; in double precision short polynomials are enough, and neither overflow nor denormals
- * need care: rounding back to f32 takes it. The functions named v_wide_* are right to about 2^-30.
+ * pow magnifies the error of its logarithm up to 150 times, and erfc spans 38 orders of magnitude.
+ * In double precision short polynomials are enough, and overflow and subnormals need no special
+ * treatment: rounding to f32 handles them. The functions named v_wide_* are accurate to about
+ * 2^-30.
  */
 #ifndef GRADUS_CPU_VMATH_F32_WIDE_H
 #define GRADUS_CPU_VMATH_F32_WIDE_H
@@ -21,7 +23,7 @@ V_FN vf64 v_wide_log2(vf64 x) {
     return v_fma_f64(s, V_POLY_F64(s * s, c), k);
 }
 
-/* 2^x, to 2^-29; beyond the clamps every f32 is 0 or infinite. NaN passes. */
+/* 2^x, to 2^-29; outside of the clamped range every f32 is 0 or infinite. NaN passes through. */
 V_FN vf64 v_wide_exp2(vf64 x) {
     static const double c[] = {1.0,
                                0.6931472028542269,
@@ -36,15 +38,16 @@ V_FN vf64 v_wide_exp2(vf64 x) {
     return V_POLY_F64(r, c) * v_power2_f64(n);
 }
 
-/* What C says of zero, negative, infinite and NaN operands; `size` is right for plain ones. */
+/* The results that C requires for zero, negative, infinite and NaN operands; `size` is the result
+ * for regular ones. */
 static __attribute__((noinline, unused)) vf32 v_pow_edges_f32(vf32 x, vf32 y, vf32 size) {
     vf32 a = v_abs_f32(x), half = 0.5f * y;
-    vi32 whole = v_trunc_f32(y) == y, odd = whole & (v_trunc_f32(half) != half);
-    /* 0 and infinity stay what they are, or change places when y is negative */
+    vi32 integral = v_trunc_f32(y) == y, odd = integral & (v_trunc_f32(half) != half);
+    /* 0 and infinity are kept, or exchanged if y is negative */
     vf32 end = (vf32)((vi32)a ^ ((y < 0) & (vi32)v_splat_f32(V_INF_f32)));
     vf32 r = v_select_f32((a == 0) | (a == V_INF_f32), end, size);
     r = (vf32)((vi32)r ^ ((vi32)x & odd & INT32_MIN));
-    r = v_select_f32((x < 0) & (a < V_INF_f32) & ~whole, v_splat_f32(V_NAN_f32), r);
+    r = v_select_f32((x < 0) & (a < V_INF_f32) & ~integral, v_splat_f32(V_NAN_f32), r);
     r = v_select_f32((x != x) | (y != y), x + y, r);
     vi32 one = (y == 0) | (x == 1.0f) | ((x == -1.0f) & (v_abs_f32(y) == V_INF_f32));
     return v_select_f32(one, v_splat_f32(1.0f), r);
@@ -54,14 +57,14 @@ V_FN vf32 v_pow_f32(vf32 x, vf32 y) {
     vf32 a = v_abs_f32(x);
     vf32 r = v_join_f32(v_wide_exp2(v_wide_log2(v_lo_f64(a)) * v_lo_f64(y)),
                         v_wide_exp2(v_wide_log2(v_hi_f64(a)) * v_hi_f64(y)));
-    vi32 plain = (x > 0) & (x < V_INF_f32) & (v_abs_f32(y) < V_INF_f32);
-    return v_any_i32(~plain) ? v_pow_edges_f32(x, y, r) : r;
+    vi32 is_regular = (x > 0) & (x < V_INF_f32) & (v_abs_f32(y) < V_INF_f32);
+    return v_any_i32(~is_regular) ? v_pow_edges_f32(x, y, r) : r;
 }
 
 /* ---- erfc ------------------------------------------------------------------------------------ */
 
-/* e^(-x^2) G(x) for x >= 0, where G = e^(x^2) erfc(x) is a polynomial of t = (x - 3)/(x + 3) over
- * 1 + 2x; beyond 10.5 the result is 0. erfc(-x) = 2 - erfc(x). */
+/* e^(-x^2) G(x) for x >= 0, where G = e^(x^2) erfc(x) is a polynomial in t = (x - 3)/(x + 3),
+ * divided by 1 + 2x; above 10.5 the result is 0. erfc(-x) = 2 - erfc(x). */
 V_FN vf64 v_wide_erfc(vf64 x) {
     static const double g[] = {
         1.2530080589171715,     -0.13562111292981552,    -0.04756238100822273,

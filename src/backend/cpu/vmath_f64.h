@@ -1,34 +1,34 @@
 /* vmath_f64.h - double-precision functions (see vmath.h).
  *
- * Those that networks and their losses lean on are vector code, right to about two units in the
- * last place: exp, exp2, expm1, log, log1p, tanh, erf. The others call libm lane by lane.
- * Coefficients are minimax fits over the ranges named beside them.
+ * The functions that networks and losses use most are vector code, accurate to about two units in
+ * the last place: exp, exp2, expm1, log, log1p, tanh, erf. The others call libm lane by lane.
+ * Polynomials are minimax fits; their ranges and errors are given beside them.
  */
 #ifndef GRADUS_CPU_VMATH_F64_H
 #define GRADUS_CPU_VMATH_F64_H
 
 #include "vmath_basic.h"
 
-#define V_LN2_HI_F64 0x1.62e42fefp-1       /* 32 bits: its product with an exponent is exact */
-#define V_LN2_LO_F64 0x1.473de6af278edp-34 /* the rest of ln 2 */
-#define V_LOG2E_F64  0x1.71547652b82fep+0  /* 1 / ln 2 */
-#define V_WHOLE_F64  0x1.8p52              /* adding it rounds to whole, bits end in the integer */
+#define V_LN2_HI_F64      0x1.62e42fefp-1       /* 32 bits: its product with an exponent is exact */
+#define V_LN2_LO_F64      0x1.473de6af278edp-34 /* ln 2 - V_LN2_HI_F64 */
+#define V_LOG2E_F64       0x1.71547652b82fep+0  /* 1 / ln 2 */
+#define V_ROUND_MAGIC_F64 0x1.8p52 /* adding it rounds to an integer, which is in the low bits */
 
-/* ---- exp and what is made of it -------------------------------------------------------------- */
+/* ---- exp and functions based on it ----------------------------------------------------------- */
 
-/* The nearest whole number to x (|x| < 2^51) as a double and, through *n, as an integer.
- * (Whole numbers that are put into exponents are unsigned and wrap.) */
+/* The integer nearest to x (|x| < 2^51), as a double and, in *n, as an integer. (Integers that are
+ * added to exponents are unsigned and wrap.) */
 V_FN vf64 v_nearest_f64(vf64 x, vu64 *n) {
-    vf64 t = x + V_WHOLE_F64;
-    *n = (vu64)t - (vu64)v_splat_f64(V_WHOLE_F64);
-    return t - V_WHOLE_F64;
+    vf64 t = x + V_ROUND_MAGIC_F64;
+    *n = (vu64)t - (vu64)v_splat_f64(V_ROUND_MAGIC_F64);
+    return t - V_ROUND_MAGIC_F64;
 }
 
 /* 2^n for -1022 <= n <= 1023. */
 V_FN vf64 v_power2_f64(vu64 n) { return (vf64)((n + 1023) << 52); }
 
-/* x * 2^n for |n| <= 2000: the first of the two steps is exact, so that a denormal result is
- * rounded once. (A shift of unsigned numbers, because AVX2 has none of signed 64-bit ones.) */
+/* x * 2^n for |n| <= 2000, in two steps. The first step is exact, so a subnormal result is rounded
+ * once. (The shift is unsigned, because AVX2 has no arithmetic shift of 64-bit lanes.) */
 V_FN vf64 v_scale_f64(vf64 x, vu64 n) {
     vu64 half = ((n + 2048) >> 1) - 1024;
     return x * v_power2_f64(half) * v_power2_f64(n - half);
@@ -59,7 +59,7 @@ V_FN vf64 v_expm1_core_f64(vf64 r) {
     return v_fma_f64(r * r, V_POLY_F64(r, c), r);
 }
 
-/* Beyond the clamps the result is 0 or infinite anyway; NaN passes them. */
+/* Outside of the clamped range the result is 0 or infinite; NaN passes through. */
 V_FN vf64 v_exp_f64(vf64 x) {
     x = v_pick_max_f64(v_splat_f64(-746.0), v_pick_min_f64(v_splat_f64(710.0), x));
     vu64 n;
@@ -81,8 +81,8 @@ V_FN vf64 v_exp2_f64(vf64 x) {
     return v_scale_f64(v_fma_f64(r, V_POLY_F64(r, c), v_splat_f64(1.0)), n);
 }
 
-/* 2^n (e^r - 1) + (2^n - 1), halved on the way because 2^1024 is no number. Where x is tiny it is
- * the result, sign of zero included. */
+/* 2^n (e^r - 1) + (2^n - 1), computed as twice its half because 2^1024 overflows. For tiny x the
+ * result is x, which keeps the sign of zero. */
 V_FN vf64 v_expm1_f64(vf64 x) {
     vf64 y = v_pick_max_f64(v_splat_f64(-40.0), v_pick_min_f64(v_splat_f64(710.0), x));
     vu64 n;
@@ -92,7 +92,7 @@ V_FN vf64 v_expm1_f64(vf64 x) {
     return v_select_f64(v_abs_f64(x) < 0x1p-54, x, y + y);
 }
 
-/* t/(t + 2) with t = e^2|x| - 1; from 22 on it is 1. */
+/* t/(t + 2) with t = e^2|x| - 1; above 22 the result is 1. */
 V_FN vf64 v_tanh_f64(vf64 x) {
     vf64 a = v_pick_min_f64(v_splat_f64(22.0), v_abs_f64(x));
     vf64 t = v_expm1_f64(a + a);
@@ -107,7 +107,7 @@ V_FN vf64 v_tanh_f64(vf64 x) {
 V_FN vf64 v_log_reduce_f64(vf64 x, vf64 *k) {
     vu64 bits = (vu64)x - V_SQRT_HALF_BITS;
     vu64 exponent = ((bits + (1024ull << 52)) >> 52) - 1024;
-    *k = (vf64)(exponent + (vu64)v_splat_f64(V_WHOLE_F64)) - V_WHOLE_F64;
+    *k = (vf64)(exponent + (vu64)v_splat_f64(V_ROUND_MAGIC_F64)) - V_ROUND_MAGIC_F64;
     return (vf64)((bits & 0xfffffffffffff) + V_SQRT_HALF_BITS) - 1.0;
 }
 
@@ -130,13 +130,14 @@ V_FN vf64 v_log_f64(vf64 x) {
     vf64 k, f = v_log_reduce_f64(v_select_f64(tiny, x * 0x1p54, x), &k);
     k -= (vf64)(tiny & (vi64)v_splat_f64(54.0));
     vf64 y = v_log_core_f64(f, k);
-    vf64 edge = v_select_f64(x < 0, v_splat_f64(V_NAN_f64), x); /* inf and NaN stay */
+    vf64 edge =
+        v_select_f64(x < 0, v_splat_f64(V_NAN_f64), x); /* inf and NaN are returned unchanged */
     edge = v_select_f64(x == 0, v_splat_f64(-V_INF_f64), edge);
     return v_select_f64((x > 0) & (x < V_INF_f64), y, edge);
 }
 
-/* Exponent and fraction are those of 1 + x, but the fraction is put together from x itself:
- * f = x 2^-k + (2^-k - 1), exact where k is 0. (The bits of 4 * 2^-k fit for every k.) */
+/* Exponent and fraction are those of 1 + x, but the fraction is computed from x itself: f = x 2^-k
+ * + (2^-k - 1), which is exact if k is 0. (4 * 2^-k is representable for every k.) */
 V_FN vf64 v_log1p_f64(vf64 x) {
     vf64 k, u = 1.0 + x;
     v_log_reduce_f64(u, &k);
@@ -144,15 +145,16 @@ V_FN vf64 v_log1p_f64(vf64 x) {
     vf64 quad = (vf64)((vu64)v_splat_f64(4.0) - shift);
     vf64 f = (vf64)((vu64)x - shift) + v_fma_f64(quad, v_splat_f64(0.25), v_splat_f64(-1.0));
     vf64 y = v_log_core_f64(f, k);
-    vf64 edge = v_select_f64(x < -1.0, v_splat_f64(V_NAN_f64), x); /* inf, NaN and zeros stay */
+    vf64 edge = v_select_f64(x < -1.0, v_splat_f64(V_NAN_f64),
+                             x); /* inf, NaN and zeros are returned unchanged */
     edge = v_select_f64(x == -1.0, v_splat_f64(-V_INF_f64), edge);
     return v_select_f64((x > -1.0) & (x < V_INF_f64) & (x != 0), y, edge);
 }
 
 /* ---- erf ------------------------------------------------------------------------------------- */
 
-/* Up to 1: x + x P(x^2), to 2^-57. Beyond: 1 - e^(-x^2) G, where G = e^(x^2) erfc(x) is a
- * polynomial of t = (x - 4)/(x + 4) over 1 + 2x, to 2^-54 up to 6, from where on the result is 1.
+/* Up to 1: x + x P(x^2), to 2^-57. Above: 1 - e^(-x^2) G, where G = e^(x^2) erfc(x) is a polynomial
+ * in t = (x - 4)/(x + 4), divided by 1 + 2x, to 2^-54 up to 6; above 6 the result is 1.
  */
 V_FN vf64 v_erf_f64(vf64 x) {
     static const double p[] = {
@@ -208,8 +210,8 @@ V_DEFINE_LANES1(erfc)
 V_DEFINE_LANES2(pow)
 V_DEFINE_LANES2(atan2)
 
-/* lgamma itself would write to a global variable, which threads share; this one is libm's too, but
- * no header declares it under strict C11. */
+/* lgamma writes to a global variable, which threads share. lgamma_r is in libm too, but no header
+ * declares it in strict C11. */
 extern double lgamma_r(double x, int *sign);
 static inline vf64 v_lgamma_f64(vf64 x) {
     int sign;
@@ -217,9 +219,10 @@ static inline vf64 v_lgamma_f64(vf64 x) {
     return x;
 }
 
-/* The derivative of lgamma. Left of 0 by reflection, digamma(x) = digamma(1 - x) - pi/tan(pi x);
- * small arguments climb by digamma(x) = digamma(x + 1) - 1/x to where the asymptotic series holds.
- * Poles give NaN, but zero (as in PyTorch) an infinity of the opposite sign. */
+/* The derivative of lgamma. Negative arguments use the reflection digamma(x) = digamma(1 - x) -
+ * pi/tan(pi x); small arguments use the recurrence digamma(x) = digamma(x + 1) - 1/x until the
+ * asymptotic series converges. Poles give NaN, except that zero (as in PyTorch) gives an infinity
+ * of the opposite sign. */
 static inline double v_digamma_scalar(double x) {
     static const double series[] = {/* -B(2k)/(2k), k = 1..8 */
                                     -1.0 / 12,  1.0 / 120,       -1.0 / 252, 1.0 / 240,

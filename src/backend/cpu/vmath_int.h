@@ -1,16 +1,16 @@
-/* vmath_int.h - arithmetic, bits and shifts of integer vectors (see vmath.h).
+/* vmath_int.h - arithmetic, bit operations and shifts of integer vectors (see vmath.h).
  *
- * Sums, differences, products and powers wrap (they are made of unsigned numbers). A division by
- * zero gives 0, quotient and remainder alike, and the least number divided by -1 is itself.
+ * Sums, differences, products and powers wrap (they are computed as unsigned). Division by zero
+ * gives 0 for quotient and remainder, and the smallest integer divided by -1 is itself.
  */
 #ifndef GRADUS_CPU_VMATH_INT_H
 #define GRADUS_CPU_VMATH_INT_H
 
-#include "core/whole.h"
+#include "core/float_to_int.h"
 #include "vmath_basic.h"
 
-/* Truncated quotients. 32 bits: a double holds both operands, and their quotient cannot round up to
- * a whole number it does not reach. 64 bits: one at a time, there is no instruction for more. */
+/* Truncated quotients. i32: a double holds both operands, and the rounded quotient cannot reach the
+ * next integer. i64: one lane at a time, because there is no vector instruction. */
 V_FN vi32 v_div_i32(vi32 a, vi32 b) {
     vi32 plain = ~((b == 0) | (b == -1));
     vi32 divisor = v_select_i32(plain, b, v_splat_i32(1));
@@ -19,14 +19,15 @@ V_FN vi32 v_div_i32(vi32 a, vi32 b) {
     return v_select_i32(plain, q, (vi32)((vu32)b * (vu32)a)); /* -a or 0 */
 }
 static inline vi64 v_div_i64(vi64 a, vi64 b) {
-    vi64 q = (vi64)((vu64)b * (vu64)a); /* -a where b is -1, 0 where it is 0 */
+    vi64 q = (vi64)((vu64)b * (vu64)a); /* -a if b is -1, 0 if b is 0 */
     for (int i = 0; i < VI64_LANES; i++)
         if (b[i] != 0 && b[i] != -1) q[i] = a[i] / b[i];
     return q;
 }
 
-/* Shifts by a negative count or by the width or more: to the left nothing is left, to the right
- * only the sign. pow by squaring; a negative exponent leaves 1 of 1, +-1 of -1, and 0 else. */
+/* Shifts by a negative count or by at least the width: left shifts give 0, right shifts the sign (0
+ * or -1). pow is computed by repeated squaring; a negative exponent gives 1 for 1, +-1 for -1, and
+ * 0 otherwise. */
 #define V_DEFINE_INT(T, V, U, bits)                                             \
     V_FN V v_add_##T(V a, V b) { return (V)((U)a + (U)b); }                     \
     V_FN V v_sub_##T(V a, V b) { return (V)((U)a - (U)b); }                     \

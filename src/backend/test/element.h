@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/half.h"
-#include "core/whole.h"
+#include "core/float_to_int.h"
 #include "gradus/extend.h"
 
 static inline bool element_is_float(gd_dtype dtype) {
@@ -64,10 +64,10 @@ static inline void store_real(gd_dtype dtype, void *p, double v) {
     case GD_F32: *(float *)p = (float)v; break;
     case GD_F16: *(uint16_t *)p = gd_f32_to_f16((float)v); break;
     case GD_BF16: *(uint16_t *)p = gd_f32_to_bf16((float)v); break;
-    case GD_I64: *(int64_t *)p = gd_whole_i64(v); break;
-    case GD_I32: *(int32_t *)p = gd_whole_i32(v); break;
-    case GD_I8: *(int8_t *)p = gd_whole_i8(v); break;
-    case GD_U8: *(uint8_t *)p = gd_whole_u8(v); break;
+    case GD_I64: *(int64_t *)p = gd_f64_to_i64(v); break;
+    case GD_I32: *(int32_t *)p = gd_f64_to_i32(v); break;
+    case GD_I8: *(int8_t *)p = gd_f64_to_i8(v); break;
+    case GD_U8: *(uint8_t *)p = gd_f64_to_u8(v); break;
     default: *(uint8_t *)p = v != 0; break;
     }
 }

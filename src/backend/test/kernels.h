@@ -25,7 +25,7 @@ static inline double real_at(const gd_view *v, int64_t at) {
 
 static inline int64_t integer_at(const gd_view *v, int64_t at) {
     return v->dtype == GD_I64 ? ((const int64_t *)v->data)[at]
-                              : gd_whole_i64(((const double *)v->data)[at]);
+                              : gd_f64_to_i64(((const double *)v->data)[at]);
 }
 
 /* An element after its conversion to an integer dtype; other dtypes count as i64. */

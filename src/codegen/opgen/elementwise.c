@@ -104,7 +104,7 @@ static void print_shard(int shard) {
     snprintf(name, sizeof name, "ew_%d.isa.c", shard);
     FILE *out = begin(name);
     fputs("/* Written by the build from the op records. */\n#include "
-          "\"backend/cpu/elementwise.h\"\n#include \"backend/cpu/vmath_whole.h\"\n\n",
+          "\"backend/cpu/elementwise.h\"\n#include \"backend/cpu/vmath_int_rounding.h\"\n\n",
           out);
     int count = 0;
     for (int i = 0; i < n_entries; i++) {

@@ -1,6 +1,6 @@
-/* conv_panel.isa.c - panels of a convolution's columns, with vectors. */
+/* conv_im2col.isa.c - vectorized im2col panels for f32 and f64 (conv_im2col_template.h). */
 #include "core/tile.h"
-#include "backend/cpu/conv_panel.h"
+#include "backend/cpu/conv_im2col.h"
 
 #include "backend/cpu/gemm_block.h"
 #include "backend/cpu/simd.h"
@@ -15,8 +15,8 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* Masks of lanes, the lanes they let through (memory behind others is not touched), and shuffles
- * of two vectors. */
+/* Lane masks, masked loads (which do not touch the memory of masked-off lanes), and shuffles of two
+ * vectors. */
 #if V_BYTES == 64
 
 #define BITS(low, high) (((1u << (high)) - 1) & ~((1u << (low)) - 1))
@@ -87,7 +87,7 @@ V_FN vf64 LOAD_F64(const double *p, mask_f64 m) {
 #define real        float
 #define vec         vf32
 #define LANES       VF32_LANES
-#define lanes_bits  vi32
+#define lane_bits   vi32
 #define lane_mask   mask_f32
 #define NAME(x)     x##_f32
 #define FN(x)       GD_ISA_FN(x##_f32)
@@ -98,12 +98,12 @@ V_FN vf64 LOAD_F64(const double *p, mask_f64 m) {
 #define EVEN        EVEN_F32
 #define ZIP_LOW     LOW_F32
 #define ZIP_HIGH    HIGH_F32
-#include "backend/cpu/conv_panel_template.h"
+#include "backend/cpu/conv_im2col_template.h"
 
 #define real        double
 #define vec         vf64
 #define LANES       VF64_LANES
-#define lanes_bits  vi64
+#define lane_bits   vi64
 #define lane_mask   mask_f64
 #define NAME(x)     x##_f64
 #define FN(x)       GD_ISA_FN(x##_f64)
@@ -114,4 +114,4 @@ V_FN vf64 LOAD_F64(const double *p, mask_f64 m) {
 #define EVEN        EVEN_F64
 #define ZIP_LOW     LOW_F64
 #define ZIP_HIGH    HIGH_F64
-#include "backend/cpu/conv_panel_template.h"
+#include "backend/cpu/conv_im2col_template.h"
