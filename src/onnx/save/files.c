@@ -1,10 +1,11 @@
-/* file.c - the bytes of an ONNX file, and of the file beside it that holds large tensors.
+/* files.c - writes an ONNX file, and a data file for large tensors.
  *
- * At any moment the model at PATH and the data that it refers to belong together, also when the
- * process is killed: the data get a name that follows from their contents
- * (PATH.data-0123456789abcdef), so no other data ever have that name; they are on the disk before
- * the model is renamed into place; and the data of the model before are removed after that. Data
- * that a killed save left behind are removed by the next one.
+ * The model at PATH and its data file always belong together, even if the process is killed. The name of
+ * the data file has a hash of its contents (PATH.data-0123456789abcdef), so no other data get that name.
+ * The data are on the disk before the model is renamed to PATH, and the data of the previous model are
+ * removed after that. The next save removes data that a killed save left.
+ *
+ * Order: the data files that a model refers to; the data file; both files.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,20 +16,18 @@
 
 enum { SMALL = 1024, PAGE = 4096, LINE = 64 };
 
-static const char SUFFIX[] = ".data-"; /* and the hash of the contents */
-static const char OTHERS[] =
-    ".data"; /* as other programs call it, and earlier versions of this one did */
+static const char SUFFIX[] = ".data-"; /* followed by the hash of the contents */
+/* The name of the data file in other programs, and in earlier versions of this one. */
+static const char OTHER_SUFFIX[] = ".data";
 
-static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to save a graph"); }
-
-static const char *last_part(const char *path) {
+static const char *file_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
 
-/* --- which data a model refers to ------------------------------------------------------------- */
+/* --- references to data files ----------------------------------------------------------------- */
 
-/* Whether a tensor in a message has its data in a file of this name. */
+/* Whether a tensor in a message refers to a data file of this name. */
 static bool refers_to(const gd_pb *message, const char *name) {
     for (int i = 0; i < message->count; i++) {
         const gd_pb_list *list = &message->lists[i];
@@ -36,7 +35,7 @@ static bool refers_to(const gd_pb *message, const char *name) {
             const gd_pb *inner = list->messages[k];
             if (message->schema == &gd_onnx_tensor_schema &&
                 strcmp(gd_pb_string(inner, "key"), "location") == 0 &&
-                strcmp(last_part(gd_pb_string(inner, "value")), name) == 0)
+                strcmp(file_name(gd_pb_string(inner, "value")), name) == 0)
                 return true;
             if (refers_to(inner, name)) return true;
         }
@@ -46,39 +45,38 @@ static bool refers_to(const gd_pb *message, const char *name) {
 
 typedef struct model_file {
     const char *path;
-    const char *own; /* data that it refers to, as we know; NULL: we do not */
+    const char *data; /* a data file that it is known to refer to; or NULL */
 } model_file;
 
-/* The same for the model that is at a path now. One that cannot be read may refer to anything; one
- * that is no model, or is not there, refers to nothing. */
+/* The same for the model that is at a path now. A file that cannot be read may refer to any name; one that
+ * is no model, or does not exist, refers to none. */
 static bool model_needs(void *user, const char *name) {
     const model_file *model = user;
     gd_pb_doc *doc = NULL;
-    if (model->own && strcmp(last_part(model->own), last_part(name)) == 0) return true;
+    if (model->data && strcmp(file_name(model->data), file_name(name)) == 0) return true;
     const gd_status status = gd_pb_load(&doc, &gd_onnx_model_schema, model->path);
-    const bool needs = status == GD_OK ? refers_to(gd_pb_root(doc), last_part(name))
+    const bool needs = status == GD_OK ? refers_to(gd_pb_root(doc), file_name(name))
                                        : status != GD_E_FORMAT && access(model->path, F_OK) == 0;
     gd_pb_free(doc);
     return needs;
 }
 
-/* --- writing ---------------------------------------------------------------------------------- */
+/* --- the data file ---------------------------------------------------------------------------- */
+
 static void put_pair(gd_pb *tensor, const char *key, const char *value) {
     gd_pb *pair = gd_pb_put_message(tensor, "external_data");
     gd_pb_put_string(pair, "key", key);
     gd_pb_put_string(pair, "value", value);
 }
 
-/* --- the file beside -------------------------------------------------------------------------- */
-
 typedef struct data_file {
-    gd_file_writer *writer; /* NULL: not begun */
-    uint64_t hash;          /* of what was written */
-    char *name;             /* once it is known */
+    gd_file_writer *writer; /* NULL: not started */
+    uint64_t hash;          /* of the bytes so far */
+    char *name;             /* once the hash is known */
 } data_file;
 
-/* Eight bytes at a time; the last ones are filled up with zeros. */
-static uint64_t hash_on(uint64_t hash, const void *data, size_t bytes) {
+/* Hashes eight bytes at a time; the last ones are padded with zeros. */
+static uint64_t extend_hash(uint64_t hash, const void *data, size_t bytes) {
     const char *at = data;
     for (size_t left = bytes; left > 0;) {
         uint64_t word = 0;
@@ -92,14 +90,14 @@ static uint64_t hash_on(uint64_t hash, const void *data, size_t bytes) {
     return (hash ^ bytes) * 0x9E3779B97F4A7C15u;
 }
 
-/* Large ones begin at a page, so that they can be mapped. */
+/* Aligns large tensors to a page, so that they can be mapped. */
 static gd_status write_external(data_file *f, const gd_onnx_initializer *i) {
     static const char zeros[PAGE];
     const uint64_t at = gd_file_writer_position(f->writer), step = i->bytes >= PAGE ? PAGE : LINE;
     const uint64_t begin = (at + step - 1) / step * step;
     GD_TRY(gd_file_writer_write(f->writer, zeros, (size_t)(begin - at)));
     GD_TRY(gd_file_writer_write(f->writer, i->data, i->bytes));
-    f->hash = hash_on(f->hash ^ begin, i->data, i->bytes);
+    f->hash = extend_hash(f->hash ^ begin, i->data, i->bytes);
     char number[24];
     snprintf(number, sizeof number, "%llu", (unsigned long long)begin);
     put_pair(i->tensor, "offset", number);
@@ -109,22 +107,23 @@ static gd_status write_external(data_file *f, const gd_onnx_initializer *i) {
     return GD_OK;
 }
 
-static gd_status name_data(data_file *f, const char *path) {
+static gd_status name_data_file(data_file *f, const char *path) {
     const size_t bytes = strlen(path) + sizeof SUFFIX + 16;
     f->name = gd_malloc(bytes);
-    if (!f->name) return no_memory();
+    if (!f->name) return gd_onnx_save_no_memory();
     snprintf(f->name, bytes, "%s%s%016llx", path, SUFFIX, (unsigned long long)f->hash);
     return GD_OK;
 }
 
-/* --- both ------------------------------------------------------------------------------------- */
+/* --- both files ------------------------------------------------------------------------------- */
 
-static gd_status write_file(void *to, const void *data, size_t bytes) {
+static gd_status write_bytes(void *to, const void *data, size_t bytes) {
     return gd_file_writer_write(to, data, bytes);
 }
 
-/* Above how many bytes tensors go into the other file. */
-static size_t threshold(const gd_onnx_saver *s, int64_t above) {
+/* The size above which tensors go into the data file. It is lowered if the model would exceed 1 GiB: a
+ * protocol buffer has at most 2 GiB. */
+static size_t external_threshold(const gd_onnx_saver *s, int64_t above) {
     size_t inside = 0;
     for (size_t i = 0; i < s->n_initializers; i++)
         if (s->initializers[i].bytes <= (size_t)above) inside += s->initializers[i].bytes;
@@ -133,24 +132,25 @@ static size_t threshold(const gd_onnx_saver *s, int64_t above) {
 
 typedef struct files {
     const char *path;
-    gd_file_writer *model; /* NULL: not begun, or ended */
+    gd_file_writer *model; /* NULL: not started, or committed */
     data_file data;
-    char *others; /* PATH.data, if the model before refers to it */
+    char *other_data; /* PATH.data, if the previous model refers to it */
 } files;
 
-/* The tensors that go into the other file, and where the model says that they are. */
+/* Writes the tensors of more than `most` bytes to the data file, and its name into the model. */
 static gd_status write_data(gd_onnx_saver *s, files *f, size_t most) {
     data_file *data = &f->data;
     for (size_t i = 0; i < s->n_initializers; i++) {
         if (s->initializers[i].bytes <= most) continue;
-        if (!data->writer) GD_TRY(gd_file_writer_begin_beside(&data->writer, f->path, OTHERS));
+        if (!data->writer)
+            GD_TRY(gd_file_writer_begin_beside(&data->writer, f->path, OTHER_SUFFIX));
         GD_TRY(write_external(data, &s->initializers[i]));
     }
     if (!data->writer) return GD_OK;
-    GD_TRY(name_data(data, f->path));
+    GD_TRY(name_data_file(data, f->path));
     for (size_t i = 0; i < s->n_initializers; i++)
         if (s->initializers[i].bytes > most)
-            put_pair(s->initializers[i].tensor, "location", last_part(data->name));
+            put_pair(s->initializers[i].tensor, "location", file_name(data->name));
     return GD_OK;
 }
 
@@ -161,46 +161,47 @@ static gd_status write_model(gd_onnx_saver *s, files *f, size_t most) {
             gd_pb_put_bytes(tensor->tensor, "raw_data", tensor->data, tensor->bytes);
     }
     GD_TRY(gd_file_writer_begin(&f->model, f->path));
-    return gd_pb_write(s->doc, write_file, f->model);
+    return gd_pb_write(s->doc, write_bytes, f->model);
 }
 
-static gd_status put_in_place(files *f) {
+static gd_status commit_files(files *f) {
     if (f->data.writer) GD_TRY(gd_file_writer_place(f->data.writer, f->data.name));
     gd_file_writer *model = f->model;
     f->model = NULL;
     return gd_file_writer_commit(model);
 }
 
-/* Removes data that the model now at the path does not refer to: those of the model before, those
- * of saves that were killed, ours if we have failed. */
+/* Removes data files that the model at the path does not refer to: those of the previous model, of killed
+ * saves, and of this save if it failed. */
 static void remove_unused_data(const files *f, bool saved) {
     model_file now = {f->path, saved ? f->data.name : NULL};
     const gd_file_keep keep = {model_needs, &now};
     const size_t bytes = strlen(f->path) + 20;
     char *stem = gd_malloc(bytes);
-    if (f->others) gd_file_sweep(f->others, &keep);
+    if (f->other_data) gd_file_sweep(f->other_data, &keep);
     if (!stem) return; /* the next save does it */
     snprintf(stem, bytes, "%s%s", f->path, SUFFIX);
     gd_file_sweep_folder(stem, &keep);
-    snprintf(stem, bytes, "%s%s.tmp-", f->path, OTHERS);
-    if (!f->data.name) gd_file_sweep_claims(stem); /* else the writer has done it */
+    snprintf(stem, bytes, "%s%s.tmp-", f->path, OTHER_SUFFIX);
+    if (!f->data.name) gd_file_sweep_claims(stem); /* otherwise the writer did it */
     gd_free(stem);
 }
 
-static gd_status find_others(files *f) {
-    const size_t bytes = strlen(f->path) + sizeof OTHERS;
-    f->others = gd_malloc(bytes);
-    if (!f->others) return no_memory();
-    snprintf(f->others, bytes, "%s%s", f->path, OTHERS);
-    if (access(f->others, F_OK) == 0 && model_needs(&(model_file){f->path, NULL}, f->others))
+static gd_status find_other_data(files *f) {
+    const size_t bytes = strlen(f->path) + sizeof OTHER_SUFFIX;
+    f->other_data = gd_malloc(bytes);
+    if (!f->other_data) return gd_onnx_save_no_memory();
+    snprintf(f->other_data, bytes, "%s%s", f->path, OTHER_SUFFIX);
+    if (access(f->other_data, F_OK) == 0 &&
+        model_needs(&(model_file){f->path, NULL}, f->other_data))
         return GD_OK;
-    gd_free(f->others);
-    f->others = NULL;
+    gd_free(f->other_data);
+    f->other_data = NULL;
     return GD_OK;
 }
 
-/* The same after a failure, whose message stays. */
-static void clean_up(const files *f, gd_status status) {
+/* The same after a failure; keeps its message. */
+static void clean_up_failure(const files *f, gd_status status) {
     const size_t bytes = strlen(gd_this_thread.noted_text) + 1;
     char *message = gd_malloc(bytes);
     if (!message) return; /* the next save does it */
@@ -212,19 +213,19 @@ static void clean_up(const files *f, gd_status status) {
 
 gd_status gd_onnx_write_files(gd_onnx_saver *s, const char *path, int64_t above) {
     files f = {.path = path};
-    const size_t most = threshold(s, above);
-    gd_status status = find_others(&f);
+    const size_t most = external_threshold(s, above);
+    gd_status status = find_other_data(&f);
     if (status == GD_OK) status = write_data(s, &f, most);
     if (status == GD_OK) status = write_model(s, &f, most);
-    /* another save must not see the data before the model that refers to them, and remove them */
+    /* another save must not remove the new data before the model refers to them */
     const int lock = gd_file_lock_folder(path, true);
-    if (status == GD_OK) status = put_in_place(&f);
+    if (status == GD_OK) status = commit_files(&f);
     gd_file_writer_cancel(f.model);
-    gd_file_writer_cancel(f.data.writer); /* leaves the data if they are in place */
+    gd_file_writer_cancel(f.data.writer); /* keeps data that are in place */
     if (status == GD_OK) remove_unused_data(&f, true);
-    else if (f.data.name) clean_up(&f, status);
+    else if (f.data.name) clean_up_failure(&f, status);
     if (lock >= 0) close(lock);
     gd_free(f.data.name);
-    gd_free(f.others);
+    gd_free(f.other_data);
     return status;
 }

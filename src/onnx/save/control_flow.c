@@ -1,8 +1,7 @@
-/* control.c - branches and loops as If, Loop and Scan.
+/* control_flow.c - branches and loops as If, Loop and Scan.
  *
- * Their functions become graphs of their own inside the node. What a function takes from outside it
- * reads under the name that it has there, as ONNX does it; weights and constants lie in the graph
- * of the file.
+ * Their functions become subgraphs of the node. A subgraph reads values of the graphs around it by name;
+ * weights and constants are in the graph of the file. Order: functions; cond; loops.
  */
 #include <string.h>
 
@@ -10,12 +9,10 @@
 #include "gradus/ops.h"
 #include "onnx/save/save.h"
 
-static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to save a graph"); }
-
 /* --- functions -------------------------------------------------------------------------------- */
 
-/* The nodes of a function, for inputs of these names, into the graph that is being filled; and the
- * names of its results. */
+/* Saves the nodes of a function into the current graph, with these names of inputs; returns the names of
+ * its outputs in `out`. */
 static gd_status save_function(gd_onnx_saver *s, const gd_subgraph *sub, const char *const *in,
                                const char **out) {
     gd_onnx_part part;
@@ -23,8 +20,8 @@ static gd_status save_function(gd_onnx_saver *s, const gd_subgraph *sub, const c
     for (int i = 0; i < sub->n_in && status == GD_OK; i++)
         status = gd_onnx_part_input(&part, sub->in[i], 0, in[i]);
     for (int k = 0; k < sub->n_out && status == GD_OK; k++)
-        status = gd_onnx_want(&part, sub->out[k], sub->out_index[k], "a function");
-    if (status == GD_OK) status = gd_onnx_want_all(&part);
+        status = gd_onnx_need_output(&part, sub->out[k], sub->out_index[k], "a function");
+    if (status == GD_OK) status = gd_onnx_need_inputs(&part);
     if (status == GD_OK) status = gd_onnx_save_part(s, &part);
     for (int k = 0; k < sub->n_out && status == GD_OK; k++)
         out[k] = part.names[sub->out[k]->origin->number][sub->out_index[k]];
@@ -32,7 +29,7 @@ static gd_status save_function(gd_onnx_saver *s, const gd_subgraph *sub, const c
     return status;
 }
 
-static bool is_made_in(const gd_pb *graph, const char *name) {
+static bool is_node_output(const gd_pb *graph, const char *name) {
     for (size_t i = 0; i < gd_pb_count(graph, "node"); i++) {
         const gd_pb *node = gd_pb_message_at(graph, "node", i);
         for (size_t k = 0; k < gd_pb_count(node, "output"); k++)
@@ -41,72 +38,63 @@ static bool is_made_in(const gd_pb *graph, const char *name) {
     return false;
 }
 
-static bool is_given(const gd_pb *graph, const char *name) {
+static bool is_graph_output(const gd_pb *graph, const char *name) {
     for (size_t i = 0; i < gd_pb_count(graph, "output"); i++)
         if (strcmp(gd_pb_string(gd_pb_message_at(graph, "output", i), "name"), name) == 0)
             return true;
     return false;
 }
 
-/* An output of the graph that is being filled. It must be made by one of its nodes, and given once:
- * what is something else goes through an Identity. */
-static gd_status give(gd_onnx_saver *s, const char *name, gd_dtype dtype, int rank,
-                      const int64_t *dims) {
-    if (!is_made_in(s->into, name) || is_given(s->into, name)) {
+/* Adds an output to the current graph. It must be an output of a node, and be listed once; others get an
+ * Identity. */
+static gd_status add_output(gd_onnx_saver *s, const char *name, gd_dtype dtype, int rank,
+                            const int64_t *dims) {
+    if (!is_node_output(s->current_graph, name) || is_graph_output(s->current_graph, name)) {
         const char *copy = gd_onnx_unique_name(s, name, "/output");
         if (!copy) return GD_E_MEMORY;
-        gd_onnx_put_simple(s, "Identity", name, copy);
+        gd_onnx_put_unary(s, "Identity", name, copy);
         name = copy;
     }
-    gd_onnx_put_value_info(s->into, "output", name, dtype, rank, dims);
+    gd_onnx_put_value_info(s->current_graph, "output", name, dtype, rank, dims);
     return GD_OK;
 }
 
-static gd_status give_all(gd_onnx_saver *s, const gd_subgraph *sub, const char *const *names) {
+static gd_status add_outputs(gd_onnx_saver *s, const gd_subgraph *sub, const char *const *names) {
     for (int k = 0; k < sub->n_out; k++) {
         const gd_meta *m = &sub->metas[k];
-        GD_TRY(give(s, names[k], m->dtype, m->rank, m->dims));
+        GD_TRY(add_output(s, names[k], m->dtype, m->rank, m->dims));
     }
     return GD_OK;
 }
 
-/* An input of the graph that is being filled, under a new name. */
-static gd_status take(gd_onnx_saver *s, const char *label, const char *suffix, gd_dtype dtype,
-                      int rank, const int64_t *dims, const char **name) {
+/* Adds an input with a new name to the current graph. */
+static gd_status add_input(gd_onnx_saver *s, const char *label, const char *suffix, gd_dtype dtype,
+                           int rank, const int64_t *dims, const char **name) {
     *name = gd_onnx_unique_name(s, label, suffix);
     if (!*name) return GD_E_MEMORY;
-    gd_onnx_put_value_info(s->into, "input", *name, dtype, rank, dims);
+    gd_onnx_put_value_info(s->current_graph, "input", *name, dtype, rank, dims);
     return GD_OK;
 }
 
-/* One element of any dtype as ONNX wants it: a bool of rank 0. */
-static gd_status as_truth(gd_onnx_saver *s, const char *label, gd_dtype dtype, int rank,
-                          const char **name) {
+/* Converts a condition, one element of any dtype, to a bool of rank 0. */
+static gd_status convert_condition(gd_onnx_saver *s, const char *label, gd_dtype dtype, int rank,
+                                   const char **name) {
     if (dtype != GD_BOOL) {
-        const char *cast = gd_onnx_unique_name(s, label, "/truth");
-        if (!cast) return GD_E_MEMORY;
-        gd_pb *node = gd_onnx_add_node(s, "Cast", "", cast);
-        gd_pb_put_string(node, "input", *name);
-        gd_pb_put_string(node, "output", cast);
-        gd_onnx_put_int(node, "to", gd_onnx_type_of(GD_BOOL));
-        *name = cast;
+        *name = gd_onnx_put_cast(s, label, *name, GD_BOOL, NULL);
+        if (!*name) return GD_E_MEMORY;
     }
-    if (rank > 0) {
-        const char *single = gd_onnx_unique_name(s, label, "/truth");
-        if (!single) return GD_E_MEMORY;
-        gd_onnx_put_simple(s, "Squeeze", *name, single);
-        *name = single;
-    }
-    return GD_OK;
+    if (rank > 0) *name = gd_onnx_put_node(s, label, "Squeeze", 1, name, NULL, NULL);
+    return *name ? GD_OK : GD_E_MEMORY;
 }
 
-/* From here on nodes are put into a graph inside of `node`; what was filled before is in *outer. */
-static gd_status enter(gd_onnx_saver *s, gd_pb *node, const char *attribute, gd_pb **outer) {
+/* Makes a subgraph of `node` the current graph; returns the previous one in *outer. */
+static gd_status enter_subgraph(gd_onnx_saver *s, gd_pb *node, const char *attribute,
+                                gd_pb **outer) {
     const char *name = gd_onnx_unique_name(s, gd_pb_string(node, "name"), "/graph");
     if (!name) return GD_E_MEMORY;
-    *outer = s->into;
-    s->into = gd_onnx_put_graph(node, attribute);
-    gd_pb_put_string(s->into, "name", name);
+    *outer = s->current_graph;
+    s->current_graph = gd_onnx_put_subgraph(node, attribute);
+    gd_pb_put_string(s->current_graph, "name", name);
     return GD_OK;
 }
 
@@ -119,11 +107,12 @@ static void put_outputs(gd_pb *node, const gd_onnx_call *c) {
 static gd_status save_branch(gd_onnx_saver *s, const gd_onnx_call *c, gd_pb *node,
                              const char *attribute, const gd_subgraph *sub) {
     const char **names = gd_calloc((size_t)sub->n_out + 1, sizeof *names);
-    gd_pb *outer = s->into;
-    gd_status status = names ? enter(s, node, attribute, &outer) : no_memory();
+    gd_pb *outer = s->current_graph;
+    gd_status status =
+        names ? enter_subgraph(s, node, attribute, &outer) : gd_onnx_save_no_memory();
     if (status == GD_OK) status = save_function(s, sub, c->in_names + 1, names);
-    if (status == GD_OK) status = give_all(s, sub, names);
-    s->into = outer;
+    if (status == GD_OK) status = add_outputs(s, sub, names);
+    s->current_graph = outer;
     gd_free(names);
     return status;
 }
@@ -131,7 +120,7 @@ static gd_status save_branch(gd_onnx_saver *s, const gd_onnx_call *c, gd_pb *nod
 static gd_status save_cond(gd_onnx_saver *s, const gd_onnx_call *c) {
     const gd_cond_graph_options *o = c->attrs;
     const char *predicate = c->in_names[0];
-    GD_TRY(as_truth(s, c->label, (gd_dtype)c->in[0].dtype, c->in[0].rank, &predicate));
+    GD_TRY(convert_condition(s, c->label, (gd_dtype)c->in[0].dtype, c->in[0].rank, &predicate));
     gd_pb *node = gd_onnx_add_node(s, "If", "", c->label);
     gd_pb_put_string(node, "input", predicate);
     put_outputs(node, c);
@@ -141,30 +130,31 @@ static gd_status save_cond(gd_onnx_saver *s, const gd_onnx_call *c) {
 
 /* --- loops ------------------------------------------------------------------------------------ */
 
-/* Loop's body says whether to go on behind each step, and before the first one it is told. */
+/* The condition as a bool. A Loop evaluates it before the first step, and in its body for the next one. */
 static gd_status save_condition(gd_onnx_saver *s, const gd_onnx_call *c,
                                 const gd_subgraph *condition, const char *const *in,
                                 const char **going) {
     GD_TRY(save_function(s, condition, in, going));
-    return as_truth(s, c->label, condition->metas[0].dtype, condition->metas[0].rank, going);
+    return convert_condition(s, c->label, condition->metas[0].dtype, condition->metas[0].rank,
+                             going);
 }
 
-/* The condition's inputs are the new state, and whatever comes from outside. */
+/* Saves the body, then the condition of the next step: its inputs are the new state and captured values. */
 static gd_status save_while_body(gd_onnx_saver *s, const gd_onnx_call *c, const char **in,
                                  const char **out) {
     const gd_while_graph_options *o = c->attrs;
     const int n = (int)o->state;
     const char *ignored, *going;
-    GD_TRY(take(s, c->label, "/step", GD_I64, 0, NULL, &ignored));
-    GD_TRY(take(s, c->label, "/going", GD_BOOL, 0, NULL, &ignored));
+    GD_TRY(add_input(s, c->label, "/step", GD_I64, 0, NULL, &ignored));
+    GD_TRY(add_input(s, c->label, "/going", GD_BOOL, 0, NULL, &ignored));
     for (int k = 0; k < n; k++)
-        GD_TRY(take(s, c->label, "/state", (gd_dtype)c->in[k].dtype, c->in[k].rank, c->in[k].dims,
-                    &in[k]));
+        GD_TRY(add_input(s, c->label, "/state", (gd_dtype)c->in[k].dtype, c->in[k].rank,
+                         c->in[k].dims, &in[k]));
     GD_TRY(save_function(s, o->body, in, out));
     memcpy(in, out, (size_t)n * sizeof *in);
     GD_TRY(save_condition(s, c, o->condition, in, &going));
-    GD_TRY(give(s, going, GD_BOOL, 0, NULL));
-    return give_all(s, o->body, out);
+    GD_TRY(add_output(s, going, GD_BOOL, 0, NULL));
+    return add_outputs(s, o->body, out);
 }
 
 static gd_status save_while(gd_onnx_saver *s, const gd_onnx_call *c) {
@@ -175,18 +165,18 @@ static gd_status save_while(gd_onnx_saver *s, const gd_onnx_call *c) {
         !(most = gd_onnx_add_constant(s, c->label, GD_I64, 0, NULL, &max_steps)))
         return GD_E_MEMORY;
     GD_TRY(save_condition(s, c, o->condition, c->in_names, &going));
-    gd_pb *node = gd_onnx_add_node(s, "Loop", "", c->label), *outer = s->into;
+    gd_pb *node = gd_onnx_add_node(s, "Loop", "", c->label), *outer = s->current_graph;
     gd_pb_put_string(node, "input", most);
     gd_pb_put_string(node, "input", going);
     for (int k = 0; k < o->state; k++) gd_pb_put_string(node, "input", c->in_names[k]);
     put_outputs(node, c);
     const char **in = gd_calloc((size_t)(c->n_in + o->body->n_out) + 1, sizeof *in);
-    gd_status status = in ? enter(s, node, "body", &outer) : no_memory();
+    gd_status status = in ? enter_subgraph(s, node, "body", &outer) : gd_onnx_save_no_memory();
     if (status == GD_OK) {
         memcpy(in, c->in_names, (size_t)c->n_in * sizeof *in);
         status = save_while_body(s, c, in, in + c->n_in);
     }
-    s->into = outer;
+    s->current_graph = outer;
     gd_free(in);
     return status;
 }
@@ -196,26 +186,27 @@ static gd_status save_scan_body(gd_onnx_saver *s, const gd_onnx_call *c, const c
     const gd_scan_graph_options *o = c->attrs;
     for (int k = 0; k < o->state + o->xs; k++) {
         const gd_slot *x = &c->in[k];
-        const int cut = k >= o->state; /* one position of its first axis */
-        GD_TRY(take(s, c->label, cut ? "/x" : "/state", (gd_dtype)x->dtype, x->rank - cut,
-                    x->dims + cut, &in[k]));
+        const int cut = k >= o->state; /* a scan input without its first axis */
+        GD_TRY(add_input(s, c->label, cut ? "/x" : "/state", (gd_dtype)x->dtype, x->rank - cut,
+                         x->dims + cut, &in[k]));
     }
     GD_TRY(save_function(s, o->body, in, out));
-    return give_all(s, o->body, out);
+    return add_outputs(s, o->body, out);
 }
 
 static void put_directions(gd_pb *node, const char *name, int64_t count) {
-    int64_t back[GD_ONNX_MOST_NUMBERS];
-    for (int64_t k = 0; k < count; k++) back[k] = 1;
-    if (count > 0) gd_onnx_put_ints(node, name, (int)count, back);
+    int64_t reversed[GD_ONNX_MAX_NUMBERS];
+    for (int64_t k = 0; k < count; k++) reversed[k] = 1;
+    if (count > 0) gd_onnx_put_ints(node, name, (int)count, reversed);
 }
 
 static gd_status save_scan(gd_onnx_saver *s, const gd_onnx_call *c) {
     const gd_scan_graph_options *o = c->attrs;
-    if (o->reverse && (o->xs > GD_ONNX_MOST_NUMBERS || c->n_out - o->state > GD_ONNX_MOST_NUMBERS))
-        return gd_fail(GD_E_UNSUPPORTED, "%s: a scan from the end along %lld tensors", c->label,
+    if (o->reverse && (o->xs > GD_ONNX_MAX_NUMBERS || c->n_out - o->state > GD_ONNX_MAX_NUMBERS))
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "%s: a reversed scan over %lld tensors; at most 64 are possible", c->label,
                        (long long)o->xs);
-    gd_pb *node = gd_onnx_add_node(s, "Scan", "", c->label), *outer = s->into;
+    gd_pb *node = gd_onnx_add_node(s, "Scan", "", c->label), *outer = s->current_graph;
     for (int k = 0; k < o->state + o->xs; k++) gd_pb_put_string(node, "input", c->in_names[k]);
     put_outputs(node, c);
     gd_onnx_put_int(node, "num_scan_inputs", o->xs);
@@ -224,12 +215,12 @@ static gd_status save_scan(gd_onnx_saver *s, const gd_onnx_call *c) {
         put_directions(node, "scan_output_directions", c->n_out - o->state);
     }
     const char **in = gd_calloc((size_t)(c->n_in + o->body->n_out) + 1, sizeof *in);
-    gd_status status = in ? enter(s, node, "body", &outer) : no_memory();
+    gd_status status = in ? enter_subgraph(s, node, "body", &outer) : gd_onnx_save_no_memory();
     if (status == GD_OK) {
         memcpy(in, c->in_names, (size_t)c->n_in * sizeof *in);
         status = save_scan_body(s, c, in, in + c->n_in);
     }
-    s->into = outer;
+    s->current_graph = outer;
     gd_free(in);
     return status;
 }
@@ -244,12 +235,12 @@ static gd_status save_nested(gd_onnx_saver *s, const gd_onnx_call *c) {
 }
 
 gd_status gd_onnx_save_control(gd_onnx_saver *s, const gd_onnx_call *c) {
-    if (s->nested >= GD_ONNX_MOST_NESTED)
+    if (s->depth >= GD_ONNX_MAX_NESTED)
         return gd_fail(GD_E_UNSUPPORTED,
                        "%s: branches and loops are nested more than %d levels deep", c->label,
-                       GD_ONNX_MOST_NESTED);
-    s->nested++;
+                       GD_ONNX_MAX_NESTED);
+    s->depth++;
     const gd_status status = save_nested(s, c);
-    s->nested--;
+    s->depth--;
     return status;
 }

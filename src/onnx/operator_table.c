@@ -1,29 +1,33 @@
-/* rows.c - the table: which op is which ONNX operator. The form of a row is in onnx.h. */
-#include "onnx/load/load.h"
-#include "onnx/save/save.h"
+/* operator_table.c - the table that maps ops to ONNX operators.
+ *
+ * operator_table.h describes the form of a row. Order: conditions that the text of a row cannot
+ * express; the table, by family; lookups.
+ */
+#include "onnx/operator_table.h"
 
 #include <string.h>
 
 #include "gradus/ops.h"
+#include "onnx/load/operators/operators.h"
+#include "onnx/save/save.h"
 #include "ops/infer.h"
 
-static int whole_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
+/* --- conditions for saving -------------------------------------------------------------------- */
 
-/* --- what a row cannot say -------------------------------------------------------------------- */
-
-static bool all_size_one(const gd_onnx_call *c) {
+static bool has_unit_axes(const gd_onnx_call *c) {
     const gd_squeeze_options *o = c->attrs;
     for (int k = 0; k < o->axis.rank && gd_shape_is_set(&o->axis); k++) {
-        const int axis = whole_axis(o->axis.at[k], c->in[0].rank);
+        const int axis = gd_onnx_nonnegative_axis(o->axis.at[k], c->in[0].rank);
         if (axis < 0 || axis >= c->in[0].rank || c->in[0].dims[axis] != 1) return false;
     }
     return gd_shape_is_set(&o->axis);
 }
 
-static bool pieces_are_known(const gd_onnx_call *c) {
+static bool has_known_pieces(const gd_onnx_call *c) {
     const gd_split_options *o = c->attrs;
     for (int k = 0; k < c->n_out; k++)
-        if (c->out[k].dims[whole_axis(o->axis, c->out[k].rank)] == GD_UNKNOWN) return false;
+        if (c->out[k].dims[gd_onnx_nonnegative_axis(o->axis, c->out[k].rank)] == GD_UNKNOWN)
+            return false;
     return c->n_out > 0;
 }
 
@@ -38,58 +42,62 @@ static bool argmin_has_axis(const gd_onnx_call *c) {
     return ((const gd_argmin_options *)c->attrs)->axis != GD_UNSET;
 }
 
-static bool no_running_statistics(const gd_onnx_call *c) {
+static bool has_no_running_statistics(const gd_onnx_call *c) {
     return c->n_in < 4 || !c->in[3].present;
 }
 
-/* ONNX adds no bools, and a number has no axes. */
-static bool gives_numbers(const gd_onnx_call *c) {
+/* ONNX neither sums bools nor reduces tensors of rank 0. */
+static bool is_reducible(const gd_onnx_call *c) {
     return c->out[0].dtype != GD_BOOL && c->in[0].rank > 0;
 }
 
-/* An empty list of axes means none here, and all in ONNX, unless it says otherwise. */
+/* An empty list of axes means no axes here; in ONNX it means all, unless noop_with_empty_axes is
+ * set. */
 static bool has_axes(const gd_onnx_call *c) {
     int64_t axes[GD_MAX_RANK];
-    return gives_numbers(c) && gd_onnx_numbers(gd_onnx_option(c->op, "axis"), c->attrs, axes) != 0;
+    return is_reducible(c) &&
+           gd_onnx_option_numbers(gd_onnx_find_option(c->op, "axis"), c->attrs, axes) != 0;
 }
-static bool has_no_axes(const gd_onnx_call *c) { return gives_numbers(c) && !has_axes(c); }
+static bool has_no_axes(const gd_onnx_call *c) { return is_reducible(c) && !has_axes(c); }
 
-static bool ranks_are_equal(const gd_onnx_call *c) {
+static bool has_equal_ranks(const gd_onnx_call *c) {
     for (int i = 0; i < c->n_in; i++)
         if (c->in[i].rank != c->out[0].rank) return false;
     return true;
 }
 
-static bool same_sizes(const gd_onnx_call *c) { /* of the indices and what is put there */
+/* Scatters whose index and src have equal shapes. */
+static bool has_equal_shapes(const gd_onnx_call *c) {
     const gd_slot *index = &c->in[1], *src = &c->in[2];
     for (int i = 0; i < index->rank && index->rank == src->rank; i++)
         if (index->dims[i] != src->dims[i]) return false;
     return index->rank == src->rank && c->in[0].rank > 0;
 }
 
-/* Windows that are not full: ours leaves out one that would begin in the padding, and ONNX does
- * not. */
-static bool rounds_alike(const gd_onnx_call *c) {
-    const gd_op_attr *ceil_mode = gd_onnx_option(c->op, "ceil_mode"),
-                     *dilation = gd_onnx_option(c->op, "dilation");
+/* With ceil_mode, the op drops a last window that begins in the padding, and ONNX keeps it: whether
+ * both give the same number of windows. */
+static bool has_equal_windows(const gd_onnx_call *c) {
+    const gd_op_attr *ceil_mode = gd_onnx_find_option(c->op, "ceil_mode"),
+                     *dilation = gd_onnx_find_option(c->op, "dilation");
     int64_t kernel[3], stride[3], padding[3], step[3] = {1, 1, 1};
     if (!*((const bool *)((const char *)c->attrs + ceil_mode->offset))) return true;
-    const int n = gd_onnx_numbers(gd_onnx_option(c->op, "kernel"), c->attrs, kernel);
-    if (gd_onnx_numbers(gd_onnx_option(c->op, "stride"), c->attrs, stride) < 0)
+    const int n = gd_onnx_option_numbers(gd_onnx_find_option(c->op, "kernel"), c->attrs, kernel);
+    if (gd_onnx_option_numbers(gd_onnx_find_option(c->op, "stride"), c->attrs, stride) < 0)
         memcpy(stride, kernel, sizeof stride);
-    gd_onnx_numbers(gd_onnx_option(c->op, "padding"), c->attrs, padding);
-    if (dilation) gd_onnx_numbers(dilation, c->attrs, step);
+    gd_onnx_option_numbers(gd_onnx_find_option(c->op, "padding"), c->attrs, padding);
+    if (dilation) gd_onnx_option_numbers(dilation, c->attrs, step);
     for (int i = 0; i < n; i++) {
-        const int64_t size = c->in[0].dims[2 + i], made = c->out[0].dims[2 + i];
-        if (size == GD_UNKNOWN || made == GD_UNKNOWN || stride[i] < 1) return false;
+        const int64_t size = c->in[0].dims[2 + i], windows = c->out[0].dims[2 + i];
+        if (size == GD_UNKNOWN || windows == GD_UNKNOWN || stride[i] < 1) return false;
         const int64_t room = size + 2 * padding[i] - step[i] * (kernel[i] - 1) - 1;
-        if (room < 0 || (room + stride[i] - 1) / stride[i] + 1 != made) return false;
+        if (room < 0 || (room + stride[i] - 1) / stride[i] + 1 != windows) return false;
     }
     return n > 0;
 }
 
-/* Zeros that keep the size can be counted: not everybody has SAME_UPPER with dilation. */
-static bool kernel_is_known(const gd_onnx_call *c) {
+/* With a known kernel, `same` padding is saved as explicit pads: not every runtime supports
+ * SAME_UPPER with dilation. */
+static bool has_known_kernel(const gd_onnx_call *c) {
     for (int i = 2; i < c->in[1].rank; i++)
         if (c->in[1].dims[i] == GD_UNKNOWN) return false;
     return true;
@@ -97,18 +105,18 @@ static bool kernel_is_known(const gd_onnx_call *c) {
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-/* a row is a line */
+/* One row a line. */
 /* clang-format off */
 #define REDUCE_SOME(...) \
-    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes?", .fits = has_axes}, \
-    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes!1~0", .fits = has_no_axes}
+    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes?", .can_save = has_axes}, \
+    {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes!1~0", .can_save = has_no_axes}
 #define REDUCE(which) REDUCE_SOME(.op = which, .cast = "y")
 
 #define CONV_ATTRIBUTES "strides=stride dilations=dilation group=groups kernel_shape? "
 #define CONV(which, rank) \
     {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding*2 auto_pad!NOTSET~NOTSET", .when = "pad_mode=explicit x:rank=" rank, .cast = "w"}, \
     {.op = which, .attributes = CONV_ATTRIBUTES "auto_pad!VALID~NOTSET", .when = "pad_mode=valid x:rank=" rank, .cast = "w"}, \
-    {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding/same auto_pad!NOTSET~NOTSET", .when = "pad_mode=same x:rank=" rank, .cast = "w", .fits = kernel_is_known}, \
+    {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding/same_pads auto_pad!NOTSET~NOTSET", .when = "pad_mode=same x:rank=" rank, .cast = "w", .can_save = has_known_kernel}, \
     {.op = which, .attributes = CONV_ATTRIBUTES "auto_pad!SAME_UPPER~NOTSET", .when = "pad_mode=same x:rank=" rank, .cast = "w"}
 #define CONV_TRANSPOSE(which, rank) \
     {.op = which, .attributes = CONV_ATTRIBUTES "pads=padding*2 output_padding=output_padding auto_pad!NOTSET~NOTSET", \
@@ -117,12 +125,12 @@ static bool kernel_is_known(const gd_onnx_call *c) {
 #define POOL_ATTRIBUTES "kernel_shape=kernel strides=stride|kernel~1 pads=padding*2 ceil_mode=ceil_mode auto_pad!NOTSET~NOTSET "
 #define MAX_POOL_ATTRIBUTES POOL_ATTRIBUTES "dilations=dilation storage_order!0~0"
 #define MAX_POOL(which, rank) \
-    {.op = which, .attributes = MAX_POOL_ATTRIBUTES, .when = "x:rank=" rank, .cast = "w", .fits = rounds_alike}
+    {.op = which, .attributes = MAX_POOL_ATTRIBUTES, .when = "x:rank=" rank, .cast = "w", .can_save = has_equal_windows}
 #define MAX_POOL_INDICES(which, rank) \
-    {.op = which, .name = "MaxPool", .attributes = MAX_POOL_ATTRIBUTES, .when = "x:rank=" rank, .fits = rounds_alike, .save = gd_onnx_save_max_pool_indices}
+    {.op = which, .name = "MaxPool", .attributes = MAX_POOL_ATTRIBUTES, .when = "x:rank=" rank, .can_save = has_equal_windows, .save = gd_onnx_save_max_pool_indices}
 #define AVG_POOL(which, rank) \
     {.op = which, .attributes = POOL_ATTRIBUTES "dilations!1~1 count_include_pad=count_include_pad~false", \
-     .when = "divisor_override=none x:rank=" rank, .cast = "w", .fits = rounds_alike, .load = gd_onnx_load_average_pool}
+     .when = "divisor_override=none x:rank=" rank, .cast = "w", .can_save = has_equal_windows, .load = gd_onnx_load_average_pool}
 
 const gd_onnx_row gd_onnx_rows[] = {
     /* elementwise */
@@ -190,16 +198,16 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "ReduceLogSum", .load = gd_onnx_load_log_sum},
     {.name = "Hardmax", .load = gd_onnx_load_hardmax},
     {.name = "LpNormalization", .load = gd_onnx_load_lp_normalization},
-    {.op = "argmax", .attributes = "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", .when = "x:rank>0", .fits = argmax_has_axis},
+    {.op = "argmax", .attributes = "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", .when = "x:rank>0", .can_save = argmax_has_axis},
     {.name = "ArgMax", .load = gd_onnx_load_argmax},
     {.op = "argmax", .body = gd_onnx_argmax_body},
-    {.op = "argmin", .attributes = "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", .when = "x:rank>0", .fits = argmin_has_axis},
+    {.op = "argmin", .attributes = "axis=axis~0 keepdims=keepdim~1 select_last_index!0~0", .when = "x:rank>0", .can_save = argmin_has_axis},
     {.name = "ArgMin", .load = gd_onnx_load_argmin},
     {.op = "argmin", .body = gd_onnx_argmin_body},
-    {.op = "cumsum", .inputs = "x axis=axis", .attributes = "exclusive=exclusive reverse=reverse", .cast = "y", .fits = gives_numbers},
+    {.op = "cumsum", .inputs = "x axis=axis", .attributes = "exclusive=exclusive reverse=reverse", .cast = "y", .can_save = is_reducible},
     {.op = "softmax", .attributes = "axis=axis", .when = "x:rank>0"},
     {.op = "log_softmax", .attributes = "axis=axis", .when = "x:rank>0"},
-    {.op = "topk", .inputs = "x k:k", .attributes = "axis=axis largest=largest", .when = "x:rank>0", .fits = gives_numbers, .load = gd_onnx_load_topk},
+    {.op = "topk", .inputs = "x k:k", .attributes = "axis=axis largest=largest", .when = "x:rank>0", .can_save = is_reducible, .load = gd_onnx_load_topk},
 
     {.op = "sort", .name = "TopK", .save = gd_onnx_save_sort},
 
@@ -208,22 +216,22 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "flatten", .attributes = "axis!1~1", .when = "start_axis=1 end_axis=-1 x:rank>1"},
     {.op = "flatten", .body = gd_onnx_flatten_body},
     {.name = "Flatten", .load = gd_onnx_load_flatten},
-    {.op = "squeeze", .inputs = "x axes:axis", .fits = all_size_one},
+    {.op = "squeeze", .inputs = "x axes:axis", .can_save = has_unit_axes},
     {.op = "squeeze", .body = gd_onnx_squeeze_body},
     {.op = "unsqueeze", .inputs = "x axes:axis", .load = gd_onnx_load_unsqueeze},
-    {.op = "expand", .inputs = "x shape:dims/keep", .load = gd_onnx_load_expand},
-    {.op = "permute", .attributes = "perm=axes/places", .load = gd_onnx_load_transpose},
+    {.op = "expand", .inputs = "x shape:dims/broadcast", .load = gd_onnx_load_expand},
+    {.op = "permute", .attributes = "perm=axes/nonnegative", .load = gd_onnx_load_transpose},
     {.op = "transpose", .body = gd_onnx_transpose_body},
     {.op = "movedim", .body = gd_onnx_movedim_body},
     {.op = "slice", .inputs = "x starts:start/first ends:stop/last axes:axis steps:step", .load = gd_onnx_load_slice},
     {.op = "narrow", .body = gd_onnx_narrow_body},
     {.op = "flip", .body = gd_onnx_flip_body},
-    {.op = "cat", .attributes = "axis=axis", .cast = "y", .fits = ranks_are_equal},
+    {.op = "cat", .attributes = "axis=axis", .cast = "y", .can_save = has_equal_ranks},
     {.op = "cat", .body = gd_onnx_cat_body},
     {.op = "stack", .body = gd_onnx_stack_body},
-    {.op = "split", .inputs = "x split:sizes/pieces", .attributes = "axis=axis", .fits = pieces_are_known, .load = gd_onnx_load_split},
-    {.op = "repeat", .inputs = "x repeats:repeats", .fits = repeats_each_axis, .load = gd_onnx_load_tile},
-    {.op = "pad", .inputs = "x pads:padding/sides constant_value=value", .attributes = "mode=mode,replicate:edge,circular:wrap", .load = gd_onnx_load_pad},
+    {.op = "split", .inputs = "x split:sizes/output_sizes", .attributes = "axis=axis", .can_save = has_known_pieces, .load = gd_onnx_load_split},
+    {.op = "repeat", .inputs = "x repeats:repeats", .can_save = repeats_each_axis, .load = gd_onnx_load_tile},
+    {.op = "pad", .inputs = "x pads:padding/pads constant_value=value", .attributes = "mode=mode,replicate:edge,circular:wrap", .load = gd_onnx_load_pad},
     {.op = "tril", .inputs = "x k=diagonal", .attributes = "upper!0~1"},
     {.op = "triu", .name = "Trilu", .inputs = "x k=diagonal", .attributes = "upper!1~1"},
 
@@ -234,12 +242,12 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "embedding", .inputs = "weight x", .attributes = "axis!0~0", .when = "weight:rank=2 x:int x:rank>0", .cast = "i-", .load = gd_onnx_load_gather},
     {.op = "index_select", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 index:rank=1 index:int", .cast = "-i"},
     {.op = "select", .name = "Gather", .inputs = "x indices=index", .attributes = "axis=axis~0"},
-    {.op = "gather", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 x:as=index", .cast = "-i", .load = gd_onnx_load_gather_elements},
-    {.op = "scatter", .inputs = "x index src", .attributes = "axis=axis~0 reduction!none~none", .cast = "-i-", .fits = same_sizes, .load = gd_onnx_load_scatter_elements},
-    {.op = "scatter_add", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!add~none", .cast = "-i-", .fits = same_sizes},
-    {.op = "scatter_mul", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!mul~none", .cast = "-i-", .fits = same_sizes},
-    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!max~none", .when = "largest=true include_self=true", .cast = "-i-", .fits = same_sizes},
-    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!min~none", .when = "largest=false include_self=true", .cast = "-i-", .fits = same_sizes},
+    {.op = "gather", .inputs = "x index", .attributes = "axis=axis~0", .when = "x:rank>0 x:rank_of=index", .cast = "-i", .load = gd_onnx_load_gather_elements},
+    {.op = "scatter", .inputs = "x index src", .attributes = "axis=axis~0 reduction!none~none", .cast = "-i-", .can_save = has_equal_shapes, .load = gd_onnx_load_scatter_elements},
+    {.op = "scatter_add", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!add~none", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_mul", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!mul~none", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!max~none", .when = "largest=true include_self=true", .cast = "-i-", .can_save = has_equal_shapes},
+    {.op = "scatter_extreme", .name = "ScatterElements", .inputs = "x index src", .attributes = "axis=axis~0 reduction!min~none", .when = "largest=false include_self=true", .cast = "-i-", .can_save = has_equal_shapes},
     {.name = "GatherND", .load = gd_onnx_load_gather_nd},
     {.name = "ScatterND", .load = gd_onnx_load_scatter_nd},
     {.op = "nonzero", .name = "NonZero", .save = gd_onnx_save_nonzero},
@@ -283,18 +291,18 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "RMSNormalization", .load = gd_onnx_load_rms_norm},
     {.name = "MeanVarianceNormalization", .load = gd_onnx_load_mean_variance},
     {.name = "Attention", .load = gd_onnx_load_attention},
-    {.op = "layer_norm", .inputs = "x weight|1 bias", .attributes = "axis=normalized_dims/behind epsilon=eps stash_type!11~1", .when = "x:f64", .load = gd_onnx_load_layer_norm},
-    {.op = "layer_norm", .inputs = "x weight|1 bias", .attributes = "axis=normalized_dims/behind epsilon=eps stash_type!1~1", .load = gd_onnx_load_layer_norm},
+    {.op = "layer_norm", .inputs = "x weight|1 bias", .attributes = "axis=normalized_dims/trailing_axes epsilon=eps stash_type!11~1", .when = "x:f64", .load = gd_onnx_load_layer_norm},
+    {.op = "layer_norm", .inputs = "x weight|1 bias", .attributes = "axis=normalized_dims/trailing_axes epsilon=eps stash_type!1~1", .load = gd_onnx_load_layer_norm},
     {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!11~1", .when = "x:f64"},
     {.op = "group_norm", .inputs = "x weight|1 bias|0", .attributes = "num_groups=groups epsilon=eps stash_type!1~1"},
-    {.op = "instance_norm", .inputs = "x weight|1 bias|0", .attributes = "epsilon=eps", .when = "use_input_stats=true", .fits = no_running_statistics},
+    {.op = "instance_norm", .inputs = "x weight|1 bias|0", .attributes = "epsilon=eps", .when = "use_input_stats=true", .can_save = has_no_running_statistics},
     {.op = "instance_norm", .name = "BatchNormalization", .inputs = "x weight|1 bias|0 running_mean running_var", .attributes = "epsilon=eps", .when = "use_input_stats=false"},
     {.op = "local_response_norm", .attributes = "size=size alpha=alpha beta=beta bias=k", .when = "region=across"},
     {.op = "dropout", .inputs = "x ratio=p", .attributes = "seed?", .when = "training=false", .load = gd_onnx_load_dropout},
 
     {.op = "resize", .name = "Resize", .save = gd_onnx_save_resize},
     {.name = "Resize", .load = gd_onnx_load_resize},
-    {.op = "recurrent", .name = "LSTM", .save = gd_onnx_save_recurrent}, /* GRU, RNN */
+    {.op = "recurrent", .name = "LSTM", .save = gd_onnx_save_recurrent}, /* or GRU, RNN */
     {.name = "LSTM", .load = gd_onnx_load_lstm},
     {.name = "GRU", .load = gd_onnx_load_gru},
     {.name = "RNN", .load = gd_onnx_load_rnn},
@@ -309,7 +317,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "sizes_of", .name = "Shape", .save = gd_onnx_save_sizes_of},
     {.op = "late", .name = "Reshape", .save = gd_onnx_save_late},
 
-    /* files of others */
+    /* operators that only other programs write */
     {.name = "Constant", .load = gd_onnx_load_constant},
     {.name = "ConstantOfShape", .load = gd_onnx_load_constant_of_shape},
     {.name = "Shape", .load = gd_onnx_load_shape},
@@ -330,7 +338,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.name = "DepthToSpace", .load = gd_onnx_load_depth_to_space},
     {.name = "SpaceToDepth", .load = gd_onnx_load_space_to_depth},
 
-    /* branches and loops, which save/control.c saves */
+    /* branches and loops; save/control_flow.c saves them */
     {.name = "If", .load = gd_onnx_load_if},
     {.name = "Loop", .load = gd_onnx_load_loop},
     {.name = "Scan", .load = gd_onnx_load_scan},
@@ -343,127 +351,10 @@ const char *gd_onnx_row_name(const gd_onnx_row *row) {
     return row->name ? row->name : op ? op->onnx : "";
 }
 
-bool gd_onnx_own_row(const gd_op *op, gd_onnx_row *row) {
+bool gd_onnx_implied_row(const gd_op *op, gd_onnx_row *row) {
     if (!(op->flags & GD_OP_ELEMENTWISE) || !op->onnx || !*op->onnx || op->base) return false;
     for (int i = 0; i < gd_onnx_row_count; i++)
         if (gd_onnx_rows[i].op && strcmp(gd_onnx_rows[i].op, op->name) == 0) return false;
     *row = (gd_onnx_row){.op = op->name};
     return true;
-}
-
-/* --- reading rows ----------------------------------------------------------------------------- */
-
-/* The next word, without the separators that end it; false at the end. */
-static bool next_word(const char **text, char *word, size_t size) {
-    const char *s = *text ? *text : "";
-    while (*s == ' ') s++;
-    const size_t length = strcspn(s, " ");
-    *text = s + length;
-    if (length == 0 || length >= size) return false;
-    memcpy(word, s, length);
-    word[length] = '\0';
-    return true;
-}
-
-/* Cuts the part behind `mark` off, into `part`. */
-static bool cut(char *word, char mark, char *part, size_t size) {
-    char *at = strchr(word, mark);
-    part[0] = '\0';
-    if (!at) return false;
-    *at = '\0';
-    const size_t length = strlen(at + 1);
-    if (length < size) memcpy(part, at + 1, length + 1);
-    return true;
-}
-
-bool gd_onnx_next_input(const char **text, gd_onnx_input *i) {
-    char word[3 * GD_ONNX_WORD], part[3 * GD_ONNX_WORD];
-    if (!next_word(text, word, sizeof word)) return false;
-    *i = (gd_onnx_input){.kind = GD_ONNX_TENSOR};
-    cut(word, '/', i->how, sizeof i->how);
-    if (cut(word, '|', part, sizeof part)) {
-        i->filled = true;
-        i->fill = part[0] - '0';
-    }
-    if (cut(word, ':', part, sizeof part)) i->kind = GD_ONNX_LIST;
-    else if (cut(word, '=', part, sizeof part)) i->kind = GD_ONNX_NUMBER;
-    if (i->kind != GD_ONNX_TENSOR) memcpy(i->onnx, word, sizeof i->onnx);
-    memcpy(i->ours, i->kind == GD_ONNX_TENSOR ? word : part, sizeof i->ours);
-    return true;
-}
-
-bool gd_onnx_next_attribute(const char **text, gd_onnx_attribute *a) {
-    char word[4 * GD_ONNX_WORD], part[4 * GD_ONNX_WORD];
-    if (!next_word(text, word, sizeof word)) return false;
-    *a = (gd_onnx_attribute){.twice = false};
-    char *comma = strchr(word, ',');
-    if (comma) {
-        memcpy(a->words, comma, strlen(comma) + 1);
-        *comma = '\0';
-    }
-    cut(word, '~', a->otherwise, sizeof a->otherwise);
-    cut(word, '|', a->instead, sizeof a->instead);
-    cut(word, '/', a->how, sizeof a->how);
-    a->twice = cut(word, '*', part, sizeof part);
-    if (!cut(word, '!', a->fixed, sizeof a->fixed) && !cut(word, '=', a->ours, sizeof a->ours))
-        cut(word, '?', part, sizeof part);
-    memcpy(a->onnx, word, sizeof a->onnx);
-    return true;
-}
-
-bool gd_onnx_next_condition(const char **text, gd_onnx_condition *c) {
-    char word[3 * GD_ONNX_WORD], part[3 * GD_ONNX_WORD];
-    if (!next_word(text, word, sizeof word)) return false;
-    *c = (gd_onnx_condition){.kind = GD_ONNX_OPTION};
-    if (!cut(word, ':', part, sizeof part)) cut(word, '=', c->value, sizeof c->value);
-    else if (strcmp(part, "int") == 0) c->kind = GD_ONNX_IS_INT;
-    else if (strcmp(part, "float") == 0) c->kind = GD_ONNX_IS_FLOAT;
-    else if (cut(part, '=', c->value, sizeof c->value) && strcmp(part, "as") == 0)
-        c->kind = GD_ONNX_SAME_RANK;
-    else if (c->value[0]) c->kind = GD_ONNX_RANK_IS;
-    else if (cut(part, '>', c->value, sizeof c->value)) c->kind = GD_ONNX_RANK_ABOVE;
-    else {
-        c->kind = GD_ONNX_IS_DTYPE;
-        memcpy(c->value, part, sizeof c->value);
-    }
-    memcpy(c->name, word, sizeof c->name);
-    return true;
-}
-
-/* --- records ---------------------------------------------------------------------------------- */
-
-const gd_op_attr *gd_onnx_option(const gd_op *op, const char *name) {
-    for (int i = 0; i < op->n_attrs; i++)
-        if (strcmp(op->attrs[i].name, name) == 0) return &op->attrs[i];
-    return NULL;
-}
-
-int gd_onnx_input_index(const gd_op *op, const char *name) {
-    for (int i = 0; i < op->n_inputs; i++)
-        if (strcmp(op->inputs[i].name, name) == 0) return i;
-    return -1;
-}
-
-const char *gd_onnx_word(const gd_op_attr *attr, gd_word value, char word[GD_ONNX_WORD]) {
-    const char *words = attr->words;
-    while (next_word(&words, word, GD_ONNX_WORD))
-        if (gd_word_of(word) == value) return word;
-    word[0] = '\0';
-    return word;
-}
-
-int gd_onnx_numbers(const gd_op_attr *attr, const void *attrs, int64_t *numbers) {
-    const char *field = (const char *)attrs + attr->offset;
-    int count = 1;
-    if (attr->type == GD_ATTR_SHAPE) {
-        const gd_shape *list = (const gd_shape *)field;
-        if (!gd_shape_is_set(list)) return -1;
-        count = list->rank;
-        memcpy(numbers, list->at, (size_t)count * sizeof *numbers);
-        return count;
-    }
-    if (attr->type == GD_ATTR_INTS) count = attr->count;
-    else if (attr->type != GD_ATTR_INT) return -1;
-    memcpy(numbers, field, (size_t)count * sizeof *numbers);
-    return numbers[0] == GD_UNSET ? -1 : count;
 }

@@ -1,5 +1,5 @@
-/* tensor.c - a TensorProto as a tensor: its data lie in the message, in one of several fields,
- * or in another file of the same folder. */
+/* tensor.c - reads a TensorProto: its data are in one of several fields of the message, or in another
+ * file of the same folder. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,19 +9,20 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "format/npy.h"
-#include "onnx/onnx.h"
+#include "onnx/load/load.h"
 
-static const char *name_of(const gd_pb *t) {
+static const char *tensor_name(const gd_pb *t) {
     return *gd_pb_string(t, "name") ? gd_pb_string(t, "name") : "(no name)";
 }
 
 /* --- data in another file --------------------------------------------------------------------- */
 
-typedef struct place {
-    const char *location;
+/* Where external data are. */
+typedef struct external_data {
+    const char *location; /* of the file, relative to the folder of the model */
     uint64_t offset, length;
     bool has_length;
-} place;
+} external_data;
 
 static bool parse_u64(const char *text, uint64_t *value) {
     *value = 0;
@@ -35,8 +36,8 @@ static bool parse_u64(const char *text, uint64_t *value) {
     return true;
 }
 
-static gd_status read_place(const gd_pb *t, place *p) {
-    *p = (place){.location = ""};
+static gd_status read_external_data(const gd_pb *t, external_data *p) {
+    *p = (external_data){.location = ""};
     for (size_t i = 0; i < gd_pb_count(t, "external_data"); i++) {
         const gd_pb *pair = gd_pb_message_at(t, "external_data", i);
         const char *key = gd_pb_string(pair, "key"), *value = gd_pb_string(pair, "value");
@@ -45,14 +46,14 @@ static gd_status read_place(const gd_pb *t, place *p) {
         else if (strcmp(key, "offset") == 0) ok = parse_u64(value, &p->offset);
         else if (strcmp(key, "length") == 0) ok = p->has_length = parse_u64(value, &p->length);
         if (!ok)
-            return gd_fail(GD_E_FORMAT, "tensor '%s': the %s of its data is '%.40s'", name_of(t),
-                           key, value);
+            return gd_fail(GD_E_FORMAT, "tensor '%s': the %s of its data is '%.40s'",
+                           tensor_name(t), key, value);
     }
     return GD_OK;
 }
 
-/* A path inside the folder: relative, with no "..", and no link that leads out of it. */
-static bool stays_inside(const char *location) {
+/* Whether a location is relative and has no "..". */
+static bool is_inside_folder(const char *location) {
     if (!*location || *location == '/' || strchr(location, '\\') || strchr(location, ':'))
         return false;
     for (const char *part = location; part; part = strchr(part, '/')) {
@@ -62,10 +63,11 @@ static bool stays_inside(const char *location) {
     return true;
 }
 
-static bool links_stay_inside(const char *folder, const char *path) {
+/* Whether a path is inside the folder once links are resolved. */
+static bool resolves_inside_folder(const char *folder, const char *path) {
     char *real_folder = realpath(folder, NULL), *real_path = realpath(path, NULL);
     const size_t length = real_folder ? strlen(real_folder) : 0;
-    /* a file that is not there is for the reader to report */
+    /* the reader reports a file that does not exist */
     const bool inside = !real_folder || !real_path || strcmp(real_folder, "/") == 0 ||
                         (strncmp(real_path, real_folder, length) == 0 && real_path[length] == '/');
     free(real_folder);
@@ -73,31 +75,31 @@ static bool links_stay_inside(const char *folder, const char *path) {
     return inside;
 }
 
-static gd_status read_external(const gd_pb *t, const char *folder, void *data, size_t bytes) {
-    place p;
-    GD_TRY(read_place(t, &p));
-    if (!folder || !stays_inside(p.location))
+static gd_status read_external_file(const gd_pb *t, const char *folder, void *data, size_t bytes) {
+    external_data p;
+    GD_TRY(read_external_data(t, &p));
+    if (!folder || !is_inside_folder(p.location))
         return gd_fail(
             GD_E_FORMAT,
             "tensor '%s': its data are in '%.200s', which is not in the folder of the file",
-            name_of(t), p.location);
+            tensor_name(t), p.location);
     if (p.has_length && p.length != bytes)
         return gd_fail(GD_E_FORMAT,
                        "tensor '%s': its data have %" PRIu64
                        " bytes in '%.200s', and should have %zu",
-                       name_of(t), p.length, p.location, bytes);
+                       tensor_name(t), p.length, p.location, bytes);
     const size_t size = strlen(folder) + strlen(p.location) + 2;
     char *path = gd_malloc(size);
-    if (!path) return gd_fail(GD_E_MEMORY, "no memory for a path");
+    if (!path) return gd_onnx_load_no_memory();
     snprintf(path, size, "%s/%s", folder, p.location);
     gd_file_reader *file = NULL;
     gd_status status = GD_OK;
-    if (!links_stay_inside(folder, path))
+    if (!resolves_inside_folder(folder, path))
         status = gd_fail(GD_E_FORMAT, "tensor '%s': '%.200s' leads out of the folder of the file",
-                         name_of(t), p.location);
+                         tensor_name(t), p.location);
     if (status == GD_OK) status = gd_file_reader_open(&file, path);
     if (status == GD_OK) status = gd_file_reader_read_at(file, p.offset, data, bytes);
-    if (status != GD_OK) gd_error_prefix("tensor '%s': ", name_of(t));
+    if (status != GD_OK) gd_error_prefix("tensor '%s': ", tensor_name(t));
     gd_file_reader_close(file);
     gd_free(path);
     return status;
@@ -105,22 +107,22 @@ static gd_status read_external(const gd_pb *t, const char *folder, void *data, s
 
 /* --- data in the message ---------------------------------------------------------------------- */
 
-/* The field that holds elements of a dtype where they are not raw. */
-static const char *field_for(gd_dtype dtype) {
+/* The field for elements of a dtype, if they are not in raw_data. */
+static const char *data_field(gd_dtype dtype) {
     switch (dtype) {
     case GD_F32: return "float_data";
     case GD_F64: return "double_data";
     case GD_I64: return "int64_data";
-    default: return "int32_data"; /* small integers, bools, and halves by their bits */
+    default: return "int32_data"; /* small integers, bools, and the bits of f16 and bf16 */
     }
 }
 
-static gd_status read_typed(const gd_pb *t, gd_dtype dtype, char *data, int64_t count) {
-    const gd_pb_list *list = gd_pb_get(t, field_for(dtype));
+static gd_status read_data_field(const gd_pb *t, gd_dtype dtype, char *data, int64_t count) {
+    const gd_pb_list *list = gd_pb_get(t, data_field(dtype));
     const size_t have = list ? list->count : 0, item = gd_dtype_bytes(dtype);
     if (have != (size_t)count)
         return gd_fail(GD_E_FORMAT, "tensor '%s': has %zu elements in %s, and should have %" PRId64,
-                       name_of(t), have, field_for(dtype), count);
+                       tensor_name(t), have, data_field(dtype), count);
     for (int64_t i = 0; i < count; i++, data += item) {
         if (dtype == GD_F32) memcpy(data, &list->floats[i], sizeof(float));
         else if (dtype == GD_F64) memcpy(data, &list->doubles[i], sizeof(double));
@@ -131,8 +133,8 @@ static gd_status read_typed(const gd_pb *t, gd_dtype dtype, char *data, int64_t 
     return GD_OK;
 }
 
-/* As they came from the file: little-endian, and a bool may be any byte. */
-static void settle(gd_dtype dtype, char *data, int64_t count) {
+/* Converts raw bytes of a file: they are little-endian, and any nonzero byte is true. */
+static void convert_raw_data(gd_dtype dtype, char *data, int64_t count) {
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
         gd_npy_swap(data, (size_t)count, (int)gd_dtype_bytes(dtype));
     for (int64_t i = 0; dtype == GD_BOOL && i < count; i++) data[i] = data[i] != 0;
@@ -142,34 +144,33 @@ static gd_status read_data(const gd_pb *t, const char *folder, gd_dtype dtype, c
                            int64_t count, size_t bytes) {
     const gd_pb_list *raw = gd_pb_get(t, "raw_data");
     if (gd_pb_int(t, "data_location", 0) == 1) {
-        GD_TRY(read_external(t, folder, data, bytes));
+        GD_TRY(read_external_file(t, folder, data, bytes));
     } else if (raw) {
         if (raw->bytes[0].length != bytes)
             return gd_fail(GD_E_FORMAT, "tensor '%s': has %zu bytes of data, and should have %zu",
-                           name_of(t), raw->bytes[0].length, bytes);
+                           tensor_name(t), raw->bytes[0].length, bytes);
         if (bytes) memcpy(data, raw->bytes[0].data, bytes);
     } else {
-        return read_typed(t, dtype, data, count);
+        return read_data_field(t, dtype, data, count);
     }
-    settle(dtype, data, count);
+    convert_raw_data(dtype, data, count);
     return GD_OK;
 }
 
-/* As many elements as a message of this many bytes, or the file beside it, can hold: checked before
- * any memory is taken. */
+/* Compares the size of the data with that of the shape before memory is allocated. */
 static gd_status check_size(const gd_pb *t, const char *folder, gd_dtype dtype, size_t bytes) {
     const gd_pb_list *raw = gd_pb_get(t, "raw_data");
     size_t have =
-        raw ? raw->bytes[0].length : gd_pb_count(t, field_for(dtype)) * gd_dtype_bytes(dtype);
+        raw ? raw->bytes[0].length : gd_pb_count(t, data_field(dtype)) * gd_dtype_bytes(dtype);
     if (gd_pb_int(t, "data_location", 0) == 1) {
-        place p;
-        GD_TRY(read_place(t, &p));
+        external_data p;
+        GD_TRY(read_external_data(t, &p));
         if (!p.has_length || !folder) return GD_OK;
         have = (size_t)p.length;
     }
     if (have == bytes) return GD_OK;
     return gd_fail(GD_E_FORMAT, "tensor '%s': has %zu bytes of data, and should have %zu",
-                   name_of(t), have, bytes);
+                   tensor_name(t), have, bytes);
 }
 
 gd_status gd_onnx_read_tensor(const gd_pb *t, const char *folder, gd_tensor **out) {
@@ -181,16 +182,16 @@ gd_status gd_onnx_read_tensor(const gd_pb *t, const char *folder, gd_tensor **ou
     if (dtype == GD_DTYPE_NONE)
         return gd_fail(GD_E_UNSUPPORTED,
                        "tensor '%s': its elements are %s (%" PRId64 "), which no dtype here holds",
-                       name_of(t), gd_onnx_type_name(type), type);
+                       tensor_name(t), gd_onnx_type_name(type), type);
     if (gd_pb_message(t, "segment"))
-        return gd_fail(GD_E_UNSUPPORTED, "tensor '%s' comes in segments", name_of(t));
+        return gd_fail(GD_E_UNSUPPORTED, "tensor '%s' comes in segments", tensor_name(t));
     if (rank > GD_MAX_RANK)
         return gd_fail(GD_E_UNSUPPORTED,
-                       "tensor '%s' has %d dimensions; at most %d are possible here", name_of(t),
-                       rank, GD_MAX_RANK);
+                       "tensor '%s' has %d dimensions; at most %d are possible here",
+                       tensor_name(t), rank, GD_MAX_RANK);
     const gd_status fits = gd_dims_bytes(rank, dims ? dims->ints : NULL, dtype, &bytes);
     if (fits != GD_OK) {
-        gd_error_prefix("tensor '%s': ", name_of(t));
+        gd_error_prefix("tensor '%s': ", tensor_name(t));
         return fits;
     }
     GD_TRY(check_size(t, folder, dtype, bytes));
