@@ -22,8 +22,8 @@
  *   save/part.c              the nodes that the outputs need, in the order of the graph
  *   save/call.c              one call of an op, by the first way that is possible:
  *     save/row.c               a row of the table
- *     save/multi_node.c        a function of the row that adds several nodes; also save/recurrent.c,
- *                              save/size_list.c
+ *     save/multi_node.c        a function of the row that adds several nodes; others are in
+ *                              save/recurrent.c and save/size_list.c
  *     save/expression.c        the expression of an elementwise op
  *     save/body.c              the op's body in other ops, its own or one of save/op_bodies.c
  *                              otherwise a node of the domain "gradus"

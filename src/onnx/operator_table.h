@@ -18,7 +18,7 @@ typedef struct gd_onnx_saver gd_onnx_saver;
  * inputs, in ONNX's order (NULL: the inputs of the op's record, in their order):
  *     x              the op's input x
  *     weight|1       the op's input weight; if it is absent, a tensor of ones, one for each channel
- *     axes:axis      the op's option `axis`, as a list; older files have an attribute `axes` instead
+ *     axes:axis      the op's option `axis`, as a list; in older files an attribute `axes`
  *     axes:axis/CONVERSION  the same, with the list converted (gd_onnx_convert_list)
  *     axes:axis/all  an empty or absent list means all axes, or none if the node's attribute
  *                    noop_with_empty_axes is set

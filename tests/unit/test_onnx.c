@@ -413,7 +413,7 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
                 "x", "dim { dim_value: 3 }") "node { op_type: 'Relu' input: 'x' output: 'y' } "
                                              "output { name: 'y' type { tensor_type { elem_type: 7 "
                                              "shape { dim { dim_value: 4 } } } } } }",
-            GD_E_SHAPE, "it is f32[3], and the file says i64[4]");
+            GD_E_SHAPE, "it is f32[3], and the file declares i64[4]");
     refuses(
         HEAD "graph { " INPUT("x", "dim { dim_value: 6 }") INPUT(
             "s", "") "node { name: 'r' op_type: 'Reshape' input: 'x' input: 's' output: 'y' } }",

@@ -1,7 +1,8 @@
 /* evaluate.c - constant folding while a file is loaded.
  *
- * Files compute shapes, axes and counts by nodes (Shape, Gather, Concat, ...). This evaluates such a
- * value: it walks back from the symbol to nodes whose values are known, and runs the nodes between.
+ * Files compute shapes, axes and counts by nodes (Shape, Gather, Concat, ...). This evaluates such
+ * a value: it walks back from the symbol to nodes whose values are known, and runs the nodes
+ * between.
  */
 #include <string.h>
 

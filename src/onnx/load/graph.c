@@ -176,8 +176,8 @@ static gd_status add_initializers(gd_onnx_loader *l, const gd_pb *graph) {
     return GD_OK;
 }
 
-/* An output of a graph must be the output of a node, so a subgraph that returns one of its inputs has
- * an Identity (save/control_flow.c adds them). Returns the name of the Identity's input. */
+/* An output of a graph must be the output of a node, so a subgraph that returns one of its inputs
+ * has an Identity (save/control_flow.c adds them). Returns the name of the Identity's input. */
 static const char *skip_identity(const gd_onnx_loader *l, const char *name) {
     const gd_pb *producer = gd_names_find(&l->frame->producers, name);
     if (!producer || strcmp(gd_pb_string(producer, "op_type"), "Identity") != 0) return name;

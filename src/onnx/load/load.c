@@ -141,7 +141,7 @@ static GD_OWN_FRAME gd_status check_output(gd_onnx_loader *l, const gd_pb *info)
     for (int i = 0; fits && i < dims.rank; i++)
         fits = dims.at[i] == GD_ANY || t->dims[i] == GD_UNKNOWN || t->dims[i] == dims.at[i];
     if (fits && (gd_dtype)t->dtype == dtype) return GD_OK;
-    snprintf(message, sizeof message, "it is %s, and the file says %s%s",
+    snprintf(message, sizeof message, "it is %s, and the file declares %s%s",
              gd_describe(t, text, sizeof text), gd_dtype_name(dtype),
              gd_shape_text(dims.rank, dims.at, wanted, sizeof wanted));
     if ((gd_dtype)t->dtype != dtype) return gd_fail(GD_E_SHAPE, "%s", message);
@@ -245,8 +245,8 @@ static gd_status load_once(const char *path, char *folder, bool trainable, gd_gr
     return status;
 }
 
-/* If another process replaces the model while it is read, its external data may be removed. Then the
- * model is read again, with a lock that keeps other processes from replacing it. */
+/* If another process replaces the model while it is read, its external data may be removed. Then
+ * the model is read again, with a lock that keeps other processes from replacing it. */
 gd_status gd_onnx_load_file(const char *path, bool trainable, gd_graph **out) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
     GD_TRY(gd_scope_reserve(1));

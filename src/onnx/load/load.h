@@ -69,7 +69,8 @@ gd_status gd_onnx_read_tensor(const gd_pb *tensor, const char *folder, gd_tensor
 
 /* The data of a value, evaluated if necessary; *out is NULL if they depend on a run. */
 gd_status gd_onnx_constant_value(gd_onnx_loader *loader, const char *name, gd_tensor **out);
-/* Evaluates a symbol that depends on constants and sizes only, with `size` for each unknown size. */
+/* Evaluates a symbol that depends on constants and sizes only, with `size` for each unknown
+ * size. */
 gd_status gd_onnx_evaluate(gd_onnx_loader *loader, gd_tensor *symbol, int64_t size,
                            gd_tensor **out);
 
@@ -152,7 +153,8 @@ gd_tensor *gd_onnx_scalar_like(const gd_tensor *x, double value);
 
 /* --- lists and sizes that only a run knows (load/symbolic_size.c) ----------------------------- */
 
-/* Whether a value is a constant or depends on constants and sizes only: gd_onnx_get_list takes it. */
+/* Whether a value is a constant or depends on constants and sizes only: gd_onnx_get_list takes
+ * it. */
 bool gd_onnx_is_data_independent(const gd_onnx_loader *loader, const char *name);
 /* Input i as a list of integers: a value, or a symbol that depends on sizes; NULL if it is absent.
  * Fails if it depends on data. */

@@ -36,7 +36,8 @@ static void destroy_model(gd_object *object) {
 }
 static const gd_class model_class = {.name = "onnx model", .destroy = destroy_model};
 
-/* Copies the part of a path before its first dot and moves *path behind it; false: there is no dot. */
+/* Copies the part of a path before its first dot and moves *path behind it; false: there is no
+ * dot. */
 static bool next_path_part(const char **path, char name[256]) {
     const char *dot = strchr(*path, '.');
     if (!dot) return false;
@@ -96,8 +97,8 @@ static gd_status put_tensor(gd_module *m, const char *path, gd_tensor *t, bool t
                      : gd_module_put(m, GD_A_BUFFER, path, t, NULL);
 }
 
-/* A variable's name as a path in the module. A path has no empty parts; a name that has some becomes
- * one part. */
+/* A variable's name as a path in the module. A path has no empty parts; a name that has some
+ * becomes one part. */
 static const char *variable_path(const char *name) {
     char text[256];
     snprintf(text, sizeof text, "%s", name);
@@ -133,8 +134,8 @@ static gd_status add_variables(gd_module *module, model *m) {
     return GD_OK;
 }
 
-/* The symbols of a list of the file, "input" or "output". Old files also list initializers among the
- * inputs: with `placeholders` those are skipped. */
+/* The symbols of a list of the file, "input" or "output". Old files also list initializers among
+ * the inputs: with `placeholders` those are skipped. */
 static gd_status find_symbols(gd_graph *graph, const gd_pb *file, const char *list,
                               bool placeholders, gd_tensor ***symbols, int *count) {
     const size_t n = gd_pb_count(file, list);

@@ -1,4 +1,5 @@
-/* own_node.c - loads a node of the domain "gradus": a call of an op with its options as they are. */
+/* own_node.c - loads a node of the domain "gradus": a call of an op with its options as they
+ * are. */
 #include <stdio.h>
 #include <string.h>
 

@@ -193,8 +193,8 @@ static gd_status read_attributes(row_load *x) {
     return GD_OK;
 }
 
-/* A reduction in ONNX keeps the dtype of its input; the op returns i64 for small integers unless its
- * option dtype is set. */
+/* A reduction in ONNX keeps the dtype of its input; the op returns i64 for small integers unless
+ * its option dtype is set. */
 static gd_status keep_input_dtype(row_load *x) {
     const gd_op_attr *option = gd_onnx_find_option(x->op, "dtype");
     if (!option || !x->row->cast || x->row->cast[0] != 'y' || !x->in[0] ||

@@ -1,8 +1,8 @@
 /* symbolic_size.c - sizes, and lists of integers computed from sizes, that only a run knows.
  *
- * ONNX passes shapes, axes and counts as tensors; ops take them as options. Where such a list depends
- * on an unknown size, the node `late` (ops/late.h) stands for the call until a run knows the sizes.
- * Order: lists; arithmetic with sizes; the node `late` and the shape of its result.
+ * ONNX passes shapes, axes and counts as tensors; ops take them as options. Where such a list
+ * depends on an unknown size, the node `late` (ops/late.h) stands for the call until a run knows
+ * the sizes. Order: lists; arithmetic with sizes; the node `late` and the shape of its result.
  */
 #include <string.h>
 
@@ -144,8 +144,8 @@ static int result_rank(const gd_late_options *o, const gd_tensor *x, gd_tensor *
     }
 }
 
-/* Infers the shape by probing: a size of the result that is the same for several values of the unknown
- * sizes is known. */
+/* Infers the shape by probing: a size of the result that is the same for several values of the
+ * unknown sizes is known. */
 static gd_status infer_shape(gd_onnx_loader *l, gd_late_options *o, const gd_tensor *x,
                              gd_tensor *const *lists, int n_lists) {
     static const int64_t probes[] = {120, 240, 7, 1};

@@ -1,5 +1,5 @@
-/* tensor.c - reads a TensorProto: its data are in one of several fields of the message, or in another
- * file of the same folder. */
+/* tensor.c - reads a TensorProto: its data are in one of several fields of the message, or in
+ * another file of the same folder. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>

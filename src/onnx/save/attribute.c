@@ -55,8 +55,8 @@ static bool has_negative_step(const gd_onnx_call *c) {
     return step && gd_onnx_option_numbers(step, c->attrs, &value) == 1 && value < 0;
 }
 
-/* From the op's padding, (left, right) of the last axis, then of the one before it, to ONNX's pads: all
- * lefts, then all rights. */
+/* From the op's padding, (left, right) of the last axis, then of the one before it, to ONNX's pads:
+ * all lefts, then all rights. */
 static int convert_padding(int rank, int count, int64_t *numbers) {
     int64_t pads[2 * GD_MAX_RANK] = {0};
     for (int k = 0; k + 1 < count && k / 2 < rank; k += 2) {

@@ -1,9 +1,9 @@
 /* body.c - saves a call by its body, the op expressed in other ops.
  *
- * The body is traced with symbols in place of the inputs, and its nodes are saved as calls. A body may
- * compute with sizes. If some are unknown, it is traced twice with different sizes: if both traces have
- * the same nodes with the same options, the body does not depend on them.
- * Order: tracing; comparing two traces; saving.
+ * The body is traced with symbols in place of the inputs, and its nodes are saved as calls. A body
+ * may compute with sizes. If some are unknown, it is traced twice with different sizes: if both
+ * traces have the same nodes with the same options, the body does not depend on them. Order:
+ * tracing; comparing two traces; saving.
  */
 #include <math.h>
 #include <stdio.h>
@@ -60,8 +60,8 @@ static int compare_order(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Traces the body with `size` for each unknown size. *ok: it has a body for these inputs. Fails only
- * without memory. */
+/* Traces the body with `size` for each unknown size. *ok: it has a body for these inputs. Fails
+ * only without memory. */
 static gd_status trace_body(const gd_onnx_call *c, void (*expand)(gd_expand *), int64_t size,
                             body *b, bool *ok) {
     b->x = gd_calloc((size_t)(c->n_in + c->n_out) + 1, sizeof *b->x);
@@ -118,7 +118,8 @@ static bool same_options(const gd_node *a, const gd_node *b) {
     return true;
 }
 
-/* Whether two captured tensors have the same data. They differ if they were computed from a size. */
+/* Whether two captured tensors have the same data. They differ if they were computed from a
+ * size. */
 static gd_status same_value(const gd_slot *a, const gd_slot *b, bool *same) {
     *same = false;
     if (a->rank != b->rank || a->dtype != b->dtype ||

@@ -130,7 +130,7 @@ gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) 
     if (gd_onnx_implied_row(c->op, &implied)) GD_TRY(gd_onnx_row_fits(c, &implied, &fits));
     if (fits) return gd_onnx_save_row(s, c, &implied);
     if (c->op->ir) GD_TRY(gd_onnx_save_expression(s, c, &done));
-    /* not for an op that writes its inputs, since its body does not, nor for one that needs all sizes */
+    /* a body writes no variables, and that of a GD_OP_WHOLE op needs known values */
     if (!done && body && depth < MAX_BODY_DEPTH && !writes_inputs(c) &&
         !(c->op->flags & GD_OP_WHOLE))
         GD_TRY(gd_onnx_save_body(s, c, body, depth, &done));

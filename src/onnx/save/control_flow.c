@@ -1,7 +1,7 @@
 /* control_flow.c - branches and loops as If, Loop and Scan.
  *
- * Their functions become subgraphs of the node. A subgraph reads values of the graphs around it by name;
- * weights and constants are in the graph of the file. Order: functions; cond; loops.
+ * Their functions become subgraphs of the node. A subgraph reads values of the graphs around it by
+ * name; weights and constants are in the graph of the file. Order: functions; cond; loops.
  */
 #include <string.h>
 
@@ -11,8 +11,8 @@
 
 /* --- functions -------------------------------------------------------------------------------- */
 
-/* Saves the nodes of a function into the current graph, with these names of inputs; returns the names of
- * its outputs in `out`. */
+/* Saves the nodes of a function into the current graph, with these names of inputs; returns the
+ * names of its outputs in `out`. */
 static gd_status save_function(gd_onnx_saver *s, const gd_subgraph *sub, const char *const *in,
                                const char **out) {
     gd_onnx_part part;
@@ -45,8 +45,8 @@ static bool is_graph_output(const gd_pb *graph, const char *name) {
     return false;
 }
 
-/* Adds an output to the current graph. It must be an output of a node, and be listed once; others get an
- * Identity. */
+/* Adds an output to the current graph. It must be an output of a node, and be listed once; others
+ * get an Identity. */
 static gd_status add_output(gd_onnx_saver *s, const char *name, gd_dtype dtype, int rank,
                             const int64_t *dims) {
     if (!is_node_output(s->current_graph, name) || is_graph_output(s->current_graph, name)) {
@@ -130,7 +130,8 @@ static gd_status save_cond(gd_onnx_saver *s, const gd_onnx_call *c) {
 
 /* --- loops ------------------------------------------------------------------------------------ */
 
-/* The condition as a bool. A Loop evaluates it before the first step, and in its body for the next one. */
+/* The condition as a bool. A Loop evaluates it before the first step, and in its body for the next
+ * one. */
 static gd_status save_condition(gd_onnx_saver *s, const gd_onnx_call *c,
                                 const gd_subgraph *condition, const char *const *in,
                                 const char **going) {
@@ -139,7 +140,8 @@ static gd_status save_condition(gd_onnx_saver *s, const gd_onnx_call *c,
                              going);
 }
 
-/* Saves the body, then the condition of the next step: its inputs are the new state and captured values. */
+/* Saves the body, then the condition of the next step: its inputs are the new state and captured
+ * values. */
 static gd_status save_while_body(gd_onnx_saver *s, const gd_onnx_call *c, const char **in,
                                  const char **out) {
     const gd_while_graph_options *o = c->attrs;

@@ -1,7 +1,7 @@
 /* expression.c - saves an elementwise call by the op's expression, one node for each primitive.
  *
- * Order: primitives and ONNX operators; terms; evaluation, first dry to find out whether ONNX has all
- * primitives; the call.
+ * Order: primitives and ONNX operators; terms; evaluation, first dry to find out whether ONNX has
+ * all primitives; the call.
  */
 #include <string.h>
 
@@ -193,8 +193,8 @@ static gd_dtype compute_dtype(const gd_onnx_call *c) {
 
 enum { MAX_TERMS = 24 };
 
-/* Kernels compute u8 and i8 as i32. The result is the same in 8 bits if all numbers of the expression fit
- * them; x < -1 in u8 is an example that needs i32. */
+/* Kernels compute u8 and i8 as i32. The result is the same in 8 bits if all numbers of the
+ * expression fit them; x < -1 in u8 is an example that needs i32. */
 static bool needs_i32(const gd_ir *ir, const gd_number *params, gd_dtype dtype) {
     const double least = dtype == GD_U8 ? 0 : INT8_MIN,
                  most = dtype == GD_U8 ? UINT8_MAX : INT8_MAX;

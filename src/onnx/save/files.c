@@ -1,9 +1,9 @@
 /* files.c - writes an ONNX file, and a data file for large tensors.
  *
- * The model at PATH and its data file always belong together, even if the process is killed. The name of
- * the data file has a hash of its contents (PATH.data-0123456789abcdef), so no other data get that name.
- * The data are on the disk before the model is renamed to PATH, and the data of the previous model are
- * removed after that. The next save removes data that a killed save left.
+ * The model at PATH and its data file always belong together, even if the process is killed. The
+ * name of the data file has a hash of its contents (PATH.data-0123456789abcdef), so no other data
+ * get that name. The data are on the disk before the model is renamed to PATH, and the data of the
+ * previous model are removed after that. The next save removes data that a killed save left.
  *
  * Order: the data files that a model refers to; the data file; both files.
  */
@@ -48,8 +48,8 @@ typedef struct model_file {
     const char *data; /* a data file that it is known to refer to; or NULL */
 } model_file;
 
-/* The same for the model that is at a path now. A file that cannot be read may refer to any name; one that
- * is no model, or does not exist, refers to none. */
+/* The same for the model that is at a path now. A file that cannot be read may refer to any name;
+ * one that is no model, or does not exist, refers to none. */
 static bool model_needs(void *user, const char *name) {
     const model_file *model = user;
     gd_pb_doc *doc = NULL;
@@ -121,8 +121,8 @@ static gd_status write_bytes(void *to, const void *data, size_t bytes) {
     return gd_file_writer_write(to, data, bytes);
 }
 
-/* The size above which tensors go into the data file. It is lowered if the model would exceed 1 GiB: a
- * protocol buffer has at most 2 GiB. */
+/* The size above which tensors go into the data file. It is lowered if the model would exceed 1
+ * GiB: a protocol buffer has at most 2 GiB. */
 static size_t external_threshold(const gd_onnx_saver *s, int64_t above) {
     size_t inside = 0;
     for (size_t i = 0; i < s->n_initializers; i++)
@@ -171,8 +171,8 @@ static gd_status commit_files(files *f) {
     return gd_file_writer_commit(model);
 }
 
-/* Removes data files that the model at the path does not refer to: those of the previous model, of killed
- * saves, and of this save if it failed. */
+/* Removes data files that the model at the path does not refer to: those of the previous model, of
+ * killed saves, and of this save if it failed. */
 static void remove_unused_data(const files *f, bool saved) {
     model_file now = {f->path, saved ? f->data.name : NULL};
     const gd_file_keep keep = {model_needs, &now};

@@ -1,4 +1,5 @@
-/* initializer.c - names and initializers of an ONNX file: constants, captured tensors, variables. */
+/* initializer.c - names and initializers of an ONNX file: constants, captured tensors,
+ * variables. */
 #include <stdio.h>
 #include <string.h>
 
@@ -125,7 +126,8 @@ gd_status gd_onnx_record_variable(gd_onnx_saver *s, bool trainable, const char *
     return GD_OK;
 }
 
-/* The path of a parameter or buffer of the module that is being saved; NULL: the tensor is neither. */
+/* The path of a parameter or buffer of the module that is being saved; NULL: the tensor is
+ * neither. */
 static const char *parameter_name(gd_onnx_saver *s, const gd_tensor *t) {
     if (!s->module) return NULL;
     gd_tensors lists[2] = {gd_module_parameters(s->module), gd_module_buffers(s->module)};

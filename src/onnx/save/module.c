@@ -1,7 +1,7 @@
 /* module.c - saves a module as an ONNX file; see gradus/onnx.h.
  *
- * The module is traced in eval mode with placeholders like the examples, and the graph is saved. If it
- * cannot be traced with an unknown batch size, it is traced again with that of the examples.
+ * The module is traced in eval mode with placeholders like the examples, and the graph is saved. If
+ * it cannot be traced with an unknown batch size, it is traced again with that of the examples.
  */
 #include <stdio.h>
 #include <string.h>

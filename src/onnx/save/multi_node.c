@@ -155,8 +155,8 @@ static const char *plane_size(gd_onnx_saver *s, const gd_onnx_call *c) {
     return product;
 }
 
-/* Whether a dilated window may have only padding: the op returns index -1 there, and ONNX does not define
- * it. */
+/* Whether a dilated window may have only padding: the op returns index -1 there, and ONNX does not
+ * define it. */
 static bool may_have_empty_windows(const gd_onnx_call *c) {
     int64_t padding[GD_MAX_RANK], dilation[GD_MAX_RANK];
     const int n = gd_onnx_option_numbers(gd_onnx_find_option(c->op, "padding"), c->attrs, padding);

@@ -1,5 +1,5 @@
-/* op_bodies.c - bodies of ops for saving: expressed in other ops, where ONNX has no operator for the op or
- * one with fewer options. A body that sets no output does not apply to the call. */
+/* op_bodies.c - bodies of ops for saving: expressed in other ops, where ONNX has no operator for
+ * the op or one with fewer options. A body that sets no output does not apply to the call. */
 #include <string.h>
 
 #include "gradus/ops.h"
@@ -96,8 +96,8 @@ void gd_onnx_argmin_body(gd_expand *e) {
         e->y[0] = gd_argmin(gd_reshape(e->x[0], gd_dims(-1)), .axis = 0);
 }
 
-/* Adaptive pooling along one axis of size `from`, with `to` windows as in PyTorch. Pooling one axis after
- * the other gives the same result, since all windows of an output have the same size. */
+/* Adaptive pooling along one axis of size `from`, with `to` windows as in PyTorch. Pooling one axis
+ * after the other gives the same result, since all windows of an output have the same size. */
 enum { MAX_WINDOWS = 64 };
 static gd_tensor *pool_axis(gd_tensor *x, int axis, int64_t from, int64_t to, bool max) {
     gd_tensor *parts[MAX_WINDOWS];

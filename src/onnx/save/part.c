@@ -60,8 +60,8 @@ static bool has_side_effect(const gd_node *node) {
     return false;
 }
 
-/* A node that was built under GD_AFTER runs other nodes before itself. A file cannot express that, which is
- * wrong only if those have side effects. */
+/* A node that was built under GD_AFTER runs other nodes before itself. A file cannot express that,
+ * which is wrong only if those have side effects. */
 static gd_status check_dependencies(const gd_onnx_part *p, const gd_node *node) {
     const gd_origin *o = node->origin;
     gd_status status = GD_OK;

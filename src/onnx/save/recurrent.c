@@ -1,5 +1,5 @@
-/* recurrent.c - the op `recurrent` as an LSTM, GRU or RNN node. onnx/recurrent.h has the layout of the
- * weights. */
+/* recurrent.c - the op `recurrent` as an LSTM, GRU or RNN node. onnx/recurrent.h has the layout of
+ * the weights. */
 #include <string.h>
 
 #include "gradus/ops.h"

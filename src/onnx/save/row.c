@@ -64,8 +64,8 @@ static bool hides_outputs(const gd_onnx_call *c) {
     return true;
 }
 
-/* The shape of a fill for an absent input: the channels of x, or the normalized axes of layer_norm. False
- * if it is not known. */
+/* The shape of a fill for an absent input: the channels of x, or the normalized axes of layer_norm.
+ * False if it is not known. */
 static bool fill_shape(const gd_onnx_call *c, gd_shape *dims) {
     const gd_slot *x = &c->in[0];
     *dims = (gd_shape){.rank = 1, .form = 1, .at = {x->rank > 1 ? x->dims[1] : 1}};
@@ -163,8 +163,8 @@ static gd_status fill_input(gd_onnx_saver *s, const gd_onnx_call *c, double valu
     return gd_onnx_add_tensor(s, *name, t);
 }
 
-/* An option as a tensor of rank 0: an integer as i64, another number in the output's dtype. *name is NULL
- * if the option is not given. */
+/* An option as a tensor of rank 0: an integer as i64, another number in the output's dtype. *name
+ * is NULL if the option is not given. */
 static gd_status number_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_op_attr *a,
                               const char **name) {
     *name = NULL;

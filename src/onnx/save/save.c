@@ -35,7 +35,8 @@ static gd_status add_inputs(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs
     return GD_OK;
 }
 
-/* An output of the file must be an output of a node, and each has its own name. Others get an Identity. */
+/* An output of the file must be an output of a node, and each has its own name. Others get an
+ * Identity. */
 static gd_status add_outputs(gd_onnx_saver *s, const gd_onnx_part *p, gd_tensors outputs) {
     gd_names added = {0};
     gd_status status = GD_OK;

@@ -55,8 +55,8 @@ gd_status gd_onnx_add_tensor(gd_onnx_saver *saver, const char *name, gd_tensor *
 /* Adds a line about a variable to the metadata. */
 gd_status gd_onnx_record_variable(gd_onnx_saver *saver, bool trainable, const char *name);
 
-/* A captured tensor that a node reads, with its present value, in the current scope; and its name in
- * the file, to which it is added if necessary. NULL: the failure is recorded. */
+/* A captured tensor that a node reads, with its present value, in the current scope; and its name
+ * in the file, to which it is added if necessary. NULL: the failure is recorded. */
 gd_tensor *gd_onnx_captured_tensor(const gd_slot *slot);
 const char *gd_onnx_captured_name(gd_onnx_saver *saver, const gd_slot *slot, const char *reader);
 
@@ -97,8 +97,8 @@ gd_pb *gd_onnx_put_subgraph(gd_pb *node, const char *name); /* an empty one */
 
 /* --- parts of graphs (save/part.c) ------------------------------------------------------------ */
 
-/* The nodes of a graph that go into the file: of the session's graph, or of the function of a branch
- * or a loop. A function may be saved twice; each time its values have other names. */
+/* The nodes of a graph that go into the file: of the session's graph, or of the function of a
+ * branch or a loop. A function may be saved twice; each time its values have other names. */
 typedef struct gd_onnx_part {
     gd_graph *graph;
     const char ***names; /* of each node's outputs; NULL: not needed */

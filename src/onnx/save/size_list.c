@@ -1,5 +1,5 @@
-/* size_list.c - Resize, and ops whose lists of integers depend on sizes (ops/late.h), which ONNX has as
- * tensors. */
+/* size_list.c - Resize, and ops whose lists of integers depend on sizes (ops/late.h), which ONNX
+ * has as tensors. */
 #include <math.h>
 
 #include "core/number.h"

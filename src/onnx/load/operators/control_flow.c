@@ -1,7 +1,7 @@
 /* control_flow.c - If, Loop and Scan as gd_cond, gd_while_loop and gd_scan.
  *
- * A subgraph of the node is the function that gd_cond and the loops trace: the trace calls it, and it
- * loads the nodes of the subgraph. Order: subgraphs as functions; If; Scan; Loop.
+ * A subgraph of the node is the function that gd_cond and the loops trace: the trace calls it, and
+ * it loads the nodes of the subgraph. Order: subgraphs as functions; If; Scan; Loop.
  */
 #include "gradus/control.h"
 
@@ -36,8 +36,8 @@ typedef struct function_call {
     gd_onnx_value *values[];
 } function_call;
 
-/* Loads the subgraph with these inputs and returns its outputs. A failure is recorded with the name of the
- * attribute. */
+/* Loads the subgraph with these inputs and returns its outputs. A failure is recorded with the name
+ * of the attribute. */
 static gd_tensors call_function(const function *f, gd_tensor *const *in, size_t n) {
     const size_t count = output_count(f->graph);
     function_call *r = gd_calloc(1, sizeof *r + (count + 1) * sizeof *r->values);
@@ -137,8 +137,8 @@ static GD_OWN_FRAME gd_status scan_inputs(gd_onnx_loader *l, const gd_pb *node, 
     return GD_OK;
 }
 
-/* gd_scan puts y_t at the position of x_t. ONNX puts the first y_t at the beginning, or at the end for a
- * reversed output. */
+/* gd_scan puts y_t at the position of x_t. ONNX puts the first y_t at the beginning, or at the end
+ * for a reversed output. */
 static GD_OWN_FRAME gd_status scan_outputs(gd_onnx_loader *l, const gd_pb *node, size_t n_state,
                                            gd_tensors ys, bool reverse) {
     int64_t axes[GD_ONNX_MAX_NUMBERS], reversed[GD_ONNX_MAX_NUMBERS];
@@ -195,8 +195,8 @@ typedef struct loop {
     gd_tensor *condition; /* before the first step */
 } loop;
 
-/* Follows a value back through Identity and Cast nodes: returns its first name, and the node that computes
- * it in *producer, or NULL. */
+/* Follows a value back through Identity and Cast nodes: returns its first name, and the node that
+ * computes it in *producer, or NULL. */
 static const char *follow_identities(const gd_pb *graph, const char *name, const gd_pb **producer) {
     for (size_t i = gd_pb_count(graph, "node"); i-- > 0;) {
         const gd_pb *node = gd_pb_message_at(graph, "node", i);
@@ -289,8 +289,8 @@ static gd_status load_as_scan(gd_onnx_loader *l, const gd_pb *node, loop *x) {
     return set_outputs(l, node, (size_t)x->n_state, y.ys);
 }
 
-/* The condition of a while loop. Its state: step, condition, the state of the Loop, and a buffer for each
- * scan output. */
+/* The condition of a while loop. Its state: step, condition, the state of the Loop, and a buffer
+ * for each scan output. */
 static gd_tensors while_condition(gd_tensors in, void *user) {
     const loop *x = user;
     gd_tensor *condition = in.at[1];

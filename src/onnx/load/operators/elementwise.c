@@ -1,13 +1,13 @@
-/* elementwise.c - elementwise operators with attributes or dtypes that the op does not have: each is a
- * few ops. */
+/* elementwise.c - elementwise operators with attributes or dtypes that the op does not have: each
+ * is a few ops. */
 #include <math.h>
 #include <string.h>
 
 #include "gradus/ops.h"
 #include "onnx/load/operators/operators.h"
 
-/* Constant bounds are options of clamp; others are operands of maximum and minimum. If the lower bound
- * is above the upper one, the result is the upper one. */
+/* Constant bounds are options of clamp; others are operands of maximum and minimum. If the lower
+ * bound is above the upper one, the result is the upper one. */
 gd_status gd_onnx_load_clip(gd_onnx_loader *l, const gd_pb *node) {
     static const char *const options[] = {"min", "max"};
     gd_attrs *attrs = gd_attrs_new(gd_op_find("clamp"));
@@ -39,8 +39,8 @@ gd_status gd_onnx_load_clip(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* The result has the dtype of the first input. If an integer is raised to a float, a result that is an
- * integer up to rounding errors is rounded, since the cast truncates. */
+/* The result has the dtype of the first input. If an integer is raised to a float, a result that is
+ * an integer up to rounding errors is rounded, since the cast truncates. */
 gd_status gd_onnx_load_pow(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_REQUIRE_INPUT(a, 0);
     GD_ONNX_REQUIRE_INPUT(b, 1);

@@ -118,8 +118,8 @@ gd_status gd_onnx_load_grid_sample(gd_onnx_loader *l, const gd_pb *node) {
 
 enum { MAX_POSITIONS = 1 << 22 };
 
-/* The homogeneous coordinates of element p of an image: each axis from -1 to 1, the last axis first, then
- * 1. */
+/* The homogeneous coordinates of element p of an image: each axis from -1 to 1, the last axis
+ * first, then 1. */
 static void base_coordinates(int64_t p, int n, const int64_t *sizes, bool corners, double *row) {
     for (int d = n - 1; d >= 0; d--) {
         const int64_t at = p % sizes[d], size = sizes[d];
@@ -130,7 +130,8 @@ static void base_coordinates(int64_t p, int n, const int64_t *sizes, bool corner
     row[n] = 1;
 }
 
-/* theta (N, 2, 3) or (N, 3, 4) times the coordinates of an image: (N, H, W, 2) or (N, D, H, W, 3). */
+/* theta (N, 2, 3) or (N, 3, 4) times the coordinates of an image: (N, H, W, 2) or (N, D, H, W,
+ * 3). */
 gd_status gd_onnx_load_affine_grid(gd_onnx_loader *l, const gd_pb *node) {
     int64_t corners, size[GD_ONNX_MAX_NUMBERS], count = 1;
     int rank;

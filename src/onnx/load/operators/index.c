@@ -1,5 +1,5 @@
-/* index.c - operators with indices: Gather, GatherElements, GatherND, ScatterElements, ScatterND, OneHot,
- * NonZero, and MaxPool with its second output.
+/* index.c - operators with indices: Gather, GatherElements, GatherND, ScatterElements, ScatterND,
+ * OneHot, NonZero, and MaxPool with its second output.
  *
  * Negative indices of ONNX count from the end; ops take no negative indices.
  */
@@ -134,8 +134,8 @@ gd_status gd_onnx_load_scatter_elements(gd_onnx_loader *l, const gd_pb *node) {
 
 /* --- GatherND and ScatterND ------------------------------------------------------------------- */
 
-/* The index (..., n) selects slices of x by n axes, behind `batch` axes that both have. Those batch + n
- * axes of x are flattened to one, and each index becomes a flat index. */
+/* The index (..., n) selects slices of x by n axes, behind `batch` axes that both have. Those batch
+ * + n axes of x are flattened to one, and each index becomes a flat index. */
 typedef struct flat_index {
     gd_tensor *x;                                          /* (P, ...) with flattened axes */
     gd_tensor *indices;                                    /* (M) */

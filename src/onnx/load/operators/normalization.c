@@ -42,7 +42,8 @@ gd_status gd_onnx_load_batch_norm(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_add(y, broadcast_channels(bias, x)));
 }
 
-/* Outputs 1 and 2 of LayerNormalization: the mean and the inverse standard deviation, f32 or f64. */
+/* Outputs 1 and 2 of LayerNormalization: the mean and the inverse standard deviation, f32 or
+ * f64. */
 static gd_status set_statistics(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x, int64_t axis,
                                 double eps) {
     gd_shape axes = {.form = 1};
@@ -73,7 +74,8 @@ gd_status gd_onnx_load_layer_norm(gd_onnx_loader *l, const gd_pb *node) {
     return set_statistics(l, node, x, axis, eps);
 }
 
-/* x / sqrt(mean(x^2) + eps) * weight. The op needs a weight with the shape of the normalized axes. */
+/* x / sqrt(mean(x^2) + eps) * weight. The op needs a weight with the shape of the normalized
+ * axes. */
 gd_status gd_onnx_load_rms_norm(gd_onnx_loader *l, const gd_pb *node) {
     int64_t axis;
     double eps;

@@ -93,8 +93,8 @@ gd_status gd_onnx_load_rnn(gd_onnx_loader *loader, const gd_pb *node);
 
 /* resize.c */
 gd_status gd_onnx_load_resize(gd_onnx_loader *loader, const gd_pb *node);
-/* resize_axes.c: a Resize that the op `resize` cannot do. `numbers` are factors (scaled) or sizes for
- * all axes of x, NAN for an axis that keeps its size. */
+/* resize_axes.c: a Resize that the op `resize` cannot do. `numbers` are factors (scaled) or sizes
+ * for all axes of x, NAN for an axis that keeps its size. */
 gd_status gd_onnx_resize_axes(const gd_pb *node, gd_tensor *x, bool scaled, const double *numbers,
                               gd_tensor **y);
 

@@ -1,7 +1,7 @@
 /* recurrent.c - LSTM, GRU and RNN nodes.
  *
- * Each direction is a call of the op `recurrent`, or, if the op cannot compute it, a scan of the formula
- * (recurrent_cell.c). onnx/recurrent.h has the layout of the weights.
+ * Each direction is a call of the op `recurrent`, or, if the op cannot compute it, a scan of the
+ * formula (recurrent_cell.c). onnx/recurrent.h has the layout of the weights.
  */
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* recurrent_cell.c - LSTM, GRU and RNN nodes that the op `recurrent` cannot compute, as a scan of their
- * formula: a GRU that resets its state before the product, peepholes, clip, input_forget, and other
- * activations.
+/* recurrent_cell.c - LSTM, GRU and RNN nodes that the op `recurrent` cannot compute, as a scan of
+ * their formula: a GRU that resets its state before the product, peepholes, clip, input_forget, and
+ * other activations.
  *
  * Order: activations; one step; one direction.
  */
@@ -155,8 +155,8 @@ static void gru_step(const direction *x, gd_tensor *xw, gd_tensor **h) {
     *h = gd_add(gd_mul(one_minus(z), next), gd_mul(z, *h));
 }
 
-/* in: the state (h, and c of an LSTM), then x w^T + wb (N, G*H), and the number of the step. Returns the
- * next state and y. Behind the end of a sequence the state stays, and y is 0. */
+/* in: the state (h, and c of an LSTM), then x w^T + wb (N, G*H), and the number of the step.
+ * Returns the next state and y. Behind the end of a sequence the state stays, and y is 0. */
 static gd_tensors scan_step(gd_tensors in, void *user) {
     const direction *x = user;
     gd_tensor *h = in.at[0], *c = x->has_c ? in.at[1] : NULL, *xw = in.at[x->has_c ? 2 : 1];

@@ -1,9 +1,9 @@
-/* resize_axes.c - a Resize that the op `resize` cannot compute: cubic, antialiased, over any axes, with
- * any coordinate transformation.
+/* resize_axes.c - a Resize that the op `resize` cannot compute: cubic, antialiased, over any axes,
+ * with any coordinate transformation.
  *
- * It resizes one axis after the other. From n to m elements, each new element is a weighted sum of old
- * ones: a product with a matrix (m, n) that is computed while the file is loaded, so sizes must be known.
- * Mode nearest selects elements by index.
+ * It resizes one axis after the other. From n to m elements, each new element is a weighted sum of
+ * old ones: a product with a matrix (m, n) that is computed while the file is loaded, so sizes must
+ * be known. Mode nearest selects elements by index.
  */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* sequence.c - sequences of tensors. Gradus has no such values: a sequence becomes a list of tensors while
- * the file is loaded, so its length must be known then. */
+/* sequence.c - sequences of tensors. Gradus has no such values: a sequence becomes a list of
+ * tensors while the file is loaded, so its length must be known then. */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -32,7 +32,8 @@ static gd_status add_sequence(gd_onnx_loader *l, const gd_pb *node, int64_t coun
     return (*v)->items ? GD_OK : gd_onnx_load_no_memory();
 }
 
-/* The position in input i, from 0 to `last`. A negative one counts from the end of `count` elements. */
+/* The position in input i, from 0 to `last`. A negative one counts from the end of `count`
+ * elements. */
 static gd_status read_position(gd_onnx_loader *l, const gd_pb *node, size_t i, int64_t count,
                                int64_t last, int64_t *at) {
     int64_t numbers[GD_ONNX_MAX_NUMBERS];
@@ -118,7 +119,8 @@ gd_status gd_onnx_load_concat_from_sequence(gd_onnx_loader *l, const gd_pb *node
                               new_axis ? gd_stack(all, .axis = axis) : gd_cat(all, .axis = axis));
 }
 
-/* The sizes of the pieces of an axis of size `total`: a list, or one size for all but the last piece. */
+/* The sizes of the pieces of an axis of size `total`: a list, or one size for all but the last
+ * piece. */
 static gd_status read_piece_sizes(gd_onnx_loader *l, const gd_pb *node, int64_t total,
                                   int64_t *count, int64_t **sizes) {
     int64_t numbers[GD_ONNX_MAX_NUMBERS] = {1};

@@ -5,8 +5,8 @@
 #include "gradus/ops.h"
 #include "onnx/load/operators/operators.h"
 
-/* A Reshape that keeps an unknown size of x at position `kept` and infers another (-1). If that is the
- * only unknown size of x, it cancels out, and the inferred one follows from the known sizes. */
+/* A Reshape that keeps an unknown size of x at position `kept` and infers another (-1). If that is
+ * the only unknown size of x, it cancels out, and the inferred one follows from the known sizes. */
 static bool infer_size(const gd_tensor *x, int rank, int64_t *dims, int kept) {
     int64_t x_known = 1, y_known = 1;
     int inferred = -1, unknown = 0;

@@ -33,8 +33,8 @@ gd_status gd_onnx_load_slice(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_late_now(&o, x, numbers, 4));
 }
 
-/* Splits by sizes that only a run knows: each piece is a slice, and starts at the sum of the sizes before
- * it. */
+/* Splits by sizes that only a run knows: each piece is a slice, and starts at the sum of the sizes
+ * before it. */
 static gd_status split_symbolic(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x, int64_t axis,
                                 gd_tensor *sizes, int64_t pieces) {
     gd_tensor *ends, *axes, *steps, *y;

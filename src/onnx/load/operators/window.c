@@ -1,6 +1,6 @@
-/* window.c - padding of Conv, MaxPool, AveragePool and ConvTranspose that the ops have no option for: it
- * differs between the two sides of an axis, or keeps sizes (auto_pad). The input is padded first; the
- * result of a ConvTranspose is sliced. */
+/* window.c - padding of Conv, MaxPool, AveragePool and ConvTranspose that the ops have no option
+ * for: it differs between the two sides of an axis, or keeps sizes (auto_pad). The input is padded
+ * first; the result of a ConvTranspose is sliced. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,8 @@ typedef struct window {
     int64_t before[AXES], after[AXES]; /* the padding */
 } window;
 
-/* The padding for ceil(size / stride) windows. If it is odd, SAME_UPPER puts the larger half behind,
- * SAME_LOWER before. */
+/* The padding for ceil(size / stride) windows. If it is odd, SAME_UPPER puts the larger half
+ * behind, SAME_LOWER before. */
 static gd_status same_padding(const gd_tensor *x, window *w, int axis, bool upper) {
     const int64_t size = x->dims[2 + axis], wide = w->dilation[axis] * (w->kernel[axis] - 1),
                   stride = w->stride[axis];
@@ -105,7 +105,8 @@ gd_status gd_onnx_pad_input(gd_onnx_loader *l, const gd_pb *node, gd_tensor **pa
     return (*padded)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-/* Calls NAME1d, NAME2d or NAME3d with the options of the node; without `pads`: all but the padding. */
+/* Calls NAME1d, NAME2d or NAME3d with the options of the node; without `pads`: all but the
+ * padding. */
 static gd_status call_op(const gd_pb *node, const char *name, const window *w, bool pads,
                          gd_tensors in, gd_tensor **y) {
     char text[64];
@@ -120,8 +121,8 @@ static gd_status call_op(const gd_pb *node, const char *name, const window *w, b
     return GD_OK;
 }
 
-/* If padding does not count (count_include_pad 0), the average over the padded input is divided by the
- * average over padded ones. */
+/* If padding does not count (count_include_pad 0), the average over the padded input is divided by
+ * the average over padded ones. */
 gd_status gd_onnx_load_average_pool(gd_onnx_loader *l, const gd_pb *node) {
     int64_t counts;
     window w = {0};
@@ -153,8 +154,9 @@ gd_status gd_onnx_load_average_pool(gd_onnx_loader *l, const gd_pb *node) {
 
 /* --- ConvTranspose ---------------------------------------------------------------------------- */
 
-/* The elements to remove from both ends of each axis, so that the result has the sizes of output_shape or
- * auto_pad. If they are odd, SAME_UPPER removes more at the end, others at the beginning. */
+/* The elements to remove from both ends of each axis, so that the result has the sizes of
+ * output_shape or auto_pad. If they are odd, SAME_UPPER removes more at the end, others at the
+ * beginning. */
 static gd_status read_output_crop(const gd_pb *node, const gd_tensor *x, window *w) {
     const gd_pb_list *output_shape =
         gd_pb_get(gd_onnx_find_attribute(node, "output_shape"), "ints");
