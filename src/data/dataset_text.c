@@ -9,8 +9,9 @@
 
 /*dataset text(path:string, length:int)
  * A text file, gzipped or not, cut into stretches of `length` characters or bytes. Samples: their
- * numbers, i64 (length), and as target those one further on. Classes are the characters that occur, in
- * the order of their code points, or the 256 bytes; gd_dataset_class_name gives the text of each.
+ * numbers, i64 (length), and as target those one further on. Classes are the characters that occur,
+ * in the order of their code points, or the 256 bytes; gd_dataset_class_name gives the text of
+ * each.
  *   unit {character, byte} = character   characters of UTF-8, or bytes
  *   stride int = 0                       from the beginning of a sample to that of the next; 0: length
  */

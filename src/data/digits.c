@@ -320,8 +320,8 @@ static void draw(const knobs *o, int digit, gd_random *r, float *scratch, float 
 }
 
 /*dataset digits
- * Images of digits as if written by hand, as many as you like: f32 (1, size, size) in [0, 1], white on
- * black as in MNIST, and the digit as i64. Sample i depends on the seed and i alone.
+ * Images of digits as if written by hand, as many as you like: f32 (1, size, size) in [0, 1], white
+ * on black as in MNIST, and the digit as i64. Sample i depends on the seed and i alone.
  *   count int = 10000       in [0, inf): samples
  *   seed int = 0            another seed gives other digits
  *   size int = 28           in [8, 256]: height and width

@@ -146,8 +146,8 @@ static gd_tensor *constant_make(gd_shape dims, const void *options) {
 }
 
 /*init identity
- * Ones where the first two positions are equal, in the middle of a window, and zeros elsewhere: a linear layer
- * or convolution that passes its input on.
+ * Ones where the first two positions are equal, in the middle of a window, and zeros elsewhere: a
+ * linear layer or convolution that passes its input on.
  *   gain float = 1
  *   dtype dtype = f32
  */
@@ -209,8 +209,8 @@ static gd_tensor *normal_make(gd_shape dims, const void *options) {
 }
 
 /*init truncated_normal
- * Normal random numbers between two bounds, as many standard deviations from the mean. It gives a value also
- * where a graph is built.
+ * Normal random numbers between two bounds, as many standard deviations from the mean. It gives a
+ * value also where a graph is built.
  *   mean float = 0
  *   std float = 1
  *   low float = -2    in standard deviations
@@ -271,7 +271,8 @@ static gd_tensor *truncated_normal_make(gd_shape dims, const void *options) {
 }
 
 /*init xavier_uniform
- * Glorot and Bengio 2010: the variance is 2 / (fan in + fan out). For tanh, sigmoid, and layers with nothing behind.
+ * Glorot and Bengio 2010: the variance is 2 / (fan in + fan out). For tanh, sigmoid, and layers
+ * with nothing behind.
  *   gain float = 1    weights are as many times as large
  *   dtype dtype = f32
  */
@@ -347,8 +348,8 @@ static gd_tensor *lecun_normal_make(gd_shape dims, const void *options) {
 }
 
 /*init orthogonal
- * Saxe et al. 2013: a matrix (outputs, inputs * window) whose rows, or columns where there are fewer of them, are
- * orthogonal and of length `gain`. It gives a value also where a graph is built.
+ * Saxe et al. 2013: a matrix (outputs, inputs * window) whose rows, or columns where there are
+ * fewer of them, are orthogonal and of length `gain`. It gives a value also where a graph is built.
  *   gain float = 1
  *   dtype dtype = f32
  */

@@ -144,7 +144,8 @@ static gd_tensors conv2d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer conv3d(x, in_channels:int, out_channels:int, kernel:int[3]) -> y  of conv3d
- * 3-d convolution of x (N, C, D, H, W). Weights are (out_channels, in_channels / groups, window...).
+ * 3-d convolution of x (N, C, D, H, W). Weights are (out_channels, in_channels / groups,
+ * window...).
  *   bias bool = true
  *   options of conv3d
  *   padding_mode {zeros, reflect, replicate, circular} = zeros   what the borders hold
@@ -185,8 +186,8 @@ static gd_tensors conv3d_forward(gd_module *m, gd_tensors in) {
             .transposed = true})
 
 /*layer conv_transpose1d(x, in_channels:int, out_channels:int, kernel:int[1]) -> y  of conv_transpose1d
- * The gradient of a 1-d convolution with respect to its input, as a layer: x (N, C, L) grows by the stride. Weights
- * are (in_channels, out_channels / groups, window...).
+ * The gradient of a 1-d convolution with respect to its input, as a layer: x (N, C, L) grows by the
+ * stride. Weights are (in_channels, out_channels / groups, window...).
  *   bias bool = true
  *   options of conv_transpose1d
  *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as Keras has it
@@ -208,8 +209,8 @@ static gd_tensors conv_transpose1d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer conv_transpose2d(x, in_channels:int, out_channels:int, kernel:int[2]) -> y  of conv_transpose2d
- * The gradient of a 2-d convolution with respect to its input, as a layer: x (N, C, H, W) grows by the stride. Weights
- * are (in_channels, out_channels / groups, window...).
+ * The gradient of a 2-d convolution with respect to its input, as a layer: x (N, C, H, W) grows by
+ * the stride. Weights are (in_channels, out_channels / groups, window...).
  *   bias bool = true
  *   options of conv_transpose2d
  *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as Keras has it
@@ -231,8 +232,8 @@ static gd_tensors conv_transpose2d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer conv_transpose3d(x, in_channels:int, out_channels:int, kernel:int[3]) -> y  of conv_transpose3d
- * The gradient of a 3-d convolution with respect to its input, as a layer: x (N, C, D, H, W) grows by the stride. Weights
- * are (in_channels, out_channels / groups, window...).
+ * The gradient of a 3-d convolution with respect to its input, as a layer: x (N, C, D, H, W) grows
+ * by the stride. Weights are (in_channels, out_channels / groups, window...).
  *   bias bool = true
  *   options of conv_transpose3d
  *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as Keras has it

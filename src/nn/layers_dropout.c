@@ -10,8 +10,8 @@ static gd_status check_p(const gd_module *m, double p) {
 }
 
 /*layer dropout(x) -> y  of dropout
- * In train mode, sets elements to 0 with probability p and divides the others by 1 - p; in eval mode,
- * y = x.
+ * In train mode, sets elements to 0 with probability p and divides the others by 1 - p; in eval
+ * mode, y = x.
  *   p float = 0.5
  */
 static gd_status dropout_check(const gd_module *m) {

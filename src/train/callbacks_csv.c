@@ -19,7 +19,10 @@
 #include "train/checkpoint_files.h"
 
 /*callback csv_log(path:string)
- * Appends a row to a CSV file after each epoch: the epoch, counted from 1, the number of steps so far, and all values. A new run replaces the log of an earlier one; a resumed run drops the rows written after its checkpoint and appends. If the disk is full, rows are lost with a warning and training continues.
+ * Appends a row to a CSV file after each epoch: the epoch, counted from 1, the number of steps so
+ * far, and all values. A new run replaces the log of an earlier one; a resumed run drops the rows
+ * written after its checkpoint and appends. If the disk is full, rows are lost with a warning and
+ * training continues.
  *   every int = 0   in [0, inf): also append a row after every so many steps, without validation values; 0: off
  */
 

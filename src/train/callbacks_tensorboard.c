@@ -13,7 +13,11 @@
 #include "train/tensorboard.h"
 
 /*callback tensorboard(dir:string)
- * Writes event files for TensorBoard (tensorboard --logdir DIR): after each epoch all values against the number of steps, tagged "loss/train", "loss/validation" and so on; histograms of parameters, and of their gradients if the training step keeps them; and the net as a graph. A resumed run adds a file that makes TensorBoard drop events written after the checkpoint. If the disk is full, events are lost with a warning and training continues.
+ * Writes event files for TensorBoard (tensorboard --logdir DIR): after each epoch all values
+ * against the number of steps, tagged "loss/train", "loss/validation" and so on; histograms of
+ * parameters, and of their gradients if the training step keeps them; and the net as a graph. A
+ * resumed run adds a file that makes TensorBoard drop events written after the checkpoint. If the
+ * disk is full, events are lost with a warning and training continues.
  *   every int = 0        in [0, inf): also write values after every so many steps, tagged "step/loss"; 0: off
  *   histograms int = 0   in [0, inf): write histograms after every so many epochs; 0: off
  *   graph bool = true    write the graph of the net after the first batch

@@ -19,10 +19,11 @@
 #include "train/fit.h"
 
 /*callback checkpoint(path:string)
- * Saves the run in a folder: weights, optimizer, schedule, random numbers, place in the data, history, callbacks. A run
- * with `.resume` of that folder goes on from the newest file that is good, with the same bits as if it had never
- * stopped. It saves at the end of the run, too, and when Ctrl-C or SIGTERM ends it. A save that fails (a full disk) is
- * told in the progress and the log; training goes on, and the checkpoint before stays.
+ * Saves the run in a folder: weights, optimizer, schedule, random numbers, place in the data,
+ * history, callbacks. A run with `.resume` of that folder goes on from the newest file that is
+ * good, with the same bits as if it had never stopped. It saves at the end of the run, too, and
+ * when Ctrl-C or SIGTERM ends it. A save that fails (a full disk) is told in the progress and the
+ * log; training goes on, and the checkpoint before stays.
  *   every_steps int = 0       in [0, inf): after so many batches; 0: not
  *   every_minutes float = 0   in [0, inf): after so many minutes; 0: not
  *   every_epochs int = 1      in [0, inf): after so many epochs; 0: not
