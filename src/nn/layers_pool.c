@@ -1,4 +1,5 @@
-/* layers_pool.c - pooling: windows, windows of a number that is given, all of a channel, and back. */
+/* layers_pool.c - pooling: windows, windows of a number that is given, all of a channel, and
+ * back. */
 #include <math.h>
 
 #include "gradus/layers.h"
@@ -361,8 +362,8 @@ static gd_tensors global_max_pool_forward(gd_module *m, gd_tensors in) {
 /* --- and back --------------------------------------------------------------------------------- */
 
 /* x (N, C, ...) put to its places in planes of `size`, zeros elsewhere. */
-static gd_tensors unpool(gd_module *m, gd_tensors in, int rank, const int64_t *kernel,
-                         const int64_t *stride, const int64_t *padding, gd_shape size) {
+static gd_tensors unpool_values(gd_module *m, gd_tensors in, int rank, const int64_t *kernel,
+                                const int64_t *stride, const int64_t *padding, gd_shape size) {
     gd_tensor *x = in.at[0], *indices = in.at[1];
     char text[160];
     if (x->rank < rank + 1 || x->rank > rank + 2 || (size.form == 1 && size.rank != rank))
@@ -406,7 +407,7 @@ static gd_status max_unpool1d_check(const gd_module *m) {
 }
 static gd_tensors max_unpool1d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_max_unpool1d_options *o = m->options;
-    return unpool(m, in, 1, o->kernel.at, o->stride.at, o->padding.at, o->size);
+    return unpool_values(m, in, 1, o->kernel.at, o->stride.at, o->padding.at, o->size);
 }
 
 /*layer max_unpool2d(x, indices, kernel:int[2]) -> y
@@ -425,7 +426,7 @@ static gd_status max_unpool2d_check(const gd_module *m) {
 }
 static gd_tensors max_unpool2d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_max_unpool2d_options *o = m->options;
-    return unpool(m, in, 2, o->kernel.at, o->stride.at, o->padding.at, o->size);
+    return unpool_values(m, in, 2, o->kernel.at, o->stride.at, o->padding.at, o->size);
 }
 
 /*layer max_unpool3d(x, indices, kernel:int[3]) -> y
@@ -444,7 +445,7 @@ static gd_status max_unpool3d_check(const gd_module *m) {
 }
 static gd_tensors max_unpool3d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_max_unpool3d_options *o = m->options;
-    return unpool(m, in, 3, o->kernel.at, o->stride.at, o->padding.at, o->size);
+    return unpool_values(m, in, 3, o->kernel.at, o->stride.at, o->padding.at, o->size);
 }
 
 #include "layers_pool.gen.h"
