@@ -28,7 +28,8 @@ static gd_status text_check(const void *options) {
     return gd_check_lengths(o->length, o->stride);
 }
 
-/* Names of classes: characters as they are; bytes that are no visible ASCII, and no space, as "\x0a". */
+/* Names of classes: characters as they are; bytes that are no visible ASCII, and no space, as
+ * "\x0a". */
 static gd_status name_units(gd_dataset *d, const gd_characters *c, bool bytes) {
     const int64_t count = bytes ? 256 : c->n_vocabulary;
     char(*texts)[5] = gd_calloc((size_t)count, sizeof *texts);

@@ -152,8 +152,8 @@ static gd_status scheduled_take(gd_callback *c, gd_taking *in) {
     return gd_taking_integer(in, "steps", &((scheduled *)c->self)->steps);
 }
 
-/* A new schedule sets the rate of its first step. One of a resumed run then takes the last of its steps
- * again, which sets the rate that follows from it. */
+/* A new schedule sets the rate of its first step. One of a resumed run then takes the last of its
+ * steps again, which sets the rate that follows from it. */
 static gd_status start(const gd_scheduled_options *o, scheduled *s, gd_event *event) {
     char name[80];
     GD_TRY(need_optimizer(event));

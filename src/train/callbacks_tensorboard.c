@@ -1,4 +1,5 @@
-/* callbacks_tensorboard.c - values, histograms and the net as event files, which TensorBoard shows. */
+/* callbacks_tensorboard.c - values, histograms and the net as event files, which TensorBoard
+ * shows. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,7 +84,8 @@ static gd_status begin(const gd_tensorboard_options *o, board *b, gd_event *even
     return write_start(b, b->last >= event->step ? event->step + 1 : event->step);
 }
 
-/* "loss" as "loss/train", "val_loss" as "loss/validation", "lr" as it is; after a step as "step/loss". */
+/* "loss" as "loss/train", "val_loss" as "loss/validation", "lr" as it is; after a step as
+ * "step/loss". */
 static void write_tag(char text[160], const char *name, bool of_step) {
     if (of_step) snprintf(text, 160, "step/%.140s", name);
     else if (strncmp(name, "val_", 4) == 0) snprintf(text, 160, "%.140s/validation", name + 4);

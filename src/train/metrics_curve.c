@@ -1,7 +1,7 @@
 /* metrics_curve.c - areas under curves, from histograms of scores.
  *
- * A ROC curve needs the order of all scores. Only their histograms are kept, so memory does not grow
- * with the number of samples; the bins are those of
+ * A ROC curve needs the order of all scores. Only their histograms are kept, so memory does not
+ * grow with the number of samples; the bins are those of
  *
  *     asinh(logit) / asinh(RANGE),    cut evenly from -1 to 1
  *

@@ -1,7 +1,7 @@
 /* metrics_score.c - precision, recall and F1, from the counts of each class; the confusion matrix.
  *
- * Of each class three sums of weights are kept: of samples that are of it, of samples that were taken
- * for it, and of those that are both.
+ * Of each class three sums of weights are kept: of samples that are of it, of samples that were
+ * taken for it, and of those that are both.
  */
 #include <math.h>
 
