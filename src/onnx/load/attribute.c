@@ -147,9 +147,8 @@ gd_status gd_onnx_set_option(gd_attrs *attrs, const gd_onnx_attribute *word,
             return gd_attrs_put_text(attrs, option->name, text);
         const gd_dtype dtype = gd_onnx_dtype(gd_pb_int(a, "i", 0));
         if (dtype == GD_DTYPE_NONE)
-            return gd_fail(GD_E_UNSUPPORTED,
-                           "its attribute '%s' is %s, which no dtype here holds", word->onnx,
-                           gd_onnx_type_name(gd_pb_int(a, "i", 0)));
+            return gd_fail(GD_E_UNSUPPORTED, "its attribute '%s' is %s, which no dtype here holds",
+                           word->onnx, gd_onnx_type_name(gd_pb_int(a, "i", 0)));
         return gd_attrs_put_text(attrs, option->name, gd_dtype_name(dtype));
     }
     case GD_ATTR_WORD:
